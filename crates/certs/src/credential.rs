@@ -1,0 +1,197 @@
+//! Credentials as stores hold them.
+
+use std::fmt;
+use std::str::FromStr;
+
+use rustls_pki_types::CertificateDer;
+use zeroize::Zeroizing;
+
+use crate::clock::Clock;
+use crate::der;
+
+/// A certificate chain and its private key, as a store takes and gives it.
+#[derive(Clone, Debug)]
+pub struct StoredCredential {
+    /// Its name for as long as it lives, over all renewals.
+    pub id: CredentialId,
+    /// The number of the change that wrote it; together with the id it names
+    /// exactly these bytes. What stands here is ignored by a write.
+    pub version: u64,
+    /// The type of its key.
+    pub key_type: KeyType,
+    /// Leaf first, then each certificate's issuer, without the root.
+    pub chain: Vec<CertificateDer<'static>>,
+    /// The private key: inside, PKCS#8, SEC1 or PKCS#1 DER.
+    pub key: Protected,
+    /// Start of the leaf's validity, seconds since the Unix epoch.
+    pub not_before: i64,
+    /// End of the leaf's validity, seconds since the Unix epoch.
+    pub not_after: i64,
+    /// When to renew it, seconds since the Unix epoch; none if nobody does.
+    pub renew_at: Option<i64>,
+}
+
+impl StoredCredential {
+    /// The leaf's SubjectPublicKeyInfo, DER; none if the leaf is no
+    /// certificate.
+    #[must_use]
+    pub fn spki(&self) -> Option<&[u8]> {
+        Some(der::leaf(self.chain.first()?)?.spki)
+    }
+
+    /// The chain as one piece: certificates as DER, one behind the other.
+    #[must_use]
+    pub fn chain_bytes(&self) -> Vec<u8> {
+        self.chain
+            .iter()
+            .flat_map(|der| der.as_ref())
+            .copied()
+            .collect()
+    }
+}
+
+/// Takes a chain as [`StoredCredential::chain_bytes`] made it apart again;
+/// none if the bytes are cut or no certificates, or there are none.
+#[must_use]
+pub fn split_chain(bytes: &[u8]) -> Option<Vec<CertificateDer<'static>>> {
+    let parts = der::split(bytes)?;
+    (!parts.is_empty()).then(|| parts.into_iter().map(|der| der.to_vec().into()).collect())
+}
+
+/// What tells credentials apart: 63 bits, shown as `cert:` and 16 hexadecimal
+/// digits, so that no host name looks like one.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct CredentialId(u64);
+
+impl CredentialId {
+    /// A new id: 42 bits of time, so that what is stored together is found
+    /// together, and 21 random ones. Two may collide, rarely: a write that
+    /// expects [`crate::store::Expect::Absent`] says so, and the caller draws
+    /// again.
+    #[must_use]
+    pub fn fresh(clock: &Clock) -> Self {
+        let mut random = [0; 4];
+        aws_lc_rs::rand::fill(&mut random).expect("the system gives random bytes");
+        let random = u64::from(u32::from_le_bytes(random)) >> 11;
+        let time = clock.now_ms().cast_unsigned() & ((1 << 42) - 1);
+        Self(time << 21 | random)
+    }
+
+    /// From its number; the top bit is dropped.
+    #[must_use]
+    pub fn from_u64(number: u64) -> Self {
+        Self(number & (u64::MAX >> 1))
+    }
+
+    /// Its number, below 2^63.
+    #[must_use]
+    pub fn as_u64(self) -> u64 {
+        self.0
+    }
+}
+
+impl fmt::Display for CredentialId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "cert:{:016x}", self.0)
+    }
+}
+
+impl fmt::Debug for CredentialId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+impl FromStr for CredentialId {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        text.strip_prefix("cert:")
+            .filter(|digits| digits.len() == 16 && digits.bytes().all(|b| b.is_ascii_hexdigit()))
+            .and_then(|digits| u64::from_str_radix(digits, 16).ok())
+            .filter(|number| number >> 63 == 0)
+            .map(Self)
+            .ok_or_else(|| {
+                format!("{text:?} is no credential id (cert: and 16 hexadecimal digits)")
+            })
+    }
+}
+
+/// The type of a credential's key, in the order of preference: what costs the
+/// server least first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum KeyType {
+    /// P-256 or P-384.
+    Ecdsa,
+    /// Ed25519 (RFC 8032).
+    Ed25519,
+    /// 2048 to 4096 bits.
+    Rsa,
+}
+
+impl KeyType {
+    /// All, in the order of preference.
+    pub const ALL: [Self; 3] = [Self::Ecdsa, Self::Ed25519, Self::Rsa];
+
+    /// The stored and shown form.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Ecdsa => "ecdsa",
+            Self::Ed25519 => "ed25519",
+            Self::Rsa => "rsa",
+        }
+    }
+
+    /// Reads the stored form.
+    #[must_use]
+    pub fn parse(text: &str) -> Option<Self> {
+        Self::ALL
+            .into_iter()
+            .find(|key_type| key_type.as_str() == text)
+    }
+}
+
+/// Secret bytes at rest: sealed under a master key, or plain.
+#[derive(Clone, Debug)]
+pub enum Protected {
+    /// Encrypted and authenticated; opaque to the store.
+    Sealed(SealedBytes),
+    /// In the clear; only in memory, or from a store that others write.
+    Plain(Secret),
+}
+
+/// AES-256-GCM ciphertext with its tag behind it (RFC 5116).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SealedBytes {
+    /// Which master key sealed it.
+    pub key_id: u32,
+    /// Drawn at random for each sealing.
+    pub nonce: [u8; 12],
+    /// Ciphertext and tag.
+    pub bytes: Vec<u8>,
+}
+
+/// Bytes that are wiped when dropped and never shown.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Secret(Zeroizing<Vec<u8>>);
+
+impl Secret {
+    /// Takes the bytes over; the caller keeps no copy.
+    #[must_use]
+    pub fn new(bytes: Vec<u8>) -> Self {
+        Self(Zeroizing::new(bytes))
+    }
+
+    /// The bytes; whoever copies them wipes the copy.
+    #[must_use]
+    pub fn expose(&self) -> &[u8] {
+        &self.0
+    }
+}
+
+impl fmt::Debug for Secret {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Secret(…)")
+    }
+}

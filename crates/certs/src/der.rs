@@ -1,0 +1,173 @@
+//! The few fields of a certificate that a load needs (RFC 5280, section 4.1).
+//!
+//! A full parse with all extensions costs more than the rest of a load; the
+//! door ([`crate::credential`]) does it once, a load only walks the header.
+
+/// Fields of a certificate, borrowed from its DER.
+pub(crate) struct Leaf<'a> {
+    /// The whole SubjectPublicKeyInfo, tag and length included.
+    pub(crate) spki: &'a [u8],
+    /// Seconds since the Unix epoch.
+    pub(crate) not_before: i64,
+    /// Seconds since the Unix epoch.
+    pub(crate) not_after: i64,
+}
+
+/// Walks to the public key. None if the bytes are no certificate.
+pub(crate) fn leaf(der: &[u8]) -> Option<Leaf<'_>> {
+    let (certificate, _) = element(der, SEQUENCE)?;
+    let (mut tbs, _) = element(certificate, SEQUENCE)?;
+    if tbs.first() == Some(&VERSION) {
+        tbs = element(tbs, VERSION)?.1;
+    }
+    let (_, rest) = element(tbs, INTEGER)?;
+    let (_, rest) = element(rest, SEQUENCE)?;
+    let (_, rest) = element(rest, SEQUENCE)?;
+    let (validity, rest) = element(rest, SEQUENCE)?;
+    let (_, spki_on) = element(rest, SEQUENCE)?;
+    let (_, after) = element(spki_on, SEQUENCE)?;
+    let (not_before, validity) = time(validity)?;
+    let (not_after, _) = time(validity)?;
+    Some(Leaf {
+        spki: &spki_on[..spki_on.len() - after.len()],
+        not_before,
+        not_after,
+    })
+}
+
+/// Splits concatenated DER elements. None if the last one is cut.
+pub(crate) fn split(mut der: &[u8]) -> Option<Vec<&[u8]>> {
+    let mut parts = Vec::with_capacity(2);
+    while !der.is_empty() {
+        let (_, rest) = element(der, SEQUENCE)?;
+        parts.push(&der[..der.len() - rest.len()]);
+        der = rest;
+    }
+    Some(parts)
+}
+
+/// The object identifier of the key in a PKCS#8 document (RFC 5958, section
+/// 2), and of the curve where there is one.
+pub(crate) fn pkcs8_algorithm(der: &[u8]) -> Option<(&[u8], Option<&[u8]>)> {
+    let (document, _) = element(der, SEQUENCE)?;
+    let (_, rest) = element(document, INTEGER)?;
+    let (algorithm, _) = element(rest, SEQUENCE)?;
+    let (oid, parameters) = element(algorithm, OID)?;
+    Some((oid, element(parameters, OID).map(|(curve, _)| curve)))
+}
+
+/// The algorithm and the key bits of a SubjectPublicKeyInfo.
+pub(crate) fn spki_parts(der: &[u8]) -> Option<(&[u8], &[u8])> {
+    let (spki, _) = element(der, SEQUENCE)?;
+    let (algorithm, rest) = element(spki, SEQUENCE)?;
+    let (bits, _) = element(rest, BIT_STRING)?;
+    let (oid, _) = element(algorithm, OID)?;
+    Some((oid, bits.get(1..)?))
+}
+
+/// The contents of the first element, if it has that tag, and what follows it.
+pub(crate) fn element(der: &[u8], tag: u8) -> Option<(&[u8], &[u8])> {
+    let (&first, rest) = der.split_first()?;
+    if first != tag {
+        return None;
+    }
+    let (&short, rest) = rest.split_first()?;
+    let (length, rest) = match short {
+        0..=0x7f => (usize::from(short), rest),
+        0x81..=0x83 => {
+            let (bytes, rest) = rest.split_at_checked(usize::from(short & 0x7f))?;
+            (
+                bytes
+                    .iter()
+                    .fold(0, |sum, &byte| sum << 8 | usize::from(byte)),
+                rest,
+            )
+        }
+        _ => return None,
+    };
+    rest.split_at_checked(length)
+}
+
+/// UTCTime or GeneralizedTime (RFC 5280, section 4.1.2.5).
+fn time(der: &[u8]) -> Option<(i64, &[u8])> {
+    let (year_digits, (text, rest)) = match der.first()? {
+        &UTC_TIME => (2, element(der, UTC_TIME)?),
+        _ => (4, element(der, GENERALIZED_TIME)?),
+    };
+    let (year, text) = number(text, year_digits)?;
+    let year = match year_digits {
+        2 if year >= 50 => 1900 + year,
+        2 => 2000 + year,
+        _ => year,
+    };
+    let (month, text) = number(text, 2)?;
+    let (day, text) = number(text, 2)?;
+    let (hour, text) = number(text, 2)?;
+    let (minute, text) = number(text, 2)?;
+    let (second, text) = number(text, 2)?;
+    if text != b"Z" || !(1..=12).contains(&month) || !(1..=31).contains(&day) {
+        return None;
+    }
+    Some((
+        days(year, month, day) * 86_400 + hour * 3600 + minute * 60 + second,
+        rest,
+    ))
+}
+
+fn number(text: &[u8], digits: usize) -> Option<(i64, &[u8])> {
+    let (number, rest) = text.split_at_checked(digits)?;
+    let value = |sum: i64, &digit: &u8| {
+        digit
+            .is_ascii_digit()
+            .then(|| sum * 10 + i64::from(digit - b'0'))
+    };
+    Some((number.iter().try_fold(0, value)?, rest))
+}
+
+/// Days since the Unix epoch of a date in the proleptic Gregorian calendar:
+/// years begin in March, so that the leap day is a year's last.
+fn days(year: i64, month: i64, day: i64) -> i64 {
+    let year = if month <= 2 { year - 1 } else { year };
+    let era = year.div_euclid(400);
+    let year_of_era = year.rem_euclid(400);
+    let day_of_year = (153 * ((month + 9) % 12) + 2) / 5 + day - 1;
+    era * 146_097 + year_of_era * 365 + year_of_era / 4 - year_of_era / 100 + day_of_year - 719_468
+}
+
+pub(crate) const INTEGER: u8 = 0x02;
+pub(crate) const BIT_STRING: u8 = 0x03;
+pub(crate) const OID: u8 = 0x06;
+pub(crate) const SEQUENCE: u8 = 0x30;
+const UTC_TIME: u8 = 0x17;
+const GENERALIZED_TIME: u8 = 0x18;
+const VERSION: u8 = 0xa0;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn dates_become_seconds() {
+        for (text, seconds) in [
+            (&b"\x17\x0d700101000000Z"[..], 0),
+            (b"\x17\x0d491231235959Z", 2_524_607_999),
+            (b"\x17\x0d500101000000Z", -631_152_000),
+            (b"\x18\x0f20240229120000Z", 1_709_208_000),
+            (b"\x18\x0f99991231235959Z", 253_402_300_799),
+        ] {
+            assert_eq!(time(text).expect("a time").0, seconds);
+        }
+        assert!(time(b"\x17\x0d701301000000Z").is_none());
+        assert!(time(b"\x17\x0c70010100000Z").is_none());
+    }
+
+    #[test]
+    fn cut_elements_are_none() {
+        let whole = b"\x30\x05\x02\x01\x01\x02\x00";
+        assert!(split(whole).is_some());
+        for end in 1..whole.len() {
+            assert!(split(&whole[..end]).is_none(), "{end}");
+        }
+        assert!(element(b"\x30\x84\xff\xff\xff\xff", SEQUENCE).is_none());
+    }
+}

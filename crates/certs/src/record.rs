@@ -1,0 +1,142 @@
+//! The host record: what the operator says of one pattern.
+
+use std::sync::Arc;
+
+use crate::credential::{CredentialId, KeyType};
+use crate::host::HostPattern;
+
+/// What a catalog holds about one pattern.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct HostRecord {
+    /// The name that it answers for.
+    pub pattern: HostPattern,
+    /// Who owns it.
+    pub tenant: Tenant,
+    /// How its requests are answered; none for the server's own default.
+    pub site: Option<Site>,
+    /// What its handshakes must offer.
+    pub tls: TlsPolicy,
+    /// A disabled host is answered like an absent one, and still hides the
+    /// wildcard above it.
+    pub disabled: bool,
+    /// The credentials that it is served with.
+    pub references: References,
+    /// The number of the change that wrote it; 0 before the first write. What
+    /// stands here is ignored by a write.
+    pub version: u64,
+}
+
+impl HostRecord {
+    /// An enabled record with neither site nor credential.
+    #[must_use]
+    pub fn new(pattern: HostPattern) -> Self {
+        Self {
+            pattern,
+            tenant: Tenant::default(),
+            site: None,
+            tls: TlsPolicy::default(),
+            disabled: false,
+            references: References::default(),
+            version: 0,
+        }
+    }
+}
+
+/// The customer who owns hosts. The empty name is the operator's own.
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Tenant(Arc<str>);
+
+impl Tenant {
+    /// Takes any text of up to 128 bytes without control characters.
+    ///
+    /// # Errors
+    /// Says what is wrong with the text.
+    pub fn parse(name: &str) -> Result<Self, String> {
+        if name.len() > 128 {
+            return Err(format!(
+                "a tenant's name has at most 128 bytes, this one {}",
+                name.len()
+            ));
+        }
+        if name.chars().any(char::is_control) {
+            return Err("a tenant's name must not hold control characters".into());
+        }
+        Ok(Self(name.into()))
+    }
+
+    /// The name.
+    #[must_use]
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+/// How requests are answered: a JSON document that only the server reads.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Site {
+    /// Which reader understands it.
+    pub format: u32,
+    /// The document.
+    pub json: Arc<str>,
+}
+
+/// What a handshake must offer to reach the host. Two hosts share a
+/// connection only under equal policies.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum TlsPolicy {
+    /// TLS 1.2 or 1.3.
+    #[default]
+    Tls12,
+    /// TLS 1.3 only.
+    Tls13,
+}
+
+impl TlsPolicy {
+    /// The stored and shown form.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Tls12 => "1.2",
+            Self::Tls13 => "1.3",
+        }
+    }
+
+    /// Reads the stored form; none for a policy this version does not know.
+    #[must_use]
+    pub fn parse(text: &str) -> Option<Self> {
+        [Self::Tls12, Self::Tls13]
+            .into_iter()
+            .find(|policy| policy.as_str() == text)
+    }
+}
+
+/// At most one credential per key type.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct References([Option<CredentialId>; KeyType::ALL.len()]);
+
+impl References {
+    /// The credential of that key type.
+    #[must_use]
+    pub fn of(&self, key_type: KeyType) -> Option<CredentialId> {
+        self.0[key_type as usize]
+    }
+
+    /// Points at another credential of that key type, or at none. Returns
+    /// what stood there.
+    pub fn set(&mut self, key_type: KeyType, id: Option<CredentialId>) -> Option<CredentialId> {
+        std::mem::replace(&mut self.0[key_type as usize], id)
+    }
+
+    /// What is referred to, in the order of preference.
+    pub fn iter(&self) -> impl Iterator<Item = (KeyType, CredentialId)> + '_ {
+        KeyType::ALL
+            .into_iter()
+            .filter_map(|key_type| Some((key_type, self.of(key_type)?)))
+    }
+
+    /// Whether no credential is referred to.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.0.iter().all(Option::is_none)
+    }
+}
