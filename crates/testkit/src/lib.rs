@@ -1,1 +1,7 @@
-//! testkit
+//! What the tests of every crate share.
+#![forbid(unsafe_code)]
+
+pub mod ca;
+pub mod client;
+
+pub use ca::{Key, Pair, TestCa};

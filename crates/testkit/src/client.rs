@@ -1,0 +1,81 @@
+//! Clients that see what a browser would see.
+
+use std::io;
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use rustls::client::Resumption;
+use rustls::version::{TLS12, TLS13};
+use rustls::{ClientConfig, RootCertStore};
+use rustls_pki_types::ServerName;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+use tokio_rustls::TlsConnector;
+use tokio_rustls::client::TlsStream;
+
+use crate::ca::TestCa;
+
+/// A verifying client that trusts only this CA, without resumption.
+///
+/// # Panics
+/// If the provider lacks the default versions.
+#[must_use]
+pub fn config(ca: &TestCa) -> ClientConfig {
+    config_for(ca, &[&TLS13, &TLS12])
+}
+
+/// The same for TLS 1.2 alone.
+#[must_use]
+pub fn config_tls12(ca: &TestCa) -> ClientConfig {
+    config_for(ca, &[&TLS12])
+}
+
+/// Connects and finishes the handshake for `name`.
+///
+/// # Errors
+/// What the handshake failed with; an alert of the server shows in the text.
+///
+/// # Panics
+/// If `name` is no server name.
+pub async fn connect(
+    address: SocketAddr,
+    name: &str,
+    config: ClientConfig,
+) -> io::Result<TlsStream<TcpStream>> {
+    let socket = TcpStream::connect(address).await?;
+    let name = ServerName::try_from(name.to_owned()).expect("a server name");
+    TlsConnector::from(Arc::new(config))
+        .connect(name, socket)
+        .await
+}
+
+/// Fetches `path` over HTTP/1.1 and gives the whole answer, head and body.
+///
+/// # Errors
+/// As [`connect`], or what broke the exchange off.
+pub async fn fetch(
+    address: SocketAddr,
+    name: &str,
+    path: &str,
+    config: ClientConfig,
+) -> io::Result<String> {
+    let mut stream = connect(address, name, config).await?;
+    let request = format!("GET {path} HTTP/1.1\r\nHost: {name}\r\nConnection: close\r\n\r\n");
+    stream.write_all(request.as_bytes()).await?;
+    let mut answer = Vec::new();
+    stream.read_to_end(&mut answer).await?;
+    Ok(String::from_utf8_lossy(&answer).into_owned())
+}
+
+fn config_for(ca: &TestCa, versions: &[&'static rustls::SupportedProtocolVersion]) -> ClientConfig {
+    let mut roots = RootCertStore::empty();
+    roots.add(ca.root()).expect("the root is a certificate");
+    let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
+    let mut config = ClientConfig::builder_with_provider(provider)
+        .with_protocol_versions(versions)
+        .expect("the provider has these versions")
+        .with_root_certificates(roots)
+        .with_no_client_auth();
+    config.resumption = Resumption::disabled();
+    config
+}
