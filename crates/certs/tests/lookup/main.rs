@@ -1,0 +1,8 @@
+//! The rules of the lookup, each shown through its two public steps.
+
+mod cache;
+mod changes;
+mod fresh;
+mod outcomes;
+mod scripted;
+mod singleflight;
