@@ -1,6 +1,8 @@
 //! The cache's bound is worth what its weights are: what it charges against
 //! what memory really grows by.
 
+#![allow(clippy::unwrap_used)]
+
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;

@@ -1,5 +1,7 @@
 //! The rules of the lookup, each shown through its two public steps.
 
+#![allow(clippy::unwrap_used)]
+
 mod cache;
 mod changes;
 mod fresh;

@@ -139,7 +139,7 @@ async fn a_lazy_rsa_key_of_another_leaf_is_refused() {
     store.put(dual);
     match ask(&lookup(&store), "dual.test").await {
         Outcome::Failed(LookupError::Unusable(text)) => {
-            assert!(text.contains("does not belong"), "{text}")
+            assert!(text.contains("does not belong"), "{text}");
         }
         other => panic!("{other:?}"),
     }
