@@ -80,7 +80,10 @@ fn waiters_of_another_runtime_hear_of_a_runtime_that_ends() {
     let waits = tokio::runtime::Builder::new_current_thread()
         .build()
         .unwrap();
-    let wait = leads.block_on(async { lookup.load(&name) });
+    let wait = {
+        let _inside = leads.enter();
+        lookup.load(&name)
+    };
     leads.block_on(yield_now());
     let joined = waits.spawn(wait);
     drop(leads);
