@@ -1,6 +1,7 @@
 //! From the accepted connection to the answered request.
 #![forbid(unsafe_code)]
 
+pub mod admin;
 pub mod config;
 mod files;
 pub mod metrics;
