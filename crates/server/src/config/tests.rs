@@ -216,3 +216,24 @@ fn a_file_that_is_none_is_refused() {
     let error = Config::load(Some(folder.path())).unwrap_err().to_string();
     assert!(error.contains("can't be read: Is a directory"), "{error}");
 }
+
+/// The documentation repeats what the fields say; at least no key is missing
+/// there, and its example can be used.
+#[test]
+fn the_documentation_knows_every_key() {
+    let text = include_str!("../../../../docs/configuration.md");
+    let example = text.split("```toml\n").nth(1).unwrap();
+    let example = example.split("```").next().unwrap();
+    parse(example).unwrap();
+    for section in [
+        "listen", "store", "keys", "cache", "site", "tickets", "server",
+    ] {
+        let error = refusal(&format!("[{section}]\nqqqqqqqq = 1\n"));
+        let keys = error.split("known here: ").nth(1).unwrap();
+        let chapter = text.split(&format!("\n## [{section}]\n")).nth(1).unwrap();
+        let chapter = chapter.split("\n## [").next().unwrap();
+        for key in keys.split(", ") {
+            assert!(chapter.contains(&format!("`{key}`")), "[{section}] {key}");
+        }
+    }
+}
