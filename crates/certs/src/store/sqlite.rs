@@ -11,10 +11,11 @@ mod log;
 mod read;
 mod rows;
 mod schema;
-#[cfg(test)]
-mod tests;
 mod watch;
 mod write;
+
+#[cfg(test)]
+mod tests;
 
 use std::io;
 use std::path::Path;
@@ -98,7 +99,6 @@ impl Sqlite {
     pub fn inline(&self) -> Inline {
         Inline {
             place: self.file.place(None, READER_CACHE_KIB),
-            file: Arc::clone(&self.file),
         }
     }
 
@@ -117,12 +117,17 @@ impl Sqlite {
     }
 }
 
+impl Drop for Sqlite {
+    fn drop(&mut self) {
+        self.file.close();
+    }
+}
+
 /// Reads names on the calling thread: no hop, but a page that is not in
 /// memory stalls whoever called.
 #[derive(Debug)]
 pub struct Inline {
     place: Arc<Place>,
-    file: Arc<StoreFile>,
 }
 
 impl Inline {
@@ -132,12 +137,6 @@ impl Inline {
     /// As [`Store::find`].
     pub fn find(&self, name: &HostName) -> Result<Answer> {
         self.place.with(|reader| reader.find(name))
-    }
-}
-
-impl Drop for Inline {
-    fn drop(&mut self) {
-        self.file.forget(&self.place);
     }
 }
 
@@ -160,6 +159,8 @@ pub struct Options {
     pub mmap: bool,
     /// How many changes the log keeps; who is further behind sees a gap.
     pub keep: u64,
+    /// How long a writer waits for another process's transaction.
+    pub busy: Duration,
 }
 
 impl Default for Options {
@@ -168,6 +169,7 @@ impl Default for Options {
             clock: Clock::System,
             mmap: false,
             keep: 100_000,
+            busy: Duration::from_secs(5),
         }
     }
 }
@@ -268,9 +270,7 @@ impl Catalog for Sqlite {
     ) -> BoxFuture<'a, Result<Vec<Document>>> {
         let (kind, after) = (kind.to_owned(), after.map(str::to_owned));
         let clock = self.file.options.clock.clone();
-        self.read(move |reader| {
-            reader.list_documents(&kind, after.as_deref(), limit, clock.now())
-        })
+        self.read(move |reader| reader.list_documents(&kind, after.as_deref(), limit, clock.now()))
     }
 
     fn lease<'a>(

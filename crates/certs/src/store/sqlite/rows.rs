@@ -3,6 +3,7 @@
 use std::path::Path;
 
 use rusqlite::Row;
+use rusqlite::types::FromSqlError;
 use rustls_pki_types::CertificateDer;
 
 use super::file::explain;
@@ -59,9 +60,24 @@ pub(super) fn at<T>(path: &Path, step: Step<T>) -> Result<T> {
 macro_rules! host_columns {
     ($table:literal) => {
         concat!(
-            $table, ".tenant, ", $table, ".site_format, ", $table, ".site, ",
-            $table, ".tls, ", $table, ".disabled, ", $table, ".version, ",
-            $table, ".ecdsa, ", $table, ".ed25519, ", $table, ".rsa"
+            $table,
+            ".tenant, ",
+            $table,
+            ".site_format, ",
+            $table,
+            ".site, ",
+            $table,
+            ".tls, ",
+            $table,
+            ".disabled, ",
+            $table,
+            ".version, ",
+            $table,
+            ".ecdsa, ",
+            $table,
+            ".ed25519, ",
+            $table,
+            ".rsa"
         )
     };
 }
@@ -73,9 +89,24 @@ pub(super) const HOST_COLUMNS: usize = 9;
 macro_rules! credential_columns {
     ($table:literal, $issuers:literal) => {
         concat!(
-            $table, ".version, ", $table, ".leaf, ", $issuers, ".chain, ",
-            $table, ".key_id, ", $table, ".nonce, ", $table, ".key, ",
-            $table, ".not_before, ", $table, ".not_after, ", $table, ".renew_at"
+            $table,
+            ".version, ",
+            $table,
+            ".leaf, ",
+            $issuers,
+            ".chain, ",
+            $table,
+            ".key_id, ",
+            $table,
+            ".nonce, ",
+            $table,
+            ".key, ",
+            $table,
+            ".not_before, ",
+            $table,
+            ".not_after, ",
+            $table,
+            ".renew_at"
         )
     };
 }
@@ -211,6 +242,7 @@ fn blob<'a>(row: &'a Row<'_>, column: usize) -> Step<&'a [u8]> {
     row.get_ref(column)?.as_blob().map_err(kind)
 }
 
-fn kind(error: rusqlite::types::FromSqlError) -> Fault {
-    Fault::Value(error.to_string())
+/// A value of another kind than its column's.
+fn kind(error: FromSqlError) -> Fault {
+    Fault::Sql(error.into())
 }

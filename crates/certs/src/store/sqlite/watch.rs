@@ -9,6 +9,7 @@ use std::time::Duration;
 use tokio::sync::watch;
 
 use super::file::{Place, READER_CACHE_KIB, StoreFile};
+use super::read::Reader;
 
 /// A thread that looks every 25 ms whether a commit or another file came; it
 /// ends when this is dropped.
@@ -54,7 +55,7 @@ fn look(file: &StoreFile, place: &Place, changed: &watch::Sender<()>, stopped: &
     while stopped.recv_timeout(EVERY) == Err(RecvTimeoutError::Timeout) {
         let replaced = file.follow();
         // A file that can't be read is reported to those who read it.
-        let version = place.with(|reader| reader.data_version()).ok();
+        let version = place.with(Reader::data_version).ok();
         if replaced || (version.is_some() && version != seen) {
             seen = version;
             changed.send_replace(());
