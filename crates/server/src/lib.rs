@@ -8,7 +8,9 @@
 #![forbid(unsafe_code)]
 
 mod accept;
+pub mod admin;
 mod ask;
+mod authority;
 mod budget;
 mod complaints;
 pub mod config;
