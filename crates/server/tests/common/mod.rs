@@ -1,5 +1,5 @@
 //! A real server on port 0, in front of a store that does as it is told.
-#![allow(dead_code, missing_docs)]
+#![allow(dead_code, missing_docs, unreachable_pub)]
 
 pub mod store;
 
@@ -136,4 +136,42 @@ pub fn resuming(ca: &TestCa, tls12: bool) -> Arc<ClientConfig> {
     };
     config.resumption = rustls::client::Resumption::in_memory_sessions(16);
     Arc::new(config)
+}
+
+/// A socket that takes one byte at a time.
+pub struct Dribble(pub TcpStream);
+
+impl tokio::io::AsyncRead for Dribble {
+    fn poll_read(
+        mut self: std::pin::Pin<&mut Self>,
+        cx: &mut std::task::Context<'_>,
+        buf: &mut tokio::io::ReadBuf<'_>,
+    ) -> std::task::Poll<io::Result<()>> {
+        std::pin::Pin::new(&mut self.0).poll_read(cx, buf)
+    }
+}
+
+impl tokio::io::AsyncWrite for Dribble {
+    fn poll_write(
+        mut self: std::pin::Pin<&mut Self>,
+        cx: &mut std::task::Context<'_>,
+        buf: &[u8],
+    ) -> std::task::Poll<io::Result<usize>> {
+        let one = buf.get(..1).unwrap_or(buf);
+        std::pin::Pin::new(&mut self.0).poll_write(cx, one)
+    }
+
+    fn poll_flush(
+        mut self: std::pin::Pin<&mut Self>,
+        cx: &mut std::task::Context<'_>,
+    ) -> std::task::Poll<io::Result<()>> {
+        std::pin::Pin::new(&mut self.0).poll_flush(cx)
+    }
+
+    fn poll_shutdown(
+        mut self: std::pin::Pin<&mut Self>,
+        cx: &mut std::task::Context<'_>,
+    ) -> std::task::Poll<io::Result<()>> {
+        std::pin::Pin::new(&mut self.0).poll_shutdown(cx)
+    }
 }
