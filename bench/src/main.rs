@@ -1,6 +1,7 @@
 //! Load generator, fixtures, and the comparison with nginx.
 #![forbid(unsafe_code)]
 
+mod fixtures;
 mod load;
 mod tls;
 
@@ -11,6 +12,7 @@ use clap::{Parser, Subcommand};
 fn main() -> ExitCode {
     let outcome = match Cli::parse().command {
         Command::Load(options) => load::run(&options),
+        Command::Fixtures(options) => fixtures::run(&options),
     };
     match outcome {
         Ok(()) => ExitCode::SUCCESS,
@@ -33,5 +35,8 @@ struct Cli {
 enum Command {
     /// Open TLS connections to a server and report what it did.
     #[command(after_help = load::EXAMPLES)]
-    Load(load::Options),
+    Load(Box<load::Options>),
+    /// Make an authority and certificates for many hosts.
+    #[command(after_help = fixtures::EXAMPLES)]
+    Fixtures(fixtures::Options),
 }
