@@ -30,7 +30,7 @@ impl Offer {
     pub(crate) fn config(&self) -> Result<ClientConfig> {
         let provider = Arc::new(CryptoProvider {
             cipher_suites: self.version.suites(),
-            kx_groups: vec![self.group.kx()],
+            kx_groups: self.groups(),
             ..aws_lc_rs::default_provider()
         });
         let builder = ClientConfig::builder_with_provider(provider.clone())
@@ -49,6 +49,15 @@ impl Offer {
             None => Resumption::disabled(),
         };
         Ok(config)
+    }
+
+    /// TLS 1.2 uses one list for key exchange and for the curves of certificates, so a server
+    /// may have to refuse a P-256 certificate to a client that offers X25519 alone.
+    fn groups(&self) -> Vec<&'static dyn SupportedKxGroup> {
+        match (self.version, self.group) {
+            (Version::Tls12, Group::P256) | (Version::Tls13, _) => vec![self.group.kx()],
+            (Version::Tls12, _) => vec![self.group.kx(), kx_group::SECP256R1],
+        }
     }
 }
 
@@ -95,7 +104,7 @@ pub(crate) enum Group {
 }
 
 impl Group {
-    fn kx(self) -> &'static dyn SupportedKxGroup {
+    pub(crate) fn kx(self) -> &'static dyn SupportedKxGroup {
         match self {
             Self::X25519 => kx_group::X25519,
             Self::X25519mlkem768 => kx_group::X25519MLKEM768,

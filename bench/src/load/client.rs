@@ -5,8 +5,9 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use rustls::HandshakeKind;
+use anyhow::Result;
 use rustls::pki_types::ServerName;
+use rustls::{HandshakeKind, NamedGroup};
 use tokio::io::AsyncWriteExt;
 use tokio::net::{TcpSocket, TcpStream};
 use tokio::time::timeout;
@@ -15,24 +16,27 @@ use tokio_rustls::client::TlsStream;
 
 use super::failure::Failure;
 use super::http::{self, Connection};
+use crate::tls::Offer;
 
 pub(crate) struct Client {
     target: SocketAddr,
     tls: TlsConnector,
+    group: NamedGroup,
     deadline: Duration,
     sources: u32,
     opened: Cell<u32>,
 }
 
 impl Client {
-    pub(crate) fn new(target: SocketAddr, tls: rustls::ClientConfig, deadline: Duration) -> Self {
-        Self {
+    pub(crate) fn new(target: SocketAddr, offer: &Offer, deadline: Duration) -> Result<Self> {
+        Ok(Self {
             target,
-            tls: TlsConnector::from(Arc::new(tls)),
+            tls: TlsConnector::from(Arc::new(offer.config()?)),
+            group: offer.group.kx().name(),
             deadline,
             sources: 0,
             opened: Cell::new(0),
-        }
+        })
     }
 
     pub(crate) fn sources(self, sources: u32) -> Self {
@@ -114,10 +118,13 @@ impl Client {
     async fn handshake(&self, host: &str) -> Result<TlsStream<TcpStream>, Failure> {
         let name = ServerName::try_from(host.to_owned()).map_err(|_| Failure::Name)?;
         let tcp = self.connect().await.map_err(Failure::Connect)?;
-        self.tls
-            .connect(name, tcp)
-            .await
-            .map_err(Failure::Handshake)
+        let stream = self.tls.connect(name, tcp).await;
+        let stream = stream.map_err(Failure::Handshake)?;
+        let group = stream.get_ref().1.negotiated_key_exchange_group();
+        if group.is_some_and(|group| group.name() != self.group) {
+            return Err(Failure::Group);
+        }
+        Ok(stream)
     }
 
     /// A million connections do not fit into 28,000 ports that each wait for a minute after

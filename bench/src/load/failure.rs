@@ -7,6 +7,8 @@ pub(crate) enum Failure {
     Connect(io::Error),
     Handshake(io::Error),
     Exchange(io::Error),
+    /// Another key exchange than the one that is to be measured.
+    Group,
     Status(u16),
     Response(&'static str),
     Deadline,
@@ -20,6 +22,7 @@ impl Failure {
             Self::Connect(error) => format!("connect: {error}"),
             Self::Handshake(error) => format!("handshake: {error}"),
             Self::Exchange(error) => format!("exchange: {error}"),
+            Self::Group => "handshake: another key exchange group".to_owned(),
             Self::Status(status) => format!("status {status}"),
             Self::Response(what) => format!("response: {what}"),
             Self::Deadline => "deadline".to_owned(),

@@ -29,11 +29,11 @@ pub(crate) struct Run {
 impl Run {
     pub(crate) fn new(options: &Options) -> Result<Self> {
         let names = options.names()?;
-        let tls = options.offer(names.len()).config()?;
         let deadline = Duration::from_secs_f64(options.deadline);
         let picker = Picker::new(options.order, names.len(), options.start, options.seed);
+        let client = Client::new(options.target, &options.offer(names.len()), deadline)?;
         Ok(Self {
-            client: Client::new(options.target, tls, deadline).sources(options.sources),
+            client: client.sources(options.sources),
             picker: RefCell::new(picker),
             path: (options.request != "none").then(|| options.request.clone()),
             concurrency: options.concurrency,
@@ -72,7 +72,7 @@ impl Run {
                 tally.handshake(visit.handshake, visit.resumed);
                 tally.operation(visit.whole);
             }
-            Err(failure) => tally.failure(&failure),
+            Err(failure) => tally.failure(&failure, &host),
         }
     }
 
@@ -86,9 +86,10 @@ impl Run {
                 (self.clone(), tally.clone(), open.clone(), budget.clone());
             async move {
                 while budget.take() {
-                    match run.open_next(&tally).await {
-                        Ok(connection) => open.borrow_mut().push(Rc::new(connection)),
-                        Err(failure) => tally.borrow_mut().failure(&failure),
+                    let host = run.next_name();
+                    match run.open(&host, &tally).await {
+                        Ok(stream) => open.borrow_mut().push(Rc::new(Held::new(host, stream))),
+                        Err(failure) => tally.borrow_mut().failure(&failure, &host),
                     }
                 }
             }
@@ -101,23 +102,22 @@ impl Run {
         })
     }
 
-    async fn open_next(&self, tally: &RefCell<Tally>) -> Result<Held, Failure> {
-        let host = self.next_name();
+    async fn open(
+        &self,
+        host: &str,
+        tally: &RefCell<Tally>,
+    ) -> Result<TlsStream<TcpStream>, Failure> {
         let start = Instant::now();
-        let mut stream = self.client.open(&host).await?;
-        tally
-            .borrow_mut()
-            .handshake(start.elapsed(), is_resumed(&stream));
+        let mut stream = self.client.open(host).await?;
+        let resumed = is_resumed(&stream);
+        tally.borrow_mut().handshake(start.elapsed(), resumed);
         if let Some(path) = &self.path {
             let mut buffer = Vec::new();
             self.client
-                .request(&mut stream, path, &host, &mut buffer)
+                .request(&mut stream, path, host, &mut buffer)
                 .await?;
         }
-        Ok(Held {
-            host,
-            stream: RefCell::new(Some(stream)),
-        })
+        Ok(stream)
     }
 
     /// Requests on connections that are open, until the bound is met.
@@ -153,7 +153,7 @@ impl Run {
             match request.await {
                 Ok(took) => tally.borrow_mut().operation(took),
                 Err(failure) => {
-                    tally.borrow_mut().failure(&failure);
+                    tally.borrow_mut().failure(&failure, &held.host);
                     return;
                 }
             }
@@ -178,7 +178,7 @@ impl Run {
                     Ok(_) => Failure::Response("closed while idle"),
                     Err(error) => Failure::Exchange(error),
                 };
-                tally.failure(&failure);
+                tally.failure(&failure, &held.host);
             } else {
                 tally.operation(start.elapsed());
             }
@@ -201,6 +201,13 @@ pub(crate) struct Connections {
 struct Held {
     host: String,
     stream: RefCell<Option<TlsStream<TcpStream>>>,
+}
+
+impl Held {
+    fn new(host: String, stream: TlsStream<TcpStream>) -> Self {
+        let stream = RefCell::new(Some(stream));
+        Self { host, stream }
+    }
 }
 
 /// How much may still be started; without a bound, nothing.

@@ -39,8 +39,13 @@ impl Tally {
         self.operations.saturating_record(micros(took));
     }
 
-    pub(crate) fn failure(&mut self, failure: &Failure) {
-        *self.errors.entry(failure.kind()).or_default() += 1;
+    /// Counts by kind: the host's name in a message must not make each failure a kind.
+    pub(crate) fn failure(&mut self, failure: &Failure, host: &str) {
+        let mut kind = failure.kind().replace(host, "HOST");
+        if self.errors.len() >= KINDS && !self.errors.contains_key(&kind) {
+            "others".clone_into(&mut kind);
+        }
+        *self.errors.entry(kind).or_default() += 1;
     }
 
     pub(crate) fn outcome(self, elapsed: Duration) -> Outcome {
@@ -128,6 +133,9 @@ fn micros(took: Duration) -> u64 {
     u64::try_from(took.as_micros()).unwrap_or(u64::MAX)
 }
 
+/// Kinds of failure that are counted apart.
+const KINDS: usize = 16;
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -149,7 +157,7 @@ mod tests {
     fn failures_are_counted_by_kind() {
         let mut tally = Tally::new().unwrap();
         for status in [404, 404, 502] {
-            tally.failure(&Failure::Status(status));
+            tally.failure(&Failure::Status(status), "h0.example.test");
         }
         let outcome = tally.outcome(Duration::from_secs(1));
         assert_eq!(outcome.failed, 3);
