@@ -109,7 +109,7 @@ impl Folder<'_> {
         self.hosts().join(format!("{name}.key"))
     }
 
-    fn root(self) -> PathBuf {
+    pub(crate) fn root(self) -> PathBuf {
         self.0.join("ca.crt")
     }
 

@@ -1,6 +1,7 @@
 //! Load generator, fixtures, and the comparison with nginx.
 #![forbid(unsafe_code)]
 
+mod compare;
 mod fixtures;
 mod load;
 mod tls;
@@ -13,6 +14,7 @@ fn main() -> ExitCode {
     let outcome = match Cli::parse().command {
         Command::Load(options) => load::run(&options),
         Command::Fixtures(options) => fixtures::run(&options),
+        Command::Compare(options) => compare::run(&options),
     };
     match outcome {
         Ok(()) => ExitCode::SUCCESS,
@@ -39,4 +41,7 @@ enum Command {
     /// Make an authority and certificates for many hosts.
     #[command(after_help = fixtures::EXAMPLES)]
     Fixtures(fixtures::Options),
+    /// Run sekisho and nginx side by side and write a report.
+    #[command(after_help = compare::EXAMPLES)]
+    Compare(compare::Options),
 }
