@@ -14,7 +14,7 @@ mod tests;
 
 use std::rc::Rc;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
 use tokio::runtime;
 use tokio::task::LocalSet;
 
@@ -47,7 +47,7 @@ async fn handshakes(run: Rc<Run>, options: &Options) -> Result<()> {
     run.handshakes(Some(options.warmup), None).await?;
     gate.ready()?;
     let outcome = run.handshakes(options.handshakes, options.seconds).await?;
-    gate.done(&render(&outcome, options.json)?)
+    finish(gate, &outcome, options.json)
 }
 
 async fn keepalive(run: Rc<Run>, options: &Options) -> Result<()> {
@@ -61,7 +61,7 @@ async fn keepalive(run: Rc<Run>, options: &Options) -> Result<()> {
     let outcome = run
         .requests(&connections, Some(all), options.seconds)
         .await?;
-    gate.done(&render(&outcome, options.json)?)
+    finish(gate, &outcome, options.json)
 }
 
 async fn idle(run: Rc<Run>, options: &Options) -> Result<()> {
@@ -69,13 +69,17 @@ async fn idle(run: Rc<Run>, options: &Options) -> Result<()> {
     let connections = run.connections().await?;
     gate.ready()?;
     let outcome = run.hold(&connections, options.seconds).await?;
-    gate.done(&render(&outcome, options.json)?)
+    finish(gate, &outcome, options.json)
 }
 
-fn render(outcome: &Outcome, json: bool) -> Result<String> {
-    Ok(if json {
+fn finish(gate: Gate, outcome: &Outcome, json: bool) -> Result<()> {
+    let result = if json {
         serde_json::to_string(outcome)?
     } else {
         outcome.describe()
-    })
+    };
+    gate.done(&result)?;
+    let all = outcome.failed + outcome.operations;
+    ensure!(outcome.failed == 0, "{} of {all} failed", outcome.failed);
+    Ok(())
 }

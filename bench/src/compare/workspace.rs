@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, bail, ensure};
 use tokio::process::Command;
 use tokio::time::timeout;
 
@@ -105,6 +105,11 @@ impl Workspace {
         run(import, IMPORT_BOUND)
             .await
             .with_context(|| format!("the import failed; it wrote {}", log.display()))?;
+        ensure!(
+            folder.join("hosts.db").exists(),
+            "the import made no store; it wrote {}",
+            log.display()
+        );
         let seconds = begin.elapsed().as_secs_f64();
         eprintln!("imported {hosts} {} hosts in {seconds:.1} s", key.name());
         Ok(fs::write(marker, format!("{seconds:.1}\n"))?)
