@@ -14,6 +14,7 @@ mod rows;
 mod sekisho;
 mod server;
 mod setup;
+mod table;
 mod workspace;
 
 use std::fs;
@@ -28,8 +29,8 @@ pub(crate) use self::options::{EXAMPLES, Options};
 
 use self::prepare::{prepare, store_of};
 use self::report::Report;
-use self::rows::ROWS;
 use self::setup::Place;
+use self::table::ROWS;
 use self::workspace::Workspace;
 
 pub(crate) fn run(options: &Options) -> Result<()> {
@@ -75,7 +76,7 @@ async fn compare(options: &Options) -> Result<()> {
         facts: machine::facts(options),
         rows: Vec::new(),
     };
-    pin(options.client_core);
+    settle(options.client_core);
     for row in rows {
         let place = Place {
             options,
@@ -103,12 +104,19 @@ fn write(options: &Options, report: &Report) -> Result<()> {
     Ok(())
 }
 
-/// Keeps this process off the servers' core; it polls them while they start.
-fn pin(core: usize) {
-    let pinned = Command::new("taskset")
-        .args(["-cp", &core.to_string(), &std::process::id().to_string()])
-        .output();
-    if !pinned.is_ok_and(|output| output.status.success()) {
-        eprintln!("cannot pin this process to core {core}; start-up times may vary more");
+/// Keeps this process off the servers' core, since it polls them while they start, and lets
+/// it and its children open as many connections as the hard limit allows.
+fn settle(core: usize) {
+    let id = std::process::id().to_string();
+    let core = core.to_string();
+    let commands: [(&str, &[&str]); 2] = [
+        ("taskset", &["-cp", &core, &id]),
+        ("prlimit", &["--pid", &id, "--nofile=20000:"]),
+    ];
+    for (program, arguments) in commands {
+        let done = Command::new(program).args(arguments).output();
+        if !done.is_ok_and(|output| output.status.success()) {
+            eprintln!("{program} {} failed; going on without", arguments.join(" "));
+        }
     }
 }

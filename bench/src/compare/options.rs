@@ -5,7 +5,8 @@ use std::path::PathBuf;
 use anyhow::{Result, ensure};
 use clap::Args;
 
-use super::rows::{ROWS, Row};
+use super::rows::Row;
+use super::table::ROWS;
 
 /// What to compare, and where things are.
 #[derive(Args, Clone, Debug)]
