@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result};
 
-use super::accounting::Memory;
+use super::accounting::{CpuTime, Memory};
 use super::client::{Client, Load, Work};
 use super::rows::{Asked, Case, Measure, Row, Setup, figure};
 use super::server::Server;
@@ -120,9 +120,12 @@ impl<'a> Subject<'a> {
 
     async fn start_up(&mut self) -> Result<Sample> {
         let server = self.launch(None).await?;
+        let used = server.cpu()?.since(&CpuTime::default());
         let memory = server.memory()?;
         Ok(vec![
             (figure::START, millis(server.start_up)),
+            // Unlike the time on the clock, the same on a machine that does other things.
+            (figure::START_CPU, millis(used)),
             (figure::RSS, mib(memory.rss)),
             (figure::PSS, mib(memory.pss)),
         ])

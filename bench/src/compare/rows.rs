@@ -146,4 +146,5 @@ pub(crate) mod figure {
     pub(crate) const RSS: &str = "RSS MiB";
     pub(crate) const PSS: &str = "PSS MiB";
     pub(crate) const START: &str = "start ms";
+    pub(crate) const START_CPU: &str = "start CPU ms";
 }
