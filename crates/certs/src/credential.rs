@@ -42,11 +42,7 @@ impl StoredCredential {
     /// The chain as one piece: certificates as DER, one behind the other.
     #[must_use]
     pub fn chain_bytes(&self) -> Vec<u8> {
-        self.chain
-            .iter()
-            .flat_map(|der| der.as_ref())
-            .copied()
-            .collect()
+        self.chain.iter().flat_map(AsRef::as_ref).copied().collect()
     }
 }
 

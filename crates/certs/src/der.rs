@@ -46,23 +46,30 @@ pub(crate) fn split(mut der: &[u8]) -> Option<Vec<&[u8]>> {
     Some(parts)
 }
 
-/// The object identifier of the key in a PKCS#8 document (RFC 5958, section
-/// 2), and of the curve where there is one.
-pub(crate) fn pkcs8_algorithm(der: &[u8]) -> Option<(&[u8], Option<&[u8]>)> {
-    let (document, _) = element(der, SEQUENCE)?;
-    let (_, rest) = element(document, INTEGER)?;
-    let (algorithm, _) = element(rest, SEQUENCE)?;
-    let (oid, parameters) = element(algorithm, OID)?;
-    Some((oid, element(parameters, OID).map(|(curve, _)| curve)))
+/// The modulus of an RSA SubjectPublicKeyInfo (RFC 8017, appendix A.1.1),
+/// without leading zeros.
+pub(crate) fn rsa_modulus(spki: &[u8]) -> Option<&[u8]> {
+    let (spki, _) = element(spki, SEQUENCE)?;
+    let (_, rest) = element(spki, SEQUENCE)?;
+    let (bits, _) = element(rest, BIT_STRING)?;
+    let (key, _) = element(bits.get(1..)?, SEQUENCE)?;
+    Some(trimmed(element(key, INTEGER)?.0))
 }
 
-/// The algorithm and the key bits of a SubjectPublicKeyInfo.
-pub(crate) fn spki_parts(der: &[u8]) -> Option<(&[u8], &[u8])> {
-    let (spki, _) = element(der, SEQUENCE)?;
-    let (algorithm, rest) = element(spki, SEQUENCE)?;
-    let (bits, _) = element(rest, BIT_STRING)?;
-    let (oid, _) = element(algorithm, OID)?;
-    Some((oid, bits.get(1..)?))
+/// The modulus of an RSA private key, PKCS#8 (RFC 5958, section 2) or PKCS#1
+/// (RFC 8017, appendix A.1.2), without leading zeros.
+pub(crate) fn rsa_private_modulus(der: &[u8]) -> Option<&[u8]> {
+    let (document, _) = element(der, SEQUENCE)?;
+    let (_, rest) = element(document, INTEGER)?;
+    if let Some((_, rest)) = element(rest, SEQUENCE) {
+        return rsa_private_modulus(element(rest, OCTET_STRING)?.0);
+    }
+    Some(trimmed(element(rest, INTEGER)?.0))
+}
+
+fn trimmed(integer: &[u8]) -> &[u8] {
+    let zeros = integer.iter().take_while(|&&byte| byte == 0).count();
+    &integer[zeros..]
 }
 
 /// The contents of the first element, if it has that tag, and what follows it.
@@ -135,8 +142,8 @@ fn days(year: i64, month: i64, day: i64) -> i64 {
 }
 
 pub(crate) const INTEGER: u8 = 0x02;
-pub(crate) const BIT_STRING: u8 = 0x03;
-pub(crate) const OID: u8 = 0x06;
+const BIT_STRING: u8 = 0x03;
+pub(crate) const OCTET_STRING: u8 = 0x04;
 pub(crate) const SEQUENCE: u8 = 0x30;
 const UTC_TIME: u8 = 0x17;
 const GENERALIZED_TIME: u8 = 0x18;

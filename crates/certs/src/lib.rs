@@ -5,15 +5,28 @@
 //! [`credential`]s what a handshake needs. The [`feed`] carries changes back
 //! into the cache. This crate knows no HTTP, no ACME and no server.
 
+pub mod cache;
 pub mod clock;
 pub mod credential;
 mod der;
+pub mod feed;
 pub mod host;
+pub mod loaded;
+pub mod lookup;
+pub mod obtain;
 pub mod record;
 pub mod store;
 
+pub use cache::{Absence, Served, Usage};
 pub use clock::Clock;
 pub use credential::{CredentialId, KeyType, Protected, SealedBytes, Secret, StoredCredential};
+pub use feed::{DocumentEvent, Feed};
 pub use host::{HostName, HostPattern, NameError};
+pub use loaded::{LoadedCredential, LoadedHost};
+pub use lookup::{
+    Apply, Cached, FeedState, Lookup, LookupError, LookupSettings, LookupStats, Outcome, Published,
+    Wait,
+};
+pub use obtain::{NeverObtain, Obtain, Obtained};
 pub use record::{HostRecord, References, Site, Tenant, TlsPolicy};
 pub use store::{Answer, Catalog, Found, Store, StoreError};

@@ -1,0 +1,241 @@
+//! What a load makes of stored credentials: keys parsed, matched and ready.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use rustls::SignatureScheme;
+use rustls::crypto::aws_lc_rs::sign;
+use rustls::sign::{CertifiedKey, SigningKey};
+use rustls_pki_types::{PrivateKeyDer, PrivatePkcs8KeyDer, ServerName};
+
+use crate::credential::{CredentialId, KeyType, Protected, StoredCredential};
+use crate::der;
+use crate::host::HostName;
+use crate::record::HostRecord;
+use lazy_rsa::LazyRsaKey;
+
+pub(crate) mod intern;
+mod lazy_rsa;
+
+/// A host record with its credentials, each ready for a handshake.
+#[derive(Debug)]
+pub struct LoadedHost {
+    /// The record as it was read.
+    pub record: HostRecord,
+    /// In the order of preference, one per key type.
+    pub credentials: Vec<Arc<LoadedCredential>>,
+}
+
+impl LoadedHost {
+    /// The credential that serves a client offering these schemes: the first
+    /// in the order of preference that can sign one of them.
+    #[must_use]
+    pub fn choose(&self, offered: &[SignatureScheme]) -> Option<&Arc<LoadedCredential>> {
+        self.credentials
+            .iter()
+            .find(|credential| credential.signs_one_of(offered))
+    }
+
+    /// Whether it is the same record with the same credentials.
+    pub(crate) fn is_same(&self, other: &Self) -> bool {
+        let same = |(one, other): (&Arc<LoadedCredential>, &Arc<LoadedCredential>)| {
+            (one.id, one.version) == (other.id, other.version)
+        };
+        self.record == other.record
+            && self.credentials.len() == other.credentials.len()
+            && self.credentials.iter().zip(&other.credentials).all(same)
+    }
+
+    pub(crate) fn is_superseded(&self) -> bool {
+        self.credentials
+            .iter()
+            .any(|credential| credential.superseded.load(Ordering::Relaxed))
+    }
+}
+
+/// A credential in memory, shared by all cached hosts that refer to it.
+pub struct LoadedCredential {
+    /// Its id.
+    pub id: CredentialId,
+    /// Its version.
+    pub version: u64,
+    /// The type of its key.
+    pub key_type: KeyType,
+    /// Start of the leaf's validity, seconds since the Unix epoch.
+    pub not_before: i64,
+    /// End of the leaf's validity, seconds since the Unix epoch.
+    pub not_after: i64,
+    certified: Arc<CertifiedKey>,
+    /// Set by the feed once another version is stored.
+    superseded: AtomicBool,
+    /// Leaves the interner when this is dropped.
+    _interned: intern::Registration,
+}
+
+impl LoadedCredential {
+    /// Chain and key in rustls's form.
+    #[must_use]
+    pub fn certified(&self) -> &Arc<CertifiedKey> {
+        &self.certified
+    }
+
+    /// Whether the leaf is valid for this name (RFC 9525, section 6).
+    #[must_use]
+    pub fn covers(&self, name: &HostName) -> bool {
+        let Some(leaf) = self.certified.cert.first() else {
+            return false;
+        };
+        let Ok(leaf) = webpki::EndEntityCert::try_from(leaf) else {
+            return false;
+        };
+        // An underscore is no DNS name to webpki; such names have no
+        // certificate of a public CA either.
+        ServerName::try_from(name.as_str())
+            .is_ok_and(|name| leaf.verify_is_valid_for_subject_name(&name).is_ok())
+    }
+
+    /// Whether the leaf is valid at that time, seconds since the Unix epoch.
+    #[must_use]
+    pub fn is_valid_at(&self, now: i64) -> bool {
+        (self.not_before..=self.not_after).contains(&now)
+    }
+
+    fn signs_one_of(&self, offered: &[SignatureScheme]) -> bool {
+        match self.key_type {
+            KeyType::Ecdsa => self.certified.key.choose_scheme(offered).is_some(),
+            KeyType::Ed25519 => offered.contains(&SignatureScheme::ED25519),
+            // Asking the key itself would parse a lazy one.
+            KeyType::Rsa => offered.iter().any(|scheme| RSA_SCHEMES.contains(scheme)),
+        }
+    }
+
+    /// Bytes of memory that it holds, in the allocator's view.
+    pub(crate) fn weight(&self) -> usize {
+        let chain: usize = self
+            .certified
+            .cert
+            .iter()
+            .map(|der| der.len() + PER_CERTIFICATE)
+            .sum();
+        let key = match self.key_type {
+            KeyType::Ecdsa => ECDSA_KEY,
+            KeyType::Ed25519 => ED25519_KEY,
+            // What aws-lc keeps grows with the modulus, like the public key.
+            KeyType::Rsa => RSA_KEY + RSA_KEY_PER_BYTE * self.rsa_bytes(),
+        };
+        PER_CREDENTIAL + chain + key
+    }
+
+    fn rsa_bytes(&self) -> usize {
+        let spki = self
+            .certified
+            .cert
+            .first()
+            .and_then(|leaf| der::leaf(leaf))
+            .map(|leaf| leaf.spki);
+        spki.and_then(der::rsa_modulus).map_or(0, <[u8]>::len)
+    }
+}
+
+impl std::fmt::Debug for LoadedCredential {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "LoadedCredential({} version {})", self.id, self.version)
+    }
+}
+
+/// Makes a stored credential ready: parses the key by its own type, matches it
+/// with the leaf, reads the dates.
+///
+/// An RSA key that stands beside another is parsed at its first use: most
+/// clients never ask for it, and parsing costs more than a handshake.
+pub(crate) fn prepare(
+    stored: StoredCredential,
+    lazy: bool,
+    interned: intern::Registration,
+) -> Result<LoadedCredential, String> {
+    let id = stored.id;
+    let unusable = |what: &str| format!("credential {id}: {what}");
+    let Protected::Plain(secret) = &stored.key else {
+        return Err(unusable(
+            "its key is still sealed: no master key was applied",
+        ));
+    };
+    let first = stored
+        .chain
+        .first()
+        .ok_or_else(|| unusable("its chain is empty"))?;
+    let leaf = der::leaf(first).ok_or_else(|| unusable("its leaf is no certificate"))?;
+    let key: Arc<dyn SigningKey> = if lazy && stored.key_type == KeyType::Rsa {
+        Arc::new(LazyRsaKey::new(secret, leaf.spki).map_err(|what| unusable(&what))?)
+    } else {
+        parse(secret.expose(), stored.key_type).map_err(|what| unusable(&what))?
+    };
+    if stored.key_type != KeyType::Rsa || !lazy {
+        let public = key
+            .public_key()
+            .ok_or_else(|| unusable("its key has no public half"))?;
+        if public.as_ref() != leaf.spki {
+            return Err(unusable(
+                "its private key does not belong to its leaf certificate",
+            ));
+        }
+    }
+    Ok(LoadedCredential {
+        id,
+        version: stored.version,
+        key_type: stored.key_type,
+        not_before: leaf.not_before,
+        not_after: leaf.not_after,
+        certified: Arc::new(CertifiedKey::new(stored.chain, key)),
+        superseded: AtomicBool::new(false),
+        _interned: interned,
+    })
+}
+
+/// Parses a private key as the one type that it says it is: trying all types
+/// in turn would parse and check an elliptic key several times.
+fn parse(bytes: &[u8], key_type: KeyType) -> Result<Arc<dyn SigningKey>, String> {
+    let key = form(bytes).ok_or("its private key is neither PKCS#8 nor SEC1 nor PKCS#1")?;
+    let parsed = match key_type {
+        KeyType::Ecdsa => sign::any_ecdsa_type(&key),
+        KeyType::Rsa => {
+            sign::RsaSigningKey::new(&key).map(|key| Arc::new(key) as Arc<dyn SigningKey>)
+        }
+        KeyType::Ed25519 => match &key {
+            PrivateKeyDer::Pkcs8(der) => sign::any_eddsa_type(der),
+            _ => return Err("an Ed25519 key must be PKCS#8".into()),
+        },
+    };
+    parsed.map_err(|error| format!("its {} key can't be used: {error}", key_type.as_str()))
+}
+
+/// Tells the three encodings apart by the second element: PKCS#8 has an
+/// algorithm there (RFC 5958), SEC1 an octet string (RFC 5915), PKCS#1 an
+/// integer (RFC 8017).
+fn form(bytes: &[u8]) -> Option<PrivateKeyDer<'_>> {
+    let (document, _) = der::element(bytes, der::SEQUENCE)?;
+    let (_, rest) = der::element(document, der::INTEGER)?;
+    match *rest.first()? {
+        der::SEQUENCE => Some(PrivatePkcs8KeyDer::from(bytes).into()),
+        der::OCTET_STRING => Some(PrivateKeyDer::Sec1(bytes.into())),
+        der::INTEGER => Some(PrivateKeyDer::Pkcs1(bytes.into())),
+        _ => None,
+    }
+}
+
+const RSA_SCHEMES: [SignatureScheme; 6] = [
+    SignatureScheme::RSA_PSS_SHA512,
+    SignatureScheme::RSA_PSS_SHA384,
+    SignatureScheme::RSA_PSS_SHA256,
+    SignatureScheme::RSA_PKCS1_SHA512,
+    SignatureScheme::RSA_PKCS1_SHA384,
+    SignatureScheme::RSA_PKCS1_SHA256,
+];
+
+// What `tests/weight.rs` measures with the allocator's own statistics.
+const PER_CREDENTIAL: usize = 304;
+const PER_CERTIFICATE: usize = 96;
+const ECDSA_KEY: usize = 800;
+const ED25519_KEY: usize = 400;
+const RSA_KEY: usize = 1500;
+const RSA_KEY_PER_BYTE: usize = 14;

@@ -1,0 +1,286 @@
+//! From a name to what to serve, through cache, store and issuance.
+
+use std::collections::HashMap;
+use std::fmt;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use foldhash::quality::RandomState;
+
+use crate::cache::{Absence, Cache, Note, Served};
+use crate::host::HostName;
+use crate::loaded::LoadedHost;
+use crate::loaded::intern::Interner;
+use crate::obtain::Obtain;
+use crate::store::{Store, StoreError};
+pub use apply::Apply;
+use changes::Recent;
+pub use counts::{CALL_BOUNDS, Counts, LookupStats};
+use flight::Flight;
+pub use flight::Wait;
+pub use freshness::FeedState;
+use freshness::{Age, Freshness};
+
+mod apply;
+mod changes;
+mod counts;
+mod flight;
+mod freshness;
+mod load;
+
+/// Answers names with what the server made of their records.
+///
+/// Two steps, so that a caller can put a limit between them: [`Self::cached`]
+/// neither waits nor calls the store, [`Self::load`] may do both. Order of an
+/// answer:
+///
+/// 1. the cache: the exact name, else what was noted about this name, else a
+///    wildcard that is known to answer everything below itself;
+/// 2. the load that is in flight for this name;
+/// 3. the store: the exact pattern, else the wildcard above, with credentials;
+/// 4. issuance, where the host may.
+///
+/// `V` is what `publish` makes of a record, once per fill.
+pub struct Lookup<V> {
+    cache: Cache<V>,
+    flights: Mutex<Flights<V>>,
+    store: Arc<dyn Store>,
+    obtain: Arc<dyn Obtain>,
+    publish: Box<Publish<V>>,
+    interner: Arc<Interner>,
+    freshness: Freshness,
+    /// Held while a change is applied and while a load's result is checked
+    /// against the changes and cached; never across a wait.
+    recent: Mutex<Recent>,
+    epoch: AtomicU64,
+    tick: AtomicU64,
+    counts: Counts,
+}
+
+/// Turns a loaded record into what the server keeps for it.
+pub type Publish<V> = dyn Fn(&Arc<LoadedHost>) -> Result<Published<V>, String> + Send + Sync;
+
+type Flights<V> = HashMap<HostName, Arc<Flight<V>>, RandomState>;
+
+/// What the server made of a record.
+#[derive(Debug)]
+pub struct Published<V> {
+    /// The thing itself.
+    pub value: V,
+    /// Bytes of memory that it adds to those of the record.
+    pub weight: usize,
+}
+
+/// The knobs of a lookup.
+#[derive(Clone, Debug)]
+pub struct LookupSettings {
+    /// The bound of the cache, bytes.
+    pub memory: usize,
+    /// How long a record needs no second look while no change feed vouches
+    /// for it.
+    pub fresh: Duration,
+    /// The same for absences.
+    pub absent: Duration,
+}
+
+/// How a lookup ended. Cheap to clone: all who wait share it.
+pub enum Outcome<V> {
+    /// Serve this.
+    Found(Arc<Served<V>>),
+    /// The store answered, and there is nothing to serve.
+    Absent(Absence),
+    /// Nobody knows.
+    Failed(LookupError),
+}
+
+/// What [`Lookup::cached`] knows without asking.
+pub enum Cached<V> {
+    /// The answer.
+    Hit(Outcome<V>),
+    /// Somebody is asking; wait with them.
+    InFlight(Wait<V>),
+    /// The store must be asked.
+    Miss,
+}
+
+/// Why nobody knows.
+#[derive(Clone, Debug, thiserror::Error)]
+pub enum LookupError {
+    /// The store gave no answer.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    /// The store's answer can't be served: a bad pair, a bad site.
+    #[error("{0}")]
+    Unusable(Arc<str>),
+    /// Issuance was allowed but did not work.
+    #[error("no certificate could be obtained: {0}")]
+    NotObtained(Arc<str>),
+    /// What was read kept changing, or the load's task ended early.
+    #[error("the load was broken off")]
+    BrokenOff,
+}
+
+impl<V: Send + Sync + 'static> Lookup<V> {
+    /// Without a change feed until [`Self::watched`] starts one.
+    pub fn new(
+        store: Arc<dyn Store>,
+        settings: &LookupSettings,
+        obtain: Arc<dyn Obtain>,
+        publish: impl Fn(&Arc<LoadedHost>) -> Result<Published<V>, String> + Send + Sync + 'static,
+    ) -> Arc<Self> {
+        Arc::new(Self {
+            cache: Cache::new(settings.memory),
+            flights: Mutex::default(),
+            store,
+            obtain,
+            publish: Box::new(publish),
+            interner: Arc::default(),
+            freshness: Freshness::new(settings.fresh, settings.absent),
+            recent: Mutex::default(),
+            epoch: AtomicU64::new(0),
+            tick: AtomicU64::new(0),
+            counts: Counts::default(),
+        })
+    }
+
+    /// Steps 1 and 2, without waiting and without a call to the store.
+    pub fn cached(self: &Arc<Self>, name: &HostName) -> Cached<V> {
+        if let Some(outcome) = self.remembered(name) {
+            self.counts.hit(&outcome);
+            return Cached::Hit(outcome);
+        }
+        match self.flights().get(name) {
+            Some(flight) => {
+                self.counts.join();
+                Cached::InFlight(Wait::on(Arc::clone(flight)))
+            }
+            None => Cached::Miss,
+        }
+    }
+
+    /// Steps 3 and 4, or joining whoever is at them already. The load is a
+    /// task of its own on the current runtime; dropping the wait stops nothing.
+    pub fn load(self: &Arc<Self>, name: &HostName) -> Wait<V> {
+        let mut flights = self.flights();
+        if let Some(flight) = flights.get(name) {
+            return Wait::on(Arc::clone(flight));
+        }
+        // A load may have landed since the caller saw the miss.
+        if let Some(outcome) = self.remembered(name) {
+            return Wait::known(outcome);
+        }
+        let flight = Arc::new(Flight::new());
+        flights.insert(name.clone(), Arc::clone(&flight));
+        drop(flights);
+        let leader = load::Leader::new(self, name, Arc::clone(&flight));
+        tokio::spawn(leader.run());
+        Wait::on(flight)
+    }
+
+    /// Moves whenever something that was served may be served otherwise.
+    pub fn position(&self) -> u64 {
+        self.tick.load(Ordering::Acquire)
+    }
+
+    /// Whether what was found at `position` still needs no new lookup.
+    pub fn is_current(&self, served: &Served<V>, position: u64) -> bool {
+        position == self.position() && self.freshness.age(&served.state.fresh_until) == Age::Fresh
+    }
+
+    /// Figures for metrics.
+    pub fn stats(&self) -> LookupStats {
+        let recent = self.recent();
+        LookupStats {
+            usage: self.cache.usage(),
+            credentials: self.interner.len(),
+            in_flight: self.flights().len(),
+            position: recent.number,
+            feed: self.freshness.feed(),
+            counts: self.counts.clone(),
+        }
+    }
+
+    /// Step 1: whatever is remembered and needs no new read.
+    fn remembered(self: &Arc<Self>, name: &HostName) -> Option<Outcome<V>> {
+        let key = name.as_str();
+        if let Some(served) = self.cache.exact(key) {
+            return self.usable(name, served);
+        }
+        match self.cache.note(key) {
+            Some(Note::Absent {
+                reason,
+                epoch,
+                fresh_until,
+            }) => {
+                let known = epoch == self.epoch() && self.freshness.absence_holds(fresh_until);
+                return known.then_some(Outcome::Absent(reason));
+            }
+            Some(Note::Alias { epoch, fresh_until })
+                if epoch == self.epoch() && self.freshness.alias_holds(fresh_until) =>
+            {
+                return self.usable(name, self.cache.wildcard(key)?);
+            }
+            Some(Note::Alias { .. }) | None => {}
+        }
+        let wildcard = self.cache.wildcard(key)?;
+        let shadowed = wildcard.state.shadowed.load(Ordering::Relaxed);
+        if shadowed {
+            None
+        } else {
+            self.usable(name, wildcard)
+        }
+    }
+
+    fn usable(self: &Arc<Self>, name: &HostName, served: Arc<Served<V>>) -> Option<Outcome<V>> {
+        if served.state.epoch != self.epoch() || served.host().is_superseded() {
+            return None;
+        }
+        match self.freshness.age(&served.state.fresh_until) {
+            Age::Fresh => {}
+            Age::Refresh => self.refresh(name, &served),
+            Age::Stale => return None,
+        }
+        Some(Outcome::Found(served))
+    }
+
+    /// Reads again in the background, once at a time.
+    fn refresh(self: &Arc<Self>, name: &HostName, served: &Served<V>) {
+        if !served.state.refreshing.swap(true, Ordering::AcqRel) {
+            let leader = load::Leader::new(self, name, Arc::new(Flight::new()));
+            tokio::spawn(leader.run());
+        }
+    }
+
+    fn epoch(&self) -> u64 {
+        self.epoch.load(Ordering::Acquire)
+    }
+
+    fn flights(&self) -> MutexGuard<'_, Flights<V>> {
+        self.flights.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn recent(&self) -> MutexGuard<'_, Recent> {
+        self.recent.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl<V> Clone for Outcome<V> {
+    fn clone(&self) -> Self {
+        match self {
+            Self::Found(served) => Self::Found(Arc::clone(served)),
+            Self::Absent(reason) => Self::Absent(*reason),
+            Self::Failed(error) => Self::Failed(error.clone()),
+        }
+    }
+}
+
+impl<V> fmt::Debug for Outcome<V> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Found(served) => write!(f, "Found({})", served.host().record.pattern),
+            Self::Absent(reason) => write!(f, "Absent({reason:?})"),
+            Self::Failed(error) => write!(f, "Failed({error})"),
+        }
+    }
+}
