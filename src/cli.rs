@@ -3,7 +3,6 @@
 mod cert;
 mod check;
 mod completions;
-mod configuration;
 mod demo;
 mod edit;
 pub(crate) mod failure;

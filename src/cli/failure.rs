@@ -5,7 +5,7 @@ use std::io;
 use std::process::ExitCode;
 
 /// What a command gives.
-pub(crate) type Result<T> = anyhow::Result<T>;
+pub(crate) use anyhow::Result;
 
 /// How a command ended that did its work.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,7 +1,5 @@
 //! `sekisho host list`
 
-use std::io::Write;
-
 use sekisho_certs::{Catalog, HostPattern};
 
 use crate::cli::failure::{Ended, Result};

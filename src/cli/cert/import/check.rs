@@ -1,7 +1,7 @@
 //! From two files to a credential that may be stored, or the reason why not.
 
 use std::fs::File;
-use std::io::Read;
+use std::io::{ErrorKind, Read};
 use std::path::Path;
 
 use aws_lc_rs::digest::{Context, SHA256};
@@ -9,7 +9,7 @@ use sekisho_certs::{Credential, HostPattern, StoredCredential};
 use zeroize::Zeroizing;
 
 use super::source::{Files, Hosts, Refusal};
-use crate::cli::cert::leaf;
+use crate::cli::cert::Leaf;
 use crate::cli::output::rfc3339;
 
 /// A pair that passed every check.
@@ -62,3 +62,67 @@ pub(super) fn digest(credential: &StoredCredential) -> Digest {
     digest.copy_from_slice(context.finish().as_ref());
     digest
 }
+
+impl Dates {
+    fn check(self, credential: &StoredCredential) -> Result<(), String> {
+        let Self { now, allow_expired } = self;
+        if allow_expired {
+            return Ok(());
+        }
+        let (problem, date) = if now > credential.not_after {
+            ("expired", credential.not_after)
+        } else if now < credential.not_before {
+            ("is not valid before", credential.not_before)
+        } else {
+            return Ok(());
+        };
+        Err(format!(
+            "the certificate {problem} {}; --allow-expired takes it all the same",
+            rfc3339(date)
+        ))
+    }
+}
+
+/// The hosts that the pair is for, each covered by the certificate.
+fn hosts(wanted: Hosts, leaf: &Leaf) -> Result<Vec<HostPattern>, String> {
+    match wanted {
+        Hosts::OfLeaf if leaf.names.is_empty() => {
+            Err("the certificate has no DNS name; no client would take it".into())
+        }
+        Hosts::OfLeaf => Ok(leaf.names.clone()),
+        Hosts::Named(hosts) => {
+            for host in &hosts {
+                leaf.check_covers(host).map_err(|error| error.to_string())?;
+            }
+            Ok(hosts)
+        }
+    }
+}
+
+/// The whole file. Room is made for all of it at once: a buffer that grows
+/// leaves copies of a key behind.
+fn read(path: &Path) -> Result<Zeroizing<Vec<u8>>, Refusal> {
+    let refuse = |reason: String| Refusal::new(path, reason);
+    let file = File::open(path).map_err(|error| match error.kind() {
+        ErrorKind::NotFound => refuse("is missing".into()),
+        _ => refuse(error.to_string()),
+    })?;
+    let size = match file.metadata() {
+        Ok(metadata) if metadata.is_file() => metadata.len().min(MAX_FILE),
+        _ => MAX_FILE,
+    };
+    let mut bytes = Zeroizing::new(Vec::with_capacity(size as usize + 1));
+    file.take(MAX_FILE + 1)
+        .read_to_end(&mut bytes)
+        .map_err(|error| refuse(error.to_string()))?;
+    if bytes.len() as u64 > MAX_FILE {
+        return Err(refuse(format!(
+            "is larger than {} KiB; that is no certificate chain and no key",
+            MAX_FILE / 1024
+        )));
+    }
+    Ok(bytes)
+}
+
+/// A chain of ten large certificates in PEM has a tenth of it.
+const MAX_FILE: u64 = 256 * 1024;
