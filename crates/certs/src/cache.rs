@@ -265,5 +265,5 @@ const MOST_SHARDS: usize = 32;
 const USUAL_RECORD: usize = 4096;
 const USUAL_NOTE: usize = PER_NOTE + 24;
 // What `tests/weight.rs` measures with the allocator's own statistics.
-const PER_RECORD: usize = 360;
-const PER_NOTE: usize = 96;
+const PER_RECORD: usize = 310;
+const PER_NOTE: usize = 106;

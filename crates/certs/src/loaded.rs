@@ -233,9 +233,9 @@ const RSA_SCHEMES: [SignatureScheme; 6] = [
 ];
 
 // What `tests/weight.rs` measures with the allocator's own statistics.
-const PER_CREDENTIAL: usize = 304;
-const PER_CERTIFICATE: usize = 96;
-const ECDSA_KEY: usize = 800;
-const ED25519_KEY: usize = 400;
-const RSA_KEY: usize = 1500;
-const RSA_KEY_PER_BYTE: usize = 14;
+const PER_CREDENTIAL: usize = 210;
+const PER_CERTIFICATE: usize = 24;
+const ECDSA_KEY: usize = 590;
+const ED25519_KEY: usize = 170;
+const RSA_KEY: usize = 500;
+const RSA_KEY_PER_BYTE: usize = 21;

@@ -146,7 +146,10 @@ impl<V: Send + Sync + 'static> Lookup<V> {
 
     /// Steps 1 and 2, without waiting and without a call to the store.
     pub fn cached(self: &Arc<Self>, name: &HostName) -> Cached<V> {
-        if let Some(outcome) = self.remembered(name) {
+        if let Some((outcome, age)) = self.remembered(name) {
+            if let (Age::Refresh, Outcome::Found(served)) = (age, &outcome) {
+                self.refresh(name, served);
+            }
             self.counts.hit(&outcome);
             return Cached::Hit(outcome);
         }
@@ -167,7 +170,7 @@ impl<V: Send + Sync + 'static> Lookup<V> {
             return Wait::on(Arc::clone(flight));
         }
         // A load may have landed since the caller saw the miss.
-        if let Some(outcome) = self.remembered(name) {
+        if let Some((outcome, _)) = self.remembered(name) {
             return Wait::known(outcome);
         }
         let flight = Arc::new(Flight::new());
@@ -202,10 +205,10 @@ impl<V: Send + Sync + 'static> Lookup<V> {
     }
 
     /// Step 1: whatever is remembered and needs no new read.
-    fn remembered(self: &Arc<Self>, name: &HostName) -> Option<Outcome<V>> {
+    fn remembered(&self, name: &HostName) -> Option<(Outcome<V>, Age)> {
         let key = name.as_str();
         if let Some(served) = self.cache.exact(key) {
-            return self.usable(name, served);
+            return self.usable(served);
         }
         match self.cache.note(key) {
             Some(Note::Absent {
@@ -214,12 +217,12 @@ impl<V: Send + Sync + 'static> Lookup<V> {
                 fresh_until,
             }) => {
                 let known = epoch == self.epoch() && self.freshness.absence_holds(fresh_until);
-                return known.then_some(Outcome::Absent(reason));
+                return known.then_some((Outcome::Absent(reason), Age::Fresh));
             }
             Some(Note::Alias { epoch, fresh_until })
                 if epoch == self.epoch() && self.freshness.alias_holds(fresh_until) =>
             {
-                return self.usable(name, self.cache.wildcard(key)?);
+                return self.usable(self.cache.wildcard(key)?);
             }
             Some(Note::Alias { .. }) | None => {}
         }
@@ -228,20 +231,18 @@ impl<V: Send + Sync + 'static> Lookup<V> {
         if shadowed {
             None
         } else {
-            self.usable(name, wildcard)
+            self.usable(wildcard)
         }
     }
 
-    fn usable(self: &Arc<Self>, name: &HostName, served: Arc<Served<V>>) -> Option<Outcome<V>> {
+    fn usable(&self, served: Arc<Served<V>>) -> Option<(Outcome<V>, Age)> {
         if served.state.epoch != self.epoch() || served.host().is_superseded() {
             return None;
         }
         match self.freshness.age(&served.state.fresh_until) {
-            Age::Fresh => {}
-            Age::Refresh => self.refresh(name, &served),
-            Age::Stale => return None,
+            Age::Stale => None,
+            age => Some((Outcome::Found(served), age)),
         }
-        Some(Outcome::Found(served))
     }
 
     /// Reads again in the background, once at a time.

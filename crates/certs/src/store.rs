@@ -3,6 +3,11 @@
 //! Each sentence of a contract has a test in `contract.rs`, a suite that every
 //! store and every wrapper passes.
 
+pub(crate) mod expect;
+pub mod memory;
+pub mod sqlite;
+mod threads;
+
 use std::fmt::Debug;
 use std::future::Future;
 use std::pin::Pin;

@@ -4,7 +4,7 @@ use std::sync::atomic::Ordering;
 
 use super::freshness::FeedState;
 use super::{Lookup, Recent};
-use crate::store::{ChangePage, Position, Subject};
+use crate::store::{Change, ChangePage, Position, Subject};
 
 /// What the change feed drives, whatever `V` the server keeps.
 pub trait Apply: Send + Sync + 'static {
@@ -41,9 +41,6 @@ impl<V: Send + Sync + 'static> Apply for Lookup<V> {
     }
 
     fn apply(&self, page: &ChangePage) {
-        if page.changes.is_empty() {
-            return;
-        }
         let mut recent = self.recent();
         for change in &page.changes {
             recent.push(change);
@@ -59,7 +56,10 @@ impl<V: Send + Sync + 'static> Apply for Lookup<V> {
                     Subject::Credential(_) | Subject::Document { .. } => None,
                 }),
         );
-        self.moved(&recent);
+        let concerns_hosts = |change: &Change| !matches!(change.subject, Subject::Document { .. });
+        if page.changes.iter().any(concerns_hosts) {
+            self.moved(&recent);
+        }
     }
 
     fn feed_is(&self, state: FeedState) {

@@ -1,0 +1,43 @@
+//! What every catalog says when a write does not hold, in the same words.
+
+use std::fmt::Display;
+
+use crate::credential::{CredentialId, KeyType};
+use crate::host::HostPattern;
+use crate::store::{Expect, Result, StoreError};
+
+/// Whether what is there, by its version, is what the write expects.
+pub(crate) fn met(subject: &dyn Display, there: Option<u64>, expect: Expect) -> Result<()> {
+    let text = match (expect, there) {
+        (Expect::Any, _) | (Expect::Absent, None) => return Ok(()),
+        (Expect::Version(wanted), Some(version)) if wanted == version => return Ok(()),
+        (Expect::Absent, Some(_)) => format!("{subject} exists already"),
+        (Expect::Version(_), None) => format!("{subject} does not exist any more"),
+        (Expect::Version(wanted), Some(version)) => {
+            format!("{subject} was changed meanwhile: version {version}, expected {wanted}")
+        }
+    };
+    Err(StoreError::Conflict(text.into()))
+}
+
+/// How a document is called in errors.
+pub(crate) fn document(kind: &str, key: &str) -> String {
+    format!("document {kind}/{key}")
+}
+
+pub(crate) fn dangling(pattern: &HostPattern, id: CredentialId) -> StoreError {
+    StoreError::Conflict(format!("{pattern} is to refer to {id}, which does not exist").into())
+}
+
+pub(crate) fn other_type(id: CredentialId, is: &str, wanted: KeyType) -> StoreError {
+    let wanted = wanted.as_str();
+    StoreError::Conflict(format!("{id} has a key of type {is}, not {wanted}").into())
+}
+
+pub(crate) fn no_chain(id: CredentialId) -> StoreError {
+    StoreError::Refused(format!("{id} has no certificate").into())
+}
+
+pub(crate) fn plain(of: &dyn Display) -> StoreError {
+    StoreError::Refused(format!("the secret of {of} is not sealed, and this store takes only sealed ones").into())
+}

@@ -1,0 +1,186 @@
+//! A catalog in memory: for tests, and the shortest reading of the contract.
+
+mod state;
+
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use tokio::sync::watch;
+
+use self::state::State;
+use super::{
+    Answer, BoxFuture, Catalog, CatalogId, ChangePage, Document, Lease, LogId, Position, Result,
+    Store, Write,
+};
+use crate::clock::Clock;
+use crate::credential::{CredentialId, StoredCredential};
+use crate::host::{HostName, HostPattern};
+use crate::record::HostRecord;
+
+/// A catalog that is gone with the process. Readers see whole states: a write
+/// makes a new one and puts it in place of the old, so each costs as much as
+/// there are entries.
+#[derive(Debug)]
+pub struct Memory {
+    id: CatalogId,
+    clock: Clock,
+    state: Mutex<Arc<State>>,
+    changed: watch::Sender<()>,
+}
+
+impl Memory {
+    /// An empty catalog that keeps as many changes as [`super::sqlite`].
+    #[must_use]
+    pub fn new(clock: Clock) -> Self {
+        Self::keeping(clock, 100_000)
+    }
+
+    /// The same with another length of the log.
+    #[must_use]
+    pub fn keeping(clock: Clock, keep: u64) -> Self {
+        Self {
+            id: CatalogId(random()),
+            clock,
+            state: Mutex::new(Arc::new(State::new(LogId(random()), keep))),
+            changed: watch::Sender::new(()),
+        }
+    }
+
+    fn state(&self) -> Arc<State> {
+        Arc::clone(&self.lock())
+    }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, Arc<State>> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Puts the next state in place, unless making it failed.
+    fn advance<T>(&self, change: impl FnOnce(&mut State) -> Result<T>) -> Result<T> {
+        let mut current = self.lock();
+        let mut next = State::clone(&current);
+        let outcome = change(&mut next)?;
+        *current = Arc::new(next);
+        drop(current);
+        self.changed.send_replace(());
+        Ok(outcome)
+    }
+}
+
+impl Store for Memory {
+    fn find<'a>(&'a self, name: &'a HostName) -> BoxFuture<'a, Result<Answer>> {
+        Box::pin(async move { self.state().find(name) })
+    }
+}
+
+impl Catalog for Memory {
+    fn id(&self) -> CatalogId {
+        self.id
+    }
+
+    fn position(&self) -> BoxFuture<'_, Result<Position>> {
+        Box::pin(async move { Ok(self.state().position()) })
+    }
+
+    fn changes(&self, after: u64, limit: usize) -> BoxFuture<'_, Result<ChangePage>> {
+        Box::pin(async move { Ok(self.state().changes(after, limit)) })
+    }
+
+    fn changed(&self) -> BoxFuture<'_, ()> {
+        let mut changes = self.changed.subscribe();
+        Box::pin(async move {
+            // The sender lives as long as this catalog.
+            let _ = changes.changed().await;
+        })
+    }
+
+    fn write(&self, batch: Vec<Write>) -> BoxFuture<'_, Result<u64>> {
+        Box::pin(async move { self.advance(|state| state.write(batch, self.clock.now())) })
+    }
+
+    fn hosts<'a>(&'a self, patterns: &'a [HostPattern]) -> BoxFuture<'a, Result<Vec<HostRecord>>> {
+        Box::pin(async move { Ok(self.state().hosts(patterns)) })
+    }
+
+    fn list_hosts<'a>(
+        &'a self,
+        after: Option<&'a HostPattern>,
+        limit: usize,
+    ) -> BoxFuture<'a, Result<Vec<HostRecord>>> {
+        Box::pin(async move { Ok(self.state().list_hosts(after, limit)) })
+    }
+
+    fn hosts_of<'a>(
+        &'a self,
+        id: CredentialId,
+        after: Option<&'a HostPattern>,
+        limit: usize,
+    ) -> BoxFuture<'a, Result<Vec<HostPattern>>> {
+        Box::pin(async move { Ok(self.state().hosts_of(id, after, limit)) })
+    }
+
+    fn credentials<'a>(
+        &'a self,
+        ids: &'a [CredentialId],
+    ) -> BoxFuture<'a, Result<Vec<StoredCredential>>> {
+        Box::pin(async move { Ok(self.state().credentials(ids)) })
+    }
+
+    fn list_credentials(
+        &self,
+        after: Option<CredentialId>,
+        limit: usize,
+    ) -> BoxFuture<'_, Result<Vec<StoredCredential>>> {
+        Box::pin(async move { Ok(self.state().list_credentials(after, limit)) })
+    }
+
+    fn due(&self, until: i64, limit: usize) -> BoxFuture<'_, Result<Vec<CredentialId>>> {
+        Box::pin(async move { Ok(self.state().due(until, limit)) })
+    }
+
+    fn document<'a>(
+        &'a self,
+        kind: &'a str,
+        key: &'a str,
+    ) -> BoxFuture<'a, Result<Option<Document>>> {
+        Box::pin(async move { Ok(self.state().document(kind, key, self.clock.now()).cloned()) })
+    }
+
+    fn list_documents<'a>(
+        &'a self,
+        kind: &'a str,
+        after: Option<&'a str>,
+        limit: usize,
+    ) -> BoxFuture<'a, Result<Vec<Document>>> {
+        Box::pin(async move {
+            let now = self.clock.now();
+            Ok(self.state().list_documents(kind, after, limit, now))
+        })
+    }
+
+    fn lease<'a>(
+        &'a self,
+        name: &'a str,
+        holder: &'a str,
+        ttl: Duration,
+    ) -> BoxFuture<'a, Result<Option<Lease>>> {
+        let now_ms = self.clock.now_ms();
+        Box::pin(
+            async move { self.advance(|state| Ok(state.lease(name, holder, ttl, now_ms))) },
+        )
+    }
+
+    fn release<'a>(&'a self, name: &'a str, holder: &'a str) -> BoxFuture<'a, Result<()>> {
+        Box::pin(async move {
+            self.advance(|state| {
+                state.release(name, holder);
+                Ok(())
+            })
+        })
+    }
+}
+
+fn random() -> [u8; 16] {
+    let mut bytes = [0; 16];
+    aws_lc_rs::rand::fill(&mut bytes).expect("the system gives random bytes");
+    bytes
+}

@@ -1,0 +1,351 @@
+//! One state of the catalog, and how a write makes the next.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Bound::{Excluded, Unbounded};
+use std::time::Duration;
+
+use crate::credential::{CredentialId, KeyType, Protected, StoredCredential};
+use crate::host::{HostName, HostPattern};
+use crate::record::{HostRecord, References};
+use crate::store::expect::{self, met};
+use crate::store::{
+    Answer, Change, ChangePage, Document, Expect, Found, Lease, LogId, Position, Result,
+    StoreError, Subject, What, Write,
+};
+
+#[derive(Clone, Debug)]
+pub(super) struct State {
+    log: LogId,
+    keep: u64,
+    number: u64,
+    token: u64,
+    changes: BTreeMap<u64, Change>,
+    hosts: BTreeMap<HostPattern, HostRecord>,
+    credentials: BTreeMap<CredentialId, StoredCredential>,
+    documents: BTreeMap<(String, String), Document>,
+    leases: BTreeMap<String, (String, Lease)>,
+}
+
+impl State {
+    pub(super) fn new(log: LogId, keep: u64) -> Self {
+        Self {
+            log,
+            keep,
+            number: 0,
+            token: 0,
+            changes: BTreeMap::new(),
+            hosts: BTreeMap::new(),
+            credentials: BTreeMap::new(),
+            documents: BTreeMap::new(),
+            leases: BTreeMap::new(),
+        }
+    }
+
+    pub(super) fn find(&self, name: &HostName) -> Result<Answer> {
+        let exact = self.hosts.get(name.as_str());
+        let wildcard = || self.hosts.get(&name.wildcard()?);
+        let Some(record) = exact.or_else(wildcard) else {
+            return Ok(Answer::Absent);
+        };
+        let credential = |(_, id)| {
+            self.credentials.get(&id).cloned().ok_or_else(|| {
+                let pattern = &record.pattern;
+                StoreError::Corrupt(
+                    format!("host {pattern} refers to {id}, which is not there").into(),
+                )
+            })
+        };
+        let below = |parent: &str| {
+            self.hosts
+                .keys()
+                .any(|other| other.wildcard_parent().is_none() && other.parent() == Some(parent))
+        };
+        Ok(Answer::Found(Box::new(Found {
+            record: record.clone(),
+            credentials: record
+                .references
+                .iter()
+                .map(credential)
+                .collect::<Result<_>>()?,
+            shadowed: record.pattern.wildcard_parent().is_some_and(below),
+            fresh_for: None,
+        })))
+    }
+
+    pub(super) fn position(&self) -> Position {
+        Position {
+            log: self.log,
+            number: self.number,
+        }
+    }
+
+    pub(super) fn changes(&self, after: u64, limit: usize) -> ChangePage {
+        let behind = (Excluded(after), Unbounded);
+        let forgotten = self.number - self.changes.len() as u64;
+        ChangePage {
+            log: self.log,
+            last: self.number,
+            gap: after < forgotten || after > self.number,
+            changes: self
+                .changes
+                .range(behind)
+                .take(limit)
+                .map(|(_, change)| change.clone())
+                .collect(),
+        }
+    }
+
+    pub(super) fn hosts(&self, patterns: &[HostPattern]) -> Vec<HostRecord> {
+        let known = patterns.iter().filter_map(|one| self.hosts.get(one));
+        known.cloned().collect()
+    }
+
+    pub(super) fn list_hosts(&self, after: Option<&HostPattern>, limit: usize) -> Vec<HostRecord> {
+        let behind = (after.map_or(Unbounded, Excluded), Unbounded);
+        let records = self.hosts.range::<HostPattern, _>(behind);
+        records.take(limit).map(|(_, one)| one.clone()).collect()
+    }
+
+    pub(super) fn hosts_of(
+        &self,
+        id: CredentialId,
+        after: Option<&HostPattern>,
+        limit: usize,
+    ) -> Vec<HostPattern> {
+        let behind = (after.map_or(Unbounded, Excluded), Unbounded);
+        self.hosts
+            .range::<HostPattern, _>(behind)
+            .filter(|(_, record)| refers(record, id))
+            .take(limit)
+            .map(|(pattern, _)| pattern.clone())
+            .collect()
+    }
+
+    pub(super) fn credentials(&self, ids: &[CredentialId]) -> Vec<StoredCredential> {
+        let known = ids.iter().filter_map(|id| self.credentials.get(id));
+        known.cloned().collect()
+    }
+
+    pub(super) fn list_credentials(
+        &self,
+        after: Option<CredentialId>,
+        limit: usize,
+    ) -> Vec<StoredCredential> {
+        let behind = (after.map_or(Unbounded, Excluded), Unbounded);
+        let listed = self.credentials.range(behind).take(limit);
+        listed.map(|(_, one)| one.clone()).collect()
+    }
+
+    pub(super) fn due(&self, until: i64, limit: usize) -> Vec<CredentialId> {
+        let due = |one: &StoredCredential| Some((one.renew_at.filter(|at| *at <= until)?, one.id));
+        let mut due: Vec<_> = self.credentials.values().filter_map(due).collect();
+        due.sort_unstable();
+        due.into_iter().take(limit).map(|(_, id)| id).collect()
+    }
+
+    pub(super) fn document(&self, kind: &str, key: &str, now: i64) -> Option<&Document> {
+        self.documents
+            .get(&(kind.to_owned(), key.to_owned()))
+            .filter(|one| alive(one, now))
+    }
+
+    pub(super) fn list_documents(
+        &self,
+        kind: &str,
+        after: Option<&str>,
+        limit: usize,
+        now: i64,
+    ) -> Vec<Document> {
+        let of_kind = |one: &&Document| one.kind == kind && alive(one, now);
+        let behind = |one: &&Document| after.is_none_or(|after| one.key.as_str() > after);
+        let listed = self.documents.values().filter(of_kind).filter(behind);
+        listed.take(limit).cloned().collect()
+    }
+
+    pub(super) fn lease(
+        &mut self,
+        name: &str,
+        holder: &str,
+        ttl: Duration,
+        now_ms: i64,
+    ) -> Option<Lease> {
+        self.leases
+            .retain(|_, (_, lease)| lease.expires_ms > now_ms);
+        let ttl_ms = i64::try_from(ttl.as_millis()).unwrap_or(i64::MAX);
+        let token = match self.leases.get(name) {
+            Some((other, _)) if other != holder => return None,
+            Some((_, lease)) => lease.token,
+            None => {
+                self.token += 1;
+                self.token
+            }
+        };
+        let lease = Lease {
+            token,
+            expires_ms: now_ms.saturating_add(ttl_ms),
+        };
+        self.leases
+            .insert(name.to_owned(), (holder.to_owned(), lease.clone()));
+        Some(lease)
+    }
+
+    pub(super) fn release(&mut self, name: &str, holder: &str) {
+        self.leases
+            .retain(|other, (by, _)| other != name || by != holder);
+    }
+
+    /// Applies a batch to this state, which the caller drops on an error.
+    pub(super) fn write(&mut self, batch: Vec<Write>, now: i64) -> Result<u64> {
+        let mut dropped = BTreeSet::new();
+        for write in batch {
+            match write {
+                Write::PutCredential(credential, expect) => {
+                    self.put_credential(credential, expect)?;
+                }
+                Write::PutHost(record, expect) => self.put_host(record, expect, &mut dropped)?,
+                Write::RemoveHost(pattern, expect) => {
+                    self.remove_host(&pattern, expect, &mut dropped)?;
+                }
+                Write::PutDocument(document, expect) => self.put_document(document, expect, now)?,
+                Write::RemoveDocument { kind, key, expect } => {
+                    self.remove_document(kind, key, expect, now)?;
+                }
+            }
+        }
+        for id in dropped {
+            let referred = self.hosts.values().any(|record| refers(record, id));
+            if !referred && self.credentials.remove(&id).is_some() {
+                self.announce(Subject::Credential(id), What::Removed);
+            }
+        }
+        self.documents.retain(|_, document| alive(document, now));
+        let kept = self.changes.split_off(&(self.number.saturating_sub(self.keep) + 1));
+        self.changes = kept;
+        Ok(self.number)
+    }
+
+    fn put_credential(&mut self, mut credential: StoredCredential, expect: Expect) -> Result<()> {
+        let id = credential.id;
+        sealed(&credential.key, &id)?;
+        let there = self.credentials.get(&id);
+        met(&id, there.map(|one| one.version), expect)?;
+        if credential.chain.is_empty() {
+            return Err(expect::no_chain(id));
+        }
+        credential.version = match there.map(|one| one.key_type) {
+            // Nobody can have loaded it: it is not announced.
+            None => self.number,
+            Some(old) if old != credential.key_type => {
+                return Err(expect::other_type(id, old.as_str(), credential.key_type));
+            }
+            Some(_) => self.announce(Subject::Credential(id), What::Put),
+        };
+        self.credentials.insert(id, credential);
+        Ok(())
+    }
+
+    fn put_host(
+        &mut self,
+        mut record: HostRecord,
+        expect: Expect,
+        dropped: &mut BTreeSet<CredentialId>,
+    ) -> Result<()> {
+        let there = self.hosts.get(&record.pattern);
+        met(&record.pattern, there.map(|one| one.version), expect)?;
+        let before = there.map(|one| one.references).unwrap_or_default();
+        for (key_type, id) in record.references.iter() {
+            match self.credentials.get(&id).map(|one| one.key_type) {
+                None => return Err(expect::dangling(&record.pattern, id)),
+                Some(stored) if stored != key_type => {
+                    return Err(expect::other_type(id, stored.as_str(), key_type));
+                }
+                Some(_) => {}
+            }
+        }
+        dropped.extend(gone(&before, &record.references));
+        record.version = self.announce(Subject::Host(record.pattern.clone()), What::Put);
+        self.hosts.insert(record.pattern.clone(), record);
+        Ok(())
+    }
+
+    fn remove_host(
+        &mut self,
+        pattern: &HostPattern,
+        expect: Expect,
+        dropped: &mut BTreeSet<CredentialId>,
+    ) -> Result<()> {
+        let there = self.hosts.get(pattern);
+        met(pattern, there.map(|one| one.version), expect)?;
+        if let Some(record) = self.hosts.remove(pattern) {
+            dropped.extend(gone(&record.references, &References::default()));
+            self.announce(Subject::Host(pattern.clone()), What::Removed);
+        }
+        Ok(())
+    }
+
+    fn put_document(&mut self, mut document: Document, expect: Expect, now: i64) -> Result<()> {
+        let (kind, key) = (document.kind.clone(), document.key.clone());
+        let shown = expect::document(&kind, &key);
+        sealed(&document.bytes, &shown)?;
+        let there = self.document(&kind, &key, now).map(|one| one.version);
+        met(&shown, there, expect)?;
+        let subject = Subject::Document {
+            kind: kind.clone(),
+            key: key.clone(),
+        };
+        document.version = self.announce(subject, What::Put);
+        self.documents.insert((kind, key), document);
+        Ok(())
+    }
+
+    fn remove_document(
+        &mut self,
+        kind: String,
+        key: String,
+        expect: Expect,
+        now: i64,
+    ) -> Result<()> {
+        let there = self.document(&kind, &key, now).map(|one| one.version);
+        met(&expect::document(&kind, &key), there, expect)?;
+        if there.is_some() {
+            self.documents.remove(&(kind.clone(), key.clone()));
+            self.announce(Subject::Document { kind, key }, What::Removed);
+        }
+        Ok(())
+    }
+
+    /// Takes the next number.
+    fn announce(&mut self, subject: Subject, what: What) -> u64 {
+        self.number += 1;
+        let change = Change {
+            number: self.number,
+            subject,
+            what,
+        };
+        self.changes.insert(self.number, change);
+        self.number
+    }
+}
+
+fn refers(record: &HostRecord, id: CredentialId) -> bool {
+    record.references.iter().any(|(_, other)| other == id)
+}
+
+fn gone<'a>(
+    before: &'a References,
+    after: &'a References,
+) -> impl Iterator<Item = CredentialId> + 'a {
+    let dropped = |(key_type, id): &(KeyType, CredentialId)| after.of(*key_type) != Some(*id);
+    before.iter().filter(dropped).map(|(_, id)| id)
+}
+
+fn alive(document: &Document, now: i64) -> bool {
+    document.expires.is_none_or(|at| at > now)
+}
+
+fn sealed(secret: &Protected, of: &dyn std::fmt::Display) -> Result<()> {
+    match secret {
+        Protected::Sealed(_) => Ok(()),
+        Protected::Plain(_) => Err(expect::plain(of)),
+    }
+}

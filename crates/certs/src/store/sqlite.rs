@@ -1,0 +1,296 @@
+//! The embedded catalog: one SQLite file in WAL mode (<https://sqlite.org/wal.html>).
+//!
+//! Several processes may have it open; the second writer waits for the first.
+//! Replace the file only by renaming a complete copy over it (`VACUUM INTO`
+//! or `.backup` make one): a running server notices and reads the new one.
+
+mod file;
+mod find;
+mod lease;
+mod log;
+mod read;
+mod rows;
+mod schema;
+#[cfg(test)]
+mod tests;
+mod watch;
+mod write;
+
+use std::io;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use self::file::{Place, READER_CACHE_KIB, StoreFile, WRITER_CACHE_KIB};
+use self::read::Reader;
+use self::watch::Watch;
+use super::threads::Threads;
+use super::{
+    Answer, BoxFuture, Catalog, CatalogId, ChangePage, Document, Lease, Position, Result, Store,
+    StoreError, Write,
+};
+use crate::clock::Clock;
+use crate::credential::{CredentialId, StoredCredential};
+use crate::host::{HostName, HostPattern};
+use crate::record::HostRecord;
+
+/// A catalog in one file. Reads and writes run on a few threads of its own.
+#[derive(Debug)]
+pub struct Sqlite {
+    file: Arc<StoreFile>,
+    readers: Threads<Arc<Place>>,
+    writer: Threads<Arc<Place>>,
+    watch: Watch,
+}
+
+impl Sqlite {
+    /// Makes a new store; the file is readable by its owner only.
+    ///
+    /// # Errors
+    /// [`StoreError::Conflict`] if something lies there already; else as
+    /// [`Sqlite::open`].
+    pub fn create(path: &Path) -> Result<Self> {
+        if path.symlink_metadata().is_ok() {
+            return Err(StoreError::Conflict(
+                format!("{} exists already", path.display()).into(),
+            ));
+        }
+        Self::open(path, Mode::Create)
+    }
+
+    /// Opens a store with the default options. It blocks for as long as the
+    /// first page takes to read, however many hosts there are.
+    ///
+    /// # Errors
+    /// Names the file, what is wrong with it and what to do.
+    pub fn open(path: &Path, mode: Mode) -> Result<Self> {
+        Self::open_with(path, mode, &Options::default())
+    }
+
+    /// The same with options.
+    ///
+    /// # Errors
+    /// As [`Sqlite::open`].
+    pub fn open_with(path: &Path, mode: Mode, options: &Options) -> Result<Self> {
+        let (file, reader) = StoreFile::open(path, mode, options)?;
+        let mut first = Some(reader);
+        let readers = [(); READERS].map(|()| file.place(first.take(), READER_CACHE_KIB));
+        let writer = file.place(None, WRITER_CACHE_KIB);
+        let threads = |error: io::Error| {
+            StoreError::Unavailable(format!("no thread for {}: {error}", path.display()).into())
+        };
+        Ok(Self {
+            readers: Threads::start("sqlite-read", readers, QUEUE).map_err(threads)?,
+            writer: Threads::start("sqlite-write", [writer], QUEUE).map_err(threads)?,
+            watch: Watch::start(Arc::clone(&file)).map_err(threads)?,
+            file,
+        })
+    }
+
+    /// The file.
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        &self.file.path
+    }
+
+    /// A connection of the caller's own, that reads on the caller's thread.
+    #[must_use]
+    pub fn inline(&self) -> Inline {
+        Inline {
+            place: self.file.place(None, READER_CACHE_KIB),
+            file: Arc::clone(&self.file),
+        }
+    }
+
+    fn read<T: Send + 'static>(
+        &self,
+        work: impl FnOnce(&mut Reader) -> Result<T> + Send + 'static,
+    ) -> BoxFuture<'_, Result<T>> {
+        Box::pin(self.readers.run(move |place| place.with(work)))
+    }
+
+    fn change<T: Send + 'static>(
+        &self,
+        work: impl FnOnce(&mut Reader) -> Result<T> + Send + 'static,
+    ) -> BoxFuture<'_, Result<T>> {
+        Box::pin(self.writer.run(move |place| place.with(work)))
+    }
+}
+
+/// Reads names on the calling thread: no hop, but a page that is not in
+/// memory stalls whoever called.
+#[derive(Debug)]
+pub struct Inline {
+    place: Arc<Place>,
+    file: Arc<StoreFile>,
+}
+
+impl Inline {
+    /// What [`Store::find`] says, without leaving the thread.
+    ///
+    /// # Errors
+    /// As [`Store::find`].
+    pub fn find(&self, name: &HostName) -> Result<Answer> {
+        self.place.with(|reader| reader.find(name))
+    }
+}
+
+impl Drop for Inline {
+    fn drop(&mut self) {
+        self.file.forget(&self.place);
+    }
+}
+
+/// Whether a missing file is made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Mode {
+    /// It must be there: a server would otherwise start empty after a typo.
+    Existing,
+    /// Made if it is missing; an empty one is completed.
+    Create,
+}
+
+/// How a store file is used.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// Tells whether leases and documents are over.
+    pub clock: Clock,
+    /// Whether reads map the file into memory. Off by default: mapped pages
+    /// count as the process's own, and would outgrow its cache's bound.
+    pub mmap: bool,
+    /// How many changes the log keeps; who is further behind sees a gap.
+    pub keep: u64,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            clock: Clock::System,
+            mmap: false,
+            keep: 100_000,
+        }
+    }
+}
+
+impl Store for Sqlite {
+    fn find<'a>(&'a self, name: &'a HostName) -> BoxFuture<'a, Result<Answer>> {
+        let name = name.clone();
+        self.read(move |reader| reader.find(&name))
+    }
+}
+
+impl Catalog for Sqlite {
+    fn id(&self) -> CatalogId {
+        self.file.catalog()
+    }
+
+    fn position(&self) -> BoxFuture<'_, Result<Position>> {
+        self.read(Reader::position)
+    }
+
+    fn changes(&self, after: u64, limit: usize) -> BoxFuture<'_, Result<ChangePage>> {
+        self.read(move |reader| reader.changes(after, limit))
+    }
+
+    fn changed(&self) -> BoxFuture<'_, ()> {
+        Box::pin(self.watch.changed())
+    }
+
+    fn write(&self, batch: Vec<Write>) -> BoxFuture<'_, Result<u64>> {
+        let Options { clock, keep, .. } = self.file.options.clone();
+        let notify = self.watch.notify();
+        self.change(move |reader| {
+            let number = reader.write(batch, clock.now(), keep)?;
+            notify.send_replace(());
+            Ok(number)
+        })
+    }
+
+    fn hosts<'a>(&'a self, patterns: &'a [HostPattern]) -> BoxFuture<'a, Result<Vec<HostRecord>>> {
+        let patterns = patterns.to_vec();
+        self.read(move |reader| reader.hosts(&patterns))
+    }
+
+    fn list_hosts<'a>(
+        &'a self,
+        after: Option<&'a HostPattern>,
+        limit: usize,
+    ) -> BoxFuture<'a, Result<Vec<HostRecord>>> {
+        let after = after.cloned();
+        self.read(move |reader| reader.list_hosts(after.as_ref(), limit))
+    }
+
+    fn hosts_of<'a>(
+        &'a self,
+        id: CredentialId,
+        after: Option<&'a HostPattern>,
+        limit: usize,
+    ) -> BoxFuture<'a, Result<Vec<HostPattern>>> {
+        let after = after.cloned();
+        self.read(move |reader| reader.hosts_of(id, after.as_ref(), limit))
+    }
+
+    fn credentials<'a>(
+        &'a self,
+        ids: &'a [CredentialId],
+    ) -> BoxFuture<'a, Result<Vec<StoredCredential>>> {
+        let ids = ids.to_vec();
+        self.read(move |reader| reader.credentials(&ids))
+    }
+
+    fn list_credentials(
+        &self,
+        after: Option<CredentialId>,
+        limit: usize,
+    ) -> BoxFuture<'_, Result<Vec<StoredCredential>>> {
+        self.read(move |reader| reader.list_credentials(after, limit))
+    }
+
+    fn due(&self, until: i64, limit: usize) -> BoxFuture<'_, Result<Vec<CredentialId>>> {
+        self.read(move |reader| reader.due(until, limit))
+    }
+
+    fn document<'a>(
+        &'a self,
+        kind: &'a str,
+        key: &'a str,
+    ) -> BoxFuture<'a, Result<Option<Document>>> {
+        let (kind, key) = (kind.to_owned(), key.to_owned());
+        let clock = self.file.options.clock.clone();
+        self.read(move |reader| reader.document(&kind, &key, clock.now()))
+    }
+
+    fn list_documents<'a>(
+        &'a self,
+        kind: &'a str,
+        after: Option<&'a str>,
+        limit: usize,
+    ) -> BoxFuture<'a, Result<Vec<Document>>> {
+        let (kind, after) = (kind.to_owned(), after.map(str::to_owned));
+        let clock = self.file.options.clock.clone();
+        self.read(move |reader| {
+            reader.list_documents(&kind, after.as_deref(), limit, clock.now())
+        })
+    }
+
+    fn lease<'a>(
+        &'a self,
+        name: &'a str,
+        holder: &'a str,
+        ttl: Duration,
+    ) -> BoxFuture<'a, Result<Option<Lease>>> {
+        let (name, holder) = (name.to_owned(), holder.to_owned());
+        let clock = self.file.options.clock.clone();
+        self.change(move |reader| reader.lease(&name, &holder, ttl, clock.now_ms()))
+    }
+
+    fn release<'a>(&'a self, name: &'a str, holder: &'a str) -> BoxFuture<'a, Result<()>> {
+        let (name, holder) = (name.to_owned(), holder.to_owned());
+        self.change(move |reader| reader.release(&name, &holder))
+    }
+}
+
+/// A disk answers more than one read at a time, a core runs only one.
+const READERS: usize = 2;
+/// What waits for a thread; a queue that is longer would outlive deadlines.
+const QUEUE: usize = 1024;

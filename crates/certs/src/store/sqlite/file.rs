@@ -1,0 +1,321 @@
+//! The file: making it, opening it, noticing that it is gone or another, and
+//! saying what is wrong with it.
+
+use std::fs::{self, OpenOptions};
+use std::io;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::time::Duration;
+
+use rusqlite::config::DbConfig;
+use rusqlite::{Connection, ErrorCode, OpenFlags};
+
+use super::read::Reader;
+use super::schema::{self, Header};
+use super::{Mode, Options};
+use crate::store::{CatalogId, Result, StoreError};
+
+/// The store file and every connection to it in this process.
+#[derive(Debug)]
+pub(crate) struct StoreFile {
+    pub(super) path: PathBuf,
+    pub(super) options: Options,
+    state: Mutex<State>,
+    /// Learnt at the first opening; a file put in its place must have it too.
+    catalog: OnceLock<CatalogId>,
+}
+
+#[derive(Debug)]
+struct State {
+    /// None while the file is missing.
+    identity: Option<Identity>,
+    /// How often another file was put in its place.
+    generation: u64,
+    places: Vec<Arc<Place>>,
+}
+
+impl StoreFile {
+    pub(super) fn open(path: &Path, mode: Mode, options: &Options) -> Result<(Arc<Self>, Reader)> {
+        if mode == Mode::Create {
+            make(path)?;
+        }
+        let file = Arc::new(Self {
+            path: path.to_owned(),
+            options: options.clone(),
+            state: Mutex::new(State {
+                identity: identity(path),
+                generation: 0,
+                places: Vec::new(),
+            }),
+            catalog: OnceLock::new(),
+        });
+        let mut connection = file.connect(READER_CACHE_KIB)?;
+        if mode == Mode::Create {
+            schema::create(&mut connection).map_err(|error| explain(path, &error))?;
+        }
+        let reader = file.checked(connection)?;
+        Ok((file, reader))
+    }
+
+    /// The identity that all connections agree on.
+    pub(super) fn catalog(&self) -> CatalogId {
+        *self.catalog.get().expect("opening has read it")
+    }
+
+    /// A place for a connection, which a replaced file empties.
+    pub(super) fn place(self: &Arc<Self>, reader: Option<Reader>, cache_kib: i32) -> Arc<Place> {
+        let place = Arc::new(Place {
+            file: Arc::clone(self),
+            cache_kib,
+            reader: Mutex::new(reader),
+        });
+        self.lock().places.push(Arc::clone(&place));
+        place
+    }
+
+    /// Forgets a place, so that its connection can close.
+    pub(super) fn forget(&self, place: &Arc<Place>) {
+        self.lock()
+            .places
+            .retain(|other| !Arc::ptr_eq(other, place));
+    }
+
+    /// Compares the file with the one that is open. If it is another or gone,
+    /// closes every connection, and says true. Only the watch calls it.
+    ///
+    /// All are closed before the first is opened again: SQLite removes the
+    /// old file's log with the last one, and a connection opened while the
+    /// old log lies there would read its pages as the new file's. A place
+    /// that opens holds its own lock, so the places come before the state.
+    pub(super) fn follow(&self) -> bool {
+        let now = identity(&self.path);
+        let places = {
+            let state = self.lock();
+            if state.identity == now {
+                return false;
+            }
+            state.places.clone()
+        };
+        let mut taken: Vec<_> = places.iter().map(|place| place.lock()).collect();
+        taken.iter_mut().for_each(|reader| drop(reader.take()));
+        let mut state = self.lock();
+        state.identity = now;
+        state.generation += 1;
+        true
+    }
+
+    /// Opens one more connection to the same file and checks its header.
+    fn reader(&self, cache_kib: i32) -> Result<Reader> {
+        self.checked(self.connect(cache_kib)?)
+    }
+
+    fn connect(&self, cache_kib: i32) -> Result<Connection> {
+        let path = &self.path;
+        if let Err(error) = fs::metadata(path) {
+            return Err(unreachable_file(path, &error));
+        }
+        self.same_file()?;
+        let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+        let connection = Connection::open_with_flags(path, flags)
+            .and_then(|connection| {
+                // Until it is known to be the right file, closing it must not
+                // move into it what may be another file's log.
+                connection.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true)?;
+                self.set_up(&connection, cache_kib)?;
+                Ok(connection)
+            })
+            .map_err(|error| explain(path, &error))?;
+        match connection.is_readonly("main") {
+            Ok(false) => Ok(connection),
+            _ => Err(read_only(path)),
+        }
+    }
+
+    fn set_up(&self, connection: &Connection, cache_kib: i32) -> rusqlite::Result<()> {
+        connection.busy_timeout(BUSY)?;
+        connection.set_prepared_statement_cache_capacity(STATEMENTS);
+        let mmap = if self.options.mmap { MMAP_BYTES } else { 0 };
+        connection.pragma_update(None, "mmap_size", mmap)?;
+        // Negative: in KiB instead of pages.
+        connection.pragma_update(None, "cache_size", -cache_kib)?;
+        connection.pragma_update(None, "temp_store", "memory")?;
+        // Durable when it returns, over a power cut too.
+        connection.pragma_update(None, "synchronous", "full")?;
+        connection.pragma_update(None, "journal_size_limit", LOG_BYTES)?;
+        Ok(())
+    }
+
+    /// Accepts a connection whose file is a store of ours, of this catalog,
+    /// and still the one that lies at the path.
+    fn checked(&self, connection: Connection) -> Result<Reader> {
+        let fault = |error| explain(&self.path, &error);
+        let header = schema::header(&connection).map_err(fault)?;
+        if let Some(error) = unusable(&self.path, &header) {
+            return Err(error);
+        }
+        schema::keep_log(&connection).map_err(fault)?;
+        let catalog = schema::catalog_id(&connection).map_err(fault)?;
+        if *self.catalog.get_or_init(|| catalog) != catalog {
+            return Err(StoreError::Unavailable(format!(
+                "{} was replaced by the file of another catalog; restart to serve that one, or put the right file back",
+                self.path.display()
+            ).into()));
+        }
+        let generation = self.same_file()?;
+        connection
+            .set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, false)
+            .map_err(fault)?;
+        Ok(Reader::new(connection, &self.path, generation))
+    }
+
+    /// The generation of the file at the path, if it is the one that all
+    /// connections are open to.
+    fn same_file(&self) -> Result<u64> {
+        let state = self.lock();
+        if identity(&self.path) == state.identity {
+            return Ok(state.generation);
+        }
+        let path = self.path.display();
+        Err(StoreError::Unavailable(
+            format!("{path} is just being replaced").into(),
+        ))
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Where a connection stands: opened at its first use, and again after the
+/// file was replaced.
+#[derive(Debug)]
+pub(crate) struct Place {
+    file: Arc<StoreFile>,
+    cache_kib: i32,
+    reader: Mutex<Option<Reader>>,
+}
+
+impl Place {
+    pub(super) fn with<T>(&self, work: impl FnOnce(&mut Reader) -> Result<T>) -> Result<T> {
+        let mut slot = self.lock();
+        let reader = match &mut *slot {
+            Some(reader) => reader,
+            empty => empty.insert(self.file.reader(self.cache_kib)?),
+        };
+        work(reader)
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Option<Reader>> {
+        self.reader.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Says in the operator's words what SQLite reports of a file.
+pub(super) fn explain(path: &Path, error: &rusqlite::Error) -> StoreError {
+    let path = path.display();
+    let unavailable = |text: String| StoreError::Unavailable(text.into());
+    match error.sqlite_error_code() {
+        Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked) => unavailable(format!(
+            "{path} was kept locked by another process for more than {BUSY:?}; see who has it open (fuser {path}) and try again"
+        )),
+        Some(ErrorCode::NotADatabase) => StoreError::Corrupt(
+            format!("{path} is not a store: no SQLite database; name another file, or restore it from a backup").into(),
+        ),
+        Some(ErrorCode::DatabaseCorrupt) => StoreError::Corrupt(
+            format!("{path} is damaged ({error}); restore it from a backup").into(),
+        ),
+        Some(ErrorCode::ReadOnly) => read_only_text(&path.to_string()),
+        Some(ErrorCode::DiskFull) => unavailable(format!(
+            "{path}: the disk is full; nothing was written; free some space and try again"
+        )),
+        Some(ErrorCode::CannotOpen) => unavailable(format!(
+            "{path} can't be opened ({error}); this user must be able to write the file and its folder"
+        )),
+        Some(_) => unavailable(format!("{path}: {error}; look at the disk, its quota and the system's log")),
+        None => StoreError::Corrupt(format!("{path} holds what can't be read: {error}").into()),
+    }
+}
+
+/// Makes the file if it is missing, for its owner only. SQLite gives its log
+/// files the same mode.
+fn make(path: &Path) -> Result<()> {
+    let made = OpenOptions::new()
+        .write(true)
+        .create_new(true)
+        .mode(0o600)
+        .open(path);
+    match made {
+        Err(error) if error.kind() != io::ErrorKind::AlreadyExists => {
+            Err(unreachable_file(path, &error))
+        }
+        _ => Ok(()),
+    }
+}
+
+fn unusable(path: &Path, header: &Header) -> Option<StoreError> {
+    let path = path.display();
+    let known = schema::VERSION;
+    match header {
+        Header::Store(version) if *version == known => None,
+        Header::Store(version) => Some(StoreError::Refused(format!(
+            "{path} has schema version {version}, this program knows {known}; use the version of the program that wrote it, or a newer one"
+        ).into())),
+        Header::Empty => Some(StoreError::Corrupt(format!(
+            "{path} is empty, no store: its making broke off; import into it again, or remove it"
+        ).into())),
+        Header::Foreign => Some(StoreError::Refused(format!(
+            "{path} is another program's SQLite database, no store; name another file"
+        ).into())),
+    }
+}
+
+fn unreachable_file(path: &Path, error: &io::Error) -> StoreError {
+    let folder = path
+        .parent()
+        .filter(|folder| !folder.as_os_str().is_empty())
+        .unwrap_or(Path::new("."));
+    let shown = path.display();
+    let text = match (error.kind(), fs::metadata(folder)) {
+        (_, Err(why)) => format!("{shown}: its folder {} can't be read: {why}", folder.display()),
+        (_, Ok(there)) if !there.is_dir() => {
+            format!("{shown}: {} is no folder", folder.display())
+        }
+        (io::ErrorKind::NotFound, _) => format!(
+            "{shown} is missing; an import or `host set` creates the store, a server does not"
+        ),
+        _ => format!("{shown} can't be opened: {error}"),
+    };
+    StoreError::Unavailable(text.into())
+}
+
+fn read_only(path: &Path) -> StoreError {
+    read_only_text(&path.display().to_string())
+}
+
+fn read_only_text(path: &str) -> StoreError {
+    StoreError::Unavailable(format!(
+        "{path} can't be written: this user may not, or the file system is read-only; servers and commands write it (leases, tickets)"
+    ).into())
+}
+
+/// Device and inode.
+type Identity = (u64, u64);
+
+fn identity(path: &Path) -> Option<Identity> {
+    let metadata = fs::metadata(path).ok()?;
+    Some((metadata.dev(), metadata.ino()))
+}
+
+/// How long a writer waits for another process's transaction.
+pub(super) const BUSY: Duration = Duration::from_secs(5);
+/// More than this program has statements, so that each is prepared once.
+const STATEMENTS: usize = 64;
+/// A reader's pages: the upper levels of the tables of a million hosts.
+pub(super) const READER_CACHE_KIB: i32 = 2048;
+/// Only used while writing: what a batch of an import touches.
+pub(super) const WRITER_CACHE_KIB: i32 = 8192;
+/// Mapped pages count as resident, so no more of the file than this.
+const MMAP_BYTES: i64 = 1 << 30;
+/// The log is cut back to this after a large import.
+const LOG_BYTES: i64 = 16 << 20;

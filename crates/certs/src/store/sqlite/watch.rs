@@ -1,0 +1,67 @@
+//! Noticing what other connections and other processes did.
+
+use std::io;
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
+use std::thread;
+use std::time::Duration;
+
+use tokio::sync::watch;
+
+use super::file::{Place, READER_CACHE_KIB, StoreFile};
+
+/// A thread that looks every 25 ms whether a commit or another file came; it
+/// ends when this is dropped.
+#[derive(Debug)]
+pub(super) struct Watch {
+    changed: Arc<watch::Sender<()>>,
+    _stop: SyncSender<()>,
+}
+
+impl Watch {
+    pub(super) fn start(file: Arc<StoreFile>) -> io::Result<Self> {
+        let changed = Arc::new(watch::Sender::new(()));
+        let (stop, stopped) = sync_channel(0);
+        let place = file.place(None, READER_CACHE_KIB);
+        let notify = Arc::clone(&changed);
+        thread::Builder::new()
+            .name("sqlite-watch".to_owned())
+            .spawn(move || look(&file, &place, &notify, &stopped))?;
+        Ok(Self {
+            changed,
+            _stop: stop,
+        })
+    }
+
+    /// Resolves at the next change from now on.
+    pub(super) fn changed(&self) -> impl Future<Output = ()> + Send + use<> {
+        let mut changes = self.changed.subscribe();
+        async move {
+            // The sender lives as long as the store that was asked.
+            let _ = changes.changed().await;
+        }
+    }
+
+    /// Spares the store's own writes the wait for the next look.
+    pub(super) fn notify(&self) -> Arc<watch::Sender<()>> {
+        Arc::clone(&self.changed)
+    }
+}
+
+fn look(file: &StoreFile, place: &Place, changed: &watch::Sender<()>, stopped: &Receiver<()>) {
+    let mut seen = None;
+    // The first look waits too: starting up must not.
+    while stopped.recv_timeout(EVERY) == Err(RecvTimeoutError::Timeout) {
+        let replaced = file.follow();
+        // A file that can't be read is reported to those who read it.
+        let version = place.with(|reader| reader.data_version()).ok();
+        if replaced || (version.is_some() && version != seen) {
+            seen = version;
+            changed.send_replace(());
+        }
+    }
+}
+
+/// Servers promise to have a change within 100 ms; the rest of it is for
+/// reading what changed.
+const EVERY: Duration = Duration::from_millis(25);

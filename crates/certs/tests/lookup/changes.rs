@@ -1,0 +1,219 @@
+//! The log against the cache, and against loads in flight.
+
+use sekisho_certs::store::{Position, Subject};
+use sekisho_certs::{Apply, CredentialId, HostName, Outcome};
+use tokio::task::yield_now;
+
+use crate::scripted::{
+    LOG, Scripted, ask, change, host, host_change, host_version, pattern, watched,
+};
+
+#[tokio::test]
+async fn a_million_names_below_a_wildcard_cost_one_call() {
+    let store = Scripted::new();
+    store.put(host("*.w.test", 1));
+    let lookup = watched(&store);
+    for number in 0..1_000_000_u64 {
+        // A multiplicative walk: no two alike, in no order.
+        let name = format!("{:x}.w.test", number.wrapping_mul(0x9e37_79b9_7f4a_7c15));
+        assert!(matches!(ask(&lookup, &name).await, Outcome::Found(_)));
+    }
+    assert_eq!(store.calls(), 1);
+    let usage = lookup.stats().usage;
+    assert_eq!((usage.records, usage.notes), (1, 0));
+}
+
+#[tokio::test]
+async fn below_a_shadowed_wildcard_each_name_leaves_an_alias() {
+    let store = Scripted::new();
+    store.put(host("*.w.test", 1));
+    store.put(host("a.w.test", 2));
+    let lookup = watched(&store);
+    for _ in 0..2 {
+        assert_eq!(pattern(&lookup, "b.w.test").await, "*.w.test");
+        assert_eq!(pattern(&lookup, "c.w.test").await, "*.w.test");
+        assert_eq!(pattern(&lookup, "a.w.test").await, "a.w.test");
+    }
+    assert_eq!(store.calls(), 3);
+    assert_eq!(
+        (lookup.stats().usage.records, lookup.stats().usage.notes),
+        (2, 2)
+    );
+}
+
+#[tokio::test]
+async fn a_new_exact_record_shadows_the_cached_wildcard() {
+    let store = Scripted::new();
+    store.put(host("*.w.test", 1));
+    let lookup = watched(&store);
+    assert_eq!(pattern(&lookup, "a.w.test").await, "*.w.test");
+    store.put(host("a.w.test", 2));
+    lookup.apply(&host_change(1, "a.w.test"));
+    assert_eq!(pattern(&lookup, "a.w.test").await, "a.w.test");
+    assert_eq!(pattern(&lookup, "b.w.test").await, "*.w.test");
+    assert_eq!(store.calls(), 3);
+}
+
+#[tokio::test]
+async fn a_changed_wildcard_voids_what_was_noted_below() {
+    let store = Scripted::new();
+    store.put(host("a.w.test", 1));
+    let lookup = watched(&store);
+    assert_eq!(pattern(&lookup, "b.w.test").await, "Absent(NoHost)");
+    assert_eq!(pattern(&lookup, "b.v.test").await, "Absent(NoHost)");
+    store.put(host("*.w.test", 2));
+    lookup.apply(&host_change(1, "*.w.test"));
+    assert_eq!(pattern(&lookup, "b.w.test").await, "*.w.test");
+    assert_eq!(
+        lookup.stats().usage.notes,
+        2,
+        "an alias, and the absence elsewhere"
+    );
+    store.remove("*.w.test");
+    lookup.apply(&host_change(2, "*.w.test"));
+    assert_eq!(pattern(&lookup, "b.w.test").await, "Absent(NoHost)");
+    assert_eq!(store.calls(), 4);
+}
+
+#[tokio::test]
+async fn a_change_moves_the_position_and_a_removed_host_is_gone() {
+    let store = Scripted::new();
+    store.put(host("a.test", 1));
+    let lookup = watched(&store);
+    let Outcome::Found(served) = ask(&lookup, "a.test").await else {
+        panic!("not found")
+    };
+    let position = lookup.position();
+    assert!(lookup.is_current(&served, position));
+    store.remove("a.test");
+    lookup.apply(&host_change(1, "a.test"));
+    assert!(!lookup.is_current(&served, position));
+    assert_eq!(pattern(&lookup, "a.test").await, "Absent(NoHost)");
+}
+
+#[tokio::test]
+async fn a_replaced_credential_is_one_change_for_all_its_hosts() {
+    let store = Scripted::new();
+    for name in ["a.test", "b.test", "c.test"] {
+        store.put(host(name, 9));
+    }
+    let lookup = watched(&store);
+    for name in ["a.test", "b.test", "c.test"] {
+        assert_eq!(pattern(&lookup, name).await, name);
+        store.put(host_version(name, 9, 5));
+    }
+    lookup.apply(&change(5, Subject::Credential(CredentialId::from_u64(9))));
+    for name in ["a.test", "b.test", "c.test"] {
+        let Outcome::Found(served) = ask(&lookup, name).await else {
+            panic!("not found")
+        };
+        assert_eq!(served.host().credentials[0].version, 5);
+    }
+    assert_eq!(store.calls(), 6);
+    // What is replaced is not served on when the store fails either.
+    lookup.apply(&change(6, Subject::Credential(CredentialId::from_u64(9))));
+    store.fail(true);
+    assert!(matches!(ask(&lookup, "a.test").await, Outcome::Failed(_)));
+}
+
+#[tokio::test]
+async fn a_load_that_a_change_overtakes_runs_again() {
+    let store = Scripted::held();
+    store.put(host_version("a.test", 1, 1));
+    let lookup = watched(&store);
+    let load = tokio::spawn(lookup.load(&HostName::parse("a.test").unwrap()));
+    yield_now().await;
+    assert_eq!(store.calls(), 1, "it has read the old state");
+    store.put(host_version("a.test", 2, 3));
+    lookup.apply(&host_change(3, "a.test"));
+    store.gate.add_permits(2);
+    let Outcome::Found(served) = load.await.unwrap() else {
+        panic!("not found")
+    };
+    assert_eq!(served.host().record.version, 3, "nobody gets the old state");
+    assert_eq!(store.calls(), 2);
+    assert_eq!(pattern(&lookup, "a.test").await, "a.test");
+    assert_eq!(store.calls(), 2, "and the new one is kept");
+}
+
+#[tokio::test]
+async fn changes_elsewhere_do_not_repeat_a_load() {
+    let store = Scripted::held();
+    store.put(host("a.test", 1));
+    let lookup = watched(&store);
+    let load = tokio::spawn(lookup.load(&HostName::parse("a.test").unwrap()));
+    yield_now().await;
+    for number in 1..=9000 {
+        lookup.apply(&host_change(
+            number,
+            if number > 8000 { "b.test" } else { "c.test" },
+        ));
+    }
+    store.gate.add_permits(2);
+    assert!(matches!(load.await.unwrap(), Outcome::Found(_)));
+    // So many changes are no longer all remembered: reading again is the safe way.
+    assert_eq!(store.calls(), 2);
+    store.put(host("d.test", 2));
+    let load = tokio::spawn(lookup.load(&HostName::parse("d.test").unwrap()));
+    yield_now().await;
+    lookup.apply(&host_change(9001, "b.test"));
+    store.gate.add_permits(1);
+    assert!(matches!(load.await.unwrap(), Outcome::Found(_)));
+    assert_eq!(store.calls(), 3);
+}
+
+#[tokio::test]
+async fn an_exact_record_that_appears_during_a_wildcard_load_shadows_it() {
+    let store = Scripted::held();
+    store.put(host("*.w.test", 1));
+    let lookup = watched(&store);
+    let load = tokio::spawn(lookup.load(&HostName::parse("b.w.test").unwrap()));
+    yield_now().await;
+    store.put(host("a.w.test", 2));
+    lookup.apply(&host_change(1, "a.w.test"));
+    store.gate.add_permits(2);
+    assert!(matches!(load.await.unwrap(), Outcome::Found(_)));
+    assert_eq!(pattern(&lookup, "a.w.test").await, "a.w.test");
+    assert_eq!(pattern(&lookup, "b.w.test").await, "*.w.test");
+    assert_eq!(store.calls(), 2, "b's alias was kept");
+}
+
+#[tokio::test]
+async fn an_absence_that_a_change_overtakes_is_read_again() {
+    let store = Scripted::held();
+    let lookup = watched(&store);
+    let load = tokio::spawn(lookup.load(&HostName::parse("a.w.test").unwrap()));
+    yield_now().await;
+    store.put(host("*.w.test", 1));
+    lookup.apply(&host_change(1, "*.w.test"));
+    store.gate.add_permits(2);
+    assert!(matches!(load.await.unwrap(), Outcome::Found(_)));
+}
+
+#[tokio::test]
+async fn after_a_gap_everything_is_read_again_before_it_is_trusted() {
+    let store = Scripted::new();
+    store.put(host("a.test", 1));
+    let lookup = watched(&store);
+    assert_eq!(pattern(&lookup, "a.test").await, "a.test");
+    assert_eq!(pattern(&lookup, "b.test").await, "Absent(NoHost)");
+    store.put(host("b.test", 2));
+    lookup.restart(Position {
+        log: LOG,
+        number: 100,
+    });
+    store.fail(true);
+    assert_eq!(
+        pattern(&lookup, "a.test").await,
+        "a.test",
+        "served on while the store fails"
+    );
+    assert!(
+        matches!(ask(&lookup, "b.test").await, Outcome::Failed(_)),
+        "an absence is not"
+    );
+    store.fail(false);
+    assert_eq!(pattern(&lookup, "b.test").await, "b.test");
+    store.remove("a.test");
+    assert_eq!(pattern(&lookup, "a.test").await, "Absent(NoHost)");
+}

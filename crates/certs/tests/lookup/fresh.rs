@@ -1,0 +1,127 @@
+//! Time limits: for plain stores, and while the feed is broken.
+
+use std::time::Duration;
+
+use sekisho_certs::{Apply, FeedState, Outcome};
+use tokio::task::yield_now;
+use tokio::time::{advance, pause};
+
+use crate::scripted::{Scripted, ask, host, host_version, lookup, pattern, watched};
+
+async fn pass(seconds: u64) {
+    advance(Duration::from_secs(seconds)).await;
+}
+
+#[tokio::test]
+async fn a_plain_store_is_asked_again_in_the_background() {
+    pause();
+    let store = Scripted::new();
+    store.put(host_version("a.test", 1, 1));
+    let lookup = lookup(&store);
+    assert_eq!(pattern(&lookup, "a.test").await, "a.test");
+    pass(59).await;
+    assert_eq!(pattern(&lookup, "a.test").await, "a.test");
+    assert_eq!(store.calls(), 1);
+    store.put(host_version("a.test", 2, 2));
+    let position = lookup.position();
+    pass(2).await;
+    let Outcome::Found(old) = ask(&lookup, "a.test").await else {
+        panic!("not found")
+    };
+    assert_eq!(old.host().record.version, 1, "nobody waits");
+    assert!(!lookup.is_current(&old, position));
+    for _ in 0..10 {
+        yield_now().await;
+    }
+    let Outcome::Found(new) = ask(&lookup, "a.test").await else {
+        panic!("not found")
+    };
+    assert_eq!((new.host().record.version, store.calls()), (2, 2));
+    assert_ne!(lookup.position(), position, "connections look again");
+}
+
+#[tokio::test]
+async fn what_is_long_stale_is_read_first() {
+    pause();
+    let store = Scripted::new();
+    store.put(host("a.test", 1));
+    let lookup = lookup(&store);
+    assert_eq!(pattern(&lookup, "a.test").await, "a.test");
+    store.remove("a.test");
+    pass(121).await;
+    assert_eq!(pattern(&lookup, "a.test").await, "Absent(NoHost)");
+    pass(4).await;
+    assert_eq!(pattern(&lookup, "a.test").await, "Absent(NoHost)");
+    assert_eq!(store.calls(), 2);
+    store.put(host("a.test", 1));
+    pass(2).await;
+    assert_eq!(
+        pattern(&lookup, "a.test").await,
+        "a.test",
+        "absences end after 5 s"
+    );
+}
+
+#[tokio::test]
+async fn while_the_store_fails_what_it_said_is_served_on() {
+    pause();
+    let store = Scripted::new();
+    store.put(host("a.test", 1));
+    store.put(host("*.w.test", 2));
+    let lookup = lookup(&store);
+    assert_eq!(pattern(&lookup, "a.test").await, "a.test");
+    assert_eq!(pattern(&lookup, "b.w.test").await, "*.w.test");
+    store.fail(true);
+    pass(86_400).await;
+    let calls = store.calls();
+    for _ in 0..100 {
+        assert_eq!(pattern(&lookup, "a.test").await, "a.test");
+    }
+    assert_eq!(
+        store.calls(),
+        calls + 1,
+        "it is not asked by every handshake"
+    );
+    assert_eq!(pattern(&lookup, "b.w.test").await, "*.w.test");
+    assert!(matches!(ask(&lookup, "new.test").await, Outcome::Failed(_)));
+}
+
+#[tokio::test]
+async fn a_healthy_feed_needs_no_time_limit_and_a_broken_one_does() {
+    pause();
+    let store = Scripted::new();
+    store.put(host("a.test", 1));
+    let lookup = watched(&store);
+    assert_eq!(pattern(&lookup, "a.test").await, "a.test");
+    assert_eq!(pattern(&lookup, "b.test").await, "Absent(NoHost)");
+    pass(86_400).await;
+    assert_eq!(pattern(&lookup, "a.test").await, "a.test");
+    assert_eq!(pattern(&lookup, "b.test").await, "Absent(NoHost)");
+    assert_eq!(store.calls(), 2);
+    lookup.feed_is(FeedState::Broken);
+    pass(50).await;
+    assert_eq!(pattern(&lookup, "a.test").await, "a.test");
+    assert_eq!(store.calls(), 2, "the time counts from when it broke");
+    assert_eq!(pattern(&lookup, "b.test").await, "Absent(NoHost)");
+    assert_eq!(store.calls(), 3, "an absence for less time");
+    pass(100).await;
+    assert_eq!(pattern(&lookup, "a.test").await, "a.test");
+    assert_eq!(store.calls(), 4);
+}
+
+#[tokio::test]
+async fn a_store_that_cannot_list_has_its_aliases_looked_up_again() {
+    pause();
+    let store = Scripted::blind();
+    store.put(host("*.w.test", 1));
+    let lookup = lookup(&store);
+    assert_eq!(pattern(&lookup, "a.w.test").await, "*.w.test");
+    assert_eq!(pattern(&lookup, "b.w.test").await, "*.w.test");
+    assert_eq!(store.calls(), 2);
+    store.put(host("a.w.test", 2));
+    pass(50).await;
+    // Another name keeps the wildcard itself fresh.
+    assert_eq!(pattern(&lookup, "c.w.test").await, "*.w.test");
+    pass(20).await;
+    assert_eq!(pattern(&lookup, "a.w.test").await, "a.w.test");
+}

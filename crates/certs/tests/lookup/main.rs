@@ -1,0 +1,10 @@
+//! The rules of the lookup, each shown through its two public steps.
+
+#![allow(clippy::unwrap_used)]
+
+mod cache;
+mod changes;
+mod fresh;
+mod outcomes;
+mod scripted;
+mod singleflight;

@@ -1,0 +1,100 @@
+//! One load per name, shared by all who wait.
+
+use std::sync::Arc;
+
+use sekisho_certs::{Cached, HostName, LookupError, Outcome};
+use tokio::task::yield_now;
+
+use crate::scripted::{Scripted, host, watched};
+
+#[tokio::test]
+async fn a_thousand_waiters_cost_one_call() {
+    let store = Scripted::held();
+    store.put(host("a.test", 1));
+    let lookup = watched(&store);
+    let name = HostName::parse("a.test").unwrap();
+    assert!(matches!(lookup.cached(&name), Cached::Miss));
+    let mut waits = vec![lookup.load(&name)];
+    for _ in 0..999 {
+        match lookup.cached(&name) {
+            Cached::InFlight(wait) => waits.push(wait),
+            _ => panic!("not in flight"),
+        }
+    }
+    let waits: Vec<_> = waits.into_iter().map(tokio::spawn).collect();
+    yield_now().await;
+    store.gate.add_permits(1);
+    for wait in waits {
+        assert!(matches!(wait.await.unwrap(), Outcome::Found(_)));
+    }
+    assert_eq!(store.calls(), 1);
+}
+
+#[tokio::test]
+async fn a_failure_is_shared_and_not_kept() {
+    let store = Scripted::held();
+    store.put(host("a.test", 1));
+    store.fail(true);
+    let lookup = watched(&store);
+    let name = HostName::parse("a.test").unwrap();
+    let waits: Vec<_> = (0..500).map(|_| tokio::spawn(lookup.load(&name))).collect();
+    store.gate.add_permits(1);
+    for wait in waits {
+        assert!(matches!(
+            wait.await.unwrap(),
+            Outcome::Failed(LookupError::Store(_))
+        ));
+    }
+    assert_eq!(store.calls(), 1);
+    store.fail(false);
+    store.gate.add_permits(1);
+    assert!(matches!(lookup.load(&name).await, Outcome::Found(_)));
+}
+
+#[tokio::test]
+async fn clients_that_leave_cancel_nothing() {
+    let store = Scripted::held();
+    store.put(host("a.test", 1));
+    let lookup = watched(&store);
+    let name = HostName::parse("a.test").unwrap();
+    let first = tokio::spawn(lookup.load(&name));
+    let stays = tokio::spawn(lookup.load(&name));
+    let leaves: Vec<_> = (0..100).map(|_| tokio::spawn(lookup.load(&name))).collect();
+    yield_now().await;
+    first.abort();
+    leaves.iter().for_each(tokio::task::JoinHandle::abort);
+    yield_now().await;
+    store.gate.add_permits(1);
+    assert!(matches!(stays.await.unwrap(), Outcome::Found(_)));
+    assert_eq!(store.calls(), 1);
+}
+
+#[test]
+fn waiters_of_another_runtime_hear_of_a_runtime_that_ends() {
+    let store = Scripted::held();
+    let lookup = watched(&store);
+    let name = HostName::parse("a.test").unwrap();
+    let leads = tokio::runtime::Builder::new_current_thread()
+        .build()
+        .unwrap();
+    let waits = tokio::runtime::Builder::new_current_thread()
+        .build()
+        .unwrap();
+    let wait = {
+        let _inside = leads.enter();
+        lookup.load(&name)
+    };
+    leads.block_on(yield_now());
+    let joined = waits.spawn(wait);
+    drop(leads);
+    let outcome = waits.block_on(joined).unwrap();
+    assert!(
+        matches!(outcome, Outcome::Failed(LookupError::BrokenOff)),
+        "{outcome:?}"
+    );
+    assert_eq!(
+        Arc::strong_count(&store),
+        2,
+        "the load holds the store no longer"
+    );
+}

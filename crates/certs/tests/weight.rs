@@ -1,0 +1,192 @@
+//! The cache's bound is worth what its weights are: what it charges against
+//! what memory really grows by.
+
+#![allow(clippy::unwrap_used)]
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use rustls::SignatureScheme;
+use sekisho_certs::credential::Secret;
+use sekisho_certs::store::{BoxFuture, Result};
+use sekisho_certs::{
+    Answer, CredentialId, Found, HostName, HostPattern, HostRecord, KeyType, Lookup,
+    LookupSettings, NeverObtain, Outcome, Protected, Published, Store, StoredCredential,
+};
+use sekisho_testkit::{Key, TestCa};
+use tikv_jemalloc_ctl::{epoch, stats};
+
+/// The server's own: aws-lc allocates through it too.
+#[global_allocator]
+static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
+
+#[derive(Debug)]
+struct Shelf(HashMap<String, Found>);
+
+impl Store for Shelf {
+    fn find<'a>(&'a self, name: &'a HostName) -> BoxFuture<'a, Result<Answer>> {
+        let found = self.0.get(name.as_str());
+        let answer = found.map_or(Answer::Absent, |found| {
+            Answer::Found(Box::new(found.clone()))
+        });
+        Box::pin(std::future::ready(Ok(answer)))
+    }
+}
+
+/// One test: the allocator's statistics are the process's.
+#[tokio::test]
+async fn weights_are_within_15_percent_of_what_memory_grows_by() {
+    let measured = [
+        records(Key::P256, KeyType::Ecdsa, 3000).await,
+        records(Key::P384, KeyType::Ecdsa, 1000).await,
+        records(Key::Ed25519, KeyType::Ed25519, 3000).await,
+        records(Key::Rsa2048, KeyType::Rsa, 500).await,
+        absences(20_000).await,
+    ];
+    for Measured {
+        what,
+        grown,
+        charged,
+    } in &measured
+    {
+        println!(
+            "{what}: {grown:.0} bytes each, charged {charged:.0}, {:.3}",
+            charged / grown
+        );
+    }
+    for Measured {
+        what,
+        grown,
+        charged,
+    } in measured
+    {
+        let ratio = charged / grown;
+        assert!(
+            (0.85..=1.15).contains(&ratio),
+            "{what}: charged {ratio:.2} of what memory grew by"
+        );
+    }
+}
+
+/// Bytes per entry.
+struct Measured {
+    what: String,
+    grown: f64,
+    charged: f64,
+}
+
+async fn records(key: Key, key_type: KeyType, hosts: usize) -> Measured {
+    let names: Vec<_> = (0..hosts)
+        .map(|n| format!("host-{n}.example.test"))
+        .collect();
+    let lookup = lookup(shelf(&names, key, key_type));
+    // What the library sets up at the first use of a key type.
+    found(&lookup, "warm.example.test").await;
+    let before = (allocated(), lookup.stats().usage.bytes);
+    for name in &names {
+        found(&lookup, name).await;
+    }
+    assert_eq!(
+        lookup.stats().usage.records,
+        hosts + 1,
+        "nothing was evicted"
+    );
+    measured(&lookup, before, format!("{key:?}"), hosts)
+}
+
+async fn absences(names: usize) -> Measured {
+    let lookup = lookup(Shelf(HashMap::new()));
+    let before = (allocated(), lookup.stats().usage.bytes);
+    for number in 0..names {
+        let name = HostName::parse(&format!("nobody-{number}.example.test")).unwrap();
+        assert!(matches!(lookup.load(&name).await, Outcome::Absent(_)));
+    }
+    measured(&lookup, before, "absence".into(), names)
+}
+
+fn measured(lookup: &Lookup<()>, before: (usize, u64), what: String, entries: usize) -> Measured {
+    let grown = (allocated() - before.0) as f64 / entries as f64;
+    let charged = (lookup.stats().usage.bytes - before.1) as f64 / entries as f64;
+    Measured {
+        what,
+        grown,
+        charged,
+    }
+}
+
+fn shelf(names: &[String], key: Key, key_type: KeyType) -> Shelf {
+    let ca = TestCa::new();
+    // RSA keys take long to make: a few, each loaded as many credentials.
+    let pairs = if key == Key::Rsa2048 { 4 } else { 64 };
+    let pairs: Vec<_> = (0..pairs)
+        .map(|_| ca.issue(&["some.host.example.test"], key))
+        .collect();
+    let all = names
+        .iter()
+        .map(String::as_str)
+        .chain(["warm.example.test"]);
+    let hosts = all.enumerate().map(|(number, name)| {
+        let pair = &pairs[number % pairs.len()];
+        let credential = StoredCredential {
+            id: CredentialId::from_u64(number as u64),
+            version: 1,
+            key_type,
+            chain: pair.chain.clone(),
+            key: Protected::Plain(Secret::new(pair.key_der().secret_der().to_vec())),
+            not_before: 0,
+            not_after: i64::MAX,
+            renew_at: None,
+        };
+        let record = HostRecord::new(HostPattern::parse(name).unwrap());
+        let found = Found {
+            record,
+            credentials: vec![credential],
+            shadowed: false,
+            fresh_for: None,
+        };
+        (name.to_owned(), found)
+    });
+    Shelf(hosts.collect())
+}
+
+fn lookup(shelf: Shelf) -> Arc<Lookup<()>> {
+    let day = Duration::from_secs(86_400);
+    let settings = LookupSettings {
+        memory: 256 << 20,
+        fresh: day,
+        absent: day,
+    };
+    Lookup::new(Arc::new(shelf), &settings, Arc::new(NeverObtain), |_| {
+        Ok(Published {
+            value: (),
+            weight: 0,
+        })
+    })
+}
+
+/// Loads and signs once, as a handshake does: keys grow at their first use.
+async fn found(lookup: &Arc<Lookup<()>>, name: &str) {
+    match lookup.load(&HostName::parse(name).unwrap()).await {
+        Outcome::Found(served) => {
+            let key = &served.host().credentials[0].certified().key;
+            key.choose_scheme(ALL_SCHEMES)
+                .expect("a scheme")
+                .sign(b"message")
+                .expect("a signature");
+        }
+        other => panic!("{other:?}"),
+    }
+}
+
+const ALL_SCHEMES: &[SignatureScheme] = &[
+    SignatureScheme::ECDSA_NISTP256_SHA256,
+    SignatureScheme::ECDSA_NISTP384_SHA384,
+    SignatureScheme::ED25519,
+    SignatureScheme::RSA_PSS_SHA256,
+];
+
+fn allocated() -> usize {
+    epoch::advance().expect("jemalloc gives statistics");
+    stats::allocated::read().expect("jemalloc gives statistics")
+}
