@@ -13,6 +13,7 @@ mod output;
 mod serve;
 
 use std::path::PathBuf;
+use std::time::Instant;
 
 use clap::{Parser, Subcommand};
 
@@ -50,11 +51,11 @@ enum Command {
 }
 
 impl Cli {
-    /// Does what was typed.
-    pub(crate) fn run(self) -> Result<Ended> {
+    /// Does what was typed. `begun` is when the process began.
+    pub(crate) fn run(self, begun: Instant) -> Result<Ended> {
         let config = self.config.as_deref();
         match self.command {
-            Command::Serve(args) => serve::run(config, &args),
+            Command::Serve(args) => serve::run(config, &args, begun),
             Command::Check(_) => check::run(config),
             Command::Host(command) => host::run(config, command),
             Command::Cert(command) => cert::run(config, command),

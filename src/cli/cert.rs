@@ -1,7 +1,7 @@
 //! `sekisho cert`: credentials, each a certificate chain with its key.
 
 mod export;
-mod import;
+pub(super) mod import;
 mod leaf;
 mod list;
 mod pem;

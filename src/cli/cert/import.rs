@@ -1,28 +1,26 @@
-//! `sekisho cert import`: files are read and checked on all cores, written by
-//! one transaction per batch. Queues are bounded, so that a million pairs take
-//! no more memory than a few batches.
+//! `sekisho cert import`
 
 mod check;
+mod pipeline;
 mod plan;
 mod report;
 mod source;
 mod write;
 
-use std::num::NonZeroUsize;
 use std::path::PathBuf;
-use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
-use std::sync::{Mutex, PoisonError};
-use std::thread;
 
 use anyhow::Context;
 use sekisho_certs::{Catalog, Clock, HostPattern};
 use tokio::runtime::Runtime;
 
 use crate::cli::failure::{Ended, Result};
-use check::{Checked, Dates, check};
-use report::Report;
-use source::{Files, Hosts, Layout, Refusal, Source};
-use write::Writer;
+use check::Dates;
+use source::{Files, Layout, Source};
+
+pub(crate) use check::{Checked, Hosts, pair};
+pub(crate) use pipeline::import;
+pub(crate) use report::Report;
+pub(crate) use source::Refusal;
 
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
@@ -55,7 +53,8 @@ pub(super) fn run(runtime: &Runtime, catalog: &dyn Catalog, args: &Args) -> Resu
         now: Clock::System.now(),
         allow_expired: args.allow_expired,
     };
-    let (line, ended) = import(runtime, catalog, source, dates, report)?;
+    let check = |files: Result<Files, Refusal>| files.and_then(|files| check::files(files, dates));
+    let (line, ended) = import(runtime, catalog, source, check, report)?;
     println!("{line}");
     Ok(ended)
 }
@@ -75,70 +74,6 @@ impl Args {
         Ok(Source::pair(Files { chain, key, hosts }))
     }
 }
-
-/// Imports all that the source gives; gives the line to end with.
-fn import(
-    runtime: &Runtime,
-    catalog: &dyn Catalog,
-    source: Source,
-    dates: Dates,
-    mut report: Report,
-) -> Result<(String, Ended)> {
-    let source = Mutex::new(source);
-    let checkers = thread::available_parallelism().map_or(1, NonZeroUsize::get);
-    let mut writer = Writer::new(catalog);
-    thread::scope(|scope| {
-        let (sender, checked) = sync_channel(BATCH);
-        for _ in 0..checkers {
-            let sender = sender.clone();
-            let source = &source;
-            scope.spawn(move || check_all(source, dates, &sender));
-        }
-        drop(sender);
-        // On an error the receiver goes, and with it the threads.
-        while let Some(batch) = next_batch(&checked, &mut report) {
-            let written = runtime.block_on(writer.write(batch));
-            report.add(written.context("the import stopped; what it had stored stays, run it again")?);
-        }
-        Ok(report.end())
-    })
-}
-
-/// Takes pairs from the source until it is empty or nobody listens any more.
-fn check_all(
-    source: &Mutex<Source>,
-    dates: Dates,
-    sender: &SyncSender<Result<Checked, Refusal>>,
-) {
-    loop {
-        let next = source.lock().unwrap_or_else(PoisonError::into_inner).next();
-        let Some(files) = next else { return };
-        let checked = files.and_then(|files| check(files, dates));
-        if sender.send(checked).is_err() {
-            return;
-        }
-    }
-}
-
-/// The next pairs to write; none at the end.
-fn next_batch(
-    checked: &Receiver<Result<Checked, Refusal>>,
-    report: &mut Report,
-) -> Option<Vec<Checked>> {
-    let mut batch = Vec::with_capacity(BATCH);
-    while batch.len() < BATCH {
-        match checked.recv() {
-            Ok(Ok(pair)) => batch.push(pair),
-            Ok(Err(refusal)) => report.refuse(&refusal),
-            Err(_) => break,
-        }
-    }
-    (!batch.is_empty()).then_some(batch)
-}
-
-/// Pairs per transaction: enough that waiting for the disk once per batch
-/// costs little, few enough that other writers wait for no more than a moment.
-const BATCH: usize = 1000;
 
 const EXAMPLES: &str = "\
 Each pair is checked: the key belongs to the certificate, the chain is whole

@@ -13,7 +13,7 @@ use crate::cli::cert::Leaf;
 use crate::cli::output::rfc3339;
 
 /// A pair that passed every check.
-pub(super) struct Checked {
+pub(crate) struct Checked {
     pub(super) credential: StoredCredential,
     /// Each covered by the certificate.
     pub(super) hosts: Vec<HostPattern>,
@@ -33,23 +33,32 @@ pub(super) struct Dates {
     pub(super) allow_expired: bool,
 }
 
+/// For which hosts a pair is.
+#[derive(Debug)]
+pub(crate) enum Hosts {
+    /// All DNS names of the leaf.
+    OfLeaf,
+    /// Exactly these.
+    Named(Vec<HostPattern>),
+}
+
 /// Reads a pair and checks it.
-pub(super) fn check(files: Files, dates: Dates) -> Result<Checked, Refusal> {
+pub(super) fn files(files: Files, dates: Dates) -> Result<Checked, Refusal> {
     let chain = read(&files.chain)?;
     let key = read(&files.key)?;
-    let credential = Credential::from_pem(&chain, &key).map_err(|error| {
-        let path = if error.is_about_key() { &files.key } else { &files.chain };
-        Refusal::new(path, error.to_string())
-    })?;
-    let refuse = |reason| Refusal::new(&files.chain, reason);
-    dates.check(&credential).map_err(refuse)?;
-    let hosts = hosts(files.hosts, credential.names()).map_err(refuse)?;
-    let credential = credential.into_stored();
-    Ok(Checked {
-        digest: digest(&credential),
-        credential,
-        hosts,
-    })
+    let refuse = |refused: Refused| match refused {
+        Refused::Chain(reason) => Refusal::new(&files.chain, reason),
+        Refused::Key(reason) => Refusal::new(&files.key, reason),
+    };
+    let checked = pair(&chain, &key, files.hosts).map_err(refuse)?;
+    let dated = dates.check(&checked.credential);
+    dated.map_err(|reason| Refusal::new(files.chain, reason))?;
+    Ok(checked)
+}
+
+/// Checks a pair, PEM.
+pub(crate) fn pair(chain: &[u8], key: &[u8], hosts: Hosts) -> Result<Checked, Refused> {
+    todo!()
 }
 
 /// Of a stored credential's chain.

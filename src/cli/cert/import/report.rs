@@ -11,7 +11,7 @@ use crate::cli::failure::Ended;
 
 /// Counts what became of the pairs, and shows it: a bar on a terminal,
 /// refusals as they come.
-pub(super) struct Report {
+pub(crate) struct Report {
     counts: Counts,
     begun: Instant,
     bar: ProgressBar,
@@ -32,7 +32,7 @@ pub(super) struct Counts {
 
 impl Report {
     /// With a bar if standard error is a terminal; `total` is asked only then.
-    pub(super) fn new(total: impl FnOnce() -> Option<u64>) -> Self {
+    pub(crate) fn new(total: impl FnOnce() -> Option<u64>) -> Self {
         let bar = if std::io::stderr().is_terminal() {
             progress(total())
         } else {

@@ -8,21 +8,14 @@ use std::vec;
 use clap::ValueEnum;
 use sekisho_certs::HostPattern;
 
+use super::check::Hosts;
+
 /// A chain and its key on disk.
 #[derive(Debug)]
 pub(super) struct Files {
     pub(super) chain: PathBuf,
     pub(super) key: PathBuf,
     pub(super) hosts: Hosts,
-}
-
-/// For which hosts a pair is.
-#[derive(Debug)]
-pub(super) enum Hosts {
-    /// All DNS names of the leaf.
-    OfLeaf,
-    /// Exactly these.
-    Named(Vec<HostPattern>),
 }
 
 /// What stands in a folder of pairs.
@@ -44,7 +37,7 @@ pub(super) enum Source {
 
 /// A file or folder that can't be part of a pair, and why.
 #[derive(Debug)]
-pub(super) struct Refusal {
+pub(crate) struct Refusal {
     pub(super) path: PathBuf,
     pub(super) reason: String,
 }
@@ -86,7 +79,7 @@ impl Iterator for Source {
 }
 
 impl Refusal {
-    pub(super) fn new(path: impl Into<PathBuf>, reason: impl Into<String>) -> Self {
+    pub(crate) fn new(path: impl Into<PathBuf>, reason: impl Into<String>) -> Self {
         Self {
             path: path.into(),
             reason: reason.into(),
