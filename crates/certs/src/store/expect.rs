@@ -39,5 +39,7 @@ pub(crate) fn no_chain(id: CredentialId) -> StoreError {
 }
 
 pub(crate) fn plain(of: &dyn Display) -> StoreError {
-    StoreError::Refused(format!("the secret of {of} is not sealed, and this store takes only sealed ones").into())
+    StoreError::Refused(
+        format!("the secret of {of} is not sealed, and this store takes only sealed ones").into(),
+    )
 }

@@ -164,9 +164,7 @@ impl Catalog for Memory {
         ttl: Duration,
     ) -> BoxFuture<'a, Result<Option<Lease>>> {
         let now_ms = self.clock.now_ms();
-        Box::pin(
-            async move { self.advance(|state| Ok(state.lease(name, holder, ttl, now_ms))) },
-        )
+        Box::pin(async move { self.advance(|state| Ok(state.lease(name, holder, ttl, now_ms))) })
     }
 
     fn release<'a>(&'a self, name: &'a str, holder: &'a str) -> BoxFuture<'a, Result<()>> {

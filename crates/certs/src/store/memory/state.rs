@@ -219,7 +219,9 @@ impl State {
             }
         }
         self.documents.retain(|_, document| alive(document, now));
-        let kept = self.changes.split_off(&(self.number.saturating_sub(self.keep) + 1));
+        let kept = self
+            .changes
+            .split_off(&(self.number.saturating_sub(self.keep) + 1));
         self.changes = kept;
         Ok(self.number)
     }

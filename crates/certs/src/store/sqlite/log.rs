@@ -63,7 +63,11 @@ fn page(snapshot: &Transaction<'_>, after: u64, limit: usize) -> Step<Vec<Change
             },
             other => return Err(bad(format!("of the unknown subject {other:?}"))),
         };
-        let what = if row.get(4)? { What::Removed } else { What::Put };
+        let what = if row.get(4)? {
+            What::Removed
+        } else {
+            What::Put
+        };
         changes.push(Change {
             number,
             subject,

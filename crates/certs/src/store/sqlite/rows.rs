@@ -59,9 +59,24 @@ pub(super) fn at<T>(path: &Path, step: Step<T>) -> Result<T> {
 macro_rules! host_columns {
     ($table:literal) => {
         concat!(
-            $table, ".tenant, ", $table, ".site_format, ", $table, ".site, ",
-            $table, ".tls, ", $table, ".disabled, ", $table, ".version, ",
-            $table, ".ecdsa, ", $table, ".ed25519, ", $table, ".rsa"
+            $table,
+            ".tenant, ",
+            $table,
+            ".site_format, ",
+            $table,
+            ".site, ",
+            $table,
+            ".tls, ",
+            $table,
+            ".disabled, ",
+            $table,
+            ".version, ",
+            $table,
+            ".ecdsa, ",
+            $table,
+            ".ed25519, ",
+            $table,
+            ".rsa"
         )
     };
 }
@@ -73,9 +88,24 @@ pub(super) const HOST_COLUMNS: usize = 9;
 macro_rules! credential_columns {
     ($table:literal, $issuers:literal) => {
         concat!(
-            $table, ".version, ", $table, ".leaf, ", $issuers, ".chain, ",
-            $table, ".key_id, ", $table, ".nonce, ", $table, ".key, ",
-            $table, ".not_before, ", $table, ".not_after, ", $table, ".renew_at"
+            $table,
+            ".version, ",
+            $table,
+            ".leaf, ",
+            $issuers,
+            ".chain, ",
+            $table,
+            ".key_id, ",
+            $table,
+            ".nonce, ",
+            $table,
+            ".key, ",
+            $table,
+            ".not_before, ",
+            $table,
+            ".not_after, ",
+            $table,
+            ".renew_at"
         )
     };
 }

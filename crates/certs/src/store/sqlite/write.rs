@@ -210,7 +210,8 @@ impl<'a> Writer<'a> {
     fn drop_references(&mut self, before: &References, after: &References) {
         let gone = |(key_type, id): &(KeyType, CredentialId)| after.of(*key_type) != Some(*id);
         let gone = before.iter().filter(gone);
-        self.dropped.extend(gone.map(|(key_type, id)| (id, key_type)));
+        self.dropped
+            .extend(gone.map(|(key_type, id)| (id, key_type)));
     }
 
     /// Deletes what the whole batch left without a reference.
@@ -240,7 +241,13 @@ impl<'a> Writer<'a> {
         self.number += 1;
         self.sql
             .prepare_cached("INSERT INTO changes VALUES (?1, ?2, ?3, ?4, ?5)")?
-            .execute((signed(self.number), subject, kind, key, what == What::Removed))?;
+            .execute((
+                signed(self.number),
+                subject,
+                kind,
+                key,
+                what == What::Removed,
+            ))?;
         Ok(self.number)
     }
 
