@@ -11,6 +11,7 @@ mod accept;
 mod ask;
 mod budget;
 mod complaints;
+pub mod admin;
 pub mod config;
 mod endpoint;
 mod files;

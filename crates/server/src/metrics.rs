@@ -1,13 +1,15 @@
-//! What operators watch: counters resolved once, written without a look-up.
+//! What operators watch.
 
+mod exposition;
 mod labels;
+mod process;
 
-use std::sync::atomic::{AtomicI64, Ordering};
+use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
+use std::time::Duration;
 
 use http::StatusCode;
-use prometheus_client::metrics::counter::Counter;
-use prometheus_client::metrics::family::Family;
 
+pub(crate) use exposition::Exposition;
 pub use labels::{HandshakeResult, LookupResult};
 
 /// Everything that connections count. Shared behind one `Arc` by all workers.
@@ -16,54 +18,49 @@ pub use labels::{HandshakeResult, LookupResult};
 /// sends becomes a label.
 #[derive(Debug)]
 pub struct Metrics {
-    handshakes: [Counter; HandshakeResult::ALL.len()],
-    lookups: [Counter; LookupResult::ALL.len()],
-    requests: [Counter; STATUS_CLASSES.len()],
-    expired_served: Counter,
-    accepted: Counter,
+    handshakes: [AtomicU64; HandshakeResult::ALL.len()],
+    lookups: [AtomicU64; LookupResult::ALL.len()],
+    requests: [AtomicU64; STATUS_CLASSES.len()],
+    expired_served: AtomicU64,
+    accepted: AtomicU64,
     open: AtomicI64,
-    families: Families,
+    start_up_micros: AtomicU64,
 }
 
 impl Metrics {
     /// Counters at zero.
     #[must_use]
     pub fn new() -> Self {
-        let families = Families::default();
-        let resolve =
-            |family: &Family<_, Counter>, name, value| family.get_or_create_owned(&[(name, value)]);
         Self {
-            handshakes: HandshakeResult::ALL
-                .map(|result| resolve(&families.handshakes, "result", result.as_str())),
-            lookups: LookupResult::ALL
-                .map(|result| resolve(&families.lookups, "outcome", result.as_str())),
-            requests: STATUS_CLASSES.map(|class| resolve(&families.requests, "status", class)),
-            expired_served: Counter::default(),
-            accepted: Counter::default(),
+            handshakes: [const { AtomicU64::new(0) }; _],
+            lookups: [const { AtomicU64::new(0) }; _],
+            requests: [const { AtomicU64::new(0) }; _],
+            expired_served: AtomicU64::new(0),
+            accepted: AtomicU64::new(0),
             open: AtomicI64::new(0),
-            families,
+            start_up_micros: AtomicU64::new(0),
         }
     }
 
     /// Counts a connection's handshake, once, when its end is known.
     pub fn handshake(&self, result: HandshakeResult) {
-        self.handshakes[result as usize].inc();
+        add(&self.handshakes[result as usize]);
     }
 
     /// Counts how a name was looked up, in a handshake or for a request.
     pub fn lookup(&self, result: LookupResult) {
-        self.lookups[result as usize].inc();
+        add(&self.lookups[result as usize]);
     }
 
     /// Counts a handshake that was served with an expired certificate, beside
     /// its own result.
     pub fn expired_served(&self) {
-        self.expired_served.inc();
+        add(&self.expired_served);
     }
 
     /// Counts an accepted connection.
     pub fn connection_opened(&self) {
-        self.accepted.inc();
+        add(&self.accepted);
         self.open.fetch_add(1, Ordering::Relaxed);
     }
 
@@ -82,7 +79,21 @@ impl Metrics {
     pub fn request(&self, status: StatusCode) {
         // `StatusCode` holds 100 to 999; what is beyond 5xx counts as 5xx.
         let class = usize::from(status.as_u16() / 100).min(STATUS_CLASSES.len());
-        self.requests[class - 1].inc();
+        add(&self.requests[class - 1]);
+    }
+
+    /// Notes that the server accepts connections, and how long that took from
+    /// the start of the process on. From now on `/readyz` says so.
+    pub fn listening(&self, start_up: Duration) {
+        let micros = u64::try_from(start_up.as_micros()).unwrap_or(u64::MAX);
+        self.start_up_micros.store(micros.max(1), Ordering::Release);
+    }
+
+    /// How long it took until connections were accepted; none before that.
+    #[must_use]
+    pub fn start_up(&self) -> Option<Duration> {
+        let micros = self.start_up_micros.load(Ordering::Acquire);
+        (micros > 0).then(|| Duration::from_micros(micros))
     }
 }
 
@@ -92,13 +103,8 @@ impl Default for Metrics {
     }
 }
 
-type Labels = [(&'static str, &'static str); 1];
-
-#[derive(Debug, Default)]
-struct Families {
-    handshakes: Family<Labels, Counter>,
-    lookups: Family<Labels, Counter>,
-    requests: Family<Labels, Counter>,
+fn add(counter: &AtomicU64) {
+    counter.fetch_add(1, Ordering::Relaxed);
 }
 
 const STATUS_CLASSES: [&str; 5] = ["1xx", "2xx", "3xx", "4xx", "5xx"];

@@ -1,5 +1,7 @@
 //! Answers that point elsewhere.
 
+use std::net::IpAddr;
+
 use http::header::{LOCATION, X_CONTENT_TYPE_OPTIONS};
 use http::uri::{Authority, PathAndQuery};
 use http::{HeaderValue, Response, StatusCode, Uri};
@@ -110,9 +112,7 @@ fn parse_target(text: &str) -> Result<(Template, bool), String> {
     if authority == HOST {
         return Err(format!("{text:?} points each host at itself, without end"));
     }
-    let sample = authority.replace(HOST, "host");
-    let parsed: Option<Authority> = sample.parse().ok();
-    if parsed.is_none_or(|parsed| parsed.host().is_empty() || sample.contains('@')) {
+    if !is_host_with_port(&authority.replace(HOST, "host")) {
         return Err(format!("{authority:?} is no host with an optional port"));
     }
     if text.bytes().any(|byte| !byte.is_ascii_graphic()) {
@@ -121,6 +121,17 @@ fn parse_target(text: &str) -> Result<(Template, bool), String> {
         ));
     }
     Ok((Template::parse(text)?, path.is_empty()))
+}
+
+fn is_host_with_port(text: &str) -> bool {
+    let Ok(authority) = text.parse::<Authority>() else {
+        return false;
+    };
+    let host = authority.host();
+    let address = host.trim_matches(['[', ']']).parse::<IpAddr>();
+    let port = text.strip_prefix(host);
+    let port = port.is_some_and(|port| port.is_empty() || authority.port_u16().is_some());
+    port && (address.is_ok() || HostName::parse(host).is_ok())
 }
 
 const HTTPS_PORT: u16 = 443;
@@ -155,6 +166,8 @@ mod tests {
                 "https://b.example//evil.example/",
             ),
             ("https://b.example", "*", "https://b.example/"),
+            ("http://[::1]:80", "/x", "http://[::1]:80/x"),
+            ("http://127.0.0.1", "/x", "http://127.0.0.1/x"),
         ] {
             let redirect = Redirect::parse(target, None).unwrap();
             let response = redirect.respond(&host, &request.parse().unwrap());
@@ -189,6 +202,10 @@ mod tests {
             "https:///path",
             "https://user@b.example",
             "https://b.example:port",
+            "https://b.example:",
+            "https://b.example:99999",
+            "https://[::1",
+            "https://..",
             "https://b example",
             "https://b.example/\r\nSet-Cookie: a=b",
             "https://b.example/ü",

@@ -6,22 +6,17 @@ use http::HeaderValue;
 pub(crate) fn content_type(name: &str) -> HeaderValue {
     let file = name.rsplit('/').next().unwrap_or(name);
     let extension = file.rsplit_once('.').map_or("", |(_, extension)| extension);
-    let Some(kind) = mime_guess::from_ext(extension).first_raw() else {
-        return HeaderValue::from_static("application/octet-stream");
-    };
-    if kind.starts_with("text/") || TEXT.contains(&kind) {
-        return HeaderValue::from_str(&format!("{kind}; charset=utf-8"))
-            .expect("the table holds visible ASCII");
-    }
-    HeaderValue::from_static(kind)
+    let kind = mime_guess::from_ext(extension).first_raw();
+    let kind = kind.unwrap_or("application/octet-stream");
+    // RFC 9239, section 6: the one name that is not obsolete.
+    let kind = kind.replace("application/javascript", "text/javascript");
+    let text = kind.starts_with("text/") || TEXT.contains(&kind.as_str());
+    let parameter = if text { "; charset=utf-8" } else { "" };
+    HeaderValue::from_str(&format!("{kind}{parameter}")).expect("the table holds visible ASCII")
 }
 
 /// Types beside `text/` for which browsers heed the parameter.
-const TEXT: [&str; 3] = [
-    "application/javascript",
-    "application/xhtml+xml",
-    "application/xml",
-];
+const TEXT: [&str; 2] = ["application/xhtml+xml", "application/xml"];
 
 #[cfg(test)]
 mod tests {

@@ -55,3 +55,45 @@ const READ: OFlags = OFlags::RDONLY
     .union(OFlags::CLOEXEC);
 /// Attempts while directories are renamed under us.
 const RACES: usize = 8;
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::io::Read;
+    use std::os::unix::fs::symlink;
+
+    use super::*;
+
+    #[test]
+    fn without_the_kernels_help_no_link_is_followed() {
+        let folder = tempfile::tempdir().unwrap();
+        let root = folder.path().join("root");
+        fs::create_dir_all(root.join("a/b")).unwrap();
+        fs::write(root.join("a/b/page.txt"), "page").unwrap();
+        fs::write(folder.path().join("secret.txt"), "secret").unwrap();
+        symlink("../secret.txt", root.join("out.txt")).unwrap();
+        symlink("..", root.join("up")).unwrap();
+        symlink("a/b", root.join("inside")).unwrap();
+
+        let mut text = String::new();
+        let mut file = open_stepwise(&root, "a/b/page.txt").unwrap();
+        file.read_to_string(&mut text).unwrap();
+        assert_eq!(text, "page");
+        assert!(
+            open_stepwise(&root, "a/b")
+                .unwrap()
+                .metadata()
+                .unwrap()
+                .is_dir()
+        );
+        for path in [
+            "out.txt",
+            "up/secret.txt",
+            "inside/page.txt",
+            "a/missing/page.txt",
+            "a/b/page.txt/x",
+        ] {
+            assert!(open_stepwise(&root, path).is_err(), "{path}");
+        }
+    }
+}

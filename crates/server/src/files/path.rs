@@ -128,3 +128,98 @@ const ENCODED: &AsciiSet = &NON_ALPHANUMERIC
     .remove(b'=')
     .remove(b':')
     .remove(b'@');
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn decodes_and_joins() {
+        for (raw, path) in [
+            ("/", ""),
+            ("/index.html", "index.html"),
+            ("/a/b.css", "a/b.css"),
+            ("/a/", "a/"),
+            ("//", ""),
+            ("//a", "a"),
+            ("/a//b", "a/b"),
+            ("/a///b//", "a/b/"),
+            ("/a%20b", "a b"),
+            ("/%61", "a"),
+            ("/b%C3%BCcher", "bücher"),
+            ("/%2561", "%61"),
+            ("/%252e%252e/x", "%2e%2e/x"),
+            ("/a%3Fb%23c", "a?b#c"),
+            ("/a..b", "a..b"),
+            ("/a./b", "a./b"),
+            (
+                "/.well-known/acme-challenge/x",
+                ".well-known/acme-challenge/x",
+            ),
+            ("//.well-known/x", ".well-known/x"),
+            ("/C:", "C:"),
+        ] {
+            assert_eq!(FilePath::parse(raw).expect(raw).as_str(), path, "{raw}");
+        }
+    }
+
+    #[test]
+    fn a_plain_path_is_not_copied() {
+        let parsed = FilePath::parse("/a/b.css").unwrap();
+        assert!(matches!(parsed.0, Cow::Borrowed(_)));
+    }
+
+    #[test]
+    fn refuses_what_could_lead_astray() {
+        let deep = "/a".repeat(3000);
+        let long = format!("/{}", "a".repeat(256));
+        for (raw, refused) in [
+            ("", Refused::Malformed),
+            ("*", Refused::Malformed),
+            ("a", Refused::Malformed),
+            ("/..", Refused::Malformed),
+            ("/a/../b", Refused::Malformed),
+            ("/%2e%2E/a", Refused::Malformed),
+            ("/a%2fb", Refused::Malformed),
+            ("/a%2Fb", Refused::Malformed),
+            ("/a%5Cb", Refused::Malformed),
+            ("/a\\b", Refused::Malformed),
+            ("/a%00", Refused::Malformed),
+            ("/a%0a", Refused::Malformed),
+            ("/a%7f", Refused::Malformed),
+            ("/a%C2%85", Refused::Malformed),
+            ("/%", Refused::Malformed),
+            ("/%2", Refused::Malformed),
+            ("/%zz", Refused::Malformed),
+            ("/%+1", Refused::Malformed),
+            ("/%c0%ae", Refused::Malformed),
+            ("/%ff", Refused::Malformed),
+            ("/.", Refused::Missing),
+            ("/...", Refused::Missing),
+            ("/.git/config", Refused::Missing),
+            ("/a/.env", Refused::Missing),
+            ("/a/.well-known/x", Refused::Missing),
+            ("/.well-known2", Refused::Missing),
+            ("/.well-known/.secret", Refused::Missing),
+            ("/%2ehtaccess", Refused::Missing),
+            (&deep, Refused::Missing),
+            (&long, Refused::Missing),
+        ] {
+            assert_eq!(FilePath::parse(raw), Err(refused), "{raw}");
+        }
+    }
+
+    #[test]
+    fn a_directory_is_named_on_this_host() {
+        for (raw, query, location) in [
+            ("/a", None, "/a/"),
+            ("/a", Some("q=1"), "/a/?q=1"),
+            ("//evil.example", None, "/evil.example/"),
+            ("/b%C3%BCcher%20x", None, "/b%C3%BCcher%20x/"),
+            ("/a%3Fb%23c%25", None, "/a%3Fb%23c%25/"),
+        ] {
+            let path = FilePath::parse(raw).unwrap();
+            assert_eq!(path.with_slash(query), location, "{raw}");
+        }
+    }
+}
