@@ -82,7 +82,7 @@ mod tests {
 
     #[test]
     fn every_command_shows_an_example() {
-        let mut waiting = vec![Cli::command()];
+        let mut waiting = vec![Cli::command().disable_help_subcommand(true)];
         while let Some(mut command) = waiting.pop() {
             let help = command.render_long_help().to_string();
             assert!(help.contains("Example"), "{}", command.get_name());

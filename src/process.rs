@@ -1,6 +1,8 @@
 //! What the process asks of its allocator and its kernel.
 
-use rustix::process::{DumpableBehavior, Resource, Rlimit, getrlimit, set_dumpable_behavior, setrlimit};
+use rustix::process::{
+    DumpableBehavior, Resource, Rlimit, getrlimit, set_dumpable_behavior, setrlimit,
+};
 
 /// Keeps private keys out of core dumps and out of reach of other processes
 /// of the same user. Failure is not fatal: the kernel of a container may
@@ -42,7 +44,10 @@ static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
 /// Read by jemalloc before `main`. Two arenas: the workers are few, and each
 /// arena keeps pages of its own. Unused pages go back to the system after a
 /// second, by a thread that does nothing else.
-#[expect(unsafe_code, reason = "the allocator finds its settings by their symbol")]
+#[expect(
+    unsafe_code,
+    reason = "the allocator finds its settings by their symbol"
+)]
 // SAFETY: the symbol is jemalloc's, declared as a pointer to characters that
 // end with a NUL; a reference to an array is such a pointer, and this crate
 // defines the symbol nowhere else.

@@ -28,6 +28,8 @@ impl A {
     pub(crate) async fn one(
         &self,
     ) -> u8 {
+        // Neither this nor an empty line counts.
+
         1
     }
     fn two() {}
@@ -47,7 +49,11 @@ impl A {
     let one = |what: &str, lines, excused| (format!("a.rs: {what}"), lines, excused);
     assert_eq!(
         found,
-        [one("one", 5, false), one("two", 1, false), one("four", 2, true)]
+        [
+            one("one", 5, false),
+            one("two", 1, false),
+            one("four", 2, true)
+        ]
     );
 }
 
@@ -81,9 +87,15 @@ impl Sizes {
             self.at(90)
         );
         println!("{measured}");
-        assert!(self.at(50) <= median, "the median is over {median}: {measured}");
+        assert!(
+            self.at(50) <= median,
+            "the median is over {median}: {measured}"
+        );
         assert!(self.at(90) <= p90, "p90 is over {p90}: {measured}");
-        let over = self.0.iter().find(|size| size.lines > longest && !size.excused);
+        let over = self
+            .0
+            .iter()
+            .find(|size| size.lines > longest && !size.excused);
         assert!(over.is_none(), "over {longest} lines: {over:?}");
     }
 }
@@ -150,18 +162,20 @@ fn function_name(line: &str) -> Option<&str> {
     if !before.split_whitespace().all(is_qualifier) {
         return None;
     }
-    after.split(|c: char| !c.is_alphanumeric() && c != '_').next()
+    after
+        .split(|c: char| !c.is_alphanumeric() && c != '_')
+        .next()
 }
 
-/// From the first line to the closing brace; none for a function without a
-/// body.
+/// Lines of code from the first line to the closing brace; none for a function
+/// without a body.
 fn length(lines: &[String]) -> Option<usize> {
     let indent = lines[0].len() - lines[0].trim_start().len();
     for (number, line) in lines.iter().enumerate() {
         let last = line.trim_end();
         let at_indent = line.len() - line.trim_start().len() == indent;
         if at_indent && last.trim_start().starts_with('}') {
-            return Some(number + 1);
+            return Some(lines[..=number].iter().filter(|line| is_code(line)).count());
         }
         if at_indent && last.ends_with(';') {
             return None;
@@ -171,6 +185,11 @@ fn length(lines: &[String]) -> Option<usize> {
         }
     }
     None
+}
+
+fn is_code(line: &str) -> bool {
+    let text = line.trim_start();
+    !text.is_empty() && !text.starts_with("//")
 }
 
 const FILE_MEDIAN: usize = 200;

@@ -34,7 +34,11 @@ pub(super) fn run(args: &Args) -> Result<Ended> {
     folder.write_config()?;
     folder.write_pages()?;
     let authority = Authority::of(folder.path())?;
-    println!("made a CA, {} hosts and a configuration in {}", args.hosts, folder.path().display());
+    println!(
+        "made a CA, {} hosts and a configuration in {}",
+        args.hosts,
+        folder.path().display()
+    );
     let config = Config::load(Some(&folder.config()))?;
     println!("store: {}", fill(&config, &authority, args.hosts)?);
 
@@ -43,7 +47,10 @@ pub(super) fn run(args: &Args) -> Result<Ended> {
     for line in serve_and_verify(serving, folder.path())? {
         println!("{line}");
     }
-    println!("serve it again with: sekisho serve --config {}", folder.config().display());
+    println!(
+        "serve it again with: sekisho serve --config {}",
+        folder.config().display()
+    );
     Ok(Ended::Done)
 }
 
@@ -72,10 +79,13 @@ fn fill(config: &Config, authority: &Authority, hosts: u32) -> Result<String> {
 fn issue(authority: &Authority, number: u32) -> Result<Checked, Refusal> {
     let host = host(number);
     let refuse = |reason: String| Refusal::new(&host, reason);
-    let issued = authority.issue(&host).map_err(|error| refuse(error.to_string()))?;
+    let issued = authority
+        .issue(&host)
+        .map_err(|error| refuse(error.to_string()))?;
     let named = HostPattern::parse(&host).map_err(|error| refuse(error.to_string()))?;
     let (chain, key) = (issued.chain.as_bytes(), issued.key.as_bytes());
-    import::pair(chain, key, Hosts::Named(vec![named])).map_err(|refused| refuse(refused.to_string()))
+    import::pair(chain, key, Hosts::Named(vec![named]))
+        .map_err(|refused| refuse(refused.into_reason()))
 }
 
 /// What a disk holds; each host takes about 2 KB of it.

@@ -54,12 +54,25 @@ pub(crate) fn report(error: &anyhow::Error) -> ExitCode {
     if error.chain().any(is_reader_gone) {
         return ExitCode::SUCCESS;
     }
-    eprintln!("error: {error:#}");
+    eprintln!("error: {}", with_causes(error));
     if error.is::<Usage>() {
         ExitCode::from(WRONG_USAGE)
     } else {
         ExitCode::FAILURE
     }
+}
+
+/// The error and its causes in one line; some errors tell their cause
+/// themselves.
+fn with_causes(error: &anyhow::Error) -> String {
+    let mut text = error.to_string();
+    for cause in error.chain().skip(1).map(ToString::to_string) {
+        if !text.contains(&cause) {
+            text.push_str(": ");
+            text.push_str(&cause);
+        }
+    }
+    text
 }
 
 fn is_reader_gone(cause: &(dyn std::error::Error + 'static)) -> bool {

@@ -14,10 +14,21 @@ fn a_pair_creates_store_key_and_hosts() {
     sandbox.pair("a", &["a.example", "*.a.example"], Key::P256);
     let ran = sandbox.run(&["cert", "import", "--chain", "a.crt", "--key", "a.key"]);
     assert_eq!(ran.code, Some(0), "{}", ran.err);
-    assert!(ran.out.contains("imported 1, replaced 0, skipped 0"), "{}", ran.out);
-    assert!(ran.err.contains("created") && ran.err.contains("master.key"), "{}", ran.err);
+    assert!(
+        ran.out.contains("imported 1, replaced 0, skipped 0"),
+        "{}",
+        ran.out
+    );
+    assert!(
+        ran.err.contains("created") && ran.err.contains("master.key"),
+        "{}",
+        ran.err
+    );
     for file in ["hosts.db", "master.key"] {
-        let mode = fs::metadata(sandbox.path(file)).expect(file).permissions().mode();
+        let mode = fs::metadata(sandbox.path(file))
+            .expect(file)
+            .permissions()
+            .mode();
         assert_eq!(mode & 0o777, 0o600, "{file}");
     }
     let shown = sandbox.json(&["cert", "show", "a.example", "--json"]);
@@ -29,22 +40,31 @@ fn a_pair_creates_store_key_and_hosts() {
     let id = shown[0]["id"].as_str().expect("an id");
     assert_eq!(sandbox.json(&["cert", "show", id, "--json"]), shown[0]);
     let text = sandbox.ok(&["cert", "show", id]);
-    assert!(text.contains("used by     *.a.example\nused by     a.example"), "{text}");
+    assert!(
+        text.contains("used by     *.a.example\nused by     a.example"),
+        "{text}"
+    );
 
     let again = sandbox.ok(&["cert", "import", "--chain", "a.crt", "--key", "a.key"]);
-    assert!(again.contains("imported 0, replaced 0, skipped 1"), "{again}");
+    assert!(
+        again.contains("imported 0, replaced 0, skipped 1"),
+        "{again}"
+    );
 }
 
 #[test]
 fn only_the_named_hosts_are_pointed_at_it() {
     let sandbox = Sandbox::new();
-    let credentials = |host: &str| sandbox.json(&["host", "show", host, "--json"])["credentials"].clone();
+    let credentials =
+        |host: &str| sandbox.json(&["host", "show", host, "--json"])["credentials"].clone();
     sandbox.import(&["a.example", "b.example"]);
     let first = credentials("a.example");
     assert_eq!(first, credentials("b.example"));
 
     sandbox.pair("next", &["a.example", "b.example"], Key::P256);
-    let import = ["cert", "import", "--chain", "next.crt", "--key", "next.key", "--host"];
+    let import = [
+        "cert", "import", "--chain", "next.crt", "--key", "next.key", "--host",
+    ];
     let out = sandbox.ok(&[&import[..], &["a.example"]].concat());
     assert!(out.contains("replaced 1"), "{out}");
     assert_ne!(credentials("a.example"), first);
@@ -52,7 +72,10 @@ fn only_the_named_hosts_are_pointed_at_it() {
 
     sandbox.import_type(&["a.example"], Key::Rsa2048);
     let both = credentials("a.example");
-    assert!(both["ecdsa"].is_string() && both["rsa"].is_string(), "{both}");
+    assert!(
+        both["ecdsa"].is_string() && both["rsa"].is_string(),
+        "{both}"
+    );
     let error = sandbox.fails(&[&import[..], &["c.example"]].concat());
     assert!(error.contains("not for c.example"), "{error}");
 }
@@ -60,14 +83,22 @@ fn only_the_named_hosts_are_pointed_at_it() {
 #[test]
 fn the_last_reference_takes_the_certificate_with_it() {
     let sandbox = Sandbox::new();
-    let list = || sandbox.json(&["cert", "list", "--json"]).as_array().map(Vec::len);
+    let list = || {
+        sandbox
+            .json(&["cert", "list", "--json"])
+            .as_array()
+            .map(Vec::len)
+    };
     sandbox.import(&["a.example", "b.example"]);
     sandbox.import_type(&["a.example"], Key::Rsa2048);
     assert_eq!(list(), Some(2));
     sandbox.ok(&["cert", "remove", "a.example", "--type", "ecdsa"]);
     assert_eq!(list(), Some(2), "b.example still refers to it");
     let error = sandbox.fails(&["cert", "remove", "a.example", "--type", "ecdsa"]);
-    assert!(error.contains("a.example has no ecdsa certificate"), "{error}");
+    assert!(
+        error.contains("a.example has no ecdsa certificate"),
+        "{error}"
+    );
     sandbox.ok(&["cert", "remove", "a.example"]);
     assert_eq!(list(), Some(1));
     sandbox.ok(&["host", "remove", "b.example"]);
@@ -130,18 +161,35 @@ fn a_bad_pair_is_refused_with_file_and_reason() {
         (&chain, "", "a.key", "no private key"),
         (&chain, &key[..key.len() / 2], "a.key", ""),
         (&chain, &other.key_pem(), "a.key", "does not belong"),
-        (&expired.chain_pem(), &expired.key_pem(), "a.crt", "expired 2021-01-01"),
-        (&early.chain_pem(), &early.key_pem(), "a.crt", "not valid before 2110-01-01"),
+        (
+            &expired.chain_pem(),
+            &expired.key_pem(),
+            "a.crt",
+            "expired 2021-01-01",
+        ),
+        (
+            &early.chain_pem(),
+            &early.key_pem(),
+            "a.crt",
+            "not valid before 2110-01-01",
+        ),
     ] {
         sandbox.write("a.crt", chain);
         sandbox.write("a.key", key);
         let error = sandbox.fails(&["cert", "import", "--chain", "a.crt", "--key", "a.key"]);
-        assert!(error.contains(file) && error.contains(says), "{file} {says}: {error}");
+        assert!(
+            error.contains(file) && error.contains(says),
+            "{file} {says}: {error}"
+        );
     }
     let error = sandbox.fails(&["cert", "import", "--chain", "no.crt", "--key", "a.key"]);
     assert!(error.contains("no.crt: is missing"), "{error}");
     let names: Value = sandbox.json(&["host", "list", "--json"]);
-    assert_eq!(names.as_array().map(Vec::len), Some(1), "nothing bad was stored: {names}");
+    assert_eq!(
+        names.as_array().map(Vec::len),
+        Some(1),
+        "nothing bad was stored: {names}"
+    );
 }
 
 #[test]
@@ -150,14 +198,25 @@ fn an_expired_pair_is_taken_when_asked_to() {
     let expired = ca().issue_valid(&["a.example"], Key::P256, (2020, 1, 1), (2021, 1, 1));
     sandbox.write("a.crt", &expired.chain_pem());
     sandbox.write("a.key", &expired.key_pem());
-    sandbox.ok(&["cert", "import", "--chain", "a.crt", "--key", "a.key", "--allow-expired"]);
+    sandbox.ok(&[
+        "cert",
+        "import",
+        "--chain",
+        "a.crt",
+        "--key",
+        "a.key",
+        "--allow-expired",
+    ]);
     let shown = sandbox.json(&["cert", "show", "a.example", "--json"]);
     assert_eq!(shown[0]["not_after"], "2021-01-01T00:00:00Z");
 }
 
 fn last_id(list: &Value) -> String {
     let list = list.as_array().expect("an array");
-    list[list.len() - 1]["id"].as_str().expect("an id").to_owned()
+    list[list.len() - 1]["id"]
+        .as_str()
+        .expect("an id")
+        .to_owned()
 }
 
 /// PEM, whatever its line ends.

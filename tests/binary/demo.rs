@@ -10,12 +10,24 @@ fn it_verifies_what_it_made_and_can_be_run_again() {
     let demo = |hosts: &str| sandbox.run(&["demo", "--hosts", hosts, "--dir", "made"]);
     let ran = demo("20");
     assert_eq!(ran.code, Some(0), "{}{}", ran.out, ran.err);
-    assert!(ran.out.contains("verified https://host-1.example/: HTTP/1.1 200"), "{}", ran.out);
-    assert!(ran.out.contains("refused https://unknown.example/"), "{}", ran.out);
+    assert!(
+        ran.out
+            .contains("verified https://host-1.example/: HTTP/1.1 200"),
+        "{}",
+        ran.out
+    );
+    assert!(
+        ran.out.contains("refused https://unknown.example/"),
+        "{}",
+        ran.out
+    );
     let ca = std::fs::read(sandbox.path("made/ca.pem")).expect("a file");
     let ran = demo("5");
     assert_eq!(ran.code, Some(0), "{}{}", ran.out, ran.err);
-    assert_eq!(std::fs::read(sandbox.path("made/ca.pem")).expect("a file"), ca);
+    assert_eq!(
+        std::fs::read(sandbox.path("made/ca.pem")).expect("a file"),
+        ca
+    );
     sandbox.ok(&["check", "--config", "made/sekisho.toml"]);
     let hosts = sandbox.ok(&["host", "list", "--config", "made/sekisho.toml"]);
     assert_eq!(hosts.lines().count(), 20, "those of the first time stay");
@@ -30,7 +42,12 @@ fn a_folder_of_somebody_elses_is_left_alone() {
     sandbox.write("configured/sekisho.toml", "[listen]\n");
     let error = sandbox.fails(&["demo", "--dir", "configured"]);
     assert!(error.contains("--dir"), "{error}");
-    assert_eq!(std::fs::read_dir(sandbox.path("mine")).expect("a folder").count(), 1);
+    assert_eq!(
+        std::fs::read_dir(sandbox.path("mine"))
+            .expect("a folder")
+            .count(),
+        1
+    );
 }
 
 #[test]

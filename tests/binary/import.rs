@@ -11,7 +11,11 @@ use crate::sandbox::{Ran, Sandbox, ca, until};
 #[test]
 fn a_flat_folder_is_named_after_its_hosts() {
     let sandbox = Sandbox::new();
-    sandbox.pair("pairs/a.example", &["a.example", "www.a.example"], Key::P256);
+    sandbox.pair(
+        "pairs/a.example",
+        &["a.example", "www.a.example"],
+        Key::P256,
+    );
     sandbox.pair("pairs/_.b.example", &["*.b.example"], Key::Rsa2048);
     sandbox.pair("pairs/wrong.example", &["other.example"], Key::P256);
     sandbox.pair("pairs/a b.example", &["a.example"], Key::P256);
@@ -22,7 +26,12 @@ fn a_flat_folder_is_named_after_its_hosts() {
 
     let ran = sandbox.run(&["cert", "import", "--dir", "pairs"]);
     assert_eq!(ran.code, Some(1), "{}", ran.err);
-    assert!(ran.out.contains("imported 2, replaced 0, skipped 0 (the same), refused 4"), "{}", ran.out);
+    assert!(
+        ran.out
+            .contains("imported 2, replaced 0, skipped 0 (the same), refused 4"),
+        "{}",
+        ran.out
+    );
     for refused in [
         "wrong.example.crt: the certificate is for other.example, not for wrong.example",
         "a b.example.crt: the file's name is no host",
@@ -44,8 +53,16 @@ fn a_certbot_folder_takes_the_names_of_the_leaf() {
     sandbox.write("live/README", "not a pair");
     let import = ["cert", "import", "--dir", "live", "--layout", "certbot"];
     let ran = sandbox.run(&import);
-    assert!(ran.out.contains("imported 1") && ran.out.contains("refused 1"), "{}", ran.out);
-    assert!(ran.err.contains("broken/privkey.pem: is missing"), "{}", ran.err);
+    assert!(
+        ran.out.contains("imported 1") && ran.out.contains("refused 1"),
+        "{}",
+        ran.out
+    );
+    assert!(
+        ran.err.contains("broken/privkey.pem: is missing"),
+        "{}",
+        ran.err
+    );
     assert_eq!(names(&sandbox), ["a.example", "www.a.example"]);
 
     // A renewal, and the same once more.
@@ -56,7 +73,11 @@ fn a_certbot_folder_takes_the_names_of_the_leaf() {
     assert!(sandbox.ok(&import).contains("replaced 1"));
     assert!(sandbox.ok(&import).contains("skipped 1"));
     let list = sandbox.json(&["cert", "list", "--json"]);
-    assert_eq!(list.as_array().map(Vec::len), Some(1), "the old one is gone");
+    assert_eq!(
+        list.as_array().map(Vec::len),
+        Some(1),
+        "the old one is gone"
+    );
 }
 
 #[test]
@@ -119,15 +140,26 @@ fn an_import_that_is_killed_goes_on_where_it_was() {
     // SIGKILL.
     import.kill().expect("it runs");
     let killed = Ran::of(&import.wait_with_output().expect("it ended"));
-    assert_eq!(killed.code, None, "it ended before it was killed: {}", killed.out);
+    assert_eq!(
+        killed.code, None,
+        "it ended before it was killed: {}",
+        killed.out
+    );
 
     let half = names(&sandbox);
-    assert!((1000..PAIRS).contains(&half.len()), "{} were stored", half.len());
+    assert!(
+        (1000..PAIRS).contains(&half.len()),
+        "{} were stored",
+        half.len()
+    );
     assert_eq!(half.len() % 1000, 0, "a batch was torn apart");
     let out = sandbox.ok(&["cert", "import", "--dir", "pairs"]);
     let (left, done) = (PAIRS - half.len(), half.len());
     let counts = out.replace(',', "");
-    assert!(counts.contains(&format!("imported {left} replaced 0 skipped {done}")), "{out}");
+    assert!(
+        counts.contains(&format!("imported {left} replaced 0 skipped {done}")),
+        "{out}"
+    );
     assert_eq!(names(&sandbox).len(), PAIRS);
     let list = sandbox.json(&["cert", "list", "--json"]);
     assert_eq!(list.as_array().map(Vec::len), Some(PAIRS), "each once");
@@ -168,5 +200,7 @@ fn a_folder_that_is_not_there_is_an_error() {
 fn names(sandbox: &Sandbox) -> Vec<String> {
     let list: Value = sandbox.json(&["host", "list", "--json"]);
     let hosts = list.as_array().expect("an array").iter();
-    hosts.map(|host| host["name"].as_str().expect("a name").to_owned()).collect()
+    hosts
+        .map(|host| host["name"].as_str().expect("a name").to_owned())
+        .collect()
 }

@@ -17,24 +17,45 @@ fn edits_are_served_at_once() {
     sandbox.import(&["a.example"]);
     let server = sandbox.serve();
     assert!(server.shows("a.example", "page of a"));
-    assert!(server.refusal("b.example").contains("UnrecognizedName"));
+    assert!(server.refusal("b.example").contains("UnrecognisedName"));
 
     sandbox.import(&["b.example"]);
-    until("a new host", SOON, || server.shows("b.example", "page of b"));
+    until("a new host", SOON, || {
+        server.shows("b.example", "page of b")
+    });
     sandbox.ok(&["host", "set", "a.example", "--root", "www/b.example"]);
-    until("another root", SOON, || server.shows("a.example", "page of b"));
+    until("another root", SOON, || {
+        server.shows("a.example", "page of b")
+    });
     sandbox.ok(&["host", "set", "a.example", "--disabled"]);
-    until("a disabled host", SOON, || server.fetch("a.example").is_err());
-    assert!(server.refusal("a.example").contains("UnrecognizedName"));
-    sandbox.ok(&["host", "set", "a.example", "--disabled=false", "--min-tls", "1.3"]);
-    until("an enabled host", SOON, || server.shows("a.example", "page of b"));
+    until("a disabled host", SOON, || {
+        server.fetch("a.example").is_err()
+    });
+    assert!(server.refusal("a.example").contains("UnrecognisedName"));
+    sandbox.ok(&[
+        "host",
+        "set",
+        "a.example",
+        "--disabled=false",
+        "--min-tls",
+        "1.3",
+    ]);
+    until("an enabled host", SOON, || {
+        server.shows("a.example", "page of b")
+    });
     until("TLS 1.3 only", SOON, || {
-        server.fetch_with("a.example", client::config_tls12(ca())).is_err()
+        server
+            .fetch_with("a.example", client::config_tls12(ca()))
+            .is_err()
     });
     sandbox.ok(&["cert", "remove", "b.example"]);
-    until("no certificate", SOON, || server.fetch("b.example").is_err());
+    until("no certificate", SOON, || {
+        server.fetch("b.example").is_err()
+    });
     sandbox.ok(&["host", "remove", "a.example"]);
-    until("a removed host", SOON, || server.fetch("a.example").is_err());
+    until("a removed host", SOON, || {
+        server.fetch("a.example").is_err()
+    });
     server.stop();
 }
 
@@ -48,10 +69,16 @@ fn a_change_is_served_within_a_tenth_of_a_second() {
     let mut waits = Vec::new();
     for round in 0..9 {
         let disabled = round % 2 == 0;
-        let switch = if disabled { "--disabled" } else { "--disabled=false" };
+        let switch = if disabled {
+            "--disabled"
+        } else {
+            "--disabled=false"
+        };
         sandbox.ok(&["host", "set", "a.example", switch]);
         let written = Instant::now();
-        until("the change", SOON, || server.fetch("a.example").is_err() == disabled);
+        until("the change", SOON, || {
+            server.fetch("a.example").is_err() == disabled
+        });
         waits.push(written.elapsed());
     }
     waits.sort();
@@ -69,7 +96,10 @@ fn sigterm_drains_and_ends_well() {
         server.signal(signal);
         let status = server.ended();
         assert_eq!(status.code(), Some(0), "{}", server.log());
-        assert!(TcpStream::connect(server.https).is_err(), "it still listens");
+        assert!(
+            TcpStream::connect(server.https).is_err(),
+            "it still listens"
+        );
     }
 }
 
@@ -80,7 +110,11 @@ fn the_admin_listener_tells_how_it_is() {
     let server = sandbox.serve();
     let ask = |path: &str| {
         let mut stream = TcpStream::connect(server.admin).expect("it listens");
-        write!(stream, "GET {path} HTTP/1.1\r\nHost: admin\r\nConnection: close\r\n\r\n").expect("it reads");
+        write!(
+            stream,
+            "GET {path} HTTP/1.1\r\nHost: admin\r\nConnection: close\r\n\r\n"
+        )
+        .expect("it reads");
         let mut answer = String::new();
         stream.read_to_string(&mut answer).expect("an answer");
         answer
@@ -97,7 +131,11 @@ fn plain_http_is_sent_to_https() {
     sandbox.import(&["a.example"]);
     let server = sandbox.serve();
     let mut stream = TcpStream::connect(server.http).expect("it listens");
-    write!(stream, "GET /path?query HTTP/1.1\r\nHost: a.example\r\nConnection: close\r\n\r\n").expect("it reads");
+    write!(
+        stream,
+        "GET /path?query HTTP/1.1\r\nHost: a.example\r\nConnection: close\r\n\r\n"
+    )
+    .expect("it reads");
     let mut answer = String::new();
     stream.read_to_string(&mut answer).expect("an answer");
     assert!(answer.starts_with("HTTP/1.1 308"), "{answer}");

@@ -43,7 +43,10 @@ fn openssl_gets_the_certificate_that_is_stored() {
     ] {
         let shown = sandbox.json(&["cert", "show", stored, "--json"]);
         for version in ["-tls1_2", "-tls1_3"] {
-            assert_eq!(shown[0]["sha256"], fingerprint(server.https, host, &[version]));
+            assert_eq!(
+                shown[0]["sha256"],
+                fingerprint(server.https, host, &[version])
+            );
         }
     }
 }
@@ -75,7 +78,11 @@ fn a_default_is_sent_without_a_name() {
     let ran = openssl(server.https, &["-noservername"]);
     assert_eq!(shown[0]["sha256"], sha256(&ran));
     let ran = openssl(server.https, &["-servername", "b.example"]);
-    assert!(ran.err.contains("unrecognized name"), "never for an unknown name: {}", ran.err);
+    assert!(
+        ran.err.contains("unrecognized name"),
+        "never for an unknown name: {}",
+        ran.err
+    );
 }
 
 #[test]
@@ -87,12 +94,19 @@ fn a_session_is_resumed_over_a_restart() {
     for version in ["-tls1_2", "-tls1_3"] {
         let server = sandbox.serve();
         let named = ["-servername", "a.example", version];
-        let first = openssl(server.https, &[&named[..], &["-sess_out", session]].concat());
+        let first = openssl(
+            server.https,
+            &[&named[..], &["-sess_out", session]].concat(),
+        );
         assert!(first.out.contains("New, TLSv1"), "{}", first.out);
         server.stop();
         let server = sandbox.serve();
         let again = openssl(server.https, &[&named[..], &["-sess_in", session]].concat());
-        assert!(again.out.contains("Reused, TLSv1"), "{version}: {}", again.out);
+        assert!(
+            again.out.contains("Reused, TLSv1"),
+            "{version}: {}",
+            again.out
+        );
         let other = ["-servername", "b.example", version, "-sess_in", session];
         assert!(!openssl(server.https, &other).out.contains("Reused"));
         server.stop();
@@ -153,6 +167,10 @@ fn sha256(ran: &Ran) -> String {
     stdin.write_all(ran.out.as_bytes()).expect("it reads");
     drop(stdin);
     let printed = Ran::of(&child.wait_with_output().expect("it ends"));
-    let hexadecimal = printed.out.split('=').nth(1).unwrap_or_else(|| panic!("{}", ran.err));
+    let hexadecimal = printed
+        .out
+        .split('=')
+        .nth(1)
+        .unwrap_or_else(|| panic!("{}", ran.err));
     hexadecimal.trim().replace(':', "").to_lowercase()
 }

@@ -70,7 +70,14 @@ impl Sandbox {
 
     pub(crate) fn import_type(&self, names: &[&str], key: Key) {
         self.pair("import", names, key);
-        self.ok(&["cert", "import", "--chain", "import.crt", "--key", "import.key"]);
+        self.ok(&[
+            "cert",
+            "import",
+            "--chain",
+            "import.crt",
+            "--key",
+            "import.key",
+        ]);
     }
 
     pub(crate) fn command(&self, args: &[&str]) -> Command {
@@ -138,7 +145,10 @@ pub(crate) fn ca() -> &'static TestCa {
 pub(crate) fn until(what: &str, deadline: Duration, mut asked: impl FnMut() -> bool) {
     let begun = Instant::now();
     while !asked() {
-        assert!(begun.elapsed() < deadline, "{what}: not within {deadline:?}");
+        assert!(
+            begun.elapsed() < deadline,
+            "{what}: not within {deadline:?}"
+        );
         std::thread::sleep(Duration::from_millis(2));
     }
 }

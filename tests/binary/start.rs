@@ -30,7 +30,10 @@ fn plain_files_are_served_without_a_catalog() {
     let sandbox = Sandbox::new();
     let config = std::fs::read_to_string(sandbox.path("sekisho.toml")).expect("a file");
     let config = config.replace("sqlite:hosts.db", "files:live/{host}");
-    sandbox.write("sekisho.toml", &config.replace("[keys]\nmaster = \"file:master.key\"\n", ""));
+    sandbox.write(
+        "sekisho.toml",
+        &config.replace("[keys]\nmaster = \"file:master.key\"\n", ""),
+    );
     let pair = crate::sandbox::ca().issue(&["a.example"], sekisho_testkit::Key::P256);
     sandbox.write("live/a.example/fullchain.pem", &pair.chain_pem());
     sandbox.write("live/a.example/privkey.pem", &pair.key_pem());
@@ -38,7 +41,7 @@ fn plain_files_are_served_without_a_catalog() {
     sandbox.ok(&["check"]);
     let server = sandbox.serve();
     assert!(server.shows("a.example", "page of a"));
-    assert!(server.refusal("b.example").contains("UnrecognizedName"));
+    assert!(server.refusal("b.example").contains("UnrecognisedName"));
     let error = sandbox.fails(&["host", "list"]);
     assert!(error.contains("files"), "{error}");
     server.stop();

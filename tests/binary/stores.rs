@@ -9,11 +9,20 @@ use crate::sandbox::{SOON, Sandbox, until};
 #[test]
 fn a_missing_store_is_created_by_writers_alone() {
     let sandbox = Sandbox::new();
-    for args in [&["serve"][..], &["check"], &["host", "list"], &["cert", "list"], &["host", "remove", "a.example"]] {
+    for args in [
+        &["serve"][..],
+        &["check"],
+        &["host", "list"],
+        &["cert", "list"],
+        &["host", "remove", "a.example"],
+    ] {
         let error = sandbox.fails(args);
         assert!(error.contains("hosts.db is missing"), "{args:?}: {error}");
         assert!(!sandbox.path("hosts.db").exists(), "{args:?} created it");
-        assert!(!sandbox.path("master.key").exists(), "{args:?} created a key");
+        assert!(
+            !sandbox.path("master.key").exists(),
+            "{args:?} created a key"
+        );
     }
 }
 
@@ -28,7 +37,10 @@ fn damaged_and_foreign_files_are_named() {
         bytes
     };
     for (bytes, says) in [
-        (b"not a database, but long enough to be read as a header".repeat(100), "is not a store"),
+        (
+            b"not a database, but long enough to be read as a header".repeat(100),
+            "is not a store",
+        ),
         (damaged, "hosts.db"),
         (Vec::new(), "is empty"),
     ] {
@@ -61,7 +73,12 @@ fn the_wrong_master_key_is_told_at_once() {
     let other = Sandbox::new();
     other.import(&["b.example"]);
     fs::copy(other.path("master.key"), sandbox.path("master.key")).expect("a file");
-    for args in [&["check"][..], &["serve"], &["cert", "show", "a.example"], &["host", "set", "c.example"]] {
+    for args in [
+        &["check"][..],
+        &["serve"],
+        &["cert", "show", "a.example"],
+        &["host", "set", "c.example"],
+    ] {
         let error = sandbox.fails(args);
         assert!(error.contains("master"), "{args:?}: {error}");
     }
@@ -69,7 +86,10 @@ fn the_wrong_master_key_is_told_at_once() {
     for args in [&["check"][..], &["serve"], &["host", "set", "c.example"]] {
         let error = sandbox.fails(args);
         assert!(error.contains("master.key"), "{args:?}: {error}");
-        assert!(!sandbox.path("master.key").exists(), "a new key would open nothing");
+        assert!(
+            !sandbox.path("master.key").exists(),
+            "a new key would open nothing"
+        );
     }
     fs::write(sandbox.path("master.key"), right).expect("a file");
     sandbox.ok(&["check"]);
@@ -97,10 +117,14 @@ fn a_server_goes_on_with_a_replaced_file() {
     sql(&sandbox, &format!("VACUUM INTO '{}'", backup.display()));
     let server = sandbox.serve();
     sandbox.import(&["b.example"]);
-    until("the new host", SOON, || server.shows("b.example", "page of b"));
+    until("the new host", SOON, || {
+        server.shows("b.example", "page of b")
+    });
     fs::rename(sandbox.path("backup.db"), sandbox.path("hosts.db")).expect("a file");
-    until("the restored file", SOON, || server.fetch("b.example").is_err());
-    assert!(server.refusal("b.example").contains("UnrecognizedName"));
+    until("the restored file", SOON, || {
+        server.fetch("b.example").is_err()
+    });
+    assert!(server.refusal("b.example").contains("UnrecognisedName"));
     assert!(server.shows("a.example", "page of a"));
 }
 
@@ -113,10 +137,14 @@ fn what_is_cached_is_served_while_the_file_is_gone() {
     let server = sandbox.serve();
     assert!(server.shows("a.example", "page of a"));
     fs::rename(sandbox.path("hosts.db"), sandbox.path("away.db")).expect("a file");
-    until("the failure", SOON, || server.refusal("b.example").contains("InternalError"));
+    until("the failure", SOON, || {
+        server.refusal("b.example").contains("InternalError")
+    });
     assert!(server.shows("a.example", "page of a"));
     fs::rename(sandbox.path("away.db"), sandbox.path("hosts.db")).expect("a file");
-    until("the store is back", SOON, || server.fetch("b.example").is_ok());
+    until("the store is back", SOON, || {
+        server.fetch("b.example").is_ok()
+    });
 }
 
 fn sql(sandbox: &Sandbox, sql: &str) {
@@ -127,6 +155,8 @@ fn sql(sandbox: &Sandbox, sql: &str) {
 /// Holds the write lock until it is dropped.
 fn locked(sandbox: &Sandbox) -> Connection {
     let connection = Connection::open(sandbox.path("hosts.db")).expect("a database");
-    connection.execute_batch("BEGIN IMMEDIATE").expect("the lock");
+    connection
+        .execute_batch("BEGIN IMMEDIATE")
+        .expect("the lock");
     connection
 }

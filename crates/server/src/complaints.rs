@@ -20,7 +20,11 @@ impl Complaints {
     pub(crate) fn expired(&self, name: &HostName, credential: &LoadedCredential, now: i64) {
         if let Some(others) = self.expired.allow() {
             let (id, end) = (credential.id, credential.not_after);
-            let what = if now > end { "expired" } else { "not valid yet" };
+            let what = if now > end {
+                "expired"
+            } else {
+                "not valid yet"
+            };
             tracing::warn!(%name, %id, others, "served a certificate that is {what}");
         }
     }

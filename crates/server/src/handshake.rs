@@ -148,11 +148,7 @@ type Pending = (Accepted, Vec<u8>);
 /// 3. found: its certificate, expired or not;
 /// 4. absent, or without a credential: `unrecognized_name`;
 /// 5. failed or overloaded: `internal_error`.
-async fn decide(
-    hello: Hello,
-    ends: Ends,
-    shared: &Shared,
-) -> Result<(Chosen, Pending), Refusal> {
+async fn decide(hello: Hello, ends: Ends, shared: &Shared) -> Result<(Chosen, Pending), Refusal> {
     if hello.challenge {
         return Err(Refusal::new(
             Alert::NoApplicationProtocol,

@@ -8,10 +8,10 @@
 #![forbid(unsafe_code)]
 
 mod accept;
+pub mod admin;
 mod ask;
 mod budget;
 mod complaints;
-pub mod admin;
 pub mod config;
 mod endpoint;
 mod files;

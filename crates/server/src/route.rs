@@ -65,11 +65,7 @@ pub(crate) struct Refused {
 }
 
 impl Visit {
-    pub(crate) fn new(
-        established: Established,
-        ends: Ends,
-        shared: Arc<Shared>,
-    ) -> (Stream, Self) {
+    pub(crate) fn new(established: Established, ends: Ends, shared: Arc<Shared>) -> (Stream, Self) {
         let Established {
             stream,
             pace,

@@ -26,7 +26,12 @@ pub(crate) use source::Refusal;
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Args {
     /// The certificate and those of its issuers, PEM
-    #[arg(long, value_name = "FILE", requires = "key", required_unless_present = "dir")]
+    #[arg(
+        long,
+        value_name = "FILE",
+        requires = "key",
+        required_unless_present = "dir"
+    )]
     chain: Option<PathBuf>,
     /// Its private key, PEM: PKCS#8, SEC1 or PKCS#1
     #[arg(long, value_name = "FILE", requires = "chain")]

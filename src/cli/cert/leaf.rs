@@ -64,10 +64,14 @@ fn names(leaf: &X509Certificate<'_>) -> Vec<HostPattern> {
     let Ok(Some(extension)) = leaf.subject_alternative_name() else {
         return Vec::new();
     };
-    let parsed = extension.value.general_names.iter().filter_map(|name| match name {
-        GeneralName::DNSName(name) => HostPattern::parse(name).ok(),
-        _ => None,
-    });
+    let parsed = extension
+        .value
+        .general_names
+        .iter()
+        .filter_map(|name| match name {
+            GeneralName::DNSName(name) => HostPattern::parse(name).ok(),
+            _ => None,
+        });
     parsed.collect()
 }
 

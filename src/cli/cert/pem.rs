@@ -50,7 +50,11 @@ fn push_group(text: &mut String, group: &[u8]) {
     let bits = byte(0) << 16 | byte(1) << 8 | byte(2);
     for at in 0..4 {
         let digit = bits >> (18 - 6 * at) & 63;
-        text.push(if at <= group.len() { char::from(BASE64[digit as usize]) } else { '=' });
+        text.push(if at <= group.len() {
+            char::from(BASE64[digit as usize])
+        } else {
+            '='
+        });
     }
 }
 

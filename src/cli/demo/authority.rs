@@ -69,7 +69,9 @@ impl Authority {
 fn params(today: i64) -> Result<CertificateParams, rcgen::Error> {
     let mut params = CertificateParams::new([])?;
     params.distinguished_name = DistinguishedName::new();
-    params.distinguished_name.push(DnType::CommonName, "sekisho demo CA");
+    params
+        .distinguished_name
+        .push(DnType::CommonName, "sekisho demo CA");
     params.is_ca = IsCa::Ca(BasicConstraints::Constrained(0));
     params.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::CrlSign];
     set_validity(&mut params, today, CA_DAYS);

@@ -49,7 +49,11 @@ impl Folder {
     pub(super) fn write_config(&self) -> Result<()> {
         let [https, http, admin] = [8443, 8080, 9443].map(free);
         let (https, http, admin) = (https?, http?, admin?);
-        let root = if self.has_page_per_host() { "www/{host}" } else { "www" };
+        let root = if self.has_page_per_host() {
+            "www/{host}"
+        } else {
+            "www"
+        };
         let text = format!(
             "{MARK}\n\
              [listen]\n\
@@ -85,7 +89,9 @@ impl Folder {
     fn is_empty(&self) -> Result<bool> {
         let leftover = self.config().with_extension(FRESH);
         let entries = fs::read_dir(&self.path)?.filter_map(std::result::Result::ok);
-        Ok(entries.map(|entry| entry.path()).all(|path| path == leftover))
+        Ok(entries
+            .map(|entry| entry.path())
+            .all(|path| path == leftover))
     }
 
     fn has_page_per_host(&self) -> bool {

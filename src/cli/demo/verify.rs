@@ -36,7 +36,9 @@ pub(super) fn verify(server: SocketAddr, folder: &Path) -> Result<[String; 2]> {
 fn connector(ca: &Path) -> Result<TlsConnector> {
     let context = || ca.display().to_string();
     let mut roots = RootCertStore::empty();
-    roots.add(CertificateDer::from_pem_file(ca).with_context(context)?).with_context(context)?;
+    roots
+        .add(CertificateDer::from_pem_file(ca).with_context(context)?)
+        .with_context(context)?;
     let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
     let config = ClientConfig::builder_with_provider(provider)
         .with_safe_default_protocol_versions()?
@@ -48,15 +50,25 @@ fn connector(ca: &Path) -> Result<TlsConnector> {
 async fn fetch(connector: &TlsConnector, server: SocketAddr, host: &str) -> Result<String> {
     let socket = TcpStream::connect(server).await?;
     let name = ServerName::try_from(host.to_owned())?;
-    let mut stream = connector.connect(name, socket).await.with_context(|| host.to_owned())?;
-    let version = stream.get_ref().1.protocol_version().and_then(|version| version.as_str());
+    let mut stream = connector
+        .connect(name, socket)
+        .await
+        .with_context(|| host.to_owned())?;
+    let version = stream
+        .get_ref()
+        .1
+        .protocol_version()
+        .and_then(|version| version.as_str());
     let request = format!("GET / HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n");
     stream.write_all(request.as_bytes()).await?;
     let mut answer = Vec::new();
     stream.take(MAX_ANSWER).read_to_end(&mut answer).await?;
     let answer = String::from_utf8_lossy(&answer);
     let status = answer.lines().next().unwrap_or_default();
-    ensure!(status.starts_with("HTTP/1.1 200"), "{host} answered {status:?}");
+    ensure!(
+        status.starts_with("HTTP/1.1 200"),
+        "{host} answered {status:?}"
+    );
     Ok(format!(
         "verified https://{host}/: {status} over {}, {} bytes",
         version.unwrap_or("TLS"),
@@ -70,9 +82,11 @@ async fn refused(connector: &TlsConnector, server: SocketAddr, host: &str) -> Re
     let Err(error) = connector.connect(name, socket).await else {
         bail!("{host} was answered, though nobody serves it");
     };
-    let alert = error.get_ref().and_then(|inner| inner.downcast_ref::<rustls::Error>());
+    let alert = error
+        .get_ref()
+        .and_then(|inner| inner.downcast_ref::<rustls::Error>());
     match alert {
-        Some(rustls::Error::AlertReceived(AlertDescription::UnrecognizedName)) => {
+        Some(rustls::Error::AlertReceived(AlertDescription::UnrecognisedName)) => {
             Ok(format!("refused https://{host}/: alert unrecognized_name"))
         }
         _ => Err(error).with_context(|| format!("{host} should have been refused by an alert")),

@@ -45,7 +45,9 @@ impl SiteArgs {
     pub(super) fn chosen(&self) -> Result<Option<Option<Site>>> {
         let document = if let Some(root) = &self.root {
             let root = std::path::absolute(root).context("--root")?;
-            let root = root.to_str().context("--root: the folder's name is not UTF-8")?;
+            let root = root
+                .to_str()
+                .context("--root: the folder's name is not UTF-8")?;
             json!({ "root": root })
         } else if let Some(url) = &self.redirect {
             json!({ "redirect": url })

@@ -44,13 +44,24 @@ impl<'a> View<'a> {
 
 /// One line of a list: name, tenant, key types, site.
 pub(super) fn line(record: &HostRecord) -> String {
-    let types: Vec<_> = record.references.iter().map(|(key_type, _)| key_type.as_str()).collect();
-    let types = if types.is_empty() { "no certificate".into() } else { types.join("+") };
+    let types: Vec<_> = record
+        .references
+        .iter()
+        .map(|(key_type, _)| key_type.as_str())
+        .collect();
+    let types = if types.is_empty() {
+        "no certificate".into()
+    } else {
+        types.join("+")
+    };
     let tenant = match record.tenant.as_str() {
         "" => "-",
         name => name,
     };
-    let site = record.site.as_ref().map_or_else(|| "default site".into(), site::line);
+    let site = record
+        .site
+        .as_ref()
+        .map_or_else(|| "default site".into(), site::line);
     let disabled = if record.disabled { ", disabled" } else { "" };
     let name = output::name(&record.pattern);
     format!("{name}  {tenant}  {types}  {site}{disabled}")
@@ -64,15 +75,27 @@ pub(super) fn write(
 ) -> io::Result<()> {
     writeln!(out, "host      {}", output::name(&record.pattern))?;
     let tenant = record.tenant.as_str();
-    writeln!(out, "tenant    {}", if tenant.is_empty() { "-" } else { tenant })?;
+    writeln!(
+        out,
+        "tenant    {}",
+        if tenant.is_empty() { "-" } else { tenant }
+    )?;
     let site = record.site.as_ref().map(site::line);
-    writeln!(out, "site      {}", site.as_deref().unwrap_or("as [site] in the configuration"))?;
+    writeln!(
+        out,
+        "site      {}",
+        site.as_deref().unwrap_or("as [site] in the configuration")
+    )?;
     let tls = match record.tls {
         TlsPolicy::Tls12 => "1.2 and 1.3",
         TlsPolicy::Tls13 => "1.3",
     };
     writeln!(out, "tls       {tls}")?;
-    writeln!(out, "disabled  {}", if record.disabled { "yes" } else { "no" })?;
+    writeln!(
+        out,
+        "disabled  {}",
+        if record.disabled { "yes" } else { "no" }
+    )?;
     for credential in credentials {
         let key_type = credential.key_type.as_str();
         let until = rfc3339(credential.not_after);

@@ -29,7 +29,9 @@ pub(super) fn start(format: Format) -> Result<()> {
         .with_env_filter(filter)
         .with_writer(io::stderr);
     match format {
-        Format::Text => lines.with_ansi(io::IsTerminal::is_terminal(&io::stderr())).try_init(),
+        Format::Text => lines
+            .with_ansi(io::IsTerminal::is_terminal(&io::stderr()))
+            .try_init(),
         Format::Json => lines.json().try_init(),
     }
     .map_err(|error| anyhow!("the log can't be started: {error}"))

@@ -96,7 +96,10 @@ impl Serving {
     /// Logs where it serves what.
     pub(super) fn announce(&self) {
         let addresses = self.server.addresses();
-        let admin = self.admin.as_ref().and_then(|(listener, _)| listener.local_addr().ok());
+        let admin = self
+            .admin
+            .as_ref()
+            .and_then(|(listener, _)| listener.local_addr().ok());
         tracing::info!(
             https = joined(&addresses.https),
             http = joined(&addresses.http),
@@ -113,7 +116,9 @@ impl Serving {
     pub(super) fn run_until_signalled(self) -> Result<()> {
         let shutdown = self.shutdown();
         let enter = self.background.enter();
-        let signals = shutdown.on_signals().context("signals can't be waited for")?;
+        let signals = shutdown
+            .on_signals()
+            .context("signals can't be waited for")?;
         drop(enter);
         self.background.spawn(signals);
         self.run()?;
@@ -150,7 +155,12 @@ fn lookup(config: &Config, opened: &Opened, ring: &Arc<Ring>) -> Arc<Lookup<Endp
     };
     let publisher = Publisher::new(Arc::clone(ring), config.site.clone());
     let publish = move |host: &Arc<_>| publisher.publish(host);
-    Lookup::new(Arc::clone(&opened.store), &settings, Arc::new(NeverObtain), publish)
+    Lookup::new(
+        Arc::clone(&opened.store),
+        &settings,
+        Arc::new(NeverObtain),
+        publish,
+    )
 }
 
 /// Ticket keys come from the catalog, else from the configured file, else from
@@ -172,7 +182,10 @@ async fn filled(mut keeper: Keeper) -> Keeper {
         Ok(Err(error)) => error.to_string(),
         Err(_) => format!("the store did not answer within {TICKET_KEYS:?}"),
     };
-    tracing::warn!(problem, "no ticket keys yet, sessions of an earlier process end");
+    tracing::warn!(
+        problem,
+        "no ticket keys yet, sessions of an earlier process end"
+    );
     keeper
 }
 
@@ -195,7 +208,12 @@ async fn admin(config: &Config, sources: Sources) -> Result<Option<(TcpListener,
     let Some(address) = config.listen.admin else {
         return Ok(None);
     };
-    let token = config.listen.admin_token.as_ref().map(Token::load).transpose()?;
+    let token = config
+        .listen
+        .admin_token
+        .as_ref()
+        .map(Token::load)
+        .transpose()?;
     let listener = TcpListener::bind(address).await;
     let listener = listener.with_context(|| format!("can't listen on {address}"))?;
     Ok(Some((listener, Admin::new(sources, token))))

@@ -28,13 +28,17 @@ pub(crate) struct Server {
 impl Server {
     /// Waits for the line that names the addresses.
     pub(crate) fn start(mut command: Command) -> Self {
-        let mut child = command.stderr(Stdio::piped()).spawn().expect("the binary runs");
+        let mut child = command
+            .stderr(Stdio::piped())
+            .spawn()
+            .expect("the binary runs");
         let log = Arc::default();
         follow(child.stderr.take().expect("it is piped"), Arc::clone(&log));
         let serving = serving(&mut child, &log);
         let address = |key: &str| {
             let text = serving["fields"][key].as_str().expect(key);
-            text.parse().unwrap_or_else(|error| panic!("{key} {text:?}: {error}"))
+            text.parse()
+                .unwrap_or_else(|error| panic!("{key} {text:?}: {error}"))
         };
         Self {
             https: address("https"),
@@ -42,7 +46,10 @@ impl Server {
             admin: address("admin"),
             child,
             log,
-            runtime: Builder::new_current_thread().enable_all().build().expect("a runtime"),
+            runtime: Builder::new_current_thread()
+                .enable_all()
+                .build()
+                .expect("a runtime"),
         }
     }
 
@@ -131,7 +138,11 @@ fn serving(child: &mut Child, log: &Mutex<Vec<Value>>) -> Value {
     };
     until("the server starts", ANSWER, || {
         let ended = child.try_wait().expect("it is a child");
-        assert!(ended.is_none() || find().is_some(), "{ended:?}: {:?}", lock(log));
+        assert!(
+            ended.is_none() || find().is_some(),
+            "{ended:?}: {:?}",
+            lock(log)
+        );
         find().is_some()
     });
     find().expect("it was just found")

@@ -85,11 +85,7 @@ impl Calls {
 }
 
 impl State {
-    fn queue(
-        &mut self,
-        prefix: Prefix,
-        bound: usize,
-    ) -> Result<oneshot::Receiver<Call>, Denied> {
+    fn queue(&mut self, prefix: Prefix, bound: usize) -> Result<oneshot::Receiver<Call>, Denied> {
         if self.waiting >= bound {
             return Err(Denied::Full);
         }
@@ -135,7 +131,11 @@ impl State {
     fn next(&mut self, share: usize) -> Option<(Prefix, oneshot::Sender<Call>)> {
         loop {
             let prefixes = &self.prefixes;
-            let below = |prefix| prefixes.get(prefix).is_some_and(|line| line.in_flight < share);
+            let below = |prefix| {
+                prefixes
+                    .get(prefix)
+                    .is_some_and(|line| line.in_flight < share)
+            };
             let index = self.turns.iter().position(below).unwrap_or(0);
             let prefix = self.turns.remove(index)?;
             let line = self.prefixes.get_mut(&prefix)?;

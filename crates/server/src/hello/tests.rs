@@ -85,13 +85,22 @@ fn a_hello_in_many_records_is_one() {
 
 #[test]
 fn plain_http_is_told_from_rubbish() {
-    for http in ["GET / HTTP/1.1\r\n", "POST /x HTTP/1.0", "PRI * HTTP/2.0\r\n"] {
+    for http in [
+        "GET / HTTP/1.1\r\n",
+        "POST /x HTTP/1.0",
+        "PRI * HTTP/2.0\r\n",
+    ] {
         let whole = read(&[http.as_bytes()]);
         assert!(matches!(whole, Step::Unfit(Unfit::PlainHttp)), "{http}");
         let bytes: Vec<&[u8]> = http.as_bytes().chunks(1).collect();
         assert!(matches!(read(&bytes), Step::Unfit(Unfit::PlainHttp)));
     }
-    for rubbish in [&b"SSH-2.0-x\r\n"[..], b"\x80\x2e\x01", b"\0\0\0\0", b"GETX / "] {
+    for rubbish in [
+        &b"SSH-2.0-x\r\n"[..],
+        b"\x80\x2e\x01",
+        b"\0\0\0\0",
+        b"GETX / ",
+    ] {
         let step = read(&[rubbish]);
         assert!(matches!(step, Step::Unfit(Unfit::NotTls)), "{rubbish:?}");
     }
@@ -105,10 +114,7 @@ fn an_oversized_hello_ends() {
     record.resize(5 + 0x4000, 0);
     let pieces: Vec<&[u8]> = std::iter::repeat_n(&record[..], 10).collect();
     let step = read(&pieces);
-    let ended = matches!(
-        step,
-        Step::Unfit(Unfit::TooLong | Unfit::Malformed(..))
-    );
+    let ended = matches!(step, Step::Unfit(Unfit::TooLong | Unfit::Malformed(..)));
     assert!(ended);
     // Empty records without end.
     let empty = [0x16, 3, 1, 0, 0].repeat(HELLO_LIMIT);

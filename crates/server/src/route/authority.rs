@@ -1,7 +1,7 @@
 //! The host that a request names.
 
-use http::header::HOST;
 use http::Request;
+use http::header::HOST;
 
 /// The host of the target and of the Host field, without the port. None if
 /// there is none, if there are several or if they differ (RFC 9112, section

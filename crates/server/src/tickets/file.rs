@@ -50,9 +50,7 @@ impl KeyFile {
         }
         self.previous = self.present.replace(derived);
         let keys = [&self.present, &self.previous];
-        Ok(Some(
-            keys.into_iter().flatten().map(Derived::key).collect(),
-        ))
+        Ok(Some(keys.into_iter().flatten().map(Derived::key).collect()))
     }
 }
 

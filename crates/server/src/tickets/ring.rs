@@ -2,9 +2,9 @@
 
 use std::fmt;
 
+use arc_swap::ArcSwap;
 use aws_lc_rs::aead::{AES_256_GCM, Aad, LessSafeKey, NONCE_LEN, Nonce, UnboundKey};
 use aws_lc_rs::rand;
-use arc_swap::ArcSwap;
 use zeroize::Zeroizing;
 
 /// The ticket keys of a process, shared by all hosts and workers and swapped

@@ -82,7 +82,11 @@ mod tests {
             (P - 1, vec![0, P], Action::Wait(P)),
             (10 * P + 5, vec![0, P], Action::Make(vec![10 * P, 11 * P])),
             (10 * P + 5, vec![10 * P], Action::Make(vec![11 * P])),
-            (10 * P + 5, vec![9 * P, 10 * P, 11 * P], Action::Wait(11 * P)),
+            (
+                10 * P + 5,
+                vec![9 * P, 10 * P, 11 * P],
+                Action::Wait(11 * P),
+            ),
             (-1, vec![-P, 0], Action::Wait(0)),
         ] {
             assert_eq!(schedule(now, &starts), action, "at {now} with {starts:?}");
@@ -103,7 +107,13 @@ mod tests {
             name: [0; NAME_LEN],
             secret: Zeroizing::new([0; SECRET_LEN]),
         });
-        for (now, index) in [(0, 1), (PERIOD - 1, 1), (PERIOD, 0), (9 * PERIOD, 2), (-5, 1)] {
+        for (now, index) in [
+            (0, 1),
+            (PERIOD - 1, 1),
+            (PERIOD, 0),
+            (9 * PERIOD, 2),
+            (-5, 1),
+        ] {
             assert_eq!(sealing(now, &keys), Some(index), "at {now}");
         }
         assert_eq!(sealing(0, &[]), None);

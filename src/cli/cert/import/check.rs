@@ -5,10 +5,10 @@ use std::io::{ErrorKind, Read};
 use std::path::Path;
 
 use aws_lc_rs::digest::{Context, SHA256};
-use sekisho_certs::{Credential, HostPattern, StoredCredential};
+use sekisho_certs::{HostPattern, StoredCredential};
 use zeroize::Zeroizing;
 
-use super::source::{Files, Hosts, Refusal};
+use super::source::{Files, Refusal};
 use crate::cli::cert::Leaf;
 use crate::cli::output::rfc3339;
 
@@ -54,6 +54,21 @@ pub(super) fn files(files: Files, dates: Dates) -> Result<Checked, Refusal> {
     let dated = dates.check(&checked.credential);
     dated.map_err(|reason| Refusal::new(files.chain, reason))?;
     Ok(checked)
+}
+
+/// Why a pair was refused, and which half is to blame.
+#[derive(Debug)]
+pub(crate) enum Refused {
+    Chain(String),
+    Key(String),
+}
+
+impl Refused {
+    pub(crate) fn into_reason(self) -> String {
+        match self {
+            Self::Chain(reason) | Self::Key(reason) => reason,
+        }
+    }
 }
 
 /// Checks a pair, PEM.

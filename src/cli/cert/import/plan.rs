@@ -69,7 +69,13 @@ impl Hosts {
         let with_pattern = |record: HostRecord| {
             let before = record.references;
             let pattern = record.pattern.clone();
-            (pattern, Host { before, after: record })
+            (
+                pattern,
+                Host {
+                    before,
+                    after: record,
+                },
+            )
         };
         Self(records.into_iter().map(with_pattern).collect())
     }
@@ -93,15 +99,30 @@ impl Hosts {
             .map(|host| host.before.of(key_type))
             .filter(|before| *before != Some(id))
             .peekable();
-        match (changed.peek().is_some(), changed.any(|before| before.is_some())) {
-            (false, _) => Counts { skipped: 1, ..Counts::default() },
-            (true, false) => Counts { imported: 1, ..Counts::default() },
-            (true, true) => Counts { replaced: 1, ..Counts::default() },
+        match (
+            changed.peek().is_some(),
+            changed.any(|before| before.is_some()),
+        ) {
+            (false, _) => Counts {
+                skipped: 1,
+                ..Counts::default()
+            },
+            (true, false) => Counts {
+                imported: 1,
+                ..Counts::default()
+            },
+            (true, true) => Counts {
+                replaced: 1,
+                ..Counts::default()
+            },
         }
     }
 
     fn changed(self) -> Vec<HostRecord> {
-        let changed = self.0.into_values().filter(|host| host.before != host.after.references);
+        let changed = self
+            .0
+            .into_values()
+            .filter(|host| host.before != host.after.references);
         changed.map(|host| host.after).collect()
     }
 }

@@ -101,13 +101,8 @@ impl std::ops::Add for Counts {
 
 impl fmt::Display for Counts {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let [imported, replaced, skipped, refused] = [
-            self.imported,
-            self.replaced,
-            self.skipped,
-            self.refused,
-        ]
-        .map(HumanCount);
+        let [imported, replaced, skipped, refused] =
+            [self.imported, self.replaced, self.skipped, self.refused].map(HumanCount);
         write!(
             f,
             "imported {imported}, replaced {replaced}, skipped {skipped} (the same), refused {refused}"

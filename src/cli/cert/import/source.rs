@@ -128,8 +128,7 @@ fn host_of(path: &Path) -> Result<HostPattern, String> {
         Some(parent) => format!("*.{parent}"),
         None => stem.to_owned(),
     };
-    HostPattern::parse(&pattern)
-        .map_err(|error| format!("the file's name is no host: {error}"))
+    HostPattern::parse(&pattern).map_err(|error| format!("the file's name is no host: {error}"))
 }
 
 /// The pair in a folder; none for what is no folder.
@@ -149,7 +148,10 @@ fn has_extension(path: &Path, extension: &str) -> bool {
 
 /// The last part of a path; the folder is known.
 fn shown(path: &Path) -> String {
-    path.file_name().unwrap_or(path.as_os_str()).to_string_lossy().into_owned()
+    path.file_name()
+        .unwrap_or(path.as_os_str())
+        .to_string_lossy()
+        .into_owned()
 }
 
 #[cfg(test)]
