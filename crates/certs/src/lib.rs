@@ -15,6 +15,7 @@ pub mod loaded;
 pub mod lookup;
 pub mod obtain;
 pub mod record;
+pub mod seal;
 pub mod store;
 
 pub use cache::{Absence, Served, Usage};

@@ -4,7 +4,9 @@
 //! store and every wrapper passes.
 
 pub(crate) mod expect;
+pub mod limited;
 pub mod memory;
+pub mod sealed;
 pub mod sqlite;
 mod threads;
 
