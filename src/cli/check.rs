@@ -15,11 +15,14 @@ pub(crate) struct Args {}
 
 pub(super) fn run(config: Option<&Path>) -> Result<Ended> {
     let config = Config::load(config)?;
-    let opened = open::open(&config)?;
-    if let Some(catalog) = &opened.catalog {
-        // Reads from the file, which opening alone may not.
-        open::runtime()?.block_on(catalog.position())?;
-    }
+    let opened = open::runtime()?.block_on(async {
+        let opened = open::serving(&config).await?;
+        if let Some(catalog) = &opened.catalog {
+            // Reads from the file, which opening alone may not.
+            catalog.position().await?;
+        }
+        anyhow::Ok(opened)
+    })?;
     let mut output = Output::new();
     writeln!(output, "{} is valid", config.file.display())?;
     writeln!(output, "{} is there and opens with its keys", opened.shown)?;

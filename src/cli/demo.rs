@@ -69,10 +69,11 @@ fn serve_and_verify(serving: Serving, folder: &Path) -> Result<[String; 2]> {
 
 /// Stores a certificate of its own for each host, in the way of an import.
 fn fill(config: &Config, authority: &Authority, hosts: u32) -> Result<String> {
-    let catalog = open::create(config)?;
+    let runtime = open::runtime()?;
+    let catalog = runtime.block_on(open::create(config))?;
     let report = Report::new(|| Some(u64::from(hosts)));
     let issue = |number| issue(authority, number);
-    let (line, _) = import::import(&open::runtime()?, &*catalog, 1..=hosts, issue, report)?;
+    let (line, _) = import::import(&runtime, &*catalog, 1..=hosts, issue, report)?;
     Ok(line)
 }
 

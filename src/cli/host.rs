@@ -34,10 +34,10 @@ pub(super) fn run(config: Option<&Path>, command: Command) -> Result<Ended> {
     }
     open::runtime()?.block_on(async {
         match command {
-            Command::Set(args) => set::run(&*open::created(config)?, &args).await,
-            Command::Show(args) => show::run(&*open::existing(config)?, &args).await,
-            Command::List(args) => list::run(&*open::existing(config)?, &args).await,
-            Command::Remove(args) => remove::run(&*open::existing(config)?, &args).await,
+            Command::Set(args) => set::run(&*open::created(config).await?, &args).await,
+            Command::Show(args) => show::run(&*open::existing(config).await?, &args).await,
+            Command::List(args) => list::run(&*open::existing(config).await?, &args).await,
+            Command::Remove(args) => remove::run(&*open::existing(config).await?, &args).await,
         }
     })
 }

@@ -45,7 +45,7 @@ impl Serving {
             .thread_name("background")
             .build()
             .context("the background runtime could not be started")?;
-        let opened = open::open(config)?;
+        let opened = background.block_on(open::serving(config))?;
         let ring = Arc::new(Ring::random());
         let lookup = lookup(config, &opened, &ring);
         let feed = opened.catalog.clone().map(Feed::new);
