@@ -45,9 +45,7 @@ pub(super) async fn serving(config: &Config) -> Result<Opened> {
                 shown: format!("sqlite:{}", path.display()),
             })
         }
-        StoreUrl::Files { pattern } => {
-            Err(anyhow!("TEMPORARY {pattern}"))
-        }
+        StoreUrl::Files { pattern } => Err(anyhow!("TEMPORARY {pattern}")),
     }
 }
 
@@ -65,9 +63,15 @@ pub(super) async fn created(config: Option<&Path>) -> Result<Arc<dyn Catalog>> {
 
 pub(super) async fn create(config: &Config) -> Result<Arc<dyn Catalog>> {
     let path = sqlite_path(config)?;
-    let is_new = !path.try_exists().with_context(|| path.display().to_string())?;
+    let is_new = !path
+        .try_exists()
+        .with_context(|| path.display().to_string())?;
     // The key first: broken off here, the next run finds a key and no store.
-    let ring = if is_new { new_ring(config)? } else { ring(config)? };
+    let ring = if is_new {
+        new_ring(config)?
+    } else {
+        ring(config)?
+    };
     let sqlite = Sqlite::open(path, Mode::Create)?;
     let catalog = Sealed::create(Arc::new(sqlite), ring).await?;
     if is_new {

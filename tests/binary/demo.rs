@@ -7,7 +7,7 @@ use crate::sandbox::Sandbox;
 #[test]
 fn it_verifies_what_it_made_and_can_be_run_again() {
     let sandbox = Sandbox::new();
-    let demo = |hosts: &str| sandbox.run(&["demo", "--hosts", hosts, "--dir", "made"]);
+    let demo = |hosts: &str| sandbox.demo(&["--hosts", hosts, "--dir", "made"]);
     let ran = demo("20");
     assert_eq!(ran.code, Some(0), "{}{}", ran.out, ran.err);
     assert!(
@@ -55,7 +55,7 @@ fn a_port_that_is_taken_is_told() {
     let sandbox = Sandbox::new();
     // Whether this or another process has it: it is taken.
     let _taken = TcpListener::bind("127.0.0.1:8443");
-    let ran = sandbox.run(&["demo", "--hosts", "1", "--dir", "made"]);
+    let ran = sandbox.demo(&["--hosts", "1", "--dir", "made"]);
     assert_eq!(ran.code, Some(0), "{}{}", ran.out, ran.err);
     assert!(ran.err.contains("127.0.0.1:8443 is taken"), "{}", ran.err);
 }

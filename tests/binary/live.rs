@@ -112,7 +112,7 @@ fn the_admin_listener_tells_how_it_is() {
         let mut stream = TcpStream::connect(server.admin).expect("it listens");
         write!(
             stream,
-            "GET {path} HTTP/1.1\r\nHost: admin\r\nConnection: close\r\n\r\n"
+            "GET {path} HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: close\r\n\r\n"
         )
         .expect("it reads");
         let mut answer = String::new();
@@ -138,7 +138,7 @@ fn plain_http_is_sent_to_https() {
     .expect("it reads");
     let mut answer = String::new();
     stream.read_to_string(&mut answer).expect("an answer");
-    assert!(answer.starts_with("HTTP/1.1 308"), "{answer}");
+    assert!(answer.starts_with("HTTP/1.1 301"), "{answer}");
     assert!(answer.contains("/path?query"), "{answer}");
 }
 

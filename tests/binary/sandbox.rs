@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
-use std::sync::OnceLock;
+use std::sync::{Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
 use sekisho_testkit::{Key, TestCa};
@@ -92,6 +92,13 @@ impl Sandbox {
 
     pub(crate) fn run(&self, args: &[&str]) -> Ran {
         Ran::of(&self.command(args).output().expect("the binary runs"))
+    }
+
+    /// One at a time: each takes the usual ports if they are free.
+    pub(crate) fn demo(&self, args: &[&str]) -> Ran {
+        static ONE: Mutex<()> = Mutex::new(());
+        let _one = ONE.lock().unwrap_or_else(PoisonError::into_inner);
+        self.run(&[&["demo"], args].concat())
     }
 
     /// Runs what must succeed; gives its standard output.

@@ -69,7 +69,7 @@ fn a_newer_store_is_left_alone() {
 fn the_wrong_master_key_is_told_at_once() {
     let sandbox = Sandbox::new();
     sandbox.import(&["a.example"]);
-    let right = fs::read(sandbox.path("master.key")).expect("a file");
+    fs::rename(sandbox.path("master.key"), sandbox.path("right.key")).expect("a file");
     let other = Sandbox::new();
     other.import(&["b.example"]);
     fs::copy(other.path("master.key"), sandbox.path("master.key")).expect("a file");
@@ -91,7 +91,7 @@ fn the_wrong_master_key_is_told_at_once() {
             "a new key would open nothing"
         );
     }
-    fs::write(sandbox.path("master.key"), right).expect("a file");
+    fs::rename(sandbox.path("right.key"), sandbox.path("master.key")).expect("a file");
     sandbox.ok(&["check"]);
 }
 
@@ -136,14 +136,18 @@ fn what_is_cached_is_served_while_the_file_is_gone() {
     sandbox.import(&["b.example"]);
     let server = sandbox.serve();
     assert!(server.shows("a.example", "page of a"));
+    // What only the log holds so far.
+    sandbox.import(&["c.example"]);
     fs::rename(sandbox.path("hosts.db"), sandbox.path("away.db")).expect("a file");
+    let mut name = 0..;
     until("the failure", SOON, || {
-        server.refusal("b.example").contains("InternalError")
+        let fresh = format!("{}.example", name.next().expect("it is endless"));
+        server.refusal(&fresh).contains("InternalError")
     });
     assert!(server.shows("a.example", "page of a"));
     fs::rename(sandbox.path("away.db"), sandbox.path("hosts.db")).expect("a file");
     until("the store is back", SOON, || {
-        server.fetch("b.example").is_ok()
+        server.fetch("c.example").is_ok()
     });
 }
 

@@ -207,13 +207,17 @@ pub enum UnsealError {
 #[derive(Debug, thiserror::Error)]
 pub enum KeyError {
     /// `[keys] master` names no source.
-    #[error("{0:?} is no source of a master key: write \"file:PATH\", \"env:NAME\" or \"command:…\"")]
+    #[error(
+        "{0:?} is no source of a master key: write \"file:PATH\", \"env:NAME\" or \"command:…\""
+    )]
     Source(String),
     /// The key file can't be read or made.
     #[error("master key {0}: {1}")]
     File(PathBuf, std::io::Error),
     /// The key file is missing.
-    #[error("master key {0} is missing; put back the one that the store was made with: without it the keys in the store can't be opened")]
+    #[error(
+        "master key {0} is missing; put back the one that the store was made with: without it the keys in the store can't be opened"
+    )]
     Missing(PathBuf),
     /// A key file is never overwritten.
     #[error("master key {0} exists already; it is not overwritten, since a store may need it")]

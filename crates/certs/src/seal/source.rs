@@ -38,7 +38,10 @@ impl KeySource {
             Self::File(path) => load_file(path),
             Self::Env(name) => {
                 let key = env::var(name).map_err(|_| KeyError::Variable(name.clone()))?;
-                text::parse(&Zeroizing::new(key), &format!("environment variable {name}"))
+                text::parse(
+                    &Zeroizing::new(key),
+                    &format!("environment variable {name}"),
+                )
             }
             Self::Command(command) => load_command(command, DEADLINE),
         }
@@ -238,8 +241,14 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("master.key");
         let fails = |wanted: &str| {
-            let error = KeySource::File(path.clone()).load().unwrap_err().to_string();
-            assert!(error.contains("master.key") && error.contains(wanted), "{error}");
+            let error = KeySource::File(path.clone())
+                .load()
+                .unwrap_err()
+                .to_string();
+            assert!(
+                error.contains("master.key") && error.contains(wanted),
+                "{error}"
+            );
         };
         fails("is missing");
         KeyRing::create_file(&path).unwrap();
@@ -269,7 +278,9 @@ mod tests {
         for text in ["", "file:", "env:", "env:a=b", "command: ", "master.key"] {
             assert!(text.parse::<KeySource>().is_err(), "{text}");
         }
-        let error = "sekisho-master-key-1:0123".parse::<KeySource>().unwrap_err();
+        let error = "sekisho-master-key-1:0123"
+            .parse::<KeySource>()
+            .unwrap_err();
         assert!(!error.to_string().contains("0123"), "{error}");
         let source: KeySource = "file:master.key".parse().unwrap();
         assert_eq!(

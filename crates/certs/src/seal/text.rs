@@ -106,7 +106,10 @@ mod tests {
             (String::new(), "no key"),
             ("# only a comment\n".into(), "no key"),
             (digits.clone(), "line 1: is no key"),
-            (format!("#\n{PREFIX}{}", &digits[..40]), "line 2: the key has 40"),
+            (
+                format!("#\n{PREFIX}{}", &digits[..40]),
+                "line 2: the key has 40",
+            ),
             (format!("{PREFIX}{}zz", &digits[..62]), "hexadecimal"),
             (format!("{PREFIX}{}é", &digits[..62]), "hexadecimal"),
             (format!("sekisho-master-key-2:{digits}"), "newer"),

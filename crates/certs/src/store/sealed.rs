@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::{
-    Answer, BoxFuture, Catalog, CatalogId, ChangePage, Document, Expect, Lease, Position,
-    Result, Store, StoreError, Write, expect,
+    Answer, BoxFuture, Catalog, CatalogId, ChangePage, Document, Expect, Lease, Position, Result,
+    Store, StoreError, Write, expect,
 };
 use crate::credential::{CredentialId, Protected, Secret, StoredCredential};
 use crate::host::{HostName, HostPattern};

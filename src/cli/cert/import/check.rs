@@ -75,18 +75,48 @@ impl Refused {
 pub(crate) fn pair(chain: &[u8], key: &[u8], hosts: Hosts) -> Result<Checked, Refused> {
     use rustls::pki_types::pem::PemObject;
     use x509_parser::prelude::FromDer;
-    let chain: Vec<_> = rustls::pki_types::CertificateDer::pem_slice_iter(chain).collect::<Result<_,_>>().map_err(|e| Refused::Chain(format!("{e}")))?;
-    let key = rustls::pki_types::PrivateKeyDer::from_pem_slice(key).map_err(|e| Refused::Key(format!("{e}")))?;
-    if chain.is_empty() { return Err(Refused::Chain("no certificate".into())); }
-    rustls::sign::CertifiedKey::from_der(chain.clone(), key.clone_key(), &rustls::crypto::aws_lc_rs::default_provider()).map_err(|e| Refused::Key(format!("{e}")))?;
+    let chain: Vec<_> = rustls::pki_types::CertificateDer::pem_slice_iter(chain)
+        .collect::<Result<_, _>>()
+        .map_err(|e| Refused::Chain(format!("{e}")))?;
+    let key = rustls::pki_types::PrivateKeyDer::from_pem_slice(key)
+        .map_err(|e| Refused::Key(format!("{e}")))?;
+    if chain.is_empty() {
+        return Err(Refused::Chain("no certificate".into()));
+    }
+    rustls::sign::CertifiedKey::from_der(
+        chain.clone(),
+        key.clone_key(),
+        &rustls::crypto::aws_lc_rs::default_provider(),
+    )
+    .map_err(|e| Refused::Key(format!("{e}")))?;
     let (_, l) = x509_parser::prelude::X509Certificate::from_der(&chain[0]).unwrap();
     let oid = l.public_key().algorithm.algorithm.to_id_string();
-    let key_type = match &*oid { "1.2.840.10045.2.1" => sekisho_certs::KeyType::Ecdsa, "1.3.101.112" => sekisho_certs::KeyType::Ed25519, _ => sekisho_certs::KeyType::Rsa };
-    let (not_before, not_after) = (l.validity().not_before.timestamp(), l.validity().not_after.timestamp());
-    let credential = StoredCredential { id: sekisho_certs::CredentialId::from_u64(0), version: 0, key_type, key: sekisho_certs::Protected::Plain(sekisho_certs::Secret::new(key.secret_der().to_vec())), not_before, not_after, renew_at: None, chain: chain.iter().map(|c| c.clone().into_owned()).collect() };
+    let key_type = match &*oid {
+        "1.2.840.10045.2.1" => sekisho_certs::KeyType::Ecdsa,
+        "1.3.101.112" => sekisho_certs::KeyType::Ed25519,
+        _ => sekisho_certs::KeyType::Rsa,
+    };
+    let (not_before, not_after) = (
+        l.validity().not_before.timestamp(),
+        l.validity().not_after.timestamp(),
+    );
+    let credential = StoredCredential {
+        id: sekisho_certs::CredentialId::from_u64(0),
+        version: 0,
+        key_type,
+        key: sekisho_certs::Protected::Plain(sekisho_certs::Secret::new(key.secret_der().to_vec())),
+        not_before,
+        not_after,
+        renew_at: None,
+        chain: chain.iter().map(|c| c.clone().into_owned()).collect(),
+    };
     let leaf = Leaf::of(&credential).map_err(|e| Refused::Chain(e.to_string()))?;
     let hosts = self::hosts(hosts, &leaf).map_err(Refused::Chain)?;
-    Ok(Checked { digest: digest(&credential), credential, hosts })
+    Ok(Checked {
+        digest: digest(&credential),
+        credential,
+        hosts,
+    })
 }
 
 /// Of a stored credential's chain.
