@@ -17,7 +17,7 @@ use sekisho_certs::KeyType;
 use crate::cli::failure::{Ended, Result};
 use crate::cli::open;
 
-pub(super) use leaf::{Leaf, joined};
+pub(super) use leaf::{Leaf, check_covers, joined};
 
 /// What is done with credentials.
 #[derive(Debug, Subcommand)]

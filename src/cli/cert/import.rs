@@ -10,11 +10,11 @@ mod write;
 use std::path::PathBuf;
 
 use anyhow::Context;
+use sekisho_certs::credential::Dates;
 use sekisho_certs::{Catalog, Clock, HostPattern};
 use tokio::runtime::Runtime;
 
 use crate::cli::failure::{Ended, Result};
-use check::Dates;
 use source::{Files, Layout, Source};
 
 pub(crate) use check::{Checked, Hosts, pair};
@@ -54,11 +54,12 @@ pub(crate) struct Args {
 pub(super) fn run(runtime: &Runtime, catalog: &dyn Catalog, args: &Args) -> Result<Ended> {
     let source = args.source()?;
     let report = Report::new(|| source::count(args.dir.as_ref()?, args.layout).ok());
-    let dates = Dates {
-        now: Clock::System.now(),
-        allow_expired: args.allow_expired,
+    let dates = if args.allow_expired {
+        Dates::Any
+    } else {
+        Dates::ValidAt(Clock::System.now())
     };
-    let check = |files: Result<Files, Refusal>| files.and_then(|files| check::files(files, dates));
+    let check = |files: Result<Files, Refusal>| files.and_then(|files| check::files(&files, dates));
     let (line, ended) = import(runtime, catalog, source, check, report)?;
     println!("{line}");
     Ok(ended)

@@ -1,6 +1,6 @@
 //! What a leaf certificate says of itself, for people.
 
-use anyhow::{anyhow, ensure};
+use anyhow::anyhow;
 use aws_lc_rs::digest;
 use sekisho_certs::{HostPattern, StoredCredential};
 use x509_parser::extensions::GeneralName;
@@ -32,16 +32,18 @@ impl Leaf {
             sha256: hexadecimal(digest::digest(&digest::SHA256, der).as_ref()),
         })
     }
+}
 
-    /// Refuses a host that the certificate is not for: every client would.
-    pub(crate) fn check_covers(&self, host: &HostPattern) -> Result<()> {
-        ensure!(
-            self.names.iter().any(|name| includes(name, host)),
-            "the certificate is for {}, not for {host}",
-            joined(&self.names)
-        );
-        Ok(())
+/// Refuses a host that none of a certificate's names stands for: every client
+/// would.
+pub(crate) fn check_covers(names: &[HostPattern], host: &HostPattern) -> Result<(), String> {
+    if names.iter().any(|name| includes(name, host)) {
+        return Ok(());
     }
+    Err(format!(
+        "the certificate is for {}, not for {host}",
+        joined(names)
+    ))
 }
 
 /// The first names, and how many more there are.

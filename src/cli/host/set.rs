@@ -1,9 +1,9 @@
 //! `sekisho host set`
 
-use anyhow::Context;
+use anyhow::anyhow;
 use sekisho_certs::{Catalog, HostPattern, HostRecord, StoredCredential, Tenant, TlsPolicy};
 
-use crate::cli::cert::Leaf;
+use crate::cli::cert::{Leaf, check_covers};
 use crate::cli::edit::{Edit, edit};
 use crate::cli::failure::{Ended, Result};
 use crate::cli::host::site::SiteArgs;
@@ -70,8 +70,8 @@ impl Args {
         };
         let found = named.credentials(catalog).await?;
         for cert in &found {
-            let covers = Leaf::of(cert)?.check_covers(&self.name);
-            covers.with_context(|| cert.id.to_string())?;
+            check_covers(&Leaf::of(cert)?.names, &self.name)
+                .map_err(|why| anyhow!("{}: {why}", cert.id))?;
         }
         Ok(found)
     }

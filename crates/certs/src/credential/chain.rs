@@ -24,7 +24,10 @@ pub(super) fn arrange(
             if !other.parsed.is_ca() {
                 return Err(CredentialError::Unrelated(other.subject()));
             }
-            notes.push(format!("left out {}, which the chain does not need", other.subject()));
+            notes.push(format!(
+                "left out {}, which the chain does not need",
+                other.subject()
+            ));
         }
         order.into_iter().map(|one| one.der.clone()).collect()
     };
@@ -82,9 +85,7 @@ fn without_copies(
     kept
 }
 
-fn parse<'a>(
-    ders: &'a [CertificateDer<'static>],
-) -> Result<Vec<Certificate<'a>>, CredentialError> {
+fn parse<'a>(ders: &'a [CertificateDer<'static>]) -> Result<Vec<Certificate<'a>>, CredentialError> {
     if ders.len() > MAX_GIVEN {
         return Err(CredentialError::TooMany {
             certificates: ders.len(),
@@ -127,7 +128,10 @@ fn find_leaf<'a, 'b>(
         }),
         _ => Err(CredentialError::KeyMismatch {
             certificates: certificates.len(),
-            first: certificates.first().map(Certificate::subject).unwrap_or_default(),
+            first: certificates
+                .first()
+                .map(Certificate::subject)
+                .unwrap_or_default(),
         }),
     }
 }

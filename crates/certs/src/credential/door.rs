@@ -133,9 +133,7 @@ pub enum Dates {
 impl Dates {
     fn check(self, not_before: i64, not_after: i64) -> Result<(), CredentialError> {
         match self {
-            Self::ValidAt(now) if now > not_after => {
-                Err(CredentialError::Expired(Date(not_after)))
-            }
+            Self::ValidAt(now) if now > not_after => Err(CredentialError::Expired(Date(not_after))),
             Self::ValidAt(now) if now < not_before => {
                 Err(CredentialError::NotYetValid(Date(not_before)))
             }
@@ -165,7 +163,9 @@ pub enum CredentialError {
     #[error("holds {0} private keys; one pair per file")]
     SeveralKeys(usize),
     /// The key needs a password.
-    #[error("the private key is encrypted with a password; decrypt it first: openssl pkey -in KEY -out PLAIN")]
+    #[error(
+        "the private key is encrypted with a password; decrypt it first: openssl pkey -in KEY -out PLAIN"
+    )]
     EncryptedKey,
     /// A type of key that is not served.
     #[error("the private key is {0}; ECDSA P-256 and P-384, Ed25519 and RSA are served")]
@@ -174,10 +174,14 @@ pub enum CredentialError {
     #[error("the RSA key has {0} bits; 2048 to 4096 are served")]
     RsaBits(usize),
     /// The key can't be parsed.
-    #[error("the private key is broken: neither PKCS#8 nor SEC1 nor PKCS#1, or its parts do not fit each other")]
+    #[error(
+        "the private key is broken: neither PKCS#8 nor SEC1 nor PKCS#1, or its parts do not fit each other"
+    )]
     BrokenKey,
     /// A certificate can't be parsed.
-    #[error("certificate {number} is broken: {why}; PKCS#12 and PKCS#7 files must be converted to PEM first")]
+    #[error(
+        "certificate {number} is broken: {why}; PKCS#12 and PKCS#7 files must be converted to PEM first"
+    )]
     BrokenCertificate {
         /// Counted from 1.
         number: usize,
@@ -185,7 +189,9 @@ pub enum CredentialError {
         why: String,
     },
     /// No certificate has the key's public half.
-    #[error("the private key does not belong to any of the {certificates} certificates (the first is {first})")]
+    #[error(
+        "the private key does not belong to any of the {certificates} certificates (the first is {first})"
+    )]
     KeyMismatch {
         /// How many there are.
         certificates: usize,
@@ -204,7 +210,9 @@ pub enum CredentialError {
     #[error("holds a certificate that is no part of the chain, {0}; one pair per file")]
     Unrelated(String),
     /// The leaf's issuer is missing.
-    #[error("the chain is incomplete: {leaf} was issued by {issuer}, whose certificate is missing; add it behind the leaf")]
+    #[error(
+        "the chain is incomplete: {leaf} was issued by {issuer}, whose certificate is missing; add it behind the leaf"
+    )]
     Incomplete {
         /// The leaf's subject.
         leaf: String,

@@ -148,7 +148,8 @@ fn key_type(pkcs8: &[u8]) -> Result<KeyType, CredentialError> {
         (ED25519, _) => return Ok(KeyType::Ed25519),
         (RSA, _) => {
             let modulus = der::rsa_private_modulus(pkcs8).ok_or(CredentialError::BrokenKey)?;
-            let bits = 8 * modulus.len() - modulus.first().map_or(0, |b| b.leading_zeros()) as usize;
+            let bits =
+                8 * modulus.len() - modulus.first().map_or(0, |b| b.leading_zeros()) as usize;
             return match bits {
                 2048..=4096 => Ok(KeyType::Rsa),
                 _ => Err(CredentialError::RsaBits(bits)),

@@ -5,12 +5,12 @@ use std::io::{ErrorKind, Read};
 use std::path::Path;
 
 use aws_lc_rs::digest::{Context, SHA256};
-use sekisho_certs::{HostPattern, StoredCredential};
+use sekisho_certs::credential::{Credential, CredentialError, Dates};
+use sekisho_certs::{CredentialId, HostPattern, StoredCredential};
 use zeroize::Zeroizing;
 
 use super::source::{Files, Refusal};
-use crate::cli::cert::Leaf;
-use crate::cli::output::rfc3339;
+use crate::cli::cert::check_covers;
 
 /// A pair that passed every check.
 pub(crate) struct Checked {
@@ -19,22 +19,15 @@ pub(crate) struct Checked {
     pub(super) hosts: Vec<HostPattern>,
     /// Of the chain.
     pub(super) digest: Digest,
+    /// What was repaired.
+    pub(super) notes: Vec<String>,
 }
 
 /// SHA-256 of a chain; tells credentials apart, since a chain has one key.
 pub(super) type Digest = [u8; 32];
 
-/// What is checked beyond the pair itself.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Dates {
-    /// Seconds since the Unix epoch.
-    pub(super) now: i64,
-    /// Takes what is not valid now, too.
-    pub(super) allow_expired: bool,
-}
-
 /// For which hosts a pair is.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) enum Hosts {
     /// All DNS names of the leaf.
     OfLeaf,
@@ -43,17 +36,38 @@ pub(crate) enum Hosts {
 }
 
 /// Reads a pair and checks it.
-pub(super) fn files(files: Files, dates: Dates) -> Result<Checked, Refusal> {
+pub(super) fn files(files: &Files, dates: Dates) -> Result<Checked, Refusal> {
     let chain = read(&files.chain)?;
     let key = read(&files.key)?;
-    let refuse = |refused: Refused| match refused {
+    pair(&chain, &key, files.hosts.clone(), dates).map_err(|refused| match refused {
         Refused::Chain(reason) => Refusal::new(&files.chain, reason),
         Refused::Key(reason) => Refusal::new(&files.key, reason),
-    };
-    let checked = pair(&chain, &key, files.hosts).map_err(refuse)?;
-    let dated = dates.check(&checked.credential);
-    dated.map_err(|reason| Refusal::new(files.chain, reason))?;
-    Ok(checked)
+    })
+}
+
+/// Checks a pair of files.
+pub(crate) fn pair(
+    chain: &[u8],
+    key: &[u8],
+    hosts: Hosts,
+    dates: Dates,
+) -> Result<Checked, Refused> {
+    let credential = Credential::parse(chain, key, dates).map_err(|error| {
+        if is_about_key(&error, chain, dates) {
+            Refused::Key(error.to_string())
+        } else {
+            Refused::Chain(error.to_string())
+        }
+    })?;
+    let hosts = chosen(hosts, credential.names()).map_err(Refused::Chain)?;
+    let notes = credential.notes().to_vec();
+    let credential = credential.into_stored(CredentialId::from_u64(0));
+    Ok(Checked {
+        digest: digest(&credential),
+        credential,
+        hosts,
+        notes,
+    })
 }
 
 /// Why a pair was refused, and which half is to blame.
@@ -71,54 +85,6 @@ impl Refused {
     }
 }
 
-/// Checks a pair, PEM.
-pub(crate) fn pair(chain: &[u8], key: &[u8], hosts: Hosts) -> Result<Checked, Refused> {
-    use rustls::pki_types::pem::PemObject;
-    use x509_parser::prelude::FromDer;
-    let chain: Vec<_> = rustls::pki_types::CertificateDer::pem_slice_iter(chain)
-        .collect::<Result<_, _>>()
-        .map_err(|e| Refused::Chain(format!("{e}")))?;
-    let key = rustls::pki_types::PrivateKeyDer::from_pem_slice(key)
-        .map_err(|e| Refused::Key(format!("{e}")))?;
-    if chain.is_empty() {
-        return Err(Refused::Chain("no certificate".into()));
-    }
-    rustls::sign::CertifiedKey::from_der(
-        chain.clone(),
-        key.clone_key(),
-        &rustls::crypto::aws_lc_rs::default_provider(),
-    )
-    .map_err(|e| Refused::Key(format!("{e}")))?;
-    let (_, l) = x509_parser::prelude::X509Certificate::from_der(&chain[0]).unwrap();
-    let oid = l.public_key().algorithm.algorithm.to_id_string();
-    let key_type = match &*oid {
-        "1.2.840.10045.2.1" => sekisho_certs::KeyType::Ecdsa,
-        "1.3.101.112" => sekisho_certs::KeyType::Ed25519,
-        _ => sekisho_certs::KeyType::Rsa,
-    };
-    let (not_before, not_after) = (
-        l.validity().not_before.timestamp(),
-        l.validity().not_after.timestamp(),
-    );
-    let credential = StoredCredential {
-        id: sekisho_certs::CredentialId::from_u64(0),
-        version: 0,
-        key_type,
-        key: sekisho_certs::Protected::Plain(sekisho_certs::Secret::new(key.secret_der().to_vec())),
-        not_before,
-        not_after,
-        renew_at: None,
-        chain: chain.iter().map(|c| c.clone().into_owned()).collect(),
-    };
-    let leaf = Leaf::of(&credential).map_err(|e| Refused::Chain(e.to_string()))?;
-    let hosts = self::hosts(hosts, &leaf).map_err(Refused::Chain)?;
-    Ok(Checked {
-        digest: digest(&credential),
-        credential,
-        hosts,
-    })
-}
-
 /// Of a stored credential's chain.
 pub(super) fn digest(credential: &StoredCredential) -> Digest {
     let mut context = Context::new(&SHA256);
@@ -130,36 +96,34 @@ pub(super) fn digest(credential: &StoredCredential) -> Digest {
     digest
 }
 
-impl Dates {
-    fn check(self, credential: &StoredCredential) -> Result<(), String> {
-        let Self { now, allow_expired } = self;
-        if allow_expired {
-            return Ok(());
+fn is_about_key(error: &CredentialError, chain: &[u8], dates: Dates) -> bool {
+    match error {
+        CredentialError::NoKey
+        | CredentialError::SeveralKeys(_)
+        | CredentialError::EncryptedKey
+        | CredentialError::UnsupportedKey(_)
+        | CredentialError::RsaBits(_)
+        | CredentialError::BrokenKey
+        | CredentialError::KeyMismatch { .. } => true,
+        // Either file may have such lines or such a size: the chain's fault
+        // stays without any key.
+        CredentialError::Pem { .. } | CredentialError::TooLarge { .. } => {
+            Credential::parse(chain, b"", dates).err().as_ref() != Some(error)
         }
-        let (problem, date) = if now > credential.not_after {
-            ("expired", credential.not_after)
-        } else if now < credential.not_before {
-            ("is not valid before", credential.not_before)
-        } else {
-            return Ok(());
-        };
-        Err(format!(
-            "the certificate {problem} {}; --allow-expired takes it all the same",
-            rfc3339(date)
-        ))
+        _ => false,
     }
 }
 
-/// The hosts that the pair is for, each covered by the certificate.
-fn hosts(wanted: Hosts, leaf: &Leaf) -> Result<Vec<HostPattern>, String> {
+/// The hosts that the pair is for, each covered by the certificate's names.
+fn chosen(wanted: Hosts, names: &[HostPattern]) -> Result<Vec<HostPattern>, String> {
     match wanted {
-        Hosts::OfLeaf if leaf.names.is_empty() => {
-            Err("the certificate has no DNS name; no client would take it".into())
+        Hosts::OfLeaf if names.is_empty() => {
+            Err("the certificate has no DNS name that a host can have".into())
         }
-        Hosts::OfLeaf => Ok(leaf.names.clone()),
+        Hosts::OfLeaf => Ok(names.to_vec()),
         Hosts::Named(hosts) => {
             for host in &hosts {
-                leaf.check_covers(host).map_err(|error| error.to_string())?;
+                check_covers(names, host)?;
             }
             Ok(hosts)
         }

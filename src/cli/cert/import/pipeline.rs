@@ -68,7 +68,10 @@ fn next_batch(
     let mut batch = Vec::with_capacity(BATCH);
     while batch.len() < BATCH {
         match checked.recv() {
-            Ok(Ok(pair)) => batch.push(pair),
+            Ok(Ok(pair)) => {
+                report.note(&pair);
+                batch.push(pair);
+            }
             Ok(Err(refusal)) => report.refuse(&refusal),
             Err(_) => break,
         }

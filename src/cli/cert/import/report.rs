@@ -6,13 +6,16 @@ use std::time::{Duration, Instant};
 
 use indicatif::{HumanCount, ProgressBar, ProgressStyle};
 
+use super::check::Checked;
 use super::source::Refusal;
+use crate::cli::cert::joined;
 use crate::cli::failure::Ended;
 
 /// Counts what became of the pairs, and shows it: a bar on a terminal,
 /// refusals as they come.
 pub(crate) struct Report {
     counts: Counts,
+    notes: u64,
     begun: Instant,
     bar: ProgressBar,
 }
@@ -40,6 +43,7 @@ impl Report {
         };
         Self {
             counts: Counts::default(),
+            notes: 0,
             begun: Instant::now(),
             bar,
         }
@@ -49,13 +53,24 @@ impl Report {
         self.counts.refused += 1;
         let Refusal { path, reason } = refusal;
         match self.counts.refused {
-            ..=REFUSALS_SHOWN => self.say(&format!("refused: {}: {reason}", path.display())),
-            number if number == REFUSALS_SHOWN + 1 => {
+            ..=LINES_SHOWN => self.say(&format!("refused: {}: {reason}", path.display())),
+            number if number == LINES_SHOWN + 1 => {
                 self.say("refused: further ones are only counted");
             }
             _ => {}
         }
         self.bar.inc(1);
+    }
+
+    /// Says what was repaired.
+    pub(super) fn note(&mut self, pair: &Checked) {
+        let hosts = || joined(&pair.hosts);
+        for note in &pair.notes {
+            self.notes += 1;
+            if self.notes <= LINES_SHOWN {
+                self.say(&format!("note: {}: {note}", hosts()));
+            }
+        }
     }
 
     pub(super) fn add(&mut self, counts: Counts) {
@@ -119,4 +134,4 @@ fn progress(total: Option<u64>) -> ProgressBar {
 }
 
 /// So that a folder of something else altogether does not fill the terminal.
-const REFUSALS_SHOWN: u64 = 1000;
+const LINES_SHOWN: u64 = 1000;

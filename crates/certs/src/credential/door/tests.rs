@@ -129,7 +129,10 @@ fn text_around_and_line_ends_do_not_matter() {
         pair.chain_pem()
     );
     let crlf = chain.replace('\n', "\r\n");
-    let key = format!("  \n-----BEGIN EC PARAMETERS-----\nBggqhkjOPQMBBw==\n-----END EC PARAMETERS-----\n{}", pair.key_pem());
+    let key = format!(
+        "  \n-----BEGIN EC PARAMETERS-----\nBggqhkjOPQMBBw==\n-----END EC PARAMETERS-----\n{}",
+        pair.key_pem()
+    );
     for chain in [chain, crlf] {
         parse(&chain, &key).unwrap();
         parse(&chain, &key.replace('\n', "\r\n")).unwrap();
@@ -166,7 +169,10 @@ fn an_issuer_of_the_right_name_with_another_key_is_none() {
     let leaf = &sections(&pair.chain_pem())[0];
     let imposter = sections(&other.issue(&["x.example"], Key::P256).chain_pem())[1].clone();
     let error = parse(&format!("{leaf}{imposter}"), &pair.key_pem()).unwrap_err();
-    assert!(matches!(error, CredentialError::Incomplete { .. }), "{error}");
+    assert!(
+        matches!(error, CredentialError::Incomplete { .. }),
+        "{error}"
+    );
 }
 
 #[test]
@@ -200,7 +206,8 @@ fn what_is_wrong_is_said() {
     let swapped = chain.replacen("-----END CERTIFICATE-----", "-----END OTHER-----", 1);
     let broken = to_pem("CERTIFICATE", b"\x30\x03\x02\x01\x01");
     let ec_rubbish = to_pem("PRIVATE KEY", b"\x30\x03\x02\x01\x00");
-    let encrypted = "-----BEGIN ENCRYPTED PRIVATE KEY-----\nAAAA\n-----END ENCRYPTED PRIVATE KEY-----\n";
+    let encrypted =
+        "-----BEGIN ENCRYPTED PRIVATE KEY-----\nAAAA\n-----END ENCRYPTED PRIVATE KEY-----\n";
     let legacy = "-----BEGIN RSA PRIVATE KEY-----\nProc-Type: 4,ENCRYPTED\nDEK-Info: AES-128-CBC,00\n\nAAAA\n-----END RSA PRIVATE KEY-----\n";
     let rubbish = "x".repeat(1_000_000);
     for (chain, key, wanted) in [
@@ -209,10 +216,18 @@ fn what_is_wrong_is_said() {
         (&rubbish, &key, "no certificate"),
         (&chain, &rubbish, "no private key"),
         (&"0".repeat(2 << 20), &key, "at most 1048576"),
-        (cut, &key, "line 1: BEGIN CERTIFICATE has no END CERTIFICATE"),
+        (
+            cut,
+            &key,
+            "line 1: BEGIN CERTIFICATE has no END CERTIFICATE",
+        ),
         (&garbled, &key, "line 2: what is no Base64"),
         (&swapped, &key, "line 1: BEGIN CERTIFICATE has no END"),
-        ("-----END CERTIFICATE-----", &key, "line 1: END CERTIFICATE without"),
+        (
+            "-----END CERTIFICATE-----",
+            &key,
+            "line 1: END CERTIFICATE without",
+        ),
         (&broken, &key, "certificate 1 is broken"),
         (&format!("{leaf}{broken}"), &key, "certificate 2 is broken"),
         (&chain, &second.key_pem(), "does not belong to any of the 2"),
@@ -221,7 +236,11 @@ fn what_is_wrong_is_said() {
         (&chain, legacy, "encrypted with a password"),
         (&chain, &ec_rubbish, "private key is broken"),
         (leaf, &key, "was issued by CN=sekisho test intermediate"),
-        (&format!("{chain}{}", second.chain_pem()), &key, "one pair per file"),
+        (
+            &format!("{chain}{}", second.chain_pem()),
+            &key,
+            "one pair per file",
+        ),
     ] {
         let error = parse(chain, key).unwrap_err().to_string();
         assert!(error.contains(wanted), "{wanted}: {error}");
@@ -248,8 +267,14 @@ fn der_rubbish_is_refused() {
         refused(chain.as_bytes(), &key.secret_der()[..end]);
     }
     // An encrypted key without its label.
-    let encrypted = element(0x30, &[element(0x30, &[6, 1, 0]), element(4, &[0; 16])].concat());
-    assert_eq!(refused(chain.as_bytes(), &encrypted), CredentialError::EncryptedKey);
+    let encrypted = element(
+        0x30,
+        &[element(0x30, &[6, 1, 0]), element(4, &[0; 16])].concat(),
+    );
+    assert_eq!(
+        refused(chain.as_bytes(), &encrypted),
+        CredentialError::EncryptedKey
+    );
 }
 
 #[test]
@@ -261,10 +286,16 @@ fn other_types_of_keys_are_refused_by_name() {
     let small = element(0x30, &small);
     for (key, wanted) in [
         (pkcs8(&ec(b"\x06\x05\x2b\x81\x04\x00\x23"), b""), "P-521"),
-        (pkcs8(&ec(b"\x06\x05\x2b\x81\x04\x00\x0a"), b""), "secp256k1"),
+        (
+            pkcs8(&ec(b"\x06\x05\x2b\x81\x04\x00\x0a"), b""),
+            "secp256k1",
+        ),
         (pkcs8(b"\x06\x03\x2b\x65\x71", b""), "Ed448"),
         (pkcs8(b"\x06\x03\x2b\x65\x6e", b""), "X25519"),
-        (pkcs8(b"\x06\x09\x2a\x86\x48\x86\xf7\x0d\x01\x01\x0a", b""), "RSA-PSS"),
+        (
+            pkcs8(b"\x06\x09\x2a\x86\x48\x86\xf7\x0d\x01\x01\x0a", b""),
+            "RSA-PSS",
+        ),
         (pkcs8(b"\x06\x07\x2a\x86\x48\xce\x38\x04\x01", b""), "DSA"),
         (pkcs8(b"\x06\x01\x00", b""), "unknown type"),
         (small, "1024 bits"),
@@ -283,7 +314,11 @@ fn dates_count_unless_any_pass() {
     ] {
         let pair = ca.issue_valid(&["a.example"], Key::P256, from, to);
         let error = parse(&pair.chain_pem(), &pair.key_pem()).unwrap_err();
-        let year = if wanted == "expired on" { "2021" } else { "2050" };
+        let year = if wanted == "expired on" {
+            "2021"
+        } else {
+            "2050"
+        };
         let text = error.to_string();
         assert!(text.contains(wanted) && text.contains(year), "{text}");
         let (chain, key) = (pair.chain_pem(), pair.key_pem());
@@ -298,12 +333,30 @@ fn long_chains_are_refused() {
     let many: String = (0..51).map(|_| TestCa::new().root_pem()).collect();
     let chain = format!("{}{many}", pair.chain_pem());
     let error = parse(&chain, &pair.key_pem()).unwrap_err();
-    assert!(matches!(error, CredentialError::TooMany { certificates: 53, .. }), "{error}");
+    assert!(
+        matches!(
+            error,
+            CredentialError::TooMany {
+                certificates: 53,
+                ..
+            }
+        ),
+        "{error}"
+    );
     let names: Vec<String> = (0..4000).map(|n| format!("name-{n}.example")).collect();
     let names: Vec<&str> = names.iter().map(String::as_str).collect();
     let pair = ca.issue(&names, Key::P256);
     let error = parse(&pair.chain_pem(), &pair.key_pem()).unwrap_err();
-    assert!(matches!(error, CredentialError::TooLarge { what: "the chain", .. }), "{error}");
+    assert!(
+        matches!(
+            error,
+            CredentialError::TooLarge {
+                what: "the chain",
+                ..
+            }
+        ),
+        "{error}"
+    );
 }
 
 #[test]
