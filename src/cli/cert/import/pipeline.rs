@@ -30,7 +30,7 @@ pub(crate) fn import<J: Send>(
     let checkers = thread::available_parallelism().map_or(1, NonZeroUsize::get);
     let mut writer = Writer::new(catalog);
     thread::scope(|scope| {
-        let (sender, checked) = sync_channel(BATCH);
+        let (sender, checked) = sync_channel(BATCH / CHUNK);
         for _ in 0..checkers {
             let (jobs, check, sender) = (&jobs, &check, sender.clone());
             scope.spawn(move || check_all(jobs, check, &sender));
@@ -45,35 +45,42 @@ pub(crate) fn import<J: Send>(
     })
 }
 
+/// What became of some jobs.
+type Chunk = Vec<Result<Checked, Refusal>>;
+
 /// Takes jobs until there are none, or nobody listens any more.
 fn check_all<J>(
     jobs: &Mutex<impl Iterator<Item = J>>,
     check: &impl Fn(J) -> Result<Checked, Refusal>,
-    sender: &SyncSender<Result<Checked, Refusal>>,
+    sender: &SyncSender<Chunk>,
 ) {
     loop {
-        let next = jobs.lock().unwrap_or_else(PoisonError::into_inner).next();
-        let Some(job) = next else { return };
-        if sender.send(check(job)).is_err() {
+        let next: Vec<J> = {
+            let mut jobs = jobs.lock().unwrap_or_else(PoisonError::into_inner);
+            jobs.by_ref().take(CHUNK).collect()
+        };
+        if next.is_empty() {
+            return;
+        }
+        if sender.send(next.into_iter().map(check).collect()).is_err() {
             return;
         }
     }
 }
 
 /// The next pairs to write; none at the end.
-fn next_batch(
-    checked: &Receiver<Result<Checked, Refusal>>,
-    report: &mut Report,
-) -> Option<Vec<Checked>> {
-    let mut batch = Vec::with_capacity(BATCH);
+fn next_batch(checked: &Receiver<Chunk>, report: &mut Report) -> Option<Vec<Checked>> {
+    let mut batch = Vec::with_capacity(BATCH + CHUNK);
     while batch.len() < BATCH {
-        match checked.recv() {
-            Ok(Ok(pair)) => {
-                report.note(&pair);
-                batch.push(pair);
+        let Ok(chunk) = checked.recv() else { break };
+        for checked in chunk {
+            match checked {
+                Ok(pair) => {
+                    report.note(&pair);
+                    batch.push(pair);
+                }
+                Err(refusal) => report.refuse(&refusal),
             }
-            Ok(Err(refusal)) => report.refuse(&refusal),
-            Err(_) => break,
         }
     }
     (!batch.is_empty()).then_some(batch)
@@ -82,3 +89,5 @@ fn next_batch(
 /// Pairs per transaction: enough that waiting for the disk once per batch
 /// costs little, few enough that other writers wait for no more than a moment.
 const BATCH: usize = 1000;
+/// Jobs that a thread takes at once, so that threads wake each other seldom.
+const CHUNK: usize = 40;
