@@ -2,7 +2,7 @@
 
 mod chain;
 pub mod door;
-pub(crate) mod key;
+mod key;
 mod pem;
 
 pub use door::{Credential, CredentialError, Dates};

@@ -7,6 +7,8 @@
 
 pub mod cache;
 pub mod clock;
+#[cfg(any(test, feature = "contract"))]
+pub mod contract;
 pub mod credential;
 mod der;
 pub mod feed;

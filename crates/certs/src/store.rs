@@ -4,6 +4,7 @@
 //! store and every wrapper passes.
 
 pub(crate) mod expect;
+pub mod files;
 pub mod limited;
 pub mod memory;
 pub mod sealed;

@@ -9,7 +9,7 @@ use x509_parser::prelude::FromDer;
 use x509_parser::time::ASN1Time;
 
 use super::chain::{self, arrange};
-use super::key::PrivateKey;
+use super::key::{self, PrivateKey};
 use super::pem::{self, Contents, Wanted};
 use super::{CredentialId, KeyType, Protected, Secret, StoredCredential};
 use crate::der;
@@ -46,6 +46,34 @@ impl Credential {
     /// As [`Credential::parse`].
     pub fn parse_bundle(bundle: &[u8], dates: Dates) -> Result<Self, CredentialError> {
         Self::check(pem::read(bundle, Wanted::Certificates)?, dates)
+    }
+
+    /// The same for a pair that others keep, at each load: dates do not count,
+    /// and a chain that begins with the leaf is taken as it stands if the key
+    /// names the leaf's public key. The full parse of a load checks the rest.
+    /// Names and notes are those of the slow way only.
+    pub(crate) fn parse_stored(chain: &[u8], key: &[u8]) -> Result<Self, CredentialError> {
+        let certificates = pem::read(chain, Wanted::Certificates)?.certificates;
+        let keys = pem::read(key, Wanted::Key)?.keys;
+        let leaf = certificates.first().and_then(|leaf| der::leaf(leaf));
+        let (Some(leaf), [key]) = (leaf, &keys[..]) else {
+            return Self::check(Contents { certificates, keys }, Dates::Any);
+        };
+        let (key_type, pkcs8) = key::normal(key)?;
+        if key::claims(pkcs8.expose(), leaf.spki) != Some(true) {
+            return Self::check(Contents { certificates, keys }, Dates::Any);
+        }
+        let (not_before, not_after) = (leaf.not_before, leaf.not_after);
+        sizes(&certificates)?;
+        Ok(Self {
+            key_type,
+            chain: certificates,
+            key: pkcs8,
+            names: Vec::new(),
+            not_before,
+            not_after,
+            notes: Vec::new(),
+        })
     }
 
     fn check(contents: Contents, dates: Dates) -> Result<Self, CredentialError> {

@@ -24,8 +24,7 @@ pub(super) struct PrivateKey {
 impl PrivateKey {
     /// Parses a key in full: what it says of its own public half is checked.
     pub(super) fn parse(key: &Secret) -> Result<Self, CredentialError> {
-        let pkcs8 = to_pkcs8(key.expose())?;
-        let key_type = key_type(pkcs8.expose())?;
+        let (key_type, pkcs8) = normal(key)?;
         let der = PrivatePkcs8KeyDer::from(pkcs8.expose());
         let key = match key_type {
             KeyType::Ecdsa => sign::any_ecdsa_type(&PrivateKeyDer::Pkcs8(der)),
@@ -42,21 +41,23 @@ impl PrivateKey {
     }
 }
 
-/// Whether the key says itself that it belongs to this SubjectPublicKeyInfo,
-/// without a computation: none if it does not say. Whoever loads the key
-/// checks it in full.
-pub(crate) fn claims(key: &[u8], spki: &[u8]) -> Option<bool> {
-    if let Some(modulus) = der::rsa_private_modulus(key).filter(|_| is_rsa(key)) {
-        return Some(der::rsa_modulus(spki) == Some(modulus));
+/// The key as PKCS#8, and the type that it says it is.
+pub(super) fn normal(key: &Secret) -> Result<(KeyType, Secret), CredentialError> {
+    let pkcs8 = to_pkcs8(key.expose())?;
+    Ok((key_type(pkcs8.expose())?, pkcs8))
+}
+
+/// Whether a PKCS#8 key says itself that it belongs to this
+/// SubjectPublicKeyInfo, without a computation: none if it does not say.
+/// Whoever loads the key checks it in full.
+pub(super) fn claims(pkcs8: &[u8], spki: &[u8]) -> Option<bool> {
+    let (oid, _) = algorithm(pkcs8)?;
+    if oid == RSA {
+        return Some(der::rsa_modulus(spki)? == der::rsa_private_modulus(pkcs8)?);
     }
-    let sec1 = match form(key)? {
-        Form::Sec1 => key,
-        Form::Pkcs8 => pkcs8_inner(key)?,
-        Form::Pkcs1 | Form::Encrypted => return None,
-    };
-    let public = sec1_parts(sec1)?.public?;
+    let public = sec1_parts(pkcs8_inner(pkcs8)?)?.public?;
     // The same bit string stands at the end of the leaf's.
-    Some(spki.ends_with(public))
+    Some(!public.is_empty() && spki.ends_with(public))
 }
 
 enum Form {
@@ -174,14 +175,6 @@ fn algorithm(pkcs8: &[u8]) -> Option<(&[u8], Option<&[u8]>)> {
     let (algorithm, _) = element(rest, SEQUENCE)?;
     let (oid, parameters) = element(algorithm, OID)?;
     Some((oid, element(parameters, OID).map(|(curve, _)| curve)))
-}
-
-fn is_rsa(key: &[u8]) -> bool {
-    match form(key) {
-        Some(Form::Pkcs1) => true,
-        Some(Form::Pkcs8) => algorithm(key).is_some_and(|(oid, _)| oid == RSA),
-        _ => false,
-    }
 }
 
 pub(super) fn pkcs8_inner(pkcs8: &[u8]) -> Option<&[u8]> {
