@@ -10,6 +10,7 @@
 mod accept;
 pub mod admin;
 mod ask;
+mod authority;
 mod budget;
 mod complaints;
 pub mod config;

@@ -71,7 +71,7 @@ impl Pace {
     pub(crate) fn read(&self) {
         let now = self.now();
         self.read.set(now);
-        if self.in_flight.load(Relaxed) == 0 {
+        if !self.is_in_flight() {
             self.head.set_once(now);
         }
     }
@@ -102,6 +102,11 @@ impl Pace {
             self.head.clear();
             self.idle.set(self.now());
         }
+    }
+
+    /// Whether an answer is awaited.
+    pub(crate) fn is_in_flight(&self) -> bool {
+        self.in_flight.load(Relaxed) > 0
     }
 
     /// Nobody sends anything more after this answer: it may wait for
@@ -150,7 +155,7 @@ impl Pace {
 
     /// The same, if no request is in flight.
     pub(crate) fn close_if_idle(&self) {
-        if self.in_flight.load(Relaxed) == 0 {
+        if !self.is_in_flight() {
             self.close();
         }
     }
@@ -164,7 +169,7 @@ impl Pace {
         if let Some(blocked) = self.blocked.value() {
             return Some((self.at(blocked, limits.body), Due::Drop));
         }
-        if self.in_flight.load(Relaxed) > 0 {
+        if self.is_in_flight() {
             let read = self.read.value().filter(|_| self.reading.load(Relaxed) > 0);
             return Some((self.at(read?, limits.body), Due::Drop));
         }

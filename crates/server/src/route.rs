@@ -1,13 +1,12 @@
 //! Which host a request is for, and whether this connection may ask for it.
 
-mod authority;
-
 use std::sync::{Arc, Mutex, PoisonError};
 
 use http::{Request, StatusCode};
 use sekisho_certs::{HostName, NameError, Outcome, Served};
 
 use crate::ask::ask;
+use crate::authority;
 use crate::budget::Prefix;
 use crate::endpoint::Endpoint;
 use crate::handshake::{Ends, Established};
@@ -190,7 +189,7 @@ impl Visit {
     }
 }
 
-const BAD_HOST: Refused = Refused {
+pub(crate) const BAD_HOST: Refused = Refused {
     status: StatusCode::BAD_REQUEST,
     text: "The request must name one host, the same in its URL and its Host field.\n",
     ends: false,

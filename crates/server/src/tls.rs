@@ -11,7 +11,7 @@ mod wire;
 use std::io::{self, BufRead, IoSlice, Write};
 use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll, ready};
+use std::task::{Context, Poll, Waker, ready};
 
 use hyper::rt::ReadBufCursor;
 use rustls::server::ServerConnection;
@@ -179,6 +179,20 @@ impl Stream {
                     self.closing = Closing::Drained(drained + n);
                 }
             }
+        }
+    }
+}
+
+impl Drop for Stream {
+    /// Where a limit cut the connection off between requests, the client may
+    /// still take a close_notify; nothing waits for that. Within an answer it
+    /// would make what is cut off look complete.
+    fn drop(&mut self) {
+        let established = !self.tls.is_handshaking() && !self.pace.is_in_flight();
+        if self.closing == Closing::Open && established {
+            self.tls.send_close_notify();
+            let mut cx = Context::from_waker(Waker::noop());
+            let _ = send(&mut self.tls, &mut self.socket, &mut cx, &self.pace);
         }
     }
 }

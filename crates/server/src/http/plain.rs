@@ -2,10 +2,9 @@
 
 use std::convert::Infallible;
 
-use http::header::{CONTENT_LENGTH, HOST, LOCATION};
-use http::{HeaderValue, Method, Request, Response, StatusCode};
-use http_body_util::Empty;
-use hyper::body::{Bytes, Incoming};
+use bytes::Bytes;
+use http::{Request, Response};
+use hyper::body::Incoming;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::TokioIo;
@@ -14,13 +13,15 @@ use tokio::net::TcpStream;
 use tokio::time::timeout;
 
 use super::{MAX_HEAD, MAX_HEADERS};
+use crate::authority;
+use crate::redirect::to_https;
 use crate::refuse;
+use crate::route::BAD_HOST;
 use crate::shared::Shared;
+use crate::site::Body;
 
-/// Answers one request with the same URL on HTTPS: 301 for GET and HEAD, 308
-/// for other methods, which must be repeated as they are (RFC 9110, section
-/// 15.4.9). A host that is no host name gets 400. No lookup: whether the host
-/// is served shows there.
+/// Answers one request with the same URL on HTTPS. A host that is no host name
+/// gets 400. No lookup: whether the host is served shows there.
 pub(crate) async fn redirect(socket: TcpStream, shared: &Shared) {
     let port = shared.https_port;
     let service = service_fn(|request: Request<Incoming>| {
@@ -42,91 +43,51 @@ pub(crate) async fn redirect(socket: TcpStream, shared: &Shared) {
     }
 }
 
-fn elsewhere(request: &Request<Incoming>, port: u16) -> Response<Empty<Bytes>> {
-    let mut response = Response::new(Empty::new());
-    let location = location(request, port);
-    *response.status_mut() = match (&location, request.method()) {
-        (None, _) => StatusCode::BAD_REQUEST,
-        (_, &Method::GET | &Method::HEAD) => StatusCode::MOVED_PERMANENTLY,
-        _ => StatusCode::PERMANENT_REDIRECT,
-    };
-    let headers = response.headers_mut();
-    headers.insert(CONTENT_LENGTH, HeaderValue::from_static("0"));
-    if let Some(location) = location {
-        headers.insert(LOCATION, location);
+fn elsewhere<B>(request: &Request<B>, port: u16) -> Response<Body> {
+    let host = authority::of(request).and_then(|host| HostName::parse(host).ok());
+    match host {
+        Some(host) => to_https(&host, port, request.uri().path_and_query()),
+        None => Body::plain(
+            BAD_HOST.status,
+            Bytes::from_static(BAD_HOST.text.as_bytes()),
+        ),
     }
-    response
 }
-
-fn location<B>(request: &Request<B>, port: u16) -> Option<HeaderValue> {
-    let host = match request.uri().authority() {
-        Some(authority) => authority.host(),
-        None => {
-            let mut hosts = request.headers().get_all(HOST).iter();
-            let host = hosts.next()?.to_str().ok()?;
-            if hosts.next().is_some() {
-                return None;
-            }
-            host.split_once(':').map_or(host, |(host, _)| host)
-        }
-    };
-    let host = HostName::parse(host).ok()?;
-    let path = request
-        .uri()
-        .path_and_query()
-        .map_or("/", |path| path.as_str());
-    let path = if path.starts_with('/') { path } else { "/" };
-    let url = if port == HTTPS {
-        format!("https://{host}{path}")
-    } else {
-        format!("https://{host}:{port}{path}")
-    };
-    HeaderValue::try_from(url).ok()
-}
-
-const HTTPS: u16 = 443;
 
 #[cfg(test)]
 mod tests {
+    use http::header::{HOST, HeaderValue, LOCATION};
+
     use super::*;
 
     #[test]
     fn leads_to_the_same_url() {
-        for (uri, host, port, want) in [
-            ("/", "example.com", 443, Some("https://example.com/")),
+        for (uri, host, want) in [
+            ("/", "example.com", Some("https://example.com:8443/")),
             (
-                "/a?b=c",
+                "/a?b",
                 "Example.com:80",
-                443,
-                Some("https://example.com/a?b=c"),
+                Some("https://example.com:8443/a?b"),
             ),
+            ("*", "example.com", Some("https://example.com:8443/")),
             (
-                "/a",
-                "example.com",
-                8443,
-                Some("https://example.com:8443/a"),
+                "http://a.example/x",
+                "a.example",
+                Some("https://a.example:8443/x"),
             ),
-            ("*", "example.com", 443, Some("https://example.com/")),
-            (
-                "http://other.example/x",
-                "example.com",
-                443,
-                Some("https://other.example/x"),
-            ),
-            ("/", "", 443, None),
-            ("/", "127.0.0.1", 443, None),
-            ("/", "a/../b", 443, None),
-            ("/", "example.com\u{e9}", 443, None),
+            ("http://a.example/x", "b.example", None),
+            ("/", "", None),
+            ("/", "127.0.0.1", None),
+            ("/", "a/../b", None),
+            ("/", "example.com\u{e9}", None),
         ] {
             let host = HeaderValue::from_bytes(host.as_bytes()).unwrap();
-            let request = Request::builder()
-                .uri(uri)
-                .header(HOST, host)
-                .body(())
-                .unwrap();
-            let got = location(&request, port);
-            let got = got.as_ref().map(|value| value.to_str().unwrap());
-            assert_eq!(got, want, "{uri}");
+            let request = Request::builder().uri(uri).header(HOST, host);
+            let response = elsewhere(&request.body(()).unwrap(), 8443);
+            let location = response.headers().get(LOCATION);
+            let location = location.map(|value| value.to_str().unwrap());
+            assert_eq!(location, want, "{uri}");
+            assert_eq!(response.status() == 400, want.is_none(), "{uri}");
         }
     }
 }

@@ -6,7 +6,7 @@ use http::header::HOST;
 /// The host of the target and of the Host field, without the port. None if
 /// there is none, if there are several or if they differ (RFC 9112, section
 /// 3.2; RFC 9113, section 8.3.1).
-pub(super) fn of<B>(request: &Request<B>) -> Option<&str> {
+pub(crate) fn of<B>(request: &Request<B>) -> Option<&str> {
     let target = match request.uri().authority() {
         // Credentials in a URL are a way to disguise a host.
         Some(authority) if authority.as_str().contains('@') => return None,
