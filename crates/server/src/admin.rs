@@ -112,7 +112,7 @@ impl Admin {
     }
 
     fn answer<B>(&self, request: &Request<B>) -> Response<Body> {
-        if let Err(refused) = guard::check(request, self.0.token.as_ref()) {
+        if let Some(refused) = guard::refuse(request, self.0.token.as_ref()) {
             return refused;
         }
         let answer: fn(&Shared) -> Response<Body> = match request.uri().path() {

@@ -16,7 +16,7 @@ use std::time::Duration;
 use http::request::Parts;
 use http::{Method, Response, StatusCode};
 use sekisho_certs::HostName;
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::sync::Semaphore;
 use tokio::task::spawn_blocking;
 use tokio::time::timeout;
 
@@ -100,15 +100,19 @@ impl Files {
     }
 
     async fn read(&self, key: Key, root: Template, known: Option<Arc<Entry>>) -> Found {
-        let permit = match timeout(READ_WAIT, self.0.reads.clone().acquire_owned()).await {
-            Ok(Ok(permit)) => permit,
-            // The semaphore is never closed; what remains is the time-out.
-            Ok(Err(_)) | Err(_) => return Found::Refused(StatusCode::SERVICE_UNAVAILABLE),
+        // The semaphore is never closed; what else can happen is the time-out.
+        let turn = timeout(READ_WAIT, Arc::clone(&self.0.reads).acquire_owned());
+        let Ok(Ok(permit)) = turn.await else {
+            return Found::Refused(StatusCode::SERVICE_UNAVAILABLE);
         };
         let shared = Arc::clone(&self.0);
-        spawn_blocking(move || shared.load(key, &root, known, permit))
-            .await
-            .unwrap_or(Found::Refused(StatusCode::INTERNAL_SERVER_ERROR))
+        let reading = spawn_blocking(move || {
+            let found = shared.load(key, &root, known);
+            drop(permit);
+            found
+        });
+        let broken = Found::Refused(StatusCode::INTERNAL_SERVER_ERROR);
+        reading.await.unwrap_or(broken)
     }
 
     /// Checks an entry again in the background, once at a time; not at all
@@ -122,7 +126,8 @@ impl Files {
         let (shared, key, root) = (Arc::clone(&self.0), key.to_key(), root.clone());
         spawn_blocking(move || {
             let known = claim.entry();
-            shared.load(key, &root, Some(known), permit);
+            shared.load(key, &root, Some(known));
+            drop(permit);
         });
     }
 }
@@ -135,24 +140,17 @@ struct Shared {
 
 impl Shared {
     /// Reads what stands at a path and notes it in the cache. Blocks.
-    fn load(
-        &self,
-        key: Key,
-        root: &Template,
-        known: Option<Arc<Entry>>,
-        permit: OwnedSemaphorePermit,
-    ) -> Found {
+    fn load(&self, key: Key, root: &Template, known: Option<Arc<Entry>>) -> Found {
         let checked = self.cache.now();
         let identity = known.as_ref().and_then(|entry| entry.identity());
         let loaded = load::load(&root.fill(&key.host), &key.path, identity);
-        drop(permit);
         let what = match loaded {
             Loaded::Unchanged => {
                 let entry = known.expect("only a known file can be unchanged");
                 entry.renew(checked);
                 return Found::Entry(entry);
             }
-            Loaded::Small(file) => What::File(file),
+            Loaded::Small(file) => What::File(Box::new(file)),
             Loaded::Directory => What::Directory,
             Loaded::Missing => What::Missing,
             Loaded::Large(file) => {

@@ -1,4 +1,5 @@
 //! Sites as a client sees them, through hyper on a real socket.
+#![allow(clippy::unwrap_used, reason = "a test may panic")]
 
 use std::fs;
 use std::net::SocketAddr;
@@ -6,9 +7,11 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use hyper::server::conn::http1;
+use bytes::Bytes;
+use http_body_util::{BodyExt, Empty};
+use hyper::server::conn::{http1, http2};
 use hyper::service::service_fn;
-use hyper_util::rt::TokioIo;
+use hyper_util::rt::{TokioExecutor, TokioIo};
 use sekisho_certs::{HostName, Site as StoredSite};
 use sekisho_server::site::{Responder, Site};
 use tempfile::TempDir;
@@ -96,8 +99,17 @@ async fn serve(site: Site) -> SocketAddr {
                     )
                 }
             });
-            let connection = http1::Builder::new().serve_connection(TokioIo::new(socket), service);
-            tokio::spawn(connection);
+            tokio::spawn(async move {
+                let mut preface = [0; 3];
+                socket.peek(&mut preface).await.unwrap();
+                let io = TokioIo::new(socket);
+                if &preface == b"PRI" {
+                    let http2 = http2::Builder::new(TokioExecutor::new());
+                    let _ = http2.serve_connection(io, service).await;
+                } else {
+                    let _ = http1::Builder::new().serve_connection(io, service).await;
+                }
+            });
         }
     });
     address
@@ -124,6 +136,67 @@ fn write_at(path: &Path, content: impl AsRef<[u8]>) {
         .unwrap();
 }
 
+const EVIL: &[&str] = &[
+    "/../secrets/key.pem",
+    "/../../secrets/key.pem",
+    "/sub/../../secrets/key.pem",
+    "/./../secrets/key.pem",
+    "/.../secrets/key.pem",
+    "//../secrets/key.pem",
+    "/..//secrets/key.pem",
+    "/%2e%2e/secrets/key.pem",
+    "/%2E%2E/secrets/key.pem",
+    "/.%2e/secrets/key.pem",
+    "/%2e./secrets/key.pem",
+    "/..%2fsecrets/key.pem",
+    "/..%2Fsecrets%2Fkey.pem",
+    "/%2e%2e%2fsecrets%2fkey.pem",
+    "/..%5csecrets%5ckey.pem",
+    "/..\\secrets\\key.pem",
+    "/%5c..%5csecrets/key.pem",
+    "/%252e%252e/secrets/key.pem",
+    "/..%252fsecrets/key.pem",
+    "/..%c0%afsecrets/key.pem",
+    "/%c0%ae%c0%ae/secrets/key.pem",
+    "/%e0%80%ae%e0%80%ae/secrets/key.pem",
+    "/..%ef%bc%8fsecrets/key.pem",
+    "/%u002e%u002e/secrets/key.pem",
+    "/..;/secrets/key.pem",
+    "/..%00/secrets/key.pem",
+    "/..%0a/secrets/key.pem",
+    "/..%0d%0a/secrets/key.pem",
+    "/../secrets/key.pem%00.html",
+    "/index.html%00../../secrets/key.pem",
+    "/index.html/../../secrets/key.pem",
+    "/sub/page.txt/../../../secrets/key.pem",
+    "/..?/secrets/key.pem",
+    "/?/../secrets/key.pem#",
+    "/%2f../secrets/key.pem",
+    "/%2fetc/passwd",
+    "//etc/passwd",
+    "/etc/passwd",
+    "/link/key.pem",
+    "/link/",
+    "/link",
+    "/proc/self/environ",
+    "/.env",
+    "/%2eenv",
+    "/.git/config",
+    "/.git/",
+    "/sub/.htpasswd",
+    "/sub/%2ehtpasswd",
+    "/sub//.htpasswd",
+    "/sub/.well-known/x",
+    "/.",
+    "/..",
+    "/%",
+    "/%2",
+    "/%zz",
+    "/~root/.ssh/id_rsa",
+    "/C:/secrets/key.pem",
+    "/file:///etc/passwd",
+];
+
 const MODIFIED: &str = "Sun, 06 Nov 1994 08:49:37 GMT";
 
 #[tokio::test]
@@ -137,73 +210,14 @@ async fn evil_paths_lead_nowhere() {
     server.write("sub/.well-known/x", "SECRET");
     server.write("sub/page.txt", "page");
     std::os::unix::fs::symlink("../secrets", server.path("link")).unwrap();
-    for path in [
-        "/../secrets/key.pem",
-        "/../../secrets/key.pem",
-        "/sub/../../secrets/key.pem",
-        "/./../secrets/key.pem",
-        "/.../secrets/key.pem",
-        "//../secrets/key.pem",
-        "/..//secrets/key.pem",
-        "/%2e%2e/secrets/key.pem",
-        "/%2E%2E/secrets/key.pem",
-        "/.%2e/secrets/key.pem",
-        "/%2e./secrets/key.pem",
-        "/..%2fsecrets/key.pem",
-        "/..%2Fsecrets%2Fkey.pem",
-        "/%2e%2e%2fsecrets%2fkey.pem",
-        "/..%5csecrets%5ckey.pem",
-        "/..\\secrets\\key.pem",
-        "/%5c..%5csecrets/key.pem",
-        "/%252e%252e/secrets/key.pem",
-        "/..%252fsecrets/key.pem",
-        "/..%c0%afsecrets/key.pem",
-        "/%c0%ae%c0%ae/secrets/key.pem",
-        "/%e0%80%ae%e0%80%ae/secrets/key.pem",
-        "/..%ef%bc%8fsecrets/key.pem",
-        "/%u002e%u002e/secrets/key.pem",
-        "/..;/secrets/key.pem",
-        "/..%00/secrets/key.pem",
-        "/..%0a/secrets/key.pem",
-        "/..%0d%0a/secrets/key.pem",
-        "/../secrets/key.pem%00.html",
-        "/index.html%00../../secrets/key.pem",
-        "/index.html/../../secrets/key.pem",
-        "/sub/page.txt/../../../secrets/key.pem",
-        "/..?/secrets/key.pem",
-        "/?/../secrets/key.pem#",
-        "/%2f../secrets/key.pem",
-        "/%2fetc/passwd",
-        "//etc/passwd",
-        "/etc/passwd",
-        "/link/key.pem",
-        "/link/",
-        "/link",
-        "/proc/self/environ",
-        "/.env",
-        "/%2eenv",
-        "/.git/config",
-        "/.git/",
-        "/sub/.htpasswd",
-        "/sub/%2ehtpasswd",
-        "/sub//.htpasswd",
-        "/sub/.well-known/x",
-        "/.",
-        "/..",
-        "/%",
-        "/%2",
-        "/%zz",
-        "/~root/.ssh/id_rsa",
-        "/C:/secrets/key.pem",
-        "/file:///etc/passwd",
-    ] {
+    for path in EVIL {
         let answer = server.get(path, "").await;
         let body = String::from_utf8_lossy(&answer.body);
         assert!(
             !body.contains("SECRET") && !body.contains("root:"),
             "{path}: {body}"
         );
-        if path != "/?/../secrets/key.pem#" {
+        if *path != "/?/../secrets/key.pem#" {
             assert!(
                 [400, 404].contains(&answer.status()),
                 "{path}: {}",
@@ -421,6 +435,39 @@ async fn a_file_cut_while_it_is_sent_breaks_the_answer() {
     // Without `Connection: close`, only a broken answer ends the connection.
     let _ = socket.read_to_end(&mut rest).await;
     assert!(rest.len() + head.len() < 32 << 20, "{}", rest.len());
+}
+
+#[tokio::test]
+async fn http2_gets_the_same() {
+    let server = Server::start().await;
+    server.write("small.txt", "page");
+    server.write("large.bin", vec![b'x'; 200_000]);
+    let socket = TcpStream::connect(server.address).await.unwrap();
+    let (mut client, connection) =
+        hyper::client::conn::http2::handshake(TokioExecutor::new(), TokioIo::new(socket))
+            .await
+            .unwrap();
+    tokio::spawn(connection);
+    for (method, path, range, status, length, body) in [
+        ("GET", "/small.txt", "", 200, 4, 4),
+        ("HEAD", "/small.txt", "", 200, 4, 0),
+        ("GET", "/large.bin", "", 200, 200_000, 200_000),
+        ("HEAD", "/large.bin", "", 200, 200_000, 0),
+        ("GET", "/large.bin", "bytes=-100000", 206, 100_000, 100_000),
+        ("GET", "/missing", "", 404, 14, 14),
+    ] {
+        let request = hyper::Request::builder()
+            .method(method)
+            .uri(format!("http://a.example{path}"))
+            .header("range", range)
+            .body(Empty::<Bytes>::new())
+            .unwrap();
+        let response = client.send_request(request).await.unwrap();
+        assert_eq!(response.status(), status, "{method} {path}");
+        assert_eq!(response.headers()["content-length"], length.to_string());
+        let bytes = response.into_body().collect().await.unwrap().to_bytes();
+        assert_eq!(bytes.len(), body, "{method} {path}");
+    }
 }
 
 #[tokio::test]

@@ -9,19 +9,19 @@ use http::{HeaderValue, Request, Response, StatusCode};
 use super::token::Token;
 use crate::site::{Body, plain};
 
-/// Refuses a request without the token; where there is none, one that names
-/// another host than loopback.
-pub(crate) fn check<B>(request: &Request<B>, token: Option<&Token>) -> Result<(), Response<Body>> {
+/// The refusal of a request without the token; where there is none, of one that
+/// names another host than loopback.
+pub(crate) fn refuse<B>(request: &Request<B>, token: Option<&Token>) -> Option<Response<Body>> {
     match token {
-        Some(token) if bears(request, token) => Ok(()),
+        Some(token) if bears(request, token) => None,
         Some(_) => {
             let mut response = plain(StatusCode::UNAUTHORIZED);
             let scheme = HeaderValue::from_static("Bearer");
             response.headers_mut().insert(WWW_AUTHENTICATE, scheme);
-            Err(response)
+            Some(response)
         }
-        None if names_loopback(request) => Ok(()),
-        None => Err(Body::plain(
+        None if names_loopback(request) => None,
+        None => Some(Body::plain(
             StatusCode::FORBIDDEN,
             "403 Forbidden: without a token, ask for 127.0.0.1 or localhost\n",
         )),

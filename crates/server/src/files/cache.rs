@@ -141,8 +141,14 @@ impl KeyRef<'_> {
 impl Equivalent<Key> for KeyRef<'_> {
     fn equivalent(&self, key: &Key) -> bool {
         // The path differs most often.
-        *self.path == *key.path && *self.host == *key.host && *self.root == *key.root
+        same(self.path, &key.path) && same(self.host, &key.host) && same(self.root, &key.root)
     }
+}
+
+/// Equality that never compares nothing with nothing: glibc's `memcmp` for
+/// AVX-512 takes 200 ns for the dangling pointers of two empty texts.
+fn same(one: &str, other: &str) -> bool {
+    one.len() == other.len() && (one.is_empty() || one == other)
 }
 
 /// What was found, and when it was last seen to be so.
@@ -211,7 +217,7 @@ pub(crate) enum Age {
 /// What stands at a path.
 #[derive(Debug)]
 pub(crate) enum What {
-    File(SmallFile),
+    File(Box<SmallFile>),
     /// Answered with its own name and a slash.
     Directory,
     Missing,
@@ -223,7 +229,7 @@ struct Weigh;
 impl Weighter<Key, Arc<Entry>> for Weigh {
     fn weight(&self, key: &Key, entry: &Arc<Entry>) -> u64 {
         let content = match &entry.what {
-            What::File(file) => file.body.len() + HEADERS,
+            What::File(file) => size_of::<SmallFile>() + file.body.len() + HEADERS,
             What::Directory | What::Missing => 0,
         };
         // The root's text counts in full: a million hosts have as many roots.

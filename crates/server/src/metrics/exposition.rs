@@ -83,21 +83,21 @@ impl Collector for OfProcess {
         let mut to = Writer(encoder);
         let process = Process::read();
         if let Some(bytes) = process.resident {
-            to.gauge("resident_memory_bytes", "Memory in use", bytes)?;
+            to.gauge("resident_memory_bytes", "Memory in use", &bytes)?;
         }
         to.counter(
             "cpu_seconds",
             "Processor time, user and system",
-            process.cpu,
+            &process.cpu,
         )?;
         if let Some(open) = process.descriptors {
-            to.gauge("open_fds", "Open descriptors", open)?;
+            to.gauge("open_fds", "Open descriptors", &open)?;
         }
         if let Some(most) = process.most_descriptors {
-            to.gauge("max_fds", "Descriptors that may be open", most)?;
+            to.gauge("max_fds", "Descriptors that may be open", &most)?;
         }
         let help = "Start of the process, since the Unix epoch";
-        to.gauge("start_time_seconds", help, self.started)
+        to.gauge("start_time_seconds", help, &self.started)
     }
 }
 
@@ -126,23 +126,23 @@ fn connections(to: &mut Writer<'_>, metrics: &Metrics) -> fmt::Result {
     to.counter(
         "expired_served",
         "Handshakes served with an expired certificate",
-        read(&metrics.expired_served),
+        &read(&metrics.expired_served),
     )?;
     to.counter(
         "connections_accepted",
         "Accepted connections",
-        read(&metrics.accepted),
+        &read(&metrics.accepted),
     )?;
     to.gauge(
         "connections_open",
         "Open connections",
-        metrics.connections_open(),
+        &metrics.connections_open(),
     )?;
     if let Some(start_up) = metrics.start_up() {
         to.gauge(
             "start_up_seconds",
             "From the start of the process until it accepted connections",
-            start_up.as_secs_f64(),
+            &start_up.as_secs_f64(),
         )?;
     }
     Ok(())
@@ -150,44 +150,44 @@ fn connections(to: &mut Writer<'_>, metrics: &Metrics) -> fmt::Result {
 
 fn cache(to: &mut Writer<'_>, stats: &LookupStats) -> fmt::Result {
     let usage = &stats.usage;
-    to.gauge("cache_bytes", "Bytes of cached hosts", usage.bytes)?;
+    to.gauge("cache_bytes", "Bytes of cached hosts", &usage.bytes)?;
     to.gauge(
         "cache_capacity_bytes",
         "Bytes that cached hosts may take",
-        usage.capacity,
+        &usage.capacity,
     )?;
-    to.gauge("cache_records", "Cached host records", usage.records as u64)?;
+    to.gauge("cache_records", "Cached host records", &usage.records)?;
     to.gauge(
         "cache_notes",
         "Cached absences and aliases below wildcards",
-        usage.notes as u64,
+        &usage.notes,
     )?;
     to.gauge(
         "cache_credentials",
         "Credentials in memory",
-        stats.credentials as u64,
+        &stats.credentials,
     )?;
     let counts = &stats.counts;
     to.counter(
         "cache_hits",
         "Look-ups answered by a cached record",
-        counts.hits(),
+        &counts.hits(),
     )?;
     to.counter(
         "cache_hits_absent",
         "Look-ups answered by a cached absence",
-        counts.hits_absent(),
+        &counts.hits_absent(),
     )?;
     to.counter(
         "cache_joined",
         "Look-ups that joined a load in flight",
-        counts.joined(),
+        &counts.joined(),
     )
 }
 
 fn store(to: &mut Writer<'_>, stats: &LookupStats) -> fmt::Result {
     let counts = &stats.counts;
-    to.gauge("loads_in_flight", "Loads in flight", stats.in_flight as u64)?;
+    to.gauge("loads_in_flight", "Loads in flight", &stats.in_flight)?;
     let loads = [
         ("found", counts.found()),
         ("absent", counts.absent()),
@@ -197,17 +197,17 @@ fn store(to: &mut Writer<'_>, stats: &LookupStats) -> fmt::Result {
     to.counter(
         "stale_served",
         "Loads that failed and served what was remembered (within found)",
-        counts.stale(),
+        &counts.stale(),
     )?;
     to.counter(
         "store_errors",
         "Store calls that gave an error",
-        counts.calls_failed(),
+        &counts.calls_failed(),
     )?;
     to.gauge(
         "store_available",
         "Whether the last store call was answered (1 before the first)",
-        u64::from(!counts.unavailable()),
+        &u64::from(!counts.unavailable()),
     )?;
     let bounds = CALL_BOUNDS.into_iter().chain([f64::INFINITY]);
     let buckets: Vec<_> = bounds.zip(counts.calls()).collect();
@@ -223,7 +223,7 @@ fn feed(to: &mut Writer<'_>, stats: &LookupStats) -> fmt::Result {
     to.gauge(
         "log_position",
         "Number of the last applied change",
-        stats.position,
+        &stats.position,
     )?;
     let is = |state| u64::from(stats.feed == state);
     let states = [
@@ -235,22 +235,22 @@ fn feed(to: &mut Writer<'_>, stats: &LookupStats) -> fmt::Result {
 }
 
 fn files(to: &mut Writer<'_>, stats: CacheStats) -> fmt::Result {
-    to.gauge("file_cache_bytes", "Bytes of cached files", stats.bytes)?;
+    to.gauge("file_cache_bytes", "Bytes of cached files", &stats.bytes)?;
     to.gauge(
         "file_cache_capacity_bytes",
         "Bytes that cached files may take",
-        stats.capacity,
+        &stats.capacity,
     )?;
-    to.gauge("file_cache_entries", "Cached paths", stats.entries)?;
+    to.gauge("file_cache_entries", "Cached paths", &stats.entries)?;
     to.counter(
         "file_cache_hits",
         "Requests for files answered from memory",
-        stats.hits,
+        &stats.hits,
     )?;
     to.counter(
         "file_cache_misses",
         "Requests for files that waited for the disk",
-        stats.misses,
+        &stats.misses,
     )
 }
 
@@ -261,16 +261,16 @@ fn read(counter: &AtomicU64) -> u64 {
 struct Writer<'a>(DescriptorEncoder<'a>);
 
 impl Writer<'_> {
-    fn counter(&mut self, name: &str, help: &str, value: impl EncodeCounterValue) -> fmt::Result {
+    fn counter(&mut self, name: &str, help: &str, value: &impl EncodeCounterValue) -> fmt::Result {
         self.0
             .encode_descriptor(name, help, None, MetricType::Counter)?
-            .encode_counter::<NoLabelSet, _, f64>(&value, None)
+            .encode_counter::<NoLabelSet, _, f64>(value, None)
     }
 
-    fn gauge(&mut self, name: &str, help: &str, value: impl EncodeGaugeValue) -> fmt::Result {
+    fn gauge(&mut self, name: &str, help: &str, value: &impl EncodeGaugeValue) -> fmt::Result {
         self.0
             .encode_descriptor(name, help, None, MetricType::Gauge)?
-            .encode_gauge(&value)
+            .encode_gauge(value)
     }
 
     fn counters<const N: usize>(
