@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use anyhow::{Context, anyhow};
 use sekisho_certs::seal::{KeyError, KeyRing, KeySource};
+use sekisho_certs::store::files::Files;
 use sekisho_certs::store::limited::{Limited, Limits};
 use sekisho_certs::store::sealed::Sealed;
 use sekisho_certs::store::sqlite::{Mode, Sqlite};
@@ -45,7 +46,15 @@ pub(super) async fn serving(config: &Config) -> Result<Opened> {
                 shown: format!("sqlite:{}", path.display()),
             })
         }
-        StoreUrl::Files { pattern } => Err(anyhow!("TEMPORARY {pattern}")),
+        StoreUrl::Files { pattern } => {
+            // The configuration has made its paths absolute.
+            let files = Arc::new(Files::new(pattern, Path::new("/"))?);
+            Ok(Opened {
+                store: Arc::new(Limited::new(files, &limits)),
+                catalog: None,
+                shown: format!("files:{pattern}"),
+            })
+        }
     }
 }
 

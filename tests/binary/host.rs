@@ -70,7 +70,6 @@ fn only_the_given_fields_change() {
 #[test]
 fn lists_are_paged_and_in_order() {
     let sandbox = Sandbox::new();
-    assert_eq!(sandbox.ok(&["cert", "import", "--help"]).is_empty(), false);
     for name in ["b.example", "*.b.example", "a.example", "c.b.example"] {
         sandbox.ok(&["host", "set", name]);
     }

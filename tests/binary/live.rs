@@ -138,7 +138,7 @@ fn plain_http_is_sent_to_https() {
     .expect("it reads");
     let mut answer = String::new();
     stream.read_to_string(&mut answer).expect("an answer");
-    assert!(answer.starts_with("HTTP/1.1 301"), "{answer}");
+    assert!(answer.starts_with("HTTP/1.1 308"), "{answer}");
     assert!(answer.contains("/path?query"), "{answer}");
 }
 

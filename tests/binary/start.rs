@@ -30,15 +30,17 @@ fn plain_files_are_served_without_a_catalog() {
     let sandbox = Sandbox::new();
     let config = std::fs::read_to_string(sandbox.path("sekisho.toml")).expect("a file");
     let config = config.replace("sqlite:hosts.db", "files:live/{host}");
-    sandbox.write(
-        "sekisho.toml",
-        &config.replace("[keys]\nmaster = \"file:master.key\"\n", ""),
-    );
+    let config = config.replace("[keys]\nmaster = \"file:master.key\"\n", "");
+    sandbox.write("sekisho.toml", &config);
     let pair = crate::sandbox::ca().issue(&["a.example"], sekisho_testkit::Key::P256);
     sandbox.write("live/a.example/fullchain.pem", &pair.chain_pem());
     sandbox.write("live/a.example/privkey.pem", &pair.key_pem());
     sandbox.page("a.example", "page of a");
     sandbox.ok(&["check"]);
+    sandbox.write("sekisho.toml", &config.replace("live/{host}", "no/{host}"));
+    let error = sandbox.fails(&["check"]);
+    assert!(error.contains("/no"), "{error}");
+    sandbox.write("sekisho.toml", &config);
     let server = sandbox.serve();
     assert!(server.shows("a.example", "page of a"));
     assert!(server.refusal("b.example").contains("UnrecognisedName"));

@@ -19,6 +19,8 @@ use crate::cli::output::{SECONDS_PER_DAY, civil};
 /// Signs certificates for the demo's hosts.
 pub(super) struct Authority {
     issuer: Issuer<'static, KeyPair>,
+    /// What clients trust, PEM.
+    root: String,
     /// Today, as days since the Unix epoch.
     today: i64,
 }
@@ -35,20 +37,26 @@ impl Authority {
     pub(super) fn of(folder: &Path) -> Result<Self> {
         let today = Clock::System.now().div_euclid(SECONDS_PER_DAY);
         let (cert, key) = (folder.join(CERTIFICATE), folder.join(KEY));
-        if cert.exists()
-            && let Some(pem) = read(&key)?
-        {
+        if let (Some(root), Some(pem)) = (read(&cert)?, read(&key)?) {
             let key = KeyPair::from_pem(&pem).with_context(|| key.display().to_string())?;
             let issuer = Issuer::new(params(today)?, key);
-            return Ok(Self { issuer, today });
+            return Ok(Self {
+                issuer,
+                root,
+                today,
+            });
         }
         let pair = KeyPair::generate()?;
         let params = params(today)?;
         write_secret(&key, &pair.serialize_pem())?;
-        replace(&cert, params.self_signed(&pair)?.pem().as_bytes())
-            .with_context(|| cert.display().to_string())?;
+        let root = params.self_signed(&pair)?.pem();
+        replace(&cert, root.as_bytes()).with_context(|| cert.display().to_string())?;
         let issuer = Issuer::new(params, pair);
-        Ok(Self { issuer, today })
+        Ok(Self {
+            issuer,
+            root,
+            today,
+        })
     }
 
     /// A certificate for one host with an ECDSA key of its own.
@@ -60,7 +68,7 @@ impl Authority {
         set_validity(&mut params, self.today, LEAF_DAYS);
         let key = KeyPair::generate()?;
         Ok(Issued {
-            chain: params.signed_by(&key, &self.issuer)?.pem(),
+            chain: params.signed_by(&key, &self.issuer)?.pem() + &self.root,
             key: key.serialize_pem(),
         })
     }

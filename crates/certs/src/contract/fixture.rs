@@ -8,9 +8,7 @@ use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use rustls_pki_types::CertificateDer;
 
 use crate::clock::Clock;
-use crate::credential::{
-    CredentialId, KeyType, Protected, SealedBytes, Secret, StoredCredential,
-};
+use crate::credential::{CredentialId, KeyType, Protected, SealedBytes, Secret, StoredCredential};
 use crate::host::{HostName, HostPattern};
 use crate::record::{HostRecord, Tenant};
 use crate::store::{Answer, Catalog, Document, Expect, Found, Write};

@@ -11,7 +11,14 @@ use crate::store::{Expect, Write};
 
 pub async fn lists_are_in_byte_order_and_paged(fixture: Fixture) {
     // '*' and '-' stand before letters, '.' before digits, '_' behind them.
-    let names = ["*.b.example", "a-b.example", "a.example", "a0.example", "a_.example", "b.example"];
+    let names = [
+        "*.b.example",
+        "a-b.example",
+        "a.example",
+        "a0.example",
+        "a_.example",
+        "b.example",
+    ];
     let mut ids = BTreeSet::new();
     for name in names.iter().rev() {
         ids.insert(fixture.put(name).await);
@@ -25,14 +32,25 @@ pub async fn lists_are_in_byte_order_and_paged(fixture: Fixture) {
     }
     assert_eq!(listed, names.map(pattern));
     let mut listed = Vec::new();
-    while let page = fixture.catalog.list_credentials(listed.last().copied(), 4).await.unwrap()
+    while let page = fixture
+        .catalog
+        .list_credentials(listed.last().copied(), 4)
+        .await
+        .unwrap()
         && !page.is_empty()
     {
         assert!(page.len() <= 4);
         listed.extend(page.into_iter().map(|credential| credential.id));
     }
     assert_eq!(listed, ids.into_iter().collect::<Vec<_>>());
-    assert!(fixture.catalog.list_hosts(None, 0).await.unwrap().is_empty());
+    assert!(
+        fixture
+            .catalog
+            .list_hosts(None, 0)
+            .await
+            .unwrap()
+            .is_empty()
+    );
 }
 
 /// Half of the names come and go while the list is paged; the other half
@@ -85,7 +103,11 @@ pub async fn hosts_are_found_by_their_credential(fixture: Fixture) {
         writes.push(put_host(record("other.example", &[])));
         fixture.catalog.write(writes).await.unwrap();
         let mut listed: Vec<HostPattern> = Vec::new();
-        while let page = fixture.catalog.hosts_of(id, listed.last(), 2).await.unwrap()
+        while let page = fixture
+            .catalog
+            .hosts_of(id, listed.last(), 2)
+            .await
+            .unwrap()
             && !page.is_empty()
         {
             assert!(page.len() <= 2);
@@ -95,7 +117,14 @@ pub async fn hosts_are_found_by_their_credential(fixture: Fixture) {
         assert_eq!(listed, expected);
     }
     let nobody = CredentialId::from_u64(u64::MAX);
-    assert!(fixture.catalog.hosts_of(nobody, None, 9).await.unwrap().is_empty());
+    assert!(
+        fixture
+            .catalog
+            .hosts_of(nobody, None, 9)
+            .await
+            .unwrap()
+            .is_empty()
+    );
 }
 
 pub async fn due_is_the_most_urgent_first(fixture: Fixture) {
@@ -121,7 +150,10 @@ pub async fn many_are_read_by_their_keys(fixture: Fixture) {
     let asked = ["b.example", "absent.example", "a.example"].map(pattern);
     let records = fixture.catalog.hosts(&asked).await.unwrap();
     let found: BTreeSet<_> = records.into_iter().map(|record| record.pattern).collect();
-    assert_eq!(found, BTreeSet::from(["a.example", "b.example"].map(pattern)));
+    assert_eq!(
+        found,
+        BTreeSet::from(["a.example", "b.example"].map(pattern))
+    );
     let asked = [ids[1], CredentialId::from_u64(u64::MAX), ids[0]];
     let credentials = fixture.catalog.credentials(&asked).await.unwrap();
     let found: BTreeSet<_> = credentials.into_iter().map(|one| one.id).collect();

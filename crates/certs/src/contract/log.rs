@@ -17,7 +17,12 @@ pub async fn numbers_grow_by_one(fixture: Fixture) {
     let last = fixture.catalog.write(vec![remove]).await.unwrap();
     assert_eq!(last, before + 4);
     let page = fixture.catalog.changes(before, 99).await.unwrap();
-    let expected = [(0, What::Put), (1, What::Put), (2, What::Put), (1, What::Removed)];
+    let expected = [
+        (0, What::Put),
+        (1, What::Put),
+        (2, What::Put),
+        (1, What::Removed),
+    ];
     let expected = expected.into_iter().zip(before + 1..);
     let expected = expected.map(|((name, what), number)| Change {
         number,
@@ -46,7 +51,10 @@ pub async fn nobody_sees_a_smaller_number_later(fixture: Fixture) {
         tokio::spawn(async move {
             for round in 0..20 {
                 let host = record_of(name, &round.to_string());
-                catalog.write(vec![put_host(host.clone()), put_host(host)]).await.unwrap();
+                catalog
+                    .write(vec![put_host(host.clone()), put_host(host)])
+                    .await
+                    .unwrap();
             }
         })
     });
@@ -89,7 +97,14 @@ pub async fn a_replaced_one_is_one_change(fixture: Fixture) {
     let change = fixture.catalog.changes(before, 9).await.unwrap().changes;
     let subject = Subject::Credential(id);
     let what = What::Put;
-    assert_eq!(change, [Change { number, subject, what }]);
+    assert_eq!(
+        change,
+        [Change {
+            number,
+            subject,
+            what
+        }]
+    );
     let new = fixture.find("b.example").await.unwrap().credentials;
     assert_eq!((new[0].version, new[0].chain.len()), (number, 1));
     // Its end is announced too, behind the host that dropped it.
@@ -98,7 +113,14 @@ pub async fn a_replaced_one_is_one_change(fixture: Fixture) {
     let changes = fixture.catalog.changes(last - 1, 9).await.unwrap().changes;
     let what = What::Removed;
     let subject = Subject::Credential(id);
-    assert_eq!(changes, [Change { number: last, subject, what }]);
+    assert_eq!(
+        changes,
+        [Change {
+            number: last,
+            subject,
+            what
+        }]
+    );
 }
 
 pub async fn what_is_too_old_or_beyond_is_a_gap(fixture: Fixture) {
@@ -131,7 +153,10 @@ pub async fn changed_resolves_after_a_write(fixture: Fixture) {
 }
 
 pub async fn the_identities_are_fixed(fixture: Fixture) {
-    let (id, log) = (fixture.catalog.id(), fixture.catalog.position().await.unwrap().log);
+    let (id, log) = (
+        fixture.catalog.id(),
+        fixture.catalog.position().await.unwrap().log,
+    );
     fixture.put("a.example").await;
     assert_eq!(fixture.catalog.id(), id);
     let after = fixture.catalog.position().await.unwrap();

@@ -13,7 +13,10 @@ use crate::store::{Answer, Expect, Write};
 pub async fn absent_only_if_neither_is_there(fixture: Fixture) {
     assert!(fixture.find("a.example.com").await.is_none());
     let exact = fixture.put("a.example.com").await;
-    assert_eq!(fixture.find("a.example.com").await.unwrap().credentials[0].id, exact);
+    assert_eq!(
+        fixture.find("a.example.com").await.unwrap().credentials[0].id,
+        exact
+    );
     assert!(fixture.find("b.example.com").await.is_none());
     assert!(fixture.find("example.com").await.is_none());
     assert!(fixture.find("com").await.is_none());
@@ -43,7 +46,12 @@ pub async fn exact_comes_before_wildcard(fixture: Fixture) {
 pub async fn shadowed_says_whether_exact_records_stand_below(fixture: Fixture) {
     fixture.put("*.example.com").await;
     // Beside, above and two labels below: none of them one label below.
-    for other in ["example.com", "a.b.example.com", "a.example.org", "*.b.example.com"] {
+    for other in [
+        "example.com",
+        "a.b.example.com",
+        "a.example.org",
+        "*.b.example.com",
+    ] {
         fixture.put(other).await;
     }
     let shadowed = async || fixture.find("x.example.com").await.unwrap().shadowed;
@@ -70,7 +78,11 @@ pub async fn one_call_reads_one_state(fixture: Fixture) {
                 let mut host = record("a.example", &[(KeyType::Ecdsa, credential.id)]);
                 host.tenant = Tenant::parse(&credential.id.to_string()).unwrap();
                 let put = Write::PutCredential(credential, Expect::Absent);
-                fixture.catalog.write(vec![put, put_host(host)]).await.unwrap();
+                fixture
+                    .catalog
+                    .write(vec![put, put_host(host)])
+                    .await
+                    .unwrap();
             }
             done.store(true, Ordering::SeqCst);
         })
@@ -115,7 +127,9 @@ pub async fn callable_from_any_runtime(fixture: Fixture) {
             (begun, catalog.find(&name).await)
         })
     });
-    let (begun, whole) = tokio::task::spawn_blocking(|| other.join().unwrap()).await.unwrap();
+    let (begun, whole) = tokio::task::spawn_blocking(|| other.join().unwrap())
+        .await
+        .unwrap();
     assert!(matches!(begun, Ok(Answer::Found(_))), "{begun:?}");
     assert!(matches!(whole, Ok(Answer::Found(_))), "{whole:?}");
 }
@@ -141,6 +155,19 @@ pub async fn a_dropped_future_leaves_nothing_locked(fixture: Fixture) {
             _ => panic!("half a write: {tenants:?}"),
         }
     }
-    fixture.catalog.write(vec![put_host(record_of("a.example", "last"))]).await.unwrap();
-    assert_eq!(fixture.find("a.example").await.unwrap().record.tenant.as_str(), "last");
+    fixture
+        .catalog
+        .write(vec![put_host(record_of("a.example", "last"))])
+        .await
+        .unwrap();
+    assert_eq!(
+        fixture
+            .find("a.example")
+            .await
+            .unwrap()
+            .record
+            .tenant
+            .as_str(),
+        "last"
+    );
 }

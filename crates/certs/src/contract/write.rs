@@ -25,7 +25,14 @@ pub async fn a_write_is_whole_or_not_at_all(fixture: Fixture) {
     assert!(fixture.find("new.example").await.is_none());
     assert!(fixture.find("kept.example").await.is_some());
     assert!(!fixture.has(id).await && fixture.has(kept).await);
-    assert!(fixture.catalog.document("kind", "key").await.unwrap().is_none());
+    assert!(
+        fixture
+            .catalog
+            .document("kind", "key")
+            .await
+            .unwrap()
+            .is_none()
+    );
 }
 
 pub async fn what_is_expected_must_be_there(fixture: Fixture) {
@@ -36,7 +43,10 @@ pub async fn what_is_expected_must_be_there(fixture: Fixture) {
         vec![
             vec![Write::PutCredential(first.clone(), expect)],
             vec![Write::PutHost(host, expect)],
-            vec![Write::PutDocument(fixture.document("kind", "key", b"x"), expect)],
+            vec![Write::PutDocument(
+                fixture.document("kind", "key", b"x"),
+                expect,
+            )],
         ]
     };
     for writes in put(Expect::Version(0)) {
@@ -51,7 +61,13 @@ pub async fn what_is_expected_must_be_there(fixture: Fixture) {
     let versions = [
         fixture.catalog.credentials(&[id]).await.unwrap()[0].version,
         fixture.host("a.example").await.unwrap().version,
-        fixture.catalog.document("kind", "key").await.unwrap().unwrap().version,
+        fixture
+            .catalog
+            .document("kind", "key")
+            .await
+            .unwrap()
+            .unwrap()
+            .version,
     ];
     for (at, version) in versions.into_iter().enumerate() {
         refused(&fixture, put(Expect::Version(version + 99)).swap_remove(at)).await;
@@ -134,7 +150,11 @@ pub async fn secrets_have_one_form(fixture: Fixture) {
     credential.key = right;
     let host = record("a.example", &[(KeyType::Ecdsa, credential.id)]);
     let put = Write::PutCredential(credential.clone(), Expect::Any);
-    fixture.catalog.write(vec![put, put_host(host)]).await.unwrap();
+    fixture
+        .catalog
+        .write(vec![put, put_host(host)])
+        .await
+        .unwrap();
     let given = [
         fixture.find("a.example").await.unwrap().credentials,
         fixture.catalog.credentials(&[credential.id]).await.unwrap(),

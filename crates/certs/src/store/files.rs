@@ -142,7 +142,9 @@ fn pair(pattern: &Pattern, host: HostPattern) -> Result<Option<Reading>> {
 fn read(path: &Path) -> Result<Option<Zeroizing<Vec<u8>>>> {
     let corrupt = |what: &str| StoreError::Corrupt(format!("{} {what}", path.display()).into());
     match read_bounded(path) {
-        Ok(bytes) if bytes.len() > MAX_FILE => Err(corrupt("has over 1 MiB: no certificate or key")),
+        Ok(bytes) if bytes.len() > MAX_FILE => {
+            Err(corrupt("has over 1 MiB: no certificate or key"))
+        }
         Ok(bytes) => Ok(Some(bytes)),
         Err(error) => match error.kind() {
             // No file can lie there; a client may ask for such a name.

@@ -36,12 +36,9 @@ impl<'a> Writer<'a> {
         let mut attempts = 0;
         loop {
             let plan = self.plan(&batch).await?;
-            let error = match self.catalog.write(plan.writes).await {
-                Ok(_) => {
-                    self.met.remember(&plan.ids);
-                    return Ok(plan.counts);
-                }
-                Err(error) => error,
+            let Err(error) = self.catalog.write(plan.writes).await else {
+                self.met.remember(&plan.ids);
+                return Ok(plan.counts);
             };
             attempts += 1;
             let again = matches!(error, StoreError::Conflict(_)) || error.is_retryable();

@@ -142,7 +142,13 @@ async fn a_pair_is_never_mixed() {
         folder.write("a.example", &new.chain_pem(), "");
         let path = folder.of("a.example/privkey.pem");
         fs::remove_file(&path).unwrap();
-        assert!(Command::new("mkfifo").arg(&path).status().unwrap().success());
+        assert!(
+            Command::new("mkfifo")
+                .arg(&path)
+                .status()
+                .unwrap()
+                .success()
+        );
 
         let name = HostName::parse("a.example").unwrap();
         let mut finding = folder.store.find(&name);
