@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::Instant;
 
+use anyhow::ensure;
 use sekisho_certs::HostPattern;
 use sekisho_certs::credential::Dates;
 use sekisho_server::config::Config;
@@ -78,7 +79,8 @@ fn fill(config: &Config, authority: &Authority, hosts: u32) -> Result<String> {
     let catalog = runtime.block_on(open::create(config))?;
     let report = Report::new(|| Some(u64::from(hosts)));
     let issue = |number| issue(authority, number);
-    let (line, _) = import::import(&runtime, &*catalog, 1..=hosts, issue, report)?;
+    let (line, ended) = import::import(&runtime, &*catalog, 1..=hosts, issue, report)?;
+    ensure!(ended == Ended::Done, "{line}");
     Ok(line)
 }
 
