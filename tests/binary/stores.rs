@@ -27,6 +27,28 @@ fn a_missing_store_is_created_by_writers_alone() {
 }
 
 #[test]
+fn a_creation_that_broke_off_is_completed() {
+    let sandbox = Sandbox::new();
+    sandbox.import(&["a.example"]);
+    let key = fs::read(sandbox.path("master.key")).expect("a file");
+    // Killed between key and store, and while the store was made.
+    for left in [None, Some(b"")] {
+        fs::remove_file(sandbox.path("hosts.db")).expect("a file");
+        if let Some(bytes) = left {
+            fs::write(sandbox.path("hosts.db"), bytes).expect("a file");
+        }
+        sandbox.import(&["b.example"]);
+        sandbox.ok(&["check"]);
+        let hosts = sandbox.ok(&["host", "list"]);
+        assert!(
+            hosts.starts_with("b.example") && hosts.lines().count() == 1,
+            "{hosts}"
+        );
+        assert_eq!(fs::read(sandbox.path("master.key")).expect("a file"), key);
+    }
+}
+
+#[test]
 fn damaged_and_foreign_files_are_named() {
     let sandbox = Sandbox::new();
     sandbox.import(&["a.example"]);
