@@ -115,12 +115,6 @@ impl Sqlite {
     }
 }
 
-impl Drop for Sqlite {
-    fn drop(&mut self) {
-        self.file.close();
-    }
-}
-
 /// Whether a missing file is made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mode {

@@ -3,12 +3,10 @@
 
 use std::fs::{self, OpenOptions};
 use std::io;
-use std::mem;
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, TryLockError};
-use std::thread;
-use std::time::{Duration, Instant};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::time::Duration;
 
 use rusqlite::config::DbConfig;
 use rusqlite::{Connection, ErrorCode, OpenFlags};
@@ -35,9 +33,6 @@ struct State {
     /// How often another file was put in its place.
     generation: u64,
     places: Vec<Arc<Place>>,
-    closed: bool,
-    /// The file and its log, as they lay there together the last time.
-    log: Option<(Identity, Identity)>,
 }
 
 impl StoreFile {
@@ -52,8 +47,6 @@ impl StoreFile {
                 identity: identity(path),
                 generation: 0,
                 places: Vec::new(),
-                closed: false,
-                log: None,
             }),
             catalog: OnceLock::new(),
         });
@@ -81,36 +74,18 @@ impl StoreFile {
         place
     }
 
-    /// Closes every connection for good. The last one of all processes moves
-    /// the log into the file and removes it: what lies there then is one whole
-    /// file, and no log is left behind that another file put in its place
-    /// would be read with. A connection that stays at work is left to the end
-    /// of the process.
-    pub(super) fn close(&self) {
-        let places = {
-            let mut state = self.lock();
-            state.closed = true;
-            mem::take(&mut state.places)
-        };
-        let deadline = Instant::now() + CLOSING;
-        places.iter().for_each(|place| place.close(deadline));
-    }
-
     /// Compares the file with the one that is open. If it is another or gone,
     /// closes every connection, and says true. Only the watch calls it.
     ///
-    /// All are closed before the first is opened again, and the old file's log
-    /// is removed: SQLite leaves it there once the file has moved, and would
-    /// read its pages as the new file's. A place that opens holds its own
-    /// lock, so the places come before the state.
+    /// All are closed before the first is opened again: SQLite removes the
+    /// old file's log with the last one, and a connection opened while the
+    /// old log lies there would read its pages as the new file's. A place
+    /// that opens holds its own lock, so the places come before the state.
     pub(super) fn follow(&self) -> bool {
         let now = identity(&self.path);
         let places = {
-            let mut state = self.lock();
+            let state = self.lock();
             if state.identity == now {
-                if now.is_some() {
-                    state.log = now.zip(identity(&beside(&self.path, LOG)));
-                }
                 return false;
             }
             state.places.clone()
@@ -118,29 +93,9 @@ impl StoreFile {
         let mut taken: Vec<_> = places.iter().map(|place| place.lock()).collect();
         taken.iter_mut().for_each(|reader| drop(reader.take()));
         let mut state = self.lock();
-        match (now, state.log) {
-            (Some(new), Some((old, log))) if new != old => self.remove_log(log),
-            // Gone, or back again: the log holds what the file lacks.
-            _ => {}
-        }
         state.identity = now;
         state.generation += 1;
         true
-    }
-
-    /// Removes a log that is still the one of the file that was replaced;
-    /// another may be the new file's already.
-    fn remove_log(&self, old: Identity) {
-        let log = beside(&self.path, LOG);
-        if identity(&log) != Some(old) {
-            return;
-        }
-        for path in [log, beside(&self.path, LOG_INDEX)] {
-            if let Err(error) = fs::remove_file(&path) {
-                let path = path.display();
-                tracing::warn!(%error, "{path} belongs to the replaced file and could not be removed");
-            }
-        }
     }
 
     /// Opens one more connection to the same file and checks its header.
@@ -218,13 +173,10 @@ impl StoreFile {
     /// connections are open to.
     fn same_file(&self) -> Result<u64> {
         let state = self.lock();
-        let path = self.path.display();
-        if state.closed {
-            return Err(StoreError::Unavailable(format!("{path} is closed").into()));
-        }
         if identity(&self.path) == state.identity {
             return Ok(state.generation);
         }
+        let path = self.path.display();
         Err(StoreError::Unavailable(
             format!("{path} is just being replaced").into(),
         ))
@@ -287,21 +239,6 @@ impl Place {
     pub(super) fn try_with<T>(&self, work: impl FnOnce(&mut Reader) -> T) -> Option<T> {
         let mut slot = self.reader.try_lock().ok()?;
         slot.as_mut().map(work)
-    }
-
-    fn close(&self, deadline: Instant) {
-        loop {
-            match self.reader.try_lock() {
-                Ok(mut reader) => return drop(reader.take()),
-                Err(TryLockError::Poisoned(poisoned)) => {
-                    return drop(poisoned.into_inner().take());
-                }
-                Err(TryLockError::WouldBlock) if Instant::now() < deadline => {
-                    thread::sleep(CLOSING_LOOK);
-                }
-                Err(TryLockError::WouldBlock) => return,
-            }
-        }
     }
 
     fn lock(&self) -> MutexGuard<'_, Option<Reader>> {
@@ -403,13 +340,6 @@ fn read_only_text(path: &str) -> StoreError {
 /// Device and inode.
 type Identity = (u64, u64);
 
-/// The file that SQLite keeps beside the store's.
-fn beside(path: &Path, suffix: &str) -> PathBuf {
-    let mut name = path.as_os_str().to_owned();
-    name.push(suffix);
-    name.into()
-}
-
 fn identity(path: &Path) -> Option<Identity> {
     let metadata = fs::metadata(path).ok()?;
     Some((metadata.dev(), metadata.ino()))
@@ -417,12 +347,6 @@ fn identity(path: &Path) -> Option<Identity> {
 
 /// How long a writer waits for another process's transaction.
 pub(super) const BUSY: Duration = Duration::from_secs(5);
-/// What SQLite adds to the names of the write-ahead log and its index.
-const LOG: &str = "-wal";
-const LOG_INDEX: &str = "-shm";
-/// How long closing waits for connections at work.
-const CLOSING: Duration = Duration::from_secs(1);
-const CLOSING_LOOK: Duration = Duration::from_millis(1);
 /// More than this program has statements, so that each is prepared once.
 const STATEMENTS: usize = 64;
 /// A reader's pages: the upper levels of the tables of a million hosts.
