@@ -1,5 +1,12 @@
 //! Credentials as stores hold them.
 
+mod chain;
+pub mod door;
+mod key;
+mod pem;
+
+pub use door::{Credential, CredentialError, Dates};
+
 use std::fmt;
 use std::str::FromStr;
 
@@ -14,8 +21,9 @@ use crate::der;
 pub struct StoredCredential {
     /// Its name for as long as it lives, over all renewals.
     pub id: CredentialId,
-    /// The number of the change that wrote it; together with the id it names
-    /// exactly these bytes. What stands here is ignored by a write.
+    /// The number of the change that replaced it, or of the last change before
+    /// it was created; together with the id it names exactly these bytes.
+    /// What stands here is ignored by a write.
     pub version: u64,
     /// The type of its key.
     pub key_type: KeyType,

@@ -7,6 +7,8 @@
 
 pub mod cache;
 pub mod clock;
+#[cfg(any(test, feature = "contract"))]
+pub mod contract;
 pub mod credential;
 mod der;
 pub mod feed;
@@ -15,6 +17,7 @@ pub mod loaded;
 pub mod lookup;
 pub mod obtain;
 pub mod record;
+pub mod seal;
 pub mod store;
 
 pub use cache::{Absence, Served, Usage};

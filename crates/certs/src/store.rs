@@ -4,7 +4,10 @@
 //! store and every wrapper passes.
 
 pub(crate) mod expect;
+pub mod files;
+pub mod limited;
 pub mod memory;
+pub mod sealed;
 pub mod sqlite;
 mod threads;
 

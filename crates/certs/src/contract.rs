@@ -1,0 +1,65 @@
+//! The suite that every store and every wrapper passes: each sentence of the
+//! contracts in [`crate::store`] as a test named after it.
+#![allow(
+    missing_docs,
+    clippy::unwrap_used,
+    reason = "a suite of tests: each name is a sentence, each unwrap a claim"
+)]
+
+pub mod documents;
+pub mod fixture;
+pub mod leases;
+pub mod lists;
+pub mod log;
+pub mod store;
+#[cfg(test)]
+mod stores;
+pub mod write;
+
+pub use fixture::Fixture;
+
+/// Makes a test of each sentence of [`crate::Store`] and [`crate::Catalog`];
+/// takes an expression that gives a future of a [`Fixture`].
+#[macro_export]
+macro_rules! catalog_contract {
+    ($fixture:expr) => {
+        $crate::contract_tests! { $fixture,
+            store: absent_only_if_neither_is_there, exact_comes_before_wildcard,
+            shadowed_says_whether_exact_records_stand_below, one_call_reads_one_state,
+            callable_from_any_runtime, a_dropped_future_leaves_nothing_locked;
+            write: a_write_is_whole_or_not_at_all, what_is_expected_must_be_there,
+            an_orphan_is_deleted_in_the_same_transaction, a_reference_must_exist,
+            a_credential_keeps_its_type, secrets_have_one_form,
+            every_field_comes_back, removing_what_is_absent_changes_nothing;
+            log: numbers_grow_by_one, nobody_sees_a_smaller_number_later,
+            a_new_credential_is_not_announced, a_replaced_one_is_one_change,
+            what_is_too_old_or_beyond_is_a_gap, changed_resolves_after_a_write,
+            the_identities_are_fixed;
+            lists: lists_are_in_byte_order_and_paged, what_stood_throughout_is_listed_once,
+            hosts_are_found_by_their_credential, due_is_the_most_urgent_first,
+            many_are_read_by_their_keys;
+            documents: a_document_comes_back, an_expired_document_is_not_there,
+            documents_are_listed_by_kind, documents_are_announced;
+            leases: one_holds_a_lease_at_a_time, a_token_grows_with_each_holder,
+            only_the_holder_gives_it_back;
+        }
+    };
+}
+
+/// What [`catalog_contract`] expands to.
+#[doc(hidden)]
+#[macro_export]
+macro_rules! contract_tests {
+    ($fixture:expr, $($module:ident: $($name:ident),+;)+) => {
+        $(mod $module {
+            #[allow(unused_imports, reason = "the fixture's names")]
+            use super::*;
+            $(
+                #[::tokio::test(flavor = "multi_thread", worker_threads = 2)]
+                async fn $name() {
+                    $crate::contract::$module::$name($fixture.await).await;
+                }
+            )+
+        })+
+    };
+}

@@ -1,0 +1,140 @@
+//! The sentences on documents.
+
+use super::fixture::{Fixture, same};
+use crate::store::{Change, Expect, StoreError, Subject, What, Write};
+
+pub async fn a_document_comes_back(fixture: Fixture) {
+    let mut document = fixture.document("ticket", "1", b"content");
+    document.expires = Some(fixture.now() + 10);
+    let put = Write::PutDocument(document.clone(), Expect::Absent);
+    let number = fixture.catalog.write(vec![put]).await.unwrap();
+    let read = fixture
+        .catalog
+        .document("ticket", "1")
+        .await
+        .unwrap()
+        .unwrap();
+    assert_eq!((&*read.kind, &*read.key), ("ticket", "1"));
+    assert!(same(&read.bytes, &document.bytes));
+    assert_eq!((read.expires, read.version), (document.expires, number));
+    assert!(
+        fixture
+            .catalog
+            .document("ticket", "2")
+            .await
+            .unwrap()
+            .is_none()
+    );
+    assert!(
+        fixture
+            .catalog
+            .document("other", "1")
+            .await
+            .unwrap()
+            .is_none()
+    );
+}
+
+pub async fn an_expired_document_is_not_there(fixture: Fixture) {
+    let mut document = fixture.document("ticket", "1", b"old");
+    document.expires = Some(fixture.now() + 10);
+    let put = Write::PutDocument(document.clone(), Expect::Absent);
+    fixture.catalog.write(vec![put]).await.unwrap();
+    fixture.advance(9);
+    let version = fixture
+        .catalog
+        .document("ticket", "1")
+        .await
+        .unwrap()
+        .unwrap()
+        .version;
+    fixture.advance(1);
+    assert!(
+        fixture
+            .catalog
+            .document("ticket", "1")
+            .await
+            .unwrap()
+            .is_none()
+    );
+    let listed = fixture
+        .catalog
+        .list_documents("ticket", None, 9)
+        .await
+        .unwrap();
+    assert!(listed.is_empty());
+    let late = Write::PutDocument(document.clone(), Expect::Version(version));
+    let error = fixture.catalog.write(vec![late]).await.unwrap_err();
+    assert!(matches!(error, StoreError::Conflict(_)), "{error}");
+    document.expires = None;
+    let put = Write::PutDocument(document, Expect::Absent);
+    fixture.catalog.write(vec![put]).await.unwrap();
+    fixture.advance(1_000_000_000);
+    assert!(
+        fixture
+            .catalog
+            .document("ticket", "1")
+            .await
+            .unwrap()
+            .is_some()
+    );
+}
+
+pub async fn documents_are_listed_by_kind(fixture: Fixture) {
+    let mut writes = Vec::new();
+    for key in ["b", "", "a", "é", "c"] {
+        writes.push(Write::PutDocument(
+            fixture.document("one", key, b"x"),
+            Expect::Absent,
+        ));
+    }
+    writes.push(Write::PutDocument(
+        fixture.document("two", "z", b"x"),
+        Expect::Absent,
+    ));
+    fixture.catalog.write(writes).await.unwrap();
+    let mut keys: Vec<String> = Vec::new();
+    while let after = keys.last().map(String::as_str)
+        && let page = fixture
+            .catalog
+            .list_documents("one", after, 2)
+            .await
+            .unwrap()
+        && !page.is_empty()
+    {
+        assert!(page.len() <= 2 && page.iter().all(|one| one.kind == "one"));
+        keys.extend(page.into_iter().map(|one| one.key));
+    }
+    assert_eq!(keys, ["", "a", "b", "c", "é"]);
+}
+
+pub async fn documents_are_announced(fixture: Fixture) {
+    let before = fixture.number().await;
+    let put = Write::PutDocument(fixture.document("kind", "key", b"x"), Expect::Any);
+    fixture.catalog.write(vec![put]).await.unwrap();
+    let remove = Write::RemoveDocument {
+        kind: "kind".to_owned(),
+        key: "key".to_owned(),
+        expect: Expect::Version(before + 1),
+    };
+    fixture.catalog.write(vec![remove]).await.unwrap();
+    assert!(
+        fixture
+            .catalog
+            .document("kind", "key")
+            .await
+            .unwrap()
+            .is_none()
+    );
+    let changes = fixture.catalog.changes(before, 9).await.unwrap().changes;
+    let expected = [What::Put, What::Removed].into_iter().zip(before + 1..);
+    let expected = expected.map(|(what, number)| Change {
+        number,
+        subject: Subject::Document {
+            kind: "kind".to_owned(),
+            key: "key".to_owned(),
+        },
+        what,
+    });
+    assert_eq!(changes, expected.collect::<Vec<_>>());
+}

@@ -1,0 +1,163 @@
+//! The sentences on lists.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use super::fixture::{Fixture, pattern, put_host, record, record_of};
+use crate::credential::{CredentialId, KeyType};
+use crate::host::HostPattern;
+use crate::store::{Expect, Write};
+
+pub async fn lists_are_in_byte_order_and_paged(fixture: Fixture) {
+    // '*' and '-' stand before letters, '.' before digits, '_' behind them.
+    let names = [
+        "*.b.example",
+        "a-b.example",
+        "a.example",
+        "a0.example",
+        "a_.example",
+        "b.example",
+    ];
+    let mut ids = BTreeSet::new();
+    for name in names.iter().rev() {
+        ids.insert(fixture.put(name).await);
+    }
+    let mut listed = Vec::new();
+    while let page = fixture.catalog.list_hosts(listed.last(), 4).await.unwrap()
+        && !page.is_empty()
+    {
+        assert!(page.len() <= 4);
+        listed.extend(page.into_iter().map(|record| record.pattern));
+    }
+    assert_eq!(listed, names.map(pattern));
+    let mut listed = Vec::new();
+    while let page = fixture
+        .catalog
+        .list_credentials(listed.last().copied(), 4)
+        .await
+        .unwrap()
+        && !page.is_empty()
+    {
+        assert!(page.len() <= 4);
+        listed.extend(page.into_iter().map(|credential| credential.id));
+    }
+    assert_eq!(listed, ids.into_iter().collect::<Vec<_>>());
+    assert!(
+        fixture
+            .catalog
+            .list_hosts(None, 0)
+            .await
+            .unwrap()
+            .is_empty()
+    );
+}
+
+/// Half of the names come and go while the list is paged; the other half
+/// stays and is listed once each, in order.
+pub async fn what_stood_throughout_is_listed_once(fixture: Fixture) {
+    let name = |number: usize| format!("h{number:03}.example");
+    let writes = (0..60).map(|number| put_host(record(&name(number), &[])));
+    fixture.catalog.write(writes.collect()).await.unwrap();
+    let done = Arc::new(AtomicBool::new(false));
+    let writer = {
+        let (catalog, done) = (Arc::clone(&fixture.catalog), Arc::clone(&done));
+        tokio::spawn(async move {
+            let mut round = 0_usize;
+            while !done.load(Ordering::SeqCst) {
+                let number = ((7 * round) % 60) | 1;
+                let write = match round % 3 {
+                    0 => Write::RemoveHost(pattern(&name(number)), Expect::Any),
+                    1 => put_host(record_of(&name(number), "again")),
+                    _ => put_host(record_of(&name(number - 1), &round.to_string())),
+                };
+                catalog.write(vec![write]).await.unwrap();
+                round += 1;
+                tokio::task::yield_now().await;
+            }
+        })
+    };
+    for _ in 0..10 {
+        let mut listed: Vec<HostPattern> = Vec::new();
+        while let page = fixture.catalog.list_hosts(listed.last(), 7).await.unwrap()
+            && !page.is_empty()
+        {
+            listed.extend(page.into_iter().map(|record| record.pattern));
+        }
+        assert!(listed.is_sorted_by(|one, next| one < next));
+        for number in (0..60).step_by(2) {
+            assert!(listed.contains(&pattern(&name(number))));
+        }
+    }
+    done.store(true, Ordering::SeqCst);
+    writer.await.unwrap();
+}
+
+pub async fn hosts_are_found_by_their_credential(fixture: Fixture) {
+    for key_type in KeyType::ALL {
+        let credential = fixture.credential_of(key_type);
+        let id = credential.id;
+        let of = |number| format!("{}-{number}.example", key_type.as_str());
+        let mut writes = vec![Write::PutCredential(credential, Expect::Absent)];
+        writes.extend((0..5).map(|number| put_host(record(&of(number), &[(key_type, id)]))));
+        writes.push(put_host(record("other.example", &[])));
+        fixture.catalog.write(writes).await.unwrap();
+        let mut listed: Vec<HostPattern> = Vec::new();
+        while let page = fixture
+            .catalog
+            .hosts_of(id, listed.last(), 2)
+            .await
+            .unwrap()
+            && !page.is_empty()
+        {
+            assert!(page.len() <= 2);
+            listed.extend(page);
+        }
+        let expected: Vec<_> = (0..5).map(|number| pattern(&of(number))).collect();
+        assert_eq!(listed, expected);
+    }
+    let nobody = CredentialId::from_u64(u64::MAX);
+    assert!(
+        fixture
+            .catalog
+            .hosts_of(nobody, None, 9)
+            .await
+            .unwrap()
+            .is_empty()
+    );
+}
+
+pub async fn due_is_the_most_urgent_first(fixture: Fixture) {
+    let mut ids = Vec::new();
+    for renew_at in [Some(30), None, Some(10), Some(20), Some(40)] {
+        let mut credential = fixture.credential();
+        credential.renew_at = renew_at;
+        ids.push(credential.id);
+        let put = Write::PutCredential(credential, Expect::Absent);
+        fixture.catalog.write(vec![put]).await.unwrap();
+    }
+    let due = async |until, limit| fixture.catalog.due(until, limit).await.unwrap();
+    assert_eq!(due(30, 9).await, [ids[2], ids[3], ids[0]]);
+    assert_eq!(due(30, 2).await, [ids[2], ids[3]]);
+    assert!(due(9, 9).await.is_empty());
+}
+
+pub async fn many_are_read_by_their_keys(fixture: Fixture) {
+    let mut ids = Vec::new();
+    for name in ["a.example", "b.example"] {
+        ids.push(fixture.put(name).await);
+    }
+    let asked = ["b.example", "absent.example", "a.example"].map(pattern);
+    let records = fixture.catalog.hosts(&asked).await.unwrap();
+    let found: BTreeSet<_> = records.into_iter().map(|record| record.pattern).collect();
+    assert_eq!(
+        found,
+        BTreeSet::from(["a.example", "b.example"].map(pattern))
+    );
+    let asked = [ids[1], CredentialId::from_u64(u64::MAX), ids[0]];
+    let credentials = fixture.catalog.credentials(&asked).await.unwrap();
+    let found: BTreeSet<_> = credentials.into_iter().map(|one| one.id).collect();
+    assert_eq!(found, ids.into_iter().collect());
+    assert!(fixture.catalog.hosts(&[]).await.unwrap().is_empty());
+    assert!(fixture.catalog.credentials(&[]).await.unwrap().is_empty());
+}

@@ -1,0 +1,176 @@
+//! The sentences of [`crate::Store`].
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::task::Poll;
+
+use super::fixture::{Fixture, pattern, put_host, record, record_of};
+use crate::credential::KeyType;
+use crate::host::HostName;
+use crate::record::Tenant;
+use crate::store::{Answer, Expect, Write};
+
+pub async fn absent_only_if_neither_is_there(fixture: Fixture) {
+    assert!(fixture.find("a.example.com").await.is_none());
+    let exact = fixture.put("a.example.com").await;
+    assert_eq!(
+        fixture.find("a.example.com").await.unwrap().credentials[0].id,
+        exact
+    );
+    assert!(fixture.find("b.example.com").await.is_none());
+    assert!(fixture.find("example.com").await.is_none());
+    assert!(fixture.find("com").await.is_none());
+    let wildcard = fixture.put("*.example.com").await;
+    let found = fixture.find("b.example.com").await.unwrap();
+    assert_eq!(found.credentials[0].id, wildcard);
+    assert_eq!(found.record.pattern, pattern("*.example.com"));
+    // A wildcard stands for one label, neither none nor two.
+    assert!(fixture.find("example.com").await.is_none());
+    assert!(fixture.find("a.b.example.com").await.is_none());
+}
+
+pub async fn exact_comes_before_wildcard(fixture: Fixture) {
+    fixture.put("*.example.com").await;
+    let bare = record("bare.example.com", &[]);
+    let mut off = record("off.example.com", &[]);
+    off.disabled = true;
+    let writes = vec![put_host(bare.clone()), put_host(off)];
+    fixture.catalog.write(writes).await.unwrap();
+    let found = fixture.find("bare.example.com").await.unwrap();
+    assert_eq!(found.record.pattern, bare.pattern);
+    assert!(found.credentials.is_empty());
+    let found = fixture.find("off.example.com").await.unwrap();
+    assert!(found.record.disabled && !found.shadowed);
+}
+
+pub async fn shadowed_says_whether_exact_records_stand_below(fixture: Fixture) {
+    fixture.put("*.example.com").await;
+    // Beside, above and two labels below: none of them one label below.
+    for other in [
+        "example.com",
+        "a.b.example.com",
+        "a.example.org",
+        "*.b.example.com",
+    ] {
+        fixture.put(other).await;
+    }
+    let shadowed = async || fixture.find("x.example.com").await.unwrap().shadowed;
+    assert!(!shadowed().await);
+    fixture.put("a.example.com").await;
+    assert!(shadowed().await);
+    let remove = Write::RemoveHost(pattern("a.example.com"), Expect::Any);
+    fixture.catalog.write(vec![remove]).await.unwrap();
+    assert!(!shadowed().await);
+}
+
+/// Each write replaces the record, its credential and, by dropping the last
+/// reference, deletes the old one: a read between two states would find a
+/// credential of another state or none.
+pub async fn one_call_reads_one_state(fixture: Fixture) {
+    fixture.put("a.example").await;
+    let fixture = Arc::new(fixture);
+    let done = Arc::new(AtomicBool::new(false));
+    let writer = {
+        let (fixture, done) = (Arc::clone(&fixture), Arc::clone(&done));
+        tokio::spawn(async move {
+            for _ in 0..100 {
+                let credential = fixture.credential();
+                let mut host = record("a.example", &[(KeyType::Ecdsa, credential.id)]);
+                host.tenant = Tenant::parse(&credential.id.to_string()).unwrap();
+                let put = Write::PutCredential(credential, Expect::Absent);
+                fixture
+                    .catalog
+                    .write(vec![put, put_host(host)])
+                    .await
+                    .unwrap();
+            }
+            done.store(true, Ordering::SeqCst);
+        })
+    };
+    let mut seen = 0;
+    while !done.load(Ordering::SeqCst) || seen == 0 {
+        let found = fixture.find("a.example").await.unwrap();
+        let [credential] = &found.credentials[..] else {
+            panic!("one credential: {found:?}")
+        };
+        let tenant = found.record.tenant.as_str();
+        assert!(tenant.is_empty() || tenant == credential.id.to_string());
+        seen += 1;
+    }
+    writer.await.unwrap();
+}
+
+pub async fn callable_from_any_runtime(fixture: Fixture) {
+    fixture.put("a.example").await;
+    let catalog = Arc::clone(&fixture.catalog);
+    let name = HostName::parse("a.example").unwrap();
+    // Polled once here, finished by another runtime.
+    let mut begun = {
+        let (catalog, name) = (Arc::clone(&catalog), name.clone());
+        Box::pin(async move { catalog.find(&name).await })
+    };
+    let first = std::future::poll_fn(|cx| {
+        Poll::Ready(match begun.as_mut().poll(cx) {
+            Poll::Ready(answer) => Some(answer),
+            Poll::Pending => None,
+        })
+    });
+    let first = first.await;
+    let other = std::thread::spawn(move || {
+        let mut builder = tokio::runtime::Builder::new_current_thread();
+        let runtime = builder.enable_all().build().unwrap();
+        runtime.block_on(async {
+            let begun = match first {
+                Some(answer) => answer,
+                None => begun.await,
+            };
+            (begun, catalog.find(&name).await)
+        })
+    });
+    let (begun, whole) = tokio::task::spawn_blocking(|| other.join().unwrap())
+        .await
+        .unwrap();
+    assert!(matches!(begun, Ok(Answer::Found(_))), "{begun:?}");
+    assert!(matches!(whole, Ok(Answer::Found(_))), "{whole:?}");
+}
+
+/// Whatever a dropped write did, it did whole: both records or neither.
+pub async fn a_dropped_future_leaves_nothing_locked(fixture: Fixture) {
+    for round in 0..50 {
+        let tenant = round.to_string();
+        let writes = ["a.example", "b.example"].map(|name| put_host(record_of(name, &tenant)));
+        begin_and_drop(fixture.catalog.write(writes.to_vec())).await;
+        begin_and_drop(Box::pin(fixture.find("a.example"))).await;
+        let both = [pattern("a.example"), pattern("b.example")];
+        let both = fixture.catalog.hosts(&both).await.unwrap();
+        let tenants: Vec<_> = both.iter().map(|one| one.tenant.as_str()).collect();
+        match tenants[..] {
+            [] => {}
+            [one, other] => assert_eq!(one, other),
+            _ => panic!("half a write: {tenants:?}"),
+        }
+    }
+    fixture
+        .catalog
+        .write(vec![put_host(record_of("a.example", "last"))])
+        .await
+        .unwrap();
+    assert_eq!(
+        fixture
+            .find("a.example")
+            .await
+            .unwrap()
+            .record
+            .tenant
+            .as_str(),
+        "last"
+    );
+}
+
+async fn begin_and_drop<F: Future + Unpin>(mut future: F) {
+    std::future::poll_fn(|cx| {
+        let _ = std::pin::Pin::new(&mut future).poll(cx);
+        Poll::Ready(())
+    })
+    .await;
+}

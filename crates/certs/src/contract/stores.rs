@@ -1,0 +1,89 @@
+//! The suite on every catalog and wrapper of this crate.
+
+use std::sync::Arc;
+
+use super::Fixture;
+use crate::seal::{KeyRing, MasterKey};
+use crate::store::limited::{Limited, Limits};
+use crate::store::memory::Memory;
+use crate::store::sealed::Sealed;
+use crate::store::sqlite::{Mode, Options, Sqlite};
+
+fn sqlite_with(mmap: bool) -> Fixture {
+    let folder = tempfile::tempdir().unwrap();
+    let (clock, hand) = Fixture::clock();
+    let options = Options {
+        clock,
+        mmap,
+        keep: Fixture::KEEP,
+        ..Options::default()
+    };
+    let path = folder.path().join("hosts.db");
+    let catalog = Sqlite::open_with(&path, Mode::Create, &options).unwrap();
+    Fixture {
+        catalog: Arc::new(catalog),
+        clock: hand,
+        sealed: true,
+        keep: Box::new(folder),
+    }
+}
+
+async fn plain_sqlite() -> Fixture {
+    sqlite_with(false)
+}
+
+async fn mapped_sqlite() -> Fixture {
+    sqlite_with(true)
+}
+
+async fn plain_memory() -> Fixture {
+    let (clock, hand) = Fixture::clock();
+    Fixture {
+        catalog: Arc::new(Memory::keeping(clock, Fixture::KEEP)),
+        clock: hand,
+        sealed: true,
+        keep: Box::new(()),
+    }
+}
+
+async fn sealed(inner: Fixture) -> Fixture {
+    let ring = KeyRing::new(MasterKey::new(&[5; 32]));
+    let catalog = Sealed::create(inner.catalog, ring).await.unwrap();
+    Fixture {
+        catalog: Arc::new(catalog),
+        sealed: false,
+        ..inner
+    }
+}
+
+async fn limited(inner: Fixture) -> Fixture {
+    // A busy machine must not fail the suite.
+    let limits = Limits {
+        deadline: std::time::Duration::from_secs(30),
+        ..Limits::default()
+    };
+    Fixture {
+        catalog: Arc::new(Limited::new(inner.catalog, &limits)),
+        ..inner
+    }
+}
+
+macro_rules! suites {
+    ($($name:ident: $fixture:expr;)+) => {
+        $(mod $name {
+            use super::*;
+            crate::catalog_contract!($fixture);
+        })+
+    };
+}
+
+suites! {
+    memory: plain_memory();
+    sqlite: plain_sqlite();
+    sqlite_mapped: mapped_sqlite();
+    sealed_memory: async { sealed(plain_memory().await).await };
+    sealed_sqlite: async { sealed(plain_sqlite().await).await };
+    limited_memory: async { limited(plain_memory().await).await };
+    limited_sqlite: async { limited(plain_sqlite().await).await };
+    sealed_limited_sqlite: async { sealed(limited(plain_sqlite().await).await).await };
+}

@@ -1,0 +1,221 @@
+//! The sentences on writes.
+
+use super::fixture::{Fixture, certificate, pattern, plain, put_host, record, same, sealed};
+use crate::credential::KeyType;
+use crate::record::{Site, Tenant, TlsPolicy};
+use crate::store::{Expect, StoreError, Write};
+
+pub async fn a_write_is_whole_or_not_at_all(fixture: Fixture) {
+    let kept = fixture.put("kept.example").await;
+    let before = fixture.number().await;
+    let credential = fixture.credential();
+    let id = credential.id;
+    let writes = vec![
+        Write::PutCredential(credential, Expect::Absent),
+        put_host(record("new.example", &[(KeyType::Ecdsa, id)])),
+        Write::PutDocument(fixture.document("kind", "key", b"x"), Expect::Absent),
+        Write::RemoveHost(pattern("kept.example"), Expect::Any),
+        // This one does not hold.
+        Write::RemoveHost(pattern("other.example"), Expect::Version(1)),
+    ];
+    let error = fixture.catalog.write(writes).await.unwrap_err();
+    assert!(matches!(error, StoreError::Conflict(_)), "{error}");
+    assert!(error.to_string().contains("other.example"), "{error}");
+    assert_eq!(fixture.number().await, before);
+    assert!(fixture.find("new.example").await.is_none());
+    assert!(fixture.find("kept.example").await.is_some());
+    assert!(!fixture.has(id).await && fixture.has(kept).await);
+    assert!(
+        fixture
+            .catalog
+            .document("kind", "key")
+            .await
+            .unwrap()
+            .is_none()
+    );
+}
+
+pub async fn what_is_expected_must_be_there(fixture: Fixture) {
+    let first = fixture.credential();
+    let id = first.id;
+    let put = |expect| {
+        let host = record("a.example", &[(KeyType::Ecdsa, id)]);
+        vec![
+            vec![Write::PutCredential(first.clone(), expect)],
+            vec![Write::PutHost(host, expect)],
+            vec![Write::PutDocument(
+                fixture.document("kind", "key", b"x"),
+                expect,
+            )],
+        ]
+    };
+    for writes in put(Expect::Version(0)) {
+        refused(&fixture, writes).await;
+    }
+    for writes in put(Expect::Absent) {
+        fixture.catalog.write(writes).await.unwrap();
+    }
+    for writes in put(Expect::Absent) {
+        refused(&fixture, writes).await;
+    }
+    let versions = [
+        fixture.catalog.credentials(&[id]).await.unwrap()[0].version,
+        fixture.host("a.example").await.unwrap().version,
+        fixture
+            .catalog
+            .document("kind", "key")
+            .await
+            .unwrap()
+            .unwrap()
+            .version,
+    ];
+    for (at, version) in versions.into_iter().enumerate() {
+        refused(&fixture, put(Expect::Version(version + 99)).swap_remove(at)).await;
+        let writes = put(Expect::Version(version)).swap_remove(at);
+        fixture.catalog.write(writes.clone()).await.unwrap();
+        // The same once more: now it is too late.
+        refused(&fixture, writes).await;
+    }
+    for writes in put(Expect::Any) {
+        fixture.catalog.write(writes).await.unwrap();
+    }
+}
+
+async fn refused(fixture: &Fixture, writes: Vec<Write>) {
+    let before = fixture.number().await;
+    let error = fixture.catalog.write(writes).await.unwrap_err();
+    assert!(matches!(error, StoreError::Conflict(_)), "{error}");
+    assert_eq!(fixture.number().await, before);
+}
+
+pub async fn an_orphan_is_deleted_in_the_same_transaction(fixture: Fixture) {
+    for key_type in KeyType::ALL {
+        let credential = fixture.credential_of(key_type);
+        let id = credential.id;
+        let refer = |name| put_host(record(name, &[(key_type, id)]));
+        let remove = |name| Write::RemoveHost(pattern(name), Expect::Any);
+        let put = Write::PutCredential(credential, Expect::Absent);
+        let write = async |writes| fixture.catalog.write(writes).await.unwrap();
+        write(vec![put, refer("a.example"), refer("b.example")]).await;
+        // The last of several references counts.
+        write(vec![remove("a.example")]).await;
+        assert!(fixture.has(id).await);
+        // Moved within one write, it is never without one.
+        write(vec![remove("b.example"), refer("c.example")]).await;
+        assert!(fixture.has(id).await);
+        // Replaced by itself.
+        write(vec![refer("c.example")]).await;
+        assert!(fixture.has(id).await);
+        // Pointed elsewhere.
+        write(vec![put_host(record("c.example", &[]))]).await;
+        assert!(!fixture.has(id).await);
+        write(vec![remove("c.example")]).await;
+    }
+}
+
+pub async fn a_reference_must_exist(fixture: Fixture) {
+    let id = fixture.credential().id;
+    let writes = vec![put_host(record("a.example", &[(KeyType::Ecdsa, id)]))];
+    let error = fixture.catalog.write(writes).await.unwrap_err();
+    assert!(matches!(error, StoreError::Conflict(_)), "{error}");
+    assert!(error.to_string().contains(&id.to_string()), "{error}");
+}
+
+pub async fn a_credential_keeps_its_type(fixture: Fixture) {
+    let id = fixture.put("a.example").await;
+    let wrong = vec![put_host(record("b.example", &[(KeyType::Rsa, id)]))];
+    refused(&fixture, wrong).await;
+    let mut other = fixture.credential_of(KeyType::Rsa);
+    other.id = id;
+    refused(&fixture, vec![Write::PutCredential(other, Expect::Any)]).await;
+}
+
+pub async fn secrets_have_one_form(fixture: Fixture) {
+    let wrong = match fixture.sealed {
+        true => plain(b"secret"),
+        false => sealed(b"secret"),
+    };
+    let mut credential = fixture.credential();
+    let right = credential.key.clone();
+    credential.key = wrong.clone();
+    let mut document = fixture.document("kind", "key", b"");
+    document.bytes = wrong;
+    for write in [
+        Write::PutCredential(credential.clone(), Expect::Any),
+        Write::PutDocument(document, Expect::Any),
+    ] {
+        let error = fixture.catalog.write(vec![write]).await.unwrap_err();
+        assert!(matches!(error, StoreError::Refused(_)), "{error}");
+    }
+    credential.key = right;
+    let host = record("a.example", &[(KeyType::Ecdsa, credential.id)]);
+    let put = Write::PutCredential(credential.clone(), Expect::Any);
+    fixture
+        .catalog
+        .write(vec![put, put_host(host)])
+        .await
+        .unwrap();
+    let given = [
+        fixture.find("a.example").await.unwrap().credentials,
+        fixture.catalog.credentials(&[credential.id]).await.unwrap(),
+        fixture.catalog.list_credentials(None, 9).await.unwrap(),
+    ];
+    for one in given {
+        assert!(same(&one[0].key, &credential.key), "{one:?}");
+    }
+}
+
+pub async fn every_field_comes_back(fixture: Fixture) {
+    let mut host = record("a.example", &[]);
+    host.tenant = Tenant::parse("Müller & Söhne").unwrap();
+    host.site = Some(Site {
+        format: 3,
+        json: "{\"root\":\"/srv\"}".into(),
+    });
+    host.tls = TlsPolicy::Tls13;
+    host.disabled = true;
+    let mut writes = Vec::new();
+    let mut stored = Vec::new();
+    for key_type in KeyType::ALL {
+        let mut credential = fixture.credential_of(key_type);
+        credential.renew_at = (key_type == KeyType::Rsa).then_some(-5);
+        if key_type == KeyType::Ed25519 {
+            credential.chain = vec![certificate(credential.id.as_u64())];
+        }
+        host.references.set(key_type, Some(credential.id));
+        stored.push(credential.clone());
+        writes.push(Write::PutCredential(credential, Expect::Absent));
+    }
+    writes.push(put_host(host.clone()));
+    host.version = fixture.catalog.write(writes).await.unwrap();
+    let found = fixture.find("a.example").await.unwrap();
+    assert_eq!(found.record, host);
+    assert_eq!(fixture.host("a.example").await.unwrap(), host);
+    for credential in stored {
+        let read = found.credentials.iter().find(|one| one.id == credential.id);
+        let read = read.unwrap();
+        assert_eq!(read.key_type, credential.key_type);
+        assert_eq!(read.chain, credential.chain);
+        assert!(same(&read.key, &credential.key));
+        assert_eq!(read.not_before, credential.not_before);
+        assert_eq!(read.not_after, credential.not_after);
+        assert_eq!(read.renew_at, credential.renew_at);
+    }
+}
+
+pub async fn removing_what_is_absent_changes_nothing(fixture: Fixture) {
+    let before = fixture.number().await;
+    for expect in [Expect::Any, Expect::Absent] {
+        let writes = vec![
+            Write::RemoveHost(pattern("a.example"), expect),
+            Write::RemoveDocument {
+                kind: "kind".to_owned(),
+                key: "key".to_owned(),
+                expect,
+            },
+        ];
+        assert_eq!(fixture.catalog.write(writes).await.unwrap(), before);
+    }
+    assert_eq!(fixture.catalog.write(Vec::new()).await.unwrap(), before);
+    assert_eq!(fixture.number().await, before);
+}

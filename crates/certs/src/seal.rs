@@ -1,0 +1,360 @@
+//! Sealing: secrets at rest under a master key, AES-256-GCM (RFC 5116).
+//!
+//! What is sealed is bound to where it stands: a key to its catalog, its
+//! credential and its public key, a document to its catalog, kind and key. Put
+//! anywhere else, it does not open.
+
+mod source;
+mod text;
+
+use std::fmt;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use aws_lc_rs::aead::{AES_256_GCM, Aad, LessSafeKey, NONCE_LEN, Nonce, UnboundKey};
+use aws_lc_rs::digest::{SHA256, digest};
+use zeroize::Zeroizing;
+
+pub use self::source::KeySource;
+
+use crate::credential::{CredentialId, SealedBytes, Secret};
+use crate::store::CatalogId;
+
+/// One master key, expanded once for all uses.
+pub struct MasterKey {
+    id: u32,
+    key: LessSafeKey,
+}
+
+impl MasterKey {
+    /// From its 32 bytes; the caller wipes them.
+    ///
+    /// # Panics
+    /// Never: AES-256 takes any 32 bytes.
+    #[must_use]
+    pub fn new(bytes: &[u8; KEY_BYTES]) -> Self {
+        let key = UnboundKey::new(&AES_256_GCM, bytes).expect("AES-256 takes any 32 bytes");
+        Self {
+            id: key_id(bytes),
+            key: LessSafeKey::new(key),
+        }
+    }
+
+    /// What tells keys apart: the head of a digest over the key, so that no
+    /// two get one id by mistake.
+    #[must_use]
+    pub fn id(&self) -> u32 {
+        self.id
+    }
+}
+
+impl fmt::Debug for MasterKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "MasterKey({:08x})", self.id)
+    }
+}
+
+/// The key that seals, and older ones that still open.
+#[derive(Debug)]
+pub struct KeyRing {
+    /// The current one first.
+    keys: Vec<MasterKey>,
+}
+
+impl KeyRing {
+    /// A ring of one.
+    #[must_use]
+    pub fn new(current: MasterKey) -> Self {
+        Self {
+            keys: vec![current],
+        }
+    }
+
+    /// Adds a key that only opens.
+    #[must_use]
+    pub fn with_older(mut self, key: MasterKey) -> Self {
+        self.keys.push(key);
+        self
+    }
+
+    /// The id of the key that seals.
+    #[must_use]
+    pub fn current(&self) -> u32 {
+        self.keys[0].id
+    }
+
+    /// Seals a secret with the current key.
+    ///
+    /// # Panics
+    /// If the system gives no random bytes.
+    #[must_use]
+    pub fn seal(&self, secret: &Secret, bound: &Bound<'_>) -> SealedBytes {
+        let current = &self.keys[0];
+        let mut nonce = [0; NONCE_LEN];
+        // 96 random bits: safe for 2^32 sealings under one key (NIST SP
+        // 800-38D, section 8.3).
+        aws_lc_rs::rand::fill(&mut nonce).expect("the system gives random bytes");
+        // Room for the tag from the start: growing would leave a plain copy.
+        let mut bytes = Vec::with_capacity(secret.expose().len() + AES_256_GCM.tag_len());
+        bytes.extend_from_slice(secret.expose());
+        current
+            .key
+            .seal_in_place_append_tag(
+                Nonce::assume_unique_for_key(nonce),
+                Aad::from(bound.data()),
+                &mut bytes,
+            )
+            .expect("secrets are far smaller than 64 GiB");
+        SealedBytes {
+            key_id: current.id,
+            nonce,
+            bytes,
+        }
+    }
+
+    /// Opens what [`KeyRing::seal`] made.
+    ///
+    /// # Errors
+    /// [`UnsealError`]: no such key in the ring, or not what was sealed there.
+    pub fn unseal(&self, sealed: SealedBytes, bound: &Bound<'_>) -> Result<Secret, UnsealError> {
+        let SealedBytes {
+            key_id,
+            nonce,
+            mut bytes,
+        } = sealed;
+        let key = self
+            .keys
+            .iter()
+            .find(|key| key.id == key_id)
+            .ok_or(UnsealError::UnknownKey(key_id))?;
+        let nonce = Nonce::assume_unique_for_key(nonce);
+        let plain = key
+            .key
+            .open_in_place(nonce, Aad::from(bound.data()), &mut bytes)
+            .map_err(|_| UnsealError::Forged)?
+            .len();
+        bytes.truncate(plain);
+        Ok(Secret::new(bytes))
+    }
+}
+
+/// Where a secret stands: the data that is authenticated with it.
+#[derive(Clone, Copy, Debug)]
+pub enum Bound<'a> {
+    /// A credential's private key.
+    Key {
+        /// The catalog.
+        catalog: CatalogId,
+        /// The credential.
+        credential: CredentialId,
+        /// The leaf's SubjectPublicKeyInfo, DER.
+        spki: &'a [u8],
+    },
+    /// A document's content.
+    Document {
+        /// The catalog.
+        catalog: CatalogId,
+        /// The document's kind.
+        kind: &'a str,
+        /// Its key in the kind.
+        key: &'a str,
+    },
+}
+
+impl Bound<'_> {
+    /// Each part with its length before it, so that no two places give the
+    /// same bytes.
+    fn data(&self) -> Vec<u8> {
+        let mut data = Vec::with_capacity(128);
+        let mut add = |part: &[u8]| {
+            data.extend_from_slice(&(part.len() as u64).to_be_bytes());
+            data.extend_from_slice(part);
+        };
+        match self {
+            Self::Key {
+                catalog,
+                credential,
+                spki,
+            } => {
+                add(b"sekisho key 1");
+                add(&catalog.0);
+                add(&credential.as_u64().to_be_bytes());
+                add(digest(&SHA256, spki).as_ref());
+            }
+            Self::Document { catalog, kind, key } => {
+                add(b"sekisho document 1");
+                add(&catalog.0);
+                add(kind.as_bytes());
+                add(key.as_bytes());
+            }
+        }
+        data
+    }
+}
+
+/// Why a sealed secret does not open.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum UnsealError {
+    /// The ring has no key of that id.
+    #[error("it is sealed under the master key {0:08x}, which is not among the keys given")]
+    UnknownKey(u32),
+    /// Changed, cut, or moved from where it was sealed.
+    #[error("it is not what was sealed there")]
+    Forged,
+}
+
+/// Why there is no key ring. Never shows a key.
+#[derive(Debug, thiserror::Error)]
+pub enum KeyError {
+    /// `[keys] master` names no source.
+    #[error(
+        "{0:?} is no source of a master key: write \"file:PATH\", \"env:NAME\" or \"command:…\""
+    )]
+    Source(String),
+    /// The key file can't be read or made.
+    #[error("master key {0}: {1}")]
+    File(PathBuf, std::io::Error),
+    /// The key file is missing.
+    #[error(
+        "master key {0} is missing; put back the one that the store was made with: without it the keys in the store can't be opened"
+    )]
+    Missing(PathBuf),
+    /// A key file is never overwritten.
+    #[error("master key {0} exists already; it is not overwritten, since a store may need it")]
+    Exists(PathBuf),
+    /// Others than its owner may read the key file.
+    #[error("master key {0} may be read by others (mode {1:04o}); run: chmod 600 {0}")]
+    Exposed(PathBuf, u32),
+    /// The variable is not set, or is no text.
+    #[error("the environment variable {0}, which is to hold the master key, is not set")]
+    Variable(String),
+    /// The command did not give a key.
+    #[error("the command for the master key, {command:?}, {what}")]
+    Command {
+        /// As it is configured.
+        command: String,
+        /// What went wrong.
+        what: String,
+    },
+    /// The command did not end.
+    #[error("the command for the master key, {command:?}, did not end within {deadline:?}")]
+    TimedOut {
+        /// As it is configured.
+        command: String,
+        /// How long it had.
+        deadline: Duration,
+    },
+    /// What was read holds no key.
+    #[error("{source_name}: {what}")]
+    Text {
+        /// Where it was read.
+        source_name: String,
+        /// The line and what is wrong with it.
+        what: String,
+    },
+}
+
+fn key_id(key: &[u8; KEY_BYTES]) -> u32 {
+    let mut input = Zeroizing::new(Vec::with_capacity(64));
+    input.extend_from_slice(b"sekisho master key id 1");
+    input.extend_from_slice(key);
+    let digest = digest(&SHA256, &input);
+    let head = digest.as_ref().first_chunk().expect("a digest of 32 bytes");
+    u32::from_be_bytes(*head)
+}
+
+/// AES-256's.
+const KEY_BYTES: usize = 32;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn opens_only_where_it_was_sealed() {
+        let ring = KeyRing::new(MasterKey::new(&[7; 32]));
+        let catalog = CatalogId([1; 16]);
+        let credential = CredentialId::from_u64(5);
+        let (spki, kind) = (&b"public"[..], "a");
+        let bound = Bound::Key {
+            catalog,
+            credential,
+            spki,
+        };
+        let secret = Secret::new(b"private".to_vec());
+        let sealed = ring.seal(&secret, &bound);
+        assert!(!sealed.bytes.windows(7).any(|bytes| bytes == b"private"));
+        assert_eq!(ring.unseal(sealed.clone(), &bound), Ok(secret));
+        let elsewhere = [
+            Bound::Key {
+                catalog: CatalogId([2; 16]),
+                credential,
+                spki,
+            },
+            Bound::Key {
+                catalog,
+                credential: CredentialId::from_u64(6),
+                spki,
+            },
+            Bound::Key {
+                catalog,
+                credential,
+                spki: b"another",
+            },
+            Bound::Document {
+                catalog,
+                kind,
+                key: "b",
+            },
+        ];
+        for bound in elsewhere {
+            let opened = ring.unseal(sealed.clone(), &bound);
+            assert_eq!(opened, Err(UnsealError::Forged), "{bound:?}");
+        }
+        for flipped in 0..sealed.bytes.len() {
+            let mut sealed = sealed.clone();
+            sealed.bytes[flipped] ^= 1;
+            assert_eq!(ring.unseal(sealed, &bound), Err(UnsealError::Forged));
+        }
+    }
+
+    #[test]
+    fn parts_of_a_place_do_not_run_together() {
+        let document = |kind, key| {
+            let catalog = CatalogId([0; 16]);
+            Bound::Document { catalog, kind, key }.data()
+        };
+        assert_ne!(document("ab", "c"), document("a", "bc"));
+    }
+
+    #[test]
+    fn older_keys_open_and_never_seal() {
+        let bound = Bound::Document {
+            catalog: CatalogId([0; 16]),
+            kind: "k",
+            key: "1",
+        };
+        let old = KeyRing::new(MasterKey::new(&[1; 32]));
+        let sealed = old.seal(&Secret::new(vec![9; 40]), &bound);
+        let both = KeyRing::new(MasterKey::new(&[2; 32])).with_older(MasterKey::new(&[1; 32]));
+        assert_eq!(
+            both.unseal(sealed.clone(), &bound).unwrap().expose(),
+            [9; 40]
+        );
+        let again = both.seal(&Secret::new(vec![]), &bound);
+        assert_eq!(again.key_id, both.current());
+        assert_ne!(both.current(), old.current());
+        let new = KeyRing::new(MasterKey::new(&[2; 32]));
+        assert_eq!(
+            new.unseal(sealed, &bound),
+            Err(UnsealError::UnknownKey(old.current()))
+        );
+    }
+
+    #[test]
+    fn debug_shows_no_key() {
+        let key = MasterKey::new(&[0xab; 32]);
+        let shown = format!("{:?} {:?}", KeyRing::new(key), Secret::new(vec![0xab; 4]));
+        assert!(!shown.contains("abab") && !shown.contains("171"), "{shown}");
+    }
+}

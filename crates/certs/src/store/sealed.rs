@@ -1,0 +1,306 @@
+//! A catalog whose secrets are plain to its callers and sealed inside.
+
+use std::fmt::Display;
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::{
+    Answer, BoxFuture, Catalog, CatalogId, ChangePage, Document, Expect, Lease, Position, Result,
+    Store, StoreError, Write, expect,
+};
+use crate::credential::{CredentialId, Protected, Secret, StoredCredential};
+use crate::host::{HostName, HostPattern};
+use crate::record::HostRecord;
+use crate::seal::{Bound, KeyRing, UnsealError};
+
+/// Seals what is written and opens what is read, by a ring of master keys.
+#[derive(Debug)]
+pub struct Sealed {
+    inner: Arc<dyn Catalog>,
+    ring: KeyRing,
+}
+
+impl Sealed {
+    /// Wraps a catalog whose check value these keys open.
+    ///
+    /// # Errors
+    /// [`StoreError::Refused`] for a wrong master key, or for a catalog that
+    /// was never sealed; else what the catalog failed with.
+    pub async fn open(inner: Arc<dyn Catalog>, ring: KeyRing) -> Result<Self> {
+        let sealed = Self { inner, ring };
+        if sealed.check().await? {
+            return Ok(sealed);
+        }
+        Err(StoreError::Refused(
+            "the store has no check value of its master key: its making broke off; import into it again, or remove it".into(),
+        ))
+    }
+
+    /// Wraps a new catalog: writes the check value, so that a wrong key is
+    /// told apart ever after. An unfinished one is completed; one that was
+    /// sealed already is opened.
+    ///
+    /// # Errors
+    /// As [`Sealed::open`]; also if there are credentials but no check value.
+    pub async fn create(inner: Arc<dyn Catalog>, ring: KeyRing) -> Result<Self> {
+        let sealed = Self { inner, ring };
+        if sealed.check().await? {
+            return Ok(sealed);
+        }
+        if !sealed.inner.list_credentials(None, 1).await?.is_empty() {
+            return Err(StoreError::Refused(
+                "the store holds credentials but no check value of a master key; restore it from a backup".into(),
+            ));
+        }
+        let check = Document {
+            kind: CHECK.to_owned(),
+            key: String::new(),
+            bytes: Protected::Plain(Secret::new(CHECK.into())),
+            expires: None,
+            version: 0,
+        };
+        let write = Write::PutDocument(check, Expect::Absent);
+        match sealed.write(vec![write]).await {
+            // Another process was faster, perhaps with another key.
+            Err(StoreError::Conflict(_)) => {
+                sealed.check().await?;
+            }
+            other => {
+                other?;
+            }
+        }
+        Ok(sealed)
+    }
+
+    /// Whether the check value is there; an error if it does not open.
+    async fn check(&self) -> Result<bool> {
+        let Some(check) = self.inner.document(CHECK, "").await? else {
+            return Ok(false);
+        };
+        let current = self.ring.current();
+        self.open_document(check).map(|_| true).map_err(|why| {
+            StoreError::Refused(
+                format!(
+                    "wrong master key {current:08x}: {why}; give the one that the store was made with"
+                )
+                .into(),
+            )
+        })
+    }
+
+    fn seal_credential(&self, mut credential: StoredCredential) -> Result<StoredCredential> {
+        let id = credential.id;
+        let Protected::Plain(secret) = &credential.key else {
+            return Err(sealed_already(&id));
+        };
+        let sealed = self.ring.seal(secret, &self.bound(&credential)?);
+        credential.key = Protected::Sealed(sealed);
+        Ok(credential)
+    }
+
+    fn open_credential(&self, mut credential: StoredCredential) -> Result<StoredCredential> {
+        let id = credential.id;
+        let nothing = Protected::Plain(Secret::new(Vec::new()));
+        let Protected::Sealed(sealed) = std::mem::replace(&mut credential.key, nothing) else {
+            return Err(not_sealed(&id));
+        };
+        let opened = self.ring.unseal(sealed, &self.bound(&credential)?);
+        let secret = opened.map_err(|why| does_not_open(&id, why))?;
+        credential.key = Protected::Plain(secret);
+        Ok(credential)
+    }
+
+    fn bound<'a>(&self, credential: &'a StoredCredential) -> Result<Bound<'a>> {
+        let id = credential.id;
+        let spki = credential.spki().ok_or_else(|| {
+            StoreError::Corrupt(format!("the leaf of {id} is no certificate").into())
+        })?;
+        Ok(Bound::Key {
+            catalog: self.inner.id(),
+            credential: id,
+            spki,
+        })
+    }
+
+    fn seal_document(&self, mut document: Document) -> Result<Document> {
+        let shown = expect::document(&document.kind, &document.key);
+        let Protected::Plain(secret) = &document.bytes else {
+            return Err(sealed_already(&shown));
+        };
+        let sealed = self.ring.seal(secret, &self.place(&document));
+        document.bytes = Protected::Sealed(sealed);
+        Ok(document)
+    }
+
+    fn open_document(&self, mut document: Document) -> Result<Document> {
+        let shown = expect::document(&document.kind, &document.key);
+        let nothing = Protected::Plain(Secret::new(Vec::new()));
+        let Protected::Sealed(sealed) = std::mem::replace(&mut document.bytes, nothing) else {
+            return Err(not_sealed(&shown));
+        };
+        let opened = self.ring.unseal(sealed, &self.place(&document));
+        let secret = opened.map_err(|why| does_not_open(&shown, why))?;
+        document.bytes = Protected::Plain(secret);
+        Ok(document)
+    }
+
+    fn place<'a>(&self, document: &'a Document) -> Bound<'a> {
+        Bound::Document {
+            catalog: self.inner.id(),
+            kind: &document.kind,
+            key: &document.key,
+        }
+    }
+
+    fn seal_write(&self, write: Write) -> Result<Write> {
+        Ok(match write {
+            Write::PutCredential(credential, expect) => {
+                Write::PutCredential(self.seal_credential(credential)?, expect)
+            }
+            Write::PutDocument(document, expect) => {
+                Write::PutDocument(self.seal_document(document)?, expect)
+            }
+            plain @ (Write::PutHost(..) | Write::RemoveHost(..) | Write::RemoveDocument { .. }) => {
+                plain
+            }
+        })
+    }
+}
+
+impl Store for Sealed {
+    fn find<'a>(&'a self, name: &'a HostName) -> BoxFuture<'a, Result<Answer>> {
+        Box::pin(async move {
+            let Answer::Found(mut found) = self.inner.find(name).await? else {
+                return Ok(Answer::Absent);
+            };
+            let credentials = std::mem::take(&mut found.credentials).into_iter();
+            let credentials = credentials.map(|one| self.open_credential(one));
+            found.credentials = credentials.collect::<Result<_>>()?;
+            Ok(Answer::Found(found))
+        })
+    }
+}
+
+impl Catalog for Sealed {
+    fn id(&self) -> CatalogId {
+        self.inner.id()
+    }
+
+    fn position(&self) -> BoxFuture<'_, Result<Position>> {
+        self.inner.position()
+    }
+
+    fn changes(&self, after: u64, limit: usize) -> BoxFuture<'_, Result<ChangePage>> {
+        self.inner.changes(after, limit)
+    }
+
+    fn changed(&self) -> BoxFuture<'_, ()> {
+        self.inner.changed()
+    }
+
+    fn write(&self, batch: Vec<Write>) -> BoxFuture<'_, Result<u64>> {
+        Box::pin(async move {
+            let sealed = batch.into_iter().map(|write| self.seal_write(write));
+            self.inner.write(sealed.collect::<Result<_>>()?).await
+        })
+    }
+
+    fn hosts<'a>(&'a self, patterns: &'a [HostPattern]) -> BoxFuture<'a, Result<Vec<HostRecord>>> {
+        self.inner.hosts(patterns)
+    }
+
+    fn list_hosts<'a>(
+        &'a self,
+        after: Option<&'a HostPattern>,
+        limit: usize,
+    ) -> BoxFuture<'a, Result<Vec<HostRecord>>> {
+        self.inner.list_hosts(after, limit)
+    }
+
+    fn hosts_of<'a>(
+        &'a self,
+        id: CredentialId,
+        after: Option<&'a HostPattern>,
+        limit: usize,
+    ) -> BoxFuture<'a, Result<Vec<HostPattern>>> {
+        self.inner.hosts_of(id, after, limit)
+    }
+
+    fn credentials<'a>(
+        &'a self,
+        ids: &'a [CredentialId],
+    ) -> BoxFuture<'a, Result<Vec<StoredCredential>>> {
+        Box::pin(async move {
+            let stored = self.inner.credentials(ids).await?.into_iter();
+            stored.map(|one| self.open_credential(one)).collect()
+        })
+    }
+
+    fn list_credentials(
+        &self,
+        after: Option<CredentialId>,
+        limit: usize,
+    ) -> BoxFuture<'_, Result<Vec<StoredCredential>>> {
+        Box::pin(async move {
+            let stored = self.inner.list_credentials(after, limit).await?;
+            let opened = stored.into_iter().map(|one| self.open_credential(one));
+            opened.collect()
+        })
+    }
+
+    fn due(&self, until: i64, limit: usize) -> BoxFuture<'_, Result<Vec<CredentialId>>> {
+        self.inner.due(until, limit)
+    }
+
+    fn document<'a>(
+        &'a self,
+        kind: &'a str,
+        key: &'a str,
+    ) -> BoxFuture<'a, Result<Option<Document>>> {
+        Box::pin(async move {
+            let document = self.inner.document(kind, key).await?;
+            document.map(|one| self.open_document(one)).transpose()
+        })
+    }
+
+    fn list_documents<'a>(
+        &'a self,
+        kind: &'a str,
+        after: Option<&'a str>,
+        limit: usize,
+    ) -> BoxFuture<'a, Result<Vec<Document>>> {
+        Box::pin(async move {
+            let stored = self.inner.list_documents(kind, after, limit).await?;
+            let opened = stored.into_iter().map(|one| self.open_document(one));
+            opened.collect()
+        })
+    }
+
+    fn lease<'a>(
+        &'a self,
+        name: &'a str,
+        holder: &'a str,
+        ttl: Duration,
+    ) -> BoxFuture<'a, Result<Option<Lease>>> {
+        self.inner.lease(name, holder, ttl)
+    }
+
+    fn release<'a>(&'a self, name: &'a str, holder: &'a str) -> BoxFuture<'a, Result<()>> {
+        self.inner.release(name, holder)
+    }
+}
+
+fn does_not_open(of: &dyn Display, why: UnsealError) -> StoreError {
+    StoreError::Corrupt(format!("the secret of {of} does not open: {why}").into())
+}
+
+fn not_sealed(of: &dyn Display) -> StoreError {
+    StoreError::Corrupt(format!("the secret of {of} lies in the store in the clear").into())
+}
+
+fn sealed_already(of: &dyn Display) -> StoreError {
+    StoreError::Refused(format!("the secret of {of} is sealed already").into())
+}
+
+/// The check value's kind and content.
+const CHECK: &str = "check";
