@@ -1,5 +1,7 @@
 //! What an endpoint is charged with against what memory grows by.
 
+#![allow(clippy::unwrap_used)]
+
 mod common;
 
 use std::sync::{Arc, Mutex};
