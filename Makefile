@@ -17,6 +17,12 @@ demo: ## Build a release, serve 1,000 hosts, fetch some of them with curl
 	$(CARGO) build --release --locked --bin sekisho
 	tools/demo target/release/sekisho
 
+.PHONY: verify
+verify: ## Fetch 1,000 random hosts of 100,000 with curl and openssl s_client
+	@tools/need build curl openssl
+	$(CARGO) build --release --locked --bin sekisho
+	tools/verify target/release/sekisho
+
 .PHONY: deps
 deps: ## Install what building and testing need, or name what is missing
 	@tools/need build curl openssl nginx
