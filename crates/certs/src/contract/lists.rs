@@ -65,7 +65,7 @@ pub async fn what_stood_throughout_is_listed_once(fixture: Fixture) {
         tokio::spawn(async move {
             let mut round = 0_usize;
             while !done.load(Ordering::SeqCst) {
-                let number = (7 * round) % 60 | 1;
+                let number = ((7 * round) % 60) | 1;
                 let write = match round % 3 {
                     0 => Write::RemoveHost(pattern(&name(number)), Expect::Any),
                     1 => put_host(record_of(&name(number), "again")),

@@ -139,13 +139,8 @@ pub async fn a_dropped_future_leaves_nothing_locked(fixture: Fixture) {
     for round in 0..50 {
         let tenant = round.to_string();
         let writes = ["a.example", "b.example"].map(|name| put_host(record_of(name, &tenant)));
-        let mut write = fixture.catalog.write(writes.to_vec());
-        let once = std::future::poll_fn(|cx| Poll::Ready(drop(write.as_mut().poll(cx))));
-        once.await;
-        drop(write);
-        let mut find = Box::pin(fixture.find("a.example"));
-        std::future::poll_fn(|cx| Poll::Ready(drop(find.as_mut().poll(cx)))).await;
-        drop(find);
+        begin_and_drop(fixture.catalog.write(writes.to_vec())).await;
+        begin_and_drop(Box::pin(fixture.find("a.example"))).await;
         let both = [pattern("a.example"), pattern("b.example")];
         let both = fixture.catalog.hosts(&both).await.unwrap();
         let tenants: Vec<_> = both.iter().map(|one| one.tenant.as_str()).collect();
@@ -170,4 +165,12 @@ pub async fn a_dropped_future_leaves_nothing_locked(fixture: Fixture) {
             .as_str(),
         "last"
     );
+}
+
+async fn begin_and_drop<F: Future + Unpin>(mut future: F) {
+    std::future::poll_fn(|cx| {
+        let _ = std::pin::Pin::new(&mut future).poll(cx);
+        Poll::Ready(())
+    })
+    .await;
 }

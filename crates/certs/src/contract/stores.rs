@@ -16,6 +16,7 @@ fn sqlite_with(mmap: bool) -> Fixture {
         clock,
         mmap,
         keep: Fixture::KEEP,
+        ..Options::default()
     };
     let path = folder.path().join("hosts.db");
     let catalog = Sqlite::open_with(&path, Mode::Create, &options).unwrap();

@@ -13,10 +13,11 @@ mod nowait;
 mod read;
 mod rows;
 mod schema;
-#[cfg(test)]
-mod tests;
 mod watch;
 mod write;
+
+#[cfg(test)]
+mod tests;
 
 use std::io;
 use std::path::Path;
@@ -115,6 +116,12 @@ impl Sqlite {
     }
 }
 
+impl Drop for Sqlite {
+    fn drop(&mut self) {
+        self.file.close();
+    }
+}
+
 /// Whether a missing file is made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mode {
@@ -134,6 +141,8 @@ pub struct Options {
     pub mmap: bool,
     /// How many changes the log keeps; who is further behind sees a gap.
     pub keep: u64,
+    /// How long a writer waits for another process's transaction.
+    pub busy: Duration,
 }
 
 impl Default for Options {
@@ -142,6 +151,7 @@ impl Default for Options {
             clock: Clock::System,
             mmap: false,
             keep: 100_000,
+            busy: Duration::from_secs(5),
         }
     }
 }

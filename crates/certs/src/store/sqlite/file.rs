@@ -5,7 +5,7 @@ use std::fs::{self, OpenOptions};
 use std::io;
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 use std::time::Duration;
 
 use rusqlite::config::DbConfig;
@@ -32,7 +32,9 @@ struct State {
     identity: Option<Identity>,
     /// How often another file was put in its place.
     generation: u64,
-    places: Vec<Arc<Place>>,
+    /// The write-ahead log of the open file.
+    log: Option<Identity>,
+    places: Vec<Weak<Place>>,
 }
 
 impl StoreFile {
@@ -46,6 +48,7 @@ impl StoreFile {
             state: Mutex::new(State {
                 identity: identity(path),
                 generation: 0,
+                log: None,
                 places: Vec::new(),
             }),
             catalog: OnceLock::new(),
@@ -70,32 +73,80 @@ impl StoreFile {
             role,
             reader: Mutex::new(reader),
         });
-        self.lock().places.push(Arc::clone(&place));
+        let mut state = self.lock();
+        state.places.retain(|place| place.strong_count() > 0);
+        state.places.push(Arc::downgrade(&place));
+        drop(state);
         place
+    }
+
+    fn places(&self) -> Vec<Arc<Place>> {
+        let state = self.lock();
+        state.places.iter().filter_map(Weak::upgrade).collect()
     }
 
     /// Compares the file with the one that is open. If it is another or gone,
     /// closes every connection, and says true. Only the watch calls it.
     ///
-    /// All are closed before the first is opened again: SQLite removes the
-    /// old file's log with the last one, and a connection opened while the
-    /// old log lies there would read its pages as the new file's. A place
-    /// that opens holds its own lock, so the places come before the state.
+    /// All are closed before the first is opened again, and the old file's
+    /// log is moved into it and out of the way: a connection that finds it
+    /// would read its pages as the new file's. A place that opens holds its
+    /// own lock, so the places come before the state.
     pub(super) fn follow(&self) -> bool {
         let now = identity(&self.path);
-        let places = {
-            let state = self.lock();
-            if state.identity == now {
-                return false;
-            }
-            state.places.clone()
-        };
+        if self.lock().identity == now {
+            return false;
+        }
+        let places = self.places();
         let mut taken: Vec<_> = places.iter().map(|place| place.lock()).collect();
+        let open = taken.iter_mut().find_map(|reader| reader.as_mut());
+        let emptied = open.is_some_and(|reader| reader.empty_log().unwrap_or(false));
         taken.iter_mut().for_each(|reader| drop(reader.take()));
         let mut state = self.lock();
+        if state
+            .log
+            .take()
+            .is_some_and(|log| identity(&self.beside("-wal")) == Some(log))
+        {
+            self.clear_log(emptied);
+        }
         state.identity = now;
         state.generation += 1;
         true
+    }
+
+    /// Removes the log that an old file left at the path; one that could not
+    /// be emptied may be all there is of a commit, so it is kept aside.
+    fn clear_log(&self, emptied: bool) {
+        let log = self.beside("-wal");
+        let cleared = match emptied {
+            true => fs::remove_file(&log),
+            false => fs::rename(&log, self.beside("-wal.old")),
+        };
+        if let Err(error) = cleared.and_then(|()| fs::remove_file(self.beside("-shm"))) {
+            let log = log.display();
+            tracing::warn!("{log} of the file that was replaced can't be cleared away: {error}");
+        }
+    }
+
+    /// Closes all connections that are idle, so that the last of them takes
+    /// the log with it: a stale one would harm a file restored later.
+    pub(super) fn close(&self) {
+        for place in self.places() {
+            for _ in 0..CLOSING_LOOKS {
+                if let Ok(mut reader) = place.reader.try_lock() {
+                    drop(reader.take());
+                    break;
+                }
+                std::thread::sleep(CLOSING_PAUSE);
+            }
+        }
+    }
+
+    fn beside(&self, suffix: &str) -> PathBuf {
+        let mut name = self.path.clone().into_os_string();
+        name.push(suffix);
+        name.into()
     }
 
     /// Opens one more connection to the same file and checks its header.
@@ -110,23 +161,20 @@ impl StoreFile {
         }
         self.same_file()?;
         let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
-        let connection = Connection::open_with_flags(path, flags)
-            .and_then(|connection| {
-                // Until it is known to be the right file, closing it must not
-                // move into it what may be another file's log.
-                connection.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true)?;
-                self.set_up(&connection, role)?;
-                Ok(connection)
-            })
-            .map_err(|error| explain(path, &error))?;
-        match connection.is_readonly("main") {
-            Ok(false) => Ok(connection),
-            _ => Err(read_only(path)),
+        let fault = |error| explain(path, &error);
+        let connection = Connection::open_with_flags(path, flags).map_err(fault)?;
+        if connection.is_readonly("main").map_err(fault)? {
+            return Err(read_only(path));
         }
+        self.set_up(&connection, role).map_err(fault)?;
+        Ok(connection)
     }
 
     fn set_up(&self, connection: &Connection, role: Role) -> rusqlite::Result<()> {
-        connection.busy_timeout(role.patience())?;
+        // Until it is known to be the right file, closing it must not move
+        // into it what may be another file's log.
+        connection.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true)?;
+        connection.busy_timeout(role.patience(self.options.busy))?;
         connection.set_prepared_statement_cache_capacity(STATEMENTS);
         // Without this, a statement whose plan could depend on a value is
         // prepared again for each value: two thirds of a handshake's read.
@@ -163,6 +211,7 @@ impl StoreFile {
             ).into()));
         }
         let generation = self.same_file()?;
+        self.lock().log = identity(&self.beside("-wal"));
         connection
             .set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, false)
             .map_err(fault)?;
@@ -207,9 +256,9 @@ impl Role {
         }
     }
 
-    fn patience(self) -> Duration {
+    fn patience(self, busy: Duration) -> Duration {
         match self {
-            Self::Reader | Self::Writer => BUSY,
+            Self::Reader | Self::Writer => busy,
             Self::Inline => Duration::ZERO,
         }
     }
@@ -252,7 +301,7 @@ pub(super) fn explain(path: &Path, error: &rusqlite::Error) -> StoreError {
     let unavailable = |text: String| StoreError::Unavailable(text.into());
     match error.sqlite_error_code() {
         Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked) => unavailable(format!(
-            "{path} was kept locked by another process for more than {BUSY:?}; see who has it open (fuser {path}) and try again"
+            "{path} is kept locked by another process; see who has it open (fuser {path}) and try again"
         )),
         Some(ErrorCode::NotADatabase) => StoreError::Corrupt(
             format!("{path} is not a store: no SQLite database; name another file, or restore it from a backup").into(),
@@ -345,10 +394,12 @@ fn identity(path: &Path) -> Option<Identity> {
     Some((metadata.dev(), metadata.ino()))
 }
 
-/// How long a writer waits for another process's transaction.
-pub(super) const BUSY: Duration = Duration::from_secs(5);
 /// More than this program has statements, so that each is prepared once.
 const STATEMENTS: usize = 64;
+/// How long closing waits for a call under way: a few calls' time.
+const CLOSING_LOOKS: u32 = 50;
+/// How often it looks.
+const CLOSING_PAUSE: Duration = Duration::from_millis(1);
 /// A reader's pages: the upper levels of the tables of a million hosts.
 const READER_CACHE_KIB: i32 = 2048;
 /// The same; there is one per core.

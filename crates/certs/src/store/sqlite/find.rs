@@ -93,7 +93,7 @@ macro_rules! half {
 }
 
 /// The credentials stand in the order of [`KeyType::ALL`].
-const FIND: &str = concat!(
+pub(super) const FIND: &str = concat!(
     half!("0", "?1"),
     " UNION ALL ",
     half!(

@@ -37,6 +37,16 @@ impl Reader {
         })
     }
 
+    /// Moves the whole write-ahead log into the file; false if others read
+    /// from it.
+    pub(super) fn empty_log(&mut self) -> Result<bool> {
+        self.run(|connection| {
+            let busy: i64 =
+                connection.query_row("PRAGMA wal_checkpoint(TRUNCATE)", (), |row| row.get(0))?;
+            Ok(busy == 0)
+        })
+    }
+
     /// Grows when another connection, of any process, has committed. Equal
     /// figures of different connections mean nothing.
     pub(super) fn data_version(&mut self) -> Result<i64> {

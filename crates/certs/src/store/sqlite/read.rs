@@ -241,3 +241,16 @@ const DOCUMENTS: &str = concat!(
     " FROM documents WHERE kind = ?1 AND (?2 IS NULL OR key > ?2)
       AND (expires IS NULL OR expires > ?3) ORDER BY key LIMIT ?4"
 );
+
+/// Whose plans a test reads.
+#[cfg(test)]
+pub(super) const INDEXED: [&str; 8] = [
+    HOST,
+    HOSTS,
+    HOSTS_OF,
+    CREDENTIAL,
+    CREDENTIALS,
+    DUE,
+    DOCUMENT,
+    DOCUMENTS,
+];

@@ -3,6 +3,7 @@
 use std::path::Path;
 
 use rusqlite::Row;
+use rusqlite::types::FromSqlError;
 use rustls_pki_types::CertificateDer;
 
 use super::file::explain;
@@ -241,6 +242,7 @@ fn blob<'a>(row: &'a Row<'_>, column: usize) -> Step<&'a [u8]> {
     row.get_ref(column)?.as_blob().map_err(kind)
 }
 
-fn kind(error: rusqlite::types::FromSqlError) -> Fault {
-    Fault::Value(error.to_string())
+/// A value of another kind than its column's.
+fn kind(error: FromSqlError) -> Fault {
+    Fault::Sql(error.into())
 }

@@ -10,6 +10,7 @@ use tokio::sync::watch;
 
 use super::file::{Place, Role, StoreFile};
 use super::inline::InlineReaders;
+use super::read::Reader;
 
 /// A thread that looks every 25 ms whether a commit or another file came; it
 /// ends when this is dropped.
@@ -67,7 +68,7 @@ fn look(
             inline.open();
         }
         // A file that can't be read is reported to those who read it.
-        let version = place.with(|reader| reader.data_version()).ok();
+        let version = place.with(Reader::data_version).ok();
         if replaced || (version.is_some() && version != seen) {
             seen = version;
             changed.send_replace(());

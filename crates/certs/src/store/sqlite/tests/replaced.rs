@@ -1,0 +1,151 @@
+use std::fs;
+
+use super::*;
+
+impl Folder {
+    /// A complete copy, as an operator makes one.
+    fn backup(&self) -> PathBuf {
+        let path = self.0.path().join("backup.db");
+        let _ = fs::remove_file(&path);
+        let text = path.to_str().unwrap();
+        self.raw().execute("VACUUM INTO ?1", [text]).unwrap();
+        path
+    }
+}
+
+/// Looks again at each hint until it holds.
+async fn until(store: &Sqlite, mut holds: impl AsyncFnMut() -> bool) {
+    in_time(async {
+        loop {
+            // Made before the look, so that nothing is missed in between.
+            let changed = store.changed();
+            if holds().await {
+                return;
+            }
+            changed.await;
+        }
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_restored_file_is_read_and_is_a_gap() {
+    let folder = Folder::new();
+    let store = folder.create();
+    store.write(host_with("old.example", 1)).await.unwrap();
+    let backup = folder.backup();
+    store.write(host_with("new.example", 2)).await.unwrap();
+    assert!(finds(&store, "new.example").await);
+    let before = store.position().await.unwrap();
+
+    fs::rename(backup, folder.path()).unwrap();
+    let new = name("new.example");
+    let gone = async || matches!(store.find(&new).await, Ok(Answer::Absent));
+    until(&store, gone).await;
+    assert!(finds(&store, "old.example").await);
+    assert!(!finds(&store, "new.example").await);
+    let page = store.changes(before.number, 9).await.unwrap();
+    assert!(page.log != before.log && page.gap);
+    // It takes writes, into the new file, that survive.
+    store.write(host_with("later.example", 3)).await.unwrap();
+    drop(store);
+    assert!(finds(&folder.open().unwrap(), "later.example").await);
+    let check: String = folder
+        .raw()
+        .query_row("PRAGMA integrity_check", (), |row| row.get(0))
+        .unwrap();
+    assert_eq!(check, "ok");
+}
+
+/// The log has the same id and goes on to the same number: only that another
+/// file came tells that it is another history.
+#[tokio::test]
+async fn a_copy_is_another_log_at_any_number() {
+    let folder = Folder::new();
+    let store = folder.create();
+    store.write(host_with("a.example", 1)).await.unwrap();
+    let before = store.position().await.unwrap();
+    fs::rename(folder.backup(), folder.path()).unwrap();
+    let moved = async || {
+        store
+            .position()
+            .await
+            .is_ok_and(|now| now.log != before.log)
+    };
+    until(&store, moved).await;
+    let after = store.position().await.unwrap();
+    assert_eq!(after.number, before.number);
+}
+
+#[tokio::test]
+async fn a_deleted_file_is_unavailable_and_not_absent() {
+    let folder = Folder::new();
+    let store = folder.create();
+    store.write(host_with("a.example", 1)).await.unwrap();
+    let backup = folder.backup();
+    fs::remove_file(folder.path()).unwrap();
+    let fails = async || store.find(&name("a.example")).await.is_err();
+    until(&store, fails).await;
+    for text in ["a.example", "absent.example"] {
+        let error = store.find(&name(text)).await.unwrap_err();
+        assert!(matches!(error, StoreError::Unavailable(_)), "{error}");
+        assert!(error.to_string().contains("is missing"), "{error}");
+    }
+    let error = store.write(host_with("b.example", 2)).await.unwrap_err();
+    assert!(matches!(error, StoreError::Unavailable(_)), "{error}");
+    assert!(!folder.path().exists());
+    // Put back, it serves again.
+    fs::rename(backup, folder.path()).unwrap();
+    until(&store, async || !fails().await).await;
+    assert!(finds(&store, "a.example").await);
+}
+
+#[tokio::test]
+async fn another_catalog_in_its_place_is_refused() {
+    let (folder, other) = (Folder::new(), Folder::new());
+    let store = folder.create();
+    store.write(host_with("a.example", 1)).await.unwrap();
+    drop(other.create());
+    let backup = other.backup();
+    fs::rename(backup, folder.path()).unwrap();
+    let host = name("a.example");
+    let refused = async || match store.find(&host).await {
+        Err(StoreError::Unavailable(text)) => text.contains("another catalog"),
+        _ => false,
+    };
+    until(&store, refused).await;
+}
+
+/// Moved away and back, with the log left behind: what was committed is in the
+/// file again.
+#[tokio::test]
+async fn a_file_that_is_moved_takes_its_log_along() {
+    let folder = Folder::new();
+    let store = folder.create();
+    store.write(host_with("a.example", 1)).await.unwrap();
+    let away = folder.0.path().join("away.db");
+    fs::rename(folder.path(), &away).unwrap();
+    let host = name("a.example");
+    until(&store, async || store.find(&host).await.is_err()).await;
+    until(&store, async || {
+        !folder.0.path().join("hosts.db-wal").exists()
+    })
+    .await;
+    let moved = Sqlite::open(&away, Mode::Existing).unwrap();
+    assert!(finds(&moved, "a.example").await);
+    drop(moved);
+    fs::rename(&away, folder.path()).unwrap();
+    until(&store, async || store.find(&host).await.is_ok()).await;
+    assert!(finds(&store, "a.example").await);
+}
+
+#[tokio::test]
+async fn the_last_one_out_leaves_no_log() {
+    let folder = Folder::new();
+    let store = folder.create();
+    store.write(host_with("a.example", 1)).await.unwrap();
+    assert!(folder.0.path().join("hosts.db-wal").exists());
+    drop(store);
+    assert!(!folder.0.path().join("hosts.db-wal").exists());
+    assert!(finds(&folder.open().unwrap(), "a.example").await);
+}
