@@ -174,11 +174,11 @@ impl StoreFile {
         // Until it is known to be the right file, closing it must not move
         // into it what may be another file's log.
         connection.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true)?;
-        connection.busy_timeout(role.patience(self.options.busy))?;
-        connection.set_prepared_statement_cache_capacity(STATEMENTS);
+        connection.busy_timeout(role.patience(&self.options))?;
         // Without this, a statement whose plan could depend on a value is
         // prepared again for each value: two thirds of a handshake's read.
         connection.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true)?;
+        connection.set_prepared_statement_cache_capacity(STATEMENTS);
         let mmap = if self.options.mmap && role != Role::Inline {
             MMAP_BYTES
         } else {
@@ -256,9 +256,9 @@ impl Role {
         }
     }
 
-    fn patience(self, busy: Duration) -> Duration {
+    fn patience(self, options: &Options) -> Duration {
         match self {
-            Self::Reader | Self::Writer => busy,
+            Self::Reader | Self::Writer => options.busy,
             Self::Inline => Duration::ZERO,
         }
     }

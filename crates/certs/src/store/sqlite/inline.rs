@@ -37,10 +37,15 @@ impl InlineReaders {
         }
     }
 
+    /// Whether the file system can be asked for what it has in memory.
+    pub(super) fn is_possible(&self) -> bool {
+        self.possible.load(Ordering::Relaxed)
+    }
+
     /// The answer, if it could be had without waiting for anything. What goes
     /// wrong is left to the readers that may wait, and report it.
     pub(super) fn find(&self, name: &HostName) -> Option<Answer> {
-        if !self.possible.load(Ordering::Relaxed) {
+        if !self.is_possible() {
             return None;
         }
         let tried = self

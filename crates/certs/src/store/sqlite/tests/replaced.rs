@@ -149,3 +149,31 @@ async fn the_last_one_out_leaves_no_log() {
     assert!(!folder.0.path().join("hosts.db-wal").exists());
     assert!(finds(&folder.open().unwrap(), "a.example").await);
 }
+
+#[tokio::test]
+async fn what_is_in_memory_is_read_on_the_thread_that_asks() {
+    let folder = Folder::new();
+    let store = folder.create();
+    store.write(host_with("a.example", 1)).await.unwrap();
+    store.inline.open();
+    match store.inline.find(&name("a.example")) {
+        Some(Answer::Found(found)) => assert_eq!(found.credentials.len(), 1),
+        // Some file systems, tmpfs for one, can't be asked.
+        None => assert!(!store.inline.is_possible()),
+        Some(Answer::Absent) => panic!("it is there"),
+    }
+    // A copy in its place is read after it was noticed, by this way too.
+    let backup = folder.backup();
+    store.write(host_with("b.example", 2)).await.unwrap();
+    fs::rename(backup, folder.path()).unwrap();
+    let new = name("b.example");
+    until(&store, async || {
+        matches!(store.find(&new).await, Ok(Answer::Absent))
+    })
+    .await;
+    store.inline.open();
+    assert!(matches!(
+        store.inline.find(&new),
+        Some(Answer::Absent) | None
+    ));
+}
