@@ -1,5 +1,7 @@
 //! How connections end: by their limits, and when the server drains.
 
+#![allow(clippy::unwrap_used)]
+
 mod common;
 
 use std::time::{Duration, Instant};

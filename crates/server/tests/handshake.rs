@@ -1,5 +1,7 @@
 //! The table of outcomes, by what a client sees.
 
+#![allow(clippy::unwrap_used)]
+
 mod common;
 
 use std::sync::Arc;

@@ -1,5 +1,7 @@
 //! Tickets: across restarts and servers, and only where they belong.
 
+#![allow(clippy::unwrap_used)]
+
 mod common;
 
 use std::sync::Arc;

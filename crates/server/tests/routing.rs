@@ -1,5 +1,7 @@
 //! Which hosts a connection reaches.
 
+#![allow(clippy::unwrap_used)]
+
 mod common;
 
 use common::{Running, Scripted, Setup, host, start};
@@ -40,7 +42,7 @@ impl Visit {
         self.ask(&request).await.0
     }
 
-    async fn is_closed(mut self) -> bool {
+    async fn closes(mut self) -> bool {
         let mut rest = Vec::new();
         self.0.read_to_end(&mut rest).await.is_ok() && rest.is_empty()
     }
@@ -94,7 +96,7 @@ async fn the_own_name_is_served_in_all_its_forms() {
     assert_eq!(visit.ask("").await.0, 308, "the second of two");
     let last = "GET / HTTP/1.0\r\nHost: a.example\r\n\r\n";
     assert_eq!(visit.ask(last).await.0, 308);
-    assert!(visit.is_closed().await);
+    assert!(visit.closes().await);
 }
 
 #[tokio::test]
@@ -177,13 +179,13 @@ async fn a_removed_or_moved_host_ends_its_connections() {
         status == 421 && head.contains("connection: close"),
         "{head}"
     );
-    assert!(visit.is_closed().await);
+    assert!(visit.closes().await);
 
     let mut visit = Visit::begin(&running, &ca, "a.example").await;
     running.store.remove("a.example");
     change(&running, 5, "a.example");
     assert_eq!(visit.ask(request).await.0, 421);
-    assert!(visit.is_closed().await);
+    assert!(visit.closes().await);
 }
 
 #[tokio::test]

@@ -1,0 +1,222 @@
+//! Where ticket keys come from: a catalog that servers share, or a file.
+
+#![allow(clippy::unwrap_used)]
+
+mod common;
+
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, Ordering};
+use std::time::Duration;
+
+use common::{Running, Scripted, Setup, host, resuming, start};
+use rustls::{ClientConfig, HandshakeKind};
+use sekisho_certs::seal::{KeyRing, MasterKey};
+use sekisho_certs::store::memory::Memory;
+use sekisho_certs::store::sealed::Sealed;
+use sekisho_certs::{Catalog, Clock, DocumentEvent, Feed};
+use sekisho_server::tickets::{Keeper, PERIOD, Ring, Source};
+use sekisho_testkit::{Key, Pair, TestCa, client};
+use tokio::sync::broadcast;
+use tokio_rustls::TlsConnector;
+
+/// Servers come and go; what they share stays.
+struct World {
+    ca: TestCa,
+    pair: Pair,
+    catalog: Arc<dyn Catalog>,
+    now: Arc<AtomicI64>,
+}
+
+impl World {
+    async fn new() -> Self {
+        let ca = TestCa::new();
+        let pair = ca.issue(&["a.example"], Key::P256);
+        let memory = Arc::new(Memory::new(Clock::System));
+        let master = KeyRing::new(MasterKey::new(&[7; 32]));
+        Self {
+            ca,
+            pair,
+            catalog: Arc::new(Sealed::create(memory, master).await.unwrap()),
+            now: Arc::new(AtomicI64::new(1000 * PERIOD * 1000)),
+        }
+    }
+
+    fn keeper(&self, ring: &Arc<Ring>) -> Keeper {
+        let events = broadcast::Sender::<DocumentEvent>::new(1).subscribe();
+        let source = Source::Catalog(Arc::clone(&self.catalog), events);
+        Keeper::new(
+            source,
+            Arc::clone(ring),
+            Clock::Manual(Arc::clone(&self.now)),
+        )
+    }
+
+    /// A server whose keeper has looked once.
+    async fn server(&self) -> (Running, Keeper) {
+        let ring = Arc::new(Ring::random());
+        let mut keeper = self.keeper(&ring);
+        keeper.refresh().await.unwrap();
+        let store = Scripted::new([host("a.example", &[(&self.pair, Key::P256)])]);
+        let setup = Setup {
+            ring,
+            ..Setup::default()
+        };
+        (start(store, &setup), keeper)
+    }
+
+    fn periods_pass(&self, periods: i64) {
+        self.now
+            .fetch_add(periods * PERIOD * 1000, Ordering::SeqCst);
+    }
+}
+
+async fn visit(running: &Running, config: &Arc<ClientConfig>) -> HandshakeKind {
+    let mut stream = TlsConnector::from(Arc::clone(config))
+        .connect(
+            "a.example".try_into().unwrap(),
+            tokio::net::TcpStream::connect(running.address)
+                .await
+                .unwrap(),
+        )
+        .await
+        .unwrap();
+    let kind = stream.get_ref().1.handshake_kind().unwrap();
+    // The tickets come with the answer.
+    let request = b"GET / HTTP/1.1\r\nHost: a.example\r\nConnection: close\r\n\r\n";
+    tokio::io::AsyncWriteExt::write_all(&mut stream, request)
+        .await
+        .unwrap();
+    let mut answer = Vec::new();
+    tokio::io::AsyncReadExt::read_to_end(&mut stream, &mut answer)
+        .await
+        .unwrap();
+    kind
+}
+
+#[tokio::test]
+async fn sessions_resume_over_a_restart_and_on_other_servers() {
+    let world = World::new().await;
+    let config = resuming(&world.ca, false);
+    let (first, _) = world.server().await;
+    assert_eq!(visit(&first, &config).await, HandshakeKind::Full);
+    first.shutdown.end();
+    first.ended.await.unwrap().unwrap();
+    let (again, _) = world.server().await;
+    assert_eq!(visit(&again, &config).await, HandshakeKind::Resumed);
+    let (beside, _) = world.server().await;
+    assert_eq!(visit(&beside, &config).await, HandshakeKind::Resumed);
+}
+
+#[tokio::test]
+async fn keys_rotate_and_every_server_has_the_next_one_already() {
+    let world = World::new().await;
+    let (first, mut rotating) = world.server().await;
+    let (other, _never_looks_again) = world.server().await;
+    let config = resuming(&world.ca, false);
+    visit(&first, &config).await;
+    world.periods_pass(1);
+    rotating.refresh().await.unwrap();
+    let kind = visit(&first, &config).await;
+    assert_eq!(kind, HandshakeKind::Resumed, "the previous key opens");
+    // That visit left tickets of the new key, which the other server got one
+    // period ahead.
+    assert_eq!(visit(&other, &config).await, HandshakeKind::Resumed);
+    visit(&first, &config).await;
+    world.periods_pass(2);
+    rotating.refresh().await.unwrap();
+    let kind = visit(&first, &config).await;
+    assert_eq!(kind, HandshakeKind::Full, "two periods later it is gone");
+}
+
+#[tokio::test]
+async fn one_makes_the_keys_and_the_others_take_them() {
+    let world = World::new().await;
+    let rings: Vec<_> = (0..8).map(|_| Arc::new(Ring::random())).collect();
+    let all = rings.iter().map(|ring| {
+        let mut keeper = world.keeper(ring);
+        tokio::spawn(async move {
+            while keeper.refresh().await.unwrap() < Duration::from_secs(60) {
+                tokio::task::yield_now().await;
+            }
+        })
+    });
+    for keeper in all.collect::<Vec<_>>() {
+        keeper.await.unwrap();
+    }
+    let documents = world.catalog.list_documents("ticket-keys", None, 10).await;
+    assert_eq!(documents.unwrap().len(), 1);
+    let changes = world.catalog.changes(0, 100).await.unwrap().changes;
+    let written = changes.iter().filter(|change| {
+        matches!(&change.subject, sekisho_certs::store::Subject::Document { kind, .. }
+            if kind == "ticket-keys")
+    });
+    assert_eq!(written.count(), 1, "written once");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_running_keeper_rotates() {
+    let world = World::new().await;
+    let feed = Feed::new(Arc::clone(&world.catalog));
+    let ring = Arc::new(Ring::random());
+    let source = Source::Catalog(Arc::clone(&world.catalog), feed.documents());
+    let clock = Clock::Manual(Arc::clone(&world.now));
+    let keeper = tokio::spawn(Keeper::new(source, ring, clock).run());
+    let document = || world.catalog.document("ticket-keys", "ring");
+    while document().await.unwrap().is_none() {
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+    let before = document().await.unwrap().unwrap().version;
+    world.periods_pass(1);
+    while document().await.unwrap().unwrap().version == before {
+        tokio::time::sleep(Duration::from_secs(1)).await;
+    }
+    keeper.abort();
+}
+
+#[tokio::test]
+async fn a_key_file_is_read_again_when_it_changes() {
+    let world = World::new().await;
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("tickets.key");
+    let keeper = |ring: &Arc<Ring>, path: &Path| {
+        let source = Source::File(path.to_owned());
+        Keeper::new(source, Arc::clone(ring), Clock::System)
+    };
+    let server = |ring: &Arc<Ring>| {
+        let setup = Setup {
+            ring: Arc::clone(ring),
+            ..Setup::default()
+        };
+        start(
+            Scripted::new([host("a.example", &[(&world.pair, Key::P256)])]),
+            &setup,
+        )
+    };
+    let (ring, other) = (Arc::new(Ring::random()), Arc::new(Ring::random()));
+    let mut keeping = keeper(&ring, &path);
+    let missing = keeping.refresh().await.unwrap_err().to_string();
+    assert!(missing.contains("tickets.key"), "{missing}");
+    std::fs::write(&path, [1; 47]).unwrap();
+    let short = keeping.refresh().await.unwrap_err().to_string();
+    assert!(
+        short.contains("47 bytes") && short.contains("48 or 80"),
+        "{short}"
+    );
+    std::fs::write(&path, [1; 80]).unwrap();
+    keeping.refresh().await.unwrap();
+    keeper(&other, &path).refresh().await.unwrap();
+    let (one, two) = (server(&ring), server(&other));
+    let config = resuming(&world.ca, true);
+    visit(&one, &config).await;
+    assert_eq!(visit(&two, &config).await, HandshakeKind::Resumed);
+    std::fs::write(&path, [2; 48]).unwrap();
+    keeping.refresh().await.unwrap();
+    let kind = visit(&one, &config).await;
+    assert_eq!(kind, HandshakeKind::Resumed, "the previous one opens");
+    assert!(
+        client::connect(one.address, "a.example", client::config(&world.ca))
+            .await
+            .is_ok()
+    );
+}
