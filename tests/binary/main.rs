@@ -8,6 +8,7 @@ mod import;
 mod live;
 mod peers;
 mod sandbox;
+mod stall;
 mod start;
 mod stores;
 mod usage;

@@ -5,7 +5,6 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use rustls::HandshakeKind;
-use rustls::server::Accepted;
 use sekisho_certs::{Absence, HostName, LoadedHost, Outcome, Served};
 use tokio::net::TcpStream;
 use tokio::time::{Instant, timeout_at};
@@ -51,10 +50,9 @@ pub(crate) async fn establish(
 ) -> Option<Established> {
     let deadline = Instant::now() + shared.limits.handshake;
     let decided = timeout_at(deadline, async {
-        match hello::read(&mut socket).await {
-            Ok(hello) => decide(hello, ends, shared).await,
-            Err(unfit) => Err(Refusal::from(unfit)),
-        }
+        let hello = hello::read(&mut socket).await?;
+        let chosen = decide(&hello, ends, shared).await?;
+        Ok::<_, Refusal>((chosen, hello))
     });
     let (chosen, hello) = match decided.await {
         Ok(Ok(decided)) => decided,
@@ -68,7 +66,7 @@ pub(crate) async fn establish(
             return None;
         }
     };
-    let (accepted, rest) = hello;
+    let Hello { accepted, rest, .. } = *hello;
     let config = if chosen.named {
         Arc::clone(chosen.served.value().config())
     } else {
@@ -137,9 +135,6 @@ struct Refusal {
     result: HandshakeResult,
 }
 
-/// What continues the handshake: the hello and what came behind it.
-type Pending = (Accepted, Vec<u8>);
-
 /// The table of outcomes:
 ///
 /// 1. ALPN exactly `acme-tls/1`: `no_application_protocol`;
@@ -148,7 +143,7 @@ type Pending = (Accepted, Vec<u8>);
 /// 3. found: its certificate, expired or not;
 /// 4. absent, or without a credential: `unrecognized_name`;
 /// 5. failed or overloaded: `internal_error`.
-async fn decide(hello: Hello, ends: Ends, shared: &Shared) -> Result<(Chosen, Pending), Refusal> {
+async fn decide(hello: &Hello, ends: Ends, shared: &Shared) -> Result<Chosen, Refusal> {
     if hello.challenge {
         return Err(Refusal::new(
             Alert::NoApplicationProtocol,
@@ -174,14 +169,13 @@ async fn decide(hello: Hello, ends: Ends, shared: &Shared) -> Result<(Chosen, Pe
             return Err(Refusal::failed(overloaded));
         }
     };
-    note_expiry(&hello, served.host(), &name, shared);
-    let chosen = Chosen {
+    note_expiry(hello, served.host(), &name, shared);
+    Ok(Chosen {
         served,
         name,
         named,
         position,
-    };
-    Ok((chosen, (hello.accepted, hello.rest)))
+    })
 }
 
 /// An expired certificate is served on: a wrong clock must not take every host

@@ -10,7 +10,8 @@ use tokio::net::TcpStream;
 
 use crate::tls::receive;
 
-/// A ClientHello, and what the lookup needs of it.
+/// A ClientHello, and what the lookup needs of it. Boxed: rustls's part has
+/// more than a kilobyte, which each step would copy.
 pub(crate) struct Hello {
     /// Continues the handshake once a configuration is chosen.
     pub(crate) accepted: Accepted,
@@ -52,13 +53,13 @@ pub(crate) enum Unfit {
 ///
 /// # Errors
 /// What else came.
-pub(crate) async fn read(socket: &mut TcpStream) -> Result<Hello, Unfit> {
+pub(crate) async fn read(socket: &mut TcpStream) -> Result<Box<Hello>, Unfit> {
     let mut reading = Reading::default();
     loop {
         let step = poll_fn(|cx| receive(socket, cx, |bytes| reading.take(bytes))).await;
         match step {
             Ok(Step::More) => {}
-            Ok(Step::Done(hello)) => return Ok(*hello),
+            Ok(Step::Done(hello)) => return Ok(hello),
             Ok(Step::Unfit(unfit)) => return Err(unfit),
             Err(_) => return Err(Unfit::Gone),
         }

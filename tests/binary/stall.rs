@@ -1,0 +1,97 @@
+//! A store file whose disk has stalled: only names that are not cached wait.
+
+use std::fs;
+use std::process::Command;
+use std::sync::mpsc::{Receiver, channel};
+use std::thread;
+
+use sekisho_testkit::{Key, client};
+use tokio::runtime::Builder;
+
+use crate::sandbox::{SOON, Sandbox, Server, ca, until};
+
+#[test]
+fn a_stalled_store_stalls_no_cached_host() {
+    let sandbox = Sandbox::new();
+    sandbox.configure("[server]\nworkers = 1\nhandshake_timeout = \"60s\"\n");
+    for host in ["cached.example", "cold.example"] {
+        sandbox.page(host, host);
+    }
+    sandbox.import(&["cached.example"]);
+    // So many that SQLite has not read every page for the first host.
+    for number in 0..200 {
+        let host = format!("between-{number}.example");
+        sandbox.pair(&format!("pairs/{host}"), &[&host], Key::P256);
+    }
+    sandbox.ok(&["cert", "import", "--dir", "pairs"]);
+    sandbox.import(&["cold.example"]);
+    let server = slow(&sandbox);
+    assert!(server.shows("cached.example", "cached.example"));
+
+    fs::write(sandbox.path("slow"), "").expect("a file");
+    let cold = fetch_aside(&server, "cold.example");
+    let mut served = 0;
+    // The store's deadline ends it. On a stalled worker no request for a
+    // cached host would be answered before.
+    let answer = loop {
+        assert!(server.shows("cached.example", "cached.example"));
+        served += 1;
+        if let Ok(answer) = cold.try_recv() {
+            break answer;
+        }
+    };
+    assert!(answer.contains("InternalError"), "{answer}");
+    assert!(served > 5, "{served} requests were answered meanwhile");
+
+    fs::remove_file(sandbox.path("slow")).expect("a file");
+    until("the store is back", SOON, || {
+        server.shows("cold.example", "cold.example")
+    });
+    server.stop();
+}
+
+#[test]
+fn a_store_that_stays_stalled_is_a_failure_and_no_absence() {
+    let sandbox = Sandbox::new();
+    sandbox.page("cold.example", "cold");
+    sandbox.import(&["cold.example"]);
+    let server = slow(&sandbox);
+    fs::write(sandbox.path("slow"), "").expect("a file");
+    // The store's deadline ends it, before the handshake's does.
+    assert!(server.refusal("cold.example").contains("InternalError"));
+    assert!(server.refusal("unknown.example").contains("InternalError"));
+    fs::remove_file(sandbox.path("slow")).expect("a file");
+}
+
+/// The server over a disk that stalls while `slow` is there.
+fn slow(sandbox: &Sandbox) -> Server {
+    let shim = sandbox.path("slow_read.so");
+    let source = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/shim/slow_read.c");
+    let built = Command::new("cc")
+        .args(["-shared", "-fPIC", "-O2", "-Wall", "-Werror", "-o"])
+        .arg(&shim)
+        .args([source, "-ldl"])
+        .status();
+    assert!(built.expect("a C compiler").success());
+    let mut command = sandbox.command(&["serve", "--log", "json"]);
+    command
+        .env("LD_PRELOAD", shim)
+        .env("SLOW_FILE", sandbox.path("hosts.db"))
+        .env("SLOW_WHILE", sandbox.path("slow"));
+    Server::start(command)
+}
+
+fn fetch_aside(server: &Server, host: &'static str) -> Receiver<String> {
+    let (tell, told) = channel();
+    let address = server.https;
+    thread::spawn(move || {
+        let runtime = Builder::new_current_thread()
+            .enable_all()
+            .build()
+            .expect("a runtime");
+        let fetched = runtime.block_on(client::fetch(address, host, "/", client::config(ca())));
+        // The test may be over.
+        let _ = tell.send(fetched.unwrap_or_else(|error| error.to_string()));
+    });
+    told
+}
