@@ -122,7 +122,7 @@ pub enum LookupError {
 }
 
 impl<V: Send + Sync + 'static> Lookup<V> {
-    /// Without a change feed until [`Self::watched`] starts one.
+    /// Without a change feed until one tells it of changes ([`Apply`]).
     pub fn new(
         store: Arc<dyn Store>,
         settings: &LookupSettings,
