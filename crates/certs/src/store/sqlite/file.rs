@@ -174,6 +174,9 @@ impl StoreFile {
         // Until it is known to be the right file, closing it must not move
         // into it what may be another file's log.
         connection.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true)?;
+        // Else a value bound beside a partial index makes SQLite plan the
+        // statement anew at each call, which takes 200 µs instead of 5.
+        connection.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true)?;
         connection.busy_timeout(self.options.busy)?;
         connection.set_prepared_statement_cache_capacity(STATEMENTS);
         let mmap = if self.options.mmap { MMAP_BYTES } else { 0 };
