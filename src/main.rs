@@ -1,1 +1,23 @@
-fn main() {}
+//! sekisho: HTTPS for very many domains, each certificate loaded from its
+//! store during the handshake.
+
+#![deny(unsafe_code)]
+
+mod cli;
+mod process;
+
+use std::process::ExitCode;
+use std::time::Instant;
+
+use clap::Parser;
+
+fn main() -> ExitCode {
+    let begun = Instant::now();
+    // Before anything that could hold a key is read.
+    process::keep_memory_private();
+    let cli = cli::Cli::parse();
+    match cli.run(begun) {
+        Ok(ended) => ended.into(),
+        Err(error) => cli::failure::report(&error),
+    }
+}

@@ -1,1 +1,47 @@
-fn main() {}
+//! Load generator, fixtures, and the comparison with nginx.
+#![forbid(unsafe_code)]
+
+mod compare;
+mod fixtures;
+mod load;
+mod tls;
+
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+fn main() -> ExitCode {
+    let outcome = match Cli::parse().command {
+        Command::Load(options) => load::run(&options),
+        Command::Fixtures(options) => fixtures::run(&options),
+        Command::Compare(options) => compare::run(&options),
+    };
+    match outcome {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("sekisho-bench: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// Measures HTTPS servers that serve very many hosts.
+#[derive(Parser)]
+#[command(version, max_term_width = 100)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Open TLS connections to a server and report what it did.
+    #[command(after_help = load::EXAMPLES)]
+    Load(Box<load::Options>),
+    /// Make an authority and certificates for many hosts.
+    #[command(after_help = fixtures::EXAMPLES)]
+    Fixtures(fixtures::Options),
+    /// Run sekisho and nginx side by side and write a report.
+    #[command(after_help = compare::EXAMPLES)]
+    Compare(compare::Options),
+}

@@ -66,6 +66,8 @@ pub struct LoadedCredential {
     /// End of the leaf's validity, seconds since the Unix epoch.
     pub not_after: i64,
     certified: Arc<CertifiedKey>,
+    /// Bytes of the chain that it shares with no other credential.
+    own_chain: usize,
     /// Set by the feed once another version is stored.
     superseded: AtomicBool,
     /// Leaves the interner when this is dropped.
@@ -111,19 +113,13 @@ impl LoadedCredential {
 
     /// Bytes of memory that it holds, in the allocator's view.
     pub(crate) fn weight(&self) -> usize {
-        let chain: usize = self
-            .certified
-            .cert
-            .iter()
-            .map(|der| der.len() + PER_CERTIFICATE)
-            .sum();
         let key = match self.key_type {
             KeyType::Ecdsa => ECDSA_KEY,
             KeyType::Ed25519 => ED25519_KEY,
             // What aws-lc keeps grows with the modulus, like the public key.
             KeyType::Rsa => RSA_KEY + RSA_KEY_PER_BYTE * self.rsa_bytes(),
         };
-        PER_CREDENTIAL + chain + key
+        PER_CREDENTIAL + self.certified.cert.len() * PER_CERTIFICATE + self.own_chain + key
     }
 
     fn rsa_bytes(&self) -> usize {
@@ -143,13 +139,15 @@ impl std::fmt::Debug for LoadedCredential {
     }
 }
 
-/// Makes a stored credential ready: parses the key by its own type, matches it
+/// Makes a stored credential ready, `own_chain` bytes of whose chain are its
+/// own: parses the key by its own type, matches it
 /// with the leaf, reads the dates.
 ///
 /// An RSA key that stands beside another is parsed at its first use: most
 /// clients never ask for it, and parsing costs more than a handshake.
 pub(crate) fn prepare(
     stored: StoredCredential,
+    own_chain: usize,
     lazy: bool,
     interned: intern::Registration,
 ) -> Result<LoadedCredential, String> {
@@ -187,6 +185,7 @@ pub(crate) fn prepare(
         not_before: leaf.not_before,
         not_after: leaf.not_after,
         certified: Arc::new(CertifiedKey::new(stored.chain, key)),
+        own_chain,
         superseded: AtomicBool::new(false),
         _interned: interned,
     })

@@ -1,1 +1,38 @@
-//! server
+//! From the accepted connection to the answered request.
+//!
+//! Bytes flow through the modules in this order: [`mod@config`] says where,
+//! `listen` binds, `worker` runs, `accept` accepts, `hello` reads the
+//! ClientHello, `ask` looks its name up, `handshake` finishes with what
+//! `endpoint` made of the record, `tls` encrypts, `http` speaks, `route` finds
+//! who answers a request, and [`site`], `files` and [`redirect`] answer it.
+#![forbid(unsafe_code)]
+
+mod accept;
+pub mod admin;
+mod ask;
+mod authority;
+mod budget;
+mod complaints;
+pub mod config;
+mod endpoint;
+mod files;
+mod handshake;
+mod hello;
+mod http;
+mod listen;
+pub mod metrics;
+mod pace;
+pub mod redirect;
+mod refuse;
+mod route;
+mod server;
+mod shared;
+pub mod shutdown;
+pub mod site;
+pub mod tickets;
+mod tls;
+mod worker;
+
+pub use endpoint::{Endpoint, Publisher};
+pub use server::{Addresses, Error, Parts, Server};
+pub use shutdown::{Phase, Shutdown};

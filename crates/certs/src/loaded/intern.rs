@@ -1,8 +1,10 @@
 //! One copy in memory of each credential, however many hosts refer to it.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+
+use rustls_pki_types::CertificateDer;
 
 use super::{LoadedCredential, prepare};
 use crate::credential::{CredentialId, StoredCredential};
@@ -10,8 +12,11 @@ use crate::credential::{CredentialId, StoredCredential};
 /// The loaded credentials, by id; it keeps none of them alive.
 #[derive(Debug, Default)]
 pub(crate) struct Interner {
-    loaded: Mutex<HashMap<CredentialId, Weak<LoadedCredential>, foldhash::fast::RandomState>>,
+    loaded: Mutex<Loaded>,
+    issuers: Mutex<HashSet<&'static [u8], foldhash::quality::RandomState>>,
 }
+
+type Loaded = HashMap<CredentialId, Weak<LoadedCredential>, foldhash::fast::RandomState>;
 
 /// Takes a credential out of the map when it is dropped.
 pub(crate) struct Registration {
@@ -24,7 +29,7 @@ impl Interner {
     /// one. An older version in memory is flagged as superseded.
     pub(crate) fn intern(
         self: &Arc<Self>,
-        stored: StoredCredential,
+        mut stored: StoredCredential,
         lazy: bool,
     ) -> Result<Arc<LoadedCredential>, String> {
         let (id, version) = (stored.id, stored.version);
@@ -33,11 +38,12 @@ impl Interner {
         {
             return Ok(found);
         }
+        let own_chain = self.share_issuers(&mut stored.chain);
         let registration = Registration {
             interner: Arc::downgrade(self),
             id,
         };
-        let fresh = Arc::new(prepare(stored, lazy, registration)?);
+        let fresh = Arc::new(prepare(stored, own_chain, lazy, registration)?);
         // What is replaced is dropped only after the lock: dropping the last
         // reference takes the lock itself.
         let other = {
@@ -80,13 +86,31 @@ impl Interner {
         self.lock().get(&id).and_then(Weak::upgrade)
     }
 
-    fn lock(
-        &self,
-    ) -> std::sync::MutexGuard<
-        '_,
-        HashMap<CredentialId, Weak<LoadedCredential>, foldhash::fast::RandomState>,
-    > {
+    fn lock(&self) -> MutexGuard<'_, Loaded> {
         self.loaded.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Replaces what stands behind the leaf by the one copy of it. Gives the
+    /// bytes that stay the chain's own.
+    ///
+    /// Half of a chain's bytes are its issuer's, and all hosts together have a
+    /// few dozen issuers. rustls takes a certificate either owned or for ever,
+    /// so the shared ones are never freed, and there is a bound on them.
+    fn share_issuers(&self, chain: &mut [CertificateDer<'static>]) -> usize {
+        let mut issuers = self.issuers.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut own = chain.first().map_or(0, |leaf| leaf.len());
+        for issuer in chain.iter_mut().skip(1) {
+            if let Some(shared) = issuers.get(issuer.as_ref()) {
+                *issuer = CertificateDer::from(*shared);
+            } else if issuers.len() < MOST_ISSUERS && issuer.len() <= LONGEST_ISSUER {
+                let shared: &'static [u8] = issuer.to_vec().leak();
+                issuers.insert(shared);
+                *issuer = CertificateDer::from(shared);
+            } else {
+                own += issuer.len();
+            }
+        }
+        own
     }
 }
 
@@ -109,3 +133,8 @@ impl Drop for Registration {
 fn is_superseded(credential: &LoadedCredential) -> bool {
     credential.superseded.load(Ordering::Relaxed)
 }
+
+/// Far above what certificate authorities have; what a tenant may add to the
+/// process's memory is this times the next, 2 MiB.
+const MOST_ISSUERS: usize = 512;
+const LONGEST_ISSUER: usize = 4096;

@@ -1,12 +1,13 @@
 //! What the lookup counts of itself.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use super::freshness::FeedState;
 use super::{LookupError, Outcome};
 use crate::cache::Usage;
+use crate::store::StoreError;
 
 /// Figures for metrics, as of one moment.
 #[derive(Clone, Debug)]
@@ -40,6 +41,8 @@ struct Cells {
     stale: AtomicU64,
     calls: [AtomicU64; CALL_BOUNDS.len() + 1],
     call_micros: AtomicU64,
+    calls_failed: AtomicU64,
+    unavailable: AtomicBool,
 }
 
 /// Upper bounds of the classes of [`Counts::calls`], seconds.
@@ -72,6 +75,8 @@ readings! {
     stale,
     /// The sum of the times of all store calls, microseconds.
     call_micros,
+    /// Store calls that gave an error.
+    calls_failed,
 }
 
 impl Counts {
@@ -107,7 +112,22 @@ impl Counts {
         add(&self.0.stale);
     }
 
-    pub(super) fn asked(&self, time: Duration) {
+    /// Whether the last store call found the store out of reach, late or
+    /// overloaded.
+    #[must_use]
+    pub fn unavailable(&self) -> bool {
+        self.0.unavailable.load(Ordering::Relaxed)
+    }
+
+    pub(super) fn asked(&self, time: Duration, error: Option<&StoreError>) {
+        if error.is_some() {
+            add(&self.0.calls_failed);
+        }
+        let unavailable = error.is_some_and(StoreError::is_retryable);
+        // Mostly unchanged: a read spares the other cores the line's move.
+        if self.unavailable() != unavailable {
+            self.0.unavailable.store(unavailable, Ordering::Relaxed);
+        }
         let class = CALL_BOUNDS
             .iter()
             .position(|bound| time.as_secs_f64() <= *bound)

@@ -80,7 +80,8 @@ impl<V: Send + Sync + 'static> Leader<V> {
     async fn read(&self, begun: Begun) -> Result<Read<V>, LookupError> {
         let asked = Instant::now();
         let answer = self.lookup.store.find(&self.name).await;
-        self.lookup.counts.asked(asked.elapsed());
+        let counts = &self.lookup.counts;
+        counts.asked(asked.elapsed(), answer.as_ref().err());
         match answer? {
             Answer::Absent => Ok(Read::Absent(Absence::NoHost, None)),
             Answer::Found(found) if found.record.disabled => Ok(Read::Absent(

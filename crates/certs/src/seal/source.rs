@@ -2,11 +2,11 @@
 
 use std::env;
 use std::fmt;
-use std::fs::{File, OpenOptions};
+use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Write as _};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{self, Child, Command, Stdio};
 use std::str::FromStr;
 use std::sync::mpsc;
 use std::thread;
@@ -95,26 +95,39 @@ impl KeyRing {
             io::ErrorKind::AlreadyExists => KeyError::Exists(path.to_owned()),
             _ => KeyError::File(path.to_owned(), error),
         };
-        let made = OpenOptions::new()
-            .write(true)
-            .create_new(true)
-            .mode(0o600)
-            .open(path)
-            .map_err(fault)?;
         let key = text::generate();
-        if let Err(error) = write_durably(made, &key, path) {
-            // Half a key must not look like one.
-            let _ = std::fs::remove_file(path);
-            return Err(fault(error));
-        }
+        // Written whole before it has its name: a run that is killed leaves no
+        // half a key. A link, unlike a rename, never replaces.
+        let mut fresh = path.as_os_str().to_owned();
+        fresh.push(format!(".{}.new", process::id()));
+        let fresh = PathBuf::from(fresh);
+        let made = write_durably(&key, &fresh).and_then(|()| fs::hard_link(&fresh, path));
+        let removed = fs::remove_file(&fresh);
+        made.and(removed)
+            .and_then(|()| sync_folder(path))
+            .map_err(fault)?;
         text::parse(&key, &path.display().to_string())
     }
 }
 
-fn write_durably(mut file: File, text: &str, path: &Path) -> io::Result<()> {
+fn write_durably(text: &str, path: &Path) -> io::Result<()> {
+    // What an earlier run left is nobody's key.
+    match fs::remove_file(path) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+        _ => {}
+    }
+    let mut options = OpenOptions::new();
+    let mut file = options
+        .write(true)
+        .create_new(true)
+        .mode(0o600)
+        .open(path)?;
     file.write_all(text.as_bytes())?;
-    file.sync_all()?;
-    // The name is durable only with its folder.
+    file.sync_all()
+}
+
+/// A name is durable only with its folder.
+fn sync_folder(path: &Path) -> io::Result<()> {
     let folder = path
         .parent()
         .filter(|folder| !folder.as_os_str().is_empty());

@@ -6,8 +6,10 @@
 
 mod file;
 mod find;
+mod inline;
 mod lease;
 mod log;
+mod nowait;
 mod read;
 mod rows;
 mod schema;
@@ -22,7 +24,8 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use self::file::{Place, READER_CACHE_KIB, StoreFile, WRITER_CACHE_KIB};
+use self::file::{Place, Role, StoreFile};
+use self::inline::InlineReaders;
 use self::read::Reader;
 use self::watch::Watch;
 use super::threads::Threads;
@@ -35,11 +38,13 @@ use crate::credential::{CredentialId, StoredCredential};
 use crate::host::{HostName, HostPattern};
 use crate::record::HostRecord;
 
-/// A catalog in one file. Reads and writes run on a few threads of its own.
+/// A catalog in one file. Reads and writes run on a few threads of its own;
+/// only what the system has in memory is read on the caller's.
 #[derive(Debug)]
 pub struct Sqlite {
     file: Arc<StoreFile>,
     readers: Threads<Arc<Place>>,
+    inline: Arc<InlineReaders>,
     writer: Threads<Arc<Place>>,
     watch: Watch,
 }
@@ -75,15 +80,17 @@ impl Sqlite {
     pub fn open_with(path: &Path, mode: Mode, options: &Options) -> Result<Self> {
         let (file, reader) = StoreFile::open(path, mode, options)?;
         let mut first = Some(reader);
-        let readers = [(); READERS].map(|()| file.place(first.take(), READER_CACHE_KIB));
-        let writer = file.place(None, WRITER_CACHE_KIB);
+        let readers = [(); READERS].map(|()| file.place(first.take(), Role::Reader));
+        let writer = file.place(None, Role::Writer);
+        let inline = Arc::new(InlineReaders::new(&file));
         let threads = |error: io::Error| {
             StoreError::Unavailable(format!("no thread for {}: {error}", path.display()).into())
         };
         Ok(Self {
             readers: Threads::start("sqlite-read", readers, QUEUE).map_err(threads)?,
             writer: Threads::start("sqlite-write", [writer], QUEUE).map_err(threads)?,
-            watch: Watch::start(Arc::clone(&file)).map_err(threads)?,
+            watch: Watch::start(Arc::clone(&file), Arc::clone(&inline)).map_err(threads)?,
+            inline,
             file,
         })
     }
@@ -92,14 +99,6 @@ impl Sqlite {
     #[must_use]
     pub fn path(&self) -> &Path {
         &self.file.path
-    }
-
-    /// A connection of the caller's own, that reads on the caller's thread.
-    #[must_use]
-    pub fn inline(&self) -> Inline {
-        Inline {
-            place: self.file.place(None, READER_CACHE_KIB),
-        }
     }
 
     fn read<T: Send + 'static>(
@@ -120,23 +119,6 @@ impl Sqlite {
 impl Drop for Sqlite {
     fn drop(&mut self) {
         self.file.close();
-    }
-}
-
-/// Reads names on the calling thread: no hop, but a page that is not in
-/// memory stalls whoever called.
-#[derive(Debug)]
-pub struct Inline {
-    place: Arc<Place>,
-}
-
-impl Inline {
-    /// What [`Store::find`] says, without leaving the thread.
-    ///
-    /// # Errors
-    /// As [`Store::find`].
-    pub fn find(&self, name: &HostName) -> Result<Answer> {
-        self.place.with(|reader| reader.find(name))
     }
 }
 
@@ -176,6 +158,9 @@ impl Default for Options {
 
 impl Store for Sqlite {
     fn find<'a>(&'a self, name: &'a HostName) -> BoxFuture<'a, Result<Answer>> {
+        if let Some(answer) = self.inline.find(name) {
+            return Box::pin(std::future::ready(Ok(answer)));
+        }
         let name = name.clone();
         self.read(move |reader| reader.find(&name))
     }

@@ -53,7 +53,7 @@ impl StoreFile {
             }),
             catalog: OnceLock::new(),
         });
-        let mut connection = file.connect(READER_CACHE_KIB)?;
+        let mut connection = file.connect(Role::Reader)?;
         if mode == Mode::Create {
             schema::create(&mut connection).map_err(|error| explain(path, &error))?;
         }
@@ -67,10 +67,10 @@ impl StoreFile {
     }
 
     /// A place for a connection, which a replaced file empties.
-    pub(super) fn place(self: &Arc<Self>, reader: Option<Reader>, cache_kib: i32) -> Arc<Place> {
+    pub(super) fn place(self: &Arc<Self>, reader: Option<Reader>, role: Role) -> Arc<Place> {
         let place = Arc::new(Place {
             file: Arc::clone(self),
-            cache_kib,
+            role,
             reader: Mutex::new(reader),
         });
         let mut state = self.lock();
@@ -150,11 +150,11 @@ impl StoreFile {
     }
 
     /// Opens one more connection to the same file and checks its header.
-    fn reader(&self, cache_kib: i32) -> Result<Reader> {
-        self.checked(self.connect(cache_kib)?)
+    fn reader(&self, role: Role) -> Result<Reader> {
+        self.checked(self.connect(role)?)
     }
 
-    fn connect(&self, cache_kib: i32) -> Result<Connection> {
+    fn connect(&self, role: Role) -> Result<Connection> {
         let path = &self.path;
         if let Err(error) = fs::metadata(path) {
             return Err(unreachable_file(path, &error));
@@ -166,23 +166,27 @@ impl StoreFile {
         if connection.is_readonly("main").map_err(fault)? {
             return Err(read_only(path));
         }
-        self.set_up(&connection, cache_kib).map_err(fault)?;
+        self.set_up(&connection, role).map_err(fault)?;
         Ok(connection)
     }
 
-    fn set_up(&self, connection: &Connection, cache_kib: i32) -> rusqlite::Result<()> {
+    fn set_up(&self, connection: &Connection, role: Role) -> rusqlite::Result<()> {
         // Until it is known to be the right file, closing it must not move
         // into it what may be another file's log.
         connection.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true)?;
-        // Else a value bound beside a partial index makes SQLite plan the
-        // statement anew at each call, which takes 200 µs instead of 5.
+        connection.busy_timeout(role.patience(&self.options))?;
+        // Without this, a statement whose plan could depend on a value is
+        // prepared again for each value: two thirds of a handshake's read.
         connection.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true)?;
-        connection.busy_timeout(self.options.busy)?;
         connection.set_prepared_statement_cache_capacity(STATEMENTS);
-        let mmap = if self.options.mmap { MMAP_BYTES } else { 0 };
+        let mmap = if self.options.mmap && role != Role::Inline {
+            MMAP_BYTES
+        } else {
+            0
+        };
         connection.pragma_update(None, "mmap_size", mmap)?;
         // Negative: in KiB instead of pages.
-        connection.pragma_update(None, "cache_size", -cache_kib)?;
+        connection.pragma_update(None, "cache_size", -role.cache_kib())?;
         connection.pragma_update(None, "temp_store", "memory")?;
         // Durable when it returns, over a power cut too.
         connection.pragma_update(None, "synchronous", "full")?;
@@ -232,12 +236,40 @@ impl StoreFile {
     }
 }
 
+/// What a connection is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Role {
+    /// Reads on a thread that may wait.
+    Reader,
+    /// Reads on a thread that must not.
+    Inline,
+    /// Writes.
+    Writer,
+}
+
+impl Role {
+    fn cache_kib(self) -> i32 {
+        match self {
+            Self::Reader => READER_CACHE_KIB,
+            Self::Inline => INLINE_CACHE_KIB,
+            Self::Writer => WRITER_CACHE_KIB,
+        }
+    }
+
+    fn patience(self, options: &Options) -> Duration {
+        match self {
+            Self::Reader | Self::Writer => options.busy,
+            Self::Inline => Duration::ZERO,
+        }
+    }
+}
+
 /// Where a connection stands: opened at its first use, and again after the
 /// file was replaced.
 #[derive(Debug)]
 pub(crate) struct Place {
     file: Arc<StoreFile>,
-    cache_kib: i32,
+    role: Role,
     reader: Mutex<Option<Reader>>,
 }
 
@@ -246,9 +278,16 @@ impl Place {
         let mut slot = self.lock();
         let reader = match &mut *slot {
             Some(reader) => reader,
-            empty => empty.insert(self.file.reader(self.cache_kib)?),
+            empty => empty.insert(self.file.reader(self.role)?),
         };
         work(reader)
+    }
+
+    /// The same without waiting: none if another thread is at it, or if it is
+    /// not open.
+    pub(super) fn try_with<T>(&self, work: impl FnOnce(&mut Reader) -> T) -> Option<T> {
+        let mut slot = self.reader.try_lock().ok()?;
+        slot.as_mut().map(work)
     }
 
     fn lock(&self) -> MutexGuard<'_, Option<Reader>> {
@@ -362,9 +401,11 @@ const CLOSING_LOOKS: u32 = 50;
 /// How often it looks.
 const CLOSING_PAUSE: Duration = Duration::from_millis(1);
 /// A reader's pages: the upper levels of the tables of a million hosts.
-pub(super) const READER_CACHE_KIB: i32 = 2048;
+const READER_CACHE_KIB: i32 = 2048;
+/// The same; there is one per core.
+const INLINE_CACHE_KIB: i32 = 1024;
 /// Only used while writing: what a batch of an import touches.
-pub(super) const WRITER_CACHE_KIB: i32 = 8192;
+const WRITER_CACHE_KIB: i32 = 8192;
 /// Mapped pages count as resident, so no more of the file than this.
 const MMAP_BYTES: i64 = 1 << 30;
 /// The log is cut back to this after a large import.

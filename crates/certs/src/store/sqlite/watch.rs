@@ -8,7 +8,8 @@ use std::time::Duration;
 
 use tokio::sync::watch;
 
-use super::file::{Place, READER_CACHE_KIB, StoreFile};
+use super::file::{Place, Role, StoreFile};
+use super::inline::InlineReaders;
 use super::read::Reader;
 
 /// A thread that looks every 25 ms whether a commit or another file came; it
@@ -20,14 +21,17 @@ pub(super) struct Watch {
 }
 
 impl Watch {
-    pub(super) fn start(file: Arc<StoreFile>) -> io::Result<Self> {
+    pub(super) fn start(file: Arc<StoreFile>, inline: Arc<InlineReaders>) -> io::Result<Self> {
         let changed = Arc::new(watch::Sender::new(()));
         let (stop, stopped) = sync_channel(0);
-        let place = file.place(None, READER_CACHE_KIB);
+        let place = file.place(None, Role::Reader);
         let notify = Arc::clone(&changed);
         thread::Builder::new()
             .name("sqlite-watch".to_owned())
-            .spawn(move || look(&file, &place, &notify, &stopped))?;
+            .spawn(move || {
+                inline.open();
+                look(&file, &place, &notify, &inline, &stopped);
+            })?;
         Ok(Self {
             changed,
             _stop: stop,
@@ -49,11 +53,20 @@ impl Watch {
     }
 }
 
-fn look(file: &StoreFile, place: &Place, changed: &watch::Sender<()>, stopped: &Receiver<()>) {
+fn look(
+    file: &StoreFile,
+    place: &Place,
+    changed: &watch::Sender<()>,
+    inline: &InlineReaders,
+    stopped: &Receiver<()>,
+) {
     let mut seen = None;
     // The first look waits too: starting up must not.
     while stopped.recv_timeout(EVERY) == Err(RecvTimeoutError::Timeout) {
         let replaced = file.follow();
+        if replaced {
+            inline.open();
+        }
         // A file that can't be read is reported to those who read it.
         let version = place.with(Reader::data_version).ok();
         if replaced || (version.is_some() && version != seen) {

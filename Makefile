@@ -1,0 +1,57 @@
+# Every step of the checks is a target here; .ci/run only calls them.
+
+SHELL := /bin/bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+
+CARGO ?= cargo
+DENY_VERSION := 0.20.2
+
+.PHONY: help
+help: ## Show the targets
+	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 16
+
+.PHONY: demo
+demo: ## Build a release, serve 1,000 hosts, fetch some of them with curl
+	@tools/need build curl
+	$(CARGO) build --release --locked --bin sekisho
+	tools/demo target/release/sekisho
+
+.PHONY: deps
+deps: ## Install what building and testing need, or name what is missing
+	@tools/need build curl openssl nginx
+
+.PHONY: test
+test: deps ## Run all tests
+	$(CARGO) test --workspace --locked
+
+.PHONY: lint
+lint: fmt clippy doc deny sizes ## Run all checks that need no running
+
+.PHONY: fmt
+fmt: ## Check the format
+	$(CARGO) fmt --all --check
+
+.PHONY: clippy
+clippy: ## Check the code with clippy
+	@tools/need build
+	$(CARGO) clippy --workspace --all-targets --locked -- -D warnings
+
+.PHONY: doc
+doc: ## Check that the documentation builds without warnings
+	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --workspace --no-deps --locked
+
+.PHONY: deny
+deny: ## Check bans, licences and sources of the dependencies
+	@cargo deny --version >/dev/null 2>&1 || $(CARGO) install cargo-deny --locked --version $(DENY_VERSION)
+	$(CARGO) deny --locked --log-level error check bans licenses sources
+
+.PHONY: sizes
+sizes: ## Check the sizes of files and functions
+	$(CARGO) test --quiet --locked --test sizes
+
+.PHONY: bench
+bench: ## Compare with nginx; writes a report into bench/results
+	@tools/need build nginx openssl
+	$(CARGO) build --release --locked --workspace
+	target/release/sekisho-bench compare --sekisho target/release/sekisho --out bench/results

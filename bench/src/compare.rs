@@ -1,0 +1,122 @@
+//! sekisho and nginx side by side, with the same certificates and the same client.
+
+mod accounting;
+mod client;
+mod machine;
+mod markdown;
+mod measure;
+mod nginx;
+mod options;
+mod prepare;
+mod report;
+mod round;
+mod rows;
+mod sekisho;
+mod server;
+mod setup;
+mod table;
+mod workspace;
+
+use std::fs;
+use std::process::Command;
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail, ensure};
+use tokio::runtime;
+use tokio::signal::unix::{SignalKind, signal};
+
+pub(crate) use self::options::{EXAMPLES, Options};
+
+use self::prepare::{prepare, store_of};
+use self::report::Report;
+use self::setup::Place;
+use self::table::ROWS;
+use self::workspace::Workspace;
+
+pub(crate) fn run(options: &Options) -> Result<()> {
+    if options.list {
+        for row in ROWS {
+            let heavy = if row.heavy { " (not in --quick)" } else { "" };
+            println!("{:16} {}{heavy}", row.id, row.title);
+        }
+        return Ok(());
+    }
+    let runtime = runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()?;
+    // Whatever ends the comparison drops its future, and with it every child process.
+    let outcome = runtime.block_on(async {
+        tokio::select! {
+            outcome = compare(options) => outcome,
+            stopped = stop() => stopped,
+        }
+    });
+    runtime.shutdown_timeout(Duration::ZERO);
+    outcome
+}
+
+async fn stop() -> Result<()> {
+    let mut terminate = signal(SignalKind::terminate())?;
+    let mut interrupt = signal(SignalKind::interrupt())?;
+    tokio::select! {
+        _ = terminate.recv() => {}
+        _ = interrupt.recv() => {}
+    }
+    bail!("stopped by a signal; the servers have been ended")
+}
+
+async fn compare(options: &Options) -> Result<()> {
+    let rows = options.selected()?;
+    let date = machine::date()?;
+    let workspace = Workspace::open(&options.work)?;
+    let unprepared = prepare(options, &workspace, &rows).await;
+    let mut report = Report {
+        date,
+        command: std::env::args().collect::<Vec<_>>().join(" "),
+        facts: machine::facts(options),
+        rows: Vec::new(),
+    };
+    settle(options.client_core);
+    for row in rows {
+        let place = Place {
+            options,
+            workspace: &workspace,
+        };
+        let missing = unprepared.get(&store_of(options, row));
+        report.rows.push(round::measure(place, row, missing).await);
+        // Every row is kept as soon as it is there.
+        write(options, &report)?;
+    }
+    let failed = report.rows.iter().flat_map(|row| &row.cases);
+    let failed = failed.filter(|case| case.error.is_some()).count();
+    ensure!(failed == 0, "{failed} cases failed; the report says why");
+    Ok(())
+}
+
+fn write(options: &Options, report: &Report) -> Result<()> {
+    let out = &options.out;
+    fs::create_dir_all(out).with_context(|| format!("cannot make {}", out.display()))?;
+    let markdown = out.join(format!("{}.md", report.date));
+    fs::write(&markdown, markdown::render(report))?;
+    let json = serde_json::to_string_pretty(report)? + "\n";
+    fs::write(out.join(format!("{}.json", report.date)), json)?;
+    eprintln!("  wrote {}", markdown.display());
+    Ok(())
+}
+
+/// Keeps this process off the servers' core, since it polls them while they start, and lets
+/// it and its children open as many connections as the hard limit allows.
+fn settle(core: usize) {
+    let id = std::process::id().to_string();
+    let core = core.to_string();
+    let commands: [(&str, &[&str]); 2] = [
+        ("taskset", &["-cp", &core, &id]),
+        ("prlimit", &["--pid", &id, "--nofile=20000:"]),
+    ];
+    for (program, arguments) in commands {
+        let done = Command::new(program).args(arguments).output();
+        if !done.is_ok_and(|output| output.status.success()) {
+            eprintln!("{program} {} failed; going on without", arguments.join(" "));
+        }
+    }
+}

@@ -1,0 +1,203 @@
+//! What a server used, as the kernel has it in `/proc`.
+//!
+//! CPU time is the first number of each thread's `schedstat`: time on a CPU in nanoseconds.
+//! `utime` and `stime` in `stat` say the same in steps of 10 ms, but also remember threads
+//! that have ended, so they stand in when a thread went away between two readings. Neither
+//! counts time in which the process waited for a CPU that another process had.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::Path;
+use std::time::Duration;
+
+use anyhow::{Context, Result, ensure};
+
+/// CPU time of a process and its descendants up to now.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct CpuTime {
+    threads: BTreeMap<(u32, u32), Duration>,
+    processes: Duration,
+}
+
+impl CpuTime {
+    pub(crate) fn read(root: u32) -> Result<Self> {
+        let mut time = Self::default();
+        for pid in tree(root)? {
+            time.add_process(pid)?;
+        }
+        ensure!(!time.threads.is_empty(), "process {root} is gone");
+        Ok(time)
+    }
+
+    fn add_process(&mut self, pid: u32) -> Result<()> {
+        let folder = format!("/proc/{pid}");
+        self.processes += parse_stat(&fs::read_to_string(format!("{folder}/stat"))?)?.cpu;
+        for thread in numbers_in(Path::new(&folder).join("task").as_path())? {
+            // A thread may end between the listing and this.
+            let Ok(text) = fs::read_to_string(format!("{folder}/task/{thread}/schedstat")) else {
+                continue;
+            };
+            self.threads.insert((pid, thread), parse_schedstat(&text)?);
+        }
+        Ok(())
+    }
+
+    pub(crate) fn since(&self, earlier: &Self) -> Duration {
+        let mut sum = Duration::ZERO;
+        for (thread, time) in &self.threads {
+            let before = earlier.threads.get(thread).copied().unwrap_or_default();
+            sum += time.saturating_sub(before);
+        }
+        let ended = earlier
+            .threads
+            .keys()
+            .any(|thread| !self.threads.contains_key(thread));
+        if ended {
+            return sum.max(self.processes.saturating_sub(earlier.processes));
+        }
+        sum
+    }
+}
+
+/// Memory of a process and its descendants in bytes.
+///
+/// Pages that several of them share count once in `pss`, once for each in `rss`.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(crate) struct Memory {
+    pub(crate) rss: u64,
+    pub(crate) pss: u64,
+}
+
+impl Memory {
+    pub(crate) fn read(root: u32) -> Result<Self> {
+        let mut sum = Self::default();
+        for pid in tree(root)? {
+            let file = format!("/proc/{pid}/smaps_rollup");
+            let text = fs::read_to_string(&file).with_context(|| format!("cannot read {file}"))?;
+            let memory = parse_rollup(&text)?;
+            sum.rss += memory.rss;
+            sum.pss += memory.pss;
+        }
+        Ok(sum)
+    }
+}
+
+/// The process and all that descend from it.
+pub(crate) fn tree(root: u32) -> Result<Vec<u32>> {
+    let mut children: BTreeMap<u32, Vec<u32>> = BTreeMap::new();
+    for pid in numbers_in(Path::new("/proc"))? {
+        // Processes that end while the list is read are none of ours.
+        if let Ok(text) = fs::read_to_string(format!("/proc/{pid}/stat")) {
+            let parent = parse_stat(&text)?.parent;
+            children.entry(parent).or_default().push(pid);
+        }
+    }
+    let mut found = vec![root];
+    let mut next = 0;
+    while let Some(pid) = found.get(next) {
+        let below = children.remove(pid).unwrap_or_default();
+        found.extend(below);
+        next += 1;
+    }
+    Ok(found)
+}
+
+#[derive(Debug, PartialEq)]
+struct Stat {
+    parent: u32,
+    cpu: Duration,
+}
+
+/// The name in brackets may hold spaces and brackets; what follows the last one is plain.
+fn parse_stat(text: &str) -> Result<Stat> {
+    let plain = text.rsplit_once(')').map(|(_, plain)| plain);
+    let fields: Vec<&str> = plain.unwrap_or_default().split_ascii_whitespace().collect();
+    ensure!(fields.len() > STIME, "cannot read {text:?} as a stat line");
+    let ticks = fields[UTIME].parse::<u64>()? + fields[STIME].parse::<u64>()?;
+    Ok(Stat {
+        parent: fields[PARENT].parse()?,
+        cpu: Duration::from_millis(ticks * MS_PER_TICK),
+    })
+}
+
+fn parse_schedstat(text: &str) -> Result<Duration> {
+    let first = text.split_ascii_whitespace().next().unwrap_or_default();
+    let nanos = first
+        .parse()
+        .with_context(|| format!("cannot read {text:?} as schedstat"))?;
+    Ok(Duration::from_nanos(nanos))
+}
+
+fn parse_rollup(text: &str) -> Result<Memory> {
+    let field = |name: &str| -> Result<u64> {
+        let line = text.lines().find_map(|line| line.strip_prefix(name));
+        let kib = line
+            .and_then(|rest| rest.trim().strip_suffix(" kB"))
+            .with_context(|| format!("no {name} in smaps_rollup"))?;
+        Ok(kib.trim().parse::<u64>()? * 1024)
+    };
+    Ok(Memory {
+        rss: field("Rss:")?,
+        pss: field("Pss:")?,
+    })
+}
+
+fn numbers_in(folder: &Path) -> Result<Vec<u32>> {
+    let entries =
+        fs::read_dir(folder).with_context(|| format!("cannot list {}", folder.display()))?;
+    Ok(entries
+        .filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok())
+        .collect())
+}
+
+/// Positions after the name's closing bracket.
+const PARENT: usize = 1;
+const UTIME: usize = 11;
+const STIME: usize = 12;
+/// Linux gives times to user space in hundredths of a second, whatever its own tick is.
+const MS_PER_TICK: u64 = 10;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn stat_lines_are_parsed_after_the_name() {
+        let line = "42 (a (b) c) S 7 42 42 0 -1 4194560 100 0 0 0 150 50 0 0 20 0 1 0 9 0 0";
+        let stat = parse_stat(line).unwrap();
+        assert_eq!((stat.parent, stat.cpu), (7, Duration::from_secs(2)));
+        assert!(parse_stat("42 (a) S 7").is_err());
+    }
+
+    #[test]
+    fn rollups_are_parsed() {
+        let text = "55-7f ---p 00000000 00:00 0 [rollup]\nRss:     1204 kB\nPss:      300 kB\n";
+        let memory = parse_rollup(text).unwrap();
+        assert_eq!((memory.rss, memory.pss), (1204 * 1024, 300 * 1024));
+        assert!(parse_rollup("Rss: 1 kB").is_err());
+    }
+
+    #[test]
+    fn time_of_new_and_of_ended_threads_is_counted() {
+        let at = |threads: &[(u32, u64)], processes| CpuTime {
+            threads: threads
+                .iter()
+                .map(|&(id, ms)| ((1, id), Duration::from_millis(ms)))
+                .collect(),
+            processes: Duration::from_millis(processes),
+        };
+        let before = at(&[(1, 100), (2, 50)], 150);
+        let grown = at(&[(1, 110), (2, 50), (3, 5)], 160);
+        assert_eq!(grown.since(&before), Duration::from_millis(15));
+        let ended = at(&[(1, 110)], 190);
+        assert_eq!(ended.since(&before), Duration::from_millis(40));
+    }
+
+    #[test]
+    fn this_process_can_be_read() {
+        let id = std::process::id();
+        assert!(tree(id).unwrap().contains(&id));
+        assert!(Memory::read(id).unwrap().rss > 1024 * 1024);
+        CpuTime::read(id).unwrap();
+    }
+}

@@ -1,0 +1,160 @@
+//! The load generator as a child process on a core of its own.
+
+use std::fs::File;
+use std::net::SocketAddr;
+use std::path::Path;
+use std::process::Stdio;
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail};
+use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader, Lines};
+use tokio::process::{Child, ChildStdin, ChildStdout, Command};
+use tokio::time::timeout;
+
+use super::server::PAGE;
+use crate::fixtures::HOST_PATTERN;
+use crate::load::Outcome;
+use crate::load::gate::READY;
+use crate::tls::Version;
+
+/// What the client is to do; everything else is the same in all measurements.
+#[derive(Clone, Debug)]
+pub(crate) struct Load {
+    pub(crate) version: Version,
+    /// Hosts that are asked for, in order, from the one with the number `start`.
+    pub(crate) hosts: usize,
+    pub(crate) start: usize,
+    pub(crate) warmup: u64,
+    pub(crate) work: Work,
+}
+
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Work {
+    Handshakes { count: u64, resumed: bool },
+    Requests { connections: usize, each: u64 },
+    Idle { connections: usize },
+}
+
+impl Load {
+    pub(crate) fn operations(&self) -> u64 {
+        match self.work {
+            Work::Handshakes { count, .. } => count,
+            Work::Requests { connections, each } => connections as u64 * each,
+            Work::Idle { connections } => connections as u64,
+        }
+    }
+
+    pub(crate) fn arguments(&self, target: SocketAddr) -> Vec<String> {
+        let version = match self.version {
+            Version::Tls12 => "1.2",
+            Version::Tls13 => "1.3",
+        };
+        let mut arguments = vec![
+            "load".to_owned(),
+            format!("--target={target}"),
+            format!("--name-pattern={HOST_PATTERN}"),
+            format!("--count={}", self.hosts),
+            format!("--start={}", self.start),
+            format!("--warmup={}", self.warmup),
+            format!("--tls={version}"),
+            format!("--request={PAGE}"),
+            format!("--deadline={DEADLINE_SECONDS}"),
+            "--no-verify".to_owned(),
+        ];
+        arguments.extend(match self.work {
+            Work::Handshakes { count, resumed } => vec![
+                format!("--handshakes={count}"),
+                format!("--concurrency={CONCURRENCY}"),
+                format!("--resume={}", if resumed { "resumed" } else { "full" }),
+            ],
+            Work::Requests { connections, each } => vec![
+                format!("--keepalive={each}"),
+                format!("--concurrency={connections}"),
+            ],
+            Work::Idle { connections } => {
+                vec!["--idle".into(), format!("--concurrency={connections}")]
+            }
+        });
+        arguments
+    }
+}
+
+/// A client that stands between two steps.
+#[derive(Debug)]
+pub(crate) struct Client {
+    child: Child,
+    input: ChildStdin,
+    lines: Lines<BufReader<ChildStdout>>,
+    bound: Duration,
+}
+
+impl Client {
+    /// Starts it and waits until the warm-up is over.
+    pub(crate) async fn start(
+        load: &Load,
+        target: SocketAddr,
+        core: usize,
+        log: &Path,
+        bound: Duration,
+    ) -> Result<Self> {
+        let log = File::create(log).with_context(|| format!("cannot write {}", log.display()))?;
+        let mut child = Command::new("taskset")
+            .args(["-c", &core.to_string()])
+            .arg(std::env::current_exe()?)
+            .args(load.arguments(target))
+            .args(["--json", "--gate"])
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(log)
+            .kill_on_drop(true)
+            .spawn()
+            .context("cannot run taskset")?;
+        let input = child.stdin.take().context("the client has no input")?;
+        let output = child.stdout.take().context("the client has no output")?;
+        let mut client = Self {
+            child,
+            input,
+            lines: BufReader::new(output).lines(),
+            bound,
+        };
+        let line = client.line().await?;
+        if line != READY {
+            bail!("the client said {line:?} instead of {READY:?}");
+        }
+        Ok(client)
+    }
+
+    /// The measured part; connections that are kept stay open after it.
+    pub(crate) async fn go(&mut self) -> Result<Outcome> {
+        self.input.write_all(b"\n").await?;
+        let line = self.line().await?;
+        let outcome: Outcome = serde_json::from_str(&line)
+            .with_context(|| format!("cannot read the client's result {line:?}"))?;
+        if outcome.failed > 0 {
+            let all = outcome.failed + outcome.operations;
+            bail!("{} of {all} failed: {:?}", outcome.failed, outcome.errors);
+        }
+        Ok(outcome)
+    }
+
+    /// Closes what is open and waits for the end.
+    pub(crate) async fn finish(mut self) -> Result<()> {
+        drop(self.input);
+        timeout(self.bound, self.child.wait())
+            .await
+            .context("the client does not end")??;
+        Ok(())
+    }
+
+    async fn line(&mut self) -> Result<String> {
+        let bound = self.bound;
+        timeout(bound, self.lines.next_line())
+            .await
+            .with_context(|| format!("the client said nothing for {} s", bound.as_secs()))??
+            .context("the client ended early")
+    }
+}
+
+/// Enough to keep a server busy; nginx takes the same CPU time from 8 to 64.
+const CONCURRENCY: usize = 16;
+const DEADLINE_SECONDS: u32 = 20;

@@ -1,0 +1,251 @@
+//! One sample of one case.
+
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+
+use super::accounting::{CpuTime, Memory};
+use super::client::{Client, Load, Work};
+use super::rows::{Asked, Case, Measure, Row, Setup, figure};
+use super::server::Server;
+use super::setup::{self, Place};
+use crate::load::Outcome;
+
+/// Figures by name, the one that matters first.
+pub(crate) type Sample = Vec<(&'static str, f64)>;
+
+/// One case of a row, with its server while that runs.
+pub(crate) struct Subject<'a> {
+    place: Place<'a>,
+    row: &'a Row,
+    pub(crate) case: &'a Case,
+    /// Row and number of the case: the name of its files.
+    name: String,
+    server: Option<Server>,
+    /// Hosts that were asked for so far, so that no walk repeats one before all had a turn.
+    walked: usize,
+    /// The commands of the last sample.
+    pub(crate) commands: Vec<String>,
+}
+
+impl<'a> Subject<'a> {
+    pub(crate) fn new(place: Place<'a>, row: &'a Row, case: &'a Case, name: String) -> Self {
+        Self {
+            place,
+            row,
+            case,
+            name,
+            server: None,
+            walked: 0,
+            commands: Vec::new(),
+        }
+    }
+
+    pub(crate) async fn sample(&mut self) -> Result<Sample> {
+        self.commands.clear();
+        match self.row.measure {
+            Measure::Handshakes { count, resumed } => {
+                let count = self.effort(count);
+                let work = Work::Handshakes { count, resumed };
+                self.operations(work, HANDSHAKE_WARMUP).await
+            }
+            Measure::Requests { connections, each } => {
+                let each = self.effort(each);
+                let work = Work::Requests { connections, each };
+                self.operations(work, 2 * connections as u64).await
+            }
+            Measure::IdleMemory { connections } => self.idle_memory(connections).await,
+            Measure::HostMemory { from, to } => self.host_memory(from, to).await,
+            Measure::StartUp => self.start_up().await,
+            Measure::Soak { handshakes } => self.soak(handshakes).await,
+        }
+    }
+
+    /// CPU time per operation of a server that goes on to the next sample.
+    async fn operations(&mut self, work: Work, warmup: u64) -> Result<Sample> {
+        let server = match self.server.take() {
+            Some(server) => server,
+            None => self.launch(None).await?,
+        };
+        let load = self.load(work, warmup);
+        let mut client = self.client(&load, &server).await?;
+        let before = server.cpu()?;
+        let outcome = client.go().await?;
+        let used = server.cpu()?.since(&before);
+        client.finish().await?;
+        let memory = server.memory()?;
+        self.server = Some(server);
+        Ok(operation_figures(&outcome, used, memory))
+    }
+
+    async fn idle_memory(&mut self, connections: usize) -> Result<Sample> {
+        let server = self.launch(None).await?;
+        let few = self.load(walk(500), 0);
+        self.run(&few, &server).await?;
+        let before = server.memory()?;
+        let load = self.load(Work::Idle { connections }, 0);
+        let mut client = self.client(&load, &server).await?;
+        let after = server.memory()?;
+        client.go().await?;
+        client.finish().await?;
+        Ok(growth(before, after, connections))
+    }
+
+    /// nginx has its hosts from the start, so it is started twice; sekisho fills its cache.
+    async fn host_memory(&mut self, from: usize, to: usize) -> Result<Sample> {
+        let preloads = matches!(self.case.setup, Setup::Nginx { .. });
+        let mut server = self.launch(preloads.then_some(from)).await?;
+        // Buffers and arenas reach their size before the first reading.
+        let first = Load {
+            hosts: from,
+            start: 0,
+            ..self.load(walk(2_000), 0)
+        };
+        self.run(&first, &server).await?;
+        let before = server.memory()?;
+        if preloads {
+            drop(server);
+            server = self.launch(Some(to)).await?;
+            self.run(&first, &server).await?;
+        } else {
+            let fill = Load {
+                hosts: to,
+                start: 0,
+                ..self.load(walk(to as u64), 0)
+            };
+            self.run(&fill, &server).await?;
+        }
+        Ok(growth(before, server.memory()?, to - from))
+    }
+
+    async fn start_up(&mut self) -> Result<Sample> {
+        let server = self.launch(None).await?;
+        let used = server.cpu()?.since(&CpuTime::default());
+        let memory = server.memory()?;
+        Ok(vec![
+            (figure::START, millis(server.start_up)),
+            // Unlike the time on the clock, the same on a machine that does other things.
+            (figure::START_CPU, millis(used)),
+            (figure::RSS, mib(memory.rss)),
+            (figure::PSS, mib(memory.pss)),
+        ])
+    }
+
+    async fn soak(&mut self, handshakes: u64) -> Result<Sample> {
+        let server = self.launch(None).await?;
+        let load = self.load(walk(handshakes), 0);
+        let mut client = self.client(&load, &server).await?;
+        let before = server.cpu()?;
+        let outcome = client.go().await?;
+        let used = server.cpu()?.since(&before);
+        client.finish().await?;
+        let mut sample = operation_figures(&outcome, used, server.memory()?);
+        // What matters here is memory.
+        sample.sort_by_key(|(name, _)| *name != figure::RSS);
+        Ok(sample)
+    }
+
+    /// All the work at once, nothing read in between.
+    async fn run(&mut self, load: &Load, server: &Server) -> Result<()> {
+        let mut client = self.client(load, server).await?;
+        client.go().await?;
+        client.finish().await
+    }
+
+    async fn client(&mut self, load: &Load, server: &Server) -> Result<Client> {
+        let core = self.place.options.client_core;
+        let arguments = load.arguments(server.address).join(" ");
+        self.commands
+            .push(format!("taskset -c {core} sekisho-bench {arguments}"));
+        let log = self.place.log(&self.name, "client");
+        let bound = CLIENT_BOUND + OPERATION_BOUND * u32::try_from(load.operations())?;
+        let client = Client::start(load, server.address, core, &log, bound).await;
+        client.with_context(|| {
+            let log = self.place.log(&self.name, "server");
+            format!("the server wrote {}", log.display())
+        })
+    }
+
+    fn load(&mut self, work: Work, warmup: u64) -> Load {
+        let hosts = match self.case.asked {
+            Asked::Hundred => 100,
+            Asked::All => self.row.hosts.count(self.place.options.quick),
+        };
+        let load = Load {
+            version: self.row.version,
+            hosts,
+            start: self.walked % hosts,
+            warmup,
+            work,
+        };
+        self.walked += (warmup + load.operations()) as usize;
+        load
+    }
+
+    async fn launch(&mut self, preload: Option<usize>) -> Result<Server> {
+        let launch = setup::launch(self.place, self.row, self.case, &self.name, preload)?;
+        self.commands.push(launch.command());
+        Server::start(&launch).await
+    }
+
+    fn effort(&self, count: u64) -> u64 {
+        if self.place.options.quick {
+            count.div_ceil(QUICK_PART)
+        } else {
+            count
+        }
+    }
+}
+
+fn operation_figures(outcome: &Outcome, used: Duration, memory: Memory) -> Sample {
+    let operations = outcome.operations.max(1) as f64;
+    let mut figures = vec![
+        (figure::CPU, used.as_secs_f64() * 1e6 / operations),
+        (figure::RATE, outcome.per_second),
+        (
+            figure::BUSY,
+            100.0 * used.as_secs_f64() / outcome.seconds.max(1e-9),
+        ),
+        (figure::P50, outcome.operation_us.p50 as f64),
+        (figure::P99, outcome.operation_us.p99 as f64),
+        (figure::RSS, mib(memory.rss)),
+        (figure::PSS, mib(memory.pss)),
+    ];
+    if outcome.resumed > 0 {
+        let share = 100.0 * outcome.resumed as f64 / outcome.handshakes.max(1) as f64;
+        figures.push((figure::RESUMED, share));
+    }
+    figures
+}
+
+/// Growth of the memory that is the server's own: a page shared by two processes counts once.
+fn growth(before: Memory, after: Memory, things: usize) -> Sample {
+    let grown = after.pss as f64 - before.pss as f64;
+    vec![
+        (figure::EACH, grown / 1024.0 / things as f64),
+        (figure::RSS, mib(after.rss)),
+        (figure::PSS, mib(after.pss)),
+    ]
+}
+
+fn walk(count: u64) -> Work {
+    Work::Handshakes {
+        count,
+        resumed: false,
+    }
+}
+
+fn mib(bytes: u64) -> f64 {
+    bytes as f64 / 1024.0 / 1024.0
+}
+
+fn millis(duration: Duration) -> f64 {
+    duration.as_secs_f64() * 1e3
+}
+
+const HANDSHAKE_WARMUP: u64 = 500;
+/// A quick run does this part of the work.
+const QUICK_PART: u64 = 5;
+const CLIENT_BOUND: Duration = Duration::from_secs(60);
+/// nginx signs with RSA 4096 in 4.4 ms.
+const OPERATION_BOUND: Duration = Duration::from_millis(20);

@@ -1,0 +1,119 @@
+//! nginx: its configuration, as an operator would write it for these certificates.
+
+use std::fmt::Write;
+use std::net::SocketAddr;
+use std::path::Path;
+
+use crate::fixtures::{Folder, host_name};
+
+/// Where nginx has its certificates from.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Certificates {
+    /// One `server` block for each of the first hosts, all read at start.
+    Preloaded(usize),
+    /// One block whose file names hold `$ssl_server_name`, read in each handshake.
+    Variable,
+}
+
+#[derive(Debug)]
+pub(crate) struct Nginx<'a> {
+    pub(crate) fixture: Folder<'a>,
+    pub(crate) certificates: Certificates,
+    pub(crate) site: &'a Path,
+    pub(crate) scratch: &'a Path,
+    pub(crate) address: SocketAddr,
+    pub(crate) file_cache: bool,
+}
+
+impl Nginx<'_> {
+    pub(crate) fn config(&self) -> String {
+        let scratch = self.scratch.display();
+        let site = self.site.display();
+        let file_cache = if self.file_cache {
+            "    open_file_cache max=1000;\n"
+        } else {
+            ""
+        };
+        let mut text = format!(
+            "user root;\n\
+             worker_processes 1;\n\
+             worker_rlimit_nofile 20000;\n\
+             daemon off;\n\
+             pid {scratch}/nginx.pid;\n\
+             error_log stderr warn;\n\
+             events {{\n    worker_connections 10000;\n}}\n\
+             http {{\n\
+             \x20   access_log off;\n\
+             \x20   default_type text/html;\n\
+             \x20   sendfile on;\n\
+             \x20   tcp_nopush on;\n\
+             \x20   keepalive_timeout 600;\n\
+             \x20   keepalive_requests 1000000000;\n\
+             {file_cache}\
+             \x20   ssl_protocols TLSv1.2 TLSv1.3;\n\
+             \x20   ssl_ciphers ECDHE-ECDSA-AES128-GCM-SHA256:ECDHE-RSA-AES128-GCM-SHA256;\n\
+             \x20   ssl_ecdh_curve X25519:prime256v1;\n\
+             \x20   ssl_session_cache off;\n\
+             \x20   ssl_session_tickets on;\n\
+             \x20   server_names_hash_max_size 4194304;\n\
+             \x20   server_names_hash_bucket_size 128;\n\
+             \x20   root {site};\n"
+        );
+        for temporary in ["client_body", "proxy", "fastcgi", "uwsgi", "scgi"] {
+            let _ = writeln!(text, "    {temporary}_temp_path {scratch}/{temporary};");
+        }
+        self.add_servers(&mut text);
+        text.push_str("}\n");
+        text
+    }
+
+    fn add_servers(&self, text: &mut String) {
+        match self.certificates {
+            Certificates::Preloaded(hosts) => {
+                for number in 0..hosts {
+                    let name = host_name(number);
+                    self.add_server(text, &name, &name);
+                }
+            }
+            Certificates::Variable => self.add_server(text, "_", "$ssl_server_name"),
+        }
+    }
+
+    fn add_server(&self, text: &mut String, server_name: &str, stem: &str) {
+        let _ = writeln!(
+            text,
+            "    server {{\n\
+             \x20       listen {} ssl;\n\
+             \x20       server_name {server_name};\n\
+             \x20       ssl_certificate {};\n\
+             \x20       ssl_certificate_key {};\n\
+             \x20   }}",
+            self.address,
+            self.fixture.chain(stem).display(),
+            self.fixture.key(stem).display(),
+        );
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_preloaded_host_has_a_server_block() {
+        let mut nginx = Nginx {
+            fixture: Folder(Path::new("/f")),
+            certificates: Certificates::Preloaded(3),
+            site: Path::new("/site"),
+            scratch: Path::new("/scratch"),
+            address: "127.0.0.1:443".parse().unwrap(),
+            file_cache: false,
+        };
+        let text = nginx.config();
+        assert_eq!(text.matches("listen 127.0.0.1:443 ssl;").count(), 3);
+        assert!(text.contains("ssl_certificate_key /f/hosts/h2.example.test.key;"));
+        nginx.certificates = Certificates::Variable;
+        let text = nginx.config();
+        assert!(text.contains("ssl_certificate /f/hosts/$ssl_server_name.crt;"));
+    }
+}

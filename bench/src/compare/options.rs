@@ -1,0 +1,97 @@
+//! The command line of `compare`.
+
+use std::path::PathBuf;
+
+use anyhow::{Result, ensure};
+use clap::Args;
+
+use super::rows::Row;
+use super::table::ROWS;
+
+/// What to compare, and where things are.
+#[derive(Args, Clone, Debug)]
+pub(crate) struct Options {
+    /// The sekisho binary
+    #[arg(long, value_name = "FILE", default_value = "target/release/sekisho")]
+    pub(crate) sekisho: PathBuf,
+
+    /// The nginx binary
+    #[arg(long, value_name = "FILE", default_value = "nginx")]
+    pub(crate) nginx: PathBuf,
+
+    /// Folder for the report
+    #[arg(long, value_name = "DIR", default_value = "bench/results")]
+    pub(crate) out: PathBuf,
+
+    /// Folder for certificates, stores and logs, used again by the next run
+    #[arg(long, value_name = "DIR", default_value = "target/bench")]
+    pub(crate) work: PathBuf,
+
+    /// Only these rows, separated by commas; --list shows all
+    #[arg(long, value_name = "ROWS", value_delimiter = ',')]
+    pub(crate) rows: Vec<String>,
+
+    /// List the rows
+    #[arg(long)]
+    pub(crate) list: bool,
+
+    /// 10,000 hosts instead of 100,000, a fifth of the work, three rounds, no heavy rows
+    #[arg(long)]
+    pub(crate) quick: bool,
+
+    /// Rounds of which the median counts [default: 5, or 3 with --quick]
+    #[arg(long, value_name = "N")]
+    pub(crate) rounds: Option<usize>,
+
+    /// Also nginx with all hosts preloaded: with 100,000, 100 seconds and 4 GB per start
+    #[arg(long)]
+    pub(crate) with_preloaded_100k: bool,
+
+    /// Leave sekisho out, to check the other side alone
+    #[arg(long)]
+    pub(crate) peers_only: bool,
+
+    /// Core of the servers
+    #[arg(long, value_name = "CORE", default_value_t = 0)]
+    pub(crate) server_core: usize,
+
+    /// Core of the client
+    #[arg(long, value_name = "CORE", default_value_t = 1)]
+    pub(crate) client_core: usize,
+}
+
+impl Options {
+    /// In the order of the table, whatever the order of the arguments.
+    pub(crate) fn selected(&self) -> Result<Vec<&'static Row>> {
+        for id in &self.rows {
+            ensure!(
+                ROWS.iter().any(|row| row.id == id),
+                "there is no row {id:?}; --list shows all"
+            );
+        }
+        let wanted = |row: &&Row| {
+            if self.rows.is_empty() {
+                !(self.quick && row.heavy)
+            } else {
+                self.rows.iter().any(|id| id == row.id)
+            }
+        };
+        Ok(ROWS.iter().filter(wanted).collect())
+    }
+
+    pub(crate) fn rounds(&self) -> usize {
+        self.rounds.unwrap_or(if self.quick { 3 } else { 5 })
+    }
+}
+
+/// Shown below `--help`.
+pub(crate) const EXAMPLES: &str = "\
+Examples:
+  Everything, about half an hour and 15 GB of disk:
+    sekisho-bench compare --sekisho target/release/sekisho --out bench/results
+  Some rows in a minute:
+    sekisho-bench compare --quick --rows cached,cold,keepalive-100
+
+The exit code is 1 if a case failed, so that there are no figures for it. A goal that was missed
+is in the report.
+";

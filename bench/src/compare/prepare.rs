@@ -1,0 +1,57 @@
+//! Certificates and stores for all rows, made before anything is measured.
+
+use std::collections::BTreeMap;
+
+use super::options::Options;
+use super::rows::{Row, Setup};
+use super::workspace::Workspace;
+use crate::fixtures::KeyKind;
+
+/// Kind and number of a row's certificates.
+pub(crate) type StoreKey = (&'static str, usize);
+
+pub(crate) fn store_of(options: &Options, row: &Row) -> StoreKey {
+    (row.key.name(), row.hosts.count(options.quick))
+}
+
+/// What fails here fails the cases that need it, and no others.
+pub(crate) async fn prepare(
+    options: &Options,
+    workspace: &Workspace,
+    rows: &[&Row],
+) -> BTreeMap<StoreKey, Unprepared> {
+    let mut wanted: BTreeMap<StoreKey, (KeyKind, bool)> = BTreeMap::new();
+    for row in rows {
+        let entry = wanted.entry(store_of(options, row));
+        let (_, catalog) = entry.or_insert((row.key, false));
+        *catalog |= row.needs_catalog() && !options.peers_only;
+    }
+    let mut failed = BTreeMap::new();
+    for (store, (key, catalog)) in wanted {
+        if let Err(error) = workspace.prepare_fixture(key, store.1).await {
+            failed.insert(store, Unprepared::Everything(format!("{error:#}")));
+        } else if catalog {
+            let made = workspace.prepare_catalog(&options.sekisho, key, store.1);
+            if let Err(error) = made.await {
+                eprintln!("{} {} hosts: {error:#}", store.1, store.0);
+                failed.insert(store, Unprepared::Catalog(format!("{error:#}")));
+            }
+        }
+    }
+    failed
+}
+
+/// What could not be made, and why.
+pub(crate) enum Unprepared {
+    Everything(String),
+    Catalog(String),
+}
+
+impl Unprepared {
+    pub(crate) fn reason(&self, setup: Setup) -> Option<&str> {
+        match self {
+            Self::Everything(reason) => Some(reason),
+            Self::Catalog(reason) => setup.reads_catalog().then_some(reason),
+        }
+    }
+}

@@ -1,0 +1,150 @@
+//! What a measurement is made of.
+
+use super::sekisho::Store;
+use crate::fixtures::KeyKind;
+use crate::tls::Version;
+
+/// One comparison: the same work, the same certificates, several servers in turn.
+#[derive(Debug)]
+pub(crate) struct Row {
+    pub(crate) id: &'static str,
+    pub(crate) title: &'static str,
+    pub(crate) key: KeyKind,
+    pub(crate) hosts: Hosts,
+    pub(crate) version: Version,
+    pub(crate) measure: Measure,
+    /// The first one is what the others are divided by.
+    pub(crate) cases: &'static [Case],
+    pub(crate) goals: &'static [Goal],
+    /// Takes minutes or gigabytes, so it is left out of a quick run unless it is named.
+    pub(crate) heavy: bool,
+}
+
+impl Row {
+    /// A soak takes minutes and says little more the second time.
+    pub(crate) fn rounds(&self, wanted: usize) -> usize {
+        match self.measure {
+            Measure::Soak { .. } => 1,
+            _ => wanted,
+        }
+    }
+
+    pub(crate) fn needs_catalog(&self) -> bool {
+        self.cases.iter().any(|case| case.setup.reads_catalog())
+    }
+}
+
+/// How many hosts the store holds.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) enum Hosts {
+    Hundred,
+    Thousand,
+    /// 100,000, and 10,000 in a quick run.
+    Many,
+    HundredThousand,
+    Million,
+}
+
+impl Hosts {
+    pub(crate) fn count(self, quick: bool) -> usize {
+        match self {
+            Self::Hundred => 100,
+            Self::Thousand => 1_000,
+            Self::Many if quick => 10_000,
+            Self::Many | Self::HundredThousand => 100_000,
+            Self::Million => 1_000_000,
+        }
+    }
+}
+
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Measure {
+    /// CPU time of the server per connection with one request.
+    Handshakes { count: u64, resumed: bool },
+    /// CPU time of the server per request on connections that stay open.
+    Requests { connections: usize, each: u64 },
+    /// Growth of memory per connection that has had one request.
+    IdleMemory { connections: usize },
+    /// Growth of memory per host that is ready to be served.
+    HostMemory { from: usize, to: usize },
+    /// From before the fork to the first answered request.
+    StartUp,
+    /// Memory after so many handshakes, each with another host as long as there are any.
+    Soak { handshakes: u64 },
+}
+
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Case {
+    pub(crate) label: &'static str,
+    pub(crate) setup: Setup,
+    pub(crate) asked: Asked,
+    /// Only with `--with-preloaded-100k`: minutes to start, gigabytes of memory.
+    pub(crate) optional: bool,
+}
+
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Setup {
+    Nginx { loaded: Loaded, file_cache: bool },
+    Sekisho { store: Store, memory: &'static str },
+}
+
+impl Setup {
+    pub(crate) fn is_sekisho(self) -> bool {
+        matches!(self, Self::Sekisho { .. })
+    }
+
+    pub(crate) fn reads_catalog(self) -> bool {
+        matches!(
+            self,
+            Self::Sekisho {
+                store: Store::Sqlite,
+                ..
+            }
+        )
+    }
+}
+
+/// Which certificates nginx has.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Loaded {
+    Hundred,
+    All,
+    ByVariable,
+}
+
+/// Which hosts the client asks for, one after the other.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) enum Asked {
+    Hundred,
+    All,
+}
+
+/// What a figure of sekisho's must come to, and what is hoped for.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Goal {
+    pub(crate) figure: &'static str,
+    pub(crate) scale: Scale,
+    pub(crate) must: f64,
+    pub(crate) aim: Option<f64>,
+}
+
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) enum Scale {
+    /// Divided by the same figure of the first case.
+    Ratio,
+    Absolute,
+}
+
+pub(crate) mod figure {
+    pub(crate) const CPU: &str = "server CPU µs";
+    pub(crate) const BUSY: &str = "server core %";
+    pub(crate) const RATE: &str = "per second";
+    pub(crate) const P50: &str = "p50 µs";
+    pub(crate) const P99: &str = "p99 µs";
+    pub(crate) const RESUMED: &str = "resumed %";
+    pub(crate) const EACH: &str = "KiB each";
+    pub(crate) const RSS: &str = "RSS MiB";
+    pub(crate) const PSS: &str = "PSS MiB";
+    pub(crate) const START: &str = "start ms";
+    pub(crate) const START_CPU: &str = "start CPU ms";
+}

@@ -1,0 +1,157 @@
+//! A server as a child process that ends with its value.
+
+use std::fs::File;
+use std::net::{Ipv4Addr, SocketAddr, TcpListener};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail};
+
+use super::accounting::{CpuTime, Memory, tree};
+use crate::load::client::Client;
+use crate::tls::{Group, Offer, Trust, Version};
+
+#[derive(Debug)]
+pub(crate) struct Server {
+    child: Child,
+    pub(crate) address: SocketAddr,
+    /// From before the fork to the first answered request.
+    pub(crate) start_up: Duration,
+}
+
+/// How to start a server and how to tell that it serves.
+#[derive(Clone, Debug)]
+pub(crate) struct Launch {
+    pub(crate) program: PathBuf,
+    pub(crate) arguments: Vec<String>,
+    pub(crate) address: SocketAddr,
+    pub(crate) core: usize,
+    /// Standard output and error of the server.
+    pub(crate) log: PathBuf,
+    pub(crate) authority: PathBuf,
+    pub(crate) first_host: String,
+    pub(crate) version: Version,
+    pub(crate) bound: Duration,
+}
+
+impl Server {
+    pub(crate) async fn start(launch: &Launch) -> Result<Self> {
+        let probe = launch.probe()?;
+        let log = File::create(&launch.log)
+            .with_context(|| format!("cannot write {}", launch.log.display()))?;
+        let begin = Instant::now();
+        let child = Command::new("taskset")
+            .args(["-c", &launch.core.to_string()])
+            .arg(&launch.program)
+            .args(&launch.arguments)
+            .stdin(Stdio::null())
+            .stdout(log.try_clone()?)
+            .stderr(log)
+            .spawn()
+            .context("cannot run taskset")?;
+        let mut server = Self {
+            child,
+            address: launch.address,
+            start_up: Duration::ZERO,
+        };
+        server.wait(launch, &probe, begin).await?;
+        server.start_up = begin.elapsed();
+        Ok(server)
+    }
+
+    async fn wait(&mut self, launch: &Launch, probe: &Client, begin: Instant) -> Result<()> {
+        let mut buffer = Vec::new();
+        loop {
+            let visit = probe.visit(&launch.first_host, Some(PAGE), &mut buffer);
+            let Err(failure) = visit.await else {
+                return Ok(());
+            };
+            let log = launch.log.display();
+            if let Some(status) = self.child.try_wait()? {
+                bail!("ended at start ({status}); it wrote {log}");
+            }
+            if begin.elapsed() > launch.bound {
+                let seconds = launch.bound.as_secs();
+                let kind = failure.kind();
+                bail!("serves nothing after {seconds} s ({kind}); it wrote {log}");
+            }
+            // The client's core has nothing else to do, and a timer would round to 1 ms.
+            thread::sleep(POLL);
+        }
+    }
+
+    pub(crate) fn cpu(&self) -> Result<CpuTime> {
+        CpuTime::read(self.child.id())
+    }
+
+    pub(crate) fn memory(&self) -> Result<Memory> {
+        Memory::read(self.child.id())
+    }
+}
+
+impl Drop for Server {
+    /// Asks politely, so that a master ends its workers, then ends what is left by its id.
+    fn drop(&mut self) {
+        let family = tree(self.child.id()).unwrap_or_default();
+        signal("-TERM", &[self.child.id()]);
+        let patience = Instant::now() + PATIENCE;
+        while Instant::now() < patience {
+            if matches!(self.child.try_wait(), Ok(Some(_)) | Err(_)) {
+                break;
+            }
+            thread::sleep(Duration::from_millis(5));
+        }
+        let left: Vec<u32> = family.into_iter().filter(|pid| is_alive(*pid)).collect();
+        if !left.is_empty() {
+            signal("-KILL", &left);
+        }
+        let _ = self.child.wait();
+    }
+}
+
+impl Launch {
+    fn probe(&self) -> Result<Client> {
+        let offer = Offer {
+            version: self.version,
+            group: Group::X25519,
+            trust: Trust::Authority(self.authority.clone()),
+            resume: None,
+        };
+        Client::new(self.address, &offer, PROBE_DEADLINE)
+    }
+
+    /// The command as one would type it.
+    pub(crate) fn command(&self) -> String {
+        let program = self.program.display();
+        let arguments = self.arguments.join(" ");
+        format!("taskset -c {} {program} {arguments}", self.core)
+    }
+}
+
+/// A port that was free a moment ago.
+pub(crate) fn free_address() -> Result<SocketAddr> {
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
+    Ok(listener.local_addr()?)
+}
+
+fn signal(signal: &str, pids: &[u32]) {
+    let pids = pids.iter().map(u32::to_string);
+    let _ = Command::new("kill")
+        .arg(signal)
+        .args(pids)
+        .stderr(Stdio::null())
+        .status();
+}
+
+/// A zombie that nobody has waited for yet is not alive.
+fn is_alive(pid: u32) -> bool {
+    Path::new(&format!("/proc/{pid}/exe")).read_link().is_ok()
+}
+
+/// The page that all measurements ask for.
+pub(crate) const PAGE: &str = "/index.html";
+const POLL: Duration = Duration::from_micros(200);
+const PATIENCE: Duration = Duration::from_secs(5);
+const PROBE_DEADLINE: Duration = Duration::from_secs(10);

@@ -1,0 +1,284 @@
+//! The measurements, as data.
+
+use super::rows::{Asked, Case, Goal, Hosts, Loaded, Measure, Row, Scale, Setup, figure};
+use super::sekisho::Store;
+use crate::fixtures::KeyKind;
+use crate::tls::Version;
+
+pub(crate) const ROWS: &[Row] = &[
+    Row {
+        id: "cached",
+        title: "Full TLS 1.3 handshake and one request, ECDSA P-256, credential cached",
+        measure: FULL,
+        cases: &[NGINX, NGINX_ALL, SEKISHO],
+        goals: &[ratio(0.36, Some(0.27))],
+        ..BASE
+    },
+    Row {
+        id: "cold",
+        title: "The same, never cached: another host each time, from SQLite",
+        measure: FULL,
+        cases: &[NGINX, NGINX_ALL, NGINX_VARIABLE, cold(Store::Sqlite)],
+        goals: &[ratio(0.50, Some(0.38))],
+        ..BASE
+    },
+    Row {
+        id: "cold-files",
+        title: "The same, never cached: another host each time, from files",
+        measure: FULL,
+        cases: &[NGINX, NGINX_VARIABLE, cold(Store::Files)],
+        goals: &[ratio(0.60, None)],
+        ..BASE
+    },
+    Row {
+        id: "tls12",
+        title: "Full TLS 1.2 handshake and one request, ECDSA P-256, cached",
+        version: Version::Tls12,
+        measure: FULL,
+        goals: &[ratio(0.40, Some(0.32))],
+        ..BASE
+    },
+    Row {
+        id: "resumed",
+        title: "Resumed TLS 1.3 handshake and one request, ECDSA P-256, cached",
+        measure: Measure::Handshakes {
+            count: 10_000,
+            resumed: true,
+        },
+        ..BASE
+    },
+    Row {
+        id: "rsa2048",
+        title: "Full TLS 1.3 handshake and one request, RSA 2048, cached",
+        key: KeyKind::Rsa2048,
+        measure: FULL,
+        goals: &[ratio(0.65, Some(0.58))],
+        ..BASE
+    },
+    Row {
+        id: "rsa2048-cold",
+        title: "The same with RSA 2048, never cached, from SQLite",
+        key: KeyKind::Rsa2048,
+        measure: Measure::Handshakes {
+            count: 5_000,
+            resumed: false,
+        },
+        cases: &[NGINX, NGINX_VARIABLE, cold(Store::Sqlite)],
+        goals: &[ratio(1.45, Some(1.0))],
+        ..BASE
+    },
+    Row {
+        id: "rsa4096",
+        title: "Full TLS 1.3 handshake and one request, RSA 4096, cached",
+        key: KeyKind::Rsa4096,
+        hosts: Hosts::Hundred,
+        measure: Measure::Handshakes {
+            count: 1_000,
+            resumed: false,
+        },
+        goals: &[ratio(0.42, None)],
+        ..BASE
+    },
+    keep_alive("keepalive-10", "Request on one of 10 open connections", 10),
+    keep_alive(
+        "keepalive-100",
+        "Request on one of 100 open connections",
+        100,
+    ),
+    keep_alive(
+        "keepalive-500",
+        "Request on one of 500 open connections",
+        500,
+    ),
+    keep_alive(
+        "keepalive-1000",
+        "Request on one of 1,000 open connections",
+        1_000,
+    ),
+    Row {
+        id: "idle-memory",
+        title: "Memory per idle TLS 1.3 connection, after one request",
+        measure: Measure::IdleMemory { connections: 2_000 },
+        goals: &[absolute(figure::EACH, 16.0, Some(10.0))],
+        ..BASE
+    },
+    Row {
+        id: "host-memory",
+        title: "Memory per host: preloaded in nginx, cached in sekisho",
+        measure: Measure::HostMemory {
+            from: 100,
+            to: 5_000,
+        },
+        cases: &[
+            nginx("nginx, hosts preloaded", Loaded::Hundred),
+            sekisho("sekisho, memory = \"256MiB\"", Store::Sqlite, "256MiB"),
+        ],
+        goals: &[absolute(figure::EACH, 4.0, Some(2.5))],
+        ..BASE
+    },
+    start_up("start-1k", "Start-up with 1,000 hosts", Hosts::Thousand),
+    Row {
+        heavy: true,
+        cases: &[NGINX_ALL, SEKISHO],
+        ..start_up(
+            "start-100k",
+            "Start-up with 100,000 hosts",
+            Hosts::HundredThousand,
+        )
+    },
+    Row {
+        heavy: true,
+        cases: &[SEKISHO],
+        ..start_up("start-1m", "Start-up with 1,000,000 hosts", Hosts::Million)
+    },
+    Row {
+        id: "soak-1m",
+        title: "Memory after 1,000,000 handshakes with as many hosts, memory = \"64MiB\"",
+        hosts: Hosts::Million,
+        measure: Measure::Soak {
+            handshakes: 1_000_000,
+        },
+        cases: &[Case {
+            asked: Asked::All,
+            ..SEKISHO
+        }],
+        // The cache and the 15 % by which its weights may be off, and what a start takes.
+        goals: &[absolute(figure::RSS, 64.0 * 1.15 + 15.0, None)],
+        heavy: true,
+        ..BASE
+    },
+];
+
+const BASE: Row = Row {
+    id: "",
+    title: "",
+    key: KeyKind::Ecdsa,
+    hosts: Hosts::Many,
+    version: Version::Tls13,
+    measure: Measure::StartUp,
+    cases: &[NGINX, SEKISHO],
+    goals: &[],
+    heavy: false,
+};
+
+const FULL: Measure = Measure::Handshakes {
+    count: 10_000,
+    resumed: false,
+};
+
+const NGINX: Case = nginx("nginx, 100 hosts preloaded", Loaded::Hundred);
+
+const NGINX_ALL: Case = Case {
+    asked: Asked::All,
+    optional: true,
+    ..nginx("nginx, all hosts preloaded", Loaded::All)
+};
+
+const NGINX_VARIABLE: Case = Case {
+    asked: Asked::All,
+    ..nginx("nginx, file name by variable", Loaded::ByVariable)
+};
+
+const NGINX_FILE_CACHE: Case = Case {
+    setup: Setup::Nginx {
+        loaded: Loaded::Hundred,
+        file_cache: true,
+    },
+    ..nginx(
+        "nginx, 100 hosts preloaded, open_file_cache",
+        Loaded::Hundred,
+    )
+};
+
+const SEKISHO: Case = sekisho("sekisho", Store::Sqlite, "64MiB");
+
+const fn nginx(label: &'static str, loaded: Loaded) -> Case {
+    Case {
+        label,
+        setup: Setup::Nginx {
+            loaded,
+            file_cache: false,
+        },
+        asked: Asked::Hundred,
+        optional: false,
+    }
+}
+
+const fn sekisho(label: &'static str, store: Store, memory: &'static str) -> Case {
+    Case {
+        label,
+        setup: Setup::Sekisho { store, memory },
+        asked: Asked::Hundred,
+        optional: false,
+    }
+}
+
+/// A cache that holds a few hundred hosts at most, walked by many more.
+const fn cold(store: Store) -> Case {
+    Case {
+        asked: Asked::All,
+        ..sekisho("sekisho, memory = \"1MiB\"", store, "1MiB")
+    }
+}
+
+const fn keep_alive(id: &'static str, title: &'static str, connections: usize) -> Row {
+    Row {
+        id,
+        title,
+        measure: Measure::Requests {
+            connections,
+            each: 100_000 / connections as u64,
+        },
+        cases: &[NGINX, NGINX_FILE_CACHE, SEKISHO],
+        goals: const { &[ratio(0.8, Some(0.6))] },
+        ..BASE
+    }
+}
+
+const fn start_up(id: &'static str, title: &'static str, hosts: Hosts) -> Row {
+    Row {
+        id,
+        title,
+        hosts,
+        cases: const { &[nginx("nginx, all hosts preloaded", Loaded::All), SEKISHO] },
+        goals: const {
+            &[
+                absolute(figure::START, 50.0, Some(15.0)),
+                absolute(figure::RSS, 15.0, None),
+            ]
+        },
+        ..BASE
+    }
+}
+
+const fn ratio(must: f64, aim: Option<f64>) -> Goal {
+    Goal {
+        figure: figure::CPU,
+        scale: Scale::Ratio,
+        must,
+        aim,
+    }
+}
+
+const fn absolute(figure: &'static str, must: f64, aim: Option<f64>) -> Goal {
+    Goal {
+        figure,
+        scale: Scale::Absolute,
+        must,
+        aim,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rows_have_names_of_their_own_and_something_to_compare() {
+        for (index, row) in ROWS.iter().enumerate() {
+            assert!(!row.id.is_empty() && !row.title.is_empty());
+            assert!(ROWS[..index].iter().all(|other| other.id != row.id));
+            assert!(!row.cases.is_empty());
+        }
+    }
+}

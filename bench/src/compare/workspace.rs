@@ -1,0 +1,177 @@
+//! The folder with everything that a comparison needs, kept for the next one.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail, ensure};
+use tokio::process::Command;
+use tokio::time::timeout;
+
+use super::sekisho::{Sekisho, Store};
+use crate::fixtures::{self, Folder, KeyKind};
+
+#[derive(Clone, Debug)]
+pub(crate) struct Workspace {
+    root: PathBuf,
+}
+
+impl Workspace {
+    pub(crate) fn open(root: &Path) -> Result<Self> {
+        fs::create_dir_all(root).with_context(|| format!("cannot make {}", root.display()))?;
+        let workspace = Self {
+            root: root.canonicalize()?,
+        };
+        fs::create_dir_all(workspace.site())?;
+        fs::create_dir_all(workspace.log(""))?;
+        fs::write(workspace.site().join("index.html"), page())?;
+        Ok(workspace)
+    }
+
+    pub(crate) fn site(&self) -> PathBuf {
+        self.root.join("site")
+    }
+
+    pub(crate) fn log(&self, name: &str) -> PathBuf {
+        self.root.join("logs").join(name)
+    }
+
+    pub(crate) fn fixture(&self, key: KeyKind, hosts: usize) -> PathBuf {
+        let name = format!("{}-{hosts}", key.name());
+        self.root.join("fixtures").join(name)
+    }
+
+    pub(crate) fn catalog(&self, key: KeyKind, hosts: usize) -> PathBuf {
+        let name = format!("{}-{hosts}", key.name());
+        self.root.join("catalogs").join(name)
+    }
+
+    /// An empty folder for the files of one server.
+    pub(crate) fn scratch(&self, name: &str) -> Result<PathBuf> {
+        let folder = self.root.join("run").join(name);
+        if folder.exists() {
+            fs::remove_dir_all(&folder)?;
+        }
+        fs::create_dir_all(&folder)?;
+        Ok(folder)
+    }
+
+    /// Certificates, unless they are there from an earlier run.
+    pub(crate) async fn prepare_fixture(&self, key: KeyKind, hosts: usize) -> Result<()> {
+        let options = fixtures::Options {
+            dir: self.fixture(key, hosts),
+            hosts,
+            key,
+            // A key of 4096 bits takes a second to find, and only 100 hosts ask for one.
+            pool: (key == KeyKind::Rsa4096).then_some(20),
+        };
+        let begin = Instant::now();
+        let made = tokio::task::spawn_blocking(move || fixtures::prepare(&options)).await??;
+        if made {
+            let seconds = begin.elapsed().as_secs_f64();
+            eprintln!("made {hosts} {} certificates in {seconds:.1} s", key.name());
+        }
+        Ok(())
+    }
+
+    /// The SQLite store, filled through the command line as an operator would.
+    pub(crate) async fn prepare_catalog(
+        &self,
+        sekisho: &Path,
+        key: KeyKind,
+        hosts: usize,
+    ) -> Result<()> {
+        let folder = self.catalog(key, hosts);
+        let config = folder.join("sekisho.toml");
+        let marker = folder.join("imported");
+        let log = self.log(&format!("import-{}-{hosts}.log", key.name()));
+        if marker.exists() {
+            let check = command(sekisho, &config, &["check"], &log)?;
+            if run(check, CHECK_BOUND).await.is_ok() {
+                return Ok(());
+            }
+        }
+        if folder.exists() {
+            fs::remove_dir_all(&folder)?;
+        }
+        fs::create_dir_all(&folder)?;
+        let fixture = self.fixture(key, hosts);
+        fs::write(&config, self.import_config(&fixture, &folder)?)?;
+        let begin = Instant::now();
+        let source = Folder(&fixture).hosts();
+        let mut import = command(sekisho, &config, &["cert", "import"], &log)?;
+        import.arg("--dir").arg(&source).args(["--layout", "flat"]);
+        run(import, IMPORT_BOUND)
+            .await
+            .with_context(|| format!("the import failed; it wrote {}", log.display()))?;
+        ensure!(
+            folder.join("hosts.db").exists(),
+            "the import made no store; it wrote {}",
+            log.display()
+        );
+        let seconds = begin.elapsed().as_secs_f64();
+        eprintln!("imported {hosts} {} hosts in {seconds:.1} s", key.name());
+        Ok(fs::write(marker, format!("{seconds:.1}\n"))?)
+    }
+
+    fn import_config(&self, fixture: &Path, catalog: &Path) -> Result<String> {
+        Ok(Sekisho {
+            fixture: Folder(fixture),
+            store: Store::Sqlite,
+            memory: "64MiB",
+            site: &self.site(),
+            catalog,
+            address: super::server::free_address()?,
+        }
+        .config())
+    }
+}
+
+fn command(sekisho: &Path, config: &Path, arguments: &[&str], log: &Path) -> Result<Command> {
+    let log = fs::File::create(log)?;
+    let mut command = Command::new(sekisho);
+    command
+        .arg("--config")
+        .arg(config)
+        .args(arguments)
+        .stdin(Stdio::null())
+        .stdout(log.try_clone()?)
+        .stderr(log)
+        .kill_on_drop(true);
+    Ok(command)
+}
+
+async fn run(mut command: Command, bound: Duration) -> Result<()> {
+    let mut child = command
+        .spawn()
+        .with_context(|| format!("cannot run {:?}", command.as_std().get_program()))?;
+    let status = timeout(bound, child.wait())
+        .await
+        .with_context(|| format!("not done after {} s", bound.as_secs()))??;
+    if !status.success() {
+        bail!("ended with {status}");
+    }
+    Ok(())
+}
+
+/// 612 bytes, the size of the page that nginx is installed with.
+fn page() -> String {
+    let head = "<!DOCTYPE html><title>A page to measure with</title>\n";
+    format!("{head:x<width$}\n", width = PAGE_SIZE - 1)
+}
+
+const PAGE_SIZE: usize = 612;
+const CHECK_BOUND: Duration = Duration::from_secs(20);
+/// A million pairs, each checked and sealed, on a slow disk.
+const IMPORT_BOUND: Duration = Duration::from_secs(3_600);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_page_has_its_size() {
+        assert_eq!(page().len(), PAGE_SIZE);
+    }
+}

@@ -1,0 +1,85 @@
+//! The load generator: one thread, so that `taskset` pins all of it to one core.
+
+pub(crate) mod client;
+mod failure;
+pub(crate) mod gate;
+mod http;
+mod names;
+mod options;
+mod run;
+mod tally;
+
+#[cfg(test)]
+mod tests;
+
+use std::rc::Rc;
+
+use anyhow::{Context, Result, ensure};
+use tokio::runtime;
+use tokio::task::LocalSet;
+
+pub(crate) use self::options::{EXAMPLES, Options};
+pub(crate) use self::tally::Outcome;
+
+use self::gate::Gate;
+use self::run::Run;
+
+pub(crate) fn run(options: &Options) -> Result<()> {
+    options.check()?;
+    let runtime = runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .context("cannot start the runtime")?;
+    let run = Rc::new(Run::new(options)?);
+    LocalSet::new().block_on(&runtime, async {
+        if options.idle {
+            idle(run, options).await
+        } else if options.keepalive.is_some() {
+            keepalive(run, options).await
+        } else {
+            handshakes(run, options).await
+        }
+    })
+}
+
+async fn handshakes(run: Rc<Run>, options: &Options) -> Result<()> {
+    let gate = Gate(options.gate);
+    run.handshakes(Some(options.warmup), None).await?;
+    gate.ready()?;
+    let outcome = run.handshakes(options.handshakes, options.seconds).await?;
+    finish(gate, &outcome, options.json)
+}
+
+async fn keepalive(run: Rc<Run>, options: &Options) -> Result<()> {
+    let gate = Gate(options.gate);
+    let connections = run.connections().await?;
+    run.requests(&connections, Some(options.warmup), None)
+        .await?;
+    gate.ready()?;
+    let each = options.keepalive.unwrap_or_default();
+    let all = each.saturating_mul(options.concurrency as u64);
+    let outcome = run
+        .requests(&connections, Some(all), options.seconds)
+        .await?;
+    finish(gate, &outcome, options.json)
+}
+
+async fn idle(run: Rc<Run>, options: &Options) -> Result<()> {
+    let gate = Gate(options.gate);
+    let connections = run.connections().await?;
+    gate.ready()?;
+    let outcome = run.hold(&connections, options.seconds).await?;
+    finish(gate, &outcome, options.json)
+}
+
+fn finish(gate: Gate, outcome: &Outcome, json: bool) -> Result<()> {
+    let result = if json {
+        serde_json::to_string(outcome)?
+    } else {
+        outcome.describe()
+    };
+    gate.done(&result)?;
+    let all = outcome.failed + outcome.operations;
+    ensure!(outcome.failed == 0, "{} of {all} failed", outcome.failed);
+    Ok(())
+}

@@ -1,0 +1,172 @@
+//! One connection after the other.
+
+use std::cell::Cell;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use anyhow::Result;
+use rustls::pki_types::ServerName;
+use rustls::{HandshakeKind, NamedGroup};
+use tokio::io::AsyncWriteExt;
+use tokio::net::{TcpSocket, TcpStream};
+use tokio::time::timeout;
+use tokio_rustls::TlsConnector;
+use tokio_rustls::client::TlsStream;
+
+use super::failure::Failure;
+use super::http::{self, Connection};
+use crate::tls::Offer;
+
+pub(crate) struct Client {
+    target: SocketAddr,
+    tls: TlsConnector,
+    group: NamedGroup,
+    deadline: Duration,
+    sources: u32,
+    opened: Cell<u32>,
+}
+
+impl Client {
+    pub(crate) fn new(target: SocketAddr, offer: &Offer, deadline: Duration) -> Result<Self> {
+        Ok(Self {
+            target,
+            tls: TlsConnector::from(Arc::new(offer.config()?)),
+            group: offer.group.kx().name(),
+            deadline,
+            sources: 0,
+            opened: Cell::new(0),
+        })
+    }
+
+    pub(crate) fn sources(self, sources: u32) -> Self {
+        Self { sources, ..self }
+    }
+
+    /// Connects, asks once if there is a path, and ends the connection.
+    pub(crate) async fn visit(
+        &self,
+        host: &str,
+        path: Option<&str>,
+        buffer: &mut Vec<u8>,
+    ) -> Result<Visit, Failure> {
+        let start = Instant::now();
+        let visit = async {
+            let mut stream = self.handshake(host).await?;
+            let handshake = start.elapsed();
+            if let Some(path) = path {
+                self.ask(&mut stream, path, host, Connection::Close, buffer)
+                    .await?;
+            } else {
+                stream.shutdown().await.map_err(Failure::Exchange)?;
+            }
+            let resumed = is_resumed(&stream);
+            let whole = start.elapsed();
+            // The server closes first; its tickets arrive on the way there.
+            http::read_to_end(&mut stream, buffer).await;
+            Ok(Visit {
+                handshake,
+                whole,
+                resumed: resumed || is_resumed(&stream),
+            })
+        };
+        timeout(self.deadline, visit)
+            .await
+            .unwrap_or(Err(Failure::Deadline))
+    }
+
+    /// Connects and keeps the connection.
+    pub(crate) async fn open(&self, host: &str) -> Result<TlsStream<TcpStream>, Failure> {
+        timeout(self.deadline, self.handshake(host))
+            .await
+            .unwrap_or(Err(Failure::Deadline))
+    }
+
+    /// One request on a connection that stays open.
+    pub(crate) async fn request(
+        &self,
+        stream: &mut TlsStream<TcpStream>,
+        path: &str,
+        host: &str,
+        buffer: &mut Vec<u8>,
+    ) -> Result<Duration, Failure> {
+        let start = Instant::now();
+        let ask = self.ask(stream, path, host, Connection::KeepAlive, buffer);
+        timeout(self.deadline, ask)
+            .await
+            .unwrap_or(Err(Failure::Deadline))?;
+        Ok(start.elapsed())
+    }
+
+    async fn ask(
+        &self,
+        stream: &mut TlsStream<TcpStream>,
+        path: &str,
+        host: &str,
+        connection: Connection,
+        buffer: &mut Vec<u8>,
+    ) -> Result<(), Failure> {
+        let request = http::request(path, host, connection);
+        stream
+            .write_all(&request)
+            .await
+            .map_err(Failure::Exchange)?;
+        stream.flush().await.map_err(Failure::Exchange)?;
+        http::read_response(stream, buffer).await
+    }
+
+    async fn handshake(&self, host: &str) -> Result<TlsStream<TcpStream>, Failure> {
+        let name = ServerName::try_from(host.to_owned()).map_err(|_| Failure::Name)?;
+        let tcp = self.connect().await.map_err(Failure::Connect)?;
+        let stream = self.tls.connect(name, tcp).await;
+        let stream = stream.map_err(Failure::Handshake)?;
+        let group = stream.get_ref().1.negotiated_key_exchange_group();
+        if group.is_some_and(|group| group.name() != self.group) {
+            return Err(Failure::Group);
+        }
+        Ok(stream)
+    }
+
+    /// A million connections do not fit into 28,000 ports that each wait for a minute after
+    /// use. The server ends each connection first and we read up to that end, so nothing is
+    /// in flight when we close; closing with a zero linger then sends a reset, which ends
+    /// the server's half too, and leaves no TIME_WAIT on either side. Source addresses
+    /// matter only for more connections at the same time than one address has ports.
+    async fn connect(&self) -> std::io::Result<TcpStream> {
+        let stream = match self.next_source() {
+            Some(source) => {
+                let socket = TcpSocket::new_v4()?;
+                socket.set_reuseaddr(true)?;
+                socket.bind(SocketAddr::new(source, 0))?;
+                socket.connect(self.target).await?
+            }
+            None => TcpStream::connect(self.target).await?,
+        };
+        stream.set_nodelay(true)?;
+        stream.set_zero_linger()?;
+        Ok(stream)
+    }
+
+    /// 127.1.0.1 and up, 250 of them to a /24.
+    fn next_source(&self) -> Option<IpAddr> {
+        let turn = self.opened.get();
+        self.opened.set(turn.wrapping_add(1));
+        let number = turn.checked_rem(self.sources)?;
+        let net = u16::try_from(number / 250).unwrap_or(u16::MAX);
+        let [high, low] = net.to_be_bytes();
+        let host = (number % 250) as u8 + 1;
+        Some(Ipv4Addr::new(127, high.wrapping_add(1), low, host).into())
+    }
+}
+
+/// One finished connection.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Visit {
+    pub(crate) handshake: Duration,
+    pub(crate) whole: Duration,
+    pub(crate) resumed: bool,
+}
+
+pub(crate) fn is_resumed(stream: &TlsStream<TcpStream>) -> bool {
+    stream.get_ref().1.handshake_kind() == Some(HandshakeKind::Resumed)
+}

@@ -1,0 +1,140 @@
+//! As much of HTTP/1.1 as it takes to know that the request was answered.
+
+use tokio::io::{AsyncRead, AsyncReadExt};
+
+use super::failure::Failure;
+
+/// The bytes of a request for one host.
+pub(crate) fn request(path: &str, host: &str, connection: Connection) -> Vec<u8> {
+    let close = match connection {
+        Connection::Close => "Connection: close\r\n",
+        Connection::KeepAlive => "",
+    };
+    format!("GET {path} HTTP/1.1\r\nHost: {host}\r\n{close}\r\n").into_bytes()
+}
+
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) enum Connection {
+    Close,
+    KeepAlive,
+}
+
+/// Reads one response, up to the last byte of its body, and wants status 200.
+pub(crate) async fn read_response<S: AsyncRead + Unpin>(
+    stream: &mut S,
+    buffer: &mut Vec<u8>,
+) -> Result<(), Failure> {
+    buffer.clear();
+    let (head, start) = loop {
+        read_more(stream, buffer).await?;
+        if let Some(found) = parse_head(buffer)? {
+            break found;
+        }
+        if buffer.len() > HEAD_LIMIT {
+            return Err(Failure::Response("head too long"));
+        }
+    };
+    if head.status != 200 {
+        return Err(Failure::Status(head.status));
+    }
+    let length = head
+        .length
+        .ok_or(Failure::Response("no Content-Length in the response"))?;
+    let mut received = buffer.len() - start;
+    while received < length {
+        buffer.clear();
+        received += read_more(stream, buffer).await?;
+    }
+    if received > length {
+        return Err(Failure::Response("more bytes than the Content-Length"));
+    }
+    Ok(())
+}
+
+/// Waits for the peer's end of the connection.
+///
+/// A peer that ends without a close_notify is no failure here: the length of the body says
+/// whether it is complete.
+pub(crate) async fn read_to_end<S: AsyncRead + Unpin>(stream: &mut S, buffer: &mut Vec<u8>) {
+    loop {
+        buffer.clear();
+        if !matches!(stream.read_buf(buffer).await, Ok(1..)) {
+            return;
+        }
+    }
+}
+
+async fn read_more<S: AsyncRead + Unpin>(
+    stream: &mut S,
+    buffer: &mut Vec<u8>,
+) -> Result<usize, Failure> {
+    buffer.reserve(READ_SIZE);
+    match stream.read_buf(buffer).await {
+        Ok(0) => Err(Failure::Response("closed before the response was complete")),
+        Ok(read) => Ok(read),
+        Err(error) => Err(Failure::Exchange(error)),
+    }
+}
+
+#[derive(Debug, Eq, PartialEq)]
+struct Head {
+    status: u16,
+    length: Option<usize>,
+}
+
+/// The head and the index of the body's first byte, once the blank line is there.
+fn parse_head(bytes: &[u8]) -> Result<Option<(Head, usize)>, Failure> {
+    let Some(end) = bytes.windows(4).position(|window| window == b"\r\n\r\n") else {
+        return Ok(None);
+    };
+    let text = std::str::from_utf8(&bytes[..end]).map_err(|_| BAD_HEAD)?;
+    let mut lines = text.split("\r\n");
+    let status = lines
+        .next()
+        .and_then(|line| line.strip_prefix("HTTP/1.1 "))
+        .and_then(|line| line.get(..3))
+        .and_then(|digits| digits.parse().ok())
+        .ok_or(BAD_HEAD)?;
+    let length = lines
+        .filter_map(|line| line.split_once(':'))
+        .find(|(name, _)| name.eq_ignore_ascii_case("content-length"))
+        .and_then(|(_, value)| value.trim().parse().ok());
+    Ok(Some((Head { status, length }, end + 4)))
+}
+
+const BAD_HEAD: Failure = Failure::Response("no HTTP/1.1 response");
+const HEAD_LIMIT: usize = 16 * 1024;
+const READ_SIZE: usize = 4 * 1024;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn complete_responses_pass() {
+        let mut stream = &b"HTTP/1.1 200 OK\r\ncontent-length: 5\r\n\r\nhello"[..];
+        assert!(read_response(&mut stream, &mut Vec::new()).await.is_ok());
+    }
+
+    #[tokio::test]
+    async fn everything_else_is_refused() {
+        for (response, reason) in [
+            ("HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\n\r\n", "404"),
+            (
+                "HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhell",
+                "closed before",
+            ),
+            (
+                "HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello!",
+                "more bytes",
+            ),
+            ("HTTP/1.1 200 OK\r\n\r\nhello", "no Content-Length"),
+            ("SSH-2.0-OpenSSH\r\n\r\n", "no HTTP/1.1"),
+        ] {
+            let mut stream = response.as_bytes();
+            let failure = read_response(&mut stream, &mut Vec::new()).await;
+            let text = failure.unwrap_err().kind();
+            assert!(text.contains(reason), "{response:?}: {text}");
+        }
+    }
+}

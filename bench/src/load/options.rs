@@ -1,0 +1,182 @@
+//! The command line of `load`.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use anyhow::{Result, bail};
+use clap::{Args, ValueEnum};
+
+use super::names::{Names, Order};
+use crate::tls::{Group, Offer, Trust, Version};
+
+/// What to send, to whom, and for how long.
+#[derive(Args, Clone, Debug)]
+pub(crate) struct Options {
+    /// The server's address
+    #[arg(long, value_name = "ADDR")]
+    pub(crate) target: SocketAddr,
+
+    /// File with one host name per line
+    #[arg(long, value_name = "FILE", required_unless_present = "name_pattern")]
+    pub(crate) names: Option<PathBuf>,
+
+    /// Host names by number, such as 'h{n}.example.test'
+    #[arg(
+        long,
+        value_name = "PATTERN",
+        requires = "count",
+        conflicts_with = "names"
+    )]
+    pub(crate) name_pattern: Option<String>,
+
+    /// How many hosts the pattern stands for: numbers 0 to N-1
+    #[arg(long, value_name = "N")]
+    pub(crate) count: Option<usize>,
+
+    /// Order of the hosts: walk, random, zipf or zipf:S
+    #[arg(long, default_value = "walk")]
+    pub(crate) order: Order,
+
+    /// Number of the host at which a walk begins
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    pub(crate) start: usize,
+
+    /// Seed of the random orders
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    pub(crate) seed: u64,
+
+    /// Full handshakes only, or resumed ones wherever the server gave a ticket
+    #[arg(long, value_enum, default_value = "full")]
+    pub(crate) resume: Resume,
+
+    /// Connections open at the same time
+    #[arg(long, value_name = "C", default_value_t = 16)]
+    pub(crate) concurrency: usize,
+
+    /// Path of the request on each connection, or none
+    #[arg(long, value_name = "PATH|none", default_value = "/")]
+    pub(crate) request: String,
+
+    /// Stop after this many handshakes
+    #[arg(long, value_name = "N")]
+    pub(crate) handshakes: Option<u64>,
+
+    /// Stop after this many seconds; with --idle, hold the connections for that long
+    #[arg(long, value_name = "S")]
+    pub(crate) seconds: Option<f64>,
+
+    /// Handshakes (or requests, with --keepalive) made before measuring starts
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    pub(crate) warmup: u64,
+
+    /// TLS version; the cipher suite is AES-128-GCM with SHA-256
+    #[arg(long, value_enum, default_value = "1.3")]
+    pub(crate) tls: Version,
+
+    /// The only key exchange group that is offered
+    #[arg(long, value_enum, default_value = "x25519")]
+    pub(crate) group: Group,
+
+    /// Verify chain and name with the certificates in this file
+    #[arg(
+        long,
+        value_name = "FILE",
+        required_unless_present = "no_verify",
+        conflicts_with = "no_verify"
+    )]
+    pub(crate) ca: Option<PathBuf>,
+
+    /// Verify nothing, so that the client takes little CPU
+    #[arg(long)]
+    pub(crate) no_verify: bool,
+
+    /// Many requests on each of C connections
+    #[arg(long, value_name = "REQUESTS", conflicts_with = "idle")]
+    pub(crate) keepalive: Option<u64>,
+
+    /// Open C connections and hold them without traffic
+    #[arg(long)]
+    pub(crate) idle: bool,
+
+    /// Seconds that a connection (or a request, with --keepalive) may take
+    #[arg(long, value_name = "S", default_value_t = 10.0)]
+    pub(crate) deadline: f64,
+
+    /// Spread connections over this many source addresses in 127.0.0.0/8
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    pub(crate) sources: u32,
+
+    /// Print the result as JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+
+    /// Print "ready" after the warm-up and wait for a line on standard input; wait for
+    /// another one before the connections are closed
+    #[arg(long)]
+    pub(crate) gate: bool,
+}
+
+impl Options {
+    pub(crate) fn names(&self) -> Result<Names> {
+        match (&self.names, &self.name_pattern) {
+            (Some(file), _) => Names::from_file(file),
+            (None, Some(pattern)) => Names::from_pattern(pattern, self.count.unwrap_or(0)),
+            (None, None) => bail!("--names or --name-pattern is needed"),
+        }
+    }
+
+    pub(crate) fn offer(&self, hosts: usize) -> Offer {
+        Offer {
+            version: self.tls,
+            group: self.group,
+            trust: match &self.ca {
+                Some(file) => Trust::Authority(file.clone()),
+                None => Trust::Anyone,
+            },
+            resume: (self.resume == Resume::Resumed).then_some(hosts),
+        }
+    }
+
+    /// Nothing here runs without an end.
+    pub(crate) fn check(&self) -> Result<()> {
+        let bounded = self.handshakes.is_some() || self.seconds.is_some();
+        if self.concurrency == 0 {
+            bail!("--concurrency must be at least 1");
+        }
+        if !bounded && self.keepalive.is_none() && !(self.idle && self.gate) {
+            bail!("--handshakes or --seconds is needed, so that the run ends");
+        }
+        for seconds in [Some(self.deadline), self.seconds].into_iter().flatten() {
+            if Duration::try_from_secs_f64(seconds).is_err() {
+                bail!("{seconds} is no number of seconds");
+            }
+        }
+        Ok(())
+    }
+}
+
+#[derive(Clone, Copy, Debug, Eq, PartialEq, ValueEnum)]
+pub(crate) enum Resume {
+    Full,
+    Resumed,
+}
+
+/// Shown below `--help`.
+pub(crate) const EXAMPLES: &str = "\
+Examples:
+  10,000 full handshakes with one request each, over 100 hosts:
+    sekisho-bench load --target 127.0.0.1:8443 --name-pattern 'h{n}.example.test' --count 100 \\
+        --handshakes 10000 --no-verify
+  Hosts by popularity for 30 seconds, chain and name verified, result as JSON:
+    sekisho-bench load --target 127.0.0.1:8443 --names names.txt --order zipf:0.9 \\
+        --seconds 30 --ca ca.crt --json
+  Resumed handshakes without a request:
+    sekisho-bench load --target 127.0.0.1:8443 --names names.txt --resume resumed --warmup 500 \\
+        --request none --handshakes 10000 --no-verify
+  100 connections with 1,000 requests each, then 2,000 that only stay open:
+    sekisho-bench load --target 127.0.0.1:8443 --names names.txt --concurrency 100 \\
+        --keepalive 1000 --no-verify
+    sekisho-bench load --target 127.0.0.1:8443 --names names.txt --concurrency 2000 \\
+        --idle --seconds 60 --no-verify
+";

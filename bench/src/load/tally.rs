@@ -1,0 +1,167 @@
+//! What a run adds up.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use anyhow::Result;
+use hdrhistogram::Histogram;
+use serde::{Deserialize, Serialize};
+
+use super::failure::Failure;
+
+#[derive(Clone, Debug)]
+pub(crate) struct Tally {
+    handshakes: Histogram<u64>,
+    operations: Histogram<u64>,
+    resumed: u64,
+    errors: BTreeMap<String, u64>,
+}
+
+impl Tally {
+    pub(crate) fn new() -> Result<Self> {
+        // One microsecond to ten minutes, three digits: about 160 KB, no growth while it runs.
+        let empty = Histogram::new_with_bounds(1, 600_000_000, 3)?;
+        Ok(Self {
+            handshakes: empty.clone(),
+            operations: empty,
+            resumed: 0,
+            errors: BTreeMap::new(),
+        })
+    }
+
+    pub(crate) fn handshake(&mut self, took: Duration, resumed: bool) {
+        self.handshakes.saturating_record(micros(took));
+        self.resumed += u64::from(resumed);
+    }
+
+    /// A connection with its request; with `--keepalive`, one request.
+    pub(crate) fn operation(&mut self, took: Duration) {
+        self.operations.saturating_record(micros(took));
+    }
+
+    /// Counts by kind: the host's name in a message must not make each failure a kind.
+    pub(crate) fn failure(&mut self, failure: &Failure, host: &str) {
+        let mut kind = failure.kind().replace(host, "HOST");
+        if self.errors.len() >= KINDS && !self.errors.contains_key(&kind) {
+            "others".clone_into(&mut kind);
+        }
+        *self.errors.entry(kind).or_default() += 1;
+    }
+
+    pub(crate) fn outcome(self, elapsed: Duration) -> Outcome {
+        let seconds = elapsed.as_secs_f64();
+        Outcome {
+            operations: self.operations.len(),
+            handshakes: self.handshakes.len(),
+            resumed: self.resumed,
+            seconds,
+            per_second: self.operations.len() as f64 / seconds.max(1e-9),
+            operation_us: Latency::of(&self.operations),
+            handshake_us: Latency::of(&self.handshakes),
+            failed: self.errors.values().sum(),
+            errors: self.errors,
+        }
+    }
+}
+
+/// The result of a run, as it is printed.
+#[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
+pub(crate) struct Outcome {
+    pub(crate) operations: u64,
+    pub(crate) handshakes: u64,
+    pub(crate) resumed: u64,
+    pub(crate) seconds: f64,
+    pub(crate) per_second: f64,
+    /// From the connection's start to its response's last byte; with `--keepalive`, from a
+    /// request's start to its response's last byte.
+    pub(crate) operation_us: Latency,
+    /// From the connection's start to the handshake's end.
+    pub(crate) handshake_us: Latency,
+    pub(crate) failed: u64,
+    pub(crate) errors: BTreeMap<String, u64>,
+}
+
+impl Outcome {
+    pub(crate) fn describe(&self) -> String {
+        let mut text = format!(
+            "{} operations in {:.2} s, {:.0} per second\n\
+             {} handshakes, {} of them resumed\n",
+            self.operations, self.seconds, self.per_second, self.handshakes, self.resumed
+        );
+        text += &format!("operation  {}\n", self.operation_us.describe());
+        text += &format!("handshake  {}\n", self.handshake_us.describe());
+        if self.failed == 0 {
+            text += "no errors\n";
+        }
+        for (kind, count) in &self.errors {
+            text += &format!("{count} failed: {kind}\n");
+        }
+        text
+    }
+}
+
+/// Percentiles in microseconds.
+#[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
+pub(crate) struct Latency {
+    pub(crate) p50: u64,
+    pub(crate) p90: u64,
+    pub(crate) p99: u64,
+    pub(crate) p999: u64,
+    pub(crate) max: u64,
+}
+
+impl Latency {
+    fn of(histogram: &Histogram<u64>) -> Self {
+        Self {
+            p50: histogram.value_at_quantile(0.5),
+            p90: histogram.value_at_quantile(0.9),
+            p99: histogram.value_at_quantile(0.99),
+            p999: histogram.value_at_quantile(0.999),
+            max: histogram.max(),
+        }
+    }
+
+    fn describe(&self) -> String {
+        format!(
+            "p50 {} µs  p90 {}  p99 {}  p99.9 {}  max {}",
+            self.p50, self.p90, self.p99, self.p999, self.max
+        )
+    }
+}
+
+fn micros(took: Duration) -> u64 {
+    u64::try_from(took.as_micros()).unwrap_or(u64::MAX)
+}
+
+/// Kinds of failure that are counted apart.
+const KINDS: usize = 16;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn percentiles_are_those_of_the_values() {
+        let mut tally = Tally::new().unwrap();
+        for value in 1..=1_000 {
+            tally.operation(Duration::from_micros(value));
+        }
+        let outcome = tally.outcome(Duration::from_secs(2));
+        assert_eq!((outcome.operations, outcome.per_second), (1_000, 500.0));
+        let latency = outcome.operation_us;
+        assert_eq!((latency.p50, latency.p90, latency.p99), (500, 900, 990));
+        assert_eq!((latency.p999, latency.max), (999, 1_000));
+    }
+
+    #[test]
+    fn failures_are_counted_by_kind() {
+        let mut tally = Tally::new().unwrap();
+        for status in [404, 404, 502] {
+            tally.failure(&Failure::Status(status), "h0.example.test");
+        }
+        let outcome = tally.outcome(Duration::from_secs(1));
+        assert_eq!(outcome.failed, 3);
+        assert_eq!(outcome.errors["status 404"], 2);
+        assert!(outcome.describe().contains("1 failed: status 502"));
+    }
+}

@@ -1,0 +1,165 @@
+//! The admin listener: health, readiness, metrics. Plain HTTP/1.1.
+
+mod guard;
+mod health;
+mod token;
+
+use std::convert::Infallible;
+use std::fmt;
+use std::future::Future;
+use std::sync::Arc;
+use std::time::Duration;
+
+use http::header::{ALLOW, CACHE_CONTROL, CONTENT_TYPE};
+use http::{HeaderValue, Method, Request, Response, StatusCode};
+use hyper::server::conn::http1;
+use hyper::service::service_fn;
+use hyper_util::rt::{TokioIo, TokioTimer};
+use sekisho_certs::LookupStats;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::Semaphore;
+use tokio::time::{Instant, sleep, timeout};
+
+use crate::metrics::{Exposition, Metrics};
+use crate::site::{Body, Responder, plain};
+
+pub use token::Token;
+
+/// What the admin listener tells of. It is read when it is asked for.
+pub struct Sources {
+    /// What connections count.
+    pub metrics: Arc<Metrics>,
+    /// The state of the cache, the store and the change feed.
+    pub lookup: Box<dyn Fn() -> LookupStats + Send + Sync>,
+    /// The cache of small files.
+    pub responder: Arc<Responder>,
+    /// Whether the server no longer takes connections.
+    pub draining: Box<dyn Fn() -> bool + Send + Sync>,
+}
+
+impl fmt::Debug for Sources {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Sources")
+            .field("metrics", &self.metrics)
+            .field("responder", &self.responder)
+            .finish_non_exhaustive()
+    }
+}
+
+/// Answers `/healthz`, `/readyz` and `/metrics`.
+#[derive(Clone, Debug)]
+pub struct Admin(Arc<Shared>);
+
+impl Admin {
+    /// Without a token, only requests that name a loopback host are answered,
+    /// so that no page in the operator's browser can read it through a name of
+    /// its own. With a token, each request must carry it.
+    #[must_use]
+    pub fn new(sources: Sources, token: Option<Token>) -> Self {
+        let sources = Arc::new(sources);
+        Self(Arc::new(Shared {
+            exposition: Exposition::new(Arc::clone(&sources)),
+            sources,
+            token,
+            started: Instant::now(),
+        }))
+    }
+
+    /// Serves until `shutdown` resolves, then drops what is open. It should
+    /// outlive the draining: balancers must see `/readyz` change.
+    pub async fn serve(self, listener: TcpListener, shutdown: impl Future<Output = ()>) {
+        let connections = Arc::new(Semaphore::new(CONNECTIONS));
+        let mut open = tokio::task::JoinSet::new();
+        let accepting = async {
+            loop {
+                let permit = Arc::clone(&connections).acquire_owned().await;
+                match listener.accept().await {
+                    Ok((socket, _)) => {
+                        let admin = self.clone();
+                        open.spawn(async move {
+                            admin.connection(socket).await;
+                            drop(permit);
+                        });
+                    }
+                    Err(error) => {
+                        tracing::warn!(%error, "the admin listener can't accept");
+                        sleep(ACCEPT_PAUSE).await;
+                    }
+                }
+                while open.try_join_next().is_some() {}
+            }
+        };
+        tokio::select! {
+            () = accepting => {}
+            () = shutdown => {}
+        }
+    }
+
+    async fn connection(&self, socket: TcpStream) {
+        let service = service_fn(|request| {
+            let response = self.answer(&request);
+            async move { Ok::<_, Infallible>(response) }
+        });
+        let connection = http1::Builder::new()
+            .timer(TokioTimer::new())
+            .header_read_timeout(HEAD_TIMEOUT)
+            .max_buf_size(BUFFER)
+            .serve_connection(TokioIo::new(socket), service);
+        match timeout(CONNECTION_LIFE, connection).await {
+            Ok(Ok(())) | Err(_) => {}
+            Ok(Err(error)) => tracing::debug!(%error, "an admin connection broke"),
+        }
+    }
+
+    fn answer<B>(&self, request: &Request<B>) -> Response<Body> {
+        if let Some(refused) = guard::refuse(request, self.0.token.as_ref()) {
+            return refused;
+        }
+        let answer: fn(&Shared) -> Response<Body> = match request.uri().path() {
+            "/healthz" => health::healthz,
+            "/readyz" => health::readyz,
+            "/metrics" => metrics,
+            _ => return plain(StatusCode::NOT_FOUND),
+        };
+        if request.method() != Method::GET && request.method() != Method::HEAD {
+            let mut response = plain(StatusCode::METHOD_NOT_ALLOWED);
+            let allowed = HeaderValue::from_static("GET, HEAD");
+            response.headers_mut().insert(ALLOW, allowed);
+            return response;
+        }
+        let mut response = answer(&self.0);
+        let no_store = HeaderValue::from_static("no-store");
+        response.headers_mut().insert(CACHE_CONTROL, no_store);
+        response
+    }
+}
+
+#[derive(Debug)]
+struct Shared {
+    sources: Arc<Sources>,
+    exposition: Exposition,
+    token: Option<Token>,
+    started: Instant,
+}
+
+fn metrics(shared: &Shared) -> Response<Body> {
+    let mut response = Body::plain(StatusCode::OK, shared.exposition.text());
+    let kind = HeaderValue::from_static(OPEN_METRICS);
+    response.headers_mut().insert(CONTENT_TYPE, kind);
+    response
+}
+
+const OPEN_METRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+/// Probes, scrapers and an operator or two.
+const CONNECTIONS: usize = 64;
+/// For a request's head, and between two requests.
+const HEAD_TIMEOUT: Duration = Duration::from_secs(30);
+/// From accepting to the end, whoever reads slowly included.
+const CONNECTION_LIFE: Duration = Duration::from_secs(300);
+/// The least that hyper takes; a request is one line and a token.
+const BUFFER: usize = 8 << 10;
+/// Without descriptors, accepting again at once would only burn time.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,64 @@
+//! Who may ask.
+
+use std::net::IpAddr;
+
+use http::header::{AUTHORIZATION, HOST, WWW_AUTHENTICATE};
+use http::uri::Authority;
+use http::{HeaderValue, Request, Response, StatusCode};
+
+use super::token::Token;
+use crate::site::{Body, plain};
+
+/// The refusal of a request without the token; where there is none, of one that
+/// names another host than loopback.
+pub(crate) fn refuse<B>(request: &Request<B>, token: Option<&Token>) -> Option<Response<Body>> {
+    match token {
+        Some(token) if bears(request, token) => None,
+        Some(_) => {
+            let mut response = plain(StatusCode::UNAUTHORIZED);
+            let scheme = HeaderValue::from_static("Bearer");
+            response.headers_mut().insert(WWW_AUTHENTICATE, scheme);
+            Some(response)
+        }
+        None if names_loopback(request) => None,
+        None => Some(Body::plain(
+            StatusCode::FORBIDDEN,
+            "403 Forbidden: without a token, ask for 127.0.0.1 or localhost\n",
+        )),
+    }
+}
+
+/// RFC 6750, section 2.1.
+fn bears<B>(request: &Request<B>, token: &Token) -> bool {
+    let Some(value) = request.headers().get(AUTHORIZATION) else {
+        return false;
+    };
+    let value = value.as_bytes();
+    let Some((scheme, given)) = value.split_at_checked(BEARER.len()) else {
+        return false;
+    };
+    scheme.eq_ignore_ascii_case(BEARER) && token.matches(given.trim_ascii())
+}
+
+/// A browser always names the host of the page's address, also if that name
+/// was made to point here. A request without any comes from no browser.
+fn names_loopback<B>(request: &Request<B>) -> bool {
+    let target = request.uri().authority().map(Authority::as_str);
+    let mut headers = request.headers().get_all(HOST).iter();
+    target.is_none_or(|name| is_loopback(name.as_bytes()))
+        && headers.all(|name| is_loopback(name.as_bytes()))
+}
+
+fn is_loopback(name: &[u8]) -> bool {
+    let Ok(authority) = Authority::try_from(name) else {
+        return false;
+    };
+    let host = authority.host();
+    let address: Result<IpAddr, _> = host.trim_matches(['[', ']']).parse();
+    let named = host.eq_ignore_ascii_case("localhost");
+    // User information in front of the host would be a trick.
+    !authority.as_str().contains('@')
+        && address.map_or(named, |address| address.to_canonical().is_loopback())
+}
+
+const BEARER: &[u8] = b"Bearer ";

@@ -1,0 +1,76 @@
+//! Is it well, and should it get connections?
+
+use http::header::CONTENT_TYPE;
+use http::{HeaderValue, Response, StatusCode};
+use sekisho_certs::{FeedState, LookupStats};
+use serde_json::json;
+
+use super::Shared;
+use crate::site::{Body, plain};
+
+/// 200 as long as the process answers; the body tells of the rest. A store
+/// that fails is no reason to be restarted.
+pub(crate) fn healthz(shared: &Shared) -> Response<Body> {
+    let metrics = &shared.sources.metrics;
+    let stats = (shared.sources.lookup)();
+    let body = json!({
+        "version": env!("CARGO_PKG_VERSION"),
+        "uptime_seconds": shared.started.elapsed().as_secs(),
+        "start_up_seconds": metrics.start_up().map(|time| time.as_secs_f64()),
+        "state": state(shared),
+        "store": {
+            "state": store_state(&stats),
+            "errors": stats.counts.calls_failed(),
+            "loads_in_flight": stats.in_flight,
+        },
+        "feed": {
+            "state": match stats.feed {
+                FeedState::None => "none",
+                FeedState::Healthy => "healthy",
+                FeedState::Broken => "broken",
+            },
+            "position": stats.position,
+        },
+        "cache": {
+            "records": stats.usage.records,
+            "bytes": stats.usage.bytes,
+            "capacity_bytes": stats.usage.capacity,
+        },
+        "connections_open": metrics.connections_open(),
+    });
+    let mut response = Body::plain(StatusCode::OK, format!("{body}\n"));
+    let kind = HeaderValue::from_static("application/json");
+    response.headers_mut().insert(CONTENT_TYPE, kind);
+    response
+}
+
+/// 503 only before the first listen and while draining: an outage of the store
+/// must not make every balancer drop every server.
+pub(crate) fn readyz(shared: &Shared) -> Response<Body> {
+    match state(shared) {
+        "serving" => plain(StatusCode::OK),
+        state => Body::plain(
+            StatusCode::SERVICE_UNAVAILABLE,
+            format!("503 Service Unavailable: {state}\n"),
+        ),
+    }
+}
+
+fn state(shared: &Shared) -> &'static str {
+    if (shared.sources.draining)() {
+        "draining"
+    } else if shared.sources.metrics.start_up().is_some() {
+        "serving"
+    } else {
+        "starting"
+    }
+}
+
+fn store_state(stats: &LookupStats) -> &'static str {
+    let asked = stats.counts.calls().iter().any(|calls| *calls > 0);
+    match stats.counts.unavailable() {
+        true => "unavailable",
+        false if asked => "available",
+        false => "not asked yet",
+    }
+}

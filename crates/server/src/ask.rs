@@ -1,0 +1,73 @@
+//! The lookup, with the client's prefix charged for what it costs.
+
+use std::sync::Arc;
+
+use sekisho_certs::{Absence, Cached, HostName, Lookup, LookupError, Outcome, StoreError};
+
+use crate::budget::{Budget, Denied, Prefix};
+use crate::endpoint::Endpoint;
+use crate::metrics::{LookupResult, Metrics};
+
+/// Asks for `name` on behalf of a client of `prefix`:
+///
+/// 1. what is cached costs nothing;
+/// 2. joining a load that is in flight costs nothing either;
+/// 3. a load needs a permit of the prefix. Without one the answer is
+///    [`LookupError`], as if the store were overloaded.
+///
+/// The caller sets the deadline.
+pub(crate) async fn ask(
+    lookup: &Arc<Lookup<Endpoint>>,
+    budget: &Budget,
+    metrics: &Metrics,
+    name: &HostName,
+    prefix: Prefix,
+) -> Outcome<Endpoint> {
+    let (outcome, how) = match lookup.cached(name) {
+        Cached::Hit(outcome) => (outcome, LookupResult::Hit),
+        Cached::InFlight(wait) => (wait.await, LookupResult::Joined),
+        Cached::Miss => match budget.admit(prefix).await {
+            Ok(permit) => {
+                let outcome = lookup.load(name).await;
+                if matches!(outcome, Outcome::Absent(_)) {
+                    permit.was_absent();
+                }
+                (outcome, LookupResult::Loaded)
+            }
+            Err(denied) => (overloaded(), denied.into()),
+        },
+    };
+    metrics.lookup(counted(&outcome, how));
+    outcome
+}
+
+/// Whether nobody knows because too much is going on already.
+pub(crate) fn is_overload(error: &LookupError) -> bool {
+    matches!(error, LookupError::Store(StoreError::Overloaded))
+}
+
+fn overloaded() -> Outcome<Endpoint> {
+    Outcome::Failed(LookupError::Store(StoreError::Overloaded))
+}
+
+/// A refused call is told apart from what a store answered.
+fn counted(outcome: &Outcome<Endpoint>, how: LookupResult) -> LookupResult {
+    match outcome {
+        Outcome::Found(_) => how,
+        Outcome::Absent(Absence::NoHost) => LookupResult::AbsentHost,
+        Outcome::Absent(Absence::NoCredential) => LookupResult::NoCredential,
+        Outcome::Absent(Absence::Disabled) => LookupResult::Disabled,
+        Outcome::Failed(_) if how == LookupResult::OverBudget => how,
+        Outcome::Failed(error) if is_overload(error) => LookupResult::Overloaded,
+        Outcome::Failed(_) => LookupResult::Failed,
+    }
+}
+
+impl From<Denied> for LookupResult {
+    fn from(denied: Denied) -> Self {
+        match denied {
+            Denied::OverBudget => Self::OverBudget,
+            Denied::Full => Self::Overloaded,
+        }
+    }
+}

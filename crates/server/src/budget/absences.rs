@@ -1,0 +1,135 @@
+//! Token buckets by prefix, in a table of bounded size.
+
+use std::collections::HashMap;
+use std::hash::BuildHasher;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use foldhash::quality::RandomState;
+use tokio::time::Instant;
+
+use super::Prefix;
+
+/// How many absent names each prefix may still ask for.
+#[derive(Debug)]
+pub(super) struct Absences {
+    per_minute: f64,
+    shards: [Mutex<Shard>; SHARDS],
+    hasher: RandomState,
+}
+
+type Shard = HashMap<Prefix, Bucket, RandomState>;
+
+#[derive(Clone, Copy, Debug)]
+struct Bucket {
+    tokens: f64,
+    at: Instant,
+}
+
+impl Absences {
+    pub(super) fn new(per_minute: usize) -> Self {
+        Self {
+            // A minute's worth may come at once.
+            per_minute: per_minute as f64,
+            shards: std::array::from_fn(|_| Mutex::default()),
+            hasher: RandomState::default(),
+        }
+    }
+
+    /// Takes one; false if there is none.
+    pub(super) fn take(&self, prefix: Prefix) -> bool {
+        let now = Instant::now();
+        let mut shard = self.shard(prefix);
+        if shard.len() >= SHARD_ENTRIES && !shard.contains_key(&prefix) {
+            make_room(&mut shard, now);
+        }
+        let bucket = shard.entry(prefix).or_insert(Bucket {
+            tokens: self.per_minute,
+            at: now,
+        });
+        bucket.tokens = self.level(bucket, now);
+        bucket.at = now;
+        let enough = bucket.tokens >= 1.0;
+        if enough {
+            bucket.tokens -= 1.0;
+        }
+        enough
+    }
+
+    /// Gives one back.
+    pub(super) fn give_back(&self, prefix: Prefix) {
+        if let Some(bucket) = self.shard(prefix).get_mut(&prefix) {
+            bucket.tokens = (bucket.tokens + 1.0).min(self.per_minute);
+        }
+    }
+
+    fn level(&self, bucket: &Bucket, now: Instant) -> f64 {
+        let since = now.saturating_duration_since(bucket.at).as_secs_f64();
+        (bucket.tokens + since * self.per_minute / 60.0).min(self.per_minute)
+    }
+
+    fn shard(&self, prefix: Prefix) -> MutexGuard<'_, Shard> {
+        let hash = self.hasher.hash_one(prefix);
+        let index = usize::try_from(hash % SHARDS as u64).expect("below SHARDS");
+        self.shards[index]
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Drops the full buckets, which tell nothing; if there are none, the
+/// older half, so that the search pays for many entries.
+fn make_room(shard: &mut Shard, now: Instant) {
+    shard.retain(|_, bucket| now.saturating_duration_since(bucket.at) < REFILLED);
+    if shard.len() < SHARD_ENTRIES {
+        return;
+    }
+    let mut ages: Vec<Instant> = shard.values().map(|bucket| bucket.at).collect();
+    let middle = ages.len() / 2;
+    let (_, median, _) = ages.select_nth_unstable(middle);
+    let median = *median;
+    let mut room = middle;
+    shard.retain(|_, bucket| {
+        let drop = bucket.at <= median && room > 0;
+        room -= usize::from(drop);
+        !drop
+    });
+}
+
+/// After so long a bucket is full again and tells nothing.
+const REFILLED: Duration = Duration::from_secs(60);
+
+/// Keeps workers out of each other's way.
+const SHARDS: usize = 16;
+
+/// Bounds the table at about 2 MB: 65,536 prefixes in all.
+const SHARD_ENTRIES: usize = 4096;
+
+#[cfg(test)]
+mod tests {
+    use std::net::{IpAddr, Ipv6Addr};
+
+    use super::*;
+
+    fn prefix(number: u32) -> Prefix {
+        IpAddr::from(Ipv6Addr::from_bits(u128::from(number) << 72)).into()
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_table_stays_bounded() {
+        let absences = Absences::new(10);
+        for number in 0..200_000 {
+            assert!(absences.take(prefix(number)));
+            if number % 1000 == 0 {
+                tokio::time::advance(Duration::from_millis(1)).await;
+            }
+        }
+        let kept: usize = absences
+            .shards
+            .iter()
+            .map(|shard| shard.lock().unwrap().len())
+            .sum();
+        assert!(kept <= SHARDS * SHARD_ENTRIES, "{kept}");
+        assert!(kept >= SHARDS * SHARD_ENTRIES / 4, "{kept}");
+    }
+}

@@ -1,0 +1,168 @@
+//! Calls in flight: a bounded number, handed out in turn to the prefixes that
+//! wait.
+
+use std::collections::{HashMap, VecDeque};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use foldhash::quality::RandomState;
+use tokio::sync::oneshot;
+
+use super::{Denied, Prefix};
+
+/// A bounded number of calls. Idle ones go to whoever asks; when there are
+/// none, each prefix has a queue of its own, and what is given back goes to
+/// the queues in turn.
+#[derive(Debug)]
+pub(super) struct Calls {
+    state: Mutex<State>,
+    /// Calls of one prefix while others wait.
+    share: usize,
+    /// Bound of all queues together.
+    waiting: usize,
+}
+
+#[derive(Debug)]
+struct State {
+    idle: usize,
+    waiting: usize,
+    /// Those that have calls in flight or waiting.
+    prefixes: HashMap<Prefix, Line, RandomState>,
+    /// The prefixes that wait, each once.
+    turns: VecDeque<Prefix>,
+}
+
+#[derive(Debug, Default)]
+struct Line {
+    in_flight: usize,
+    queue: VecDeque<oneshot::Sender<Call>>,
+}
+
+/// One call; dropping it lets the next one in.
+#[derive(Debug)]
+pub(super) struct Call(Option<(Arc<Calls>, Prefix)>);
+
+impl Calls {
+    pub(super) fn new(in_flight: usize, share: usize, waiting: usize) -> Self {
+        Self {
+            state: Mutex::new(State {
+                idle: in_flight,
+                waiting: 0,
+                prefixes: HashMap::default(),
+                turns: VecDeque::new(),
+            }),
+            share,
+            waiting,
+        }
+    }
+
+    /// Waits for a turn; dropping the future leaves the queue.
+    pub(super) async fn enter(calls: &Arc<Self>, prefix: Prefix) -> Result<Call, Denied> {
+        let turn = {
+            let mut state = calls.lock();
+            if state.idle > 0 {
+                state.idle -= 1;
+                state.prefixes.entry(prefix).or_default().in_flight += 1;
+                return Ok(Call(Some((Arc::clone(calls), prefix))));
+            }
+            state.queue(prefix, calls.waiting)?
+        };
+        // The sender lives in the queue until it sends.
+        turn.await.map_err(|_| Denied::Full)
+    }
+
+    /// Gives a call of `prefix` to whose turn it is. One who left the queue
+    /// meanwhile gives it on by dropping it.
+    fn pass_on(self: &Arc<Self>, prefix: Prefix) {
+        let next = self.lock().pass_on(prefix, self.share);
+        if let Some((prefix, next)) = next {
+            let _ = next.send(Call(Some((Arc::clone(self), prefix))));
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl State {
+    fn queue(&mut self, prefix: Prefix, bound: usize) -> Result<oneshot::Receiver<Call>, Denied> {
+        if self.waiting >= bound {
+            return Err(Denied::Full);
+        }
+        let line = self.prefixes.entry(prefix).or_default();
+        let per_prefix = (bound / PREFIXES_TO_FILL_IT).max(1);
+        if line.queue.len() >= per_prefix {
+            // Those who left make room.
+            let before = line.queue.len();
+            line.queue.retain(|waiting| !waiting.is_closed());
+            self.waiting -= before - line.queue.len();
+            if line.queue.len() >= per_prefix {
+                return Err(Denied::Full);
+            }
+        } else if line.queue.is_empty() {
+            self.turns.push_back(prefix);
+        }
+        let (sender, receiver) = oneshot::channel();
+        line.queue.push_back(sender);
+        self.waiting += 1;
+        Ok(receiver)
+    }
+
+    /// Takes a call of `prefix` back and says who gets it.
+    fn pass_on(&mut self, prefix: Prefix, share: usize) -> Option<(Prefix, oneshot::Sender<Call>)> {
+        if let Some(line) = self.prefixes.get_mut(&prefix) {
+            line.in_flight -= 1;
+            if line.in_flight == 0 && line.queue.is_empty() {
+                self.prefixes.remove(&prefix);
+            }
+        }
+        let Some((next, sender)) = self.next(share) else {
+            self.idle += 1;
+            return None;
+        };
+        if let Some(line) = self.prefixes.get_mut(&next) {
+            line.in_flight += 1;
+        }
+        Some((next, sender))
+    }
+
+    /// Whose turn it is: the first prefix below its share, else the first.
+    /// Its next call waits at the end of the line.
+    fn next(&mut self, share: usize) -> Option<(Prefix, oneshot::Sender<Call>)> {
+        loop {
+            let prefixes = &self.prefixes;
+            let below = |prefix| {
+                prefixes
+                    .get(prefix)
+                    .is_some_and(|line| line.in_flight < share)
+            };
+            let index = self.turns.iter().position(below).unwrap_or(0);
+            let prefix = self.turns.remove(index)?;
+            let line = self.prefixes.get_mut(&prefix)?;
+            while let Some(sender) = line.queue.pop_front() {
+                self.waiting -= 1;
+                if sender.is_closed() {
+                    continue;
+                }
+                if !line.queue.is_empty() {
+                    self.turns.push_back(prefix);
+                }
+                return Some((prefix, sender));
+            }
+            if line.in_flight == 0 {
+                self.prefixes.remove(&prefix);
+            }
+        }
+    }
+}
+
+impl Drop for Call {
+    fn drop(&mut self) {
+        if let Some((calls, prefix)) = self.0.take() {
+            calls.pass_on(prefix);
+        }
+    }
+}
+
+/// One prefix may fill this part of the queue, so that others find room.
+const PREFIXES_TO_FILL_IT: usize = 16;

@@ -1,0 +1,79 @@
+//! What goes wrong with every handshake goes into the log now and then.
+
+use std::sync::Mutex;
+use std::sync::PoisonError;
+use std::time::Duration;
+
+use sekisho_certs::{HostName, LoadedCredential, LookupError};
+use tokio::time::Instant;
+
+/// Bounds how often the same kind of trouble is logged; all of it is counted
+/// in the metrics.
+#[derive(Debug, Default)]
+pub(crate) struct Complaints {
+    expired: Sparse,
+    failed: Sparse,
+}
+
+impl Complaints {
+    /// A certificate is served outside of its dates.
+    pub(crate) fn expired(&self, name: &HostName, credential: &LoadedCredential, now: i64) {
+        if let Some(others) = self.expired.allow() {
+            let (id, end) = (credential.id, credential.not_after);
+            let what = if now > end {
+                "expired"
+            } else {
+                "not valid yet"
+            };
+            tracing::warn!(%name, %id, others, "served a certificate that is {what}");
+        }
+    }
+
+    /// A lookup failed.
+    pub(crate) fn failed(&self, name: &HostName, error: &LookupError) {
+        if let Some(others) = self.failed.allow() {
+            tracing::error!(%name, %error, others, "a lookup failed");
+        }
+    }
+}
+
+/// Lets one in [`INTERVAL`] through.
+#[derive(Debug, Default)]
+struct Sparse(Mutex<Option<(Instant, u64)>>);
+
+impl Sparse {
+    /// How many were held back since the last one; none to hold this one back.
+    fn allow(&self) -> Option<u64> {
+        let mut state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let now = Instant::now();
+        match &mut *state {
+            Some((last, held)) if now - *last < INTERVAL => {
+                *held += 1;
+                None
+            }
+            state => {
+                let held = state.map_or(0, |(_, held)| held);
+                *state = Some((now, 0));
+                Some(held)
+            }
+        }
+    }
+}
+
+const INTERVAL: Duration = Duration::from_secs(10);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn one_in_ten_seconds() {
+        let sparse = Sparse::default();
+        assert_eq!(sparse.allow(), Some(0));
+        for _ in 0..5 {
+            assert_eq!(sparse.allow(), None);
+        }
+        tokio::time::advance(INTERVAL).await;
+        assert_eq!(sparse.allow(), Some(5));
+    }
+}

@@ -1,0 +1,249 @@
+//! From what was written to what is used.
+
+use std::collections::HashMap;
+use std::net::SocketAddr;
+use std::ops::RangeInclusive;
+use std::path::Path;
+use std::thread;
+use std::time::Duration;
+
+use sekisho_certs::HostName;
+
+use super::locate::Problem;
+use super::raw::{RawCache, RawConfig, RawListen, RawServer};
+use super::store::{KeySource, StoreUrl, TokenSource, path_below};
+use super::value::{count, duration, size};
+use super::{Cache, Config, Defaults, Limits, Listen};
+use crate::site::{RawSite, Site, SiteError};
+
+type Result<T> = std::result::Result<T, Problem>;
+
+/// Checks everything; stops at the first problem.
+pub(crate) fn check(raw: RawConfig, file: &Path) -> Result<Config> {
+    let base = file.parent().expect("an absolute file has a folder");
+    let listen = listen(&raw.listen, base)?;
+    let url = raw.store.url.ok_or_else(|| {
+        Problem::at(
+            &["store", "url"],
+            "is missing; write url = \"sqlite:hosts.db\"",
+        )
+    })?;
+    let source = |text: String| {
+        KeySource::parse(&text, base).map_err(|text| Problem::at(&["keys", "master"], text))
+    };
+    let tickets = |path: String| {
+        path_below(base, &path).map_err(|text| Problem::at(&["tickets", "key_file"], text))
+    };
+    Ok(Config {
+        file: file.to_owned(),
+        defaults: defaults(&raw.default, &listen.https)?,
+        store: StoreUrl::parse(&url, base).map_err(|text| Problem::at(&["store", "url"], text))?,
+        keys: raw.keys.master.map(source).transpose()?,
+        cache: cache(&raw.cache)?,
+        site: site(raw.site, base)?,
+        tickets: raw.tickets.key_file.map(tickets).transpose()?,
+        limits: limits(&raw.server)?,
+        listen,
+    })
+}
+
+fn listen(raw: &RawListen, base: &Path) -> Result<Listen> {
+    let https = addresses("https", &raw.https)?;
+    if https.is_empty() {
+        return Err(Problem::at(
+            &["listen", "https"],
+            "is missing; write https = [\"0.0.0.0:443\", \"[::]:443\"]",
+        ));
+    }
+    let http = addresses("http", &raw.http)?;
+    let source = |text: &String| {
+        TokenSource::parse(text, base).map_err(|text| Problem::at(&["listen", "admin_token"], text))
+    };
+    let admin_token = raw.admin_token.as_ref().map(source).transpose()?;
+    let admin = raw
+        .admin
+        .as_ref()
+        .map(|text| address(text, &["listen", "admin"]));
+    let admin = admin.transpose()?;
+    if let Some(address) = admin
+        && !address.ip().to_canonical().is_loopback()
+        && admin_token.is_none()
+    {
+        return Err(Problem::at(
+            &["listen", "admin"],
+            format!(
+                "{address} can be reached from elsewhere; use 127.0.0.1, or write \
+                 admin_token = \"file:PATH\" or \"env:NAME\""
+            ),
+        ));
+    }
+    distinct(&https, &http, admin)?;
+    Ok(Listen {
+        https,
+        http,
+        admin,
+        admin_token,
+    })
+}
+
+fn addresses(key: &str, texts: &[String]) -> Result<Vec<SocketAddr>> {
+    let place = |index: usize| ["listen".to_owned(), key.to_owned(), index.to_string()];
+    texts
+        .iter()
+        .enumerate()
+        .map(|(index, text)| address(text, &place(index).each_ref().map(String::as_str)))
+        .collect()
+}
+
+fn address(text: &str, place: &[&str]) -> Result<SocketAddr> {
+    text.parse().map_err(|_| {
+        Problem::at(
+            place,
+            format!(
+                "{text:?} is no address with a port; write \"127.0.0.1:8443\" or \"[::1]:8443\""
+            ),
+        )
+    })
+}
+
+/// Port 0 stands for any free port, so it may repeat.
+fn distinct(https: &[SocketAddr], http: &[SocketAddr], admin: Option<SocketAddr>) -> Result<()> {
+    let mut seen = HashMap::new();
+    let https = https.iter().map(|address| ("https", address));
+    let http = http.iter().map(|address| ("http", address));
+    let admin = admin.iter().map(|address| ("admin", address));
+    for (key, address) in https.chain(http).chain(admin) {
+        if address.port() == 0 {
+            continue;
+        }
+        if let Some(first) = seen.insert(*address, key) {
+            return Err(Problem::at(
+                &["listen", key],
+                format!("{address} already stands in {first}; an address can be taken once"),
+            ));
+        }
+    }
+    Ok(())
+}
+
+fn defaults(
+    raw: &std::collections::BTreeMap<String, String>,
+    https: &[SocketAddr],
+) -> Result<Defaults> {
+    let mut defaults = Defaults::default();
+    for (key, name) in raw {
+        let place = ["default", key.as_str()];
+        let host = HostName::parse(name)
+            .map_err(|error| Problem::at(&place, format!("{name:?} is no host name: {error}")))?;
+        if key == "*" {
+            defaults.any = Some(host);
+            continue;
+        }
+        let address = address(key, &place)?;
+        if !https.contains(&address) {
+            let text =
+                format!("{address} does not stand in [listen] https; write one of those, or \"*\"");
+            return Err(Problem::at(&place, text));
+        }
+        defaults.by_address.insert(address, host);
+    }
+    Ok(defaults)
+}
+
+fn cache(raw: &RawCache) -> Result<Cache> {
+    if raw.redis.is_some() {
+        let text = "a Redis level is not built yet; leave the key out";
+        return Err(Problem::at(&["cache", "redis"], text));
+    }
+    let bytes = |key: &str, text: &Option<String>, default| match text {
+        None => Ok(default),
+        Some(text) => size(text, &MEMORY).map_err(|text| Problem::at(&["cache", key], text)),
+    };
+    let time = |key: &str, text: &Option<String>, default, range: RangeInclusive<Duration>| {
+        times("cache", key, text.as_ref(), default, &range)
+    };
+    Ok(Cache {
+        memory: bytes("memory", &raw.memory, 64 << 20)?,
+        fresh: time("fresh", &raw.fresh, SECOND * 60, SECOND..=DAY)?,
+        absent: time("absent", &raw.absent, SECOND * 5, TENTH..=HOUR)?,
+        files: bytes("files", &raw.files, 16 << 20)?,
+    })
+}
+
+fn site(raw: Option<RawSite>, base: &Path) -> Result<Site> {
+    let Some(raw) = raw else {
+        return Ok(Site::not_found());
+    };
+    raw.check(Some(base)).map_err(|error| match error {
+        SiteError::Value { key, problem } => Problem::at(&["site", key], problem),
+        SiteError::NotBuilt(key) => Problem::at(&["site", key], error.to_string()),
+        _ => Problem::at(&["site"], error.to_string()),
+    })
+}
+
+fn limits(raw: &RawServer) -> Result<Limits> {
+    let number = |key: &str, value: Option<i64>, default, range: RangeInclusive<usize>| match value
+    {
+        None => Ok(default),
+        Some(value) => count(value, &range).map_err(|text| Problem::at(&["server", key], text)),
+    };
+    let time = |key: &str, text: &Option<String>, seconds, range: RangeInclusive<Duration>| {
+        times("server", key, text.as_ref(), SECOND * seconds, &range)
+    };
+    let cores = thread::available_parallelism().map_or(1, Into::into);
+    let loads = number("loads", raw.loads, 256, 1..=1 << 16)?;
+    let absent = 1..=1_000_000_000;
+    Ok(Limits {
+        workers: number("workers", raw.workers, cores.min(1024), 1..=1024)?,
+        connections: number("connections", raw.connections, 1 << 16, 1..=10_000_000)?,
+        handshake: time(
+            "handshake_timeout",
+            &raw.handshake_timeout,
+            10,
+            TENTH..=MINUTE * 5,
+        )?,
+        head: time(
+            "header_timeout",
+            &raw.header_timeout,
+            15,
+            TENTH..=MINUTE * 5,
+        )?,
+        idle: time("idle_timeout", &raw.idle_timeout, 60, SECOND..=HOUR)?,
+        body: time("body_timeout", &raw.body_timeout, 30, TENTH..=HOUR)?,
+        drain: time(
+            "drain_timeout",
+            &raw.drain_timeout,
+            30,
+            Duration::ZERO..=HOUR,
+        )?,
+        prefix_absent_budget: number("absent_per_prefix", raw.absent_per_prefix, 600, absent)?,
+        loads,
+        prefix_in_flight: number(
+            "loads_per_prefix",
+            raw.loads_per_prefix,
+            loads.min(64),
+            1..=loads,
+        )?,
+        loads_waiting: number("loads_waiting", raw.loads_waiting, 4096, 0..=1_000_000)?,
+    })
+}
+
+fn times(
+    section: &str,
+    key: &str,
+    text: Option<&String>,
+    default: Duration,
+    range: &RangeInclusive<Duration>,
+) -> Result<Duration> {
+    text.map_or(Ok(default), |text| {
+        duration(text, range).map_err(|text| Problem::at(&[section, key], text))
+    })
+}
+
+/// Less holds no useful number of entries; more is a slip of the keys.
+const MEMORY: RangeInclusive<usize> = 1 << 20..=1 << 40;
+const TENTH: Duration = Duration::from_millis(100);
+const SECOND: Duration = Duration::from_secs(1);
+const MINUTE: Duration = Duration::from_secs(60);
+const HOUR: Duration = Duration::from_secs(3600);
+const DAY: Duration = Duration::from_secs(86_400);

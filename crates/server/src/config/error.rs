@@ -1,0 +1,72 @@
+//! Why there is no configuration.
+
+use std::fmt;
+use std::io;
+use std::path::{Path, PathBuf};
+
+/// Why there is no configuration.
+#[derive(Debug)]
+pub enum ConfigError {
+    /// No file was named, and none stands where it is looked for.
+    NotFound(Vec<PathBuf>),
+    /// The file can't be read.
+    Read(PathBuf, io::Error),
+    /// The file says something wrong.
+    Invalid {
+        /// Which file.
+        file: PathBuf,
+        /// The line, from 1 on; none for what is missing altogether.
+        line: Option<usize>,
+        /// The key as a reader finds it: `[cache] memory`. Empty where the
+        /// file breaks TOML's grammar.
+        key: String,
+        /// What is wrong, and what to write.
+        problem: String,
+    },
+}
+
+impl ConfigError {
+    pub(crate) fn read(file: &Path, error: io::Error) -> Self {
+        Self::Read(file.to_owned(), error)
+    }
+}
+
+impl fmt::Display for ConfigError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::NotFound(tried) => {
+                let tried: Vec<_> = tried.iter().map(|file| file.to_string_lossy()).collect();
+                let tried = tried.join(" nor ");
+                write!(
+                    f,
+                    "there is neither {tried}; name a file with --config FILE"
+                )
+            }
+            Self::Read(file, error) => write!(f, "{}: can't be read: {error}", file.display()),
+            Self::Invalid {
+                file,
+                line,
+                key,
+                problem,
+            } => {
+                write!(f, "{}:", file.display())?;
+                if let Some(line) = line {
+                    write!(f, "{line}:")?;
+                }
+                if !key.is_empty() {
+                    write!(f, " {key}:")?;
+                }
+                write!(f, " {problem}")
+            }
+        }
+    }
+}
+
+impl std::error::Error for ConfigError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            Self::Read(_, error) => Some(error),
+            Self::NotFound(_) | Self::Invalid { .. } => None,
+        }
+    }
+}

@@ -1,0 +1,170 @@
+//! From a problem to the place in the file.
+
+use std::ops::Range;
+use std::path::Path;
+
+use toml::Spanned;
+use toml::de::{DeTable, DeValue};
+
+use super::error::ConfigError;
+use super::raw::RawConfig;
+
+/// A problem on the way to its place.
+#[derive(Debug)]
+pub(crate) struct Problem {
+    place: Place,
+    text: String,
+}
+
+impl Problem {
+    /// A problem with the value at a path of keys; where it is missing, with
+    /// the nearest key above it.
+    pub(crate) fn at(path: &[&str], text: impl Into<String>) -> Self {
+        Self {
+            place: Place::Path(path.iter().map(|key| (*key).to_owned()).collect()),
+            text: text.into(),
+        }
+    }
+}
+
+#[derive(Debug)]
+enum Place {
+    Path(Vec<String>),
+    Span(Option<Range<usize>>),
+}
+
+/// Reads the keys.
+pub(crate) fn deserialize(text: &str) -> Result<RawConfig, Problem> {
+    toml::from_str(text).map_err(|error| Problem {
+        place: Place::Span(error.span()),
+        text: reworded(error.message()),
+    })
+}
+
+/// The error for a problem of this text.
+pub(crate) fn invalid(text: &str, file: &Path, problem: Problem) -> ConfigError {
+    let root = DeTable::parse(text).ok();
+    let table = root.as_ref().map(Spanned::get_ref);
+    let (path, offset) = match problem.place {
+        Place::Path(path) => {
+            let offset = table.and_then(|table| offset_of(table, &path));
+            (path, offset)
+        }
+        Place::Span(span) => {
+            let path = table
+                .zip(span.as_ref())
+                .map(|(table, span)| path_to(table, span));
+            (path.unwrap_or_default(), span.map(|span| span.start))
+        }
+    };
+    ConfigError::Invalid {
+        file: file.to_owned(),
+        line: offset.map(|offset| 1 + text[..offset].matches('\n').count()),
+        key: display(&path),
+        problem: problem.text,
+    }
+}
+
+/// `[cache] memory`, `[listen] https[1]`.
+fn display(path: &[String]) -> String {
+    let mut shown = String::new();
+    for (depth, key) in path.iter().enumerate() {
+        match depth {
+            0 => shown = format!("[{key}]"),
+            _ if key.parse::<usize>().is_ok() => shown += &format!("[{key}]"),
+            1 if is_bare(key) => shown += &format!(" {key}"),
+            1 => shown += &format!(" {key:?}"),
+            _ => shown += &format!(".{key}"),
+        }
+    }
+    shown
+}
+
+fn is_bare(key: &str) -> bool {
+    key.bytes()
+        .all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_'))
+}
+
+/// Where the value at `path` begins, or the deepest key above it that exists.
+fn offset_of(table: &DeTable<'_>, path: &[String]) -> Option<usize> {
+    let (first, rest) = path.split_first()?;
+    let (key, value) = table.iter().find(|(key, _)| key.get_ref() == first)?;
+    let here = key.span().start;
+    let below = match (value.get_ref(), rest) {
+        (DeValue::Table(table), rest) => offset_of(table, rest),
+        (DeValue::Array(items), [index]) => {
+            let index: usize = index.parse().ok()?;
+            items.get(index).map(|item| item.span().start)
+        }
+        _ => None,
+    };
+    Some(below.unwrap_or(here))
+}
+
+/// The keys down to what a span covers.
+fn path_to(table: &DeTable<'_>, span: &Range<usize>) -> Vec<String> {
+    for (key, value) in table {
+        let name = key.get_ref().to_string();
+        if covers(&key.span(), span) {
+            return vec![name];
+        }
+        let below = match value.get_ref() {
+            // A table of its own section lies outside of the span of its name.
+            DeValue::Table(table) => path_to(table, span),
+            _ => Vec::new(),
+        };
+        if !below.is_empty() || covers(&value.span(), span) {
+            return std::iter::once(name).chain(below).collect();
+        }
+    }
+    Vec::new()
+}
+
+fn covers(outer: &Range<usize>, inner: &Range<usize>) -> bool {
+    outer.start <= inner.start && inner.end <= outer.end
+}
+
+/// The parser's message in the words of the one who wrote the file.
+fn reworded(message: &str) -> String {
+    if let Some(list) = message.strip_prefix("unknown field ") {
+        let words: Vec<&str> = list.split('`').skip(1).step_by(2).collect();
+        if let Some((unknown, known)) = words.split_first() {
+            return unknown_key(unknown, known);
+        }
+    }
+    message
+        .replace("expected i64", "expected a whole number")
+        .replace("expected a string", "expected a text in quotes")
+        .replace("expected a sequence", "expected a list in [ ]")
+}
+
+fn unknown_key(unknown: &str, known: &[&str]) -> String {
+    let nearest = known
+        .iter()
+        .map(|key| (distance(unknown, key), key))
+        .min()
+        .filter(|(distance, _)| *distance <= NEAR);
+    match nearest {
+        Some((_, key)) => format!("unknown key `{unknown}`; did you mean `{key}`?"),
+        None => format!("unknown key `{unknown}`; known here: {}", known.join(", ")),
+    }
+}
+
+/// How many letters must be changed, added or left out.
+fn distance(one: &str, other: &str) -> usize {
+    let other: Vec<char> = other.chars().collect();
+    let mut row: Vec<usize> = (0..=other.len()).collect();
+    for (i, a) in one.chars().enumerate() {
+        let mut diagonal = row[0];
+        row[0] = i + 1;
+        for (j, b) in other.iter().enumerate() {
+            let changed = diagonal + usize::from(a != *b);
+            diagonal = row[j + 1];
+            row[j + 1] = changed.min(diagonal + 1).min(row[j] + 1);
+        }
+    }
+    row[other.len()]
+}
+
+/// Further apart, a suggestion is a guess.
+const NEAR: usize = 2;

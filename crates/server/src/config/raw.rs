@@ -1,0 +1,75 @@
+//! The file's keys, as they are written.
+
+use std::collections::BTreeMap;
+
+use serde::Deserialize;
+use serde::de::IgnoredAny;
+
+use crate::site::RawSite;
+
+/// The whole file.
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(crate) struct RawConfig {
+    pub(crate) listen: RawListen,
+    pub(crate) default: BTreeMap<String, String>,
+    pub(crate) store: RawStore,
+    pub(crate) keys: RawKeys,
+    pub(crate) cache: RawCache,
+    pub(crate) site: Option<RawSite>,
+    pub(crate) tickets: RawTickets,
+    pub(crate) server: RawServer,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(crate) struct RawListen {
+    pub(crate) https: Vec<String>,
+    pub(crate) http: Vec<String>,
+    pub(crate) admin: Option<String>,
+    pub(crate) admin_token: Option<String>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(crate) struct RawStore {
+    pub(crate) url: Option<String>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(crate) struct RawKeys {
+    pub(crate) master: Option<String>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(crate) struct RawCache {
+    pub(crate) memory: Option<String>,
+    pub(crate) fresh: Option<String>,
+    pub(crate) absent: Option<String>,
+    pub(crate) files: Option<String>,
+    pub(crate) redis: Option<IgnoredAny>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(crate) struct RawTickets {
+    pub(crate) key_file: Option<String>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(crate) struct RawServer {
+    pub(crate) workers: Option<i64>,
+    pub(crate) connections: Option<i64>,
+    pub(crate) handshake_timeout: Option<String>,
+    pub(crate) header_timeout: Option<String>,
+    pub(crate) idle_timeout: Option<String>,
+    pub(crate) body_timeout: Option<String>,
+    pub(crate) drain_timeout: Option<String>,
+    pub(crate) absent_per_prefix: Option<i64>,
+    pub(crate) loads: Option<i64>,
+    pub(crate) loads_per_prefix: Option<i64>,
+    pub(crate) loads_waiting: Option<i64>,
+}

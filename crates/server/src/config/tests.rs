@@ -1,0 +1,239 @@
+use super::*;
+
+mod refusals;
+
+/// The example of the documentation, without the parts that are not built.
+const EXAMPLE: &str = r#"
+[listen]
+https = ["127.0.0.1:8443"]
+http  = ["127.0.0.1:8080"]
+admin = "127.0.0.1:9443"
+[default]
+"*" = "www.example.com"
+[store]
+url = "sqlite:hosts.db"
+[keys]
+master = "file:master.key"
+[cache]
+memory = "64MiB"
+fresh  = "60s"
+absent = "5s"
+[site]
+root = "/srv/www/{host}"
+[server]
+workers = 2
+"#;
+const LEAST: &str = "listen.https = [\"127.0.0.1:8443\"]\nstore.url = \"sqlite:a.db\"\n";
+
+fn parse(text: &str) -> Result<Config, ConfigError> {
+    Config::parse(text, Path::new("/etc/sekisho/sekisho.toml"))
+}
+
+fn refusal(text: &str) -> String {
+    match parse(text) {
+        Ok(config) => panic!("{text} gave {config:?}"),
+        Err(error) => error.to_string(),
+    }
+}
+
+#[test]
+fn reads_the_example() {
+    let config = parse(EXAMPLE).unwrap();
+    let https: SocketAddr = "127.0.0.1:8443".parse().unwrap();
+    assert_eq!(config.listen.https, [https]);
+    assert_eq!(config.listen.http, ["127.0.0.1:8080".parse().unwrap()]);
+    assert_eq!(config.listen.admin, Some("127.0.0.1:9443".parse().unwrap()));
+    assert_eq!(
+        config.defaults.of(https).unwrap().as_str(),
+        "www.example.com"
+    );
+    assert_eq!(
+        config.store,
+        StoreUrl::Sqlite("/etc/sekisho/hosts.db".into())
+    );
+    assert_eq!(
+        config.keys,
+        Some(KeySource::File("/etc/sekisho/master.key".into()))
+    );
+    assert_eq!(config.limits.workers, 2);
+    assert_eq!(config.cache.memory, 64 << 20);
+    assert_eq!(config.cache.fresh, Duration::from_secs(60));
+    assert_eq!(config.cache.absent, Duration::from_secs(5));
+}
+
+#[test]
+fn applies_the_defaults() {
+    let config = parse(LEAST).unwrap();
+    assert!(config.listen.http.is_empty());
+    assert_eq!(config.listen.admin, None);
+    assert_eq!(config.keys, None);
+    assert_eq!(config.tickets, None);
+    assert_eq!(config.defaults.of("127.0.0.1:8443".parse().unwrap()), None);
+    let cache = Cache {
+        memory: 64 << 20,
+        fresh: Duration::from_secs(60),
+        absent: Duration::from_secs(5),
+        files: 16 << 20,
+    };
+    assert_eq!(config.cache, cache);
+    let cores = std::thread::available_parallelism().unwrap().get();
+    let limits = Limits {
+        workers: cores,
+        connections: 65_536,
+        handshake: Duration::from_secs(10),
+        head: Duration::from_secs(15),
+        idle: Duration::from_secs(60),
+        body: Duration::from_secs(30),
+        drain: Duration::from_secs(30),
+        prefix_absent_budget: 600,
+        loads: 256,
+        prefix_in_flight: 64,
+        loads_waiting: 4096,
+    };
+    assert_eq!(config.limits, limits);
+}
+
+#[test]
+fn the_address_chooses_its_default() {
+    let text = "[listen]\nhttps = [\"127.0.0.1:1\", \"[::1]:2\", \"0.0.0.0:3\"]\n\
+        [store]\nurl = \"sqlite:a\"\n[default]\n\"127.0.0.1:1\" = \"A.example\"\n\
+        \"[::1]:2\" = \"bücher.example\"\n";
+    let config = parse(text).unwrap();
+    let of = |address: &str| {
+        let host = config.defaults.of(address.parse().unwrap());
+        host.map(HostName::as_str)
+    };
+    assert_eq!(of("127.0.0.1:1"), Some("a.example"));
+    assert_eq!(of("[::1]:2"), Some("xn--bcher-kva.example"));
+    assert_eq!(of("0.0.0.0:3"), None);
+    let config = parse(&format!("{text}\"*\" = \"c.example\"\n")).unwrap();
+    let of = |address: &str| {
+        config
+            .defaults
+            .of(address.parse().unwrap())
+            .unwrap()
+            .as_str()
+    };
+    assert_eq!(of("127.0.0.1:1"), "a.example");
+    assert_eq!(of("0.0.0.0:3"), "c.example");
+}
+
+#[test]
+fn paths_are_relative_to_the_file() {
+    for (url, store) in [
+        ("sqlite:/var/a.db", StoreUrl::Sqlite("/var/a.db".into())),
+        (
+            "sqlite:data/a.db",
+            StoreUrl::Sqlite("/etc/sekisho/data/a.db".into()),
+        ),
+        (
+            "files:certs/{host}",
+            StoreUrl::Files {
+                pattern: "/etc/sekisho/certs/{host}".into(),
+            },
+        ),
+        (
+            "files:/c/{host}.crt,k/{host}.key",
+            StoreUrl::Files {
+                pattern: "/c/{host}.crt,/etc/sekisho/k/{host}.key".into(),
+            },
+        ),
+    ] {
+        let text = LEAST.replace("sqlite:a.db", url);
+        assert_eq!(parse(&text).unwrap().store, store);
+    }
+    let text = format!(
+        "{LEAST}keys.master = \"file:k\"\ntickets.key_file = \"t\"\n\
+         site.root = \"www\"\nlisten.admin_token = \"file:token\""
+    );
+    let config = parse(&text).unwrap();
+    assert_eq!(config.keys, Some(KeySource::File("/etc/sekisho/k".into())));
+    assert_eq!(config.tickets, Some("/etc/sekisho/t".into()));
+    assert!(format!("{:?}", config.site).contains("/etc/sekisho/www"));
+    let token = TokenSource::File("/etc/sekisho/token".into());
+    assert_eq!(config.listen.admin_token, Some(token));
+}
+
+#[test]
+fn a_key_comes_from_a_file_the_environment_or_a_command() {
+    for (text, source) in [
+        ("file:/k", KeySource::File("/k".into())),
+        ("env:MASTER", KeySource::Env("MASTER".into())),
+        (
+            "command:pass show x | head -1",
+            KeySource::Command("pass show x | head -1".into()),
+        ),
+    ] {
+        let config = parse(&format!("{LEAST}keys.master = \"{text}\"")).unwrap();
+        assert_eq!(config.keys, Some(source));
+    }
+}
+
+#[test]
+fn an_open_admin_listener_needs_a_token() {
+    let text =
+        format!("{LEAST}listen.admin = \"0.0.0.0:9443\"\nlisten.admin_token = \"env:TOKEN\"");
+    let listen = parse(&text).unwrap().listen;
+    assert_eq!(listen.admin_token, Some(TokenSource::Env("TOKEN".into())));
+    for address in ["127.0.0.2:1", "[::1]:1", "[::ffff:127.0.0.1]:1"] {
+        let text = format!("{LEAST}listen.admin = \"{address}\"");
+        assert!(parse(&text).unwrap().listen.admin.is_some());
+    }
+}
+
+#[test]
+fn the_first_file_that_exists_is_read() {
+    let folder = tempfile::tempdir().unwrap();
+    let (first, second) = (folder.path().join("a.toml"), folder.path().join("b.toml"));
+    let search = || Config::search(&[&first, &second]);
+    let error = search().unwrap_err().to_string();
+    assert!(
+        error.contains("a.toml nor ") && error.contains("--config FILE"),
+        "{error}"
+    );
+    fs::write(&second, LEAST).unwrap();
+    assert_eq!(search().unwrap().file, second);
+    fs::write(&first, LEAST).unwrap();
+    assert_eq!(search().unwrap().file, first);
+}
+
+#[test]
+fn a_file_that_is_none_is_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("a.toml");
+    let load = |content: &[u8]| {
+        fs::write(&file, content).unwrap();
+        Config::load(Some(&file)).unwrap_err().to_string()
+    };
+    assert!(load(b"\xff\xfe").contains("a.toml: can't be read: "));
+    assert!(load(&vec![b'#'; 2 << 20]).contains("2097152 bytes are too many"));
+    let missing = folder.path().join("missing.toml");
+    let error = Config::load(Some(&missing)).unwrap_err().to_string();
+    assert!(
+        error.contains("missing.toml: can't be read: No such file"),
+        "{error}"
+    );
+    let error = Config::load(Some(folder.path())).unwrap_err().to_string();
+    assert!(error.contains("can't be read: Is a directory"), "{error}");
+}
+
+/// The documentation repeats what the fields say; at least no key is missing
+/// there, and its example can be used.
+#[test]
+fn the_documentation_knows_every_key() {
+    let text = include_str!("../../../../docs/configuration.md");
+    let example = text.split("```toml\n").nth(1).unwrap();
+    let example = example.split("```").next().unwrap();
+    parse(example).unwrap();
+    for section in [
+        "listen", "store", "keys", "cache", "site", "tickets", "server",
+    ] {
+        let error = refusal(&format!("[{section}]\nqqqqqqqq = 1\n"));
+        let keys = error.split("known here: ").nth(1).unwrap();
+        let chapter = text.split(&format!("\n## [{section}]\n")).nth(1).unwrap();
+        let chapter = chapter.split("\n## [").next().unwrap();
+        for key in keys.split(", ") {
+            assert!(chapter.contains(&format!("`{key}`")), "[{section}] {key}");
+        }
+    }
+}

@@ -1,0 +1,170 @@
+//! What the server makes of a host record: all that a handshake and its
+//! requests need, made once when the record enters the cache.
+
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use rustls::ServerConfig;
+use rustls::crypto::aws_lc_rs::default_provider;
+use rustls::server::{ClientHello, NoServerSessionStorage, ResolvesServerCert};
+use rustls::sign::CertifiedKey;
+use rustls::version::{TLS12, TLS13};
+use sekisho_certs::{LoadedHost, Published, TlsPolicy};
+
+use crate::site::Site;
+use crate::tickets::{Binding, Ring, Tickets};
+
+/// A host as the server keeps it.
+#[derive(Debug)]
+pub struct Endpoint {
+    config: Arc<ServerConfig>,
+    site: Site,
+    /// The same as the default of a listening address; at most one per address.
+    defaults: Mutex<Vec<(SocketAddr, Arc<ServerConfig>)>>,
+    ring: Arc<Ring>,
+}
+
+impl Endpoint {
+    /// How its requests are answered.
+    #[must_use]
+    pub fn site(&self) -> &Site {
+        &self.site
+    }
+
+    /// For a client that named the host.
+    pub(crate) fn config(&self) -> &Arc<ServerConfig> {
+        &self.config
+    }
+
+    /// For a client that named none and gets this host as the address's
+    /// default: with tickets of that address, since rustls can't tell its
+    /// sessions apart by name.
+    pub(crate) fn default_config(&self, host: &LoadedHost, local: SocketAddr) -> Arc<ServerConfig> {
+        let mut defaults = self.defaults.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((_, config)) = defaults.iter().find(|(address, _)| *address == local) {
+            return Arc::clone(config);
+        }
+        let mut config = ServerConfig::clone(&self.config);
+        config.ticketer = Arc::new(Tickets::new(&self.ring, binding(host, Some(local))));
+        let config = Arc::new(config);
+        // A wildcard address is as many local addresses as the machine has.
+        if defaults.len() < MAX_DEFAULTS {
+            defaults.push((local, Arc::clone(&config)));
+        }
+        config
+    }
+}
+
+/// Makes [`Endpoint`]s; [`sekisho_certs::Lookup`] calls it once per fill.
+#[derive(Debug)]
+pub struct Publisher {
+    tls12: ServerConfig,
+    tls13: ServerConfig,
+    ring: Arc<Ring>,
+    site: Site,
+}
+
+impl Publisher {
+    /// Tickets come from `ring`; `site` answers for hosts without their own.
+    ///
+    /// # Panics
+    /// If the cryptographic provider lacks TLS 1.2 or 1.3.
+    #[must_use]
+    pub fn new(ring: Arc<Ring>, site: Site) -> Self {
+        Self {
+            tls12: base(&[&TLS13, &TLS12]),
+            tls13: base(&[&TLS13]),
+            ring,
+            site,
+        }
+    }
+
+    /// Makes what a loaded record is served with.
+    ///
+    /// # Errors
+    /// If its site can't be read; says why.
+    pub fn publish(&self, host: &Arc<LoadedHost>) -> Result<Published<Endpoint>, String> {
+        let (site, site_weight) = match &host.record.site {
+            None => (self.site.clone(), 0),
+            Some(stored) => {
+                let site = Site::parse(stored)
+                    .map_err(|error| format!("the site of {}: {error}", host.record.pattern))?;
+                let weight = site.weight();
+                (site, weight)
+            }
+        };
+        // A clone of a base shares what a builder would make anew for each:
+        // 31 KB of session cache.
+        let mut config = match host.record.tls {
+            TlsPolicy::Tls12 => self.tls12.clone(),
+            TlsPolicy::Tls13 => self.tls13.clone(),
+        };
+        config.cert_resolver = Arc::new(Choice(Arc::clone(host)));
+        config.ticketer = Arc::new(Tickets::new(&self.ring, binding(host, None)));
+        Ok(Published {
+            value: Endpoint {
+                config: Arc::new(config),
+                site,
+                defaults: Mutex::default(),
+                ring: Arc::clone(&self.ring),
+            },
+            weight: WEIGHT + site_weight,
+        })
+    }
+}
+
+/// Picks the credential, from the signature schemes that rustls has reduced to
+/// what the common cipher suites allow.
+#[derive(Debug)]
+struct Choice(Arc<LoadedHost>);
+
+impl ResolvesServerCert for Choice {
+    fn resolve(&self, hello: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
+        // Where none fits, rustls ends the handshake over the first one with
+        // the right alert, handshake_failure; none at all would be
+        // access_denied.
+        let chosen = self.0.choose(hello.signature_schemes());
+        let chosen = chosen.or_else(|| self.0.credentials.first())?;
+        Some(Arc::clone(chosen.certified()))
+    }
+}
+
+fn base(versions: &[&'static rustls::SupportedProtocolVersion]) -> ServerConfig {
+    let mut config = ServerConfig::builder_with_provider(Arc::new(default_provider()))
+        .with_protocol_versions(versions)
+        .expect("the provider has suites of TLS 1.2 and 1.3")
+        .with_no_client_auth()
+        .with_cert_resolver(Arc::new(Nobody));
+    config.session_storage = Arc::new(NoServerSessionStorage {});
+    config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
+    config.send_tls13_tickets = TICKETS;
+    config.max_tls13_tickets = MAX_TICKETS;
+    config
+}
+
+fn binding(host: &LoadedHost, local: Option<SocketAddr>) -> Binding {
+    Binding::new(&host.record.tenant, host.record.tls, local)
+}
+
+/// The resolver of a base, which serves nobody.
+#[derive(Debug)]
+struct Nobody;
+
+impl ResolvesServerCert for Nobody {
+    fn resolve(&self, _: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
+        None
+    }
+}
+
+/// Tickets that a TLS 1.3 client gets unasked.
+const TICKETS: usize = 2;
+
+/// Tickets that one gets who asks for more (RFC 9149).
+const MAX_TICKETS: usize = 4;
+
+/// Local addresses for which an endpoint remembers its configuration.
+const MAX_DEFAULTS: usize = 16;
+
+/// Bytes of an endpoint without its site, as `tests/weight.rs` measures them
+/// with the allocator's own statistics.
+const WEIGHT: usize = 688;

@@ -1,0 +1,187 @@
+//! Files below a site's root.
+
+mod answer;
+mod cache;
+mod conditional;
+mod kind;
+mod load;
+mod open;
+mod path;
+mod range;
+mod stream;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use http::request::Parts;
+use http::{Method, Response, StatusCode};
+use sekisho_certs::HostName;
+use tokio::sync::Semaphore;
+use tokio::task::spawn_blocking;
+use tokio::time::timeout;
+
+use crate::redirect;
+use crate::site::{Body, Template, plain};
+use cache::{Age, Cache, Entry, Key, KeyRef, What};
+use load::Loaded;
+use path::FilePath;
+
+pub use cache::CacheStats;
+pub(crate) use stream::Stream;
+
+/// Answers with files, the small ones from memory.
+///
+/// A worker never waits for the disk: opening, reading and checking again run
+/// on the blocking pool, at most [`READS_IN_FLIGHT`] at once.
+#[derive(Debug)]
+pub(crate) struct Files(Arc<Shared>);
+
+impl Files {
+    /// Keeps at most `capacity` bytes of small files.
+    pub(crate) fn new(capacity: usize) -> Self {
+        Self(Arc::new(Shared {
+            cache: Cache::new(capacity),
+            reads: Arc::new(Semaphore::new(READS_IN_FLIGHT)),
+        }))
+    }
+
+    /// Answers a request for a file of `host` below `root`.
+    pub(crate) async fn respond(
+        &self,
+        root: &Template,
+        host: &HostName,
+        request: &Parts,
+    ) -> Response<Body> {
+        if request.method != Method::GET && request.method != Method::HEAD {
+            return answer::method_not_allowed();
+        }
+        let path = match FilePath::parse(request.uri.path()) {
+            Ok(path) => path,
+            Err(refused) => return plain(refused.status()),
+        };
+        match self.find(root, host, &path).await {
+            Found::Entry(entry) => match &entry.what {
+                What::File(file) => answer::cached(request, file),
+                What::Directory => {
+                    let location = path.with_slash(request.uri.query());
+                    redirect::answer(StatusCode::PERMANENT_REDIRECT, &location)
+                }
+                What::Missing => plain(StatusCode::NOT_FOUND),
+            },
+            Found::Large(file) => answer::streamed(request, file, &self.0.reads),
+            Found::Refused(status) => plain(status),
+        }
+    }
+
+    /// What the cache holds.
+    pub(crate) fn stats(&self) -> CacheStats {
+        self.0.cache.stats()
+    }
+
+    /// What stands at a path: from memory while it is fresh; a little later
+    /// still from memory, while it is checked again in the background; else
+    /// from the disk.
+    async fn find(&self, root: &Template, host: &HostName, path: &FilePath<'_>) -> Found {
+        let key = KeyRef {
+            root: root.text(),
+            host: root.variable(host),
+            path: path.as_str(),
+        };
+        let known = match self.0.cache.find(&key) {
+            Some((entry, Age::Fresh)) => return Found::Entry(entry),
+            Some((entry, Age::Stale)) => {
+                self.refresh(&key, root, &entry);
+                return Found::Entry(entry);
+            }
+            Some((entry, Age::Old)) => Some(entry),
+            None => None,
+        };
+        self.read(key.to_key(), root.clone(), known).await
+    }
+
+    async fn read(&self, key: Key, root: Template, known: Option<Arc<Entry>>) -> Found {
+        // The semaphore is never closed; what else can happen is the time-out.
+        let turn = timeout(READ_WAIT, Arc::clone(&self.0.reads).acquire_owned());
+        let Ok(Ok(permit)) = turn.await else {
+            return Found::Refused(StatusCode::SERVICE_UNAVAILABLE);
+        };
+        let shared = Arc::clone(&self.0);
+        let reading = spawn_blocking(move || {
+            let found = shared.load(key, &root, known);
+            drop(permit);
+            found
+        });
+        let broken = Found::Refused(StatusCode::INTERNAL_SERVER_ERROR);
+        reading.await.unwrap_or(broken)
+    }
+
+    /// Checks an entry again in the background, once at a time; not at all
+    /// while the disk is busy, since the entry then grows old and somebody
+    /// waits for it.
+    fn refresh(&self, key: &KeyRef<'_>, root: &Template, entry: &Arc<Entry>) {
+        let Some(claim) = entry.claim() else { return };
+        let Ok(permit) = self.0.reads.clone().try_acquire_owned() else {
+            return;
+        };
+        let (shared, key, root) = (Arc::clone(&self.0), key.to_key(), root.clone());
+        spawn_blocking(move || {
+            let known = claim.entry();
+            shared.load(key, &root, Some(known));
+            drop(permit);
+        });
+    }
+}
+
+#[derive(Debug)]
+struct Shared {
+    cache: Cache,
+    reads: Arc<Semaphore>,
+}
+
+impl Shared {
+    /// Reads what stands at a path and notes it in the cache. Blocks.
+    fn load(&self, key: Key, root: &Template, known: Option<Arc<Entry>>) -> Found {
+        let checked = self.cache.now();
+        let identity = known.as_ref().and_then(|entry| entry.identity());
+        let loaded = load::load(&root.fill(&key.host), &key.path, identity);
+        let what = match loaded {
+            Loaded::Unchanged => {
+                let entry = known.expect("only a known file can be unchanged");
+                entry.renew(checked);
+                return Found::Entry(entry);
+            }
+            Loaded::Small(file) => What::File(Box::new(file)),
+            Loaded::Directory => What::Directory,
+            Loaded::Missing => What::Missing,
+            Loaded::Large(file) => {
+                self.cache.remove(&key);
+                return Found::Large(file);
+            }
+            Loaded::Forbidden => {
+                self.cache.remove(&key);
+                return Found::Refused(StatusCode::FORBIDDEN);
+            }
+            Loaded::Failed(error) => {
+                tracing::warn!(host = %key.host, path = %key.path, root = %root.text(), %error,
+                    "a file can't be read");
+                return Found::Refused(StatusCode::INTERNAL_SERVER_ERROR);
+            }
+        };
+        Found::Entry(self.cache.insert(key, what, checked))
+    }
+}
+
+enum Found {
+    Entry(Arc<Entry>),
+    Large(load::LargeFile),
+    Refused(StatusCode),
+}
+
+/// Reads of files at once, over all workers: enough to keep a disk busy, few
+/// enough that their threads (8 KiB of touched stack each) don't matter.
+const READS_IN_FLIGHT: usize = 32;
+/// How long a request waits for its turn to read.
+const READ_WAIT: Duration = Duration::from_secs(10);
+
+#[cfg(test)]
+mod tests;

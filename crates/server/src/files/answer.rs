@@ -1,0 +1,121 @@
+//! The answer that carries a file.
+
+use std::ops::Range;
+use std::sync::Arc;
+use std::time::SystemTime;
+
+use bytes::Bytes;
+use http::header::{ALLOW, CONTENT_LENGTH, CONTENT_RANGE, CONTENT_TYPE, HeaderMap, RANGE};
+use http::request::Parts;
+use http::{HeaderValue, Method, Response, StatusCode};
+use tokio::sync::Semaphore;
+
+use super::conditional::{Validators, Verdict, evaluate, range_applies};
+use super::load::{Head, LargeFile, SmallFile};
+use super::range::{Selection, select};
+use super::stream::Stream;
+use crate::site::{Body, plain};
+
+/// Answers with a file in memory.
+pub(crate) fn cached(request: &Parts, file: &SmallFile) -> Response<Body> {
+    respond(request, &file.head, |part| {
+        let at = |offset| usize::try_from(offset).expect("a small file's offset");
+        let slice: Bytes = file.body.slice(at(part.start)..at(part.end));
+        slice.into()
+    })
+}
+
+/// Answers with a file that is read while it is sent.
+pub(crate) fn streamed(
+    request: &Parts,
+    large: LargeFile,
+    reads: &Arc<Semaphore>,
+) -> Response<Body> {
+    let LargeFile { head, file } = large;
+    respond(request, &head, |part| {
+        Stream::new(file, part.start, part.end - part.start, reads).into()
+    })
+}
+
+/// Only GET and HEAD are answered.
+pub(crate) fn method_not_allowed() -> Response<Body> {
+    let mut response = plain(StatusCode::METHOD_NOT_ALLOWED);
+    response
+        .headers_mut()
+        .insert(ALLOW, HeaderValue::from_static("GET, HEAD"));
+    response
+}
+
+fn respond(request: &Parts, head: &Head, body: impl FnOnce(Range<u64>) -> Body) -> Response<Body> {
+    let validators = Validators {
+        etag: head.etag.as_bytes(),
+        modified: head.modified,
+    };
+    match evaluate(&request.headers, validators) {
+        Verdict::Failed => return plain(StatusCode::PRECONDITION_FAILED),
+        Verdict::NotModified => return not_modified(head),
+        Verdict::Proceed => {}
+    }
+    let (status, headers, part) = match selection(request, head, validators) {
+        Selection::Whole => (StatusCode::OK, head.headers.clone(), 0..head.len),
+        Selection::Part(part) => (
+            StatusCode::PARTIAL_CONTENT,
+            partial_headers(head, &part),
+            part,
+        ),
+        Selection::Unsatisfiable => return unsatisfiable(head),
+    };
+    // `Content-Length` is set, so a HEAD tells the length without the body.
+    let body = if request.method == Method::HEAD {
+        Body::empty()
+    } else {
+        body(part)
+    };
+    let mut response = Response::new(body);
+    *response.status_mut() = status;
+    *response.headers_mut() = headers;
+    response
+}
+
+/// RFC 9110, section 14.2: ranges are for GET alone.
+fn selection(request: &Parts, head: &Head, validators: Validators<'_>) -> Selection {
+    match request.headers.get(RANGE) {
+        Some(range)
+            if request.method == Method::GET
+                && range_applies(&request.headers, validators, SystemTime::now()) =>
+        {
+            select(range.as_bytes(), head.len)
+        }
+        _ => Selection::Whole,
+    }
+}
+
+fn not_modified(head: &Head) -> Response<Body> {
+    let mut headers = head.headers.clone();
+    headers.remove(CONTENT_LENGTH);
+    headers.remove(CONTENT_TYPE);
+    let mut response = Response::new(Body::empty());
+    *response.status_mut() = StatusCode::NOT_MODIFIED;
+    *response.headers_mut() = headers;
+    response
+}
+
+fn partial_headers(head: &Head, part: &Range<u64>) -> HeaderMap {
+    let mut headers = head.headers.clone();
+    let range = format!("bytes {}-{}/{}", part.start, part.end - 1, head.len);
+    headers.insert(CONTENT_RANGE, text(&range));
+    headers.insert(CONTENT_LENGTH, (part.end - part.start).into());
+    headers
+}
+
+fn unsatisfiable(head: &Head) -> Response<Body> {
+    let mut response = plain(StatusCode::RANGE_NOT_SATISFIABLE);
+    response
+        .headers_mut()
+        .insert(CONTENT_RANGE, text(&format!("bytes */{}", head.len)));
+    response
+}
+
+fn text(value: &str) -> HeaderValue {
+    HeaderValue::from_str(value).expect("digits are visible ASCII")
+}

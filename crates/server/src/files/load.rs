@@ -1,0 +1,202 @@
+//! Reading what stands at a path. Everything here blocks.
+
+use std::fs::{File, Metadata};
+use std::io;
+use std::os::unix::fs::{FileExt, MetadataExt};
+use std::path::Path;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use bytes::Bytes;
+use http::header::{
+    ACCEPT_RANGES, CONTENT_LENGTH, CONTENT_TYPE, ETAG, LAST_MODIFIED, X_CONTENT_TYPE_OPTIONS,
+};
+use http::{HeaderMap, HeaderValue};
+use rustix::io::Errno;
+
+use super::kind::content_type;
+use super::open::open_beneath;
+use crate::site::NOSNIFF;
+
+/// What stands at a path.
+#[derive(Debug)]
+pub(crate) enum Loaded {
+    /// The file that was known, untouched.
+    Unchanged,
+    /// A file that is kept in memory.
+    Small(SmallFile),
+    /// A file that is read while it is sent.
+    Large(LargeFile),
+    /// A directory, where no slash said so.
+    Directory,
+    /// Nothing that is served.
+    Missing,
+    /// Something that may not be read, or is no file.
+    Forbidden,
+    /// The system failed.
+    Failed(io::Error),
+}
+
+/// A whole file in memory.
+#[derive(Debug)]
+pub(crate) struct SmallFile {
+    pub(crate) head: Head,
+    pub(crate) body: Bytes,
+    /// None if it may have changed while, or just before, it was read.
+    pub(crate) identity: Option<Identity>,
+}
+
+/// An open file.
+#[derive(Debug)]
+pub(crate) struct LargeFile {
+    pub(crate) head: Head,
+    pub(crate) file: File,
+}
+
+/// What an answer says of a file.
+#[derive(Debug)]
+pub(crate) struct Head {
+    /// Bytes of the whole file.
+    pub(crate) len: u64,
+    /// The entity tag with its quotes.
+    pub(crate) etag: HeaderValue,
+    /// Seconds since the Unix epoch; none where the file's date can't be sent.
+    pub(crate) modified: Option<u64>,
+    /// All headers of a 200, ready to be copied.
+    pub(crate) headers: HeaderMap,
+}
+
+/// Tells whether a file was written or replaced.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Identity {
+    device: u64,
+    inode: u64,
+    len: u64,
+    modified: (i64, i64),
+    changed: (i64, i64),
+}
+
+/// Reads what `path` names below `root`; a path that is empty or ends with a
+/// slash names the directory's index.
+pub(crate) fn load(root: &str, path: &str, known: Option<Identity>) -> Loaded {
+    let index = path.is_empty() || path.ends_with('/');
+    let opened = if index {
+        open_beneath(Path::new(root), &format!("{path}{INDEX}"))
+    } else {
+        open_beneath(Path::new(root), path)
+    };
+    let read = opened.and_then(|file| {
+        let metadata = file.metadata()?;
+        if metadata.is_dir() {
+            Ok(if index {
+                Loaded::Missing
+            } else {
+                Loaded::Directory
+            })
+        } else if !metadata.is_file() {
+            Ok(Loaded::Forbidden)
+        } else if known == Some(Identity::of(&metadata)) {
+            Ok(Loaded::Unchanged)
+        } else {
+            let name = if index { INDEX } else { path };
+            read(file, &metadata, name)
+        }
+    });
+    read.unwrap_or_else(refusal)
+}
+
+impl Identity {
+    fn of(metadata: &Metadata) -> Self {
+        Self {
+            device: metadata.dev(),
+            inode: metadata.ino(),
+            len: metadata.len(),
+            modified: (metadata.mtime(), metadata.mtime_nsec()),
+            changed: (metadata.ctime(), metadata.ctime_nsec()),
+        }
+    }
+}
+
+impl Head {
+    fn new(metadata: &Metadata, name: &str, now: SystemTime, settled: bool) -> Self {
+        let since = now.duration_since(UNIX_EPOCH).unwrap_or_default();
+        // RFC 9110, section 8.8.2.1: never later than the answer itself.
+        let modified = u64::try_from(metadata.mtime())
+            .ok()
+            .filter(|seconds| *seconds <= since.as_secs());
+        let etag = entity_tag(metadata, settled);
+        let mut headers = HeaderMap::with_capacity(6);
+        headers.insert(CONTENT_TYPE, content_type(name));
+        headers.insert(CONTENT_LENGTH, metadata.len().into());
+        headers.insert(ETAG, etag.clone());
+        if let Some(seconds) = modified {
+            let date = httpdate::fmt_http_date(UNIX_EPOCH + Duration::from_secs(seconds));
+            let date = HeaderValue::from_str(&date).expect("a date is visible ASCII");
+            headers.insert(LAST_MODIFIED, date);
+        }
+        headers.insert(ACCEPT_RANGES, HeaderValue::from_static("bytes"));
+        headers.insert(X_CONTENT_TYPE_OPTIONS, NOSNIFF);
+        Self {
+            len: metadata.len(),
+            etag,
+            modified,
+            headers,
+        }
+    }
+}
+
+fn read(file: File, metadata: &Metadata, name: &str) -> io::Result<Loaded> {
+    let now = SystemTime::now();
+    let settled = is_settled(metadata, now);
+    if metadata.len() > SMALL {
+        let head = Head::new(metadata, name, now, settled);
+        return Ok(Loaded::Large(LargeFile { head, file }));
+    }
+    let mut body = vec![0; usize::try_from(metadata.len()).expect("small")];
+    file.read_exact_at(&mut body, 0)?;
+    let identity = Identity::of(metadata);
+    let untouched = settled && Identity::of(&file.metadata()?) == identity;
+    Ok(Loaded::Small(SmallFile {
+        head: Head::new(metadata, name, now, untouched),
+        body: body.into(),
+        identity: untouched.then_some(identity),
+    }))
+}
+
+/// Length and time of the last write, without the inode: servers that hold
+/// copies of the same files agree. Weak while another write could still carry
+/// the same time (RFC 9110, section 8.8.1).
+fn entity_tag(metadata: &Metadata, settled: bool) -> HeaderValue {
+    let weak = if settled { "" } else { "W/" };
+    let (len, seconds, nanos) = (metadata.len(), metadata.mtime(), metadata.mtime_nsec());
+    HeaderValue::from_str(&format!("{weak}\"{len:x}-{seconds:x}-{nanos:x}\""))
+        .expect("hexadecimal digits are visible ASCII")
+}
+
+fn is_settled(metadata: &Metadata, now: SystemTime) -> bool {
+    metadata
+        .modified()
+        .is_ok_and(|modified| now.duration_since(modified).is_ok_and(|age| age > TICK))
+}
+
+fn refusal(error: io::Error) -> Loaded {
+    match Errno::from_io_error(&error) {
+        Some(
+            Errno::NOENT
+            | Errno::NOTDIR
+            | Errno::LOOP
+            // What leads out of the root.
+            | Errno::XDEV
+            | Errno::NAMETOOLONG,
+        ) => Loaded::Missing,
+        Some(Errno::ACCESS | Errno::PERM | Errno::NXIO | Errno::NODEV) => Loaded::Forbidden,
+        _ => Loaded::Failed(error),
+    }
+}
+
+const INDEX: &str = "index.html";
+/// The largest file that is kept in memory: what a page is made of, while a
+/// hundred of them leave room in a cache of 16 MiB.
+pub(crate) const SMALL: u64 = 64 << 10;
+/// File times move in ticks of the kernel's clock, 1 to 10 ms; within a few of
+/// them two writes can't be told apart.
+const TICK: Duration = Duration::from_millis(50);

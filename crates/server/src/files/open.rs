@@ -1,0 +1,99 @@
+//! Opening a file so that nothing leads out of its root.
+
+use std::fs::File;
+use std::io;
+use std::path::Path;
+
+use rustix::fs::{Mode, OFlags, ResolveFlags, open, openat, openat2};
+use rustix::io::Errno;
+
+/// Opens `relative` below `root` for reading.
+///
+/// Symbolic links are followed while they stay below the root; absolute ones
+/// never do. Neither a FIFO nor a device makes it wait.
+pub(crate) fn open_beneath(root: &Path, relative: &str) -> io::Result<File> {
+    for _ in 0..RACES {
+        match openat2(
+            open_root(root)?,
+            relative,
+            READ,
+            Mode::empty(),
+            ResolveFlags::BENEATH | ResolveFlags::NO_MAGICLINKS,
+        ) {
+            Ok(file) => return Ok(file.into()),
+            // A directory on the way was renamed meanwhile.
+            Err(Errno::AGAIN) => {}
+            // Before Linux 5.6, and under filters of system calls that don't
+            // know it.
+            Err(Errno::NOSYS | Errno::PERM) => return open_stepwise(root, relative),
+            Err(error) => return Err(error.into()),
+        }
+    }
+    Err(Errno::AGAIN.into())
+}
+
+/// The same where the kernel can't watch the whole way: one step after the
+/// other, and no symbolic link is followed at all.
+fn open_stepwise(root: &Path, relative: &str) -> io::Result<File> {
+    let mut directory = open_root(root)?;
+    let mut rest = relative;
+    while let Some((segment, behind)) = rest.split_once('/') {
+        directory = openat(directory, segment, STEP | OFlags::NOFOLLOW, Mode::empty())?;
+        rest = behind;
+    }
+    Ok(openat(directory, rest, READ | OFlags::NOFOLLOW, Mode::empty())?.into())
+}
+
+fn open_root(root: &Path) -> io::Result<rustix::fd::OwnedFd> {
+    Ok(open(root, STEP, Mode::empty())?)
+}
+
+const STEP: OFlags = OFlags::PATH.union(OFlags::DIRECTORY).union(OFlags::CLOEXEC);
+const READ: OFlags = OFlags::RDONLY
+    .union(OFlags::NONBLOCK)
+    .union(OFlags::NOCTTY)
+    .union(OFlags::CLOEXEC);
+/// Attempts while directories are renamed under us.
+const RACES: usize = 8;
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::io::Read;
+    use std::os::unix::fs::symlink;
+
+    use super::*;
+
+    #[test]
+    fn without_the_kernels_help_no_link_is_followed() {
+        let folder = tempfile::tempdir().unwrap();
+        let root = folder.path().join("root");
+        fs::create_dir_all(root.join("a/b")).unwrap();
+        fs::write(root.join("a/b/page.txt"), "page").unwrap();
+        fs::write(folder.path().join("secret.txt"), "secret").unwrap();
+        symlink("../secret.txt", root.join("out.txt")).unwrap();
+        symlink("..", root.join("up")).unwrap();
+        symlink("a/b", root.join("inside")).unwrap();
+
+        let mut text = String::new();
+        let mut file = open_stepwise(&root, "a/b/page.txt").unwrap();
+        file.read_to_string(&mut text).unwrap();
+        assert_eq!(text, "page");
+        assert!(
+            open_stepwise(&root, "a/b")
+                .unwrap()
+                .metadata()
+                .unwrap()
+                .is_dir()
+        );
+        for path in [
+            "out.txt",
+            "up/secret.txt",
+            "inside/page.txt",
+            "a/missing/page.txt",
+            "a/b/page.txt/x",
+        ] {
+            assert!(open_stepwise(&root, path).is_err(), "{path}");
+        }
+    }
+}

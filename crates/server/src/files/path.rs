@@ -1,0 +1,225 @@
+//! From a request's path to a path below the root.
+
+use std::borrow::Cow;
+
+use http::StatusCode;
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_decode_str, utf8_percent_encode};
+
+/// A path that may be opened below a root: decoded, relative, with single
+/// slashes, without segments that begin with a dot (but for a leading
+/// `.well-known`), without control characters. Ends with a slash, or is empty,
+/// where a directory is asked for.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct FilePath<'a>(Cow<'a, str>);
+
+impl<'a> FilePath<'a> {
+    /// Reads the path of a request's target, as it was sent.
+    pub(crate) fn parse(raw: &'a str) -> Result<Self, Refused> {
+        let Some(relative) = raw.strip_prefix('/') else {
+            return Err(Refused::Malformed);
+        };
+        if relative.len() > MAX_PATH {
+            return Err(Refused::Missing);
+        }
+        let decoded = decode(relative)?;
+        let mut doubled = decoded.starts_with('/');
+        let mut first = true;
+        for segment in decoded.split('/').filter(|segment| !segment.is_empty()) {
+            check(segment, first)?;
+            first = false;
+        }
+        doubled |= decoded.contains("//");
+        Ok(Self(if doubled { single(&decoded) } else { decoded }))
+    }
+
+    /// The path, relative to the root.
+    pub(crate) fn as_str(&self) -> &str {
+        &self.0
+    }
+
+    /// The target that asks for the directory of this name. It begins with one
+    /// slash, so that it can't be taken for another host's.
+    pub(crate) fn with_slash(&self, query: Option<&str>) -> String {
+        let path = utf8_percent_encode(&self.0, ENCODED);
+        match query {
+            Some(query) => format!("/{path}/?{query}"),
+            None => format!("/{path}/"),
+        }
+    }
+}
+
+/// Why a path is not opened.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Refused {
+    /// No client that means well sends it.
+    Malformed,
+    /// It is never served, whether it exists or not.
+    Missing,
+}
+
+impl Refused {
+    pub(crate) fn status(self) -> StatusCode {
+        match self {
+            Self::Malformed => StatusCode::BAD_REQUEST,
+            Self::Missing => StatusCode::NOT_FOUND,
+        }
+    }
+}
+
+/// Decodes once: what is still encoded after that is a file's name.
+fn decode(raw: &str) -> Result<Cow<'_, str>, Refused> {
+    if !raw.contains('%') {
+        return Ok(Cow::Borrowed(raw));
+    }
+    let bytes = raw.as_bytes();
+    for (at, _) in raw.match_indices('%') {
+        let digits = bytes.get(at + 1..at + 3).ok_or(Refused::Malformed)?;
+        if !digits.iter().all(u8::is_ascii_hexdigit) || digits.eq_ignore_ascii_case(b"2f") {
+            return Err(Refused::Malformed);
+        }
+    }
+    percent_decode_str(raw)
+        .decode_utf8()
+        .map_err(|_| Refused::Malformed)
+}
+
+fn check(segment: &str, first: bool) -> Result<(), Refused> {
+    if segment == ".." || segment.chars().any(|c| c.is_control() || c == '\\') {
+        return Err(Refused::Malformed);
+    }
+    let hidden = segment.starts_with('.') && !(first && segment == WELL_KNOWN);
+    if hidden || segment.len() > MAX_SEGMENT {
+        return Err(Refused::Missing);
+    }
+    Ok(())
+}
+
+fn single(path: &str) -> Cow<'static, str> {
+    let mut clean = String::with_capacity(path.len());
+    for segment in path.split_inclusive('/').filter(|segment| *segment != "/") {
+        clean.push_str(segment);
+    }
+    Cow::Owned(clean)
+}
+
+/// RFC 8615: the one hidden name that is meant to be fetched.
+const WELL_KNOWN: &str = ".well-known";
+/// Linux opens no longer path (`PATH_MAX`).
+const MAX_PATH: usize = 4095;
+/// Nor a longer name in it (`NAME_MAX`).
+const MAX_SEGMENT: usize = 255;
+/// What RFC 3986, section 3.3, lets stand in a path as it is.
+const ENCODED: &AsciiSet = &NON_ALPHANUMERIC
+    .remove(b'/')
+    .remove(b'-')
+    .remove(b'.')
+    .remove(b'_')
+    .remove(b'~')
+    .remove(b'!')
+    .remove(b'$')
+    .remove(b'&')
+    .remove(b'\'')
+    .remove(b'(')
+    .remove(b')')
+    .remove(b'*')
+    .remove(b'+')
+    .remove(b',')
+    .remove(b';')
+    .remove(b'=')
+    .remove(b':')
+    .remove(b'@');
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn decodes_and_joins() {
+        for (raw, path) in [
+            ("/", ""),
+            ("/index.html", "index.html"),
+            ("/a/b.css", "a/b.css"),
+            ("/a/", "a/"),
+            ("//", ""),
+            ("//a", "a"),
+            ("/a//b", "a/b"),
+            ("/a///b//", "a/b/"),
+            ("/a%20b", "a b"),
+            ("/%61", "a"),
+            ("/b%C3%BCcher", "bücher"),
+            ("/%2561", "%61"),
+            ("/%252e%252e/x", "%2e%2e/x"),
+            ("/a%3Fb%23c", "a?b#c"),
+            ("/a..b", "a..b"),
+            ("/a./b", "a./b"),
+            (
+                "/.well-known/acme-challenge/x",
+                ".well-known/acme-challenge/x",
+            ),
+            ("//.well-known/x", ".well-known/x"),
+            ("/C:", "C:"),
+        ] {
+            assert_eq!(FilePath::parse(raw).expect(raw).as_str(), path, "{raw}");
+        }
+    }
+
+    #[test]
+    fn a_plain_path_is_not_copied() {
+        let parsed = FilePath::parse("/a/b.css").unwrap();
+        assert!(matches!(parsed.0, Cow::Borrowed(_)));
+    }
+
+    #[test]
+    fn refuses_what_could_lead_astray() {
+        let deep = "/a".repeat(3000);
+        let long = format!("/{}", "a".repeat(256));
+        for (raw, refused) in [
+            ("", Refused::Malformed),
+            ("*", Refused::Malformed),
+            ("a", Refused::Malformed),
+            ("/..", Refused::Malformed),
+            ("/a/../b", Refused::Malformed),
+            ("/%2e%2E/a", Refused::Malformed),
+            ("/a%2fb", Refused::Malformed),
+            ("/a%2Fb", Refused::Malformed),
+            ("/a%5Cb", Refused::Malformed),
+            ("/a\\b", Refused::Malformed),
+            ("/a%00", Refused::Malformed),
+            ("/a%0a", Refused::Malformed),
+            ("/a%7f", Refused::Malformed),
+            ("/a%C2%85", Refused::Malformed),
+            ("/%", Refused::Malformed),
+            ("/%2", Refused::Malformed),
+            ("/%zz", Refused::Malformed),
+            ("/%+1", Refused::Malformed),
+            ("/%c0%ae", Refused::Malformed),
+            ("/%ff", Refused::Malformed),
+            ("/.", Refused::Missing),
+            ("/...", Refused::Missing),
+            ("/.git/config", Refused::Missing),
+            ("/a/.env", Refused::Missing),
+            ("/a/.well-known/x", Refused::Missing),
+            ("/.well-known2", Refused::Missing),
+            ("/.well-known/.secret", Refused::Missing),
+            ("/%2ehtaccess", Refused::Missing),
+            (&deep, Refused::Missing),
+            (&long, Refused::Missing),
+        ] {
+            assert_eq!(FilePath::parse(raw), Err(refused), "{raw}");
+        }
+    }
+
+    #[test]
+    fn a_directory_is_named_on_this_host() {
+        for (raw, query, location) in [
+            ("/a", None, "/a/"),
+            ("/a", Some("q=1"), "/a/?q=1"),
+            ("//evil.example", None, "/evil.example/"),
+            ("/b%C3%BCcher%20x", None, "/b%C3%BCcher%20x/"),
+            ("/a%3Fb%23c%25", None, "/a%3Fb%23c%25/"),
+        ] {
+            let path = FilePath::parse(raw).unwrap();
+            assert_eq!(path.with_slash(query), location, "{raw}");
+        }
+    }
+}

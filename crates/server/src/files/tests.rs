@@ -1,0 +1,338 @@
+use std::fs;
+use std::os::unix::fs::symlink;
+use std::path::Path;
+use std::time::{Duration, SystemTime};
+
+use http::Request;
+use http_body_util::BodyExt;
+use tempfile::TempDir;
+use tokio::time::{advance, pause};
+
+use super::load::SMALL;
+use super::*;
+
+struct Fixture {
+    folder: TempDir,
+    files: Files,
+}
+
+impl Fixture {
+    fn new() -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        fs::create_dir(folder.path().join("root")).unwrap();
+        Self {
+            folder,
+            files: Files::new(1 << 20),
+        }
+    }
+
+    fn root(&self) -> std::path::PathBuf {
+        self.folder.path().join("root")
+    }
+
+    /// Writes a file whose last write lies a minute back.
+    fn write(&self, path: &str, content: impl AsRef<[u8]>) {
+        write_old(&self.root().join(path), content, 60);
+    }
+
+    async fn fetch(&self, path: &str) -> (StatusCode, Vec<u8>) {
+        let template = Template::parse(self.root().to_str().unwrap()).unwrap();
+        self.fetch_below(&template, "a.example", path).await
+    }
+
+    async fn fetch_below(&self, root: &Template, host: &str, path: &str) -> (StatusCode, Vec<u8>) {
+        let (parts, ()) = Request::get(path).body(()).unwrap().into_parts();
+        let host = HostName::parse(host).unwrap();
+        let response = self.files.respond(root, &host, &parts).await;
+        let status = response.status();
+        let body = response.into_body().collect().await.unwrap();
+        (status, body.to_bytes().to_vec())
+    }
+
+    /// Resolves when nothing reads any more.
+    async fn settled(&self) {
+        let all = u32::try_from(READS_IN_FLIGHT).unwrap();
+        drop(self.files.0.reads.acquire_many(all).await.unwrap());
+    }
+}
+
+fn write_old(path: &Path, content: impl AsRef<[u8]>, seconds: u64) {
+    fs::create_dir_all(path.parent().unwrap()).unwrap();
+    fs::write(path, content).unwrap();
+    let then = SystemTime::now() - Duration::from_secs(seconds);
+    let file = fs::File::options().write(true).open(path).unwrap();
+    file.set_modified(then).unwrap();
+}
+
+#[tokio::test]
+async fn symbolic_links_stay_below_the_root() {
+    let fixture = Fixture::new();
+    let (root, outside) = (fixture.root(), fixture.folder.path().join("outside"));
+    write_old(&outside.join("secret.txt"), "secret", 60);
+    fixture.write("real/page.txt", "page");
+    let links = [
+        ("absolute.txt", outside.join("secret.txt")),
+        ("relative.txt", "../outside/secret.txt".into()),
+        ("folder", "../outside".into()),
+        ("deep", "real/../../outside".into()),
+        ("absolute-inside.txt", root.join("real/page.txt")),
+        ("loop", "loop".into()),
+        ("dangling", "nowhere".into()),
+        ("root", "/".into()),
+        ("self", "/proc/self/root".into()),
+    ];
+    for (name, target) in &links {
+        symlink(target, root.join(name)).unwrap();
+    }
+    symlink("real/page.txt", root.join("inside.txt")).unwrap();
+    symlink("real", root.join("alias")).unwrap();
+    symlink("../inside.txt", root.join("real/up.txt")).unwrap();
+
+    for path in [
+        "/absolute.txt",
+        "/relative.txt",
+        "/folder/secret.txt",
+        "/deep/secret.txt",
+        "/absolute-inside.txt",
+        "/loop",
+        "/loop/x",
+        "/dangling",
+        "/root/etc/passwd",
+        "/self/etc/passwd",
+        "/folder/",
+        "/folder",
+    ] {
+        let (status, body) = fixture.fetch(path).await;
+        assert_eq!(status, 404, "{path}");
+        assert_eq!(body, b"404 Not Found\n", "{path}");
+    }
+    for path in ["/inside.txt", "/alias/page.txt", "/real/up.txt"] {
+        let (status, body) = fixture.fetch(path).await;
+        assert_eq!((status, body), (StatusCode::OK, b"page".to_vec()), "{path}");
+    }
+}
+
+#[tokio::test]
+async fn the_root_itself_may_be_a_link() {
+    let fixture = Fixture::new();
+    fixture.write("page.txt", "page");
+    let link = fixture.folder.path().join("current");
+    symlink(fixture.root(), &link).unwrap();
+    let template = Template::parse(link.to_str().unwrap()).unwrap();
+    let (status, _) = fixture
+        .fetch_below(&template, "a.example", "/page.txt")
+        .await;
+    assert_eq!(status, 200);
+}
+
+#[tokio::test]
+async fn the_host_chooses_its_folder() {
+    let fixture = Fixture::new();
+    fixture.write("a.example/index.html", "a");
+    fixture.write("b.example/index.html", "b");
+    let template = Template::parse(&format!("{}/{{host}}", fixture.root().display())).unwrap();
+    for _ in 0..2 {
+        for (host, expected) in [("a.example", "a"), ("b.example", "b")] {
+            let (status, body) = fixture.fetch_below(&template, host, "/").await;
+            assert_eq!((status, body), (StatusCode::OK, expected.into()), "{host}");
+        }
+    }
+    let (status, _) = fixture.fetch_below(&template, "c.example", "/").await;
+    assert_eq!(status, 404);
+}
+
+#[tokio::test]
+async fn what_is_no_file_is_refused_without_waiting() {
+    let fixture = Fixture::new();
+    fs::create_dir(fixture.root().join("folder")).unwrap();
+    let fifo = fixture.root().join("fifo");
+    let made = std::process::Command::new("mkfifo").arg(&fifo).status();
+    assert!(made.unwrap().success());
+    let _socket = std::os::unix::net::UnixListener::bind(fixture.root().join("socket")).unwrap();
+    for (path, expected) in [
+        ("/fifo", StatusCode::FORBIDDEN),
+        ("/socket", StatusCode::FORBIDDEN),
+        ("/fifo/", StatusCode::NOT_FOUND),
+        ("/folder", StatusCode::PERMANENT_REDIRECT),
+        ("/folder/", StatusCode::NOT_FOUND),
+    ] {
+        assert_eq!(fixture.fetch(path).await.0, expected, "{path}");
+    }
+    let missing = Template::parse("/nonexistent/root").unwrap();
+    let (status, _) = fixture.fetch_below(&missing, "a.example", "/").await;
+    assert_eq!(status, 404);
+    let file = Template::parse(fifo.to_str().unwrap()).unwrap();
+    let (status, _) = fixture.fetch_below(&file, "a.example", "/").await;
+    assert_eq!(status, 404);
+}
+
+#[tokio::test]
+async fn a_small_file_is_served_from_memory_for_a_second() {
+    pause();
+    let fixture = Fixture::new();
+    fixture.write("page.txt", "one");
+    assert_eq!(fixture.fetch("/page.txt").await.1, b"one");
+    fixture.write("page.txt", "other");
+    advance(Duration::from_millis(900)).await;
+    assert_eq!(fixture.fetch("/page.txt").await.1, b"one");
+
+    // Then once more as it was, while it is read again.
+    advance(Duration::from_millis(200)).await;
+    assert_eq!(fixture.fetch("/page.txt").await.1, b"one");
+    fixture.settled().await;
+    assert_eq!(fixture.fetch("/page.txt").await.1, b"other");
+    let stats = fixture.files.stats();
+    assert_eq!((stats.hits, stats.misses, stats.entries), (3, 1, 1));
+}
+
+#[tokio::test]
+async fn an_old_entry_is_not_served_before_it_is_checked() {
+    pause();
+    let fixture = Fixture::new();
+    fixture.write("page.txt", "one");
+    fixture.write("gone.txt", "one");
+    assert_eq!(fixture.fetch("/page.txt").await.1, b"one");
+    assert_eq!(fixture.fetch("/gone.txt").await.1, b"one");
+    fixture.write("page.txt", "other");
+    fs::remove_file(fixture.root().join("gone.txt")).unwrap();
+    advance(Duration::from_secs(11)).await;
+    assert_eq!(fixture.fetch("/page.txt").await.1, b"other");
+    assert_eq!(fixture.fetch("/gone.txt").await.0, 404);
+    assert_eq!(fixture.files.stats().hits, 0);
+}
+
+#[tokio::test]
+async fn an_unchanged_file_is_not_read_again() {
+    pause();
+    let fixture = Fixture::new();
+    fixture.write("page.txt", "one");
+    fixture.fetch("/page.txt").await;
+    let template = Template::parse(fixture.root().to_str().unwrap()).unwrap();
+    let find = async || {
+        let host = HostName::parse("a.example").unwrap();
+        let path = FilePath::parse("/page.txt").unwrap();
+        let Found::Entry(entry) = fixture.files.find(&template, &host, &path).await else {
+            panic!("a small file has an entry");
+        };
+        entry
+    };
+    let first = find().await;
+    for wait in [2, 5, 60] {
+        advance(Duration::from_secs(wait)).await;
+        assert!(Arc::ptr_eq(&first, &find().await), "after {wait} s");
+        fixture.settled().await;
+    }
+    assert!(first.identity().is_some());
+}
+
+#[tokio::test]
+async fn a_file_that_was_just_written_is_read_again() {
+    pause();
+    let fixture = Fixture::new();
+    // In the future, so that it is unsettled however slow this test runs.
+    let path = fixture.root().join("page.txt");
+    let soon = SystemTime::now() + Duration::from_secs(3600);
+    for content in ["one", "two"] {
+        fs::write(&path, content).unwrap();
+        let file = fs::File::options().write(true).open(&path).unwrap();
+        file.set_modified(soon).unwrap();
+        assert_eq!(fixture.fetch("/page.txt").await.1, content.as_bytes());
+        advance(Duration::from_secs(20)).await;
+    }
+}
+
+#[tokio::test]
+async fn a_missing_file_is_found_a_second_after_it_appears() {
+    pause();
+    let fixture = Fixture::new();
+    assert_eq!(fixture.fetch("/page.txt").await.0, 404);
+    fixture.write("page.txt", "one");
+    advance(Duration::from_millis(900)).await;
+    assert_eq!(fixture.fetch("/page.txt").await.0, 404);
+    advance(Duration::from_millis(200)).await;
+    assert_eq!(fixture.fetch("/page.txt").await.1, b"one");
+}
+
+#[tokio::test]
+async fn one_request_at_a_time_checks_again() {
+    pause();
+    let fixture = Fixture::new();
+    fixture.write("page.txt", "one");
+    fixture.fetch("/page.txt").await;
+    let Found::Entry(entry) = fixture
+        .files
+        .find(
+            &Template::parse(fixture.root().to_str().unwrap()).unwrap(),
+            &HostName::parse("a.example").unwrap(),
+            &FilePath::parse("/page.txt").unwrap(),
+        )
+        .await
+    else {
+        panic!("a small file has an entry");
+    };
+    let claim = entry.claim().expect("nobody checks yet");
+    assert!(entry.claim().is_none());
+    fixture.write("page.txt", "other");
+    advance(Duration::from_secs(2)).await;
+    fixture.fetch("/page.txt").await;
+    fixture.settled().await;
+    assert_eq!(
+        fixture.fetch("/page.txt").await.1,
+        b"one",
+        "claimed by another"
+    );
+    drop(claim);
+    fixture.fetch("/page.txt").await;
+    fixture.settled().await;
+    assert_eq!(fixture.fetch("/page.txt").await.1, b"other");
+}
+
+#[tokio::test]
+async fn a_busy_disk_refuses_in_the_end_but_not_what_is_in_memory() {
+    pause();
+    let fixture = Fixture::new();
+    fixture.write("page.txt", "one");
+    fixture.write("other.txt", "two");
+    fixture.fetch("/page.txt").await;
+    let all = u32::try_from(READS_IN_FLIGHT).unwrap();
+    let _stuck = fixture.files.0.reads.acquire_many(all).await.unwrap();
+    advance(Duration::from_secs(5)).await;
+    assert_eq!(fixture.fetch("/page.txt").await.1, b"one");
+    let started = tokio::time::Instant::now();
+    assert_eq!(fixture.fetch("/other.txt").await.0, 503);
+    assert!(started.elapsed() >= READ_WAIT);
+}
+
+#[tokio::test]
+async fn memory_is_bounded_and_large_files_take_none() {
+    let fixture = Fixture::new();
+    let half = usize::try_from(SMALL).unwrap() / 2;
+    for n in 0..100 {
+        fixture.write(&format!("{n}.bin"), vec![b'x'; half]);
+        assert_eq!(fixture.fetch(&format!("/{n}.bin")).await.1.len(), half);
+    }
+    let stats = fixture.files.stats();
+    assert!(stats.bytes <= stats.capacity, "{stats:?}");
+    assert!(stats.entries >= 8, "{stats:?}");
+
+    let fixture = Fixture::new();
+    for (name, len, entries) in [("most", SMALL, 1), ("more", SMALL + 1, 1)] {
+        let content = vec![b'x'; usize::try_from(len).unwrap()];
+        fixture.write(name, &content);
+        assert_eq!(fixture.fetch(&format!("/{name}")).await.1, content);
+        assert_eq!(fixture.files.stats().entries, entries, "{name}");
+    }
+}
+
+#[tokio::test]
+async fn a_file_that_grew_large_leaves_memory() {
+    pause();
+    let fixture = Fixture::new();
+    fixture.write("page.txt", "one");
+    fixture.fetch("/page.txt").await;
+    let large = vec![b'x'; usize::try_from(SMALL).unwrap() + 1];
+    fixture.write("page.txt", &large);
+    advance(Duration::from_secs(11)).await;
+    assert_eq!(fixture.fetch("/page.txt").await.1, large);
+    assert_eq!(fixture.files.stats().entries, 0);
+}

@@ -1,0 +1,263 @@
+//! From the ClientHello to an encrypted stream, or to a refusal that says why.
+
+use std::future::poll_fn;
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use rustls::HandshakeKind;
+use rustls::server::Accepted;
+use sekisho_certs::{Absence, HostName, LoadedHost, Outcome, Served};
+use tokio::net::TcpStream;
+use tokio::time::{Instant, timeout_at};
+
+use crate::ask::{ask, is_overload};
+use crate::budget::Prefix;
+use crate::endpoint::Endpoint;
+use crate::hello::{self, Hello, Sni, Unfit};
+use crate::metrics::HandshakeResult;
+use crate::pace::{LINGER, Pace};
+use crate::refuse::{Alert, SPEAKS_HTTPS, refuse};
+use crate::shared::Shared;
+use crate::tls::{Broken, Stream};
+
+/// The ends of a connection.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Ends {
+    /// The listening address as it stands in the configuration.
+    pub(crate) listen: SocketAddr,
+    pub(crate) peer: SocketAddr,
+}
+
+/// A connection whose handshake is done.
+pub(crate) struct Established {
+    pub(crate) stream: Stream,
+    pub(crate) pace: Arc<Pace>,
+    pub(crate) served: Arc<Served<Endpoint>>,
+    /// The name that was looked up: the server name, or the default.
+    pub(crate) name: HostName,
+    /// Whether the client asked for that name.
+    pub(crate) named: bool,
+    /// Where the log stood before the lookup.
+    pub(crate) position: u64,
+}
+
+/// Reads the hello, looks its name up and finishes the handshake, all before
+/// one deadline. None if it came to nothing; the client was told what there
+/// was to tell, and the result is counted.
+pub(crate) async fn establish(
+    mut socket: TcpStream,
+    ends: Ends,
+    shared: &Shared,
+) -> Option<Established> {
+    let deadline = Instant::now() + shared.limits.handshake;
+    let decided = timeout_at(deadline, async {
+        match hello::read(&mut socket).await {
+            Ok(hello) => decide(hello, ends, shared).await,
+            Err(unfit) => Err(Refusal::from(unfit)),
+        }
+    });
+    let (chosen, hello) = match decided.await {
+        Ok(Ok(decided)) => decided,
+        Ok(Err(refusal)) => {
+            shared.metrics.handshake(refusal.result);
+            refuse(socket, &refusal.words).await;
+            return None;
+        }
+        Err(_) => {
+            shared.metrics.handshake(HandshakeResult::TimedOut);
+            return None;
+        }
+    };
+    let (accepted, rest) = hello;
+    let config = if chosen.named {
+        Arc::clone(chosen.served.value().config())
+    } else {
+        let served = &chosen.served;
+        served.value().default_config(served.host(), ends.listen)
+    };
+    let tls = match accepted.into_connection(config) {
+        Ok(tls) => tls,
+        Err((error, mut alert)) => {
+            let mut words = Vec::new();
+            alert.write_all(&mut words).expect("a Vec takes all");
+            shared.metrics.handshake(blame(&error));
+            refuse(socket, &words).await;
+            return None;
+        }
+    };
+    let pace = Arc::new(Pace::new());
+    let stream = Stream::new(socket, tls, rest, Arc::clone(&pace));
+    let stream = finish(stream, deadline, shared).await?;
+    Some(Established {
+        stream,
+        pace,
+        served: chosen.served,
+        name: chosen.name,
+        named: chosen.named,
+        position: chosen.position,
+    })
+}
+
+/// Exchanges the flights.
+async fn finish(mut stream: Stream, deadline: Instant, shared: &Shared) -> Option<Stream> {
+    let result = timeout_at(deadline, poll_fn(|cx| stream.poll_handshake(cx))).await;
+    let counted = match &result {
+        Err(_) => HandshakeResult::TimedOut,
+        Ok(Err(Broken::Io(_))) => HandshakeResult::Aborted,
+        Ok(Err(Broken::Tls(error))) => blame(error),
+        Ok(Ok(())) if stream.tls().handshake_kind() == Some(HandshakeKind::Resumed) => {
+            HandshakeResult::Resumed
+        }
+        Ok(Ok(())) => HandshakeResult::Full,
+    };
+    shared.metrics.handshake(counted);
+    match result {
+        Ok(Ok(())) => return Some(stream),
+        Ok(Err(Broken::Tls(error))) => {
+            tracing::debug!(%error, "a handshake broke off");
+            // Whoever does not take the alert does not get it.
+            let _ = tokio::time::timeout(LINGER, poll_fn(|cx| stream.poll_linger(cx))).await;
+        }
+        Ok(Err(Broken::Io(_))) | Err(_) => {}
+    }
+    None
+}
+
+/// What a name is served with.
+struct Chosen {
+    served: Arc<Served<Endpoint>>,
+    name: HostName,
+    named: bool,
+    position: u64,
+}
+
+/// What a client gets that gets no handshake.
+struct Refusal {
+    words: Vec<u8>,
+    result: HandshakeResult,
+}
+
+/// What continues the handshake: the hello and what came behind it.
+type Pending = (Accepted, Vec<u8>);
+
+/// The table of outcomes:
+///
+/// 1. ALPN exactly `acme-tls/1`: `no_application_protocol`;
+/// 2. a server name, or else the default of the listening address, or else
+///    `missing_extension` for TLS 1.3 and `unrecognized_name` for TLS 1.2;
+/// 3. found: its certificate, expired or not;
+/// 4. absent, or without a credential: `unrecognized_name`;
+/// 5. failed or overloaded: `internal_error`.
+async fn decide(hello: Hello, ends: Ends, shared: &Shared) -> Result<(Chosen, Pending), Refusal> {
+    if hello.challenge {
+        return Err(Refusal::new(
+            Alert::NoApplicationProtocol,
+            HandshakeResult::NoApplicationProtocol,
+        ));
+    }
+    let (name, named) = match (&hello.sni, shared.defaults.of(ends.listen)) {
+        (Sni::Name(name), _) => (name.clone(), true),
+        (Sni::None, Some(default)) => (default.clone(), false),
+        (Sni::None, None) => return Err(Refusal::no_name(hello.tls13)),
+        // Nothing of that name can be stored.
+        (Sni::Impossible, _) => return Err(Absence::NoHost.into()),
+    };
+    let position = shared.lookup.position();
+    let prefix = Prefix::from(ends.peer.ip());
+    let (lookup, budget, metrics) = (&shared.lookup, &shared.budget, &shared.metrics);
+    let served = match ask(lookup, budget, metrics, &name, prefix).await {
+        Outcome::Found(served) => served,
+        Outcome::Absent(absence) => return Err(absence.into()),
+        Outcome::Failed(error) => {
+            let overloaded = is_overload(&error);
+            shared.complaints.failed(&name, &error);
+            return Err(Refusal::failed(overloaded));
+        }
+    };
+    note_expiry(&hello, served.host(), &name, shared);
+    let chosen = Chosen {
+        served,
+        name,
+        named,
+        position,
+    };
+    Ok((chosen, (hello.accepted, hello.rest)))
+}
+
+/// An expired certificate is served on: a wrong clock must not take every host
+/// down. It is counted, and logged now and then.
+fn note_expiry(hello: &Hello, host: &LoadedHost, name: &HostName, shared: &Shared) {
+    let now = shared.clock.now();
+    let schemes = hello.accepted.client_hello();
+    let chosen = host.choose(schemes.signature_schemes());
+    if let Some(chosen) = chosen.filter(|chosen| !chosen.is_valid_at(now)) {
+        shared.metrics.expired_served();
+        shared.complaints.expired(name, chosen, now);
+    }
+}
+
+impl Refusal {
+    fn new(alert: Alert, result: HandshakeResult) -> Self {
+        Self {
+            words: alert.record().to_vec(),
+            result,
+        }
+    }
+
+    fn no_name(tls13: bool) -> Self {
+        // RFC 8446, section 9.2; TLS 1.2 has no such alert.
+        let alert = if tls13 {
+            Alert::MissingExtension
+        } else {
+            Alert::UnrecognizedName
+        };
+        Self::new(alert, HandshakeResult::NoSni)
+    }
+
+    fn failed(overloaded: bool) -> Self {
+        let result = if overloaded {
+            HandshakeResult::Overloaded
+        } else {
+            HandshakeResult::Failed
+        };
+        Self::new(Alert::InternalError, result)
+    }
+}
+
+impl From<Absence> for Refusal {
+    fn from(absence: Absence) -> Self {
+        let result = match absence {
+            Absence::NoHost => HandshakeResult::AbsentHost,
+            Absence::NoCredential => HandshakeResult::NoCredential,
+            Absence::Disabled => HandshakeResult::Disabled,
+        };
+        Self::new(Alert::UnrecognizedName, result)
+    }
+}
+
+impl From<Unfit> for Refusal {
+    fn from(unfit: Unfit) -> Self {
+        let (words, result) = match unfit {
+            Unfit::PlainHttp => (SPEAKS_HTTPS.to_vec(), HandshakeResult::PlainHttp),
+            Unfit::NotTls => (Vec::new(), HandshakeResult::NotTls),
+            Unfit::Malformed(alert, error) => {
+                tracing::debug!(%error, "no valid ClientHello");
+                (alert, HandshakeResult::Malformed)
+            }
+            Unfit::TooLong => (Vec::new(), HandshakeResult::Malformed),
+            Unfit::Gone => (Vec::new(), HandshakeResult::Aborted),
+        };
+        Self { words, result }
+    }
+}
+
+/// Whose fault an error of rustls is.
+fn blame(error: &rustls::Error) -> HandshakeResult {
+    match error {
+        rustls::Error::AlertReceived(_) => HandshakeResult::PeerAlert,
+        rustls::Error::PeerIncompatible(_) => HandshakeResult::Incompatible,
+        rustls::Error::NoApplicationProtocol => HandshakeResult::NoApplicationProtocol,
+        rustls::Error::General(_) => HandshakeResult::Failed,
+        _ => HandshakeResult::Malformed,
+    }
+}

@@ -1,0 +1,171 @@
+use super::*;
+
+/// What one reading after the other makes of these pieces.
+fn read(pieces: &[&[u8]]) -> Step {
+    let mut reading = Reading::default();
+    for piece in pieces {
+        match reading.take(piece) {
+            Step::More => {}
+            end => return end,
+        }
+    }
+    Step::More
+}
+
+fn hello(name: &str, alpn: &[&[u8]]) -> Vec<u8> {
+    let provider = std::sync::Arc::new(rustls::crypto::aws_lc_rs::default_provider());
+    let mut config = rustls::ClientConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()
+        .unwrap()
+        .with_root_certificates(rustls::RootCertStore::empty())
+        .with_no_client_auth();
+    config.alpn_protocols = alpn.iter().map(|protocol| protocol.to_vec()).collect();
+    let name = name.to_owned().try_into().unwrap();
+    let mut client = rustls::ClientConnection::new(config.into(), name).unwrap();
+    let mut bytes = Vec::new();
+    client.write_tls(&mut bytes).unwrap();
+    bytes
+}
+
+fn done(step: Step) -> Hello {
+    match step {
+        Step::Done(hello) => *hello,
+        Step::More => panic!("wants more"),
+        Step::Unfit(unfit) => panic!("{unfit:?}"),
+    }
+}
+
+#[test]
+fn a_hello_tells_what_the_lookup_needs() {
+    let hello = |name, alpn: &[&[u8]]| done(read(&[&hello(name, alpn)]));
+    let plain = hello("A.example", &[]);
+    assert_eq!(plain.sni, Sni::Name(HostName::parse("a.example").unwrap()));
+    assert!(plain.tls13 && !plain.challenge && plain.rest.is_empty());
+    assert_eq!(hello("127.0.0.1", &[]).sni, Sni::None);
+    assert_eq!(hello("::1", &[]).sni, Sni::None);
+    assert!(hello("a.example", &[b"acme-tls/1"]).challenge);
+    assert!(!hello("a.example", &[b"acme-tls/1", b"h2"]).challenge);
+    assert!(!hello("a.example", &[b"h2", b"http/1.1"]).challenge);
+}
+
+#[test]
+fn a_hello_may_come_byte_by_byte_and_with_more_behind_it() {
+    let bytes = hello("a.example", &[b"h2"]);
+    let pieces: Vec<&[u8]> = bytes.chunks(1).collect();
+    assert!(done(read(&pieces)).rest.is_empty());
+    let more = [&bytes[..], &[0x14, 3, 3, 0, 1, 1]].concat();
+    let hello = done(read(&[&more]));
+    let behind = hello.rest.len();
+    // rustls may have taken it already; nothing is lost either way.
+    assert!(behind == 0 || hello.rest == [0x14, 3, 3, 0, 1, 1]);
+}
+
+#[test]
+fn a_hello_that_is_cut_waits_for_the_rest() {
+    let bytes = hello("a.example", &[]);
+    for cut in 1..bytes.len() {
+        assert!(matches!(read(&[&bytes[..cut]]), Step::More), "{cut}");
+    }
+}
+
+#[test]
+fn a_hello_in_many_records_is_one() {
+    let bytes = hello("a.example", &[]);
+    let (header, body) = bytes.split_at(5);
+    for size in [1, 7, 100] {
+        let mut records = Vec::new();
+        for part in body.chunks(size) {
+            records.extend_from_slice(&header[..3]);
+            records.extend_from_slice(&u16::try_from(part.len()).unwrap().to_be_bytes());
+            records.extend_from_slice(part);
+        }
+        done(read(&[&records]));
+    }
+}
+
+#[test]
+fn plain_http_is_told_from_rubbish() {
+    for http in [
+        "GET / HTTP/1.1\r\n",
+        "POST /x HTTP/1.0",
+        "PRI * HTTP/2.0\r\n",
+    ] {
+        let whole = read(&[http.as_bytes()]);
+        assert!(matches!(whole, Step::Unfit(Unfit::PlainHttp)), "{http}");
+        let bytes: Vec<&[u8]> = http.as_bytes().chunks(1).collect();
+        assert!(matches!(read(&bytes), Step::Unfit(Unfit::PlainHttp)));
+    }
+    for rubbish in [
+        &b"SSH-2.0-x\r\n"[..],
+        b"\x80\x2e\x01",
+        b"\0\0\0\0",
+        b"GETX / ",
+    ] {
+        let step = read(&[rubbish]);
+        assert!(matches!(step, Step::Unfit(Unfit::NotTls)), "{rubbish:?}");
+    }
+    assert!(matches!(read(&[b"GE"]), Step::More));
+}
+
+#[test]
+fn an_oversized_hello_ends() {
+    // A handshake record that announces more than a hello may have.
+    let mut record = vec![0x16, 3, 1, 0x40, 0, 1, 0xff, 0xff, 0xff];
+    record.resize(5 + 0x4000, 0);
+    let pieces: Vec<&[u8]> = std::iter::repeat_n(&record[..], 10).collect();
+    let step = read(&pieces);
+    let ended = matches!(step, Step::Unfit(Unfit::TooLong | Unfit::Malformed(..)));
+    assert!(ended);
+    // Empty records without end.
+    let empty = [0x16, 3, 1, 0, 0].repeat(HELLO_LIMIT);
+    assert!(matches!(read(&[&empty]), Step::Unfit(_)));
+}
+
+#[test]
+fn an_invalid_server_name_gets_rustlss_alert() {
+    let mut bytes = hello("aaaaaaaa.example", &[]);
+    let at = bytes.windows(8).position(|w| w == b"aaaaaaaa").unwrap();
+    bytes[at] = b'/';
+    let Step::Unfit(Unfit::Malformed(alert, _)) = read(&[&bytes]) else {
+        panic!("taken");
+    };
+    assert_eq!(alert, [21, 3, 3, 0, 2, 2, 47], "illegal_parameter");
+    bytes[at] = b'-';
+    match read(&[&bytes]) {
+        Step::Done(hello) => assert_eq!(hello.sni, Sni::Impossible),
+        Step::Unfit(Unfit::Malformed(..)) => {}
+        _ => panic!("neither refused nor impossible"),
+    }
+}
+
+#[test]
+fn no_bytes_panic() {
+    let valid = hello("a.example", &[b"h2"]);
+    let mut seed = 0x2545_f491_4f6c_dd1d_u64;
+    let mut random = || {
+        seed ^= seed << 13;
+        seed ^= seed >> 7;
+        seed ^= seed << 17;
+        seed
+    };
+    for _ in 0..20_000 {
+        let mut bytes = valid.clone();
+        for _ in 0..random() % 8 {
+            let at = usize::try_from(random()).unwrap() % bytes.len();
+            bytes[at] = random() as u8;
+        }
+        bytes.truncate(1 + usize::try_from(random()).unwrap() % bytes.len());
+        let step = read(&[&bytes]);
+        if let Step::Unfit(Unfit::Malformed(alert, _)) = step {
+            assert!(alert.len() == 7 || alert.is_empty());
+        }
+    }
+    for _ in 0..20_000 {
+        let len = usize::try_from(random() % 600).unwrap();
+        let mut bytes: Vec<u8> = (0..len).map(|_| random() as u8).collect();
+        if let Some(first) = bytes.first_mut().filter(|_| len % 2 == 0) {
+            *first = TLS_HANDSHAKE;
+        }
+        let _ = read(&[&bytes]);
+    }
+}

@@ -1,0 +1,176 @@
+//! HTTP on an established connection: hyper, held to our limits.
+
+mod answer;
+mod drive;
+mod plain;
+
+use std::convert::Infallible;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::header::{CONNECTION, HeaderValue};
+use http::{Request, Response, Version};
+use http_body::Body as _;
+use hyper::body::Incoming;
+use hyper::server::conn::{http1, http2};
+use hyper::service::service_fn;
+use hyper_util::rt::{TokioExecutor, TokioTimer};
+
+use crate::handshake::{Ends, Established};
+use crate::pace::{self, Pace};
+use crate::route::{Refused, Visit};
+use crate::shared::Shared;
+use crate::site::Body;
+use crate::tls::SEND_LIMIT;
+use answer::Answer;
+pub(crate) use drive::Drain;
+use drive::drive;
+pub(crate) use plain::redirect;
+
+/// The builders of both protocols, made once for each worker.
+#[derive(Debug)]
+pub(crate) struct Http {
+    one: http1::Builder,
+    two: http2::Builder<TokioExecutor>,
+}
+
+impl Http {
+    pub(crate) fn new() -> Self {
+        let mut one = http1::Builder::new();
+        // Times are kept by `pace`: hyper's own timer would be set and
+        // unset for each request.
+        one.header_read_timeout(None)
+            .max_header_size(MAX_HEAD)
+            .max_buf_size(MAX_HEAD)
+            .max_headers(MAX_HEADERS);
+        let mut two = http2::Builder::new(TokioExecutor::new());
+        two.timer(TokioTimer::new())
+            .max_concurrent_streams(MAX_STREAMS)
+            .initial_stream_window_size(STREAM_WINDOW)
+            .initial_connection_window_size(CONNECTION_WINDOW)
+            .max_send_buf_size(SEND_LIMIT)
+            .max_header_list_size(u32::try_from(MAX_HEAD).expect("a few KB"))
+            .max_pending_accept_reset_streams(MAX_RESETS)
+            .max_local_error_reset_streams(MAX_RESETS)
+            .keep_alive_interval(PING_INTERVAL)
+            .keep_alive_timeout(PING_TIMEOUT);
+        Self { one, two }
+    }
+
+    /// Serves requests until the client or a limit ends it, or the server
+    /// drains.
+    pub(crate) async fn serve(
+        &self,
+        established: Established,
+        ends: Ends,
+        shared: &Arc<Shared>,
+        drain: &Drain,
+    ) {
+        let limits = pace::Limits {
+            head: shared.limits.head,
+            idle: shared.limits.idle,
+            body: shared.limits.body,
+        };
+        let h2 = established.stream.tls().alpn_protocol() == Some(b"h2");
+        let pace = Arc::clone(&established.pace);
+        pace.established(h2);
+        let (stream, visit) = Visit::new(established, ends, Arc::clone(shared));
+        let visit = Arc::new(visit);
+        let service = service_fn(move |request| {
+            let visit = Arc::clone(&visit);
+            async move { Ok::<_, Infallible>(answer(&visit, request).await) }
+        });
+        let ended = if h2 {
+            let connection = self.two.serve_connection(stream, service);
+            let end = http2::Connection::graceful_shutdown;
+            drive(connection, end, &pace, &limits, drain).await
+        } else {
+            let connection = self.one.serve_connection(stream, service);
+            let end = http1::Connection::graceful_shutdown;
+            drive(connection, end, &pace, &limits, drain).await
+        };
+        if let Some(Err(error)) = ended {
+            tracing::debug!(%error, peer = %ends.peer, "a connection broke off");
+        }
+    }
+}
+
+/// Answers one request.
+async fn answer(visit: &Visit, request: Request<Incoming>) -> Response<Answer> {
+    let has_body = !request.body().is_end_stream();
+    let guard = answer::Guard::new(visit.pace(), has_body);
+    let last = is_last(&request);
+    let http1 = request.version() < Version::HTTP_2;
+    let mut response = match visit.route(&request).await {
+        Ok(target) => {
+            let (site, name) = (target.served.value().site(), target.name(visit));
+            visit.responder().respond(site, name, request).await
+        }
+        Err(refused) => refuse(&refused, http1, visit.pace()),
+    };
+    visit.metrics().request(response.status());
+    if http1 && last && response.headers().get(CONNECTION).is_none() {
+        response.headers_mut().insert(CONNECTION, CLOSE);
+    }
+    if http1 && last && !has_body {
+        let exact = response.body().size_hint().exact();
+        let small = exact.is_some_and(|bytes| bytes <= (SEND_LIMIT / 2) as u64);
+        visit.pace().last(small);
+    }
+    response.map(|body| Answer::new(body, guard))
+}
+
+/// A refusal as an answer; where the host itself is gone, the connection ends
+/// with it.
+fn refuse(refused: &Refused, http1: bool, pace: &Pace) -> Response<Body> {
+    let mut response = Body::plain(refused.status, Bytes::from_static(refused.text.as_bytes()));
+    if refused.ends {
+        pace.wind_down();
+        if http1 {
+            response.headers_mut().insert(CONNECTION, CLOSE);
+        }
+    }
+    response
+}
+
+/// Whether the client wants the connection closed behind this request (RFC
+/// 9112, section 9.3).
+fn is_last(request: &Request<Incoming>) -> bool {
+    let mut tokens = request
+        .headers()
+        .get_all(CONNECTION)
+        .iter()
+        .filter_map(|value| value.to_str().ok())
+        .flat_map(|value| value.split(','))
+        .map(str::trim);
+    match request.version() {
+        Version::HTTP_11 => tokens.any(|token| token.eq_ignore_ascii_case("close")),
+        Version::HTTP_10 | Version::HTTP_09 => {
+            !tokens.any(|token| token.eq_ignore_ascii_case("keep-alive"))
+        }
+        _ => false,
+    }
+}
+
+const CLOSE: HeaderValue = HeaderValue::from_static("close");
+
+/// A request's head: four times what browsers and cookies need.
+const MAX_HEAD: usize = 32 * 1024;
+const MAX_HEADERS: usize = 100;
+
+/// Browsers open up to 100 at once.
+const MAX_STREAMS: u32 = 100;
+
+/// What a client may send unread, by stream and in all: with many tenants the
+/// sum counts, not the throughput of one upload.
+const STREAM_WINDOW: u32 = 64 * 1024;
+const CONNECTION_WINDOW: u32 = 256 * 1024;
+
+/// Streams that a client may reset before they were answered, and that may be
+/// reset for its errors, before it is sent away (CVE-2023-44487).
+const MAX_RESETS: usize = 20;
+
+/// A client that vanished without a word is noticed after both.
+const PING_INTERVAL: Duration = Duration::from_secs(20);
+const PING_TIMEOUT: Duration = Duration::from_secs(20);

@@ -1,0 +1,93 @@
+//! HTTP without TLS: everything is elsewhere.
+
+use std::convert::Infallible;
+
+use bytes::Bytes;
+use http::{Request, Response};
+use hyper::body::Incoming;
+use hyper::server::conn::http1;
+use hyper::service::service_fn;
+use hyper_util::rt::TokioIo;
+use sekisho_certs::HostName;
+use tokio::net::TcpStream;
+use tokio::time::timeout;
+
+use super::{MAX_HEAD, MAX_HEADERS};
+use crate::authority;
+use crate::redirect::to_https;
+use crate::refuse;
+use crate::route::BAD_HOST;
+use crate::shared::Shared;
+use crate::site::Body;
+
+/// Answers one request with the same URL on HTTPS. A host that is no host name
+/// gets 400. No lookup: whether the host is served shows there.
+pub(crate) async fn redirect(socket: TcpStream, shared: &Shared) {
+    let port = shared.https_port;
+    let service = service_fn(|request: Request<Incoming>| {
+        let response = elsewhere(&request, port);
+        shared.metrics.request(response.status());
+        std::future::ready(Ok::<_, Infallible>(response))
+    });
+    let connection = http1::Builder::new()
+        .header_read_timeout(None)
+        .keep_alive(false)
+        .max_header_size(MAX_HEAD)
+        .max_buf_size(MAX_HEAD)
+        .max_headers(MAX_HEADERS)
+        .serve_connection(TokioIo::new(socket), service)
+        .without_shutdown();
+    // One small answer: the limit for the head holds for all of it.
+    if let Ok(Ok(parts)) = timeout(shared.limits.head, connection).await {
+        refuse::refuse(parts.io.into_inner(), &[]).await;
+    }
+}
+
+fn elsewhere<B>(request: &Request<B>, port: u16) -> Response<Body> {
+    let host = authority::of(request).and_then(|host| HostName::parse(host).ok());
+    match host {
+        Some(host) => to_https(&host, port, request.uri().path_and_query()),
+        None => Body::plain(
+            BAD_HOST.status,
+            Bytes::from_static(BAD_HOST.text.as_bytes()),
+        ),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use http::header::{HOST, HeaderValue, LOCATION};
+
+    use super::*;
+
+    #[test]
+    fn leads_to_the_same_url() {
+        for (uri, host, want) in [
+            ("/", "example.com", Some("https://example.com:8443/")),
+            (
+                "/a?b",
+                "Example.com:80",
+                Some("https://example.com:8443/a?b"),
+            ),
+            ("*", "example.com", Some("https://example.com:8443/")),
+            (
+                "http://a.example/x",
+                "a.example",
+                Some("https://a.example:8443/x"),
+            ),
+            ("http://a.example/x", "b.example", None),
+            ("/", "", None),
+            ("/", "127.0.0.1", None),
+            ("/", "a/../b", None),
+            ("/", "example.com\u{e9}", None),
+        ] {
+            let host = HeaderValue::from_bytes(host.as_bytes()).unwrap();
+            let request = Request::builder().uri(uri).header(HOST, host);
+            let response = elsewhere(&request.body(()).unwrap(), 8443);
+            let location = response.headers().get(LOCATION);
+            let location = location.map(|value| value.to_str().unwrap());
+            assert_eq!(location, want, "{uri}");
+            assert_eq!(response.status() == 400, want.is_none(), "{uri}");
+        }
+    }
+}

@@ -1,0 +1,67 @@
+//! Sockets, bound before anything is accepted.
+
+use std::io;
+use std::net::{SocketAddr, TcpListener};
+
+use socket2::{Domain, Protocol, Socket, Type};
+
+use crate::Error;
+
+/// One listening address, with a socket for each worker.
+#[derive(Debug)]
+pub(crate) struct Listening {
+    /// As it stands in the configuration.
+    pub(crate) configured: SocketAddr,
+    /// As the system bound it.
+    pub(crate) bound: SocketAddr,
+    pub(crate) sockets: Vec<TcpListener>,
+}
+
+impl Listening {
+    /// Binds `address` once for each of `workers`. With port 0 the first one
+    /// chooses the port.
+    pub(crate) fn bind(address: SocketAddr, workers: usize) -> Result<Self, Error> {
+        let failed = |source| Error::Bind { address, source };
+        let shared = workers > 1;
+        if shared && address.port() != 0 {
+            // SO_REUSEPORT would let a second server bind the same address
+            // and take half of the connections: ask without it first.
+            drop(listen(address, false).map_err(failed)?);
+        }
+        let first = listen(address, shared).map_err(failed)?;
+        let bound = first.local_addr().map_err(failed)?;
+        let mut sockets = vec![first];
+        for _ in 1..workers {
+            sockets.push(listen(bound, shared).map_err(failed)?);
+        }
+        Ok(Self {
+            configured: address,
+            bound,
+            sockets,
+        })
+    }
+}
+
+fn listen(address: SocketAddr, shared: bool) -> io::Result<TcpListener> {
+    let socket = Socket::new(
+        Domain::for_address(address),
+        Type::STREAM,
+        Some(Protocol::TCP),
+    )?;
+    socket.set_nonblocking(true)?;
+    // Not refused while connections of an earlier process linger.
+    socket.set_reuse_address(true)?;
+    socket.set_reuse_port(shared)?;
+    if address.is_ipv6() {
+        // Else `[::]:443` would take `0.0.0.0:443` as well.
+        socket.set_only_v6(true)?;
+    }
+    // Accepted sockets inherit it.
+    socket.set_tcp_nodelay(true)?;
+    socket.bind(&address.into())?;
+    socket.listen(BACKLOG)?;
+    Ok(socket.into())
+}
+
+/// Connections that wait to be accepted, as far as `net.core.somaxconn` lets.
+const BACKLOG: i32 = 4096;

@@ -1,0 +1,338 @@
+//! All figures as OpenMetrics text.
+
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use prometheus_client::collector::Collector;
+use prometheus_client::encoding::text::{encode_eof, encode_registry};
+use prometheus_client::encoding::{
+    DescriptorEncoder, EncodeCounterValue, EncodeGaugeValue, NoLabelSet,
+};
+use prometheus_client::metrics::MetricType;
+use prometheus_client::registry::Registry;
+use sekisho_certs::lookup::CALL_BOUNDS;
+use sekisho_certs::{FeedState, LookupStats};
+
+use super::process::Process;
+use super::{HandshakeResult, LookupResult, Metrics, STATUS_CLASSES};
+use crate::admin::Sources;
+use crate::site::CacheStats;
+
+/// Reads all figures when it is asked, not before.
+#[derive(Debug)]
+pub(crate) struct Exposition {
+    own: Registry,
+    process: Registry,
+}
+
+impl Exposition {
+    pub(crate) fn new(sources: Arc<Sources>) -> Self {
+        let mut own = Registry::with_prefix("sekisho");
+        own.register_collector(Box::new(Own(sources)));
+        let mut process = Registry::with_prefix("process");
+        process.register_collector(Box::new(OfProcess {
+            started: SystemTime::now()
+                .duration_since(UNIX_EPOCH)
+                .unwrap_or_default()
+                .as_secs_f64(),
+        }));
+        Self { own, process }
+    }
+
+    /// The text of one scrape.
+    pub(crate) fn text(&self) -> String {
+        let mut text = String::new();
+        encode_registry(&mut text, &self.own)
+            .and_then(|()| encode_registry(&mut text, &self.process))
+            .and_then(|()| encode_eof(&mut text))
+            .expect("a String takes all text");
+        text
+    }
+}
+
+#[derive(Debug)]
+struct Own(Arc<Sources>);
+
+impl Collector for Own {
+    fn encode(&self, encoder: DescriptorEncoder<'_>) -> fmt::Result {
+        let mut to = Writer(encoder);
+        connections(&mut to, &self.0.metrics)?;
+        let stats = (self.0.lookup)();
+        cache(&mut to, &stats)?;
+        store(&mut to, &stats)?;
+        feed(&mut to, &stats)?;
+        files(&mut to, self.0.responder.files())?;
+        to.one_of(
+            "build_info",
+            "The version that runs",
+            "version",
+            &[(env!("CARGO_PKG_VERSION"), 1)],
+        )
+    }
+}
+
+#[derive(Debug)]
+struct OfProcess {
+    started: f64,
+}
+
+impl Collector for OfProcess {
+    fn encode(&self, encoder: DescriptorEncoder<'_>) -> fmt::Result {
+        let mut to = Writer(encoder);
+        let process = Process::read();
+        if let Some(bytes) = process.resident {
+            to.gauge("resident_memory_bytes", "Memory in use", &bytes)?;
+        }
+        to.counter(
+            "cpu_seconds",
+            "Processor time, user and system",
+            &process.cpu,
+        )?;
+        if let Some(open) = process.descriptors {
+            to.gauge("open_fds", "Open descriptors", &open)?;
+        }
+        if let Some(most) = process.most_descriptors {
+            to.gauge("max_fds", "Descriptors that may be open", &most)?;
+        }
+        let help = "Start of the process, since the Unix epoch";
+        to.gauge("start_time_seconds", help, &self.started)
+    }
+}
+
+fn connections(to: &mut Writer<'_>, metrics: &Metrics) -> fmt::Result {
+    to.counters(
+        "handshakes",
+        "Connections to TLS ports by the end of their handshake",
+        "result",
+        HandshakeResult::ALL.map(HandshakeResult::as_str),
+        &metrics.handshakes,
+    )?;
+    to.counters(
+        "lookups",
+        "Names looked up by handshakes and requests, by outcome",
+        "outcome",
+        LookupResult::ALL.map(LookupResult::as_str),
+        &metrics.lookups,
+    )?;
+    to.counters(
+        "requests",
+        "Answered requests by class of their status",
+        "status",
+        STATUS_CLASSES,
+        &metrics.requests,
+    )?;
+    to.counter(
+        "expired_served",
+        "Handshakes served with an expired certificate",
+        &read(&metrics.expired_served),
+    )?;
+    to.counter(
+        "connections_accepted",
+        "Accepted connections",
+        &read(&metrics.accepted),
+    )?;
+    to.gauge(
+        "connections_open",
+        "Open connections",
+        &metrics.connections_open(),
+    )?;
+    if let Some(start_up) = metrics.start_up() {
+        to.gauge(
+            "start_up_seconds",
+            "From the start of the process until it accepted connections",
+            &start_up.as_secs_f64(),
+        )?;
+    }
+    Ok(())
+}
+
+fn cache(to: &mut Writer<'_>, stats: &LookupStats) -> fmt::Result {
+    let usage = &stats.usage;
+    to.gauge("cache_bytes", "Bytes of cached hosts", &usage.bytes)?;
+    to.gauge(
+        "cache_capacity_bytes",
+        "Bytes that cached hosts may take",
+        &usage.capacity,
+    )?;
+    to.gauge("cache_records", "Cached host records", &usage.records)?;
+    to.gauge(
+        "cache_notes",
+        "Cached absences and aliases below wildcards",
+        &usage.notes,
+    )?;
+    to.gauge(
+        "cache_credentials",
+        "Credentials in memory",
+        &stats.credentials,
+    )?;
+    let counts = &stats.counts;
+    to.counter(
+        "cache_hits",
+        "Look-ups answered by a cached record",
+        &counts.hits(),
+    )?;
+    to.counter(
+        "cache_hits_absent",
+        "Look-ups answered by a cached absence",
+        &counts.hits_absent(),
+    )?;
+    to.counter(
+        "cache_joined",
+        "Look-ups that joined a load in flight",
+        &counts.joined(),
+    )
+}
+
+fn store(to: &mut Writer<'_>, stats: &LookupStats) -> fmt::Result {
+    let counts = &stats.counts;
+    to.gauge("loads_in_flight", "Loads in flight", &stats.in_flight)?;
+    let loads = [
+        ("found", counts.found()),
+        ("absent", counts.absent()),
+        ("failed", counts.failed()),
+    ];
+    to.family("loads", "Loads by outcome", "outcome", &loads)?;
+    to.counter(
+        "stale_served",
+        "Loads that failed and served what was remembered (within found)",
+        &counts.stale(),
+    )?;
+    to.counter(
+        "store_errors",
+        "Store calls that gave an error",
+        &counts.calls_failed(),
+    )?;
+    to.gauge(
+        "store_available",
+        "Whether the last store call was answered (1 before the first)",
+        &u64::from(!counts.unavailable()),
+    )?;
+    let bounds = CALL_BOUNDS.into_iter().chain([f64::INFINITY]);
+    let buckets: Vec<_> = bounds.zip(counts.calls()).collect();
+    to.histogram(
+        "store_call_seconds",
+        "Time of store calls",
+        counts.call_micros(),
+        &buckets,
+    )
+}
+
+fn feed(to: &mut Writer<'_>, stats: &LookupStats) -> fmt::Result {
+    to.gauge(
+        "log_position",
+        "Number of the last applied change",
+        &stats.position,
+    )?;
+    let is = |state| u64::from(stats.feed == state);
+    let states = [
+        ("none", is(FeedState::None)),
+        ("healthy", is(FeedState::Healthy)),
+        ("broken", is(FeedState::Broken)),
+    ];
+    to.one_of("feed_state", "State of the change feed", "state", &states)
+}
+
+fn files(to: &mut Writer<'_>, stats: CacheStats) -> fmt::Result {
+    to.gauge("file_cache_bytes", "Bytes of cached files", &stats.bytes)?;
+    to.gauge(
+        "file_cache_capacity_bytes",
+        "Bytes that cached files may take",
+        &stats.capacity,
+    )?;
+    to.gauge("file_cache_entries", "Cached paths", &stats.entries)?;
+    to.counter(
+        "file_cache_hits",
+        "Requests for files answered from memory",
+        &stats.hits,
+    )?;
+    to.counter(
+        "file_cache_misses",
+        "Requests for files that waited for the disk",
+        &stats.misses,
+    )
+}
+
+fn read(counter: &AtomicU64) -> u64 {
+    counter.load(Ordering::Relaxed)
+}
+
+struct Writer<'a>(DescriptorEncoder<'a>);
+
+impl Writer<'_> {
+    fn counter(&mut self, name: &str, help: &str, value: &impl EncodeCounterValue) -> fmt::Result {
+        self.0
+            .encode_descriptor(name, help, None, MetricType::Counter)?
+            .encode_counter::<NoLabelSet, _, f64>(value, None)
+    }
+
+    fn gauge(&mut self, name: &str, help: &str, value: &impl EncodeGaugeValue) -> fmt::Result {
+        self.0
+            .encode_descriptor(name, help, None, MetricType::Gauge)?
+            .encode_gauge(value)
+    }
+
+    fn counters<const N: usize>(
+        &mut self,
+        name: &str,
+        help: &str,
+        label: &str,
+        words: [&str; N],
+        values: &[AtomicU64; N],
+    ) -> fmt::Result {
+        let values: Vec<_> = words.into_iter().zip(values.iter().map(read)).collect();
+        self.family(name, help, label, &values)
+    }
+
+    fn family(
+        &mut self,
+        name: &str,
+        help: &str,
+        label: &str,
+        values: &[(&str, u64)],
+    ) -> fmt::Result {
+        let mut family = self
+            .0
+            .encode_descriptor(name, help, None, MetricType::Counter)?;
+        for (word, value) in values {
+            family
+                .encode_family(&[(label, *word)])?
+                .encode_counter::<NoLabelSet, _, f64>(value, None)?;
+        }
+        Ok(())
+    }
+
+    fn one_of(
+        &mut self,
+        name: &str,
+        help: &str,
+        label: &str,
+        values: &[(&str, u64)],
+    ) -> fmt::Result {
+        let mut family = self
+            .0
+            .encode_descriptor(name, help, None, MetricType::Gauge)?;
+        for (word, value) in values {
+            family
+                .encode_family(&[(label, *word)])?
+                .encode_gauge(value)?;
+        }
+        Ok(())
+    }
+
+    fn histogram(
+        &mut self,
+        name: &str,
+        help: &str,
+        sum_micros: u64,
+        buckets: &[(f64, u64)],
+    ) -> fmt::Result {
+        #[expect(clippy::cast_precision_loss, reason = "52 bits hold 140 years")]
+        let sum = sum_micros as f64 / 1e6;
+        let count = buckets.iter().map(|(_, count)| count).sum();
+        self.0
+            .encode_descriptor(name, help, None, MetricType::Histogram)?
+            .encode_histogram::<NoLabelSet>(sum, count, buckets, None)
+    }
+}

@@ -1,0 +1,91 @@
+//! The fixed words that stand in label values.
+
+macro_rules! labels {
+    ($(#[$doc:meta])* $name:ident { $($(#[$vdoc:meta])* $variant:ident = $text:literal,)* }) => {
+        $(#[$doc])*
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+        pub enum $name {
+            $($(#[$vdoc])* $variant,)*
+        }
+
+        impl $name {
+            /// All of them, in the order of their declaration.
+            pub const ALL: [Self; [$($text),*].len()] = [$(Self::$variant),*];
+
+            /// The label's value.
+            #[must_use]
+            pub const fn as_str(self) -> &'static str {
+                match self {
+                    $(Self::$variant => $text,)*
+                }
+            }
+        }
+    };
+}
+
+labels! {
+    /// How a connection to a TLS port ended its handshake.
+    HandshakeResult {
+        /// Finished, with a certificate sent.
+        Full = "full",
+        /// Finished, resumed from a ticket.
+        Resumed = "resumed",
+        /// Refused: no such host (`unrecognized_name`).
+        AbsentHost = "absent_host",
+        /// Refused: the host has no credential (`unrecognized_name`).
+        NoCredential = "no_credential",
+        /// Refused: the host is disabled (`unrecognized_name`).
+        Disabled = "disabled",
+        /// Refused: the store failed, or what it gave can't be used
+        /// (`internal_error`).
+        Failed = "failed",
+        /// Refused: too much is in flight, or the client's prefix is over its
+        /// budget (`internal_error`).
+        Overloaded = "overloaded",
+        /// Refused: no SNI, and the address has no default.
+        NoSni = "no_sni",
+        /// Refused: no protocol of the client's ALPN list is served here.
+        NoApplicationProtocol = "no_application_protocol",
+        /// Refused: no version, cipher suite, group or signature scheme in
+        /// common.
+        Incompatible = "incompatible",
+        /// Plain HTTP on a TLS port, answered with a readable 400.
+        PlainHttp = "plain_http",
+        /// Neither TLS nor HTTP by its first byte.
+        NotTls = "not_tls",
+        /// TLS that breaks the protocol's rules.
+        Malformed = "malformed",
+        /// The client took longer than the whole handshake may.
+        TimedOut = "timed_out",
+        /// The client answered with an alert.
+        PeerAlert = "peer_alert",
+        /// The client went away before the end.
+        Aborted = "aborted",
+    }
+}
+
+labels! {
+    /// How a look-up was answered, as the connection that asked saw it.
+    LookupResult {
+        /// From memory.
+        Hit = "hit",
+        /// By a load that this connection started.
+        Loaded = "loaded",
+        /// By a load that was in flight already.
+        Joined = "joined",
+        /// With the listening address's default credential.
+        Default = "default",
+        /// No such host.
+        AbsentHost = "absent_host",
+        /// A host without a credential.
+        NoCredential = "no_credential",
+        /// A disabled host.
+        Disabled = "disabled",
+        /// The store failed, or what it gave can't be used.
+        Failed = "failed",
+        /// Too many loads in flight.
+        Overloaded = "overloaded",
+        /// The client's prefix is over its budget.
+        OverBudget = "over_budget",
+    }
+}

@@ -1,0 +1,61 @@
+//! What the system says of this process.
+
+use std::fs;
+
+use rustix::process::{Resource, getrlimit};
+use rustix::time::{ClockId, clock_gettime};
+
+/// One reading. What can't be read is left out.
+#[derive(Debug, Default)]
+pub(crate) struct Process {
+    /// Bytes in memory.
+    pub(crate) resident: Option<u64>,
+    /// Processor time of all threads, in user and system mode, seconds.
+    pub(crate) cpu: f64,
+    /// Open descriptors.
+    pub(crate) descriptors: Option<u64>,
+    /// How many may be open.
+    pub(crate) most_descriptors: Option<u64>,
+}
+
+impl Process {
+    pub(crate) fn read() -> Self {
+        let cpu = clock_gettime(ClockId::ProcessCPUTime);
+        Self {
+            resident: resident(),
+            #[expect(clippy::cast_precision_loss, reason = "52 bits hold 140 years")]
+            cpu: cpu.tv_sec as f64 + cpu.tv_nsec as f64 / 1e9,
+            // The listing itself holds one.
+            descriptors: fs::read_dir("/proc/self/fd")
+                .ok()
+                .map(|entries| (entries.count() as u64).saturating_sub(1)),
+            most_descriptors: getrlimit(Resource::Nofile).current,
+        }
+    }
+}
+
+fn resident() -> Option<u64> {
+    let status = fs::read_to_string("/proc/self/status").ok()?;
+    let line = status
+        .lines()
+        .find_map(|line| line.strip_prefix("VmRSS:"))?;
+    let kibibytes: u64 = line.trim().strip_suffix("kB")?.trim().parse().ok()?;
+    Some(kibibytes * 1024)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn reads_this_process() {
+        let before = Process::read();
+        let _file = fs::File::open("/dev/null").unwrap();
+        let after = Process::read();
+        let resident = after.resident.unwrap();
+        assert!((1 << 20..1 << 34).contains(&resident), "{resident}");
+        assert!(after.cpu > 0.0 && after.cpu >= before.cpu);
+        assert!(after.descriptors.unwrap() >= 4, "{after:?}");
+        assert!(after.descriptors <= after.most_descriptors);
+    }
+}

@@ -1,0 +1,232 @@
+//! Answers that point elsewhere.
+
+use std::net::IpAddr;
+
+use http::header::{LOCATION, X_CONTENT_TYPE_OPTIONS};
+use http::uri::{Authority, PathAndQuery};
+use http::{HeaderValue, Response, StatusCode, Uri};
+use sekisho_certs::HostName;
+
+use crate::site::{Body, HOST, NOSNIFF, Template, plain};
+
+/// A site that answers every request with another URL.
+#[derive(Debug)]
+pub(crate) struct Redirect {
+    target: Template,
+    status: StatusCode,
+    /// Whether the target has no path, so that the request's is appended.
+    keeps_path: bool,
+}
+
+impl Redirect {
+    /// Checks target and status; on failure the key to blame and the problem.
+    pub(crate) fn parse(target: &str, status: Option<i64>) -> Result<Self, (&'static str, String)> {
+        let status = status.map_or(Ok(StatusCode::PERMANENT_REDIRECT), redirect_status);
+        let status = status.map_err(|problem| ("status", problem))?;
+        let (target, keeps_path) = parse_target(target).map_err(|problem| ("redirect", problem))?;
+        Ok(Self {
+            target,
+            status,
+            keeps_path,
+        })
+    }
+
+    /// The answer to a request for `uri` of `host`.
+    pub(crate) fn respond(&self, host: &HostName, uri: &Uri) -> Response<Body> {
+        let target = self.target.fill(host.as_str());
+        if self.keeps_path {
+            let path = path_of(uri.path_and_query());
+            answer(self.status, &format!("{target}{path}"))
+        } else {
+            answer(self.status, &target)
+        }
+    }
+
+    /// Bytes on the heap.
+    pub(crate) fn weight(&self) -> usize {
+        self.target.weight()
+    }
+}
+
+/// What plain HTTP gets: the same path and query over HTTPS, for good (308, so
+/// that a method other than GET survives).
+#[must_use]
+pub fn to_https(
+    host: &HostName,
+    port: u16,
+    path_and_query: Option<&PathAndQuery>,
+) -> Response<Body> {
+    let path = path_of(path_and_query);
+    let location = if port == HTTPS_PORT {
+        format!("https://{host}{path}")
+    } else {
+        format!("https://{host}:{port}{path}")
+    };
+    answer(StatusCode::PERMANENT_REDIRECT, &location)
+}
+
+/// A redirect without content. Only the path of a request can make `location`
+/// unfit for a header, which is the client's error.
+pub(crate) fn answer(status: StatusCode, location: &str) -> Response<Body> {
+    let Ok(location) = HeaderValue::from_str(location) else {
+        return plain(StatusCode::BAD_REQUEST);
+    };
+    let mut response = Response::new(Body::empty());
+    *response.status_mut() = status;
+    response.headers_mut().insert(LOCATION, location);
+    response
+        .headers_mut()
+        .insert(X_CONTENT_TYPE_OPTIONS, NOSNIFF);
+    response
+}
+
+/// `OPTIONS *` has a target without a slash; appended to an authority it would
+/// become part of the name.
+fn path_of(path_and_query: Option<&PathAndQuery>) -> &str {
+    path_and_query
+        .map(PathAndQuery::as_str)
+        .filter(|path| path.starts_with('/'))
+        .unwrap_or("/")
+}
+
+fn redirect_status(status: i64) -> Result<StatusCode, String> {
+    match status {
+        301 => Ok(StatusCode::MOVED_PERMANENTLY),
+        302 => Ok(StatusCode::FOUND),
+        307 => Ok(StatusCode::TEMPORARY_REDIRECT),
+        308 => Ok(StatusCode::PERMANENT_REDIRECT),
+        _ => Err(format!(
+            "{status} does not redirect; write 301, 302, 307 or 308"
+        )),
+    }
+}
+
+fn parse_target(text: &str) -> Result<(Template, bool), String> {
+    let example = "such as \"https://www.example.com\"";
+    let rest = ["https://", "http://"]
+        .iter()
+        .find_map(|scheme| text.strip_prefix(scheme))
+        .ok_or_else(|| format!("{text:?} is no absolute http or https URL, {example}"))?;
+    let end = rest.find(['/', '?', '#']).unwrap_or(rest.len());
+    let (authority, path) = rest.split_at(end);
+    if authority == HOST {
+        return Err(format!("{text:?} points each host at itself, without end"));
+    }
+    if !is_host_with_port(&authority.replace(HOST, "host")) {
+        return Err(format!("{authority:?} is no host with an optional port"));
+    }
+    if text.bytes().any(|byte| !byte.is_ascii_graphic()) {
+        return Err(format!(
+            "{text:?} holds characters that a URL must percent-encode"
+        ));
+    }
+    Ok((Template::parse(text)?, path.is_empty()))
+}
+
+fn is_host_with_port(text: &str) -> bool {
+    let Ok(authority) = text.parse::<Authority>() else {
+        return false;
+    };
+    let host = authority.host();
+    let address = host.trim_matches(['[', ']']).parse::<IpAddr>();
+    let port = text.strip_prefix(host);
+    let port = port.is_some_and(|port| port.is_empty() || authority.port_u16().is_some());
+    port && (address.is_ok() || HostName::parse(host).is_ok())
+}
+
+const HTTPS_PORT: u16 = 443;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn location(response: &Response<Body>) -> &str {
+        response.headers()[LOCATION].to_str().unwrap()
+    }
+
+    #[test]
+    fn keeps_the_path_unless_the_target_has_one() {
+        let host = HostName::parse("a.example").unwrap();
+        for (target, request, expected) in [
+            ("https://b.example", "/x/y?q=1", "https://b.example/x/y?q=1"),
+            ("https://b.example:8443", "/", "https://b.example:8443/"),
+            ("https://b.example/", "/x?q", "https://b.example/"),
+            ("http://b.example/p?r=1", "/x?q", "http://b.example/p?r=1"),
+            ("https://b.example?r", "/x", "https://b.example?r"),
+            ("https://b.example#top", "/x", "https://b.example#top"),
+            ("https://www.{host}", "/x", "https://www.a.example/x"),
+            (
+                "https://b.example/{host}",
+                "/x",
+                "https://b.example/a.example",
+            ),
+            (
+                "https://b.example",
+                "//evil.example/",
+                "https://b.example//evil.example/",
+            ),
+            ("https://b.example", "*", "https://b.example/"),
+            ("http://[::1]:80", "/x", "http://[::1]:80/x"),
+            ("http://127.0.0.1", "/x", "http://127.0.0.1/x"),
+        ] {
+            let redirect = Redirect::parse(target, None).unwrap();
+            let response = redirect.respond(&host, &request.parse().unwrap());
+            assert_eq!(location(&response), expected, "{target} {request}");
+            assert_eq!(response.status(), 308);
+        }
+    }
+
+    #[test]
+    fn takes_only_statuses_that_redirect() {
+        for status in [301, 302, 307, 308] {
+            let redirect = Redirect::parse("https://b.example", Some(status)).unwrap();
+            assert_eq!(i64::from(redirect.status.as_u16()), status);
+        }
+        for status in [-1, 0, 200, 300, 303, 304, 404, 70000] {
+            let (key, problem) = Redirect::parse("https://b.example", Some(status)).unwrap_err();
+            assert_eq!(key, "status");
+            assert!(problem.contains("301, 302, 307 or 308"), "{problem}");
+        }
+    }
+
+    #[test]
+    fn refuses_targets_that_lead_nowhere() {
+        for target in [
+            "",
+            "b.example",
+            "/path",
+            "//b.example",
+            "ftp://b.example",
+            "javascript:alert(1)",
+            "https://",
+            "https:///path",
+            "https://user@b.example",
+            "https://b.example:port",
+            "https://b.example:",
+            "https://b.example:99999",
+            "https://[::1",
+            "https://..",
+            "https://b example",
+            "https://b.example/\r\nSet-Cookie: a=b",
+            "https://b.example/ü",
+            "https://{host}",
+            "https://{host}/path",
+            "https://{name}.example",
+        ] {
+            let got = Redirect::parse(target, None);
+            assert!(got.is_err(), "{target:?} gave {got:?}");
+        }
+    }
+
+    #[test]
+    fn plain_http_goes_to_the_same_path_over_https() {
+        let host = HostName::parse("a.example").unwrap();
+        let uri: Uri = "/x?q=%20".parse().unwrap();
+        let response = to_https(&host, 443, uri.path_and_query());
+        assert_eq!(location(&response), "https://a.example/x?q=%20");
+        let response = to_https(&host, 8443, uri.path_and_query());
+        assert_eq!(location(&response), "https://a.example:8443/x?q=%20");
+        assert_eq!(location(&to_https(&host, 443, None)), "https://a.example/");
+        assert_eq!(response.status(), 308);
+    }
+}

@@ -1,0 +1,79 @@
+//! Saying no, so that the client hears it.
+
+use std::future::poll_fn;
+
+use tokio::io::AsyncWriteExt;
+use tokio::net::TcpStream;
+use tokio::time::timeout;
+
+use crate::pace::LINGER;
+use crate::tls::receive;
+
+/// A fatal alert that ends a handshake before our first flight (RFC 8446,
+/// section 6.2).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Alert {
+    InternalError = 80,
+    MissingExtension = 109,
+    UnrecognizedName = 112,
+    NoApplicationProtocol = 120,
+}
+
+impl Alert {
+    /// The record: alert, legacy version 3.3, two bytes, fatal.
+    pub(crate) fn record(self) -> [u8; 7] {
+        [0x15, 3, 3, 0, 2, 2, self as u8]
+    }
+}
+
+/// Sends the last words, shuts our side, and throws away what the client still
+/// sends: closing a socket with unread input sends a reset, which would destroy
+/// words that the client has not read yet. Bounded in time and bytes.
+pub(crate) async fn refuse(mut socket: TcpStream, words: &[u8]) {
+    let farewell = async {
+        if !words.is_empty() {
+            socket.write_all(words).await?;
+        }
+        socket.shutdown().await?;
+        let mut drained = 0;
+        loop {
+            match poll_fn(|cx| receive(&mut socket, cx, <[u8]>::len)).await? {
+                0 => return std::io::Result::Ok(()),
+                n => drained += n,
+            }
+            if drained > DRAIN_LIMIT {
+                return Ok(());
+            }
+        }
+    };
+    // Whoever does not take it does not get it.
+    let _ = timeout(LINGER, farewell).await;
+}
+
+/// The answer to HTTP on a TLS port.
+pub(crate) const SPEAKS_HTTPS: &[u8] = b"HTTP/1.1 400 Bad Request\r\n\
+    Content-Type: text/plain; charset=utf-8\r\n\
+    Content-Length: 80\r\n\
+    Connection: close\r\n\
+    \r\n\
+    This port speaks HTTPS, the request came without TLS. Use https:// in the URL.\r\n";
+
+/// What a refused client may still send.
+const DRAIN_LIMIT: usize = 256 * 1024;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_400_says_its_own_length() {
+        let text = std::str::from_utf8(SPEAKS_HTTPS).unwrap();
+        let (head, body) = text.split_once("\r\n\r\n").unwrap();
+        assert!(head.contains(&format!("Content-Length: {}\r\n", body.len())));
+    }
+
+    #[test]
+    fn an_alert_is_seven_bytes() {
+        assert_eq!(Alert::UnrecognizedName.record(), [21, 3, 3, 0, 2, 2, 112]);
+    }
+}

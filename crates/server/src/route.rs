@@ -1,0 +1,214 @@
+//! Which host a request is for, and whether this connection may ask for it.
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use http::{Request, StatusCode};
+use sekisho_certs::{HostName, NameError, Outcome, Served};
+
+use crate::ask::ask;
+use crate::authority;
+use crate::budget::Prefix;
+use crate::endpoint::Endpoint;
+use crate::handshake::{Ends, Established};
+use crate::metrics::Metrics;
+use crate::pace::Pace;
+use crate::shared::Shared;
+use crate::site::Responder;
+use crate::tls::Stream;
+
+/// A connection, as its requests see it.
+pub(crate) struct Visit {
+    /// The record that the handshake was done with: its certificate, tenant
+    /// and TLS policy are the connection's.
+    sent: Arc<Served<Endpoint>>,
+    /// The server name, if there was one.
+    name: Option<HostName>,
+    /// What was found for the names that were asked for.
+    known: Mutex<Vec<Known>>,
+    pace: Arc<Pace>,
+    prefix: Prefix,
+    shared: Arc<Shared>,
+}
+
+struct Known {
+    name: HostName,
+    served: Arc<Served<Endpoint>>,
+    /// Where the log stood before it was looked up.
+    position: u64,
+}
+
+/// Who answers a request.
+pub(crate) struct Target {
+    pub(crate) served: Arc<Served<Endpoint>>,
+    /// None for the connection's own name.
+    other: Option<HostName>,
+}
+
+impl Target {
+    pub(crate) fn name<'a>(&'a self, visit: &'a Visit) -> &'a HostName {
+        let own = visit.name.as_ref();
+        self.other
+            .as_ref()
+            .or(own)
+            .expect("a target without a name of its own has the connection's")
+    }
+}
+
+/// Why a request is answered by nobody.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Refused {
+    pub(crate) status: StatusCode,
+    pub(crate) text: &'static str,
+    /// The connection ends with it.
+    pub(crate) ends: bool,
+}
+
+impl Visit {
+    pub(crate) fn new(established: Established, ends: Ends, shared: Arc<Shared>) -> (Stream, Self) {
+        let Established {
+            stream,
+            pace,
+            served,
+            name,
+            named,
+            position,
+        } = established;
+        let known = named.then(|| Known {
+            name: name.clone(),
+            served: Arc::clone(&served),
+            position,
+        });
+        let visit = Self {
+            sent: served,
+            name: named.then_some(name),
+            known: Mutex::new(known.into_iter().collect()),
+            pace,
+            prefix: ends.peer.ip().into(),
+            shared,
+        };
+        (stream, visit)
+    }
+
+    pub(crate) fn pace(&self) -> &Arc<Pace> {
+        &self.pace
+    }
+
+    pub(crate) fn metrics(&self) -> &Metrics {
+        &self.shared.metrics
+    }
+
+    pub(crate) fn responder(&self) -> &Responder {
+        &self.shared.responder
+    }
+
+    /// Finds who answers:
+    ///
+    /// 1. the host of the request line and of the Host field, which agree;
+    /// 2. what this connection knows of that name, while the log has not
+    ///    moved: one compare;
+    /// 3. another name than the connection's: only if the certificate that was
+    ///    sent covers it;
+    /// 4. a lookup, charged to the client's prefix;
+    /// 5. the record that was found: only of the same tenant and TLS policy.
+    ///
+    /// # Errors
+    /// 400 for no host, 421 for a host that this connection must not reach
+    /// (RFC 9110, section 15.5.20), 503 if nobody knows.
+    pub(crate) async fn route<B>(&self, request: &Request<B>) -> Result<Target, Refused> {
+        let host = authority::of(request).ok_or(BAD_HOST)?;
+        if let Some(target) = self.known(host) {
+            return Ok(target);
+        }
+        let name = HostName::parse(host).map_err(|error| match error {
+            // What no certificate of ours can cover.
+            NameError::Address => MISDIRECTED,
+            _ => BAD_HOST,
+        })?;
+        let own = self.name.as_ref() == Some(&name);
+        if !own && !self.covers(&name) {
+            return Err(MISDIRECTED);
+        }
+        let gone = if own { GONE } else { MISDIRECTED };
+        let Shared {
+            lookup,
+            budget,
+            metrics,
+            ..
+        } = &*self.shared;
+        let position = lookup.position();
+        let served = match ask(lookup, budget, metrics, &name, self.prefix).await {
+            Outcome::Found(served) => served,
+            Outcome::Absent(_) => return Err(gone),
+            Outcome::Failed(_) => return Err(UNKNOWN),
+        };
+        let (sent, found) = (&self.sent.host().record, &served.host().record);
+        if (&sent.tenant, sent.tls) != (&found.tenant, found.tls) {
+            return Err(gone);
+        }
+        self.note(&name, &served, position);
+        Ok(Target {
+            served,
+            other: (!own).then_some(name),
+        })
+    }
+
+    fn known(&self, host: &str) -> Option<Target> {
+        let known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        let known = known
+            .iter()
+            .find(|known| known.name.as_str().eq_ignore_ascii_case(host))?;
+        let lookup = &self.shared.lookup;
+        let current = lookup.is_current(&known.served, known.position);
+        current.then(|| Target {
+            served: Arc::clone(&known.served),
+            other: (self.name.as_ref() != Some(&known.name)).then(|| known.name.clone()),
+        })
+    }
+
+    fn note(&self, name: &HostName, served: &Arc<Served<Endpoint>>, position: u64) {
+        let new = Known {
+            name: name.clone(),
+            served: Arc::clone(served),
+            position,
+        };
+        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        match known.iter_mut().find(|known| known.name == *name) {
+            Some(old) => *old = new,
+            None => {
+                known.truncate(MAX_KNOWN - 1);
+                known.push(new);
+            }
+        }
+    }
+
+    /// Whether what was sent is valid for that name, whichever of the
+    /// credentials it was.
+    fn covers(&self, name: &HostName) -> bool {
+        let credentials = &self.sent.host().credentials;
+        !credentials.is_empty() && credentials.iter().all(|credential| credential.covers(name))
+    }
+}
+
+pub(crate) const BAD_HOST: Refused = Refused {
+    status: StatusCode::BAD_REQUEST,
+    text: "The request must name one host, the same in its URL and its Host field.\n",
+    ends: false,
+};
+const MISDIRECTED: Refused = Refused {
+    status: StatusCode::MISDIRECTED_REQUEST,
+    text: "This host is not served on this connection.\n",
+    ends: false,
+};
+const GONE: Refused = Refused {
+    status: StatusCode::MISDIRECTED_REQUEST,
+    text: "This host is no longer served on this connection.\n",
+    ends: true,
+};
+const UNKNOWN: Refused = Refused {
+    status: StatusCode::SERVICE_UNAVAILABLE,
+    text: "What serves this host could not be found out. Try again later.\n",
+    ends: false,
+};
+
+/// Names that one connection remembers; a page seldom uses more.
+const MAX_KNOWN: usize = 8;

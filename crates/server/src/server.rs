@@ -1,0 +1,178 @@
+//! The server as a value: built, then run.
+
+use std::io;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::thread;
+
+use sekisho_certs::{Clock, Lookup};
+use tokio::sync::{Semaphore, oneshot};
+
+use crate::budget::Budget;
+use crate::complaints::Complaints;
+use crate::config::Config;
+use crate::endpoint::Endpoint;
+use crate::listen::Listening;
+use crate::metrics::Metrics;
+use crate::shared::Shared;
+use crate::shutdown::Shutdown;
+use crate::site::Responder;
+use crate::worker::{Socket, Worker};
+
+/// A server whose sockets are bound and which accepts nothing yet.
+pub struct Server {
+    workers: Vec<Worker>,
+    addresses: Addresses,
+}
+
+/// Where a server listens, as the system bound it.
+#[derive(Clone, Debug, Default)]
+pub struct Addresses {
+    /// In the order of `[listen] https`.
+    pub https: Vec<SocketAddr>,
+    /// In the order of `[listen] http`.
+    pub http: Vec<SocketAddr>,
+}
+
+/// What a server is built of, beside its configuration.
+#[derive(Clone)]
+pub struct Parts {
+    /// Answers names; filled by [`crate::Publisher::publish`].
+    pub lookup: Arc<Lookup<Endpoint>>,
+    /// Counts what happens.
+    pub metrics: Arc<Metrics>,
+    /// Answers requests.
+    pub responder: Arc<Responder>,
+    /// Tells certificates' validity.
+    pub clock: Clock,
+}
+
+impl Server {
+    /// Binds all sockets, one for each worker and address.
+    ///
+    /// # Errors
+    /// [`Error::Bind`] if an address can't be bound.
+    pub fn build(config: &Config, parts: Parts) -> Result<Self, Error> {
+        let count = config.limits.workers;
+        let bind = |addresses: &[SocketAddr]| -> Result<Vec<Listening>, Error> {
+            let bind = |address: &SocketAddr| Listening::bind(*address, count);
+            addresses.iter().map(bind).collect()
+        };
+        let (https, http) = (bind(&config.listen.https)?, bind(&config.listen.http)?);
+        let bound = |listening: &[Listening]| listening.iter().map(|one| one.bound).collect();
+        let addresses = Addresses {
+            https: bound(&https),
+            http: bound(&http),
+        };
+        let shared = Arc::new(Shared {
+            lookup: parts.lookup,
+            budget: Budget::new(&config.limits),
+            metrics: parts.metrics,
+            responder: parts.responder,
+            defaults: config.defaults.clone(),
+            limits: config.limits,
+            clock: parts.clock,
+            complaints: Complaints::default(),
+            https_port: addresses.https.first().map_or(443, SocketAddr::port),
+        });
+        let permits = Arc::new(Semaphore::new(
+            config.limits.connections.min(Semaphore::MAX_PERMITS),
+        ));
+        let mut workers: Vec<Worker> = (0..count)
+            .map(|_| Worker {
+                shared: Arc::clone(&shared),
+                permits: Arc::clone(&permits),
+                sockets: Vec::new(),
+            })
+            .collect();
+        deal(https, true, &mut workers);
+        deal(http, false, &mut workers);
+        Ok(Self { workers, addresses })
+    }
+
+    /// Where it listens.
+    #[must_use]
+    pub fn addresses(&self) -> &Addresses {
+        &self.addresses
+    }
+
+    /// Serves on threads of its own until `shutdown` ends it. Resolves when
+    /// all workers have ended.
+    ///
+    /// # Errors
+    /// [`Error::Worker`] if a thread or its runtime can't be made, or a worker
+    /// panicked. The others are ended then.
+    pub async fn run(self, shutdown: Shutdown) -> Result<(), Error> {
+        let mut ends = Vec::with_capacity(self.workers.len());
+        for (number, worker) in self.workers.into_iter().enumerate() {
+            match start(number, worker, shutdown.clone()) {
+                Ok(end) => ends.push(end),
+                Err(source) => {
+                    shutdown.end();
+                    return Err(Error::Worker(source));
+                }
+            }
+        }
+        let mut first = Ok(());
+        for end in ends {
+            let ended = end
+                .await
+                .unwrap_or_else(|_| Err(io::Error::other("a worker panicked")));
+            if ended.is_err() {
+                shutdown.end();
+            }
+            first = first.and(ended);
+        }
+        first.map_err(Error::Worker)
+    }
+}
+
+/// Why there is no server.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// A listening address can't be bound.
+    #[error("can't listen on {address}: {source}")]
+    Bind {
+        /// Which one.
+        address: SocketAddr,
+        /// Why.
+        source: io::Error,
+    },
+    /// A worker could not start, or broke off.
+    #[error("a worker can't run: {0}")]
+    Worker(#[source] io::Error),
+    /// There are no ticket keys; says why and what to do.
+    #[error("{0}")]
+    Tickets(String),
+}
+
+/// Gives each worker its socket of each address.
+fn deal(listening: Vec<Listening>, tls: bool, workers: &mut [Worker]) {
+    for one in listening {
+        for (socket, worker) in one.sockets.into_iter().zip(workers.iter_mut()) {
+            worker.sockets.push(Socket {
+                socket,
+                configured: one.configured,
+                tls,
+            });
+        }
+    }
+}
+
+fn start(
+    number: usize,
+    worker: Worker,
+    shutdown: Shutdown,
+) -> io::Result<oneshot::Receiver<io::Result<()>>> {
+    let runtime = Worker::runtime()?;
+    let (ended, end) = oneshot::channel();
+    thread::Builder::new()
+        .name(format!("worker-{number}"))
+        .spawn(move || {
+            let result = runtime.block_on(worker.run(shutdown));
+            // A read that hangs in the kernel must not hold up the end.
+            runtime.shutdown_background();
+            let _ = ended.send(result);
+        })?;
+    Ok(end)
+}

@@ -1,0 +1,26 @@
+//! What all workers share.
+
+use std::sync::Arc;
+
+use sekisho_certs::{Clock, Lookup};
+
+use crate::budget::Budget;
+use crate::complaints::Complaints;
+use crate::config::{Defaults, Limits};
+use crate::endpoint::Endpoint;
+use crate::metrics::Metrics;
+use crate::site::Responder;
+
+/// What all workers share; none of it is locked across a wait.
+pub(crate) struct Shared {
+    pub(crate) lookup: Arc<Lookup<Endpoint>>,
+    pub(crate) budget: Budget,
+    pub(crate) metrics: Arc<Metrics>,
+    pub(crate) responder: Arc<Responder>,
+    pub(crate) defaults: Defaults,
+    pub(crate) limits: Limits,
+    pub(crate) clock: Clock,
+    pub(crate) complaints: Complaints,
+    /// The port that redirects lead to.
+    pub(crate) https_port: u16,
+}

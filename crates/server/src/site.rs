@@ -1,0 +1,225 @@
+//! How requests to a host are answered.
+
+mod body;
+mod template;
+
+use std::path::Path;
+use std::sync::Arc;
+
+use http::{Request, Response, StatusCode};
+use hyper::body::Incoming;
+use sekisho_certs::{HostName, Site as StoredSite};
+use serde::Deserialize;
+use serde::de::IgnoredAny;
+
+use crate::files::Files;
+use crate::redirect::Redirect;
+
+pub use crate::files::CacheStats;
+pub use body::Body;
+pub(crate) use body::NOSNIFF;
+pub(crate) use template::{HOST, Template};
+
+/// A site as a host record or `[site]` describes it, checked.
+///
+/// The document of format 1 is a JSON object with exactly one of
+///
+/// - `{"root": "/srv/www/{host}"}`: files below that absolute path;
+/// - `{"redirect": "https://www.example.com", "status": 308}`: elsewhere, with
+///   status 301, 302, 307 or 308 (the default). A target without a path keeps
+///   the request's path and query; one with a path, even `/`, is used as it
+///   stands;
+/// - `{"status": 404}`: that status, 400 to 599, for every request.
+///
+/// `{host}` in a root or a redirect stands for the name that was asked for.
+#[derive(Clone, Debug)]
+pub struct Site(Arc<Kind>);
+
+impl Site {
+    /// Reads the document of a host record.
+    ///
+    /// # Errors
+    /// If the format is another one, or what the document says is not possible.
+    pub fn parse(stored: &StoredSite) -> Result<Self, SiteError> {
+        if stored.format != FORMAT {
+            return Err(SiteError::Format(stored.format));
+        }
+        let raw: RawSite = serde_json::from_str(&stored.json)
+            .map_err(|error| SiteError::Document(error.to_string()))?;
+        raw.check(None)
+    }
+
+    /// The bytes that keeping it takes.
+    #[must_use]
+    pub fn weight(&self) -> usize {
+        let texts = match &*self.0 {
+            Kind::Files(root) => root.weight(),
+            Kind::Redirect(redirect) => redirect.weight(),
+            Kind::Status(_) => 0,
+        };
+        size_of::<Kind>() + ARC_COUNTERS + texts
+    }
+
+    /// The site that answers every request with 404.
+    #[must_use]
+    pub fn not_found() -> Self {
+        Self(Arc::new(Kind::Status(StatusCode::NOT_FOUND)))
+    }
+}
+
+/// Answers requests by their sites. One for the whole server: it holds the
+/// cache of small files.
+#[derive(Debug)]
+pub struct Responder {
+    files: Files,
+}
+
+impl Responder {
+    /// Keeps at most `cache` bytes of small files.
+    #[must_use]
+    pub fn new(cache: usize) -> Self {
+        Self {
+            files: Files::new(cache),
+        }
+    }
+
+    /// Answers one request to `host`.
+    ///
+    /// Never blocks: what is not in memory is read on the runtime's blocking
+    /// pool. The request's body is not read; hyper drains or closes.
+    pub async fn respond(
+        &self,
+        site: &Site,
+        host: &HostName,
+        request: Request<Incoming>,
+    ) -> Response<Body> {
+        let (head, _) = request.into_parts();
+        match &*site.0 {
+            Kind::Files(root) => self.files.respond(root, host, &head).await,
+            Kind::Redirect(redirect) => redirect.respond(host, &head.uri),
+            Kind::Status(status) => plain(*status),
+        }
+    }
+
+    /// What the cache of small files holds.
+    #[must_use]
+    pub fn files(&self) -> CacheStats {
+        self.files.stats()
+    }
+}
+
+/// The keys of a site as an operator wrote them, in JSON or in `[site]`.
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct RawSite {
+    root: Option<String>,
+    redirect: Option<String>,
+    status: Option<i64>,
+    upstream: Option<IgnoredAny>,
+}
+
+impl RawSite {
+    /// Checks it. A relative root is taken below `base`, if there is one.
+    pub(crate) fn check(self, base: Option<&Path>) -> Result<Site, SiteError> {
+        if self.upstream.is_some() {
+            return Err(SiteError::NotBuilt("upstream"));
+        }
+        let kind = match (self.root, self.redirect, self.status) {
+            (Some(root), None, None) => Kind::Files(root_template(&root, base)?),
+            (None, Some(target), status) => Kind::Redirect(
+                Redirect::parse(&target, status)
+                    .map_err(|(key, problem)| SiteError::Value { key, problem })?,
+            ),
+            (None, None, Some(status)) => Kind::Status(error_status(status)?),
+            _ => return Err(SiteError::Choice),
+        };
+        Ok(Site(Arc::new(kind)))
+    }
+}
+
+/// Why a site can't be used.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum SiteError {
+    /// Another version's document.
+    #[error(
+        "the site has format {0}, this version reads format 1; write it again with `sekisho host set`, or upgrade"
+    )]
+    Format(u32),
+    /// No JSON, or unknown fields.
+    #[error("the site's document can't be read: {0}")]
+    Document(String),
+    /// A part that this version lacks.
+    #[error("`{0}` is not built yet; use `root`, `redirect` or `status`")]
+    NotBuilt(&'static str),
+    /// None or several of the kinds.
+    #[error("a site has exactly one of `root`, `redirect` (with its `status`) and `status`")]
+    Choice,
+    /// One value is wrong.
+    #[error("`{key}`: {problem}")]
+    Value {
+        /// Which.
+        key: &'static str,
+        /// What is wrong, and what to write.
+        problem: String,
+    },
+}
+
+impl SiteError {
+    /// The key that is to blame, if it is a single one.
+    #[must_use]
+    pub fn key(&self) -> Option<&'static str> {
+        match self {
+            Self::NotBuilt(key) | Self::Value { key, .. } => Some(key),
+            Self::Format(_) | Self::Document(_) | Self::Choice => None,
+        }
+    }
+}
+
+/// A short plain-text answer that names the status.
+pub(crate) fn plain(status: StatusCode) -> Response<Body> {
+    let reason = status.canonical_reason().unwrap_or("Error");
+    Body::plain(status, format!("{} {reason}\n", status.as_u16()))
+}
+
+#[derive(Debug)]
+enum Kind {
+    Files(Template),
+    Redirect(Redirect),
+    Status(StatusCode),
+}
+
+fn root_template(root: &str, base: Option<&Path>) -> Result<Template, SiteError> {
+    let wrong = |problem| SiteError::Value {
+        key: "root",
+        problem,
+    };
+    if root.is_empty() || root.contains('\0') {
+        return Err(wrong("a path must not be empty nor hold a NUL".into()));
+    }
+    let path = base.map_or_else(|| Path::new(root).to_owned(), |base| base.join(root));
+    if !path.is_absolute() {
+        return Err(wrong(format!(
+            "{root:?} is relative; write an absolute path, such as \"/srv/www/{{host}}\""
+        )));
+    }
+    let path = path
+        .to_str()
+        .ok_or_else(|| wrong(format!("{} is not UTF-8", path.display())))?;
+    Template::parse(path).map_err(wrong)
+}
+
+fn error_status(status: i64) -> Result<StatusCode, SiteError> {
+    u16::try_from(status)
+        .ok()
+        .filter(|code| (400..600).contains(code))
+        .and_then(|code| StatusCode::from_u16(code).ok())
+        .ok_or_else(|| SiteError::Value {
+            key: "status",
+            problem: format!("{status} is not a status from 400 to 599, such as 404"),
+        })
+}
+
+/// The format of the documents that this version reads.
+const FORMAT: u32 = 1;
+/// The two counters in front of what an `Arc` points at.
+const ARC_COUNTERS: usize = 2 * size_of::<usize>();

@@ -1,0 +1,100 @@
+//! What an answer carries.
+
+use std::io;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+
+use bytes::Bytes;
+use http::header::{CONTENT_TYPE, X_CONTENT_TYPE_OPTIONS};
+use http::{HeaderValue, Response, StatusCode};
+use http_body::{Frame, SizeHint};
+
+use crate::files::Stream;
+
+/// An answer's content: nothing, bytes in memory, or a file read piece by
+/// piece.
+#[derive(Debug)]
+pub struct Body(Content);
+
+impl Body {
+    /// No content.
+    #[must_use]
+    pub const fn empty() -> Self {
+        Self(Content::Empty)
+    }
+
+    /// A whole answer of plain text.
+    #[must_use]
+    pub fn plain(status: StatusCode, text: impl Into<Bytes>) -> Response<Self> {
+        let mut response = Response::new(Self::from(text.into()));
+        *response.status_mut() = status;
+        let headers = response.headers_mut();
+        headers.insert(CONTENT_TYPE, PLAIN);
+        headers.insert(X_CONTENT_TYPE_OPTIONS, NOSNIFF);
+        response
+    }
+}
+
+impl From<Bytes> for Body {
+    fn from(bytes: Bytes) -> Self {
+        if bytes.is_empty() {
+            Self::empty()
+        } else {
+            Self(Content::Bytes(bytes))
+        }
+    }
+}
+
+impl From<Stream> for Body {
+    fn from(stream: Stream) -> Self {
+        Self(Content::Stream(Box::new(stream)))
+    }
+}
+
+impl http_body::Body for Body {
+    type Data = Bytes;
+    type Error = io::Error;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<io::Result<Frame<Bytes>>>> {
+        match &mut self.0 {
+            Content::Empty => Poll::Ready(None),
+            Content::Bytes(bytes) => {
+                let bytes = std::mem::take(bytes);
+                self.0 = Content::Empty;
+                Poll::Ready(Some(Ok(Frame::data(bytes))))
+            }
+            Content::Stream(stream) => stream
+                .poll_piece(cx)
+                .map(|piece| piece.map(|bytes| bytes.map(Frame::data))),
+        }
+    }
+
+    fn is_end_stream(&self) -> bool {
+        match &self.0 {
+            Content::Empty => true,
+            Content::Bytes(_) => false,
+            Content::Stream(stream) => stream.left() == 0,
+        }
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        SizeHint::with_exact(match &self.0 {
+            Content::Empty => 0,
+            Content::Bytes(bytes) => bytes.len() as u64,
+            Content::Stream(stream) => stream.left(),
+        })
+    }
+}
+
+#[derive(Debug)]
+enum Content {
+    Empty,
+    Bytes(Bytes),
+    Stream(Box<Stream>),
+}
+
+const PLAIN: HeaderValue = HeaderValue::from_static("text/plain; charset=utf-8");
+pub(crate) const NOSNIFF: HeaderValue = HeaderValue::from_static("nosniff");

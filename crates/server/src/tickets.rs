@@ -1,0 +1,108 @@
+//! Session tickets (RFC 5077, RFC 8446 section 4.6.1) that every server with
+//! the same keys can open, and only for the host that they were made for.
+
+mod document;
+mod file;
+mod keep;
+mod ring;
+mod schedule;
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use aws_lc_rs::digest::{Context, SHA256};
+use rustls::server::ProducesTickets;
+use sekisho_certs::{Tenant, TlsPolicy};
+
+pub use keep::{Keeper, Source};
+pub use ring::{Key, Ring};
+pub use schedule::PERIOD;
+
+/// What rustls seals and opens a host's tickets with.
+///
+/// rustls compares the server name of a ticket with the one asked for; the
+/// rest of what a session is bound to is authenticated with it here.
+#[derive(Debug)]
+pub(crate) struct Tickets {
+    ring: Arc<Ring>,
+    binding: Binding,
+}
+
+impl Tickets {
+    pub(crate) fn new(ring: &Arc<Ring>, binding: Binding) -> Self {
+        Self {
+            ring: Arc::clone(ring),
+            binding,
+        }
+    }
+}
+
+impl ProducesTickets for Tickets {
+    fn enabled(&self) -> bool {
+        true
+    }
+
+    fn lifetime(&self) -> u32 {
+        u32::try_from(PERIOD).expect("a period is some hours")
+    }
+
+    fn encrypt(&self, plain: &[u8]) -> Option<Vec<u8>> {
+        self.ring.seal(&self.binding.0, plain)
+    }
+
+    fn decrypt(&self, cipher: &[u8]) -> Option<Vec<u8>> {
+        self.ring.open(&self.binding.0, cipher)
+    }
+}
+
+/// What a ticket is good for, beside its server name: the tenant, the TLS
+/// policy, the client CA (none yet), and without a server name the address.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Binding([u8; 32]);
+
+impl Binding {
+    pub(crate) fn new(tenant: &Tenant, policy: TlsPolicy, local: Option<SocketAddr>) -> Self {
+        let mut context = Context::new(&SHA256);
+        let local = local.map_or_else(String::new, |local| local.to_string());
+        for part in [tenant.as_str(), policy.as_str(), NO_CLIENT_CA, &local] {
+            // Lengths in front, so that no two lists of parts look alike.
+            context.update(&(part.len() as u64).to_be_bytes());
+            context.update(part.as_bytes());
+        }
+        let digest = context.finish();
+        Self(digest.as_ref().try_into().expect("SHA-256 has 32 bytes"))
+    }
+}
+
+const NO_CLIENT_CA: &str = "";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_ticket_opens_only_where_it_was_made() {
+        let ring = Arc::new(Ring::random());
+        let tenant = |name| Tenant::parse(name).unwrap();
+        let (one, other) = ("192.0.2.1:443", "192.0.2.2:443");
+        let bindings = [
+            (tenant("a"), TlsPolicy::Tls12, None),
+            (tenant("b"), TlsPolicy::Tls12, None),
+            (tenant("a"), TlsPolicy::Tls13, None),
+            (tenant("a"), TlsPolicy::Tls12, Some(one)),
+            (tenant("a"), TlsPolicy::Tls12, Some(other)),
+            (tenant("a1.2"), TlsPolicy::Tls12, None),
+        ]
+        .map(|(tenant, policy, local)| {
+            let local = local.map(|local| local.parse().unwrap());
+            Tickets::new(&ring, Binding::new(&tenant, policy, local))
+        });
+        for (maker, tickets) in bindings.iter().enumerate() {
+            let ticket = tickets.encrypt(b"session").unwrap();
+            for (opener, tickets) in bindings.iter().enumerate() {
+                let opened = tickets.decrypt(&ticket);
+                assert_eq!(opened.is_some(), maker == opener, "{maker} {opener}");
+            }
+        }
+    }
+}

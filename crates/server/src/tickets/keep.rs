@@ -1,0 +1,259 @@
+//! Keeps the ring's keys as its source has them.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use aws_lc_rs::rand;
+use sekisho_certs::store::{Catalog, Document, Expect, Write};
+use sekisho_certs::{Clock, DocumentEvent, Protected, StoreError};
+use tokio::sync::broadcast::{self, error::RecvError};
+use tokio::time::sleep;
+use zeroize::Zeroizing;
+
+use super::document;
+use super::file::KeyFile;
+use super::ring::{Key, NAME_LEN, Ring, SECRET_LEN};
+use super::schedule::{Action, Timed, is_alive, schedule, sealing};
+use crate::Error;
+
+/// Where ticket keys come from.
+#[derive(Debug)]
+pub enum Source {
+    /// A document that all servers with this catalog share. Whoever holds the
+    /// lease makes new keys. The catalog takes and gives plain secrets: it is
+    /// wrapped in the one that seals.
+    Catalog(Arc<dyn Catalog>, broadcast::Receiver<DocumentEvent>),
+    /// A file that somebody else writes and rotates; it is read again when it
+    /// changes. 48 or 80 bytes, as nginx takes them.
+    File(PathBuf),
+    /// This process alone: resumption ends with it.
+    Process,
+}
+
+/// The task that keeps a ring. It runs on the background runtime.
+#[derive(Debug)]
+pub struct Keeper {
+    source: From,
+    ring: Arc<Ring>,
+    clock: Clock,
+}
+
+#[derive(Debug)]
+enum From {
+    Catalog {
+        catalog: Arc<dyn Catalog>,
+        events: broadcast::Receiver<DocumentEvent>,
+        /// Tells the lease's holders apart.
+        holder: String,
+    },
+    File(KeyFile),
+    Process(Vec<Timed>),
+}
+
+impl Keeper {
+    /// Keeps `ring` as `source` says.
+    #[must_use]
+    pub fn new(source: Source, ring: Arc<Ring>, clock: Clock) -> Self {
+        let source = match source {
+            Source::Catalog(catalog, events) => From::Catalog {
+                catalog,
+                events,
+                holder: random_name().iter().map(|b| format!("{b:02x}")).collect(),
+            },
+            Source::File(path) => From::File(KeyFile::new(path)),
+            Source::Process => From::Process(Vec::new()),
+        };
+        Self {
+            source,
+            ring,
+            clock,
+        }
+    }
+
+    /// Looks at the source once and brings the ring up to date. Returns when
+    /// to look again. Called before the first accept, it lets clients of an
+    /// earlier process resume at once.
+    ///
+    /// # Errors
+    /// If the source gives no keys; the ring keeps those it has.
+    pub async fn refresh(&mut self) -> Result<Duration, Error> {
+        let now = self.clock.now();
+        let until = match &mut self.source {
+            From::Catalog {
+                catalog, holder, ..
+            } => refresh_catalog(catalog.as_ref(), holder, &self.ring, now)
+                .await
+                .map_err(|error| Error::Tickets(error.to_string()))?,
+            From::File(file) => {
+                if let Some(keys) = file.read().await? {
+                    self.ring.install(keys, 0);
+                }
+                return Ok(FILE_CHECK);
+            }
+            From::Process(keys) => refresh_process(keys, &self.ring, now),
+        };
+        let seconds = u64::try_from(until - now).unwrap_or(0);
+        Ok(Duration::from_secs(seconds).clamp(RETRY, LOOK_AT_LEAST))
+    }
+
+    /// Refreshes for ever: at the time that the last refresh gave, and when
+    /// the catalog announces a change.
+    pub async fn run(mut self) {
+        let mut broken = false;
+        loop {
+            let wait = match self.refresh().await {
+                Ok(wait) => {
+                    if std::mem::take(&mut broken) {
+                        tracing::info!("ticket keys are kept again");
+                    }
+                    wait
+                }
+                Err(error) => {
+                    if !std::mem::replace(&mut broken, true) {
+                        tracing::warn!(%error, "ticket keys stay as they are");
+                    }
+                    RETRY
+                }
+            };
+            match &mut self.source {
+                From::Catalog { events, .. } => tokio::select! {
+                    () = sleep(wait) => {}
+                    () = announced(events) => {}
+                },
+                From::File(_) | From::Process(_) => sleep(wait).await,
+            }
+        }
+    }
+}
+
+/// Resolves when the keys may have changed.
+async fn announced(events: &mut broadcast::Receiver<DocumentEvent>) {
+    loop {
+        match events.recv().await {
+            Ok(DocumentEvent::Changed { kind, .. }) if &*kind != document::KIND => {}
+            Ok(_) | Err(RecvError::Lagged(_)) => return,
+            Err(RecvError::Closed) => std::future::pending().await,
+        }
+    }
+}
+
+/// Installs what the catalog has, and makes what is missing if nobody else is
+/// at it. Returns when something is to be done again.
+async fn refresh_catalog(
+    catalog: &dyn Catalog,
+    holder: &str,
+    ring: &Ring,
+    now: i64,
+) -> Result<i64, StoreError> {
+    let (_, keys) = read(catalog, ring, now).await?;
+    let Action::Make(_) = schedule(now, &starts(&keys)) else {
+        return Ok(next(now, &keys));
+    };
+    if catalog.lease(LEASE, holder, LEASE_TIME).await?.is_none() {
+        return Ok(now);
+    }
+    let made = make(catalog, ring, now).await;
+    catalog.release(LEASE, holder).await?;
+    made
+}
+
+/// With the lease won: looks again, and makes what is still missing.
+async fn make(catalog: &dyn Catalog, ring: &Ring, now: i64) -> Result<i64, StoreError> {
+    let (expect, mut keys) = read(catalog, ring, now).await?;
+    if let Action::Make(starts) = schedule(now, &starts(&keys)) {
+        keys.extend(starts.into_iter().map(fresh));
+        let write = Write::PutDocument(
+            Document {
+                kind: document::KIND.into(),
+                key: document::KEY.into(),
+                bytes: Protected::Plain(document::encode(&keys)),
+                expires: None,
+                version: 0,
+            },
+            expect,
+        );
+        catalog.write(vec![write]).await?;
+        install(ring, &keys, now);
+    }
+    Ok(next(now, &keys))
+}
+
+/// Reads the document and installs what is alive of it.
+async fn read(
+    catalog: &dyn Catalog,
+    ring: &Ring,
+    now: i64,
+) -> Result<(Expect, Vec<Timed>), StoreError> {
+    let Some(stored) = catalog.document(document::KIND, document::KEY).await? else {
+        return Ok((Expect::Absent, Vec::new()));
+    };
+    let Protected::Plain(secret) = &stored.bytes else {
+        return Err(StoreError::Corrupt(
+            "the ticket keys are sealed: no master key was applied".into(),
+        ));
+    };
+    let mut keys = document::decode(secret.expose()).ok_or_else(|| {
+        StoreError::Corrupt("the ticket keys are of a format that this version can't read".into())
+    })?;
+    keys.retain(|key| is_alive(now, key.from));
+    install(ring, &keys, now);
+    Ok((Expect::Version(stored.version), keys))
+}
+
+fn refresh_process(keys: &mut Vec<Timed>, ring: &Ring, now: i64) -> i64 {
+    keys.retain(|key| is_alive(now, key.from));
+    if let Action::Make(starts) = schedule(now, &starts(keys)) {
+        keys.extend(starts.into_iter().map(fresh));
+    }
+    install(ring, keys, now);
+    next(now, keys)
+}
+
+fn install(ring: &Ring, keys: &[Timed], now: i64) {
+    if let Some(sealing) = sealing(now, keys) {
+        let keys = keys.iter().map(|key| Key::new(key.name, &key.secret));
+        ring.install(keys.collect(), sealing);
+    }
+}
+
+fn starts(keys: &[Timed]) -> Vec<i64> {
+    keys.iter().map(|key| key.from).collect()
+}
+
+fn next(now: i64, keys: &[Timed]) -> i64 {
+    match schedule(now, &starts(keys)) {
+        Action::Wait(until) => until,
+        Action::Make(_) => now,
+    }
+}
+
+fn fresh(from: i64) -> Timed {
+    let mut secret = Zeroizing::new([0; SECRET_LEN]);
+    rand::fill(secret.as_mut()).expect("the system gives random bytes");
+    Timed {
+        from,
+        name: random_name(),
+        secret,
+    }
+}
+
+fn random_name() -> [u8; NAME_LEN] {
+    let mut name = [0; NAME_LEN];
+    rand::fill(&mut name).expect("the system gives random bytes");
+    name
+}
+
+const LEASE: &str = "ticket-keys";
+
+/// Making keys is one write; whoever dies over it blocks the others this long.
+const LEASE_TIME: Duration = Duration::from_secs(30);
+
+/// Between two looks while something is missing or wrong.
+const RETRY: Duration = Duration::from_secs(2);
+
+/// The announcement of a change may get lost with its feed.
+const LOOK_AT_LEAST: Duration = Duration::from_secs(300);
+
+/// How late a changed key file is noticed.
+const FILE_CHECK: Duration = Duration::from_secs(10);

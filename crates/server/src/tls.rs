@@ -1,0 +1,335 @@
+//! The encrypted stream between the socket and HTTP.
+//!
+//! It spends as few system calls as it can: a read takes what the socket has
+//! into a buffer that all connections of a worker share, a flight goes out in
+//! one vectored write, and TLS 1.3 tickets wait for the first answer to ride
+//! with it. While a connection is idle it holds no buffer of its own beside
+//! the one of rustls.
+
+mod wire;
+
+use std::io::{self, BufRead, IoSlice, Write};
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, Waker, ready};
+
+use hyper::rt::ReadBufCursor;
+use rustls::server::ServerConnection;
+use tokio::net::TcpStream;
+
+use crate::pace::Pace;
+pub(crate) use wire::{receive, send};
+
+/// A TLS connection after or during its handshake.
+pub(crate) struct Stream {
+    socket: TcpStream,
+    tls: Box<ServerConnection>,
+    /// Ciphertext that arrived while the reader had plaintext enough.
+    stash: Vec<u8>,
+    pace: Arc<Pace>,
+    /// What rustls has queued may wait for something to ride with.
+    patient: bool,
+    /// The client sends nothing more.
+    ended: bool,
+    closing: Closing,
+}
+
+impl Stream {
+    /// `rest` is what was received behind the ClientHello.
+    pub(crate) fn new(
+        socket: TcpStream,
+        tls: ServerConnection,
+        rest: Vec<u8>,
+        pace: Arc<Pace>,
+    ) -> Self {
+        let mut tls = Box::new(tls);
+        tls.set_buffer_limit(Some(SEND_LIMIT));
+        Self {
+            socket,
+            tls,
+            stash: rest,
+            pace,
+            patient: false,
+            ended: false,
+            closing: Closing::Open,
+        }
+    }
+
+    /// What was negotiated.
+    pub(crate) fn tls(&self) -> &ServerConnection {
+        &self.tls
+    }
+
+    /// Drives the handshake to its end. TLS 1.3 tickets stay queued: the
+    /// client does not wait for them.
+    ///
+    /// # Errors
+    /// What broke it off; an alert that rustls has for it is sent.
+    pub(crate) fn poll_handshake(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Broken>> {
+        loop {
+            let done = !self.tls.is_handshaking();
+            self.patient = done && self.is_tls13();
+            if !self.patient && self.tls.wants_write() {
+                ready!(self.poll_send(cx))?;
+            }
+            if done {
+                return Poll::Ready(Ok(()));
+            }
+            if let Err(broken) = ready!(self.poll_fill(cx)) {
+                // The alert, if rustls has one to send.
+                let _ = self.poll_send(cx)?;
+                return Poll::Ready(Err(broken));
+            }
+            if self.ended {
+                return Poll::Ready(Err(Broken::Io(io::ErrorKind::UnexpectedEof.into())));
+            }
+        }
+    }
+
+    /// Ends a connection whose handshake broke off: what rustls has to say is
+    /// said, what the client still sends is thrown away.
+    pub(crate) fn poll_linger(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        self.closing = self.closing.max(Closing::Notified);
+        self.poll_close(cx)
+    }
+
+    fn is_tls13(&self) -> bool {
+        self.tls.protocol_version() == Some(rustls::ProtocolVersion::TLSv1_3)
+    }
+
+    /// Takes what was left over, else reads once from the socket, and decrypts
+    /// it. The end of the stream sets `ended`.
+    fn poll_fill(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Broken>> {
+        if !self.stash.is_empty() {
+            let stash = std::mem::take(&mut self.stash);
+            return Poll::Ready(feed(&mut self.tls, &stash, &mut self.stash));
+        }
+        let Self {
+            socket,
+            tls,
+            stash,
+            ended,
+            ..
+        } = self;
+        receive(socket, cx, |bytes| {
+            if bytes.is_empty() {
+                *ended = true;
+                return Ok(());
+            }
+            feed(tls, bytes, stash)
+        })
+        .map(|fed| fed?)
+    }
+
+    fn poll_send(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        if !self.tls.wants_write() {
+            return Poll::Ready(Ok(()));
+        }
+        self.patient = false;
+        send(&mut self.tls, &mut self.socket, cx, &self.pace)
+    }
+
+    /// Moves plaintext that is there. False: read on.
+    fn take(&mut self, cursor: &mut ReadBufCursor<'_>) -> bool {
+        let mut reader = self.tls.reader();
+        match reader.fill_buf() {
+            Ok([]) => self.ended = true,
+            Ok(chunk) => {
+                let n = chunk.len().min(cursor.remaining());
+                cursor.put_slice(&chunk[..n]);
+                reader.consume(n);
+                return true;
+            }
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+            // An end without close_notify. HTTP frames its messages itself
+            // and notices what is cut off (RFC 9112, section 9.8).
+            Err(_) => self.ended = true,
+        }
+        false
+    }
+
+    fn poll_close(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        loop {
+            match self.closing {
+                Closing::Open => {
+                    self.tls.send_close_notify();
+                    self.closing = Closing::Notified;
+                    self.pace.close();
+                }
+                Closing::Notified => {
+                    ready!(self.poll_send(cx))?;
+                    // Closing the descriptor sends the FIN as well; only with
+                    // input on its way would it send a reset that destroys
+                    // what the client has not read yet.
+                    if self.ended || self.pace.is_exhausted() {
+                        return Poll::Ready(Ok(()));
+                    }
+                    ready!(tokio::io::AsyncWrite::poll_shutdown(
+                        Pin::new(&mut self.socket),
+                        cx
+                    ))?;
+                    self.closing = Closing::Drained(0);
+                }
+                Closing::Drained(drained) => {
+                    let read = receive(&mut self.socket, cx, <[u8]>::len);
+                    let n = ready!(read)?;
+                    if n == 0 || drained + n > LINGER_LIMIT {
+                        return Poll::Ready(Ok(()));
+                    }
+                    self.closing = Closing::Drained(drained + n);
+                }
+            }
+        }
+    }
+}
+
+impl Drop for Stream {
+    /// Where a limit cut the connection off between requests, the client may
+    /// still take a close_notify; nothing waits for that. Within an answer it
+    /// would make what is cut off look complete.
+    fn drop(&mut self) {
+        let established = !self.tls.is_handshaking() && !self.pace.is_in_flight();
+        if self.closing == Closing::Open && established {
+            self.tls.send_close_notify();
+            let mut cx = Context::from_waker(Waker::noop());
+            let _ = send(&mut self.tls, &mut self.socket, &mut cx, &self.pace);
+        }
+    }
+}
+
+impl hyper::rt::Read for Stream {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        mut cursor: ReadBufCursor<'_>,
+    ) -> Poll<io::Result<()>> {
+        let this = &mut *self;
+        loop {
+            if this.take(&mut cursor) {
+                this.pace.read();
+                return Poll::Ready(Ok(()));
+            }
+            if this.ended {
+                return Poll::Ready(Ok(()));
+            }
+            match this.poll_fill(cx) {
+                Poll::Ready(Ok(())) => {}
+                Poll::Ready(Err(broken)) => {
+                    let _ = this.poll_send(cx)?;
+                    return Poll::Ready(Err(broken.into()));
+                }
+                Poll::Pending => {
+                    // What rustls answers by itself, a key update say, must
+                    // not wait for the next request.
+                    this.patient &= !this.pace.is_impatient();
+                    if this.tls.wants_write() && !this.patient {
+                        let _ = this.poll_send(cx)?;
+                    }
+                    return Poll::Pending;
+                }
+            }
+        }
+    }
+}
+
+impl hyper::rt::Write for Stream {
+    fn poll_write(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buf: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        self.poll_write_vectored(cx, &[IoSlice::new(buf)])
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        bufs: &[IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        loop {
+            let n = self.tls.writer().write_vectored(bufs)?;
+            if n > 0 || bufs.iter().all(|buf| buf.is_empty()) {
+                self.patient &= n == 0;
+                return Poll::Ready(Ok(n));
+            }
+            ready!(self.poll_send(cx))?;
+        }
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        true
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        // Tickets wait for the first answer, the last answer for close_notify.
+        if self.patient || self.pace.is_closing_soon() {
+            return Poll::Ready(Ok(()));
+        }
+        self.poll_send(cx)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        self.poll_close(cx)
+    }
+}
+
+/// What ends a connection from below.
+#[derive(Debug)]
+pub(crate) enum Broken {
+    /// The socket.
+    Io(io::Error),
+    /// The peer broke TLS's rules, or sent an alert.
+    Tls(rustls::Error),
+}
+
+impl From<io::Error> for Broken {
+    fn from(error: io::Error) -> Self {
+        Self::Io(error)
+    }
+}
+
+impl From<Broken> for io::Error {
+    fn from(broken: Broken) -> Self {
+        match broken {
+            Broken::Io(error) => error,
+            Broken::Tls(error) => Self::new(io::ErrorKind::InvalidData, error),
+        }
+    }
+}
+
+/// How far the closing has come.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Closing {
+    Open,
+    Notified,
+    /// Our side is shut; so many bytes were thrown away since.
+    Drained(usize),
+}
+
+/// Hands ciphertext to rustls, as long as the plaintext of it is small enough
+/// to keep; the rest goes to the stash.
+fn feed(tls: &mut ServerConnection, mut bytes: &[u8], stash: &mut Vec<u8>) -> Result<(), Broken> {
+    while !bytes.is_empty() {
+        if tls.read_tls(&mut bytes)? == 0 {
+            // Behind close_notify nothing counts (RFC 8446, section 6.1).
+            return Ok(());
+        }
+        let state = tls.process_new_packets().map_err(Broken::Tls)?;
+        if state.plaintext_bytes_to_read() >= PLAINTEXT_LIMIT {
+            stash.extend_from_slice(bytes);
+            return Ok(());
+        }
+    }
+    Ok(())
+}
+
+/// Ciphertext that a connection keeps for a client that does not take it. Two
+/// records: enough to fill a network path's share of one write, small enough
+/// for many slow readers.
+pub(crate) const SEND_LIMIT: usize = 32 * 1024;
+
+/// rustls refuses input while it holds more plaintext than this.
+const PLAINTEXT_LIMIT: usize = 16 * 1024;
+
+/// What a closed connection still swallows; more is no polite client's.
+const LINGER_LIMIT: usize = 256 * 1024;

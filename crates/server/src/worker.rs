@@ -1,0 +1,150 @@
+//! A thread with a runtime and sockets of its own, which does connections and
+//! nothing else.
+
+use std::io;
+use std::net::{SocketAddr, TcpListener};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use tokio::net::TcpStream;
+use tokio::runtime::{Builder, Runtime};
+use tokio::sync::{Notify, Semaphore};
+use tokio::task::JoinSet;
+use tokio::time::{sleep, timeout};
+
+use crate::accept::accept;
+use crate::handshake::{Ends, establish};
+use crate::http::{Drain, Http, redirect};
+use crate::shared::Shared;
+use crate::shutdown::{Phase, Shutdown};
+
+/// What a worker starts with.
+pub(crate) struct Worker {
+    pub(crate) shared: Arc<Shared>,
+    pub(crate) permits: Arc<Semaphore>,
+    pub(crate) sockets: Vec<Socket>,
+}
+
+/// A listening socket of one worker.
+pub(crate) struct Socket {
+    pub(crate) socket: TcpListener,
+    pub(crate) configured: SocketAddr,
+    pub(crate) tls: bool,
+}
+
+/// What the connections of a worker share.
+struct Local {
+    shared: Arc<Shared>,
+    http: Http,
+    drain: Drain,
+    open: AtomicUsize,
+    closed: Notify,
+}
+
+/// An open connection; ends with its task, however that ends.
+struct Open(Arc<Local>);
+
+impl Worker {
+    /// The runtime that [`Self::run`] is to be run on.
+    pub(crate) fn runtime() -> io::Result<Runtime> {
+        Builder::new_current_thread()
+            .enable_io()
+            .enable_time()
+            .max_blocking_threads(FILE_THREADS)
+            .build()
+    }
+
+    /// Accepts and serves until `shutdown` says otherwise, then lets open
+    /// connections end within the drain limit. Connections that are still
+    /// open when it returns end with the runtime.
+    pub(crate) async fn run(self, shutdown: Shutdown) -> io::Result<()> {
+        let local = Arc::new(Local {
+            shared: self.shared,
+            http: Http::new(),
+            drain: Drain::default(),
+            open: AtomicUsize::new(0),
+            closed: Notify::new(),
+        });
+        tokio::spawn(heartbeat());
+        let mut accepting = JoinSet::new();
+        for socket in self.sockets {
+            let listener = tokio::net::TcpListener::from_std(socket.socket)?;
+            let permits = Arc::clone(&self.permits);
+            let (listen, tls) = (socket.configured, socket.tls);
+            let local = Arc::clone(&local);
+            accepting.spawn(accept(listener, permits, move |socket, peer, permit| {
+                let open = Open::new(&local);
+                let ends = Ends { listen, peer };
+                tokio::spawn(async move {
+                    let _permit = permit;
+                    open.0.serve(socket, ends, tls).await;
+                });
+            }));
+        }
+        shutdown.reached(Phase::Draining).await;
+        accepting.shutdown().await;
+        local.drain.begin();
+        tokio::select! {
+            _ = timeout(local.shared.limits.drain, local.all_closed()) => {}
+            () = shutdown.reached(Phase::Ending) => {}
+        }
+        Ok(())
+    }
+}
+
+impl Local {
+    async fn serve(&self, socket: TcpStream, ends: Ends, tls: bool) {
+        if !tls {
+            redirect(socket, &self.shared).await;
+        } else if let Some(established) = establish(socket, ends, &self.shared).await {
+            let (shared, drain) = (&self.shared, &self.drain);
+            self.http.serve(established, ends, shared, drain).await;
+        }
+    }
+
+    /// Resolves when no connection is open.
+    async fn all_closed(&self) {
+        loop {
+            // Made before the count is read: no end falls in between.
+            let closed = self.closed.notified();
+            if self.open.load(Ordering::Acquire) == 0 {
+                return;
+            }
+            closed.await;
+        }
+    }
+}
+
+impl Open {
+    fn new(local: &Arc<Local>) -> Self {
+        local.open.fetch_add(1, Ordering::AcqRel);
+        local.shared.metrics.connection_opened();
+        Self(Arc::clone(local))
+    }
+}
+
+impl Drop for Open {
+    fn drop(&mut self) {
+        self.0.shared.metrics.connection_closed();
+        if self.0.open.fetch_sub(1, Ordering::AcqRel) == 1 {
+            self.0.closed.notify_waiters();
+        }
+    }
+}
+
+/// A timer that begins earlier than all others makes Tokio write to the
+/// worker's own eventfd, a system call for each handshake. With one that is
+/// always about to fire, none does.
+async fn heartbeat() {
+    loop {
+        sleep(HEARTBEAT).await;
+    }
+}
+
+/// Shorter than the time-outs that a handshake sets; one wake-up per second
+/// costs nothing.
+const HEARTBEAT: Duration = Duration::from_secs(1);
+
+/// Threads of a worker that read files which are not in memory.
+const FILE_THREADS: usize = 8;

@@ -1,0 +1,177 @@
+//! A real server on port 0, in front of a store that does as it is told.
+#![allow(dead_code, missing_docs, unreachable_pub)]
+
+pub mod store;
+
+use std::io;
+use std::net::SocketAddr;
+use std::path::Path;
+use std::sync::Arc;
+
+use rustls::ClientConfig;
+use sekisho_certs::{Clock, Lookup, LookupSettings, NeverObtain};
+use sekisho_server::config::Config;
+use sekisho_server::metrics::Metrics;
+use sekisho_server::site::{Responder, Site};
+use sekisho_server::tickets::Ring;
+use sekisho_server::{Endpoint, Error, Parts, Publisher, Server, Shutdown};
+use sekisho_testkit::{TestCa, client};
+use tokio::io::AsyncReadExt;
+use tokio::net::TcpStream;
+use tokio::task::JoinHandle;
+
+pub use store::{Scripted, host};
+
+/// What a test can turn.
+pub struct Setup {
+    /// Lines of the configuration behind `[listen]`.
+    pub config: String,
+    pub ring: Arc<Ring>,
+    pub clock: Clock,
+}
+
+impl Default for Setup {
+    fn default() -> Self {
+        Self {
+            config: String::new(),
+            ring: Arc::new(Ring::random()),
+            clock: Clock::System,
+        }
+    }
+}
+
+impl Setup {
+    pub fn config(config: &str) -> Self {
+        Self {
+            config: config.into(),
+            ..Self::default()
+        }
+    }
+}
+
+/// A server that runs.
+pub struct Running {
+    pub address: SocketAddr,
+    pub http: SocketAddr,
+    pub store: Arc<Scripted>,
+    pub lookup: Arc<Lookup<Endpoint>>,
+    pub metrics: Arc<Metrics>,
+    pub shutdown: Shutdown,
+    pub ended: JoinHandle<Result<(), Error>>,
+}
+
+/// Starts one.
+pub fn start(store: Scripted, setup: &Setup) -> Running {
+    let text = format!(
+        "[listen]\nhttps = [\"127.0.0.1:0\"]\nhttp = [\"127.0.0.1:0\"]\n\
+         [store]\nurl = \"sqlite:unused.db\"\n{}",
+        setup.config
+    );
+    let config = Config::parse(&text, Path::new("/test/sekisho.toml")).expect("a configuration");
+    let store = Arc::new(store);
+    let publisher = Publisher::new(Arc::clone(&setup.ring), Site::not_found());
+    let settings = LookupSettings {
+        memory: 16 << 20,
+        fresh: std::time::Duration::from_secs(3600),
+        absent: std::time::Duration::from_secs(3600),
+    };
+    let lookup = Lookup::new(
+        Arc::clone(&store) as Arc<dyn sekisho_certs::Store>,
+        &settings,
+        Arc::new(NeverObtain),
+        move |host| publisher.publish(host),
+    );
+    let metrics = Arc::new(Metrics::new());
+    let parts = Parts {
+        lookup: Arc::clone(&lookup),
+        metrics: Arc::clone(&metrics),
+        responder: Arc::new(Responder::new(1 << 20)),
+        clock: setup.clock.clone(),
+    };
+    let server = Server::build(&config, parts).expect("a server");
+    let addresses = server.addresses().clone();
+    let shutdown = Shutdown::new();
+    Running {
+        address: addresses.https[0],
+        http: addresses.http[0],
+        store,
+        lookup,
+        metrics,
+        ended: tokio::spawn(server.run(shutdown.clone())),
+        shutdown,
+    }
+}
+
+/// The alert that a handshake for `name` ends with.
+pub async fn alert(running: &Running, name: &str, config: ClientConfig) -> String {
+    match client::connect(running.address, name, config).await {
+        Ok(_) => "none: the handshake succeeded".into(),
+        Err(error) => error.to_string(),
+    }
+}
+
+/// Whether a handshake and a request work.
+pub async fn status(running: &Running, name: &str, config: ClientConfig) -> io::Result<String> {
+    let answer = client::fetch(running.address, name, "/", config).await?;
+    Ok(answer.lines().next().unwrap_or_default().to_owned())
+}
+
+/// What the server answers to these bytes before it closes.
+pub async fn raw(address: SocketAddr, bytes: &[u8]) -> Vec<u8> {
+    let mut socket = TcpStream::connect(address).await.expect("a connection");
+    tokio::io::AsyncWriteExt::write_all(&mut socket, bytes)
+        .await
+        .expect("sent");
+    let mut answer = Vec::new();
+    socket.read_to_end(&mut answer).await.expect("no reset");
+    answer
+}
+
+/// A client that resumes, and says how its handshakes went.
+pub fn resuming(ca: &TestCa, tls12: bool) -> Arc<ClientConfig> {
+    let mut config = if tls12 {
+        client::config_tls12(ca)
+    } else {
+        client::config(ca)
+    };
+    config.resumption = rustls::client::Resumption::in_memory_sessions(16);
+    Arc::new(config)
+}
+
+/// A socket that takes one byte at a time.
+pub struct Dribble(pub TcpStream);
+
+impl tokio::io::AsyncRead for Dribble {
+    fn poll_read(
+        mut self: std::pin::Pin<&mut Self>,
+        cx: &mut std::task::Context<'_>,
+        buf: &mut tokio::io::ReadBuf<'_>,
+    ) -> std::task::Poll<io::Result<()>> {
+        std::pin::Pin::new(&mut self.0).poll_read(cx, buf)
+    }
+}
+
+impl tokio::io::AsyncWrite for Dribble {
+    fn poll_write(
+        mut self: std::pin::Pin<&mut Self>,
+        cx: &mut std::task::Context<'_>,
+        buf: &[u8],
+    ) -> std::task::Poll<io::Result<usize>> {
+        let one = buf.get(..1).unwrap_or(buf);
+        std::pin::Pin::new(&mut self.0).poll_write(cx, one)
+    }
+
+    fn poll_flush(
+        mut self: std::pin::Pin<&mut Self>,
+        cx: &mut std::task::Context<'_>,
+    ) -> std::task::Poll<io::Result<()>> {
+        std::pin::Pin::new(&mut self.0).poll_flush(cx)
+    }
+
+    fn poll_shutdown(
+        mut self: std::pin::Pin<&mut Self>,
+        cx: &mut std::task::Context<'_>,
+    ) -> std::task::Poll<io::Result<()>> {
+        std::pin::Pin::new(&mut self.0).poll_shutdown(cx)
+    }
+}

@@ -1,0 +1,237 @@
+//! How connections end: by their limits, and when the server drains.
+
+mod common;
+
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use common::{Running, Scripted, Setup, host, start};
+use http_body_util::Empty;
+use hyper::client::conn::http2;
+use hyper_util::rt::{TokioExecutor, TokioIo};
+use sekisho_server::Phase;
+use sekisho_testkit::{Key, TestCa, client};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+use tokio_rustls::client::TlsStream;
+
+const REQUEST: &[u8] = b"GET / HTTP/1.1\r\nHost: a.example\r\n\r\n";
+
+fn running(ca: &TestCa, config: &str) -> Running {
+    let pair = ca.issue(&["a.example", "b.example"], Key::P256);
+    let hosts = ["a.example", "b.example"].map(|name| host(name, &[(&pair, Key::P256)]));
+    start(Scripted::new(hosts), &Setup::config(config))
+}
+
+async fn connect(running: &Running, ca: &TestCa, alpn: &[&[u8]]) -> TlsStream<TcpStream> {
+    let mut config = client::config(ca);
+    config.alpn_protocols = alpn.iter().map(|protocol| protocol.to_vec()).collect();
+    let stream = client::connect(running.address, "a.example", config).await;
+    stream.expect("a handshake")
+}
+
+/// Reads one answer without a body.
+async fn answer(stream: &mut TlsStream<TcpStream>) -> String {
+    let mut head = Vec::new();
+    while !head.ends_with(b"\r\n\r\n") {
+        head.push(stream.read_u8().await.expect("an answer"));
+    }
+    String::from_utf8(head).unwrap()
+}
+
+/// How long it takes until the connection ends, and whether with close_notify.
+async fn end(stream: &mut TlsStream<TcpStream>) -> (Duration, bool) {
+    let begun = Instant::now();
+    let mut rest = Vec::new();
+    let ended = stream.read_to_end(&mut rest).await;
+    (begun.elapsed(), ended.is_ok())
+}
+
+#[tokio::test]
+async fn an_idle_connection_is_closed_politely() {
+    let ca = TestCa::new();
+    let running = running(&ca, "[server]\nidle_timeout = \"1s\"\n");
+    for alpn in [&b"http/1.1"[..], b"h2"] {
+        let mut stream = connect(&running, &ca, &[alpn]).await;
+        let (after, polite) = end(&mut stream).await;
+        assert!(polite, "close_notify");
+        assert!((900..3000).contains(&after.as_millis()), "{after:?}");
+    }
+    let mut stream = connect(&running, &ca, &[]).await;
+    stream.write_all(REQUEST).await.unwrap();
+    assert!(answer(&mut stream).await.starts_with("HTTP/1.1 308"));
+    let (after, polite) = end(&mut stream).await;
+    assert!(polite && after.as_millis() >= 900, "{after:?}");
+}
+
+#[tokio::test]
+async fn a_dribbled_head_meets_its_limit() {
+    let ca = TestCa::new();
+    let running = running(&ca, "[server]\nheader_timeout = \"500ms\"\n");
+    let mut stream = connect(&running, &ca, &[]).await;
+    stream.write_all(REQUEST).await.unwrap();
+    answer(&mut stream).await;
+    let begun = Instant::now();
+    let mut byte = tokio::time::interval(Duration::from_millis(50));
+    let mut seen = [0];
+    for sent in REQUEST.iter().chain(std::iter::repeat(&b'x')) {
+        tokio::select! {
+            ended = stream.read(&mut seen) => {
+                assert!(!matches!(ended, Ok(1..)), "answered");
+                break;
+            }
+            _ = byte.tick() => {}
+        }
+        if stream.write_all(&[*sent]).await.is_err() {
+            break;
+        }
+    }
+    let after = begun.elapsed().as_millis();
+    assert!((450..2500).contains(&after), "{after}");
+}
+
+#[tokio::test]
+async fn too_large_a_head_is_refused() {
+    let ca = TestCa::new();
+    let running = running(&ca, "");
+    let mut stream = connect(&running, &ca, &[]).await;
+    let huge = format!(
+        "GET / HTTP/1.1\r\nHost: a.example\r\nX: {}\r\n\r\n",
+        "x".repeat(200_000)
+    );
+    let _ = stream.write_all(huge.as_bytes()).await;
+    let mut seen = String::new();
+    let _ = stream.read_to_string(&mut seen).await;
+    assert!(seen.starts_with("HTTP/1.1 431"), "{seen}");
+}
+
+#[tokio::test]
+async fn http2_serves_many_hosts_and_drains() {
+    let ca = TestCa::new();
+    let running = running(&ca, "[server]\ndrain_timeout = \"10s\"\n");
+    let stream = connect(&running, &ca, &[b"h2", b"http/1.1"]).await;
+    assert_eq!(stream.get_ref().1.alpn_protocol(), Some(&b"h2"[..]));
+    let (mut sender, connection) = http2::handshake(TokioExecutor::new(), TokioIo::new(stream))
+        .await
+        .unwrap();
+    let connection = tokio::spawn(connection);
+    let mut ask = async |name: &str| {
+        let uri = format!("https://{name}/");
+        let request = http::Request::get(uri).body(Empty::<Bytes>::new()).unwrap();
+        sender
+            .send_request(request)
+            .await
+            .map(|answer| answer.status())
+    };
+    for (name, status) in [("a.example", 308), ("b.example", 308), ("c.example", 421)] {
+        assert_eq!(ask(name).await.unwrap(), status, "{name}");
+    }
+    running.shutdown.drain();
+    assert_eq!(running.shutdown.phase(), Phase::Draining);
+    connection.await.unwrap().expect("GOAWAY, then the end");
+    assert!(ask("a.example").await.is_err());
+    running.ended.await.unwrap().unwrap();
+    assert!(TcpStream::connect(running.address).await.is_err());
+}
+
+#[tokio::test]
+async fn draining_finishes_what_is_begun() {
+    let ca = TestCa::new();
+    let running = running(&ca, "[server]\ndrain_timeout = \"10s\"\n");
+    let mut idle = connect(&running, &ca, &[]).await;
+    idle.write_all(REQUEST).await.unwrap();
+    answer(&mut idle).await;
+    let mut fresh = connect(&running, &ca, &[]).await;
+    // A request whose answer waits for the store.
+    running
+        .store
+        .slow
+        .store(true, std::sync::atomic::Ordering::SeqCst);
+    let mut busy = connect(&running, &ca, &[]).await;
+    let other = b"GET / HTTP/1.1\r\nHost: b.example\r\n\r\n";
+    busy.write_all(other).await.unwrap();
+    while running.store.calls() < 2 {
+        tokio::task::yield_now().await;
+    }
+    running.shutdown.drain();
+    let (after, polite) = end(&mut idle).await;
+    assert!(polite && after < Duration::from_secs(3), "{after:?}");
+    // A client in front of its first request may still ask it.
+    fresh.write_all(REQUEST).await.unwrap();
+    assert!(answer(&mut fresh).await.starts_with("HTTP/1.1 308"));
+    running.store.gate.add_permits(1);
+    assert!(answer(&mut busy).await.starts_with("HTTP/1.1 308"));
+    assert!(end(&mut fresh).await.1 && end(&mut busy).await.1);
+    running.ended.await.unwrap().unwrap();
+}
+
+#[tokio::test]
+async fn draining_has_a_bound_and_a_second_signal_ends_at_once() {
+    let ca = TestCa::new();
+    for (config, impatient) in [("500ms", false), ("1h", true)] {
+        let config = format!("[server]\ndrain_timeout = \"{config}\"\n");
+        let running = running(&ca, &config);
+        connect(&running, &ca, &[]).await;
+        running
+            .store
+            .slow
+            .store(true, std::sync::atomic::Ordering::SeqCst);
+        let mut stuck = connect(&running, &ca, &[]).await;
+        let other = b"GET / HTTP/1.1\r\nHost: b.example\r\n\r\n";
+        stuck.write_all(other).await.unwrap();
+        while running.store.calls() < 2 {
+            tokio::task::yield_now().await;
+        }
+        let begun = Instant::now();
+        running.shutdown.drain();
+        if impatient {
+            running.shutdown.end();
+        }
+        running.ended.await.unwrap().unwrap();
+        assert!(begun.elapsed() < Duration::from_secs(5));
+        assert!(!end(&mut stuck).await.1, "cut off");
+    }
+}
+
+#[tokio::test]
+async fn a_body_without_progress_meets_its_limit() {
+    let ca = TestCa::new();
+    let running = running(&ca, "[server]\nbody_timeout = \"500ms\"\n");
+    running
+        .store
+        .slow
+        .store(true, std::sync::atomic::Ordering::SeqCst);
+    running.store.gate.add_permits(1);
+    let mut stream = connect(&running, &ca, &[]).await;
+    let head = b"POST / HTTP/1.1\r\nHost: b.example\r\nContent-Length: 10\r\n\r\nx";
+    stream.write_all(head).await.unwrap();
+    // The answer hangs on the store; the client's body does not come either.
+    let (after, _) = end(&mut stream).await;
+    assert!((400..4000).contains(&after.as_millis()), "{after:?}");
+}
+
+#[tokio::test]
+async fn a_client_that_resets_its_streams_is_sent_away() {
+    let ca = TestCa::new();
+    let running = running(&ca, "");
+    let mut stream = connect(&running, &ca, &[b"h2"]).await;
+    let frame = |kind: u8, flags: u8, id: u32, payload: &[u8]| {
+        let len = u32::try_from(payload.len()).unwrap().to_be_bytes();
+        let head = [&len[1..], &[kind, flags], &id.to_be_bytes()].concat();
+        [&head, payload].concat()
+    };
+    // GET, https, "/" and the authority (RFC 7541, appendix A).
+    let head = [&[0x82, 0x87, 0x84, 0x41, 9][..], b"a.example"].concat();
+    let mut attack = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n".to_vec();
+    attack.extend(frame(4, 0, 0, &[]));
+    for id in (1..2000).step_by(2) {
+        attack.extend(frame(1, 5, id, &head));
+        attack.extend(frame(3, 0, id, &[0, 0, 0, 8]));
+    }
+    let _ = stream.write_all(&attack).await;
+    let mut seen = Vec::new();
+    let _ = stream.read_to_end(&mut seen).await;
+    let calm = [0, 0, 0, 11];
+    let goaway = seen.windows(17).any(|w| w[3] == 7 && w[13..17] == calm);
+    assert!(goaway, "GOAWAY with ENHANCE_YOUR_CALM");
+}

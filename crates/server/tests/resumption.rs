@@ -1,0 +1,139 @@
+//! Tickets: across restarts and servers, and only where they belong.
+
+mod common;
+
+use std::sync::Arc;
+
+use common::{Running, Scripted, Setup, host, resuming, start};
+use rustls::{ClientConfig, HandshakeKind};
+use sekisho_certs::{Found, Tenant, TlsPolicy};
+use sekisho_server::tickets::Ring;
+use sekisho_testkit::{Key, TestCa};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+use tokio_rustls::TlsConnector;
+
+/// One request; how its handshake went.
+async fn visit(running: &Running, name: &str, config: &Arc<ClientConfig>) -> HandshakeKind {
+    let socket = TcpStream::connect(running.address).await.unwrap();
+    let server_name = name.to_owned().try_into().unwrap();
+    let connector = TlsConnector::from(Arc::clone(config));
+    let mut stream = connector.connect(server_name, socket).await.unwrap();
+    let kind = stream.get_ref().1.handshake_kind().unwrap();
+    let request = format!("GET / HTTP/1.1\r\nHost: {name}\r\nConnection: close\r\n\r\n");
+    stream.write_all(request.as_bytes()).await.unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).await.unwrap();
+    assert!(answer.starts_with("HTTP/1.1 308"), "{answer}");
+    kind
+}
+
+fn with_ring(ring: &Arc<Ring>) -> Setup {
+    Setup {
+        ring: Arc::clone(ring),
+        config: "[default]\n\"*\" = \"a.example\"\n".into(),
+        ..Setup::default()
+    }
+}
+
+#[tokio::test]
+async fn sessions_resume_on_every_server_with_the_same_keys() {
+    let ca = TestCa::new();
+    let pair = ca.issue(&["a.example"], Key::P256);
+    let host = || host("a.example", &[(&pair, Key::P256)]);
+    let ring = Arc::new(Ring::random());
+    let first = start(Scripted::new([host()]), &with_ring(&ring));
+    let second = start(Scripted::new([host()]), &with_ring(&ring));
+    let stranger = start(Scripted::new([host()]), &Setup::default());
+    for tls12 in [false, true] {
+        let config = resuming(&ca, tls12);
+        assert_eq!(
+            visit(&first, "a.example", &config).await,
+            HandshakeKind::Full
+        );
+        for _ in 0..3 {
+            let kind = visit(&first, "a.example", &config).await;
+            assert_eq!(kind, HandshakeKind::Resumed, "tls12: {tls12}");
+        }
+        let kind = visit(&second, "a.example", &config).await;
+        assert_eq!(kind, HandshakeKind::Resumed, "tls12: {tls12}");
+        let kind = visit(&stranger, "a.example", &config).await;
+        assert_eq!(kind, HandshakeKind::Full, "tls12: {tls12}");
+    }
+}
+
+#[tokio::test]
+async fn tickets_are_bound_to_tenant_policy_and_address() {
+    let ca = TestCa::new();
+    let pair = ca.issue(&["a.example"], Key::P256);
+    let made = |change: &dyn Fn(&mut Found)| {
+        let mut found = host("a.example", &[(&pair, Key::P256)]);
+        change(&mut found);
+        Scripted::new([found])
+    };
+    let ring = Arc::new(Ring::random());
+    let here = start(made(&|_| {}), &with_ring(&ring));
+    let moved = start(
+        made(&|found| found.record.tenant = Tenant::parse("other").unwrap()),
+        &with_ring(&ring),
+    );
+    let stricter = start(
+        made(&|found| found.record.tls = TlsPolicy::Tls13),
+        &with_ring(&ring),
+    );
+    for other in [&moved, &stricter] {
+        let config = resuming(&ca, false);
+        assert_eq!(
+            visit(&here, "a.example", &config).await,
+            HandshakeKind::Full
+        );
+        assert_eq!(
+            visit(other, "a.example", &config).await,
+            HandshakeKind::Full
+        );
+        assert_eq!(
+            visit(other, "a.example", &config).await,
+            HandshakeKind::Resumed
+        );
+    }
+    // A session without a server name is one of the address alone.
+    let mut nameless = ClientConfig::clone(&resuming(&ca, false));
+    nameless.enable_sni = false;
+    let nameless = Arc::new(nameless);
+    assert_eq!(
+        visit(&here, "a.example", &nameless).await,
+        HandshakeKind::Full
+    );
+    assert_eq!(
+        visit(&here, "a.example", &nameless).await,
+        HandshakeKind::Resumed
+    );
+    let mut named = ClientConfig::clone(&nameless);
+    named.enable_sni = true;
+    assert_eq!(
+        visit(&here, "a.example", &Arc::new(named)).await,
+        HandshakeKind::Full
+    );
+}
+
+#[tokio::test]
+async fn tickets_come_without_a_request() {
+    let ca = TestCa::new();
+    let pair = ca.issue(&["a.example"], Key::P256);
+    let running = start(
+        Scripted::new([host("a.example", &[(&pair, Key::P256)])]),
+        &Setup::default(),
+    );
+    let socket = TcpStream::connect(running.address).await.unwrap();
+    let connector = TlsConnector::from(resuming(&ca, false));
+    let name = "a.example".try_into().unwrap();
+    let mut stream = connector.connect(name, socket).await.unwrap();
+    while stream.get_ref().1.tls13_tickets_received() == 0 {
+        let read = tokio::time::timeout(
+            std::time::Duration::from_secs(5),
+            stream.get_ref().0.readable(),
+        );
+        read.await.expect("tickets within their patience").unwrap();
+        let _ = futures_util::future::poll_immediate(stream.read_u8()).await;
+    }
+}

@@ -1,0 +1,97 @@
+//! The command line: what may be typed, and which command it leads to.
+
+mod cert;
+mod check;
+mod completions;
+mod demo;
+mod edit;
+pub(crate) mod failure;
+mod host;
+mod named;
+mod open;
+mod output;
+mod serve;
+
+use std::path::PathBuf;
+use std::time::Instant;
+
+use clap::{Parser, Subcommand};
+
+use failure::{Ended, Result};
+
+/// HTTPS for very many domains: each host's certificate is loaded from its
+/// store during the TLS handshake.
+#[derive(Debug, Parser)]
+#[command(name = "sekisho", version, after_help = EXAMPLES, max_term_width = 100)]
+pub(crate) struct Cli {
+    /// The configuration [default: ./sekisho.toml, then
+    /// /etc/sekisho/sekisho.toml]
+    #[arg(long, global = true, value_name = "FILE")]
+    config: Option<PathBuf>,
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Serve the hosts of the store until SIGTERM or SIGINT
+    Serve(serve::Args),
+    /// Check the configuration and reach the stores, without serving
+    Check(check::Args),
+    /// Set, show, list and remove hosts
+    #[command(subcommand)]
+    Host(host::Command),
+    /// Import, show, list, remove and export certificates with their keys
+    #[command(subcommand)]
+    Cert(cert::Command),
+    /// Make a CA and hosts, serve them, and verify a request
+    Demo(demo::Args),
+    /// Print a completion script for a shell
+    Completions(completions::Args),
+}
+
+impl Cli {
+    /// Does what was typed. `begun` is when the process began.
+    pub(crate) fn run(self, begun: Instant) -> Result<Ended> {
+        let config = self.config.as_deref();
+        match self.command {
+            Command::Serve(args) => serve::run(config, &args, begun),
+            Command::Check(_) => check::run(config),
+            Command::Host(command) => host::run(config, command),
+            Command::Cert(command) => cert::run(config, command),
+            Command::Demo(args) => demo::run(&args),
+            Command::Completions(args) => completions::run(&args),
+        }
+    }
+}
+
+const EXAMPLES: &str = "\
+Examples:
+  sekisho demo                                     try it: makes hosts, serves them, verifies one
+  sekisho cert import --chain a.crt --key a.key    store a certificate for the names in it
+  sekisho host set a.example --root /srv/www/a     say how requests to a host are answered
+  sekisho serve                                    serve all of them
+
+Exit codes: 0 done, 1 failed or partly refused, 2 wrong usage.";
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory;
+
+    use super::*;
+
+    #[test]
+    fn every_command_shows_an_example() {
+        let mut waiting = vec![Cli::command().disable_help_subcommand(true)];
+        while let Some(mut command) = waiting.pop() {
+            let help = command.render_long_help().to_string();
+            assert!(help.contains("Example"), "{}", command.get_name());
+            waiting.extend(command.get_subcommands().cloned());
+        }
+    }
+
+    #[test]
+    fn the_definitions_are_sound() {
+        Cli::command().debug_assert();
+    }
+}

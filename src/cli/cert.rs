@@ -1,0 +1,69 @@
+//! `sekisho cert`: credentials, each a certificate chain with its key.
+
+mod export;
+pub(super) mod import;
+mod leaf;
+mod list;
+mod pem;
+mod remove;
+mod show;
+mod view;
+
+use std::path::Path;
+
+use clap::Subcommand;
+use sekisho_certs::KeyType;
+
+use crate::cli::failure::{Ended, Result};
+use crate::cli::open;
+
+pub(super) use leaf::{Leaf, check_covers, joined};
+
+/// What is done with credentials.
+#[derive(Debug, Subcommand)]
+#[command(after_help = EXAMPLES)]
+pub(crate) enum Command {
+    /// Store certificates with their keys, and point hosts at them
+    Import(Box<import::Args>),
+    /// Show the certificates of a host, or one by its id
+    Show(show::Args),
+    /// List all credentials
+    List(list::Args),
+    /// Drop a host's references; what no host refers to is deleted
+    Remove(remove::Args),
+    /// Print a chain as PEM, with its private key only if asked for
+    Export(export::Args),
+}
+
+pub(super) fn run(config: Option<&Path>, command: Command) -> Result<Ended> {
+    let runtime = open::runtime()?;
+    if let Command::Import(args) = command {
+        return import::run(&runtime, &*runtime.block_on(open::created(config))?, &args);
+    }
+    runtime.block_on(async {
+        match command {
+            Command::Import(_) => unreachable!("imports returned above"),
+            Command::Show(args) => show::run(&*open::existing(config).await?, &args).await,
+            Command::List(args) => list::run(&*open::existing(config).await?, &args).await,
+            Command::Remove(args) => remove::run(&*open::existing(config).await?, &args).await,
+            Command::Export(args) => export::run(&*open::existing(config).await?, &args).await,
+        }
+    })
+}
+
+/// Reads a key type as people type it.
+fn key_type(text: &str) -> Result<KeyType, String> {
+    KeyType::parse(text).ok_or_else(|| {
+        let known = KeyType::ALL.map(KeyType::as_str).join(", ");
+        format!("there are {known}")
+    })
+}
+
+const EXAMPLES: &str = "\
+NAME is a host as it was stored, or a credential's id (cert: and 16 digits).
+
+Examples:
+  sekisho cert import --chain shop.crt --key shop.key
+  sekisho cert show shop.example
+  sekisho cert export shop.example > shop.crt
+  sekisho cert remove shop.example --type rsa";

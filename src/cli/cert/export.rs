@@ -1,0 +1,63 @@
+//! `sekisho cert export`
+
+use std::io::Write;
+
+use anyhow::{anyhow, bail};
+use sekisho_certs::{Catalog, KeyType, Protected, StoredCredential};
+
+use crate::cli::cert::{key_type, pem};
+use crate::cli::failure::{Ended, Result};
+use crate::cli::named::Named;
+use crate::cli::output::Output;
+
+#[derive(Debug, clap::Args)]
+#[command(after_help = EXAMPLES)]
+pub(crate) struct Args {
+    /// A host, or a credential's id
+    #[arg(value_name = "NAME")]
+    name: Named,
+    /// Which of a host's credentials
+    #[arg(long = "type", value_name = "TYPE", value_parser = key_type)]
+    key_type: Option<KeyType>,
+    /// The private key too, in the clear, behind the chain
+    #[arg(long)]
+    with_key: bool,
+}
+
+pub(super) async fn run(catalog: &dyn Catalog, args: &Args) -> Result<Ended> {
+    let credential = chosen(args.name.credentials(catalog).await?, args.key_type)?;
+    let mut output = Output::new();
+    output.write_all(pem::chain(&credential).as_bytes())?;
+    if args.with_key {
+        let Protected::Plain(key) = &credential.key else {
+            bail!("the key of {} is still sealed", credential.id);
+        };
+        output.write_all(pem::key(key)?.as_bytes())?;
+    }
+    output.flush()?;
+    Ok(Ended::Done)
+}
+
+/// Exactly one: two chains in one file would be a trap.
+fn chosen(found: Vec<StoredCredential>, wanted: Option<KeyType>) -> Result<StoredCredential> {
+    let ids: Vec<_> = found
+        .iter()
+        .map(|one| format!("{} ({})", one.id, one.key_type.as_str()))
+        .collect();
+    let mut fitting = found
+        .into_iter()
+        .filter(|one| wanted.is_none_or(|wanted| wanted == one.key_type));
+    let first = fitting
+        .next()
+        .ok_or_else(|| anyhow!("there is none of that type, only {}", ids.join(", ")))?;
+    if fitting.next().is_some() {
+        bail!("there are several, choose with --type: {}", ids.join(", "));
+    }
+    Ok(first)
+}
+
+const EXAMPLES: &str = "\
+Examples:
+  sekisho cert export shop.example > shop.crt
+  sekisho cert export shop.example --type rsa
+  (umask 077; sekisho cert export shop.example --with-key > shop.pem)";

@@ -1,0 +1,100 @@
+//! `sekisho cert import`
+
+mod check;
+mod pipeline;
+mod plan;
+mod report;
+mod source;
+mod write;
+
+use std::path::PathBuf;
+
+use anyhow::Context;
+use sekisho_certs::credential::Dates;
+use sekisho_certs::{Catalog, Clock, HostPattern};
+use tokio::runtime::Runtime;
+
+use crate::cli::failure::{Ended, Result};
+use source::{Files, Layout, Source};
+
+pub(crate) use check::{Checked, Hosts, pair};
+pub(crate) use pipeline::import;
+pub(crate) use report::Report;
+pub(crate) use source::Refusal;
+
+#[derive(Debug, clap::Args)]
+#[command(after_help = EXAMPLES)]
+pub(crate) struct Args {
+    /// The certificate and those of its issuers, PEM
+    #[arg(
+        long,
+        value_name = "FILE",
+        requires = "key",
+        required_unless_present = "dir"
+    )]
+    chain: Option<PathBuf>,
+    /// Its private key, PEM: PKCS#8, SEC1 or PKCS#1
+    #[arg(long, value_name = "FILE", requires = "chain")]
+    key: Option<PathBuf>,
+    /// The host that it is for, as often as needed [default: all DNS names in
+    /// the certificate]
+    #[arg(long = "host", value_name = "NAME", requires = "chain")]
+    hosts: Vec<HostPattern>,
+    /// A folder of pairs instead
+    #[arg(long, value_name = "DIR", conflicts_with_all = ["chain", "key", "hosts"])]
+    dir: Option<PathBuf>,
+    /// How the folder is laid out
+    #[arg(long, value_enum, default_value = "flat", requires = "dir")]
+    layout: Layout,
+    /// Take certificates that are expired or not valid yet, too
+    #[arg(long)]
+    allow_expired: bool,
+}
+
+pub(super) fn run(runtime: &Runtime, catalog: &dyn Catalog, args: &Args) -> Result<Ended> {
+    let source = args.source()?;
+    let report = Report::new(|| source::count(args.dir.as_ref()?, args.layout).ok());
+    let dates = if args.allow_expired {
+        Dates::Any
+    } else {
+        Dates::ValidAt(Clock::System.now())
+    };
+    let check = |files: Result<Files, Refusal>| files.and_then(|files| check::files(&files, dates));
+    let (line, ended) = import(runtime, catalog, source, check, report)?;
+    println!("{line}");
+    Ok(ended)
+}
+
+impl Args {
+    fn source(&self) -> Result<Source> {
+        if let Some(dir) = &self.dir {
+            return Source::folder(dir, self.layout).with_context(|| dir.display().to_string());
+        }
+        let both = self.chain.clone().zip(self.key.clone());
+        let (chain, key) = both.expect("the parser asks for both files, or a folder");
+        let hosts = if self.hosts.is_empty() {
+            Hosts::OfLeaf
+        } else {
+            Hosts::Named(self.hosts.clone())
+        };
+        Ok(Source::pair(Files { chain, key, hosts }))
+    }
+}
+
+const EXAMPLES: &str = "\
+Each pair is checked: the key belongs to the certificate, the chain is whole
+and in order, the certificate is valid now and covers its hosts. Hosts that do
+not exist are created. A host keeps its certificates of other key types. What
+is stored already is skipped; a bad pair is refused with its file and the
+reason, and the rest imported (exit code 1). Stopped at any moment, run it
+again: it goes on.
+
+Layouts of --dir:
+  flat      NAME.crt and NAME.key; '_.' at the start stands for '*.'
+  certbot   NAME/fullchain.pem and NAME/privkey.pem
+
+Examples:
+  sekisho cert import --chain shop.crt --key shop.key
+  sekisho cert import --chain all.crt --key all.key --host a.example --host b.example
+  sekisho cert import --dir /srv/certificates
+  sekisho cert import --dir /etc/letsencrypt/live --layout certbot";

@@ -1,0 +1,93 @@
+//! Pairs are checked on all cores and written by one transaction per batch.
+//! Queues are bounded, so that a million pairs take no more memory than a few
+//! batches.
+
+use std::num::NonZeroUsize;
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::sync::{Mutex, PoisonError};
+use std::thread;
+
+use anyhow::Context;
+use sekisho_certs::Catalog;
+use tokio::runtime::Runtime;
+
+use super::check::Checked;
+use super::report::Report;
+use super::source::Refusal;
+use super::write::Writer;
+use crate::cli::failure::{Ended, Result};
+
+/// Makes a pair of each job, and stores it unless it is refused. Gives the
+/// line to end with.
+pub(crate) fn import<J: Send>(
+    runtime: &Runtime,
+    catalog: &dyn Catalog,
+    jobs: impl Iterator<Item = J> + Send,
+    check: impl Fn(J) -> Result<Checked, Refusal> + Sync,
+    mut report: Report,
+) -> Result<(String, Ended)> {
+    let jobs = Mutex::new(jobs);
+    let checkers = thread::available_parallelism().map_or(1, NonZeroUsize::get);
+    let mut writer = Writer::new(catalog);
+    thread::scope(|scope| {
+        let (sender, checked) = sync_channel(BATCH / CHUNK);
+        for _ in 0..checkers {
+            let (jobs, check, sender) = (&jobs, &check, sender.clone());
+            scope.spawn(move || check_all(jobs, check, &sender));
+        }
+        drop(sender);
+        // On an error the receiver goes, and with it the threads.
+        while let Some(batch) = next_batch(&checked, &mut report) {
+            let written = runtime.block_on(writer.write(batch));
+            report.add(written.context("stopped; what was stored stays, run it again to go on")?);
+        }
+        Ok(report.end())
+    })
+}
+
+/// What became of some jobs.
+type Chunk = Vec<Result<Checked, Refusal>>;
+
+/// Takes jobs until there are none, or nobody listens any more.
+fn check_all<J>(
+    jobs: &Mutex<impl Iterator<Item = J>>,
+    check: &impl Fn(J) -> Result<Checked, Refusal>,
+    sender: &SyncSender<Chunk>,
+) {
+    loop {
+        let next: Vec<J> = {
+            let mut jobs = jobs.lock().unwrap_or_else(PoisonError::into_inner);
+            jobs.by_ref().take(CHUNK).collect()
+        };
+        if next.is_empty() {
+            return;
+        }
+        if sender.send(next.into_iter().map(check).collect()).is_err() {
+            return;
+        }
+    }
+}
+
+/// The next pairs to write; none at the end.
+fn next_batch(checked: &Receiver<Chunk>, report: &mut Report) -> Option<Vec<Checked>> {
+    let mut batch = Vec::with_capacity(BATCH + CHUNK);
+    while batch.len() < BATCH {
+        let Ok(chunk) = checked.recv() else { break };
+        for checked in chunk {
+            match checked {
+                Ok(pair) => {
+                    report.note(&pair);
+                    batch.push(pair);
+                }
+                Err(refusal) => report.refuse(&refusal),
+            }
+        }
+    }
+    (!batch.is_empty()).then_some(batch)
+}
+
+/// Pairs per transaction: enough that waiting for the disk once per batch
+/// costs little, few enough that other writers wait for no more than a moment.
+const BATCH: usize = 1000;
+/// Jobs that a thread takes at once, so that threads wake each other seldom.
+const CHUNK: usize = 40;

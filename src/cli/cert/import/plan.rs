@@ -1,0 +1,178 @@
+//! What a batch of pairs changes in a catalog, worked out before it is
+//! written.
+
+use std::collections::{HashMap, HashSet};
+
+use sekisho_certs::store::{Expect, Write};
+use sekisho_certs::{
+    Clock, CredentialId, HostPattern, HostRecord, KeyType, References, StoredCredential,
+};
+
+use super::check::{Checked, Digest, digest};
+use super::report::Counts;
+
+/// The operations of one transaction, and what to say of them.
+pub(super) struct Plan {
+    pub(super) writes: Vec<Write>,
+    pub(super) counts: Counts,
+    /// Where each chain of the batch is stored afterwards.
+    pub(super) ids: HashMap<Digest, CredentialId>,
+}
+
+impl Plan {
+    /// `records` are the batch's hosts that exist, `stored` the credentials
+    /// that they refer to and others of which the batch may hold copies. Later
+    /// pairs of the batch win.
+    pub(super) fn new(
+        records: Vec<HostRecord>,
+        stored: &[StoredCredential],
+        batch: &[Checked],
+    ) -> Self {
+        let mut ids: HashMap<_, _> = stored
+            .iter()
+            .map(|credential| (digest(credential), credential.id))
+            .collect();
+        let known: HashSet<_> = ids.values().copied().collect();
+        number(&mut ids, batch);
+        let mut hosts = Hosts::new(records);
+        for pair in batch {
+            for host in &pair.hosts {
+                hosts.refer(host, pair.credential.key_type, ids[&pair.digest]);
+            }
+        }
+        let counts = batch
+            .iter()
+            .map(|pair| hosts.count(pair, ids[&pair.digest]))
+            .fold(Counts::default(), |sum, counts| sum + counts);
+        let hosts = hosts.changed();
+        let mut writes = credentials(batch, &ids, &known, &hosts);
+        writes.extend(hosts.into_iter().map(put_host));
+        Self {
+            writes,
+            counts,
+            ids,
+        }
+    }
+}
+
+/// The batch's hosts, before and after.
+struct Hosts(HashMap<HostPattern, Host>);
+
+struct Host {
+    before: References,
+    /// Its version is 0 if there was none.
+    after: HostRecord,
+}
+
+impl Hosts {
+    fn new(records: Vec<HostRecord>) -> Self {
+        let with_pattern = |record: HostRecord| {
+            let before = record.references;
+            let pattern = record.pattern.clone();
+            (
+                pattern,
+                Host {
+                    before,
+                    after: record,
+                },
+            )
+        };
+        Self(records.into_iter().map(with_pattern).collect())
+    }
+
+    fn refer(&mut self, pattern: &HostPattern, key_type: KeyType, id: CredentialId) {
+        let host = self.0.entry(pattern.clone()).or_insert_with(|| Host {
+            before: References::default(),
+            after: HostRecord::new(pattern.clone()),
+        });
+        host.after.references.set(key_type, Some(id));
+    }
+
+    /// What becomes of one pair.
+    fn count(&self, pair: &Checked, id: CredentialId) -> Counts {
+        let key_type = pair.credential.key_type;
+        let mut changed = pair
+            .hosts
+            .iter()
+            .map(|pattern| &self.0[pattern])
+            .filter(|host| host.after.references.of(key_type) == Some(id))
+            .map(|host| host.before.of(key_type))
+            .filter(|before| *before != Some(id))
+            .peekable();
+        match (
+            changed.peek().is_some(),
+            changed.any(|before| before.is_some()),
+        ) {
+            (false, _) => Counts {
+                skipped: 1,
+                ..Counts::default()
+            },
+            (true, false) => Counts {
+                imported: 1,
+                ..Counts::default()
+            },
+            (true, true) => Counts {
+                replaced: 1,
+                ..Counts::default()
+            },
+        }
+    }
+
+    fn changed(self) -> Vec<HostRecord> {
+        let changed = self
+            .0
+            .into_values()
+            .filter(|host| host.before != host.after.references);
+        changed.map(|host| host.after).collect()
+    }
+}
+
+/// Gives each chain that is not stored an id of its own.
+fn number(ids: &mut HashMap<Digest, CredentialId>, batch: &[Checked]) {
+    let mut taken: HashSet<_> = ids.values().copied().collect();
+    for pair in batch {
+        ids.entry(pair.digest).or_insert_with(|| {
+            // Many are drawn in one millisecond, and few of their bits are
+            // random.
+            loop {
+                let id = CredentialId::fresh(&Clock::System);
+                if taken.insert(id) {
+                    return id;
+                }
+            }
+        });
+    }
+}
+
+/// The credentials that are new and that a host refers to in the end, each
+/// once.
+fn credentials(
+    batch: &[Checked],
+    ids: &HashMap<Digest, CredentialId>,
+    known: &HashSet<CredentialId>,
+    hosts: &[HostRecord],
+) -> Vec<Write> {
+    let referred = hosts.iter().flat_map(|host| host.references.iter());
+    let mut wanted: HashSet<_> = referred.map(|(_, id)| id).collect();
+    wanted.retain(|id| !known.contains(id));
+    let mut writes = Vec::with_capacity(wanted.len() + hosts.len());
+    for pair in batch {
+        let id = ids[&pair.digest];
+        if wanted.remove(&id) {
+            let credential = StoredCredential {
+                id,
+                ..pair.credential.clone()
+            };
+            writes.push(Write::PutCredential(credential, Expect::Absent));
+        }
+    }
+    writes
+}
+
+fn put_host(record: HostRecord) -> Write {
+    let expect = match record.version {
+        0 => Expect::Absent,
+        version => Expect::Version(version),
+    };
+    Write::PutHost(record, expect)
+}

@@ -1,0 +1,89 @@
+//! What a leaf certificate says of itself, for people.
+
+use anyhow::anyhow;
+use aws_lc_rs::digest;
+use sekisho_certs::{HostPattern, StoredCredential};
+use x509_parser::extensions::GeneralName;
+use x509_parser::prelude::{FromDer, X509Certificate};
+
+use crate::cli::failure::Result;
+
+/// The fields that are shown.
+pub(crate) struct Leaf {
+    /// Its DNS names.
+    pub(crate) names: Vec<HostPattern>,
+    pub(crate) issuer: String,
+    /// Hexadecimal.
+    pub(crate) serial: String,
+    /// Of the whole certificate, hexadecimal.
+    pub(crate) sha256: String,
+}
+
+impl Leaf {
+    /// Reads a stored credential's leaf.
+    pub(crate) fn of(credential: &StoredCredential) -> Result<Self> {
+        let unreadable = || anyhow!("the leaf of {} can't be read", credential.id);
+        let der = credential.chain.first().ok_or_else(unreadable)?;
+        let (_, leaf) = X509Certificate::from_der(der).map_err(|_| unreadable())?;
+        Ok(Self {
+            names: names(&leaf),
+            issuer: leaf.issuer().to_string(),
+            serial: hexadecimal(leaf.raw_serial()),
+            sha256: hexadecimal(digest::digest(&digest::SHA256, der).as_ref()),
+        })
+    }
+}
+
+/// Refuses a host that none of a certificate's names stands for: every client
+/// would.
+pub(crate) fn check_covers(names: &[HostPattern], host: &HostPattern) -> Result<(), String> {
+    if names.iter().any(|name| includes(name, host)) {
+        return Ok(());
+    }
+    Err(format!(
+        "the certificate is for {}, not for {host}",
+        joined(names)
+    ))
+}
+
+/// The first names, and how many more there are.
+pub(crate) fn joined(names: &[HostPattern]) -> String {
+    let mut text = names
+        .iter()
+        .take(NAMES_SHOWN)
+        .map(HostPattern::as_str)
+        .collect::<Vec<_>>()
+        .join(", ");
+    match names.len().saturating_sub(NAMES_SHOWN) {
+        0 if names.is_empty() => text.push_str("no host"),
+        0 => {}
+        more => text.push_str(&format!(" and {more} more")),
+    }
+    text
+}
+
+fn names(leaf: &X509Certificate<'_>) -> Vec<HostPattern> {
+    let Ok(Some(extension)) = leaf.subject_alternative_name() else {
+        return Vec::new();
+    };
+    let parsed = extension
+        .value
+        .general_names
+        .iter()
+        .filter_map(|name| match name {
+            GeneralName::DNSName(name) => HostPattern::parse(name).ok(),
+            _ => None,
+        });
+    parsed.collect()
+}
+
+/// Whether a certificate's name stands for all that a pattern stands for.
+fn includes(name: &HostPattern, host: &HostPattern) -> bool {
+    name == host || host.exact().is_some_and(|host| name.covers(&host))
+}
+
+fn hexadecimal(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+const NAMES_SHOWN: usize = 3;

@@ -1,0 +1,84 @@
+//! Writing PEM (RFC 7468).
+
+use anyhow::anyhow;
+use rustls::pki_types::PrivateKeyDer;
+use sekisho_certs::{Secret, StoredCredential};
+use zeroize::Zeroizing;
+
+use crate::cli::failure::Result;
+
+/// The whole chain, leaf first.
+pub(super) fn chain(credential: &StoredCredential) -> String {
+    let mut text = String::new();
+    for certificate in &credential.chain {
+        push(&mut text, "CERTIFICATE", certificate);
+    }
+    text
+}
+
+/// A private key, in the encoding in which it is stored.
+pub(super) fn key(key: &Secret) -> Result<Zeroizing<String>> {
+    let bytes = key.expose();
+    let label = match PrivateKeyDer::try_from(bytes) {
+        Ok(PrivateKeyDer::Pkcs8(_)) => "PRIVATE KEY",
+        Ok(PrivateKeyDer::Sec1(_)) => "EC PRIVATE KEY",
+        Ok(PrivateKeyDer::Pkcs1(_)) => "RSA PRIVATE KEY",
+        _ => return Err(anyhow!("the stored private key has no known encoding")),
+    };
+    // Room for all of it: a string that grows leaves copies behind.
+    let mut text = Zeroizing::new(String::with_capacity(bytes.len() * 3 / 2 + ROOM_FOR_LABELS));
+    push(&mut text, label, bytes);
+    Ok(text)
+}
+
+fn push(text: &mut String, label: &str, bytes: &[u8]) {
+    text.push_str("-----BEGIN ");
+    text.push_str(label);
+    text.push_str("-----\n");
+    for line in bytes.chunks(BYTES_PER_LINE) {
+        line.chunks(3).for_each(|group| push_group(text, group));
+        text.push('\n');
+    }
+    text.push_str("-----END ");
+    text.push_str(label);
+    text.push_str("-----\n");
+}
+
+/// One to three bytes as four characters of base64 (RFC 4648, section 4).
+fn push_group(text: &mut String, group: &[u8]) {
+    let byte = |at: usize| u32::from(group.get(at).copied().unwrap_or(0));
+    let bits = byte(0) << 16 | byte(1) << 8 | byte(2);
+    for at in 0..4 {
+        let digit = bits >> (18 - 6 * at) & 63;
+        text.push(if at <= group.len() {
+            char::from(BASE64[digit as usize])
+        } else {
+            '='
+        });
+    }
+}
+
+/// 64 characters.
+const BYTES_PER_LINE: usize = 48;
+const ROOM_FOR_LABELS: usize = 80;
+const BASE64: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+
+#[cfg(test)]
+mod tests {
+    use rustls::pki_types::CertificateDer;
+    use rustls::pki_types::pem::PemObject;
+
+    use super::*;
+
+    #[test]
+    fn what_is_written_reads_back() {
+        for length in [0, 1, 2, 3, 47, 48, 49, 1000] {
+            let bytes: Vec<u8> = (0..length).map(|at| (at * 7 % 256) as u8).collect();
+            let mut text = String::new();
+            push(&mut text, "CERTIFICATE", &bytes);
+            assert!(text.lines().all(|line| line.len() <= 64), "{text}");
+            let read = CertificateDer::from_pem_slice(text.as_bytes()).expect("PEM");
+            assert_eq!(read.as_ref(), bytes);
+        }
+    }
+}

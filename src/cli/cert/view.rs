@@ -1,0 +1,85 @@
+//! A credential as it is shown; never its key.
+
+use std::io::{self, Write};
+
+use sekisho_certs::{HostPattern, StoredCredential};
+use serde::Serialize;
+
+use crate::cli::cert::{Leaf, joined};
+use crate::cli::output::{name, rfc3339};
+
+/// The fields, as JSON shows them.
+#[derive(Serialize)]
+pub(super) struct View {
+    id: String,
+    #[serde(rename = "type")]
+    key_type: &'static str,
+    names: Vec<String>,
+    issuer: String,
+    serial: String,
+    sha256: String,
+    not_before: String,
+    not_after: String,
+    version: u64,
+}
+
+impl View {
+    pub(super) fn new(credential: &StoredCredential, leaf: &Leaf) -> Self {
+        Self {
+            id: credential.id.to_string(),
+            key_type: credential.key_type.as_str(),
+            names: leaf.names.iter().map(HostPattern::to_string).collect(),
+            issuer: leaf.issuer.clone(),
+            serial: leaf.serial.clone(),
+            sha256: leaf.sha256.clone(),
+            not_before: rfc3339(credential.not_before),
+            not_after: rfc3339(credential.not_after),
+            version: credential.version,
+        }
+    }
+}
+
+/// One line of a list.
+pub(super) fn line(credential: &StoredCredential, leaf: &Leaf) -> String {
+    format!(
+        "{}  {}  until {}  {}",
+        credential.id,
+        credential.key_type.as_str(),
+        rfc3339(credential.not_after),
+        joined(&leaf.names)
+    )
+}
+
+/// All of it for people, with the first hosts that refer to it.
+pub(super) fn write(
+    out: &mut impl Write,
+    credential: &StoredCredential,
+    leaf: &Leaf,
+    hosts: &Hosts,
+) -> io::Result<()> {
+    writeln!(out, "credential  {}", credential.id)?;
+    writeln!(out, "type        {}", credential.key_type.as_str())?;
+    for covered in &leaf.names {
+        writeln!(out, "name        {}", name(covered))?;
+    }
+    writeln!(out, "issuer      {}", leaf.issuer)?;
+    writeln!(out, "serial      {}", leaf.serial)?;
+    writeln!(out, "sha256      {}", leaf.sha256)?;
+    writeln!(out, "valid from  {}", rfc3339(credential.not_before))?;
+    writeln!(out, "valid until {}", rfc3339(credential.not_after))?;
+    for host in &hosts.first {
+        writeln!(out, "used by     {}", name(host))?;
+    }
+    if hosts.more {
+        writeln!(out, "            and more")?;
+    }
+    Ok(())
+}
+
+/// Which hosts refer to a credential.
+pub(super) struct Hosts {
+    /// The first in the order of their names.
+    pub(super) first: Vec<HostPattern>,
+    /// Whether there are others.
+    pub(super) more: bool,
+}

@@ -1,0 +1,56 @@
+//! `sekisho check`
+
+use std::fs;
+use std::io::Write;
+use std::path::Path;
+
+use anyhow::Context;
+use sekisho_server::config::{Config, StoreUrl};
+
+use crate::cli::failure::{Ended, Result};
+use crate::cli::open;
+use crate::cli::output::Output;
+
+#[derive(Debug, clap::Args)]
+#[command(after_help = EXAMPLES)]
+pub(crate) struct Args {}
+
+pub(super) fn run(config: Option<&Path>) -> Result<Ended> {
+    let config = Config::load(config)?;
+    check_folders(&config.store)?;
+    let opened = open::runtime()?.block_on(async {
+        let opened = open::serving(&config).await?;
+        if let Some(catalog) = &opened.catalog {
+            // Reads from the file, which opening alone may not.
+            catalog.position().await?;
+        }
+        anyhow::Ok(opened)
+    })?;
+    let mut output = Output::new();
+    writeln!(output, "{} is valid", config.file.display())?;
+    writeln!(output, "{} is there and opens with its keys", opened.shown)?;
+    output.flush()?;
+    Ok(Ended::Done)
+}
+
+/// In a folder that is not there every host would be absent.
+fn check_folders(store: &StoreUrl) -> Result<()> {
+    let StoreUrl::Files { pattern } = store else {
+        return Ok(());
+    };
+    for path in pattern.split(',') {
+        let fixed = path.split("{host}").next().unwrap_or_default();
+        let folder = fixed.rsplit_once('/').map_or("", |(folder, _)| folder);
+        let folder = Path::new("/").join(folder);
+        fs::read_dir(&folder)
+            .with_context(|| format!("the store's folder {}", folder.display()))?;
+    }
+    Ok(())
+}
+
+const EXAMPLES: &str = "\
+Reads the configuration, opens the store and tries the master key. It listens
+nowhere, so it may run beside the server.
+
+Example:
+  sekisho check --config /etc/sekisho/sekisho.toml && systemctl restart sekisho";

@@ -1,0 +1,110 @@
+//! `sekisho demo`: everything from nothing, as a check that it works here.
+
+mod authority;
+mod folder;
+mod verify;
+
+use std::path::{Path, PathBuf};
+use std::thread;
+use std::time::Instant;
+
+use anyhow::ensure;
+use sekisho_certs::HostPattern;
+use sekisho_certs::credential::Dates;
+use sekisho_server::config::Config;
+
+use crate::cli::cert::import::{self, Checked, Hosts, Refusal, Report};
+use crate::cli::failure::{Ended, Result};
+use crate::cli::open;
+use crate::cli::serve::Serving;
+use authority::Authority;
+use folder::{Folder, host};
+
+#[derive(Debug, clap::Args)]
+#[command(after_help = EXAMPLES)]
+pub(crate) struct Args {
+    /// How many hosts to make
+    #[arg(long, value_name = "N", default_value = "10", value_parser = clap::value_parser!(u32).range(1..=MAX_HOSTS))]
+    hosts: u32,
+    /// Where everything goes; what an earlier demo left there is used again
+    #[arg(long, value_name = "DIR", default_value = "demo")]
+    dir: PathBuf,
+}
+
+pub(super) fn run(args: &Args) -> Result<Ended> {
+    let folder = Folder::open(&args.dir, args.hosts)?;
+    folder.write_config()?;
+    folder.write_pages()?;
+    let authority = Authority::of(folder.path())?;
+    println!(
+        "made a CA, {} hosts and a configuration in {}",
+        args.hosts,
+        folder.path().display()
+    );
+    let config = Config::load(Some(&folder.config()))?;
+    println!("store: {}", fill(&config, &authority, args.hosts)?);
+
+    let serving = Serving::build(&config, Instant::now())?;
+    println!(
+        "serving on https://{}, {:.1} ms after it began",
+        serving.https(),
+        serving.start_up().as_secs_f64() * 1000.0
+    );
+    for line in serve_and_verify(serving, folder.path())? {
+        println!("{line}");
+    }
+    println!(
+        "serve it again with: sekisho serve --config {}",
+        folder.config().display()
+    );
+    Ok(Ended::Done)
+}
+
+/// Serves while the demo's client verifies it.
+fn serve_and_verify(serving: Serving, folder: &Path) -> Result<[String; 2]> {
+    let (https, shutdown) = (serving.https(), serving.shutdown());
+    thread::scope(|scope| {
+        let server = scope.spawn(|| serving.run());
+        let verified = verify::verify(https, folder);
+        // The client is gone: there is nothing to drain.
+        shutdown.end();
+        server.join().expect("the server does not panic")?;
+        verified
+    })
+}
+
+/// Stores a certificate of its own for each host, in the way of an import.
+fn fill(config: &Config, authority: &Authority, hosts: u32) -> Result<String> {
+    let runtime = open::runtime()?;
+    let catalog = runtime.block_on(open::create(config))?;
+    let report = Report::new(|| Some(u64::from(hosts)));
+    let issue = |number| issue(authority, number);
+    let (line, ended) = import::import(&runtime, &*catalog, 1..=hosts, issue, report)?;
+    ensure!(ended == Ended::Done, "{line}");
+    Ok(line)
+}
+
+fn issue(authority: &Authority, number: u32) -> Result<Checked, Refusal> {
+    let host = host(number);
+    let refuse = |reason: String| Refusal::new(&host, reason);
+    let issued = authority
+        .issue(&host)
+        .map_err(|error| refuse(error.to_string()))?;
+    let named = HostPattern::parse(&host).map_err(|error| refuse(error.to_string()))?;
+    let (chain, key) = (issued.chain.as_bytes(), issued.key.as_bytes());
+    import::pair(chain, key, Hosts::Named(vec![named]), Dates::Any)
+        .map_err(|refused| refuse(refused.into_reason()))
+}
+
+/// What a disk holds; each host takes about 2 KB of it.
+const MAX_HOSTS: i64 = 10_000_000;
+
+const EXAMPLES: &str = "\
+The hosts are called host-1.example and so on. The folder gets the CA (ca.pem
+is what clients must trust), the store, pages and the configuration; nothing
+outside of it is touched.
+
+Examples:
+  sekisho demo
+  sekisho demo --hosts 1000 --dir /tmp/demo
+  sekisho serve --config demo/sekisho.toml";

@@ -1,0 +1,122 @@
+//! A certificate authority that only the demo's clients trust.
+
+use std::fs::{self, OpenOptions};
+use std::io::{ErrorKind, Write};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::Path;
+
+use anyhow::Context;
+use rcgen::{
+    BasicConstraints, CertificateParams, DistinguishedName, DnType, ExtendedKeyUsagePurpose, IsCa,
+    Issuer, KeyPair, KeyUsagePurpose, date_time_ymd,
+};
+use sekisho_certs::Clock;
+
+use crate::cli::demo::folder::replace;
+use crate::cli::failure::Result;
+use crate::cli::output::{SECONDS_PER_DAY, civil};
+
+/// Signs certificates for the demo's hosts.
+pub(super) struct Authority {
+    issuer: Issuer<'static, KeyPair>,
+    /// What clients trust, PEM.
+    root: String,
+    /// Today, as days since the Unix epoch.
+    today: i64,
+}
+
+/// A certificate and its key, PEM.
+pub(super) struct Issued {
+    pub(super) chain: String,
+    pub(super) key: String,
+}
+
+impl Authority {
+    /// Takes the one whose files stand in the folder, so that clients may keep
+    /// trusting it, or makes it.
+    pub(super) fn of(folder: &Path) -> Result<Self> {
+        let today = Clock::System.now().div_euclid(SECONDS_PER_DAY);
+        let (cert, key) = (folder.join(CERTIFICATE), folder.join(KEY));
+        if let (Some(root), Some(pem)) = (read(&cert)?, read(&key)?) {
+            let key = KeyPair::from_pem(&pem).with_context(|| key.display().to_string())?;
+            let issuer = Issuer::new(params(today)?, key);
+            return Ok(Self {
+                issuer,
+                root,
+                today,
+            });
+        }
+        let pair = KeyPair::generate()?;
+        let params = params(today)?;
+        write_secret(&key, &pair.serialize_pem())?;
+        let root = params.self_signed(&pair)?.pem();
+        replace(&cert, root.as_bytes()).with_context(|| cert.display().to_string())?;
+        let issuer = Issuer::new(params, pair);
+        Ok(Self {
+            issuer,
+            root,
+            today,
+        })
+    }
+
+    /// A certificate for one host with an ECDSA key of its own.
+    pub(super) fn issue(&self, host: &str) -> Result<Issued, rcgen::Error> {
+        let mut params = CertificateParams::new([host.to_owned()])?;
+        params.distinguished_name = DistinguishedName::new();
+        params.key_usages = vec![KeyUsagePurpose::DigitalSignature];
+        params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth];
+        set_validity(&mut params, self.today, LEAF_DAYS);
+        let key = KeyPair::generate()?;
+        Ok(Issued {
+            chain: params.signed_by(&key, &self.issuer)?.pem() + &self.root,
+            key: key.serialize_pem(),
+        })
+    }
+}
+
+fn params(today: i64) -> Result<CertificateParams, rcgen::Error> {
+    let mut params = CertificateParams::new([])?;
+    params.distinguished_name = DistinguishedName::new();
+    params
+        .distinguished_name
+        .push(DnType::CommonName, "sekisho demo CA");
+    params.is_ca = IsCa::Ca(BasicConstraints::Constrained(0));
+    params.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::CrlSign];
+    set_validity(&mut params, today, CA_DAYS);
+    Ok(params)
+}
+
+/// From yesterday on, for clocks that are a little behind.
+fn set_validity(params: &mut CertificateParams, today: i64, days: i64) {
+    let date = |day| {
+        let (year, month, day) = civil(day);
+        let small = |part: i64| u8::try_from(part).expect("months and days are small");
+        let year = i32::try_from(year).expect("the year of a clock is small");
+        date_time_ymd(year, small(month), small(day))
+    };
+    params.not_before = date(today - 1);
+    params.not_after = date(today + days);
+}
+
+fn read(path: &Path) -> Result<Option<String>> {
+    match fs::read_to_string(path) {
+        Ok(text) => Ok(Some(text)),
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(error).with_context(|| path.display().to_string()),
+    }
+}
+
+fn write_secret(path: &Path, text: &str) -> Result<()> {
+    let mut options = OpenOptions::new();
+    options.write(true).create(true).truncate(true).mode(0o600);
+    options
+        .open(path)
+        .and_then(|mut file| file.write_all(text.as_bytes()))
+        .with_context(|| path.display().to_string())
+}
+
+/// What clients must trust.
+pub(super) const CERTIFICATE: &str = "ca.pem";
+const KEY: &str = "ca.key";
+const CA_DAYS: i64 = 3650;
+const LEAF_DAYS: i64 = 365;

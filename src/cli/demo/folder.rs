@@ -1,0 +1,146 @@
+//! The demo's folder: configuration and pages.
+
+use std::fs;
+use std::io::{ErrorKind, Write};
+use std::net::{Ipv4Addr, SocketAddr, TcpListener};
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, bail};
+
+use crate::cli::failure::Result;
+
+/// A folder that is the demo's own.
+pub(super) struct Folder {
+    path: PathBuf,
+    hosts: u32,
+}
+
+impl Folder {
+    /// Creates it, or takes one that an earlier demo left. Refuses a folder in
+    /// which anything else stands.
+    pub(super) fn open(path: &Path, hosts: u32) -> Result<Self> {
+        fs::create_dir_all(path).with_context(|| path.display().to_string())?;
+        let path = fs::canonicalize(path).with_context(|| path.display().to_string())?;
+        let folder = Self { path, hosts };
+        let is_ours = match fs::read_to_string(folder.config()) {
+            Ok(text) => text.starts_with(MARK),
+            Err(error) if error.kind() == ErrorKind::NotFound => folder.is_empty()?,
+            Err(error) => return Err(error).with_context(|| folder.config().display().to_string()),
+        };
+        if !is_ours {
+            bail!(
+                "{} holds files that are not a demo's; name another folder with --dir",
+                folder.path.display()
+            );
+        }
+        Ok(folder)
+    }
+
+    pub(super) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    pub(super) fn config(&self) -> PathBuf {
+        self.path.join("sekisho.toml")
+    }
+
+    /// Writes the configuration: the usual ports where they are free, others
+    /// where not.
+    pub(super) fn write_config(&self) -> Result<()> {
+        let [https, http, admin] = [8443, 8080, 9443].map(free);
+        let (https, http, admin) = (https?, http?, admin?);
+        let root = if self.has_page_per_host() {
+            "www/{host}"
+        } else {
+            "www"
+        };
+        let text = format!(
+            "{MARK}\n\
+             [listen]\n\
+             https = [\"{https}\"]\n\
+             http = [\"{http}\"]\n\
+             admin = \"{admin}\"\n\n\
+             [store]\n\
+             url = \"sqlite:hosts.db\"\n\n\
+             [keys]\n\
+             master = \"file:master.key\"\n\n\
+             [site]\n\
+             root = \"{root}\"\n"
+        );
+        let path = self.config();
+        replace(&path, text.as_bytes()).with_context(|| path.display().to_string())
+    }
+
+    /// Writes one page per host, or one for all where there are very many.
+    pub(super) fn write_pages(&self) -> Result<()> {
+        let www = self.path.join("www");
+        if !self.has_page_per_host() {
+            let title = format!("One of {} hosts", self.hosts);
+            return write_page(&www, &title);
+        }
+        for number in 1..=self.hosts {
+            let host = host(number);
+            write_page(&www.join(&host), &host)?;
+        }
+        Ok(())
+    }
+
+    /// But for what a demo leaves that was killed at once.
+    fn is_empty(&self) -> Result<bool> {
+        let leftover = self.config().with_extension(FRESH);
+        let entries = fs::read_dir(&self.path)?.filter_map(std::result::Result::ok);
+        Ok(entries
+            .map(|entry| entry.path())
+            .all(|path| path == leftover))
+    }
+
+    fn has_page_per_host(&self) -> bool {
+        self.hosts <= HOSTS_WITH_PAGES
+    }
+}
+
+/// The name of one host. `.example` never resolves (RFC 2606), so nothing can
+/// be mistaken for the real thing.
+pub(super) fn host(number: u32) -> String {
+    format!("host-{number}.example")
+}
+
+fn write_page(folder: &Path, title: &str) -> Result<()> {
+    let page = format!(
+        "<!doctype html>\n<html lang=\"en\"><title>{title}</title>\n\
+         <p>This is {title}, served by sekisho.\n"
+    );
+    let path = folder.join("index.html");
+    fs::create_dir_all(folder)
+        .and_then(|()| fs::write(&path, page))
+        .with_context(|| path.display().to_string())
+}
+
+/// Whole or not at all.
+pub(super) fn replace(path: &Path, bytes: &[u8]) -> std::io::Result<()> {
+    let fresh = path.with_extension(FRESH);
+    let mut file = fs::File::create(&fresh)?;
+    file.write_all(bytes)?;
+    file.sync_all()?;
+    fs::rename(&fresh, path)
+}
+
+/// A loopback address with this port, or with a free one if it is taken.
+fn free(port: u16) -> Result<SocketAddr> {
+    let wanted = SocketAddr::from((Ipv4Addr::LOCALHOST, port));
+    if TcpListener::bind(wanted).is_ok() {
+        return Ok(wanted);
+    }
+    let other = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))
+        .and_then(|listener| listener.local_addr())
+        .context("no port of 127.0.0.1 is free")?;
+    eprintln!("{wanted} is taken, the demo uses {other} instead");
+    Ok(other)
+}
+
+/// The first line of a configuration that may be overwritten.
+const MARK: &str = "# Written by 'sekisho demo', which may write it again.";
+/// The extension of a file that is not whole yet.
+const FRESH: &str = "new";
+/// A folder and a file each; more would fill the disk before the store.
+const HOSTS_WITH_PAGES: u32 = 10_000;

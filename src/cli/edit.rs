@@ -1,0 +1,49 @@
+//! Changing one record while others change it too.
+
+use anyhow::bail;
+use sekisho_certs::store::{Expect, Write};
+use sekisho_certs::{Catalog, HostPattern, HostRecord, StoreError};
+
+use crate::cli::failure::Result;
+
+/// What becomes of a record.
+pub(crate) enum Edit {
+    /// It stays as it is.
+    Keep,
+    /// It is stored so.
+    Put(HostRecord),
+    /// It is removed.
+    Remove,
+}
+
+/// Reads a record, decides, and writes only if nobody wrote it in between;
+/// else reads again.
+pub(crate) async fn edit(
+    catalog: &dyn Catalog,
+    pattern: &HostPattern,
+    mut decide: impl AsyncFnMut(Option<HostRecord>) -> Result<Edit>,
+) -> Result<()> {
+    let mut conflict = None;
+    for _ in 0..ATTEMPTS {
+        let stored = catalog.hosts(std::slice::from_ref(pattern)).await?.pop();
+        let expect = match &stored {
+            Some(record) => Expect::Version(record.version),
+            None => Expect::Absent,
+        };
+        let write = match decide(stored).await? {
+            Edit::Keep => return Ok(()),
+            Edit::Put(record) => Write::PutHost(record, expect),
+            Edit::Remove => Write::RemoveHost(pattern.clone(), expect),
+        };
+        match catalog.write(vec![write]).await {
+            Ok(_) => return Ok(()),
+            Err(StoreError::Conflict(what)) => conflict = Some(what),
+            Err(error) => return Err(error.into()),
+        }
+    }
+    let conflict = conflict.as_deref().unwrap_or_default();
+    bail!("{pattern} kept changing while it was edited ({conflict}); try again")
+}
+
+/// More means that somebody writes the record without pause.
+const ATTEMPTS: usize = 8;

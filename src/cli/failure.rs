@@ -1,0 +1,86 @@
+//! How a command ends: its exit code, and what it says when it failed.
+
+use std::fmt;
+use std::io;
+use std::process::ExitCode;
+
+/// What a command gives.
+pub(crate) use anyhow::Result;
+
+/// How a command ended that did its work.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Ended {
+    /// All of it was done.
+    Done,
+    /// Some of the input was refused, the rest done.
+    PartlyRefused,
+}
+
+impl From<Ended> for ExitCode {
+    fn from(ended: Ended) -> Self {
+        match ended {
+            Ended::Done => Self::SUCCESS,
+            Ended::PartlyRefused => Self::FAILURE,
+        }
+    }
+}
+
+/// Wrong usage that only shows behind the parser.
+#[derive(Debug)]
+pub(crate) struct Usage(pub(crate) String);
+
+impl fmt::Display for Usage {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for Usage {}
+
+/// Nobody reads standard output any more, as in `sekisho host list | head`.
+#[derive(Debug)]
+pub(crate) struct ReaderGone;
+
+impl fmt::Display for ReaderGone {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("nobody reads standard output")
+    }
+}
+
+impl std::error::Error for ReaderGone {}
+
+/// Says on standard error why a command failed; gives its exit code.
+pub(crate) fn report(error: &anyhow::Error) -> ExitCode {
+    if error.chain().any(is_reader_gone) {
+        return ExitCode::SUCCESS;
+    }
+    eprintln!("error: {}", with_causes(error));
+    if error.is::<Usage>() {
+        ExitCode::from(WRONG_USAGE)
+    } else {
+        ExitCode::FAILURE
+    }
+}
+
+/// The error and its causes in one line; some errors tell their cause
+/// themselves.
+fn with_causes(error: &anyhow::Error) -> String {
+    let mut text = error.to_string();
+    for cause in error.chain().skip(1).map(ToString::to_string) {
+        if !text.contains(&cause) {
+            text.push_str(": ");
+            text.push_str(&cause);
+        }
+    }
+    text
+}
+
+fn is_reader_gone(cause: &(dyn std::error::Error + 'static)) -> bool {
+    cause
+        .downcast_ref::<io::Error>()
+        .and_then(io::Error::get_ref)
+        .is_some_and(<dyn std::error::Error + Send + Sync>::is::<ReaderGone>)
+}
+
+/// The same code that the parser gives.
+const WRONG_USAGE: u8 = 2;

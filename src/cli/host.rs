@@ -1,0 +1,50 @@
+//! `sekisho host`: the records of hosts.
+
+mod list;
+mod remove;
+mod set;
+mod show;
+mod site;
+mod view;
+
+use std::path::Path;
+
+use clap::Subcommand;
+
+use crate::cli::failure::{Ended, Result};
+use crate::cli::open;
+
+/// What is done with hosts.
+#[derive(Debug, Subcommand)]
+#[command(after_help = EXAMPLES)]
+pub(crate) enum Command {
+    /// Create a host, or change the given fields of one
+    Set(Box<set::Args>),
+    /// Show one host
+    Show(show::Args),
+    /// List hosts in the order of their names
+    List(list::Args),
+    /// Remove a host; a certificate that no host refers to goes with it
+    Remove(remove::Args),
+}
+
+pub(super) fn run(config: Option<&Path>, command: Command) -> Result<Ended> {
+    if let Command::Set(args) = &command {
+        args.check()?;
+    }
+    open::runtime()?.block_on(async {
+        match command {
+            Command::Set(args) => set::run(&*open::created(config).await?, &args).await,
+            Command::Show(args) => show::run(&*open::existing(config).await?, &args).await,
+            Command::List(args) => list::run(&*open::existing(config).await?, &args).await,
+            Command::Remove(args) => remove::run(&*open::existing(config).await?, &args).await,
+        }
+    })
+}
+
+const EXAMPLES: &str = "\
+Examples:
+  sekisho host set shop.example --tenant anna --root /srv/www/shop
+  sekisho host show shop.example --json
+  sekisho host list --after shop.example --limit 100
+  sekisho host remove shop.example";

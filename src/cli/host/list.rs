@@ -1,0 +1,48 @@
+//! `sekisho host list`
+
+use sekisho_certs::{Catalog, HostPattern};
+
+use crate::cli::failure::{Ended, Result};
+use crate::cli::host::view::{self, View};
+use crate::cli::output::{Listing, Output, PAGE};
+
+#[derive(Debug, clap::Args)]
+#[command(after_help = EXAMPLES)]
+pub(crate) struct Args {
+    /// Begin behind this name
+    #[arg(long, value_name = "NAME")]
+    after: Option<HostPattern>,
+    /// List at most so many [default: all]
+    #[arg(long, value_name = "N")]
+    limit: Option<usize>,
+    /// As a JSON array, one host per line
+    #[arg(long)]
+    json: bool,
+}
+
+pub(super) async fn run(catalog: &dyn Catalog, args: &Args) -> Result<Ended> {
+    let mut output = Output::new();
+    let mut listing = Listing::new(&mut output, args.json);
+    let mut left = args.limit.unwrap_or(usize::MAX);
+    let mut after = args.after.clone();
+    while left > 0 {
+        let page = catalog.list_hosts(after.as_ref(), left.min(PAGE)).await?;
+        let Some(last) = page.last() else { break };
+        after = Some(last.pattern.clone());
+        left -= page.len();
+        for record in &page {
+            listing.push(|| View::new(record), || view::line(record))?;
+        }
+    }
+    listing.end()?;
+    Ok(Ended::Done)
+}
+
+const EXAMPLES: &str = "\
+Names come in the order of their bytes. --json gives one array with one host
+per line, written as it is read, so that a list of any length is a stream.
+
+Examples:
+  sekisho host list
+  sekisho host list --after shop.example --limit 100
+  sekisho host list --json | jq -r '.[] | select(.disabled) | .name'";

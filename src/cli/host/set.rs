@@ -1,0 +1,119 @@
+//! `sekisho host set`
+
+use anyhow::anyhow;
+use sekisho_certs::{Catalog, HostPattern, HostRecord, StoredCredential, Tenant, TlsPolicy};
+
+use crate::cli::cert::{Leaf, check_covers};
+use crate::cli::edit::{Edit, edit};
+use crate::cli::failure::{Ended, Result};
+use crate::cli::host::site::SiteArgs;
+use crate::cli::named::Named;
+
+#[derive(Debug, clap::Args)]
+#[command(after_help = EXAMPLES)]
+pub(crate) struct Args {
+    /// The host: a name, or '*.' and a name
+    name: HostPattern,
+    /// Who owns it; '' is the operator
+    #[arg(long, value_name = "T", value_parser = Tenant::parse)]
+    tenant: Option<Tenant>,
+    /// Serve it with this credential, or with those that another host uses
+    #[arg(long, value_name = "ID|PATTERN")]
+    cert: Option<Named>,
+    #[command(flatten)]
+    site: SiteArgs,
+    /// The lowest TLS version that its clients may use
+    #[arg(long, value_name = "VERSION", value_parser = tls_policy)]
+    min_tls: Option<TlsPolicy>,
+    /// Answer as if the host did not exist, but keep its record
+    /// [--disabled=false takes it back]
+    #[arg(
+        long,
+        num_args = 0..=1,
+        default_missing_value = "true",
+        require_equals = true,
+        hide_possible_values = true,
+        value_name = "BOOL"
+    )]
+    disabled: Option<bool>,
+}
+
+impl Args {
+    /// Finds wrong usage before a store is created for it.
+    pub(super) fn check(&self) -> Result<()> {
+        self.site.check()
+    }
+
+    fn apply(&self, record: &mut HostRecord, certs: &[StoredCredential]) -> Result<()> {
+        if let Some(tenant) = &self.tenant {
+            record.tenant = tenant.clone();
+        }
+        if let Some(site) = self.site.chosen()? {
+            record.site = site;
+        }
+        if let Some(tls) = self.min_tls {
+            record.tls = tls;
+        }
+        if let Some(disabled) = self.disabled {
+            record.disabled = disabled;
+        }
+        for cert in certs {
+            record.references.set(cert.key_type, Some(cert.id));
+        }
+        Ok(())
+    }
+
+    /// The credentials of `--cert`, each of which must cover the name.
+    async fn certs(&self, catalog: &dyn Catalog) -> Result<Vec<StoredCredential>> {
+        let Some(named) = &self.cert else {
+            return Ok(Vec::new());
+        };
+        let found = named.credentials(catalog).await?;
+        for cert in &found {
+            check_covers(&Leaf::of(cert)?.names, &self.name)
+                .map_err(|why| anyhow!("{}: {why}", cert.id))?;
+        }
+        Ok(found)
+    }
+}
+
+pub(super) async fn run(catalog: &dyn Catalog, args: &Args) -> Result<Ended> {
+    let mut certless = false;
+    edit(catalog, &args.name, async |stored| {
+        let certs = args.certs(catalog).await?;
+        let mut record = stored
+            .clone()
+            .unwrap_or_else(|| HostRecord::new(args.name.clone()));
+        args.apply(&mut record, &certs)?;
+        certless = record.references.is_empty();
+        Ok(if stored.as_ref() == Some(&record) {
+            Edit::Keep
+        } else {
+            Edit::Put(record)
+        })
+    })
+    .await?;
+    if certless {
+        let name = &args.name;
+        eprintln!(
+            "note: {name} has no certificate yet; store one with 'sekisho cert import', \
+             or point it at one with 'sekisho host set {name} --cert …'"
+        );
+    }
+    Ok(Ended::Done)
+}
+
+fn tls_policy(text: &str) -> Result<TlsPolicy, String> {
+    TlsPolicy::parse(text).ok_or_else(|| "there are 1.2 and 1.3".into())
+}
+
+const EXAMPLES: &str = "\
+Only the given fields change; a host that does not exist is created.
+
+Examples:
+  sekisho host set shop.example --tenant anna --root /srv/www/shop
+  sekisho host set old.example --redirect https://shop.example
+  sekisho host set www.shop.example --cert shop.example
+  sekisho host set shop.example --min-tls 1.3
+  sekisho host set shop.example --disabled
+  sekisho host set shop.example --disabled=false --default-site";

@@ -1,0 +1,84 @@
+//! How the command line names a site, and how one is shown.
+
+use std::path::PathBuf;
+
+use anyhow::{Context, bail};
+use sekisho_certs::Site;
+use sekisho_server::site;
+use serde_json::{Value, json};
+
+use crate::cli::failure::{Result, Usage};
+
+/// At most one of the ways to answer requests.
+#[derive(Debug, clap::Args)]
+#[group(id = "site", multiple = false)]
+pub(crate) struct SiteArgs {
+    /// Pass requests on to this server
+    #[arg(long, value_name = "URL")]
+    upstream: Option<String>,
+    /// Answer with the files of this folder; {host} stands for the name asked
+    /// for
+    #[arg(long, value_name = "DIR")]
+    root: Option<PathBuf>,
+    /// Send clients to this URL; without a path there, theirs is kept
+    #[arg(long, value_name = "URL")]
+    redirect: Option<String>,
+    /// Answer as [site] in the configuration says
+    #[arg(long)]
+    default_site: bool,
+}
+
+impl SiteArgs {
+    /// Refuses what this version does not do yet.
+    pub(super) fn check(&self) -> Result<()> {
+        if self.upstream.is_some() {
+            bail!(Usage(
+                "--upstream is not built yet; this version answers with --root or --redirect"
+                    .into()
+            ));
+        }
+        self.chosen().map(drop)
+    }
+
+    /// The chosen site, none if nothing was chosen. Inside: none for the
+    /// configuration's.
+    pub(super) fn chosen(&self) -> Result<Option<Option<Site>>> {
+        let document = if let Some(root) = &self.root {
+            let root = std::path::absolute(root).context("--root")?;
+            let root = root
+                .to_str()
+                .context("--root: the folder's name is not UTF-8")?;
+            json!({ "root": root })
+        } else if let Some(url) = &self.redirect {
+            json!({ "redirect": url })
+        } else {
+            return Ok(self.default_site.then_some(None));
+        };
+        let site = Site {
+            format: FORMAT,
+            json: document.to_string().into(),
+        };
+        // The server's own reader says what is wrong with it.
+        site::Site::parse(&site).map_err(|error| Usage(error.to_string()))?;
+        Ok(Some(Some(site)))
+    }
+}
+
+/// The site's document, or its text where that can't be read.
+pub(super) fn document(site: &Site) -> Value {
+    serde_json::from_str(&site.json).unwrap_or_else(|_| Value::from(&*site.json))
+}
+
+/// One line: `root /srv/www`.
+pub(super) fn line(site: &Site) -> String {
+    let Value::Object(document) = document(site) else {
+        return site.json.to_string();
+    };
+    let pairs = document.iter().map(|(key, value)| match value {
+        Value::String(text) => format!("{key} {text}"),
+        other => format!("{key} {other}"),
+    });
+    pairs.collect::<Vec<_>>().join(", ")
+}
+
+const FORMAT: u32 = 1;

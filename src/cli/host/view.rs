@@ -1,0 +1,108 @@
+//! A host record as it is shown.
+
+use std::io::{self, Write};
+
+use sekisho_certs::{HostRecord, StoredCredential, TlsPolicy};
+use serde::Serialize;
+use serde_json::{Map, Value};
+
+use crate::cli::host::site;
+use crate::cli::output::{self, rfc3339};
+
+/// The fields of a record, as JSON shows them.
+#[derive(Serialize)]
+pub(super) struct View<'a> {
+    name: &'a str,
+    /// With U-labels.
+    unicode: String,
+    tenant: &'a str,
+    site: Option<Value>,
+    min_tls: &'static str,
+    disabled: bool,
+    /// Key type to credential id.
+    credentials: Map<String, Value>,
+    version: u64,
+}
+
+impl<'a> View<'a> {
+    pub(super) fn new(record: &'a HostRecord) -> Self {
+        let credentials = record.references.iter();
+        Self {
+            name: record.pattern.as_str(),
+            unicode: record.pattern.to_unicode(),
+            tenant: record.tenant.as_str(),
+            site: record.site.as_ref().map(site::document),
+            min_tls: record.tls.as_str(),
+            disabled: record.disabled,
+            credentials: credentials
+                .map(|(key_type, id)| (key_type.as_str().into(), id.to_string().into()))
+                .collect(),
+            version: record.version,
+        }
+    }
+}
+
+/// One line of a list: name, tenant, key types, site.
+pub(super) fn line(record: &HostRecord) -> String {
+    let types: Vec<_> = record
+        .references
+        .iter()
+        .map(|(key_type, _)| key_type.as_str())
+        .collect();
+    let types = if types.is_empty() {
+        "no certificate".into()
+    } else {
+        types.join("+")
+    };
+    let tenant = match record.tenant.as_str() {
+        "" => "-",
+        name => name,
+    };
+    let site = record
+        .site
+        .as_ref()
+        .map_or_else(|| "default site".into(), site::line);
+    let disabled = if record.disabled { ", disabled" } else { "" };
+    let name = output::name(&record.pattern);
+    format!("{name}  {tenant}  {types}  {site}{disabled}")
+}
+
+/// All of it for people.
+pub(super) fn write(
+    out: &mut impl Write,
+    record: &HostRecord,
+    credentials: &[StoredCredential],
+) -> io::Result<()> {
+    writeln!(out, "host      {}", output::name(&record.pattern))?;
+    let tenant = record.tenant.as_str();
+    writeln!(
+        out,
+        "tenant    {}",
+        if tenant.is_empty() { "-" } else { tenant }
+    )?;
+    let site = record.site.as_ref().map(site::line);
+    writeln!(
+        out,
+        "site      {}",
+        site.as_deref().unwrap_or("as [site] in the configuration")
+    )?;
+    let tls = match record.tls {
+        TlsPolicy::Tls12 => "1.2 and 1.3",
+        TlsPolicy::Tls13 => "1.3",
+    };
+    writeln!(out, "tls       {tls}")?;
+    writeln!(
+        out,
+        "disabled  {}",
+        if record.disabled { "yes" } else { "no" }
+    )?;
+    for credential in credentials {
+        let key_type = credential.key_type.as_str();
+        let until = rfc3339(credential.not_after);
+        writeln!(out, "{key_type:<8}  {}, valid until {until}", credential.id)?;
+    }
+    if credentials.is_empty() {
+        writeln!(out, "          no certificate")?;
+    }
+    writeln!(out, "version   {}", record.version)
+}

@@ -1,0 +1,72 @@
+//! What a NAME on the command line may be: a pattern, or a credential's id.
+
+use std::str::FromStr;
+
+use anyhow::{anyhow, bail};
+use sekisho_certs::{Catalog, CredentialId, HostPattern, HostRecord, StoredCredential};
+
+use crate::cli::failure::Result;
+
+/// A host by its pattern, or a credential by its id.
+#[derive(Clone, Debug)]
+pub(crate) enum Named {
+    Credential(CredentialId),
+    Host(HostPattern),
+}
+
+impl FromStr for Named {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        if text.starts_with("cert:") {
+            return text.parse().map(Self::Credential);
+        }
+        HostPattern::parse(text)
+            .map(Self::Host)
+            .map_err(|error| error.to_string())
+    }
+}
+
+impl Named {
+    /// The credential, or those that the host refers to, in the order of
+    /// preference; fails if there is none.
+    pub(crate) async fn credentials(&self, catalog: &dyn Catalog) -> Result<Vec<StoredCredential>> {
+        match self {
+            Self::Credential(id) => Ok(vec![credential(catalog, *id).await?]),
+            Self::Host(pattern) => {
+                let record = host(catalog, pattern).await?;
+                let found = credentials_of(catalog, &record).await?;
+                if found.is_empty() {
+                    bail!("{pattern} has no certificate; store one with 'sekisho cert import'");
+                }
+                Ok(found)
+            }
+        }
+    }
+}
+
+/// The record of a host that must be there.
+pub(crate) async fn host(catalog: &dyn Catalog, pattern: &HostPattern) -> Result<HostRecord> {
+    let found = catalog.hosts(std::slice::from_ref(pattern)).await?;
+    found.into_iter().next().ok_or_else(|| {
+        anyhow!("there is no host {pattern}; 'sekisho host list' shows which there are")
+    })
+}
+
+/// What a record refers to, in the order of preference.
+pub(crate) async fn credentials_of(
+    catalog: &dyn Catalog,
+    record: &HostRecord,
+) -> Result<Vec<StoredCredential>> {
+    let ids: Vec<_> = record.references.iter().map(|(_, id)| id).collect();
+    let mut found = catalog.credentials(&ids).await?;
+    found.sort_by_key(|credential| credential.key_type);
+    Ok(found)
+}
+
+async fn credential(catalog: &dyn Catalog, id: CredentialId) -> Result<StoredCredential> {
+    let found = catalog.credentials(&[id]).await?;
+    found.into_iter().next().ok_or_else(|| {
+        anyhow!("there is no credential {id}; 'sekisho cert list' shows which there are")
+    })
+}

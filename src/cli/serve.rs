@@ -1,0 +1,39 @@
+//! `sekisho serve`
+
+mod log;
+mod serving;
+
+use std::path::Path;
+use std::time::Instant;
+
+use sekisho_server::config::Config;
+
+use crate::cli::failure::{Ended, Result};
+use log::Format;
+
+pub(super) use serving::Serving;
+
+#[derive(Debug, clap::Args)]
+#[command(after_help = EXAMPLES)]
+pub(crate) struct Args {
+    /// How log lines are written to standard error
+    #[arg(long, value_enum, value_name = "FORMAT", default_value = "text")]
+    log: Format,
+}
+
+pub(super) fn run(config: Option<&Path>, args: &Args, begun: Instant) -> Result<Ended> {
+    log::start(args.log)?;
+    let config = Config::load(config)?;
+    let serving = Serving::build(&config, begun)?;
+    serving.announce();
+    serving.run_until_signalled()?;
+    Ok(Ended::Done)
+}
+
+const EXAMPLES: &str = "\
+Ends on SIGTERM or SIGINT: requests in flight are answered first; a second
+signal ends at once. SEKISHO_LOG filters the log.
+
+Examples:
+  sekisho serve --config /etc/sekisho/sekisho.toml
+  SEKISHO_LOG=warn sekisho serve --log json";

@@ -1,0 +1,228 @@
+//! From the configuration to a running server: store, lookup, feed, tickets,
+//! sockets.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, bail};
+use sekisho_certs::{Clock, Feed, Lookup, LookupSettings, NeverObtain};
+use sekisho_server::admin::{Admin, Sources, Token};
+use sekisho_server::config::Config;
+use sekisho_server::metrics::Metrics;
+use sekisho_server::site::Responder;
+use sekisho_server::tickets::{Keeper, Ring, Source};
+use sekisho_server::{Endpoint, Parts, Phase, Publisher, Server, Shutdown};
+use tokio::net::TcpListener;
+use tokio::runtime::{Builder, Runtime};
+use tokio::time::timeout;
+
+use crate::cli::failure::Result;
+use crate::cli::open::{self, Opened};
+use crate::process;
+
+/// A server whose sockets are bound, and all that runs beside it.
+pub(crate) struct Serving {
+    /// Drives whatever is not a connection.
+    background: Runtime,
+    server: Server,
+    lookup: Arc<Lookup<Endpoint>>,
+    feed: Option<Feed>,
+    keeper: Keeper,
+    admin: Option<(TcpListener, Admin)>,
+    shutdown: Shutdown,
+    store: String,
+    start_up: Duration,
+}
+
+impl Serving {
+    /// Opens the store and binds all addresses; accepts nothing yet. `begun`
+    /// is when the process began.
+    pub(crate) fn build(config: &Config, begun: Instant) -> Result<Self> {
+        process::open_all_files();
+        let background = Builder::new_current_thread()
+            .enable_all()
+            .thread_name("background")
+            .build()
+            .context("the background runtime could not be started")?;
+        let opened = background.block_on(open::serving(config))?;
+        let ring = Arc::new(Ring::random());
+        let lookup = lookup(config, &opened, &ring);
+        let feed = opened.catalog.clone().map(Feed::new);
+        let keeper = keeper(config, &opened, feed.as_ref(), ring);
+        let keeper = background.block_on(filled(keeper));
+        let shutdown = Shutdown::new();
+        let metrics = Arc::new(Metrics::new());
+        let responder = Arc::new(Responder::new(config.cache.files));
+        let parts = Parts {
+            lookup: Arc::clone(&lookup),
+            metrics: Arc::clone(&metrics),
+            responder: Arc::clone(&responder),
+            clock: Clock::System,
+        };
+        let server = Server::build(config, parts)?;
+        let sources = sources(metrics.clone(), &lookup, responder, &shutdown);
+        let admin = background.block_on(admin(config, sources))?;
+        let start_up = begun.elapsed();
+        metrics.listening(start_up);
+        Ok(Self {
+            background,
+            server,
+            lookup,
+            feed,
+            keeper,
+            admin,
+            shutdown,
+            store: opened.shown,
+            start_up,
+        })
+    }
+
+    /// The first TLS address, as the system bound it.
+    pub(crate) fn https(&self) -> SocketAddr {
+        self.server.addresses().https[0]
+    }
+
+    /// From the start of the process until all sockets were bound.
+    pub(crate) fn start_up(&self) -> Duration {
+        self.start_up
+    }
+
+    /// Ends it from elsewhere.
+    pub(crate) fn shutdown(&self) -> Shutdown {
+        self.shutdown.clone()
+    }
+
+    /// Logs where it serves what.
+    pub(super) fn announce(&self) {
+        let addresses = self.server.addresses();
+        let admin = self
+            .admin
+            .as_ref()
+            .and_then(|(listener, _)| listener.local_addr().ok());
+        tracing::info!(
+            https = joined(&addresses.https),
+            http = joined(&addresses.http),
+            admin = joined(admin.as_slice()),
+            store = self.store,
+            start_up_ms = self.start_up.as_secs_f64() * 1000.0,
+            version = env!("CARGO_PKG_VERSION"),
+            "serving"
+        );
+    }
+
+    /// Serves until a signal says otherwise, and then lets open connections
+    /// end.
+    pub(super) fn run_until_signalled(self) -> Result<()> {
+        let shutdown = self.shutdown();
+        let enter = self.background.enter();
+        let signals = shutdown
+            .on_signals()
+            .context("signals can't be waited for")?;
+        drop(enter);
+        self.background.spawn(signals);
+        self.run()?;
+        if shutdown.phase() == Phase::Ending {
+            bail!("ended at once by a second signal");
+        }
+        tracing::info!("ended");
+        Ok(())
+    }
+
+    /// Serves until it is shut down.
+    pub(crate) fn run(self) -> Result<()> {
+        self.background.block_on(async {
+            if let Some(feed) = self.feed {
+                tokio::spawn(feed.run(self.lookup));
+            }
+            tokio::spawn(self.keeper.run());
+            if let Some((listener, admin)) = self.admin {
+                // It ends with the runtime: while the server drains, balancers
+                // must see it.
+                tokio::spawn(admin.serve(listener, std::future::pending()));
+            }
+            self.server.run(self.shutdown).await
+        })?;
+        Ok(())
+    }
+}
+
+fn lookup(config: &Config, opened: &Opened, ring: &Arc<Ring>) -> Arc<Lookup<Endpoint>> {
+    let settings = LookupSettings {
+        memory: config.cache.memory,
+        fresh: config.cache.fresh,
+        absent: config.cache.absent,
+    };
+    let publisher = Publisher::new(Arc::clone(ring), config.site.clone());
+    let publish = move |host: &Arc<_>| publisher.publish(host);
+    Lookup::new(
+        Arc::clone(&opened.store),
+        &settings,
+        Arc::new(NeverObtain),
+        publish,
+    )
+}
+
+/// Ticket keys come from the catalog, else from the configured file, else from
+/// nowhere.
+fn keeper(config: &Config, opened: &Opened, feed: Option<&Feed>, ring: Arc<Ring>) -> Keeper {
+    let source = match (&opened.catalog, feed, &config.tickets) {
+        (Some(catalog), Some(feed), _) => Source::Catalog(Arc::clone(catalog), feed.documents()),
+        (_, _, Some(file)) => Source::File(file.clone()),
+        _ => Source::Process,
+    };
+    Keeper::new(source, ring, Clock::System)
+}
+
+/// With keys, if they can be had without a long wait: clients of an earlier
+/// process then resume at once.
+async fn filled(mut keeper: Keeper) -> Keeper {
+    let problem = match timeout(TICKET_KEYS, keeper.refresh()).await {
+        Ok(Ok(_)) => return keeper,
+        Ok(Err(error)) => error.to_string(),
+        Err(_) => format!("the store did not answer within {TICKET_KEYS:?}"),
+    };
+    tracing::warn!(
+        problem,
+        "no ticket keys yet, sessions of an earlier process end"
+    );
+    keeper
+}
+
+fn sources(
+    metrics: Arc<Metrics>,
+    lookup: &Arc<Lookup<Endpoint>>,
+    responder: Arc<Responder>,
+    shutdown: &Shutdown,
+) -> Sources {
+    let (lookup, shutdown) = (Arc::clone(lookup), shutdown.clone());
+    Sources {
+        metrics,
+        lookup: Box::new(move || lookup.stats()),
+        responder,
+        draining: Box::new(move || shutdown.phase() > Phase::Serving),
+    }
+}
+
+async fn admin(config: &Config, sources: Sources) -> Result<Option<(TcpListener, Admin)>> {
+    let Some(address) = config.listen.admin else {
+        return Ok(None);
+    };
+    let token = config
+        .listen
+        .admin_token
+        .as_ref()
+        .map(Token::load)
+        .transpose()?;
+    let listener = TcpListener::bind(address).await;
+    let listener = listener.with_context(|| format!("can't listen on {address}"))?;
+    Ok(Some((listener, Admin::new(sources, token))))
+}
+
+fn joined(addresses: &[SocketAddr]) -> String {
+    let texts: Vec<_> = addresses.iter().map(SocketAddr::to_string).collect();
+    texts.join(" ")
+}
+
+/// How long the start waits for ticket keys.
+const TICKET_KEYS: Duration = Duration::from_millis(500);

@@ -1,0 +1,60 @@
+//! What the process asks of its allocator and its kernel.
+
+use rustix::process::{
+    DumpableBehavior, Resource, Rlimit, getrlimit, set_dumpable_behavior, setrlimit,
+};
+
+/// Keeps private keys out of core dumps and out of reach of other processes
+/// of the same user. Failure is not fatal: the kernel of a container may
+/// forbid it.
+pub(crate) fn keep_memory_private() {
+    let none = Rlimit {
+        current: Some(0),
+        maximum: Some(0),
+    };
+    if let Err(error) = setrlimit(Resource::Core, none) {
+        tracing::debug!(%error, "core dumps stay possible");
+    }
+    if let Err(error) = set_dumpable_behavior(DumpableBehavior::NotDumpable) {
+        tracing::debug!(%error, "the process stays dumpable");
+    }
+}
+
+/// Raises the number of files and sockets that may be open to what the system
+/// allows; gives it, none if there is no limit.
+pub(crate) fn open_all_files() -> Option<u64> {
+    let limit = getrlimit(Resource::Nofile);
+    let raised = Rlimit {
+        current: limit.maximum,
+        maximum: limit.maximum,
+    };
+    match setrlimit(Resource::Nofile, raised) {
+        Ok(()) => limit.maximum,
+        Err(error) => {
+            tracing::warn!(%error, "the limit of open files could not be raised");
+            limit.current
+        }
+    }
+}
+
+/// aws-lc and SQLite allocate through C's malloc, which this overrides too.
+#[global_allocator]
+static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
+
+/// Read by jemalloc before `main`. Two arenas: the workers are few, and each
+/// arena keeps pages of its own. Unused pages go back to the system after a
+/// second, by a thread that does nothing else.
+#[expect(
+    unsafe_code,
+    reason = "the allocator finds its settings by their symbol"
+)]
+// SAFETY: the symbol is jemalloc's, declared as a pointer to characters that
+// end with a NUL; a reference to an array is such a pointer, and this crate
+// defines the symbol nowhere else.
+#[unsafe(export_name = "malloc_conf")]
+static MALLOC_CONF: &[u8; SETTINGS.len()] = match SETTINGS.as_bytes().first_chunk() {
+    Some(settings) => settings,
+    None => panic!("an array is as long as itself"),
+};
+
+const SETTINGS: &str = "narenas:2,background_thread:true,dirty_decay_ms:1000,muzzy_decay_ms:0\0";

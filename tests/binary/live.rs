@@ -1,0 +1,160 @@
+//! What is edited while `serve` runs, and how it ends.
+
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::time::Instant;
+
+use rustix::process::Signal;
+use sekisho_testkit::{Key, client};
+
+use crate::sandbox::{SOON, Sandbox, ca, until};
+
+#[test]
+fn edits_are_served_at_once() {
+    let sandbox = Sandbox::new();
+    sandbox.page("a.example", "page of a");
+    sandbox.page("b.example", "page of b");
+    sandbox.import(&["a.example"]);
+    let server = sandbox.serve();
+    assert!(server.shows("a.example", "page of a"));
+    assert!(server.refusal("b.example").contains("UnrecognisedName"));
+
+    sandbox.import(&["b.example"]);
+    until("a new host", SOON, || {
+        server.shows("b.example", "page of b")
+    });
+    sandbox.ok(&["host", "set", "a.example", "--root", "www/b.example"]);
+    until("another root", SOON, || {
+        server.shows("a.example", "page of b")
+    });
+    sandbox.ok(&["host", "set", "a.example", "--disabled"]);
+    until("a disabled host", SOON, || {
+        server.fetch("a.example").is_err()
+    });
+    assert!(server.refusal("a.example").contains("UnrecognisedName"));
+    sandbox.ok(&[
+        "host",
+        "set",
+        "a.example",
+        "--disabled=false",
+        "--min-tls",
+        "1.3",
+    ]);
+    until("an enabled host", SOON, || {
+        server.shows("a.example", "page of b")
+    });
+    until("TLS 1.3 only", SOON, || {
+        server
+            .fetch_with("a.example", client::config_tls12(ca()))
+            .is_err()
+    });
+    sandbox.ok(&["cert", "remove", "b.example"]);
+    until("no certificate", SOON, || {
+        server.fetch("b.example").is_err()
+    });
+    sandbox.ok(&["host", "remove", "a.example"]);
+    until("a removed host", SOON, || {
+        server.fetch("a.example").is_err()
+    });
+    server.stop();
+}
+
+#[test]
+fn a_change_is_served_within_a_tenth_of_a_second() {
+    let sandbox = Sandbox::new();
+    sandbox.page("a.example", "page of a");
+    sandbox.import(&["a.example"]);
+    let server = sandbox.serve();
+    // The median of several: one of them may meet a busy machine.
+    let mut waits = Vec::new();
+    for round in 0..9 {
+        let disabled = round % 2 == 0;
+        let switch = if disabled {
+            "--disabled"
+        } else {
+            "--disabled=false"
+        };
+        sandbox.ok(&["host", "set", "a.example", switch]);
+        let written = Instant::now();
+        until("the change", SOON, || {
+            server.fetch("a.example").is_err() == disabled
+        });
+        waits.push(written.elapsed());
+    }
+    waits.sort();
+    assert!(waits[4].as_millis() <= 100, "{waits:?}");
+}
+
+#[test]
+fn sigterm_drains_and_ends_well() {
+    let sandbox = Sandbox::new();
+    sandbox.page("a.example", "page of a");
+    sandbox.import(&["a.example"]);
+    for signal in [Signal::TERM, Signal::INT] {
+        let mut server = sandbox.serve();
+        assert!(server.shows("a.example", "page of a"));
+        server.signal(signal);
+        let status = server.ended();
+        assert_eq!(status.code(), Some(0), "{}", server.log());
+        assert!(
+            TcpStream::connect(server.https).is_err(),
+            "it still listens"
+        );
+    }
+}
+
+#[test]
+fn the_admin_listener_tells_how_it_is() {
+    let sandbox = Sandbox::new();
+    sandbox.import(&["a.example"]);
+    let server = sandbox.serve();
+    let ask = |path: &str| {
+        let mut stream = TcpStream::connect(server.admin).expect("it listens");
+        write!(
+            stream,
+            "GET {path} HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: close\r\n\r\n"
+        )
+        .expect("it reads");
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).expect("an answer");
+        answer
+    };
+    assert!(ask("/readyz").starts_with("HTTP/1.1 200"));
+    assert!(ask("/healthz").starts_with("HTTP/1.1 200"));
+    assert!(server.fetch("a.example").is_ok());
+    assert!(ask("/metrics").contains("sekisho_handshakes_total{"));
+}
+
+#[test]
+fn plain_http_is_sent_to_https() {
+    let sandbox = Sandbox::new();
+    sandbox.import(&["a.example"]);
+    let server = sandbox.serve();
+    let mut stream = TcpStream::connect(server.http).expect("it listens");
+    write!(
+        stream,
+        "GET /path?query HTTP/1.1\r\nHost: a.example\r\nConnection: close\r\n\r\n"
+    )
+    .expect("it reads");
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).expect("an answer");
+    assert!(answer.starts_with("HTTP/1.1 308"), "{answer}");
+    assert!(answer.contains("/path?query"), "{answer}");
+}
+
+#[test]
+fn a_replaced_certificate_is_served() {
+    let sandbox = Sandbox::new();
+    sandbox.page("a.example", "page of a");
+    sandbox.import(&["a.example"]);
+    let server = sandbox.serve();
+    let shown = || server.shows("a.example", "page of a");
+    assert!(shown());
+    let first = sandbox.json(&["cert", "show", "a.example", "--json"])[0]["sha256"].clone();
+    sandbox.import_type(&["a.example"], Key::P384);
+    let second = sandbox.json(&["cert", "show", "a.example", "--json"])[0]["sha256"].clone();
+    assert_ne!(first, second);
+    let leaf = || crate::peers::fingerprint(server.https, "a.example", &[]);
+    until("the new certificate", SOON, || second == leaf().as_str());
+    assert!(shown());
+}

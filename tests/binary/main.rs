@@ -1,0 +1,13 @@
+//! The real binary, from the outside: commands, files, sockets, signals.
+
+mod cert;
+mod demo;
+mod dual;
+mod host;
+mod import;
+mod live;
+mod peers;
+mod sandbox;
+mod start;
+mod stores;
+mod usage;

@@ -1,0 +1,156 @@
+//! A running `sekisho serve`.
+
+use std::io::{self, BufRead, BufReader};
+use std::net::SocketAddr;
+use std::process::{Child, ChildStderr, Command, ExitStatus, Stdio};
+use std::sync::{Arc, Mutex, MutexGuard};
+use std::thread;
+use std::time::Duration;
+
+use rustix::process::{Pid, Signal, kill_process};
+use rustls::ClientConfig;
+use sekisho_testkit::client;
+use serde_json::Value;
+use tokio::runtime::{Builder, Runtime};
+
+use super::{ca, until};
+
+/// Killed when dropped.
+pub(crate) struct Server {
+    child: Child,
+    log: Arc<Mutex<Vec<Value>>>,
+    pub(crate) https: SocketAddr,
+    pub(crate) http: SocketAddr,
+    pub(crate) admin: SocketAddr,
+    runtime: Runtime,
+}
+
+impl Server {
+    /// Waits for the line that names the addresses.
+    pub(crate) fn start(mut command: Command) -> Self {
+        let mut child = command
+            .stderr(Stdio::piped())
+            .spawn()
+            .expect("the binary runs");
+        let log = Arc::default();
+        follow(child.stderr.take().expect("it is piped"), Arc::clone(&log));
+        let serving = serving(&mut child, &log);
+        let address = |key: &str| {
+            let text = serving["fields"][key].as_str().expect(key);
+            text.parse()
+                .unwrap_or_else(|error| panic!("{key} {text:?}: {error}"))
+        };
+        Self {
+            https: address("https"),
+            http: address("http"),
+            admin: address("admin"),
+            child,
+            log,
+            runtime: Builder::new_current_thread()
+                .enable_all()
+                .build()
+                .expect("a runtime"),
+        }
+    }
+
+    pub(crate) fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// What it logged so far, one JSON object per line.
+    pub(crate) fn log(&self) -> String {
+        let lines: Vec<_> = lock(&self.log).iter().map(Value::to_string).collect();
+        lines.join("\n")
+    }
+
+    /// The answer to a request for this host, head and body; or why there is
+    /// none.
+    pub(crate) fn fetch(&self, host: &str) -> io::Result<String> {
+        self.fetch_with(host, client::config(ca()))
+    }
+
+    pub(crate) fn fetch_with(&self, host: &str, config: ClientConfig) -> io::Result<String> {
+        let fetch = client::fetch(self.https, host, "/", config);
+        self.runtime
+            .block_on(async { tokio::time::timeout(ANSWER, fetch).await })
+            .expect("an answer in time")
+    }
+
+    /// Whether this host's page comes and holds this text.
+    pub(crate) fn shows(&self, host: &str, text: &str) -> bool {
+        self.fetch(host)
+            .is_ok_and(|answer| answer.starts_with("HTTP/1.1 200") && answer.contains(text))
+    }
+
+    /// The text of the error with which a handshake for this host fails.
+    pub(crate) fn refusal(&self, host: &str) -> String {
+        match self.fetch(host) {
+            Ok(answer) => panic!("{host} was answered: {answer}"),
+            Err(error) => error.to_string(),
+        }
+    }
+
+    pub(crate) fn signal(&self, signal: Signal) {
+        let pid = i32::try_from(self.pid()).ok().and_then(Pid::from_raw);
+        kill_process(pid.expect("a child has an id"), signal).expect("it runs");
+    }
+
+    pub(crate) fn has_ended(&mut self) -> Option<ExitStatus> {
+        self.child.try_wait().expect("it is a child")
+    }
+
+    /// Waits until it ended by itself.
+    pub(crate) fn ended(&mut self) -> ExitStatus {
+        until("the server ends", ANSWER, || self.has_ended().is_some());
+        self.has_ended().expect("it just did")
+    }
+
+    /// Ends it as an operator does, and waits.
+    pub(crate) fn stop(mut self) {
+        self.signal(Signal::TERM);
+        let status = self.ended();
+        assert!(status.success(), "{status}: {}", self.log());
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        // It may have ended already.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+fn follow(stderr: ChildStderr, log: Arc<Mutex<Vec<Value>>>) {
+    thread::spawn(move || {
+        for line in BufReader::new(stderr).lines().map_while(Result::ok) {
+            let value = serde_json::from_str(&line).unwrap_or(Value::String(line));
+            lock(&log).push(value);
+        }
+    });
+}
+
+fn serving(child: &mut Child, log: &Mutex<Vec<Value>>) -> Value {
+    let find = || {
+        let lines = lock(log);
+        let is_start = |line: &&Value| line["fields"]["message"] == "serving";
+        lines.iter().find(is_start).cloned()
+    };
+    until("the server starts", ANSWER, || {
+        let ended = child.try_wait().expect("it is a child");
+        assert!(
+            ended.is_none() || find().is_some(),
+            "{ended:?}: {:?}",
+            lock(log)
+        );
+        find().is_some()
+    });
+    find().expect("it was just found")
+}
+
+fn lock(log: &Mutex<Vec<Value>>) -> MutexGuard<'_, Vec<Value>> {
+    log.lock().expect("no test panics while it holds the log")
+}
+
+/// Far more than anything here takes.
+const ANSWER: Duration = Duration::from_secs(20);

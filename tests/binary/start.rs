@@ -1,0 +1,61 @@
+//! `check` and the start of `serve`.
+
+use std::net::TcpListener;
+
+use crate::sandbox::Sandbox;
+
+#[test]
+fn check_says_that_all_is_well() {
+    let sandbox = Sandbox::new();
+    sandbox.import(&["a.example"]);
+    let out = sandbox.ok(&["check"]);
+    assert!(out.contains("hosts.db"), "{out}");
+}
+
+#[test]
+fn an_address_that_is_taken_is_named() {
+    let sandbox = Sandbox::new();
+    sandbox.import(&["a.example"]);
+    let taken = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let address = taken.local_addr().expect("an address").to_string();
+    let config = std::fs::read_to_string(sandbox.path("sekisho.toml")).expect("a file");
+    sandbox.write("sekisho.toml", &config.replacen("127.0.0.1:0", &address, 1));
+    let error = sandbox.fails(&["serve"]);
+    assert!(error.contains(&address), "{error}");
+    sandbox.ok(&["check"]);
+}
+
+#[test]
+fn plain_files_are_served_without_a_catalog() {
+    let sandbox = Sandbox::new();
+    let config = std::fs::read_to_string(sandbox.path("sekisho.toml")).expect("a file");
+    let config = config.replace("sqlite:hosts.db", "files:live/{host}");
+    let config = config.replace("[keys]\nmaster = \"file:master.key\"\n", "");
+    sandbox.write("sekisho.toml", &config);
+    let pair = crate::sandbox::ca().issue(&["a.example"], sekisho_testkit::Key::P256);
+    sandbox.write("live/a.example/fullchain.pem", &pair.chain_pem());
+    sandbox.write("live/a.example/privkey.pem", &pair.key_pem());
+    sandbox.page("a.example", "page of a");
+    sandbox.ok(&["check"]);
+    sandbox.write("sekisho.toml", &config.replace("live/{host}", "no/{host}"));
+    let error = sandbox.fails(&["check"]);
+    assert!(error.contains("/no"), "{error}");
+    sandbox.write("sekisho.toml", &config);
+    let server = sandbox.serve();
+    assert!(server.shows("a.example", "page of a"));
+    assert!(server.refusal("b.example").contains("UnrecognisedName"));
+    let error = sandbox.fails(&["host", "list"]);
+    assert!(error.contains("files"), "{error}");
+    server.stop();
+}
+
+#[test]
+fn the_log_level_is_what_the_environment_says() {
+    let sandbox = Sandbox::new();
+    sandbox.import(&["a.example"]);
+    let mut command = sandbox.command(&["serve", "--log", "json"]);
+    command.env("SEKISHO_LOG", "nonsense=nonsense");
+    let ran = crate::sandbox::Ran::of(&command.output().expect("the binary runs"));
+    assert_eq!(ran.code, Some(1));
+    assert!(ran.err.contains("SEKISHO_LOG"), "{}", ran.err);
+}
