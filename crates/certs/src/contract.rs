@@ -16,7 +16,7 @@ pub mod store;
 mod stores;
 pub mod write;
 
-pub use fixture::Fixture;
+pub use fixture::{Fixture, Names};
 
 /// Makes a test of each sentence of [`crate::Store`] and [`crate::Catalog`];
 /// takes an expression that gives a future of a [`Fixture`].
@@ -26,7 +26,8 @@ macro_rules! catalog_contract {
         $crate::contract_tests! { $fixture,
             store: absent_only_if_neither_is_there, exact_comes_before_wildcard,
             shadowed_says_whether_exact_records_stand_below, one_call_reads_one_state,
-            callable_from_any_runtime, a_dropped_future_leaves_nothing_locked;
+            callable_from_any_runtime, a_dropped_future_leaves_nothing_locked,
+            a_dropped_read_leaves_nothing_waiting;
             write: a_write_is_whole_or_not_at_all, what_is_expected_must_be_there,
             an_orphan_is_deleted_in_the_same_transaction, a_reference_must_exist,
             a_credential_keeps_its_type, secrets_have_one_form,
@@ -46,7 +47,19 @@ macro_rules! catalog_contract {
     };
 }
 
-/// What [`catalog_contract`] expands to.
+/// Makes a test of each sentence that holds for a store that others write;
+/// takes an expression that gives a future of [`Names`].
+#[macro_export]
+macro_rules! store_contract {
+    ($names:expr) => {
+        $crate::contract_tests! { $names,
+            store: absent_only_if_neither_is_there, callable_from_any_runtime,
+            a_dropped_read_leaves_nothing_waiting;
+        }
+    };
+}
+
+/// What the suites expand to.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! contract_tests {

@@ -11,7 +11,7 @@ use crate::clock::Clock;
 use crate::credential::{CredentialId, KeyType, Protected, SealedBytes, Secret, StoredCredential};
 use crate::host::{HostName, HostPattern};
 use crate::record::{HostRecord, Tenant};
-use crate::store::{Answer, Catalog, Document, Expect, Found, Write};
+use crate::store::{Answer, BoxFuture, Catalog, Document, Expect, Found, Store, Write};
 
 /// A catalog under test.
 pub struct Fixture {
@@ -133,6 +133,52 @@ impl Fixture {
 impl fmt::Debug for Fixture {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.catalog.fmt(f)
+    }
+}
+
+/// A store under test, that may only be read.
+pub struct Names {
+    /// The store.
+    pub store: Arc<dyn Store>,
+    /// Makes a pattern answer, with a credential.
+    pub put: Put,
+}
+
+/// Makes a pattern answer.
+pub type Put = Box<dyn Fn(&str) -> BoxFuture<'static, ()> + Send + Sync>;
+
+impl Names {
+    /// The pattern that answers for a name.
+    pub async fn answering(&self, name: &str) -> Option<HostPattern> {
+        let name = HostName::parse(name).unwrap();
+        match self.store.find(&name).await.unwrap() {
+            Answer::Found(found) => {
+                assert_eq!(found.credentials.len(), 1);
+                Some(found.record.pattern)
+            }
+            Answer::Absent => None,
+        }
+    }
+}
+
+impl From<Fixture> for Names {
+    fn from(fixture: Fixture) -> Self {
+        let fixture = Arc::new(fixture);
+        Self {
+            store: Arc::clone(&fixture.catalog) as Arc<dyn Store>,
+            put: Box::new(move |name| {
+                let (fixture, name) = (Arc::clone(&fixture), name.to_owned());
+                Box::pin(async move {
+                    fixture.put(&name).await;
+                })
+            }),
+        }
+    }
+}
+
+impl fmt::Debug for Names {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.store.fmt(f)
     }
 }
 

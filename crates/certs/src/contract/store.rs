@@ -4,29 +4,28 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::Poll;
 
-use super::fixture::{Fixture, pattern, put_host, record, record_of};
+use super::fixture::{Fixture, Names, pattern, put_host, record, record_of};
 use crate::credential::KeyType;
 use crate::host::HostName;
 use crate::record::Tenant;
 use crate::store::{Answer, Expect, Write};
 
-pub async fn absent_only_if_neither_is_there(fixture: Fixture) {
-    assert!(fixture.find("a.example.com").await.is_none());
-    let exact = fixture.put("a.example.com").await;
-    assert_eq!(
-        fixture.find("a.example.com").await.unwrap().credentials[0].id,
-        exact
-    );
-    assert!(fixture.find("b.example.com").await.is_none());
-    assert!(fixture.find("example.com").await.is_none());
-    assert!(fixture.find("com").await.is_none());
-    let wildcard = fixture.put("*.example.com").await;
-    let found = fixture.find("b.example.com").await.unwrap();
-    assert_eq!(found.credentials[0].id, wildcard);
-    assert_eq!(found.record.pattern, pattern("*.example.com"));
+pub async fn absent_only_if_neither_is_there(names: impl Into<Names>) {
+    let names = names.into();
+    assert_eq!(names.answering("a.example.com").await, None);
+    (names.put)("a.example.com").await;
+    let exact = Some(pattern("a.example.com"));
+    assert_eq!(names.answering("a.example.com").await, exact);
+    assert_eq!(names.answering("b.example.com").await, None);
+    assert_eq!(names.answering("example.com").await, None);
+    assert_eq!(names.answering("com").await, None);
+    (names.put)("*.example.com").await;
+    let wildcard = Some(pattern("*.example.com"));
+    assert_eq!(names.answering("b.example.com").await, wildcard);
+    assert_eq!(names.answering("a.example.com").await, exact);
     // A wildcard stands for one label, neither none nor two.
-    assert!(fixture.find("example.com").await.is_none());
-    assert!(fixture.find("a.b.example.com").await.is_none());
+    assert_eq!(names.answering("example.com").await, None);
+    assert_eq!(names.answering("a.b.example.com").await, None);
 }
 
 pub async fn exact_comes_before_wildcard(fixture: Fixture) {
@@ -100,14 +99,15 @@ pub async fn one_call_reads_one_state(fixture: Fixture) {
     writer.await.unwrap();
 }
 
-pub async fn callable_from_any_runtime(fixture: Fixture) {
-    fixture.put("a.example").await;
-    let catalog = Arc::clone(&fixture.catalog);
+pub async fn callable_from_any_runtime(names: impl Into<Names>) {
+    let names = names.into();
+    (names.put)("a.example").await;
+    let store = Arc::clone(&names.store);
     let name = HostName::parse("a.example").unwrap();
     // Polled once here, finished by another runtime.
     let mut begun = {
-        let (catalog, name) = (Arc::clone(&catalog), name.clone());
-        Box::pin(async move { catalog.find(&name).await })
+        let (store, name) = (Arc::clone(&store), name.clone());
+        Box::pin(async move { store.find(&name).await })
     };
     let first = std::future::poll_fn(|cx| {
         Poll::Ready(match begun.as_mut().poll(cx) {
@@ -124,14 +124,27 @@ pub async fn callable_from_any_runtime(fixture: Fixture) {
                 Some(answer) => answer,
                 None => begun.await,
             };
-            (begun, catalog.find(&name).await)
+            (begun, store.find(&name).await)
         })
     });
-    let (begun, whole) = tokio::task::spawn_blocking(|| other.join().unwrap())
-        .await
-        .unwrap();
+    let joined = tokio::task::spawn_blocking(|| other.join().unwrap());
+    let (begun, whole) = joined.await.unwrap();
     assert!(matches!(begun, Ok(Answer::Found(_))), "{begun:?}");
     assert!(matches!(whole, Ok(Answer::Found(_))), "{whole:?}");
+}
+
+/// In all, more than may wait in any queue.
+pub async fn a_dropped_read_leaves_nothing_waiting(names: impl Into<Names>) {
+    let names = names.into();
+    (names.put)("a.example").await;
+    let name = HostName::parse("a.example").unwrap();
+    for _ in 0..100 {
+        for _ in 0..50 {
+            begin_and_drop(names.store.find(&name)).await;
+        }
+        let answer = names.store.find(&name).await;
+        assert!(matches!(answer, Ok(Answer::Found(_))), "{answer:?}");
+    }
 }
 
 /// Whatever a dropped write did, it did whole: both records or neither.

@@ -1,9 +1,13 @@
 //! The suite on every catalog and wrapper of this crate.
 
+use std::fs;
 use std::sync::Arc;
 
-use super::Fixture;
+use sekisho_testkit::{Key, TestCa};
+
+use super::{Fixture, Names};
 use crate::seal::{KeyRing, MasterKey};
+use crate::store::files::Files;
 use crate::store::limited::{Limited, Limits};
 use crate::store::memory::Memory;
 use crate::store::sealed::Sealed;
@@ -86,4 +90,37 @@ suites! {
     limited_memory: async { limited(plain_memory().await).await };
     limited_sqlite: async { limited(plain_sqlite().await).await };
     sealed_limited_sqlite: async { sealed(limited(plain_sqlite().await).await).await };
+}
+
+mod files {
+    use super::*;
+    crate::store_contract!(plain_files());
+}
+
+mod limited_files {
+    use super::*;
+    crate::store_contract!(async {
+        let files = plain_files().await;
+        Names {
+            store: Arc::new(Limited::new(files.store, &Limits::default())),
+            put: files.put,
+        }
+    });
+}
+
+async fn plain_files() -> Names {
+    let folder = tempfile::tempdir().unwrap();
+    let store = Files::new("{host}", folder.path()).unwrap();
+    let ca = TestCa::new();
+    Names {
+        store: Arc::new(store),
+        put: Box::new(move |name| {
+            let pair = ca.issue(&[name], Key::P256);
+            let stem = folder.path().join(name.replace('*', "_"));
+            fs::create_dir(&stem).unwrap();
+            fs::write(stem.join("fullchain.pem"), pair.chain_pem()).unwrap();
+            fs::write(stem.join("privkey.pem"), pair.key_pem()).unwrap();
+            Box::pin(std::future::ready(()))
+        }),
+    }
 }

@@ -4,6 +4,8 @@ use std::os::unix::fs::PermissionsExt;
 use std::sync::Arc;
 use std::task::Poll;
 
+use rusqlite::StatementStatus;
+
 use super::*;
 use crate::contract::fixture::plain;
 use crate::seal::{KeyRing, MasterKey};
@@ -294,5 +296,29 @@ fn no_read_scans_a_table() {
             !steps.iter().any(|step| step.contains("TEMP B-TREE")),
             "{sql}: {steps:#?}"
         );
+    }
+}
+
+/// Planning a statement takes forty times as long as running it.
+#[test]
+fn no_read_is_planned_twice() {
+    let folder = Folder::new();
+    drop(folder.create());
+    let options = Options::default();
+    let (_, mut reader) = StoreFile::open(&folder.path(), Mode::Existing, &options).unwrap();
+    for sql in [FIND]
+        .into_iter()
+        .chain(crate::store::sqlite::read::INDEXED)
+    {
+        let planned = reader.run(|connection| {
+            let mut statement = connection.prepare_cached(sql)?;
+            for round in 0..5 {
+                let values = (0..statement.parameter_count()).map(|_| round);
+                let mut rows = statement.query(rusqlite::params_from_iter(values))?;
+                while rows.next()?.is_some() {}
+            }
+            Ok(statement.get_status(StatementStatus::RePrepare))
+        });
+        assert_eq!(planned.unwrap(), 0, "{sql}");
     }
 }
