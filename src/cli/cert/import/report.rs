@@ -4,7 +4,7 @@ use std::fmt;
 use std::io::IsTerminal;
 use std::time::{Duration, Instant};
 
-use indicatif::{HumanCount, ProgressBar, ProgressStyle};
+use indicatif::{HumanCount, ProgressBar, ProgressState, ProgressStyle};
 
 use super::check::Checked;
 use super::source::Refusal;
@@ -127,8 +127,13 @@ impl fmt::Display for Counts {
 
 fn progress(total: Option<u64>) -> ProgressBar {
     let bar = total.map_or_else(ProgressBar::no_length, ProgressBar::new);
-    let style = ProgressStyle::with_template("{wide_bar} {human_pos}/{human_len} {per_sec} {eta}");
-    bar.set_style(style.expect("the template is sound"));
+    let style = ProgressStyle::with_template("{wide_bar} {human_pos}/{human_len} {rate} {eta}")
+        .expect("the template is sound")
+        .with_key("rate", |state: &ProgressState, out: &mut dyn fmt::Write| {
+            // What can't be written is not shown.
+            let _ = write!(out, "{}/s", HumanCount(state.per_sec() as u64));
+        });
+    bar.set_style(style);
     bar.enable_steady_tick(Duration::from_millis(200));
     bar
 }
