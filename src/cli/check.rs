@@ -3,9 +3,12 @@
 use std::fs;
 use std::io::Write;
 use std::path::Path;
+use std::sync::Arc;
 
 use anyhow::Context;
+use sekisho_certs::Clock;
 use sekisho_server::config::{Config, StoreUrl};
+use sekisho_server::tickets::{Keeper, Ring, Source};
 
 use crate::cli::failure::{Ended, Result};
 use crate::cli::open;
@@ -18,11 +21,16 @@ pub(crate) struct Args {}
 pub(super) fn run(config: Option<&Path>) -> Result<Ended> {
     let config = Config::load(config)?;
     check_folders(&config.store)?;
+    open::admin_token(&config)?;
     let opened = open::runtime()?.block_on(async {
         let opened = open::serving(&config).await?;
         if let Some(catalog) = &opened.catalog {
             // Reads from the file, which opening alone may not.
             catalog.position().await?;
+        } else if let Some(file) = &config.tickets {
+            let ring = Arc::new(Ring::random());
+            let mut keeper = Keeper::new(Source::File(file.clone()), ring, Clock::System);
+            keeper.refresh().await.context("[tickets] key_file")?;
         }
         anyhow::Ok(opened)
     })?;
@@ -49,8 +57,9 @@ fn check_folders(store: &StoreUrl) -> Result<()> {
 }
 
 const EXAMPLES: &str = "\
-Reads the configuration, opens the store and tries the master key. It listens
-nowhere, so it may run beside the server.
+Reads the configuration and the files of keys and tokens that it names, opens
+the store and tries the master key. It listens nowhere, so it may run beside
+the server.
 
 Example:
   sekisho check --config /etc/sekisho/sekisho.toml && systemctl restart sekisho";

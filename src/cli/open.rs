@@ -10,6 +10,7 @@ use sekisho_certs::store::limited::{Limited, Limits};
 use sekisho_certs::store::sealed::Sealed;
 use sekisho_certs::store::sqlite::{Mode, Sqlite};
 use sekisho_certs::{Catalog, Store};
+use sekisho_server::admin::Token;
 use sekisho_server::config::{self, Config, StoreUrl};
 use tokio::runtime::{Builder, Runtime};
 
@@ -101,6 +102,15 @@ fn sqlite_path(config: &Config) -> Result<&Path> {
              commands work on sqlite: stores"
         )),
     }
+}
+
+/// What requests to the admin listener must carry; none if there is no such
+/// listener, or one without a token.
+pub(super) fn admin_token(config: &Config) -> Result<Option<Token>> {
+    let source = config.listen.admin.and(config.listen.admin_token.as_ref());
+    source
+        .map(|source| Token::load(source).context("[listen] admin_token"))
+        .transpose()
 }
 
 fn ring(config: &Config) -> Result<KeyRing> {

@@ -50,6 +50,41 @@ fn plain_files_are_served_without_a_catalog() {
 }
 
 #[test]
+fn check_reads_the_admin_token() {
+    let sandbox = Sandbox::new();
+    sandbox.import(&["a.example"]);
+    let config = std::fs::read_to_string(sandbox.path("sekisho.toml")).expect("a file");
+    let with_token = "[listen]\nadmin_token = \"file:token\"";
+    sandbox.write("sekisho.toml", &config.replace("[listen]", with_token));
+    let error = sandbox.fails(&["check"]);
+    assert!(error.contains("admin_token") && error.contains("/token: "), "{error}");
+    let error = sandbox.fails(&["serve"]);
+    assert!(error.contains("/token: "), "{error}");
+    sandbox.write("token", "short");
+    let error = sandbox.fails(&["check"]);
+    assert!(error.contains("16 to 512 characters"), "{error}");
+    sandbox.write("token", "0123456789abcdef0123456789abcdef");
+    sandbox.ok(&["check"]);
+}
+
+#[test]
+fn check_reads_the_ticket_keys_of_a_plain_store() {
+    let sandbox = Sandbox::new();
+    let config = std::fs::read_to_string(sandbox.path("sekisho.toml")).expect("a file");
+    let config = config.replace("sqlite:hosts.db", "files:live/{host}");
+    let config = format!("{config}[tickets]\nkey_file = \"tickets.key\"\n");
+    sandbox.write("sekisho.toml", &config);
+    sandbox.write("live/README", "where the pairs will be");
+    let error = sandbox.fails(&["check"]);
+    assert!(error.contains("tickets.key can't be read"), "{error}");
+    sandbox.write("tickets.key", "too short");
+    let error = sandbox.fails(&["check"]);
+    assert!(error.contains("tickets.key has 9 bytes"), "{error}");
+    sandbox.write("tickets.key", &"k".repeat(80));
+    sandbox.ok(&["check"]);
+}
+
+#[test]
 fn the_log_level_is_what_the_environment_says() {
     let sandbox = Sandbox::new();
     sandbox.import(&["a.example"]);

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail};
 use sekisho_certs::{Clock, Feed, Lookup, LookupSettings, NeverObtain};
-use sekisho_server::admin::{Admin, Sources, Token};
+use sekisho_server::admin::{Admin, Sources};
 use sekisho_server::config::Config;
 use sekisho_server::metrics::Metrics;
 use sekisho_server::site::Responder;
@@ -208,12 +208,7 @@ async fn admin(config: &Config, sources: Sources) -> Result<Option<(TcpListener,
     let Some(address) = config.listen.admin else {
         return Ok(None);
     };
-    let token = config
-        .listen
-        .admin_token
-        .as_ref()
-        .map(Token::load)
-        .transpose()?;
+    let token = open::admin_token(config)?;
     let listener = TcpListener::bind(address).await;
     let listener = listener.with_context(|| format!("can't listen on {address}"))?;
     Ok(Some((listener, Admin::new(sources, token))))
