@@ -11,7 +11,7 @@ use sekisho_certs::store::sealed::Sealed;
 use sekisho_certs::store::sqlite::{Mode, Sqlite};
 use sekisho_certs::{Catalog, Store};
 use sekisho_server::admin::Token;
-use sekisho_server::config::{self, Config, StoreUrl};
+use sekisho_server::config::{Config, StoreUrl};
 use tokio::runtime::{Builder, Runtime};
 
 use crate::cli::failure::Result;
@@ -123,7 +123,7 @@ fn new_ring(config: &Config) -> Result<KeyRing> {
     let KeySource::File(path) = source(config)? else {
         return ring(config);
     };
-    match KeyRing::create_file(&path) {
+    match KeyRing::create_file(path) {
         Ok(ring) => {
             eprintln!(
                 "created the master key {}; back it up apart from the store",
@@ -136,17 +136,12 @@ fn new_ring(config: &Config) -> Result<KeyRing> {
     }
 }
 
-fn source(config: &Config) -> Result<KeySource> {
-    let source = config.keys.as_ref().ok_or_else(|| {
+fn source(config: &Config) -> Result<&KeySource> {
+    config.keys.as_ref().ok_or_else(|| {
         anyhow!(
             "{}: [keys] master is missing; this store seals private keys under it, \
              as in master = \"file:master.key\"",
             config.file.display()
         )
-    })?;
-    Ok(match source {
-        config::KeySource::File(path) => KeySource::File(path.clone()),
-        config::KeySource::Env(name) => KeySource::Env(name.clone()),
-        config::KeySource::Command(line) => KeySource::Command(line.clone()),
     })
 }

@@ -207,10 +207,8 @@ pub enum UnsealError {
 #[derive(Debug, thiserror::Error)]
 pub enum KeyError {
     /// `[keys] master` names no source.
-    #[error(
-        "{0:?} is no source of a master key: write \"file:PATH\", \"env:NAME\" or \"command:…\""
-    )]
-    Source(String),
+    #[error("this is no source of a key; write \"file:PATH\", \"env:NAME\" or \"command:LINE\"")]
+    Source,
     /// The key file can't be read or made.
     #[error("master key {0}: {1}")]
     File(PathBuf, std::io::Error),

@@ -17,11 +17,12 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use sekisho_certs::HostName;
+use sekisho_certs::seal::KeySource;
 
 use crate::site::Site;
 
 pub use error::ConfigError;
-pub use store::{KeySource, StoreUrl, TokenSource};
+pub use store::{StoreUrl, TokenSource};
 
 /// A checked configuration, with every default applied and every path absolute.
 #[derive(Clone, Debug)]

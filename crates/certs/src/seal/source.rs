@@ -62,15 +62,17 @@ impl FromStr for KeySource {
 
     fn from_str(text: &str) -> Result<Self, KeyError> {
         match text.split_once(':') {
-            Some(("file", path)) if !path.is_empty() => Ok(Self::File(path.into())),
-            Some(("env", name)) if !name.is_empty() && !name.contains(['=', '\0']) => {
+            Some(("file", path)) if !path.is_empty() && !path.contains('\0') => {
+                Ok(Self::File(path.into()))
+            }
+            Some(("env", name)) if !name.is_empty() && !name.contains(['=', '\0', ' ']) => {
                 Ok(Self::Env(name.to_owned()))
             }
             Some(("command", line)) if !line.trim().is_empty() => {
                 Ok(Self::Command(line.to_owned()))
             }
-            // What was written may be the key itself: only its head is shown.
-            _ => Err(KeyError::Source(text.chars().take(8).collect())),
+            // The text may be the key itself: it is not repeated.
+            _ => Err(KeyError::Source),
         }
     }
 }
@@ -288,7 +290,16 @@ mod tests {
             let source: KeySource = text.parse().unwrap();
             assert_eq!(source.to_string(), text);
         }
-        for text in ["", "file:", "env:", "env:a=b", "command: ", "master.key"] {
+        for text in [
+            "",
+            "file:",
+            "file:a\0b",
+            "env:",
+            "env:a=b",
+            "env:a b",
+            "command: ",
+            "master.key",
+        ] {
             assert!(text.parse::<KeySource>().is_err(), "{text}");
         }
         let error = "sekisho-master-key-1:0123"

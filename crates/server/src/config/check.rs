@@ -8,10 +8,11 @@ use std::thread;
 use std::time::Duration;
 
 use sekisho_certs::HostName;
+use sekisho_certs::seal::KeySource;
 
 use super::locate::Problem;
 use super::raw::{RawCache, RawConfig, RawListen, RawServer};
-use super::store::{KeySource, StoreUrl, TokenSource, path_below};
+use super::store::{StoreUrl, TokenSource, path_below};
 use super::value::{count, duration, size};
 use super::{Cache, Config, Defaults, Limits, Listen};
 use crate::site::{RawSite, Site, SiteError};
@@ -29,7 +30,10 @@ pub(crate) fn check(raw: RawConfig, file: &Path) -> Result<Config> {
         )
     })?;
     let source = |text: String| {
-        KeySource::parse(&text, base).map_err(|text| Problem::at(&["keys", "master"], text))
+        let source = text.parse::<KeySource>();
+        source
+            .map(|source| source.relative_to(base))
+            .map_err(|error| Problem::at(&["keys", "master"], error.to_string()))
     };
     let tickets = |path: String| {
         path_below(base, &path).map_err(|text| Problem::at(&["tickets", "key_file"], text))

@@ -1,4 +1,4 @@
-//! Where hosts, keys and secrets are read from.
+//! Where hosts and secrets are read from.
 
 use std::path::{Path, PathBuf};
 
@@ -28,32 +28,6 @@ impl StoreUrl {
                 "stores of the kind {scheme}:// are not built yet; {EXAMPLE}"
             )),
             _ => Err(format!("{scheme:?} is no kind of store; {EXAMPLE}")),
-        }
-    }
-}
-
-/// `[keys] master`.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum KeySource {
-    /// `file:PATH`.
-    File(PathBuf),
-    /// `env:NAME`: an environment variable.
-    Env(String),
-    /// `command:LINE`: what this shell command prints.
-    Command(String),
-}
-
-impl KeySource {
-    pub(crate) fn parse(text: &str, base: &Path) -> Result<Self, String> {
-        let example = "write \"file:PATH\", \"env:NAME\" or \"command:LINE\"";
-        match text.split_once(':') {
-            Some(("file", path)) => Ok(Self::File(path_below(base, path)?)),
-            Some(("env", name)) => Ok(Self::Env(variable(name)?)),
-            Some(("command", line)) if !line.trim().is_empty() => {
-                Ok(Self::Command(line.to_owned()))
-            }
-            // The text may be the key itself: it is not repeated.
-            _ => Err(format!("this is no source of a key; {example}")),
         }
     }
 }

@@ -256,11 +256,11 @@ const WRONG: &[(&str, &str)] = &[
     ),
     (
         "keys.master = \"env:\"",
-        "[keys] master: \"\" is no name of an environment variable",
+        "[keys] master: this is no source of a key",
     ),
     (
         "keys.master = \"file:\"",
-        "[keys] master: the path must not be empty",
+        "[keys] master: this is no source of a key",
     ),
     (
         "keys.master = \"command: \"",
