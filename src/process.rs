@@ -3,6 +3,7 @@
 use rustix::process::{
     DumpableBehavior, Resource, Rlimit, getrlimit, set_dumpable_behavior, setrlimit,
 };
+use sekisho_server::config::{Config, Limits};
 
 /// Keeps private keys out of core dumps and out of reach of other processes
 /// of the same user. Failure is not fatal: the kernel of a container may
@@ -36,6 +37,34 @@ pub(crate) fn open_all_files() -> Option<u64> {
         }
     }
 }
+
+/// Says in the log if more files and sockets may be needed than may be open;
+/// `allowed` is what [`open_all_files`] gave.
+pub(crate) fn check_files(allowed: Option<u64>, config: &Config) {
+    let Limits {
+        connections,
+        workers,
+        ..
+    } = config.limits;
+    let addresses = config.listen.https.len() + config.listen.http.len();
+    let needed = (connections + workers * (addresses + PER_WORKER) + BESIDE) as u64;
+    if let Some(allowed) = allowed.filter(|allowed| *allowed < needed) {
+        tracing::warn!(
+            allowed,
+            needed,
+            connections,
+            "fewer files may be open than [server] connections needs: further connections wait \
+             in the kernel's queue; raise the hard limit (LimitNOFILE= in a systemd unit, \
+             `ulimit -n` in a shell) or lower connections"
+        );
+    }
+}
+
+/// What a runtime polls and wakes itself with.
+const PER_WORKER: usize = 3;
+/// The store's files and threads, the admin listener with its connections, and
+/// some files that are being served.
+const BESIDE: usize = 128;
 
 /// aws-lc and SQLite allocate through C's malloc, which this overrides too.
 #[global_allocator]

@@ -1,8 +1,9 @@
 //! `check` and the start of `serve`.
 
 use std::net::TcpListener;
+use std::process::Command;
 
-use crate::sandbox::Sandbox;
+use crate::sandbox::{Sandbox, Server};
 
 #[test]
 fn check_says_that_all_is_well() {
@@ -57,7 +58,10 @@ fn check_reads_the_admin_token() {
     let with_token = "[listen]\nadmin_token = \"file:token\"";
     sandbox.write("sekisho.toml", &config.replace("[listen]", with_token));
     let error = sandbox.fails(&["check"]);
-    assert!(error.contains("admin_token") && error.contains("/token: "), "{error}");
+    assert!(
+        error.contains("admin_token") && error.contains("/token: "),
+        "{error}"
+    );
     let error = sandbox.fails(&["serve"]);
     assert!(error.contains("/token: "), "{error}");
     sandbox.write("token", "short");
@@ -82,6 +86,26 @@ fn check_reads_the_ticket_keys_of_a_plain_store() {
     assert!(error.contains("tickets.key has 9 bytes"), "{error}");
     sandbox.write("tickets.key", &"k".repeat(80));
     sandbox.ok(&["check"]);
+}
+
+#[test]
+fn a_limit_of_files_below_the_connections_is_told() {
+    let sandbox = Sandbox::new();
+    sandbox.import(&["a.example"]);
+    for (connections, warned) in [(1000, true), (16, false)] {
+        sandbox.configure(&format!(
+            "[server]\nworkers = 1\nconnections = {connections}\n"
+        ));
+        let mut command = Command::new("sh");
+        command
+            .args(["-c", "ulimit -n 300 && exec \"$0\" serve --log json"])
+            .arg(env!("CARGO_BIN_EXE_sekisho"))
+            .current_dir(sandbox.root());
+        let server = Server::start(command);
+        let log = server.log();
+        assert_eq!(log.contains("LimitNOFILE="), warned, "{log}");
+        server.stop();
+    }
 }
 
 #[test]

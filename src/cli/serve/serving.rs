@@ -39,7 +39,7 @@ impl Serving {
     /// Opens the store and binds all addresses; accepts nothing yet. `begun`
     /// is when the process began.
     pub(crate) fn build(config: &Config, begun: Instant) -> Result<Self> {
-        process::open_all_files();
+        process::check_files(process::open_all_files(), config);
         let background = Builder::new_current_thread()
             .enable_all()
             .thread_name("background")
