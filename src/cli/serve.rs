@@ -24,9 +24,7 @@ pub(crate) struct Args {
 pub(super) fn run(config: Option<&Path>, args: &Args, begun: Instant) -> Result<Ended> {
     log::start(args.log)?;
     let config = Config::load(config)?;
-    let serving = Serving::build(&config, begun)?;
-    serving.announce();
-    serving.run_until_signalled()?;
+    Serving::build(&config, begun)?.run_until_signalled()?;
     Ok(Ended::Done)
 }
 

@@ -1,9 +1,13 @@
 //! `check` and the start of `serve`.
 
+use std::io::{Read, Write};
 use std::net::TcpListener;
 use std::process::Command;
+use std::time::Duration;
 
-use crate::sandbox::{Sandbox, Server};
+use rustix::process::{Pid, Signal, kill_process};
+
+use crate::sandbox::{Sandbox, Server, until};
 
 #[test]
 fn check_says_that_all_is_well() {
@@ -109,6 +113,37 @@ fn a_limit_of_files_below_the_connections_is_told() {
 }
 
 #[test]
+fn signals_are_caught_before_the_server_is_announced() {
+    const SIGTERM: u32 = 15;
+    let sandbox = Sandbox::new();
+    sandbox.import(&["a.example"]);
+    // Few enough for any limit of files: no warning stands before the line.
+    sandbox.configure("[server]\nconnections = 16\n");
+    // A log that is full holds the server up at its first line.
+    let (mut log, mut full) = std::io::pipe().expect("a pipe");
+    full.write_all(&vec![b'\n'; PIPE]).expect("it has room");
+    let mut child = sandbox
+        .command(&["serve"])
+        .stderr(full)
+        .spawn()
+        .expect("the binary runs");
+    let status = format!("/proc/{}/status", child.id());
+    until("SIGTERM is caught", Duration::from_secs(20), || {
+        let status = std::fs::read_to_string(&status).expect("it runs");
+        let caught = status.lines().find_map(|line| line.strip_prefix("SigCgt:"));
+        let caught = u64::from_str_radix(caught.expect("a mask").trim(), 16).expect("a mask");
+        caught & (1 << (SIGTERM - 1)) != 0
+    });
+    let pid = i32::try_from(child.id()).ok().and_then(Pid::from_raw);
+    kill_process(pid.expect("a child has an id"), Signal::TERM).expect("it runs");
+    let mut said = String::new();
+    log.read_to_string(&mut said).expect("a log");
+    assert!(said.contains("serving"), "{said}");
+    let ended = child.wait().expect("it ends");
+    assert!(ended.success(), "{ended}");
+}
+
+#[test]
 fn the_log_level_is_what_the_environment_says() {
     let sandbox = Sandbox::new();
     sandbox.import(&["a.example"]);
@@ -118,3 +153,6 @@ fn the_log_level_is_what_the_environment_says() {
     assert_eq!(ran.code, Some(1));
     assert!(ran.err.contains("SEKISHO_LOG"), "{}", ran.err);
 }
+
+/// What a pipe holds on Linux.
+const PIPE: usize = 64 * 1024;

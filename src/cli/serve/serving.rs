@@ -94,7 +94,7 @@ impl Serving {
     }
 
     /// Logs where it serves what.
-    pub(super) fn announce(&self) {
+    fn announce(&self) {
         let addresses = self.server.addresses();
         let admin = self
             .admin
@@ -121,6 +121,8 @@ impl Serving {
             .context("signals can't be waited for")?;
         drop(enter);
         self.background.spawn(signals);
+        // Who reads this may send a signal at once.
+        self.announce();
         self.run()?;
         if shutdown.phase() == Phase::Ending {
             bail!("ended at once by a second signal");
