@@ -97,6 +97,19 @@ fn of_two_certificates_for_one_host_the_longer_valid_is_stored() {
 }
 
 #[test]
+fn several_hosts_may_stand_behind_one_flag() {
+    let sandbox = Sandbox::new();
+    let named = ["a.example", "b.example", "c.example", "d.example"];
+    sandbox.pair("all", &named, Key::P256);
+    let pair = ["cert", "import", "--chain", "all.crt", "--key", "all.key"];
+    let hosts = ["--host", "a.example", "b.example", "--host", "c.example"];
+    sandbox.ok(&[&pair[..], &hosts].concat());
+    assert_eq!(names(&sandbox), &named[..3]);
+    let ran = sandbox.run(&[&pair[..], &["--host"]].concat());
+    assert_eq!(ran.code, Some(2), "{}", ran.err);
+}
+
+#[test]
 fn hosts_whose_files_repeat_a_certificate_share_it() {
     let sandbox = Sandbox::new();
     let pair = ca().issue(&["a.example", "b.example"], Key::P256);

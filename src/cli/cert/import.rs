@@ -36,9 +36,8 @@ pub(crate) struct Args {
     /// Its private key, PEM: PKCS#8, SEC1 or PKCS#1
     #[arg(long, value_name = "FILE", requires = "chain")]
     key: Option<PathBuf>,
-    /// The host that it is for, as often as needed [default: all DNS names in
-    /// the certificate]
-    #[arg(long = "host", value_name = "NAME", requires = "chain")]
+    /// The hosts that it is for [default: all DNS names in the certificate]
+    #[arg(long = "host", value_name = "NAME", num_args = 1.., requires = "chain")]
     hosts: Vec<HostPattern>,
     /// A folder of pairs instead
     #[arg(long, value_name = "DIR", conflicts_with_all = ["chain", "key", "hosts"])]
@@ -95,6 +94,6 @@ Layouts of --dir:
 
 Examples:
   sekisho cert import --chain shop.crt --key shop.key
-  sekisho cert import --chain all.crt --key all.key --host a.example --host b.example
+  sekisho cert import --chain all.crt --key all.key --host a.example b.example
   sekisho cert import --dir /srv/certificates
   sekisho cert import --dir /etc/letsencrypt/live --layout certbot";
