@@ -110,6 +110,32 @@ fn several_hosts_may_stand_behind_one_flag() {
 }
 
 #[test]
+fn an_import_that_fails_midway_tells_how_far_it_came() {
+    let sandbox = Sandbox::new();
+    sandbox.ok(&["host", "set", "first.example"]);
+    let store = rusqlite::Connection::open(sandbox.path("hosts.db")).expect("a database");
+    let fail = "CREATE TRIGGER fail BEFORE INSERT ON hosts
+        WHEN (SELECT count(*) FROM hosts) > 1000
+        BEGIN SELECT RAISE(ABORT, 'no more'); END";
+    store.execute_batch(fail).expect("a trigger");
+    let pair = ca().issue(&["*.example"], Key::P256);
+    for number in 0..1500 {
+        sandbox.write(&format!("pairs/{number}.example.crt"), &pair.chain_pem());
+        sandbox.write(&format!("pairs/{number}.example.key"), &pair.key_pem());
+    }
+    let import = ["cert", "import", "--dir", "pairs"];
+    let error = sandbox.fails(&import).replace(',', "");
+    let counts = "stopped: imported 1000 replaced 0 skipped 0 (the same) refused 0";
+    assert!(error.contains(counts), "{error}");
+    store.execute_batch("DROP TRIGGER fail").expect("a trigger");
+    let out = sandbox.ok(&import).replace(',', "");
+    assert!(
+        out.contains("imported 500 replaced 0 skipped 1000"),
+        "{out}"
+    );
+}
+
+#[test]
 fn hosts_whose_files_repeat_a_certificate_share_it() {
     let sandbox = Sandbox::new();
     let pair = ca().issue(&["a.example", "b.example"], Key::P256);

@@ -7,7 +7,6 @@ use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::sync::{Mutex, PoisonError};
 use std::thread;
 
-use anyhow::Context;
 use sekisho_certs::Catalog;
 use tokio::runtime::Runtime;
 
@@ -39,7 +38,10 @@ pub(crate) fn import<J: Send>(
         // On an error the receiver goes, and with it the threads.
         while let Some(batch) = next_batch(&checked, &mut report) {
             let written = runtime.block_on(writer.write(batch));
-            report.add(written.context("stopped; what was stored stays, run it again to go on")?);
+            match written {
+                Ok(counts) => report.add(counts),
+                Err(error) => return Err(error.context(report.stop())),
+            }
         }
         Ok(report.end())
     })

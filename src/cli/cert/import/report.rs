@@ -90,6 +90,14 @@ impl Report {
         (format!("{} in {seconds:.1} s", self.counts), ended)
     }
 
+    /// Takes the bar away; gives what to say of an import that ends before its
+    /// time.
+    pub(super) fn stop(self) -> String {
+        self.bar.finish_and_clear();
+        let counts = self.counts;
+        format!("stopped: {counts}; what was stored stays, run it again to go on")
+    }
+
     fn say(&self, line: &str) {
         self.bar.suspend(|| eprintln!("{line}"));
     }

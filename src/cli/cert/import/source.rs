@@ -32,7 +32,11 @@ pub(super) enum Layout {
 /// so that a million names are never held at once.
 pub(super) enum Source {
     Pairs(vec::IntoIter<Files>),
-    Folder { entries: ReadDir, layout: Layout },
+    Folder {
+        path: PathBuf,
+        entries: ReadDir,
+        layout: Layout,
+    },
 }
 
 /// A file or folder that can't be part of a pair, and why.
@@ -49,7 +53,11 @@ impl Source {
 
     pub(super) fn folder(path: &Path, layout: Layout) -> io::Result<Self> {
         let entries = fs::read_dir(path)?;
-        Ok(Self::Folder { entries, layout })
+        Ok(Self::Folder {
+            path: path.to_owned(),
+            entries,
+            layout,
+        })
     }
 }
 
@@ -57,15 +65,22 @@ impl Iterator for Source {
     type Item = Result<Files, Refusal>;
 
     fn next(&mut self) -> Option<Self::Item> {
-        let (entries, layout) = match self {
+        let (folder, entries, layout) = match self {
             Self::Pairs(pairs) => return pairs.next().map(Ok),
-            Self::Folder { entries, layout } => (entries, *layout),
+            Self::Folder {
+                path,
+                entries,
+                layout,
+            } => (path, entries, *layout),
         };
         loop {
             let path = match entries.next()? {
                 Ok(entry) => entry.path(),
                 // The system gives no further entry behind such an error.
-                Err(error) => return Some(Err(Refusal::new("", format!("the folder: {error}")))),
+                Err(error) => {
+                    let reason = format!("the rest of the folder can't be listed: {error}");
+                    return Some(Err(Refusal::new(folder.as_path(), reason)));
+                }
             };
             let pair = match layout {
                 Layout::Flat => flat(&path),
