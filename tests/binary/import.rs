@@ -97,6 +97,50 @@ fn of_two_certificates_for_one_host_the_longer_valid_is_stored() {
 }
 
 #[test]
+fn the_longer_valid_is_stored_over_many_batches() {
+    // More than two batches lie between the first and the last.
+    const BETWEEN: usize = 2100;
+    let sandbox = Sandbox::new();
+    let write = |folder: &str, pair: &sekisho_testkit::Pair| {
+        sandbox.write(&format!("live/{folder}/fullchain.pem"), &pair.chain_pem());
+        sandbox.write(&format!("live/{folder}/privkey.pem"), &pair.key_pem());
+    };
+    // Folders are listed as they were made, backwards, or in no order at all.
+    let of_both = |side: &str, until: [i32; 2]| {
+        for number in 0..16 {
+            let until = until[number % 2];
+            let host = format!("host-{number}.example");
+            let pair = ca().issue_valid(&[&host], Key::P256, (2020, 1, 1), (until, 1, 1));
+            write(&format!("{side}-{number}"), &pair);
+        }
+    };
+    of_both("first", [2090, 2099]);
+    let between = ca().issue(&["between.example"], Key::P256);
+    for number in 0..BETWEEN {
+        write(&format!("between-{number}"), &between);
+    }
+    of_both("last", [2099, 2090]);
+    for _ in 0..2 {
+        sandbox.ok(&["cert", "import", "--dir", "live", "--layout", "certbot"]);
+        let list = sandbox.json(&["cert", "list", "--json"]);
+        let list = list.as_array().expect("an array");
+        assert_eq!(list.len(), 17);
+        for credential in list {
+            let is_between = credential["names"][0] == "between.example";
+            let until = credential["not_after"].as_str().expect("a time");
+            assert!(is_between || until.starts_with("2099"), "{credential}");
+        }
+    }
+    // Another import may replace it with a shorter one.
+    let shorter = ca().issue_valid(&["host-0.example"], Key::P256, (2020, 1, 1), (2080, 1, 1));
+    sandbox.write("shorter.crt", &shorter.chain_pem());
+    sandbox.write("shorter.key", &shorter.key_pem());
+    let pair = ["--chain", "shorter.crt", "--key", "shorter.key"];
+    let out = sandbox.ok(&[&["cert", "import"], &pair[..]].concat());
+    assert!(out.contains("replaced 1"), "{out}");
+}
+
+#[test]
 fn several_hosts_may_stand_behind_one_flag() {
     let sandbox = Sandbox::new();
     let named = ["a.example", "b.example", "c.example", "d.example"];

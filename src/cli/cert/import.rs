@@ -4,6 +4,7 @@ mod check;
 mod pipeline;
 mod plan;
 mod report;
+mod settled;
 mod source;
 mod write;
 
@@ -84,9 +85,11 @@ const EXAMPLES: &str = "\
 Each pair is checked: the key belongs to the certificate, the chain is whole
 and in order, the certificate is valid now and covers its hosts. Hosts that do
 not exist are created. A host keeps its certificates of other key types. What
-is stored already is skipped; a bad pair is refused with its file and the
-reason, and the rest imported (exit code 1). Stopped at any moment, run it
-again: it goes on.
+is stored already is skipped. Of several pairs for one host and key type the
+one that is valid longest is stored, whatever their order (in an import of more
+than 1.8 million hosts, only for the first of them). A bad pair is refused with
+its file and the reason, and the rest imported (exit code 1). Stopped at any
+moment, run it again: it goes on.
 
 Layouts of --dir:
   flat      NAME.crt and NAME.key; '_.' at the start stands for '*.'

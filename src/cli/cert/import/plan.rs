@@ -10,6 +10,7 @@ use sekisho_certs::{
 
 use super::check::{Checked, Digest, digest};
 use super::report::Counts;
+use super::settled::Settled;
 
 /// The operations of one transaction, and what to say of them.
 pub(super) struct Plan {
@@ -22,11 +23,13 @@ pub(super) struct Plan {
 impl Plan {
     /// `records` are the batch's hosts that exist, `stored` the credentials
     /// that they refer to and others of which the batch may hold copies. Later
-    /// pairs of the batch win.
+    /// pairs of the batch win, but over what is `settled` only if they are
+    /// valid no shorter.
     pub(super) fn new(
         records: Vec<HostRecord>,
         stored: &[StoredCredential],
         batch: &[Checked],
+        settled: &Settled,
     ) -> Self {
         let mut ids: HashMap<_, _> = stored
             .iter()
@@ -34,10 +37,21 @@ impl Plan {
             .collect();
         let known: HashSet<_> = ids.values().copied().collect();
         number(&mut ids, batch);
+        let ends: HashMap<_, _> = stored
+            .iter()
+            .map(|credential| (credential.id, credential.not_after))
+            .collect();
         let mut hosts = Hosts::new(records);
         for pair in batch {
+            let credential = &pair.credential;
             for host in &pair.hosts {
-                hosts.refer(host, pair.credential.key_type, ids[&pair.digest]);
+                let before = hosts.before(host, credential.key_type);
+                let end = before.and_then(|id| ends.get(&id));
+                let is_longer = end.is_some_and(|end| *end > credential.not_after);
+                if is_longer && settled.holds(host, credential.key_type) {
+                    continue;
+                }
+                hosts.refer(host, credential.key_type, ids[&pair.digest]);
             }
         }
         let counts = batch
@@ -78,6 +92,11 @@ impl Hosts {
             )
         };
         Self(records.into_iter().map(with_pattern).collect())
+    }
+
+    /// What a host referred to before the batch.
+    fn before(&self, pattern: &HostPattern, key_type: KeyType) -> Option<CredentialId> {
+        self.0.get(pattern)?.before.of(key_type)
     }
 
     fn refer(&mut self, pattern: &HostPattern, key_type: KeyType, id: CredentialId) {

@@ -8,6 +8,7 @@ use sekisho_certs::{Catalog, CredentialId, HostRecord, StoreError};
 use super::check::{Checked, Digest};
 use super::plan::Plan;
 use super::report::Counts;
+use super::settled::Settled;
 use crate::cli::failure::Result;
 
 /// Writes batches of pairs into a catalog.
@@ -16,6 +17,7 @@ pub(super) struct Writer<'a> {
     /// Chains that this import has met, so that hosts whose files repeat one
     /// certificate share one credential.
     met: Met,
+    settled: Settled,
 }
 
 impl<'a> Writer<'a> {
@@ -23,6 +25,7 @@ impl<'a> Writer<'a> {
         Self {
             catalog,
             met: Met::default(),
+            settled: Settled::default(),
         }
     }
 
@@ -30,7 +33,8 @@ impl<'a> Writer<'a> {
     /// wrote the same hosts meanwhile.
     ///
     /// Of several certificates of one type for one host, the one that is valid
-    /// longest is stored, whatever the order of the files.
+    /// longest is stored, whatever the order of the files: within a batch by
+    /// sorting, over batches for as many hosts as [`Settled`] holds.
     pub(super) async fn write(&mut self, mut batch: Vec<Checked>) -> Result<Counts> {
         batch.sort_by_key(|pair| pair.credential.not_after);
         let mut attempts = 0;
@@ -38,6 +42,7 @@ impl<'a> Writer<'a> {
             let plan = self.plan(&batch).await?;
             let Err(error) = self.catalog.write(plan.writes).await else {
                 self.met.remember(&plan.ids);
+                self.settled.remember(&batch);
                 return Ok(plan.counts);
             };
             attempts += 1;
@@ -54,7 +59,7 @@ impl<'a> Writer<'a> {
         let records = self.catalog.hosts(&patterns).await?;
         let ids = self.referred_or_met(&records, batch);
         let stored = self.catalog.credentials(&ids).await?;
-        Ok(Plan::new(records, &stored, batch))
+        Ok(Plan::new(records, &stored, batch, &self.settled))
     }
 
     /// What must be compared with the batch: what its hosts refer to by now,
