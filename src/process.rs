@@ -53,8 +53,8 @@ pub(crate) fn check_files(allowed: Option<u64>, config: &Config) {
             allowed,
             needed,
             connections,
-            "fewer files may be open than [server] connections needs: further connections wait \
-             in the kernel's queue; raise the hard limit (LimitNOFILE= in a systemd unit, \
+            "fewer files may be open than [server] connections needs: at that limit connections wait \
+             and files can't be read; raise the hard limit (LimitNOFILE= in a systemd unit, \
              `ulimit -n` in a shell) or lower connections"
         );
     }
