@@ -33,6 +33,9 @@ pub(crate) struct State {
     pub(crate) epoch: u64,
     /// Until when it needs no second look, microseconds of the lookup's time.
     pub(crate) fresh_until: AtomicU64,
+    /// Until when it is served without a look although it needs one, since
+    /// the store has just failed; 0 if it has not.
+    pub(crate) respite_until: AtomicU64,
     /// Set while one load refreshes it.
     pub(crate) refreshing: AtomicBool,
 }
@@ -153,7 +156,17 @@ impl<V> Cache<V> {
     /// Remembers that nothing answers, and forgets what did.
     pub(crate) fn insert_absence(&self, name: &HostName, note: Note) -> bool {
         self.notes.insert(name.as_str().into(), note);
-        self.records.remove(name.as_str()).is_some()
+        let mut moved = self.records.remove(name.as_str()).is_some();
+        // Without any host there is no wildcard above it either.
+        if let Note::Absent {
+            reason: Absence::NoHost,
+            ..
+        } = note
+            && let Some(above) = wildcard_key(name.as_str())
+        {
+            moved |= self.records.remove(above).is_some();
+        }
+        moved
     }
 
     /// Applies that records changed: each drops what stands under its own
@@ -180,10 +193,6 @@ impl<V> Cache<V> {
                     .is_none_or(|(_, parent)| !parents.contains(parent))
             });
         }
-    }
-
-    pub(crate) fn clear_notes(&self) {
-        self.notes.clear();
     }
 
     pub(crate) fn usage(&self) -> Usage {

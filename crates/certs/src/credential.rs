@@ -46,18 +46,11 @@ impl StoredCredential {
     pub fn spki(&self) -> Option<&[u8]> {
         Some(der::leaf(self.chain.first()?)?.spki)
     }
-
-    /// The chain as one piece: certificates as DER, one behind the other.
-    #[must_use]
-    pub fn chain_bytes(&self) -> Vec<u8> {
-        self.chain.iter().flat_map(AsRef::as_ref).copied().collect()
-    }
 }
 
-/// Takes a chain as [`StoredCredential::chain_bytes`] made it apart again;
-/// none if the bytes are cut or no certificates, or there are none.
-#[must_use]
-pub fn split_chain(bytes: &[u8]) -> Option<Vec<CertificateDer<'static>>> {
+/// Takes certificates that stand one behind the other apart; none if the
+/// bytes are cut or no certificates, or there are none.
+pub(crate) fn split_chain(bytes: &[u8]) -> Option<Vec<CertificateDer<'static>>> {
     let parts = der::split(bytes)?;
     (!parts.is_empty()).then(|| parts.into_iter().map(|der| der.to_vec().into()).collect())
 }

@@ -60,9 +60,10 @@ pub(crate) fn rsa_modulus(spki: &[u8]) -> Option<&[u8]> {
 /// (RFC 8017, appendix A.1.2), without leading zeros.
 pub(crate) fn rsa_private_modulus(der: &[u8]) -> Option<&[u8]> {
     let (document, _) = element(der, SEQUENCE)?;
-    let (_, rest) = element(document, INTEGER)?;
-    if let Some((_, rest)) = element(rest, SEQUENCE) {
-        return rsa_private_modulus(element(rest, OCTET_STRING)?.0);
+    let (_, mut rest) = element(document, INTEGER)?;
+    if let Some((_, inner)) = element(rest, SEQUENCE) {
+        let (document, _) = element(element(inner, OCTET_STRING)?.0, SEQUENCE)?;
+        rest = element(document, INTEGER)?.1;
     }
     Some(trimmed(element(rest, INTEGER)?.0))
 }

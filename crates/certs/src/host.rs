@@ -198,8 +198,11 @@ pub enum NameError {
 
 fn to_ascii(input: &str) -> Result<String, NameError> {
     // The usual case pays for no tables: ASCII without punycode.
-    if input.is_ascii() && !input.contains("xn--") && !input.contains("XN--") {
-        return Ok(without_dot(input).to_ascii_lowercase());
+    if input.is_ascii() {
+        let lower = without_dot(input).to_ascii_lowercase();
+        if !lower.contains("xn--") {
+            return Ok(lower);
+        }
     }
     if input.len() > MAX_INPUT {
         return Err(NameError::TooLong(input.len()));
@@ -280,15 +283,16 @@ mod tests {
             ("BÜCHER.example.", "xn--bcher-kva.example"),
             ("XN--bcher-kva.example", "xn--bcher-kva.example"),
             ("localhost", "localhost"),
-            ("関所。jp", "xn--q9ji5u.jp"),
+            ("関所。jp", "xn--8ous75i.jp"),
             ("1.2.3.example", "1.2.3.example"),
         ] {
-            let got = HostName::parse(input);
-            if input.starts_with('関') {
-                assert!(got.expect("valid").as_str().ends_with(".jp"));
-                continue;
-            }
-            assert_eq!(got.expect(input).as_str(), name);
+            let got = HostName::parse(input).expect(input);
+            assert_eq!(got.as_str(), name);
+            assert_eq!(
+                HostName::parse(name).expect(name),
+                got,
+                "a name is its own name"
+            );
         }
         assert_eq!(
             HostName::parse("bücher.example").unwrap().to_unicode(),
@@ -324,6 +328,8 @@ mod tests {
             "a.1",
             "xn--\u{301}.b",
             "xn--zzzzzzzzzz99999999.a",
+            "Xn--zzzzzzzzzz99999999.a",
+            "xN--zzzzzzzzzz99999999.a",
             "a%2e.b",
             "a\u{202e}b.c",
             &long,

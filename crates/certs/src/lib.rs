@@ -5,6 +5,8 @@
 //! [`credential`]s what a handshake needs. The [`feed`] carries changes back
 //! into the cache. This crate knows no HTTP, no ACME and no server.
 
+#![deny(unsafe_code)]
+
 pub mod cache;
 pub mod clock;
 #[cfg(any(test, feature = "contract"))]

@@ -8,7 +8,7 @@ use rustls::crypto::aws_lc_rs::sign;
 use rustls::sign::{CertifiedKey, SigningKey};
 use rustls_pki_types::{PrivateKeyDer, PrivatePkcs8KeyDer, ServerName};
 
-use crate::credential::{CredentialId, KeyType, Protected, StoredCredential};
+use crate::credential::{CredentialId, KeyType, Protected, Secret, StoredCredential};
 use crate::der;
 use crate::host::HostName;
 use crate::record::HostRecord;
@@ -66,6 +66,8 @@ pub struct LoadedCredential {
     /// End of the leaf's validity, seconds since the Unix epoch.
     pub not_after: i64,
     certified: Arc<CertifiedKey>,
+    /// The same key, if it waits for its first use.
+    lazy: Option<Arc<LazyRsaKey>>,
     /// Bytes of the chain that it shares with no other credential.
     own_chain: usize,
     /// Set by the feed once another version is stored.
@@ -100,6 +102,12 @@ impl LoadedCredential {
     #[must_use]
     pub fn is_valid_at(&self, now: i64) -> bool {
         (self.not_before..=self.not_after).contains(&now)
+    }
+
+    /// Whether its key is parsed, or can be: one that waited for its first use
+    /// is parsed now.
+    fn is_parsed(&self) -> bool {
+        self.lazy.as_ref().is_none_or(|key| key.is_usable())
     }
 
     fn signs_one_of(&self, offered: &[SignatureScheme]) -> bool {
@@ -163,21 +171,16 @@ pub(crate) fn prepare(
         .first()
         .ok_or_else(|| unusable("its chain is empty"))?;
     let leaf = der::leaf(first).ok_or_else(|| unusable("its leaf is no certificate"))?;
-    let key: Arc<dyn SigningKey> = if lazy && stored.key_type == KeyType::Rsa {
-        Arc::new(LazyRsaKey::new(secret, leaf.spki).map_err(|what| unusable(&what))?)
-    } else {
-        parse(secret.expose(), stored.key_type).map_err(|what| unusable(&what))?
+    let lazy = match lazy && stored.key_type == KeyType::Rsa {
+        true => Some(Arc::new(
+            LazyRsaKey::new(id, secret, leaf.spki).map_err(|what| unusable(&what))?,
+        )),
+        false => None,
     };
-    if stored.key_type != KeyType::Rsa || !lazy {
-        let public = key
-            .public_key()
-            .ok_or_else(|| unusable("its key has no public half"))?;
-        if public.as_ref() != leaf.spki {
-            return Err(unusable(
-                "its private key does not belong to its leaf certificate",
-            ));
-        }
-    }
+    let key = match &lazy {
+        Some(key) => Arc::clone(key) as Arc<dyn SigningKey>,
+        None => matching(secret, stored.key_type, leaf.spki).map_err(|what| unusable(&what))?,
+    };
     Ok(LoadedCredential {
         id,
         version: stored.version,
@@ -185,10 +188,25 @@ pub(crate) fn prepare(
         not_before: leaf.not_before,
         not_after: leaf.not_after,
         certified: Arc::new(CertifiedKey::new(stored.chain, key)),
+        lazy,
         own_chain,
         superseded: AtomicBool::new(false),
         _interned: interned,
     })
+}
+
+/// Parses a private key and compares its public half with the leaf's.
+fn matching(
+    secret: &Secret,
+    key_type: KeyType,
+    spki: &[u8],
+) -> Result<Arc<dyn SigningKey>, String> {
+    let key = parse(secret.expose(), key_type)?;
+    let public = key.public_key().ok_or("its key has no public half")?;
+    if public.as_ref() != spki {
+        return Err("its private key does not belong to its leaf certificate".into());
+    }
+    Ok(key)
 }
 
 /// Parses a private key as the one type that it says it is: trying all types

@@ -165,7 +165,7 @@ impl<V: Send + Sync + 'static> Lookup<V> {
     /// Steps 3 and 4, or joining whoever is at them already. The load is a
     /// task of its own on the current runtime; dropping the wait stops nothing.
     pub fn load(self: &Arc<Self>, name: &HostName) -> Wait<V> {
-        let mut flights = self.flights();
+        let flights = self.flights();
         if let Some(flight) = flights.get(name) {
             return Wait::on(Arc::clone(flight));
         }
@@ -173,12 +173,7 @@ impl<V: Send + Sync + 'static> Lookup<V> {
         if let Some((outcome, _)) = self.remembered(name) {
             return Wait::known(outcome);
         }
-        let flight = Arc::new(Flight::new());
-        flights.insert(name.clone(), Arc::clone(&flight));
-        drop(flights);
-        let leader = load::Leader::new(self, name, Arc::clone(&flight));
-        tokio::spawn(leader.run());
-        Wait::on(flight)
+        Wait::on(self.launch(flights, name))
     }
 
     /// Moves whenever something that was served may be served otherwise.
@@ -188,7 +183,11 @@ impl<V: Send + Sync + 'static> Lookup<V> {
 
     /// Whether what was found at `position` still needs no new lookup.
     pub fn is_current(&self, served: &Served<V>, position: u64) -> bool {
-        position == self.position() && self.freshness.age(&served.state.fresh_until) == Age::Fresh
+        position == self.position()
+            && self
+                .freshness
+                .age(served.state.fresh_until.load(Ordering::Relaxed))
+                == Age::Fresh
     }
 
     /// Figures for metrics.
@@ -219,12 +218,10 @@ impl<V: Send + Sync + 'static> Lookup<V> {
                 let known = epoch == self.epoch() && self.freshness.absence_holds(fresh_until);
                 return known.then_some((Outcome::Absent(reason), Age::Fresh));
             }
-            Some(Note::Alias { epoch, fresh_until })
-                if epoch == self.epoch() && self.freshness.alias_holds(fresh_until) =>
-            {
-                return self.usable(self.cache.wildcard(key)?);
+            Some(Note::Alias { epoch, fresh_until }) => {
+                return self.usable_as(self.cache.wildcard(key)?, epoch, fresh_until);
             }
-            Some(Note::Alias { .. }) | None => {}
+            None => {}
         }
         let wildcard = self.cache.wildcard(key)?;
         let shadowed = wildcard.state.shadowed.load(Ordering::Relaxed);
@@ -236,21 +233,58 @@ impl<V: Send + Sync + 'static> Lookup<V> {
     }
 
     fn usable(&self, served: Arc<Served<V>>) -> Option<(Outcome<V>, Age)> {
-        if served.state.epoch != self.epoch() || served.host().is_superseded() {
+        let (epoch, fresh_until) = (served.state.epoch, &served.state.fresh_until);
+        let fresh_until = fresh_until.load(Ordering::Relaxed);
+        self.usable_as(served, epoch, fresh_until)
+    }
+
+    /// What was read in that epoch and was fresh until then: an alias of a
+    /// wildcard ages by itself.
+    fn usable_as(
+        &self,
+        served: Arc<Served<V>>,
+        epoch: u64,
+        fresh_until: u64,
+    ) -> Option<(Outcome<V>, Age)> {
+        if served.host().is_superseded() {
             return None;
         }
-        match self.freshness.age(&served.state.fresh_until) {
+        let age = if self.freshness.is_in_respite(&served.state.respite_until) {
+            Age::Fresh
+        } else if epoch != self.epoch() {
+            Age::Stale
+        } else {
+            self.freshness.age(fresh_until)
+        };
+        match age {
             Age::Stale => None,
             age => Some((Outcome::Found(served), age)),
         }
     }
 
-    /// Reads again in the background, once at a time.
+    /// Reads again in the background, unless somebody does already.
     fn refresh(self: &Arc<Self>, name: &HostName, served: &Served<V>) {
-        if !served.state.refreshing.swap(true, Ordering::AcqRel) {
-            let leader = load::Leader::new(self, name, Arc::new(Flight::new()));
-            tokio::spawn(leader.run());
+        if served.state.refreshing.swap(true, Ordering::AcqRel) {
+            return;
         }
+        let flights = self.flights();
+        if !flights.contains_key(name) {
+            self.launch(flights, name);
+        }
+    }
+
+    /// Starts a load and gives its flight.
+    fn launch(
+        self: &Arc<Self>,
+        mut flights: MutexGuard<'_, Flights<V>>,
+        name: &HostName,
+    ) -> Arc<Flight<V>> {
+        let flight = Arc::new(Flight::new());
+        flights.insert(name.clone(), Arc::clone(&flight));
+        // A runtime that ends drops the task at once, and that lands it.
+        drop(flights);
+        tokio::spawn(load::Leader::new(self, name, Arc::clone(&flight)).run());
+        flight
     }
 
     fn epoch(&self) -> u64 {

@@ -36,7 +36,10 @@ impl Interner {
         let found = self.current(id);
         if let Some(found) = found.filter(|found| found.version == version && !is_superseded(found))
         {
-            return Ok(found);
+            return match lazy || found.is_parsed() {
+                true => Ok(found),
+                false => Err(format!("credential {id}: its RSA key can't be used")),
+            };
         }
         let own_chain = self.share_issuers(&mut stored.chain);
         let registration = Registration {
@@ -75,6 +78,11 @@ impl Interner {
         if let Some(found) = self.current(id).filter(|found| found.version < number) {
             found.superseded.store(true, Ordering::Relaxed);
         }
+    }
+
+    /// Forgets all of them; who holds one keeps it.
+    pub(crate) fn forget(&self) {
+        self.lock().clear();
     }
 
     /// How many credentials are loaded.

@@ -36,7 +36,8 @@ impl<V: Send + Sync + 'static> Apply for Lookup<V> {
         let mut recent = self.recent();
         recent.restart(position.log, position.number);
         self.epoch.store(recent.epoch, Ordering::Release);
-        self.cache.clear_notes();
+        // Versions of another log may repeat what these were.
+        self.interner.forget();
         self.moved(&recent);
     }
 

@@ -15,6 +15,8 @@ pub(super) struct Recent {
     pub(super) number: u64,
     /// Grows when everything remembered must be read again.
     pub(super) epoch: u64,
+    /// The number of the last change that is no longer remembered.
+    dropped: u64,
     changes: VecDeque<(u64, Subject)>,
 }
 
@@ -33,7 +35,7 @@ pub(super) struct Reading<'a> {
 }
 
 /// What happened to it meanwhile.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Meanwhile {
     /// Nothing that matters.
     Nothing,
@@ -52,11 +54,13 @@ impl Recent {
     }
 
     pub(super) fn push(&mut self, change: &Change) {
-        if self.changes.len() == KEPT {
-            self.changes.pop_front();
-        }
         self.number = change.number;
         if !matches!(change.subject, Subject::Document { .. }) {
+            if self.changes.len() == KEPT
+                && let Some((number, _)) = self.changes.pop_front()
+            {
+                self.dropped = number;
+            }
             self.changes
                 .push_back((change.number, change.subject.clone()));
         }
@@ -68,6 +72,7 @@ impl Recent {
             log: Some(log),
             number,
             epoch: self.epoch + 1,
+            dropped: number,
             changes: VecDeque::new(),
         };
     }
@@ -76,12 +81,7 @@ impl Recent {
         if begun == self.begun() {
             return Meanwhile::Nothing;
         }
-        let forgotten = self.changes.len() == KEPT
-            && self
-                .changes
-                .front()
-                .is_some_and(|(first, _)| *first > begun.number + 1);
-        if begun.epoch != self.epoch || forgotten {
+        if begun.epoch != self.epoch || begun.number < self.dropped {
             return Meanwhile::Overtaken;
         }
         let since = self
@@ -90,8 +90,7 @@ impl Recent {
             .rev()
             .take_while(|(number, _)| *number > begun.number);
         let seen = since.map(|(_, subject)| reading.against(subject));
-        seen.max_by_key(|meanwhile| *meanwhile as u8)
-            .unwrap_or(Meanwhile::Nothing)
+        seen.max().unwrap_or(Meanwhile::Nothing)
     }
 }
 

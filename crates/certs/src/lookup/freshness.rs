@@ -51,11 +51,11 @@ impl Freshness {
         }
     }
 
-    pub(super) fn age(&self, fresh_until: &AtomicU64) -> Age {
+    pub(super) fn age(&self, fresh_until: u64) -> Age {
         if self.feed() == FeedState::Healthy {
             return Age::Fresh;
         }
-        let until = self.until(fresh_until.load(Ordering::Relaxed), self.fresh);
+        let until = self.until(fresh_until, self.fresh);
         match self.now() {
             now if now < until => Age::Fresh,
             now if now < until.saturating_add(self.fresh) => Age::Refresh,
@@ -67,8 +67,12 @@ impl Freshness {
         self.feed() == FeedState::Healthy || self.now() < self.until(fresh_until, self.absent)
     }
 
-    pub(super) fn alias_holds(&self, fresh_until: u64) -> bool {
-        self.feed() == FeedState::Healthy || self.now() < self.until(fresh_until, self.fresh)
+    /// Whether the store has failed so recently that it is not asked again.
+    pub(super) fn is_in_respite(&self, respite_until: &AtomicU64) -> bool {
+        match respite_until.load(Ordering::Relaxed) {
+            0 => false,
+            until => self.now() < until,
+        }
     }
 
     /// Until when what is read now is fresh; a store may say otherwise.
@@ -95,10 +99,11 @@ impl Freshness {
     }
 
     pub(super) fn set_feed(&self, state: FeedState) {
-        let before = self.feed.swap(state as u8, Ordering::AcqRel);
-        if state == FeedState::Broken && before == FeedState::Healthy as u8 {
+        // The time first: who sees the feed broken counts from it.
+        if state == FeedState::Broken && self.feed() == FeedState::Healthy {
             self.broken_at.store(self.now(), Ordering::Release);
         }
+        self.feed.store(state as u8, Ordering::Release);
     }
 
     /// Up to when the feed broke it vouched for everything: counting starts

@@ -101,7 +101,7 @@ impl<V: Send + Sync + 'static> Leader<V> {
 
     fn land(&self, outcome: Outcome<V>) {
         let mut flights = self.lookup.flights();
-        // A refresh flies unregistered, beside whoever has the place.
+        // Landed before, it may have left the place to another.
         if flights
             .get(&self.name)
             .is_some_and(|there| Arc::ptr_eq(there, &self.flight))
@@ -126,7 +126,7 @@ impl<V: Send + Sync + 'static> Lookup<V> {
         let lazy = found
             .credentials
             .iter()
-            .any(|stored| stored.key_type != KeyType::Rsa);
+            .any(|stored| stored.key_type == KeyType::Ecdsa);
         let mut credentials = Vec::with_capacity(found.credentials.len());
         for stored in found.credentials {
             credentials.push(self.interner.intern(stored, lazy)?);
@@ -141,6 +141,7 @@ impl<V: Send + Sync + 'static> Lookup<V> {
             shadowed: AtomicBool::new(found.shadowed),
             epoch: begun.epoch,
             fresh_until: AtomicU64::new(self.freshness.record(found.fresh_for)),
+            respite_until: AtomicU64::new(0),
             refreshing: AtomicBool::new(false),
         };
         Ok(Read::Found(
@@ -194,8 +195,14 @@ impl<V: Send + Sync + 'static> Lookup<V> {
         Some(outcome)
     }
 
-    /// While the store fails, what it last said is served on.
+    /// While the store fails, what it last said is served on; but not with a
+    /// credential that is known to be replaced, since that is what is done
+    /// with a key that has leaked.
     fn stale_or(&self, name: &HostName, error: LookupError) -> Outcome<V> {
+        if matches!(error, LookupError::NotObtained(_)) {
+            // The store did answer: there is nothing to serve.
+            return Outcome::Failed(error);
+        }
         let exact = self.cache.exact(name.as_str());
         let stale = exact.or_else(|| match self.cache.note(name.as_str()) {
             Some(Note::Absent { .. }) => None,
@@ -207,10 +214,8 @@ impl<V: Send + Sync + 'static> Lookup<V> {
         });
         match stale.filter(|stale| !stale.host().is_superseded()) {
             Some(stale) => {
-                stale
-                    .state
-                    .fresh_until
-                    .store(self.freshness.respite(), Ordering::Relaxed);
+                let respite = &stale.state.respite_until;
+                respite.store(self.freshness.respite(), Ordering::Relaxed);
                 stale.state.refreshing.store(false, Ordering::Release);
                 self.counts.served_stale(&error);
                 Outcome::Found(stale)

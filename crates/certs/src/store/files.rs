@@ -6,6 +6,7 @@ mod tests;
 
 use std::fs::File;
 use std::io::{self, Read};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
@@ -152,7 +153,7 @@ fn read(path: &Path) -> Result<Option<Zeroizing<Vec<u8>>>> {
             | io::ErrorKind::NotADirectory
             | io::ErrorKind::InvalidFilename => Ok(None),
             io::ErrorKind::PermissionDenied => Err(corrupt("may not be read by this user")),
-            io::ErrorKind::IsADirectory => Err(corrupt("is a folder, not a file")),
+            io::ErrorKind::IsADirectory => Err(corrupt("is no regular file")),
             _ => Err(unavailable(format!("{}: {error}", path.display()))),
         },
     }
@@ -160,8 +161,16 @@ fn read(path: &Path) -> Result<Option<Zeroizing<Vec<u8>>>> {
 
 /// The file's bytes, or one more than is allowed.
 fn read_bounded(path: &Path) -> io::Result<Zeroizing<Vec<u8>>> {
-    let file = File::open(path)?;
-    let size = usize::try_from(file.metadata()?.len()).unwrap_or(usize::MAX);
+    // Opening a FIFO would wait for somebody to write it, and keep the thread.
+    let file = File::options()
+        .read(true)
+        .custom_flags(libc::O_NONBLOCK)
+        .open(path)?;
+    let metadata = file.metadata()?;
+    if !metadata.is_file() {
+        return Err(io::ErrorKind::IsADirectory.into());
+    }
+    let size = usize::try_from(metadata.len()).unwrap_or(usize::MAX);
     // Room for all of it at once: growing would leave copies of a key.
     let mut bytes = Zeroizing::new(Vec::with_capacity(size.min(MAX_FILE) + 1));
     file.take(MAX_FILE as u64 + 1).read_to_end(&mut bytes)?;

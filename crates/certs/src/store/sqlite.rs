@@ -95,12 +95,6 @@ impl Sqlite {
         })
     }
 
-    /// The file.
-    #[must_use]
-    pub fn path(&self) -> &Path {
-        &self.file.path
-    }
-
     fn read<T: Send + 'static>(
         &self,
         work: impl FnOnce(&mut Reader) -> Result<T> + Send + 'static,
@@ -112,7 +106,7 @@ impl Sqlite {
         &self,
         work: impl FnOnce(&mut Reader) -> Result<T> + Send + 'static,
     ) -> BoxFuture<'_, Result<T>> {
-        Box::pin(self.writer.run(move |place| place.with(work)))
+        Box::pin(self.writer.run(move |place| place.with_durably(work)))
     }
 }
 
@@ -158,11 +152,13 @@ impl Default for Options {
 
 impl Store for Sqlite {
     fn find<'a>(&'a self, name: &'a HostName) -> BoxFuture<'a, Result<Answer>> {
-        if let Some(answer) = self.inline.find(name) {
-            return Box::pin(std::future::ready(Ok(answer)));
-        }
-        let name = name.clone();
-        self.read(move |reader| reader.find(&name))
+        Box::pin(async move {
+            if let Some(answer) = self.inline.find(name) {
+                return Ok(answer);
+            }
+            let name = name.clone();
+            self.read(move |reader| reader.find(&name)).await
+        })
     }
 }
 

@@ -1,11 +1,15 @@
 //! The log against the cache, and against loads in flight.
 
-use sekisho_certs::store::{Position, Subject};
-use sekisho_certs::{Apply, CredentialId, HostName, Outcome};
+use std::time::Duration;
+
+use sekisho_certs::store::{LogId, Position, Subject};
+use sekisho_certs::{Apply, CredentialId, HostName, KeyType, Outcome, Served};
+use sekisho_testkit::Key;
 use tokio::task::yield_now;
+use tokio::time::{advance, pause};
 
 use crate::scripted::{
-    LOG, Scripted, ask, change, host, host_change, host_version, pattern, watched,
+    CA, LOG, Scripted, ask, change, credential, host, host_change, host_version, pattern, watched,
 };
 
 #[tokio::test]
@@ -192,6 +196,7 @@ async fn an_absence_that_a_change_overtakes_is_read_again() {
 
 #[tokio::test]
 async fn after_a_gap_everything_is_read_again_before_it_is_trusted() {
+    pause();
     let store = Scripted::new();
     store.put(host("a.test", 1));
     let lookup = watched(&store);
@@ -215,5 +220,80 @@ async fn after_a_gap_everything_is_read_again_before_it_is_trusted() {
     store.fail(false);
     assert_eq!(pattern(&lookup, "b.test").await, "b.test");
     store.remove("a.test");
+    // A store that has just failed is left alone for a second.
+    advance(Duration::from_secs(2)).await;
     assert_eq!(pattern(&lookup, "a.test").await, "Absent(NoHost)");
+}
+
+#[tokio::test]
+async fn a_change_that_is_forgotten_is_not_overlooked() {
+    let store = Scripted::held();
+    store.put(host_version("a.test", 1, 1));
+    let lookup = watched(&store);
+    let load = tokio::spawn(lookup.load(&HostName::parse("a.test").unwrap()));
+    yield_now().await;
+    store.put(host_version("a.test", 2, 2));
+    lookup.apply(&host_change(1, "a.test"));
+    for number in 2..=8200 {
+        lookup.apply(&host_change(number, "b.test"));
+    }
+    // Documents take no place among what is remembered, and make none.
+    for number in 8201..8300 {
+        let (kind, key) = ("test".to_owned(), "one".to_owned());
+        lookup.apply(&change(number, Subject::Document { kind, key }));
+    }
+    store.gate.add_permits(2);
+    let Outcome::Found(served) = load.await.unwrap() else {
+        panic!("not found")
+    };
+    assert_eq!(served.host().record.version, 2);
+}
+
+#[tokio::test]
+async fn versions_of_a_restored_log_are_not_taken_for_the_old_ones() {
+    let store = Scripted::new();
+    store.put(host_version("a.test", 9, 305));
+    let lookup = watched(&store);
+    let Outcome::Found(old) = ask(&lookup, "a.test").await else {
+        panic!("not found")
+    };
+    // Restored from a backup, then replaced by what got the same number.
+    let mut again = host_version("a.test", 9, 305);
+    let other = CA.issue(&["a.test"], Key::P256);
+    again.credentials = vec![credential(&other, KeyType::Ecdsa, 9, 305)];
+    store.put(again);
+    lookup.restart(Position {
+        log: LogId([8; 16]),
+        number: 305,
+    });
+    let Outcome::Found(new) = ask(&lookup, "a.test").await else {
+        panic!("not found")
+    };
+    let leaf = |served: &Served<String>| served.host().credentials[0].certified().cert[0].clone();
+    assert_ne!(leaf(&old), leaf(&new));
+    // An older version than the one that was loaded is no worse.
+    store.put(host_version("a.test", 9, 300));
+    lookup.restart(Position {
+        log: LogId([9; 16]),
+        number: 300,
+    });
+    for _ in 0..3 {
+        assert_eq!(pattern(&lookup, "a.test").await, "a.test");
+    }
+    assert_eq!(store.calls(), 3);
+}
+
+#[tokio::test]
+async fn after_a_gap_an_alias_is_at_hand_while_the_store_fails() {
+    let store = Scripted::new();
+    store.put(host("*.w.test", 1));
+    store.put(host("a.w.test", 2));
+    let lookup = watched(&store);
+    assert_eq!(pattern(&lookup, "b.w.test").await, "*.w.test");
+    lookup.restart(Position {
+        log: LOG,
+        number: 50,
+    });
+    store.fail(true);
+    assert_eq!(pattern(&lookup, "b.w.test").await, "*.w.test");
 }

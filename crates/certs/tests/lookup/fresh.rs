@@ -123,5 +123,74 @@ async fn a_store_that_cannot_list_has_its_aliases_looked_up_again() {
     // Another name keeps the wildcard itself fresh.
     assert_eq!(pattern(&lookup, "c.w.test").await, "*.w.test");
     pass(20).await;
+    assert_eq!(
+        pattern(&lookup, "a.w.test").await,
+        "*.w.test",
+        "looked up aside"
+    );
+    for _ in 0..10 {
+        yield_now().await;
+    }
     assert_eq!(pattern(&lookup, "a.w.test").await, "a.w.test");
+}
+
+#[tokio::test]
+async fn while_the_store_fails_an_alias_is_served_without_asking_each_time() {
+    pause();
+    let store = Scripted::blind();
+    store.put(host("*.w.test", 1));
+    let lookup = lookup(&store);
+    assert_eq!(pattern(&lookup, "a.w.test").await, "*.w.test");
+    pass(65).await;
+    store.fail(true);
+    // Past its freshness it is served at once, and looked up aside.
+    assert_eq!(pattern(&lookup, "a.w.test").await, "*.w.test");
+    for _ in 0..10 {
+        yield_now().await;
+    }
+    pass(86_400).await;
+    let calls = store.calls();
+    for _ in 0..100 {
+        assert_eq!(pattern(&lookup, "a.w.test").await, "*.w.test");
+    }
+    assert_eq!(store.calls(), calls + 1);
+}
+
+#[tokio::test]
+async fn a_removed_wildcard_serves_no_other_name_on() {
+    pause();
+    let store = Scripted::new();
+    store.put(host("*.w.test", 1));
+    let lookup = lookup(&store);
+    assert_eq!(pattern(&lookup, "a.w.test").await, "*.w.test");
+    store.remove("*.w.test");
+    pass(65).await;
+    assert_eq!(pattern(&lookup, "a.w.test").await, "*.w.test");
+    for _ in 0..10 {
+        yield_now().await;
+    }
+    assert_eq!(pattern(&lookup, "b.w.test").await, "Absent(NoHost)");
+}
+
+#[tokio::test]
+async fn a_refresh_is_the_one_load_of_its_name() {
+    pause();
+    let store = Scripted::new();
+    store.put(host("a.test", 1));
+    let lookup = lookup(&store);
+    assert_eq!(pattern(&lookup, "a.test").await, "a.test");
+    pass(65).await;
+    store.gate.forget_permits(usize::MAX);
+    assert_eq!(pattern(&lookup, "a.test").await, "a.test");
+    yield_now().await;
+    assert_eq!((store.calls(), lookup.stats().in_flight), (2, 1));
+    pass(86_400).await;
+    let waits = tokio::spawn({
+        let lookup = lookup.clone();
+        async move { pattern(&lookup, "a.test").await }
+    });
+    yield_now().await;
+    store.gate.add_permits(1);
+    assert_eq!(waits.await.unwrap(), "a.test");
+    assert_eq!(store.calls(), 2, "it joined the refresh");
 }

@@ -11,6 +11,7 @@ use std::time::Duration;
 use rusqlite::config::DbConfig;
 use rusqlite::{Connection, ErrorCode, OpenFlags};
 
+use super::nowait;
 use super::read::Reader;
 use super::schema::{self, Header};
 use super::{Mode, Options};
@@ -35,10 +36,13 @@ struct State {
     /// The write-ahead log of the open file.
     log: Option<Identity>,
     places: Vec<Weak<Place>>,
+    /// Nothing is opened any more.
+    closed: bool,
 }
 
 impl StoreFile {
     pub(super) fn open(path: &Path, mode: Mode, options: &Options) -> Result<(Arc<Self>, Reader)> {
+        nowait::prepare();
         if mode == Mode::Create {
             make(path)?;
         }
@@ -50,6 +54,7 @@ impl StoreFile {
                 generation: 0,
                 log: None,
                 places: Vec::new(),
+                closed: false,
             }),
             catalog: OnceLock::new(),
         });
@@ -132,6 +137,7 @@ impl StoreFile {
     /// Closes all connections that are idle, so that the last of them takes
     /// the log with it: a stale one would harm a file restored later.
     pub(super) fn close(&self) {
+        self.lock().closed = true;
         for place in self.places() {
             for _ in 0..CLOSING_LOOKS {
                 if let Ok(mut reader) = place.reader.try_lock() {
@@ -222,6 +228,9 @@ impl StoreFile {
     /// connections are open to.
     fn same_file(&self) -> Result<u64> {
         let state = self.lock();
+        if state.closed {
+            return Err(StoreError::Unavailable("the store is being closed".into()));
+        }
         if identity(&self.path) == state.identity {
             return Ok(state.generation);
         }
@@ -274,6 +283,21 @@ pub(crate) struct Place {
 }
 
 impl Place {
+    /// Writes, and makes sure that it was into the file at the path: a commit
+    /// into one that was just replaced is gone with it.
+    pub(super) fn with_durably<T>(&self, work: impl FnOnce(&mut Reader) -> Result<T>) -> Result<T> {
+        self.with(|reader| {
+            let done = work(reader)?;
+            if self.file.same_file()? != reader.generation() {
+                let path = self.file.path.display();
+                return Err(StoreError::Unavailable(
+                    format!("{path} was just replaced").into(),
+                ));
+            }
+            Ok(done)
+        })
+    }
+
     pub(super) fn with<T>(&self, work: impl FnOnce(&mut Reader) -> Result<T>) -> Result<T> {
         let mut slot = self.lock();
         let reader = match &mut *slot {
@@ -281,6 +305,11 @@ impl Place {
             empty => empty.insert(self.file.reader(self.role)?),
         };
         work(reader)
+    }
+
+    /// Whether nothing is open here; false while a thread is at it.
+    pub(super) fn is_empty(&self) -> bool {
+        self.reader.try_lock().is_ok_and(|reader| reader.is_none())
     }
 
     /// The same without waiting: none if another thread is at it, or if it is

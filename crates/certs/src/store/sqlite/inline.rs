@@ -31,7 +31,7 @@ impl InlineReaders {
 
     /// Opens what is not open. It waits for the disk.
     pub(super) fn open(&self) {
-        for place in &self.places {
+        for place in self.places.iter().filter(|place| place.is_empty()) {
             // A file that can't be opened is reported to those who read it.
             let _ = place.with(|_| Ok(()));
         }

@@ -7,7 +7,7 @@
 //! its host replace: under [`attempt`], and there only, its `pread` becomes
 //! that call. Where a page is missing SQLite reports an I/O error, and the
 //! caller reads again on a thread that may wait.
-#![allow(unsafe_code)]
+#![expect(unsafe_code, reason = "SQLite's table of system calls is C")]
 
 use std::cell::Cell;
 use std::ffi::{c_int, c_void};
@@ -26,9 +26,15 @@ pub(super) enum Attempt<T> {
     Unsupported,
 }
 
+/// Makes attempts possible; before the first connection, since SQLite reads
+/// the table without a lock. False where it can't be done.
+pub(super) fn prepare() -> bool {
+    *INSTALLED.get_or_init(install)
+}
+
 /// Runs `work` with reads that take only what is in memory. It must not write.
 pub(super) fn attempt<T>(work: impl FnOnce() -> T) -> Attempt<T> {
-    if !*INSTALLED.get_or_init(install) {
+    if !INSTALLED.get().is_some_and(|installed| *installed) {
         return Attempt::Unsupported;
     }
     let armed = Armed::new();
@@ -77,8 +83,12 @@ static INSTALLED: OnceLock<bool> = OnceLock::new();
 
 /// Puts [`pread`] into the table of the default file system layer.
 fn install() -> bool {
-    // SAFETY: a null name asks for the default VFS, which lives as long as the
-    // process; `xSetSystemCall` copies the pointer of a function that does too
+    // Elsewhere `off_t` is not the type that SQLite calls `pread` with.
+    if !cfg!(all(target_os = "linux", target_pointer_width = "64")) {
+        return false;
+    }
+    // SAFETY: no connection is open yet, so nobody reads the table; a null
+    // name asks for the default VFS, which lives as long as the process; `xSetSystemCall` copies the pointer of a function that does too
     // and has the type of the call that it replaces.
     unsafe {
         let vfs = ffi::sqlite3_vfs_find(std::ptr::null());
@@ -114,12 +124,22 @@ unsafe extern "C" fn pread(
     };
     // SAFETY: one vector over the caller's buffer.
     let got = unsafe { libc::preadv2(file, &raw const part, 1, offset, libc::RWF_NOWAIT) };
-    if got < 0 {
-        match std::io::Error::last_os_error().raw_os_error() {
-            Some(libc::EINTR) => {}
-            Some(libc::EAGAIN) => MODE.set(Mode::Missed),
-            _ => MODE.set(Mode::Refused),
-        }
+    if got > 0 {
+        return got;
     }
-    got
+    // Linux 5.9 and 5.10 give 0 for what is not in memory, like for the end of
+    // the file (readv(2), BUGS); to SQLite that is a page of zeros.
+    let error = match got {
+        0 => Some(libc::EAGAIN),
+        _ => std::io::Error::last_os_error().raw_os_error(),
+    };
+    match error {
+        Some(libc::EINTR) => return got,
+        Some(libc::EOPNOTSUPP | libc::EINVAL | libc::ENOSYS) => MODE.set(Mode::Refused),
+        _ => MODE.set(Mode::Missed),
+    }
+    // SQLite tries again for ever if it finds EINTR there.
+    // SAFETY: the thread's own errno.
+    unsafe { *libc::__errno_location() = libc::EAGAIN };
+    -1
 }

@@ -64,9 +64,8 @@ fn look(
     // The first look waits too: starting up must not.
     while stopped.recv_timeout(EVERY) == Err(RecvTimeoutError::Timeout) {
         let replaced = file.follow();
-        if replaced {
-            inline.open();
-        }
+        // What could not be opened before, or was closed with its file.
+        inline.open();
         // A file that can't be read is reported to those who read it.
         let version = place.with(Reader::data_version).ok();
         if replaced || (version.is_some() && version != seen) {
