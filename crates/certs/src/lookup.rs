@@ -165,6 +165,17 @@ impl<V: Send + Sync + 'static> Lookup<V> {
     /// Steps 3 and 4, or joining whoever is at them already. The load is a
     /// task of its own on the current runtime; dropping the wait stops nothing.
     pub fn load(self: &Arc<Self>, name: &HostName) -> Wait<V> {
+        self.load_with(name, |_| ())
+    }
+
+    /// The same. `settle` stays with the load, whoever waits or leaves: it is
+    /// called with the outcome just before the load lands. Where this call
+    /// starts no load, or the load's task ends early, it is dropped uncalled.
+    pub fn load_with(
+        self: &Arc<Self>,
+        name: &HostName,
+        settle: impl FnOnce(&Outcome<V>) + Send + 'static,
+    ) -> Wait<V> {
         let mut flights = self.flights();
         if let Some(flight) = flights.get(name) {
             return Wait::on(Arc::clone(flight));
@@ -177,7 +188,7 @@ impl<V: Send + Sync + 'static> Lookup<V> {
         flights.insert(name.clone(), Arc::clone(&flight));
         drop(flights);
         let leader = load::Leader::new(self, name, Arc::clone(&flight));
-        tokio::spawn(leader.run());
+        tokio::spawn(leader.run(settle));
         Wait::on(flight)
     }
 
@@ -249,7 +260,7 @@ impl<V: Send + Sync + 'static> Lookup<V> {
     fn refresh(self: &Arc<Self>, name: &HostName, served: &Served<V>) {
         if !served.state.refreshing.swap(true, Ordering::AcqRel) {
             let leader = load::Leader::new(self, name, Arc::new(Flight::new()));
-            tokio::spawn(leader.run());
+            tokio::spawn(leader.run(|_| ()));
         }
     }
 

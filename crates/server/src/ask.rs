@@ -28,10 +28,14 @@ pub(crate) async fn ask(
         Cached::InFlight(wait) => (wait.await, LookupResult::Joined),
         Cached::Miss => match budget.admit(prefix).await {
             Ok(permit) => {
-                let outcome = lookup.load(name).await;
-                if matches!(outcome, Outcome::Absent(_)) {
-                    permit.was_absent();
-                }
+                // It stays with the load: a client that goes away must not
+                // get it back before.
+                let settle = move |outcome: &Outcome<Endpoint>| {
+                    if matches!(outcome, Outcome::Absent(_)) {
+                        permit.was_absent();
+                    }
+                };
+                let outcome = lookup.load_with(name, settle).await;
                 (outcome, LookupResult::Loaded)
             }
             Err(denied) => (overloaded(), denied.into()),
