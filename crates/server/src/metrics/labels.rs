@@ -73,8 +73,6 @@ labels! {
         Loaded = "loaded",
         /// By a load that was in flight already.
         Joined = "joined",
-        /// With the listening address's default credential.
-        Default = "default",
         /// No such host.
         AbsentHost = "absent_host",
         /// A host without a credential.
