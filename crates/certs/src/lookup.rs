@@ -116,6 +116,9 @@ pub enum LookupError {
     /// Issuance was allowed but did not work.
     #[error("no certificate could be obtained: {0}")]
     NotObtained(Arc<str>),
+    /// Whoever asked could wait no longer; the load goes on.
+    #[error("there was no answer in time")]
+    Late,
     /// What was read kept changing, or the load's task ended early.
     #[error("the load was broken off")]
     BrokenOff,

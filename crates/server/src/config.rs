@@ -156,7 +156,8 @@ pub struct Limits {
     /// 10,000,000. Further ones wait in the kernel's queue.
     pub connections: usize,
     /// `handshake_timeout`: from accepting to the end of the TLS handshake,
-    /// look-up included; 10 s by default, 100 ms to 5 min.
+    /// look-up included; also for the look-up of another host that a request
+    /// names; 10 s by default, 100 ms to 5 min.
     pub handshake: Duration,
     /// `header_timeout`: for a request's whole head; 15 s by default, 100 ms to
     /// 5 min.
