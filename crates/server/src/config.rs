@@ -152,8 +152,8 @@ pub struct Limits {
     /// `workers`: threads that serve connections; one per core by default, 1 to
     /// 1,024.
     pub workers: usize,
-    /// `connections`: open at once over all listeners; 65,536 by default, 1 to
-    /// 10,000,000. Further ones wait in the kernel's queue.
+    /// `connections`: open at once over all listeners, and at most one more for
+    /// each worker and address; 65,536 by default, 1 to 10,000,000. Further ones wait in the kernel's queue.
     pub connections: usize,
     /// `handshake_timeout`: from accepting to the end of the TLS handshake,
     /// look-up included; also for the look-up of another host that a request
