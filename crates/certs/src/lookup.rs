@@ -116,6 +116,9 @@ pub enum LookupError {
     /// Issuance was allowed but did not work.
     #[error("no certificate could be obtained: {0}")]
     NotObtained(Arc<str>),
+    /// Whoever asked could wait no longer; the load goes on.
+    #[error("there was no answer in time")]
+    Late,
     /// What was read kept changing, or the load's task ended early.
     #[error("the load was broken off")]
     BrokenOff,
@@ -165,6 +168,17 @@ impl<V: Send + Sync + 'static> Lookup<V> {
     /// Steps 3 and 4, or joining whoever is at them already. The load is a
     /// task of its own on the current runtime; dropping the wait stops nothing.
     pub fn load(self: &Arc<Self>, name: &HostName) -> Wait<V> {
+        self.load_with(name, |_| ())
+    }
+
+    /// The same. `settle` stays with the load, whoever waits or leaves: it is
+    /// called with the outcome just before the load lands. Where this call
+    /// starts no load, or the load's task ends early, it is dropped uncalled.
+    pub fn load_with(
+        self: &Arc<Self>,
+        name: &HostName,
+        settle: impl FnOnce(&Outcome<V>) + Send + 'static,
+    ) -> Wait<V> {
         let flights = self.flights();
         if let Some(flight) = flights.get(name) {
             return Wait::on(Arc::clone(flight));
@@ -173,7 +187,7 @@ impl<V: Send + Sync + 'static> Lookup<V> {
         if let Some((outcome, _)) = self.remembered(name) {
             return Wait::known(outcome);
         }
-        Wait::on(self.launch(flights, name))
+        Wait::on(self.launch(flights, name, settle))
     }
 
     /// Moves whenever something that was served may be served otherwise.
@@ -269,7 +283,7 @@ impl<V: Send + Sync + 'static> Lookup<V> {
         }
         let flights = self.flights();
         if !flights.contains_key(name) {
-            self.launch(flights, name);
+            self.launch(flights, name, |_| ());
         }
     }
 
@@ -278,12 +292,13 @@ impl<V: Send + Sync + 'static> Lookup<V> {
         self: &Arc<Self>,
         mut flights: MutexGuard<'_, Flights<V>>,
         name: &HostName,
+        settle: impl FnOnce(&Outcome<V>) + Send + 'static,
     ) -> Arc<Flight<V>> {
         let flight = Arc::new(Flight::new());
         flights.insert(name.clone(), Arc::clone(&flight));
         // A runtime that ends drops the task at once, and that lands it.
         drop(flights);
-        tokio::spawn(load::Leader::new(self, name, Arc::clone(&flight)).run());
+        tokio::spawn(load::Leader::new(self, name, Arc::clone(&flight)).run(settle));
         flight
     }
 

@@ -6,11 +6,12 @@ mod token;
 
 use std::convert::Infallible;
 use std::fmt;
-use std::future::Future;
+use std::future::{Future, pending};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use http::header::{ALLOW, CACHE_CONTROL, CONTENT_TYPE};
+use http::header::{ALLOW, CACHE_CONTROL, CONNECTION, CONTENT_TYPE};
 use http::{HeaderValue, Method, Request, Response, StatusCode};
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
@@ -96,8 +97,15 @@ impl Admin {
     }
 
     async fn connection(&self, socket: TcpStream) {
+        let welcome = AtomicBool::new(false);
         let service = service_fn(|request| {
-            let response = self.answer(&request);
+            let mut response = self.answer(&request);
+            if is_refusal(response.status()) {
+                let close = HeaderValue::from_static("close");
+                response.headers_mut().insert(CONNECTION, close);
+            } else {
+                welcome.store(true, Ordering::Relaxed);
+            }
             async move { Ok::<_, Infallible>(response) }
         });
         let connection = http1::Builder::new()
@@ -105,9 +113,19 @@ impl Admin {
             .header_read_timeout(HEAD_TIMEOUT)
             .max_buf_size(BUFFER)
             .serve_connection(TokioIo::new(socket), service);
-        match timeout(CONNECTION_LIFE, connection).await {
-            Ok(Ok(())) | Err(_) => {}
-            Ok(Err(error)) => tracing::debug!(%error, "an admin connection broke"),
+        let unwelcome = async {
+            sleep(STRANGER_LIFE).await;
+            if welcome.load(Ordering::Relaxed) {
+                pending::<()>().await;
+            }
+        };
+        tokio::select! {
+            ended = timeout(CONNECTION_LIFE, connection) => {
+                if let Ok(Err(error)) = ended {
+                    tracing::debug!(%error, "an admin connection broke");
+                }
+            }
+            () = unwelcome => {}
         }
     }
 
@@ -149,11 +167,19 @@ fn metrics(shared: &Shared) -> Response<Body> {
     response
 }
 
+/// The guard's answers.
+fn is_refusal(status: StatusCode) -> bool {
+    matches!(status, StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN)
+}
+
 const OPEN_METRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 /// Probes, scrapers and an operator or two.
 const CONNECTIONS: usize = 64;
 /// For a request's head, and between two requests.
 const HEAD_TIMEOUT: Duration = Duration::from_secs(30);
+/// From accepting until a request has passed the guard: who may not ask must
+/// not hold the places of those who may.
+const STRANGER_LIFE: Duration = Duration::from_secs(5);
 /// From accepting to the end, whoever reads slowly included.
 const CONNECTION_LIFE: Duration = Duration::from_secs(300);
 /// The least that hyper takes; a request is one line and a token.

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use sekisho_certs::{Absence, Cached, HostName, Lookup, LookupError, Outcome, StoreError};
+use tokio::time::{Instant, timeout_at};
 
 use crate::budget::{Budget, Denied, Prefix};
 use crate::endpoint::Endpoint;
@@ -15,30 +16,51 @@ use crate::metrics::{LookupResult, Metrics};
 /// 3. a load needs a permit of the prefix. Without one the answer is
 ///    [`LookupError`], as if the store were overloaded.
 ///
-/// The caller sets the deadline.
+/// What is not cached is waited for until `deadline`: then nobody knows. A load
+/// that has begun goes on.
 pub(crate) async fn ask(
     lookup: &Arc<Lookup<Endpoint>>,
     budget: &Budget,
     metrics: &Metrics,
     name: &HostName,
     prefix: Prefix,
+    deadline: Instant,
 ) -> Outcome<Endpoint> {
     let (outcome, how) = match lookup.cached(name) {
         Cached::Hit(outcome) => (outcome, LookupResult::Hit),
-        Cached::InFlight(wait) => (wait.await, LookupResult::Joined),
-        Cached::Miss => match budget.admit(prefix).await {
-            Ok(permit) => {
-                let outcome = lookup.load(name).await;
-                if matches!(outcome, Outcome::Absent(_)) {
-                    permit.was_absent();
-                }
-                (outcome, LookupResult::Loaded)
-            }
-            Err(denied) => (overloaded(), denied.into()),
+        Cached::InFlight(wait) => match timeout_at(deadline, wait).await {
+            Ok(outcome) => (outcome, LookupResult::Joined),
+            Err(_) => late(),
         },
+        Cached::Miss => timeout_at(deadline, load(lookup, budget, name, prefix))
+            .await
+            .unwrap_or_else(|_| late()),
     };
     metrics.lookup(counted(&outcome, how));
     outcome
+}
+
+/// Step 3.
+async fn load(
+    lookup: &Arc<Lookup<Endpoint>>,
+    budget: &Budget,
+    name: &HostName,
+    prefix: Prefix,
+) -> (Outcome<Endpoint>, LookupResult) {
+    match budget.admit(prefix).await {
+        Ok(permit) => {
+            // It stays with the load: a client that goes away must not
+            // get it back before.
+            let settle = move |outcome: &Outcome<Endpoint>| {
+                if matches!(outcome, Outcome::Absent(_)) {
+                    permit.was_absent();
+                }
+            };
+            let outcome = lookup.load_with(name, settle).await;
+            (outcome, LookupResult::Loaded)
+        }
+        Err(denied) => (overloaded(), denied.into()),
+    }
 }
 
 /// Whether nobody knows because too much is going on already.
@@ -48,6 +70,10 @@ pub(crate) fn is_overload(error: &LookupError) -> bool {
 
 fn overloaded() -> Outcome<Endpoint> {
     Outcome::Failed(LookupError::Store(StoreError::Overloaded))
+}
+
+fn late() -> (Outcome<Endpoint>, LookupResult) {
+    (Outcome::Failed(LookupError::Late), LookupResult::Failed)
 }
 
 /// A refused call is told apart from what a store answered.

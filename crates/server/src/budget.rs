@@ -18,14 +18,14 @@ use calls::{Call, Calls};
 /// Gives out the right to ask the store.
 #[derive(Debug)]
 pub(crate) struct Budget {
-    absences: Absences,
+    absences: Arc<Absences>,
     calls: Arc<Calls>,
 }
 
 impl Budget {
     pub(crate) fn new(limits: &Limits) -> Self {
         Self {
-            absences: Absences::new(limits.prefix_absent_budget),
+            absences: Arc::new(Absences::new(limits.prefix_absent_budget)),
             calls: Arc::new(Calls::new(
                 limits.loads,
                 limits.prefix_in_flight,
@@ -39,12 +39,12 @@ impl Budget {
     ///
     /// # Errors
     /// At once, if the prefix is over its budget or too much waits already.
-    pub(crate) async fn admit(&self, prefix: Prefix) -> Result<Permit<'_>, Denied> {
+    pub(crate) async fn admit(&self, prefix: Prefix) -> Result<Permit, Denied> {
         if !self.absences.take(prefix) {
             return Err(Denied::OverBudget);
         }
         let mut permit = Permit {
-            absences: &self.absences,
+            absences: Arc::clone(&self.absences),
             prefix,
             absent: false,
             _call: None,
@@ -56,21 +56,21 @@ impl Budget {
 
 /// The right to make one call.
 #[derive(Debug)]
-pub(crate) struct Permit<'a> {
-    absences: &'a Absences,
+pub(crate) struct Permit {
+    absences: Arc<Absences>,
     prefix: Prefix,
     absent: bool,
     _call: Option<Call>,
 }
 
-impl Permit<'_> {
+impl Permit {
     /// The name was absent: it stays charged.
     pub(crate) fn was_absent(mut self) {
         self.absent = true;
     }
 }
 
-impl Drop for Permit<'_> {
+impl Drop for Permit {
     fn drop(&mut self) {
         if !self.absent {
             self.absences.give_back(self.prefix);
@@ -121,7 +121,7 @@ mod tests {
 
     fn budget(absent: usize, loads: usize, per_prefix: usize, waiting: usize) -> Budget {
         Budget {
-            absences: Absences::new(absent),
+            absences: Arc::new(Absences::new(absent)),
             calls: Arc::new(Calls::new(loads, per_prefix, waiting)),
         }
     }

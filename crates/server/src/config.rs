@@ -153,11 +153,12 @@ pub struct Limits {
     /// `workers`: threads that serve connections; one per core by default, 1 to
     /// 1,024.
     pub workers: usize,
-    /// `connections`: open at once over all listeners; 65,536 by default, 1 to
-    /// 10,000,000. Further ones wait in the kernel's queue.
+    /// `connections`: open at once over all listeners, and at most one more for
+    /// each worker and address; 65,536 by default, 1 to 10,000,000. Further ones wait in the kernel's queue.
     pub connections: usize,
     /// `handshake_timeout`: from accepting to the end of the TLS handshake,
-    /// look-up included; 10 s by default, 100 ms to 5 min.
+    /// look-up included; also for the look-up of another host that a request
+    /// names; 10 s by default, 100 ms to 5 min.
     pub handshake: Duration,
     /// `header_timeout`: for a request's whole head; 15 s by default, 100 ms to
     /// 5 min.
@@ -179,8 +180,9 @@ pub struct Limits {
     /// `loads_per_prefix`: of these, for the clients of one prefix while others
     /// wait; 64 by default, 1 to `loads`.
     pub prefix_in_flight: usize,
-    /// `loads_waiting`: look-ups that wait for a load's permit; 4,096 by
-    /// default, 0 to 1,000,000. Further ones are refused.
+    /// `loads_waiting`: look-ups that wait for a load's permit, of one prefix
+    /// at most a sixteenth of them; 4,096 by default, 0 to 1,000,000. Further
+    /// ones are refused.
     pub loads_waiting: usize,
 }
 

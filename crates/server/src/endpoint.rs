@@ -19,7 +19,8 @@ use crate::tickets::{Binding, Ring, Tickets};
 pub struct Endpoint {
     config: Arc<ServerConfig>,
     site: Site,
-    /// The same as the default of a listening address; at most one per address.
+    /// The same as the default of a listening address; at most one for
+    /// each address that the configuration lists.
     defaults: Mutex<Vec<(SocketAddr, Arc<ServerConfig>)>>,
     ring: Arc<Ring>,
 }
@@ -47,10 +48,7 @@ impl Endpoint {
         let mut config = ServerConfig::clone(&self.config);
         config.ticketer = Arc::new(Tickets::new(&self.ring, binding(host, Some(local))));
         let config = Arc::new(config);
-        // A wildcard address is as many local addresses as the machine has.
-        if defaults.len() < MAX_DEFAULTS {
-            defaults.push((local, Arc::clone(&config)));
-        }
+        defaults.push((local, Arc::clone(&config)));
         config
     }
 }
@@ -161,9 +159,6 @@ const TICKETS: usize = 2;
 
 /// Tickets that one gets who asks for more (RFC 9149).
 const MAX_TICKETS: usize = 4;
-
-/// Local addresses for which an endpoint remembers its configuration.
-const MAX_DEFAULTS: usize = 16;
 
 /// Bytes of an endpoint without its site, as `tests/weight.rs` measures them
 /// with the allocator's own statistics.

@@ -49,20 +49,21 @@ pub(crate) async fn establish(
     shared: &Shared,
 ) -> Option<Established> {
     let deadline = Instant::now() + shared.limits.handshake;
-    let decided = timeout_at(deadline, async {
-        let hello = hello::read(&mut socket).await?;
-        let chosen = decide(&hello, ends, shared).await?;
-        Ok::<_, Refusal>((chosen, hello))
-    });
-    let (chosen, hello) = match decided.await {
-        Ok(Ok(decided)) => decided,
-        Ok(Err(refusal)) => {
+    let Ok(hello) = timeout_at(deadline, hello::read(&mut socket)).await else {
+        shared.metrics.handshake(HandshakeResult::TimedOut);
+        return None;
+    };
+    let decided = match hello {
+        Ok(hello) => decide(&hello, ends, deadline, shared)
+            .await
+            .map(|chosen| (chosen, hello)),
+        Err(unfit) => Err(unfit.into()),
+    };
+    let (chosen, hello) = match decided {
+        Ok(decided) => decided,
+        Err(refusal) => {
             shared.metrics.handshake(refusal.result);
             refuse(socket, &refusal.words).await;
-            return None;
-        }
-        Err(_) => {
-            shared.metrics.handshake(HandshakeResult::TimedOut);
             return None;
         }
     };
@@ -142,8 +143,13 @@ struct Refusal {
 ///    `missing_extension` for TLS 1.3 and `unrecognized_name` for TLS 1.2;
 /// 3. found: its certificate, expired or not;
 /// 4. absent, or without a credential: `unrecognized_name`;
-/// 5. failed or overloaded: `internal_error`.
-async fn decide(hello: &Hello, ends: Ends, shared: &Shared) -> Result<Chosen, Refusal> {
+/// 5. failed, overloaded or not known before the deadline: `internal_error`.
+async fn decide(
+    hello: &Hello,
+    ends: Ends,
+    deadline: Instant,
+    shared: &Shared,
+) -> Result<Chosen, Refusal> {
     if hello.challenge {
         return Err(Refusal::new(
             Alert::NoApplicationProtocol,
@@ -160,7 +166,7 @@ async fn decide(hello: &Hello, ends: Ends, shared: &Shared) -> Result<Chosen, Re
     let position = shared.lookup.position();
     let prefix = Prefix::from(ends.peer.ip());
     let (lookup, budget, metrics) = (&shared.lookup, &shared.budget, &shared.metrics);
-    let served = match ask(lookup, budget, metrics, &name, prefix).await {
+    let served = match ask(lookup, budget, metrics, &name, prefix, deadline).await {
         Outcome::Found(served) => served,
         Outcome::Absent(absence) => return Err(absence.into()),
         Outcome::Failed(error) => {

@@ -1,7 +1,6 @@
 //! The first bytes of a connection, up to the end of the ClientHello.
 
 use std::future::poll_fn;
-use std::io;
 
 use rustls::CipherSuite;
 use rustls::server::{Accepted, Acceptor, ClientHello};
@@ -148,12 +147,6 @@ impl Hello {
             challenge,
             tls13,
         }
-    }
-}
-
-impl From<io::Error> for Unfit {
-    fn from(_: io::Error) -> Self {
-        Self::Gone
     }
 }
 

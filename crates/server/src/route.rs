@@ -4,6 +4,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use http::{Request, StatusCode};
 use sekisho_certs::{HostName, NameError, Outcome, Served};
+use tokio::time::Instant;
 
 use crate::ask::ask;
 use crate::authority;
@@ -136,10 +137,15 @@ impl Visit {
             ..
         } = &*self.shared;
         let position = lookup.position();
-        let served = match ask(lookup, budget, metrics, &name, self.prefix).await {
+        // As long as for the name of a handshake.
+        let deadline = Instant::now() + self.shared.limits.handshake;
+        let served = match ask(lookup, budget, metrics, &name, self.prefix, deadline).await {
             Outcome::Found(served) => served,
             Outcome::Absent(_) => return Err(gone),
-            Outcome::Failed(_) => return Err(UNKNOWN),
+            Outcome::Failed(error) => {
+                self.shared.complaints.failed(&name, &error);
+                return Err(UNKNOWN);
+            }
         };
         let (sent, found) = (&self.sent.host().record, &served.host().record);
         if (&sent.tenant, sent.tls) != (&found.tenant, found.tls) {

@@ -75,9 +75,11 @@ impl Server {
             complaints: Complaints::default(),
             https_port: addresses.https.first().map_or(443, SocketAddr::port),
         });
-        let permits = Arc::new(Semaphore::new(
-            config.limits.connections.min(Semaphore::MAX_PERMITS),
-        ));
+        // Each socket takes a permit before it accepts, and so keeps one while
+        // nobody comes.
+        let sockets = count * (https.len() + http.len());
+        let permits = config.limits.connections.saturating_add(sockets);
+        let permits = Arc::new(Semaphore::new(permits.min(Semaphore::MAX_PERMITS)));
         let mut workers: Vec<Worker> = (0..count)
             .map(|_| Worker {
                 shared: Arc::clone(&shared),

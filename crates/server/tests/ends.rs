@@ -237,3 +237,23 @@ async fn a_client_that_resets_its_streams_is_sent_away() {
     let goaway = seen.windows(17).any(|w| w[3] == 7 && w[13..17] == calm);
     assert!(goaway, "GOAWAY with ENHANCE_YOUR_CALM");
 }
+
+#[tokio::test]
+async fn few_connections_leave_no_socket_out() {
+    let ca = TestCa::new();
+    let running = running(&ca, "[server]\nconnections = 1\nworkers = 2\n");
+    let limit = Duration::from_secs(10);
+    for _ in 0..8 {
+        // Whichever worker's socket the system chooses.
+        let connecting = tokio::time::timeout(limit, connect(&running, &ca, &[]));
+        connecting.await.expect("accepted");
+        let plain = b"GET / HTTP/1.1\r\nHost: a.example\r\n\r\n";
+        let redirected = tokio::time::timeout(limit, common::raw(running.http, plain));
+        assert!(
+            redirected
+                .await
+                .expect("accepted")
+                .starts_with(b"HTTP/1.1 308")
+        );
+    }
+}

@@ -244,3 +244,24 @@ async fn plain_http_leads_to_https() {
         assert_eq!(want == "308 ", answer.contains(&location), "{answer}");
     }
 }
+
+#[tokio::test]
+async fn a_stuck_store_costs_a_503_and_not_the_connection() {
+    let ca = TestCa::new();
+    let pair = ca.issue(&["a.example", "b.example"], Key::P256);
+    let running = start(
+        Scripted::new([
+            host("a.example", &[(&pair, Key::P256)]),
+            host("b.example", &[(&pair, Key::P256)]),
+        ]),
+        &Setup::config("[server]\nhandshake_timeout = \"400ms\"\n"),
+    );
+    let mut visit = Visit::begin(&running, &ca, "a.example").await;
+    running
+        .store
+        .slow
+        .store(true, std::sync::atomic::Ordering::SeqCst);
+    let asked = tokio::time::timeout(std::time::Duration::from_secs(10), visit.get("b.example"));
+    assert_eq!(asked.await.expect("an answer"), 503);
+    assert_eq!(visit.get("a.example").await, 308, "what is known");
+}

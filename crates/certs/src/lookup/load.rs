@@ -38,13 +38,14 @@ impl<V: Send + Sync + 'static> Leader<V> {
         }
     }
 
-    pub(super) async fn run(self) {
+    pub(super) async fn run(self, settle: impl FnOnce(&Outcome<V>) + Send) {
         let outcome = self.outcome().await;
         let outcome = match outcome {
             Outcome::Failed(error) => self.lookup.stale_or(&self.name, error),
             known => known,
         };
         self.lookup.counts.loaded(&outcome);
+        settle(&outcome);
         self.land(outcome);
     }
 

@@ -1,6 +1,7 @@
 //! One load per name, shared by all who wait.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use sekisho_certs::{Cached, HostName, LookupError, Outcome};
 use tokio::task::yield_now;
@@ -67,6 +68,29 @@ async fn clients_that_leave_cancel_nothing() {
     store.gate.add_permits(1);
     assert!(matches!(stays.await.unwrap(), Outcome::Found(_)));
     assert_eq!(store.calls(), 1);
+}
+
+#[tokio::test]
+async fn what_is_to_be_settled_stays_with_the_load() {
+    let store = Scripted::held();
+    let lookup = watched(&store);
+    let name = HostName::parse("a.test").unwrap();
+    let settled = Arc::new(AtomicBool::new(false));
+    let settle = {
+        let settled = Arc::clone(&settled);
+        move |outcome: &Outcome<_>| {
+            assert!(matches!(outcome, Outcome::Absent(_)));
+            settled.store(true, Ordering::SeqCst);
+        }
+    };
+    drop(lookup.load_with(&name, settle));
+    yield_now().await;
+    assert_eq!(Arc::strong_count(&settled), 2, "it is kept");
+    let joins = lookup.load_with(&name, |_| panic!("this call starts no load"));
+    store.gate.add_permits(1);
+    joins.await;
+    assert!(settled.load(Ordering::SeqCst));
+    assert_eq!(Arc::strong_count(&settled), 1, "and let go");
 }
 
 #[test]

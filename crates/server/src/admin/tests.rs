@@ -402,6 +402,31 @@ async fn connections_are_bounded_and_idle_ones_end() {
 }
 
 #[tokio::test]
+async fn strangers_hold_no_place() {
+    let fixture = Fixture::start(None).await;
+    let mut silent = TcpStream::connect(fixture.address).await.unwrap();
+    let mut refused = TcpStream::connect(fixture.address).await.unwrap();
+    let request = b"GET /healthz HTTP/1.1\r\nHost: evil.example\r\n\r\n";
+    refused.write_all(request).await.unwrap();
+    let mut answer = String::new();
+    // No time passes here that a timer could end it by.
+    refused.read_to_string(&mut answer).await.unwrap();
+    assert!(answer.starts_with("HTTP/1.1 403"), "{answer}");
+    assert!(answer.contains("connection: close"), "{answer}");
+
+    let mut known = TcpStream::connect(fixture.address).await.unwrap();
+    let request = b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n";
+    known.write_all(request).await.unwrap();
+    assert!(known.read(&mut [0; 4096]).await.unwrap() > 0);
+    tokio::time::pause();
+    let begun = Instant::now();
+    silent.read_to_end(&mut Vec::new()).await.unwrap();
+    assert!(begun.elapsed() <= STRANGER_LIFE + Duration::from_secs(1));
+    known.read_to_end(&mut Vec::new()).await.unwrap();
+    assert!(begun.elapsed() > STRANGER_LIFE * 2, "{:?}", begun.elapsed());
+}
+
+#[tokio::test]
 async fn the_listener_closes_when_it_is_told_to() {
     let fixture = Fixture::start(None).await;
     let mut open = TcpStream::connect(fixture.address).await.unwrap();

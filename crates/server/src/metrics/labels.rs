@@ -36,8 +36,8 @@ labels! {
         NoCredential = "no_credential",
         /// Refused: the host is disabled (`unrecognized_name`).
         Disabled = "disabled",
-        /// Refused: the store failed, or what it gave can't be used
-        /// (`internal_error`).
+        /// Refused: the store failed or did not answer in time, or what it gave
+        /// can't be used (`internal_error`).
         Failed = "failed",
         /// Refused: too much is in flight, or the client's prefix is over its
         /// budget (`internal_error`).
@@ -73,8 +73,6 @@ labels! {
         Loaded = "loaded",
         /// By a load that was in flight already.
         Joined = "joined",
-        /// With the listening address's default credential.
-        Default = "default",
         /// No such host.
         AbsentHost = "absent_host",
         /// A host without a credential.

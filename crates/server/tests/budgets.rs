@@ -1,0 +1,109 @@
+//! What one prefix may cost the store, whatever its clients do.
+
+#![allow(clippy::unwrap_used)]
+
+mod common;
+
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use bytes::Bytes;
+use common::{Running, Scripted, Setup, host, start};
+use http_body_util::Empty;
+use hyper::client::conn::http2::{self, SendRequest};
+use hyper_util::rt::{TokioExecutor, TokioIo};
+use sekisho_testkit::{Key, TestCa, client};
+use tokio::time::timeout;
+
+type Sender = SendRequest<Empty<Bytes>>;
+
+/// A server whose store hangs, and an HTTP/2 client whose certificate covers
+/// everything below `b.example`.
+async fn hanging(config: &str) -> (Running, Sender) {
+    let ca = TestCa::new();
+    let pair = ca.issue(&["*.b.example"], Key::P256);
+    let hosts = [host("a.b.example", &[(&pair, Key::P256)])];
+    let running = start(Scripted::new(hosts), &Setup::config(config));
+    let mut config = client::config(&ca);
+    config.alpn_protocols = vec![b"h2".to_vec()];
+    let stream = client::connect(running.address, "a.b.example", config).await;
+    let io = TokioIo::new(stream.unwrap());
+    let (sender, connection) = http2::handshake(TokioExecutor::new(), io).await.unwrap();
+    tokio::spawn(connection);
+    running.store.slow.store(true, Ordering::SeqCst);
+    (running, sender)
+}
+
+/// Longer than any answer here takes.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+async fn ask(sender: &mut Sender, name: &str) -> u16 {
+    let uri = format!("https://{name}/");
+    let request = http::Request::get(uri).body(Empty::new()).unwrap();
+    let answer = timeout(PATIENCE, sender.send_request(request)).await;
+    let answer = answer.expect("no call to the hanging store").unwrap();
+    answer.status().as_u16()
+}
+
+/// Asks and takes it back (`RST_STREAM`) once the store was called. The status,
+/// if it was answered instead.
+async fn cancel(running: &Running, sender: &mut Sender, name: &str) -> Option<u16> {
+    let before = running.store.calls();
+    let called = async {
+        while running.store.calls() == before {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+    };
+    let status = tokio::select! {
+        () = called => None,
+        status = ask(sender, name) => Some(status),
+    };
+    // An answer tells that the reset in front of it has arrived.
+    assert_eq!(ask(sender, "a.b.example").await, 308);
+    status
+}
+
+#[tokio::test]
+async fn a_cancelled_request_for_an_absent_name_stays_charged() {
+    let (running, mut sender) = hanging("[server]\nabsent_per_prefix = 3\n").await;
+    // The handshake's own lookup found something and cost nothing.
+    for number in 0..3 {
+        let name = format!("random{number}.b.example");
+        assert_eq!(cancel(&running, &mut sender, &name).await, None, "{name}");
+    }
+    for name in ["random3.b.example", "random4.b.example"] {
+        assert_eq!(cancel(&running, &mut sender, name).await, Some(503));
+    }
+    assert_eq!(running.store.calls(), 4);
+    running.store.slow.store(false, Ordering::SeqCst);
+    running.store.gate.add_permits(3);
+    let landed = async {
+        while running.lookup.stats().in_flight > 0 {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+    };
+    timeout(Duration::from_secs(5), landed).await.unwrap();
+    assert_eq!(ask(&mut sender, "random0.b.example").await, 421, "cached");
+    assert_eq!(ask(&mut sender, "random5.b.example").await, 503);
+    assert_eq!(running.store.calls(), 4);
+}
+
+#[tokio::test]
+async fn a_cancelled_request_keeps_its_load_until_it_lands() {
+    let config = "[server]\nloads = 2\nloads_waiting = 0\n";
+    let (running, mut sender) = hanging(config).await;
+    for number in 0..2 {
+        let name = format!("random{number}.b.example");
+        assert_eq!(cancel(&running, &mut sender, &name).await, None, "{name}");
+    }
+    assert_eq!(ask(&mut sender, "random2.b.example").await, 503);
+    assert_eq!(running.store.calls(), 3);
+    running.store.slow.store(false, Ordering::SeqCst);
+    running.store.gate.add_permits(2);
+    let landed = async {
+        while ask(&mut sender, "random3.b.example").await == 503 {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+    };
+    timeout(Duration::from_secs(5), landed).await.unwrap();
+}
