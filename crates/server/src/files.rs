@@ -20,6 +20,7 @@ use tokio::sync::Semaphore;
 use tokio::task::spawn_blocking;
 use tokio::time::timeout;
 
+use crate::complaints::Complaints;
 use crate::redirect;
 use crate::site::{Body, Template, plain};
 use cache::{Age, Cache, Entry, Key, KeyRef, What};
@@ -42,6 +43,7 @@ impl Files {
         Self(Arc::new(Shared {
             cache: Cache::new(capacity),
             reads: Arc::new(Semaphore::new(READS_IN_FLIGHT)),
+            complaints: Complaints::default(),
         }))
     }
 
@@ -136,6 +138,7 @@ impl Files {
 struct Shared {
     cache: Cache,
     reads: Arc<Semaphore>,
+    complaints: Complaints,
 }
 
 impl Shared {
@@ -162,8 +165,8 @@ impl Shared {
                 return Found::Refused(StatusCode::FORBIDDEN);
             }
             Loaded::Failed(error) => {
-                tracing::warn!(host = %key.host, path = %key.path, root = %root.text(), %error,
-                    "a file can't be read");
+                let complaints = &self.complaints;
+                complaints.unreadable(&key.host, root.text(), &key.path, &error);
                 return Found::Refused(StatusCode::INTERNAL_SERVER_ERROR);
             }
         };
