@@ -305,6 +305,21 @@ async fn an_http2_stream_without_progress_meets_its_limit() {
         (400..9000).contains(&after.as_millis()),
         "answer: {after:?}"
     );
+    // The same over HTTP/1.1: the socket's buffers fill up, and nobody reads.
+    let mut stream = connect(&running, &ca, &[b"http/1.1"]).await;
+    stream.write_all(&REQUEST.repeat(64)).await.unwrap();
+    let mut status = [0; 15];
+    stream.read_exact(&mut status).await.unwrap();
+    assert_eq!(&status, b"HTTP/1.1 200 OK");
+    let begun = Instant::now();
+    let gone = async {
+        while running.metrics.connections_open() > 0 {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    };
+    let gone = tokio::time::timeout(Duration::from_secs(9), gone).await;
+    gone.expect("a client that takes nothing is dropped");
+    assert!(begun.elapsed().as_millis() >= 400, "{:?}", begun.elapsed());
     // A request whose body does not come, while its answer hangs.
     running
         .store
