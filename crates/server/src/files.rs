@@ -114,7 +114,11 @@ impl Files {
             found
         });
         let broken = Found::Refused(StatusCode::INTERNAL_SERVER_ERROR);
-        reading.await.unwrap_or(broken)
+        // A disk that hangs, or threads that all wait for it.
+        match timeout(READ_WAIT, reading).await {
+            Ok(read) => read.unwrap_or(broken),
+            Err(_) => Found::Refused(StatusCode::SERVICE_UNAVAILABLE),
+        }
     }
 
     /// Checks an entry again in the background, once at a time; not at all
@@ -183,7 +187,7 @@ enum Found {
 /// Reads of files at once, over all workers: enough to keep a disk busy, few
 /// enough that their threads (8 KiB of touched stack each) don't matter.
 const READS_IN_FLIGHT: usize = 32;
-/// How long a request waits for its turn to read.
+/// How long a request waits for its turn to read, and then for the disk.
 const READ_WAIT: Duration = Duration::from_secs(10);
 
 #[cfg(test)]
