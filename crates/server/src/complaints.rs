@@ -1,5 +1,6 @@
 //! What goes wrong with every handshake goes into the log now and then.
 
+use std::io;
 use std::sync::Mutex;
 use std::sync::PoisonError;
 use std::time::Duration;
@@ -13,6 +14,7 @@ use tokio::time::Instant;
 pub(crate) struct Complaints {
     expired: Sparse,
     failed: Sparse,
+    unreadable: Sparse,
 }
 
 impl Complaints {
@@ -33,6 +35,13 @@ impl Complaints {
     pub(crate) fn failed(&self, name: &HostName, error: &LookupError) {
         if let Some(others) = self.failed.allow() {
             tracing::error!(%name, %error, others, "a lookup failed");
+        }
+    }
+
+    /// The system failed to read a file.
+    pub(crate) fn unreadable(&self, host: &str, root: &str, path: &str, error: &io::Error) {
+        if let Some(others) = self.unreadable.allow() {
+            tracing::warn!(host, root, path, %error, others, "a file can't be read");
         }
     }
 }

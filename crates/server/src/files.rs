@@ -20,6 +20,7 @@ use tokio::sync::Semaphore;
 use tokio::task::spawn_blocking;
 use tokio::time::timeout;
 
+use crate::complaints::Complaints;
 use crate::redirect;
 use crate::site::{Body, Template, plain};
 use cache::{Age, Cache, Entry, Key, KeyRef, What};
@@ -42,6 +43,7 @@ impl Files {
         Self(Arc::new(Shared {
             cache: Cache::new(capacity),
             reads: Arc::new(Semaphore::new(READS_IN_FLIGHT)),
+            complaints: Complaints::default(),
         }))
     }
 
@@ -112,7 +114,11 @@ impl Files {
             found
         });
         let broken = Found::Refused(StatusCode::INTERNAL_SERVER_ERROR);
-        reading.await.unwrap_or(broken)
+        // A disk that hangs, or threads that all wait for it.
+        match timeout(READ_WAIT, reading).await {
+            Ok(read) => read.unwrap_or(broken),
+            Err(_) => Found::Refused(StatusCode::SERVICE_UNAVAILABLE),
+        }
     }
 
     /// Checks an entry again in the background, once at a time; not at all
@@ -136,6 +142,7 @@ impl Files {
 struct Shared {
     cache: Cache,
     reads: Arc<Semaphore>,
+    complaints: Complaints,
 }
 
 impl Shared {
@@ -162,8 +169,8 @@ impl Shared {
                 return Found::Refused(StatusCode::FORBIDDEN);
             }
             Loaded::Failed(error) => {
-                tracing::warn!(host = %key.host, path = %key.path, root = %root.text(), %error,
-                    "a file can't be read");
+                let complaints = &self.complaints;
+                complaints.unreadable(&key.host, root.text(), &key.path, &error);
                 return Found::Refused(StatusCode::INTERNAL_SERVER_ERROR);
             }
         };
@@ -180,7 +187,7 @@ enum Found {
 /// Reads of files at once, over all workers: enough to keep a disk busy, few
 /// enough that their threads (8 KiB of touched stack each) don't matter.
 const READS_IN_FLIGHT: usize = 32;
-/// How long a request waits for its turn to read.
+/// How long a request waits for its turn to read, and then for the disk.
 const READ_WAIT: Duration = Duration::from_secs(10);
 
 #[cfg(test)]

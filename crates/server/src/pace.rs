@@ -27,6 +27,8 @@ pub(crate) struct Pace {
     in_flight: AtomicU32,
     /// Of these, requests whose body was not there yet at their beginning.
     reading: AtomicU32,
+    /// Answers that have more to hand out once the client takes it.
+    untaken: AtomicU32,
     multiplexed: AtomicBool,
     impatient: AtomicBool,
     closing_soon: AtomicBool,
@@ -36,6 +38,7 @@ pub(crate) struct Pace {
     idle: Mark,
     head: Mark,
     read: Mark,
+    taken: Mark,
     blocked: Mark,
     closed: Mark,
 }
@@ -46,6 +49,7 @@ impl Pace {
             start: Instant::now(),
             in_flight: AtomicU32::new(0),
             reading: AtomicU32::new(0),
+            untaken: AtomicU32::new(0),
             multiplexed: AtomicBool::new(false),
             impatient: AtomicBool::new(false),
             closing_soon: AtomicBool::new(false),
@@ -55,6 +59,7 @@ impl Pace {
             idle: Mark::default(),
             head: Mark::default(),
             read: Mark::default(),
+            taken: Mark::default(),
             blocked: Mark::default(),
             closed: Mark::default(),
         }
@@ -67,8 +72,12 @@ impl Pace {
         self.idle.set(self.now());
     }
 
-    /// The client sent something.
+    /// The client sent something. On a multiplexed connection that is no
+    /// progress of a request: it may be a ping.
     pub(crate) fn read(&self) {
+        if self.multiplexed.load(Relaxed) {
+            return;
+        }
         let now = self.now();
         self.read.set(now);
         if !self.is_in_flight() {
@@ -92,12 +101,31 @@ impl Pace {
         self.closed.clear();
         self.begun.store(true, Relaxed);
         self.in_flight.fetch_add(1, Relaxed);
-        self.reading.fetch_add(u32::from(has_body), Relaxed);
+        if has_body {
+            self.read.set(self.now());
+            self.reading.fetch_add(1, Relaxed);
+        }
     }
 
-    /// Its answer is complete or given up.
-    pub(crate) fn end(&self, has_body: bool) {
+    /// It is answered, whether its body came or not.
+    pub(crate) fn answered(&self, has_body: bool) {
         self.reading.fetch_sub(u32::from(has_body), Relaxed);
+    }
+
+    /// An answer waits until the client has room for more of it.
+    pub(crate) fn offer(&self) {
+        self.taken.set(self.now());
+        self.untaken.fetch_add(1, Relaxed);
+    }
+
+    /// It has room, or the answer waits no longer.
+    pub(crate) fn take(&self) {
+        self.taken.set(self.now());
+        self.untaken.fetch_sub(1, Relaxed);
+    }
+
+    /// An answer is complete or given up.
+    pub(crate) fn end(&self) {
         if self.in_flight.fetch_sub(1, Relaxed) == 1 {
             self.head.clear();
             self.idle.set(self.now());
@@ -171,7 +199,10 @@ impl Pace {
         }
         if self.is_in_flight() {
             let read = self.read.value().filter(|_| self.reading.load(Relaxed) > 0);
-            return Some((self.at(read?, limits.body), Due::Drop));
+            let taken = self.taken.value();
+            let taken = taken.filter(|_| self.untaken.load(Relaxed) > 0);
+            let first = read.into_iter().chain(taken).min()?;
+            return Some((self.at(first, limits.body), Due::Drop));
         }
         let head = self.head.value();
         if let Some(head) = head.filter(|_| !self.multiplexed.load(Relaxed)) {
@@ -259,13 +290,22 @@ mod tests {
         assert_eq!(due_in(&pace).await, Some((30, Due::Drop)));
         tokio::time::advance(Duration::from_secs(29)).await;
         pace.unblocked();
-        pace.end(false);
+        pace.end();
         assert_eq!(due_in(&pace).await, Some((60, Due::Close)));
         pace.begin(true);
         pace.read();
         tokio::time::advance(Duration::from_secs(10)).await;
         assert_eq!(due_in(&pace).await, Some((20, Due::Drop)), "a body");
-        pace.end(true);
+        pace.answered(true);
+        assert_eq!(due_in(&pace).await, None, "the answer is ours");
+        pace.offer();
+        pace.offer();
+        tokio::time::advance(Duration::from_secs(10)).await;
+        pace.take();
+        assert_eq!(due_in(&pace).await, Some((30, Due::Drop)), "the other one");
+        pace.take();
+        assert_eq!(due_in(&pace).await, None, "we read on");
+        pace.end();
         pace.close();
         assert_eq!(due_in(&pace).await, Some((1, Due::Drop)));
     }
@@ -277,5 +317,9 @@ mod tests {
         tokio::time::advance(Duration::from_secs(50)).await;
         pace.read();
         assert_eq!(due_in(&pace).await, Some((10, Due::Close)));
+        pace.begin(true);
+        tokio::time::advance(Duration::from_secs(20)).await;
+        pace.read();
+        assert_eq!(due_in(&pace).await, Some((10, Due::Drop)), "nor a body");
     }
 }

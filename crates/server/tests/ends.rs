@@ -217,11 +217,6 @@ async fn a_client_that_resets_its_streams_is_sent_away() {
     let ca = TestCa::new();
     let running = running(&ca, "");
     let mut stream = connect(&running, &ca, &[b"h2"]).await;
-    let frame = |kind: u8, flags: u8, id: u32, payload: &[u8]| {
-        let len = u32::try_from(payload.len()).unwrap().to_be_bytes();
-        let head = [&len[1..], &[kind, flags], &id.to_be_bytes()].concat();
-        [&head, payload].concat()
-    };
     // GET, https, "/" and the authority (RFC 7541, appendix A).
     let head = [&[0x82, 0x87, 0x84, 0x41, 9][..], b"a.example"].concat();
     let mut attack = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n".to_vec();
@@ -257,3 +252,83 @@ async fn few_connections_leave_no_socket_out() {
         );
     }
 }
+
+/// An HTTP/2 frame (RFC 9113, section 4.1).
+fn frame(kind: u8, flags: u8, id: u32, payload: &[u8]) -> Vec<u8> {
+    let len = u32::try_from(payload.len()).unwrap().to_be_bytes();
+    let head = [&len[1..], &[kind, flags], &id.to_be_bytes()].concat();
+    [&head, payload].concat()
+}
+
+/// How long a client lives that sends this, then a ping now and then, and
+/// takes nothing but what HTTP/2 sends without a window.
+async fn life(mut stream: TlsStream<TcpStream>, begin: &[u8]) -> Duration {
+    let begun = Instant::now();
+    stream.write_all(begin).await.unwrap();
+    let (mut from, mut to) = tokio::io::split(stream);
+    let pings = async {
+        loop {
+            tokio::time::sleep(Duration::from_millis(100)).await;
+            let _ = to.write_all(&frame(6, 0, 0, &[7; 8])).await;
+        }
+    };
+    let mut seen = Vec::new();
+    tokio::select! {
+        _ = from.read_to_end(&mut seen) => {}
+        () = pings => {}
+        () = tokio::time::sleep(Duration::from_secs(20)) => {}
+    }
+    begun.elapsed()
+}
+
+#[tokio::test]
+async fn an_http2_stream_without_progress_meets_its_limit() {
+    let ca = TestCa::new();
+    let running = running(&ca, "[server]\nbody_timeout = \"500ms\"\n");
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::write(folder.path().join("index.html"), vec![b'x'; 1 << 20]).unwrap();
+    let pair = ca.issue(&["a.example", "b.example"], Key::P256);
+    let mut files = host("a.example", &[(&pair, Key::P256)]);
+    files.record.site = Some(sekisho_certs::Site {
+        format: 1,
+        json: serde_json::json!({ "root": folder.path() })
+            .to_string()
+            .into(),
+    });
+    running.store.put(files);
+    // A file, for which this client gives no room.
+    let no_window = frame(4, 0, 0, &[0, 4, 0, 0, 0, 0]);
+    let get = [&[0x82, 0x87, 0x84, 0x41, 9][..], b"a.example"].concat();
+    let begin = [PREFACE, &no_window, &frame(1, 5, 1, &get)].concat();
+    let after = life(connect(&running, &ca, &[b"h2"]).await, &begin).await;
+    assert!(
+        (400..9000).contains(&after.as_millis()),
+        "answer: {after:?}"
+    );
+    // The same over HTTP/1.1: the socket's buffers fill up, and nobody reads.
+    let mut stream = connect(&running, &ca, &[b"http/1.1"]).await;
+    stream.write_all(&REQUEST.repeat(64)).await.unwrap();
+    let mut status = [0; 15];
+    stream.read_exact(&mut status).await.unwrap();
+    assert_eq!(&status, b"HTTP/1.1 200 OK");
+    let begun = Instant::now();
+    let gone = async {
+        while running.metrics.connections_open() > 0 {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    };
+    let gone = tokio::time::timeout(Duration::from_secs(9), gone).await;
+    gone.expect("a client that takes nothing is dropped");
+    assert!(begun.elapsed().as_millis() >= 400, "{:?}", begun.elapsed());
+    // A request whose body does not come, while its answer hangs.
+    running
+        .store
+        .slow
+        .store(true, std::sync::atomic::Ordering::SeqCst);
+    let post = [&[0x83, 0x87, 0x84, 0x41, 9][..], b"b.example"].concat();
+    let begin = [PREFACE, &frame(4, 0, 0, &[]), &frame(1, 4, 1, &post)].concat();
+    let after = life(connect(&running, &ca, &[b"h2"]).await, &begin).await;
+    assert!((400..9000).contains(&after.as_millis()), "body: {after:?}");
+}
+
+const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";

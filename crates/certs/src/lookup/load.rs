@@ -93,10 +93,10 @@ impl<V: Send + Sync + 'static> Leader<V> {
                 Absence::NoCredential,
                 Some(Box::new(found.record)),
             )),
-            Answer::Found(found) => self.lookup.make_ready(*found, begun).map_err(|why| {
-                tracing::error!(host = %self.name, %why, "a stored host can't be served");
-                LookupError::Unusable(why.into())
-            }),
+            Answer::Found(found) => self
+                .lookup
+                .make_ready(*found, begun)
+                .map_err(|why| LookupError::Unusable(why.into())),
         }
     }
 

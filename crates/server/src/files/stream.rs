@@ -78,7 +78,7 @@ impl Stream {
                 drop(permit);
                 piece
             });
-            read.await?
+            timeout(PIECE_WAIT, read).await??
         })
     }
 }
@@ -103,5 +103,5 @@ fn read_piece(file: &File, offset: u64, len: u64) -> io::Result<Bytes> {
 /// Four TLS records: large enough that the hop to the reading thread is lost
 /// in the time to encrypt it, small enough for ten thousand downloads at once.
 const PIECE: u64 = 64 << 10;
-/// How long a download waits for its turn to read.
+/// How long a download waits for its turn to read, and then for the disk.
 const PIECE_WAIT: Duration = Duration::from_secs(10);

@@ -336,3 +336,31 @@ async fn a_file_that_grew_large_leaves_memory() {
     assert_eq!(fixture.fetch("/page.txt").await.1, large);
     assert_eq!(fixture.files.stats().entries, 0);
 }
+
+#[test]
+fn a_disk_that_hangs_costs_a_503() {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_time()
+        .max_blocking_threads(1)
+        .build()
+        .unwrap();
+    runtime.block_on(async {
+        pause();
+        let fixture = Fixture::new();
+        fixture.write("page.txt", "page");
+        let (go_on, hangs) = std::sync::mpsc::channel::<()>();
+        let hanging = spawn_blocking(move || hangs.recv());
+        let fetch = async {
+            let (status, _) = fixture.fetch("/page.txt").await;
+            assert_eq!(status, 503);
+        };
+        let passing = async {
+            tokio::task::yield_now().await;
+            advance(READ_WAIT + Duration::from_secs(1)).await;
+        };
+        tokio::join!(fetch, passing);
+        drop(go_on);
+        assert!(hanging.await.unwrap().is_err());
+        assert_eq!(fixture.fetch("/page.txt").await.0, 200);
+    });
+}

@@ -14,15 +14,17 @@ use crate::site::Body;
 /// A site's answer; dropping it ends the request.
 pub(crate) struct Answer {
     body: Body,
-    _guard: Guard,
+    guard: Guard,
 }
 
 impl Answer {
-    pub(super) fn new(body: Body, guard: Guard) -> Self {
-        Self {
-            body,
-            _guard: guard,
+    pub(super) fn new(body: Body, mut guard: Guard) -> Self {
+        guard.answered();
+        // HTTP/2 does not ask for the first piece before there is room for it.
+        if !http_body::Body::is_end_stream(&body) {
+            guard.offer();
         }
+        Self { body, guard }
     }
 }
 
@@ -34,7 +36,13 @@ impl http_body::Body for Answer {
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
     ) -> Poll<Option<io::Result<Frame<Bytes>>>> {
-        Pin::new(&mut self.body).poll_frame(cx)
+        let this = &mut *self;
+        this.guard.take();
+        let frame = Pin::new(&mut this.body).poll_frame(cx);
+        if matches!(frame, Poll::Ready(Some(Ok(_)))) && !this.body.is_end_stream() {
+            this.guard.offer();
+        }
+        frame
     }
 
     fn is_end_stream(&self) -> bool {
@@ -49,7 +57,10 @@ impl http_body::Body for Answer {
 /// A request in flight, from its head to the end of its answer.
 pub(super) struct Guard {
     pace: Arc<Pace>,
+    /// The request's body may still come.
     has_body: bool,
+    /// The client is to take something before more is asked for.
+    offered: bool,
 }
 
 impl Guard {
@@ -58,12 +69,30 @@ impl Guard {
         Self {
             pace: Arc::clone(pace),
             has_body,
+            offered: false,
+        }
+    }
+
+    fn answered(&mut self) {
+        self.pace.answered(std::mem::take(&mut self.has_body));
+    }
+
+    fn offer(&mut self) {
+        self.offered = true;
+        self.pace.offer();
+    }
+
+    fn take(&mut self) {
+        if std::mem::take(&mut self.offered) {
+            self.pace.take();
         }
     }
 }
 
 impl Drop for Guard {
     fn drop(&mut self) {
-        self.pace.end(self.has_body);
+        self.answered();
+        self.take();
+        self.pace.end();
     }
 }

@@ -1,0 +1,110 @@
+//! Each outcome of a handshake is counted as itself.
+
+#![allow(clippy::unwrap_used)]
+
+mod common;
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use common::{Running, Scripted, Setup, alert, host, raw, start};
+use sekisho_server::admin::{Admin, Sources};
+use sekisho_server::site::Responder;
+use sekisho_testkit::{Key, TestCa, client};
+use tokio::net::TcpListener;
+
+/// The figure of this name, as a scrape tells it.
+async fn figure(running: &Running, name: &str) -> u64 {
+    let lookup = Arc::clone(&running.lookup);
+    let sources = Sources {
+        metrics: Arc::clone(&running.metrics),
+        lookup: Box::new(move || lookup.stats()),
+        responder: Arc::new(Responder::new(1 << 20)),
+        draining: Box::new(|| false),
+    };
+    let listener = TcpListener::bind(("127.0.0.1", 0)).await.unwrap();
+    let address = listener.local_addr().unwrap();
+    let serving = tokio::spawn(Admin::new(sources, None).serve(listener, std::future::pending()));
+    let request = b"GET /metrics HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n";
+    let answer = String::from_utf8(raw(address, request).await).unwrap();
+    serving.abort();
+    let line = answer.lines().find_map(|line| line.strip_prefix(name));
+    line.expect("a figure").trim().parse().unwrap()
+}
+
+/// Waits until the outcome was counted `times`: a client sees its end first.
+async fn counted(running: &Running, outcome: &str, times: u64) {
+    let name = format!("sekisho_handshakes_total{{result=\"{outcome}\"}}");
+    let mut seen = 0;
+    for _ in 0..200 {
+        seen = figure(running, &name).await;
+        if seen == times {
+            return;
+        }
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    panic!("{outcome}: {seen} instead of {times}");
+}
+
+#[tokio::test]
+async fn each_outcome_is_counted_once() {
+    let ca = TestCa::new();
+    let pair = ca.issue(&["a.example", "off.example"], Key::P256);
+    let mut off = host("off.example", &[(&pair, Key::P256)]);
+    off.record.disabled = true;
+    let hosts = [
+        host("a.example", &[(&pair, Key::P256)]),
+        host("bare.example", &[]),
+        off,
+    ];
+    let setup = Setup::config("[server]\nhandshake_timeout = \"400ms\"\nabsent_per_prefix = 3\n");
+    let running = start(Scripted::new(hosts), &setup);
+    for (name, outcome) in [
+        ("a.example", "full"),
+        ("nobody.example", "absent_host"),
+        ("bare.example", "no_credential"),
+        ("off.example", "disabled"),
+        ("beyond.example", "overloaded"),
+    ] {
+        alert(&running, name, client::config(&ca)).await;
+        counted(&running, outcome, 1).await;
+    }
+    let mut nameless = client::config(&ca);
+    nameless.enable_sni = false;
+    alert(&running, "a.example", nameless).await;
+    counted(&running, "no_sni", 1).await;
+    let mut challenge = client::config(&ca);
+    challenge.alpn_protocols = vec![b"acme-tls/1".to_vec()];
+    alert(&running, "a.example", challenge).await;
+    counted(&running, "no_application_protocol", 1).await;
+    raw(running.address, b"GET / HTTP/1.1\r\n\r\n").await;
+    counted(&running, "plain_http", 1).await;
+    raw(running.address, b"SSH-2.0-x\r\n").await;
+    counted(&running, "not_tls", 1).await;
+    let garbled = [&[0x16, 3, 1, 0, 5, 1, 0, 0, 1][..], &[0xff; 64]].concat();
+    raw(running.address, &garbled).await;
+    counted(&running, "malformed", 1).await;
+    raw(running.address, &[0x16, 3, 1]).await;
+    counted(&running, "timed_out", 1).await;
+    drop(tokio::net::TcpStream::connect(running.address).await);
+    counted(&running, "aborted", 1).await;
+}
+
+#[tokio::test]
+async fn what_is_late_or_expired_is_counted() {
+    let ca = TestCa::new();
+    let old = ca.issue_valid(&["old.example"], Key::P256, (2020, 1, 1), (2021, 1, 1));
+    let mut expired = host("old.example", &[(&old, Key::P256)]);
+    expired.credentials[0].not_after = 1_609_459_200_000;
+    let setup = Setup::config("[server]\nhandshake_timeout = \"400ms\"\n");
+    let running = start(Scripted::new([expired]), &setup);
+    let seen = alert(&running, "old.example", client::config(&ca)).await;
+    assert!(seen.contains("certificate expired"), "{seen}");
+    assert_eq!(figure(&running, "sekisho_expired_served_total").await, 1);
+    running.store.slow.store(true, Ordering::SeqCst);
+    let seen = alert(&running, "late.example", client::config(&ca)).await;
+    assert!(seen.contains("InternalError"), "{seen}");
+    counted(&running, "failed", 1).await;
+    counted(&running, "timed_out", 0).await;
+}
