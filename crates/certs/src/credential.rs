@@ -156,6 +156,20 @@ pub enum Protected {
     Sealed(SealedBytes),
     /// In the clear; only in memory, or from a store that others write.
     Plain(Secret),
+    /// In the clear, out of a seal of ours: what it is was checked before it
+    /// was sealed, and is unchanged since.
+    Opened(Secret),
+}
+
+impl Protected {
+    /// The bytes, unless they are sealed.
+    #[must_use]
+    pub fn secret(&self) -> Option<&Secret> {
+        match self {
+            Self::Plain(secret) | Self::Opened(secret) => Some(secret),
+            Self::Sealed(_) => None,
+        }
+    }
 }
 
 /// AES-256-GCM ciphertext with its tag behind it (RFC 5116).

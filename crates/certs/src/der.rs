@@ -46,26 +46,48 @@ pub(crate) fn split(mut der: &[u8]) -> Option<Vec<&[u8]>> {
     Some(parts)
 }
 
-/// The modulus of an RSA SubjectPublicKeyInfo (RFC 8017, appendix A.1.1),
-/// without leading zeros.
-pub(crate) fn rsa_modulus(spki: &[u8]) -> Option<&[u8]> {
+/// Modulus and exponent of an RSA SubjectPublicKeyInfo (RFC 8017, appendix
+/// A.1.1), without leading zeros.
+pub(crate) fn rsa_public(spki: &[u8]) -> Option<[&[u8]; 2]> {
     let (spki, _) = element(spki, SEQUENCE)?;
     let (_, rest) = element(spki, SEQUENCE)?;
     let (bits, _) = element(rest, BIT_STRING)?;
     let (key, _) = element(bits.get(1..)?, SEQUENCE)?;
-    Some(trimmed(element(key, INTEGER)?.0))
+    let (modulus, rest) = element(key, INTEGER)?;
+    let (exponent, _) = element(rest, INTEGER)?;
+    Some([trimmed(modulus), trimmed(exponent)])
 }
 
 /// The modulus of an RSA private key, PKCS#8 (RFC 5958, section 2) or PKCS#1
 /// (RFC 8017, appendix A.1.2), without leading zeros.
 pub(crate) fn rsa_private_modulus(der: &[u8]) -> Option<&[u8]> {
-    let (document, _) = element(der, SEQUENCE)?;
-    let (_, mut rest) = element(document, INTEGER)?;
-    if let Some((_, inner)) = element(rest, SEQUENCE) {
-        let (document, _) = element(element(inner, OCTET_STRING)?.0, SEQUENCE)?;
-        rest = element(document, INTEGER)?.1;
+    Some(trimmed(element(pkcs1(der)?.1, INTEGER)?.0))
+}
+
+/// The eight numbers of an RSA private key of two primes, in the order of
+/// RFC 8017, appendix A.1.2, without leading zeros. None if one is missing or
+/// zero.
+pub(crate) fn rsa_private(der: &[u8]) -> Option<[&[u8]; 8]> {
+    let (version, mut rest) = pkcs1(der)?;
+    let mut numbers = [&[][..]; 8];
+    for number in &mut numbers {
+        let (integer, after) = element(rest, INTEGER)?;
+        *number = trimmed(integer);
+        rest = after;
     }
-    Some(trimmed(element(rest, INTEGER)?.0))
+    let is_whole = version == [0] && rest.is_empty();
+    (is_whole && numbers.iter().all(|number| !number.is_empty())).then_some(numbers)
+}
+
+/// Version and rest of an RSAPrivateKey, bare or inside PKCS#8.
+fn pkcs1(der: &[u8]) -> Option<(&[u8], &[u8])> {
+    let (document, _) = element(der, SEQUENCE)?;
+    let (version, rest) = element(document, INTEGER)?;
+    let Some((_, inner)) = element(rest, SEQUENCE) else {
+        return Some((version, rest));
+    };
+    let (document, _) = element(element(inner, OCTET_STRING)?.0, SEQUENCE)?;
+    element(document, INTEGER)
 }
 
 fn trimmed(integer: &[u8]) -> &[u8] {

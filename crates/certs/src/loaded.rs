@@ -8,14 +8,14 @@ use rustls::crypto::aws_lc_rs::sign;
 use rustls::sign::{CertifiedKey, SigningKey};
 use rustls_pki_types::{PrivateKeyDer, PrivatePkcs8KeyDer, ServerName};
 
-use crate::credential::{CredentialId, KeyType, Protected, Secret, StoredCredential};
+use crate::credential::{CredentialId, KeyType, Protected, StoredCredential};
 use crate::der;
 use crate::host::HostName;
 use crate::record::HostRecord;
-use lazy_rsa::LazyRsaKey;
+use rsa::RsaKey;
 
 pub(crate) mod intern;
-mod lazy_rsa;
+mod rsa;
 
 /// A host record with its credentials, each ready for a handshake.
 #[derive(Debug)]
@@ -66,8 +66,6 @@ pub struct LoadedCredential {
     /// End of the leaf's validity, seconds since the Unix epoch.
     pub not_after: i64,
     certified: Arc<CertifiedKey>,
-    /// The same key, if it waits for its first use.
-    lazy: Option<Arc<LazyRsaKey>>,
     /// Bytes of the chain that it shares with no other credential.
     own_chain: usize,
     /// Set by the feed once another version is stored.
@@ -104,19 +102,8 @@ impl LoadedCredential {
         (self.not_before..=self.not_after).contains(&now)
     }
 
-    /// Whether its key is parsed, or can be: one that waited for its first use
-    /// is parsed now.
-    fn is_parsed(&self) -> bool {
-        self.lazy.as_ref().is_none_or(|key| key.is_usable())
-    }
-
     fn signs_one_of(&self, offered: &[SignatureScheme]) -> bool {
-        match self.key_type {
-            KeyType::Ecdsa => self.certified.key.choose_scheme(offered).is_some(),
-            KeyType::Ed25519 => offered.contains(&SignatureScheme::ED25519),
-            // Asking the key itself would parse a lazy one.
-            KeyType::Rsa => offered.iter().any(|scheme| RSA_SCHEMES.contains(scheme)),
-        }
+        self.certified.key.choose_scheme(offered).is_some()
     }
 
     /// Bytes of memory that it holds, in the allocator's view.
@@ -137,7 +124,8 @@ impl LoadedCredential {
             .first()
             .and_then(|leaf| der::leaf(leaf))
             .map(|leaf| leaf.spki);
-        spki.and_then(der::rsa_modulus).map_or(0, <[u8]>::len)
+        spki.and_then(der::rsa_public)
+            .map_or(0, |[modulus, _]| modulus.len())
     }
 }
 
@@ -148,39 +136,21 @@ impl std::fmt::Debug for LoadedCredential {
 }
 
 /// Makes a stored credential ready, `own_chain` bytes of whose chain are its
-/// own: parses the key by its own type, matches it
-/// with the leaf, reads the dates.
-///
-/// An RSA key that stands beside another is parsed at its first use: most
-/// clients never ask for it, and parsing costs more than a handshake.
+/// own: parses the key by its own type, matches it with the leaf, reads the
+/// dates.
 pub(crate) fn prepare(
     stored: StoredCredential,
     own_chain: usize,
-    lazy: bool,
     interned: intern::Registration,
 ) -> Result<LoadedCredential, String> {
     let id = stored.id;
     let unusable = |what: &str| format!("credential {id}: {what}");
-    let Protected::Plain(secret) = &stored.key else {
-        return Err(unusable(
-            "its key is still sealed: no master key was applied",
-        ));
-    };
     let first = stored
         .chain
         .first()
         .ok_or_else(|| unusable("its chain is empty"))?;
     let leaf = der::leaf(first).ok_or_else(|| unusable("its leaf is no certificate"))?;
-    let lazy = match lazy && stored.key_type == KeyType::Rsa {
-        true => Some(Arc::new(
-            LazyRsaKey::new(id, secret, leaf.spki).map_err(|what| unusable(&what))?,
-        )),
-        false => None,
-    };
-    let key = match &lazy {
-        Some(key) => Arc::clone(key) as Arc<dyn SigningKey>,
-        None => matching(secret, stored.key_type, leaf.spki).map_err(|what| unusable(&what))?,
-    };
+    let key = matching(&stored, leaf.spki).map_err(|what| unusable(&what))?;
     Ok(LoadedCredential {
         id,
         version: stored.version,
@@ -188,25 +158,37 @@ pub(crate) fn prepare(
         not_before: leaf.not_before,
         not_after: leaf.not_after,
         certified: Arc::new(CertifiedKey::new(stored.chain, key)),
-        lazy,
         own_chain,
         superseded: AtomicBool::new(false),
         _interned: interned,
     })
 }
 
-/// Parses a private key and compares its public half with the leaf's.
-fn matching(
-    secret: &Secret,
-    key_type: KeyType,
-    spki: &[u8],
-) -> Result<Arc<dyn SigningKey>, String> {
-    let key = parse(secret.expose(), key_type)?;
-    let public = key.public_key().ok_or("its key has no public half")?;
-    if public.as_ref() != spki {
-        return Err("its private key does not belong to its leaf certificate".into());
+/// The private key, whose public half is the leaf's.
+fn matching(stored: &StoredCredential, spki: &[u8]) -> Result<Arc<dyn SigningKey>, String> {
+    let secret = stored.key.secret();
+    let secret = secret.ok_or("its key is still sealed: no master key was applied")?;
+    let is_checked = matches!(stored.key, Protected::Opened(_));
+    let numbers = match is_checked && stored.key_type == KeyType::Rsa {
+        true => der::rsa_private(secret.expose()),
+        false => None,
+    };
+    let (key, is_own): (Arc<dyn SigningKey>, _) = if let Some(numbers) = numbers {
+        let key = RsaKey::from_checked(numbers).ok_or("there is no memory for its key")?;
+        let [modulus, exponent, ..] = numbers;
+        (
+            Arc::new(key),
+            der::rsa_public(spki) == Some([modulus, exponent]),
+        )
+    } else {
+        let key = parse(secret.expose(), stored.key_type)?;
+        let is_own = key.public_key().is_some_and(|own| own.as_ref() == spki);
+        (key, is_own)
+    };
+    match is_own {
+        true => Ok(key),
+        false => Err("its private key does not belong to its leaf certificate".into()),
     }
-    Ok(key)
 }
 
 /// Parses a private key as the one type that it says it is: trying all types
@@ -239,15 +221,6 @@ fn form(bytes: &[u8]) -> Option<PrivateKeyDer<'_>> {
         _ => None,
     }
 }
-
-const RSA_SCHEMES: [SignatureScheme; 6] = [
-    SignatureScheme::RSA_PSS_SHA512,
-    SignatureScheme::RSA_PSS_SHA384,
-    SignatureScheme::RSA_PSS_SHA256,
-    SignatureScheme::RSA_PKCS1_SHA512,
-    SignatureScheme::RSA_PKCS1_SHA384,
-    SignatureScheme::RSA_PKCS1_SHA256,
-];
 
 // What `tests/weight.rs` measures with the allocator's own statistics.
 const PER_CREDENTIAL: usize = 210;

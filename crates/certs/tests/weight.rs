@@ -42,6 +42,7 @@ async fn weights_are_within_15_percent_of_what_memory_grows_by() {
         records(Key::P384, KeyType::Ecdsa, 1000).await,
         records(Key::Ed25519, KeyType::Ed25519, 3000).await,
         records(Key::Rsa2048, KeyType::Rsa, 500).await,
+        opened(Key::Rsa2048, KeyType::Rsa, 500).await,
         absences(20_000).await,
     ];
     for Measured {
@@ -77,10 +78,26 @@ struct Measured {
 }
 
 async fn records(key: Key, key_type: KeyType, hosts: usize) -> Measured {
+    grown(key, key_type, hosts, Protected::Plain).await
+}
+
+/// Keys out of a seal, which are read in another way.
+async fn opened(key: Key, key_type: KeyType, hosts: usize) -> Measured {
+    let mut measured = grown(key, key_type, hosts, Protected::Opened).await;
+    measured.what += ", opened";
+    measured
+}
+
+async fn grown(
+    key: Key,
+    key_type: KeyType,
+    hosts: usize,
+    form: fn(Secret) -> Protected,
+) -> Measured {
     let names: Vec<_> = (0..hosts)
         .map(|n| format!("host-{n}.example.test"))
         .collect();
-    let lookup = lookup(shelf(&names, key, key_type));
+    let lookup = lookup(shelf(&names, key, key_type, form));
     // What the library sets up at the first use of a key type.
     found(&lookup, "warm.example.test").await;
     let before = (allocated(), lookup.stats().usage.bytes);
@@ -115,7 +132,7 @@ fn measured(lookup: &Lookup<()>, before: (usize, u64), what: String, entries: us
     }
 }
 
-fn shelf(names: &[String], key: Key, key_type: KeyType) -> Shelf {
+fn shelf(names: &[String], key: Key, key_type: KeyType, form: fn(Secret) -> Protected) -> Shelf {
     let ca = TestCa::new();
     // RSA keys take long to make: a few, each loaded as many credentials.
     let pairs = if key == Key::Rsa2048 { 4 } else { 64 };
@@ -133,7 +150,7 @@ fn shelf(names: &[String], key: Key, key_type: KeyType) -> Shelf {
             version: 1,
             key_type,
             chain: pair.chain.clone(),
-            key: Protected::Plain(Secret::new(pair.key_der().secret_der().to_vec())),
+            key: form(Secret::new(pair.key_der().secret_der().to_vec())),
             not_before: 0,
             not_after: i64::MAX,
             renew_at: None,

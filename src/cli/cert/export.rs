@@ -3,7 +3,7 @@
 use std::io::Write;
 
 use anyhow::{anyhow, bail};
-use sekisho_certs::{Catalog, KeyType, Protected, StoredCredential};
+use sekisho_certs::{Catalog, KeyType, StoredCredential};
 
 use crate::cli::cert::{key_type, pem};
 use crate::cli::failure::{Ended, Result};
@@ -29,7 +29,7 @@ pub(super) async fn run(catalog: &dyn Catalog, args: &Args) -> Result<Ended> {
     let mut output = Output::new();
     output.write_all(pem::chain(&credential).as_bytes())?;
     if args.with_key {
-        let Protected::Plain(key) = &credential.key else {
+        let Some(key) = credential.key.secret() else {
             bail!("the key of {} is still sealed", credential.id);
         };
         output.write_all(pem::key(key)?.as_bytes())?;

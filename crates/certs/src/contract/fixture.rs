@@ -228,13 +228,12 @@ pub fn plain(bytes: &[u8]) -> Protected {
     Protected::Plain(Secret::new(bytes.to_vec()))
 }
 
-/// Whether two secrets are the same bytes in the same form.
+/// Whether two secrets are the same bytes, both sealed or both in the clear.
 #[must_use]
 pub fn same(one: &Protected, other: &Protected) -> bool {
     match (one, other) {
         (Protected::Sealed(one), Protected::Sealed(other)) => one == other,
-        (Protected::Plain(one), Protected::Plain(other)) => one == other,
-        _ => false,
+        _ => one.secret().is_some() && one.secret() == other.secret(),
     }
 }
 

@@ -53,7 +53,7 @@ pub(super) fn normal(key: &Secret) -> Result<(KeyType, Secret), CredentialError>
 pub(super) fn claims(pkcs8: &[u8], spki: &[u8]) -> Option<bool> {
     let (oid, _) = algorithm(pkcs8)?;
     if oid == RSA {
-        return Some(der::rsa_modulus(spki)? == der::rsa_private_modulus(pkcs8)?);
+        return Some(der::rsa_public(spki)?[0] == der::rsa_private_modulus(pkcs8)?);
     }
     let public = sec1_parts(pkcs8_inner(pkcs8)?)?.public?;
     // The same bit string stands at the end of the leaf's.

@@ -30,23 +30,19 @@ impl Interner {
     pub(crate) fn intern(
         self: &Arc<Self>,
         mut stored: StoredCredential,
-        lazy: bool,
     ) -> Result<Arc<LoadedCredential>, String> {
         let (id, version) = (stored.id, stored.version);
         let found = self.current(id);
         if let Some(found) = found.filter(|found| found.version == version && !is_superseded(found))
         {
-            return match lazy || found.is_parsed() {
-                true => Ok(found),
-                false => Err(format!("credential {id}: its RSA key can't be used")),
-            };
+            return Ok(found);
         }
         let own_chain = self.share_issuers(&mut stored.chain);
         let registration = Registration {
             interner: Arc::downgrade(self),
             id,
         };
-        let fresh = Arc::new(prepare(stored, own_chain, lazy, registration)?);
+        let fresh = Arc::new(prepare(stored, own_chain, registration)?);
         // What is replaced is dropped only after the lock: dropping the last
         // reference takes the lock itself.
         let other = {

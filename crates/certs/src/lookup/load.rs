@@ -9,7 +9,7 @@ use super::changes::{Begun, Meanwhile, Reading};
 use super::flight::Flight;
 use super::{Lookup, LookupError, Outcome};
 use crate::cache::{Absence, Note, Served, State};
-use crate::credential::{CredentialId, KeyType};
+use crate::credential::CredentialId;
 use crate::host::HostName;
 use crate::loaded::{LoadedCredential, LoadedHost};
 use crate::obtain::Obtained;
@@ -124,13 +124,9 @@ impl<V: Send + Sync + 'static> Drop for Leader<V> {
 impl<V: Send + Sync + 'static> Lookup<V> {
     fn make_ready(&self, found: Found, begun: Begun) -> Result<Read<V>, String> {
         let ids: Vec<_> = found.credentials.iter().map(|stored| stored.id).collect();
-        let lazy = found
-            .credentials
-            .iter()
-            .any(|stored| stored.key_type == KeyType::Ecdsa);
         let mut credentials = Vec::with_capacity(found.credentials.len());
         for stored in found.credentials {
-            credentials.push(self.interner.intern(stored, lazy)?);
+            credentials.push(self.interner.intern(stored)?);
         }
         credentials.sort_by_key(|credential: &Arc<LoadedCredential>| credential.key_type);
         let host = Arc::new(LoadedHost {

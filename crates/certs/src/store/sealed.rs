@@ -90,7 +90,7 @@ impl Sealed {
 
     fn seal_credential(&self, mut credential: StoredCredential) -> Result<StoredCredential> {
         let id = credential.id;
-        let Protected::Plain(secret) = &credential.key else {
+        let Some(secret) = credential.key.secret() else {
             return Err(sealed_already(&id));
         };
         let sealed = self.ring.seal(secret, &self.bound(&credential)?);
@@ -106,7 +106,7 @@ impl Sealed {
         };
         let opened = self.ring.unseal(sealed, &self.bound(&credential)?);
         let secret = opened.map_err(|why| does_not_open(&id, why))?;
-        credential.key = Protected::Plain(secret);
+        credential.key = Protected::Opened(secret);
         Ok(credential)
     }
 
@@ -124,7 +124,7 @@ impl Sealed {
 
     fn seal_document(&self, mut document: Document) -> Result<Document> {
         let shown = expect::document(&document.kind, &document.key);
-        let Protected::Plain(secret) = &document.bytes else {
+        let Some(secret) = document.bytes.secret() else {
             return Err(sealed_already(&shown));
         };
         let sealed = self.ring.seal(secret, &self.place(&document));
@@ -140,7 +140,7 @@ impl Sealed {
         };
         let opened = self.ring.unseal(sealed, &self.place(&document));
         let secret = opened.map_err(|why| does_not_open(&shown, why))?;
-        document.bytes = Protected::Plain(secret);
+        document.bytes = Protected::Opened(secret);
         Ok(document)
     }
 

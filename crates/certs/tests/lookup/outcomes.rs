@@ -2,7 +2,8 @@
 
 use std::sync::Arc;
 
-use sekisho_certs::{Absence, HostName, KeyType, LookupError, Outcome};
+use sekisho_certs::credential::Secret;
+use sekisho_certs::{Absence, HostName, KeyType, LookupError, Outcome, Protected};
 use sekisho_testkit::Key;
 
 use crate::scripted::{CA, Scripted, ask, credential, host, lookup, pattern, watched};
@@ -125,23 +126,28 @@ async fn every_key_type_loads_and_ecdsa_comes_first() {
         .certified()
         .key
         .choose_scheme(&[Scheme::RSA_PSS_SHA256])
-        .expect("parsed on demand");
+        .expect("a scheme");
     assert!(signer.sign(b"message").is_ok());
 }
 
 #[tokio::test]
-async fn a_lazy_rsa_key_of_another_leaf_is_refused() {
-    let store = Scripted::new();
-    let mut dual = host("dual.test", 1);
-    let mut rsa = credential(&CA.issue(&["dual.test"], Key::Rsa2048), KeyType::Rsa, 2, 1);
-    rsa.chain = CA.issue(&["dual.test"], Key::Rsa2048).chain;
-    dual.credentials.push(rsa);
-    store.put(dual);
-    match ask(&lookup(&store), "dual.test").await {
-        Outcome::Failed(LookupError::Unusable(text)) => {
-            assert!(text.contains("does not belong"), "{text}");
+async fn an_rsa_key_of_another_leaf_is_refused() {
+    let form: [fn(Secret) -> Protected; 2] = [Protected::Plain, Protected::Opened];
+    for protected in form {
+        let store = Scripted::new();
+        let mut dual = host("dual.test", 1);
+        let pair = CA.issue(&["dual.test"], Key::Rsa2048);
+        let mut rsa = credential(&pair, KeyType::Rsa, 2, 1);
+        rsa.chain = CA.issue(&["dual.test"], Key::Rsa2048).chain;
+        rsa.key = protected(Secret::new(pair.key_der().secret_der().to_vec()));
+        dual.credentials.push(rsa);
+        store.put(dual);
+        match ask(&lookup(&store), "dual.test").await {
+            Outcome::Failed(LookupError::Unusable(text)) => {
+                assert!(text.contains("does not belong"), "{text}");
+            }
+            other => panic!("{other:?}"),
         }
-        other => panic!("{other:?}"),
     }
 }
 

@@ -188,7 +188,7 @@ async fn read(
     let Some(stored) = catalog.document(document::KIND, document::KEY).await? else {
         return Ok((Expect::Absent, Vec::new()));
     };
-    let Protected::Plain(secret) = &stored.bytes else {
+    let Some(secret) = stored.bytes.secret() else {
         return Err(StoreError::Corrupt(
             "the ticket keys are sealed: no master key was applied".into(),
         ));

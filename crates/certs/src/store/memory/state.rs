@@ -348,6 +348,6 @@ fn alive(document: &Document, now: i64) -> bool {
 fn sealed(secret: &Protected, of: &dyn std::fmt::Display) -> Result<()> {
     match secret {
         Protected::Sealed(_) => Ok(()),
-        Protected::Plain(_) => Err(expect::plain(of)),
+        Protected::Plain(_) | Protected::Opened(_) => Err(expect::plain(of)),
     }
 }

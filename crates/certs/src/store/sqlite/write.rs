@@ -313,7 +313,7 @@ impl<'a> Writer<'a> {
 fn sealed<'a>(secret: &'a Protected, of: &dyn Display) -> Step<&'a SealedBytes> {
     match secret {
         Protected::Sealed(sealed) => Ok(sealed),
-        Protected::Plain(_) => Err(expect::plain(of).into()),
+        Protected::Plain(_) | Protected::Opened(_) => Err(expect::plain(of).into()),
     }
 }
 
