@@ -1,6 +1,12 @@
 //! Where hosts and secrets are read from.
 
+use std::env;
+use std::fmt;
+use std::fs::File;
+use std::io::{self, Read};
 use std::path::{Path, PathBuf};
+
+use zeroize::Zeroizing;
 
 /// `[store] url`.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -50,6 +56,34 @@ impl TokenSource {
             _ => Err("this is no source of a token; write \"file:PATH\" or \"env:NAME\"".into()),
         }
     }
+
+    /// Reads its text. Of a file only the first `most` bytes, so that this is
+    /// more than a token may have.
+    ///
+    /// # Errors
+    /// Names the file or the variable, never what it holds.
+    pub fn read(&self, most: usize) -> io::Result<Zeroizing<String>> {
+        let text = match self {
+            Self::File(file) => read_file(file, most),
+            Self::Env(name) => match env::var(name) {
+                Ok(text) => Ok(Zeroizing::new(text)),
+                // The error itself would show what the variable holds.
+                Err(env::VarError::NotUnicode(_)) => Err(io::Error::other("is not UTF-8")),
+                Err(error) => Err(io::Error::other(error)),
+            },
+        };
+        text.map_err(|error| io::Error::new(error.kind(), format!("{self}: {error}")))
+    }
+}
+
+impl fmt::Display for TokenSource {
+    /// The path or the name.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::File(file) => file.display().fmt(f),
+            Self::Env(name) => f.write_str(name),
+        }
+    }
 }
 
 /// A path of the configuration: absolute, or below the folder of its file.
@@ -58,6 +92,15 @@ pub(crate) fn path_below(base: &Path, path: &str) -> Result<PathBuf, String> {
         return Err("the path must not be empty nor hold a NUL".into());
     }
     Ok(base.join(path))
+}
+
+fn read_file(file: &Path, most: usize) -> io::Result<Zeroizing<String>> {
+    // Room for all of it at once: growing would leave copies.
+    let mut text = Zeroizing::new(String::with_capacity(most + 1));
+    File::open(file)?
+        .take(most as u64)
+        .read_to_string(&mut text)?;
+    Ok(text)
 }
 
 fn files(patterns: &str, base: &Path) -> Result<StoreUrl, String> {
