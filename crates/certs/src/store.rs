@@ -5,6 +5,7 @@
 
 pub(crate) mod expect;
 pub mod files;
+pub mod http;
 pub mod limited;
 pub mod memory;
 mod pair;

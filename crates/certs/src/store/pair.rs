@@ -72,20 +72,34 @@ pub(super) fn pair<P: Display>(
     })
 }
 
+/// The same of a chain and a key in one PEM text, in any order.
+pub(super) fn bundle(host: &HostPattern, pem: &[u8]) -> std::result::Result<Found, String> {
+    let credential = Credential::parse_stored_bundle(pem).map_err(|why| why.to_string())?;
+    Ok(served_with(host, credential, identity(pem, &[])))
+}
+
 fn found(host: &HostPattern, chain: &[u8], key: &[u8]) -> std::result::Result<Found, String> {
     let credential = Credential::parse_stored(chain, key).map_err(|why| why.to_string())?;
-    let (id, version) = identity(chain, key);
+    Ok(served_with(host, credential, identity(chain, key)))
+}
+
+/// A host that has nothing but this credential.
+fn served_with(
+    host: &HostPattern,
+    credential: Credential,
+    (id, version): (CredentialId, u64),
+) -> Found {
     let mut stored = credential.into_stored(id);
     stored.version = version;
     let mut record = HostRecord::new(host.clone());
     record.references.set(stored.key_type, Some(id));
     record.version = version;
-    Ok(Found {
+    Found {
         record,
         credentials: vec![stored],
         shadowed: true,
         fresh_for: None,
-    })
+    }
 }
 
 /// Equal for equal pairs only, so that a renewal is another credential.
