@@ -6,6 +6,7 @@ use std::fs::File;
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
+use sekisho_certs::store::http::Template;
 use zeroize::Zeroizing;
 
 /// `[store] url`.
@@ -20,6 +21,15 @@ pub enum StoreUrl {
         /// The one or two patterns as one text, each an absolute path.
         pattern: String,
     },
+    /// `https://…/{host}`: an endpoint that answers with PEM bundles.
+    Http {
+        /// The URL.
+        template: Template,
+        /// `[store] token`: where the endpoint's bearer token is read.
+        token: Option<TokenSource>,
+        /// `[store] ca`: a file of the certificates that alone are believed.
+        ca: Option<PathBuf>,
+    },
 }
 
 impl StoreUrl {
@@ -30,6 +40,7 @@ impl StoreUrl {
         match scheme {
             "sqlite" => Ok(Self::Sqlite(path_below(base, rest)?)),
             "files" => files(rest, base),
+            "https" | "http" => http(url),
             _ if LATER.contains(&scheme) => Err(format!(
                 "stores of the kind {scheme}:// are not built yet; {EXAMPLE}"
             )),
@@ -38,7 +49,7 @@ impl StoreUrl {
     }
 }
 
-/// `[listen] admin_token`.
+/// `[listen] admin_token` and `[store] token`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum TokenSource {
     /// `file:PATH`.
@@ -103,6 +114,16 @@ fn read_file(file: &Path, most: usize) -> io::Result<Zeroizing<String>> {
     Ok(text)
 }
 
+/// A token and a CA are keys of their own.
+fn http(url: &str) -> Result<StoreUrl, String> {
+    let template = url.parse();
+    Ok(StoreUrl::Http {
+        template: template.map_err(|problem| format!("this URL of a store {problem}"))?,
+        token: None,
+        ca: None,
+    })
+}
+
 fn files(patterns: &str, base: &Path) -> Result<StoreUrl, String> {
     let parts: Vec<&str> = patterns.split(',').collect();
     if parts.len() > 2 {
@@ -132,12 +153,11 @@ fn variable(name: &str) -> Result<String, String> {
     Ok(name.to_owned())
 }
 
-const LATER: [&str; 6] = [
+const LATER: [&str; 5] = [
     "postgres",
     "redis",
     "rediss",
     "redis+sentinel",
     "redis+cluster",
-    "https",
 ];
 const EXAMPLE: &str = "write \"sqlite:PATH\" or \"files:PATTERN\"";
