@@ -6,7 +6,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use anyhow::Context;
-use sekisho_certs::Clock;
+use sekisho_certs::{Clock, HostName, Store};
 use sekisho_server::config::{Config, StoreUrl};
 use sekisho_server::tickets::{Keeper, Ring, Source};
 
@@ -27,10 +27,13 @@ pub(super) fn run(config: Option<&Path>) -> Result<Ended> {
         if let Some(catalog) = &opened.catalog {
             // Reads from the file, which opening alone may not.
             catalog.position().await?;
-        } else if let Some(file) = &config.tickets {
-            let ring = Arc::new(Ring::random());
-            let mut keeper = Keeper::new(Source::File(file.clone()), ring, Clock::System);
-            keeper.refresh().await.context("[tickets] key_file")?;
+        } else {
+            ask(&*opened.store).await?;
+            if let Some(file) = &config.tickets {
+                let ring = Arc::new(Ring::random());
+                let mut keeper = Keeper::new(Source::File(file.clone()), ring, Clock::System);
+                keeper.refresh().await.context("[tickets] key_file")?;
+            }
         }
         anyhow::Ok(opened)
     })?;
@@ -39,6 +42,14 @@ pub(super) fn run(config: Option<&Path>) -> Result<Ended> {
     writeln!(output, "{} is there and opens with its keys", opened.shown)?;
     output.flush()?;
     Ok(Ended::Done)
+}
+
+/// A plain store is there if it knows that nobody has this name, or has
+/// something that could be served for it.
+async fn ask(store: &dyn Store) -> Result<()> {
+    let name = HostName::parse(NOBODY).expect("it is a name");
+    store.find(&name).await?;
+    Ok(())
 }
 
 /// In a folder that is not there every host would be absent.
@@ -56,9 +67,12 @@ fn check_folders(store: &StoreUrl) -> Result<()> {
     Ok(())
 }
 
+/// Under a domain that nobody can have (RFC 2606, section 2).
+const NOBODY: &str = "sekisho-check.invalid";
 const EXAMPLES: &str = "\
 Reads the configuration and the files of keys and tokens that it names, opens
-the store and tries the master key. It listens nowhere, so it may run beside
+the store and tries the master key; asks a store that others write for a host
+that nobody has, sekisho-check.invalid. It listens nowhere, so it may run beside
 the server.
 
 Example:

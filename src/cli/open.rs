@@ -3,16 +3,17 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use anyhow::{Context, anyhow};
+use anyhow::{Context, anyhow, bail};
 use sekisho_certs::seal::{KeyError, KeyRing, KeySource};
 use sekisho_certs::store::files::Files;
+use sekisho_certs::store::http::{self, Http};
 use sekisho_certs::store::limited::{Limited, Limits};
 use sekisho_certs::store::sealed::Sealed;
 use sekisho_certs::store::sqlite::{Mode, Sqlite};
-use sekisho_certs::{Catalog, Store};
+use sekisho_certs::{Catalog, Secret, Store};
 use sekisho_server::admin::Token;
-use sekisho_server::config::{Config, StoreUrl};
-use tokio::runtime::{Builder, Runtime};
+use sekisho_server::config::{Config, StoreUrl, TokenSource};
+use tokio::runtime::{Builder, Handle, Runtime};
 
 use crate::cli::failure::Result;
 
@@ -56,6 +57,24 @@ pub(super) async fn serving(config: &Config) -> Result<Opened> {
                 shown: format!("files:{pattern}"),
             })
         }
+        StoreUrl::Http {
+            template,
+            token,
+            ca,
+        } => {
+            let options = http::Options {
+                token: token.as_ref().map(store_token).transpose()?,
+                ca: ca.clone(),
+                deadline: limits.deadline,
+            };
+            // Whoever opens the store drives its connections.
+            let http = Http::new(template.clone(), &options, Handle::current())?;
+            Ok(Opened {
+                store: Arc::new(Limited::new(Arc::new(http), &limits)),
+                catalog: None,
+                shown: template.to_string(),
+            })
+        }
     }
 }
 
@@ -97,11 +116,29 @@ async fn sealed(config: &Config, catalog: Arc<dyn Catalog>) -> Result<Arc<dyn Ca
 fn sqlite_path(config: &Config) -> Result<&Path> {
     match &config.store {
         StoreUrl::Sqlite(path) => Ok(path),
-        StoreUrl::Files { pattern } => Err(anyhow!(
-            "the store files:{pattern} is written by others and can't be listed or changed here; \
-             commands work on sqlite: stores"
-        )),
+        StoreUrl::Files { pattern } => Err(not_ours(&format!("files:{pattern}"))),
+        StoreUrl::Http { template, .. } => Err(not_ours(&template.to_string())),
     }
+}
+
+fn not_ours(shown: &str) -> anyhow::Error {
+    anyhow!(
+        "the store {shown} is written by others and can't be listed or changed here; \
+         commands work on sqlite: stores"
+    )
+}
+
+/// What each request to the store carries. Others may have made it, and they
+/// make long ones.
+fn store_token(source: &TokenSource) -> Result<Secret> {
+    let text = source.read(2 * MOST_TOKEN).context("[store] token")?;
+    let token = text.trim();
+    let is_one = (1..=MOST_TOKEN).contains(&token.len())
+        && token.bytes().all(|byte| byte.is_ascii_graphic());
+    if !is_one {
+        bail!("[store] token: {source}: a token has 1 to {MOST_TOKEN} characters of visible ASCII");
+    }
+    Ok(Secret::new(token.as_bytes().to_vec()))
 }
 
 /// What requests to the admin listener must carry; none if there is no such
@@ -145,3 +182,6 @@ fn source(config: &Config) -> Result<&KeySource> {
         )
     })
 }
+
+/// What servers take as one field of a request's head.
+const MOST_TOKEN: usize = 8192;

@@ -3,6 +3,7 @@
 mod cert;
 mod demo;
 mod dual;
+mod endpoint;
 mod host;
 mod import;
 mod live;

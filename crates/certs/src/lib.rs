@@ -3,7 +3,8 @@
 //! Data flows one way: a [`HostName`] enters [`lookup`], passes the [`cache`],
 //! joins or starts a load, which reads a [`store`] and makes of the stored
 //! [`credential`]s what a handshake needs. The [`feed`] carries changes back
-//! into the cache. This crate knows no HTTP, no ACME and no server.
+//! into the cache. This crate knows no ACME and no server, and what it needs of
+//! HTTP to reach a store stays behind that store.
 
 #![deny(unsafe_code)]
 

@@ -5,8 +5,10 @@
 
 pub(crate) mod expect;
 pub mod files;
+pub mod http;
 pub mod limited;
 pub mod memory;
+mod pair;
 pub mod sealed;
 pub mod sqlite;
 mod threads;

@@ -3,5 +3,7 @@
 
 pub mod ca;
 pub mod client;
+pub mod endpoint;
 
 pub use ca::{Key, Pair, TestCa};
+pub use endpoint::{Answer, Endpoint, Speaks};

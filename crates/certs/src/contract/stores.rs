@@ -3,11 +3,13 @@
 use std::fs;
 use std::sync::Arc;
 
-use sekisho_testkit::{Key, TestCa};
+use sekisho_testkit::{Answer, Endpoint, Key, Speaks, TestCa};
+use tokio::runtime::Handle;
 
 use super::{Fixture, Names};
 use crate::seal::{KeyRing, MasterKey};
 use crate::store::files::Files;
+use crate::store::http::{self, Http};
 use crate::store::limited::{Limited, Limits};
 use crate::store::memory::Memory;
 use crate::store::sealed::Sealed;
@@ -106,6 +108,56 @@ mod limited_files {
             put: files.put,
         }
     });
+}
+
+mod http1 {
+    use super::*;
+    crate::store_contract!(plain_http(false));
+}
+
+mod http2 {
+    use super::*;
+    crate::store_contract!(plain_http(true));
+}
+
+mod limited_http {
+    use super::*;
+    crate::store_contract!(async {
+        let http = plain_http(true).await;
+        Names {
+            store: Arc::new(Limited::new(http.store, &Limits::default())),
+            put: http.put,
+        }
+    });
+}
+
+/// Before a real endpoint, over TLS.
+async fn plain_http(http2: bool) -> Names {
+    let ca = TestCa::new();
+    let server = ca.issue(&["127.0.0.1"], Key::P256);
+    let endpoint = Endpoint::start(match http2 {
+        true => Speaks::Http2(&server),
+        false => Speaks::Http1(&server),
+    });
+    let file = tempfile::NamedTempFile::new().unwrap();
+    fs::write(&file, ca.root_pem()).unwrap();
+    let options = http::Options {
+        ca: Some(file.path().to_owned()),
+        // A busy machine must not fail the suite.
+        deadline: std::time::Duration::from_secs(30),
+        ..http::Options::default()
+    };
+    let url = format!("https://{}/{{host}}", endpoint.address);
+    let store = Http::new(url.parse().unwrap(), &options, Handle::current()).unwrap();
+    Names {
+        store: Arc::new(store),
+        put: Box::new(move |name| {
+            let pair = ca.issue(&[name], Key::P256);
+            let target = format!("/{}", name.replace('*', "_"));
+            endpoint.put(&target, Answer::ok(pair.chain_pem() + &pair.key_pem()));
+            Box::pin(std::future::ready(()))
+        }),
+    }
 }
 
 async fn plain_files() -> Names {

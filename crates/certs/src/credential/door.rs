@@ -55,6 +55,16 @@ impl Credential {
     pub(crate) fn parse_stored(chain: &[u8], key: &[u8]) -> Result<Self, CredentialError> {
         let certificates = pem::read(chain, Wanted::Certificates)?.certificates;
         let keys = pem::read(key, Wanted::Key)?.keys;
+        Self::stored(Contents { certificates, keys })
+    }
+
+    /// The same with both in one PEM text, in any order.
+    pub(crate) fn parse_stored_bundle(bundle: &[u8]) -> Result<Self, CredentialError> {
+        Self::stored(pem::read(bundle, Wanted::Certificates)?)
+    }
+
+    fn stored(contents: Contents) -> Result<Self, CredentialError> {
+        let Contents { certificates, keys } = contents;
         let leaf = certificates.first().and_then(|leaf| der::leaf(leaf));
         let (Some(leaf), [key]) = (leaf, &keys[..]) else {
             return Self::check(Contents { certificates, keys }, Dates::Any);

@@ -7,19 +7,16 @@ mod tests;
 use std::fs::File;
 use std::io::{self, Read};
 use std::os::unix::fs::OpenOptionsExt;
-use std::path::Path;
+use std::path::{self, Path};
 use std::sync::Arc;
-use std::time::Duration;
 
-use aws_lc_rs::digest::{Context, SHA256};
 use zeroize::Zeroizing;
 
 use self::pattern::Pattern;
+use super::pair::{Bytes, Half, MAX_HALF, Reading, pair, settled};
 use super::threads::Threads;
-use super::{Answer, BoxFuture, Found, Result, Store, StoreError};
-use crate::credential::{Credential, CredentialId};
+use super::{Answer, BoxFuture, Result, Store, StoreError};
 use crate::host::{HostName, HostPattern};
-use crate::record::HostRecord;
 
 /// A folder of certificates and keys. It is only read, symbolic links are
 /// followed, and every change of a file is seen by the next call.
@@ -55,36 +52,18 @@ impl Files {
 
 impl Store for Files {
     fn find<'a>(&'a self, name: &'a HostName) -> BoxFuture<'a, Result<Answer>> {
-        Box::pin(async move {
-            let mut pauses = PAUSES.into_iter();
-            loop {
-                let (pattern, name) = (Arc::clone(&self.pattern), name.clone());
-                let read = self.threads.run(move |()| find(&pattern, &name)).await?;
-                let unfit = match read {
-                    Reading::Answer(answer) => return Ok(answer),
-                    Reading::Unfit(why) => why,
-                };
-                match pauses.next() {
-                    Some(pause) => tokio::time::sleep(pause).await,
-                    None => return Err(StoreError::Corrupt(unfit.into())),
-                }
-            }
-        })
+        Box::pin(settled(move || {
+            let (pattern, name) = (Arc::clone(&self.pattern), name.clone());
+            self.threads.run(move |()| find(&pattern, &name))
+        }))
     }
-}
-
-/// What one look at the files gave.
-enum Reading {
-    Answer(Answer),
-    /// Half a pair, or none that fits: says what, and where.
-    Unfit(String),
 }
 
 /// The exact name's files, else the wildcard's one label above.
 fn find(pattern: &Pattern, name: &HostName) -> Result<Reading> {
     let exact = Some(HostPattern::from(name));
     for host in [exact, name.wildcard()].into_iter().flatten() {
-        if let Some(reading) = pair(pattern, host)? {
+        if let Some(reading) = look(pattern, &host)? {
             return Ok(reading);
         }
     }
@@ -101,49 +80,25 @@ fn find(pattern: &Pattern, name: &HostName) -> Result<Reading> {
 }
 
 /// None if neither file is there.
-fn pair(pattern: &Pattern, host: HostPattern) -> Result<Option<Reading>> {
-    let (chain_path, key_path) = (pattern.chain(&host), pattern.key(&host));
-    let (chain, key) = match (read(&chain_path)?, read(&key_path)?) {
-        (None, None) => return Ok(None),
-        (Some(chain), Some(key)) => (chain, key),
-        (chain, _) => {
-            let (there, missing) = match chain {
-                Some(_) => (&chain_path, &key_path),
-                None => (&key_path, &chain_path),
-            };
-            let (there, missing) = (there.display(), missing.display());
-            let text = format!("host {host}: {there} is there, but {missing} is missing");
-            return Ok(Some(Reading::Unfit(text)));
-        }
-    };
-    let credential = match Credential::parse_stored(&chain, &key) {
-        Ok(credential) => credential,
-        Err(why) => {
-            let (chain, key) = (chain_path.display(), key_path.display());
-            let text = format!("host {host}: {chain} with {key}: {why}");
-            return Ok(Some(Reading::Unfit(text)));
-        }
-    };
-    let (id, version) = identity(&chain, &key);
-    let mut stored = credential.into_stored(id);
-    stored.version = version;
-    let mut record = HostRecord::new(host);
-    record.references.set(stored.key_type, Some(id));
-    record.version = version;
-    Ok(Some(Reading::Answer(Answer::Found(Box::new(Found {
-        record,
-        credentials: vec![stored],
-        shadowed: true,
-        fresh_for: None,
-    })))))
+fn look(pattern: &Pattern, host: &HostPattern) -> Result<Option<Reading>> {
+    let (chain_path, key_path) = (pattern.chain(host), pattern.key(host));
+    let (chain, key) = (half(&chain_path)?, half(&key_path)?);
+    Ok(pair(host, chain, key))
+}
+
+fn half(path: &Path) -> Result<Half<path::Display<'_>>> {
+    Ok(Half {
+        bytes: read(path)?,
+        place: path.display(),
+    })
 }
 
 /// Reads a file; none if it is not there. What is wrong with this one file
 /// blames the host; all else, the store.
-fn read(path: &Path) -> Result<Option<Zeroizing<Vec<u8>>>> {
+fn read(path: &Path) -> Result<Option<Bytes>> {
     let corrupt = |what: &str| StoreError::Corrupt(format!("{} {what}", path.display()).into());
     match read_bounded(path) {
-        Ok(bytes) if bytes.len() > MAX_FILE => {
+        Ok(bytes) if bytes.len() > MAX_HALF => {
             Err(corrupt("has over 1 MiB: no certificate or key"))
         }
         Ok(bytes) => Ok(Some(bytes)),
@@ -160,7 +115,7 @@ fn read(path: &Path) -> Result<Option<Zeroizing<Vec<u8>>>> {
 }
 
 /// The file's bytes, or one more than is allowed.
-fn read_bounded(path: &Path) -> io::Result<Zeroizing<Vec<u8>>> {
+fn read_bounded(path: &Path) -> io::Result<Bytes> {
     // Opening a FIFO would wait for somebody to write it, and keep the thread.
     let file = File::options()
         .read(true)
@@ -172,23 +127,9 @@ fn read_bounded(path: &Path) -> io::Result<Zeroizing<Vec<u8>>> {
     }
     let size = usize::try_from(metadata.len()).unwrap_or(usize::MAX);
     // Room for all of it at once: growing would leave copies of a key.
-    let mut bytes = Zeroizing::new(Vec::with_capacity(size.min(MAX_FILE) + 1));
-    file.take(MAX_FILE as u64 + 1).read_to_end(&mut bytes)?;
+    let mut bytes = Zeroizing::new(Vec::with_capacity(size.min(MAX_HALF) + 1));
+    file.take(MAX_HALF as u64 + 1).read_to_end(&mut bytes)?;
     Ok(bytes)
-}
-
-/// Equal for equal files only, so that a renewal is another credential.
-fn identity(chain: &[u8], key: &[u8]) -> (CredentialId, u64) {
-    let mut digest = Context::new(&SHA256);
-    digest.update(&(chain.len() as u64).to_be_bytes());
-    digest.update(chain);
-    digest.update(key);
-    let digest = digest.finish();
-    let number = |at: usize| {
-        let bytes = digest.as_ref()[at..at + 8].try_into();
-        u64::from_be_bytes(bytes.expect("8 of 32 bytes"))
-    };
-    (CredentialId::from_u64(number(0)), number(8))
 }
 
 fn unavailable(text: String) -> StoreError {
@@ -199,12 +140,3 @@ fn unavailable(text: String) -> StoreError {
 const THREADS: usize = 4;
 /// What waits for a thread; a queue that is longer would outlive deadlines.
 const QUEUE: usize = 1024;
-/// Far more than a chain of ten certificates.
-const MAX_FILE: usize = 1 << 20;
-/// How long a renewal has between its two files, a quarter of a second in
-/// all: well within the deadline of a call.
-const PAUSES: [Duration; 3] = [
-    Duration::from_millis(10),
-    Duration::from_millis(50),
-    Duration::from_millis(190),
-];

@@ -1,13 +1,10 @@
 //! The admin listener's bearer token.
 
-use std::env;
 use std::fmt;
-use std::fs::File;
-use std::io::{self, Read};
+use std::io;
 
 use aws_lc_rs::constant_time::verify_slices_are_equal;
 use aws_lc_rs::digest::{Digest, SHA256, digest};
-use zeroize::Zeroizing;
 
 use crate::config::TokenSource;
 
@@ -21,25 +18,8 @@ impl Token {
     /// Says what is missing, or which rule the token breaks: 16 to 512
     /// characters of visible ASCII.
     pub fn load(source: &TokenSource) -> io::Result<Self> {
-        let (text, place) = match source {
-            TokenSource::File(file) => {
-                let place = file.display().to_string();
-                let named =
-                    |error: io::Error| io::Error::new(error.kind(), format!("{place}: {error}"));
-                let mut text = Zeroizing::new(String::with_capacity(READ));
-                let file = File::open(file).map_err(named)?;
-                file.take(READ as u64)
-                    .read_to_string(&mut text)
-                    .map_err(named)?;
-                (text, place)
-            }
-            TokenSource::Env(name) => {
-                let text =
-                    env::var(name).map_err(|error| io::Error::other(format!("{name}: {error}")))?;
-                (Zeroizing::new(text), name.clone())
-            }
-        };
-        Self::parse(&text).map_err(|problem| io::Error::other(format!("{place}: {problem}")))
+        let text = source.read(READ)?;
+        Self::parse(&text).map_err(|problem| io::Error::other(format!("{source}: {problem}")))
     }
 
     /// Whether this is the token. How long that takes tells nothing of it.

@@ -11,7 +11,7 @@ use sekisho_certs::HostName;
 use sekisho_certs::seal::KeySource;
 
 use super::locate::Problem;
-use super::raw::{RawCache, RawConfig, RawListen, RawServer};
+use super::raw::{RawCache, RawConfig, RawListen, RawServer, RawStore};
 use super::store::{StoreUrl, TokenSource, path_below};
 use super::value::{count, duration, size};
 use super::{Cache, Config, Defaults, Limits, Listen};
@@ -23,12 +23,6 @@ type Result<T> = std::result::Result<T, Problem>;
 pub(crate) fn check(raw: RawConfig, file: &Path) -> Result<Config> {
     let base = file.parent().expect("an absolute file has a folder");
     let listen = listen(&raw.listen, base)?;
-    let url = raw.store.url.ok_or_else(|| {
-        Problem::at(
-            &["store", "url"],
-            "is missing; write url = \"sqlite:hosts.db\"",
-        )
-    })?;
     let source = |text: String| {
         let source = text.parse::<KeySource>();
         source
@@ -41,7 +35,7 @@ pub(crate) fn check(raw: RawConfig, file: &Path) -> Result<Config> {
     Ok(Config {
         file: file.to_owned(),
         defaults: defaults(&raw.default, &listen.https)?,
-        store: StoreUrl::parse(&url, base).map_err(|text| Problem::at(&["store", "url"], text))?,
+        store: store(&raw.store, base)?,
         keys: raw.keys.master.map(source).transpose()?,
         cache: cache(&raw.cache)?,
         site: site(raw.site, base)?,
@@ -88,6 +82,41 @@ fn listen(raw: &RawListen, base: &Path) -> Result<Listen> {
         admin,
         admin_token,
     })
+}
+
+fn store(raw: &RawStore, base: &Path) -> Result<StoreUrl> {
+    let at = |key: &'static str| move |text: String| Problem::at(&["store", key], text);
+    let url = raw
+        .url
+        .as_ref()
+        .ok_or_else(|| at("url")("is missing; write url = \"sqlite:hosts.db\"".into()))?;
+    let mut store = StoreUrl::parse(url, base).map_err(at("url"))?;
+    let is_https = url.starts_with("https:");
+    let given = [("token", raw.token.is_some()), ("ca", raw.ca.is_some())];
+    match &mut store {
+        StoreUrl::Http { token, ca, .. } => {
+            let source = |text| TokenSource::parse(text, base);
+            *token = raw
+                .token
+                .as_deref()
+                .map(source)
+                .transpose()
+                .map_err(at("token"))?;
+            let path = |text| path_below(base, text);
+            *ca = raw.ca.as_deref().map(path).transpose().map_err(at("ca"))?;
+            if ca.is_some() && !is_https {
+                let text = "http:// has no certificate to verify; leave the key out";
+                return Err(at("ca")(text.into()));
+            }
+        }
+        _ => {
+            if let Some((key, _)) = given.iter().find(|(_, is_given)| *is_given) {
+                let text = "only a store behind https:// has it; leave the key out";
+                return Err(at(key)(text.into()));
+            }
+        }
+    }
+    Ok(store)
 }
 
 fn addresses(key: &str, texts: &[String]) -> Result<Vec<SocketAddr>> {

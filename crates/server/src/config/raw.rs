@@ -34,6 +34,8 @@ pub(crate) struct RawListen {
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct RawStore {
     pub(crate) url: Option<String>,
+    pub(crate) token: Option<String>,
+    pub(crate) ca: Option<String>,
 }
 
 #[derive(Debug, Default, Deserialize)]

@@ -1,6 +1,13 @@
 //! Where hosts and secrets are read from.
 
+use std::env;
+use std::fmt;
+use std::fs::File;
+use std::io::{self, Read};
 use std::path::{Path, PathBuf};
+
+use sekisho_certs::store::http::Template;
+use zeroize::Zeroizing;
 
 /// `[store] url`.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -14,6 +21,15 @@ pub enum StoreUrl {
         /// The one or two patterns as one text, each an absolute path.
         pattern: String,
     },
+    /// `https://…/{host}`: an endpoint that answers with PEM bundles.
+    Http {
+        /// The URL.
+        template: Template,
+        /// `[store] token`: where the endpoint's bearer token is read.
+        token: Option<TokenSource>,
+        /// `[store] ca`: a file of the certificates that alone are believed.
+        ca: Option<PathBuf>,
+    },
 }
 
 impl StoreUrl {
@@ -24,6 +40,7 @@ impl StoreUrl {
         match scheme {
             "sqlite" => Ok(Self::Sqlite(path_below(base, rest)?)),
             "files" => files(rest, base),
+            "https" | "http" => http(url),
             _ if LATER.contains(&scheme) => Err(format!(
                 "stores of the kind {scheme}:// are not built yet; {EXAMPLE}"
             )),
@@ -32,7 +49,7 @@ impl StoreUrl {
     }
 }
 
-/// `[listen] admin_token`.
+/// `[listen] admin_token` and `[store] token`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum TokenSource {
     /// `file:PATH`.
@@ -50,6 +67,34 @@ impl TokenSource {
             _ => Err("this is no source of a token; write \"file:PATH\" or \"env:NAME\"".into()),
         }
     }
+
+    /// Reads its text. Of a file only the first `most` bytes, so that this is
+    /// more than a token may have.
+    ///
+    /// # Errors
+    /// Names the file or the variable, never what it holds.
+    pub fn read(&self, most: usize) -> io::Result<Zeroizing<String>> {
+        let text = match self {
+            Self::File(file) => read_file(file, most),
+            Self::Env(name) => match env::var(name) {
+                Ok(text) => Ok(Zeroizing::new(text)),
+                // The error itself would show what the variable holds.
+                Err(env::VarError::NotUnicode(_)) => Err(io::Error::other("is not UTF-8")),
+                Err(error) => Err(io::Error::other(error)),
+            },
+        };
+        text.map_err(|error| io::Error::new(error.kind(), format!("{self}: {error}")))
+    }
+}
+
+impl fmt::Display for TokenSource {
+    /// The path or the name.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::File(file) => file.display().fmt(f),
+            Self::Env(name) => f.write_str(name),
+        }
+    }
 }
 
 /// A path of the configuration: absolute, or below the folder of its file.
@@ -58,6 +103,25 @@ pub(crate) fn path_below(base: &Path, path: &str) -> Result<PathBuf, String> {
         return Err("the path must not be empty nor hold a NUL".into());
     }
     Ok(base.join(path))
+}
+
+fn read_file(file: &Path, most: usize) -> io::Result<Zeroizing<String>> {
+    // Room for all of it at once: growing would leave copies.
+    let mut text = Zeroizing::new(String::with_capacity(most + 1));
+    File::open(file)?
+        .take(most as u64)
+        .read_to_string(&mut text)?;
+    Ok(text)
+}
+
+/// A token and a CA are keys of their own.
+fn http(url: &str) -> Result<StoreUrl, String> {
+    let template = url.parse();
+    Ok(StoreUrl::Http {
+        template: template.map_err(|problem| format!("this URL of a store {problem}"))?,
+        token: None,
+        ca: None,
+    })
 }
 
 fn files(patterns: &str, base: &Path) -> Result<StoreUrl, String> {
@@ -89,12 +153,11 @@ fn variable(name: &str) -> Result<String, String> {
     Ok(name.to_owned())
 }
 
-const LATER: [&str; 6] = [
+const LATER: [&str; 5] = [
     "postgres",
     "redis",
     "rediss",
     "redis+sentinel",
     "redis+cluster",
-    "https",
 ];
 const EXAMPLE: &str = "write \"sqlite:PATH\" or \"files:PATTERN\"";

@@ -155,6 +155,26 @@ fn paths_are_relative_to_the_file() {
 }
 
 #[test]
+fn an_endpoint_has_a_token_and_a_ca() {
+    let text = LEAST.replace("sqlite:a.db", "https://certs.example/v1/{host}");
+    let template = "https://certs.example/v1/{host}".parse().unwrap();
+    let mut wanted = StoreUrl::Http {
+        template,
+        token: None,
+        ca: None,
+    };
+    assert_eq!(parse(&text).unwrap().store, wanted);
+    let text = format!("{text}store.token = \"file:token\"\nstore.ca = \"ca.pem\"\n");
+    if let StoreUrl::Http { token, ca, .. } = &mut wanted {
+        *token = Some(TokenSource::File("/etc/sekisho/token".into()));
+        *ca = Some("/etc/sekisho/ca.pem".into());
+    }
+    assert_eq!(parse(&text).unwrap().store, wanted);
+    let loopback = LEAST.replace("sqlite:a.db", "http://127.0.0.1:8000/{host}");
+    parse(&format!("{loopback}store.token = \"env:TOKEN\"\n")).unwrap();
+}
+
+#[test]
 fn a_key_comes_from_a_file_the_environment_or_a_command() {
     for (text, source) in [
         ("file:/k", KeySource::File("/k".into())),

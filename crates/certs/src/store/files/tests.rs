@@ -7,6 +7,7 @@ use sekisho_testkit::{Key, Pair, TestCa};
 
 use super::*;
 use crate::credential::{KeyType, Protected};
+use crate::store::Found;
 
 struct Folder {
     root: tempfile::TempDir,

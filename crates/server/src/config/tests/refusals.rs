@@ -23,7 +23,7 @@ fn an_unknown_key_is_named_with_its_line() {
         ),
         (
             "store.url = \"sqlite:a\"\nstore.pool = 3\n",
-            "sekisho.toml:2: [store] pool: unknown key `pool`; known here: url",
+            "sekisho.toml:2: [store] pool: unknown key `pool`; known here: url, token, ca",
         ),
         (
             "[site]\nroot = \"/a\"\nindex = \"x\"\n",
@@ -60,7 +60,6 @@ fn what_is_not_built_is_refused_by_name() {
         "rediss://h",
         "redis+sentinel://h",
         "redis+cluster://h",
-        "https://h/{host}",
     ] {
         let error = refusal(&LEAST.replace("sqlite:a.db", url));
         let scheme = url.split(':').next().unwrap();
@@ -92,6 +91,13 @@ fn a_wrong_secret_is_not_repeated() {
             !refusal(&format!("{LEAST}{line}")).contains("c2VjcmV0"),
             "{line}"
         );
+    }
+    for (url, line) in [
+        ("https://me:c2VjcmV0@h/{host}", ""),
+        ("https://h/{host}", "store.token = \"c2VjcmV0\""),
+    ] {
+        let text = LEAST.replace("sqlite:a.db", url) + line;
+        assert!(!refusal(&text).contains("c2VjcmV0"), "{url}");
     }
 }
 
@@ -128,6 +134,15 @@ fn what_must_be_there_is_asked_for() {
             "\"/key\" has no place for the name",
         ),
         ("files:/{host},/{host},/{host}", "one pattern, or two"),
+        (
+            "https://h/",
+            "this URL of a store has no place for the name",
+        ),
+        ("http://h/{host}", "private keys travel in the clear to h"),
+        (
+            "https://me:pw@h/{host}",
+            "must hold no user and no password",
+        ),
     ] {
         let error = refusal(&LEAST.replace("sqlite:a.db", url));
         assert!(
@@ -135,6 +150,43 @@ fn what_must_be_there_is_asked_for() {
             "{error}"
         );
         assert!(error.contains(expected), "{url}: {error}");
+    }
+}
+
+#[test]
+fn a_key_that_the_store_does_not_have_is_refused() {
+    for (url, line, expected) in [
+        (
+            "sqlite:a.db",
+            "store.token = \"env:T\"",
+            "[store] token: only a store behind https:// has it",
+        ),
+        (
+            "files:/{host}",
+            "store.ca = \"ca.pem\"",
+            "[store] ca: only a store behind https:// has it",
+        ),
+        (
+            "http://127.0.0.1/{host}",
+            "store.ca = \"ca.pem\"",
+            "[store] ca: http:// has no certificate to verify",
+        ),
+        (
+            "https://h/{host}",
+            "store.ca = \"\"",
+            "[store] ca: the path must not be empty",
+        ),
+        (
+            "https://h/{host}",
+            "store.token = \"t\"",
+            "[store] token: this is no source of a token",
+        ),
+    ] {
+        let error = refusal(&format!("{}{line}\n", LEAST.replace("sqlite:a.db", url)));
+        assert!(
+            error.contains(".toml:3: ") && error.contains(expected),
+            "{error}"
+        );
     }
 }
 

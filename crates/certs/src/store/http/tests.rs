@@ -1,0 +1,6 @@
+mod bundles;
+mod caching;
+mod connections;
+mod outcomes;
+mod rig;
+mod trouble;
