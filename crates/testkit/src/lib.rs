@@ -3,5 +3,7 @@
 
 pub mod ca;
 pub mod client;
+pub mod redis;
 
 pub use ca::{Key, Pair, TestCa};
+pub use redis::RedisServer;
