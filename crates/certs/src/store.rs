@@ -8,6 +8,7 @@ pub mod files;
 pub mod limited;
 pub mod memory;
 mod pair;
+pub mod redis;
 pub mod sealed;
 pub mod sqlite;
 mod threads;

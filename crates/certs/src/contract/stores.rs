@@ -1,15 +1,18 @@
 //! The suite on every catalog and wrapper of this crate.
 
 use std::fs;
+use std::path::Path;
 use std::sync::Arc;
 
-use sekisho_testkit::{Key, TestCa};
+use sekisho_testkit::{Key, RedisServer, TestCa};
+use tokio::runtime::Handle;
 
 use super::{Fixture, Names};
 use crate::seal::{KeyRing, MasterKey};
 use crate::store::files::Files;
 use crate::store::limited::{Limited, Limits};
 use crate::store::memory::Memory;
+use crate::store::redis::{Redis, RedisUrl};
 use crate::store::sealed::Sealed;
 use crate::store::sqlite::{Mode, Options, Sqlite};
 
@@ -106,6 +109,43 @@ mod limited_files {
             put: files.put,
         }
     });
+}
+
+mod redis {
+    use super::*;
+    crate::store_contract!(plain_redis(RedisServer::start(), "redis"));
+}
+
+mod limited_redis {
+    use super::*;
+    crate::store_contract!(async {
+        let redis = plain_redis(RedisServer::start(), "redis").await;
+        Names {
+            store: Arc::new(Limited::new(redis.store, &Limits::default())),
+            put: redis.put,
+        }
+    });
+}
+
+mod redis_cluster {
+    use super::*;
+    crate::store_contract!(plain_redis(RedisServer::start_cluster(), "redis+cluster"));
+}
+
+async fn plain_redis(server: RedisServer, scheme: &str) -> Names {
+    let url = format!("{scheme}://127.0.0.1:{}", server.port());
+    let url = RedisUrl::parse(&url, Path::new("/")).unwrap();
+    let store = Redis::open(&url, &Handle::current()).unwrap();
+    let ca = TestCa::new();
+    Names {
+        store: Arc::new(store),
+        put: Box::new(move |name| {
+            let pair = ca.issue(&[name], Key::P256);
+            server.set(&format!("{name}.crt"), &pair.chain_pem());
+            server.set(&format!("{name}.key"), &pair.key_pem());
+            Box::pin(std::future::ready(()))
+        }),
+    }
 }
 
 async fn plain_files() -> Names {
