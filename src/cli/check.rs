@@ -24,6 +24,7 @@ pub(super) fn run(config: Option<&Path>) -> Result<Ended> {
     open::admin_token(&config)?;
     let opened = open::runtime()?.block_on(async {
         let opened = open::serving(&config).await?;
+        open::reach(&config).await?;
         if let Some(catalog) = &opened.catalog {
             // Reads from the file, which opening alone may not.
             catalog.position().await?;
@@ -36,7 +37,8 @@ pub(super) fn run(config: Option<&Path>) -> Result<Ended> {
     })?;
     let mut output = Output::new();
     writeln!(output, "{} is valid", config.file.display())?;
-    writeln!(output, "{} is there and opens with its keys", opened.shown)?;
+    let keys = opened.catalog.map_or("", |_| " and opens with its keys");
+    writeln!(output, "{} is there{keys}", opened.shown)?;
     output.flush()?;
     Ok(Ended::Done)
 }

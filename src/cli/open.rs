@@ -7,12 +7,13 @@ use anyhow::{Context, anyhow};
 use sekisho_certs::seal::{KeyError, KeyRing, KeySource};
 use sekisho_certs::store::files::Files;
 use sekisho_certs::store::limited::{Limited, Limits};
+use sekisho_certs::store::redis::Redis;
 use sekisho_certs::store::sealed::Sealed;
 use sekisho_certs::store::sqlite::{Mode, Sqlite};
 use sekisho_certs::{Catalog, Store};
 use sekisho_server::admin::Token;
 use sekisho_server::config::{Config, StoreUrl};
-use tokio::runtime::{Builder, Runtime};
+use tokio::runtime::{Builder, Handle, Runtime};
 
 use crate::cli::failure::Result;
 
@@ -34,7 +35,8 @@ pub(super) fn runtime() -> Result<Runtime> {
 }
 
 /// The store of the configuration for a server: each call bounded, so that a
-/// stuck store holds up only what it alone can answer.
+/// stuck store holds up only what it alone can answer. A remote one is not
+/// waited for; its connections belong to the runtime that drives this.
 pub(super) async fn serving(config: &Config) -> Result<Opened> {
     let limits = Limits::default();
     match &config.store {
@@ -55,6 +57,25 @@ pub(super) async fn serving(config: &Config) -> Result<Opened> {
                 catalog: None,
                 shown: format!("files:{pattern}"),
             })
+        }
+        StoreUrl::Redis(url) => {
+            let redis = Arc::new(Redis::open(url, &Handle::current())?);
+            Ok(Opened {
+                store: Arc::new(Limited::new(redis, &limits)),
+                catalog: None,
+                shown: url.to_string(),
+            })
+        }
+    }
+}
+
+/// Waits for a remote store, and says why it can't be reached.
+pub(super) async fn reach(config: &Config) -> Result<()> {
+    match &config.store {
+        StoreUrl::Sqlite(_) | StoreUrl::Files { .. } => Ok(()),
+        StoreUrl::Redis(url) => {
+            let redis = Redis::open(url, &Handle::current())?;
+            redis.reach().await.with_context(|| format!("{url}"))
         }
     }
 }
@@ -95,13 +116,15 @@ async fn sealed(config: &Config, catalog: Arc<dyn Catalog>) -> Result<Arc<dyn Ca
 }
 
 fn sqlite_path(config: &Config) -> Result<&Path> {
-    match &config.store {
-        StoreUrl::Sqlite(path) => Ok(path),
-        StoreUrl::Files { pattern } => Err(anyhow!(
-            "the store files:{pattern} is written by others and can't be listed or changed here; \
-             commands work on sqlite: stores"
-        )),
-    }
+    let plain = match &config.store {
+        StoreUrl::Sqlite(path) => return Ok(path),
+        StoreUrl::Files { pattern } => format!("files:{pattern}"),
+        StoreUrl::Redis(url) => url.to_string(),
+    };
+    Err(anyhow!(
+        "the store {plain} is written by others and can't be listed or changed here; \
+         commands work on sqlite: stores"
+    ))
 }
 
 /// What requests to the admin listener must carry; none if there is no such

@@ -2,6 +2,8 @@
 
 use std::path::{Path, PathBuf};
 
+use sekisho_certs::store::redis::RedisUrl;
+
 /// `[store] url`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum StoreUrl {
@@ -14,6 +16,8 @@ pub enum StoreUrl {
         /// The one or two patterns as one text, each an absolute path.
         pattern: String,
     },
+    /// `redis://` and its relatives: PEM strings in Redis or Valkey.
+    Redis(Box<RedisUrl>),
 }
 
 impl StoreUrl {
@@ -24,6 +28,9 @@ impl StoreUrl {
         match scheme {
             "sqlite" => Ok(Self::Sqlite(path_below(base, rest)?)),
             "files" => files(rest, base),
+            _ if RedisUrl::is_scheme(scheme) => {
+                Ok(Self::Redis(Box::new(RedisUrl::parse(url, base)?)))
+            }
             _ if LATER.contains(&scheme) => Err(format!(
                 "stores of the kind {scheme}:// are not built yet; {EXAMPLE}"
             )),
@@ -89,12 +96,5 @@ fn variable(name: &str) -> Result<String, String> {
     Ok(name.to_owned())
 }
 
-const LATER: [&str; 6] = [
-    "postgres",
-    "redis",
-    "rediss",
-    "redis+sentinel",
-    "redis+cluster",
-    "https",
-];
-const EXAMPLE: &str = "write \"sqlite:PATH\" or \"files:PATTERN\"";
+const LATER: [&str; 2] = ["postgres", "https"];
+const EXAMPLE: &str = "write \"sqlite:PATH\", \"files:PATTERN\" or \"redis://HOST\"";

@@ -44,6 +44,21 @@ async fn a_server_may_ask_for_a_certificate() {
 }
 
 #[tokio::test]
+async fn a_cluster_may_speak_tls() {
+    let ca = TestCa::new();
+    let args = ["--cluster-enabled", "yes", "--tls-cluster", "yes"];
+    let args = [&args[..], &["--tls-auth-clients", "no"]].concat();
+    let server = RedisServer::start_tls(&ca, &args);
+    server.cli(&["cluster", "addslotsrange", "0", "16383"]);
+    server.wait_for(&["cluster", "info"], "cluster_state:ok");
+    let root = server.path("ca.pem").display().to_string();
+    let url = format!("redis+cluster://127.0.0.1:PORT?tls=1&ca={root}");
+    let bench = Bench::on(server, &url);
+    bench.put("a.example", Key::P256);
+    bench.found("a.example").await;
+}
+
+#[tokio::test]
 async fn a_bad_file_is_named() {
     let folder = tempfile::tempdir().unwrap();
     std::fs::write(folder.path().join("empty.pem"), "").unwrap();
