@@ -28,7 +28,10 @@ pub(super) fn run(config: Option<&Path>) -> Result<Ended> {
             // Reads from the file, which opening alone may not.
             catalog.position().await?;
         } else {
-            ask(&*opened.store).await?;
+            match &config.store {
+                StoreUrl::Redis(url) => open::reach(url).await?,
+                _ => ask(&*opened.store).await?,
+            }
             if let Some(file) = &config.tickets {
                 let ring = Arc::new(Ring::random());
                 let mut keeper = Keeper::new(Source::File(file.clone()), ring, Clock::System);
@@ -39,7 +42,8 @@ pub(super) fn run(config: Option<&Path>) -> Result<Ended> {
     })?;
     let mut output = Output::new();
     writeln!(output, "{} is valid", config.file.display())?;
-    writeln!(output, "{} is there and opens with its keys", opened.shown)?;
+    let keys = opened.catalog.map_or("", |_| " and opens with its keys");
+    writeln!(output, "{} is there{keys}", opened.shown)?;
     output.flush()?;
     Ok(Ended::Done)
 }

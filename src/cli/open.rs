@@ -8,6 +8,7 @@ use sekisho_certs::seal::{KeyError, KeyRing, KeySource};
 use sekisho_certs::store::files::Files;
 use sekisho_certs::store::http::{self, Http};
 use sekisho_certs::store::limited::{Limited, Limits};
+use sekisho_certs::store::redis::{Redis, RedisUrl};
 use sekisho_certs::store::sealed::Sealed;
 use sekisho_certs::store::sqlite::{Mode, Sqlite};
 use sekisho_certs::{Catalog, Secret, Store};
@@ -35,7 +36,8 @@ pub(super) fn runtime() -> Result<Runtime> {
 }
 
 /// The store of the configuration for a server: each call bounded, so that a
-/// stuck store holds up only what it alone can answer.
+/// stuck store holds up only what it alone can answer. A remote one is not
+/// waited for; its connections belong to the runtime that drives this.
 pub(super) async fn serving(config: &Config) -> Result<Opened> {
     let limits = Limits::default();
     match &config.store {
@@ -75,7 +77,21 @@ pub(super) async fn serving(config: &Config) -> Result<Opened> {
                 shown: template.to_string(),
             })
         }
+        StoreUrl::Redis(url) => {
+            let redis = Arc::new(Redis::open(url, &Handle::current())?);
+            Ok(Opened {
+                store: Arc::new(Limited::new(redis, &limits)),
+                catalog: None,
+                shown: url.to_string(),
+            })
+        }
     }
+}
+
+/// Waits for Redis, and says why it can't be reached.
+pub(super) async fn reach(url: &RedisUrl) -> Result<()> {
+    let redis = Redis::open(url, &Handle::current())?;
+    redis.reach().await.with_context(|| format!("{url}"))
 }
 
 /// The catalog of the configuration for a command; it must be there.
@@ -117,6 +133,7 @@ fn sqlite_path(config: &Config) -> Result<&Path> {
     match &config.store {
         StoreUrl::Sqlite(path) => Ok(path),
         StoreUrl::Files { pattern } => Err(not_ours(&format!("files:{pattern}"))),
+        StoreUrl::Redis(url) => Err(not_ours(&url.to_string())),
         StoreUrl::Http { template, .. } => Err(not_ours(&template.to_string())),
     }
 }

@@ -9,6 +9,7 @@ pub mod http;
 pub mod limited;
 pub mod memory;
 mod pair;
+pub mod redis;
 pub mod sealed;
 pub mod sqlite;
 mod threads;

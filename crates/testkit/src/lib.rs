@@ -4,6 +4,8 @@
 pub mod ca;
 pub mod client;
 pub mod endpoint;
+pub mod redis;
 
 pub use ca::{Key, Pair, TestCa};
 pub use endpoint::{Answer, Endpoint, Speaks};
+pub use redis::RedisServer;

@@ -1,9 +1,10 @@
 //! The suite on every catalog and wrapper of this crate.
 
 use std::fs;
+use std::path::Path;
 use std::sync::Arc;
 
-use sekisho_testkit::{Answer, Endpoint, Key, Speaks, TestCa};
+use sekisho_testkit::{Answer, Endpoint, Key, RedisServer, Speaks, TestCa};
 use tokio::runtime::Handle;
 
 use super::{Fixture, Names};
@@ -12,6 +13,7 @@ use crate::store::files::Files;
 use crate::store::http::{self, Http};
 use crate::store::limited::{Limited, Limits};
 use crate::store::memory::Memory;
+use crate::store::redis::{Redis, RedisUrl};
 use crate::store::sealed::Sealed;
 use crate::store::sqlite::{Mode, Options, Sqlite};
 
@@ -129,6 +131,43 @@ mod limited_http {
             put: http.put,
         }
     });
+}
+
+mod redis {
+    use super::*;
+    crate::store_contract!(plain_redis(RedisServer::start(), "redis"));
+}
+
+mod limited_redis {
+    use super::*;
+    crate::store_contract!(async {
+        let redis = plain_redis(RedisServer::start(), "redis").await;
+        Names {
+            store: Arc::new(Limited::new(redis.store, &Limits::default())),
+            put: redis.put,
+        }
+    });
+}
+
+mod redis_cluster {
+    use super::*;
+    crate::store_contract!(plain_redis(RedisServer::start_cluster(), "redis+cluster"));
+}
+
+async fn plain_redis(server: RedisServer, scheme: &str) -> Names {
+    let url = format!("{scheme}://127.0.0.1:{}", server.port());
+    let url = RedisUrl::parse(&url, Path::new("/")).unwrap();
+    let store = Redis::open(&url, &Handle::current()).unwrap();
+    let ca = TestCa::new();
+    Names {
+        store: Arc::new(store),
+        put: Box::new(move |name| {
+            let pair = ca.issue(&[name], Key::P256);
+            server.set(&format!("{name}.crt"), &pair.chain_pem());
+            server.set(&format!("{name}.key"), &pair.key_pem());
+            Box::pin(std::future::ready(()))
+        }),
+    }
 }
 
 /// Before a real endpoint, over TLS.

@@ -7,6 +7,7 @@ use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
 use sekisho_certs::store::http::Template;
+use sekisho_certs::store::redis::RedisUrl;
 use zeroize::Zeroizing;
 
 /// `[store] url`.
@@ -30,6 +31,8 @@ pub enum StoreUrl {
         /// `[store] ca`: a file of the certificates that alone are believed.
         ca: Option<PathBuf>,
     },
+    /// `redis://` and its relatives: PEM strings in Redis or Valkey.
+    Redis(Box<RedisUrl>),
 }
 
 impl StoreUrl {
@@ -41,6 +44,9 @@ impl StoreUrl {
             "sqlite" => Ok(Self::Sqlite(path_below(base, rest)?)),
             "files" => files(rest, base),
             "https" | "http" => http(url),
+            _ if RedisUrl::is_scheme(scheme) => {
+                Ok(Self::Redis(Box::new(RedisUrl::parse(url, base)?)))
+            }
             _ if LATER.contains(&scheme) => Err(format!(
                 "stores of the kind {scheme}:// are not built yet; {EXAMPLE}"
             )),
@@ -153,11 +159,6 @@ fn variable(name: &str) -> Result<String, String> {
     Ok(name.to_owned())
 }
 
-const LATER: [&str; 5] = [
-    "postgres",
-    "redis",
-    "rediss",
-    "redis+sentinel",
-    "redis+cluster",
-];
-const EXAMPLE: &str = "write \"sqlite:PATH\" or \"files:PATTERN\"";
+const LATER: [&str; 1] = ["postgres"];
+const EXAMPLE: &str =
+    "write \"sqlite:PATH\", \"files:PATTERN\", \"redis://HOST\" or \"https://SERVER/{host}\"";

@@ -175,6 +175,28 @@ fn an_endpoint_has_a_token_and_a_ca() {
 }
 
 #[test]
+fn a_redis_store_is_taken_apart_and_shown_without_its_password() {
+    for (url, shown) in [
+        ("redis://:s3same@h", "redis://:***@h:6379/0"),
+        ("rediss://u:s3same@h/1?ca=ca.pem", "rediss://u:***@h:6379/1"),
+        (
+            "redis+sentinel://a,b/main",
+            "redis+sentinel://a:26379,b:26379/main/0",
+        ),
+        ("redis+cluster://a,b:1", "redis+cluster://a:6379,b:1"),
+    ] {
+        let config = parse(&LEAST.replace("sqlite:a.db", url)).unwrap();
+        let StoreUrl::Redis(redis) = &config.store else {
+            panic!("{config:?}")
+        };
+        assert_eq!(redis.to_string(), shown);
+        assert!(!format!("{config:?}").contains("s3same"));
+    }
+    let text = LEAST.replace("sqlite:a.db", "rediss://h?ca=ca.pem");
+    assert!(format!("{:?}", parse(&text).unwrap()).contains("/etc/sekisho/ca.pem"));
+}
+
+#[test]
 fn a_key_comes_from_a_file_the_environment_or_a_command() {
     for (text, source) in [
         ("file:/k", KeySource::File("/k".into())),

@@ -1,0 +1,268 @@
+//! What a Redis server sends, bounded before it is taken in.
+//!
+//! The client library reads a value of any size into memory. So each byte
+//! passes here first: a value that is too long is thrown away as it arrives,
+//! and an error stands in its place; what no server of this protocol sends
+//! ends the connection.
+
+use std::io;
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
+
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use zeroize::Zeroizing;
+
+/// The code of the error that stands for a value over the bound.
+pub(super) const TOO_LONG: &str = "TOOLONG";
+
+/// A connection whose answers are bounded.
+pub(super) struct Guard<S> {
+    stream: S,
+    filter: Filter,
+    /// What was read, before and behind the filter.
+    read: Zeroizing<Vec<u8>>,
+    passed: Zeroizing<Vec<u8>>,
+    /// How much of `passed` was given on.
+    given: usize,
+}
+
+impl<S> Guard<S> {
+    pub(super) fn new(stream: S, most: usize) -> Self {
+        Self {
+            stream,
+            filter: Filter::new(most),
+            read: Zeroizing::new(vec![0; CHUNK]),
+            // Whatever a chunk becomes fits: no piece of a key is left behind
+            // by growing.
+            passed: Zeroizing::new(Vec::with_capacity(CHUNK + MAX_LINE)),
+            given: 0,
+        }
+    }
+}
+
+impl<S: AsyncRead + Unpin> AsyncRead for Guard<S> {
+    fn poll_read(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        into: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        let this = self.get_mut();
+        while this.given == this.passed.len() {
+            let mut chunk = ReadBuf::new(&mut this.read);
+            ready!(Pin::new(&mut this.stream).poll_read(cx, &mut chunk))?;
+            if chunk.filled().is_empty() {
+                return Poll::Ready(Ok(()));
+            }
+            this.given = 0;
+            this.passed.clear();
+            this.filter.pass(chunk.filled(), &mut this.passed)?;
+        }
+        let rest = &this.passed[this.given..];
+        let some = rest.len().min(into.remaining());
+        into.put_slice(&rest[..some]);
+        this.given += some;
+        Poll::Ready(Ok(()))
+    }
+}
+
+impl<S: AsyncWrite + Unpin> AsyncWrite for Guard<S> {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.stream).poll_write(cx, bytes)
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_flush(cx)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_shutdown(cx)
+    }
+}
+
+/// Follows the protocol (RESP2) just far enough to know where values begin.
+struct Filter {
+    most: usize,
+    state: State,
+}
+
+enum State {
+    /// In a line: its bytes so far.
+    Line(Vec<u8>),
+    /// In a value: so many bytes are still to come, its line end included.
+    Value { rest: usize, kept: bool },
+}
+
+impl Filter {
+    fn new(most: usize) -> Self {
+        Self {
+            most,
+            state: State::Line(Vec::new()),
+        }
+    }
+
+    fn pass(&mut self, mut bytes: &[u8], into: &mut Vec<u8>) -> io::Result<()> {
+        while !bytes.is_empty() {
+            match &mut self.state {
+                State::Value { rest, kept } => {
+                    let (some, others) = bytes.split_at(bytes.len().min(*rest));
+                    if *kept {
+                        into.extend_from_slice(some);
+                    }
+                    *rest -= some.len();
+                    bytes = others;
+                    if *rest == 0 {
+                        self.state = State::Line(Vec::new());
+                    }
+                }
+                State::Line(line) => {
+                    let end = bytes.iter().position(|&byte| byte == b'\n');
+                    let (some, others) = bytes.split_at(end.map_or(bytes.len(), |end| end + 1));
+                    line.extend_from_slice(some);
+                    bytes = others;
+                    if line.len() > MAX_LINE {
+                        return Err(wrong("a line of an answer is too long"));
+                    }
+                    if end.is_some() {
+                        let line = std::mem::take(line);
+                        self.line(&line, into)?;
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn line(&mut self, line: &[u8], into: &mut Vec<u8>) -> io::Result<()> {
+        let text = std::str::from_utf8(line).ok();
+        let text = text.and_then(|text| text.strip_suffix("\r\n"));
+        let text = text.ok_or_else(|| wrong("a line of an answer is none"))?;
+        let number = || text[1..].parse::<i64>().ok();
+        match line[0] {
+            b'+' | b'-' | b':' => into.extend_from_slice(line),
+            b'*' if number().is_some_and(|count| count <= MAX_ITEMS) => {
+                into.extend_from_slice(line);
+            }
+            b'$' => match number().map(usize::try_from) {
+                None => return Err(wrong("a value has no length")),
+                // There is no such value.
+                Some(Err(_)) => into.extend_from_slice(line),
+                Some(Ok(length)) => {
+                    let kept = length <= self.most;
+                    match kept {
+                        true => into.extend_from_slice(line),
+                        false => into.extend_from_slice(format!("-{TOO_LONG}\r\n").as_bytes()),
+                    }
+                    let rest = length.saturating_add(2);
+                    self.state = State::Value { rest, kept };
+                }
+            },
+            _ => return Err(wrong("an answer is of no known kind")),
+        }
+        Ok(())
+    }
+}
+
+fn wrong(what: &str) -> io::Error {
+    io::Error::new(
+        io::ErrorKind::InvalidData,
+        format!("{what}: is this a Redis server?"),
+    )
+}
+
+/// What is read at once: two pairs of usual size.
+const CHUNK: usize = 16 * 1024;
+/// Lines are numbers, short words and errors.
+const MAX_LINE: usize = 4096;
+/// The longest list that is asked for has a piece of a cluster in each item.
+const MAX_ITEMS: i64 = 1 << 16;
+
+#[cfg(test)]
+mod tests {
+    use tokio::io::AsyncReadExt;
+
+    use super::*;
+
+    /// What comes through if it arrives in pieces of so many bytes.
+    fn passed(bytes: &[u8], piece: usize) -> io::Result<String> {
+        let (mut filter, mut into) = (Filter::new(10), Vec::new());
+        for bytes in bytes.chunks(piece) {
+            filter.pass(bytes, &mut into)?;
+        }
+        Ok(String::from_utf8(into).unwrap())
+    }
+
+    #[test]
+    fn values_pass_up_to_the_bound() {
+        for (sent, wanted) in [
+            ("+OK\r\n:3\r\n-ERR no\r\n", "+OK\r\n:3\r\n-ERR no\r\n"),
+            (
+                "*2\r\n$3\r\na\r\n\r\n$-1\r\n:1\r\n",
+                "*2\r\n$3\r\na\r\n\r\n$-1\r\n:1\r\n",
+            ),
+            ("$10\r\n0123456789\r\n", "$10\r\n0123456789\r\n"),
+            (
+                "*2\r\n$11\r\n01234567890\r\n$1\r\n$\r\n",
+                "*2\r\n-TOOLONG\r\n$1\r\n$\r\n",
+            ),
+            ("$0\r\n\r\n*-1\r\n*0\r\n", "$0\r\n\r\n*-1\r\n*0\r\n"),
+        ] {
+            for piece in 1..=sent.len() {
+                let got = passed(sent.as_bytes(), piece).unwrap();
+                assert_eq!(got, wanted, "in pieces of {piece}");
+            }
+        }
+    }
+
+    #[test]
+    fn what_is_no_answer_ends_the_connection() {
+        let long = "+".repeat(5000);
+        for sent in [
+            "HTTP/1.1 400 Bad Request\r\n",
+            "\r\n",
+            "\n",
+            "+OK\n",
+            "$x\r\n",
+            "$\r\n",
+            "*65537\r\n",
+            "*9223372036854775808\r\n",
+            "%1\r\n",
+            "\u{ff}\r\n",
+            &long,
+        ] {
+            for piece in [1, 3, sent.len()] {
+                let error = passed(sent.as_bytes(), piece).unwrap_err();
+                assert_eq!(error.kind(), io::ErrorKind::InvalidData, "{sent:?}");
+            }
+        }
+    }
+
+    #[tokio::test]
+    async fn the_end_and_small_reads_are_passed_on() {
+        let sent = [b"$5\r\nabcde\r\n$20\r\n".as_slice(), &[b'x'; 20], b"\r\n"].concat();
+        let mut guard = Guard::new(sent.as_slice(), 10);
+        let mut got = Vec::new();
+        let mut one = [0];
+        while guard.read(&mut one).await.unwrap() == 1 {
+            got.push(one[0]);
+        }
+        assert_eq!(got, b"$5\r\nabcde\r\n-TOOLONG\r\n");
+    }
+
+    #[tokio::test]
+    async fn what_is_too_long_takes_no_memory() {
+        let size = 256 << 20;
+        let head = format!("${size}\r\n");
+        let value = tokio::io::repeat(b'x').take(size);
+        let sent = head.as_bytes().chain(value).chain(&b"\r\n+OK\r\n"[..]);
+        let mut guard = Guard::new(sent, 10);
+        let mut got = Vec::new();
+        guard.read_to_end(&mut got).await.unwrap();
+        assert_eq!(got, b"-TOOLONG\r\n+OK\r\n");
+        assert_eq!(guard.read.len(), CHUNK);
+        assert_eq!(guard.passed.capacity(), CHUNK + MAX_LINE);
+    }
+}

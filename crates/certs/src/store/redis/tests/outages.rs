@@ -1,0 +1,127 @@
+//! A server that is not there, stands still, or comes back.
+
+use std::net::TcpListener;
+
+use super::*;
+
+#[tokio::test]
+async fn a_server_that_is_not_there_is_failed_at_once_and_then_found() {
+    let mut server = RedisServer::start();
+    let port = server.port();
+    server.kill();
+    let mut bench = Bench::on(server, "redis://127.0.0.1:PORT");
+    let why = unavailable(bench.store.reach().await);
+    assert!(why.contains("refused"), "{why}");
+    let begun = Instant::now();
+    for name in ["a.example", "b.example"] {
+        let why = unavailable(bench.find(name).await);
+        assert!(why.contains(&format!("127.0.0.1:{port}")), "{why}");
+    }
+    assert!(begun.elapsed() < Duration::from_millis(500));
+    bench.server.restart();
+    bench.put("a.example", Key::P256);
+    healed(&bench.store, "a.example").await;
+    bench.store.reach().await.unwrap();
+}
+
+#[tokio::test]
+async fn a_restart_is_healed() {
+    let mut bench = Bench::new();
+    bench.put("a.example", Key::P256);
+    bench.found("a.example").await;
+    bench.server.kill();
+    unavailable(bench.find("a.example").await);
+    bench.server.restart();
+    bench.put("a.example", Key::P256);
+    healed(&bench.store, "a.example").await;
+}
+
+/// As a server does to a client that was idle for long.
+#[tokio::test]
+async fn a_closed_connection_is_not_noticed() {
+    let bench = Bench::new();
+    bench.put("a.example", Key::P256);
+    for _ in 0..20 {
+        bench.found("a.example").await;
+        bench
+            .server
+            .cli(&["client", "kill", "type", "normal", "skipme", "yes"]);
+        bench.found("a.example").await;
+    }
+}
+
+#[tokio::test]
+async fn one_that_stands_still_is_failed_within_the_deadline() {
+    let bench = Bench::new();
+    bench.put("a.example", Key::P256);
+    let Bench { server, store, .. } = bench;
+    let limits = Limits::default();
+    let store = Limited::new(Arc::new(store), &limits);
+    found(find(&store, "a.example").await);
+    server.pause();
+    let begun = Instant::now();
+    while begun.elapsed() < Duration::from_secs(4) {
+        let asked = Instant::now();
+        let answer = find(&store, "a.example").await;
+        assert!(matches!(
+            answer,
+            Err(StoreError::TimedOut(_) | StoreError::Unavailable(_))
+        ));
+        assert!(asked.elapsed() < limits.deadline + Duration::from_millis(500));
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    // By now it is known to be gone, without a word from the kernel.
+    let asked = Instant::now();
+    find(&store, "a.example").await.unwrap_err();
+    assert!(asked.elapsed() < Duration::from_millis(500));
+    server.resume();
+    healed(&store, "a.example").await;
+}
+
+/// It takes the connection and says nothing, or nothing of use.
+#[tokio::test]
+async fn what_is_no_redis_is_told() {
+    let silent = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = silent.local_addr().unwrap().port();
+    let store = open(&format!("redis://127.0.0.1:{port}"));
+    let begun = Instant::now();
+    let why = unavailable(store.reach().await);
+    assert!(why.contains("did not answer within 1s"), "{why}");
+    assert!(begun.elapsed() < Duration::from_secs(2));
+
+    let web = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let port = web.local_addr().unwrap().port();
+    tokio::spawn(async move {
+        loop {
+            let (mut socket, _) = web.accept().await.unwrap();
+            let answer = b"HTTP/1.1 400 Bad Request\r\n\r\n";
+            tokio::io::AsyncWriteExt::write_all(&mut socket, answer)
+                .await
+                .unwrap();
+        }
+    });
+    let store = open(&format!("redis://127.0.0.1:{port}"));
+    unavailable(store.reach().await);
+}
+
+/// The runtime that serves may be busy or gone; the one that was given at the
+/// start does the work.
+#[test]
+fn connections_belong_to_the_background_runtime() {
+    let server = RedisServer::start();
+    let background = tokio::runtime::Runtime::new().unwrap();
+    let url = format!("redis://127.0.0.1:{}", server.port());
+    let url = RedisUrl::parse(&url, Path::new("/")).unwrap();
+    let store = Redis::open(&url, background.handle()).unwrap();
+    for _ in 0..3 {
+        let mut builder = tokio::runtime::Builder::new_current_thread();
+        let worker = builder.enable_time().build().unwrap();
+        let answer = worker.block_on(find(&store, "a.example"));
+        assert!(matches!(answer, Ok(Answer::Absent)), "{answer:?}");
+    }
+    drop(background);
+    let worker = tokio::runtime::Builder::new_current_thread()
+        .build()
+        .unwrap();
+    unavailable(worker.block_on(find(&store, "a.example")));
+}

@@ -1,0 +1,65 @@
+//! Whom to trust on the way to a server.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use rustls::{ClientConfig, RootCertStore};
+use rustls_pki_types::pem::PemObject;
+use rustls_pki_types::{CertificateDer, PrivateKeyDer};
+
+use super::url::TlsFiles;
+
+/// Reads the files once; an error names the file.
+pub(super) fn config(files: &TlsFiles) -> Result<Arc<ClientConfig>, String> {
+    let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
+    let builder = ClientConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()
+        .map_err(|error| error.to_string())?
+        .with_root_certificates(roots(files.roots.as_deref())?);
+    let config = match &files.client {
+        None => builder.with_no_client_auth(),
+        Some((cert, key)) => {
+            let chain = certificates(cert)?;
+            let key = PrivateKeyDer::from_pem_file(key).map_err(|error| at(key, &error))?;
+            let config = builder.with_client_auth_cert(chain, key);
+            config.map_err(|error| at(cert, &error))?
+        }
+    };
+    Ok(Arc::new(config))
+}
+
+fn roots(file: Option<&Path>) -> Result<RootCertStore, String> {
+    let mut roots = RootCertStore::empty();
+    match file {
+        Some(file) => {
+            for certificate in certificates(file)? {
+                roots.add(certificate).map_err(|error| at(file, &error))?;
+            }
+        }
+        None => {
+            let system = rustls_native_certs::load_native_certs();
+            roots.add_parsable_certificates(system.certs);
+            if roots.is_empty() {
+                return Err(
+                    "the system trusts nobody; install ca-certificates, or name a file with ca="
+                        .into(),
+                );
+            }
+        }
+    }
+    Ok(roots)
+}
+
+fn certificates(file: &Path) -> Result<Vec<CertificateDer<'static>>, String> {
+    let read = CertificateDer::pem_file_iter(file).map_err(|error| at(file, &error))?;
+    let all: Result<Vec<_>, _> = read.collect();
+    match all {
+        Ok(all) if all.is_empty() => Err(at(file, &"there is no certificate in it")),
+        Ok(all) => Ok(all),
+        Err(error) => Err(at(file, &error)),
+    }
+}
+
+fn at(file: &Path, what: &dyn std::fmt::Display) -> String {
+    format!("{}: {what}", file.display())
+}

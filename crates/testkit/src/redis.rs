@@ -1,0 +1,295 @@
+//! A real Redis server of the test's own.
+
+use std::fs::{self, File};
+use std::net::TcpListener;
+use std::path::PathBuf;
+use std::process::{Child, Command, Output, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use rustix::process::{Pid, Signal, kill_process};
+use tempfile::TempDir;
+
+use crate::ca::{Key, TestCa};
+
+/// A `redis-server` on a free port of 127.0.0.1 with a folder of its own. It
+/// is killed when dropped; if the test panics, its log is shown.
+pub struct RedisServer {
+    folder: TempDir,
+    args: Vec<String>,
+    port: u16,
+    /// How `redis-cli` is let in.
+    cli: Vec<String>,
+    child: Option<Child>,
+}
+
+impl RedisServer {
+    /// Starts one and waits until it answers.
+    ///
+    /// # Panics
+    /// If there is no `redis-server`, or it does not start.
+    #[must_use]
+    pub fn start() -> Self {
+        Self::start_with(&[], &[])
+    }
+
+    /// With further arguments, such as `["--requirepass", "sesame"]`, and
+    /// those that `redis-cli` then needs.
+    ///
+    /// # Panics
+    /// As [`RedisServer::start`].
+    #[must_use]
+    pub fn start_with(args: &[&str], cli: &[&str]) -> Self {
+        Self::start_at("--port", args, cli)
+    }
+
+    /// One that speaks only TLS, with a certificate of this CA for 127.0.0.1;
+    /// the CA's file is `ca.pem` in its folder.
+    ///
+    /// # Panics
+    /// As [`RedisServer::start`].
+    #[must_use]
+    pub fn start_tls(ca: &TestCa, args: &[&str]) -> Self {
+        let folder = tempfile::tempdir().expect("a folder");
+        let pair = ca.issue(&["127.0.0.1", "localhost"], Key::P256);
+        let file = |name: &str, text: &str| {
+            let path = folder.path().join(name);
+            fs::write(&path, text).expect("a file");
+            path.to_str().expect("UTF-8").to_owned()
+        };
+        let cert = file("tls.crt", &pair.chain_pem());
+        let key = file("tls.key", &pair.key_pem());
+        let root = file("ca.pem", &ca.root_pem());
+        let tls = [
+            "--port",
+            "0",
+            "--tls-cert-file",
+            &cert,
+            "--tls-key-file",
+            &key,
+        ];
+        let tls = [&tls[..], &["--tls-ca-cert-file", &root], args].concat();
+        let cli = ["--tls", "--cacert", &root, "--cert", &cert, "--key", &key];
+        Self::start_in(folder, "--tls-port", &tls, &cli)
+    }
+
+    /// A cluster of this one node, which serves all slots.
+    ///
+    /// # Panics
+    /// As [`RedisServer::start`].
+    #[must_use]
+    pub fn start_cluster() -> Self {
+        let server = Self::start_cluster_node();
+        server.cli(&["cluster", "addslotsrange", "0", "16383"]);
+        server.wait_for(&["cluster", "info"], "cluster_state:ok");
+        server
+    }
+
+    /// A node of a cluster that has no slots yet and knows no other.
+    ///
+    /// # Panics
+    /// As [`RedisServer::start`].
+    #[must_use]
+    pub fn start_cluster_node() -> Self {
+        let bus = free_port().to_string();
+        Self::start_with(&["--cluster-enabled", "yes", "--cluster-port", &bus], &[])
+    }
+
+    /// A sentinel that watches this server under that name, alone.
+    ///
+    /// # Panics
+    /// As [`RedisServer::start`].
+    #[must_use]
+    pub fn start_sentinel(master: &Self, name: &str) -> Self {
+        let folder = tempfile::tempdir().expect("a folder");
+        let file = folder.path().join("sentinel.conf");
+        let text = format!("sentinel monitor {name} 127.0.0.1 {} 1\n", master.port);
+        fs::write(&file, text).expect("a file");
+        let file = file.to_str().expect("UTF-8").to_owned();
+        Self::start_in(folder, "--port", &[&file, "--sentinel"], &[])
+    }
+
+    /// Its port on 127.0.0.1.
+    #[must_use]
+    pub fn port(&self) -> u16 {
+        self.port
+    }
+
+    /// The port on which the nodes of its cluster talk.
+    ///
+    /// # Panics
+    /// As [`RedisServer::cli`].
+    #[must_use]
+    pub fn bus_port(&self) -> String {
+        let answer = self.cli(&["config", "get", "cluster-port"]);
+        answer.lines().next_back().expect("a port").to_owned()
+    }
+
+    /// A file in its folder.
+    #[must_use]
+    pub fn path(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+
+    /// Runs `redis-cli` with these arguments; gives what it prints.
+    ///
+    /// # Panics
+    /// If it fails, or the server answers with an error.
+    pub fn cli(&self, args: &[&str]) -> String {
+        let output = self.run_cli(args);
+        let out = String::from_utf8_lossy(&output.stdout).trim().to_owned();
+        let error = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "redis-cli {args:?}: {out}{error}");
+        out
+    }
+
+    /// SET.
+    ///
+    /// # Panics
+    /// As [`RedisServer::cli`].
+    pub fn set(&self, key: &str, value: &str) {
+        assert_eq!(self.cli(&["set", key, value]), "OK");
+    }
+
+    /// Waits until a command's output holds this text.
+    ///
+    /// # Panics
+    /// If it does not in the end.
+    pub fn wait_for(&self, args: &[&str], text: &str) {
+        let begun = Instant::now();
+        while !self.cli(args).contains(text) {
+            assert!(begun.elapsed() < START, "{args:?}: {}", self.log());
+            thread::sleep(Duration::from_millis(5));
+        }
+    }
+
+    /// Stops it from running, without ending anything: it accepts and never
+    /// answers.
+    pub fn pause(&self) {
+        self.signal(Signal::STOP);
+    }
+
+    /// Lets it go on.
+    pub fn resume(&self) {
+        self.signal(Signal::CONT);
+    }
+
+    /// Kills it; its port and its folder stay.
+    pub fn kill(&mut self) {
+        if let Some(mut child) = self.child.take() {
+            // It may have ended already.
+            let _ = child.kill();
+            let _ = child.wait();
+        }
+    }
+
+    /// Starts it again on its port, after [`RedisServer::kill`].
+    ///
+    /// # Panics
+    /// As [`RedisServer::start`].
+    pub fn restart(&mut self) {
+        self.kill();
+        assert!(self.spawn(), "redis-server: {}", self.log());
+    }
+
+    fn start_at(port: &str, args: &[&str], cli: &[&str]) -> Self {
+        let folder = tempfile::tempdir().expect("a folder");
+        Self::start_in(folder, port, args, cli)
+    }
+
+    /// A free port may be taken by somebody else in between: then another.
+    fn start_in(folder: TempDir, option: &str, args: &[&str], cli: &[&str]) -> Self {
+        let mut server = Self {
+            folder,
+            args: Vec::new(),
+            port: 0,
+            cli: cli.iter().map(ToString::to_string).collect(),
+            child: None,
+        };
+        for _ in 0..ATTEMPTS {
+            server.port = free_port();
+            let port = server.port.to_string();
+            let own = ["--bind", "127.0.0.1", "--save", "", "--appendonly", "no"];
+            // Only the first argument may be a file.
+            let all = [args, &own, &[option, &port]].concat();
+            server.args = all.iter().map(ToString::to_string).collect();
+            if server.spawn() {
+                return server;
+            }
+            server.kill();
+        }
+        panic!("redis-server does not start: {}", server.log());
+    }
+
+    /// Whether it answers in the end.
+    fn spawn(&mut self) -> bool {
+        let log = File::options()
+            .create(true)
+            .append(true)
+            .open(self.path("log"));
+        let log = log.expect("a file");
+        let child = Command::new("redis-server")
+            .args(&self.args)
+            .current_dir(self.folder.path())
+            .stdin(Stdio::null())
+            .stdout(log)
+            .spawn();
+        self.child = Some(child.unwrap_or_else(|error| {
+            panic!("redis-server: {error}; install it: apt-get install redis-server")
+        }));
+        let begun = Instant::now();
+        while begun.elapsed() < START {
+            let output = self.run_cli(&["ping"]);
+            if output.stdout.starts_with(b"PONG") {
+                return true;
+            }
+            let child = self.child.as_mut().expect("it was just started");
+            if child.try_wait().expect("it is a child").is_some() {
+                return false;
+            }
+            thread::sleep(Duration::from_millis(5));
+        }
+        false
+    }
+
+    fn run_cli(&self, args: &[&str]) -> Output {
+        let output = Command::new("redis-cli")
+            .args(["-e", "-p", &self.port.to_string()])
+            .args(&self.cli)
+            .args(args)
+            .stdin(Stdio::null())
+            .output();
+        output.unwrap_or_else(|error| {
+            panic!("redis-cli: {error}; install it: apt-get install redis-tools")
+        })
+    }
+
+    fn signal(&self, signal: Signal) {
+        let child = self.child.as_ref().expect("it runs");
+        let pid = i32::try_from(child.id()).ok().and_then(Pid::from_raw);
+        kill_process(pid.expect("a child has an id"), signal).expect("it runs");
+    }
+
+    fn log(&self) -> String {
+        fs::read_to_string(self.path("log")).unwrap_or_default()
+    }
+}
+
+impl Drop for RedisServer {
+    fn drop(&mut self) {
+        self.kill();
+        if thread::panicking() {
+            eprintln!("redis-server on port {}:\n{}", self.port, self.log());
+        }
+    }
+}
+
+/// Nobody listens there at the moment.
+fn free_port() -> u16 {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+    listener.local_addr().expect("an address").port()
+}
+
+const ATTEMPTS: usize = 5;
+/// Far more than it takes.
+const START: Duration = Duration::from_secs(20);
