@@ -3,5 +3,6 @@
 
 pub mod ca;
 pub mod client;
+pub mod services;
 
 pub use ca::{Key, Pair, TestCa};
