@@ -7,6 +7,7 @@ pub(crate) mod expect;
 pub mod files;
 pub mod limited;
 pub mod memory;
+pub mod postgres;
 pub mod sealed;
 pub mod sqlite;
 mod threads;
