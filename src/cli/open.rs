@@ -7,12 +7,13 @@ use anyhow::{Context, anyhow};
 use sekisho_certs::seal::{KeyError, KeyRing, KeySource};
 use sekisho_certs::store::files::Files;
 use sekisho_certs::store::limited::{Limited, Limits};
+use sekisho_certs::store::postgres::{self, Postgres};
 use sekisho_certs::store::sealed::Sealed;
-use sekisho_certs::store::sqlite::{Mode, Sqlite};
-use sekisho_certs::{Catalog, Store};
+use sekisho_certs::store::sqlite::{self, Sqlite};
+use sekisho_certs::{Catalog, Store, StoreError};
 use sekisho_server::admin::Token;
 use sekisho_server::config::{Config, StoreUrl};
-use tokio::runtime::{Builder, Runtime};
+use tokio::runtime::{Builder, Handle, Runtime};
 
 use crate::cli::failure::Result;
 
@@ -39,12 +40,31 @@ pub(super) async fn serving(config: &Config) -> Result<Opened> {
     let limits = Limits::default();
     match &config.store {
         StoreUrl::Sqlite(path) => {
-            let sqlite = Arc::new(Sqlite::open(path, Mode::Existing)?);
-            let catalog = sealed(config, Arc::new(Limited::new(sqlite, &limits))).await?;
+            let sqlite = Arc::new(Sqlite::open(path, sqlite::Mode::Existing)?);
+            let limited = Arc::new(Limited::new(sqlite, &limits));
+            let catalog: Arc<dyn Catalog> = Arc::new(Sealed::open(limited, ring(config)?).await?);
             Ok(Opened {
                 store: Arc::clone(&catalog) as Arc<dyn Store>,
                 catalog: Some(catalog),
                 shown: format!("sqlite:{}", path.display()),
+            })
+        }
+        StoreUrl::Postgres(url) => {
+            // Who asked has gone by then.
+            let waits = postgres::Options {
+                connect: limits.deadline,
+                read: limits.deadline,
+                ..postgres::Options::default()
+            };
+            let limited = Arc::new(Limited::new(
+                Arc::new(postgres(url, postgres::Mode::Existing, &waits)?),
+                &limits,
+            ));
+            let catalog = Arc::new(within_reach_or_later(config, limited).await?);
+            Ok(Opened {
+                store: Arc::clone(&catalog) as Arc<dyn Store>,
+                catalog: Some(catalog),
+                shown: url.to_string(),
             })
         }
         StoreUrl::Files { pattern } => {
@@ -62,8 +82,17 @@ pub(super) async fn serving(config: &Config) -> Result<Opened> {
 /// The catalog of the configuration for a command; it must be there.
 pub(super) async fn existing(config: Option<&Path>) -> Result<Arc<dyn Catalog>> {
     let config = Config::load(config)?;
-    let sqlite = Sqlite::open(sqlite_path(&config)?, Mode::Existing)?;
-    sealed(&config, Arc::new(sqlite)).await
+    let catalog: Arc<dyn Catalog> = match &config.store {
+        StoreUrl::Sqlite(path) => Arc::new(Sqlite::open(path, sqlite::Mode::Existing)?),
+        StoreUrl::Postgres(url) => {
+            let options = postgres::Options::default();
+            Arc::new(postgres(url, postgres::Mode::Existing, &options)?)
+        }
+        StoreUrl::Files { pattern } => return Err(no_catalog(pattern)),
+    };
+    // One that is not there says so before its key is looked for.
+    catalog.id().await?;
+    Ok(Arc::new(Sealed::open(catalog, ring(&config)?).await?))
 }
 
 /// The same; one that is missing is created, with its master key.
@@ -72,36 +101,74 @@ pub(super) async fn created(config: Option<&Path>) -> Result<Arc<dyn Catalog>> {
 }
 
 pub(super) async fn create(config: &Config) -> Result<Arc<dyn Catalog>> {
-    let path = sqlite_path(config)?;
-    let is_new = !path
-        .try_exists()
-        .with_context(|| path.display().to_string())?;
-    // The key first: broken off here, the next run finds a key and no store.
-    let ring = if is_new {
-        new_ring(config)?
-    } else {
-        ring(config)?
+    let (is_there, shown) = match &config.store {
+        StoreUrl::Sqlite(path) => {
+            let shown = path.display().to_string();
+            (path.try_exists().with_context(|| shown.clone())?, shown)
+        }
+        StoreUrl::Postgres(url) => {
+            let is_there = Postgres::is_there(url, &Handle::current()).await?;
+            (is_there, url.to_string())
+        }
+        StoreUrl::Files { pattern } => return Err(no_catalog(pattern)),
     };
-    let sqlite = Sqlite::open(path, Mode::Create)?;
-    let catalog = Sealed::create(Arc::new(sqlite), ring).await?;
-    if is_new {
-        eprintln!("created the store {}", path.display());
+    // The key first: broken off here, the next run finds a key and no store.
+    let ring = if is_there {
+        ring(config)?
+    } else {
+        new_ring(config)?
+    };
+    let catalog: Arc<dyn Catalog> = match &config.store {
+        StoreUrl::Sqlite(path) => Arc::new(Sqlite::open(path, sqlite::Mode::Create)?),
+        StoreUrl::Postgres(url) => {
+            let options = postgres::Options::default();
+            Arc::new(postgres(url, postgres::Mode::Create, &options)?)
+        }
+        StoreUrl::Files { pattern } => return Err(no_catalog(pattern)),
+    };
+    let catalog = Sealed::create(catalog, ring).await?;
+    if !is_there {
+        eprintln!("created the store {shown}");
     }
     Ok(Arc::new(catalog))
 }
 
-async fn sealed(config: &Config, catalog: Arc<dyn Catalog>) -> Result<Arc<dyn Catalog>> {
-    Ok(Arc::new(Sealed::open(catalog, ring(config)?).await?))
+/// Driven by the runtime that runs this.
+fn postgres(
+    url: &postgres::Url,
+    mode: postgres::Mode,
+    options: &postgres::Options,
+) -> Result<Postgres> {
+    Ok(Postgres::new(url, mode, options, &Handle::current())?)
 }
 
-fn sqlite_path(config: &Config) -> Result<&Path> {
-    match &config.store {
-        StoreUrl::Sqlite(path) => Ok(path),
-        StoreUrl::Files { pattern } => Err(anyhow!(
-            "the store files:{pattern} is written by others and can't be listed or changed here; \
-             commands work on sqlite: stores"
-        )),
+/// A store elsewhere may be down while a server starts, which then serves as
+/// soon as it is back. What does not heal by itself is an error.
+async fn within_reach_or_later(config: &Config, catalog: Arc<dyn Catalog>) -> Result<Sealed> {
+    let mut away = away(catalog.id().await)?;
+    let sealed = Sealed::unopened(catalog, ring(config)?);
+    if away.is_none() {
+        away = self::away(sealed.reach().await)?;
     }
+    if let Some(error) = away {
+        tracing::warn!(%error, "the store is out of reach, it is tried again with each call");
+    }
+    Ok(sealed)
+}
+
+/// Takes aside the errors that heal by themselves.
+fn away<T>(called: Result<T, StoreError>) -> Result<Option<StoreError>, StoreError> {
+    match called {
+        Err(error) if error.is_retryable() => Ok(Some(error)),
+        other => other.map(|_| None),
+    }
+}
+
+fn no_catalog(pattern: &str) -> anyhow::Error {
+    anyhow!(
+        "the store files:{pattern} is written by others and can't be listed or changed here; \
+         commands work on sqlite: and postgres:// stores"
+    )
 }
 
 /// What requests to the admin listener must carry; none if there is no such

@@ -7,6 +7,7 @@ mod host;
 mod import;
 mod live;
 mod peers;
+mod postgres;
 mod sandbox;
 mod stall;
 mod start;

@@ -2,11 +2,15 @@
 
 use std::path::{Path, PathBuf};
 
+use sekisho_certs::store::postgres;
+
 /// `[store] url`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum StoreUrl {
     /// `sqlite:PATH`: the embedded catalog.
     Sqlite(PathBuf),
+    /// `postgres://…`: the catalog for many servers.
+    Postgres(Box<postgres::Url>),
     /// `files:PATTERN`: PEM files. One pattern is a folder with
     /// `fullchain.pem` and `privkey.pem`; two, separated by a comma, are chain
     /// and key. `{host}` stands for the name.
@@ -24,6 +28,10 @@ impl StoreUrl {
         match scheme {
             "sqlite" => Ok(Self::Sqlite(path_below(base, rest)?)),
             "files" => files(rest, base),
+            "postgres" | "postgresql" => {
+                let parsed = postgres::Url::parse(url, base)?;
+                Ok(Self::Postgres(Box::new(parsed)))
+            }
             _ if LATER.contains(&scheme) => Err(format!(
                 "stores of the kind {scheme}:// are not built yet; {EXAMPLE}"
             )),
@@ -89,12 +97,12 @@ fn variable(name: &str) -> Result<String, String> {
     Ok(name.to_owned())
 }
 
-const LATER: [&str; 6] = [
-    "postgres",
+const LATER: [&str; 5] = [
     "redis",
     "rediss",
     "redis+sentinel",
     "redis+cluster",
     "https",
 ];
-const EXAMPLE: &str = "write \"sqlite:PATH\" or \"files:PATTERN\"";
+const EXAMPLE: &str =
+    "write \"sqlite:PATH\", \"postgres://USER@HOST/DATABASE\" or \"files:PATTERN\"";

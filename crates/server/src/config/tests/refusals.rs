@@ -55,7 +55,6 @@ fn what_is_not_built_is_refused_by_name() {
         "{upstream}"
     );
     for url in [
-        "postgres://u@h/d",
         "redis://h",
         "rediss://h",
         "redis+sentinel://h",
