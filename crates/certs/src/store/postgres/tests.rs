@@ -5,6 +5,7 @@ mod plans;
 mod schemas;
 mod secured;
 mod together;
+mod trips;
 
 use std::path::Path;
 use std::sync::Arc;
