@@ -116,8 +116,13 @@ fn what_must_be_there_is_asked_for() {
     for (url, expected) in [
         (
             "",
-            "is no store; write \"sqlite:PATH\" or \"files:PATTERN\"",
+            "is no store; write \"sqlite:PATH\", \"postgres://USER@HOST/DATABASE\" or \"files:",
         ),
+        (
+            "postgres://u:hush@h/d?hush=1",
+            "a parameter that is not known",
+        ),
+        ("postgres://u:hush@sh@h/d", "in a password write %40"),
         ("hosts.db", "is no store"),
         ("sqlite:", "the path must not be empty"),
         ("mysql://h/d", "\"mysql\" is no kind of store"),
@@ -134,6 +139,7 @@ fn what_must_be_there_is_asked_for() {
             "{error}"
         );
         assert!(error.contains(expected), "{url}: {error}");
+        assert!(!error.contains("hush"), "{error}");
     }
 }
 
