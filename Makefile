@@ -25,7 +25,7 @@ verify: ## Fetch 1,000 random hosts of 100,000 with curl and openssl s_client
 
 .PHONY: deps
 deps: ## Install what building and testing need, or name what is missing
-	@tools/need build curl openssl nginx redis
+	@tools/need build curl openssl nginx redis postgresql pgbouncer
 
 .PHONY: test
 test: deps ## Run all tests

@@ -8,6 +8,7 @@ mod host;
 mod import;
 mod live;
 mod peers;
+mod postgres;
 mod redis;
 mod sandbox;
 mod stall;

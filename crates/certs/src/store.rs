@@ -9,6 +9,7 @@ pub mod http;
 pub mod limited;
 pub mod memory;
 mod pair;
+pub mod postgres;
 pub mod redis;
 pub mod sealed;
 pub mod sqlite;
@@ -66,7 +67,8 @@ pub trait Store: Debug + Send + Sync + 'static {
 ///   exactly once.
 pub trait Catalog: Store {
     /// Its identity, fixed when it was created. Sealed secrets are bound to it.
-    fn id(&self) -> CatalogId;
+    /// A store elsewhere is asked for it once.
+    fn id(&self) -> BoxFuture<'_, Result<CatalogId>>;
 
     /// The log's identity and the number of its last change.
     fn position(&self) -> BoxFuture<'_, Result<Position>>;

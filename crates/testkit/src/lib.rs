@@ -5,6 +5,7 @@ pub mod ca;
 pub mod client;
 pub mod endpoint;
 pub mod redis;
+pub mod services;
 
 pub use ca::{Key, Pair, TestCa};
 pub use endpoint::{Answer, Endpoint, Speaks};

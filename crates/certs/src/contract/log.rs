@@ -154,11 +154,11 @@ pub async fn changed_resolves_after_a_write(fixture: Fixture) {
 
 pub async fn the_identities_are_fixed(fixture: Fixture) {
     let (id, log) = (
-        fixture.catalog.id(),
+        fixture.catalog.id().await.unwrap(),
         fixture.catalog.position().await.unwrap().log,
     );
     fixture.put("a.example").await;
-    assert_eq!(fixture.catalog.id(), id);
+    assert_eq!(fixture.catalog.id().await.unwrap(), id);
     let after = fixture.catalog.position().await.unwrap();
     assert_eq!(after.log, log);
     let page = fixture.catalog.changes(0, 1).await.unwrap();

@@ -4,6 +4,7 @@ use std::fs;
 use std::path::Path;
 use std::sync::Arc;
 
+use sekisho_testkit::services;
 use sekisho_testkit::{Answer, Endpoint, Key, RedisServer, Speaks, TestCa};
 use tokio::runtime::Handle;
 
@@ -13,6 +14,7 @@ use crate::store::files::Files;
 use crate::store::http::{self, Http};
 use crate::store::limited::{Limited, Limits};
 use crate::store::memory::Memory;
+use crate::store::postgres::{self as database, Postgres};
 use crate::store::redis::{Redis, RedisUrl};
 use crate::store::sealed::Sealed;
 use crate::store::sqlite::{Mode, Options, Sqlite};
@@ -54,6 +56,33 @@ async fn plain_memory() -> Fixture {
     }
 }
 
+fn postgres_at(url: &str) -> Fixture {
+    let (clock, hand) = Fixture::clock();
+    let options = database::Options {
+        clock: Some(clock),
+        keep: Fixture::KEEP,
+        ..database::Options::default()
+    };
+    let url = database::Url::parse(url, Path::new("/")).unwrap();
+    let mode = database::Mode::Create;
+    let catalog = Postgres::new(&url, mode, &options, &Handle::current()).unwrap();
+    Fixture {
+        catalog: Arc::new(catalog),
+        clock: hand,
+        sealed: true,
+        keep: Box::new(()),
+    }
+}
+
+async fn plain_postgres() -> Fixture {
+    postgres_at(&services::Postgres::shared().database())
+}
+
+async fn pooled_postgres() -> Fixture {
+    let server = services::Postgres::shared();
+    postgres_at(&services::PgBouncer::shared().through(server, &server.database()))
+}
+
 async fn sealed(inner: Fixture) -> Fixture {
     let ring = KeyRing::new(MasterKey::new(&[5; 32]));
     let catalog = Sealed::create(inner.catalog, ring).await.unwrap();
@@ -89,8 +118,11 @@ suites! {
     memory: plain_memory();
     sqlite: plain_sqlite();
     sqlite_mapped: mapped_sqlite();
+    postgres: plain_postgres();
+    postgres_behind_pgbouncer: pooled_postgres();
     sealed_memory: async { sealed(plain_memory().await).await };
     sealed_sqlite: async { sealed(plain_sqlite().await).await };
+    sealed_postgres: async { sealed(plain_postgres().await).await };
     limited_memory: async { limited(plain_memory().await).await };
     limited_sqlite: async { limited(plain_sqlite().await).await };
     sealed_limited_sqlite: async { sealed(limited(plain_sqlite().await).await).await };

@@ -115,8 +115,8 @@ impl<S: Store + ?Sized> Store for Limited<S> {
 }
 
 impl<S: Catalog + ?Sized> Catalog for Limited<S> {
-    fn id(&self) -> CatalogId {
-        self.inner.id()
+    fn id(&self) -> BoxFuture<'_, Result<CatalogId>> {
+        Box::pin(self.call(self.inner.id()))
     }
 
     fn position(&self) -> BoxFuture<'_, Result<Position>> {

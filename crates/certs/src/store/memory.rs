@@ -2,6 +2,7 @@
 
 mod state;
 
+use std::future::ready;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -73,8 +74,8 @@ impl Store for Memory {
 }
 
 impl Catalog for Memory {
-    fn id(&self) -> CatalogId {
-        self.id
+    fn id(&self) -> BoxFuture<'_, Result<CatalogId>> {
+        Box::pin(ready(Ok(self.id)))
     }
 
     fn position(&self) -> BoxFuture<'_, Result<Position>> {

@@ -1,7 +1,7 @@
 //! A catalog whose secrets are plain to its callers and sealed inside.
 
 use std::fmt::Display;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use super::{
@@ -18,6 +18,8 @@ use crate::seal::{Bound, KeyRing, UnsealError};
 pub struct Sealed {
     inner: Arc<dyn Catalog>,
     ring: KeyRing,
+    /// Whose check value the keys have opened.
+    opened: OnceLock<CatalogId>,
 }
 
 impl Sealed {
@@ -27,13 +29,28 @@ impl Sealed {
     /// [`StoreError::Refused`] for a wrong master key, or for a catalog that
     /// was never sealed; else what the catalog failed with.
     pub async fn open(inner: Arc<dyn Catalog>, ring: KeyRing) -> Result<Self> {
-        let sealed = Self { inner, ring };
-        if sealed.check().await? {
-            return Ok(sealed);
+        let sealed = Self::unopened(inner, ring);
+        sealed.reach().await?;
+        Ok(sealed)
+    }
+
+    /// Wraps a catalog that may be out of reach: the first call that needs the
+    /// keys opens it, and fails as [`Sealed::open`] does until one succeeds.
+    #[must_use]
+    pub fn unopened(inner: Arc<dyn Catalog>, ring: KeyRing) -> Self {
+        Self {
+            inner,
+            ring,
+            opened: OnceLock::new(),
         }
-        Err(StoreError::Refused(
-            "the store has no check value of its master key: its making broke off; import into it again, or remove it".into(),
-        ))
+    }
+
+    /// Opens it, if it is not open yet.
+    ///
+    /// # Errors
+    /// As [`Sealed::open`].
+    pub async fn reach(&self) -> Result<()> {
+        self.opened().await.map(|_| ())
     }
 
     /// Wraps a new catalog: writes the check value, so that a wrong key is
@@ -43,8 +60,9 @@ impl Sealed {
     /// # Errors
     /// As [`Sealed::open`]; also if there are credentials but no check value.
     pub async fn create(inner: Arc<dyn Catalog>, ring: KeyRing) -> Result<Self> {
-        let sealed = Self { inner, ring };
-        if sealed.check().await? {
+        let sealed = Self::unopened(inner, ring);
+        let catalog = sealed.inner.id().await?;
+        if sealed.check(catalog).await? {
             return Ok(sealed);
         }
         if !sealed.inner.list_credentials(None, 1).await?.is_empty() {
@@ -59,11 +77,12 @@ impl Sealed {
             expires: None,
             version: 0,
         };
+        let check = sealed.seal_document(catalog, check)?;
         let write = Write::PutDocument(check, Expect::Absent);
-        match sealed.write(vec![write]).await {
+        match sealed.inner.write(vec![write]).await {
             // Another process was faster, perhaps with another key.
             Err(StoreError::Conflict(_)) => {
-                sealed.check().await?;
+                sealed.check(catalog).await?;
             }
             other => {
                 other?;
@@ -72,13 +91,28 @@ impl Sealed {
         Ok(sealed)
     }
 
+    /// The catalog that the keys belong to, by its check value. Calls that
+    /// come at once each look: none waits behind another.
+    async fn opened(&self) -> Result<CatalogId> {
+        if let Some(catalog) = self.opened.get() {
+            return Ok(*catalog);
+        }
+        let catalog = self.inner.id().await?;
+        if !self.check(catalog).await? {
+            return Err(StoreError::Refused(
+                "the store has no check value of its master key: its making broke off; import into it again, or remove it".into(),
+            ));
+        }
+        Ok(*self.opened.get_or_init(|| catalog))
+    }
+
     /// Whether the check value is there; an error if it does not open.
-    async fn check(&self) -> Result<bool> {
+    async fn check(&self, catalog: CatalogId) -> Result<bool> {
         let Some(check) = self.inner.document(CHECK, "").await? else {
             return Ok(false);
         };
         let current = self.ring.current();
-        self.open_document(check).map(|_| true).map_err(|why| {
+        self.open_document(catalog, check).map(|_| true).map_err(|why| {
             StoreError::Refused(
                 format!(
                     "wrong master key {current:08x}: {why}; give the one that the store was made with"
@@ -88,77 +122,65 @@ impl Sealed {
         })
     }
 
-    fn seal_credential(&self, mut credential: StoredCredential) -> Result<StoredCredential> {
+    fn seal_credential(
+        &self,
+        catalog: CatalogId,
+        mut credential: StoredCredential,
+    ) -> Result<StoredCredential> {
         let id = credential.id;
         let Some(secret) = credential.key.secret() else {
             return Err(sealed_already(&id));
         };
-        let sealed = self.ring.seal(secret, &self.bound(&credential)?);
+        let sealed = self.ring.seal(secret, &bound(catalog, &credential)?);
         credential.key = Protected::Sealed(sealed);
         Ok(credential)
     }
 
-    fn open_credential(&self, mut credential: StoredCredential) -> Result<StoredCredential> {
+    fn open_credential(
+        &self,
+        catalog: CatalogId,
+        mut credential: StoredCredential,
+    ) -> Result<StoredCredential> {
         let id = credential.id;
         let nothing = Protected::Plain(Secret::new(Vec::new()));
         let Protected::Sealed(sealed) = std::mem::replace(&mut credential.key, nothing) else {
             return Err(not_sealed(&id));
         };
-        let opened = self.ring.unseal(sealed, &self.bound(&credential)?);
+        let opened = self.ring.unseal(sealed, &bound(catalog, &credential)?);
         let secret = opened.map_err(|why| does_not_open(&id, why))?;
         credential.key = Protected::Opened(secret);
         Ok(credential)
     }
 
-    fn bound<'a>(&self, credential: &'a StoredCredential) -> Result<Bound<'a>> {
-        let id = credential.id;
-        let spki = credential.spki().ok_or_else(|| {
-            StoreError::Corrupt(format!("the leaf of {id} is no certificate").into())
-        })?;
-        Ok(Bound::Key {
-            catalog: self.inner.id(),
-            credential: id,
-            spki,
-        })
-    }
-
-    fn seal_document(&self, mut document: Document) -> Result<Document> {
+    fn seal_document(&self, catalog: CatalogId, mut document: Document) -> Result<Document> {
         let shown = expect::document(&document.kind, &document.key);
         let Some(secret) = document.bytes.secret() else {
             return Err(sealed_already(&shown));
         };
-        let sealed = self.ring.seal(secret, &self.place(&document));
+        let sealed = self.ring.seal(secret, &place(catalog, &document));
         document.bytes = Protected::Sealed(sealed);
         Ok(document)
     }
 
-    fn open_document(&self, mut document: Document) -> Result<Document> {
+    fn open_document(&self, catalog: CatalogId, mut document: Document) -> Result<Document> {
         let shown = expect::document(&document.kind, &document.key);
         let nothing = Protected::Plain(Secret::new(Vec::new()));
         let Protected::Sealed(sealed) = std::mem::replace(&mut document.bytes, nothing) else {
             return Err(not_sealed(&shown));
         };
-        let opened = self.ring.unseal(sealed, &self.place(&document));
+        let opened = self.ring.unseal(sealed, &place(catalog, &document));
         let secret = opened.map_err(|why| does_not_open(&shown, why))?;
         document.bytes = Protected::Opened(secret);
         Ok(document)
     }
 
-    fn place<'a>(&self, document: &'a Document) -> Bound<'a> {
-        Bound::Document {
-            catalog: self.inner.id(),
-            kind: &document.kind,
-            key: &document.key,
-        }
-    }
-
-    fn seal_write(&self, write: Write) -> Result<Write> {
+    fn seal_write(&self, catalog: CatalogId, write: Write) -> Result<Write> {
         Ok(match write {
             Write::PutCredential(credential, expect) => {
-                Write::PutCredential(self.seal_credential(credential)?, expect)
+                Write::PutCredential(self.seal_credential(catalog, credential)?, expect)
             }
             Write::PutDocument(document, expect) => {
-                Write::PutDocument(self.seal_document(document)?, expect)
+                Write::PutDocument(self.seal_document(catalog, document)?, expect)
             }
             plain @ (Write::PutHost(..) | Write::RemoveHost(..) | Write::RemoveDocument { .. }) => {
                 plain
@@ -173,8 +195,9 @@ impl Store for Sealed {
             let Answer::Found(mut found) = self.inner.find(name).await? else {
                 return Ok(Answer::Absent);
             };
+            let catalog = self.opened().await?;
             let credentials = std::mem::take(&mut found.credentials).into_iter();
-            let credentials = credentials.map(|one| self.open_credential(one));
+            let credentials = credentials.map(|one| self.open_credential(catalog, one));
             found.credentials = credentials.collect::<Result<_>>()?;
             Ok(Answer::Found(found))
         })
@@ -182,7 +205,7 @@ impl Store for Sealed {
 }
 
 impl Catalog for Sealed {
-    fn id(&self) -> CatalogId {
+    fn id(&self) -> BoxFuture<'_, Result<CatalogId>> {
         self.inner.id()
     }
 
@@ -200,7 +223,9 @@ impl Catalog for Sealed {
 
     fn write(&self, batch: Vec<Write>) -> BoxFuture<'_, Result<u64>> {
         Box::pin(async move {
-            let sealed = batch.into_iter().map(|write| self.seal_write(write));
+            let catalog = self.opened().await?;
+            let sealed = batch.into_iter();
+            let sealed = sealed.map(|write| self.seal_write(catalog, write));
             self.inner.write(sealed.collect::<Result<_>>()?).await
         })
     }
@@ -232,7 +257,10 @@ impl Catalog for Sealed {
     ) -> BoxFuture<'a, Result<Vec<StoredCredential>>> {
         Box::pin(async move {
             let stored = self.inner.credentials(ids).await?.into_iter();
-            stored.map(|one| self.open_credential(one)).collect()
+            let catalog = self.opened().await?;
+            stored
+                .map(|one| self.open_credential(catalog, one))
+                .collect()
         })
     }
 
@@ -243,8 +271,11 @@ impl Catalog for Sealed {
     ) -> BoxFuture<'_, Result<Vec<StoredCredential>>> {
         Box::pin(async move {
             let stored = self.inner.list_credentials(after, limit).await?;
-            let opened = stored.into_iter().map(|one| self.open_credential(one));
-            opened.collect()
+            let catalog = self.opened().await?;
+            let opened = stored.into_iter();
+            opened
+                .map(|one| self.open_credential(catalog, one))
+                .collect()
         })
     }
 
@@ -259,7 +290,10 @@ impl Catalog for Sealed {
     ) -> BoxFuture<'a, Result<Option<Document>>> {
         Box::pin(async move {
             let document = self.inner.document(kind, key).await?;
-            document.map(|one| self.open_document(one)).transpose()
+            let catalog = self.opened().await?;
+            document
+                .map(|one| self.open_document(catalog, one))
+                .transpose()
         })
     }
 
@@ -271,8 +305,9 @@ impl Catalog for Sealed {
     ) -> BoxFuture<'a, Result<Vec<Document>>> {
         Box::pin(async move {
             let stored = self.inner.list_documents(kind, after, limit).await?;
-            let opened = stored.into_iter().map(|one| self.open_document(one));
-            opened.collect()
+            let catalog = self.opened().await?;
+            let opened = stored.into_iter();
+            opened.map(|one| self.open_document(catalog, one)).collect()
         })
     }
 
@@ -287,6 +322,26 @@ impl Catalog for Sealed {
 
     fn release<'a>(&'a self, name: &'a str, holder: &'a str) -> BoxFuture<'a, Result<()>> {
         self.inner.release(name, holder)
+    }
+}
+
+fn bound(catalog: CatalogId, credential: &StoredCredential) -> Result<Bound<'_>> {
+    let id = credential.id;
+    let spki = credential
+        .spki()
+        .ok_or_else(|| StoreError::Corrupt(format!("the leaf of {id} is no certificate").into()))?;
+    Ok(Bound::Key {
+        catalog,
+        credential: id,
+        spki,
+    })
+}
+
+fn place(catalog: CatalogId, document: &Document) -> Bound<'_> {
+    Bound::Document {
+        catalog,
+        kind: &document.kind,
+        key: &document.key,
     }
 }
 

@@ -19,6 +19,7 @@ mod write;
 #[cfg(test)]
 mod tests;
 
+use std::future::ready;
 use std::io;
 use std::path::Path;
 use std::sync::Arc;
@@ -163,8 +164,8 @@ impl Store for Sqlite {
 }
 
 impl Catalog for Sqlite {
-    fn id(&self) -> CatalogId {
-        self.file.catalog()
+    fn id(&self) -> BoxFuture<'_, Result<CatalogId>> {
+        Box::pin(ready(Ok(self.file.catalog())))
     }
 
     fn position(&self) -> BoxFuture<'_, Result<Position>> {

@@ -7,6 +7,7 @@ use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
 use sekisho_certs::store::http::Template;
+use sekisho_certs::store::postgres;
 use sekisho_certs::store::redis::RedisUrl;
 use zeroize::Zeroizing;
 
@@ -15,6 +16,8 @@ use zeroize::Zeroizing;
 pub enum StoreUrl {
     /// `sqlite:PATH`: the embedded catalog.
     Sqlite(PathBuf),
+    /// `postgres://…`: the catalog for many servers.
+    Postgres(Box<postgres::Url>),
     /// `files:PATTERN`: PEM files. One pattern is a folder with
     /// `fullchain.pem` and `privkey.pem`; two, separated by a comma, are chain
     /// and key. `{host}` stands for the name.
@@ -35,6 +38,19 @@ pub enum StoreUrl {
     Redis(Box<RedisUrl>),
 }
 
+/// As the operator knows it, without passwords.
+impl fmt::Display for StoreUrl {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Sqlite(path) => write!(f, "sqlite:{}", path.display()),
+            Self::Postgres(url) => url.fmt(f),
+            Self::Files { pattern } => write!(f, "files:{pattern}"),
+            Self::Http { template, .. } => template.fmt(f),
+            Self::Redis(url) => url.fmt(f),
+        }
+    }
+}
+
 impl StoreUrl {
     pub(crate) fn parse(url: &str, base: &Path) -> Result<Self, String> {
         let Some((scheme, rest)) = url.split_once(':') else {
@@ -43,13 +59,14 @@ impl StoreUrl {
         match scheme {
             "sqlite" => Ok(Self::Sqlite(path_below(base, rest)?)),
             "files" => files(rest, base),
+            "postgres" | "postgresql" => {
+                let parsed = postgres::Url::parse(url, base)?;
+                Ok(Self::Postgres(Box::new(parsed)))
+            }
             "https" | "http" => http(url),
             _ if RedisUrl::is_scheme(scheme) => {
                 Ok(Self::Redis(Box::new(RedisUrl::parse(url, base)?)))
             }
-            _ if LATER.contains(&scheme) => Err(format!(
-                "stores of the kind {scheme}:// are not built yet; {EXAMPLE}"
-            )),
             _ => Err(format!("{scheme:?} is no kind of store; {EXAMPLE}")),
         }
     }
@@ -159,6 +176,5 @@ fn variable(name: &str) -> Result<String, String> {
     Ok(name.to_owned())
 }
 
-const LATER: [&str; 1] = ["postgres"];
-const EXAMPLE: &str =
-    "write \"sqlite:PATH\", \"files:PATTERN\", \"redis://HOST\" or \"https://SERVER/{host}\"";
+const EXAMPLE: &str = "write \"sqlite:PATH\", \"postgres://USER@HOST/DATABASE\", \
+                       \"files:PATTERN\", \"redis://HOST\" or \"https://SERVER/{host}\"";

@@ -61,7 +61,7 @@ async fn two_that_make_it_at_once_make_one() {
     });
     let stores = threads.map(|thread| thread.join().unwrap());
     for (number, store) in stores.iter().enumerate() {
-        assert_eq!(store.id(), stores[0].id());
+        assert_eq!(store.id().await.unwrap(), stores[0].id().await.unwrap());
         let host = format!("h{number}.example");
         store.write(host_with(&host, number as u64)).await.unwrap();
         assert!(finds(&stores[0], &host).await);

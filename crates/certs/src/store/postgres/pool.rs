@@ -1,0 +1,224 @@
+//! A few connections for all calls. Each call is a task of the runtime that
+//! drives the connections: none depends on who polls it, and one whose caller
+//! went away ends in order.
+
+use std::fmt;
+use std::future::poll_fn;
+use std::ops::Deref;
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::time::Duration;
+
+use tokio::runtime::Handle;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::time::timeout;
+use tokio_postgres::{AsyncMessage, Client, Socket};
+
+use super::connection::Connection;
+use super::fault::{Fault, Step};
+use super::schema::{self, Header};
+use super::tls::{Encrypted, Tls};
+use super::url::Url;
+use super::{Mode, Options};
+use crate::store::{CatalogId, Result, StoreError};
+
+/// The connections and what it takes to make one.
+pub(super) struct Pool {
+    pub(super) url: Url,
+    tls: Tls,
+    mode: Mode,
+    pub(super) options: Options,
+    pub(super) runtime: Handle,
+    idle: Mutex<Vec<Connection>>,
+    turns: Arc<Semaphore>,
+    places: Arc<Semaphore>,
+    /// Learnt at the first contact; whatever is reached later must have it.
+    catalog: OnceLock<CatalogId>,
+}
+
+/// What drives a connection.
+pub(super) type Driver = tokio_postgres::Connection<Socket, Encrypted<Socket>>;
+
+impl Pool {
+    pub(super) fn new(url: &Url, mode: Mode, options: &Options, runtime: &Handle) -> Result<Self> {
+        Ok(Self {
+            tls: Tls::new(url)?,
+            mode,
+            options: options.clone(),
+            runtime: runtime.clone(),
+            idle: Mutex::default(),
+            turns: Arc::new(Semaphore::new(url.pool)),
+            places: Arc::new(Semaphore::new(url.pool + QUEUE)),
+            catalog: OnceLock::new(),
+            url: url.clone(),
+        })
+    }
+
+    /// Runs a call on a connection of its own, all of it within this bound.
+    pub(super) async fn call<T, F>(
+        self: &Arc<Self>,
+        bound: Duration,
+        work: impl FnOnce(Lent) -> F + Send + 'static,
+    ) -> Result<T>
+    where
+        T: Send + 'static,
+        F: Future<Output = Step<T>> + Send + 'static,
+    {
+        let place = Arc::clone(&self.places).try_acquire_owned();
+        let place = place.map_err(|_| StoreError::Overloaded)?;
+        let pool = Arc::clone(self);
+        let task = self.runtime.spawn(async move {
+            let _place = place;
+            let call = async {
+                let lent = pool.lend().await?;
+                work(lent).await
+            };
+            let ended = timeout(bound, call).await;
+            match ended {
+                Ok(step) => step.map_err(|fault| fault.at(&pool.url.to_string())),
+                Err(_) => Err(StoreError::TimedOut(bound)),
+            }
+        });
+        task.await.unwrap_or_else(|error| {
+            let text = format!("{}: the call was cut off: {error}", self.url);
+            Err(StoreError::Unavailable(text.into()))
+        })
+    }
+
+    /// The identity of what was reached; asks for it if nothing was yet.
+    pub(super) async fn catalog(self: &Arc<Self>) -> Result<CatalogId> {
+        if let Some(catalog) = self.catalog.get() {
+            return Ok(*catalog);
+        }
+        let bound = self.options.connect;
+        self.call(bound, |_| std::future::ready(Ok(()))).await?;
+        Ok(*self.catalog.get().expect("a connection has read it"))
+    }
+
+    async fn lend(self: &Arc<Self>) -> Step<Lent> {
+        let turn = Arc::clone(&self.turns).acquire_owned().await;
+        let turn = turn.expect("the semaphore is never closed");
+        let connection = match self.take_idle() {
+            Some(connection) => connection,
+            None => self.ready().await?,
+        };
+        Ok(Lent {
+            pool: Arc::clone(self),
+            connection: Some(connection),
+            _turn: turn,
+        })
+    }
+
+    fn take_idle(&self) -> Option<Connection> {
+        let mut idle = self.idle();
+        while let Some(connection) = idle.pop() {
+            if connection.is_usable() {
+                return Some(connection);
+            }
+        }
+        None
+    }
+
+    fn idle(&self) -> MutexGuard<'_, Vec<Connection>> {
+        self.idle.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A new connection to a store of this version.
+    async fn ready(&self) -> Step<Connection> {
+        let bound = self.options.connect;
+        let made = timeout(bound, async {
+            let connection = self.open().await?;
+            let catalog = schema::settle(&connection, self.mode).await?;
+            Ok((connection, catalog))
+        });
+        let (connection, catalog) = made.await.unwrap_or_else(|_| Err(slow(bound)))?;
+        if *self.catalog.get_or_init(|| catalog) != catalog {
+            let text = format!(
+                "{} is another store than before; restart to use it",
+                self.url
+            );
+            return Err(StoreError::Corrupt(text.into()).into());
+        }
+        Ok(connection)
+    }
+
+    /// What lies in the database.
+    pub(super) async fn header(self: &Arc<Self>) -> Result<Header> {
+        let pool = Arc::clone(self);
+        let look = async move {
+            let bound = pool.options.connect;
+            let look = async { schema::header(&pool.open().await?).await };
+            let looked = timeout(bound, look).await;
+            let looked = looked.unwrap_or_else(|_| Err(slow(bound)));
+            looked.map_err(|fault| fault.at(&pool.url.to_string()))
+        };
+        let looked = self.runtime.spawn(look).await;
+        looked.unwrap_or_else(|error| {
+            let text = format!("{}: the call was cut off: {error}", self.url);
+            Err(StoreError::Unavailable(text.into()))
+        })
+    }
+
+    async fn open(&self) -> Step<Connection> {
+        let (client, driver) = self.connect().await?;
+        let driver = self.runtime.spawn(drive(driver, |_| {}));
+        let prepares = !self.url.pgbouncer;
+        Ok(Connection::new(client, driver.abort_handle(), prepares))
+    }
+
+    /// A bare connection; whoever calls it bounds it.
+    pub(super) async fn connect(&self) -> Step<(Client, Driver)> {
+        Ok(self.url.config.connect(self.tls.clone()).await?)
+    }
+}
+
+impl fmt::Debug for Pool {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Pool")
+            .field("url", &self.url)
+            .field("mode", &self.mode)
+            .finish_non_exhaustive()
+    }
+}
+
+/// A connection for one call. It goes back when the call has ended in order,
+/// and is closed else.
+pub(super) struct Lent {
+    pool: Arc<Pool>,
+    connection: Option<Connection>,
+    _turn: OwnedSemaphorePermit,
+}
+
+impl Deref for Lent {
+    type Target = Connection;
+
+    fn deref(&self) -> &Connection {
+        self.connection
+            .as_ref()
+            .expect("it is taken only when dropped")
+    }
+}
+
+impl Drop for Lent {
+    fn drop(&mut self) {
+        let connection = self.connection.take();
+        self.pool
+            .idle()
+            .extend(connection.filter(Connection::is_usable));
+    }
+}
+
+/// Drives a connection until it ends; hands over what the server says on its
+/// own.
+pub(super) async fn drive(mut driver: Driver, mut said: impl FnMut(AsyncMessage)) {
+    while let Some(Ok(message)) = poll_fn(|cx| driver.poll_message(cx)).await {
+        said(message);
+    }
+}
+
+fn slow(bound: Duration) -> Fault {
+    Fault::Away(format!("no connection within {bound:?}"))
+}
+
+/// What waits for a connection; a queue that is longer would outlive
+/// deadlines.
+const QUEUE: usize = 1024;

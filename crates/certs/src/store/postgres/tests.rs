@@ -1,0 +1,77 @@
+//! What only a database can do: be shared, stopped, slow, newer, empty.
+
+mod outages;
+mod plans;
+mod schemas;
+mod secured;
+mod together;
+mod trips;
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use sekisho_testkit::services;
+
+use super::*;
+use crate::contract::fixture::{certificate, put_host, record, sealed};
+use crate::credential::KeyType;
+use crate::store::{Expect, StoreError};
+
+/// A new database on the shared server.
+fn database() -> String {
+    services::Postgres::shared().database()
+}
+
+/// The name of the database in a URL.
+fn name_of(url: &str) -> &str {
+    let rest = url.rsplit('/').next().unwrap();
+    rest.split('?').next().unwrap()
+}
+
+fn open(url: &str, mode: Mode, options: &Options) -> Postgres {
+    let url = Url::parse(url, Path::new("/")).unwrap();
+    Postgres::new(&url, mode, options, &Handle::current()).unwrap()
+}
+
+fn create(url: &str) -> Postgres {
+    open(url, Mode::Create, &Options::default())
+}
+
+fn existing(url: &str) -> Postgres {
+    open(url, Mode::Existing, &Options::default())
+}
+
+/// A host with a credential of that number.
+fn host_with(name: &str, number: u64) -> Vec<Write> {
+    let id = CredentialId::from_u64(number);
+    let credential = StoredCredential {
+        id,
+        version: 0,
+        key_type: KeyType::Ecdsa,
+        chain: vec![certificate(number), certificate(0)],
+        key: sealed(&number.to_be_bytes()),
+        not_before: 0,
+        not_after: 1,
+        renew_at: None,
+    };
+    let host = record(name, &[(KeyType::Ecdsa, id)]);
+    vec![
+        Write::PutCredential(credential, Expect::Any),
+        put_host(host),
+    ]
+}
+
+fn name(text: &str) -> HostName {
+    HostName::parse(text).unwrap()
+}
+
+async fn finds(store: &Postgres, text: &str) -> bool {
+    matches!(store.find(&name(text)).await.unwrap(), Answer::Found(_))
+}
+
+/// Far more than anything here takes.
+async fn in_time<T>(future: impl Future<Output = T>) -> T {
+    let bound = Duration::from_secs(30);
+    tokio::time::timeout(bound, future).await.expect("in time")
+}

@@ -1,0 +1,168 @@
+use super::super::schema::migrate;
+use super::*;
+
+#[tokio::test]
+async fn a_server_makes_no_store() {
+    let url = database();
+    let parsed = Url::parse(&url, Path::new("/")).unwrap();
+    assert!(
+        !Postgres::is_there(&parsed, &Handle::current())
+            .await
+            .unwrap()
+    );
+    let error = existing(&url).position().await.unwrap_err();
+    assert!(matches!(error, StoreError::Corrupt(_)), "{error}");
+    let text = error.to_string();
+    assert!(
+        text.contains("there is no store") && text.contains("127.0.0.1"),
+        "{text}"
+    );
+    assert!(!text.contains("correct-horse"), "{text}");
+    create(&url).position().await.unwrap();
+    assert!(
+        Postgres::is_there(&parsed, &Handle::current())
+            .await
+            .unwrap()
+    );
+    existing(&url).position().await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn several_that_make_it_at_once_make_one() {
+    let url = database();
+    let stores = [(); 6].map(|()| Arc::new(create(&url)));
+    let ids = stores
+        .clone()
+        .map(|store| tokio::spawn(async move { store.id().await.unwrap() }));
+    let mut seen = Vec::new();
+    for id in ids {
+        seen.push(id.await.unwrap());
+    }
+    assert!(seen.iter().all(|id| *id == seen[0]), "{seen:?}");
+    stores[0].write(host_with("a.example", 1)).await.unwrap();
+    assert!(finds(&stores[5], "a.example").await);
+}
+
+#[tokio::test]
+async fn a_newer_store_is_refused() {
+    let url = database();
+    create(&url).write(host_with("a.example", 1)).await.unwrap();
+    let server = services::Postgres::shared();
+    server.sql(name_of(&url), "UPDATE sekisho.meta SET version = 99");
+    for mode in [Mode::Existing, Mode::Create] {
+        let error = open(&url, mode, &Options::default()).position().await;
+        let error = error.unwrap_err().to_string();
+        assert!(error.contains("newer schema version 99"), "{error}");
+    }
+    let hosts = server.sql(name_of(&url), "SELECT count(*) FROM sekisho.hosts");
+    assert_eq!(hosts.trim(), "1");
+}
+
+/// Who owns the database makes the tables; who may read and write them serves.
+#[tokio::test]
+async fn no_superuser_is_needed() {
+    let server = services::Postgres::shared();
+    for sql in [
+        "CREATE ROLE owner LOGIN PASSWORD 'correct-horse'",
+        "CREATE ROLE reader LOGIN PASSWORD 'correct-horse'",
+        "CREATE DATABASE owned OWNER owner TEMPLATE template0",
+    ] {
+        server.sql("postgres", sql);
+    }
+    let url = |user: &str| {
+        let url = server.url("owned").replace("sekisho:", &format!("{user}:"));
+        format!("{url}?sslmode=disable")
+    };
+    create(&url("owner")).position().await.unwrap();
+    let error = existing(&url("reader")).position().await.unwrap_err();
+    assert!(error.to_string().contains("42501"), "{error}");
+    let grants = "GRANT USAGE ON SCHEMA sekisho TO reader;
+        GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA sekisho TO reader";
+    server.sql("owned", grants);
+    let store = existing(&url("reader"));
+    store.write(host_with("a.example", 1)).await.unwrap();
+    assert!(finds(&store, "a.example").await);
+    assert_eq!(store.changes(0, 9).await.unwrap().changes.len(), 1);
+    let ttl = Duration::from_secs(9);
+    assert!(store.lease("l", "h", ttl).await.unwrap().is_some());
+    store.release("l", "h").await.unwrap();
+}
+
+/// As several servers of a version with one migration more would start.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_older_store_is_brought_forward_once() {
+    const LATER: &[&str] = &["SELECT 1", "ALTER TABLE sekisho.hosts ADD COLUMN more text"];
+    let url = database();
+    let store = create(&url);
+    store.write(host_with("a.example", 1)).await.unwrap();
+    let id = store.id().await.unwrap();
+    let stores = [(); 4].map(|()| create(&url));
+    for store in &stores {
+        // Connected while the tables are old.
+        store.position().await.unwrap();
+    }
+    let migrations = stores.map(|store| {
+        tokio::spawn(async move {
+            let pool = &store.pool;
+            let bound = Duration::from_secs(20);
+            pool.call(bound, async move |lent| migrate(&lent, LATER).await)
+                .await
+        })
+    });
+    for migration in migrations {
+        migration.await.unwrap().unwrap();
+    }
+    let server = services::Postgres::shared();
+    let version = server.sql(name_of(&url), "SELECT version FROM sekisho.meta");
+    assert_eq!(version.trim(), "2");
+    let column = "SELECT count(*) FROM sekisho.hosts WHERE more IS NULL";
+    assert_eq!(server.sql(name_of(&url), column).trim(), "1");
+    // Nor is it made anew: it keeps its identity.
+    assert_eq!(store.id().await.unwrap(), id);
+    server.sql(name_of(&url), "UPDATE sekisho.meta SET version = 1");
+    assert_eq!(existing(&url).id().await.unwrap(), id);
+}
+
+/// A dump restored elsewhere, or into the place of what was there, has the
+/// identity of its catalog and another log.
+#[tokio::test]
+async fn a_restored_dump_has_another_log() {
+    let url = database();
+    let store = create(&url);
+    store.write(host_with("a.example", 1)).await.unwrap();
+    let (id, before) = (store.id().await.unwrap(), store.position().await.unwrap());
+    let server = services::Postgres::shared();
+    let dump = server.dump(name_of(&url));
+    drop(store);
+    let place = database();
+    server.restore(name_of(&place), &dump);
+    let restored = existing(&place);
+    assert_eq!(restored.id().await.unwrap(), id);
+    let after = restored.position().await.unwrap();
+    assert_eq!(after.number, before.number);
+    assert_ne!(after.log, before.log);
+    assert!(finds(&restored, "a.example").await);
+}
+
+#[tokio::test]
+async fn another_store_in_the_same_place_is_refused() {
+    let url = database();
+    let store = create(&url);
+    store.position().await.unwrap();
+    let server = services::Postgres::shared();
+    let other = "UPDATE sekisho.meta SET catalog = '\\x00112233445566778899aabbccddeeff';
+                 SELECT pg_terminate_backend(pid) FROM pg_stat_activity
+                 WHERE datname = current_database() AND pid <> pg_backend_pid()";
+    server.sql(name_of(&url), other);
+    let refused = in_time(async {
+        loop {
+            match store.position().await {
+                // The old connection has not noticed its end yet.
+                Ok(_) | Err(StoreError::Unavailable(_)) => tokio::task::yield_now().await,
+                Err(error) => break error,
+            }
+        }
+    });
+    let error = refused.await;
+    assert!(error.to_string().contains("another store"), "{error}");
+}

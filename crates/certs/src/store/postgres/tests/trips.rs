@@ -1,0 +1,83 @@
+//! How often a call goes to the server and back.
+
+use std::io::{Read, Write as _};
+use std::net::{TcpListener, TcpStream};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::thread;
+
+use super::*;
+
+/// Stands before the server and counts how often clients spoke after the
+/// server did.
+struct Counter {
+    url: String,
+    trips: Arc<AtomicU64>,
+}
+
+impl Counter {
+    fn before(url: &str) -> Self {
+        let server = services::Postgres::shared().port();
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let port = listener.local_addr().unwrap().port();
+        let trips = Arc::new(AtomicU64::new(0));
+        let counted = Arc::clone(&trips);
+        thread::spawn(move || {
+            for client in listener.incoming().flatten() {
+                let server = TcpStream::connect(("127.0.0.1", server)).unwrap();
+                let answered = Arc::new(AtomicBool::new(true));
+                let (up, down) = (client.try_clone().unwrap(), server.try_clone().unwrap());
+                let (trips, asked) = (Arc::clone(&counted), Arc::clone(&answered));
+                pass(up, server, move || {
+                    if asked.swap(false, Ordering::SeqCst) {
+                        trips.fetch_add(1, Ordering::SeqCst);
+                    }
+                });
+                pass(down, client, move || answered.store(true, Ordering::SeqCst));
+            }
+        });
+        let url = url.replace(&format!(":{server}/"), &format!(":{port}/"));
+        Self { url, trips }
+    }
+
+    async fn trips<T>(&self, call: impl Future<Output = Result<T>>) -> u64 {
+        let before = self.trips.load(Ordering::SeqCst);
+        call.await.unwrap();
+        self.trips.load(Ordering::SeqCst) - before
+    }
+}
+
+fn pass(mut from: TcpStream, mut to: TcpStream, mut seen: impl FnMut() + Send + 'static) {
+    thread::spawn(move || {
+        let mut bytes = [0; 65536];
+        while let Ok(count @ 1..) = from.read(&mut bytes) {
+            seen();
+            if to.write_all(&bytes[..count]).is_err() {
+                break;
+            }
+        }
+    });
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_read_takes_one_and_a_write_three() {
+    for mode in ["", "&pgbouncer=1"] {
+        let counter = Counter::before(&database());
+        let store = create(&format!("{}{mode}&pool=1", counter.url));
+        // The connection is made, and what it prepares prepared.
+        store.write(host_with("*.example.com", 1)).await.unwrap();
+        store.write(host_with("a.example.com", 2)).await.unwrap();
+        for known in ["a.example.com", "b.example.com", "absent.example"] {
+            store.find(&name(known)).await.unwrap();
+            assert_eq!(
+                counter.trips(store.find(&name(known))).await,
+                1,
+                "{known}{mode}"
+            );
+        }
+        store.changes(0, 9).await.unwrap();
+        assert_eq!(counter.trips(store.changes(0, 9)).await, 1);
+        let batch = (0..50).flat_map(|number| host_with(&format!("h{number}.example"), number));
+        let trips = counter.trips(store.write(batch.collect())).await;
+        assert!(trips <= 3, "{trips} for a write{mode}");
+    }
+}

@@ -1,0 +1,54 @@
+//! Ends services and removes their folder when the test process has ended.
+
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+
+/// A shell that waits for the end of its standard input: it comes with the
+/// process that holds the other end, however that ends.
+pub(super) struct Broom(Child);
+
+impl Broom {
+    pub(super) fn new(folder: &Path) -> Self {
+        let child = Command::new("sh")
+            .args(["-c", SWEEP, "broom"])
+            .arg(folder)
+            .current_dir("/")
+            .stdin(Stdio::piped())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn();
+        Self(child.expect("there is a shell"))
+    }
+}
+
+impl Drop for Broom {
+    fn drop(&mut self) {
+        drop(self.0.stdin.take());
+        // It bounds its own waits.
+        let _ = self.0.wait();
+    }
+}
+
+/// Only processes that wrote their number into this folder, and that still are
+/// what they were.
+const SWEEP: &str = r#"
+trap '' INT TERM HUP
+cat >/dev/null
+for file in "$1"/*.pid "$1"/*/postmaster.pid; do
+    pid=$(head -n 1 "$file") || continue
+    case $(cat "/proc/$pid/comm") in
+    postgres | pgbouncer) ;;
+    *) continue ;;
+    esac
+    kill -CONT "$pid"
+    kill -QUIT "$pid"
+    tries=0
+    while kill -0 "$pid"; do
+        tries=$((tries + 1))
+        [ $tries -lt 60 ] || kill -KILL "$pid"
+        [ $tries -lt 80 ] || break
+        sleep 0.05
+    done
+done
+rm -rf "$1"
+"#;

@@ -1,0 +1,293 @@
+//! PostgreSQL.
+
+use std::fs::{self, File, Permissions};
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
+
+use super::broom::Broom;
+use super::{Runner, free_port, program, ran, until};
+use crate::ca::{Key, TestCa};
+
+/// A server with a user `sekisho`, TLS, and an order of texts that is not that
+/// of their bytes.
+pub struct Postgres {
+    folder: PathBuf,
+    programs: Vec<PathBuf>,
+    runner: Runner,
+    port: u16,
+    server: Mutex<Option<Child>>,
+    _broom: Broom,
+}
+
+/// What a server can be told.
+#[derive(Clone, Copy, Debug)]
+pub enum Signal {
+    /// End: clients are cut off, what was committed is kept.
+    End,
+    /// End as if the power had gone.
+    Kill,
+    /// Stand still: it accepts, and answers nothing.
+    Pause,
+    /// Go on.
+    Resume,
+}
+
+impl Postgres {
+    /// One for the whole process: each test takes a database of its own.
+    #[must_use]
+    pub fn shared() -> &'static Self {
+        static SHARED: OnceLock<Postgres> = OnceLock::new();
+        SHARED.get_or_init(Self::start)
+    }
+
+    /// One that a test may stop and start.
+    ///
+    /// # Panics
+    /// If PostgreSQL is not installed, or does not start.
+    #[must_use]
+    pub fn start() -> Self {
+        let runner = Runner::named("postgres");
+        let folder = runner.folder("sekisho-postgres-");
+        let broom = Broom::new(&folder);
+        let server = Self {
+            programs: installed(),
+            runner,
+            port: free_port(),
+            server: Mutex::default(),
+            _broom: broom,
+            folder,
+        };
+        server.init();
+        server.begin();
+        server
+    }
+
+    /// The URL of a new, empty database, without TLS.
+    #[must_use]
+    pub fn database(&self) -> String {
+        static NEXT: AtomicU64 = AtomicU64::new(1);
+        let name = format!("t{}", NEXT.fetch_add(1, Ordering::Relaxed));
+        self.sql(
+            "postgres",
+            &format!("CREATE DATABASE {name} TEMPLATE template0"),
+        );
+        format!("{}?sslmode=disable", self.url(&name))
+    }
+
+    /// The URL of a database, without parameters.
+    #[must_use]
+    pub fn url(&self, database: &str) -> String {
+        format!(
+            "postgres://sekisho:{PASSWORD}@127.0.0.1:{}/{database}",
+            self.port
+        )
+    }
+
+    /// Its port on 127.0.0.1.
+    #[must_use]
+    pub fn port(&self) -> u16 {
+        self.port
+    }
+
+    /// The certificate of the authority that its certificate is of, PEM. It is
+    /// for 127.0.0.1.
+    #[must_use]
+    pub fn authority(&self) -> PathBuf {
+        self.folder.join("authority.pem")
+    }
+
+    /// Runs SQL as another program would; gives the rows as lines.
+    ///
+    /// # Panics
+    /// If it fails.
+    pub fn sql(&self, database: &str, sql: &str) -> String {
+        let mut psql = self.client("psql");
+        psql.args(["-XAtq", "-v", "ON_ERROR_STOP=1", "-d", database, "-c", sql]);
+        ran(&mut psql)
+    }
+
+    /// A database as text, all of it.
+    #[must_use]
+    pub fn dump(&self, database: &str) -> String {
+        ran(self.client("pg_dump").args(["-d", database]))
+    }
+
+    /// Runs a dump's text in an empty database.
+    ///
+    /// # Panics
+    /// If it fails.
+    pub fn restore(&self, database: &str, dump: &str) {
+        let file = self.folder.join(format!("{database}.sql"));
+        fs::write(&file, dump).expect("a file");
+        let mut psql = self.client("psql");
+        psql.args(["-Xq", "-v", "ON_ERROR_STOP=1", "-d", database]);
+        ran(psql.arg("-f").arg(file));
+    }
+
+    /// Tells the server something; after [`Signal::End`] and [`Signal::Kill`]
+    /// waits until it is gone.
+    ///
+    /// # Panics
+    /// If it does not run.
+    pub fn signal(&self, signal: Signal) {
+        let mut server = self.server();
+        let child = server.as_mut().expect("it runs");
+        let name = match signal {
+            Signal::End => "-INT",
+            Signal::Kill => "-KILL",
+            Signal::Pause => "-STOP",
+            Signal::Resume => "-CONT",
+        };
+        for pid in self.processes(child.id(), signal) {
+            // A backend may have ended meanwhile.
+            let _ = Command::new("kill").args([name, &pid.to_string()]).status();
+        }
+        if matches!(signal, Signal::End | Signal::Kill) {
+            child.wait().expect("it is a child");
+            *server = None;
+        }
+    }
+
+    /// Starts it again on the same port, with what it had.
+    ///
+    /// # Panics
+    /// If it does not start.
+    pub fn begin(&self) {
+        let log = self.folder.join("log");
+        let file = File::options().create(true).append(true).open(&log);
+        let file = file.expect("a log");
+        let child = self
+            .command("postgres")
+            .arg("-D")
+            .arg(self.folder.join("data"))
+            .current_dir(&self.folder)
+            .stdin(Stdio::null())
+            .stdout(file.try_clone().expect("a handle"))
+            .stderr(file)
+            .spawn();
+        *self.server() = Some(child.expect("it was found"));
+        until("PostgreSQL starts", &log, || {
+            let mut ready = self.client("pg_isready");
+            ready
+                .arg("-q")
+                .status()
+                .is_ok_and(|status| status.success())
+        });
+    }
+
+    fn server(&self) -> MutexGuard<'_, Option<Child>> {
+        self.server.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A pause stops all of its processes, and a kill leaves none behind.
+    fn processes(&self, main: u32, signal: Signal) -> Vec<u32> {
+        let children = match signal {
+            Signal::End => String::new(),
+            _ => {
+                fs::read_to_string(format!("/proc/{main}/task/{main}/children")).unwrap_or_default()
+            }
+        };
+        let children = children
+            .split_ascii_whitespace()
+            .filter_map(|pid| pid.parse().ok());
+        std::iter::once(main).chain(children).collect()
+    }
+
+    fn init(&self) {
+        let password = self.folder.join("password");
+        self.runner.write(&password, PASSWORD);
+        let mut init = self.command("initdb");
+        init.arg("-D").arg(self.folder.join("data"));
+        init.arg(format!("--pwfile={}", password.display()));
+        init.args([
+            "-U",
+            "sekisho",
+            "-A",
+            "scram-sha-256",
+            "-E",
+            "UTF8",
+            "--no-sync",
+        ]);
+        init.args([
+            "--locale=C.UTF-8",
+            "--locale-provider=icu",
+            "--icu-locale=en-US",
+        ]);
+        ran(init.current_dir(&self.folder));
+        self.secure();
+        let folder = self.folder.display();
+        let settings = format!(
+            "listen_addresses = '127.0.0.1'\nport = {}\nunix_socket_directories = '{folder}'\n\
+             max_connections = 300\nfsync = off\nssl = on\nssl_cert_file = '{folder}/tls.crt'\n\
+             ssl_key_file = '{folder}/tls.key'\n",
+            self.port
+        );
+        let file = self.folder.join("data/postgresql.auto.conf");
+        self.runner.write(&file, &settings);
+    }
+
+    fn secure(&self) {
+        let ca = TestCa::new();
+        let pair = ca.issue(&["127.0.0.1"], Key::P256);
+        let at = |name: &str| self.folder.join(name);
+        self.runner.write(&at("authority.pem"), &ca.root_pem());
+        self.runner.write(&at("tls.crt"), &pair.chain_pem());
+        self.runner.write(&at("tls.key"), &pair.key_pem());
+        fs::set_permissions(at("tls.key"), Permissions::from_mode(0o600)).expect("our file");
+        // Others may trust the authority.
+        fs::set_permissions(&self.folder, Permissions::from_mode(0o755)).expect("our folder");
+    }
+
+    fn command(&self, name: &str) -> Command {
+        self.runner.command(&self.program(name))
+    }
+
+    fn client(&self, name: &str) -> Command {
+        let mut command = Command::new(self.program(name));
+        command
+            .args([
+                "-h",
+                "127.0.0.1",
+                "-U",
+                "sekisho",
+                "-p",
+                &self.port.to_string(),
+            ])
+            .env("PGPASSWORD", PASSWORD)
+            .env("PGSSLMODE", "disable");
+        command
+    }
+
+    fn program(&self, name: &str) -> PathBuf {
+        program(name, &self.programs, "postgresql")
+    }
+}
+
+impl Drop for Postgres {
+    fn drop(&mut self) {
+        if self.server().is_some() {
+            self.signal(Signal::Resume);
+            self.signal(Signal::Kill);
+        }
+    }
+}
+
+/// Where Debian puts the programs that are not in `PATH`, the newest first.
+fn installed() -> Vec<PathBuf> {
+    let Ok(versions) = fs::read_dir(Path::new("/usr/lib/postgresql")) else {
+        return Vec::new();
+    };
+    let mut folders: Vec<_> = versions
+        .flatten()
+        .map(|one| one.path().join("bin"))
+        .collect();
+    folders.sort();
+    folders.reverse();
+    folders
+}
+
+/// Of the user `sekisho`.
+pub(super) const PASSWORD: &str = "correct-horse";

@@ -1,0 +1,132 @@
+//! Stores as a server asks them: each call bounded, so that a stuck store holds
+//! up only what it alone can answer.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use anyhow::{Context, bail};
+use sekisho_certs::store::files::Files;
+use sekisho_certs::store::http::{self, Http, Template};
+use sekisho_certs::store::limited::{Limited, Limits};
+use sekisho_certs::store::postgres;
+use sekisho_certs::store::redis::{Redis, RedisUrl};
+use sekisho_certs::store::sealed::Sealed;
+use sekisho_certs::store::sqlite::{self, Sqlite};
+use sekisho_certs::{Catalog, Secret, Store, StoreError};
+use sekisho_server::config::{Config, StoreUrl, TokenSource};
+use tokio::runtime::Handle;
+
+use super::{Opened, postgres_at, ring};
+use crate::cli::failure::Result;
+
+/// The store of the configuration. The runtime that runs this drives its
+/// connections.
+pub(in crate::cli) async fn serving(config: &Config) -> Result<Opened> {
+    let limits = Limits::default();
+    let (store, catalog): (Arc<dyn Store>, Option<Arc<dyn Catalog>>) = match &config.store {
+        StoreUrl::Sqlite(path) => both(embedded(config, path, &limits).await?),
+        StoreUrl::Postgres(url) => both(database(config, url, &limits).await?),
+        StoreUrl::Files { pattern } => {
+            // The configuration has made its paths absolute.
+            let files = Arc::new(Files::new(pattern, Path::new("/"))?);
+            (Arc::new(Limited::new(files, &limits)), None)
+        }
+        StoreUrl::Http {
+            template,
+            token,
+            ca,
+        } => {
+            let http = Arc::new(endpoint(template, token.as_ref(), ca.clone(), &limits)?);
+            (Arc::new(Limited::new(http, &limits)), None)
+        }
+        StoreUrl::Redis(url) => {
+            let redis = Arc::new(Redis::open(url, &Handle::current())?);
+            (Arc::new(Limited::new(redis, &limits)), None)
+        }
+    };
+    Ok(Opened {
+        store,
+        catalog,
+        shown: config.store.to_string(),
+    })
+}
+
+/// Waits for Redis, and says why it can't be reached.
+pub(in crate::cli) async fn reach(url: &RedisUrl) -> Result<()> {
+    let redis = Redis::open(url, &Handle::current())?;
+    redis.reach().await.with_context(|| format!("{url}"))
+}
+
+fn both(catalog: Sealed) -> (Arc<dyn Store>, Option<Arc<dyn Catalog>>) {
+    let catalog = Arc::new(catalog);
+    (Arc::clone(&catalog) as Arc<dyn Store>, Some(catalog))
+}
+
+async fn embedded(config: &Config, path: &Path, limits: &Limits) -> Result<Sealed> {
+    let sqlite = Arc::new(Sqlite::open(path, sqlite::Mode::Existing)?);
+    let limited = Arc::new(Limited::new(sqlite, limits));
+    Ok(Sealed::open(limited, ring(config)?).await?)
+}
+
+async fn database(config: &Config, url: &postgres::Url, limits: &Limits) -> Result<Sealed> {
+    // Who asked has gone by then.
+    let waits = postgres::Options {
+        connect: limits.deadline,
+        read: limits.deadline,
+        ..postgres::Options::default()
+    };
+    let catalog = Arc::new(postgres_at(url, postgres::Mode::Existing, &waits)?);
+    within_reach_or_later(config, Arc::new(Limited::new(catalog, limits))).await
+}
+
+fn endpoint(
+    template: &Template,
+    token: Option<&TokenSource>,
+    ca: Option<PathBuf>,
+    limits: &Limits,
+) -> Result<Http> {
+    let options = http::Options {
+        token: token.map(store_token).transpose()?,
+        ca,
+        deadline: limits.deadline,
+    };
+    Ok(Http::new(template.clone(), &options, Handle::current())?)
+}
+
+/// A store elsewhere may be down while a server starts, which then serves as
+/// soon as it is back. What does not heal by itself is an error.
+async fn within_reach_or_later(config: &Config, catalog: Arc<dyn Catalog>) -> Result<Sealed> {
+    let mut away = away(catalog.id().await)?;
+    let sealed = Sealed::unopened(catalog, ring(config)?);
+    if away.is_none() {
+        away = self::away(sealed.reach().await)?;
+    }
+    if let Some(error) = away {
+        tracing::warn!(%error, "the store is out of reach, it is tried again with each call");
+    }
+    Ok(sealed)
+}
+
+/// Takes aside the errors that heal by themselves.
+fn away<T>(called: Result<T, StoreError>) -> Result<Option<StoreError>, StoreError> {
+    match called {
+        Err(error) if error.is_retryable() => Ok(Some(error)),
+        other => other.map(|_| None),
+    }
+}
+
+/// What each request to the store carries. Others may have made it, and they
+/// make long ones.
+fn store_token(source: &TokenSource) -> Result<Secret> {
+    let text = source.read(2 * MOST_TOKEN).context("[store] token")?;
+    let token = text.trim();
+    let is_one = (1..=MOST_TOKEN).contains(&token.len())
+        && token.bytes().all(|byte| byte.is_ascii_graphic());
+    if !is_one {
+        bail!("[store] token: {source}: a token has 1 to {MOST_TOKEN} characters of visible ASCII");
+    }
+    Ok(Secret::new(token.as_bytes().to_vec()))
+}
+
+/// What servers take as one field of a request's head.
+const MOST_TOKEN: usize = 8192;

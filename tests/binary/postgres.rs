@@ -1,0 +1,162 @@
+//! Several servers and the commands on one PostgreSQL.
+
+use std::fmt::Write as _;
+use std::time::{Duration, Instant};
+
+use sekisho_testkit::Key;
+use sekisho_testkit::services::{PgBouncer, Postgres, Signal};
+
+use crate::sandbox::{SOON, Sandbox, ca, until};
+
+/// A sandbox whose configuration names this store.
+fn sandbox(url: &str) -> Sandbox {
+    let sandbox = Sandbox::new();
+    let config = std::fs::read_to_string(sandbox.path("sekisho.toml")).expect("a file");
+    sandbox.write("sekisho.toml", &config.replace("sqlite:hosts.db", url));
+    sandbox
+}
+
+fn name_of(url: &str) -> &str {
+    let rest = url.rsplit('/').next().expect("a path");
+    rest.split('?').next().expect("a name")
+}
+
+/// Stores a pair and gives the key's bytes.
+fn import(sandbox: &Sandbox, name: &str) -> Vec<u8> {
+    let pair = ca().issue(&[name], Key::P256);
+    sandbox.write("a.crt", &pair.chain_pem());
+    sandbox.write("a.key", &pair.key_pem());
+    sandbox.ok(&["cert", "import", "--chain", "a.crt", "--key", "a.key"]);
+    pair.key_der().secret_der().to_vec()
+}
+
+#[test]
+fn a_change_is_served_by_all_within_a_tenth_of_a_second() {
+    let server = Postgres::shared();
+    let direct = server.database();
+    let pooled = PgBouncer::shared().through(server, &server.database());
+    for url in [direct, pooled] {
+        let sandbox = sandbox(&url);
+        sandbox.page("a.example", "page of a");
+        import(&sandbox, "a.example");
+        let servers = [sandbox.serve(), sandbox.serve()];
+        for server in &servers {
+            assert!(server.shows("a.example", "page of a"), "{}", server.log());
+        }
+        // The median of several: one of them may meet a busy machine.
+        let mut waits = Vec::new();
+        for round in 0..9 {
+            let disabled = round % 2 == 0;
+            let switch = format!("--disabled={disabled}");
+            sandbox.ok(&["host", "set", "a.example", &switch]);
+            let written = Instant::now();
+            until("the change", SOON, || {
+                let changed = |server: &crate::sandbox::Server| {
+                    server.fetch("a.example").is_err() == disabled
+                };
+                servers.iter().all(changed)
+            });
+            waits.push(written.elapsed());
+        }
+        waits.sort();
+        assert!(waits[4].as_millis() <= 100, "{waits:?}");
+        for server in servers {
+            assert!(!server.log().contains("correct-horse"), "{}", server.log());
+            server.stop();
+        }
+    }
+}
+
+#[test]
+fn a_dump_holds_no_private_key() {
+    let server = Postgres::shared();
+    let url = server.database();
+    let sandbox = sandbox(&url);
+    let key = import(&sandbox, "a.example");
+    let serving = sandbox.serve();
+    until("ticket keys", SOON, || serving.fetch("a.example").is_ok());
+    let dump = server.dump(name_of(&url));
+    assert!(dump.contains("a.example") && dump.contains("sekisho.credentials"));
+    assert!(!dump.contains("PRIVATE KEY"));
+    let mut hex = String::new();
+    key.iter()
+        .for_each(|byte| write!(hex, "{byte:02x}").expect("a text"));
+    // The private scalar of P-256 in PKCS#8, and pieces of it.
+    for piece in hex.as_bytes()[72..136].chunks(32) {
+        let piece = std::str::from_utf8(piece).expect("digits");
+        assert!(!dump.contains(piece), "{piece}");
+    }
+    serving.stop();
+}
+
+#[test]
+fn only_commands_that_write_make_a_store() {
+    let url = Postgres::shared().database();
+    let sandbox = sandbox(&url);
+    for command in [&["serve"][..], &["check"], &["host", "list"]] {
+        let error = sandbox.fails(command);
+        assert!(
+            error.contains("there is no store in this database"),
+            "{error}"
+        );
+        assert!(!error.contains("correct-horse"), "{error}");
+        assert!(!sandbox.path("master.key").exists());
+    }
+    let ran = sandbox.run(&["host", "set", "a.example"]);
+    assert_eq!(ran.code, Some(0), "{}", ran.err);
+    assert!(
+        ran.err
+            .contains("created the store postgres://sekisho:***@"),
+        "{}",
+        ran.err
+    );
+    assert!(sandbox.ok(&["check"]).contains("postgres://sekisho:***@"));
+    assert!(sandbox.ok(&["host", "list"]).contains("a.example"));
+}
+
+#[test]
+fn a_server_starts_without_its_database_and_heals() {
+    let database = Postgres::start();
+    let sandbox = sandbox(&database.database());
+    sandbox.page("a.example", "page of a");
+    import(&sandbox, "a.example");
+    database.signal(Signal::End);
+    let error = sandbox.fails(&["check"]);
+    assert!(
+        error.contains("refused") && !error.contains("correct-horse"),
+        "{error}"
+    );
+    let server = sandbox.serve();
+    // Failed is not absent.
+    assert!(server.refusal("a.example").contains("InternalError"));
+    database.begin();
+    let heals = Duration::from_secs(20);
+    until("it heals", heals, || server.shows("a.example", "page of a"));
+    database.signal(Signal::Kill);
+    // What is cached is served on.
+    assert!(server.shows("a.example", "page of a"));
+    assert!(server.refusal("b.example").contains("InternalError"));
+    database.begin();
+    until("it heals again", heals, || {
+        server.refusal("b.example").contains("UnrecognisedName")
+    });
+    import(&sandbox, "b.example");
+    until("a change", heals, || server.fetch("b.example").is_ok());
+    assert!(!server.log().contains("correct-horse"), "{}", server.log());
+    server.stop();
+}
+
+#[test]
+fn a_wrong_master_key_is_told_at_the_start() {
+    let url = Postgres::shared().database();
+    import(&sandbox(&url), "a.example");
+    let other = sandbox(&url);
+    // A key of another store.
+    let elsewhere = Sandbox::new();
+    elsewhere.import(&["b.example"]);
+    std::fs::copy(elsewhere.path("master.key"), other.path("master.key")).expect("a copy");
+    for command in ["serve", "check"] {
+        let error = other.fails(&[command]);
+        assert!(error.contains("wrong master key"), "{error}");
+    }
+}
