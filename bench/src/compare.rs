@@ -7,6 +7,7 @@ mod markdown;
 mod measure;
 mod nginx;
 mod options;
+mod pages;
 mod prepare;
 mod report;
 mod round;

@@ -119,7 +119,7 @@ certificates: leaf and intermediate in the sizes of Let's Encrypt's. The client 
 with AES-128-GCM and X25519 alone (TLS 1.2: ECDHE with AES-128-GCM, key exchange by X25519), \
 keeps 16 connections going, asks for a page of 612 bytes, checks the answer, and reads to the \
 end of the connection. It verifies no certificates while it measures; a verified request comes \
-first.\n\n\
+first. The files that a sample will read are read once before it, for both servers.\n\n\
 CPU time is the time that all threads of all processes of the server were on a CPU, by their \
 `schedstat` in nanoseconds; `utime` and `stime` say the same in steps of 10 ms. Time that a \
 process waits for the CPU does not count. Memory is from `smaps_rollup`, summed over the \

@@ -6,6 +6,7 @@ use anyhow::{Context, Result};
 
 use super::accounting::{CpuTime, Memory};
 use super::client::{Client, Load, Work};
+use super::pages;
 use super::rows::{Asked, Case, Measure, Row, Setup, figure};
 use super::server::Server;
 use super::setup::{self, Place};
@@ -68,6 +69,7 @@ impl<'a> Subject<'a> {
             None => self.launch(None).await?,
         };
         let load = self.load(work, warmup);
+        pages::read(self.place, self.row, self.case, &load)?;
         let mut client = self.client(&load, &server).await?;
         let before = server.cpu()?;
         let outcome = client.go().await?;

@@ -1,0 +1,55 @@
+//! What a sample reads from files is in the system's memory when it begins.
+//!
+//! A virtual machine's host may take back pages that nobody used for some
+//! seconds, however much memory is free, and the same case would then be
+//! measured with the files in memory in one round and with disk reads in the
+//! next. Both servers' files are treated alike.
+
+use std::fs::File;
+use std::io;
+use std::path::Path;
+
+use anyhow::{Context, Result};
+
+use super::client::Load;
+use super::rows::{Case, Loaded, Row, Setup};
+use super::sekisho::Store;
+use super::setup::Place;
+use crate::fixtures::{Folder, host_name};
+
+/// Reads the store of a case as far as this load will.
+pub(crate) fn read(place: Place<'_>, row: &Row, case: &Case, load: &Load) -> Result<()> {
+    let hosts = row.hosts.count(place.options.quick);
+    match case.setup {
+        Setup::Sekisho {
+            store: Store::Sqlite,
+            ..
+        } => {
+            let catalog = place.workspace.catalog(row.key, hosts);
+            file(&catalog.join("hosts.db"))
+        }
+        Setup::Sekisho {
+            store: Store::Files,
+            ..
+        }
+        | Setup::Nginx {
+            loaded: Loaded::ByVariable,
+            ..
+        } => {
+            let fixture = place.workspace.fixture(row.key, hosts);
+            let asked = load.warmup + load.operations();
+            (0..asked as usize).try_for_each(|number| {
+                let name = host_name((load.start + number) % load.hosts);
+                file(&Folder(&fixture).chain(&name))?;
+                file(&Folder(&fixture).key(&name))
+            })
+        }
+        Setup::Nginx { .. } => Ok(()),
+    }
+}
+
+fn file(path: &Path) -> Result<()> {
+    let read = File::open(path).and_then(|mut file| io::copy(&mut file, &mut io::sink()));
+    read.map(drop)
+        .with_context(|| format!("cannot read {}", path.display()))
+}
