@@ -118,7 +118,7 @@ fn what_must_be_there_is_asked_for() {
     for (url, expected) in [
         (
             "",
-            "is no store; write \"sqlite:PATH\", \"postgres://USER@HOST/DATABASE\" or \"files:",
+            "is no store; write \"sqlite:PATH\", \"postgres://USER@HOST/DATABASE\", \"files:",
         ),
         (
             "postgres://u:hush@h/d?hush=1",
