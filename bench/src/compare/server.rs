@@ -1,5 +1,6 @@
 //! A server as a child process that ends with its value.
 
+use std::env;
 use std::fs::File;
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 use std::path::{Path, PathBuf};
@@ -123,10 +124,15 @@ impl Launch {
     }
 
     /// The command as one would type it.
+    /// As it can be typed in the folder where this runs, wherever that is.
     pub(crate) fn command(&self) -> String {
         let program = self.program.display();
         let arguments = self.arguments.join(" ");
-        format!("taskset -c {} {program} {arguments}", self.core)
+        let command = format!("taskset -c {} {program} {arguments}", self.core);
+        match env::current_dir() {
+            Ok(here) => command.replace(&format!("{}/", here.display()), ""),
+            Err(_) => command,
+        }
     }
 }
 
