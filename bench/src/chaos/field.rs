@@ -1,0 +1,96 @@
+//! What clients, writers and the director share.
+
+use std::cell::{Cell, RefCell};
+use std::time::Duration;
+
+use anyhow::Result;
+use tokio::time::Instant;
+
+use super::client::Client;
+use super::judge::{Judge, Seen, Visit};
+use super::ledger::HEALED;
+use super::server::Server;
+
+pub(crate) struct Field {
+    pub(crate) judge: RefCell<Judge>,
+    pub(crate) servers: Vec<Server>,
+    pub(crate) names: RefCell<Names>,
+    pub(crate) client: Client,
+    begun: Instant,
+    /// Since when nothing is away.
+    calm_since: Cell<Option<Duration>>,
+}
+
+/// Who is visited.
+#[derive(Debug, Default)]
+pub(crate) struct Names {
+    /// Never changed.
+    pub(crate) steady: Vec<String>,
+    /// Replaced, removed and added again.
+    pub(crate) changing: Vec<String>,
+    /// Visited seldom: seldom cached.
+    pub(crate) cold: Vec<String>,
+}
+
+impl Field {
+    pub(crate) fn new(servers: Vec<Server>, names: Names) -> Result<Self> {
+        Ok(Self {
+            judge: RefCell::default(),
+            servers,
+            names: RefCell::new(names),
+            client: Client::new()?,
+            begun: Instant::now(),
+            calm_since: Cell::new(None),
+        })
+    }
+
+    /// Since the start of the run.
+    pub(crate) fn now(&self) -> Duration {
+        self.begun.elapsed()
+    }
+
+    /// Visits a host and lets it be judged; none while the server is down.
+    pub(crate) async fn visit(&self, server: usize, host: &str) -> Option<Seen> {
+        let visit = self.look(server, host).await?;
+        self.judge.borrow_mut().visit(&visit);
+        Some(visit.seen)
+    }
+
+    /// The same, unjudged.
+    pub(crate) async fn look(&self, server: usize, host: &str) -> Option<Visit> {
+        let serving = &self.servers[server];
+        let (address, process) = serving.serving()?;
+        let from = self.now();
+        let seen = self.client.visit(address, host).await;
+        Some(Visit {
+            server,
+            process,
+            running: serving.serving() == Some((address, process)),
+            host: host.to_owned(),
+            from,
+            to: self.now(),
+            seen,
+        })
+    }
+
+    /// Something is away, or is back.
+    pub(crate) fn is_calm(&self, calm: Calm) {
+        self.calm_since.set(match calm {
+            Calm::Broken => None,
+            Calm::Restored => Some(self.now()),
+        });
+    }
+
+    /// Whether everything was there for so long that all have noticed.
+    pub(crate) fn is_healthy(&self) -> bool {
+        let since = self.calm_since.get();
+        since.is_some_and(|since| self.now() >= since + HEALED)
+    }
+}
+
+/// What happens to the stores and servers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Calm {
+    Broken,
+    Restored,
+}
