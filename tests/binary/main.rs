@@ -7,6 +7,7 @@ mod endpoint;
 mod host;
 mod import;
 mod live;
+mod outages;
 mod peers;
 mod postgres;
 mod redis;
