@@ -32,7 +32,7 @@ use tokio::task::{JoinSet, LocalSet};
 
 use self::authority::Authority;
 use self::director::Director;
-use self::field::{Calm, Field};
+use self::field::Field;
 use self::ledger::State;
 use self::plan::{Phase, SERVERS};
 use self::server::Server;
@@ -87,7 +87,7 @@ async fn chaos(options: &Options, seed: u64) -> Result<()> {
     let fresh = (whole / 60).max(Duration::from_secs(1));
     let setting = Setting::new(&options.sekisho, &stores.database(), &stores.redis(), fresh)?;
     let authority = Rc::new(Authority::new()?);
-    let field = Rc::new(field(options, &setting, &authority).await?);
+    let field = Rc::new(field(&setting, &authority).await?);
     let ended = events(
         options, &field, &setting, authority, stores, &phases, random,
     )
@@ -103,10 +103,11 @@ async fn chaos(options: &Options, seed: u64) -> Result<()> {
 }
 
 /// Three servers on a catalog with hosts.
-async fn field(options: &Options, setting: &Setting, authority: &Authority) -> Result<Field> {
+async fn field(setting: &Setting, authority: &Authority) -> Result<Field> {
     let names = setting::names();
     setting.fill(&names, authority).await?;
-    let servers = (0..SERVERS).map(|number| Server::new(&options.sekisho, setting.server(number)));
+    let server = |number| Server::new(setting.binary(), setting.server(number));
+    let servers = (0..SERVERS).map(server);
     let field = Field::new(servers.collect(), names)?;
     {
         let names = field.names.borrow();
@@ -124,7 +125,6 @@ async fn field(options: &Options, setting: &Setting, authority: &Authority) -> R
     for server in &field.servers {
         server.start().await?;
     }
-    field.is_calm(Calm::Restored);
     Ok(field)
 }
 

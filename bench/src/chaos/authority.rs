@@ -2,15 +2,18 @@
 
 use anyhow::{Context, Result, ensure};
 use rcgen::{
-    BasicConstraints, CertificateParams, DistinguishedName, IsCa, Issuer, KeyPair, KeyUsagePurpose,
-    SerialNumber, date_time_ymd,
+    BasicConstraints, CertificateParams, DistinguishedName, DnType, IsCa, Issuer, KeyPair,
+    KeyUsagePurpose, SerialNumber, date_time_ymd,
 };
 use rustls::pki_types::CertificateDer;
 use x509_parser::extensions::GeneralName;
 use x509_parser::prelude::{FromDer, X509Certificate};
 
 /// Signs for all hosts. The generation is the serial number less one.
-pub(crate) struct Authority(Issuer<'static, KeyPair>);
+pub(crate) struct Authority {
+    issuer: Issuer<'static, KeyPair>,
+    pem: String,
+}
 
 /// PEM.
 pub(crate) struct Pair {
@@ -23,7 +26,14 @@ impl Authority {
         let mut params = params(Vec::new())?;
         params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
         params.key_usages = vec![KeyUsagePurpose::KeyCertSign];
-        Ok(Self(Issuer::new(params, KeyPair::generate()?)))
+        params
+            .distinguished_name
+            .push(DnType::CommonName, "sekisho chaos");
+        let key = KeyPair::generate()?;
+        Ok(Self {
+            pem: params.self_signed(&key)?.pem(),
+            issuer: Issuer::new(params, key),
+        })
     }
 
     pub(crate) fn issue(&self, host: &str, generation: u64) -> Result<Pair> {
@@ -32,7 +42,7 @@ impl Authority {
         params.serial_number = Some(SerialNumber::from(generation + 1));
         let key = KeyPair::generate()?;
         Ok(Pair {
-            chain: params.signed_by(&key, &self.0)?.pem(),
+            chain: params.signed_by(&key, &self.issuer)?.pem() + &self.pem,
             key: key.serialize_pem(),
         })
     }

@@ -7,7 +7,7 @@ use tokio::sync::oneshot;
 use tokio::task::{JoinHandle, spawn_local};
 use tokio::time::sleep;
 
-use super::field::{Calm, Field};
+use super::field::Field;
 use super::plan::{Action, How, Phase, Store};
 use super::setting::DOWNLOADS;
 use super::stores::Stores;
@@ -53,7 +53,7 @@ impl Director {
     async fn outage(&self, store: Store, how: How, phase: &Phase) -> Result<()> {
         // Only the catalog carries changes.
         let carries = store == Store::Postgres;
-        self.field.is_calm(Calm::Broken);
+        self.field.breaks();
         if carries {
             let now = self.field.now();
             self.field.judge.borrow_mut().ledger.outage_begins(now);
@@ -65,13 +65,13 @@ impl Director {
             let now = self.field.now();
             self.field.judge.borrow_mut().ledger.outage_ends(now);
         }
-        self.field.is_calm(Calm::Restored);
+        self.field.mends();
         Ok(())
     }
 
     /// What is in flight when the server is told to end is answered.
     async fn restart(&self, number: usize) -> Result<()> {
-        self.field.is_calm(Calm::Broken);
+        self.field.breaks();
         let server = &self.field.servers[number];
         let mut downloads = Vec::new();
         for _ in 0..DOWNLOADS_IN_FLIGHT {
@@ -86,7 +86,7 @@ impl Director {
         }
         server.ended().await?;
         server.start().await?;
-        self.field.is_calm(Calm::Restored);
+        self.field.mends();
         Ok(())
     }
 }

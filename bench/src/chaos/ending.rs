@@ -33,19 +33,20 @@ pub(crate) async fn compare(field: &Field, setting: &Setting) -> Result<()> {
         let last = found.get(host).and_then(|generations| generations.last());
         let state = last.map_or(State::Absent, |number| State::Generation(*number));
         for server in 0..SERVERS {
-            let visit = field.look(server, host).await.context("it serves")?;
-            let mut judge = field.judge.borrow_mut();
-            // Refused for a moment is not lost: it is asked for once more.
-            if matches!(visit.seen, Seen::Failed(_)) {
-                judge.visit(&visit);
-                drop(judge);
-                let again = field.look(server, host).await.context("it serves")?;
-                field.judge.borrow_mut().at_the_end(&again, state);
-            } else {
-                judge.at_the_end(&visit, state);
-            }
+            last_look(field, server, host, state).await?;
         }
     }
+    Ok(())
+}
+
+/// Refused for a moment is not lost: it is asked for once more.
+async fn last_look(field: &Field, server: usize, host: &str, state: State) -> Result<()> {
+    let mut visit = field.look(server, host).await.context("it serves")?;
+    if matches!(visit.seen, Seen::Failed(_)) {
+        field.judge.borrow_mut().visit(&visit);
+        visit = field.look(server, host).await.context("it serves")?;
+    }
+    field.judge.borrow_mut().at_the_end(&visit, state);
     Ok(())
 }
 

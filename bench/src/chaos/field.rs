@@ -17,8 +17,8 @@ pub(crate) struct Field {
     pub(crate) names: RefCell<Names>,
     pub(crate) client: Client,
     begun: Instant,
-    /// Since when nothing is away.
-    calm_since: Cell<Option<Duration>>,
+    /// From when on all is well; none while something is away.
+    whole_from: Cell<Option<Duration>>,
 }
 
 /// Who is visited.
@@ -40,7 +40,7 @@ impl Field {
             names: RefCell::new(names),
             client: Client::new()?,
             begun: Instant::now(),
-            calm_since: Cell::new(None),
+            whole_from: Cell::new(Some(Duration::ZERO)),
         })
     }
 
@@ -73,24 +73,19 @@ impl Field {
         })
     }
 
-    /// Something is away, or is back.
-    pub(crate) fn is_calm(&self, calm: Calm) {
-        self.calm_since.set(match calm {
-            Calm::Broken => None,
-            Calm::Restored => Some(self.now()),
-        });
+    /// Something is taken away.
+    pub(crate) fn breaks(&self) {
+        self.whole_from.set(None);
     }
 
-    /// Whether everything was there for so long that all have noticed.
-    pub(crate) fn is_healthy(&self) -> bool {
-        let since = self.calm_since.get();
-        since.is_some_and(|since| self.now() >= since + HEALED)
+    /// All is back, and will soon be noticed by all.
+    pub(crate) fn mends(&self) {
+        self.whole_from.set(Some(self.now() + HEALED));
     }
-}
 
-/// What happens to the stores and servers.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Calm {
-    Broken,
-    Restored,
+    /// Whether everything is there, and all have noticed.
+    pub(crate) fn is_whole(&self) -> bool {
+        let from = self.whole_from.get();
+        from.is_some_and(|from| self.now() >= from)
+    }
 }

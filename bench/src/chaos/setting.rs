@@ -4,7 +4,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use anyhow::{Result, ensure};
+use anyhow::{Context, Result, ensure};
 use tempfile::TempDir;
 
 use super::authority::Authority;
@@ -25,7 +25,7 @@ impl Setting {
             folder: tempfile::Builder::new()
                 .prefix("sekisho-chaos-")
                 .tempdir()?,
-            binary: fs::canonicalize(binary)?,
+            binary: fs::canonicalize(binary).with_context(|| binary.display().to_string())?,
             store: database.to_owned(),
         };
         let _ = redis;
@@ -37,6 +37,10 @@ impl Setting {
         fs::create_dir(&large)?;
         fs::File::create(large.join("index.html"))?.set_len(LARGE)?;
         Ok(setting)
+    }
+
+    pub(crate) fn binary(&self) -> &Path {
+        &self.binary
     }
 
     pub(crate) fn server(&self, number: usize) -> PathBuf {
@@ -78,10 +82,12 @@ impl Setting {
             .output()
             .await?;
         let said = String::from_utf8_lossy(&output.stderr);
+        let said: Vec<_> = said.lines().take(LINES).collect();
         ensure!(
             output.status.success(),
-            "sekisho {}: {said}",
-            args.join(" ")
+            "sekisho {}: {}",
+            args.join(" "),
+            said.join("\n")
         );
         Ok(output.stdout)
     }
@@ -126,3 +132,5 @@ pub(crate) fn names() -> Names {
 pub(crate) const DOWNLOADS: &str = "downloads.chaos.test";
 /// More than the sockets between server and client hold.
 const LARGE: u64 = 32 << 20;
+/// Of what a command says.
+const LINES: usize = 5;

@@ -25,7 +25,7 @@ pub(crate) struct Writer {
     commands: Commands,
     number: usize,
     random: SplitMix,
-    /// Its hosts, with what it last tried to make of them.
+    /// Its hosts, with what they were when a write was acknowledged last.
     hosts: Vec<(String, State)>,
     generation: u64,
     rest: Duration,
@@ -62,35 +62,35 @@ impl Writer {
     /// If a command can't be run at all.
     pub(crate) async fn run(mut self) -> Result<()> {
         loop {
-            let (host, state) = self.choose();
-            self.write(host, state).await?;
+            let (index, state) = self.choose();
+            if self.write(&self.hosts[index].0, state).await? == Done::Acknowledged {
+                self.hosts[index].1 = state;
+            }
             sleep(self.rest).await;
         }
     }
 
     /// One in five adds a host, one in five removes one; else one is replaced
     /// or added again.
-    fn choose(&mut self) -> (String, State) {
+    fn choose(&mut self) -> (usize, State) {
         self.generation += 1;
         let next = State::Generation(self.generation);
         let kind = self.random.below(5);
         if kind == 0 {
             let host = format!("new{}-{}.chaos.test", self.number, self.generation);
-            self.hosts.push((host.clone(), next));
-            return (host, next);
+            self.hosts.push((host, State::Absent));
+            return (self.hosts.len() - 1, next);
         }
         let index = self.random.below(self.hosts.len());
-        let (host, last) = &mut self.hosts[index];
-        *last = match last {
-            State::Generation(_) if kind == 1 => State::Absent,
-            _ => next,
-        };
-        (host.clone(), *last)
+        match self.hosts[index].1 {
+            State::Generation(_) if kind == 1 => (index, State::Absent),
+            _ => (index, next),
+        }
     }
 
-    async fn write(&mut self, host: String, state: State) -> Result<()> {
+    async fn write(&self, host: &str, state: State) -> Result<Done> {
         let pair = match state {
-            State::Generation(number) => Some(self.authority.issue(&host, number)?),
+            State::Generation(number) => Some(self.authority.issue(host, number)?),
             State::Absent => None,
         };
         let begun = self.field.now();
@@ -98,28 +98,34 @@ impl Writer {
             .judge
             .borrow_mut()
             .ledger
-            .begin(&host, state, begun);
+            .begin(host, state, begun);
         let done = match pair {
             Some(pair) => self.commands.import(&pair.chain, &pair.key).await?,
-            None => self.commands.remove(&host).await?,
+            None => self.commands.remove(host).await?,
         };
         let now = self.field.now();
         let mut judge = self.field.judge.borrow_mut();
         match done {
             Done::Acknowledged => {
-                judge.ledger.acknowledge(&host, now);
+                judge.ledger.acknowledge(host, now);
                 judge.counts.acknowledged += 1;
             }
             Done::Refused => judge.counts.refused += 1,
         }
         drop(judge);
-        self.show(&host);
-        if done == Done::Acknowledged && self.field.is_healthy() {
+        self.show(host);
+        if done == Done::Acknowledged && self.field.is_whole() {
             for server in 0..SERVERS {
-                spawn_local(spread(self.field.clone(), server, host.clone(), state, now));
+                spawn_local(spread(
+                    self.field.clone(),
+                    server,
+                    host.to_owned(),
+                    state,
+                    now,
+                ));
             }
         }
-        Ok(())
+        Ok(done)
     }
 
     /// A new host gets visitors.
@@ -133,7 +139,7 @@ impl Writer {
 
 /// Looks until a server serves what was written, and notes how long it took.
 async fn spread(field: Rc<Field>, server: usize, host: String, state: State, written: Duration) {
-    while field.is_healthy() && field.now() < written + BOUND {
+    while field.is_whole() && field.now() < written + BOUND {
         let Some(seen) = field.visit(server, &host).await else {
             return;
         };
