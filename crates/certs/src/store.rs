@@ -13,6 +13,7 @@ pub mod postgres;
 pub mod redis;
 pub mod sealed;
 pub mod sqlite;
+pub mod stored;
 mod threads;
 
 use std::fmt::Debug;
