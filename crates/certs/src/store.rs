@@ -6,6 +6,7 @@
 pub(crate) mod expect;
 pub mod files;
 pub mod http;
+pub mod layered;
 pub mod limited;
 pub mod memory;
 mod pair;
