@@ -3,7 +3,9 @@
 
 mod outages;
 mod races;
+#[macro_use]
 mod scripted;
+mod contract;
 mod served;
 
 use std::path::Path;

@@ -66,25 +66,32 @@ macro_rules! passed_on {
     )*};
 }
 
-impl Catalog for Scripted {
-    fn changed(&self) -> BoxFuture<'_, ()> {
-        self.inner.changed()
-    }
+/// A catalog whose calls go to its `inner` one, if that is `reached`.
+macro_rules! catalog_passed_on {
+    ($wrapper:ty) => {
+        impl Catalog for $wrapper {
+            fn changed(&self) -> BoxFuture<'_, ()> {
+                self.inner.changed()
+            }
 
-    passed_on! {
-        id() -> CatalogId;
-        position() -> Position;
-        changes(after: u64, limit: usize) -> ChangePage;
-        write(batch: Vec<Write>) -> u64;
-        hosts(patterns: &'a [HostPattern]) -> Vec<HostRecord>;
-        list_hosts(after: Option<&'a HostPattern>, limit: usize) -> Vec<HostRecord>;
-        hosts_of(id: CredentialId, after: Option<&'a HostPattern>, limit: usize) -> Vec<HostPattern>;
-        credentials(ids: &'a [CredentialId]) -> Vec<StoredCredential>;
-        list_credentials(after: Option<CredentialId>, limit: usize) -> Vec<StoredCredential>;
-        due(until: i64, limit: usize) -> Vec<CredentialId>;
-        document(kind: &'a str, key: &'a str) -> Option<Document>;
-        list_documents(kind: &'a str, after: Option<&'a str>, limit: usize) -> Vec<Document>;
-        lease(name: &'a str, holder: &'a str, ttl: Duration) -> Option<Lease>;
-        release(name: &'a str, holder: &'a str) -> ();
-    }
+            passed_on! {
+                id() -> CatalogId;
+                position() -> Position;
+                changes(after: u64, limit: usize) -> ChangePage;
+                write(batch: Vec<Write>) -> u64;
+                hosts(patterns: &'a [HostPattern]) -> Vec<HostRecord>;
+                list_hosts(after: Option<&'a HostPattern>, limit: usize) -> Vec<HostRecord>;
+                hosts_of(id: CredentialId, after: Option<&'a HostPattern>, limit: usize) -> Vec<HostPattern>;
+                credentials(ids: &'a [CredentialId]) -> Vec<StoredCredential>;
+                list_credentials(after: Option<CredentialId>, limit: usize) -> Vec<StoredCredential>;
+                due(until: i64, limit: usize) -> Vec<CredentialId>;
+                document(kind: &'a str, key: &'a str) -> Option<Document>;
+                list_documents(kind: &'a str, after: Option<&'a str>, limit: usize) -> Vec<Document>;
+                lease(name: &'a str, holder: &'a str, ttl: Duration) -> Option<Lease>;
+                release(name: &'a str, holder: &'a str) -> ();
+            }
+        }
+    };
 }
+
+catalog_passed_on!(Scripted);

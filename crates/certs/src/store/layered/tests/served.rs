@@ -168,6 +168,7 @@ async fn the_documented_access_list_is_enough() {
         "+set",
         "+del",
         "+pexpire",
+        "+select",
         "+zadd",
         "+zcard",
         "+zrange",
