@@ -17,6 +17,7 @@ pub(crate) struct Setting {
     folder: TempDir,
     binary: PathBuf,
     store: String,
+    level: String,
 }
 
 impl Setting {
@@ -27,8 +28,8 @@ impl Setting {
                 .tempdir()?,
             binary: fs::canonicalize(binary).with_context(|| binary.display().to_string())?,
             store: database.to_owned(),
+            level: redis.to_owned(),
         };
-        let _ = redis;
         for folder in setting.folders() {
             fs::create_dir(&folder)?;
             fs::write(folder.join("sekisho.toml"), setting.config(fresh))?;
@@ -106,11 +107,12 @@ impl Setting {
     fn config(&self, fresh: Duration) -> String {
         format!(
             "[listen]\nhttps = [\"127.0.0.1:0\"]\n[store]\nurl = \"{}\"\n\
-             [keys]\nmaster = \"file:{}\"\n[cache]\nfresh = \"{}ms\"\n\
+             [keys]\nmaster = \"file:{}\"\n[cache]\nredis = \"{}\"\nfresh = \"{}ms\"\n\
              [site]\nredirect = \"https://elsewhere.test/of/{{host}}\"\n\
              [server]\nworkers = 1\nabsent_per_prefix = 1000000\n",
             self.store,
             self.path("master.key").display(),
+            self.level,
             fresh.as_millis(),
         )
     }

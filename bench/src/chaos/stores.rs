@@ -45,7 +45,12 @@ impl Stores {
             Store::Redis => stores.with_redis(|redis| match how {
                 How::Stop => redis.stop(),
                 How::Pause => redis.pause(),
-                How::Kill => redis.kill(),
+                How::Kill => {
+                    // It comes back with what it had now, and not with what
+                    // is changed meanwhile.
+                    redis.cli(&["save"]);
+                    redis.kill();
+                }
             }),
         })
         .await
