@@ -4,6 +4,7 @@
 mod clock;
 mod database;
 mod disk;
+mod level;
 mod password;
 
 use std::io::{Read, Write};
