@@ -25,10 +25,14 @@ pub(crate) struct Counts {
     pub(crate) acknowledged: u64,
     pub(crate) refused: u64,
     propagation: Histogram<u64>,
+    /// Connections of cached hosts, from their start to the answer's end.
+    pub(crate) latency: Histogram<u64>,
 }
 
 impl Default for Counts {
     fn default() -> Self {
+        // One microsecond to a minute, three digits.
+        let empty = Histogram::new_with_bounds(1, 60_000_000, 3).expect("the bounds make sense");
         Self {
             handshakes: 0,
             cached: 0,
@@ -41,8 +45,8 @@ impl Default for Counts {
             lost_writes: 0,
             acknowledged: 0,
             refused: 0,
-            propagation: Histogram::new_with_bounds(1, 60_000_000, 3)
-                .expect("the bounds make sense"),
+            propagation: empty.clone(),
+            latency: empty,
         }
     }
 }
@@ -50,8 +54,13 @@ impl Default for Counts {
 impl Counts {
     /// From a write's acknowledgement until one server served it.
     pub(crate) fn propagated(&mut self, took: Duration) {
-        let micros = u64::try_from(took.as_micros()).unwrap_or(u64::MAX);
-        self.propagation.saturating_record(micros);
+        self.propagation.saturating_record(micros(took));
+    }
+
+    /// A connection of a cached host.
+    pub(crate) fn of_a_cached_host(&mut self, took: Duration) {
+        self.cached += 1;
+        self.latency.saturating_record(micros(took));
     }
 
     pub(crate) fn violations(&self) -> u64 {
@@ -65,7 +74,6 @@ impl Counts {
 
     /// One line, for people and for grep.
     pub(crate) fn line(&self) -> String {
-        let millis = |quantile| self.propagation.value_at_quantile(quantile) as f64 / 1000.0;
         format!(
             "handshakes={} of_cached_hosts={} failures_of_cached_hosts={} wrong_certificates={} \
              stale_certificates={} false_absences={} unanswered_requests={} lost_writes={} \
@@ -83,22 +91,31 @@ impl Counts {
             self.refused,
             self.uncached_failures,
             self.propagation.len(),
-            millis(0.5),
-            millis(0.99),
+            millis(&self.propagation, 0.5),
+            millis(&self.propagation, 0.99),
         )
     }
 
-    /// What a phase added to what was before it.
+    /// What a phase added to what was before it, when its latencies began.
     pub(crate) fn since(&self, before: &Self) -> String {
         format!(
-            "{} handshakes, {} of cached hosts; {} of uncached hosts failed; writes: {} \
+            "{} handshakes, {} of cached hosts (p99 {:.1} ms); {} of uncached hosts failed; writes: {} \
              acknowledged, {} refused; violations: {}",
             self.handshakes - before.handshakes,
             self.cached - before.cached,
+            millis(&self.latency, 0.99),
             self.uncached_failures - before.uncached_failures,
             self.acknowledged - before.acknowledged,
             self.refused - before.refused,
             self.violations() - before.violations(),
         )
     }
+}
+
+fn micros(took: Duration) -> u64 {
+    u64::try_from(took.as_micros()).unwrap_or(u64::MAX)
+}
+
+fn millis(of: &Histogram<u64>, quantile: f64) -> f64 {
+    of.value_at_quantile(quantile) as f64 / 1000.0
 }

@@ -22,6 +22,7 @@ impl Director {
     pub(crate) async fn run(&self, phases: &[Phase]) -> Result<()> {
         for (index, phase) in phases.iter().enumerate() {
             let before = self.field.judge.borrow().counts.clone();
+            self.field.judge.borrow_mut().counts.latency.reset();
             println!(
                 "[{:6.1} s] {} of {}: {}",
                 self.field.now().as_secs_f64(),

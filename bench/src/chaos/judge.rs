@@ -67,7 +67,9 @@ impl Judge {
     pub(crate) fn visit(&mut self, visit: &Visit) {
         let cached = self.is_cached(visit);
         self.counts.handshakes += 1;
-        self.counts.cached += u64::from(cached);
+        if cached {
+            self.counts.of_a_cached_host(visit.to - visit.from);
+        }
         match &visit.seen {
             Seen::Certificate {
                 host,
