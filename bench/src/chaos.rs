@@ -28,7 +28,7 @@ use anyhow::{Context, Result, bail, ensure};
 use clap::Args;
 use tokio::runtime;
 use tokio::signal::unix::{SignalKind, signal};
-use tokio::task::{JoinSet, LocalSet};
+use tokio::task::{JoinSet, LocalSet, spawn_blocking};
 
 use self::authority::Authority;
 use self::director::Director;
@@ -82,7 +82,8 @@ async fn chaos(options: &Options, seed: u64) -> Result<()> {
     let mut random = SplitMix(seed);
     let whole = Duration::from_secs_f64(options.minutes * 60.0);
     let phases = plan::phases(whole, &mut random);
-    let stores = Stores::start();
+    let stores = spawn_blocking(Stores::start).await;
+    let stores = stores.context("the stores do not start")?;
     // So short that it passes within an outage.
     let fresh = (whole / 60).max(Duration::from_secs(1));
     let setting = Setting::new(&options.sekisho, &stores.database(), &stores.redis(), fresh)?;
