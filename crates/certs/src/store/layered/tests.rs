@@ -1,6 +1,7 @@
 //! Servers with a level of their own making: one Redis, one catalog in memory,
 //! and feeds that the test moves by hand.
 
+mod faults;
 mod outages;
 mod races;
 #[macro_use]

@@ -189,3 +189,30 @@ async fn the_documented_access_list_is_enough() {
     assert_eq!(server.hits(), 1);
     assert_eq!(bench.redis.cli(&["-n", "3", "dbsize"]), "3");
 }
+
+#[tokio::test]
+async fn it_is_reached_by_sentinel_and_over_tls() {
+    let bench = Bench::new();
+    bench.put("a.example", 1).await;
+    let sentinel = RedisServer::start_sentinel(&bench.redis, "main");
+    let url = format!("redis+sentinel://127.0.0.1:{}/main", sentinel.port());
+    let server = bench.started_with(&url, &PATIENT);
+    server.follow().await;
+    server.usable().await;
+    server.fill("a.example").await;
+    assert_eq!(server.serves("a.example").await, Some(1));
+    assert_eq!((server.hits(), bench.entries()), (1, 2));
+
+    let ca = sekisho_testkit::TestCa::new();
+    let args = ["--tls-auth-clients", "no"];
+    let bench = Bench::on(RedisServer::start_tls(&ca, &args));
+    bench.put("a.example", 1).await;
+    let root = bench.redis.path("ca.pem");
+    let url = format!("rediss://127.0.0.1:PORT/0?ca={}", root.display());
+    let server = bench.started_with(&url, &PATIENT);
+    server.follow().await;
+    server.usable().await;
+    server.fill("a.example").await;
+    assert_eq!(server.serves("a.example").await, Some(1));
+    assert_eq!(server.hits(), 1);
+}
