@@ -77,7 +77,7 @@ fn until_states(server: &Server, wanted: &str, cached: &str) {
 /// The lines of the log with this message.
 fn logged(server: &Server, message: &str) -> Vec<Value> {
     let log = server.log();
-    let lines = log.lines().map(|line| serde_json::from_str(line));
+    let lines = log.lines().map(serde_json::from_str);
     let lines = lines.map_while(Result::<Value, _>::ok);
     lines
         .filter(|line| line["fields"]["message"] == message)
