@@ -27,6 +27,9 @@ pub(super) fn run(config: Option<&Path>) -> Result<Ended> {
         if let Some(catalog) = &opened.catalog {
             // Reads from the file, which opening alone may not.
             catalog.position().await?;
+            if let Some(url) = &config.level {
+                open::reach_level(url).await?;
+            }
         } else {
             match &config.store {
                 StoreUrl::Redis(url) => open::reach(url).await?,
@@ -44,6 +47,9 @@ pub(super) fn run(config: Option<&Path>) -> Result<Ended> {
     writeln!(output, "{} is valid", config.file.display())?;
     let keys = opened.catalog.map_or("", |_| " and opens with its keys");
     writeln!(output, "{} is there{keys}", opened.shown)?;
+    if let Some(url) = &config.level {
+        writeln!(output, "{url} is there")?;
+    }
     output.flush()?;
     Ok(Ended::Done)
 }

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use anyhow::{Context, anyhow};
 use sekisho_certs::seal::{KeyError, KeyRing, KeySource};
+use sekisho_certs::store::layered::Counts;
 use sekisho_certs::store::postgres::{self, Postgres};
 use sekisho_certs::store::sealed::Sealed;
 use sekisho_certs::store::sqlite::{self, Sqlite};
@@ -15,8 +16,10 @@ use tokio::runtime::{Builder, Handle, Runtime};
 
 use crate::cli::failure::Result;
 
+pub(super) use level::reach as reach_level;
 pub(super) use serving::{reach, serving};
 
+mod level;
 mod serving;
 
 /// A store that is ready to be asked.
@@ -24,6 +27,8 @@ pub(crate) struct Opened {
     pub(crate) store: Arc<dyn Store>,
     /// The same, if it can also be written.
     pub(crate) catalog: Option<Arc<dyn Catalog>>,
+    /// What Redis before the catalog counts, if one stands there.
+    pub(crate) level: Option<Counts>,
     /// As the operator knows it.
     pub(crate) shown: String,
 }

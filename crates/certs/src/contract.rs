@@ -13,7 +13,7 @@ pub mod lists;
 pub mod log;
 pub mod store;
 #[cfg(test)]
-mod stores;
+pub(crate) mod stores;
 pub mod write;
 
 pub use fixture::{Fixture, Names};

@@ -6,6 +6,7 @@
 pub(crate) mod expect;
 pub mod files;
 pub mod http;
+pub mod layered;
 pub mod limited;
 pub mod memory;
 mod pair;
@@ -13,6 +14,7 @@ pub mod postgres;
 pub mod redis;
 pub mod sealed;
 pub mod sqlite;
+pub mod stored;
 mod threads;
 
 use std::fmt::Debug;

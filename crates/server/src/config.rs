@@ -18,6 +18,7 @@ use std::time::Duration;
 
 use sekisho_certs::HostName;
 use sekisho_certs::seal::KeySource;
+use sekisho_certs::store::redis::RedisUrl;
 
 use crate::site::Site;
 
@@ -40,6 +41,9 @@ pub struct Config {
     pub keys: Option<KeySource>,
     /// `[cache]`: what is kept in memory.
     pub cache: Cache,
+    /// `[cache] redis`: where copies of what the catalog holds are kept, for all
+    /// servers on it; only before a catalog, and no Cluster.
+    pub level: Option<Box<RedisUrl>>,
     /// `[site]`: for a host without a site of its own; 404 if not given.
     pub site: Site,
     /// `[tickets] key_file`: ticket keys for a store that has no place for

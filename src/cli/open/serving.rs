@@ -7,6 +7,7 @@ use std::sync::Arc;
 use anyhow::{Context, bail};
 use sekisho_certs::store::files::Files;
 use sekisho_certs::store::http::{self, Http, Template};
+use sekisho_certs::store::layered::Counts;
 use sekisho_certs::store::limited::{Limited, Limits};
 use sekisho_certs::store::postgres;
 use sekisho_certs::store::redis::{Redis, RedisUrl};
@@ -16,6 +17,7 @@ use sekisho_certs::{Catalog, Secret, Store, StoreError};
 use sekisho_server::config::{Config, StoreUrl, TokenSource};
 use tokio::runtime::Handle;
 
+use super::level::{self, Inner};
 use super::{Opened, postgres_at, ring};
 use crate::cli::failure::Result;
 
@@ -23,13 +25,19 @@ use crate::cli::failure::Result;
 /// connections.
 pub(in crate::cli) async fn serving(config: &Config) -> Result<Opened> {
     let limits = Limits::default();
-    let (store, catalog): (Arc<dyn Store>, Option<Arc<dyn Catalog>>) = match &config.store {
-        StoreUrl::Sqlite(path) => both(embedded(config, path, &limits).await?),
-        StoreUrl::Postgres(url) => both(database(config, url, &limits).await?),
+    let (store, catalog, level) = match &config.store {
+        StoreUrl::Sqlite(path) => {
+            let (inner, level) = embedded(config, path, &limits)?;
+            both(Sealed::open(inner, ring(config)?).await?, level)
+        }
+        StoreUrl::Postgres(url) => {
+            let (inner, level) = database(config, url, &limits)?;
+            both(within_reach_or_later(config, inner).await?, level)
+        }
         StoreUrl::Files { pattern } => {
             // The configuration has made its paths absolute.
             let files = Arc::new(Files::new(pattern, Path::new("/"))?);
-            (Arc::new(Limited::new(files, &limits)), None)
+            plain(Limited::new(files, &limits))
         }
         StoreUrl::Http {
             template,
@@ -37,16 +45,17 @@ pub(in crate::cli) async fn serving(config: &Config) -> Result<Opened> {
             ca,
         } => {
             let http = Arc::new(endpoint(template, token.as_ref(), ca.clone(), &limits)?);
-            (Arc::new(Limited::new(http, &limits)), None)
+            plain(Limited::new(http, &limits))
         }
         StoreUrl::Redis(url) => {
             let redis = Arc::new(Redis::open(url, &Handle::current())?);
-            (Arc::new(Limited::new(redis, &limits)), None)
+            plain(Limited::new(redis, &limits))
         }
     };
     Ok(Opened {
         store,
         catalog,
+        level,
         shown: config.store.to_string(),
     })
 }
@@ -57,18 +66,24 @@ pub(in crate::cli) async fn reach(url: &RedisUrl) -> Result<()> {
     redis.reach().await.with_context(|| format!("{url}"))
 }
 
-fn both(catalog: Sealed) -> (Arc<dyn Store>, Option<Arc<dyn Catalog>>) {
+/// A store, the same as a catalog, and what the level before it counts.
+type Parts = (Arc<dyn Store>, Option<Arc<dyn Catalog>>, Option<Counts>);
+
+fn both(catalog: Sealed, level: Option<Counts>) -> Parts {
     let catalog = Arc::new(catalog);
-    (Arc::clone(&catalog) as Arc<dyn Store>, Some(catalog))
+    (Arc::clone(&catalog) as Arc<dyn Store>, Some(catalog), level)
 }
 
-async fn embedded(config: &Config, path: &Path, limits: &Limits) -> Result<Sealed> {
+fn plain(store: impl Store) -> Parts {
+    (Arc::new(store), None, None)
+}
+
+fn embedded(config: &Config, path: &Path, limits: &Limits) -> Result<Inner> {
     let sqlite = Arc::new(Sqlite::open(path, sqlite::Mode::Existing)?);
-    let limited = Arc::new(Limited::new(sqlite, limits));
-    Ok(Sealed::open(limited, ring(config)?).await?)
+    level::before(config, Arc::new(Limited::new(sqlite, limits)))
 }
 
-async fn database(config: &Config, url: &postgres::Url, limits: &Limits) -> Result<Sealed> {
+fn database(config: &Config, url: &postgres::Url, limits: &Limits) -> Result<Inner> {
     // Who asked has gone by then.
     let waits = postgres::Options {
         connect: limits.deadline,
@@ -76,7 +91,7 @@ async fn database(config: &Config, url: &postgres::Url, limits: &Limits) -> Resu
         ..postgres::Options::default()
     };
     let catalog = Arc::new(postgres_at(url, postgres::Mode::Existing, &waits)?);
-    within_reach_or_later(config, Arc::new(Limited::new(catalog, limits))).await
+    level::before(config, Arc::new(Limited::new(catalog, limits)))
 }
 
 fn endpoint(

@@ -61,7 +61,7 @@ impl Serving {
             clock: Clock::System,
         };
         let server = Server::build(config, parts)?;
-        let sources = sources(metrics.clone(), &lookup, responder, &shutdown);
+        let sources = sources(metrics.clone(), &lookup, &opened, responder, &shutdown);
         let admin = background.block_on(admin(config, sources))?;
         let start_up = begun.elapsed();
         metrics.listening(start_up);
@@ -194,6 +194,7 @@ async fn filled(mut keeper: Keeper) -> Keeper {
 fn sources(
     metrics: Arc<Metrics>,
     lookup: &Arc<Lookup<Endpoint>>,
+    opened: &Opened,
     responder: Arc<Responder>,
     shutdown: &Shutdown,
 ) -> Sources {
@@ -201,6 +202,7 @@ fn sources(
     Sources {
         metrics,
         lookup: Box::new(move || lookup.stats()),
+        level: opened.level.clone(),
         responder,
         draining: Box::new(move || shutdown.phase() > Phase::Serving),
     }

@@ -38,7 +38,7 @@ fn sqlite_with(mmap: bool) -> Fixture {
     }
 }
 
-async fn plain_sqlite() -> Fixture {
+pub(crate) async fn plain_sqlite() -> Fixture {
     sqlite_with(false)
 }
 
@@ -46,7 +46,7 @@ async fn mapped_sqlite() -> Fixture {
     sqlite_with(true)
 }
 
-async fn plain_memory() -> Fixture {
+pub(crate) async fn plain_memory() -> Fixture {
     let (clock, hand) = Fixture::clock();
     Fixture {
         catalog: Arc::new(Memory::keeping(clock, Fixture::KEEP)),
@@ -74,7 +74,7 @@ fn postgres_at(url: &str) -> Fixture {
     }
 }
 
-async fn plain_postgres() -> Fixture {
+pub(crate) async fn plain_postgres() -> Fixture {
     postgres_at(&services::Postgres::shared().database())
 }
 
@@ -83,7 +83,7 @@ async fn pooled_postgres() -> Fixture {
     postgres_at(&services::PgBouncer::shared().through(server, &server.database()))
 }
 
-async fn sealed(inner: Fixture) -> Fixture {
+pub(crate) async fn sealed(inner: Fixture) -> Fixture {
     let ring = KeyRing::new(MasterKey::new(&[5; 32]));
     let catalog = Sealed::create(inner.catalog, ring).await.unwrap();
     Fixture {
@@ -93,7 +93,7 @@ async fn sealed(inner: Fixture) -> Fixture {
     }
 }
 
-async fn limited(inner: Fixture) -> Fixture {
+pub(crate) async fn limited(inner: Fixture) -> Fixture {
     // A busy machine must not fail the suite.
     let limits = Limits {
         deadline: std::time::Duration::from_secs(30),

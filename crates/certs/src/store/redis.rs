@@ -1,10 +1,12 @@
 //! A store of PEM strings in Redis or Valkey, in the layout of the papers:
-//! `redis://` and its relatives.
+//! `redis://` and its relatives. [`level`] is another use of a server: copies
+//! before a catalog.
 
 mod cluster;
 mod dial;
 mod guard;
 mod keys;
+pub mod level;
 mod link;
 mod read;
 mod sentinel;

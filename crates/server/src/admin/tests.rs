@@ -62,6 +62,7 @@ impl Fixture {
         let sources = Sources {
             metrics: Arc::clone(&metrics),
             lookup: Box::new(move || stats.stats()),
+            level: None,
             responder: Arc::new(Responder::new(16 << 20)),
             draining: Box::new(move || drains.load(Ordering::SeqCst)),
         };

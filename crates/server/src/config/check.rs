@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use sekisho_certs::HostName;
 use sekisho_certs::seal::KeySource;
+use sekisho_certs::store::redis::RedisUrl;
 
 use super::locate::Problem;
 use super::raw::{RawCache, RawConfig, RawListen, RawServer, RawStore};
@@ -29,13 +30,15 @@ pub(crate) fn check(raw: RawConfig, file: &Path) -> Result<Config> {
             .map(|source| source.relative_to(base))
             .map_err(|error| Problem::at(&["keys", "master"], error.to_string()))
     };
+    let store = store(&raw.store, base)?;
     let tickets = |path: String| {
         path_below(base, &path).map_err(|text| Problem::at(&["tickets", "key_file"], text))
     };
     Ok(Config {
         file: file.to_owned(),
         defaults: defaults(&raw.default, &listen.https)?,
-        store: store(&raw.store, base)?,
+        level: level(&raw.cache, &store, base)?,
+        store,
         keys: raw.keys.master.map(source).transpose()?,
         cache: cache(&raw.cache)?,
         site: site(raw.site, base)?,
@@ -183,11 +186,24 @@ fn defaults(
     Ok(defaults)
 }
 
-fn cache(raw: &RawCache) -> Result<Cache> {
-    if raw.redis.is_some() {
-        let text = "a Redis level is not built yet; leave the key out";
-        return Err(Problem::at(&["cache", "redis"], text));
+/// Copies of a catalog can be told what changed; nobody tells of the others.
+fn level(raw: &RawCache, store: &StoreUrl, base: &Path) -> Result<Option<Box<RedisUrl>>> {
+    let at = |text: String| Problem::at(&["cache", "redis"], text);
+    match (&raw.redis, store) {
+        (None, _) => Ok(None),
+        (Some(url), StoreUrl::Sqlite(_) | StoreUrl::Postgres(_)) => {
+            let url = RedisUrl::parse_level(url, base).map_err(at)?;
+            Ok(Some(Box::new(url)))
+        }
+        (Some(_), StoreUrl::Files { .. } | StoreUrl::Http { .. } | StoreUrl::Redis(_)) => Err(at(
+            "only a catalog, sqlite: or postgres://, tells what changed in it, so that copies in \
+             Redis are never old; leave the key out"
+                .into(),
+        )),
     }
+}
+
+fn cache(raw: &RawCache) -> Result<Cache> {
     let bytes = |key: &str, text: &Option<String>, default| match text {
         None => Ok(default),
         Some(text) => size(text, &MEMORY).map_err(|text| Problem::at(&["cache", key], text)),

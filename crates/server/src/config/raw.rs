@@ -3,7 +3,6 @@
 use std::collections::BTreeMap;
 
 use serde::Deserialize;
-use serde::de::IgnoredAny;
 
 use crate::site::RawSite;
 
@@ -51,7 +50,7 @@ pub(crate) struct RawCache {
     pub(crate) fresh: Option<String>,
     pub(crate) absent: Option<String>,
     pub(crate) files: Option<String>,
-    pub(crate) redis: Option<IgnoredAny>,
+    pub(crate) redis: Option<String>,
 }
 
 #[derive(Debug, Default, Deserialize)]

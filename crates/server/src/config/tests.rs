@@ -197,6 +197,23 @@ fn a_redis_store_is_taken_apart_and_shown_without_its_password() {
 }
 
 #[test]
+fn a_redis_level_is_taken_before_both_catalogs() {
+    for store in ["sqlite:a.db", "postgres://u@h/d"] {
+        for (url, shown) in [
+            ("redis://:s3same@h/3", "redis://:***@h:6379/3"),
+            ("rediss://h?ca=ca.pem", "rediss://h:6379/0"),
+            ("redis+sentinel://a/main", "redis+sentinel://a:26379/main/0"),
+        ] {
+            let text = LEAST.replace("sqlite:a.db", store);
+            let config = parse(&format!("{text}[cache]\nredis = \"{url}\"\n")).unwrap();
+            assert_eq!(config.level.as_ref().unwrap().to_string(), shown);
+            assert!(!format!("{config:?}").contains("s3same"));
+        }
+    }
+    assert_eq!(parse(LEAST).unwrap().level, None);
+}
+
+#[test]
 fn a_key_comes_from_a_file_the_environment_or_a_command() {
     for (text, source) in [
         ("file:/k", KeySource::File("/k".into())),

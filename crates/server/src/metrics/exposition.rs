@@ -13,6 +13,7 @@ use prometheus_client::encoding::{
 use prometheus_client::metrics::MetricType;
 use prometheus_client::registry::Registry;
 use sekisho_certs::lookup::CALL_BOUNDS;
+use sekisho_certs::store::layered::{Counts, Filled, Read};
 use sekisho_certs::{FeedState, LookupStats};
 
 use super::process::Process;
@@ -62,6 +63,9 @@ impl Collector for Own {
         let stats = (self.0.lookup)();
         cache(&mut to, &stats)?;
         store(&mut to, &stats)?;
+        if let Some(counts) = &self.0.level {
+            level(&mut to, counts)?;
+        }
         feed(&mut to, &stats)?;
         files(&mut to, self.0.responder.files())?;
         to.one_of(
@@ -216,6 +220,25 @@ fn store(to: &mut Writer<'_>, stats: &LookupStats) -> fmt::Result {
         "Time of store calls",
         counts.call_micros(),
         &buckets,
+    )
+}
+
+fn level(to: &mut Writer<'_>, counts: &Counts) -> fmt::Result {
+    let reads = Read::ALL.map(|read| (read.as_str(), counts.reads(read)));
+    let help = "Look-ups that came to Redis before the catalog, by outcome";
+    to.family("level_reads", help, "outcome", &reads)?;
+    let fills = Filled::ALL.map(|filled| (filled.as_str(), counts.fills(filled)));
+    let help = "Answers of the catalog that were offered to Redis, by outcome";
+    to.family("level_fills", help, "outcome", &fills)?;
+    to.counter(
+        "level_unusable_values",
+        "Look-ups that found something in Redis that is no copy (within miss)",
+        &counts.unusable_values(),
+    )?;
+    to.gauge(
+        "level_in_use",
+        "Whether Redis before the catalog is asked (0: passed over)",
+        &u64::from(counts.is_usable()),
     )
 }
 

@@ -40,13 +40,6 @@ fn an_unknown_key_is_named_with_its_line() {
 
 #[test]
 fn what_is_not_built_is_refused_by_name() {
-    let redis = refusal(&format!(
-        "{LEAST}[cache]\nredis = \"redis://127.0.0.1/0\"\n"
-    ));
-    assert!(
-        redis.contains(".toml:4: [cache] redis: a Redis level is not built yet"),
-        "{redis}"
-    );
     let upstream = refusal(&format!(
         "{LEAST}[site]\nupstream = \"http://127.0.0.1:8000\"\n"
     ));
@@ -54,6 +47,50 @@ fn what_is_not_built_is_refused_by_name() {
         upstream.contains(".toml:4: [site] upstream: `upstream` is not built yet"),
         "{upstream}"
     );
+}
+
+#[test]
+fn a_redis_level_stands_before_a_catalog_and_is_no_cluster() {
+    let level = |store: &str, url: &str| {
+        let text = LEAST.replace("sqlite:a.db", store);
+        refusal(&format!("{text}[cache]\nredis = \"{url}\"\n"))
+    };
+    for (store, url, expected) in [
+        (
+            "sqlite:a.db",
+            "redis+cluster://h",
+            "a Cluster can be no level: a host and",
+        ),
+        (
+            "sqlite:a.db",
+            "redis://h?chain={host}.c&key={host}.k",
+            "keys of its own",
+        ),
+        ("sqlite:a.db", "postgres://h/d", "begins with redis://"),
+        ("sqlite:a.db", "redis://:c2VjcmV0@h:x", "HOST:PORT"),
+        (
+            "redis://h",
+            "redis://h",
+            "only a catalog, sqlite: or postgres://",
+        ),
+        (
+            "files:/{host}",
+            "redis://h",
+            "only a catalog, sqlite: or postgres://",
+        ),
+        (
+            "https://h/{host}",
+            "redis://h",
+            "only a catalog, sqlite: or postgres://",
+        ),
+    ] {
+        let error = level(store, url);
+        assert!(
+            error.contains("[cache] redis: ") && error.contains(expected),
+            "{store} {url}: {error}"
+        );
+        assert!(!error.contains("c2VjcmV0"), "{error}");
+    }
 }
 
 #[test]

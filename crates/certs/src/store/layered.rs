@@ -1,0 +1,404 @@
+//! A catalog with Redis as a level before it.
+//!
+//! A look-up asks
+//!
+//! 1. the level, while the catalog's changes arrive;
+//! 2. the catalog;
+//! 3. the level, if the catalog can't be reached and 1 was left out.
+//!
+//! What the catalog gave is stored in the level afterwards, in nobody's way.
+//! Absences are never stored, nor is a wildcard with exact records below it:
+//! both would have to be right about names that are not there.
+//!
+//! **Nothing is served that this server has seen replaced.** The level holds
+//! what the catalog held at one number of its log ([`super::redis::level`]
+//! says how), and each question carries the highest number that this server
+//! has seen, in pages of the log or from writes of its own; a level that is
+//! not as far gives no answer. So that it usually is as far, each page of
+//! changes is carried into the level before it is given to the feed, within
+//! 40 ms; the first server does it, for the others it is done.
+//!
+//! **A level that fails is passed over.** One call that fails or takes too
+//! long, and none asks it any more, until a task in the background has reached
+//! it and has brought it to the present: it reads how far the level is, pages
+//! the catalog's log from there, and carries that in. Where the log no longer
+//! goes back so far, or the level is empty, everything in it is given up by a
+//! new generation. A level that went back in time, by an old snapshot or a
+//! replica that lagged behind, is just one that is not as far.
+
+mod bridge;
+mod counts;
+mod marks;
+
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use tokio::runtime::Handle;
+use tokio::sync::{Notify, Semaphore};
+use tokio::task::JoinHandle;
+use tokio::time::timeout;
+
+pub use self::counts::{Counts, Filled, Read};
+use self::marks::{Mark, Marks};
+use super::redis::level::{Entry, Level, Look};
+use super::{
+    Answer, BoxFuture, Catalog, CatalogId, ChangePage, Document, Found, Lease, Position, Result,
+    Store, StoreError, Write,
+};
+use crate::credential::{CredentialId, StoredCredential};
+use crate::host::{HostName, HostPattern};
+use crate::record::HostRecord;
+
+/// A catalog of sealed secrets that is asked less often.
+pub struct Layered {
+    shared: Arc<Shared>,
+    bridge: JoinHandle<()>,
+}
+
+/// The bounds of [`Layered`].
+#[derive(Clone, Debug)]
+pub struct Waits {
+    /// How long a look-up waits for the level.
+    pub look: Duration,
+    /// How long a page of changes waits for it.
+    pub tell: Duration,
+    /// How long calls wait that nobody waits for.
+    pub background: Duration,
+}
+
+impl Default for Waits {
+    /// A level answers within a millisecond; a change may take 100 ms in all.
+    fn default() -> Self {
+        Self {
+            look: Duration::from_millis(50),
+            tell: Duration::from_millis(40),
+            background: Duration::from_secs(1),
+        }
+    }
+}
+
+struct Shared {
+    level: Level,
+    catalog: Arc<dyn Catalog>,
+    runtime: Handle,
+    waits: Waits,
+    marks: Marks,
+    /// Whether the level is asked.
+    usable: AtomicBool,
+    /// Wakes the bridge.
+    lost: Notify,
+    fills: Arc<Semaphore>,
+    counts: Counts,
+}
+
+impl Layered {
+    /// Puts a level before a catalog, whose calls are bounded already. What
+    /// runs in the background runs on that runtime.
+    #[must_use]
+    pub fn new(level: Level, catalog: Arc<dyn Catalog>, waits: Waits, runtime: &Handle) -> Self {
+        let shared = Arc::new(Shared {
+            level,
+            catalog,
+            runtime: runtime.clone(),
+            waits,
+            marks: Marks::default(),
+            usable: AtomicBool::new(false),
+            lost: Notify::new(),
+            fills: Arc::new(Semaphore::new(FILLS)),
+            counts: Counts::default(),
+        });
+        let bridge = runtime.spawn(bridge::keep(Arc::clone(&shared)));
+        Self { shared, bridge }
+    }
+
+    /// What it counts; stays connected to it.
+    #[must_use]
+    pub fn counts(&self) -> Counts {
+        self.shared.counts.clone()
+    }
+}
+
+impl Drop for Layered {
+    fn drop(&mut self) {
+        self.bridge.abort();
+    }
+}
+
+impl fmt::Debug for Layered {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Layered")
+            .field("level", &self.shared.level)
+            .field("catalog", &self.shared.catalog)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Shared {
+    /// The numbered list at the head of this file.
+    async fn find(self: &Arc<Self>, name: &HostName) -> Result<Answer> {
+        let follows = self.marks.follows();
+        if follows && let Some(found) = self.look(name).await {
+            return Ok(Answer::Found(found));
+        }
+        // Before the catalog is asked: what it says is at least as new.
+        let begun = self.marks.mark();
+        match self.catalog.find(name).await {
+            Err(error) if error.is_retryable() && !follows => {
+                self.look(name).await.map(Answer::Found).ok_or(error)
+            }
+            Ok(Answer::Found(found)) => {
+                self.offer(begun, &found);
+                Ok(Answer::Found(found))
+            }
+            other => other,
+        }
+    }
+
+    /// What the level has; none if it has nothing, or is passed over.
+    async fn look(self: &Arc<Self>, name: &HostName) -> Option<Box<Found>> {
+        let (Some(mark), true) = (self.marks.mark(), self.is_usable()) else {
+            self.counts.read(Read::PassedOver);
+            return None;
+        };
+        let looked = self.level.look(&mark.space, mark.number, name);
+        let read = match in_time(self.waits.look, looked).await {
+            Ok(Look::Found(found)) => {
+                self.counts.read(Read::Hit);
+                return Some(found);
+            }
+            Ok(Look::Miss) => Read::Miss,
+            Ok(Look::Damaged(why)) => {
+                if self.counts.damaged().is_power_of_two() {
+                    tracing::warn!(host = %name, %why, "Redis holds something unusable, the catalog is asked");
+                }
+                Read::Miss
+            }
+            Ok(Look::Behind) => {
+                self.lose();
+                Read::PassedOver
+            }
+            Err(error) => {
+                tracing::debug!(%error, "Redis is passed over");
+                self.lose();
+                Read::PassedOver
+            }
+        };
+        self.counts.read(read);
+        None
+    }
+
+    /// Stores an answer in the level, while its client is served.
+    fn offer(self: &Arc<Self>, begun: Option<Mark>, found: &Found) {
+        let (Some(begun), true, false) = (begun, self.is_usable(), found.shadowed) else {
+            return;
+        };
+        let Ok(entry) = Entry::of(found) else {
+            self.counts.filled(Filled::Refused);
+            return;
+        };
+        let Ok(turn) = Arc::clone(&self.fills).try_acquire_owned() else {
+            self.counts.filled(Filled::Dropped);
+            return;
+        };
+        let shared = Arc::clone(self);
+        self.runtime.spawn(async move {
+            let fill = shared.level.fill(&begun.space, begun.number, &entry);
+            let filled = match in_time(shared.waits.background, fill).await {
+                Ok(true) => Filled::Stored,
+                Ok(false) => Filled::Refused,
+                Err(error) => {
+                    tracing::debug!(%error, "Redis is passed over");
+                    shared.lose();
+                    Filled::Failed
+                }
+            };
+            shared.counts.filled(filled);
+            drop(turn);
+        });
+    }
+
+    /// Carries a page of changes into the level, and only then takes it for
+    /// seen: until then the level is as far as this server is.
+    async fn tell(&self, after: u64, page: &ChangePage) {
+        let reached = Position {
+            log: page.log,
+            number: match (page.gap, page.changes.last()) {
+                (true, _) => page.last,
+                (false, Some(last)) => last.number,
+                (false, None) => after,
+            },
+        };
+        if let Some(mark) = self.marks.mark()
+            && mark.log == page.log
+            && !page.gap
+            && !page.changes.is_empty()
+            && self.is_usable()
+        {
+            let told = self
+                .level
+                .advance(&mark.space, after, reached.number, &page.changes);
+            match in_time(self.waits.tell, told).await {
+                Ok(true) => {}
+                Ok(false) => self.lose(),
+                Err(error) => {
+                    tracing::debug!(%error, "Redis was not told of changes in time");
+                    self.lose();
+                }
+            }
+        }
+        if self.marks.saw(reached) {
+            // Another log: another space, that may never have been begun.
+            self.lose();
+        }
+    }
+
+    fn is_usable(&self) -> bool {
+        self.usable.load(Ordering::Acquire)
+    }
+
+    /// Passes the level over until the bridge has been there.
+    fn lose(&self) {
+        self.usable.store(false, Ordering::Release);
+        self.counts.usable(false);
+        self.lost.notify_one();
+    }
+}
+
+/// Drops the call where it takes too long: whether it has an effect, the state
+/// in the level tells.
+async fn in_time<T>(bound: Duration, call: impl Future<Output = Result<T>>) -> Result<T> {
+    let answer = timeout(bound, call).await;
+    answer.unwrap_or(Err(StoreError::TimedOut(bound)))
+}
+
+impl Store for Layered {
+    fn find<'a>(&'a self, name: &'a HostName) -> BoxFuture<'a, Result<Answer>> {
+        Box::pin(self.shared.find(name))
+    }
+}
+
+impl Catalog for Layered {
+    fn id(&self) -> BoxFuture<'_, Result<CatalogId>> {
+        Box::pin(async move {
+            let id = self.shared.catalog.id().await?;
+            self.shared.marks.is(id);
+            Ok(id)
+        })
+    }
+
+    fn position(&self) -> BoxFuture<'_, Result<Position>> {
+        Box::pin(async move {
+            let shared = &self.shared;
+            let position = shared.catalog.position().await;
+            let position = position.inspect_err(|_| shared.marks.follow(false))?;
+            if shared.marks.saw(position) {
+                shared.lose();
+            }
+            shared.marks.follow(true);
+            Ok(position)
+        })
+    }
+
+    fn changes(&self, after: u64, limit: usize) -> BoxFuture<'_, Result<ChangePage>> {
+        Box::pin(async move {
+            let shared = &self.shared;
+            let page = shared.catalog.changes(after, limit).await;
+            let page = page.inspect_err(|_| shared.marks.follow(false))?;
+            shared.tell(after, &page).await;
+            shared.marks.follow(true);
+            Ok(page)
+        })
+    }
+
+    fn changed(&self) -> BoxFuture<'_, ()> {
+        self.shared.catalog.changed()
+    }
+
+    /// Who writes reads what was written: the level is not asked again before
+    /// it is as far.
+    fn write(&self, batch: Vec<Write>) -> BoxFuture<'_, Result<u64>> {
+        Box::pin(async move {
+            let number = self.shared.catalog.write(batch).await?;
+            self.shared.marks.wrote(number);
+            Ok(number)
+        })
+    }
+
+    fn hosts<'a>(&'a self, patterns: &'a [HostPattern]) -> BoxFuture<'a, Result<Vec<HostRecord>>> {
+        self.shared.catalog.hosts(patterns)
+    }
+
+    fn list_hosts<'a>(
+        &'a self,
+        after: Option<&'a HostPattern>,
+        limit: usize,
+    ) -> BoxFuture<'a, Result<Vec<HostRecord>>> {
+        self.shared.catalog.list_hosts(after, limit)
+    }
+
+    fn hosts_of<'a>(
+        &'a self,
+        id: CredentialId,
+        after: Option<&'a HostPattern>,
+        limit: usize,
+    ) -> BoxFuture<'a, Result<Vec<HostPattern>>> {
+        self.shared.catalog.hosts_of(id, after, limit)
+    }
+
+    fn credentials<'a>(
+        &'a self,
+        ids: &'a [CredentialId],
+    ) -> BoxFuture<'a, Result<Vec<StoredCredential>>> {
+        self.shared.catalog.credentials(ids)
+    }
+
+    fn list_credentials(
+        &self,
+        after: Option<CredentialId>,
+        limit: usize,
+    ) -> BoxFuture<'_, Result<Vec<StoredCredential>>> {
+        self.shared.catalog.list_credentials(after, limit)
+    }
+
+    fn due(&self, until: i64, limit: usize) -> BoxFuture<'_, Result<Vec<CredentialId>>> {
+        self.shared.catalog.due(until, limit)
+    }
+
+    fn document<'a>(
+        &'a self,
+        kind: &'a str,
+        key: &'a str,
+    ) -> BoxFuture<'a, Result<Option<Document>>> {
+        self.shared.catalog.document(kind, key)
+    }
+
+    fn list_documents<'a>(
+        &'a self,
+        kind: &'a str,
+        after: Option<&'a str>,
+        limit: usize,
+    ) -> BoxFuture<'a, Result<Vec<Document>>> {
+        self.shared.catalog.list_documents(kind, after, limit)
+    }
+
+    fn lease<'a>(
+        &'a self,
+        name: &'a str,
+        holder: &'a str,
+        ttl: Duration,
+    ) -> BoxFuture<'a, Result<Option<Lease>>> {
+        self.shared.catalog.lease(name, holder, ttl)
+    }
+
+    fn release<'a>(&'a self, name: &'a str, holder: &'a str) -> BoxFuture<'a, Result<()>> {
+        self.shared.catalog.release(name, holder)
+    }
+}
+
+/// Fills under way at most, some kilobytes each; further ones are left out.
+const FILLS: usize = 64;
+
+#[cfg(test)]
+mod tests;

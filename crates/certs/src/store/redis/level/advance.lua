@@ -1,0 +1,23 @@
+-- Moves `upto` on: drops what changed and remembers when.
+-- KEYS: the state. ARGV: prefix, the number behind which the changes begin,
+-- that of the last, how many are remembered, how long the state is kept (ms);
+-- then subjects and the numbers of their last changes in turn.
+local upto = redis.call('ZSCORE', KEYS[1], 'upto')
+if not upto then return 'none' end
+upto = tonumber(upto)
+if upto >= tonumber(ARGV[3]) then return 'done' end
+if upto < tonumber(ARGV[2]) then return 'behind' end
+for i = 6, #ARGV, 2 do
+  redis.call('ZADD', KEYS[1], ARGV[i + 1], ARGV[i])
+  redis.call('DEL', ARGV[1] .. ARGV[i])
+end
+local excess = redis.call('ZCARD', KEYS[1]) - 3 - tonumber(ARGV[4])
+if excess > 0 then
+  local cut = redis.call('ZRANGEBYSCORE', KEYS[1], '(-inf', '+inf', 'WITHSCORES', 'LIMIT', excess, 1)
+  -- The floor first: loads below it are refused before their marks are gone.
+  redis.call('ZADD', KEYS[1], cut[2], 'floor')
+  redis.call('ZREMRANGEBYSCORE', KEYS[1], '(-inf', '(' .. cut[2])
+end
+redis.call('ZADD', KEYS[1], ARGV[3], 'upto')
+redis.call('PEXPIRE', KEYS[1], ARGV[5])
+return 'done'

@@ -1,0 +1,170 @@
+//! Redis as a level before the catalog of several servers.
+
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::time::Duration;
+
+use sekisho_testkit::services::{Postgres, Signal};
+use sekisho_testkit::{Key, RedisServer};
+
+use crate::sandbox::{Sandbox, Server, ca, until};
+
+const HOSTS: [&str; 6] = [
+    "a.example",
+    "b.example",
+    "c.example",
+    "d.example",
+    "e.example",
+    "f.example",
+];
+
+#[test]
+fn what_one_server_loaded_another_serves_without_the_database() {
+    let redis = RedisServer::start_with(&["--rdbcompression", "no"], &[]);
+    let database = Postgres::start();
+    let sandbox = sandbox(&database.database(), &redis);
+    let keys = HOSTS.map(|host| import(&sandbox, host));
+    let said = sandbox.ok(&["check"]);
+    assert!(said.contains("redis://127.0.0.1:"), "{said}");
+    let (one, two) = (sandbox.serve(), sandbox.serve());
+    for server in [&one, &two] {
+        in_use(server);
+    }
+    // A busy machine may leave one out; then it is offered again elsewhere.
+    let filled = || figure(&one, "level_fills_total{outcome=\"stored\"}");
+    for host in HOSTS {
+        assert!(one.shows(host, host), "{}", one.log());
+    }
+    until("the level is filled", LONG, || filled() >= 1);
+    let stored = redis.cli(&["keys", "sekisho:*:h:*"]).lines().count();
+
+    // While the database is there, only what the level lacks comes from it.
+    assert!(two.shows(HOSTS[0], HOSTS[0]), "{}", two.log());
+    // And while it is gone, the rest comes from the level.
+    database.signal(Signal::End);
+    let shown = |host: &&str| {
+        let there = redis.cli(&["keys", &format!("sekisho:*:h:{host}")]);
+        if !there.is_empty() {
+            until(host, LONG, || two.shows(host, host));
+        }
+        !there.is_empty()
+    };
+    let served = HOSTS[1..].iter().filter(|host| shown(host)).count();
+    assert!(served >= 1 && served + 1 >= stored, "{served} of {stored}");
+    let hits = figure(&two, "level_reads_total{outcome=\"hit\"}");
+    assert!(hits >= u64::try_from(served).unwrap(), "{hits}");
+    assert!(two.refusal("g.example").contains("InternalError"));
+
+    // No key lies in what Redis writes to its disk.
+    redis.cli(&["save"]);
+    let dump = std::fs::read(redis.path("dump.rdb")).expect("a dump");
+    assert!(holds(&dump, b"a.example"));
+    assert!(!holds(&dump, b"PRIVATE KEY"));
+    for key in keys {
+        // The private scalar of P-256 in PKCS#8, and pieces of it.
+        for piece in key[36..68].chunks(16) {
+            assert!(!holds(&dump, piece));
+        }
+    }
+
+    // When it is back, a replaced certificate is off both at once.
+    database.begin();
+    sandbox.import_type(&[HOSTS[0]], Key::P256);
+    let shown = sandbox.json(&["cert", "show", HOSTS[0], "--json"]);
+    let wanted = shown[0]["sha256"].as_str().expect("a digest").to_owned();
+    for server in [one, two] {
+        until("the new certificate", LONG, || {
+            crate::peers::fingerprint(server.https, HOSTS[0], &[]) == wanted
+        });
+        server.stop();
+    }
+}
+
+#[test]
+fn redis_that_comes_and_goes_takes_no_host_away() {
+    let mut redis = RedisServer::start();
+    redis.kill();
+    let sandbox = Sandbox::new();
+    configure(&sandbox, &redis);
+    for host in HOSTS {
+        sandbox.page(host, host);
+        sandbox.import(&[host]);
+    }
+    let error = sandbox.fails(&["check"]);
+    assert!(
+        error.contains("[cache] redis") && error.contains("refused"),
+        "{error}"
+    );
+    let server = sandbox.serve();
+    assert!(server.shows(HOSTS[0], HOSTS[0]));
+    assert_eq!(figure(&server, "level_in_use"), 0);
+    redis.restart();
+    in_use(&server);
+    assert!(server.shows(HOSTS[1], HOSTS[1]));
+    redis.pause();
+    assert!(server.shows(HOSTS[2], HOSTS[2]));
+    sandbox.ok(&["host", "set", HOSTS[1], "--disabled"]);
+    until("the change", LONG, || server.fetch(HOSTS[1]).is_err());
+    redis.resume();
+    in_use(&server);
+    redis.cli(&["flushall"]);
+    assert!(server.shows(HOSTS[3], HOSTS[3]));
+    redis.kill();
+    assert!(server.shows(HOSTS[4], HOSTS[4]));
+    redis.restart();
+    in_use(&server);
+    assert!(server.shows(HOSTS[5], HOSTS[5]));
+    assert!(server.refusal(HOSTS[1]).contains("UnrecognisedName"));
+    server.stop();
+}
+
+/// A sandbox on this database, with pages.
+fn sandbox(url: &str, redis: &RedisServer) -> Sandbox {
+    let sandbox = Sandbox::new();
+    configure(&sandbox, redis);
+    let config = std::fs::read_to_string(sandbox.path("sekisho.toml")).expect("a file");
+    sandbox.write("sekisho.toml", &config.replace("sqlite:hosts.db", url));
+    HOSTS.iter().for_each(|host| sandbox.page(host, host));
+    sandbox
+}
+
+fn configure(sandbox: &Sandbox, redis: &RedisServer) {
+    let port = redis.port();
+    sandbox.configure(&format!(
+        "[cache]\nredis = \"redis://127.0.0.1:{port}/0\"\n"
+    ));
+}
+
+/// Stores a pair and gives the key's bytes.
+fn import(sandbox: &Sandbox, name: &str) -> Vec<u8> {
+    let pair = ca().issue(&[name], Key::P256);
+    sandbox.write("a.crt", &pair.chain_pem());
+    sandbox.write("a.key", &pair.key_pem());
+    sandbox.ok(&["cert", "import", "--chain", "a.crt", "--key", "a.key"]);
+    pair.key_der().secret_der().to_vec()
+}
+
+fn in_use(server: &Server) {
+    until("the level is used", LONG, || {
+        figure(server, "level_in_use") == 1
+    });
+}
+
+/// A figure of a scrape.
+fn figure(server: &Server, name: &str) -> u64 {
+    let mut stream = TcpStream::connect(server.admin).expect("it listens");
+    let request = b"GET /metrics HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: close\r\n\r\n";
+    stream.write_all(request).expect("it reads");
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).expect("an answer");
+    let name = format!("sekisho_{name} ");
+    let line = answer.lines().find_map(|line| line.strip_prefix(&name));
+    line.expect("a figure").trim().parse().expect("a number")
+}
+
+fn holds(bytes: &[u8], piece: &[u8]) -> bool {
+    bytes.windows(piece.len()).any(|window| window == piece)
+}
+
+/// Rests between attempts, on a loaded machine.
+const LONG: Duration = Duration::from_secs(30);
