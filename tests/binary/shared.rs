@@ -17,6 +17,7 @@ use crate::sandbox::{SOON, Sandbox, Server, ca, until};
 mod changes;
 mod cut;
 mod replaced;
+mod tickets;
 
 /// The machines, in no order.
 struct Rig {
