@@ -11,6 +11,7 @@ mod peers;
 mod postgres;
 mod redis;
 mod sandbox;
+mod secrets;
 mod shared;
 mod stall;
 mod start;

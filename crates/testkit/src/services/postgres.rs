@@ -1,5 +1,7 @@
 //! PostgreSQL.
 
+mod dumps;
+
 use std::fs::{self, File, Permissions};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
