@@ -16,6 +16,7 @@ use crate::sandbox::{SOON, Sandbox, Server, ca, until};
 
 mod changes;
 mod cut;
+mod failover;
 mod replaced;
 mod tickets;
 

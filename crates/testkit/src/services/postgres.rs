@@ -1,6 +1,7 @@
 //! PostgreSQL.
 
 mod dumps;
+mod standby;
 
 use std::fs::{self, File, Permissions};
 use std::os::unix::fs::PermissionsExt;
