@@ -12,7 +12,7 @@ use sekisho_testkit::{Gate, Key, Pair, client};
 use tokio::runtime::{Builder, Runtime};
 
 use crate::postgres::sandbox;
-use crate::sandbox::{SOON, Sandbox, Server, ca, until};
+use crate::sandbox::{Sandbox, Server, ca, until};
 
 mod changes;
 mod cut;
@@ -38,28 +38,26 @@ impl Rig {
         Self { machines }
     }
 
-    /// The same; the last one reaches the database through a gate.
-    fn gated() -> (Self, Gate) {
-        let database = Postgres::shared();
-        let url = database.database();
-        let gate = Gate::before(database.port());
-        let (direct, gated) = (database.port(), gate.port());
-        let far = url.replace(&format!(":{direct}/"), &format!(":{gated}/"));
-        let machines = prepared([&url, &url, &far]).map(Machine::start);
-        (Self { machines }, gate)
+    /// On the database of this URL, to which a gate leads the last of them.
+    fn gated(url: &str, gate: &Gate) -> Self {
+        let place = url.rsplit_once('@').expect("a user").1;
+        let place = place.split('/').next().expect("host and port");
+        let far = url.replace(place, &format!("127.0.0.1:{}", gate.port()));
+        let machines = prepared([url, url, &far]).map(Machine::start);
+        Self { machines }
     }
 
     /// Waits until every server shows this host with that certificate.
     fn all_show(&self, host: &str, pair: &Pair) {
         for Machine { server, .. } in &self.machines {
-            until(host, SOON, || shows(server, host, pair));
+            until(host, ARRIVES, || shows(server, host, pair));
         }
     }
 
     /// Waits until no server knows this host.
     fn none_knows(&self, host: &str) {
         for Machine { server, .. } in &self.machines {
-            until(host, SOON, || is_unknown(server, host));
+            until(host, ARRIVES, || is_unknown(server, host));
         }
     }
 
@@ -136,6 +134,9 @@ fn blocking<T>(future: impl Future<Output = T>) -> T {
 
 /// Far more than anything here takes.
 const ANSWER: Duration = Duration::from_secs(20);
+
+/// Other tests say how soon; these say that it does.
+const ARRIVES: Duration = Duration::from_secs(15);
 
 /// A broken connection is given up, the breaker rests, and both are tried
 /// again, on a loaded machine.

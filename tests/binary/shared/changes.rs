@@ -56,7 +56,9 @@ fn open_connections_of_a_removed_host_end_on_every_server() {
     }
     two.sandbox.ok(&["host", "remove", "a.example"]);
     for visit in &mut visits {
-        until("a removed host", SOON, || visit.status("a.example") == 421);
+        until("a removed host", ARRIVES, || {
+            visit.status("a.example") == 421
+        });
         assert!(visit.closes());
     }
     rig.stop();

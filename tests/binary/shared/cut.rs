@@ -1,21 +1,35 @@
 //! A server that is cut off from the database and comes back.
 
 use sekisho_testkit::Cut;
+use sekisho_testkit::services::PgBouncer;
 
 use super::*;
 
 #[test]
 fn a_server_whose_connections_hung_catches_up() {
-    catches_up_after(Cut::Hang);
+    let database = Postgres::shared();
+    catches_up_after(Cut::Hang, &database.database(), database.port());
 }
 
 #[test]
 fn a_server_whose_connections_were_reset_catches_up() {
-    catches_up_after(Cut::Reset);
+    let database = Postgres::shared();
+    catches_up_after(Cut::Reset, &database.database(), database.port());
 }
 
-fn catches_up_after(how: Cut) {
-    let (rig, gate) = Rig::gated();
+#[test]
+fn a_server_that_was_cut_off_from_pgbouncer_catches_up() {
+    let database = Postgres::shared();
+    let pooler = PgBouncer::shared();
+    let url = pooler.through(database, &database.database());
+    catches_up_after(Cut::Hang, &url, pooler.port());
+}
+
+/// The last of three servers reaches the database, or its pooler, through a
+/// gate before this port.
+fn catches_up_after(how: Cut, url: &str, port: u16) {
+    let gate = Gate::before(port);
+    let rig = Rig::gated(url, &gate);
     let [near, other, far] = &rig.machines;
     let kept = import(&near.sandbox, &["kept.example"]);
     let before = import(&near.sandbox, &["replaced.example"]);
@@ -38,7 +52,7 @@ fn catches_up_after(how: Cut) {
                 && shows(server, "replaced.example", &after)
                 && is_unknown(server, "removed.example")
         };
-        until("the others", SOON, || is_right(&machine.server));
+        until("the others", ARRIVES, || is_right(&machine.server));
     }
     // What it knows is served on; what it does not know it can't deny.
     for (host, pair) in [

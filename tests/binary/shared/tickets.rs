@@ -82,7 +82,7 @@ fn a_session_ends_with_the_tls_policy_and_the_tenant() {
         let args = [&["host", "set", "a.example"], &change[..]].concat();
         three.sandbox.ok(&args);
         for machine in &rig.machines {
-            until("a whole handshake", SOON, || {
+            until("a whole handshake", ARRIVES, || {
                 !client.resumes(&machine.server, "a.example")
             });
         }
