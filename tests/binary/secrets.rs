@@ -1,9 +1,11 @@
-//! No private key lies anywhere in the clear: not in a store's files, not in
-//! a dump, not in a core.
+//! No private key is anywhere in the clear: not in a store's files, not in a
+//! dump, not in a log, not in a core.
 
+mod logs;
 mod search;
 
 use std::fs;
+use std::os::unix::fs::MetadataExt;
 use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
 use std::process::Command;
@@ -67,6 +69,7 @@ fn the_search_itself_finds_keys() {
         let digits: String = der.iter().map(hex).collect();
         let pem = pair.key_pem();
         let body: String = pem.lines().filter(|line| !line.starts_with('-')).collect();
+        let in_json = der.escape_ascii().to_string().replace('\\', "\\\\");
         let shifted = search::base64(&[b"x", der].concat());
         for (form, text) in [
             ("DER", der),
@@ -75,6 +78,9 @@ fn the_search_itself_finds_keys() {
             ("PEM", pem.as_bytes()),
             ("base64", body.as_bytes()),
             ("base64, shifted", shifted.as_bytes()),
+            ("numbers", format!("{der:?}").as_bytes()),
+            ("a text's bytes", der.escape_ascii().to_string().as_bytes()),
+            ("the same in JSON", in_json.as_bytes()),
         ] {
             let text = [&[7; 1000], text, &[7; 1000]].concat();
             assert!(search.hit(&text).is_some(), "{name} as {form}");
@@ -144,6 +150,9 @@ fn a_crash_leaves_no_core() {
     let core = limits.lines().find(|line| line.starts_with("Max core"));
     let words: Vec<_> = core.expect("a limit").split_whitespace().collect();
     assert_eq!(words[4..6], ["0", "0"], "soft and hard: {core:?}");
+    // What is closed to debuggers belongs to root, whoever runs it.
+    let environment = fs::metadata(format!("/proc/{}/environ", server.pid()));
+    assert_eq!(environment.expect("it runs").uid(), 0);
     server.signal(Signal::ABORT);
     let status = server.ended();
     assert_eq!(status.signal(), Some(Signal::ABORT.as_raw()), "{status}");

@@ -6,7 +6,7 @@ use std::path::Path;
 use sekisho_testkit::Pair;
 
 /// What is looked for: pieces of the secret parts of keys, as bytes, as
-/// hexadecimal digits and in base64.
+/// hexadecimal digits, in base64, and as a program shows bytes.
 pub(crate) struct Search {
     /// By their first two bytes.
     pieces: Vec<Vec<Box<[u8]>>>,
@@ -16,7 +16,7 @@ impl Search {
     /// The secrets of these keys, and what introduces any key in PEM.
     pub(crate) fn of<'a>(pairs: impl IntoIterator<Item = &'a Pair>) -> Self {
         let mut search = Self::empty();
-        search.add(b"PRIVATE KEY");
+        search.add(b"PRIVATE KEY-----");
         for pair in pairs {
             let mut secrets = Vec::new();
             collect(pair.key_der().secret_der(), &mut secrets);
@@ -79,6 +79,12 @@ impl Search {
         self.add_pieces(secret);
         self.add_pieces(hex.as_bytes());
         self.add_pieces(hex.to_uppercase().as_bytes());
+        let shown = format!("{secret:?}");
+        self.add_pieces(shown.trim_matches(['[', ']']).as_bytes());
+        // Also where a text is quoted in JSON.
+        let escaped = secret.escape_ascii().to_string();
+        self.add_pieces(escaped.as_bytes());
+        self.add_pieces(escaped.replace('\\', "\\\\").as_bytes());
         // Wherever in its groups of three a secret begins.
         for shift in 0..3 {
             let text = base64(&secret[shift..]);
