@@ -12,6 +12,8 @@ mod peers;
 mod postgres;
 mod redis;
 mod sandbox;
+mod secrets;
+mod shared;
 mod stall;
 mod start;
 mod stores;

@@ -103,7 +103,7 @@ fn put(redis: &RedisServer, name: &str) {
 }
 
 /// PORT stands for the server's in the URL.
-fn on(redis: &RedisServer, url: &str) -> Sandbox {
+pub(crate) fn on(redis: &RedisServer, url: &str) -> Sandbox {
     let sandbox = Sandbox::new();
     configure(&sandbox, redis, url);
     sandbox

@@ -126,6 +126,8 @@ suites! {
     limited_memory: async { limited(plain_memory().await).await };
     limited_sqlite: async { limited(plain_sqlite().await).await };
     sealed_limited_sqlite: async { sealed(limited(plain_sqlite().await).await).await };
+    sealed_limited_postgres: async { sealed(limited(plain_postgres().await).await).await };
+    sealed_limited_pgbouncer: async { sealed(limited(pooled_postgres().await).await).await };
 }
 
 mod files {
@@ -186,9 +188,43 @@ mod redis_cluster {
     crate::store_contract!(plain_redis(RedisServer::start_cluster(), "redis+cluster"));
 }
 
+mod redis_tls {
+    use super::*;
+    crate::store_contract!(async {
+        let server = RedisServer::start_tls(&TestCa::new(), &[]);
+        let file = |name: &str| server.path(name).display().to_string();
+        let (ca, cert, key) = (file("ca.pem"), file("tls.crt"), file("tls.key"));
+        let port = server.port();
+        let url = format!("rediss://127.0.0.1:{port}?ca={ca}&client_cert={cert}&client_key={key}");
+        redis_at(server, &url)
+    });
+}
+
+mod redis_sentinel {
+    use super::*;
+    crate::store_contract!(async {
+        let server = RedisServer::start();
+        let sentinel = RedisServer::start_sentinel(&server, "main");
+        let url = format!("redis+sentinel://127.0.0.1:{}/main", sentinel.port());
+        let names = redis_at(server, &url);
+        Names {
+            put: Box::new(move |name| {
+                // It lives as long.
+                let _ = &sentinel;
+                (names.put)(name)
+            }),
+            store: names.store,
+        }
+    });
+}
+
 async fn plain_redis(server: RedisServer, scheme: &str) -> Names {
     let url = format!("{scheme}://127.0.0.1:{}", server.port());
-    let url = RedisUrl::parse(&url, Path::new("/")).unwrap();
+    redis_at(server, &url)
+}
+
+fn redis_at(server: RedisServer, url: &str) -> Names {
+    let url = RedisUrl::parse(url, Path::new("/")).unwrap();
     let store = Redis::open(&url, &Handle::current()).unwrap();
     let ca = TestCa::new();
     Names {

@@ -1,5 +1,8 @@
 //! PostgreSQL.
 
+mod dumps;
+mod standby;
+
 use std::fs::{self, File, Permissions};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
