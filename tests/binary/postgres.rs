@@ -20,7 +20,7 @@ pub(crate) fn name_of(url: &str) -> &str {
     rest.split('?').next().expect("a name")
 }
 
-fn import(sandbox: &Sandbox, name: &str) {
+pub(crate) fn import(sandbox: &Sandbox, name: &str) {
     let pair = ca().issue(&[name], Key::P256);
     sandbox.write("a.crt", &pair.chain_pem());
     sandbox.write("a.key", &pair.key_pem());

@@ -42,7 +42,10 @@ async fn a_real_fail_over_is_followed() {
 
     master.kill();
     unavailable(find(&store, "a.example").await);
-    replica.wait_for(&["role"], "master");
+    // The sentinel closes all connections to the one that it promotes; it
+    // names it when that is done.
+    let named = ["sentinel", "get-master-addr-by-name", "main"];
+    sentinel.wait_for(&named, &replica.port().to_string());
     healed(&store, "a.example").await;
     put(&replica, "b.example");
     assert_eq!(found(find(&store, "b.example").await).credentials.len(), 1);
