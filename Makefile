@@ -71,3 +71,12 @@ bench: ## Compare with nginx; writes a report into bench/results
 	@tools/need build nginx openssl
 	$(CARGO) build --release --locked --workspace
 	target/release/sekisho-bench compare --sekisho target/release/sekisho --out bench/results
+
+MINUTES ?= 10
+SEED ?=
+
+.PHONY: chaos
+chaos: ## Take stores and servers away under load for MINUTES=10 and judge it
+	@tools/need build redis postgresql
+	$(CARGO) build --release --locked --workspace
+	target/release/sekisho-bench chaos --sekisho target/release/sekisho --minutes $(MINUTES) $(if $(SEED),--seed $(SEED))

@@ -18,6 +18,7 @@ use anyhow::{Context, Result, ensure};
 use tokio::runtime;
 use tokio::task::LocalSet;
 
+pub(crate) use self::names::SplitMix;
 pub(crate) use self::options::{EXAMPLES, Options};
 pub(crate) use self::tally::Outcome;
 

@@ -1,6 +1,7 @@
-//! Load generator, fixtures, and the comparison with nginx.
+//! Load generator, fixtures, the comparison with nginx, and outages under load.
 #![forbid(unsafe_code)]
 
+mod chaos;
 mod compare;
 mod fixtures;
 mod load;
@@ -15,6 +16,7 @@ fn main() -> ExitCode {
         Command::Load(options) => load::run(&options),
         Command::Fixtures(options) => fixtures::run(&options),
         Command::Compare(options) => compare::run(&options),
+        Command::Chaos(options) => chaos::run(&options),
     };
     match outcome {
         Ok(()) => ExitCode::SUCCESS,
@@ -44,4 +46,7 @@ enum Command {
     /// Run sekisho and nginx side by side and write a report.
     #[command(after_help = compare::EXAMPLES)]
     Compare(compare::Options),
+    /// Take stores and servers away under load and judge what clients see.
+    #[command(after_help = chaos::EXAMPLES)]
+    Chaos(chaos::Options),
 }

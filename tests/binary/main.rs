@@ -8,6 +8,7 @@ mod host;
 mod import;
 mod layered;
 mod live;
+mod outages;
 mod peers;
 mod postgres;
 mod redis;

@@ -81,7 +81,8 @@ fn slow(sandbox: &Sandbox) -> Server {
     Server::start(command)
 }
 
-fn fetch_aside(server: &Server, host: &'static str) -> Receiver<String> {
+/// The answer, or why there is none, comes when it comes.
+pub(crate) fn fetch_aside(server: &Server, host: &'static str) -> Receiver<String> {
     let (tell, told) = channel();
     let address = server.https;
     thread::spawn(move || {

@@ -140,10 +140,11 @@ fn zipf_shares(len: usize, exponent: f64) -> Vec<f64> {
 
 /// Steele, Lea and Flood's generator: one addition and three mixing steps, any seed will do.
 #[derive(Debug)]
-struct SplitMix(u64);
+pub(crate) struct SplitMix(pub(crate) u64);
 
 impl SplitMix {
-    fn unit(&mut self) -> f64 {
+    /// From 0 up to 1, which is never given.
+    pub(crate) fn unit(&mut self) -> f64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut bits = self.0;
         bits = (bits ^ (bits >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);

@@ -268,7 +268,12 @@ impl<V: Send + Sync + 'static> Lookup<V> {
         } else if epoch != self.epoch() {
             Age::Stale
         } else {
-            self.freshness.age(fresh_until)
+            match self.freshness.age(fresh_until) {
+                // Reading first would most likely end with this too, and all
+                // who come meanwhile would wait for the store's deadline.
+                Age::Stale if self.counts.unavailable() => Age::Refresh,
+                age => age,
+            }
         };
         match age {
             Age::Stale => None,

@@ -188,6 +188,17 @@ impl RedisServer {
         self.signal(Signal::CONT);
     }
 
+    /// Ends it in order; its port and its folder stay.
+    ///
+    /// # Panics
+    /// If it does not run.
+    pub fn stop(&mut self) {
+        self.signal(Signal::TERM);
+        if let Some(mut child) = self.child.take() {
+            child.wait().expect("it is a child");
+        }
+    }
+
     /// Kills it; its port and its folder stay.
     pub fn kill(&mut self) {
         if let Some(mut child) = self.child.take() {
@@ -197,7 +208,8 @@ impl RedisServer {
         }
     }
 
-    /// Starts it again on its port, after [`RedisServer::kill`].
+    /// Starts it again on its port, after [`RedisServer::stop`] or
+    /// [`RedisServer::kill`].
     ///
     /// # Panics
     /// As [`RedisServer::start`].

@@ -24,7 +24,8 @@ pub(super) enum Age {
     Fresh,
     /// Serve it, and read again in the background.
     Refresh,
-    /// Read again first; serve it only if that fails.
+    /// Read again first; serve it only if that fails. While the store is known
+    /// to be out of reach, this is [`Age::Refresh`].
     Stale,
 }
 

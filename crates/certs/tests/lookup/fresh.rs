@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use sekisho_certs::{Apply, FeedState, Outcome};
+use sekisho_certs::{Apply, Cached, FeedState, HostName, Outcome};
 use tokio::task::yield_now;
 use tokio::time::{advance, pause};
 
@@ -86,6 +86,38 @@ async fn while_the_store_fails_what_it_said_is_served_on() {
     assert!(matches!(ask(&lookup, "new.test").await, Outcome::Failed(_)));
 }
 
+/// Found by taking the database away for longer than twice the time of
+/// `fresh`: each look that was let through to it held up all who came for the
+/// same host.
+#[tokio::test]
+async fn while_the_store_hangs_nobody_waits_for_what_it_said() {
+    pause();
+    let store = Scripted::new();
+    store.put(host("a.test", 1));
+    let lookup = watched(&store);
+    assert_eq!(pattern(&lookup, "a.test").await, "a.test");
+    lookup.feed_is(FeedState::Broken);
+    store.fail(true);
+    assert!(matches!(ask(&lookup, "b.test").await, Outcome::Failed(_)));
+    store.gate.forget_permits(usize::MAX);
+    for _ in 0..3 {
+        pass(86_400).await;
+        let name = HostName::parse("a.test").unwrap();
+        let known = lookup.cached(&name);
+        assert!(matches!(known, Cached::Hit(Outcome::Found(_))));
+        yield_now().await;
+    }
+    assert_eq!(lookup.stats().in_flight, 1, "it is read again aside");
+    // It answers again: what is long stale is read first.
+    store.fail(false);
+    store.gate.add_permits(10);
+    yield_now().await;
+    assert_eq!(lookup.stats().in_flight, 0);
+    store.remove("a.test");
+    pass(86_400).await;
+    assert_eq!(pattern(&lookup, "a.test").await, "Absent(NoHost)");
+}
+
 #[tokio::test]
 async fn a_healthy_feed_needs_no_time_limit_and_a_broken_one_does() {
     pause();
@@ -152,6 +184,7 @@ async fn while_the_store_fails_an_alias_is_served_without_asking_each_time() {
     let calls = store.calls();
     for _ in 0..100 {
         assert_eq!(pattern(&lookup, "a.w.test").await, "*.w.test");
+        yield_now().await;
     }
     assert_eq!(store.calls(), calls + 1);
 }

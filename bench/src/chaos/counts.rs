@@ -1,0 +1,121 @@
+//! What is counted, and which of it is a violation.
+
+use std::time::Duration;
+
+use hdrhistogram::Histogram;
+
+#[derive(Clone, Debug)]
+pub(crate) struct Counts {
+    pub(crate) handshakes: u64,
+    /// Of these, for hosts that the server had cached.
+    pub(crate) cached: u64,
+    /// Of these, failed.
+    pub(crate) cached_failures: u64,
+    /// Failed for hosts that need not have been cached: what an outage costs.
+    pub(crate) uncached_failures: u64,
+    /// Another host's, or one that was never written.
+    pub(crate) wrong_certificates: u64,
+    /// One that was replaced or removed longer ago than a change may take.
+    pub(crate) stale: u64,
+    /// Hosts that are there, told to be unknown.
+    pub(crate) false_absences: u64,
+    /// Requests on connections of cached hosts, or in flight at a restart.
+    pub(crate) unanswered: u64,
+    pub(crate) lost_writes: u64,
+    pub(crate) acknowledged: u64,
+    pub(crate) refused: u64,
+    propagation: Histogram<u64>,
+    /// Connections of cached hosts, from their start to the answer's end.
+    pub(crate) latency: Histogram<u64>,
+}
+
+impl Default for Counts {
+    fn default() -> Self {
+        // One microsecond to a minute, three digits.
+        let empty = Histogram::new_with_bounds(1, 60_000_000, 3).expect("the bounds make sense");
+        Self {
+            handshakes: 0,
+            cached: 0,
+            cached_failures: 0,
+            uncached_failures: 0,
+            wrong_certificates: 0,
+            stale: 0,
+            false_absences: 0,
+            unanswered: 0,
+            lost_writes: 0,
+            acknowledged: 0,
+            refused: 0,
+            propagation: empty.clone(),
+            latency: empty,
+        }
+    }
+}
+
+impl Counts {
+    /// From a write's acknowledgement until one server served it.
+    pub(crate) fn propagated(&mut self, took: Duration) {
+        self.propagation.saturating_record(micros(took));
+    }
+
+    /// A connection of a cached host.
+    pub(crate) fn of_a_cached_host(&mut self, took: Duration) {
+        self.cached += 1;
+        self.latency.saturating_record(micros(took));
+    }
+
+    pub(crate) fn violations(&self) -> u64 {
+        self.cached_failures
+            + self.wrong_certificates
+            + self.stale
+            + self.false_absences
+            + self.unanswered
+            + self.lost_writes
+    }
+
+    /// One line, for people and for grep.
+    pub(crate) fn line(&self) -> String {
+        format!(
+            "handshakes={} of_cached_hosts={} failures_of_cached_hosts={} wrong_certificates={} \
+             stale_certificates={} false_absences={} unanswered_requests={} lost_writes={} \
+             writes_acknowledged={} writes_refused={} failures_of_uncached_hosts={} \
+             propagations={} propagation_p50_ms={:.1} propagation_p99_ms={:.1}",
+            self.handshakes,
+            self.cached,
+            self.cached_failures,
+            self.wrong_certificates,
+            self.stale,
+            self.false_absences,
+            self.unanswered,
+            self.lost_writes,
+            self.acknowledged,
+            self.refused,
+            self.uncached_failures,
+            self.propagation.len(),
+            millis(&self.propagation, 0.5),
+            millis(&self.propagation, 0.99),
+        )
+    }
+
+    /// What a phase added to what was before it, when its latencies began.
+    pub(crate) fn since(&self, before: &Self) -> String {
+        format!(
+            "{} handshakes, {} of cached hosts (p99 {:.1} ms); {} of uncached hosts failed; writes: {} \
+             acknowledged, {} refused; violations: {}",
+            self.handshakes - before.handshakes,
+            self.cached - before.cached,
+            millis(&self.latency, 0.99),
+            self.uncached_failures - before.uncached_failures,
+            self.acknowledged - before.acknowledged,
+            self.refused - before.refused,
+            self.violations() - before.violations(),
+        )
+    }
+}
+
+fn micros(took: Duration) -> u64 {
+    u64::try_from(took.as_micros()).unwrap_or(u64::MAX)
+}
+
+fn millis(of: &Histogram<u64>, quantile: f64) -> f64 {
+    of.value_at_quantile(quantile) as f64 / 1000.0
+}

@@ -1,0 +1,128 @@
+//! One of the servers, and its processes one after the other.
+
+use std::cell::{Cell, RefCell};
+use std::fs::{self, File};
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail, ensure};
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::Value;
+use tokio::process::{Child, Command};
+use tokio::time::{Instant, sleep, timeout};
+
+pub(crate) struct Server {
+    binary: PathBuf,
+    /// Holds its configuration and its logs.
+    folder: PathBuf,
+    process: Cell<u32>,
+    address: Cell<Option<SocketAddr>>,
+    child: RefCell<Option<Child>>,
+}
+
+impl Server {
+    pub(crate) fn new(binary: &Path, folder: PathBuf) -> Self {
+        Self {
+            binary: binary.to_owned(),
+            folder,
+            process: Cell::new(0),
+            address: Cell::new(None),
+            child: RefCell::new(None),
+        }
+    }
+
+    /// Where it serves, and which of its processes does; none while it is
+    /// being restarted.
+    pub(crate) fn serving(&self) -> Option<(SocketAddr, u32)> {
+        Some((self.address.get()?, self.process.get()))
+    }
+
+    /// Starts it and waits until it serves.
+    pub(crate) async fn start(&self) -> Result<()> {
+        let log = self.log();
+        let child = self.spawn(&log)?;
+        self.child.replace(Some(child));
+        let begun = Instant::now();
+        while begun.elapsed() < START {
+            if let Some(address) = address(&log)? {
+                self.address.set(Some(address));
+                return Ok(());
+            }
+            sleep(LOOK).await;
+        }
+        bail!("a server does not start:\n{}", self.tail());
+    }
+
+    /// Tells it to end; it counts as ended from now on.
+    pub(crate) fn tell_to_end(&self) -> Result<()> {
+        self.address.set(None);
+        let child = self.child.borrow();
+        let pid = child.as_ref().and_then(Child::id).context("it runs")?;
+        let pid = i32::try_from(pid).ok().and_then(Pid::from_raw);
+        Ok(kill_process(pid.context("a number")?, Signal::TERM)?)
+    }
+
+    /// Waits until it has ended in order.
+    pub(crate) async fn ended(&self) -> Result<()> {
+        let child = self.child.take();
+        let mut child = child.context("it was started")?;
+        let status = timeout(DRAIN, child.wait()).await;
+        let status = status.context("a server does not end")??;
+        ensure!(
+            status.success(),
+            "a server ended with {status}:\n{}",
+            self.tail()
+        );
+        self.process.set(self.process.get() + 1);
+        Ok(())
+    }
+
+    /// The last lines of its log.
+    pub(crate) fn tail(&self) -> String {
+        let text = fs::read_to_string(self.log()).unwrap_or_default();
+        let lines: Vec<_> = text.lines().collect();
+        lines[lines.len().saturating_sub(TAIL)..].join("\n")
+    }
+
+    fn log(&self) -> PathBuf {
+        self.folder.join(format!("log.{}", self.process.get()))
+    }
+
+    fn spawn(&self, log: &Path) -> Result<Child> {
+        // It ends with us, also if we are killed.
+        let mut command = Command::new("setpriv");
+        command
+            .args(["--pdeathsig", "KILL"])
+            .arg(&self.binary)
+            .args(["serve", "--log", "json"])
+            .current_dir(&self.folder)
+            .env_remove("SEKISHO_LOG")
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(File::create(log)?)
+            .kill_on_drop(true);
+        command.spawn().context("setpriv, of util-linux")
+    }
+}
+
+/// From the line that says that it serves.
+fn address(log: &Path) -> Result<Option<SocketAddr>> {
+    let text = fs::read_to_string(log)?;
+    let mut lines = text
+        .lines()
+        .filter_map(|line| serde_json::from_str::<Value>(line).ok());
+    let serving = lines.find(|line| line["fields"]["message"] == "serving");
+    let Some(serving) = serving else {
+        return Ok(None);
+    };
+    let address = serving["fields"]["https"].as_str().context("an address")?;
+    Ok(Some(address.parse()?))
+}
+
+const START: Duration = Duration::from_secs(30);
+const LOOK: Duration = Duration::from_millis(10);
+/// Longer than `[server] drain_timeout`.
+const DRAIN: Duration = Duration::from_secs(40);
+const TAIL: usize = 12;

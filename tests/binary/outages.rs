@@ -1,0 +1,96 @@
+//! What is promised of outages: who is served, who is refused with which
+//! alert, what log and metrics say, and that it heals by itself.
+
+mod clock;
+mod database;
+mod disk;
+mod level;
+mod password;
+
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::time::Duration;
+
+use serde_json::Value;
+
+use crate::sandbox::{Sandbox, Server, until};
+
+/// A sandbox on this store, with pages and certificates for these hosts.
+fn sandbox(url: &str, hosts: &[&str]) -> Sandbox {
+    let sandbox = Sandbox::new();
+    // Short enough to pass in a test.
+    sandbox.configure("[cache]\nfresh = \"1s\"\n");
+    use_store(&sandbox, url);
+    for host in hosts {
+        sandbox.page(host, host);
+        sandbox.import(&[host]);
+    }
+    sandbox
+}
+
+fn use_store(sandbox: &Sandbox, url: &str) {
+    let config = std::fs::read_to_string(sandbox.path("sekisho.toml")).expect("a file");
+    let (before, line) = config.split_once("url = \"").expect("a store");
+    let (_, after) = line.split_once('"').expect("a text");
+    let config = format!("{before}url = \"{url}\"{after}");
+    sandbox.write("sekisho.toml", &config);
+}
+
+/// What the admin listener answers, head and body.
+fn ask(server: &Server, path: &str) -> String {
+    let mut stream = TcpStream::connect(server.admin).expect("it listens");
+    let request = format!("GET {path} HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: close\r\n\r\n");
+    stream.write_all(request.as_bytes()).expect("it reads");
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).expect("an answer");
+    answer
+}
+
+/// `available healthy`: the states of store and feed, which `/healthz` tells
+/// with status 200 whatever they are.
+fn states(server: &Server) -> String {
+    let answer = ask(server, "/healthz");
+    assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
+    assert!(ask(server, "/readyz").starts_with("HTTP/1.1 200"));
+    let (_, body) = answer.split_once("\r\n\r\n").expect("a body");
+    let health: Value = serde_json::from_str(body).expect("JSON");
+    let state = |of: &str| health[of]["state"].as_str().expect("a state").to_owned();
+    format!("{} {}", state("store"), state("feed"))
+}
+
+/// The value of one line of the metrics.
+fn metric(server: &Server, name: &str) -> f64 {
+    let text = ask(server, "/metrics");
+    let line = text.lines().find_map(|line| line.strip_prefix(name));
+    let value = line.unwrap_or_else(|| panic!("{name}: {text}"));
+    value.trim().parse().expect("a number")
+}
+
+/// Waits until the server has noticed, while it goes on serving this host.
+fn until_states(server: &Server, wanted: &str, cached: &str) {
+    until(wanted, LONG, || {
+        assert!(server.shows(cached, cached), "{}", server.log());
+        states(server) == wanted
+    });
+}
+
+/// The lines of the log with this message.
+fn logged(server: &Server, message: &str) -> Vec<Value> {
+    let log = server.log();
+    let lines = log.lines().map(|line| serde_json::from_str(line));
+    let lines = lines.map_while(Result::<Value, _>::ok);
+    lines
+        .filter(|line| line["fields"]["message"] == message)
+        .collect()
+}
+
+fn is_logged(server: &Server, level: &str, message: &str) {
+    until(message, LONG, || {
+        logged(server, message)
+            .iter()
+            .any(|line| line["level"] == level)
+    });
+}
+
+/// The breaker's longest rest, and a machine that others use too.
+const LONG: Duration = Duration::from_secs(30);

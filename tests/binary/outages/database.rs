@@ -1,0 +1,127 @@
+//! The database is down, or stands still.
+
+use std::time::Instant;
+
+use sekisho_testkit::services::{Postgres, Signal};
+
+use super::{LONG, ask, is_logged, logged, metric, sandbox, states, until_states};
+use crate::sandbox::{Server, until};
+use crate::stall::fetch_aside;
+
+#[test]
+fn a_database_that_is_down() {
+    let database = Postgres::start();
+    let sandbox = sandbox(&database.database(), &["cached.example", "cold.example"]);
+    for signal in [Signal::End, Signal::Kill] {
+        let server = sandbox.serve();
+        assert!(server.shows("cached.example", "cached.example"));
+        database.signal(signal);
+        until_states(&server, "available broken", "cached.example");
+        refuses_what_is_not_cached(&server);
+        until_states(&server, "unavailable broken", "cached.example");
+        shows_it(&server);
+        is_logged(
+            &server,
+            "WARN",
+            "the change feed is broken, freshness limits hold",
+        );
+        is_logged(&server, "ERROR", "a lookup failed");
+        let error = sandbox.fails(&["host", "list"]);
+        assert!(error.contains("refused"), "{error}");
+        // Once the time of `fresh` has passed, cached hosts are read again
+        // aside; that it fails changes nothing.
+        until("it is served though it could not be read", LONG, || {
+            assert!(server.shows("cached.example", "cached.example"));
+            metric(&server, "sekisho_stale_served_total") > 0.0
+        });
+
+        database.begin();
+        heals(&server);
+        server.stop();
+    }
+}
+
+#[test]
+fn a_database_that_stands_still() {
+    let database = Postgres::start();
+    let sandbox = sandbox(&database.database(), &["cached.example", "cold.example"]);
+    let server = sandbox.serve();
+    assert!(server.shows("cached.example", "cached.example"));
+    database.signal(Signal::Pause);
+    // It ends by the deadline of the store's call, well before that of the
+    // handshake; meanwhile cached hosts are served.
+    let cold = fetch_aside(&server, "cold.example");
+    let begun = Instant::now();
+    let mut served = 0;
+    let answer = loop {
+        assert!(server.shows("cached.example", "cached.example"));
+        served += 1;
+        if let Ok(answer) = cold.try_recv() {
+            break answer;
+        }
+    };
+    assert!(answer.contains("InternalError"), "{answer}");
+    assert!(begun.elapsed().as_secs() < 10, "{:?}", begun.elapsed());
+    assert!(served > 5, "{served} requests were answered meanwhile");
+    until_states(&server, "unavailable broken", "cached.example");
+    refuses_what_is_not_cached(&server);
+    shows_it(&server);
+    is_logged(
+        &server,
+        "WARN",
+        "the change feed is broken, freshness limits hold",
+    );
+    is_logged(&server, "ERROR", "a lookup failed");
+    assert!(
+        server.log().contains("did not answer within 2s"),
+        "{}",
+        server.log()
+    );
+
+    database.signal(Signal::Resume);
+    heals(&server);
+    server.stop();
+}
+
+/// Known or unknown: nobody knows.
+fn refuses_what_is_not_cached(server: &Server) {
+    for host in ["cold.example", "unknown.example"] {
+        let refusal = server.refusal(host);
+        assert!(refusal.contains("InternalError"), "{host}: {refusal}");
+    }
+}
+
+fn shows_it(server: &Server) {
+    assert_eq!(states(server), "unavailable broken");
+    assert_eq!(metric(server, "sekisho_feed_state{state=\"broken\"}"), 1.0);
+    assert_eq!(metric(server, "sekisho_store_available"), 0.0);
+    for counter in [
+        "sekisho_store_errors_total",
+        "sekisho_loads_total{outcome=\"failed\"}",
+        "sekisho_handshakes_total{result=\"failed\"}",
+        "sekisho_lookups_total{outcome=\"failed\"}",
+    ] {
+        assert!(metric(server, counter) > 0.0, "{counter}");
+    }
+    assert!(ask(server, "/healthz").contains("\"errors\":"));
+}
+
+fn heals(server: &Server) {
+    until("it heals", LONG, || {
+        assert!(server.shows("cached.example", "cached.example"));
+        server.shows("cold.example", "cold.example")
+    });
+    until("it knows again who is unknown", LONG, || {
+        server
+            .refusal("unknown.example")
+            .contains("UnrecognisedName")
+    });
+    until_states(server, "available healthy", "cached.example");
+    assert_eq!(metric(server, "sekisho_store_available"), 1.0);
+    assert_eq!(metric(server, "sekisho_feed_state{state=\"healthy\"}"), 1.0);
+    is_logged(server, "INFO", "the change feed is back");
+    // Once per outage, however long it is.
+    let broken = logged(server, "the change feed is broken, freshness limits hold");
+    assert_eq!(broken.len(), 1, "{broken:?}");
+    assert!(!server.log().contains("correct-horse"), "{}", server.log());
+}
