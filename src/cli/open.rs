@@ -8,6 +8,7 @@ use sekisho_certs::seal::{KeyError, KeyRing, KeySource};
 use sekisho_certs::store::postgres::{self, Postgres};
 use sekisho_certs::store::sealed::Sealed;
 use sekisho_certs::store::sqlite::{self, Sqlite};
+use sekisho_certs::store::warm::Copies;
 use sekisho_certs::{Catalog, Store};
 use sekisho_server::admin::Token;
 use sekisho_server::config::{Config, StoreUrl};
@@ -16,14 +17,18 @@ use tokio::runtime::{Builder, Handle, Runtime};
 use crate::cli::failure::Result;
 
 pub(super) use serving::{reach, serving};
+pub(super) use warm::copies;
 
 mod serving;
+mod warm;
 
 /// A store that is ready to be asked.
 pub(crate) struct Opened {
     pub(crate) store: Arc<dyn Store>,
     /// The same, if it can also be written.
     pub(crate) catalog: Option<Arc<dyn Catalog>>,
+    /// Copies on disk of what it said.
+    pub(crate) warm: Option<Copies>,
     /// As the operator knows it.
     pub(crate) shown: String,
 }

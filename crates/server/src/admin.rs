@@ -17,6 +17,7 @@ use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use sekisho_certs::LookupStats;
+use sekisho_certs::store::warm::WarmStats;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Semaphore;
 use tokio::time::{Instant, sleep, timeout};
@@ -32,6 +33,8 @@ pub struct Sources {
     pub metrics: Arc<Metrics>,
     /// The state of the cache, the store and the change feed.
     pub lookup: Box<dyn Fn() -> LookupStats + Send + Sync>,
+    /// The copies on disk, where there are any.
+    pub warm: Option<Box<dyn Fn() -> WarmStats + Send + Sync>>,
     /// The cache of small files.
     pub responder: Arc<Responder>,
     /// Whether the server no longer takes connections.

@@ -20,6 +20,7 @@ async fn figure(running: &Running, name: &str) -> u64 {
     let sources = Sources {
         metrics: Arc::clone(&running.metrics),
         lookup: Box::new(move || lookup.stats()),
+        warm: None,
         responder: Arc::new(Responder::new(1 << 20)),
         draining: Box::new(|| false),
     };

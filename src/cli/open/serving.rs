@@ -12,20 +12,22 @@ use sekisho_certs::store::postgres;
 use sekisho_certs::store::redis::{Redis, RedisUrl};
 use sekisho_certs::store::sealed::Sealed;
 use sekisho_certs::store::sqlite::{self, Sqlite};
+use sekisho_certs::store::warm::Copies;
 use sekisho_certs::{Catalog, Secret, Store, StoreError};
 use sekisho_server::config::{Config, StoreUrl, TokenSource};
 use tokio::runtime::Handle;
 
-use super::{Opened, postgres_at, ring};
+use super::{Opened, postgres_at, ring, warm};
 use crate::cli::failure::Result;
 
-/// The store of the configuration. The runtime that runs this drives its
-/// connections.
-pub(in crate::cli) async fn serving(config: &Config) -> Result<Opened> {
+/// The store of the configuration, with copies that stand in for it while it
+/// is down. The runtime that runs this drives its connections.
+pub(in crate::cli) async fn serving(config: &Config, warm: Option<Copies>) -> Result<Opened> {
+    let copies = warm.as_ref();
     let limits = Limits::default();
     let (store, catalog): (Arc<dyn Store>, Option<Arc<dyn Catalog>>) = match &config.store {
         StoreUrl::Sqlite(path) => both(embedded(config, path, &limits).await?),
-        StoreUrl::Postgres(url) => both(database(config, url, &limits).await?),
+        StoreUrl::Postgres(url) => both(database(config, url, &limits, copies).await?),
         StoreUrl::Files { pattern } => {
             // The configuration has made its paths absolute.
             let files = Arc::new(Files::new(pattern, Path::new("/"))?);
@@ -37,16 +39,19 @@ pub(in crate::cli) async fn serving(config: &Config) -> Result<Opened> {
             ca,
         } => {
             let http = Arc::new(endpoint(template, token.as_ref(), ca.clone(), &limits)?);
-            (Arc::new(Limited::new(http, &limits)), None)
+            let limited = Arc::new(Limited::new(http, &limits));
+            (warm::plain(config, limited, copies), None)
         }
         StoreUrl::Redis(url) => {
             let redis = Arc::new(Redis::open(url, &Handle::current())?);
-            (Arc::new(Limited::new(redis, &limits)), None)
+            let limited = Arc::new(Limited::new(redis, &limits));
+            (warm::plain(config, limited, copies), None)
         }
     };
     Ok(Opened {
         store,
         catalog,
+        warm,
         shown: config.store.to_string(),
     })
 }
@@ -68,7 +73,12 @@ async fn embedded(config: &Config, path: &Path, limits: &Limits) -> Result<Seale
     Ok(Sealed::open(limited, ring(config)?).await?)
 }
 
-async fn database(config: &Config, url: &postgres::Url, limits: &Limits) -> Result<Sealed> {
+async fn database(
+    config: &Config,
+    url: &postgres::Url,
+    limits: &Limits,
+    copies: Option<&Copies>,
+) -> Result<Sealed> {
     // Who asked has gone by then.
     let waits = postgres::Options {
         connect: limits.deadline,
@@ -76,7 +86,8 @@ async fn database(config: &Config, url: &postgres::Url, limits: &Limits) -> Resu
         ..postgres::Options::default()
     };
     let catalog = Arc::new(postgres_at(url, postgres::Mode::Existing, &waits)?);
-    within_reach_or_later(config, Arc::new(Limited::new(catalog, limits))).await
+    let limited = Arc::new(Limited::new(catalog, limits));
+    within_reach_or_later(config, warm::catalog(limited, copies)).await
 }
 
 fn endpoint(
