@@ -15,3 +15,4 @@ mod stall;
 mod start;
 mod stores;
 mod usage;
+mod warm;
