@@ -24,8 +24,10 @@
 //! passes through [`Warm`]: copies of what changed are dropped before the page
 //! is handed on, or queued to be if the disk is slow; dropping is synced to
 //! the disk. The file knows up to which number of which log that was done.
-//! The first contact after a start goes on from there; another log or a gap
-//! drops all. A copy that a change overtook while it was read or waited is not
+//! The first contact after a start goes on from there; another log or a gap,
+//! and the first contact of all, drop everything, and since the lookup then
+//! reads everything again too, each host has a copy again with its next
+//! request. A copy that a change overtook while it was read or waited is not
 //! written, by the same rule as in the lookup. With a plain store
 //! ([`WarmPlain`]), which tells of no changes, the store's next answer for the
 //! name replaces or drops the copy.
