@@ -9,6 +9,7 @@ use sekisho_certs::store::layered::Counts;
 use sekisho_certs::store::postgres::{self, Postgres};
 use sekisho_certs::store::sealed::Sealed;
 use sekisho_certs::store::sqlite::{self, Sqlite};
+use sekisho_certs::store::warm::Copies;
 use sekisho_certs::{Catalog, Store};
 use sekisho_server::admin::Token;
 use sekisho_server::config::{Config, StoreUrl};
@@ -18,9 +19,11 @@ use crate::cli::failure::Result;
 
 pub(super) use level::reach as reach_level;
 pub(super) use serving::{reach, serving};
+pub(super) use warm::copies;
 
 mod level;
 mod serving;
+mod warm;
 
 /// A store that is ready to be asked.
 pub(crate) struct Opened {
@@ -29,6 +32,8 @@ pub(crate) struct Opened {
     pub(crate) catalog: Option<Arc<dyn Catalog>>,
     /// What Redis before the catalog counts, if one stands there.
     pub(crate) level: Option<Counts>,
+    /// Copies on disk of what it said.
+    pub(crate) warm: Option<Copies>,
     /// As the operator knows it.
     pub(crate) shown: String,
 }

@@ -19,3 +19,4 @@ mod stall;
 mod start;
 mod stores;
 mod usage;
+mod warm;

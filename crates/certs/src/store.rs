@@ -16,6 +16,7 @@ pub mod sealed;
 pub mod sqlite;
 pub mod stored;
 mod threads;
+pub mod warm;
 
 use std::fmt::Debug;
 use std::future::Future;

@@ -358,4 +358,4 @@ fn sealed_already(of: &dyn Display) -> StoreError {
 }
 
 /// The check value's kind and content.
-const CHECK: &str = "check";
+pub(super) const CHECK: &str = "check";

@@ -9,7 +9,7 @@ mod find;
 mod inline;
 mod lease;
 mod log;
-mod nowait;
+pub(super) mod nowait;
 mod read;
 mod rows;
 mod schema;

@@ -52,6 +52,15 @@ impl fmt::Display for StoreUrl {
 }
 
 impl StoreUrl {
+    /// Whether it lies elsewhere, and may be down while this machine is up.
+    #[must_use]
+    pub fn is_remote(&self) -> bool {
+        match self {
+            Self::Postgres(_) | Self::Http { .. } | Self::Redis(_) => true,
+            Self::Sqlite(_) | Self::Files { .. } => false,
+        }
+    }
+
     pub(crate) fn parse(url: &str, base: &Path) -> Result<Self, String> {
         let Some((scheme, rest)) = url.split_once(':') else {
             return Err(format!("{url:?} is no store; {EXAMPLE}"));
