@@ -1,21 +1,31 @@
 //! A catalog whose secrets are plain to its callers and sealed inside.
 
 mod catalog;
+mod check;
+mod keys;
+mod rotate;
 mod secrets;
+
+#[cfg(test)]
+mod tests;
 
 use std::sync::{Arc, OnceLock};
 
-use super::{Catalog, CatalogId, Document, Expect, Result, StoreError, Write};
-use crate::credential::{Protected, Secret};
-use crate::seal::KeyRing;
+pub use self::keys::Keys;
+pub use self::rotate::{Resealed, SealedSecret, Walk};
+
+use self::check::Known;
+use super::{Catalog, CatalogId, Expect, Result, StoreError, Write};
 
 /// Seals what is written and opens what is read, by a ring of master keys.
+/// The catalog says which of them seals.
 #[derive(Debug)]
 pub struct Sealed {
     inner: Arc<dyn Catalog>,
-    ring: KeyRing,
+    keys: Keys,
     /// Whose check value the keys have opened.
     opened: OnceLock<CatalogId>,
+    known: Known,
 }
 
 impl Sealed {
@@ -24,8 +34,8 @@ impl Sealed {
     /// # Errors
     /// [`StoreError::Refused`] for a wrong master key, or for a catalog that
     /// was never sealed; else what the catalog failed with.
-    pub async fn open(inner: Arc<dyn Catalog>, ring: KeyRing) -> Result<Self> {
-        let sealed = Self::unopened(inner, ring);
+    pub async fn open(inner: Arc<dyn Catalog>, keys: impl Into<Keys>) -> Result<Self> {
+        let sealed = Self::unopened(inner, keys);
         sealed.reach().await?;
         Ok(sealed)
     }
@@ -33,11 +43,12 @@ impl Sealed {
     /// Wraps a catalog that may be out of reach: the first call that needs the
     /// keys opens it, and fails as [`Sealed::open`] does until one succeeds.
     #[must_use]
-    pub fn unopened(inner: Arc<dyn Catalog>, ring: KeyRing) -> Self {
+    pub fn unopened(inner: Arc<dyn Catalog>, keys: impl Into<Keys>) -> Self {
         Self {
             inner,
-            ring,
+            keys: keys.into(),
             opened: OnceLock::new(),
+            known: Known::default(),
         }
     }
 
@@ -49,16 +60,30 @@ impl Sealed {
         self.opened().await.map(|_| ())
     }
 
-    /// Wraps a new catalog: writes the check value, so that a wrong key is
-    /// told apart ever after. An unfinished one is completed; one that was
-    /// sealed already is opened.
+    /// Wraps a new catalog: writes the check value under the first key, so
+    /// that a wrong key is told apart ever after. An unfinished one is
+    /// completed; one that was sealed already is opened.
     ///
     /// # Errors
     /// As [`Sealed::open`]; also if there are credentials but no check value.
-    pub async fn create(inner: Arc<dyn Catalog>, ring: KeyRing) -> Result<Self> {
-        let sealed = Self::unopened(inner, ring);
+    pub async fn create(inner: Arc<dyn Catalog>, keys: impl Into<Keys>) -> Result<Self> {
+        let keys = keys.into();
+        let first = keys.ring().first();
+        Self::create_under(inner, keys, first).await
+    }
+
+    /// The same under another key of the ring.
+    ///
+    /// # Errors
+    /// As [`Sealed::create`]; also if the ring has no such key.
+    pub async fn create_under(
+        inner: Arc<dyn Catalog>,
+        keys: impl Into<Keys>,
+        key: u32,
+    ) -> Result<Self> {
+        let sealed = Self::unopened(inner, keys);
         let catalog = sealed.inner.id().await?;
-        if sealed.check(catalog).await? {
+        if sealed.check(catalog).await?.is_some() {
             return Ok(sealed);
         }
         if !sealed.inner.list_credentials(None, 1).await?.is_empty() {
@@ -66,24 +91,14 @@ impl Sealed {
                 "the store holds credentials but no check value of a master key; restore it from a backup".into(),
             ));
         }
-        let check = Document {
-            kind: CHECK.to_owned(),
-            key: String::new(),
-            bytes: Protected::Plain(Secret::new(CHECK.into())),
-            expires: None,
-            version: 0,
-        };
-        let check = sealed.seal_document(catalog, check)?;
+        let check = sealed.new_check(catalog, &sealed.keys.ring(), key)?;
         let write = Write::PutDocument(check, Expect::Absent);
         match sealed.inner.write(vec![write]).await {
             // Another process was faster, perhaps with another key.
-            Err(StoreError::Conflict(_)) => {
-                sealed.check(catalog).await?;
-            }
-            other => {
-                other?;
-            }
+            Ok(_) | Err(StoreError::Conflict(_)) => {}
+            Err(error) => return Err(error),
         }
+        sealed.check(catalog).await?;
         Ok(sealed)
     }
 
@@ -94,30 +109,13 @@ impl Sealed {
             return Ok(*catalog);
         }
         let catalog = self.inner.id().await?;
-        if !self.check(catalog).await? {
-            return Err(StoreError::Refused(
-                "the store has no check value of its master key: its making broke off; import into it again, or remove it".into(),
-            ));
-        }
+        self.check(catalog).await?.ok_or_else(no_check)?;
         Ok(*self.opened.get_or_init(|| catalog))
-    }
-
-    /// Whether the check value is there; an error if it does not open.
-    async fn check(&self, catalog: CatalogId) -> Result<bool> {
-        let Some(check) = self.inner.document(CHECK, "").await? else {
-            return Ok(false);
-        };
-        let current = self.ring.current();
-        self.open_document(catalog, check).map(|_| true).map_err(|why| {
-            StoreError::Refused(
-                format!(
-                    "wrong master key {current:08x}: {why}; give the one that the store was made with"
-                )
-                .into(),
-            )
-        })
     }
 }
 
-/// The check value's kind and content.
-const CHECK: &str = "check";
+fn no_check() -> StoreError {
+    StoreError::Refused(
+        "the store has no check value of its master key: its making broke off; import into it again, or remove it".into(),
+    )
+}

@@ -255,6 +255,11 @@ impl Catalog for Sqlite {
         self.read(move |reader| reader.list_documents(&kind, after.as_deref(), limit, clock.now()))
     }
 
+    fn kind_after<'a>(&'a self, after: &'a str) -> BoxFuture<'a, Result<Option<String>>> {
+        let after = after.to_owned();
+        self.read(move |reader| reader.kind_after(&after))
+    }
+
     fn lease<'a>(
         &'a self,
         name: &'a str,

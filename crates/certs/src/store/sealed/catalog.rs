@@ -8,7 +8,7 @@ use crate::host::{HostName, HostPattern};
 use crate::record::HostRecord;
 use crate::store::{
     Answer, BoxFuture, Catalog, CatalogId, ChangePage, Document, Lease, Position, Result, Store,
-    Write,
+    StoreError, Write,
 };
 
 impl Store for Sealed {
@@ -18,9 +18,9 @@ impl Store for Sealed {
                 return Ok(Answer::Absent);
             };
             let catalog = self.opened().await?;
-            let credentials = std::mem::take(&mut found.credentials).into_iter();
-            let credentials = credentials.map(|one| self.open_credential(catalog, one));
-            found.credentials = credentials.collect::<Result<_>>()?;
+            for credential in &mut found.credentials {
+                self.open_credential(catalog, credential).await?;
+            }
             Ok(Answer::Found(found))
         })
     }
@@ -36,7 +36,11 @@ impl Catalog for Sealed {
     }
 
     fn changes(&self, after: u64, limit: usize) -> BoxFuture<'_, Result<ChangePage>> {
-        self.inner.changes(after, limit)
+        Box::pin(async move {
+            let page = self.inner.changes(after, limit).await?;
+            self.notice(&page).await;
+            Ok(page)
+        })
     }
 
     fn changed(&self) -> BoxFuture<'_, ()> {
@@ -45,10 +49,32 @@ impl Catalog for Sealed {
 
     fn write(&self, batch: Vec<Write>) -> BoxFuture<'_, Result<u64>> {
         Box::pin(async move {
-            let catalog = self.opened().await?;
-            let sealed = batch.into_iter();
-            let sealed = sealed.map(|write| self.seal_write(catalog, write));
-            self.inner.write(sealed.collect::<Result<_>>()?).await
+            let is_secret = |write: &Write| {
+                use Write::{PutCredential, PutDocument, Reseal};
+                matches!(write, PutCredential(..) | PutDocument(..) | Reseal(_))
+            };
+            if !batch.iter().any(is_secret) {
+                self.opened().await?;
+                return self.inner.write(batch).await;
+            }
+            let mut conflict = None;
+            for _ in 0..ATTEMPTS {
+                let sealer = self.sealer().await?;
+                let required = std::iter::once(Ok(sealer.check.require()));
+                let sealed = batch.iter().map(|write| sealer.write(write.clone()));
+                let sealed = required.chain(sealed).collect::<Result<_>>()?;
+                match self.inner.write(sealed).await {
+                    // By the caller's own expectations, or because another key
+                    // seals by now.
+                    Err(StoreError::Conflict(what))
+                        if self.learn().await? != Some(sealer.check) =>
+                    {
+                        conflict = Some(what);
+                    }
+                    other => return other,
+                }
+            }
+            Err(StoreError::Conflict(conflict.unwrap_or_default()))
         })
     }
 
@@ -78,11 +104,12 @@ impl Catalog for Sealed {
         ids: &'a [CredentialId],
     ) -> BoxFuture<'a, Result<Vec<StoredCredential>>> {
         Box::pin(async move {
-            let stored = self.inner.credentials(ids).await?.into_iter();
+            let mut stored = self.inner.credentials(ids).await?;
             let catalog = self.opened().await?;
-            stored
-                .map(|one| self.open_credential(catalog, one))
-                .collect()
+            for credential in &mut stored {
+                self.open_credential(catalog, credential).await?;
+            }
+            Ok(stored)
         })
     }
 
@@ -92,12 +119,12 @@ impl Catalog for Sealed {
         limit: usize,
     ) -> BoxFuture<'_, Result<Vec<StoredCredential>>> {
         Box::pin(async move {
-            let stored = self.inner.list_credentials(after, limit).await?;
+            let mut stored = self.inner.list_credentials(after, limit).await?;
             let catalog = self.opened().await?;
-            let opened = stored.into_iter();
-            opened
-                .map(|one| self.open_credential(catalog, one))
-                .collect()
+            for credential in &mut stored {
+                self.open_credential(catalog, credential).await?;
+            }
+            Ok(stored)
         })
     }
 
@@ -111,11 +138,12 @@ impl Catalog for Sealed {
         key: &'a str,
     ) -> BoxFuture<'a, Result<Option<Document>>> {
         Box::pin(async move {
-            let document = self.inner.document(kind, key).await?;
+            let mut document = self.inner.document(kind, key).await?;
             let catalog = self.opened().await?;
-            document
-                .map(|one| self.open_document(catalog, one))
-                .transpose()
+            if let Some(document) = &mut document {
+                self.open_document(catalog, document).await?;
+            }
+            Ok(document)
         })
     }
 
@@ -126,11 +154,17 @@ impl Catalog for Sealed {
         limit: usize,
     ) -> BoxFuture<'a, Result<Vec<Document>>> {
         Box::pin(async move {
-            let stored = self.inner.list_documents(kind, after, limit).await?;
+            let mut stored = self.inner.list_documents(kind, after, limit).await?;
             let catalog = self.opened().await?;
-            let opened = stored.into_iter();
-            opened.map(|one| self.open_document(catalog, one)).collect()
+            for document in &mut stored {
+                self.open_document(catalog, document).await?;
+            }
+            Ok(stored)
         })
+    }
+
+    fn kind_after<'a>(&'a self, after: &'a str) -> BoxFuture<'a, Result<Option<String>>> {
+        self.inner.kind_after(after)
     }
 
     fn lease<'a>(
@@ -146,3 +180,6 @@ impl Catalog for Sealed {
         self.inner.release(name, holder)
     }
 }
+
+/// More means that others change the key without pause.
+const ATTEMPTS: usize = 3;

@@ -1,89 +1,126 @@
 //! Single secrets, sealed and opened where they stand.
 
 use std::fmt::Display;
+use std::sync::Arc;
 
 use super::Sealed;
-use crate::credential::{Protected, Secret, StoredCredential};
-use crate::seal::{Bound, UnsealError};
+use super::check::{Check, OPENING};
+use crate::credential::{Protected, SealedBytes, Secret, StoredCredential};
+use crate::seal::{Bound, KeyRing, UnsealError};
 use crate::store::{CatalogId, Document, Result, StoreError, Write, expect};
 
-impl Sealed {
-    fn seal_credential(
-        &self,
-        catalog: CatalogId,
-        mut credential: StoredCredential,
-    ) -> Result<StoredCredential> {
+/// What seals: a key of a ring, for one catalog.
+#[derive(Debug)]
+pub(super) struct Sealer {
+    pub(super) catalog: CatalogId,
+    pub(super) ring: Arc<KeyRing>,
+    pub(super) check: Check,
+}
+
+impl Sealer {
+    pub(super) fn seal(&self, secret: &Secret, bound: &Bound<'_>) -> SealedBytes {
+        let sealed = self.ring.seal_under(self.check.key, secret, bound);
+        sealed.expect("a sealer is made with its key")
+    }
+
+    /// The write as the inner catalog takes it.
+    pub(super) fn write(&self, write: Write) -> Result<Write> {
+        Ok(match write {
+            Write::PutCredential(credential, expect) => {
+                Write::PutCredential(self.credential(credential)?, expect)
+            }
+            Write::PutDocument(document, expect) => {
+                Write::PutDocument(self.document(document)?, expect)
+            }
+            Write::Reseal(_) => {
+                return Err(StoreError::Refused(
+                    "this catalog seals by itself: only the one inside seals again".into(),
+                ));
+            }
+            plain @ (Write::PutHost(..)
+            | Write::RemoveHost(..)
+            | Write::RemoveDocument { .. }
+            | Write::Require { .. }) => plain,
+        })
+    }
+
+    fn credential(&self, mut credential: StoredCredential) -> Result<StoredCredential> {
         let id = credential.id;
         let Some(secret) = credential.key.secret() else {
             return Err(sealed_already(&id));
         };
-        let sealed = self.ring.seal(secret, &bound(catalog, &credential)?);
+        let sealed = self.seal(secret, &bound(self.catalog, &credential)?);
         credential.key = Protected::Sealed(sealed);
         Ok(credential)
     }
 
-    pub(super) fn open_credential(
-        &self,
-        catalog: CatalogId,
-        mut credential: StoredCredential,
-    ) -> Result<StoredCredential> {
-        let id = credential.id;
-        let nothing = Protected::Plain(Secret::new(Vec::new()));
-        let Protected::Sealed(sealed) = std::mem::replace(&mut credential.key, nothing) else {
-            return Err(not_sealed(&id));
-        };
-        let opened = self.ring.unseal(sealed, &bound(catalog, &credential)?);
-        let secret = opened.map_err(|why| does_not_open(&id, why))?;
-        credential.key = Protected::Opened(secret);
-        Ok(credential)
-    }
-
-    pub(super) fn seal_document(
-        &self,
-        catalog: CatalogId,
-        mut document: Document,
-    ) -> Result<Document> {
+    fn document(&self, mut document: Document) -> Result<Document> {
         let shown = expect::document(&document.kind, &document.key);
         let Some(secret) = document.bytes.secret() else {
             return Err(sealed_already(&shown));
         };
-        let sealed = self.ring.seal(secret, &place(catalog, &document));
+        let sealed = self.seal(secret, &place(self.catalog, &document));
         document.bytes = Protected::Sealed(sealed);
         Ok(document)
     }
+}
 
-    pub(super) fn open_document(
-        &self,
-        catalog: CatalogId,
-        mut document: Document,
-    ) -> Result<Document> {
-        let shown = expect::document(&document.kind, &document.key);
-        let nothing = Protected::Plain(Secret::new(Vec::new()));
-        let Protected::Sealed(sealed) = std::mem::replace(&mut document.bytes, nothing) else {
-            return Err(not_sealed(&shown));
+impl Sealed {
+    /// What seals now. The keys are read again if the one that seals is not
+    /// among them.
+    pub(super) async fn sealer(&self) -> Result<Sealer> {
+        let catalog = self.opened().await?;
+        let check = match self.known.check() {
+            Some(check) => check,
+            None => self.learn().await?.ok_or_else(super::no_check)?,
         };
-        let opened = self.ring.unseal(sealed, &place(catalog, &document));
-        let secret = opened.map_err(|why| does_not_open(&shown, why))?;
-        document.bytes = Protected::Opened(secret);
-        Ok(document)
+        let ring = self.keys.with(check.key, OPENING).await;
+        if !ring.has(check.key) {
+            return Err(self.lacks(check.key));
+        }
+        Ok(Sealer {
+            catalog,
+            ring,
+            check,
+        })
     }
 
-    pub(super) fn seal_write(&self, catalog: CatalogId, write: Write) -> Result<Write> {
-        Ok(match write {
-            Write::PutCredential(credential, expect) => {
-                Write::PutCredential(self.seal_credential(catalog, credential)?, expect)
-            }
-            Write::PutDocument(document, expect) => {
-                Write::PutDocument(self.seal_document(catalog, document)?, expect)
-            }
-            plain @ (Write::PutHost(..) | Write::RemoveHost(..) | Write::RemoveDocument { .. }) => {
-                plain
-            }
-        })
+    pub(super) async fn open_credential(
+        &self,
+        catalog: CatalogId,
+        credential: &mut StoredCredential,
+    ) -> Result<()> {
+        let id = credential.id;
+        let sealed = take_sealed(&mut credential.key, &id)?;
+        let ring = self.keys.with(sealed.key_id, OPENING).await;
+        let opened = ring.unseal(sealed, &bound(catalog, credential)?);
+        credential.key = Protected::Opened(opened.map_err(|why| does_not_open(&id, why))?);
+        Ok(())
+    }
+
+    pub(super) async fn open_document(
+        &self,
+        catalog: CatalogId,
+        document: &mut Document,
+    ) -> Result<()> {
+        let shown = expect::document(&document.kind, &document.key);
+        let sealed = take_sealed(&mut document.bytes, &shown)?;
+        let ring = self.keys.with(sealed.key_id, OPENING).await;
+        let opened = ring.unseal(sealed, &place(catalog, document));
+        document.bytes = Protected::Opened(opened.map_err(|why| does_not_open(&shown, why))?);
+        Ok(())
     }
 }
 
-fn bound(catalog: CatalogId, credential: &StoredCredential) -> Result<Bound<'_>> {
+fn take_sealed(secret: &mut Protected, of: &dyn Display) -> Result<SealedBytes> {
+    let nothing = Protected::Plain(Secret::new(Vec::new()));
+    match std::mem::replace(secret, nothing) {
+        Protected::Sealed(sealed) => Ok(sealed),
+        Protected::Plain(_) | Protected::Opened(_) => Err(not_sealed(of)),
+    }
+}
+
+pub(super) fn bound(catalog: CatalogId, credential: &StoredCredential) -> Result<Bound<'_>> {
     let id = credential.id;
     let spki = credential
         .spki()
@@ -95,7 +132,7 @@ fn bound(catalog: CatalogId, credential: &StoredCredential) -> Result<Bound<'_>>
     })
 }
 
-fn place(catalog: CatalogId, document: &Document) -> Bound<'_> {
+pub(super) fn place(catalog: CatalogId, document: &Document) -> Bound<'_> {
     Bound::Document {
         catalog,
         kind: &document.kind,
@@ -103,11 +140,11 @@ fn place(catalog: CatalogId, document: &Document) -> Bound<'_> {
     }
 }
 
-fn does_not_open(of: &dyn Display, why: UnsealError) -> StoreError {
+pub(super) fn does_not_open(of: &dyn Display, why: UnsealError) -> StoreError {
     StoreError::Corrupt(format!("the secret of {of} does not open: {why}").into())
 }
 
-fn not_sealed(of: &dyn Display) -> StoreError {
+pub(super) fn not_sealed(of: &dyn Display) -> StoreError {
     StoreError::Corrupt(format!("the secret of {of} lies in the store in the clear").into())
 }
 
