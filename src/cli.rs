@@ -10,6 +10,7 @@ mod host;
 mod named;
 mod open;
 mod output;
+mod progress;
 mod serve;
 
 use std::path::PathBuf;
