@@ -4,6 +4,7 @@
 //! Replace the file only by renaming a complete copy over it (`VACUUM INTO`
 //! or `.backup` make one): a running server notices and reads the new one.
 
+mod backup;
 mod file;
 mod find;
 mod inline;
@@ -94,6 +95,15 @@ impl Sqlite {
             inline,
             file,
         })
+    }
+
+    /// Writes a whole copy of the store into a new file, or an empty one, of
+    /// one state and while others write. The copy is durable. Its log has an
+    /// identity of its own: put in the place of a store, it is no continuation
+    /// of what that one's readers have seen.
+    pub fn backup(&self, to: &Path) -> BoxFuture<'_, Result<()>> {
+        let to = to.to_owned();
+        self.read(move |reader| reader.backup(&to))
     }
 
     fn read<T: Send + 'static>(

@@ -38,7 +38,9 @@ impl Keys {
         Ok(keys)
     }
 
-    pub(super) fn ring(&self) -> Arc<KeyRing> {
+    /// The keys as they are now.
+    #[must_use]
+    pub fn ring(&self) -> Arc<KeyRing> {
         let ring = self.ring.read().unwrap_or_else(PoisonError::into_inner);
         Arc::clone(&ring)
     }
