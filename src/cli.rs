@@ -7,6 +7,7 @@ mod demo;
 mod edit;
 pub(crate) mod failure;
 mod host;
+mod key;
 mod named;
 mod open;
 mod output;
@@ -45,6 +46,9 @@ enum Command {
     /// Import, show, list, remove and export certificates with their keys
     #[command(subcommand)]
     Cert(cert::Command),
+    /// Add, change, list and remove master keys
+    #[command(subcommand)]
+    Key(key::Command),
     /// Make a CA and hosts, serve them, and verify a request
     Demo(demo::Args),
     /// Print a completion script for a shell
@@ -60,6 +64,7 @@ impl Cli {
             Command::Check(_) => check::run(config),
             Command::Host(command) => host::run(config, command),
             Command::Cert(command) => cert::run(config, command),
+            Command::Key(command) => key::run(config, command),
             Command::Demo(args) => demo::run(&args),
             Command::Completions(args) => completions::run(&args),
         }

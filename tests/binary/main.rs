@@ -6,6 +6,7 @@ mod dual;
 mod endpoint;
 mod host;
 mod import;
+mod keys;
 mod live;
 mod peers;
 mod postgres;

@@ -94,6 +94,10 @@ fn every_command_helps() {
         "cert list",
         "cert remove",
         "cert export",
+        "key new",
+        "key rotate",
+        "key list",
+        "key remove",
         "demo",
         "completions",
     ] {

@@ -16,7 +16,7 @@ use sekisho_certs::{Catalog, Secret, Store, StoreError};
 use sekisho_server::config::{Config, StoreUrl, TokenSource};
 use tokio::runtime::Handle;
 
-use super::{Opened, postgres_at, ring};
+use super::{Opened, keys, postgres_at};
 use crate::cli::failure::Result;
 
 /// The store of the configuration. The runtime that runs this drives its
@@ -65,7 +65,7 @@ fn both(catalog: Sealed) -> (Arc<dyn Store>, Option<Arc<dyn Catalog>>) {
 async fn embedded(config: &Config, path: &Path, limits: &Limits) -> Result<Sealed> {
     let sqlite = Arc::new(Sqlite::open(path, sqlite::Mode::Existing)?);
     let limited = Arc::new(Limited::new(sqlite, limits));
-    Ok(Sealed::open(limited, ring(config)?).await?)
+    Ok(Sealed::open(limited, keys(config)?).await?)
 }
 
 async fn database(config: &Config, url: &postgres::Url, limits: &Limits) -> Result<Sealed> {
@@ -97,7 +97,7 @@ fn endpoint(
 /// soon as it is back. What does not heal by itself is an error.
 async fn within_reach_or_later(config: &Config, catalog: Arc<dyn Catalog>) -> Result<Sealed> {
     let mut away = away(catalog.id().await)?;
-    let sealed = Sealed::unopened(catalog, ring(config)?);
+    let sealed = Sealed::unopened(catalog, keys(config)?);
     if away.is_none() {
         away = self::away(sealed.reach().await)?;
     }
