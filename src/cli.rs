@@ -13,6 +13,7 @@ mod open;
 mod output;
 mod progress;
 mod serve;
+mod store;
 
 use std::path::PathBuf;
 use std::time::Instant;
@@ -49,6 +50,9 @@ enum Command {
     /// Add, change, list and remove master keys
     #[command(subcommand)]
     Key(key::Command),
+    /// Copy the store into another one, or back it up
+    #[command(subcommand)]
+    Store(store::Command),
     /// Make a CA and hosts, serve them, and verify a request
     Demo(demo::Args),
     /// Print a completion script for a shell
@@ -65,6 +69,7 @@ impl Cli {
             Command::Host(command) => host::run(config, command),
             Command::Cert(command) => cert::run(config, command),
             Command::Key(command) => key::run(config, command),
+            Command::Store(command) => store::run(config, command),
             Command::Demo(args) => demo::run(&args),
             Command::Completions(args) => completions::run(&args),
         }

@@ -1,6 +1,7 @@
 //! The real binary, from the outside: commands, files, sockets, signals.
 
 mod cert;
+mod copies;
 mod demo;
 mod dual;
 mod endpoint;

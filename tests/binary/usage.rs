@@ -98,6 +98,8 @@ fn every_command_helps() {
         "key rotate",
         "key list",
         "key remove",
+        "store copy",
+        "store backup",
         "demo",
         "completions",
     ] {
