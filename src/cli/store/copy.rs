@@ -180,7 +180,7 @@ fn side(config: Option<&Path>, text: &str) -> Result<Config> {
 
 /// What goes into one transaction: other writers wait for no more than a
 /// moment.
-const BATCH: usize = 500;
+const BATCH: usize = 200;
 /// The first copies, the second finds both equal, unless others write.
 const ROUNDS: usize = 6;
 /// How many differing items are named.
