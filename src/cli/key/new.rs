@@ -11,7 +11,7 @@ use crate::cli::output::Output;
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Args {
-    /// Print the text with the new key in it, where [keys] master is env: or
+    /// Print the text with the new key in it, where the keys come from env: or
     /// command: and can't be written here
     #[arg(long)]
     print: bool,

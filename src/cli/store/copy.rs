@@ -22,7 +22,7 @@ use crate::cli::{open, progress};
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Args {
-    /// What is copied: a URL as in [store] url, or a configuration (*.toml)
+    /// What is copied: the URL of a store, or a configuration (*.toml)
     #[arg(value_name = "FROM")]
     from: String,
     /// Where to: the same; made if it is not there
