@@ -1,11 +1,13 @@
 //! The real binary, from the outside: commands, files, sockets, signals.
 
 mod cert;
+mod copies;
 mod demo;
 mod dual;
 mod endpoint;
 mod host;
 mod import;
+mod keys;
 mod layered;
 mod live;
 mod outages;

@@ -19,7 +19,7 @@ use sekisho_server::config::{Config, StoreUrl, TokenSource};
 use tokio::runtime::Handle;
 
 use super::level::{self, Inner};
-use super::{Opened, postgres_at, ring, warm};
+use super::{Opened, keys, postgres_at, warm};
 use crate::cli::failure::Result;
 
 /// The store of the configuration, with copies that stand in for it while it
@@ -30,7 +30,7 @@ pub(in crate::cli) async fn serving(config: &Config, warm: Option<Copies>) -> Re
     let (store, catalog, level) = match &config.store {
         StoreUrl::Sqlite(path) => {
             let (inner, level) = embedded(config, path, &limits)?;
-            both(Sealed::open(inner, ring(config)?).await?, level)
+            both(Sealed::open(inner, keys(config)?).await?, level)
         }
         StoreUrl::Postgres(url) => {
             let (inner, level) = database(config, url, &limits)?;
@@ -118,7 +118,7 @@ fn endpoint(
 /// soon as it is back. What does not heal by itself is an error.
 async fn within_reach_or_later(config: &Config, catalog: Arc<dyn Catalog>) -> Result<Sealed> {
     let mut away = away(catalog.id().await)?;
-    let sealed = Sealed::unopened(catalog, ring(config)?);
+    let sealed = Sealed::unopened(catalog, keys(config)?);
     if away.is_none() {
         away = self::away(sealed.reach().await)?;
     }

@@ -238,6 +238,11 @@ impl Catalog for Postgres {
         })
     }
 
+    fn kind_after<'a>(&'a self, after: &'a str) -> BoxFuture<'a, Result<Option<String>>> {
+        let after = after.to_owned();
+        self.read(async move |lent| read::kind_after(&lent, &after).await)
+    }
+
     fn lease<'a>(
         &'a self,
         name: &'a str,

@@ -61,7 +61,11 @@ impl StoreUrl {
         }
     }
 
-    pub(crate) fn parse(url: &str, base: &Path) -> Result<Self, String> {
+    /// Reads the URL of a store; relative paths are taken below `base`.
+    ///
+    /// # Errors
+    /// Says what is wrong with it, without a password.
+    pub fn parse(url: &str, base: &Path) -> Result<Self, String> {
         let Some((scheme, rest)) = url.split_once(':') else {
             return Err(format!("{url:?} is no store; {EXAMPLE}"));
         };

@@ -1,5 +1,6 @@
 //! What only a file can do: be missing, locked, damaged, replaced, full.
 
+mod backup;
 mod broken;
 mod children;
 mod replaced;

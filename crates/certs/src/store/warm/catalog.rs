@@ -309,6 +309,10 @@ impl Catalog for Warm {
         self.inner.list_documents(kind, after, limit)
     }
 
+    fn kind_after<'a>(&'a self, after: &'a str) -> BoxFuture<'a, Result<Option<String>>> {
+        self.inner.kind_after(after)
+    }
+
     fn lease<'a>(
         &'a self,
         name: &'a str,

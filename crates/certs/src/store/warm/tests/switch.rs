@@ -148,6 +148,10 @@ impl Catalog for Switch {
         unreachable!("nobody asks")
     }
 
+    fn kind_after<'a>(&'a self, _: &'a str) -> BoxFuture<'a, Result<Option<String>>> {
+        unreachable!("nobody asks")
+    }
+
     fn lease<'a>(
         &'a self,
         _: &'a str,
