@@ -101,6 +101,40 @@ fn a_copy_that_was_killed_goes_on_and_follows_its_source() {
 }
 
 #[test]
+fn a_source_that_is_written_all_the_while_is_copied() {
+    let sandbox = Sandbox::new();
+    fill(&sandbox, 300);
+    let config = fs::read_to_string(sandbox.path("sekisho.toml")).expect("a file");
+    sandbox.write("copy.toml", &config.replace("hosts.db", "copy.db"));
+    let done = AtomicBool::new(false);
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            let mut number = 0;
+            while !done.load(Ordering::SeqCst) {
+                number += 1;
+                // Replaced, removed and set, all over the list.
+                let name = format!("h{}.example", number * 7 % 300);
+                sandbox.import(&[&name]);
+                sandbox.ok(&["host", "set", &name, "--tenant", &format!("t{number}")]);
+                sandbox.ok(&["host", "remove", &format!("h{}.example", number % 300)]);
+            }
+        });
+        for _ in 0..3 {
+            let said = sandbox.ok(&["store", "copy", "sekisho.toml", "copy.toml"]);
+            assert!(said.contains("both are equal"), "{said}");
+        }
+        done.store(true, Ordering::SeqCst);
+    });
+    let said = sandbox.ok(&["store", "copy", "sekisho.toml", "copy.toml"]);
+    assert_eq!(digests(&said)[0], digests(&said)[1]);
+    for list in [["host", "list"], ["cert", "list"]] {
+        let copy = sandbox.ok(&[&list[..], &["--json", "--config", "copy.toml"]].concat());
+        let listed = sandbox.ok(&[&list[..], &["--json"]].concat());
+        assert_eq!(without_versions(&copy), without_versions(&listed));
+    }
+}
+
+#[test]
 fn what_is_no_copy_of_it_is_not_overwritten() {
     let sandbox = Sandbox::new();
     sandbox.import(&["a.example"]);

@@ -14,7 +14,7 @@ use sekisho_certs::Catalog;
 use sekisho_certs::store::sealed::Sealed;
 use sekisho_server::config::{Config, StoreUrl};
 
-use self::contents::{Contents, Item, Summary};
+use self::contents::{Contents, Digested, Item, Summary};
 use self::target::{Followed, Target};
 use crate::cli::failure::{Ended, Result, Usage};
 use crate::cli::{open, progress};
@@ -62,6 +62,9 @@ pub(super) async fn open_target(source: &Sealed, to: &Config) -> Result<Sealed> 
 pub(super) struct Copied {
     pub(super) from: Summary,
     pub(super) to: Summary,
+    /// How many items the source's writers changed while both were compared;
+    /// they were copied too.
+    changed: usize,
     /// The first items that still differ.
     differing: Vec<Item>,
 }
@@ -69,26 +72,32 @@ pub(super) struct Copied {
 impl Copied {
     /// Says whether both are equal.
     pub(super) fn ended(&self, begun: Instant) -> Ended {
-        if self.differing.is_empty() && self.from == self.to {
-            println!(
-                "both are equal, after {:.1} s",
-                begun.elapsed().as_secs_f64()
-            );
+        if self.differing.is_empty() {
+            let seconds = begun.elapsed().as_secs_f64();
+            println!("both are equal, after {seconds:.1} s{}", self.meanwhile());
             return Ended::Done;
         }
         for item in &self.differing {
             eprintln!("differs: {item}");
         }
         eprintln!(
-            "error: the stores still differ: one of them keeps changing; stop what writes it \
-             and run the same again"
+            "error: the stores still differ: something else writes the target, or the source \
+             changes faster than it is read; stop that and run the same again"
         );
         Ended::PartlyRefused
+    }
+
+    fn meanwhile(&self) -> String {
+        match self.changed {
+            0 => String::new(),
+            changed => format!("; {changed} items changed meanwhile and were copied too"),
+        }
     }
 }
 
 /// Makes the target equal to the source, which may be written meanwhile:
-/// compares both and copies what differs, until a comparison finds nothing.
+/// compares both and copies what differs, until a comparison finds nothing
+/// but what the source's log tells of.
 pub(super) async fn copy(source: &Sealed, target: &Sealed) -> Result<Copied> {
     let mut target = Target::take(source, target).await?;
     let bar = progress::bar(|| None);
@@ -107,14 +116,52 @@ pub(super) async fn copy(source: &Sealed, target: &Sealed) -> Result<Copied> {
     copied
 }
 
-/// Takes over what the log has, and then compares everything.
+/// Takes over what the log has, compares everything, and takes over what was
+/// changed meanwhile.
 async fn round(source: &Sealed, target: &mut Target<'_>, bar: &ProgressBar) -> Result<Copied> {
-    while target.follow().await? == Followed::Some {}
+    target.follow().await?;
     bar.reset();
-    let mut batch = Vec::new();
-    let mut differing = Vec::new();
-    let to = target.catalog();
-    let (mut from, mut to) = (Contents::of(source), Contents::of(to));
+    let (mut from, mut to) = (Contents::of(source), Contents::of(target.catalog()));
+    let mut found = compare(&mut from, &mut to, target, bar).await?;
+    let before = found.len();
+    if let Followed::All(changed) = target.follow().await?
+        && before < MOST
+    {
+        found.retain(|difference| !changed.contains(difference.item()));
+    }
+    for Difference(one, other) in &found {
+        one.iter().for_each(|one| from.add(one));
+        other.iter().for_each(|other| to.add(other));
+    }
+    let items = found.iter().map(|difference| difference.item().clone());
+    Ok(Copied {
+        changed: before - found.len(),
+        differing: items.take(SHOWN).collect(),
+        from: from.summary(),
+        to: to.summary(),
+    })
+}
+
+/// An item that is not the same in both, or is only in one.
+struct Difference(Option<Digested>, Option<Digested>);
+
+impl Difference {
+    fn item(&self) -> &Item {
+        let Self(one, other) = self;
+        let any = one.as_ref().or(other.as_ref());
+        &any.expect("it is in one of them").item
+    }
+}
+
+/// Goes through both at once. What differs is copied, and the first of it
+/// noted; what is equal goes into the digests.
+async fn compare(
+    from: &mut Contents<'_>,
+    to: &mut Contents<'_>,
+    target: &mut Target<'_>,
+    bar: &ProgressBar,
+) -> Result<Vec<Difference>> {
+    let (mut found, mut batch) = (Vec::new(), Vec::new());
     let (mut one, mut other) = (from.next().await?, to.next().await?);
     loop {
         let order = match (&one, &other) {
@@ -123,47 +170,36 @@ async fn round(source: &Sealed, target: &mut Target<'_>, bar: &ProgressBar) -> R
             (None, Some(_)) => Ordering::Greater,
             (Some(one), Some(other)) => one.item.cmp(&other.item),
         };
-        let item = match order {
-            Ordering::Less => one.take(),
-            Ordering::Greater => other.take(),
-            Ordering::Equal if one == other => {
-                (one, other) = (None, None);
-                None
-            }
-            Ordering::Equal => {
-                other = None;
-                one.take()
-            }
-        };
-        if let Some(item) = item {
-            batch.push(item.item);
-        }
-        if batch.len() == BATCH {
-            target.make_equal(&batch).await?;
-            note(&mut differing, &mut batch);
-        }
-        bar.inc(1);
+        let (this, that) = (
+            order.is_le().then(|| one.take()).flatten(),
+            order.is_ge().then(|| other.take()).flatten(),
+        );
         if order.is_le() {
             one = from.next().await?;
         }
         if order.is_ge() {
             other = to.next().await?;
         }
+        bar.inc(1);
+        match (this, that) {
+            (Some(this), Some(that)) if this == that => {
+                from.add(&this);
+                to.add(&that);
+            }
+            (this, that) => {
+                let difference = Difference(this, that);
+                batch.push(difference.item().clone());
+                if found.len() < MOST {
+                    found.push(difference);
+                }
+            }
+        }
+        if batch.len() == BATCH {
+            target.make_equal(&std::mem::take(&mut batch)).await?;
+        }
     }
-    if !batch.is_empty() {
-        target.make_equal(&batch).await?;
-        note(&mut differing, &mut batch);
-    }
-    Ok(Copied {
-        from: from.summary(),
-        to: to.summary(),
-        differing,
-    })
-}
-
-fn note(differing: &mut Vec<Item>, batch: &mut Vec<Item>) {
-    let room = SHOWN.saturating_sub(differing.len());
-    differing.extend(batch.drain(..).take(room));
+    target.make_equal(&batch).await?;
+    Ok(found)
 }
 
 /// A URL with the keys of the configuration, or another configuration.
@@ -183,6 +219,9 @@ fn side(config: Option<&Path>, text: &str) -> Result<Config> {
 const BATCH: usize = 200;
 /// The first copies, the second finds both equal, unless others write.
 const ROUNDS: usize = 6;
+/// How many differing items are remembered: about 2 MB. With more, the stores
+/// are compared again.
+const MOST: usize = 10_000;
 /// How many differing items are named.
 const SHOWN: usize = 10;
 
@@ -239,7 +278,9 @@ mod tests {
         put(&target, "c.example", "bert").await;
         put(&source, "0.example", "bert").await;
         let bar = ProgressBar::hidden();
-        assert_eq!(taken.follow().await.expect("a log"), Followed::Some);
+        let followed = taken.follow().await.expect("a log");
+        let pattern = HostPattern::parse("0.example").expect("a name");
+        assert_eq!(followed, Followed::All([Item::Host(pattern)].into()));
         let first = round(&source, &mut taken, &bar).await.expect("a round");
         let named: Vec<_> = first.differing.iter().map(Item::to_string).collect();
         assert_eq!(named, ["host a.example", "host c.example"]);

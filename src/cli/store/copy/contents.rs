@@ -17,7 +17,7 @@ use crate::cli::failure::Result;
 
 /// One thing in a store, in the order in which they are listed: what is
 /// referred to comes first.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(super) enum Item {
     Credential(CredentialId),
     Host(HostPattern),
@@ -82,12 +82,16 @@ impl<'a> Contents<'a> {
                 Item::Host(_) => self.summary.hosts += 1,
                 Item::Document(..) => self.summary.documents += 1,
             }
-            self.digest.update(&next.digest);
         }
         Ok(next)
     }
 
-    /// Counts and digest of what was passed.
+    /// Takes an item into the digest.
+    pub(super) fn add(&mut self, item: &Digested) {
+        self.digest.update(&item.digest);
+    }
+
+    /// Counts of what was passed, and the digest of what was added.
     pub(super) fn summary(self) -> Summary {
         let digest = self.digest.finish();
         let digest = digest.as_ref().first_chunk().copied();
@@ -138,7 +142,7 @@ impl<'a> Contents<'a> {
     }
 }
 
-/// Counts, and a digest over everything in order.
+/// Counts, and a digest over the contents in order.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Summary {
     hosts: u64,

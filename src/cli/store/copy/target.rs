@@ -22,12 +22,12 @@ pub(super) struct Target<'a> {
 }
 
 /// What following the source's log gave.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Debug, PartialEq, Eq)]
 pub(super) enum Followed {
-    /// Some changes were taken over; there may be more.
-    Some,
-    /// There are no more.
-    All,
+    /// To its end; these were changed and copied.
+    All(HashSet<Item>),
+    /// It does not go on where it was left: anything may have changed.
+    Gap,
 }
 
 impl<'a> Target<'a> {
@@ -74,31 +74,32 @@ impl<'a> Target<'a> {
         self.target
     }
 
-    /// Takes over a page of the source's changes.
+    /// Takes over the source's changes.
     pub(super) async fn follow(&mut self) -> Result<Followed> {
-        let page = self
-            .source
-            .changes(self.marker.position.number, PAGE)
-            .await?;
-        if page.gap || page.log != self.marker.position.log {
-            // What it does not tell, the comparison finds.
-            self.marker.position = self.source.position().await?;
-            self.write(Vec::new()).await?;
-            return Ok(Followed::All);
+        let mut changed = HashSet::new();
+        loop {
+            let page = self
+                .source
+                .changes(self.marker.position.number, PAGE)
+                .await?;
+            if page.gap || page.log != self.marker.position.log {
+                // What it does not tell, a comparison finds.
+                self.marker.position = self.source.position().await?;
+                self.write(Vec::new()).await?;
+                return Ok(Followed::Gap);
+            }
+            let Some(last) = page.changes.last() else {
+                return Ok(Followed::All(changed));
+            };
+            let items = page.changes.iter().filter_map(|one| item(&one.subject));
+            let items: BTreeSet<_> = items.collect();
+            let items: Vec<_> = items.into_iter().collect();
+            // Written with them, in one transaction.
+            self.marker.position.number = last.number;
+            self.make_equal(&items).await?;
+            // A new credential is announced by its hosts alone.
+            changed.extend(self.with_references(&items).await?);
         }
-        let Some(last) = page.changes.last() else {
-            return Ok(Followed::All);
-        };
-        let items: BTreeSet<_> = page
-            .changes
-            .iter()
-            .filter_map(|one| item(&one.subject))
-            .collect();
-        let items: Vec<_> = items.into_iter().collect();
-        // Written with them, in one transaction.
-        self.marker.position.number = last.number;
-        self.make_equal(&items).await?;
-        Ok(Followed::Some)
     }
 
     /// Makes these what they are in the source by now.
