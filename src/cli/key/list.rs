@@ -153,8 +153,8 @@ impl View {
 
 /// What is not in the store.
 pub(super) const KEPT: &str = "\
-note: backups of the store, and for up to a day the Redis level and the local
-caches of servers, hold copies that are sealed under an older key";
+note: backups of the store, and for up to a day Redis before it and the copies
+that servers keep on disk, are sealed under an older key";
 
 const EXAMPLES: &str = "\
 Reads the whole store, a page at a time. A key that the store needs and that
