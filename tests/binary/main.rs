@@ -4,6 +4,7 @@ mod cert;
 mod demo;
 mod dual;
 mod endpoint;
+mod herd;
 mod host;
 mod import;
 mod live;

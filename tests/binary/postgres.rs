@@ -9,20 +9,20 @@ use sekisho_testkit::services::{PgBouncer, Postgres, Signal};
 use crate::sandbox::{SOON, Sandbox, ca, until};
 
 /// A sandbox whose configuration names this store.
-fn sandbox(url: &str) -> Sandbox {
+pub(crate) fn sandbox(url: &str) -> Sandbox {
     let sandbox = Sandbox::new();
     let config = std::fs::read_to_string(sandbox.path("sekisho.toml")).expect("a file");
     sandbox.write("sekisho.toml", &config.replace("sqlite:hosts.db", url));
     sandbox
 }
 
-fn name_of(url: &str) -> &str {
+pub(crate) fn name_of(url: &str) -> &str {
     let rest = url.rsplit('/').next().expect("a path");
     rest.split('?').next().expect("a name")
 }
 
 /// Stores a pair and gives the key's bytes.
-fn import(sandbox: &Sandbox, name: &str) -> Vec<u8> {
+pub(crate) fn import(sandbox: &Sandbox, name: &str) -> Vec<u8> {
     let pair = ca().issue(&[name], Key::P256);
     sandbox.write("a.crt", &pair.chain_pem());
     sandbox.write("a.key", &pair.key_pem());
