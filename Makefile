@@ -61,3 +61,9 @@ bench: ## Compare with nginx; writes a report into bench/results
 	@tools/need build nginx openssl
 	$(CARGO) build --release --locked --workspace
 	target/release/sekisho-bench compare --sekisho target/release/sekisho --out bench/results
+
+.PHONY: bench-stores
+bench-stores: ## Measure Redis and PostgreSQL as stores; writes such a report too
+	@tools/need build nginx nginx-lua openssl redis postgresql
+	$(CARGO) build --release --locked --workspace
+	target/release/sekisho-bench compare --stores --sekisho target/release/sekisho --out bench/results
