@@ -7,11 +7,27 @@ use std::thread;
 
 use super::*;
 
-/// Stands before the server and counts how often clients spoke after the
-/// server did.
+/// Stands before the server and counts how often a client had to wait for it.
+///
+/// What goes together in one trip leaves the client in any number of pieces.
+/// So while it counts, it holds the answers back until all of them have had
+/// the time to arrive.
 struct Counter {
     url: String,
-    trips: Arc<AtomicU64>,
+    trips: Arc<Trips>,
+}
+
+#[derive(Default)]
+struct Trips {
+    counting: AtomicBool,
+    count: AtomicU64,
+}
+
+/// One connection's part. The one that listens is told things unasked.
+struct Conversation {
+    trips: Arc<Trips>,
+    /// Whether the client spoke since answers were last let through.
+    asked: AtomicBool,
 }
 
 impl Counter {
@@ -19,20 +35,19 @@ impl Counter {
         let server = services::Postgres::shared().port();
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let port = listener.local_addr().unwrap().port();
-        let trips = Arc::new(AtomicU64::new(0));
+        let trips = Arc::new(Trips::default());
         let counted = Arc::clone(&trips);
         thread::spawn(move || {
             for client in listener.incoming().flatten() {
                 let server = TcpStream::connect(("127.0.0.1", server)).unwrap();
-                let answered = Arc::new(AtomicBool::new(true));
                 let (up, down) = (client.try_clone().unwrap(), server.try_clone().unwrap());
-                let (trips, asked) = (Arc::clone(&counted), Arc::clone(&answered));
-                pass(up, server, move || {
-                    if asked.swap(false, Ordering::SeqCst) {
-                        trips.fetch_add(1, Ordering::SeqCst);
-                    }
+                let asking = Arc::new(Conversation {
+                    trips: Arc::clone(&counted),
+                    asked: AtomicBool::new(false),
                 });
-                pass(down, client, move || answered.store(true, Ordering::SeqCst));
+                let answering = Arc::clone(&asking);
+                pass(up, server, move || asking.asked());
+                pass(down, client, move || answering.answered());
             }
         });
         let url = url.replace(&format!(":{server}/"), &format!(":{port}/"));
@@ -40,13 +55,30 @@ impl Counter {
     }
 
     async fn trips<T>(&self, call: impl Future<Output = Result<T>>) -> u64 {
-        let before = self.trips.load(Ordering::SeqCst);
+        self.trips.count.store(0, Ordering::SeqCst);
+        self.trips.counting.store(true, Ordering::SeqCst);
         call.await.unwrap();
-        self.trips.load(Ordering::SeqCst) - before
+        self.trips.counting.store(false, Ordering::SeqCst);
+        self.trips.count.load(Ordering::SeqCst)
     }
 }
 
-fn pass(mut from: TcpStream, mut to: TcpStream, mut seen: impl FnMut() + Send + 'static) {
+impl Conversation {
+    fn asked(&self) {
+        self.asked.store(true, Ordering::SeqCst);
+    }
+
+    fn answered(&self) {
+        let trips = &self.trips;
+        if trips.counting.load(Ordering::SeqCst) && self.asked.load(Ordering::SeqCst) {
+            trips.count.fetch_add(1, Ordering::SeqCst);
+            thread::sleep(TOGETHER);
+        }
+        self.asked.store(false, Ordering::SeqCst);
+    }
+}
+
+fn pass(mut from: TcpStream, mut to: TcpStream, seen: impl Fn() + Send + 'static) {
     thread::spawn(move || {
         let mut bytes = [0; 65536];
         while let Ok(count @ 1..) = from.read(&mut bytes) {
@@ -81,3 +113,6 @@ async fn a_read_takes_one_and_a_write_three() {
         assert!(trips <= 3, "{trips} for a write{mode}");
     }
 }
+
+/// Far longer than one machine takes to send what was written together.
+const TOGETHER: Duration = Duration::from_millis(200);
