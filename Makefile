@@ -80,3 +80,9 @@ chaos: ## Take stores and servers away under load for MINUTES=10 and judge it
 	@tools/need build redis postgresql
 	$(CARGO) build --release --locked --workspace
 	target/release/sekisho-bench chaos --sekisho target/release/sekisho --minutes $(MINUTES) $(if $(SEED),--seed $(SEED))
+
+.PHONY: bench-stores
+bench-stores: ## Measure Redis and PostgreSQL as stores; writes such a report too
+	@tools/need build nginx nginx-lua openssl redis postgresql
+	$(CARGO) build --release --locked --workspace
+	target/release/sekisho-bench compare --stores --sekisho target/release/sekisho --out bench/results

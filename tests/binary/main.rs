@@ -5,6 +5,7 @@ mod copies;
 mod demo;
 mod dual;
 mod endpoint;
+mod herd;
 mod host;
 mod import;
 mod keys;

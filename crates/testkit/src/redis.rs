@@ -129,6 +129,15 @@ impl RedisServer {
         self.port
     }
 
+    /// Its process, as it is now.
+    ///
+    /// # Panics
+    /// If it does not run.
+    #[must_use]
+    pub fn pid(&self) -> u32 {
+        self.child.as_ref().expect("it runs").id()
+    }
+
     /// The port on which the nodes of its cluster talk.
     ///
     /// # Panics

@@ -141,7 +141,8 @@ impl Default for Options {
 impl Store for Postgres {
     fn find<'a>(&'a self, name: &'a HostName) -> BoxFuture<'a, Result<Answer>> {
         let name = name.clone();
-        self.read(async move |lent| find::find(&lent, &name).await)
+        let find = async move |lent: Arc<Lent>| find::find(&lent, &name).await;
+        Box::pin(self.pool.look_up(self.pool.options.read, find))
     }
 }
 

@@ -95,6 +95,15 @@ impl Postgres {
         self.port
     }
 
+    /// Its main process, whose children are all others.
+    ///
+    /// # Panics
+    /// If it does not run.
+    #[must_use]
+    pub fn pid(&self) -> u32 {
+        self.server().as_ref().expect("it runs").id()
+    }
+
     /// The certificate of the authority that its certificate is of, PEM. It is
     /// for 127.0.0.1.
     #[must_use]

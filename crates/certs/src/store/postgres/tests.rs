@@ -4,6 +4,7 @@ mod outages;
 mod plans;
 mod schemas;
 mod secured;
+mod shared;
 mod together;
 mod trips;
 
