@@ -1,7 +1,7 @@
 //! Servers that look up and follow while Redis suffers, held against what must
 //! be true.
 
-use std::sync::atomic::AtomicU64;
+use std::sync::atomic::{AtomicBool, AtomicU64};
 
 use tokio::task::JoinSet;
 
@@ -9,7 +9,7 @@ use super::*;
 use crate::credential::Protected;
 
 const HOSTS: u64 = 8;
-const CHANGES: u64 = 600;
+const ROUNDS: usize = 3;
 
 /// What was written last, and what a server was told of.
 #[derive(Default)]
@@ -38,26 +38,23 @@ async fn nothing_is_served_that_was_seen_replaced() {
         bench.put(&format!("h{host}.example"), host + 1).await;
     }
     let written = Arc::new(Contents::default());
-    let mut tasks = JoinSet::new();
-    let mut counts = Vec::new();
-    let mut told = Vec::new();
+    let over = Arc::new(AtomicBool::new(false));
+    let (mut tasks, mut counts, mut told) = (JoinSet::new(), Vec::new(), Vec::new());
     for _ in 0..2 {
         let server = Arc::new(bench.started(&Waits::default()));
         server.follow().await;
         counts.push(server.counts());
         let seen = Arc::new(Contents::default());
         told.push(Arc::clone(&seen));
-        tasks.spawn(follow(
-            Arc::clone(&server),
-            Arc::clone(&written),
-            Arc::clone(&seen),
-        ));
-        tasks.spawn(look(server, seen));
+        let (written, all) = (Arc::clone(&written), Arc::clone(&seen));
+        tasks.spawn(follow(Arc::clone(&server), written, all, Arc::clone(&over)));
+        tasks.spawn(look(server, seen, Arc::clone(&over)));
     }
-    let writer = tokio::spawn(write(Arc::clone(&bench.memory), written, told));
-    tokio::task::spawn_blocking(move || suffer(&mut bench.redis, || writer.is_finished()))
-        .await
-        .unwrap();
+    let memory = Arc::clone(&bench.memory);
+    tasks.spawn(write(memory, written, told, Arc::clone(&over)));
+    let suffered = tokio::task::spawn_blocking(move || suffer(&mut bench.redis));
+    suffered.await.unwrap();
+    over.store(true, Ordering::SeqCst);
     while let Some(ended) = tasks.join_next().await {
         ended.unwrap();
     }
@@ -68,8 +65,13 @@ async fn nothing_is_served_that_was_seen_replaced() {
 }
 
 /// As its feed does: what was written before it asked, it has seen then.
-async fn follow(server: Arc<Server>, written: Arc<Contents>, seen: Arc<Contents>) {
-    while seen.least() < CHANGES {
+async fn follow(
+    server: Arc<Server>,
+    written: Arc<Contents>,
+    seen: Arc<Contents>,
+    over: Arc<AtomicBool>,
+) {
+    while !over.load(Ordering::SeqCst) {
         let before: Vec<_> = (0..HOSTS).map(|host| written.of(host)).collect();
         server.follow().await;
         for (host, content) in (0..).zip(before) {
@@ -79,9 +81,9 @@ async fn follow(server: Arc<Server>, written: Arc<Contents>, seen: Arc<Contents>
     }
 }
 
-async fn look(server: Arc<Server>, seen: Arc<Contents>) {
+async fn look(server: Arc<Server>, seen: Arc<Contents>, over: Arc<AtomicBool>) {
     let mut host = 0;
-    while seen.least() < CHANGES {
+    while !over.load(Ordering::SeqCst) {
         host = (host + 1) % HOSTS;
         let least = seen.of(host);
         let found = server.find(&format!("h{host}.example")).await.unwrap();
@@ -98,23 +100,31 @@ async fn look(server: Arc<Server>, seen: Arc<Contents>) {
 }
 
 /// Never far ahead of those who follow, so that each change meets look-ups.
-async fn write(memory: Arc<Memory>, written: Arc<Contents>, told: Vec<Arc<Contents>>) {
-    for content in 100..=100 + CHANGES {
+async fn write(
+    memory: Arc<Memory>,
+    written: Arc<Contents>,
+    told: Vec<Arc<Contents>>,
+    over: Arc<AtomicBool>,
+) {
+    let mut content = 100;
+    while !over.load(Ordering::SeqCst) {
+        tokio::task::yield_now().await;
+        let lags = |seen: &Arc<Contents>| seen.least() + 3 < content;
+        if content > 103 && told.iter().any(lags) {
+            continue;
+        }
         for host in 0..HOSTS {
             let put = Write::PutCredential(credential(host + 1, content), Expect::Any);
             memory.write(vec![put]).await.unwrap();
             written.raise(host, content);
         }
-        let lags = || told.iter().any(|seen| seen.least() + 3 < content);
-        while content > 103 && lags() {
-            tokio::task::yield_now().await;
-        }
+        content += 1;
     }
 }
 
-/// One thing after the other, until all is written.
-fn suffer(redis: &mut RedisServer, is_over: impl Fn() -> bool) {
-    while !is_over() {
+/// One thing after the other.
+fn suffer(redis: &mut RedisServer) {
+    for _ in 0..ROUNDS {
         for step in 0..8 {
             match step {
                 0 => _ = redis.cli(&["save"]),
