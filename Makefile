@@ -25,11 +25,21 @@ verify: ## Fetch 1,000 random hosts of 100,000 with curl and openssl s_client
 
 .PHONY: deps
 deps: ## Install what building and testing need, or name what is missing
-	@tools/need build curl openssl nginx redis postgresql pgbouncer
+	@tools/need build curl openssl nginx redis valkey postgresql pgbouncer
 
 .PHONY: test
 test: deps ## Run all tests
 	$(CARGO) test --workspace --locked
+	@$(MAKE) --no-print-directory test-valkey
+
+.PHONY: test-valkey
+test-valkey: # The tests that need Redis, over Valkey, where there is one
+	@if command -v valkey-server >/dev/null; then \
+		echo 'over Valkey:'; \
+		SEKISHO_TEST_REDIS=valkey $(CARGO) test --workspace --locked redis; \
+	else \
+		echo 'there is no valkey-server: these tests ran over Redis alone'; \
+	fi
 
 .PHONY: lint
 lint: fmt clippy doc deny sizes ## Run all checks that need no running
@@ -70,3 +80,9 @@ chaos: ## Take stores and servers away under load for MINUTES=10 and judge it
 	@tools/need build redis postgresql
 	$(CARGO) build --release --locked --workspace
 	target/release/sekisho-bench chaos --sekisho target/release/sekisho --minutes $(MINUTES) $(if $(SEED),--seed $(SEED))
+
+.PHONY: bench-stores
+bench-stores: ## Measure Redis and PostgreSQL as stores; writes such a report too
+	@tools/need build nginx nginx-lua openssl redis postgresql
+	$(CARGO) build --release --locked --workspace
+	target/release/sekisho-bench compare --stores --sekisho target/release/sekisho --out bench/results

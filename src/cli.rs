@@ -7,10 +7,13 @@ mod demo;
 mod edit;
 pub(crate) mod failure;
 mod host;
+mod key;
 mod named;
 mod open;
 mod output;
+mod progress;
 mod serve;
+mod store;
 
 use std::path::PathBuf;
 use std::time::Instant;
@@ -44,6 +47,12 @@ enum Command {
     /// Import, show, list, remove and export certificates with their keys
     #[command(subcommand)]
     Cert(cert::Command),
+    /// Add, change, list and remove master keys
+    #[command(subcommand)]
+    Key(key::Command),
+    /// Copy the store into another one, or back it up
+    #[command(subcommand)]
+    Store(store::Command),
     /// Make a CA and hosts, serve them, and verify a request
     Demo(demo::Args),
     /// Print a completion script for a shell
@@ -59,6 +68,8 @@ impl Cli {
             Command::Check(_) => check::run(config),
             Command::Host(command) => host::run(config, command),
             Command::Cert(command) => cert::run(config, command),
+            Command::Key(command) => key::run(config, command),
+            Command::Store(command) => store::run(config, command),
             Command::Demo(args) => demo::run(&args),
             Command::Completions(args) => completions::run(&args),
         }

@@ -1,10 +1,12 @@
 //! sekisho and nginx side by side, with the same certificates and the same client.
 
 mod accounting;
+mod catalog;
 mod client;
 mod machine;
 mod markdown;
 mod measure;
+mod metrics;
 mod nginx;
 mod options;
 mod pages;
@@ -14,10 +16,13 @@ mod round;
 mod rows;
 mod sekisho;
 mod server;
+mod services;
 mod setup;
+mod stores;
 mod table;
 mod workspace;
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::process::Command;
 use std::time::Duration;
@@ -28,9 +33,12 @@ use tokio::signal::unix::{SignalKind, signal};
 
 pub(crate) use self::options::{EXAMPLES, Options};
 
-use self::prepare::{prepare, store_of};
+use self::prepare::{StoreKey, Unprepared, prepare, store_of};
 use self::report::Report;
+use self::rows::Row;
+use self::services::Services;
 use self::setup::Place;
+use self::stores::STORE_ROWS;
 use self::table::ROWS;
 use self::workspace::Workspace;
 
@@ -39,6 +47,9 @@ pub(crate) fn run(options: &Options) -> Result<()> {
         for row in ROWS {
             let heavy = if row.heavy { " (not in --quick)" } else { "" };
             println!("{:16} {}{heavy}", row.id, row.title);
+        }
+        for row in STORE_ROWS {
+            println!("{:16} {} (with --stores)", row.id, row.title);
         }
         return Ok(());
     }
@@ -71,6 +82,7 @@ async fn compare(options: &Options) -> Result<()> {
     let date = machine::date()?;
     let workspace = Workspace::open(&options.work)?;
     let unprepared = prepare(options, &workspace, &rows).await;
+    let services = services(options, &workspace, &rows, &unprepared).await?;
     let mut report = Report {
         date,
         command: std::env::args().collect::<Vec<_>>().join(" "),
@@ -82,6 +94,7 @@ async fn compare(options: &Options) -> Result<()> {
         let place = Place {
             options,
             workspace: &workspace,
+            services: &services,
         };
         let missing = unprepared.get(&store_of(options, row));
         report.rows.push(round::measure(place, row, missing).await);
@@ -92,6 +105,34 @@ async fn compare(options: &Options) -> Result<()> {
     let failed = failed.filter(|case| case.error.is_some()).count();
     ensure!(failed == 0, "{failed} cases failed; the report says why");
     Ok(())
+}
+
+/// What the rows need beside the servers; all of them have the same hosts.
+async fn services(
+    options: &Options,
+    workspace: &Workspace,
+    rows: &[&Row],
+    unprepared: &BTreeMap<StoreKey, Unprepared>,
+) -> Result<Services> {
+    let cases = rows.iter().flat_map(|row| row.cases);
+    let wanted: BTreeSet<_> = cases.filter_map(|case| case.setup.service()).collect();
+    let of_stores = rows.iter().find(|row| row.needs_service());
+    let Some(row) = of_stores else {
+        return Ok(Services::default());
+    };
+    let (_, hosts) = store_of(options, row);
+    let missing = unprepared.get(&store_of(options, row));
+    if let Some(Unprepared::Everything(why)) = missing {
+        bail!("{why}");
+    }
+    Services::start(
+        &wanted,
+        workspace,
+        &options.sekisho,
+        hosts,
+        options.client_core,
+    )
+    .await
 }
 
 fn write(options: &Options, report: &Report) -> Result<()> {

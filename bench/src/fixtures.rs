@@ -11,7 +11,7 @@ use anyhow::{Result, ensure};
 use clap::{Args, ValueEnum};
 use serde::{Deserialize, Serialize};
 
-use self::authority::Authority;
+pub(crate) use self::authority::Authority;
 use self::manifest::Manifest;
 
 /// Makes the folder unless it already holds what is asked for.

@@ -6,6 +6,7 @@ pub(crate) mod gate;
 mod http;
 mod names;
 mod options;
+mod pace;
 mod run;
 mod tally;
 
@@ -18,9 +19,9 @@ use anyhow::{Context, Result, ensure};
 use tokio::runtime;
 use tokio::task::LocalSet;
 
-pub(crate) use self::names::SplitMix;
+pub(crate) use self::names::{Names, SplitMix};
 pub(crate) use self::options::{EXAMPLES, Options};
-pub(crate) use self::tally::Outcome;
+pub(crate) use self::tally::{Outcome, Tally};
 
 use self::gate::Gate;
 use self::run::Run;
@@ -47,7 +48,11 @@ async fn handshakes(run: Rc<Run>, options: &Options) -> Result<()> {
     let gate = Gate(options.gate);
     run.handshakes(Some(options.warmup), None).await?;
     gate.ready()?;
-    let outcome = run.handshakes(options.handshakes, options.seconds).await?;
+    let (count, seconds) = (options.handshakes, options.seconds);
+    let outcome = match options.rate {
+        Some(rate) => run.paced(rate, count, seconds).await?,
+        None => run.handshakes(count, seconds).await?,
+    };
     finish(gate, &outcome, options.json)
 }
 

@@ -5,6 +5,7 @@ mod chaos;
 mod compare;
 mod fixtures;
 mod load;
+mod redis;
 mod tls;
 
 use std::process::ExitCode;
@@ -14,6 +15,7 @@ use clap::{Parser, Subcommand};
 fn main() -> ExitCode {
     let outcome = match Cli::parse().command {
         Command::Load(options) => load::run(&options),
+        Command::Redis(options) => redis::run(&options),
         Command::Fixtures(options) => fixtures::run(&options),
         Command::Compare(options) => compare::run(&options),
         Command::Chaos(options) => chaos::run(&options),
@@ -40,6 +42,9 @@ enum Command {
     /// Open TLS connections to a server and report what it did.
     #[command(after_help = load::EXAMPLES)]
     Load(Box<load::Options>),
+    /// Read certificates from a Redis as a server does, and do nothing with them.
+    #[command(after_help = redis::EXAMPLES)]
+    Redis(redis::Options),
     /// Make an authority and certificates for many hosts.
     #[command(after_help = fixtures::EXAMPLES)]
     Fixtures(fixtures::Options),

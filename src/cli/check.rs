@@ -23,7 +23,7 @@ pub(super) fn run(config: Option<&Path>) -> Result<Ended> {
     check_folders(&config.store)?;
     open::admin_token(&config)?;
     let opened = open::runtime()?.block_on(async {
-        let opened = open::serving(&config).await?;
+        let opened = open::serving(&config, None).await?;
         if let Some(catalog) = &opened.catalog {
             // Reads from the file, which opening alone may not.
             catalog.position().await?;

@@ -7,8 +7,9 @@ use anyhow::{Context, anyhow};
 use sekisho_certs::seal::{KeyError, KeyRing, KeySource};
 use sekisho_certs::store::layered::Counts;
 use sekisho_certs::store::postgres::{self, Postgres};
-use sekisho_certs::store::sealed::Sealed;
+use sekisho_certs::store::sealed::{Keys, Sealed};
 use sekisho_certs::store::sqlite::{self, Sqlite};
+use sekisho_certs::store::warm::Copies;
 use sekisho_certs::{Catalog, Store};
 use sekisho_server::admin::Token;
 use sekisho_server::config::{Config, StoreUrl};
@@ -18,9 +19,11 @@ use crate::cli::failure::Result;
 
 pub(super) use level::reach as reach_level;
 pub(super) use serving::{reach, serving};
+pub(super) use warm::copies;
 
 mod level;
 mod serving;
+mod warm;
 
 /// A store that is ready to be asked.
 pub(crate) struct Opened {
@@ -29,6 +32,8 @@ pub(crate) struct Opened {
     pub(crate) catalog: Option<Arc<dyn Catalog>>,
     /// What Redis before the catalog counts, if one stands there.
     pub(crate) level: Option<Counts>,
+    /// Copies on disk of what it said.
+    pub(crate) warm: Option<Copies>,
     /// As the operator knows it.
     pub(crate) shown: String,
 }
@@ -43,7 +48,18 @@ pub(super) fn runtime() -> Result<Runtime> {
 
 /// The catalog of the configuration for a command; it must be there.
 pub(super) async fn existing(config: Option<&Path>) -> Result<Arc<dyn Catalog>> {
-    let config = Config::load(config)?;
+    Ok(Arc::new(sealed(&Config::load(config)?).await?))
+}
+
+/// The same with its keys.
+pub(super) async fn sealed(config: &Config) -> Result<Sealed> {
+    let sealed = unopened(config).await?;
+    sealed.reach().await?;
+    Ok(sealed)
+}
+
+/// The same, whether the keys open it or not.
+pub(super) async fn unopened(config: &Config) -> Result<Sealed> {
     let catalog: Arc<dyn Catalog> = match &config.store {
         StoreUrl::Sqlite(path) => Arc::new(Sqlite::open(path, sqlite::Mode::Existing)?),
         StoreUrl::Postgres(url) => {
@@ -54,7 +70,7 @@ pub(super) async fn existing(config: Option<&Path>) -> Result<Arc<dyn Catalog>> 
     };
     // One that is not there says so before its key is looked for.
     catalog.id().await?;
-    Ok(Arc::new(Sealed::open(catalog, ring(&config)?).await?))
+    Ok(Sealed::unopened(catalog, keys(config)?))
 }
 
 /// The same; one that is missing is created, with its master key.
@@ -63,6 +79,14 @@ pub(super) async fn created(config: Option<&Path>) -> Result<Arc<dyn Catalog>> {
 }
 
 pub(super) async fn create(config: &Config) -> Result<Arc<dyn Catalog>> {
+    Ok(Arc::new(create_under(config, KeyRing::first).await?))
+}
+
+/// The same; a new one is sealed under the key that is chosen of the ring.
+pub(super) async fn create_under(
+    config: &Config,
+    choose: impl FnOnce(&KeyRing) -> u32,
+) -> Result<Sealed> {
     let (is_there, shown) = match &config.store {
         StoreUrl::Sqlite(path) => {
             let shown = path.display().to_string();
@@ -75,10 +99,10 @@ pub(super) async fn create(config: &Config) -> Result<Arc<dyn Catalog>> {
         plain => return Err(no_catalog(plain)),
     };
     // The key first: broken off here, the next run finds a key and no store.
-    let ring = if is_there {
-        ring(config)?
+    let keys = if is_there {
+        keys(config)?
     } else {
-        new_ring(config)?
+        new_keys(config)?
     };
     let catalog: Arc<dyn Catalog> = match &config.store {
         StoreUrl::Sqlite(path) => Arc::new(Sqlite::open(path, sqlite::Mode::Create)?),
@@ -88,11 +112,12 @@ pub(super) async fn create(config: &Config) -> Result<Arc<dyn Catalog>> {
         }
         plain => return Err(no_catalog(plain)),
     };
-    let catalog = Sealed::create(catalog, ring).await?;
+    let key = choose(&keys.ring());
+    let catalog = Sealed::create_under(catalog, keys, key).await?;
     if !is_there {
         eprintln!("created the store {shown}");
     }
-    Ok(Arc::new(catalog))
+    Ok(catalog)
 }
 
 /// Driven by the runtime that runs this.
@@ -120,30 +145,31 @@ pub(super) fn admin_token(config: &Config) -> Result<Option<Token>> {
         .transpose()
 }
 
-fn ring(config: &Config) -> Result<KeyRing> {
-    Ok(source(config)?.load()?)
+fn keys(config: &Config) -> Result<Keys> {
+    Ok(Keys::load(source(config)?)?)
 }
 
 /// For a store that is to be made: a key file that is missing is made too. One
 /// that is there is taken, whether an earlier run or the operator made it.
-fn new_ring(config: &Config) -> Result<KeyRing> {
+fn new_keys(config: &Config) -> Result<Keys> {
     let KeySource::File(path) = source(config)? else {
-        return ring(config);
+        return keys(config);
     };
     match KeyRing::create_file(path) {
-        Ok(ring) => {
+        Ok(_) => {
             eprintln!(
                 "created the master key {}; back it up apart from the store",
                 path.display()
             );
-            Ok(ring)
+            keys(config)
         }
-        Err(KeyError::Exists(_)) => ring(config),
+        Err(KeyError::Exists(_)) => keys(config),
         Err(error) => Err(error.into()),
     }
 }
 
-fn source(config: &Config) -> Result<&KeySource> {
+/// Where the master keys of the configuration are.
+pub(super) fn source(config: &Config) -> Result<&KeySource> {
     config.keys.as_ref().ok_or_else(|| {
         anyhow!(
             "{}: [keys] master is missing; this store seals private keys under it, \

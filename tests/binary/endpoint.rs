@@ -8,7 +8,7 @@ use tokio::runtime::Builder;
 
 use crate::sandbox::{Sandbox, ca, until};
 
-const TOKEN: &str = "token-of-the-endpoint";
+pub(crate) const TOKEN: &str = "token-of-the-endpoint";
 
 #[test]
 fn hosts_of_an_endpoint_are_served() {
@@ -152,7 +152,7 @@ fn many_who_ask_for_one_host_cost_one_request() {
     server.stop();
 }
 
-fn certificate() -> Pair {
+pub(crate) fn certificate() -> Pair {
     ca().issue(&["127.0.0.1"], Key::P256)
 }
 
@@ -166,7 +166,7 @@ fn put(endpoint: &Endpoint, stem: &str, names: &[&str]) {
 }
 
 /// With the CA of the tests, and a token.
-fn configure(sandbox: &Sandbox, endpoint: &Endpoint) {
+pub(crate) fn configure(sandbox: &Sandbox, endpoint: &Endpoint) {
     sandbox.write("ca.pem", &ca().root_pem());
     sandbox.write("token", &format!("{TOKEN}\n"));
     let url = format!("https://{}/{{host}}", endpoint.address);

@@ -1,11 +1,14 @@
 //! The real binary, from the outside: commands, files, sockets, signals.
 
 mod cert;
+mod copies;
 mod demo;
 mod dual;
 mod endpoint;
+mod herd;
 mod host;
 mod import;
+mod keys;
 mod layered;
 mod live;
 mod outages;
@@ -13,7 +16,10 @@ mod peers;
 mod postgres;
 mod redis;
 mod sandbox;
+mod secrets;
+mod shared;
 mod stall;
 mod start;
 mod stores;
 mod usage;
+mod warm;

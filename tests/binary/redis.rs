@@ -96,14 +96,14 @@ fn check_says_what_is_wrong_without_the_password() {
     }
 }
 
-fn put(redis: &RedisServer, name: &str) {
+pub(crate) fn put(redis: &RedisServer, name: &str) {
     let pair = ca().issue(&[name], Key::P256);
     redis.set(&format!("{name}.crt"), &pair.chain_pem());
     redis.set(&format!("{name}.key"), &pair.key_pem());
 }
 
 /// PORT stands for the server's in the URL.
-fn on(redis: &RedisServer, url: &str) -> Sandbox {
+pub(crate) fn on(redis: &RedisServer, url: &str) -> Sandbox {
     let sandbox = Sandbox::new();
     configure(&sandbox, redis, url);
     sandbox

@@ -94,6 +94,12 @@ fn every_command_helps() {
         "cert list",
         "cert remove",
         "cert export",
+        "key new",
+        "key rotate",
+        "key list",
+        "key remove",
+        "store copy",
+        "store backup",
         "demo",
         "completions",
     ] {

@@ -11,8 +11,8 @@ use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader, Lines};
 use tokio::process::{Child, ChildStdin, ChildStdout, Command};
 use tokio::time::timeout;
 
+use super::accounting::CpuTime;
 use super::server::PAGE;
-use crate::fixtures::HOST_PATTERN;
 use crate::load::Outcome;
 use crate::load::gate::READY;
 use crate::tls::Version;
@@ -21,6 +21,8 @@ use crate::tls::Version;
 #[derive(Clone, Debug)]
 pub(crate) struct Load {
     pub(crate) version: Version,
+    /// The names of the hosts, by number.
+    pub(crate) pattern: String,
     /// Hosts that are asked for, in order, from the one with the number `start`.
     pub(crate) hosts: usize,
     pub(crate) start: usize,
@@ -30,9 +32,27 @@ pub(crate) struct Load {
 
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Work {
-    Handshakes { count: u64, resumed: bool },
-    Requests { connections: usize, each: u64 },
-    Idle { connections: usize },
+    Handshakes {
+        count: u64,
+        resumed: bool,
+    },
+    Requests {
+        connections: usize,
+        each: u64,
+    },
+    Idle {
+        connections: usize,
+    },
+    /// Connections that begin by the clock and may fail.
+    Paced {
+        rate: u32,
+        seconds: u32,
+        deadline: u32,
+    },
+    /// All at the same time, one each.
+    Herd {
+        connections: usize,
+    },
 }
 
 impl Load {
@@ -40,7 +60,8 @@ impl Load {
         match self.work {
             Work::Handshakes { count, .. } => count,
             Work::Requests { connections, each } => connections as u64 * each,
-            Work::Idle { connections } => connections as u64,
+            Work::Idle { connections } | Work::Herd { connections } => connections as u64,
+            Work::Paced { rate, seconds, .. } => u64::from(rate) * u64::from(seconds),
         }
     }
 
@@ -52,13 +73,13 @@ impl Load {
         let mut arguments = vec![
             "load".to_owned(),
             format!("--target={target}"),
-            format!("--name-pattern={HOST_PATTERN}"),
+            format!("--name-pattern={}", self.pattern),
             format!("--count={}", self.hosts),
             format!("--start={}", self.start),
             format!("--warmup={}", self.warmup),
             format!("--tls={version}"),
             format!("--request={PAGE}"),
-            format!("--deadline={DEADLINE_SECONDS}"),
+            format!("--deadline={}", self.deadline()),
             "--no-verify".to_owned(),
         ];
         arguments.extend(match self.work {
@@ -74,8 +95,24 @@ impl Load {
             Work::Idle { connections } => {
                 vec!["--idle".into(), format!("--concurrency={connections}")]
             }
+            Work::Paced { rate, seconds, .. } => vec![
+                format!("--rate={rate}"),
+                format!("--seconds={seconds}"),
+                format!("--concurrency={MOST_OPEN}"),
+            ],
+            Work::Herd { connections } => vec![
+                format!("--handshakes={connections}"),
+                format!("--concurrency={connections}"),
+            ],
         });
         arguments
+    }
+
+    fn deadline(&self) -> u32 {
+        match self.work {
+            Work::Paced { deadline, .. } => deadline,
+            _ => DEADLINE_SECONDS,
+        }
     }
 }
 
@@ -91,8 +128,7 @@ pub(crate) struct Client {
 impl Client {
     /// Starts it and waits until the warm-up is over.
     pub(crate) async fn start(
-        load: &Load,
-        target: SocketAddr,
+        arguments: &[String],
         core: usize,
         log: &Path,
         bound: Duration,
@@ -101,7 +137,7 @@ impl Client {
         let mut child = Command::new("taskset")
             .args(["-c", &core.to_string()])
             .arg(std::env::current_exe()?)
-            .args(load.arguments(target))
+            .args(arguments)
             .args(["--json", "--gate"])
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
@@ -124,12 +160,22 @@ impl Client {
         Ok(client)
     }
 
-    /// The measured part; connections that are kept stay open after it.
-    pub(crate) async fn go(&mut self) -> Result<Outcome> {
+    pub(crate) fn cpu(&self) -> Result<CpuTime> {
+        CpuTime::read(self.child.id().context("the client has ended")?)
+    }
+
+    /// The measured part, in which connections may fail; those that are kept stay open after
+    /// it.
+    pub(crate) async fn attempt(&mut self) -> Result<Outcome> {
         self.input.write_all(b"\n").await?;
         let line = self.line().await?;
-        let outcome: Outcome = serde_json::from_str(&line)
-            .with_context(|| format!("cannot read the client's result {line:?}"))?;
+        serde_json::from_str(&line)
+            .with_context(|| format!("cannot read the client's result {line:?}"))
+    }
+
+    /// The same, in which none may fail.
+    pub(crate) async fn go(&mut self) -> Result<Outcome> {
+        let outcome = self.attempt().await?;
         if outcome.failed > 0 {
             let all = outcome.failed + outcome.operations;
             bail!("{} of {all} failed: {:?}", outcome.failed, outcome.errors);
@@ -156,5 +202,7 @@ impl Client {
 }
 
 /// Enough to keep a server busy; nginx takes the same CPU time from 8 to 64.
-const CONCURRENCY: usize = 16;
+pub(crate) const CONCURRENCY: usize = 16;
+/// What may wait for a server that stands still.
+const MOST_OPEN: usize = 2_000;
 const DEADLINE_SECONDS: u32 = 20;

@@ -17,6 +17,11 @@ pub(crate) fn facts(options: &Options) -> Vec<(String, String)> {
         ("memory", file_line("/proc/meminfo", "MemTotal:")),
         ("kernel", read("/proc/sys/kernel/osrelease")),
         ("nginx", output(&options.nginx, &["-V"], 2)),
+        (
+            "Redis",
+            output(Path::new("redis-server"), &["--version"], 1),
+        ),
+        ("PostgreSQL", postgres()),
         ("sekisho", output(sekisho, &["--version"], 1)),
         (
             "commit",
@@ -81,6 +86,14 @@ fn file_line(file: &str, prefix: &str) -> Result<String> {
 fn read(file: &str) -> Result<String> {
     let text = fs::read_to_string(file).with_context(|| format!("cannot read {file}"))?;
     Ok(text.trim().to_owned())
+}
+
+/// The newest that is installed, which is the one that is started.
+fn postgres() -> Result<String> {
+    let folders = fs::read_dir("/usr/lib/postgresql").context("is it installed?")?;
+    let newest = folders.flatten().map(|folder| folder.path()).max();
+    let newest = newest.context("is it installed?")?;
+    output(&newest.join("bin/postgres"), &["--version"], 1)
 }
 
 fn output(program: &Path, arguments: &[&str], lines: usize) -> Result<String> {

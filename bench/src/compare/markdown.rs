@@ -125,7 +125,10 @@ CPU time is the time that all threads of all processes of the server were on a C
 process waits for the CPU does not count. Memory is from `smaps_rollup`, summed over the \
 server's processes; growth is taken from PSS, in which a page shared by two counts once. \
 Start-up is the time from before the fork to the first answered request, with about 1 ms for \
-`taskset`.\n";
+`taskset`.\n\n\
+Redis and PostgreSQL run on the client's core; what they use themselves stands beside the server \
+as store CPU. A bound that depends on other figures of the row stands there as it came out. \
+[bench/README.md](../README.md) says what each row of the stores does.\n";
 
 #[cfg(test)]
 mod tests {
@@ -138,12 +141,14 @@ mod tests {
         let samples = [100.0, 120.0, 110.0].map(|value| vec![(figure::CPU, value)]);
         let mut second = CaseResult::new("sekisho", &samples, None);
         second.divide_by(&[(figure::CPU, 400.0)]);
-        second.judge(&[Goal {
+        let goal = Goal {
             figure: figure::CPU,
             scale: Scale::Ratio,
             must: 0.36,
             aim: Some(0.27),
-        }]);
+            case: None,
+        };
+        second.verdicts = second.verdicts(&[goal], &[]);
         let third = CaseResult::new("broken", &[], Some("it wrote x.log".to_owned()));
         let text = render(&Report {
             date: "2026-01-02".to_owned(),

@@ -1,15 +1,22 @@
 //! One sample of one case.
 
+mod beside;
+mod herd;
+mod propagation;
+mod stuck;
+
 use std::time::Duration;
 
 use anyhow::{Context, Result};
 
+use self::beside::Beside;
 use super::accounting::{CpuTime, Memory};
 use super::client::{Client, Load, Work};
 use super::pages;
 use super::rows::{Asked, Case, Measure, Row, Setup, figure};
 use super::server::Server;
 use super::setup::{self, Place};
+use crate::fixtures::HOST_PATTERN;
 use crate::load::Outcome;
 
 /// Figures by name, the one that matters first.
@@ -45,6 +52,9 @@ impl<'a> Subject<'a> {
     pub(crate) async fn sample(&mut self) -> Result<Sample> {
         self.commands.clear();
         match self.row.measure {
+            Measure::Handshakes { count, .. } if self.case.setup.is_client() => {
+                self.redis_client(self.effort(count)).await
+            }
             Measure::Handshakes { count, resumed } => {
                 let count = self.effort(count);
                 let work = Work::Handshakes { count, resumed };
@@ -59,6 +69,9 @@ impl<'a> Subject<'a> {
             Measure::HostMemory { from, to } => self.host_memory(from, to).await,
             Measure::StartUp => self.start_up().await,
             Measure::Soak { handshakes } => self.soak(handshakes).await,
+            Measure::Stuck { seconds, rate } => self.stuck(seconds, rate).await,
+            Measure::Herd { connections } => self.herd(connections).await,
+            Measure::Propagation { changes } => self.propagation(changes).await,
         }
     }
 
@@ -71,13 +84,17 @@ impl<'a> Subject<'a> {
         let load = self.load(work, warmup);
         pages::read(self.place, self.row, self.case, &load)?;
         let mut client = self.client(&load, &server).await?;
+        let beside = Beside::read(self.place, self.case.setup, &server).await?;
         let before = server.cpu()?;
         let outcome = client.go().await?;
         let used = server.cpu()?.since(&before);
+        let beside = beside.figures(self.place, &server, &outcome).await?;
         client.finish().await?;
         let memory = server.memory()?;
         self.server = Some(server);
-        Ok(operation_figures(&outcome, used, memory))
+        let mut figures = operation_figures(&outcome, used, memory);
+        figures.splice(1..1, beside);
+        Ok(figures)
     }
 
     async fn idle_memory(&mut self, connections: usize) -> Result<Sample> {
@@ -156,16 +173,26 @@ impl<'a> Subject<'a> {
 
     async fn client(&mut self, load: &Load, server: &Server) -> Result<Client> {
         let core = self.place.options.client_core;
-        let arguments = load.arguments(server.address).join(" ");
-        self.commands
-            .push(format!("taskset -c {core} sekisho-bench {arguments}"));
-        let log = self.place.log(&self.name, "client");
-        let bound = CLIENT_BOUND + OPERATION_BOUND * u32::try_from(load.operations())?;
-        let client = Client::start(load, server.address, core, &log, bound).await;
+        let arguments = load.arguments(server.address);
+        let client = self.start_client(&arguments, load.operations(), core).await;
         client.with_context(|| {
             let log = self.place.log(&self.name, "server");
             format!("the server wrote {}", log.display())
         })
+    }
+
+    async fn start_client(
+        &mut self,
+        arguments: &[String],
+        operations: u64,
+        core: usize,
+    ) -> Result<Client> {
+        let shown = arguments.join(" ");
+        self.commands
+            .push(format!("taskset -c {core} sekisho-bench {shown}"));
+        let log = self.place.log(&self.name, "client");
+        let bound = CLIENT_BOUND + OPERATION_BOUND * u32::try_from(operations)?;
+        Client::start(arguments, core, &log, bound).await
     }
 
     fn load(&mut self, work: Work, warmup: u64) -> Load {
@@ -175,6 +202,7 @@ impl<'a> Subject<'a> {
         };
         let load = Load {
             version: self.row.version,
+            pattern: HOST_PATTERN.to_owned(),
             hosts,
             start: self.walked % hosts,
             warmup,
@@ -185,7 +213,13 @@ impl<'a> Subject<'a> {
     }
 
     async fn launch(&mut self, preload: Option<usize>) -> Result<Server> {
-        let launch = setup::launch(self.place, self.row, self.case, &self.name, preload)?;
+        let name = self.name.clone();
+        self.launch_as(&name, preload).await
+    }
+
+    /// The same with files of another name.
+    async fn launch_as(&mut self, name: &str, preload: Option<usize>) -> Result<Server> {
+        let launch = setup::launch(self.place, self.row, self.case, name, preload)?;
         self.commands.push(launch.command());
         Server::start(&launch).await
     }

@@ -13,6 +13,8 @@ pub(crate) enum Certificates {
     Preloaded(usize),
     /// One block whose file names hold `$ssl_server_name`, read in each handshake.
     Variable,
+    /// One block that asks Redis on this port by Lua with LuaSocket, which blocks.
+    Blocking(u16),
 }
 
 #[derive(Debug)]
@@ -34,8 +36,13 @@ impl Nginx<'_> {
         } else {
             ""
         };
+        let modules = match self.certificates {
+            Certificates::Blocking(_) => MODULES,
+            _ => "",
+        };
         let mut text = format!(
-            "user root;\n\
+            "{modules}\
+             user root;\n\
              worker_processes 1;\n\
              worker_rlimit_nofile 20000;\n\
              daemon off;\n\
@@ -76,6 +83,18 @@ impl Nginx<'_> {
                 }
             }
             Certificates::Variable => self.add_server(text, "_", "$ssl_server_name"),
+            Certificates::Blocking(port) => {
+                let port = port.to_string();
+                text.push_str("    init_by_lua_block { pairs_of = {}; held = {} }\n");
+                self.add_server(text, "_", &host_name(0));
+                let end = text.rfind('}').unwrap_or(text.len());
+                text.truncate(end);
+                let _ = writeln!(
+                    text,
+                    "    ssl_certificate_by_lua_block {{{}}}\n    }}",
+                    include_str!("blocking.lua").replace("PORT", &port)
+                );
+            }
         }
     }
 
@@ -94,6 +113,12 @@ impl Nginx<'_> {
         );
     }
 }
+
+/// As Debian installs them.
+const MODULES: &str = "\
+load_module /usr/lib/nginx/modules/ndk_http_module.so;
+load_module /usr/lib/nginx/modules/ngx_http_lua_module.so;
+";
 
 #[cfg(test)]
 mod tests {
@@ -115,5 +140,9 @@ mod tests {
         nginx.certificates = Certificates::Variable;
         let text = nginx.config();
         assert!(text.contains("ssl_certificate /f/hosts/$ssl_server_name.crt;"));
+        nginx.certificates = Certificates::Blocking(7);
+        let text = nginx.config();
+        assert!(text.contains("connect(\"127.0.0.1\", 7)"));
+        assert_eq!(text.matches('{').count(), text.matches('}').count());
     }
 }

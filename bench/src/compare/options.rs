@@ -6,6 +6,7 @@ use anyhow::{Result, ensure};
 use clap::Args;
 
 use super::rows::Row;
+use super::stores::STORE_ROWS;
 use super::table::ROWS;
 
 /// What to compare, and where things are.
@@ -30,6 +31,11 @@ pub(crate) struct Options {
     /// Only these rows, separated by commas; --list shows all
     #[arg(long, value_name = "ROWS", value_delimiter = ',')]
     pub(crate) rows: Vec<String>,
+
+    /// The rows about stores elsewhere instead of the others; starts a Redis and a
+    /// PostgreSQL of its own
+    #[arg(long)]
+    pub(crate) stores: bool,
 
     /// List the rows
     #[arg(long)]
@@ -65,18 +71,18 @@ impl Options {
     pub(crate) fn selected(&self) -> Result<Vec<&'static Row>> {
         for id in &self.rows {
             ensure!(
-                ROWS.iter().any(|row| row.id == id),
+                all().any(|row| row.id == id),
                 "there is no row {id:?}; --list shows all"
             );
         }
         let wanted = |row: &&Row| {
             if self.rows.is_empty() {
-                !(self.quick && row.heavy)
+                row.needs_service() == self.stores && !(self.quick && row.heavy)
             } else {
                 self.rows.iter().any(|id| id == row.id)
             }
         };
-        Ok(ROWS.iter().filter(wanted).collect())
+        Ok(all().filter(wanted).collect())
     }
 
     pub(crate) fn rounds(&self) -> usize {
@@ -84,11 +90,17 @@ impl Options {
     }
 }
 
+fn all() -> impl Iterator<Item = &'static Row> {
+    ROWS.iter().chain(STORE_ROWS)
+}
+
 /// Shown below `--help`.
 pub(crate) const EXAMPLES: &str = "\
 Examples:
   Everything, about half an hour and 15 GB of disk:
     sekisho-bench compare --sekisho target/release/sekisho --out bench/results
+  The stores elsewhere, about ten minutes, without the other rows:
+    sekisho-bench compare --stores
   Some rows in a minute:
     sekisho-bench compare --quick --rows cached,cold,keepalive-100
 

@@ -44,7 +44,10 @@ pub(crate) fn read(place: Place<'_>, row: &Row, case: &Case, load: &Load) -> Res
                 file(&Folder(&fixture).key(&name))
             })
         }
-        Setup::Nginx { .. } => Ok(()),
+        // In memory, or in that of another process.
+        Setup::Nginx { .. } | Setup::NginxLua | Setup::RedisClient | Setup::Sekisho { .. } => {
+            Ok(())
+        }
     }
 }
 

@@ -86,19 +86,37 @@ impl CaseResult {
         }
     }
 
-    pub(crate) fn judge(&mut self, goals: &[Goal]) {
-        self.verdicts = goals.iter().filter_map(|goal| self.verdict(goal)).collect();
+    /// What becomes of the goals, given all cases of the row.
+    pub(crate) fn verdicts(&self, goals: &[Goal], row: &[Self]) -> Vec<Verdict> {
+        let mine = |goal: &&Goal| goal.case.is_none_or(|label| label == self.label);
+        let goals = goals.iter().filter(mine);
+        goals.filter_map(|goal| self.verdict(goal, row)).collect()
     }
 
-    fn verdict(&self, goal: &Goal) -> Option<Verdict> {
+    fn verdict(&self, goal: &Goal, row: &[Self]) -> Option<Verdict> {
         let figure = self.figure(goal.figure)?;
         let reached = match goal.scale {
             Scale::Ratio => figure.ratio?,
-            Scale::Absolute => figure.median,
+            Scale::Absolute | Scale::Over(_) | Scale::Near(..) => figure.median,
+        };
+        let must = match goal.scale {
+            Scale::Ratio | Scale::Absolute => goal.must,
+            Scale::Over(parts) => {
+                let mut sum = goal.must;
+                for (times, label) in parts {
+                    let other = row.iter().find(|case| case.label == *label)?;
+                    sum += times * other.figure(goal.figure)?.median;
+                }
+                sum
+            }
+            Scale::Near(other, times) => {
+                let other = self.figure(other)?.median;
+                (times * other).max(other + goal.must)
+            }
         };
         let grade = if goal.aim.is_some_and(|aim| reached <= aim) {
             Grade::Aim
-        } else if reached <= goal.must {
+        } else if reached <= must {
             Grade::Must
         } else {
             Grade::Missed
@@ -107,7 +125,7 @@ impl CaseResult {
             figure: goal.figure,
             reached,
             ratio: goal.scale == Scale::Ratio,
-            must: goal.must,
+            must,
             aim: goal.aim,
             grade,
         })
@@ -145,7 +163,7 @@ pub(crate) fn median(values: &[f64]) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::compare::rows::figure::CPU;
+    use crate::compare::rows::figure::{CPU, P99};
 
     #[test]
     fn medians() {
@@ -161,13 +179,48 @@ mod tests {
             scale: Scale::Ratio,
             must,
             aim,
+            case: None,
         };
         let samples = vec![vec![(CPU, 90.0)], vec![(CPU, 100.0)], vec![(CPU, 300.0)]];
         let mut case = CaseResult::new("a", &samples, None);
         case.divide_by(&[(CPU, 400.0)]);
-        case.judge(&[goal(0.3, Some(0.25)), goal(0.3, None), goal(0.2, Some(0.1))]);
-        let grades: Vec<Grade> = case.verdicts.iter().map(|verdict| verdict.grade).collect();
+        let goals = [goal(0.3, Some(0.25)), goal(0.3, None), goal(0.2, Some(0.1))];
+        let verdicts = case.verdicts(&goals, &[]);
+        let grades: Vec<Grade> = verdicts.iter().map(|verdict| verdict.grade).collect();
         assert_eq!(grades, [Grade::Aim, Grade::Must, Grade::Missed]);
-        assert_eq!(case.verdicts[0].reached, 0.25);
+        assert_eq!(verdicts[0].reached, 0.25);
+    }
+
+    #[test]
+    fn bounds_follow_from_other_cases_and_figures() {
+        let case = |label, cpu: f64, p99: f64| {
+            CaseResult::new(label, &[vec![(CPU, cpu), (P99, p99)]], None)
+        };
+        let row = [
+            case("local", 100.0, 8.0),
+            case("client", 20.0, 0.0),
+            case("remote", 131.0, 13.0),
+        ];
+        let goal = |figure, scale, must| Goal {
+            figure,
+            scale,
+            must,
+            aim: None,
+            case: Some("remote"),
+        };
+        let goals = [
+            goal(CPU, Scale::Over(&[(1.1, "local"), (1.0, "client")]), 0.0),
+            goal(CPU, Scale::Over(&[(1.0, "local")]), 60.0),
+            goal(P99, Scale::Near(CPU, 0.1), -125.0),
+        ];
+        assert!(row[0].verdicts(&goals, &row).is_empty());
+        let verdicts = row[2].verdicts(&goals, &row);
+        let bounds: Vec<f64> = verdicts
+            .iter()
+            .map(|verdict| verdict.must.round())
+            .collect();
+        assert_eq!(bounds, [130.0, 160.0, 13.0]);
+        let grades: Vec<Grade> = verdicts.iter().map(|verdict| verdict.grade).collect();
+        assert_eq!(grades, [Grade::Missed, Grade::Must, Grade::Must]);
     }
 }

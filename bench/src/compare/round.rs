@@ -95,10 +95,17 @@ fn results(row: &Row, running: Vec<Running<'_>>) -> Vec<CaseResult> {
             let medians = result.figures.iter();
             divisors = Some(medians.map(|figure| (figure.name, figure.median)).collect());
         }
-        if subject.case.setup.is_sekisho() {
-            result.judge(row.goals);
+        cases.push((result, subject.case.setup.is_sekisho()));
+    }
+    let (mut cases, is_sekisho): (Vec<CaseResult>, Vec<bool>) = cases.into_iter().unzip();
+    let verdicts: Vec<_> = cases
+        .iter()
+        .map(|case| case.verdicts(row.goals, &cases))
+        .collect();
+    for ((case, verdicts), is_sekisho) in cases.iter_mut().zip(verdicts).zip(is_sekisho) {
+        if is_sekisho {
+            case.verdicts = verdicts;
         }
-        cases.push(result);
     }
     cases
 }

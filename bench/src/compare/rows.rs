@@ -1,6 +1,7 @@
 //! What a measurement is made of.
 
 use super::sekisho::Store;
+use super::services::Service;
 use crate::fixtures::KeyKind;
 use crate::tls::Version;
 
@@ -24,9 +25,13 @@ impl Row {
     /// A soak takes minutes and says little more the second time.
     pub(crate) fn rounds(&self, wanted: usize) -> usize {
         match self.measure {
-            Measure::Soak { .. } => 1,
+            Measure::Soak { .. } | Measure::Propagation { .. } => 1,
             _ => wanted,
         }
+    }
+
+    pub(crate) fn needs_service(&self) -> bool {
+        self.cases.iter().any(|case| case.setup.service().is_some())
     }
 
     pub(crate) fn needs_catalog(&self) -> bool {
@@ -71,6 +76,13 @@ pub(crate) enum Measure {
     StartUp,
     /// Memory after so many handshakes, each with another host as long as there are any.
     Soak { handshakes: u64 },
+    /// Handshakes for cached hosts at this rate, while the store answers and while it stands
+    /// still.
+    Stuck { seconds: u32, rate: u32 },
+    /// Store calls for so many connections that want one uncached host at the same time.
+    Herd { connections: usize },
+    /// From the commit of a change to the handshake that shows it, on each of three servers.
+    Propagation { changes: usize },
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -84,13 +96,36 @@ pub(crate) struct Case {
 
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Setup {
-    Nginx { loaded: Loaded, file_cache: bool },
-    Sekisho { store: Store, memory: &'static str },
+    Nginx {
+        loaded: Loaded,
+        file_cache: bool,
+    },
+    /// Reads from Redis by Lua, blocking its worker, and remembers what it read.
+    NginxLua,
+    Sekisho {
+        store: Store,
+        memory: &'static str,
+    },
+    /// No server: a client of Redis alone, in the servers' place.
+    RedisClient,
 }
 
 impl Setup {
     pub(crate) fn is_sekisho(self) -> bool {
         matches!(self, Self::Sekisho { .. })
+    }
+
+    pub(crate) fn is_client(self) -> bool {
+        matches!(self, Self::RedisClient)
+    }
+
+    /// The process beside the server that answers it.
+    pub(crate) fn service(self) -> Option<Service> {
+        match self {
+            Self::Nginx { .. } => None,
+            Self::NginxLua | Self::RedisClient => Some(Service::Redis),
+            Self::Sekisho { store, .. } => store.service(),
+        }
     }
 
     pub(crate) fn reads_catalog(self) -> bool {
@@ -126,17 +161,48 @@ pub(crate) struct Goal {
     pub(crate) scale: Scale,
     pub(crate) must: f64,
     pub(crate) aim: Option<f64>,
+    /// The label of the case that it is for; none for all of sekisho's.
+    pub(crate) case: Option<&'static str>,
 }
 
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Scale {
     /// Divided by the same figure of the first case.
     Ratio,
     Absolute,
+    /// At most so much more than so many times the same figure of other cases, all in all.
+    Over(&'static [(f64, &'static str)]),
+    /// At most so much more than another figure of the case, or so many times as much: the
+    /// larger of the two.
+    Near(&'static str, f64),
 }
 
 pub(crate) mod figure {
     pub(crate) const CPU: &str = "server CPU µs";
+    pub(crate) const STORE_CPU: &str = "store CPU µs";
+    pub(crate) const IN_FLIGHT: &str = "store calls in flight";
+    pub(crate) const LOST: &str = "% fewer while stuck";
+    pub(crate) const STUCK_RATE: &str = "per second, store stuck";
+    pub(crate) const STUCK_P50: &str = "handshake p50 µs, store stuck";
+    pub(crate) const STUCK_P99: &str = "handshake p99 µs, store stuck";
+    pub(crate) const WELL_RATE: &str = "per second, store well";
+    pub(crate) const WELL_P50: &str = "handshake p50 µs, store well";
+    pub(crate) const WELL_P99: &str = "handshake p99 µs, store well";
+    pub(crate) const WELL_UNCACHED: &str = "% of uncached answered, store well";
+    pub(crate) const STUCK_UNCACHED: &str = "% of uncached answered, store stuck";
+    pub(crate) const CALLS: &str = "store calls";
+    pub(crate) const JOINED: &str = "joined the load";
+    pub(crate) const MGETS: &str = "MGETs that Redis counted";
+    pub(crate) const SEEN_P50: &str = "p50 ms, last server";
+    pub(crate) const SEEN_P99: &str = "p99 ms, last server";
+    pub(crate) const SEEN_MAX: &str = "max ms, last server";
+    pub(crate) const SEEN_EACH: [[&str; 3]; 3] = [
+        ["p50 ms, server 1", "p99 ms, server 1", "max ms, server 1"],
+        ["p50 ms, server 2", "p99 ms, server 2", "max ms, server 2"],
+        ["p50 ms, server 3", "p99 ms, server 3", "max ms, server 3"],
+    ];
+    pub(crate) const SENT_P99: &str = "p99 ms from before the write";
+    pub(crate) const WRITE_P50: &str = "write p50 ms";
     pub(crate) const BUSY: &str = "server core %";
     pub(crate) const RATE: &str = "per second";
     pub(crate) const P50: &str = "p50 µs";

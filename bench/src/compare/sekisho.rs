@@ -3,6 +3,7 @@
 use std::net::SocketAddr;
 use std::path::Path;
 
+use super::services::{Remote, Service};
 use crate::fixtures::Folder;
 
 /// Where sekisho has its hosts from.
@@ -10,6 +11,18 @@ use crate::fixtures::Folder;
 pub(crate) enum Store {
     Sqlite,
     Files,
+    Redis,
+    Postgres,
+}
+
+impl Store {
+    pub(crate) fn service(self) -> Option<Service> {
+        match self {
+            Self::Sqlite | Self::Files => None,
+            Self::Redis => Some(Service::Redis),
+            Self::Postgres => Some(Service::Postgres),
+        }
+    }
 }
 
 #[derive(Debug)]
@@ -20,7 +33,10 @@ pub(crate) struct Sekisho<'a> {
     pub(crate) site: &'a Path,
     /// Folder of the SQLite file and its master key.
     pub(crate) catalog: &'a Path,
+    /// The service that the store needs, if it needs one.
+    pub(crate) remote: Option<Remote>,
     pub(crate) address: SocketAddr,
+    pub(crate) admin: Option<SocketAddr>,
 }
 
 impl Sekisho<'_> {
@@ -36,9 +52,16 @@ impl Sekisho<'_> {
                 self.fixture.chain("{host}").display(),
                 self.fixture.key("{host}").display()
             ),
+            Store::Redis | Store::Postgres => {
+                self.remote.as_ref().map_or_else(String::new, section)
+            }
         };
+        let admin = self
+            .admin
+            .map_or_else(String::new, |admin| format!("admin = \"{admin}\"\n"));
         format!(
             "[listen]\nhttps = [\"{}\"]\n\
+             {admin}\
              {store}\
              [cache]\nmemory = \"{}\"\n\
              [site]\nroot = \"{}\"\n\
@@ -48,6 +71,13 @@ impl Sekisho<'_> {
             self.site.display()
         )
     }
+}
+
+fn section(remote: &Remote) -> String {
+    let master = remote.master_key.as_ref().map_or_else(String::new, |key| {
+        format!("[keys]\nmaster = \"file:{}\"\n", key.display())
+    });
+    format!("[store]\nurl = \"{}\"\n{master}", remote.url)
 }
 
 #[cfg(test)]
@@ -62,11 +92,20 @@ mod tests {
             memory: "1MiB",
             site: Path::new("/site"),
             catalog: Path::new("/c"),
+            remote: None,
             address: "127.0.0.1:443".parse().unwrap(),
+            admin: None,
         };
         let url = "url = \"files:/f/hosts/{host}.crt,/f/hosts/{host}.key\"";
         assert!(sekisho.config().contains(url));
         sekisho.store = Store::Sqlite;
         assert!(sekisho.config().contains("url = \"sqlite:/c/hosts.db\""));
+        sekisho.store = Store::Postgres;
+        sekisho.remote = Some(Remote {
+            url: "postgres://db/certs".to_owned(),
+            master_key: Some("/c/master.key".into()),
+        });
+        let config = sekisho.config();
+        assert!(config.contains("url = \"postgres://db/certs\"\n[keys]\nmaster = "));
     }
 }

@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, bail};
 
 use super::accounting::{CpuTime, Memory, tree};
+use super::metrics::Metrics;
 use crate::load::client::Client;
 use crate::tls::{Group, Offer, Trust, Version};
 
@@ -18,6 +19,7 @@ use crate::tls::{Group, Offer, Trust, Version};
 pub(crate) struct Server {
     child: Child,
     pub(crate) address: SocketAddr,
+    pub(crate) admin: Option<SocketAddr>,
     /// From before the fork to the first answered request.
     pub(crate) start_up: Duration,
 }
@@ -28,6 +30,8 @@ pub(crate) struct Launch {
     pub(crate) program: PathBuf,
     pub(crate) arguments: Vec<String>,
     pub(crate) address: SocketAddr,
+    /// Where it tells its metrics, if it has any.
+    pub(crate) admin: Option<SocketAddr>,
     pub(crate) core: usize,
     /// Standard output and error of the server.
     pub(crate) log: PathBuf,
@@ -55,6 +59,7 @@ impl Server {
         let mut server = Self {
             child,
             address: launch.address,
+            admin: launch.admin,
             start_up: Duration::ZERO,
         };
         server.wait(launch, &probe, begin).await?;
@@ -85,6 +90,12 @@ impl Server {
 
     pub(crate) fn cpu(&self) -> Result<CpuTime> {
         CpuTime::read(self.child.id())
+    }
+
+    /// What it counted so far.
+    pub(crate) async fn metrics(&self) -> Result<Metrics> {
+        let admin = self.admin.context("this server has no metrics")?;
+        Metrics::read(admin).await
     }
 
     pub(crate) fn memory(&self) -> Result<Memory> {

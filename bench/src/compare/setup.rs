@@ -5,13 +5,14 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use anyhow::Result;
+use anyhow::{Result, bail};
 
 use super::Options;
 use super::nginx::{Certificates, Nginx};
 use super::rows::{Case, Loaded, Row, Setup};
 use super::sekisho::{Sekisho, Store};
 use super::server::{Launch, free_address};
+use super::services::{Service, Services};
 use super::workspace::Workspace;
 use crate::fixtures::{Folder, host_name};
 
@@ -20,6 +21,7 @@ use crate::fixtures::{Folder, host_name};
 pub(crate) struct Place<'a> {
     pub(crate) options: &'a Options,
     pub(crate) workspace: &'a Workspace,
+    pub(crate) services: &'a Services,
 }
 
 impl Place<'_> {
@@ -50,7 +52,9 @@ pub(crate) fn launch(
     };
     match case.setup {
         Setup::Nginx { loaded, file_cache } => frame.nginx(loaded, file_cache, preload),
+        Setup::NginxLua => frame.nginx_lua(),
         Setup::Sekisho { store, memory } => frame.sekisho(store, memory),
+        Setup::RedisClient => bail!("a client is not started as a server"),
     }
 }
 
@@ -78,6 +82,21 @@ impl Frame<'_> {
             Loaded::ByVariable => Certificates::Variable,
             Loaded::Hundred | Loaded::All => Certificates::Preloaded(hosts),
         };
+        let bound = START_BOUND + PRELOAD_BOUND * u32::try_from(hosts)?;
+        self.nginx_with(certificates, file_cache, bound)
+    }
+
+    fn nginx_lua(self) -> Result<Launch> {
+        let port = self.place.services.redis_port()?;
+        self.nginx_with(Certificates::Blocking(port), false, START_BOUND)
+    }
+
+    fn nginx_with(
+        self,
+        certificates: Certificates,
+        file_cache: bool,
+        bound: Duration,
+    ) -> Result<Launch> {
         let config = Nginx {
             fixture: Folder(&self.fixture),
             certificates,
@@ -90,23 +109,28 @@ impl Frame<'_> {
         let prefix = self.scratch.display().to_string();
         let arguments = ["-e", "stderr", "-p", &prefix, "-c"].map(str::to_owned);
         let program = self.place.options.nginx.clone();
-        let bound = START_BOUND + PRELOAD_BOUND * u32::try_from(hosts)?;
-        self.launch(program, arguments.to_vec(), &text, bound)
+        self.launch(program, arguments.to_vec(), &text, bound, None)
     }
 
     fn sekisho(self, store: Store, memory: &str) -> Result<Launch> {
+        let remote = |service: Service| self.place.services.remote(service);
+        let remote = store.service().map(remote).transpose()?;
+        // What is compared with earlier reports stays as it was there.
+        let admin = remote.as_ref().map(|_| free_address()).transpose()?;
         let config = Sekisho {
             fixture: Folder(&self.fixture),
             store,
             memory,
             site: &self.site,
             catalog: &self.place.workspace.catalog(self.row.key, self.hosts),
+            remote,
             address: self.address,
+            admin,
         };
         let text = config.config();
         let arguments = ["serve", "--config"].map(str::to_owned);
         let program = self.place.options.sekisho.clone();
-        self.launch(program, arguments.to_vec(), &text, START_BOUND)
+        self.launch(program, arguments.to_vec(), &text, START_BOUND, admin)
     }
 
     /// The last argument is the file that the text goes to.
@@ -116,6 +140,7 @@ impl Frame<'_> {
         mut arguments: Vec<String>,
         text: &str,
         bound: Duration,
+        admin: Option<SocketAddr>,
     ) -> Result<Launch> {
         let config = self.scratch.join("server.conf");
         fs::write(&config, text)?;
@@ -124,6 +149,7 @@ impl Frame<'_> {
             program,
             arguments,
             address: self.address,
+            admin,
             core: self.place.options.server_core,
             log: self.log,
             authority: Folder(&self.fixture).root(),

@@ -149,7 +149,7 @@ pub(crate) const ROWS: &[Row] = &[
     },
 ];
 
-const BASE: Row = Row {
+pub(crate) const BASE: Row = Row {
     id: "",
     title: "",
     key: KeyKind::Ecdsa,
@@ -161,12 +161,12 @@ const BASE: Row = Row {
     heavy: false,
 };
 
-const FULL: Measure = Measure::Handshakes {
+pub(crate) const FULL: Measure = Measure::Handshakes {
     count: 10_000,
     resumed: false,
 };
 
-const NGINX: Case = nginx("nginx, 100 hosts preloaded", Loaded::Hundred);
+pub(crate) const NGINX: Case = nginx("nginx, 100 hosts preloaded", Loaded::Hundred);
 
 const NGINX_ALL: Case = Case {
     asked: Asked::All,
@@ -192,7 +192,7 @@ const NGINX_FILE_CACHE: Case = Case {
 
 const SEKISHO: Case = sekisho("sekisho", Store::Sqlite, "64MiB");
 
-const fn nginx(label: &'static str, loaded: Loaded) -> Case {
+pub(crate) const fn nginx(label: &'static str, loaded: Loaded) -> Case {
     Case {
         label,
         setup: Setup::Nginx {
@@ -204,7 +204,7 @@ const fn nginx(label: &'static str, loaded: Loaded) -> Case {
     }
 }
 
-const fn sekisho(label: &'static str, store: Store, memory: &'static str) -> Case {
+pub(crate) const fn sekisho(label: &'static str, store: Store, memory: &'static str) -> Case {
     Case {
         label,
         setup: Setup::Sekisho { store, memory },
@@ -257,6 +257,7 @@ const fn ratio(must: f64, aim: Option<f64>) -> Goal {
         scale: Scale::Ratio,
         must,
         aim,
+        case: None,
     }
 }
 
@@ -266,6 +267,7 @@ const fn absolute(figure: &'static str, must: f64, aim: Option<f64>) -> Goal {
         scale: Scale::Absolute,
         must,
         aim,
+        case: None,
     }
 }
 

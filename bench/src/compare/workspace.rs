@@ -10,6 +10,7 @@ use tokio::process::Command;
 use tokio::time::timeout;
 
 use super::sekisho::{Sekisho, Store};
+use super::services::Remote;
 use crate::fixtures::{self, Folder, KeyKind};
 
 #[derive(Clone, Debug)]
@@ -85,8 +86,8 @@ impl Workspace {
         let folder = self.catalog(key, hosts);
         let config = folder.join("sekisho.toml");
         let marker = folder.join("imported");
-        let log = self.log(&format!("import-{}-{hosts}.log", key.name()));
         if marker.exists() {
+            let log = self.log(&format!("check-{}-{hosts}.log", key.name()));
             let check = command(sekisho, &config, &["check"], &log)?;
             if run(check, CHECK_BOUND).await.is_ok() {
                 return Ok(());
@@ -96,35 +97,67 @@ impl Workspace {
             fs::remove_dir_all(&folder)?;
         }
         fs::create_dir_all(&folder)?;
-        let fixture = self.fixture(key, hosts);
-        fs::write(&config, self.import_config(&fixture, &folder)?)?;
-        let begin = Instant::now();
-        let source = Folder(&fixture).hosts();
-        let mut import = command(sekisho, &config, &["cert", "import"], &log)?;
-        import.arg("--dir").arg(&source).args(["--layout", "flat"]);
-        run(import, IMPORT_BOUND)
-            .await
-            .with_context(|| format!("the import failed; it wrote {}", log.display()))?;
+        let seconds = self.import(sekisho, key, hosts, &folder, None).await?;
         ensure!(
             folder.join("hosts.db").exists(),
-            "the import made no store; it wrote {}",
-            log.display()
+            "the import into {} made no store",
+            folder.display()
         );
-        let seconds = begin.elapsed().as_secs_f64();
-        eprintln!("imported {hosts} {} hosts in {seconds:.1} s", key.name());
         Ok(fs::write(marker, format!("{seconds:.1}\n"))?)
     }
 
-    fn import_config(&self, fixture: &Path, catalog: &Path) -> Result<String> {
-        Ok(Sekisho {
-            fixture: Folder(fixture),
-            store: Store::Sqlite,
+    /// The same into an empty database, with P-256 hosts; gives the folder of its master key.
+    pub(crate) async fn import_into(
+        &self,
+        sekisho: &Path,
+        hosts: usize,
+        url: &str,
+    ) -> Result<PathBuf> {
+        let folder = self.scratch("postgres")?;
+        let remote = Remote {
+            url: url.to_owned(),
+            master_key: Some(folder.join("master.key")),
+        };
+        self.import(sekisho, KeyKind::Ecdsa, hosts, &folder, Some(remote))
+            .await?;
+        Ok(folder)
+    }
+
+    /// Gives the seconds that it took. Without a remote store, into SQLite in this folder.
+    async fn import(
+        &self,
+        sekisho: &Path,
+        key: KeyKind,
+        hosts: usize,
+        folder: &Path,
+        remote: Option<Remote>,
+    ) -> Result<f64> {
+        let fixture = self.fixture(key, hosts);
+        let store = remote.as_ref().map_or(Store::Sqlite, |_| Store::Postgres);
+        let config = Sekisho {
+            fixture: Folder(&fixture),
+            store,
             memory: "64MiB",
             site: &self.site(),
-            catalog,
+            catalog: folder,
+            remote,
             address: super::server::free_address()?,
-        }
-        .config())
+            admin: None,
+        };
+        let file = folder.join("sekisho.toml");
+        fs::write(&file, config.config())?;
+        let log = self.log(&format!("import-{store:?}-{}-{hosts}.log", key.name()));
+        let begin = Instant::now();
+        let mut import = command(sekisho, &file, &["cert", "import"], &log)?;
+        import.arg("--dir").arg(Folder(&fixture).hosts());
+        import.args(["--layout", "flat"]);
+        run(import, IMPORT_BOUND)
+            .await
+            .with_context(|| format!("the import failed; it wrote {}", log.display()))?;
+        let seconds = begin.elapsed().as_secs_f64();
+        let key = key.name();
+        eprintln!("imported {hosts} {key} hosts into {store:?} in {seconds:.1} s");
+        Ok(seconds)
     }
 }
 

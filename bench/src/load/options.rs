@@ -1,6 +1,7 @@
 //! The command line of `load`.
 
 use std::net::SocketAddr;
+use std::num::NonZeroU32;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -53,6 +54,11 @@ pub(crate) struct Options {
     /// Connections open at the same time
     #[arg(long, value_name = "C", default_value_t = 16)]
     pub(crate) concurrency: usize,
+
+    /// Begin this many connections per second, however long they take, as far as the
+    /// concurrency allows; times count from when each was due
+    #[arg(long, value_name = "N", conflicts_with_all = ["keepalive", "idle"])]
+    pub(crate) rate: Option<NonZeroU32>,
 
     /// Path of the request on each connection, or none
     #[arg(long, value_name = "PATH|none", default_value = "/")]
@@ -174,6 +180,9 @@ Examples:
   Resumed handshakes without a request:
     sekisho-bench load --target 127.0.0.1:8443 --names names.txt --resume resumed --warmup 500 \\
         --request none --handshakes 10000 --no-verify
+  1,000 connections per second for 10 seconds, whatever the server does:
+    sekisho-bench load --target 127.0.0.1:8443 --names names.txt --rate 1000 --seconds 10 \\
+        --concurrency 500 --deadline 1 --no-verify
   100 connections with 1,000 requests each, then 2,000 that only stay open:
     sekisho-bench load --target 127.0.0.1:8443 --names names.txt --concurrency 100 \\
         --keepalive 1000 --no-verify

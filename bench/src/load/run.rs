@@ -2,6 +2,7 @@
 
 use std::cell::{Cell, RefCell};
 use std::future::Future;
+use std::num::NonZeroU32;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
@@ -9,13 +10,14 @@ use anyhow::{Context, Result, anyhow};
 use tokio::io::AsyncReadExt;
 use tokio::net::TcpStream;
 use tokio::task::JoinSet;
-use tokio::time::timeout;
+use tokio::time::{sleep_until, timeout};
 use tokio_rustls::client::TlsStream;
 
 use super::client::{Client, is_resumed};
 use super::failure::Failure;
 use super::names::{Names, Picker};
 use super::options::Options;
+use super::pace::Pace;
 use super::tally::{Outcome, Tally};
 
 pub(crate) struct Run {
@@ -55,7 +57,7 @@ impl Run {
             async move {
                 let mut buffer = Vec::new();
                 while budget.take() {
-                    run.visit_next(&tally, &mut buffer).await;
+                    run.visit_next(Duration::ZERO, &tally, &mut buffer).await;
                 }
             }
         }))
@@ -63,14 +65,39 @@ impl Run {
         Ok(finished(tally)?.outcome(start.elapsed()))
     }
 
-    async fn visit_next(&self, tally: &RefCell<Tally>, buffer: &mut Vec<u8>) {
+    /// Connections that begin when they are due, for as long as the bounds say.
+    pub(crate) async fn paced(
+        self: &Rc<Self>,
+        rate: NonZeroU32,
+        count: Option<u64>,
+        seconds: Option<f64>,
+    ) -> Result<Outcome> {
+        let tally = Rc::new(RefCell::new(Tally::new()?));
+        let pace = Rc::new(Pace::new(rate, count, seconds));
+        all((0..self.concurrency).map(|_| {
+            let (run, tally, pace) = (self.clone(), tally.clone(), pace.clone());
+            async move {
+                let mut buffer = Vec::new();
+                while let Some(due) = pace.next() {
+                    sleep_until(due.into()).await;
+                    run.visit_next(due.elapsed(), &tally, &mut buffer).await;
+                }
+            }
+        }))
+        .await?;
+        // Those that were begun in time may end later: the pace is that of the beginnings.
+        Ok(finished(tally)?.outcome(pace.duration()))
+    }
+
+    /// `late` is how long ago it should have begun.
+    async fn visit_next(&self, late: Duration, tally: &RefCell<Tally>, buffer: &mut Vec<u8>) {
         let host = self.next_name();
         let visit = self.client.visit(&host, self.path.as_deref(), buffer).await;
         let mut tally = tally.borrow_mut();
         match visit {
             Ok(visit) => {
-                tally.handshake(visit.handshake, visit.resumed);
-                tally.operation(visit.whole);
+                tally.handshake(late + visit.handshake, visit.resumed);
+                tally.operation(late + visit.whole);
             }
             Err(failure) => tally.failure(&failure, &host),
         }

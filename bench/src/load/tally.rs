@@ -39,6 +39,17 @@ impl Tally {
         self.operations.saturating_record(micros(took));
     }
 
+    /// Takes in what another one has counted.
+    pub(crate) fn add(&mut self, other: &Self) -> Result<()> {
+        self.handshakes.add(&other.handshakes)?;
+        self.operations.add(&other.operations)?;
+        self.resumed += other.resumed;
+        for (kind, count) in &other.errors {
+            *self.errors.entry(kind.clone()).or_default() += count;
+        }
+        Ok(())
+    }
+
     /// Counts by kind: the host's name in a message must not make each failure a kind.
     pub(crate) fn failure(&mut self, failure: &Failure, host: &str) {
         let mut kind = failure.kind().replace(host, "HOST");

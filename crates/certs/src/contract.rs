@@ -11,6 +11,7 @@ pub mod fixture;
 pub mod leases;
 pub mod lists;
 pub mod log;
+pub mod reseal;
 pub mod store;
 #[cfg(test)]
 pub(crate) mod stores;
@@ -32,6 +33,8 @@ macro_rules! catalog_contract {
             an_orphan_is_deleted_in_the_same_transaction, a_reference_must_exist,
             a_credential_keeps_its_type, secrets_have_one_form,
             every_field_comes_back, removing_what_is_absent_changes_nothing;
+            reseal: sealing_again_is_no_change, what_was_changed_meanwhile_is_left_alone,
+            a_required_document_must_stand_there;
             log: numbers_grow_by_one, nobody_sees_a_smaller_number_later,
             a_new_credential_is_not_announced, a_replaced_one_is_one_change,
             what_is_too_old_or_beyond_is_a_gap, changed_resolves_after_a_write,
@@ -40,7 +43,7 @@ macro_rules! catalog_contract {
             hosts_are_found_by_their_credential, due_is_the_most_urgent_first,
             many_are_read_by_their_keys;
             documents: a_document_comes_back, an_expired_document_is_not_there,
-            documents_are_listed_by_kind, documents_are_announced;
+            documents_are_listed_by_kind, kinds_are_found_in_order, documents_are_announced;
             leases: one_holds_a_lease_at_a_time, a_token_grows_with_each_holder,
             only_the_holder_gives_it_back;
         }

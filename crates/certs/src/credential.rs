@@ -1,5 +1,6 @@
 //! Credentials as stores hold them.
 
+mod base64;
 mod chain;
 pub mod door;
 mod key;

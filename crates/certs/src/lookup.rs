@@ -23,7 +23,7 @@ pub use freshness::FeedState;
 use freshness::{Age, Freshness};
 
 mod apply;
-mod changes;
+pub(crate) mod changes;
 mod counts;
 mod flight;
 mod freshness;

@@ -4,11 +4,13 @@
 //! credential and its public key, a document to its catalog, kind and key. Put
 //! anywhere else, it does not open.
 
+mod file;
 mod source;
 mod text;
 
 use std::fmt;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
 use aws_lc_rs::aead::{AES_256_GCM, Aad, LessSafeKey, NONCE_LEN, Nonce, UnboundKey};
@@ -54,42 +56,102 @@ impl fmt::Debug for MasterKey {
     }
 }
 
-/// The key that seals, and older ones that still open.
-#[derive(Debug)]
+/// The master keys that a process has. All of them open; the first seals
+/// where nobody says which one does. A catalog says it.
+#[derive(Clone, Debug)]
 pub struct KeyRing {
-    /// The current one first.
-    keys: Vec<MasterKey>,
+    /// In the order of their text, the newest last.
+    keys: Vec<Arc<MasterKey>>,
 }
 
 impl KeyRing {
     /// A ring of one.
     #[must_use]
-    pub fn new(current: MasterKey) -> Self {
+    pub fn new(first: MasterKey) -> Self {
         Self {
-            keys: vec![current],
+            keys: vec![Arc::new(first)],
         }
     }
 
-    /// Adds a key that only opens.
+    /// Adds a key; one that is there already is not there twice.
     #[must_use]
-    pub fn with_older(mut self, key: MasterKey) -> Self {
-        self.keys.push(key);
+    pub fn with(mut self, key: MasterKey) -> Self {
+        self.add(Arc::new(key));
         self
     }
 
-    /// The id of the key that seals.
+    /// Adds what another ring has, so that what that one opens stays open.
     #[must_use]
-    pub fn current(&self) -> u32 {
+    pub fn with_all(mut self, other: &Self) -> Self {
+        other.keys.iter().for_each(|key| self.add(Arc::clone(key)));
+        self
+    }
+
+    /// The id of the first key.
+    #[must_use]
+    pub fn first(&self) -> u32 {
         self.keys[0].id
     }
 
-    /// Seals a secret with the current key.
+    /// The id of the last key, which was added last.
+    #[must_use]
+    pub fn newest(&self) -> u32 {
+        self.keys[self.keys.len() - 1].id
+    }
+
+    /// The ids of all keys, in their order.
+    pub fn ids(&self) -> impl Iterator<Item = u32> + '_ {
+        self.keys.iter().map(|key| key.id)
+    }
+
+    /// Whether it has this key.
+    #[must_use]
+    pub fn has(&self, id: u32) -> bool {
+        self.key(id).is_some()
+    }
+
+    /// Seals a secret with the first key.
     ///
     /// # Panics
     /// If the system gives no random bytes.
     #[must_use]
     pub fn seal(&self, secret: &Secret, bound: &Bound<'_>) -> SealedBytes {
-        let current = &self.keys[0];
+        self.keys[0].seal(secret, bound)
+    }
+
+    /// Seals a secret with this key; none if the ring does not have it.
+    ///
+    /// # Panics
+    /// If the system gives no random bytes.
+    #[must_use]
+    pub fn seal_under(&self, id: u32, secret: &Secret, bound: &Bound<'_>) -> Option<SealedBytes> {
+        Some(self.key(id)?.seal(secret, bound))
+    }
+
+    /// Opens what was sealed under one of its keys.
+    ///
+    /// # Errors
+    /// [`UnsealError`]: no such key in the ring, or not what was sealed there.
+    pub fn unseal(&self, sealed: SealedBytes, bound: &Bound<'_>) -> Result<Secret, UnsealError> {
+        let key = self.key(sealed.key_id);
+        let key = key.ok_or(UnsealError::UnknownKey(sealed.key_id))?;
+        key.unseal(sealed, bound)
+    }
+
+    fn add(&mut self, key: Arc<MasterKey>) {
+        if !self.has(key.id) {
+            self.keys.push(key);
+        }
+    }
+
+    fn key(&self, id: u32) -> Option<&MasterKey> {
+        let mut keys = self.keys.iter();
+        keys.find(|key| key.id == id).map(|key| &**key)
+    }
+}
+
+impl MasterKey {
+    fn seal(&self, secret: &Secret, bound: &Bound<'_>) -> SealedBytes {
         let mut nonce = [0; NONCE_LEN];
         // 96 random bits: safe for 2^32 sealings under one key (NIST SP
         // 800-38D, section 8.3).
@@ -97,8 +159,7 @@ impl KeyRing {
         // Room for the tag from the start: growing would leave a plain copy.
         let mut bytes = Vec::with_capacity(secret.expose().len() + AES_256_GCM.tag_len());
         bytes.extend_from_slice(secret.expose());
-        current
-            .key
+        self.key
             .seal_in_place_append_tag(
                 Nonce::assume_unique_for_key(nonce),
                 Aad::from(bound.data()),
@@ -106,29 +167,16 @@ impl KeyRing {
             )
             .expect("secrets are far smaller than 64 GiB");
         SealedBytes {
-            key_id: current.id,
+            key_id: self.id,
             nonce,
             bytes,
         }
     }
 
-    /// Opens what [`KeyRing::seal`] made.
-    ///
-    /// # Errors
-    /// [`UnsealError`]: no such key in the ring, or not what was sealed there.
-    pub fn unseal(&self, sealed: SealedBytes, bound: &Bound<'_>) -> Result<Secret, UnsealError> {
-        let SealedBytes {
-            key_id,
-            nonce,
-            mut bytes,
-        } = sealed;
-        let key = self
-            .keys
-            .iter()
-            .find(|key| key.id == key_id)
-            .ok_or(UnsealError::UnknownKey(key_id))?;
-        let nonce = Nonce::assume_unique_for_key(nonce);
-        let plain = key
+    fn unseal(&self, sealed: SealedBytes, bound: &Bound<'_>) -> Result<Secret, UnsealError> {
+        let mut bytes = sealed.bytes;
+        let nonce = Nonce::assume_unique_for_key(sealed.nonce);
+        let plain = self
             .key
             .open_in_place(nonce, Aad::from(bound.data()), &mut bytes)
             .map_err(|_| UnsealError::Forged)?
@@ -220,6 +268,12 @@ pub enum KeyError {
     /// A key file is never overwritten.
     #[error("master key {0} exists already; it is not overwritten, since a store may need it")]
     Exists(PathBuf),
+    /// Another command is at the key file.
+    #[error("master key {0} is being changed by another command; try again")]
+    Busy(PathBuf),
+    /// The changed key file can't be given to its owner.
+    #[error("master key {0} belongs to another user; run this as its owner, or as root")]
+    Owner(PathBuf),
     /// Others than its owner may read the key file.
     #[error("master key {0} may be read by others (mode {1:04o}); run: chmod 600 {0}")]
     Exposed(PathBuf, u32),
@@ -326,7 +380,7 @@ mod tests {
     }
 
     #[test]
-    fn older_keys_open_and_never_seal() {
+    fn all_keys_open_and_one_seals() {
         let bound = Bound::Document {
             catalog: CatalogId([0; 16]),
             kind: "k",
@@ -334,18 +388,26 @@ mod tests {
         };
         let old = KeyRing::new(MasterKey::new(&[1; 32]));
         let sealed = old.seal(&Secret::new(vec![9; 40]), &bound);
-        let both = KeyRing::new(MasterKey::new(&[2; 32])).with_older(MasterKey::new(&[1; 32]));
+        let both = KeyRing::new(MasterKey::new(&[2; 32]))
+            .with(MasterKey::new(&[1; 32]))
+            .with(MasterKey::new(&[1; 32]));
+        assert_eq!(both.ids().collect::<Vec<_>>(), [both.first(), old.first()]);
+        assert_eq!(both.newest(), old.first());
         assert_eq!(
             both.unseal(sealed.clone(), &bound).unwrap().expose(),
             [9; 40]
         );
         let again = both.seal(&Secret::new(vec![]), &bound);
-        assert_eq!(again.key_id, both.current());
-        assert_ne!(both.current(), old.current());
+        assert_eq!(again.key_id, both.first());
+        assert_ne!(both.first(), old.first());
+        let nothing = Secret::new(Vec::new());
+        let under = both.seal_under(old.first(), &nothing, &bound);
+        assert_eq!(under.unwrap().key_id, old.first());
+        assert!(old.seal_under(both.first(), &nothing, &bound).is_none());
         let new = KeyRing::new(MasterKey::new(&[2; 32]));
         assert_eq!(
             new.unseal(sealed, &bound),
-            Err(UnsealError::UnknownKey(old.current()))
+            Err(UnsealError::UnknownKey(old.first()))
         );
     }
 

@@ -16,6 +16,7 @@ pub mod sealed;
 pub mod sqlite;
 pub mod stored;
 mod threads;
+pub mod warm;
 
 use std::fmt::Debug;
 use std::future::Future;
@@ -23,7 +24,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::credential::{CredentialId, Protected, StoredCredential};
+use crate::credential::{CredentialId, Protected, SealedBytes, StoredCredential};
 use crate::host::{HostName, HostPattern};
 use crate::record::HostRecord;
 
@@ -64,6 +65,9 @@ pub trait Store: Debug + Send + Sync + 'static {
 ///   conflict.
 /// - Secrets are taken and given sealed; a plain one is
 ///   [`StoreError::Refused`].
+/// - Sealing a secret again is no change: it takes no number, the version
+///   stays, and nothing but the sealed bytes is replaced. It is left alone if
+///   it has another version, or is sealed in another way, than was read.
 /// - Lists are in the byte order of the pattern or the id, paged by key, and
 ///   may be read while others write: what stood there throughout is listed
 ///   exactly once.
@@ -139,6 +143,10 @@ pub trait Catalog: Store {
         limit: usize,
     ) -> BoxFuture<'a, Result<Vec<Document>>>;
 
+    /// The first kind behind `after`, in the order of bytes, of which there
+    /// are documents, expired ones too.
+    fn kind_after<'a>(&'a self, after: &'a str) -> BoxFuture<'a, Result<Option<String>>>;
+
     /// Takes the lease for `ttl` if nobody else holds it, or prolongs the
     /// holder's own. None while another holds it. The token grows each time
     /// the holder changes, so that a late holder can be told apart.
@@ -196,6 +204,46 @@ pub enum Write {
         key: String,
         /// What must stand there.
         expect: Expect,
+    },
+    /// Changes nothing: the batch happens only if this document is as
+    /// expected.
+    Require {
+        /// Its kind.
+        kind: String,
+        /// Its key in the kind.
+        key: String,
+        /// What must stand there.
+        expect: Expect,
+    },
+    /// Puts another sealing of the same secret in the place of one. A catalog
+    /// that seals by itself refuses it.
+    Reseal(Reseal),
+}
+
+/// A secret that is sealed again.
+#[derive(Clone, Debug)]
+pub struct Reseal {
+    /// Whose secret it is.
+    pub of: SecretOf,
+    /// The version that was read.
+    pub version: u64,
+    /// As it was read.
+    pub from: SealedBytes,
+    /// As it is to be.
+    pub to: SealedBytes,
+}
+
+/// Where a sealed secret stands.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum SecretOf {
+    /// The key of a credential.
+    Credential(CredentialId),
+    /// The content of a document.
+    Document {
+        /// Its kind.
+        kind: String,
+        /// Its key in the kind.
+        key: String,
     },
 }
 

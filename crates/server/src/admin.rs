@@ -18,6 +18,7 @@ use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use sekisho_certs::LookupStats;
 use sekisho_certs::store::layered::Counts;
+use sekisho_certs::store::warm::WarmStats;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Semaphore;
 use tokio::time::{Instant, sleep, timeout};
@@ -35,6 +36,8 @@ pub struct Sources {
     pub lookup: Box<dyn Fn() -> LookupStats + Send + Sync>,
     /// What Redis before the catalog is worth; none where there is none.
     pub level: Option<Counts>,
+    /// The copies on disk, where there are any.
+    pub warm: Option<Box<dyn Fn() -> WarmStats + Send + Sync>>,
     /// The cache of small files.
     pub responder: Arc<Responder>,
     /// Whether the server no longer takes connections.

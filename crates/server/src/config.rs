@@ -136,7 +136,7 @@ impl Defaults {
 }
 
 /// `[cache]`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Cache {
     /// `memory`: bytes for hosts with their credentials; 64 MiB by default, 1
     /// MiB to 1 TiB.
@@ -149,6 +149,19 @@ pub struct Cache {
     pub absent: Duration,
     /// `files`: bytes for small files; 16 MiB by default, 1 MiB to 1 TiB.
     pub files: usize,
+    /// Copies on disk for a start while the store is down; none if `disk` is
+    /// `"off"`, or for a store on this machine.
+    pub disk: Option<Disk>,
+}
+
+/// Where copies of what a store elsewhere said are kept.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Disk {
+    /// `disk`: the file; `warm.db` beside the configuration by default.
+    pub path: PathBuf,
+    /// `disk_size`: its bytes, its log's included; 256 MiB by default, 4 MiB to
+    /// 1 TiB.
+    pub size: usize,
 }
 
 /// `[server]`: nothing waits longer, and nothing grows further.

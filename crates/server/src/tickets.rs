@@ -14,6 +14,7 @@ use aws_lc_rs::digest::{Context, SHA256};
 use rustls::server::ProducesTickets;
 use sekisho_certs::{Tenant, TlsPolicy};
 
+pub use document::KIND as DOCUMENT_KIND;
 pub use keep::{Keeper, Source};
 pub use ring::{Key, Ring};
 pub use schedule::PERIOD;

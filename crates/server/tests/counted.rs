@@ -21,6 +21,7 @@ async fn figure(running: &Running, name: &str) -> u64 {
         metrics: Arc::clone(&running.metrics),
         lookup: Box::new(move || lookup.stats()),
         level: None,
+        warm: None,
         responder: Arc::new(Responder::new(1 << 20)),
         draining: Box::new(|| false),
     };

@@ -4,9 +4,11 @@
 pub mod ca;
 pub mod client;
 pub mod endpoint;
+pub mod gate;
 pub mod redis;
 pub mod services;
 
 pub use ca::{Key, Pair, TestCa};
 pub use endpoint::{Answer, Endpoint, Speaks};
+pub use gate::{Cut, Gate};
 pub use redis::RedisServer;

@@ -1,5 +1,6 @@
-//! A real Redis server of the test's own.
+//! A real Redis server of the test's own, or a Valkey server in its place.
 
+use std::env;
 use std::fs::{self, File};
 use std::net::TcpListener;
 use std::path::PathBuf;
@@ -14,6 +15,8 @@ use crate::ca::{Key, TestCa};
 
 /// A `redis-server` on a free port of 127.0.0.1 with a folder of its own. It
 /// is killed when dropped; if the test panics, its log is shown.
+///
+/// With `SEKISHO_TEST_REDIS=valkey` in the environment it is a `valkey-server`.
 pub struct RedisServer {
     folder: TempDir,
     args: Vec<String>,
@@ -101,18 +104,38 @@ impl RedisServer {
     /// As [`RedisServer::start`].
     #[must_use]
     pub fn start_sentinel(master: &Self, name: &str) -> Self {
+        Self::start_sentinel_with(master, name, &[], &[])
+    }
+
+    /// The same with further lines of its configuration, such as
+    /// `"sentinel auth-pass main sesame"`, and what `redis-cli` then needs.
+    ///
+    /// # Panics
+    /// As [`RedisServer::start`].
+    #[must_use]
+    pub fn start_sentinel_with(master: &Self, name: &str, lines: &[&str], cli: &[&str]) -> Self {
         let folder = tempfile::tempdir().expect("a folder");
         let file = folder.path().join("sentinel.conf");
-        let text = format!("sentinel monitor {name} 127.0.0.1 {} 1\n", master.port);
+        let monitor = format!("sentinel monitor {name} 127.0.0.1 {} 1", master.port);
+        let text = [&[&*monitor], lines, &[""]].concat().join("\n");
         fs::write(&file, text).expect("a file");
         let file = file.to_str().expect("UTF-8").to_owned();
-        Self::start_in(folder, "--port", &[&file, "--sentinel"], &[])
+        Self::start_in(folder, "--port", &[&file, "--sentinel"], cli)
     }
 
     /// Its port on 127.0.0.1.
     #[must_use]
     pub fn port(&self) -> u16 {
         self.port
+    }
+
+    /// Its process, as it is now.
+    ///
+    /// # Panics
+    /// If it does not run.
+    #[must_use]
+    pub fn pid(&self) -> u32 {
+        self.child.as_ref().expect("it runs").id()
     }
 
     /// The port on which the nodes of its cluster talk.
@@ -240,14 +263,15 @@ impl RedisServer {
             .append(true)
             .open(self.path("log"));
         let log = log.expect("a file");
-        let child = Command::new("redis-server")
+        let program = program("server");
+        let child = Command::new(&program)
             .args(&self.args)
             .current_dir(self.folder.path())
             .stdin(Stdio::null())
             .stdout(log)
             .spawn();
         self.child = Some(child.unwrap_or_else(|error| {
-            panic!("redis-server: {error}; install it: apt-get install redis-server")
+            panic!("{program}: {error}; install it: apt-get install {program}")
         }));
         let begun = Instant::now();
         while begun.elapsed() < START {
@@ -265,15 +289,14 @@ impl RedisServer {
     }
 
     fn run_cli(&self, args: &[&str]) -> Output {
-        let output = Command::new("redis-cli")
+        let program = program("cli");
+        let output = Command::new(&program)
             .args(["-e", "-p", &self.port.to_string()])
             .args(&self.cli)
             .args(args)
             .stdin(Stdio::null())
             .output();
-        output.unwrap_or_else(|error| {
-            panic!("redis-cli: {error}; install it: apt-get install redis-tools")
-        })
+        output.unwrap_or_else(|error| panic!("{program}: {error}; run `make deps`"))
     }
 
     fn signal(&self, signal: Signal) {
@@ -294,6 +317,16 @@ impl Drop for RedisServer {
             eprintln!("redis-server on port {}:\n{}", self.port, self.log());
         }
     }
+}
+
+/// Redis or Valkey, as the environment wants it.
+fn program(role: &str) -> String {
+    let family = match env::var("SEKISHO_TEST_REDIS").as_deref() {
+        Err(_) | Ok("" | "redis") => "redis",
+        Ok("valkey") => "valkey",
+        Ok(other) => panic!("SEKISHO_TEST_REDIS is redis or valkey, not {other:?}"),
+    };
+    format!("{family}-{role}")
 }
 
 /// Nobody listens there at the moment.

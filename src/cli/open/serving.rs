@@ -13,31 +13,34 @@ use sekisho_certs::store::postgres;
 use sekisho_certs::store::redis::{Redis, RedisUrl};
 use sekisho_certs::store::sealed::Sealed;
 use sekisho_certs::store::sqlite::{self, Sqlite};
+use sekisho_certs::store::warm::Copies;
 use sekisho_certs::{Catalog, Secret, Store, StoreError};
 use sekisho_server::config::{Config, StoreUrl, TokenSource};
 use tokio::runtime::Handle;
 
 use super::level::{self, Inner};
-use super::{Opened, postgres_at, ring};
+use super::{Opened, keys, postgres_at, warm};
 use crate::cli::failure::Result;
 
-/// The store of the configuration. The runtime that runs this drives its
-/// connections.
-pub(in crate::cli) async fn serving(config: &Config) -> Result<Opened> {
+/// The store of the configuration, with copies that stand in for it while it
+/// is down. The runtime that runs this drives its connections.
+pub(in crate::cli) async fn serving(config: &Config, warm: Option<Copies>) -> Result<Opened> {
+    let copies = warm.as_ref();
     let limits = Limits::default();
     let (store, catalog, level) = match &config.store {
         StoreUrl::Sqlite(path) => {
             let (inner, level) = embedded(config, path, &limits)?;
-            both(Sealed::open(inner, ring(config)?).await?, level)
+            both(Sealed::open(inner, keys(config)?).await?, level)
         }
         StoreUrl::Postgres(url) => {
             let (inner, level) = database(config, url, &limits)?;
+            let inner = warm::catalog(inner, copies);
             both(within_reach_or_later(config, inner).await?, level)
         }
         StoreUrl::Files { pattern } => {
             // The configuration has made its paths absolute.
             let files = Arc::new(Files::new(pattern, Path::new("/"))?);
-            plain(Limited::new(files, &limits))
+            plain(Arc::new(Limited::new(files, &limits)))
         }
         StoreUrl::Http {
             template,
@@ -45,17 +48,20 @@ pub(in crate::cli) async fn serving(config: &Config) -> Result<Opened> {
             ca,
         } => {
             let http = Arc::new(endpoint(template, token.as_ref(), ca.clone(), &limits)?);
-            plain(Limited::new(http, &limits))
+            let limited = Arc::new(Limited::new(http, &limits));
+            plain(warm::plain(config, limited, copies))
         }
         StoreUrl::Redis(url) => {
             let redis = Arc::new(Redis::open(url, &Handle::current())?);
-            plain(Limited::new(redis, &limits))
+            let limited = Arc::new(Limited::new(redis, &limits));
+            plain(warm::plain(config, limited, copies))
         }
     };
     Ok(Opened {
         store,
         catalog,
         level,
+        warm,
         shown: config.store.to_string(),
     })
 }
@@ -74,8 +80,8 @@ fn both(catalog: Sealed, level: Option<Counts>) -> Parts {
     (Arc::clone(&catalog) as Arc<dyn Store>, Some(catalog), level)
 }
 
-fn plain(store: impl Store) -> Parts {
-    (Arc::new(store), None, None)
+fn plain(store: Arc<dyn Store>) -> Parts {
+    (store, None, None)
 }
 
 fn embedded(config: &Config, path: &Path, limits: &Limits) -> Result<Inner> {
@@ -112,7 +118,7 @@ fn endpoint(
 /// soon as it is back. What does not heal by itself is an error.
 async fn within_reach_or_later(config: &Config, catalog: Arc<dyn Catalog>) -> Result<Sealed> {
     let mut away = away(catalog.id().await)?;
-    let sealed = Sealed::unopened(catalog, ring(config)?);
+    let sealed = Sealed::unopened(catalog, keys(config)?);
     if away.is_none() {
         away = self::away(sealed.reach().await)?;
     }

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail};
+use sekisho_certs::store::warm::{Copies, WarmStats};
 use sekisho_certs::{Clock, Feed, Lookup, LookupSettings, NeverObtain};
 use sekisho_server::admin::{Admin, Sources};
 use sekisho_server::config::Config;
@@ -45,7 +46,8 @@ impl Serving {
             .thread_name("background")
             .build()
             .context("the background runtime could not be started")?;
-        let opened = background.block_on(open::serving(config))?;
+        let copies = open::copies(config);
+        let opened = background.block_on(open::serving(config, copies))?;
         let ring = Arc::new(Ring::random());
         let lookup = lookup(config, &opened, &ring);
         let feed = opened.catalog.clone().map(Feed::new);
@@ -203,9 +205,14 @@ fn sources(
         metrics,
         lookup: Box::new(move || lookup.stats()),
         level: opened.level.clone(),
+        warm: opened.warm.clone().map(stats),
         responder,
         draining: Box::new(move || shutdown.phase() > Phase::Serving),
     }
+}
+
+fn stats(copies: Copies) -> Box<dyn Fn() -> WarmStats + Send + Sync> {
+    Box::new(move || copies.stats())
 }
 
 async fn admin(config: &Config, sources: Sources) -> Result<Option<(TcpListener, Admin)>> {

@@ -108,6 +108,21 @@ pub async fn documents_are_listed_by_kind(fixture: Fixture) {
     assert_eq!(keys, ["", "a", "b", "c", "é"]);
 }
 
+pub async fn kinds_are_found_in_order(fixture: Fixture) {
+    let kind = async |after| fixture.catalog.kind_after(after).await.unwrap();
+    let first = kind("").await;
+    let documents = [("zebra", "a"), ("zebra", "b"), ("zed", ""), ("Zoo", "a")];
+    let puts = documents
+        .map(|(kind, key)| Write::PutDocument(fixture.document(kind, key, b"x"), Expect::Absent));
+    fixture.catalog.write(puts.to_vec()).await.unwrap();
+    assert_eq!(kind("").await.as_deref(), Some("Zoo"));
+    // A catalog that seals has a document of its own.
+    assert_eq!(kind("Zoo").await, first.or(Some("zebra".to_owned())));
+    assert_eq!(kind("zeal").await.as_deref(), Some("zebra"));
+    assert_eq!(kind("zebra").await.as_deref(), Some("zed"));
+    assert_eq!(kind("zed").await, None);
+}
+
 pub async fn documents_are_announced(fixture: Fixture) {
     let before = fixture.number().await;
     let put = Write::PutDocument(fixture.document("kind", "key", b"x"), Expect::Any);

@@ -212,6 +212,27 @@ pub fn put_host(record: HostRecord) -> Write {
     Write::PutHost(record, Expect::Any)
 }
 
+/// Writes a host with a credential of that number.
+#[must_use]
+pub fn host_with(name: &str, number: u64) -> Vec<Write> {
+    let id = CredentialId::from_u64(number);
+    let credential = StoredCredential {
+        id,
+        version: 0,
+        key_type: KeyType::Ecdsa,
+        chain: vec![certificate(number), certificate(0)],
+        key: sealed(&number.to_be_bytes()),
+        not_before: 0,
+        not_after: 1,
+        renew_at: None,
+    };
+    let host = record(name, &[(KeyType::Ecdsa, id)]);
+    vec![
+        Write::PutCredential(credential, Expect::Any),
+        put_host(host),
+    ]
+}
+
 /// Sealed bytes that nobody can open.
 #[must_use]
 pub fn sealed(bytes: &[u8]) -> Protected {

@@ -3,9 +3,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::fixture::{Fixture, pattern, put_host, record, record_of};
+use super::fixture::{Fixture, host_with, pattern, put_host, record, record_of};
 use crate::credential::KeyType;
-use crate::store::{Change, Expect, Subject, What, Write};
+use crate::store::{Catalog, Change, Expect, Subject, What, Write};
 
 pub async fn numbers_grow_by_one(fixture: Fixture) {
     let before = fixture.number().await;
@@ -72,6 +72,41 @@ pub async fn nobody_sees_a_smaller_number_later(fixture: Fixture) {
         writer.await.unwrap();
     }
     assert_eq!(fixture.number().await, end);
+}
+
+/// The same with catalogs of their own on one empty store, as servers have:
+/// two write, and one reads along.
+pub async fn writers_take_turns(reader: &dyn Catalog, writers: [Arc<dyn Catalog>; 2]) {
+    const ROUNDS: u64 = 40;
+    let writers = [1_u64, 2]
+        .into_iter()
+        .zip(writers)
+        .map(|(writer, catalog)| {
+            tokio::spawn(async move {
+                for round in 0..ROUNDS {
+                    let host = format!("w{writer}-{round}.example");
+                    let batch = host_with(&host, writer << 32 | round);
+                    catalog.write(batch).await.unwrap();
+                }
+            })
+        });
+    let writers: Vec<_> = writers.collect();
+    let mut seen = 0;
+    while seen < 2 * ROUNDS {
+        let position = reader.position().await.unwrap();
+        let page = reader.changes(seen, 1000).await.unwrap();
+        assert!(!page.gap && page.last >= position.number);
+        for change in page.changes {
+            assert_eq!(change.number, seen + 1);
+            seen = change.number;
+        }
+        // Nothing below what was announced is missing.
+        assert!(seen >= position.number);
+    }
+    for writer in writers {
+        writer.await.unwrap();
+    }
+    assert_eq!(reader.position().await.unwrap().number, 2 * ROUNDS);
 }
 
 pub async fn a_new_credential_is_not_announced(fixture: Fixture) {

@@ -6,9 +6,11 @@ use std::sync::Arc;
 
 use sekisho_testkit::services;
 use sekisho_testkit::{Answer, Endpoint, Key, RedisServer, Speaks, TestCa};
+use tempfile::TempDir;
 use tokio::runtime::Handle;
 
 use super::{Fixture, Names};
+use crate::clock::Clock;
 use crate::seal::{KeyRing, MasterKey};
 use crate::store::files::Files;
 use crate::store::http::{self, Http};
@@ -18,6 +20,7 @@ use crate::store::postgres::{self as database, Postgres};
 use crate::store::redis::{Redis, RedisUrl};
 use crate::store::sealed::Sealed;
 use crate::store::sqlite::{Mode, Options, Sqlite};
+use crate::store::warm::{self, Copies, Warm, WarmPlain};
 
 fn sqlite_with(mmap: bool) -> Fixture {
     let folder = tempfile::tempdir().unwrap();
@@ -105,6 +108,28 @@ pub(crate) async fn limited(inner: Fixture) -> Fixture {
     }
 }
 
+/// The copies must not show while the store answers.
+async fn warmed(inner: Fixture) -> Fixture {
+    let (copies, folder) = copies();
+    Fixture {
+        catalog: Arc::new(Warm::new(inner.catalog, copies)),
+        keep: Box::new((inner.keep, folder)),
+        ..inner
+    }
+}
+
+fn copies() -> (Copies, TempDir) {
+    let folder = tempfile::tempdir().unwrap();
+    let options = warm::Options {
+        path: folder.path().join("warm.db"),
+        size: 16 << 20,
+        store: String::new(),
+        documents: vec!["a"],
+        clock: Clock::System,
+    };
+    (Copies::open(&options).unwrap(), folder)
+}
+
 macro_rules! suites {
     ($($name:ident: $fixture:expr;)+) => {
         $(mod $name {
@@ -125,7 +150,12 @@ suites! {
     sealed_postgres: async { sealed(plain_postgres().await).await };
     limited_memory: async { limited(plain_memory().await).await };
     limited_sqlite: async { limited(plain_sqlite().await).await };
+    warm_memory: async { warmed(plain_memory().await).await };
+    sealed_warm_sqlite: async { sealed(warmed(plain_sqlite().await).await).await };
+    sealed_warm_postgres: async { sealed(warmed(limited(plain_postgres().await).await).await).await };
     sealed_limited_sqlite: async { sealed(limited(plain_sqlite().await).await).await };
+    sealed_limited_postgres: async { sealed(limited(plain_postgres().await).await).await };
+    sealed_limited_pgbouncer: async { sealed(limited(pooled_postgres().await).await).await };
 }
 
 mod files {
@@ -181,14 +211,65 @@ mod limited_redis {
     });
 }
 
+mod warm_redis {
+    use super::*;
+    crate::store_contract!(async {
+        let redis = plain_redis(RedisServer::start(), "redis").await;
+        let (copies, folder) = copies();
+        let ring = KeyRing::new(MasterKey::new(&[5; 32]));
+        let put = redis.put;
+        Names {
+            store: Arc::new(WarmPlain::new(redis.store, copies, ring)),
+            put: Box::new(move |name| {
+                let _lives = &folder;
+                put(name)
+            }),
+        }
+    });
+}
+
 mod redis_cluster {
     use super::*;
     crate::store_contract!(plain_redis(RedisServer::start_cluster(), "redis+cluster"));
 }
 
+mod redis_tls {
+    use super::*;
+    crate::store_contract!(async {
+        let server = RedisServer::start_tls(&TestCa::new(), &[]);
+        let file = |name: &str| server.path(name).display().to_string();
+        let (ca, cert, key) = (file("ca.pem"), file("tls.crt"), file("tls.key"));
+        let port = server.port();
+        let url = format!("rediss://127.0.0.1:{port}?ca={ca}&client_cert={cert}&client_key={key}");
+        redis_at(server, &url)
+    });
+}
+
+mod redis_sentinel {
+    use super::*;
+    crate::store_contract!(async {
+        let server = RedisServer::start();
+        let sentinel = RedisServer::start_sentinel(&server, "main");
+        let url = format!("redis+sentinel://127.0.0.1:{}/main", sentinel.port());
+        let names = redis_at(server, &url);
+        Names {
+            put: Box::new(move |name| {
+                // It lives as long.
+                let _ = &sentinel;
+                (names.put)(name)
+            }),
+            store: names.store,
+        }
+    });
+}
+
 async fn plain_redis(server: RedisServer, scheme: &str) -> Names {
     let url = format!("{scheme}://127.0.0.1:{}", server.port());
-    let url = RedisUrl::parse(&url, Path::new("/")).unwrap();
+    redis_at(server, &url)
+}
+
+fn redis_at(server: RedisServer, url: &str) -> Names {
+    let url = RedisUrl::parse(url, Path::new("/")).unwrap();
     let store = Redis::open(&url, &Handle::current()).unwrap();
     let ca = TestCa::new();
     Names {

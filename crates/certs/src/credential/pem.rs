@@ -6,6 +6,7 @@ use rustls_pki_types::CertificateDer;
 use zeroize::Zeroizing;
 
 use super::Secret;
+use super::base64::Base64;
 use super::door::CredentialError;
 
 /// What a file holds that matters here.
@@ -142,43 +143,6 @@ impl Section {
             self.line,
             format!("BEGIN {0} has no END {0}: the file was cut", self.label),
         )
-    }
-}
-
-/// Base64 (RFC 4648) across lines.
-#[derive(Default)]
-struct Base64 {
-    bits: u32,
-    count: u32,
-    padded: bool,
-}
-
-impl Base64 {
-    fn decode(&mut self, line: &[u8], into: &mut Vec<u8>) -> Result<(), &'static str> {
-        for &character in line {
-            let value = match character {
-                b'A'..=b'Z' => character - b'A',
-                b'a'..=b'z' => character - b'a' + 26,
-                b'0'..=b'9' => character - b'0' + 52,
-                b'+' => 62,
-                b'/' => 63,
-                b'=' => {
-                    self.padded = true;
-                    continue;
-                }
-                _ => return Err("what is no Base64"),
-            };
-            if self.padded {
-                return Err("Base64 behind its end");
-            }
-            self.bits = self.bits << 6 | u32::from(value);
-            self.count += 6;
-            if self.count >= 8 {
-                self.count -= 8;
-                into.push((self.bits >> self.count & 0xff) as u8);
-            }
-        }
-        Ok(())
     }
 }
 

@@ -9,12 +9,12 @@ use crate::store::{Change, LogId, Subject};
 /// The last changes that were applied. A load asks it whether what it read
 /// has changed since it began.
 #[derive(Debug, Default)]
-pub(super) struct Recent {
-    pub(super) log: Option<LogId>,
+pub(crate) struct Recent {
+    pub(crate) log: Option<LogId>,
     /// The number of the last applied change.
-    pub(super) number: u64,
+    pub(crate) number: u64,
     /// Grows when everything remembered must be read again.
-    pub(super) epoch: u64,
+    pub(crate) epoch: u64,
     /// The number of the last change that is no longer remembered.
     dropped: u64,
     changes: VecDeque<(u64, Subject)>,
@@ -22,21 +22,21 @@ pub(super) struct Recent {
 
 /// When a load began.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Begun {
-    pub(super) number: u64,
-    pub(super) epoch: u64,
+pub(crate) struct Begun {
+    pub(crate) number: u64,
+    pub(crate) epoch: u64,
 }
 
 /// What a load did read, to be held against the changes.
-pub(super) struct Reading<'a> {
-    pub(super) name: &'a HostName,
-    pub(super) pattern: Option<&'a HostPattern>,
-    pub(super) credentials: &'a [CredentialId],
+pub(crate) struct Reading<'a> {
+    pub(crate) name: &'a HostName,
+    pub(crate) pattern: Option<&'a HostPattern>,
+    pub(crate) credentials: &'a [CredentialId],
 }
 
 /// What happened to it meanwhile.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Meanwhile {
+pub(crate) enum Meanwhile {
     /// Nothing that matters.
     Nothing,
     /// It stands, but an exact record below the wildcard changed.
@@ -46,14 +46,14 @@ pub(super) enum Meanwhile {
 }
 
 impl Recent {
-    pub(super) fn begun(&self) -> Begun {
+    pub(crate) fn begun(&self) -> Begun {
         Begun {
             number: self.number,
             epoch: self.epoch,
         }
     }
 
-    pub(super) fn push(&mut self, change: &Change) {
+    pub(crate) fn push(&mut self, change: &Change) {
         self.number = change.number;
         if !matches!(change.subject, Subject::Document { .. }) {
             if self.changes.len() == KEPT
@@ -67,7 +67,7 @@ impl Recent {
     }
 
     /// Forgets the log and starts a new epoch behind `number`.
-    pub(super) fn restart(&mut self, log: LogId, number: u64) {
+    pub(crate) fn restart(&mut self, log: LogId, number: u64) {
         *self = Self {
             log: Some(log),
             number,
@@ -77,7 +77,7 @@ impl Recent {
         };
     }
 
-    pub(super) fn meanwhile(&self, begun: Begun, reading: &Reading<'_>) -> Meanwhile {
+    pub(crate) fn meanwhile(&self, begun: Begun, reading: &Reading<'_>) -> Meanwhile {
         if begun == self.begun() {
             return Meanwhile::Nothing;
         }

@@ -2,11 +2,9 @@
 
 use std::env;
 use std::fmt;
-use std::fs::{self, File, OpenOptions};
-use std::io::{self, Read, Write as _};
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::io::{self, Read};
 use std::path::{Path, PathBuf};
-use std::process::{self, Child, Command, Stdio};
+use std::process::{Child, Command, Stdio};
 use std::str::FromStr;
 use std::sync::mpsc;
 use std::thread;
@@ -14,7 +12,7 @@ use std::time::{Duration, Instant};
 
 use zeroize::Zeroizing;
 
-use super::{KeyError, KeyRing, text};
+use super::{KeyError, KeyRing, file, text};
 
 /// `[keys] master` of the configuration.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -35,16 +33,29 @@ impl KeySource {
     /// refused.
     pub fn load(&self) -> Result<KeyRing, KeyError> {
         match self {
-            Self::File(path) => load_file(path),
+            Self::File(path) => text::parse(&file::read(path)?, &path.display().to_string()),
             Self::Env(name) => {
-                let key = env::var(name).map_err(|_| KeyError::Variable(name.clone()))?;
-                text::parse(
-                    &Zeroizing::new(key),
-                    &format!("environment variable {name}"),
-                )
+                text::parse(&variable(name)?, &format!("environment variable {name}"))
             }
             Self::Command(command) => load_command(command, DEADLINE),
         }
+    }
+
+    /// The text that the source gives with one more key at its end, and the id
+    /// of that key; for sources that can't be written. It blocks as
+    /// [`KeySource::load`] does.
+    ///
+    /// # Errors
+    /// As [`KeySource::load`].
+    pub fn extended(&self) -> Result<(Zeroizing<String>, u32), KeyError> {
+        let text = match self {
+            Self::File(path) => file::read(path)?,
+            Self::Env(name) => variable(name)?,
+            Self::Command(command) => command_text(command, DEADLINE)?,
+        };
+        // What is no ring now is none with one more key.
+        text::parse(&text, &self.to_string())?;
+        Ok(text::extend(&text))
     }
 
     /// The same source with a relative path taken from `folder`.
@@ -87,70 +98,17 @@ impl fmt::Display for KeySource {
     }
 }
 
-impl KeyRing {
-    /// Makes a key file with a new key, for its owner only; never overwrites.
-    ///
-    /// # Errors
-    /// [`KeyError::Exists`], or what the file system says.
-    pub fn create_file(path: &Path) -> Result<Self, KeyError> {
-        let fault = |error: io::Error| match error.kind() {
-            io::ErrorKind::AlreadyExists => KeyError::Exists(path.to_owned()),
-            _ => KeyError::File(path.to_owned(), error),
-        };
-        let key = text::generate();
-        // Written whole before it has its name: a run that is killed leaves no
-        // half a key. A link, unlike a rename, never replaces.
-        let mut fresh = path.as_os_str().to_owned();
-        fresh.push(format!(".{}.new", process::id()));
-        let fresh = PathBuf::from(fresh);
-        let made = write_durably(&key, &fresh).and_then(|()| fs::hard_link(&fresh, path));
-        let removed = fs::remove_file(&fresh);
-        made.and(removed)
-            .and_then(|()| sync_folder(path))
-            .map_err(fault)?;
-        text::parse(&key, &path.display().to_string())
-    }
-}
-
-fn write_durably(text: &str, path: &Path) -> io::Result<()> {
-    // What an earlier run left is nobody's key.
-    match fs::remove_file(path) {
-        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
-        _ => {}
-    }
-    let mut options = OpenOptions::new();
-    let mut file = options
-        .write(true)
-        .create_new(true)
-        .mode(0o600)
-        .open(path)?;
-    file.write_all(text.as_bytes())?;
-    file.sync_all()
-}
-
-/// A name is durable only with its folder.
-fn sync_folder(path: &Path) -> io::Result<()> {
-    let folder = path
-        .parent()
-        .filter(|folder| !folder.as_os_str().is_empty());
-    File::open(folder.unwrap_or(Path::new(".")))?.sync_all()
-}
-
-fn load_file(path: &Path) -> Result<KeyRing, KeyError> {
-    let fault = |error| KeyError::File(path.to_owned(), error);
-    let file = File::open(path).map_err(|error| match error.kind() {
-        io::ErrorKind::NotFound => KeyError::Missing(path.to_owned()),
-        _ => fault(error),
-    })?;
-    let mode = file.metadata().map_err(fault)?.mode() & 0o777;
-    if mode & 0o077 != 0 {
-        return Err(KeyError::Exposed(path.to_owned(), mode));
-    }
-    let bytes = read(file).map_err(fault)?;
-    parse(&bytes, &path.display().to_string())
+fn variable(name: &str) -> Result<Zeroizing<String>, KeyError> {
+    let text = env::var(name).map_err(|_| KeyError::Variable(name.to_owned()))?;
+    Ok(Zeroizing::new(text))
 }
 
 fn load_command(command: &str, deadline: Duration) -> Result<KeyRing, KeyError> {
+    let text = command_text(command, deadline)?;
+    text::parse(&text, &format!("command {command:?}"))
+}
+
+fn command_text(command: &str, deadline: Duration) -> Result<Zeroizing<String>, KeyError> {
     let fault = |what: String| KeyError::Command {
         command: command.to_owned(),
         what,
@@ -179,7 +137,7 @@ fn load_command(command: &str, deadline: Duration) -> Result<KeyRing, KeyError> 
     if !status.success() {
         return Err(fault(format!("failed ({status})")));
     }
-    parse(&output, &format!("command {command:?}"))
+    to_text(&output, &format!("command {command:?}"))
 }
 
 fn wait(child: &mut Child, within: Duration) -> Option<std::process::ExitStatus> {
@@ -197,7 +155,7 @@ fn wait(child: &mut Child, within: Duration) -> Option<std::process::ExitStatus>
 
 /// Reads into memory that is wiped, and that never grows: growing would leave
 /// copies behind.
-fn read(mut from: impl Read) -> io::Result<Zeroizing<Vec<u8>>> {
+pub(super) fn read(mut from: impl Read) -> io::Result<Zeroizing<Vec<u8>>> {
     let mut bytes = Zeroizing::new(vec![0; MAX_TEXT]);
     let mut filled = 0;
     loop {
@@ -215,12 +173,13 @@ fn read(mut from: impl Read) -> io::Result<Zeroizing<Vec<u8>>> {
     Ok(bytes)
 }
 
-fn parse(bytes: &[u8], source_name: &str) -> Result<KeyRing, KeyError> {
+/// A copy that is wiped too.
+pub(super) fn to_text(bytes: &[u8], source_name: &str) -> Result<Zeroizing<String>, KeyError> {
     let text = std::str::from_utf8(bytes).map_err(|_| KeyError::Text {
         source_name: source_name.to_owned(),
         what: "is no text, so no master key".to_owned(),
     })?;
-    text::parse(text, source_name)
+    Ok(Zeroizing::new(text.to_owned()))
 }
 
 /// Start-up waits for the command no longer than an operator would.
@@ -228,61 +187,11 @@ const DEADLINE: Duration = Duration::from_secs(10);
 /// How often it is looked whether the command has ended.
 const LOOK: Duration = Duration::from_millis(5);
 /// Hundreds of keys with comments.
-const MAX_TEXT: usize = 64 << 10;
+pub(super) const MAX_TEXT: usize = 64 << 10;
 
 #[cfg(test)]
 mod tests {
-    use std::fs;
-    use std::os::unix::fs::PermissionsExt;
-
     use super::*;
-
-    #[test]
-    fn a_key_file_is_made_once_and_for_its_owner() {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("master.key");
-        let made = KeyRing::create_file(&path).unwrap();
-        assert_eq!(fs::metadata(&path).unwrap().mode() & 0o777, 0o600);
-        let before = fs::read(&path).unwrap();
-        let again = KeyRing::create_file(&path).unwrap_err();
-        assert!(matches!(again, KeyError::Exists(_)), "{again}");
-        assert_eq!(fs::read(&path).unwrap(), before);
-        let loaded = KeySource::File(path).load().unwrap();
-        assert_eq!(loaded.current(), made.current());
-    }
-
-    #[test]
-    fn a_bad_key_file_says_what_to_do() {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("master.key");
-        let fails = |wanted: &str| {
-            let error = KeySource::File(path.clone())
-                .load()
-                .unwrap_err()
-                .to_string();
-            assert!(
-                error.contains("master.key") && error.contains(wanted),
-                "{error}"
-            );
-        };
-        fails("is missing");
-        KeyRing::create_file(&path).unwrap();
-        fs::set_permissions(&path, fs::Permissions::from_mode(0o640)).unwrap();
-        fails("chmod 600");
-        fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).unwrap();
-        fs::write(&path, [0xff; 10]).unwrap();
-        fails("no text");
-        fs::write(&path, vec![b'#'; MAX_TEXT + 1]).unwrap();
-        fails("over 64 KiB");
-        fs::write(&path, "").unwrap();
-        fails("no key");
-        fs::remove_file(&path).unwrap();
-        fs::create_dir(&path).unwrap();
-        fs::set_permissions(&path, fs::Permissions::from_mode(0o700)).unwrap();
-        fails("directory");
-        let nowhere = KeyRing::create_file(&folder.path().join("no/master.key"));
-        assert!(matches!(nowhere, Err(KeyError::File(..))));
-    }
 
     #[test]
     fn sources_are_parsed() {
@@ -321,7 +230,7 @@ mod tests {
         let load = |line: &str, deadline| load_command(line, deadline);
         let second = Duration::from_secs(5);
         let loaded = load(&format!("cat '{}'", path.display()), second).unwrap();
-        assert_eq!(loaded.current(), made.current());
+        assert_eq!(loaded.first(), made.first());
         for (line, wanted) in [
             ("exit 3", "exit status: 3"),
             ("echo nonsense", "is no key"),

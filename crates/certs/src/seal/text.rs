@@ -1,4 +1,4 @@
-//! The text of a key ring: one key per line, the current one first.
+//! The text of a key ring: one key per line, the newest last.
 
 use std::fmt::Write as _;
 
@@ -8,16 +8,41 @@ use super::{KEY_BYTES, KeyError, KeyRing, MasterKey, key_id};
 
 /// Makes a new key and its text.
 pub(super) fn generate() -> Zeroizing<String> {
+    extend("").0
+}
+
+/// Adds a new key behind those of a text; gives its id too.
+pub(super) fn extend(text: &str) -> (Zeroizing<String>, u32) {
     let mut key = Zeroizing::new([0; KEY_BYTES]);
     aws_lc_rs::rand::fill(key.as_mut()).expect("the system gives random bytes");
     // Room for all of it: growing would leave copies.
-    let mut text = Zeroizing::new(String::with_capacity(1024));
-    let _ = write!(text, "{HEAD}# key {:08x}\n{PREFIX}", key_id(&key));
-    for byte in key.iter() {
-        let _ = write!(text, "{byte:02x}");
+    let mut longer = Zeroizing::new(String::with_capacity(text.len() + 1024));
+    longer.push_str(if text.is_empty() { HEAD } else { text });
+    if !longer.ends_with('\n') {
+        longer.push('\n');
     }
-    text.push('\n');
-    text
+    let id = key_id(&key);
+    let _ = write!(longer, "# key {id:08x}\n{PREFIX}");
+    for byte in key.iter() {
+        let _ = write!(longer, "{byte:02x}");
+    }
+    longer.push('\n');
+    (longer, id)
+}
+
+/// Takes the key of that id out of a text, with the comment that [`extend`]
+/// wrote above it.
+pub(super) fn without(text: &str, id: u32) -> Zeroizing<String> {
+    let mut shorter = Zeroizing::new(String::with_capacity(text.len() + 1));
+    let comment = format!("# key {id:08x}");
+    for line in text.lines() {
+        let is_it = key(line.trim()).is_ok_and(|key| key.id() == id);
+        if !is_it && line.trim() != comment {
+            shorter.push_str(line);
+            shorter.push('\n');
+        }
+    }
+    shorter
 }
 
 /// Reads a ring; errors name the line, never its content.
@@ -34,7 +59,7 @@ pub(super) fn parse(text: &str, source_name: &str) -> Result<KeyRing, KeyError> 
         })?;
         ring = Some(match ring {
             None => KeyRing::new(key),
-            Some(ring) => ring.with_older(key),
+            Some(ring) => ring.with(key),
         });
     }
     ring.ok_or_else(|| KeyError::Text {
@@ -78,7 +103,7 @@ fn digit(digit: u8) -> Result<u8, String> {
 const HEAD: &str = "\
 # Master key of a sekisho store: it opens every private key in it.
 # Keep it secret, keep a copy elsewhere: without it the store is lost.
-# The first key seals; further lines, older keys, only open.
+# One key per line, the newest last. All open; the store says which one seals.
 ";
 const NAME: &str = "sekisho-master-key-";
 const PREFIX: &str = "sekisho-master-key-1:";
@@ -92,11 +117,28 @@ mod tests {
         let (one, other) = (generate(), generate());
         assert_ne!(*one, *other);
         let ring = parse(&one, "test").unwrap();
-        assert!(one.contains(&format!("# key {:08x}", ring.current())));
+        assert!(one.contains(&format!("# key {:08x}", ring.first())));
         let both = parse(&format!("{}\r\n{}", *other, *one), "test").unwrap();
-        assert_eq!(both.current(), parse(&other, "test").unwrap().current());
+        assert_eq!(both.first(), parse(&other, "test").unwrap().first());
         assert_eq!(both.keys.len(), 2);
-        assert_eq!(both.keys[1].id(), ring.current());
+        assert_eq!(both.keys[1].id(), ring.first());
+    }
+
+    #[test]
+    fn a_key_is_added_last_and_taken_out_again() {
+        let one = generate();
+        let first = parse(&one, "test").unwrap().first();
+        let (two, added) = extend(&one);
+        let ring = parse(&two, "test").unwrap();
+        assert_eq!(ring.ids().collect::<Vec<_>>(), [first, added]);
+        assert_eq!(ring.newest(), added);
+        assert_eq!(*without(&two, added), *one);
+        let left = without(&two, first);
+        assert_eq!(parse(&left, "test").unwrap().first(), added);
+        assert!(!left.contains(&format!("{first:08x}")) && left.starts_with(HEAD));
+        // A text whose last line an editor left without its end.
+        let (three, _) = extend(two.trim_end());
+        assert_eq!(parse(&three, "test").unwrap().keys.len(), 3);
     }
 
     #[test]

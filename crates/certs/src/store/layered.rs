@@ -383,6 +383,10 @@ impl Catalog for Layered {
         self.shared.catalog.list_documents(kind, after, limit)
     }
 
+    fn kind_after<'a>(&'a self, after: &'a str) -> BoxFuture<'a, Result<Option<String>>> {
+        self.shared.catalog.kind_after(after)
+    }
+
     fn lease<'a>(
         &'a self,
         name: &'a str,

@@ -193,6 +193,10 @@ impl<S: Catalog + ?Sized> Catalog for Limited<S> {
         Box::pin(self.call(self.inner.list_documents(kind, after, limit)))
     }
 
+    fn kind_after<'a>(&'a self, after: &'a str) -> BoxFuture<'a, Result<Option<String>>> {
+        Box::pin(self.call(self.inner.kind_after(after)))
+    }
+
     fn lease<'a>(
         &'a self,
         name: &'a str,

@@ -158,6 +158,10 @@ impl Catalog for Memory {
         })
     }
 
+    fn kind_after<'a>(&'a self, after: &'a str) -> BoxFuture<'a, Result<Option<String>>> {
+        Box::pin(async move { Ok(self.state().kind_after(after)) })
+    }
+
     fn lease<'a>(
         &'a self,
         name: &'a str,

@@ -141,7 +141,8 @@ impl Default for Options {
 impl Store for Postgres {
     fn find<'a>(&'a self, name: &'a HostName) -> BoxFuture<'a, Result<Answer>> {
         let name = name.clone();
-        self.read(async move |lent| find::find(&lent, &name).await)
+        let find = async move |lent: Arc<Lent>| find::find(&lent, &name).await;
+        Box::pin(self.pool.look_up(self.pool.options.read, find))
     }
 }
 
@@ -236,6 +237,11 @@ impl Catalog for Postgres {
         self.read(async move |lent| {
             read::list_documents(&lent, &kind, after.as_deref(), limit, now).await
         })
+    }
+
+    fn kind_after<'a>(&'a self, after: &'a str) -> BoxFuture<'a, Result<Option<String>>> {
+        let after = after.to_owned();
+        self.read(async move |lent| read::kind_after(&lent, &after).await)
     }
 
     fn lease<'a>(

@@ -4,12 +4,13 @@
 //! Replace the file only by renaming a complete copy over it (`VACUUM INTO`
 //! or `.backup` make one): a running server notices and reads the new one.
 
+mod backup;
 mod file;
 mod find;
 mod inline;
 mod lease;
 mod log;
-mod nowait;
+pub(super) mod nowait;
 mod read;
 mod rows;
 mod schema;
@@ -94,6 +95,15 @@ impl Sqlite {
             inline,
             file,
         })
+    }
+
+    /// Writes a whole copy of the store into a new file, or an empty one, of
+    /// one state and while others write. The copy is durable. Its log has an
+    /// identity of its own: put in the place of a store, it is no continuation
+    /// of what that one's readers have seen.
+    pub fn backup(&self, to: &Path) -> BoxFuture<'_, Result<()>> {
+        let to = to.to_owned();
+        self.read(move |reader| reader.backup(&to))
     }
 
     fn read<T: Send + 'static>(
@@ -253,6 +263,11 @@ impl Catalog for Sqlite {
         let (kind, after) = (kind.to_owned(), after.map(str::to_owned));
         let clock = self.file.options.clock.clone();
         self.read(move |reader| reader.list_documents(&kind, after.as_deref(), limit, clock.now()))
+    }
+
+    fn kind_after<'a>(&'a self, after: &'a str) -> BoxFuture<'a, Result<Option<String>>> {
+        let after = after.to_owned();
+        self.read(move |reader| reader.kind_after(&after))
     }
 
     fn lease<'a>(

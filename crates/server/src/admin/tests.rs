@@ -63,6 +63,10 @@ impl Fixture {
             metrics: Arc::clone(&metrics),
             lookup: Box::new(move || stats.stats()),
             level: None,
+            warm: Some(Box::new(|| WarmStats {
+                copies: 7,
+                ..WarmStats::default()
+            })),
             responder: Arc::new(Responder::new(16 << 20)),
             draining: Box::new(move || drains.load(Ordering::SeqCst)),
         };
@@ -220,6 +224,8 @@ async fn every_figure_is_told() {
         ("sekisho_feed_state{state=\"none\"}", 1.0),
         ("sekisho_feed_state{state=\"healthy\"}", 0.0),
         ("sekisho_feed_state{state=\"broken\"}", 0.0),
+        ("sekisho_warm_copies", 7.0),
+        ("sekisho_warm_answers_total", 0.0),
         ("sekisho_file_cache_entries", 0.0),
         ("sekisho_file_cache_hits_total", 0.0),
         ("sekisho_build_info{version=\"0.1.0\"}", 1.0),

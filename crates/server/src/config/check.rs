@@ -15,7 +15,7 @@ use super::locate::Problem;
 use super::raw::{RawCache, RawConfig, RawListen, RawServer, RawStore};
 use super::store::{StoreUrl, TokenSource, path_below};
 use super::value::{count, duration, size};
-use super::{Cache, Config, Defaults, Limits, Listen};
+use super::{Cache, Config, Defaults, Disk, Limits, Listen};
 use crate::site::{RawSite, Site, SiteError};
 
 type Result<T> = std::result::Result<T, Problem>;
@@ -38,9 +38,9 @@ pub(crate) fn check(raw: RawConfig, file: &Path) -> Result<Config> {
         file: file.to_owned(),
         defaults: defaults(&raw.default, &listen.https)?,
         level: level(&raw.cache, &store, base)?,
-        store,
         keys: raw.keys.master.map(source).transpose()?,
-        cache: cache(&raw.cache)?,
+        cache: cache(&raw.cache, &store, base)?,
+        store,
         site: site(raw.site, base)?,
         tickets: raw.tickets.key_file.map(tickets).transpose()?,
         limits: limits(&raw.server)?,
@@ -203,7 +203,7 @@ fn level(raw: &RawCache, store: &StoreUrl, base: &Path) -> Result<Option<Box<Red
     }
 }
 
-fn cache(raw: &RawCache) -> Result<Cache> {
+fn cache(raw: &RawCache, store: &StoreUrl, base: &Path) -> Result<Cache> {
     let bytes = |key: &str, text: &Option<String>, default| match text {
         None => Ok(default),
         Some(text) => size(text, &MEMORY).map_err(|text| Problem::at(&["cache", key], text)),
@@ -216,7 +216,29 @@ fn cache(raw: &RawCache) -> Result<Cache> {
         fresh: time("fresh", &raw.fresh, SECOND * 60, SECOND..=DAY)?,
         absent: time("absent", &raw.absent, SECOND * 5, TENTH..=HOUR)?,
         files: bytes("files", &raw.files, 16 << 20)?,
+        disk: disk(raw, store, base)?,
     })
+}
+
+fn disk(raw: &RawCache, store: &StoreUrl, base: &Path) -> Result<Option<Disk>> {
+    let at = |key: &'static str| move |text: String| Problem::at(&["cache", key], text);
+    let wanted = raw.disk.as_deref();
+    let bytes = raw.disk_size.as_deref();
+    let bytes = bytes.map_or(Ok(256 << 20), |text| size(text, &DISK));
+    let size = bytes.map_err(at("disk_size"))?;
+    if wanted == Some("off") {
+        return Ok(None);
+    }
+    if !store.is_remote() {
+        return match wanted {
+            None => Ok(None),
+            Some(_) => Err(at("disk")(
+                "the store is on this machine itself; leave the key out".into(),
+            )),
+        };
+    }
+    let path = path_below(base, wanted.unwrap_or("warm.db")).map_err(at("disk"))?;
+    Ok(Some(Disk { path, size }))
 }
 
 fn site(raw: Option<RawSite>, base: &Path) -> Result<Site> {
@@ -291,6 +313,8 @@ fn times(
 
 /// Less holds no useful number of entries; more is a slip of the keys.
 const MEMORY: RangeInclusive<usize> = 1 << 20..=1 << 40;
+/// The least holds a thousand hosts.
+const DISK: RangeInclusive<usize> = 4 << 20..=1 << 40;
 const TENTH: Duration = Duration::from_millis(100);
 const SECOND: Duration = Duration::from_secs(1);
 const MINUTE: Duration = Duration::from_secs(60);

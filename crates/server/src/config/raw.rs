@@ -50,6 +50,8 @@ pub(crate) struct RawCache {
     pub(crate) fresh: Option<String>,
     pub(crate) absent: Option<String>,
     pub(crate) files: Option<String>,
+    pub(crate) disk: Option<String>,
+    pub(crate) disk_size: Option<String>,
     pub(crate) redis: Option<String>,
 }
 

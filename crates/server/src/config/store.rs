@@ -52,7 +52,20 @@ impl fmt::Display for StoreUrl {
 }
 
 impl StoreUrl {
-    pub(crate) fn parse(url: &str, base: &Path) -> Result<Self, String> {
+    /// Whether it lies elsewhere, and may be down while this machine is up.
+    #[must_use]
+    pub fn is_remote(&self) -> bool {
+        match self {
+            Self::Postgres(_) | Self::Http { .. } | Self::Redis(_) => true,
+            Self::Sqlite(_) | Self::Files { .. } => false,
+        }
+    }
+
+    /// Reads the URL of a store; relative paths are taken below `base`.
+    ///
+    /// # Errors
+    /// Says what is wrong with it, without a password.
+    pub fn parse(url: &str, base: &Path) -> Result<Self, String> {
         let Some((scheme, rest)) = url.split_once(':') else {
             return Err(format!("{url:?} is no store; {EXAMPLE}"));
         };

@@ -74,6 +74,7 @@ fn applies_the_defaults() {
         fresh: Duration::from_secs(60),
         absent: Duration::from_secs(5),
         files: 16 << 20,
+        disk: None,
     };
     assert_eq!(config.cache, cache);
     let cores = std::thread::available_parallelism().unwrap().get();
@@ -211,6 +212,29 @@ fn a_redis_level_is_taken_before_both_catalogs() {
         }
     }
     assert_eq!(parse(LEAST).unwrap().level, None);
+}
+
+#[test]
+fn copies_on_disk_are_kept_for_stores_elsewhere() {
+    let remote = |url: &str, more: &str| {
+        let config = parse(&format!("{}{more}", LEAST.replace("sqlite:a.db", url)));
+        config.unwrap().cache.disk
+    };
+    let disk = |path: &str, size| {
+        let path = path.into();
+        Some(Disk { path, size })
+    };
+    for url in ["postgres://h/d", "redis://h", "https://h/{host}"] {
+        let default = disk("/etc/sekisho/warm.db", 256 << 20);
+        assert_eq!(remote(url, ""), default, "{url}");
+    }
+    let more = "[cache]\ndisk = \"/var/cache/sekisho/a\"\ndisk_size = \"4MiB\"\n";
+    let wanted = disk("/var/cache/sekisho/a", 4 << 20);
+    assert_eq!(remote("redis://h", more), wanted);
+    assert_eq!(remote("redis://h", "[cache]\ndisk = \"off\"\n"), None);
+    assert_eq!(remote("files:/a/{host}", ""), None);
+    let off = parse(&format!("{LEAST}[cache]\ndisk = \"off\"\n"));
+    assert_eq!(off.unwrap().cache.disk, None);
 }
 
 #[test]

@@ -14,6 +14,7 @@ use prometheus_client::metrics::MetricType;
 use prometheus_client::registry::Registry;
 use sekisho_certs::lookup::CALL_BOUNDS;
 use sekisho_certs::store::layered::{Counts, Filled, Read};
+use sekisho_certs::store::warm::WarmStats;
 use sekisho_certs::{FeedState, LookupStats};
 
 use super::process::Process;
@@ -67,6 +68,9 @@ impl Collector for Own {
             level(&mut to, counts)?;
         }
         feed(&mut to, &stats)?;
+        if let Some(stats) = &self.0.warm {
+            warm(&mut to, stats())?;
+        }
         files(&mut to, self.0.responder.files())?;
         to.one_of(
             "build_info",
@@ -255,6 +259,27 @@ fn feed(to: &mut Writer<'_>, stats: &LookupStats) -> fmt::Result {
         ("broken", is(FeedState::Broken)),
     ];
     to.one_of("feed_state", "State of the change feed", "state", &states)
+}
+
+fn warm(to: &mut Writer<'_>, stats: WarmStats) -> fmt::Result {
+    to.gauge("warm_copies", "Hosts with a copy on disk", &stats.copies)?;
+    to.gauge("warm_bytes", "Bytes of copies on disk", &stats.bytes)?;
+    to.gauge(
+        "warm_capacity_bytes",
+        "Bytes that copies may take on disk",
+        &stats.capacity,
+    )?;
+    to.counter(
+        "warm_answers",
+        "Store calls that failed and were answered by a copy on disk",
+        &stats.answers,
+    )?;
+    to.counter("warm_kept", "Answers copied to disk", &stats.kept)?;
+    to.counter(
+        "warm_dropped",
+        "Answers that were not copied to disk",
+        &stats.dropped,
+    )
 }
 
 fn files(to: &mut Writer<'_>, stats: CacheStats) -> fmt::Result {

@@ -7,7 +7,8 @@ use zeroize::Zeroizing;
 use super::ring::{NAME_LEN, SECRET_LEN};
 use super::schedule::Timed;
 
-pub(super) const KIND: &str = "ticket-keys";
+/// The kind of the document that holds the keys.
+pub const KIND: &str = "ticket-keys";
 pub(super) const KEY: &str = "ring";
 
 pub(super) fn encode(keys: &[Timed]) -> Secret {

@@ -69,6 +69,12 @@ impl PgBouncer {
         }
     }
 
+    /// Its port on 127.0.0.1.
+    #[must_use]
+    pub fn port(&self) -> u16 {
+        self.port
+    }
+
     /// The URL through the pooler of a database's URL.
     #[must_use]
     pub fn through(&self, server: &Postgres, url: &str) -> String {

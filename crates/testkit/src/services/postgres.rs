@@ -1,5 +1,8 @@
 //! PostgreSQL.
 
+mod dumps;
+mod standby;
+
 use std::fs::{self, File, Permissions};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
@@ -90,6 +93,15 @@ impl Postgres {
     #[must_use]
     pub fn port(&self) -> u16 {
         self.port
+    }
+
+    /// Its main process, whose children are all others.
+    ///
+    /// # Panics
+    /// If it does not run.
+    #[must_use]
+    pub fn pid(&self) -> u32 {
+        self.server().as_ref().expect("it runs").id()
     }
 
     /// The certificate of the authority that its certificate is of, PEM. It is

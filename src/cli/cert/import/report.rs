@@ -1,15 +1,15 @@
 //! What an import says while it runs and when it ends.
 
 use std::fmt;
-use std::io::IsTerminal;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
-use indicatif::{HumanCount, ProgressBar, ProgressState, ProgressStyle};
+use indicatif::{HumanCount, ProgressBar};
 
 use super::check::Checked;
 use super::source::Refusal;
 use crate::cli::cert::joined;
 use crate::cli::failure::Ended;
+use crate::cli::progress;
 
 /// Counts what became of the pairs, and shows it: a bar on a terminal,
 /// refusals as they come.
@@ -36,16 +36,11 @@ pub(super) struct Counts {
 impl Report {
     /// With a bar if standard error is a terminal; `total` is asked only then.
     pub(crate) fn new(total: impl FnOnce() -> Option<u64>) -> Self {
-        let bar = if std::io::stderr().is_terminal() {
-            progress(total())
-        } else {
-            ProgressBar::hidden()
-        };
         Self {
             counts: Counts::default(),
             notes: 0,
             begun: Instant::now(),
-            bar,
+            bar: progress::bar(total),
         }
     }
 
@@ -131,19 +126,6 @@ impl fmt::Display for Counts {
             "imported {imported}, replaced {replaced}, skipped {skipped} (the same), refused {refused}"
         )
     }
-}
-
-fn progress(total: Option<u64>) -> ProgressBar {
-    let bar = total.map_or_else(ProgressBar::no_length, ProgressBar::new);
-    let style = ProgressStyle::with_template("{wide_bar} {human_pos}/{human_len} {rate} {eta}")
-        .expect("the template is sound")
-        .with_key("rate", |state: &ProgressState, out: &mut dyn fmt::Write| {
-            // What can't be written is not shown.
-            let _ = write!(out, "{}/s", HumanCount(state.per_sec() as u64));
-        });
-    bar.set_style(style);
-    bar.enable_steady_tick(Duration::from_millis(200));
-    bar
 }
 
 /// So that a folder of something else altogether does not fill the terminal.

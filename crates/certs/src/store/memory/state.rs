@@ -9,8 +9,8 @@ use crate::host::{HostName, HostPattern};
 use crate::record::{HostRecord, References};
 use crate::store::expect::{self, met};
 use crate::store::{
-    Answer, Change, ChangePage, Document, Expect, Found, Lease, LogId, Position, Result,
-    StoreError, Subject, What, Write,
+    Answer, Change, ChangePage, Document, Expect, Found, Lease, LogId, Position, Reseal, Result,
+    SecretOf, StoreError, Subject, What, Write,
 };
 
 #[derive(Clone, Debug)]
@@ -162,6 +162,11 @@ impl State {
         listed.take(limit).cloned().collect()
     }
 
+    pub(super) fn kind_after(&self, after: &str) -> Option<String> {
+        let mut kinds = self.documents.keys().map(|(kind, _)| kind);
+        kinds.find(|kind| kind.as_str() > after).cloned()
+    }
+
     pub(super) fn lease(
         &mut self,
         name: &str,
@@ -210,6 +215,11 @@ impl State {
                 Write::RemoveDocument { kind, key, expect } => {
                     self.remove_document(kind, key, expect, now)?;
                 }
+                Write::Require { kind, key, expect } => {
+                    let there = self.document(&kind, &key, now).map(|one| one.version);
+                    met(&expect::document(&kind, &key), there, expect)?;
+                }
+                Write::Reseal(reseal) => self.reseal(reseal),
             }
         }
         for id in dropped {
@@ -314,6 +324,31 @@ impl State {
             self.announce(Subject::Document { kind, key }, What::Removed);
         }
         Ok(())
+    }
+
+    fn reseal(&mut self, reseal: Reseal) {
+        let Reseal {
+            of,
+            version,
+            from,
+            to,
+        } = reseal;
+        let there = match of {
+            SecretOf::Credential(id) => {
+                let there = self.credentials.get_mut(&id);
+                there.map(|one| (one.version, &mut one.key))
+            }
+            SecretOf::Document { kind, key } => {
+                let there = self.documents.get_mut(&(kind, key));
+                there.map(|one| (one.version, &mut one.bytes))
+            }
+        };
+        if let Some((is, secret)) = there
+            && is == version
+            && matches!(secret, Protected::Sealed(now) if *now == from)
+        {
+            *secret = Protected::Sealed(to);
+        }
     }
 
     /// Takes the next number.

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::fmt;
 use std::ptr;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use tokio::task::AbortHandle;
@@ -29,8 +29,11 @@ pub(super) struct Connection {
     /// By the address of their [`Sql`]; none where the next transaction may
     /// meet another server process, as behind PgBouncer.
     prepared: Option<Mutex<HashMap<usize, Statement>>>,
-    /// Answers that were not waited for to the end, and open transactions.
+    /// Answers that are waited for, or were not to the end, and open
+    /// transactions.
     open: AtomicUsize,
+    /// Whether an answer was not waited for to the end.
+    cut: AtomicBool,
 }
 
 impl Connection {
@@ -40,6 +43,7 @@ impl Connection {
             driver,
             prepared: prepares.then(Mutex::default),
             open: AtomicUsize::new(0),
+            cut: AtomicBool::new(false),
         }
     }
 
@@ -50,13 +54,13 @@ impl Connection {
             return self.query_once(sql, params).await;
         };
         let known = lock(prepared).get(&address(sql)).cloned();
-        self.open.fetch_add(1, Ordering::Relaxed);
+        let waiting = self.waiting();
         let statement = match known {
             Some(statement) => statement,
             None => self.prepare(sql, prepared).await?,
         };
         let rows = self.client.query(&statement, params).await;
-        self.open.fetch_sub(1, Ordering::Relaxed);
+        waiting.ended();
         Ok(rows?)
     }
 
@@ -64,9 +68,9 @@ impl Connection {
     pub(super) async fn query_once(&self, sql: &'static Sql, params: Params<'_>) -> Step<Vec<Row>> {
         let types = sql.types.iter().cloned();
         let params: Vec<_> = params.iter().copied().zip(types).collect();
-        self.open.fetch_add(1, Ordering::Relaxed);
+        let waiting = self.waiting();
         let rows = self.client.query_typed(sql.text, &params).await;
-        self.open.fetch_sub(1, Ordering::Relaxed);
+        waiting.ended();
         Ok(rows?)
     }
 
@@ -115,9 +119,35 @@ impl Connection {
         self.open.fetch_sub(1, Ordering::Relaxed);
     }
 
+    fn waiting(&self) -> Waiting<'_> {
+        self.open.fetch_add(1, Ordering::Relaxed);
+        Waiting(self)
+    }
+
+    /// Whether another look-up may use it at the same time.
+    pub(super) fn is_sound(&self) -> bool {
+        !self.cut.load(Ordering::Relaxed) && !self.client.is_closed()
+    }
+
     /// Whether another call may use it.
     pub(super) fn is_usable(&self) -> bool {
         self.open.load(Ordering::Relaxed) == 0 && !self.client.is_closed()
+    }
+}
+
+/// The wait for an answer. Given up, the connection is done for.
+struct Waiting<'a>(&'a Connection);
+
+impl Waiting<'_> {
+    fn ended(self) {
+        self.0.open.fetch_sub(1, Ordering::Relaxed);
+        std::mem::forget(self);
+    }
+}
+
+impl Drop for Waiting<'_> {
+    fn drop(&mut self) {
+        self.0.cut.store(true, Ordering::Relaxed);
     }
 }
 

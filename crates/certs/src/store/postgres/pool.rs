@@ -5,7 +5,7 @@
 use std::fmt;
 use std::future::poll_fn;
 use std::ops::Deref;
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 use std::time::Duration;
 
 use tokio::runtime::Handle;
@@ -29,6 +29,8 @@ pub(super) struct Pool {
     pub(super) options: Options,
     pub(super) runtime: Handle,
     idle: Mutex<Vec<Connection>>,
+    /// Those that look-ups use together.
+    shared: Mutex<Vec<Weak<Lent>>>,
     turns: Arc<Semaphore>,
     places: Arc<Semaphore>,
     /// Learnt at the first contact; whatever is reached later must have it.
@@ -46,6 +48,7 @@ impl Pool {
             options: options.clone(),
             runtime: runtime.clone(),
             idle: Mutex::default(),
+            shared: Mutex::default(),
             turns: Arc::new(Semaphore::new(url.pool)),
             places: Arc::new(Semaphore::new(url.pool + QUEUE)),
             catalog: OnceLock::new(),
@@ -63,15 +66,43 @@ impl Pool {
         T: Send + 'static,
         F: Future<Output = Step<T>> + Send + 'static,
     {
+        let pool = Arc::clone(self);
+        let call = async move {
+            let lent = pool.lend().await?;
+            work(lent).await
+        };
+        self.bounded(bound, call).await
+    }
+
+    /// The same for a single statement that reads: those that come at the same
+    /// time share a connection, and with it each write and each wake-up.
+    pub(super) async fn look_up<T, F>(
+        self: &Arc<Self>,
+        bound: Duration,
+        work: impl FnOnce(Arc<Lent>) -> F + Send + 'static,
+    ) -> Result<T>
+    where
+        T: Send + 'static,
+        F: Future<Output = Step<T>> + Send + 'static,
+    {
+        let pool = Arc::clone(self);
+        let call = async move {
+            let lent = pool.share().await?;
+            work(lent).await
+        };
+        self.bounded(bound, call).await
+    }
+
+    async fn bounded<T, F>(self: &Arc<Self>, bound: Duration, call: F) -> Result<T>
+    where
+        T: Send + 'static,
+        F: Future<Output = Step<T>> + Send + 'static,
+    {
         let place = Arc::clone(&self.places).try_acquire_owned();
         let place = place.map_err(|_| StoreError::Overloaded)?;
         let pool = Arc::clone(self);
         let task = self.runtime.spawn(async move {
             let _place = place;
-            let call = async {
-                let lent = pool.lend().await?;
-                work(lent).await
-            };
             let ended = timeout(bound, call).await;
             match ended {
                 Ok(step) => step.map_err(|fault| fault.at(&pool.url.to_string())),
@@ -106,6 +137,33 @@ impl Pool {
             connection: Some(connection),
             _turn: turn,
         })
+    }
+
+    /// A connection that others may use at the same time. Behind PgBouncer each
+    /// statement may go to another server process: none waits behind another.
+    async fn share(self: &Arc<Self>) -> Step<Arc<Lent>> {
+        if let Some(lent) = self.joined() {
+            return Ok(lent);
+        }
+        let lent = Arc::new(self.lend().await?);
+        if !self.url.pgbouncer {
+            let mut shared = self.shared();
+            shared.retain(|one| one.strong_count() > 0);
+            shared.push(Arc::downgrade(&lent));
+        }
+        Ok(lent)
+    }
+
+    /// One that is in use by few enough.
+    fn joined(&self) -> Option<Arc<Lent>> {
+        let shared = self.shared();
+        let mut used = shared.iter().filter_map(Weak::upgrade);
+        // This one counts already.
+        used.find(|lent| Arc::strong_count(lent) <= TOGETHER && lent.is_sound())
+    }
+
+    fn shared(&self) -> MutexGuard<'_, Vec<Weak<Lent>>> {
+        self.shared.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn take_idle(&self) -> Option<Connection> {
@@ -219,6 +277,8 @@ fn slow(bound: Duration) -> Fault {
     Fault::Away(format!("no connection within {bound:?}"))
 }
 
+/// Look-ups on one connection: the last waits for the answers to all before.
+const TOGETHER: usize = 8;
 /// What waits for a connection; a queue that is longer would outlive
 /// deadlines.
 const QUEUE: usize = 1024;

@@ -92,6 +92,11 @@ pub(super) async fn list_documents(
     rows.iter().map(|row| rows::document(row, kind)).collect()
 }
 
+pub(super) async fn kind_after(from: &Connection, after: &str) -> Step<Option<String>> {
+    let rows = from.query(&KIND_AFTER, &[&after]).await?;
+    rows.first().map(|row| rows::get(row, 0)).transpose()
+}
+
 pub(super) static HOSTS: Sql = Sql {
     text: concat!(
         "SELECT ",
@@ -179,4 +184,9 @@ pub(super) static LIST_DOCUMENTS: Sql = Sql {
         ") ORDER BY key LIMIT $5"
     ),
     types: &[Type::TEXT, Type::TEXT, Type::BOOL, Type::INT8, Type::INT8],
+};
+
+pub(super) static KIND_AFTER: Sql = Sql {
+    text: "SELECT kind FROM sekisho.documents WHERE kind > $1 ORDER BY kind LIMIT 1",
+    types: &[Type::TEXT],
 };

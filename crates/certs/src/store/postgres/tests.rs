@@ -4,6 +4,7 @@ mod outages;
 mod plans;
 mod schemas;
 mod secured;
+mod shared;
 mod together;
 mod trips;
 
@@ -14,9 +15,8 @@ use std::time::Duration;
 use sekisho_testkit::services;
 
 use super::*;
-use crate::contract::fixture::{certificate, put_host, record, sealed};
-use crate::credential::KeyType;
-use crate::store::{Expect, StoreError};
+use crate::contract::fixture::host_with;
+use crate::store::StoreError;
 
 /// A new database on the shared server.
 fn database() -> String {
@@ -40,26 +40,6 @@ fn create(url: &str) -> Postgres {
 
 fn existing(url: &str) -> Postgres {
     open(url, Mode::Existing, &Options::default())
-}
-
-/// A host with a credential of that number.
-fn host_with(name: &str, number: u64) -> Vec<Write> {
-    let id = CredentialId::from_u64(number);
-    let credential = StoredCredential {
-        id,
-        version: 0,
-        key_type: KeyType::Ecdsa,
-        chain: vec![certificate(number), certificate(0)],
-        key: sealed(&number.to_be_bytes()),
-        not_before: 0,
-        not_after: 1,
-        renew_at: None,
-    };
-    let host = record(name, &[(KeyType::Ecdsa, id)]);
-    vec![
-        Write::PutCredential(credential, Expect::Any),
-        put_host(host),
-    ]
 }
 
 fn name(text: &str) -> HostName {

@@ -3,6 +3,7 @@
 //! no other writer takes a number until our commit.
 
 mod plan;
+mod reseal;
 mod send;
 
 use std::collections::HashMap;
@@ -34,6 +35,9 @@ pub(super) async fn write(
     let asked = Asked::by(&batch)?;
     on.prepare_all(&READING).await?;
     on.prepare_all(&send::WRITING).await?;
+    if batch.iter().any(|write| matches!(write, Write::Reseal(_))) {
+        on.prepare_all(&reseal::RESEALING).await?;
+    }
     on.begun();
     let (there, forgotten) = begin(on, &asked, now).await?;
     let before = there.number;
@@ -45,6 +49,7 @@ pub(super) async fn write(
             return Err(conflict.into());
         }
     };
+    reseal::reseal(on, &plan.reseals).await?;
     for orphan in send::contents(on, &plan).await? {
         plan.log(log::CREDENTIAL, "", &orphan.to_string(), What::Removed);
     }

@@ -9,6 +9,7 @@ use crate::store::limited::{Limited, Limits};
 use crate::store::{Found, StoreError};
 
 mod cluster;
+mod failover;
 mod outages;
 mod sentinel;
 mod tls;

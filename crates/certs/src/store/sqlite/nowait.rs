@@ -28,7 +28,7 @@ pub(super) enum Attempt<T> {
 
 /// Makes attempts possible; before the first connection, since SQLite reads
 /// the table without a lock. False where it can't be done.
-pub(super) fn prepare() -> bool {
+pub(in crate::store) fn prepare() -> bool {
     *INSTALLED.get_or_init(install)
 }
 

@@ -167,6 +167,15 @@ impl Reader {
         })
     }
 
+    pub(super) fn kind_after(&mut self, after: &str) -> Result<Option<String>> {
+        self.run(|connection| {
+            let mut statement = connection.prepare_cached(KIND_AFTER)?;
+            let mut rows = statement.query([after])?;
+            let row = rows.next()?;
+            Ok(row.map(|row| row.get(0)).transpose()?)
+        })
+    }
+
     /// Several statements that see one state.
     pub(super) fn snapshot<T>(
         &mut self,
@@ -242,9 +251,11 @@ const DOCUMENTS: &str = concat!(
       AND (expires IS NULL OR expires > ?3) ORDER BY key LIMIT ?4"
 );
 
+const KIND_AFTER: &str = "SELECT kind FROM documents WHERE kind > ?1 ORDER BY kind LIMIT 1";
+
 /// Whose plans a test reads.
 #[cfg(test)]
-pub(super) const INDEXED: [&str; 8] = [
+pub(super) const INDEXED: [&str; 9] = [
     HOST,
     HOSTS,
     HOSTS_OF,
@@ -253,4 +264,5 @@ pub(super) const INDEXED: [&str; 8] = [
     DUE,
     DOCUMENT,
     DOCUMENTS,
+    KIND_AFTER,
 ];

@@ -65,6 +65,13 @@ pub(super) fn catalog_id(connection: &Connection) -> rusqlite::Result<CatalogId>
         .query_row((), |row| Ok(CatalogId(row.get(0)?)))
 }
 
+/// Gives the log another identity: a copy may give a number a second time.
+pub(super) fn renew_log(connection: &Connection) -> rusqlite::Result<()> {
+    let renewed = connection.execute("UPDATE meta SET log = ?1", [random()])?;
+    debug_assert_eq!(renewed, 1, "a store has one row of this");
+    Ok(())
+}
+
 fn random() -> [u8; 16] {
     let mut bytes = [0; 16];
     aws_lc_rs::rand::fill(&mut bytes).expect("the system gives random bytes");

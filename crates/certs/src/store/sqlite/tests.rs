@@ -1,5 +1,6 @@
 //! What only a file can do: be missing, locked, damaged, replaced, full.
 
+mod backup;
 mod broken;
 mod children;
 mod replaced;
@@ -11,8 +12,7 @@ use std::time::Duration;
 use rusqlite::Connection;
 
 use super::*;
-use crate::contract::fixture::{certificate, pattern, put_host, record, sealed};
-use crate::credential::KeyType;
+use crate::contract::fixture::{host_with, pattern};
 use crate::store::Expect;
 
 /// A store file in a folder of its own.
@@ -46,26 +46,6 @@ impl Folder {
         assert!(text.contains(wanted) && text.contains("hosts.db"), "{text}");
         error
     }
-}
-
-/// A host with a credential of that number.
-fn host_with(name: &str, number: u64) -> Vec<Write> {
-    let id = CredentialId::from_u64(number);
-    let credential = StoredCredential {
-        id,
-        version: 0,
-        key_type: KeyType::Ecdsa,
-        chain: vec![certificate(number), certificate(0)],
-        key: sealed(&number.to_be_bytes()),
-        not_before: 0,
-        not_after: 1,
-        renew_at: None,
-    };
-    let host = record(name, &[(KeyType::Ecdsa, id)]);
-    vec![
-        Write::PutCredential(credential, Expect::Any),
-        put_host(host),
-    ]
 }
 
 fn name(text: &str) -> HostName {

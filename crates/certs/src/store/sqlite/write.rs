@@ -13,7 +13,7 @@ use crate::credential::{CredentialId, KeyType, Protected, SealedBytes, StoredCre
 use crate::host::HostPattern;
 use crate::record::{HostRecord, References};
 use crate::store::expect::{self, met};
-use crate::store::{Document, Expect, Result, What, Write};
+use crate::store::{Document, Expect, Reseal, Result, SecretOf, What, Write};
 
 impl Reader {
     /// Applies a batch, whole or not at all. `keep` changes stay in the log.
@@ -67,6 +67,11 @@ impl<'a> Writer<'a> {
             Write::RemoveDocument { kind, key, expect } => {
                 self.remove_document(&kind, &key, expect, now)
             }
+            Write::Require { kind, key, expect } => {
+                let there = self.document(&kind, &key, now)?;
+                Ok(met(&expect::document(&kind, &key), there, expect)?)
+            }
+            Write::Reseal(reseal) => self.reseal(&reseal),
         }
     }
 
@@ -207,6 +212,33 @@ impl<'a> Writer<'a> {
         Ok(())
     }
 
+    fn reseal(&mut self, reseal: &Reseal) -> Step<()> {
+        let Reseal {
+            version, from, to, ..
+        } = reseal;
+        let version = signed(*version);
+        let (old, new) = (
+            (from.key_id, from.nonce, &from.bytes),
+            (to.key_id, to.nonce, &to.bytes),
+        );
+        match &reseal.of {
+            SecretOf::Credential(id) => {
+                let id = signed(id.as_u64());
+                self.sql
+                    .prepare_cached(RESEAL_CREDENTIAL)?
+                    .execute(params![
+                        id, version, old.0, old.1, old.2, new.0, new.1, new.2,
+                    ])?;
+            }
+            SecretOf::Document { kind, key } => {
+                self.sql.prepare_cached(RESEAL_DOCUMENT)?.execute(params![
+                    kind, key, version, old.0, old.1, old.2, new.0, new.1, new.2,
+                ])?;
+            }
+        }
+        Ok(())
+    }
+
     fn drop_references(&mut self, before: &References, after: &References) {
         let gone = |(key_type, id): &(KeyType, CredentialId)| after.of(*key_type) != Some(*id);
         let gone = before.iter().filter(gone);
@@ -328,6 +360,12 @@ const PUT_HOST: &str = "INSERT INTO hosts
     disabled = ?7, ecdsa = ?8, ed25519 = ?9, rsa = ?10, version = ?11";
 
 const PUT_DOCUMENT: &str = "INSERT OR REPLACE INTO documents VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)";
+
+const RESEAL_CREDENTIAL: &str = "UPDATE credentials SET key_id = ?6, nonce = ?7, key = ?8
+    WHERE id = ?1 AND version = ?2 AND key_id = ?3 AND nonce = ?4 AND key = ?5";
+
+const RESEAL_DOCUMENT: &str = "UPDATE documents SET key_id = ?7, nonce = ?8, bytes = ?9
+    WHERE kind = ?1 AND key = ?2 AND version = ?3 AND key_id = ?4 AND nonce = ?5 AND bytes = ?6";
 
 const DOCUMENT_VERSION: &str = "SELECT version FROM documents
     WHERE kind = ?1 AND key = ?2 AND (expires IS NULL OR expires > ?3)";

@@ -18,8 +18,8 @@ fn an_unknown_key_is_named_with_its_line() {
             "sekisho.toml:4: [cache] freshh: unknown key `freshh`; did you mean `fresh`?",
         ),
         (
-            "cache = { memory = \"64MiB\", sise = 1 }\n",
-            "sekisho.toml:1: [cache] sise: unknown key `sise`; known here: memory, fresh, absent, files, redis",
+            "cache = { memory = \"64MiB\", limit = 1 }\n",
+            "sekisho.toml:1: [cache] limit: unknown key `limit`; known here: memory, fresh, absent, files, disk, disk_size, redis",
         ),
         (
             "store.url = \"sqlite:a\"\nstore.pool = 3\n",
@@ -245,6 +245,14 @@ const WRONG: &[(&str, &str)] = &[
         "[cache] memory: invalid type: integer `64`, expected a text in quotes",
     ),
     ("cache.files = \"1B\"", "[cache] files: 1B is out of range"),
+    (
+        "cache.disk = \"warm.db\"",
+        "[cache] disk: the store is on this machine itself; leave the key out",
+    ),
+    (
+        "cache.disk_size = \"1MiB\"",
+        "[cache] disk_size: 1MiB is out of range; write 4MiB to 1TiB",
+    ),
     (
         "cache.fresh = \"1\"",
         "[cache] fresh: \"1\" is no duration; write a whole number with ms",

@@ -87,6 +87,7 @@ macro_rules! catalog_passed_on {
                 due(until: i64, limit: usize) -> Vec<CredentialId>;
                 document(kind: &'a str, key: &'a str) -> Option<Document>;
                 list_documents(kind: &'a str, after: Option<&'a str>, limit: usize) -> Vec<Document>;
+                kind_after(after: &'a str) -> Option<String>;
                 lease(name: &'a str, holder: &'a str, ttl: Duration) -> Option<Lease>;
                 release(name: &'a str, holder: &'a str) -> ();
             }

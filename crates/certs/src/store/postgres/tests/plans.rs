@@ -10,7 +10,7 @@ async fn every_read_uses_an_index() {
     let store = create(&url);
     let hosts = (0..200).flat_map(|number| host_with(&format!("h{number}.example"), number));
     store.write(hosts.collect()).await.unwrap();
-    let statements: [(&Sql, &str); 11] = [
+    let statements: [(&Sql, &str); 12] = [
         (&find::FIND, "'h1.example', 'example'"),
         (&log::CHANGES, "5, 10"),
         (&read::HOSTS, "ARRAY['h1.example']"),
@@ -22,6 +22,7 @@ async fn every_read_uses_an_index() {
         (&read::DOCUMENT, "'k', 'a', NULL"),
         (&read::LIST_DOCUMENTS, "'k', '', true, NULL, 10"),
         (&read::LIST_DOCUMENTS, "'k', 'a', false, 5, 10"),
+        (&read::KIND_AFTER, "'k'"),
     ];
     let server = services::Postgres::shared();
     for (statement, values) in statements {

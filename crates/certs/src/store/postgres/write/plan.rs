@@ -8,7 +8,7 @@ use crate::credential::{CredentialId, KeyType, Protected, SealedBytes, StoredCre
 use crate::host::HostPattern;
 use crate::record::{HostRecord, References};
 use crate::store::expect::{self, met};
-use crate::store::{Document, Expect, Result, What, Write};
+use crate::store::{Document, Expect, Reseal, Result, What, Write};
 
 use super::super::log;
 
@@ -47,9 +47,11 @@ impl Asked {
                     sealed(&document.bytes, &expect::document(kind, key))?;
                     asked.documents.insert((kind.clone(), key.clone()));
                 }
-                Write::RemoveDocument { kind, key, .. } => {
+                Write::RemoveDocument { kind, key, .. } | Write::Require { kind, key, .. } => {
                     asked.documents.insert((kind.clone(), key.clone()));
                 }
+                // Conditional by itself.
+                Write::Reseal(_) => {}
             }
         }
         Ok(asked)
@@ -77,6 +79,8 @@ pub(super) struct Plan {
     pub(super) hosts: BTreeMap<HostPattern, Option<HostRecord>>,
     /// The same.
     pub(super) documents: BTreeMap<(String, String), Option<Document>>,
+    /// In the order in which they were asked for.
+    pub(super) reseals: Vec<Reseal>,
     pub(super) changes: Vec<Entry>,
     /// What a host no longer refers to.
     pub(super) dropped: BTreeSet<CredentialId>,
@@ -101,6 +105,7 @@ impl Plan {
             credentials: BTreeMap::new(),
             hosts: BTreeMap::new(),
             documents: BTreeMap::new(),
+            reseals: Vec::new(),
             changes: Vec::new(),
             dropped: BTreeSet::new(),
         };
@@ -135,6 +140,15 @@ impl Plan {
             Write::RemoveHost(pattern, expect) => self.remove_host(pattern, expect),
             Write::PutDocument(document, expect) => self.put_document(document, expect),
             Write::RemoveDocument { kind, key, expect } => self.remove_document(kind, key, expect),
+            Write::Require { kind, key, expect } => {
+                let shown = expect::document(&kind, &key);
+                let there = self.there.documents.get(&(kind, key)).copied();
+                met(&shown, there, expect)
+            }
+            Write::Reseal(reseal) => {
+                self.reseals.push(reseal);
+                Ok(())
+            }
         }
     }
 

@@ -1,42 +1,15 @@
 use std::sync::Arc;
 
 use super::*;
+use crate::contract::log;
 
-/// Two that write and one that reads, each with connections of its own, as
-/// three processes have: the reader sees each number once and in order.
+/// Each with connections of its own, as three processes have.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn two_writers_started_together_take_turns() {
-    const ROUNDS: u64 = 40;
     let folder = Folder::new();
     let reader = folder.create();
-    let writers = [1_u64, 2].map(|writer| {
-        let store = Arc::new(folder.open().unwrap());
-        tokio::spawn(async move {
-            for round in 0..ROUNDS {
-                let host = format!("w{writer}-{round}.example");
-                store
-                    .write(host_with(&host, writer << 32 | round))
-                    .await
-                    .unwrap();
-            }
-        })
-    });
-    let mut seen = 0;
-    while seen < 2 * ROUNDS {
-        let position = reader.position().await.unwrap();
-        let page = reader.changes(seen, 1000).await.unwrap();
-        assert!(!page.gap && page.last >= position.number);
-        for change in page.changes {
-            assert_eq!(change.number, seen + 1);
-            seen = change.number;
-        }
-        // Nothing below what was announced is missing.
-        assert!(seen >= position.number);
-    }
-    for writer in writers {
-        writer.await.unwrap();
-    }
-    assert_eq!(reader.position().await.unwrap().number, 2 * ROUNDS);
+    let writers = [(); 2].map(|()| Arc::new(folder.open().unwrap()) as Arc<dyn Catalog>);
+    log::writers_take_turns(&reader, writers).await;
 }
 
 #[tokio::test]

@@ -1,0 +1,79 @@
+//! Changes in a catalog that servers share, written as the commands write them.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use anyhow::{Context, Result, anyhow};
+use rcgen::KeyPair;
+use rustls::pki_types::CertificateDer;
+use sekisho_certs::credential::{Credential, Dates};
+use sekisho_certs::seal::KeySource;
+use sekisho_certs::store::postgres::{Mode, Options, Postgres, Url};
+use sekisho_certs::store::sealed::Sealed;
+use sekisho_certs::store::{Expect, Write};
+use sekisho_certs::{Catalog, Clock, CredentialId, HostPattern, HostRecord, KeyType};
+use tokio::runtime::Handle;
+
+use super::services::Remote;
+use crate::fixtures::{Authority, Folder, host_name};
+
+/// Writes certificates of the fixture's authority.
+pub(crate) struct Changes {
+    catalog: Sealed,
+    authority: Authority,
+}
+
+/// A host with its next certificate.
+pub(crate) struct Change {
+    pub(crate) host: String,
+    pub(crate) leaf: CertificateDer<'static>,
+    writes: Vec<Write>,
+}
+
+impl Changes {
+    pub(crate) async fn open(remote: &Remote, fixture: Folder<'_>) -> Result<Self> {
+        let url = Url::parse(&remote.url, Path::new("/")).map_err(|why| anyhow!(why))?;
+        let options = Options::default();
+        let postgres = Postgres::new(&url, Mode::Existing, &options, &Handle::current())?;
+        let key = remote.master_key.clone().context("a sealed store")?;
+        let ring = KeySource::File(key).load()?;
+        Ok(Self {
+            catalog: Sealed::open(Arc::new(postgres), ring).await?,
+            authority: Authority::load_or_create(fixture)?,
+        })
+    }
+
+    /// Every fifth change is a new host, the others are new certificates of old ones.
+    pub(crate) async fn prepare(&self, number: usize) -> Result<Change> {
+        let host = match number % 5 {
+            0 => format!("new{number}.example.test"),
+            _ => host_name(number),
+        };
+        let key = KeyPair::generate()?;
+        let chain = self.authority.chain(&host, &key)?;
+        let pem = key.serialize_pem();
+        let credential = Credential::parse(chain.as_bytes(), pem.as_bytes(), Dates::Any)?;
+        let leaf = credential.chain()[0].clone();
+        let id = CredentialId::fresh(&Clock::System);
+        let pattern = HostPattern::parse(&host)?;
+        let found = self
+            .catalog
+            .hosts(std::slice::from_ref(&pattern))
+            .await?
+            .pop();
+        let expect = found.as_ref().map(|found| Expect::Version(found.version));
+        let mut record = found.unwrap_or_else(|| HostRecord::new(pattern));
+        record.references.set(KeyType::Ecdsa, Some(id));
+        let writes = vec![
+            Write::PutCredential(credential.into_stored(id), Expect::Absent),
+            Write::PutHost(record, expect.unwrap_or(Expect::Absent)),
+        ];
+        Ok(Change { host, leaf, writes })
+    }
+
+    /// Returns when it is committed.
+    pub(crate) async fn write(&self, change: Change) -> Result<()> {
+        self.catalog.write(change.writes).await?;
+        Ok(())
+    }
+}

@@ -1,0 +1,58 @@
+//! What sekisho says of itself.
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+use tokio::time::timeout;
+
+/// One reading of `/metrics`.
+pub(crate) struct Metrics(String);
+
+impl Metrics {
+    pub(crate) async fn read(admin: SocketAddr) -> Result<Self> {
+        let read = async {
+            let mut stream = TcpStream::connect(admin).await?;
+            stream
+                .write_all(b"GET /metrics HTTP/1.0\r\nHost: localhost\r\n\r\n")
+                .await?;
+            let mut text = String::new();
+            stream.read_to_string(&mut text).await?;
+            anyhow::Ok(Self(text))
+        };
+        timeout(BOUND, read)
+            .await
+            .context("the metrics do not come")?
+    }
+
+    pub(crate) fn value(&self, name: &str) -> Result<f64> {
+        let mut lines = self.0.lines();
+        let value = lines.find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
+        let value = value.with_context(|| format!("there is no metric {name}"))?;
+        Ok(value.trim().parse()?)
+    }
+
+    /// Calls of the store, and the seconds that they took all in all.
+    pub(crate) fn store_calls(&self) -> Result<(f64, f64)> {
+        Ok((
+            self.value("sekisho_store_call_seconds_count")?,
+            self.value("sekisho_store_call_seconds_sum")?,
+        ))
+    }
+}
+
+const BOUND: Duration = Duration::from_secs(5);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn values_are_found_by_their_whole_name() {
+        let metrics = Metrics("# TYPE a counter\na_total 1\na 2.5\n".to_owned());
+        assert_eq!(metrics.value("a").unwrap(), 2.5);
+        assert!(metrics.value("b").is_err());
+    }
+}

@@ -1,0 +1,233 @@
+//! Redis and PostgreSQL of the comparison's own, on the client's core.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::Arc;
+use std::thread::{self, JoinHandle};
+use std::time::Instant;
+
+use anyhow::{Context, Result, ensure};
+use sekisho_testkit::RedisServer;
+use sekisho_testkit::services::{Postgres, Signal};
+
+use super::accounting::CpuTime;
+use super::workspace::Workspace;
+use crate::fixtures::{Folder, KeyKind, host_name};
+
+/// A process beside the servers that answers them.
+#[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
+pub(crate) enum Service {
+    Redis,
+    Postgres,
+}
+
+/// How a server finds its store.
+#[derive(Clone, Debug)]
+pub(crate) struct Remote {
+    pub(crate) url: String,
+    pub(crate) master_key: Option<PathBuf>,
+}
+
+/// Those that a run needs, filled; they end with this value.
+#[derive(Default)]
+pub(crate) struct Services {
+    redis: Option<RedisServer>,
+    postgres: Option<Database>,
+}
+
+struct Database {
+    server: Arc<Postgres>,
+    url: String,
+    folder: PathBuf,
+}
+
+impl Services {
+    /// Starts them and fills them with the P-256 hosts. What is not installed is named by a
+    /// panic of the test kit, which says what to install.
+    pub(crate) async fn start(
+        wanted: &BTreeSet<Service>,
+        workspace: &Workspace,
+        sekisho: &Path,
+        hosts: usize,
+        core: usize,
+    ) -> Result<Self> {
+        let mut services = Self::default();
+        if wanted.contains(&Service::Redis) {
+            let redis = RedisServer::start();
+            pin(redis.pid(), core)?;
+            fill(
+                &redis,
+                Folder(&workspace.fixture(KeyKind::Ecdsa, hosts)),
+                hosts,
+            )?;
+            services.redis = Some(redis);
+        }
+        if wanted.contains(&Service::Postgres) {
+            let server = Arc::new(Postgres::start());
+            pin(server.pid(), core)?;
+            let url = server.database();
+            let folder = workspace.import_into(sekisho, hosts, &url).await?;
+            services.postgres = Some(Database {
+                server,
+                url,
+                folder,
+            });
+        }
+        Ok(services)
+    }
+
+    pub(crate) fn remote(&self, service: Service) -> Result<Remote> {
+        Ok(match service {
+            Service::Redis => Remote {
+                url: format!("redis://127.0.0.1:{}", self.redis()?.port()),
+                master_key: None,
+            },
+            Service::Postgres => {
+                let database = self.postgres()?;
+                Remote {
+                    url: database.url.clone(),
+                    master_key: Some(database.folder.join("master.key")),
+                }
+            }
+        })
+    }
+
+    pub(crate) fn redis_port(&self) -> Result<u16> {
+        Ok(self.redis()?.port())
+    }
+
+    pub(crate) fn cpu(&self, service: Service) -> Result<CpuTime> {
+        CpuTime::read(match service {
+            Service::Redis => self.redis()?.pid(),
+            Service::Postgres => self.postgres()?.server.pid(),
+        })
+    }
+
+    /// Stops it from running until the value is dropped: it accepts, and answers nothing.
+    pub(crate) fn stop(&self, service: Service) -> Result<Stopped<'_>> {
+        Ok(match service {
+            Service::Redis => {
+                let redis = self.redis()?;
+                redis.pause();
+                Stopped::Redis(redis)
+            }
+            Service::Postgres => {
+                let server = &self.postgres()?.server;
+                server.signal(Signal::Pause);
+                Stopped::Postgres(server)
+            }
+        })
+    }
+
+    /// Lets it answer no look-up for half a second: long enough for many to come together,
+    /// and less than any of the server's bounds.
+    pub(crate) fn hold(&self, service: Service) -> Result<Held> {
+        match service {
+            Service::Redis => {
+                self.redis()?.cli(&["client", "pause", "500", "all"]);
+                Ok(Held(None))
+            }
+            Service::Postgres => {
+                let database = self.postgres()?;
+                let (server, name) = (Arc::clone(&database.server), database.name().to_owned());
+                Ok(Held(Some(thread::spawn(move || server.sql(&name, LOCK)))))
+            }
+        }
+    }
+
+    /// Reads of Redis by MGET so far.
+    pub(crate) fn mgets(&self) -> Result<u64> {
+        let stats = self.redis()?.cli(&["info", "commandstats"]);
+        let line = stats
+            .lines()
+            .find_map(|line| line.strip_prefix("cmdstat_mget:calls="));
+        let calls = line.and_then(|rest| rest.split(',').next());
+        calls.map_or(Ok(0), |calls| Ok(calls.parse()?))
+    }
+
+    fn redis(&self) -> Result<&RedisServer> {
+        self.redis.as_ref().context("Redis was not started")
+    }
+
+    fn postgres(&self) -> Result<&Database> {
+        self.postgres.as_ref().context("PostgreSQL was not started")
+    }
+}
+
+/// Goes on when this is dropped.
+pub(crate) enum Stopped<'a> {
+    Redis(&'a RedisServer),
+    Postgres(&'a Postgres),
+}
+
+impl Drop for Stopped<'_> {
+    fn drop(&mut self) {
+        match self {
+            Self::Redis(redis) => redis.resume(),
+            Self::Postgres(server) => server.signal(Signal::Resume),
+        }
+    }
+}
+
+/// Ends by itself.
+pub(crate) struct Held(Option<JoinHandle<String>>);
+
+impl Held {
+    pub(crate) fn ended(self) -> Result<()> {
+        if let Some(thread) = self.0 {
+            let said = thread.join();
+            ensure!(said.is_ok(), "the table could not be locked");
+        }
+        Ok(())
+    }
+}
+
+impl Database {
+    fn name(&self) -> &str {
+        let path = self.url.rsplit('/').next().unwrap_or_default();
+        path.split('?').next().unwrap_or_default()
+    }
+}
+
+/// What it starts from now on is pinned with it.
+fn pin(pid: u32, core: usize) -> Result<()> {
+    let done = Command::new("taskset")
+        .args(["-acp", &core.to_string(), &pid.to_string()])
+        .output()
+        .context("cannot run taskset")?;
+    ensure!(
+        done.status.success(),
+        "cannot pin process {pid} to core {core}"
+    );
+    Ok(())
+}
+
+/// The layout of the papers, as redis-cli SET would leave it.
+fn fill(redis: &RedisServer, fixture: Folder<'_>, hosts: usize) -> Result<()> {
+    let begin = Instant::now();
+    let client = ::redis::Client::open(("127.0.0.1", redis.port()))?;
+    let mut connection = client.get_connection()?;
+    for first in (0..hosts).step_by(AT_ONCE) {
+        let mut commands = ::redis::pipe();
+        for number in first..hosts.min(first + AT_ONCE) {
+            let name = host_name(number);
+            let (chain, key) = (fixture.chain(&name), fixture.key(&name));
+            commands
+                .set(format!("{name}.crt"), fs::read(chain)?)
+                .ignore();
+            commands.set(format!("{name}.key"), fs::read(key)?).ignore();
+        }
+        let () = commands.query(&mut connection)?;
+    }
+    let seconds = begin.elapsed().as_secs_f64();
+    eprintln!("filled Redis with {hosts} hosts in {seconds:.1} s");
+    Ok(())
+}
+
+/// All reads of hosts wait for its end.
+const LOCK: &str = "BEGIN; LOCK TABLE sekisho.hosts IN ACCESS EXCLUSIVE MODE; \
+                    SELECT pg_sleep(0.5); COMMIT";
+/// Hosts in one write.
+const AT_ONCE: usize = 500;

@@ -1,0 +1,163 @@
+//! The measurements of stores elsewhere, as data.
+
+use super::rows::{Asked, Case, Goal, Loaded, Measure, Row, Scale, Setup, figure};
+use super::sekisho::Store;
+use super::table::{BASE, FULL, NGINX, nginx, sekisho};
+
+pub(crate) const STORE_ROWS: &[Row] = &[
+    Row {
+        id: "cold-stores",
+        title: "Full TLS 1.3 handshake and one request, never cached, by store",
+        measure: FULL,
+        cases: &[
+            NGINX,
+            cold(SQLITE, Store::Sqlite),
+            cold(REDIS, Store::Redis),
+            cold(POSTGRES, Store::Postgres),
+            Case {
+                label: CLIENT,
+                setup: Setup::RedisClient,
+                ..NGINX
+            },
+        ],
+        goals: &[
+            Goal {
+                scale: Scale::Ratio,
+                must: 0.50,
+                case: Some(REDIS),
+                ..CPU
+            },
+            Goal {
+                scale: Scale::Over(&[(1.1, SQLITE), (1.0, CLIENT)]),
+                must: 0.0,
+                case: Some(REDIS),
+                ..CPU
+            },
+            Goal {
+                scale: Scale::Over(&[(1.0, SQLITE)]),
+                must: 60.0,
+                case: Some(POSTGRES),
+                ..CPU
+            },
+        ],
+        ..BASE
+    },
+    Row {
+        cases: &[
+            sekisho("sekisho, Redis", Store::Redis, "64MiB"),
+            Case {
+                setup: Setup::NginxLua,
+                ..nginx("nginx, Lua and Redis, blocking", Loaded::Hundred)
+            },
+        ],
+        ..stuck(
+            "stuck-redis",
+            "Cached hosts while Redis stands still (SIGSTOP)",
+        )
+    },
+    Row {
+        cases: &[sekisho("sekisho, PostgreSQL", Store::Postgres, "64MiB")],
+        ..stuck(
+            "stuck-postgres",
+            "Cached hosts while PostgreSQL stands still (SIGSTOP)",
+        )
+    },
+    Row {
+        id: "herd",
+        title: "Store calls when 1,000 connections want the same uncached host at once",
+        measure: Measure::Herd { connections: 1_000 },
+        cases: &[
+            sekisho("sekisho, Redis", Store::Redis, "64MiB"),
+            sekisho("sekisho, PostgreSQL", Store::Postgres, "64MiB"),
+        ],
+        goals: &[Goal {
+            figure: figure::CALLS,
+            must: 1.0,
+            ..CPU
+        }],
+        ..BASE
+    },
+    Row {
+        id: "propagation",
+        title: "From the commit of a change to handshakes that show it, three servers",
+        measure: Measure::Propagation { changes: 1_000 },
+        cases: &[sekisho("sekisho, PostgreSQL", Store::Postgres, "64MiB")],
+        goals: &[Goal {
+            figure: figure::SEEN_P99,
+            must: 100.0,
+            ..CPU
+        }],
+        ..BASE
+    },
+];
+
+/// A cache that holds a few hundred hosts at most, walked by many more.
+const fn cold(label: &'static str, store: Store) -> Case {
+    Case {
+        asked: Asked::All,
+        ..sekisho(label, store, "1MiB")
+    }
+}
+
+const fn stuck(id: &'static str, title: &'static str) -> Row {
+    Row {
+        id,
+        title,
+        measure: Measure::Stuck {
+            seconds: 4,
+            rate: 1_000,
+        },
+        goals: const {
+            &[
+                Goal {
+                    figure: figure::STUCK_P99,
+                    scale: Scale::Near(figure::WELL_P99, 1.5),
+                    must: 5_000.0,
+                    ..CPU
+                },
+                Goal {
+                    figure: figure::LOST,
+                    must: 1.0,
+                    ..CPU
+                },
+            ]
+        },
+        ..BASE
+    }
+}
+
+const CPU: Goal = Goal {
+    figure: figure::CPU,
+    scale: Scale::Absolute,
+    must: 0.0,
+    aim: None,
+    case: None,
+};
+
+const SQLITE: &str = "sekisho, SQLite";
+const REDIS: &str = "sekisho, Redis";
+const POSTGRES: &str = "sekisho, PostgreSQL";
+const CLIENT: &str = "the client of Redis alone";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::compare::table::ROWS;
+
+    #[test]
+    fn rows_have_names_of_their_own_and_bounds_name_cases() {
+        for (index, row) in STORE_ROWS.iter().enumerate() {
+            let before = ROWS.iter().chain(&STORE_ROWS[..index]);
+            assert!(before.clone().all(|other| other.id != row.id));
+            assert!(row.needs_service());
+            let labels: Vec<_> = row.cases.iter().map(|case| case.label).collect();
+            for goal in row.goals {
+                assert!(goal.case.is_none_or(|label| labels.contains(&label)));
+                if let Scale::Over(parts) = goal.scale {
+                    assert!(parts.iter().all(|(_, label)| labels.contains(label)));
+                }
+            }
+        }
+        assert!(ROWS.iter().all(|row| !row.needs_service()));
+    }
+}

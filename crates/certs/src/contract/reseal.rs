@@ -1,0 +1,166 @@
+//! The sentences on sealing again, and on what a batch requires.
+
+use super::fixture::{Fixture, same};
+use crate::credential::{CredentialId, Protected, SealedBytes};
+use crate::store::{Document, Expect, Reseal, SecretOf, StoreError, Write};
+
+pub async fn sealing_again_is_no_change(fixture: Fixture) {
+    let id = stored(&fixture).await;
+    let before = read(&fixture, id).await;
+    let position = fixture.catalog.position().await.unwrap();
+    let (key, bytes) = (again(before.0, &before.1), again(before.2, &before.3));
+    let reseals = vec![credential(id, key), document(bytes)];
+    let outcome = fixture.catalog.write(reseals).await;
+    if !fixture.sealed {
+        assert!(
+            matches!(outcome, Err(StoreError::Refused(_))),
+            "{outcome:?}"
+        );
+        return;
+    }
+    assert_eq!(outcome.unwrap(), position.number);
+    assert_eq!(fixture.catalog.position().await.unwrap(), position);
+    let after = read(&fixture, id).await;
+    assert_eq!((after.0, after.2), (before.0, before.2));
+    for (is, was) in [(&after.1, &before.1), (&after.3, &before.3)] {
+        assert!(same(is, &Protected::Sealed(other(was))), "{is:?}");
+    }
+    // The rest is as it was, and found as before.
+    let found = fixture.find("a.example").await.unwrap().credentials;
+    assert!(found[0].id == id && found[0].chain.len() == 2 && same(&found[0].key, &after.1));
+    let listed = fixture.catalog.list_documents("kind", None, 9).await;
+    let Document {
+        expires, version, ..
+    } = listed.unwrap().remove(0);
+    assert_eq!((expires, version), (Some(fixture.now() + 10), before.2));
+}
+
+pub async fn what_was_changed_meanwhile_is_left_alone(fixture: Fixture) {
+    let id = stored(&fixture).await;
+    let before = read(&fixture, id).await;
+    if !fixture.sealed {
+        return;
+    }
+    let (key, bytes) = (again(before.0, &before.1), again(before.2, &before.3));
+    let late = |one: &(u64, SealedBytes, SealedBytes)| (one.0 + 1, one.1.clone(), one.2.clone());
+    let strange = |one: &(u64, SealedBytes, SealedBytes)| (one.0, one.2.clone(), one.1.clone());
+    let absent = CredentialId::from_u64(id.as_u64() + 1_000_000);
+    let writes = vec![
+        credential(id, late(&key)),
+        credential(id, strange(&key)),
+        credential(absent, key.clone()),
+        document(late(&bytes)),
+        document(strange(&bytes)),
+    ];
+    let position = fixture.number().await;
+    assert_eq!(fixture.catalog.write(writes).await.unwrap(), position);
+    let after = read(&fixture, id).await;
+    assert_eq!((after.0, after.2), (before.0, before.2));
+    assert!(same(&after.1, &before.1) && same(&after.3, &before.3));
+}
+
+pub async fn a_required_document_must_stand_there(fixture: Fixture) {
+    stored(&fixture).await;
+    let version = fixture.catalog.document("kind", "key").await.unwrap();
+    let version = version.unwrap().version;
+    let require = |key: &str, expect| Write::Require {
+        kind: "kind".to_owned(),
+        key: key.to_owned(),
+        expect,
+    };
+    let put = || Write::PutDocument(fixture.document("kind", "other", b"x"), Expect::Any);
+    for refused in [
+        require("key", Expect::Absent),
+        require("key", Expect::Version(version + 1)),
+        require("none", Expect::Version(version)),
+    ] {
+        let before = fixture.number().await;
+        let error = fixture
+            .catalog
+            .write(vec![put(), refused])
+            .await
+            .unwrap_err();
+        assert!(matches!(error, StoreError::Conflict(_)), "{error}");
+        assert_eq!(fixture.number().await, before);
+    }
+    let before = fixture.number().await;
+    let held = [
+        require("key", Expect::Version(version)),
+        require("none", Expect::Absent),
+        put(),
+    ];
+    let number = fixture.catalog.write(held.to_vec()).await.unwrap();
+    assert_eq!(number, before + 1, "only what is written takes a number");
+}
+
+/// A host with a credential, and a document.
+async fn stored(fixture: &Fixture) -> CredentialId {
+    let id = fixture.put("a.example").await;
+    let mut document = fixture.document("kind", "key", b"content");
+    document.expires = Some(fixture.now() + 10);
+    let put = Write::PutDocument(document, Expect::Absent);
+    fixture.catalog.write(vec![put]).await.unwrap();
+    id
+}
+
+/// Version and secret of both.
+async fn read(fixture: &Fixture, id: CredentialId) -> (u64, Protected, u64, Protected) {
+    let credential = fixture.catalog.credentials(&[id]).await.unwrap().remove(0);
+    let document = fixture
+        .catalog
+        .document("kind", "key")
+        .await
+        .unwrap()
+        .unwrap();
+    (
+        credential.version,
+        credential.key,
+        document.version,
+        document.bytes,
+    )
+}
+
+/// Version, old and new sealing. Of a catalog that gives plain secrets it
+/// can't be told: anything will do, since it must be refused.
+fn again(version: u64, secret: &Protected) -> (u64, SealedBytes, SealedBytes) {
+    let from = match secret {
+        Protected::Sealed(sealed) => sealed.clone(),
+        Protected::Plain(_) | Protected::Opened(_) => SealedBytes {
+            key_id: 1,
+            nonce: [1; 12],
+            bytes: vec![1],
+        },
+    };
+    let to = other(&Protected::Sealed(from.clone()));
+    (version, from, to)
+}
+
+/// Another sealing: key, nonce and bytes differ.
+fn other(secret: &Protected) -> SealedBytes {
+    let Protected::Sealed(sealed) = secret else {
+        panic!("only sealed ones are sealed again");
+    };
+    SealedBytes {
+        key_id: u32::MAX - sealed.key_id,
+        nonce: sealed.nonce.map(|byte| !byte),
+        bytes: sealed.bytes.iter().map(|byte| !byte).collect(),
+    }
+}
+
+fn credential(id: CredentialId, parts: (u64, SealedBytes, SealedBytes)) -> Write {
+    reseal(SecretOf::Credential(id), parts)
+}
+
+fn document(parts: (u64, SealedBytes, SealedBytes)) -> Write {
+    let (kind, key) = ("kind".to_owned(), "key".to_owned());
+    reseal(SecretOf::Document { kind, key }, parts)
+}
+
+fn reseal(of: SecretOf, (version, from, to): (u64, SealedBytes, SealedBytes)) -> Write {
+    Write::Reseal(Reseal {
+        of,
+        version,
+        from,
+        to,
+    })
+}

@@ -1,0 +1,114 @@
+//! Look-ups that come at the same time, on one connection.
+
+use tokio::sync::oneshot;
+use tokio::task::{JoinHandle, yield_now};
+
+use super::*;
+
+/// Holds up all look-ups until it is told to end.
+struct Lock {
+    end: oneshot::Sender<()>,
+    held: JoinHandle<Result<()>>,
+}
+
+impl Lock {
+    async fn of(store: &Postgres) -> Self {
+        let (end, ended) = oneshot::channel();
+        let (tell, told) = oneshot::channel();
+        let pool = Arc::clone(&store.pool);
+        let held = tokio::spawn(async move {
+            let work = async move |lent: Lent| {
+                lent.run("BEGIN; LOCK TABLE sekisho.hosts IN ACCESS EXCLUSIVE MODE")
+                    .await?;
+                tell.send(()).unwrap();
+                ended.await.unwrap();
+                lent.run("COMMIT").await
+            };
+            pool.call(Duration::from_secs(30), work).await
+        });
+        told.await.unwrap();
+        Self { end, held }
+    }
+
+    async fn end(self) {
+        self.end.send(()).unwrap();
+        self.held.await.unwrap().unwrap();
+    }
+}
+
+/// How many connections under this name there are, and how many of them wait
+/// for a lock.
+fn connections(name: &str) -> (u32, u32) {
+    let sql = format!(
+        "SELECT count(*), count(*) FILTER (WHERE wait_event_type = 'Lock') \
+         FROM pg_stat_activity WHERE application_name = '{name}'"
+    );
+    let said = services::Postgres::shared().sql("postgres", &sql);
+    let (all, waiting) = said.trim().split_once('|').unwrap();
+    (all.parse().unwrap(), waiting.parse().unwrap())
+}
+
+#[tokio::test]
+async fn look_ups_at_once_share_a_connection() {
+    let url = database();
+    let store = Arc::new(create(&format!("{url}&application_name=together")));
+    store.write(host_with("a.example", 1)).await.unwrap();
+    assert!(finds(&store, "a.example").await);
+    let other = existing(&url);
+    let lock = Lock::of(&other).await;
+    let find = |host: &'static str| {
+        let store = Arc::clone(&store);
+        tokio::spawn(async move { finds(&store, host).await })
+    };
+    let asked: Vec<_> = ["a.example", "b.example"].repeat(4);
+    let asked: Vec<_> = asked.into_iter().map(find).collect();
+    in_time(async {
+        while connections("together").1 == 0 {
+            yield_now().await;
+        }
+    })
+    .await;
+    for _ in 0..100 {
+        yield_now().await;
+    }
+    // One for the look-ups, and the one that listens.
+    let (all, waiting) = connections("together");
+    assert!(
+        all <= 2 && waiting == 1,
+        "{all} connections, {waiting} wait"
+    );
+    lock.end().await;
+    let mut found = Vec::new();
+    for asked in asked {
+        found.push(in_time(asked).await.unwrap());
+    }
+    assert_eq!(found, [true, false].repeat(4));
+}
+
+#[tokio::test]
+async fn a_connection_with_an_answer_that_nobody_waits_for_is_left() {
+    let url = database();
+    let options = Options {
+        read: Duration::from_millis(300),
+        ..Options::default()
+    };
+    let store = open(&url, Mode::Create, &options);
+    store.write(host_with("a.example", 1)).await.unwrap();
+    let (a, b) = (name("a.example"), name("b.example"));
+    // A machine may be too busy for the short time.
+    in_time(async { while store.find(&a).await.is_err() {} }).await;
+    let other = existing(&url);
+    let lock = Lock::of(&other).await;
+    for _ in 0..2 {
+        let (a, b) = tokio::join!(store.find(&a), store.find(&b));
+        for late in [a, b] {
+            assert!(matches!(late, Err(StoreError::TimedOut(_))), "{late:?}");
+        }
+    }
+    lock.end().await;
+    in_time(async {
+        while !matches!(store.find(&a).await, Ok(Answer::Found(_))) {}
+        while !matches!(store.find(&b).await, Ok(Answer::Absent)) {}
+    })
+    .await;
+}

@@ -1,0 +1,167 @@
+//! A catalog that fails, waits or forgets its log when a test says so.
+
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use tokio::sync::RwLock;
+
+use super::*;
+use crate::credential::{CredentialId, StoredCredential};
+use crate::host::HostPattern;
+use crate::store::{BoxFuture, CatalogId, ChangePage, Document, Lease, LogId, Result, Write};
+
+#[derive(Debug)]
+pub(super) struct Switch {
+    inner: Arc<dyn Catalog>,
+    says: Mutex<Option<StoreError>>,
+    /// Answers of `find` wait while it is held.
+    pub(super) gate: RwLock<()>,
+    /// As after a restore.
+    pub(super) other_log: AtomicBool,
+}
+
+impl Switch {
+    pub(super) fn new(inner: Arc<dyn Catalog>) -> Self {
+        Self {
+            inner,
+            says: Mutex::default(),
+            gate: RwLock::default(),
+            other_log: AtomicBool::new(false),
+        }
+    }
+
+    /// What every call fails with from now on.
+    pub(super) fn say(&self, error: Option<StoreError>) {
+        *self.says.lock().unwrap() = error;
+    }
+
+    async fn call<T>(&self, call: impl Future<Output = Result<T>>) -> Result<T> {
+        let says = self.says.lock().unwrap().clone();
+        match says {
+            Some(error) => Err(error),
+            None => call.await,
+        }
+    }
+
+    fn log(&self, log: LogId) -> LogId {
+        match self.other_log.load(Ordering::SeqCst) {
+            true => LogId([0; 16]),
+            false => log,
+        }
+    }
+}
+
+impl Store for Switch {
+    fn find<'a>(&'a self, name: &'a HostName) -> BoxFuture<'a, Result<Answer>> {
+        Box::pin(async move {
+            let answer = self.call(self.inner.find(name)).await;
+            let _open = self.gate.read().await;
+            answer
+        })
+    }
+}
+
+impl Catalog for Switch {
+    fn id(&self) -> BoxFuture<'_, Result<CatalogId>> {
+        Box::pin(self.call(self.inner.id()))
+    }
+
+    fn position(&self) -> BoxFuture<'_, Result<Position>> {
+        Box::pin(async move {
+            let mut position = self.call(self.inner.position()).await?;
+            position.log = self.log(position.log);
+            Ok(position)
+        })
+    }
+
+    fn changes(&self, after: u64, limit: usize) -> BoxFuture<'_, Result<ChangePage>> {
+        Box::pin(async move {
+            let mut page = self.call(self.inner.changes(after, limit)).await?;
+            page.log = self.log(page.log);
+            Ok(page)
+        })
+    }
+
+    fn changed(&self) -> BoxFuture<'_, ()> {
+        self.inner.changed()
+    }
+
+    fn write(&self, batch: Vec<Write>) -> BoxFuture<'_, Result<u64>> {
+        Box::pin(self.call(self.inner.write(batch)))
+    }
+
+    fn hosts<'a>(&'a self, _: &'a [HostPattern]) -> BoxFuture<'a, Result<Vec<HostRecord>>> {
+        unreachable!("nobody asks")
+    }
+
+    fn list_hosts<'a>(
+        &'a self,
+        _: Option<&'a HostPattern>,
+        _: usize,
+    ) -> BoxFuture<'a, Result<Vec<HostRecord>>> {
+        unreachable!("nobody asks")
+    }
+
+    fn hosts_of<'a>(
+        &'a self,
+        _: CredentialId,
+        _: Option<&'a HostPattern>,
+        _: usize,
+    ) -> BoxFuture<'a, Result<Vec<HostPattern>>> {
+        unreachable!("nobody asks")
+    }
+
+    fn credentials<'a>(
+        &'a self,
+        _: &'a [CredentialId],
+    ) -> BoxFuture<'a, Result<Vec<StoredCredential>>> {
+        unreachable!("nobody asks")
+    }
+
+    fn list_credentials(
+        &self,
+        after: Option<CredentialId>,
+        limit: usize,
+    ) -> BoxFuture<'_, Result<Vec<StoredCredential>>> {
+        Box::pin(self.call(self.inner.list_credentials(after, limit)))
+    }
+
+    fn due(&self, _: i64, _: usize) -> BoxFuture<'_, Result<Vec<CredentialId>>> {
+        unreachable!("nobody asks")
+    }
+
+    fn document<'a>(
+        &'a self,
+        kind: &'a str,
+        key: &'a str,
+    ) -> BoxFuture<'a, Result<Option<Document>>> {
+        Box::pin(self.call(self.inner.document(kind, key)))
+    }
+
+    fn list_documents<'a>(
+        &'a self,
+        _: &'a str,
+        _: Option<&'a str>,
+        _: usize,
+    ) -> BoxFuture<'a, Result<Vec<Document>>> {
+        unreachable!("nobody asks")
+    }
+
+    fn kind_after<'a>(&'a self, _: &'a str) -> BoxFuture<'a, Result<Option<String>>> {
+        unreachable!("nobody asks")
+    }
+
+    fn lease<'a>(
+        &'a self,
+        _: &'a str,
+        _: &'a str,
+        _: Duration,
+    ) -> BoxFuture<'a, Result<Option<Lease>>> {
+        unreachable!("nobody asks")
+    }
+
+    fn release<'a>(&'a self, _: &'a str, _: &'a str) -> BoxFuture<'a, Result<()>> {
+        unreachable!("nobody asks")
+    }
+}

@@ -1,0 +1,79 @@
+//! `sekisho key`: the master keys that private keys are sealed under.
+
+mod list;
+mod new;
+mod remove;
+mod rotate;
+mod tally;
+
+use std::fmt;
+use std::path::Path;
+use std::str::FromStr;
+
+use clap::Subcommand;
+use sekisho_server::config::Config;
+
+use crate::cli::failure::{Ended, Result};
+use crate::cli::open;
+
+/// What is done with master keys.
+#[derive(Debug, Subcommand)]
+#[command(after_help = EXAMPLES)]
+pub(crate) enum Command {
+    /// Add a new key that only opens, for now
+    New(new::Args),
+    /// Make the newest key the one that seals, and seal everything again
+    Rotate(rotate::Args),
+    /// List the keys, and how much is sealed under each
+    List(list::Args),
+    /// Take out a key that nothing is sealed under
+    Remove(remove::Args),
+}
+
+pub(super) fn run(config: Option<&Path>, command: Command) -> Result<Ended> {
+    let config = Config::load(config)?;
+    if let Command::New(args) = command {
+        return new::run(open::source(&config)?, &args);
+    }
+    open::runtime()?.block_on(async {
+        match command {
+            Command::New(_) => unreachable!("it returned above"),
+            Command::Rotate(args) => rotate::run(&open::sealed(&config).await?, &args).await,
+            Command::List(args) => list::run(&open::unopened(&config).await?, &args).await,
+            Command::Remove(args) => remove::run(&config, &args).await,
+        }
+    })
+}
+
+/// A key's id as it is shown: eight hexadecimal digits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct KeyId(u32);
+
+impl FromStr for KeyId {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let is_id = text.len() == 8 && text.bytes().all(|byte| byte.is_ascii_hexdigit());
+        let id = u32::from_str_radix(text, 16).ok().filter(|_| is_id);
+        // The text may be the key itself: it is not repeated.
+        id.map(Self).ok_or_else(|| {
+            "a key's id has eight hexadecimal digits; 'sekisho key list' shows them".to_owned()
+        })
+    }
+}
+
+impl fmt::Display for KeyId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:08x}", self.0)
+    }
+}
+
+const EXAMPLES: &str = "\
+A key has an id of eight digits, which says nothing of the key. All keys of
+[keys] master open; the store says which one seals.
+
+Examples:
+  sekisho key new        then copy the key file to every server, and
+  sekisho key rotate     while they serve
+  sekisho key list
+  sekisho key remove 1f3a90c2";

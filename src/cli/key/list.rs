@@ -1,0 +1,165 @@
+//! `sekisho key list`
+
+use anyhow::bail;
+use indicatif::HumanCount;
+use sekisho_certs::seal::KeyRing;
+use sekisho_certs::store::sealed::Sealed;
+use serde::Serialize;
+
+use super::KeyId;
+use super::tally::{Sealings, Tally};
+use crate::cli::failure::{Ended, Result};
+use crate::cli::output::{Listing, Output};
+use crate::cli::progress;
+
+#[derive(Debug, clap::Args)]
+#[command(after_help = EXAMPLES)]
+pub(crate) struct Args {
+    /// As a JSON array, one key per line
+    #[arg(long)]
+    json: bool,
+}
+
+pub(super) async fn run(catalog: &Sealed, args: &Args) -> Result<Ended> {
+    let seals = catalog.seals_under().await?;
+    let bar = progress::bar(|| None);
+    let tally = Tally::of(catalog, &bar).await;
+    bar.finish_and_clear();
+    let keys = keys(&catalog.ring(), seals, &tally?);
+    let mut output = Output::new();
+    let mut listing = Listing::new(&mut output, args.json);
+    for key in &keys {
+        listing.push(|| View::new(key), || key.line())?;
+    }
+    listing.end()?;
+    if !args.json
+        && keys
+            .iter()
+            .any(|key| key.role == Role::Old && key.is_free())
+    {
+        eprintln!("{KEPT}");
+    }
+    let missing = keys.iter().filter(|key| key.role == Role::Missing);
+    let missing: Vec<_> = missing.map(|key| key.id.to_string()).collect();
+    if !missing.is_empty() {
+        bail!(
+            "keys that are needed and not in [keys] master: {}; add them, or what is sealed \
+             under them can't be served",
+            missing.join(", ")
+        );
+    }
+    Ok(Ended::Done)
+}
+
+/// One key of the ring or of the store.
+struct Key {
+    id: KeyId,
+    seals: bool,
+    role: Role,
+    under: Sealings,
+}
+
+/// What a key is to the store.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Role {
+    /// Behind the one that seals: not yet used.
+    New,
+    /// The one that seals.
+    Current,
+    /// Before it: once used.
+    Old,
+    /// Needed, and not in the ring.
+    Missing,
+}
+
+impl Key {
+    fn is_free(&self) -> bool {
+        self.under.are_none()
+    }
+
+    fn line(&self) -> String {
+        let Self { id, under, .. } = self;
+        let role = match (self.role, self.seals) {
+            (Role::Missing, true) => "MISSING, it seals",
+            (Role::Missing, false) => "MISSING",
+            (Role::Current, _) => "seals",
+            (Role::New | Role::Old, _) => "opens",
+        };
+        let note = match self.role {
+            Role::Old if self.is_free() => format!("; 'sekisho key remove {id}' takes it out"),
+            Role::New => "; 'sekisho key rotate' makes it seal".to_owned(),
+            _ => String::new(),
+        };
+        format!(
+            "{id}  {role}: {} credentials, {} documents{note}",
+            HumanCount(under.credentials),
+            HumanCount(under.documents)
+        )
+    }
+}
+
+/// The keys of the ring in their order, and behind them those that the store
+/// needs too.
+fn keys(ring: &KeyRing, seals: u32, tally: &Tally) -> Vec<Key> {
+    let mut role = if ring.has(seals) {
+        Role::Old
+    } else {
+        Role::New
+    };
+    let mut keys = Vec::new();
+    for id in ring.ids() {
+        if id == seals {
+            keys.push((id, Role::Current));
+            role = Role::New;
+        } else {
+            keys.push((id, role));
+        }
+    }
+    let needed = tally.keys().chain([seals]).filter(|id| !ring.has(*id));
+    let mut needed: Vec<_> = needed.map(|id| (id, Role::Missing)).collect();
+    needed.sort_by_key(|(id, _)| *id);
+    needed.dedup_by_key(|(id, _)| *id);
+    let all = keys.into_iter().chain(needed);
+    all.map(|(id, role)| Key {
+        id: KeyId(id),
+        seals: id == seals,
+        role,
+        under: tally.under(id),
+    })
+    .collect()
+}
+
+/// A key as JSON.
+#[derive(Serialize)]
+struct View {
+    id: String,
+    in_ring: bool,
+    seals: bool,
+    credentials: u64,
+    documents: u64,
+}
+
+impl View {
+    fn new(key: &Key) -> Self {
+        Self {
+            id: key.id.to_string(),
+            in_ring: key.role != Role::Missing,
+            seals: key.seals,
+            credentials: key.under.credentials,
+            documents: key.under.documents,
+        }
+    }
+}
+
+/// What is not in the store.
+pub(super) const KEPT: &str = "\
+note: backups of the store, and for up to a day Redis before it and the copies
+that servers keep on disk, are sealed under an older key";
+
+const EXAMPLES: &str = "\
+Reads the whole store, a page at a time. A key that the store needs and that
+[keys] master does not hold is an error (exit code 1).
+
+Examples:
+  sekisho key list
+  sekisho key list --json | jq -r '.[] | select(.seals) | .id'";

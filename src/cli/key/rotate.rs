@@ -1,0 +1,175 @@
+//! `sekisho key rotate`
+
+use std::process;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, bail};
+use indicatif::{HumanCount, ProgressBar};
+use sekisho_certs::store::sealed::{Sealed, Walk};
+use sekisho_certs::{Catalog, Clock, CredentialId, StoreError};
+use tokio::time::sleep;
+
+use super::KeyId;
+use super::tally::{PAGE, Tally};
+use crate::cli::failure::{Ended, Result};
+use crate::cli::progress;
+
+#[derive(Debug, clap::Args)]
+#[command(after_help = EXAMPLES)]
+pub(crate) struct Args {
+    /// The key that is to seal [default: the newest, the last of the ring]
+    #[arg(long, value_name = "ID")]
+    to: Option<KeyId>,
+}
+
+pub(super) async fn run(catalog: &Sealed, args: &Args) -> Result<Ended> {
+    let key = args.to.unwrap_or(KeyId(catalog.ring().newest()));
+    let before = KeyId(catalog.seals_under().await?);
+    let turn = Turn::take(catalog).await?;
+    let rotated = rotate(catalog, &turn, key).await;
+    turn.give_back().await;
+    let outcome = rotated.context("stopped; run it again to go on")?;
+    if before != key {
+        println!("the key {key} seals from now on, in place of {before}");
+    }
+    let sealed = HumanCount(outcome.sealed);
+    let left = outcome.tally;
+    let under = left.under(key.0);
+    println!(
+        "sealed {sealed} again in {:.1} s; {} credentials and {} documents are under {key}",
+        outcome.seconds,
+        HumanCount(under.credentials),
+        HumanCount(under.documents)
+    );
+    for error in &outcome.failed {
+        eprintln!("refused: {error}");
+    }
+    let others: Vec<_> = left.keys().filter(|other| *other != key.0).collect();
+    for other in &others {
+        let (under, other) = (left.under(*other), KeyId(*other));
+        eprintln!(
+            "left under {other}: {} credentials, {} documents",
+            under.credentials, under.documents
+        );
+    }
+    Ok(match others.is_empty() {
+        true => Ended::Done,
+        false => Ended::PartlyRefused,
+    })
+}
+
+/// What a pass through all secrets came to.
+#[derive(Default)]
+struct Outcome {
+    /// How many were sealed again, in this pass and those before it.
+    sealed: u64,
+    /// The first that do not open.
+    failed: Vec<StoreError>,
+    /// Under which keys they were at the beginning of the pass.
+    tally: Tally,
+    seconds: f64,
+}
+
+/// Makes the key the one that seals; then nobody seals under another, and
+/// what was sealed before is sealed again until nothing is left.
+async fn rotate(catalog: &Sealed, turn: &Turn<'_>, key: KeyId) -> Result<Outcome> {
+    let begun = Instant::now();
+    catalog.seal_under(key.0).await?;
+    let bar = progress::bar(|| None);
+    let mut sealed = 0;
+    loop {
+        let mut outcome = pass(catalog, turn, &bar).await?;
+        if outcome.sealed == 0 {
+            bar.finish_and_clear();
+            outcome.sealed = sealed;
+            outcome.seconds = begun.elapsed().as_secs_f64();
+            return Ok(outcome);
+        }
+        sealed += outcome.sealed;
+    }
+}
+
+/// Goes through all secrets once.
+async fn pass(catalog: &Sealed, turn: &Turn<'_>, bar: &ProgressBar) -> Result<Outcome> {
+    let (mut outcome, mut walk) = (Outcome::default(), Walk::new());
+    bar.reset();
+    loop {
+        let page = catalog.secrets(&mut walk, PAGE).await?;
+        if page.is_empty() {
+            return Ok(outcome);
+        }
+        outcome.tally.add(&page)?;
+        turn.keep().await?;
+        let resealed = catalog.reseal(&page).await?;
+        outcome.sealed += resealed.sealed;
+        let room = SHOWN.saturating_sub(outcome.failed.len());
+        outcome
+            .failed
+            .extend(resealed.failed.into_iter().take(room));
+        bar.inc(page.len() as u64);
+    }
+}
+
+/// The right to rotate alone. One that was killed gives it up by itself.
+struct Turn<'a> {
+    catalog: &'a Sealed,
+    holder: String,
+}
+
+impl<'a> Turn<'a> {
+    async fn take(catalog: &'a Sealed) -> Result<Self> {
+        let turn = Self {
+            catalog,
+            // Unlike the process id, no two machines draw the same.
+            holder: format!("{} {}", process::id(), CredentialId::fresh(&Clock::System)),
+        };
+        let begun = Instant::now();
+        let mut told = false;
+        while !turn.prolonged().await? {
+            if begun.elapsed() > TURN + TURN / 2 {
+                bail!("another rotation is running; it does the same");
+            }
+            if !std::mem::replace(&mut told, true) {
+                eprintln!("waiting: another rotation runs, or was just killed");
+            }
+            sleep(LOOK).await;
+        }
+        Ok(turn)
+    }
+
+    async fn keep(&self) -> Result<()> {
+        if !self.prolonged().await? {
+            bail!("another rotation has taken over");
+        }
+        Ok(())
+    }
+
+    async fn prolonged(&self) -> Result<bool> {
+        let lease = self.catalog.lease(LEASE, &self.holder, TURN).await?;
+        Ok(lease.is_some())
+    }
+
+    async fn give_back(self) {
+        // If that fails, it ends by itself.
+        let _ = self.catalog.release(LEASE, &self.holder).await;
+    }
+}
+
+const LEASE: &str = "key-rotation";
+/// Far longer than a page takes, and no longer than an operator waits.
+const TURN: Duration = Duration::from_secs(10);
+/// How often it is looked whether another rotation has ended.
+const LOOK: Duration = Duration::from_millis(250);
+/// How many that do not open are named; the counts tell of the rest.
+const SHOWN: usize = 100;
+
+const EXAMPLES: &str = "\
+Every server must have the key before: copy the key file first. From the first
+moment on nobody seals under an older key. What lies in the store is sealed
+again page by page, while servers serve: they notice nothing of it. Stopped at
+any moment, run it again: it goes on. A server without the key logs an error,
+serves on what it can open, and seals nothing.
+
+Examples:
+  sekisho key rotate
+  sekisho key rotate --to 1f3a90c2";

@@ -1,0 +1,64 @@
+//! How much is sealed under which key.
+
+use std::collections::BTreeMap;
+
+use indicatif::ProgressBar;
+use sekisho_certs::store::sealed::{Sealed, SealedSecret, Walk};
+
+use crate::cli::failure::Result;
+
+/// Secrets by the key that they are sealed under.
+#[derive(Debug, Default)]
+pub(super) struct Tally(BTreeMap<u32, Sealings>);
+
+/// What is sealed under one key.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Sealings {
+    pub(super) credentials: u64,
+    pub(super) documents: u64,
+}
+
+impl Tally {
+    /// Counts all of a catalog, a page at a time.
+    pub(super) async fn of(catalog: &Sealed, bar: &ProgressBar) -> Result<Self> {
+        let (mut tally, mut walk) = (Self::default(), Walk::new());
+        loop {
+            let page = catalog.secrets(&mut walk, PAGE).await?;
+            if page.is_empty() {
+                return Ok(tally);
+            }
+            tally.add(&page)?;
+            bar.inc(page.len() as u64);
+        }
+    }
+
+    /// Adds a page.
+    pub(super) fn add(&mut self, page: &[SealedSecret]) -> Result<()> {
+        for secret in page {
+            let sealings = self.0.entry(secret.key()?).or_default();
+            match secret {
+                SealedSecret::Credential(_) => sealings.credentials += 1,
+                SealedSecret::Document(_) => sealings.documents += 1,
+            }
+        }
+        Ok(())
+    }
+
+    pub(super) fn under(&self, key: u32) -> Sealings {
+        self.0.get(&key).copied().unwrap_or_default()
+    }
+
+    pub(super) fn keys(&self) -> impl Iterator<Item = u32> {
+        self.0.keys().copied()
+    }
+}
+
+impl Sealings {
+    pub(super) fn are_none(self) -> bool {
+        self == Self::default()
+    }
+}
+
+/// Secrets in one page, which is one transaction where they are sealed again:
+/// other writers wait for no more than a moment.
+pub(super) const PAGE: usize = 100;

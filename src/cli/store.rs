@@ -1,0 +1,32 @@
+//! `sekisho store`: the store as a whole.
+
+mod backup;
+mod copy;
+
+use std::path::Path;
+
+use clap::Subcommand;
+
+use crate::cli::failure::{Ended, Result};
+
+/// What is done with a store.
+#[derive(Debug, Subcommand)]
+#[command(after_help = EXAMPLES)]
+pub(crate) enum Command {
+    /// Copy everything into another store, while this one is served
+    Copy(copy::Args),
+    /// Write a consistent copy into a file, while the store is served
+    Backup(backup::Args),
+}
+
+pub(super) fn run(config: Option<&Path>, command: Command) -> Result<Ended> {
+    match command {
+        Command::Copy(args) => copy::run(config, &args),
+        Command::Backup(args) => backup::run(config, &args),
+    }
+}
+
+const EXAMPLES: &str = "\
+Examples:
+  sekisho store backup /backup/hosts.db
+  sekisho store copy sqlite:hosts.db postgres://sekisho@db/certs";

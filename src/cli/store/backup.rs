@@ -1,0 +1,159 @@
+//! `sekisho store backup`
+
+use std::fs::{self, File, OpenOptions};
+use std::io;
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+use std::time::Instant;
+
+use anyhow::{Context, bail};
+use indicatif::HumanBytes;
+use sekisho_certs::store::sqlite::{Mode, Sqlite};
+use sekisho_server::config::{Config, StoreUrl};
+
+use super::copy;
+use crate::cli::failure::{Ended, Result};
+use crate::cli::open;
+
+#[derive(Debug, clap::Args)]
+#[command(after_help = EXAMPLES)]
+pub(crate) struct Args {
+    /// The file to write
+    #[arg(value_name = "FILE")]
+    file: PathBuf,
+    /// Replace a file that is there
+    #[arg(long)]
+    force: bool,
+}
+
+pub(super) fn run(config: Option<&Path>, args: &Args) -> Result<Ended> {
+    let config = Config::load(config)?;
+    let to = Destination::new(args)?;
+    let begun = Instant::now();
+    let ended = open::runtime()?.block_on(async {
+        match &config.store {
+            StoreUrl::Sqlite(path) => copy_file(path, &to).await,
+            StoreUrl::Postgres(_) => copy_all(&config, &to, begun).await,
+            plain => {
+                bail!("the store {plain} is written by others: back it up where it is written")
+            }
+        }
+    })?;
+    if ended != Ended::Done {
+        return Ok(ended);
+    }
+    let bytes = to.put_in_place()?;
+    println!(
+        "backed up {} into {}: {} in {:.1} s",
+        config.store,
+        to.file.display(),
+        HumanBytes(bytes),
+        begun.elapsed().as_secs_f64()
+    );
+    if let Some(keys) = &config.keys {
+        println!("the master key, {keys}, is not in it: keep a copy of that elsewhere");
+    }
+    if let StoreUrl::Postgres(_) = &config.store {
+        let file = to.file.display();
+        println!("restore it with: sekisho store copy sqlite:{file} postgres://… (a new database)");
+    }
+    Ok(Ended::Done)
+}
+
+/// The file as it is, in one state.
+async fn copy_file(path: &Path, to: &Destination) -> Result<Ended> {
+    let same = fs::canonicalize(&to.file).is_ok_and(|to| fs::canonicalize(path).ok() == Some(to));
+    if same {
+        bail!("{} is the store itself", path.display());
+    }
+    // Its mode must not be more open than the store's.
+    to.make_part()?;
+    Sqlite::open(path, Mode::Existing)?.backup(&to.part).await?;
+    Ok(Ended::Done)
+}
+
+/// Everything into a store of one file. What an earlier run left is gone on
+/// with.
+async fn copy_all(config: &Config, to: &Destination, begun: Instant) -> Result<Ended> {
+    let part = Config {
+        store: StoreUrl::Sqlite(to.part.clone()),
+        ..config.clone()
+    };
+    let source = open::sealed(config).await?;
+    let target = copy::open_target(&source, &part).await?;
+    let copied = copy::copy(&source, &target).await?;
+    println!("{}", copied.to);
+    Ok(copied.ended(begun))
+}
+
+/// The file, and the one beside it that becomes it.
+struct Destination {
+    file: PathBuf,
+    part: PathBuf,
+}
+
+impl Destination {
+    fn new(args: &Args) -> Result<Self> {
+        let file = std::path::absolute(&args.file)?;
+        if !args.force && file.symlink_metadata().is_ok() {
+            bail!("{} exists already; --force replaces it", file.display());
+        }
+        if file.is_dir() {
+            bail!("{} is a folder; name a file", file.display());
+        }
+        let mut part = file.clone().into_os_string();
+        part.push(".part");
+        let part = part.into();
+        Ok(Self { file, part })
+    }
+
+    /// Makes it empty, for its owner only.
+    fn make_part(&self) -> Result<()> {
+        let shown = || self.part.display().to_string();
+        match fs::remove_file(&self.part) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                return Err(error).with_context(shown);
+            }
+            _ => {}
+        }
+        let mut options = OpenOptions::new();
+        let made = options
+            .write(true)
+            .create_new(true)
+            .mode(0o600)
+            .open(&self.part);
+        made.map(|_| ()).with_context(shown)
+    }
+
+    /// Gives the finished file its name, durably; gives its length.
+    fn put_in_place(&self) -> Result<u64> {
+        let mut log = self.part.clone().into_os_string();
+        log.push("-wal");
+        if fs::metadata(&log).is_ok_and(|log| log.len() > 0) {
+            bail!(
+                "{} is still being written by something else",
+                self.part.display()
+            );
+        }
+        let shown = || self.file.display().to_string();
+        let part = File::open(&self.part).with_context(shown)?;
+        part.sync_all().with_context(shown)?;
+        fs::rename(&self.part, &self.file).with_context(shown)?;
+        let folder = self.file.parent().unwrap_or(Path::new("/"));
+        File::open(folder)
+            .and_then(|folder| folder.sync_all())
+            .with_context(|| folder.display().to_string())?;
+        Ok(part.metadata().with_context(shown)?.len())
+    }
+}
+
+const EXAMPLES: &str = "\
+The store is served and written on meanwhile; the copy is of one state, and gets
+its name only when it is whole. Of a sqlite: store it is the file that goes in
+the store's place to restore it. Of a postgres:// store it is a sqlite: store of
+the same content, which 'sekisho store copy' brings back. Private keys are
+sealed in it, and the master key is not in it.
+
+Examples:
+  sekisho store backup /backup/hosts.db
+  sekisho store backup --force /backup/hosts.db";

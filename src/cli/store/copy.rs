@@ -1,0 +1,309 @@
+//! `sekisho store copy`
+
+mod contents;
+mod marker;
+mod target;
+
+use std::cmp::Ordering;
+use std::path::{Path, PathBuf};
+use std::time::Instant;
+
+use anyhow::{Context, anyhow, bail};
+use indicatif::ProgressBar;
+use sekisho_certs::Catalog;
+use sekisho_certs::store::sealed::Sealed;
+use sekisho_server::config::{Config, StoreUrl};
+
+use self::contents::{Contents, Digested, Item, Summary};
+use self::target::{Followed, Target};
+use crate::cli::failure::{Ended, Result, Usage};
+use crate::cli::{open, progress};
+
+#[derive(Debug, clap::Args)]
+#[command(after_help = EXAMPLES)]
+pub(crate) struct Args {
+    /// What is copied: the URL of a store, or a configuration (*.toml)
+    #[arg(value_name = "FROM")]
+    from: String,
+    /// Where to: the same; made if it is not there
+    #[arg(value_name = "TO")]
+    to: String,
+}
+
+pub(super) fn run(config: Option<&Path>, args: &Args) -> Result<Ended> {
+    let (from, to) = (side(config, &args.from)?, side(config, &args.to)?);
+    open::runtime()?.block_on(async {
+        let source = open::sealed(&from).await?;
+        let target = open_target(&source, &to).await?;
+        let begun = Instant::now();
+        let copied = copy(&source, &target).await?;
+        println!("from {}: {}", from.store, copied.from);
+        println!("to   {}: {}", to.store, copied.to);
+        Ok(copied.ended(begun))
+    })
+}
+
+/// The store that a copy goes to, made if it is not there, under the key that
+/// seals in the other if it can be.
+pub(super) async fn open_target(source: &Sealed, to: &Config) -> Result<Sealed> {
+    let seals = source.seals_under().await?;
+    let choose = |ring: &sekisho_certs::seal::KeyRing| match ring.has(seals) {
+        true => seals,
+        false => ring.first(),
+    };
+    let target = open::create_under(to, choose).await?;
+    if target.id().await? == source.id().await? {
+        bail!("both are the same store, or one is a copy of the other's file");
+    }
+    Ok(target)
+}
+
+/// What a copy came to.
+pub(super) struct Copied {
+    pub(super) from: Summary,
+    pub(super) to: Summary,
+    /// How many items the source's writers changed while both were compared;
+    /// they were copied too.
+    changed: usize,
+    /// The first items that still differ.
+    differing: Vec<Item>,
+}
+
+impl Copied {
+    /// Says whether both are equal.
+    pub(super) fn ended(&self, begun: Instant) -> Ended {
+        if self.differing.is_empty() {
+            let seconds = begun.elapsed().as_secs_f64();
+            println!("both are equal, after {seconds:.1} s{}", self.meanwhile());
+            return Ended::Done;
+        }
+        for item in &self.differing {
+            eprintln!("differs: {item}");
+        }
+        eprintln!(
+            "error: the stores still differ: something else writes the target, or the source \
+             changes faster than it is read; stop that and run the same again"
+        );
+        Ended::PartlyRefused
+    }
+
+    fn meanwhile(&self) -> String {
+        match self.changed {
+            0 => String::new(),
+            changed => format!("; {changed} items changed meanwhile and were copied too"),
+        }
+    }
+}
+
+/// Makes the target equal to the source, which may be written meanwhile:
+/// compares both and copies what differs, until a comparison finds nothing
+/// but what the source's log tells of.
+pub(super) async fn copy(source: &Sealed, target: &Sealed) -> Result<Copied> {
+    let mut target = Target::take(source, target).await?;
+    let bar = progress::bar(|| None);
+    let mut copied = Err(anyhow!("nothing was compared"));
+    for _ in 0..ROUNDS {
+        let round = round(source, &mut target, &bar).await;
+        copied = round.context("stopped; what was copied stays, run the same again to go on");
+        if !copied
+            .as_ref()
+            .is_ok_and(|round| !round.differing.is_empty())
+        {
+            break;
+        }
+    }
+    bar.finish_and_clear();
+    copied
+}
+
+/// Takes over what the log has, compares everything, and takes over what was
+/// changed meanwhile.
+async fn round(source: &Sealed, target: &mut Target<'_>, bar: &ProgressBar) -> Result<Copied> {
+    target.follow().await?;
+    bar.reset();
+    let (mut from, mut to) = (Contents::of(source), Contents::of(target.catalog()));
+    let mut found = compare(&mut from, &mut to, target, bar).await?;
+    let before = found.len();
+    if let Followed::All(changed) = target.follow().await?
+        && before < MOST
+    {
+        found.retain(|difference| !changed.contains(difference.item()));
+    }
+    for Difference(one, other) in &found {
+        one.iter().for_each(|one| from.add(one));
+        other.iter().for_each(|other| to.add(other));
+    }
+    let items = found.iter().map(|difference| difference.item().clone());
+    Ok(Copied {
+        changed: before - found.len(),
+        differing: items.take(SHOWN).collect(),
+        from: from.summary(),
+        to: to.summary(),
+    })
+}
+
+/// An item that is not the same in both, or is only in one.
+struct Difference(Option<Digested>, Option<Digested>);
+
+impl Difference {
+    fn item(&self) -> &Item {
+        let Self(one, other) = self;
+        let any = one.as_ref().or(other.as_ref());
+        &any.expect("it is in one of them").item
+    }
+}
+
+/// Goes through both at once. What differs is copied, and the first of it
+/// noted; what is equal goes into the digests.
+async fn compare(
+    from: &mut Contents<'_>,
+    to: &mut Contents<'_>,
+    target: &mut Target<'_>,
+    bar: &ProgressBar,
+) -> Result<Vec<Difference>> {
+    let (mut found, mut batch) = (Vec::new(), Vec::new());
+    let (mut one, mut other) = (from.next().await?, to.next().await?);
+    loop {
+        let order = match (&one, &other) {
+            (None, None) => break,
+            (Some(_), None) => Ordering::Less,
+            (None, Some(_)) => Ordering::Greater,
+            (Some(one), Some(other)) => one.item.cmp(&other.item),
+        };
+        let (this, that) = (
+            order.is_le().then(|| one.take()).flatten(),
+            order.is_ge().then(|| other.take()).flatten(),
+        );
+        if order.is_le() {
+            one = from.next().await?;
+        }
+        if order.is_ge() {
+            other = to.next().await?;
+        }
+        bar.inc(1);
+        match (this, that) {
+            (Some(this), Some(that)) if this == that => {
+                from.add(&this);
+                to.add(&that);
+            }
+            (this, that) => {
+                let difference = Difference(this, that);
+                batch.push(difference.item().clone());
+                if found.len() < MOST {
+                    found.push(difference);
+                }
+            }
+        }
+        if batch.len() == BATCH {
+            target.make_equal(&std::mem::take(&mut batch)).await?;
+        }
+    }
+    target.make_equal(&batch).await?;
+    Ok(found)
+}
+
+/// A URL with the keys of the configuration, or another configuration.
+fn side(config: Option<&Path>, text: &str) -> Result<Config> {
+    if Path::new(text).extension().is_some_and(|end| end == "toml") {
+        return Ok(Config::load(Some(Path::new(text)))?);
+    }
+    let folder = std::path::absolute(PathBuf::from("."))?;
+    let store = StoreUrl::parse(text, &folder).map_err(Usage)?;
+    let mut config = Config::load(config)?;
+    config.store = store;
+    Ok(config)
+}
+
+/// What goes into one transaction: other writers wait for no more than a
+/// moment.
+const BATCH: usize = 200;
+/// The first copies, the second finds both equal, unless others write.
+const ROUNDS: usize = 6;
+/// How many differing items are remembered: about 2 MB. With more, the stores
+/// are compared again.
+const MOST: usize = 10_000;
+/// How many differing items are named.
+const SHOWN: usize = 10;
+
+const EXAMPLES: &str = "\
+Both are sqlite: or postgres:// stores. FROM is served on meanwhile; its changes
+are copied too. TO must be new, or a copy of FROM that nobody has written since:
+then only what differs is copied, so run the same again after a stop, or to
+catch up before servers move to TO. Credentials keep their ids, private keys are
+sealed for TO, ticket keys come along. In the end both are compared: counts and
+a digest over everything (exit code 1 if they differ).
+
+A password in a URL is seen by others on this machine: better name a
+configuration.
+
+Examples:
+  sekisho store copy sqlite:hosts.db postgres://sekisho@db/certs
+  sekisho store copy old.toml new.toml";
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use sekisho_certs::seal::{KeyRing, MasterKey};
+    use sekisho_certs::store::memory::Memory;
+    use sekisho_certs::store::{Expect, Write};
+    use sekisho_certs::{Clock, HostPattern, HostRecord, Tenant};
+
+    use super::*;
+
+    async fn store() -> Sealed {
+        let inner = Arc::new(Memory::new(Clock::System));
+        let ring = KeyRing::new(MasterKey::new(&[7; 32]));
+        Sealed::create(inner, ring).await.expect("a store")
+    }
+
+    async fn put(store: &Sealed, name: &str, tenant: &str) {
+        let pattern = HostPattern::parse(name).expect("a name");
+        let mut host = HostRecord::new(pattern);
+        host.tenant = Tenant::parse(tenant).expect("a tenant");
+        let put = Write::PutHost(host, Expect::Any);
+        store.write(vec![put]).await.expect("it is written");
+    }
+
+    #[tokio::test]
+    async fn what_differs_is_found_copied_and_named() {
+        let (source, target) = (store().await, store().await);
+        put(&source, "a.example", "anna").await;
+        put(&source, "b.example", "anna").await;
+        let copied = copy(&source, &target).await.expect("it is copied");
+        assert_eq!(copied.ended(Instant::now()), Ended::Done);
+        let mut taken = Target::take(&source, &target).await.expect("its copy");
+        // In the target alone, in both, and in the source alone.
+        put(&target, "a.example", "bert").await;
+        put(&target, "c.example", "bert").await;
+        put(&source, "0.example", "bert").await;
+        let bar = ProgressBar::hidden();
+        let followed = taken.follow().await.expect("a log");
+        let pattern = HostPattern::parse("0.example").expect("a name");
+        assert_eq!(followed, Followed::All([Item::Host(pattern)].into()));
+        let first = round(&source, &mut taken, &bar).await.expect("a round");
+        let named: Vec<_> = first.differing.iter().map(Item::to_string).collect();
+        assert_eq!(named, ["host a.example", "host c.example"]);
+        assert_ne!(first.from, first.to);
+        assert_eq!(first.ended(Instant::now()), Ended::PartlyRefused);
+        let second = round(&source, &mut taken, &bar).await.expect("a round");
+        assert!(second.differing.is_empty());
+        assert_eq!(second.ended(Instant::now()), Ended::Done);
+        // Written by others as well: it is not taken for a copy any more.
+        put(&target, "d.example", "bert").await;
+        let error = copy(&source, &target).await.err().expect("it is refused");
+        assert!(error.to_string().contains("was written since"), "{error}");
+    }
+
+    #[tokio::test]
+    async fn two_copies_at_once_are_noticed() {
+        let (source, target) = (store().await, store().await);
+        let mut one = Target::take(&source, &target).await.expect("it is empty");
+        let mut other = Target::take(&source, &target).await.expect("a copy of it");
+        put(&source, "a.example", "anna").await;
+        other.follow().await.expect("it is the last that took it");
+        put(&source, "b.example", "anna").await;
+        let error = one.follow().await.expect_err("it is refused");
+        assert!(error.to_string().contains("by something else"), "{error}");
+    }
+}

@@ -1,0 +1,252 @@
+//! All that a store holds, in order, as digests.
+
+use std::collections::VecDeque;
+use std::fmt;
+
+use aws_lc_rs::digest::{Context, SHA256};
+use indicatif::HumanCount;
+use sekisho_certs::store::Document;
+use sekisho_certs::store::sealed::Sealed;
+use sekisho_certs::{
+    Catalog, CredentialId, HostPattern, HostRecord, KeyType, Protected, StoreError,
+    StoredCredential,
+};
+
+use super::marker;
+use crate::cli::failure::Result;
+
+/// One thing in a store, in the order in which they are listed: what is
+/// referred to comes first.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(super) enum Item {
+    Credential(CredentialId),
+    Host(HostPattern),
+    Document(String, String),
+}
+
+impl fmt::Display for Item {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Credential(id) => id.fmt(f),
+            Self::Host(pattern) => write!(f, "host {pattern}"),
+            Self::Document(kind, key) => write!(f, "document {kind}/{key}"),
+        }
+    }
+}
+
+/// An item with a digest of its content; what a catalog adds by itself, such
+/// as versions, is no content.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Digested {
+    pub(super) item: Item,
+    digest: [u8; 32],
+}
+
+/// Goes through a store, a page at a time.
+pub(super) struct Contents<'a> {
+    catalog: &'a Sealed,
+    stage: Stage,
+    page: VecDeque<Digested>,
+    summary: Summary,
+    digest: Context,
+}
+
+enum Stage {
+    Credentials(Option<CredentialId>),
+    Hosts(Option<HostPattern>),
+    Kinds(String),
+    Documents(String, Option<String>),
+    End,
+}
+
+impl<'a> Contents<'a> {
+    pub(super) fn of(catalog: &'a Sealed) -> Self {
+        Self {
+            catalog,
+            stage: Stage::Credentials(None),
+            page: VecDeque::new(),
+            summary: Summary::default(),
+            digest: Context::new(&SHA256),
+        }
+    }
+
+    /// The next item; none at the end.
+    pub(super) async fn next(&mut self) -> Result<Option<Digested>> {
+        while self.page.is_empty() && !matches!(self.stage, Stage::End) {
+            self.turn().await?;
+        }
+        let next = self.page.pop_front();
+        if let Some(next) = &next {
+            match next.item {
+                Item::Credential(_) => self.summary.credentials += 1,
+                Item::Host(_) => self.summary.hosts += 1,
+                Item::Document(..) => self.summary.documents += 1,
+            }
+        }
+        Ok(next)
+    }
+
+    /// Takes an item into the digest.
+    pub(super) fn add(&mut self, item: &Digested) {
+        self.digest.update(&item.digest);
+    }
+
+    /// Counts of what was passed, and the digest of what was added.
+    pub(super) fn summary(self) -> Summary {
+        let digest = self.digest.finish();
+        let digest = digest.as_ref().first_chunk().copied();
+        Summary {
+            digest: digest.expect("SHA-256 has 32 bytes"),
+            ..self.summary
+        }
+    }
+
+    /// Reads a page, or goes to the next stage.
+    async fn turn(&mut self) -> Result<()> {
+        match &mut self.stage {
+            Stage::Credentials(after) => {
+                let page = self.catalog.list_credentials(*after, PAGE).await?;
+                self.page = page.iter().map(credential).collect::<Result<_>>()?;
+                self.stage = match page.last() {
+                    Some(last) => Stage::Credentials(Some(last.id)),
+                    None => Stage::Hosts(None),
+                };
+            }
+            Stage::Hosts(after) => {
+                let page = self.catalog.list_hosts(after.as_ref(), PAGE).await?;
+                self.page = page.iter().map(host).collect();
+                self.stage = match page.last() {
+                    Some(last) => Stage::Hosts(Some(last.pattern.clone())),
+                    None => Stage::Kinds(String::new()),
+                };
+            }
+            Stage::Kinds(after) => {
+                self.stage = match self.catalog.kind_after(after).await? {
+                    Some(kind) if marker::stays(&kind) => Stage::Kinds(kind),
+                    Some(kind) => Stage::Documents(kind, None),
+                    None => Stage::End,
+                };
+            }
+            Stage::Documents(kind, after) => {
+                let page = self.catalog.list_documents(kind, after.as_deref(), PAGE);
+                let page = page.await?;
+                self.page = page.iter().map(document).collect::<Result<_>>()?;
+                self.stage = match page.last() {
+                    Some(last) => Stage::Documents(last.kind.clone(), Some(last.key.clone())),
+                    None => Stage::Kinds(std::mem::take(kind)),
+                };
+            }
+            Stage::End => {}
+        }
+        Ok(())
+    }
+}
+
+/// Counts, and a digest over the contents in order.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Summary {
+    hosts: u64,
+    credentials: u64,
+    documents: u64,
+    digest: [u8; 32],
+}
+
+impl fmt::Display for Summary {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let [hosts, credentials, documents] =
+            [self.hosts, self.credentials, self.documents].map(HumanCount);
+        write!(
+            f,
+            "{hosts} hosts, {credentials} credentials, {documents} documents, sha256 "
+        )?;
+        self.digest
+            .iter()
+            .try_for_each(|byte| write!(f, "{byte:02x}"))
+    }
+}
+
+fn credential(one: &StoredCredential) -> Result<Digested> {
+    let mut digest = Parts::of("credential");
+    digest.add(&one.id.as_u64().to_be_bytes());
+    digest.add(one.key_type.as_str().as_bytes());
+    digest.add(&(one.chain.len() as u64).to_be_bytes());
+    one.chain.iter().for_each(|der| digest.add(der));
+    digest.add(opened(&one.key, &one.id)?);
+    digest.add(&one.not_before.to_be_bytes());
+    digest.add(&one.not_after.to_be_bytes());
+    digest.number(one.renew_at);
+    Ok(digest.end(Item::Credential(one.id)))
+}
+
+fn host(one: &HostRecord) -> Digested {
+    let mut digest = Parts::of("host");
+    digest.add(one.pattern.as_str().as_bytes());
+    digest.add(one.tenant.as_str().as_bytes());
+    match &one.site {
+        Some(site) => {
+            digest.add(&site.format.to_be_bytes());
+            digest.add(site.json.as_bytes());
+        }
+        None => digest.add(b""),
+    }
+    digest.add(one.tls.as_str().as_bytes());
+    digest.add(&[u8::from(one.disabled)]);
+    for key_type in KeyType::ALL {
+        let id = one.references.of(key_type);
+        digest.number(id.map(|id| id.as_u64().cast_signed()));
+    }
+    digest.end(Item::Host(one.pattern.clone()))
+}
+
+fn document(one: &Document) -> Result<Digested> {
+    let item = Item::Document(one.kind.clone(), one.key.clone());
+    let mut digest = Parts::of("document");
+    digest.add(one.kind.as_bytes());
+    digest.add(one.key.as_bytes());
+    digest.add(opened(&one.bytes, &item)?);
+    digest.number(one.expires);
+    Ok(digest.end(item))
+}
+
+fn opened<'a>(secret: &'a Protected, of: &dyn fmt::Display) -> Result<&'a [u8]> {
+    let secret = secret.secret();
+    let secret = secret
+        .ok_or_else(|| StoreError::Corrupt(format!("the secret of {of} was not opened").into()))?;
+    Ok(secret.expose())
+}
+
+/// Each part with its length before it, so that no two contents give the same
+/// bytes.
+struct Parts(Context);
+
+impl Parts {
+    fn of(what: &str) -> Self {
+        let mut parts = Self(Context::new(&SHA256));
+        parts.add(what.as_bytes());
+        parts
+    }
+
+    fn add(&mut self, part: &[u8]) {
+        self.0.update(&(part.len() as u64).to_be_bytes());
+        self.0.update(part);
+    }
+
+    fn number(&mut self, number: Option<i64>) {
+        match number {
+            Some(number) => self.add(&number.to_be_bytes()),
+            None => self.add(b""),
+        }
+    }
+
+    fn end(self, item: Item) -> Digested {
+        let digest = self.0.finish();
+        let digest = digest.as_ref().first_chunk().copied();
+        Digested {
+            item,
+            digest: digest.expect("SHA-256 has 32 bytes"),
+        }
+    }
+}
+
+/// How many are read at once: what one page may take of memory.
+const PAGE: usize = 500;

@@ -1,0 +1,82 @@
+//! The document that makes a store a copy of another: of which, and how far
+//! that one's log was followed.
+
+use sekisho_certs::store::{CatalogId, Document, LogId, Position};
+use sekisho_certs::{Protected, Secret};
+
+/// What a copy knows of its source.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Marker {
+    pub(super) catalog: CatalogId,
+    /// Up to here the source's changes are in the copy, or what they changed
+    /// was read later.
+    pub(super) position: Position,
+}
+
+impl Marker {
+    pub(super) fn document(&self) -> Document {
+        let mut bytes = vec![FORMAT];
+        bytes.extend_from_slice(&self.catalog.0);
+        bytes.extend_from_slice(&self.position.log.0);
+        bytes.extend_from_slice(&self.position.number.to_be_bytes());
+        Document {
+            kind: KIND.to_owned(),
+            key: KEY.to_owned(),
+            bytes: Protected::Plain(Secret::new(bytes)),
+            expires: None,
+            version: 0,
+        }
+    }
+
+    /// None if another version of this program wrote it.
+    pub(super) fn read(document: &Document) -> Option<Self> {
+        let (format, bytes) = document.bytes.secret()?.expose().split_first()?;
+        let (catalog, bytes) = bytes.split_first_chunk()?;
+        let (log, bytes) = bytes.split_first_chunk()?;
+        let number = bytes.try_into().ok()?;
+        (*format == FORMAT).then_some(Self {
+            catalog: CatalogId(*catalog),
+            position: Position {
+                log: LogId(*log),
+                number: u64::from_be_bytes(number),
+            },
+        })
+    }
+}
+
+/// Documents that belong to one store and are not copied: its check value,
+/// and this marker.
+pub(super) fn stays(kind: &str) -> bool {
+    kind == "check" || kind == KIND
+}
+
+pub(super) const KIND: &str = "copy";
+pub(super) const KEY: &str = "from";
+const FORMAT: u8 = 1;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_written_is_read_and_nothing_else() {
+        let marker = Marker {
+            catalog: CatalogId([3; 16]),
+            position: Position {
+                log: LogId([5; 16]),
+                number: u64::MAX - 7,
+            },
+        };
+        let document = marker.document();
+        assert_eq!(Marker::read(&document), Some(marker));
+        let bytes = document.bytes.secret().expect("it is plain").expose();
+        for cut in 0..bytes.len() {
+            let bytes = Protected::Plain(Secret::new(bytes[..cut].to_vec()));
+            let document = Document {
+                bytes,
+                ..marker.document()
+            };
+            assert_eq!(Marker::read(&document), None, "{cut}");
+        }
+    }
+}

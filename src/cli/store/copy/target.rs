@@ -1,0 +1,251 @@
+//! The store that is made equal to another.
+
+use std::collections::{BTreeSet, HashSet};
+
+use anyhow::{anyhow, bail};
+use sekisho_certs::store::sealed::Sealed;
+use sekisho_certs::store::{Expect, Subject, What, Write};
+use sekisho_certs::{Catalog, CredentialId, HostPattern, HostRecord, StoreError, StoredCredential};
+
+use super::contents::Item;
+use super::marker::{self, Marker};
+use crate::cli::failure::Result;
+
+/// A copy under way. Each batch writes the marker too, so that two copies at
+/// once, and whatever else writes the target, are noticed.
+pub(super) struct Target<'a> {
+    source: &'a Sealed,
+    target: &'a Sealed,
+    marker: Marker,
+    /// What must stand there of the marker.
+    expect: Expect,
+}
+
+/// What following the source's log gave.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Followed {
+    /// To its end; these were changed and copied.
+    All(HashSet<Item>),
+    /// It does not go on where it was left: anything may have changed.
+    Gap,
+}
+
+impl<'a> Target<'a> {
+    /// Takes an empty store, or a copy of this source that nobody else has
+    /// written.
+    pub(super) async fn take(source: &'a Sealed, target: &'a Sealed) -> Result<Self> {
+        let catalog = source.id().await?;
+        // Before anything is read: what changes from here on is followed.
+        let position = source.position().await?;
+        let mut taken = Self {
+            source,
+            target,
+            marker: Marker { catalog, position },
+            expect: Expect::Absent,
+        };
+        match target.document(marker::KIND, marker::KEY).await? {
+            Some(document) => {
+                let marker = Marker::read(&document).ok_or_else(|| {
+                    anyhow!("the target is a copy that another version of sekisho made")
+                })?;
+                if marker.catalog != catalog {
+                    bail!("the target is a copy of another store");
+                }
+                if !unwritten_since(target, document.version).await? {
+                    bail!(
+                        "the target was written since the copy was made, by something else; \
+                         it is not overwritten: copy into a new store"
+                    );
+                }
+                taken.marker = marker;
+                taken.expect = Expect::Version(document.version);
+            }
+            None if is_empty(target).await? => {}
+            None => bail!(
+                "the target holds something already and is no copy of this store; it is not \
+                 overwritten: copy into a new store"
+            ),
+        }
+        taken.write(Vec::new()).await?;
+        Ok(taken)
+    }
+
+    pub(super) fn catalog(&self) -> &'a Sealed {
+        self.target
+    }
+
+    /// Takes over the source's changes.
+    pub(super) async fn follow(&mut self) -> Result<Followed> {
+        let mut changed = HashSet::new();
+        loop {
+            let page = self
+                .source
+                .changes(self.marker.position.number, PAGE)
+                .await?;
+            if page.gap || page.log != self.marker.position.log {
+                // What it does not tell, a comparison finds.
+                self.marker.position = self.source.position().await?;
+                self.write(Vec::new()).await?;
+                return Ok(Followed::Gap);
+            }
+            let Some(last) = page.changes.last() else {
+                return Ok(Followed::All(changed));
+            };
+            let items = page.changes.iter().filter_map(|one| item(&one.subject));
+            let items: BTreeSet<_> = items.collect();
+            let items: Vec<_> = items.into_iter().collect();
+            // Written with them, in one transaction.
+            self.marker.position.number = last.number;
+            self.make_equal(&items).await?;
+            // A new credential is announced by its hosts alone.
+            changed.extend(self.with_references(&items).await?);
+        }
+    }
+
+    /// Makes these what they are in the source by now.
+    pub(super) async fn make_equal(&mut self, items: &[Item]) -> Result<()> {
+        let mut conflict = match self.write(self.plan(items).await?).await {
+            Err(StoreError::Conflict(what)) => what,
+            other => return Ok(other?),
+        };
+        // A host may refer to what was stored or came back only now.
+        for _ in 0..ATTEMPTS {
+            let items = self.with_references(items).await?;
+            match self.write(self.plan(&items).await?).await {
+                Err(StoreError::Conflict(what)) => conflict = what,
+                other => return Ok(other?),
+            }
+        }
+        bail!("the target is written by something else: {conflict}")
+    }
+
+    async fn write(&mut self, mut batch: Vec<Write>) -> Result<(), StoreError> {
+        batch.push(Write::PutDocument(self.marker.document(), self.expect));
+        self.target.write(batch).await?;
+        let written = self.target.document(marker::KIND, marker::KEY).await?;
+        let written = written.ok_or_else(|| {
+            StoreError::Conflict("the marker of the copy is gone from the target".into())
+        })?;
+        self.expect = Expect::Version(written.version);
+        Ok(())
+    }
+
+    async fn plan(&self, items: &[Item]) -> Result<Vec<Write>> {
+        let (mut ids, mut patterns, mut writes) = (Vec::new(), Vec::new(), Vec::new());
+        for item in items {
+            match item {
+                Item::Credential(id) => ids.push(*id),
+                Item::Host(pattern) => patterns.push(pattern.clone()),
+                Item::Document(kind, key) => writes.push(self.document(kind, key).await?),
+            }
+        }
+        let credentials = self.source.credentials(&ids).await?;
+        let hosts = self.source.hosts(&patterns).await?;
+        let gone = gone(&ids, &credentials);
+        let puts = credentials.into_iter();
+        writes.extend(puts.map(|one| Write::PutCredential(one, Expect::Any)));
+        let there: HashSet<_> = hosts.iter().map(|one| one.pattern.clone()).collect();
+        let puts = hosts.into_iter().filter(|one| !refers(one, &gone));
+        writes.extend(puts.map(|one| Write::PutHost(one, Expect::Any)));
+        let removed = patterns.into_iter().filter(|one| !there.contains(one));
+        writes.extend(removed.map(|one| Write::RemoveHost(one, Expect::Any)));
+        for id in gone {
+            self.drop_credential(id, &mut writes).await?;
+        }
+        Ok(writes)
+    }
+
+    async fn document(&self, kind: &str, key: &str) -> Result<Write> {
+        Ok(match self.source.document(kind, key).await? {
+            Some(document) => Write::PutDocument(document, Expect::Any),
+            None => Write::RemoveDocument {
+                kind: kind.to_owned(),
+                key: key.to_owned(),
+                expect: Expect::Any,
+            },
+        })
+    }
+
+    /// One that no host refers to any more goes with the last host that did: a
+    /// host that comes and goes within one transaction.
+    async fn drop_credential(&self, id: CredentialId, writes: &mut Vec<Write>) -> Result<()> {
+        let stored = self.target.credentials(&[id]).await?;
+        let Some(stored) = stored.first() else {
+            return Ok(());
+        };
+        if !self.target.hosts_of(id, None, 1).await?.is_empty() {
+            // Its hosts are not what they are to be yet: it goes with them.
+            return Ok(());
+        }
+        let nobody = HostPattern::parse(NOBODY).expect("it is a name");
+        let mut host = HostRecord::new(nobody.clone());
+        host.references.set(stored.key_type, Some(id));
+        writes.push(Write::PutHost(host, Expect::Any));
+        writes.push(Write::RemoveHost(nobody, Expect::Any));
+        Ok(())
+    }
+
+    /// With the credentials that the hosts among them refer to.
+    async fn with_references(&self, items: &[Item]) -> Result<Vec<Item>> {
+        let patterns = items.iter().filter_map(|item| match item {
+            Item::Host(pattern) => Some(pattern.clone()),
+            Item::Credential(_) | Item::Document(..) => None,
+        });
+        let hosts = self.source.hosts(&patterns.collect::<Vec<_>>()).await?;
+        let referred = hosts.iter().flat_map(|host| host.references.iter());
+        let referred = referred.map(|(_, id)| Item::Credential(id));
+        let all: BTreeSet<_> = referred.chain(items.iter().cloned()).collect();
+        Ok(all.into_iter().collect())
+    }
+}
+
+fn gone(ids: &[CredentialId], stored: &[StoredCredential]) -> HashSet<CredentialId> {
+    let stored: HashSet<_> = stored.iter().map(|one| one.id).collect();
+    let gone = ids.iter().filter(|id| !stored.contains(id));
+    gone.copied().collect()
+}
+
+/// Such a host was changed between two readings: the log tells of it.
+fn refers(host: &HostRecord, gone: &HashSet<CredentialId>) -> bool {
+    host.references.iter().any(|(_, id)| gone.contains(&id))
+}
+
+fn item(subject: &Subject) -> Option<Item> {
+    match subject {
+        Subject::Host(pattern) => Some(Item::Host(pattern.clone())),
+        Subject::Credential(id) => Some(Item::Credential(*id)),
+        Subject::Document { kind, .. } if marker::stays(kind) => None,
+        Subject::Document { kind, key } => Some(Item::Document(kind.clone(), key.clone())),
+    }
+}
+
+async fn is_empty(catalog: &Sealed) -> Result<bool> {
+    let mut kind = String::new();
+    while let Some(next) = catalog.kind_after(&kind).await? {
+        if !marker::stays(&next) {
+            return Ok(false);
+        }
+        kind = next;
+    }
+    let hosts = catalog.list_hosts(None, 1).await?;
+    Ok(hosts.is_empty() && catalog.list_credentials(None, 1).await?.is_empty())
+}
+
+/// Whether the marker's change is the last, but for credentials that went in
+/// the same transaction, and for a change of the key that seals.
+async fn unwritten_since(catalog: &Sealed, version: u64) -> Result<bool> {
+    let page = catalog.changes(version, PAGE).await?;
+    let ours = page.changes.iter().all(|change| match &change.subject {
+        Subject::Credential(_) => change.what == What::Removed,
+        Subject::Document { kind, .. } => kind == "check",
+        Subject::Host(_) => false,
+    });
+    Ok(!page.gap && ours && page.changes.len() < PAGE)
+}
+
+/// Under a domain that nobody can have (RFC 2606, section 2).
+const NOBODY: &str = "sekisho-copy.invalid";
+/// Changes and items that are taken over at once.
+const PAGE: usize = 1000;
+/// More means that somebody else writes the target.
+const ATTEMPTS: usize = 3;

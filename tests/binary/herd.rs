@@ -1,0 +1,102 @@
+//! A thousand connections that want one host which is not cached.
+
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::thread;
+use std::time::Duration;
+
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use sekisho_testkit::services::Postgres;
+use sekisho_testkit::{RedisServer, client};
+use tokio::runtime::Builder;
+use tokio::task::JoinSet;
+
+use crate::sandbox::{Sandbox, Server, ca, until};
+use crate::{postgres, redis};
+
+#[test]
+fn a_thousand_connections_cost_redis_one_call() {
+    let redis = RedisServer::start();
+    redis::put(&redis, "a.example");
+    let sandbox = redis::on(&redis, "redis://127.0.0.1:PORT");
+    let server = patient(&sandbox);
+    // Others shall come while the first waits.
+    redis.cli(&["client", "pause", "400", "all"]);
+    assert_eq!(served(server.https, "a.example"), CONNECTIONS);
+    assert_eq!(calls(&server), 1);
+    let stats = redis.cli(&["info", "commandstats"]);
+    assert!(stats.contains("cmdstat_mget:calls=1,"), "{stats}");
+    server.stop();
+}
+
+#[test]
+fn a_thousand_connections_cost_postgres_one_call() {
+    let database = Postgres::shared();
+    let url = database.database();
+    let sandbox = postgres::sandbox(&url);
+    postgres::import(&sandbox, "a.example");
+    let server = patient(&sandbox);
+    thread::scope(|scope| {
+        let name = postgres::name_of(&url);
+        let lock = scope.spawn(|| database.sql(name, LOCK));
+        // A machine may be too busy to see it; one call is one call then, too.
+        let is_held = || database.sql(name, LOCKS).trim() == "1";
+        until("the lock", ANSWER, || lock.is_finished() || is_held());
+        assert_eq!(served(server.https, "a.example"), CONNECTIONS);
+    });
+    assert_eq!(calls(&server), 1);
+    server.stop();
+}
+
+/// A server that lets clients take their time, on a busy machine.
+fn patient(sandbox: &Sandbox) -> Server {
+    let config = std::fs::read_to_string(sandbox.path("sekisho.toml")).expect("a file");
+    let config = format!("{config}[server]\nhandshake_timeout = \"60s\"\n");
+    sandbox.write("sekisho.toml", &config);
+    sandbox.serve()
+}
+
+/// How many of the connections, all begun at once, end their handshake with
+/// the certificate of this host.
+fn served(address: SocketAddr, host: &'static str) -> usize {
+    let hard = getrlimit(Resource::Nofile).maximum;
+    let open = Rlimit {
+        current: hard,
+        maximum: hard,
+    };
+    setrlimit(Resource::Nofile, open).expect("up to the hard limit");
+    let config = client::config(ca());
+    let runtime = Builder::new_current_thread().enable_all().build();
+    runtime.expect("a runtime").block_on(async {
+        let mut clients = JoinSet::new();
+        for _ in 0..CONNECTIONS {
+            let connect = client::connect(address, host, config.clone());
+            // Kept, so that all are open at once.
+            clients.spawn(connect);
+        }
+        let ended = clients.join_all().await;
+        ended.iter().filter(|ended| ended.is_ok()).count()
+    })
+}
+
+/// Calls of the store that the server counted.
+fn calls(server: &Server) -> u64 {
+    let mut stream = TcpStream::connect(server.admin).expect("it listens");
+    stream
+        .write_all(b"GET /metrics HTTP/1.0\r\nHost: localhost\r\n\r\n")
+        .expect("it reads");
+    let mut text = String::new();
+    stream.read_to_string(&mut text).expect("it answers");
+    let mut lines = text.lines();
+    let count = lines.find_map(|line| line.strip_prefix("sekisho_store_call_seconds_count "));
+    let count = count.expect("it counts them").trim();
+    count.parse().expect("a number")
+}
+
+const CONNECTIONS: usize = 1000;
+const ANSWER: Duration = Duration::from_secs(20);
+/// Look-ups wait for its end.
+const LOCK: &str = "BEGIN; LOCK TABLE sekisho.hosts IN ACCESS EXCLUSIVE MODE; \
+                    SELECT pg_sleep(0.4); COMMIT";
+const LOCKS: &str = "SELECT count(*) FROM pg_locks WHERE granted \
+                     AND mode = 'AccessExclusiveLock' AND relation = 'sekisho.hosts'::regclass";
