@@ -18,8 +18,9 @@ use crate::sandbox::{Sandbox, Server, until};
 /// A sandbox on this store, with pages and certificates for these hosts.
 fn sandbox(url: &str, hosts: &[&str]) -> Sandbox {
     let sandbox = Sandbox::new();
-    // Short enough to pass in a test.
-    sandbox.configure("[cache]\nfresh = \"1s\"\n");
+    // Short enough to pass in a test. Copies on disk would answer for the
+    // database; `warm.rs` tests those.
+    sandbox.configure("[cache]\nfresh = \"1s\"\ndisk = \"off\"\n");
     use_store(&sandbox, url);
     for host in hosts {
         sandbox.page(host, host);

@@ -29,10 +29,10 @@ fn a_database_that_is_down() {
         let error = sandbox.fails(&["host", "list"]);
         assert!(error.contains("refused"), "{error}");
         // Once the time of `fresh` has passed, cached hosts are read again
-        // aside; that only a copy on disk answers changes nothing.
+        // aside; that it fails changes nothing.
         until("it is served though it could not be read", LONG, || {
             assert!(server.shows("cached.example", "cached.example"));
-            metric(&server, "sekisho_warm_answers_total") > 0.0
+            metric(&server, "sekisho_stale_served_total") > 0.0
         });
 
         database.begin();
