@@ -50,7 +50,7 @@ impl Link {
 
     /// Sends commands in one write; gives one answer for each. If the
     /// connection breaks off meanwhile they are sent once more: they only
-    /// read.
+    /// read, or do nothing more the second time.
     pub(super) async fn send(&self, commands: &Pipeline) -> Result<Vec<Value>> {
         let mut state = self.state.clone();
         let mut again = true;
