@@ -36,7 +36,9 @@ test: deps ## Run all tests
 test-valkey: # The tests that need Redis, over Valkey, where there is one
 	@if command -v valkey-server >/dev/null; then \
 		echo 'over Valkey:'; \
-		SEKISHO_TEST_REDIS=valkey $(CARGO) test --workspace --locked redis; \
+		for tests in redis layered; do \
+			SEKISHO_TEST_REDIS=valkey $(CARGO) test --workspace --locked $$tests; \
+		done; \
 	else \
 		echo 'there is no valkey-server: these tests ran over Redis alone'; \
 	fi
