@@ -68,16 +68,17 @@ fn a_copy_that_was_killed_goes_on_and_follows_its_source() {
     let sandbox = Sandbox::new();
     fill(&sandbox, 1500);
     let args = ["store", "copy", "sqlite:hosts.db", "sqlite:copy.db"];
-    let mut child = sandbox.command(&args);
-    let child = child.stdout(Stdio::null()).stderr(Stdio::null());
-    let mut child = child.spawn().expect("the binary runs");
-    until("some are copied", LONG, || {
-        count(&sandbox, "credentials") > 0
+    let killed = (0..20).any(|_| {
+        let copied = copied_when_killed(&sandbox, &args);
+        if copied == 1500 {
+            // The machine is busy: it was done before.
+            for file in ["copy.db", "copy.db-wal", "copy.db-shm"] {
+                let _ = fs::remove_file(sandbox.path(file));
+            }
+        }
+        copied < 1500
     });
-    child.kill().expect("it is a child");
-    child.wait().expect("it is a child");
-    let copied = count(&sandbox, "hosts");
-    assert!(copied < 1500, "it was done before it was killed");
+    assert!(killed, "each was done before it was killed");
     sandbox.ok(&["host", "remove", "h3.example"]);
     sandbox.ok(&["host", "set", "h1499.example", "--tenant", "anna"]);
     sandbox.import(&["h5.example"]);
@@ -98,6 +99,19 @@ fn a_copy_that_was_killed_goes_on_and_follows_its_source() {
         caught_up.contains("1,499 hosts, 1,499 credentials"),
         "{caught_up}"
     );
+}
+
+/// Begins a copy and kills it when some, but not all, is there.
+fn copied_when_killed(sandbox: &Sandbox, args: &[&str]) -> i64 {
+    let mut child = sandbox.command(args);
+    let child = child.stdout(Stdio::null()).stderr(Stdio::null());
+    let mut child = child.spawn().expect("the binary runs");
+    until("some are copied", LONG, || {
+        count(sandbox, "credentials") > 0
+    });
+    child.kill().expect("it is a child");
+    child.wait().expect("it is a child");
+    count(sandbox, "hosts")
 }
 
 #[test]

@@ -162,7 +162,7 @@ pub(crate) fn until(what: &str, deadline: Duration, mut asked: impl FnMut() -> b
 
 /// A change is served after 100 ms at the latest; the rest is what a loaded
 /// machine may take to run the command and the handshakes.
-pub(crate) const SOON: Duration = Duration::from_secs(2);
+pub(crate) const SOON: Duration = Duration::from_secs(10);
 
 const CONFIG: &str = "\
 [listen]
