@@ -1,7 +1,5 @@
 //! Redis as a level before the catalog of several servers.
 
-use std::io::{Read, Write};
-use std::net::TcpStream;
 use std::time::Duration;
 
 use sekisho_testkit::services::{Postgres, Signal};
@@ -152,14 +150,8 @@ fn in_use(server: &Server) {
 
 /// A figure of a scrape.
 fn figure(server: &Server, name: &str) -> u64 {
-    let mut stream = TcpStream::connect(server.admin).expect("it listens");
-    let request = b"GET /metrics HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: close\r\n\r\n";
-    stream.write_all(request).expect("it reads");
-    let mut answer = String::new();
-    stream.read_to_string(&mut answer).expect("an answer");
-    let name = format!("sekisho_{name} ");
-    let line = answer.lines().find_map(|line| line.strip_prefix(&name));
-    line.expect("a figure").trim().parse().expect("a number")
+    let value = server.metric(&format!("sekisho_{name}"));
+    value.expect("a figure") as u64
 }
 
 fn holds(bytes: &[u8], piece: &[u8]) -> bool {

@@ -108,21 +108,10 @@ fn the_admin_listener_tells_how_it_is() {
     let sandbox = Sandbox::new();
     sandbox.import(&["a.example"]);
     let server = sandbox.serve();
-    let ask = |path: &str| {
-        let mut stream = TcpStream::connect(server.admin).expect("it listens");
-        write!(
-            stream,
-            "GET {path} HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: close\r\n\r\n"
-        )
-        .expect("it reads");
-        let mut answer = String::new();
-        stream.read_to_string(&mut answer).expect("an answer");
-        answer
-    };
-    assert!(ask("/readyz").starts_with("HTTP/1.1 200"));
-    assert!(ask("/healthz").starts_with("HTTP/1.1 200"));
+    assert!(server.ask("/readyz").starts_with("HTTP/1.1 200"));
+    assert!(server.ask("/healthz").starts_with("HTTP/1.1 200"));
     assert!(server.fetch("a.example").is_ok());
-    assert!(ask("/metrics").contains("sekisho_handshakes_total{"));
+    assert!(server.ask("/metrics").contains("sekisho_handshakes_total{"));
 }
 
 #[test]

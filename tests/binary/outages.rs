@@ -7,8 +7,6 @@ mod disk;
 mod level;
 mod password;
 
-use std::io::{Read, Write};
-use std::net::TcpStream;
 use std::time::Duration;
 
 use serde_json::Value;
@@ -37,34 +35,21 @@ fn use_store(sandbox: &Sandbox, url: &str) {
     sandbox.write("sekisho.toml", &config);
 }
 
-/// What the admin listener answers, head and body.
-fn ask(server: &Server, path: &str) -> String {
-    let mut stream = TcpStream::connect(server.admin).expect("it listens");
-    let request = format!("GET {path} HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: close\r\n\r\n");
-    stream.write_all(request.as_bytes()).expect("it reads");
-    let mut answer = String::new();
-    stream.read_to_string(&mut answer).expect("an answer");
-    answer
-}
-
 /// `available healthy`: the states of store and feed, which `/healthz` tells
 /// with status 200 whatever they are.
 fn states(server: &Server) -> String {
-    let answer = ask(server, "/healthz");
+    let answer = server.ask("/healthz");
     assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
-    assert!(ask(server, "/readyz").starts_with("HTTP/1.1 200"));
+    assert!(server.ask("/readyz").starts_with("HTTP/1.1 200"));
     let (_, body) = answer.split_once("\r\n\r\n").expect("a body");
     let health: Value = serde_json::from_str(body).expect("JSON");
     let state = |of: &str| health[of]["state"].as_str().expect("a state").to_owned();
     format!("{} {}", state("store"), state("feed"))
 }
 
-/// The value of one line of the metrics.
+/// The value of one line of the metrics, which must be there.
 fn metric(server: &Server, name: &str) -> f64 {
-    let text = ask(server, "/metrics");
-    let line = text.lines().find_map(|line| line.strip_prefix(name));
-    let value = line.unwrap_or_else(|| panic!("{name}: {text}"));
-    value.trim().parse().expect("a number")
+    server.metric(name).expect(name)
 }
 
 /// Waits until the server has noticed, while it goes on serving this host.

@@ -6,8 +6,7 @@ mod plain;
 mod trouble;
 
 use std::fs;
-use std::io::{self, Read, Write};
-use std::net::TcpStream;
+use std::io;
 use std::time::Duration;
 
 use sekisho_testkit::{Key, Pair, client};
@@ -49,20 +48,9 @@ fn leaf(server: &Server, name: &str) -> io::Result<Vec<u8>> {
     })
 }
 
-/// A figure of the server's metrics.
-fn figure(server: &Server, name: &str) -> Option<f64> {
-    let mut stream = TcpStream::connect(server.admin).ok()?;
-    let request = "GET /metrics HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: close\r\n\r\n";
-    stream.write_all(request.as_bytes()).ok()?;
-    let mut answer = String::new();
-    stream.read_to_string(&mut answer).ok()?;
-    let line = answer.lines().find_map(|line| line.strip_prefix(name));
-    line?.trim().parse().ok()
-}
-
 /// Waits until that many hosts have a copy.
 fn kept(server: &Server, number: usize) {
-    let is = |wanted: f64| figure(server, "sekisho_warm_copies") == Some(wanted);
+    let is = |wanted: f64| server.metric("sekisho_warm_copies") == Some(wanted);
     let number = f64::from(u32::try_from(number).expect("a few"));
     until("the copies", LONG, || is(number));
 }

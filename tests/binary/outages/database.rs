@@ -4,7 +4,7 @@ use std::time::Instant;
 
 use sekisho_testkit::services::{Postgres, Signal};
 
-use super::{LONG, ask, is_logged, logged, metric, sandbox, states, until_states};
+use super::{LONG, is_logged, logged, metric, sandbox, states, until_states};
 use crate::sandbox::{Server, until};
 use crate::stall::fetch_aside;
 
@@ -103,7 +103,7 @@ fn shows_it(server: &Server) {
     ] {
         assert!(metric(server, counter) > 0.0, "{counter}");
     }
-    assert!(ask(server, "/healthz").contains("\"errors\":"));
+    assert!(server.ask("/healthz").contains("\"errors\":"));
 }
 
 fn heals(server: &Server) {

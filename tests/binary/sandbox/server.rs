@@ -1,7 +1,7 @@
 //! A running `sekisho serve`.
 
-use std::io::{self, BufRead, BufReader};
-use std::net::SocketAddr;
+use std::io::{self, BufRead, BufReader, Read, Write};
+use std::net::{SocketAddr, TcpStream};
 use std::process::{Child, ChildStderr, Command, ExitStatus, Stdio};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::thread;
@@ -88,6 +88,26 @@ impl Server {
             Ok(answer) => panic!("{host} was answered: {answer}"),
             Err(error) => error.to_string(),
         }
+    }
+
+    /// What the admin listener answers, head and body.
+    pub(crate) fn ask(&self, path: &str) -> String {
+        let mut stream = TcpStream::connect(self.admin).expect("it listens");
+        let request =
+            format!("GET {path} HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: close\r\n\r\n");
+        stream.write_all(request.as_bytes()).expect("it reads");
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).expect("an answer");
+        answer
+    }
+
+    /// The value of one line of the metrics, by its name and labels; none if
+    /// there is no such line.
+    pub(crate) fn metric(&self, name: &str) -> Option<f64> {
+        let text = self.ask("/metrics");
+        let mut lines = text.lines().filter_map(|line| line.strip_prefix(name));
+        let value = lines.find_map(|rest| rest.strip_prefix(' '))?;
+        Some(value.trim().parse().expect("a number"))
     }
 
     pub(crate) fn signal(&self, signal: Signal) {

@@ -5,7 +5,7 @@ use std::os::unix::fs::PermissionsExt;
 
 use sekisho_testkit::{Answer, Endpoint, RedisServer, Speaks};
 
-use super::{Host, LONG, assert_sealed, figure, kept, kill};
+use super::{Host, LONG, assert_sealed, kept, kill};
 use crate::sandbox::{Sandbox, Server, ca, until};
 
 /// Without a master key, and with a short memory.
@@ -117,6 +117,6 @@ fn changed(server: &Server, hosts: &[Host; 3]) {
     until("the new certificate", LONG, || hosts[1].is_served(server));
     kept(server, 2);
     until("the new copy", LONG, || {
-        figure(server, "sekisho_warm_kept_total") == Some(1.0)
+        server.metric("sekisho_warm_kept_total") == Some(1.0)
     });
 }

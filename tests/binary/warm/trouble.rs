@@ -4,7 +4,7 @@ use std::fs;
 
 use sekisho_testkit::RedisServer;
 
-use super::{Host, figure, kept};
+use super::{Host, kept};
 use crate::sandbox::Sandbox;
 
 fn on(redis: &RedisServer, cache: &str) -> Sandbox {
@@ -44,7 +44,7 @@ fn it_serves_without_copies_and_says_so() {
         assert!(log.contains(says), "{cache}: {log}");
         let warned = log.contains("no copies are kept on disk");
         assert_eq!(warned, !says.is_empty(), "{log}");
-        assert_eq!(figure(&server, "sekisho_warm_copies"), None);
+        assert_eq!(server.metric("sekisho_warm_copies"), None);
         assert!(!sandbox.path("warm.db").exists());
         server.stop();
     }
@@ -62,7 +62,7 @@ fn the_second_server_in_a_folder_goes_without() {
     kept(&first, 1);
     assert!(!first.log().contains("no copies are kept"));
     assert!(second.log().contains("another server uses"));
-    assert_eq!(figure(&second, "sekisho_warm_copies"), None);
+    assert_eq!(second.metric("sekisho_warm_copies"), None);
     // It is free again when the first has ended, however.
     drop(first);
     second.stop();
