@@ -11,16 +11,24 @@ use crate::fixtures::Folder;
 pub(crate) enum Store {
     Sqlite,
     Files,
-    Redis,
-    Postgres,
+    Redis(Copies),
+    Postgres(Copies),
+}
+
+/// Whether what a store elsewhere said is kept on disk for a warm start.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) enum Copies {
+    None,
+    /// The default.
+    Kept,
 }
 
 impl Store {
     pub(crate) fn service(self) -> Option<Service> {
         match self {
             Self::Sqlite | Self::Files => None,
-            Self::Redis => Some(Service::Redis),
-            Self::Postgres => Some(Service::Postgres),
+            Self::Redis(_) => Some(Service::Redis),
+            Self::Postgres(_) => Some(Service::Postgres),
         }
     }
 }
@@ -52,9 +60,14 @@ impl Sekisho<'_> {
                 self.fixture.chain("{host}").display(),
                 self.fixture.key("{host}").display()
             ),
-            Store::Redis | Store::Postgres => {
+            Store::Redis(_) | Store::Postgres(_) => {
                 self.remote.as_ref().map_or_else(String::new, section)
             }
+        };
+        let disk = match self.store {
+            Store::Redis(Copies::None) | Store::Postgres(Copies::None) => "disk = \"off\"\n",
+            Store::Redis(Copies::Kept) | Store::Postgres(Copies::Kept) => "",
+            Store::Sqlite | Store::Files => "",
         };
         let admin = self
             .admin
@@ -63,7 +76,7 @@ impl Sekisho<'_> {
             "[listen]\nhttps = [\"{}\"]\n\
              {admin}\
              {store}\
-             [cache]\nmemory = \"{}\"\n\
+             [cache]\nmemory = \"{}\"\n{disk}\
              [site]\nroot = \"{}\"\n\
              [server]\nworkers = 1\n",
             self.address,
@@ -100,7 +113,7 @@ mod tests {
         assert!(sekisho.config().contains(url));
         sekisho.store = Store::Sqlite;
         assert!(sekisho.config().contains("url = \"sqlite:/c/hosts.db\""));
-        sekisho.store = Store::Postgres;
+        sekisho.store = Store::Postgres(Copies::Kept);
         sekisho.remote = Some(Remote {
             url: "postgres://db/certs".to_owned(),
             master_key: Some("/c/master.key".into()),

@@ -1,7 +1,7 @@
 //! The measurements of stores elsewhere, as data.
 
 use super::rows::{Asked, Case, Goal, Loaded, Measure, Row, Scale, Setup, figure};
-use super::sekisho::Store;
+use super::sekisho::{Copies, Store};
 use super::table::{BASE, FULL, NGINX, nginx, sekisho};
 
 pub(crate) const STORE_ROWS: &[Row] = &[
@@ -12,8 +12,16 @@ pub(crate) const STORE_ROWS: &[Row] = &[
         cases: &[
             NGINX,
             cold(SQLITE, Store::Sqlite),
-            cold(REDIS, Store::Redis),
-            cold(POSTGRES, Store::Postgres),
+            cold(REDIS, Store::Redis(Copies::None)),
+            cold(POSTGRES, Store::Postgres(Copies::None)),
+            cold(
+                "sekisho, Redis, each host copied to disk",
+                Store::Redis(Copies::Kept),
+            ),
+            cold(
+                "sekisho, PostgreSQL, each host copied to disk",
+                Store::Postgres(Copies::Kept),
+            ),
             Case {
                 label: CLIENT,
                 setup: Setup::RedisClient,
@@ -44,7 +52,7 @@ pub(crate) const STORE_ROWS: &[Row] = &[
     },
     Row {
         cases: &[
-            sekisho("sekisho, Redis", Store::Redis, "64MiB"),
+            sekisho("sekisho, Redis", Store::Redis(Copies::Kept), "64MiB"),
             Case {
                 setup: Setup::NginxLua,
                 ..nginx("nginx, Lua and Redis, blocking", Loaded::Hundred)
@@ -56,7 +64,11 @@ pub(crate) const STORE_ROWS: &[Row] = &[
         )
     },
     Row {
-        cases: &[sekisho("sekisho, PostgreSQL", Store::Postgres, "64MiB")],
+        cases: &[sekisho(
+            "sekisho, PostgreSQL",
+            Store::Postgres(Copies::Kept),
+            "64MiB",
+        )],
         ..stuck(
             "stuck-postgres",
             "Cached hosts while PostgreSQL stands still (SIGSTOP)",
@@ -67,8 +79,12 @@ pub(crate) const STORE_ROWS: &[Row] = &[
         title: "Store calls when 1,000 connections want the same uncached host at once",
         measure: Measure::Herd { connections: 1_000 },
         cases: &[
-            sekisho("sekisho, Redis", Store::Redis, "64MiB"),
-            sekisho("sekisho, PostgreSQL", Store::Postgres, "64MiB"),
+            sekisho("sekisho, Redis", Store::Redis(Copies::Kept), "64MiB"),
+            sekisho(
+                "sekisho, PostgreSQL",
+                Store::Postgres(Copies::Kept),
+                "64MiB",
+            ),
         ],
         goals: &[Goal {
             figure: figure::CALLS,
@@ -81,7 +97,11 @@ pub(crate) const STORE_ROWS: &[Row] = &[
         id: "propagation",
         title: "From the commit of a change to handshakes that show it, three servers",
         measure: Measure::Propagation { changes: 1_000 },
-        cases: &[sekisho("sekisho, PostgreSQL", Store::Postgres, "64MiB")],
+        cases: &[sekisho(
+            "sekisho, PostgreSQL",
+            Store::Postgres(Copies::Kept),
+            "64MiB",
+        )],
         goals: &[Goal {
             figure: figure::SEEN_P99,
             must: 100.0,

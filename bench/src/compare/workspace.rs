@@ -9,7 +9,7 @@ use anyhow::{Context, Result, bail, ensure};
 use tokio::process::Command;
 use tokio::time::timeout;
 
-use super::sekisho::{Sekisho, Store};
+use super::sekisho::{Copies, Sekisho, Store};
 use super::services::Remote;
 use crate::fixtures::{self, Folder, KeyKind};
 
@@ -133,7 +133,9 @@ impl Workspace {
         remote: Option<Remote>,
     ) -> Result<f64> {
         let fixture = self.fixture(key, hosts);
-        let store = remote.as_ref().map_or(Store::Sqlite, |_| Store::Postgres);
+        let store = remote
+            .as_ref()
+            .map_or(Store::Sqlite, |_| Store::Postgres(Copies::Kept));
         let config = Sekisho {
             fixture: Folder(&fixture),
             store,
