@@ -16,7 +16,7 @@ use tokio_postgres::{AsyncMessage, Client, Socket};
 use super::connection::Connection;
 use super::fault::{Fault, Step};
 use super::schema::{self, Header};
-use super::share::{Seat, Shared};
+use super::share::{Seat, Shared, Used};
 use super::tls::{Encrypted, Tls};
 use super::url::Url;
 use super::{Mode, Options};
@@ -148,14 +148,17 @@ impl Pool {
         })
     }
 
-    /// A place on a connection that others use too, else one more connection.
-    /// Who finds neither waits for a place or a turn.
+    /// A place on a connection that others use too: on one that answers, else
+    /// on one more, else on any. Who finds none waits for a place or a turn.
     async fn share(self: &Arc<Self>) -> Step<Seat> {
-        if let Some(used) = self.shared.first() {
+        if let Some(used) = self.shared.prompt() {
             return Ok(Seat::among(self, used));
         }
         if let Ok(turn) = Arc::clone(&self.turns).try_acquire_owned() {
             return self.one_more(turn).await;
+        }
+        if let Some(used) = self.shared.any() {
+            return Ok(Seat::among(self, used));
         }
         tokio::select! {
             biased;
@@ -166,7 +169,7 @@ impl Pool {
 
     /// For others too, as long as a turn remains that comes round.
     async fn one_more(self: &Arc<Self>, turn: OwnedSemaphorePermit) -> Step<Seat> {
-        let used = Arc::new(self.lend(turn).await?);
+        let used = Arc::new(Used::new(self.lend(turn).await?));
         Ok(if self.shared.add(&used) {
             Seat::among(self, used)
         } else {

@@ -48,19 +48,25 @@ struct Held {
 }
 
 impl Held {
-    fn of(store: &Postgres) -> Self {
+    /// Asks this first, if anything.
+    fn asking(store: &Postgres, question: &'static str) -> Self {
         let (begin, begun) = oneshot::channel();
         let (end, ended) = oneshot::channel();
         let pool = Arc::clone(&store.pool);
         let held = tokio::spawn(async move {
-            let work = async move |_seat: Seat| {
+            let work = async move |seat: Seat| {
                 begin.send(()).unwrap();
+                seat.run(question).await?;
                 ended.await.unwrap();
                 Ok(())
             };
             pool.look_up(Duration::from_mins(1), work).await
         });
         Self { begun, end, held }
+    }
+
+    fn of(store: &Postgres) -> Self {
+        Self::asking(store, "")
     }
 
     async fn begun(&mut self) {
@@ -205,4 +211,32 @@ async fn a_look_up_that_waits_comes_before_those_after_it() {
     for one in held {
         one.end().await;
     }
+}
+
+#[tokio::test]
+async fn no_look_up_joins_one_that_has_no_answer_for_long() {
+    let url = database();
+    let store = create(&format!("{url}&application_name=late"));
+    store.write(host_with("a.example", 1)).await.unwrap();
+    let other = existing(&url);
+    let lock = Lock::of(&other).await;
+    let mut stuck = Held::asking(&store, "SELECT count(*) FROM sekisho.hosts");
+    stuck.begun().await;
+    let late = "SELECT count(*) FROM pg_stat_activity WHERE application_name = 'late' \
+                AND wait_event_type = 'Lock' AND now() - query_start > interval '0.2 s'";
+    in_time(async {
+        while services::Postgres::shared().sql("postgres", late).trim() != "1" {
+            yield_now().await;
+        }
+    })
+    .await;
+    let mut held: Vec<_> = (0..3).map(|_| Held::asking(&store, "SELECT 1")).collect();
+    for one in &mut held {
+        one.begun().await;
+    }
+    for one in held {
+        one.end().await;
+    }
+    lock.end().await;
+    stuck.end().await;
 }
