@@ -14,6 +14,7 @@ mod pool;
 mod read;
 mod rows;
 mod schema;
+mod share;
 mod tls;
 mod url;
 mod write;
@@ -29,6 +30,7 @@ use tokio::runtime::Handle;
 use self::listen::Watch;
 use self::pool::{Lent, Pool};
 use self::schema::Header;
+use self::share::Seat;
 use super::{
     Answer, BoxFuture, Catalog, CatalogId, ChangePage, Document, Lease, Position, Result, Store,
     Write,
@@ -141,7 +143,7 @@ impl Default for Options {
 impl Store for Postgres {
     fn find<'a>(&'a self, name: &'a HostName) -> BoxFuture<'a, Result<Answer>> {
         let name = name.clone();
-        let find = async move |lent: Arc<Lent>| find::find(&lent, &name).await;
+        let find = async move |seat: Seat| find::find(&seat, &name).await;
         Box::pin(self.pool.look_up(self.pool.options.read, find))
     }
 }

@@ -5,7 +5,7 @@
 use std::fmt;
 use std::future::poll_fn;
 use std::ops::Deref;
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
 use tokio::runtime::Handle;
@@ -16,6 +16,7 @@ use tokio_postgres::{AsyncMessage, Client, Socket};
 use super::connection::Connection;
 use super::fault::{Fault, Step};
 use super::schema::{self, Header};
+use super::share::{Seat, Shared, Used};
 use super::tls::{Encrypted, Tls};
 use super::url::Url;
 use super::{Mode, Options};
@@ -30,7 +31,7 @@ pub(super) struct Pool {
     pub(super) runtime: Handle,
     idle: Mutex<Vec<Connection>>,
     /// Those that look-ups use together.
-    shared: Mutex<Vec<Weak<Lent>>>,
+    pub(super) shared: Shared,
     turns: Arc<Semaphore>,
     places: Arc<Semaphore>,
     /// Learnt at the first contact; whatever is reached later must have it.
@@ -42,13 +43,17 @@ pub(super) type Driver = tokio_postgres::Connection<Socket, Encrypted<Socket>>;
 
 impl Pool {
     pub(super) fn new(url: &Url, mode: Mode, options: &Options, runtime: &Handle) -> Result<Self> {
+        // Behind PgBouncer each statement may go to another server process:
+        // none waits behind another. Elsewhere one connection is left that is
+        // given back after each use, or nobody but look-ups might have a turn.
+        let most = if url.pgbouncer { 0 } else { url.pool - 1 };
         Ok(Self {
             tls: Tls::new(url)?,
             mode,
             options: options.clone(),
             runtime: runtime.clone(),
             idle: Mutex::default(),
-            shared: Mutex::default(),
+            shared: Shared::new(most),
             turns: Arc::new(Semaphore::new(url.pool)),
             places: Arc::new(Semaphore::new(url.pool + QUEUE)),
             catalog: OnceLock::new(),
@@ -68,8 +73,8 @@ impl Pool {
     {
         let pool = Arc::clone(self);
         let call = async move {
-            let lent = pool.lend().await?;
-            work(lent).await
+            let turn = pool.turn().await;
+            work(pool.lend(turn).await?).await
         };
         self.bounded(bound, call).await
     }
@@ -79,7 +84,7 @@ impl Pool {
     pub(super) async fn look_up<T, F>(
         self: &Arc<Self>,
         bound: Duration,
-        work: impl FnOnce(Arc<Lent>) -> F + Send + 'static,
+        work: impl FnOnce(Seat) -> F + Send + 'static,
     ) -> Result<T>
     where
         T: Send + 'static,
@@ -87,8 +92,8 @@ impl Pool {
     {
         let pool = Arc::clone(self);
         let call = async move {
-            let lent = pool.share().await?;
-            work(lent).await
+            let seat = pool.share().await?;
+            work(seat).await
         };
         self.bounded(bound, call).await
     }
@@ -125,9 +130,13 @@ impl Pool {
         Ok(*self.catalog.get().expect("a connection has read it"))
     }
 
-    async fn lend(self: &Arc<Self>) -> Step<Lent> {
+    /// Whoever came first has it first, a look-up or another call.
+    async fn turn(&self) -> OwnedSemaphorePermit {
         let turn = Arc::clone(&self.turns).acquire_owned().await;
-        let turn = turn.expect("the semaphore is never closed");
+        turn.expect("the semaphore is never closed")
+    }
+
+    async fn lend(self: &Arc<Self>, turn: OwnedSemaphorePermit) -> Step<Lent> {
         let connection = match self.take_idle() {
             Some(connection) => connection,
             None => self.ready().await?,
@@ -139,31 +148,33 @@ impl Pool {
         })
     }
 
-    /// A connection that others may use at the same time. Behind PgBouncer each
-    /// statement may go to another server process: none waits behind another.
-    async fn share(self: &Arc<Self>) -> Step<Arc<Lent>> {
-        if let Some(lent) = self.joined() {
-            return Ok(lent);
+    /// A place on a connection that others use too: on one that answers, else
+    /// on one more, else on any. Who finds none waits for a place or a turn.
+    async fn share(self: &Arc<Self>) -> Step<Seat> {
+        if let Some(used) = self.shared.prompt() {
+            return Ok(Seat::among(self, used));
         }
-        let lent = Arc::new(self.lend().await?);
-        if !self.url.pgbouncer {
-            let mut shared = self.shared();
-            shared.retain(|one| one.strong_count() > 0);
-            shared.push(Arc::downgrade(&lent));
+        if let Ok(turn) = Arc::clone(&self.turns).try_acquire_owned() {
+            return self.one_more(turn).await;
         }
-        Ok(lent)
+        if let Some(used) = self.shared.any() {
+            return Ok(Seat::among(self, used));
+        }
+        tokio::select! {
+            biased;
+            used = self.shared.place() => Ok(Seat::among(self, used)),
+            turn = self.turn() => self.one_more(turn).await,
+        }
     }
 
-    /// One that is in use by few enough.
-    fn joined(&self) -> Option<Arc<Lent>> {
-        let shared = self.shared();
-        let mut used = shared.iter().filter_map(Weak::upgrade);
-        // This one counts already.
-        used.find(|lent| Arc::strong_count(lent) <= TOGETHER && lent.is_sound())
-    }
-
-    fn shared(&self) -> MutexGuard<'_, Vec<Weak<Lent>>> {
-        self.shared.lock().unwrap_or_else(PoisonError::into_inner)
+    /// For others too, as long as a turn remains that comes round.
+    async fn one_more(self: &Arc<Self>, turn: OwnedSemaphorePermit) -> Step<Seat> {
+        let used = Arc::new(Used::new(self.lend(turn).await?));
+        Ok(if self.shared.add(&used) {
+            Seat::among(self, used)
+        } else {
+            Seat::alone(used)
+        })
     }
 
     fn take_idle(&self) -> Option<Connection> {
@@ -277,8 +288,6 @@ fn slow(bound: Duration) -> Fault {
     Fault::Away(format!("no connection within {bound:?}"))
 }
 
-/// Look-ups on one connection: the last waits for the answers to all before.
-const TOGETHER: usize = 8;
 /// What waits for a connection; a queue that is longer would outlive
 /// deadlines.
 const QUEUE: usize = 1024;

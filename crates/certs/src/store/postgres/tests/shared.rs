@@ -1,9 +1,13 @@
 //! Look-ups that come at the same time, on one connection.
 
+use std::collections::VecDeque;
+
 use tokio::sync::oneshot;
 use tokio::task::{JoinHandle, yield_now};
+use tokio::time::timeout;
 
 use super::*;
+use crate::store::postgres::share::TOGETHER;
 
 /// Holds up all look-ups until it is told to end.
 struct Lock {
@@ -33,6 +37,45 @@ impl Lock {
     async fn end(self) {
         self.end.send(()).unwrap();
         self.held.await.unwrap().unwrap();
+    }
+}
+
+/// A look-up that lasts until it is told to end.
+struct Held {
+    begun: oneshot::Receiver<()>,
+    end: oneshot::Sender<()>,
+    held: JoinHandle<Result<()>>,
+}
+
+impl Held {
+    /// Asks this first, if anything.
+    fn asking(store: &Postgres, question: &'static str) -> Self {
+        let (begin, begun) = oneshot::channel();
+        let (end, ended) = oneshot::channel();
+        let pool = Arc::clone(&store.pool);
+        let held = tokio::spawn(async move {
+            let work = async move |seat: Seat| {
+                begin.send(()).unwrap();
+                seat.run(question).await?;
+                ended.await.unwrap();
+                Ok(())
+            };
+            pool.look_up(Duration::from_mins(1), work).await
+        });
+        Self { begun, end, held }
+    }
+
+    fn of(store: &Postgres) -> Self {
+        Self::asking(store, "")
+    }
+
+    async fn begun(&mut self) {
+        in_time(&mut self.begun).await.unwrap();
+    }
+
+    async fn end(self) {
+        self.end.send(()).unwrap();
+        in_time(self.held).await.unwrap().unwrap();
     }
 }
 
@@ -66,23 +109,22 @@ async fn look_ups_at_once_share_a_connection() {
         while connections("together").1 == 0 {
             yield_now().await;
         }
+        // The others are where the one is by now.
+        for _ in 0..100 {
+            yield_now().await;
+        }
     })
     .await;
-    for _ in 0..100 {
-        yield_now().await;
-    }
-    // One for the look-ups, and the one that listens.
-    let (all, waiting) = connections("together");
-    assert!(
-        all <= 2 && waiting == 1,
-        "{all} connections, {waiting} wait"
-    );
     lock.end().await;
     let mut found = Vec::new();
     for asked in asked {
         found.push(in_time(asked).await.unwrap());
     }
     assert_eq!(found, [true, false].repeat(4));
+    // A connection is kept once it is made: one for the look-ups, and the one
+    // that listens.
+    let all = connections("together").0;
+    assert!(all <= 2, "{all} connections");
 }
 
 #[tokio::test]
@@ -111,4 +153,90 @@ async fn a_connection_with_an_answer_that_nobody_waits_for_is_left() {
         while !matches!(store.find(&b).await, Ok(Answer::Absent)) {}
     })
     .await;
+}
+
+/// So many look-ups that at any time some use all connections which they may
+/// use together.
+#[tokio::test]
+async fn a_call_has_its_turn_among_look_ups_without_end() {
+    for pool in [1, 2] {
+        let store = Arc::new(create(&format!("{}&pool={pool}", database())));
+        store.write(host_with("a.example", 1)).await.unwrap();
+        let mut held = VecDeque::new();
+        for _ in 0..(pool - 1) * TOGETHER + 1 {
+            let mut one = Held::of(&store);
+            one.begun().await;
+            held.push_back(one);
+        }
+        let asked = Arc::clone(&store);
+        let changes = tokio::spawn(async move { asked.changes(0, 9).await });
+        while !changes.is_finished() {
+            let mut next = Held::of(&store);
+            // One ends when the next has begun, unless that waits for it.
+            let _ = timeout(Duration::from_millis(100), &mut next.begun).await;
+            held.push_back(next);
+            held.pop_front().unwrap().end().await;
+        }
+        let page = changes.await.unwrap().unwrap();
+        assert_eq!(page.last, 1, "pool={pool}");
+        for one in held {
+            one.end().await;
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_look_up_that_waits_comes_before_those_after_it() {
+    let store = create(&format!("{}&pool=2", database()));
+    let mut held = Vec::new();
+    for _ in 0..TOGETHER + 1 {
+        let mut one = Held::of(&store);
+        one.begun().await;
+        held.push(one);
+    }
+    let [mut first, mut second] = [Held::of(&store), Held::of(&store)];
+    for _ in 0..100 {
+        yield_now().await;
+    }
+    // A place among others, then another.
+    held.remove(0).end().await;
+    let mut late = Held::of(&store);
+    first.begun().await;
+    held.remove(0).end().await;
+    second.begun().await;
+    assert!(late.begun.try_recv().is_err());
+    held.remove(0).end().await;
+    late.begun().await;
+    held.extend([first, second, late]);
+    for one in held {
+        one.end().await;
+    }
+}
+
+#[tokio::test]
+async fn no_look_up_joins_one_that_has_no_answer_for_long() {
+    let url = database();
+    let store = create(&format!("{url}&application_name=late"));
+    store.write(host_with("a.example", 1)).await.unwrap();
+    let other = existing(&url);
+    let lock = Lock::of(&other).await;
+    let mut stuck = Held::asking(&store, "SELECT count(*) FROM sekisho.hosts");
+    stuck.begun().await;
+    let late = "SELECT count(*) FROM pg_stat_activity WHERE application_name = 'late' \
+                AND wait_event_type = 'Lock' AND now() - query_start > interval '0.2 s'";
+    in_time(async {
+        while services::Postgres::shared().sql("postgres", late).trim() != "1" {
+            yield_now().await;
+        }
+    })
+    .await;
+    let mut held: Vec<_> = (0..3).map(|_| Held::asking(&store, "SELECT 1")).collect();
+    for one in &mut held {
+        one.begun().await;
+    }
+    for one in held {
+        one.end().await;
+    }
+    lock.end().await;
+    stuck.end().await;
 }
