@@ -304,7 +304,8 @@ CREATE TABLE meta (
 CREATE TABLE copies (
     id INTEGER PRIMARY KEY,
     pattern TEXT NOT NULL UNIQUE,
-    -- a digest of its version and those of its credentials
+    -- a digest of its version, and of the versions and master keys of its
+    -- credentials
     state INTEGER NOT NULL,
     shadowed INTEGER NOT NULL,
     ecdsa INTEGER,

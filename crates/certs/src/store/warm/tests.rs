@@ -2,6 +2,7 @@ mod answers;
 mod disk;
 mod following;
 mod plain;
+mod rotation;
 mod switch;
 
 use std::path::PathBuf;
