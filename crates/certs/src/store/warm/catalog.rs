@@ -13,7 +13,7 @@ use crate::lookup::changes::Begun;
 use crate::record::HostRecord;
 use crate::store::{
     Answer, BoxFuture, Catalog, CatalogId, Change, ChangePage, Document, Found, Lease, Position,
-    Result, Store, Subject, Write, sealed,
+    Result, Source, Store, Subject, Write, sealed,
 };
 
 /// Answers for a catalog that is down. See [`super`]. It stands beneath the
@@ -158,12 +158,16 @@ impl Store for Warm {
         Box::pin(async move {
             let begun = self.copies.recent().begun();
             match self.inner.find(name).await {
-                Ok(answer) => {
-                    self.copies.store_answered();
-                    if let Answer::Found(found) = &answer {
-                        self.keep(name, found, begun);
+                Ok(Answer::Found(found)) => {
+                    if found.source == Source::Store {
+                        self.copies.store_answered();
                     }
-                    Ok(answer)
+                    self.keep(name, &found, begun);
+                    Ok(Answer::Found(found))
+                }
+                Ok(Answer::Absent) => {
+                    self.copies.store_answered();
+                    Ok(Answer::Absent)
                 }
                 Err(error) if error.is_retryable() => {
                     let found = self.copies.find(name, &error).await;

@@ -6,7 +6,7 @@ use super::Copies;
 use crate::credential::{Protected, Secret, StoredCredential};
 use crate::host::HostName;
 use crate::seal::{Bound, KeyRing};
-use crate::store::{Answer, BoxFuture, CatalogId, Found, Result, Store};
+use crate::store::{Answer, BoxFuture, CatalogId, Found, Result, Source, Store};
 
 /// Answers for a plain store that is down, from copies whose keys are sealed
 /// under a ring of this server. See [`super`].
@@ -45,6 +45,7 @@ impl WarmPlain {
                 credentials,
                 shadowed: found.shadowed,
                 fresh_for: None,
+                source: Source::Store,
             };
             self.copies.keep(name, sealed, mark, None);
         }

@@ -9,7 +9,9 @@ use tokio::sync::RwLock;
 use super::*;
 use crate::credential::{CredentialId, StoredCredential};
 use crate::host::HostPattern;
-use crate::store::{BoxFuture, CatalogId, ChangePage, Document, Lease, LogId, Result, Write};
+use crate::store::{
+    BoxFuture, CatalogId, ChangePage, Document, Lease, LogId, Result, Source, Write,
+};
 
 #[derive(Debug)]
 pub(super) struct Switch {
@@ -17,6 +19,8 @@ pub(super) struct Switch {
     says: Mutex<Option<StoreError>>,
     /// Answers of `find` wait while it is held.
     pub(super) gate: RwLock<()>,
+    /// Who its answers are from.
+    pub(super) source: Mutex<Source>,
     /// As after a restore.
     pub(super) other_log: AtomicBool,
 }
@@ -27,6 +31,7 @@ impl Switch {
             inner,
             says: Mutex::default(),
             gate: RwLock::default(),
+            source: Mutex::new(Source::Store),
             other_log: AtomicBool::new(false),
         }
     }
@@ -55,7 +60,10 @@ impl Switch {
 impl Store for Switch {
     fn find<'a>(&'a self, name: &'a HostName) -> BoxFuture<'a, Result<Answer>> {
         Box::pin(async move {
-            let answer = self.call(self.inner.find(name)).await;
+            let mut answer = self.call(self.inner.find(name)).await;
+            if let Ok(Answer::Found(found)) = &mut answer {
+                found.source = *self.source.lock().unwrap();
+            }
             let _open = self.gate.read().await;
             answer
         })
