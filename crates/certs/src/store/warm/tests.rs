@@ -1,3 +1,4 @@
+mod another;
 mod answers;
 mod disk;
 mod following;
