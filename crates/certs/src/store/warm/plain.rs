@@ -82,9 +82,9 @@ impl Store for WarmPlain {
             if let Some(found) = self.opened(found) {
                 return Ok(Answer::Found(Box::new(found)));
             }
-            tracing::warn!(%name, "a copy on disk is sealed under another key and is dropped");
+            let why = "it is sealed under another key";
             self.copies
-                .post(move |keeper| keeper.drop_pattern(pattern.as_str()));
+                .post(move |keeper| keeper.drop_unusable(pattern.as_str(), why));
             Err(failed)
         })
     }

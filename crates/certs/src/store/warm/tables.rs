@@ -97,10 +97,10 @@ pub(super) fn most_pages(connection: &Connection) -> Result<u64> {
     Ok(most.cast_unsigned())
 }
 
-/// The copy that answers a name, by the rules of [`super`].
-pub(super) fn find(connection: &Connection, name: &HostName) -> Result<Option<Copy>> {
+/// The copy that answers a name, by the rules of [`super`], and its pattern.
+pub(super) fn find(connection: &Connection, name: &HostName) -> Result<Option<(String, Copy)>> {
     if let Some(exact) = copy(connection, name.as_str())? {
-        return Ok(Some(exact));
+        return Ok(Some((name.as_str().to_owned(), exact)));
     }
     let Some(above) = name.wildcard() else {
         return Ok(None);
@@ -109,7 +109,7 @@ pub(super) fn find(connection: &Connection, name: &HostName) -> Result<Option<Co
         return Ok(None);
     };
     let answers = !copy.shadowed || is_noted(connection, name)?;
-    Ok(answers.then_some(copy))
+    Ok(answers.then(|| (above.as_str().to_owned(), copy)))
 }
 
 fn copy(connection: &Connection, pattern: &str) -> Result<Option<Copy>> {

@@ -183,6 +183,38 @@ async fn a_damaged_file_is_replaced() {
     assert_eq!(who(&warm, "h1.example").await, "h1.example");
 }
 
+/// Found by review: it warned at each look-up, and stayed.
+#[tokio::test]
+async fn a_copy_that_cannot_be_read_is_dropped() {
+    let rig = Rig::new();
+    rig.there.put("a.example").await;
+    rig.there.put("*.b.example").await;
+    let (warm, copies, _) = rig.following().await;
+    let serves = async || {
+        assert_eq!(who(&warm, "a.example").await, "a.example");
+        assert_eq!(who(&warm, "x.b.example").await, "*.b.example");
+    };
+    serves().await;
+    kept(&copies, 2).await;
+    let damage = |keeper: &mut keep::Keeper| {
+        let connection = keeper.connection.as_ref().unwrap();
+        connection
+            .execute("UPDATE copies SET bytes = x'07'", ())
+            .unwrap();
+    };
+    copies.ask(damage).await.unwrap();
+    rig.switch.say(away());
+    assert_eq!(who(&warm, "a.example").await, AWAY);
+    assert_eq!(who(&warm, "x.b.example").await, AWAY);
+    assert_eq!(copies.stats().copies, 0);
+    // They are kept again.
+    rig.switch.say(None);
+    serves().await;
+    kept(&copies, 2).await;
+    rig.switch.say(away());
+    serves().await;
+}
+
 #[tokio::test]
 async fn a_file_of_another_version_or_store_is_started_anew() {
     let rig = Rig::new();
