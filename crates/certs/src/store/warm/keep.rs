@@ -315,7 +315,7 @@ impl Keeper {
 
     fn measure(&mut self) {
         if let Some(pages) = self.read(tables::pages) {
-            self.counts.measured(pages * PAGE);
+            self.counts.measured(pages.saturating_mul(PAGE));
         }
     }
 }

@@ -87,7 +87,9 @@ pub(super) fn count(connection: &Connection) -> Result<u64> {
 /// Pages that hold something.
 pub(super) fn pages(connection: &Connection) -> Result<u64> {
     let value = |name| connection.pragma_query_value(None, name, |row| row.get::<_, i64>(0));
-    Ok((value("page_count")? - value("freelist_count")?).cast_unsigned())
+    // A damaged header may claim more free pages than there are.
+    let used = value("page_count")?.saturating_sub(value("freelist_count")?);
+    Ok(u64::try_from(used).unwrap_or(0))
 }
 
 /// The pages that the file may have.

@@ -183,6 +183,36 @@ async fn a_damaged_file_is_replaced() {
     assert_eq!(who(&warm, "h1.example").await, "h1.example");
 }
 
+/// Found by review: counting what is in use overflowed.
+#[tokio::test]
+async fn more_free_pages_than_there_are_do_no_harm() {
+    let rig = Rig::new();
+    filled(&rig).await;
+    let mut file = fs::OpenOptions::new().write(true).open(rig.path()).unwrap();
+    // Where the header counts them.
+    file.seek(SeekFrom::Start(36)).unwrap();
+    file.write_all(&[0x7f; 4]).unwrap();
+    drop(file);
+    rig.switch.say(away());
+    let (warm, copies) = rig.warm();
+    assert_eq!(who(&warm, "h1.example").await, "h1.example");
+    assert!(copies.stats().bytes <= rig.size, "{:?}", copies.stats());
+    // Writing meets the damage, and goes on in a new file if it must.
+    rig.switch.say(None);
+    let name = put_large(&rig, 999).await;
+    warm.position().await.unwrap();
+    assert_eq!(who(&warm, &name).await, name);
+    rig.switch.say(away());
+    let begun = Instant::now();
+    while who(&warm, &name).await != name {
+        assert!(begun.elapsed() < LONG, "{copies:?}");
+        rig.switch.say(None);
+        assert_eq!(who(&warm, &name).await, name);
+        until(|| copies.is_idle(), || format!("{copies:?}")).await;
+        rig.switch.say(away());
+    }
+}
+
 /// Found by review: it warned at each look-up, and stayed.
 #[tokio::test]
 async fn a_copy_that_cannot_be_read_is_dropped() {
