@@ -68,7 +68,11 @@ impl Warm {
                  they are dropped"
             );
         }
-        // What was noted of the log belongs to the other one too.
+        let mut recent = self.copies.recent();
+        if known.is_some() {
+            // What was read of the other one is not kept as of this one.
+            recent.forget();
+        }
         self.copies.must(move |keeper| keeper.belong_to(catalog));
     }
 

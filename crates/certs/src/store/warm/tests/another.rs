@@ -62,6 +62,29 @@ async fn it_is_opened_when_it_is_met() {
     kept(&copies, 1).await;
 }
 
+/// Found by review: it was kept as a copy of the new one.
+#[tokio::test]
+async fn what_was_read_of_the_other_is_not_kept() {
+    let rig = Rig::new();
+    rig.there.put("old.example").await;
+    let (warm, copies, _) = rig.following().await;
+    let warm = Arc::new(warm);
+    let closed = rig.switch.gate.write().await;
+    let reading = Arc::clone(&warm);
+    let read = tokio::spawn(async move { who(&*reading, "old.example").await });
+    // It has read, and has no answer.
+    tokio::task::yield_now().await;
+    let (clock, _) = Fixture::clock();
+    rig.switch
+        .replace(Arc::new(Memory::keeping(clock, Fixture::KEEP)));
+    warm.id().await.unwrap();
+    drop(closed);
+    assert_eq!(read.await.unwrap(), "old.example");
+    until(|| copies.is_idle(), || format!("{copies:?}")).await;
+    assert_eq!(copies.stats().copies, 0);
+    assert!(copies.position().is_none());
+}
+
 /// The feed is the first to meet it.
 #[tokio::test]
 async fn it_is_opened_when_the_feed_begins() {
