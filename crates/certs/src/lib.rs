@@ -35,4 +35,4 @@ pub use lookup::{
 };
 pub use obtain::{NeverObtain, Obtain, Obtained};
 pub use record::{HostRecord, References, Site, Tenant, TlsPolicy};
-pub use store::{Answer, Catalog, Found, Store, StoreError};
+pub use store::{Answer, Catalog, Found, Source, Store, StoreError};

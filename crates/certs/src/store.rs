@@ -182,6 +182,17 @@ pub struct Found {
     pub shadowed: bool,
     /// How long a plain store vouches for it; none leaves it to the reader.
     pub fresh_for: Option<Duration>,
+    /// Who gave it.
+    pub source: Source,
+}
+
+/// Who gave an answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Source {
+    /// The store, or a level before it that follows its changes.
+    Store,
+    /// What it said before: it was asked and gave no answer.
+    StandIn,
 }
 
 /// One operation of a write.

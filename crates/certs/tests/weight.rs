@@ -12,7 +12,7 @@ use sekisho_certs::credential::Secret;
 use sekisho_certs::store::{BoxFuture, Result};
 use sekisho_certs::{
     Answer, CredentialId, Found, HostName, HostPattern, HostRecord, KeyType, Lookup,
-    LookupSettings, NeverObtain, Outcome, Protected, Published, Store, StoredCredential,
+    LookupSettings, NeverObtain, Outcome, Protected, Published, Source, Store, StoredCredential,
 };
 use sekisho_testkit::{Key, TestCa};
 use tikv_jemalloc_ctl::{epoch, stats};
@@ -175,6 +175,7 @@ fn shelf(names: &[String], key: Key, key_type: KeyType, form: fn(Secret) -> Prot
             credentials: vec![credential],
             shadowed: false,
             fresh_for: None,
+            source: Source::Store,
         };
         (name.to_owned(), found)
     });

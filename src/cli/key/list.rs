@@ -153,8 +153,9 @@ impl View {
 
 /// What is not in the store.
 pub(super) const KEPT: &str = "\
-note: backups of the store, and for up to a day Redis before it and the copies
-that servers keep on disk, are sealed under an older key";
+note: backups of the store are sealed under an older key, and so may be Redis
+before it for up to a day, and each server's copy of a host on disk until the
+server has read the host again, as after a restart";
 
 const EXAMPLES: &str = "\
 Reads the whole store, a page at a time. A key that the store needs and that

@@ -77,6 +77,14 @@ impl Recent {
         };
     }
 
+    /// Knows no log any more, and starts a new epoch.
+    pub(crate) fn forget(&mut self) {
+        *self = Self {
+            epoch: self.epoch + 1,
+            ..Self::default()
+        };
+    }
+
     pub(crate) fn meanwhile(&self, begun: Begun, reading: &Reading<'_>) -> Meanwhile {
         if begun == self.begun() {
             return Meanwhile::Nothing;

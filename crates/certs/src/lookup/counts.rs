@@ -7,7 +7,7 @@ use std::time::Duration;
 use super::freshness::FeedState;
 use super::{LookupError, Outcome};
 use crate::cache::Usage;
-use crate::store::StoreError;
+use crate::store::{self, Answer, Source};
 
 /// Figures for metrics, as of one moment.
 #[derive(Clone, Debug)]
@@ -113,17 +113,21 @@ impl Counts {
     }
 
     /// Whether the last store call found the store out of reach, late or
-    /// overloaded.
+    /// overloaded, also if something stood in for it.
     #[must_use]
     pub fn unavailable(&self) -> bool {
         self.0.unavailable.load(Ordering::Relaxed)
     }
 
-    pub(super) fn asked(&self, time: Duration, error: Option<&StoreError>) {
-        if error.is_some() {
+    pub(super) fn asked(&self, time: Duration, answer: &store::Result<Answer>) {
+        if answer.is_err() {
             add(&self.0.calls_failed);
         }
-        let unavailable = error.is_some_and(StoreError::is_retryable);
+        let unavailable = match answer {
+            Ok(Answer::Found(found)) => found.source == Source::StandIn,
+            Ok(Answer::Absent) => false,
+            Err(error) => error.is_retryable(),
+        };
         // Mostly unchanged: a read spares the other cores the line's move.
         if self.unavailable() != unavailable {
             self.0.unavailable.store(unavailable, Ordering::Relaxed);

@@ -82,7 +82,7 @@ impl<V: Send + Sync + 'static> Leader<V> {
         let asked = Instant::now();
         let answer = self.lookup.store.find(&self.name).await;
         let counts = &self.lookup.counts;
-        counts.asked(asked.elapsed(), answer.as_ref().err());
+        counts.asked(asked.elapsed(), &answer);
         match answer? {
             Answer::Absent => Ok(Read::Absent(Absence::NoHost, None)),
             Answer::Found(found) if found.record.disabled => Ok(Read::Absent(

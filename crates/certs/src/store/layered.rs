@@ -45,7 +45,7 @@ use self::marks::{Mark, Marks};
 use super::redis::level::{Entry, Level, Look};
 use super::{
     Answer, BoxFuture, Catalog, CatalogId, ChangePage, Document, Found, Lease, Position, Result,
-    Store, StoreError, Write,
+    Source, Store, StoreError, Write,
 };
 use crate::credential::{CredentialId, StoredCredential};
 use crate::host::{HostName, HostPattern};
@@ -146,7 +146,9 @@ impl Shared {
         let begun = self.marks.mark();
         match self.catalog.find(name).await {
             Err(error) if error.is_retryable() && !follows => {
-                self.look(name).await.map(Answer::Found).ok_or(error)
+                let mut found = self.look(name).await.ok_or(error)?;
+                found.source = Source::StandIn;
+                Ok(Answer::Found(found))
             }
             Ok(Answer::Found(found)) => {
                 self.offer(begun, &found);

@@ -7,7 +7,7 @@ use std::time::Duration;
 use aws_lc_rs::digest::{Context, SHA256};
 use zeroize::Zeroizing;
 
-use super::{Answer, Found, Result, StoreError};
+use super::{Answer, Found, Result, Source, StoreError};
 use crate::credential::{Credential, CredentialId};
 use crate::host::HostPattern;
 use crate::record::HostRecord;
@@ -99,6 +99,7 @@ fn served_with(
         credentials: vec![stored],
         shadowed: true,
         fresh_for: None,
+        source: Source::Store,
     }
 }
 

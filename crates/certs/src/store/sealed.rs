@@ -9,7 +9,7 @@ mod secrets;
 #[cfg(test)]
 mod tests;
 
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 pub use self::keys::Keys;
 pub use self::rotate::{Resealed, SealedSecret, Walk};
@@ -24,9 +24,18 @@ use super::{Catalog, CatalogId, Expect, Result, StoreError, Write};
 pub struct Sealed {
     inner: Arc<dyn Catalog>,
     keys: Keys,
-    /// Whose check value the keys have opened.
-    opened: OnceLock<CatalogId>,
+    which: Mutex<Which>,
     known: Known,
+}
+
+/// Which catalog it is. Copies of one may have answered before it turns out
+/// that another stands in its place.
+#[derive(Debug, Default)]
+struct Which {
+    /// Whose check value the keys have opened.
+    opened: Option<CatalogId>,
+    /// As the inner catalog last said, when it was asked anew.
+    met: Option<CatalogId>,
 }
 
 impl Sealed {
@@ -48,7 +57,7 @@ impl Sealed {
         Self {
             inner,
             keys: keys.into(),
-            opened: OnceLock::new(),
+            which: Mutex::default(),
             known: Known::default(),
         }
     }
@@ -106,12 +115,32 @@ impl Sealed {
     /// The catalog that the keys belong to, by its check value. Calls that
     /// come at once each look: none waits behind another.
     async fn opened(&self) -> Result<CatalogId> {
-        if let Some(catalog) = self.opened.get() {
-            return Ok(*catalog);
+        if let Some(catalog) = self.which().opened {
+            return Ok(catalog);
         }
         let catalog = self.inner.id().await?;
         self.check(catalog).await?.ok_or_else(no_check)?;
-        Ok(*self.opened.get_or_init(|| catalog))
+        let mut which = self.which();
+        if which.met.is_some_and(|met| met != catalog) {
+            return Err(StoreError::Unavailable(
+                "it turned out to be another catalog, which is opened with the next call".into(),
+            ));
+        }
+        which.opened = Some(catalog);
+        Ok(catalog)
+    }
+
+    /// Asks which catalog it is; another one than before is opened anew.
+    async fn meet(&self) -> Result<()> {
+        let catalog = self.inner.id().await?;
+        let mut which = self.which();
+        which.met = Some(catalog);
+        which.opened = which.opened.filter(|opened| *opened == catalog);
+        Ok(())
+    }
+
+    fn which(&self) -> MutexGuard<'_, Which> {
+        self.which.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -14,7 +14,7 @@
 
 use rustls_pki_types::CertificateDer;
 
-use super::Found;
+use super::{Found, Source};
 use crate::credential::{CredentialId, KeyType, Protected, SealedBytes, StoredCredential};
 use crate::host::HostPattern;
 use crate::record::{HostRecord, References, Site, Tenant, TlsPolicy};
@@ -42,7 +42,8 @@ pub const MAX_VALUE: usize = 512 << 10;
 
 type Result<T> = std::result::Result<T, FormError>;
 
-/// All of it but `fresh_for`: what a catalog found has none.
+/// All of it but `fresh_for`, of which what a catalog found has none, and
+/// `source`.
 ///
 /// # Errors
 /// [`FormError::Unsealed`] for a secret in the clear, [`FormError::TooLarge`].
@@ -75,6 +76,7 @@ pub fn read_found(bytes: &[u8]) -> Result<Found> {
         credentials,
         shadowed,
         fresh_for: None,
+        source: Source::Store,
     })
 }
 

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use sekisho_certs::{Apply, Cached, FeedState, HostName, Outcome};
+use sekisho_certs::{Apply, Cached, FeedState, HostName, Outcome, Source};
 use tokio::task::yield_now;
 use tokio::time::{advance, pause};
 
@@ -116,6 +116,29 @@ async fn while_the_store_hangs_nobody_waits_for_what_it_said() {
     store.remove("a.test");
     pass(86_400).await;
     assert_eq!(pattern(&lookup, "a.test").await, "Absent(NoHost)");
+}
+
+/// Found by review: an answer from disk passed for one of the store, and who
+/// came for what is long stale waited for the store's deadline again.
+#[tokio::test]
+async fn while_something_stands_in_for_the_store_nobody_waits() {
+    pause();
+    let store = Scripted::new();
+    store.put(host("a.test", 1));
+    store.put(host("b.test", 2));
+    let lookup = watched(&store);
+    assert_eq!(pattern(&lookup, "a.test").await, "a.test");
+    assert!(!lookup.stats().counts.unavailable());
+    lookup.feed_is(FeedState::Broken);
+    let mut copy = host("b.test", 2);
+    copy.source = Source::StandIn;
+    store.put(copy);
+    assert_eq!(pattern(&lookup, "b.test").await, "b.test");
+    assert!(lookup.stats().counts.unavailable());
+    pass(86_400).await;
+    let name = HostName::parse("a.test").unwrap();
+    let known = lookup.cached(&name);
+    assert!(matches!(known, Cached::Hit(Outcome::Found(_))));
 }
 
 #[tokio::test]

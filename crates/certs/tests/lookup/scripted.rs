@@ -9,8 +9,8 @@ use sekisho_certs::credential::Secret;
 use sekisho_certs::store::{BoxFuture, Change, ChangePage, LogId, Position, Result, Subject, What};
 use sekisho_certs::{
     Answer, Apply, Cached, CredentialId, FeedState, Found, HostName, HostPattern, HostRecord,
-    KeyType, Lookup, LookupSettings, NeverObtain, Outcome, Protected, Published, Store, StoreError,
-    StoredCredential,
+    KeyType, Lookup, LookupSettings, NeverObtain, Outcome, Protected, Published, Source, Store,
+    StoreError, StoredCredential,
 };
 use sekisho_testkit::{Key, Pair, TestCa};
 use tokio::sync::Semaphore;
@@ -196,6 +196,7 @@ pub(crate) fn host_version(pattern: &str, id: u64, version: u64) -> Found {
         credentials: vec![credential],
         shadowed: false,
         fresh_for: None,
+        source: Source::Store,
     }
 }
 

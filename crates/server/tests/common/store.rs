@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use sekisho_certs::store::BoxFuture;
 use sekisho_certs::{
     Answer, Clock, CredentialId, Found, HostName, HostPattern, HostRecord, KeyType, Protected,
-    Secret, Site, Store, StoreError, StoredCredential,
+    Secret, Site, Source, Store, StoreError, StoredCredential,
 };
 use sekisho_testkit::{Key, Pair};
 use tokio::sync::Semaphore;
@@ -106,5 +106,6 @@ pub fn host(pattern: &str, pairs: &[(&Pair, Key)]) -> Found {
         credentials,
         shadowed: true,
         fresh_for: None,
+        source: Source::Store,
     }
 }

@@ -193,6 +193,7 @@ mod tests {
             credentials: vec![stored],
             shadowed: true,
             fresh_for: None,
+            source: crate::store::Source::Store,
         }
     }
 

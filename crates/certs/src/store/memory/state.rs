@@ -10,7 +10,7 @@ use crate::record::{HostRecord, References};
 use crate::store::expect::{self, met};
 use crate::store::{
     Answer, Change, ChangePage, Document, Expect, Found, Lease, LogId, Position, Reseal, Result,
-    SecretOf, StoreError, Subject, What, Write,
+    SecretOf, Source, StoreError, Subject, What, Write,
 };
 
 #[derive(Clone, Debug)]
@@ -69,6 +69,7 @@ impl State {
                 .collect::<Result<_>>()?,
             shadowed: record.pattern.wildcard_parent().is_some_and(below),
             fresh_for: None,
+            source: Source::Store,
         })))
     }
 

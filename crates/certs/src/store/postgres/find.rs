@@ -8,7 +8,7 @@ use super::rows::{self, HOST_COLUMNS, credential_columns, host_columns};
 use crate::credential::{KeyType, StoredCredential};
 use crate::host::HostName;
 use crate::record::HostRecord;
-use crate::store::{Answer, Found, StoreError};
+use crate::store::{Answer, Found, Source, StoreError};
 
 /// Finds the exact record or the wildcard's, with what it refers to, by one
 /// statement: one round trip, and one state.
@@ -35,6 +35,7 @@ pub(super) async fn find(connection: &Connection, name: &HostName) -> Step<Answe
         record,
         credentials,
         fresh_for: None,
+        source: Source::Store,
     })))
 }
 

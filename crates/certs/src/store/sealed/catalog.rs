@@ -32,7 +32,11 @@ impl Catalog for Sealed {
     }
 
     fn position(&self) -> BoxFuture<'_, Result<Position>> {
-        self.inner.position()
+        Box::pin(async move {
+            let position = self.inner.position().await?;
+            self.meet().await?;
+            Ok(position)
+        })
     }
 
     fn changes(&self, after: u64, limit: usize) -> BoxFuture<'_, Result<ChangePage>> {
@@ -49,6 +53,8 @@ impl Catalog for Sealed {
 
     fn write(&self, batch: Vec<Write>) -> BoxFuture<'_, Result<u64>> {
         Box::pin(async move {
+            // What is sealed for one catalog must not land in another.
+            self.meet().await?;
             let is_secret = |write: &Write| {
                 use Write::{PutCredential, PutDocument, Reseal};
                 matches!(write, PutCredential(..) | PutDocument(..) | Reseal(_))

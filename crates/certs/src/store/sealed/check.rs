@@ -126,7 +126,7 @@ impl Sealed {
             state.stale
         };
         // Until it is open, the opening looks.
-        if !stale || self.opened.get().is_none() {
+        if !stale || self.which().opened.is_none() {
             return;
         }
         let Ok(Some(check)) = self.learn().await else {

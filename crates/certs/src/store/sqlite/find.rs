@@ -8,7 +8,7 @@ use super::rows::{
 use crate::credential::KeyType;
 use crate::host::{HostName, HostPattern};
 use crate::record::HostRecord;
-use crate::store::{Answer, Found, StoreError};
+use crate::store::{Answer, Found, Source, StoreError};
 
 /// Finds the exact record or the wildcard's, with what it refers to, by one
 /// statement: one read transaction, and no descent more than needed, since
@@ -53,6 +53,7 @@ fn found(row: &Row<'_>, name: &HostName, shadowed: Option<bool>) -> Step<Found> 
         credentials,
         shadowed: shadowed.unwrap_or(false),
         fresh_for: None,
+        source: Source::Store,
     })
 }
 

@@ -40,6 +40,7 @@ fn found() -> Found {
         credentials: vec![second, first],
         shadowed: true,
         fresh_for: None,
+        source: Source::Store,
     }
 }
 

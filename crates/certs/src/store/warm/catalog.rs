@@ -13,7 +13,7 @@ use crate::lookup::changes::Begun;
 use crate::record::HostRecord;
 use crate::store::{
     Answer, BoxFuture, Catalog, CatalogId, Change, ChangePage, Document, Found, Lease, Position,
-    Result, Store, Subject, Write, sealed,
+    Result, Source, Store, StoreError, Subject, Write, sealed,
 };
 
 /// Answers for a catalog that is down. See [`super`]. It stands beneath the
@@ -64,11 +64,15 @@ impl Warm {
         }
         if known.is_some() {
             tracing::error!(
-                "the store is another catalog than the one before; copies of that one are dropped, \
-                 restart the server if it began with them"
+                "the store is another catalog than the one that the copies on disk are of; \
+                 they are dropped"
             );
         }
-        // What was noted of the log belongs to the other one too.
+        let mut recent = self.copies.recent();
+        if known.is_some() {
+            // What was read of the other one is not kept as of this one.
+            recent.forget();
+        }
         self.copies.must(move |keeper| keeper.belong_to(catalog));
     }
 
@@ -158,12 +162,16 @@ impl Store for Warm {
         Box::pin(async move {
             let begun = self.copies.recent().begun();
             match self.inner.find(name).await {
-                Ok(answer) => {
-                    self.copies.store_answered();
-                    if let Answer::Found(found) = &answer {
-                        self.keep(name, found, begun);
+                Ok(Answer::Found(found)) => {
+                    if found.source == Source::Store {
+                        self.copies.store_answered();
                     }
-                    Ok(answer)
+                    self.keep(name, &found, begun);
+                    Ok(Answer::Found(found))
+                }
+                Ok(Answer::Absent) => {
+                    self.copies.store_answered();
+                    Ok(Answer::Absent)
                 }
                 Err(error) if error.is_retryable() => {
                     let found = self.copies.find(name, &error).await;
@@ -228,8 +236,20 @@ impl Catalog for Warm {
         self.inner.changed()
     }
 
+    /// The batch may be sealed for the catalog that [`Self::id`] has given for
+    /// one out of reach.
     fn write(&self, batch: Vec<Write>) -> BoxFuture<'_, Result<u64>> {
-        self.inner.write(batch)
+        Box::pin(async move {
+            let known = *self.copies.catalog();
+            let catalog = self.inner.id().await?;
+            self.is_of(catalog);
+            if known.is_some_and(|known| known != catalog) {
+                return Err(StoreError::Unavailable(
+                    "it is another catalog than it was; nothing was written".into(),
+                ));
+            }
+            self.inner.write(batch).await
+        })
     }
 
     fn hosts<'a>(&'a self, patterns: &'a [HostPattern]) -> BoxFuture<'a, Result<Vec<HostRecord>>> {

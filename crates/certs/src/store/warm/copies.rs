@@ -20,7 +20,7 @@ use super::seen::{Mark, Seen};
 use super::tables::Meta;
 use crate::host::HostName;
 use crate::lookup::changes::{Begun, Recent};
-use crate::store::{CatalogId, Document, Found, Position, Result, StoreError, sealed};
+use crate::store::{CatalogId, Document, Found, Position, Result, Source, StoreError, sealed};
 
 /// The file of copies. Clones share it; it is closed with the last.
 #[derive(Clone, Debug)]
@@ -115,6 +115,12 @@ impl Copies {
         self.0.queue.is_idle()
     }
 
+    /// Whether the log says that the store is down.
+    #[cfg(test)]
+    pub(super) fn is_away(&self) -> bool {
+        self.0.is_away.load(Ordering::Relaxed)
+    }
+
     /// What is sealed for this file alone is bound to it.
     pub(super) fn own(&self) -> CatalogId {
         self.0.own
@@ -168,7 +174,8 @@ impl Copies {
     /// What stands in for an answer that the store failed to give.
     pub(super) async fn find(&self, name: &HostName, failed: &StoreError) -> Option<Found> {
         let name = name.clone();
-        let found = self.ask(move |keeper| keeper.find(&name)).await.flatten()?;
+        let mut found = self.ask(move |keeper| keeper.find(&name)).await.flatten()?;
+        found.source = Source::StandIn;
         self.stood_in(failed);
         Some(found)
     }

@@ -54,14 +54,14 @@ impl Keeper {
 
     /// The copy that answers, if there is one that can be read.
     pub(super) fn find(&mut self, name: &HostName) -> Option<Found> {
-        let copy = self.read(|connection| tables::find(connection, name))??;
+        let (pattern, copy) = self.read(|connection| tables::find(connection, name))??;
         let mut found = match stored::read_found(&copy.bytes) {
             Ok(found) if found.record.pattern.covers(name) => found,
             unusable => {
                 let why = unusable
                     .err()
                     .map_or("it is of another name".into(), |why| why.to_string());
-                tracing::warn!(%name, why, "a copy on disk can't be used");
+                self.drop_unusable(&pattern, &why);
                 return None;
             }
         };
@@ -91,10 +91,19 @@ impl Keeper {
         self.write(|connection| tables::forget_document(connection, kind, key));
     }
 
-    /// Drops a copy that turned out to be of no use.
-    pub(super) fn drop_pattern(&mut self, pattern: &str) {
-        self.write(|connection| tables::drop_pattern(connection, pattern).map(|_| ()));
-        self.seen.clear();
+    /// Drops a copy that turned out to be of no use. Clients choose how often
+    /// it is looked for, so only dropping it is told of.
+    pub(super) fn drop_unusable(&mut self, pattern: &str, why: &str) {
+        let mut gone = 0;
+        self.write(|connection| {
+            gone = tables::drop_pattern(connection, pattern)?;
+            Ok(())
+        });
+        if gone > 0 {
+            self.seen.clear();
+            self.counts.changed(0, gone);
+            tracing::warn!(pattern, why, "a copy on disk can't be used and is dropped");
+        }
     }
 
     /// Copies are of this catalog from now on, and of no other.
@@ -306,7 +315,7 @@ impl Keeper {
 
     fn measure(&mut self) {
         if let Some(pages) = self.read(tables::pages) {
-            self.counts.measured(pages * PAGE);
+            self.counts.measured(pages.saturating_mul(PAGE));
         }
     }
 }

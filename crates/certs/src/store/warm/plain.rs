@@ -6,7 +6,7 @@ use super::Copies;
 use crate::credential::{Protected, Secret, StoredCredential};
 use crate::host::HostName;
 use crate::seal::{Bound, KeyRing};
-use crate::store::{Answer, BoxFuture, CatalogId, Found, Result, Store};
+use crate::store::{Answer, BoxFuture, CatalogId, Found, Result, Source, Store};
 
 /// Answers for a plain store that is down, from copies whose keys are sealed
 /// under a ring of this server. See [`super`].
@@ -45,6 +45,7 @@ impl WarmPlain {
                 credentials,
                 shadowed: found.shadowed,
                 fresh_for: None,
+                source: Source::Store,
             };
             self.copies.keep(name, sealed, mark, None);
         }
@@ -81,9 +82,9 @@ impl Store for WarmPlain {
             if let Some(found) = self.opened(found) {
                 return Ok(Answer::Found(Box::new(found)));
             }
-            tracing::warn!(%name, "a copy on disk is sealed under another key and is dropped");
+            let why = "it is sealed under another key";
             self.copies
-                .post(move |keeper| keeper.drop_pattern(pattern.as_str()));
+                .post(move |keeper| keeper.drop_unusable(pattern.as_str(), why));
             Err(failed)
         })
     }

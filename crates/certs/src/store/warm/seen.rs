@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use aws_lc_rs::digest::{Context, SHA256};
 use foldhash::quality::RandomState;
 
+use crate::credential::Protected;
 use crate::host::HostName;
 use crate::store::Found;
 
@@ -38,7 +39,7 @@ impl Seen {
     pub(super) fn mark(&self, name: &HostName, found: &Found) -> Mark {
         let name = found.shadowed.then_some(name.as_str());
         let pattern = found.record.pattern.as_str();
-        let credentials: Vec<_> = versions(found).collect();
+        let credentials: Vec<_> = sealings(found).collect();
         let of = (name, pattern, found.record.version, credentials);
         let hash = self.state.hash_one(of);
         let [head, tail] = [hash >> 32, hash & u64::from(u32::MAX)];
@@ -70,18 +71,27 @@ impl Seen {
 pub(super) fn state(found: &Found) -> i64 {
     let mut digest = Context::new(&SHA256);
     digest.update(&found.record.version.to_be_bytes());
-    for (id, version) in versions(found) {
+    for (id, version, key) in sealings(found) {
         digest.update(&id.to_be_bytes());
         digest.update(&version.to_be_bytes());
+        digest.update(&key.to_be_bytes());
     }
     let digest = digest.finish();
     let head = digest.as_ref().first_chunk();
     i64::from_be_bytes(*head.expect("a digest of 32 bytes"))
 }
 
-fn versions(found: &Found) -> impl Iterator<Item = (u64, u64)> {
-    let credentials = found.credentials.iter();
-    credentials.map(|credential| (credential.id.as_u64(), credential.version))
+/// Id, version and master key of each credential. A secret that is sealed
+/// again keeps its version, and the key that its copy needs may be taken away.
+/// The nonce is no part: under the same key one sealing is as good as another.
+fn sealings(found: &Found) -> impl Iterator<Item = (u64, u64, u32)> {
+    found.credentials.iter().map(|credential| {
+        let key = match &credential.key {
+            Protected::Sealed(sealed) => sealed.key_id,
+            Protected::Plain(_) | Protected::Opened(_) => 0,
+        };
+        (credential.id.as_u64(), credential.version, key)
+    })
 }
 
 /// Half a mebibyte, for as many hosts as the default size holds.

@@ -87,7 +87,9 @@ pub(super) fn count(connection: &Connection) -> Result<u64> {
 /// Pages that hold something.
 pub(super) fn pages(connection: &Connection) -> Result<u64> {
     let value = |name| connection.pragma_query_value(None, name, |row| row.get::<_, i64>(0));
-    Ok((value("page_count")? - value("freelist_count")?).cast_unsigned())
+    // A damaged header may claim more free pages than there are.
+    let used = value("page_count")?.saturating_sub(value("freelist_count")?);
+    Ok(u64::try_from(used).unwrap_or(0))
 }
 
 /// The pages that the file may have.
@@ -97,10 +99,10 @@ pub(super) fn most_pages(connection: &Connection) -> Result<u64> {
     Ok(most.cast_unsigned())
 }
 
-/// The copy that answers a name, by the rules of [`super`].
-pub(super) fn find(connection: &Connection, name: &HostName) -> Result<Option<Copy>> {
+/// The copy that answers a name, by the rules of [`super`], and its pattern.
+pub(super) fn find(connection: &Connection, name: &HostName) -> Result<Option<(String, Copy)>> {
     if let Some(exact) = copy(connection, name.as_str())? {
-        return Ok(Some(exact));
+        return Ok(Some((name.as_str().to_owned(), exact)));
     }
     let Some(above) = name.wildcard() else {
         return Ok(None);
@@ -109,7 +111,7 @@ pub(super) fn find(connection: &Connection, name: &HostName) -> Result<Option<Co
         return Ok(None);
     };
     let answers = !copy.shadowed || is_noted(connection, name)?;
-    Ok(answers.then_some(copy))
+    Ok(answers.then(|| (above.as_str().to_owned(), copy)))
 }
 
 fn copy(connection: &Connection, pattern: &str) -> Result<Option<Copy>> {
@@ -304,7 +306,8 @@ CREATE TABLE meta (
 CREATE TABLE copies (
     id INTEGER PRIMARY KEY,
     pattern TEXT NOT NULL UNIQUE,
-    -- a digest of its version and those of its credentials
+    -- a digest of its version, and of the versions and master keys of its
+    -- credentials
     state INTEGER NOT NULL,
     shadowed INTEGER NOT NULL,
     ecdsa INTEGER,

@@ -1,7 +1,9 @@
+mod another;
 mod answers;
 mod disk;
 mod following;
 mod plain;
+mod rotation;
 mod switch;
 
 use std::path::PathBuf;

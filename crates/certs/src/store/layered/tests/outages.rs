@@ -152,6 +152,8 @@ async fn a_catalog_that_is_down_is_answered_for() {
     // It has: the catalog is asked first, and fails.
     assert_eq!(two.serves("a.example").await, Some(1));
     assert_eq!((two.hits(), two.catalog.finds()), (2, 1));
+    let found = two.find("a.example").await.unwrap();
+    assert_eq!(found.source, Source::StandIn);
     let error = two.answer("b.example").await.unwrap_err();
     assert!(error.is_retryable(), "{error}");
     // While the feed is broken and the catalog answers, it is preferred.

@@ -6,7 +6,7 @@ use crate::credential::CredentialId;
 use crate::host::{HostName, HostPattern};
 use crate::record::References;
 use crate::store::stored::{self, FormError};
-use crate::store::{Change, Found, Subject};
+use crate::store::{Change, Found, Source, Subject};
 
 /// An answer as it is stored: subjects with their values.
 pub(in crate::store) struct Entry {
@@ -71,6 +71,7 @@ pub(super) fn read(name: &HostName, values: &[Value]) -> Result<Found, FormError
         credentials,
         shadowed,
         fresh_for: None,
+        source: Source::Store,
     })
 }
 

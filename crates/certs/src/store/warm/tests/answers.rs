@@ -4,7 +4,7 @@ use super::*;
 use crate::contract::fixture::{pattern, put_host, same};
 use crate::seal::{KeyRing, MasterKey};
 use crate::store::sealed::Sealed;
-use crate::store::{Expect, Write};
+use crate::store::{Expect, Source, Write};
 
 #[tokio::test]
 async fn a_copy_answers_only_while_the_store_fails_and_may_recover() {
@@ -41,6 +41,36 @@ async fn a_copy_answers_only_while_the_store_fails_and_may_recover() {
     rig.there.catalog.write(vec![remove]).await.unwrap();
     assert_eq!(who(&warm, "a.example").await, "");
     assert_eq!(copies.stats().answers, 3);
+}
+
+/// Found by review: with a level that answers for a catalog that is down, the
+/// log said every ten seconds that the store answers again, and a start asked
+/// the dead store for each document.
+#[tokio::test]
+async fn what_stands_in_below_is_no_answer_of_the_store() {
+    let rig = Rig::new();
+    rig.there.put("a.example").await;
+    rig.there.put("b.example").await;
+    let (warm, copies, _) = rig.following().await;
+    let source = async |name| {
+        let name = HostName::parse(name).unwrap();
+        match warm.find(&name).await.unwrap() {
+            Answer::Found(found) => found.source,
+            Answer::Absent => panic!("it is there"),
+        }
+    };
+    assert_eq!(source("a.example").await, Source::Store);
+    kept(&copies, 1).await;
+    rig.switch.say(away());
+    assert_eq!(source("a.example").await, Source::StandIn);
+    assert!(copies.is_away());
+    rig.switch.say(None);
+    *rig.switch.source.lock().unwrap() = Source::StandIn;
+    assert_eq!(source("b.example").await, Source::StandIn);
+    assert!(copies.is_away());
+    *rig.switch.source.lock().unwrap() = Source::Store;
+    assert_eq!(source("b.example").await, Source::Store);
+    assert!(!copies.is_away());
 }
 
 #[tokio::test]

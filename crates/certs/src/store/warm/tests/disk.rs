@@ -183,6 +183,68 @@ async fn a_damaged_file_is_replaced() {
     assert_eq!(who(&warm, "h1.example").await, "h1.example");
 }
 
+/// Found by review: counting what is in use overflowed.
+#[tokio::test]
+async fn more_free_pages_than_there_are_do_no_harm() {
+    let rig = Rig::new();
+    filled(&rig).await;
+    let mut file = fs::OpenOptions::new().write(true).open(rig.path()).unwrap();
+    // Where the header counts them.
+    file.seek(SeekFrom::Start(36)).unwrap();
+    file.write_all(&[0x7f; 4]).unwrap();
+    drop(file);
+    rig.switch.say(away());
+    let (warm, copies) = rig.warm();
+    assert_eq!(who(&warm, "h1.example").await, "h1.example");
+    assert!(copies.stats().bytes <= rig.size, "{:?}", copies.stats());
+    // Writing meets the damage, and goes on in a new file if it must.
+    rig.switch.say(None);
+    let name = put_large(&rig, 999).await;
+    warm.position().await.unwrap();
+    assert_eq!(who(&warm, &name).await, name);
+    rig.switch.say(away());
+    let begun = Instant::now();
+    while who(&warm, &name).await != name {
+        assert!(begun.elapsed() < LONG, "{copies:?}");
+        rig.switch.say(None);
+        assert_eq!(who(&warm, &name).await, name);
+        until(|| copies.is_idle(), || format!("{copies:?}")).await;
+        rig.switch.say(away());
+    }
+}
+
+/// Found by review: it warned at each look-up, and stayed.
+#[tokio::test]
+async fn a_copy_that_cannot_be_read_is_dropped() {
+    let rig = Rig::new();
+    rig.there.put("a.example").await;
+    rig.there.put("*.b.example").await;
+    let (warm, copies, _) = rig.following().await;
+    let serves = async || {
+        assert_eq!(who(&warm, "a.example").await, "a.example");
+        assert_eq!(who(&warm, "x.b.example").await, "*.b.example");
+    };
+    serves().await;
+    kept(&copies, 2).await;
+    let damage = |keeper: &mut keep::Keeper| {
+        let connection = keeper.connection.as_ref().unwrap();
+        connection
+            .execute("UPDATE copies SET bytes = x'07'", ())
+            .unwrap();
+    };
+    copies.ask(damage).await.unwrap();
+    rig.switch.say(away());
+    assert_eq!(who(&warm, "a.example").await, AWAY);
+    assert_eq!(who(&warm, "x.b.example").await, AWAY);
+    assert_eq!(copies.stats().copies, 0);
+    // They are kept again.
+    rig.switch.say(None);
+    serves().await;
+    kept(&copies, 2).await;
+    rig.switch.say(away());
+    serves().await;
+}
+
 #[tokio::test]
 async fn a_file_of_another_version_or_store_is_started_anew() {
     let rig = Rig::new();

@@ -7,7 +7,7 @@ use super::*;
 use crate::contract::fixture::{plain, record};
 use crate::credential::{KeyType, Protected};
 use crate::seal::{KeyRing, MasterKey};
-use crate::store::{BoxFuture, Found, Result};
+use crate::store::{BoxFuture, Found, Result, Source};
 
 /// Says what it is told to.
 #[derive(Debug)]
@@ -39,6 +39,7 @@ fn found(rig: &Rig, pattern: &str, version: u64) -> Answer {
         credentials: vec![credential],
         shadowed: true,
         fresh_for: Some(Duration::from_secs(9)),
+        source: Source::Store,
     }))
 }
 

@@ -9,14 +9,18 @@ use tokio::sync::RwLock;
 use super::*;
 use crate::credential::{CredentialId, StoredCredential};
 use crate::host::HostPattern;
-use crate::store::{BoxFuture, CatalogId, ChangePage, Document, Lease, LogId, Result, Write};
+use crate::store::{
+    BoxFuture, CatalogId, ChangePage, Document, Lease, LogId, Result, Source, Write,
+};
 
 #[derive(Debug)]
 pub(super) struct Switch {
-    inner: Arc<dyn Catalog>,
+    inner: Mutex<Arc<dyn Catalog>>,
     says: Mutex<Option<StoreError>>,
     /// Answers of `find` wait while it is held.
     pub(super) gate: RwLock<()>,
+    /// Who its answers are from.
+    pub(super) source: Mutex<Source>,
     /// As after a restore.
     pub(super) other_log: AtomicBool,
 }
@@ -24,9 +28,10 @@ pub(super) struct Switch {
 impl Switch {
     pub(super) fn new(inner: Arc<dyn Catalog>) -> Self {
         Self {
-            inner,
+            inner: Mutex::new(inner),
             says: Mutex::default(),
             gate: RwLock::default(),
+            source: Mutex::new(Source::Store),
             other_log: AtomicBool::new(false),
         }
     }
@@ -34,6 +39,15 @@ impl Switch {
     /// What every call fails with from now on.
     pub(super) fn say(&self, error: Option<StoreError>) {
         *self.says.lock().unwrap() = error;
+    }
+
+    /// Another catalog stands in the place of this one from now on.
+    pub(super) fn replace(&self, by: Arc<dyn Catalog>) {
+        *self.inner.lock().unwrap() = by;
+    }
+
+    fn inner(&self) -> Arc<dyn Catalog> {
+        Arc::clone(&self.inner.lock().unwrap())
     }
 
     async fn call<T>(&self, call: impl Future<Output = Result<T>>) -> Result<T> {
@@ -55,7 +69,10 @@ impl Switch {
 impl Store for Switch {
     fn find<'a>(&'a self, name: &'a HostName) -> BoxFuture<'a, Result<Answer>> {
         Box::pin(async move {
-            let answer = self.call(self.inner.find(name)).await;
+            let mut answer = self.call(self.inner().find(name)).await;
+            if let Ok(Answer::Found(found)) = &mut answer {
+                found.source = *self.source.lock().unwrap();
+            }
             let _open = self.gate.read().await;
             answer
         })
@@ -64,12 +81,12 @@ impl Store for Switch {
 
 impl Catalog for Switch {
     fn id(&self) -> BoxFuture<'_, Result<CatalogId>> {
-        Box::pin(self.call(self.inner.id()))
+        Box::pin(async move { self.call(self.inner().id()).await })
     }
 
     fn position(&self) -> BoxFuture<'_, Result<Position>> {
         Box::pin(async move {
-            let mut position = self.call(self.inner.position()).await?;
+            let mut position = self.call(self.inner().position()).await?;
             position.log = self.log(position.log);
             Ok(position)
         })
@@ -77,18 +94,18 @@ impl Catalog for Switch {
 
     fn changes(&self, after: u64, limit: usize) -> BoxFuture<'_, Result<ChangePage>> {
         Box::pin(async move {
-            let mut page = self.call(self.inner.changes(after, limit)).await?;
+            let mut page = self.call(self.inner().changes(after, limit)).await?;
             page.log = self.log(page.log);
             Ok(page)
         })
     }
 
     fn changed(&self) -> BoxFuture<'_, ()> {
-        self.inner.changed()
+        Box::pin(async move { self.inner().changed().await })
     }
 
     fn write(&self, batch: Vec<Write>) -> BoxFuture<'_, Result<u64>> {
-        Box::pin(self.call(self.inner.write(batch)))
+        Box::pin(async move { self.call(self.inner().write(batch)).await })
     }
 
     fn hosts<'a>(&'a self, _: &'a [HostPattern]) -> BoxFuture<'a, Result<Vec<HostRecord>>> {
@@ -124,7 +141,7 @@ impl Catalog for Switch {
         after: Option<CredentialId>,
         limit: usize,
     ) -> BoxFuture<'_, Result<Vec<StoredCredential>>> {
-        Box::pin(self.call(self.inner.list_credentials(after, limit)))
+        Box::pin(async move { self.call(self.inner().list_credentials(after, limit)).await })
     }
 
     fn due(&self, _: i64, _: usize) -> BoxFuture<'_, Result<Vec<CredentialId>>> {
@@ -136,7 +153,7 @@ impl Catalog for Switch {
         kind: &'a str,
         key: &'a str,
     ) -> BoxFuture<'a, Result<Option<Document>>> {
-        Box::pin(self.call(self.inner.document(kind, key)))
+        Box::pin(async move { self.call(self.inner().document(kind, key)).await })
     }
 
     fn list_documents<'a>(
