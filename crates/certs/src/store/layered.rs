@@ -25,6 +25,12 @@
 //! goes back so far, or the level is empty, everything in it is given up by a
 //! new generation. A level that went back in time, by an old snapshot or a
 //! replica that lagged behind, is just one that is not as far.
+//!
+//! **A catalog that went back takes the level with it.** A database restored
+//! from a snapshot may give the same log with lower numbers, and then use them
+//! again for other changes. A server that sees its log end before what it had
+//! seen begins a new generation; one that starts, or reads the log again after
+//! it could not, asks the level only after its number was found in the log.
 
 mod bridge;
 mod counts;
@@ -158,11 +164,13 @@ impl Shared {
 
     /// What the level has; none if it has nothing, or is passed over.
     async fn look(self: &Arc<Self>, name: &HostName) -> Option<Box<Found>> {
-        let (Some(mark), true) = (self.marks.mark(), self.is_usable()) else {
+        let mark = self.marks.mark().filter(|_| self.is_usable());
+        let Some((mark, generation)) = mark.and_then(Mark::asked) else {
             self.counts.read(Read::PassedOver);
             return None;
         };
-        let looked = self.level.look(&mark.space, mark.number, name);
+        let level = &self.level;
+        let looked = level.look(&mark.space, &generation, mark.number, name);
         let read = match in_time(self.waits.look, looked).await {
             Ok(Look::Found(found)) => {
                 self.counts.read(Read::Hit);
@@ -191,7 +199,10 @@ impl Shared {
 
     /// Stores an answer in the level, while its client is served.
     fn offer(self: &Arc<Self>, begun: Option<Mark>, found: &Found) {
-        let (Some(begun), true, false) = (begun, self.is_usable(), found.shadowed) else {
+        let Some(begun) = begun.filter(|_| self.is_usable() && !found.shadowed) else {
+            return;
+        };
+        let Some(generation) = begun.generation else {
             return;
         };
         let Ok(entry) = Entry::of(found) else {
@@ -204,7 +215,8 @@ impl Shared {
         };
         let shared = Arc::clone(self);
         self.runtime.spawn(async move {
-            let fill = shared.level.fill(&begun.space, begun.number, &entry);
+            let level = &shared.level;
+            let fill = level.fill(&begun.space, &generation, begun.number, &entry);
             let filled = match in_time(shared.waits.background, fill).await {
                 Ok(true) => Filled::Stored,
                 Ok(false) => Filled::Refused,
@@ -220,8 +232,9 @@ impl Shared {
     }
 
     /// Carries a page of changes into the level, and only then takes it for
-    /// seen: until then the level is as far as this server is.
-    async fn tell(&self, after: u64, page: &ChangePage) {
+    /// seen: until then the level is as far as this server is. The call for
+    /// it began when `before` had been seen.
+    async fn tell(&self, before: Option<&Mark>, after: u64, page: &ChangePage) {
         let reached = Position {
             log: page.log,
             number: match (page.gap, page.changes.last()) {
@@ -230,15 +243,15 @@ impl Shared {
                 (false, None) => after,
             },
         };
-        if let Some(mark) = self.marks.mark()
+        if let Some((mark, generation)) = self.marks.mark().and_then(Mark::asked)
             && mark.log == page.log
             && !page.gap
             && !page.changes.is_empty()
             && self.is_usable()
         {
-            let told = self
-                .level
-                .advance(&mark.space, after, reached.number, &page.changes);
+            let (last, changes) = (reached.number, &page.changes);
+            let level = &self.level;
+            let told = level.advance(&mark.space, &generation, after, last, changes);
             match in_time(self.waits.tell, told).await {
                 Ok(true) => {}
                 Ok(false) => self.lose(),
@@ -248,8 +261,17 @@ impl Shared {
                 }
             }
         }
-        if self.marks.saw(reached) {
-            // Another log: another space, that may never have been begun.
+        if page.gap {
+            self.marks.doubt();
+        }
+        if self.marks.saw(before, reached, page.last) || page.gap {
+            self.lose();
+        }
+    }
+
+    /// Whether the log could be read just now.
+    fn follow(&self, read: bool) {
+        if self.marks.follow(read) {
             self.lose();
         }
     }
@@ -283,7 +305,9 @@ impl Catalog for Layered {
     fn id(&self) -> BoxFuture<'_, Result<CatalogId>> {
         Box::pin(async move {
             let id = self.shared.catalog.id().await?;
-            self.shared.marks.is(id);
+            if self.shared.marks.is(id) {
+                self.shared.lose();
+            }
             Ok(id)
         })
     }
@@ -291,12 +315,13 @@ impl Catalog for Layered {
     fn position(&self) -> BoxFuture<'_, Result<Position>> {
         Box::pin(async move {
             let shared = &self.shared;
+            let before = shared.marks.mark();
             let position = shared.catalog.position().await;
-            let position = position.inspect_err(|_| shared.marks.follow(false))?;
-            if shared.marks.saw(position) {
+            let position = position.inspect_err(|_| shared.follow(false))?;
+            if shared.marks.saw(before.as_ref(), position, position.number) {
                 shared.lose();
             }
-            shared.marks.follow(true);
+            shared.follow(true);
             Ok(position)
         })
     }
@@ -304,10 +329,11 @@ impl Catalog for Layered {
     fn changes(&self, after: u64, limit: usize) -> BoxFuture<'_, Result<ChangePage>> {
         Box::pin(async move {
             let shared = &self.shared;
+            let before = shared.marks.mark();
             let page = shared.catalog.changes(after, limit).await;
-            let page = page.inspect_err(|_| shared.marks.follow(false))?;
-            shared.tell(after, &page).await;
-            shared.marks.follow(true);
+            let page = page.inspect_err(|_| shared.follow(false))?;
+            shared.tell(before.as_ref(), after, &page).await;
+            shared.follow(true);
             Ok(page)
         })
     }
@@ -320,8 +346,11 @@ impl Catalog for Layered {
     /// it is as far.
     fn write(&self, batch: Vec<Write>) -> BoxFuture<'_, Result<u64>> {
         Box::pin(async move {
+            let before = self.shared.marks.mark();
             let number = self.shared.catalog.write(batch).await?;
-            self.shared.marks.wrote(number);
+            if self.shared.marks.wrote(before.as_ref(), number) {
+                self.shared.lose();
+            }
             Ok(number)
         })
     }

@@ -34,45 +34,64 @@ pub(super) async fn keep(shared: Arc<Shared>) {
 }
 
 impl Shared {
-    /// Until the level is as far as this server.
+    /// Until the level is as far as this server, and was held against the
+    /// log: one that is further may be of a past that the catalog, restored
+    /// from a backup, no longer had.
     async fn bridge(&self) -> Result<()> {
         loop {
             let mark = self.contact().await?;
             let state = self.level.state(&mark.space);
-            match in_time(self.waits.background, state).await? {
-                Some(state) if state.upto >= mark.number => return Ok(()),
-                Some(state) => self.catch_up(&mark, &state).await?,
-                None => self.begin(&mark, None, mark.number).await?,
+            let Some(state) = in_time(self.waits.background, state).await? else {
+                self.begin(&mark, None, mark.number).await?;
+                continue;
+            };
+            if self.catch_up(&mark, &state).await? && self.marks.bridged(&mark, &state) {
+                return Ok(());
             }
         }
     }
 
-    /// One page; or a new generation, where the log has none.
-    async fn catch_up(&self, mark: &Mark, state: &State) -> Result<()> {
-        let page = self.catalog.changes(state.upto, PAGE).await?;
-        if page.log != mark.log {
-            self.marks.saw(Position {
+    /// One page, or a new generation where the log has none; true when the
+    /// level is as far as the mark.
+    async fn catch_up(&self, mark: &Mark, state: &State) -> Result<bool> {
+        let page = match self.catalog.changes(state.upto, PAGE).await {
+            Ok(page) => page,
+            // It was right before, and nothing more has been seen since.
+            Err(error) if error.is_retryable() && mark.trusts(state) => return Ok(true),
+            Err(error) => return Err(error),
+        };
+        if page.log != mark.log || page.last < mark.number {
+            let reached = Position {
                 log: page.log,
                 number: page.last,
-            });
-            return Ok(());
+            };
+            self.marks.saw(Some(mark), reached, page.last);
+            return Ok(false);
         }
-        if page.last < mark.number {
-            return Err(unavailable("the log has lost what was seen"));
+        if page.gap || mark.went_back {
+            self.begin(mark, Some(state), page.last).await?;
+            return Ok(false);
         }
-        let Some(last) = page.changes.last().filter(|_| !page.gap) else {
-            return self.begin(mark, Some(state), page.last).await;
+        let Some(last) = page.changes.last() else {
+            return Ok(true);
         };
-        let told = self
-            .level
-            .advance(&mark.space, state.upto, last.number, &page.changes);
+        let told = self.level.advance(
+            &mark.space,
+            &state.generation,
+            state.upto,
+            last.number,
+            &page.changes,
+        );
         // If the state went back meanwhile, the next round sees it.
-        in_time(self.waits.background, told).await.map(|_| ())
+        Ok(in_time(self.waits.background, told).await? && last.number >= mark.number)
     }
 
     async fn begin(&self, mark: &Mark, instead: Option<&State>, at: u64) -> Result<()> {
         let begun = self.level.begin(&mark.space, instead, at);
-        in_time(self.waits.background, begun).await
+        if in_time(self.waits.background, begun).await? {
+            self.marks.begun(mark);
+        }
+        Ok(())
     }
 
     /// What is needed of the catalog to know where copies lie.
@@ -81,7 +100,8 @@ impl Shared {
             return Ok(mark);
         }
         self.marks.is(self.catalog.id().await?);
-        self.marks.saw(self.catalog.position().await?);
+        let position = self.catalog.position().await?;
+        self.marks.saw(None, position, position.number);
         let nowhere = || unavailable("the catalog has no place in its log");
         self.marks.mark().ok_or_else(nowhere)
     }

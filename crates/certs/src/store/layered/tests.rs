@@ -4,6 +4,7 @@
 mod faults;
 mod outages;
 mod races;
+mod restored;
 #[macro_use]
 mod scripted;
 mod contract;

@@ -85,9 +85,11 @@ async fn redis_that_was_emptied_begins_anew() {
     // A load from before: what it would overwrite is no longer known.
     let entry = Entry::of(&found).unwrap();
     let level = &one.store.shared.level;
-    let filled = level.fill(&load_began.space, load_began.number, &entry);
+    let generation = load_began.generation.unwrap();
+    let filled = level.fill(&load_began.space, &generation, load_began.number, &entry);
     assert!(!filled.await.unwrap());
     two.follow().await;
+    two.usable().await;
     one.fill("a.example").await;
     assert_eq!(two.serves("a.example").await, Some(2));
     assert_eq!(two.hits(), 1);
