@@ -21,7 +21,9 @@
 //! **A level that fails is passed over.** One call that fails or takes too
 //! long, and none asks it any more, until a task in the background has reached
 //! it and has brought it to the present: it reads how far the level is, pages
-//! the catalog's log from there, and carries that in. Where the log no longer
+//! the catalog's log from there, and carries that in. The last of these calls
+//! has to be as quick as a look-up's, and a level that fails again soon is left
+//! alone for longer each time, up to a second. Where the log no longer
 //! goes back so far, or the level is empty, everything in it is given up by a
 //! new generation. A level that went back in time, by an old snapshot or a
 //! replica that lagged behind, is just one that is not as far.
@@ -93,6 +95,8 @@ struct Shared {
     marks: Marks,
     /// Whether the level is asked.
     usable: AtomicBool,
+    /// Whether it was lost by a call that failed or took too long.
+    failed: AtomicBool,
     /// Wakes the bridge.
     lost: Notify,
     fills: Arc<Semaphore>,
@@ -111,6 +115,7 @@ impl Layered {
             waits,
             marks: Marks::default(),
             usable: AtomicBool::new(false),
+            failed: AtomicBool::new(false),
             lost: Notify::new(),
             fills: Arc::new(Semaphore::new(FILLS)),
             counts: Counts::default(),
@@ -188,8 +193,7 @@ impl Shared {
                 Read::PassedOver
             }
             Err(error) => {
-                tracing::debug!(%error, "Redis is passed over");
-                self.lose();
+                self.fail(&error);
                 Read::PassedOver
             }
         };
@@ -221,8 +225,7 @@ impl Shared {
                 Ok(true) => Filled::Stored,
                 Ok(false) => Filled::Refused,
                 Err(error) => {
-                    tracing::debug!(%error, "Redis is passed over");
-                    shared.lose();
+                    shared.fail(&error);
                     Filled::Failed
                 }
             };
@@ -255,10 +258,7 @@ impl Shared {
             match in_time(self.waits.tell, told).await {
                 Ok(true) => {}
                 Ok(false) => self.lose(),
-                Err(error) => {
-                    tracing::debug!(%error, "Redis was not told of changes in time");
-                    self.lose();
-                }
+                Err(error) => self.fail(&error),
             }
         }
         if page.gap {
@@ -285,6 +285,14 @@ impl Shared {
         self.usable.store(false, Ordering::Release);
         self.counts.usable(false);
         self.lost.notify_one();
+    }
+
+    /// The same for a call that failed or took too long: the bridge rests
+    /// before it goes there.
+    fn fail(&self, error: &StoreError) {
+        tracing::debug!(%error, "Redis is passed over");
+        self.failed.store(true, Ordering::Release);
+        self.lose();
     }
 }
 

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use tokio::time::sleep;
+use tokio::time::{Instant, sleep};
 
 use super::marks::Mark;
 use super::{Shared, in_time};
@@ -13,16 +13,17 @@ use crate::store::{Position, Result, StoreError};
 
 /// Works whenever the level was lost, at first too.
 pub(super) async fn keep(shared: Arc<Shared>) {
+    let mut rests = Rests::default();
     loop {
-        let mut rest = SHORTEST_REST;
+        // What failed until now is why it is done.
+        shared.failed.store(false, Ordering::Release);
         let mut attempts = 1;
         while let Err(error) = shared.bridge().await {
             if attempts == TOLD {
                 tracing::warn!(%error, "Redis before the store is passed over until it is back");
             }
             attempts += 1;
-            sleep(rest).await;
-            rest = (rest * 2).min(LONGEST_REST);
+            sleep(rests.after(Instant::now())).await;
         }
         shared.usable.store(true, Ordering::Release);
         shared.counts.usable(true);
@@ -30,6 +31,29 @@ pub(super) async fn keep(shared: Arc<Shared>) {
             tracing::info!("Redis before the store is used again");
         }
         shared.lost.notified().await;
+        if shared.failed.load(Ordering::Acquire) {
+            sleep(rests.after(Instant::now())).await;
+        }
+    }
+}
+
+/// How long to leave a level alone that failed.
+#[derive(Default)]
+struct Rests {
+    next: Duration,
+    failed: Option<Instant>,
+}
+
+impl Rests {
+    /// It failed now: longer each time, unless it did well for a while.
+    fn after(&mut self, now: Instant) -> Duration {
+        let before = self.failed.replace(now);
+        let rest = match before.is_some_and(|at| now.duration_since(at) < STEADY) {
+            true => self.next,
+            false => SHORTEST_REST,
+        };
+        self.next = (rest * 2).min(LONGEST_REST);
+        rest
     }
 }
 
@@ -45,7 +69,12 @@ impl Shared {
                 self.begin(&mark, None, mark.number).await?;
                 continue;
             };
-            if self.catch_up(&mark, &state).await? && self.marks.bridged(&mark, &state) {
+            if !self.catch_up(&mark, &state).await? {
+                continue;
+            }
+            // Look-ups will wait for it no longer than this.
+            in_time(self.waits.look, self.level.state(&mark.space)).await?;
+            if self.marks.bridged(&mark, &state) {
                 return Ok(());
             }
         }
@@ -118,3 +147,30 @@ const TOLD: u32 = 3;
 /// Between two attempts.
 const SHORTEST_REST: Duration = Duration::from_millis(20);
 const LONGEST_REST: Duration = Duration::from_secs(1);
+/// Without a failure for so long, it is taken for well.
+const STEADY: Duration = Duration::from_secs(10);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rests_grow_until_it_is_steady() {
+        let (mut rests, mut now) = (Rests::default(), Instant::now());
+        for (later, rest) in [
+            (0, 20),
+            (0, 40),
+            (9_000, 80),
+            (0, 160),
+            (0, 320),
+            (0, 640),
+            (0, 1000),
+            (9_999, 1000),
+            (10_000, 20),
+            (1000, 40),
+        ] {
+            now += Duration::from_millis(later);
+            assert_eq!(rests.after(now), Duration::from_millis(rest));
+        }
+    }
+}

@@ -5,6 +5,7 @@ mod faults;
 mod outages;
 mod races;
 mod restored;
+mod slow;
 #[macro_use]
 mod scripted;
 mod contract;
