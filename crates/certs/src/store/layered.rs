@@ -21,12 +21,21 @@
 //! **A level that fails is passed over.** One call that fails or takes too
 //! long, and none asks it any more, until a task in the background has reached
 //! it and has brought it to the present: it reads how far the level is, pages
-//! the catalog's log from there, and carries that in. Where the log no longer
+//! the catalog's log from there, and carries that in. The last of these calls
+//! has to be as quick as a look-up's, and a level that fails again soon is left
+//! alone for longer each time, up to a second. Where the log no longer
 //! goes back so far, or the level is empty, everything in it is given up by a
 //! new generation. A level that went back in time, by an old snapshot or a
 //! replica that lagged behind, is just one that is not as far.
+//!
+//! **A catalog that went back takes the level with it.** A database restored
+//! from a snapshot may give the same log with lower numbers, and then use them
+//! again for other changes. A server that sees its log end before what it had
+//! seen begins a new generation; one that starts, or reads the log again after
+//! it could not, asks the level only after its number was found in the log.
 
 mod bridge;
+mod catalog;
 mod counts;
 mod marks;
 
@@ -43,13 +52,8 @@ use tokio::time::timeout;
 pub use self::counts::{Counts, Filled, Read};
 use self::marks::{Mark, Marks};
 use super::redis::level::{Entry, Level, Look};
-use super::{
-    Answer, BoxFuture, Catalog, CatalogId, ChangePage, Document, Found, Lease, Position, Result,
-    Source, Store, StoreError, Write,
-};
-use crate::credential::{CredentialId, StoredCredential};
-use crate::host::{HostName, HostPattern};
-use crate::record::HostRecord;
+use super::{Answer, Catalog, ChangePage, Found, Position, Result, Source, StoreError};
+use crate::host::HostName;
 
 /// A catalog of sealed secrets that is asked less often.
 pub struct Layered {
@@ -87,6 +91,8 @@ struct Shared {
     marks: Marks,
     /// Whether the level is asked.
     usable: AtomicBool,
+    /// Whether it was lost by a call that failed or took too long.
+    failed: AtomicBool,
     /// Wakes the bridge.
     lost: Notify,
     fills: Arc<Semaphore>,
@@ -105,6 +111,7 @@ impl Layered {
             waits,
             marks: Marks::default(),
             usable: AtomicBool::new(false),
+            failed: AtomicBool::new(false),
             lost: Notify::new(),
             fills: Arc::new(Semaphore::new(FILLS)),
             counts: Counts::default(),
@@ -160,11 +167,13 @@ impl Shared {
 
     /// What the level has; none if it has nothing, or is passed over.
     async fn look(self: &Arc<Self>, name: &HostName) -> Option<Box<Found>> {
-        let (Some(mark), true) = (self.marks.mark(), self.is_usable()) else {
+        let mark = self.marks.mark().filter(|_| self.is_usable());
+        let Some((mark, generation)) = mark.and_then(Mark::asked) else {
             self.counts.read(Read::PassedOver);
             return None;
         };
-        let looked = self.level.look(&mark.space, mark.number, name);
+        let level = &self.level;
+        let looked = level.look(&mark.space, &generation, mark.number, name);
         let read = match in_time(self.waits.look, looked).await {
             Ok(Look::Found(found)) => {
                 self.counts.read(Read::Hit);
@@ -182,8 +191,7 @@ impl Shared {
                 Read::PassedOver
             }
             Err(error) => {
-                tracing::debug!(%error, "Redis is passed over");
-                self.lose();
+                self.fail(&error);
                 Read::PassedOver
             }
         };
@@ -193,7 +201,10 @@ impl Shared {
 
     /// Stores an answer in the level, while its client is served.
     fn offer(self: &Arc<Self>, begun: Option<Mark>, found: &Found) {
-        let (Some(begun), true, false) = (begun, self.is_usable(), found.shadowed) else {
+        let Some(begun) = begun.filter(|_| self.is_usable() && !found.shadowed) else {
+            return;
+        };
+        let Some(generation) = begun.generation else {
             return;
         };
         let Ok(entry) = Entry::of(found) else {
@@ -206,13 +217,13 @@ impl Shared {
         };
         let shared = Arc::clone(self);
         self.runtime.spawn(async move {
-            let fill = shared.level.fill(&begun.space, begun.number, &entry);
+            let level = &shared.level;
+            let fill = level.fill(&begun.space, &generation, begun.number, &entry);
             let filled = match in_time(shared.waits.background, fill).await {
                 Ok(true) => Filled::Stored,
                 Ok(false) => Filled::Refused,
                 Err(error) => {
-                    tracing::debug!(%error, "Redis is passed over");
-                    shared.lose();
+                    shared.fail(&error);
                     Filled::Failed
                 }
             };
@@ -222,8 +233,9 @@ impl Shared {
     }
 
     /// Carries a page of changes into the level, and only then takes it for
-    /// seen: until then the level is as far as this server is.
-    async fn tell(&self, after: u64, page: &ChangePage) {
+    /// seen: until then the level is as far as this server is. The call for
+    /// it began when `before` had been seen.
+    async fn tell(&self, before: Option<&Mark>, after: u64, page: &ChangePage) {
         let reached = Position {
             log: page.log,
             number: match (page.gap, page.changes.last()) {
@@ -232,26 +244,32 @@ impl Shared {
                 (false, None) => after,
             },
         };
-        if let Some(mark) = self.marks.mark()
+        if let Some((mark, generation)) = self.marks.mark().and_then(Mark::asked)
             && mark.log == page.log
             && !page.gap
             && !page.changes.is_empty()
             && self.is_usable()
         {
-            let told = self
-                .level
-                .advance(&mark.space, after, reached.number, &page.changes);
+            let (last, changes) = (reached.number, &page.changes);
+            let level = &self.level;
+            let told = level.advance(&mark.space, &generation, after, last, changes);
             match in_time(self.waits.tell, told).await {
                 Ok(true) => {}
                 Ok(false) => self.lose(),
-                Err(error) => {
-                    tracing::debug!(%error, "Redis was not told of changes in time");
-                    self.lose();
-                }
+                Err(error) => self.fail(&error),
             }
         }
-        if self.marks.saw(reached) {
-            // Another log: another space, that may never have been begun.
+        if page.gap {
+            self.marks.doubt();
+        }
+        if self.marks.saw(before, reached, page.last) || page.gap {
+            self.lose();
+        }
+    }
+
+    /// Whether the log could be read just now.
+    fn follow(&self, read: bool) {
+        if self.marks.follow(read) {
             self.lose();
         }
     }
@@ -266,6 +284,14 @@ impl Shared {
         self.counts.usable(false);
         self.lost.notify_one();
     }
+
+    /// The same for a call that failed or took too long: the bridge rests
+    /// before it goes there.
+    fn fail(&self, error: &StoreError) {
+        tracing::debug!(%error, "Redis is passed over");
+        self.failed.store(true, Ordering::Release);
+        self.lose();
+    }
 }
 
 /// Drops the call where it takes too long: whether it has an effect, the state
@@ -273,134 +299,6 @@ impl Shared {
 async fn in_time<T>(bound: Duration, call: impl Future<Output = Result<T>>) -> Result<T> {
     let answer = timeout(bound, call).await;
     answer.unwrap_or(Err(StoreError::TimedOut(bound)))
-}
-
-impl Store for Layered {
-    fn find<'a>(&'a self, name: &'a HostName) -> BoxFuture<'a, Result<Answer>> {
-        Box::pin(self.shared.find(name))
-    }
-}
-
-impl Catalog for Layered {
-    fn id(&self) -> BoxFuture<'_, Result<CatalogId>> {
-        Box::pin(async move {
-            let id = self.shared.catalog.id().await?;
-            self.shared.marks.is(id);
-            Ok(id)
-        })
-    }
-
-    fn position(&self) -> BoxFuture<'_, Result<Position>> {
-        Box::pin(async move {
-            let shared = &self.shared;
-            let position = shared.catalog.position().await;
-            let position = position.inspect_err(|_| shared.marks.follow(false))?;
-            if shared.marks.saw(position) {
-                shared.lose();
-            }
-            shared.marks.follow(true);
-            Ok(position)
-        })
-    }
-
-    fn changes(&self, after: u64, limit: usize) -> BoxFuture<'_, Result<ChangePage>> {
-        Box::pin(async move {
-            let shared = &self.shared;
-            let page = shared.catalog.changes(after, limit).await;
-            let page = page.inspect_err(|_| shared.marks.follow(false))?;
-            shared.tell(after, &page).await;
-            shared.marks.follow(true);
-            Ok(page)
-        })
-    }
-
-    fn changed(&self) -> BoxFuture<'_, ()> {
-        self.shared.catalog.changed()
-    }
-
-    /// Who writes reads what was written: the level is not asked again before
-    /// it is as far.
-    fn write(&self, batch: Vec<Write>) -> BoxFuture<'_, Result<u64>> {
-        Box::pin(async move {
-            let number = self.shared.catalog.write(batch).await?;
-            self.shared.marks.wrote(number);
-            Ok(number)
-        })
-    }
-
-    fn hosts<'a>(&'a self, patterns: &'a [HostPattern]) -> BoxFuture<'a, Result<Vec<HostRecord>>> {
-        self.shared.catalog.hosts(patterns)
-    }
-
-    fn list_hosts<'a>(
-        &'a self,
-        after: Option<&'a HostPattern>,
-        limit: usize,
-    ) -> BoxFuture<'a, Result<Vec<HostRecord>>> {
-        self.shared.catalog.list_hosts(after, limit)
-    }
-
-    fn hosts_of<'a>(
-        &'a self,
-        id: CredentialId,
-        after: Option<&'a HostPattern>,
-        limit: usize,
-    ) -> BoxFuture<'a, Result<Vec<HostPattern>>> {
-        self.shared.catalog.hosts_of(id, after, limit)
-    }
-
-    fn credentials<'a>(
-        &'a self,
-        ids: &'a [CredentialId],
-    ) -> BoxFuture<'a, Result<Vec<StoredCredential>>> {
-        self.shared.catalog.credentials(ids)
-    }
-
-    fn list_credentials(
-        &self,
-        after: Option<CredentialId>,
-        limit: usize,
-    ) -> BoxFuture<'_, Result<Vec<StoredCredential>>> {
-        self.shared.catalog.list_credentials(after, limit)
-    }
-
-    fn due(&self, until: i64, limit: usize) -> BoxFuture<'_, Result<Vec<CredentialId>>> {
-        self.shared.catalog.due(until, limit)
-    }
-
-    fn document<'a>(
-        &'a self,
-        kind: &'a str,
-        key: &'a str,
-    ) -> BoxFuture<'a, Result<Option<Document>>> {
-        self.shared.catalog.document(kind, key)
-    }
-
-    fn list_documents<'a>(
-        &'a self,
-        kind: &'a str,
-        after: Option<&'a str>,
-        limit: usize,
-    ) -> BoxFuture<'a, Result<Vec<Document>>> {
-        self.shared.catalog.list_documents(kind, after, limit)
-    }
-
-    fn kind_after<'a>(&'a self, after: &'a str) -> BoxFuture<'a, Result<Option<String>>> {
-        self.shared.catalog.kind_after(after)
-    }
-
-    fn lease<'a>(
-        &'a self,
-        name: &'a str,
-        holder: &'a str,
-        ttl: Duration,
-    ) -> BoxFuture<'a, Result<Option<Lease>>> {
-        self.shared.catalog.lease(name, holder, ttl)
-    }
-
-    fn release<'a>(&'a self, name: &'a str, holder: &'a str) -> BoxFuture<'a, Result<()>> {
-        self.shared.catalog.release(name, holder)
-    }
 }
 
 /// Fills under way at most, some kilobytes each; further ones are left out.

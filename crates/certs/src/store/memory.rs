@@ -67,6 +67,16 @@ impl Memory {
     }
 }
 
+#[cfg(test)]
+impl Memory {
+    /// Goes back to what it holds now, log and all, as a database does that is
+    /// restored from a snapshot of its volume.
+    pub(super) fn saved(&self) -> impl FnOnce() + use<'_> {
+        let saved = self.state();
+        move || *self.lock() = saved
+    }
+}
+
 impl Store for Memory {
     fn find<'a>(&'a self, name: &'a HostName) -> BoxFuture<'a, Result<Answer>> {
         Box::pin(async move { self.state().find(name) })

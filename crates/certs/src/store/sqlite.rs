@@ -1,8 +1,11 @@
 //! The embedded catalog: one SQLite file in WAL mode (<https://sqlite.org/wal.html>).
 //!
 //! Several processes may have it open; the second writer waits for the first.
-//! Replace the file only by renaming a complete copy over it (`VACUUM INTO`
-//! or `.backup` make one): a running server notices and reads the new one.
+//! Replace the file only by renaming a complete copy over it: a running server
+//! notices and reads the new one. `sekisho store backup` makes a copy whose log
+//! is another one. `VACUUM INTO` and `.backup` keep the log's identity, so that
+//! a server that starts on such a copy can't always tell that numbers it finds
+//! elsewhere, in a level before the store, say, were of another past.
 
 mod backup;
 mod file;

@@ -4,6 +4,8 @@
 mod faults;
 mod outages;
 mod races;
+mod restored;
+mod slow;
 #[macro_use]
 mod scripted;
 mod contract;
@@ -18,10 +20,12 @@ use self::scripted::Scripted;
 use super::*;
 use crate::clock::Clock;
 use crate::contract::fixture::{certificate, pattern, put_host, record, sealed};
-use crate::credential::KeyType;
+use crate::credential::{CredentialId, KeyType, StoredCredential};
+use crate::host::HostPattern;
+use crate::record::HostRecord;
 use crate::store::memory::Memory;
 use crate::store::redis::RedisUrl;
-use crate::store::{Expect, Subject};
+use crate::store::{BoxFuture, CatalogId, Document, Expect, Lease, Store, Subject, Write};
 
 /// One Redis and one catalog, that servers share.
 struct Bench {

@@ -24,12 +24,17 @@
 //! arrives, how often, or whether the server was set back to an older state in
 //! between: that state holds the same two sentences. Whatever is evicted is a
 //! miss; if it is the state, all is gone, because a new generation begins.
+//!
+//! Numbers mean the same to all only as long as the catalog does not go back
+//! itself, by a backup under the same log. So each question, each fill and each
+//! page names the generation that its sender has held against the log, and
+//! does nothing in another.
 
 mod entry;
 mod script;
 
 use std::path::Path;
-use std::sync::LazyLock;
+use std::sync::{Arc, LazyLock};
 
 use redis::Value;
 use tokio::runtime::Handle;
@@ -95,10 +100,12 @@ impl Level {
         self.link.reach().await
     }
 
-    /// What answers a name, by a state that is at `least` or beyond.
+    /// What answers a name, by a state of that generation that is at `least`
+    /// or beyond.
     pub(in crate::store) async fn look(
         &self,
         space: &Space,
+        generation: &Generation,
         least: u64,
         name: &HostName,
     ) -> Result<Look> {
@@ -109,6 +116,7 @@ impl Level {
             Arg::Number(least),
             Arg::Text(name.as_str()),
             Arg::Text(above),
+            Arg::Bytes(&generation.0),
         ];
         let answer = LOOK.run(&self.link, &space.state, &args).await?;
         let Value::Array(parts) = answer else {
@@ -131,6 +139,7 @@ impl Level {
     pub(in crate::store) async fn fill(
         &self,
         space: &Space,
+        generation: &Generation,
         seen: u64,
         entry: &Entry,
     ) -> Result<bool> {
@@ -140,6 +149,7 @@ impl Level {
             Arg::Number(entry.newest),
             Arg::Number(kept_ms()),
             Arg::Number(STATE_MS),
+            Arg::Bytes(&generation.0),
         ];
         for (subject, bytes) in &entry.values {
             args.extend([Arg::Text(subject), Arg::Bytes(bytes)]);
@@ -148,10 +158,11 @@ impl Level {
     }
 
     /// Carries the changes behind `after` up to `last` into the state. False
-    /// if the state is not that far yet, or there is none.
+    /// if the state is not that far yet, or there is none of that generation.
     pub(in crate::store) async fn advance(
         &self,
         space: &Space,
+        generation: &Generation,
         after: u64,
         last: u64,
         changes: &[Change],
@@ -163,6 +174,7 @@ impl Level {
             Arg::Number(last),
             Arg::Number(REMEMBERED),
             Arg::Number(STATE_MS),
+            Arg::Bytes(&generation.0),
         ];
         for (subject, number) in &touched {
             args.extend([Arg::Text(subject), Arg::Number(*number)]);
@@ -179,7 +191,7 @@ impl Level {
         match &parts[..] {
             [] => Ok(None),
             [Value::BulkString(generation), Value::BulkString(upto)] => Ok(Some(State {
-                generation: generation.clone(),
+                generation: Generation(generation.as_slice().into()),
                 upto: number(upto).ok_or_else(strange)?,
             })),
             _ => Err(strange()),
@@ -187,23 +199,23 @@ impl Level {
     }
 
     /// Begins a generation at a number, in the place of that one or of none;
-    /// if another stands there by now, that one stays.
+    /// if another stands there by now, that one stays, and this gives false.
     pub(in crate::store) async fn begin(
         &self,
         space: &Space,
         instead: Option<&State>,
         at: u64,
-    ) -> Result<()> {
+    ) -> Result<bool> {
         // Its first byte tells it from the subjects beside it.
         let mut generation = [b'g'; 17];
         aws_lc_rs::rand::fill(&mut generation[1..]).expect("the system gives random bytes");
         let args = [
-            Arg::Bytes(instead.map_or(&[], |state| &state.generation)),
+            Arg::Bytes(instead.map_or(&[], |state| &state.generation.0)),
             Arg::Bytes(&generation),
             Arg::Number(at),
             Arg::Number(STATE_MS),
         ];
-        BEGIN.step(self, space, &args).await.map(|_| ())
+        Ok(BEGIN.step(self, space, &args).await? == Step::Done)
     }
 }
 
@@ -238,9 +250,13 @@ pub(in crate::store) enum Look {
 
 /// Which generation it is, and how far.
 pub(in crate::store) struct State {
-    generation: Vec<u8>,
+    pub(in crate::store) generation: Generation,
     pub(in crate::store) upto: u64,
 }
+
+/// The name of a generation.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(in crate::store) struct Generation(Arc<[u8]>);
 
 #[derive(PartialEq, Eq)]
 enum Step {

@@ -52,7 +52,8 @@ async fn nothing_is_served_that_was_seen_replaced() {
     }
     let memory = Arc::clone(&bench.memory);
     tasks.spawn(write(memory, written, told, Arc::clone(&over)));
-    let suffered = tokio::task::spawn_blocking(move || suffer(&mut bench.redis));
+    let watched = counts.clone();
+    let suffered = tokio::task::spawn_blocking(move || suffer(&mut bench.redis, &watched));
     suffered.await.unwrap();
     over.store(true, Ordering::SeqCst);
     while let Some(ended) = tasks.join_next().await {
@@ -122,10 +123,11 @@ async fn write(
     }
 }
 
-/// One thing after the other.
-fn suffer(redis: &mut RedisServer) {
+/// One thing after the other, each on a level that all servers use.
+fn suffer(redis: &mut RedisServer, servers: &[Counts]) {
     for _ in 0..ROUNDS {
         for step in 0..8 {
+            servers.iter().for_each(used);
             match step {
                 0 => _ = redis.cli(&["save"]),
                 1 => _ = redis.cli(&["script", "flush"]),
@@ -149,8 +151,16 @@ fn suffer(redis: &mut RedisServer) {
                 }
                 _ => _ = redis.cli(&["flushall"]),
             }
-            // Time to be used between two blows.
-            std::thread::sleep(Duration::from_millis(50));
         }
+    }
+    servers.iter().for_each(used);
+}
+
+/// Waits for a hit from now on.
+fn used(server: &Counts) {
+    let (before, begun) = (server.reads(Read::Hit), Instant::now());
+    while server.reads(Read::Hit) == before {
+        assert!(begun.elapsed() < Duration::from_secs(60), "{server:?}");
+        std::thread::sleep(Duration::from_millis(2));
     }
 }

@@ -27,8 +27,8 @@ async fn redis_that_stands_still_is_passed_over() {
     server.usable().await;
     bench.redis.pause();
     assert_eq!(server.serves("a.example").await, Some(1));
-    let passed = server.counts().reads(Read::PassedOver);
-    assert_eq!(passed, 1);
+    assert!(server.counts().reads(Read::PassedOver) >= 1);
+    assert!(!server.counts().is_usable());
     // By now it is known: no call waits for it.
     let begun = Instant::now();
     for _ in 0..200 {
@@ -39,7 +39,7 @@ async fn redis_that_stands_still_is_passed_over() {
     bench.replace(1, 2).await;
     let begun = Instant::now();
     server.follow().await;
-    assert!(begun.elapsed() < Duration::from_secs(1));
+    assert!(begun.elapsed() < Duration::from_secs(5));
     assert_eq!(server.serves("a.example").await, Some(2));
     bench.redis.resume();
     until("it is used again", || server.counts().is_usable()).await;
@@ -51,7 +51,11 @@ async fn redis_that_stands_still_is_passed_over() {
 async fn changes_while_redis_stands_still_are_not_lost() {
     let bench = Bench::new();
     bench.put("a.example", 1).await;
-    let server = bench.started(&Waits::default());
+    let waits = Waits {
+        tell: Duration::from_millis(40),
+        ..PATIENT
+    };
+    let server = bench.started(&waits);
     server.follow().await;
     server.usable().await;
     server.fill("a.example").await;
@@ -85,9 +89,11 @@ async fn redis_that_was_emptied_begins_anew() {
     // A load from before: what it would overwrite is no longer known.
     let entry = Entry::of(&found).unwrap();
     let level = &one.store.shared.level;
-    let filled = level.fill(&load_began.space, load_began.number, &entry);
+    let generation = load_began.generation.unwrap();
+    let filled = level.fill(&load_began.space, &generation, load_began.number, &entry);
     assert!(!filled.await.unwrap());
     two.follow().await;
+    two.usable().await;
     one.fill("a.example").await;
     assert_eq!(two.serves("a.example").await, Some(2));
     assert_eq!(two.hits(), 1);

@@ -14,6 +14,7 @@ pub(super) struct Scripted {
     pub(super) gate: Semaphore,
     failing: AtomicBool,
     finds: AtomicUsize,
+    calls: AtomicUsize,
 }
 
 impl Scripted {
@@ -23,6 +24,7 @@ impl Scripted {
             gate: Semaphore::new(Semaphore::MAX_PERMITS),
             failing: AtomicBool::new(false),
             finds: AtomicUsize::new(0),
+            calls: AtomicUsize::new(0),
         })
     }
 
@@ -35,7 +37,13 @@ impl Scripted {
         self.finds.load(Ordering::SeqCst)
     }
 
+    /// Calls of any kind.
+    pub(super) fn calls(&self) -> usize {
+        self.calls.load(Ordering::SeqCst)
+    }
+
     fn reached(&self) -> Result<()> {
+        self.calls.fetch_add(1, Ordering::SeqCst);
         match self.failing.load(Ordering::SeqCst) {
             true => Err(StoreError::Unavailable("as the test wants".into())),
             false => Ok(()),

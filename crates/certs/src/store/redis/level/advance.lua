@@ -1,13 +1,15 @@
 -- Moves `upto` on: drops what changed and remembers when.
 -- KEYS: the state. ARGV: prefix, the number behind which the changes begin,
--- that of the last, how many are remembered, how long the state is kept (ms);
--- then subjects and the numbers of their last changes in turn.
+-- that of the last, how many are remembered, how long the state is kept (ms),
+-- the generation that the teller knows; then subjects and the numbers of their
+-- last changes in turn.
 local upto = redis.call('ZSCORE', KEYS[1], 'upto')
 if not upto then return 'none' end
+if redis.call('ZRANGE', KEYS[1], 0, 0)[1] ~= ARGV[6] then return 'behind' end
 upto = tonumber(upto)
 if upto >= tonumber(ARGV[3]) then return 'done' end
 if upto < tonumber(ARGV[2]) then return 'behind' end
-for i = 6, #ARGV, 2 do
+for i = 7, #ARGV, 2 do
   redis.call('ZADD', KEYS[1], ARGV[i + 1], ARGV[i])
   redis.call('DEL', ARGV[1] .. ARGV[i])
 end

@@ -1,9 +1,11 @@
 -- What answers a name, exactly as it stood at the number `upto`.
--- KEYS: the state. ARGV: prefix, least number, pattern, wildcard above or ''.
+-- KEYS: the state. ARGV: prefix, least number, pattern, wildcard above or '',
+-- the generation that the reader knows.
 local upto = redis.call('ZSCORE', KEYS[1], 'upto')
 if not upto then return {'none'} end
 if tonumber(upto) < tonumber(ARGV[2]) then return {'behind'} end
 local generation = redis.call('ZRANGE', KEYS[1], 0, 0)[1]
+if generation ~= ARGV[5] then return {'behind'} end
 local function value(key)
   local found = redis.pcall('GET', ARGV[1] .. key)
   if type(found) == 'string' and found:sub(1, #generation) == generation then
