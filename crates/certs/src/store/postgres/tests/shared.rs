@@ -188,13 +188,26 @@ async fn a_call_has_its_turn_among_look_ups_without_end() {
 #[tokio::test]
 async fn a_look_up_that_waits_comes_before_those_after_it() {
     let store = create(&format!("{}&pool=2", database()));
-    let mut held = Vec::new();
-    for _ in 0..TOGETHER + 1 {
-        let mut one = Held::of(&store);
+    // Two that come before there is a connection make one each.
+    let mut made = [Held::of(&store), Held::of(&store)];
+    for one in &mut made {
         one.begun().await;
-        held.push(one);
     }
-    let [mut first, mut second] = [Held::of(&store), Held::of(&store)];
+    for one in made {
+        one.end().await;
+    }
+    let mut held = Vec::new();
+    let mut first = loop {
+        let mut one = Held::of(&store);
+        for _ in 0..100 {
+            yield_now().await;
+        }
+        if one.begun.try_recv().is_err() {
+            break one;
+        }
+        held.push(one);
+    };
+    let mut second = Held::of(&store);
     for _ in 0..100 {
         yield_now().await;
     }
