@@ -61,6 +61,15 @@ impl Rig {
         }
     }
 
+    /// Waits until all servers have read the log of what was written so far. A
+    /// host that is read before its own change has come is dropped by that.
+    fn all_have_read_the_log(&self, writer: &Sandbox) {
+        self.none_knows("log.example");
+        let last = import(writer, &["log.example"]);
+        // Each remembers that it is not there until the log says otherwise.
+        self.all_show("log.example", &last);
+    }
+
     /// Ends all of them as an operator does.
     fn stop(self) {
         for Machine { server, .. } in self.machines {

@@ -34,6 +34,7 @@ fn catches_up_after(how: Cut, url: &str, port: u16) {
     let kept = import(&near.sandbox, &["kept.example"]);
     let before = import(&near.sandbox, &["replaced.example"]);
     let gone = import(&near.sandbox, &["removed.example"]);
+    rig.all_have_read_the_log(&near.sandbox);
     rig.all_show("kept.example", &kept);
     rig.all_show("replaced.example", &before);
     rig.all_show("removed.example", &gone);

@@ -27,6 +27,7 @@ fn servers_go_on_with_a_standby_that_was_promoted() {
     };
     let kept = import(&desk, &["kept.example"]);
     let before = import(&desk, &["replaced.example"]);
+    rig.all_have_read_the_log(&desk);
     rig.all_show("kept.example", &kept);
     rig.all_show("replaced.example", &before);
     rig.none_knows("added.example");
