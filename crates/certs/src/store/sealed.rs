@@ -14,7 +14,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 pub use self::keys::Keys;
 pub use self::rotate::{Resealed, SealedSecret, Walk};
 
-pub(super) use self::check::KIND as CHECK;
+pub use self::check::KIND as CHECK;
 use self::check::Known;
 use super::{Catalog, CatalogId, Expect, Result, StoreError, Write};
 

@@ -1,6 +1,7 @@
 //! The document that makes a store a copy of another: of which, and how far
 //! that one's log was followed.
 
+use sekisho_certs::store::sealed::CHECK;
 use sekisho_certs::store::{CatalogId, Document, LogId, Position};
 use sekisho_certs::{Protected, Secret};
 
@@ -47,7 +48,7 @@ impl Marker {
 /// Documents that belong to one store and are not copied: its check value,
 /// and this marker.
 pub(super) fn stays(kind: &str) -> bool {
-    kind == "check" || kind == KIND
+    kind == CHECK || kind == KIND
 }
 
 pub(super) const KIND: &str = "copy";

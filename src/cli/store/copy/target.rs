@@ -3,7 +3,7 @@
 use std::collections::{BTreeSet, HashSet};
 
 use anyhow::{anyhow, bail};
-use sekisho_certs::store::sealed::Sealed;
+use sekisho_certs::store::sealed::{CHECK, Sealed};
 use sekisho_certs::store::{Expect, Subject, What, Write};
 use sekisho_certs::{Catalog, CredentialId, HostPattern, HostRecord, StoreError, StoredCredential};
 
@@ -237,7 +237,7 @@ async fn unwritten_since(catalog: &Sealed, version: u64) -> Result<bool> {
     let page = catalog.changes(version, PAGE).await?;
     let ours = page.changes.iter().all(|change| match &change.subject {
         Subject::Credential(_) => change.what == What::Removed,
-        Subject::Document { kind, .. } => kind == "check",
+        Subject::Document { kind, .. } => kind == CHECK,
         Subject::Host(_) => false,
     });
     Ok(!page.gap && ours && page.changes.len() < PAGE)

@@ -173,8 +173,9 @@ fn wrong(ring: &KeyRing, why: &dyn std::fmt::Display) -> StoreError {
     )
 }
 
-/// The check value's kind and content.
-pub(in crate::store) const KIND: &str = "check";
+/// The kind of the document that is the check value, and its content. It
+/// belongs to one catalog and is never copied into another.
+pub const KIND: &str = "check";
 /// What opening a store waits for its keys, and what a load waits for a key
 /// that is new: a client waits no longer.
 pub(super) const OPENING: Duration = Duration::from_secs(2);
