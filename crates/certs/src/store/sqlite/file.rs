@@ -60,9 +60,9 @@ impl StoreFile {
         });
         let mut connection = file.connect(Role::Reader)?;
         if mode == Mode::Create {
-            schema::create(&mut connection).map_err(|error| explain(path, &error))?;
+            schema::create(&mut connection, options.busy).map_err(|error| explain(path, &error))?;
         }
-        let reader = file.checked(connection)?;
+        let reader = file.checked(connection, Role::Reader)?;
         Ok((file, reader))
     }
 
@@ -157,7 +157,7 @@ impl StoreFile {
 
     /// Opens one more connection to the same file and checks its header.
     fn reader(&self, role: Role) -> Result<Reader> {
-        self.checked(self.connect(role)?)
+        self.checked(self.connect(role)?, role)
     }
 
     fn connect(&self, role: Role) -> Result<Connection> {
@@ -202,13 +202,13 @@ impl StoreFile {
 
     /// Accepts a connection whose file is a store of ours, of this catalog,
     /// and still the one that lies at the path.
-    fn checked(&self, connection: Connection) -> Result<Reader> {
+    fn checked(&self, connection: Connection, role: Role) -> Result<Reader> {
         let fault = |error| explain(&self.path, &error);
         let header = schema::header(&connection).map_err(fault)?;
         if let Some(error) = unusable(&self.path, &header) {
             return Err(error);
         }
-        schema::keep_log(&connection).map_err(fault)?;
+        schema::keep_log(&connection, role.patience(&self.options)).map_err(fault)?;
         let catalog = schema::catalog_id(&connection).map_err(fault)?;
         if *self.catalog.get_or_init(|| catalog) != catalog {
             return Err(StoreError::Unavailable(format!(

@@ -1,6 +1,8 @@
 //! The tables, and what tells a file of ours from any other.
 
-use rusqlite::{Connection, TransactionBehavior, params};
+use std::time::{Duration, Instant};
+
+use rusqlite::{Connection, Error, ErrorCode, Transaction, TransactionBehavior, params};
 
 use crate::store::CatalogId;
 
@@ -21,8 +23,13 @@ pub(super) enum Header {
 }
 
 /// Reads the header and nothing else, so that opening costs the same however
-/// many hosts there are.
+/// many hosts there are. In one transaction: another process may just be
+/// making the tables, and half of its header would look like a foreign one.
 pub(super) fn header(connection: &Connection) -> rusqlite::Result<Header> {
+    header_within(&connection.unchecked_transaction()?)
+}
+
+fn header_within(connection: &Transaction<'_>) -> rusqlite::Result<Header> {
     let value = |name| connection.pragma_query_value(None, name, |row| row.get::<_, i32>(0));
     Ok(match (value("application_id")?, value("user_version")?) {
         (APPLICATION_ID, version) => Header::Store(version),
@@ -33,19 +40,32 @@ pub(super) fn header(connection: &Connection) -> rusqlite::Result<Header> {
 
 /// Switches to WAL, where readers and a writer do not wait for each other. The
 /// file remembers it; a copy that a backup made may not.
-pub(super) fn keep_log(connection: &Connection) -> rusqlite::Result<()> {
-    connection.pragma_update(None, "journal_mode", "wal")
+///
+/// Two that switch at once would each wait for the other to let the file go,
+/// so SQLite refuses one of them at once, whatever its `busy_timeout`: that
+/// one has let go by then and tries again, for up to `patience`.
+pub(super) fn keep_log(connection: &Connection, patience: Duration) -> rusqlite::Result<()> {
+    let begun = Instant::now();
+    loop {
+        let switched = connection.pragma_update(None, "journal_mode", "wal");
+        match switched.as_ref().map_err(Error::sqlite_error_code) {
+            Err(Some(ErrorCode::DatabaseBusy)) if begun.elapsed() < patience => {
+                std::thread::sleep(SWITCH_PAUSE);
+            }
+            _ => return switched,
+        }
+    }
 }
 
 /// Makes the tables in an empty file, whole or not at all. Does nothing if
 /// another process was faster.
-pub(super) fn create(connection: &mut Connection) -> rusqlite::Result<()> {
+pub(super) fn create(connection: &mut Connection, patience: Duration) -> rusqlite::Result<()> {
     if header(connection)? != Header::Empty {
         return Ok(());
     }
-    keep_log(connection)?;
+    keep_log(connection, patience)?;
     let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
-    if header(&transaction)? != Header::Empty {
+    if header_within(&transaction)? != Header::Empty {
         return Ok(());
     }
     transaction.execute_batch(TABLES)?;
@@ -77,6 +97,9 @@ fn random() -> [u8; 16] {
     aws_lc_rs::rand::fill(&mut bytes).expect("the system gives random bytes");
     bytes
 }
+
+/// How soon a refused switch to WAL is tried again: about what one takes.
+const SWITCH_PAUSE: Duration = Duration::from_millis(1);
 
 /// `hosts` without a rowid: one descent finds a pattern. `credentials` by
 /// their id, which grows with time: what is imported together lies together.
