@@ -50,6 +50,12 @@ pub type Result<T> = std::result::Result<T, StoreError>;
 pub trait Store: Debug + Send + Sync + 'static {
     /// What answers for this name, in one round trip.
     fn find<'a>(&'a self, name: &'a HostName) -> BoxFuture<'a, Result<Answer>>;
+
+    /// The same, but past a level before the store, whose answer could not be
+    /// used. Where nothing stands before it, it is the same call.
+    fn find_past_level<'a>(&'a self, name: &'a HostName) -> BoxFuture<'a, Result<Answer>> {
+        self.find(name)
+    }
 }
 
 /// A store that is also written, listed, watched and leased.
@@ -189,8 +195,10 @@ pub struct Found {
 /// Who gave an answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Source {
-    /// The store, or a level before it that follows its changes.
+    /// The store.
     Store,
+    /// A level before it that follows its changes.
+    Level,
     /// What it said before: it was asked and gave no answer.
     StandIn,
 }

@@ -109,7 +109,7 @@ pub(crate) async fn limited(inner: Fixture) -> Fixture {
 }
 
 /// The copies must not show while the store answers.
-async fn warmed(inner: Fixture) -> Fixture {
+pub(crate) async fn warmed(inner: Fixture) -> Fixture {
     let (copies, folder) = copies();
     Fixture {
         catalog: Arc::new(Warm::new(inner.catalog, copies)),

@@ -149,20 +149,25 @@ impl Shared {
         if follows && let Some(found) = self.look(name).await {
             return Ok(Answer::Found(found));
         }
-        // Before the catalog is asked: what it says is at least as new.
-        let begun = self.marks.mark();
-        match self.catalog.find(name).await {
+        match self.find_behind(name).await {
             Err(error) if error.is_retryable() && !follows => {
                 let mut found = self.look(name).await.ok_or(error)?;
                 found.source = Source::StandIn;
                 Ok(Answer::Found(found))
             }
-            Ok(Answer::Found(found)) => {
-                self.offer(begun, &found);
-                Ok(Answer::Found(found))
-            }
             other => other,
         }
+    }
+
+    /// Asks the catalog, whose answer takes the place of the level's.
+    async fn find_behind(self: &Arc<Self>, name: &HostName) -> Result<Answer> {
+        // Before the catalog is asked: what it says is at least as new.
+        let begun = self.marks.mark();
+        let answer = self.catalog.find(name).await?;
+        if let Answer::Found(found) = &answer {
+            self.offer(begun, found);
+        }
+        Ok(answer)
     }
 
     /// What the level has; none if it has nothing, or is passed over.

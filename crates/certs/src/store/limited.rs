@@ -112,6 +112,10 @@ impl<S: Store + ?Sized> Store for Limited<S> {
     fn find<'a>(&'a self, name: &'a HostName) -> BoxFuture<'a, Result<Answer>> {
         Box::pin(self.call(self.inner.find(name)))
     }
+
+    fn find_past_level<'a>(&'a self, name: &'a HostName) -> BoxFuture<'a, Result<Answer>> {
+        Box::pin(self.call(self.inner.find_past_level(name)))
+    }
 }
 
 impl<S: Catalog + ?Sized> Catalog for Limited<S> {

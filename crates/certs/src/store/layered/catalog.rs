@@ -15,6 +15,10 @@ impl Store for Layered {
     fn find<'a>(&'a self, name: &'a HostName) -> BoxFuture<'a, Result<Answer>> {
         Box::pin(self.shared.find(name))
     }
+
+    fn find_past_level<'a>(&'a self, name: &'a HostName) -> BoxFuture<'a, Result<Answer>> {
+        Box::pin(self.shared.find_behind(name))
+    }
 }
 
 impl Catalog for Layered {

@@ -2,6 +2,7 @@
 //! and feeds that the test moves by hand.
 
 mod faults;
+mod keys;
 mod outages;
 mod races;
 mod restored;

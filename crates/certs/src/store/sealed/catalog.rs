@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use super::Sealed;
+use super::secrets::Unopened;
 use crate::credential::{CredentialId, StoredCredential};
 use crate::host::{HostName, HostPattern};
 use crate::record::HostRecord;
@@ -14,14 +15,22 @@ use crate::store::{
 impl Store for Sealed {
     fn find<'a>(&'a self, name: &'a HostName) -> BoxFuture<'a, Result<Answer>> {
         Box::pin(async move {
-            let Answer::Found(mut found) = self.inner.find(name).await? else {
-                return Ok(Answer::Absent);
-            };
-            let catalog = self.opened().await?;
-            for credential in &mut found.credentials {
-                self.open_credential(catalog, credential).await?;
+            let answer = self.inner.find(name).await?;
+            match self.open_answer(answer).await {
+                Err(Unopened::OfAnother(why)) => {
+                    tracing::debug!(host = %name, %why, "the store itself is asked");
+                    let answer = self.inner.find_past_level(name).await?;
+                    Ok(self.open_answer(answer).await?)
+                }
+                opened => Ok(opened?),
             }
-            Ok(Answer::Found(found))
+        })
+    }
+
+    fn find_past_level<'a>(&'a self, name: &'a HostName) -> BoxFuture<'a, Result<Answer>> {
+        Box::pin(async move {
+            let answer = self.inner.find_past_level(name).await?;
+            Ok(self.open_answer(answer).await?)
         })
     }
 }
@@ -111,10 +120,7 @@ impl Catalog for Sealed {
     ) -> BoxFuture<'a, Result<Vec<StoredCredential>>> {
         Box::pin(async move {
             let mut stored = self.inner.credentials(ids).await?;
-            let catalog = self.opened().await?;
-            for credential in &mut stored {
-                self.open_credential(catalog, credential).await?;
-            }
+            self.open_credentials(&mut stored).await?;
             Ok(stored)
         })
     }
@@ -126,10 +132,7 @@ impl Catalog for Sealed {
     ) -> BoxFuture<'_, Result<Vec<StoredCredential>>> {
         Box::pin(async move {
             let mut stored = self.inner.list_credentials(after, limit).await?;
-            let catalog = self.opened().await?;
-            for credential in &mut stored {
-                self.open_credential(catalog, credential).await?;
-            }
+            self.open_credentials(&mut stored).await?;
             Ok(stored)
         })
     }

@@ -7,7 +7,7 @@ use super::Sealed;
 use super::check::{Check, OPENING};
 use crate::credential::{Protected, SealedBytes, Secret, StoredCredential};
 use crate::seal::{Bound, KeyRing, UnsealError};
-use crate::store::{CatalogId, Document, Result, StoreError, Write, expect};
+use crate::store::{Answer, CatalogId, Document, Result, Source, StoreError, Write, expect};
 
 /// What seals: a key of a ring, for one catalog.
 #[derive(Debug)]
@@ -65,7 +65,50 @@ impl Sealer {
     }
 }
 
+/// Why an answer does not open.
+pub(super) enum Unopened {
+    /// The store may have a better one than the one that gave it: that holds
+    /// a sealing under a key that is gone, or is damaged.
+    OfAnother(Arc<str>),
+    /// Nobody has.
+    Failed(StoreError),
+}
+
+impl From<Unopened> for StoreError {
+    /// What stood in was not the store's: that it can't be used says nothing
+    /// of what the store has.
+    fn from(unopened: Unopened) -> Self {
+        match unopened {
+            Unopened::OfAnother(why) => Self::Unavailable(why),
+            Unopened::Failed(error) => error,
+        }
+    }
+}
+
 impl Sealed {
+    pub(super) async fn open_answer(
+        &self,
+        mut answer: Answer,
+    ) -> std::result::Result<Answer, Unopened> {
+        let Answer::Found(found) = &mut answer else {
+            return Ok(answer);
+        };
+        let opened = self.open_credentials(&mut found.credentials).await;
+        opened.map_err(|error| match (error, found.source) {
+            (StoreError::Corrupt(why), Source::Level | Source::StandIn) => Unopened::OfAnother(why),
+            (error, _) => Unopened::Failed(error),
+        })?;
+        Ok(answer)
+    }
+
+    pub(super) async fn open_credentials(&self, stored: &mut [StoredCredential]) -> Result<()> {
+        let catalog = self.opened().await?;
+        for credential in stored {
+            self.open_credential(catalog, credential).await?;
+        }
+        Ok(())
+    }
+
     /// What seals now. The keys are read again if the one that seals is not
     /// among them.
     pub(super) async fn sealer(&self) -> Result<Sealer> {
@@ -85,7 +128,7 @@ impl Sealed {
         })
     }
 
-    pub(super) async fn open_credential(
+    async fn open_credential(
         &self,
         catalog: CatalogId,
         credential: &mut StoredCredential,

@@ -37,6 +37,33 @@ impl Warm {
         }
     }
 
+    /// Keeps what the call gives, or stands in for it.
+    async fn asked(
+        &self,
+        name: &HostName,
+        call: impl Future<Output = Result<Answer>>,
+    ) -> Result<Answer> {
+        let begun = self.copies.recent().begun();
+        match call.await {
+            Ok(Answer::Found(found)) => {
+                if found.source != Source::StandIn {
+                    self.copies.store_answered();
+                }
+                self.keep(name, &found, begun);
+                Ok(Answer::Found(found))
+            }
+            Ok(Answer::Absent) => {
+                self.copies.store_answered();
+                Ok(Answer::Absent)
+            }
+            Err(error) if error.is_retryable() => {
+                let found = self.copies.find(name, &error).await;
+                found.map_or(Err(error), |found| Ok(Answer::Found(Box::new(found))))
+            }
+            Err(error) => Err(error),
+        }
+    }
+
     fn keep(&self, name: &HostName, found: &Found, begun: Begun) {
         if let Some(mark) = self.copies.unseen(name, found) {
             self.copies.keep(name, found.clone(), mark, Some(begun));
@@ -159,27 +186,11 @@ async fn settled(done: oneshot::Receiver<()>) {
 
 impl Store for Warm {
     fn find<'a>(&'a self, name: &'a HostName) -> BoxFuture<'a, Result<Answer>> {
-        Box::pin(async move {
-            let begun = self.copies.recent().begun();
-            match self.inner.find(name).await {
-                Ok(Answer::Found(found)) => {
-                    if found.source == Source::Store {
-                        self.copies.store_answered();
-                    }
-                    self.keep(name, &found, begun);
-                    Ok(Answer::Found(found))
-                }
-                Ok(Answer::Absent) => {
-                    self.copies.store_answered();
-                    Ok(Answer::Absent)
-                }
-                Err(error) if error.is_retryable() => {
-                    let found = self.copies.find(name, &error).await;
-                    found.map_or(Err(error), |found| Ok(Answer::Found(Box::new(found))))
-                }
-                Err(error) => Err(error),
-            }
-        })
+        Box::pin(self.asked(name, self.inner.find(name)))
+    }
+
+    fn find_past_level<'a>(&'a self, name: &'a HostName) -> BoxFuture<'a, Result<Answer>> {
+        Box::pin(self.asked(name, self.inner.find_past_level(name)))
     }
 }
 

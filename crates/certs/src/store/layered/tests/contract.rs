@@ -4,7 +4,9 @@ use tokio::task::AbortHandle;
 
 use super::*;
 use crate::contract::Fixture;
-use crate::contract::stores::{limited, plain_memory, plain_postgres, plain_sqlite, sealed};
+use crate::contract::stores::{
+    limited, plain_memory, plain_postgres, plain_sqlite, sealed, warmed,
+};
 
 /// Reads each name twice, the second time when the level has had its chance.
 #[derive(Debug)]
@@ -97,6 +99,11 @@ macro_rules! suites {
 suites! {
     layered_memory: async { layered(plain_memory().await) };
     layered_sqlite: async { layered(plain_sqlite().await) };
+    // As a server stacks them.
+    sealed_warm_layered_limited_postgres: async {
+        let layered = layered(limited(plain_postgres().await).await);
+        sealed(warmed(layered).await).await
+    };
     sealed_layered_postgres: async { sealed(layered(limited(plain_postgres().await).await)).await };
 }
 

@@ -11,7 +11,9 @@ async fn another_server_needs_no_catalog() {
     assert_eq!(one.counts().fills(Filled::Stored), 1);
     assert_eq!(two.serves("a.example").await, Some(1));
     assert_eq!((two.hits(), two.catalog.finds()), (1, 0));
-    let found = two.find("a.example").await.unwrap();
+    let mut found = two.find("a.example").await.unwrap();
+    assert_eq!(found.source, Source::Level);
+    found.source = Source::Store;
     let name = HostName::parse("a.example").unwrap();
     let Answer::Found(direct) = one.catalog.find(&name).await.unwrap() else {
         panic!("it is there")

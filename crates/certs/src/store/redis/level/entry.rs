@@ -71,7 +71,7 @@ pub(super) fn read(name: &HostName, values: &[Value]) -> Result<Found, FormError
         credentials,
         shadowed,
         fresh_for: None,
-        source: Source::Store,
+        source: Source::Level,
     })
 }
 

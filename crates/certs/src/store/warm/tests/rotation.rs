@@ -57,6 +57,32 @@ async fn a_host_that_is_read_again_needs_the_old_key_no_more() {
     }
 }
 
+/// The store has a sealing that opens, so it is no damage of the host.
+#[tokio::test]
+async fn a_copy_under_a_key_that_is_gone_fails_for_now() {
+    let rig = Rig::new();
+    let both = || KeyRing::new(old()).with(new());
+    let there = Sealed::create(Arc::clone(&rig.there.catalog), both()).await;
+    rig.fill(there.unwrap()).await;
+    let (warm, copies) = rig.warm();
+    let sealed = Sealed::open(Arc::new(warm), both()).await.unwrap();
+    let at = sealed.position().await.unwrap();
+    assert_eq!(who(&sealed, "a.example").await, "a.example");
+    kept(&copies, 1).await;
+    let rotating = Sealed::open(Arc::clone(&rig.there.catalog), both()).await;
+    rotating.unwrap().seal_under(new().id()).await.unwrap();
+    sealed.changes(at.number, 100).await.unwrap();
+    until(|| copies.is_idle(), || format!("{copies:?}")).await;
+    drop((sealed, copies));
+
+    rig.switch.say(away());
+    let (warm, _copies) = rig.warm();
+    let sealed = Sealed::open(Arc::new(warm), KeyRing::new(new())).await;
+    let error = ask(&sealed.unwrap(), "a.example").await.unwrap_err();
+    assert!(error.is_retryable(), "{error}");
+    assert!(error.to_string().contains("does not open"), "{error}");
+}
+
 impl Rig {
     /// Puts two hosts through what seals.
     async fn fill(&self, sealed: Sealed) {
