@@ -2,6 +2,7 @@
 //! alert, what log and metrics say, and that it heals by itself.
 
 mod clock;
+mod copies;
 mod database;
 mod disk;
 mod level;

@@ -126,13 +126,13 @@ fn passes_it_over(sandbox: &Sandbox, server: &Server) {
     assert_eq!(logged(server, PASSED_OVER).len(), 1, "{}", server.log());
 }
 
-fn is_in_use(server: &Server) {
+pub(super) fn is_in_use(server: &Server) {
     until("Redis is used", LONG, || {
         metric(server, "sekisho_level_in_use") == 1.0
     });
 }
 
-fn on(database: &str, redis: &str) -> Sandbox {
+pub(super) fn on(database: &str, redis: &str) -> Sandbox {
     let sandbox = sandbox(database, &["cached.example", "cold.example"]);
     let config = std::fs::read_to_string(sandbox.path("sekisho.toml")).expect("a file");
     let config = config.replace("[cache]\n", &format!("[cache]\nredis = \"{redis}\"\n"));
@@ -140,6 +140,6 @@ fn on(database: &str, redis: &str) -> Sandbox {
     sandbox
 }
 
-fn url(redis: &RedisServer, user: &str) -> String {
+pub(super) fn url(redis: &RedisServer, user: &str) -> String {
     format!("redis://{user}127.0.0.1:{}/0", redis.port())
 }
