@@ -2,7 +2,7 @@
 //! dump, not in a log, not in a core.
 
 mod logs;
-mod search;
+pub(crate) mod search;
 
 use std::fs;
 use std::os::unix::fs::MetadataExt;
@@ -46,7 +46,7 @@ fn fill(sandbox: &Sandbox) -> Filled {
 }
 
 /// The files of the pair are gone when it is stored.
-fn import(sandbox: &Sandbox, name: &str, key: Key) -> Pair {
+pub(crate) fn import(sandbox: &Sandbox, name: &str, key: Key) -> Pair {
     let pair = ca().issue(&[name], key);
     sandbox.write("a.crt", &pair.chain_pem());
     sandbox.write("a.key", &pair.key_pem());
