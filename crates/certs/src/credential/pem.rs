@@ -2,6 +2,7 @@
 //! and so that no piece of a key is left in memory: what a general reader
 //! does not promise.
 
+use memchr::memchr;
 use rustls_pki_types::CertificateDer;
 use zeroize::Zeroizing;
 
@@ -30,9 +31,13 @@ pub(super) fn read(bytes: &[u8], what: Wanted) -> Result<Contents, CredentialErr
     if bytes.first() == Some(&0x30) && !contains(bytes, BEGIN) {
         return Ok(what.der(bytes));
     }
-    let mut reader = Reader::default();
-    for (line, number) in bytes.split(|&byte| byte == b'\n').zip(1..) {
-        reader.line(line.trim_ascii(), number)?;
+    let mut reader = Reader::new(bytes.len() * 3 / 4);
+    let (mut rest, mut number) = (bytes, 0);
+    while !rest.is_empty() {
+        number += 1;
+        let end = memchr(b'\n', rest).unwrap_or(rest.len());
+        reader.line(rest[..end].trim_ascii(), number)?;
+        rest = rest.get(end + 1..).unwrap_or_default();
     }
     reader.end()
 }
@@ -60,24 +65,36 @@ impl Wanted {
     }
 }
 
-#[derive(Default)]
-struct Reader {
+struct Reader<'a> {
+    /// No section stands for more bytes.
+    most: usize,
     contents: Contents,
-    section: Option<Section>,
+    section: Option<Section<'a>>,
 }
 
-impl Reader {
-    fn line(&mut self, line: &[u8], number: usize) -> Result<(), CredentialError> {
+impl<'a> Reader<'a> {
+    fn new(most: usize) -> Self {
+        Self {
+            most,
+            contents: Contents::default(),
+            section: None,
+        }
+    }
+
+    fn line(&mut self, line: &'a [u8], number: usize) -> Result<(), CredentialError> {
         if let Some(label) = framed(line, BEGIN) {
             if let Some(open) = &self.section {
                 return Err(open.unfinished());
             }
-            self.section = Some(Section::open(&label, number)?);
+            self.section = Some(Section::open(label, number, self.most)?);
         } else if let Some(label) = framed(line, END) {
             match self.section.take() {
                 Some(section) if section.label == label => self.close(section),
                 Some(section) => return Err(section.unfinished()),
-                None => return Err(wrong(number, format!("END {label} without its BEGIN"))),
+                None => {
+                    let label = shown(label);
+                    return Err(wrong(number, format!("END {label} without its BEGIN")));
+                }
             }
         } else if let Some(section) = &mut self.section {
             section.add(line, number)?;
@@ -85,13 +102,17 @@ impl Reader {
         Ok(())
     }
 
-    fn close(&mut self, section: Section) {
-        let Section { label, bytes, .. } = section;
-        if CERTIFICATES.contains(&label.as_str()) {
-            self.contents.certificates.push(bytes.to_vec().into());
-        } else if KEYS.contains(&label.as_str()) {
+    fn close(&mut self, section: Section<'_>) {
+        match section.body {
+            Body::Certificate(mut bytes) => {
+                bytes.shrink_to_fit();
+                self.contents.certificates.push(bytes.into());
+            }
             // The exact size: a secret keeps no more than it is.
-            self.contents.keys.push(Secret::new(bytes.to_vec()));
+            Body::Other(bytes) if KEYS.contains(&section.label) => {
+                self.contents.keys.push(Secret::new(bytes.to_vec()));
+            }
+            Body::Other(_) => {}
         }
     }
 
@@ -103,53 +124,69 @@ impl Reader {
     }
 }
 
-struct Section {
-    label: String,
+struct Section<'a> {
+    label: &'a [u8],
     line: usize,
-    bytes: Zeroizing<Vec<u8>>,
+    body: Body,
     base64: Base64,
 }
 
-impl Section {
-    fn open(label: &str, line: usize) -> Result<Self, CredentialError> {
-        if label.starts_with("ENCRYPTED ") {
+/// What a section stands for, so far.
+enum Body {
+    Certificate(Vec<u8>),
+    /// A key, or what may hold one.
+    Other(Zeroizing<Vec<u8>>),
+}
+
+impl<'a> Section<'a> {
+    fn open(label: &'a [u8], line: usize, most: usize) -> Result<Self, CredentialError> {
+        if label.starts_with(b"ENCRYPTED ") {
             return Err(CredentialError::EncryptedKey);
         }
+        let room = Vec::with_capacity(most.min(ROOM));
         Ok(Self {
-            label: label.to_owned(),
+            label,
             line,
-            // A key of any size we take: growing would leave copies.
-            bytes: Zeroizing::new(Vec::with_capacity(4096)),
+            body: match CERTIFICATES.contains(&label) {
+                true => Body::Certificate(room),
+                false => Body::Other(Zeroizing::new(room)),
+            },
             base64: Base64::default(),
         })
     }
 
     fn add(&mut self, line: &[u8], number: usize) -> Result<(), CredentialError> {
-        if line.contains(&b':') {
+        let bytes = match &mut self.body {
+            Body::Certificate(bytes) => bytes,
+            Body::Other(bytes) => &mut **bytes,
+        };
+        if bytes.is_empty() && line.contains(&b':') {
             // A header of the old encapsulation (RFC 1421).
             return match contains(line, b"ENCRYPTED") {
                 true => Err(CredentialError::EncryptedKey),
                 false => Ok(()),
             };
         }
-        let label = &self.label;
-        self.base64
-            .decode(line, &mut self.bytes)
-            .map_err(|what| wrong(number, format!("{what} in {label}")))
+        let decoded = self.base64.decode(line, bytes);
+        decoded.map_err(|what| wrong(number, format!("{what} in {}", shown(self.label))))
     }
 
     fn unfinished(&self) -> CredentialError {
+        let label = shown(self.label);
         wrong(
             self.line,
-            format!("BEGIN {0} has no END {0}: the file was cut", self.label),
+            format!("BEGIN {label} has no END {label}: the file was cut"),
         )
     }
 }
 
 /// The label of a line that frames a section.
-fn framed(line: &[u8], frame: &[u8]) -> Option<String> {
-    let label = line.strip_prefix(frame)?.strip_suffix(b"-----")?;
-    Some(String::from_utf8_lossy(label).escape_debug().to_string())
+fn framed<'a>(line: &'a [u8], frame: &[u8]) -> Option<&'a [u8]> {
+    line.strip_prefix(frame)?.strip_suffix(b"-----")
+}
+
+fn shown(label: &[u8]) -> String {
+    String::from_utf8_lossy(label).escape_debug().to_string()
 }
 
 fn contains(bytes: &[u8], wanted: &[u8]) -> bool {
@@ -162,7 +199,9 @@ fn wrong(line: usize, what: String) -> CredentialError {
 
 const BEGIN: &[u8] = b"-----BEGIN ";
 const END: &[u8] = b"-----END ";
-const CERTIFICATES: [&str; 2] = ["CERTIFICATE", "X509 CERTIFICATE"];
-const KEYS: [&str; 3] = ["PRIVATE KEY", "EC PRIVATE KEY", "RSA PRIVATE KEY"];
+const CERTIFICATES: [&[u8]; 2] = [b"CERTIFICATE", b"X509 CERTIFICATE"];
+const KEYS: [&[u8]; 3] = [b"PRIVATE KEY", b"EC PRIVATE KEY", b"RSA PRIVATE KEY"];
+/// A key of any size we take: growing would leave copies.
+const ROOM: usize = 4096;
 /// Far more than ten certificates and a key; bounds what a wrong file costs.
 const MAX_INPUT: usize = 1 << 20;
