@@ -9,6 +9,7 @@ pub mod http;
 pub mod layered;
 pub mod limited;
 pub mod memory;
+pub mod near;
 mod pair;
 pub mod postgres;
 pub mod redis;

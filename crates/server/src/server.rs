@@ -17,7 +17,7 @@ use crate::metrics::Metrics;
 use crate::shared::Shared;
 use crate::shutdown::Shutdown;
 use crate::site::Responder;
-use crate::worker::{Socket, Worker};
+use crate::worker::{Socket, Worker, Working};
 
 /// A server whose sockets are bound and which accepts nothing yet.
 pub struct Server {
@@ -80,11 +80,12 @@ impl Server {
         let sockets = count * (https.len() + http.len());
         let permits = config.limits.connections.saturating_add(sockets);
         let permits = Arc::new(Semaphore::new(permits.min(Semaphore::MAX_PERMITS)));
-        let mut workers: Vec<Worker> = (0..count)
-            .map(|_| Worker {
+        let mut workers: Vec<Worker> = Working::all(count)
+            .map(|working| Worker {
                 shared: Arc::clone(&shared),
                 permits: Arc::clone(&permits),
                 sockets: Vec::new(),
+                working,
             })
             .collect();
         deal(https, true, &mut workers);

@@ -7,9 +7,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
+use sekisho_certs::store::near;
 use tokio::net::TcpStream;
 use tokio::runtime::{Builder, Runtime};
-use tokio::sync::{Notify, Semaphore};
+use tokio::sync::{Notify, Semaphore, watch};
 use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
 
@@ -24,7 +25,11 @@ pub(crate) struct Worker {
     pub(crate) shared: Arc<Shared>,
     pub(crate) permits: Arc<Semaphore>,
     pub(crate) sockets: Vec<Socket>,
+    pub(crate) working: Working,
 }
+
+/// One of the workers that have not drained yet, however that ends.
+pub(crate) struct Working(watch::Sender<usize>);
 
 /// A listening socket of one worker.
 pub(crate) struct Socket {
@@ -45,6 +50,28 @@ struct Local {
 /// An open connection; ends with its task, however that ends.
 struct Open(Arc<Local>);
 
+impl Working {
+    /// For so many workers.
+    pub(crate) fn all(count: usize) -> impl Iterator<Item = Self> {
+        let working = watch::Sender::new(count);
+        std::iter::repeat_n(working, count).map(Self)
+    }
+
+    /// Ends the work of this one and waits for the others'.
+    async fn ends(self) {
+        let mut working = self.0.subscribe();
+        drop(self);
+        // Without a sender nobody works.
+        let _ = working.wait_for(|working| *working == 0).await;
+    }
+}
+
+impl Drop for Working {
+    fn drop(&mut self) {
+        self.0.send_modify(|working| *working -= 1);
+    }
+}
+
 impl Worker {
     /// The runtime that [`Self::run`] is to be run on.
     pub(crate) fn runtime() -> io::Result<Runtime> {
@@ -57,7 +84,8 @@ impl Worker {
 
     /// Accepts and serves until `shutdown` says otherwise, then lets open
     /// connections end within the drain limit. Connections that are still
-    /// open when it returns end with the runtime.
+    /// open then end with the runtime. That waits for the other workers, which
+    /// may be using connections to the store that it drives.
     pub(crate) async fn run(self, shutdown: Shutdown) -> io::Result<()> {
         let local = Arc::new(Local {
             shared: self.shared,
@@ -66,6 +94,7 @@ impl Worker {
             open: AtomicUsize::new(0),
             closed: Notify::new(),
         });
+        near::serve_here();
         tokio::spawn(heartbeat());
         let mut accepting = JoinSet::new();
         for socket in self.sockets {
@@ -85,8 +114,12 @@ impl Worker {
         shutdown.reached(Phase::Draining).await;
         accepting.shutdown().await;
         local.drain.begin();
+        let drained = async {
+            let _ = timeout(local.shared.limits.drain, local.all_closed()).await;
+            self.working.ends().await;
+        };
         tokio::select! {
-            _ = timeout(local.shared.limits.drain, local.all_closed()) => {}
+            () = drained => {}
             () = shutdown.reached(Phase::Ending) => {}
         }
         Ok(())
@@ -148,3 +181,25 @@ const HEARTBEAT: Duration = Duration::from_secs(1);
 
 /// Threads of a worker that read files which are not in memory.
 const FILE_THREADS: usize = 8;
+
+#[cfg(test)]
+mod tests {
+    use std::pin::pin;
+
+    use futures_util::FutureExt as _;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn workers_end_together_however_each_ends() {
+        let mut working: Vec<_> = Working::all(3).collect();
+        let (third, second, first) = (working.pop(), working.pop(), working.pop());
+        let mut end = pin!(first.unwrap().ends());
+        assert!(end.as_mut().now_or_never().is_none());
+        // One that panics is dropped like this.
+        drop(second);
+        assert!(end.as_mut().now_or_never().is_none());
+        third.unwrap().ends().await;
+        end.await;
+    }
+}

@@ -11,6 +11,7 @@ use tokio_postgres::types::{ToSql, Type};
 use tokio_postgres::{Client, Row, Statement};
 
 use super::fault::Step;
+use crate::store::near;
 
 /// A statement of ours with the types of its parameters, so that one that is
 /// not prepared needs no question to the server.
@@ -26,6 +27,8 @@ pub(super) type Params<'a> = &'a [&'a (dyn ToSql + Sync)];
 pub(super) struct Connection {
     client: Client,
     driver: AbortHandle,
+    /// The runtime that drives it, if that serves.
+    near: Option<near::Id>,
     /// By the address of their [`Sql`]; none where the next transaction may
     /// meet another server process, as behind PgBouncer.
     prepared: Option<Mutex<HashMap<usize, Statement>>>,
@@ -37,10 +40,12 @@ pub(super) struct Connection {
 }
 
 impl Connection {
+    /// Made on the runtime that drives it.
     pub(super) fn new(client: Client, driver: AbortHandle, prepares: bool) -> Self {
         Self {
             client,
             driver,
+            near: near::id(),
             prepared: prepares.then(Mutex::default),
             open: AtomicUsize::new(0),
             cut: AtomicBool::new(false),
@@ -122,6 +127,11 @@ impl Connection {
     fn waiting(&self) -> Waiting<'_> {
         self.open.fetch_add(1, Ordering::Relaxed);
         Waiting(self)
+    }
+
+    /// Whether this thread's runtime drives it.
+    pub(super) fn is_near(&self) -> bool {
+        self.near == near::id()
     }
 
     /// Whether another look-up may use it at the same time.

@@ -1,6 +1,10 @@
-//! A few connections for all calls. Each call is a task of the runtime that
-//! drives the connections: none depends on who polls it, and one whose caller
-//! went away ends in order.
+//! A few connections for all calls. Each call is a task of its own: none
+//! depends on who polls it, and one whose caller went away ends in order.
+//!
+//! Tasks and connections belong to the runtime that the pool was made with, but
+//! those of a look-up to the one that serves its client: question and answer
+//! then cross no threads. A connection of another runtime does as well, and is
+//! used when no more can be made.
 
 use std::fmt;
 use std::future::poll_fn;
@@ -20,7 +24,7 @@ use super::share::{Seat, Shared, Used};
 use super::tls::{Encrypted, Tls};
 use super::url::Url;
 use super::{Mode, Options};
-use crate::store::{CatalogId, Result, StoreError};
+use crate::store::{CatalogId, Result, StoreError, near};
 
 /// The connections and what it takes to make one.
 pub(super) struct Pool {
@@ -76,7 +80,7 @@ impl Pool {
             let turn = pool.turn().await;
             work(pool.lend(turn).await?).await
         };
-        self.bounded(bound, call).await
+        self.bounded(&self.runtime, bound, call).await
     }
 
     /// The same for a single statement that reads: those that come at the same
@@ -95,10 +99,17 @@ impl Pool {
             let seat = pool.share().await?;
             work(seat).await
         };
-        self.bounded(bound, call).await
+        let near = near::here(|near| near.runtime.clone());
+        let runtime = near.as_ref().unwrap_or(&self.runtime);
+        self.bounded(runtime, bound, call).await
     }
 
-    async fn bounded<T, F>(self: &Arc<Self>, bound: Duration, call: F) -> Result<T>
+    async fn bounded<T, F>(
+        self: &Arc<Self>,
+        runtime: &Handle,
+        bound: Duration,
+        call: F,
+    ) -> Result<T>
     where
         T: Send + 'static,
         F: Future<Output = Step<T>> + Send + 'static,
@@ -106,7 +117,7 @@ impl Pool {
         let place = Arc::clone(&self.places).try_acquire_owned();
         let place = place.map_err(|_| StoreError::Overloaded)?;
         let pool = Arc::clone(self);
-        let task = self.runtime.spawn(async move {
+        let task = runtime.spawn(async move {
             let _place = place;
             let ended = timeout(bound, call).await;
             match ended {
@@ -148,8 +159,8 @@ impl Pool {
         })
     }
 
-    /// A place on a connection that others use too: on one that answers, else
-    /// on one more, else on any. Who finds none waits for a place or a turn.
+    /// A place on a connection that others use too: on one that answers here,
+    /// else on one more, else on any. Who finds none waits for a place or a turn.
     async fn share(self: &Arc<Self>) -> Step<Seat> {
         if let Some(used) = self.shared.prompt() {
             return Ok(Seat::among(self, used));
@@ -177,14 +188,16 @@ impl Pool {
         })
     }
 
+    /// One of this runtime's, the last that was used. Another's only when each
+    /// turn that is not taken has one.
     fn take_idle(&self) -> Option<Connection> {
         let mut idle = self.idle();
-        while let Some(connection) = idle.pop() {
-            if connection.is_usable() {
-                return Some(connection);
-            }
+        idle.retain(Connection::is_usable);
+        match idle.iter().rposition(Connection::is_near) {
+            Some(at) => Some(idle.remove(at)),
+            None if idle.len() <= self.turns.available_permits() => None,
+            None => idle.pop(),
         }
-        None
     }
 
     fn idle(&self) -> MutexGuard<'_, Vec<Connection>> {
@@ -229,7 +242,7 @@ impl Pool {
 
     async fn open(&self) -> Step<Connection> {
         let (client, driver) = self.connect().await?;
-        let driver = self.runtime.spawn(drive(driver, |_| {}));
+        let driver = tokio::spawn(drive(driver, |_| {}));
         let prepares = !self.url.pgbouncer;
         Ok(Connection::new(client, driver.abort_handle(), prepares))
     }

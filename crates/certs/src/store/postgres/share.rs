@@ -49,14 +49,14 @@ impl Shared {
         taken
     }
 
-    /// One that answers, unless others wait for a place. It is the first that
-    /// there is: the others come to an end, and few carry all.
+    /// One of this runtime's that answers, unless others wait for a place. It is
+    /// the first that there is: the others come to an end, and few carry all.
     pub(super) fn prompt(&self) -> Option<Arc<Used>> {
         if self.waiting.load(Ordering::Relaxed) > 0 {
             return None;
         }
         let all = lock(&self.used);
-        with_places(&all).find(|used| used.silence() < LATE)
+        with_places(&all).find(|used| used.lent.is_near() && used.silence() < LATE)
     }
 
     /// Any, unless others wait for a place.

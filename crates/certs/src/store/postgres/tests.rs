@@ -1,5 +1,6 @@
 //! What only a database can do: be shared, stopped, slow, newer, empty.
 
+mod near;
 mod outages;
 mod plans;
 mod schemas;

@@ -1,10 +1,14 @@
 //! One connection that is kept up.
 //!
 //! A task of the background runtime makes it, watches it and makes it again.
-//! Callers of any runtime only hand requests to it and wait for answers.
+//! Callers of any runtime only hand requests to it and wait for answers. Those
+//! of a runtime that serves have one of their own beside it, on that runtime,
+//! for as long as that one lasts: a request and its answer then cross no
+//! threads. Whenever that is not up, the first one is used.
+
+mod beside;
 
 use std::fmt;
-use std::future::Future;
 use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,26 +20,38 @@ use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use tokio::time::{sleep, timeout};
 
+use self::beside::Beside;
 use super::dial::{Dialer, Dialled, ping};
 use super::url::Node;
-use crate::store::{Result, StoreError};
+use crate::store::{BoxFuture, Result, StoreError};
 
 /// A connection to one server, or to none for the moment.
 pub(super) struct Link {
     state: watch::Receiver<State>,
+    beside: Beside,
     keeper: JoinHandle<()>,
 }
+
+/// Makes a connection.
+type Dial = Arc<dyn Fn() -> BoxFuture<'static, Dialling> + Send + Sync>;
+type Dialling = std::result::Result<Dialled, String>;
 
 impl Link {
     /// Keeps a connection up until the link is dropped; `dial` makes one.
     pub(super) fn start<D, F>(runtime: &Handle, shown: String, dial: D) -> Self
     where
-        D: Fn() -> F + Send + 'static,
-        F: Future<Output = std::result::Result<Dialled, String>> + Send + 'static,
+        D: Fn() -> F + Send + Sync + 'static,
+        F: Future<Output = Dialling> + Send + 'static,
     {
         let (tell, state) = watch::channel(State::Connecting);
-        let keeper = runtime.spawn(keep(shown, dial, tell));
-        Self { state, keeper }
+        let dial: Dial = Arc::new(move || Box::pin(dial()));
+        let keeper = runtime.spawn(keep(shown, Arc::clone(&dial), tell));
+        let beside = Beside::new(dial, state.clone());
+        Self {
+            state,
+            beside,
+            keeper,
+        }
     }
 
     /// The same to one address.
@@ -52,6 +68,12 @@ impl Link {
     /// connection breaks off meanwhile they are sent once more: they only
     /// read, or do nothing more the second time.
     pub(super) async fn send(&self, commands: &Pipeline) -> Result<Vec<Value>> {
+        if let Some(mut near) = self.beside.connection() {
+            let sent = near.send_packed_commands(commands, 0, commands.len());
+            if let Ok(answers) = sent.await {
+                return Ok(answers);
+            }
+        }
         let mut state = self.state.clone();
         let mut again = true;
         loop {
@@ -118,11 +140,7 @@ async fn up(state: &mut watch::Receiver<State>) -> Result<MultiplexedConnection>
     }
 }
 
-async fn keep<D, F>(shown: String, dial: D, state: watch::Sender<State>)
-where
-    D: Fn() -> F,
-    F: Future<Output = std::result::Result<Dialled, String>>,
-{
+async fn keep(shown: String, dial: Dial, state: watch::Sender<State>) {
     let mut rest = SHORTEST_REST;
     let mut is_told = false;
     loop {

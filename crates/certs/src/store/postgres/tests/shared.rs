@@ -81,7 +81,7 @@ impl Held {
 
 /// How many connections under this name there are, and how many of them wait
 /// for a lock.
-fn connections(name: &str) -> (u32, u32) {
+pub(super) fn connections(name: &str) -> (u32, u32) {
     let sql = format!(
         "SELECT count(*), count(*) FILTER (WHERE wait_event_type = 'Lock') \
          FROM pg_stat_activity WHERE application_name = '{name}'"

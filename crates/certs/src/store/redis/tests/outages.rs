@@ -3,6 +3,7 @@
 use std::net::TcpListener;
 
 use super::*;
+use crate::store::near;
 
 #[tokio::test]
 async fn a_server_that_is_not_there_is_failed_at_once_and_then_found() {
@@ -124,4 +125,75 @@ fn connections_belong_to_the_background_runtime() {
         .build()
         .unwrap();
     unavailable(worker.block_on(find(&store, "a.example")));
+}
+
+/// A thread that serves has a connection of its own, made and given up with
+/// the first one; whatever becomes of it, answers come.
+#[test]
+fn a_thread_that_serves_has_a_connection_of_its_own() {
+    let mut server = RedisServer::start();
+    let background = tokio::runtime::Runtime::new().unwrap();
+    let url = format!("redis://127.0.0.1:{}", server.port());
+    let url = RedisUrl::parse(&url, Path::new("/")).unwrap();
+    let store = Redis::open(&url, background.handle()).unwrap();
+    let mut builder = tokio::runtime::Builder::new_current_thread();
+    let worker = builder.enable_all().build().unwrap();
+    let serving = async {
+        near::serve_here();
+        absent(&store).await;
+        connections(&server, &store, 2).await;
+        // Both lead to the same server, so one does not outlive the other.
+        for _ in 0..3 {
+            let first = clients(&server)[0].clone();
+            server.cli(&["client", "kill", "id", &first]);
+            absent(&store).await;
+            connections(&server, &store, 2).await;
+            assert!(!clients(&server).contains(&first));
+        }
+        let both = clients(&server);
+        server.cli(&["client", "kill", "id", &both[0]]);
+        server.cli(&["client", "kill", "id", &both[1]]);
+        absent(&store).await;
+        server.stop();
+        unavailable(find(&store, "a.example").await);
+        server.restart();
+        connections(&server, &store, 2).await;
+        absent(&store).await;
+    };
+    std::thread::scope(|scope| scope.spawn(|| worker.block_on(serving)).join().unwrap());
+    // Without its runtime, the first one goes on alone.
+    drop(worker);
+    background.block_on(async {
+        connections(&server, &store, 1).await;
+        absent(&store).await;
+    });
+    drop(store);
+    background.block_on(async {
+        while !clients(&server).is_empty() {
+            tokio::time::sleep(Duration::from_millis(2)).await;
+        }
+    });
+}
+
+async fn absent(store: &Redis) {
+    let answer = find(store, "a.example").await;
+    assert!(matches!(answer, Ok(Answer::Absent)), "{answer:?}");
+}
+
+/// Waits until the store has so many connections, while it is asked.
+async fn connections(server: &RedisServer, store: &Redis, number: usize) {
+    let begun = Instant::now();
+    while clients(server).len() != number {
+        assert!(begun.elapsed() < Duration::from_secs(20), "{number}");
+        let _ = find(store, "a.example").await;
+        tokio::time::sleep(Duration::from_millis(2)).await;
+    }
+}
+
+/// The ids of all connections but the asking one, oldest first.
+fn clients(server: &RedisServer) -> Vec<String> {
+    let list = server.cli(&["client", "list"]);
+    let others = list.lines().filter(|line| !line.contains("cmd=client"));
+    let ids = others.filter_map(|line| line.strip_prefix("id=")?.split(' ').next());
+    ids.map(str::to_owned).collect()
 }
