@@ -5,7 +5,7 @@ use std::path::Path;
 
 use rusqlite::{Connection, OpenFlags};
 
-use super::file::explain;
+use super::fault::explain;
 use super::read::Reader;
 use super::schema;
 use crate::store::{Result, StoreError};

@@ -6,7 +6,7 @@ use rusqlite::Row;
 use rusqlite::types::FromSqlError;
 use rustls_pki_types::CertificateDer;
 
-use super::file::explain;
+use super::fault::explain;
 use crate::credential::{
     CredentialId, KeyType, Protected, SealedBytes, StoredCredential, split_chain,
 };
