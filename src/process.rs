@@ -60,8 +60,9 @@ pub(crate) fn check_files(allowed: Option<u64>, config: &Config) {
     }
 }
 
-/// What a runtime polls and wakes itself with.
-const PER_WORKER: usize = 3;
+/// What a runtime polls and wakes itself with, and its connections to a store
+/// and a level before it.
+const PER_WORKER: usize = 5;
 /// The store's files and threads, the admin listener with its connections, and
 /// some files that are being served.
 const BESIDE: usize = 128;

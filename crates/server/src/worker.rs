@@ -61,8 +61,8 @@ impl Working {
     async fn ends(self) {
         let mut working = self.0.subscribe();
         drop(self);
-        // Without a sender nobody works.
-        let _ = working.wait_for(|working| *working == 0).await;
+        // Each has drained within the same time; one that hangs holds up none.
+        let _ = timeout(OTHERS, working.wait_for(|working| *working == 0)).await;
     }
 }
 
@@ -178,6 +178,9 @@ async fn heartbeat() {
 /// Shorter than the time-outs that a handshake sets; one wake-up per second
 /// costs nothing.
 const HEARTBEAT: Duration = Duration::from_secs(1);
+
+/// How much later than this worker another may have drained.
+const OTHERS: Duration = Duration::from_secs(5);
 
 /// Threads of a worker that read files which are not in memory.
 const FILE_THREADS: usize = 8;

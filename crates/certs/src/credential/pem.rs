@@ -160,7 +160,7 @@ impl<'a> Section<'a> {
             Body::Certificate(bytes) => bytes,
             Body::Other(bytes) => &mut **bytes,
         };
-        if bytes.is_empty() && line.contains(&b':') {
+        if memchr(b':', line).is_some() {
             // A header of the old encapsulation (RFC 1421).
             return match contains(line, b"ENCRYPTED") {
                 true => Err(CredentialError::EncryptedKey),

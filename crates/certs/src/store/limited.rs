@@ -108,6 +108,7 @@ impl<S: fmt::Debug + ?Sized> fmt::Debug for Limited<S> {
     }
 }
 
+#[deny(clippy::missing_trait_methods)]
 impl<S: Store + ?Sized> Store for Limited<S> {
     fn find<'a>(&'a self, name: &'a HostName) -> BoxFuture<'a, Result<Answer>> {
         Box::pin(self.call(self.inner.find(name)))
@@ -118,6 +119,7 @@ impl<S: Store + ?Sized> Store for Limited<S> {
     }
 }
 
+#[deny(clippy::missing_trait_methods)]
 impl<S: Catalog + ?Sized> Catalog for Limited<S> {
     fn id(&self) -> BoxFuture<'_, Result<CatalogId>> {
         Box::pin(self.call(self.inner.id()))

@@ -4,6 +4,7 @@
 //! keys are taken and given sealed only. Behind PgBouncer in transaction mode
 //! (`pgbouncer=1`) nothing is prepared and nothing listened for.
 
+mod beside;
 mod connection;
 mod fault;
 mod find;
@@ -45,7 +46,8 @@ use self::fault::Step;
 pub use self::url::Url;
 
 /// A catalog in a database. Its connections and calls are driven by the
-/// runtime that it was made with.
+/// runtime that it was made with; look-ups also by those that serve
+/// ([`super::near`]).
 #[derive(Debug)]
 pub struct Postgres {
     pool: Arc<Pool>,

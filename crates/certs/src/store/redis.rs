@@ -41,7 +41,8 @@ pub use self::url::RedisUrl;
 /// 1 MiB are read again for a quarter of a second, since a renewal may just
 /// be writing them; then they are an error.
 ///
-/// Connections belong to the runtime that was given at the start; they are
+/// Connections belong to the runtime that was given at the start, and one each
+/// to those that serve ([`super::near`]); they are
 /// made again by themselves, and calls fail at once while there are none.
 pub struct Redis {
     keys: Keys,

@@ -11,6 +11,7 @@ use crate::store::{
     Write,
 };
 
+#[deny(clippy::missing_trait_methods)]
 impl Store for Layered {
     fn find<'a>(&'a self, name: &'a HostName) -> BoxFuture<'a, Result<Answer>> {
         Box::pin(self.shared.find(name))
@@ -21,6 +22,7 @@ impl Store for Layered {
     }
 }
 
+#[deny(clippy::missing_trait_methods)]
 impl Catalog for Layered {
     fn id(&self) -> BoxFuture<'_, Result<CatalogId>> {
         Box::pin(async move {

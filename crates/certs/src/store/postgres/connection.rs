@@ -130,8 +130,13 @@ impl Connection {
     }
 
     /// Whether this thread's runtime drives it.
-    pub(super) fn is_near(&self) -> bool {
+    pub(super) fn is_here(&self) -> bool {
         self.near == near::id()
+    }
+
+    /// Which runtime that serves drives it, if one does.
+    pub(super) fn near(&self) -> Option<near::Id> {
+        self.near
     }
 
     /// Whether another look-up may use it at the same time.

@@ -1,10 +1,10 @@
 //! A few connections for all calls. Each call is a task of its own: none
 //! depends on who polls it, and one whose caller went away ends in order.
 //!
-//! Tasks and connections belong to the runtime that the pool was made with, but
-//! those of a look-up to the one that serves its client: question and answer
-//! then cross no threads. A connection of another runtime does as well, and is
-//! used when no more can be made.
+//! Tasks and connections belong to the runtime that the pool was made with.
+//! Only look-ups are tasks of the runtime that serves their client, which soon
+//! has a connection of its own ([`super::beside`]): question and answer then
+//! cross no threads. Until then, and when it is in use, any other will do.
 
 use std::fmt;
 use std::future::poll_fn;
@@ -17,6 +17,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::timeout;
 use tokio_postgres::{AsyncMessage, Client, Socket};
 
+use super::beside::Beside;
 use super::connection::Connection;
 use super::fault::{Fault, Step};
 use super::schema::{self, Header};
@@ -40,6 +41,7 @@ pub(super) struct Pool {
     places: Arc<Semaphore>,
     /// Learnt at the first contact; whatever is reached later must have it.
     catalog: OnceLock<CatalogId>,
+    pub(super) beside: Beside,
 }
 
 /// What drives a connection.
@@ -61,6 +63,7 @@ impl Pool {
             turns: Arc::new(Semaphore::new(url.pool)),
             places: Arc::new(Semaphore::new(url.pool + QUEUE)),
             catalog: OnceLock::new(),
+            beside: Beside::default(),
             url: url.clone(),
         })
     }
@@ -150,23 +153,40 @@ impl Pool {
     async fn lend(self: &Arc<Self>, turn: OwnedSemaphorePermit) -> Step<Lent> {
         let connection = match self.take_idle() {
             Some(connection) => connection,
-            None => self.ready().await?,
+            None => self.made_at_home().await?,
         };
-        Ok(Lent {
+        Ok(self.lent(connection, turn))
+    }
+
+    fn lent(self: &Arc<Self>, connection: Connection, turn: OwnedSemaphorePermit) -> Lent {
+        Lent {
             pool: Arc::clone(self),
             connection: Some(connection),
             _turn: turn,
-        })
+        }
     }
 
-    /// A place on a connection that others use too: on one that answers here,
-    /// else on one more, else on any. Who finds none waits for a place or a turn.
+    /// A place on a connection of this runtime's, else on any.
     async fn share(self: &Arc<Self>) -> Step<Seat> {
+        if let Some(used) = self.shared.prompt_here() {
+            return Ok(Seat::among(self, used));
+        }
+        if let Some(lent) = self.idle_here() {
+            return Ok(self.for_others_too(lent));
+        }
+        let seat = self.share_any().await?;
+        self.make_one_here();
+        Ok(seat)
+    }
+
+    /// A place on a connection that others use too: on one that answers, else
+    /// on one more, else on any. Who finds none waits for a place or a turn.
+    async fn share_any(self: &Arc<Self>) -> Step<Seat> {
         if let Some(used) = self.shared.prompt() {
             return Ok(Seat::among(self, used));
         }
         if let Ok(turn) = Arc::clone(&self.turns).try_acquire_owned() {
-            return self.one_more(turn).await;
+            return Ok(self.for_others_too(self.lend(turn).await?));
         }
         if let Some(used) = self.shared.any() {
             return Ok(Seat::among(self, used));
@@ -174,38 +194,67 @@ impl Pool {
         tokio::select! {
             biased;
             used = self.shared.place() => Ok(Seat::among(self, used)),
-            turn = self.turn() => self.one_more(turn).await,
+            turn = self.turn() => Ok(self.for_others_too(self.lend(turn).await?)),
         }
     }
 
-    /// For others too, as long as a turn remains that comes round.
-    async fn one_more(self: &Arc<Self>, turn: OwnedSemaphorePermit) -> Step<Seat> {
-        let used = Arc::new(Used::new(self.lend(turn).await?));
-        Ok(if self.shared.add(&used) {
+    /// As long as a turn remains that comes round.
+    fn for_others_too(self: &Arc<Self>, lent: Lent) -> Seat {
+        let used = Arc::new(Used::new(lent));
+        if self.shared.add(&used) {
             Seat::among(self, used)
         } else {
             Seat::alone(used)
-        })
-    }
-
-    /// One of this runtime's, the last that was used. Another's only when each
-    /// turn that is not taken has one.
-    fn take_idle(&self) -> Option<Connection> {
-        let mut idle = self.idle();
-        idle.retain(Connection::is_usable);
-        match idle.iter().rposition(Connection::is_near) {
-            Some(at) => Some(idle.remove(at)),
-            None if idle.len() <= self.turns.available_permits() => None,
-            None => idle.pop(),
         }
     }
 
-    fn idle(&self) -> MutexGuard<'_, Vec<Connection>> {
-        self.idle.lock().unwrap_or_else(PoisonError::into_inner)
+    /// One of this runtime's, the last that was used, else any.
+    fn take_idle(&self) -> Option<Connection> {
+        let mut idle = self.idle();
+        let here = idle.iter().rposition(Connection::is_here);
+        here.map(|at| idle.remove(at)).or_else(|| idle.pop())
     }
 
-    /// A new connection to a store of this version.
-    async fn ready(&self) -> Step<Connection> {
+    /// One of the runtime that serves here, with a turn. The last turn but one
+    /// is left alone: a connection that is always in use would keep it.
+    fn idle_here(self: &Arc<Self>) -> Option<Lent> {
+        near::id()?;
+        let turn = self.spare_turn()?;
+        let mut idle = self.idle();
+        let at = idle.iter().rposition(Connection::is_here)?;
+        let connection = idle.remove(at);
+        drop(idle);
+        Some(self.lent(connection, turn))
+    }
+
+    /// A turn, if at least one more is left.
+    pub(super) fn spare_turn(&self) -> Option<OwnedSemaphorePermit> {
+        let two = Arc::clone(&self.turns).try_acquire_many_owned(2);
+        two.ok()?.split(1)
+    }
+
+    /// On the pool's own runtime, whoever needs it.
+    async fn made_at_home(self: &Arc<Self>) -> Step<Connection> {
+        let pool = Arc::clone(self);
+        let made = self.runtime.spawn(async move { pool.ready().await }).await;
+        made.unwrap_or_else(|error| Err(Fault::Away(format!("the call was cut off: {error}"))))
+    }
+
+    /// Those that can be used.
+    pub(super) fn idle(&self) -> MutexGuard<'_, Vec<Connection>> {
+        let mut idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner);
+        idle.retain(Connection::is_usable);
+        idle
+    }
+
+    /// Whether one more may be made by who has a turn.
+    pub(super) fn has_room(&self, idle: usize) -> bool {
+        idle <= self.turns.available_permits()
+    }
+
+    /// A new connection to a store of this version, driven by the runtime that
+    /// makes it.
+    pub(super) async fn ready(&self) -> Step<Connection> {
         let bound = self.options.connect;
         let made = timeout(bound, async {
             let connection = self.open().await?;

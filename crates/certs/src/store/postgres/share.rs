@@ -10,6 +10,7 @@ use tokio::sync::Notify;
 
 use super::connection::Connection;
 use super::pool::{Lent, Pool};
+use crate::store::near;
 
 /// Which connections are used together, and who waits for a place on one.
 pub(super) struct Shared {
@@ -49,14 +50,30 @@ impl Shared {
         taken
     }
 
-    /// One of this runtime's that answers, unless others wait for a place. It is
-    /// the first that there is: the others come to an end, and few carry all.
+    /// One that answers, unless others wait for a place. It is the first that
+    /// there is: the others come to an end, and few carry all.
     pub(super) fn prompt(&self) -> Option<Arc<Used>> {
+        self.first(|_| true)
+    }
+
+    /// The same among those that this thread's runtime drives.
+    pub(super) fn prompt_here(&self) -> Option<Arc<Used>> {
+        self.first(|used| used.lent.is_here())
+    }
+
+    fn first(&self, fits: impl Fn(&Used) -> bool) -> Option<Arc<Used>> {
         if self.waiting.load(Ordering::Relaxed) > 0 {
             return None;
         }
         let all = lock(&self.used);
-        with_places(&all).find(|used| used.lent.is_near() && used.silence() < LATE)
+        with_places(&all).find(|used| fits(used) && used.silence() < LATE)
+    }
+
+    /// Whether one is in use that this runtime drives.
+    pub(super) fn has(&self, id: near::Id) -> bool {
+        let all = lock(&self.used);
+        let mut used = all.iter().filter_map(Weak::upgrade);
+        used.any(|used| used.lent.near() == Some(id))
     }
 
     /// Any, unless others wait for a place.

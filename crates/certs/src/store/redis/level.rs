@@ -78,7 +78,7 @@ impl RedisUrl {
 }
 
 impl Level {
-    /// Starts to connect, and does not wait for it. Connections belong to that
+    /// Starts to connect, and does not wait for it. The first connection belongs to that
     /// runtime.
     ///
     /// # Errors

@@ -9,6 +9,7 @@
 mod beside;
 
 use std::fmt;
+use std::future::Future;
 use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
@@ -21,9 +22,9 @@ use tokio::task::JoinHandle;
 use tokio::time::{sleep, timeout};
 
 use self::beside::Beside;
-use super::dial::{Dialer, Dialled, ping};
+use super::dial::{Dialer, Dialled, Route, ping};
 use super::url::Node;
-use crate::store::{BoxFuture, Result, StoreError};
+use crate::store::{Result, StoreError};
 
 /// A connection to one server, or to none for the moment.
 pub(super) struct Link {
@@ -32,25 +33,18 @@ pub(super) struct Link {
     keeper: JoinHandle<()>,
 }
 
-/// Makes a connection.
-type Dial = Arc<dyn Fn() -> BoxFuture<'static, Dialling> + Send + Sync>;
-type Dialling = std::result::Result<Dialled, String>;
-
 impl Link {
     /// Keeps a connection up until the link is dropped; `dial` makes one.
     pub(super) fn start<D, F>(runtime: &Handle, shown: String, dial: D) -> Self
     where
-        D: Fn() -> F + Send + Sync + 'static,
-        F: Future<Output = Dialling> + Send + 'static,
+        D: Fn() -> F + Send + 'static,
+        F: Future<Output = std::result::Result<Dialled, String>> + Send + 'static,
     {
         let (tell, state) = watch::channel(State::Connecting);
-        let dial: Dial = Arc::new(move || Box::pin(dial()));
-        let keeper = runtime.spawn(keep(shown, Arc::clone(&dial), tell));
-        let beside = Beside::new(dial, state.clone());
         Self {
+            beside: Beside::new(shown.clone(), state.clone()),
             state,
-            beside,
-            keeper,
+            keeper: runtime.spawn(keep(shown, dial, tell)),
         }
     }
 
@@ -111,7 +105,7 @@ impl fmt::Debug for Link {
 enum State {
     /// The first attempt, or the first after a loss, is under way.
     Connecting,
-    Up(MultiplexedConnection),
+    Up(MultiplexedConnection, Arc<Route>),
     /// The last attempt failed; the next one follows by itself.
     Down(Arc<str>),
 }
@@ -120,7 +114,7 @@ impl fmt::Debug for State {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Connecting => f.write_str("Connecting"),
-            Self::Up(_) => f.write_str("Up"),
+            Self::Up(..) => f.write_str("Up"),
             Self::Down(why) => write!(f, "Down({why})"),
         }
     }
@@ -130,7 +124,7 @@ impl fmt::Debug for State {
 async fn up(state: &mut watch::Receiver<State>) -> Result<MultiplexedConnection> {
     loop {
         match &*state.borrow_and_update() {
-            State::Up(connection) => return Ok(connection.clone()),
+            State::Up(connection, _) => return Ok(connection.clone()),
             State::Down(why) => return Err(StoreError::Unavailable(Arc::clone(why))),
             State::Connecting => {}
         }
@@ -140,7 +134,11 @@ async fn up(state: &mut watch::Receiver<State>) -> Result<MultiplexedConnection>
     }
 }
 
-async fn keep(shown: String, dial: Dial, state: watch::Sender<State>) {
+async fn keep<D, F>(shown: String, dial: D, state: watch::Sender<State>)
+where
+    D: Fn() -> F,
+    F: Future<Output = std::result::Result<Dialled, String>>,
+{
     let mut rest = SHORTEST_REST;
     let mut is_told = false;
     loop {
@@ -151,7 +149,8 @@ async fn keep(shown: String, dial: Dial, state: watch::Sender<State>) {
         let why = match dialled {
             Ok(dialled) => {
                 tracing::info!(server = shown, "connected to Redis");
-                state.send_replace(State::Up(dialled.connection.clone()));
+                let (connection, route) = (&dialled.connection, &dialled.route);
+                state.send_replace(State::Up(connection.clone(), Arc::clone(route)));
                 let why = watch_over(dialled).await;
                 tracing::warn!(server = shown, why, "the connection to Redis is lost");
                 state.send_replace(State::Connecting);
@@ -176,6 +175,7 @@ async fn watch_over(dialled: Dialled) -> String {
     let Dialled {
         connection,
         mut driver,
+        ..
     } = dialled;
     let watch = pin!(async {
         loop {

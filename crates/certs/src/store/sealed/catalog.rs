@@ -12,12 +12,13 @@ use crate::store::{
     StoreError, Write,
 };
 
+#[deny(clippy::missing_trait_methods)]
 impl Store for Sealed {
     fn find<'a>(&'a self, name: &'a HostName) -> BoxFuture<'a, Result<Answer>> {
         Box::pin(async move {
             let answer = self.inner.find(name).await?;
             match self.open_answer(answer).await {
-                Err(Unopened::OfAnother(why)) => {
+                Err(Unopened::AtLevel(why)) => {
                     tracing::debug!(host = %name, %why, "the store itself is asked");
                     let answer = self.inner.find_past_level(name).await?;
                     Ok(self.open_answer(answer).await?)
@@ -35,6 +36,7 @@ impl Store for Sealed {
     }
 }
 
+#[deny(clippy::missing_trait_methods)]
 impl Catalog for Sealed {
     fn id(&self) -> BoxFuture<'_, Result<CatalogId>> {
         self.inner.id()

@@ -67,19 +67,16 @@ impl Sealer {
 
 /// Why an answer does not open.
 pub(super) enum Unopened {
-    /// The store may have a better one than the one that gave it: that holds
-    /// a sealing under a key that is gone, or is damaged.
-    OfAnother(Arc<str>),
-    /// Nobody has.
+    /// A level's copy is damaged, or sealed under a key that is gone: the
+    /// store itself may have better.
+    AtLevel(Arc<str>),
     Failed(StoreError),
 }
 
 impl From<Unopened> for StoreError {
-    /// What stood in was not the store's: that it can't be used says nothing
-    /// of what the store has.
     fn from(unopened: Unopened) -> Self {
         match unopened {
-            Unopened::OfAnother(why) => Self::Unavailable(why),
+            Unopened::AtLevel(why) => Self::Corrupt(why),
             Unopened::Failed(error) => error,
         }
     }
@@ -95,7 +92,11 @@ impl Sealed {
         };
         let opened = self.open_credentials(&mut found.credentials).await;
         opened.map_err(|error| match (error, found.source) {
-            (StoreError::Corrupt(why), Source::Level | Source::StandIn) => Unopened::OfAnother(why),
+            (StoreError::Corrupt(why), Source::Level) => Unopened::AtLevel(why),
+            // That a copy can't be used says nothing of what the store has.
+            (StoreError::Corrupt(why), Source::StandIn) => {
+                Unopened::Failed(StoreError::Unavailable(why))
+            }
             (error, _) => Unopened::Failed(error),
         })?;
         Ok(answer)

@@ -184,6 +184,7 @@ async fn settled(done: oneshot::Receiver<()>) {
     let _ = timeout(PATIENCE, done).await;
 }
 
+#[deny(clippy::missing_trait_methods)]
 impl Store for Warm {
     fn find<'a>(&'a self, name: &'a HostName) -> BoxFuture<'a, Result<Answer>> {
         Box::pin(self.asked(name, self.inner.find(name)))
@@ -194,6 +195,7 @@ impl Store for Warm {
     }
 }
 
+#[deny(clippy::missing_trait_methods)]
 impl Catalog for Warm {
     fn id(&self) -> BoxFuture<'_, Result<CatalogId>> {
         Box::pin(async move {

@@ -36,6 +36,10 @@ impl Store for Twice {
             self.inner.find(name).await
         })
     }
+
+    fn find_past_level<'a>(&'a self, name: &'a HostName) -> BoxFuture<'a, Result<Answer>> {
+        self.inner.find_past_level(name)
+    }
 }
 
 catalog_passed_on!(Twice);

@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::contract::Fixture;
+use crate::contract::stores::warmed;
 use crate::seal::{KeyRing, MasterKey};
 use crate::store::sealed::{Sealed, Walk};
 
@@ -46,7 +47,15 @@ async fn an_entry_under_a_key_that_is_gone_is_read_from_the_catalog() {
     let (catalog, counts) = (Arc::clone(&two.catalog), two.counts());
     let store = Arc::new(two.store);
     let keys = KeyRing::new(new());
-    let sealed = Sealed::open(Arc::clone(&store) as Arc<dyn Catalog>, keys).await;
+    // As a server stacks them, with copies on disk between.
+    let warm = warmed(Fixture {
+        catalog: Arc::clone(&store) as Arc<dyn Catalog>,
+        clock: Fixture::clock().1,
+        sealed: true,
+        keep: Box::new(()),
+    });
+    let warm = warm.await;
+    let sealed = Sealed::open(Arc::clone(&warm.catalog), keys).await;
     let (sealed, name) = (sealed.unwrap(), HostName::parse("a.example").unwrap());
 
     assert!(matches!(sealed.find(&name).await, Ok(Answer::Found(_))));

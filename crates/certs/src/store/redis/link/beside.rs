@@ -1,17 +1,19 @@
 //! Connections of the runtimes that serve, beside a link's first one.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use redis::aio::MultiplexedConnection;
 use tokio::sync::watch;
 use tokio::time::{sleep, timeout};
 
-use super::{CONNECT, Dial, LONGEST_REST, SHORTEST_REST, State, watch_over};
+use super::{CONNECT, SHORTEST_REST, State, watch_over};
 use crate::store::near;
+use crate::store::redis::dial::{Dialled, Route};
 
 /// One for each runtime that has asked.
 pub(super) struct Beside {
-    dial: Dial,
+    shown: String,
     first: watch::Receiver<State>,
     slots: Mutex<Vec<(near::Id, Arc<Slot>)>>,
 }
@@ -20,9 +22,9 @@ pub(super) struct Beside {
 type Slot = Mutex<Option<MultiplexedConnection>>;
 
 impl Beside {
-    pub(super) fn new(dial: Dial, first: watch::Receiver<State>) -> Self {
+    pub(super) fn new(shown: String, first: watch::Receiver<State>) -> Self {
         Self {
-            dial,
+            shown,
             first,
             slots: Mutex::default(),
         }
@@ -37,11 +39,7 @@ impl Beside {
                 return Arc::clone(slot);
             }
             let slot = Arc::default();
-            let keeper = keep(
-                Arc::clone(&self.dial),
-                self.first.clone(),
-                Arc::clone(&slot),
-            );
+            let keeper = keep(self.shown.clone(), self.first.clone(), Arc::clone(&slot));
             here.runtime.spawn(keeper);
             slots.push((here.id, Arc::clone(&slot)));
             slot
@@ -50,26 +48,50 @@ impl Beside {
     }
 }
 
-/// Makes one whenever the first connection was made, and gives it up with
-/// that: both lead to the same server, also when another takes its place. Ends
-/// with the link.
-async fn keep(dial: Dial, mut first: watch::Receiver<State>, slot: Arc<Slot>) {
-    let is_up = |state: &State| matches!(state, State::Up(_));
-    while first.wait_for(is_up).await.is_ok() {
-        let Ok(Ok(dialled)) = timeout(CONNECT, dial()).await else {
-            sleep(LONGEST_REST).await;
-            continue;
+/// Makes one whenever the first connection was made, to the same server, and
+/// gives it up with that: the two never answer for different ones. Ends with
+/// the link.
+async fn keep(shown: String, mut first: watch::Receiver<State>, slot: Arc<Slot>) {
+    while let Some(route) = up(&mut first).await {
+        let why = match dial(&route).await {
+            Ok(dialled) => {
+                *lock(&slot) = Some(dialled.connection.clone());
+                tokio::select! {
+                    _ = watch_over(dialled) => {}
+                    _ = first.changed() => {}
+                }
+                *lock(&slot) = None;
+                sleep(SHORTEST_REST).await;
+                continue;
+            }
+            Err(why) => why,
         };
-        *lock(&slot) = Some(dialled.connection.clone());
-        tokio::select! {
-            _ = watch_over(dialled) => {}
-            _ = first.changed() => {}
-        }
-        *lock(&slot) = None;
-        sleep(SHORTEST_REST).await;
+        tracing::warn!(
+            server = shown,
+            why,
+            "no connection to Redis of a worker's own, its look-ups share one"
+        );
+        // A server that has no room for it is not to be asked again and again.
+        let _ = timeout(LONG_REST, first.changed()).await;
     }
+}
+
+/// The way to where the first connection leads, once there is one.
+async fn up(first: &mut watch::Receiver<State>) -> Option<Arc<Route>> {
+    let is_up = |state: &State| matches!(state, State::Up(..));
+    match &*first.wait_for(is_up).await.ok()? {
+        State::Up(_, route) => Some(Arc::clone(route)),
+        State::Connecting | State::Down(_) => None,
+    }
+}
+
+async fn dial(route: &Route) -> Result<Dialled, String> {
+    let dialled = timeout(CONNECT, route.dial()).await;
+    dialled.unwrap_or_else(|_| Err(format!("no answer within {CONNECT:?}")))
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
+
+const LONG_REST: Duration = Duration::from_secs(30);
