@@ -42,8 +42,8 @@ pub use self::url::RedisUrl;
 /// be writing them; then they are an error.
 ///
 /// Connections belong to the runtime that was given at the start, and one each
-/// to those that serve ([`super::near`]); they are
-/// made again by themselves, and calls fail at once while there are none.
+/// to those that serve ([`super::near`]); they are made again by themselves,
+/// and calls fail at once while there are none.
 pub struct Redis {
     keys: Keys,
     server: Server,

@@ -78,8 +78,8 @@ impl RedisUrl {
 }
 
 impl Level {
-    /// Starts to connect, and does not wait for it. The first connection belongs to that
-    /// runtime.
+    /// Starts to connect, and does not wait for it. The first connection
+    /// belongs to that runtime.
     ///
     /// # Errors
     /// [`StoreError::Refused`] for a Cluster, or for a file for TLS that can't
