@@ -12,7 +12,7 @@ use tokio::net::TcpStream;
 use tokio::runtime::{Builder, Runtime};
 use tokio::sync::{Notify, Semaphore, watch};
 use tokio::task::JoinSet;
-use tokio::time::{sleep, timeout};
+use tokio::time::{Instant, sleep, timeout_at};
 
 use crate::accept::accept;
 use crate::handshake::{Ends, establish};
@@ -57,12 +57,13 @@ impl Working {
         std::iter::repeat_n(working, count).map(Self)
     }
 
-    /// Ends the work of this one and waits for the others'.
-    async fn ends(self) {
+    /// Ends the work of this one and waits for the others', which have until
+    /// then to drain.
+    async fn ends(self, until: Instant) {
         let mut working = self.0.subscribe();
         drop(self);
-        // Each has drained within the same time; one that hangs holds up none.
-        let _ = timeout(OTHERS, working.wait_for(|working| *working == 0)).await;
+        // One that hangs holds up none.
+        let _ = timeout_at(until, working.wait_for(|working| *working == 0)).await;
     }
 }
 
@@ -114,9 +115,10 @@ impl Worker {
         shutdown.reached(Phase::Draining).await;
         accepting.shutdown().await;
         local.drain.begin();
+        let end = Instant::now() + local.shared.limits.drain;
         let drained = async {
-            let _ = timeout(local.shared.limits.drain, local.all_closed()).await;
-            self.working.ends().await;
+            let _ = timeout_at(end, local.all_closed()).await;
+            self.working.ends(end + OTHERS).await;
         };
         tokio::select! {
             () = drained => {}
@@ -179,8 +181,8 @@ async fn heartbeat() {
 /// costs nothing.
 const HEARTBEAT: Duration = Duration::from_secs(1);
 
-/// How much later than this worker another may have drained.
-const OTHERS: Duration = Duration::from_secs(5);
+/// How much later than it may another worker has drained.
+const OTHERS: Duration = Duration::from_secs(1);
 
 /// Threads of a worker that read files which are not in memory.
 const FILE_THREADS: usize = 8;
@@ -193,16 +195,20 @@ mod tests {
 
     use super::*;
 
+    fn late() -> Instant {
+        Instant::now() + Duration::from_secs(60)
+    }
+
     #[tokio::test]
     async fn workers_end_together_however_each_ends() {
         let mut working: Vec<_> = Working::all(3).collect();
         let (third, second, first) = (working.pop(), working.pop(), working.pop());
-        let mut end = pin!(first.unwrap().ends());
+        let mut end = pin!(first.unwrap().ends(late()));
         assert!(end.as_mut().now_or_never().is_none());
         // One that panics is dropped like this.
         drop(second);
         assert!(end.as_mut().now_or_never().is_none());
-        third.unwrap().ends().await;
+        third.unwrap().ends(late()).await;
         end.await;
     }
 }

@@ -3,15 +3,28 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use tokio::sync::OwnedSemaphorePermit;
+use tokio::sync::Semaphore;
 use tokio::time::Instant;
 
+use super::connection::Connection;
 use super::pool::Pool;
 use crate::store::near;
 
 /// When one was last begun to be made, for each runtime.
-#[derive(Default)]
-pub(super) struct Beside(Mutex<Vec<(near::Id, Instant)>>);
+pub(super) struct Beside {
+    begun: Mutex<Vec<(near::Id, Instant)>>,
+    /// One at a time: each has a turn while it lasts.
+    making: Arc<Semaphore>,
+}
+
+impl Default for Beside {
+    fn default() -> Self {
+        Self {
+            begun: Mutex::default(),
+            making: Arc::new(Semaphore::new(1)),
+        }
+    }
+}
 
 impl Beside {
     /// Whether it is time to make one; the next time is after a rest.
@@ -31,7 +44,7 @@ impl Beside {
     }
 
     fn lock(&self) -> MutexGuard<'_, Vec<(near::Id, Instant)>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.begun.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -40,44 +53,58 @@ impl Pool {
     /// if it has none. Nobody waits for that: while it lasts, and should it
     /// fail, look-ups use others.
     pub(super) fn make_one_here(self: &Arc<Self>) {
-        let Some(id) = near::id().filter(|id| !self.shared.has(*id)) else {
+        let Some(id) = near::id().filter(|id| !self.has(*id)) else {
+            return;
+        };
+        let Ok(alone) = Arc::clone(&self.beside.making).try_acquire_owned() else {
             return;
         };
         let Some(turn) = self.spare_turn().filter(|_| self.beside.is_due(id)) else {
             return;
         };
-        if self.makes_room() {
-            tokio::spawn(make(Arc::clone(self), turn));
-        }
+        let Ok(goes) = self.room_for_one() else {
+            return;
+        };
+        let pool = Arc::clone(self);
+        tokio::spawn(async move {
+            pool.make_one(goes).await;
+            drop((turn, alone));
+        });
     }
 
-    /// Whether there is room for a connection. An idle one of no worker's goes
-    /// for it, if another is left.
-    fn makes_room(&self) -> bool {
+    fn has(&self, id: near::Id) -> bool {
+        let is_its = |connection: &Connection| connection.near() == Some(id);
+        self.idle().iter().any(is_its) || self.shared.has(id)
+    }
+
+    /// An idle one of no worker's that goes for the new one, if there is no
+    /// room; an error if none can be spared.
+    fn room_for_one(&self) -> Result<Option<Connection>, ()> {
         let mut idle = self.idle();
         if self.has_room(idle.len()) {
-            return true;
+            return Ok(None);
         }
         let mut others = (0..idle.len()).filter(|&at| idle[at].near().is_none());
-        let (Some(one), Some(_)) = (others.next(), others.next()) else {
-            return false;
-        };
-        drop(idle.remove(one));
-        true
-    }
-}
-
-async fn make(pool: Arc<Pool>, turn: OwnedSemaphorePermit) {
-    match pool.ready().await {
-        Ok(connection) => pool.idle().push(connection),
-        Err(fault) => {
-            let error = fault.at(&pool.url.to_string());
-            tracing::warn!(%error, "no connection of a worker's own, its look-ups share others");
+        match (others.next(), others.next()) {
+            (Some(one), Some(_)) => Ok(Some(idle.remove(one))),
+            _ => Err(()),
         }
     }
-    drop(turn);
+
+    /// The old one goes when the new one is there, and stays if it can't be
+    /// had.
+    async fn make_one(&self, goes: Option<Connection>) {
+        match self.ready().await {
+            Ok(connection) => self.idle().push(connection),
+            Err(fault) => {
+                let error = fault.at(&self.url.to_string());
+                tracing::warn!(%error, "no connection of a worker's own, its look-ups share others");
+                self.idle().extend(goes);
+            }
+        }
+    }
 }
 
 /// Between two attempts of a runtime: one that hangs may hold a thread that
 /// resolves names, and such a runtime has few.
-const REST: Duration = Duration::from_secs(30);
+const REST: Duration = Duration::from_secs(10);

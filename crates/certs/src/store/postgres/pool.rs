@@ -50,9 +50,14 @@ pub(super) type Driver = tokio_postgres::Connection<Socket, Encrypted<Socket>>;
 impl Pool {
     pub(super) fn new(url: &Url, mode: Mode, options: &Options, runtime: &Handle) -> Result<Self> {
         // Behind PgBouncer each statement may go to another server process:
-        // none waits behind another. Elsewhere one connection is left that is
-        // given back after each use, or nobody but look-ups might have a turn.
-        let most = if url.pgbouncer { 0 } else { url.pool - 1 };
+        // none waits behind another. Elsewhere some are left that are given
+        // back after each use, or nobody but look-ups might have a turn: one,
+        // and one more where a worker's own may be in the making.
+        let most = match (url.pgbouncer, url.pool) {
+            (true, _) | (_, 1) => 0,
+            (_, 2) => 1,
+            (_, pool) => pool - 2,
+        };
         Ok(Self {
             tls: Tls::new(url)?,
             mode,
@@ -151,11 +156,10 @@ impl Pool {
     }
 
     async fn lend(self: &Arc<Self>, turn: OwnedSemaphorePermit) -> Step<Lent> {
-        let connection = match self.take_idle() {
-            Some(connection) => connection,
-            None => self.made_at_home().await?,
-        };
-        Ok(self.lent(connection, turn))
+        match self.take_idle() {
+            Some(connection) => Ok(self.lent(connection, turn)),
+            None => self.made_at_home(turn).await,
+        }
     }
 
     fn lent(self: &Arc<Self>, connection: Connection, turn: OwnedSemaphorePermit) -> Lent {
@@ -186,7 +190,7 @@ impl Pool {
             return Ok(Seat::among(self, used));
         }
         if let Ok(turn) = Arc::clone(&self.turns).try_acquire_owned() {
-            return Ok(self.for_others_too(self.lend(turn).await?));
+            return self.one_more(turn).await;
         }
         if let Some(used) = self.shared.any() {
             return Ok(Seat::among(self, used));
@@ -194,7 +198,18 @@ impl Pool {
         tokio::select! {
             biased;
             used = self.shared.place() => Ok(Seat::among(self, used)),
-            turn = self.turn() => Ok(self.for_others_too(self.lend(turn).await?)),
+            turn = self.turn() => self.one_more(turn).await,
+        }
+    }
+
+    /// On one more; on any that there is, should none be had.
+    async fn one_more(self: &Arc<Self>, turn: OwnedSemaphorePermit) -> Step<Seat> {
+        match self.lend(turn).await {
+            Ok(lent) => Ok(self.for_others_too(lent)),
+            Err(fault) => {
+                let used = self.shared.any().ok_or(fault)?;
+                Ok(Seat::among(self, used))
+            }
         }
     }
 
@@ -233,10 +248,15 @@ impl Pool {
         two.ok()?.split(1)
     }
 
-    /// On the pool's own runtime, whoever needs it.
-    async fn made_at_home(self: &Arc<Self>) -> Step<Connection> {
+    /// On the pool's own runtime, whoever needs it. Should the caller go away,
+    /// the turn is kept until it is made.
+    async fn made_at_home(self: &Arc<Self>, turn: OwnedSemaphorePermit) -> Step<Lent> {
         let pool = Arc::clone(self);
-        let made = self.runtime.spawn(async move { pool.ready().await }).await;
+        let make = async move {
+            let connection = pool.ready().await?;
+            Ok(pool.lent(connection, turn))
+        };
+        let made = self.runtime.spawn(make).await;
         made.unwrap_or_else(|error| Err(Fault::Away(format!("the call was cut off: {error}"))))
     }
 

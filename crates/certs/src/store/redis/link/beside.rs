@@ -52,27 +52,38 @@ impl Beside {
 /// gives it up with that: the two never answer for different ones. Ends with
 /// the link.
 async fn keep(shown: String, mut first: watch::Receiver<State>, slot: Arc<Slot>) {
+    let mut rest = FIRST_REST;
     while let Some(route) = up(&mut first).await {
-        let why = match dial(&route).await {
+        let is_over = match dial(&route).await {
             Ok(dialled) => {
+                rest = FIRST_REST;
                 *lock(&slot) = Some(dialled.connection.clone());
-                tokio::select! {
-                    _ = watch_over(dialled) => {}
-                    _ = first.changed() => {}
-                }
+                let ended = tokio::select! {
+                    _ = watch_over(dialled) => Ok(()),
+                    changed = first.changed() => changed,
+                };
                 *lock(&slot) = None;
                 sleep(SHORTEST_REST).await;
-                continue;
+                ended.is_err()
             }
-            Err(why) => why,
+            Err(why) => {
+                if rest == FIRST_REST {
+                    tracing::warn!(
+                        server = shown,
+                        why,
+                        "no connection to Redis of a worker's own, its look-ups share one"
+                    );
+                }
+                // A server that has no room is not to be asked again and again.
+                let changed = timeout(rest, first.changed()).await;
+                rest = (rest * 2).min(LONGEST_REST);
+                matches!(changed, Ok(Err(_)))
+            }
         };
-        tracing::warn!(
-            server = shown,
-            why,
-            "no connection to Redis of a worker's own, its look-ups share one"
-        );
-        // A server that has no room for it is not to be asked again and again.
-        let _ = timeout(LONG_REST, first.changed()).await;
+        // The last state stays readable when the link is gone.
+        if is_over {
+            return;
+        }
     }
 }
 
@@ -94,4 +105,5 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-const LONG_REST: Duration = Duration::from_secs(30);
+const FIRST_REST: Duration = Duration::from_secs(1);
+const LONGEST_REST: Duration = Duration::from_secs(30);

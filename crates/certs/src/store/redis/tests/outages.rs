@@ -177,6 +177,38 @@ fn a_thread_that_serves_has_a_connection_of_its_own() {
     background.block_on(until(|| clients(&server).is_empty()));
 }
 
+/// Found by thought: the keeper of such a connection went on with the last
+/// state of a link that was gone.
+#[test]
+fn a_thread_that_serves_gives_up_its_connection_with_the_store() {
+    let server = RedisServer::start();
+    let background = tokio::runtime::Runtime::new().unwrap();
+    let url = format!("redis://127.0.0.1:{}", server.port());
+    let url = RedisUrl::parse(&url, Path::new("/")).unwrap();
+    let mut builder = tokio::runtime::Builder::new_current_thread();
+    let worker = builder.enable_all().build().unwrap();
+    let serving = async {
+        near::serve_here();
+        let store = Redis::open(&url, background.handle()).unwrap();
+        connections(&server, &store, 2).await;
+        drop(store);
+        until(|| clients(&server).is_empty()).await;
+        let before = received(&server);
+        // Some times as long as it rests between two attempts.
+        tokio::time::sleep(Duration::from_millis(100)).await;
+        assert_eq!(received(&server), before + 1, "the one that asks");
+    };
+    std::thread::scope(|scope| scope.spawn(|| worker.block_on(serving)).join().unwrap());
+}
+
+/// How many connections there have ever been.
+fn received(server: &RedisServer) -> u64 {
+    let stats = server.cli(&["info", "stats"]);
+    let mut lines = stats.lines();
+    let number = lines.find_map(|line| line.strip_prefix("total_connections_received:"));
+    number.unwrap().trim().parse().unwrap()
+}
+
 async fn until(is_so: impl Fn() -> bool) {
     let begun = Instant::now();
     while !is_so() {
