@@ -37,14 +37,15 @@ impl Warm {
         }
     }
 
-    /// Keeps what the call gives, or stands in for it.
-    async fn asked(
+    /// Keeps what the call gives, or stands in for it. The call is made here: a
+    /// store may answer at once, and what changes after that must be seen.
+    async fn asked<'a>(
         &self,
         name: &HostName,
-        call: impl Future<Output = Result<Answer>>,
+        call: impl FnOnce() -> BoxFuture<'a, Result<Answer>>,
     ) -> Result<Answer> {
         let begun = self.copies.recent().begun();
-        match call.await {
+        match call().await {
             Ok(Answer::Found(found)) => {
                 if found.source != Source::StandIn {
                     self.copies.store_answered();
@@ -187,11 +188,11 @@ async fn settled(done: oneshot::Receiver<()>) {
 #[deny(clippy::missing_trait_methods)]
 impl Store for Warm {
     fn find<'a>(&'a self, name: &'a HostName) -> BoxFuture<'a, Result<Answer>> {
-        Box::pin(self.asked(name, self.inner.find(name)))
+        Box::pin(self.asked(name, || self.inner.find(name)))
     }
 
     fn find_past_level<'a>(&'a self, name: &'a HostName) -> BoxFuture<'a, Result<Answer>> {
-        Box::pin(self.asked(name, self.inner.find_past_level(name)))
+        Box::pin(self.asked(name, || self.inner.find_past_level(name)))
     }
 }
 
