@@ -19,7 +19,8 @@ pub trait Apply: Send + Sync + 'static {
     /// Applies a page that continues what was applied.
     fn apply(&self, page: &ChangePage);
 
-    /// Says whether changes arrive.
+    /// Reports whether changes arrive. [`FeedState::Healthy`] holds for 10 s and
+    /// must be repeated: a feed without success for longer counts as broken.
     fn feed_is(&self, state: FeedState);
 }
 

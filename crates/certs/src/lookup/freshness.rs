@@ -12,9 +12,11 @@ pub(super) struct Freshness {
     start: Instant,
     fresh: u64,
     absent: u64,
+    /// The last reported state; [`Self::feed`] adds its age.
     feed: AtomicU8,
-    /// When the feed broke, microseconds since `start`.
-    broken_at: AtomicU64,
+    /// When the feed last succeeded, microseconds since `start`. Written
+    /// before `feed` is released, so a reader of `Healthy` sees its time.
+    vouched_at: AtomicU64,
 }
 
 /// How old an answer is.
@@ -35,7 +37,8 @@ pub(super) enum Age {
 pub enum FeedState {
     /// There is none: a plain store.
     None,
-    /// Each change arrives.
+    /// Each change arrives. Counts as [`Self::Broken`] 10 s after the feed last
+    /// said so.
     Healthy,
     /// Changes may be missing.
     Broken,
@@ -48,7 +51,7 @@ impl Freshness {
             fresh: micros(fresh),
             absent: micros(absent),
             feed: AtomicU8::new(FeedState::None as u8),
-            broken_at: AtomicU64::new(0),
+            vouched_at: AtomicU64::new(0),
         }
     }
 
@@ -91,31 +94,38 @@ impl Freshness {
         self.now().saturating_add(micros(RESPITE))
     }
 
+    /// Returns the reported state, or `Broken` for a `Healthy` that nobody has
+    /// confirmed within [`FEED_TIMEOUT`]: a feed whose task ended or hangs
+    /// can't report that itself.
     pub(super) fn feed(&self) -> FeedState {
         match self.feed.load(Ordering::Acquire) {
             0 => FeedState::None,
-            1 => FeedState::Healthy,
+            1 if self.now() < self.vouched_until() => FeedState::Healthy,
             _ => FeedState::Broken,
         }
     }
 
     pub(super) fn set_feed(&self, state: FeedState) {
-        // The time first: who sees the feed broken counts from it.
-        if state == FeedState::Broken && self.feed() == FeedState::Healthy {
-            self.broken_at.store(self.now(), Ordering::Release);
+        if state == FeedState::Healthy {
+            self.vouched_at.store(self.now(), Ordering::Relaxed);
         }
         self.feed.store(state as u8, Ordering::Release);
     }
 
-    /// Up to when the feed broke it vouched for everything: counting starts
-    /// there.
+    /// Extends `fresh_until` while the feed is broken: up to its last success
+    /// the feed vouched for everything, so `time` counts from there.
     fn until(&self, fresh_until: u64, time: u64) -> u64 {
         match self.feed() {
             FeedState::Broken => {
-                fresh_until.max(self.broken_at.load(Ordering::Acquire).saturating_add(time))
+                fresh_until.max(self.vouched_at.load(Ordering::Relaxed).saturating_add(time))
             }
             _ => fresh_until,
         }
+    }
+
+    fn vouched_until(&self) -> u64 {
+        let vouched_at = self.vouched_at.load(Ordering::Relaxed);
+        vouched_at.saturating_add(micros(FEED_TIMEOUT))
     }
 
     fn now(&self) -> u64 {
@@ -130,3 +140,6 @@ fn micros(time: Duration) -> u64 {
 /// Keeps a store that fails from being asked by every handshake, and still
 /// notices quickly that it is back.
 const RESPITE: Duration = Duration::from_secs(1);
+/// A feed reports success every second. Ten missed reports are no hiccup, and
+/// bound for how long a change may go unnoticed.
+const FEED_TIMEOUT: Duration = Duration::from_secs(10);

@@ -14,6 +14,8 @@ use crate::scripted::{
 
 #[tokio::test]
 async fn a_million_names_below_a_wildcard_cost_one_call() {
+    // A slow machine may need longer than the feed's 10 s.
+    pause();
     let store = Scripted::new();
     store.put(host("*.w.test", 1));
     let lookup = watched(&store);

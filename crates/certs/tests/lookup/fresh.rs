@@ -150,6 +150,7 @@ async fn a_healthy_feed_needs_no_time_limit_and_a_broken_one_does() {
     assert_eq!(pattern(&lookup, "a.test").await, "a.test");
     assert_eq!(pattern(&lookup, "b.test").await, "Absent(NoHost)");
     pass(86_400).await;
+    lookup.feed_is(FeedState::Healthy);
     assert_eq!(pattern(&lookup, "a.test").await, "a.test");
     assert_eq!(pattern(&lookup, "b.test").await, "Absent(NoHost)");
     assert_eq!(store.calls(), 2);
@@ -162,6 +163,33 @@ async fn a_healthy_feed_needs_no_time_limit_and_a_broken_one_does() {
     pass(100).await;
     assert_eq!(pattern(&lookup, "a.test").await, "a.test");
     assert_eq!(store.calls(), 4);
+}
+
+/// A feed whose task hangs or panics reports nothing: silence alone must end
+/// what `Healthy` vouched for.
+#[tokio::test]
+async fn a_feed_that_falls_silent_counts_as_broken() {
+    pause();
+    let store = Scripted::new();
+    let lookup = watched(&store);
+    assert_eq!(pattern(&lookup, "b.test").await, "Absent(NoHost)");
+    pass(9).await;
+    assert_eq!(lookup.stats().feed, FeedState::Healthy);
+    assert_eq!(pattern(&lookup, "b.test").await, "Absent(NoHost)");
+    assert_eq!(store.calls(), 1);
+    pass(2).await;
+    assert_eq!(lookup.stats().feed, FeedState::Broken);
+    assert_eq!(pattern(&lookup, "b.test").await, "Absent(NoHost)");
+    assert_eq!(
+        store.calls(),
+        2,
+        "absences last 5 s while the feed is broken"
+    );
+    pass(4).await;
+    lookup.feed_is(FeedState::Healthy);
+    pass(9).await;
+    assert_eq!(pattern(&lookup, "b.test").await, "Absent(NoHost)");
+    assert_eq!(store.calls(), 2, "a feed that succeeds vouches again");
 }
 
 #[tokio::test]
