@@ -5,14 +5,14 @@ use std::sync::Arc;
 
 use anyhow::{Context, anyhow};
 use sekisho_certs::seal::{KeyError, KeyRing, KeySource};
-use sekisho_certs::store::layered::Counts;
-use sekisho_certs::store::postgres::{self, Postgres};
 use sekisho_certs::store::sealed::{Keys, Sealed};
-use sekisho_certs::store::sqlite::{self, Sqlite};
-use sekisho_certs::store::warm::Copies;
 use sekisho_certs::{Catalog, Store};
 use sekisho_server::admin::Token;
 use sekisho_server::config::{Config, StoreUrl};
+use sekisho_stores::layered::Counts;
+use sekisho_stores::postgres::{self, Postgres};
+use sekisho_stores::sqlite::{self, Sqlite};
+use sekisho_stores::warm::Copies;
 use tokio::runtime::{Builder, Handle, Runtime};
 
 use crate::cli::failure::Result;

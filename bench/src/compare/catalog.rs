@@ -8,10 +8,10 @@ use rcgen::KeyPair;
 use rustls::pki_types::CertificateDer;
 use sekisho_certs::credential::{Credential, Dates};
 use sekisho_certs::seal::KeySource;
-use sekisho_certs::store::postgres::{Mode, Options, Postgres, Url};
 use sekisho_certs::store::sealed::Sealed;
 use sekisho_certs::store::{Expect, Write};
 use sekisho_certs::{Catalog, Clock, CredentialId, HostPattern, HostRecord, KeyType};
+use sekisho_stores::postgres::{Mode, Options, Postgres, Url};
 use tokio::runtime::Handle;
 
 use super::services::Remote;

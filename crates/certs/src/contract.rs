@@ -14,7 +14,7 @@ pub mod log;
 pub mod reseal;
 pub mod store;
 #[cfg(test)]
-pub(crate) mod stores;
+mod stores;
 pub mod write;
 
 pub use fixture::{Fixture, Names};

@@ -51,7 +51,8 @@ impl StoredCredential {
 
 /// Takes certificates that stand one behind the other apart; none if the
 /// bytes are cut or no certificates, or there are none.
-pub(crate) fn split_chain(bytes: &[u8]) -> Option<Vec<CertificateDer<'static>>> {
+#[must_use]
+pub fn split_chain(bytes: &[u8]) -> Option<Vec<CertificateDer<'static>>> {
     let parts = der::split(bytes)?;
     (!parts.is_empty()).then(|| parts.into_iter().map(|der| der.to_vec().into()).collect())
 }

@@ -4,17 +4,17 @@
 //! door ([`crate::credential`]) does it once, a load only walks the header.
 
 /// Fields of a certificate, borrowed from its DER.
-pub(crate) struct Leaf<'a> {
+pub struct Leaf<'a> {
     /// The whole SubjectPublicKeyInfo, tag and length included.
-    pub(crate) spki: &'a [u8],
+    pub spki: &'a [u8],
     /// Seconds since the Unix epoch.
-    pub(crate) not_before: i64,
+    pub not_before: i64,
     /// Seconds since the Unix epoch.
-    pub(crate) not_after: i64,
+    pub not_after: i64,
 }
 
 /// Walks to the public key. None if the bytes are no certificate.
-pub(crate) fn leaf(der: &[u8]) -> Option<Leaf<'_>> {
+pub fn leaf(der: &[u8]) -> Option<Leaf<'_>> {
     let (certificate, _) = element(der, SEQUENCE)?;
     let (mut tbs, _) = element(certificate, SEQUENCE)?;
     if tbs.first() == Some(&VERSION) {
@@ -36,7 +36,7 @@ pub(crate) fn leaf(der: &[u8]) -> Option<Leaf<'_>> {
 }
 
 /// Splits concatenated DER elements. None if the last one is cut.
-pub(crate) fn split(mut der: &[u8]) -> Option<Vec<&[u8]>> {
+pub fn split(mut der: &[u8]) -> Option<Vec<&[u8]>> {
     let mut parts = Vec::with_capacity(2);
     while !der.is_empty() {
         let (_, rest) = element(der, SEQUENCE)?;
@@ -48,7 +48,7 @@ pub(crate) fn split(mut der: &[u8]) -> Option<Vec<&[u8]>> {
 
 /// Modulus and exponent of an RSA SubjectPublicKeyInfo (RFC 8017, appendix
 /// A.1.1), without leading zeros.
-pub(crate) fn rsa_public(spki: &[u8]) -> Option<[&[u8]; 2]> {
+pub fn rsa_public(spki: &[u8]) -> Option<[&[u8]; 2]> {
     let (spki, _) = element(spki, SEQUENCE)?;
     let (_, rest) = element(spki, SEQUENCE)?;
     let (bits, _) = element(rest, BIT_STRING)?;
@@ -60,14 +60,14 @@ pub(crate) fn rsa_public(spki: &[u8]) -> Option<[&[u8]; 2]> {
 
 /// The modulus of an RSA private key, PKCS#8 (RFC 5958, section 2) or PKCS#1
 /// (RFC 8017, appendix A.1.2), without leading zeros.
-pub(crate) fn rsa_private_modulus(der: &[u8]) -> Option<&[u8]> {
+pub fn rsa_private_modulus(der: &[u8]) -> Option<&[u8]> {
     Some(trimmed(element(pkcs1(der)?.1, INTEGER)?.0))
 }
 
 /// The eight numbers of an RSA private key of two primes, in the order of
 /// RFC 8017, appendix A.1.2, without leading zeros. None if one is missing or
 /// zero.
-pub(crate) fn rsa_private(der: &[u8]) -> Option<[&[u8]; 8]> {
+pub fn rsa_private(der: &[u8]) -> Option<[&[u8]; 8]> {
     let (version, mut rest) = pkcs1(der)?;
     let mut numbers = [&[][..]; 8];
     for number in &mut numbers {
@@ -96,7 +96,7 @@ fn trimmed(integer: &[u8]) -> &[u8] {
 }
 
 /// The contents of the first element, if it has that tag, and what follows it.
-pub(crate) fn element(der: &[u8], tag: u8) -> Option<(&[u8], &[u8])> {
+pub fn element(der: &[u8], tag: u8) -> Option<(&[u8], &[u8])> {
     let (&first, rest) = der.split_first()?;
     if first != tag {
         return None;
@@ -164,10 +164,13 @@ fn days(year: i64, month: i64, day: i64) -> i64 {
     era * 146_097 + year_of_era * 365 + year_of_era / 4 - year_of_era / 100 + day_of_year - 719_468
 }
 
-pub(crate) const INTEGER: u8 = 0x02;
+/// The tag of INTEGER.
+pub const INTEGER: u8 = 0x02;
 const BIT_STRING: u8 = 0x03;
-pub(crate) const OCTET_STRING: u8 = 0x04;
-pub(crate) const SEQUENCE: u8 = 0x30;
+/// The tag of OCTET STRING.
+pub const OCTET_STRING: u8 = 0x04;
+/// The tag of SEQUENCE.
+pub const SEQUENCE: u8 = 0x30;
 const UTC_TIME: u8 = 0x17;
 const GENERALIZED_TIME: u8 = 0x18;
 const VERSION: u8 = 0xa0;

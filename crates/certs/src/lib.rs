@@ -10,13 +10,14 @@
 
 pub mod cache;
 pub mod clock;
-#[cfg(any(test, feature = "contract"))]
+#[cfg(any(test, feature = "testing"))]
 pub mod contract;
 pub mod credential;
-mod der;
+pub mod der;
 pub mod feed;
 pub mod host;
 pub mod loaded;
+pub mod log;
 pub mod lookup;
 pub mod obtain;
 pub mod record;

@@ -3,21 +3,10 @@
 //! Each sentence of a contract has a test in `contract.rs`, a suite that every
 //! store and every wrapper passes.
 
-pub(crate) mod expect;
-pub mod files;
-pub mod http;
-pub mod layered;
-pub mod limited;
+pub mod expect;
+#[cfg(any(test, feature = "testing"))]
 pub mod memory;
-pub mod near;
-mod pair;
-pub mod postgres;
-pub mod redis;
 pub mod sealed;
-pub mod sqlite;
-pub mod stored;
-mod threads;
-pub mod warm;
 
 use std::fmt::Debug;
 use std::future::Future;

@@ -18,7 +18,7 @@ use std::time::Duration;
 
 use sekisho_certs::HostName;
 use sekisho_certs::seal::KeySource;
-use sekisho_certs::store::redis::RedisUrl;
+use sekisho_stores::redis::RedisUrl;
 
 use crate::site::Site;
 

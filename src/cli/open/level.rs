@@ -4,10 +4,10 @@ use std::sync::Arc;
 
 use anyhow::Context;
 use sekisho_certs::Catalog;
-use sekisho_certs::store::layered::{Counts, Layered, Waits};
-use sekisho_certs::store::redis::RedisUrl;
-use sekisho_certs::store::redis::level::Level;
 use sekisho_server::config::Config;
+use sekisho_stores::layered::{Counts, Layered, Waits};
+use sekisho_stores::redis::RedisUrl;
+use sekisho_stores::redis::level::Level;
 use tokio::runtime::Handle;
 
 use crate::cli::failure::Result;

@@ -5,17 +5,17 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use anyhow::{Context, bail};
-use sekisho_certs::store::files::Files;
-use sekisho_certs::store::http::{self, Http, Template};
-use sekisho_certs::store::layered::Counts;
-use sekisho_certs::store::limited::{Limited, Limits};
-use sekisho_certs::store::postgres;
-use sekisho_certs::store::redis::{Redis, RedisUrl};
 use sekisho_certs::store::sealed::Sealed;
-use sekisho_certs::store::sqlite::{self, Sqlite};
-use sekisho_certs::store::warm::Copies;
 use sekisho_certs::{Catalog, Secret, Store, StoreError};
 use sekisho_server::config::{Config, StoreUrl, TokenSource};
+use sekisho_stores::files::Files;
+use sekisho_stores::http::{self, Http, Template};
+use sekisho_stores::layered::Counts;
+use sekisho_stores::limited::{Limited, Limits};
+use sekisho_stores::postgres;
+use sekisho_stores::redis::{Redis, RedisUrl};
+use sekisho_stores::sqlite::{self, Sqlite};
+use sekisho_stores::warm::Copies;
 use tokio::runtime::Handle;
 
 use super::level::{self, Inner};

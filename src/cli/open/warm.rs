@@ -5,10 +5,10 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use sekisho_certs::seal::{KeyError, KeyRing, KeySource};
-use sekisho_certs::store::warm::{self, Copies, Warm, WarmPlain};
 use sekisho_certs::{Catalog, Clock, Store};
 use sekisho_server::config::Config;
 use sekisho_server::tickets::DOCUMENT_KIND;
+use sekisho_stores::warm::{self, Copies, Warm, WarmPlain};
 
 /// Opens them, where the configuration has them.
 pub(in crate::cli) fn copies(config: &Config) -> Option<Copies> {

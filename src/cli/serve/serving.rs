@@ -6,7 +6,6 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail};
-use sekisho_certs::store::warm::{Copies, WarmStats};
 use sekisho_certs::{Clock, Feed, Lookup, LookupSettings, NeverObtain};
 use sekisho_server::admin::{Admin, Sources};
 use sekisho_server::config::Config;
@@ -14,6 +13,7 @@ use sekisho_server::metrics::Metrics;
 use sekisho_server::site::Responder;
 use sekisho_server::tickets::{Keeper, Ring, Source};
 use sekisho_server::{Endpoint, Parts, Phase, Publisher, Server, Shutdown};
+use sekisho_stores::warm::{Copies, WarmStats};
 use tokio::net::TcpListener;
 use tokio::runtime::{Builder, Runtime};
 use tokio::time::timeout;

@@ -8,8 +8,8 @@ use std::time::Instant;
 
 use anyhow::{Context, bail};
 use indicatif::HumanBytes;
-use sekisho_certs::store::sqlite::{Mode, Sqlite};
 use sekisho_server::config::{Config, StoreUrl};
+use sekisho_stores::sqlite::{Mode, Sqlite};
 
 use super::copy;
 use crate::cli::failure::{Ended, Result};

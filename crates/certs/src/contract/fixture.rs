@@ -11,6 +11,9 @@ use crate::clock::Clock;
 use crate::credential::{CredentialId, KeyType, Protected, SealedBytes, Secret, StoredCredential};
 use crate::host::{HostName, HostPattern};
 use crate::record::{HostRecord, Tenant};
+use crate::seal::{KeyRing, MasterKey};
+use crate::store::memory::Memory;
+use crate::store::sealed::Sealed;
 use crate::store::{Answer, BoxFuture, Catalog, Document, Expect, Found, Store, Write};
 
 /// A catalog under test.
@@ -26,6 +29,29 @@ pub struct Fixture {
 }
 
 impl Fixture {
+    /// Builds a fixture over an empty catalog in memory.
+    #[must_use]
+    pub fn memory() -> Self {
+        let (clock, hand) = Self::clock();
+        Self {
+            catalog: Arc::new(Memory::keeping(clock, Self::KEEP)),
+            clock: hand,
+            sealed: true,
+            keep: Box::new(()),
+        }
+    }
+
+    /// Seals what the catalog takes, under a fixed master key.
+    pub async fn sealing(self) -> Self {
+        let ring = KeyRing::new(MasterKey::new(&[5; 32]));
+        let catalog = Sealed::create(self.catalog, ring).await.unwrap();
+        Self {
+            catalog: Arc::new(catalog),
+            sealed: false,
+            ..self
+        }
+    }
+
     /// How many changes the catalog keeps.
     pub const KEEP: u64 = 200;
 

@@ -52,14 +52,14 @@ impl Credential {
     /// and a chain that begins with the leaf is taken as it stands if the key
     /// names the leaf's public key. The full parse of a load checks the rest.
     /// Names and notes are those of the slow way only.
-    pub(crate) fn parse_stored(chain: &[u8], key: &[u8]) -> Result<Self, CredentialError> {
+    pub fn parse_stored(chain: &[u8], key: &[u8]) -> Result<Self, CredentialError> {
         let certificates = pem::read(chain, Wanted::Certificates)?.certificates;
         let keys = pem::read(key, Wanted::Key)?.keys;
         Self::stored(Contents { certificates, keys })
     }
 
     /// The same with both in one PEM text, in any order.
-    pub(crate) fn parse_stored_bundle(bundle: &[u8]) -> Result<Self, CredentialError> {
+    pub fn parse_stored_bundle(bundle: &[u8]) -> Result<Self, CredentialError> {
         Self::stored(pem::read(bundle, Wanted::Certificates)?)
     }
 

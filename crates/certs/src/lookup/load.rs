@@ -5,13 +5,13 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use tokio::time::Instant;
 
-use super::changes::{Begun, Meanwhile, Reading};
 use super::flight::Flight;
 use super::{Lookup, LookupError, Outcome};
 use crate::cache::{Absence, Note, Served, State};
 use crate::credential::CredentialId;
 use crate::host::HostName;
 use crate::loaded::{LoadedCredential, LoadedHost};
+use crate::log::{Begun, Meanwhile, Reading};
 use crate::obtain::Obtained;
 use crate::record::HostRecord;
 use crate::store::{Answer, Found};

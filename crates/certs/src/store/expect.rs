@@ -7,7 +7,10 @@ use crate::host::HostPattern;
 use crate::store::{Expect, Result, StoreError};
 
 /// Whether what is there, by its version, is what the write expects.
-pub(crate) fn met(subject: &dyn Display, there: Option<u64>, expect: Expect) -> Result<()> {
+///
+/// # Errors
+/// [`StoreError::Conflict`] if it is not.
+pub fn met(subject: &dyn Display, there: Option<u64>, expect: Expect) -> Result<()> {
     let text = match (expect, there) {
         (Expect::Any, _) | (Expect::Absent, None) => return Ok(()),
         (Expect::Version(wanted), Some(version)) if wanted == version => return Ok(()),
@@ -21,24 +24,33 @@ pub(crate) fn met(subject: &dyn Display, there: Option<u64>, expect: Expect) -> 
 }
 
 /// How a document is called in errors.
-pub(crate) fn document(kind: &str, key: &str) -> String {
+#[must_use]
+pub fn document(kind: &str, key: &str) -> String {
     format!("document {kind}/{key}")
 }
 
-pub(crate) fn dangling(pattern: &HostPattern, id: CredentialId) -> StoreError {
+/// The conflict of a record that refers to a credential that is not there.
+#[must_use]
+pub fn dangling(pattern: &HostPattern, id: CredentialId) -> StoreError {
     StoreError::Conflict(format!("{pattern} is to refer to {id}, which does not exist").into())
 }
 
-pub(crate) fn other_type(id: CredentialId, is: &str, wanted: KeyType) -> StoreError {
+/// The conflict of a reference under another key type than the credential has.
+#[must_use]
+pub fn other_type(id: CredentialId, is: &str, wanted: KeyType) -> StoreError {
     let wanted = wanted.as_str();
     StoreError::Conflict(format!("{id} has a key of type {is}, not {wanted}").into())
 }
 
-pub(crate) fn no_chain(id: CredentialId) -> StoreError {
+/// The refusal of a credential without certificates.
+#[must_use]
+pub fn no_chain(id: CredentialId) -> StoreError {
     StoreError::Refused(format!("{id} has no certificate").into())
 }
 
-pub(crate) fn plain(of: &dyn Display) -> StoreError {
+/// The refusal of a secret in the clear.
+#[must_use]
+pub fn plain(of: &dyn Display) -> StoreError {
     StoreError::Refused(
         format!("the secret of {of} is not sealed, and this store takes only sealed ones").into(),
     )

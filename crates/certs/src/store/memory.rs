@@ -67,11 +67,11 @@ impl Memory {
     }
 }
 
-#[cfg(test)]
 impl Memory {
     /// Goes back to what it holds now, log and all, as a database does that is
     /// restored from a snapshot of its volume.
-    pub(super) fn saved(&self) -> impl FnOnce() + use<'_> {
+    #[must_use]
+    pub fn saved(&self) -> impl FnOnce() + use<'_> {
         let saved = self.state();
         move || *self.lock() = saved
     }

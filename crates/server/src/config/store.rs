@@ -6,9 +6,9 @@ use std::fs::File;
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
-use sekisho_certs::store::http::Template;
-use sekisho_certs::store::postgres;
-use sekisho_certs::store::redis::RedisUrl;
+use sekisho_stores::http::Template;
+use sekisho_stores::postgres;
+use sekisho_stores::redis::RedisUrl;
 use zeroize::Zeroizing;
 
 /// `[store] url`.

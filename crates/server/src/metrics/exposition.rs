@@ -13,9 +13,9 @@ use prometheus_client::encoding::{
 use prometheus_client::metrics::MetricType;
 use prometheus_client::registry::Registry;
 use sekisho_certs::lookup::CALL_BOUNDS;
-use sekisho_certs::store::layered::{Counts, Filled, Read};
-use sekisho_certs::store::warm::WarmStats;
 use sekisho_certs::{FeedState, LookupStats};
+use sekisho_stores::layered::{Counts, Filled, Read};
+use sekisho_stores::warm::WarmStats;
 
 use super::process::Process;
 use super::{HandshakeResult, LookupResult, Metrics, STATUS_CLASSES};

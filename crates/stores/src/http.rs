@@ -1,0 +1,287 @@
+//! A store behind an endpoint of HTTP: `https://…/{host}`.
+
+mod answer;
+mod client;
+mod connect;
+mod freshness;
+mod memory;
+mod template;
+#[cfg(test)]
+mod tests;
+mod trust;
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use http::{HeaderValue, Uri};
+use tokio::runtime::Handle;
+use tokio::task::JoinHandle;
+use tokio::time::{Instant, timeout_at};
+use zeroize::Zeroizing;
+
+use self::answer::{Failure, Fetched};
+use self::client::{Client, Get};
+use self::connect::Target;
+use self::memory::{Kept, Memory};
+pub use self::template::Template;
+use crate::pair::{self, Reading};
+use sekisho_certs::credential::Secret;
+use sekisho_certs::host::{HostName, HostPattern};
+use sekisho_certs::store::{Answer, BoxFuture, Result, Store, StoreError};
+
+/// An endpoint that answers GET with a host's PEM bundle: its chain and its
+/// key, told apart by their labels. It is only read.
+///
+/// - 200 means found; 404 and 410 mean absent. Everything else is a failure:
+///   redirects, what is over 256 KiB, cut off, late, or no pair that fits.
+/// - The name and the wildcard above it are asked for at once, so that an
+///   answer takes one round trip whatever it is, as from every store. The
+///   wildcard's answer is not waited for where the name's own is there.
+/// - `Cache-Control` says for how long an answer holds; within that time it is
+///   not asked for again, however often the cache before this store loses it.
+///   An answer with an `ETag` is asked for by that tag (RFC 9110, section
+///   13.1.2).
+/// - Connections are kept, at most 64 of them; one, if the endpoint speaks
+///   HTTP/2.
+#[derive(Debug)]
+pub struct Http {
+    endpoint: Arc<Endpoint>,
+    runtime: Handle,
+}
+
+/// What an endpoint needs beside its URL.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// Sent as a bearer token (RFC 6750).
+    pub token: Option<Secret>,
+    /// PEM certificates that alone are believed; else, what the system trusts.
+    pub ca: Option<PathBuf>,
+    /// How long one request may take, its wait for a connection included.
+    pub deadline: Duration,
+}
+
+impl Default for Options {
+    /// Neither token nor CA, and two seconds, as long as a call of
+    /// [`super::limited::Limited`] may take.
+    fn default() -> Self {
+        Self {
+            token: None,
+            ca: None,
+            deadline: Duration::from_secs(2),
+        }
+    }
+}
+
+impl Http {
+    /// Connects to nothing yet. All connections are driven by `runtime`,
+    /// whoever asks.
+    ///
+    /// # Errors
+    /// [`StoreError::Refused`] says what is wrong with CA or token.
+    pub fn new(template: Template, options: &Options, runtime: Handle) -> Result<Self> {
+        let refused = |why: &str| StoreError::Refused(format!("{template}: {why}").into());
+        let tls = match template.is_tls() {
+            true => Some(trust::client(options.ca.as_deref())?),
+            false => None,
+        };
+        let authorization = match &options.token {
+            None => None,
+            Some(token) => Some(
+                bearer(token)
+                    .ok_or_else(|| refused("the token is not of visible ASCII characters"))?,
+            ),
+        };
+        let authority = HeaderValue::from_str(template.authority());
+        let endpoint = Endpoint {
+            client: Client::new(Target::new(&template, tls)?),
+            authority: authority.map_err(|error| refused(&error.to_string()))?,
+            authorization,
+            memory: Memory::new(MEMORY),
+            deadline: options.deadline,
+            template,
+        };
+        Ok(Self {
+            endpoint: Arc::new(endpoint),
+            runtime,
+        })
+    }
+}
+
+impl Store for Http {
+    fn find<'a>(&'a self, name: &'a HostName) -> BoxFuture<'a, Result<Answer>> {
+        Box::pin(async move {
+            let (endpoint, name) = (Arc::clone(&self.endpoint), name.clone());
+            let work = async move { pair::settled(|| endpoint.look(&name)).await };
+            Errand::new(self.runtime.spawn(work)).end().await
+        })
+    }
+}
+
+#[derive(Debug)]
+struct Endpoint {
+    template: Template,
+    authority: HeaderValue,
+    authorization: Option<HeaderValue>,
+    client: Client,
+    memory: Memory,
+    deadline: Duration,
+}
+
+impl Endpoint {
+    /// The exact name, else the wildcard one label above.
+    async fn look(self: &Arc<Self>, name: &HostName) -> Result<Reading> {
+        let above = name.wildcard().map(|above| Above::ask(self, above));
+        let exact = self.ask(HostPattern::from(name), || ()).await;
+        if !matches!(exact, Ok(Reading::Answer(Answer::Absent))) {
+            if let Some(above) = above {
+                above.leave();
+            }
+            return exact;
+        }
+        match above {
+            Some(above) => above.errand.end().await,
+            None => Ok(Reading::Answer(Answer::Absent)),
+        }
+    }
+
+    /// One request, or none if what is remembered holds. `begun` is called
+    /// when it has its turn.
+    async fn ask(&self, host: HostPattern, begun: impl FnOnce()) -> Result<Reading> {
+        let kept = self.memory.of(&host);
+        if let Some(answer) = kept.as_ref().and_then(|kept| kept.fresh()) {
+            return Ok(Reading::Answer(answer));
+        }
+        let get = self.get(&host, kept.as_deref())?;
+        let until = Instant::now() + self.deadline;
+        let turn = timeout_at(until, self.client.turn()).await;
+        let _turn = turn.map_err(|_| StoreError::Overloaded)?;
+        begun();
+        let fetched = timeout_at(until, self.client.fetch(&get)).await;
+        let fetched = fetched.map_err(|_| StoreError::TimedOut(self.deadline))?;
+        let fetched = fetched.map_err(|failure| self.failed(&host, failure))?;
+        Ok(self.reading(&host, fetched, kept.as_deref()))
+    }
+
+    fn reading(&self, host: &HostPattern, fetched: Fetched, kept: Option<&Kept>) -> Reading {
+        let (bundle, etag, freshness) = match fetched {
+            Fetched::Bundle(bundle, etag, freshness) => (bundle, etag, freshness),
+            Fetched::Absent(freshness) => {
+                return Reading::Answer(self.memory.absent(host, freshness));
+            }
+            Fetched::Unchanged(freshness) => {
+                let kept = kept.expect("only what is remembered has a tag to send");
+                return Reading::Answer(self.memory.renewed(host, kept, freshness));
+            }
+        };
+        match pair::bundle(host, &bundle) {
+            Ok(found) => Reading::Answer(self.memory.found(found, etag, freshness)),
+            Err(why) => {
+                self.memory.forget(host);
+                Reading::Unfit(self.shown(host, &why))
+            }
+        }
+    }
+
+    fn get(&self, host: &HostPattern, kept: Option<&Kept>) -> Result<Get> {
+        let uri = |text: String| {
+            Uri::try_from(text)
+                .map_err(|error| self.failed(host, Failure::Answer(error.to_string())))
+        };
+        Ok(Get {
+            authority: self.authority.clone(),
+            path: uri(self.template.path(host))?,
+            url: uri(self.template.url(host))?,
+            authorization: self.authorization.clone(),
+            etag: kept.and_then(|kept| kept.etag.clone()),
+        })
+    }
+
+    fn failed(&self, host: &HostPattern, failure: Failure) -> StoreError {
+        match failure {
+            Failure::Endpoint(why) => {
+                StoreError::Unavailable(format!("{}: {why}", self.template.url(host)).into())
+            }
+            Failure::Answer(why) => StoreError::Corrupt(self.shown(host, &why).into()),
+        }
+    }
+
+    fn shown(&self, host: &HostPattern, why: &str) -> String {
+        format!("host {host}: {}: {why}", self.template.url(host))
+    }
+}
+
+/// The request for the wildcard, beside the one for the name.
+struct Above {
+    errand: Errand<Reading>,
+    begun: Arc<AtomicBool>,
+}
+
+impl Above {
+    fn ask(endpoint: &Arc<Endpoint>, above: HostPattern) -> Self {
+        let begun = Arc::new(AtomicBool::new(false));
+        let (endpoint, mark) = (Arc::clone(endpoint), Arc::clone(&begun));
+        let task = tokio::spawn(async move {
+            let begun = || mark.store(true, Ordering::Relaxed);
+            endpoint.ask(above, begun).await
+        });
+        Self {
+            errand: Errand::new(task),
+            begun,
+        }
+    }
+
+    /// Its answer is not needed any more. A request under way goes on to its
+    /// end, since over HTTP/1.1 its connection would be lost with it, and what
+    /// it says may be remembered; others are taken back.
+    fn leave(mut self) {
+        self.errand.is_left = self.begun.load(Ordering::Relaxed);
+    }
+}
+
+/// A task that ends with whoever waits for it, unless it is left alone.
+struct Errand<T> {
+    task: JoinHandle<Result<T>>,
+    is_left: bool,
+}
+
+impl<T> Errand<T> {
+    fn new(task: JoinHandle<Result<T>>) -> Self {
+        Self {
+            task,
+            is_left: false,
+        }
+    }
+
+    async fn end(mut self) -> Result<T> {
+        let ended = (&mut self.task).await;
+        ended.unwrap_or_else(|_| {
+            Err(StoreError::Unavailable(
+                "the runtime of its connections has ended".into(),
+            ))
+        })
+    }
+}
+
+impl<T> Drop for Errand<T> {
+    fn drop(&mut self) {
+        if !self.is_left {
+            self.task.abort();
+        }
+    }
+}
+
+fn bearer(token: &Secret) -> Option<HeaderValue> {
+    let text = [b"Bearer ", token.expose()].concat();
+    let text = Zeroizing::new(text);
+    if !token.expose().iter().all(u8::is_ascii_graphic) {
+        return None;
+    }
+    let mut value = HeaderValue::from_bytes(&text).ok()?;
+    value.set_sensitive(true);
+    Some(value)
+}
+
+/// About four thousand bundles. What does not fit is asked for without a tag.
+const MEMORY: usize = 16 << 20;

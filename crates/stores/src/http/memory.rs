@@ -1,0 +1,254 @@
+//! What answers are remembered, in a bounded number of bytes: those with an
+//! entity tag, so that they need not be sent again, and those that said for
+//! how long they hold, so that they need not be asked for.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use foldhash::quality::RandomState;
+use http::HeaderValue;
+use quick_cache::sync::{Cache, DefaultLifecycle};
+use quick_cache::{OptionsBuilder, Weighter};
+use tokio::time::Instant;
+
+use super::freshness::Freshness;
+use sekisho_certs::host::HostPattern;
+use sekisho_certs::store::{Answer, Found};
+
+/// Scan-resistant (S3-FIFO), as the cache before it: names that are asked for
+/// once push nothing out.
+pub(super) struct Memory(Cache<HostPattern, Arc<Kept>, ByWeight, RandomState>);
+
+/// An answer that is remembered.
+pub(super) struct Kept {
+    /// None: absent.
+    found: Option<Box<Found>>,
+    pub(super) etag: Option<HeaderValue>,
+    /// What it said for how long it holds, and until when that is.
+    time: Option<Duration>,
+    until: Option<Instant>,
+}
+
+impl Memory {
+    pub(super) fn new(bytes: usize) -> Self {
+        let options = OptionsBuilder::new()
+            .shards(1)
+            .estimated_items_capacity(bytes / USUAL)
+            .weight_capacity(bytes as u64)
+            .build()
+            .expect("capacity and estimate are given");
+        Self(Cache::with_options(
+            options,
+            ByWeight,
+            RandomState::default(),
+            DefaultLifecycle::default(),
+        ))
+    }
+
+    pub(super) fn of(&self, host: &HostPattern) -> Option<Arc<Kept>> {
+        self.0.get(host)
+    }
+
+    pub(super) fn forget(&self, host: &HostPattern) {
+        self.0.remove(host);
+    }
+
+    /// Remembers a bundle if that can save anything, and gives the answer.
+    pub(super) fn found(
+        &self,
+        mut found: Found,
+        etag: Option<HeaderValue>,
+        freshness: Freshness,
+    ) -> Answer {
+        found.fresh_for = freshness.time;
+        let found = Box::new(found);
+        let kept = Kept::new(Some(found.clone()), etag, freshness.time);
+        let saves = kept.etag.is_some() || kept.until.is_some();
+        self.settle(&found.record.pattern, kept, saves && !freshness.no_store);
+        Answer::Found(found)
+    }
+
+    /// The same for an absence. That of an exact name is remembered by whoever
+    /// asked; that of a wildcard is asked about by all names below it.
+    pub(super) fn absent(&self, host: &HostPattern, freshness: Freshness) -> Answer {
+        let kept = Kept::new(None, None, freshness.time);
+        let saves = kept.until.is_some() && host.wildcard_parent().is_some();
+        self.settle(host, kept, saves && !freshness.no_store);
+        Answer::Absent
+    }
+
+    /// What was remembered holds on: for as long as it is said now, or else
+    /// was said before (RFC 9111, section 4.3.4).
+    pub(super) fn renewed(&self, host: &HostPattern, kept: &Kept, freshness: Freshness) -> Answer {
+        let renewed = Kept::new(
+            kept.found.clone(),
+            kept.etag.clone(),
+            freshness.time.or(kept.time),
+        );
+        let answer = renewed.answer(renewed.time);
+        self.settle(host, renewed, !freshness.no_store);
+        answer
+    }
+
+    fn settle(&self, host: &HostPattern, kept: Kept, keep: bool) {
+        if keep {
+            self.0.insert(host.clone(), Arc::new(kept));
+        } else {
+            self.0.remove(host);
+        }
+    }
+}
+
+impl Kept {
+    fn new(found: Option<Box<Found>>, etag: Option<HeaderValue>, time: Option<Duration>) -> Self {
+        let until = time.filter(|time| !time.is_zero());
+        Self {
+            found,
+            etag,
+            time,
+            until: until.map(|time| Instant::now() + time),
+        }
+    }
+
+    /// The answer, while it holds without being asked for.
+    pub(super) fn fresh(&self) -> Option<Answer> {
+        let left = self.until?.checked_duration_since(Instant::now())?;
+        (!left.is_zero()).then(|| self.answer(Some(left)))
+    }
+
+    fn answer(&self, fresh_for: Option<Duration>) -> Answer {
+        let Some(found) = &self.found else {
+            return Answer::Absent;
+        };
+        let mut found = found.clone();
+        found.fresh_for = fresh_for;
+        Answer::Found(found)
+    }
+
+    fn weight(&self) -> usize {
+        let found = self.found.as_ref().map_or(0, |found| {
+            let of = |stored: &sekisho_certs::StoredCredential| {
+                let key = stored.key.secret().map_or(0, |key| key.expose().len());
+                let chain = stored.chain.iter();
+                key + chain.map(|der| der.len() + PER_PART).sum::<usize>()
+            };
+            found.credentials.iter().map(of).sum()
+        });
+        PER_ENTRY + found + self.etag.as_ref().map_or(0, HeaderValue::len)
+    }
+}
+
+impl fmt::Debug for Memory {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Memory")
+            .field("answers", &self.0.len())
+            .field("bytes", &self.0.weight())
+            .finish()
+    }
+}
+
+#[derive(Clone)]
+struct ByWeight;
+
+impl Weighter<HostPattern, Arc<Kept>> for ByWeight {
+    fn weight(&self, host: &HostPattern, kept: &Arc<Kept>) -> u64 {
+        (host.as_str().len() * 2 + kept.weight()) as u64
+    }
+}
+
+/// A chain of two with an ECDSA key.
+const USUAL: usize = 4096;
+/// What holds an answer together: map, records, allocations.
+const PER_ENTRY: usize = 600;
+/// A certificate's own allocation.
+const PER_PART: usize = 48;
+
+#[cfg(test)]
+mod tests {
+    use rustls_pki_types::CertificateDer;
+
+    use super::*;
+    use sekisho_certs::contract::fixture::{certificate, plain};
+    use sekisho_certs::credential::{CredentialId, KeyType, StoredCredential};
+    use sekisho_certs::record::HostRecord;
+
+    fn host(name: &str) -> HostPattern {
+        HostPattern::parse(name).unwrap()
+    }
+
+    fn found(name: &str, chain: Vec<CertificateDer<'static>>) -> Found {
+        let stored = StoredCredential {
+            id: CredentialId::from_u64(1),
+            version: 1,
+            key_type: KeyType::Ecdsa,
+            chain,
+            key: plain(&[7; 138]),
+            not_before: 0,
+            not_after: i64::MAX,
+            renew_at: None,
+        };
+        Found {
+            record: HostRecord::new(host(name)),
+            credentials: vec![stored],
+            shadowed: true,
+            fresh_for: None,
+            source: sekisho_certs::store::Source::Store,
+        }
+    }
+
+    fn lasts(seconds: u64) -> Freshness {
+        Freshness {
+            time: Some(Duration::from_secs(seconds)),
+            no_store: false,
+        }
+    }
+
+    fn tag() -> Option<HeaderValue> {
+        Some(HeaderValue::from_static("\"one\""))
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_answer_holds_until_its_time_is_over() {
+        let memory = Memory::new(1 << 20);
+        let name = host("a.example");
+        memory.found(found("a.example", vec![certificate(1)]), tag(), lasts(60));
+        tokio::time::advance(Duration::from_secs(20)).await;
+        let kept = memory.of(&name).unwrap();
+        let Some(Answer::Found(there)) = kept.fresh() else {
+            panic!("it holds")
+        };
+        assert_eq!(there.fresh_for, Some(Duration::from_secs(40)));
+        tokio::time::advance(Duration::from_secs(40)).await;
+        assert!(kept.fresh().is_none() && kept.etag.is_some());
+
+        // Unchanged without a new time, it holds for as long again.
+        memory.renewed(&name, &kept, Freshness::default());
+        tokio::time::advance(Duration::from_secs(59)).await;
+        assert!(memory.of(&name).unwrap().fresh().is_some());
+        let Answer::Found(now) = memory.renewed(&name, &kept, lasts(10)) else {
+            panic!("it was found")
+        };
+        assert_eq!(now.fresh_for, Some(Duration::from_secs(10)));
+        tokio::time::advance(Duration::from_secs(10)).await;
+        assert!(memory.of(&name).unwrap().fresh().is_none());
+    }
+
+    #[test]
+    fn memory_is_bounded() {
+        let memory = Memory::new(256 << 10);
+        let chain = || vec![vec![9; 2000].into(), vec![9; 1000].into()];
+        for number in 0..1000 {
+            memory.found(
+                found(&format!("h{number}.example"), chain()),
+                tag(),
+                lasts(0),
+            );
+        }
+        assert!(memory.0.weight() <= 256 << 10, "{memory:?}");
+        assert!(memory.0.len() > 40, "{memory:?}");
+        let larger = vec![vec![9; 300 << 10].into()];
+        memory.found(found("large.example", larger), tag(), lasts(0));
+        assert!(memory.of(&host("large.example")).is_none());
+    }
+}

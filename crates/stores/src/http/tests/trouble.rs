@@ -1,0 +1,197 @@
+//! Answers that break off, never end or never come.
+
+use std::net::SocketAddr;
+use std::time::{Duration, Instant};
+
+use sekisho_testkit::{Answer as Says, Key, TestCa};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpListener;
+use tokio::runtime::Handle;
+
+use super::rig::{Rig, bundle, find, hasty};
+use crate::http::Http;
+use sekisho_certs::store::{Answer, StoreError};
+
+#[tokio::test]
+async fn who_never_answers_is_too_late() {
+    for http2 in [false, true] {
+        let rig = Rig::with(http2, &hasty());
+        rig.says(
+            "a.example",
+            Says::status(404).after(Duration::from_secs(600)),
+        );
+        let begun = Instant::now();
+        let error = rig.failed("a.example").await;
+        assert!(matches!(error, StoreError::TimedOut(_)), "{error}");
+        assert!(begun.elapsed() < Duration::from_secs(5));
+        // One name that hangs keeps no other from being answered.
+        assert!(rig.absent("b.example").await);
+    }
+}
+
+/// It takes the connection, and not even the handshake goes on.
+#[tokio::test]
+async fn who_only_accepts_is_too_late() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    let rig = Rig::new(true);
+    for scheme in ["http", "https"] {
+        let url = format!("{scheme}://{address}/{{host}}");
+        let store = rig.store(&url, &hasty()).unwrap();
+        let error = find(&store, "a.example").await.unwrap_err();
+        assert!(matches!(error, StoreError::TimedOut(_)), "{error}");
+    }
+}
+
+#[tokio::test]
+async fn a_whole_answer_is_found() {
+    let body = pem();
+    let length = body.len();
+    for head in [
+        format!("HTTP/1.1 200 OK\r\nContent-Length: {length}\r\n\r\n{body}"),
+        format!("HTTP/1.0 200 OK\r\nContent-Length: {length}\r\n\r\n{body}"),
+        format!(
+            "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n{}0\r\n\r\n",
+            chunk(&body)
+        ),
+    ] {
+        let found = answered(head, Then::Close).await;
+        assert!(matches!(found, Ok(Answer::Found(_))), "{found:?}");
+    }
+}
+
+#[tokio::test]
+async fn an_answer_that_breaks_off_is_failed() {
+    let body = pem();
+    let length = body.len() + 1;
+    // What arrives is a whole bundle: only the framing tells that it is not.
+    for answer in [
+        format!("HTTP/1.1 200 OK\r\nContent-Length: {length}\r\n\r\n{body}"),
+        format!(
+            "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n{}",
+            chunk(&body)
+        ),
+        "HTTP/1.1 200 O".to_owned(),
+        "nonsense\r\n\r\n".to_owned(),
+        String::new(),
+    ] {
+        let failed = answered(answer, Then::Close).await;
+        assert!(
+            matches!(failed, Err(StoreError::Unavailable(_))),
+            "{failed:?}"
+        );
+    }
+    let endless = format!("HTTP/1.1 200 OK\r\nConnection: close\r\n\r\n{body}");
+    match answered(endless, Then::Close).await {
+        Err(StoreError::Corrupt(text)) => assert!(text.contains("Content-Length"), "{text}"),
+        other => panic!("{other:?}"),
+    }
+}
+
+#[tokio::test]
+async fn a_body_that_does_not_end_is_too_late() {
+    let body = pem();
+    for answer in [
+        "HTTP/1.1 200 OK\r\nContent-Length: 1000\r\n\r\n".to_owned(),
+        format!(
+            "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n{}",
+            chunk(&body)
+        ),
+        "HTTP/1.1 200 OK\r\nX-Half: ".to_owned(),
+    ] {
+        let failed = answered(answer, Then::Wait).await;
+        assert!(matches!(failed, Err(StoreError::TimedOut(_))), "{failed:?}");
+    }
+    // The status alone says it all: nobody reads the page to its end.
+    let page = "HTTP/1.1 404 Not Found\r\nContent-Length: 1000\r\n\r\nno";
+    let absent = answered(page.to_owned(), Then::Wait).await;
+    assert!(matches!(absent, Ok(Answer::Absent)), "{absent:?}");
+}
+
+#[tokio::test]
+async fn a_body_that_is_too_large_is_failed() {
+    let large = "HTTP/1.1 200 OK\r\nContent-Length: 262145\r\n\r\n";
+    let endless = "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n";
+    for (head, then) in [(large, Then::Wait), (endless, Then::Chunks)] {
+        match answered(head.to_owned(), then).await {
+            Err(StoreError::Corrupt(text)) => assert!(text.contains("over 262144 bytes"), "{text}"),
+            other => panic!("{other:?}"),
+        }
+    }
+    // One byte less is read, and is then no pair.
+    let rig = Rig::new(true);
+    for (size, says) in [(262_144, "no certificate"), (262_145, "over 262144 bytes")] {
+        rig.says("a.example", Says::ok("x".repeat(size)));
+        let text = rig.failed("a.example").await.to_string();
+        assert!(text.contains(says), "{text}");
+    }
+}
+
+#[tokio::test]
+async fn a_head_that_is_too_large_is_failed() {
+    let long = format!("HTTP/1.1 200 OK\r\nX-Long: {}\r\n\r\n", "x".repeat(1 << 20));
+    let failed = answered(long, Then::Close).await;
+    assert!(
+        matches!(failed, Err(StoreError::Unavailable(_))),
+        "{failed:?}"
+    );
+    let rig = Rig::new(true);
+    rig.put_with("a.example", |answer| {
+        answer.with("x-long", &"x".repeat(20_000))
+    });
+    rig.failed("a.example").await;
+}
+
+/// What the other side does behind its answer.
+#[derive(Clone, Copy)]
+enum Then {
+    Close,
+    Wait,
+    /// Sends more, without an end.
+    Chunks,
+}
+
+/// What comes of an endpoint that sends exactly this for each request.
+async fn answered(answer: String, then: Then) -> sekisho_certs::store::Result<Answer> {
+    let address = raw(answer, then).await;
+    let url = format!("http://{address}/{{host}}");
+    let store = Http::new(url.parse().unwrap(), &hasty(), Handle::current());
+    find(&store.unwrap(), "example").await
+}
+
+async fn raw(answer: String, then: Then) -> SocketAddr {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    tokio::spawn(async move {
+        loop {
+            let (mut socket, _) = listener.accept().await.unwrap();
+            let answer = answer.clone();
+            tokio::spawn(async move {
+                let mut head = [0; 4096];
+                let _ = socket.read(&mut head).await;
+                let _ = socket.write_all(answer.as_bytes()).await;
+                match then {
+                    Then::Close => {
+                        // Until the client has read it: a reset would lose it.
+                        let _ = socket.shutdown().await;
+                        let _ = socket.read(&mut head).await;
+                    }
+                    Then::Wait => std::future::pending().await,
+                    Then::Chunks => {
+                        let chunk = chunk(&"x".repeat(4096));
+                        while socket.write_all(chunk.as_bytes()).await.is_ok() {}
+                    }
+                }
+            });
+        }
+    });
+    address
+}
+
+fn pem() -> String {
+    bundle(&TestCa::new().issue(&["a.example"], Key::P256))
+}
+
+fn chunk(text: &str) -> String {
+    format!("{:x}\r\n{text}\r\n", text.len())
+}

@@ -1,0 +1,106 @@
+//! A catalog whose answers can be held back and made to fail.
+
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+
+use tokio::sync::Semaphore;
+
+use super::*;
+use sekisho_certs::store::memory::Memory;
+
+#[derive(Debug)]
+pub(super) struct Scripted {
+    inner: Arc<Memory>,
+    /// Each answer to a name takes one permit, after it was read.
+    pub(super) gate: Semaphore,
+    failing: AtomicBool,
+    finds: AtomicUsize,
+    calls: AtomicUsize,
+}
+
+impl Scripted {
+    pub(super) fn on(inner: &Arc<Memory>) -> Arc<Self> {
+        Arc::new(Self {
+            inner: Arc::clone(inner),
+            gate: Semaphore::new(Semaphore::MAX_PERMITS),
+            failing: AtomicBool::new(false),
+            finds: AtomicUsize::new(0),
+            calls: AtomicUsize::new(0),
+        })
+    }
+
+    /// Whether every call fails, as if it could not be reached.
+    pub(super) fn fail(&self, failing: bool) {
+        self.failing.store(failing, Ordering::SeqCst);
+    }
+
+    pub(super) fn finds(&self) -> usize {
+        self.finds.load(Ordering::SeqCst)
+    }
+
+    /// Calls of any kind.
+    pub(super) fn calls(&self) -> usize {
+        self.calls.load(Ordering::SeqCst)
+    }
+
+    fn reached(&self) -> Result<()> {
+        self.calls.fetch_add(1, Ordering::SeqCst);
+        match self.failing.load(Ordering::SeqCst) {
+            true => Err(StoreError::Unavailable("as the test wants".into())),
+            false => Ok(()),
+        }
+    }
+}
+
+impl Store for Scripted {
+    fn find<'a>(&'a self, name: &'a HostName) -> BoxFuture<'a, Result<Answer>> {
+        Box::pin(async move {
+            self.finds.fetch_add(1, Ordering::SeqCst);
+            self.reached()?;
+            let answer = self.inner.find(name).await;
+            self.gate.acquire().await.unwrap().forget();
+            answer
+        })
+    }
+}
+
+macro_rules! passed_on {
+    ($($name:ident($($arg:ident: $kind:ty),*) -> $gives:ty;)*) => {$(
+        fn $name<'a>(&'a self, $($arg: $kind),*) -> BoxFuture<'a, Result<$gives>> {
+            Box::pin(async move {
+                self.reached()?;
+                self.inner.$name($($arg),*).await
+            })
+        }
+    )*};
+}
+
+/// A catalog whose calls go to its `inner` one, if that is `reached`.
+macro_rules! catalog_passed_on {
+    ($wrapper:ty) => {
+        impl Catalog for $wrapper {
+            fn changed(&self) -> BoxFuture<'_, ()> {
+                self.inner.changed()
+            }
+
+            passed_on! {
+                id() -> CatalogId;
+                position() -> Position;
+                changes(after: u64, limit: usize) -> ChangePage;
+                write(batch: Vec<Write>) -> u64;
+                hosts(patterns: &'a [HostPattern]) -> Vec<HostRecord>;
+                list_hosts(after: Option<&'a HostPattern>, limit: usize) -> Vec<HostRecord>;
+                hosts_of(id: CredentialId, after: Option<&'a HostPattern>, limit: usize) -> Vec<HostPattern>;
+                credentials(ids: &'a [CredentialId]) -> Vec<StoredCredential>;
+                list_credentials(after: Option<CredentialId>, limit: usize) -> Vec<StoredCredential>;
+                due(until: i64, limit: usize) -> Vec<CredentialId>;
+                document(kind: &'a str, key: &'a str) -> Option<Document>;
+                list_documents(kind: &'a str, after: Option<&'a str>, limit: usize) -> Vec<Document>;
+                kind_after(after: &'a str) -> Option<String>;
+                lease(name: &'a str, holder: &'a str, ttl: Duration) -> Option<Lease>;
+                release(name: &'a str, holder: &'a str) -> ();
+            }
+        }
+    };
+}
+
+catalog_passed_on!(Scripted);

@@ -1,0 +1,27 @@
+//! Where do hosts and their credentials live? The stores behind
+//! [`sekisho_certs::Store`] and [`sekisho_certs::Catalog`], and what stands
+//! between them and the lookup.
+//!
+//! `sqlite` and `files` are always there; `postgres`, `redis` and `http` are
+//! features, on by default.
+
+#![deny(unsafe_code)]
+
+#[cfg(all(test, feature = "http", feature = "postgres", feature = "redis"))]
+mod contract;
+pub mod files;
+#[cfg(feature = "http")]
+pub mod http;
+#[cfg(feature = "redis")]
+pub mod layered;
+pub mod limited;
+pub mod near;
+mod pair;
+#[cfg(feature = "postgres")]
+pub mod postgres;
+#[cfg(feature = "redis")]
+pub mod redis;
+pub mod sqlite;
+pub mod stored;
+mod threads;
+pub mod warm;

@@ -1,0 +1,265 @@
+//! The catalog for many servers: PostgreSQL, from version 13 on.
+//!
+//! All that is stored lies in the schema `sekisho` of the database. Private
+//! keys are taken and given sealed only. Behind PgBouncer in transaction mode
+//! (`pgbouncer=1`) nothing is prepared and nothing listened for.
+
+mod beside;
+mod connection;
+mod fault;
+mod find;
+mod lease;
+mod listen;
+mod log;
+mod pool;
+mod read;
+mod rows;
+mod schema;
+mod share;
+mod tls;
+mod url;
+mod write;
+
+#[cfg(test)]
+mod tests;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::runtime::Handle;
+
+use self::listen::Watch;
+use self::pool::{Lent, Pool};
+use self::schema::Header;
+use self::share::Seat;
+use sekisho_certs::clock::Clock;
+use sekisho_certs::credential::{CredentialId, StoredCredential};
+use sekisho_certs::host::{HostName, HostPattern};
+use sekisho_certs::record::HostRecord;
+use sekisho_certs::store::{
+    Answer, BoxFuture, Catalog, CatalogId, ChangePage, Document, Lease, Position, Result, Store,
+    Write,
+};
+
+use self::fault::Step;
+
+pub use self::url::Url;
+
+/// A catalog in a database. Its connections and calls are driven by the
+/// runtime that it was made with; look-ups also by those that serve
+/// ([`super::near`]).
+#[derive(Debug)]
+pub struct Postgres {
+    pool: Arc<Pool>,
+    watch: Watch,
+}
+
+impl Postgres {
+    /// Makes ready for a database that may be out of reach: the first call
+    /// connects. That runtime must run for as long as calls are made.
+    ///
+    /// # Errors
+    /// If the file of trusted authorities can't be used.
+    pub fn new(url: &Url, mode: Mode, options: &Options, runtime: &Handle) -> Result<Self> {
+        let pool = Arc::new(Pool::new(url, mode, options, runtime)?);
+        let watch = Watch::start(&pool);
+        Ok(Self { pool, watch })
+    }
+
+    /// Whether the database holds a store, of whatever version.
+    ///
+    /// # Errors
+    /// If that can't be told.
+    pub async fn is_there(url: &Url, runtime: &Handle) -> Result<bool> {
+        let pool = Pool::new(url, Mode::Existing, &Options::default(), runtime)?;
+        Ok(Arc::new(pool).header().await? != Header::Nothing)
+    }
+
+    fn read<T, F>(&self, work: impl FnOnce(Lent) -> F + Send + 'static) -> BoxFuture<'_, Result<T>>
+    where
+        T: Send + 'static,
+        F: Future<Output = Step<T>> + Send + 'static,
+    {
+        Box::pin(self.pool.call(self.pool.options.read, work))
+    }
+
+    fn change<T, F>(
+        &self,
+        work: impl FnOnce(Lent) -> F + Send + 'static,
+    ) -> BoxFuture<'_, Result<T>>
+    where
+        T: Send + 'static,
+        F: Future<Output = Step<T>> + Send + 'static,
+    {
+        Box::pin(self.pool.call(self.pool.options.write, work))
+    }
+
+    /// What a test's clock says; none for the database's own.
+    fn now_ms(&self) -> Option<i64> {
+        self.pool.options.clock.as_ref().map(Clock::now_ms)
+    }
+
+    fn now(&self) -> Option<i64> {
+        self.pool.options.clock.as_ref().map(Clock::now)
+    }
+}
+
+/// Whether missing tables are made. Older ones are brought to this version
+/// either way.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Mode {
+    /// They must be there: a server would otherwise start empty after a typo.
+    Existing,
+    /// Made if they are missing.
+    Create,
+}
+
+/// How a store is used.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// Tells whether leases and documents are over, instead of the database's
+    /// clock, which all servers share: for tests.
+    pub clock: Option<Clock>,
+    /// How many changes the log keeps; who is further behind sees a gap.
+    pub keep: u64,
+    /// How long a new connection may take until it can be used.
+    pub connect: Duration,
+    /// How long a read may take, its wait for a connection included.
+    pub read: Duration,
+    /// How long a write may take, which waits for other writers.
+    pub write: Duration,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            clock: None,
+            keep: 100_000,
+            connect: Duration::from_secs(5),
+            read: Duration::from_secs(10),
+            write: Duration::from_secs(30),
+        }
+    }
+}
+
+impl Store for Postgres {
+    fn find<'a>(&'a self, name: &'a HostName) -> BoxFuture<'a, Result<Answer>> {
+        let name = name.clone();
+        let find = async move |seat: Seat| find::find(&seat, &name).await;
+        Box::pin(self.pool.look_up(self.pool.options.read, find))
+    }
+}
+
+impl Catalog for Postgres {
+    fn id(&self) -> BoxFuture<'_, Result<CatalogId>> {
+        Box::pin(self.pool.catalog())
+    }
+
+    fn position(&self) -> BoxFuture<'_, Result<Position>> {
+        self.read(async move |lent| log::position(&lent).await)
+    }
+
+    fn changes(&self, after: u64, limit: usize) -> BoxFuture<'_, Result<ChangePage>> {
+        self.read(async move |lent| log::changes(&lent, after, limit).await)
+    }
+
+    fn changed(&self) -> BoxFuture<'_, ()> {
+        Box::pin(self.watch.changed())
+    }
+
+    fn write(&self, batch: Vec<Write>) -> BoxFuture<'_, Result<u64>> {
+        let (now, keep) = (self.now(), self.pool.options.keep);
+        let notify = self.watch.notify();
+        self.change(async move |lent| {
+            let number = write::write(&lent, batch, now, keep).await?;
+            notify.send_replace(());
+            Ok(number)
+        })
+    }
+
+    fn hosts<'a>(&'a self, patterns: &'a [HostPattern]) -> BoxFuture<'a, Result<Vec<HostRecord>>> {
+        let patterns = patterns.to_vec();
+        self.read(async move |lent| read::hosts(&lent, &patterns).await)
+    }
+
+    fn list_hosts<'a>(
+        &'a self,
+        after: Option<&'a HostPattern>,
+        limit: usize,
+    ) -> BoxFuture<'a, Result<Vec<HostRecord>>> {
+        let after = after.cloned();
+        self.read(async move |lent| read::list_hosts(&lent, after.as_ref(), limit).await)
+    }
+
+    fn hosts_of<'a>(
+        &'a self,
+        id: CredentialId,
+        after: Option<&'a HostPattern>,
+        limit: usize,
+    ) -> BoxFuture<'a, Result<Vec<HostPattern>>> {
+        let after = after.cloned();
+        self.read(async move |lent| read::hosts_of(&lent, id, after.as_ref(), limit).await)
+    }
+
+    fn credentials<'a>(
+        &'a self,
+        ids: &'a [CredentialId],
+    ) -> BoxFuture<'a, Result<Vec<StoredCredential>>> {
+        let ids = ids.to_vec();
+        self.read(async move |lent| read::credentials(&lent, &ids).await)
+    }
+
+    fn list_credentials(
+        &self,
+        after: Option<CredentialId>,
+        limit: usize,
+    ) -> BoxFuture<'_, Result<Vec<StoredCredential>>> {
+        self.read(async move |lent| read::list_credentials(&lent, after, limit).await)
+    }
+
+    fn due(&self, until: i64, limit: usize) -> BoxFuture<'_, Result<Vec<CredentialId>>> {
+        self.read(async move |lent| read::due(&lent, until, limit).await)
+    }
+
+    fn document<'a>(
+        &'a self,
+        kind: &'a str,
+        key: &'a str,
+    ) -> BoxFuture<'a, Result<Option<Document>>> {
+        let (kind, key, now) = (kind.to_owned(), key.to_owned(), self.now());
+        self.read(async move |lent| read::document(&lent, &kind, &key, now).await)
+    }
+
+    fn list_documents<'a>(
+        &'a self,
+        kind: &'a str,
+        after: Option<&'a str>,
+        limit: usize,
+    ) -> BoxFuture<'a, Result<Vec<Document>>> {
+        let (kind, after) = (kind.to_owned(), after.map(str::to_owned));
+        let now = self.now();
+        self.read(async move |lent| {
+            read::list_documents(&lent, &kind, after.as_deref(), limit, now).await
+        })
+    }
+
+    fn kind_after<'a>(&'a self, after: &'a str) -> BoxFuture<'a, Result<Option<String>>> {
+        let after = after.to_owned();
+        self.read(async move |lent| read::kind_after(&lent, &after).await)
+    }
+
+    fn lease<'a>(
+        &'a self,
+        name: &'a str,
+        holder: &'a str,
+        ttl: Duration,
+    ) -> BoxFuture<'a, Result<Option<Lease>>> {
+        let (name, holder, now_ms) = (name.to_owned(), holder.to_owned(), self.now_ms());
+        self.change(async move |lent| lease::lease(&lent, &name, &holder, ttl, now_ms).await)
+    }
+
+    fn release<'a>(&'a self, name: &'a str, holder: &'a str) -> BoxFuture<'a, Result<()>> {
+        let (name, holder) = (name.to_owned(), holder.to_owned());
+        self.change(async move |lent| lease::release(&lent, &name, &holder).await)
+    }
+}

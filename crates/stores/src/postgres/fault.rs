@@ -1,0 +1,94 @@
+//! What a call to the database can fail with.
+
+use std::error::Error as _;
+
+use tokio_postgres::error::{DbError, SqlState};
+
+use sekisho_certs::store::StoreError;
+
+/// What a step of a call fails with, before the database's name is known.
+#[derive(Debug)]
+pub(super) enum Fault {
+    /// The client library's or the server's own.
+    Sql(tokio_postgres::Error),
+    /// Ours, complete.
+    Store(StoreError),
+    /// A stored value that this program can't have written.
+    Value(String),
+    /// There is no store that this program can use; says why.
+    Unusable(String),
+    /// It can't be reached; says why.
+    Away(String),
+}
+
+/// What a step of a call gives.
+pub(super) type Step<T> = std::result::Result<T, Fault>;
+
+impl Fault {
+    /// With the database's name, which shows no password.
+    pub(super) fn at(self, shown: &str) -> StoreError {
+        match self {
+            Self::Store(error) => error,
+            Self::Value(what) => StoreError::Corrupt(format!("{shown} is damaged: {what}").into()),
+            Self::Unusable(why) => StoreError::Corrupt(format!("{shown}: {why}").into()),
+            Self::Away(why) => StoreError::Unavailable(format!("{shown}: {why}").into()),
+            Self::Sql(error) => match error.as_db_error() {
+                Some(said) => refused(shown, said),
+                None => StoreError::Unavailable(format!("{shown}: {}", with_causes(&error)).into()),
+            },
+        }
+    }
+
+    /// Whether the tables, or their schema, are not there.
+    pub(super) fn is_no_table(&self) -> bool {
+        let Self::Sql(error) = self else { return false };
+        let code = error.code();
+        code == Some(&SqlState::UNDEFINED_TABLE) || code == Some(&SqlState::INVALID_SCHEMA_NAME)
+    }
+}
+
+impl From<tokio_postgres::Error> for Fault {
+    fn from(error: tokio_postgres::Error) -> Self {
+        Self::Sql(error)
+    }
+}
+
+impl From<StoreError> for Fault {
+    fn from(error: StoreError) -> Self {
+        Self::Store(error)
+    }
+}
+
+/// What the server said itself. Its detail is left out: it may quote values.
+fn refused(shown: &str, said: &DbError) -> StoreError {
+    let code = said.code();
+    let text = format!("{shown}: {} ({})", said.message(), code.code());
+    match &code.code()[..2] {
+        // Data that it can't hold, such as a NUL in a text.
+        "22" => StoreError::Refused(text.into()),
+        // Somebody else wrote these tables.
+        "23" => StoreError::Conflict(text.into()),
+        // Tables that are not as this program made them; damaged pages.
+        "42" | "3F" | "XX" if *code != SqlState::INSUFFICIENT_PRIVILEGE => {
+            StoreError::Corrupt(text.into())
+        }
+        // Starting, stopping, full, out of connections, a wrong password: all
+        // of it heals without us.
+        _ => StoreError::Unavailable(text.into()),
+    }
+}
+
+/// An error and its causes in one line.
+fn with_causes(error: &tokio_postgres::Error) -> String {
+    let mut text = error.to_string();
+    let mut cause = error.source();
+    while let Some(error) = cause {
+        let said = error.to_string();
+        if !text.contains(&said) {
+            text.push_str(": ");
+            text.push_str(&said);
+        }
+        cause = error.source();
+    }
+    text
+}

@@ -1,0 +1,64 @@
+//! The one read of a handshake.
+
+use tokio_postgres::types::Type;
+
+use super::connection::{Connection, Sql};
+use super::fault::{Fault, Step};
+use super::rows::{self, HOST_COLUMNS, credential_columns, host_columns};
+use sekisho_certs::credential::{KeyType, StoredCredential};
+use sekisho_certs::host::HostName;
+use sekisho_certs::record::HostRecord;
+use sekisho_certs::store::{Answer, Found, Source, StoreError};
+
+/// Finds the exact record or the wildcard's, with what it refers to, by one
+/// statement: one round trip, and one state.
+pub(super) async fn find(connection: &Connection, name: &HostName) -> Step<Answer> {
+    let rows = connection
+        .query(&FIND, &[&name.as_str(), &name.parent()])
+        .await?;
+    let Some(first) = rows.first() else {
+        return Ok(Answer::Absent);
+    };
+    let record = rows::host(first)?;
+    let mut credentials = Vec::with_capacity(1);
+    for row in &rows {
+        credentials.extend(rows::credential(row, HOST_COLUMNS + 1)?);
+    }
+    for (key_type, id) in record.references.iter() {
+        let fits = |one: &StoredCredential| one.id == id && one.key_type == key_type;
+        if !credentials.iter().any(fits) {
+            return Err(dangling(&record, key_type));
+        }
+    }
+    Ok(Answer::Found(Box::new(Found {
+        shadowed: rows::get(first, HOST_COLUMNS)?,
+        record,
+        credentials,
+        fresh_for: None,
+        source: Source::Store,
+    })))
+}
+
+fn dangling(record: &HostRecord, key_type: KeyType) -> Fault {
+    let (pattern, key_type) = (&record.pattern, key_type.as_str());
+    Fault::Store(StoreError::Corrupt(
+        format!("host {pattern} refers to an {key_type} credential that is not there").into(),
+    ))
+}
+
+/// The inner select chooses one record before anything is joined to it: at
+/// most two descents, since both names are known. One row per credential, or
+/// one without.
+pub(super) static FIND: Sql = Sql {
+    text: concat!(
+        "SELECT ",
+        host_columns!(),
+        ", h.pattern <> $1 AND EXISTS (SELECT 1 FROM sekisho.hosts b WHERE b.parent = $2), ",
+        credential_columns!(),
+        " FROM (SELECT * FROM sekisho.hosts WHERE pattern IN ($1, '*.' || $2)
+                ORDER BY pattern = $1 DESC LIMIT 1) h
+          LEFT JOIN sekisho.credentials c ON c.id = ANY (ARRAY[h.ecdsa, h.ed25519, h.rsa])
+          LEFT JOIN sekisho.issuers i ON i.id = c.issuer"
+    ),
+    types: &[Type::TEXT, Type::TEXT],
+};

@@ -1,0 +1,68 @@
+//! Leases: rows whose time is still to come.
+
+use std::time::Duration;
+
+use tokio_postgres::types::Type;
+
+use super::connection::{Connection, Sql};
+use super::fault::Step;
+use super::rows;
+use sekisho_certs::store::Lease;
+
+/// `now_ms` is none for the database's own clock.
+pub(super) async fn lease(
+    on: &Connection,
+    name: &str,
+    holder: &str,
+    ttl: Duration,
+    now_ms: Option<i64>,
+) -> Step<Option<Lease>> {
+    // A hundred years: sums with the clock stay in range.
+    let ttl = i64::try_from(ttl.as_millis()).map_or(LONGEST_MS, |ttl| ttl.min(LONGEST_MS));
+    let rows = on.query(&LEASE, &[&name, &holder, &ttl, &now_ms]).await?;
+    let lease = |row| {
+        Ok(Lease {
+            token: rows::number(row, 0)?,
+            expires_ms: rows::get(row, 1)?,
+        })
+    };
+    rows.first().map(lease).transpose()
+}
+
+pub(super) async fn release(on: &Connection, name: &str, holder: &str) -> Step<()> {
+    on.query(&RELEASE, &[&name, &holder]).await?;
+    Ok(())
+}
+
+const LONGEST_MS: i64 = 100 * 366 * 24 * 60 * 60 * 1000;
+
+/// Who takes a token holds the row of the fence until its own statement is
+/// committed, so tokens grow in the order in which holders change. Another
+/// name's lease that is over goes too; a table of leases is small.
+static LEASE: Sql = Sql {
+    text: "
+WITH clock AS (
+    SELECT COALESCE($4, floor(extract(epoch FROM statement_timestamp()) * 1000)::bigint) AS now
+), fence AS (
+    UPDATE sekisho.fence SET token = token + 1 RETURNING token
+), pruned AS (
+    DELETE FROM sekisho.leases WHERE name IN (
+        SELECT l.name FROM sekisho.leases l, clock, fence
+        WHERE l.name <> $1 AND l.expires_ms <= clock.now LIMIT 100)
+)
+INSERT INTO sekisho.leases AS held (name, holder, token, expires_ms)
+SELECT $1, $2, fence.token, clock.now + $3 FROM clock, fence
+ON CONFLICT (name) DO UPDATE SET
+    holder = excluded.holder,
+    token = CASE WHEN held.holder = excluded.holder AND held.expires_ms > excluded.expires_ms - $3
+            THEN held.token ELSE excluded.token END,
+    expires_ms = excluded.expires_ms
+WHERE held.holder = excluded.holder OR held.expires_ms <= excluded.expires_ms - $3
+RETURNING token, expires_ms",
+    types: &[Type::TEXT, Type::TEXT, Type::INT8, Type::INT8],
+};
+
+static RELEASE: Sql = Sql {
+    text: "DELETE FROM sekisho.leases WHERE name = $1 AND holder = $2",
+    types: &[Type::TEXT, Type::TEXT],
+};

@@ -1,0 +1,105 @@
+//! The ordered log: its position and its pages.
+
+use tokio_postgres::Row;
+use tokio_postgres::types::Type;
+
+use super::connection::{Connection, Sql};
+use super::fault::{Fault, Step};
+use super::rows::{self, signed};
+use sekisho_certs::store::{Change, ChangePage, LogId, Position, Subject, What};
+
+pub(super) async fn position(from: &Connection) -> Step<Position> {
+    let rows = from.query(&POSITION, &[]).await?;
+    let row = rows.first().ok_or_else(rows::no_meta)?;
+    Ok(Position {
+        log: log_id(row)?,
+        number: rows::number(row, 3)?,
+    })
+}
+
+pub(super) async fn changes(from: &Connection, after: u64, limit: usize) -> Step<ChangePage> {
+    let rows = from
+        .query(&CHANGES, &[&signed(after), &rows::limit(limit)])
+        .await?;
+    let first = rows.first().ok_or_else(rows::no_meta)?;
+    let last = rows::number(first, 3)?;
+    let forgotten = rows::number(first, 4)?;
+    let changes = rows.iter().map(change).filter_map(Step::transpose);
+    Ok(ChangePage {
+        log: log_id(first)?,
+        last,
+        gap: after < forgotten || after > last,
+        changes: changes.collect::<Step<_>>()?,
+    })
+}
+
+/// None in the one row of an empty page.
+fn change(row: &Row) -> Step<Option<Change>> {
+    let Some(number) = rows::get::<Option<i64>>(row, 5)? else {
+        return Ok(None);
+    };
+    let bad = |what: String| Fault::Value(format!("change {number}: {what}"));
+    let key: &str = rows::get(row, 8)?;
+    let subject = match rows::get(row, 6)? {
+        HOST => Subject::Host(rows::pattern(row, 8)?),
+        CREDENTIAL => Subject::Credential(key.parse().map_err(bad)?),
+        DOCUMENT => Subject::Document {
+            kind: rows::get(row, 7)?,
+            key: key.to_owned(),
+        },
+        other => return Err(bad(format!("of the unknown subject {other:?}"))),
+    };
+    let what = if rows::get(row, 9)? {
+        What::Removed
+    } else {
+        What::Put
+    };
+    Ok(Some(Change {
+        number: number.cast_unsigned(),
+        subject,
+        what,
+    }))
+}
+
+/// The stored identity, made another for tables that were restored from a
+/// dump and for a server that took over: a copy carries its identity with it,
+/// not its history, and may give a number a second time.
+fn log_id(row: &Row) -> Step<LogId> {
+    let stored = u128::from_be_bytes(rows::id(row, 0)?);
+    let table: u32 = rows::get(row, 1)?;
+    let timeline: &str = rows::get(row, 2)?;
+    let timeline = u32::from_str_radix(timeline, 16).unwrap_or(0);
+    let place = u128::from(table) << 32 | u128::from(timeline);
+    Ok(LogId((stored ^ place).to_be_bytes()))
+}
+
+/// How [`Subject`]s are stored.
+pub(super) const HOST: &str = "host";
+/// The same.
+pub(super) const CREDENTIAL: &str = "credential";
+/// The same.
+pub(super) const DOCUMENT: &str = "document";
+
+/// The first digits of the log file that is written now are the timeline.
+macro_rules! place_columns {
+    () => {
+        "m.log, m.tableoid, CASE WHEN pg_is_in_recovery() THEN ''
+          ELSE left(pg_walfile_name(pg_current_wal_lsn()), 8) END, m.number"
+    };
+}
+
+static POSITION: Sql = Sql {
+    text: concat!("SELECT ", place_columns!(), " FROM sekisho.meta m"),
+    types: &[],
+};
+pub(super) static CHANGES: Sql = Sql {
+    text: concat!(
+        "SELECT ",
+        place_columns!(),
+        ", m.forgotten, c.number, c.subject, c.kind, c.key, c.removed
+          FROM sekisho.meta m LEFT JOIN (SELECT * FROM sekisho.changes
+            WHERE number > $1 ORDER BY number LIMIT $2) c ON true
+          ORDER BY c.number"
+    ),
+    types: &[Type::INT8, Type::INT8],
+};

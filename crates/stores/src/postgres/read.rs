@@ -1,0 +1,192 @@
+//! Reading lists and single rows: each call is one statement, so one state.
+
+use tokio_postgres::types::Type;
+
+use super::connection::{Connection, Params, Sql};
+use super::fault::Step;
+use super::rows::{self, credential_columns, document_columns, host_columns, signed};
+use sekisho_certs::credential::{CredentialId, StoredCredential};
+use sekisho_certs::host::HostPattern;
+use sekisho_certs::record::HostRecord;
+use sekisho_certs::store::Document;
+
+pub(super) async fn hosts(from: &Connection, patterns: &[HostPattern]) -> Step<Vec<HostRecord>> {
+    let patterns: Vec<_> = patterns.iter().map(HostPattern::as_str).collect();
+    let rows = from.query(&HOSTS, &[&patterns]).await?;
+    rows.iter().map(rows::host).collect()
+}
+
+pub(super) async fn list_hosts(
+    from: &Connection,
+    after: Option<&HostPattern>,
+    limit: usize,
+) -> Step<Vec<HostRecord>> {
+    let after = after.map_or("", HostPattern::as_str);
+    let limit = rows::limit(limit);
+    let rows = from.query(&LIST_HOSTS, &[&after, &limit]).await?;
+    rows.iter().map(rows::host).collect()
+}
+
+pub(super) async fn hosts_of(
+    from: &Connection,
+    id: CredentialId,
+    after: Option<&HostPattern>,
+    limit: usize,
+) -> Step<Vec<HostPattern>> {
+    let (id, after) = (signed(id.as_u64()), after.map_or("", HostPattern::as_str));
+    let limit = rows::limit(limit);
+    let rows = from.query(&HOSTS_OF, &[&id, &after, &limit]).await?;
+    rows.iter().map(|row| rows::pattern(row, 0)).collect()
+}
+
+pub(super) async fn credentials(
+    from: &Connection,
+    ids: &[CredentialId],
+) -> Step<Vec<StoredCredential>> {
+    let ids: Vec<_> = ids.iter().map(|id| signed(id.as_u64())).collect();
+    let rows = from.query(&CREDENTIALS, &[&ids]).await?;
+    let listed = rows.iter().map(|row| rows::credential(row, 0));
+    listed.filter_map(Step::transpose).collect()
+}
+
+pub(super) async fn list_credentials(
+    from: &Connection,
+    after: Option<CredentialId>,
+    limit: usize,
+) -> Step<Vec<StoredCredential>> {
+    let after = after.map_or(-1, |id| signed(id.as_u64()));
+    let limit = rows::limit(limit);
+    let rows = from.query(&LIST_CREDENTIALS, &[&after, &limit]).await?;
+    let listed = rows.iter().map(|row| rows::credential(row, 0));
+    listed.filter_map(Step::transpose).collect()
+}
+
+pub(super) async fn due(from: &Connection, until: i64, limit: usize) -> Step<Vec<CredentialId>> {
+    let rows = from.query(&DUE, &[&until, &rows::limit(limit)]).await?;
+    let due = rows.iter().map(|row| rows::credential_id(row, 0));
+    due.filter_map(Step::transpose).collect()
+}
+
+/// `now` is none for the database's own clock.
+pub(super) async fn document(
+    from: &Connection,
+    kind: &str,
+    key: &str,
+    now: Option<i64>,
+) -> Step<Option<Document>> {
+    let rows = from.query(&DOCUMENT, &[&kind, &key, &now]).await?;
+    let row = rows.first();
+    row.map(|row| rows::document(row, kind)).transpose()
+}
+
+pub(super) async fn list_documents(
+    from: &Connection,
+    kind: &str,
+    after: Option<&str>,
+    limit: usize,
+    now: Option<i64>,
+) -> Step<Vec<Document>> {
+    let (limit, key, is_first) = (rows::limit(limit), after.unwrap_or(""), after.is_none());
+    let params: Params<'_> = &[&kind, &key, &is_first, &now, &limit];
+    let rows = from.query(&LIST_DOCUMENTS, params).await?;
+    rows.iter().map(|row| rows::document(row, kind)).collect()
+}
+
+pub(super) async fn kind_after(from: &Connection, after: &str) -> Step<Option<String>> {
+    let rows = from.query(&KIND_AFTER, &[&after]).await?;
+    rows.first().map(|row| rows::get(row, 0)).transpose()
+}
+
+pub(super) static HOSTS: Sql = Sql {
+    text: concat!(
+        "SELECT ",
+        host_columns!(),
+        " FROM sekisho.hosts h WHERE h.pattern = ANY ($1)"
+    ),
+    types: &[Type::TEXT_ARRAY],
+};
+
+pub(super) static LIST_HOSTS: Sql = Sql {
+    text: concat!(
+        "SELECT ",
+        host_columns!(),
+        " FROM sekisho.hosts h WHERE h.pattern > $1 ORDER BY h.pattern LIMIT $2"
+    ),
+    types: &[Type::TEXT, Type::INT8],
+};
+
+/// At most one of the columns holds an id, since a credential has one type.
+pub(super) static HOSTS_OF: Sql = Sql {
+    text: "SELECT pattern FROM sekisho.hosts WHERE ecdsa = $1 AND pattern > $2
+           UNION ALL SELECT pattern FROM sekisho.hosts WHERE ed25519 = $1 AND pattern > $2
+           UNION ALL SELECT pattern FROM sekisho.hosts WHERE rsa = $1 AND pattern > $2
+           ORDER BY pattern LIMIT $3",
+    types: &[Type::INT8, Type::TEXT, Type::INT8],
+};
+
+pub(super) static CREDENTIALS: Sql = Sql {
+    text: concat!(
+        "SELECT ",
+        credential_columns!(),
+        " FROM sekisho.credentials c LEFT JOIN sekisho.issuers i ON i.id = c.issuer
+          WHERE c.id = ANY ($1)"
+    ),
+    types: &[Type::INT8_ARRAY],
+};
+
+pub(super) static LIST_CREDENTIALS: Sql = Sql {
+    text: concat!(
+        "SELECT ",
+        credential_columns!(),
+        " FROM sekisho.credentials c LEFT JOIN sekisho.issuers i ON i.id = c.issuer
+          WHERE c.id > $1 ORDER BY c.id LIMIT $2"
+    ),
+    types: &[Type::INT8, Type::INT8],
+};
+
+pub(super) static DUE: Sql = Sql {
+    text: "SELECT id FROM sekisho.credentials WHERE renew_at <= $1 ORDER BY renew_at, id LIMIT $2",
+    types: &[Type::INT8, Type::INT8],
+};
+
+/// Seconds since the Unix epoch: the given ones, else the database's.
+macro_rules! now {
+    ($given:literal) => {
+        concat!(
+            "COALESCE(",
+            $given,
+            ", floor(extract(epoch FROM statement_timestamp()))::bigint)"
+        )
+    };
+}
+pub(super) use now;
+
+pub(super) static DOCUMENT: Sql = Sql {
+    text: concat!(
+        "SELECT ",
+        document_columns!(),
+        " FROM sekisho.documents
+          WHERE kind = $1 AND key = $2 AND (expires IS NULL OR expires > ",
+        now!("$3"),
+        ")"
+    ),
+    types: &[Type::TEXT, Type::TEXT, Type::INT8],
+};
+
+/// The first page begins with the empty key.
+pub(super) static LIST_DOCUMENTS: Sql = Sql {
+    text: concat!(
+        "SELECT ",
+        document_columns!(),
+        " FROM sekisho.documents
+          WHERE kind = $1 AND key >= $2 AND ($3 OR key > $2) AND (expires IS NULL OR expires > ",
+        now!("$4"),
+        ") ORDER BY key LIMIT $5"
+    ),
+    types: &[Type::TEXT, Type::TEXT, Type::BOOL, Type::INT8, Type::INT8],
+};
+
+pub(super) static KIND_AFTER: Sql = Sql {
+    text: "SELECT kind FROM sekisho.documents WHERE kind > $1 ORDER BY kind LIMIT 1",
+    types: &[Type::TEXT],
+};

@@ -1,0 +1,177 @@
+//! Rows as the program's values, and back.
+
+use rustls_pki_types::CertificateDer;
+use tokio_postgres::Row;
+use tokio_postgres::types::FromSql;
+
+use super::fault::{Fault, Step};
+use sekisho_certs::credential::{
+    CredentialId, KeyType, Protected, SealedBytes, StoredCredential, split_chain,
+};
+use sekisho_certs::host::HostPattern;
+use sekisho_certs::record::{HostRecord, References, Site, Tenant, TlsPolicy};
+use sekisho_certs::store::Document;
+
+/// A column's value.
+pub(super) fn get<'a, T: FromSql<'a>>(row: &'a Row, column: usize) -> Step<T> {
+    row.try_get(column)
+        .map_err(|error| Fault::Value(format!("column {column}: {error}")))
+}
+
+/// The columns of a host record, under the table's short name `h`.
+macro_rules! host_columns {
+    () => {
+        "h.pattern, h.tenant, h.site_format, h.site, h.tls, h.disabled, h.version, \
+         h.ecdsa, h.ed25519, h.rsa"
+    };
+}
+pub(super) use host_columns;
+/// How many they are.
+pub(super) const HOST_COLUMNS: usize = 10;
+
+/// A record from the first columns, which are [`host_columns`].
+pub(super) fn host(row: &Row) -> Step<HostRecord> {
+    let pattern = pattern(row, 0)?;
+    let bad = |what: &str| Fault::Value(format!("host {pattern}: {what}"));
+    let tenant = match get(row, 1)? {
+        "" => Tenant::default(),
+        name => Tenant::parse(name).map_err(|why| bad(&why))?,
+    };
+    let site = match get::<Option<i64>>(row, 2)? {
+        None => None,
+        Some(format) => Some(Site {
+            format: u32::try_from(format).map_err(|_| bad("its site's format is no number"))?,
+            json: get::<&str>(row, 3)?.into(),
+        }),
+    };
+    let tls = TlsPolicy::parse(get(row, 4)?).ok_or_else(|| bad("its TLS policy is not known"))?;
+    Ok(HostRecord {
+        tenant,
+        site,
+        tls,
+        disabled: get(row, 5)?,
+        version: number(row, 6)?,
+        references: references(row, 7)?,
+        pattern,
+    })
+}
+
+/// Three columns, in the order of [`KeyType::ALL`].
+pub(super) fn references(row: &Row, first: usize) -> Step<References> {
+    let mut references = References::default();
+    for (column, key_type) in KeyType::ALL.into_iter().enumerate() {
+        references.set(key_type, credential_id(row, first + column)?);
+    }
+    Ok(references)
+}
+
+/// The columns of a credential, under the short names `c` and `i` of its
+/// tables.
+macro_rules! credential_columns {
+    () => {
+        "c.id, c.key_type, c.version, c.leaf, i.chain, c.key_id, c.nonce, c.key, \
+         c.not_before, c.not_after, c.renew_at"
+    };
+}
+pub(super) use credential_columns;
+
+/// A credential from [`credential_columns`] beginning at `first`; none where
+/// an outer join found no row.
+pub(super) fn credential(row: &Row, first: usize) -> Step<Option<StoredCredential>> {
+    let Some(id) = credential_id(row, first)? else {
+        return Ok(None);
+    };
+    let key_type = get(row, first + 1)?;
+    let key_type = KeyType::parse(key_type)
+        .ok_or_else(|| Fault::Value(format!("{id} has the unknown key type {key_type:?}")))?;
+    let mut chain = vec![CertificateDer::from(get::<Vec<u8>>(row, first + 3)?)];
+    if let Some(issuers) = get::<Option<&[u8]>>(row, first + 4)? {
+        let issuers = split_chain(issuers)
+            .ok_or_else(|| Fault::Value(format!("the issuers of {id} are cut")))?;
+        chain.extend(issuers);
+    }
+    Ok(Some(StoredCredential {
+        id,
+        version: number(row, first + 2)?,
+        key_type,
+        chain,
+        key: sealed(row, first + 5)?,
+        not_before: get(row, first + 8)?,
+        not_after: get(row, first + 9)?,
+        renew_at: get(row, first + 10)?,
+    }))
+}
+
+/// The columns of a document without its kind.
+macro_rules! document_columns {
+    () => {
+        "key, key_id, nonce, bytes, expires, version"
+    };
+}
+pub(super) use document_columns;
+
+/// A document from [`document_columns`].
+pub(super) fn document(row: &Row, kind: &str) -> Step<Document> {
+    Ok(Document {
+        kind: kind.to_owned(),
+        key: get(row, 0)?,
+        bytes: sealed(row, 1)?,
+        expires: get(row, 4)?,
+        version: number(row, 5)?,
+    })
+}
+
+/// Key id, nonce and ciphertext, in three columns.
+fn sealed(row: &Row, first: usize) -> Step<Protected> {
+    let key_id = u32::try_from(get::<i64>(row, first)?).ok();
+    let nonce = get::<&[u8]>(row, first + 1)?.try_into().ok();
+    let (Some(key_id), Some(nonce)) = (key_id, nonce) else {
+        return Err(Fault::Value(
+            "a sealed secret has no key id or nonce".into(),
+        ));
+    };
+    Ok(Protected::Sealed(SealedBytes {
+        key_id,
+        nonce,
+        bytes: get(row, first + 2)?,
+    }))
+}
+
+/// A stored pattern.
+pub(super) fn pattern(row: &Row, column: usize) -> Step<HostPattern> {
+    let text = get(row, column)?;
+    HostPattern::parse(text).map_err(|why| Fault::Value(format!("host {text:?}: {why}")))
+}
+
+/// A credential's id, where there is one.
+pub(super) fn credential_id(row: &Row, column: usize) -> Step<Option<CredentialId>> {
+    let id: Option<i64> = get(row, column)?;
+    Ok(id.map(|id| CredentialId::from_u64(id.cast_unsigned())))
+}
+
+/// 16 bytes that identify a catalog or a log.
+pub(super) fn id(row: &Row, column: usize) -> Step<[u8; 16]> {
+    let bytes: &[u8] = get(row, column)?;
+    let id = bytes.try_into();
+    id.map_err(|_| Fault::Value("an identity has not 16 bytes".into()))
+}
+
+/// A number of the log.
+pub(super) fn number(row: &Row, column: usize) -> Step<u64> {
+    Ok(get::<i64>(row, column)?.cast_unsigned())
+}
+
+/// An id or a number as the database holds it: both stay below 2^63.
+pub(super) fn signed(number: u64) -> i64 {
+    i64::try_from(number).unwrap_or(i64::MAX)
+}
+
+/// A caller's limit as the database takes it.
+pub(super) fn limit(limit: usize) -> i64 {
+    i64::try_from(limit).unwrap_or(i64::MAX)
+}
+
+/// A store without its first row is none that this program made.
+pub(super) fn no_meta() -> Fault {
+    Fault::Value("the table meta is empty".into())
+}

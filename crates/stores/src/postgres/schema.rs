@@ -1,0 +1,227 @@
+//! The tables, their versions, and what tells a store of ours from none.
+
+use tokio_postgres::types::Type;
+
+use super::Mode;
+use super::connection::{Connection, Sql};
+use super::fault::{Fault, Step};
+use super::rows;
+use sekisho_certs::store::CatalogId;
+
+/// What lies in a database.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Header {
+    /// No store.
+    Nothing,
+    /// One with tables of that version.
+    Store(i32, CatalogId),
+}
+
+/// Looks what is there.
+pub(super) async fn header(connection: &Connection) -> Step<Header> {
+    let rows = match connection.query_once(&HEADER, &[]).await {
+        Err(fault) if fault.is_no_table() => return Ok(Header::Nothing),
+        other => other?,
+    };
+    let row = rows.first().ok_or_else(rows::no_meta)?;
+    let catalog = rows::id(row, 1)?;
+    Ok(Header::Store(rows::get(row, 0)?, CatalogId(catalog)))
+}
+
+/// Sees to it that there are tables of this version, and gives the store's
+/// identity. Older ones are brought forward, newer ones refused.
+pub(super) async fn settle(connection: &Connection, mode: Mode) -> Step<CatalogId> {
+    match header(connection).await? {
+        Header::Store(version, catalog) if version == VERSION => Ok(catalog),
+        Header::Nothing if mode == Mode::Existing => Err(Fault::Unusable(
+            "there is no store in this database; `sekisho cert import` or `sekisho host set` \
+             makes one, or correct [store] url"
+                .into(),
+        )),
+        _ => {
+            migrate(connection, MIGRATIONS).await?;
+            match header(connection).await? {
+                Header::Store(_, catalog) => Ok(catalog),
+                Header::Nothing => Err(rows::no_meta()),
+            }
+        }
+    }
+}
+
+/// Brings the tables to the last version, in one transaction. Of several that
+/// do it at once one works, and the others find it done.
+pub(super) async fn migrate(connection: &Connection, migrations: &[&str]) -> Step<()> {
+    connection.begun();
+    connection.run(BEGIN).await?;
+    connection.query_once(&LOCK, &[&ADVISORY_LOCK]).await?;
+    let rows = connection.query_once(&THERE, &[]).await?;
+    let is_there: bool = rows::get(rows.first().ok_or_else(rows::no_meta)?, 0)?;
+    let version = match is_there {
+        true => match header(connection).await? {
+            Header::Store(version, _) => version,
+            Header::Nothing => 0,
+        },
+        false => 0,
+    };
+    let done = usize::try_from(version).unwrap_or(0);
+    let Some(missing) = migrations.get(done..) else {
+        connection.run("ROLLBACK").await?;
+        connection.ended();
+        return Err(newer(version, migrations.len()));
+    };
+    for migration in missing {
+        connection.run(migration).await?;
+    }
+    if done == 0 {
+        connection
+            .query_once(&FIRST, &[&random(), &random()])
+            .await?;
+    }
+    let version = i32::try_from(migrations.len()).unwrap_or(i32::MAX);
+    connection.query_once(&SET_VERSION, &[&version]).await?;
+    connection.run("COMMIT").await?;
+    connection.ended();
+    Ok(())
+}
+
+fn newer(version: i32, known: usize) -> Fault {
+    Fault::Unusable(format!(
+        "the store has the newer schema version {version}, and this sekisho knows up to {known}; \
+         use the sekisho that wrote it, or a newer one"
+    ))
+}
+
+fn random() -> Vec<u8> {
+    let mut bytes = [0; 16];
+    aws_lc_rs::rand::fill(&mut bytes).expect("the system gives random bytes");
+    bytes.to_vec()
+}
+
+static HEADER: Sql = Sql {
+    text: "SELECT version, catalog FROM sekisho.meta",
+    types: &[],
+};
+/// Held until the transaction ends.
+static LOCK: Sql = Sql {
+    text: "SELECT pg_advisory_xact_lock($1)",
+    types: &[Type::INT8],
+};
+/// A failing statement would end the transaction: this one never fails.
+static THERE: Sql = Sql {
+    text: "SELECT to_regclass('sekisho.meta') IS NOT NULL",
+    types: &[],
+};
+static FIRST: Sql = Sql {
+    text: "INSERT INTO sekisho.meta (one, version, catalog, log, number, forgotten)
+           VALUES (true, 0, $1, $2, 0, 0)",
+    types: &[Type::BYTEA, Type::BYTEA],
+};
+static SET_VERSION: Sql = Sql {
+    text: "UPDATE sekisho.meta SET version = $1",
+    types: &[Type::INT4],
+};
+const BEGIN: &str = "BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE;
+    SET LOCAL client_min_messages = warning";
+
+/// "sekisho" as a number: advisory locks are shared by all programs on the
+/// database.
+const ADVISORY_LOCK: i64 = 0x0073_656b_6973_686f;
+/// What the tables are brought to.
+const VERSION: i32 = MIGRATIONS.len() as i32;
+/// Each brings the tables from the version of its place to the next.
+const MIGRATIONS: &[&str] = &[TABLES];
+
+/// Texts compare by their bytes, whatever the database's own order is. A chain
+/// without its leaf is stored once in `issuers`; there are few, so they are
+/// kept for good. Partial indexes hold only the rows that they find.
+const TABLES: &str = r#"
+CREATE SCHEMA IF NOT EXISTS sekisho;
+
+CREATE TABLE sekisho.meta (
+    one boolean PRIMARY KEY CHECK (one),
+    version integer NOT NULL,
+    catalog bytea NOT NULL,
+    log bytea NOT NULL,
+    -- the number of the last change; its row is locked by whoever writes
+    number bigint NOT NULL,
+    -- changes up to this number are no longer kept
+    forgotten bigint NOT NULL
+);
+
+-- the last fencing token
+CREATE TABLE sekisho.fence (
+    one boolean PRIMARY KEY CHECK (one),
+    token bigint NOT NULL
+);
+INSERT INTO sekisho.fence VALUES (true, 0);
+
+CREATE TABLE sekisho.issuers (
+    id bigint PRIMARY KEY GENERATED ALWAYS AS IDENTITY,
+    digest bytea NOT NULL UNIQUE,
+    chain bytea NOT NULL
+);
+
+CREATE TABLE sekisho.credentials (
+    id bigint PRIMARY KEY,
+    version bigint NOT NULL,
+    key_type text NOT NULL,
+    leaf bytea NOT NULL,
+    issuer bigint,
+    key_id bigint NOT NULL,
+    nonce bytea NOT NULL,
+    key bytea NOT NULL,
+    not_before bigint NOT NULL,
+    not_after bigint NOT NULL,
+    renew_at bigint
+);
+CREATE INDEX due ON sekisho.credentials (renew_at, id) WHERE renew_at IS NOT NULL;
+
+CREATE TABLE sekisho.hosts (
+    pattern text COLLATE "C" PRIMARY KEY,
+    -- what stands behind the first dot of an exact name
+    parent text COLLATE "C",
+    tenant text NOT NULL,
+    site_format bigint,
+    site text,
+    tls text NOT NULL,
+    disabled boolean NOT NULL,
+    ecdsa bigint,
+    ed25519 bigint,
+    rsa bigint,
+    version bigint NOT NULL
+);
+CREATE INDEX hosts_below ON sekisho.hosts (parent) WHERE parent IS NOT NULL;
+CREATE INDEX hosts_by_ecdsa ON sekisho.hosts (ecdsa, pattern) WHERE ecdsa IS NOT NULL;
+CREATE INDEX hosts_by_ed25519 ON sekisho.hosts (ed25519, pattern) WHERE ed25519 IS NOT NULL;
+CREATE INDEX hosts_by_rsa ON sekisho.hosts (rsa, pattern) WHERE rsa IS NOT NULL;
+
+CREATE TABLE sekisho.documents (
+    kind text COLLATE "C" NOT NULL,
+    key text COLLATE "C" NOT NULL,
+    key_id bigint NOT NULL,
+    nonce bytea NOT NULL,
+    bytes bytea NOT NULL,
+    expires bigint,
+    version bigint NOT NULL,
+    PRIMARY KEY (kind, key)
+);
+CREATE INDEX documents_expiring ON sekisho.documents (expires) WHERE expires IS NOT NULL;
+
+CREATE TABLE sekisho.leases (
+    name text COLLATE "C" PRIMARY KEY,
+    holder text NOT NULL,
+    token bigint NOT NULL,
+    expires_ms bigint NOT NULL
+);
+
+CREATE TABLE sekisho.changes (
+    number bigint PRIMARY KEY,
+    -- 'host', 'credential' or 'document'
+    subject text NOT NULL,
+    -- a document's kind, else empty
+    kind text NOT NULL,
+    -- a pattern, an id or a document's key
+    key text NOT NULL,
+    removed boolean NOT NULL
+);
+"#;

@@ -1,0 +1,58 @@
+//! What only a database can do: be shared, stopped, slow, newer, empty.
+
+mod near;
+mod outages;
+mod plans;
+mod schemas;
+mod secured;
+mod shared;
+mod together;
+mod trips;
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use sekisho_testkit::services;
+
+use super::*;
+use sekisho_certs::contract::fixture::host_with;
+use sekisho_certs::store::StoreError;
+
+/// A new database on the shared server.
+fn database() -> String {
+    services::Postgres::shared().database()
+}
+
+/// The name of the database in a URL.
+fn name_of(url: &str) -> &str {
+    let rest = url.rsplit('/').next().unwrap();
+    rest.split('?').next().unwrap()
+}
+
+fn open(url: &str, mode: Mode, options: &Options) -> Postgres {
+    let url = Url::parse(url, Path::new("/")).unwrap();
+    Postgres::new(&url, mode, options, &Handle::current()).unwrap()
+}
+
+fn create(url: &str) -> Postgres {
+    open(url, Mode::Create, &Options::default())
+}
+
+fn existing(url: &str) -> Postgres {
+    open(url, Mode::Existing, &Options::default())
+}
+
+fn name(text: &str) -> HostName {
+    HostName::parse(text).unwrap()
+}
+
+async fn finds(store: &Postgres, text: &str) -> bool {
+    matches!(store.find(&name(text)).await.unwrap(), Answer::Found(_))
+}
+
+/// Far more than anything here takes.
+async fn in_time<T>(future: impl Future<Output = T>) -> T {
+    let bound = Duration::from_secs(30);
+    tokio::time::timeout(bound, future).await.expect("in time")
+}

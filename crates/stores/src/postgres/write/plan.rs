@@ -1,0 +1,242 @@
+//! What a batch changes, worked out from what stands there, before anything is
+//! written.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+use std::fmt::Display;
+
+use sekisho_certs::credential::{CredentialId, KeyType, Protected, SealedBytes, StoredCredential};
+use sekisho_certs::host::HostPattern;
+use sekisho_certs::record::{HostRecord, References};
+use sekisho_certs::store::expect::{self, met};
+use sekisho_certs::store::{Document, Expect, Reseal, Result, What, Write};
+
+use super::super::log;
+
+/// What a batch speaks of.
+#[derive(Debug, Default)]
+pub(super) struct Asked {
+    pub(super) credentials: HashSet<CredentialId>,
+    pub(super) hosts: HashSet<HostPattern>,
+    pub(super) documents: HashSet<(String, String)>,
+}
+
+impl Asked {
+    /// # Errors
+    /// What is wrong with the batch whatever stands there.
+    pub(super) fn by(batch: &[Write]) -> Result<Self> {
+        let mut asked = Self::default();
+        for write in batch {
+            match write {
+                Write::PutCredential(credential, _) => {
+                    sealed(&credential.key, &credential.id)?;
+                    if credential.chain.is_empty() {
+                        return Err(expect::no_chain(credential.id));
+                    }
+                    asked.credentials.insert(credential.id);
+                }
+                Write::PutHost(record, _) => {
+                    let referred = record.references.iter().map(|(_, id)| id);
+                    asked.credentials.extend(referred);
+                    asked.hosts.insert(record.pattern.clone());
+                }
+                Write::RemoveHost(pattern, _) => {
+                    asked.hosts.insert(pattern.clone());
+                }
+                Write::PutDocument(document, _) => {
+                    let (kind, key) = (&document.kind, &document.key);
+                    sealed(&document.bytes, &expect::document(kind, key))?;
+                    asked.documents.insert((kind.clone(), key.clone()));
+                }
+                Write::RemoveDocument { kind, key, .. } | Write::Require { kind, key, .. } => {
+                    asked.documents.insert((kind.clone(), key.clone()));
+                }
+                // Conditional by itself.
+                Write::Reseal(_) => {}
+            }
+        }
+        Ok(asked)
+    }
+}
+
+/// What stands there of it.
+#[derive(Debug, Default)]
+pub(super) struct There {
+    /// The number of the last change.
+    pub(super) number: u64,
+    /// By version and type.
+    pub(super) credentials: HashMap<CredentialId, (u64, KeyType)>,
+    pub(super) hosts: HashMap<HostPattern, (u64, References)>,
+    pub(super) documents: HashMap<(String, String), u64>,
+}
+
+/// What is to be written, in the order of the keys. Of several writes of one
+/// thing, the last counts.
+#[derive(Debug)]
+pub(super) struct Plan {
+    there: There,
+    pub(super) credentials: BTreeMap<CredentialId, StoredCredential>,
+    /// None where it is removed.
+    pub(super) hosts: BTreeMap<HostPattern, Option<HostRecord>>,
+    /// The same.
+    pub(super) documents: BTreeMap<(String, String), Option<Document>>,
+    /// In the order in which they were asked for.
+    pub(super) reseals: Vec<Reseal>,
+    pub(super) changes: Vec<Entry>,
+    /// What a host no longer refers to.
+    pub(super) dropped: BTreeSet<CredentialId>,
+}
+
+/// A change to announce.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Entry {
+    pub(super) number: u64,
+    pub(super) subject: &'static str,
+    pub(super) kind: String,
+    pub(super) key: String,
+    pub(super) what: What,
+}
+
+impl Plan {
+    /// # Errors
+    /// A conflict with what stands there: nothing is to be written then.
+    pub(super) fn new(there: There, batch: Vec<Write>) -> Result<Self> {
+        let mut plan = Self {
+            there,
+            credentials: BTreeMap::new(),
+            hosts: BTreeMap::new(),
+            documents: BTreeMap::new(),
+            reseals: Vec::new(),
+            changes: Vec::new(),
+            dropped: BTreeSet::new(),
+        };
+        for write in batch {
+            plan.apply(write)?;
+        }
+        Ok(plan)
+    }
+
+    /// The number of the last change.
+    pub(super) fn number(&self) -> u64 {
+        self.there.number
+    }
+
+    /// Takes the next number for a change, and announces it.
+    pub(super) fn log(&mut self, subject: &'static str, kind: &str, key: &str, what: What) -> u64 {
+        self.there.number += 1;
+        self.changes.push(Entry {
+            number: self.there.number,
+            subject,
+            kind: kind.to_owned(),
+            key: key.to_owned(),
+            what,
+        });
+        self.there.number
+    }
+
+    fn apply(&mut self, write: Write) -> Result<()> {
+        match write {
+            Write::PutCredential(credential, expect) => self.put_credential(credential, expect),
+            Write::PutHost(record, expect) => self.put_host(record, expect),
+            Write::RemoveHost(pattern, expect) => self.remove_host(pattern, expect),
+            Write::PutDocument(document, expect) => self.put_document(document, expect),
+            Write::RemoveDocument { kind, key, expect } => self.remove_document(kind, key, expect),
+            Write::Require { kind, key, expect } => {
+                let shown = expect::document(&kind, &key);
+                let there = self.there.documents.get(&(kind, key)).copied();
+                met(&shown, there, expect)
+            }
+            Write::Reseal(reseal) => {
+                self.reseals.push(reseal);
+                Ok(())
+            }
+        }
+    }
+
+    fn put_credential(&mut self, mut credential: StoredCredential, expect: Expect) -> Result<()> {
+        let (id, key_type) = (credential.id, credential.key_type);
+        let there = self.there.credentials.get(&id).copied();
+        met(&id, there.map(|there| there.0), expect)?;
+        credential.version = match there {
+            // Nobody can have loaded it: it is not announced.
+            None => self.there.number,
+            Some((_, old)) if old != key_type => {
+                return Err(expect::other_type(id, old.as_str(), key_type));
+            }
+            Some(_) => self.log(log::CREDENTIAL, "", &id.to_string(), What::Put),
+        };
+        let now = (credential.version, key_type);
+        self.there.credentials.insert(id, now);
+        self.credentials.insert(id, credential);
+        Ok(())
+    }
+
+    fn put_host(&mut self, mut record: HostRecord, expect: Expect) -> Result<()> {
+        let pattern = record.pattern.clone();
+        let there = self.there.hosts.get(&pattern).copied();
+        met(&pattern, there.map(|there| there.0), expect)?;
+        for (key_type, id) in record.references.iter() {
+            match self.there.credentials.get(&id) {
+                None => return Err(expect::dangling(&pattern, id)),
+                Some((_, stored)) if *stored != key_type => {
+                    return Err(expect::other_type(id, stored.as_str(), key_type));
+                }
+                Some(_) => {}
+            }
+        }
+        let before = there.map(|there| there.1).unwrap_or_default();
+        self.drop_references(&before, &record.references);
+        record.version = self.log(log::HOST, "", pattern.as_str(), What::Put);
+        let now = (record.version, record.references);
+        self.there.hosts.insert(pattern.clone(), now);
+        self.hosts.insert(pattern, Some(record));
+        Ok(())
+    }
+
+    fn remove_host(&mut self, pattern: HostPattern, expect: Expect) -> Result<()> {
+        let there = self.there.hosts.get(&pattern).copied();
+        met(&pattern, there.map(|there| there.0), expect)?;
+        let Some((_, references)) = there else {
+            return Ok(());
+        };
+        self.drop_references(&references, &References::default());
+        self.log(log::HOST, "", pattern.as_str(), What::Removed);
+        self.there.hosts.remove(&pattern);
+        self.hosts.insert(pattern, None);
+        Ok(())
+    }
+
+    fn put_document(&mut self, mut document: Document, expect: Expect) -> Result<()> {
+        let place = (document.kind.clone(), document.key.clone());
+        let shown = expect::document(&place.0, &place.1);
+        met(&shown, self.there.documents.get(&place).copied(), expect)?;
+        document.version = self.log(log::DOCUMENT, &place.0, &place.1, What::Put);
+        self.there.documents.insert(place.clone(), document.version);
+        self.documents.insert(place, Some(document));
+        Ok(())
+    }
+
+    fn remove_document(&mut self, kind: String, key: String, expect: Expect) -> Result<()> {
+        let place = (kind, key);
+        let there = self.there.documents.remove(&place);
+        met(&expect::document(&place.0, &place.1), there, expect)?;
+        if there.is_some() {
+            self.log(log::DOCUMENT, &place.0, &place.1, What::Removed);
+            self.documents.insert(place, None);
+        }
+        Ok(())
+    }
+
+    fn drop_references(&mut self, before: &References, after: &References) {
+        let gone = |(key_type, id): &(KeyType, CredentialId)| after.of(*key_type) != Some(*id);
+        let gone = before.iter().filter(gone).map(|(_, id)| id);
+        self.dropped.extend(gone);
+    }
+}
+
+/// The sealed form that alone is stored.
+pub(super) fn sealed<'a>(secret: &'a Protected, of: &dyn Display) -> Result<&'a SealedBytes> {
+    match secret {
+        Protected::Sealed(sealed) => Ok(sealed),
+        Protected::Plain(_) | Protected::Opened(_) => Err(expect::plain(of)),
+    }
+}

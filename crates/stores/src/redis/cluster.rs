@@ -1,0 +1,243 @@
+//! A Redis Cluster: each key has a node of its own.
+
+mod slots;
+
+use std::collections::HashMap;
+use std::fmt;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use futures_util::future::{join_all, select_ok};
+use redis::Value;
+use tokio::runtime::Handle;
+use tokio::sync::{Notify, watch};
+use tokio::task::JoinHandle;
+use tokio::time::{sleep, timeout};
+
+use self::slots::{Slots, redirected, slot_of};
+use super::dial::Dialer;
+use super::link::{CONNECT, Link};
+use super::read::{Said, said};
+use super::url::Node;
+use sekisho_certs::store::{Result, StoreError};
+
+/// Links to the nodes that serve slots. A task of the background runtime
+/// keeps the map of the slots: it asks for it when a node redirects or fails,
+/// and from time to time.
+pub(super) struct Cluster {
+    dialer: Dialer,
+    runtime: Handle,
+    map: watch::Receiver<Map>,
+    wanted: Arc<Notify>,
+    links: Arc<Links>,
+    keeper: JoinHandle<()>,
+}
+
+impl Cluster {
+    pub(super) fn start(runtime: &Handle, seeds: Vec<Node>, dialer: Dialer) -> Self {
+        let (tell, map) = watch::channel(Map::Looking);
+        let (wanted, links) = (Arc::new(Notify::new()), Arc::new(Links::default()));
+        let keeper = Keeper {
+            seeds,
+            dialer: dialer.clone(),
+            wanted: Arc::clone(&wanted),
+            links: Arc::clone(&links),
+            tell,
+        };
+        Self {
+            keeper: runtime.spawn(keeper.run()),
+            runtime: runtime.clone(),
+            dialer,
+            map,
+            wanted,
+            links,
+        }
+    }
+
+    /// One GET for each key, all at once.
+    pub(super) async fn read(&self, keys: &[String]) -> Vec<Said> {
+        join_all(keys.iter().map(|key| self.get(key))).await
+    }
+
+    async fn get(&self, key: &str) -> Said {
+        match self.follow(key).await {
+            Ok(answer) => said(key, answer),
+            Err(error) => Said::Failed(error),
+        }
+    }
+
+    /// Asks the node of the key, and those that it redirects to.
+    async fn follow(&self, key: &str) -> Result<Value> {
+        let slot = slot_of(key);
+        let slots = self.slots().await?;
+        let mut node = slots.node_of(slot).cloned().ok_or_else(|| {
+            self.wanted.notify_one();
+            unavailable(format!("no node of the cluster serves slot {slot}"))
+        })?;
+        let mut asking = false;
+        for _ in 0..MOST_REDIRECTIONS {
+            let mut commands = redis::pipe();
+            if asking {
+                commands.cmd("ASKING");
+            }
+            commands.cmd("GET").arg(key);
+            let sent = self.links.to(&node, self).send(&commands).await;
+            // The node may be gone for good, and its slots be another's.
+            let sent = sent.inspect_err(|_| self.wanted.notify_one())?;
+            let answer = sent.into_iter().next_back().unwrap_or(Value::Nil);
+            let Value::ServerError(error) = &answer else {
+                return Ok(answer);
+            };
+            asking = match error.code() {
+                "ASK" => true,
+                "MOVED" => {
+                    self.wanted.notify_one();
+                    false
+                }
+                _ => return Ok(answer),
+            };
+            node = redirected(error.details(), &node)
+                .ok_or_else(|| unavailable("a redirection names no node".into()))?;
+        }
+        Err(unavailable(format!(
+            "over {MOST_REDIRECTIONS} redirections for a key"
+        )))
+    }
+
+    /// Whether the map is known and all its nodes answer.
+    pub(super) async fn reach(&self) -> Result<()> {
+        let slots = self.slots().await?;
+        for node in slots.nodes() {
+            self.links.to(node, self).reach().await?;
+        }
+        Ok(())
+    }
+
+    async fn slots(&self) -> Result<Arc<Slots>> {
+        let mut map = self.map.clone();
+        loop {
+            match &*map.borrow_and_update() {
+                Map::Known(slots) => return Ok(Arc::clone(slots)),
+                Map::Unknown(why) => return Err(StoreError::Unavailable(Arc::clone(why))),
+                Map::Looking => {}
+            }
+            if map.changed().await.is_err() {
+                return Err(unavailable("the background runtime has ended".into()));
+            }
+        }
+    }
+}
+
+impl Drop for Cluster {
+    fn drop(&mut self) {
+        self.keeper.abort();
+    }
+}
+
+impl fmt::Debug for Cluster {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Cluster").field(&*self.map.borrow()).finish()
+    }
+}
+
+#[derive(Debug)]
+enum Map {
+    /// The first attempt is under way.
+    Looking,
+    /// What was last known; the newest attempt may have failed.
+    Known(Arc<Slots>),
+    Unknown(Arc<str>),
+}
+
+/// One link for each node that serves slots, or was redirected to since the
+/// map was last renewed.
+#[derive(Default)]
+struct Links(Mutex<HashMap<Node, Arc<Link>>>);
+
+impl Links {
+    fn to(&self, node: &Node, cluster: &Cluster) -> Arc<Link> {
+        let mut links = self.lock();
+        if let Some(link) = links.get(node) {
+            return Arc::clone(link);
+        }
+        let link = Arc::new(Link::to_node(&cluster.runtime, node, &cluster.dialer));
+        links.insert(node.clone(), Arc::clone(&link));
+        link
+    }
+
+    fn keep_only(&self, slots: &Slots) {
+        self.lock()
+            .retain(|node, _| slots.nodes().any(|one| one == node));
+    }
+
+    /// No code panics while it holds the lock.
+    fn lock(&self) -> MutexGuard<'_, HashMap<Node, Arc<Link>>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Keeps the map.
+struct Keeper {
+    seeds: Vec<Node>,
+    dialer: Dialer,
+    wanted: Arc<Notify>,
+    links: Arc<Links>,
+    tell: watch::Sender<Map>,
+}
+
+impl Keeper {
+    async fn run(self) {
+        let mut known: Option<Arc<Slots>> = None;
+        loop {
+            match self.look(known.as_deref()).await {
+                Ok(slots) => {
+                    self.links.keep_only(&slots);
+                    let slots = known.insert(Arc::new(slots));
+                    self.tell.send_replace(Map::Known(Arc::clone(slots)));
+                    // Whether it was wanted or is old by now.
+                    let _ = timeout(RENEW, self.wanted.notified()).await;
+                }
+                Err(why) => {
+                    tracing::warn!(why, "the nodes of the Redis Cluster can't be asked");
+                    if known.is_none() {
+                        self.tell.send_replace(Map::Unknown(why.into()));
+                    }
+                    sleep(REST).await;
+                }
+            }
+            sleep(LEAST_REST).await;
+        }
+    }
+
+    /// The first answer of the given nodes and some that are known.
+    async fn look(&self, known: Option<&Slots>) -> std::result::Result<Slots, String> {
+        let known = known.into_iter().flat_map(Slots::nodes).take(ASKED);
+        let asked = self.seeds.iter().chain(known);
+        let first = select_ok(asked.map(|node| Box::pin(self.ask(node))));
+        match timeout(CONNECT, first).await {
+            Ok(first) => first.map(|(slots, _)| slots),
+            Err(_) => Err(format!("no node answered within {CONNECT:?}")),
+        }
+    }
+
+    async fn ask(&self, node: &Node) -> std::result::Result<Slots, String> {
+        let mut dialled = self.dialer.dial(node).await?;
+        let mut slots = redis::pipe();
+        let answer = dialled.ask(slots.cmd("CLUSTER").arg("SLOTS")).await?;
+        Slots::parse(&answer, node)
+    }
+}
+
+fn unavailable(why: String) -> StoreError {
+    StoreError::Unavailable(why.into())
+}
+
+/// A key moves once or twice while slots are moved about.
+const MOST_REDIRECTIONS: usize = 5;
+/// How many known nodes are asked for the map beside those of the URL.
+const ASKED: usize = 3;
+/// The map is renewed at least so often.
+const RENEW: Duration = Duration::from_secs(60);
+/// Between two attempts to get it, after a failure and after a success.
+const REST: Duration = Duration::from_millis(400);
+const LEAST_REST: Duration = Duration::from_millis(100);

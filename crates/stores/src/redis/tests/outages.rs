@@ -1,0 +1,241 @@
+//! A server that is not there, stands still, or comes back.
+
+use std::net::TcpListener;
+
+use super::*;
+use crate::near;
+
+#[tokio::test]
+async fn a_server_that_is_not_there_is_failed_at_once_and_then_found() {
+    let mut server = RedisServer::start();
+    let port = server.port();
+    server.kill();
+    let mut bench = Bench::on(server, "redis://127.0.0.1:PORT");
+    let why = unavailable(bench.store.reach().await);
+    assert!(why.contains("refused"), "{why}");
+    let begun = Instant::now();
+    for name in ["a.example", "b.example"] {
+        let why = unavailable(bench.find(name).await);
+        assert!(why.contains(&format!("127.0.0.1:{port}")), "{why}");
+    }
+    assert!(begun.elapsed() < Duration::from_millis(500));
+    bench.server.restart();
+    bench.put("a.example", Key::P256);
+    healed(&bench.store, "a.example").await;
+    bench.store.reach().await.unwrap();
+}
+
+#[tokio::test]
+async fn a_restart_is_healed() {
+    let mut bench = Bench::new();
+    bench.put("a.example", Key::P256);
+    bench.found("a.example").await;
+    bench.server.kill();
+    unavailable(bench.find("a.example").await);
+    bench.server.restart();
+    bench.put("a.example", Key::P256);
+    healed(&bench.store, "a.example").await;
+}
+
+/// As a server does to a client that was idle for long.
+#[tokio::test]
+async fn a_closed_connection_is_not_noticed() {
+    let bench = Bench::new();
+    bench.put("a.example", Key::P256);
+    for _ in 0..20 {
+        bench.found("a.example").await;
+        bench
+            .server
+            .cli(&["client", "kill", "type", "normal", "skipme", "yes"]);
+        bench.found("a.example").await;
+    }
+}
+
+#[tokio::test]
+async fn one_that_stands_still_is_failed_within_the_deadline() {
+    let bench = Bench::new();
+    bench.put("a.example", Key::P256);
+    let Bench { server, store, .. } = bench;
+    let limits = Limits::default();
+    let store = Limited::new(Arc::new(store), &limits);
+    found(find(&store, "a.example").await);
+    server.pause();
+    let begun = Instant::now();
+    while begun.elapsed() < Duration::from_secs(4) {
+        let asked = Instant::now();
+        let answer = find(&store, "a.example").await;
+        assert!(matches!(
+            answer,
+            Err(StoreError::TimedOut(_) | StoreError::Unavailable(_))
+        ));
+        assert!(asked.elapsed() < limits.deadline + Duration::from_millis(500));
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    // By now it is known to be gone, without a word from the kernel.
+    let asked = Instant::now();
+    find(&store, "a.example").await.unwrap_err();
+    assert!(asked.elapsed() < Duration::from_millis(500));
+    server.resume();
+    healed(&store, "a.example").await;
+}
+
+/// It takes the connection and says nothing, or nothing of use.
+#[tokio::test]
+async fn what_is_no_redis_is_told() {
+    let silent = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = silent.local_addr().unwrap().port();
+    let store = open(&format!("redis://127.0.0.1:{port}"));
+    let begun = Instant::now();
+    let why = unavailable(store.reach().await);
+    assert!(why.contains("did not answer within 1s"), "{why}");
+    assert!(begun.elapsed() < Duration::from_secs(2));
+
+    let web = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let port = web.local_addr().unwrap().port();
+    tokio::spawn(async move {
+        loop {
+            let (mut socket, _) = web.accept().await.unwrap();
+            let answer = b"HTTP/1.1 400 Bad Request\r\n\r\n";
+            tokio::io::AsyncWriteExt::write_all(&mut socket, answer)
+                .await
+                .unwrap();
+        }
+    });
+    let store = open(&format!("redis://127.0.0.1:{port}"));
+    unavailable(store.reach().await);
+}
+
+/// The runtime that serves may be busy or gone; the one that was given at the
+/// start does the work.
+#[test]
+fn connections_belong_to_the_background_runtime() {
+    let server = RedisServer::start();
+    let background = tokio::runtime::Runtime::new().unwrap();
+    let url = format!("redis://127.0.0.1:{}", server.port());
+    let url = RedisUrl::parse(&url, Path::new("/")).unwrap();
+    let store = Redis::open(&url, background.handle()).unwrap();
+    for _ in 0..3 {
+        let mut builder = tokio::runtime::Builder::new_current_thread();
+        let worker = builder.enable_time().build().unwrap();
+        let answer = worker.block_on(find(&store, "a.example"));
+        assert!(matches!(answer, Ok(Answer::Absent)), "{answer:?}");
+    }
+    drop(background);
+    let worker = tokio::runtime::Builder::new_current_thread()
+        .build()
+        .unwrap();
+    unavailable(worker.block_on(find(&store, "a.example")));
+}
+
+/// A thread that serves has a connection of its own, made and given up with
+/// the first one; whatever becomes of it, answers come.
+#[test]
+fn a_thread_that_serves_has_a_connection_of_its_own() {
+    let mut server = RedisServer::start();
+    let background = tokio::runtime::Runtime::new().unwrap();
+    let url = format!("redis://127.0.0.1:{}", server.port());
+    let url = RedisUrl::parse(&url, Path::new("/")).unwrap();
+    let store = Redis::open(&url, background.handle()).unwrap();
+    let mut builder = tokio::runtime::Builder::new_current_thread();
+    let worker = builder.enable_all().build().unwrap();
+    let serving = async {
+        near::serve_here();
+        absent(&store).await;
+        connections(&server, &store, 2).await;
+        // Both lead to the same server: without the first, its own goes too.
+        for _ in 0..3 {
+            let both = clients(&server);
+            server.cli(&["client", "kill", "id", &both[0]]);
+            absent(&store).await;
+            until(|| !clients(&server).contains(&both[1])).await;
+            connections(&server, &store, 2).await;
+        }
+        // Without its own, the first one goes on.
+        let both = clients(&server);
+        server.cli(&["client", "kill", "id", &both[1]]);
+        absent(&store).await;
+        connections(&server, &store, 2).await;
+        assert_eq!(clients(&server)[0], both[0]);
+        let both = clients(&server);
+        server.cli(&["client", "kill", "id", &both[0]]);
+        server.cli(&["client", "kill", "id", &both[1]]);
+        absent(&store).await;
+        server.stop();
+        unavailable(find(&store, "a.example").await);
+        server.restart();
+        connections(&server, &store, 2).await;
+        absent(&store).await;
+    };
+    std::thread::scope(|scope| scope.spawn(|| worker.block_on(serving)).join().unwrap());
+    // Without its runtime, the first one goes on alone.
+    drop(worker);
+    background.block_on(async {
+        connections(&server, &store, 1).await;
+        absent(&store).await;
+    });
+    drop(store);
+    background.block_on(until(|| clients(&server).is_empty()));
+}
+
+/// Found by thought: the keeper of such a connection went on with the last
+/// state of a link that was gone.
+#[test]
+fn a_thread_that_serves_gives_up_its_connection_with_the_store() {
+    let server = RedisServer::start();
+    let background = tokio::runtime::Runtime::new().unwrap();
+    let url = format!("redis://127.0.0.1:{}", server.port());
+    let url = RedisUrl::parse(&url, Path::new("/")).unwrap();
+    let mut builder = tokio::runtime::Builder::new_current_thread();
+    let worker = builder.enable_all().build().unwrap();
+    let serving = async {
+        near::serve_here();
+        let store = Redis::open(&url, background.handle()).unwrap();
+        connections(&server, &store, 2).await;
+        drop(store);
+        until(|| clients(&server).is_empty()).await;
+        let before = received(&server);
+        // Some times as long as it rests between two attempts.
+        tokio::time::sleep(Duration::from_millis(100)).await;
+        assert_eq!(received(&server), before + 1, "the one that asks");
+    };
+    std::thread::scope(|scope| scope.spawn(|| worker.block_on(serving)).join().unwrap());
+}
+
+/// How many connections there have ever been.
+fn received(server: &RedisServer) -> u64 {
+    let stats = server.cli(&["info", "stats"]);
+    let mut lines = stats.lines();
+    let number = lines.find_map(|line| line.strip_prefix("total_connections_received:"));
+    number.unwrap().trim().parse().unwrap()
+}
+
+async fn until(is_so: impl Fn() -> bool) {
+    let begun = Instant::now();
+    while !is_so() {
+        assert!(begun.elapsed() < Duration::from_secs(20));
+        tokio::time::sleep(Duration::from_millis(2)).await;
+    }
+}
+
+async fn absent(store: &Redis) {
+    let answer = find(store, "a.example").await;
+    assert!(matches!(answer, Ok(Answer::Absent)), "{answer:?}");
+}
+
+/// Waits until the store has so many connections, while it is asked.
+async fn connections(server: &RedisServer, store: &Redis, number: usize) {
+    let begun = Instant::now();
+    while clients(server).len() != number {
+        assert!(begun.elapsed() < Duration::from_secs(20), "{number}");
+        let _ = find(store, "a.example").await;
+        tokio::time::sleep(Duration::from_millis(2)).await;
+    }
+}
+
+/// The ids of all connections but the asking one, oldest first.
+fn clients(server: &RedisServer) -> Vec<String> {
+    let list = server.cli(&["client", "list"]);
+    let others = list.lines().filter(|line| !line.contains("cmd=client"));
+    let ids = others.filter_map(|line| line.strip_prefix("id=")?.split(' ').next());
+    ids.map(str::to_owned).collect()
+}

@@ -1,0 +1,297 @@
+//! The embedded catalog: one SQLite file in WAL mode (<https://sqlite.org/wal.html>).
+//!
+//! Several processes may have it open; the second writer waits for the first.
+//! Replace the file only by renaming a complete copy over it: a running server
+//! notices and reads the new one. `sekisho store backup` makes a copy whose log
+//! is another one. `VACUUM INTO` and `.backup` keep the log's identity, so that
+//! a server that starts on such a copy can't always tell that numbers it finds
+//! elsewhere, in a level before the store, say, were of another past.
+
+mod backup;
+mod fault;
+mod file;
+mod find;
+mod inline;
+mod lease;
+mod log;
+pub(super) mod nowait;
+mod read;
+mod rows;
+mod schema;
+mod watch;
+mod write;
+
+#[cfg(test)]
+mod tests;
+
+use std::future::ready;
+use std::io;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use self::file::{Place, Role, StoreFile};
+use self::inline::InlineReaders;
+use self::read::Reader;
+use self::watch::Watch;
+use crate::threads::Threads;
+use sekisho_certs::clock::Clock;
+use sekisho_certs::credential::{CredentialId, StoredCredential};
+use sekisho_certs::host::{HostName, HostPattern};
+use sekisho_certs::record::HostRecord;
+use sekisho_certs::store::{
+    Answer, BoxFuture, Catalog, CatalogId, ChangePage, Document, Lease, Position, Result, Store,
+    StoreError, Write,
+};
+
+/// A catalog in one file. Reads and writes run on a few threads of its own;
+/// only what the system has in memory is read on the caller's.
+#[derive(Debug)]
+pub struct Sqlite {
+    file: Arc<StoreFile>,
+    readers: Threads<Arc<Place>>,
+    inline: Arc<InlineReaders>,
+    writer: Threads<Arc<Place>>,
+    watch: Watch,
+}
+
+impl Sqlite {
+    /// Makes a new store; the file is readable by its owner only.
+    ///
+    /// # Errors
+    /// [`StoreError::Conflict`] if something lies there already; else as
+    /// [`Sqlite::open`].
+    pub fn create(path: &Path) -> Result<Self> {
+        if path.symlink_metadata().is_ok() {
+            return Err(StoreError::Conflict(
+                format!("{} exists already", path.display()).into(),
+            ));
+        }
+        Self::open(path, Mode::Create)
+    }
+
+    /// Opens a store with the default options. It blocks for as long as the
+    /// first page takes to read, however many hosts there are.
+    ///
+    /// # Errors
+    /// Names the file, what is wrong with it and what to do.
+    pub fn open(path: &Path, mode: Mode) -> Result<Self> {
+        Self::open_with(path, mode, &Options::default())
+    }
+
+    /// The same with options.
+    ///
+    /// # Errors
+    /// As [`Sqlite::open`].
+    pub fn open_with(path: &Path, mode: Mode, options: &Options) -> Result<Self> {
+        let (file, reader) = StoreFile::open(path, mode, options)?;
+        let mut first = Some(reader);
+        let readers = [(); READERS].map(|()| file.place(first.take(), Role::Reader));
+        let writer = file.place(None, Role::Writer);
+        let inline = Arc::new(InlineReaders::new(&file));
+        let threads = |error: io::Error| {
+            StoreError::Unavailable(format!("no thread for {}: {error}", path.display()).into())
+        };
+        Ok(Self {
+            readers: Threads::start("sqlite-read", readers, QUEUE).map_err(threads)?,
+            writer: Threads::start("sqlite-write", [writer], QUEUE).map_err(threads)?,
+            watch: Watch::start(Arc::clone(&file), Arc::clone(&inline)).map_err(threads)?,
+            inline,
+            file,
+        })
+    }
+
+    /// Writes a whole copy of the store into a new file, or an empty one, of
+    /// one state and while others write. The copy is durable. Its log has an
+    /// identity of its own: put in the place of a store, it is no continuation
+    /// of what that one's readers have seen.
+    pub fn backup(&self, to: &Path) -> BoxFuture<'_, Result<()>> {
+        let to = to.to_owned();
+        self.read(move |reader| reader.backup(&to))
+    }
+
+    fn read<T: Send + 'static>(
+        &self,
+        work: impl FnOnce(&mut Reader) -> Result<T> + Send + 'static,
+    ) -> BoxFuture<'_, Result<T>> {
+        Box::pin(self.readers.run(move |place| place.with(work)))
+    }
+
+    fn change<T: Send + 'static>(
+        &self,
+        work: impl FnOnce(&mut Reader) -> Result<T> + Send + 'static,
+    ) -> BoxFuture<'_, Result<T>> {
+        Box::pin(self.writer.run(move |place| place.with_durably(work)))
+    }
+}
+
+impl Drop for Sqlite {
+    fn drop(&mut self) {
+        self.file.close();
+    }
+}
+
+/// Whether a missing file is made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Mode {
+    /// It must be there: a server would otherwise start empty after a typo.
+    Existing,
+    /// Made if it is missing; an empty one is completed.
+    Create,
+}
+
+/// How a store file is used.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// Tells whether leases and documents are over.
+    pub clock: Clock,
+    /// Whether reads map the file into memory. Off by default: mapped pages
+    /// count as the process's own, and would outgrow its cache's bound.
+    pub mmap: bool,
+    /// How many changes the log keeps; who is further behind sees a gap.
+    pub keep: u64,
+    /// How long a writer waits for another process's transaction.
+    pub busy: Duration,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            clock: Clock::System,
+            mmap: false,
+            keep: 100_000,
+            busy: Duration::from_secs(5),
+        }
+    }
+}
+
+impl Store for Sqlite {
+    fn find<'a>(&'a self, name: &'a HostName) -> BoxFuture<'a, Result<Answer>> {
+        Box::pin(async move {
+            if let Some(answer) = self.inline.find(name) {
+                return Ok(answer);
+            }
+            let name = name.clone();
+            self.read(move |reader| reader.find(&name)).await
+        })
+    }
+}
+
+impl Catalog for Sqlite {
+    fn id(&self) -> BoxFuture<'_, Result<CatalogId>> {
+        Box::pin(ready(Ok(self.file.catalog())))
+    }
+
+    fn position(&self) -> BoxFuture<'_, Result<Position>> {
+        self.read(Reader::position)
+    }
+
+    fn changes(&self, after: u64, limit: usize) -> BoxFuture<'_, Result<ChangePage>> {
+        self.read(move |reader| reader.changes(after, limit))
+    }
+
+    fn changed(&self) -> BoxFuture<'_, ()> {
+        Box::pin(self.watch.changed())
+    }
+
+    fn write(&self, batch: Vec<Write>) -> BoxFuture<'_, Result<u64>> {
+        let Options { clock, keep, .. } = self.file.options.clone();
+        let notify = self.watch.notify();
+        self.change(move |reader| {
+            let number = reader.write(batch, clock.now(), keep)?;
+            notify.send_replace(());
+            Ok(number)
+        })
+    }
+
+    fn hosts<'a>(&'a self, patterns: &'a [HostPattern]) -> BoxFuture<'a, Result<Vec<HostRecord>>> {
+        let patterns = patterns.to_vec();
+        self.read(move |reader| reader.hosts(&patterns))
+    }
+
+    fn list_hosts<'a>(
+        &'a self,
+        after: Option<&'a HostPattern>,
+        limit: usize,
+    ) -> BoxFuture<'a, Result<Vec<HostRecord>>> {
+        let after = after.cloned();
+        self.read(move |reader| reader.list_hosts(after.as_ref(), limit))
+    }
+
+    fn hosts_of<'a>(
+        &'a self,
+        id: CredentialId,
+        after: Option<&'a HostPattern>,
+        limit: usize,
+    ) -> BoxFuture<'a, Result<Vec<HostPattern>>> {
+        let after = after.cloned();
+        self.read(move |reader| reader.hosts_of(id, after.as_ref(), limit))
+    }
+
+    fn credentials<'a>(
+        &'a self,
+        ids: &'a [CredentialId],
+    ) -> BoxFuture<'a, Result<Vec<StoredCredential>>> {
+        let ids = ids.to_vec();
+        self.read(move |reader| reader.credentials(&ids))
+    }
+
+    fn list_credentials(
+        &self,
+        after: Option<CredentialId>,
+        limit: usize,
+    ) -> BoxFuture<'_, Result<Vec<StoredCredential>>> {
+        self.read(move |reader| reader.list_credentials(after, limit))
+    }
+
+    fn due(&self, until: i64, limit: usize) -> BoxFuture<'_, Result<Vec<CredentialId>>> {
+        self.read(move |reader| reader.due(until, limit))
+    }
+
+    fn document<'a>(
+        &'a self,
+        kind: &'a str,
+        key: &'a str,
+    ) -> BoxFuture<'a, Result<Option<Document>>> {
+        let (kind, key) = (kind.to_owned(), key.to_owned());
+        let clock = self.file.options.clock.clone();
+        self.read(move |reader| reader.document(&kind, &key, clock.now()))
+    }
+
+    fn list_documents<'a>(
+        &'a self,
+        kind: &'a str,
+        after: Option<&'a str>,
+        limit: usize,
+    ) -> BoxFuture<'a, Result<Vec<Document>>> {
+        let (kind, after) = (kind.to_owned(), after.map(str::to_owned));
+        let clock = self.file.options.clock.clone();
+        self.read(move |reader| reader.list_documents(&kind, after.as_deref(), limit, clock.now()))
+    }
+
+    fn kind_after<'a>(&'a self, after: &'a str) -> BoxFuture<'a, Result<Option<String>>> {
+        let after = after.to_owned();
+        self.read(move |reader| reader.kind_after(&after))
+    }
+
+    fn lease<'a>(
+        &'a self,
+        name: &'a str,
+        holder: &'a str,
+        ttl: Duration,
+    ) -> BoxFuture<'a, Result<Option<Lease>>> {
+        let (name, holder) = (name.to_owned(), holder.to_owned());
+        let clock = self.file.options.clock.clone();
+        self.change(move |reader| reader.lease(&name, &holder, ttl, clock.now_ms()))
+    }
+
+    fn release<'a>(&'a self, name: &'a str, holder: &'a str) -> BoxFuture<'a, Result<()>> {
+        let (name, holder) = (name.to_owned(), holder.to_owned());
+        self.change(move |reader| reader.release(&name, &holder))
+    }
+}
+
+/// A disk answers more than one read at a time, a core runs only one.
+const READERS: usize = 2;
+/// What waits for a thread; a queue that is longer would outlive deadlines.
+const QUEUE: usize = 1024;

@@ -1,0 +1,366 @@
+//! The file: making it, opening it, and noticing that it is gone or another.
+
+use std::fs::{self, OpenOptions};
+use std::io;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
+use std::time::Duration;
+
+use rusqlite::config::DbConfig;
+use rusqlite::{Connection, OpenFlags};
+
+use super::fault::{explain, read_only, unreachable_file, unusable};
+use super::nowait;
+use super::read::Reader;
+use super::schema;
+use super::{Mode, Options};
+use sekisho_certs::store::{CatalogId, Result, StoreError};
+
+/// The store file and every connection to it in this process.
+#[derive(Debug)]
+pub(crate) struct StoreFile {
+    pub(super) path: PathBuf,
+    pub(super) options: Options,
+    state: Mutex<State>,
+    /// Learnt at the first opening; a file put in its place must have it too.
+    catalog: OnceLock<CatalogId>,
+}
+
+#[derive(Debug)]
+struct State {
+    /// None while the file is missing.
+    identity: Option<Identity>,
+    /// How often another file was put in its place.
+    generation: u64,
+    /// The write-ahead log of the open file.
+    log: Option<Identity>,
+    places: Vec<Weak<Place>>,
+    /// Nothing is opened any more.
+    closed: bool,
+}
+
+impl StoreFile {
+    pub(super) fn open(path: &Path, mode: Mode, options: &Options) -> Result<(Arc<Self>, Reader)> {
+        nowait::prepare();
+        if mode == Mode::Create {
+            make(path)?;
+        }
+        let file = Arc::new(Self {
+            path: path.to_owned(),
+            options: options.clone(),
+            state: Mutex::new(State {
+                identity: identity(path),
+                generation: 0,
+                log: None,
+                places: Vec::new(),
+                closed: false,
+            }),
+            catalog: OnceLock::new(),
+        });
+        let mut connection = file.connect(Role::Reader)?;
+        if mode == Mode::Create {
+            schema::create(&mut connection, options.busy).map_err(|error| explain(path, &error))?;
+        }
+        let reader = file.checked(connection, Role::Reader)?;
+        Ok((file, reader))
+    }
+
+    /// The identity that all connections agree on.
+    pub(super) fn catalog(&self) -> CatalogId {
+        *self.catalog.get().expect("opening has read it")
+    }
+
+    /// A place for a connection, which a replaced file empties.
+    pub(super) fn place(self: &Arc<Self>, reader: Option<Reader>, role: Role) -> Arc<Place> {
+        let place = Arc::new(Place {
+            file: Arc::clone(self),
+            role,
+            reader: Mutex::new(reader),
+        });
+        let mut state = self.lock();
+        state.places.retain(|place| place.strong_count() > 0);
+        state.places.push(Arc::downgrade(&place));
+        drop(state);
+        place
+    }
+
+    fn places(&self) -> Vec<Arc<Place>> {
+        let state = self.lock();
+        state.places.iter().filter_map(Weak::upgrade).collect()
+    }
+
+    /// Compares the file with the one that is open. If it is another or gone,
+    /// closes every connection, and says true. Only the watch calls it.
+    ///
+    /// All are closed before the first is opened again, and the old file's
+    /// log is moved into it and out of the way: a connection that finds it
+    /// would read its pages as the new file's. A place that opens holds its
+    /// own lock, so the places come before the state.
+    pub(super) fn follow(&self) -> bool {
+        let now = identity(&self.path);
+        if self.lock().identity == now {
+            return false;
+        }
+        let places = self.places();
+        let mut taken: Vec<_> = places.iter().map(|place| place.lock()).collect();
+        let open = taken.iter_mut().find_map(|reader| reader.as_mut());
+        let emptied = open.is_some_and(|reader| reader.empty_log().unwrap_or(false));
+        taken.iter_mut().for_each(|reader| drop(reader.take()));
+        let mut state = self.lock();
+        if state
+            .log
+            .take()
+            .is_some_and(|log| identity(&self.beside("-wal")) == Some(log))
+        {
+            self.clear_log(emptied);
+        }
+        state.identity = now;
+        state.generation += 1;
+        true
+    }
+
+    /// Removes the log that an old file left at the path; one that could not
+    /// be emptied may be all there is of a commit, so it is kept aside.
+    fn clear_log(&self, emptied: bool) {
+        let log = self.beside("-wal");
+        let cleared = match emptied {
+            true => fs::remove_file(&log),
+            false => fs::rename(&log, self.beside("-wal.old")),
+        };
+        if let Err(error) = cleared.and_then(|()| fs::remove_file(self.beside("-shm"))) {
+            let log = log.display();
+            tracing::warn!("{log} of the file that was replaced can't be cleared away: {error}");
+        }
+    }
+
+    /// Closes all connections that are idle, so that the last of them takes
+    /// the log with it: a stale one would harm a file restored later.
+    pub(super) fn close(&self) {
+        self.lock().closed = true;
+        for place in self.places() {
+            for _ in 0..CLOSING_LOOKS {
+                if let Ok(mut reader) = place.reader.try_lock() {
+                    drop(reader.take());
+                    break;
+                }
+                std::thread::sleep(CLOSING_PAUSE);
+            }
+        }
+    }
+
+    fn beside(&self, suffix: &str) -> PathBuf {
+        let mut name = self.path.clone().into_os_string();
+        name.push(suffix);
+        name.into()
+    }
+
+    /// Opens one more connection to the same file and checks its header.
+    fn reader(&self, role: Role) -> Result<Reader> {
+        self.checked(self.connect(role)?, role)
+    }
+
+    fn connect(&self, role: Role) -> Result<Connection> {
+        let path = &self.path;
+        if let Err(error) = fs::metadata(path) {
+            return Err(unreachable_file(path, &error));
+        }
+        self.same_file()?;
+        let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+        let fault = |error| explain(path, &error);
+        let connection = Connection::open_with_flags(path, flags).map_err(fault)?;
+        if connection.is_readonly("main").map_err(fault)? {
+            return Err(read_only(path));
+        }
+        self.set_up(&connection, role).map_err(fault)?;
+        Ok(connection)
+    }
+
+    fn set_up(&self, connection: &Connection, role: Role) -> rusqlite::Result<()> {
+        // Until it is known to be the right file, closing it must not move
+        // into it what may be another file's log.
+        connection.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true)?;
+        connection.busy_timeout(role.patience(&self.options))?;
+        // Without this, a statement whose plan could depend on a value is
+        // prepared again for each value: two thirds of a handshake's read.
+        connection.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true)?;
+        connection.set_prepared_statement_cache_capacity(STATEMENTS);
+        let mmap = if self.options.mmap && role != Role::Inline {
+            MMAP_BYTES
+        } else {
+            0
+        };
+        connection.pragma_update(None, "mmap_size", mmap)?;
+        // Negative: in KiB instead of pages.
+        connection.pragma_update(None, "cache_size", -role.cache_kib())?;
+        connection.pragma_update(None, "temp_store", "memory")?;
+        // Durable when it returns, over a power cut too.
+        connection.pragma_update(None, "synchronous", "full")?;
+        connection.pragma_update(None, "journal_size_limit", LOG_BYTES)?;
+        Ok(())
+    }
+
+    /// Accepts a connection whose file is a store of ours, of this catalog,
+    /// and still the one that lies at the path.
+    fn checked(&self, connection: Connection, role: Role) -> Result<Reader> {
+        let fault = |error| explain(&self.path, &error);
+        let header = schema::header(&connection).map_err(fault)?;
+        if let Some(error) = unusable(&self.path, &header) {
+            return Err(error);
+        }
+        schema::keep_log(&connection, role.patience(&self.options)).map_err(fault)?;
+        let catalog = schema::catalog_id(&connection).map_err(fault)?;
+        if *self.catalog.get_or_init(|| catalog) != catalog {
+            return Err(StoreError::Unavailable(format!(
+                "{} was replaced by the file of another catalog; restart to serve that one, or put the right file back",
+                self.path.display()
+            ).into()));
+        }
+        let generation = self.same_file()?;
+        self.lock().log = identity(&self.beside("-wal"));
+        connection
+            .set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, false)
+            .map_err(fault)?;
+        Ok(Reader::new(connection, &self.path, generation))
+    }
+
+    /// The generation of the file at the path, if it is the one that all
+    /// connections are open to.
+    fn same_file(&self) -> Result<u64> {
+        let state = self.lock();
+        if state.closed {
+            return Err(StoreError::Unavailable("the store is being closed".into()));
+        }
+        if identity(&self.path) == state.identity {
+            return Ok(state.generation);
+        }
+        let path = self.path.display();
+        Err(StoreError::Unavailable(
+            format!("{path} is just being replaced").into(),
+        ))
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// What a connection is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Role {
+    /// Reads on a thread that may wait.
+    Reader,
+    /// Reads on a thread that must not.
+    Inline,
+    /// Writes.
+    Writer,
+}
+
+impl Role {
+    fn cache_kib(self) -> i32 {
+        match self {
+            Self::Reader => READER_CACHE_KIB,
+            Self::Inline => INLINE_CACHE_KIB,
+            Self::Writer => WRITER_CACHE_KIB,
+        }
+    }
+
+    fn patience(self, options: &Options) -> Duration {
+        match self {
+            Self::Reader | Self::Writer => options.busy,
+            Self::Inline => Duration::ZERO,
+        }
+    }
+}
+
+/// Where a connection stands: opened at its first use, and again after the
+/// file was replaced.
+#[derive(Debug)]
+pub(crate) struct Place {
+    file: Arc<StoreFile>,
+    role: Role,
+    reader: Mutex<Option<Reader>>,
+}
+
+impl Place {
+    /// Writes, and makes sure that it was into the file at the path: a commit
+    /// into one that was just replaced is gone with it.
+    pub(super) fn with_durably<T>(&self, work: impl FnOnce(&mut Reader) -> Result<T>) -> Result<T> {
+        self.with(|reader| {
+            let done = work(reader)?;
+            if self.file.same_file()? != reader.generation() {
+                let path = self.file.path.display();
+                return Err(StoreError::Unavailable(
+                    format!("{path} was just replaced").into(),
+                ));
+            }
+            Ok(done)
+        })
+    }
+
+    pub(super) fn with<T>(&self, work: impl FnOnce(&mut Reader) -> Result<T>) -> Result<T> {
+        let mut slot = self.lock();
+        let reader = match &mut *slot {
+            Some(reader) => reader,
+            empty => empty.insert(self.file.reader(self.role)?),
+        };
+        work(reader)
+    }
+
+    /// Whether nothing is open here; false while a thread is at it.
+    pub(super) fn is_empty(&self) -> bool {
+        self.reader.try_lock().is_ok_and(|reader| reader.is_none())
+    }
+
+    /// The same without waiting: none if another thread is at it, or if it is
+    /// not open.
+    pub(super) fn try_with<T>(&self, work: impl FnOnce(&mut Reader) -> T) -> Option<T> {
+        let mut slot = self.reader.try_lock().ok()?;
+        slot.as_mut().map(work)
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Option<Reader>> {
+        self.reader.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Makes the file if it is missing, for its owner only. SQLite gives its log
+/// files the same mode.
+fn make(path: &Path) -> Result<()> {
+    let made = OpenOptions::new()
+        .write(true)
+        .create_new(true)
+        .mode(0o600)
+        .open(path);
+    match made {
+        Err(error) if error.kind() != io::ErrorKind::AlreadyExists => {
+            Err(unreachable_file(path, &error))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Device and inode.
+type Identity = (u64, u64);
+
+fn identity(path: &Path) -> Option<Identity> {
+    let metadata = fs::metadata(path).ok()?;
+    Some((metadata.dev(), metadata.ino()))
+}
+
+/// More than this program has statements, so that each is prepared once.
+const STATEMENTS: usize = 64;
+/// How long closing waits for a call under way: a few calls' time.
+const CLOSING_LOOKS: u32 = 50;
+/// How often it looks.
+const CLOSING_PAUSE: Duration = Duration::from_millis(1);
+/// A reader's pages: the upper levels of the tables of a million hosts.
+const READER_CACHE_KIB: i32 = 2048;
+/// The same; there is one per core.
+const INLINE_CACHE_KIB: i32 = 1024;
+/// Only used while writing: what a batch of an import touches.
+const WRITER_CACHE_KIB: i32 = 8192;
+/// Mapped pages count as resident, so no more of the file than this.
+const MMAP_BYTES: i64 = 1 << 30;
+/// The log is cut back to this after a large import.
+const LOG_BYTES: i64 = 16 << 20;

@@ -1,0 +1,69 @@
+//! The short way of a handshake's read: on the thread that asks, as long as
+//! the system has every page in memory.
+
+use std::num::NonZero;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::available_parallelism;
+
+use super::file::{Place, Role, StoreFile};
+use super::nowait::{Attempt, attempt};
+use sekisho_certs::host::HostName;
+use sekisho_certs::store::{Answer, Result};
+
+/// Connections that any thread may use for one read at a time.
+#[derive(Debug)]
+pub(super) struct InlineReaders {
+    places: Vec<Arc<Place>>,
+    /// Cleared for good where the file system can't tell what it has.
+    possible: AtomicBool,
+}
+
+impl InlineReaders {
+    pub(super) fn new(file: &Arc<StoreFile>) -> Self {
+        let cores = available_parallelism().map_or(1, NonZero::get).min(MOST);
+        let places = (0..cores).map(|_| file.place(None, Role::Inline)).collect();
+        Self {
+            places,
+            possible: AtomicBool::new(true),
+        }
+    }
+
+    /// Opens what is not open. It waits for the disk.
+    pub(super) fn open(&self) {
+        for place in self.places.iter().filter(|place| place.is_empty()) {
+            // A file that can't be opened is reported to those who read it.
+            let _ = place.with(|_| Ok(()));
+        }
+    }
+
+    /// Whether the file system can be asked for what it has in memory.
+    pub(super) fn is_possible(&self) -> bool {
+        self.possible.load(Ordering::Relaxed)
+    }
+
+    /// The answer, if it could be had without waiting for anything. What goes
+    /// wrong is left to the readers that may wait, and report it.
+    pub(super) fn find(&self, name: &HostName) -> Option<Answer> {
+        if !self.is_possible() {
+            return None;
+        }
+        let tried = self
+            .places
+            .iter()
+            .find_map(|place| place.try_with(|reader| attempt(|| reader.find(name))));
+        match tried? {
+            Attempt::Done(answer) => Result::ok(answer),
+            Attempt::WouldWait => None,
+            Attempt::Unsupported => {
+                tracing::debug!("this file system can't read without waiting");
+                self.possible.store(false, Ordering::Relaxed);
+                None
+            }
+        }
+    }
+}
+
+/// More threads than this at one read each at the same moment take turns with
+/// the readers.
+const MOST: usize = 16;

@@ -1,0 +1,190 @@
+//! The tables, and what tells a file of ours from any other.
+
+use std::time::{Duration, Instant};
+
+use rusqlite::{Connection, Error, ErrorCode, Transaction, TransactionBehavior, params};
+
+use sekisho_certs::store::CatalogId;
+
+/// "seki", in the file's header: tells it from other programs' databases.
+pub(super) const APPLICATION_ID: i32 = 0x7365_6b69;
+/// Grows with each change of the tables.
+pub(super) const VERSION: i32 = 1;
+
+/// What the header says of a file.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Header {
+    /// Nothing in it: just made, or its making broke off.
+    Empty,
+    /// Ours, in that version.
+    Store(i32),
+    /// Another program's.
+    Foreign,
+}
+
+/// Reads the header and nothing else, so that opening costs the same however
+/// many hosts there are. In one transaction: another process may just be
+/// making the tables, and half of its header would look like a foreign one.
+pub(super) fn header(connection: &Connection) -> rusqlite::Result<Header> {
+    header_within(&connection.unchecked_transaction()?)
+}
+
+fn header_within(connection: &Transaction<'_>) -> rusqlite::Result<Header> {
+    let value = |name| connection.pragma_query_value(None, name, |row| row.get::<_, i32>(0));
+    Ok(match (value("application_id")?, value("user_version")?) {
+        (APPLICATION_ID, version) => Header::Store(version),
+        (0, 0) if value("schema_version")? == 0 => Header::Empty,
+        _ => Header::Foreign,
+    })
+}
+
+/// Switches to WAL, where readers and a writer do not wait for each other. The
+/// file remembers it; a copy that a backup made may not.
+///
+/// Two that switch at once would each wait for the other to let the file go,
+/// so SQLite refuses one of them at once, whatever its `busy_timeout`: that
+/// one has let go by then and tries again, for up to `patience`.
+pub(super) fn keep_log(connection: &Connection, patience: Duration) -> rusqlite::Result<()> {
+    let begun = Instant::now();
+    loop {
+        let switched = connection.pragma_update(None, "journal_mode", "wal");
+        match switched.as_ref().map_err(Error::sqlite_error_code) {
+            Err(Some(ErrorCode::DatabaseBusy)) if begun.elapsed() < patience => {
+                std::thread::sleep(SWITCH_PAUSE);
+            }
+            _ => return switched,
+        }
+    }
+}
+
+/// Makes the tables in an empty file, whole or not at all. Does nothing if
+/// another process was faster.
+pub(super) fn create(connection: &mut Connection, patience: Duration) -> rusqlite::Result<()> {
+    if header(connection)? != Header::Empty {
+        return Ok(());
+    }
+    keep_log(connection, patience)?;
+    let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
+    if header_within(&transaction)? != Header::Empty {
+        return Ok(());
+    }
+    transaction.execute_batch(TABLES)?;
+    transaction.execute(
+        "INSERT INTO meta VALUES (1, ?1, ?2, 0, 0, 0)",
+        params![random(), random()],
+    )?;
+    transaction.pragma_update(None, "application_id", APPLICATION_ID)?;
+    transaction.pragma_update(None, "user_version", VERSION)?;
+    transaction.commit()
+}
+
+/// The identity that [`create`] drew.
+pub(super) fn catalog_id(connection: &Connection) -> rusqlite::Result<CatalogId> {
+    connection
+        .prepare_cached("SELECT catalog FROM meta")?
+        .query_row((), |row| Ok(CatalogId(row.get(0)?)))
+}
+
+/// Gives the log another identity: a copy may give a number a second time.
+pub(super) fn renew_log(connection: &Connection) -> rusqlite::Result<()> {
+    let renewed = connection.execute("UPDATE meta SET log = ?1", [random()])?;
+    debug_assert_eq!(renewed, 1, "a store has one row of this");
+    Ok(())
+}
+
+fn random() -> [u8; 16] {
+    let mut bytes = [0; 16];
+    aws_lc_rs::rand::fill(&mut bytes).expect("the system gives random bytes");
+    bytes
+}
+
+/// How soon a refused switch to WAL is tried again: about what one takes.
+const SWITCH_PAUSE: Duration = Duration::from_millis(1);
+
+/// `hosts` without a rowid: one descent finds a pattern. `credentials` by
+/// their id, which grows with time: what is imported together lies together.
+/// A chain without its leaf is stored once in `issuers`; there are few, so
+/// they are kept for good. Partial indexes hold only the rows that they find.
+const TABLES: &str = "
+CREATE TABLE meta (
+    one INTEGER PRIMARY KEY CHECK (one = 1),
+    catalog BLOB NOT NULL,
+    log BLOB NOT NULL,
+    -- the number of the last change
+    number INTEGER NOT NULL,
+    -- changes up to this number are no longer kept
+    forgotten INTEGER NOT NULL,
+    -- the last fencing token
+    token INTEGER NOT NULL
+) STRICT;
+
+CREATE TABLE issuers (
+    id INTEGER PRIMARY KEY,
+    digest BLOB NOT NULL UNIQUE,
+    chain BLOB NOT NULL
+) STRICT;
+
+CREATE TABLE credentials (
+    id INTEGER PRIMARY KEY,
+    version INTEGER NOT NULL,
+    key_type TEXT NOT NULL,
+    leaf BLOB NOT NULL,
+    issuer INTEGER,
+    key_id INTEGER NOT NULL,
+    nonce BLOB NOT NULL,
+    key BLOB NOT NULL,
+    not_before INTEGER NOT NULL,
+    not_after INTEGER NOT NULL,
+    renew_at INTEGER
+) STRICT;
+CREATE INDEX due ON credentials (renew_at) WHERE renew_at IS NOT NULL;
+
+CREATE TABLE hosts (
+    pattern TEXT PRIMARY KEY,
+    -- what stands behind the first dot of an exact name
+    parent TEXT,
+    tenant TEXT NOT NULL,
+    site_format INTEGER,
+    site TEXT,
+    tls TEXT NOT NULL,
+    disabled INTEGER NOT NULL,
+    ecdsa INTEGER,
+    ed25519 INTEGER,
+    rsa INTEGER,
+    version INTEGER NOT NULL
+) STRICT, WITHOUT ROWID;
+CREATE INDEX hosts_below ON hosts (parent) WHERE parent IS NOT NULL;
+CREATE INDEX hosts_by_ecdsa ON hosts (ecdsa) WHERE ecdsa IS NOT NULL;
+CREATE INDEX hosts_by_ed25519 ON hosts (ed25519) WHERE ed25519 IS NOT NULL;
+CREATE INDEX hosts_by_rsa ON hosts (rsa) WHERE rsa IS NOT NULL;
+
+CREATE TABLE documents (
+    kind TEXT NOT NULL,
+    key TEXT NOT NULL,
+    key_id INTEGER NOT NULL,
+    nonce BLOB NOT NULL,
+    bytes BLOB NOT NULL,
+    expires INTEGER,
+    version INTEGER NOT NULL,
+    PRIMARY KEY (kind, key)
+) STRICT, WITHOUT ROWID;
+CREATE INDEX documents_expiring ON documents (expires) WHERE expires IS NOT NULL;
+
+CREATE TABLE leases (
+    name TEXT PRIMARY KEY,
+    holder TEXT NOT NULL,
+    token INTEGER NOT NULL,
+    expires_ms INTEGER NOT NULL
+) STRICT, WITHOUT ROWID;
+
+CREATE TABLE changes (
+    number INTEGER PRIMARY KEY,
+    -- 'host', 'credential' or 'document'
+    subject TEXT NOT NULL,
+    -- a document's kind, else empty
+    kind TEXT NOT NULL,
+    -- a pattern, an id or a document's key
+    key TEXT NOT NULL,
+    removed INTEGER NOT NULL
+) STRICT;
+";

@@ -1,0 +1,319 @@
+use std::fs;
+use std::io::{Seek, SeekFrom, Write as _};
+use std::os::unix::fs::PermissionsExt;
+use std::sync::Arc;
+use std::task::Poll;
+
+use rusqlite::StatementStatus;
+
+use super::*;
+use crate::sqlite::find::FIND;
+use sekisho_certs::contract::fixture::plain;
+use sekisho_certs::seal::{KeyRing, MasterKey};
+use sekisho_certs::store::Document;
+use sekisho_certs::store::sealed::Sealed;
+
+#[test]
+fn a_missing_file_is_an_error_and_stays_missing() {
+    let folder = Folder::new();
+    let error = folder.opening_fails("is missing");
+    assert!(matches!(error, StoreError::Unavailable(_)));
+    assert!(!folder.path().exists());
+    for mode in [Mode::Existing, Mode::Create] {
+        let path = folder.0.path().join("no/such/hosts.db");
+        let error = Sqlite::open(&path, mode).unwrap_err().to_string();
+        assert!(
+            error.contains("its folder") && error.contains("no/such"),
+            "{error}"
+        );
+        fs::write(folder.0.path().join("file"), "").unwrap();
+        let path = folder.0.path().join("file/hosts.db");
+        let error = Sqlite::open(&path, mode).unwrap_err().to_string();
+        assert!(error.contains("is no folder"), "{error}");
+    }
+}
+
+#[tokio::test]
+async fn only_its_owner_may_read_it() {
+    let folder = Folder::new();
+    let store = folder.create();
+    store.write(host_with("a.example", 1)).await.unwrap();
+    for file in ["hosts.db", "hosts.db-wal", "hosts.db-shm"] {
+        let metadata = fs::metadata(folder.0.path().join(file)).unwrap();
+        assert_eq!(metadata.permissions().mode() & 0o777, 0o600, "{file}");
+    }
+    let again = Sqlite::create(&folder.path()).unwrap_err();
+    assert!(matches!(again, StoreError::Conflict(_)), "{again}");
+}
+
+#[test]
+fn other_files_are_refused() {
+    let folder = Folder::new();
+    fs::write(folder.path(), "certainly no database".repeat(100)).unwrap();
+    let error = folder.opening_fails("no SQLite database");
+    assert!(matches!(error, StoreError::Corrupt(_)));
+    fs::remove_file(folder.path()).unwrap();
+    folder.raw().execute_batch("CREATE TABLE t (a)").unwrap();
+    folder.opening_fails("another program's");
+    let create = Sqlite::open(&folder.path(), Mode::Create).unwrap_err();
+    assert!(create.to_string().contains("another program's"), "{create}");
+    fs::remove_file(folder.path()).unwrap();
+    fs::create_dir(folder.path()).unwrap();
+    folder.opening_fails("can't be opened");
+}
+
+#[test]
+fn a_newer_version_is_refused_and_left_alone() {
+    let folder = Folder::new();
+    drop(folder.create());
+    folder
+        .raw()
+        .pragma_update(None, "user_version", 99)
+        .unwrap();
+    folder.opening_fails("schema version 99");
+    let create = Sqlite::open(&folder.path(), Mode::Create).unwrap_err();
+    assert!(create.to_string().contains("schema version 99"), "{create}");
+}
+
+#[tokio::test]
+async fn a_making_that_broke_off_is_completed() {
+    let folder = Folder::new();
+    fs::write(folder.path(), "").unwrap();
+    folder.opening_fails("is empty");
+    let store = Sqlite::open(&folder.path(), Mode::Create).unwrap();
+    store.write(host_with("a.example", 1)).await.unwrap();
+    assert!(finds(&store, "a.example").await);
+}
+
+/// Every page but the first is overwritten: whatever a call meets, it never
+/// says that a host is absent.
+#[tokio::test]
+async fn damage_is_failed_and_not_absent() {
+    let folder = Folder::new();
+    let store = folder.create();
+    for number in 0..500 {
+        let writes = host_with(&format!("h{number}.example"), number);
+        store.write(writes).await.unwrap();
+    }
+    let raw = folder.raw();
+    drop(store);
+    raw.pragma_update(None, "wal_checkpoint", "truncate")
+        .unwrap();
+    drop(raw);
+    let mut file = fs::OpenOptions::new()
+        .write(true)
+        .open(folder.path())
+        .unwrap();
+    let pages = file.metadata().unwrap().len() / 4096;
+    // Page 2 is `meta`, without which it would not open.
+    for page in 2..pages {
+        file.seek(SeekFrom::Start(page * 4096)).unwrap();
+        file.write_all(&[0xa5; 4096]).unwrap();
+    }
+    let store = folder.open().unwrap();
+    for number in [0, 250, 499] {
+        let host = name(&format!("h{number}.example"));
+        let error = store.find(&host).await.unwrap_err();
+        assert!(matches!(error, StoreError::Corrupt(_)), "{error}");
+        assert!(
+            error.to_string().contains("restore it from a backup"),
+            "{error}"
+        );
+    }
+}
+
+#[tokio::test]
+async fn a_reference_to_nothing_is_corrupt() {
+    let folder = Folder::new();
+    let store = folder.create();
+    store.write(host_with("a.example", 1)).await.unwrap();
+    folder.raw().execute("DELETE FROM credentials", ()).unwrap();
+    let error = store.find(&name("a.example")).await.unwrap_err();
+    assert!(matches!(error, StoreError::Corrupt(_)), "{error}");
+    assert!(error.to_string().contains("a.example"), "{error}");
+}
+
+/// A writer waits for the other, then says who to look for; readers go on.
+#[tokio::test]
+async fn a_locked_file_stops_writers_for_a_while() {
+    let folder = Folder::new();
+    folder
+        .create()
+        .write(host_with("a.example", 1))
+        .await
+        .unwrap();
+    let options = Options {
+        busy: Duration::from_millis(200),
+        ..Options::default()
+    };
+    let store = Sqlite::open_with(&folder.path(), Mode::Existing, &options).unwrap();
+    let other = folder.raw();
+    other.execute_batch("BEGIN EXCLUSIVE").unwrap();
+    let error = store.write(host_with("b.example", 2)).await.unwrap_err();
+    assert!(matches!(error, StoreError::Unavailable(_)), "{error}");
+    assert!(error.to_string().contains("fuser"), "{error}");
+
+    let patient = folder.open().unwrap();
+    let mut write = patient.write(host_with("b.example", 2));
+    let polled = std::future::poll_fn(|cx| Poll::Ready(write.as_mut().poll(cx).is_pending()));
+    assert!(polled.await);
+    assert!(finds(&patient, "a.example").await);
+    assert!(!finds(&patient, "b.example").await);
+    other.execute_batch("COMMIT").unwrap();
+    write.await.unwrap();
+    assert!(finds(&store, "b.example").await);
+}
+
+/// The pager's own limit stands for the disk's: both are SQLITE_FULL.
+#[tokio::test]
+async fn a_full_disk_refuses_a_write_whole() {
+    let folder = Folder::new();
+    let store = folder.create();
+    store.write(host_with("a.example", 1)).await.unwrap();
+    let limit = |pages: i64| {
+        let set = move |connection: &mut Connection| {
+            connection.pragma_update(None, "max_page_count", pages)?;
+            Ok(())
+        };
+        store.change(move |reader| reader.run(set))
+    };
+    limit(1).await.unwrap();
+    let before = store.position().await.unwrap();
+    let many: Vec<_> = (2..200)
+        .flat_map(|number| host_with(&format!("h{number}.example"), number))
+        .collect();
+    let error = store.write(many.clone()).await.unwrap_err();
+    assert!(matches!(error, StoreError::Unavailable(_)), "{error}");
+    assert!(error.to_string().contains("the disk is full"), "{error}");
+    assert_eq!(store.position().await.unwrap(), before);
+    assert!(finds(&store, "a.example").await && !finds(&store, "h2.example").await);
+    limit(1 << 30).await.unwrap();
+    store.write(many).await.unwrap();
+    assert!(finds(&store, "h199.example").await);
+}
+
+#[tokio::test]
+async fn a_wrong_master_key_is_told_apart() {
+    let folder = Folder::new();
+    let ring = |byte| KeyRing::new(MasterKey::new(&[byte; 32]));
+    let open = async |byte| {
+        let inner = Arc::new(folder.open().unwrap());
+        Sealed::open(inner, ring(byte)).await
+    };
+    let inner = Arc::new(folder.create());
+    let unfinished = open(1).await.unwrap_err();
+    assert!(
+        unfinished.to_string().contains("no check value"),
+        "{unfinished}"
+    );
+    let sealed = Sealed::create(inner, ring(1)).await.unwrap();
+    let document = Document {
+        kind: "kind".to_owned(),
+        key: "key".to_owned(),
+        bytes: plain(b"content"),
+        expires: None,
+        version: 0,
+    };
+    sealed
+        .write(vec![Write::PutDocument(document, Expect::Absent)])
+        .await
+        .unwrap();
+    for wrong in [
+        open(2).await,
+        Sealed::create(Arc::new(folder.open().unwrap()), ring(2)).await,
+    ] {
+        let error = wrong.unwrap_err();
+        assert!(matches!(error, StoreError::Refused(_)), "{error}");
+        assert!(error.to_string().contains("wrong master key"), "{error}");
+    }
+    let right = open(1).await.unwrap();
+    assert!(right.document("kind", "key").await.unwrap().is_some());
+    // Moved to another place, it does not open.
+    let moved = "UPDATE documents SET key = 'other' WHERE kind = 'kind'";
+    folder.raw().execute(moved, ()).unwrap();
+    let error = right.document("kind", "other").await.unwrap_err();
+    assert!(matches!(error, StoreError::Corrupt(_)), "{error}");
+}
+
+#[tokio::test]
+async fn no_file_holds_a_key_in_the_clear() {
+    let folder = Folder::new();
+    let ring = KeyRing::new(MasterKey::new(&[1; 32]));
+    let inner = Arc::new(folder.create());
+    let sealed = Sealed::create(inner, ring).await.unwrap();
+    let secret: Vec<u8> = (0..=255).collect();
+    let mut writes = host_with("a.example", 1);
+    let Write::PutCredential(credential, _) = &mut writes[0] else {
+        panic!("a credential first")
+    };
+    credential.key = plain(&secret);
+    let leaf = credential.chain[0].to_vec();
+    let document = Document {
+        kind: "ticket".to_owned(),
+        key: "1".to_owned(),
+        bytes: plain(&secret),
+        expires: None,
+        version: 0,
+    };
+    writes.push(Write::PutDocument(document, Expect::Any));
+    sealed.write(writes).await.unwrap();
+    let mut seen = false;
+    for _ in 0..2 {
+        for file in fs::read_dir(folder.0.path()).unwrap() {
+            let bytes = fs::read(file.unwrap().path()).unwrap();
+            assert!(!bytes.windows(16).any(|window| window == &secret[32..48]));
+            // What is not secret is there: the right files were read.
+            seen |= bytes.windows(leaf.len()).any(|window| window == leaf);
+        }
+        folder
+            .raw()
+            .pragma_update(None, "wal_checkpoint", "full")
+            .unwrap();
+    }
+    assert!(seen);
+}
+
+/// A call that scans would take a million times as long with a million hosts.
+#[test]
+fn no_read_scans_a_table() {
+    let folder = Folder::new();
+    drop(folder.create());
+    let raw = folder.raw();
+    let reads = [FIND].into_iter().chain(crate::sqlite::read::INDEXED);
+    for sql in reads {
+        let mut plan = raw.prepare(&format!("EXPLAIN QUERY PLAN {sql}")).unwrap();
+        let parameters = plan.parameter_count();
+        let rows = plan.query_map(
+            rusqlite::params_from_iter((0..parameters).map(|_| "x")),
+            |row| row.get::<_, String>(3),
+        );
+        let steps: Vec<String> = rows.unwrap().map(|row| row.unwrap()).collect();
+        let scans = |step: &String| step.starts_with("SCAN") && !step.contains("CONSTANT");
+        assert!(!steps.iter().any(scans), "{sql}: {steps:#?}");
+        assert!(
+            !steps.iter().any(|step| step.contains("TEMP B-TREE")),
+            "{sql}: {steps:#?}"
+        );
+    }
+}
+
+/// Planning a statement takes forty times as long as running it.
+#[test]
+fn no_read_is_planned_twice() {
+    let folder = Folder::new();
+    drop(folder.create());
+    let options = Options::default();
+    let (_, mut reader) = StoreFile::open(&folder.path(), Mode::Existing, &options).unwrap();
+    for sql in [FIND].into_iter().chain(crate::sqlite::read::INDEXED) {
+        let planned = reader.run(|connection| {
+            let mut statement = connection.prepare_cached(sql)?;
+            for round in 0..5 {
+                let values = (0..statement.parameter_count()).map(|_| round);
+                let mut rows = statement.query(rusqlite::params_from_iter(values))?;
+                while rows.next()?.is_some() {}
+            }
+            Ok(statement.get_status(StatementStatus::RePrepare))
+        });
+        assert_eq!(planned.unwrap(), 0, "{sql}");
+    }
+}

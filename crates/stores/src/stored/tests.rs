@@ -1,0 +1,151 @@
+use super::*;
+use sekisho_certs::credential::Secret;
+
+fn credential(number: u64, key_type: KeyType, key: Protected) -> StoredCredential {
+    StoredCredential {
+        id: CredentialId::from_u64(number),
+        version: number + 1,
+        key_type,
+        chain: vec![vec![0x30, 1, 0].into(), vec![0x30, 0].into()],
+        key,
+        not_before: -5,
+        not_after: 1 << 40,
+        renew_at: (number > 7).then_some(-1),
+    }
+}
+
+fn sealed(fill: u8) -> Protected {
+    Protected::Sealed(SealedBytes {
+        key_id: 0xfeed,
+        nonce: [fill; 12],
+        bytes: vec![fill; 40],
+    })
+}
+
+fn found() -> Found {
+    let mut record = HostRecord::new(HostPattern::parse("*.example.com").unwrap());
+    record.tenant = Tenant::parse("Küche & Söhne").unwrap();
+    record.site = Some(Site {
+        format: 9,
+        json: r#"{"root":"/srv"}"#.into(),
+    });
+    record.tls = TlsPolicy::Tls13;
+    record.version = 1 << 60;
+    let first = credential(7, KeyType::Ecdsa, sealed(1));
+    let second = credential((1 << 63) - 1, KeyType::Rsa, sealed(2));
+    record.references.set(KeyType::Ecdsa, Some(first.id));
+    record.references.set(KeyType::Rsa, Some(second.id));
+    Found {
+        record,
+        credentials: vec![second, first],
+        shadowed: true,
+        fresh_for: None,
+        source: Source::Store,
+    }
+}
+
+#[test]
+fn what_was_found_comes_back() {
+    let mut bare = found();
+    bare.record = HostRecord::new(HostPattern::parse("a.example.com").unwrap());
+    bare.record.disabled = true;
+    bare.credentials.clear();
+    bare.shadowed = false;
+    for found in [found(), bare] {
+        let bytes = write_found(&found).unwrap();
+        let read = read_found(&bytes).unwrap();
+        assert_eq!(format!("{read:?}"), format!("{found:?}"));
+        let host = write_host(&found.record, found.shadowed).unwrap();
+        assert_eq!(
+            read_host(&host).unwrap(),
+            (found.record.clone(), found.shadowed)
+        );
+    }
+}
+
+#[test]
+fn a_key_in_the_clear_is_not_written() {
+    let secret = || Secret::new(vec![1; 40]);
+    for key in [Protected::Plain(secret()), Protected::Opened(secret())] {
+        let bare = credential(7, KeyType::Ecdsa, key);
+        assert_eq!(
+            write_credential(&bare).unwrap_err(),
+            FormError::Unsealed,
+            "alone"
+        );
+        let mut found = found();
+        found.credentials[0] = bare;
+        assert_eq!(write_found(&found).unwrap_err(), FormError::Unsealed);
+    }
+}
+
+#[test]
+fn other_credentials_than_its_own_are_damage() {
+    let whole = found();
+    let mut missing = whole.clone();
+    missing.credentials.pop();
+    let mut other = whole.clone();
+    other.credentials[0].id = CredentialId::from_u64(3);
+    let mut twice = whole.clone();
+    twice.credentials[0] = twice.credentials[1].clone();
+    let mut of_another_type = whole;
+    of_another_type.credentials[0].key_type = KeyType::Ed25519;
+    for found in [missing, other, twice, of_another_type] {
+        let bytes = write_found(&found).unwrap();
+        assert!(matches!(
+            read_found(&bytes).unwrap_err(),
+            FormError::Damaged(_)
+        ));
+    }
+}
+
+#[test]
+fn another_form_is_an_error_that_says_so() {
+    let mut bytes = write_found(&found()).unwrap();
+    bytes[1] = 2;
+    assert_eq!(read_found(&bytes).unwrap_err(), FormError::Version(2));
+}
+
+#[test]
+fn too_much_is_not_written_nor_read() {
+    let mut large = found();
+    large.record.site = Some(Site {
+        format: 1,
+        json: "x".repeat(MAX_VALUE).into(),
+    });
+    assert_eq!(write_found(&large).unwrap_err(), FormError::TooLarge);
+    assert_eq!(
+        write_host(&large.record, false).unwrap_err(),
+        FormError::TooLarge
+    );
+    let bytes = vec![FOUND; MAX_VALUE + 1];
+    assert_eq!(read_found(&bytes).unwrap_err(), FormError::TooLarge);
+}
+
+/// Each cut, and each byte changed in three ways: an error or a value, no
+/// panic, and nothing is set aside for lengths that are not there.
+#[test]
+fn any_bytes_are_a_value_or_an_error() {
+    let bytes = write_found(&found()).unwrap();
+    for end in 0..bytes.len() {
+        assert!(read_found(&bytes[..end]).is_err(), "cut at {end}");
+    }
+    let mut longer = bytes.clone();
+    longer.push(0);
+    assert!(read_found(&longer).is_err());
+    for at in 0..bytes.len() {
+        for change in [1, 0x80, 0xff] {
+            let mut bytes = bytes.clone();
+            bytes[at] ^= change;
+            let _ = read_found(&bytes);
+            let _ = read_host(&bytes[6.min(at)..]);
+            let _ = read_credential(&bytes[at..]);
+        }
+    }
+    let host = write_host(&found().record, true).unwrap();
+    for (at, part) in [(2, "flags"), (4, "pattern")] {
+        let mut host = host.clone();
+        host[at] = 0xff;
+        assert!(read_host(&host).is_err(), "{part}");
+    }
+}

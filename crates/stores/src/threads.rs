@@ -1,0 +1,200 @@
+//! A few threads of a store's own, with one bounded queue.
+//!
+//! Blocking reads run here, so that a stalled disk stalls no connection. A
+//! call costs one hop each way: a push that wakes an idle thread, and a
+//! oneshot back.
+
+use std::collections::VecDeque;
+use std::fmt;
+use std::io;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread;
+
+use tokio::sync::oneshot;
+
+use sekisho_certs::store::{Result, StoreError};
+
+/// Threads that each own a state `S` and take jobs from one queue. They end
+/// when this is dropped, each after the job it has.
+pub(crate) struct Threads<S> {
+    queue: Arc<Queue<S>>,
+}
+
+impl<S: Send + 'static> Threads<S> {
+    /// Starts one thread per state. At most `depth` jobs wait.
+    pub(crate) fn start(
+        name: &str,
+        states: impl IntoIterator<Item = S>,
+        depth: usize,
+    ) -> io::Result<Self> {
+        let queue = Arc::new(Queue {
+            jobs: Mutex::new(Jobs {
+                waiting: VecDeque::new(),
+                idle: 0,
+                closed: false,
+            }),
+            arrived: Condvar::new(),
+            depth,
+        });
+        let threads = Self { queue };
+        for mut state in states {
+            let queue = Arc::clone(&threads.queue);
+            thread::Builder::new()
+                .name(name.to_owned())
+                .spawn(move || {
+                    while let Some(job) = queue.pop() {
+                        job(&mut state);
+                    }
+                })?;
+        }
+        Ok(threads)
+    }
+
+    /// Runs `work` on the next free thread. Whoever drops the future before
+    /// the work began takes it back; what has begun runs to its end.
+    pub(crate) async fn run<T: Send + 'static>(
+        &self,
+        work: impl FnOnce(&mut S) -> Result<T> + Send + 'static,
+    ) -> Result<T> {
+        let (answer, answered) = oneshot::channel();
+        self.queue.push(Box::new(move |state| {
+            if !answer.is_closed() {
+                // An answer that nobody waits for any more is dropped.
+                let _ = answer.send(work(state));
+            }
+        }))?;
+        answered
+            .await
+            .unwrap_or_else(|_| Err(StoreError::Unavailable("a store's thread ended".into())))
+    }
+}
+
+impl<S> Drop for Threads<S> {
+    fn drop(&mut self) {
+        self.queue.lock().closed = true;
+        self.queue.arrived.notify_all();
+    }
+}
+
+impl<S> fmt::Debug for Threads<S> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Threads")
+            .field("waiting", &self.queue.lock().waiting.len())
+            .finish()
+    }
+}
+
+type Job<S> = Box<dyn FnOnce(&mut S) + Send>;
+
+struct Queue<S> {
+    jobs: Mutex<Jobs<S>>,
+    arrived: Condvar,
+    depth: usize,
+}
+
+struct Jobs<S> {
+    waiting: VecDeque<Job<S>>,
+    idle: usize,
+    closed: bool,
+}
+
+impl<S> Queue<S> {
+    fn push(&self, job: Job<S>) -> Result<()> {
+        let mut jobs = self.lock();
+        if jobs.waiting.len() >= self.depth {
+            return Err(StoreError::Overloaded);
+        }
+        jobs.waiting.push_back(job);
+        let wake = jobs.idle > 0;
+        drop(jobs);
+        // Waking is a system call even if nobody sleeps.
+        if wake {
+            self.arrived.notify_one();
+        }
+        Ok(())
+    }
+
+    /// None once the owner is gone; what still waits is dropped unrun.
+    fn pop(&self) -> Option<Job<S>> {
+        let mut jobs = self.lock();
+        loop {
+            if jobs.closed {
+                jobs.waiting.clear();
+                return None;
+            }
+            if let Some(job) = jobs.waiting.pop_front() {
+                return Some(job);
+            }
+            jobs.idle += 1;
+            jobs = self
+                .arrived
+                .wait(jobs)
+                .unwrap_or_else(PoisonError::into_inner);
+            jobs.idle -= 1;
+        }
+    }
+
+    /// A panic elsewhere leaves the queue whole: nothing in here panics
+    /// between two changes.
+    fn lock(&self) -> MutexGuard<'_, Jobs<S>> {
+        self.jobs.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn a_full_queue_is_overloaded() {
+        let threads = Threads::start("test", [()], 2).unwrap();
+        let (release, released) = mpsc::channel::<()>();
+        let (began, begun) = mpsc::channel::<()>();
+        let running = threads.run(move |()| {
+            began.send(()).unwrap();
+            released.recv().unwrap();
+            Ok(1)
+        });
+        let mut running = Box::pin(running);
+        assert!(futures_poll(&mut running).await);
+        begun.recv().unwrap();
+        let mut second = Box::pin(threads.run(|()| Ok(2)));
+        let mut third = Box::pin(threads.run(|()| Ok(3)));
+        assert!(futures_poll(&mut second).await);
+        assert!(futures_poll(&mut third).await);
+        let refused = threads.run(|()| Ok(4)).await;
+        assert!(matches!(refused, Err(StoreError::Overloaded)));
+        release.send(()).unwrap();
+        assert_eq!(running.await.unwrap(), 1);
+        assert_eq!(second.await.unwrap() + third.await.unwrap(), 5);
+    }
+
+    #[tokio::test]
+    async fn a_call_that_was_given_up_does_not_run() {
+        let threads = Threads::start("test", [0_u32], 8).unwrap();
+        let (release, released) = mpsc::channel::<()>();
+        let mut running = Box::pin(threads.run(move |_| {
+            released.recv().unwrap();
+            Ok(())
+        }));
+        assert!(futures_poll(&mut running).await);
+        let mut dropped = Box::pin(threads.run(|count: &mut u32| {
+            *count += 1;
+            Ok(())
+        }));
+        assert!(futures_poll(&mut dropped).await);
+        drop(dropped);
+        release.send(()).unwrap();
+        running.await.unwrap();
+        assert_eq!(threads.run(|count| Ok(*count)).await.unwrap(), 0);
+    }
+
+    /// Polls once; says whether it is still pending.
+    async fn futures_poll<F: Future + Unpin>(future: &mut F) -> bool {
+        let mut future = std::pin::Pin::new(future);
+        std::future::poll_fn(|cx| std::task::Poll::Ready(future.as_mut().poll(cx).is_pending()))
+            .await
+    }
+}
