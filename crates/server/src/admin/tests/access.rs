@@ -1,0 +1,126 @@
+//! Who is answered, and for how long a connection may stay.
+
+use super::*;
+
+#[tokio::test]
+async fn without_a_token_only_loopback_names_are_answered() {
+    let fixture = Fixture::start(None).await;
+    for (host, expected) in [
+        ("localhost", 200),
+        ("LOCALHOST:9443", 200),
+        ("127.0.0.1", 200),
+        ("127.0.0.1:9443", 200),
+        ("127.9.9.9", 200),
+        ("[::1]:9443", 200),
+        ("evil.example", 403),
+        ("evil.example:9443", 403),
+        ("localhost.evil.example", 403),
+        ("127.0.0.1.evil.example", 403),
+        ("192.0.2.1", 403),
+        ("0.0.0.0", 403),
+        ("127.0.0.1@evil.example", 403),
+        ("evil.example@127.0.0.1", 403),
+        ("", 403),
+    ] {
+        let head = format!("GET /healthz HTTP/1.1\r\nHost: {host}\r\n");
+        assert_eq!(fixture.ask(&head).await.0, expected, "{host}");
+    }
+    let both = "GET /healthz HTTP/1.1\r\nHost: localhost\r\nHost: evil.example\r\n";
+    assert_ne!(fixture.ask(both).await.0, 200);
+    let absolute = "GET http://evil.example/healthz HTTP/1.1\r\nHost: localhost\r\n";
+    assert_eq!(fixture.ask(absolute).await.0, 403);
+    assert_eq!(fixture.ask("GET /healthz HTTP/1.0\r\n").await.0, 200);
+}
+
+#[tokio::test]
+async fn with_a_token_nothing_is_answered_without_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("token");
+    std::fs::write(&file, "0123456789abcdef\n").unwrap();
+    let token = Token::load(&TokenSource::File(file)).unwrap();
+    let fixture = Fixture::start(Some(token)).await;
+    for (header, expected) in [
+        ("", 401),
+        ("Authorization: Bearer 0123456789abcdef\r\n", 200),
+        ("authorization: bearer  0123456789abcdef \r\n", 200),
+        ("Authorization: Bearer 0123456789abcdeF\r\n", 401),
+        ("Authorization: Bearer 0123456789abcdef0\r\n", 401),
+        ("Authorization: Bearer\r\n", 401),
+        ("Authorization: 0123456789abcdef\r\n", 401),
+        ("Authorization: Basic 0123456789abcdef\r\n", 401),
+    ] {
+        for path in ["/healthz", "/metrics"] {
+            let head = format!("GET {path} HTTP/1.1\r\nHost: admin.example\r\n{header}");
+            let (status, answer) = fixture.ask(&head).await;
+            assert_eq!(status, expected, "{path} {header}");
+            assert_eq!(answer.contains("www-authenticate: Bearer"), expected == 401);
+            assert!(expected == 200 || !answer.contains("version"));
+        }
+    }
+    let unknown = fixture.ask("GET /secret HTTP/1.1\r\nHost: a\r\n").await;
+    assert_eq!(unknown.0, 401, "the paths are not told either");
+}
+
+#[tokio::test]
+async fn connections_are_bounded_and_idle_ones_end() {
+    let fixture = Fixture::start(None).await;
+    let mut idle = Vec::new();
+    for _ in 0..CONNECTIONS {
+        idle.push(TcpStream::connect(fixture.address).await.unwrap());
+    }
+    // Each has its turn once it was answered, and then holds its place.
+    for socket in &mut idle {
+        let request = b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n";
+        socket.write_all(request).await.unwrap();
+        assert!(socket.read(&mut [0; 4096]).await.unwrap() > 0);
+    }
+    let address = fixture.address;
+    let waiting = tokio::spawn(ask(address, "GET /healthz HTTP/1.1\r\nHost: localhost\r\n"));
+    for _ in 0..100 {
+        tokio::task::yield_now().await;
+    }
+    assert!(!waiting.is_finished());
+    drop(idle.pop());
+    assert_eq!(waiting.await.unwrap().0, 200);
+
+    tokio::time::pause();
+    let mut rest = Vec::new();
+    // The timer ends it; nothing else would.
+    idle.pop().unwrap().read_to_end(&mut rest).await.unwrap();
+}
+
+#[tokio::test]
+async fn strangers_hold_no_place() {
+    let fixture = Fixture::start(None).await;
+    let mut silent = TcpStream::connect(fixture.address).await.unwrap();
+    let mut refused = TcpStream::connect(fixture.address).await.unwrap();
+    let request = b"GET /healthz HTTP/1.1\r\nHost: evil.example\r\n\r\n";
+    refused.write_all(request).await.unwrap();
+    let mut answer = String::new();
+    // No time passes here that a timer could end it by.
+    refused.read_to_string(&mut answer).await.unwrap();
+    assert!(answer.starts_with("HTTP/1.1 403"), "{answer}");
+    assert!(answer.contains("connection: close"), "{answer}");
+
+    let mut known = TcpStream::connect(fixture.address).await.unwrap();
+    let request = b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n";
+    known.write_all(request).await.unwrap();
+    assert!(known.read(&mut [0; 4096]).await.unwrap() > 0);
+    tokio::time::pause();
+    let begun = Instant::now();
+    silent.read_to_end(&mut Vec::new()).await.unwrap();
+    assert!(begun.elapsed() <= STRANGER_LIFE + Duration::from_secs(1));
+    known.read_to_end(&mut Vec::new()).await.unwrap();
+    assert!(begun.elapsed() > STRANGER_LIFE * 2, "{:?}", begun.elapsed());
+}
+
+#[tokio::test]
+async fn the_listener_closes_when_it_is_told_to() {
+    let fixture = Fixture::start(None).await;
+    let mut open = TcpStream::connect(fixture.address).await.unwrap();
+    assert_eq!(fixture.get("/healthz").await.0, 200);
+    fixture.end.send(()).unwrap();
+    fixture.served.await.unwrap();
+    assert_eq!(open.read(&mut [0; 1]).await.unwrap_or(0), 0);
+    assert!(TcpStream::connect(fixture.address).await.is_err());
+}

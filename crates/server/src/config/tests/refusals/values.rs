@@ -1,0 +1,195 @@
+//! Values of a wrong type, form or size.
+
+use super::*;
+
+#[test]
+fn a_wrong_value_names_line_key_and_remedy() {
+    for (line, expected) in WRONG {
+        let error = refusal(&format!("{LEAST}{line}\n"));
+        let place = "/etc/sekisho/sekisho.toml:3: ";
+        assert!(
+            error.starts_with(place) && error.contains(expected),
+            "{line}: {error}"
+        );
+    }
+}
+
+/// A line behind [`LEAST`], and what is said of it.
+const WRONG: &[(&str, &str)] = &[
+    (
+        "cache.memory = \"64\"",
+        "[cache] memory: \"64\" is no size; write a whole number with B",
+    ),
+    (
+        "cache.memory = \"1KiB\"",
+        "[cache] memory: 1KiB is out of range; write 1MiB to 1TiB",
+    ),
+    (
+        "cache.memory = 64",
+        "[cache] memory: invalid type: integer `64`, expected a text in quotes",
+    ),
+    ("cache.files = \"1B\"", "[cache] files: 1B is out of range"),
+    (
+        "cache.disk = \"warm.db\"",
+        "[cache] disk: the store is on this machine itself; leave the key out",
+    ),
+    (
+        "cache.disk_size = \"1MiB\"",
+        "[cache] disk_size: 1MiB is out of range; write 4MiB to 1TiB",
+    ),
+    (
+        "cache.fresh = \"1\"",
+        "[cache] fresh: \"1\" is no duration; write a whole number with ms",
+    ),
+    (
+        "cache.fresh = \"0s\"",
+        "[cache] fresh: 0s is out of range; write 1s to 1d",
+    ),
+    (
+        "cache.absent = \"2h\"",
+        "[cache] absent: 2h is out of range; write 100ms to 1h",
+    ),
+    (
+        "server.workers = 0",
+        "[server] workers: 0 is out of range; write 1 to 1024",
+    ),
+    (
+        "server.workers = -3",
+        "[server] workers: -3 is out of range",
+    ),
+    (
+        "server.workers = \"two\"",
+        "[server] workers: invalid type: string \"two\", expected a whole number",
+    ),
+    (
+        "server.workers = 1.5",
+        "[server] workers: invalid type: floating point `1.5`",
+    ),
+    (
+        "server.connections = 0",
+        "[server] connections: 0 is out of range",
+    ),
+    (
+        "server.handshake_timeout = \"1h\"",
+        "[server] handshake_timeout: 1h is out of range; write 100ms to 5m",
+    ),
+    (
+        "server.header_timeout = \"0s\"",
+        "[server] header_timeout: 0s is out of range",
+    ),
+    (
+        "server.idle_timeout = \"1ms\"",
+        "[server] idle_timeout: 1ms is out of range",
+    ),
+    (
+        "server.body_timeout = \"1d\"",
+        "[server] body_timeout: 1d is out of range",
+    ),
+    (
+        "server.drain_timeout = \"2h\"",
+        "[server] drain_timeout: 2h is out of range; write 0s to 1h",
+    ),
+    (
+        "server.absent_per_prefix = 0",
+        "[server] absent_per_prefix: 0 is out of range",
+    ),
+    ("server.loads = 0", "[server] loads: 0 is out of range"),
+    (
+        "server.loads_per_prefix = 257",
+        "[server] loads_per_prefix: 257 is out of range; write 1 to 256",
+    ),
+    (
+        "server.loads_waiting = -1",
+        "[server] loads_waiting: -1 is out of range",
+    ),
+    (
+        "listen.http = [\"127.0.0.1:1\", \"localhost:80\"]",
+        "[listen] http[1]: \"localhost:80\" is no address with a port",
+    ),
+    (
+        "listen.http = [\"127.0.0.1\"]",
+        "[listen] http[0]: \"127.0.0.1\" is no address with a port",
+    ),
+    (
+        "listen.http = \"127.0.0.1:80\"",
+        "[listen] http: invalid type: string \"127.0.0.1:80\", expected a list in [ ]",
+    ),
+    (
+        "listen.http = [\"127.0.0.1:8443\"]",
+        "[listen] http: 127.0.0.1:8443 already stands in https",
+    ),
+    (
+        "listen.admin = \"9443\"",
+        "[listen] admin: \"9443\" is no address with a port",
+    ),
+    (
+        "listen.admin = \"0.0.0.0:9443\"",
+        "[listen] admin: 0.0.0.0:9443 can be reached from elsewhere; use 127.0.0.1, or write admin_token",
+    ),
+    (
+        "listen.admin = \"[::ffff:192.0.2.1]:1\"",
+        "can be reached from elsewhere",
+    ),
+    (
+        "listen.admin_token = \"secret\"",
+        "[listen] admin_token: this is no source of a token; write \"file:PATH\" or \"env:NAME\"",
+    ),
+    (
+        "keys.master = \"c2VjcmV0\"",
+        "[keys] master: this is no source of a key; write \"file:PATH\"",
+    ),
+    (
+        "keys.master = \"env:\"",
+        "[keys] master: this is no source of a key",
+    ),
+    (
+        "keys.master = \"file:\"",
+        "[keys] master: this is no source of a key",
+    ),
+    (
+        "keys.master = \"command: \"",
+        "[keys] master: this is no source",
+    ),
+    (
+        "tickets.key_file = \"\"",
+        "[tickets] key_file: the path must not be empty",
+    ),
+    (
+        "default.\"*\" = \"*.example.com\"",
+        "[default] \"*\": \"*.example.com\" is no host name: '*' must not stand",
+    ),
+    (
+        "default.\"*\" = \"127.0.0.1\"",
+        "[default] \"*\": \"127.0.0.1\" is no host name: an IP address",
+    ),
+    (
+        "default.\"127.0.0.1:1\" = \"a.example\"",
+        "[default] \"127.0.0.1:1\": 127.0.0.1:1 does not stand in [listen] https",
+    ),
+    (
+        "default.x = \"a.example\"",
+        "[default] x: \"x\" is no address with a port",
+    ),
+    (
+        "site.status = 200",
+        "[site] status: 200 is not a status from 400 to 599",
+    ),
+    ("site.root = \"\"", "[site] root: a path must not be empty"),
+    (
+        "site.root = \"/{x}\"",
+        "[site] root: \"/{x}\" has braces other than {host}",
+    ),
+    (
+        "site.redirect = \"x\"",
+        "[site] redirect: \"x\" is no absolute http or https URL",
+    ),
+    ("site = {}", "[site]: a site has exactly one of"),
+    (
+        "site = { root = \"/a\", status = 404 }",
+        "[site]: a site has exactly one of",
+    ),
+    ("site = 3", "[site]: invalid type: integer `3`"),
+    ("x", "key with no value"),
+    ("[listen", "unclosed table"),
+    ("store.url = \"sqlite:b.db\"", "duplicate key"),
+];
