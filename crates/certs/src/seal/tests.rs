@@ -1,0 +1,97 @@
+use super::*;
+
+#[test]
+fn opens_only_where_it_was_sealed() {
+    let ring = KeyRing::new(MasterKey::new(&[7; 32]));
+    let catalog = CatalogId([1; 16]);
+    let credential = CredentialId::from_u64(5);
+    let (spki, kind) = (&b"public"[..], "a");
+    let bound = Bound::Key {
+        catalog,
+        credential,
+        spki,
+    };
+    let secret = Secret::new(b"private".to_vec());
+    let sealed = ring.seal(&secret, &bound);
+    assert!(!sealed.bytes.windows(7).any(|bytes| bytes == b"private"));
+    assert_eq!(ring.unseal(sealed.clone(), &bound), Ok(secret));
+    let elsewhere = [
+        Bound::Key {
+            catalog: CatalogId([2; 16]),
+            credential,
+            spki,
+        },
+        Bound::Key {
+            catalog,
+            credential: CredentialId::from_u64(6),
+            spki,
+        },
+        Bound::Key {
+            catalog,
+            credential,
+            spki: b"another",
+        },
+        Bound::Document {
+            catalog,
+            kind,
+            key: "b",
+        },
+    ];
+    for bound in elsewhere {
+        let opened = ring.unseal(sealed.clone(), &bound);
+        assert_eq!(opened, Err(UnsealError::Forged), "{bound:?}");
+    }
+    for flipped in 0..sealed.bytes.len() {
+        let mut sealed = sealed.clone();
+        sealed.bytes[flipped] ^= 1;
+        assert_eq!(ring.unseal(sealed, &bound), Err(UnsealError::Forged));
+    }
+}
+
+#[test]
+fn parts_of_a_place_do_not_run_together() {
+    let document = |kind, key| {
+        let catalog = CatalogId([0; 16]);
+        Bound::Document { catalog, kind, key }.data()
+    };
+    assert_ne!(document("ab", "c"), document("a", "bc"));
+}
+
+#[test]
+fn all_keys_open_and_one_seals() {
+    let bound = Bound::Document {
+        catalog: CatalogId([0; 16]),
+        kind: "k",
+        key: "1",
+    };
+    let old = KeyRing::new(MasterKey::new(&[1; 32]));
+    let sealed = old.seal(&Secret::new(vec![9; 40]), &bound);
+    let both = KeyRing::new(MasterKey::new(&[2; 32]))
+        .with(MasterKey::new(&[1; 32]))
+        .with(MasterKey::new(&[1; 32]));
+    assert_eq!(both.ids().collect::<Vec<_>>(), [both.first(), old.first()]);
+    assert_eq!(both.newest(), old.first());
+    assert_eq!(
+        both.unseal(sealed.clone(), &bound).unwrap().expose(),
+        [9; 40]
+    );
+    let again = both.seal(&Secret::new(vec![]), &bound);
+    assert_eq!(again.key_id, both.first());
+    assert_ne!(both.first(), old.first());
+    let nothing = Secret::new(Vec::new());
+    let under = both.seal_under(old.first(), &nothing, &bound);
+    assert_eq!(under.unwrap().key_id, old.first());
+    assert!(old.seal_under(both.first(), &nothing, &bound).is_none());
+    let new = KeyRing::new(MasterKey::new(&[2; 32]));
+    assert_eq!(
+        new.unseal(sealed, &bound),
+        Err(UnsealError::UnknownKey(old.first()))
+    );
+}
+
+#[test]
+fn debug_shows_no_key() {
+    let key = MasterKey::new(&[0xab; 32]);
+    let shown = format!("{:?} {:?}", KeyRing::new(key), Secret::new(vec![0xab; 4]));
+    assert!(!shown.contains("abab") && !shown.contains("171"), "{shown}");
+}
