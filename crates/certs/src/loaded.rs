@@ -1,7 +1,7 @@
 //! What a load makes of stored credentials: keys parsed, matched and ready.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use rustls::SignatureScheme;
 use rustls::crypto::aws_lc_rs::sign;
@@ -68,7 +68,10 @@ pub struct LoadedCredential {
     certified: Arc<CertifiedKey>,
     /// Bytes of the chain that it shares with no other credential.
     own_chain: usize,
-    /// Set by the feed once another version is stored.
+    /// In which epoch of the lookup it was read last.
+    epoch: AtomicU64,
+    /// Set once another version is known to be stored, never cleared. Relaxed
+    /// suffices: whoever reads it late has asked before the change.
     superseded: AtomicBool,
     /// Leaves the interner when this is dropped.
     _interned: intern::Registration,
@@ -141,6 +144,7 @@ impl std::fmt::Debug for LoadedCredential {
 pub(crate) fn prepare(
     stored: StoredCredential,
     own_chain: usize,
+    epoch: u64,
     interned: intern::Registration,
 ) -> Result<LoadedCredential, String> {
     let id = stored.id;
@@ -159,6 +163,7 @@ pub(crate) fn prepare(
         not_after: leaf.not_after,
         certified: Arc::new(CertifiedKey::new(stored.chain, key)),
         own_chain,
+        epoch: AtomicU64::new(epoch),
         superseded: AtomicBool::new(false),
         _interned: interned,
     })

@@ -1,5 +1,6 @@
 //! One copy in memory of each credential, however many hosts refer to it.
 
+use std::cmp;
 use std::collections::{HashMap, HashSet};
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
@@ -25,60 +26,59 @@ pub(crate) struct Registration {
 }
 
 impl Interner {
-    /// The loaded form of exactly this version: the one in memory, or a new
-    /// one. An older version in memory is flagged as superseded.
+    /// Returns the loaded form of exactly this version and chain, shared with
+    /// those who have it already. The load began in `epoch`.
+    ///
+    /// At most one form of an id is current: an older one is flagged as
+    /// superseded, whichever of the two is loaded last.
     pub(crate) fn intern(
         self: &Arc<Self>,
         mut stored: StoredCredential,
+        epoch: u64,
     ) -> Result<Arc<LoadedCredential>, String> {
-        let (id, version) = (stored.id, stored.version);
-        let found = self.current(id);
-        if let Some(found) = found.filter(|found| found.version == version && !is_superseded(found))
-        {
+        let same = |found: &Arc<LoadedCredential>| found.is_form(stored.version, &stored.chain);
+        if let Some(found) = self.current(stored.id).filter(same) {
+            found.epoch.fetch_max(epoch, Ordering::Relaxed);
             return Ok(found);
         }
         let own_chain = self.share_issuers(&mut stored.chain);
         let registration = Registration {
             interner: Arc::downgrade(self),
-            id,
+            id: stored.id,
         };
-        let fresh = Arc::new(prepare(stored, own_chain, registration)?);
-        // What is replaced is dropped only after the lock: dropping the last
-        // reference takes the lock itself.
-        let other = {
+        let fresh = prepare(stored, own_chain, epoch, registration)?;
+        Ok(self.register(Arc::new(fresh)))
+    }
+
+    fn register(&self, fresh: Arc<LoadedCredential>) -> Arc<LoadedCredential> {
+        // Nothing is dropped under the lock: a last reference takes it, too.
+        let (other, order) = {
             let mut loaded = self.lock();
-            let other = loaded.get(&id).and_then(Weak::upgrade);
-            match &other {
-                Some(other) if other.version == version && !is_superseded(other) => {}
-                Some(other) if other.version > version => {
-                    fresh.superseded.store(true, Ordering::Relaxed);
-                }
-                _ => {
-                    loaded.insert(id, Arc::downgrade(&fresh));
-                }
+            let other = loaded.get(&fresh.id).and_then(Weak::upgrade);
+            let order = other.as_ref().map(|other| fresh.order(other));
+            if order.is_none_or(|order| order == cmp::Ordering::Greater) {
+                loaded.insert(fresh.id, Arc::downgrade(&fresh));
             }
-            other
+            (other, order)
         };
-        match other {
-            Some(other) if other.version == version && !is_superseded(&other) => Ok(other),
-            Some(other) if other.version < version => {
-                other.superseded.store(true, Ordering::Relaxed);
-                Ok(fresh)
-            }
-            _ => Ok(fresh),
+        match (other, order) {
+            (Some(other), Some(cmp::Ordering::Equal)) => return other,
+            (Some(other), Some(cmp::Ordering::Greater)) => other.supersede(),
+            (Some(_), _) => fresh.supersede(),
+            (None, _) => {}
         }
+        fresh
     }
 
-    /// Flags what is older than change `number`: its holders are misses now.
-    pub(crate) fn supersede(&self, id: CredentialId, number: u64) {
-        if let Some(found) = self.current(id).filter(|found| found.version < number) {
-            found.superseded.store(true, Ordering::Relaxed);
+    /// Flags what is older than change `number` of `epoch`: cached records that
+    /// hold it become misses.
+    pub(crate) fn supersede(&self, id: CredentialId, epoch: u64, number: u64) {
+        if let Some(found) = self
+            .current(id)
+            .filter(|found| found.age() < (epoch, number))
+        {
+            found.supersede();
         }
-    }
-
-    /// Forgets all of them; who holds one keeps it.
-    pub(crate) fn forget(&self) {
-        self.lock().clear();
     }
 
     /// How many credentials are loaded.
@@ -134,11 +134,42 @@ impl Drop for Registration {
     }
 }
 
-fn is_superseded(credential: &LoadedCredential) -> bool {
-    credential.superseded.load(Ordering::Relaxed)
+impl LoadedCredential {
+    /// Orders the forms of one id. Numbers count within one epoch only: behind
+    /// a restart may stand another log, which has not counted as far.
+    fn age(&self) -> (u64, u64) {
+        (self.epoch.load(Ordering::Relaxed), self.version)
+    }
+
+    /// Whether this is a current form, of that version and chain. The chain
+    /// counts, since two logs may give one version to different chains.
+    fn is_form(&self, version: u64, chain: &[CertificateDer<'_>]) -> bool {
+        !self.superseded.load(Ordering::Relaxed)
+            && self.version == version
+            && self.certified.cert == chain
+    }
+
+    /// Equal if `other` can stand for this one, else greater if this one
+    /// replaces it.
+    fn order(&self, other: &Self) -> cmp::Ordering {
+        if other.is_form(self.version, &self.certified.cert) {
+            cmp::Ordering::Equal
+        } else if other.age() <= self.age() {
+            cmp::Ordering::Greater
+        } else {
+            cmp::Ordering::Less
+        }
+    }
+
+    fn supersede(&self) {
+        self.superseded.store(true, Ordering::Relaxed);
+    }
 }
 
 /// Far above what certificate authorities have; what a tenant may add to the
 /// process's memory is this times the next, 2 MiB.
 const MOST_ISSUERS: usize = 512;
 const LONGEST_ISSUER: usize = 4096;
+
+#[cfg(test)]
+mod tests;

@@ -37,8 +37,6 @@ impl<V: Send + Sync + 'static> Apply for Lookup<V> {
         let mut recent = self.recent();
         recent.restart(position.log, position.number);
         self.epoch.store(recent.epoch, Ordering::Release);
-        // Versions of another log may repeat what these were.
-        self.interner.forget();
         self.moved(&recent);
     }
 
@@ -47,7 +45,7 @@ impl<V: Send + Sync + 'static> Apply for Lookup<V> {
         for change in &page.changes {
             recent.push(change);
             if let Subject::Credential(id) = &change.subject {
-                self.interner.supersede(*id, change.number);
+                self.interner.supersede(*id, recent.epoch, change.number);
             }
         }
         self.cache.changed(

@@ -126,7 +126,7 @@ impl<V: Send + Sync + 'static> Lookup<V> {
         let ids: Vec<_> = found.credentials.iter().map(|stored| stored.id).collect();
         let mut credentials = Vec::with_capacity(found.credentials.len());
         for stored in found.credentials {
-            credentials.push(self.interner.intern(stored)?);
+            credentials.push(self.interner.intern(stored, begun.epoch)?);
         }
         credentials.sort_by_key(|credential: &Arc<LoadedCredential>| credential.key_type);
         let host = Arc::new(LoadedHost {

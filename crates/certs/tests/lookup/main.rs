@@ -6,5 +6,6 @@ mod cache;
 mod changes;
 mod fresh;
 mod outcomes;
+mod replaced;
 mod scripted;
 mod singleflight;

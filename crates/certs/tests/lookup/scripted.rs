@@ -164,13 +164,17 @@ pub(crate) async fn pattern(lookup: &Arc<Names>, name: &str) -> String {
 }
 
 pub(crate) fn change(number: u64, subject: Subject) -> ChangePage {
+    change_of(LOG, number, subject)
+}
+
+pub(crate) fn change_of(log: LogId, number: u64, subject: Subject) -> ChangePage {
     let changes = vec![Change {
         number,
         subject,
         what: What::Put,
     }];
     ChangePage {
-        log: LOG,
+        log,
         last: number,
         gap: false,
         changes,

@@ -1,0 +1,110 @@
+//! Credentials that are known to be replaced, across restarts of the log: none
+//! is served on when the store fails, since a key that leaked is replaced so.
+
+use std::sync::Arc;
+
+use sekisho_certs::store::{LogId, Position, Subject};
+use sekisho_certs::{Apply, CredentialId, Outcome};
+
+use crate::scripted::{LOG, Names, Scripted, ask, change_of, host_version, pattern, watched};
+
+const ID: u64 = 9;
+
+/// Applies that the credential was replaced, as change `number` of `log`.
+fn replace(lookup: &Arc<Names>, log: LogId, number: u64) {
+    let subject = Subject::Credential(CredentialId::from_u64(ID));
+    lookup.apply(&change_of(log, number, subject));
+}
+
+async fn fails(lookup: &Arc<Names>, name: &str) -> bool {
+    matches!(ask(lookup, name).await, Outcome::Failed(_))
+}
+
+#[tokio::test]
+async fn a_credential_replaced_after_a_gap_is_not_served_on() {
+    let store = Scripted::new();
+    store.put(host_version("a.test", ID, 1));
+    let lookup = watched(&store);
+    assert_eq!(pattern(&lookup, "a.test").await, "a.test");
+    lookup.restart(Position {
+        log: LOG,
+        number: 100,
+    });
+    replace(&lookup, LOG, 101);
+    store.fail(true);
+    assert!(fails(&lookup, "a.test").await);
+}
+
+#[tokio::test]
+async fn a_restored_log_may_count_lower_than_what_it_replaces() {
+    let store = Scripted::new();
+    store.put(host_version("a.test", ID, 305));
+    let lookup = watched(&store);
+    assert_eq!(pattern(&lookup, "a.test").await, "a.test");
+    let log = LogId([8; 16]);
+    lookup.restart(Position { log, number: 100 });
+    replace(&lookup, log, 101);
+    store.fail(true);
+    assert!(fails(&lookup, "a.test").await);
+}
+
+#[tokio::test]
+async fn a_credential_replaced_before_a_gap_stays_replaced() {
+    let store = Scripted::new();
+    store.put(host_version("a.test", ID, 1));
+    let lookup = watched(&store);
+    assert_eq!(pattern(&lookup, "a.test").await, "a.test");
+    replace(&lookup, LOG, 50);
+    lookup.restart(Position {
+        log: LOG,
+        number: 100,
+    });
+    store.fail(true);
+    assert!(fails(&lookup, "a.test").await);
+}
+
+#[tokio::test]
+async fn a_credential_that_one_host_found_replaced_is_so_for_all() {
+    let store = Scripted::new();
+    for name in ["a.test", "b.test"] {
+        store.put(host_version(name, ID, 5));
+    }
+    let lookup = watched(&store);
+    for name in ["a.test", "b.test"] {
+        assert_eq!(pattern(&lookup, name).await, name);
+    }
+    lookup.restart(Position {
+        log: LOG,
+        number: 100,
+    });
+    store.put(host_version("a.test", ID, 70));
+    assert_eq!(pattern(&lookup, "a.test").await, "a.test");
+    store.fail(true);
+    assert_eq!(pattern(&lookup, "a.test").await, "a.test");
+    assert!(fails(&lookup, "b.test").await);
+}
+
+#[tokio::test]
+async fn a_gap_without_a_replacement_keeps_one_copy() {
+    let store = Scripted::new();
+    for name in ["a.test", "b.test"] {
+        store.put(host_version(name, ID, 5));
+    }
+    let lookup = watched(&store);
+    let Outcome::Found(old) = ask(&lookup, "a.test").await else {
+        panic!("not found")
+    };
+    lookup.restart(Position {
+        log: LOG,
+        number: 100,
+    });
+    let Outcome::Found(new) = ask(&lookup, "b.test").await else {
+        panic!("not found")
+    };
+    assert!(Arc::ptr_eq(
+        &old.host().credentials[0],
+        &new.host().credentials[0]
+    ));
+    store.fail(true);
+    assert_eq!(pattern(&lookup, "a.test").await, "a.test");
+}
