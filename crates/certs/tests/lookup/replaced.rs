@@ -2,11 +2,16 @@
 //! is served on when the store fails, since a key that leaked is replaced so.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use sekisho_certs::store::{LogId, Position, Subject};
-use sekisho_certs::{Apply, CredentialId, Outcome};
+use sekisho_certs::{Apply, CredentialId, KeyType, Outcome};
+use sekisho_testkit::Key;
+use tokio::time::{advance, pause};
 
-use crate::scripted::{LOG, Names, Scripted, ask, change_of, host_version, pattern, watched};
+use crate::scripted::{
+    CA, LOG, Names, Scripted, ask, change_of, credential, host_version, pattern, watched,
+};
 
 const ID: u64 = 9;
 
@@ -107,4 +112,32 @@ async fn a_gap_without_a_replacement_keeps_one_copy() {
     ));
     store.fail(true);
     assert_eq!(pattern(&lookup, "a.test").await, "a.test");
+}
+
+/// Connections compare what they hold by position alone: a restored log that
+/// repeats a version must move it.
+#[tokio::test]
+async fn another_chain_of_an_equal_version_moves_connections() {
+    pause();
+    let store = Scripted::new();
+    store.put(host_version("a.test", ID, 305));
+    let lookup = watched(&store);
+    assert_eq!(pattern(&lookup, "a.test").await, "a.test");
+    let log = LogId([8; 16]);
+    lookup.restart(Position { log, number: 305 });
+    store.fail(true);
+    let position = lookup.position();
+    let Outcome::Found(stale) = ask(&lookup, "a.test").await else {
+        panic!("not found")
+    };
+    assert!(lookup.is_current(&stale, position));
+    store.fail(false);
+    let mut restored = host_version("a.test", ID, 305);
+    let pair = CA.issue(&["a.test"], Key::P256);
+    restored.credentials = vec![credential(&pair, KeyType::Ecdsa, ID, 305)];
+    store.put(restored);
+    // A store that has just failed is left alone for a second.
+    advance(Duration::from_secs(2)).await;
+    assert_eq!(pattern(&lookup, "a.test").await, "a.test");
+    assert!(!lookup.is_current(&stale, position));
 }
