@@ -171,7 +171,7 @@ impl<V: Send + Sync + 'static> Lookup<V> {
     }
 
     /// The same. `settle` stays with the load, whoever waits or leaves: it is
-    /// called with the outcome just before the load lands. Where this call
+    /// called with the outcome before those who wait get it. Where this call
     /// starts no load, or the load's task ends early, it is dropped uncalled.
     pub fn load_with(
         self: &Arc<Self>,

@@ -11,7 +11,7 @@ use crate::cache::{Absence, Note, Served, State};
 use crate::credential::CredentialId;
 use crate::host::HostName;
 use crate::loaded::{LoadedCredential, LoadedHost};
-use crate::log::{Begun, Meanwhile, Reading};
+use crate::log::{Begun, Meanwhile, Reading, Recent};
 use crate::obtain::Obtained;
 use crate::record::HostRecord;
 use crate::store::{Answer, Found};
@@ -40,41 +40,49 @@ impl<V: Send + Sync + 'static> Leader<V> {
 
     pub(super) async fn run(self, settle: impl FnOnce(&Outcome<V>) + Send) {
         let outcome = self.outcome().await;
-        let outcome = match outcome {
-            Outcome::Failed(error) => self.lookup.stale_or(&self.name, error),
-            known => known,
-        };
         self.lookup.counts.loaded(&outcome);
         settle(&outcome);
-        self.land(outcome);
+        self.flight.land(outcome);
     }
 
     async fn outcome(&self) -> Outcome<V> {
         for _ in 0..MOST_READS {
             let begun = self.lookup.recent().begun();
-            let read = match self.read(begun).await {
-                Ok(read) => read,
-                Err(error) => return Outcome::Failed(error),
-            };
-            if let Read::Absent(reason, record) = &read
-                && *reason != Absence::Disabled
-            {
-                match self
-                    .lookup
-                    .obtain
-                    .obtain(&self.name, record.as_deref())
-                    .await
-                {
-                    Obtained::Refused => {}
-                    Obtained::Stored => continue,
-                    Obtained::Failed(why) => return Outcome::Failed(LookupError::NotObtained(why)),
-                }
-            }
-            if let Some(outcome) = self.lookup.settle(&self.name, begun, read) {
-                return outcome;
+            match self.attempt(begun).await {
+                Ok(Some(outcome)) => return outcome,
+                Ok(None) => {}
+                Err(error) => return self.fail(error),
             }
         }
-        Outcome::Failed(LookupError::BrokenOff)
+        self.fail(LookupError::BrokenOff)
+    }
+
+    /// Reads once, and obtains what is missing. None if it is to be read again.
+    async fn attempt(&self, begun: Begun) -> Result<Option<Outcome<V>>, LookupError> {
+        let read = self.read(begun).await?;
+        if let Read::Absent(reason, record) = &read
+            && *reason != Absence::Disabled
+        {
+            let obtain = &self.lookup.obtain;
+            match obtain.obtain(&self.name, record.as_deref()).await {
+                Obtained::Refused => {}
+                Obtained::Stored => return Ok(None),
+                Obtained::Failed(why) => return Err(LookupError::NotObtained(why)),
+            }
+        }
+        let recent = self.lookup.recent();
+        let outcome = self.lookup.settle(&recent, &self.name, begun, read);
+        if outcome.is_some() {
+            self.leave(&recent);
+        }
+        Ok(outcome)
+    }
+
+    fn fail(&self, error: LookupError) -> Outcome<V> {
+        let recent = self.lookup.recent();
+        let outcome = self.lookup.stale_or(&self.name, error);
+        self.leave(&recent);
+        outcome
     }
 
     /// Step 3, and making ready what it gave.
@@ -100,24 +108,29 @@ impl<V: Send + Sync + 'static> Leader<V> {
         }
     }
 
-    fn land(&self, outcome: Outcome<V>) {
+    /// Lets nobody join any more. The lock shows that no change was applied
+    /// since the outcome was decided: who comes after a change gets a new load.
+    fn leave(&self, _: &Recent) {
+        self.remove();
+    }
+
+    fn remove(&self) {
         let mut flights = self.lookup.flights();
-        // Landed before, it may have left the place to another.
+        // Removed before, it may have left the place to another.
         if flights
             .get(&self.name)
             .is_some_and(|there| Arc::ptr_eq(there, &self.flight))
         {
             flights.remove(&self.name);
         }
-        drop(flights);
-        self.flight.land(outcome);
     }
 }
 
 impl<V: Send + Sync + 'static> Drop for Leader<V> {
     fn drop(&mut self) {
         // After a regular end this finds the flight landed and changes nothing.
-        self.land(Outcome::Failed(LookupError::BrokenOff));
+        self.remove();
+        self.flight.land(Outcome::Failed(LookupError::BrokenOff));
     }
 }
 
@@ -149,12 +162,17 @@ impl<V: Send + Sync + 'static> Lookup<V> {
 
     /// Holds a reading against the changes since it began, and remembers it.
     /// None if it must be read again.
-    fn settle(&self, name: &HostName, begun: Begun, read: Read<V>) -> Option<Outcome<V>> {
+    fn settle(
+        &self,
+        recent: &Recent,
+        name: &HostName,
+        begun: Begun,
+        read: Read<V>,
+    ) -> Option<Outcome<V>> {
         let (pattern, credentials) = match &read {
             Read::Found(served, ids) => (Some(&served.host().record.pattern), ids.as_slice()),
             Read::Absent(..) => (None, [].as_slice()),
         };
-        let recent = self.recent();
         let meanwhile = recent.meanwhile(
             begun,
             &Reading {
@@ -187,7 +205,7 @@ impl<V: Send + Sync + 'static> Lookup<V> {
             }
         };
         if moved {
-            self.moved(&recent);
+            self.moved(recent);
         }
         Some(outcome)
     }

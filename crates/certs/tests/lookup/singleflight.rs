@@ -3,10 +3,11 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use sekisho_certs::{Cached, HostName, LookupError, Outcome};
+use sekisho_certs::store::Position;
+use sekisho_certs::{Apply, Cached, HostName, LookupError, Outcome};
 use tokio::task::yield_now;
 
-use crate::scripted::{Scripted, host, watched};
+use crate::scripted::{LOG, Scripted, host, host_change, pattern, watched};
 
 #[tokio::test]
 async fn a_thousand_waiters_cost_one_call() {
@@ -91,6 +92,57 @@ async fn what_is_to_be_settled_stays_with_the_load() {
     joins.await;
     assert!(settled.load(Ordering::SeqCst));
     assert_eq!(Arc::strong_count(&settled), 1, "and let go");
+}
+
+/// What a client that came between the check against the log and the end of
+/// the load was given, although a change had removed it.
+#[tokio::test]
+async fn nobody_joins_a_load_that_was_held_against_the_log() {
+    let store = Scripted::new();
+    store.put(host("a.test", 1));
+    let lookup = watched(&store);
+    let name = HostName::parse("a.test").unwrap();
+    let remove = {
+        let (lookup, store, name) = (lookup.clone(), store.clone(), name.clone());
+        move |outcome: &Outcome<_>| {
+            assert!(matches!(outcome, Outcome::Found(_)));
+            store.remove("a.test");
+            lookup.apply(&host_change(1, "a.test"));
+            assert!(matches!(lookup.cached(&name), Cached::Miss));
+        }
+    };
+    let position = lookup.position();
+    let Outcome::Found(removed) = lookup.load_with(&name, remove).await else {
+        panic!("not found")
+    };
+    assert!(!lookup.is_current(&removed, position), "it asks again");
+    assert_eq!(pattern(&lookup, "a.test").await, "Absent(NoHost)");
+}
+
+#[tokio::test]
+async fn nobody_joins_a_load_that_fell_back_on_what_was_cached() {
+    let store = Scripted::new();
+    store.put(host("a.test", 1));
+    let lookup = watched(&store);
+    let name = HostName::parse("a.test").unwrap();
+    assert_eq!(pattern(&lookup, "a.test").await, "a.test");
+    lookup.restart(Position {
+        log: LOG,
+        number: 100,
+    });
+    store.fail(true);
+    let remove = {
+        let (lookup, name) = (lookup.clone(), name.clone());
+        move |outcome: &Outcome<_>| {
+            assert!(matches!(outcome, Outcome::Found(_)));
+            lookup.apply(&host_change(101, "a.test"));
+            assert!(matches!(lookup.cached(&name), Cached::Miss));
+        }
+    };
+    assert!(matches!(
+        lookup.load_with(&name, remove).await,
+        Outcome::Found(_)
+    ));
 }
 
 #[test]
