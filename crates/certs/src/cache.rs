@@ -133,23 +133,22 @@ impl<V> Cache<V> {
         let pattern = &served.host.record.pattern;
         let old = self.records.peek(record_key(pattern));
         let mut moved = old.is_some_and(|old| !old.host.is_same(&served.host));
-        if pattern.wildcard_parent().is_some() {
+        // The record first: an alias vouches for the record that stands there.
+        self.records
+            .insert(record_key(pattern).into(), Arc::clone(served));
+        let is_wildcard = pattern.wildcard_parent().is_some();
+        if is_wildcard {
             moved |= self.records.remove(name.as_str()).is_some();
         }
-        if pattern.wildcard_parent().is_some() && served.state.shadowed.load(Ordering::Relaxed) {
-            let fresh_until = served.state.fresh_until.load(Ordering::Relaxed);
-            self.notes.insert(
-                name.as_str().into(),
-                Note::Alias {
-                    epoch: served.state.epoch,
-                    fresh_until,
-                },
-            );
+        if is_wildcard && served.state.shadowed.load(Ordering::Relaxed) {
+            let alias = Note::Alias {
+                epoch: served.state.epoch,
+                fresh_until: served.state.fresh_until.load(Ordering::Relaxed),
+            };
+            self.notes.insert(name.as_str().into(), alias);
         } else {
             self.notes.remove(name.as_str());
         }
-        self.records
-            .insert(record_key(pattern).into(), Arc::clone(served));
         moved
     }
 
@@ -278,3 +277,6 @@ const USUAL_NOTE: usize = PER_NOTE + 24;
 // the mean.
 const PER_RECORD: usize = 310;
 const PER_NOTE: usize = 100;
+
+#[cfg(test)]
+mod tests;
