@@ -70,7 +70,6 @@ impl Memory {
 impl Memory {
     /// Goes back to what it holds now, log and all, as a database does that is
     /// restored from a snapshot of its volume.
-    #[must_use]
     pub fn saved(&self) -> impl FnOnce() + use<'_> {
         let saved = self.state();
         move || *self.lock() = saved
