@@ -370,6 +370,10 @@ pub enum StoreError {
     /// It did not answer in time.
     #[error("the store did not answer within {0:?}")]
     TimedOut(Duration),
+    /// This call failed, but the store answers others: a client picks the
+    /// host, and no host may shut the store off for all.
+    #[error("the store failed on this call: {0}")]
+    Failed(Arc<str>),
     /// As many calls as may be are in flight and waiting.
     #[error("too many calls to the store are in flight")]
     Overloaded,
@@ -390,7 +394,7 @@ impl StoreError {
     pub fn is_retryable(&self) -> bool {
         matches!(
             self,
-            Self::Unavailable(_) | Self::TimedOut(_) | Self::Overloaded
+            Self::Unavailable(_) | Self::TimedOut(_) | Self::Failed(_) | Self::Overloaded
         )
     }
 }

@@ -58,9 +58,12 @@ impl<S: ?Sized> Limited<S> {
             Err(StoreError::Unavailable(_) | StoreError::TimedOut(_)) => attempt.failed(),
             Err(StoreError::Overloaded) => {}
             Ok(_)
-            | Err(StoreError::Corrupt(_) | StoreError::Conflict(_) | StoreError::Refused(_)) => {
-                attempt.answered();
-            }
+            | Err(
+                StoreError::Failed(_)
+                | StoreError::Corrupt(_)
+                | StoreError::Conflict(_)
+                | StoreError::Refused(_),
+            ) => attempt.answered(),
         }
         outcome
     }

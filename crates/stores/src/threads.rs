@@ -2,11 +2,13 @@
 //!
 //! Blocking reads run here, so that a stalled disk stalls no connection. A
 //! call costs one hop each way: a push that wakes an idle thread, and a
-//! oneshot back.
+//! oneshot back. A panic fails the call that it happened in, and nothing else.
 
+use std::any::Any;
 use std::collections::VecDeque;
 use std::fmt;
 use std::io;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
 
@@ -58,15 +60,28 @@ impl<S: Send + 'static> Threads<S> {
     ) -> Result<T> {
         let (answer, answered) = oneshot::channel();
         self.queue.push(Box::new(move |state| {
-            if !answer.is_closed() {
-                // An answer that nobody waits for any more is dropped.
-                let _ = answer.send(work(state));
+            if answer.is_closed() {
+                return;
             }
+            // What a panic leaves half-done in the state is the state's concern.
+            let done = catch_unwind(AssertUnwindSafe(|| work(state)));
+            // An answer that nobody waits for any more is dropped.
+            let _ = answer.send(done.unwrap_or_else(|panic| Err(panicked(&*panic))));
         }))?;
         answered
             .await
             .unwrap_or_else(|_| Err(StoreError::Unavailable("a store's thread ended".into())))
     }
+}
+
+/// Says what a call failed of. The data of one host may have led to it, so it
+/// is no outage of the store.
+fn panicked(panic: &(dyn Any + Send)) -> StoreError {
+    let text = panic.downcast_ref::<String>().map(String::as_str);
+    let text = text.or_else(|| panic.downcast_ref::<&str>().copied());
+    let panic = text.unwrap_or("without a message");
+    tracing::error!(panic, "a store call panicked and failed; please report it");
+    StoreError::Failed(format!("it panicked: {panic}").into())
 }
 
 impl<S> Drop for Threads<S> {
@@ -169,6 +184,22 @@ mod tests {
         release.send(()).unwrap();
         assert_eq!(running.await.unwrap(), 1);
         assert_eq!(second.await.unwrap() + third.await.unwrap(), 5);
+    }
+
+    /// Found by review: the only thread ended, and every later call with it.
+    #[tokio::test]
+    async fn a_panic_fails_its_call_alone() {
+        let threads = Threads::start("test", [0_u32], 8).unwrap();
+        for round in 1..=3 {
+            let failed = threads.run::<()>(|_| panic!("a bad row")).await;
+            let text = failed.unwrap_err().to_string();
+            assert!(text.contains("a bad row"), "{text}");
+            let counted = threads.run(|count| {
+                *count += 1;
+                Ok(*count)
+            });
+            assert_eq!(counted.await.unwrap(), round);
+        }
     }
 
     #[tokio::test]

@@ -4,7 +4,7 @@ use std::fs::{self, OpenOptions};
 use std::io;
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, TryLockError, Weak};
 use std::time::Duration;
 
 use rusqlite::config::DbConfig;
@@ -309,7 +309,11 @@ impl Place {
 
     /// Whether nothing is open here; false while a thread is at it.
     pub(super) fn is_empty(&self) -> bool {
-        self.reader.try_lock().is_ok_and(|reader| reader.is_none())
+        match self.reader.try_lock() {
+            Ok(reader) => reader.is_none(),
+            Err(TryLockError::Poisoned(_)) => self.lock().is_none(),
+            Err(TryLockError::WouldBlock) => false,
+        }
     }
 
     /// The same without waiting: none if another thread is at it, or if it is
@@ -319,8 +323,15 @@ impl Place {
         slot.as_mut().map(work)
     }
 
+    /// Closes the connection in which a call panicked: it may stand in the
+    /// middle of a transaction.
     fn lock(&self) -> MutexGuard<'_, Option<Reader>> {
-        self.reader.lock().unwrap_or_else(PoisonError::into_inner)
+        self.reader.lock().unwrap_or_else(|poisoned| {
+            self.reader.clear_poison();
+            let mut reader = poisoned.into_inner();
+            *reader = None;
+            reader
+        })
     }
 }
 

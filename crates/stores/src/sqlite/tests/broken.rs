@@ -317,3 +317,29 @@ fn no_read_is_planned_twice() {
         assert_eq!(planned.unwrap(), 0, "{sql}");
     }
 }
+
+/// A call that panics may leave a transaction open: no later call may find it.
+#[tokio::test]
+async fn a_panic_closes_its_connection() {
+    let folder = Folder::new();
+    let store = folder.create();
+    for _ in 0..2 * READERS {
+        let panics = store.read::<()>(|reader| {
+            reader.run(|connection| {
+                connection.execute_batch("BEGIN")?;
+                panic!("a bad row")
+            })
+        });
+        let error = panics.await.unwrap_err();
+        assert!(matches!(error, StoreError::Failed(_)), "{error}");
+    }
+    for _ in 0..2 * READERS {
+        assert!(
+            store
+                .hosts(&[pattern("a.example")])
+                .await
+                .unwrap()
+                .is_empty()
+        );
+    }
+}
