@@ -290,6 +290,11 @@ async fn plain_http(http2: bool) -> Names {
 
 async fn plain_files() -> Names {
     let folder = tempfile::tempdir().unwrap();
+    fs::write(
+        folder.path().join("README"),
+        "an empty folder counts as not mounted",
+    )
+    .unwrap();
     let store = Files::new("{host}", folder.path()).unwrap();
     let ca = TestCa::new();
     Names {

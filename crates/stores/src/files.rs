@@ -1,5 +1,6 @@
 //! A store of plain files, as certbot and others keep them: `files:PATTERN`.
 
+mod folders;
 mod pattern;
 #[cfg(test)]
 mod tests;
@@ -12,6 +13,7 @@ use std::sync::Arc;
 
 use zeroize::Zeroizing;
 
+use self::folders::Folders;
 use self::pattern::Pattern;
 use crate::pair::{Bytes, Half, MAX_HALF, Reading, pair, settled};
 use crate::threads::Threads;
@@ -21,13 +23,21 @@ use sekisho_certs::store::{Answer, BoxFuture, Result, Store, StoreError};
 /// A folder of certificates and keys. It is only read, symbolic links are
 /// followed, and every change of a file is seen by the next call.
 ///
-/// The files of a host are absent if neither exists. A certificate without
+/// The files of a host are absent if neither exists, in a folder that holds
+/// something and is the one of before: an empty one, or another, may be a mount
+/// point without its file system, and counts as out of reach. A certificate without
 /// its key, or with another's, is read again for a quarter of a second, since
 /// a renewal may just be writing them; then it is an error.
 #[derive(Debug)]
 pub struct Files {
-    pattern: Arc<Pattern>,
+    place: Arc<Place>,
     threads: Threads<()>,
+}
+
+#[derive(Debug)]
+struct Place {
+    pattern: Pattern,
+    folders: Folders,
 }
 
 impl Files {
@@ -43,8 +53,9 @@ impl Files {
         let threads = Threads::start("files", [(); THREADS], QUEUE).map_err(|error| {
             StoreError::Unavailable(format!("no thread for files: {error}").into())
         })?;
+        let folders = Folders::new(pattern.folders());
         Ok(Self {
-            pattern: Arc::new(pattern),
+            place: Arc::new(Place { pattern, folders }),
             threads,
         })
     }
@@ -53,37 +64,35 @@ impl Files {
 impl Store for Files {
     fn find<'a>(&'a self, name: &'a HostName) -> BoxFuture<'a, Result<Answer>> {
         Box::pin(settled(move || {
-            let (pattern, name) = (Arc::clone(&self.pattern), name.clone());
-            self.threads.run(move |()| find(&pattern, &name))
+            let (place, name) = (Arc::clone(&self.place), name.clone());
+            self.threads.run(move |()| place.find(&name))
         }))
     }
 }
 
-/// The exact name's files, else the wildcard's one label above.
-fn find(pattern: &Pattern, name: &HostName) -> Result<Reading> {
-    let exact = Some(HostPattern::from(name));
-    for host in [exact, name.wildcard()].into_iter().flatten() {
-        if let Some(reading) = look(pattern, &host)? {
-            return Ok(reading);
+impl Place {
+    /// Reads the exact name's files, else the wildcard's one label above.
+    fn find(&self, name: &HostName) -> Result<Reading> {
+        let before = self.folders.identify()?;
+        let exact = Some(HostPattern::from(name));
+        for host in [exact, name.wildcard()].into_iter().flatten() {
+            if let Some(reading) = self.look(&host)? {
+                if matches!(reading, Reading::Answer(_)) {
+                    self.folders.found(before, host);
+                }
+                return Ok(reading);
+            }
         }
+        let is_there = |host: &HostPattern| self.pattern.chain(host).exists();
+        self.folders.check(before, is_there)?;
+        Ok(Reading::Answer(Answer::Absent))
     }
-    // A folder that is not there, or not mounted, says nothing of a host.
-    for folder in pattern.folders() {
-        let shown = folder.display();
-        match folder.metadata() {
-            Ok(there) if there.is_dir() => {}
-            Ok(_) => return Err(unavailable(format!("{shown} is no folder"))),
-            Err(error) => return Err(unavailable(format!("{shown}: {error}"))),
-        }
-    }
-    Ok(Reading::Answer(Answer::Absent))
-}
 
-/// None if neither file is there.
-fn look(pattern: &Pattern, host: &HostPattern) -> Result<Option<Reading>> {
-    let (chain_path, key_path) = (pattern.chain(host), pattern.key(host));
-    let (chain, key) = (half(&chain_path)?, half(&key_path)?);
-    Ok(pair(host, chain, key))
+    /// None if neither file is there.
+    fn look(&self, host: &HostPattern) -> Result<Option<Reading>> {
+        let (chain, key) = (self.pattern.chain(host), self.pattern.key(host));
+        Ok(pair(host, half(&chain)?, half(&key)?))
+    }
 }
 
 fn half(path: &Path) -> Result<Half<path::Display<'_>>> {
@@ -109,6 +118,11 @@ fn read(path: &Path) -> Result<Option<Bytes>> {
             | io::ErrorKind::InvalidFilename => Ok(None),
             io::ErrorKind::PermissionDenied => Err(corrupt("may not be read by this user")),
             io::ErrorKind::IsADirectory => Err(corrupt("is no regular file")),
+            _ if error.raw_os_error() == Some(libc::ELOOP) => {
+                Err(corrupt("is a symbolic link that leads back to itself"))
+            }
+            // A socket, or a device without a driver.
+            _ if error.raw_os_error() == Some(libc::ENXIO) => Err(corrupt("is no regular file")),
             _ => Err(unavailable(format!("{}: {error}", path.display()))),
         },
     }

@@ -10,8 +10,6 @@ use sekisho_certs::store::{Result, StoreError};
 pub(super) struct Pattern {
     chain: Template,
     key: Template,
-    /// What must be there even if a host is not.
-    folders: Vec<PathBuf>,
 }
 
 impl Pattern {
@@ -27,13 +25,9 @@ impl Pattern {
             Template::parse(&base.join(path))
                 .map_err(|why| StoreError::Refused(format!("files:{text}: {why}").into()))
         };
-        let (chain, key) = (template(chain)?, template(key)?);
-        let mut folders = vec![chain.folder(), key.folder()];
-        folders.dedup();
         Ok(Self {
-            chain,
-            key,
-            folders,
+            chain: template(chain)?,
+            key: template(key)?,
         })
     }
 
@@ -45,9 +39,12 @@ impl Pattern {
         self.key.path(host)
     }
 
-    /// The folders above all hosts.
-    pub(super) fn folders(&self) -> &[PathBuf] {
-        &self.folders
+    /// Gives the folders above all hosts, which must be there even if a host
+    /// is not.
+    pub(super) fn folders(&self) -> Vec<PathBuf> {
+        let mut folders = vec![self.chain.folder(), self.key.folder()];
+        folders.dedup();
+        folders
     }
 }
 

@@ -20,6 +20,7 @@ impl Folder {
         let root = tempfile::tempdir().unwrap();
         let store = Files::new("live/{host}", root.path()).unwrap();
         fs::create_dir(root.path().join("live")).unwrap();
+        fs::write(root.path().join("live/README"), "as certbot has it").unwrap();
         Self {
             store,
             ca: TestCa::new(),
@@ -52,6 +53,11 @@ impl Folder {
             Answer::Found(found) => *found,
             Answer::Absent => panic!("{name} is absent"),
         }
+    }
+
+    async fn corrupt(&self, name: &str) {
+        let error = self.find(name).await.unwrap_err();
+        assert!(matches!(error, StoreError::Corrupt(_)), "{name}: {error}");
     }
 
     async fn absent(&self, name: &str) -> bool {
@@ -202,12 +208,82 @@ async fn expired_ones_are_served_on() {
 async fn a_missing_folder_is_unavailable_and_not_absent() {
     let folder = Folder::new();
     assert!(folder.absent("a.example").await);
-    fs::remove_dir(folder.root.path().join("live")).unwrap();
+    fs::remove_dir_all(folder.root.path().join("live")).unwrap();
     let error = folder.find("a.example").await.unwrap_err();
     assert!(matches!(error, StoreError::Unavailable(_)), "{error}");
     fs::write(folder.root.path().join("live"), "").unwrap();
     let error = folder.find("a.example").await.unwrap_err();
     assert!(error.to_string().contains("is no folder"), "{error}");
+}
+
+/// Found by review: what lies below a mount point that is not mounted is an
+/// empty folder, and every host became absent.
+#[tokio::test]
+async fn an_empty_folder_is_unavailable_and_not_absent() {
+    let folder = Folder::new();
+    fs::remove_file(folder.of("README")).unwrap();
+    for _ in 0..2 {
+        let error = folder.find("a.example").await.unwrap_err();
+        assert!(matches!(error, StoreError::Unavailable(_)), "{error}");
+        assert!(error.to_string().contains("is empty"), "{error}");
+        folder.put("a.example", Key::P256);
+        folder.found("a.example").await;
+        assert!(folder.absent("b.example").await);
+        fs::remove_dir_all(folder.of("a.example")).unwrap();
+    }
+}
+
+/// The folder below a mount point may hold something, too.
+#[tokio::test]
+async fn another_folder_is_unavailable_until_a_known_host_is_in_it() {
+    for found_before in [true, false] {
+        let folder = Folder::new();
+        folder.put("a.example", Key::P256);
+        match found_before {
+            true => drop(folder.found("a.example").await),
+            false => assert!(folder.absent("b.example").await),
+        }
+        let live = folder.root.path().join("live");
+        let aside = folder.root.path().join("aside");
+        fs::rename(&live, &aside).unwrap();
+        fs::create_dir(&live).unwrap();
+        fs::write(live.join("not-mounted"), "").unwrap();
+        for name in ["a.example", "b.example"] {
+            let error = folder.find(name).await.unwrap_err();
+            assert!(matches!(error, StoreError::Unavailable(_)), "{error}");
+            assert!(error.to_string().contains("another folder"), "{error}");
+        }
+        // Mounted again.
+        fs::remove_dir_all(&live).unwrap();
+        fs::rename(&aside, &live).unwrap();
+        assert!(folder.absent("b.example").await);
+        folder.found("a.example").await;
+        // Replaced by a newer copy, in which the known host is.
+        fs::rename(&live, &aside).unwrap();
+        fs::create_dir(&live).unwrap();
+        fs::rename(aside.join("a.example"), folder.of("a.example")).unwrap();
+        assert!(folder.absent("b.example").await);
+    }
+}
+
+/// Found by review: ten handshakes for such a host opened the breaker for all.
+#[tokio::test]
+async fn what_lies_in_one_hosts_place_blames_that_host() {
+    let folder = Folder::new();
+    let chain = folder.of("a.example/fullchain.pem");
+    let replaced = || {
+        folder.put("a.example", Key::P256);
+        fs::remove_file(&chain).unwrap();
+    };
+    replaced();
+    symlink(&chain, &chain).unwrap();
+    folder.corrupt("a.example").await;
+    fs::remove_file(&chain).unwrap();
+    let _socket = std::os::unix::net::UnixListener::bind(&chain).unwrap();
+    folder.corrupt("a.example").await;
+    // A folder that is its own target, for the name or for the wildcard.
+    symlink(folder.of("_.b.example"), folder.of("_.b.example")).unwrap();
+    folder.corrupt("c.b.example").await;
 }
 
 /// A client picks the name: what no file system can hold is absent, so that
