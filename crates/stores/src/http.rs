@@ -3,6 +3,7 @@
 mod answer;
 mod client;
 mod connect;
+mod failing;
 mod freshness;
 mod memory;
 mod template;
@@ -24,6 +25,7 @@ use zeroize::Zeroizing;
 use self::answer::{Failure, Fetched};
 use self::client::{Client, Get};
 use self::connect::Target;
+use self::failing::Failing;
 use self::memory::{Kept, Memory};
 pub use self::template::Template;
 use crate::pair::{self, Reading};
@@ -36,6 +38,8 @@ use sekisho_certs::store::{Answer, BoxFuture, Result, Store, StoreError};
 ///
 /// - 200 means found; 404 and 410 mean absent. Everything else is a failure:
 ///   redirects, what is over 256 KiB, cut off, late, or no pair that fits.
+/// - A status of 500 and above is the host's failure, until four hosts in a row
+///   got one without an answer for any other in between.
 /// - The name and the wildcard above it are asked for at once, so that an
 ///   answer takes one round trip whatever it is, as from every store. The
 ///   wildcard's answer is not waited for where the name's own is there.
@@ -99,6 +103,7 @@ impl Http {
             authority: authority.map_err(|error| refused(&error.to_string()))?,
             authorization,
             memory: Memory::new(MEMORY),
+            failing: Failing::default(),
             deadline: options.deadline,
             template,
         };
@@ -126,6 +131,7 @@ struct Endpoint {
     authorization: Option<HeaderValue>,
     client: Client,
     memory: Memory,
+    failing: Failing,
     deadline: Duration,
 }
 
@@ -133,16 +139,30 @@ impl Endpoint {
     /// The exact name, else the wildcard one label above.
     async fn look(self: &Arc<Self>, name: &HostName) -> Result<Reading> {
         let above = name.wildcard().map(|above| Above::ask(self, above));
-        let exact = self.ask(HostPattern::from(name), || ()).await;
+        let host = HostPattern::from(name);
+        let exact = self.ask(host.clone(), || ()).await;
         if !matches!(exact, Ok(Reading::Answer(Answer::Absent))) {
             if let Some(above) = above {
                 above.leave();
             }
-            return exact;
+            return self.blamed(&host, exact);
         }
         match above {
-            Some(above) => above.errand.end().await,
+            Some(above) => {
+                let host = above.host.clone();
+                self.blamed(&host, above.errand.end().await)
+            }
             None => Ok(Reading::Answer(Answer::Absent)),
+        }
+    }
+
+    /// Blames the endpoint for a failure that several hosts in a row have met.
+    fn blamed(&self, host: &HostPattern, reading: Result<Reading>) -> Result<Reading> {
+        match reading {
+            Err(StoreError::Failed(why)) if self.failing.is_endpoint(host) => {
+                Err(StoreError::Unavailable(why))
+            }
+            other => other,
         }
     }
 
@@ -161,6 +181,7 @@ impl Endpoint {
         let fetched = timeout_at(until, self.client.fetch(&get)).await;
         let fetched = fetched.map_err(|_| StoreError::TimedOut(self.deadline))?;
         let fetched = fetched.map_err(|failure| self.failed(&host, failure))?;
+        self.failing.answered();
         Ok(self.reading(&host, fetched, kept.as_deref()))
     }
 
@@ -203,6 +224,9 @@ impl Endpoint {
             Failure::Endpoint(why) => {
                 StoreError::Unavailable(format!("{}: {why}", self.template.url(host)).into())
             }
+            Failure::Server(why) => {
+                StoreError::Failed(format!("{}: {why}", self.template.url(host)).into())
+            }
             Failure::Answer(why) => StoreError::Corrupt(self.shown(host, &why).into()),
         }
     }
@@ -214,6 +238,7 @@ impl Endpoint {
 
 /// The request for the wildcard, beside the one for the name.
 struct Above {
+    host: HostPattern,
     errand: Errand<Reading>,
     begun: Arc<AtomicBool>,
 }
@@ -222,11 +247,13 @@ impl Above {
     fn ask(endpoint: &Arc<Endpoint>, above: HostPattern) -> Self {
         let begun = Arc::new(AtomicBool::new(false));
         let (endpoint, mark) = (Arc::clone(endpoint), Arc::clone(&begun));
+        let host = above.clone();
         let task = tokio::spawn(async move {
             let begun = || mark.store(true, Ordering::Relaxed);
             endpoint.ask(above, begun).await
         });
         Self {
+            host,
             errand: Errand::new(task),
             begun,
         }

@@ -7,7 +7,7 @@ use std::time::Duration;
 use super::freshness::FeedState;
 use super::{LookupError, Outcome};
 use crate::cache::Usage;
-use crate::store::{self, Answer, Source};
+use crate::store::{self, Answer, Source, StoreError};
 
 /// Figures for metrics, as of one moment.
 #[derive(Clone, Debug)]
@@ -126,6 +126,8 @@ impl Counts {
         let unavailable = match answer {
             Ok(Answer::Found(found)) => found.source == Source::StandIn,
             Ok(Answer::Absent) => false,
+            // The store answers other calls.
+            Err(StoreError::Failed(_)) => false,
             Err(error) => error.is_retryable(),
         };
         // Mostly unchanged: a read spares the other cores the line's move.

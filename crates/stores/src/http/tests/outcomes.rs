@@ -24,23 +24,62 @@ async fn only_404_and_410_are_absent() {
 
 #[tokio::test]
 async fn every_other_status_is_failed() {
-    let blames_the_endpoint = [401, 407, 408, 429, 500, 502, 503, 504];
+    let blames_the_endpoint = [401, 407, 408, 429];
+    let blames_neither = [500, 502, 503, 504];
     let blames_the_answer = [
         201, 202, 204, 206, 300, 301, 302, 303, 304, 307, 308, 400, 403, 405, 406, 451,
     ];
     for http2 in [false, true] {
         let rig = Rig::new(http2);
-        for status in blames_the_endpoint.into_iter().chain(blames_the_answer) {
+        let all = blames_the_endpoint.into_iter().chain(blames_neither);
+        for status in all.chain(blames_the_answer) {
             rig.says("a.example", Says::status(status));
             let error = rig.failed("a.example").await;
             let text = error.to_string();
             assert!(text.contains(&status.to_string()), "{text}");
             assert!(text.contains("/a.example: it answered"), "{text}");
             let unavailable = matches!(error, StoreError::Unavailable(_));
+            let failed = matches!(error, StoreError::Failed(_));
             let corrupt = matches!(error, StoreError::Corrupt(_));
             assert_eq!(unavailable, blames_the_endpoint.contains(&status), "{text}");
-            assert!(unavailable || corrupt, "{text}");
+            assert_eq!(failed, blames_neither.contains(&status), "{text}");
+            assert!(unavailable || failed || corrupt, "{text}");
         }
+    }
+}
+
+/// Found by review: ten handshakes for a host whose backend is broken opened
+/// the breaker for all hosts.
+#[tokio::test]
+async fn a_server_error_blames_the_endpoint_only_if_several_hosts_get_it() {
+    let rig = Rig::new(true);
+    let broken = ["a.example", "b.example", "c.example", "d.example"];
+    for stem in broken.into_iter().chain(["_.example"]) {
+        rig.says(stem, Says::status(500));
+    }
+    let is_failed = |error| matches!(error, StoreError::Failed(_));
+    for _ in 0..20 {
+        assert!(is_failed(rig.failed("a.example").await));
+    }
+    for name in &broken[..3] {
+        assert!(is_failed(rig.failed(name).await), "{name}");
+    }
+    let last = rig.failed("d.example").await;
+    assert!(matches!(last, StoreError::Unavailable(_)), "{last}");
+    // An answer for any other host shows that the endpoint works.
+    rig.put("e.example");
+    rig.found("e.example").await;
+    assert!(is_failed(rig.failed("d.example").await));
+}
+
+/// Many names below one wildcard are one host.
+#[tokio::test]
+async fn a_wildcard_that_fails_is_one_host() {
+    let rig = Rig::new(true);
+    rig.says("_.b.example", Says::status(502));
+    for number in 0..20 {
+        let error = rig.failed(&format!("n{number}.b.example")).await;
+        assert!(matches!(error, StoreError::Failed(_)), "{error}");
     }
 }
 
@@ -69,13 +108,13 @@ async fn a_failure_is_never_answered_by_another_name() {
     rig.says("a.b.example", Says::status(500));
     assert!(matches!(
         rig.failed("a.b.example").await,
-        StoreError::Unavailable(_)
+        StoreError::Failed(_)
     ));
     rig.says("_.b.example", Says::status(500));
     rig.says("a.b.example", Says::status(404));
     assert!(matches!(
         rig.failed("a.b.example").await,
-        StoreError::Unavailable(_)
+        StoreError::Failed(_)
     ));
     // Where the name itself is there, nobody needs the wildcard.
     rig.put("a.b.example");

@@ -1,0 +1,37 @@
+//! Whether server errors are one host's or the endpoint's.
+
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use sekisho_certs::host::HostPattern;
+
+/// The hosts that got a server error since the endpoint last gave an answer.
+///
+/// An endpoint may fail for one host alone, whose data or backend is broken. A
+/// client picks the host, so that must not shut the endpoint off for others.
+#[derive(Debug, Default)]
+pub(super) struct Failing(Mutex<Vec<HostPattern>>);
+
+impl Failing {
+    /// Notes a server error for this host. True if so many hosts in a row got
+    /// one that the endpoint itself has failed.
+    pub(super) fn is_endpoint(&self, host: &HostPattern) -> bool {
+        let mut hosts = self.lock();
+        if !hosts.contains(host) && hosts.len() < SEVERAL {
+            hosts.push(host.clone());
+        }
+        hosts.len() >= SEVERAL
+    }
+
+    /// Forgets all of them: the endpoint has answered.
+    pub(super) fn answered(&self) {
+        self.lock().clear();
+    }
+
+    /// No code panics while it holds the lock.
+    fn lock(&self) -> MutexGuard<'_, Vec<HostPattern>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// So many hosts in a row are no accident of one tenant's.
+const SEVERAL: usize = 4;
