@@ -36,7 +36,7 @@ pub(crate) struct State {
     /// Until when it is served without a look although it needs one, since
     /// the store has just failed; 0 if it has not.
     pub(crate) respite_until: AtomicU64,
-    /// Set while one load refreshes it.
+    /// Set while one load in the background refreshes it.
     pub(crate) refreshing: AtomicBool,
 }
 

@@ -21,12 +21,14 @@ use flight::Flight;
 pub use flight::Wait;
 pub use freshness::FeedState;
 use freshness::{Age, Freshness};
+use refresh::Refreshes;
 
 mod apply;
 mod counts;
 mod flight;
 mod freshness;
 mod load;
+mod refresh;
 
 /// Answers names with what the server made of their records.
 ///
@@ -49,6 +51,7 @@ pub struct Lookup<V> {
     publish: Box<Publish<V>>,
     interner: Arc<Interner>,
     freshness: Freshness,
+    refreshes: Refreshes,
     /// Held while a change is applied and while a load's result is checked
     /// against the changes and cached; never across a wait.
     recent: Mutex<Recent>,
@@ -139,6 +142,7 @@ impl<V: Send + Sync + 'static> Lookup<V> {
             publish: Box::new(publish),
             interner: Arc::default(),
             freshness: Freshness::new(settings.fresh, settings.absent),
+            refreshes: Refreshes::new(),
             recent: Mutex::default(),
             epoch: AtomicU64::new(0),
             tick: AtomicU64::new(0),
@@ -280,14 +284,15 @@ impl<V: Send + Sync + 'static> Lookup<V> {
         }
     }
 
-    /// Reads again in the background, unless somebody does already.
-    fn refresh(self: &Arc<Self>, name: &HostName, served: &Served<V>) {
-        if served.state.refreshing.swap(true, Ordering::AcqRel) {
+    /// Reads again in the background, unless a load is under way already or
+    /// the share of background loads is used up.
+    fn refresh(self: &Arc<Self>, name: &HostName, served: &Arc<Served<V>>) {
+        let Some(refresh) = self.refreshes.begin(served) else {
             return;
-        }
+        };
         let flights = self.flights();
         if !flights.contains_key(name) {
-            self.launch(flights, name, |_| ());
+            self.launch(flights, name, |_| drop(refresh));
         }
     }
 

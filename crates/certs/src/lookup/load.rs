@@ -231,7 +231,6 @@ impl<V: Send + Sync + 'static> Lookup<V> {
             Some(stale) => {
                 let respite = &stale.state.respite_until;
                 respite.store(self.freshness.respite(), Ordering::Relaxed);
-                stale.state.refreshing.store(false, Ordering::Release);
                 self.counts.served_stale(&error);
                 Outcome::Found(stale)
             }

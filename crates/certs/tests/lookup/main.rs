@@ -6,6 +6,7 @@ mod cache;
 mod changes;
 mod fresh;
 mod outcomes;
+mod refresh;
 mod replaced;
 mod scripted;
 mod singleflight;
