@@ -168,13 +168,21 @@ impl<V> Cache<V> {
         moved
     }
 
-    /// Applies that records changed: each drops what stands under its own
-    /// pattern; an exact one shadows the wildcard above it, a wildcard makes
-    /// what was noted one label below it void.
-    pub(crate) fn changed<'a>(&self, patterns: impl Iterator<Item = &'a HostPattern>) {
+    /// Applies changes of records, given by their numbers in the log of `epoch`.
+    /// Each drops the older record of its own pattern; an exact one shadows the
+    /// wildcard above it, a wildcard voids what was noted one label below it.
+    pub(crate) fn changed<'a>(
+        &self,
+        epoch: u64,
+        changes: impl Iterator<Item = (u64, &'a HostPattern)>,
+    ) {
         let mut parents = HashSet::new();
-        for pattern in patterns {
-            self.records.remove(record_key(pattern));
+        for (number, pattern) in changes {
+            // A load that read the change may have ended before it arrived.
+            let older = |served: &Arc<Served<V>>| {
+                served.state.epoch < epoch || served.host.record.version < number
+            };
+            self.records.remove_if(record_key(pattern), older);
             if let Some(parent) = pattern.wildcard_parent() {
                 parents.insert(parent);
                 continue;

@@ -48,14 +48,14 @@ impl<V: Send + Sync + 'static> Apply for Lookup<V> {
                 self.interner.supersede(*id, recent.epoch, change.number);
             }
         }
-        self.cache.changed(
-            page.changes
-                .iter()
-                .filter_map(|change| match &change.subject {
-                    Subject::Host(pattern) => Some(pattern),
-                    Subject::Credential(_) | Subject::Document { .. } => None,
-                }),
-        );
+        let hosts = page
+            .changes
+            .iter()
+            .filter_map(|change| match &change.subject {
+                Subject::Host(pattern) => Some((change.number, pattern)),
+                Subject::Credential(_) | Subject::Document { .. } => None,
+            });
+        self.cache.changed(recent.epoch, hosts);
         let concerns_hosts = |change: &Change| !matches!(change.subject, Subject::Document { .. });
         if page.changes.iter().any(concerns_hosts) {
             self.moved(&recent);

@@ -3,13 +3,14 @@
 use std::time::Duration;
 
 use sekisho_certs::store::{LogId, Position, Subject};
-use sekisho_certs::{Apply, CredentialId, HostName, KeyType, Outcome, Served};
+use sekisho_certs::{Apply, CredentialId, HostName, HostPattern, KeyType, Outcome, Served};
 use sekisho_testkit::Key;
 use tokio::task::yield_now;
 use tokio::time::{advance, pause};
 
 use crate::scripted::{
-    CA, LOG, Scripted, ask, change, credential, host, host_change, host_version, pattern, watched,
+    CA, LOG, Scripted, ask, change, change_of, credential, host, host_change, host_version,
+    pattern, watched,
 };
 
 #[tokio::test]
@@ -92,7 +93,7 @@ async fn a_change_moves_the_position_and_a_removed_host_is_gone() {
     let position = lookup.position();
     assert!(lookup.is_current(&served, position));
     store.remove("a.test");
-    lookup.apply(&host_change(1, "a.test"));
+    lookup.apply(&host_change(2, "a.test"));
     assert!(!lookup.is_current(&served, position));
     assert_eq!(pattern(&lookup, "a.test").await, "Absent(NoHost)");
 }
@@ -118,6 +119,34 @@ async fn a_replaced_credential_is_one_change_for_all_its_hosts() {
     assert_eq!(store.calls(), 6);
     // What is replaced is not served on when the store fails either.
     lookup.apply(&change(6, Subject::Credential(CredentialId::from_u64(9))));
+    store.fail(true);
+    assert!(matches!(ask(&lookup, "a.test").await, Outcome::Failed(_)));
+}
+
+#[tokio::test]
+async fn a_change_that_the_load_has_seen_drops_nothing() {
+    let store = Scripted::new();
+    store.put(host_version("a.test", 1, 5));
+    store.put(host_version("*.w.test", 2, 6));
+    let lookup = watched(&store);
+    assert_eq!(pattern(&lookup, "a.test").await, "a.test");
+    assert_eq!(pattern(&lookup, "b.w.test").await, "*.w.test");
+    lookup.apply(&host_change(5, "a.test"));
+    lookup.apply(&host_change(6, "*.w.test"));
+    assert_eq!(pattern(&lookup, "a.test").await, "a.test");
+    assert_eq!(pattern(&lookup, "b.w.test").await, "*.w.test");
+    assert_eq!(store.calls(), 2);
+    // Numbers of another log say nothing of what was read before.
+    lookup.restart(Position {
+        log: LogId([8; 16]),
+        number: 1,
+    });
+    store.remove("a.test");
+    lookup.apply(&change_of(
+        LogId([8; 16]),
+        2,
+        Subject::Host(HostPattern::parse("a.test").unwrap()),
+    ));
     store.fail(true);
     assert!(matches!(ask(&lookup, "a.test").await, Outcome::Failed(_)));
 }

@@ -107,7 +107,7 @@ async fn nobody_joins_a_load_that_was_held_against_the_log() {
         move |outcome: &Outcome<_>| {
             assert!(matches!(outcome, Outcome::Found(_)));
             store.remove("a.test");
-            lookup.apply(&host_change(1, "a.test"));
+            lookup.apply(&host_change(2, "a.test"));
             assert!(matches!(lookup.cached(&name), Cached::Miss));
         }
     };
