@@ -1,67 +1,111 @@
-//! Carries the catalog's changes into the lookup and to whoever keeps
-//! documents.
+//! Follows a catalog's change log and hands each page to those who cache what
+//! the catalog said.
 
+mod documents;
+
+use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::sync::broadcast;
+use futures_util::future::join_all;
 use tokio::time::{sleep, timeout};
 
-use crate::lookup::{Apply, FeedState};
-use crate::store::{Catalog, Change, Position, Result, Subject};
+pub use self::documents::{DocumentEvent, Documents};
+use crate::log::Seen;
+use crate::lookup::FeedState;
+use crate::store::{BoxFuture, Catalog, ChangePage, Position, Result, StoreError};
+
+/// Something that a change of the catalog may make wrong.
+///
+/// - Pages arrive in the order of the log, and each continues the one before.
+///   Where that is not so, [`Self::start_over`] is called instead.
+/// - A returned future that has resolved tells that the effect holds: a read
+///   that begins afterwards gets nothing that the page replaced.
+/// - A future may be dropped, and is then followed by [`Self::late`]. The page
+///   is not given again.
+pub trait Follower: Send + Sync + 'static {
+    /// Applies a page that continues what was applied.
+    fn follow<'a>(&'a self, page: &'a ChangePage) -> BoxFuture<'a, ()>;
+
+    /// Trusts nothing that was remembered before, and applies changes behind
+    /// `at` from now on.
+    fn start_over(&self, at: Position) -> BoxFuture<'_, ()>;
+
+    /// Tells that the last call was dropped because it took too long. Until
+    /// the follower has caught up by itself, it answers nothing, and its calls
+    /// return at once.
+    fn late(&self) {}
+
+    /// Reports whether changes arrive. [`FeedState::Healthy`] is repeated each
+    /// second; without a repetition for 10 s it counts as broken.
+    fn feed_is(&self, _: FeedState) {}
+}
 
 /// The task that follows the log. It runs on the background runtime until it
 /// is dropped.
-#[derive(Debug)]
 pub struct Feed {
-    catalog: Arc<dyn Catalog>,
-    documents: broadcast::Sender<DocumentEvent>,
-}
-
-/// What the log says of documents.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum DocumentEvent {
-    /// This one was put or removed.
-    Changed {
-        /// Its kind.
-        kind: Arc<str>,
-        /// Its key.
-        key: Arc<str>,
-    },
-    /// Changes may have been missed: read everything again.
-    All,
+    log: Arc<dyn Catalog>,
+    seen: Arc<Seen>,
+    caches: Vec<Arc<dyn Follower>>,
+    followers: Vec<Arc<dyn Follower>>,
+    /// The last position that was handed on; none before the first contact.
+    at: Option<Position>,
 }
 
 impl Feed {
-    /// Follows this catalog.
+    /// Follows this log. A page counts as seen once the caches have had it.
     #[must_use]
-    pub fn new(catalog: Arc<dyn Catalog>) -> Self {
+    pub fn new(log: Arc<dyn Catalog>, seen: Arc<Seen>) -> Self {
         Self {
-            catalog,
-            documents: broadcast::Sender::new(DOCUMENT_EVENTS),
+            log,
+            seen,
+            caches: Vec::new(),
+            followers: Vec::new(),
+            at: None,
         }
     }
 
-    /// Events from now on. One who lags behind reads everything again, as
-    /// after [`DocumentEvent::All`].
+    /// Hands each page to these first, to all at the same time, and waits for
+    /// them no longer than [`CACHE_TIMEOUT`].
     #[must_use]
-    pub fn documents(&self) -> broadcast::Receiver<DocumentEvent> {
-        self.documents.subscribe()
+    pub fn caches(mut self, caches: impl IntoIterator<Item = Arc<dyn Follower>>) -> Self {
+        self.caches.extend(caches);
+        self
+    }
+
+    /// Hands each page to this one when all before have had it. Its calls must
+    /// not wait for anything outside of this process.
+    #[must_use]
+    pub fn then(mut self, follower: Arc<dyn Follower>) -> Self {
+        self.followers.push(follower);
+        self
+    }
+
+    /// Begins behind `at` instead of at the end of the log. A server that
+    /// answers from copies of that position then learns at the first contact
+    /// what was replaced since.
+    pub async fn begin_at(&mut self, at: Position) {
+        self.seen.restart(at);
+        for follower in &self.followers {
+            follower.start_over(at).await;
+        }
+        self.at = Some(at);
     }
 
     /// Follows until it is dropped: at each hint of the catalog, and from time
     /// to time without one.
-    pub async fn run(self, target: Arc<dyn Apply>) {
+    pub async fn run(mut self) {
         let mut broken = false;
         loop {
             // Made before reading: what changes after the reading wakes it.
-            let hint = self.catalog.changed();
-            match self.catch_up(target.as_ref()).await {
+            let log = Arc::clone(&self.log);
+            let hint = log.changed();
+            match self.catch_up().await {
                 Ok(()) => {
                     if std::mem::take(&mut broken) {
                         tracing::info!("the change feed is back");
                     }
-                    target.feed_is(FeedState::Healthy);
+                    self.report(FeedState::Healthy);
                     // Whether the hint came or the time passed: look.
                     let _ = timeout(LOOK_AT_LEAST, hint).await;
                 }
@@ -69,66 +113,98 @@ impl Feed {
                     if !std::mem::replace(&mut broken, true) {
                         tracing::warn!(%error, "the change feed is broken, freshness limits hold");
                     }
-                    target.feed_is(FeedState::Broken);
+                    self.report(FeedState::Broken);
                     sleep(RETRY).await;
                 }
             }
         }
     }
 
-    async fn catch_up(&self, target: &dyn Apply) -> Result<()> {
-        let Some(mut applied) = target.applied() else {
-            let position = self.catalog.position().await?;
-            self.start_over(target, position);
+    async fn catch_up(&mut self) -> Result<()> {
+        let Some(mut at) = self.at else {
+            let head = in_time(self.log.position()).await?;
+            self.start_over(head).await;
             return Ok(());
         };
         loop {
-            let page = self.catalog.changes(applied.number, PAGE).await?;
-            if page.log != applied.log || page.gap {
+            // Noted before the call: the answer is at least as new.
+            let seen = self.seen.note().position;
+            let page = in_time(self.log.changes(at.number, PAGE)).await?;
+            if !page.continues(at) || seen.is_some_and(|seen| page.ends_before(seen)) {
                 tracing::warn!("the change log does not continue here, reading everything again");
-                self.start_over(
-                    target,
-                    Position {
-                        log: page.log,
-                        number: page.last,
-                    },
-                );
+                self.start_over(page.end()).await;
                 return Ok(());
             }
-            target.apply(&page);
-            page.changes.iter().for_each(|change| self.announce(change));
-            match page.changes.last() {
-                Some(last) if page.changes.len() == PAGE => applied.number = last.number,
-                _ => return Ok(()),
+            let Some(last) = page.changes.last() else {
+                return Ok(());
+            };
+            at.number = last.number;
+            self.hand_on(&page, at).await;
+            if page.changes.len() < PAGE {
+                return Ok(());
             }
         }
     }
 
-    fn start_over(&self, target: &dyn Apply, position: Position) {
-        target.restart(position);
-        self.send(DocumentEvent::All);
-    }
-
-    fn announce(&self, change: &Change) {
-        if let Subject::Document { kind, key } = &change.subject {
-            self.send(DocumentEvent::Changed {
-                kind: kind.as_str().into(),
-                key: key.as_str().into(),
-            });
+    /// Hands on a page that ends at `at`.
+    async fn hand_on(&mut self, page: &ChangePage, at: Position) {
+        self.ask_caches(|cache| cache.follow(page)).await;
+        self.seen.raise(at);
+        for follower in &self.followers {
+            follower.follow(page).await;
         }
+        self.at = Some(at);
     }
 
-    fn send(&self, event: DocumentEvent) {
-        // Nobody may be listening.
-        let _ = self.documents.send(event);
+    async fn start_over(&mut self, at: Position) {
+        // What was noted before no longer counts, in the caches neither.
+        self.seen.restart(at);
+        self.ask_caches(|cache| cache.start_over(at)).await;
+        for follower in &self.followers {
+            follower.start_over(at).await;
+        }
+        self.at = Some(at);
+    }
+
+    async fn ask_caches<'a>(&'a self, call: impl Fn(&'a dyn Follower) -> BoxFuture<'a, ()>) {
+        let calls = self.caches.iter().map(|cache| async {
+            if timeout(CACHE_TIMEOUT, call(cache.as_ref())).await.is_err() {
+                cache.late();
+            }
+        });
+        join_all(calls).await;
+    }
+
+    fn report(&self, state: FeedState) {
+        for follower in self.caches.iter().chain(&self.followers) {
+            follower.feed_is(state);
+        }
     }
 }
 
+impl fmt::Debug for Feed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Feed")
+            .field("at", &self.at)
+            .field("caches", &self.caches.len())
+            .field("followers", &self.followers.len())
+            .finish_non_exhaustive()
+    }
+}
+
+async fn in_time<T>(call: BoxFuture<'_, Result<T>>) -> Result<T> {
+    let answer = timeout(READ_TIMEOUT, call).await;
+    answer.unwrap_or(Err(StoreError::TimedOut(READ_TIMEOUT)))
+}
+
+/// Time that all caches have together for one page. A change reaches the
+/// lookup within 60 ms whatever hangs, and every server within 100 ms.
+pub const CACHE_TIMEOUT: Duration = Duration::from_millis(40);
 /// Changes in one page: bounds the time for which the lookup's lock is held.
 const PAGE: usize = 1000;
+/// How long one read of the log may take.
+const READ_TIMEOUT: Duration = Duration::from_secs(2);
 /// How long to wait without a hint.
 const LOOK_AT_LEAST: Duration = Duration::from_secs(1);
 /// How long to wait after a failure.
 const RETRY: Duration = Duration::from_millis(250);
-/// Events that a slow reader may lag behind before it reads everything.
-const DOCUMENT_EVENTS: usize = 256;

@@ -27,12 +27,11 @@ pub mod store;
 pub use cache::{Absence, Served, Usage};
 pub use clock::Clock;
 pub use credential::{CredentialId, KeyType, Protected, SealedBytes, Secret, StoredCredential};
-pub use feed::{DocumentEvent, Feed};
+pub use feed::{DocumentEvent, Documents, Feed, Follower};
 pub use host::{HostName, HostPattern, NameError};
 pub use loaded::{LoadedCredential, LoadedHost};
 pub use lookup::{
-    Apply, Cached, FeedState, Lookup, LookupError, LookupSettings, LookupStats, Outcome, Published,
-    Wait,
+    Cached, FeedState, Lookup, LookupError, LookupSettings, LookupStats, Outcome, Published, Wait,
 };
 pub use obtain::{NeverObtain, Obtain, Obtained};
 pub use record::{HostRecord, References, Site, Tenant, TlsPolicy};

@@ -1,11 +1,14 @@
 //! The recent changes of a catalog's log, as every cache remembers them: a load
 //! that a change overtook is told from one that is still right.
 
+mod seen;
+
 use std::collections::VecDeque;
 
+pub use self::seen::{Noted, Seen};
 use crate::credential::CredentialId;
 use crate::host::{HostName, HostPattern};
-use crate::store::{Change, LogId, Subject};
+use crate::store::{Change, ChangePage, LogId, Position, Subject};
 
 /// The last changes that were applied. A load asks it whether what it read
 /// has changed since it began.
@@ -114,6 +117,31 @@ impl Recent {
     }
 }
 
+impl ChangePage {
+    /// Whether this page, read behind `at`, has every change that follows `at`.
+    #[must_use]
+    pub fn continues(&self, at: Position) -> bool {
+        let is_next = |(change, number): (&Change, u64)| change.number == number;
+        self.log == at.log && !self.gap && self.changes.iter().zip(at.number + 1..).all(is_next)
+    }
+
+    /// Whether the log ended before a position of it that was seen before this
+    /// page was asked for: the catalog was set back.
+    #[must_use]
+    pub fn ends_before(&self, seen: Position) -> bool {
+        self.log == seen.log && self.last < seen.number
+    }
+
+    /// The end of the log when this page was read.
+    #[must_use]
+    pub fn end(&self) -> Position {
+        Position {
+            log: self.log,
+            number: self.last,
+        }
+    }
+}
+
 impl Reading<'_> {
     fn against(&self, subject: &Subject) -> Meanwhile {
         match subject {
@@ -131,3 +159,51 @@ impl Reading<'_> {
 /// A bulk import writes some 20,000 changes a second and a load takes under a
 /// millisecond; a load that outlives this many changes just runs again.
 const KEPT: usize = 8192;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::store::What;
+
+    const AT: Position = Position {
+        log: LogId([7; 16]),
+        number: 10,
+    };
+
+    fn page(numbers: &[u64]) -> ChangePage {
+        let change = |number: &u64| Change {
+            number: *number,
+            subject: Subject::Credential(CredentialId::from_u64(1)),
+            what: What::Put,
+        };
+        ChangePage {
+            log: AT.log,
+            last: 20,
+            gap: false,
+            changes: numbers.iter().map(change).collect(),
+        }
+    }
+
+    #[test]
+    fn a_page_continues_without_gap_and_hole_in_one_log() {
+        for whole in [&[][..], &[11], &[11, 12, 13]] {
+            assert!(page(whole).continues(AT), "{whole:?}");
+        }
+        for holed in [&[12][..], &[10, 11], &[11, 13], &[11, 12, 14], &[11, 11]] {
+            assert!(!page(holed).continues(AT), "{holed:?}");
+        }
+        let (mut gap, mut other) = (page(&[11]), page(&[11]));
+        gap.gap = true;
+        other.log = LogId([8; 16]);
+        assert!(!gap.continues(AT) && !other.continues(AT));
+    }
+
+    #[test]
+    fn a_log_set_back_ends_before_what_was_seen() {
+        let seen = |number| Position { number, ..AT };
+        assert!(page(&[]).ends_before(seen(21)));
+        assert!(!page(&[]).ends_before(seen(20)));
+        let log = LogId([8; 16]);
+        assert!(!page(&[]).ends_before(Position { log, number: 21 }));
+    }
+}

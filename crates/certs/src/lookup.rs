@@ -15,7 +15,6 @@ use crate::loaded::intern::Interner;
 use crate::log::Recent;
 use crate::obtain::Obtain;
 use crate::store::{Store, StoreError};
-pub use apply::Apply;
 pub use counts::{CALL_BOUNDS, Counts, LookupStats};
 use flight::Flight;
 pub use flight::Wait;
@@ -127,7 +126,7 @@ pub enum LookupError {
 }
 
 impl<V: Send + Sync + 'static> Lookup<V> {
-    /// Without a change feed until one tells it of changes ([`Apply`]).
+    /// Without a change feed until one tells it of changes ([`Follower`](crate::feed::Follower)).
     pub fn new(
         store: Arc<dyn Store>,
         settings: &LookupSettings,

@@ -1,76 +1,22 @@
-//! The feed between a catalog and a lookup: changes arrive, gaps start over,
-//! failures are told.
+//! The feed between a catalog and its followers: pages arrive in order, a log
+//! that does not continue starts everything over, what hangs delays nobody.
 #![allow(clippy::unwrap_used)]
 
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex};
+#[path = "feed/followers.rs"]
+mod followers;
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use sekisho_certs::log::Seen;
 use sekisho_certs::store::memory::Memory;
-use sekisho_certs::store::{ChangePage, Document, Expect, LogId, Position, Subject, What, Write};
-use sekisho_certs::{
-    Apply, Catalog, Clock, DocumentEvent, Feed, FeedState, HostPattern, HostRecord,
-};
-use tokio::time::{pause, sleep, timeout};
+use sekisho_certs::store::{Document, Expect, LogId, Position, Write};
+use sekisho_certs::{Catalog, Clock, DocumentEvent, Documents, Feed, HostPattern, HostRecord};
+use tokio::task::AbortHandle;
+use tokio::time::{Instant, timeout};
 
-/// Remembers what the feed told it.
-#[derive(Default)]
-struct Told {
-    applied: Mutex<Option<Position>>,
-    hosts: Mutex<Vec<String>>,
-    restarts: Mutex<Vec<u64>>,
-    healthy: AtomicBool,
-}
-
-impl Apply for Told {
-    fn applied(&self) -> Option<Position> {
-        *self.applied.lock().unwrap()
-    }
-
-    fn restart(&self, position: Position) {
-        *self.applied.lock().unwrap() = Some(position);
-        self.restarts.lock().unwrap().push(position.number);
-    }
-
-    fn apply(&self, page: &ChangePage) {
-        let mut applied = self.applied.lock().unwrap();
-        let position = applied.as_mut().unwrap();
-        for change in &page.changes {
-            assert_eq!(
-                change.number,
-                position.number + 1,
-                "no change is missing or told twice"
-            );
-            assert_eq!(change.what, What::Put);
-            position.number = change.number;
-            if let Subject::Host(pattern) = &change.subject {
-                self.hosts.lock().unwrap().push(pattern.to_string());
-            }
-        }
-    }
-
-    fn feed_is(&self, state: FeedState) {
-        self.healthy
-            .store(state == FeedState::Healthy, Ordering::SeqCst);
-    }
-}
-
-impl Told {
-    async fn until(&self, what: impl Fn(&Self) -> bool) {
-        let come = async {
-            while !what(self) {
-                sleep(Duration::from_millis(1)).await;
-            }
-        };
-        timeout(Duration::from_secs(10), come)
-            .await
-            .expect("it comes");
-    }
-
-    fn number(&self) -> Option<u64> {
-        self.applied().map(|position| position.number)
-    }
-}
+use self::followers::{Hung, Told, until};
 
 fn host(name: &str) -> Write {
     Write::PutHost(
@@ -79,56 +25,156 @@ fn host(name: &str) -> Write {
     )
 }
 
-#[tokio::test]
+/// A catalog in memory, what has been seen of it, and who is told.
+struct Rig {
+    catalog: Arc<Memory>,
+    seen: Arc<Seen>,
+    told: Arc<Told>,
+}
+
+impl Rig {
+    fn new() -> Self {
+        Self {
+            catalog: Arc::new(Memory::new(Clock::System)),
+            seen: Arc::default(),
+            told: Arc::default(),
+        }
+    }
+
+    fn feed(&self) -> Feed {
+        Feed::new(self.catalog.clone(), self.seen.clone()).then(self.told.clone())
+    }
+
+    async fn write(&self, names: impl IntoIterator<Item = String>) {
+        let writes = names.into_iter().map(|name| host(&name)).collect();
+        self.catalog.write(writes).await.unwrap();
+    }
+
+    async fn reaches(&self, number: u64) {
+        until(|| self.told.number() == Some(number)).await;
+    }
+}
+
+fn run(feed: Feed) -> AbortHandle {
+    tokio::spawn(feed.run()).abort_handle()
+}
+
+#[tokio::test(start_paused = true)]
 async fn changes_arrive_in_order_and_none_is_missing() {
-    pause();
-    let catalog = Arc::new(Memory::new(Clock::System));
-    catalog.write(vec![host("before.test")]).await.unwrap();
-    let told = Arc::new(Told::default());
-    let feed = tokio::spawn(Feed::new(catalog.clone()).run(told.clone()));
-    told.until(|told| told.number() == Some(1)).await;
-    assert_eq!(
-        *told.restarts.lock().unwrap(),
-        [1],
-        "what came before is not replayed"
-    );
+    let rig = Rig::new();
+    rig.write(["before.test".into()]).await;
+    let feed = run(rig.feed());
+    rig.reaches(1).await;
+    let restarts = rig.told.restarts.lock().unwrap().clone();
+    assert_eq!(restarts, [1], "what came before is not replayed");
     // More than two pages at once.
-    let many = (0..2500).map(|n| host(&format!("h{n}.test"))).collect();
-    catalog.write(many).await.unwrap();
-    told.until(|told| told.number() == Some(2501)).await;
-    assert_eq!(told.hosts.lock().unwrap().len(), 2500);
-    assert!(told.healthy.load(Ordering::SeqCst));
+    rig.write((0..2500).map(|n| format!("h{n}.test"))).await;
+    rig.reaches(2501).await;
+    assert_eq!(rig.told.hosts.lock().unwrap().len(), 2500);
+    assert!(rig.told.healthy.load(Ordering::SeqCst));
+    assert_eq!(rig.seen.note().position.unwrap().number, 2501);
     feed.abort();
 }
 
-#[tokio::test]
-async fn a_log_that_does_not_continue_starts_over() {
-    pause();
-    let catalog = Arc::new(Memory::new(Clock::System));
-    let told = Arc::new(Told::default());
-    // As after a restore: another log, further on.
-    *told.applied.lock().unwrap() = Some(Position {
-        log: LogId([1; 16]),
-        number: 700,
-    });
-    let feed = Feed::new(catalog.clone());
-    let mut documents = feed.documents();
-    let task = tokio::spawn(feed.run(told.clone()));
-    told.until(|told| told.number() == Some(0)).await;
-    assert_eq!(documents.recv().await.unwrap(), DocumentEvent::All);
-    task.abort();
+/// As after a restore: another log, further on.
+#[tokio::test(start_paused = true)]
+async fn another_log_starts_over() {
+    let rig = Rig::new();
+    let documents = Arc::new(Documents::default());
+    let mut feed = rig.feed().then(documents.clone());
+    let log = LogId([1; 16]);
+    feed.begin_at(Position { log, number: 700 }).await;
+    assert_eq!(rig.told.number(), Some(700));
+    let mut events = documents.subscribe();
+    let before = rig.seen.note();
+    let feed = run(feed);
+    rig.reaches(0).await;
+    assert_eq!(events.recv().await.unwrap(), DocumentEvent::All);
+    assert!(rig.seen.note().epoch > before.epoch);
+    feed.abort();
 }
 
-#[tokio::test]
+/// A server that answers from copies begins where they stand: the first
+/// contact tells what was replaced since, and is no start-over.
+#[tokio::test(start_paused = true)]
+async fn a_feed_continues_from_the_position_of_the_copies() {
+    let rig = Rig::new();
+    rig.write(["a.test".into(), "b.test".into()]).await;
+    let head = rig.catalog.position().await.unwrap();
+    let mut feed = rig.feed();
+    feed.begin_at(Position { number: 1, ..head }).await;
+    let feed = run(feed);
+    rig.reaches(2).await;
+    assert_eq!(*rig.told.hosts.lock().unwrap(), ["b.test"]);
+    assert_eq!(*rig.told.restarts.lock().unwrap(), [1]);
+    feed.abort();
+}
+
+/// A catalog that was set back under the same log ends before what was seen.
+#[tokio::test(start_paused = true)]
+async fn a_log_that_ends_before_what_was_seen_starts_over() {
+    let rig = Rig::new();
+    rig.write(["a.test".into()]).await;
+    let feed = run(rig.feed());
+    rig.reaches(1).await;
+    // A write of this process that the restored catalog does not have.
+    rig.seen.wrote(5);
+    until(|| rig.told.restarts.lock().unwrap().len() == 2).await;
+    assert_eq!(rig.seen.note().position.unwrap().number, 1);
+    feed.abort();
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_page_of_1000_changes_passes_caches_that_hang() {
+    let rig = Rig::new();
+    rig.write(["before.test".into()]).await;
+    let hung = [Arc::new(Hung::default()), Arc::new(Hung::default())];
+    let feed = Feed::new(rig.catalog.clone(), rig.seen.clone());
+    let caches = hung.clone().map(|one| one as _);
+    let feed = run(feed.caches(caches).then(rig.told.clone()));
+    rig.reaches(1).await;
+    for one in &hung {
+        one.hang();
+    }
+    rig.write((0..1000).map(|n| format!("h{n}.test"))).await;
+    let begun = Instant::now();
+    rig.reaches(1001).await;
+    let waited = begun.elapsed();
+    assert!(waited >= Duration::from_millis(39), "{waited:?}: it waited");
+    assert!(waited <= Duration::from_millis(60), "{waited:?}");
+    for one in &hung {
+        assert_eq!(one.late.load(Ordering::SeqCst), 1, "it is told");
+    }
+    feed.abort();
+}
+
+/// Until a cache had its time, the page does not count as seen: reads would
+/// pass over a cache that is about to be as far.
+#[tokio::test(start_paused = true)]
+async fn a_page_is_seen_between_the_caches_and_the_lookup() {
+    let rig = Rig::new();
+    rig.write(["before.test".into()]).await;
+    let cache = Arc::new(Hung::default());
+    let told = Arc::new(Told::noting(&rig.seen));
+    let feed = Feed::new(rig.catalog.clone(), rig.seen.clone());
+    let feed = run(feed.caches([cache.clone() as _]).then(told.clone()));
+    until(|| told.number() == Some(1)).await;
+    cache.hang();
+    rig.write(["a.test".into()]).await;
+    until(|| cache.is_asked()).await;
+    assert_eq!(rig.seen.note().position.unwrap().number, 1);
+    until(|| told.number() == Some(2)).await;
+    assert_eq!(*told.seen_at.lock().unwrap(), [2]);
+    feed.abort();
+}
+
+#[tokio::test(start_paused = true)]
 async fn documents_are_announced() {
-    pause();
-    let catalog = Arc::new(Memory::new(Clock::System));
-    let told = Arc::new(Told::default());
-    let feed = Feed::new(catalog.clone());
-    let mut documents = feed.documents();
-    let task = tokio::spawn(feed.run(told.clone()));
-    told.until(|told| told.number() == Some(0)).await;
-    assert_eq!(documents.recv().await.unwrap(), DocumentEvent::All);
+    let rig = Rig::new();
+    let documents = Arc::new(Documents::default());
+    let mut events = documents.subscribe();
+    let feed = run(rig.feed().then(documents.clone()));
+    assert_eq!(events.recv().await.unwrap(), DocumentEvent::All);
     let document = Document {
         kind: "test".into(),
         key: "one".into(),
@@ -140,20 +186,15 @@ async fn documents_are_announced() {
         expires: None,
         version: 0,
     };
-    catalog
-        .write(vec![Write::PutDocument(document, Expect::Absent)])
-        .await
-        .unwrap();
-    let event = timeout(Duration::from_secs(10), documents.recv())
-        .await
-        .unwrap()
-        .unwrap();
+    let put = Write::PutDocument(document, Expect::Absent);
+    rig.catalog.write(vec![put]).await.unwrap();
+    let event = timeout(Duration::from_secs(10), events.recv()).await;
     assert_eq!(
-        event,
+        event.unwrap().unwrap(),
         DocumentEvent::Changed {
             kind: "test".into(),
             key: "one".into()
         }
     );
-    task.abort();
+    feed.abort();
 }

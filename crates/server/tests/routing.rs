@@ -6,7 +6,7 @@ mod common;
 
 use common::{Running, Scripted, Setup, host, start};
 use sekisho_certs::store::{ChangePage, LogId, Position, Subject, What};
-use sekisho_certs::{Apply as _, FeedState, HostPattern, Tenant, TlsPolicy};
+use sekisho_certs::{FeedState, Follower as _, HostPattern, Tenant, TlsPolicy};
 use sekisho_testkit::{Key, TestCa, client};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
@@ -51,7 +51,7 @@ impl Visit {
 /// Says that this host changed.
 fn change(running: &Running, number: u64, pattern: &str) {
     let log = LogId([7; 16]);
-    if running.lookup.applied().is_none() {
+    if running.lookup.stats().position == 0 {
         running.lookup.restart(Position { log, number: 0 });
         running.lookup.feed_is(FeedState::Healthy);
     }

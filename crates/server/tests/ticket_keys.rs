@@ -14,7 +14,7 @@ use rustls::{ClientConfig, HandshakeKind};
 use sekisho_certs::seal::{KeyRing, MasterKey};
 use sekisho_certs::store::memory::Memory;
 use sekisho_certs::store::sealed::Sealed;
-use sekisho_certs::{Catalog, Clock, DocumentEvent, Feed};
+use sekisho_certs::{Catalog, Clock, DocumentEvent, Documents};
 use sekisho_server::tickets::{Keeper, PERIOD, Ring, Source};
 use sekisho_testkit::{Key, Pair, TestCa, client};
 use tokio::sync::broadcast;
@@ -157,9 +157,9 @@ async fn one_makes_the_keys_and_the_others_take_them() {
 #[tokio::test(start_paused = true)]
 async fn a_running_keeper_rotates() {
     let world = World::new().await;
-    let feed = Feed::new(Arc::clone(&world.catalog));
+    let documents = Documents::default();
     let ring = Arc::new(Ring::random());
-    let source = Source::Catalog(Arc::clone(&world.catalog), feed.documents());
+    let source = Source::Catalog(Arc::clone(&world.catalog), documents.subscribe());
     let clock = Clock::Manual(Arc::clone(&world.now));
     let keeper = tokio::spawn(Keeper::new(source, ring, clock).run());
     let document = || world.catalog.document("ticket-keys", "ring");

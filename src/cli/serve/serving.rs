@@ -6,7 +6,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail};
-use sekisho_certs::{Clock, Feed, Lookup, LookupSettings, NeverObtain};
+use sekisho_certs::log::Seen;
+use sekisho_certs::{Clock, Documents, Feed, Lookup, LookupSettings, NeverObtain};
 use sekisho_server::admin::{Admin, Sources};
 use sekisho_server::config::Config;
 use sekisho_server::metrics::Metrics;
@@ -50,8 +51,12 @@ impl Serving {
         let opened = background.block_on(open::serving(config, copies))?;
         let ring = Arc::new(Ring::random());
         let lookup = lookup(config, &opened, &ring);
-        let feed = opened.catalog.clone().map(Feed::new);
-        let keeper = keeper(config, &opened, feed.as_ref(), ring);
+        let documents = Arc::new(Documents::default());
+        let keeper = keeper(config, &opened, &documents, ring);
+        let feed = opened.catalog.clone().map(|catalog| {
+            let feed = Feed::new(catalog, Arc::new(Seen::default()));
+            feed.then(lookup.clone()).then(documents)
+        });
         let keeper = background.block_on(filled(keeper));
         let shutdown = Shutdown::new();
         let metrics = Arc::new(Metrics::new());
@@ -137,7 +142,7 @@ impl Serving {
     pub(crate) fn run(self) -> Result<()> {
         self.background.block_on(async {
             if let Some(feed) = self.feed {
-                tokio::spawn(feed.run(self.lookup));
+                tokio::spawn(feed.run());
             }
             tokio::spawn(self.keeper.run());
             if let Some((listener, admin)) = self.admin {
@@ -169,10 +174,10 @@ fn lookup(config: &Config, opened: &Opened, ring: &Arc<Ring>) -> Arc<Lookup<Endp
 
 /// Ticket keys come from the catalog, else from the configured file, else from
 /// nowhere.
-fn keeper(config: &Config, opened: &Opened, feed: Option<&Feed>, ring: Arc<Ring>) -> Keeper {
-    let source = match (&opened.catalog, feed, &config.tickets) {
-        (Some(catalog), Some(feed), _) => Source::Catalog(Arc::clone(catalog), feed.documents()),
-        (_, _, Some(file)) => Source::File(file.clone()),
+fn keeper(config: &Config, opened: &Opened, documents: &Documents, ring: Arc<Ring>) -> Keeper {
+    let source = match (&opened.catalog, &config.tickets) {
+        (Some(catalog), _) => Source::Catalog(Arc::clone(catalog), documents.subscribe()),
+        (_, Some(file)) => Source::File(file.clone()),
         _ => Source::Process,
     };
     Keeper::new(source, ring, Clock::System)

@@ -1,46 +1,25 @@
 //! Changes of the catalog, applied to what is remembered.
 
+use std::future::ready;
 use std::sync::atomic::Ordering;
 
 use super::freshness::FeedState;
 use super::{Lookup, Recent};
-use crate::store::{Change, ChangePage, Position, Subject};
+use crate::feed::Follower;
+use crate::store::{BoxFuture, Change, ChangePage, Position, Subject};
 
-/// What the change feed drives, whatever `V` the server keeps.
-pub trait Apply: Send + Sync + 'static {
-    /// The place in the log up to which changes are applied; none before the
-    /// first contact.
-    fn applied(&self) -> Option<Position>;
-
+impl<V: Send + Sync + 'static> Lookup<V> {
     /// Starts over behind `position`: what is remembered is read again before
     /// it is trusted, and stays at hand for the case that reading fails.
-    fn restart(&self, position: Position);
-
-    /// Applies a page that continues what was applied.
-    fn apply(&self, page: &ChangePage);
-
-    /// Reports whether changes arrive. [`FeedState::Healthy`] holds for 10 s and
-    /// must be repeated: a feed without success for longer counts as broken.
-    fn feed_is(&self, state: FeedState);
-}
-
-impl<V: Send + Sync + 'static> Apply for Lookup<V> {
-    fn applied(&self) -> Option<Position> {
-        let recent = self.recent();
-        recent.log.map(|log| Position {
-            log,
-            number: recent.number,
-        })
-    }
-
-    fn restart(&self, position: Position) {
+    pub fn restart(&self, position: Position) {
         let mut recent = self.recent();
         recent.restart(position.log, position.number);
         self.epoch.store(recent.epoch, Ordering::Release);
         self.moved(&recent);
     }
 
-    fn apply(&self, page: &ChangePage) {
+    /// Applies a page that continues what was applied.
+    pub fn apply(&self, page: &ChangePage) {
         let mut recent = self.recent();
         for change in &page.changes {
             recent.push(change);
@@ -62,15 +41,25 @@ impl<V: Send + Sync + 'static> Apply for Lookup<V> {
         }
     }
 
-    fn feed_is(&self, state: FeedState) {
-        self.freshness.set_feed(state);
-    }
-}
-
-impl<V> Lookup<V> {
     /// Tells connections to look again. The lock shows that cache and epoch
     /// say so already.
     pub(super) fn moved(&self, _: &Recent) {
         self.tick.fetch_add(1, Ordering::AcqRel);
+    }
+}
+
+impl<V: Send + Sync + 'static> Follower for Lookup<V> {
+    fn follow<'a>(&'a self, page: &'a ChangePage) -> BoxFuture<'a, ()> {
+        self.apply(page);
+        Box::pin(ready(()))
+    }
+
+    fn start_over(&self, at: Position) -> BoxFuture<'_, ()> {
+        self.restart(at);
+        Box::pin(ready(()))
+    }
+
+    fn feed_is(&self, state: FeedState) {
+        self.freshness.set_feed(state);
     }
 }

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use sekisho_certs::store::{LogId, Position, Subject};
-use sekisho_certs::{Apply, CredentialId, HostName, HostPattern, KeyType, Outcome, Served};
+use sekisho_certs::{CredentialId, HostName, HostPattern, KeyType, Outcome, Served};
 use sekisho_testkit::Key;
 use tokio::task::yield_now;
 use tokio::time::{advance, pause};

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use sekisho_certs::{Apply, Cached, FeedState, HostName, Outcome, Source};
+use sekisho_certs::{Cached, FeedState, Follower, HostName, Outcome, Source};
 use tokio::task::yield_now;
 use tokio::time::{advance, pause};
 

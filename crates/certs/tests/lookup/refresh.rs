@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use sekisho_certs::{Apply, FeedState, HostName, Outcome};
+use sekisho_certs::{FeedState, Follower, HostName, Outcome};
 use tokio::task::yield_now;
 use tokio::time::{advance, pause};
 

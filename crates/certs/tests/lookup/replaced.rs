@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use sekisho_certs::store::{LogId, Position, Subject};
-use sekisho_certs::{Apply, CredentialId, KeyType, Outcome};
+use sekisho_certs::{CredentialId, KeyType, Outcome};
 use sekisho_testkit::Key;
 use tokio::time::{advance, pause};
 

@@ -8,7 +8,7 @@ use std::time::Duration;
 use sekisho_certs::credential::Secret;
 use sekisho_certs::store::{BoxFuture, Change, ChangePage, LogId, Position, Result, Subject, What};
 use sekisho_certs::{
-    Answer, Apply, Cached, CredentialId, FeedState, Found, HostName, HostPattern, HostRecord,
+    Answer, Cached, CredentialId, FeedState, Follower, Found, HostName, HostPattern, HostRecord,
     KeyType, Lookup, LookupSettings, NeverObtain, Outcome, Protected, Published, Source, Store,
     StoreError, StoredCredential,
 };

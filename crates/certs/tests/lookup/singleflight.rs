@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use sekisho_certs::store::Position;
-use sekisho_certs::{Apply, Cached, HostName, LookupError, Outcome};
+use sekisho_certs::{Cached, HostName, LookupError, Outcome};
 use tokio::task::yield_now;
 
 use crate::scripted::{LOG, Scripted, host, host_change, pattern, watched};

@@ -1,0 +1,69 @@
+//! Tells those who keep documents which of them changed.
+
+use std::future::ready;
+use std::sync::Arc;
+
+use tokio::sync::broadcast;
+
+use super::Follower;
+use crate::store::{BoxFuture, ChangePage, Position, Subject};
+
+/// Announces changed documents to its subscribers.
+#[derive(Debug)]
+pub struct Documents(broadcast::Sender<DocumentEvent>);
+
+/// What the log says of documents.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum DocumentEvent {
+    /// This one was put or removed.
+    Changed {
+        /// Its kind.
+        kind: Arc<str>,
+        /// Its key.
+        key: Arc<str>,
+    },
+    /// Changes may have been missed: read everything again.
+    All,
+}
+
+impl Documents {
+    /// Events from now on. A subscriber that lags behind reads everything
+    /// again, as after [`DocumentEvent::All`].
+    #[must_use]
+    pub fn subscribe(&self) -> broadcast::Receiver<DocumentEvent> {
+        self.0.subscribe()
+    }
+
+    fn send(&self, event: DocumentEvent) {
+        // An error tells that nobody subscribes.
+        let _ = self.0.send(event);
+    }
+}
+
+impl Default for Documents {
+    fn default() -> Self {
+        Self(broadcast::Sender::new(EVENTS))
+    }
+}
+
+impl Follower for Documents {
+    fn follow<'a>(&'a self, page: &'a ChangePage) -> BoxFuture<'a, ()> {
+        for change in &page.changes {
+            if let Subject::Document { kind, key } = &change.subject {
+                self.send(DocumentEvent::Changed {
+                    kind: kind.as_str().into(),
+                    key: key.as_str().into(),
+                });
+            }
+        }
+        Box::pin(ready(()))
+    }
+
+    fn start_over(&self, _: Position) -> BoxFuture<'_, ()> {
+        self.send(DocumentEvent::All);
+        Box::pin(ready(()))
+    }
+}
+
+/// Events that a slow subscriber may lag behind before it reads everything.
+const EVENTS: usize = 256;

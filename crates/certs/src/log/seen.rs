@@ -1,0 +1,57 @@
+//! How far this process has seen the log.
+
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use crate::store::Position;
+
+/// The highest position of the log that this process has seen: in pages of the
+/// feed, and by its own writes before they return. A cache that is not as far
+/// must not answer.
+#[derive(Debug, Default)]
+pub struct Seen(Mutex<Noted>);
+
+/// What had been seen at some moment.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Noted {
+    /// None before the first contact with the log.
+    pub position: Option<Position>,
+    /// Grows when the log did not continue: positions of different epochs are
+    /// never compared.
+    pub epoch: u64,
+}
+
+impl Seen {
+    /// What has been seen until now.
+    #[must_use]
+    pub fn note(&self) -> Noted {
+        *self.lock()
+    }
+
+    /// A page up to `at` was handed on.
+    pub fn raise(&self, at: Position) {
+        if let Some(position) = &mut self.lock().position
+            && position.log == at.log
+        {
+            position.number = position.number.max(at.number);
+        }
+    }
+
+    /// A write of this process got that number. Called before the write
+    /// returns: a read behind it then never gets an older copy.
+    pub fn wrote(&self, number: u64) {
+        if let Some(position) = &mut self.lock().position {
+            position.number = position.number.max(number);
+        }
+    }
+
+    /// The log is read anew from `at`: nothing from before counts.
+    pub fn restart(&self, at: Position) {
+        let mut noted = self.lock();
+        noted.epoch += 1;
+        noted.position = Some(at);
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Noted> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
