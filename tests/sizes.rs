@@ -1,6 +1,6 @@
-//! The sizes of files and functions that keep the code readable: half of all
-//! files and nine in ten functions fit on a few screens. What is longer says
-//! why beside it.
+//! The sizes of files and functions that keep the code readable. A file has no
+//! more than 400 lines, tests included. A function over 80 lines says why beside
+//! it.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -12,7 +12,7 @@ fn files_stay_small() {
         what: source.path.display().to_string(),
         excused: false,
     }));
-    sizes.check("files", FILE_MEDIAN, FILE_P90, usize::MAX);
+    sizes.check("files", FILE_MEDIAN, FILE_P90, FILE_LONGEST);
 }
 
 #[test]
@@ -194,6 +194,7 @@ fn is_code(line: &str) -> bool {
 
 const FILE_MEDIAN: usize = 200;
 const FILE_P90: usize = 400;
+const FILE_LONGEST: usize = 400;
 const FUNCTION_P90: usize = 30;
 const FUNCTION_LONGEST: usize = 80;
 /// How far above a function its attribute may stand.
