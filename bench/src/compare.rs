@@ -3,9 +3,11 @@
 mod accounting;
 mod catalog;
 mod client;
+mod counters;
 mod machine;
 mod markdown;
 mod measure;
+mod meter;
 mod metrics;
 mod nginx;
 mod options;
@@ -33,6 +35,7 @@ use tokio::signal::unix::{SignalKind, signal};
 
 pub(crate) use self::options::{EXAMPLES, Options};
 
+use self::counters::Support;
 use self::prepare::{StoreKey, Unprepared, prepare, store_of};
 use self::report::Report;
 use self::rows::Row;
@@ -83,10 +86,12 @@ async fn compare(options: &Options) -> Result<()> {
     let workspace = Workspace::open(&options.work)?;
     let unprepared = prepare(options, &workspace, &rows).await;
     let services = services(options, &workspace, &rows, &unprepared).await?;
+    let support = Support::probe();
+    eprintln!("hardware counters: {}", support.describe());
     let mut report = Report {
         date,
         command: std::env::args().collect::<Vec<_>>().join(" "),
-        facts: machine::facts(options),
+        facts: machine::facts(options, &support),
         rows: Vec::new(),
     };
     settle(options.client_core);
@@ -95,6 +100,7 @@ async fn compare(options: &Options) -> Result<()> {
             options,
             workspace: &workspace,
             services: &services,
+            support: &support,
         };
         let missing = unprepared.get(&store_of(options, row));
         report.rows.push(round::measure(place, row, missing).await);
@@ -115,7 +121,11 @@ async fn services(
     unprepared: &BTreeMap<StoreKey, Unprepared>,
 ) -> Result<Services> {
     let cases = rows.iter().flat_map(|row| row.cases);
-    let wanted: BTreeSet<_> = cases.filter_map(|case| case.setup.service()).collect();
+    let cases = cases.filter(|case| round::is_run(options, case));
+    let wanted: BTreeSet<_> = cases
+        .flat_map(|case| case.setup.services())
+        .copied()
+        .collect();
     let of_stores = rows.iter().find(|row| row.needs_service());
     let Some(row) = of_stores else {
         return Ok(Services::default());
@@ -125,14 +135,7 @@ async fn services(
     if let Some(Unprepared::Everything(why)) = missing {
         bail!("{why}");
     }
-    Services::start(
-        &wanted,
-        workspace,
-        &options.sekisho,
-        hosts,
-        options.client_core,
-    )
-    .await
+    Services::start(&wanted, workspace, options, hosts).await
 }
 
 fn write(options: &Options, report: &Report) -> Result<()> {

@@ -5,7 +5,7 @@
 //! that have ended, so they stand in when a thread went away between two readings. Neither
 //! counts time in which the process waited for a CPU that another process had.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::Path;
 use std::time::Duration;
@@ -80,6 +80,18 @@ impl Memory {
         }
         Ok(sum)
     }
+}
+
+/// All threads of the process and of its descendants.
+pub(crate) fn threads(root: u32) -> Result<BTreeSet<u32>> {
+    let mut threads = BTreeSet::new();
+    for pid in tree(root)? {
+        // A process may end between the listing and this.
+        threads.extend(
+            numbers_in(&Path::new("/proc").join(format!("{pid}/task"))).unwrap_or_default(),
+        );
+    }
+    Ok(threads)
 }
 
 /// The process and all that descend from it.
@@ -197,6 +209,7 @@ mod tests {
     fn this_process_can_be_read() {
         let id = std::process::id();
         assert!(tree(id).unwrap().contains(&id));
+        assert!(threads(id).unwrap().contains(&id));
         assert!(Memory::read(id).unwrap().rss > 1024 * 1024);
         CpuTime::read(id).unwrap();
     }

@@ -11,7 +11,6 @@ use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader, Lines};
 use tokio::process::{Child, ChildStdin, ChildStdout, Command};
 use tokio::time::timeout;
 
-use super::accounting::CpuTime;
 use super::server::PAGE;
 use crate::load::Outcome;
 use crate::load::gate::READY;
@@ -160,8 +159,8 @@ impl Client {
         Ok(client)
     }
 
-    pub(crate) fn cpu(&self) -> Result<CpuTime> {
-        CpuTime::read(self.child.id().context("the client has ended")?)
+    pub(crate) fn pid(&self) -> Result<u32> {
+        self.child.id().context("the client has ended")
     }
 
     /// The measured part, in which connections may fail; those that are kept stay open after

@@ -9,8 +9,9 @@ use anyhow::{Context, Result};
 use rcgen::{KeyPair, SigningKey};
 
 use super::Options;
+use super::counters::Support;
 
-pub(crate) fn facts(options: &Options) -> Vec<(String, String)> {
+pub(crate) fn facts(options: &Options, support: &Support) -> Vec<(String, String)> {
     let sekisho = options.sekisho.as_path();
     let facts = [
         ("CPU", cpu()),
@@ -23,6 +24,7 @@ pub(crate) fn facts(options: &Options) -> Vec<(String, String)> {
         ),
         ("PostgreSQL", postgres()),
         ("sekisho", output(sekisho, &["--version"], 1)),
+        ("baseline", baseline(options)),
         (
             "commit",
             output(
@@ -31,6 +33,7 @@ pub(crate) fn facts(options: &Options) -> Vec<(String, String)> {
                 1,
             ),
         ),
+        ("hardware counters", Ok(support.describe())),
         (
             "P-256 signature on one core, by aws-lc",
             signature_micros().map(|micros| format!("{micros:.1} µs")),
@@ -43,6 +46,14 @@ pub(crate) fn facts(options: &Options) -> Vec<(String, String)> {
             (name.to_owned(), value)
         })
         .collect()
+}
+
+fn baseline(options: &Options) -> Result<String> {
+    let Some(program) = &options.against else {
+        return Ok("none".to_owned());
+    };
+    let version = output(program, &["--version"], 1)?;
+    Ok(format!("{version}, {}", program.display()))
 }
 
 /// Seconds are not needed to tell two reports apart, and colons are no good in file names.

@@ -53,12 +53,12 @@ fn grade(verdict: &Verdict) -> String {
         Grade::Must => "must",
         Grade::Missed => "**missed**",
     };
-    let scale = if verdict.ratio {
-        "of the first case"
+    let (reached, figure) = (number(verdict.reached), verdict.figure);
+    if verdict.ratio {
+        format!("{grade} (ratio {reached}, {figure})")
     } else {
-        verdict.figure
-    };
-    format!("{grade} ({} {scale})", number(verdict.reached))
+        format!("{grade} ({reached} {figure})")
+    }
 }
 
 fn details(row: &RowResult) -> String {
@@ -114,12 +114,16 @@ pub(crate) fn number(value: f64) -> String {
 
 const METHOD: &str = "\
 Each server has one core and one worker, the client has another core. The servers of a row run \
-side by side and are measured in turn, round by round; medians count. All of them have the same \
+side by side and are measured in turn, round by round, in the opposite order in every second round; medians \
+count. All of them have the same \
 certificates: leaf and intermediate in the sizes of Let's Encrypt's. The client offers TLS 1.3 \
 with AES-128-GCM and X25519 alone (TLS 1.2: ECDHE with AES-128-GCM, key exchange by X25519), \
 keeps 16 connections going, asks for a page of 612 bytes, checks the answer, and reads to the \
 end of the connection. It verifies no certificates while it measures; a verified request comes \
 first. The files that a sample will read are read once before it, for both servers.\n\n\
+A ratio is the median of the ratios of all rounds. It is judged by cycles where this machine \
+counts them for both cases, else by CPU time. Instructions and cycles are counted by the \
+processor for all threads of the server (perf_event_open).\n\n\
 CPU time is the time that all threads of all processes of the server were on a CPU, by their \
 `schedstat` in nanoseconds; `utime` and `stime` say the same in steps of 10 ms. Time that a \
 process waits for the CPU does not count. Memory is from `smaps_rollup`, summed over the \
@@ -127,7 +131,7 @@ server's processes; growth is taken from PSS, in which a page shared by two coun
 Start-up is the time from before the fork to the first answered request, with about 1 ms for \
 `taskset`.\n\n\
 Redis and PostgreSQL run on the client's core; what they use themselves stands beside the server \
-as store CPU. A bound that depends on other figures of the row stands there as it came out. \
+as Redis CPU and PostgreSQL CPU. A bound that depends on other figures of the row stands there as it came out. \
 [bench/README.md](../README.md) says what each row of the stores does.\n";
 
 #[cfg(test)]
@@ -140,7 +144,8 @@ mod tests {
         let first = CaseResult::new("nginx", &[vec![(figure::CPU, 400.0)]], None);
         let samples = [100.0, 120.0, 110.0].map(|value| vec![(figure::CPU, value)]);
         let mut second = CaseResult::new("sekisho", &samples, None);
-        second.divide_by(&[(figure::CPU, 400.0)]);
+        let divisor = [400.0, 400.0, 400.0].map(|value| vec![(figure::CPU, value)]);
+        second.divide_by(&CaseResult::new("nginx", &divisor, None));
         let goal = Goal {
             figure: figure::CPU,
             scale: Scale::Ratio,
@@ -164,7 +169,7 @@ mod tests {
             }],
         });
         let line = "| cached | handshakes | sekisho | 110 server CPU µs | 0.275 | 0.36 | 0.27 \
-                    | must (0.28 of the first case) |";
+                    | must (ratio 0.28, server CPU µs) |";
         assert!(text.contains(line), "{text}");
         assert!(text.contains("| 100, 120, 110 |"), "{text}");
         assert!(text.contains("broken failed: it wrote x.log"), "{text}");

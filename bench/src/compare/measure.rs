@@ -12,6 +12,8 @@ use anyhow::{Context, Result};
 use self::beside::Beside;
 use super::accounting::{CpuTime, Memory};
 use super::client::{Client, Load, Work};
+use super::meter::{Meter, Used};
+use super::options::Binary;
 use super::pages;
 use super::rows::{Asked, Case, Measure, Row, Setup, figure};
 use super::server::Server;
@@ -27,6 +29,8 @@ pub(crate) struct Subject<'a> {
     place: Place<'a>,
     row: &'a Row,
     pub(crate) case: &'a Case,
+    /// Of sekisho's two, if that is what the case runs.
+    pub(crate) binary: Binary,
     /// Row and number of the case: the name of its files.
     name: String,
     server: Option<Server>,
@@ -37,11 +41,18 @@ pub(crate) struct Subject<'a> {
 }
 
 impl<'a> Subject<'a> {
-    pub(crate) fn new(place: Place<'a>, row: &'a Row, case: &'a Case, name: String) -> Self {
+    pub(crate) fn new(
+        place: Place<'a>,
+        row: &'a Row,
+        case: &'a Case,
+        binary: Binary,
+        name: String,
+    ) -> Self {
         Self {
             place,
             row,
             case,
+            binary,
             name,
             server: None,
             walked: 0,
@@ -79,20 +90,22 @@ impl<'a> Subject<'a> {
     async fn operations(&mut self, work: Work, warmup: u64) -> Result<Sample> {
         let server = match self.server.take() {
             Some(server) => server,
-            None => self.launch(None).await?,
+            None => self.launch_filled().await?,
         };
         let load = self.load(work, warmup);
-        pages::read(self.place, self.row, self.case, &load)?;
+        pages::read(self.place, self.row, self.case, self.binary, &load)?;
         let mut client = self.client(&load, &server).await?;
         let beside = Beside::read(self.place, self.case.setup, &server).await?;
-        let before = server.cpu()?;
+        let meter = Meter::start(server.pid(), self.place.support)?;
         let outcome = client.go().await?;
-        let used = server.cpu()?.since(&before);
-        let beside = beside.figures(self.place, &server, &outcome).await?;
+        let used = meter.stop()?;
+        let beside = beside
+            .figures(self.place, self.case.setup, &server, &outcome)
+            .await?;
         client.finish().await?;
         let memory = server.memory()?;
         self.server = Some(server);
-        let mut figures = operation_figures(&outcome, used, memory);
+        let mut figures = operation_figures(&outcome, &used, memory);
         figures.splice(1..1, beside);
         Ok(figures)
     }
@@ -154,14 +167,31 @@ impl<'a> Subject<'a> {
         let server = self.launch(None).await?;
         let load = self.load(walk(handshakes), 0);
         let mut client = self.client(&load, &server).await?;
-        let before = server.cpu()?;
+        let meter = Meter::start(server.pid(), self.place.support)?;
         let outcome = client.go().await?;
-        let used = server.cpu()?.since(&before);
+        let used = meter.stop()?;
         client.finish().await?;
-        let mut sample = operation_figures(&outcome, used, server.memory()?);
+        let mut sample = operation_figures(&outcome, &used, server.memory()?);
         // What matters here is memory.
         sample.sort_by_key(|(name, _)| *name != figure::RSS);
         Ok(sample)
+    }
+
+    /// A Redis cache has all hosts before it is measured.
+    async fn launch_filled(&mut self) -> Result<Server> {
+        let server = self.launch(None).await?;
+        if self.case.setup.has_redis_cache() {
+            let hosts = self.row.hosts.count(self.place.options.quick);
+            for _ in 0..FILLS {
+                let fill = Load {
+                    hosts,
+                    start: 0,
+                    ..self.load(walk(hosts as u64), 0)
+                };
+                self.run(&fill, &server).await?;
+            }
+        }
+        Ok(server)
     }
 
     /// All the work at once, nothing read in between.
@@ -219,7 +249,7 @@ impl<'a> Subject<'a> {
 
     /// The same with files of another name.
     async fn launch_as(&mut self, name: &str, preload: Option<usize>) -> Result<Server> {
-        let launch = setup::launch(self.place, self.row, self.case, name, preload)?;
+        let launch = setup::launch(self.place, self.row, self.case, self.binary, name, preload)?;
         self.commands.push(launch.command());
         Server::start(&launch).await
     }
@@ -233,20 +263,20 @@ impl<'a> Subject<'a> {
     }
 }
 
-fn operation_figures(outcome: &Outcome, used: Duration, memory: Memory) -> Sample {
+fn operation_figures(outcome: &Outcome, used: &Used, memory: Memory) -> Sample {
     let operations = outcome.operations.max(1) as f64;
-    let mut figures = vec![
-        (figure::CPU, used.as_secs_f64() * 1e6 / operations),
+    let seconds = used.cpu.as_secs_f64();
+    let mut figures = vec![(figure::CPU, seconds * 1e6 / operations)];
+    let counted = used.counted.iter();
+    figures.extend(counted.map(|(name, sum)| (*name, sum / operations)));
+    figures.extend([
         (figure::RATE, outcome.per_second),
-        (
-            figure::BUSY,
-            100.0 * used.as_secs_f64() / outcome.seconds.max(1e-9),
-        ),
+        (figure::BUSY, 100.0 * seconds / outcome.seconds.max(1e-9)),
         (figure::P50, outcome.operation_us.p50 as f64),
         (figure::P99, outcome.operation_us.p99 as f64),
         (figure::RSS, mib(memory.rss)),
         (figure::PSS, mib(memory.pss)),
-    ];
+    ]);
     if outcome.resumed > 0 {
         let share = 100.0 * outcome.resumed as f64 / outcome.handshakes.max(1) as f64;
         figures.push((figure::RESUMED, share));
@@ -282,6 +312,8 @@ fn millis(duration: Duration) -> f64 {
 const HANDSHAKE_WARMUP: u64 = 500;
 /// A quick run does this part of the work.
 const QUICK_PART: u64 = 5;
+/// A server that is short of time offers the cache nothing; the second walk makes up for it.
+const FILLS: usize = 2;
 const CLIENT_BOUND: Duration = Duration::from_secs(60);
 /// nginx signs with RSA 4096 in 4.4 ms.
 const OPERATION_BOUND: Duration = Duration::from_millis(20);

@@ -34,6 +34,17 @@ impl Metrics {
         Ok(value.trim().parse()?)
     }
 
+    /// Lookups that the Redis cache answered, and all that came to it.
+    pub(crate) fn redis_cache_reads(&self) -> Result<(f64, f64)> {
+        let value = |outcome: &str| {
+            let [name, former] =
+                REDIS_CACHE_READS.map(|name| format!("{name}{{outcome=\"{outcome}\"}}"));
+            self.value(&name).or_else(|_| self.value(&former))
+        };
+        let hits = value("hit")?;
+        Ok((hits, hits + value("miss")? + value("passed_over")?))
+    }
+
     /// Calls of the store, and the seconds that they took all in all.
     pub(crate) fn store_calls(&self) -> Result<(f64, f64)> {
         Ok((
@@ -43,6 +54,11 @@ impl Metrics {
     }
 }
 
+/// In this version, and in those before the cache had its name.
+const REDIS_CACHE_READS: [&str; 2] = [
+    "sekisho_redis_cache_reads_total",
+    "sekisho_level_reads_total",
+];
 const BOUND: Duration = Duration::from_secs(5);
 
 #[cfg(test)]
@@ -54,5 +70,19 @@ mod tests {
         let metrics = Metrics("# TYPE a counter\na_total 1\na 2.5\n".to_owned());
         assert_eq!(metrics.value("a").unwrap(), 2.5);
         assert!(metrics.value("b").is_err());
+    }
+
+    #[test]
+    fn reads_of_the_redis_cache_are_found_by_either_name() {
+        for name in REDIS_CACHE_READS {
+            let outcomes = [("hit", 5), ("miss", 2), ("passed_over", 1)];
+            let lines =
+                outcomes.map(|(outcome, n)| format!("{name}{{outcome=\"{outcome}\"}} {n}\n"));
+            assert_eq!(
+                Metrics(lines.concat()).redis_cache_reads().unwrap(),
+                (5.0, 8.0)
+            );
+        }
+        assert!(Metrics(String::new()).redis_cache_reads().is_err());
     }
 }

@@ -1,6 +1,6 @@
 //! The command line of `compare`.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use anyhow::{Result, ensure};
 use clap::Args;
@@ -15,6 +15,11 @@ pub(crate) struct Options {
     /// The sekisho binary
     #[arg(long, value_name = "FILE", default_value = "target/release/sekisho")]
     pub(crate) sekisho: PathBuf,
+
+    /// Another sekisho binary: run in turn with the first, which is divided by it round by
+    /// round; nginx is left out
+    #[arg(long, value_name = "FILE", conflicts_with = "peers_only")]
+    pub(crate) against: Option<PathBuf>,
 
     /// The nginx binary
     #[arg(long, value_name = "FILE", default_value = "nginx")]
@@ -85,9 +90,34 @@ impl Options {
         Ok(all().filter(wanted).collect())
     }
 
+    /// In the order in which the first round runs them.
+    pub(crate) fn binaries(&self) -> &'static [Binary] {
+        match (&self.against, self.peers_only) {
+            (Some(_), _) => &[Binary::Baseline, Binary::Measured],
+            (None, false) => &[Binary::Measured],
+            (None, true) => &[],
+        }
+    }
+
+    pub(crate) fn program(&self, binary: Binary) -> &Path {
+        match (binary, &self.against) {
+            (Binary::Baseline, Some(baseline)) => baseline,
+            (Binary::Baseline | Binary::Measured, _) => &self.sekisho,
+        }
+    }
+
     pub(crate) fn rounds(&self) -> usize {
         self.rounds.unwrap_or(if self.quick { 3 } else { 5 })
     }
+}
+
+/// One of the two binaries of sekisho that a run may have.
+#[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
+pub(crate) enum Binary {
+    /// That of `--sekisho`.
+    Measured,
+    /// That of `--against`.
+    Baseline,
 }
 
 fn all() -> impl Iterator<Item = &'static Row> {
@@ -101,6 +131,8 @@ Examples:
     sekisho-bench compare --sekisho target/release/sekisho --out bench/results
   The stores elsewhere, about ten minutes, without the other rows:
     sekisho-bench compare --stores
+  Two builds of sekisho, pair by pair:
+    sekisho-bench compare --against old/sekisho --rows cached,cold --rounds 9
   Some rows in a minute:
     sekisho-bench compare --quick --rows cached,cold,keepalive-100
 

@@ -12,20 +12,27 @@ use std::path::Path;
 use anyhow::{Context, Result};
 
 use super::client::Load;
+use super::options::Binary;
 use super::rows::{Case, Loaded, Row, Setup};
 use super::sekisho::Store;
 use super::setup::Place;
 use crate::fixtures::{Folder, host_name};
 
 /// Reads the store of a case as far as this load will.
-pub(crate) fn read(place: Place<'_>, row: &Row, case: &Case, load: &Load) -> Result<()> {
+pub(crate) fn read(
+    place: Place<'_>,
+    row: &Row,
+    case: &Case,
+    binary: Binary,
+    load: &Load,
+) -> Result<()> {
     let hosts = row.hosts.count(place.options.quick);
     match case.setup {
         Setup::Sekisho {
             store: Store::Sqlite,
             ..
         } => {
-            let catalog = place.workspace.catalog(row.key, hosts);
+            let catalog = place.workspace.catalog(binary, row.key, hosts);
             file(&catalog.join("hosts.db"))
         }
         Setup::Sekisho {

@@ -2,6 +2,8 @@
 
 use std::collections::BTreeMap;
 
+use anyhow::{Context, Result};
+
 use super::options::Options;
 use super::rows::{Row, Setup};
 use super::workspace::Workspace;
@@ -24,21 +26,34 @@ pub(crate) async fn prepare(
     for row in rows {
         let entry = wanted.entry(store_of(options, row));
         let (_, catalog) = entry.or_insert((row.key, false));
-        *catalog |= row.needs_catalog() && !options.peers_only;
+        *catalog |= row.needs_catalog();
     }
     let mut failed = BTreeMap::new();
     for (store, (key, catalog)) in wanted {
         if let Err(error) = workspace.prepare_fixture(key, store.1).await {
             failed.insert(store, Unprepared::Everything(format!("{error:#}")));
-        } else if catalog {
-            let made = workspace.prepare_catalog(&options.sekisho, key, store.1);
-            if let Err(error) = made.await {
-                eprintln!("{} {} hosts: {error:#}", store.1, store.0);
-                failed.insert(store, Unprepared::Catalog(format!("{error:#}")));
-            }
+        } else if catalog && let Err(error) = catalogs(options, workspace, key, store.1).await {
+            eprintln!("{} {} hosts: {error:#}", store.1, store.0);
+            failed.insert(store, Unprepared::Catalog(format!("{error:#}")));
         }
     }
     failed
+}
+
+async fn catalogs(
+    options: &Options,
+    workspace: &Workspace,
+    key: KeyKind,
+    hosts: usize,
+) -> Result<()> {
+    for binary in options.binaries() {
+        let made = workspace.prepare_catalog(options, *binary, key, hosts);
+        made.await.with_context(|| {
+            let program = options.program(*binary).display();
+            format!("{program} cannot make its store")
+        })?;
+    }
+    Ok(())
 }
 
 /// What could not be made, and why.

@@ -3,7 +3,7 @@
 use serde::Serialize;
 
 use super::measure::Sample;
-use super::rows::{Goal, Scale};
+use super::rows::{Goal, Scale, figure};
 
 #[derive(Debug, Serialize)]
 pub(crate) struct Report {
@@ -27,7 +27,7 @@ pub(crate) struct RowResult {
 
 #[derive(Debug, Default, Serialize)]
 pub(crate) struct CaseResult {
-    pub(crate) label: &'static str,
+    pub(crate) label: String,
     pub(crate) commands: Vec<String>,
     pub(crate) figures: Vec<Figure>,
     pub(crate) verdicts: Vec<Verdict>,
@@ -40,7 +40,7 @@ pub(crate) struct Figure {
     pub(crate) name: &'static str,
     pub(crate) values: Vec<f64>,
     pub(crate) median: f64,
-    /// To the first case's median.
+    /// To the case that this one is compared with: the median of each round's ratio.
     pub(crate) ratio: Option<f64>,
 }
 
@@ -63,11 +63,11 @@ pub(crate) enum Grade {
 }
 
 impl CaseResult {
-    pub(crate) fn new(label: &'static str, samples: &[Sample], error: Option<String>) -> Self {
+    pub(crate) fn new(label: impl Into<String>, samples: &[Sample], error: Option<String>) -> Self {
         let names = samples.first().into_iter().flatten().map(|(name, _)| *name);
         let figures = names.map(|name| Figure::new(name, samples)).collect();
         Self {
-            label,
+            label: label.into(),
             figures,
             error,
             ..Self::default()
@@ -78,11 +78,15 @@ impl CaseResult {
         self.figures.iter().find(|figure| figure.name == name)
     }
 
-    /// Fills in the ratios of every figure to the same one of `first`.
-    pub(crate) fn divide_by(&mut self, first: &[(&'static str, f64)]) {
+    /// Fills in the ratios of every figure to the same one of `other`, round by round: what
+    /// slows a round down slows both.
+    pub(crate) fn divide_by(&mut self, other: &Self) {
         for figure in &mut self.figures {
-            let divisor = first.iter().find(|(name, _)| *name == figure.name);
-            figure.ratio = divisor.map(|(_, median)| figure.median / median);
+            figure.ratio = other.figure(figure.name).map(|divisor| {
+                let rounds = figure.values.iter().zip(&divisor.values);
+                let ratios: Vec<f64> = rounds.map(|(value, other)| value / other).collect();
+                median(&ratios)
+            });
         }
     }
 
@@ -94,7 +98,13 @@ impl CaseResult {
     }
 
     fn verdict(&self, goal: &Goal, row: &[Self]) -> Option<Verdict> {
-        let figure = self.figure(goal.figure)?;
+        let mut figure = self.figure(goal.figure)?;
+        if goal.scale == Scale::Ratio && goal.figure == figure::CPU {
+            let cycles = self.figure(figure::CYCLES);
+            figure = cycles
+                .filter(|cycles| cycles.ratio.is_some())
+                .unwrap_or(figure);
+        }
         let reached = match goal.scale {
             Scale::Ratio => figure.ratio?,
             Scale::Absolute | Scale::Over(_) | Scale::Near(..) => figure.median,
@@ -122,7 +132,7 @@ impl CaseResult {
             Grade::Missed
         };
         Some(Verdict {
-            figure: goal.figure,
+            figure: figure.name,
             reached,
             ratio: goal.scale == Scale::Ratio,
             must,
@@ -163,7 +173,7 @@ pub(crate) fn median(values: &[f64]) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::compare::rows::figure::{CPU, P99};
+    use crate::compare::rows::figure::{CPU, CYCLES, P99};
 
     #[test]
     fn medians() {
@@ -181,14 +191,43 @@ mod tests {
             aim,
             case: None,
         };
-        let samples = vec![vec![(CPU, 90.0)], vec![(CPU, 100.0)], vec![(CPU, 300.0)]];
-        let mut case = CaseResult::new("a", &samples, None);
-        case.divide_by(&[(CPU, 400.0)]);
+        let mut case = case_of(CPU, [90.0, 100.0, 300.0]);
+        case.divide_by(&case_of(CPU, [600.0, 400.0, 1_000.0]));
         let goals = [goal(0.3, Some(0.25)), goal(0.3, None), goal(0.2, Some(0.1))];
         let verdicts = case.verdicts(&goals, &[]);
         let grades: Vec<Grade> = verdicts.iter().map(|verdict| verdict.grade).collect();
         assert_eq!(grades, [Grade::Aim, Grade::Must, Grade::Missed]);
         assert_eq!(verdicts[0].reached, 0.25);
+    }
+
+    #[test]
+    fn cycles_are_judged_where_both_cases_have_them() {
+        let goal = Goal {
+            figure: CPU,
+            scale: Scale::Ratio,
+            must: 0.5,
+            aim: None,
+            case: None,
+        };
+        let case = |cycles: Option<f64>| {
+            let counted = cycles.map(|cycles| (CYCLES, cycles));
+            let sample = [(CPU, 100.0)].into_iter().chain(counted).collect();
+            CaseResult::new("a", &[sample], None)
+        };
+        for (first, second, figure, reached) in [
+            (Some(500.0), Some(200.0), CYCLES, 0.4),
+            (None, Some(200.0), CPU, 1.0),
+            (None, None, CPU, 1.0),
+        ] {
+            let mut ours = case(second);
+            ours.divide_by(&case(first));
+            let verdict = ours.verdict(&goal, &[]).unwrap();
+            assert_eq!((verdict.figure, verdict.reached), (figure, reached));
+        }
+    }
+
+    fn case_of(name: &'static str, values: [f64; 3]) -> CaseResult {
+        CaseResult::new("a", &values.map(|value| vec![(name, value)]), None)
     }
 
     #[test]

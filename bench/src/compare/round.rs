@@ -1,13 +1,14 @@
-//! The cases of a row in turn, A B A B.
+//! The cases of a row in turn, A B B A.
 
 use std::time::Instant;
 
 use super::machine;
 use super::markdown::number;
 use super::measure::{Sample, Subject};
+use super::options::{Binary, Options};
 use super::prepare::Unprepared;
 use super::report::{CaseResult, RowResult};
-use super::rows::Row;
+use super::rows::{Case, Goal, Row, Scale, figure};
 use super::setup::Place;
 
 pub(crate) async fn measure(
@@ -18,25 +19,31 @@ pub(crate) async fn measure(
     let options = place.options;
     eprintln!("{}: {}", row.id, row.title);
     let begin = Instant::now();
-    let cases = row.cases.iter().filter(|case| {
-        let optional = case.optional && !options.with_preloaded_100k;
-        let skipped = optional || (options.peers_only && case.setup.is_sekisho());
-        !skipped
-    });
-    let mut running: Vec<Running<'_>> = cases
-        .enumerate()
-        .map(|(index, case)| Running {
-            subject: Subject::new(place, row, case, format!("{}-{index}", row.id)),
+    let turns = turns(options, row).into_iter().enumerate();
+    let mut running: Vec<Running<'_>> = turns
+        .map(|(index, turn)| Running {
+            subject: Subject::new(
+                place,
+                row,
+                turn.case,
+                turn.binary,
+                format!("{}-{index}", row.id),
+            ),
+            divisor: turn.divisor,
             samples: Vec::new(),
             error: missing
-                .and_then(|missing| missing.reason(case.setup))
+                .and_then(|missing| missing.reason(turn.case.setup))
                 .map(str::to_owned),
         })
         .collect();
     let rounds = row.rounds(options.rounds());
     for round in 1..=rounds {
-        for case in &mut running {
-            case.sample(&format!("  {round}/{rounds}")).await;
+        let progress = format!("  {round}/{rounds}");
+        // What changes steadily meanwhile helps each case as often as it harms it.
+        let back = round % 2 == 0;
+        for turn in 0..running.len() {
+            let turn = if back { running.len() - 1 - turn } else { turn };
+            running[turn].sample(&progress).await;
         }
     }
     RowResult {
@@ -45,24 +52,75 @@ pub(crate) async fn measure(
         hosts: row.hosts.count(options.quick),
         seconds: begin.elapsed().as_secs_f64(),
         load: machine::load_average(),
-        cases: results(row, running),
+        cases: results(options, row, &running),
     }
+}
+
+/// Whether a run with these options has the case at all.
+pub(crate) fn is_run(options: &Options, case: &Case) -> bool {
+    if case.setup.is_sekisho() {
+        !options.peers_only
+    } else {
+        options.against.is_none() && (!case.optional || options.with_preloaded_100k)
+    }
+}
+
+/// A case in its turn within each round.
+struct Turn<'a> {
+    case: &'a Case,
+    binary: Binary,
+    /// The number of the turn that this one is divided by; its own if there is none.
+    divisor: usize,
+}
+
+/// The order of the first round.
+fn turns<'a>(options: &Options, row: &'a Row) -> Vec<Turn<'a>> {
+    let mut turns = Vec::new();
+    for case in row.cases.iter().filter(|case| is_run(options, case)) {
+        let divisor = match options.against {
+            Some(_) => turns.len(),
+            None => 0,
+        };
+        let binaries = match case.setup.is_sekisho() {
+            true => options.binaries(),
+            false => &[Binary::Measured],
+        };
+        turns.extend(binaries.iter().map(|binary| Turn {
+            case,
+            binary: *binary,
+            divisor,
+        }));
+    }
+    turns
 }
 
 /// A case and what it has shown so far.
 struct Running<'a> {
     subject: Subject<'a>,
+    divisor: usize,
     samples: Vec<Sample>,
     /// A case that failed once is not tried again.
     error: Option<String>,
 }
 
 impl Running<'_> {
+    fn label(&self) -> String {
+        let label = self.subject.case.label;
+        match self.subject.binary {
+            Binary::Measured => label.to_owned(),
+            Binary::Baseline => format!("{label} (baseline)"),
+        }
+    }
+
+    fn is_judged(&self) -> bool {
+        self.subject.case.setup.is_sekisho() && self.subject.binary == Binary::Measured
+    }
+
     async fn sample(&mut self, progress: &str) {
         if self.error.is_some() {
             return;
         }
-        let label = self.subject.case.label;
+        let label = self.label();
         match self.subject.sample().await {
             Ok(sample) => {
                 if let Some((name, value)) = sample.first() {
@@ -78,34 +136,97 @@ impl Running<'_> {
     }
 }
 
-fn results(row: &Row, running: Vec<Running<'_>>) -> Vec<CaseResult> {
-    let mut divisors: Option<Vec<(&'static str, f64)>> = None;
-    let mut cases = Vec::new();
-    for case in running {
-        let Running {
-            subject,
-            samples,
-            error,
-        } = case;
-        let mut result = CaseResult::new(subject.case.label, &samples, error);
-        result.commands.clone_from(&subject.commands);
-        if let Some(divisors) = &divisors {
-            result.divide_by(divisors);
-        } else {
-            let medians = result.figures.iter();
-            divisors = Some(medians.map(|figure| (figure.name, figure.median)).collect());
+fn results(options: &Options, row: &Row, running: &[Running<'_>]) -> Vec<CaseResult> {
+    let mut cases: Vec<CaseResult> = Vec::new();
+    for (index, case) in running.iter().enumerate() {
+        let mut result = CaseResult::new(case.label(), &case.samples, case.error.clone());
+        result.commands.clone_from(&case.subject.commands);
+        if case.divisor < index {
+            result.divide_by(&cases[case.divisor]);
         }
-        cases.push((result, subject.case.setup.is_sekisho()));
+        cases.push(result);
     }
-    let (mut cases, is_sekisho): (Vec<CaseResult>, Vec<bool>) = cases.into_iter().unzip();
+    let goals = goals(options, row);
     let verdicts: Vec<_> = cases
         .iter()
-        .map(|case| case.verdicts(row.goals, &cases))
+        .map(|case| case.verdicts(&goals, &cases))
         .collect();
-    for ((case, verdicts), is_sekisho) in cases.iter_mut().zip(verdicts).zip(is_sekisho) {
-        if is_sekisho {
+    for ((case, verdicts), running) in cases.iter_mut().zip(verdicts).zip(running) {
+        if running.is_judged() {
             case.verdicts = verdicts;
         }
     }
     cases
+}
+
+/// Against a baseline, no row may be worse, and what is relative to peers does not count.
+fn goals(options: &Options, row: &Row) -> Vec<Goal> {
+    if options.against.is_none() {
+        return row.goals.to_vec();
+    }
+    let absolute = row
+        .goals
+        .iter()
+        .filter(|goal| goal.scale == Scale::Absolute);
+    NO_WORSE.into_iter().chain(absolute.copied()).collect()
+}
+
+const NO_WORSE: [Goal; 3] = [
+    no_worse(figure::CPU),
+    no_worse(figure::EACH),
+    no_worse(figure::START_CPU),
+];
+
+const fn no_worse(figure: &'static str) -> Goal {
+    Goal {
+        figure,
+        scale: Scale::Ratio,
+        must: 1.03,
+        aim: None,
+        case: None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::*;
+    use crate::compare::table::ROWS;
+
+    #[derive(Parser)]
+    struct Line {
+        #[command(flatten)]
+        options: Options,
+    }
+
+    fn order(arguments: &[&str]) -> Vec<(&'static str, Binary, usize)> {
+        let line = Line::parse_from(["compare"].iter().chain(arguments));
+        let turns = turns(&line.options, &ROWS[0]).into_iter();
+        turns
+            .map(|turn| (turn.case.label, turn.binary, turn.divisor))
+            .collect()
+    }
+
+    #[test]
+    fn a_baseline_takes_the_place_of_the_peers() {
+        let nginx = ("nginx, 100 hosts preloaded", Binary::Measured, 0);
+        let sekisho = ("sekisho", Binary::Measured, 0);
+        assert_eq!(order(&[]), [nginx, sekisho]);
+        assert_eq!(order(&["--peers-only"]), [nginx]);
+        let baseline = ("sekisho", Binary::Baseline, 0);
+        assert_eq!(order(&["--against", "old"]), [baseline, sekisho]);
+    }
+
+    #[test]
+    fn against_a_baseline_a_row_may_be_worse_by_three_percent() {
+        let line = Line::parse_from(["compare", "--against", "old"]);
+        let goals = goals(&line.options, &ROWS[0]);
+        let cpu: Vec<_> = goals
+            .iter()
+            .filter(|goal| goal.figure == figure::CPU)
+            .collect();
+        assert_eq!(cpu.len(), 1);
+        assert_eq!((cpu[0].scale, cpu[0].must), (Scale::Ratio, 1.03));
+    }
 }

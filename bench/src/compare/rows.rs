@@ -31,7 +31,9 @@ impl Row {
     }
 
     pub(crate) fn needs_service(&self) -> bool {
-        self.cases.iter().any(|case| case.setup.service().is_some())
+        self.cases
+            .iter()
+            .any(|case| !case.setup.services().is_empty())
     }
 
     pub(crate) fn needs_catalog(&self) -> bool {
@@ -119,13 +121,28 @@ impl Setup {
         matches!(self, Self::RedisClient)
     }
 
-    /// The process beside the server that answers it.
-    pub(crate) fn service(self) -> Option<Service> {
+    /// The processes beside the server that answer it, the store first.
+    pub(crate) fn services(self) -> &'static [Service] {
         match self {
-            Self::Nginx { .. } => None,
-            Self::NginxLua | Self::RedisClient => Some(Service::Redis),
-            Self::Sekisho { store, .. } => store.service(),
+            Self::Nginx { .. } => &[],
+            Self::NginxLua | Self::RedisClient => &[Service::Redis],
+            Self::Sekisho { store, .. } => store.services(),
         }
+    }
+
+    /// The store, where it is a process of its own.
+    pub(crate) fn service(self) -> Option<Service> {
+        self.services().first().copied()
+    }
+
+    pub(crate) fn has_redis_cache(self) -> bool {
+        matches!(
+            self,
+            Self::Sekisho {
+                store: Store::RedisCache,
+                ..
+            }
+        )
     }
 
     pub(crate) fn reads_catalog(self) -> bool {
@@ -167,7 +184,7 @@ pub(crate) struct Goal {
 
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Scale {
-    /// Divided by the same figure of the first case.
+    /// Divided by the same figure of the first case; with two binaries, of the baseline.
     Ratio,
     Absolute,
     /// At most so much more than so many times the same figure of other cases, all in all.
@@ -179,7 +196,12 @@ pub(crate) enum Scale {
 
 pub(crate) mod figure {
     pub(crate) const CPU: &str = "server CPU µs";
-    pub(crate) const STORE_CPU: &str = "store CPU µs";
+    /// Of user code and kernel together.
+    pub(crate) const CYCLES: &str = "cycles";
+    pub(crate) const USER: &str = "user instructions";
+    pub(crate) const KERNEL: &str = "kernel instructions";
+    pub(crate) const REDIS_CPU: &str = "Redis CPU µs";
+    pub(crate) const POSTGRES_CPU: &str = "PostgreSQL CPU µs";
     pub(crate) const IN_FLIGHT: &str = "store calls in flight";
     pub(crate) const LOST: &str = "% fewer while stuck";
     pub(crate) const STUCK_RATE: &str = "per second, store stuck";

@@ -13,6 +13,8 @@ pub(crate) enum Store {
     Files,
     Redis(Copies),
     Postgres(Copies),
+    /// PostgreSQL behind a Redis cache that holds all hosts.
+    RedisCache,
 }
 
 /// Whether what a store elsewhere said is kept on disk for a warm start.
@@ -24,11 +26,13 @@ pub(crate) enum Copies {
 }
 
 impl Store {
-    pub(crate) fn service(self) -> Option<Service> {
+    /// The store's own first.
+    pub(crate) fn services(self) -> &'static [Service] {
         match self {
-            Self::Sqlite | Self::Files => None,
-            Self::Redis(_) => Some(Service::Redis),
-            Self::Postgres(_) => Some(Service::Postgres),
+            Self::Sqlite | Self::Files => &[],
+            Self::Redis(_) => &[Service::Redis],
+            Self::Postgres(_) => &[Service::Postgres],
+            Self::RedisCache => &[Service::Postgres, Service::Redis],
         }
     }
 }
@@ -43,6 +47,8 @@ pub(crate) struct Sekisho<'a> {
     pub(crate) catalog: &'a Path,
     /// The service that the store needs, if it needs one.
     pub(crate) remote: Option<Remote>,
+    /// The Redis cache, if there is one before the store.
+    pub(crate) redis_cache: Option<String>,
     pub(crate) address: SocketAddr,
     pub(crate) admin: Option<SocketAddr>,
 }
@@ -60,15 +66,20 @@ impl Sekisho<'_> {
                 self.fixture.chain("{host}").display(),
                 self.fixture.key("{host}").display()
             ),
-            Store::Redis(_) | Store::Postgres(_) => {
+            Store::Redis(_) | Store::Postgres(_) | Store::RedisCache => {
                 self.remote.as_ref().map_or_else(String::new, section)
             }
         };
         let disk = match self.store {
-            Store::Redis(Copies::None) | Store::Postgres(Copies::None) => "disk = \"off\"\n",
+            Store::Redis(Copies::None) | Store::Postgres(Copies::None) | Store::RedisCache => {
+                "disk = \"off\"\n"
+            }
             Store::Redis(Copies::Kept) | Store::Postgres(Copies::Kept) => "",
             Store::Sqlite | Store::Files => "",
         };
+        let redis_cache = self.redis_cache.as_ref();
+        let redis_cache =
+            redis_cache.map_or_else(String::new, |url| format!("redis = \"{url}\"\n"));
         let admin = self
             .admin
             .map_or_else(String::new, |admin| format!("admin = \"{admin}\"\n"));
@@ -76,7 +87,7 @@ impl Sekisho<'_> {
             "[listen]\nhttps = [\"{}\"]\n\
              {admin}\
              {store}\
-             [cache]\nmemory = \"{}\"\n{disk}\
+             [cache]\nmemory = \"{}\"\n{disk}{redis_cache}\
              [site]\nroot = \"{}\"\n\
              [server]\nworkers = 1\n",
             self.address,
@@ -106,6 +117,7 @@ mod tests {
             site: Path::new("/site"),
             catalog: Path::new("/c"),
             remote: None,
+            redis_cache: None,
             address: "127.0.0.1:443".parse().unwrap(),
             admin: None,
         };
@@ -120,5 +132,9 @@ mod tests {
         });
         let config = sekisho.config();
         assert!(config.contains("url = \"postgres://db/certs\"\n[keys]\nmaster = "));
+        sekisho.store = Store::RedisCache;
+        sekisho.redis_cache = Some("redis://cache".to_owned());
+        let cache = "[cache]\nmemory = \"1MiB\"\ndisk = \"off\"\nredis = \"redis://cache\"\n";
+        assert!(sekisho.config().contains(cache));
     }
 }

@@ -88,6 +88,10 @@ impl Server {
         }
     }
 
+    pub(crate) fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
     pub(crate) fn cpu(&self) -> Result<CpuTime> {
         CpuTime::read(self.child.id())
     }

@@ -1,8 +1,8 @@
 //! Redis and PostgreSQL of the comparison's own, on the client's core.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::Command;
 use std::sync::Arc;
 use std::thread::{self, JoinHandle};
@@ -13,6 +13,8 @@ use sekisho_testkit::RedisServer;
 use sekisho_testkit::services::{Postgres, Signal};
 
 use super::accounting::CpuTime;
+use super::options::{Binary, Options};
+use super::rows::figure;
 use super::workspace::Workspace;
 use crate::fixtures::{Folder, KeyKind, host_name};
 
@@ -21,6 +23,16 @@ use crate::fixtures::{Folder, KeyKind, host_name};
 pub(crate) enum Service {
     Redis,
     Postgres,
+}
+
+impl Service {
+    /// The name of the CPU time that it uses.
+    pub(crate) fn cpu_figure(self) -> &'static str {
+        match self {
+            Self::Redis => figure::REDIS_CPU,
+            Self::Postgres => figure::POSTGRES_CPU,
+        }
+    }
 }
 
 /// How a server finds its store.
@@ -39,6 +51,11 @@ pub(crate) struct Services {
 
 struct Database {
     server: Arc<Postgres>,
+    /// Each binary has one that it made itself: they may disagree on the schema.
+    filled: BTreeMap<Binary, Filled>,
+}
+
+struct Filled {
     url: String,
     folder: PathBuf,
 }
@@ -49,10 +66,10 @@ impl Services {
     pub(crate) async fn start(
         wanted: &BTreeSet<Service>,
         workspace: &Workspace,
-        sekisho: &Path,
+        options: &Options,
         hosts: usize,
-        core: usize,
     ) -> Result<Self> {
+        let core = options.client_core;
         let mut services = Self::default();
         if wanted.contains(&Service::Redis) {
             let redis = RedisServer::start();
@@ -67,28 +84,29 @@ impl Services {
         if wanted.contains(&Service::Postgres) {
             let server = Arc::new(Postgres::start());
             pin(server.pid(), core)?;
-            let url = server.database();
-            let folder = workspace.import_into(sekisho, hosts, &url).await?;
-            services.postgres = Some(Database {
-                server,
-                url,
-                folder,
-            });
+            let mut filled = BTreeMap::new();
+            for binary in options.binaries() {
+                let url = server.database();
+                let import = workspace.import_into(options, *binary, hosts, &url);
+                let folder = import.await?;
+                filled.insert(*binary, Filled { url, folder });
+            }
+            services.postgres = Some(Database { server, filled });
         }
         Ok(services)
     }
 
-    pub(crate) fn remote(&self, service: Service) -> Result<Remote> {
+    pub(crate) fn remote(&self, service: Service, binary: Binary) -> Result<Remote> {
         Ok(match service {
             Service::Redis => Remote {
                 url: format!("redis://127.0.0.1:{}", self.redis()?.port()),
                 master_key: None,
             },
             Service::Postgres => {
-                let database = self.postgres()?;
+                let filled = self.postgres()?.of(binary)?;
                 Remote {
-                    url: database.url.clone(),
-                    master_key: Some(database.folder.join("master.key")),
+                    url: filled.url.clone(),
+                    master_key: Some(filled.folder.join("master.key")),
                 }
             }
         })
@@ -123,7 +141,7 @@ impl Services {
 
     /// Lets it answer no look-up for half a second: long enough for many to come together,
     /// and less than any of the server's bounds.
-    pub(crate) fn hold(&self, service: Service) -> Result<Held> {
+    pub(crate) fn hold(&self, service: Service, binary: Binary) -> Result<Held> {
         match service {
             Service::Redis => {
                 self.redis()?.cli(&["client", "pause", "500", "all"]);
@@ -131,7 +149,8 @@ impl Services {
             }
             Service::Postgres => {
                 let database = self.postgres()?;
-                let (server, name) = (Arc::clone(&database.server), database.name().to_owned());
+                let name = database.of(binary)?.name().to_owned();
+                let server = Arc::clone(&database.server);
                 Ok(Held(Some(thread::spawn(move || server.sql(&name, LOCK)))))
             }
         }
@@ -185,6 +204,13 @@ impl Held {
 }
 
 impl Database {
+    fn of(&self, binary: Binary) -> Result<&Filled> {
+        let filled = self.filled.get(&binary);
+        filled.context("PostgreSQL was not filled for this binary")
+    }
+}
+
+impl Filled {
     fn name(&self) -> &str {
         let path = self.url.rsplit('/').next().unwrap_or_default();
         path.split('?').next().unwrap_or_default()

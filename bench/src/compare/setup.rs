@@ -8,7 +8,9 @@ use std::time::Duration;
 use anyhow::{Result, bail};
 
 use super::Options;
+use super::counters::Support;
 use super::nginx::{Certificates, Nginx};
+use super::options::Binary;
 use super::rows::{Case, Loaded, Row, Setup};
 use super::sekisho::{Sekisho, Store};
 use super::server::{Launch, free_address};
@@ -22,6 +24,8 @@ pub(crate) struct Place<'a> {
     pub(crate) options: &'a Options,
     pub(crate) workspace: &'a Workspace,
     pub(crate) services: &'a Services,
+    /// What this machine's processor counts.
+    pub(crate) support: &'a Support,
 }
 
 impl Place<'_> {
@@ -36,6 +40,7 @@ pub(crate) fn launch(
     place: Place<'_>,
     row: &Row,
     case: &Case,
+    binary: Binary,
     name: &str,
     preload: Option<usize>,
 ) -> Result<Launch> {
@@ -53,7 +58,7 @@ pub(crate) fn launch(
     match case.setup {
         Setup::Nginx { loaded, file_cache } => frame.nginx(loaded, file_cache, preload),
         Setup::NginxLua => frame.nginx_lua(),
-        Setup::Sekisho { store, memory } => frame.sekisho(store, memory),
+        Setup::Sekisho { store, memory } => frame.sekisho(binary, store, memory),
         Setup::RedisClient => bail!("a client is not started as a server"),
     }
 }
@@ -112,9 +117,11 @@ impl Frame<'_> {
         self.launch(program, arguments.to_vec(), &text, bound, None)
     }
 
-    fn sekisho(self, store: Store, memory: &str) -> Result<Launch> {
-        let remote = |service: Service| self.place.services.remote(service);
-        let remote = store.service().map(remote).transpose()?;
+    fn sekisho(self, binary: Binary, store: Store, memory: &str) -> Result<Launch> {
+        let remote = |service: &Service| self.place.services.remote(*service, binary);
+        let mut remotes = store.services().iter().map(remote);
+        let remote = remotes.next().transpose()?;
+        let redis_cache = remotes.next().transpose()?.map(|cache| cache.url);
         // What is compared with earlier reports stays as it was there.
         let admin = remote.as_ref().map(|_| free_address()).transpose()?;
         let config = Sekisho {
@@ -122,14 +129,18 @@ impl Frame<'_> {
             store,
             memory,
             site: &self.site,
-            catalog: &self.place.workspace.catalog(self.row.key, self.hosts),
+            catalog: &self
+                .place
+                .workspace
+                .catalog(binary, self.row.key, self.hosts),
             remote,
+            redis_cache,
             address: self.address,
             admin,
         };
         let text = config.config();
         let arguments = ["serve", "--config"].map(str::to_owned);
-        let program = self.place.options.sekisho.clone();
+        let program = self.place.options.program(binary).to_owned();
         self.launch(program, arguments.to_vec(), &text, START_BOUND, admin)
     }
 

@@ -51,6 +51,16 @@ pub(crate) const STORE_ROWS: &[Row] = &[
         ..BASE
     },
     Row {
+        id: "redis-cache",
+        title: "The same from PostgreSQL, and from a Redis cache before it",
+        measure: FULL,
+        cases: &[
+            cold(POSTGRES, Store::Postgres(Copies::None)),
+            cold("sekisho, Redis cache before PostgreSQL", Store::RedisCache),
+        ],
+        ..BASE
+    },
+    Row {
         cases: &[
             sekisho("sekisho, Redis", Store::Redis(Copies::Kept), "64MiB"),
             Case {

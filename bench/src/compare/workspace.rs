@@ -9,6 +9,7 @@ use anyhow::{Context, Result, bail, ensure};
 use tokio::process::Command;
 use tokio::time::timeout;
 
+use super::options::{Binary, Options};
 use super::sekisho::{Copies, Sekisho, Store};
 use super::services::Remote;
 use crate::fixtures::{self, Folder, KeyKind};
@@ -43,8 +44,12 @@ impl Workspace {
         self.root.join("fixtures").join(name)
     }
 
-    pub(crate) fn catalog(&self, key: KeyKind, hosts: usize) -> PathBuf {
-        let name = format!("{}-{hosts}", key.name());
+    /// Each binary reads the one that it made: they may disagree on the schema.
+    pub(crate) fn catalog(&self, binary: Binary, key: KeyKind, hosts: usize) -> PathBuf {
+        let name = match binary {
+            Binary::Measured => format!("{}-{hosts}", key.name()),
+            Binary::Baseline => format!("{}-{hosts}-baseline", key.name()),
+        };
         self.root.join("catalogs").join(name)
     }
 
@@ -79,11 +84,13 @@ impl Workspace {
     /// The SQLite store, filled through the command line as an operator would.
     pub(crate) async fn prepare_catalog(
         &self,
-        sekisho: &Path,
+        options: &Options,
+        binary: Binary,
         key: KeyKind,
         hosts: usize,
     ) -> Result<()> {
-        let folder = self.catalog(key, hosts);
+        let sekisho = options.program(binary);
+        let folder = self.catalog(binary, key, hosts);
         let config = folder.join("sekisho.toml");
         let marker = folder.join("imported");
         if marker.exists() {
@@ -106,14 +113,19 @@ impl Workspace {
         Ok(fs::write(marker, format!("{seconds:.1}\n"))?)
     }
 
-    /// The same into an empty database, with P-256 hosts; gives the folder of its master key.
+    /// Fills an empty database with P-256 hosts; gives the folder of its master key.
     pub(crate) async fn import_into(
         &self,
-        sekisho: &Path,
+        options: &Options,
+        binary: Binary,
         hosts: usize,
         url: &str,
     ) -> Result<PathBuf> {
-        let folder = self.scratch("postgres")?;
+        let folder = self.scratch(match binary {
+            Binary::Measured => "postgres",
+            Binary::Baseline => "postgres-baseline",
+        })?;
+        let sekisho = options.program(binary);
         let remote = Remote {
             url: url.to_owned(),
             master_key: Some(folder.join("master.key")),
@@ -143,6 +155,7 @@ impl Workspace {
             site: &self.site(),
             catalog: folder,
             remote,
+            redis_cache: None,
             address: super::server::free_address()?,
             admin: None,
         };

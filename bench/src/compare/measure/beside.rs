@@ -1,10 +1,11 @@
 //! What is used beside the server, and by a client of Redis in its place.
 
-use anyhow::Result;
+use anyhow::{Result, ensure};
 
 use super::{Memory, Sample, Subject, operation_figures};
 use crate::compare::accounting::CpuTime;
 use crate::compare::client::CONCURRENCY;
+use crate::compare::meter::Meter;
 use crate::compare::rows::{Setup, figure};
 use crate::compare::server::Server;
 use crate::compare::services::Service;
@@ -12,46 +13,69 @@ use crate::compare::setup::Place;
 use crate::fixtures::HOST_PATTERN;
 use crate::load::Outcome;
 
-/// The service behind the server and its calls, before a measurement.
+/// The services behind the server and its calls, before a measurement.
 pub(super) struct Beside(Option<Reading>);
 
 struct Reading {
-    service: Service,
-    cpu: CpuTime,
+    cpu: Vec<(Service, CpuTime)>,
     /// Seconds that store calls took so far.
     waited: f64,
+    /// Lookups that the Redis cache answered so far, and all that came to it.
+    reads: Option<(f64, f64)>,
 }
 
 impl Beside {
     pub(super) async fn read(place: Place<'_>, setup: Setup, server: &Server) -> Result<Self> {
-        let Some(service) = setup.service() else {
+        if setup.services().is_empty() {
             return Ok(Self(None));
-        };
-        let (_, waited) = server.metrics().await?.store_calls()?;
-        Ok(Self(Some(Reading {
-            service,
-            cpu: place.services.cpu(service)?,
-            waited,
-        })))
+        }
+        Ok(Self(Some(Reading::take(place, setup, server).await?)))
     }
 
     pub(super) async fn figures(
         self,
         place: Place<'_>,
+        setup: Setup,
         server: &Server,
         outcome: &Outcome,
     ) -> Result<Sample> {
         let Some(before) = self.0 else {
             return Ok(Vec::new());
         };
-        let used = place.services.cpu(before.service)?.since(&before.cpu);
-        let (_, waited) = server.metrics().await?.store_calls()?;
-        let each = used.as_secs_f64() * 1e6 / outcome.operations.max(1) as f64;
-        let in_flight = (waited - before.waited) / outcome.seconds.max(1e-9);
-        Ok(vec![
-            (figure::STORE_CPU, each),
-            (figure::IN_FLIGHT, in_flight),
-        ])
+        let after = Reading::take(place, setup, server).await?;
+        let operations = outcome.operations.max(1) as f64;
+        if let (Some(before), Some(after)) = (before.reads, after.reads) {
+            let share = 100.0 * (after.0 - before.0) / (after.1 - before.1);
+            ensure!(
+                share >= LEAST_HITS,
+                "the Redis cache answered {share:.1} % of the lookups; {LEAST_HITS} % or more \
+                 would measure it"
+            );
+        }
+        let mut figures = Vec::new();
+        for ((service, after), (_, before)) in after.cpu.iter().zip(&before.cpu) {
+            let micros = after.since(before).as_secs_f64() * 1e6;
+            figures.push((service.cpu_figure(), micros / operations));
+        }
+        let in_flight = (after.waited - before.waited) / outcome.seconds.max(1e-9);
+        figures.push((figure::IN_FLIGHT, in_flight));
+        Ok(figures)
+    }
+}
+
+impl Reading {
+    async fn take(place: Place<'_>, setup: Setup, server: &Server) -> Result<Self> {
+        let metrics = server.metrics().await?;
+        let services = setup.services().iter();
+        let cpu = services.map(|service| Ok((*service, place.services.cpu(*service)?)));
+        Ok(Self {
+            cpu: cpu.collect::<Result<_>>()?,
+            waited: metrics.store_calls()?.1,
+            reads: match setup.has_redis_cache() {
+                true => Some(metrics.redis_cache_reads()?),
+                false => None,
+            },
+        })
     }
 }
 
@@ -73,16 +97,20 @@ impl Subject<'_> {
         self.walked += calls as usize;
         let core = options.server_core;
         let mut client = self.start_client(&arguments, calls, core).await?;
-        let before = (client.cpu()?, self.place.services.cpu(Service::Redis)?);
+        let before = self.place.services.cpu(Service::Redis)?;
+        let meter = Meter::start(client.pid()?, self.place.support)?;
         let outcome = client.go().await?;
-        let used = client.cpu()?.since(&before.0);
-        let redis = self.place.services.cpu(Service::Redis)?.since(&before.1);
+        let used = meter.stop()?;
+        let redis = self.place.services.cpu(Service::Redis)?.since(&before);
         client.finish().await?;
-        let mut figures = operation_figures(&outcome, used, Memory::default());
+        let mut figures = operation_figures(&outcome, &used, Memory::default());
         let memory = [figure::RSS, figure::PSS];
         figures.retain(|(name, _)| !memory.contains(name));
         let each = redis.as_secs_f64() * 1e6 / outcome.operations.max(1) as f64;
-        figures.insert(1, (figure::STORE_CPU, each));
+        figures.insert(1, (figure::REDIS_CPU, each));
         Ok(figures)
     }
 }
+
+/// Percent of the lookups that came to it. Some answers are dropped while it is filled.
+const LEAST_HITS: f64 = 98.0;

@@ -20,7 +20,7 @@ impl Subject<'_> {
         let load = self.one_host(connections);
         let mut client = self.client(&load, &server).await?;
         let before = self.counted(&server, service).await?;
-        let held = self.place.services.hold(service)?;
+        let held = self.place.services.hold(service, self.binary)?;
         let outcome = client.go().await?;
         held.ended()?;
         let after = self.counted(&server, service).await?;

@@ -37,7 +37,7 @@ impl Subject<'_> {
         let hosts = self.row.hosts.count(self.place.options.quick);
         let fixture = self.place.workspace.fixture(self.row.key, hosts);
         let service = self.case.setup.service().context("a store elsewhere")?;
-        let remote = self.place.services.remote(service)?;
+        let remote = self.place.services.remote(service, self.binary)?;
         let writer = Changes::open(&remote, Folder(&fixture)).await?;
         let mut seen = Seen::new()?;
         for number in 0..changes {

@@ -1,0 +1,307 @@
+//! Instructions and cycles of a server, counted by the processor.
+//!
+//! Time on a CPU changes with the clock rate and with what else the machine does. Instructions
+//! and cycles do so far less. Many virtual machines pass no counters on to their guests: a
+//! report then says so, and CPU time stands alone.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::io;
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+use perf_event::events::{Event, Hardware};
+use perf_event::{Builder, Counter, CounterData};
+use rustix::io::Errno;
+
+use super::accounting::threads;
+use super::rows::figure;
+
+/// What the processor counts, by the name of its figure.
+#[derive(Clone, Copy, Debug)]
+struct Kind<E> {
+    name: &'static str,
+    event: E,
+    side: Side,
+}
+
+/// The code whose events count.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+enum Side {
+    User,
+    Kernel,
+    Both,
+}
+
+/// The kinds of events that this machine counts, and why it does not count the others.
+#[derive(Debug)]
+pub(crate) struct Support {
+    kinds: Vec<Kind<Hardware>>,
+    /// By reason.
+    missing: BTreeMap<String, Vec<&'static str>>,
+}
+
+impl Support {
+    /// Tries each kind on this process.
+    pub(crate) fn probe() -> Self {
+        Self::probe_with(|kind| kind.open(OWN_THREAD).map(drop))
+    }
+
+    fn probe_with(open: impl Fn(&Kind<Hardware>) -> io::Result<()>) -> Self {
+        let mut support = Self {
+            kinds: Vec::new(),
+            missing: BTreeMap::new(),
+        };
+        for kind in HARDWARE {
+            match open(&kind) {
+                Ok(()) => support.kinds.push(kind),
+                Err(error) => {
+                    let names = support.missing.entry(describe(&error)).or_default();
+                    names.push(kind.name);
+                }
+            }
+        }
+        support
+    }
+
+    /// One line for the report.
+    pub(crate) fn describe(&self) -> String {
+        let counted: Vec<_> = self.kinds.iter().map(|kind| kind.name).collect();
+        let mut parts = Vec::new();
+        if !counted.is_empty() {
+            parts.push(format!("counted: {}", counted.join(", ")));
+        }
+        for (reason, names) in &self.missing {
+            parts.push(format!("not counted: {} ({reason})", names.join(", ")));
+        }
+        if !counted.contains(&figure::CYCLES) {
+            parts.push("ratios are of CPU time".to_owned());
+        }
+        parts.join("; ")
+    }
+
+    /// Counts from now on what this process and its descendants do.
+    pub(crate) fn start(&self, root: u32) -> Result<Counters> {
+        Counters::start(&self.kinds, root)
+    }
+}
+
+/// Counters that run, one of each kind for each thread.
+#[derive(Debug)]
+pub(crate) struct Counters(Vec<(&'static str, Vec<Counter>)>);
+
+impl Counters {
+    fn start<E: Event + Copy>(kinds: &[Kind<E>], root: u32) -> Result<Self> {
+        let threads = threads(root)?;
+        let mut running = Vec::new();
+        for kind in kinds {
+            let counters = kind
+                .open_all(&threads)
+                .with_context(|| format!("cannot count {}", kind.name))?;
+            running.push((kind.name, counters));
+        }
+        Ok(Self(running))
+    }
+
+    /// The sums over all threads; a kind without a turn on the processor has none.
+    pub(crate) fn read(mut self) -> Result<Vec<(&'static str, f64)>> {
+        let mut sums = Vec::new();
+        for (name, counters) in &mut self.0 {
+            let readings = counters.iter_mut().map(Counter::read_full);
+            let readings: Vec<CounterData> = readings.collect::<io::Result<_>>()?;
+            if let Some(sum) = sum(readings.iter().map(Reading::from)) {
+                sums.push((*name, sum));
+            }
+        }
+        Ok(sums)
+    }
+}
+
+impl<E: Event + Copy> Kind<E> {
+    /// Threads that end meanwhile are left out.
+    fn open_all(&self, threads: &BTreeSet<u32>) -> io::Result<Vec<Counter>> {
+        let mut counters = Vec::new();
+        for thread in threads {
+            match self.open(*thread) {
+                Ok(counter) => counters.push(counter),
+                Err(error) if Errno::from_io_error(&error) == Some(Errno::SRCH) => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(counters)
+    }
+
+    /// Counts one thread and, by inheritance, what it starts from now on.
+    fn open(&self, thread: u32) -> io::Result<Counter> {
+        Builder::new(self.event)
+            .observe_pid(thread.cast_signed())
+            .any_cpu()
+            .inherit(true)
+            .exclude_user(self.side == Side::Kernel)
+            .exclude_kernel(self.side == Side::User)
+            .enabled(true)
+            .build()
+    }
+}
+
+/// One counter's value, and for how long of its time it was on the processor: there may be
+/// more events to count than the processor has counters for.
+#[derive(Clone, Copy, Debug)]
+struct Reading {
+    count: u64,
+    enabled: Duration,
+    running: Duration,
+}
+
+impl From<&CounterData> for Reading {
+    fn from(data: &CounterData) -> Self {
+        Self {
+            count: data.count(),
+            enabled: data.time_enabled().unwrap_or_default(),
+            running: data.time_running().unwrap_or_default(),
+        }
+    }
+}
+
+/// Each value scaled to the whole time. None if a thread ran and was never counted.
+fn sum(readings: impl Iterator<Item = Reading>) -> Option<f64> {
+    let mut sum = 0.0;
+    for reading in readings {
+        // A thread that slept all the time was neither enabled nor running.
+        if !reading.enabled.is_zero() {
+            if reading.running.is_zero() {
+                return None;
+            }
+            let scale = reading.enabled.as_secs_f64() / reading.running.as_secs_f64();
+            sum += reading.count as f64 * scale;
+        }
+    }
+    Some(sum)
+}
+
+fn describe(error: &io::Error) -> String {
+    match Errno::from_io_error(error) {
+        Some(Errno::NOENT | Errno::OPNOTSUPP | Errno::NODEV | Errno::NOSYS) => {
+            "not supported by this machine".to_owned()
+        }
+        Some(Errno::ACCESS | Errno::PERM) => {
+            "not permitted; run as root, or set kernel.perf_event_paranoid to 1".to_owned()
+        }
+        _ => error.to_string(),
+    }
+}
+
+/// The number by which perf_event_open(2) knows the calling thread.
+const OWN_THREAD: u32 = 0;
+
+const HARDWARE: [Kind<Hardware>; 3] = [
+    Kind {
+        name: figure::CYCLES,
+        event: Hardware::CPU_CYCLES,
+        side: Side::Both,
+    },
+    Kind {
+        name: figure::USER,
+        event: Hardware::INSTRUCTIONS,
+        side: Side::User,
+    },
+    Kind {
+        name: figure::KERNEL,
+        event: Hardware::INSTRUCTIONS,
+        side: Side::Kernel,
+    },
+];
+
+#[cfg(test)]
+mod tests {
+    use std::thread;
+    use std::time::Instant;
+
+    use perf_event::events::Software;
+
+    use super::*;
+
+    const MS: Duration = Duration::from_millis(1);
+
+    fn reading(count: u64, enabled: u32, running: u32) -> Reading {
+        Reading {
+            count,
+            enabled: MS * enabled,
+            running: MS * running,
+        }
+    }
+
+    #[test]
+    fn threads_are_summed_and_scaled_to_their_whole_time() {
+        let whole = [reading(300, 10, 10), reading(0, 0, 0), reading(100, 10, 5)];
+        assert_eq!(sum(whole.into_iter()), Some(500.0));
+        assert_eq!(
+            sum([reading(300, 10, 10), reading(0, 10, 0)].into_iter()),
+            None
+        );
+    }
+
+    #[test]
+    fn what_is_not_counted_is_said_with_its_reason() {
+        let refuse = |kind: &Kind<Hardware>| match kind.side {
+            Side::Both => Err(Errno::OPNOTSUPP.into()),
+            Side::Kernel => Err(Errno::ACCESS.into()),
+            Side::User => Ok(()),
+        };
+        let support = Support::probe_with(refuse);
+        assert_eq!(
+            support.describe(),
+            "counted: user instructions; \
+             not counted: kernel instructions (not permitted; run as root, or set \
+             kernel.perf_event_paranoid to 1); \
+             not counted: cycles (not supported by this machine); ratios are of CPU time"
+        );
+        let all = Support::probe_with(|_| Ok(()));
+        assert_eq!(
+            all.describe(),
+            "counted: cycles, user instructions, kernel instructions"
+        );
+    }
+
+    #[test]
+    fn a_machine_without_counters_measures_on() {
+        let support = Support::probe();
+        let counters = support.start(std::process::id()).unwrap();
+        let names: Vec<_> = counters
+            .read()
+            .unwrap()
+            .iter()
+            .map(|(name, _)| *name)
+            .collect();
+        let kinds = support.kinds.iter().map(|kind| kind.name);
+        assert!(names.len() <= kinds.count());
+        let missing: usize = support.missing.values().map(Vec::len).sum();
+        assert_eq!(support.kinds.len() + missing, HARDWARE.len());
+    }
+
+    /// A counter of the kernel's own takes the way of the processor's counters on any machine.
+    #[test]
+    fn threads_that_start_later_are_counted() {
+        let clock = Kind {
+            name: "clock",
+            event: Software::TASK_CLOCK,
+            side: Side::User,
+        };
+        let counters = match Counters::start(&[clock], std::process::id()) {
+            Ok(counters) => counters,
+            Err(error) => {
+                // A sandbox may forbid the call.
+                let error = error.downcast_ref::<io::Error>().expect("the call's error");
+                assert!(describe(error).starts_with("not "), "{error}");
+                return;
+            }
+        };
+        let spin = || {
+            let begin = Instant::now();
+            while begin.elapsed() < 20 * MS {}
+        };
+        thread::spawn(spin).join().unwrap();
+        let sums = counters.read().unwrap();
+        assert_eq!(sums.len(), 1);
+        assert!(sums[0].1 > 0.0, "{sums:?}");
+    }
+}
