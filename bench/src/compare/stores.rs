@@ -29,12 +29,9 @@ pub(crate) const STORE_ROWS: &[Row] = &[
             },
         ],
         goals: &[
-            Goal {
-                scale: Scale::Ratio,
-                must: 0.50,
-                case: Some(REDIS),
-                ..CPU
-            },
+            ratio(SQLITE, 0.44, 0.33),
+            ratio(REDIS, 0.48, 0.36),
+            ratio(POSTGRES, 0.54, 0.40),
             Goal {
                 scale: Scale::Over(&[(1.1, SQLITE), (1.0, CLIENT)]),
                 must: 0.0,
@@ -153,6 +150,16 @@ const fn stuck(id: &'static str, title: &'static str) -> Row {
             ]
         },
         ..BASE
+    }
+}
+
+const fn ratio(case: &'static str, must: f64, aim: f64) -> Goal {
+    Goal {
+        scale: Scale::Ratio,
+        must,
+        aim: Some(aim),
+        case: Some(case),
+        ..CPU
     }
 }
 

@@ -11,7 +11,7 @@ pub(crate) const ROWS: &[Row] = &[
         title: "Full TLS 1.3 handshake and one request, ECDSA P-256, credential cached",
         measure: FULL,
         cases: &[NGINX, NGINX_ALL, SEKISHO],
-        goals: &[ratio(0.36, Some(0.27))],
+        goals: &[ratio(0.34, Some(0.25))],
         ..BASE
     },
     Row {
@@ -19,7 +19,7 @@ pub(crate) const ROWS: &[Row] = &[
         title: "The same, never cached: another host each time, from SQLite",
         measure: FULL,
         cases: &[NGINX, NGINX_ALL, NGINX_VARIABLE, cold(Store::Sqlite)],
-        goals: &[ratio(0.50, Some(0.38))],
+        goals: &[ratio(0.44, Some(0.33))],
         ..BASE
     },
     Row {
@@ -27,7 +27,7 @@ pub(crate) const ROWS: &[Row] = &[
         title: "The same, never cached: another host each time, from files",
         measure: FULL,
         cases: &[NGINX, NGINX_VARIABLE, cold(Store::Files)],
-        goals: &[ratio(0.60, None)],
+        goals: &[ratio(0.54, Some(0.40))],
         ..BASE
     },
     Row {
@@ -35,7 +35,7 @@ pub(crate) const ROWS: &[Row] = &[
         title: "Full TLS 1.2 handshake and one request, ECDSA P-256, cached",
         version: Version::Tls12,
         measure: FULL,
-        goals: &[ratio(0.40, Some(0.32))],
+        goals: &[ratio(0.40, Some(0.30))],
         ..BASE
     },
     Row {
@@ -45,6 +45,7 @@ pub(crate) const ROWS: &[Row] = &[
             count: 10_000,
             resumed: true,
         },
+        goals: &[ratio(0.40, Some(0.28))],
         ..BASE
     },
     Row {
@@ -52,7 +53,7 @@ pub(crate) const ROWS: &[Row] = &[
         title: "Full TLS 1.3 handshake and one request, RSA 2048, cached",
         key: KeyKind::Rsa2048,
         measure: FULL,
-        goals: &[ratio(0.65, Some(0.58))],
+        goals: &[ratio(0.75, Some(0.58))],
         ..BASE
     },
     Row {
@@ -64,7 +65,7 @@ pub(crate) const ROWS: &[Row] = &[
             resumed: false,
         },
         cases: &[NGINX, NGINX_VARIABLE, cold(Store::Sqlite)],
-        goals: &[ratio(1.45, Some(1.0))],
+        goals: &[ratio(1.30, Some(0.88))],
         ..BASE
     },
     Row {
@@ -76,7 +77,7 @@ pub(crate) const ROWS: &[Row] = &[
             count: 1_000,
             resumed: false,
         },
-        goals: &[ratio(0.42, None)],
+        goals: &[ratio(0.43, None)],
         ..BASE
     },
     keep_alive("keepalive-10", "Request on one of 10 open connections", 10),
@@ -230,7 +231,7 @@ const fn keep_alive(id: &'static str, title: &'static str, connections: usize) -
             each: 100_000 / connections as u64,
         },
         cases: &[NGINX, NGINX_FILE_CACHE, SEKISHO],
-        goals: const { &[ratio(0.8, Some(0.6))] },
+        goals: const { &[ratio(0.75, Some(0.50))] },
         ..BASE
     }
 }
@@ -243,8 +244,8 @@ const fn start_up(id: &'static str, title: &'static str, hosts: Hosts) -> Row {
         cases: const { &[nginx("nginx, all hosts preloaded", Loaded::All), SEKISHO] },
         goals: const {
             &[
-                absolute(figure::START, 50.0, Some(15.0)),
-                absolute(figure::RSS, 15.0, None),
+                absolute(figure::START, 15.0, Some(5.0)),
+                absolute(figure::RSS, 15.0, Some(12.0)),
             ]
         },
         ..BASE
