@@ -7,6 +7,8 @@
 
 #![deny(unsafe_code)]
 
+pub mod backoff;
+pub mod breaker;
 #[cfg(all(test, feature = "http", feature = "postgres", feature = "redis"))]
 mod contract;
 pub mod files;

@@ -1,7 +1,6 @@
 //! A store whose calls are bounded in time and number, and which rests while
 //! it fails.
 
-mod breaker;
 mod gate;
 
 use std::fmt;
@@ -10,8 +9,9 @@ use std::time::Duration;
 
 use tokio::time::{Instant, timeout_at};
 
-use self::breaker::Breaker;
 use self::gate::Gate;
+use crate::backoff::Backoff;
+use crate::breaker::{Breaker, BreakerOpen};
 use sekisho_certs::credential::{CredentialId, StoredCredential};
 use sekisho_certs::host::{HostName, HostPattern};
 use sekisho_certs::record::HostRecord;
@@ -37,7 +37,7 @@ impl<S: ?Sized> Limited<S> {
         Self {
             deadline: limits.deadline,
             gate: Gate::new(limits.in_flight, limits.waiting),
-            breaker: Breaker::new(limits.failures, limits.rest, limits.longest_rest),
+            breaker: Breaker::new(limits.failures, limits.backoff),
             inner,
         }
     }
@@ -45,7 +45,8 @@ impl<S: ?Sized> Limited<S> {
     /// The deadline includes the wait for a turn.
     async fn call<T>(&self, call: impl Future<Output = Result<T>> + Send) -> Result<T> {
         let deadline = Instant::now() + self.deadline;
-        let attempt = self.breaker.attempt()?;
+        let open = |open: BreakerOpen| StoreError::Unavailable(open.to_string().into());
+        let permit = self.breaker.allow().map_err(open)?;
         let turn = self.gate.enter();
         // A full house says nothing of the store: the breaker stays as it is.
         let _turn = timeout_at(deadline, turn)
@@ -55,7 +56,7 @@ impl<S: ?Sized> Limited<S> {
             .await
             .unwrap_or(Err(StoreError::TimedOut(self.deadline)));
         match &outcome {
-            Err(StoreError::Unavailable(_) | StoreError::TimedOut(_)) => attempt.failed(),
+            Err(StoreError::Unavailable(_) | StoreError::TimedOut(_)) => permit.failed(),
             Err(StoreError::Overloaded) => {}
             Ok(_)
             | Err(
@@ -63,7 +64,7 @@ impl<S: ?Sized> Limited<S> {
                 | StoreError::Corrupt(_)
                 | StoreError::Conflict(_)
                 | StoreError::Refused(_),
-            ) => attempt.answered(),
+            ) => permit.succeeded(),
         }
         outcome
     }
@@ -80,10 +81,8 @@ pub struct Limits {
     pub waiting: usize,
     /// After how many failures in a row the store is left alone.
     pub failures: u32,
-    /// For how long at first; doubled each time it still fails.
-    pub rest: Duration,
-    /// And at most.
-    pub longest_rest: Duration,
+    /// For how long.
+    pub backoff: Backoff,
 }
 
 impl Default for Limits {
@@ -95,8 +94,7 @@ impl Default for Limits {
             in_flight: 256,
             waiting: 1024,
             failures: 10,
-            rest: Duration::from_millis(100),
-            longest_rest: Duration::from_secs(5),
+            backoff: Backoff::new(Duration::from_millis(100), Duration::from_secs(5)),
         }
     }
 }

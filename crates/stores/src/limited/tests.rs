@@ -45,7 +45,14 @@ impl Store for Scripted {
 
 fn limited(limits: &Limits) -> (Arc<Scripted>, Arc<Limited<Scripted>>) {
     let inner = Arc::new(Scripted::default());
-    let limited = Arc::new(Limited::new(Arc::clone(&inner), limits));
+    let limits = Limits {
+        backoff: Backoff {
+            jitter: 0.0,
+            ..limits.backoff
+        },
+        ..limits.clone()
+    };
+    let limited = Arc::new(Limited::new(Arc::clone(&inner), &limits));
     (inner, limited)
 }
 
