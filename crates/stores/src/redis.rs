@@ -3,12 +3,12 @@
 //! before a catalog.
 
 mod cluster;
+mod connection;
 mod dial;
-mod guard;
 mod keys;
 pub mod level;
-mod link;
 mod read;
+mod reply_limit;
 mod sentinel;
 #[cfg(test)]
 mod tests;
@@ -21,9 +21,9 @@ use std::sync::Arc;
 use tokio::runtime::Handle;
 
 use self::cluster::Cluster;
+use self::connection::ReconnectingConnection;
 use self::dial::Dialer;
 use self::keys::Keys;
-use self::link::Link;
 use self::read::Said;
 use self::sentinel::Sentinels;
 use self::url::Kind;
@@ -51,7 +51,7 @@ pub struct Redis {
 
 /// Whom to ask for a key.
 enum Server {
-    One(Link),
+    One(ReconnectingConnection),
     Cluster(Cluster),
 }
 
@@ -75,7 +75,7 @@ impl Redis {
     /// Says why there is none.
     pub async fn reach(&self) -> Result<()> {
         match &self.server {
-            Server::One(link) => link.reach().await,
+            Server::One(connection) => connection.reach().await,
             Server::Cluster(cluster) => cluster.reach().await,
         }
     }
@@ -108,7 +108,7 @@ impl Store for Redis {
 impl fmt::Debug for Redis {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.server {
-            Server::One(link) => f.debug_tuple("Redis").field(link).finish(),
+            Server::One(connection) => f.debug_tuple("Redis").field(connection).finish(),
             Server::Cluster(cluster) => f.debug_tuple("Redis").field(cluster).finish(),
         }
     }
@@ -118,7 +118,7 @@ impl Server {
     /// What is said of each key, in their order.
     async fn read(&self, keys: &[String]) -> Result<Vec<Said>> {
         match self {
-            Self::One(link) => read::read(link, keys).await,
+            Self::One(connection) => read::read(connection, keys).await,
             Self::Cluster(cluster) => Ok(cluster.read(keys).await),
         }
     }
@@ -131,7 +131,7 @@ fn server(url: &RedisUrl, runtime: &Handle) -> std::result::Result<Server, Strin
     let nodes = url.nodes.clone();
     Ok(match &url.kind {
         Kind::Cluster => Server::Cluster(Cluster::start(runtime, nodes, dialer)),
-        Kind::Single => Server::One(Link::to_node(runtime, &nodes[0], &dialer)),
+        Kind::Single => Server::One(ReconnectingConnection::to_node(runtime, &nodes[0], &dialer)),
         Kind::Sentinel { master, login } => {
             let sentinels = Arc::new(Sentinels {
                 nodes,
@@ -139,10 +139,14 @@ fn server(url: &RedisUrl, runtime: &Handle) -> std::result::Result<Server, Strin
                 to_sentinel: Dialer::new(login, 0, tls),
                 to_master: dialer,
             });
-            Server::One(Link::start(runtime, master.clone(), move || {
-                let sentinels = Arc::clone(&sentinels);
-                async move { sentinels.dial().await }
-            }))
+            Server::One(ReconnectingConnection::start(
+                runtime,
+                master.clone(),
+                move || {
+                    let sentinels = Arc::clone(&sentinels);
+                    async move { sentinels.dial().await }
+                },
+            ))
         }
     })
 }

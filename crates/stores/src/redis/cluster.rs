@@ -15,13 +15,14 @@ use tokio::task::JoinHandle;
 use tokio::time::{sleep, timeout};
 
 use self::slots::{Slots, redirected, slot_of};
+use super::connection::{CONNECT, ReconnectingConnection};
 use super::dial::Dialer;
-use super::link::{CONNECT, Link};
 use super::read::{Said, said};
 use super::url::Node;
+use crate::backoff::Backoff;
 use sekisho_certs::store::{Result, StoreError};
 
-/// Links to the nodes that serve slots. A task of the background runtime
+/// Connections to the nodes that serve slots. A task of the background runtime
 /// keeps the map of the slots: it asks for it when a node redirects or fails,
 /// and from time to time.
 pub(super) struct Cluster {
@@ -29,19 +30,19 @@ pub(super) struct Cluster {
     runtime: Handle,
     map: watch::Receiver<Map>,
     wanted: Arc<Notify>,
-    links: Arc<Links>,
+    connections: Arc<Connections>,
     keeper: JoinHandle<()>,
 }
 
 impl Cluster {
     pub(super) fn start(runtime: &Handle, seeds: Vec<Node>, dialer: Dialer) -> Self {
         let (tell, map) = watch::channel(Map::Looking);
-        let (wanted, links) = (Arc::new(Notify::new()), Arc::new(Links::default()));
+        let (wanted, connections) = (Arc::new(Notify::new()), Arc::new(Connections::default()));
         let keeper = Keeper {
             seeds,
             dialer: dialer.clone(),
             wanted: Arc::clone(&wanted),
-            links: Arc::clone(&links),
+            connections: Arc::clone(&connections),
             tell,
         };
         Self {
@@ -50,7 +51,7 @@ impl Cluster {
             dialer,
             map,
             wanted,
-            links,
+            connections,
         }
     }
 
@@ -81,7 +82,7 @@ impl Cluster {
                 commands.cmd("ASKING");
             }
             commands.cmd("GET").arg(key);
-            let sent = self.links.to(&node, self).send(&commands).await;
+            let sent = self.connections.to(&node, self).send(&commands).await;
             // The node may be gone for good, and its slots be another's.
             let sent = sent.inspect_err(|_| self.wanted.notify_one())?;
             let answer = sent.into_iter().next_back().unwrap_or(Value::Nil);
@@ -108,7 +109,7 @@ impl Cluster {
     pub(super) async fn reach(&self) -> Result<()> {
         let slots = self.slots().await?;
         for node in slots.nodes() {
-            self.links.to(node, self).reach().await?;
+            self.connections.to(node, self).reach().await?;
         }
         Ok(())
     }
@@ -149,20 +150,24 @@ enum Map {
     Unknown(Arc<str>),
 }
 
-/// One link for each node that serves slots, or was redirected to since the
+/// Connections to each node that serves slots, or was redirected to since the
 /// map was last renewed.
 #[derive(Default)]
-struct Links(Mutex<HashMap<Node, Arc<Link>>>);
+struct Connections(Mutex<HashMap<Node, Arc<ReconnectingConnection>>>);
 
-impl Links {
-    fn to(&self, node: &Node, cluster: &Cluster) -> Arc<Link> {
-        let mut links = self.lock();
-        if let Some(link) = links.get(node) {
-            return Arc::clone(link);
+impl Connections {
+    fn to(&self, node: &Node, cluster: &Cluster) -> Arc<ReconnectingConnection> {
+        let mut connections = self.lock();
+        if let Some(connection) = connections.get(node) {
+            return Arc::clone(connection);
         }
-        let link = Arc::new(Link::to_node(&cluster.runtime, node, &cluster.dialer));
-        links.insert(node.clone(), Arc::clone(&link));
-        link
+        let connection = Arc::new(ReconnectingConnection::to_node(
+            &cluster.runtime,
+            node,
+            &cluster.dialer,
+        ));
+        connections.insert(node.clone(), Arc::clone(&connection));
+        connection
     }
 
     fn keep_only(&self, slots: &Slots) {
@@ -171,7 +176,7 @@ impl Links {
     }
 
     /// No code panics while it holds the lock.
-    fn lock(&self) -> MutexGuard<'_, HashMap<Node, Arc<Link>>> {
+    fn lock(&self) -> MutexGuard<'_, HashMap<Node, Arc<ReconnectingConnection>>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -181,17 +186,19 @@ struct Keeper {
     seeds: Vec<Node>,
     dialer: Dialer,
     wanted: Arc<Notify>,
-    links: Arc<Links>,
+    connections: Arc<Connections>,
     tell: watch::Sender<Map>,
 }
 
 impl Keeper {
     async fn run(self) {
         let mut known: Option<Arc<Slots>> = None;
+        let mut delays = RETRY.delays();
         loop {
             match self.look(known.as_deref()).await {
                 Ok(slots) => {
-                    self.links.keep_only(&slots);
+                    delays.after_success();
+                    self.connections.keep_only(&slots);
                     let slots = known.insert(Arc::new(slots));
                     self.tell.send_replace(Map::Known(Arc::clone(slots)));
                     // Whether it was wanted or is old by now.
@@ -202,10 +209,10 @@ impl Keeper {
                     if known.is_none() {
                         self.tell.send_replace(Map::Unknown(why.into()));
                     }
-                    sleep(REST).await;
+                    sleep(delays.after_failure()).await;
                 }
             }
-            sleep(LEAST_REST).await;
+            sleep(LEAST_PAUSE).await;
         }
     }
 
@@ -238,6 +245,7 @@ const MOST_REDIRECTIONS: usize = 5;
 const ASKED: usize = 3;
 /// The map is renewed at least so often.
 const RENEW: Duration = Duration::from_secs(60);
-/// Between two attempts to get it, after a failure and after a success.
-const REST: Duration = Duration::from_millis(400);
-const LEAST_REST: Duration = Duration::from_millis(100);
+/// Between two attempts to get it, after a failure.
+const RETRY: Backoff = Backoff::new(Duration::from_millis(200), Duration::from_secs(1));
+/// Between two attempts to get it, whatever came of the first.
+const LEAST_PAUSE: Duration = Duration::from_millis(100);

@@ -1,7 +1,6 @@
 //! From an address to a connection that answers.
 
 use std::future::Future;
-use std::net::SocketAddr;
 use std::pin::Pin;
 use std::sync::Arc;
 
@@ -10,10 +9,10 @@ use redis::{AsyncConnectionConfig, ErrorKind, Pipeline, RedisConnectionInfo, Ser
 use rustls::ClientConfig;
 use rustls_pki_types::ServerName;
 use tokio::io::{AsyncRead, AsyncWrite};
-use tokio::net::{TcpStream, ToSocketAddrs};
+use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 
-use super::guard::Guard;
+use super::reply_limit::ReplyLimit;
 use super::url::{Login, Node};
 use crate::pair::MAX_HALF;
 
@@ -29,22 +28,6 @@ pub(super) struct Dialer {
 pub(super) struct Dialled {
     pub(super) connection: MultiplexedConnection,
     pub(super) driver: Driver,
-    pub(super) route: Arc<Route>,
-}
-
-/// The way to the very server that a connection has reached, without asking
-/// a resolver or a sentinel again.
-pub(super) struct Route {
-    dialer: Dialer,
-    node: Node,
-    address: SocketAddr,
-}
-
-impl Route {
-    /// As [`Dialer::dial`].
-    pub(super) async fn dial(&self) -> Result<Dialled, String> {
-        self.dialer.connect(&self.node, self.address).await
-    }
 }
 
 pub(super) type Driver = Pin<Box<dyn Future<Output = ()> + Send>>;
@@ -65,33 +48,24 @@ impl Dialer {
 
     /// Connects, logs in and gets a first answer. The caller bounds the time.
     pub(super) async fn dial(&self, node: &Node) -> Result<Dialled, String> {
-        self.connect(node, (node.host.as_str(), node.port)).await
-    }
-
-    async fn connect(&self, node: &Node, address: impl ToSocketAddrs) -> Result<Dialled, String> {
         let at = |what: &dyn std::fmt::Display| format!("{node}: {what}");
-        let socket = TcpStream::connect(address).await;
+        let socket = TcpStream::connect((node.host.as_str(), node.port)).await;
         let socket = socket.map_err(|error| at(&error))?;
         socket.set_nodelay(true).map_err(|error| at(&error))?;
-        let route = Arc::new(Route {
-            dialer: self.clone(),
-            node: node.clone(),
-            address: socket.peer_addr().map_err(|error| at(&error))?,
-        });
         let dialled = match &self.tls {
-            None => self.log_in(socket, route).await,
+            None => self.log_in(socket).await,
             Some(tls) => {
                 let name = ServerName::try_from(node.host.clone());
                 let name = name.map_err(|error| at(&error))?;
                 let tls = TlsConnector::from(Arc::clone(tls)).connect(name, socket);
                 let stream = tls.await.map_err(|error| at(&format!("TLS: {error}")))?;
-                self.log_in(stream, route).await
+                self.log_in(stream).await
             }
         };
         dialled.map_err(|why| at(&why))
     }
 
-    async fn log_in<S>(&self, stream: S, route: Arc<Route>) -> Result<Dialled, String>
+    async fn log_in<S>(&self, stream: S) -> Result<Dialled, String>
     where
         S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
     {
@@ -101,7 +75,7 @@ impl Dialer {
             .set_connection_timeout(None)
             .set_response_timeout(None)
             .set_pipeline_buffer_size(QUEUE);
-        let stream = Guard::new(stream, MAX_HALF);
+        let stream = ReplyLimit::new(stream, MAX_HALF);
         let made = MultiplexedConnection::new_with_config(&self.info, stream, config).await;
         let (connection, driver) = made.map_err(|error| match error.kind() {
             ErrorKind::AuthenticationFailed => "wrong user or password".to_owned(),
@@ -110,7 +84,6 @@ impl Dialer {
         let mut dialled = Dialled {
             connection,
             driver: Box::pin(driver),
-            route,
         };
         let answer = dialled.ask(redis::pipe().cmd("PING")).await?;
         match answer {

@@ -42,8 +42,8 @@ use tokio::runtime::Handle;
 pub(crate) use self::entry::Entry;
 use self::entry::{read, touched};
 use self::script::{Arg, Script};
+use super::connection::ReconnectingConnection;
 use super::keys::Keys;
-use super::link::Link;
 use super::url::{Kind, RedisUrl};
 use super::{Server, server};
 use crate::stored::FormError;
@@ -53,7 +53,7 @@ use sekisho_certs::store::{CatalogId, Change, Found, LogId, Result, StoreError};
 /// A server that is asked for copies.
 #[derive(Debug)]
 pub struct Level {
-    link: Link,
+    link: ReconnectingConnection,
 }
 
 impl RedisUrl {

@@ -3,9 +3,9 @@
 use redis::{ServerError, Value};
 use zeroize::Zeroizing;
 
+use super::connection::ReconnectingConnection;
 use super::dial::text;
-use super::guard::TOO_LONG;
-use super::link::Link;
+use super::reply_limit::TOO_LONG;
 use crate::pair::Bytes;
 use sekisho_certs::store::{Result, StoreError};
 
@@ -32,10 +32,13 @@ impl Said {
 
 /// All keys in one MGET. It says of a key without a string what it says of
 /// none; so the same write asks how many of them exist.
-pub(super) async fn read(link: &Link, keys: &[String]) -> Result<Vec<Said>> {
+pub(super) async fn read(
+    connection: &ReconnectingConnection,
+    keys: &[String],
+) -> Result<Vec<Said>> {
     let mut commands = redis::pipe();
     commands.cmd("MGET").arg(keys).cmd("EXISTS").arg(keys);
-    let mut answers = link.send(&commands).await?;
+    let mut answers = connection.send(&commands).await?;
     let (existing, values) = match (answers.pop(), answers.pop()) {
         (Some(Value::Int(existing)), Some(Value::Array(values))) => (existing, values),
         (_, Some(Value::ServerError(error))) | (Some(Value::ServerError(error)), _) => {

@@ -5,8 +5,8 @@ use std::fmt::Write as _;
 use aws_lc_rs::digest::{SHA1_FOR_LEGACY_USE_ONLY, digest};
 use redis::{Pipeline, ServerError, Value};
 
+use crate::redis::connection::ReconnectingConnection;
 use crate::redis::dial::text;
-use crate::redis::link::Link;
 use sekisho_certs::store::{Result, StoreError};
 
 /// Known to a server by the digest of its text, once it has seen the text.
@@ -26,7 +26,12 @@ impl Script {
     }
 
     /// Runs it in one round trip; in two where the server does not know it.
-    pub(super) async fn run(&self, link: &Link, key: &str, args: &[Arg<'_>]) -> Result<Value> {
+    pub(super) async fn run(
+        &self,
+        link: &ReconnectingConnection,
+        key: &str,
+        args: &[Arg<'_>],
+    ) -> Result<Value> {
         let known = command("EVALSHA", &self.digest, key, args);
         match sent(link, &known).await? {
             Value::ServerError(error) if error.code() == "NOSCRIPT" => {
@@ -59,7 +64,7 @@ fn command(name: &str, script: &str, key: &str, args: &[Arg<'_>]) -> Pipeline {
     pipeline
 }
 
-async fn sent(link: &Link, command: &Pipeline) -> Result<Value> {
+async fn sent(link: &ReconnectingConnection, command: &Pipeline) -> Result<Value> {
     let mut answers = link.send(command).await?;
     answers
         .pop()

@@ -1,9 +1,8 @@
 //! What a Redis server sends, bounded before it is taken in.
 //!
-//! The client library reads a value of any size into memory. So each byte
-//! passes here first: a value that is too long is thrown away as it arrives,
-//! and an error stands in its place; what no server of this protocol sends
-//! ends the connection.
+//! The client library (redis-rs 1.8) reads a value of any size into memory.
+//! Each byte passes here first: a value over the bound is dropped as it arrives,
+//! and an error takes its place. What is no RESP2 ends the connection.
 
 use std::io;
 use std::pin::Pin;
@@ -16,7 +15,7 @@ use zeroize::Zeroizing;
 pub(super) const TOO_LONG: &str = "TOOLONG";
 
 /// A connection whose answers are bounded.
-pub(super) struct Guard<S> {
+pub(super) struct ReplyLimit<S> {
     stream: S,
     filter: Filter,
     /// What was read, before and behind the filter.
@@ -26,7 +25,7 @@ pub(super) struct Guard<S> {
     given: usize,
 }
 
-impl<S> Guard<S> {
+impl<S> ReplyLimit<S> {
     pub(super) fn new(stream: S, most: usize) -> Self {
         Self {
             stream,
@@ -40,7 +39,7 @@ impl<S> Guard<S> {
     }
 }
 
-impl<S: AsyncRead + Unpin> AsyncRead for Guard<S> {
+impl<S: AsyncRead + Unpin> AsyncRead for ReplyLimit<S> {
     fn poll_read(
         self: Pin<&mut Self>,
         cx: &mut Context<'_>,
@@ -65,7 +64,7 @@ impl<S: AsyncRead + Unpin> AsyncRead for Guard<S> {
     }
 }
 
-impl<S: AsyncWrite + Unpin> AsyncWrite for Guard<S> {
+impl<S: AsyncWrite + Unpin> AsyncWrite for ReplyLimit<S> {
     fn poll_write(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
@@ -86,51 +85,44 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Guard<S> {
 /// Follows the protocol (RESP2) just far enough to know where values begin.
 struct Filter {
     most: usize,
-    state: State,
-}
-
-enum State {
-    /// In a line: its bytes so far.
-    Line(Vec<u8>),
-    /// In a value: so many bytes are still to come, its line end included.
-    Value { rest: usize, kept: bool },
+    /// The line under way, as far as it has arrived.
+    line: Vec<u8>,
+    /// So many bytes of a value are still to come, its line end included.
+    rest: usize,
+    /// Whether that value passes.
+    passes: bool,
 }
 
 impl Filter {
     fn new(most: usize) -> Self {
         Self {
             most,
-            state: State::Line(Vec::new()),
+            line: Vec::new(),
+            rest: 0,
+            passes: false,
         }
     }
 
     fn pass(&mut self, mut bytes: &[u8], into: &mut Vec<u8>) -> io::Result<()> {
         while !bytes.is_empty() {
-            match &mut self.state {
-                State::Value { rest, kept } => {
-                    let (some, others) = bytes.split_at(bytes.len().min(*rest));
-                    if *kept {
-                        into.extend_from_slice(some);
-                    }
-                    *rest -= some.len();
-                    bytes = others;
-                    if *rest == 0 {
-                        self.state = State::Line(Vec::new());
-                    }
+            if self.rest > 0 {
+                let value = bytes.split_off(..bytes.len().min(self.rest));
+                let value = value.expect("it is no longer than the bytes");
+                self.rest -= value.len();
+                if self.passes {
+                    into.extend_from_slice(value);
                 }
-                State::Line(line) => {
-                    let end = bytes.iter().position(|&byte| byte == b'\n');
-                    let (some, others) = bytes.split_at(end.map_or(bytes.len(), |end| end + 1));
-                    line.extend_from_slice(some);
-                    bytes = others;
-                    if line.len() > MAX_LINE {
-                        return Err(wrong("a line of an answer is too long"));
-                    }
-                    if end.is_some() {
-                        let line = std::mem::take(line);
-                        self.line(&line, into)?;
-                    }
-                }
+                continue;
+            }
+            let end = memchr::memchr(b'\n', bytes).map_or(bytes.len(), |end| end + 1);
+            let piece = bytes.split_off(..end).expect("it ends among the bytes");
+            self.line.extend_from_slice(piece);
+            if self.line.len() > MAX_LINE {
+                return Err(wrong("a line of an answer is too long"));
+            }
+            if self.line.ends_with(b"\n") {
+                let line = std::mem::take(&mut self.line);
+                self.line(&line, into)?;
             }
         }
         Ok(())
@@ -151,13 +143,12 @@ impl Filter {
                 // There is no such value.
                 Some(Err(_)) => into.extend_from_slice(line),
                 Some(Ok(length)) => {
-                    let kept = length <= self.most;
-                    match kept {
+                    self.passes = length <= self.most;
+                    match self.passes {
                         true => into.extend_from_slice(line),
                         false => into.extend_from_slice(format!("-{TOO_LONG}\r\n").as_bytes()),
                     }
-                    let rest = length.saturating_add(2);
-                    self.state = State::Value { rest, kept };
+                    self.rest = length.saturating_add(2);
                 }
             },
             _ => return Err(wrong("an answer is of no known kind")),
@@ -243,10 +234,10 @@ mod tests {
     #[tokio::test]
     async fn the_end_and_small_reads_are_passed_on() {
         let sent = [b"$5\r\nabcde\r\n$20\r\n".as_slice(), &[b'x'; 20], b"\r\n"].concat();
-        let mut guard = Guard::new(sent.as_slice(), 10);
+        let mut limited = ReplyLimit::new(sent.as_slice(), 10);
         let mut got = Vec::new();
         let mut one = [0];
-        while guard.read(&mut one).await.unwrap() == 1 {
+        while limited.read(&mut one).await.unwrap() == 1 {
             got.push(one[0]);
         }
         assert_eq!(got, b"$5\r\nabcde\r\n-TOOLONG\r\n");
@@ -258,11 +249,11 @@ mod tests {
         let head = format!("${size}\r\n");
         let value = tokio::io::repeat(b'x').take(size);
         let sent = head.as_bytes().chain(value).chain(&b"\r\n+OK\r\n"[..]);
-        let mut guard = Guard::new(sent, 10);
+        let mut limited = ReplyLimit::new(sent, 10);
         let mut got = Vec::new();
-        guard.read_to_end(&mut got).await.unwrap();
+        limited.read_to_end(&mut got).await.unwrap();
         assert_eq!(got, b"-TOOLONG\r\n+OK\r\n");
-        assert_eq!(guard.read.len(), CHUNK);
-        assert_eq!(guard.passed.capacity(), CHUNK + MAX_LINE);
+        assert_eq!(limited.read.len(), CHUNK);
+        assert_eq!(limited.passed.capacity(), CHUNK + MAX_LINE);
     }
 }
