@@ -5,13 +5,12 @@
 //! oneshot back. A panic fails the call that it happened in, and nothing else.
 
 use std::any::Any;
-use std::collections::VecDeque;
 use std::fmt;
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
 
+use crossbeam_channel::Sender;
 use tokio::sync::oneshot;
 
 use sekisho_certs::store::{Result, StoreError};
@@ -19,8 +18,10 @@ use sekisho_certs::store::{Result, StoreError};
 /// Threads that each own a state `S` and take jobs from one queue. They end
 /// when this is dropped, each after the job it has.
 pub(crate) struct Threads<S> {
-    queue: Arc<Queue<S>>,
+    jobs: Sender<Job<S>>,
 }
+
+type Job<S> = Box<dyn FnOnce(&mut S) + Send>;
 
 impl<S: Send + 'static> Threads<S> {
     /// Starts one thread per state. At most `depth` jobs wait.
@@ -29,27 +30,13 @@ impl<S: Send + 'static> Threads<S> {
         states: impl IntoIterator<Item = S>,
         depth: usize,
     ) -> io::Result<Self> {
-        let queue = Arc::new(Queue {
-            jobs: Mutex::new(Jobs {
-                waiting: VecDeque::new(),
-                idle: 0,
-                closed: false,
-            }),
-            arrived: Condvar::new(),
-            depth,
-        });
-        let threads = Self { queue };
+        let (jobs, waiting) = crossbeam_channel::bounded::<Job<S>>(depth);
         for mut state in states {
-            let queue = Arc::clone(&threads.queue);
-            thread::Builder::new()
-                .name(name.to_owned())
-                .spawn(move || {
-                    while let Some(job) = queue.pop() {
-                        job(&mut state);
-                    }
-                })?;
+            let waiting = waiting.clone();
+            let work = move || waiting.iter().for_each(|job| job(&mut state));
+            thread::Builder::new().name(name.to_owned()).spawn(work)?;
         }
-        Ok(threads)
+        Ok(Self { jobs })
     }
 
     /// Runs `work` on the next free thread. Whoever drops the future before
@@ -59,7 +46,7 @@ impl<S: Send + 'static> Threads<S> {
         work: impl FnOnce(&mut S) -> Result<T> + Send + 'static,
     ) -> Result<T> {
         let (answer, answered) = oneshot::channel();
-        self.queue.push(Box::new(move |state| {
+        let job: Job<S> = Box::new(move |state| {
             if answer.is_closed() {
                 return;
             }
@@ -67,7 +54,11 @@ impl<S: Send + 'static> Threads<S> {
             let done = catch_unwind(AssertUnwindSafe(|| work(state)));
             // An answer that nobody waits for any more is dropped.
             let _ = answer.send(done.unwrap_or_else(|panic| Err(panicked(&*panic))));
-        }))?;
+        });
+        // The threads only end when this does, so a push fails on a full queue.
+        self.jobs
+            .try_send(job)
+            .map_err(|_| StoreError::Overloaded)?;
         answered
             .await
             .unwrap_or_else(|_| Err(StoreError::Unavailable("a store's thread ended".into())))
@@ -84,75 +75,11 @@ fn panicked(panic: &(dyn Any + Send)) -> StoreError {
     StoreError::Failed(format!("it panicked: {panic}").into())
 }
 
-impl<S> Drop for Threads<S> {
-    fn drop(&mut self) {
-        self.queue.lock().closed = true;
-        self.queue.arrived.notify_all();
-    }
-}
-
 impl<S> fmt::Debug for Threads<S> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Threads")
-            .field("waiting", &self.queue.lock().waiting.len())
+            .field("waiting", &self.jobs.len())
             .finish()
-    }
-}
-
-type Job<S> = Box<dyn FnOnce(&mut S) + Send>;
-
-struct Queue<S> {
-    jobs: Mutex<Jobs<S>>,
-    arrived: Condvar,
-    depth: usize,
-}
-
-struct Jobs<S> {
-    waiting: VecDeque<Job<S>>,
-    idle: usize,
-    closed: bool,
-}
-
-impl<S> Queue<S> {
-    fn push(&self, job: Job<S>) -> Result<()> {
-        let mut jobs = self.lock();
-        if jobs.waiting.len() >= self.depth {
-            return Err(StoreError::Overloaded);
-        }
-        jobs.waiting.push_back(job);
-        let wake = jobs.idle > 0;
-        drop(jobs);
-        // Waking is a system call even if nobody sleeps.
-        if wake {
-            self.arrived.notify_one();
-        }
-        Ok(())
-    }
-
-    /// None once the owner is gone; what still waits is dropped unrun.
-    fn pop(&self) -> Option<Job<S>> {
-        let mut jobs = self.lock();
-        loop {
-            if jobs.closed {
-                jobs.waiting.clear();
-                return None;
-            }
-            if let Some(job) = jobs.waiting.pop_front() {
-                return Some(job);
-            }
-            jobs.idle += 1;
-            jobs = self
-                .arrived
-                .wait(jobs)
-                .unwrap_or_else(PoisonError::into_inner);
-            jobs.idle -= 1;
-        }
-    }
-
-    /// A panic elsewhere leaves the queue whole: nothing in here panics
-    /// between two changes.
-    fn lock(&self) -> MutexGuard<'_, Jobs<S>> {
-        self.jobs.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
