@@ -1,8 +1,6 @@
 //! A store behind an endpoint of HTTP: `https://…/{host}`.
 
 mod answer;
-mod client;
-mod connect;
 mod failing;
 mod freshness;
 mod memory;
@@ -16,18 +14,21 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use http::{HeaderValue, Uri};
+use bytes::Bytes;
+use http::header::{ACCEPT_ENCODING, AUTHORIZATION, IF_NONE_MATCH, USER_AGENT};
+use http::{HeaderValue, Request};
+use http_body_util::Full;
+use rustls_pki_types::ServerName;
 use tokio::runtime::Handle;
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, timeout_at};
 use zeroize::Zeroizing;
 
 use self::answer::{Failure, Fetched};
-use self::client::{Client, Get};
-use self::connect::Target;
 use self::failing::Failing;
 use self::memory::{Kept, Memory};
 pub use self::template::Template;
+use crate::https::HttpsClient;
 use crate::pair::{self, Reading};
 use sekisho_certs::credential::Secret;
 use sekisho_certs::host::{HostName, HostPattern};
@@ -43,12 +44,11 @@ use sekisho_certs::store::{Answer, BoxFuture, Result, Store, StoreError};
 /// - The name and the wildcard above it are asked for at once, so that an
 ///   answer takes one round trip whatever it is, as from every store. The
 ///   wildcard's answer is not waited for where the name's own is there.
-/// - `Cache-Control` says for how long an answer holds; within that time it is
-///   not asked for again, however often the cache before this store loses it.
-///   An answer with an `ETag` is asked for by that tag (RFC 9110, section
-///   13.1.2).
-/// - Connections are kept, at most 64 of them; one, if the endpoint speaks
-///   HTTP/2.
+/// - `Cache-Control` says for how long an answer holds. Within that time a
+///   wildcard is not asked for again by each name below it.
+/// - An answer with an `ETag` is asked for by that tag (RFC 9110, section
+///   13.1.2), and not at all within its time.
+/// - Connections are kept: one, if the endpoint speaks HTTP/2, else up to 64.
 #[derive(Debug)]
 pub struct Http {
     endpoint: Arc<Endpoint>,
@@ -87,9 +87,10 @@ impl Http {
     pub fn new(template: Template, options: &Options, runtime: Handle) -> Result<Self> {
         let refused = |why: &str| StoreError::Refused(format!("{template}: {why}").into());
         let tls = match template.is_tls() {
-            true => Some(trust::client(options.ca.as_deref())?),
-            false => None,
+            true => trust::client(options.ca.as_deref())?,
+            false => trust::nobody()?,
         };
+        ServerName::try_from(template.host()).map_err(|_| refused("it names no server"))?;
         let authorization = match &options.token {
             None => None,
             Some(token) => Some(
@@ -97,10 +98,8 @@ impl Http {
                     .ok_or_else(|| refused("the token is not of visible ASCII characters"))?,
             ),
         };
-        let authority = HeaderValue::from_str(template.authority());
         let endpoint = Endpoint {
-            client: Client::new(Target::new(&template, tls)?),
-            authority: authority.map_err(|error| refused(&error.to_string()))?,
+            client: HttpsClient::new(tls),
             authorization,
             memory: Memory::new(MEMORY),
             failing: Failing::default(),
@@ -127,9 +126,8 @@ impl Store for Http {
 #[derive(Debug)]
 struct Endpoint {
     template: Template,
-    authority: HeaderValue,
     authorization: Option<HeaderValue>,
-    client: Client,
+    client: HttpsClient,
     memory: Memory,
     failing: Failing,
     deadline: Duration,
@@ -178,8 +176,10 @@ impl Endpoint {
         let turn = timeout_at(until, self.client.turn()).await;
         let _turn = turn.map_err(|_| StoreError::Overloaded)?;
         begun();
-        let fetched = timeout_at(until, self.client.fetch(&get)).await;
+        let read = |response| answer::read(response, get.headers().contains_key(IF_NONE_MATCH));
+        let fetched = timeout_at(until, self.client.exchange(&get, read)).await;
         let fetched = fetched.map_err(|_| StoreError::TimedOut(self.deadline))?;
+        let fetched = fetched.unwrap_or_else(|why| Err(Failure::Endpoint(why)));
         let fetched = fetched.map_err(|failure| self.failed(&host, failure))?;
         self.failing.answered();
         Ok(self.reading(&host, fetched, kept.as_deref()))
@@ -205,18 +205,18 @@ impl Endpoint {
         }
     }
 
-    fn get(&self, host: &HostPattern, kept: Option<&Kept>) -> Result<Get> {
-        let uri = |text: String| {
-            Uri::try_from(text)
-                .map_err(|error| self.failed(host, Failure::Answer(error.to_string())))
-        };
-        Ok(Get {
-            authority: self.authority.clone(),
-            path: uri(self.template.path(host))?,
-            url: uri(self.template.url(host))?,
-            authorization: self.authorization.clone(),
-            etag: kept.and_then(|kept| kept.etag.clone()),
-        })
+    fn get(&self, host: &HostPattern, kept: Option<&Kept>) -> Result<Request<Full<Bytes>>> {
+        let mut get = Request::get(self.template.url(host))
+            .header(USER_AGENT, AGENT)
+            .header(ACCEPT_ENCODING, "identity");
+        if let Some(authorization) = &self.authorization {
+            get = get.header(AUTHORIZATION, authorization);
+        }
+        if let Some(etag) = kept.and_then(|kept| kept.etag.as_ref()) {
+            get = get.header(IF_NONE_MATCH, etag);
+        }
+        get.body(Full::default())
+            .map_err(|error| self.failed(host, Failure::Answer(error.to_string())))
     }
 
     fn failed(&self, host: &HostPattern, failure: Failure) -> StoreError {
@@ -310,5 +310,6 @@ fn bearer(token: &Secret) -> Option<HeaderValue> {
     Some(value)
 }
 
+const AGENT: &str = concat!("sekisho/", env!("CARGO_PKG_VERSION"));
 /// About four thousand bundles. What does not fit is asked for without a tag.
 const MEMORY: usize = 16 << 20;

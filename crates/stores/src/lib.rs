@@ -14,6 +14,8 @@ mod contract;
 pub mod files;
 #[cfg(feature = "http")]
 pub mod http;
+#[cfg(feature = "http")]
+pub mod https;
 #[cfg(feature = "redis")]
 pub mod layered;
 pub mod limited;

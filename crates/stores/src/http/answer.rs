@@ -2,15 +2,15 @@
 
 use std::time::Duration;
 
-use http::header::{ETAG, TRANSFER_ENCODING};
-use http::{HeaderValue, Response, StatusCode, Version};
-use http_body_util::BodyExt;
-use hyper::body::{Body, Incoming};
+use http::header::ETAG;
+use http::{HeaderValue, Response, StatusCode};
+use http_body_util::{BodyExt, Limited};
+use hyper::body::Incoming;
 use tokio::time::timeout;
 use zeroize::Zeroizing;
 
-use super::connect::told;
 use super::freshness::Freshness;
+use crate::https::{self, BodyError};
 
 /// An answer that means something.
 pub(super) enum Fetched {
@@ -34,28 +34,24 @@ pub(super) enum Failure {
     Answer(String),
 }
 
-/// Reads an answer; also says whether all of it was read, so that its
-/// connection can be used again.
+/// Reads an answer to its end, so that its connection can be used again.
 pub(super) async fn read(
     response: Response<Incoming>,
     is_conditional: bool,
-) -> (Result<Fetched, Failure>, bool) {
+) -> Result<Fetched, Failure> {
     let freshness = Freshness::of(response.headers());
     let fetched = match response.status() {
         StatusCode::OK => {
             let etag = response.headers().get(ETAG).and_then(tag);
-            let bundle = bundle(response).await;
-            let is_read = bundle.is_ok();
-            return (
-                bundle.map(|bundle| Fetched::Bundle(bundle, etag, freshness)),
-                is_read,
-            );
+            let bundle = https::body(response, MAX_BODY).await.map_err(unread)?;
+            return Ok(Fetched::Bundle(bundle, etag, freshness));
         }
         StatusCode::NOT_FOUND | StatusCode::GONE => Ok(Fetched::Absent(freshness)),
         StatusCode::NOT_MODIFIED if is_conditional => Ok(Fetched::Unchanged(freshness)),
         status => Err(refused(status)),
     };
-    (fetched, drained(response).await)
+    drain(response).await;
+    fetched
 }
 
 fn refused(status: StatusCode) -> Failure {
@@ -76,61 +72,23 @@ fn refused(status: StatusCode) -> Failure {
     }
 }
 
-/// The body, in memory that is wiped and that never grows: growing would leave
-/// copies of a key behind. What the connection itself had in its buffers is
-/// not wiped.
-async fn bundle(response: Response<Incoming>) -> Result<Zeroizing<Vec<u8>>, Failure> {
-    if !tells_its_end(&response) {
-        let text = "its answer has neither Content-Length nor chunks: where it is cut off \
-                    can't be told from its end";
-        return Err(Failure::Answer(text.into()));
+fn unread(error: BodyError) -> Failure {
+    match error {
+        BodyError::BrokeOff(why) => Failure::Endpoint(format!("its answer broke off: {why}")),
+        BodyError::TooLarge => Failure::Answer(format!("its answer has over {MAX_BODY} bytes")),
+        BodyError::Endless => Failure::Answer(
+            "its answer has neither Content-Length nor chunks: where it is cut off can't be told \
+             from its end"
+                .into(),
+        ),
     }
-    let mut body = response.into_body();
-    let room = match body.size_hint().exact() {
-        None => MAX_BODY,
-        Some(size) => usize::try_from(size).unwrap_or(usize::MAX),
-    };
-    if room > MAX_BODY {
-        return Err(too_large());
-    }
-    let mut bytes = Zeroizing::new(Vec::with_capacity(room));
-    while let Some(frame) = body.frame().await {
-        let frame = frame.map_err(|error| {
-            Failure::Endpoint(format!("its answer broke off: {}", told(&error)))
-        })?;
-        let Some(data) = frame.data_ref() else {
-            continue;
-        };
-        if data.len() > room - bytes.len() {
-            return Err(too_large());
-        }
-        bytes.extend_from_slice(data);
-    }
-    Ok(bytes)
 }
 
-/// HTTP/2 always does.
-fn tells_its_end(response: &Response<Incoming>) -> bool {
-    response.version() == Version::HTTP_2
-        || response.body().size_hint().exact().is_some()
-        || response.headers().contains_key(TRANSFER_ENCODING)
-}
-
-/// Reads what nobody wants, if it is short and there already.
-async fn drained(response: Response<Incoming>) -> bool {
-    let mut body = response.into_body();
-    let drain = async {
-        let mut left = DRAINED;
-        while let Some(frame) = body.frame().await {
-            let size = frame.map(|frame| frame.data_ref().map_or(0, bytes::Bytes::len));
-            match size.ok().and_then(|size| left.checked_sub(size)) {
-                Some(rest) => left = rest,
-                None => return false,
-            }
-        }
-        true
-    };
-    timeout(DRAIN, drain).await.unwrap_or(false)
+/// Reads what nobody wants, if it is short and there already. A body that is
+/// dropped before its end takes its HTTP/1.1 connection with it.
+async fn drain(response: Response<Incoming>) {
+    let body = Limited::new(response.into_body(), DRAINED);
+    let _ = timeout(DRAIN, body.collect()).await;
 }
 
 /// A copy, so that it does not hold the head that it stands in.
@@ -139,10 +97,6 @@ fn tag(etag: &HeaderValue) -> Option<HeaderValue> {
         return None;
     }
     HeaderValue::from_bytes(etag.as_bytes()).ok()
-}
-
-fn too_large() -> Failure {
-    Failure::Answer(format!("its answer has over {MAX_BODY} bytes"))
 }
 
 /// Ten certificates with an RSA key are a tenth of it.

@@ -20,7 +20,6 @@ pub struct Template {
     tls: bool,
     /// A name or an address, without brackets.
     host: String,
-    port: u16,
     /// What stands around the gaps of path and query: at least two pieces.
     pieces: Vec<String>,
 }
@@ -35,23 +34,10 @@ impl Template {
         &self.host
     }
 
-    pub(super) fn port(&self) -> u16 {
-        self.port
-    }
-
-    /// What stands in a `Host` field.
-    pub(super) fn authority(&self) -> &str {
-        let (_, authority) = self
-            .origin
-            .split_once("://")
-            .expect("parsing has looked for it");
-        authority
-    }
-
     /// Path and query for a host, a wildcard being `_.example.com`. Percent-
     /// encoding changes nothing about a name: all of its characters are
     /// unreserved (RFC 3986, section 2.3), so none ends a line or a segment.
-    pub(super) fn path(&self, host: &HostPattern) -> String {
+    fn path(&self, host: &HostPattern) -> String {
         match host.wildcard_parent() {
             None => self.pieces.join(host.as_str()),
             Some(parent) => self.pieces.join(&format!("_.{parent}")),
@@ -102,11 +88,10 @@ impl FromStr for Template {
         if host.is_empty() {
             return Err("names no server".into());
         }
-        let tls = encrypted(scheme, host)?;
+        check_port(&uri, authority)?;
         Ok(Self {
             host: host.to_owned(),
-            port: port(&uri, authority, tls)?,
-            tls,
+            tls: encrypted(scheme, host)?,
             origin,
             pieces,
         })
@@ -151,13 +136,12 @@ fn encrypted(scheme: &str, host: &str) -> Result<bool, String> {
     }
 }
 
-fn port(uri: &Uri, authority: &str, tls: bool) -> Result<u16, String> {
+fn check_port(uri: &Uri, authority: &str) -> Result<(), String> {
     match (uri.port_u16(), authority.rsplit_once(':')) {
         (Some(0), _) => Err("port 0 is no port".into()),
-        (Some(port), _) => Ok(port),
         // Behind the last colon of an IPv6 address stands its bracket.
         (None, Some((_, text))) if !text.ends_with(']') => Err(format!("{text:?} is no port")),
-        (None, _) => Ok(if tls { 443 } else { 80 }),
+        _ => Ok(()),
     }
 }
 
@@ -177,29 +161,29 @@ mod tests {
             (
                 "https://certs.example/{host}",
                 "https://certs.example/a.b",
-                ("certs.example", 443),
+                "certs.example",
             ),
             (
                 "https://certs.example:8443/v1/{host}.pem?for={host}&x=1",
                 "https://certs.example:8443/v1/a.b.pem?for=a.b&x=1",
-                ("certs.example", 8443),
+                "certs.example",
             ),
             (
                 "http://127.0.0.1/c?h={host}",
                 "http://127.0.0.1/c?h=a.b",
-                ("127.0.0.1", 80),
+                "127.0.0.1",
             ),
-            ("http://[::1]:81/{host}", "http://[::1]:81/a.b", ("::1", 81)),
+            ("http://[::1]:81/{host}", "http://[::1]:81/a.b", "::1"),
             (
                 "https://[2001:db8::1]/{host}",
                 "https://[2001:db8::1]/a.b",
-                ("2001:db8::1", 443),
+                "2001:db8::1",
             ),
         ] {
             let template: Template = text.parse().unwrap();
             assert_eq!(template.to_string(), text);
             assert_eq!(template.url(&host("a.b")), exact);
-            assert_eq!((template.host(), template.port()), server);
+            assert_eq!(template.host(), server);
             assert_eq!(template.is_tls(), text.starts_with("https"));
         }
     }
@@ -208,7 +192,6 @@ mod tests {
     fn a_wildcard_is_asked_for_by_an_underscore() {
         let template: Template = "https://c.example/{host}".parse().unwrap();
         assert_eq!(template.path(&host("*.a.b")), "/_.a.b");
-        assert_eq!(template.authority(), "c.example");
     }
 
     /// Whatever may stand in a name is sent as it is: nothing of it could end

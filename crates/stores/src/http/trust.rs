@@ -12,20 +12,25 @@ use rustls_pki_types::pem::PemObject;
 use sekisho_certs::store::{Result, StoreError};
 
 /// A client that verifies against the certificates of this file alone, or
-/// against those that the system trusts, and speaks HTTP/2 and HTTP/1.1.
+/// against those that the system trusts.
 pub(super) fn client(ca: Option<&Path>) -> Result<ClientConfig> {
-    let roots = match ca {
+    with(match ca {
         Some(file) => of_file(file)?,
         None => of_system()?,
-    };
+    })
+}
+
+/// A client that trusts nobody, for `http://`.
+pub(super) fn nobody() -> Result<ClientConfig> {
+    with(RootCertStore::empty())
+}
+
+fn with(roots: RootCertStore) -> Result<ClientConfig> {
     let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
-    let mut client = ClientConfig::builder_with_provider(provider)
+    let builder = ClientConfig::builder_with_provider(provider)
         .with_safe_default_protocol_versions()
-        .map_err(|error| StoreError::Refused(error.to_string().into()))?
-        .with_root_certificates(roots)
-        .with_no_client_auth();
-    client.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
-    Ok(client)
+        .map_err(|error| StoreError::Refused(error.to_string().into()))?;
+    Ok(builder.with_root_certificates(roots).with_no_client_auth())
 }
 
 fn of_file(file: &Path) -> Result<RootCertStore> {

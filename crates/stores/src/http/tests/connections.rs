@@ -19,8 +19,9 @@ async fn connections_are_kept() {
             rig.found("a.example").await;
             assert!(rig.absent("b.example").await);
         }
-        // Over HTTP/1.1 two, and what a wildcard needs that nobody waited for.
-        let most = if http2 { 1 } else { 4 };
+        // The first two requests open one each. Over HTTP/1.1 both stay, beside
+        // what a wildcard needs that nobody waited for.
+        let most = if http2 { 2 } else { 4 };
         let opened = rig.endpoint.connections();
         assert!(opened <= most, "{opened} connections, HTTP/2: {http2}");
         let wanted = if http2 {
@@ -66,10 +67,12 @@ async fn a_host_that_fails_costs_no_connection() {
     let rig = Rig::new(true);
     let slow = Says::status(404).after(Duration::from_millis(50));
     rig.says("_.example", slow);
+    assert!(rig.absent("first.example").await);
+    let opened = rig.endpoint.connections();
     for status in [200, 403, 500, 403] {
         rig.says("a.example", Says::status(status));
         rig.failed("a.example").await;
-        assert_eq!(rig.endpoint.connections(), 1, "{status}");
+        assert_eq!(rig.endpoint.connections(), opened, "{status}");
     }
 }
 
@@ -81,6 +84,8 @@ async fn connections_are_bounded() {
             ..Options::default()
         };
         let rig = Arc::new(Rig::with(http2, &options));
+        // Before the first answer the client does not know that one will do.
+        assert!(rig.absent("first.example").await);
         rig.endpoint
             .otherwise(Says::status(404).after(Duration::from_millis(10)));
         let finds = (0..300).map(|number| {
@@ -90,9 +95,10 @@ async fn connections_are_bounded() {
         for find in finds.collect::<Vec<_>>() {
             assert!(find.await.unwrap());
         }
-        let most = if http2 { 1 } else { 64 };
-        assert!(rig.endpoint.most_open() <= most);
-        assert!(rig.endpoint.connections() <= most);
+        // Up to 64 that work, and as many that are kept.
+        let most = if http2 { 2 } else { 128 };
+        let open = rig.endpoint.most_open();
+        assert!(open <= most, "{open}, HTTP/2: {http2}");
         assert!(rig.endpoint.most_in_flight() <= 64);
     }
 }
@@ -128,10 +134,8 @@ async fn an_endpoint_that_comes_later_is_found() {
     let error = rig.failed("a.example").await;
     let text = error.to_string();
     assert!(matches!(error, StoreError::Unavailable(_)), "{text}");
-    assert!(
-        text.contains(&format!("no connection to {address}")),
-        "{text}"
-    );
+    let wanted = format!("https://{address}/a.example: no connection: ");
+    assert!(text.contains(&wanted) && text.contains("refused"), "{text}");
     rig.endpoint = Endpoint::start_at(address, Speaks::Http2(&rig.server));
     rig.put("a.example");
     rig.found("a.example").await;
@@ -159,7 +163,7 @@ async fn only_the_right_certificate_is_believed() {
         let text = error.to_string();
         assert!(matches!(error, StoreError::Unavailable(_)), "{text}");
         assert!(
-            text.contains("TLS handshake failed") && text.contains(says),
+            text.contains("no connection: ") && text.contains(says),
             "{text}"
         );
         assert!(endpoint.asked().is_empty());
