@@ -1,6 +1,7 @@
 //! What answers are remembered, in a bounded number of bytes: those with an
-//! entity tag, so that they need not be sent again, and those that said for
-//! how long they hold, so that they need not be asked for.
+//! entity tag, so that they need not be sent again, and those for a wildcard that
+//! said for how long they hold, so that each name below it need not ask. All
+//! others are in the cache before this store, and no key lies in memory twice.
 
 use std::fmt;
 use std::sync::Arc;
@@ -64,13 +65,14 @@ impl Memory {
         found.fresh_for = freshness.time;
         let found = Box::new(found);
         let kept = Kept::new(Some(found.clone()), etag, freshness.time);
-        let saves = kept.etag.is_some() || kept.until.is_some();
+        let is_wildcard = found.record.pattern.wildcard_parent().is_some();
+        let saves = kept.etag.is_some() || is_wildcard && kept.until.is_some();
         self.settle(&found.record.pattern, kept, saves && !freshness.no_store);
         Answer::Found(found)
     }
 
-    /// The same for an absence. That of an exact name is remembered by whoever
-    /// asked; that of a wildcard is asked about by all names below it.
+    /// Remembers that a wildcard is absent, for as long as the answer says. The
+    /// absence of an exact name is remembered by the cache before this store.
     pub(super) fn absent(&self, host: &HostPattern, freshness: Freshness) -> Answer {
         let kept = Kept::new(None, None, freshness.time);
         let saves = kept.until.is_some() && host.wildcard_parent().is_some();
