@@ -4,6 +4,7 @@ use rustix::process::{
     DumpableBehavior, Resource, Rlimit, getrlimit, set_dumpable_behavior, setrlimit,
 };
 use sekisho_server::config::{Config, Limits};
+use sekisho_server::site::MAX_OPEN_FILES;
 
 /// Keeps private keys out of core dumps and out of reach of other processes
 /// of the same user. Failure is not fatal: the kernel of a container may
@@ -47,7 +48,8 @@ pub(crate) fn check_files(allowed: Option<u64>, config: &Config) {
         ..
     } = config.limits;
     let addresses = config.listen.https.len() + config.listen.http.len();
-    let needed = (connections + workers * (addresses + PER_WORKER) + BESIDE) as u64;
+    let needed = connections + workers * (addresses + PER_WORKER) + MAX_OPEN_FILES + BESIDE;
+    let needed = needed as u64;
     if let Some(allowed) = allowed.filter(|allowed| *allowed < needed) {
         tracing::warn!(
             allowed,
@@ -64,7 +66,7 @@ pub(crate) fn check_files(allowed: Option<u64>, config: &Config) {
 /// and a level before it.
 const PER_WORKER: usize = 5;
 /// The store's files and threads, the admin listener with its connections, and
-/// some files that are being served.
+/// files that are being opened.
 const BESIDE: usize = 128;
 
 /// aws-lc and SQLite allocate through C's malloc, which this overrides too.

@@ -16,7 +16,7 @@ use std::time::Duration;
 use http::request::Parts;
 use http::{Method, Response, StatusCode};
 use sekisho_certs::HostName;
-use tokio::sync::Semaphore;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::task::spawn_blocking;
 use tokio::time::timeout;
 
@@ -29,6 +29,7 @@ use path::FilePath;
 
 pub use cache::CacheStats;
 pub(crate) use stream::Stream;
+pub use stream::{MAX_OPEN_FILES, OpenFiles};
 
 /// Answers with files, the small ones from memory.
 ///
@@ -43,6 +44,7 @@ impl Files {
         Self(Arc::new(Shared {
             cache: Cache::new(capacity),
             reads: Arc::new(Semaphore::new(READS_IN_FLIGHT)),
+            open: OpenFiles::of_server(),
             complaints: Complaints::default(),
         }))
     }
@@ -53,6 +55,7 @@ impl Files {
         root: &Template,
         host: &HostName,
         request: &Parts,
+        open: &OpenFiles,
     ) -> Response<Body> {
         if request.method != Method::GET && request.method != Method::HEAD {
             return answer::method_not_allowed();
@@ -61,7 +64,18 @@ impl Files {
             Ok(path) => path,
             Err(refused) => return plain(refused.status()),
         };
-        match self.find(root, host, &path).await {
+        let mut found = self.find(root, host, &path).await;
+        let mut place = None;
+        if let Found::Large { .. } = found {
+            place = open.try_place(&self.0.open);
+            if place.is_none() {
+                // Closed while it waits, so that only what has a place is open.
+                drop(found);
+                place = open.place(&self.0.open).await;
+                found = self.find(root, host, &path).await;
+            }
+        }
+        match found {
             Found::Entry(entry) => match &entry.what {
                 What::File(file) => answer::cached(request, file),
                 What::Directory => {
@@ -70,7 +84,10 @@ impl Files {
                 }
                 What::Missing => plain(StatusCode::NOT_FOUND),
             },
-            Found::Large(file) => answer::streamed(request, file, &self.0.reads),
+            Found::Large { file, .. } => match place {
+                Some(place) => answer::streamed(request, file, &self.0.reads, place),
+                None => plain(StatusCode::SERVICE_UNAVAILABLE),
+            },
             Found::Refused(status) => plain(status),
         }
     }
@@ -110,13 +127,16 @@ impl Files {
         let shared = Arc::clone(&self.0);
         let reading = spawn_blocking(move || {
             let found = shared.load(key, &root, known);
-            drop(permit);
-            found
+            (found, permit)
         });
         let broken = Found::Refused(StatusCode::INTERNAL_SERVER_ERROR);
         // A disk that hangs, or threads that all wait for it.
         match timeout(READ_WAIT, reading).await {
-            Ok(read) => read.unwrap_or(broken),
+            Ok(Ok((Found::Large { file, .. }, permit))) => Found::Large {
+                file,
+                _turn: Some(permit),
+            },
+            Ok(read) => read.map_or(broken, |(found, _)| found),
             Err(_) => Found::Refused(StatusCode::SERVICE_UNAVAILABLE),
         }
     }
@@ -142,6 +162,7 @@ impl Files {
 struct Shared {
     cache: Cache,
     reads: Arc<Semaphore>,
+    open: OpenFiles,
     complaints: Complaints,
 }
 
@@ -162,7 +183,7 @@ impl Shared {
             Loaded::Missing => What::Missing,
             Loaded::Large(file) => {
                 self.cache.remove(&key);
-                return Found::Large(file);
+                return Found::Large { file, _turn: None };
             }
             Loaded::Forbidden => {
                 self.cache.remove(&key);
@@ -180,7 +201,11 @@ impl Shared {
 
 enum Found {
     Entry(Arc<Entry>),
-    Large(load::LargeFile),
+    Large {
+        file: load::LargeFile,
+        /// The turn to read, which bounds the files that have no place yet.
+        _turn: Option<OwnedSemaphorePermit>,
+    },
     Refused(StatusCode),
 }
 

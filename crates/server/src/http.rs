@@ -105,7 +105,8 @@ async fn answer(visit: &Visit, request: Request<Incoming>) -> Response<Answer> {
     let mut response = match visit.route(&request).await {
         Ok(target) => {
             let (site, name) = (target.served.value().site(), target.name(visit));
-            visit.responder().respond(site, name, request).await
+            let responder = visit.responder();
+            responder.respond(site, name, request, visit.files()).await
         }
         Err(refused) => refuse(&refused, http1, visit.pace()),
     };

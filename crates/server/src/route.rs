@@ -14,7 +14,7 @@ use crate::handshake::{Ends, Established};
 use crate::metrics::Metrics;
 use crate::pace::Pace;
 use crate::shared::Shared;
-use crate::site::Responder;
+use crate::site::{OpenFiles, Responder};
 use crate::tls::Stream;
 
 /// A connection, as its requests see it.
@@ -27,6 +27,7 @@ pub(crate) struct Visit {
     /// What was found for the names that were asked for.
     known: Mutex<Vec<Known>>,
     pace: Arc<Pace>,
+    files: OpenFiles,
     prefix: Prefix,
     shared: Arc<Shared>,
 }
@@ -84,6 +85,7 @@ impl Visit {
             name: named.then_some(name),
             known: Mutex::new(known.into_iter().collect()),
             pace,
+            files: OpenFiles::default(),
             prefix: ends.peer.ip().into(),
             shared,
         };
@@ -92,6 +94,11 @@ impl Visit {
 
     pub(crate) fn pace(&self) -> &Arc<Pace> {
         &self.pace
+    }
+
+    /// The files that answers on this connection have open.
+    pub(crate) fn files(&self) -> &OpenFiles {
+        &self.files
     }
 
     pub(crate) fn metrics(&self) -> &Metrics {

@@ -15,7 +15,7 @@ use serde::de::IgnoredAny;
 use crate::files::Files;
 use crate::redirect::Redirect;
 
-pub use crate::files::CacheStats;
+pub use crate::files::{CacheStats, MAX_OPEN_FILES, OpenFiles};
 pub use body::Body;
 pub(crate) use body::NOSNIFF;
 pub(crate) use template::{HOST, Template};
@@ -92,10 +92,11 @@ impl Responder {
         site: &Site,
         host: &HostName,
         request: Request<Incoming>,
+        open: &OpenFiles,
     ) -> Response<Body> {
         let (head, _) = request.into_parts();
         match &*site.0 {
-            Kind::Files(root) => self.files.respond(root, host, &head).await,
+            Kind::Files(root) => self.files.respond(root, host, &head, open).await,
             Kind::Redirect(redirect) => redirect.respond(host, &head.uri),
             Kind::Status(status) => plain(*status),
         }

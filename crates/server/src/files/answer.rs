@@ -13,7 +13,7 @@ use tokio::sync::Semaphore;
 use super::conditional::{Validators, Verdict, evaluate, range_applies};
 use super::load::{Head, LargeFile, SmallFile};
 use super::range::{Selection, select};
-use super::stream::Stream;
+use super::stream::{Place, Stream};
 use crate::site::{Body, plain};
 
 /// Answers with a file in memory.
@@ -30,10 +30,11 @@ pub(crate) fn streamed(
     request: &Parts,
     large: LargeFile,
     reads: &Arc<Semaphore>,
+    place: Place,
 ) -> Response<Body> {
     let LargeFile { head, file } = large;
     respond(request, &head, |part| {
-        Stream::new(file, part.start, part.end - part.start, reads).into()
+        Stream::new(file, part.start, part.end - part.start, reads, place).into()
     })
 }
 

@@ -6,12 +6,12 @@ use std::future::Future;
 use std::io;
 use std::os::unix::fs::FileExt;
 use std::pin::Pin;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
 use bytes::Bytes;
-use tokio::sync::Semaphore;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::task::spawn_blocking;
 use tokio::time::timeout;
 
@@ -24,17 +24,25 @@ pub(crate) struct Stream {
     file: Arc<File>,
     offset: u64,
     left: u64,
+    place: Arc<Place>,
     reads: Arc<Semaphore>,
     reading: Option<Reading>,
 }
 
 impl Stream {
     /// `len` bytes from `offset` on.
-    pub(crate) fn new(file: File, offset: u64, len: u64, reads: &Arc<Semaphore>) -> Self {
+    pub(crate) fn new(
+        file: File,
+        offset: u64,
+        len: u64,
+        reads: &Arc<Semaphore>,
+        place: Place,
+    ) -> Self {
         Self {
             file: Arc::new(file),
             offset,
             left: len,
+            place: Arc::new(place),
             reads: Arc::clone(reads),
             reading: None,
         }
@@ -71,10 +79,11 @@ impl Stream {
     fn next_piece(&self) -> Reading {
         let (file, reads) = (Arc::clone(&self.file), Arc::clone(&self.reads));
         let (offset, len) = (self.offset, self.left.min(PIECE));
+        let place = Arc::clone(&self.place);
         Box::pin(async move {
             let permit = timeout(PIECE_WAIT, reads.acquire_owned()).await?;
             let read = spawn_blocking(move || {
-                let piece = read_piece(&file, offset, len);
+                let piece = read_piece(&file, offset, len, place);
                 drop(permit);
                 piece
             });
@@ -94,10 +103,71 @@ impl fmt::Debug for Stream {
 
 type Reading = Pin<Box<dyn Future<Output = io::Result<Bytes>> + Send>>;
 
-fn read_piece(file: &File, offset: u64, len: u64) -> io::Result<Bytes> {
-    let mut piece = vec![0; usize::try_from(len).expect("a piece is small")];
-    file.read_exact_at(&mut piece, offset)?;
-    Ok(piece.into())
+fn read_piece(file: &File, offset: u64, len: u64, place: Arc<Place>) -> io::Result<Bytes> {
+    let mut bytes = vec![0; usize::try_from(len).expect("a piece is small")];
+    file.read_exact_at(&mut bytes, offset)?;
+    Ok(Bytes::from_owner(Piece {
+        bytes,
+        _place: place,
+    }))
+}
+
+/// Bytes that keep the place of their file until the client took them: also
+/// those that wait in h2 when their stream is long forgotten.
+struct Piece {
+    bytes: Vec<u8>,
+    _place: Arc<Place>,
+}
+
+impl AsRef<[u8]> for Piece {
+    fn as_ref(&self) -> &[u8] {
+        &self.bytes
+    }
+}
+
+/// Files that may be open for answers at once: those of one connection, or of
+/// the server.
+///
+/// Each holds a descriptor and up to 64 KiB of the file.
+/// Takes no memory before the first one.
+#[derive(Debug, Default)]
+pub struct OpenFiles(OnceLock<Arc<Semaphore>>);
+
+impl OpenFiles {
+    pub(super) fn of_server() -> Self {
+        Self(Arc::new(Semaphore::new(MAX_OPEN_FILES)).into())
+    }
+
+    fn places(&self) -> Arc<Semaphore> {
+        let places = || Arc::new(Semaphore::new(OPEN_OF_CONNECTION));
+        Arc::clone(self.0.get_or_init(places))
+    }
+
+    /// A place among those of this connection and of the server.
+    pub(super) fn try_place(&self, server: &Self) -> Option<Place> {
+        Some(Place {
+            _own: self.places().try_acquire_owned().ok()?,
+            _all: server.places().try_acquire_owned().ok()?,
+        })
+    }
+
+    /// Waits for a place; none if none comes free in time.
+    pub(super) async fn place(&self, server: &Self) -> Option<Place> {
+        let own = timeout(OWN_WAIT, self.places().acquire_owned()).await;
+        let own = own.ok()?.ok()?;
+        let all = timeout(PIECE_WAIT, server.places().acquire_owned()).await;
+        Some(Place {
+            _own: own,
+            _all: all.ok()?.ok()?,
+        })
+    }
+}
+
+/// The right to have a file open for an answer.
+#[derive(Debug)]
+pub(crate) struct Place {
+    _own: OwnedSemaphorePermit,
+    _all: OwnedSemaphorePermit,
 }
 
 /// Four TLS records: large enough that the hop to the reading thread is lost
@@ -105,3 +175,11 @@ fn read_piece(file: &File, offset: u64, len: u64) -> io::Result<Bytes> {
 const PIECE: u64 = 64 << 10;
 /// How long a download waits for its turn to read, and then for the disk.
 const PIECE_WAIT: Duration = Duration::from_secs(10);
+/// Files that the answers on one connection have open at once, and so 1 MiB of
+/// memory. Further ones wait, closed.
+const OPEN_OF_CONNECTION: usize = 16;
+/// Files that answers have open at once in all, and so 512 MiB of memory.
+pub const MAX_OPEN_FILES: usize = 8192;
+/// How long an answer waits for other answers on its own connection. The
+/// client chose to ask for them all at once.
+const OWN_WAIT: Duration = Duration::from_secs(600);

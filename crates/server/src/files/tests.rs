@@ -43,7 +43,10 @@ impl Fixture {
     async fn fetch_below(&self, root: &Template, host: &str, path: &str) -> (StatusCode, Vec<u8>) {
         let (parts, ()) = Request::get(path).body(()).unwrap().into_parts();
         let host = HostName::parse(host).unwrap();
-        let response = self.files.respond(root, &host, &parts).await;
+        let response = self
+            .files
+            .respond(root, &host, &parts, &OpenFiles::default())
+            .await;
         let status = response.status();
         let body = response.into_body().collect().await.unwrap();
         (status, body.to_bytes().to_vec())

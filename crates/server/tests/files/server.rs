@@ -10,7 +10,7 @@ use hyper::server::conn::{http1, http2};
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use sekisho_certs::{HostName, Site as StoredSite};
-use sekisho_server::site::{Responder, Site, SiteError};
+use sekisho_server::site::{OpenFiles, Responder, Site, SiteError};
 use tempfile::TempDir;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
@@ -92,7 +92,9 @@ pub(crate) async fn serve(site: Site) -> SocketAddr {
                 async move {
                     let host = HostName::parse("a.example").unwrap();
                     Ok::<_, std::convert::Infallible>(
-                        responder.respond(&site, &host, request).await,
+                        responder
+                            .respond(&site, &host, request, &OpenFiles::default())
+                            .await,
                     )
                 }
             });
