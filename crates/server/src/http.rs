@@ -3,6 +3,7 @@
 mod answer;
 mod drive;
 mod plain;
+mod streams;
 
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -15,8 +16,9 @@ use http_body::Body as _;
 use hyper::body::Incoming;
 use hyper::server::conn::{http1, http2};
 use hyper::service::service_fn;
-use hyper_util::rt::{TokioExecutor, TokioTimer};
+use hyper_util::rt::TokioTimer;
 
+use crate::frames::Frames;
 use crate::handshake::{Ends, Established};
 use crate::pace::{self, Pace};
 use crate::route::{Refused, Visit};
@@ -27,12 +29,12 @@ use answer::Answer;
 pub(crate) use drive::Drain;
 use drive::drive;
 pub(crate) use plain::redirect;
+use streams::Streams;
 
-/// The builders of both protocols, made once for each worker.
+/// The builder of HTTP/1.1, made once for each worker.
 #[derive(Debug)]
 pub(crate) struct Http {
     one: http1::Builder,
-    two: http2::Builder<TokioExecutor>,
 }
 
 impl Http {
@@ -41,10 +43,18 @@ impl Http {
         // Times are kept by `pace`: hyper's own timer would be set and
         // unset for each request.
         one.header_read_timeout(None)
+            // A client that sends nothing more may still read (RFC 8446,
+            // section 6.1).
+            .half_close(true)
             .max_header_size(MAX_HEAD)
             .max_buf_size(MAX_HEAD)
             .max_headers(MAX_HEADERS);
-        let mut two = http2::Builder::new(TokioExecutor::new());
+        Self { one }
+    }
+
+    /// The builder of HTTP/2 for one connection, whose streams it bounds.
+    fn two(streams: Streams) -> http2::Builder<Streams> {
+        let mut two = http2::Builder::new(streams);
         two.timer(TokioTimer::new())
             .max_concurrent_streams(MAX_STREAMS)
             .initial_stream_window_size(STREAM_WINDOW)
@@ -52,10 +62,12 @@ impl Http {
             .max_send_buf_size(SEND_LIMIT)
             .max_header_list_size(u32::try_from(MAX_HEAD).expect("a few KB"))
             .max_pending_accept_reset_streams(MAX_RESETS)
-            .max_local_error_reset_streams(MAX_RESETS)
+            // Counted over a connection's life, which would end every long
+            // one at last. Resets cost of the budget for frames.
+            .max_local_error_reset_streams(None)
             .keep_alive_interval(PING_INTERVAL)
             .keep_alive_timeout(PING_TIMEOUT);
-        Self { one, two }
+        two
     }
 
     /// Serves requests until the client or a limit ends it, or the server
@@ -71,18 +83,21 @@ impl Http {
             head: shared.limits.head,
             idle: shared.limits.idle,
             body: shared.limits.body,
+            drain: shared.limits.drain,
         };
         let h2 = established.stream.tls().alpn_protocol() == Some(b"h2");
         let pace = Arc::clone(&established.pace);
         pace.established(h2);
-        let (stream, visit) = Visit::new(established, ends, Arc::clone(shared));
+        let (mut stream, visit) = Visit::new(established, ends, Arc::clone(shared));
         let visit = Arc::new(visit);
         let service = service_fn(move |request| {
             let visit = Arc::clone(&visit);
             async move { Ok::<_, Infallible>(answer(&visit, request).await) }
         });
         let ended = if h2 {
-            let connection = self.two.serve_connection(stream, service);
+            stream.watch(Frames::new(STUCK * limits.body));
+            let streams = Streams::new(&pace, limits.body);
+            let connection = Self::two(streams).serve_connection(stream, service);
             let end = http2::Connection::graceful_shutdown;
             drive(connection, end, &pace, &limits, drain).await
         } else {
@@ -168,9 +183,12 @@ const MAX_STREAMS: u32 = 100;
 const STREAM_WINDOW: u32 = 64 * 1024;
 const CONNECTION_WINDOW: u32 = 256 * 1024;
 
-/// Streams that a client may reset before they were answered, and that may be
-/// reset for its errors, before it is sent away (CVE-2023-44487).
+/// Streams that a client may reset before they were accepted (CVE-2023-44487).
 const MAX_RESETS: usize = 20;
+
+/// Times the limit of an answer's body: an answer that is stuck on the wire
+/// ends its connection long after [`Streams`] has ended those that it can.
+const STUCK: u32 = 3;
 
 /// A client that vanished without a word is noticed after both.
 const PING_INTERVAL: Duration = Duration::from_secs(20);

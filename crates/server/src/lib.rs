@@ -5,7 +5,7 @@
 //! ClientHello, `ask` looks its name up, `handshake` finishes with what
 //! `endpoint` made of the record, `tls` encrypts, `http` speaks, `route` finds
 //! who answers a request, and [`site`], `files` and [`redirect`] answer it.
-#![forbid(unsafe_code)]
+#![deny(unsafe_code)]
 
 mod accept;
 pub mod admin;
@@ -16,6 +16,7 @@ mod complaints;
 pub mod config;
 mod endpoint;
 mod files;
+mod frames;
 mod handshake;
 mod hello;
 mod http;

@@ -4,10 +4,16 @@
 //! own; the one timer of the connection looks here when it fires. A request on
 //! a kept-alive connection so costs no timer at all.
 
+mod outflow;
+
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
+use tokio::sync::Notify;
+use tokio::sync::futures::Notified;
 use tokio::time::Instant;
+
+use outflow::Outflow;
 
 /// The limits that a connection is held to.
 #[derive(Clone, Copy, Debug)]
@@ -18,6 +24,8 @@ pub(crate) struct Limits {
     pub(crate) idle: Duration,
     /// Without progress while a body is read or an answer written.
     pub(crate) body: Duration,
+    /// From the decision to end the connection to its end.
+    pub(crate) drain: Duration,
 }
 
 /// What a connection is doing, and since when.
@@ -27,20 +35,19 @@ pub(crate) struct Pace {
     in_flight: AtomicU32,
     /// Of these, requests whose body was not there yet at their beginning.
     reading: AtomicU32,
-    /// Answers that have more to hand out once the client takes it.
-    untaken: AtomicU32,
     multiplexed: AtomicBool,
     impatient: AtomicBool,
     closing_soon: AtomicBool,
     exhausted: AtomicBool,
     begun: AtomicBool,
-    winding_down: AtomicBool,
     idle: Mark,
     head: Mark,
     read: Mark,
-    taken: Mark,
-    blocked: Mark,
     closed: Mark,
+    winding_down: Mark,
+    outflow: Outflow,
+    /// Has the streams of HTTP/2 look at the time.
+    look: Notify,
 }
 
 impl Pace {
@@ -49,19 +56,18 @@ impl Pace {
             start: Instant::now(),
             in_flight: AtomicU32::new(0),
             reading: AtomicU32::new(0),
-            untaken: AtomicU32::new(0),
             multiplexed: AtomicBool::new(false),
             impatient: AtomicBool::new(false),
             closing_soon: AtomicBool::new(false),
             exhausted: AtomicBool::new(false),
             begun: AtomicBool::new(false),
-            winding_down: AtomicBool::new(false),
             idle: Mark::default(),
             head: Mark::default(),
             read: Mark::default(),
-            taken: Mark::default(),
-            blocked: Mark::default(),
             closed: Mark::default(),
+            winding_down: Mark::default(),
+            outflow: Outflow::default(),
+            look: Notify::new(),
         }
     }
 
@@ -85,22 +91,53 @@ impl Pace {
         }
     }
 
-    /// The client took something.
-    pub(crate) fn unblocked(&self) {
-        self.blocked.clear();
+    /// Whether a head has begun and not ended, on a multiplexed connection.
+    pub(crate) fn in_head(&self, open: bool) {
+        if open {
+            self.head.set_once(self.now());
+        } else {
+            self.head.clear();
+        }
     }
 
-    /// The client takes nothing.
-    pub(crate) fn blocked(&self) {
-        self.blocked.set_once(self.now());
+    /// The socket took so many bytes.
+    pub(crate) fn sent(&self, bytes: usize) {
+        self.outflow.sent(bytes, self.now());
+    }
+
+    /// The socket takes nothing; `unacknowledged` asks the kernel how many
+    /// bytes the client's has not confirmed.
+    pub(crate) fn blocked(&self, unacknowledged: impl FnOnce() -> u64) {
+        self.outflow.blocked(self.now(), unacknowledged);
+    }
+
+    /// Asks the next write that is blocked what the client took. False if it
+    /// was asked before and has taken too little.
+    pub(crate) fn ask_progress(&self) -> bool {
+        self.outflow.ask()
+    }
+
+    /// The time in which the socket took what there was: what a client does
+    /// not take meanwhile waits for its window.
+    pub(crate) fn flowing(&self) -> Duration {
+        Duration::from_millis(self.outflow.flowing(self.now()))
+    }
+
+    /// The time since the connection began.
+    pub(crate) fn elapsed(&self) -> Duration {
+        self.start.elapsed()
     }
 
     /// A request's head is complete.
     pub(crate) fn begin(&self, has_body: bool) {
-        self.head.clear();
+        if !self.multiplexed.load(Relaxed) {
+            self.head.clear();
+        }
         self.closed.clear();
         self.begun.store(true, Relaxed);
-        self.in_flight.fetch_add(1, Relaxed);
+        if self.in_flight.fetch_add(1, Relaxed) == 0 {
+            self.outflow.begin();
+        }
         if has_body {
             self.read.set(self.now());
             self.reading.fetch_add(1, Relaxed);
@@ -112,22 +149,9 @@ impl Pace {
         self.reading.fetch_sub(u32::from(has_body), Relaxed);
     }
 
-    /// An answer waits until the client has room for more of it.
-    pub(crate) fn offer(&self) {
-        self.taken.set(self.now());
-        self.untaken.fetch_add(1, Relaxed);
-    }
-
-    /// It has room, or the answer waits no longer.
-    pub(crate) fn take(&self) {
-        self.taken.set(self.now());
-        self.untaken.fetch_sub(1, Relaxed);
-    }
-
     /// An answer is complete or given up.
     pub(crate) fn end(&self) {
         if self.in_flight.fetch_sub(1, Relaxed) == 1 {
-            self.head.clear();
             self.idle.set(self.now());
         }
     }
@@ -169,11 +193,11 @@ impl Pace {
 
     /// The connection ends after the requests that are in flight.
     pub(crate) fn wind_down(&self) {
-        self.winding_down.store(true, Relaxed);
+        self.winding_down.set_once(self.now());
     }
 
     pub(crate) fn is_winding_down(&self) -> bool {
-        self.winding_down.load(Relaxed)
+        self.winding_down.value().is_some()
     }
 
     /// Our side is being closed.
@@ -188,25 +212,46 @@ impl Pace {
         }
     }
 
+    /// Resolves now and then while streams of HTTP/2 are open.
+    pub(crate) fn looked(&self) -> Notified<'_> {
+        self.look.notified()
+    }
+
+    /// Has the streams look at the time.
+    pub(crate) fn look(&self) {
+        self.look.notify_waiters();
+    }
+
+    /// Whether streams of HTTP/2 are to be looked at.
+    pub(crate) fn has_streams(&self) -> bool {
+        self.multiplexed.load(Relaxed) && self.is_in_flight()
+    }
+
     /// When the connection has stayed as it is for too long; none while the
     /// next step is ours.
     pub(crate) fn due(&self, limits: &Limits) -> Option<(Instant, Due)> {
+        let due = self.due_of_state(limits);
+        // Not a second longer than a drain, whatever else the client asks.
+        let ended = self.winding_down.value();
+        let limit = limits.drain.max(LINGER);
+        let ended = ended.map(|began| (self.at(began, limit), Due::Drop));
+        due.into_iter().chain(ended).min_by_key(|(at, _)| *at)
+    }
+
+    fn due_of_state(&self, limits: &Limits) -> Option<(Instant, Due)> {
+        if let Some(blocked) = self.outflow.blocked_until(limits.body) {
+            return Some((self.at(blocked, Duration::ZERO), Due::Ask));
+        }
         if let Some(closed) = self.closed.value() {
             return Some((self.at(closed, LINGER), Due::Drop));
         }
-        if let Some(blocked) = self.blocked.value() {
-            return Some((self.at(blocked, limits.body), Due::Drop));
+        let (head, multiplexed) = (self.head.value(), self.multiplexed.load(Relaxed));
+        if let Some(head) = head.filter(|_| multiplexed || !self.is_in_flight()) {
+            return Some((self.at(head, limits.head), Due::Drop));
         }
         if self.is_in_flight() {
             let read = self.read.value().filter(|_| self.reading.load(Relaxed) > 0);
-            let taken = self.taken.value();
-            let taken = taken.filter(|_| self.untaken.load(Relaxed) > 0);
-            let first = read.into_iter().chain(taken).min()?;
-            return Some((self.at(first, limits.body), Due::Drop));
-        }
-        let head = self.head.value();
-        if let Some(head) = head.filter(|_| !self.multiplexed.load(Relaxed)) {
-            return Some((self.at(head, limits.head), Due::Drop));
+            return Some((self.at(read?, limits.body), Due::Drop));
         }
         Some((self.at(self.idle.value()?, limits.idle), Due::Close))
     }
@@ -226,30 +271,32 @@ impl Pace {
 pub(crate) enum Due {
     /// Say goodbye and close.
     Close,
+    /// Ask the kernel what the client took, and drop it if that is nothing.
+    Ask,
     /// Close without a word: nobody listens.
     Drop,
 }
 
 /// A moment, or none.
 #[derive(Debug, Default)]
-struct Mark(AtomicU64);
+pub(crate) struct Mark(AtomicU64);
 
 impl Mark {
-    fn set(&self, ms: u64) {
+    pub(crate) fn set(&self, ms: u64) {
         self.0.store(ms + 1, Relaxed);
     }
 
-    fn set_once(&self, ms: u64) {
+    pub(crate) fn set_once(&self, ms: u64) {
         if self.0.load(Relaxed) == 0 {
             self.set(ms);
         }
     }
 
-    fn clear(&self) {
+    pub(crate) fn clear(&self) {
         self.0.store(0, Relaxed);
     }
 
-    fn value(&self) -> Option<u64> {
+    pub(crate) fn value(&self) -> Option<u64> {
         self.0.load(Relaxed).checked_sub(1)
     }
 }
@@ -259,67 +306,4 @@ impl Mark {
 pub(crate) const LINGER: Duration = Duration::from_secs(1);
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    const LIMITS: Limits = Limits {
-        head: Duration::from_secs(10),
-        idle: Duration::from_secs(60),
-        body: Duration::from_secs(30),
-    };
-
-    async fn due_in(pace: &Pace) -> Option<(u64, Due)> {
-        let (at, due) = pace.due(&LIMITS)?;
-        Some(((at - Instant::now()).as_secs(), due))
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn each_phase_has_its_limit() {
-        let pace = Pace::new();
-        pace.established(false);
-        assert_eq!(due_in(&pace).await, Some((60, Due::Close)));
-        tokio::time::advance(Duration::from_secs(5)).await;
-        pace.read();
-        assert_eq!(due_in(&pace).await, Some((10, Due::Drop)));
-        tokio::time::advance(Duration::from_secs(5)).await;
-        pace.read();
-        assert_eq!(due_in(&pace).await, Some((5, Due::Drop)), "dribbling");
-        pace.begin(false);
-        assert_eq!(due_in(&pace).await, None, "the next step is ours");
-        pace.blocked();
-        assert_eq!(due_in(&pace).await, Some((30, Due::Drop)));
-        tokio::time::advance(Duration::from_secs(29)).await;
-        pace.unblocked();
-        pace.end();
-        assert_eq!(due_in(&pace).await, Some((60, Due::Close)));
-        pace.begin(true);
-        pace.read();
-        tokio::time::advance(Duration::from_secs(10)).await;
-        assert_eq!(due_in(&pace).await, Some((20, Due::Drop)), "a body");
-        pace.answered(true);
-        assert_eq!(due_in(&pace).await, None, "the answer is ours");
-        pace.offer();
-        pace.offer();
-        tokio::time::advance(Duration::from_secs(10)).await;
-        pace.take();
-        assert_eq!(due_in(&pace).await, Some((30, Due::Drop)), "the other one");
-        pace.take();
-        assert_eq!(due_in(&pace).await, None, "we read on");
-        pace.end();
-        pace.close();
-        assert_eq!(due_in(&pace).await, Some((1, Due::Drop)));
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn pings_keep_no_connection() {
-        let pace = Pace::new();
-        pace.established(true);
-        tokio::time::advance(Duration::from_secs(50)).await;
-        pace.read();
-        assert_eq!(due_in(&pace).await, Some((10, Due::Close)));
-        pace.begin(true);
-        tokio::time::advance(Duration::from_secs(20)).await;
-        pace.read();
-        assert_eq!(due_in(&pace).await, Some((10, Due::Drop)), "nor a body");
-    }
-}
+mod tests;

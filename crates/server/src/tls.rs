@@ -6,6 +6,8 @@
 //! with it. While a connection is idle it holds no buffer of its own beside
 //! the one of rustls.
 
+mod unacknowledged;
+mod watch;
 mod wire;
 
 use std::io::{self, BufRead, IoSlice, Write};
@@ -17,6 +19,7 @@ use hyper::rt::ReadBufCursor;
 use rustls::server::ServerConnection;
 use tokio::net::TcpStream;
 
+use crate::frames::Frames;
 use crate::pace::Pace;
 pub(crate) use wire::{receive, send};
 
@@ -27,10 +30,14 @@ pub(crate) struct Stream {
     /// Ciphertext that arrived while the reader had plaintext enough.
     stash: Vec<u8>,
     pace: Arc<Pace>,
+    /// Only of HTTP/2.
+    frames: Option<Box<Frames>>,
     /// What rustls has queued may wait for something to ride with.
     patient: bool,
     /// The client sends nothing more.
     ended: bool,
+    /// The client is sent away.
+    misused: bool,
     closing: Closing,
 }
 
@@ -49,8 +56,10 @@ impl Stream {
             tls,
             stash: rest,
             pace,
+            frames: None,
             patient: false,
             ended: false,
+            misused: false,
             closing: Closing::Open,
         }
     }
@@ -131,12 +140,20 @@ impl Stream {
 
     /// Moves plaintext that is there. False: read on.
     fn take(&mut self, cursor: &mut ReadBufCursor<'_>) -> bool {
-        let mut reader = self.tls.reader();
+        let wanted = self.wanted();
+        let Self {
+            tls, frames, pace, ..
+        } = self;
+        let mut reader = tls.reader();
         match reader.fill_buf() {
             Ok([]) => self.ended = true,
             Ok(chunk) => {
-                let n = chunk.len().min(cursor.remaining());
+                let n = chunk.len().min(cursor.remaining()).min(wanted);
                 cursor.put_slice(&chunk[..n]);
+                if let Some(frames) = frames {
+                    frames.received(&chunk[..n], pace.elapsed());
+                    pace.in_head(frames.is_in_head());
+                }
                 reader.consume(n);
                 return true;
             }
@@ -152,12 +169,14 @@ impl Stream {
         loop {
             match self.closing {
                 Closing::Open => {
+                    self.send_goaway()?;
                     self.tls.send_close_notify();
                     self.closing = Closing::Notified;
-                    self.pace.close();
                 }
                 Closing::Notified => {
                     ready!(self.poll_send(cx))?;
+                    // A slow reader has all the time that it had before.
+                    self.pace.close();
                     // Closing the descriptor sends the FIN as well; only with
                     // input on its way would it send a reset that destroys
                     // what the client has not read yet.
@@ -205,12 +224,21 @@ impl hyper::rt::Read for Stream {
     ) -> Poll<io::Result<()>> {
         let this = &mut *self;
         loop {
+            this.check_frames();
+            if this.wanted() == 0 {
+                return Poll::Ready(Ok(()));
+            }
             if this.take(&mut cursor) {
                 this.pace.read();
                 return Poll::Ready(Ok(()));
             }
             if this.ended {
-                return Poll::Ready(Ok(()));
+                let kept = this.keeps_end(cx);
+                return if kept {
+                    Poll::Pending
+                } else {
+                    Poll::Ready(Ok(()))
+                };
             }
             match this.poll_fill(cx) {
                 Poll::Ready(Ok(())) => {}
@@ -250,6 +278,7 @@ impl hyper::rt::Write for Stream {
             let n = self.tls.writer().write_vectored(bufs)?;
             if n > 0 || bufs.iter().all(|buf| buf.is_empty()) {
                 self.patient &= n == 0;
+                self.note_sent(bufs, n);
                 return Poll::Ready(Ok(n));
             }
             ready!(self.poll_send(cx))?;

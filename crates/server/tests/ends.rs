@@ -284,7 +284,8 @@ async fn life(mut stream: TlsStream<TcpStream>, begin: &[u8]) -> Duration {
 #[tokio::test]
 async fn an_http2_stream_without_progress_meets_its_limit() {
     let ca = TestCa::new();
-    let running = running(&ca, "[server]\nbody_timeout = \"500ms\"\n");
+    let config = "[server]\nbody_timeout = \"500ms\"\nidle_timeout = \"1s\"\n";
+    let running = running(&ca, config);
     let folder = tempfile::tempdir().unwrap();
     std::fs::write(folder.path().join("index.html"), vec![b'x'; 1 << 20]).unwrap();
     let pair = ca.issue(&["a.example", "b.example"], Key::P256);

@@ -3,28 +3,51 @@
 use std::io;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
 
 use bytes::Bytes;
 use http_body::{Frame, SizeHint};
 
+use super::streams::Progress;
 use crate::pace::Pace;
 use crate::site::Body;
 
 /// A site's answer; dropping it ends the request.
 pub(crate) struct Answer {
     body: Body,
+    /// Of the last frame of `body`, what was not handed out.
+    rest: Bytes,
     guard: Guard,
 }
 
 impl Answer {
     pub(super) fn new(body: Body, mut guard: Guard) -> Self {
         guard.answered();
-        // HTTP/2 does not ask for the first piece before there is room for it.
         if !http_body::Body::is_end_stream(&body) {
             guard.offer();
         }
-        Self { body, guard }
+        Self {
+            body,
+            rest: Bytes::new(),
+            guard,
+        }
+    }
+
+    /// The next piece: over HTTP/2 at most what a client must take within one
+    /// limit, so that no more waits in h2 behind a closed window.
+    fn poll_piece(&mut self, cx: &mut Context<'_>) -> Poll<Option<io::Result<Frame<Bytes>>>> {
+        if self.rest.is_empty() {
+            let frame = match ready!(http_body::Body::poll_frame(Pin::new(&mut self.body), cx)) {
+                Some(Ok(frame)) if self.guard.progress.is_some() => frame,
+                other => return Poll::Ready(other),
+            };
+            match frame.into_data() {
+                Ok(data) => self.rest = data,
+                Err(frame) => return Poll::Ready(Some(Ok(frame))),
+            }
+        }
+        let piece = self.rest.split_to(self.rest.len().min(PIECE));
+        Poll::Ready(Some(Ok(Frame::data(piece))))
     }
 }
 
@@ -38,18 +61,20 @@ impl http_body::Body for Answer {
     ) -> Poll<Option<io::Result<Frame<Bytes>>>> {
         let this = &mut *self;
         this.guard.take();
-        let frame = Pin::new(&mut this.body).poll_frame(cx);
-        if matches!(frame, Poll::Ready(Some(Ok(_)))) && !this.body.is_end_stream() {
+        let piece = this.poll_piece(cx);
+        // The last one too: hyper keeps it until there is room.
+        if matches!(piece, Poll::Ready(Some(Ok(_)))) {
             this.guard.offer();
         }
-        frame
+        piece
     }
 
     fn is_end_stream(&self) -> bool {
-        self.body.is_end_stream()
+        self.rest.is_empty() && self.body.is_end_stream()
     }
 
     fn size_hint(&self) -> SizeHint {
+        // hyper asks before the first piece.
         self.body.size_hint()
     }
 }
@@ -59,8 +84,8 @@ pub(super) struct Guard {
     pace: Arc<Pace>,
     /// The request's body may still come.
     has_body: bool,
-    /// The client is to take something before more is asked for.
-    offered: bool,
+    /// Only of HTTP/2: over HTTP/1.1 what is not taken blocks the socket.
+    progress: Option<Arc<Progress>>,
 }
 
 impl Guard {
@@ -69,7 +94,7 @@ impl Guard {
         Self {
             pace: Arc::clone(pace),
             has_body,
-            offered: false,
+            progress: Progress::current(),
         }
     }
 
@@ -77,14 +102,15 @@ impl Guard {
         self.pace.answered(std::mem::take(&mut self.has_body));
     }
 
-    fn offer(&mut self) {
-        self.offered = true;
-        self.pace.offer();
+    fn offer(&self) {
+        if let Some(progress) = &self.progress {
+            progress.offer(self.pace.flowing());
+        }
     }
 
-    fn take(&mut self) {
-        if std::mem::take(&mut self.offered) {
-            self.pace.take();
+    fn take(&self) {
+        if let Some(progress) = &self.progress {
+            progress.take();
         }
     }
 }
@@ -92,7 +118,10 @@ impl Guard {
 impl Drop for Guard {
     fn drop(&mut self) {
         self.answered();
-        self.take();
         self.pace.end();
     }
 }
+
+/// One frame of HTTP/2. Within `body_timeout`'s default this makes a least rate
+/// of 546 bytes per second for each answer.
+const PIECE: usize = 16 << 10;

@@ -49,6 +49,7 @@ pub(super) async fn drive<C: Future>(
     let mut draining = pin!(drain.begun());
     let mut drained = false;
     let mut ending = false;
+    let recheck = RECHECK.min(limits.body / 2);
     let mut timer = pin!(sleep_until(Instant::now() + PATIENCE));
     poll_fn(|cx| {
         loop {
@@ -66,16 +67,25 @@ pub(super) async fn drive<C: Future>(
                 }
             }
             let due = pace.due(limits);
-            if let Some((at, _)) = due
-                && at < timer.deadline()
-            {
+            let look = pace.has_streams().then(|| Instant::now() + recheck);
+            let first = due.map(|(at, _)| at).into_iter().chain(look).min();
+            if let Some(at) = first.filter(|at| *at < timer.deadline()) {
                 timer.as_mut().reset(at);
             }
             if timer.as_mut().poll(cx).is_pending() {
                 return Poll::Pending;
             }
+            pace.look();
             let now = Instant::now();
             match due {
+                Some((at, Due::Ask)) if at <= now => {
+                    // A write that is blocked is tried again, and answers.
+                    if !pace.ask_progress() {
+                        return Poll::Ready(None);
+                    }
+                    timer.as_mut().reset(now + recheck);
+                    continue;
+                }
                 Some((at, Due::Drop)) if at <= now => return Poll::Ready(None),
                 Some((at, Due::Close)) if at <= now => {
                     pace.close();
@@ -83,8 +93,7 @@ pub(super) async fn drive<C: Future>(
                     end_gracefully(connection.as_mut());
                     timer.as_mut().reset(now + PATIENCE);
                 }
-                Some((at, _)) => timer.as_mut().reset(at),
-                None => timer.as_mut().reset(now + RECHECK),
+                _ => timer.as_mut().reset(first.unwrap_or(now + recheck)),
             }
             // The first time it fires, tickets have waited long enough.
             pace.be_impatient();

@@ -9,6 +9,7 @@ use rustls::server::ServerConnection;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 
+use super::unacknowledged::unacknowledged;
 use crate::pace::Pace;
 
 /// Reads once into the worker's buffer and shows what came; nothing at the
@@ -36,9 +37,9 @@ pub(crate) fn send(
     while tls.wants_write() {
         match tls.write_tls(&mut wire) {
             Ok(0) => return Poll::Ready(Err(io::ErrorKind::WriteZero.into())),
-            Ok(_) => pace.unblocked(),
+            Ok(sent) => pace.sent(sent),
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                pace.blocked();
+                pace.blocked(|| unacknowledged(wire.socket));
                 return Poll::Pending;
             }
             Err(error) => return Poll::Ready(Err(error)),

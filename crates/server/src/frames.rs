@@ -1,0 +1,208 @@
+//! HTTP/2 frames as they pass: what they cost, and which answers wait.
+//!
+//! h2 bounds streams and resets, but answers every PING and reads control
+//! frames without end. It also keeps the last piece of an answer that the
+//! client gives no room for, when hyper has long forgotten the stream. Both
+//! show in the plaintext between hyper and TLS, by the heads of frames alone.
+
+mod budget;
+mod parser;
+
+use std::task::Waker;
+use std::time::Duration;
+
+use budget::Budget;
+use parser::{DATA, HEADERS, Head, Parser, RST_STREAM};
+
+/// What both sides of one HTTP/2 connection sent.
+pub(crate) struct Frames {
+    received: Parser,
+    sent: Parser,
+    budget: Budget,
+    /// Answers that are owed: those of requests that came.
+    answers: Vec<Answer>,
+    /// The newest stream that the client opened.
+    newest: u32,
+    /// How long an answer may stay silent on the wire.
+    patience: Duration,
+    /// Reads on when the last answer has ended.
+    waker: Option<Waker>,
+}
+
+struct Answer {
+    stream: u32,
+    /// Since when nothing of it was sent, if it has begun.
+    silent: Option<Duration>,
+}
+
+impl Frames {
+    /// An answer that is silent for `patience` counts as stuck.
+    pub(crate) fn new(patience: Duration) -> Self {
+        Self {
+            received: Parser::server(),
+            sent: Parser::client(),
+            budget: Budget::new(),
+            answers: Vec::new(),
+            newest: 0,
+            patience,
+            waker: None,
+        }
+    }
+
+    /// Notes what the client sent until `now`, a time of the connection.
+    pub(crate) fn received(&mut self, bytes: &[u8], now: Duration) {
+        let Self {
+            received,
+            budget,
+            answers,
+            newest,
+            ..
+        } = self;
+        received.feed(bytes, |head| {
+            budget.received(head, now);
+            match head.kind {
+                HEADERS if head.stream > *newest => {
+                    *newest = head.stream;
+                    if answers.len() < MAX_ANSWERS {
+                        answers.push(Answer {
+                            stream: head.stream,
+                            silent: None,
+                        });
+                    }
+                }
+                RST_STREAM => answers.retain(|answer| answer.stream != head.stream),
+                _ => {}
+            }
+        });
+    }
+
+    /// Notes what was sent to the client; `flowing` is the time in which the
+    /// socket took something.
+    pub(crate) fn sent(&mut self, bytes: &[u8], flowing: Duration) {
+        let Self {
+            sent,
+            budget,
+            answers,
+            ..
+        } = self;
+        sent.feed(bytes, |head| {
+            budget.sent(head);
+            note_sent(answers, head, flowing);
+        });
+        if self.answers.is_empty()
+            && let Some(waker) = self.waker.take()
+        {
+            waker.wake();
+        }
+    }
+
+    /// Whether the client sent more frames than its requests account for, or
+    /// takes nothing of an answer that only the connection can still end.
+    pub(crate) fn is_misused(&self, flowing: Duration) -> bool {
+        let stuck = |since| flowing.saturating_sub(since) > self.patience;
+        let mut silent = self.answers.iter().filter_map(|answer| answer.silent);
+        self.budget.is_spent() || silent.any(stuck)
+    }
+
+    /// Whether a request's fields have begun and not ended. No other frame
+    /// can come in between (RFC 9113, section 4.3).
+    pub(crate) fn is_in_head(&self) -> bool {
+        self.received.is_in_head()
+    }
+
+    /// Bytes that the client's newest frame lacks.
+    pub(crate) fn rest(&self) -> usize {
+        self.received.rest()
+    }
+
+    /// Wakes the reader when no answer is left to send.
+    pub(crate) fn wake_when_answered(&mut self, waker: &Waker) {
+        self.waker = Some(waker.clone());
+    }
+
+    /// Whether answers are owed.
+    pub(crate) fn has_answers(&self) -> bool {
+        !self.answers.is_empty()
+    }
+
+    /// GOAWAY with ENHANCE_YOUR_CALM; none within another frame.
+    pub(crate) fn goaway(&self) -> Option<[u8; 17]> {
+        let mut frame = [0, 0, 8, 7, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 11];
+        frame[9..13].copy_from_slice(&self.newest.to_be_bytes());
+        self.sent.is_between_frames().then_some(frame)
+    }
+}
+
+fn note_sent(answers: &mut Vec<Answer>, head: Head, now: Duration) {
+    let answer = answers.iter().position(|one| one.stream == head.stream);
+    let Some(index) = answer else { return };
+    match head.kind {
+        RST_STREAM => drop(answers.swap_remove(index)),
+        HEADERS | DATA if head.ends_stream() => drop(answers.swap_remove(index)),
+        HEADERS | DATA => answers[index].silent = Some(now),
+        _ => {}
+    }
+}
+
+/// More than the streams that a client may have open, for those that are being
+/// refused.
+const MAX_ANSWERS: usize = 256;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn frame(kind: u8, flags: u8, stream: u8, len: u8) -> Vec<u8> {
+        let mut frame = vec![0, 0, len, kind, flags, 0, 0, 0, stream];
+        frame.resize(9 + usize::from(len), 0);
+        frame
+    }
+
+    /// Requests on these streams have come.
+    fn requested(streams: &[u8]) -> Frames {
+        let mut frames = Frames::new(PATIENCE);
+        frames.received(&[0; parser::PREFACE], Duration::ZERO);
+        for stream in streams {
+            frames.received(&frame(HEADERS, 5, *stream, 20), Duration::ZERO);
+        }
+        frames
+    }
+
+    const PATIENCE: Duration = Duration::from_secs(90);
+    const LATE: Duration = Duration::from_secs(100);
+
+    #[test]
+    fn only_an_answer_that_is_begun_and_not_ended_gets_stuck() {
+        let mut frames = requested(&[1, 3]);
+        assert!(frames.has_answers() && !frames.is_misused(LATE), "ours");
+        frames.sent(&frame(HEADERS, 4, 1, 30), Duration::ZERO);
+        frames.sent(&frame(HEADERS, 5, 3, 30), Duration::ZERO);
+        assert!(!frames.is_misused(PATIENCE));
+        assert!(frames.is_misused(LATE));
+        frames.sent(&frame(DATA, 0, 1, 200), LATE);
+        assert!(!frames.is_misused(LATE), "progress");
+        frames.sent(&frame(DATA, 1, 1, 0), LATE);
+        assert!(!frames.has_answers() && !frames.is_misused(LATE * 2));
+    }
+
+    #[test]
+    fn a_reset_of_either_side_ends_an_answer() {
+        for reset in [Frames::received, Frames::sent] {
+            let mut frames = requested(&[1]);
+            frames.sent(&frame(HEADERS, 4, 1, 30), Duration::ZERO);
+            assert!(frames.has_answers());
+            reset(&mut frames, &frame(RST_STREAM, 0, 1, 4), Duration::ZERO);
+            assert!(!frames.has_answers());
+        }
+    }
+
+    #[test]
+    fn goaway_stands_between_frames_and_names_the_newest_stream() {
+        let mut frames = requested(&[7, 9]);
+        let (begin, rest) = (frame(DATA, 0, 9, 20), Duration::ZERO);
+        frames.sent(&begin[..12], rest);
+        assert_eq!(frames.goaway(), None);
+        frames.sent(&begin[12..], rest);
+        assert_eq!(frames.goaway().unwrap()[9..], [0, 0, 0, 9, 0, 0, 0, 11]);
+    }
+}

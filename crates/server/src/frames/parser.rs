@@ -1,0 +1,155 @@
+//! The heads of frames in a stream of bytes (RFC 9113, section 4.1).
+
+/// The head of a frame.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Head {
+    pub(super) len: u32,
+    pub(super) kind: u8,
+    pub(super) flags: u8,
+    pub(super) stream: u32,
+}
+
+impl Head {
+    fn new(bytes: [u8; HEAD]) -> Self {
+        let [l0, l1, l2, kind, flags, s0, s1, s2, s3] = bytes;
+        Self {
+            len: u32::from_be_bytes([0, l0, l1, l2]),
+            kind,
+            flags,
+            // The highest bit is reserved.
+            stream: u32::from_be_bytes([s0 & 0x7f, s1, s2, s3]),
+        }
+    }
+
+    pub(super) fn ends_stream(self) -> bool {
+        self.flags & END_STREAM != 0
+    }
+}
+
+/// Finds the heads, however the bytes are cut.
+#[derive(Default)]
+pub(super) struct Parser {
+    head: [u8; HEAD],
+    /// Bytes of the head that came.
+    have: usize,
+    /// Bytes to pass over before the next head.
+    skip: usize,
+    /// A field block has begun, and whether this frame is its last.
+    block: Option<Last>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+struct Last(bool);
+
+impl Parser {
+    /// For what a server receives.
+    pub(super) fn server() -> Self {
+        Self {
+            skip: PREFACE,
+            ..Self::default()
+        }
+    }
+
+    /// For what a client receives.
+    pub(super) fn client() -> Self {
+        Self::default()
+    }
+
+    /// Shows the heads that are complete with these bytes.
+    pub(super) fn feed(&mut self, mut bytes: &[u8], mut show: impl FnMut(Head)) {
+        while !bytes.is_empty() {
+            let skipped = self.skip.min(bytes.len());
+            self.skip -= skipped;
+            bytes = &bytes[skipped..];
+            let taken = (HEAD - self.have).min(bytes.len());
+            self.head[self.have..self.have + taken].copy_from_slice(&bytes[..taken]);
+            self.have += taken;
+            bytes = &bytes[taken..];
+            if self.have == HEAD {
+                let head = Head::new(self.head);
+                self.have = 0;
+                self.skip = usize::try_from(head.len).expect("24 bits");
+                if matches!(head.kind, HEADERS | CONTINUATION) {
+                    self.block = Some(Last(head.flags & END_HEADERS != 0));
+                }
+                show(head);
+            }
+        }
+        if self.skip == 0 && self.block == Some(Last(true)) {
+            self.block = None;
+        }
+    }
+
+    /// Whether a field block has begun and not ended.
+    pub(super) fn is_in_head(&self) -> bool {
+        self.block.is_some()
+    }
+
+    pub(super) fn is_between_frames(&self) -> bool {
+        self.rest() == 0
+    }
+
+    /// Bytes to the end of what has begun: a head, or what stands behind it.
+    pub(super) fn rest(&self) -> usize {
+        if self.skip > 0 {
+            self.skip
+        } else {
+            (HEAD - self.have) % HEAD
+        }
+    }
+}
+
+pub(super) const DATA: u8 = 0;
+pub(super) const HEADERS: u8 = 1;
+pub(super) const RST_STREAM: u8 = 3;
+pub(super) const CONTINUATION: u8 = 9;
+
+const END_STREAM: u8 = 1;
+const END_HEADERS: u8 = 4;
+
+const HEAD: usize = 9;
+
+/// Bytes in front of a client's first frame (RFC 9113, section 3.4).
+pub(super) const PREFACE: usize = 24;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn finds_heads_however_the_bytes_are_cut() {
+        let mut bytes = vec![b'P'; PREFACE];
+        bytes.extend([0, 0, 3, HEADERS, 1, 0x80, 0, 0, 5, 1, 2, 3]);
+        bytes.extend([0, 0, 0, CONTINUATION, 4, 0, 0, 0, 5]);
+        bytes.extend([0, 1, 0, DATA, 1, 0, 0, 1, 0]);
+        bytes.extend([7; 256]);
+        for cut in 1..bytes.len() {
+            let (mut parser, mut heads) = (Parser::server(), Vec::new());
+            for piece in bytes.chunks(cut) {
+                parser.feed(piece, |head| heads.push((head.kind, head.stream, head.len)));
+            }
+            assert_eq!(
+                heads,
+                [(HEADERS, 5, 3), (CONTINUATION, 5, 0), (DATA, 256, 256)]
+            );
+            assert!(parser.is_between_frames() && !parser.is_in_head());
+        }
+    }
+
+    #[test]
+    fn a_field_block_ends_with_the_last_byte_of_its_last_frame() {
+        let mut parser = Parser::client();
+        let mut heads = 0;
+        for (bytes, open, rest) in [
+            (&[0, 0, 2, HEADERS, 0, 0, 0, 0, 1][..], true, 2),
+            (&[1, 2], true, 0),
+            (&[0, 0, 1, CONTINUATION], true, 5),
+            (&[4, 0, 0, 0, 1], true, 1),
+            (&[3], false, 0),
+        ] {
+            parser.feed(bytes, |_| heads += 1);
+            assert_eq!((parser.is_in_head(), parser.rest()), (open, rest));
+        }
+        assert_eq!(heads, 2);
+    }
+}

@@ -1,0 +1,97 @@
+//! The streams of one HTTP/2 connection, each held to its own limit.
+
+use std::future::Future;
+use std::sync::Arc;
+use std::time::Duration;
+
+use hyper::rt::Executor;
+use tokio::task_local;
+
+use crate::pace::{Mark, Pace};
+
+/// Runs the streams of a connection, and resets one whose client takes nothing
+/// of its answer, whatever the others do.
+#[derive(Clone)]
+pub(super) struct Streams {
+    pace: Arc<Pace>,
+    /// How long a client may leave a piece untaken.
+    limit: Duration,
+}
+
+impl Streams {
+    pub(super) fn new(pace: &Arc<Pace>, limit: Duration) -> Self {
+        Self {
+            pace: Arc::clone(pace),
+            limit,
+        }
+    }
+
+    /// Resolves when the client has left something untaken for too long.
+    async fn stalled(&self, progress: &Progress) {
+        loop {
+            self.pace.looked().await;
+            if progress.is_stalled(self.pace.flowing(), self.limit) {
+                return;
+            }
+        }
+    }
+}
+
+impl<F> Executor<F> for Streams
+where
+    F: Future<Output = ()> + Send + 'static,
+{
+    fn execute(&self, stream: F) {
+        let (streams, progress) = (self.clone(), Arc::new(Progress::default()));
+        tokio::spawn(async move {
+            let stream = PROGRESS.scope(Arc::clone(&progress), stream);
+            // Dropped without its end, a stream is reset with CANCEL.
+            tokio::select! {
+                biased;
+                () = stream => {}
+                () = streams.stalled(&progress) => {
+                    tracing::debug!("a stream of HTTP/2 is reset: the client takes nothing of it");
+                }
+            }
+        });
+    }
+}
+
+task_local! {
+    static PROGRESS: Arc<Progress>;
+}
+
+/// Since when a piece of a stream's answer waits for the client, in the
+/// connection's flowing time: while the socket takes nothing, no window
+/// can be blamed.
+#[derive(Debug, Default)]
+pub(super) struct Progress {
+    offered: Mark,
+}
+
+impl Progress {
+    /// That of the stream which this task serves; none over HTTP/1.1.
+    pub(super) fn current() -> Option<Arc<Self>> {
+        PROGRESS.try_with(Arc::clone).ok()
+    }
+
+    /// A piece waits until the client has room for it.
+    pub(super) fn offer(&self, flowing: Duration) {
+        self.offered.set(millis(flowing));
+    }
+
+    /// The client had room.
+    pub(super) fn take(&self) {
+        self.offered.clear();
+    }
+
+    fn is_stalled(&self, flowing: Duration, limit: Duration) -> bool {
+        let waiting = |offered| millis(flowing).saturating_sub(offered);
+        let offered = self.offered.value();
+        offered.is_some_and(|offered| waiting(offered) >= millis(limit))
+    }
+}
+
+fn millis(time: Duration) -> u64 {
+    u64::try_from(time.as_millis()).unwrap_or(u64::MAX - 1)
+}

@@ -1,0 +1,62 @@
+//! Honest clients that are slow, or have said all that they will.
+
+use std::time::Duration;
+
+use tokio::io::{AsyncReadExt, AsyncWriteExt, split};
+use tokio::net::TcpSocket;
+
+use super::Fixture;
+use super::frames::*;
+
+#[tokio::test]
+async fn a_half_close_behind_a_request_loses_no_answer() {
+    let fixture = Fixture::new("");
+    for (path, len) in [("small", 60_000), ("large", 2 << 20)] {
+        fixture.write(path, len);
+        let mut stream = fixture.connect(b"http/1.1").await;
+        let request = format!("GET /{path} HTTP/1.1\r\nHost: a.example\r\n\r\n");
+        stream.write_all(request.as_bytes()).await.unwrap();
+        // close_notify, then FIN (RFC 8446, section 6.1).
+        stream.shutdown().await.unwrap();
+        let mut answer = Vec::new();
+        stream.read_to_end(&mut answer).await.unwrap();
+        let head = answer
+            .windows(4)
+            .position(|end| end == b"\r\n\r\n")
+            .unwrap();
+        assert_eq!(answer.len() - head - 4, len, "HTTP/1.1, {path}");
+    }
+    let (mut receiver, mut sender) = split(fixture.connect(b"h2").await);
+    let begin = [preface(65_535), get(1, "a.example", "/small")].concat();
+    sender.write_all(&begin).await.unwrap();
+    sender.shutdown().await.unwrap();
+    let frames = read_all(&mut receiver).await;
+    let data = frames.iter().filter(|frame| frame.kind == DATA);
+    let len: usize = data.map(|frame| frame.payload.len()).sum();
+    assert_eq!(len, 60_000, "HTTP/2");
+}
+
+#[tokio::test]
+async fn a_steady_slow_reader_gets_everything() {
+    let fixture = Fixture::new("[server]\nbody_timeout = \"500ms\"\n");
+    fixture.write("large", 6 << 20);
+    let socket = TcpSocket::new_v4().unwrap();
+    // The kernel's buffers on the server's side take most of the rest.
+    socket.set_recv_buffer_size(64 << 10).unwrap();
+    let socket = socket.connect(fixture.running.address).await.unwrap();
+    let mut stream = fixture.handshake(socket, b"http/1.1").await;
+    let request = b"GET /large HTTP/1.1\r\nHost: a.example\r\nConnection: close\r\n\r\n";
+    stream.write_all(request).await.unwrap();
+    let mut pause = tokio::time::interval(Duration::from_millis(20));
+    let mut piece = vec![0; 10 << 10];
+    let mut len = 0;
+    loop {
+        pause.tick().await;
+        match stream.read(&mut piece).await {
+            Ok(0) => break,
+            Ok(n) => len += n,
+            Err(error) => panic!("after {len} bytes: {error}"),
+        }
+    }
+    assert!(len > 6 << 20, "{len}");
+}
