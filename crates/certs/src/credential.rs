@@ -3,10 +3,13 @@
 mod base64;
 mod chain;
 pub mod door;
+mod error;
 mod key;
 mod pem;
+mod verify;
 
-pub use door::{Credential, CredentialError, Dates};
+pub use door::{Credential, Dates};
+pub use error::{CredentialError, Date};
 
 use std::fmt;
 use std::str::FromStr;

@@ -20,6 +20,7 @@ pub mod loaded;
 pub mod log;
 pub mod lookup;
 pub mod obtain;
+mod printable;
 pub mod record;
 pub mod seal;
 pub mod store;
@@ -34,5 +35,6 @@ pub use lookup::{
     Cached, FeedState, Lookup, LookupError, LookupSettings, LookupStats, Outcome, Published, Wait,
 };
 pub use obtain::{NeverObtain, Obtain, Obtained};
+pub use printable::printable;
 pub use record::{HostRecord, References, Site, Tenant, TlsPolicy};
 pub use store::{Answer, Catalog, Found, Source, Store, StoreError};

@@ -5,33 +5,51 @@ use rustls_pki_types::{CertificateDer, SignatureVerificationAlgorithm};
 use x509_parser::certificate::X509Certificate;
 use x509_parser::prelude::FromDer;
 
-use super::door::CredentialError;
+use super::error::CredentialError;
 use crate::der::{self, SEQUENCE, element};
+use crate::printable;
 
-/// Leaf first, then each certificate's issuer; the root, what stands there
-/// twice and other authorities left out, each with a note.
+/// A chain in its order.
+pub(super) struct Chain {
+    /// Leaf first, then each certificate's issuer, without the root.
+    pub(super) ders: Vec<CertificateDer<'static>>,
+    /// Which of the known roots issued a leaf that stands alone.
+    pub(super) root: Option<CertificateDer<'static>>,
+    /// What was left out.
+    pub(super) notes: Vec<String>,
+}
+
+/// Puts a chain into its order. The root, what stands there twice and other
+/// authorities are left out, each with a note.
 pub(super) fn arrange(
     ders: Vec<CertificateDer<'static>>,
     public: &[u8],
-) -> Result<(Vec<CertificateDer<'static>>, Vec<String>), CredentialError> {
+    roots: &[CertificateDer<'static>],
+) -> Result<Chain, CredentialError> {
     let mut notes = Vec::new();
     let ders = without_copies(ders, &mut notes);
-    let order = {
-        let certificates = parse(&ders)?;
-        let (leaf, others) = find_leaf(&certificates, public)?;
-        let (order, unused) = walk(leaf, others)?;
-        for other in unused {
-            if !other.parsed.is_ca() {
-                return Err(CredentialError::Unrelated(other.subject()));
-            }
-            notes.push(format!(
-                "left out {}, which the chain does not need",
-                other.subject()
-            ));
-        }
-        order.into_iter().map(|one| one.der.clone()).collect()
+    let certificates = parse(&ders)?;
+    let (leaf, others) = find_leaf(&certificates, public)?;
+    let Walked {
+        order,
+        unused,
+        is_whole,
+    } = walk(leaf, others);
+    let root = match is_whole {
+        true => None,
+        false => Some(root_of(leaf, roots).ok_or_else(|| incomplete(leaf, &unused))?),
     };
-    Ok((order, notes))
+    for other in unused {
+        if !other.parsed.is_ca() {
+            return Err(CredentialError::Unrelated(other.subject()));
+        }
+        notes.push(format!(
+            "left out {}, which the chain does not need",
+            other.subject()
+        ));
+    }
+    let ders = order.into_iter().map(|one| one.der.clone()).collect();
+    Ok(Chain { ders, root, notes })
 }
 
 struct Certificate<'a> {
@@ -68,7 +86,7 @@ pub(super) fn shown(certificate: &X509Certificate<'_>) -> String {
         true => format!("serial number {}", certificate.raw_serial_as_string()),
         false => subject,
     };
-    name.escape_debug().to_string()
+    printable(&name)
 }
 
 fn without_copies(
@@ -94,14 +112,14 @@ fn parse<'a>(ders: &'a [CertificateDer<'static>]) -> Result<Vec<Certificate<'a>>
     }
     let algorithms = default_provider().signature_verification_algorithms.all;
     let parse = |(der, number): (&'a CertificateDer<'static>, usize)| {
-        let broken = |why: String| CredentialError::BrokenCertificate { number, why };
+        let broken = |why| CredentialError::BrokenCertificate { number, why };
         let (rest, parsed) =
-            X509Certificate::from_der(der).map_err(|error| broken(error.to_string()))?;
+            X509Certificate::from_der(der).map_err(|_| broken("it is no X.509 certificate"))?;
         if !rest.is_empty() {
-            return Err(broken("something follows it".to_owned()));
+            return Err(broken("something follows it"));
         }
         // The reader of the load must understand it too.
-        der::leaf(der).ok_or_else(|| broken("its header can't be read".to_owned()))?;
+        der::leaf(der).ok_or_else(|| broken("its header can't be read"))?;
         Ok(Certificate {
             der,
             parsed,
@@ -136,11 +154,15 @@ fn find_leaf<'a, 'b>(
     }
 }
 
-/// From the leaf upwards; gives what was not needed too.
-fn walk<'a, 'b>(
-    leaf: &'b Certificate<'a>,
-    mut others: Vec<&'b Certificate<'a>>,
-) -> Result<(Vec<&'b Certificate<'a>>, Vec<&'b Certificate<'a>>), CredentialError> {
+/// The way from the leaf upwards.
+struct Walked<'a, 'b> {
+    order: Vec<&'b Certificate<'a>>,
+    unused: Vec<&'b Certificate<'a>>,
+    /// Whether it brings an issuer, or needs none.
+    is_whole: bool,
+}
+
+fn walk<'a, 'b>(leaf: &'b Certificate<'a>, mut others: Vec<&'b Certificate<'a>>) -> Walked<'a, 'b> {
     let mut order = vec![leaf];
     let mut current = leaf;
     while !current.is_self_signed() {
@@ -151,17 +173,55 @@ fn walk<'a, 'b>(
         order.push(current);
     }
     let rooted = current.is_self_signed();
-    if order.len() == 1 && !rooted {
-        return Err(CredentialError::Incomplete {
-            leaf: leaf.subject(),
-            issuer: leaf.parsed.issuer().to_string().escape_debug().to_string(),
-        });
-    }
+    let is_whole = order.len() > 1 || rooted;
     // Clients have the root, or do not trust it.
     if order.len() > 1 && rooted {
         order.pop();
     }
-    Ok((order, others))
+    Walked {
+        order,
+        unused: others,
+        is_whole,
+    }
+}
+
+/// The root among those known that issued a leaf. A root that can't be parsed
+/// issued nothing.
+fn root_of(
+    leaf: &Certificate<'_>,
+    roots: &[CertificateDer<'static>],
+) -> Option<CertificateDer<'static>> {
+    let issued = |root: &&CertificateDer<'static>| {
+        X509Certificate::from_der(root).is_ok_and(|(_, parsed)| {
+            let algorithms = leaf.algorithms;
+            let root = Certificate {
+                der: root,
+                parsed,
+                algorithms,
+            };
+            root.issued(leaf)
+        })
+    };
+    roots.iter().find(issued).cloned()
+}
+
+fn incomplete(leaf: &Certificate<'_>, unused: &[&Certificate<'_>]) -> CredentialError {
+    let issuer = leaf.parsed.issuer();
+    let namesake = unused
+        .iter()
+        .find(|other| other.parsed.subject().as_raw() == issuer.as_raw());
+    let (leaf, issuer) = (leaf.subject(), printable(&issuer.to_string()));
+    match namesake {
+        None => CredentialError::Incomplete { leaf, issuer },
+        Some(namesake) => CredentialError::WrongIssuer {
+            leaf,
+            issuer,
+            why: match namesake.parsed.is_ca() {
+                true => "has another key",
+                false => "is no authority's (CA:TRUE is missing)",
+            },
+        },
+    }
 }
 
 /// Whether the key of one made the signature of the other; none for an

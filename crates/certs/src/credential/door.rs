@@ -1,14 +1,12 @@
 //! The door: what every credential passes before it is stored.
 
-use std::fmt;
-
 use rustls_pki_types::CertificateDer;
 use x509_parser::certificate::X509Certificate;
 use x509_parser::extensions::GeneralName;
 use x509_parser::prelude::FromDer;
-use x509_parser::time::ASN1Time;
 
-use super::chain::{self, arrange};
+use super::chain::{self, Chain, arrange};
+use super::error::{CredentialError, Date};
 use super::key::{self, PrivateKey};
 use super::pem::{self, Contents, Wanted};
 use super::{CredentialId, KeyType, Protected, Secret, StoredCredential};
@@ -25,6 +23,8 @@ pub struct Credential {
     not_before: i64,
     not_after: i64,
     notes: Vec<String>,
+    /// The root that issued a leaf which stands alone.
+    root: Option<CertificateDer<'static>>,
 }
 
 impl Credential {
@@ -35,9 +35,23 @@ impl Credential {
     /// # Errors
     /// The first check that failed, in words for an operator.
     pub fn parse(chain: &[u8], key: &[u8], dates: Dates) -> Result<Self, CredentialError> {
+        Self::parse_under(chain, key, dates, &[])
+    }
+
+    /// As [`Credential::parse`]; a leaf that one of `roots` issued needs no
+    /// further certificate.
+    ///
+    /// # Errors
+    /// As [`Credential::parse`].
+    pub fn parse_under(
+        chain: &[u8],
+        key: &[u8],
+        dates: Dates,
+        roots: &[CertificateDer<'static>],
+    ) -> Result<Self, CredentialError> {
         let certificates = pem::read(chain, Wanted::Certificates)?.certificates;
         let keys = pem::read(key, Wanted::Key)?.keys;
-        Self::check(Contents { certificates, keys }, dates)
+        Self::check(Contents { certificates, keys }, dates, roots)
     }
 
     /// The same with both in one PEM file, in any order.
@@ -45,7 +59,7 @@ impl Credential {
     /// # Errors
     /// As [`Credential::parse`].
     pub fn parse_bundle(bundle: &[u8], dates: Dates) -> Result<Self, CredentialError> {
-        Self::check(pem::read(bundle, Wanted::Certificates)?, dates)
+        Self::check(pem::read(bundle, Wanted::Certificates)?, dates, &[])
     }
 
     /// The same for a pair that others keep, at each load: dates do not count,
@@ -67,11 +81,11 @@ impl Credential {
         let Contents { certificates, keys } = contents;
         let leaf = certificates.first().and_then(|leaf| der::leaf(leaf));
         let (Some(leaf), [key]) = (leaf, &keys[..]) else {
-            return Self::check(Contents { certificates, keys }, Dates::Any);
+            return Self::check(Contents { certificates, keys }, Dates::Any, &[]);
         };
         let (key_type, pkcs8) = key::normal(key)?;
         if key::claims(pkcs8.expose(), leaf.spki) != Some(true) {
-            return Self::check(Contents { certificates, keys }, Dates::Any);
+            return Self::check(Contents { certificates, keys }, Dates::Any, &[]);
         }
         let (not_before, not_after) = (leaf.not_before, leaf.not_after);
         sizes(&certificates)?;
@@ -83,10 +97,15 @@ impl Credential {
             not_before,
             not_after,
             notes: Vec::new(),
+            root: None,
         })
     }
 
-    fn check(contents: Contents, dates: Dates) -> Result<Self, CredentialError> {
+    fn check(
+        contents: Contents,
+        dates: Dates,
+        roots: &[CertificateDer<'static>],
+    ) -> Result<Self, CredentialError> {
         if contents.certificates.is_empty() {
             return Err(CredentialError::NoCertificate);
         }
@@ -95,7 +114,11 @@ impl Credential {
             [key] => PrivateKey::parse(key)?,
             keys => return Err(CredentialError::SeveralKeys(keys.len())),
         };
-        let (chain, mut notes) = arrange(contents.certificates, &key.public)?;
+        let Chain {
+            ders: chain,
+            root,
+            mut notes,
+        } = arrange(contents.certificates, &key.public, roots)?;
         sizes(&chain)?;
         let (_, leaf) = X509Certificate::from_der(&chain[0]).expect("arranging has parsed it");
         let names = names(&leaf, &mut notes);
@@ -109,6 +132,7 @@ impl Credential {
             not_before,
             not_after,
             notes,
+            root,
             chain,
         })
     }
@@ -135,6 +159,12 @@ impl Credential {
     #[must_use]
     pub fn not_after(&self) -> i64 {
         self.not_after
+    }
+
+    /// The root that issued a leaf which stands alone; none for a self-signed
+    /// one, and for a chain that brings its issuers.
+    pub(super) fn root(&self) -> Option<&CertificateDer<'static>> {
+        self.root.as_ref()
     }
 
     /// What was repaired or left out, for the operator.
@@ -169,129 +199,13 @@ pub enum Dates {
 }
 
 impl Dates {
-    fn check(self, not_before: i64, not_after: i64) -> Result<(), CredentialError> {
+    pub(super) fn check(self, not_before: i64, not_after: i64) -> Result<(), CredentialError> {
         match self {
             Self::ValidAt(now) if now > not_after => Err(CredentialError::Expired(Date(not_after))),
             Self::ValidAt(now) if now < not_before => {
                 Err(CredentialError::NotYetValid(Date(not_before)))
             }
             Self::ValidAt(_) | Self::Any => Ok(()),
-        }
-    }
-}
-
-/// Why a credential was refused at the door. Never shows a key.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum CredentialError {
-    /// The PEM text is broken.
-    #[error("line {line}: {what}")]
-    Pem {
-        /// Counted from 1.
-        line: usize,
-        /// What is wrong.
-        what: String,
-    },
-    /// Nothing that is a certificate.
-    #[error("holds no certificate (BEGIN CERTIFICATE)")]
-    NoCertificate,
-    /// Nothing that is a private key.
-    #[error("holds no private key (BEGIN PRIVATE KEY)")]
-    NoKey,
-    /// More than one private key.
-    #[error("holds {0} private keys; one pair per file")]
-    SeveralKeys(usize),
-    /// The key needs a password.
-    #[error(
-        "the private key is encrypted with a password; decrypt it first: openssl pkey -in KEY -out PLAIN"
-    )]
-    EncryptedKey,
-    /// A type of key that is not served.
-    #[error("the private key is {0}; ECDSA P-256 and P-384, Ed25519 and RSA are served")]
-    UnsupportedKey(&'static str),
-    /// An RSA key outside of what is served.
-    #[error("the RSA key has {0} bits; 2048 to 4096 are served")]
-    RsaBits(usize),
-    /// The key can't be parsed.
-    #[error(
-        "the private key is broken: neither PKCS#8 nor SEC1 nor PKCS#1, or its parts do not fit each other"
-    )]
-    BrokenKey,
-    /// A certificate can't be parsed.
-    #[error(
-        "certificate {number} is broken: {why}; PKCS#12 and PKCS#7 files must be converted to PEM first"
-    )]
-    BrokenCertificate {
-        /// Counted from 1.
-        number: usize,
-        /// What the parser says.
-        why: String,
-    },
-    /// No certificate has the key's public half.
-    #[error(
-        "the private key does not belong to any of the {certificates} certificates (the first is {first})"
-    )]
-    KeyMismatch {
-        /// How many there are.
-        certificates: usize,
-        /// The first one's subject.
-        first: String,
-    },
-    /// Two certificates of one key: which one is meant?
-    #[error("two certificates have this private key, {one} and {other}; leave one of them out")]
-    TwoOfOneKey {
-        /// The first.
-        one: String,
-        /// The second.
-        other: String,
-    },
-    /// Another leaf.
-    #[error("holds a certificate that is no part of the chain, {0}; one pair per file")]
-    Unrelated(String),
-    /// The leaf's issuer is missing.
-    #[error(
-        "the chain is incomplete: {leaf} was issued by {issuer}, whose certificate is missing; add it behind the leaf"
-    )]
-    Incomplete {
-        /// The leaf's subject.
-        leaf: String,
-        /// Whose certificate is missing.
-        issuer: String,
-    },
-    /// Over a bound in bytes.
-    #[error("{what} has {bytes} bytes, at most {most} are taken")]
-    TooLarge {
-        /// What is too large.
-        what: &'static str,
-        /// How large it is.
-        bytes: usize,
-        /// How large it may be.
-        most: usize,
-    },
-    /// Over a bound in number.
-    #[error("there are {certificates} certificates, at most {most} are taken")]
-    TooMany {
-        /// How many there are.
-        certificates: usize,
-        /// How many there may be.
-        most: usize,
-    },
-    /// The leaf's time is over.
-    #[error("the certificate expired on {0}; renew it, or allow expired ones")]
-    Expired(Date),
-    /// The leaf's time is still to come.
-    #[error("the certificate is not valid before {0}; look at this machine's clock")]
-    NotYetValid(Date),
-}
-
-/// Seconds since the Unix epoch, shown as people write them.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Date(pub i64);
-
-impl fmt::Display for Date {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match ASN1Time::from_timestamp(self.0) {
-            Ok(time) => fmt::Display::fmt(&time, f),
-            Err(_) => write!(f, "{} s since 1970", self.0),
         }
     }
 }

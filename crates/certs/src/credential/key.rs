@@ -8,7 +8,7 @@ use rustls::sign::SigningKey;
 use rustls_pki_types::{PrivateKeyDer, PrivatePkcs8KeyDer};
 use zeroize::Zeroizing;
 
-use super::door::CredentialError;
+use super::error::CredentialError;
 use super::{KeyType, Secret};
 use crate::der::{self, INTEGER, OCTET_STRING, SEQUENCE, element};
 

@@ -8,7 +8,9 @@ use zeroize::Zeroizing;
 
 use super::Secret;
 use super::base64::Base64;
-use super::door::CredentialError;
+use super::error::CredentialError;
+use crate::der::{self, SEQUENCE, element};
+use crate::printable;
 
 /// What a file holds that matters here.
 #[derive(Default)]
@@ -27,15 +29,21 @@ pub(super) fn read(bytes: &[u8], what: Wanted) -> Result<Contents, CredentialErr
             most: MAX_INPUT,
         });
     }
+    let bytes = bytes.strip_prefix(BYTE_ORDER_MARK).unwrap_or(bytes);
     // DER begins with a SEQUENCE, which is a '0' in text: no PEM begins so.
     if bytes.first() == Some(&0x30) && !contains(bytes, BEGIN) {
-        return Ok(what.der(bytes));
+        return what.der(bytes);
     }
     let mut reader = Reader::new(bytes.len() * 3 / 4);
+    // Without any LF, lines may end with CR alone.
+    let line_end = match memchr(b'\n', bytes) {
+        Some(_) => b'\n',
+        None => b'\r',
+    };
     let (mut rest, mut number) = (bytes, 0);
     while !rest.is_empty() {
         number += 1;
-        let end = memchr(b'\n', rest).unwrap_or(rest.len());
+        let end = memchr(line_end, rest).unwrap_or(rest.len());
         reader.line(rest[..end].trim_ascii(), number)?;
         rest = rest.get(end + 1..).unwrap_or_default();
     }
@@ -50,18 +58,22 @@ pub(super) enum Wanted {
 }
 
 impl Wanted {
-    fn der(self, bytes: &[u8]) -> Contents {
+    fn der(self, bytes: &[u8]) -> Result<Contents, CredentialError> {
+        // PKCS#12 begins with its version, 3 (RFC 7292, section 4).
+        if element(bytes, SEQUENCE).is_some_and(|(inside, _)| inside.starts_with(&[2, 1, 3])) {
+            return Err(CredentialError::Pkcs12);
+        }
         let mut contents = Contents::default();
         match self {
             Self::Key => contents.keys.push(Secret::new(bytes.to_vec())),
             Self::Certificates => {
                 // What can't be split is one certificate, and a bad one.
-                let parts = crate::der::split(bytes).unwrap_or_else(|| vec![bytes]);
+                let parts = der::split(bytes).unwrap_or_else(|| vec![bytes]);
                 let certificates = parts.into_iter().map(|part| part.to_vec().into());
                 contents.certificates = certificates.collect();
             }
         }
-        contents
+        Ok(contents)
     }
 }
 
@@ -88,6 +100,10 @@ impl<'a> Reader<'a> {
             }
             self.section = Some(Section::open(label, number, self.most)?);
         } else if let Some(label) = framed(line, END) {
+            if contains(label, b"-----") {
+                let what = "END and BEGIN stand on one line; put a line break between them";
+                return Err(wrong(number, what.to_owned()));
+            }
             match self.section.take() {
                 Some(section) if section.label == label => self.close(section),
                 Some(section) => return Err(section.unfinished()),
@@ -186,7 +202,7 @@ fn framed<'a>(line: &'a [u8], frame: &[u8]) -> Option<&'a [u8]> {
 }
 
 fn shown(label: &[u8]) -> String {
-    String::from_utf8_lossy(label).escape_debug().to_string()
+    printable(&String::from_utf8_lossy(label))
 }
 
 fn contains(bytes: &[u8], wanted: &[u8]) -> bool {
@@ -199,6 +215,7 @@ fn wrong(line: usize, what: String) -> CredentialError {
 
 const BEGIN: &[u8] = b"-----BEGIN ";
 const END: &[u8] = b"-----END ";
+const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
 const CERTIFICATES: [&[u8]; 2] = [b"CERTIFICATE", b"X509 CERTIFICATE"];
 const KEYS: [&[u8]; 3] = [b"PRIVATE KEY", b"EC PRIVATE KEY", b"RSA PRIVATE KEY"];
 /// A key of any size we take: growing would leave copies.
