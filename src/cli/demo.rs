@@ -13,7 +13,7 @@ use sekisho_certs::HostPattern;
 use sekisho_certs::credential::Dates;
 use sekisho_server::config::Config;
 
-use crate::cli::cert::import::{self, Checked, Hosts, Refusal, Report};
+use crate::cli::cert::import::{self, Checked, Hosts, Older, Refusal, Report, Roots};
 use crate::cli::failure::{Ended, Result};
 use crate::cli::open;
 use crate::cli::serve::Serving;
@@ -79,21 +79,26 @@ fn fill(config: &Config, authority: &Authority, hosts: u32) -> Result<String> {
     let catalog = runtime.block_on(open::create(config))?;
     let report = Report::new(|| Some(u64::from(hosts)));
     let issue = |number| issue(authority, number);
-    let (line, ended) = import::import(&runtime, &*catalog, 1..=hosts, issue, report)?;
+    // What an earlier demo made is as good, whenever it was issued.
+    let older = Older::Replaces;
+    let report = import::import(&runtime, &*catalog, 1..=hosts, issue, report, older)?;
+    let (line, ended) = report.end()?;
+    let line = line.unwrap_or_default();
     ensure!(ended == Ended::Done, "{line}");
     Ok(line)
 }
 
 fn issue(authority: &Authority, number: u32) -> Result<Checked, Refusal> {
     let host = host(number);
-    let refuse = |reason: String| Refusal::new(&host, reason);
+    let refuse = |reason: String| Refusal::new(&host, "a host can't be made", reason);
     let issued = authority
         .issue(&host)
         .map_err(|error| refuse(error.to_string()))?;
     let named = HostPattern::parse(&host).map_err(|error| refuse(error.to_string()))?;
     let (chain, key) = (issued.chain.as_bytes(), issued.key.as_bytes());
-    import::pair(chain, key, Hosts::Named(vec![named]), Dates::Any)
-        .map_err(|refused| refuse(refused.into_reason()))
+    let hosts = Hosts::Named(vec![named]);
+    import::pair(chain, key, hosts, Dates::Any, &Roots::none())
+        .map_err(|refused| refuse(refused.reason))
 }
 
 /// What a disk holds; each host takes about 2 KB of it.

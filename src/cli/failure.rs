@@ -4,6 +4,8 @@ use std::fmt;
 use std::io;
 use std::process::ExitCode;
 
+use sekisho_certs::printable;
+
 /// What a command gives.
 pub(crate) use anyhow::Result;
 
@@ -54,12 +56,17 @@ pub(crate) fn report(error: &anyhow::Error) -> ExitCode {
     if error.chain().any(is_reader_gone) {
         return ExitCode::SUCCESS;
     }
-    eprintln!("error: {}", with_causes(error));
+    eprintln!("error: {}", printable(&with_causes(error)));
     if error.is::<Usage>() {
         ExitCode::from(WRONG_USAGE)
     } else {
         ExitCode::FAILURE
     }
+}
+
+/// Says on standard error what is wrong, but keeps no command from its work.
+pub(crate) fn warn(error: &anyhow::Error, hint: &str) {
+    eprintln!("warning: {}; {hint}", printable(&with_causes(error)));
 }
 
 /// The error and its causes in one line; some errors tell their cause

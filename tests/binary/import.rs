@@ -162,10 +162,11 @@ fn an_import_that_fails_midway_tells_how_far_it_came() {
         WHEN (SELECT count(*) FROM hosts) > 1000
         BEGIN SELECT RAISE(ABORT, 'no more'); END";
     store.execute_batch(fail).expect("a trigger");
-    let pair = ca().issue(&["*.example"], Key::P256);
+    let pair = ca().issue(&["*.pairs.example"], Key::P256);
     for number in 0..1500 {
-        sandbox.write(&format!("pairs/{number}.example.crt"), &pair.chain_pem());
-        sandbox.write(&format!("pairs/{number}.example.key"), &pair.key_pem());
+        let stem = format!("pairs/{number}.pairs.example");
+        sandbox.write(&format!("{stem}.crt"), &pair.chain_pem());
+        sandbox.write(&format!("{stem}.key"), &pair.key_pem());
     }
     let import = ["cert", "import", "--dir", "pairs"];
     let error = sandbox.fails(&import).replace(',', "");

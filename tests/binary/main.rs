@@ -5,6 +5,7 @@ mod copies;
 mod demo;
 mod dual;
 mod endpoint;
+mod folders;
 mod herd;
 mod host;
 mod import;

@@ -1,26 +1,31 @@
 //! `sekisho cert import`
 
 mod check;
+mod layout;
 mod pipeline;
 mod plan;
 mod report;
+mod roots;
 mod settled;
 mod source;
 mod write;
 
 use std::path::PathBuf;
 
-use anyhow::Context;
+use anyhow::{Context, bail};
 use sekisho_certs::credential::Dates;
 use sekisho_certs::{Catalog, Clock, HostPattern};
 use tokio::runtime::Runtime;
 
 use crate::cli::failure::{Ended, Result};
-use source::{Files, Layout, Source};
+use layout::Layout;
+use source::{Files, Source};
 
 pub(crate) use check::{Checked, Hosts, pair};
 pub(crate) use pipeline::import;
+pub(crate) use plan::Older;
 pub(crate) use report::Report;
+pub(crate) use roots::Roots;
 pub(crate) use source::Refusal;
 
 #[derive(Debug, clap::Args)]
@@ -46,29 +51,58 @@ pub(crate) struct Args {
     /// How the folder is laid out
     #[arg(long, value_enum, default_value = "flat", requires = "dir")]
     layout: Layout,
+    /// Make hosts of all names of each certificate, not of the file's name
+    #[arg(long, requires = "dir")]
+    all_names: bool,
     /// Take certificates that are expired or not valid yet, too
     #[arg(long)]
     allow_expired: bool,
+    /// Replace certificates that were issued later, too
+    #[arg(long)]
+    replace_newer: bool,
+    /// Authorities of your own, PEM: what they issued needs no further
+    /// certificate
+    #[arg(long, value_name = "FILE")]
+    ca: Option<PathBuf>,
+    /// Print one JSON object with the counts and everything that was refused
+    #[arg(long)]
+    json: bool,
 }
 
 pub(super) fn run(runtime: &Runtime, catalog: &dyn Catalog, args: &Args) -> Result<Ended> {
     let source = args.source()?;
-    let report = Report::new(|| source::count(args.dir.as_ref()?, args.layout).ok());
-    let dates = if args.allow_expired {
-        Dates::Any
-    } else {
-        Dates::ValidAt(Clock::System.now())
+    let roots = Roots::load(args.ca.as_deref())?;
+    let mut report = Report::new(|| args.layout.count(args.dir.as_ref()?).ok());
+    if args.json {
+        report = report.as_json();
+    }
+    let now = Clock::System.now();
+    let dates = match args.allow_expired {
+        true => Dates::Any,
+        false => Dates::ValidAt(now),
     };
-    let check = |files: Result<Files, Refusal>| files.and_then(|files| check::files(&files, dates));
-    let (line, ended) = import(runtime, catalog, source, check, report)?;
-    println!("{line}");
+    let older = match args.replace_newer {
+        true => Older::Replaces,
+        false => Older::IsSkipped { now },
+    };
+    let check =
+        |files: Result<Files, Refusal>| files.and_then(|files| check::files(&files, dates, &roots));
+    let report = import(runtime, catalog, source, check, report, older)?;
+    if let Some(dir) = args.dir.as_ref().filter(|_| report.is_empty()) {
+        bail!("{}: {}", dir.display(), args.layout.explain(dir)?);
+    }
+    let (line, ended) = report.end()?;
+    if let Some(line) = line {
+        println!("{line}");
+    }
     Ok(ended)
 }
 
 impl Args {
     fn source(&self) -> Result<Source> {
         if let Some(dir) = &self.dir {
-            return Source::folder(dir, self.layout).with_context(|| dir.display().to_string());
+            return Source::folder(dir, self.layout, self.all_names)
+                .with_context(|| dir.display().to_string());
         }
         let both = self.chain.clone().zip(self.key.clone());
         let (chain, key) = both.expect("the parser asks for both files, or a folder");
@@ -83,16 +117,23 @@ impl Args {
 
 const EXAMPLES: &str = "\
 Each pair is checked: the key belongs to the certificate, the chain is whole
-and in order, the certificate is valid now and covers its hosts. Hosts that do
-not exist are created. A host keeps its certificates of other key types. What
-is stored already is skipped. Of several pairs for one host and key type the
-one that is valid longest is stored, whatever their order (in an import of more
-than 1.8 million hosts, only for the first of them). A bad pair is refused with
-its file and the reason, and the rest imported (exit code 1). Stopped at any
-moment, run it again: it goes on.
+and in order, what clients verify of it is right, the certificate is valid now
+and covers its hosts. Names count in subjectAltName alone. A file may hold up to
+50 certificates; a chain of more than 10, or of more than 64 KiB, is refused. A
+leaf that the system's authorities or those of --ca issued may stand alone.
+
+Hosts that do not exist are created. A host keeps its certificates of other key
+types. What is stored already is skipped, and what was issued before the stored
+certificate, unless that is expired or --replace-newer is given. Of several
+pairs for one host and key type the one that is valid longest is stored,
+whatever their order (in an import of more than 1.8 million hosts, only for the
+first of them). A bad pair is refused with its file and the reason, and the rest
+imported (exit code 1): the first three of each reason are shown, --json prints
+all. Stopped at any moment, run it again: it goes on.
 
 Layouts of --dir:
-  flat      NAME.crt and NAME.key; '_.' at the start stands for '*.'
+  flat      NAME.crt and NAME.key; '_.', '_wildcard.' or 'wildcard_.' at the
+            start stands for '*.'
   certbot   NAME/fullchain.pem and NAME/privkey.pem
 
 Examples:

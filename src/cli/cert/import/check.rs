@@ -1,14 +1,17 @@
 //! From two files to a credential that may be stored, or the reason why not.
 
-use std::fs::File;
+use std::fs::{File, OpenOptions};
 use std::io::{ErrorKind, Read};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
 use aws_lc_rs::digest::{Context, SHA256};
+use rustix::fs::OFlags;
 use sekisho_certs::credential::{Credential, CredentialError, Dates};
 use sekisho_certs::{CredentialId, HostPattern, StoredCredential};
 use zeroize::Zeroizing;
 
+use super::roots::Roots;
 use super::source::{Files, Refusal};
 use crate::cli::cert::check_covers;
 
@@ -19,6 +22,8 @@ pub(crate) struct Checked {
     pub(super) hosts: Vec<HostPattern>,
     /// Of the chain.
     pub(super) digest: Digest,
+    /// How many of the certificate's names are none of the hosts.
+    pub(super) unserved: usize,
     /// What was repaired.
     pub(super) notes: Vec<String>,
 }
@@ -36,51 +41,80 @@ pub(crate) enum Hosts {
 }
 
 /// Reads a pair and checks it.
-pub(super) fn files(files: &Files, dates: Dates) -> Result<Checked, Refusal> {
+pub(super) fn files(files: &Files, dates: Dates, roots: &Roots) -> Result<Checked, Refusal> {
     let chain = read(&files.chain)?;
     let key = read(&files.key)?;
-    pair(&chain, &key, files.hosts.clone(), dates).map_err(|refused| match refused {
-        Refused::Chain(reason) => Refusal::new(&files.chain, reason),
-        Refused::Key(reason) => Refusal::new(&files.key, reason),
+    pair(&chain, &key, files.hosts.clone(), dates, roots).map_err(|refused| {
+        let file = match refused.blamed {
+            Half::Chain => &files.chain,
+            Half::Key => &files.key,
+        };
+        Refusal::new(file, refused.group, refused.reason)
     })
 }
 
-/// Checks a pair of files.
+/// Checks a pair of files, as far as a client would.
 pub(crate) fn pair(
     chain: &[u8],
     key: &[u8],
     hosts: Hosts,
     dates: Dates,
+    roots: &Roots,
 ) -> Result<Checked, Refused> {
-    let credential = Credential::parse(chain, key, dates).map_err(|error| {
-        if is_about_key(&error, chain, dates) {
-            Refused::Key(error.to_string())
-        } else {
-            Refused::Chain(error.to_string())
+    let parsed = match Credential::parse(chain, key, dates) {
+        Err(CredentialError::Incomplete { .. } | CredentialError::WrongIssuer { .. }) => {
+            Credential::parse_under(chain, key, dates, roots.all())
         }
+        other => other,
+    };
+    let credential = parsed.map_err(|error| Refused {
+        blamed: match is_about_key(&error, chain, dates) {
+            true => Half::Key,
+            false => Half::Chain,
+        },
+        group: error.group(),
+        reason: error.to_string(),
     })?;
-    let hosts = chosen(hosts, credential.names()).map_err(Refused::Chain)?;
+    let hosts = chosen(hosts, credential.names())?;
+    credential
+        .verify(&hosts, dates)
+        .map_err(|error| Refused::chain(error.group(), error.to_string()))?;
+    let unserved = credential
+        .names()
+        .iter()
+        .filter(|name| !hosts.contains(name));
+    let unserved = unserved.count();
     let notes = credential.notes().to_vec();
     let credential = credential.into_stored(CredentialId::from_u64(0));
     Ok(Checked {
         digest: digest(&credential),
         credential,
         hosts,
+        unserved,
         notes,
     })
 }
 
 /// Why a pair was refused, and which half is to blame.
 #[derive(Debug)]
-pub(crate) enum Refused {
-    Chain(String),
-    Key(String),
+pub(crate) struct Refused {
+    blamed: Half,
+    pub(crate) group: &'static str,
+    pub(crate) reason: String,
+}
+
+#[derive(Debug)]
+enum Half {
+    Chain,
+    Key,
 }
 
 impl Refused {
-    pub(crate) fn into_reason(self) -> String {
-        match self {
-            Self::Chain(reason) | Self::Key(reason) => reason,
+    fn chain(group: &'static str, reason: impl Into<String>) -> Self {
+        Self {
+            blamed: Half::Chain,
+            group,
+            reason: reason.into(),
         }
     }
 }
@@ -115,44 +149,67 @@ fn is_about_key(error: &CredentialError, chain: &[u8], dates: Dates) -> bool {
 }
 
 /// The hosts that the pair is for, each covered by the certificate's names.
-fn chosen(wanted: Hosts, names: &[HostPattern]) -> Result<Vec<HostPattern>, String> {
-    match wanted {
-        Hosts::OfLeaf if names.is_empty() => {
-            Err("the certificate has no DNS name that a host can have".into())
-        }
-        Hosts::OfLeaf => Ok(names.to_vec()),
-        Hosts::Named(hosts) => {
-            for host in &hosts {
-                check_covers(names, host)?;
-            }
-            Ok(hosts)
-        }
+fn chosen(wanted: Hosts, names: &[HostPattern]) -> Result<Vec<HostPattern>, Refused> {
+    let hosts = match wanted {
+        Hosts::OfLeaf => names.to_vec(),
+        Hosts::Named(hosts) => hosts,
+    };
+    if names.is_empty() {
+        let group = "the certificate has no DNS name";
+        let reason = "the certificate has no DNS name that a host can have: names count in \
+                      subjectAltName alone, not in the common name (RFC 9525)";
+        return Err(Refused::chain(group, reason));
     }
+    for host in &hosts {
+        check_covers(names, host)
+            .map_err(|reason| Refused::chain("the certificate is for other names", reason))?;
+    }
+    Ok(hosts)
 }
 
 /// The whole file. Room is made for all of it at once: a buffer that grows
 /// leaves copies of a key behind.
 fn read(path: &Path) -> Result<Zeroizing<Vec<u8>>, Refusal> {
-    let refuse = |reason: String| Refusal::new(path, reason);
-    let file = File::open(path).map_err(|error| match error.kind() {
-        ErrorKind::NotFound => refuse("is missing".into()),
-        _ => refuse(error.to_string()),
-    })?;
-    let size = match file.metadata() {
-        Ok(metadata) if metadata.is_file() => metadata.len().min(MAX_FILE),
-        _ => MAX_FILE,
-    };
-    let mut bytes = Zeroizing::new(Vec::with_capacity(size as usize + 1));
+    let unreadable = |reason: String| Refusal::new(path, "a file can't be read", reason);
+    let (file, size) = open(path)?;
+    let mut bytes = Zeroizing::new(Vec::with_capacity(size.min(MAX_FILE) as usize + 1));
     file.take(MAX_FILE + 1)
         .read_to_end(&mut bytes)
-        .map_err(|error| refuse(error.to_string()))?;
+        .map_err(|error| unreadable(error.to_string()))?;
     if bytes.len() as u64 > MAX_FILE {
-        return Err(refuse(format!(
+        return Err(unreadable(format!(
             "is larger than {} KiB; that is no certificate chain and no key",
             MAX_FILE / 1024
         )));
     }
     Ok(bytes)
+}
+
+/// Opens a regular file, and gives its size. Without `NONBLOCK`, opening a FIFO
+/// would wait for its writer.
+fn open(path: &Path) -> Result<(File, u64), Refusal> {
+    let mut options = OpenOptions::new();
+    let flags = OFlags::NONBLOCK.bits().cast_signed();
+    let opened = options.read(true).custom_flags(flags).open(path);
+    let opened = opened.and_then(|file| Ok((file.metadata()?, file)));
+    match opened {
+        Ok((found, file)) if found.is_file() => Ok((file, found.len())),
+        Ok(_) => Err(Refusal::new(
+            path,
+            "a file can't be read",
+            "is not a regular file",
+        )),
+        Err(error) if error.kind() == ErrorKind::NotFound => Err(Refusal::new(
+            path,
+            "half of the pair is missing",
+            "is missing",
+        )),
+        Err(error) => Err(Refusal::new(
+            path,
+            "a file can't be read",
+            error.to_string(),
+        )),
+    }
 }
 
 /// A chain of ten large certificates in PEM has a tenth of it.

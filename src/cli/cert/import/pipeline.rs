@@ -11,23 +11,25 @@ use sekisho_certs::Catalog;
 use tokio::runtime::Runtime;
 
 use super::check::Checked;
+use super::plan::Older;
 use super::report::Report;
 use super::source::Refusal;
 use super::write::Writer;
-use crate::cli::failure::{Ended, Result};
+use crate::cli::failure::Result;
 
-/// Makes a pair of each job, and stores it unless it is refused. Gives the
-/// line to end with.
+/// Makes a pair of each job, and stores it unless it is refused. Gives what to
+/// say at the end.
 pub(crate) fn import<J: Send>(
     runtime: &Runtime,
     catalog: &dyn Catalog,
     jobs: impl Iterator<Item = J> + Send,
     check: impl Fn(J) -> Result<Checked, Refusal> + Sync,
     mut report: Report,
-) -> Result<(String, Ended)> {
+    older: Older,
+) -> Result<Report> {
     let jobs = Mutex::new(jobs);
     let checkers = thread::available_parallelism().map_or(1, NonZeroUsize::get);
-    let mut writer = Writer::new(catalog);
+    let mut writer = Writer::new(catalog, older);
     thread::scope(|scope| {
         let (sender, checked) = sync_channel(BATCH / CHUNK);
         for _ in 0..checkers {
@@ -36,14 +38,17 @@ pub(crate) fn import<J: Send>(
         }
         drop(sender);
         // On an error the receiver goes, and with it the threads.
-        while let Some(batch) = next_batch(&checked, &mut report) {
+        while let Some(batch) = next_batch(&checked, &mut report)? {
             let written = runtime.block_on(writer.write(batch));
             match written {
-                Ok(counts) => report.add(counts),
+                Ok(written) => {
+                    written.notes.iter().for_each(|note| report.remark(note));
+                    report.add(written.counts);
+                }
                 Err(error) => return Err(error.context(report.stop())),
             }
         }
-        Ok(report.end())
+        Ok(report)
     })
 }
 
@@ -71,7 +76,7 @@ fn check_all<J>(
 }
 
 /// The next pairs to write; none at the end.
-fn next_batch(checked: &Receiver<Chunk>, report: &mut Report) -> Option<Vec<Checked>> {
+fn next_batch(checked: &Receiver<Chunk>, report: &mut Report) -> Result<Option<Vec<Checked>>> {
     let mut batch = Vec::with_capacity(BATCH + CHUNK);
     while batch.len() < BATCH {
         let Ok(chunk) = checked.recv() else { break };
@@ -81,11 +86,11 @@ fn next_batch(checked: &Receiver<Chunk>, report: &mut Report) -> Option<Vec<Chec
                     report.note(&pair);
                     batch.push(pair);
                 }
-                Err(refusal) => report.refuse(&refusal),
+                Err(refusal) => report.refuse(&refusal)?,
             }
         }
     }
-    (!batch.is_empty()).then_some(batch)
+    Ok((!batch.is_empty()).then_some(batch))
 }
 
 /// Pairs per transaction: enough that waiting for the disk once per batch

@@ -11,11 +11,36 @@ use sekisho_certs::{
 use super::check::{Checked, Digest, digest};
 use super::report::Counts;
 use super::settled::Settled;
+use crate::cli::output::rfc3339;
+
+/// What becomes of a certificate that was issued before the stored one.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Older {
+    Replaces,
+    /// As long as the stored one is valid at this time, seconds since the Unix
+    /// epoch.
+    IsSkipped {
+        now: i64,
+    },
+}
+
+impl Older {
+    fn is_skipped(self, credential: &StoredCredential, stored: &StoredCredential) -> bool {
+        match self {
+            Self::Replaces => false,
+            Self::IsSkipped { now } => {
+                credential.not_before < stored.not_before && stored.not_after >= now
+            }
+        }
+    }
+}
 
 /// The operations of one transaction, and what to say of them.
 pub(super) struct Plan {
     pub(super) writes: Vec<Write>,
     pub(super) counts: Counts,
+    /// Of pairs that were issued before what their hosts have.
+    pub(super) notes: Vec<String>,
     /// Where each chain of the batch is stored afterwards.
     pub(super) ids: HashMap<Digest, CredentialId>,
 }
@@ -30,6 +55,7 @@ impl Plan {
         stored: &[StoredCredential],
         batch: &[Checked],
         settled: &Settled,
+        older: Older,
     ) -> Self {
         let mut ids: HashMap<_, _> = stored
             .iter()
@@ -37,18 +63,28 @@ impl Plan {
             .collect();
         let known: HashSet<_> = ids.values().copied().collect();
         number(&mut ids, batch);
-        let ends: HashMap<_, _> = stored
+        let by_id: HashMap<_, _> = stored
             .iter()
-            .map(|credential| (credential.id, credential.not_after))
+            .map(|credential| (credential.id, credential))
             .collect();
         let mut hosts = Hosts::new(records);
+        let mut notes = Vec::new();
         for pair in batch {
             let credential = &pair.credential;
             for host in &pair.hosts {
                 let before = hosts.before(host, credential.key_type);
-                let end = before.and_then(|id| ends.get(&id));
-                let is_longer = end.is_some_and(|end| *end > credential.not_after);
+                let stored = before.and_then(|id| by_id.get(&id));
+                let is_longer = stored.is_some_and(|one| one.not_after > credential.not_after);
                 if is_longer && settled.holds(host, credential.key_type) {
+                    continue;
+                }
+                if let Some(stored) = stored.filter(|one| older.is_skipped(credential, one)) {
+                    let issued = rfc3339(stored.not_before);
+                    notes.push(format!(
+                        "{host} keeps its certificate, which was issued later ({issued}); \
+                         --replace-newer replaces it"
+                    ));
+                    hosts.keep(host);
                     continue;
                 }
                 hosts.refer(host, credential.key_type, ids[&pair.digest]);
@@ -64,6 +100,7 @@ impl Plan {
         Self {
             writes,
             counts,
+            notes,
             ids,
         }
     }
@@ -74,6 +111,8 @@ struct Hosts(HashMap<HostPattern, Host>);
 
 struct Host {
     before: References,
+    /// Whether a pair of the batch was issued before what it has.
+    is_newer: bool,
     /// Its version is 0 if there was none.
     after: HostRecord,
 }
@@ -87,6 +126,7 @@ impl Hosts {
                 pattern,
                 Host {
                     before,
+                    is_newer: false,
                     after: record,
                 },
             )
@@ -102,9 +142,17 @@ impl Hosts {
     fn refer(&mut self, pattern: &HostPattern, key_type: KeyType, id: CredentialId) {
         let host = self.0.entry(pattern.clone()).or_insert_with(|| Host {
             before: References::default(),
+            is_newer: false,
             after: HostRecord::new(pattern.clone()),
         });
         host.after.references.set(key_type, Some(id));
+    }
+
+    /// Notes that a host has a newer certificate than one of the batch.
+    fn keep(&mut self, pattern: &HostPattern) {
+        if let Some(host) = self.0.get_mut(pattern) {
+            host.is_newer = true;
+        }
     }
 
     /// What becomes of one pair.
@@ -122,6 +170,10 @@ impl Hosts {
             changed.peek().is_some(),
             changed.any(|before| before.is_some()),
         ) {
+            (false, _) if pair.hosts.iter().any(|host| self.0[host].is_newer) => Counts {
+                older: 1,
+                ..Counts::default()
+            },
             (false, _) => Counts {
                 skipped: 1,
                 ..Counts::default()

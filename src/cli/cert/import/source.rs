@@ -5,10 +5,8 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::vec;
 
-use clap::ValueEnum;
-use sekisho_certs::HostPattern;
-
 use super::check::Hosts;
+use super::layout::Layout;
 
 /// A chain and its key on disk.
 #[derive(Debug)]
@@ -16,16 +14,6 @@ pub(super) struct Files {
     pub(super) chain: PathBuf,
     pub(super) key: PathBuf,
     pub(super) hosts: Hosts,
-}
-
-/// What stands in a folder of pairs.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(super) enum Layout {
-    /// NAME.crt and NAME.key; the stem is the host, '_.' a wildcard
-    Flat,
-    /// Folders with fullchain.pem and privkey.pem; the hosts are the
-    /// certificate's names
-    Certbot,
 }
 
 /// A stream of pairs; of a folder, in the order in which the system gives it,
@@ -36,6 +24,8 @@ pub(super) enum Source {
         path: PathBuf,
         entries: ReadDir,
         layout: Layout,
+        /// Whether all names of a certificate become hosts, in any layout.
+        all_names: bool,
     },
 }
 
@@ -43,6 +33,8 @@ pub(super) enum Source {
 #[derive(Debug)]
 pub(crate) struct Refusal {
     pub(super) path: PathBuf,
+    /// What many refusals have in common.
+    pub(super) group: &'static str,
     pub(super) reason: String,
 }
 
@@ -51,12 +43,13 @@ impl Source {
         Self::Pairs(vec![files].into_iter())
     }
 
-    pub(super) fn folder(path: &Path, layout: Layout) -> io::Result<Self> {
+    pub(super) fn folder(path: &Path, layout: Layout, all_names: bool) -> io::Result<Self> {
         let entries = fs::read_dir(path)?;
         Ok(Self::Folder {
             path: path.to_owned(),
             entries,
             layout,
+            all_names,
         })
     }
 }
@@ -65,13 +58,14 @@ impl Iterator for Source {
     type Item = Result<Files, Refusal>;
 
     fn next(&mut self) -> Option<Self::Item> {
-        let (folder, entries, layout) = match self {
+        let (folder, entries, layout, all_names) = match self {
             Self::Pairs(pairs) => return pairs.next().map(Ok),
             Self::Folder {
                 path,
                 entries,
                 layout,
-            } => (path, entries, *layout),
+                all_names,
+            } => (path, entries, *layout, *all_names),
         };
         loop {
             let path = match entries.next()? {
@@ -79,13 +73,11 @@ impl Iterator for Source {
                 // The system gives no further entry behind such an error.
                 Err(error) => {
                     let reason = format!("the rest of the folder can't be listed: {error}");
-                    return Some(Err(Refusal::new(folder.as_path(), reason)));
+                    let group = "the folder can't be listed";
+                    return Some(Err(Refusal::new(folder.as_path(), group, reason)));
                 }
             };
-            let pair = match layout {
-                Layout::Flat => flat(&path),
-                Layout::Certbot => certbot(&path),
-            };
+            let pair = layout.pair(&path, all_names);
             if pair.is_some() {
                 return pair;
             }
@@ -94,99 +86,15 @@ impl Iterator for Source {
 }
 
 impl Refusal {
-    pub(crate) fn new(path: impl Into<PathBuf>, reason: impl Into<String>) -> Self {
+    pub(crate) fn new(
+        path: impl Into<PathBuf>,
+        group: &'static str,
+        reason: impl Into<String>,
+    ) -> Self {
         Self {
             path: path.into(),
+            group,
             reason: reason.into(),
-        }
-    }
-}
-
-/// How many pairs a folder seems to hold, for a progress bar.
-pub(super) fn count(path: &Path, layout: Layout) -> io::Result<u64> {
-    let entries = fs::read_dir(path)?.filter_map(Result::ok);
-    let counts = |path: &Path| match layout {
-        Layout::Flat => has_extension(path, "crt"),
-        Layout::Certbot => true,
-    };
-    let counted = entries.filter(|entry| counts(&entry.path())).count();
-    Ok(counted as u64)
-}
-
-/// The pair of a `.crt`; a refusal for a `.key` that stands alone; none for
-/// anything else.
-fn flat(path: &Path) -> Option<Result<Files, Refusal>> {
-    if has_extension(path, "key") {
-        let chain = path.with_extension("crt");
-        let alone = !chain.exists();
-        return alone.then(|| Err(Refusal::new(path, format!("{} is missing", shown(&chain)))));
-    }
-    if !has_extension(path, "crt") {
-        return None;
-    }
-    let pair = match host_of(path) {
-        Ok(host) => Ok(Files {
-            chain: path.to_owned(),
-            key: path.with_extension("key"),
-            hosts: Hosts::Named(vec![host]),
-        }),
-        Err(reason) => Err(Refusal::new(path, reason)),
-    };
-    Some(pair)
-}
-
-/// The host that a file is named after.
-fn host_of(path: &Path) -> Result<HostPattern, String> {
-    let stem = path.file_stem().and_then(|stem| stem.to_str());
-    let stem = stem.ok_or("the file's name is not UTF-8")?;
-    let pattern = match stem.strip_prefix("_.") {
-        Some(parent) => format!("*.{parent}"),
-        None => stem.to_owned(),
-    };
-    HostPattern::parse(&pattern).map_err(|error| format!("the file's name is no host: {error}"))
-}
-
-/// The pair in a folder; none for what is no folder.
-fn certbot(path: &Path) -> Option<Result<Files, Refusal>> {
-    path.is_dir().then(|| {
-        Ok(Files {
-            chain: path.join("fullchain.pem"),
-            key: path.join("privkey.pem"),
-            hosts: Hosts::OfLeaf,
-        })
-    })
-}
-
-fn has_extension(path: &Path, extension: &str) -> bool {
-    path.extension().is_some_and(|found| found == extension)
-}
-
-/// The last part of a path; the folder is known.
-fn shown(path: &Path) -> String {
-    path.file_name()
-        .unwrap_or(path.as_os_str())
-        .to_string_lossy()
-        .into_owned()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_flat_file_is_named_after_its_host() {
-        for (file, host) in [
-            ("a.example.crt", "a.example"),
-            ("_.a.example.crt", "*.a.example"),
-            ("_dmarc.a.example.crt", "_dmarc.a.example"),
-            ("bücher.example.crt", "xn--bcher-kva.example"),
-        ] {
-            let found = host_of(Path::new(file)).map(|host| host.to_string());
-            assert_eq!(found.as_deref(), Ok(host));
-        }
-        for file in ["_..crt", "..crt", "a..b.crt", "127.0.0.1.crt", "a b.crt"] {
-            let found = host_of(Path::new(file));
-            assert!(found.is_err(), "{file}: {found:?}");
         }
     }
 }

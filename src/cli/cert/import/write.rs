@@ -6,7 +6,7 @@ use std::collections::{HashMap, HashSet};
 use sekisho_certs::{Catalog, CredentialId, HostRecord, StoreError};
 
 use super::check::{Checked, Digest};
-use super::plan::Plan;
+use super::plan::{Older, Plan};
 use super::report::Counts;
 use super::settled::Settled;
 use crate::cli::failure::Result;
@@ -18,14 +18,23 @@ pub(super) struct Writer<'a> {
     /// certificate share one credential.
     met: Met,
     settled: Settled,
+    older: Older,
+}
+
+/// What became of a batch.
+pub(super) struct Written {
+    pub(super) counts: Counts,
+    /// What may surprise.
+    pub(super) notes: Vec<String>,
 }
 
 impl<'a> Writer<'a> {
-    pub(super) fn new(catalog: &'a dyn Catalog) -> Self {
+    pub(super) fn new(catalog: &'a dyn Catalog, older: Older) -> Self {
         Self {
             catalog,
             met: Met::default(),
             settled: Settled::default(),
+            older,
         }
     }
 
@@ -35,7 +44,7 @@ impl<'a> Writer<'a> {
     /// Of several certificates of one type for one host, the one that is valid
     /// longest is stored, whatever the order of the files: within a batch by
     /// sorting, over batches for as many hosts as [`Settled`] holds.
-    pub(super) async fn write(&mut self, mut batch: Vec<Checked>) -> Result<Counts> {
+    pub(super) async fn write(&mut self, mut batch: Vec<Checked>) -> Result<Written> {
         batch.sort_by_key(|pair| pair.credential.not_after);
         let mut attempts = 0;
         loop {
@@ -43,7 +52,10 @@ impl<'a> Writer<'a> {
             let Err(error) = self.catalog.write(plan.writes).await else {
                 self.met.remember(&plan.ids);
                 self.settled.remember(&batch);
-                return Ok(plan.counts);
+                return Ok(Written {
+                    counts: plan.counts,
+                    notes: plan.notes,
+                });
             };
             attempts += 1;
             let again = matches!(error, StoreError::Conflict(_)) || error.is_retryable();
@@ -59,7 +71,13 @@ impl<'a> Writer<'a> {
         let records = self.catalog.hosts(&patterns).await?;
         let ids = self.referred_or_met(&records, batch);
         let stored = self.catalog.credentials(&ids).await?;
-        Ok(Plan::new(records, &stored, batch, &self.settled))
+        Ok(Plan::new(
+            records,
+            &stored,
+            batch,
+            &self.settled,
+            self.older,
+        ))
     }
 
     /// What must be compared with the batch: what its hosts refer to by now,

@@ -1,0 +1,60 @@
+//! Authorities that clients have already, so that a leaf which one of them
+//! issued may stand alone.
+
+use std::fs;
+use std::path::Path;
+use std::sync::OnceLock;
+
+use anyhow::{Context, ensure};
+use rustls::pki_types::CertificateDer;
+use rustls::pki_types::pem::PemObject;
+
+use crate::cli::failure::Result;
+
+/// Those of `--ca` first, then the system's, which are read when the first leaf
+/// needs them.
+pub(crate) struct Roots {
+    given: Vec<CertificateDer<'static>>,
+    all: OnceLock<Vec<CertificateDer<'static>>>,
+}
+
+impl Roots {
+    /// With the certificates of `--ca`.
+    pub(super) fn load(file: Option<&Path>) -> Result<Self> {
+        let given = file.map(read).transpose()?.unwrap_or_default();
+        Ok(Self {
+            given,
+            all: OnceLock::new(),
+        })
+    }
+
+    /// None: a chain must bring its issuers.
+    pub(crate) fn none() -> Self {
+        Self {
+            given: Vec::new(),
+            all: OnceLock::from(Vec::new()),
+        }
+    }
+
+    pub(super) fn all(&self) -> &[CertificateDer<'static>] {
+        self.all.get_or_init(|| {
+            // A system without roots is one on which every leaf needs its chain.
+            let system = rustls_native_certs::load_native_certs().certs;
+            [self.given.clone(), system].concat()
+        })
+    }
+}
+
+fn read(file: &Path) -> Result<Vec<CertificateDer<'static>>> {
+    let shown = || format!("--ca {}", file.display());
+    let text = fs::read(file).with_context(shown)?;
+    let certificates: std::result::Result<Vec<_>, _> =
+        CertificateDer::pem_slice_iter(&text).collect();
+    let certificates = certificates.with_context(shown)?;
+    ensure!(
+        !certificates.is_empty(),
+        "{} holds no certificate (BEGIN CERTIFICATE)",
+        shown()
+    );
+    Ok(certificates)
+}
