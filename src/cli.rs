@@ -39,7 +39,7 @@ pub(crate) struct Cli {
 enum Command {
     /// Serve the hosts of the store until SIGTERM or SIGINT
     Serve(serve::Args),
-    /// Check the configuration and reach the stores, without serving
+    /// Check the configuration and the stores, without serving
     Check(check::Args),
     /// Set, show, list and remove hosts
     #[command(subcommand)]
@@ -65,7 +65,7 @@ impl Cli {
         let config = self.config.as_deref();
         match self.command {
             Command::Serve(args) => serve::run(config, &args, begun),
-            Command::Check(_) => check::run(config),
+            Command::Check(args) => check::run(config, &args),
             Command::Host(command) => host::run(config, command),
             Command::Cert(command) => cert::run(config, command),
             Command::Key(command) => key::run(config, command),

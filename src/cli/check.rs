@@ -10,48 +10,98 @@ use sekisho_certs::{Clock, HostName, Store};
 use sekisho_server::config::{Config, StoreUrl};
 use sekisho_server::tickets::{Keeper, Ring, Source};
 
-use crate::cli::failure::{Ended, Result};
-use crate::cli::open;
+use crate::cli::failure::{self, Ended, Result};
+use crate::cli::open::{self, Opened};
 use crate::cli::output::Output;
 
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
-pub(crate) struct Args {}
+pub(crate) struct Args {
+    /// Fail while a store can't be reached, too
+    #[arg(long)]
+    reachable: bool,
+}
 
-pub(super) fn run(config: Option<&Path>) -> Result<Ended> {
+pub(super) fn run(config: Option<&Path>, args: &Args) -> Result<Ended> {
     let config = Config::load(config)?;
-    check_folders(&config.store)?;
     open::admin_token(&config)?;
-    let opened = open::runtime()?.block_on(async {
+    let (opened, unreachable) = open::runtime()?.block_on(async {
         let opened = open::serving(&config, None).await?;
-        if let Some(catalog) = &opened.catalog {
-            // Reads from the file, which opening alone may not.
-            catalog.position().await?;
-            if let Some(url) = &config.level {
-                open::reach_level(url).await?;
-            }
-        } else {
-            match &config.store {
-                StoreUrl::Redis(url) => open::reach(url).await?,
-                _ => ask(&*opened.store).await?,
-            }
-            if let Some(file) = &config.tickets {
-                let ring = Arc::new(Ring::random());
-                let mut keeper = Keeper::new(Source::File(file.clone()), ring, Clock::System);
-                keeper.refresh().await.context("[tickets] key_file")?;
-            }
-        }
-        anyhow::Ok(opened)
+        let unreachable = reach(&config, &opened).await?;
+        anyhow::Ok((opened, unreachable))
     })?;
+    let Unreachable { store, redis_cache } = &unreachable;
     let mut output = Output::new();
     writeln!(output, "{} is valid", config.file.display())?;
-    let keys = opened.catalog.map_or("", |_| " and opens with its keys");
-    writeln!(output, "{} is there{keys}", opened.shown)?;
-    if let Some(url) = &config.level {
+    if store.is_none() {
+        let keys = opened.catalog.map_or("", |_| " and opens with its keys");
+        writeln!(output, "{} is there{keys}", opened.shown)?;
+    }
+    if let Some(url) = config.level.as_ref().filter(|_| redis_cache.is_none()) {
         writeln!(output, "{url} is there")?;
     }
     output.flush()?;
-    Ok(Ended::Done)
+    unreachable.tell(args.reachable)
+}
+
+/// Why stores can't be reached. A server starts all the same.
+#[derive(Default)]
+struct Unreachable {
+    store: Option<anyhow::Error>,
+    /// `[cache] redis`.
+    redis_cache: Option<anyhow::Error>,
+}
+
+impl Unreachable {
+    /// Warns of each, or fails with the first.
+    fn tell(self, fails: bool) -> Result<Ended> {
+        for error in self.store.into_iter().chain(self.redis_cache) {
+            if fails {
+                return Err(error);
+            }
+            failure::warn(
+                &error,
+                "'sekisho serve' starts all the same; --reachable makes this an error",
+            );
+        }
+        Ok(Ended::Done)
+    }
+}
+
+/// Asks each store. What does not heal by itself is an error.
+async fn reach(config: &Config, opened: &Opened) -> Result<Unreachable> {
+    let mut unreachable = Unreachable::default();
+    let Some(catalog) = &opened.catalog else {
+        unreachable.store = reach_plain(config, &*opened.store).await.err();
+        if let Some(file) = &config.tickets {
+            let ring = Arc::new(Ring::random());
+            let mut keeper = Keeper::new(Source::File(file.clone()), ring, Clock::System);
+            keeper.refresh().await.context("[tickets] key_file")?;
+        }
+        return Ok(unreachable);
+    };
+    // Reads from the file, which opening alone may not.
+    match catalog.position().await {
+        Err(error) if error.is_retryable() => unreachable.store = Some(error.into()),
+        other => drop(other?),
+    }
+    if let Some(url) = &config.level {
+        unreachable.redis_cache = open::reach_level(url).await.err();
+    }
+    Ok(unreachable)
+}
+
+/// A server asks a store that others write only when a client comes: no answer
+/// of it keeps a server from starting.
+async fn reach_plain(config: &Config, store: &dyn Store) -> Result<()> {
+    match &config.store {
+        StoreUrl::Redis(url) => open::reach(url).await,
+        StoreUrl::Files { pattern } => {
+            check_folders(pattern)?;
+            ask(store).await
+        }
+        _ => ask(store).await,
+    }
 }
 
 /// A plain store is there if it knows that nobody has this name, or has
@@ -63,10 +113,7 @@ async fn ask(store: &dyn Store) -> Result<()> {
 }
 
 /// In a folder that is not there every host would be absent.
-fn check_folders(store: &StoreUrl) -> Result<()> {
-    let StoreUrl::Files { pattern } = store else {
-        return Ok(());
-    };
+fn check_folders(pattern: &str) -> Result<()> {
     for path in pattern.split(',') {
         let fixed = path.split("{host}").next().unwrap_or_default();
         let folder = fixed.rsplit_once('/').map_or("", |(folder, _)| folder);
@@ -79,11 +126,14 @@ fn check_folders(store: &StoreUrl) -> Result<()> {
 
 /// Under a domain that nobody can have (RFC 2606, section 2).
 const NOBODY: &str = "sekisho-check.invalid";
+
 const EXAMPLES: &str = "\
 Reads the configuration and the files of keys and tokens that it names, opens
 the store and tries the master key; asks a store that others write for a host
-that nobody has, sekisho-check.invalid. It listens nowhere, so it may run beside
-the server.
+that nobody has, sekisho-check.invalid. Fails on what 'sekisho serve' would fail
+on; a store that can't be reached is a warning, or an error with --reachable. It
+listens nowhere, so it may run beside the server.
 
-Example:
-  sekisho check --config /etc/sekisho/sekisho.toml && systemctl restart sekisho";
+Examples:
+  sekisho check --config /etc/sekisho/sekisho.toml && systemctl restart sekisho
+  sekisho check --reachable";

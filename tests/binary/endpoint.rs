@@ -68,7 +68,7 @@ fn serve_starts_without_its_endpoint_and_finds_it_later() {
     configure(&sandbox, &endpoint);
     drop(endpoint);
     sandbox.page("a.example", "page of a");
-    let error = sandbox.fails(&["check"]);
+    let error = sandbox.fails(&["check", "--reachable"]);
     assert!(
         error.contains(&format!("no connection to {address}")),
         "{error}"
@@ -91,7 +91,7 @@ fn check_says_what_is_wrong_with_an_endpoint() {
     let endpoint = Endpoint::start(Speaks::Http2(&certificate()));
     configure(&sandbox, &endpoint);
     let fails = |says: &[&str]| {
-        let error = sandbox.fails(&["check"]);
+        let error = sandbox.fails(&["check", "--reachable"]);
         for says in says {
             assert!(error.contains(says), "{says}: {error}");
         }

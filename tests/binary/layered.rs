@@ -85,7 +85,7 @@ fn redis_that_comes_and_goes_takes_no_host_away() {
         sandbox.page(host, host);
         sandbox.import(&[host]);
     }
-    let error = sandbox.fails(&["check"]);
+    let error = sandbox.fails(&["check", "--reachable"]);
     assert!(
         error.contains("[cache] redis") && error.contains("refused"),
         "{error}"

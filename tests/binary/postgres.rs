@@ -96,11 +96,17 @@ fn a_server_starts_without_its_database_and_heals() {
     sandbox.page("a.example", "page of a");
     import(&sandbox, "a.example");
     database.signal(Signal::End);
-    let error = sandbox.fails(&["check"]);
-    assert!(
-        error.contains("refused") && !error.contains("correct-horse"),
-        "{error}"
-    );
+    let check = sandbox.run(&["check"]);
+    assert_eq!(check.code, Some(0), "what starts passes: {}", check.err);
+    let reachable = sandbox.fails(&["check", "--reachable"]);
+    for (error, begins) in [(&check.err, "warning: "), (&reachable, "error: ")] {
+        assert!(error.starts_with(begins), "{error}");
+        assert!(
+            error.contains("refused") && !error.contains("correct-horse"),
+            "{error}"
+        );
+    }
+    assert!(!check.out.contains("is there"), "{}", check.out);
     let server = sandbox.serve();
     // Failed is not absent.
     assert!(server.refusal("a.example").contains("InternalError"));

@@ -36,7 +36,7 @@ fn serve_starts_without_redis_and_finds_it() {
     redis.kill();
     let sandbox = on(&redis, "redis://127.0.0.1:PORT/0");
     sandbox.page("a.example", "page of a");
-    let error = sandbox.fails(&["check"]);
+    let error = sandbox.fails(&["check", "--reachable"]);
     assert!(error.contains("refused"), "{error}");
     let server = sandbox.serve();
     assert!(server.refusal("a.example").contains("InternalError"));
@@ -87,7 +87,7 @@ fn check_says_what_is_wrong_without_the_password() {
     ] {
         sandbox.write("ca.pem", &ca().root_pem());
         configure(&sandbox, &redis, url);
-        let error = sandbox.fails(&["check"]);
+        let error = sandbox.fails(&["check", "--reachable"]);
         assert!(error.contains(wanted), "{url}: {error}");
         assert!(
             !error.contains("s3same") && !error.contains("wr0ng"),

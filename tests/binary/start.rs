@@ -43,7 +43,11 @@ fn plain_files_are_served_without_a_catalog() {
     sandbox.page("a.example", "page of a");
     sandbox.ok(&["check"]);
     sandbox.write("sekisho.toml", &config.replace("live/{host}", "no/{host}"));
-    let error = sandbox.fails(&["check"]);
+    let check = sandbox.run(&["check"]);
+    assert_eq!(check.code, Some(0), "{}", check.err);
+    assert!(check.err.starts_with("warning: "), "{}", check.err);
+    assert!(check.err.contains("--reachable"), "{}", check.err);
+    let error = sandbox.fails(&["check", "--reachable"]);
     assert!(error.contains("/no"), "{error}");
     sandbox.write("sekisho.toml", &config);
     let server = sandbox.serve();

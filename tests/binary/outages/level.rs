@@ -59,7 +59,7 @@ fn redis_that_does_not_take_the_password() {
         &["-a", "s3same", "--no-auth-warning"],
     );
     let sandbox = on(&Postgres::shared().database(), &url(&redis, ":wr0ng@"));
-    let error = sandbox.fails(&["check"]);
+    let error = sandbox.fails(&["check", "--reachable"]);
     assert!(error.contains("[cache] redis"), "{error}");
     assert!(error.contains("wrong user or password"), "{error}");
     let server = sandbox.serve();

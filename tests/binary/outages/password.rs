@@ -12,7 +12,7 @@ fn a_password_that_is_wrong_at_the_start() {
     let right = user(&database);
     let sandbox = sandbox(&right, &["a.example"]);
     database.sql("postgres", "ALTER ROLE keeper PASSWORD 'second'");
-    let error = sandbox.fails(&["check"]);
+    let error = sandbox.fails(&["check", "--reachable"]);
     assert!(
         error.contains("28P01") && !error.contains("first"),
         "{error}"
