@@ -19,6 +19,7 @@ mod redis;
 mod sandbox;
 mod secrets;
 mod shared;
+mod signals;
 mod stall;
 mod start;
 mod stores;

@@ -51,20 +51,32 @@ impl Shutdown {
         let _ = phases.wait_for(|now| *now >= phase).await;
     }
 
-    /// Drains at the first SIGTERM or SIGINT, ends at the second.
+    /// Drains at the first SIGTERM, SIGINT or SIGQUIT, ends at the second.
+    /// SIGHUP, SIGUSR1 and SIGUSR2, which other servers reload or reopen logs
+    /// at, are logged and change nothing.
     ///
     /// # Errors
     /// If the signals can't be listened to.
     pub fn on_signals(&self) -> io::Result<impl Future<Output = ()> + Send + use<>> {
         let mut terminate = signal(SignalKind::terminate())?;
         let mut interrupt = signal(SignalKind::interrupt())?;
+        let mut quit = signal(SignalKind::quit())?;
+        let mut hang_up = signal(SignalKind::hangup())?;
+        let mut user1 = signal(SignalKind::user_defined1())?;
+        let mut user2 = signal(SignalKind::user_defined2())?;
         let shutdown = self.clone();
         Ok(async move {
-            for phase in [Phase::Draining, Phase::Ending] {
+            let mut phases = [Phase::Draining, Phase::Ending].into_iter();
+            loop {
                 let name = tokio::select! {
                     _ = terminate.recv() => "SIGTERM",
                     _ = interrupt.recv() => "SIGINT",
+                    _ = quit.recv() => "SIGQUIT",
+                    _ = hang_up.recv() => { ignore("SIGHUP"); continue }
+                    _ = user1.recv() => { ignore("SIGUSR1"); continue }
+                    _ = user2.recv() => { ignore("SIGUSR2"); continue }
                 };
+                let Some(phase) = phases.next() else { return };
                 tracing::info!("{name}: {}", phase.as_str());
                 shutdown.advance(phase);
             }
@@ -78,6 +90,13 @@ impl Shutdown {
             forward
         });
     }
+}
+
+fn ignore(signal: &str) {
+    tracing::warn!(
+        signal,
+        "signal ignored: the configuration is read at the start alone, restart to apply it"
+    );
 }
 
 impl Default for Shutdown {
