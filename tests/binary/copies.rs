@@ -233,6 +233,19 @@ fn a_backup_is_taken_under_writes_restored_and_served() {
 }
 
 #[test]
+fn a_backup_under_a_wrong_master_key_is_refused() {
+    let sandbox = Sandbox::new();
+    sandbox.import(&["a.example"]);
+    let elsewhere = Sandbox::new();
+    elsewhere.import(&["b.example"]);
+    fs::copy(elsewhere.path("master.key"), sandbox.path("master.key")).expect("a copy");
+    let error = sandbox.fails(&["store", "backup", "backup.db"]);
+    assert!(error.contains("wrong master key"), "{error}");
+    assert!(!sandbox.path("backup.db").exists());
+    assert!(!sandbox.path("backup.db.part").exists());
+}
+
+#[test]
 fn a_backup_of_postgres_is_a_store_that_is_copied_back() {
     let server = Postgres::shared();
     let sandbox = Sandbox::new();

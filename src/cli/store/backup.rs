@@ -8,6 +8,7 @@ use std::time::Instant;
 
 use anyhow::{Context, bail};
 use indicatif::HumanBytes;
+use sekisho_certs::Catalog;
 use sekisho_server::config::{Config, StoreUrl};
 use sekisho_stores::sqlite::{Mode, Sqlite};
 
@@ -31,13 +32,17 @@ pub(super) fn run(config: Option<&Path>, args: &Args) -> Result<Ended> {
     let to = Destination::new(args)?;
     let begun = Instant::now();
     let ended = open::runtime()?.block_on(async {
-        match &config.store {
-            StoreUrl::Sqlite(path) => copy_file(path, &to).await,
+        let ended = match &config.store {
+            StoreUrl::Sqlite(path) => copy_file(&config, path, &to).await,
             StoreUrl::Postgres(_) => copy_all(&config, &to, begun).await,
             plain => {
                 bail!("the store {plain} is written by others: back it up where it is written")
             }
+        }?;
+        if ended == Ended::Done {
+            check(&config, &to).await?;
         }
+        anyhow::Ok(ended)
     })?;
     if ended != Ended::Done {
         return Ok(ended);
@@ -60,12 +65,14 @@ pub(super) fn run(config: Option<&Path>, args: &Args) -> Result<Ended> {
     Ok(Ended::Done)
 }
 
-/// The file as it is, in one state.
-async fn copy_file(path: &Path, to: &Destination) -> Result<Ended> {
+/// The file as it is, in one state. Under a wrong master key it would be of use
+/// to nobody who restores it.
+async fn copy_file(config: &Config, path: &Path, to: &Destination) -> Result<Ended> {
     let same = fs::canonicalize(&to.file).is_ok_and(|to| fs::canonicalize(path).ok() == Some(to));
     if same {
         bail!("{} is the store itself", path.display());
     }
+    open::sealed(config).await?;
     // Its mode must not be more open than the store's.
     to.make_part()?;
     Sqlite::open(path, Mode::Existing)?.backup(&to.part).await?;
@@ -75,15 +82,20 @@ async fn copy_file(path: &Path, to: &Destination) -> Result<Ended> {
 /// Everything into a store of one file. What an earlier run left is gone on
 /// with.
 async fn copy_all(config: &Config, to: &Destination, begun: Instant) -> Result<Ended> {
-    let part = Config {
-        store: StoreUrl::Sqlite(to.part.clone()),
-        ..config.clone()
-    };
     let source = open::sealed(config).await?;
-    let target = copy::open_target(&source, &part).await?;
+    let target = copy::open_target(&source, &to.config(config)).await?;
     let copied = copy::copy(&source, &target).await?;
     println!("{}", copied.to);
     Ok(copied.ended(begun))
+}
+
+/// Opens the copy as a restored one is opened.
+async fn check(config: &Config, to: &Destination) -> Result<()> {
+    let copy = open::sealed(&to.config(config)).await;
+    let copy = copy.context("the copy does not open")?;
+    // Reads from the file, which opening alone may not.
+    copy.position().await.context("the copy can't be read")?;
+    Ok(())
 }
 
 /// The file, and the one beside it that becomes it.
@@ -105,6 +117,14 @@ impl Destination {
         part.push(".part");
         let part = part.into();
         Ok(Self { file, part })
+    }
+
+    /// The unfinished copy as a store of its own.
+    fn config(&self, config: &Config) -> Config {
+        Config {
+            store: StoreUrl::Sqlite(self.part.clone()),
+            ..config.clone()
+        }
     }
 
     /// Makes it empty, for its owner only.
@@ -149,7 +169,7 @@ impl Destination {
 
 const EXAMPLES: &str = "\
 The store is served and written on meanwhile; the copy is of one state, and gets
-its name only when it is whole. Of a sqlite: store it is the file that goes in
+its name only when it is whole and opens under the master key. Of a sqlite: store it is the file that goes in
 the store's place to restore it. Of a postgres:// store it is a sqlite: store of
 the same content, which 'sekisho store copy' brings back. Private keys are
 sealed in it, and the master key is not in it.
