@@ -143,3 +143,23 @@ fn a_host_takes_the_certificates_of_another() {
             .contains("no host")
     );
 }
+
+#[test]
+fn a_root_that_is_not_there_is_warned_of() {
+    let sandbox = Sandbox::new();
+    sandbox.page("pages", "some");
+    for (root, missing) in [
+        ("www/pages", None),
+        ("www/{host}", None),
+        ("no/pages", Some("no/pages")),
+        ("no/{host}/pages", Some("no")),
+    ] {
+        let ran = sandbox.run(&["host", "set", "a.example", "--root", root]);
+        assert_eq!(ran.code, Some(0), "{}", ran.err);
+        let warning = missing.map(|folder| format!("warning: {folder} is not there"));
+        match warning {
+            Some(warning) => assert!(ran.err.contains(&warning), "{}", ran.err),
+            None => assert!(!ran.err.contains("warning"), "{}", ran.err),
+        }
+    }
+}

@@ -1,7 +1,9 @@
 //! `sekisho host set`
 
 use anyhow::anyhow;
-use sekisho_certs::{Catalog, HostPattern, HostRecord, StoredCredential, Tenant, TlsPolicy};
+use sekisho_certs::{
+    Catalog, HostPattern, HostRecord, StoredCredential, Tenant, TlsPolicy, printable,
+};
 
 use crate::cli::cert::{Leaf, check_covers};
 use crate::cli::edit::{Edit, edit};
@@ -93,6 +95,10 @@ pub(super) async fn run(catalog: &dyn Catalog, args: &Args) -> Result<Ended> {
         })
     })
     .await?;
+    if let Some(folder) = args.site.missing_folder() {
+        let folder = printable(&folder.display().to_string());
+        eprintln!("warning: {folder} is not there; until it is, requests get 404");
+    }
     if certless {
         let name = &args.name;
         eprintln!(

@@ -1,6 +1,6 @@
 //! How the command line names a site, and how one is shown.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail};
 use sekisho_certs::Site;
@@ -38,6 +38,15 @@ impl SiteArgs {
             ));
         }
         self.chosen().map(drop)
+    }
+
+    /// The folder of `--root`, or the one above its first `{host}`, if it is
+    /// not there.
+    pub(super) fn missing_folder(&self) -> Option<PathBuf> {
+        let root = self.root.as_ref()?;
+        let has_host = |part: &Path| part.to_string_lossy().contains("{host}");
+        let fixed = root.ancestors().find(|part| !has_host(part))?;
+        (!fixed.as_os_str().is_empty() && !fixed.is_dir()).then(|| fixed.to_owned())
     }
 
     /// The chosen site, none if nothing was chosen. Inside: none for the
