@@ -7,6 +7,7 @@ mod demo;
 mod edit;
 pub(crate) mod failure;
 mod host;
+mod init;
 mod key;
 mod named;
 mod open;
@@ -37,6 +38,8 @@ pub(crate) struct Cli {
 
 #[derive(Debug, Subcommand)]
 enum Command {
+    /// Write a configuration to begin with
+    Init(init::Args),
     /// Serve the hosts of the store until SIGTERM or SIGINT
     Serve(serve::Args),
     /// Check the configuration and the stores, without serving
@@ -64,6 +67,7 @@ impl Cli {
     pub(crate) fn run(self, begun: Instant) -> Result<Ended> {
         let config = self.config.as_deref();
         match self.command {
+            Command::Init(args) => init::run(&args),
             Command::Serve(args) => serve::run(config, &args, begun),
             Command::Check(args) => check::run(config, &args),
             Command::Host(command) => host::run(config, command),
@@ -79,6 +83,7 @@ impl Cli {
 const EXAMPLES: &str = "\
 Examples:
   sekisho demo                                     try it: makes hosts, serves them, verifies one
+  sekisho init                                     write a configuration to begin with
   sekisho cert import --chain a.crt --key a.key    store a certificate for the names in it
   sekisho host set a.example --root /srv/www/a     say how requests to a host are answered
   sekisho serve                                    serve all of them

@@ -9,6 +9,7 @@ mod folders;
 mod herd;
 mod host;
 mod import;
+mod init;
 mod keys;
 mod layered;
 mod live;

@@ -83,6 +83,7 @@ fn wrong_usage_exits_with_2_and_says_what() {
 fn every_command_helps() {
     let sandbox = Sandbox::new();
     for args in [
+        "init",
         "serve",
         "check",
         "host set",
@@ -167,4 +168,8 @@ fn a_configuration_that_is_wrong_is_named_with_its_line() {
     std::fs::remove_file(sandbox.path("sekisho.toml")).expect("a file");
     let error = sandbox.fails(&["host", "list"]);
     assert!(error.contains("/etc/sekisho/sekisho.toml"), "{error}");
+    let error = sandbox.fails(&["serve"]);
+    for command in ["sekisho init", "sekisho demo", "--config FILE"] {
+        assert!(error.contains(command), "{command}: {error}");
+    }
 }

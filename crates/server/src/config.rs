@@ -36,8 +36,8 @@ pub struct Config {
     pub defaults: Defaults,
     /// `[store]`: where hosts and credentials live.
     pub store: StoreUrl,
-    /// `[keys] master`: what unseals private keys; none is right only for
-    /// stores that hold plain ones.
+    /// `[keys] master`: what unseals private keys; `master.key` beside an
+    /// embedded store by default, else none.
     pub keys: Option<KeySource>,
     /// `[cache]`: what is kept in memory.
     pub cache: Cache,

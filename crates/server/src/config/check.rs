@@ -24,12 +24,6 @@ type Result<T> = std::result::Result<T, Problem>;
 pub(crate) fn check(raw: RawConfig, file: &Path) -> Result<Config> {
     let base = file.parent().expect("an absolute file has a folder");
     let listen = listen(&raw.listen, base)?;
-    let source = |text: String| {
-        let source = text.parse::<KeySource>();
-        source
-            .map(|source| source.relative_to(base))
-            .map_err(|error| Problem::at(&["keys", "master"], error.to_string()))
-    };
     let store = store(&raw.store, base)?;
     let tickets = |path: String| {
         path_below(base, &path).map_err(|text| Problem::at(&["tickets", "key_file"], text))
@@ -38,7 +32,7 @@ pub(crate) fn check(raw: RawConfig, file: &Path) -> Result<Config> {
         file: file.to_owned(),
         defaults: defaults(&raw.default, &listen.https)?,
         level: level(&raw.cache, &store, base)?,
-        keys: raw.keys.master.map(source).transpose()?,
+        keys: keys(raw.keys.master.as_deref(), &store, base)?,
         cache: cache(&raw.cache, &store, base)?,
         store,
         site: site(raw.site, base)?,
@@ -120,6 +114,22 @@ fn store(raw: &RawStore, base: &Path) -> Result<StoreUrl> {
         }
     }
     Ok(store)
+}
+
+/// Only the embedded store has a folder in which a master key can lie by
+/// default.
+fn keys(master: Option<&str>, store: &StoreUrl, base: &Path) -> Result<Option<KeySource>> {
+    match (master, store) {
+        (Some(text), _) => {
+            let source = text.parse::<KeySource>();
+            let source = source.map(|source| Some(source.relative_to(base)));
+            source.map_err(|error| Problem::at(&["keys", "master"], error.to_string()))
+        }
+        (None, StoreUrl::Sqlite(path)) => {
+            Ok(Some(KeySource::File(path.with_file_name(MASTER_KEY))))
+        }
+        (None, _) => Ok(None),
+    }
 }
 
 fn addresses(key: &str, texts: &[String]) -> Result<Vec<SocketAddr>> {
@@ -311,6 +321,8 @@ fn times(
     })
 }
 
+/// Beside an embedded store.
+const MASTER_KEY: &str = "master.key";
 /// Less holds no useful number of entries; more is a slip of the keys.
 const MEMORY: RangeInclusive<usize> = 1 << 20..=1 << 40;
 /// The least holds a thousand hosts.

@@ -39,7 +39,8 @@ impl fmt::Display for ConfigError {
                 let tried = tried.join(" nor ");
                 write!(
                     f,
-                    "there is neither {tried}; name a file with --config FILE"
+                    "there is neither {tried}; write one with 'sekisho init', name another \
+                     with --config FILE, or try 'sekisho demo'"
                 )
             }
             Self::Read(file, error) => write!(f, "{}: can't be read: {error}", file.display()),

@@ -66,7 +66,8 @@ fn applies_the_defaults() {
     let config = parse(LEAST).unwrap();
     assert!(config.listen.http.is_empty());
     assert_eq!(config.listen.admin, None);
-    assert_eq!(config.keys, None);
+    let beside = KeySource::File("/etc/sekisho/master.key".into());
+    assert_eq!(config.keys, Some(beside));
     assert_eq!(config.tickets, None);
     assert_eq!(config.defaults.of("127.0.0.1:8443".parse().unwrap()), None);
     let cache = Cache {
