@@ -18,6 +18,27 @@ fn check_says_that_all_is_well() {
 }
 
 #[test]
+fn the_first_line_says_what_is_served_from_where() {
+    let sandbox = Sandbox::new();
+    sandbox.import(&["a.example"]);
+    sandbox.configure("[cache]\nmemory = \"96MiB\"\n");
+    let server = sandbox.serve();
+    let log = server.log();
+    let line = log.lines().find(|line| line.contains("\"serving\""));
+    let line: serde_json::Value = serde_json::from_str(line.expect("a line")).expect("JSON");
+    let fields = &line["fields"];
+    assert_eq!(fields["cache_memory"], "96MiB");
+    for (key, file) in [("store", "hosts.db"), ("config", "sekisho.toml")] {
+        let shown = fields[key].as_str().expect(key);
+        assert!(shown.ends_with(file), "{key}: {shown}");
+    }
+    let millis = fields["start_up_ms"].to_string();
+    let (_, decimals) = millis.split_once('.').expect("a decimal");
+    assert_eq!(decimals.len(), 1, "{millis}");
+    server.stop();
+}
+
+#[test]
 fn an_address_that_is_taken_is_named() {
     let sandbox = Sandbox::new();
     sandbox.import(&["a.example"]);

@@ -24,6 +24,7 @@ use crate::site::Site;
 
 pub use error::ConfigError;
 pub use store::{StoreUrl, TokenSource};
+pub use value::Size;
 
 /// A checked configuration, with every default applied and every path absolute.
 #[derive(Clone, Debug)]

@@ -1,19 +1,21 @@
 //! From the configuration to a running server: store, lookup, feed, tickets,
 //! sockets.
 
+use std::io::ErrorKind;
 use std::net::SocketAddr;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, bail};
+use anyhow::{Context, anyhow, bail};
 use sekisho_certs::log::Seen;
 use sekisho_certs::{Clock, Documents, Feed, Lookup, LookupSettings, NeverObtain};
 use sekisho_server::admin::{Admin, Sources};
-use sekisho_server::config::Config;
+use sekisho_server::config::{Config, Size};
 use sekisho_server::metrics::Metrics;
 use sekisho_server::site::Responder;
 use sekisho_server::tickets::{Keeper, Ring, Source};
-use sekisho_server::{Endpoint, Parts, Phase, Publisher, Server, Shutdown};
+use sekisho_server::{Endpoint, Error, Parts, Phase, Publisher, Server, Shutdown};
 use sekisho_stores::warm::{Copies, WarmStats};
 use tokio::net::TcpListener;
 use tokio::runtime::{Builder, Runtime};
@@ -34,6 +36,10 @@ pub(crate) struct Serving {
     admin: Option<(TcpListener, Admin)>,
     shutdown: Shutdown,
     store: String,
+    /// `[cache] memory`.
+    memory: Size,
+    /// The configuration.
+    file: PathBuf,
     start_up: Duration,
 }
 
@@ -67,7 +73,7 @@ impl Serving {
             responder: Arc::clone(&responder),
             clock: Clock::System,
         };
-        let server = Server::build(config, parts)?;
+        let server = Server::build(config, parts).map_err(with_hint)?;
         let sources = sources(metrics.clone(), &lookup, &opened, responder, &shutdown);
         let admin = background.block_on(admin(config, sources))?;
         let start_up = begun.elapsed();
@@ -81,6 +87,8 @@ impl Serving {
             admin,
             shutdown,
             store: opened.shown,
+            memory: Size(config.cache.memory),
+            file: config.file.clone(),
             start_up,
         })
     }
@@ -112,7 +120,9 @@ impl Serving {
             http = joined(&addresses.http),
             admin = joined(admin.as_slice()),
             store = self.store,
-            start_up_ms = self.start_up.as_secs_f64() * 1000.0,
+            cache_memory = %self.memory,
+            config = %self.file.display(),
+            start_up_ms = (self.start_up.as_secs_f64() * 10_000.0).round() / 10.0,
             version = env!("CARGO_PKG_VERSION"),
             "serving"
         );
@@ -230,6 +240,22 @@ async fn admin(config: &Config, sources: Sources) -> Result<Option<(TcpListener,
     Ok(Some((listener, Admin::new(sources, token))))
 }
 
+/// What to do where the system keeps low ports for root.
+fn with_hint(error: Error) -> anyhow::Error {
+    match &error {
+        Error::Bind { address, source }
+            if source.kind() == ErrorKind::PermissionDenied && address.port() < FIRST_FREE_PORT =>
+        {
+            anyhow!(
+                "{error}; a port below {FIRST_FREE_PORT} needs root or CAP_NET_BIND_SERVICE: \
+                 AmbientCapabilities= in a systemd unit, or 'setcap cap_net_bind_service=+ep' on \
+                 the binary; or listen on another port, such as 8443"
+            )
+        }
+        _ => error.into(),
+    }
+}
+
 fn joined(addresses: &[SocketAddr]) -> String {
     let texts: Vec<_> = addresses.iter().map(SocketAddr::to_string).collect();
     texts.join(" ")
@@ -237,3 +263,29 @@ fn joined(addresses: &[SocketAddr]) -> String {
 
 /// How long the start waits for ticket keys.
 const TICKET_KEYS: Duration = Duration::from_millis(500);
+/// As far as `net.ipv4.ip_unprivileged_port_start` is not changed.
+const FIRST_FREE_PORT: u16 = 1024;
+
+#[cfg(test)]
+mod tests {
+    use std::io;
+
+    use super::*;
+
+    #[test]
+    fn a_port_that_needs_root_says_what_to_do() {
+        let told = |address: &str, kind: ErrorKind| {
+            let address = address.parse().expect("an address");
+            let source = io::Error::from(kind);
+            with_hint(Error::Bind { address, source }).to_string()
+        };
+        let denied = told("0.0.0.0:443", ErrorKind::PermissionDenied);
+        assert!(denied.contains("0.0.0.0:443") && denied.contains("CAP_NET_BIND_SERVICE"));
+        for (address, kind) in [
+            ("0.0.0.0:443", ErrorKind::AddrInUse),
+            ("0.0.0.0:8443", ErrorKind::PermissionDenied),
+        ] {
+            assert!(!told(address, kind).contains("CAP_NET_BIND_SERVICE"));
+        }
+    }
+}

@@ -70,7 +70,9 @@ fn whole(text: &str) -> Option<u64> {
         .then(|| text.parse().ok())?
 }
 
-struct Size(usize);
+/// Bytes, shown as the configuration has them: `64MiB`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Size(pub usize);
 
 impl fmt::Display for Size {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
