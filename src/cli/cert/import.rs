@@ -74,7 +74,7 @@ pub(super) fn run(runtime: &Runtime, catalog: &dyn Catalog, args: &Args) -> Resu
     let roots = Roots::load(args.ca.as_deref())?;
     let mut report = Report::new(|| args.layout.count(args.dir.as_ref()?).ok());
     if args.json {
-        report = report.as_json();
+        report = report.with_json();
     }
     let now = Clock::System.now();
     let dates = match args.allow_expired {

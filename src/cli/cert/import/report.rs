@@ -61,7 +61,7 @@ impl Report {
     }
 
     /// As one JSON object on standard output, with all refusals.
-    pub(super) fn as_json(mut self) -> Self {
+    pub(super) fn with_json(mut self) -> Self {
         self.json = Some(Json::new());
         self
     }
