@@ -5,6 +5,7 @@
 mod cache;
 mod changes;
 mod fresh;
+mod model;
 mod outcomes;
 mod refresh;
 mod replaced;
