@@ -42,6 +42,34 @@ mod refresh;
 /// 4. issuance, where the host may.
 ///
 /// `V` is what `publish` makes of a record, once per fill.
+///
+/// ```
+/// use std::{sync::Arc, time::Duration};
+///
+/// use sekisho_certs::store::memory::Memory;
+/// use sekisho_certs::{
+///     Cached, Clock, HostName, Lookup, LookupSettings, NeverObtain, Outcome, Published,
+/// };
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() {
+/// let store = Arc::new(Memory::new(Clock::System));
+/// let settings = LookupSettings {
+///     memory: 64 << 20,
+///     fresh: Duration::from_secs(60),
+///     absent: Duration::from_secs(5),
+/// };
+/// let lookup = Lookup::new(store, &settings, Arc::new(NeverObtain), |host| {
+///     let value = host.record.pattern.to_string();
+///     Ok(Published { value, weight: 64 })
+/// });
+///
+/// let name = HostName::parse("www.example.com").unwrap();
+/// assert!(matches!(lookup.cached(&name), Cached::Miss));
+/// assert!(matches!(lookup.load(&name).await, Outcome::Absent(_)));
+/// assert!(matches!(lookup.cached(&name), Cached::Hit(Outcome::Absent(_))));
+/// # }
+/// ```
 pub struct Lookup<V> {
     cache: Cache<V>,
     flights: Mutex<Flights<V>>,
