@@ -21,12 +21,12 @@ pub struct Served<V> {
     host: Arc<LoadedHost>,
     value: V,
     weight: u64,
-    pub(crate) state: State,
+    pub(crate) state: EntryState,
 }
 
 /// What changes about a cached record while it stays the same.
 #[derive(Debug)]
-pub(crate) struct State {
+pub(crate) struct EntryState {
     /// For a wildcard: exact records stand below it, or may.
     pub(crate) shadowed: AtomicBool,
     /// In which epoch it was read; another one asks for a new read.
@@ -35,13 +35,18 @@ pub(crate) struct State {
     pub(crate) fresh_until: AtomicU64,
     /// Until when it is served without a look although it needs one, since
     /// the store has just failed; 0 if it has not.
-    pub(crate) respite_until: AtomicU64,
+    pub(crate) retry_at: AtomicU64,
     /// Set while one load in the background refreshes it.
     pub(crate) refreshing: AtomicBool,
 }
 
 impl<V> Served<V> {
-    pub(crate) fn new(host: Arc<LoadedHost>, value: V, value_weight: usize, state: State) -> Self {
+    pub(crate) fn new(
+        host: Arc<LoadedHost>,
+        value: V,
+        value_weight: usize,
+        state: EntryState,
+    ) -> Self {
         let credentials: usize = host
             .credentials
             .iter()
@@ -246,7 +251,7 @@ where
 {
     // The region divides its capacity evenly over its shards and refuses what
     // is heavier than one: fewer shards for a small memory.
-    let shards = (capacity / LEAST_SHARD).clamp(1, MOST_SHARDS);
+    let shards = (capacity / MIN_SHARD).clamp(1, MAX_SHARDS);
     let options = OptionsBuilder::new()
         .shards(shards)
         .estimated_items_capacity(capacity / usual)
@@ -275,8 +280,8 @@ fn wildcard_key(name: &str) -> Option<&str> {
 }
 
 /// The heaviest record (a chain of 64 KiB per key type) fits a shard.
-const LEAST_SHARD: usize = 512 * 1024;
-const MOST_SHARDS: usize = 32;
+const MIN_SHARD: usize = 512 * 1024;
+const MAX_SHARDS: usize = 32;
 /// A record with one ECDSA credential and its chain of two.
 const USUAL_RECORD: usize = 4096;
 const USUAL_NOTE: usize = PER_NOTE + 24;

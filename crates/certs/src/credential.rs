@@ -2,14 +2,14 @@
 
 mod base64;
 mod chain;
-pub mod door;
 mod error;
 mod key;
 mod pem;
+pub mod validate;
 mod verify;
 
-pub use door::{Credential, Dates};
 pub use error::{CredentialError, Date};
+pub use validate::{Credential, Dates};
 
 use std::fmt;
 use std::str::FromStr;

@@ -1,7 +1,7 @@
 //! The few fields of a certificate that a load needs (RFC 5280, section 4.1).
 //!
-//! A full parse with all extensions costs more than the rest of a load; the
-//! door ([`crate::credential`]) does it once, a load only walks the header.
+//! A full parse with all extensions costs more than the rest of a load:
+//! [`crate::credential::validate`] makes it once, a load only walks the header.
 
 /// Fields of a certificate, borrowed from its DER.
 pub struct Leaf<'a> {

@@ -1,4 +1,4 @@
-//! From a name to what to serve, through cache, store and issuance.
+//! Lookup: from a name to what is served, through cache, store and issuance.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -16,32 +16,32 @@ use crate::log::Recent;
 use crate::obtain::Obtain;
 use crate::store::{Store, StoreError};
 pub use counts::{CALL_BOUNDS, Counts, LookupStats};
-use flight::Flight;
-pub use flight::Wait;
 pub use freshness::FeedState;
 use freshness::{Age, Freshness};
 use refresh::Refreshes;
+use singleflight::Call;
+pub use singleflight::Wait;
 
 mod apply;
 mod counts;
-mod flight;
 mod freshness;
 mod load;
 mod refresh;
+mod singleflight;
 
-/// Answers names with what the server made of their records.
+/// Lookup of names, answered with what the server made of their records.
 ///
-/// Two steps, so that a caller can put a limit between them: [`Self::cached`]
-/// neither waits nor calls the store, [`Self::load`] may do both. Order of an
-/// answer:
+/// Lookups have two steps, so that a caller can put a limit between them: [`Self::cached`]
+/// neither waits nor calls the store, [`Self::load`] may do both. The order of
+/// an answer:
 ///
-/// 1. the cache: the exact name, else what was noted about this name, else a
-///    wildcard that is known to answer everything below itself;
+/// 1. the cache: the exact name, else the note about this name, else a wildcard
+///    that is known to answer every name below it;
 /// 2. the load that is in flight for this name;
 /// 3. the store: the exact pattern, else the wildcard above, with credentials;
 /// 4. issuance, where the host may.
 ///
-/// `V` is what `publish` makes of a record, once per fill.
+/// `V` is what `publish` makes of a record, once per load.
 ///
 /// ```
 /// use std::{sync::Arc, time::Duration};
@@ -72,68 +72,68 @@ mod refresh;
 /// ```
 pub struct Lookup<V> {
     cache: Cache<V>,
-    flights: Mutex<Flights<V>>,
+    calls: Mutex<Calls<V>>,
     store: Arc<dyn Store>,
     obtain: Arc<dyn Obtain>,
     publish: Box<Publish<V>>,
     interner: Arc<Interner>,
     freshness: Freshness,
     refreshes: Refreshes,
-    /// Held while a change is applied and while a load's result is checked
-    /// against the changes and cached; never across a wait.
+    /// Locked while a change is applied, and while a load's result is compared
+    /// with the changes and cached; never across an await. Taken before `calls`.
     recent: Mutex<Recent>,
     epoch: AtomicU64,
-    tick: AtomicU64,
+    revision: AtomicU64,
     counts: Counts,
 }
 
 /// Turns a loaded record into what the server keeps for it.
 pub type Publish<V> = dyn Fn(&Arc<LoadedHost>) -> Result<Published<V>, String> + Send + Sync;
 
-type Flights<V> = HashMap<HostName, Arc<Flight<V>>, RandomState>;
+type Calls<V> = HashMap<HostName, Arc<Call<V>>, RandomState>;
 
-/// What the server made of a record.
+/// Value that the server made of a record.
 #[derive(Debug)]
 pub struct Published<V> {
-    /// The thing itself.
+    /// The value.
     pub value: V,
-    /// Bytes of memory that it adds to those of the record.
+    /// Bytes of memory that the value adds to those of the record.
     pub weight: usize,
 }
 
-/// The knobs of a lookup.
+/// Settings of a lookup.
 #[derive(Clone, Debug)]
 pub struct LookupSettings {
     /// The bound of the cache, bytes.
     pub memory: usize,
-    /// How long a record needs no second look while no change feed vouches
-    /// for it.
+    /// How long a record is served without a new read while no healthy change
+    /// feed vouches for it.
     pub fresh: Duration,
-    /// The same for absences.
+    /// How long an absence is, in the same case.
     pub absent: Duration,
 }
 
-/// How a lookup ended. Cheap to clone: all who wait share it.
+/// Outcome of a lookup. Cheap to clone: all waiters share it.
 pub enum Outcome<V> {
-    /// Serve this.
+    /// The record to serve.
     Found(Arc<Served<V>>),
-    /// The store answered, and there is nothing to serve.
+    /// Nothing to serve, as the store answered.
     Absent(Absence),
-    /// Nobody knows.
+    /// No answer: neither found nor absent.
     Failed(LookupError),
 }
 
-/// What [`Lookup::cached`] knows without asking.
+/// Result of [`Lookup::cached`].
 pub enum Cached<V> {
-    /// The answer.
+    /// The answer, from the cache.
     Hit(Outcome<V>),
-    /// Somebody is asking; wait with them.
+    /// A load of this name is in flight; wait for it.
     InFlight(Wait<V>),
     /// The store must be asked.
     Miss,
 }
 
-/// Why nobody knows.
+/// Reason why a lookup failed.
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum LookupError {
     /// The store gave no answer.
@@ -145,16 +145,17 @@ pub enum LookupError {
     /// Issuance was allowed but did not work.
     #[error("no certificate could be obtained: {0}")]
     NotObtained(Arc<str>),
-    /// Whoever asked could wait no longer; the load goes on.
+    /// The deadline of the lookup passed; the load goes on.
     #[error("there was no answer in time")]
     Late,
-    /// What was read kept changing, or the load's task ended early.
+    /// Changes overtook every read, or the load's task ended early.
     #[error("the load was broken off")]
     BrokenOff,
 }
 
 impl<V: Send + Sync + 'static> Lookup<V> {
-    /// Without a change feed until one tells it of changes ([`Follower`](crate::feed::Follower)).
+    /// Makes a lookup that has no change feed until it is given to one as a
+    /// [`Follower`](crate::feed::Follower).
     pub fn new(
         store: Arc<dyn Store>,
         settings: &LookupSettings,
@@ -163,7 +164,7 @@ impl<V: Send + Sync + 'static> Lookup<V> {
     ) -> Arc<Self> {
         Arc::new(Self {
             cache: Cache::new(settings.memory),
-            flights: Mutex::default(),
+            calls: Mutex::default(),
             store,
             obtain,
             publish: Box::new(publish),
@@ -172,12 +173,12 @@ impl<V: Send + Sync + 'static> Lookup<V> {
             refreshes: Refreshes::new(),
             recent: Mutex::default(),
             epoch: AtomicU64::new(0),
-            tick: AtomicU64::new(0),
+            revision: AtomicU64::new(0),
             counts: Counts::default(),
         })
     }
 
-    /// Steps 1 and 2, without waiting and without a call to the store.
+    /// Does steps 1 and 2: neither waits nor calls the store.
     pub fn cached(self: &Arc<Self>, name: &HostName) -> Cached<V> {
         if let Some((outcome, age)) = self.remembered(name) {
             if let (Age::Refresh, Outcome::Found(served)) = (age, &outcome) {
@@ -186,48 +187,49 @@ impl<V: Send + Sync + 'static> Lookup<V> {
             self.counts.hit(&outcome);
             return Cached::Hit(outcome);
         }
-        match self.flights().get(name) {
-            Some(flight) => {
+        match self.calls().get(name) {
+            Some(call) => {
                 self.counts.join();
-                Cached::InFlight(Wait::on(Arc::clone(flight)))
+                Cached::InFlight(Wait::on(Arc::clone(call)))
             }
             None => Cached::Miss,
         }
     }
 
-    /// Steps 3 and 4, or joining whoever is at them already. The load is a
-    /// task of its own on the current runtime; dropping the wait stops nothing.
+    /// Does steps 3 and 4, or joins the load that does. A load is a task of its
+    /// own on the current runtime; dropping the returned future stops nothing.
     pub fn load(self: &Arc<Self>, name: &HostName) -> Wait<V> {
         self.load_with(name, |_| ())
     }
 
-    /// The same. `settle` stays with the load, whoever waits or leaves: it is
-    /// called with the outcome before those who wait get it. Where this call
-    /// starts no load, or the load's task ends early, it is dropped uncalled.
+    /// Loads like [`Self::load`]. `observe` is called with the outcome before
+    /// any waiter has it, even if all waiters have left. If this call starts no
+    /// load, or the load's task ends early, `observe` is dropped uncalled.
     pub fn load_with(
         self: &Arc<Self>,
         name: &HostName,
-        settle: impl FnOnce(&Outcome<V>) + Send + 'static,
+        observe: impl FnOnce(&Outcome<V>) + Send + 'static,
     ) -> Wait<V> {
-        let flights = self.flights();
-        if let Some(flight) = flights.get(name) {
-            return Wait::on(Arc::clone(flight));
+        let calls = self.calls();
+        if let Some(call) = calls.get(name) {
+            return Wait::on(Arc::clone(call));
         }
-        // A load may have landed since the caller saw the miss.
+        // A load may have completed since the caller saw the miss.
         if let Some((outcome, _)) = self.remembered(name) {
             return Wait::known(outcome);
         }
-        Wait::on(self.launch(flights, name, settle))
+        Wait::on(self.launch(calls, name, observe))
     }
 
-    /// Moves whenever something that was served may be served otherwise.
-    pub fn position(&self) -> u64 {
-        self.tick.load(Ordering::Acquire)
+    /// Returns a counter that grows whenever something that was served may be
+    /// served otherwise. It has nothing to do with numbers of the log.
+    pub fn revision(&self) -> u64 {
+        self.revision.load(Ordering::Acquire)
     }
 
-    /// Whether what was found at `position` still needs no new lookup.
-    pub fn is_current(&self, served: &Served<V>, position: u64) -> bool {
-        position == self.position()
+    /// Whether a record found at `revision` needs no new lookup.
+    pub fn is_current(&self, served: &Served<V>, revision: u64) -> bool {
+        revision == self.revision()
             && self
                 .freshness
                 .age(served.state.fresh_until.load(Ordering::Relaxed))
@@ -240,14 +242,14 @@ impl<V: Send + Sync + 'static> Lookup<V> {
         LookupStats {
             usage: self.cache.usage(),
             credentials: self.interner.len(),
-            in_flight: self.flights().len(),
+            in_flight: self.calls().len(),
             position: recent.number,
             feed: self.freshness.feed(),
             counts: self.counts.clone(),
         }
     }
 
-    /// Step 1: whatever is remembered and needs no new read.
+    /// Does step 1: returns what is cached and needs no new read first.
     fn remembered(&self, name: &HostName) -> Option<(Outcome<V>, Age)> {
         let key = name.as_str();
         if let Some(served) = self.cache.exact(key) {
@@ -282,8 +284,8 @@ impl<V: Send + Sync + 'static> Lookup<V> {
         self.usable_as(served, epoch, fresh_until)
     }
 
-    /// What was read in that epoch and was fresh until then: an alias of a
-    /// wildcard ages by itself.
+    /// Judges a record by the epoch and freshness of what leads to it: an alias
+    /// of a wildcard ages by itself.
     fn usable_as(
         &self,
         served: Arc<Served<V>>,
@@ -293,14 +295,14 @@ impl<V: Send + Sync + 'static> Lookup<V> {
         if served.host().is_superseded() {
             return None;
         }
-        let age = if self.freshness.is_in_respite(&served.state.respite_until) {
+        let age = if self.freshness.retries_later(&served.state.retry_at) {
             Age::Fresh
         } else if epoch != self.epoch() {
             Age::Stale
         } else {
             match self.freshness.age(fresh_until) {
-                // Reading first would most likely end with this too, and all
-                // who come meanwhile would wait for the store's deadline.
+                // A read would most likely fail, too, and every lookup until
+                // then would wait for the store's deadline.
                 Age::Stale if self.counts.unavailable() => Age::Refresh,
                 age => age,
             }
@@ -311,39 +313,40 @@ impl<V: Send + Sync + 'static> Lookup<V> {
         }
     }
 
-    /// Reads again in the background, unless a load is under way already or
-    /// the share of background loads is used up.
+    /// Reads again in the background, unless a load is in flight already or all
+    /// permits of background loads are taken.
     fn refresh(self: &Arc<Self>, name: &HostName, served: &Arc<Served<V>>) {
         let Some(refresh) = self.refreshes.begin(served) else {
             return;
         };
-        let flights = self.flights();
-        if !flights.contains_key(name) {
-            self.launch(flights, name, |_| drop(refresh));
+        let calls = self.calls();
+        if !calls.contains_key(name) {
+            self.launch(calls, name, |_| drop(refresh));
         }
     }
 
-    /// Starts a load and gives its flight.
+    /// Starts a load.
     fn launch(
         self: &Arc<Self>,
-        mut flights: MutexGuard<'_, Flights<V>>,
+        mut calls: MutexGuard<'_, Calls<V>>,
         name: &HostName,
-        settle: impl FnOnce(&Outcome<V>) + Send + 'static,
-    ) -> Arc<Flight<V>> {
-        let flight = Arc::new(Flight::new());
-        flights.insert(name.clone(), Arc::clone(&flight));
-        // A runtime that ends drops the task at once, and that lands it.
-        drop(flights);
-        tokio::spawn(load::Leader::new(self, name, Arc::clone(&flight)).run(settle));
-        flight
+        observe: impl FnOnce(&Outcome<V>) + Send + 'static,
+    ) -> Arc<Call<V>> {
+        let call = Arc::new(Call::new());
+        calls.insert(name.clone(), Arc::clone(&call));
+        // Unlocked first: a runtime that is shutting down drops the task at once,
+        // and its drop takes this lock.
+        drop(calls);
+        tokio::spawn(load::Load::new(self, name, Arc::clone(&call)).run(observe));
+        call
     }
 
     fn epoch(&self) -> u64 {
         self.epoch.load(Ordering::Acquire)
     }
 
-    fn flights(&self) -> MutexGuard<'_, Flights<V>> {
-        self.flights.lock().unwrap_or_else(PoisonError::into_inner)
+    fn calls(&self) -> MutexGuard<'_, Calls<V>> {
+        self.calls.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn recent(&self) -> MutexGuard<'_, Recent> {

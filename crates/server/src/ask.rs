@@ -51,12 +51,12 @@ async fn load(
         Ok(permit) => {
             // It stays with the load: a client that goes away must not
             // get it back before.
-            let settle = move |outcome: &Outcome<Endpoint>| {
+            let observe = move |outcome: &Outcome<Endpoint>| {
                 if matches!(outcome, Outcome::Absent(_)) {
                     permit.was_absent();
                 }
             };
-            let outcome = lookup.load_with(name, settle).await;
+            let outcome = lookup.load_with(name, observe).await;
             (outcome, LookupResult::Loaded)
         }
         Err(denied) => (overloaded(), denied.into()),

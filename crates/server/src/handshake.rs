@@ -37,7 +37,7 @@ pub(crate) struct Established {
     /// Whether the client asked for that name.
     pub(crate) named: bool,
     /// Where the log stood before the lookup.
-    pub(crate) position: u64,
+    pub(crate) revision: u64,
 }
 
 /// Reads the hello, looks its name up and finishes the handshake, all before
@@ -93,7 +93,7 @@ pub(crate) async fn establish(
         served: chosen.served,
         name: chosen.name,
         named: chosen.named,
-        position: chosen.position,
+        revision: chosen.revision,
     })
 }
 
@@ -127,7 +127,7 @@ struct Chosen {
     served: Arc<Served<Endpoint>>,
     name: HostName,
     named: bool,
-    position: u64,
+    revision: u64,
 }
 
 /// What a client gets that gets no handshake.
@@ -163,7 +163,7 @@ async fn decide(
         // Nothing of that name can be stored.
         (Sni::Impossible, _) => return Err(Absence::NoHost.into()),
     };
-    let position = shared.lookup.position();
+    let revision = shared.lookup.revision();
     let prefix = Prefix::from(ends.peer.ip());
     let (lookup, budget, metrics) = (&shared.lookup, &shared.budget, &shared.metrics);
     let served = match ask(lookup, budget, metrics, &name, prefix, deadline).await {
@@ -180,7 +180,7 @@ async fn decide(
         served,
         name,
         named,
-        position,
+        revision,
     })
 }
 

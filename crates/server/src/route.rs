@@ -36,7 +36,7 @@ struct Known {
     name: HostName,
     served: Arc<Served<Endpoint>>,
     /// Where the log stood before it was looked up.
-    position: u64,
+    revision: u64,
 }
 
 /// Who answers a request.
@@ -73,12 +73,12 @@ impl Visit {
             served,
             name,
             named,
-            position,
+            revision,
         } = established;
         let known = named.then(|| Known {
             name: name.clone(),
             served: Arc::clone(&served),
-            position,
+            revision,
         });
         let visit = Self {
             sent: served,
@@ -143,7 +143,7 @@ impl Visit {
             metrics,
             ..
         } = &*self.shared;
-        let position = lookup.position();
+        let revision = lookup.revision();
         // As long as for the name of a handshake.
         let deadline = Instant::now() + self.shared.limits.handshake;
         let served = match ask(lookup, budget, metrics, &name, self.prefix, deadline).await {
@@ -158,7 +158,7 @@ impl Visit {
         if (&sent.tenant, sent.tls) != (&found.tenant, found.tls) {
             return Err(gone);
         }
-        self.note(&name, &served, position);
+        self.note(&name, &served, revision);
         Ok(Target {
             served,
             other: (!own).then_some(name),
@@ -171,18 +171,18 @@ impl Visit {
             .iter()
             .find(|known| known.name.as_str().eq_ignore_ascii_case(host))?;
         let lookup = &self.shared.lookup;
-        let current = lookup.is_current(&known.served, known.position);
+        let current = lookup.is_current(&known.served, known.revision);
         current.then(|| Target {
             served: Arc::clone(&known.served),
             other: (self.name.as_ref() != Some(&known.name)).then(|| known.name.clone()),
         })
     }
 
-    fn note(&self, name: &HostName, served: &Arc<Served<Endpoint>>, position: u64) {
+    fn note(&self, name: &HostName, served: &Arc<Served<Endpoint>>, revision: u64) {
         let new = Known {
             name: name.clone(),
             served: Arc::clone(served),
-            position,
+            revision,
         };
         let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
         match known.iter_mut().find(|known| known.name == *name) {

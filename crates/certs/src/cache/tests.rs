@@ -16,11 +16,11 @@ fn served<V>(pattern: &str, value: V) -> Arc<Served<V>> {
         record,
         credentials,
     });
-    let state = State {
+    let state = EntryState {
         shadowed: AtomicBool::new(true),
         epoch: 0,
         fresh_until: AtomicU64::new(0),
-        respite_until: AtomicU64::new(0),
+        retry_at: AtomicU64::new(0),
         refreshing: AtomicBool::new(false),
     };
     Arc::new(Served::new(host, value, 0, state))

@@ -60,7 +60,7 @@ struct Certificate<'a> {
 
 impl Certificate<'_> {
     fn subject(&self) -> String {
-        shown(&self.parsed)
+        describe(&self.parsed)
     }
 
     /// Whether this one is the issuer of the other: an authority of that name
@@ -80,7 +80,7 @@ impl Certificate<'_> {
 }
 
 /// How a certificate is called in errors.
-pub(super) fn shown(certificate: &X509Certificate<'_>) -> String {
+pub(super) fn describe(certificate: &X509Certificate<'_>) -> String {
     let subject = certificate.subject().to_string();
     let name = match subject.is_empty() {
         true => format!("serial number {}", certificate.raw_serial_as_string()),

@@ -108,7 +108,7 @@ impl<'a> Reader<'a> {
                 Some(section) if section.label == label => self.close(section),
                 Some(section) => return Err(section.unfinished()),
                 None => {
-                    let label = shown(label);
+                    let label = escaped(label);
                     return Err(wrong(number, format!("END {label} without its BEGIN")));
                 }
             }
@@ -184,11 +184,11 @@ impl<'a> Section<'a> {
             };
         }
         let decoded = self.base64.decode(line, bytes);
-        decoded.map_err(|what| wrong(number, format!("{what} in {}", shown(self.label))))
+        decoded.map_err(|what| wrong(number, format!("{what} in {}", escaped(self.label))))
     }
 
     fn unfinished(&self) -> CredentialError {
-        let label = shown(self.label);
+        let label = escaped(self.label);
         wrong(
             self.line,
             format!("BEGIN {label} has no END {label}: the file was cut"),
@@ -201,7 +201,7 @@ fn framed<'a>(line: &'a [u8], frame: &[u8]) -> Option<&'a [u8]> {
     line.strip_prefix(frame)?.strip_suffix(b"-----")
 }
 
-fn shown(label: &[u8]) -> String {
+fn escaped(label: &[u8]) -> String {
     printable(&String::from_utf8_lossy(label))
 }
 

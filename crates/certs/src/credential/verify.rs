@@ -9,9 +9,9 @@ use webpki::{EndEntityCert, KeyUsage, anchor_from_trusted_cert};
 use x509_parser::certificate::X509Certificate;
 use x509_parser::prelude::FromDer;
 
-use super::chain::shown;
-use super::door::{Credential, Dates};
+use super::chain::describe;
 use super::error::{CredentialError, Date};
+use super::validate::{Credential, Dates};
 use crate::der;
 use crate::host::HostPattern;
 
@@ -67,7 +67,7 @@ fn parsed<'a>(der: &'a CertificateDer<'_>) -> X509Certificate<'a> {
 
 fn refused(certificate: &X509Certificate<'_>, why: &str) -> CredentialError {
     CredentialError::Refused {
-        subject: shown(certificate),
+        subject: describe(certificate),
         why: why.to_owned(),
     }
 }

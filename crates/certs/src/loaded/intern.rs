@@ -106,7 +106,7 @@ impl Interner {
         for issuer in chain.iter_mut().skip(1) {
             if let Some(shared) = issuers.get(issuer.as_ref()) {
                 *issuer = CertificateDer::from(*shared);
-            } else if issuers.len() < MOST_ISSUERS && issuer.len() <= LONGEST_ISSUER {
+            } else if issuers.len() < MAX_ISSUERS && issuer.len() <= MAX_ISSUER_BYTES {
                 let shared: &'static [u8] = issuer.to_vec().leak();
                 issuers.insert(shared);
                 *issuer = CertificateDer::from(shared);
@@ -168,8 +168,8 @@ impl LoadedCredential {
 
 /// Far above what certificate authorities have; what a tenant may add to the
 /// process's memory is this times the next, 2 MiB.
-const MOST_ISSUERS: usize = 512;
-const LONGEST_ISSUER: usize = 4096;
+const MAX_ISSUERS: usize = 512;
+const MAX_ISSUER_BYTES: usize = 4096;
 
 #[cfg(test)]
 mod tests;

@@ -1,4 +1,4 @@
-//! RSA keys as aws-lc has them, without the check that the door made.
+//! RSA keys as aws-lc has them, without the check that validation made.
 //!
 //! aws-lc's own readers of private keys prove that the eight numbers of a key
 //! fit together (`RSA_check_key`), which takes half as long as a signature.

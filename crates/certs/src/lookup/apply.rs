@@ -1,4 +1,4 @@
-//! Changes of the catalog, applied to what is remembered.
+//! Applies the catalog's changes to the cache.
 
 use std::future::ready;
 use std::sync::atomic::Ordering;
@@ -9,13 +9,13 @@ use crate::feed::Follower;
 use crate::store::{BoxFuture, Change, ChangePage, Position, Subject};
 
 impl<V: Send + Sync + 'static> Lookup<V> {
-    /// Starts over behind `position`: what is remembered is read again before
-    /// it is trusted, and stays at hand for the case that reading fails.
+    /// Starts over behind `position`: each cached record is read again before it
+    /// is trusted, and is served on where that read fails.
     pub fn restart(&self, position: Position) {
         let mut recent = self.recent();
         recent.restart(position.log, position.number);
         self.epoch.store(recent.epoch, Ordering::Release);
-        self.moved(&recent);
+        self.raise_revision(&recent);
     }
 
     /// Applies a page that continues what was applied.
@@ -37,14 +37,14 @@ impl<V: Send + Sync + 'static> Lookup<V> {
         self.cache.changed(recent.epoch, hosts);
         let concerns_hosts = |change: &Change| !matches!(change.subject, Subject::Document { .. });
         if page.changes.iter().any(concerns_hosts) {
-            self.moved(&recent);
+            self.raise_revision(&recent);
         }
     }
 
-    /// Tells connections to look again. The lock shows that cache and epoch
-    /// say so already.
-    pub(super) fn moved(&self, _: &Recent) {
-        self.tick.fetch_add(1, Ordering::AcqRel);
+    /// Raises the revision, so that connections look their hosts up again.
+    /// `recent` is locked: cache and epoch are as they will find them.
+    pub(super) fn raise_revision(&self, _: &Recent) {
+        self.revision.fetch_add(1, Ordering::AcqRel);
     }
 }
 

@@ -1,4 +1,4 @@
-//! What the lookup counts of itself.
+//! Counters of the lookup.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -22,7 +22,7 @@ pub struct LookupStats {
     pub position: u64,
     /// The state of the change feed.
     pub feed: FeedState,
-    /// What was counted since the start.
+    /// Counters since the start.
     pub counts: Counts,
 }
 
@@ -69,9 +69,9 @@ readings! {
     found,
     /// Loads that ended with an absence.
     absent,
-    /// Loads that failed and had nothing to fall back on.
+    /// Loads that failed without a cached record to fall back on.
     failed,
-    /// Loads that failed and served what was remembered.
+    /// Loads that failed and served a stale record.
     stale,
     /// The sum of the times of all store calls, microseconds.
     call_micros,
@@ -108,12 +108,12 @@ impl Counts {
     }
 
     pub(super) fn served_stale(&self, error: &LookupError) {
-        tracing::debug!(%error, "serving what is remembered");
+        tracing::debug!(%error, "serving a stale record");
         add(&self.0.stale);
     }
 
-    /// Whether the last store call found the store out of reach, late or
-    /// overloaded, also if something stood in for it.
+    /// Whether the last store call found the store unavailable, late or
+    /// overloaded, even if a copy answered in its place.
     #[must_use]
     pub fn unavailable(&self) -> bool {
         self.0.unavailable.load(Ordering::Relaxed)
@@ -130,7 +130,7 @@ impl Counts {
             Err(StoreError::Failed(_)) => false,
             Err(error) => error.is_retryable(),
         };
-        // Mostly unchanged: a read spares the other cores the line's move.
+        // Mostly unchanged: a read leaves the cache line shared by all cores.
         if self.unavailable() != unavailable {
             self.0.unavailable.store(unavailable, Ordering::Relaxed);
         }

@@ -1,12 +1,12 @@
-//! For how long an answer needs no second look.
+//! How long a cached answer may be served without a new read.
 
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 use std::time::Duration;
 
 use tokio::time::Instant;
 
-/// While a change feed vouches for the cache, answers need no time limit;
-/// without one, or while it is broken, they have one.
+/// Time limits of cached answers. They hold without a change feed and while it
+/// is broken; a healthy feed needs none.
 #[derive(Debug)]
 pub(super) struct Freshness {
     start: Instant,
@@ -19,23 +19,23 @@ pub(super) struct Freshness {
     vouched_at: AtomicU64,
 }
 
-/// How old an answer is.
+/// Age of a cached answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Age {
     /// Serve it.
     Fresh,
     /// Serve it, and read again in the background.
     Refresh,
-    /// Read again first; serve it only if that fails. While the store is known
-    /// to be out of reach, this is [`Age::Refresh`].
+    /// Read again first, and serve it only if that fails. Counts as
+    /// [`Age::Refresh`] while the store is known to be unavailable.
     Stale,
 }
 
-/// The state of the change feed.
+/// State of the change feed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum FeedState {
-    /// There is none: a plain store.
+    /// No feed: a store without a change log.
     None,
     /// Each change arrives. Counts as [`Self::Broken`] 10 s after the feed last
     /// said so.
@@ -71,27 +71,29 @@ impl Freshness {
         self.feed() == FeedState::Healthy || self.now() < self.until(fresh_until, self.absent)
     }
 
-    /// Whether the store has failed so recently that it is not asked again.
-    pub(super) fn is_in_respite(&self, respite_until: &AtomicU64) -> bool {
-        match respite_until.load(Ordering::Relaxed) {
+    /// Whether a failed read is so recent that the store is not asked again.
+    pub(super) fn retries_later(&self, retry_at: &AtomicU64) -> bool {
+        match retry_at.load(Ordering::Relaxed) {
             0 => false,
             until => self.now() < until,
         }
     }
 
-    /// Until when what is read now is fresh; a store may say otherwise.
-    pub(super) fn record(&self, said: Option<Duration>) -> u64 {
-        self.now().saturating_add(said.map_or(self.fresh, micros))
+    /// Returns until when a record read now is fresh; `fresh_for` is what its
+    /// store grants.
+    pub(super) fn record(&self, fresh_for: Option<Duration>) -> u64 {
+        self.now()
+            .saturating_add(fresh_for.map_or(self.fresh, micros))
     }
 
-    /// The same for an absence.
+    /// Returns until when an absence read now is fresh.
     pub(super) fn absence(&self) -> u64 {
         self.now().saturating_add(self.absent)
     }
 
-    /// For how long a stale answer is served before the store is tried again.
-    pub(super) fn respite(&self) -> u64 {
-        self.now().saturating_add(micros(RESPITE))
+    /// Returns when the store is asked again after a read that fails now.
+    pub(super) fn retry_at(&self) -> u64 {
+        self.now().saturating_add(micros(RETRY_DELAY))
     }
 
     /// Returns the reported state, or `Broken` for a `Healthy` that nobody has
@@ -137,9 +139,9 @@ fn micros(time: Duration) -> u64 {
     u64::try_from(time.as_micros()).unwrap_or(u64::MAX)
 }
 
-/// Keeps a store that fails from being asked by every handshake, and still
-/// notices quickly that it is back.
-const RESPITE: Duration = Duration::from_secs(1);
+/// Bounds the calls for one host to a store that fails: one per second, instead
+/// of one per handshake.
+const RETRY_DELAY: Duration = Duration::from_secs(1);
 /// A feed reports success every second. Ten missed reports are no hiccup, and
 /// bound for how long a change may go unnoticed.
 const FEED_TIMEOUT: Duration = Duration::from_secs(10);

@@ -1,13 +1,13 @@
-//! One load: read, make ready, publish, remember.
+//! One load: read, prepare, publish, cache.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use tokio::time::Instant;
 
-use super::flight::Flight;
+use super::singleflight::Call;
 use super::{Lookup, LookupError, Outcome};
-use crate::cache::{Absence, Note, Served, State};
+use crate::cache::{Absence, EntryState, Note, Served};
 use crate::credential::CredentialId;
 use crate::host::HostName;
 use crate::loaded::{LoadedCredential, LoadedHost};
@@ -16,37 +16,38 @@ use crate::obtain::Obtained;
 use crate::record::HostRecord;
 use crate::store::{Answer, Found};
 
-/// The task that reads for all who wait. However it ends, they hear of it.
-pub(super) struct Leader<V: Send + Sync + 'static> {
+/// Task that reads for all waiters of a [`Call`]. Dropping it completes the
+/// call, so a runtime that ends leaves no waiter behind.
+pub(super) struct Load<V: Send + Sync + 'static> {
     lookup: Arc<Lookup<V>>,
     name: HostName,
-    flight: Arc<Flight<V>>,
+    call: Arc<Call<V>>,
 }
 
-/// What one reading came to, before it is held against the changes.
+/// Result of one read, before it is compared with the changes since it began.
 enum Read<V> {
     Found(Arc<Served<V>>, Vec<CredentialId>),
     Absent(Absence, Option<Box<HostRecord>>),
 }
 
-impl<V: Send + Sync + 'static> Leader<V> {
-    pub(super) fn new(lookup: &Arc<Lookup<V>>, name: &HostName, flight: Arc<Flight<V>>) -> Self {
+impl<V: Send + Sync + 'static> Load<V> {
+    pub(super) fn new(lookup: &Arc<Lookup<V>>, name: &HostName, call: Arc<Call<V>>) -> Self {
         Self {
             lookup: Arc::clone(lookup),
             name: name.clone(),
-            flight,
+            call,
         }
     }
 
-    pub(super) async fn run(self, settle: impl FnOnce(&Outcome<V>) + Send) {
+    pub(super) async fn run(self, observe: impl FnOnce(&Outcome<V>) + Send) {
         let outcome = self.outcome().await;
         self.lookup.counts.loaded(&outcome);
-        settle(&outcome);
-        self.flight.land(outcome);
+        observe(&outcome);
+        self.call.complete(outcome);
     }
 
     async fn outcome(&self) -> Outcome<V> {
-        for _ in 0..MOST_READS {
+        for _ in 0..MAX_READS {
             let begun = self.lookup.recent().begun();
             match self.attempt(begun).await {
                 Ok(Some(outcome)) => return outcome,
@@ -57,7 +58,8 @@ impl<V: Send + Sync + 'static> Leader<V> {
         self.fail(LookupError::BrokenOff)
     }
 
-    /// Reads once, and obtains what is missing. None if it is to be read again.
+    /// Reads once, and obtains a missing credential. Returns none if the name
+    /// must be read again.
     async fn attempt(&self, begun: Begun) -> Result<Option<Outcome<V>>, LookupError> {
         let read = self.read(begun).await?;
         if let Read::Absent(reason, record) = &read
@@ -71,21 +73,22 @@ impl<V: Send + Sync + 'static> Leader<V> {
             }
         }
         let recent = self.lookup.recent();
-        let outcome = self.lookup.settle(&recent, &self.name, begun, read);
+        let outcome = self.lookup.commit(&recent, &self.name, begun, read);
         if outcome.is_some() {
             self.leave(&recent);
         }
         Ok(outcome)
     }
 
+    /// Falls back on a stale record, if there is one.
     fn fail(&self, error: LookupError) -> Outcome<V> {
         let recent = self.lookup.recent();
-        let outcome = self.lookup.stale_or(&self.name, error);
+        let outcome = self.lookup.stale_if_error(&self.name, error);
         self.leave(&recent);
         outcome
     }
 
-    /// Step 3, and making ready what it gave.
+    /// Asks the store and prepares its answer.
     async fn read(&self, begun: Begun) -> Result<Read<V>, LookupError> {
         let asked = Instant::now();
         let answer = self.lookup.store.find(&self.name).await;
@@ -103,39 +106,40 @@ impl<V: Send + Sync + 'static> Leader<V> {
             )),
             Answer::Found(found) => self
                 .lookup
-                .make_ready(*found, begun)
+                .prepare(*found, begun)
                 .map_err(|why| LookupError::Unusable(why.into())),
         }
     }
 
-    /// Lets nobody join any more. The lock shows that no change was applied
-    /// since the outcome was decided: who comes after a change gets a new load.
+    /// Lets no lookup join any more. `recent` is locked since the outcome was
+    /// decided: a lookup that follows a later change starts a new load.
     fn leave(&self, _: &Recent) {
         self.remove();
     }
 
     fn remove(&self) {
-        let mut flights = self.lookup.flights();
-        // Removed before, it may have left the place to another.
-        if flights
+        let mut calls = self.lookup.calls();
+        // After a removal, another call may stand under this name.
+        if calls
             .get(&self.name)
-            .is_some_and(|there| Arc::ptr_eq(there, &self.flight))
+            .is_some_and(|there| Arc::ptr_eq(there, &self.call))
         {
-            flights.remove(&self.name);
+            calls.remove(&self.name);
         }
     }
 }
 
-impl<V: Send + Sync + 'static> Drop for Leader<V> {
+impl<V: Send + Sync + 'static> Drop for Load<V> {
     fn drop(&mut self) {
-        // After a regular end this finds the flight landed and changes nothing.
+        // After a regular end the call is complete and keeps its outcome.
         self.remove();
-        self.flight.land(Outcome::Failed(LookupError::BrokenOff));
+        self.call.complete(Outcome::Failed(LookupError::BrokenOff));
     }
 }
 
 impl<V: Send + Sync + 'static> Lookup<V> {
-    fn make_ready(&self, found: Found, begun: Begun) -> Result<Read<V>, String> {
+    /// Loads the credentials and publishes the record.
+    fn prepare(&self, found: Found, begun: Begun) -> Result<Read<V>, String> {
         let ids: Vec<_> = found.credentials.iter().map(|stored| stored.id).collect();
         let mut credentials = Vec::with_capacity(found.credentials.len());
         for stored in found.credentials {
@@ -147,11 +151,11 @@ impl<V: Send + Sync + 'static> Lookup<V> {
             credentials,
         });
         let published = (self.publish)(&host)?;
-        let state = State {
+        let state = EntryState {
             shadowed: AtomicBool::new(found.shadowed),
             epoch: begun.epoch,
             fresh_until: AtomicU64::new(self.freshness.record(found.fresh_for)),
-            respite_until: AtomicU64::new(0),
+            retry_at: AtomicU64::new(0),
             refreshing: AtomicBool::new(false),
         };
         Ok(Read::Found(
@@ -160,9 +164,9 @@ impl<V: Send + Sync + 'static> Lookup<V> {
         ))
     }
 
-    /// Holds a reading against the changes since it began, and remembers it.
-    /// None if it must be read again.
-    fn settle(
+    /// Compares a read with the changes since it began, and caches it. Returns
+    /// none if the name must be read again.
+    fn commit(
         &self,
         recent: &Recent,
         name: &HostName,
@@ -205,17 +209,17 @@ impl<V: Send + Sync + 'static> Lookup<V> {
             }
         };
         if moved {
-            self.moved(recent);
+            self.raise_revision(recent);
         }
         Some(outcome)
     }
 
-    /// While the store fails, what it last said is served on; but not with a
-    /// credential that is known to be replaced, since that is what is done
-    /// with a key that has leaked.
-    fn stale_or(&self, name: &HostName, error: LookupError) -> Outcome<V> {
+    /// Serves the cached record on when a load fails (stale-if-error, RFC 5861),
+    /// except with a credential that is known to be replaced: keys that leaked
+    /// are replaced.
+    fn stale_if_error(&self, name: &HostName, error: LookupError) -> Outcome<V> {
         if matches!(error, LookupError::NotObtained(_)) {
-            // The store did answer: there is nothing to serve.
+            // The store answered: there is nothing to serve.
             return Outcome::Failed(error);
         }
         let exact = self.cache.exact(name.as_str());
@@ -229,8 +233,8 @@ impl<V: Send + Sync + 'static> Lookup<V> {
         });
         match stale.filter(|stale| !stale.host().is_superseded()) {
             Some(stale) => {
-                let respite = &stale.state.respite_until;
-                respite.store(self.freshness.respite(), Ordering::Relaxed);
+                let retry_at = self.freshness.retry_at();
+                stale.state.retry_at.store(retry_at, Ordering::Relaxed);
                 self.counts.served_stale(&error);
                 Outcome::Found(stale)
             }
@@ -239,5 +243,6 @@ impl<V: Send + Sync + 'static> Lookup<V> {
     }
 }
 
-/// How often a load that changes overtake reads anew before it gives up.
-const MOST_READS: usize = 8;
+/// Reads of one load. Each further read means that a change overtook the one
+/// before, within the milliseconds that a read takes.
+const MAX_READS: usize = 8;

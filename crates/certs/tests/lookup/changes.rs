@@ -90,11 +90,11 @@ async fn a_change_moves_the_position_and_a_removed_host_is_gone() {
     let Outcome::Found(served) = ask(&lookup, "a.test").await else {
         panic!("not found")
     };
-    let position = lookup.position();
-    assert!(lookup.is_current(&served, position));
+    let revision = lookup.revision();
+    assert!(lookup.is_current(&served, revision));
     store.remove("a.test");
     lookup.apply(&host_change(2, "a.test"));
-    assert!(!lookup.is_current(&served, position));
+    assert!(!lookup.is_current(&served, revision));
     assert_eq!(pattern(&lookup, "a.test").await, "Absent(NoHost)");
 }
 

@@ -23,13 +23,13 @@ async fn a_plain_store_is_asked_again_in_the_background() {
     assert_eq!(pattern(&lookup, "a.test").await, "a.test");
     assert_eq!(store.calls(), 1);
     store.put(host_version("a.test", 2, 2));
-    let position = lookup.position();
+    let revision = lookup.revision();
     pass(2).await;
     let Outcome::Found(old) = ask(&lookup, "a.test").await else {
         panic!("not found")
     };
     assert_eq!(old.host().record.version, 1, "nobody waits");
-    assert!(!lookup.is_current(&old, position));
+    assert!(!lookup.is_current(&old, revision));
     for _ in 0..10 {
         yield_now().await;
     }
@@ -37,7 +37,7 @@ async fn a_plain_store_is_asked_again_in_the_background() {
         panic!("not found")
     };
     assert_eq!((new.host().record.version, store.calls()), (2, 2));
-    assert_ne!(lookup.position(), position, "connections look again");
+    assert_ne!(lookup.revision(), revision, "connections look again");
 }
 
 #[tokio::test]

@@ -126,11 +126,11 @@ async fn another_chain_of_an_equal_version_moves_connections() {
     let log = LogId([8; 16]);
     lookup.restart(Position { log, number: 305 });
     store.fail(true);
-    let position = lookup.position();
+    let revision = lookup.revision();
     let Outcome::Found(stale) = ask(&lookup, "a.test").await else {
         panic!("not found")
     };
-    assert!(lookup.is_current(&stale, position));
+    assert!(lookup.is_current(&stale, revision));
     store.fail(false);
     let mut restored = host_version("a.test", ID, 305);
     let pair = CA.issue(&["a.test"], Key::P256);
@@ -139,5 +139,5 @@ async fn another_chain_of_an_equal_version_moves_connections() {
     // A store that has just failed is left alone for a second.
     advance(Duration::from_secs(2)).await;
     assert_eq!(pattern(&lookup, "a.test").await, "a.test");
-    assert!(!lookup.is_current(&stale, position));
+    assert!(!lookup.is_current(&stale, revision));
 }

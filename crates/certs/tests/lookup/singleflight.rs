@@ -111,11 +111,11 @@ async fn nobody_joins_a_load_that_was_held_against_the_log() {
             assert!(matches!(lookup.cached(&name), Cached::Miss));
         }
     };
-    let position = lookup.position();
+    let revision = lookup.revision();
     let Outcome::Found(removed) = lookup.load_with(&name, remove).await else {
         panic!("not found")
     };
-    assert!(!lookup.is_current(&removed, position), "it asks again");
+    assert!(!lookup.is_current(&removed, revision), "it asks again");
     assert_eq!(pattern(&lookup, "a.test").await, "Absent(NoHost)");
 }
 

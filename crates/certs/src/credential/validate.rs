@@ -1,4 +1,4 @@
-//! The door: what every credential passes before it is stored.
+//! Checks that every credential passes before it is stored.
 
 use rustls_pki_types::CertificateDer;
 use x509_parser::certificate::X509Certificate;
@@ -244,7 +244,7 @@ fn names(leaf: &X509Certificate<'_>, notes: &mut Vec<String>) -> Vec<HostPattern
         }
     }
     if names.is_empty() {
-        let leaf = chain::shown(leaf);
+        let leaf = chain::describe(leaf);
         notes.push(format!("{leaf} has no DNS name that a host can have"));
     }
     names
