@@ -1,8 +1,8 @@
-//! What is remembered, in a bounded number of bytes, shared by all workers.
+//! Memory cache of answers, bounded in bytes and shared by all workers.
 //!
-//! Two regions, both scan-resistant (S3-FIFO): records under their patterns;
-//! and, small, what single names told: absences, and aliases of a wildcard
-//! whose exact names below it are not all known.
+//! Two regions, both scan-resistant (S3-FIFO): records by pattern, and a small
+//! one of notes by name. A note is an absence (negative cache), or an alias of a
+//! wildcard that not every name below it may use.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -15,7 +15,7 @@ use quick_cache::{OptionsBuilder, Weighter};
 use crate::host::{HostName, HostPattern};
 use crate::loaded::LoadedHost;
 
-/// A record as it is served, with what the server made of it.
+/// Record as it is served, with the value that the server made of it.
 #[derive(Debug)]
 pub struct Served<V> {
     host: Arc<LoadedHost>,
@@ -24,19 +24,19 @@ pub struct Served<V> {
     pub(crate) state: EntryState,
 }
 
-/// What changes about a cached record while it stays the same.
+/// State of a cached record that changes while the record does not.
 #[derive(Debug)]
 pub(crate) struct EntryState {
-    /// For a wildcard: exact records stand below it, or may.
+    /// Whether exact records exist, or may exist, below this wildcard.
     pub(crate) shadowed: AtomicBool,
-    /// In which epoch it was read; another one asks for a new read.
+    /// Epoch in which the record was read; in another one it is read again.
     pub(crate) epoch: u64,
-    /// Until when it needs no second look, microseconds of the lookup's time.
+    /// When the record is read again, microseconds of the lookup's time.
     pub(crate) fresh_until: AtomicU64,
-    /// Until when it is served without a look although it needs one, since
-    /// the store has just failed; 0 if it has not.
+    /// Until when the record is served although it is stale, because a read
+    /// has just failed; 0 if none has.
     pub(crate) retry_at: AtomicU64,
-    /// Set while one load in the background refreshes it.
+    /// Set while a load in the background refreshes the record.
     pub(crate) refreshing: AtomicBool,
 }
 
@@ -64,39 +64,39 @@ impl<V> Served<V> {
         }
     }
 
-    /// The record and its credentials.
+    /// Returns the record and its credentials.
     pub fn host(&self) -> &LoadedHost {
         &self.host
     }
 
-    /// What the server made of them.
+    /// Returns the value that the server made of them.
     pub fn value(&self) -> &V {
         &self.value
     }
 
-    /// Bytes of memory that it is charged with.
+    /// Returns the bytes of memory that the record is charged with.
     pub fn weight(&self) -> u64 {
         self.weight
     }
 }
 
-/// What a single name told.
+/// Note about a single name.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Note {
-    /// Nothing answers, for this reason.
+    /// The store has nothing for this name.
     Absent {
         reason: Absence,
         epoch: u64,
         fresh_until: u64,
     },
-    /// The wildcard above answers, and no exact record stands here.
+    /// The wildcard above answers, and the name has no record of its own.
     Alias { epoch: u64, fresh_until: u64 },
 }
 
-/// Why a name is not served although the store answered.
+/// Reason why a name is not served although the store answered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Absence {
-    /// Neither the name nor a wildcard above it is there.
+    /// Neither the name nor a wildcard above it has a record.
     NoHost,
     /// The record refers to no credential.
     NoCredential,
@@ -104,14 +104,14 @@ pub enum Absence {
     Disabled,
 }
 
-/// The two regions.
+/// Both regions.
 pub(crate) struct Cache<V> {
     records: Region<Box<str>, Arc<Served<V>>, ByWeight, RandomState>,
     notes: Region<Box<str>, Note, ByWeight, RandomState>,
 }
 
 impl<V> Cache<V> {
-    /// Divides `memory` bytes: one part in sixteen for notes.
+    /// Divides `memory` bytes: a sixteenth is for notes.
     pub(crate) fn new(memory: usize) -> Self {
         let notes = memory / 16;
         Self {
@@ -124,7 +124,7 @@ impl<V> Cache<V> {
         self.records.get(name)
     }
 
-    /// The wildcard one label above `name`.
+    /// Returns the wildcard one label above `name`.
     pub(crate) fn wildcard(&self, name: &str) -> Option<Arc<Served<V>>> {
         self.records.get(wildcard_key(name)?)
     }
@@ -133,12 +133,12 @@ impl<V> Cache<V> {
         self.notes.get(name)
     }
 
-    /// Remembers an answer; says whether something else was remembered before.
+    /// Caches an answer. Returns whether it replaced another one.
     pub(crate) fn insert(&self, name: &HostName, served: &Arc<Served<V>>) -> bool {
         let pattern = &served.host.record.pattern;
         let old = self.records.peek(record_key(pattern));
         let mut moved = old.is_some_and(|old| !old.host.is_same(&served.host));
-        // The record first: an alias vouches for the record that stands there.
+        // The record first: an alias vouches for the record that is cached.
         self.records
             .insert(record_key(pattern).into(), Arc::clone(served));
         let is_wildcard = pattern.wildcard_parent().is_some();
@@ -157,11 +157,12 @@ impl<V> Cache<V> {
         moved
     }
 
-    /// Remembers that nothing answers, and forgets what did.
+    /// Caches an absence, and drops the records that contradict it. Returns
+    /// whether there were any.
     pub(crate) fn insert_absence(&self, name: &HostName, note: Note) -> bool {
         self.notes.insert(name.as_str().into(), note);
         let mut moved = self.records.remove(name.as_str()).is_some();
-        // Without any host there is no wildcard above it either.
+        // The store has no wildcard above the name either.
         if let Note::Absent {
             reason: Absence::NoHost,
             ..
@@ -199,7 +200,7 @@ impl<V> Cache<V> {
             }
         }
         if !parents.is_empty() {
-            // One pass over the small region, however many wildcards changed.
+            // One pass over the small region for all wildcards of the page.
             self.notes.retain(|name, _| {
                 name.split_once('.')
                     .is_none_or(|(_, parent)| !parents.contains(parent))
@@ -217,16 +218,16 @@ impl<V> Cache<V> {
     }
 }
 
-/// How full the cache is.
+/// Size of the cache.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Usage {
     /// Cached records.
     pub records: usize,
     /// Cached absences and aliases.
     pub notes: usize,
-    /// What all of it is charged with.
+    /// Bytes that both are charged with.
     pub bytes: u64,
-    /// The bound of that.
+    /// Bound of `bytes`.
     pub capacity: u64,
 }
 
@@ -249,8 +250,8 @@ fn region<T: Clone>(capacity: usize, usual: usize) -> Region<Box<str>, T, ByWeig
 where
     ByWeight: Weighter<Box<str>, T>,
 {
-    // The region divides its capacity evenly over its shards and refuses what
-    // is heavier than one: fewer shards for a small memory.
+    // quick_cache divides the capacity evenly over the shards and refuses an
+    // entry heavier than its shard: a small memory has fewer.
     let shards = (capacity / MIN_SHARD).clamp(1, MAX_SHARDS);
     let options = OptionsBuilder::new()
         .shards(shards)
@@ -266,8 +267,8 @@ where
     )
 }
 
-/// Wildcards stand under `.b` for `*.b`: that text is a piece of every name
-/// below it, so looking one up builds nothing.
+/// Returns the key of a record. `*.b` is cached under `.b`: that text is a part
+/// of every name below, so that a lookup allocates nothing.
 fn record_key(pattern: &HostPattern) -> &str {
     match pattern.wildcard_parent() {
         None => pattern.as_str(),
@@ -279,15 +280,16 @@ fn wildcard_key(name: &str) -> Option<&str> {
     name.find('.').map(|dot| &name[dot..])
 }
 
-/// The heaviest record (a chain of 64 KiB per key type) fits a shard.
+/// Bytes of a shard: room for the heaviest record, with a chain of 64 KiB for
+/// each key type.
 const MIN_SHARD: usize = 512 * 1024;
+/// More shards than the threads that write at once.
 const MAX_SHARDS: usize = 32;
-/// A record with one ECDSA credential and its chain of two.
+/// Bytes of a record with one ECDSA credential and its chain of two.
 const USUAL_RECORD: usize = 4096;
 const USUAL_NOTE: usize = PER_NOTE + 24;
-// What `tests/weight.rs` measures with the allocator's own statistics. A note
-// is small, so how full the table happens to be moves it by a fifth: charged is
-// the mean.
+// Measured by `tests/weight.rs` with the allocator's own statistics. A note is
+// small, and the fill of its table moves the figure by a fifth: this is the mean.
 const PER_RECORD: usize = 310;
 const PER_NOTE: usize = 100;
 

@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::{SystemTime, UNIX_EPOCH};
 
-/// Tells the wall time. Leases, document expiry and certificate dates use it;
-/// freshness and deadlines use the monotonic clock instead.
+/// Source of the wall time. Leases, document expiry and certificate dates use
+/// it; freshness and deadlines use the monotonic clock instead.
 #[derive(Clone, Debug, Default)]
 pub enum Clock {
     /// The machine's clock.
@@ -16,7 +16,7 @@ pub enum Clock {
 }
 
 impl Clock {
-    /// Milliseconds since the Unix epoch; negative before it.
+    /// Returns milliseconds since the Unix epoch; negative before it.
     #[must_use]
     pub fn now_ms(&self) -> i64 {
         match self {
@@ -28,7 +28,7 @@ impl Clock {
         }
     }
 
-    /// Seconds since the Unix epoch, rounded down.
+    /// Returns seconds since the Unix epoch, rounded down.
     #[must_use]
     pub fn now(&self) -> i64 {
         self.now_ms().div_euclid(1000)

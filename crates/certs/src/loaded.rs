@@ -1,4 +1,4 @@
-//! What a load makes of stored credentials: keys parsed, matched and ready.
+//! Credentials as a load prepares them: keys parsed and matched with their leaf.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -17,17 +17,17 @@ use rsa::RsaKey;
 pub(crate) mod intern;
 mod rsa;
 
-/// A host record with its credentials, each ready for a handshake.
+/// Host record with its credentials, each ready for a handshake.
 #[derive(Debug)]
 pub struct LoadedHost {
     /// The record as it was read.
     pub record: HostRecord,
-    /// In the order of preference, one per key type.
+    /// Its credentials in the order of preference, one per key type.
     pub credentials: Vec<Arc<LoadedCredential>>,
 }
 
 impl LoadedHost {
-    /// The credential that serves a client offering these schemes: the first
+    /// Returns the credential for a client that offers these schemes: the first
     /// in the order of preference that can sign one of them.
     #[must_use]
     pub fn choose(&self, offered: &[SignatureScheme]) -> Option<&Arc<LoadedCredential>> {
@@ -36,9 +36,8 @@ impl LoadedHost {
             .find(|credential| credential.signs_one_of(offered))
     }
 
-    /// Whether it is the same record with the same credentials. Equal ones are
-    /// one copy in memory while any host holds them; their versions do not
-    /// tell, since a restored log repeats numbers.
+    /// Whether record and credentials are equal. Equal credentials are one copy
+    /// in memory. Their versions are not compared: a restored log repeats numbers.
     pub(crate) fn is_same(&self, other: &Self) -> bool {
         let same = |(one, other): (&Arc<LoadedCredential>, &Arc<LoadedCredential>)| {
             Arc::ptr_eq(one, other)
@@ -55,7 +54,7 @@ impl LoadedHost {
     }
 }
 
-/// A credential in memory, shared by all cached hosts that refer to it.
+/// Credential in memory, shared by all cached hosts that refer to it.
 pub struct LoadedCredential {
     /// Its id.
     pub id: CredentialId,
@@ -68,19 +67,19 @@ pub struct LoadedCredential {
     /// End of the leaf's validity, seconds since the Unix epoch.
     pub not_after: i64,
     certified: Arc<CertifiedKey>,
-    /// Bytes of the chain that it shares with no other credential.
+    /// Bytes of the chain that are shared with no other credential.
     own_chain: usize,
-    /// In which epoch of the lookup it was read last.
+    /// Epoch of the lookup in which the credential was read last.
     epoch: AtomicU64,
-    /// Set once another version is known to be stored, never cleared. Relaxed
-    /// suffices: whoever reads it late has asked before the change.
+    /// Set once another version is known to be stored, and never cleared.
+    /// Relaxed suffices: a lookup that misses the flag began before the change.
     superseded: AtomicBool,
-    /// Leaves the interner when this is dropped.
+    /// Removes the credential from the interner when it is dropped.
     _interned: intern::Registration,
 }
 
 impl LoadedCredential {
-    /// Chain and key in rustls's form.
+    /// Returns chain and key in rustls's form.
     #[must_use]
     pub fn certified(&self) -> &Arc<CertifiedKey> {
         &self.certified
@@ -95,8 +94,8 @@ impl LoadedCredential {
         let Ok(leaf) = webpki::EndEntityCert::try_from(leaf) else {
             return false;
         };
-        // An underscore is no DNS name to webpki; such names have no
-        // certificate of a public CA either.
+        // webpki takes no name with an underscore. No public CA gives a
+        // certificate for one either.
         ServerName::try_from(name.as_str())
             .is_ok_and(|name| leaf.verify_is_valid_for_subject_name(&name).is_ok())
     }
@@ -111,12 +110,12 @@ impl LoadedCredential {
         self.certified.key.choose_scheme(offered).is_some()
     }
 
-    /// Bytes of memory that it holds, in the allocator's view.
+    /// Returns the bytes of memory that it takes, as the allocator counts.
     pub(crate) fn weight(&self) -> usize {
         let key = match self.key_type {
             KeyType::Ecdsa => ECDSA_KEY,
             KeyType::Ed25519 => ED25519_KEY,
-            // What aws-lc keeps grows with the modulus, like the public key.
+            // The memory of aws-lc grows with the modulus.
             KeyType::Rsa => RSA_KEY + RSA_KEY_PER_BYTE * self.rsa_bytes(),
         };
         PER_CREDENTIAL + self.certified.cert.len() * PER_CERTIFICATE + self.own_chain + key
@@ -140,9 +139,8 @@ impl std::fmt::Debug for LoadedCredential {
     }
 }
 
-/// Makes a stored credential ready, `own_chain` bytes of whose chain are its
-/// own: parses the key by its own type, matches it with the leaf, reads the
-/// dates.
+/// Prepares a stored credential: parses the key by its type, matches it with
+/// the leaf, reads the dates. `own_chain` bytes of the chain are not shared.
 pub(crate) fn prepare(
     stored: StoredCredential,
     own_chain: usize,
@@ -171,7 +169,7 @@ pub(crate) fn prepare(
     })
 }
 
-/// The private key, whose public half is the leaf's.
+/// Parses the private key and checks that its public half is the leaf's.
 fn matching(stored: &StoredCredential, spki: &[u8]) -> Result<Arc<dyn SigningKey>, String> {
     let secret = stored.key.secret();
     let secret = secret.ok_or("its key is still sealed: no master key was applied")?;
@@ -198,8 +196,8 @@ fn matching(stored: &StoredCredential, spki: &[u8]) -> Result<Arc<dyn SigningKey
     }
 }
 
-/// Parses a private key as the one type that it says it is: trying all types
-/// in turn would parse and check an elliptic key several times.
+/// Parses a private key as `key_type` alone: trying all types in turn would
+/// parse and check an elliptic key several times.
 fn parse(bytes: &[u8], key_type: KeyType) -> Result<Arc<dyn SigningKey>, String> {
     let key = form(bytes).ok_or("its private key is neither PKCS#8 nor SEC1 nor PKCS#1")?;
     let parsed = match key_type {
@@ -229,7 +227,7 @@ fn form(bytes: &[u8]) -> Option<PrivateKeyDer<'_>> {
     }
 }
 
-// What `tests/weight.rs` measures with the allocator's own statistics.
+// Measured by `tests/weight.rs` with the allocator's own statistics.
 const PER_CREDENTIAL: usize = 210;
 const PER_CERTIFICATE: usize = 24;
 const ECDSA_KEY: usize = 590;

@@ -1,4 +1,4 @@
-//! The last step of a lookup: getting a credential for a host without one.
+//! On-demand issuance: the last step of a lookup of a host without credential.
 
 use std::fmt::Debug;
 use std::sync::Arc;
@@ -7,14 +7,14 @@ use crate::host::HostName;
 use crate::record::HostRecord;
 use crate::store::BoxFuture;
 
-/// Gets a credential while a client waits, where that is allowed.
+/// Obtains a credential while a client waits, where that is allowed.
 ///
 /// - Called only for a name that the store answered: with its record if there
 ///   is one without a credential, without one if the host is absent. Never
 ///   after a failure.
 /// - Called once per name at a time, in a task that no client can cancel.
 pub trait Obtain: Debug + Send + Sync + 'static {
-    /// Tries to get a credential for `name`.
+    /// Tries to obtain a credential for `name`.
     fn obtain<'a>(
         &'a self,
         name: &'a HostName,
@@ -22,18 +22,18 @@ pub trait Obtain: Debug + Send + Sync + 'static {
     ) -> BoxFuture<'a, Obtained>;
 }
 
-/// How trying ended.
+/// Result of an attempt.
 #[derive(Clone, Debug)]
 pub enum Obtained {
-    /// This host may not get one.
+    /// This host may not have one.
     Refused,
-    /// It is in the store now.
+    /// The credential is in the store now.
     Stored,
-    /// It may, but it did not work this time; says why.
+    /// Issuance is allowed, but failed for this reason.
     Failed(Arc<str>),
 }
 
-/// Gets nothing for nobody.
+/// Disables on-demand issuance.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct NeverObtain;
 

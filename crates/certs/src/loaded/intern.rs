@@ -1,4 +1,4 @@
-//! One copy in memory of each credential, however many hosts refer to it.
+//! Interning: one copy in memory of each credential, shared by all its hosts.
 
 use std::cmp;
 use std::collections::{HashMap, HashSet};
@@ -10,7 +10,7 @@ use rustls_pki_types::CertificateDer;
 use super::{LoadedCredential, prepare};
 use crate::credential::{CredentialId, StoredCredential};
 
-/// The loaded credentials, by id; it keeps none of them alive.
+/// Loaded credentials by id. Keeps none of them alive.
 #[derive(Debug, Default)]
 pub(crate) struct Interner {
     loaded: Mutex<Loaded>,
@@ -19,15 +19,15 @@ pub(crate) struct Interner {
 
 type Loaded = HashMap<CredentialId, Weak<LoadedCredential>, foldhash::fast::RandomState>;
 
-/// Takes a credential out of the map when it is dropped.
+/// Removes a credential from the map when it is dropped.
 pub(crate) struct Registration {
     interner: Weak<Interner>,
     id: CredentialId,
 }
 
 impl Interner {
-    /// Returns the loaded form of exactly this version and chain, shared with
-    /// those who have it already. The load began in `epoch`.
+    /// Returns the loaded form of exactly this version and chain, shared by all
+    /// hosts that hold it. The load began in `epoch`.
     ///
     /// At most one form of an id is current: an older one is flagged as
     /// superseded, whichever of the two is loaded last.
@@ -51,7 +51,7 @@ impl Interner {
     }
 
     fn register(&self, fresh: Arc<LoadedCredential>) -> Arc<LoadedCredential> {
-        // Nothing is dropped under the lock: a last reference takes it, too.
+        // Nothing is dropped under the lock: dropping a last reference takes it.
         let (other, order) = {
             let mut loaded = self.lock();
             let other = loaded.get(&fresh.id).and_then(Weak::upgrade);
@@ -81,7 +81,7 @@ impl Interner {
         }
     }
 
-    /// How many credentials are loaded.
+    /// Returns how many credentials are loaded.
     pub(crate) fn len(&self) -> usize {
         self.lock().len()
     }
@@ -94,12 +94,12 @@ impl Interner {
         self.loaded.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Replaces what stands behind the leaf by the one copy of it. Gives the
-    /// bytes that stay the chain's own.
+    /// Replaces the issuers of a chain by shared copies. Returns the bytes that
+    /// stay the chain's own.
     ///
     /// Half of a chain's bytes are its issuer's, and all hosts together have a
-    /// few dozen issuers. rustls takes a certificate either owned or for ever,
-    /// so the shared ones are never freed, and there is a bound on them.
+    /// few dozen issuers. rustls takes a certificate owned or `'static`: shared
+    /// ones are never freed, and therefore bounded.
     fn share_issuers(&self, chain: &mut [CertificateDer<'static>]) -> usize {
         let mut issuers = self.issuers.lock().unwrap_or_else(PoisonError::into_inner);
         let mut own = chain.first().map_or(0, |leaf| leaf.len());
@@ -124,7 +124,7 @@ impl Drop for Registration {
             return;
         };
         let mut loaded = interner.lock();
-        // Another version may stand there by now, alive.
+        // Another version may have taken the place.
         if loaded
             .get(&self.id)
             .is_some_and(|there| there.strong_count() == 0)
@@ -141,8 +141,8 @@ impl LoadedCredential {
         (self.epoch.load(Ordering::Relaxed), self.version)
     }
 
-    /// Whether this is a current form, of that version and chain. The chain
-    /// counts, since two logs may give one version to different chains.
+    /// Whether this is a current form of that version and chain. Chains are
+    /// compared because two logs may give one version to different chains.
     fn is_form(&self, version: u64, chain: &[CertificateDer<'_>]) -> bool {
         !self.superseded.load(Ordering::Relaxed)
             && self.version == version
@@ -166,8 +166,8 @@ impl LoadedCredential {
     }
 }
 
-/// Far above what certificate authorities have; what a tenant may add to the
-/// process's memory is this times the next, 2 MiB.
+/// Far more than public CAs use. This times the next constant, 2 MiB, is what
+/// tenants can add to the process's memory for good.
 const MAX_ISSUERS: usize = 512;
 const MAX_ISSUER_BYTES: usize = 4096;
 
