@@ -7,7 +7,6 @@ mod memory;
 mod template;
 #[cfg(test)]
 mod tests;
-mod trust;
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -18,6 +17,7 @@ use bytes::Bytes;
 use http::header::{ACCEPT_ENCODING, AUTHORIZATION, IF_NONE_MATCH, USER_AGENT};
 use http::{HeaderValue, Request};
 use http_body_util::Full;
+use rustls::RootCertStore;
 use rustls_pki_types::ServerName;
 use tokio::runtime::Handle;
 use tokio::task::JoinHandle;
@@ -30,6 +30,7 @@ use self::memory::{Kept, Memory};
 pub use self::template::Template;
 use crate::https::HttpsClient;
 use crate::pair::{self, Reading};
+use crate::roots;
 use sekisho_certs::credential::Secret;
 use sekisho_certs::host::{HostName, HostPattern};
 use sekisho_certs::store::{Answer, BoxFuture, Result, Store, StoreError};
@@ -86,10 +87,12 @@ impl Http {
     /// [`StoreError::Refused`] says what is wrong with CA or token.
     pub fn new(template: Template, options: &Options, runtime: Handle) -> Result<Self> {
         let refused = |why: &str| StoreError::Refused(format!("{template}: {why}").into());
-        let tls = match template.is_tls() {
-            true => trust::client(options.ca.as_deref())?,
-            false => trust::nobody()?,
+        let roots = match template.is_tls() {
+            true => roots::load(options.ca.as_deref(), "[store] ca"),
+            false => Ok(RootCertStore::empty()),
         };
+        let tls = roots.and_then(roots::client);
+        let tls = tls.map_err(|why| StoreError::Refused(why.into()))?;
         ServerName::try_from(template.host()).map_err(|_| refused("it names no server"))?;
         let authorization = match &options.token {
             None => None,
@@ -99,7 +102,7 @@ impl Http {
             ),
         };
         let endpoint = Endpoint {
-            client: HttpsClient::new(tls),
+            client: HttpsClient::new(tls.with_no_client_auth()),
             authorization,
             memory: Memory::new(MEMORY),
             failing: Failing::default(),

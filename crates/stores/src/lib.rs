@@ -25,6 +25,8 @@ mod pair;
 pub mod postgres;
 #[cfg(feature = "redis")]
 pub mod redis;
+#[cfg(any(feature = "http", feature = "redis"))]
+mod roots;
 pub mod sqlite;
 pub mod stored;
 mod threads;

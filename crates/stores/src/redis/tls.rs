@@ -1,21 +1,18 @@
-//! Whom to trust on the way to a server.
+//! TLS on the way to a server.
 
 use std::path::Path;
 use std::sync::Arc;
 
-use rustls::{ClientConfig, RootCertStore};
+use rustls::ClientConfig;
 use rustls_pki_types::pem::PemObject;
 use rustls_pki_types::{CertificateDer, PrivateKeyDer};
 
 use super::url::TlsFiles;
+use crate::roots;
 
 /// Reads the files once; an error names the file.
 pub(super) fn config(files: &TlsFiles) -> Result<Arc<ClientConfig>, String> {
-    let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
-    let builder = ClientConfig::builder_with_provider(provider)
-        .with_safe_default_protocol_versions()
-        .map_err(|error| error.to_string())?
-        .with_root_certificates(roots(files.roots.as_deref())?);
+    let builder = roots::client(roots::load(files.roots.as_deref(), "ca=")?)?;
     let config = match &files.client {
         None => builder.with_no_client_auth(),
         Some((cert, key)) => {
@@ -26,28 +23,6 @@ pub(super) fn config(files: &TlsFiles) -> Result<Arc<ClientConfig>, String> {
         }
     };
     Ok(Arc::new(config))
-}
-
-fn roots(file: Option<&Path>) -> Result<RootCertStore, String> {
-    let mut roots = RootCertStore::empty();
-    match file {
-        Some(file) => {
-            for certificate in certificates(file)? {
-                roots.add(certificate).map_err(|error| at(file, &error))?;
-            }
-        }
-        None => {
-            let system = rustls_native_certs::load_native_certs();
-            roots.add_parsable_certificates(system.certs);
-            if roots.is_empty() {
-                return Err(
-                    "the system trusts nobody; install ca-certificates, or name a file with ca="
-                        .into(),
-                );
-            }
-        }
-    }
-    Ok(roots)
 }
 
 fn certificates(file: &Path) -> Result<Vec<CertificateDer<'static>>, String> {

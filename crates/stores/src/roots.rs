@@ -1,49 +1,50 @@
-//! Which certificates of the endpoint are believed.
+//! Authorities that a client of a store believes.
 
 use std::fs::File;
 use std::io::{self, Read};
 use std::path::Path;
 use std::sync::Arc;
 
-use rustls::{ClientConfig, RootCertStore};
+use rustls::client::WantsClientCert;
+use rustls::{ClientConfig, ConfigBuilder, RootCertStore};
 use rustls_pki_types::CertificateDer;
 use rustls_pki_types::pem::PemObject;
 
-use sekisho_certs::store::{Result, StoreError};
-
-/// A client that verifies against the certificates of this file alone, or
-/// against those that the system trusts.
-pub(super) fn client(ca: Option<&Path>) -> Result<ClientConfig> {
-    with(match ca {
-        Some(file) => of_file(file)?,
-        None => of_system()?,
-    })
-}
-
-/// A client that trusts nobody, for `http://`.
-pub(super) fn nobody() -> Result<ClientConfig> {
-    with(RootCertStore::empty())
-}
-
-fn with(roots: RootCertStore) -> Result<ClientConfig> {
+/// A configuration that believes these authorities, without protocols (ALPN).
+///
+/// # Errors
+/// Says what the library objects to.
+pub(crate) fn client(
+    roots: RootCertStore,
+) -> Result<ConfigBuilder<ClientConfig, WantsClientCert>, String> {
     let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
     let builder = ClientConfig::builder_with_provider(provider)
         .with_safe_default_protocol_versions()
-        .map_err(|error| StoreError::Refused(error.to_string().into()))?;
-    Ok(builder.with_root_certificates(roots).with_no_client_auth())
+        .map_err(|error| error.to_string())?;
+    Ok(builder.with_root_certificates(roots))
 }
 
-fn of_file(file: &Path) -> Result<RootCertStore> {
-    let refused = |why: String| StoreError::Refused(format!("{}: {why}", file.display()).into());
-    let pem = read(file).map_err(|error| refused(error.to_string()))?;
+/// Reads the authorities of a PEM file, or those that the system trusts.
+///
+/// # Errors
+/// Names the file and what is wrong with it, or `key`, which could name one.
+pub(crate) fn load(file: Option<&Path>, key: &str) -> Result<RootCertStore, String> {
+    match file {
+        Some(file) => of_file(file).map_err(|why| format!("{}: {why}", file.display())),
+        None => of_system(key),
+    }
+}
+
+fn of_file(file: &Path) -> Result<RootCertStore, String> {
+    let pem = read(file).map_err(|error| error.to_string())?;
     let mut roots = RootCertStore::empty();
     for (certificate, number) in CertificateDer::pem_slice_iter(&pem).zip(1..) {
         let added = certificate.map_err(|error| error.to_string());
         let added = added.and_then(|der| roots.add(der).map_err(|error| error.to_string()));
-        added.map_err(|why| refused(format!("certificate {number} can't be used: {why}")))?;
+        added.map_err(|why| format!("certificate {number} can't be used: {why}"))?;
     }
     if roots.is_empty() {
-        return Err(refused("holds no certificate (BEGIN CERTIFICATE)".into()));
+        return Err("holds no certificate (BEGIN CERTIFICATE)".into());
     }
     Ok(roots)
 }
@@ -59,23 +60,18 @@ fn read(file: &Path) -> io::Result<Vec<u8>> {
     Ok(pem)
 }
 
-/// Where the system keeps them, or where `SSL_CERT_FILE` and `SSL_CERT_DIR`
-/// say.
-fn of_system() -> Result<RootCertStore> {
+/// Reads what the system trusts, or what `SSL_CERT_FILE` and `SSL_CERT_DIR` name.
+fn of_system(key: &str) -> Result<RootCertStore, String> {
     let found = rustls_native_certs::load_native_certs();
     let mut roots = RootCertStore::empty();
     // Some old root that can't be parsed must not keep all others away.
     roots.add_parsable_certificates(found.certs);
     if roots.is_empty() {
-        let why = found.errors.first().map(ToString::to_string);
-        return Err(StoreError::Refused(
-            format!(
-                "the system has no root certificates{}{}; install ca-certificates, or name a file \
-                 in [store] ca",
-                if why.is_some() { ": " } else { "" },
-                why.unwrap_or_default()
-            )
-            .into(),
+        let why = found.errors.first().map(|error| format!(": {error}"));
+        return Err(format!(
+            "the system has no root certificates{}; install ca-certificates, or name a file in \
+             {key}",
+            why.unwrap_or_default()
         ));
     }
     Ok(roots)
@@ -97,7 +93,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("ca.pem");
         let refused = |says: &str| {
-            let error = client(Some(&file)).unwrap_err().to_string();
+            let error = load(Some(&file), "ca").unwrap_err();
             assert!(error.contains("ca.pem") && error.contains(says), "{error}");
         };
         refused("No such file");
@@ -105,7 +101,7 @@ mod tests {
         refused("holds no certificate");
         let root = TestCa::new().root_pem();
         fs::write(&file, &root).unwrap();
-        client(Some(&file)).unwrap();
+        assert_eq!(load(Some(&file), "ca").unwrap().len(), 1);
         let broken = "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n";
         fs::write(&file, root + broken).unwrap();
         refused("certificate 2");
