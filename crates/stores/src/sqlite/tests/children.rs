@@ -10,7 +10,8 @@ use super::*;
 
 fn child(test: &str, path: &Path) -> Command {
     let mut command = Command::new(env::current_exe().unwrap());
-    let test = format!("store::sqlite::tests::children::{test}");
+    let (_, module) = module_path!().split_once("::").unwrap();
+    let test = format!("{module}::{test}");
     command
         .args(["--exact", &test, "--ignored", "--nocapture"])
         .env(PATH, path);
