@@ -9,7 +9,8 @@
 
 pub mod backoff;
 pub mod breaker;
-#[cfg(all(test, feature = "http", feature = "postgres", feature = "redis"))]
+#[cfg(test)]
+#[cfg(all(feature = "http", feature = "postgres", feature = "redis"))]
 mod contract;
 pub mod files;
 #[cfg(feature = "http")]
