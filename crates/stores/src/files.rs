@@ -15,13 +15,13 @@ use zeroize::Zeroizing;
 
 use self::folders::Folders;
 use self::pattern::Pattern;
-use crate::pair::{Bytes, Half, MAX_HALF, Reading, pair, settled};
+use crate::pem_pair::{Bytes, Half, MAX_HALF, PairRead, pair, read_until_fit};
 use crate::threads::Threads;
 use sekisho_certs::host::{HostName, HostPattern};
 use sekisho_certs::store::{Answer, BoxFuture, Result, Store, StoreError};
 
-/// A folder of certificates and keys. It is only read, symbolic links are
-/// followed, and every change of a file is seen by the next call.
+/// A folder of certificates and keys, which is only read. Symbolic links are
+/// followed. The next call sees every change of a file.
 ///
 /// The files of a host are absent if neither exists, in a folder that holds
 /// something and is the one of before: an empty one, or another, may be a mount
@@ -30,18 +30,18 @@ use sekisho_certs::store::{Answer, BoxFuture, Result, Store, StoreError};
 /// a renewal may just be writing them; then it is an error.
 #[derive(Debug)]
 pub struct Files {
-    place: Arc<Place>,
+    layout: Arc<Layout>,
     threads: Threads<()>,
 }
 
 #[derive(Debug)]
-struct Place {
+struct Layout {
     pattern: Pattern,
     folders: Folders,
 }
 
 impl Files {
-    /// From what stands behind `files:`. One pattern is a folder with
+    /// Reads the pattern behind `files:`. One pattern is a folder with
     /// `fullchain.pem` and `privkey.pem`, two are separated by a comma, chain
     /// first; `{host}` stands in each for the name, a wildcard being
     /// `_.example.com`. A relative pattern begins at `base`.
@@ -55,7 +55,7 @@ impl Files {
         })?;
         let folders = Folders::new(pattern.folders());
         Ok(Self {
-            place: Arc::new(Place { pattern, folders }),
+            layout: Arc::new(Layout { pattern, folders }),
             threads,
         })
     }
@@ -63,21 +63,21 @@ impl Files {
 
 impl Store for Files {
     fn find<'a>(&'a self, name: &'a HostName) -> BoxFuture<'a, Result<Answer>> {
-        Box::pin(settled(move || {
-            let (place, name) = (Arc::clone(&self.place), name.clone());
-            self.threads.run(move |()| place.find(&name))
+        Box::pin(read_until_fit(move || {
+            let (layout, name) = (Arc::clone(&self.layout), name.clone());
+            self.threads.run(move |()| layout.find(&name))
         }))
     }
 }
 
-impl Place {
+impl Layout {
     /// Reads the exact name's files, else the wildcard's one label above.
-    fn find(&self, name: &HostName) -> Result<Reading> {
+    fn find(&self, name: &HostName) -> Result<PairRead> {
         let before = self.folders.identify()?;
         let exact = Some(HostPattern::from(name));
         for host in [exact, name.wildcard()].into_iter().flatten() {
-            if let Some(reading) = self.look(&host)? {
-                if matches!(reading, Reading::Answer(_)) {
+            if let Some(reading) = self.read_pair(&host)? {
+                if matches!(reading, PairRead::Answer(_)) {
                     self.folders.found(before, host);
                 }
                 return Ok(reading);
@@ -85,11 +85,11 @@ impl Place {
         }
         let is_there = |host: &HostPattern| self.pattern.chain(host).exists();
         self.folders.check(before, is_there)?;
-        Ok(Reading::Answer(Answer::Absent))
+        Ok(PairRead::Answer(Answer::Absent))
     }
 
-    /// None if neither file is there.
-    fn look(&self, host: &HostPattern) -> Result<Option<Reading>> {
+    /// Reads both files of a host; none if neither is there.
+    fn read_pair(&self, host: &HostPattern) -> Result<Option<PairRead>> {
         let (chain, key) = (self.pattern.chain(host), self.pattern.key(host));
         Ok(pair(host, half(&chain)?, half(&key)?))
     }
@@ -102,8 +102,8 @@ fn half(path: &Path) -> Result<Half<path::Display<'_>>> {
     })
 }
 
-/// Reads a file; none if it is not there. What is wrong with this one file
-/// blames the host; all else, the store.
+/// Reads a file; none if it is not there. A fault of this file blames the host,
+/// any other fault the store.
 fn read(path: &Path) -> Result<Option<Bytes>> {
     let corrupt = |what: &str| StoreError::Corrupt(format!("{} {what}", path.display()).into());
     match read_bounded(path) {
@@ -112,7 +112,7 @@ fn read(path: &Path) -> Result<Option<Bytes>> {
         }
         Ok(bytes) => Ok(Some(bytes)),
         Err(error) => match error.kind() {
-            // No file can lie there; a client may ask for such a name.
+            // A client may ask for a name that no file can have.
             io::ErrorKind::NotFound
             | io::ErrorKind::NotADirectory
             | io::ErrorKind::InvalidFilename => Ok(None),
@@ -128,9 +128,9 @@ fn read(path: &Path) -> Result<Option<Bytes>> {
     }
 }
 
-/// The file's bytes, or one more than is allowed.
+/// Reads the file's bytes, or one more than is allowed.
 fn read_bounded(path: &Path) -> io::Result<Bytes> {
-    // Opening a FIFO would wait for somebody to write it, and keep the thread.
+    // Opening a FIFO would wait for a writer, and keep the thread.
     let file = File::options()
         .read(true)
         .custom_flags(libc::O_NONBLOCK)
@@ -140,7 +140,7 @@ fn read_bounded(path: &Path) -> io::Result<Bytes> {
         return Err(io::ErrorKind::IsADirectory.into());
     }
     let size = usize::try_from(metadata.len()).unwrap_or(usize::MAX);
-    // Room for all of it at once: growing would leave copies of a key.
+    // Reserved at once: growing would leave copies of a key.
     let mut bytes = Zeroizing::new(Vec::with_capacity(size.min(MAX_HALF) + 1));
     file.take(MAX_HALF as u64 + 1).read_to_end(&mut bytes)?;
     Ok(bytes)
@@ -150,7 +150,7 @@ fn unavailable(text: String) -> StoreError {
     StoreError::Unavailable(text.into())
 }
 
-/// A disk or a network file system answers several reads at a time.
+/// Reads at a time: a disk or a network file system answers several.
 const THREADS: usize = 4;
-/// What waits for a thread; a queue that is longer would outlive deadlines.
+/// Calls that wait for a thread: a longer queue would outlive their deadlines.
 const QUEUE: usize = 1024;

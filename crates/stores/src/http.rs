@@ -29,21 +29,21 @@ use self::failing::Failing;
 use self::memory::{Kept, Memory};
 pub use self::template::Template;
 use crate::https::HttpsClient;
-use crate::pair::{self, Reading};
+use crate::pem_pair::{self, PairRead};
 use crate::roots;
 use sekisho_certs::credential::Secret;
 use sekisho_certs::host::{HostName, HostPattern};
 use sekisho_certs::store::{Answer, BoxFuture, Result, Store, StoreError};
 
-/// An endpoint that answers GET with a host's PEM bundle: its chain and its
-/// key, told apart by their labels. It is only read.
+/// An endpoint that answers GET with a host's PEM bundle: its chain and its key,
+/// told apart by their labels. The endpoint is only read.
 ///
 /// - 200 means found; 404 and 410 mean absent. Everything else is a failure:
 ///   redirects, what is over 256 KiB, cut off, late, or no pair that fits.
 /// - A status of 500 and above is the host's failure, until four hosts in a row
 ///   got one without an answer for any other in between.
 /// - The name and the wildcard above it are asked for at once, so that an
-///   answer takes one round trip whatever it is, as from every store. The
+///   answer takes one round trip, also that of an absent name. The
 ///   wildcard's answer is not waited for where the name's own is there.
 /// - `Cache-Control` says for how long an answer holds. Within that time a
 ///   wildcard is not asked for again by each name below it.
@@ -56,7 +56,7 @@ pub struct Http {
     runtime: Handle,
 }
 
-/// What an endpoint needs beside its URL.
+/// Settings of an endpoint beside its URL.
 #[derive(Clone, Debug)]
 pub struct Options {
     /// Sent as a bearer token (RFC 6750).
@@ -80,8 +80,7 @@ impl Default for Options {
 }
 
 impl Http {
-    /// Connects to nothing yet. All connections are driven by `runtime`,
-    /// whoever asks.
+    /// Connects to nothing yet. All connections are driven by `runtime`.
     ///
     /// # Errors
     /// [`StoreError::Refused`] says what is wrong with CA or token.
@@ -120,8 +119,8 @@ impl Store for Http {
     fn find<'a>(&'a self, name: &'a HostName) -> BoxFuture<'a, Result<Answer>> {
         Box::pin(async move {
             let (endpoint, name) = (Arc::clone(&self.endpoint), name.clone());
-            let work = async move { pair::settled(|| endpoint.look(&name)).await };
-            Errand::new(self.runtime.spawn(work)).end().await
+            let work = async move { pem_pair::read_until_fit(|| endpoint.read(&name)).await };
+            Spawned::new(self.runtime.spawn(work)).end().await
         })
     }
 }
@@ -137,12 +136,14 @@ struct Endpoint {
 }
 
 impl Endpoint {
-    /// The exact name, else the wildcard one label above.
-    async fn look(self: &Arc<Self>, name: &HostName) -> Result<Reading> {
-        let above = name.wildcard().map(|above| Above::ask(self, above));
+    /// Reads the exact name's bundle, else that of the wildcard above.
+    async fn read(self: &Arc<Self>, name: &HostName) -> Result<PairRead> {
+        let above = name
+            .wildcard()
+            .map(|above| WildcardRequest::start(self, above));
         let host = HostPattern::from(name);
         let exact = self.ask(host.clone(), || ()).await;
-        if !matches!(exact, Ok(Reading::Answer(Answer::Absent))) {
+        if !matches!(exact, Ok(PairRead::Answer(Answer::Absent))) {
             if let Some(above) = above {
                 above.leave();
             }
@@ -151,14 +152,14 @@ impl Endpoint {
         match above {
             Some(above) => {
                 let host = above.host.clone();
-                self.blamed(&host, above.errand.end().await)
+                self.blamed(&host, above.answer.end().await)
             }
-            None => Ok(Reading::Answer(Answer::Absent)),
+            None => Ok(PairRead::Answer(Answer::Absent)),
         }
     }
 
     /// Blames the endpoint for a failure that several hosts in a row have met.
-    fn blamed(&self, host: &HostPattern, reading: Result<Reading>) -> Result<Reading> {
+    fn blamed(&self, host: &HostPattern, reading: Result<PairRead>) -> Result<PairRead> {
         match reading {
             Err(StoreError::Failed(why)) if self.failing.is_endpoint(host) => {
                 Err(StoreError::Unavailable(why))
@@ -167,12 +168,12 @@ impl Endpoint {
         }
     }
 
-    /// One request, or none if what is remembered holds. `begun` is called
-    /// when it has its turn.
-    async fn ask(&self, host: HostPattern, begun: impl FnOnce()) -> Result<Reading> {
-        let kept = self.memory.of(&host);
+    /// Sends one request, or none if a remembered answer is fresh. `begun` is
+    /// called when the request has its turn.
+    async fn ask(&self, host: HostPattern, begun: impl FnOnce()) -> Result<PairRead> {
+        let kept = self.memory.get(&host);
         if let Some(answer) = kept.as_ref().and_then(|kept| kept.fresh()) {
-            return Ok(Reading::Answer(answer));
+            return Ok(PairRead::Answer(answer));
         }
         let get = self.get(&host, kept.as_deref())?;
         let until = Instant::now() + self.deadline;
@@ -188,22 +189,22 @@ impl Endpoint {
         Ok(self.reading(&host, fetched, kept.as_deref()))
     }
 
-    fn reading(&self, host: &HostPattern, fetched: Fetched, kept: Option<&Kept>) -> Reading {
+    fn reading(&self, host: &HostPattern, fetched: Fetched, kept: Option<&Kept>) -> PairRead {
         let (bundle, etag, freshness) = match fetched {
             Fetched::Bundle(bundle, etag, freshness) => (bundle, etag, freshness),
             Fetched::Absent(freshness) => {
-                return Reading::Answer(self.memory.absent(host, freshness));
+                return PairRead::Answer(self.memory.absent(host, freshness));
             }
             Fetched::Unchanged(freshness) => {
                 let kept = kept.expect("only what is remembered has a tag to send");
-                return Reading::Answer(self.memory.renewed(host, kept, freshness));
+                return PairRead::Answer(self.memory.renewed(host, kept, freshness));
             }
         };
-        match pair::bundle(host, &bundle) {
-            Ok(found) => Reading::Answer(self.memory.found(found, etag, freshness)),
+        match pem_pair::bundle(host, &bundle) {
+            Ok(found) => PairRead::Answer(self.memory.found(found, etag, freshness)),
             Err(why) => {
                 self.memory.forget(host);
-                Reading::Unfit(self.shown(host, &why))
+                PairRead::Unfit(self.describe(host, &why))
             }
         }
     }
@@ -230,24 +231,24 @@ impl Endpoint {
             Failure::Server(why) => {
                 StoreError::Failed(format!("{}: {why}", self.template.url(host)).into())
             }
-            Failure::Answer(why) => StoreError::Corrupt(self.shown(host, &why).into()),
+            Failure::Answer(why) => StoreError::Corrupt(self.describe(host, &why).into()),
         }
     }
 
-    fn shown(&self, host: &HostPattern, why: &str) -> String {
+    fn describe(&self, host: &HostPattern, why: &str) -> String {
         format!("host {host}: {}: {why}", self.template.url(host))
     }
 }
 
 /// The request for the wildcard, beside the one for the name.
-struct Above {
+struct WildcardRequest {
     host: HostPattern,
-    errand: Errand<Reading>,
+    answer: Spawned<PairRead>,
     begun: Arc<AtomicBool>,
 }
 
-impl Above {
-    fn ask(endpoint: &Arc<Endpoint>, above: HostPattern) -> Self {
+impl WildcardRequest {
+    fn start(endpoint: &Arc<Endpoint>, above: HostPattern) -> Self {
         let begun = Arc::new(AtomicBool::new(false));
         let (endpoint, mark) = (Arc::clone(endpoint), Arc::clone(&begun));
         let host = above.clone();
@@ -257,26 +258,26 @@ impl Above {
         });
         Self {
             host,
-            errand: Errand::new(task),
+            answer: Spawned::new(task),
             begun,
         }
     }
 
-    /// Its answer is not needed any more. A request under way goes on to its
-    /// end, since over HTTP/1.1 its connection would be lost with it, and what
-    /// it says may be remembered; others are taken back.
+    /// Gives up the answer. A request under way goes on to its end: over HTTP/1.1
+    /// its connection would be lost with it, and its answer may be remembered. A
+    /// request that waits for its turn is taken back.
     fn leave(mut self) {
-        self.errand.is_left = self.begun.load(Ordering::Relaxed);
+        self.answer.is_left = self.begun.load(Ordering::Relaxed);
     }
 }
 
-/// A task that ends with whoever waits for it, unless it is left alone.
-struct Errand<T> {
+/// A task that is aborted when this is dropped, unless it was left alone.
+struct Spawned<T> {
     task: JoinHandle<Result<T>>,
     is_left: bool,
 }
 
-impl<T> Errand<T> {
+impl<T> Spawned<T> {
     fn new(task: JoinHandle<Result<T>>) -> Self {
         Self {
             task,
@@ -294,7 +295,7 @@ impl<T> Errand<T> {
     }
 }
 
-impl<T> Drop for Errand<T> {
+impl<T> Drop for Spawned<T> {
     fn drop(&mut self) {
         if !self.is_left {
             self.task.abort();
@@ -314,5 +315,5 @@ fn bearer(token: &Secret) -> Option<HeaderValue> {
 }
 
 const AGENT: &str = concat!("sekisho/", env!("CARGO_PKG_VERSION"));
-/// About four thousand bundles. What does not fit is asked for without a tag.
+/// Bytes for about four thousand bundles. Others are asked for without a tag.
 const MEMORY: usize = 16 << 20;

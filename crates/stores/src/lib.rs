@@ -21,7 +21,7 @@ pub mod https;
 pub mod layered;
 pub mod limited;
 pub mod near;
-mod pair;
+mod pem_pair;
 #[cfg(feature = "postgres")]
 pub mod postgres;
 #[cfg(feature = "redis")]

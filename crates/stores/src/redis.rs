@@ -24,16 +24,16 @@ use self::cluster::Cluster;
 use self::connection::ReconnectingConnection;
 use self::dial::Dialer;
 use self::keys::Keys;
-use self::read::Said;
+use self::read::Reply;
 use self::sentinel::Sentinels;
 use self::url::Kind;
-use crate::pair::{Half, Reading, pair, settled};
+use crate::pem_pair::{Half, PairRead, pair, read_until_fit};
 use sekisho_certs::host::{HostName, HostPattern};
 use sekisho_certs::store::{Answer, BoxFuture, Result, Store, StoreError};
 
 pub use self::url::RedisUrl;
 
-/// Certificates and keys that others write into Redis. It is only read.
+/// Certificates and keys that others write into Redis, which is only read.
 ///
 /// A host is absent if neither its key for the chain nor the one for the
 /// private key exists, and neither do the wildcard's above it. A pair that is
@@ -41,15 +41,15 @@ pub use self::url::RedisUrl;
 /// 1 MiB are read again for a quarter of a second, since a renewal may just
 /// be writing them; then they are an error.
 ///
-/// Connections belong to the runtime that was given at the start, and one each
-/// to those that serve ([`super::near`]); they are made again by themselves,
-/// and calls fail at once while there are none.
+/// One connection belongs to the runtime that was given at the start, and one to
+/// each worker that asks ([`crate::near`]). Each is made again by itself. Calls
+/// fail at once while there is none.
 pub struct Redis {
     keys: Keys,
     server: Server,
 }
 
-/// Whom to ask for a key.
+/// The servers that hold the keys.
 enum Server {
     One(ReconnectingConnection),
     Cluster(Cluster),
@@ -80,28 +80,28 @@ impl Redis {
         }
     }
 
-    /// One look at the exact pair and the wildcard's above.
-    async fn look(&self, name: &HostName) -> Result<Reading> {
+    /// Reads the exact pair and the wildcard's above, once.
+    async fn read_pairs(&self, name: &HostName) -> Result<PairRead> {
         let hosts = [Some(HostPattern::from(name)), name.wildcard()];
         let hosts: Vec<_> = hosts.into_iter().flatten().collect();
         let keys: Vec<_> = hosts.iter().flat_map(|host| self.keys.of(host)).collect();
-        let said = self.server.read(&keys).await?;
-        let mut said = keys.into_iter().zip(said);
+        let replies = self.server.read(&keys).await?;
+        let mut replies = keys.into_iter().zip(replies);
         for host in hosts {
-            let (Some(chain), Some(key)) = (said.next(), said.next()) else {
-                unreachable!("something was said of each key");
+            let (Some(chain), Some(key)) = (replies.next(), replies.next()) else {
+                unreachable!("there is a reply for each key");
             };
-            if let Some(reading) = judged(&host, chain, key)? {
-                return Ok(reading);
+            if let Some(pair) = pair_of(&host, chain, key)? {
+                return Ok(pair);
             }
         }
-        Ok(Reading::Answer(Answer::Absent))
+        Ok(PairRead::Answer(Answer::Absent))
     }
 }
 
 impl Store for Redis {
     fn find<'a>(&'a self, name: &'a HostName) -> BoxFuture<'a, Result<Answer>> {
-        Box::pin(settled(move || self.look(name)))
+        Box::pin(read_until_fit(move || self.read_pairs(name)))
     }
 }
 
@@ -115,8 +115,8 @@ impl fmt::Debug for Redis {
 }
 
 impl Server {
-    /// What is said of each key, in their order.
-    async fn read(&self, keys: &[String]) -> Result<Vec<Said>> {
+    /// Reads each key; the replies are in their order.
+    async fn read(&self, keys: &[String]) -> Result<Vec<Reply>> {
         match self {
             Self::One(connection) => read::read(connection, keys).await,
             Self::Cluster(cluster) => Ok(cluster.read(keys).await),
@@ -124,7 +124,7 @@ impl Server {
     }
 }
 
-/// Whom to ask, without waiting for anybody.
+/// Starts to connect to the servers of a URL, and does not wait for it.
 fn server(url: &RedisUrl, runtime: &Handle) -> std::result::Result<Server, String> {
     let tls = url.tls.as_ref().map(tls::config).transpose()?;
     let dialer = Dialer::new(&url.login, url.database, tls.clone());
@@ -151,21 +151,21 @@ fn server(url: &RedisUrl, runtime: &Handle) -> std::result::Result<Server, Strin
     })
 }
 
-/// None if neither half is there.
-fn judged(
+/// Makes a pair of two replies; none if neither half is there.
+fn pair_of(
     host: &HostPattern,
-    chain: (String, Said),
-    key: (String, Said),
-) -> Result<Option<Reading>> {
+    chain: (String, Reply),
+    key: (String, Reply),
+) -> Result<Option<PairRead>> {
     match (chain, key) {
-        ((_, Said::Failed(error)), _) | (_, (_, Said::Failed(error))) => Err(error),
-        ((_, Said::Unfit(why)), _) | (_, (_, Said::Unfit(why))) => {
-            Ok(Some(Reading::Unfit(format!("host {host}: {why}"))))
+        ((_, Reply::Failed(error)), _) | (_, (_, Reply::Failed(error))) => Err(error),
+        ((_, Reply::Unfit(why)), _) | (_, (_, Reply::Unfit(why))) => {
+            Ok(Some(PairRead::Unfit(format!("host {host}: {why}"))))
         }
         (chain, key) => {
-            let half = |(place, said): (String, Said)| Half {
+            let half = |(place, reply): (String, Reply)| Half {
                 place,
-                bytes: said.bytes(),
+                bytes: reply.bytes(),
             };
             Ok(pair(host, half(chain), half(key)))
         }

@@ -39,8 +39,8 @@ impl<S: Send + 'static> Threads<S> {
         Ok(Self { jobs })
     }
 
-    /// Runs `work` on the next free thread. Whoever drops the future before
-    /// the work began takes it back; what has begun runs to its end.
+    /// Runs `work` on the next free thread. Dropping the future takes back work
+    /// that has not begun; work that has begun runs to its end.
     pub(crate) async fn run<T: Send + 'static>(
         &self,
         work: impl FnOnce(&mut S) -> Result<T> + Send + 'static,
@@ -50,9 +50,9 @@ impl<S: Send + 'static> Threads<S> {
             if answer.is_closed() {
                 return;
             }
-            // What a panic leaves half-done in the state is the state's concern.
+            // A state that a panic leaves half-done repairs itself at its next use.
             let done = catch_unwind(AssertUnwindSafe(|| work(state)));
-            // An answer that nobody waits for any more is dropped.
+            // The caller may have given up meanwhile.
             let _ = answer.send(done.unwrap_or_else(|panic| Err(panicked(&*panic))));
         });
         // The threads only end when this does, so a push fails on a full queue.
@@ -65,8 +65,8 @@ impl<S: Send + 'static> Threads<S> {
     }
 }
 
-/// Says what a call failed of. The data of one host may have led to it, so it
-/// is no outage of the store.
+/// Words a panic as the failure of one call: the data of one host may have led to
+/// it, so it is no outage of the store.
 fn panicked(panic: &(dyn Any + Send)) -> StoreError {
     let text = panic.downcast_ref::<String>().map(String::as_str);
     let text = text.or_else(|| panic.downcast_ref::<&str>().copied());

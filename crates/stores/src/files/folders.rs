@@ -1,13 +1,13 @@
-//! Whether the folders above all hosts are those in which hosts lie.
+//! Tells a mount point without its file system from a folder without the host.
 //!
-//! A mount point whose file system is not mounted is a folder, too, mostly an
-//! empty one. There each host looks absent, and is not.
+//! An unmounted mount point is a folder, mostly an empty one, in which every host
+//! looks absent.
 
 use std::fmt::Display;
 use std::fs;
 use std::io;
 use std::os::unix::fs::MetadataExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use sekisho_certs::host::HostPattern;
@@ -103,11 +103,11 @@ fn differs(some: &Identities, others: &Identities) -> Option<usize> {
     pairs.position(|(one, other)| one != other)
 }
 
-fn is_empty(folder: &PathBuf) -> io::Result<bool> {
+fn is_empty(folder: &Path) -> io::Result<bool> {
     Ok(fs::read_dir(folder)?.next().transpose()?.is_none())
 }
 
-fn unavailable(path: &PathBuf, what: impl Display) -> StoreError {
+fn unavailable(path: &Path, what: impl Display) -> StoreError {
     StoreError::Unavailable(format!("{}: {what}", path.display()).into())
 }
 

@@ -48,7 +48,7 @@ impl Pattern {
     }
 }
 
-/// What stands between the gaps: at least two pieces.
+/// The text around the gaps: at least two pieces.
 #[derive(Debug)]
 struct Template(Vec<String>);
 
@@ -69,8 +69,8 @@ impl Template {
         Ok(Self(pieces))
     }
 
-    /// No name leaves its place: a [`HostPattern`] has neither a slash nor an
-    /// empty label.
+    /// Fills the gaps. A [`HostPattern`] has neither a slash nor an empty label, so
+    /// no name leaves its folder.
     fn path(&self, host: &HostPattern) -> PathBuf {
         let stem = match host.wildcard_parent() {
             None => host.as_str().to_owned(),

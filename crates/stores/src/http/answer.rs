@@ -1,4 +1,4 @@
-//! What an answer of the endpoint means.
+//! The meaning of an answer of the endpoint.
 
 use std::time::Duration;
 
@@ -22,7 +22,7 @@ pub(super) enum Fetched {
     Unchanged(Freshness),
 }
 
-/// What failed, in words that hold neither token nor key.
+/// A failure, in words that hold neither token nor key.
 #[derive(Debug)]
 pub(super) enum Failure {
     /// The endpoint, for every host.
@@ -84,8 +84,8 @@ fn unread(error: BodyError) -> Failure {
     }
 }
 
-/// Reads what nobody wants, if it is short and there already. A body that is
-/// dropped before its end takes its HTTP/1.1 connection with it.
+/// Reads a body that is of no use, if it is short and there already: dropped
+/// before its end, it would take its HTTP/1.1 connection with it.
 async fn drain(response: Response<Incoming>) {
     let body = Limited::new(response.into_body(), DRAINED);
     let _ = timeout(DRAIN, body.collect()).await;
@@ -101,9 +101,9 @@ fn tag(etag: &HeaderValue) -> Option<HeaderValue> {
 
 /// Ten certificates with an RSA key are a tenth of it.
 const MAX_BODY: usize = 256 << 10;
-/// What a page of an error has, at most.
+/// Bytes of an error page that are read.
 const DRAINED: usize = 64 << 10;
-/// A new connection costs less than a long wait for a page nobody reads.
+/// A new connection costs less than a longer wait for such a page.
 const DRAIN: Duration = Duration::from_millis(100);
 /// Tags are digests or numbers.
 const MAX_TAG: usize = 512;

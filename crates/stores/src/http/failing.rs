@@ -33,5 +33,5 @@ impl Failing {
     }
 }
 
-/// So many hosts in a row are no accident of one tenant's.
+/// Hosts in a row: more than one tenant's broken backend has at a time.
 const SEVERAL: usize = 4;

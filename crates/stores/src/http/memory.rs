@@ -1,7 +1,7 @@
-//! What answers are remembered, in a bounded number of bytes: those with an
-//! entity tag, so that they need not be sent again, and those for a wildcard that
-//! said for how long they hold, so that each name below it need not ask. All
-//! others are in the cache before this store, and no key lies in memory twice.
+//! Answers that are remembered, in a bounded number of bytes: those with an
+//! entity tag, so that a bundle need not be sent again, and those for a wildcard
+//! with a time, so that each name below it need not ask. All others are in the
+//! cache before this store alone.
 
 use std::fmt;
 use std::sync::Arc;
@@ -26,7 +26,7 @@ pub(super) struct Kept {
     /// None: absent.
     found: Option<Box<Found>>,
     pub(super) etag: Option<HeaderValue>,
-    /// What it said for how long it holds, and until when that is.
+    /// How long the answer holds by its own fields, and until when that is.
     time: Option<Duration>,
     until: Option<Instant>,
 }
@@ -47,7 +47,7 @@ impl Memory {
         ))
     }
 
-    pub(super) fn of(&self, host: &HostPattern) -> Option<Arc<Kept>> {
+    pub(super) fn get(&self, host: &HostPattern) -> Option<Arc<Kept>> {
         self.0.get(host)
     }
 
@@ -67,7 +67,7 @@ impl Memory {
         let kept = Kept::new(Some(found.clone()), etag, freshness.time);
         let is_wildcard = found.record.pattern.wildcard_parent().is_some();
         let saves = kept.etag.is_some() || is_wildcard && kept.until.is_some();
-        self.settle(&found.record.pattern, kept, saves && !freshness.no_store);
+        self.store(&found.record.pattern, kept, saves && !freshness.no_store);
         Answer::Found(found)
     }
 
@@ -76,12 +76,12 @@ impl Memory {
     pub(super) fn absent(&self, host: &HostPattern, freshness: Freshness) -> Answer {
         let kept = Kept::new(None, None, freshness.time);
         let saves = kept.until.is_some() && host.wildcard_parent().is_some();
-        self.settle(host, kept, saves && !freshness.no_store);
+        self.store(host, kept, saves && !freshness.no_store);
         Answer::Absent
     }
 
-    /// What was remembered holds on: for as long as it is said now, or else
-    /// was said before (RFC 9111, section 4.3.4).
+    /// Prolongs a remembered answer, by the time of the 304 or else by its own (RFC
+    /// 9111, section 4.3.4).
     pub(super) fn renewed(&self, host: &HostPattern, kept: &Kept, freshness: Freshness) -> Answer {
         let renewed = Kept::new(
             kept.found.clone(),
@@ -89,11 +89,11 @@ impl Memory {
             freshness.time.or(kept.time),
         );
         let answer = renewed.answer(renewed.time);
-        self.settle(host, renewed, !freshness.no_store);
+        self.store(host, renewed, !freshness.no_store);
         answer
     }
 
-    fn settle(&self, host: &HostPattern, kept: Kept, keep: bool) {
+    fn store(&self, host: &HostPattern, kept: Kept, keep: bool) {
         if keep {
             self.0.insert(host.clone(), Arc::new(kept));
         } else {
@@ -161,7 +161,7 @@ impl Weighter<HostPattern, Arc<Kept>> for ByWeight {
 
 /// A chain of two with an ECDSA key.
 const USUAL: usize = 4096;
-/// What holds an answer together: map, records, allocations.
+/// Bytes that hold an answer together: map, records, allocations.
 const PER_ENTRY: usize = 600;
 /// A certificate's own allocation.
 const PER_PART: usize = 48;
@@ -216,7 +216,7 @@ mod tests {
         let name = host("a.example");
         memory.found(found("a.example", vec![certificate(1)]), tag(), lasts(60));
         tokio::time::advance(Duration::from_secs(20)).await;
-        let kept = memory.of(&name).unwrap();
+        let kept = memory.get(&name).unwrap();
         let Some(Answer::Found(there)) = kept.fresh() else {
             panic!("it holds")
         };
@@ -227,13 +227,13 @@ mod tests {
         // Unchanged without a new time, it holds for as long again.
         memory.renewed(&name, &kept, Freshness::default());
         tokio::time::advance(Duration::from_secs(59)).await;
-        assert!(memory.of(&name).unwrap().fresh().is_some());
+        assert!(memory.get(&name).unwrap().fresh().is_some());
         let Answer::Found(now) = memory.renewed(&name, &kept, lasts(10)) else {
             panic!("it was found")
         };
         assert_eq!(now.fresh_for, Some(Duration::from_secs(10)));
         tokio::time::advance(Duration::from_secs(10)).await;
-        assert!(memory.of(&name).unwrap().fresh().is_none());
+        assert!(memory.get(&name).unwrap().fresh().is_none());
     }
 
     #[test]
@@ -251,6 +251,6 @@ mod tests {
         assert!(memory.0.len() > 40, "{memory:?}");
         let larger = vec![vec![9; 300 << 10].into()];
         memory.found(found("large.example", larger), tag(), lasts(0));
-        assert!(memory.of(&host("large.example")).is_none());
+        assert!(memory.get(&host("large.example")).is_none());
     }
 }

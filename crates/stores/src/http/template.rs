@@ -11,8 +11,8 @@ use sekisho_certs::host::HostPattern;
 /// `https://…/{host}`: where the bundle of a host is asked for. `{host}`
 /// stands in path or query, at least once.
 ///
-/// It is shown in logs as it was written, so it holds no password: a user
-/// before the address is refused.
+/// Logs show a template as it was written, so it holds no password: a user before
+/// the address is refused.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Template {
     /// Scheme and authority, without a slash at the end.
@@ -20,7 +20,7 @@ pub struct Template {
     tls: bool,
     /// A name or an address, without brackets.
     host: String,
-    /// What stands around the gaps of path and query: at least two pieces.
+    /// The text around the gaps of path and query: at least two pieces.
     pieces: Vec<String>,
 }
 
@@ -194,8 +194,8 @@ mod tests {
         assert_eq!(template.path(&host("*.a.b")), "/_.a.b");
     }
 
-    /// Whatever may stand in a name is sent as it is: nothing of it could end
-    /// the path, the line or the request.
+    /// A name is sent as it is: none of its characters ends the path, the line or
+    /// the request.
     #[test]
     fn no_name_leaves_its_place() {
         let template: Template = "https://c.example/x/{host}?n={host}".parse().unwrap();

@@ -1,4 +1,4 @@
-//! A Redis Cluster: each key has a node of its own.
+//! A Redis Cluster: the slot of a key says which node serves it.
 
 mod slots;
 
@@ -17,7 +17,7 @@ use tokio::time::{sleep, timeout};
 use self::slots::{Slots, redirected, slot_of};
 use super::connection::{CONNECT, ReconnectingConnection};
 use super::dial::Dialer;
-use super::read::{Said, said};
+use super::read::{Reply, reply};
 use super::url::Node;
 use crate::backoff::Backoff;
 use sekisho_certs::store::{Result, StoreError};
@@ -28,17 +28,17 @@ use sekisho_certs::store::{Result, StoreError};
 pub(super) struct Cluster {
     dialer: Dialer,
     runtime: Handle,
-    map: watch::Receiver<Map>,
+    map: watch::Receiver<SlotMap>,
     wanted: Arc<Notify>,
     connections: Arc<Connections>,
-    keeper: JoinHandle<()>,
+    refresh: JoinHandle<()>,
 }
 
 impl Cluster {
     pub(super) fn start(runtime: &Handle, seeds: Vec<Node>, dialer: Dialer) -> Self {
-        let (tell, map) = watch::channel(Map::Looking);
+        let (tell, map) = watch::channel(SlotMap::Loading);
         let (wanted, connections) = (Arc::new(Notify::new()), Arc::new(Connections::default()));
-        let keeper = Keeper {
+        let refresh = SlotRefresh {
             seeds,
             dialer: dialer.clone(),
             wanted: Arc::clone(&wanted),
@@ -46,7 +46,7 @@ impl Cluster {
             tell,
         };
         Self {
-            keeper: runtime.spawn(keeper.run()),
+            refresh: runtime.spawn(refresh.run()),
             runtime: runtime.clone(),
             dialer,
             map,
@@ -55,15 +55,15 @@ impl Cluster {
         }
     }
 
-    /// One GET for each key, all at once.
-    pub(super) async fn read(&self, keys: &[String]) -> Vec<Said> {
+    /// Sends one GET for each key, all at once.
+    pub(super) async fn read(&self, keys: &[String]) -> Vec<Reply> {
         join_all(keys.iter().map(|key| self.get(key))).await
     }
 
-    async fn get(&self, key: &str) -> Said {
+    async fn get(&self, key: &str) -> Reply {
         match self.follow(key).await {
-            Ok(answer) => said(key, answer),
-            Err(error) => Said::Failed(error),
+            Ok(answer) => reply(key, answer),
+            Err(error) => Reply::Failed(error),
         }
     }
 
@@ -76,7 +76,7 @@ impl Cluster {
             unavailable(format!("no node of the cluster serves slot {slot}"))
         })?;
         let mut asking = false;
-        for _ in 0..MOST_REDIRECTIONS {
+        for _ in 0..MAX_REDIRECTIONS {
             let mut commands = redis::pipe();
             if asking {
                 commands.cmd("ASKING");
@@ -101,7 +101,7 @@ impl Cluster {
                 .ok_or_else(|| unavailable("a redirection names no node".into()))?;
         }
         Err(unavailable(format!(
-            "over {MOST_REDIRECTIONS} redirections for a key"
+            "over {MAX_REDIRECTIONS} redirections for a key"
         )))
     }
 
@@ -118,9 +118,9 @@ impl Cluster {
         let mut map = self.map.clone();
         loop {
             match &*map.borrow_and_update() {
-                Map::Known(slots) => return Ok(Arc::clone(slots)),
-                Map::Unknown(why) => return Err(StoreError::Unavailable(Arc::clone(why))),
-                Map::Looking => {}
+                SlotMap::Known(slots) => return Ok(Arc::clone(slots)),
+                SlotMap::Unknown(why) => return Err(StoreError::Unavailable(Arc::clone(why))),
+                SlotMap::Loading => {}
             }
             if map.changed().await.is_err() {
                 return Err(unavailable("the background runtime has ended".into()));
@@ -131,7 +131,7 @@ impl Cluster {
 
 impl Drop for Cluster {
     fn drop(&mut self) {
-        self.keeper.abort();
+        self.refresh.abort();
     }
 }
 
@@ -142,10 +142,10 @@ impl fmt::Debug for Cluster {
 }
 
 #[derive(Debug)]
-enum Map {
+enum SlotMap {
     /// The first attempt is under way.
-    Looking,
-    /// What was last known; the newest attempt may have failed.
+    Loading,
+    /// The map that was read last; the newest attempt may have failed.
     Known(Arc<Slots>),
     Unknown(Arc<str>),
 }
@@ -181,33 +181,33 @@ impl Connections {
     }
 }
 
-/// Keeps the map.
-struct Keeper {
+/// Reads the map of slots again and again.
+struct SlotRefresh {
     seeds: Vec<Node>,
     dialer: Dialer,
     wanted: Arc<Notify>,
     connections: Arc<Connections>,
-    tell: watch::Sender<Map>,
+    tell: watch::Sender<SlotMap>,
 }
 
-impl Keeper {
+impl SlotRefresh {
     async fn run(self) {
         let mut known: Option<Arc<Slots>> = None;
         let mut delays = RETRY.delays();
         loop {
-            match self.look(known.as_deref()).await {
+            match self.fetch(known.as_deref()).await {
                 Ok(slots) => {
                     delays.after_success();
                     self.connections.keep_only(&slots);
                     let slots = known.insert(Arc::new(slots));
-                    self.tell.send_replace(Map::Known(Arc::clone(slots)));
+                    self.tell.send_replace(SlotMap::Known(Arc::clone(slots)));
                     // Whether it was wanted or is old by now.
                     let _ = timeout(RENEW, self.wanted.notified()).await;
                 }
                 Err(why) => {
-                    tracing::warn!(why, "the nodes of the Redis Cluster can't be asked");
+                    tracing::warn!(why, "no map of slots from the Redis Cluster, trying again");
                     if known.is_none() {
-                        self.tell.send_replace(Map::Unknown(why.into()));
+                        self.tell.send_replace(SlotMap::Unknown(why.into()));
                     }
                     sleep(delays.after_failure()).await;
                 }
@@ -217,7 +217,7 @@ impl Keeper {
     }
 
     /// The first answer of the given nodes and some that are known.
-    async fn look(&self, known: Option<&Slots>) -> std::result::Result<Slots, String> {
+    async fn fetch(&self, known: Option<&Slots>) -> std::result::Result<Slots, String> {
         let known = known.into_iter().flat_map(Slots::nodes).take(ASKED);
         let asked = self.seeds.iter().chain(known);
         let first = select_ok(asked.map(|node| Box::pin(self.ask(node))));
@@ -240,12 +240,12 @@ fn unavailable(why: String) -> StoreError {
 }
 
 /// A key moves once or twice while slots are moved about.
-const MOST_REDIRECTIONS: usize = 5;
+const MAX_REDIRECTIONS: usize = 5;
 /// How many known nodes are asked for the map beside those of the URL.
 const ASKED: usize = 3;
 /// The map is renewed at least so often.
 const RENEW: Duration = Duration::from_secs(60);
 /// Between two attempts to get it, after a failure.
 const RETRY: Backoff = Backoff::new(Duration::from_millis(200), Duration::from_secs(1));
-/// Between two attempts to get it, whatever came of the first.
+/// The least pause between two attempts, also after a success.
 const LEAST_PAUSE: Duration = Duration::from_millis(100);

@@ -34,7 +34,7 @@ pub(super) struct ReconnectingConnection {
 
 /// The server, and how a connection to it is made.
 struct Server {
-    shown: String,
+    name: String,
     dial: Box<Dial>,
 }
 
@@ -42,13 +42,13 @@ type Dial = dyn Fn() -> BoxFuture<'static, std::result::Result<Dialled, String>>
 
 impl ReconnectingConnection {
     /// Keeps connections up until this is dropped; `dial` makes one.
-    pub(super) fn start<D, F>(runtime: &Handle, shown: String, dial: D) -> Self
+    pub(super) fn start<D, F>(runtime: &Handle, name: String, dial: D) -> Self
     where
         D: Fn() -> F + Send + Sync + 'static,
         F: Future<Output = std::result::Result<Dialled, String>> + Send + 'static,
     {
         let dial = Box::new(move || -> BoxFuture<'static, _> { Box::pin(dial()) });
-        let server = Arc::new(Server { shown, dial });
+        let server = Arc::new(Server { name, dial });
         Self {
             shared: Kept::start(runtime, &server),
             own: Mutex::default(),
@@ -58,9 +58,9 @@ impl ReconnectingConnection {
 
     /// Keeps connections to one address up.
     pub(super) fn to_node(runtime: &Handle, node: &Node, dialer: &Dialer) -> Self {
-        let shown = node.to_string();
+        let name = node.to_string();
         let (node, dialer) = (Arc::new(node.clone()), Arc::new(dialer.clone()));
-        Self::start(runtime, shown, move || {
+        Self::start(runtime, name, move || {
             let (node, dialer) = (Arc::clone(&node), Arc::clone(&dialer));
             async move { dialer.dial(&node).await }
         })
@@ -127,7 +127,7 @@ impl fmt::Debug for ReconnectingConnection {
     }
 }
 
-/// One connection, and the task that keeps it up for as long as this lives.
+/// A connection, and the task that keeps it up for as long as this lives.
 struct Kept {
     state: watch::Receiver<State>,
     keeper: JoinHandle<()>,
@@ -167,7 +167,7 @@ impl fmt::Debug for State {
     }
 }
 
-/// The connection. The wait is as long as an attempt to connect.
+/// Waits for the connection, at most as long as an attempt to connect takes.
 async fn up(state: &mut watch::Receiver<State>) -> Result<MultiplexedConnection> {
     loop {
         match &*state.borrow_and_update() {
@@ -182,28 +182,23 @@ async fn up(state: &mut watch::Receiver<State>) -> Result<MultiplexedConnection>
 }
 
 async fn keep_up(server: Arc<Server>, state: watch::Sender<State>) {
-    let shown = &server.shown;
+    let name = &server.name;
     let mut delays = RECONNECT.delays();
     loop {
         let dialled = timeout(CONNECT, (server.dial)()).await;
-        match dialled.unwrap_or_else(|_| Err(format!("{shown} did not answer within {CONNECT:?}")))
-        {
+        match dialled.unwrap_or_else(|_| Err(format!("{name} did not answer within {CONNECT:?}"))) {
             Ok(dialled) => {
-                tracing::info!(server = shown, "connected to Redis");
+                tracing::info!(server = name, "connected to Redis");
                 state.send_replace(State::Up(dialled.connection.clone()));
                 let why = watch_over(dialled).await;
-                tracing::warn!(
-                    server = shown,
-                    why,
-                    "connection to Redis lost, reconnecting"
-                );
+                tracing::warn!(server = name, why, "connection to Redis lost, reconnecting");
                 state.send_replace(State::Connecting);
                 delays.after_success();
                 sleep(RECONNECT.delays().after_failure()).await;
             }
             Err(why) => {
                 if delays.is_at_start() {
-                    tracing::warn!(server = shown, why, "no connection to Redis, trying again");
+                    tracing::warn!(server = name, why, "no connection to Redis, trying again");
                 }
                 state.send_replace(State::Down(why.into()));
                 sleep(delays.after_failure()).await;

@@ -14,17 +14,17 @@ use tokio_rustls::TlsConnector;
 
 use super::reply_limit::ReplyLimit;
 use super::url::{Login, Node};
-use crate::pair::MAX_HALF;
+use crate::pem_pair::MAX_HALF;
 
-/// What all connections of a kind have in common.
+/// Login and TLS of all connections to one kind of server.
 #[derive(Clone)]
 pub(super) struct Dialer {
     info: RedisConnectionInfo,
     tls: Option<Arc<ClientConfig>>,
 }
 
-/// A new connection, and the future that does its reading and writing: no
-/// request is answered while nobody polls it.
+/// A new connection, and the future that reads and writes for it: no request is
+/// answered unless that is polled.
 pub(super) struct Dialled {
     pub(super) connection: MultiplexedConnection,
     pub(super) driver: Driver,
@@ -94,7 +94,7 @@ impl Dialer {
 }
 
 impl Dialled {
-    /// Sends one command while nobody else drives the connection.
+    /// Sends one command and drives the connection until its reply is there.
     pub(super) async fn ask(&mut self, command: &Pipeline) -> Result<Value, String> {
         let answers = self.connection.send_packed_commands(command, 0, 1);
         tokio::select! {

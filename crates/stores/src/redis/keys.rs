@@ -1,4 +1,4 @@
-//! Under which keys the halves of a pair lie.
+//! Keys under which the halves of a pair lie.
 
 use sekisho_certs::host::HostPattern;
 
@@ -34,7 +34,7 @@ impl Default for Keys {
     }
 }
 
-/// What stands between the gaps: at least two pieces.
+/// The text around the gaps: at least two pieces.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Template(Vec<String>);
 

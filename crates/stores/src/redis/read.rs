@@ -1,4 +1,4 @@
-//! What a server says of a key.
+//! Replies of a server about a key.
 
 use redis::{ServerError, Value};
 use zeroize::Zeroizing;
@@ -6,22 +6,22 @@ use zeroize::Zeroizing;
 use super::connection::ReconnectingConnection;
 use super::dial::text;
 use super::reply_limit::TOO_LONG;
-use crate::pair::Bytes;
+use crate::pem_pair::Bytes;
 use sekisho_certs::store::{Result, StoreError};
 
-/// What was said of one half of a pair.
-pub(super) enum Said {
+/// A server's reply about half a pair.
+pub(super) enum Reply {
     There(Bytes),
-    /// The server says that there is no such key.
+    /// There is no such key.
     Missing,
-    /// Something is there that is no half: says what, and where.
+    /// The key holds something else: says what, and where.
     Unfit(String),
-    /// The server did not say.
+    /// The server gave no answer.
     Failed(StoreError),
 }
 
-impl Said {
-    /// What is there, if that is anything of use.
+impl Reply {
+    /// Returns the bytes of a half that is there.
     pub(super) fn bytes(self) -> Option<Bytes> {
         match self {
             Self::There(bytes) => Some(bytes),
@@ -30,12 +30,12 @@ impl Said {
     }
 }
 
-/// All keys in one MGET. It says of a key without a string what it says of
-/// none; so the same write asks how many of them exist.
+/// Reads all keys by one MGET. Its reply for a key that holds no string is that
+/// for a missing key, so EXISTS in the same write counts those that exist.
 pub(super) async fn read(
     connection: &ReconnectingConnection,
     keys: &[String],
-) -> Result<Vec<Said>> {
+) -> Result<Vec<Reply>> {
     let mut commands = redis::pipe();
     commands.cmd("MGET").arg(keys).cmd("EXISTS").arg(keys);
     let mut answers = connection.send(&commands).await?;
@@ -53,24 +53,24 @@ pub(super) async fn read(
     let all_are_strings = usize::try_from(existing).is_ok_and(|existing| existing <= strings);
     let halves = keys.iter().zip(values).map(|(key, value)| match value {
         Value::Nil if !all_are_strings => {
-            Said::Unfit(format!("one of {} holds no string", keys.join(", ")))
+            Reply::Unfit(format!("one of {} holds no string", keys.join(", ")))
         }
-        value => said(key, value),
+        value => reply(key, value),
     });
     Ok(halves.collect())
 }
 
-/// What one value is worth.
-pub(super) fn said(key: &str, value: Value) -> Said {
+/// Takes the value of one key.
+pub(super) fn reply(key: &str, value: Value) -> Reply {
     match value {
-        Value::BulkString(bytes) => Said::There(Zeroizing::new(bytes)),
-        Value::Nil => Said::Missing,
+        Value::BulkString(bytes) => Reply::There(Zeroizing::new(bytes)),
+        Value::Nil => Reply::Missing,
         Value::ServerError(error) => match error.code() {
-            TOO_LONG => Said::Unfit(format!("{key} has over 1 MiB: no certificate or key")),
-            "WRONGTYPE" => Said::Unfit(format!("{key} holds no string")),
-            _ => Said::Failed(refused(&error)),
+            TOO_LONG => Reply::Unfit(format!("{key} has over 1 MiB: no certificate or key")),
+            "WRONGTYPE" => Reply::Unfit(format!("{key} holds no string")),
+            _ => Reply::Failed(refused(&error)),
         },
-        _ => Said::Failed(strange()),
+        _ => Reply::Failed(strange()),
     }
 }
 

@@ -1,4 +1,4 @@
-//! What a Redis server sends, bounded before it is taken in.
+//! A bound for replies of a Redis server, before the client library reads them.
 //!
 //! The client library (redis-rs 1.8) reads a value of any size into memory.
 //! Each byte passes here first: a value over the bound is dropped as it arrives,
@@ -18,7 +18,7 @@ pub(super) const TOO_LONG: &str = "TOOLONG";
 pub(super) struct ReplyLimit<S> {
     stream: S,
     filter: Filter,
-    /// What was read, before and behind the filter.
+    /// Bytes that were read, before and behind the filter.
     read: Zeroizing<Vec<u8>>,
     passed: Zeroizing<Vec<u8>>,
     /// How much of `passed` was given on.
@@ -31,8 +31,8 @@ impl<S> ReplyLimit<S> {
             stream,
             filter: Filter::new(most),
             read: Zeroizing::new(vec![0; CHUNK]),
-            // Whatever a chunk becomes fits: no piece of a key is left behind
-            // by growing.
+            // A filtered chunk always fits: growing would leave pieces of a key
+            // behind.
             passed: Zeroizing::new(Vec::with_capacity(CHUNK + MAX_LINE)),
             given: 0,
         }
@@ -87,7 +87,7 @@ struct Filter {
     most: usize,
     /// The line under way, as far as it has arrived.
     line: Vec<u8>,
-    /// So many bytes of a value are still to come, its line end included.
+    /// Bytes of a value that are still to come, its line end included.
     rest: usize,
     /// Whether that value passes.
     passes: bool,
@@ -164,7 +164,7 @@ fn wrong(what: &str) -> io::Error {
     )
 }
 
-/// What is read at once: two pairs of usual size.
+/// Bytes that are read at once: two pairs of usual size.
 const CHUNK: usize = 16 * 1024;
 /// Lines are numbers, short words and errors.
 const MAX_LINE: usize = 4096;
@@ -177,7 +177,7 @@ mod tests {
 
     use super::*;
 
-    /// What comes through if it arrives in pieces of so many bytes.
+    /// Filters bytes that arrive in pieces of so many.
     fn passed(bytes: &[u8], piece: usize) -> io::Result<String> {
         let (mut filter, mut into) = (Filter::new(10), Vec::new());
         for bytes in bytes.chunks(piece) {

@@ -9,7 +9,7 @@ use super::url::Node;
 /// Sentinels, and what is needed to ask them and to follow their answer.
 pub(super) struct Sentinels {
     pub(super) nodes: Vec<Node>,
-    /// What they call the master.
+    /// Their name for the master.
     pub(super) name: String,
     pub(super) to_sentinel: Dialer,
     pub(super) to_master: Dialer,
@@ -31,7 +31,7 @@ impl Sentinels {
             Value::Array(role) if !is_text(role.first(), "master") => Err(format!(
                 "{master} is no master, though {sentinel} says so; it may just be replaced"
             )),
-            // Whoever may not ask takes the sentinel's word.
+            // Without the right to ask for ROLE, the sentinel's word counts.
             _ => Ok(dialled),
         }
     }

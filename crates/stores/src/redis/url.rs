@@ -73,7 +73,7 @@ impl fmt::Debug for RedisUrl {
 /// How the server that is read is found.
 #[derive(Clone, PartialEq, Eq)]
 pub(super) enum Kind {
-    /// It is the one node.
+    /// The one node.
     Single,
     /// The nodes are sentinels and know it.
     Sentinel { master: String, login: Login },
@@ -81,7 +81,7 @@ pub(super) enum Kind {
     Cluster,
 }
 
-/// Whom to log in as; an empty login logs in not at all.
+/// User and password; without either, no login is sent.
 #[derive(Clone, Default, PartialEq, Eq)]
 pub(super) struct Login {
     pub(super) user: Option<String>,
@@ -114,7 +114,7 @@ impl fmt::Display for Node {
 /// PEM files for TLS.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct TlsFiles {
-    /// Whom to trust; else whom the system trusts.
+    /// Authorities to trust; without a file, those of the system.
     pub(super) roots: Option<PathBuf>,
     /// Our own certificate and key, for a server that asks for one.
     pub(super) client: Option<(PathBuf, PathBuf)>,

@@ -62,7 +62,7 @@ fn range(item: &Value, asked: &Node) -> Option<Range> {
     };
     let host = match host {
         Value::BulkString(host) => std::str::from_utf8(host).ok()?,
-        // It does not know its own address: it is where it was asked.
+        // The node does not know its own address: it is where it was asked.
         Value::Nil => "",
         _ => return None,
     };

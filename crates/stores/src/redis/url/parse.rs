@@ -184,7 +184,7 @@ fn keys(query: &mut Query) -> Result<Keys> {
     }
 }
 
-/// What stands behind `?`.
+/// The parameters behind `?`.
 struct Query(BTreeMap<String, String>);
 
 impl Query {

@@ -1,5 +1,5 @@
-//! A chain and its key as others write them: what the stores share that find
-//! both as plain PEM under a name of the host's.
+//! A chain and its key in PEM, written by others under a name of the host's.
+//! Shared by the stores `redis://`, `https://` and `files:`.
 
 use std::fmt::Display;
 use std::time::Duration;
@@ -15,24 +15,24 @@ use sekisho_certs::store::{Answer, Found, Result, Source, StoreError};
 /// PEM, wiped when dropped.
 pub(crate) type Bytes = Zeroizing<Vec<u8>>;
 
-/// What one look at a name gave.
-pub(crate) enum Reading {
+/// The result of reading a pair once.
+pub(crate) enum PairRead {
     Answer(Answer),
-    /// Half a pair, or none that fits: says what, and where.
+    /// Half a pair, or two halves that do not fit: says what is wrong, and where.
     Unfit(String),
 }
 
-/// Looks again for a quarter of a second while what is there does not fit,
-/// since a renewal may just be writing it; then that is an error.
-pub(crate) async fn settled<F>(mut look: impl FnMut() -> F) -> Result<Answer>
+/// Reads again for a quarter of a second while the halves do not fit, since a
+/// renewal may just be writing them. After that, the pair is corrupt.
+pub(crate) async fn read_until_fit<F>(mut read: impl FnMut() -> F) -> Result<Answer>
 where
-    F: Future<Output = Result<Reading>>,
+    F: Future<Output = Result<PairRead>>,
 {
     let mut pauses = PAUSES.into_iter();
     loop {
-        let unfit = match look().await? {
-            Reading::Answer(answer) => return Ok(answer),
-            Reading::Unfit(why) => why,
+        let unfit = match read().await? {
+            PairRead::Answer(answer) => return Ok(answer),
+            PairRead::Unfit(why) => why,
         };
         match pauses.next() {
             Some(pause) => tokio::time::sleep(pause).await,
@@ -41,18 +41,18 @@ where
     }
 }
 
-/// One half of a pair: where it is looked for, and what is there.
+/// Half a pair: where it is stored, and its bytes if it is there.
 pub(crate) struct Half<P> {
     pub(crate) place: P,
     pub(crate) bytes: Option<Bytes>,
 }
 
-/// None if neither half is there.
+/// Parses a pair; none if neither half is there.
 pub(crate) fn pair<P: Display>(
     host: &HostPattern,
     chain: Half<P>,
     key: Half<P>,
-) -> Option<Reading> {
+) -> Option<PairRead> {
     let (at_chain, at_key) = (chain.place, key.place);
     let (chain, key) = match (chain.bytes, key.bytes) {
         (None, None) => return None,
@@ -63,16 +63,16 @@ pub(crate) fn pair<P: Display>(
                 None => (at_key, at_chain),
             };
             let text = format!("host {host}: {there} is there, but {missing} is missing");
-            return Some(Reading::Unfit(text));
+            return Some(PairRead::Unfit(text));
         }
     };
     Some(match found(host, &chain, &key) {
-        Ok(found) => Reading::Answer(Answer::Found(Box::new(found))),
-        Err(why) => Reading::Unfit(format!("host {host}: {at_chain} with {at_key}: {why}")),
+        Ok(found) => PairRead::Answer(Answer::Found(Box::new(found))),
+        Err(why) => PairRead::Unfit(format!("host {host}: {at_chain} with {at_key}: {why}")),
     })
 }
 
-/// The same of a chain and a key in one PEM text, in any order.
+/// Parses a chain and a key that stand in one PEM text, in any order.
 pub(crate) fn bundle(host: &HostPattern, pem: &[u8]) -> std::result::Result<Found, String> {
     let credential = Credential::parse_stored_bundle(pem).map_err(|why| why.to_string())?;
     Ok(served_with(host, credential, identity(pem, &[])))
@@ -83,7 +83,7 @@ fn found(host: &HostPattern, chain: &[u8], key: &[u8]) -> std::result::Result<Fo
     Ok(served_with(host, credential, identity(chain, key)))
 }
 
-/// A host that has nothing but this credential.
+/// Makes the record of a host that has this credential alone.
 fn served_with(
     host: &HostPattern,
     credential: Credential,
@@ -103,7 +103,7 @@ fn served_with(
     }
 }
 
-/// Equal for equal pairs only, so that a renewal is another credential.
+/// Digests a pair into an id and a version: a renewal is another credential.
 fn identity(chain: &[u8], key: &[u8]) -> (CredentialId, u64) {
     let mut digest = Context::new(&SHA256);
     digest.update(&(chain.len() as u64).to_be_bytes());
@@ -117,7 +117,7 @@ fn identity(chain: &[u8], key: &[u8]) -> (CredentialId, u64) {
     (CredentialId::from_u64(number(0)), number(8))
 }
 
-/// For each half: far more than a chain of ten certificates.
+/// Bytes of each half: far more than a chain of ten certificates.
 pub(crate) const MAX_HALF: usize = 1 << 20;
 /// How long a renewal has between its two halves, a quarter of a second in
 /// all: well within the deadline of a call.
