@@ -141,3 +141,19 @@ fn a_wrong_master_key_is_told_at_the_start() {
         assert!(error.contains("wrong master key"), "{error}");
     }
 }
+
+#[test]
+fn a_pooler_that_was_not_named_is_guessed() {
+    let server = Postgres::shared();
+    let direct = server.database();
+    let first = sandbox(&direct);
+    import(&first, "a.example");
+    let pooled = PgBouncer::shared().through(server, &direct);
+    let other = sandbox(&pooled.replace("&pgbouncer=1", ""));
+    std::fs::copy(first.path("master.key"), other.path("master.key")).expect("a copy");
+    // The first command leaves its statement to the next.
+    let mut errors = (0..20).map(|_| other.run(&["host", "list"]).err);
+    let error = errors.find(|error| !error.is_empty());
+    let error = error.expect("a statement is there already");
+    assert!(error.contains("add pgbouncer=1 to the URL"), "{error}");
+}

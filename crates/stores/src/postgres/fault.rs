@@ -62,7 +62,10 @@ impl From<StoreError> for Fault {
 /// What the server said itself. Its detail is left out: it may quote values.
 fn refused(shown: &str, said: &DbError) -> StoreError {
     let code = said.code();
-    let text = format!("{shown}: {} ({})", said.message(), code.code());
+    let mut text = format!("{shown}: {} ({})", said.message(), code.code());
+    if PREPARED_ELSEWHERE.contains(code) {
+        text.push_str(BEHIND_POOLER);
+    }
     match &code.code()[..2] {
         // Data that it can't hold, such as a NUL in a text.
         "22" => StoreError::Refused(text.into()),
@@ -92,3 +95,12 @@ fn with_causes(error: &tokio_postgres::Error) -> String {
     }
     text
 }
+
+/// A prepared statement that is there already, or is not there: another server
+/// process answers than the one that prepared it.
+const PREPARED_ELSEWHERE: [SqlState; 2] = [
+    SqlState::DUPLICATE_PSTATEMENT,
+    SqlState::INVALID_SQL_STATEMENT_NAME,
+];
+const BEHIND_POOLER: &str =
+    "; behind PgBouncer in transaction mode, add pgbouncer=1 to the URL of the store";
