@@ -39,6 +39,38 @@ fn the_first_line_says_what_is_served_from_where() {
 }
 
 #[test]
+fn each_handshake_has_a_line_at_debug() {
+    let sandbox = Sandbox::new();
+    sandbox.import(&["a.example"]);
+    let mut command = sandbox.command(&["serve", "--log", "json"]);
+    command.env("SEKISHO_LOG", "info,sekisho_server=debug");
+    let server = Server::start(command);
+    let line = |name: &str, result: &str| {
+        let log = server.log();
+        let mut lines = log.lines().filter(|line| line.contains("\"handshake\""));
+        let is_wanted =
+            |line: &&str| line.contains(&format!("\"name\":\"{name}\"")) && line.contains(result);
+        lines.find(is_wanted).map(str::to_owned)
+    };
+    assert!(server.fetch("a.example").is_ok());
+    assert!(server.fetch("a.example").is_ok());
+    assert!(server.refusal("no.example").contains("UnrecognisedName"));
+    for (name, result, lookup) in [
+        ("a.example", "full", "loaded"),
+        ("no.example", "absent", "absent"),
+    ] {
+        until(name, Duration::from_secs(20), || {
+            line(name, result).is_some()
+        });
+        let line = line(name, result).expect("it was just found");
+        for key in ["\"peer\":\"127.0.0.1:", "\"elapsed_us\":", lookup] {
+            assert!(line.contains(key), "{key}: {line}");
+        }
+    }
+    server.stop();
+}
+
+#[test]
 fn an_address_that_is_taken_is_named() {
     let sandbox = Sandbox::new();
     sandbox.import(&["a.example"]);

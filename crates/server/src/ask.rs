@@ -17,7 +17,7 @@ use crate::metrics::{LookupResult, Metrics};
 ///    [`LookupError`], as if the store were overloaded.
 ///
 /// What is not cached is waited for until `deadline`: then nobody knows. A load
-/// that has begun goes on.
+/// that has begun goes on. Gives the result that was counted, too.
 pub(crate) async fn ask(
     lookup: &Arc<Lookup<Endpoint>>,
     budget: &Budget,
@@ -25,7 +25,7 @@ pub(crate) async fn ask(
     name: &HostName,
     prefix: Prefix,
     deadline: Instant,
-) -> Outcome<Endpoint> {
+) -> (Outcome<Endpoint>, LookupResult) {
     let (outcome, how) = match lookup.cached(name) {
         Cached::Hit(outcome) => (outcome, LookupResult::Hit),
         Cached::InFlight(wait) => match timeout_at(deadline, wait).await {
@@ -36,8 +36,9 @@ pub(crate) async fn ask(
             .await
             .unwrap_or_else(|_| late()),
     };
-    metrics.lookup(counted(&outcome, how));
-    outcome
+    let counted = counted(&outcome, how);
+    metrics.lookup(counted);
+    (outcome, counted)
 }
 
 /// Step 3.

@@ -13,7 +13,7 @@ use crate::ask::{ask, is_overload};
 use crate::budget::Prefix;
 use crate::endpoint::Endpoint;
 use crate::hello::{self, Hello, Sni, Unfit};
-use crate::metrics::HandshakeResult;
+use crate::metrics::{HandshakeResult, LookupResult};
 use crate::pace::{LINGER, Pace};
 use crate::refuse::{Alert, SPEAKS_HTTPS, refuse};
 use crate::shared::Shared;
@@ -48,13 +48,14 @@ pub(crate) async fn establish(
     ends: Ends,
     shared: &Shared,
 ) -> Option<Established> {
-    let deadline = Instant::now() + shared.limits.handshake;
+    let mut note = Note::new(ends.peer);
+    let deadline = note.begun + shared.limits.handshake;
     let Ok(hello) = timeout_at(deadline, hello::read(&mut socket)).await else {
-        shared.metrics.handshake(HandshakeResult::TimedOut);
+        note.end(HandshakeResult::TimedOut, shared);
         return None;
     };
     let decided = match hello {
-        Ok(hello) => decide(&hello, ends, deadline, shared)
+        Ok(hello) => decide(&hello, ends, deadline, shared, &mut note)
             .await
             .map(|chosen| (chosen, hello)),
         Err(unfit) => Err(unfit.into()),
@@ -62,7 +63,7 @@ pub(crate) async fn establish(
     let (chosen, hello) = match decided {
         Ok(decided) => decided,
         Err(refusal) => {
-            shared.metrics.handshake(refusal.result);
+            note.end(refusal.result, shared);
             refuse(socket, &refusal.words).await;
             return None;
         }
@@ -79,14 +80,14 @@ pub(crate) async fn establish(
         Err((error, mut alert)) => {
             let mut words = Vec::new();
             alert.write_all(&mut words).expect("a Vec takes all");
-            shared.metrics.handshake(blame(&error));
+            note.end(blame(&error), shared);
             refuse(socket, &words).await;
             return None;
         }
     };
     let pace = Arc::new(Pace::new());
     let stream = Stream::new(socket, tls, rest, Arc::clone(&pace));
-    let stream = finish(stream, deadline, shared).await?;
+    let stream = finish(stream, deadline, shared, &note).await?;
     Some(Established {
         stream,
         pace,
@@ -98,7 +99,12 @@ pub(crate) async fn establish(
 }
 
 /// Exchanges the flights.
-async fn finish(mut stream: Stream, deadline: Instant, shared: &Shared) -> Option<Stream> {
+async fn finish(
+    mut stream: Stream,
+    deadline: Instant,
+    shared: &Shared,
+    note: &Note,
+) -> Option<Stream> {
     let result = timeout_at(deadline, poll_fn(|cx| stream.poll_handshake(cx))).await;
     let counted = match &result {
         Err(_) => HandshakeResult::TimedOut,
@@ -109,7 +115,7 @@ async fn finish(mut stream: Stream, deadline: Instant, shared: &Shared) -> Optio
         }
         Ok(Ok(())) => HandshakeResult::Full,
     };
-    shared.metrics.handshake(counted);
+    note.end(counted, shared);
     match result {
         Ok(Ok(())) => return Some(stream),
         Ok(Err(Broken::Tls(error))) => {
@@ -120,6 +126,48 @@ async fn finish(mut stream: Stream, deadline: Instant, shared: &Shared) -> Optio
         Ok(Err(Broken::Io(_))) | Err(_) => {}
     }
     None
+}
+
+/// What the log says of a handshake at debug, gathered on its way.
+struct Note {
+    peer: SocketAddr,
+    begun: Instant,
+    /// The name that was looked up; none if nobody reads it.
+    name: Option<HostName>,
+    lookup: Option<LookupResult>,
+}
+
+impl Note {
+    fn new(peer: SocketAddr) -> Self {
+        Self {
+            peer,
+            begun: Instant::now(),
+            name: None,
+            lookup: None,
+        }
+    }
+
+    fn looked_up(&mut self, name: &HostName, result: LookupResult) {
+        self.lookup = Some(result);
+        // A copy is an allocation, which no handshake makes for a line that
+        // is filtered out.
+        if tracing::enabled!(tracing::Level::DEBUG) {
+            self.name = Some(name.clone());
+        }
+    }
+
+    /// Counts the result and logs it.
+    fn end(&self, result: HandshakeResult, shared: &Shared) {
+        shared.metrics.handshake(result);
+        tracing::debug!(
+            peer = %self.peer,
+            name = self.name.as_ref().map(HostName::as_str),
+            result = result.as_str(),
+            lookup = self.lookup.map(LookupResult::as_str),
+            elapsed_us = self.begun.elapsed().as_micros(),
+            "handshake"
+        );
+    }
 }
 
 /// What a name is served with.
@@ -149,6 +197,7 @@ async fn decide(
     ends: Ends,
     deadline: Instant,
     shared: &Shared,
+    note: &mut Note,
 ) -> Result<Chosen, Refusal> {
     if hello.challenge {
         return Err(Refusal::new(
@@ -166,7 +215,9 @@ async fn decide(
     let revision = shared.lookup.revision();
     let prefix = Prefix::from(ends.peer.ip());
     let (lookup, budget, metrics) = (&shared.lookup, &shared.budget, &shared.metrics);
-    let served = match ask(lookup, budget, metrics, &name, prefix, deadline).await {
+    let (outcome, how) = ask(lookup, budget, metrics, &name, prefix, deadline).await;
+    note.looked_up(&name, how);
+    let served = match outcome {
         Outcome::Found(served) => served,
         Outcome::Absent(absence) => return Err(absence.into()),
         Outcome::Failed(error) => {

@@ -146,7 +146,8 @@ impl Visit {
         let revision = lookup.revision();
         // As long as for the name of a handshake.
         let deadline = Instant::now() + self.shared.limits.handshake;
-        let served = match ask(lookup, budget, metrics, &name, self.prefix, deadline).await {
+        let asked = ask(lookup, budget, metrics, &name, self.prefix, deadline);
+        let served = match asked.await.0 {
             Outcome::Found(served) => served,
             Outcome::Absent(_) => return Err(gone),
             Outcome::Failed(error) => {
