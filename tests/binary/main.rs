@@ -21,6 +21,7 @@ mod sandbox;
 mod secrets;
 mod shared;
 mod signals;
+mod snapshots;
 mod stall;
 mod start;
 mod stores;

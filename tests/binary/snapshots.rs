@@ -1,0 +1,118 @@
+//! Help and error texts as they were last looked at: files beside this one.
+//! `SEKISHO_UPDATE_SNAPSHOTS=1 cargo test --test binary snapshots` writes them
+//! anew.
+
+use std::env;
+use std::fs;
+use std::path::Path;
+
+use crate::sandbox::Sandbox;
+
+const COMMANDS: [&str; 25] = [
+    "",
+    "init",
+    "serve",
+    "check",
+    "demo",
+    "completions",
+    "host",
+    "host set",
+    "host show",
+    "host list",
+    "host remove",
+    "cert",
+    "cert import",
+    "cert show",
+    "cert list",
+    "cert remove",
+    "cert export",
+    "key",
+    "key new",
+    "key rotate",
+    "key list",
+    "key remove",
+    "store",
+    "store copy",
+    "store backup",
+];
+
+#[test]
+fn every_help_is_as_it_was() {
+    let sandbox = Sandbox::new();
+    for command in COMMANDS {
+        let args = command.split_whitespace().chain(["--help"]);
+        let args: Vec<_> = args.collect();
+        let output = sandbox.command(&args).env("COLUMNS", "100").output();
+        let help = String::from_utf8(output.expect("it runs").stdout).expect("UTF-8");
+        let name = match command {
+            "" => "sekisho".to_owned(),
+            command => command.replace(' ', "-"),
+        };
+        compare(&format!("help/{name}.txt"), &help);
+    }
+}
+
+#[test]
+fn every_error_is_as_it_was() {
+    let sandbox = Sandbox::new();
+    let broken = "-----BEGIN CERTIFICATE-----\nAAAA\n";
+    sandbox.write("cut.pem", broken);
+    sandbox.write("empty.pem", "");
+    sandbox.write("pairs/README", "");
+    sandbox.write("mistake.toml", "[listen]\nhtps = []\n");
+    sandbox.write("nothing/README", "");
+    sandbox.ok(&["host", "set", "a.example"]);
+    let mut text = String::new();
+    for line in [
+        "frobnicate",
+        "check --config nowhere.toml",
+        "check --config mistake.toml",
+        "init",
+        "host set a..b",
+        "host set 127.0.0.1",
+        "host set b.example --redirect nonsense",
+        "host show none.example",
+        "host remove none.example",
+        "cert show a.example",
+        "cert show cert:12",
+        "cert export cert:0000000000000001",
+        "cert import --chain empty.pem --key empty.pem",
+        "cert import --chain cut.pem --key empty.pem",
+        "cert import --chain none.pem --key empty.pem",
+        "cert import --chain empty.pem --key empty.pem --ca empty.pem",
+        "cert import --dir pairs",
+        "cert import --dir none",
+        "key remove 00000000",
+        "store backup hosts.db",
+        "store copy sqlite:none.db sqlite:new.db",
+        "store copy sqlite:hosts.db nonsense:new.db",
+        "demo --dir nothing",
+    ] {
+        let args: Vec<_> = line.split(' ').collect();
+        let output = sandbox.command(&args).env("COLUMNS", "100").output();
+        let output = output.expect("it runs");
+        let said = String::from_utf8(output.stderr).expect("UTF-8");
+        let code = output.status.code().expect("it ends by itself");
+        text.push_str(&format!("$ sekisho {line}\n{said}[{code}]\n\n"));
+    }
+    let folder = sandbox.root().canonicalize().expect("a folder");
+    let text = text.replace(folder.to_str().expect("UTF-8"), "DIR");
+    compare("errors.txt", &text);
+}
+
+/// Compares with a file, or writes it if that is asked for.
+fn compare(name: &str, text: &str) {
+    let file = Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("tests/binary")
+        .join(name);
+    if env::var_os("SEKISHO_UPDATE_SNAPSHOTS").is_some() {
+        fs::create_dir_all(file.parent().expect("a folder")).expect("a folder");
+        fs::write(&file, text).expect("a file");
+        return;
+    }
+    let known = fs::read_to_string(&file).unwrap_or_default();
+    assert!(
+        text == known,
+        "{name} differs; look at it, and write it with SEKISHO_UPDATE_SNAPSHOTS=1:\n{text}"
+    );
+}
