@@ -175,4 +175,6 @@ url = \"sqlite:hosts.db\"
 master = \"file:master.key\"
 [site]
 root = \"www/{host}\"
+[sites]
+allow = [\".\"]
 ";

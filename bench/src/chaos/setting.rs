@@ -109,11 +109,13 @@ impl Setting {
             "[listen]\nhttps = [\"127.0.0.1:0\"]\n[store]\nurl = \"{}\"\n\
              [keys]\nmaster = \"file:{}\"\n[cache]\nredis = \"{}\"\nfresh = \"{}ms\"\n\
              [site]\nredirect = \"https://elsewhere.test/of/{{host}}\"\n\
+             [sites]\nallow = [\"{}\"]\n\
              [server]\nworkers = 1\nabsent_per_prefix = 1000000\n",
             self.store,
             self.path("master.key").display(),
             self.level,
             fresh.as_millis(),
+            self.path("large").display(),
         )
     }
 }

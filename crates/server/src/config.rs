@@ -20,7 +20,7 @@ use sekisho_certs::HostName;
 use sekisho_certs::seal::KeySource;
 use sekisho_stores::redis::RedisUrl;
 
-use crate::site::Site;
+use crate::site::{AllowedRoots, Site};
 
 pub use error::ConfigError;
 pub use store::{StoreUrl, TokenSource};
@@ -47,6 +47,9 @@ pub struct Config {
     pub level: Option<Box<RedisUrl>>,
     /// `[site]`: for a host without a site of its own; 404 if not given.
     pub site: Site,
+    /// `[sites] allow`: the folders that roots in host records lie in; `/srv`
+    /// and `/var/www` by default.
+    pub allowed_roots: AllowedRoots,
     /// `[tickets] key_file`: ticket keys for a store that has no place for
     /// them.
     pub tickets: Option<PathBuf>,

@@ -1,5 +1,6 @@
 //! How requests to a host are answered.
 
+mod allow;
 mod body;
 mod template;
 
@@ -16,6 +17,7 @@ use crate::files::Files;
 use crate::redirect::Redirect;
 
 pub use crate::files::{CacheStats, MAX_OPEN_FILES, OpenFiles};
+pub use allow::AllowedRoots;
 pub use body::Body;
 pub(crate) use body::NOSNIFF;
 pub(crate) use template::{HOST, Template};

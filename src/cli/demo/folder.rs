@@ -65,7 +65,9 @@ impl Folder {
              [keys]\n\
              master = \"file:master.key\"\n\n\
              [site]\n\
-             root = \"{root}\"\n"
+             root = \"{root}\"\n\n\
+             [sites]\n\
+             allow = [\"www\"]\n"
         );
         let path = self.config();
         replace(&path, text.as_bytes()).with_context(|| path.display().to_string())

@@ -12,11 +12,11 @@ use sekisho_certs::seal::KeySource;
 use sekisho_stores::redis::RedisUrl;
 
 use super::locate::Problem;
-use super::raw::{RawCache, RawConfig, RawListen, RawServer, RawStore};
+use super::raw::{RawCache, RawConfig, RawListen, RawServer, RawSites, RawStore};
 use super::store::{StoreUrl, TokenSource, path_below};
 use super::value::{count, duration, size};
 use super::{Cache, Config, Defaults, Disk, Limits, Listen};
-use crate::site::{RawSite, Site, SiteError};
+use crate::site::{AllowedRoots, RawSite, Site, SiteError};
 
 type Result<T> = std::result::Result<T, Problem>;
 
@@ -36,6 +36,7 @@ pub(crate) fn check(raw: RawConfig, file: &Path) -> Result<Config> {
         cache: cache(&raw.cache, &store, base)?,
         store,
         site: site(raw.site, base)?,
+        allowed_roots: allowed_roots(raw.sites, base)?,
         tickets: raw.tickets.key_file.map(tickets).transpose()?,
         limits: limits(&raw.server)?,
         listen,
@@ -260,6 +261,18 @@ fn site(raw: Option<RawSite>, base: &Path) -> Result<Site> {
         SiteError::NotBuilt(key) => Problem::at(&["site", key], error.to_string()),
         _ => Problem::at(&["site"], error.to_string()),
     })
+}
+
+fn allowed_roots(raw: RawSites, base: &Path) -> Result<AllowedRoots> {
+    let Some(folders) = raw.allow else {
+        return Ok(AllowedRoots::default());
+    };
+    let at = |index: usize, text| Problem::at(&["sites", "allow", &index.to_string()], text);
+    let folders = folders.iter().enumerate();
+    let folders: Vec<_> = folders
+        .map(|(index, folder)| path_below(base, folder).map_err(|text| at(index, text)))
+        .collect::<Result<_>>()?;
+    AllowedRoots::new(folders).map_err(|(index, text)| at(index, text))
 }
 
 fn limits(raw: &RawServer) -> Result<Limits> {

@@ -16,6 +16,7 @@ pub(crate) struct RawConfig {
     pub(crate) keys: RawKeys,
     pub(crate) cache: RawCache,
     pub(crate) site: Option<RawSite>,
+    pub(crate) sites: RawSites,
     pub(crate) tickets: RawTickets,
     pub(crate) server: RawServer,
 }
@@ -53,6 +54,12 @@ pub(crate) struct RawCache {
     pub(crate) disk: Option<String>,
     pub(crate) disk_size: Option<String>,
     pub(crate) redis: Option<String>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(crate) struct RawSites {
+    pub(crate) allow: Option<Vec<String>>,
 }
 
 #[derive(Debug, Default, Deserialize)]

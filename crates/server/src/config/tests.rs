@@ -20,6 +20,8 @@ fresh  = "60s"
 absent = "5s"
 [site]
 root = "/srv/www/{host}"
+[sites]
+allow = ["/srv/www"]
 [server]
 workers = 2
 "#;
@@ -55,6 +57,7 @@ fn reads_the_example() {
         config.keys,
         Some(KeySource::File("/etc/sekisho/master.key".into()))
     );
+    assert_eq!(config.allowed_roots.folders(), [Path::new("/srv/www")]);
     assert_eq!(config.limits.workers, 2);
     assert_eq!(config.cache.memory, 64 << 20);
     assert_eq!(config.cache.fresh, Duration::from_secs(60));
@@ -69,6 +72,7 @@ fn applies_the_defaults() {
     let beside = KeySource::File("/etc/sekisho/master.key".into());
     assert_eq!(config.keys, Some(beside));
     assert_eq!(config.tickets, None);
+    assert_eq!(config.allowed_roots, AllowedRoots::default());
     assert_eq!(config.defaults.of("127.0.0.1:8443".parse().unwrap()), None);
     let cache = Cache {
         memory: 64 << 20,
@@ -146,12 +150,14 @@ fn paths_are_relative_to_the_file() {
     }
     let text = format!(
         "{LEAST}keys.master = \"file:k\"\ntickets.key_file = \"t\"\n\
-         site.root = \"www\"\nlisten.admin_token = \"file:token\""
+         site.root = \"www\"\nsites.allow = [\"www\"]\nlisten.admin_token = \"file:token\""
     );
     let config = parse(&text).unwrap();
     assert_eq!(config.keys, Some(KeySource::File("/etc/sekisho/k".into())));
     assert_eq!(config.tickets, Some("/etc/sekisho/t".into()));
     assert!(format!("{:?}", config.site).contains("/etc/sekisho/www"));
+    let allowed = [Path::new("/etc/sekisho/www")];
+    assert_eq!(config.allowed_roots.folders(), allowed);
     let token = TokenSource::File("/etc/sekisho/token".into());
     assert_eq!(config.listen.admin_token, Some(token));
 }

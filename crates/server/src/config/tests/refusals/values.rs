@@ -188,6 +188,18 @@ const WRONG: &[(&str, &str)] = &[
         "site = { root = \"/a\", status = 404 }",
         "[site]: a site has exactly one of",
     ),
+    (
+        "sites.allow = [\"/srv\", \"/\"]",
+        "[sites] allow[1]: / would let host records serve the system's files",
+    ),
+    (
+        "sites.allow = [\"../www\"]",
+        "[sites] allow[0]: /etc/sekisho/../www holds `..`",
+    ),
+    (
+        "sites.allow = [\"\"]",
+        "[sites] allow[0]: the path must not be empty",
+    ),
     ("site = 3", "[site]: invalid type: integer `3`"),
     ("x", "key with no value"),
     ("[listen", "unclosed table"),
