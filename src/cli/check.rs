@@ -1,5 +1,7 @@
 //! `sekisho check`
 
+mod sites;
+
 use std::fs;
 use std::io::Write;
 use std::path::Path;
@@ -25,10 +27,15 @@ pub(crate) struct Args {
 pub(super) fn run(config: Option<&Path>, args: &Args) -> Result<Ended> {
     let config = Config::load(config)?;
     open::admin_token(&config)?;
-    let (opened, unreachable) = open::runtime()?.block_on(async {
+    let (opened, unreachable, refused) = open::runtime()?.block_on(async {
         let opened = open::serving(&config, None).await?;
         let unreachable = reach(&config, &opened).await?;
-        anyhow::Ok((opened, unreachable))
+        let catalog = opened.catalog.as_ref();
+        let refused = match catalog.filter(|_| unreachable.store.is_none()) {
+            Some(catalog) => sites::refused(&**catalog, &config).await?,
+            None => sites::Refused::default(),
+        };
+        anyhow::Ok((opened, unreachable, refused))
     })?;
     let Unreachable { store, redis_cache } = &unreachable;
     let mut output = Output::new();
@@ -40,6 +47,7 @@ pub(super) fn run(config: Option<&Path>, args: &Args) -> Result<Ended> {
     if let Some(url) = config.level.as_ref().filter(|_| redis_cache.is_none()) {
         writeln!(output, "{url} is there")?;
     }
+    refused.write(&mut output)?;
     output.flush()?;
     unreachable.tell(args.reachable)
 }
@@ -130,7 +138,8 @@ const NOBODY: &str = "sekisho-check.invalid";
 const EXAMPLES: &str = "\
 Reads the configuration and the files of keys and tokens that it names, opens
 the store and tries the master key; asks a store that others write for a host
-that nobody has, sekisho-check.invalid. Fails on what 'sekisho serve' would fail
+that nobody has, sekisho-check.invalid. Lists the hosts of a catalog whose root
+lies outside of [sites] allow: they are answered with 503. Fails on what 'sekisho serve' would fail
 on; a store that can't be reached is a warning, or an error with --reachable. It
 listens nowhere, so it may run beside the server.
 

@@ -10,6 +10,7 @@ mod view;
 use std::path::Path;
 
 use clap::Subcommand;
+use sekisho_server::config::Config;
 
 use crate::cli::failure::{Ended, Result};
 use crate::cli::open;
@@ -34,7 +35,11 @@ pub(super) fn run(config: Option<&Path>, command: Command) -> Result<Ended> {
     }
     open::runtime()?.block_on(async {
         match command {
-            Command::Set(args) => set::run(&*open::created(config).await?, &args).await,
+            Command::Set(args) => {
+                let config = Config::load(config)?;
+                args.check_allowed(&config)?;
+                set::run(&*open::create(&config).await?, &args).await
+            }
             Command::Show(args) => show::run(&*open::existing(config).await?, &args).await,
             Command::List(args) => list::run(&*open::existing(config).await?, &args).await,
             Command::Remove(args) => remove::run(&*open::existing(config).await?, &args).await,

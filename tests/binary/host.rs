@@ -163,3 +163,30 @@ fn a_root_that_is_not_there_is_warned_of() {
         }
     }
 }
+
+#[test]
+fn a_root_that_is_not_allowed_is_refused_and_listed() {
+    let sandbox = Sandbox::new();
+    let set = |root: &str| ["host", "set", "a.example", "--root", root].map(str::to_owned);
+    let outside = sandbox.fails(&set("/etc").each_ref().map(String::as_str));
+    assert!(
+        outside.contains("outside of the folders of [sites] allow"),
+        "{outside}"
+    );
+    assert!(outside.contains("sekisho.toml allows "), "{outside}");
+    assert!(!sandbox.path("hosts.db").exists(), "nothing was created");
+    let own = sandbox.fails(&set(".").each_ref().map(String::as_str));
+    assert!(own.contains("the server's own files"), "{own}");
+
+    // Allowed once, and then no more.
+    sandbox.ok(&["host", "set", "a.example", "--root", "www/../pages"]);
+    assert!(!sandbox.ok(&["check"]).contains("503"));
+    let config = std::fs::read_to_string(sandbox.path("sekisho.toml")).expect("a file");
+    sandbox.write(
+        "sekisho.toml",
+        &config.replace("allow = [\".\"]", "allow = [\"www\"]"),
+    );
+    let listed = sandbox.ok(&["check"]);
+    assert!(listed.contains("1 hosts are answered with 503"), "{listed}");
+    assert!(listed.contains("a.example: root "), "{listed}");
+}

@@ -5,8 +5,10 @@ use std::sync::Mutex;
 use std::sync::PoisonError;
 use std::time::Duration;
 
-use sekisho_certs::{HostName, LoadedCredential, LookupError};
+use sekisho_certs::{HostName, HostPattern, LoadedCredential, LookupError};
 use tokio::time::Instant;
+
+use crate::site::Refusal;
 
 /// Bounds how often the same kind of trouble is logged; all of it is counted
 /// in the metrics.
@@ -15,6 +17,8 @@ pub(crate) struct Complaints {
     expired: Sparse,
     failed: Sparse,
     unreadable: Sparse,
+    root_refused: Sparse,
+    file_refused: Sparse,
 }
 
 impl Complaints {
@@ -42,6 +46,30 @@ impl Complaints {
     pub(crate) fn unreadable(&self, host: &str, root: &str, path: &str, error: &io::Error) {
         if let Some(others) = self.unreadable.allow() {
             tracing::warn!(host, root, path, %error, others, "a file can't be read");
+        }
+    }
+
+    /// The root of a host record is not allowed.
+    pub(crate) fn root_refused(&self, pattern: &HostPattern, root: &str) {
+        if let Some(others) = self.root_refused.allow() {
+            tracing::error!(
+                %pattern, root, others,
+                "the host is answered with 503: its root lies outside of [sites] allow; \
+                 `sekisho check` lists all such hosts"
+            );
+        }
+    }
+
+    /// A file may not be served.
+    pub(crate) fn file_refused(&self, host: &str, root: &str, path: &str, refusal: Refusal) {
+        if let Some(others) = self.file_refused.allow() {
+            tracing::error!(
+                host,
+                root,
+                path,
+                others,
+                "a request for a file is answered with 503: {refusal}"
+            );
         }
     }
 }

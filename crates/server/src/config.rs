@@ -5,6 +5,7 @@
 mod check;
 mod error;
 mod locate;
+mod own;
 mod raw;
 mod store;
 mod value;

@@ -11,7 +11,7 @@ use rustls::sign::CertifiedKey;
 use rustls::version::{TLS12, TLS13};
 use sekisho_certs::{LoadedHost, Published, TlsPolicy};
 
-use crate::site::Site;
+use crate::site::{Guard, Site};
 use crate::tickets::{Binding, Ring, Tickets};
 
 /// A host as the server keeps it.
@@ -60,20 +60,23 @@ pub struct Publisher {
     tls13: ServerConfig,
     ring: Arc<Ring>,
     site: Site,
+    guard: Arc<Guard>,
 }
 
 impl Publisher {
-    /// Tickets come from `ring`; `site` answers for hosts without their own.
+    /// Tickets come from `ring`; `site` answers for hosts without their own. A
+    /// host whose own site `guard` refuses is answered with 503.
     ///
     /// # Panics
     /// If the cryptographic provider lacks TLS 1.2 or 1.3.
     #[must_use]
-    pub fn new(ring: Arc<Ring>, site: Site) -> Self {
+    pub fn new(ring: Arc<Ring>, site: Site, guard: Arc<Guard>) -> Self {
         Self {
             tls12: base(&[&TLS13, &TLS12]),
             tls13: base(&[&TLS13]),
             ring,
             site,
+            guard,
         }
     }
 
@@ -87,6 +90,11 @@ impl Publisher {
             Some(stored) => {
                 let site = Site::parse(stored)
                     .map_err(|error| format!("the site of {}: {error}", host.record.pattern))?;
+                let site = if site.is_admitted(&host.record.pattern, &self.guard) {
+                    site
+                } else {
+                    Site::unavailable()
+                };
                 let weight = site.weight();
                 (site, weight)
             }

@@ -22,9 +22,9 @@ use tokio::time::timeout;
 
 use crate::complaints::Complaints;
 use crate::redirect;
-use crate::site::{Body, Template, plain};
+use crate::site::{Body, Guard, Refused, Root, plain};
 use cache::{Age, Cache, Entry, Key, KeyRef, What};
-use load::Loaded;
+use load::{Loaded, Place};
 use path::FilePath;
 
 pub use cache::CacheStats;
@@ -39,20 +39,22 @@ pub use stream::{MAX_OPEN_FILES, OpenFiles};
 pub(crate) struct Files(Arc<Shared>);
 
 impl Files {
-    /// Keeps at most `capacity` bytes of small files.
-    pub(crate) fn new(capacity: usize) -> Self {
+    /// Keeps at most `capacity` bytes of small files; reads none that `guard`
+    /// refuses.
+    pub(crate) fn new(capacity: usize, guard: Arc<Guard>) -> Self {
         Self(Arc::new(Shared {
             cache: Cache::new(capacity),
             reads: Arc::new(Semaphore::new(READS_IN_FLIGHT)),
             open: OpenFiles::of_server(),
             complaints: Complaints::default(),
+            guard,
         }))
     }
 
     /// Answers a request for a file of `host` below `root`.
     pub(crate) async fn respond(
         &self,
-        root: &Template,
+        root: &Root,
         host: &HostName,
         request: &Parts,
         open: &OpenFiles,
@@ -97,10 +99,15 @@ impl Files {
         self.0.cache.stats()
     }
 
+    /// What the guard refused.
+    pub(crate) fn refused(&self) -> Refused {
+        self.0.guard.refused()
+    }
+
     /// What stands at a path: from memory while it is fresh; a little later
     /// still from memory, while it is checked again in the background; else
     /// from the disk.
-    async fn find(&self, root: &Template, host: &HostName, path: &FilePath<'_>) -> Found {
+    async fn find(&self, root: &Root, host: &HostName, path: &FilePath<'_>) -> Found {
         let key = KeyRef {
             root: root.text(),
             host: root.variable(host),
@@ -118,7 +125,7 @@ impl Files {
         self.read(key.to_key(), root.clone(), known).await
     }
 
-    async fn read(&self, key: Key, root: Template, known: Option<Arc<Entry>>) -> Found {
+    async fn read(&self, key: Key, root: Root, known: Option<Arc<Entry>>) -> Found {
         // The semaphore is never closed; what else can happen is the time-out.
         let turn = timeout(READ_WAIT, Arc::clone(&self.0.reads).acquire_owned());
         let Ok(Ok(permit)) = turn.await else {
@@ -144,7 +151,7 @@ impl Files {
     /// Checks an entry again in the background, once at a time; not at all
     /// while the disk is busy, since the entry then grows old and somebody
     /// waits for it.
-    fn refresh(&self, key: &KeyRef<'_>, root: &Template, entry: &Arc<Entry>) {
+    fn refresh(&self, key: &KeyRef<'_>, root: &Root, entry: &Arc<Entry>) {
         let Some(claim) = entry.claim() else { return };
         let Ok(permit) = self.0.reads.clone().try_acquire_owned() else {
             return;
@@ -164,14 +171,20 @@ struct Shared {
     reads: Arc<Semaphore>,
     open: OpenFiles,
     complaints: Complaints,
+    guard: Arc<Guard>,
 }
 
 impl Shared {
     /// Reads what stands at a path and notes it in the cache. Blocks.
-    fn load(&self, key: Key, root: &Template, known: Option<Arc<Entry>>) -> Found {
+    fn load(&self, key: Key, root: &Root, known: Option<Arc<Entry>>) -> Found {
         let checked = self.cache.now();
         let identity = known.as_ref().and_then(|entry| entry.identity());
-        let loaded = load::load(&root.fill(&key.host), &key.path, identity);
+        let place = Place {
+            root,
+            host: &key.host,
+            path: &key.path,
+        };
+        let loaded = load::load(place, identity, &self.guard);
         let what = match loaded {
             Loaded::Unchanged => {
                 let entry = known.expect("only a known file can be unchanged");
@@ -188,6 +201,11 @@ impl Shared {
             Loaded::Forbidden => {
                 self.cache.remove(&key);
                 return Found::Refused(StatusCode::FORBIDDEN);
+            }
+            Loaded::Refused(refusal) => {
+                self.cache.remove(&key);
+                self.guard.note(refusal, &key.host, root.text(), &key.path);
+                return Found::Refused(StatusCode::SERVICE_UNAVAILABLE);
             }
             Loaded::Failed(error) => {
                 let complaints = &self.complaints;

@@ -3,6 +3,7 @@
 mod exposition;
 mod labels;
 mod process;
+mod writer;
 
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use std::time::Duration;

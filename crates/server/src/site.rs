@@ -2,6 +2,8 @@
 
 mod allow;
 mod body;
+mod guard;
+mod root;
 mod template;
 
 use std::path::Path;
@@ -9,7 +11,7 @@ use std::sync::Arc;
 
 use http::{Request, Response, StatusCode};
 use hyper::body::Incoming;
-use sekisho_certs::{HostName, Site as StoredSite};
+use sekisho_certs::{HostName, HostPattern, Site as StoredSite};
 use serde::Deserialize;
 use serde::de::IgnoredAny;
 
@@ -20,6 +22,8 @@ pub use crate::files::{CacheStats, MAX_OPEN_FILES, OpenFiles};
 pub use allow::AllowedRoots;
 pub use body::Body;
 pub(crate) use body::NOSNIFF;
+pub use guard::{Guard, OwnFiles, Refusal, Refused};
+pub(crate) use root::Root;
 pub(crate) use template::{HOST, Template};
 
 /// A site as a host record or `[site]` describes it, checked.
@@ -67,6 +71,39 @@ impl Site {
     pub fn not_found() -> Self {
         Self(Arc::new(Kind::Status(StatusCode::NOT_FOUND)))
     }
+
+    /// The site that answers every request with 503.
+    pub(crate) fn unavailable() -> Self {
+        Self(Arc::new(Kind::Status(StatusCode::SERVICE_UNAVAILABLE)))
+    }
+
+    /// The folder that it serves files from, as it was written.
+    #[must_use]
+    pub fn root(&self) -> Option<&str> {
+        match &*self.0 {
+            Kind::Files(root) => Some(root.text()),
+            Kind::Redirect(_) | Kind::Status(_) => None,
+        }
+    }
+
+    /// Tells why `guard` keeps it from being served, as far as that shows
+    /// before a request. Looks at the folder, so it blocks.
+    #[must_use]
+    pub fn refusal(&self, guard: &Guard) -> Option<Refusal> {
+        match &*self.0 {
+            Kind::Files(root) => guard.inspect(root),
+            Kind::Redirect(_) | Kind::Status(_) => None,
+        }
+    }
+
+    /// Tells whether `guard` lets a host record have it; counts and logs if
+    /// not.
+    pub(crate) fn is_admitted(&self, pattern: &HostPattern, guard: &Guard) -> bool {
+        match &*self.0 {
+            Kind::Files(root) => guard.admits(pattern, root),
+            Kind::Redirect(_) | Kind::Status(_) => true,
+        }
+    }
 }
 
 /// Answers requests by their sites. One for the whole server: it holds the
@@ -77,11 +114,12 @@ pub struct Responder {
 }
 
 impl Responder {
-    /// Keeps at most `cache` bytes of small files.
+    /// Keeps at most `cache` bytes of small files; serves none that `guard`
+    /// refuses.
     #[must_use]
-    pub fn new(cache: usize) -> Self {
+    pub fn new(cache: usize, guard: Arc<Guard>) -> Self {
         Self {
-            files: Files::new(cache),
+            files: Files::new(cache, guard),
         }
     }
 
@@ -109,6 +147,12 @@ impl Responder {
     pub fn files(&self) -> CacheStats {
         self.files.stats()
     }
+
+    /// What sites were refused to serve.
+    #[must_use]
+    pub fn refused(&self) -> Refused {
+        self.files.refused()
+    }
 }
 
 /// The keys of a site as an operator wrote them, in JSON or in `[site]`.
@@ -122,13 +166,14 @@ pub(crate) struct RawSite {
 }
 
 impl RawSite {
-    /// Checks it. A relative root is taken below `base`, if there is one.
+    /// Checks it. `base` is the folder of the configuration for `[site]`, none
+    /// for a host record; a relative root is taken below it.
     pub(crate) fn check(self, base: Option<&Path>) -> Result<Site, SiteError> {
         if self.upstream.is_some() {
             return Err(SiteError::NotBuilt("upstream"));
         }
         let kind = match (self.root, self.redirect, self.status) {
-            (Some(root), None, None) => Kind::Files(root_template(&root, base)?),
+            (Some(root), None, None) => Kind::Files(root_of(&root, base)?),
             (None, Some(target), status) => Kind::Redirect(
                 Redirect::parse(&target, status)
                     .map_err(|(key, problem)| SiteError::Value { key, problem })?,
@@ -186,12 +231,13 @@ pub(crate) fn plain(status: StatusCode) -> Response<Body> {
 
 #[derive(Debug)]
 enum Kind {
-    Files(Template),
+    Files(Root),
     Redirect(Redirect),
     Status(StatusCode),
 }
 
-fn root_template(root: &str, base: Option<&Path>) -> Result<Template, SiteError> {
+/// A root below a `base` is that of the configuration itself.
+fn root_of(root: &str, base: Option<&Path>) -> Result<Root, SiteError> {
     let wrong = |problem| SiteError::Value {
         key: "root",
         problem,
@@ -208,7 +254,11 @@ fn root_template(root: &str, base: Option<&Path>) -> Result<Template, SiteError>
     let path = path
         .to_str()
         .ok_or_else(|| wrong(format!("{} is not UTF-8", path.display())))?;
-    Template::parse(path).map_err(wrong)
+    let template = Template::parse(path).map_err(wrong)?;
+    Ok(match base {
+        Some(_) => Root::of_operator(template),
+        None => Root::of_record(template),
+    })
 }
 
 fn error_status(status: i64) -> Result<StatusCode, SiteError> {

@@ -22,7 +22,7 @@ async fn figure(running: &Running, name: &str) -> u64 {
         lookup: Box::new(move || lookup.stats()),
         level: None,
         warm: None,
-        responder: Arc::new(Responder::new(1 << 20)),
+        responder: Arc::new(Responder::new(1 << 20, Arc::default())),
         draining: Box::new(|| false),
     };
     let listener = TcpListener::bind(("127.0.0.1", 0)).await.unwrap();

@@ -4,6 +4,7 @@ use anyhow::anyhow;
 use sekisho_certs::{
     Catalog, HostPattern, HostRecord, StoredCredential, Tenant, TlsPolicy, printable,
 };
+use sekisho_server::config::Config;
 
 use crate::cli::cert::{Leaf, check_covers};
 use crate::cli::edit::{Edit, edit};
@@ -44,6 +45,11 @@ impl Args {
     /// Finds wrong usage before a store is created for it.
     pub(super) fn check(&self) -> Result<()> {
         self.site.check()
+    }
+
+    /// Finds a root that may not be served before a store is created for it.
+    pub(super) fn check_allowed(&self, config: &Config) -> Result<()> {
+        self.site.check_allowed(config)
     }
 
     fn apply(&self, record: &mut HostRecord, certs: &[StoredCredential]) -> Result<()> {

@@ -1,10 +1,11 @@
 //! How the command line names a site, and how one is shown.
 
-use std::path::{Path, PathBuf};
+use std::path::{Component, Path, PathBuf};
 
 use anyhow::{Context, bail};
 use sekisho_certs::Site;
-use sekisho_server::site;
+use sekisho_server::config::Config;
+use sekisho_server::site::{self, Guard};
 use serde_json::{Value, json};
 
 use crate::cli::failure::{Result, Usage};
@@ -49,11 +50,36 @@ impl SiteArgs {
         (!fixed.as_os_str().is_empty() && !fixed.is_dir()).then(|| fixed.to_owned())
     }
 
+    /// Refuses a root that the servers of this configuration would not serve.
+    pub(super) fn check_allowed(&self, config: &Config) -> Result<()> {
+        let Some(Some(site)) = self.chosen()? else {
+            return Ok(());
+        };
+        let guard = Guard::new(config.allowed_roots.clone(), config.own_files());
+        let site = site::Site::parse(&site)?;
+        let Some(refusal) = site.refusal(&guard) else {
+            return Ok(());
+        };
+        let folders = config.allowed_roots.folders().iter();
+        let folders: Vec<_> = folders.map(|folder| folder.to_string_lossy()).collect();
+        bail!(
+            "--root {}: {refusal}; {} allows {}",
+            site.root().unwrap_or_default(),
+            config.file.display(),
+            if folders.is_empty() {
+                "none".into()
+            } else {
+                folders.join(", ")
+            },
+        );
+    }
+
     /// The chosen site, none if nothing was chosen. Inside: none for the
     /// configuration's.
     pub(super) fn chosen(&self) -> Result<Option<Option<Site>>> {
         let document = if let Some(root) = &self.root {
             let root = std::path::absolute(root).context("--root")?;
+            let root = without_climbs(&root);
             let root = root
                 .to_str()
                 .context("--root: the folder's name is not UTF-8")?;
@@ -71,6 +97,18 @@ impl SiteArgs {
         site::Site::parse(&site).map_err(|error| Usage(error.to_string()))?;
         Ok(Some(Some(site)))
     }
+}
+
+/// Takes `..` out of an absolute path: a root with it is allowed nowhere.
+fn without_climbs(path: &Path) -> PathBuf {
+    let mut plain = PathBuf::new();
+    for part in path.components() {
+        match part {
+            Component::ParentDir => drop(plain.pop()),
+            part => plain.push(part),
+        }
+    }
+    plain
 }
 
 /// The site's document, or its text where that can't be read.

@@ -13,7 +13,7 @@ use sekisho_certs::{Clock, Documents, Feed, Lookup, LookupSettings, NeverObtain}
 use sekisho_server::admin::{Admin, Sources};
 use sekisho_server::config::{Config, Size};
 use sekisho_server::metrics::Metrics;
-use sekisho_server::site::Responder;
+use sekisho_server::site::{Guard, Responder};
 use sekisho_server::tickets::{Keeper, Ring, Source};
 use sekisho_server::{Endpoint, Error, Parts, Phase, Publisher, Server, Shutdown};
 use sekisho_stores::warm::{Copies, WarmStats};
@@ -56,7 +56,9 @@ impl Serving {
         let copies = open::copies(config);
         let opened = background.block_on(open::serving(config, copies))?;
         let ring = Arc::new(Ring::random());
-        let lookup = lookup(config, &opened, &ring);
+        let guard = Guard::new(config.allowed_roots.clone(), config.own_files());
+        let guard = Arc::new(guard);
+        let lookup = lookup(config, &opened, &ring, &guard);
         let documents = Arc::new(Documents::default());
         let keeper = keeper(config, &opened, &documents, ring);
         let feed = opened.catalog.clone().map(|catalog| {
@@ -66,7 +68,7 @@ impl Serving {
         let keeper = background.block_on(filled(keeper));
         let shutdown = Shutdown::new();
         let metrics = Arc::new(Metrics::new());
-        let responder = Arc::new(Responder::new(config.cache.files));
+        let responder = Arc::new(Responder::new(config.cache.files, guard));
         let parts = Parts {
             lookup: Arc::clone(&lookup),
             metrics: Arc::clone(&metrics),
@@ -166,13 +168,18 @@ impl Serving {
     }
 }
 
-fn lookup(config: &Config, opened: &Opened, ring: &Arc<Ring>) -> Arc<Lookup<Endpoint>> {
+fn lookup(
+    config: &Config,
+    opened: &Opened,
+    ring: &Arc<Ring>,
+    guard: &Arc<Guard>,
+) -> Arc<Lookup<Endpoint>> {
     let settings = LookupSettings {
         memory: config.cache.memory,
         fresh: config.cache.fresh,
         absent: config.cache.absent,
     };
-    let publisher = Publisher::new(Arc::clone(ring), config.site.clone());
+    let publisher = Publisher::new(Arc::clone(ring), config.site.clone(), Arc::clone(guard));
     let publish = move |host: &Arc<_>| publisher.publish(host);
     Lookup::new(
         Arc::clone(&opened.store),

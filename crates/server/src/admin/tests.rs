@@ -69,7 +69,7 @@ impl Fixture {
                 copies: 7,
                 ..WarmStats::default()
             })),
-            responder: Arc::new(Responder::new(16 << 20)),
+            responder: Arc::new(Responder::new(16 << 20, Arc::default())),
             draining: Box::new(move || drains.load(Ordering::SeqCst)),
         };
         let (end, ended) = oneshot::channel();

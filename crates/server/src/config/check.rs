@@ -12,6 +12,7 @@ use sekisho_certs::seal::KeySource;
 use sekisho_stores::redis::RedisUrl;
 
 use super::locate::Problem;
+use super::own;
 use super::raw::{RawCache, RawConfig, RawListen, RawServer, RawSites, RawStore};
 use super::store::{StoreUrl, TokenSource, path_below};
 use super::value::{count, duration, size};
@@ -25,6 +26,8 @@ pub(crate) fn check(raw: RawConfig, file: &Path) -> Result<Config> {
     let base = file.parent().expect("an absolute file has a folder");
     let listen = listen(&raw.listen, base)?;
     let store = store(&raw.store, base)?;
+    let site = site(raw.site, base)?;
+    own::apart(&store, &site).map_err(|text| Problem::at(&["site", "root"], text))?;
     let tickets = |path: String| {
         path_below(base, &path).map_err(|text| Problem::at(&["tickets", "key_file"], text))
     };
@@ -35,7 +38,7 @@ pub(crate) fn check(raw: RawConfig, file: &Path) -> Result<Config> {
         keys: keys(raw.keys.master.as_deref(), &store, base)?,
         cache: cache(&raw.cache, &store, base)?,
         store,
-        site: site(raw.site, base)?,
+        site,
         allowed_roots: allowed_roots(raw.sites, base)?,
         tickets: raw.tickets.key_file.map(tickets).transpose()?,
         limits: limits(&raw.server)?,

@@ -14,8 +14,8 @@ use http::{HeaderMap, HeaderValue};
 use rustix::io::Errno;
 
 use super::kind::content_type;
-use super::open::open_beneath;
-use crate::site::NOSNIFF;
+use super::open::{open_beneath, open_root};
+use crate::site::{Guard, NOSNIFF, Refusal, Root};
 
 /// What stands at a path.
 #[derive(Debug)]
@@ -32,8 +32,21 @@ pub(crate) enum Loaded {
     Missing,
     /// Something that may not be read, or is no file.
     Forbidden,
+    /// Something that the guard keeps from sites.
+    Refused(Refusal),
     /// The system failed.
     Failed(io::Error),
+}
+
+/// Where something is read.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Place<'a> {
+    pub(crate) root: &'a Root,
+    /// What stands in the root for the host's name.
+    pub(crate) host: &'a str,
+    /// Below the root; empty or with a slash at its end for the directory's
+    /// index.
+    pub(crate) path: &'a str,
 }
 
 /// A whole file in memory.
@@ -75,17 +88,23 @@ pub(crate) struct Identity {
     changed: (i64, i64),
 }
 
-/// Reads what `path` names below `root`; a path that is empty or ends with a
-/// slash names the directory's index.
-pub(crate) fn load(root: &str, path: &str, known: Option<Identity>) -> Loaded {
+/// Reads what stands at a place, if `guard` lets it be served.
+pub(crate) fn load(place: Place<'_>, known: Option<Identity>, guard: &Guard) -> Loaded {
+    let Place { root, host, path } = place;
     let index = path.is_empty() || path.ends_with('/');
-    let opened = if index {
-        open_beneath(Path::new(root), &format!("{path}{INDEX}"))
-    } else {
-        open_beneath(Path::new(root), path)
-    };
-    let read = opened.and_then(|file| {
+    let read = open_root(Path::new(&*root.fill(host))).and_then(|folder| {
+        if let Err(refusal) = guard.check_root(root, &folder)? {
+            return Ok(Loaded::Refused(refusal));
+        }
+        let file = if index {
+            open_beneath(&folder, &format!("{path}{INDEX}"))?
+        } else {
+            open_beneath(&folder, path)?
+        };
         let metadata = file.metadata()?;
+        if let Err(refusal) = guard.check_file(root, &file, &metadata)? {
+            return Ok(Loaded::Refused(refusal));
+        }
         if metadata.is_dir() {
             Ok(if index {
                 Loaded::Missing

@@ -4,17 +4,23 @@ use std::fs::File;
 use std::io;
 use std::path::Path;
 
+use rustix::fd::OwnedFd;
 use rustix::fs::{Mode, OFlags, ResolveFlags, open, openat, openat2};
 use rustix::io::Errno;
+
+/// Opens a root; it may be a symbolic link.
+pub(crate) fn open_root(root: &Path) -> io::Result<OwnedFd> {
+    Ok(open(root, STEP, Mode::empty())?)
+}
 
 /// Opens `relative` below `root` for reading.
 ///
 /// Symbolic links are followed while they stay below the root; absolute ones
 /// never do. Neither a FIFO nor a device makes it wait.
-pub(crate) fn open_beneath(root: &Path, relative: &str) -> io::Result<File> {
+pub(crate) fn open_beneath(root: &OwnedFd, relative: &str) -> io::Result<File> {
     for _ in 0..RACES {
         match openat2(
-            open_root(root)?,
+            root,
             relative,
             READ,
             Mode::empty(),
@@ -32,20 +38,16 @@ pub(crate) fn open_beneath(root: &Path, relative: &str) -> io::Result<File> {
     Err(Errno::AGAIN.into())
 }
 
-/// The same where the kernel can't watch the whole way: one step after the
-/// other, and no symbolic link is followed at all.
-fn open_stepwise(root: &Path, relative: &str) -> io::Result<File> {
-    let mut directory = open_root(root)?;
+/// Opens `relative` where the kernel can't watch the whole way: one step after
+/// the other, following no symbolic link.
+fn open_stepwise(root: &OwnedFd, relative: &str) -> io::Result<File> {
+    let mut directory = root.try_clone()?;
     let mut rest = relative;
     while let Some((segment, behind)) = rest.split_once('/') {
         directory = openat(directory, segment, STEP | OFlags::NOFOLLOW, Mode::empty())?;
         rest = behind;
     }
     Ok(openat(directory, rest, READ | OFlags::NOFOLLOW, Mode::empty())?.into())
-}
-
-fn open_root(root: &Path) -> io::Result<rustix::fd::OwnedFd> {
-    Ok(open(root, STEP, Mode::empty())?)
 }
 
 const STEP: OFlags = OFlags::PATH.union(OFlags::DIRECTORY).union(OFlags::CLOEXEC);
@@ -75,17 +77,13 @@ mod tests {
         symlink("..", root.join("up")).unwrap();
         symlink("a/b", root.join("inside")).unwrap();
 
+        let root = open_root(&root).unwrap();
+        let open_stepwise = |path| open_stepwise(&root, path);
         let mut text = String::new();
-        let mut file = open_stepwise(&root, "a/b/page.txt").unwrap();
+        let mut file = open_stepwise("a/b/page.txt").unwrap();
         file.read_to_string(&mut text).unwrap();
         assert_eq!(text, "page");
-        assert!(
-            open_stepwise(&root, "a/b")
-                .unwrap()
-                .metadata()
-                .unwrap()
-                .is_dir()
-        );
+        assert!(open_stepwise("a/b").unwrap().metadata().unwrap().is_dir());
         for path in [
             "out.txt",
             "up/secret.txt",
@@ -93,7 +91,7 @@ mod tests {
             "a/missing/page.txt",
             "a/b/page.txt/x",
         ] {
-            assert!(open_stepwise(&root, path).is_err(), "{path}");
+            assert!(open_stepwise(path).is_err(), "{path}");
         }
     }
 }

@@ -10,6 +10,7 @@ use tokio::time::{advance, pause};
 
 use super::load::SMALL;
 use super::*;
+use crate::site::Template;
 
 struct Fixture {
     folder: TempDir,
@@ -22,7 +23,7 @@ impl Fixture {
         fs::create_dir(folder.path().join("root")).unwrap();
         Self {
             folder,
-            files: Files::new(1 << 20),
+            files: Files::new(1 << 20, Arc::default()),
         }
     }
 
@@ -36,11 +37,11 @@ impl Fixture {
     }
 
     async fn fetch(&self, path: &str) -> (StatusCode, Vec<u8>) {
-        let template = Template::parse(self.root().to_str().unwrap()).unwrap();
-        self.fetch_below(&template, "a.example", path).await
+        let root = root(self.root().to_str().unwrap());
+        self.fetch_below(&root, "a.example", path).await
     }
 
-    async fn fetch_below(&self, root: &Template, host: &str, path: &str) -> (StatusCode, Vec<u8>) {
+    async fn fetch_below(&self, root: &Root, host: &str, path: &str) -> (StatusCode, Vec<u8>) {
         let (parts, ()) = Request::get(path).body(()).unwrap().into_parts();
         let host = HostName::parse(host).unwrap();
         let response = self
@@ -57,6 +58,10 @@ impl Fixture {
         let all = u32::try_from(READS_IN_FLIGHT).unwrap();
         drop(self.files.0.reads.acquire_many(all).await.unwrap());
     }
+}
+
+fn root(text: &str) -> Root {
+    Root::of_operator(Template::parse(text).unwrap())
 }
 
 fn write_old(path: &Path, content: impl AsRef<[u8]>, seconds: u64) {
@@ -121,7 +126,7 @@ async fn the_root_itself_may_be_a_link() {
     fixture.write("page.txt", "page");
     let link = fixture.folder.path().join("current");
     symlink(fixture.root(), &link).unwrap();
-    let template = Template::parse(link.to_str().unwrap()).unwrap();
+    let template = root(link.to_str().unwrap());
     let (status, _) = fixture
         .fetch_below(&template, "a.example", "/page.txt")
         .await;
@@ -133,7 +138,7 @@ async fn the_host_chooses_its_folder() {
     let fixture = Fixture::new();
     fixture.write("a.example/index.html", "a");
     fixture.write("b.example/index.html", "b");
-    let template = Template::parse(&format!("{}/{{host}}", fixture.root().display())).unwrap();
+    let template = root(&format!("{}/{{host}}", fixture.root().display()));
     for _ in 0..2 {
         for (host, expected) in [("a.example", "a"), ("b.example", "b")] {
             let (status, body) = fixture.fetch_below(&template, host, "/").await;
@@ -161,10 +166,10 @@ async fn what_is_no_file_is_refused_without_waiting() {
     ] {
         assert_eq!(fixture.fetch(path).await.0, expected, "{path}");
     }
-    let missing = Template::parse("/nonexistent/root").unwrap();
+    let missing = root("/nonexistent/root");
     let (status, _) = fixture.fetch_below(&missing, "a.example", "/").await;
     assert_eq!(status, 404);
-    let file = Template::parse(fifo.to_str().unwrap()).unwrap();
+    let file = root(fifo.to_str().unwrap());
     let (status, _) = fixture.fetch_below(&file, "a.example", "/").await;
     assert_eq!(status, 404);
 }
@@ -210,7 +215,7 @@ async fn an_unchanged_file_is_not_read_again() {
     let fixture = Fixture::new();
     fixture.write("page.txt", "one");
     fixture.fetch("/page.txt").await;
-    let template = Template::parse(fixture.root().to_str().unwrap()).unwrap();
+    let template = root(fixture.root().to_str().unwrap());
     let find = async || {
         let host = HostName::parse("a.example").unwrap();
         let path = FilePath::parse("/page.txt").unwrap();
@@ -265,7 +270,7 @@ async fn one_request_at_a_time_checks_again() {
     let Found::Entry(entry) = fixture
         .files
         .find(
-            &Template::parse(fixture.root().to_str().unwrap()).unwrap(),
+            &root(fixture.root().to_str().unwrap()),
             &HostName::parse("a.example").unwrap(),
             &FilePath::parse("/page.txt").unwrap(),
         )

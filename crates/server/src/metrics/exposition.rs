@@ -2,15 +2,11 @@
 
 use std::fmt;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use prometheus_client::collector::Collector;
+use prometheus_client::encoding::DescriptorEncoder;
 use prometheus_client::encoding::text::{encode_eof, encode_registry};
-use prometheus_client::encoding::{
-    DescriptorEncoder, EncodeCounterValue, EncodeGaugeValue, NoLabelSet,
-};
-use prometheus_client::metrics::MetricType;
 use prometheus_client::registry::Registry;
 use sekisho_certs::lookup::CALL_BOUNDS;
 use sekisho_certs::{FeedState, LookupStats};
@@ -18,9 +14,10 @@ use sekisho_stores::layered::{Counts, Filled, Read};
 use sekisho_stores::warm::WarmStats;
 
 use super::process::Process;
+use super::writer::{Writer, read};
 use super::{HandshakeResult, LookupResult, Metrics, STATUS_CLASSES};
 use crate::admin::Sources;
-use crate::site::CacheStats;
+use crate::site::{CacheStats, Refused};
 
 /// Reads all figures when it is asked, not before.
 #[derive(Debug)]
@@ -72,6 +69,7 @@ impl Collector for Own {
             warm(&mut to, stats())?;
         }
         files(&mut to, self.0.responder.files())?;
+        refused(&mut to, self.0.responder.refused())?;
         to.one_of(
             "build_info",
             "The version that runs",
@@ -302,85 +300,11 @@ fn files(to: &mut Writer<'_>, stats: CacheStats) -> fmt::Result {
     )
 }
 
-fn read(counter: &AtomicU64) -> u64 {
-    counter.load(Ordering::Relaxed)
-}
-
-struct Writer<'a>(DescriptorEncoder<'a>);
-
-impl Writer<'_> {
-    fn counter(&mut self, name: &str, help: &str, value: &impl EncodeCounterValue) -> fmt::Result {
-        self.0
-            .encode_descriptor(name, help, None, MetricType::Counter)?
-            .encode_counter::<NoLabelSet, _, f64>(value, None)
-    }
-
-    fn gauge(&mut self, name: &str, help: &str, value: &impl EncodeGaugeValue) -> fmt::Result {
-        self.0
-            .encode_descriptor(name, help, None, MetricType::Gauge)?
-            .encode_gauge(value)
-    }
-
-    fn counters<const N: usize>(
-        &mut self,
-        name: &str,
-        help: &str,
-        label: &str,
-        words: [&str; N],
-        values: &[AtomicU64; N],
-    ) -> fmt::Result {
-        let values: Vec<_> = words.into_iter().zip(values.iter().map(read)).collect();
-        self.family(name, help, label, &values)
-    }
-
-    fn family(
-        &mut self,
-        name: &str,
-        help: &str,
-        label: &str,
-        values: &[(&str, u64)],
-    ) -> fmt::Result {
-        let mut family = self
-            .0
-            .encode_descriptor(name, help, None, MetricType::Counter)?;
-        for (word, value) in values {
-            family
-                .encode_family(&[(label, *word)])?
-                .encode_counter::<NoLabelSet, _, f64>(value, None)?;
-        }
-        Ok(())
-    }
-
-    fn one_of(
-        &mut self,
-        name: &str,
-        help: &str,
-        label: &str,
-        values: &[(&str, u64)],
-    ) -> fmt::Result {
-        let mut family = self
-            .0
-            .encode_descriptor(name, help, None, MetricType::Gauge)?;
-        for (word, value) in values {
-            family
-                .encode_family(&[(label, *word)])?
-                .encode_gauge(value)?;
-        }
-        Ok(())
-    }
-
-    fn histogram(
-        &mut self,
-        name: &str,
-        help: &str,
-        sum_micros: u64,
-        buckets: &[(f64, u64)],
-    ) -> fmt::Result {
-        #[expect(clippy::cast_precision_loss, reason = "52 bits hold 140 years")]
-        let sum = sum_micros as f64 / 1e6;
-        let count = buckets.iter().map(|(_, count)| count).sum();
-        self.0
-            .encode_descriptor(name, help, None, MetricType::Histogram)?
-            .encode_histogram::<NoLabelSet>(sum, count, buckets, None)
-    }
+fn refused(to: &mut Writer<'_>, refused: Refused) -> fmt::Result {
+    let reasons = [
+        ("outside_allow", refused.outside_allow),
+        ("own_file", refused.own_files),
+    ];
+    let help = "Roots and files that sites were refused to serve, answered with 503";
+    to.family("sites_refused", help, "reason", &reasons)
 }

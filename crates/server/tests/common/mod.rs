@@ -5,14 +5,14 @@ pub mod store;
 
 use std::io;
 use std::net::SocketAddr;
-use std::path::Path;
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use rustls::ClientConfig;
 use sekisho_certs::{Clock, Lookup, LookupSettings, NeverObtain};
 use sekisho_server::config::Config;
 use sekisho_server::metrics::Metrics;
-use sekisho_server::site::{Responder, Site};
+use sekisho_server::site::{Guard, Responder};
 use sekisho_server::tickets::Ring;
 use sekisho_server::{Endpoint, Error, Parts, Publisher, Server, Shutdown};
 use sekisho_testkit::{TestCa, client};
@@ -26,6 +26,10 @@ pub use store::{Scripted, host};
 pub struct Setup {
     /// Lines of the configuration behind `[listen]`.
     pub config: String,
+    /// Where the configuration is said to stand.
+    pub file: PathBuf,
+    /// `[sites] allow`.
+    pub allow: Vec<PathBuf>,
     pub ring: Arc<Ring>,
     pub clock: Clock,
 }
@@ -34,6 +38,8 @@ impl Default for Setup {
     fn default() -> Self {
         Self {
             config: String::new(),
+            file: "/test/sekisho.toml".into(),
+            allow: vec![std::env::temp_dir()],
             ring: Arc::new(Ring::random()),
             clock: Clock::System,
         }
@@ -56,6 +62,7 @@ pub struct Running {
     pub store: Arc<Scripted>,
     pub lookup: Arc<Lookup<Endpoint>>,
     pub metrics: Arc<Metrics>,
+    pub responder: Arc<Responder>,
     pub shutdown: Shutdown,
     pub ended: JoinHandle<Result<(), Error>>,
 }
@@ -64,12 +71,19 @@ pub struct Running {
 pub fn start(store: Scripted, setup: &Setup) -> Running {
     let text = format!(
         "[listen]\nhttps = [\"127.0.0.1:0\"]\nhttp = [\"127.0.0.1:0\"]\n\
-         [store]\nurl = \"sqlite:unused.db\"\n{}",
-        setup.config
+         [store]\nurl = \"sqlite:unused.db\"\n\
+         [sites]\nallow = {:?}\n{}",
+        setup.allow, setup.config,
     );
-    let config = Config::parse(&text, Path::new("/test/sekisho.toml")).expect("a configuration");
+    let config = Config::parse(&text, &setup.file).expect("a configuration");
     let store = Arc::new(store);
-    let publisher = Publisher::new(Arc::clone(&setup.ring), Site::not_found());
+    let guard = Guard::new(config.allowed_roots.clone(), config.own_files());
+    let guard = Arc::new(guard);
+    let publisher = Publisher::new(
+        Arc::clone(&setup.ring),
+        config.site.clone(),
+        Arc::clone(&guard),
+    );
     let settings = LookupSettings {
         memory: 16 << 20,
         fresh: std::time::Duration::from_secs(3600),
@@ -82,10 +96,11 @@ pub fn start(store: Scripted, setup: &Setup) -> Running {
         move |host| publisher.publish(host),
     );
     let metrics = Arc::new(Metrics::new());
+    let responder = Arc::new(Responder::new(1 << 20, guard));
     let parts = Parts {
         lookup: Arc::clone(&lookup),
         metrics: Arc::clone(&metrics),
-        responder: Arc::new(Responder::new(1 << 20)),
+        responder: Arc::clone(&responder),
         clock: setup.clock.clone(),
     };
     let server = Server::build(&config, parts).expect("a server");
@@ -97,6 +112,7 @@ pub fn start(store: Scripted, setup: &Setup) -> Running {
         store,
         lookup,
         metrics,
+        responder,
         ended: tokio::spawn(server.run(shutdown.clone())),
         shutdown,
     }

@@ -10,7 +10,7 @@ use hyper::server::conn::{http1, http2};
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use sekisho_certs::{HostName, Site as StoredSite};
-use sekisho_server::site::{OpenFiles, Responder, Site, SiteError};
+use sekisho_server::site::{AllowedRoots, Guard, OpenFiles, OwnFiles, Responder, Site, SiteError};
 use tempfile::TempDir;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
@@ -79,10 +79,16 @@ pub(crate) fn site(json: &str) -> Result<Site, SiteError> {
     })
 }
 
+/// Lets sites serve what lies in the system's folder for temporary files.
+fn guard() -> Arc<Guard> {
+    let allowed = AllowedRoots::new(vec![std::env::temp_dir()]).unwrap();
+    Arc::new(Guard::new(allowed, OwnFiles::default()))
+}
+
 pub(crate) async fn serve(site: Site) -> SocketAddr {
     let listener = TcpListener::bind(("127.0.0.1", 0)).await.unwrap();
     let address = listener.local_addr().unwrap();
-    let responder = Arc::new(Responder::new(16 << 20));
+    let responder = Arc::new(Responder::new(16 << 20, guard()));
     tokio::spawn(async move {
         loop {
             let (socket, _) = listener.accept().await.unwrap();

@@ -25,6 +25,13 @@ pub struct RedisUrl {
 }
 
 impl RedisUrl {
+    /// The file of the private key that a server asks for over TLS.
+    #[must_use]
+    pub fn key_file(&self) -> Option<&Path> {
+        let (_, key) = self.tls.as_ref()?.client.as_ref()?;
+        Some(key)
+    }
+
     /// Parses `redis://`, `rediss://`, `redis+sentinel://` and
     /// `redis+cluster://`; relative paths in it begin at `base`. Its form is
     /// in `docs/configuration.md`.

@@ -219,3 +219,22 @@ fn a_key_that_the_store_does_not_have_is_refused() {
         );
     }
 }
+
+#[test]
+fn a_site_that_holds_the_stores_keys_is_refused() {
+    let text = LEAST.replace(
+        "sqlite:a.db",
+        "files:/etc/certs/{host}.crt,/etc/keys/{host}.key",
+    );
+    for root in ["/etc", "/etc/keys", "/etc/keys/{host}", "/"] {
+        let refused = refusal(&format!("{text}site.root = \"{root}\"\n"));
+        assert!(refused.contains("[site] root: "), "{refused}");
+        assert!(
+            refused.contains("where the store's private keys are"),
+            "{refused}"
+        );
+    }
+    for root in ["/srv", "/etc/keys/www", "/etc/keysx/{host}"] {
+        parse(&format!("{text}site.root = \"{root}\"\n")).unwrap();
+    }
+}
