@@ -114,7 +114,7 @@ fn redis_that_comes_and_goes_takes_no_host_away() {
 }
 
 /// A sandbox on this database, with pages.
-fn sandbox(url: &str, redis: &RedisServer) -> Sandbox {
+pub(crate) fn sandbox(url: &str, redis: &RedisServer) -> Sandbox {
     let sandbox = Sandbox::new();
     configure(&sandbox, redis);
     let config = std::fs::read_to_string(sandbox.path("sekisho.toml")).expect("a file");

@@ -1,0 +1,99 @@
+//! The metrics of a server are those that the documentation lists.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+
+use sekisho_testkit::RedisServer;
+use sekisho_testkit::services::Postgres;
+
+use crate::layered;
+
+#[test]
+fn the_documentation_lists_every_metric() {
+    // With PostgreSQL and a Redis cache before it, a server has all its parts.
+    let redis = RedisServer::start();
+    let database = Postgres::start();
+    let sandbox = layered::sandbox(&database.database(), &redis);
+    sandbox.import(&["a.example"]);
+    let server = sandbox.serve();
+    let answer = server.ask("/metrics");
+    let (_, exposition) = answer.split_once("\r\n\r\n").expect("a head");
+    let live = table(exposition);
+    let file = concat!(env!("CARGO_MANIFEST_DIR"), "/docs/metrics.md");
+    let documented = fs::read_to_string(file).expect("the list of metrics");
+    let documented: Vec<_> = documented
+        .lines()
+        .filter(|line| line.starts_with("| `"))
+        .collect();
+    assert_eq!(
+        documented,
+        live,
+        "docs/metrics.md should have:\n{}\n",
+        live.join("\n")
+    );
+    server.stop();
+}
+
+/// One line of a table for each metric, by its name.
+fn table(exposition: &str) -> Vec<String> {
+    let mut families: BTreeMap<&str, Family<'_>> = BTreeMap::new();
+    let mut current = "";
+    for line in exposition.lines() {
+        let mut words = line.splitn(4, ' ');
+        match (words.next(), words.next(), words.next(), words.next()) {
+            (Some("#"), Some("HELP"), Some(name), Some(help)) => {
+                families.entry(name).or_default().help = help;
+            }
+            (Some("#"), Some("TYPE"), Some(name), Some(kind)) => {
+                current = name;
+                families.entry(name).or_default().kind = kind;
+            }
+            (Some("#"), ..) | (None, ..) => {}
+            (Some(_), ..) => families.entry(current).or_default().sample(line),
+        }
+    }
+    families
+        .iter()
+        .map(|(name, family)| family.line(name))
+        .collect()
+}
+
+#[derive(Default)]
+struct Family<'a> {
+    kind: &'a str,
+    help: &'a str,
+    labels: BTreeMap<&'a str, BTreeSet<&'a str>>,
+}
+
+impl<'a> Family<'a> {
+    fn sample(&mut self, line: &'a str) {
+        let labels = line
+            .split_once('{')
+            .and_then(|(_, rest)| rest.split_once('}'));
+        for label in labels.iter().flat_map(|(labels, _)| labels.split(',')) {
+            let (key, value) = label.split_once('=').expect("a label and its value");
+            // A bucket's bound is part of the type.
+            if key != "le" {
+                self.labels
+                    .entry(key)
+                    .or_default()
+                    .insert(value.trim_matches('"'));
+            }
+        }
+    }
+
+    fn line(&self, name: &str) -> String {
+        let suffix = if self.kind == "counter" { "_total" } else { "" };
+        let labels = self.labels.iter().map(|(key, values)| {
+            // The version is another one in each release.
+            let values = values.iter().filter(|_| *key != "version");
+            let values: Vec<_> = values.map(|value| format!("`{value}`")).collect();
+            format!("`{key}` {}", values.join(", "))
+                .trim_end()
+                .to_owned()
+        });
+        let labels = labels.collect::<Vec<_>>().join("; ");
+        let help = self.help.trim_end_matches('.');
+        format!("| `{name}{suffix}` | {} | {labels} | {help} |", self.kind)
+    }
+}
