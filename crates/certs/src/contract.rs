@@ -35,7 +35,7 @@ macro_rules! catalog_contract {
             every_field_comes_back, removing_what_is_absent_changes_nothing;
             reseal: sealing_again_is_no_change, what_was_changed_meanwhile_is_left_alone,
             a_required_document_must_stand_there;
-            log: numbers_grow_by_one, nobody_sees_a_smaller_number_later,
+            log: numbers_grow_by_one, a_mark_tells_histories_apart, nobody_sees_a_smaller_number_later,
             a_new_credential_is_not_announced, a_replaced_one_is_one_change,
             what_is_too_old_or_beyond_is_a_gap, changed_resolves_after_a_write,
             the_identities_are_fixed;

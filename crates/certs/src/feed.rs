@@ -13,7 +13,7 @@ use tokio::time::{sleep, timeout};
 pub use self::documents::{DocumentEvent, Documents};
 use crate::log::Seen;
 use crate::lookup::FeedState;
-use crate::store::{BoxFuture, Catalog, ChangePage, Position, Result, StoreError};
+use crate::store::{BoxFuture, Catalog, ChangePage, LogPosition, Result, StoreError};
 
 /// Something that a change of the catalog may make wrong.
 ///
@@ -29,7 +29,7 @@ pub trait Follower: Send + Sync + 'static {
 
     /// Trusts nothing that was remembered before, and applies changes behind
     /// `at` from now on.
-    fn start_over(&self, at: Position) -> BoxFuture<'_, ()>;
+    fn start_over(&self, at: LogPosition) -> BoxFuture<'_, ()>;
 
     /// Tells that the last call was dropped because it took too long. Until
     /// the follower has caught up by itself, it answers nothing, and its calls
@@ -49,7 +49,7 @@ pub struct Feed {
     caches: Vec<Arc<dyn Follower>>,
     followers: Vec<Arc<dyn Follower>>,
     /// The last position that was handed on; none before the first contact.
-    at: Option<Position>,
+    at: Option<LogPosition>,
 }
 
 impl Feed {
@@ -84,7 +84,7 @@ impl Feed {
     /// Begins behind `at` instead of at the end of the log. A server that
     /// answers from copies of that position then learns at the first contact
     /// what was replaced since.
-    pub async fn begin_at(&mut self, at: Position) {
+    pub async fn begin_at(&mut self, at: LogPosition) {
         self.seen.restart(at);
         for follower in &self.followers {
             follower.start_over(at).await;
@@ -130,15 +130,18 @@ impl Feed {
             // Noted before the call: the answer is at least as new.
             let seen = self.seen.note().position;
             let page = in_time(self.log.changes(at.number, PAGE)).await?;
-            if !page.continues(at) || seen.is_some_and(|seen| page.ends_before(seen)) {
+            let continued = page.continued(at);
+            let set_back = seen.is_some_and(|seen| page.ends_before(seen));
+            let Some(reached) = continued.filter(|_| !set_back) else {
                 tracing::warn!("the change log does not continue here, reading everything again");
-                self.start_over(page.end()).await;
-                return Ok(());
-            }
-            let Some(last) = page.changes.last() else {
+                let head = in_time(self.log.position()).await?;
+                self.start_over(head).await;
                 return Ok(());
             };
-            at.number = last.number;
+            if page.changes.is_empty() {
+                return Ok(());
+            }
+            at = reached;
             self.hand_on(&page, at).await;
             if page.changes.len() < PAGE {
                 return Ok(());
@@ -147,7 +150,7 @@ impl Feed {
     }
 
     /// Hands on a page that ends at `at`.
-    async fn hand_on(&mut self, page: &ChangePage, at: Position) {
+    async fn hand_on(&mut self, page: &ChangePage, at: LogPosition) {
         self.ask_caches(|cache| cache.follow(page)).await;
         self.seen.raise(at);
         for follower in &self.followers {
@@ -156,7 +159,7 @@ impl Feed {
         self.at = Some(at);
     }
 
-    async fn start_over(&mut self, at: Position) {
+    async fn start_over(&mut self, at: LogPosition) {
         // What was noted before no longer counts, in the caches neither.
         self.seen.restart(at);
         self.ask_caches(|cache| cache.start_over(at)).await;

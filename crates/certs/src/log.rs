@@ -8,7 +8,7 @@ use std::collections::VecDeque;
 pub use self::seen::{Noted, Seen};
 use crate::credential::CredentialId;
 use crate::host::{HostName, HostPattern};
-use crate::store::{Change, ChangePage, LogId, Position, Subject};
+use crate::store::{Change, ChangePage, LogId, LogPosition, Subject};
 
 /// The last changes that were applied. A load asks it whether what it read
 /// has changed since it began.
@@ -18,6 +18,8 @@ pub struct Recent {
     pub log: Option<LogId>,
     /// The number of the last applied change.
     pub number: u64,
+    /// The mark of that change; 0 before the first.
+    pub mark: u64,
     /// Grows when everything remembered must be read again.
     pub epoch: u64,
     /// The number of the last change that is no longer remembered.
@@ -79,13 +81,14 @@ impl Recent {
         }
     }
 
-    /// Forgets the log and starts a new epoch behind `number`.
-    pub fn restart(&mut self, log: LogId, number: u64) {
+    /// Forgets the log and starts a new epoch behind `position`.
+    pub fn restart(&mut self, position: LogPosition) {
         *self = Self {
-            log: Some(log),
-            number,
+            log: Some(position.log),
+            number: position.number,
+            mark: position.mark,
             epoch: self.epoch + 1,
-            dropped: number,
+            dropped: position.number,
             changes: VecDeque::new(),
         };
     }
@@ -118,27 +121,33 @@ impl Recent {
 }
 
 impl ChangePage {
-    /// Whether this page, read behind `at`, has every change that follows `at`.
+    /// Where a reader is that had seen `at`, after this page, which was read
+    /// behind `at.number`. None if the page does not continue there: another
+    /// log, changes missing, or another history than the reader has seen. The
+    /// reader then trusts nothing that it remembers.
     #[must_use]
-    pub fn continues(&self, at: Position) -> bool {
+    pub fn continued(&self, at: LogPosition) -> Option<LogPosition> {
+        let same_history = at.number == 0 || self.mark_before == Some(at.mark);
         let is_next = |(change, number): (&Change, u64)| change.number == number;
-        self.log == at.log && !self.gap && self.changes.iter().zip(at.number + 1..).all(is_next)
+        let without_hole = self.changes.iter().zip(at.number + 1..).all(is_next);
+        if self.gap || self.log != at.log || !same_history || !without_hole {
+            return None;
+        }
+        let Some(last) = self.changes.last() else {
+            return Some(at);
+        };
+        Some(LogPosition {
+            log: at.log,
+            number: last.number,
+            mark: self.mark_last?,
+        })
     }
 
     /// Whether the log ended before a position of it that was seen before this
     /// page was asked for: the catalog was set back.
     #[must_use]
-    pub fn ends_before(&self, seen: Position) -> bool {
+    pub fn ends_before(&self, seen: LogPosition) -> bool {
         self.log == seen.log && self.last < seen.number
-    }
-
-    /// The end of the log when this page was read.
-    #[must_use]
-    pub fn end(&self) -> Position {
-        Position {
-            log: self.log,
-            number: self.last,
-        }
     }
 }
 
@@ -165,9 +174,10 @@ mod tests {
     use super::*;
     use crate::store::What;
 
-    const AT: Position = Position {
+    const AT: LogPosition = LogPosition {
         log: LogId([7; 16]),
         number: 10,
+        mark: 100,
     };
 
     fn page(numbers: &[u64]) -> ChangePage {
@@ -180,6 +190,8 @@ mod tests {
             log: AT.log,
             last: 20,
             gap: false,
+            mark_before: Some(AT.mark),
+            mark_last: numbers.last().map(|number| number * 10),
             changes: numbers.iter().map(change).collect(),
         }
     }
@@ -187,23 +199,32 @@ mod tests {
     #[test]
     fn a_page_continues_without_gap_and_hole_in_one_log() {
         for whole in [&[][..], &[11], &[11, 12, 13]] {
-            assert!(page(whole).continues(AT), "{whole:?}");
+            let number = whole.last().copied().unwrap_or(AT.number);
+            let reached = LogPosition {
+                number,
+                mark: number * 10,
+                ..AT
+            };
+            assert_eq!(page(whole).continued(AT), Some(reached), "{whole:?}");
         }
         for holed in [&[12][..], &[10, 11], &[11, 13], &[11, 12, 14], &[11, 11]] {
-            assert!(!page(holed).continues(AT), "{holed:?}");
+            assert_eq!(page(holed).continued(AT), None, "{holed:?}");
         }
-        let (mut gap, mut other) = (page(&[11]), page(&[11]));
+        let (mut gap, mut other, mut restored) = (page(&[11]), page(&[11]), page(&[11]));
         gap.gap = true;
         other.log = LogId([8; 16]);
-        assert!(!gap.continues(AT) && !other.continues(AT));
+        restored.mark_before = Some(AT.mark + 1);
+        for page in [gap, other, restored] {
+            assert_eq!(page.continued(AT), None, "{page:?}");
+        }
     }
 
     #[test]
     fn a_log_set_back_ends_before_what_was_seen() {
-        let seen = |number| Position { number, ..AT };
+        let seen = |number| LogPosition { number, ..AT };
         assert!(page(&[]).ends_before(seen(21)));
         assert!(!page(&[]).ends_before(seen(20)));
         let log = LogId([8; 16]);
-        assert!(!page(&[]).ends_before(Position { log, number: 21 }));
+        assert!(!page(&[]).ends_before(LogPosition { log, ..seen(21) }));
     }
 }

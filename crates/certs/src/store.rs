@@ -54,6 +54,8 @@ pub trait Store: Debug + Send + Sync + 'static {
 /// - Each write transaction takes its change numbers last and holds the
 ///   counter until its commit: nobody who has seen a number sees a smaller one
 ///   appear later.
+/// - The changes of a transaction carry a random mark of 64 bits, which is kept
+///   as long as the change.
 /// - A write whose [`Expect`] does not hold changes nothing and returns
 ///   [`StoreError::Conflict`].
 /// - A credential whose last reference is dropped is deleted in the same
@@ -73,7 +75,7 @@ pub trait Catalog: Store {
     fn id(&self) -> BoxFuture<'_, Result<CatalogId>>;
 
     /// The log's identity and the number of its last change.
-    fn position(&self) -> BoxFuture<'_, Result<Position>>;
+    fn position(&self) -> BoxFuture<'_, Result<LogPosition>>;
 
     /// At most `limit` changes behind number `after`, in order.
     fn changes(&self, after: u64, limit: usize) -> BoxFuture<'_, Result<ChangePage>>;
@@ -293,11 +295,14 @@ pub struct LogId(pub [u8; 16]);
 
 /// A place in the log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Position {
+pub struct LogPosition {
     /// Which log.
     pub log: LogId,
     /// The number of the last change; 0 before the first.
     pub number: u64,
+    /// The random mark of that change; 0 before the first. A log that was
+    /// restored from a snapshot and written again repeats numbers, not marks.
+    pub mark: u64,
 }
 
 /// A piece of the log.
@@ -311,6 +316,10 @@ pub struct ChangePage {
     /// `after` lies beyond the log's end. The reader then trusts nothing that
     /// it remembers.
     pub gap: bool,
+    /// The mark of the change with the number `after`; none if it is not kept.
+    pub mark_before: Option<u64>,
+    /// The mark of the last of `changes`; none if there are none.
+    pub mark_last: Option<u64>,
     /// In the order of their numbers.
     pub changes: Vec<Change>,
 }

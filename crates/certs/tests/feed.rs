@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use sekisho_certs::log::Seen;
 use sekisho_certs::store::memory::Memory;
-use sekisho_certs::store::{Document, Expect, LogId, Position, Write};
+use sekisho_certs::store::{Document, Expect, LogId, LogPosition, Write};
 use sekisho_certs::{Catalog, Clock, DocumentEvent, Documents, Feed, HostPattern, HostRecord};
 use tokio::task::AbortHandle;
 use tokio::time::{Instant, timeout};
@@ -83,7 +83,12 @@ async fn another_log_starts_over() {
     let documents = Arc::new(Documents::default());
     let mut feed = rig.feed().then(documents.clone());
     let log = LogId([1; 16]);
-    feed.begin_at(Position { log, number: 700 }).await;
+    feed.begin_at(LogPosition {
+        log,
+        number: 700,
+        mark: 0,
+    })
+    .await;
     assert_eq!(rig.told.number(), Some(700));
     let mut events = documents.subscribe();
     let before = rig.seen.note();
@@ -102,7 +107,8 @@ async fn a_feed_continues_from_the_position_of_the_copies() {
     rig.write(["a.test".into(), "b.test".into()]).await;
     let head = rig.catalog.position().await.unwrap();
     let mut feed = rig.feed();
-    feed.begin_at(Position { number: 1, ..head }).await;
+    // One transaction, so one mark.
+    feed.begin_at(LogPosition { number: 1, ..head }).await;
     let feed = run(feed);
     rig.reaches(2).await;
     assert_eq!(*rig.told.hosts.lock().unwrap(), ["b.test"]);
@@ -121,6 +127,25 @@ async fn a_log_that_ends_before_what_was_seen_starts_over() {
     rig.seen.wrote(5);
     until(|| rig.told.restarts.lock().unwrap().len() == 2).await;
     assert_eq!(rig.seen.note().position.unwrap().number, 1);
+    feed.abort();
+}
+
+/// A storage snapshot is restored under the identity of its log, and written
+/// past the number that the reader has seen.
+#[tokio::test(start_paused = true)]
+async fn a_log_with_another_history_starts_over() {
+    let rig = Rig::new();
+    rig.write(["a.test".into()]).await;
+    let restore = rig.catalog.saved();
+    rig.write(["b.test".into()]).await;
+    let mut feed = rig.feed();
+    feed.begin_at(rig.catalog.position().await.unwrap()).await;
+    restore();
+    rig.write(["c.test", "d.test", "e.test"].map(String::from))
+        .await;
+    let feed = run(feed);
+    rig.reaches(4).await;
+    assert_eq!(*rig.told.restarts.lock().unwrap(), [2, 4]);
     feed.abort();
 }
 

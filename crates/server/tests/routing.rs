@@ -5,7 +5,7 @@
 mod common;
 
 use common::{Running, Scripted, Setup, host, start};
-use sekisho_certs::store::{ChangePage, LogId, Position, Subject, What};
+use sekisho_certs::store::{ChangePage, LogId, LogPosition, Subject, What};
 use sekisho_certs::{FeedState, Follower as _, HostPattern, Tenant, TlsPolicy};
 use sekisho_testkit::{Key, TestCa, client};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -52,13 +52,19 @@ impl Visit {
 fn change(running: &Running, number: u64, pattern: &str) {
     let log = LogId([7; 16]);
     if running.lookup.stats().position == 0 {
-        running.lookup.restart(Position { log, number: 0 });
+        running.lookup.restart(LogPosition {
+            log,
+            number: 0,
+            mark: 0,
+        });
         running.lookup.feed_is(FeedState::Healthy);
     }
     running.lookup.apply(&ChangePage {
         log,
         last: number,
         gap: false,
+        mark_before: Some(0),
+        mark_last: Some(0),
         changes: vec![sekisho_certs::store::Change {
             number,
             subject: Subject::Host(HostPattern::parse(pattern).unwrap()),

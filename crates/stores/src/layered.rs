@@ -54,7 +54,7 @@ use self::marks::{Mark, Marks};
 use crate::redis::level::{Entry, Level, Look};
 use sekisho_certs::host::HostName;
 use sekisho_certs::store::{
-    Answer, Catalog, ChangePage, Found, Position, Result, Source, StoreError,
+    Answer, Catalog, ChangePage, Found, LogPosition, Result, Source, StoreError,
 };
 
 /// A catalog of sealed secrets that is asked less often.
@@ -243,8 +243,9 @@ impl Shared {
     /// seen: until then the level is as far as this server is. The call for
     /// it began when `before` had been seen.
     async fn tell(&self, before: Option<&Mark>, after: u64, page: &ChangePage) {
-        let reached = Position {
+        let reached = LogPosition {
             log: page.log,
+            mark: 0,
             number: match (page.gap, page.changes.last()) {
                 (true, _) => page.last,
                 (false, Some(last)) => last.number,

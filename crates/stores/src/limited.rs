@@ -16,7 +16,7 @@ use sekisho_certs::credential::{CredentialId, StoredCredential};
 use sekisho_certs::host::{HostName, HostPattern};
 use sekisho_certs::record::HostRecord;
 use sekisho_certs::store::{
-    Answer, BoxFuture, Catalog, CatalogId, ChangePage, Document, Lease, Position, Result, Store,
+    Answer, BoxFuture, Catalog, CatalogId, ChangePage, Document, Lease, LogPosition, Result, Store,
     StoreError, Write,
 };
 
@@ -126,7 +126,7 @@ impl<S: Catalog + ?Sized> Catalog for Limited<S> {
         Box::pin(self.call(self.inner.id()))
     }
 
-    fn position(&self) -> BoxFuture<'_, Result<Position>> {
+    fn position(&self) -> BoxFuture<'_, Result<LogPosition>> {
         Box::pin(self.call(self.inner.position()))
     }
 

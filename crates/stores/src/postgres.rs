@@ -37,7 +37,7 @@ use sekisho_certs::credential::{CredentialId, StoredCredential};
 use sekisho_certs::host::{HostName, HostPattern};
 use sekisho_certs::record::HostRecord;
 use sekisho_certs::store::{
-    Answer, BoxFuture, Catalog, CatalogId, ChangePage, Document, Lease, Position, Result, Store,
+    Answer, BoxFuture, Catalog, CatalogId, ChangePage, Document, Lease, LogPosition, Result, Store,
     Write,
 };
 
@@ -155,7 +155,7 @@ impl Catalog for Postgres {
         Box::pin(self.pool.catalog())
     }
 
-    fn position(&self) -> BoxFuture<'_, Result<Position>> {
+    fn position(&self) -> BoxFuture<'_, Result<LogPosition>> {
         self.read(async move |lent| log::position(&lent).await)
     }
 

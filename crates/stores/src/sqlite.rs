@@ -40,7 +40,7 @@ use sekisho_certs::credential::{CredentialId, StoredCredential};
 use sekisho_certs::host::{HostName, HostPattern};
 use sekisho_certs::record::HostRecord;
 use sekisho_certs::store::{
-    Answer, BoxFuture, Catalog, CatalogId, ChangePage, Document, Lease, Position, Result, Store,
+    Answer, BoxFuture, Catalog, CatalogId, ChangePage, Document, Lease, LogPosition, Result, Store,
     StoreError, Write,
 };
 
@@ -182,7 +182,7 @@ impl Catalog for Sqlite {
         Box::pin(ready(Ok(self.file.catalog())))
     }
 
-    fn position(&self) -> BoxFuture<'_, Result<Position>> {
+    fn position(&self) -> BoxFuture<'_, Result<LogPosition>> {
         self.read(Reader::position)
     }
 

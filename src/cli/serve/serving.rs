@@ -30,7 +30,6 @@ pub(crate) struct Serving {
     /// Drives whatever is not a connection.
     background: Runtime,
     server: Server,
-    lookup: Arc<Lookup<Endpoint>>,
     feed: Option<Feed>,
     keeper: Keeper,
     admin: Option<(TcpListener, Admin)>,
@@ -83,7 +82,6 @@ impl Serving {
         Ok(Self {
             background,
             server,
-            lookup,
             feed,
             keeper,
             admin,

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::fixture::{Fixture, host_with, pattern, put_host, record, record_of};
 use crate::credential::KeyType;
-use crate::store::{Catalog, Change, Expect, Subject, What, Write};
+use crate::store::{Catalog, Change, Expect, LogPosition, Subject, What, Write};
 
 pub async fn numbers_grow_by_one(fixture: Fixture) {
     let before = fixture.number().await;
@@ -39,6 +39,37 @@ pub async fn numbers_grow_by_one(fixture: Fixture) {
     assert_eq!(page.last, last);
     let page = fixture.catalog.changes(last, 99).await.unwrap();
     assert!(page.changes.is_empty() && !page.gap);
+}
+
+/// Each transaction draws a mark, and a page says which marks stand at both of
+/// its ends.
+pub async fn a_mark_tells_histories_apart(fixture: Fixture) {
+    let catalog = &fixture.catalog;
+    let start = catalog.position().await.unwrap();
+    let mut positions = vec![start];
+    for host in ["a.example", "b.example"] {
+        let twice = [put_host(record(host, &[])), put_host(record(host, &[]))];
+        catalog.write(twice.to_vec()).await.unwrap();
+        positions.push(catalog.position().await.unwrap());
+    }
+    assert_ne!(positions[1].mark, positions[2].mark);
+    for (at, reached) in [(0, 2), (1, 2), (2, 2)] {
+        let at = positions[at];
+        let page = catalog.changes(at.number, 99).await.unwrap();
+        assert_eq!(page.continued(at), Some(positions[reached]));
+    }
+    let page = catalog.changes(positions[1].number, 99).await.unwrap();
+    let other = LogPosition {
+        mark: positions[1].mark ^ 1,
+        ..positions[1]
+    };
+    assert_eq!(page.continued(other), None, "another history");
+    // Within a transaction too.
+    let page = catalog.changes(start.number, 1).await.unwrap();
+    let within = page.continued(start).unwrap();
+    assert_eq!(within.mark, positions[1].mark);
+    let page = catalog.changes(within.number, 1).await.unwrap();
+    assert_eq!(page.continued(within), Some(positions[1]));
 }
 
 /// Several write at once while one reads along: it sees each number once, in

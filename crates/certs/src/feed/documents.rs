@@ -6,7 +6,7 @@ use std::sync::Arc;
 use tokio::sync::broadcast;
 
 use super::Follower;
-use crate::store::{BoxFuture, ChangePage, Position, Subject};
+use crate::store::{BoxFuture, ChangePage, LogPosition, Subject};
 
 /// Announces changed documents to its subscribers.
 #[derive(Debug)]
@@ -59,7 +59,7 @@ impl Follower for Documents {
         Box::pin(ready(()))
     }
 
-    fn start_over(&self, _: Position) -> BoxFuture<'_, ()> {
+    fn start_over(&self, _: LogPosition) -> BoxFuture<'_, ()> {
         self.send(DocumentEvent::All);
         Box::pin(ready(()))
     }

@@ -2,7 +2,7 @@
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use crate::store::Position;
+use crate::store::LogPosition;
 
 /// The highest position of the log that this process has seen: in pages of the
 /// feed, and by its own writes before they return. A cache that is not as far
@@ -13,8 +13,9 @@ pub struct Seen(Mutex<Noted>);
 /// What had been seen at some moment.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Noted {
-    /// None before the first contact with the log.
-    pub position: Option<Position>,
+    /// None before the first contact with the log. Its mark may be of an older
+    /// change: a write tells only its number.
+    pub position: Option<LogPosition>,
     /// Grows when the log did not continue: positions of different epochs are
     /// never compared.
     pub epoch: u64,
@@ -28,11 +29,13 @@ impl Seen {
     }
 
     /// A page up to `at` was handed on.
-    pub fn raise(&self, at: Position) {
+    pub fn raise(&self, at: LogPosition) {
         if let Some(position) = &mut self.lock().position
             && position.log == at.log
         {
-            position.number = position.number.max(at.number);
+            if at.number > position.number {
+                *position = at;
+            }
         }
     }
 
@@ -45,7 +48,7 @@ impl Seen {
     }
 
     /// The log is read anew from `at`: nothing from before counts.
-    pub fn restart(&self, at: Position) {
+    pub fn restart(&self, at: LogPosition) {
         let mut noted = self.lock();
         noted.epoch += 1;
         noted.position = Some(at);

@@ -6,14 +6,14 @@ use std::sync::atomic::Ordering;
 use super::freshness::FeedState;
 use super::{Lookup, Recent};
 use crate::feed::Follower;
-use crate::store::{BoxFuture, Change, ChangePage, Position, Subject};
+use crate::store::{BoxFuture, Change, ChangePage, LogPosition, Subject};
 
 impl<V: Send + Sync + 'static> Lookup<V> {
     /// Starts over behind `position`: each cached record is read again before it
     /// is trusted, and is served on where that read fails.
-    pub fn restart(&self, position: Position) {
+    pub fn restart(&self, position: LogPosition) {
         let mut recent = self.recent();
-        recent.restart(position.log, position.number);
+        recent.restart(position);
         self.epoch.store(recent.epoch, Ordering::Release);
         self.raise_revision(&recent);
     }
@@ -21,6 +21,7 @@ impl<V: Send + Sync + 'static> Lookup<V> {
     /// Applies a page that continues what was applied.
     pub fn apply(&self, page: &ChangePage) {
         let mut recent = self.recent();
+        recent.mark = page.mark_last.unwrap_or(recent.mark);
         for change in &page.changes {
             recent.push(change);
             if let Subject::Credential(id) = &change.subject {
@@ -54,7 +55,7 @@ impl<V: Send + Sync + 'static> Follower for Lookup<V> {
         Box::pin(ready(()))
     }
 
-    fn start_over(&self, at: Position) -> BoxFuture<'_, ()> {
+    fn start_over(&self, at: LogPosition) -> BoxFuture<'_, ()> {
         self.restart(at);
         Box::pin(ready(()))
     }

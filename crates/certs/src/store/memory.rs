@@ -10,7 +10,7 @@ use tokio::sync::watch;
 
 use self::state::State;
 use super::{
-    Answer, BoxFuture, Catalog, CatalogId, ChangePage, Document, Lease, LogId, Position, Result,
+    Answer, BoxFuture, Catalog, CatalogId, ChangePage, Document, Lease, LogId, LogPosition, Result,
     Store, Write,
 };
 use crate::clock::Clock;
@@ -87,7 +87,7 @@ impl Catalog for Memory {
         Box::pin(ready(Ok(self.id)))
     }
 
-    fn position(&self) -> BoxFuture<'_, Result<Position>> {
+    fn position(&self) -> BoxFuture<'_, Result<LogPosition>> {
         Box::pin(async move { Ok(self.state().position()) })
     }
 
@@ -104,7 +104,9 @@ impl Catalog for Memory {
     }
 
     fn write(&self, batch: Vec<Write>) -> BoxFuture<'_, Result<u64>> {
-        Box::pin(async move { self.advance(|state| state.write(batch, self.clock.now())) })
+        Box::pin(async move {
+            self.advance(|state| state.write(batch, u64::from_be_bytes(random()), self.clock.now()))
+        })
     }
 
     fn hosts<'a>(&'a self, patterns: &'a [HostPattern]) -> BoxFuture<'a, Result<Vec<HostRecord>>> {
@@ -191,8 +193,8 @@ impl Catalog for Memory {
     }
 }
 
-fn random() -> [u8; 16] {
-    let mut bytes = [0; 16];
+fn random<const N: usize>() -> [u8; N] {
+    let mut bytes = [0; N];
     aws_lc_rs::rand::fill(&mut bytes).expect("the system gives random bytes");
     bytes
 }

@@ -6,14 +6,14 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use sekisho_certs::log::Seen;
-use sekisho_certs::store::{BoxFuture, ChangePage, Position, Subject, What};
+use sekisho_certs::store::{BoxFuture, ChangePage, LogPosition, Subject, What};
 use sekisho_certs::{FeedState, Follower};
 use tokio::time::{sleep, timeout};
 
 /// Remembers what the feed told it.
 #[derive(Default)]
 pub(crate) struct Told {
-    applied: Mutex<Option<Position>>,
+    applied: Mutex<Option<LogPosition>>,
     pub(crate) hosts: Mutex<Vec<String>>,
     pub(crate) restarts: Mutex<Vec<u64>>,
     pub(crate) healthy: AtomicBool,
@@ -48,6 +48,7 @@ impl Follower for Told {
             assert_eq!(change.number, next, "no change is missing or told twice");
             assert_eq!(change.what, What::Put);
             position.number = change.number;
+            position.mark = page.mark_last.unwrap();
             if let Subject::Host(pattern) = &change.subject {
                 self.hosts.lock().unwrap().push(pattern.to_string());
             }
@@ -55,7 +56,7 @@ impl Follower for Told {
         Box::pin(ready(()))
     }
 
-    fn start_over(&self, at: Position) -> BoxFuture<'_, ()> {
+    fn start_over(&self, at: LogPosition) -> BoxFuture<'_, ()> {
         *self.applied.lock().unwrap() = Some(at);
         self.restarts.lock().unwrap().push(at.number);
         Box::pin(ready(()))
@@ -98,7 +99,7 @@ impl Follower for Hung {
         self.call()
     }
 
-    fn start_over(&self, _: Position) -> BoxFuture<'_, ()> {
+    fn start_over(&self, _: LogPosition) -> BoxFuture<'_, ()> {
         self.call()
     }
 

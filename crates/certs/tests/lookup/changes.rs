@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use sekisho_certs::store::{LogId, Position, Subject};
+use sekisho_certs::store::{LogId, LogPosition, Subject};
 use sekisho_certs::{CredentialId, HostName, HostPattern, KeyType, Outcome, Served};
 use sekisho_testkit::Key;
 use tokio::task::yield_now;
@@ -137,9 +137,10 @@ async fn a_change_that_the_load_has_seen_drops_nothing() {
     assert_eq!(pattern(&lookup, "b.w.test").await, "*.w.test");
     assert_eq!(store.calls(), 2);
     // Numbers of another log say nothing of what was read before.
-    lookup.restart(Position {
+    lookup.restart(LogPosition {
         log: LogId([8; 16]),
         number: 1,
+        mark: 0,
     });
     store.remove("a.test");
     lookup.apply(&change_of(
@@ -234,9 +235,10 @@ async fn after_a_gap_everything_is_read_again_before_it_is_trusted() {
     assert_eq!(pattern(&lookup, "a.test").await, "a.test");
     assert_eq!(pattern(&lookup, "b.test").await, "Absent(NoHost)");
     store.put(host("b.test", 2));
-    lookup.restart(Position {
+    lookup.restart(LogPosition {
         log: LOG,
         number: 100,
+        mark: 0,
     });
     store.fail(true);
     assert_eq!(
@@ -293,9 +295,10 @@ async fn versions_of_a_restored_log_are_not_taken_for_the_old_ones() {
     let other = CA.issue(&["a.test"], Key::P256);
     again.credentials = vec![credential(&other, KeyType::Ecdsa, 9, 305)];
     store.put(again);
-    lookup.restart(Position {
+    lookup.restart(LogPosition {
         log: LogId([8; 16]),
         number: 305,
+        mark: 0,
     });
     let Outcome::Found(new) = ask(&lookup, "a.test").await else {
         panic!("not found")
@@ -304,9 +307,10 @@ async fn versions_of_a_restored_log_are_not_taken_for_the_old_ones() {
     assert_ne!(leaf(&old), leaf(&new));
     // An older version than the one that was loaded is no worse.
     store.put(host_version("a.test", 9, 300));
-    lookup.restart(Position {
+    lookup.restart(LogPosition {
         log: LogId([9; 16]),
         number: 300,
+        mark: 0,
     });
     for _ in 0..3 {
         assert_eq!(pattern(&lookup, "a.test").await, "a.test");
@@ -321,9 +325,10 @@ async fn after_a_gap_an_alias_is_at_hand_while_the_store_fails() {
     store.put(host("a.w.test", 2));
     let lookup = watched(&store);
     assert_eq!(pattern(&lookup, "b.w.test").await, "*.w.test");
-    lookup.restart(Position {
+    lookup.restart(LogPosition {
         log: LOG,
         number: 50,
+        mark: 0,
     });
     store.fail(true);
     assert_eq!(pattern(&lookup, "b.w.test").await, "*.w.test");

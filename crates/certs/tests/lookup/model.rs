@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use proptest::prelude::*;
-use sekisho_certs::store::Position;
+use sekisho_certs::store::LogPosition;
 use sekisho_certs::{Cached, FeedState, Follower, HostName, Outcome, Wait};
 use tokio::task::yield_now;
 
@@ -69,9 +69,10 @@ impl World {
         let store = Scripted::held();
         store.gate.add_permits(PERMITS);
         let lookup = lookup_with(&store, 1 << 20);
-        lookup.restart(Position {
+        lookup.restart(LogPosition {
             log: LOG,
             number: 0,
+            mark: 0,
         });
         lookup.feed_is(FeedState::Healthy);
         Self {
@@ -91,7 +92,11 @@ impl World {
             Step::Restart => {
                 self.delivered = self.history.len() - 1;
                 let number = self.delivered as u64;
-                self.lookup.restart(Position { log: LOG, number });
+                self.lookup.restart(LogPosition {
+                    log: LOG,
+                    number,
+                    mark: 0,
+                });
             }
             Step::Ask(name) => self.ask(NAMES[name]).await,
             Step::Hold => drop(self.store.gate.forget_permits(usize::MAX)),

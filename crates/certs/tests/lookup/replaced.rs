@@ -4,7 +4,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use sekisho_certs::store::{LogId, Position, Subject};
+use sekisho_certs::store::{LogId, LogPosition, Subject};
 use sekisho_certs::{CredentialId, KeyType, Outcome};
 use sekisho_testkit::Key;
 use tokio::time::{advance, pause};
@@ -31,9 +31,10 @@ async fn a_credential_replaced_after_a_gap_is_not_served_on() {
     store.put(host_version("a.test", ID, 1));
     let lookup = watched(&store);
     assert_eq!(pattern(&lookup, "a.test").await, "a.test");
-    lookup.restart(Position {
+    lookup.restart(LogPosition {
         log: LOG,
         number: 100,
+        mark: 0,
     });
     replace(&lookup, LOG, 101);
     store.fail(true);
@@ -47,7 +48,11 @@ async fn a_restored_log_may_count_lower_than_what_it_replaces() {
     let lookup = watched(&store);
     assert_eq!(pattern(&lookup, "a.test").await, "a.test");
     let log = LogId([8; 16]);
-    lookup.restart(Position { log, number: 100 });
+    lookup.restart(LogPosition {
+        log,
+        number: 100,
+        mark: 0,
+    });
     replace(&lookup, log, 101);
     store.fail(true);
     assert!(fails(&lookup, "a.test").await);
@@ -60,9 +65,10 @@ async fn a_credential_replaced_before_a_gap_stays_replaced() {
     let lookup = watched(&store);
     assert_eq!(pattern(&lookup, "a.test").await, "a.test");
     replace(&lookup, LOG, 50);
-    lookup.restart(Position {
+    lookup.restart(LogPosition {
         log: LOG,
         number: 100,
+        mark: 0,
     });
     store.fail(true);
     assert!(fails(&lookup, "a.test").await);
@@ -78,9 +84,10 @@ async fn a_credential_that_one_host_found_replaced_is_so_for_all() {
     for name in ["a.test", "b.test"] {
         assert_eq!(pattern(&lookup, name).await, name);
     }
-    lookup.restart(Position {
+    lookup.restart(LogPosition {
         log: LOG,
         number: 100,
+        mark: 0,
     });
     store.put(host_version("a.test", ID, 70));
     assert_eq!(pattern(&lookup, "a.test").await, "a.test");
@@ -99,9 +106,10 @@ async fn a_gap_without_a_replacement_keeps_one_copy() {
     let Outcome::Found(old) = ask(&lookup, "a.test").await else {
         panic!("not found")
     };
-    lookup.restart(Position {
+    lookup.restart(LogPosition {
         log: LOG,
         number: 100,
+        mark: 0,
     });
     let Outcome::Found(new) = ask(&lookup, "b.test").await else {
         panic!("not found")
@@ -124,7 +132,11 @@ async fn another_chain_of_an_equal_version_moves_connections() {
     let lookup = watched(&store);
     assert_eq!(pattern(&lookup, "a.test").await, "a.test");
     let log = LogId([8; 16]);
-    lookup.restart(Position { log, number: 305 });
+    lookup.restart(LogPosition {
+        log,
+        number: 305,
+        mark: 0,
+    });
     store.fail(true);
     let revision = lookup.revision();
     let Outcome::Found(stale) = ask(&lookup, "a.test").await else {

@@ -6,7 +6,9 @@ use std::sync::{Arc, LazyLock, Mutex};
 use std::time::Duration;
 
 use sekisho_certs::credential::Secret;
-use sekisho_certs::store::{BoxFuture, Change, ChangePage, LogId, Position, Result, Subject, What};
+use sekisho_certs::store::{
+    BoxFuture, Change, ChangePage, LogId, LogPosition, Result, Subject, What,
+};
 use sekisho_certs::{
     Answer, Cached, CredentialId, FeedState, Follower, Found, HostName, HostPattern, HostRecord,
     KeyType, Lookup, LookupSettings, NeverObtain, Outcome, Protected, Published, Source, Store,
@@ -137,9 +139,10 @@ pub(crate) fn lookup_with(store: &Arc<Scripted>, memory: usize) -> Arc<Names> {
 /// The same with a feed that vouches for it, at change 0.
 pub(crate) fn watched(store: &Arc<Scripted>) -> Arc<Names> {
     let lookup = lookup(store);
-    lookup.restart(Position {
+    lookup.restart(LogPosition {
         log: LOG,
         number: 0,
+        mark: 0,
     });
     lookup.feed_is(FeedState::Healthy);
     lookup
@@ -177,6 +180,8 @@ pub(crate) fn change_of(log: LogId, number: u64, subject: Subject) -> ChangePage
         log,
         last: number,
         gap: false,
+        mark_before: Some(0),
+        mark_last: Some(0),
         changes,
     }
 }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use sekisho_certs::store::Position;
+use sekisho_certs::store::LogPosition;
 use sekisho_certs::{Cached, HostName, LookupError, Outcome};
 use tokio::task::yield_now;
 
@@ -126,9 +126,10 @@ async fn nobody_joins_a_load_that_fell_back_on_what_was_cached() {
     let lookup = watched(&store);
     let name = HostName::parse("a.test").unwrap();
     assert_eq!(pattern(&lookup, "a.test").await, "a.test");
-    lookup.restart(Position {
+    lookup.restart(LogPosition {
         log: LOG,
         number: 100,
+        mark: 0,
     });
     store.fail(true);
     let remove = {

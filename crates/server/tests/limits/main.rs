@@ -15,7 +15,7 @@ use std::sync::Arc;
 use common::{Running, Scripted, Setup, host, start};
 use rustls::pki_types::ServerName;
 use sekisho_certs::Site;
-use sekisho_certs::store::{LogId, Position};
+use sekisho_certs::store::{LogId, LogPosition};
 use sekisho_testkit::{Key, TestCa, client};
 use tempfile::TempDir;
 use tokio::net::TcpStream;
@@ -77,6 +77,10 @@ impl Fixture {
     fn remove(&self, host: &str) {
         self.running.store.remove(host);
         let log = LogId([7; 16]);
-        self.running.lookup.restart(Position { log, number: 0 });
+        self.running.lookup.restart(LogPosition {
+            log,
+            number: 0,
+            mark: 0,
+        });
     }
 }

@@ -9,7 +9,7 @@ use tokio::time::{Instant, sleep};
 use super::marks::Mark;
 use super::{Shared, in_time};
 use crate::redis::level::State;
-use sekisho_certs::store::{Position, Result, StoreError};
+use sekisho_certs::store::{LogPosition, Result, StoreError};
 
 /// Works whenever the level was lost, at first too.
 pub(super) async fn keep(shared: Arc<Shared>) {
@@ -90,8 +90,9 @@ impl Shared {
             Err(error) => return Err(error),
         };
         if page.log != mark.log || page.last < mark.number {
-            let reached = Position {
+            let reached = LogPosition {
                 log: page.log,
+                mark: 0,
                 number: page.last,
             };
             self.marks.saw(Some(mark), reached, page.last);

@@ -7,7 +7,7 @@ use sekisho_certs::credential::{CredentialId, StoredCredential};
 use sekisho_certs::host::{HostName, HostPattern};
 use sekisho_certs::record::HostRecord;
 use sekisho_certs::store::{
-    Answer, BoxFuture, Catalog, CatalogId, ChangePage, Document, Lease, Position, Result, Store,
+    Answer, BoxFuture, Catalog, CatalogId, ChangePage, Document, Lease, LogPosition, Result, Store,
     Write,
 };
 
@@ -34,7 +34,7 @@ impl Catalog for Layered {
         })
     }
 
-    fn position(&self) -> BoxFuture<'_, Result<Position>> {
+    fn position(&self) -> BoxFuture<'_, Result<LogPosition>> {
         Box::pin(async move {
             let shared = &self.shared;
             let before = shared.marks.mark();

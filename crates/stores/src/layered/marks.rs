@@ -6,7 +6,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use crate::redis::level::{Generation, Space, State};
-use sekisho_certs::store::{CatalogId, LogId, Position};
+use sekisho_certs::store::{CatalogId, LogId, LogPosition};
 
 #[derive(Debug, Default)]
 pub(super) struct Marks(Mutex<Known>);
@@ -14,7 +14,7 @@ pub(super) struct Marks(Mutex<Known>);
 #[derive(Debug, Default)]
 struct Known {
     catalog: Option<CatalogId>,
-    at: Option<Position>,
+    at: Option<LogPosition>,
     /// Where copies lie; known when both of these are.
     space: Option<Arc<Space>>,
     /// When the log was last read, if that went well.
@@ -83,7 +83,7 @@ impl Marks {
     /// began when `before` had been seen. True if this is another log than
     /// before, or the same one gone back: what the level says then waits for
     /// the bridge.
-    pub(super) fn saw(&self, before: Option<&Mark>, reached: Position, last: u64) -> bool {
+    pub(super) fn saw(&self, before: Option<&Mark>, reached: LogPosition, last: u64) -> bool {
         let went_back = before.is_some_and(|seen| seen.log == reached.log && last < seen.number);
         let mut known = self.lock();
         match &mut known.at {
@@ -109,7 +109,17 @@ impl Marks {
     /// [`Marks::saw`].
     pub(super) fn wrote(&self, before: Option<&Mark>, number: u64) -> bool {
         let at = self.lock().at;
-        at.is_some_and(|Position { log, .. }| self.saw(before, Position { log, number }, number))
+        at.is_some_and(|LogPosition { log, .. }| {
+            self.saw(
+                before,
+                LogPosition {
+                    log,
+                    number,
+                    mark: 0,
+                },
+                number,
+            )
+        })
     }
 
     /// What lies in the level has to be held against the log again.

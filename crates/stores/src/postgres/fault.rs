@@ -71,8 +71,10 @@ fn refused(shown: &str, said: &DbError) -> StoreError {
         "22" => StoreError::Refused(text.into()),
         // Somebody else wrote these tables.
         "23" => StoreError::Conflict(text.into()),
-        // Tables that are not as this program made them; damaged pages.
-        "42" | "3F" | "XX" if *code != SqlState::INSUFFICIENT_PRIVILEGE => {
+        // Damaged pages. Poolers report outages under other codes of class XX.
+        "XX" if matches!(code.code(), "XX001" | "XX002") => StoreError::Corrupt(text.into()),
+        // Tables that are not as this program made them.
+        "42" | "3F" if *code != SqlState::INSUFFICIENT_PRIVILEGE => {
             StoreError::Corrupt(text.into())
         }
         // Starting, stopping, full, out of connections, a wrong password: all

@@ -6,14 +6,15 @@ use tokio_postgres::types::Type;
 use super::connection::{Connection, Sql};
 use super::fault::{Fault, Step};
 use super::rows::{self, signed};
-use sekisho_certs::store::{Change, ChangePage, LogId, Position, Subject, What};
+use sekisho_certs::store::{Change, ChangePage, LogId, LogPosition, Subject, What};
 
-pub(super) async fn position(from: &Connection) -> Step<Position> {
+pub(super) async fn position(from: &Connection) -> Step<LogPosition> {
     let rows = from.query(&POSITION, &[]).await?;
     let row = rows.first().ok_or_else(rows::no_meta)?;
-    Ok(Position {
+    Ok(LogPosition {
         log: log_id(row)?,
         number: rows::number(row, 3)?,
+        mark: rows::number(row, 4)?,
     })
 }
 
@@ -29,27 +30,33 @@ pub(super) async fn changes(from: &Connection, after: u64, limit: usize) -> Step
         log: log_id(first)?,
         last,
         gap: after < forgotten || after > last,
+        mark_before: mark(first, 5)?,
+        mark_last: rows.last().map_or(Ok(None), |last| mark(last, 11))?,
         changes: changes.collect::<Step<_>>()?,
     })
 }
 
+fn mark(row: &Row, column: usize) -> Step<Option<u64>> {
+    Ok(rows::get::<Option<i64>>(row, column)?.map(i64::cast_unsigned))
+}
+
 /// None in the one row of an empty page.
 fn change(row: &Row) -> Step<Option<Change>> {
-    let Some(number) = rows::get::<Option<i64>>(row, 5)? else {
+    let Some(number) = rows::get::<Option<i64>>(row, 6)? else {
         return Ok(None);
     };
     let bad = |what: String| Fault::Value(format!("change {number}: {what}"));
-    let key: &str = rows::get(row, 8)?;
-    let subject = match rows::get(row, 6)? {
-        HOST => Subject::Host(rows::pattern(row, 8)?),
+    let key: &str = rows::get(row, 9)?;
+    let subject = match rows::get(row, 7)? {
+        HOST => Subject::Host(rows::pattern(row, 9)?),
         CREDENTIAL => Subject::Credential(key.parse().map_err(bad)?),
         DOCUMENT => Subject::Document {
-            kind: rows::get(row, 7)?,
+            kind: rows::get(row, 8)?,
             key: key.to_owned(),
         },
         other => return Err(bad(format!("of the unknown subject {other:?}"))),
     };
-    let what = if rows::get(row, 9)? {
+    let what = if rows::get(row, 10)? {
         What::Removed
     } else {
         What::Put
@@ -89,14 +96,20 @@ macro_rules! place_columns {
 }
 
 static POSITION: Sql = Sql {
-    text: concat!("SELECT ", place_columns!(), " FROM sekisho.meta m"),
+    text: concat!(
+        "SELECT ",
+        place_columns!(),
+        ", coalesce(c.mark, 0)
+          FROM sekisho.meta m LEFT JOIN sekisho.changes c ON c.number = m.number"
+    ),
     types: &[],
 };
 pub(super) static CHANGES: Sql = Sql {
     text: concat!(
         "SELECT ",
         place_columns!(),
-        ", m.forgotten, c.number, c.subject, c.kind, c.key, c.removed
+        ", m.forgotten, (SELECT mark FROM sekisho.changes WHERE number = $1),
+          c.number, c.subject, c.kind, c.key, c.removed, c.mark
           FROM sekisho.meta m LEFT JOIN (SELECT * FROM sekisho.changes
             WHERE number > $1 ORDER BY number LIMIT $2) c ON true
           ORDER BY c.number"

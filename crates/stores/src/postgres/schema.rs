@@ -13,8 +13,15 @@ use sekisho_certs::store::CatalogId;
 pub(super) enum Header {
     /// No store.
     Nothing,
-    /// One with tables of that version.
-    Store(i32, CatalogId),
+    /// A store.
+    Store {
+        /// The version of its tables.
+        version: i32,
+        /// The oldest version that may read and write them.
+        compatible: i32,
+        /// Its identity.
+        catalog: CatalogId,
+    },
 }
 
 /// Looks what is there.
@@ -24,15 +31,28 @@ pub(super) async fn header(connection: &Connection) -> Step<Header> {
         other => other?,
     };
     let row = rows.first().ok_or_else(rows::no_meta)?;
-    let catalog = rows::id(row, 1)?;
-    Ok(Header::Store(rows::get(row, 0)?, CatalogId(catalog)))
+    let version = rows::get(row, 0)?;
+    Ok(Header::Store {
+        version,
+        compatible: rows::get::<Option<i32>>(row, 2)?.unwrap_or(version),
+        catalog: CatalogId(rows::id(row, 1)?),
+    })
 }
 
 /// Sees to it that there are tables of this version, and gives the store's
 /// identity. Older ones are brought forward, newer ones refused.
 pub(super) async fn settle(connection: &Connection, mode: Mode) -> Step<CatalogId> {
     match header(connection).await? {
-        Header::Store(version, catalog) if version == VERSION => Ok(catalog),
+        Header::Store {
+            version: VERSION..,
+            compatible: ..=VERSION,
+            catalog,
+        } => Ok(catalog),
+        Header::Store {
+            version,
+            compatible,
+            ..
+        } if version > VERSION => Err(newer(version, compatible)),
         Header::Nothing if mode == Mode::Existing => Err(Fault::Unusable(
             "there is no store in this database; `sekisho cert import` or `sekisho host set` \
              makes one, or correct [store] url"
@@ -41,7 +61,7 @@ pub(super) async fn settle(connection: &Connection, mode: Mode) -> Step<CatalogI
         _ => {
             migrate(connection, MIGRATIONS).await?;
             match header(connection).await? {
-                Header::Store(_, catalog) => Ok(catalog),
+                Header::Store { catalog, .. } => Ok(catalog),
                 Header::Nothing => Err(rows::no_meta()),
             }
         }
@@ -58,7 +78,7 @@ pub(super) async fn migrate(connection: &Connection, migrations: &[&str]) -> Ste
     let is_there: bool = rows::get(rows.first().ok_or_else(rows::no_meta)?, 0)?;
     let version = match is_there {
         true => match header(connection).await? {
-            Header::Store(version, _) => version,
+            Header::Store { version, .. } => version,
             Header::Nothing => 0,
         },
         false => 0,
@@ -67,7 +87,7 @@ pub(super) async fn migrate(connection: &Connection, migrations: &[&str]) -> Ste
     let Some(missing) = migrations.get(done..) else {
         connection.run("ROLLBACK").await?;
         connection.ended();
-        return Err(newer(version, migrations.len()));
+        return Err(newer(version, version));
     };
     for migration in missing {
         connection.run(migration).await?;
@@ -84,10 +104,11 @@ pub(super) async fn migrate(connection: &Connection, migrations: &[&str]) -> Ste
     Ok(())
 }
 
-fn newer(version: i32, known: usize) -> Fault {
+fn newer(version: i32, compatible: i32) -> Fault {
     Fault::Unusable(format!(
-        "the store has the newer schema version {version}, and this sekisho knows up to {known}; \
-         use the sekisho that wrote it, or a newer one"
+        "the store has schema version {version}, which takes a program of schema version \
+         {compatible} or newer, and this one has {VERSION}; use the version of the program that \
+         wrote it, or a newer one"
     ))
 }
 
@@ -98,7 +119,8 @@ fn random() -> Vec<u8> {
 }
 
 static HEADER: Sql = Sql {
-    text: "SELECT version, catalog FROM sekisho.meta",
+    // A column of a later version than the first, read where it is there.
+    text: "SELECT version, catalog, (to_jsonb(m) ->> 'compatible')::integer FROM sekisho.meta m",
     types: &[],
 };
 /// Held until the transaction ends.
@@ -129,7 +151,17 @@ const ADVISORY_LOCK: i64 = 0x0073_656b_6973_686f;
 /// What the tables are brought to.
 const VERSION: i32 = MIGRATIONS.len() as i32;
 /// Each brings the tables from the version of its place to the next.
-const MIGRATIONS: &[&str] = &[TABLES];
+const MIGRATIONS: &[&str] = &[TABLES, MARKS];
+
+/// Adds the mark of changes, and who may read and write: this version and
+/// later ones. Additive steps leave `compatible` as it is: new columns have
+/// defaults, and statements name their columns.
+const MARKS: &str = "
+ALTER TABLE sekisho.meta ADD COLUMN compatible integer NOT NULL DEFAULT 2;
+-- random, one for each transaction
+ALTER TABLE sekisho.changes ADD COLUMN mark bigint NOT NULL
+    DEFAULT ((random() - 0.5) * 18446744073709549568)::bigint;
+";
 
 /// Texts compare by their bytes, whatever the database's own order is. A chain
 /// without its leaf is stored once in `issuers`; there are few, so they are

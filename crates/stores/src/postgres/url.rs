@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use tokio_postgres::Config;
-use tokio_postgres::config::{Host, SslMode};
+use tokio_postgres::config::{Host, SslMode, TargetSessionAttrs};
 
 /// A parsed `postgres://` URL. It shows itself without its password.
 #[derive(Clone, PartialEq, Eq)]
@@ -59,6 +59,9 @@ impl Url {
             .map_err(|_| format!("a part of it can't be read; {EXAMPLE}"))?;
         if config.get_hosts().is_empty() && config.get_hostaddrs().is_empty() {
             return Err(format!("it names no host; {EXAMPLE}"));
+        }
+        if passed.iter().any(|one| is_attrs_of_others(one)) {
+            return Err("target_session_attrs is read-write: a standby lags behind the log".into());
         }
         given.settle(&mut config)?;
         set_defaults(&mut config);
@@ -233,7 +236,13 @@ fn path(value: &str) -> Result<PathBuf, String> {
 }
 
 /// What bounds a dead peer, where the URL does not say it itself.
+fn is_attrs_of_others(parameter: &str) -> bool {
+    parameter.starts_with("target_session_attrs=") && !parameter.ends_with("=read-write")
+}
+
 fn set_defaults(config: &mut Config) {
+    // A standby answers from an older state, which would be served as fresh.
+    config.target_session_attrs(TargetSessionAttrs::ReadWrite);
     if config.get_application_name().is_none() {
         config.application_name("sekisho");
     }
@@ -347,6 +356,7 @@ mod tests {
             ("postgres://h/d?pgbouncer=yes", "0 or 1"),
             ("postgres://h/d?sslmode=allow", "verify-full"),
             ("postgres://h/d?sslrootcert=ca.pem", "sslmode=require"),
+            ("postgres://h/d?target_session_attrs=any", "read-write"),
             ("postgres://h/d?sslmode=require&sslrootcert=%2", "digits"),
             ("postgres:u:hush@h", "no URL"),
         ] {

@@ -40,9 +40,12 @@ pub(super) fn unusable(path: &Path, header: &Header) -> Option<StoreError> {
     let path = path.display();
     let known = schema::VERSION;
     match header {
-        Header::Store(version) if *version == known => None,
-        Header::Store(version) => Some(StoreError::Refused(format!(
-            "{path} has schema version {version}, this program knows {known}; use the version of the program that wrote it, or a newer one"
+        Header::Store { compatible, .. } if *compatible <= known => None,
+        Header::Store {
+            version,
+            compatible,
+        } => Some(StoreError::Refused(format!(
+            "{path} has schema version {version}, which takes a program of schema version {compatible} or newer, and this one has {known}; use the version of the program that wrote it, or a newer one"
         ).into())),
         Header::Empty => Some(StoreError::Corrupt(format!(
             "{path} is empty, no store: its making broke off; import into it again, or remove it"

@@ -13,7 +13,7 @@ use rusqlite::{Connection, OpenFlags};
 use super::fault::{explain, read_only, unreachable_file, unusable};
 use super::nowait;
 use super::read::Reader;
-use super::schema;
+use super::schema::{self, Header};
 use super::{Mode, Options};
 use sekisho_certs::store::{CatalogId, Result, StoreError};
 
@@ -202,9 +202,13 @@ impl StoreFile {
 
     /// Accepts a connection whose file is a store of ours, of this catalog,
     /// and still the one that lies at the path.
-    fn checked(&self, connection: Connection, role: Role) -> Result<Reader> {
+    fn checked(&self, mut connection: Connection, role: Role) -> Result<Reader> {
         let fault = |error| explain(&self.path, &error);
-        let header = schema::header(&connection).map_err(fault)?;
+        let mut header = schema::header(&connection).map_err(fault)?;
+        if matches!(header, Header::Store { version, .. } if version < schema::VERSION) {
+            schema::migrate(&mut connection).map_err(fault)?;
+            header = schema::header(&connection).map_err(fault)?;
+        }
         if let Some(error) = unusable(&self.path, &header) {
             return Err(error);
         }

@@ -1,21 +1,22 @@
 //! The ordered log: its position, its pages, its end.
 
-use rusqlite::Transaction;
+use rusqlite::{OptionalExtension, Transaction};
 
 use super::read::Reader;
 use super::rows::{self, Fault, Step, signed};
-use sekisho_certs::store::{Change, ChangePage, LogId, Position, Result, Subject, What};
+use sekisho_certs::store::{Change, ChangePage, LogId, LogPosition, Result, Subject, What};
 
 impl Reader {
-    pub(super) fn position(&mut self) -> Result<Position> {
+    pub(super) fn position(&mut self) -> Result<LogPosition> {
         let generation = self.generation();
         self.run(|connection| {
             let mut statement = connection.prepare_cached(POSITION)?;
             let mut rows = statement.query(())?;
             let row = rows.next()?.ok_or_else(no_meta)?;
-            Ok(Position {
+            Ok(LogPosition {
                 log: log_id(row.get(0)?, generation),
                 number: rows::number(row, 1)?,
+                mark: rows::number(row, 3)?,
             })
         })
     }
@@ -28,11 +29,15 @@ impl Reader {
             let row = rows.next()?.ok_or_else(no_meta)?;
             let last = rows::number(row, 1)?;
             let forgotten = rows::number(row, 2)?;
+            let changes = page(snapshot, after, limit)?;
+            let mark_last = changes.last().map(|last| mark_of(snapshot, last.number));
             Ok(ChangePage {
                 log: log_id(row.get(0)?, generation),
                 last,
                 gap: after < forgotten || after > last,
-                changes: page(snapshot, after, limit)?,
+                mark_before: mark_of(snapshot, after)?,
+                mark_last: mark_last.transpose()?.flatten(),
+                changes,
             })
         })
     }
@@ -55,6 +60,15 @@ impl Reader {
             Ok(statement.query_row((), |row| row.get(0))?)
         })
     }
+}
+
+/// The mark of the change with that number; none if it is not kept.
+fn mark_of(snapshot: &Transaction<'_>, number: u64) -> Step<Option<u64>> {
+    let mark = snapshot
+        .prepare_cached(MARK)?
+        .query_row([signed(number)], |row| row.get::<_, i64>(0))
+        .optional()?;
+    Ok(mark.map(i64::cast_unsigned))
 }
 
 fn page(snapshot: &Transaction<'_>, after: u64, limit: usize) -> Step<Vec<Change>> {
@@ -105,6 +119,8 @@ pub(super) const CREDENTIAL: &str = "credential";
 /// The same.
 pub(super) const DOCUMENT: &str = "document";
 
-const POSITION: &str = "SELECT log, number, forgotten FROM meta";
+const POSITION: &str = "SELECT m.log, m.number, m.forgotten, coalesce(c.mark, 0)
+    FROM meta m LEFT JOIN changes c ON c.number = m.number";
+const MARK: &str = "SELECT mark FROM changes WHERE number = ?1";
 const CHANGES: &str = "SELECT number, subject, kind, key, removed FROM changes
     WHERE number > ?1 ORDER BY number LIMIT ?2";

@@ -9,15 +9,20 @@ use sekisho_certs::store::CatalogId;
 /// "seki", in the file's header: tells it from other programs' databases.
 pub(super) const APPLICATION_ID: i32 = 0x7365_6b69;
 /// Grows with each change of the tables.
-pub(super) const VERSION: i32 = 1;
+pub(super) const VERSION: i32 = 2;
 
 /// What the header says of a file.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Header {
     /// Nothing in it: just made, or its making broke off.
     Empty,
-    /// Ours, in that version.
-    Store(i32),
+    /// Ours.
+    Store {
+        /// The version of its tables.
+        version: i32,
+        /// The oldest version that may read and write them.
+        compatible: i32,
+    },
     /// Another program's.
     Foreign,
 }
@@ -32,7 +37,13 @@ pub(super) fn header(connection: &Connection) -> rusqlite::Result<Header> {
 fn header_within(connection: &Transaction<'_>) -> rusqlite::Result<Header> {
     let value = |name| connection.pragma_query_value(None, name, |row| row.get::<_, i32>(0));
     Ok(match (value("application_id")?, value("user_version")?) {
-        (APPLICATION_ID, version) => Header::Store(version),
+        (APPLICATION_ID, version) => Header::Store {
+            version,
+            compatible: match version {
+                ..2 => version,
+                _ => connection.query_row("SELECT compatible FROM meta", (), |row| row.get(0))?,
+            },
+        },
         (0, 0) if value("schema_version")? == 0 => Header::Empty,
         _ => Header::Foreign,
     })
@@ -70,8 +81,9 @@ pub(super) fn create(connection: &mut Connection, patience: Duration) -> rusqlit
     }
     transaction.execute_batch(TABLES)?;
     transaction.execute(
-        "INSERT INTO meta VALUES (1, ?1, ?2, 0, 0, 0)",
-        params![random(), random()],
+        "INSERT INTO meta (one, catalog, log, number, forgotten, token, compatible)
+         VALUES (1, ?1, ?2, 0, 0, 0, ?3)",
+        params![random(), random(), COMPATIBLE],
     )?;
     transaction.pragma_update(None, "application_id", APPLICATION_ID)?;
     transaction.pragma_update(None, "user_version", VERSION)?;
@@ -98,8 +110,50 @@ fn random() -> [u8; 16] {
     bytes
 }
 
+/// Brings older tables to [`VERSION`], in one transaction. Does nothing if
+/// another process was faster.
+pub(super) fn migrate(connection: &mut Connection) -> rusqlite::Result<()> {
+    let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
+    let Header::Store {
+        version: version @ 1..VERSION,
+        ..
+    } = header_within(&transaction)?
+    else {
+        return Ok(());
+    };
+    let done = usize::try_from(version - 1).unwrap_or(0);
+    for step in MIGRATIONS.iter().skip(done) {
+        transaction.execute_batch(step)?;
+    }
+    transaction.pragma_update(None, "user_version", VERSION)?;
+    transaction.commit()
+}
+
 /// How soon a refused switch to WAL is tried again: about what one takes.
 const SWITCH_PAUSE: Duration = Duration::from_millis(1);
+
+/// The oldest version that may read and write tables of [`VERSION`]. Additive
+/// steps keep it: new columns have defaults, and statements name their columns.
+const COMPATIBLE: i32 = 2;
+
+/// Each brings the tables from the version of its place, counted from 1, to
+/// the next.
+const MIGRATIONS: [&str; VERSION as usize - 1] = ["
+-- version 1 writes changes without naming columns: it is refused from now on
+ALTER TABLE meta ADD COLUMN compatible INTEGER NOT NULL DEFAULT 2;
+ALTER TABLE changes RENAME TO changes_1;
+CREATE TABLE changes (
+    number INTEGER PRIMARY KEY,
+    subject TEXT NOT NULL,
+    kind TEXT NOT NULL,
+    key TEXT NOT NULL,
+    removed INTEGER NOT NULL,
+    mark INTEGER NOT NULL DEFAULT (random())
+) STRICT;
+INSERT INTO changes (number, subject, kind, key, removed)
+    SELECT number, subject, kind, key, removed FROM changes_1;
+DROP TABLE changes_1;
+"];
 
 /// `hosts` without a rowid: one descent finds a pattern. `credentials` by
 /// their id, which grows with time: what is imported together lies together.
@@ -115,7 +169,9 @@ CREATE TABLE meta (
     -- changes up to this number are no longer kept
     forgotten INTEGER NOT NULL,
     -- the last fencing token
-    token INTEGER NOT NULL
+    token INTEGER NOT NULL,
+    -- the oldest version that may read and write these tables
+    compatible INTEGER NOT NULL
 ) STRICT;
 
 CREATE TABLE issuers (
@@ -185,6 +241,8 @@ CREATE TABLE changes (
     kind TEXT NOT NULL,
     -- a pattern, an id or a document's key
     key TEXT NOT NULL,
-    removed INTEGER NOT NULL
+    removed INTEGER NOT NULL,
+    -- random, one for each transaction; the default keeps older writers going
+    mark INTEGER NOT NULL DEFAULT (random())
 ) STRICT;
 ";

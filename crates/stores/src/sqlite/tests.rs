@@ -5,6 +5,7 @@ mod broken;
 mod children;
 mod replaced;
 mod together;
+mod versions;
 
 use std::path::PathBuf;
 use std::time::Duration;

@@ -40,6 +40,7 @@ struct Writer<'a> {
     before: u64,
     number: u64,
     forgotten: u64,
+    mark: i64,
     /// What a host no longer refers to.
     dropped: BTreeSet<(CredentialId, KeyType)>,
 }
@@ -54,6 +55,7 @@ impl<'a> Writer<'a> {
             before: number.cast_unsigned(),
             number: number.cast_unsigned(),
             forgotten: forgotten.cast_unsigned(),
+            mark: mark(),
             dropped: BTreeSet::new(),
         })
     }
@@ -271,15 +273,14 @@ impl<'a> Writer<'a> {
     /// Takes the next number for a change, and announces it.
     fn log(&mut self, subject: &str, kind: &str, key: &str, what: What) -> Step<u64> {
         self.number += 1;
-        self.sql
-            .prepare_cached("INSERT INTO changes VALUES (?1, ?2, ?3, ?4, ?5)")?
-            .execute((
-                signed(self.number),
-                subject,
-                kind,
-                key,
-                what == What::Removed,
-            ))?;
+        self.sql.prepare_cached(LOG)?.execute((
+            signed(self.number),
+            subject,
+            kind,
+            key,
+            what == What::Removed,
+            self.mark,
+        ))?;
         Ok(self.number)
     }
 
@@ -293,7 +294,7 @@ impl<'a> Writer<'a> {
         let floor = self.number.saturating_sub(keep).min(self.forgotten + pace);
         if floor > self.forgotten {
             self.sql
-                .prepare_cached("DELETE FROM changes WHERE number <= ?1")?
+                .prepare_cached("DELETE FROM changes WHERE number < ?1")?
                 .execute([signed(floor)])?;
             self.forgotten = floor;
         }
@@ -349,17 +350,32 @@ fn sealed<'a>(secret: &'a Protected, of: &dyn Display) -> Step<&'a SealedBytes> 
     }
 }
 
-const PUT_CREDENTIAL: &str = "INSERT INTO credentials
+/// The mark of a transaction's changes.
+fn mark() -> i64 {
+    let mut bytes = [0; 8];
+    aws_lc_rs::rand::fill(&mut bytes).expect("the system gives random bytes");
+    i64::from_be_bytes(bytes)
+}
+
+// Statements name their columns: a later version may add some.
+
+const LOG: &str = "INSERT INTO changes (number, subject, kind, key, removed, mark)
+    VALUES (?1, ?2, ?3, ?4, ?5, ?6)";
+
+const PUT_CREDENTIAL: &str = "INSERT INTO credentials (id, version, key_type, leaf, issuer,
+    key_id, nonce, key, not_before, not_after, renew_at)
     VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11)
     ON CONFLICT (id) DO UPDATE SET version = ?2, leaf = ?4, issuer = ?5, key_id = ?6,
     nonce = ?7, key = ?8, not_before = ?9, not_after = ?10, renew_at = ?11";
 
-const PUT_HOST: &str = "INSERT INTO hosts
+const PUT_HOST: &str = "INSERT INTO hosts (pattern, parent, tenant, site_format, site, tls,
+    disabled, ecdsa, ed25519, rsa, version)
     VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11)
     ON CONFLICT (pattern) DO UPDATE SET tenant = ?3, site_format = ?4, site = ?5, tls = ?6,
     disabled = ?7, ecdsa = ?8, ed25519 = ?9, rsa = ?10, version = ?11";
 
-const PUT_DOCUMENT: &str = "INSERT OR REPLACE INTO documents VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)";
+const PUT_DOCUMENT: &str = "INSERT OR REPLACE INTO documents
+    (kind, key, key_id, nonce, bytes, expires, version) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)";
 
 const RESEAL_CREDENTIAL: &str = "UPDATE credentials SET key_id = ?6, nonce = ?7, key = ?8
     WHERE id = ?1 AND version = ?2 AND key_id = ?3 AND nonce = ?4 AND key = ?5";

@@ -12,7 +12,7 @@ use sekisho_certs::host::{HostName, HostPattern};
 use sekisho_certs::log::Begun;
 use sekisho_certs::record::HostRecord;
 use sekisho_certs::store::{
-    Answer, BoxFuture, Catalog, CatalogId, Change, ChangePage, Document, Found, Lease, Position,
+    Answer, BoxFuture, Catalog, CatalogId, Change, ChangePage, Document, Found, Lease, LogPosition,
     Result, Source, Store, StoreError, Subject, Write, sealed,
 };
 
@@ -105,7 +105,8 @@ impl Warm {
     }
 
     /// Applies the log up to that place at least.
-    async fn catch_up(&self, to: Position) -> Result<()> {
+    async fn catch_up(&self, to: LogPosition) -> Result<()> {
+        let to = LogPosition { mark: 0, ..to };
         let _one = self.following.lock().await;
         for _ in 0..MOST_PAGES {
             let at = match self.copies.position() {
@@ -116,7 +117,13 @@ impl Warm {
             let page = self.inner.changes(at.number, PAGE).await?;
             if page.log != at.log || page.gap {
                 let (log, number) = (page.log, page.last);
-                return self.start_over(Position { log, number }).await;
+                return self
+                    .start_over(LogPosition {
+                        log,
+                        number,
+                        mark: 0,
+                    })
+                    .await;
             }
             if page.changes.is_empty() {
                 return Ok(());
@@ -129,10 +136,13 @@ impl Warm {
     }
 
     /// Drops all copies.
-    async fn start_over(&self, position: Position) -> Result<()> {
+    async fn start_over(&self, position: LogPosition) -> Result<()> {
         let done = {
             let mut recent = self.copies.recent();
-            recent.restart(position.log, position.number);
+            recent.restart(LogPosition {
+                mark: 0,
+                ..position
+            });
             self.copies
                 .must(move |keeper| keeper.start_over(Some(position)))
         };
@@ -147,9 +157,10 @@ impl Warm {
         let Some(last) = page.changes.last() else {
             return;
         };
-        let position = Position {
+        let position = LogPosition {
             log: page.log,
             number: last.number,
+            mark: 0,
         };
         let is_kept = |change: &&Change| match &change.subject {
             Subject::Host(_) | Subject::Credential(_) => true,
@@ -220,7 +231,7 @@ impl Catalog for Warm {
         })
     }
 
-    fn position(&self) -> BoxFuture<'_, Result<Position>> {
+    fn position(&self) -> BoxFuture<'_, Result<LogPosition>> {
         Box::pin(async move {
             self.is_of(self.inner.id().await?);
             let position = self.inner.position().await?;
@@ -235,13 +246,25 @@ impl Catalog for Warm {
             let page = self.inner.changes(after, limit).await?;
             let (log, number) = (page.log, after);
             let following = self.following.lock().await;
-            if self.copies.position() == Some(Position { log, number }) && !page.gap {
+            if self.copies.position()
+                == Some(LogPosition {
+                    log,
+                    number,
+                    mark: 0,
+                })
+                && !page.gap
+            {
                 self.apply(&page).await;
                 return Ok(page);
             }
             drop(following);
             let (log, number) = (page.log, page.last);
-            self.catch_up(Position { log, number }).await?;
+            self.catch_up(LogPosition {
+                log,
+                number,
+                mark: 0,
+            })
+            .await?;
             Ok(page)
         })
     }

@@ -21,7 +21,7 @@ use super::tables::Meta;
 use sekisho_certs::host::HostName;
 use sekisho_certs::log::{Begun, Recent};
 use sekisho_certs::store::{
-    CatalogId, Document, Found, Position, Result, Source, StoreError, sealed,
+    CatalogId, Document, Found, LogPosition, Result, Source, StoreError, sealed,
 };
 
 /// The file of copies. Clones share it; it is closed with the last.
@@ -71,8 +71,8 @@ impl Copies {
         };
         let (connection, meta) = place.open(&wanted).map_err(unavailable)?;
         let mut recent = Recent::default();
-        if let Some(Position { log, number }) = meta.position {
-            recent.restart(log, number);
+        if let Some(position) = meta.position {
+            recent.restart(position);
         }
         let shared = Shared {
             queue: Arc::new(Queue::new()),
@@ -137,10 +137,14 @@ impl Copies {
     }
 
     /// Up to where changes are applied.
-    pub(super) fn position(&self) -> Option<Position> {
+    pub(super) fn position(&self) -> Option<LogPosition> {
         let recent = self.recent();
         let number = recent.number;
-        recent.log.map(|log| Position { log, number })
+        recent.log.map(|log| LogPosition {
+            log,
+            number,
+            mark: 0,
+        })
     }
 
     /// Its mark, if it may not lie on the disk yet.

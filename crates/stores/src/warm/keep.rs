@@ -14,7 +14,7 @@ use crate::stored;
 use sekisho_certs::credential::Protected;
 use sekisho_certs::host::HostName;
 use sekisho_certs::log::{Meanwhile, Reading, Recent};
-use sekisho_certs::store::{CatalogId, Change, Document, Found, Position};
+use sekisho_certs::store::{CatalogId, Change, Document, Found, LogPosition};
 
 mod changes;
 
@@ -118,7 +118,7 @@ impl Keeper {
     }
 
     /// Drops everything; changes behind that position are applied from now on.
-    pub(super) fn start_over(&mut self, position: Option<Position>) {
+    pub(super) fn start_over(&mut self, position: Option<LogPosition>) {
         self.meta.position = position;
         self.documents.clear();
         self.make();

@@ -5,7 +5,7 @@ use rusqlite::{Connection, OptionalExtension, Result, Row, params};
 use sekisho_certs::credential::{CredentialId, KeyType, Protected, SealedBytes};
 use sekisho_certs::host::{HostName, HostPattern};
 use sekisho_certs::record::References;
-use sekisho_certs::store::{CatalogId, Document, LogId, Position};
+use sekisho_certs::store::{CatalogId, Document, LogId, LogPosition};
 
 /// "sekw", in the file's header.
 pub(super) const APPLICATION_ID: i32 = 0x7365_6b77;
@@ -22,7 +22,7 @@ pub(super) struct Meta {
     /// The catalog's id; none before it was asked, or for a plain store.
     pub(super) catalog: Option<CatalogId>,
     /// Up to where changes of the catalog's log are applied.
-    pub(super) position: Option<Position>,
+    pub(super) position: Option<LogPosition>,
 }
 
 /// A copy as it lies there.
@@ -54,9 +54,10 @@ pub(super) fn meta(connection: &Connection) -> Result<Meta> {
     connection.query_row(sql, (), |row| {
         let log: Option<[u8; 16]> = row.get(3)?;
         let number: Option<i64> = row.get(4)?;
-        let position = log.zip(number).map(|(log, number)| Position {
+        let position = log.zip(number).map(|(log, number)| LogPosition {
             log: LogId(log),
             number: number.cast_unsigned(),
+            mark: 0,
         });
         Ok(Meta {
             store: row.get(0)?,
@@ -72,7 +73,7 @@ pub(super) fn set_catalog(connection: &Connection, catalog: Option<CatalogId>) -
     run(connection, "UPDATE meta SET catalog = ?1", [catalog]).map(|_| ())
 }
 
-pub(super) fn set_position(connection: &Connection, position: Option<Position>) -> Result<()> {
+pub(super) fn set_position(connection: &Connection, position: Option<LogPosition>) -> Result<()> {
     let log = position.map(|position| position.log.0);
     let number = position.map(|position| position.number.cast_signed());
     let sql = "UPDATE meta SET log = ?1, number = ?2";

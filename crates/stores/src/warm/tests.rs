@@ -18,7 +18,7 @@ use sekisho_certs::contract::Fixture;
 use sekisho_certs::host::HostName;
 use sekisho_certs::record::HostRecord;
 use sekisho_certs::store::memory::Memory;
-use sekisho_certs::store::{Answer, Catalog, Position, Store, StoreError};
+use sekisho_certs::store::{Answer, Catalog, LogPosition, Store, StoreError};
 
 /// A catalog that a test cuts off, and a folder for copies of it.
 struct Rig {
@@ -82,7 +82,7 @@ impl Rig {
     }
 
     /// The same, following the log as a feed does.
-    async fn following(&self) -> (Warm, Copies, Position) {
+    async fn following(&self) -> (Warm, Copies, LogPosition) {
         let (warm, copies) = self.warm();
         let position = warm.position().await.unwrap();
         (warm, copies, position)

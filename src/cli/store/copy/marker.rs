@@ -2,7 +2,7 @@
 //! that one's log was followed.
 
 use sekisho_certs::store::sealed::CHECK;
-use sekisho_certs::store::{CatalogId, Document, LogId, Position};
+use sekisho_certs::store::{CatalogId, Document, LogId, LogPosition};
 use sekisho_certs::{Protected, Secret};
 
 /// What a copy knows of its source.
@@ -11,7 +11,7 @@ pub(super) struct Marker {
     pub(super) catalog: CatalogId,
     /// Up to here the source's changes are in the copy, or what they changed
     /// was read later.
-    pub(super) position: Position,
+    pub(super) position: LogPosition,
 }
 
 impl Marker {
@@ -20,6 +20,7 @@ impl Marker {
         bytes.extend_from_slice(&self.catalog.0);
         bytes.extend_from_slice(&self.position.log.0);
         bytes.extend_from_slice(&self.position.number.to_be_bytes());
+        bytes.extend_from_slice(&self.position.mark.to_be_bytes());
         Document {
             kind: KIND.to_owned(),
             key: KEY.to_owned(),
@@ -34,12 +35,14 @@ impl Marker {
         let (format, bytes) = document.bytes.secret()?.expose().split_first()?;
         let (catalog, bytes) = bytes.split_first_chunk()?;
         let (log, bytes) = bytes.split_first_chunk()?;
-        let number = bytes.try_into().ok()?;
+        let (number, mark) = bytes.split_first_chunk()?;
+        let mark = mark.try_into().ok()?;
         (*format == FORMAT).then_some(Self {
             catalog: CatalogId(*catalog),
-            position: Position {
+            position: LogPosition {
                 log: LogId(*log),
-                number: u64::from_be_bytes(number),
+                number: u64::from_be_bytes(*number),
+                mark: u64::from_be_bytes(mark),
             },
         })
     }
@@ -53,7 +56,8 @@ pub(super) fn stays(kind: &str) -> bool {
 
 pub(super) const KIND: &str = "copy";
 pub(super) const KEY: &str = "from";
-const FORMAT: u8 = 1;
+/// Format 1 had no mark.
+const FORMAT: u8 = 2;
 
 #[cfg(test)]
 mod tests {
@@ -63,9 +67,10 @@ mod tests {
     fn what_was_written_is_read_and_nothing_else() {
         let marker = Marker {
             catalog: CatalogId([3; 16]),
-            position: Position {
+            position: LogPosition {
                 log: LogId([5; 16]),
                 number: u64::MAX - 7,
+                mark: u64::MAX - 9,
             },
         };
         let document = marker.document();

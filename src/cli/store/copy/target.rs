@@ -82,20 +82,20 @@ impl<'a> Target<'a> {
                 .source
                 .changes(self.marker.position.number, PAGE)
                 .await?;
-            if page.gap || page.log != self.marker.position.log {
+            let Some(reached) = page.continued(self.marker.position) else {
                 // What it does not tell, a comparison finds.
                 self.marker.position = self.source.position().await?;
                 self.write(Vec::new()).await?;
                 return Ok(Followed::Gap);
-            }
-            let Some(last) = page.changes.last() else {
-                return Ok(Followed::All(changed));
             };
+            if page.changes.is_empty() {
+                return Ok(Followed::All(changed));
+            }
             let items = page.changes.iter().filter_map(|one| item(&one.subject));
             let items: BTreeSet<_> = items.collect();
             let items: Vec<_> = items.into_iter().collect();
             // Written with them, in one transaction.
-            self.marker.position.number = last.number;
+            self.marker.position = reached;
             self.make_equal(&items).await?;
             // A new credential is announced by its hosts alone.
             changed.extend(self.with_references(&items).await?);

@@ -9,7 +9,7 @@ use crate::host::{HostName, HostPattern};
 use crate::record::{HostRecord, References};
 use crate::store::expect::{self, met};
 use crate::store::{
-    Answer, Change, ChangePage, Document, Expect, Found, Lease, LogId, Position, Reseal, Result,
+    Answer, Change, ChangePage, Document, Expect, Found, Lease, LogId, LogPosition, Reseal, Result,
     SecretOf, Source, StoreError, Subject, What, Write,
 };
 
@@ -18,8 +18,10 @@ pub(super) struct State {
     log: LogId,
     keep: u64,
     number: u64,
+    /// The mark of the transaction under way, or of the last one.
+    mark: u64,
     token: u64,
-    changes: BTreeMap<u64, Change>,
+    changes: BTreeMap<u64, (Change, u64)>,
     hosts: BTreeMap<HostPattern, HostRecord>,
     credentials: BTreeMap<CredentialId, StoredCredential>,
     documents: BTreeMap<(String, String), Document>,
@@ -32,6 +34,7 @@ impl State {
             log,
             keep,
             number: 0,
+            mark: 0,
             token: 0,
             changes: BTreeMap::new(),
             hosts: BTreeMap::new(),
@@ -73,27 +76,31 @@ impl State {
         })))
     }
 
-    pub(super) fn position(&self) -> Position {
-        Position {
+    pub(super) fn position(&self) -> LogPosition {
+        LogPosition {
             log: self.log,
             number: self.number,
+            mark: self.mark_of(self.number).unwrap_or(0),
         }
     }
 
     pub(super) fn changes(&self, after: u64, limit: usize) -> ChangePage {
         let behind = (Excluded(after), Unbounded);
-        let forgotten = self.number - self.changes.len() as u64;
+        let forgotten = self.number.saturating_sub(self.keep);
+        let changes = self.changes.range(behind).take(limit);
+        let changes: Vec<_> = changes.map(|(_, (change, _))| change.clone()).collect();
         ChangePage {
             log: self.log,
             last: self.number,
             gap: after < forgotten || after > self.number,
-            changes: self
-                .changes
-                .range(behind)
-                .take(limit)
-                .map(|(_, change)| change.clone())
-                .collect(),
+            mark_before: self.mark_of(after),
+            mark_last: changes.last().and_then(|last| self.mark_of(last.number)),
+            changes,
         }
+    }
+
+    fn mark_of(&self, number: u64) -> Option<u64> {
+        self.changes.get(&number).map(|(_, mark)| *mark)
     }
 
     pub(super) fn hosts(&self, patterns: &[HostPattern]) -> Vec<HostRecord> {
@@ -201,7 +208,8 @@ impl State {
     }
 
     /// Applies a batch to this state, which the caller drops on an error.
-    pub(super) fn write(&mut self, batch: Vec<Write>, now: i64) -> Result<u64> {
+    pub(super) fn write(&mut self, batch: Vec<Write>, mark: u64, now: i64) -> Result<u64> {
+        self.mark = mark;
         let mut dropped = BTreeSet::new();
         for write in batch {
             match write {
@@ -232,7 +240,7 @@ impl State {
         self.documents.retain(|_, document| alive(document, now));
         let kept = self
             .changes
-            .split_off(&(self.number.saturating_sub(self.keep) + 1));
+            .split_off(&self.number.saturating_sub(self.keep));
         self.changes = kept;
         Ok(self.number)
     }
@@ -360,7 +368,7 @@ impl State {
             subject,
             what,
         };
-        self.changes.insert(self.number, change);
+        self.changes.insert(self.number, (change, self.mark));
         self.number
     }
 }

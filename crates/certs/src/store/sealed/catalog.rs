@@ -8,7 +8,7 @@ use crate::credential::{CredentialId, StoredCredential};
 use crate::host::{HostName, HostPattern};
 use crate::record::HostRecord;
 use crate::store::{
-    Answer, BoxFuture, Catalog, CatalogId, ChangePage, Document, Lease, Position, Result, Store,
+    Answer, BoxFuture, Catalog, CatalogId, ChangePage, Document, Lease, LogPosition, Result, Store,
     StoreError, Write,
 };
 
@@ -42,7 +42,7 @@ impl Catalog for Sealed {
         self.inner.id()
     }
 
-    fn position(&self) -> BoxFuture<'_, Result<Position>> {
+    fn position(&self) -> BoxFuture<'_, Result<LogPosition>> {
         Box::pin(async move {
             let position = self.inner.position().await?;
             self.meet().await?;

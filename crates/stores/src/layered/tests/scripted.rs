@@ -84,7 +84,7 @@ macro_rules! catalog_passed_on {
 
             passed_on! {
                 id() -> CatalogId;
-                position() -> Position;
+                position() -> LogPosition;
                 changes(after: u64, limit: usize) -> ChangePage;
                 write(batch: Vec<Write>) -> u64;
                 hosts(patterns: &'a [HostPattern]) -> Vec<HostRecord>;

@@ -131,3 +131,27 @@ async fn a_sealed_store_opens_at_the_first_contact() {
     assert!(error.to_string().contains("wrong master key"), "{error}");
     drop(made);
 }
+
+/// A standby lags behind: what it answers must not pass for fresh.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_standby_is_passed_over() {
+    let primary = services::Postgres::start();
+    let url = primary.database();
+    create(&url).write(host_with("a.example", 1)).await.unwrap();
+    let standby = primary.standby(primary.port());
+    standby.catches_up_with(&primary);
+    standby.sql("postgres", "SELECT pg_wal_replay_pause()");
+    create(&url).write(host_with("b.example", 2)).await.unwrap();
+    let place = |port: u16| format!(":{port}");
+    let lagging = url.replace(&place(primary.port()), &place(standby.port()));
+    let error = existing(&lagging).find(&name("b.example")).await;
+    let error = error.unwrap_err();
+    assert!(matches!(error, StoreError::Unavailable(_)), "{error}");
+    let both = format!(
+        "{},127.0.0.1{}",
+        place(standby.port()),
+        place(primary.port())
+    );
+    let both = url.replace(&place(primary.port()), &both);
+    assert!(finds(&existing(&both), "b.example").await);
+}

@@ -1,5 +1,6 @@
 use super::super::schema::migrate;
 use super::*;
+use sekisho_certs::store::LogPosition;
 
 #[tokio::test]
 async fn a_server_makes_no_store() {
@@ -44,21 +45,54 @@ async fn several_that_make_it_at_once_make_one() {
 }
 
 #[tokio::test]
-async fn a_newer_store_is_refused() {
+async fn a_newer_store_is_refused_unless_it_takes_this_version() {
     let url = database();
     create(&url).write(host_with("a.example", 1)).await.unwrap();
     let server = services::Postgres::shared();
-    server.sql(name_of(&url), "UPDATE sekisho.meta SET version = 99");
+    server.sql(
+        name_of(&url),
+        "UPDATE sekisho.meta SET version = 99;
+         ALTER TABLE sekisho.hosts ADD COLUMN later integer NOT NULL DEFAULT 7",
+    );
+    let store = existing(&url);
+    store.write(host_with("b.example", 2)).await.unwrap();
+    assert!(finds(&store, "a.example").await);
+    server.sql(name_of(&url), "UPDATE sekisho.meta SET compatible = 98");
     for mode in [Mode::Existing, Mode::Create] {
         let error = open(&url, mode, &Options::default()).position().await;
         let error = error.unwrap_err().to_string();
-        assert!(error.contains("newer schema version 99"), "{error}");
+        assert!(
+            error.contains("schema version 99")
+                && error.contains("98 or newer, and this one has 2"),
+            "{error}"
+        );
     }
     let hosts = server.sql(name_of(&url), "SELECT count(*) FROM sekisho.hosts");
-    assert_eq!(hosts.trim(), "1");
+    assert_eq!(hosts.trim(), "2");
 }
 
-/// Who owns the database makes the tables; who may read and write them serves.
+#[tokio::test]
+async fn a_store_of_version_1_is_migrated() {
+    let url = database();
+    let server = services::Postgres::shared();
+    server.restore(name_of(&url), include_str!("version-1.sql"));
+    let store = existing(&url);
+    for host in ["a.example", "x.b.example", "c.example"] {
+        assert!(finds(&store, host).await, "{host}");
+    }
+    let page = store.changes(0, 99).await.unwrap();
+    let head = store.position().await.unwrap();
+    let start = LogPosition {
+        number: 0,
+        mark: 0,
+        ..head
+    };
+    assert_eq!((page.changes.len(), page.continued(start)), (4, Some(head)));
+    store.write(host_with("d.example", 1)).await.unwrap();
+    let page = store.changes(head.number, 99).await.unwrap();
+    assert_eq!(page.continued(head), Some(store.position().await.unwrap()));
+}
+
 #[tokio::test]
 async fn no_superuser_is_needed() {
     let server = services::Postgres::shared();
@@ -91,7 +125,11 @@ async fn no_superuser_is_needed() {
 /// As several servers of a version with one migration more would start.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_older_store_is_brought_forward_once() {
-    const LATER: &[&str] = &["SELECT 1", "ALTER TABLE sekisho.hosts ADD COLUMN more text"];
+    const LATER: &[&str] = &[
+        "SELECT 1",
+        "SELECT 2",
+        "ALTER TABLE sekisho.hosts ADD COLUMN more text",
+    ];
     let url = database();
     let store = create(&url);
     store.write(host_with("a.example", 1)).await.unwrap();
@@ -114,12 +152,11 @@ async fn an_older_store_is_brought_forward_once() {
     }
     let server = services::Postgres::shared();
     let version = server.sql(name_of(&url), "SELECT version FROM sekisho.meta");
-    assert_eq!(version.trim(), "2");
+    assert_eq!(version.trim(), "3");
     let column = "SELECT count(*) FROM sekisho.hosts WHERE more IS NULL";
     assert_eq!(server.sql(name_of(&url), column).trim(), "1");
     // Nor is it made anew: it keeps its identity.
     assert_eq!(store.id().await.unwrap(), id);
-    server.sql(name_of(&url), "UPDATE sekisho.meta SET version = 1");
     assert_eq!(existing(&url).id().await.unwrap(), id);
 }
 

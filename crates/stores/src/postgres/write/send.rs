@@ -74,7 +74,8 @@ pub(super) async fn changes(
         .map(|one| one.what == What::Removed)
         .collect();
     let (number, most) = (signed(number), signed(PRUNE_AT_LEAST));
-    let entries: Params<'_> = &[&numbers, &subjects, &kinds, &keys, &removed];
+    let mark = mark();
+    let entries: Params<'_> = &[&numbers, &subjects, &kinds, &keys, &removed, &mark];
     let (cut, prune): (Params<'_>, Params<'_>) = (&[&floor], &[&now, &most]);
     let count: Params<'_> = &[&number, &floor];
     try_join!(
@@ -86,6 +87,13 @@ pub(super) async fn changes(
         on.run(listen::NOTIFY_AND_COMMIT),
     )?;
     Ok(())
+}
+
+/// The random mark of a transaction's changes.
+fn mark() -> i64 {
+    let mut bytes = [0; 8];
+    aws_lc_rs::rand::fill(&mut bytes).expect("the system gives random bytes");
+    i64::from_be_bytes(bytes)
 }
 
 async fn credentials(on: &Connection, plan: &Plan) -> Step<()> {
@@ -288,19 +296,21 @@ static DROP_ORPHANS: Sql = Sql {
 };
 
 static LOG: Sql = Sql {
-    text: "INSERT INTO sekisho.changes (number, subject, kind, key, removed)
-           SELECT * FROM unnest($1::bigint[], $2::text[], $3::text[], $4::text[], $5::boolean[])",
+    text: "INSERT INTO sekisho.changes (number, subject, kind, key, removed, mark)
+           SELECT c.*, $6
+           FROM unnest($1::bigint[], $2::text[], $3::text[], $4::text[], $5::boolean[]) AS c",
     types: &[
         Type::INT8_ARRAY,
         Type::TEXT_ARRAY,
         Type::TEXT_ARRAY,
         Type::TEXT_ARRAY,
         Type::BOOL_ARRAY,
+        Type::INT8,
     ],
 };
 
 static CUT_LOG: Sql = Sql {
-    text: "DELETE FROM sekisho.changes WHERE number <= $1",
+    text: "DELETE FROM sekisho.changes WHERE number < $1",
     types: &[Type::INT8],
 };
 

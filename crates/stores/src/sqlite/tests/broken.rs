@@ -62,19 +62,6 @@ fn other_files_are_refused() {
     folder.opening_fails("can't be opened");
 }
 
-#[test]
-fn a_newer_version_is_refused_and_left_alone() {
-    let folder = Folder::new();
-    drop(folder.create());
-    folder
-        .raw()
-        .pragma_update(None, "user_version", 99)
-        .unwrap();
-    folder.opening_fails("schema version 99");
-    let create = Sqlite::open(&folder.path(), Mode::Create).unwrap_err();
-    assert!(create.to_string().contains("schema version 99"), "{create}");
-}
-
 #[tokio::test]
 async fn a_making_that_broke_off_is_completed() {
     let folder = Folder::new();

@@ -3,14 +3,14 @@
 use rusqlite::{Connection, Result};
 
 use super::super::tables;
-use super::{Change, Document, Keeper, Position, STEP};
+use super::{Change, Document, Keeper, LogPosition, STEP};
 use sekisho_certs::host::HostPattern;
 use sekisho_certs::store::Subject;
 
 impl Keeper {
     /// Drops what these changes are about, and notes how far that is. If it
     /// can't be dropped, all copies are.
-    pub(in crate::warm) fn apply(&mut self, changes: &[Change], position: Position) {
+    pub(in crate::warm) fn apply(&mut self, changes: &[Change], position: LogPosition) {
         self.meta.position = Some(position);
         for change in changes {
             if let Subject::Document { kind, key } = &change.subject {
@@ -42,7 +42,7 @@ impl Keeper {
 fn apply(
     connection: &Connection,
     changes: &[Change],
-    position: Position,
+    position: LogPosition,
 ) -> Result<(usize, usize)> {
     let (mut gone, mut touched) = (0, 0);
     for change in changes {
@@ -90,7 +90,7 @@ fn repeated(drop: impl Fn() -> Result<usize>) -> Result<usize> {
 
 /// The last transaction: what was dropped must not come back with a power
 /// cut, and all of the log is synced with its end.
-fn note(connection: &Connection, position: Position, durably: bool) -> Result<()> {
+fn note(connection: &Connection, position: LogPosition, durably: bool) -> Result<()> {
     let level = |level| connection.pragma_update(None, "synchronous", level);
     if !durably {
         return tables::set_position(connection, Some(position));

@@ -84,7 +84,7 @@ impl Catalog for Switch {
         Box::pin(async move { self.call(self.inner().id()).await })
     }
 
-    fn position(&self) -> BoxFuture<'_, Result<Position>> {
+    fn position(&self) -> BoxFuture<'_, Result<LogPosition>> {
         Box::pin(async move {
             let mut position = self.call(self.inner().position()).await?;
             position.log = self.log(position.log);

@@ -1,0 +1,83 @@
+//! Files of other versions of the program.
+
+use super::*;
+use sekisho_certs::store::LogPosition;
+
+/// Makes the file that version 1 had made.
+fn version_1() -> Folder {
+    let folder = Folder::new();
+    let raw = folder.raw();
+    raw.execute_batch(include_str!("version-1.sql")).unwrap();
+    folder
+}
+
+#[tokio::test]
+async fn a_file_of_version_1_is_migrated() {
+    let folder = version_1();
+    let store = folder.open().unwrap();
+    for host in ["a.example", "x.b.example", "c.example"] {
+        assert!(finds(&store, host).await, "{host}");
+    }
+    let page = store.changes(0, 99).await.unwrap();
+    let head = store.position().await.unwrap();
+    let start = LogPosition {
+        number: 0,
+        mark: 0,
+        ..head
+    };
+    assert_eq!((page.changes.len(), page.continued(start)), (4, Some(head)));
+    store.write(host_with("d.example", 1)).await.unwrap();
+    let page = store.changes(head.number, 99).await.unwrap();
+    assert_eq!(
+        page.continued(head),
+        Some(store.position().await.unwrap()),
+        "the log goes on over the migration"
+    );
+}
+
+#[test]
+fn several_migrate_at_once() {
+    let folder = version_1();
+    std::thread::scope(|scope| {
+        for _ in 0..4 {
+            scope.spawn(|| folder.open().unwrap());
+        }
+    });
+    let version: i32 = folder
+        .raw()
+        .pragma_query_value(None, "user_version", |row| row.get(0))
+        .unwrap();
+    assert_eq!(version, 2);
+}
+
+#[tokio::test]
+async fn a_newer_file_that_takes_this_version_is_served() {
+    let folder = Folder::new();
+    drop(folder.create());
+    let raw = folder.raw();
+    raw.pragma_update(None, "user_version", 99).unwrap();
+    raw.execute_batch("ALTER TABLE hosts ADD COLUMN later INTEGER NOT NULL DEFAULT 7")
+        .unwrap();
+    drop(raw);
+    let store = folder.open().unwrap();
+    store.write(host_with("a.example", 1)).await.unwrap();
+    assert!(finds(&store, "a.example").await);
+}
+
+#[test]
+fn a_newer_version_is_refused_and_left_alone() {
+    let folder = Folder::new();
+    drop(folder.create());
+    let raw = folder.raw();
+    raw.pragma_update(None, "user_version", 99).unwrap();
+    raw.execute("UPDATE meta SET compatible = 98", ()).unwrap();
+    drop(raw);
+    folder.opening_fails("schema version 99");
+    let create = Sqlite::open(&folder.path(), Mode::Create).unwrap_err();
+    assert!(
+        create
+            .to_string()
+            .contains("schema version 98 or newer, and this one has 2"),
+        "{create}"
+    );
+}
