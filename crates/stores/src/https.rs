@@ -164,7 +164,10 @@ impl Service<Uri> for Connector {
 
     fn call(&mut self, uri: Uri) -> Self::Future {
         let connecting = self.0.call(uri);
-        Box::pin(async move { timeout(CONNECT, connecting).await? })
+        Box::pin(async move {
+            let connected = timeout(CONNECT, connecting).await;
+            connected.unwrap_or_else(|_| Err(format!("none within {CONNECT:?}").into()))
+        })
     }
 }
 
