@@ -11,6 +11,10 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use tokio::runtime::Handle;
 
 /// A runtime that serves.
+#[cfg_attr(
+    not(any(feature = "postgres", feature = "redis")),
+    expect(dead_code, reason = "no store here keeps connections")
+)]
 #[derive(Clone, Debug)]
 pub(crate) struct Near {
     pub(crate) id: Id,
@@ -38,12 +42,14 @@ pub fn serve_here() {
     HERE.set(Some(near));
 }
 
-/// What this thread runs, if [`serve_here`] was called on it.
+/// Gives the runtime of this thread, if [`serve_here`] was called on it.
+#[cfg(any(feature = "postgres", feature = "redis"))]
 pub(crate) fn here<T>(with: impl FnOnce(&Near) -> T) -> Option<T> {
     HERE.with_borrow(|here| here.as_ref().map(with))
 }
 
-/// Which of them this thread runs, if any.
+/// Gives the id of this thread's runtime, if it serves.
+#[cfg(feature = "postgres")]
 pub(crate) fn id() -> Option<Id> {
     here(|near| near.id)
 }

@@ -73,6 +73,7 @@ pub(crate) fn pair<P: Display>(
 }
 
 /// Parses a chain and a key that stand in one PEM text, in any order.
+#[cfg(feature = "http")]
 pub(crate) fn bundle(host: &HostPattern, pem: &[u8]) -> std::result::Result<Found, String> {
     let credential = Credential::parse_stored_bundle(pem).map_err(|why| why.to_string())?;
     Ok(served_with(host, credential, identity(pem, &[])))
