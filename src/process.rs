@@ -1,5 +1,8 @@
 //! What the process asks of its allocator and its kernel.
 
+#[cfg(feature = "jemalloc")]
+mod allocator;
+
 use rustix::process::{
     DumpableBehavior, Resource, Rlimit, getrlimit, set_dumpable_behavior, setrlimit,
 };
@@ -68,25 +71,3 @@ const PER_WORKER: usize = 5;
 /// The store's files and threads, the admin listener with its connections, and
 /// files that are being opened.
 const BESIDE: usize = 128;
-
-/// aws-lc and SQLite allocate through C's malloc, which this overrides too.
-#[global_allocator]
-static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
-
-/// Read by jemalloc before `main`. Two arenas: the workers are few, and each
-/// arena keeps pages of its own. Unused pages go back to the system after a
-/// second, by a thread that does nothing else.
-#[expect(
-    unsafe_code,
-    reason = "the allocator finds its settings by their symbol"
-)]
-// SAFETY: the symbol is jemalloc's, declared as a pointer to characters that
-// end with a NUL; a reference to an array is such a pointer, and this crate
-// defines the symbol nowhere else.
-#[unsafe(export_name = "malloc_conf")]
-static MALLOC_CONF: &[u8; SETTINGS.len()] = match SETTINGS.as_bytes().first_chunk() {
-    Some(settings) => settings,
-    None => panic!("an array is as long as itself"),
-};
-
-const SETTINGS: &str = "narenas:2,background_thread:true,dirty_decay_ms:1000,muzzy_decay_ms:0\0";

@@ -1,0 +1,23 @@
+//! jemalloc and its settings.
+
+/// aws-lc and SQLite allocate through C's malloc, which this overrides too.
+#[global_allocator]
+static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
+
+/// Read by jemalloc before `main`. Two arenas: the workers are few, and each
+/// arena keeps pages of its own. Unused pages go back to the system after a
+/// second, by a thread that does nothing else.
+#[expect(
+    unsafe_code,
+    reason = "the allocator finds its settings by their symbol"
+)]
+// SAFETY: the symbol is jemalloc's, declared as a pointer to characters that
+// end with a NUL; a reference to an array is such a pointer, and this crate
+// defines the symbol nowhere else.
+#[unsafe(export_name = "malloc_conf")]
+static MALLOC_CONF: &[u8; SETTINGS.len()] = match SETTINGS.as_bytes().first_chunk() {
+    Some(settings) => settings,
+    None => panic!("an array is as long as itself"),
+};
+
+const SETTINGS: &str = "narenas:2,background_thread:true,dirty_decay_ms:1000,muzzy_decay_ms:0\0";
