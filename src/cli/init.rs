@@ -87,6 +87,10 @@ url = "sqlite:hosts.db"
 # apart from the store: without it, the stored keys are lost.
 master = "file:master.key"
 
+[sites]
+# Folders below which 'host set --root' may take the files of a host.
+allow = ["/srv", "/var/www"]
+
 [site]
 # Files of a host that has no site of its own; {host} stands for its name.
 root = "/srv/www/{host}"
