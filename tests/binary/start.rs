@@ -153,13 +153,13 @@ fn check_reads_the_ticket_keys_of_a_plain_store() {
 fn a_limit_of_files_below_the_connections_is_told() {
     let sandbox = Sandbox::new();
     sandbox.import(&["a.example"]);
-    for (connections, warned) in [(1000, true), (16, false)] {
+    for (connections, warned) in [(20_000, true), (16, false)] {
         sandbox.configure(&format!(
             "[server]\nworkers = 1\nconnections = {connections}\n"
         ));
         let mut command = Command::new("sh");
         command
-            .args(["-c", "ulimit -n 300 && exec \"$0\" serve --log json"])
+            .args(["-c", "ulimit -n 9000 && exec \"$0\" serve --log json"])
             .arg(env!("CARGO_BIN_EXE_sekisho"))
             .current_dir(sandbox.root());
         let server = Server::start(command);

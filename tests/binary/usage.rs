@@ -161,7 +161,7 @@ fn a_configuration_that_is_wrong_is_named_with_its_line() {
             error.contains("memroy") && error.contains("sekisho.toml"),
             "{error}"
         );
-        assert!(error.contains("12"), "the line is missing: {error}");
+        assert!(error.contains(":14:"), "the line is missing: {error}");
     }
     let error = sandbox.fails(&["check", "--config", "nowhere.toml"]);
     assert!(error.contains("nowhere.toml"), "{error}");
