@@ -3,36 +3,21 @@
 
 #![allow(clippy::unwrap_used)]
 
-use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
 use rustls::SignatureScheme;
 use sekisho_certs::credential::Secret;
-use sekisho_certs::store::{BoxFuture, Result};
 use sekisho_certs::{
-    Answer, CredentialId, Found, HostName, HostPattern, HostRecord, KeyType, Lookup,
-    LookupSettings, NeverObtain, Outcome, Protected, Published, Source, Store, StoredCredential,
+    CredentialId, Found, HostName, HostPattern, HostRecord, KeyType, Lookup, LookupSettings,
+    NeverObtain, Outcome, Protected, Published, Source, StoredCredential,
 };
-use sekisho_testkit::{Key, TestCa};
+use sekisho_testkit::{Key, Scripted, TestCa};
 use tikv_jemalloc_ctl::{epoch, stats};
 
 /// The server's own: aws-lc allocates through it too.
 #[global_allocator]
 static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
-
-#[derive(Debug)]
-struct Shelf(HashMap<String, Found>);
-
-impl Store for Shelf {
-    fn find<'a>(&'a self, name: &'a HostName) -> BoxFuture<'a, Result<Answer>> {
-        let found = self.0.get(name.as_str());
-        let answer = found.map_or(Answer::Absent, |found| {
-            Answer::Found(Box::new(found.clone()))
-        });
-        Box::pin(std::future::ready(Ok(answer)))
-    }
-}
 
 /// One test: the allocator's statistics are the process's.
 #[tokio::test]
@@ -115,7 +100,7 @@ async fn grown(
 /// The mean over a doubling: tables double, so that what an entry costs swings
 /// with how full they are, and shards of a random hash double apart.
 async fn absences() -> Measured {
-    let lookup = lookup(Shelf(HashMap::new()));
+    let lookup = lookup(Scripted::new([]));
     let before = (allocated(), lookup.stats().usage.bytes);
     let mut names = 0;
     let mut taken = Vec::new();
@@ -146,7 +131,7 @@ fn measured(lookup: &Lookup<()>, before: (usize, u64), what: String, entries: us
     }
 }
 
-fn shelf(names: &[String], key: Key, key_type: KeyType, form: fn(Secret) -> Protected) -> Shelf {
+fn shelf(names: &[String], key: Key, key_type: KeyType, form: fn(Secret) -> Protected) -> Scripted {
     let ca = TestCa::new();
     // RSA keys take long to make: a few, each loaded as many credentials.
     let pairs = if key == Key::Rsa2048 { 4 } else { 64 };
@@ -170,26 +155,25 @@ fn shelf(names: &[String], key: Key, key_type: KeyType, form: fn(Secret) -> Prot
             renew_at: None,
         };
         let record = HostRecord::new(HostPattern::parse(name).unwrap());
-        let found = Found {
+        Found {
             record,
             credentials: vec![credential],
             shadowed: false,
             fresh_for: None,
             source: Source::Store,
-        };
-        (name.to_owned(), found)
+        }
     });
-    Shelf(hosts.collect())
+    Scripted::new(hosts)
 }
 
-fn lookup(shelf: Shelf) -> Arc<Lookup<()>> {
+fn lookup(store: Scripted) -> Arc<Lookup<()>> {
     let day = Duration::from_secs(86_400);
     let settings = LookupSettings {
         memory: 256 << 20,
         fresh: day,
         absent: day,
     };
-    Lookup::new(Arc::new(shelf), &settings, Arc::new(NeverObtain), |_| {
+    Lookup::new(Arc::new(store), &settings, Arc::new(NeverObtain), |_| {
         Ok(Published {
             value: (),
             weight: 0,

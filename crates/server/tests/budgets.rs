@@ -4,7 +4,6 @@
 
 mod common;
 
-use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -30,7 +29,7 @@ async fn hanging(config: &str) -> (Running, Sender) {
     let io = TokioIo::new(stream.unwrap());
     let (sender, connection) = http2::handshake(TokioExecutor::new(), io).await.unwrap();
     tokio::spawn(connection);
-    running.store.slow.store(true, Ordering::SeqCst);
+    running.store.hold();
     (running, sender)
 }
 
@@ -75,8 +74,7 @@ async fn a_cancelled_request_for_an_absent_name_stays_charged() {
         assert_eq!(cancel(&running, &mut sender, name).await, Some(503));
     }
     assert_eq!(running.store.calls(), 4);
-    running.store.slow.store(false, Ordering::SeqCst);
-    running.store.gate.add_permits(3);
+    running.store.unhold();
     let landed = async {
         while running.lookup.stats().in_flight > 0 {
             tokio::time::sleep(Duration::from_millis(1)).await;
@@ -98,8 +96,7 @@ async fn a_cancelled_request_keeps_its_load_until_it_lands() {
     }
     assert_eq!(ask(&mut sender, "random2.b.example").await, 503);
     assert_eq!(running.store.calls(), 3);
-    running.store.slow.store(false, Ordering::SeqCst);
-    running.store.gate.add_permits(2);
+    running.store.unhold();
     let landed = async {
         while ask(&mut sender, "random3.b.example").await == 503 {
             tokio::time::sleep(Duration::from_millis(1)).await;

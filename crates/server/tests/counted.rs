@@ -5,7 +5,6 @@
 mod common;
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use common::{Running, Scripted, Setup, alert, host, raw, start};
@@ -104,7 +103,7 @@ async fn what_is_late_or_expired_is_counted() {
     let seen = alert(&running, "old.example", client::config(&ca)).await;
     assert!(seen.contains("certificate expired"), "{seen}");
     assert_eq!(figure(&running, "sekisho_expired_served_total").await, 1);
-    running.store.slow.store(true, Ordering::SeqCst);
+    running.store.hold();
     let seen = alert(&running, "late.example", client::config(&ca)).await;
     assert!(seen.contains("InternalError"), "{seen}");
     counted(&running, "failed", 1).await;

@@ -145,10 +145,7 @@ async fn draining_finishes_what_is_begun() {
     answer(&mut idle).await;
     let mut fresh = connect(&running, &ca, &[]).await;
     // A request whose answer waits for the store.
-    running
-        .store
-        .slow
-        .store(true, std::sync::atomic::Ordering::SeqCst);
+    running.store.hold();
     let mut busy = connect(&running, &ca, &[]).await;
     let other = b"GET / HTTP/1.1\r\nHost: b.example\r\n\r\n";
     busy.write_all(other).await.unwrap();
@@ -161,7 +158,7 @@ async fn draining_finishes_what_is_begun() {
     // A client in front of its first request may still ask it.
     fresh.write_all(REQUEST).await.unwrap();
     assert!(answer(&mut fresh).await.starts_with("HTTP/1.1 308"));
-    running.store.gate.add_permits(1);
+    running.store.release(1);
     assert!(answer(&mut busy).await.starts_with("HTTP/1.1 308"));
     assert!(end(&mut fresh).await.1 && end(&mut busy).await.1);
     running.ended.await.unwrap().unwrap();
@@ -174,10 +171,7 @@ async fn draining_has_a_bound_and_a_second_signal_ends_at_once() {
         let config = format!("[server]\ndrain_timeout = \"{config}\"\n");
         let running = running(&ca, &config);
         connect(&running, &ca, &[]).await;
-        running
-            .store
-            .slow
-            .store(true, std::sync::atomic::Ordering::SeqCst);
+        running.store.hold();
         let mut stuck = connect(&running, &ca, &[]).await;
         let other = b"GET / HTTP/1.1\r\nHost: b.example\r\n\r\n";
         stuck.write_all(other).await.unwrap();
@@ -199,11 +193,8 @@ async fn draining_has_a_bound_and_a_second_signal_ends_at_once() {
 async fn a_body_without_progress_meets_its_limit() {
     let ca = TestCa::new();
     let running = running(&ca, "[server]\nbody_timeout = \"500ms\"\n");
-    running
-        .store
-        .slow
-        .store(true, std::sync::atomic::Ordering::SeqCst);
-    running.store.gate.add_permits(1);
+    running.store.hold();
+    running.store.release(1);
     let mut stream = connect(&running, &ca, &[]).await;
     let head = b"POST / HTTP/1.1\r\nHost: b.example\r\nContent-Length: 10\r\n\r\nx";
     stream.write_all(head).await.unwrap();
@@ -322,10 +313,7 @@ async fn an_http2_stream_without_progress_meets_its_limit() {
     gone.expect("a client that takes nothing is dropped");
     assert!(begun.elapsed().as_millis() >= 400, "{:?}", begun.elapsed());
     // A request whose body does not come, while its answer hangs.
-    running
-        .store
-        .slow
-        .store(true, std::sync::atomic::Ordering::SeqCst);
+    running.store.hold();
     let post = [&[0x83, 0x87, 0x84, 0x41, 9][..], b"b.example"].concat();
     let begin = [PREFACE, &frame(4, 0, 0, &[]), &frame(1, 4, 1, &post)].concat();
     let after = life(connect(&running, &ca, &[b"h2"]).await, &begin).await;

@@ -94,10 +94,10 @@ async fn failures_are_internal_errors_and_never_the_default() {
         let seen = alert(&running, name, client::config(&ca)).await;
         assert!(seen.contains("InternalError"), "{name}: {seen}");
     }
-    running.store.failing.store(true, Ordering::SeqCst);
+    running.store.fail(true);
     let seen = alert(&running, "down.example", client::config(&ca)).await;
     assert!(seen.contains("InternalError"), "{seen}");
-    running.store.failing.store(false, Ordering::SeqCst);
+    running.store.fail(false);
     let seen = alert(&running, "down.example", client::config(&ca)).await;
     assert!(
         seen.contains("UnrecognisedName"),
@@ -251,7 +251,7 @@ async fn a_stuck_store_holds_up_only_what_is_not_cached() {
     status(&running, "warm.example", client::config(&ca))
         .await
         .unwrap();
-    running.store.slow.store(true, Ordering::SeqCst);
+    running.store.hold();
     let (address, config) = (running.address, client::config(&ca));
     let cold = tokio::spawn(async move { client::connect(address, "cold.example", config).await });
     let seen = status(&running, "warm.example", client::config(&ca)).await;
@@ -259,7 +259,7 @@ async fn a_stuck_store_holds_up_only_what_is_not_cached() {
     let seen = cold.await.unwrap().unwrap_err().to_string();
     assert!(seen.contains("InternalError"), "the delay is ours: {seen}");
     // The load went on without the client that began it.
-    running.store.gate.add_permits(1);
+    running.store.release(1);
     let seen = status(&running, "cold.example", client::config(&ca)).await;
     assert_eq!(seen.unwrap(), SEES);
     assert_eq!(running.store.calls(), 2);

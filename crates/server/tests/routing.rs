@@ -263,10 +263,7 @@ async fn a_stuck_store_costs_a_503_and_not_the_connection() {
         &Setup::config("[server]\nhandshake_timeout = \"400ms\"\n"),
     );
     let mut visit = Visit::begin(&running, &ca, "a.example").await;
-    running
-        .store
-        .slow
-        .store(true, std::sync::atomic::Ordering::SeqCst);
+    running.store.hold();
     let asked = tokio::time::timeout(std::time::Duration::from_secs(10), visit.get("b.example"));
     assert_eq!(asked.await.expect("an answer"), 503);
     assert_eq!(visit.get("a.example").await, 308, "what is known");

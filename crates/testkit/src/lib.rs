@@ -7,8 +7,10 @@ pub mod endpoint;
 pub mod gate;
 pub mod redis;
 pub mod services;
+pub mod store;
 
 pub use ca::{Key, Pair, TestCa};
 pub use endpoint::{Answer, Endpoint, Speaks};
 pub use gate::{Cut, Gate};
 pub use redis::RedisServer;
+pub use store::Scripted;

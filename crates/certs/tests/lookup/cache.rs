@@ -1,10 +1,10 @@
 //! The cache's bounds, seen through the lookup.
 
-use crate::scripted::{Scripted, ask, host, lookup_with};
+use crate::scripted::{ask, host, lookup_with, store};
 
 #[tokio::test]
 async fn the_bound_holds_and_a_scan_does_not_wash_out_what_is_used() {
-    let store = Scripted::new();
+    let store = store();
     for number in 0..6000 {
         store.put(host(&format!("h{number}.test"), number + 1));
     }
@@ -34,7 +34,7 @@ async fn the_bound_holds_and_a_scan_does_not_wash_out_what_is_used() {
 
 #[tokio::test]
 async fn absences_are_bounded_and_take_no_record_s_place() {
-    let store = Scripted::new();
+    let store = store();
     store.put(host("a.test", 1));
     let lookup = lookup_with(&store, 2 << 20);
     ask(&lookup, "a.test").await;

@@ -9,15 +9,15 @@ use tokio::task::yield_now;
 use tokio::time::{advance, pause};
 
 use crate::scripted::{
-    CA, LOG, Scripted, ask, change, change_of, credential, host, host_change, host_version,
-    pattern, watched,
+    CA, LOG, ask, change, change_of, credential, held_store, host, host_change, host_version,
+    pattern, store, watched,
 };
 
 #[tokio::test]
 async fn a_million_names_below_a_wildcard_cost_one_call() {
     // A slow machine may need longer than the feed's 10 s.
     pause();
-    let store = Scripted::new();
+    let store = store();
     store.put(host("*.w.test", 1));
     let lookup = watched(&store);
     for number in 0..1_000_000_u64 {
@@ -32,7 +32,7 @@ async fn a_million_names_below_a_wildcard_cost_one_call() {
 
 #[tokio::test]
 async fn below_a_shadowed_wildcard_each_name_leaves_an_alias() {
-    let store = Scripted::new();
+    let store = store();
     store.put(host("*.w.test", 1));
     store.put(host("a.w.test", 2));
     let lookup = watched(&store);
@@ -50,7 +50,7 @@ async fn below_a_shadowed_wildcard_each_name_leaves_an_alias() {
 
 #[tokio::test]
 async fn a_new_exact_record_shadows_the_cached_wildcard() {
-    let store = Scripted::new();
+    let store = store();
     store.put(host("*.w.test", 1));
     let lookup = watched(&store);
     assert_eq!(pattern(&lookup, "a.w.test").await, "*.w.test");
@@ -63,7 +63,7 @@ async fn a_new_exact_record_shadows_the_cached_wildcard() {
 
 #[tokio::test]
 async fn a_changed_wildcard_voids_what_was_noted_below() {
-    let store = Scripted::new();
+    let store = store();
     store.put(host("a.w.test", 1));
     let lookup = watched(&store);
     assert_eq!(pattern(&lookup, "b.w.test").await, "Absent(NoHost)");
@@ -84,7 +84,7 @@ async fn a_changed_wildcard_voids_what_was_noted_below() {
 
 #[tokio::test]
 async fn a_change_moves_the_position_and_a_removed_host_is_gone() {
-    let store = Scripted::new();
+    let store = store();
     store.put(host("a.test", 1));
     let lookup = watched(&store);
     let Outcome::Found(served) = ask(&lookup, "a.test").await else {
@@ -100,7 +100,7 @@ async fn a_change_moves_the_position_and_a_removed_host_is_gone() {
 
 #[tokio::test]
 async fn a_replaced_credential_is_one_change_for_all_its_hosts() {
-    let store = Scripted::new();
+    let store = store();
     for name in ["a.test", "b.test", "c.test"] {
         store.put(host(name, 9));
     }
@@ -125,7 +125,7 @@ async fn a_replaced_credential_is_one_change_for_all_its_hosts() {
 
 #[tokio::test]
 async fn a_change_that_the_load_has_seen_drops_nothing() {
-    let store = Scripted::new();
+    let store = store();
     store.put(host_version("a.test", 1, 5));
     store.put(host_version("*.w.test", 2, 6));
     let lookup = watched(&store);
@@ -154,7 +154,7 @@ async fn a_change_that_the_load_has_seen_drops_nothing() {
 
 #[tokio::test]
 async fn a_load_that_a_change_overtakes_runs_again() {
-    let store = Scripted::held();
+    let store = held_store();
     store.put(host_version("a.test", 1, 1));
     let lookup = watched(&store);
     let load = tokio::spawn(lookup.load(&HostName::parse("a.test").unwrap()));
@@ -162,7 +162,7 @@ async fn a_load_that_a_change_overtakes_runs_again() {
     assert_eq!(store.calls(), 1, "it has read the old state");
     store.put(host_version("a.test", 2, 3));
     lookup.apply(&host_change(3, "a.test"));
-    store.gate.add_permits(2);
+    store.release(2);
     let Outcome::Found(served) = load.await.unwrap() else {
         panic!("not found")
     };
@@ -174,7 +174,7 @@ async fn a_load_that_a_change_overtakes_runs_again() {
 
 #[tokio::test]
 async fn changes_elsewhere_do_not_repeat_a_load() {
-    let store = Scripted::held();
+    let store = held_store();
     store.put(host("a.test", 1));
     let lookup = watched(&store);
     let load = tokio::spawn(lookup.load(&HostName::parse("a.test").unwrap()));
@@ -185,7 +185,7 @@ async fn changes_elsewhere_do_not_repeat_a_load() {
             if number > 8000 { "b.test" } else { "c.test" },
         ));
     }
-    store.gate.add_permits(2);
+    store.release(2);
     assert!(matches!(load.await.unwrap(), Outcome::Found(_)));
     // So many changes are no longer all remembered: reading again is the safe way.
     assert_eq!(store.calls(), 2);
@@ -193,21 +193,21 @@ async fn changes_elsewhere_do_not_repeat_a_load() {
     let load = tokio::spawn(lookup.load(&HostName::parse("d.test").unwrap()));
     yield_now().await;
     lookup.apply(&host_change(9001, "b.test"));
-    store.gate.add_permits(1);
+    store.release(1);
     assert!(matches!(load.await.unwrap(), Outcome::Found(_)));
     assert_eq!(store.calls(), 3);
 }
 
 #[tokio::test]
 async fn an_exact_record_that_appears_during_a_wildcard_load_shadows_it() {
-    let store = Scripted::held();
+    let store = held_store();
     store.put(host("*.w.test", 1));
     let lookup = watched(&store);
     let load = tokio::spawn(lookup.load(&HostName::parse("b.w.test").unwrap()));
     yield_now().await;
     store.put(host("a.w.test", 2));
     lookup.apply(&host_change(1, "a.w.test"));
-    store.gate.add_permits(2);
+    store.release(2);
     assert!(matches!(load.await.unwrap(), Outcome::Found(_)));
     assert_eq!(pattern(&lookup, "a.w.test").await, "a.w.test");
     assert_eq!(pattern(&lookup, "b.w.test").await, "*.w.test");
@@ -216,20 +216,20 @@ async fn an_exact_record_that_appears_during_a_wildcard_load_shadows_it() {
 
 #[tokio::test]
 async fn an_absence_that_a_change_overtakes_is_read_again() {
-    let store = Scripted::held();
+    let store = held_store();
     let lookup = watched(&store);
     let load = tokio::spawn(lookup.load(&HostName::parse("a.w.test").unwrap()));
     yield_now().await;
     store.put(host("*.w.test", 1));
     lookup.apply(&host_change(1, "*.w.test"));
-    store.gate.add_permits(2);
+    store.release(2);
     assert!(matches!(load.await.unwrap(), Outcome::Found(_)));
 }
 
 #[tokio::test]
 async fn after_a_gap_everything_is_read_again_before_it_is_trusted() {
     pause();
-    let store = Scripted::new();
+    let store = store();
     store.put(host("a.test", 1));
     let lookup = watched(&store);
     assert_eq!(pattern(&lookup, "a.test").await, "a.test");
@@ -260,7 +260,7 @@ async fn after_a_gap_everything_is_read_again_before_it_is_trusted() {
 
 #[tokio::test]
 async fn a_change_that_is_forgotten_is_not_overlooked() {
-    let store = Scripted::held();
+    let store = held_store();
     store.put(host_version("a.test", 1, 1));
     let lookup = watched(&store);
     let load = tokio::spawn(lookup.load(&HostName::parse("a.test").unwrap()));
@@ -275,7 +275,7 @@ async fn a_change_that_is_forgotten_is_not_overlooked() {
         let (kind, key) = ("test".to_owned(), "one".to_owned());
         lookup.apply(&change(number, Subject::Document { kind, key }));
     }
-    store.gate.add_permits(2);
+    store.release(2);
     let Outcome::Found(served) = load.await.unwrap() else {
         panic!("not found")
     };
@@ -284,7 +284,7 @@ async fn a_change_that_is_forgotten_is_not_overlooked() {
 
 #[tokio::test]
 async fn versions_of_a_restored_log_are_not_taken_for_the_old_ones() {
-    let store = Scripted::new();
+    let store = store();
     store.put(host_version("a.test", 9, 305));
     let lookup = watched(&store);
     let Outcome::Found(old) = ask(&lookup, "a.test").await else {
@@ -320,7 +320,7 @@ async fn versions_of_a_restored_log_are_not_taken_for_the_old_ones() {
 
 #[tokio::test]
 async fn after_a_gap_an_alias_is_at_hand_while_the_store_fails() {
-    let store = Scripted::new();
+    let store = store();
     store.put(host("*.w.test", 1));
     store.put(host("a.w.test", 2));
     let lookup = watched(&store);

@@ -2,11 +2,11 @@
 
 use std::time::Duration;
 
-use sekisho_certs::{Cached, FeedState, Follower, HostName, Outcome, Source};
+use sekisho_certs::{Cached, FeedState, Follower, Found, HostName, Outcome, Source};
 use tokio::task::yield_now;
 use tokio::time::{advance, pause};
 
-use crate::scripted::{Scripted, ask, host, host_version, lookup, pattern, watched};
+use crate::scripted::{ask, host, host_version, lookup, pattern, store, watched};
 
 async fn pass(seconds: u64) {
     advance(Duration::from_secs(seconds)).await;
@@ -15,7 +15,7 @@ async fn pass(seconds: u64) {
 #[tokio::test]
 async fn a_plain_store_is_asked_again_in_the_background() {
     pause();
-    let store = Scripted::new();
+    let store = store();
     store.put(host_version("a.test", 1, 1));
     let lookup = lookup(&store);
     assert_eq!(pattern(&lookup, "a.test").await, "a.test");
@@ -43,7 +43,7 @@ async fn a_plain_store_is_asked_again_in_the_background() {
 #[tokio::test]
 async fn what_is_long_stale_is_read_first() {
     pause();
-    let store = Scripted::new();
+    let store = store();
     store.put(host("a.test", 1));
     let lookup = lookup(&store);
     assert_eq!(pattern(&lookup, "a.test").await, "a.test");
@@ -65,7 +65,7 @@ async fn what_is_long_stale_is_read_first() {
 #[tokio::test]
 async fn while_the_store_fails_what_it_said_is_served_on() {
     pause();
-    let store = Scripted::new();
+    let store = store();
     store.put(host("a.test", 1));
     store.put(host("*.w.test", 2));
     let lookup = lookup(&store);
@@ -92,14 +92,14 @@ async fn while_the_store_fails_what_it_said_is_served_on() {
 #[tokio::test]
 async fn while_the_store_hangs_nobody_waits_for_what_it_said() {
     pause();
-    let store = Scripted::new();
+    let store = store();
     store.put(host("a.test", 1));
     let lookup = watched(&store);
     assert_eq!(pattern(&lookup, "a.test").await, "a.test");
     lookup.feed_is(FeedState::Broken);
     store.fail(true);
     assert!(matches!(ask(&lookup, "b.test").await, Outcome::Failed(_)));
-    store.gate.forget_permits(usize::MAX);
+    store.hold();
     for _ in 0..3 {
         pass(86_400).await;
         let name = HostName::parse("a.test").unwrap();
@@ -110,7 +110,7 @@ async fn while_the_store_hangs_nobody_waits_for_what_it_said() {
     assert_eq!(lookup.stats().in_flight, 1, "it is read again aside");
     // It answers again: what is long stale is read first.
     store.fail(false);
-    store.gate.add_permits(10);
+    store.release(10);
     yield_now().await;
     assert_eq!(lookup.stats().in_flight, 0);
     store.remove("a.test");
@@ -123,7 +123,7 @@ async fn while_the_store_hangs_nobody_waits_for_what_it_said() {
 #[tokio::test]
 async fn while_something_stands_in_for_the_store_nobody_waits() {
     pause();
-    let store = Scripted::new();
+    let store = store();
     store.put(host("a.test", 1));
     store.put(host("b.test", 2));
     let lookup = watched(&store);
@@ -144,7 +144,7 @@ async fn while_something_stands_in_for_the_store_nobody_waits() {
 #[tokio::test]
 async fn a_healthy_feed_needs_no_time_limit_and_a_broken_one_does() {
     pause();
-    let store = Scripted::new();
+    let store = store();
     store.put(host("a.test", 1));
     let lookup = watched(&store);
     assert_eq!(pattern(&lookup, "a.test").await, "a.test");
@@ -170,7 +170,7 @@ async fn a_healthy_feed_needs_no_time_limit_and_a_broken_one_does() {
 #[tokio::test]
 async fn a_feed_that_falls_silent_counts_as_broken() {
     pause();
-    let store = Scripted::new();
+    let store = store();
     let lookup = watched(&store);
     assert_eq!(pattern(&lookup, "b.test").await, "Absent(NoHost)");
     pass(9).await;
@@ -195,8 +195,11 @@ async fn a_feed_that_falls_silent_counts_as_broken() {
 #[tokio::test]
 async fn a_store_that_cannot_list_has_its_aliases_looked_up_again() {
     pause();
-    let store = Scripted::blind();
-    store.put(host("*.w.test", 1));
+    let store = store();
+    store.put(Found {
+        shadowed: true,
+        ..host("*.w.test", 1)
+    });
     let lookup = lookup(&store);
     assert_eq!(pattern(&lookup, "a.w.test").await, "*.w.test");
     assert_eq!(pattern(&lookup, "b.w.test").await, "*.w.test");
@@ -220,8 +223,11 @@ async fn a_store_that_cannot_list_has_its_aliases_looked_up_again() {
 #[tokio::test]
 async fn while_the_store_fails_an_alias_is_served_without_asking_each_time() {
     pause();
-    let store = Scripted::blind();
-    store.put(host("*.w.test", 1));
+    let store = store();
+    store.put(Found {
+        shadowed: true,
+        ..host("*.w.test", 1)
+    });
     let lookup = lookup(&store);
     assert_eq!(pattern(&lookup, "a.w.test").await, "*.w.test");
     pass(65).await;
@@ -243,7 +249,7 @@ async fn while_the_store_fails_an_alias_is_served_without_asking_each_time() {
 #[tokio::test]
 async fn a_removed_wildcard_serves_no_other_name_on() {
     pause();
-    let store = Scripted::new();
+    let store = store();
     store.put(host("*.w.test", 1));
     let lookup = lookup(&store);
     assert_eq!(pattern(&lookup, "a.w.test").await, "*.w.test");
@@ -259,12 +265,12 @@ async fn a_removed_wildcard_serves_no_other_name_on() {
 #[tokio::test]
 async fn a_refresh_is_the_one_load_of_its_name() {
     pause();
-    let store = Scripted::new();
+    let store = store();
     store.put(host("a.test", 1));
     let lookup = lookup(&store);
     assert_eq!(pattern(&lookup, "a.test").await, "a.test");
     pass(65).await;
-    store.gate.forget_permits(usize::MAX);
+    store.hold();
     assert_eq!(pattern(&lookup, "a.test").await, "a.test");
     yield_now().await;
     assert_eq!((store.calls(), lookup.stats().in_flight), (2, 1));
@@ -274,7 +280,7 @@ async fn a_refresh_is_the_one_load_of_its_name() {
         async move { pattern(&lookup, "a.test").await }
     });
     yield_now().await;
-    store.gate.add_permits(1);
+    store.release(1);
     assert_eq!(waits.await.unwrap(), "a.test");
     assert_eq!(store.calls(), 2, "it joined the refresh");
 }

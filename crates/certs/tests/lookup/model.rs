@@ -10,7 +10,7 @@ use sekisho_certs::store::LogPosition;
 use sekisho_certs::{Cached, FeedState, Follower, HostName, Outcome, Wait};
 use tokio::task::yield_now;
 
-use crate::scripted::{LOG, Names, Scripted, host_change, host_version, lookup_with};
+use crate::scripted::{LOG, Names, Scripted, held_store, host_change, host_version, lookup_with};
 
 /// More than the calls of one case.
 const PERMITS: usize = 10_000;
@@ -66,8 +66,8 @@ struct World {
 
 impl World {
     fn new() -> Self {
-        let store = Scripted::held();
-        store.gate.add_permits(PERMITS);
+        let store = held_store();
+        store.release(PERMITS);
         let lookup = lookup_with(&store, 1 << 20);
         lookup.restart(LogPosition {
             log: LOG,
@@ -99,7 +99,7 @@ impl World {
                 });
             }
             Step::Ask(name) => self.ask(NAMES[name]).await,
-            Step::Hold => drop(self.store.gate.forget_permits(usize::MAX)),
+            Step::Hold => self.store.hold(),
             Step::Release => self.release().await,
         }
     }
@@ -136,13 +136,13 @@ impl World {
         };
         self.waiting.push((name, self.delivered, wait));
         yield_now().await;
-        if self.store.gate.available_permits() > 0 {
+        if !self.store.is_held() {
             self.release().await;
         }
     }
 
     async fn release(&mut self) {
-        self.store.gate.add_permits(PERMITS);
+        self.store.release(PERMITS);
         for (name, delivered, wait) in std::mem::take(&mut self.waiting) {
             let outcome = wait.await;
             self.check(&name, delivered, &outcome);

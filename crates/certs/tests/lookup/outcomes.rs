@@ -6,11 +6,11 @@ use sekisho_certs::credential::Secret;
 use sekisho_certs::{Absence, HostName, KeyType, LookupError, Outcome, Protected};
 use sekisho_testkit::Key;
 
-use crate::scripted::{CA, Scripted, ask, credential, host, lookup, pattern, watched};
+use crate::scripted::{CA, ask, credential, host, lookup, pattern, store, watched};
 
 #[tokio::test]
 async fn exact_comes_before_wildcard() {
-    let store = Scripted::new();
+    let store = store();
     store.put(host("a.test", 1));
     store.put(host("*.test", 2));
     let lookup = lookup(&store);
@@ -22,7 +22,7 @@ async fn exact_comes_before_wildcard() {
 
 #[tokio::test]
 async fn what_may_not_be_served_hides_the_wildcard() {
-    let store = Scripted::new();
+    let store = store();
     store.put(host("*.test", 1));
     let mut off = host("off.test", 2);
     off.record.disabled = true;
@@ -42,7 +42,7 @@ async fn what_may_not_be_served_hides_the_wildcard() {
 
 #[tokio::test]
 async fn failed_is_not_absent() {
-    let store = Scripted::new();
+    let store = store();
     store.fail(true);
     let lookup = watched(&store);
     assert!(matches!(
@@ -65,7 +65,7 @@ async fn failed_is_not_absent() {
 
 #[tokio::test]
 async fn a_bad_pair_counts_as_failed() {
-    let store = Scripted::new();
+    let store = store();
     let mut mixed = host("mixed.test", 1);
     let other = CA.issue(&["mixed.test"], Key::P256);
     mixed.credentials[0].chain = other.chain;
@@ -87,7 +87,7 @@ async fn a_bad_pair_counts_as_failed() {
 
 #[tokio::test]
 async fn every_key_type_loads_and_ecdsa_comes_first() {
-    let store = Scripted::new();
+    let store = store();
     let mut all = host("all.test", 1);
     all.credentials.clear();
     let types = [
@@ -134,7 +134,7 @@ async fn every_key_type_loads_and_ecdsa_comes_first() {
 async fn an_rsa_key_of_another_leaf_is_refused() {
     let form: [fn(Secret) -> Protected; 2] = [Protected::Plain, Protected::Opened];
     for protected in form {
-        let store = Scripted::new();
+        let store = store();
         let mut dual = host("dual.test", 1);
         let pair = CA.issue(&["dual.test"], Key::Rsa2048);
         let mut rsa = credential(&pair, KeyType::Rsa, 2, 1);
@@ -153,7 +153,7 @@ async fn an_rsa_key_of_another_leaf_is_refused() {
 
 #[tokio::test]
 async fn a_credential_covers_what_its_leaf_names() {
-    let store = Scripted::new();
+    let store = store();
     let pair = CA.issue(&["a.test", "*.b.test"], Key::P256);
     let mut found = host("a.test", 1);
     found.credentials = vec![credential(&pair, KeyType::Ecdsa, 1, 1)];
@@ -168,7 +168,7 @@ async fn a_credential_covers_what_its_leaf_names() {
 
 #[tokio::test]
 async fn hosts_share_one_copy_of_a_credential() {
-    let store = Scripted::new();
+    let store = store();
     store.put(host("a.test", 1));
     store.put(host("b.test", 1));
     let lookup = lookup(&store);

@@ -6,7 +6,7 @@ use sekisho_certs::{FeedState, Follower, HostName, Outcome};
 use tokio::task::yield_now;
 use tokio::time::{advance, pause};
 
-use crate::scripted::{Scripted, ask, host, lookup, pattern, watched};
+use crate::scripted::{ask, held_store, host, lookup, pattern, store, watched};
 
 async fn pass(seconds: u64) {
     advance(Duration::from_secs(seconds)).await;
@@ -23,7 +23,7 @@ async fn run_loads() {
 #[tokio::test]
 async fn refreshes_have_a_share_of_their_own() {
     pause();
-    let store = Scripted::new();
+    let store = store();
     let names: Vec<_> = (0..100).map(|n| format!("h{n}.test")).collect();
     for (id, name) in names.iter().enumerate() {
         store.put(host(name, id as u64));
@@ -34,7 +34,7 @@ async fn refreshes_have_a_share_of_their_own() {
     }
     lookup.feed_is(FeedState::Broken);
     pass(65).await;
-    store.gate.forget_permits(usize::MAX);
+    store.hold();
     for _ in 0..2 {
         for name in &names {
             assert_eq!(&pattern(&lookup, name).await, name, "nobody waits");
@@ -43,7 +43,7 @@ async fn refreshes_have_a_share_of_their_own() {
         assert_eq!(lookup.stats().in_flight, 32);
     }
     // Places that end go to others.
-    store.gate.add_permits(32);
+    store.release(32);
     run_loads().await;
     assert_eq!(lookup.stats().in_flight, 0);
     for name in &names {
@@ -58,7 +58,7 @@ async fn refreshes_have_a_share_of_their_own() {
 #[tokio::test]
 async fn a_refresh_that_ends_elsewhere_leaves_its_record_to_the_next() {
     pause();
-    let store = Scripted::new();
+    let store = store();
     store.put(host("*.w.test", 1));
     let lookup = lookup(&store);
     assert_eq!(pattern(&lookup, "a.w.test").await, "*.w.test");
@@ -80,7 +80,7 @@ async fn a_refresh_that_ends_elsewhere_leaves_its_record_to_the_next() {
 #[tokio::test]
 async fn a_refresh_that_meets_a_load_leaves_its_record_to_the_next() {
     pause();
-    let store = Scripted::held();
+    let store = held_store();
     store.put(host("*.w.test", 1));
     let lookup = lookup(&store);
     let wildcard = tokio::spawn(lookup.load(&HostName::parse("b.w.test").unwrap()));
@@ -88,13 +88,13 @@ async fn a_refresh_that_meets_a_load_leaves_its_record_to_the_next() {
     store.put(host("a.w.test", 2));
     let exact = tokio::spawn(lookup.load(&HostName::parse("a.w.test").unwrap()));
     yield_now().await;
-    store.gate.add_permits(1);
+    store.release(1);
     assert!(matches!(wildcard.await.unwrap(), Outcome::Found(_)));
     pass(65).await;
     // The wildcard is cached and due, and a load of this name is in flight.
     assert!(matches!(ask(&lookup, "a.w.test").await, Outcome::Found(_)));
     assert_eq!(lookup.stats().in_flight, 1);
-    store.gate.add_permits(1);
+    store.release(1);
     assert!(matches!(exact.await.unwrap(), Outcome::Found(_)));
     assert_eq!(pattern(&lookup, "c.w.test").await, "*.w.test");
     run_loads().await;

@@ -10,7 +10,7 @@ use sekisho_testkit::Key;
 use tokio::time::{advance, pause};
 
 use crate::scripted::{
-    CA, LOG, Names, Scripted, ask, change_of, credential, host_version, pattern, watched,
+    CA, LOG, Names, ask, change_of, credential, host_version, pattern, store, watched,
 };
 
 const ID: u64 = 9;
@@ -27,7 +27,7 @@ async fn fails(lookup: &Arc<Names>, name: &str) -> bool {
 
 #[tokio::test]
 async fn a_credential_replaced_after_a_gap_is_not_served_on() {
-    let store = Scripted::new();
+    let store = store();
     store.put(host_version("a.test", ID, 1));
     let lookup = watched(&store);
     assert_eq!(pattern(&lookup, "a.test").await, "a.test");
@@ -43,7 +43,7 @@ async fn a_credential_replaced_after_a_gap_is_not_served_on() {
 
 #[tokio::test]
 async fn a_restored_log_may_count_lower_than_what_it_replaces() {
-    let store = Scripted::new();
+    let store = store();
     store.put(host_version("a.test", ID, 305));
     let lookup = watched(&store);
     assert_eq!(pattern(&lookup, "a.test").await, "a.test");
@@ -60,7 +60,7 @@ async fn a_restored_log_may_count_lower_than_what_it_replaces() {
 
 #[tokio::test]
 async fn a_credential_replaced_before_a_gap_stays_replaced() {
-    let store = Scripted::new();
+    let store = store();
     store.put(host_version("a.test", ID, 1));
     let lookup = watched(&store);
     assert_eq!(pattern(&lookup, "a.test").await, "a.test");
@@ -76,7 +76,7 @@ async fn a_credential_replaced_before_a_gap_stays_replaced() {
 
 #[tokio::test]
 async fn a_credential_that_one_host_found_replaced_is_so_for_all() {
-    let store = Scripted::new();
+    let store = store();
     for name in ["a.test", "b.test"] {
         store.put(host_version(name, ID, 5));
     }
@@ -98,7 +98,7 @@ async fn a_credential_that_one_host_found_replaced_is_so_for_all() {
 
 #[tokio::test]
 async fn a_gap_without_a_replacement_keeps_one_copy() {
-    let store = Scripted::new();
+    let store = store();
     for name in ["a.test", "b.test"] {
         store.put(host_version(name, ID, 5));
     }
@@ -127,7 +127,7 @@ async fn a_gap_without_a_replacement_keeps_one_copy() {
 #[tokio::test]
 async fn another_chain_of_an_equal_version_moves_connections() {
     pause();
-    let store = Scripted::new();
+    let store = store();
     store.put(host_version("a.test", ID, 305));
     let lookup = watched(&store);
     assert_eq!(pattern(&lookup, "a.test").await, "a.test");

@@ -1,117 +1,29 @@
-//! A store that does what a test says: delays, fails, counts.
+//! Records, changes and lookups that the tests share.
 
-use std::collections::HashMap;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, LazyLock, Mutex};
+use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
 use sekisho_certs::credential::Secret;
-use sekisho_certs::store::{
-    BoxFuture, Change, ChangePage, LogId, LogPosition, Result, Subject, What,
-};
+use sekisho_certs::store::{Change, ChangePage, LogId, LogPosition, Subject, What};
 use sekisho_certs::{
-    Answer, Cached, CredentialId, FeedState, Follower, Found, HostName, HostPattern, HostRecord,
-    KeyType, Lookup, LookupSettings, NeverObtain, Outcome, Protected, Published, Source, Store,
-    StoreError, StoredCredential,
+    Cached, CredentialId, FeedState, Follower, Found, HostName, HostPattern, HostRecord, KeyType,
+    Lookup, LookupSettings, NeverObtain, Outcome, Protected, Published, Source, Store,
+    StoredCredential,
 };
+pub(crate) use sekisho_testkit::Scripted;
 use sekisho_testkit::{Key, Pair, TestCa};
-use tokio::sync::Semaphore;
 
 pub(crate) const LOG: LogId = LogId([7; 16]);
 
-#[derive(Debug)]
-pub(crate) struct Scripted {
-    hosts: Mutex<HashMap<String, Found>>,
-    pub(crate) calls: AtomicUsize,
-    pub(crate) failing: AtomicBool,
-    /// Each call takes one permit; a test that holds them holds the calls.
-    pub(crate) gate: Semaphore,
-    /// Says true for every wildcard, like a store that can't list.
-    blind: bool,
+pub(crate) fn store() -> Arc<Scripted> {
+    Arc::new(Scripted::new([]))
 }
 
-impl Scripted {
-    pub(crate) fn new() -> Arc<Self> {
-        Arc::new(Self::unshared())
-    }
-
-    fn unshared() -> Self {
-        Self {
-            hosts: Mutex::default(),
-            calls: AtomicUsize::new(0),
-            failing: AtomicBool::new(false),
-            gate: Semaphore::new(Semaphore::MAX_PERMITS),
-            blind: false,
-        }
-    }
-
-    pub(crate) fn held() -> Arc<Self> {
-        Arc::new(Self {
-            gate: Semaphore::new(0),
-            ..Self::unshared()
-        })
-    }
-
-    pub(crate) fn blind() -> Arc<Self> {
-        Arc::new(Self {
-            blind: true,
-            ..Self::unshared()
-        })
-    }
-
-    pub(crate) fn put(&self, found: Found) {
-        self.hosts
-            .lock()
-            .unwrap()
-            .insert(found.record.pattern.to_string(), found);
-    }
-
-    pub(crate) fn remove(&self, pattern: &str) {
-        self.hosts.lock().unwrap().remove(pattern);
-    }
-
-    pub(crate) fn calls(&self) -> usize {
-        self.calls.load(Ordering::SeqCst)
-    }
-
-    pub(crate) fn fail(&self, failing: bool) {
-        self.failing.store(failing, Ordering::SeqCst);
-    }
-
-    fn answer(&self, name: &HostName) -> Answer {
-        let hosts = self.hosts.lock().unwrap();
-        if let Some(found) = hosts.get(name.as_str()) {
-            return Answer::Found(Box::new(found.clone()));
-        }
-        let wildcard = name
-            .wildcard()
-            .and_then(|pattern| hosts.get(pattern.as_str()));
-        wildcard.map_or(Answer::Absent, |found| {
-            let below = |pattern: &String| {
-                !pattern.starts_with('*') && pattern.split_once('.').map(|p| p.1) == name.parent()
-            };
-            let shadowed = self.blind || hosts.keys().any(below);
-            Answer::Found(Box::new(Found {
-                shadowed,
-                ..found.clone()
-            }))
-        })
-    }
-}
-
-impl Store for Scripted {
-    fn find<'a>(&'a self, name: &'a HostName) -> BoxFuture<'a, Result<Answer>> {
-        Box::pin(async move {
-            self.calls.fetch_add(1, Ordering::SeqCst);
-            // Read first, delayed after: a late answer tells an old state.
-            let answer = self.answer(name);
-            self.gate.acquire().await.expect("never closed").forget();
-            if self.failing.load(Ordering::SeqCst) {
-                return Err(StoreError::Unavailable("the test says so".into()));
-            }
-            Ok(answer)
-        })
-    }
+/// Makes a store whose calls are held.
+pub(crate) fn held_store() -> Arc<Scripted> {
+    let store = store();
+    store.hold();
+    store
 }
 
 pub(crate) type Names = Lookup<String>;

@@ -7,11 +7,11 @@ use sekisho_certs::store::LogPosition;
 use sekisho_certs::{Cached, HostName, LookupError, Outcome};
 use tokio::task::yield_now;
 
-use crate::scripted::{LOG, Scripted, host, host_change, pattern, watched};
+use crate::scripted::{LOG, held_store, host, host_change, pattern, store, watched};
 
 #[tokio::test]
 async fn a_thousand_waiters_cost_one_call() {
-    let store = Scripted::held();
+    let store = held_store();
     store.put(host("a.test", 1));
     let lookup = watched(&store);
     let name = HostName::parse("a.test").unwrap();
@@ -25,7 +25,7 @@ async fn a_thousand_waiters_cost_one_call() {
     }
     let waits: Vec<_> = waits.into_iter().map(tokio::spawn).collect();
     yield_now().await;
-    store.gate.add_permits(1);
+    store.release(1);
     for wait in waits {
         assert!(matches!(wait.await.unwrap(), Outcome::Found(_)));
     }
@@ -34,13 +34,13 @@ async fn a_thousand_waiters_cost_one_call() {
 
 #[tokio::test]
 async fn a_failure_is_shared_and_not_kept() {
-    let store = Scripted::held();
+    let store = held_store();
     store.put(host("a.test", 1));
     store.fail(true);
     let lookup = watched(&store);
     let name = HostName::parse("a.test").unwrap();
     let waits: Vec<_> = (0..500).map(|_| tokio::spawn(lookup.load(&name))).collect();
-    store.gate.add_permits(1);
+    store.release(1);
     for wait in waits {
         assert!(matches!(
             wait.await.unwrap(),
@@ -49,13 +49,13 @@ async fn a_failure_is_shared_and_not_kept() {
     }
     assert_eq!(store.calls(), 1);
     store.fail(false);
-    store.gate.add_permits(1);
+    store.release(1);
     assert!(matches!(lookup.load(&name).await, Outcome::Found(_)));
 }
 
 #[tokio::test]
 async fn clients_that_leave_cancel_nothing() {
-    let store = Scripted::held();
+    let store = held_store();
     store.put(host("a.test", 1));
     let lookup = watched(&store);
     let name = HostName::parse("a.test").unwrap();
@@ -66,14 +66,14 @@ async fn clients_that_leave_cancel_nothing() {
     first.abort();
     leaves.iter().for_each(tokio::task::JoinHandle::abort);
     yield_now().await;
-    store.gate.add_permits(1);
+    store.release(1);
     assert!(matches!(stays.await.unwrap(), Outcome::Found(_)));
     assert_eq!(store.calls(), 1);
 }
 
 #[tokio::test]
 async fn what_is_to_be_settled_stays_with_the_load() {
-    let store = Scripted::held();
+    let store = held_store();
     let lookup = watched(&store);
     let name = HostName::parse("a.test").unwrap();
     let settled = Arc::new(AtomicBool::new(false));
@@ -88,7 +88,7 @@ async fn what_is_to_be_settled_stays_with_the_load() {
     yield_now().await;
     assert_eq!(Arc::strong_count(&settled), 2, "it is kept");
     let joins = lookup.load_with(&name, |_| panic!("this call starts no load"));
-    store.gate.add_permits(1);
+    store.release(1);
     joins.await;
     assert!(settled.load(Ordering::SeqCst));
     assert_eq!(Arc::strong_count(&settled), 1, "and let go");
@@ -98,7 +98,7 @@ async fn what_is_to_be_settled_stays_with_the_load() {
 /// the load was given, although a change had removed it.
 #[tokio::test]
 async fn nobody_joins_a_load_that_was_held_against_the_log() {
-    let store = Scripted::new();
+    let store = store();
     store.put(host("a.test", 1));
     let lookup = watched(&store);
     let name = HostName::parse("a.test").unwrap();
@@ -121,7 +121,7 @@ async fn nobody_joins_a_load_that_was_held_against_the_log() {
 
 #[tokio::test]
 async fn nobody_joins_a_load_that_fell_back_on_what_was_cached() {
-    let store = Scripted::new();
+    let store = store();
     store.put(host("a.test", 1));
     let lookup = watched(&store);
     let name = HostName::parse("a.test").unwrap();
@@ -148,7 +148,7 @@ async fn nobody_joins_a_load_that_fell_back_on_what_was_cached() {
 
 #[test]
 fn waiters_of_another_runtime_hear_of_a_runtime_that_ends() {
-    let store = Scripted::held();
+    let store = held_store();
     let lookup = watched(&store);
     let name = HostName::parse("a.test").unwrap();
     let leads = tokio::runtime::Builder::new_current_thread()

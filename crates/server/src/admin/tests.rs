@@ -5,31 +5,13 @@ use std::collections::HashMap;
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use sekisho_certs::store::BoxFuture;
-use sekisho_certs::{
-    Answer, Cached, HostName, Lookup, LookupSettings, NeverObtain, Published, Store, StoreError,
-};
+use sekisho_certs::{Cached, HostName, Lookup, LookupSettings, NeverObtain, Published};
+use sekisho_testkit::Scripted;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::sync::oneshot;
 
 use super::*;
 use crate::config::TokenSource;
-
-/// Knows no name; fails when it is told to.
-#[derive(Debug, Default)]
-struct Scripted(AtomicBool);
-
-impl Store for Scripted {
-    fn find<'a>(&'a self, _: &'a HostName) -> BoxFuture<'a, Result<Answer, StoreError>> {
-        let fails = self.0.load(Ordering::SeqCst);
-        Box::pin(async move {
-            match fails {
-                true => Err(StoreError::Unavailable("out".into())),
-                false => Ok(Answer::Absent),
-            }
-        })
-    }
-}
 
 struct Fixture {
     address: SocketAddr,
@@ -45,7 +27,7 @@ impl Fixture {
     async fn start(token: Option<Token>) -> Self {
         let listener = TcpListener::bind(("127.0.0.1", 0)).await.unwrap();
         let address = listener.local_addr().unwrap();
-        let store = Arc::new(Scripted::default());
+        let store = Arc::new(Scripted::new([]));
         let settings = LookupSettings {
             memory: 1 << 20,
             fresh: Duration::from_secs(60),
@@ -140,7 +122,7 @@ async fn ready_from_the_first_listen_until_draining() {
     assert!(status == 503 && answer.ends_with("starting\n"), "{answer}");
     fixture.metrics.listening(Duration::from_millis(1));
     assert_eq!(fixture.get("/readyz").await.0, 200);
-    fixture.store.0.store(true, Ordering::SeqCst);
+    fixture.store.fail(true);
     fixture.look_up("a.example").await;
     assert_eq!(
         fixture.get("/readyz").await.0,
@@ -167,7 +149,7 @@ async fn health_tells_of_the_store() {
     assert_eq!(health["state"], "serving");
     assert_eq!(health["start_up_seconds"], 0.012);
     assert_eq!(health["store"]["state"], "available");
-    fixture.store.0.store(true, Ordering::SeqCst);
+    fixture.store.fail(true);
     fixture.look_up("b.example").await;
     let health = fixture.health().await;
     assert_eq!(health["store"]["state"], "unavailable");

@@ -20,7 +20,8 @@ use tokio::io::AsyncReadExt;
 use tokio::net::TcpStream;
 use tokio::task::JoinHandle;
 
-pub use store::{Scripted, host};
+pub use sekisho_testkit::Scripted;
+pub use store::host;
 
 /// What a test can turn.
 pub struct Setup {

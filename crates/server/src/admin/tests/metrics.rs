@@ -26,7 +26,7 @@ async fn every_figure_is_told() {
     }
     metrics.connection_closed();
     fixture.look_up("a.example").await;
-    fixture.store.0.store(true, Ordering::SeqCst);
+    fixture.store.fail(true);
     fixture.look_up("b.example").await;
 
     let got = fixture.scrape().await;
