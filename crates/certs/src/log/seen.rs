@@ -32,10 +32,9 @@ impl Seen {
     pub fn raise(&self, at: LogPosition) {
         if let Some(position) = &mut self.lock().position
             && position.log == at.log
+            && position.number < at.number
         {
-            if at.number > position.number {
-                *position = at;
-            }
+            *position = at;
         }
     }
 
