@@ -1,4 +1,4 @@
-//! Names: what was asked for, and what is stored.
+//! Host names as clients ask for them, and patterns as stores have them.
 //!
 //! Only a parsed name reaches a path, a key, a query or a URL.
 
@@ -9,7 +9,7 @@ use std::str::FromStr;
 use idna::AsciiDenyList;
 use idna::uts46::{DnsLength, Hyphens, Uts46};
 
-/// A fully qualified domain name that a client asked for: lower-case A-labels
+/// Fully qualified domain name that a client asked for: lower-case A-labels
 /// without a trailing dot, 1 to 253 bytes, never `*`, never an IP address.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct HostName(Box<str>);
@@ -19,21 +19,21 @@ impl HostName {
     /// (UTS 46), upper case lower, a trailing dot is dropped.
     ///
     /// # Errors
-    /// Says which rule the name broke, in words for the one who typed it.
+    /// Returns which rule the name broke, in words for the person who typed it.
     pub fn parse(input: &str) -> Result<Self, NameError> {
         let ascii = to_ascii(input)?;
         check(&ascii)?;
         Ok(Self(ascii.into()))
     }
 
-    /// The A-label form.
+    /// Returns the A-label form.
     #[must_use]
     pub fn as_str(&self) -> &str {
         &self.0
     }
 
-    /// The wildcard that may answer for this name: `*.b.c` for `a.b.c`, none
-    /// for a name of one label. A wildcard stands for exactly one label
+    /// Returns the wildcard that may answer for this name: `*.b.c` for `a.b.c`,
+    /// none for a name of one label. A wildcard stands for exactly one label
     /// (RFC 9525, section 6.3).
     #[must_use]
     pub fn wildcard(&self) -> Option<HostPattern> {
@@ -41,20 +41,20 @@ impl HostName {
         Some(HostPattern(format!("*.{parent}").into()))
     }
 
-    /// What stands behind the first dot; none for a name of one label.
+    /// Returns the text behind the first dot; none for a name of one label.
     #[must_use]
     pub fn parent(&self) -> Option<&str> {
         self.0.split_once('.').map(|(_, parent)| parent)
     }
 
-    /// The name as people write it, with U-labels.
+    /// Returns the name as people write it, with U-labels.
     #[must_use]
     pub fn to_unicode(&self) -> String {
         idna::domain_to_unicode(&self.0).0
     }
 }
 
-/// A name as it is stored: exact, or `*.` and a parent.
+/// Pattern of a stored record: an exact name, or `*.` and a parent.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct HostPattern(Box<str>);
 
@@ -63,7 +63,7 @@ impl HostPattern {
     /// [`HostName::parse`].
     ///
     /// # Errors
-    /// As [`HostName::parse`]; also for a `*` anywhere else.
+    /// Returns the errors of [`HostName::parse`], also for a `*` elsewhere.
     pub fn parse(input: &str) -> Result<Self, NameError> {
         match input.strip_prefix("*.") {
             None => Ok(Self(HostName::parse(input)?.0)),
@@ -78,20 +78,21 @@ impl HostPattern {
         }
     }
 
-    /// The A-label form, with `*.` in front of a wildcard.
+    /// Returns the A-label form, with `*.` in front of a wildcard.
     #[must_use]
     pub fn as_str(&self) -> &str {
         &self.0
     }
 
-    /// The parent of a wildcard: `b.c` for `*.b.c`; none for an exact name.
+    /// Returns the parent of a wildcard: `b.c` for `*.b.c`; none for an exact
+    /// name.
     #[must_use]
     pub fn wildcard_parent(&self) -> Option<&str> {
         self.0.strip_prefix("*.")
     }
 
-    /// What stands behind the first dot, for a wildcard and an exact name
-    /// alike; none for a name of one label.
+    /// Returns the text behind the first dot of a wildcard or an exact name; none
+    /// for a name of one label.
     #[must_use]
     pub fn parent(&self) -> Option<&str> {
         self.0.split_once('.').map(|(_, parent)| parent)
@@ -107,13 +108,13 @@ impl HostPattern {
         }
     }
 
-    /// The exact name; none for a wildcard.
+    /// Returns the exact name; none for a wildcard.
     #[must_use]
     pub fn exact(&self) -> Option<HostName> {
         (!self.0.starts_with("*.")).then(|| HostName(self.0.clone()))
     }
 
-    /// The pattern as people write it, with U-labels.
+    /// Returns the pattern as people write it, with U-labels.
     #[must_use]
     pub fn to_unicode(&self) -> String {
         match self.wildcard_parent() {
@@ -167,19 +168,19 @@ macro_rules! text_forms {
 text_forms!(HostName);
 text_forms!(HostPattern);
 
-/// Why a text is no host name.
+/// Reason why a text is no host name.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum NameError {
-    /// Nothing, or only a dot.
+    /// An empty text, or only a dot.
     #[error("a host name must not be empty")]
     Empty,
-    /// Over 253 bytes (RFC 1035, section 2.3.4).
+    /// A name over 253 bytes (RFC 1035, section 2.3.4).
     #[error("a host name has at most 253 bytes as A-labels, this one {0}")]
     TooLong(usize),
     /// `a..b` or a leading dot.
     #[error("a label between two dots must not be empty")]
     EmptyLabel,
-    /// Over 63 bytes (RFC 1035, section 2.3.4).
+    /// A label over 63 bytes (RFC 1035, section 2.3.4).
     #[error("a label has at most 63 bytes, {0:?} is longer")]
     LabelTooLong(String),
     /// A `-` at either end of a label.
@@ -188,7 +189,7 @@ pub enum NameError {
     /// A character outside letters, digits, `-` and `_`.
     #[error("{0:?} must not stand in a host name (letters, digits, '-' and '_' may)")]
     Character(char),
-    /// Everything numeric in the last label: an IPv4 address or the like.
+    /// A last label of digits alone, as in an IPv4 address, or an IPv6 address.
     #[error("an IP address is no host name")]
     Address,
     /// Unicode that UTS 46 does not map to A-labels.
@@ -197,7 +198,7 @@ pub enum NameError {
 }
 
 fn to_ascii(input: &str) -> Result<String, NameError> {
-    // The usual case pays for no tables: ASCII without punycode.
+    // Fast path for ASCII without punycode, which needs no Unicode tables.
     if input.is_ascii() {
         let lower = without_dot(input).to_ascii_lowercase();
         if !lower.contains("xn--") {
@@ -266,7 +267,7 @@ fn check_label(label: &str) -> Result<(), NameError> {
 
 const MAX_NAME: usize = 253;
 const MAX_LABEL: usize = 63;
-/// Bounds the work of the Unicode mapping, which a client can ask for.
+/// Bounds the work of the Unicode mapping, which clients can cause.
 const MAX_INPUT: usize = 1024;
 
 #[cfg(test)]
