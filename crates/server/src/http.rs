@@ -6,6 +6,7 @@ mod plain;
 mod streams;
 
 use std::convert::Infallible;
+use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -15,7 +16,7 @@ use http::{Request, Response, Version};
 use http_body::Body as _;
 use hyper::body::Incoming;
 use hyper::server::conn::{http1, http2};
-use hyper::service::service_fn;
+use hyper::service::{Service, service_fn};
 use hyper_util::rt::TokioTimer;
 
 use crate::frames::Frames;
@@ -24,10 +25,10 @@ use crate::pace::{self, Pace};
 use crate::route::{Refused, Visit};
 use crate::shared::Shared;
 use crate::site::Body;
-use crate::tls::SEND_LIMIT;
+use crate::tls::{SEND_LIMIT, Stream};
 use answer::Answer;
 pub(crate) use drive::Drain;
-use drive::drive;
+use drive::{Driven, Held, drive};
 pub(crate) use plain::redirect;
 use streams::Streams;
 
@@ -94,20 +95,92 @@ impl Http {
             let visit = Arc::clone(&visit);
             async move { Ok::<_, Infallible>(answer(&visit, request).await) }
         });
-        let ended = if h2 {
-            stream.watch(Frames::new(STUCK * limits.body));
-            let streams = Streams::new(&pace, limits.body);
-            let connection = Self::two(streams).serve_connection(stream, service);
-            let end = http2::Connection::graceful_shutdown;
-            drive(connection, end, &pace, &limits, drain).await
-        } else {
-            let connection = self.one.serve_connection(stream, service);
-            let end = http1::Connection::graceful_shutdown;
-            drive(connection, end, &pace, &limits, drain).await
+        let held = Held {
+            pace,
+            limits,
+            drain,
         };
-        if let Some(Err(error)) = ended {
+        // Boxed apart, so that neither holds the other's room.
+        let ended = if h2 {
+            stream.watch(Frames::new(STUCK * held.limits.body));
+            let served = Box::pin(Self::serve_two(stream, service, &held));
+            served.await
+        } else {
+            self.serve_one(stream, service, &held).await
+        };
+        if let Err(error) = ended {
             tracing::debug!(%error, peer = %ends.peer, "a connection broke off");
         }
+    }
+
+    /// HTTP/1.1. While no request comes, hyper with its buffers is gone, and
+    /// only the stream is kept.
+    async fn serve_one<S: Answering>(
+        &self,
+        mut stream: Stream,
+        mut service: S,
+        held: &Held<'_>,
+    ) -> hyper::Result<()>
+    where
+        S::Future: Send,
+    {
+        loop {
+            let connection = self.one.serve_connection(stream, service);
+            let driven = Box::pin(drive_one(connection, held));
+            let Some(parts) = driven.await? else {
+                return Ok(());
+            };
+            (stream, service) = (parts.io, parts.service);
+            stream.put_back(parts.read_buf);
+            if !held.is_asked_again(&mut stream).await {
+                return Ok(());
+            }
+        }
+    }
+
+    async fn serve_two<S: Answering>(
+        stream: Stream,
+        service: S,
+        held: &Held<'_>,
+    ) -> hyper::Result<()>
+    where
+        S::Future: Send + 'static,
+    {
+        let streams = Streams::new(&held.pace, held.limits.body);
+        let mut connection = Self::two(streams).serve_connection(stream, service);
+        let end = http2::Connection::graceful_shutdown;
+        match drive(Pin::new(&mut connection), end, held).await {
+            Driven::Ended(result) => result,
+            Driven::Cut | Driven::Idle => Ok(()),
+        }
+    }
+}
+
+/// What answers the requests of a connection.
+trait Answering:
+    Service<Request<Incoming>, Response = Response<Answer>, Error = Infallible> + Unpin
+{
+}
+
+impl<S> Answering for S where
+    S: Service<Request<Incoming>, Response = Response<Answer>, Error = Infallible> + Unpin
+{
+}
+
+/// Drives a connection of HTTP/1.1 to its end, or until no request has come for
+/// a while; then what is left of it.
+async fn drive_one<S: Answering>(
+    mut connection: http1::Connection<Stream, S>,
+    held: &Held<'_>,
+) -> hyper::Result<Option<http1::Parts<Stream, S>>>
+where
+    S::Future: Send,
+{
+    let end = http1::Connection::graceful_shutdown;
+    match drive(Pin::new(&mut connection), end, held).await {
+        Driven::Ended(result) => result.map(|()| None),
+        Driven::Cut => Ok(None),
+        Driven::Idle => Ok(Some(connection.into_parts())),
     }
 }
 

@@ -227,6 +227,18 @@ impl Pace {
         self.multiplexed.load(Relaxed) && self.is_in_flight()
     }
 
+    /// Whether no request has come for so long, and none is begun. Never of a
+    /// multiplexed connection.
+    pub(crate) fn has_been_idle_for(&self, time: Duration) -> bool {
+        let between = !self.is_in_flight()
+            && self.closed.value().is_none()
+            && self.head.value().is_none()
+            && !self.outflow.is_blocked()
+            && !self.is_winding_down();
+        let long = |idle| self.at(idle, time) <= Instant::now();
+        between && !self.multiplexed.load(Relaxed) && self.idle.value().is_some_and(long)
+    }
+
     /// When the connection has stayed as it is for too long; none while the
     /// next step is ours.
     pub(crate) fn due(&self, limits: &Limits) -> Option<(Instant, Due)> {

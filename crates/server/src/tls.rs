@@ -15,6 +15,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker, ready};
 
+use bytes::Bytes;
 use hyper::rt::ReadBufCursor;
 use rustls::server::ServerConnection;
 use tokio::net::TcpStream;
@@ -27,6 +28,8 @@ pub(crate) use wire::{receive, send};
 pub(crate) struct Stream {
     socket: TcpStream,
     tls: Box<ServerConnection>,
+    /// Plaintext that HTTP gave back.
+    unread: Bytes,
     /// Ciphertext that arrived while the reader had plaintext enough.
     stash: Vec<u8>,
     pace: Arc<Pace>,
@@ -54,6 +57,7 @@ impl Stream {
         Self {
             socket,
             tls,
+            unread: Bytes::new(),
             stash: rest,
             pace,
             frames: None,
@@ -102,6 +106,23 @@ impl Stream {
         self.poll_close(cx)
     }
 
+    /// Takes back what HTTP/1.1 has read of its next request.
+    pub(crate) fn put_back(&mut self, unread: Bytes) {
+        // An empty one would hold hyper's buffer.
+        if !unread.is_empty() {
+            self.unread = unread;
+        }
+    }
+
+    /// Resolves when a read would find something, be it the end.
+    pub(crate) fn poll_readable(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        let waiting = self.unread.is_empty() && self.stash.is_empty() && !self.ended;
+        if waiting {
+            ready!(self.socket.poll_read_ready(cx)).ok();
+        }
+        Poll::Ready(())
+    }
+
     fn is_tls13(&self) -> bool {
         self.tls.protocol_version() == Some(rustls::ProtocolVersion::TLSv1_3)
     }
@@ -140,6 +161,11 @@ impl Stream {
 
     /// Moves plaintext that is there. False: read on.
     fn take(&mut self, cursor: &mut ReadBufCursor<'_>) -> bool {
+        if !self.unread.is_empty() {
+            let n = self.unread.len().min(cursor.remaining());
+            cursor.put_slice(&self.unread.split_to(n));
+            return true;
+        }
         let wanted = self.wanted();
         let Self {
             tls, frames, pace, ..
@@ -165,7 +191,8 @@ impl Stream {
         false
     }
 
-    fn poll_close(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+    /// Says goodbye and waits for the client's end.
+    pub(crate) fn poll_close(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         loop {
             match self.closing {
                 Closing::Open => {

@@ -130,11 +130,17 @@ impl Worker {
 
 impl Local {
     async fn serve(&self, socket: TcpStream, ends: Ends, tls: bool) {
+        // Each phase is boxed, and in a statement of its own: what one held
+        // is free in the next, and no room is kept for it.
         if !tls {
-            redirect(socket, &self.shared).await;
-        } else if let Some(established) = establish(socket, ends, &self.shared).await {
+            let redirected = Box::pin(redirect(socket, &self.shared));
+            return redirected.await;
+        }
+        let handshake = Box::pin(establish(socket, ends, &self.shared));
+        if let Some(established) = handshake.await {
             let (shared, drain) = (&self.shared, &self.drain);
-            self.http.serve(established, ends, shared, drain).await;
+            let served = Box::pin(self.http.serve(established, ends, shared, drain));
+            served.await;
         }
     }
 

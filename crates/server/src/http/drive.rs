@@ -2,14 +2,16 @@
 
 use std::future::{Future, poll_fn};
 use std::pin::{Pin, pin};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::Poll;
 use std::time::Duration;
 
 use tokio::sync::Notify;
-use tokio::time::{Instant, sleep_until};
+use tokio::time::{Instant, sleep_until, timeout};
 
-use crate::pace::{Due, Limits, Pace};
+use crate::pace::{Due, LINGER, Limits, Pace};
+use crate::tls::Stream;
 
 /// Tells the connections of a worker to come to their end.
 #[derive(Debug, Default)]
@@ -33,28 +35,75 @@ impl Drain {
     }
 }
 
-/// Runs `connection` to its end. None if a limit cut it off.
+/// What a connection is held to.
+pub(super) struct Held<'a> {
+    pub(super) pace: Arc<Pace>,
+    pub(super) limits: Limits,
+    pub(super) drain: &'a Drain,
+}
+
+/// How far a connection was driven.
+pub(super) enum Driven<T> {
+    /// To its end.
+    Ended(T),
+    /// A limit cut it off.
+    Cut,
+    /// No request has come for [`PARK`], and none is begun. Only of HTTP/1.1.
+    Idle,
+}
+
+impl Held<'_> {
+    /// Waits for bytes of the client without hyper. False if a limit or the
+    /// drain came first; then the stream is closed.
+    pub(super) async fn is_asked_again(&self, stream: &mut Stream) -> bool {
+        let due = self.pace.due(&self.limits);
+        let limit = async {
+            match due {
+                Some((at, _)) => sleep_until(at).await,
+                None => std::future::pending().await,
+            }
+        };
+        tokio::select! {
+            biased;
+            () = poll_fn(|cx| stream.poll_readable(cx)) => return true,
+            () = limit => {}
+            // A client in front of its first request gets it answered.
+            () = self.drain.begun() => if !self.pace.has_begun() {
+                return true;
+            }
+        }
+        self.pace.close();
+        // A client that does not take close_notify does not get it.
+        let _ = timeout(LINGER, poll_fn(|cx| stream.poll_close(cx))).await;
+        false
+    }
+}
+
+/// Drives `connection`.
 ///
 /// The timer is set back only for a limit that comes sooner; where the limit
 /// has moved away since, it fires, finds nothing and is set again. A request
 /// on a kept-alive connection so leaves it alone.
 pub(super) async fn drive<C: Future>(
-    connection: C,
+    mut connection: Pin<&mut C>,
     end_gracefully: impl Fn(Pin<&mut C>),
-    pace: &Pace,
-    limits: &Limits,
-    drain: &Drain,
-) -> Option<C::Output> {
-    let mut connection = pin!(connection);
+    held: &Held<'_>,
+) -> Driven<C::Output> {
+    let Held {
+        pace,
+        limits,
+        drain,
+    } = held;
     let mut draining = pin!(drain.begun());
     let mut drained = false;
     let mut ending = false;
     let recheck = RECHECK.min(limits.body / 2);
+    let mut park = PARK;
     let mut timer = pin!(sleep_until(Instant::now() + PATIENCE));
     poll_fn(|cx| {
         loop {
             if let Poll::Ready(ended) = connection.as_mut().poll(cx) {
-                return Poll::Ready(Some(ended));
+                return Poll::Ready(Driven::Ended(ended));
             }
             drained = drained || draining.as_mut().poll(cx).is_ready();
             if drained || pace.is_winding_down() {
@@ -81,19 +130,25 @@ pub(super) async fn drive<C: Future>(
                 Some((at, Due::Ask)) if at <= now => {
                     // A write that is blocked is tried again, and answers.
                     if !pace.ask_progress() {
-                        return Poll::Ready(None);
+                        return Poll::Ready(Driven::Cut);
                     }
                     timer.as_mut().reset(now + recheck);
                     continue;
                 }
-                Some((at, Due::Drop)) if at <= now => return Poll::Ready(None),
+                Some((at, Due::Drop)) if at <= now => return Poll::Ready(Driven::Cut),
                 Some((at, Due::Close)) if at <= now => {
                     pace.close();
                     ending = true;
                     end_gracefully(connection.as_mut());
                     timer.as_mut().reset(now + PATIENCE);
                 }
-                _ => timer.as_mut().reset(first.unwrap_or(now + recheck)),
+                _ if !drained && pace.has_been_idle_for(PARK) => return Poll::Ready(Driven::Idle),
+                _ => {
+                    // A busy connection is looked at ever less often.
+                    let next = first.unwrap_or(now + recheck);
+                    timer.as_mut().reset(next.min(now + park));
+                    park = RECHECK.min(park * 2);
+                }
             }
             // The first time it fires, tickets have waited long enough.
             pace.be_impatient();
@@ -101,6 +156,11 @@ pub(super) async fn drive<C: Future>(
     })
     .await
 }
+
+/// How long no request has come when hyper is given up with its two buffers of
+/// 8 KiB: longer than a busy client's pauses, since it is made anew for the
+/// next one (1 µs).
+const PARK: Duration = Duration::from_millis(100);
 
 /// How long session tickets wait for the first answer to ride with. Clients
 /// send their request at once; one that does not misses nothing.

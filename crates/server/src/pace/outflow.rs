@@ -60,6 +60,10 @@ impl Outflow {
         }
     }
 
+    pub(super) fn is_blocked(&self) -> bool {
+        self.blocked.value().is_some()
+    }
+
     /// Until when the socket may take nothing, if it takes nothing.
     pub(super) fn blocked_until(&self, limit: Duration) -> Option<u64> {
         let since = self.blocked.value()?;

@@ -60,3 +60,29 @@ async fn a_steady_slow_reader_gets_everything() {
     }
     assert!(len > 6 << 20, "{len}");
 }
+
+#[tokio::test]
+async fn a_pause_within_and_between_requests_loses_nothing() {
+    let fixture = Fixture::new("");
+    fixture.write("page", 10);
+    let mut stream = fixture.connect(b"http/1.1").await;
+    let request = b"GET /page HTTP/1.1\r\nHost: a.example\r\n\r\n";
+    let (one, two) = request.split_at(20);
+    // Longer than the server keeps what it reads a request with.
+    let mut pause = tokio::time::interval(Duration::from_millis(400));
+    let parts = [&[request, one].concat()[..], two, request, one, two];
+    for part in parts {
+        pause.tick().await;
+        stream.write_all(part).await.unwrap();
+    }
+    let mut answers = vec![0; 4 * 10];
+    for answer in answers.chunks_mut(10) {
+        let mut head = Vec::new();
+        while !head.ends_with(b"\r\n\r\n") {
+            head.push(stream.read_u8().await.unwrap());
+        }
+        assert!(head.starts_with(b"HTTP/1.1 200"));
+        stream.read_exact(answer).await.unwrap();
+    }
+    assert_eq!(answers, [b'x'; 40]);
+}
