@@ -145,6 +145,12 @@ pub enum LookupError {
     /// Issuance was allowed but did not work.
     #[error("no certificate could be obtained: {0}")]
     NotObtained(Arc<str>),
+    /// The client's network asked for too many names that are not here.
+    #[error(
+        "the client's network asked for too many names that are not here \
+         ([server] absent_per_prefix)"
+    )]
+    OverBudget,
     /// The deadline of the lookup passed; the load goes on.
     #[error("there was no answer in time")]
     Late,

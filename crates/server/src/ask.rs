@@ -13,8 +13,8 @@ use crate::metrics::{LookupResult, Metrics};
 ///
 /// 1. what is cached costs nothing;
 /// 2. joining a load that is in flight costs nothing either;
-/// 3. a load needs a permit of the prefix. Without one the answer is
-///    [`LookupError`], as if the store were overloaded.
+/// 3. a load needs a permit of the prefix, and waits for it. Where too many
+///    wait, the answer is a [`LookupError`] that says which bound was met.
 ///
 /// What is not cached is waited for until `deadline`: then nobody knows. A load
 /// that has begun goes on. Gives the result that was counted, too.
@@ -60,17 +60,23 @@ async fn load(
             let outcome = lookup.load_with(name, observe).await;
             (outcome, LookupResult::Loaded)
         }
-        Err(denied) => (overloaded(), denied.into()),
+        Err(denied) => (refused(denied), denied.into()),
     }
 }
 
 /// Whether nobody knows because too much is going on already.
 pub(crate) fn is_overload(error: &LookupError) -> bool {
-    matches!(error, LookupError::Store(StoreError::Overloaded))
+    matches!(
+        error,
+        LookupError::Store(StoreError::Overloaded) | LookupError::OverBudget
+    )
 }
 
-fn overloaded() -> Outcome<Endpoint> {
-    Outcome::Failed(LookupError::Store(StoreError::Overloaded))
+fn refused(denied: Denied) -> Outcome<Endpoint> {
+    Outcome::Failed(match denied {
+        Denied::OverBudget => LookupError::OverBudget,
+        Denied::Full => LookupError::Store(StoreError::Overloaded),
+    })
 }
 
 fn late() -> (Outcome<Endpoint>, LookupResult) {

@@ -7,18 +7,22 @@
 
 mod absences;
 mod calls;
+mod over;
 
-use std::net::IpAddr;
+use std::fmt;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::sync::Arc;
 
 use crate::config::Limits;
 use absences::Absences;
 use calls::{Call, Calls};
+use over::Over;
 
 /// Gives out the right to ask the store.
 #[derive(Debug)]
 pub(crate) struct Budget {
     absences: Arc<Absences>,
+    over: Over,
     calls: Arc<Calls>,
 }
 
@@ -26,6 +30,7 @@ impl Budget {
     pub(crate) fn new(limits: &Limits) -> Self {
         Self {
             absences: Arc::new(Absences::new(limits.prefix_absent_budget)),
+            over: Over::default(),
             calls: Arc::new(Calls::new(
                 limits.loads,
                 limits.prefix_in_flight,
@@ -35,13 +40,18 @@ impl Budget {
     }
 
     /// The right to make one call, kept until the permit is dropped. Waits its
-    /// turn; the caller sets the deadline.
+    /// turn; the caller sets the deadline. Over its budget, a prefix waits for
+    /// what the budget regains: names that exist cost nothing, so that they
+    /// still get through, slowed down.
     ///
     /// # Errors
-    /// At once, if the prefix is over its budget or too much waits already.
+    /// [`Denied`], if too many of the prefix, or of all, wait already.
     pub(crate) async fn admit(&self, prefix: Prefix) -> Result<Permit, Denied> {
         if !self.absences.take(prefix) {
-            return Err(Denied::OverBudget);
+            let waiting = self.over.enter(prefix)?;
+            while !self.absences.take(prefix) {
+                waiting.pause().await?;
+            }
         }
         let mut permit = Permit {
             absences: Arc::clone(&self.absences),
@@ -81,7 +91,8 @@ impl Drop for Permit {
 /// Why there is no permit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Denied {
-    /// The prefix asked for too many names that are not here.
+    /// The prefix asked for too many names that are not here, and too many of
+    /// its clients wait.
     OverBudget,
     /// As many calls as may wait are waiting.
     Full,
@@ -89,8 +100,28 @@ pub(crate) enum Denied {
 
 /// A client's neighbourhood: /24 of IPv4, /56 of IPv6. What an attacker gets
 /// without effort, and what one household or office has.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) struct Prefix(u64);
+
+impl Prefix {
+    /// The wider neighbourhood: /16 of IPv4, /48 of IPv6. What a provider gives
+    /// to one customer who asks for more.
+    fn wider(self) -> Self {
+        // Never equal to a /24 or a /56: bit 62 is set in wide ones alone.
+        Self(((self.0 >> 8) << 8) | WIDE)
+    }
+}
+
+impl fmt::Display for Prefix {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.0 & V4 != 0 {
+            let bits = u32::try_from((self.0 << 8) & 0xffff_ff00).expect("32 bits are left");
+            write!(f, "{}/24", Ipv4Addr::from_bits(bits))
+        } else {
+            write!(f, "{}/56", Ipv6Addr::from_bits(u128::from(self.0) << 72))
+        }
+    }
+}
 
 impl From<IpAddr> for Prefix {
     fn from(address: IpAddr) -> Self {
@@ -106,80 +137,7 @@ impl From<IpAddr> for Prefix {
 }
 
 const V4: u64 = 1 << 63;
+const WIDE: u64 = 1 << 62;
 
 #[cfg(test)]
-mod tests {
-    use std::pin::Pin;
-    use std::task::{Context, Poll, Waker};
-    use std::time::Duration;
-
-    use super::*;
-
-    fn poll<F: Future>(future: Pin<&mut F>) -> Poll<F::Output> {
-        future.poll(&mut Context::from_waker(Waker::noop()))
-    }
-
-    fn budget(absent: usize, loads: usize, per_prefix: usize, waiting: usize) -> Budget {
-        Budget {
-            absences: Arc::new(Absences::new(absent)),
-            calls: Arc::new(Calls::new(loads, per_prefix, waiting)),
-        }
-    }
-
-    fn prefix(text: &str) -> Prefix {
-        text.parse::<IpAddr>().unwrap().into()
-    }
-
-    #[test]
-    fn a_prefix_is_a_neighbourhood() {
-        assert_eq!(prefix("192.0.2.1"), prefix("192.0.2.254"));
-        assert_ne!(prefix("192.0.2.1"), prefix("192.0.3.1"));
-        assert_eq!(prefix("192.0.2.1"), prefix("::ffff:192.0.2.9"));
-        assert_eq!(prefix("2001:db8:0:aa00::1"), prefix("2001:db8:0:aaff::1"));
-        assert_ne!(prefix("2001:db8:0:aa00::1"), prefix("2001:db8:0:ab00::1"));
-        assert_ne!(prefix("0.0.0.1"), prefix("::1"));
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn absences_are_charged_and_the_rest_is_not() {
-        let budget = budget(3, 256, 64, 4096);
-        let (attacker, other) = (prefix("192.0.2.1"), prefix("198.51.100.1"));
-        for _ in 0..100 {
-            drop(budget.admit(attacker).await.unwrap());
-        }
-        for _ in 0..3 {
-            budget.admit(attacker).await.unwrap().was_absent();
-        }
-        assert_eq!(
-            budget.admit(attacker).await.unwrap_err(),
-            Denied::OverBudget
-        );
-        assert!(budget.admit(other).await.is_ok());
-        tokio::time::advance(Duration::from_secs(20)).await;
-        budget.admit(attacker).await.unwrap().was_absent();
-        assert!(budget.admit(attacker).await.is_err());
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn a_full_queue_keeps_nobody_elses_turn() {
-        let budget = budget(600, 2, 1, 48);
-        let (crowd, other) = (prefix("192.0.2.1"), prefix("198.51.100.1"));
-        // Idle permits may all go to one prefix.
-        let first = budget.admit(crowd).await.unwrap();
-        let _second = budget.admit(crowd).await.unwrap();
-        let mut waiting: Vec<_> = (0..3).map(|_| Box::pin(budget.admit(crowd))).collect();
-        for wait in &mut waiting {
-            assert!(poll(wait.as_mut()).is_pending());
-        }
-        assert_eq!(budget.admit(crowd).await.unwrap_err(), Denied::Full);
-        let mut others = Box::pin(budget.admit(other));
-        assert!(poll(others.as_mut()).is_pending());
-        drop(first);
-        assert!(
-            poll(others.as_mut()).is_ready(),
-            "the crowd has its share, so the other prefix comes first"
-        );
-        let next = poll(waiting[0].as_mut());
-        assert!(next.is_ready(), "then the crowd, since nobody else waits");
-    }
-}
+mod tests;

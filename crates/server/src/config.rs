@@ -202,9 +202,8 @@ pub struct Limits {
     /// `loads_per_prefix`: of these, for the clients of one prefix while others
     /// wait; 64 by default, 1 to `loads`.
     pub prefix_in_flight: usize,
-    /// `loads_waiting`: look-ups that wait for a load's permit, of one prefix
-    /// at most a sixteenth of them; 4,096 by default, 0 to 1,000,000. Further
-    /// ones are refused.
+    /// `loads_waiting`: look-ups that wait for a load's permit; 4,096 by
+    /// default, 0 to 1,000,000. The prefix with most of them makes room.
     pub loads_waiting: usize,
 }
 

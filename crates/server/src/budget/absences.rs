@@ -1,4 +1,4 @@
-//! Token buckets by prefix, in a table of bounded size.
+//! Token buckets by prefix, in tables of bounded size.
 
 use std::collections::HashMap;
 use std::hash::BuildHasher;
@@ -36,18 +36,36 @@ impl Absences {
         }
     }
 
-    /// Takes one; false if there is none.
+    /// Takes one, of the prefix and of the wider one around it; false if there
+    /// is none.
     pub(super) fn take(&self, prefix: Prefix) -> bool {
+        if !self.take_of(prefix, self.per_minute) {
+            return false;
+        }
+        let enough = self.take_of(prefix.wider(), self.per_minute * PREFIXES);
+        if !enough {
+            self.give_back_to(prefix, self.per_minute);
+        }
+        enough
+    }
+
+    /// Gives one back.
+    pub(super) fn give_back(&self, prefix: Prefix) {
+        self.give_back_to(prefix, self.per_minute);
+        self.give_back_to(prefix.wider(), self.per_minute * PREFIXES);
+    }
+
+    fn take_of(&self, prefix: Prefix, most: f64) -> bool {
         let now = Instant::now();
         let mut shard = self.shard(prefix);
         if shard.len() >= SHARD_ENTRIES && !shard.contains_key(&prefix) {
             make_room(&mut shard, now);
         }
         let bucket = shard.entry(prefix).or_insert(Bucket {
-            tokens: self.per_minute,
+            tokens: most,
             at: now,
         });
-        bucket.tokens = self.level(bucket, now);
+        bucket.tokens = level(bucket, most, now);
         bucket.at = now;
         let enough = bucket.tokens >= 1.0;
         if enough {
@@ -56,16 +74,10 @@ impl Absences {
         enough
     }
 
-    /// Gives one back.
-    pub(super) fn give_back(&self, prefix: Prefix) {
+    fn give_back_to(&self, prefix: Prefix, most: f64) {
         if let Some(bucket) = self.shard(prefix).get_mut(&prefix) {
-            bucket.tokens = (bucket.tokens + 1.0).min(self.per_minute);
+            bucket.tokens = (bucket.tokens + 1.0).min(most);
         }
-    }
-
-    fn level(&self, bucket: &Bucket, now: Instant) -> f64 {
-        let since = now.saturating_duration_since(bucket.at).as_secs_f64();
-        (bucket.tokens + since * self.per_minute / 60.0).min(self.per_minute)
     }
 
     fn shard(&self, prefix: Prefix) -> MutexGuard<'_, Shard> {
@@ -75,6 +87,12 @@ impl Absences {
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// What a bucket of `most` tokens holds now.
+fn level(bucket: &Bucket, most: f64, now: Instant) -> f64 {
+    let since = now.saturating_duration_since(bucket.at).as_secs_f64();
+    (bucket.tokens + since * most / 60.0).min(most)
 }
 
 /// Drops the full buckets, which tell nothing; if there are none, the
@@ -99,6 +117,9 @@ fn make_room(shard: &mut Shard, now: Instant) {
 /// After so long a bucket is full again and tells nothing.
 const REFILLED: Duration = Duration::from_secs(60);
 
+/// A wide prefix may have as much as so many of its prefixes.
+const PREFIXES: f64 = 16.0;
+
 /// Keeps workers out of each other's way.
 const SHARDS: usize = 16;
 
@@ -112,7 +133,8 @@ mod tests {
     use super::*;
 
     fn prefix(number: u32) -> Prefix {
-        IpAddr::from(Ipv6Addr::from_bits(u128::from(number) << 72)).into()
+        // Each in a wide prefix of its own.
+        IpAddr::from(Ipv6Addr::from_bits(u128::from(number) << 80)).into()
     }
 
     #[tokio::test(start_paused = true)]

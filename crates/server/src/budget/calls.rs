@@ -11,7 +11,8 @@ use super::{Denied, Prefix};
 
 /// A bounded number of calls. Idle ones go to whoever asks; when there are
 /// none, each prefix has a queue of its own, and what is given back goes to
-/// the queues in turn.
+/// the queues in turn. Where no more may wait, the newest of the longest queue
+/// makes room for a prefix with fewer.
 #[derive(Debug)]
 pub(super) struct Calls {
     state: Mutex<State>,
@@ -66,7 +67,7 @@ impl Calls {
             }
             state.queue(prefix, calls.waiting)?
         };
-        // The sender lives in the queue until it sends.
+        // The sender lives in the queue until it sends, or makes room.
         turn.await.map_err(|_| Denied::Full)
     }
 
@@ -87,25 +88,48 @@ impl Calls {
 impl State {
     fn queue(&mut self, prefix: Prefix, bound: usize) -> Result<oneshot::Receiver<Call>, Denied> {
         if self.waiting >= bound {
-            return Err(Denied::Full);
+            self.make_room(prefix, bound)?;
         }
         let line = self.prefixes.entry(prefix).or_default();
-        let per_prefix = (bound / PREFIXES_TO_FILL_IT).max(1);
-        if line.queue.len() >= per_prefix {
-            // Those who left make room.
-            let before = line.queue.len();
-            line.queue.retain(|waiting| !waiting.is_closed());
-            self.waiting -= before - line.queue.len();
-            if line.queue.len() >= per_prefix {
-                return Err(Denied::Full);
-            }
-        } else if line.queue.is_empty() {
+        if line.queue.is_empty() {
             self.turns.push_back(prefix);
         }
         let (sender, receiver) = oneshot::channel();
         line.queue.push_back(sender);
         self.waiting += 1;
         Ok(receiver)
+    }
+
+    /// Drops those who left; if there are none, the newest of the longest
+    /// queue. A prefix with nearly as long a queue of its own is refused.
+    fn make_room(&mut self, prefix: Prefix, bound: usize) -> Result<(), Denied> {
+        for line in self.prefixes.values_mut() {
+            let before = line.queue.len();
+            line.queue.retain(|waiting| !waiting.is_closed());
+            self.waiting -= before - line.queue.len();
+        }
+        self.turns.retain(|turn| {
+            let line = self.prefixes.get(turn);
+            line.is_some_and(|line| !line.queue.is_empty())
+        });
+        self.prefixes
+            .retain(|_, line| line.in_flight > 0 || !line.queue.is_empty());
+        if self.waiting < bound {
+            return Ok(());
+        }
+        let own = self
+            .prefixes
+            .get(&prefix)
+            .map_or(0, |line| line.queue.len());
+        let lines = self.prefixes.values_mut();
+        let longest = lines.max_by_key(|line| line.queue.len());
+        let longest = longest.filter(|line| line.queue.len() > own + 1);
+        // Whoever waits on a dropped sender is refused.
+        longest
+            .and_then(|line| line.queue.pop_back())
+            .ok_or(Denied::Full)?;
+        self.waiting -= 1;
+        Ok(())
     }
 
     /// Takes a call of `prefix` back and says who gets it.
@@ -163,6 +187,3 @@ impl Drop for Call {
         }
     }
 }
-
-/// One prefix may fill this part of the queue, so that others find room.
-const PREFIXES_TO_FILL_IT: usize = 16;

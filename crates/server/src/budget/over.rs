@@ -1,0 +1,109 @@
+//! Prefixes over their budget of absent names: who waits for what it regains.
+
+use std::collections::{HashMap, VecDeque};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use foldhash::quality::RandomState;
+use tokio::time::{Instant, sleep};
+
+use super::{Denied, Prefix};
+
+/// Those who wait, by prefix. Where no more of a prefix may wait, the oldest
+/// is refused: whoever asks most often has no better chance than others.
+#[derive(Debug, Default)]
+pub(super) struct Over(Mutex<Lines>);
+
+#[derive(Debug, Default)]
+struct Lines {
+    waiting: usize,
+    by_prefix: HashMap<Prefix, VecDeque<Arc<AtomicBool>>, RandomState>,
+}
+
+/// One who waits.
+#[derive(Debug)]
+pub(super) struct Waiting<'a> {
+    over: &'a Over,
+    prefix: Prefix,
+    refused: Arc<AtomicBool>,
+    until: Instant,
+}
+
+impl Over {
+    /// Lets one more of a prefix wait.
+    ///
+    /// # Errors
+    /// If too many of all prefixes wait.
+    pub(super) fn enter(&self, prefix: Prefix) -> Result<Waiting<'_>, Denied> {
+        let refused = Arc::<AtomicBool>::default();
+        let mut lines = self.lock();
+        let room = lines.waiting < MAX_WAITING;
+        let line = lines.by_prefix.entry(prefix).or_default();
+        if line.len() >= MAX_OF_PREFIX || !room {
+            let Some(oldest) = line.pop_front() else {
+                lines.by_prefix.remove(&prefix);
+                return Err(Denied::OverBudget);
+            };
+            oldest.store(true, Ordering::Relaxed);
+            line.push_back(Arc::clone(&refused));
+        } else {
+            line.push_back(Arc::clone(&refused));
+            lines.waiting += 1;
+        }
+        Ok(Waiting {
+            over: self,
+            prefix,
+            refused,
+            until: Instant::now() + MAX_WAIT,
+        })
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Lines> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Waiting<'_> {
+    /// Waits until it is worth looking again.
+    ///
+    /// # Errors
+    /// If a newer one took its place, or the wait was long enough.
+    pub(super) async fn pause(&self) -> Result<(), Denied> {
+        sleep(PAUSE).await;
+        // Relaxed: nothing else is read because of it.
+        let refused = self.refused.load(Ordering::Relaxed) || Instant::now() >= self.until;
+        if refused {
+            Err(Denied::OverBudget)
+        } else {
+            Ok(())
+        }
+    }
+}
+
+impl Drop for Waiting<'_> {
+    fn drop(&mut self) {
+        let mut lines = self.over.lock();
+        let Some(line) = lines.by_prefix.get_mut(&self.prefix) else {
+            return;
+        };
+        let before = line.len();
+        line.retain(|other| !Arc::ptr_eq(other, &self.refused));
+        let left = before - line.len();
+        let is_empty = line.is_empty();
+        lines.waiting -= left;
+        if is_empty {
+            lines.by_prefix.remove(&self.prefix);
+        }
+    }
+}
+
+/// The time in which a budget of 600 a minute regains one.
+const PAUSE: Duration = Duration::from_millis(100);
+/// Clients ask again; longer waits would only hold more of their handshakes.
+const MAX_WAIT: Duration = Duration::from_secs(3);
+/// A household that opens a page with a cold host per image. Their timers cost
+/// a worker less than a handshake each second.
+const MAX_OF_PREFIX: usize = 64;
+/// Waiting handshakes of all prefixes, whose memory and timers they bound.
+const MAX_WAITING: usize = 4096;

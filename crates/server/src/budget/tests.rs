@@ -1,0 +1,177 @@
+use std::pin::Pin;
+use std::task::{Context, Poll, Waker};
+use std::time::Duration;
+
+use tokio::time::{advance, timeout};
+
+use super::*;
+
+fn poll<F: Future>(future: Pin<&mut F>) -> Poll<F::Output> {
+    future.poll(&mut Context::from_waker(Waker::noop()))
+}
+
+fn budget(absent: usize, loads: usize, per_prefix: usize, waiting: usize) -> Budget {
+    Budget {
+        absences: Arc::new(Absences::new(absent)),
+        over: Over::default(),
+        calls: Arc::new(Calls::new(loads, per_prefix, waiting)),
+    }
+}
+
+fn prefix(text: &str) -> Prefix {
+    text.parse::<IpAddr>().unwrap().into()
+}
+
+#[test]
+fn a_prefix_is_a_neighbourhood() {
+    assert_eq!(prefix("192.0.2.1"), prefix("192.0.2.254"));
+    assert_ne!(prefix("192.0.2.1"), prefix("192.0.3.1"));
+    assert_eq!(prefix("192.0.2.1"), prefix("::ffff:192.0.2.9"));
+    assert_eq!(prefix("2001:db8:0:aa00::1"), prefix("2001:db8:0:aaff::1"));
+    assert_ne!(prefix("2001:db8:0:aa00::1"), prefix("2001:db8:0:ab00::1"));
+    assert_ne!(prefix("0.0.0.1"), prefix("::1"));
+}
+
+#[test]
+fn a_wide_prefix_holds_its_neighbours() {
+    let wide = |text| prefix(text).wider();
+    assert_eq!(wide("192.0.2.1"), wide("192.0.3.1"));
+    assert_ne!(wide("192.0.2.1"), wide("192.1.2.1"));
+    assert_eq!(wide("2001:db8:0:aa00::1"), wide("2001:db8:0:bb00::1"));
+    assert_ne!(wide("2001:db8:0:aa00::1"), wide("2001:db8:1:aa00::1"));
+    assert_ne!(wide("192.0.0.1"), prefix("192.0.0.1"));
+}
+
+#[test]
+fn a_prefix_shows_its_network() {
+    assert_eq!(prefix("192.0.2.77").to_string(), "192.0.2.0/24");
+    let shown = prefix("2001:db8:0:aa77::1").to_string();
+    assert_eq!(shown, "2001:db8:0:aa00::/56");
+}
+
+#[tokio::test(start_paused = true)]
+async fn absences_are_charged_and_the_rest_is_not() {
+    let budget = budget(3, 256, 64, 4096);
+    let (attacker, other) = (prefix("192.0.2.1"), prefix("198.51.100.1"));
+    for _ in 0..100 {
+        drop(budget.admit(attacker).await.unwrap());
+    }
+    for _ in 0..3 {
+        budget.admit(attacker).await.unwrap().was_absent();
+    }
+    let second = Duration::from_secs(1);
+    assert!(timeout(second, budget.admit(attacker)).await.is_err());
+    assert!(budget.admit(other).await.is_ok());
+    advance(20 * second).await;
+    budget.admit(attacker).await.unwrap().was_absent();
+    assert!(timeout(second, budget.admit(attacker)).await.is_err());
+}
+
+#[tokio::test(start_paused = true)]
+async fn names_that_exist_get_through_over_budget() {
+    let budget = budget(600, 256, 64, 4096);
+    let crowd = prefix("192.0.2.1");
+    for _ in 0..600 {
+        budget.admit(crowd).await.unwrap().was_absent();
+    }
+    // Five unknown names a second go on, half of what the budget regains.
+    let deadline = Duration::from_secs(2);
+    for round in 0..10 {
+        budget.admit(crowd).await.unwrap().was_absent();
+        let existing = timeout(deadline, budget.admit(crowd)).await;
+        drop(
+            existing
+                .unwrap_or_else(|_| panic!("round {round}"))
+                .unwrap(),
+        );
+        advance(Duration::from_millis(200)).await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn over_budget_the_newest_wait_in_place_of_the_oldest() {
+    let budget = budget(1, 256, 64, 4096);
+    let crowd = prefix("192.0.2.1");
+    budget.admit(crowd).await.unwrap().was_absent();
+    let mut waiting: Vec<_> = (0..65).map(|_| Box::pin(budget.admit(crowd))).collect();
+    for wait in &mut waiting {
+        assert!(poll(wait.as_mut()).is_pending());
+    }
+    advance(Duration::from_millis(101)).await;
+    let Poll::Ready(Err(denied)) = poll(waiting[0].as_mut()) else {
+        panic!("the oldest still waits");
+    };
+    assert_eq!(denied, Denied::OverBudget);
+    assert!(poll(waiting[1].as_mut()).is_pending());
+    assert!(poll(waiting[64].as_mut()).is_pending());
+    drop(waiting);
+    assert_eq!(
+        format!("{:?}", budget.over),
+        format!("{:?}", Over::default())
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn many_prefixes_share_a_wider_budget() {
+    let budget = budget(10, 256, 64, 4096);
+    for number in 0..16 {
+        let prefix = prefix(&format!("192.0.{number}.1"));
+        for _ in 0..10 {
+            budget.admit(prefix).await.unwrap().was_absent();
+        }
+    }
+    let second = Duration::from_secs(1);
+    let next = budget.admit(prefix("192.0.16.1"));
+    // It regains 16 times 10 a minute.
+    assert!(timeout(second / 5, next).await.is_err());
+    assert!(budget.admit(prefix("192.1.0.1")).await.is_ok());
+    let next = timeout(second, budget.admit(prefix("192.0.16.1"))).await;
+    assert!(next.unwrap().is_ok());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_full_queue_keeps_nobody_elses_turn() {
+    let budget = budget(600, 2, 1, 3);
+    let (crowd, other) = (prefix("192.0.2.1"), prefix("198.51.100.1"));
+    // Idle permits may all go to one prefix.
+    let first = budget.admit(crowd).await.unwrap();
+    let _second = budget.admit(crowd).await.unwrap();
+    let mut waiting: Vec<_> = (0..3).map(|_| Box::pin(budget.admit(crowd))).collect();
+    for wait in &mut waiting {
+        assert!(poll(wait.as_mut()).is_pending());
+    }
+    assert_eq!(budget.admit(crowd).await.unwrap_err(), Denied::Full);
+    let mut others = Box::pin(budget.admit(other));
+    assert!(poll(others.as_mut()).is_pending());
+    let Poll::Ready(Err(denied)) = poll(waiting[2].as_mut()) else {
+        panic!("the newest of the crowd still waits");
+    };
+    assert_eq!(denied, Denied::Full);
+    drop(first);
+    assert!(
+        poll(others.as_mut()).is_ready(),
+        "the crowd has its share, so the other prefix comes first"
+    );
+    let next = poll(waiting[0].as_mut());
+    assert!(next.is_ready(), "then the crowd, since nobody else waits");
+}
+
+#[tokio::test(start_paused = true)]
+async fn those_who_left_make_room() {
+    let budget = budget(600, 1, 1, 2);
+    let [holder, one, other] = ["192.0.2.1", "198.51.100.1", "203.0.113.1"].map(prefix);
+    let held = budget.admit(holder).await.unwrap();
+    let mut gone: Vec<_> = (0..2).map(|_| Box::pin(budget.admit(one))).collect();
+    for wait in &mut gone {
+        assert!(poll(wait.as_mut()).is_pending());
+    }
+    drop(gone);
+    let mut first = Box::pin(budget.admit(other));
+    let mut second = Box::pin(budget.admit(other));
+    assert!(poll(first.as_mut()).is_pending());
+    assert!(poll(second.as_mut()).is_pending());
+    drop(held);
+    drop(poll(first.as_mut()));
+    drop(first);
+    assert!(poll(second.as_mut()).is_ready());
+}
