@@ -2,8 +2,10 @@
 
 use std::fmt;
 use std::io;
+use std::os::fd::AsFd;
 use std::process::ExitCode;
 
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use sekisho_certs::printable;
 
 /// What a command gives.
@@ -56,7 +58,9 @@ pub(crate) fn report(error: &anyhow::Error) -> ExitCode {
     if error.chain().any(is_reader_gone) {
         return ExitCode::SUCCESS;
     }
-    eprintln!("error: {}", printable(&with_causes(error)));
+    if takes_a_line(io::stderr()) {
+        eprintln!("error: {}", printable(&with_causes(error)));
+    }
     if error.is::<Usage>() {
         ExitCode::from(WRONG_USAGE)
     } else {
@@ -67,6 +71,15 @@ pub(crate) fn report(error: &anyhow::Error) -> ExitCode {
 /// Says on standard error what is wrong, but keeps no command from its work.
 pub(crate) fn warn(error: &anyhow::Error, hint: &str) {
     eprintln!("warning: {}; {hint}", printable(&with_causes(error)));
+}
+
+/// Tells whether a line can be written without waiting for a reader, who may
+/// never come: a server that is told to end must end.
+fn takes_a_line(to: impl AsFd) -> bool {
+    let mut fds = [PollFd::new(&to, PollFlags::OUT)];
+    let waited = poll(&mut fds, Some(&ERROR_WAIT));
+    // What can't be asked is written to as usual.
+    !matches!(waited, Ok(0))
 }
 
 /// The error and its causes in one line; some errors tell their cause
@@ -89,5 +102,10 @@ fn is_reader_gone(cause: &(dyn std::error::Error + 'static)) -> bool {
         .is_some_and(<dyn std::error::Error + Send + Sync>::is::<ReaderGone>)
 }
 
+/// For a reader that is only slow.
+const ERROR_WAIT: Timespec = Timespec {
+    tv_sec: 1,
+    tv_nsec: 0,
+};
 /// The same code that the parser gives.
 const WRONG_USAGE: u8 = 2;

@@ -22,7 +22,7 @@ pub(crate) struct Args {
 }
 
 pub(super) fn run(config: Option<&Path>, args: &Args, begun: Instant) -> Result<Ended> {
-    log::start(args.log)?;
+    let _flush = log::start(args.log)?;
     let config = Config::load(config)?;
     Serving::build(&config, begun)?.run_until_signalled()?;
     Ok(Ended::Done)

@@ -13,6 +13,7 @@ mod init;
 mod keys;
 mod layered;
 mod live;
+mod log;
 mod metrics;
 mod outages;
 mod peers;

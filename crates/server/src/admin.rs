@@ -42,6 +42,8 @@ pub struct Sources {
     pub responder: Arc<Responder>,
     /// Whether the server no longer takes connections.
     pub draining: Box<dyn Fn() -> bool + Send + Sync>,
+    /// Log lines that were dropped.
+    pub log_dropped: fn() -> u64,
 }
 
 impl fmt::Debug for Sources {

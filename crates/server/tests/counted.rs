@@ -23,6 +23,7 @@ async fn figure(running: &Running, name: &str) -> u64 {
         warm: None,
         responder: Arc::new(Responder::new(1 << 20, Arc::default())),
         draining: Box::new(|| false),
+        log_dropped: || 0,
     };
     let listener = TcpListener::bind(("127.0.0.1", 0)).await.unwrap();
     let address = listener.local_addr().unwrap();

@@ -1,13 +1,19 @@
 //! Where log lines go.
 
+mod filter;
+mod queue;
+
 use std::env;
 use std::io;
+use std::panic;
 
 use anyhow::{Context, anyhow};
 use clap::ValueEnum;
 use tracing_subscriber::EnvFilter;
 
 use crate::cli::failure::Result;
+
+pub(super) use queue::{Flush, dropped};
 
 /// How a line is written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -18,23 +24,29 @@ pub(super) enum Format {
     Json,
 }
 
-/// Sends log lines to standard error, filtered by the environment.
-pub(super) fn start(format: Format) -> Result<()> {
-    let filter = match env::var(FILTER) {
-        Ok(text) => EnvFilter::try_new(text).context(FILTER)?,
-        Err(env::VarError::NotPresent) => EnvFilter::new("info"),
+/// Sends log lines to standard error, filtered by the environment. A thread of
+/// its own writes them, so that no other thread ever waits for who reads.
+pub(super) fn start(format: Format) -> Result<Flush> {
+    let text = match env::var(FILTER) {
+        Ok(text) => text,
+        Err(env::VarError::NotPresent) => "info".to_owned(),
         Err(env::VarError::NotUnicode(_)) => return Err(anyhow!("{FILTER} is not UTF-8")),
     };
+    let filter = EnvFilter::try_new(filter::directives(&text)).context(FILTER)?;
+    let (queue, flush) = queue::start(io::stderr()).context("the log can't be started")?;
     let lines = tracing_subscriber::fmt()
         .with_env_filter(filter)
-        .with_writer(io::stderr);
+        .with_writer(queue);
     match format {
         Format::Text => lines
             .with_ansi(io::IsTerminal::is_terminal(&io::stderr()))
             .try_init(),
         Format::Json => lines.json().try_init(),
     }
-    .map_err(|error| anyhow!("the log can't be started: {error}"))
+    .map_err(|error| anyhow!("the log can't be started: {error}"))?;
+    // The standard hook writes to standard error from the thread that panics.
+    panic::set_hook(Box::new(|panic| tracing::error!("{panic}")));
+    Ok(flush)
 }
 
 /// Such as `warn`, or `info,sekisho_certs=debug`.

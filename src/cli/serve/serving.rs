@@ -23,6 +23,7 @@ use tokio::time::timeout;
 
 use crate::cli::failure::Result;
 use crate::cli::open::{self, Opened};
+use crate::cli::serve::log;
 use crate::process;
 
 /// A server whose sockets are bound, and all that runs beside it.
@@ -228,6 +229,7 @@ fn sources(
         warm: opened.warm.clone().map(stats),
         responder,
         draining: Box::new(move || shutdown.phase() > Phase::Serving),
+        log_dropped: log::dropped,
     }
 }
 

@@ -63,6 +63,12 @@ impl Server {
         lines.join("\n")
     }
 
+    /// The lines that were logged so far. While they are locked nobody reads
+    /// the pipe, which fills up.
+    pub(crate) fn log_lines(&self) -> Arc<Mutex<Vec<Value>>> {
+        Arc::clone(&self.log)
+    }
+
     /// The answer to a request for this host, head and body; or why there is
     /// none.
     pub(crate) fn fetch(&self, host: &str) -> io::Result<String> {

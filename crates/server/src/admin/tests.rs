@@ -53,6 +53,7 @@ impl Fixture {
             })),
             responder: Arc::new(Responder::new(16 << 20, Arc::default())),
             draining: Box::new(move || drains.load(Ordering::SeqCst)),
+            log_dropped: || 0,
         };
         let (end, ended) = oneshot::channel();
         let admin = Admin::new(sources, token);

@@ -70,6 +70,11 @@ impl Collector for Own {
         }
         files(&mut to, self.0.responder.files())?;
         refused(&mut to, self.0.responder.refused())?;
+        to.counter(
+            "log_lines_dropped",
+            "Log lines that were dropped, since they were not read fast enough",
+            &(self.0.log_dropped)(),
+        )?;
         to.one_of(
             "build_info",
             "The version that runs",

@@ -1,0 +1,170 @@
+//! Lines on their way to the thread that writes them.
+
+use std::io::{self, Write};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
+use std::thread;
+use std::time::Duration;
+
+use tracing_subscriber::fmt::MakeWriter;
+
+/// The bounded queue of lines. A line that finds no room is dropped and
+/// counted: whoever reads the log slowly must not slow down the server.
+#[derive(Clone)]
+pub(super) struct Queue {
+    messages: SyncSender<Message>,
+    /// Bytes in the queue.
+    bytes: Arc<AtomicUsize>,
+}
+
+/// Waits, when dropped, until the lines before it are written, or for
+/// [`FLUSH_TIMEOUT`] if nobody reads them.
+pub(crate) struct Flush(SyncSender<Message>);
+
+enum Message {
+    Line(Vec<u8>),
+    Flush(SyncSender<()>),
+}
+
+/// Starts the thread that writes lines to `to`.
+pub(super) fn start(to: impl Write + Send + 'static) -> io::Result<(Queue, Flush)> {
+    let (messages, received) = sync_channel(MAX_LINES);
+    let bytes = Arc::<AtomicUsize>::default();
+    let waiting = Arc::clone(&bytes);
+    thread::Builder::new()
+        .name("log".to_owned())
+        .spawn(move || write(to, &received, &waiting))?;
+    let flush = Flush(messages.clone());
+    Ok((Queue { messages, bytes }, flush))
+}
+
+/// Lines that were dropped since the start.
+pub(crate) fn dropped() -> u64 {
+    DROPPED.load(Ordering::Relaxed)
+}
+
+impl Queue {
+    fn push(&self, line: &[u8]) {
+        // Relaxed: the count bounds memory and orders nothing else.
+        let before = self.bytes.fetch_add(line.len(), Ordering::Relaxed);
+        let fits = before + line.len() <= MAX_BYTES;
+        if !fits
+            || self
+                .messages
+                .try_send(Message::Line(line.to_vec()))
+                .is_err()
+        {
+            self.bytes.fetch_sub(line.len(), Ordering::Relaxed);
+            DROPPED.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+}
+
+/// The subscriber hands over each line in one call.
+impl Write for Queue {
+    fn write(&mut self, line: &[u8]) -> io::Result<usize> {
+        self.push(line);
+        Ok(line.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+impl MakeWriter<'_> for Queue {
+    type Writer = Self;
+
+    fn make_writer(&self) -> Self {
+        self.clone()
+    }
+}
+
+impl Drop for Flush {
+    fn drop(&mut self) {
+        let (written, done) = sync_channel(1);
+        // A full queue means that nobody reads: its lines are lost.
+        match self.0.try_send(Message::Flush(written)) {
+            // Times out where nobody reads.
+            Ok(()) => drop(done.recv_timeout(FLUSH_TIMEOUT)),
+            Err(TrySendError::Full(_) | TrySendError::Disconnected(_)) => {}
+        }
+    }
+}
+
+fn write(mut to: impl Write, received: &Receiver<Message>, bytes: &AtomicUsize) {
+    let mut reported = 0;
+    while let Ok(message) = received.recv() {
+        match message {
+            Message::Line(line) => {
+                // Who closed the other end wants no lines.
+                let _ = to.write_all(&line);
+                bytes.fetch_sub(line.len(), Ordering::Relaxed);
+            }
+            Message::Flush(written) => drop(written.try_send(())),
+        }
+        let now = dropped();
+        if now > reported {
+            tracing::warn!(
+                lines = now - reported,
+                "log lines were dropped: standard error is not read as fast as they came"
+            );
+            reported = now;
+        }
+    }
+}
+
+static DROPPED: AtomicU64 = AtomicU64::new(0);
+
+/// A burst of all hosts that fail at once.
+const MAX_LINES: usize = 4096;
+/// Most lines have 200 bytes; the longest carry a request's path.
+const MAX_BYTES: usize = 1 << 20;
+/// A drain may end this much later.
+const FLUSH_TIMEOUT: Duration = Duration::from_secs(1);
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc::{Sender, channel};
+
+    use super::*;
+
+    /// Takes a line when it is let, and tells of it.
+    struct Slow(Receiver<()>, Sender<usize>);
+
+    impl Write for Slow {
+        fn write(&mut self, line: &[u8]) -> io::Result<usize> {
+            let _ = self.0.recv();
+            let _ = self.1.send(line.len());
+            Ok(line.len())
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn lines_beyond_the_bound_are_dropped_and_counted() {
+        let (let_one, wait) = channel();
+        let (tell, written) = channel();
+        let (mut queue, flush) = start(Slow(wait, tell)).unwrap();
+        let before = dropped();
+        let line = vec![b'x'; MAX_BYTES / 4];
+        for _ in 0..100 {
+            queue.write_all(&line).unwrap();
+        }
+        let lost = dropped() - before;
+        assert_eq!(lost, 96);
+        for _ in 0..100 - lost {
+            let_one.send(()).unwrap();
+            assert_eq!(written.recv().unwrap(), line.len());
+        }
+        queue.write_all(b"fits again\n").unwrap();
+        let_one.send(()).unwrap();
+        assert_eq!(written.recv().unwrap(), 11);
+        assert_eq!(dropped() - before, lost);
+        drop(flush);
+    }
+}
