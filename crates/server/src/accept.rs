@@ -6,25 +6,23 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::sleep;
+
+use crate::connections::{Connections, Place};
 
 /// Accepts for as long as it is polled. Without a permit connections wait in
 /// the kernel's queue, where they cost nearly nothing.
 pub(crate) async fn accept(
     listener: TcpListener,
-    permits: Arc<Semaphore>,
-    serve: impl Fn(TcpStream, SocketAddr, OwnedSemaphorePermit),
+    connections: Arc<Connections>,
+    serve: impl Fn(TcpStream, SocketAddr, Place),
 ) {
     let mut pause = FIRST_PAUSE;
-    loop {
-        let Ok(permit) = Arc::clone(&permits).acquire_owned().await else {
-            return;
-        };
+    while let Some(permit) = connections.permit().await {
         match listener.accept().await {
             Ok((socket, peer)) => {
                 pause = FIRST_PAUSE;
-                serve(socket, peer, permit);
+                serve(socket, peer, connections.enter(peer.ip().into(), permit));
             }
             Err(error) if is_the_connections(&error) => {}
             // EMFILE and the like stay until something is closed, and the

@@ -8,6 +8,7 @@ use std::time::Duration;
 use sekisho_certs::{HostName, HostPattern, LoadedCredential, LookupError};
 use tokio::time::Instant;
 
+use crate::budget::Prefix;
 use crate::site::Refusal;
 
 /// Bounds how often the same kind of trouble is logged; all of it is counted
@@ -19,6 +20,7 @@ pub(crate) struct Complaints {
     unreadable: Sparse,
     root_refused: Sparse,
     file_refused: Sparse,
+    given_up: Sparse,
 }
 
 impl Complaints {
@@ -56,6 +58,17 @@ impl Complaints {
                 %pattern, root, others,
                 "the host is answered with 503: its root lies outside of [sites] allow; \
                  `sekisho check` lists all such hosts"
+            );
+        }
+    }
+
+    /// Connections of this prefix made room for others.
+    pub(crate) fn given_up(&self, prefix: Prefix, limit: usize) {
+        if let Some(others) = self.given_up.allow() {
+            tracing::warn!(
+                %prefix, limit, others,
+                "the longest idle connections of the client network with most of them are closed: \
+                 [server] connections is nearly reached"
             );
         }
     }

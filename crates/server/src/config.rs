@@ -195,7 +195,7 @@ pub struct Limits {
     pub drain: Duration,
     /// `absent_per_prefix`: look-ups without result that the clients of one
     /// prefix (/24 or /56) may cause per minute; 600 by default, 1 to
-    /// 1,000,000,000. Over it, their uncached names are refused.
+    /// 1,000,000,000. Over it, their uncached names wait, or are refused.
     pub prefix_absent_budget: usize,
     /// `loads`: store loads in flight at once; 256 by default, 1 to 65,536.
     pub loads: usize,

@@ -14,6 +14,7 @@ mod authority;
 mod budget;
 mod complaints;
 pub mod config;
+mod connections;
 mod endpoint;
 mod files;
 mod frames;

@@ -24,6 +24,7 @@ pub struct Metrics {
     requests: [AtomicU64; STATUS_CLASSES.len()],
     expired_served: AtomicU64,
     accepted: AtomicU64,
+    given_up: AtomicU64,
     open: AtomicI64,
     start_up_micros: AtomicU64,
 }
@@ -38,6 +39,7 @@ impl Metrics {
             requests: [const { AtomicU64::new(0) }; _],
             expired_served: AtomicU64::new(0),
             accepted: AtomicU64::new(0),
+            given_up: AtomicU64::new(0),
             open: AtomicI64::new(0),
             start_up_micros: AtomicU64::new(0),
         }
@@ -68,6 +70,11 @@ impl Metrics {
     /// Counts its end.
     pub fn connection_closed(&self) {
         self.open.fetch_sub(1, Ordering::Relaxed);
+    }
+
+    /// Counts connections that were closed to make room for others.
+    pub fn connections_given_up(&self, count: usize) {
+        self.given_up.fetch_add(count as u64, Ordering::Relaxed);
     }
 
     /// Connections that are open now.

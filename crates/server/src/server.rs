@@ -6,11 +6,12 @@ use std::sync::Arc;
 use std::thread;
 
 use sekisho_certs::{Clock, Lookup};
-use tokio::sync::{Semaphore, oneshot};
+use tokio::sync::oneshot;
 
 use crate::budget::Budget;
 use crate::complaints::Complaints;
 use crate::config::Config;
+use crate::connections::Connections;
 use crate::endpoint::Endpoint;
 use crate::listen::Listening;
 use crate::metrics::Metrics;
@@ -75,15 +76,14 @@ impl Server {
             complaints: Complaints::default(),
             https_port: addresses.https.first().map_or(443, SocketAddr::port),
         });
-        // Each socket takes a permit before it accepts, and so keeps one while
-        // nobody comes.
         let sockets = count * (https.len() + http.len());
-        let permits = config.limits.connections.saturating_add(sockets);
-        let permits = Arc::new(Semaphore::new(permits.min(Semaphore::MAX_PERMITS)));
+        let limit = config.limits.connections;
+        let connections = Connections::new(limit, sockets, Arc::clone(&shared.metrics));
+        let connections = Arc::new(connections);
         let mut workers: Vec<Worker> = Working::all(count)
             .map(|working| Worker {
                 shared: Arc::clone(&shared),
-                permits: Arc::clone(&permits),
+                connections: Arc::clone(&connections),
                 sockets: Vec::new(),
                 working,
             })

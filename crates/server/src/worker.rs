@@ -10,11 +10,12 @@ use std::time::Duration;
 use sekisho_stores::near;
 use tokio::net::TcpStream;
 use tokio::runtime::{Builder, Runtime};
-use tokio::sync::{Notify, Semaphore, watch};
+use tokio::sync::{Notify, watch};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, timeout_at};
 
 use crate::accept::accept;
+use crate::connections::Connections;
 use crate::handshake::{Ends, establish};
 use crate::http::{Drain, Http, redirect};
 use crate::shared::Shared;
@@ -23,7 +24,7 @@ use crate::shutdown::{Phase, Shutdown};
 /// What a worker starts with.
 pub(crate) struct Worker {
     pub(crate) shared: Arc<Shared>,
-    pub(crate) permits: Arc<Semaphore>,
+    pub(crate) connections: Arc<Connections>,
     pub(crate) sockets: Vec<Socket>,
     pub(crate) working: Working,
 }
@@ -100,16 +101,15 @@ impl Worker {
         let mut accepting = JoinSet::new();
         for socket in self.sockets {
             let listener = tokio::net::TcpListener::from_std(socket.socket)?;
-            let permits = Arc::clone(&self.permits);
+            let connections = Arc::clone(&self.connections);
             let (listen, tls) = (socket.configured, socket.tls);
             let local = Arc::clone(&local);
-            accepting.spawn(accept(listener, permits, move |socket, peer, permit| {
+            accepting.spawn(accept(listener, connections, move |socket, peer, place| {
                 let open = Open::new(&local);
                 let ends = Ends { listen, peer };
-                tokio::spawn(async move {
-                    let _permit = permit;
+                tokio::spawn(place.hold(async move {
                     open.0.serve(socket, ends, tls).await;
-                });
+                }));
             }));
         }
         shutdown.reached(Phase::Draining).await;

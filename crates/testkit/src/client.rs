@@ -43,6 +43,21 @@ pub async fn connect(
     config: ClientConfig,
 ) -> io::Result<TlsStream<TcpStream>> {
     let socket = TcpStream::connect(address).await?;
+    handshake(socket, name, config).await
+}
+
+/// Finishes the handshake for `name` on a connection.
+///
+/// # Errors
+/// As [`connect`].
+///
+/// # Panics
+/// As [`connect`].
+pub async fn handshake(
+    socket: TcpStream,
+    name: &str,
+    config: ClientConfig,
+) -> io::Result<TlsStream<TcpStream>> {
     let name = ServerName::try_from(name.to_owned()).expect("a server name");
     TlsConnector::from(Arc::new(config))
         .connect(name, socket)

@@ -144,6 +144,11 @@ fn connections(to: &mut Writer<'_>, metrics: &Metrics) -> fmt::Result {
         "Accepted connections",
         &read(&metrics.accepted),
     )?;
+    to.counter(
+        "connections_given_up",
+        "Connections that were closed to make room for those of other clients",
+        &read(&metrics.given_up),
+    )?;
     to.gauge(
         "connections_open",
         "Open connections",

@@ -1,0 +1,49 @@
+//! One client network takes all connections.
+
+#![allow(clippy::unwrap_used)]
+
+mod common;
+
+use std::net::Ipv4Addr;
+use std::time::Duration;
+
+use common::{Scripted, Setup, host, start};
+use sekisho_testkit::{Key, TestCa, client};
+use tokio::io::AsyncReadExt;
+use tokio::net::{TcpSocket, TcpStream};
+use tokio::time::timeout;
+
+#[tokio::test]
+async fn a_crowd_of_silent_connections_keeps_nobody_else_out() {
+    let ca = TestCa::new();
+    let pair = ca.issue(&["a.example"], Key::P256);
+    let hosts = [host("a.example", &[(&pair, Key::P256)])];
+    let setup = Setup::config("[server]\nworkers = 1\nconnections = 64\n");
+    let running = start(Scripted::new(hosts), &setup);
+    let mut crowd = Vec::new();
+    // More than may be open: the last ones wait in the kernel.
+    for _ in 0..80 {
+        crowd.push(TcpStream::connect(running.address).await.unwrap());
+    }
+
+    let socket = TcpSocket::new_v4().unwrap();
+    let elsewhere = Ipv4Addr::new(127, 1, 0, 1);
+    socket.bind((elsewhere, 0).into()).unwrap();
+    let served = async {
+        let socket = socket.connect(running.address).await.unwrap();
+        client::handshake(socket, "a.example", client::config(&ca)).await
+    };
+    // Nothing of the crowd ends by itself within 10 s.
+    let served = timeout(Duration::from_secs(5), served).await;
+    served.expect("served at once").expect("a handshake");
+
+    let mut ended = 0;
+    for socket in &mut crowd {
+        let end = timeout(Duration::from_millis(10), socket.read_u8()).await;
+        ended += usize::from(end.is_ok());
+    }
+    assert!(
+        (1..=24).contains(&ended),
+        "{ended} of the crowd were given up"
+    );
+}
