@@ -38,15 +38,19 @@ pub(crate) enum Command {
 pub(super) fn run(config: Option<&Path>, command: Command) -> Result<Ended> {
     let runtime = open::runtime()?;
     if let Command::Import(args) = command {
-        return import::run(&runtime, &*runtime.block_on(open::created(config))?, &args);
+        return import::run(&runtime, &runtime.block_on(open::created(config))?, &args);
     }
     runtime.block_on(async {
         match command {
             Command::Import(_) => unreachable!("imports returned above"),
-            Command::Show(args) => show::run(&*open::existing(config).await?, &args).await,
-            Command::List(args) => list::run(&*open::existing(config).await?, &args).await,
-            Command::Remove(args) => remove::run(&*open::existing(config).await?, &args).await,
-            Command::Export(args) => export::run(&*open::existing(config).await?, &args).await,
+            Command::Show(args) => {
+                show::run(open::existing(config).await?.catalog().as_ref(), &args).await
+            }
+            Command::List(args) => {
+                list::run(open::existing(config).await?.catalog().as_ref(), &args).await
+            }
+            Command::Remove(args) => remove::run(&open::existing(config).await?, &args).await,
+            Command::Export(args) => export::run(&open::existing(config).await?, &args).await,
         }
     })
 }

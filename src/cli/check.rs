@@ -32,7 +32,7 @@ pub(super) fn run(config: Option<&Path>, args: &Args) -> Result<Ended> {
         let unreachable = reach(&config, &opened).await?;
         let catalog = opened.catalog.as_ref();
         let refused = match catalog.filter(|_| unreachable.store.is_none()) {
-            Some(catalog) => sites::refused(&**catalog, &config).await?,
+            Some((_, sealer)) => sites::refused(sealer.catalog().as_ref(), &config).await?,
             None => sites::Refused::default(),
         };
         anyhow::Ok((opened, unreachable, refused))
@@ -79,7 +79,7 @@ impl Unreachable {
 /// Asks each store. What does not heal by itself is an error.
 async fn reach(config: &Config, opened: &Opened) -> Result<Unreachable> {
     let mut unreachable = Unreachable::default();
-    let Some(catalog) = &opened.catalog else {
+    let Some((log, _)) = &opened.catalog else {
         unreachable.store = reach_plain(config, &*opened.store).await.err();
         if let Some(file) = &config.tickets {
             let ring = Arc::new(Ring::random());
@@ -89,7 +89,7 @@ async fn reach(config: &Config, opened: &Opened) -> Result<Unreachable> {
         return Ok(unreachable);
     };
     // Reads from the file, which opening alone may not.
-    match catalog.position().await {
+    match log.head().await {
         Err(error) if error.is_retryable() => unreachable.store = Some(error.into()),
         other => drop(other?),
     }

@@ -76,12 +76,12 @@ fn serve_and_verify(serving: Serving, folder: &Path) -> Result<[String; 2]> {
 /// Stores a certificate of its own for each host, in the way of an import.
 fn fill(config: &Config, authority: &Authority, hosts: u32) -> Result<String> {
     let runtime = open::runtime()?;
-    let catalog = runtime.block_on(open::create(config))?;
+    let sealer = runtime.block_on(open::create(config))?;
     let report = Report::new(|| Some(u64::from(hosts)));
     let issue = |number| issue(authority, number);
     // What an earlier demo made is as good, whenever it was issued.
     let older = Older::Replaces;
-    let report = import::import(&runtime, &*catalog, 1..=hosts, issue, report, older)?;
+    let report = import::import(&runtime, &sealer, 1..=hosts, issue, report, older)?;
     let (line, ended) = report.end()?;
     let line = line.unwrap_or_default();
     ensure!(ended == Ended::Done, "{line}");

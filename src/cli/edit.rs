@@ -2,7 +2,7 @@
 
 use anyhow::bail;
 use sekisho_certs::store::{Expect, Write};
-use sekisho_certs::{Catalog, HostPattern, HostRecord, StoreError};
+use sekisho_certs::{HostPattern, HostRecord, Sealer, StoreError};
 
 use crate::cli::failure::Result;
 
@@ -19,13 +19,17 @@ pub(crate) enum Edit {
 /// Reads a record, decides, and writes only if nobody wrote it in between;
 /// else reads again.
 pub(crate) async fn edit(
-    catalog: &dyn Catalog,
+    sealer: &Sealer,
     pattern: &HostPattern,
     mut decide: impl AsyncFnMut(Option<HostRecord>) -> Result<Edit>,
 ) -> Result<()> {
     let mut conflict = None;
     for _ in 0..ATTEMPTS {
-        let stored = catalog.hosts(std::slice::from_ref(pattern)).await?.pop();
+        let stored = sealer
+            .catalog()
+            .hosts(std::slice::from_ref(pattern))
+            .await?
+            .pop();
         let expect = match &stored {
             Some(record) => Expect::Version(record.version),
             None => Expect::Absent,
@@ -35,7 +39,7 @@ pub(crate) async fn edit(
             Edit::Put(record) => Write::PutHost(record, expect),
             Edit::Remove => Write::RemoveHost(pattern.clone(), expect),
         };
-        match catalog.write(vec![write]).await {
+        match sealer.write(vec![write]).await {
             Ok(_) => return Ok(()),
             Err(StoreError::Conflict(what)) => conflict = Some(what),
             Err(error) => return Err(error.into()),

@@ -38,11 +38,15 @@ pub(super) fn run(config: Option<&Path>, command: Command) -> Result<Ended> {
             Command::Set(args) => {
                 let config = Config::load(config)?;
                 args.check_allowed(&config)?;
-                set::run(&*open::create(&config).await?, &args).await
+                set::run(&open::create(&config).await?, &args).await
             }
-            Command::Show(args) => show::run(&*open::existing(config).await?, &args).await,
-            Command::List(args) => list::run(&*open::existing(config).await?, &args).await,
-            Command::Remove(args) => remove::run(&*open::existing(config).await?, &args).await,
+            Command::Show(args) => {
+                show::run(open::existing(config).await?.catalog().as_ref(), &args).await
+            }
+            Command::List(args) => {
+                list::run(open::existing(config).await?.catalog().as_ref(), &args).await
+            }
+            Command::Remove(args) => remove::run(&open::existing(config).await?, &args).await,
         }
     })
 }

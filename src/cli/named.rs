@@ -3,7 +3,9 @@
 use std::str::FromStr;
 
 use anyhow::{anyhow, bail};
-use sekisho_certs::{Catalog, CredentialId, HostPattern, HostRecord, StoredCredential};
+use sekisho_certs::{
+    Catalog, CredentialId, HostPattern, HostRecord, SealedBytes, StoredCredential,
+};
 
 use crate::cli::failure::Result;
 
@@ -30,7 +32,10 @@ impl FromStr for Named {
 impl Named {
     /// The credential, or those that the host refers to, in the order of
     /// preference; fails if there is none.
-    pub(crate) async fn credentials(&self, catalog: &dyn Catalog) -> Result<Vec<StoredCredential>> {
+    pub(crate) async fn credentials(
+        &self,
+        catalog: &dyn Catalog,
+    ) -> Result<Vec<StoredCredential<SealedBytes>>> {
         match self {
             Self::Credential(id) => Ok(vec![credential(catalog, *id).await?]),
             Self::Host(pattern) => {
@@ -57,14 +62,17 @@ pub(crate) async fn host(catalog: &dyn Catalog, pattern: &HostPattern) -> Result
 pub(crate) async fn credentials_of(
     catalog: &dyn Catalog,
     record: &HostRecord,
-) -> Result<Vec<StoredCredential>> {
+) -> Result<Vec<StoredCredential<SealedBytes>>> {
     let ids: Vec<_> = record.references.iter().map(|(_, id)| id).collect();
     let mut found = catalog.credentials(&ids).await?;
     found.sort_by_key(|credential| credential.key_type);
     Ok(found)
 }
 
-async fn credential(catalog: &dyn Catalog, id: CredentialId) -> Result<StoredCredential> {
+async fn credential(
+    catalog: &dyn Catalog,
+    id: CredentialId,
+) -> Result<StoredCredential<SealedBytes>> {
     let found = catalog.credentials(&[id]).await?;
     found.into_iter().next().ok_or_else(|| {
         anyhow!("there is no credential {id}; 'sekisho cert list' shows which there are")

@@ -4,9 +4,8 @@ use std::path::Path;
 use std::sync::Arc;
 
 use anyhow::{Context, anyhow};
-use sekisho_certs::seal::{KeyError, KeyRing, KeySource};
-use sekisho_certs::store::sealed::{Keys, Sealed};
-use sekisho_certs::{Catalog, Store};
+use sekisho_certs::seal::{KeyError, KeyRing, KeySource, Keys, Sealer};
+use sekisho_certs::{Catalog, ChangeLog, Store};
 use sekisho_server::admin::Token;
 use sekisho_server::config::{Config, StoreUrl};
 use sekisho_stores::layered::Counts;
@@ -28,8 +27,8 @@ mod warm;
 /// A store that is ready to be asked.
 pub(crate) struct Opened {
     pub(crate) store: Arc<dyn Store>,
-    /// The same, if it can also be written.
-    pub(crate) catalog: Option<Arc<dyn Catalog>>,
+    /// Its change log and what seals for it, if it can also be written.
+    pub(crate) catalog: Option<(Arc<dyn ChangeLog>, Sealer)>,
     /// What Redis before the catalog counts, if one stands there.
     pub(crate) level: Option<Counts>,
     /// Copies on disk of what it said.
@@ -46,20 +45,21 @@ pub(super) fn runtime() -> Result<Runtime> {
         .context("the runtime could not be started")
 }
 
-/// The catalog of the configuration for a command; it must be there.
-pub(super) async fn existing(config: Option<&Path>) -> Result<Arc<dyn Catalog>> {
-    Ok(Arc::new(sealed(&Config::load(config)?).await?))
+/// The catalog of the configuration for a command, with its keys; it must be
+/// there.
+pub(super) async fn existing(config: Option<&Path>) -> Result<Sealer> {
+    sealed(&Config::load(config)?).await
 }
 
-/// The same with its keys.
-pub(super) async fn sealed(config: &Config) -> Result<Sealed> {
-    let sealed = unopened(config).await?;
-    sealed.reach().await?;
-    Ok(sealed)
+/// The catalog of this configuration, with its keys.
+pub(super) async fn sealed(config: &Config) -> Result<Sealer> {
+    let sealer = unopened(config).await?;
+    sealer.ensure_open().await?;
+    Ok(sealer)
 }
 
-/// The same, whether the keys open it or not.
-pub(super) async fn unopened(config: &Config) -> Result<Sealed> {
+/// The catalog of this configuration, whether the keys open it or not.
+pub(super) async fn unopened(config: &Config) -> Result<Sealer> {
     let catalog: Arc<dyn Catalog> = match &config.store {
         StoreUrl::Sqlite(path) => Arc::new(Sqlite::open(path, sqlite::Mode::Existing)?),
         StoreUrl::Postgres(url) => {
@@ -70,23 +70,23 @@ pub(super) async fn unopened(config: &Config) -> Result<Sealed> {
     };
     // One that is not there says so before its key is looked for.
     catalog.id().await?;
-    Ok(Sealed::unopened(catalog, keys(config)?))
+    Ok(Sealer::unopened(catalog, keys(config)?))
 }
 
 /// The same; one that is missing is created, with its master key.
-pub(super) async fn created(config: Option<&Path>) -> Result<Arc<dyn Catalog>> {
+pub(super) async fn created(config: Option<&Path>) -> Result<Sealer> {
     create(&Config::load(config)?).await
 }
 
-pub(super) async fn create(config: &Config) -> Result<Arc<dyn Catalog>> {
-    Ok(Arc::new(create_under(config, KeyRing::first).await?))
+pub(super) async fn create(config: &Config) -> Result<Sealer> {
+    create_under(config, KeyRing::first).await
 }
 
 /// The same; a new one is sealed under the key that is chosen of the ring.
 pub(super) async fn create_under(
     config: &Config,
     choose: impl FnOnce(&KeyRing) -> u32,
-) -> Result<Sealed> {
+) -> Result<Sealer> {
     let (is_there, shown) = match &config.store {
         StoreUrl::Sqlite(path) => {
             let shown = path.display().to_string();
@@ -113,11 +113,11 @@ pub(super) async fn create_under(
         plain => return Err(no_catalog(plain)),
     };
     let key = choose(&keys.ring());
-    let catalog = Sealed::create_under(catalog, keys, key).await?;
+    let sealer = Sealer::create_under(catalog, keys, key).await?;
     if !is_there {
         eprintln!("created the store {shown}");
     }
-    Ok(catalog)
+    Ok(sealer)
 }
 
 /// Driven by the runtime that runs this.

@@ -7,10 +7,9 @@ use anyhow::{Context, Result, anyhow};
 use rcgen::KeyPair;
 use rustls::pki_types::CertificateDer;
 use sekisho_certs::credential::{Credential, Dates};
-use sekisho_certs::seal::KeySource;
-use sekisho_certs::store::sealed::Sealed;
+use sekisho_certs::seal::{KeySource, Sealer};
 use sekisho_certs::store::{Expect, Write};
-use sekisho_certs::{Catalog, Clock, CredentialId, HostPattern, HostRecord, KeyType};
+use sekisho_certs::{Clock, CredentialId, HostPattern, HostRecord, KeyType, Secret};
 use sekisho_stores::postgres::{Mode, Options, Postgres, Url};
 use tokio::runtime::Handle;
 
@@ -19,7 +18,7 @@ use crate::fixtures::{Authority, Folder, host_name};
 
 /// Writes certificates of the fixture's authority.
 pub(crate) struct Changes {
-    catalog: Sealed,
+    sealer: Sealer,
     authority: Authority,
 }
 
@@ -27,7 +26,7 @@ pub(crate) struct Changes {
 pub(crate) struct Change {
     pub(crate) host: String,
     pub(crate) leaf: CertificateDer<'static>,
-    writes: Vec<Write>,
+    writes: Vec<Write<Secret>>,
 }
 
 impl Changes {
@@ -38,7 +37,7 @@ impl Changes {
         let key = remote.master_key.clone().context("a sealed store")?;
         let ring = KeySource::File(key).load()?;
         Ok(Self {
-            catalog: Sealed::open(Arc::new(postgres), ring).await?,
+            sealer: Sealer::open(Arc::new(postgres), ring).await?,
             authority: Authority::load_or_create(fixture)?,
         })
     }
@@ -57,7 +56,8 @@ impl Changes {
         let id = CredentialId::fresh(&Clock::System);
         let pattern = HostPattern::parse(&host)?;
         let found = self
-            .catalog
+            .sealer
+            .catalog()
             .hosts(std::slice::from_ref(&pattern))
             .await?
             .pop();
@@ -65,7 +65,7 @@ impl Changes {
         let mut record = found.unwrap_or_else(|| HostRecord::new(pattern));
         record.references.set(KeyType::Ecdsa, Some(id));
         let writes = vec![
-            Write::PutCredential(credential.into_stored(id), Expect::Absent),
+            Write::PutCredential(credential.into_stored(id).into_sealable(), Expect::Absent),
             Write::PutHost(record, expect.unwrap_or(Expect::Absent)),
         ];
         Ok(Change { host, leaf, writes })
@@ -73,7 +73,7 @@ impl Changes {
 
     /// Returns when it is committed.
     pub(crate) async fn write(&self, change: Change) -> Result<()> {
-        self.catalog.write(change.writes).await?;
+        self.sealer.write(change.writes).await?;
         Ok(())
     }
 }

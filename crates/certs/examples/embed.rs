@@ -8,7 +8,7 @@ use sekisho_certs::credential::Credential;
 use sekisho_certs::store::{BoxFuture, Result};
 use sekisho_certs::{
     Answer, Cached, CredentialId, Found, HostName, HostRecord, Lookup, LookupSettings, NeverObtain,
-    Published, Source, Store, StoreError,
+    OpenKey, Published, Source, Store, StoreError,
 };
 
 /// PEM bundles by host, each with a number of its own.
@@ -16,10 +16,10 @@ use sekisho_certs::{
 struct Bundles(HashMap<&'static str, (u64, String)>);
 
 impl Store for Bundles {
-    fn find<'a>(&'a self, name: &'a HostName) -> BoxFuture<'a, Result<Answer>> {
+    fn find<'a>(&'a self, name: &'a HostName) -> BoxFuture<'a, Result<Answer<OpenKey>>> {
         Box::pin(async move {
             let Some((number, pem)) = self.0.get(name.as_str()) else {
-                return Ok(Answer::Absent);
+                return Ok(Answer::absent());
             };
             let credential = Credential::parse_stored_bundle(pem.as_bytes())
                 .map_err(|why| StoreError::Corrupt(why.to_string().into()))?
@@ -28,13 +28,13 @@ impl Store for Bundles {
             record
                 .references
                 .set(credential.key_type, Some(credential.id));
-            Ok(Answer::Found(Box::new(Found {
+            Ok(Answer::found(Found {
                 record,
                 credentials: vec![credential],
                 shadowed: false,
                 fresh_for: None,
                 source: Source::Store,
-            })))
+            }))
         })
     }
 }

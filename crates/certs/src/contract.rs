@@ -19,8 +19,8 @@ pub mod write;
 
 pub use fixture::{Fixture, Names};
 
-/// Makes a test of each sentence of [`crate::Store`] and [`crate::Catalog`];
-/// takes an expression that gives a future of a [`Fixture`].
+/// Makes a test of each sentence of [`crate::ChangeLog`] and
+/// [`crate::Catalog`], whose secrets are sealed; takes an expression that gives a future of a [`Fixture`].
 #[macro_export]
 macro_rules! catalog_contract {
     ($fixture:expr) => {
@@ -31,8 +31,7 @@ macro_rules! catalog_contract {
             a_dropped_read_leaves_nothing_waiting;
             write: a_write_is_whole_or_not_at_all, what_is_expected_must_be_there,
             an_orphan_is_deleted_in_the_same_transaction, a_reference_must_exist,
-            a_credential_keeps_its_type, secrets_have_one_form,
-            every_field_comes_back, removing_what_is_absent_changes_nothing;
+            a_credential_keeps_its_type, every_field_comes_back, removing_what_is_absent_changes_nothing;
             reseal: sealing_again_is_no_change, what_was_changed_meanwhile_is_left_alone,
             a_required_document_must_stand_there;
             log: numbers_grow_by_one, a_mark_tells_histories_apart, nobody_sees_a_smaller_number_later,
@@ -40,8 +39,7 @@ macro_rules! catalog_contract {
             what_is_too_old_or_beyond_is_a_gap, changed_resolves_after_a_write,
             the_identities_are_fixed;
             lists: lists_are_in_byte_order_and_paged, what_stood_throughout_is_listed_once,
-            hosts_are_found_by_their_credential, due_is_the_most_urgent_first,
-            many_are_read_by_their_keys;
+            hosts_are_found_by_their_credential, many_are_read_by_their_keys;
             documents: a_document_comes_back, an_expired_document_is_not_there,
             documents_are_listed_by_kind, kinds_are_found_in_order, documents_are_announced;
             leases: one_holds_a_lease_at_a_time, a_token_grows_with_each_holder,
@@ -50,8 +48,8 @@ macro_rules! catalog_contract {
     };
 }
 
-/// Makes a test of each sentence that holds for a store that others write;
-/// takes an expression that gives a future of [`Names`].
+/// Makes a test of each sentence of [`crate::Store`] that holds for a store
+/// that others write, whose keys are open; takes an expression that gives a future of [`Names`].
 #[macro_export]
 macro_rules! store_contract {
     ($names:expr) => {

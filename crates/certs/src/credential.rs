@@ -21,8 +21,9 @@ use crate::clock::Clock;
 use crate::der;
 
 /// A certificate chain and its private key, as a store takes and gives it.
+/// `K` is the form of the key.
 #[derive(Clone, Debug)]
-pub struct StoredCredential {
+pub struct StoredCredential<K> {
     /// Its name for as long as it lives, over all renewals.
     pub id: CredentialId,
     /// The number of the change that replaced it, or of the last change before
@@ -34,7 +35,7 @@ pub struct StoredCredential {
     /// Leaf first, then each certificate's issuer, without the root.
     pub chain: Vec<CertificateDer<'static>>,
     /// The private key: inside, PKCS#8, SEC1 or PKCS#1 DER.
-    pub key: Protected,
+    pub key: K,
     /// Start of the leaf's validity, seconds since the Unix epoch.
     pub not_before: i64,
     /// End of the leaf's validity, seconds since the Unix epoch.
@@ -43,12 +44,34 @@ pub struct StoredCredential {
     pub renew_at: Option<i64>,
 }
 
-impl StoredCredential {
+impl<K> StoredCredential<K> {
     /// The leaf's SubjectPublicKeyInfo, DER; none if the leaf is no
     /// certificate.
     #[must_use]
     pub fn spki(&self) -> Option<&[u8]> {
         Some(der::leaf(self.chain.first()?)?.spki)
+    }
+
+    /// The same credential with its key in another form.
+    #[must_use]
+    pub fn with_key<L>(self, key: L) -> StoredCredential<L> {
+        self.replace_key(key).0
+    }
+
+    /// The same credential with another key, and the key that it had.
+    #[must_use]
+    pub fn replace_key<L>(self, key: L) -> (StoredCredential<L>, K) {
+        let replaced = StoredCredential {
+            id: self.id,
+            version: self.version,
+            key_type: self.key_type,
+            chain: self.chain,
+            key,
+            not_before: self.not_before,
+            not_after: self.not_after,
+            renew_at: self.renew_at,
+        };
+        (replaced, self.key)
     }
 }
 
@@ -154,30 +177,8 @@ impl KeyType {
     }
 }
 
-/// Secret bytes at rest: sealed under a master key, or plain.
-#[derive(Clone, Debug)]
-pub enum Protected {
-    /// Encrypted and authenticated; opaque to the store.
-    Sealed(SealedBytes),
-    /// In the clear; only in memory, or from a store that others write.
-    Plain(Secret),
-    /// In the clear, out of a seal of ours: what it is was checked before it
-    /// was sealed, and is unchanged since.
-    Opened(Secret),
-}
-
-impl Protected {
-    /// The bytes, unless they are sealed.
-    #[must_use]
-    pub fn secret(&self) -> Option<&Secret> {
-        match self {
-            Self::Plain(secret) | Self::Opened(secret) => Some(secret),
-            Self::Sealed(_) => None,
-        }
-    }
-}
-
-/// AES-256-GCM ciphertext with its tag behind it (RFC 5116).
+/// AES-256-GCM ciphertext with its tag behind it (RFC 5116). A
+/// [`Sealer`](crate::seal::Sealer) makes it; stores keep it as it is.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SealedBytes {
     /// Which master key sealed it.

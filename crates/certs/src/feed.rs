@@ -13,7 +13,7 @@ use tokio::time::{sleep, timeout};
 pub use self::documents::{DocumentEvent, Documents};
 use crate::log::Seen;
 use crate::lookup::FeedState;
-use crate::store::{BoxFuture, Catalog, ChangePage, LogPosition, Result, StoreError};
+use crate::store::{BoxFuture, ChangeLog, ChangePage, LogPosition, Result, StoreError};
 
 /// Something that a change of the catalog may make wrong.
 ///
@@ -44,7 +44,7 @@ pub trait Follower: Send + Sync + 'static {
 /// The task that follows the log. It runs on the background runtime until it
 /// is dropped.
 pub struct Feed {
-    log: Arc<dyn Catalog>,
+    log: Arc<dyn ChangeLog>,
     seen: Arc<Seen>,
     caches: Vec<Arc<dyn Follower>>,
     followers: Vec<Arc<dyn Follower>>,
@@ -55,7 +55,7 @@ pub struct Feed {
 impl Feed {
     /// Follows this log. A page counts as seen once the caches have had it.
     #[must_use]
-    pub fn new(log: Arc<dyn Catalog>, seen: Arc<Seen>) -> Self {
+    pub fn new(log: Arc<dyn ChangeLog>, seen: Arc<Seen>) -> Self {
         Self {
             log,
             seen,
@@ -122,7 +122,7 @@ impl Feed {
 
     async fn catch_up(&mut self) -> Result<()> {
         let Some(mut at) = self.at else {
-            let head = in_time(self.log.position()).await?;
+            let head = in_time(self.log.head()).await?;
             self.start_over(head).await;
             return Ok(());
         };
@@ -134,7 +134,7 @@ impl Feed {
             let set_back = seen.is_some_and(|seen| page.ends_before(seen));
             let Some(reached) = continued.filter(|_| !set_back) else {
                 tracing::warn!("the change log does not continue here, reading everything again");
-                let head = in_time(self.log.position()).await?;
+                let head = in_time(self.log.head()).await?;
                 self.start_over(head).await;
                 return Ok(());
             };

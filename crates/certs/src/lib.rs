@@ -27,7 +27,7 @@ pub mod store;
 
 pub use cache::{Absence, Served, Usage};
 pub use clock::Clock;
-pub use credential::{CredentialId, KeyType, Protected, SealedBytes, Secret, StoredCredential};
+pub use credential::{CredentialId, KeyType, SealedBytes, Secret, StoredCredential};
 pub use feed::{DocumentEvent, Documents, Feed, Follower};
 pub use host::{HostName, HostPattern, NameError};
 pub use loaded::{LoadedCredential, LoadedHost};
@@ -37,4 +37,5 @@ pub use lookup::{
 pub use obtain::{NeverObtain, Obtain, Obtained};
 pub use printable::printable;
 pub use record::{HostRecord, References, Site, Tenant, TlsPolicy};
-pub use store::{Answer, Catalog, Found, Source, Store, StoreError};
+pub use seal::{Batch, OpenKey, Sealer};
+pub use store::{Answer, Catalog, ChangeLog, Found, Source, Store, StoreError};

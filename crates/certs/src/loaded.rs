@@ -8,10 +8,11 @@ use rustls::crypto::aws_lc_rs::sign;
 use rustls::sign::{CertifiedKey, SigningKey};
 use rustls_pki_types::{PrivateKeyDer, PrivatePkcs8KeyDer, ServerName};
 
-use crate::credential::{CredentialId, KeyType, Protected, StoredCredential};
+use crate::credential::{CredentialId, KeyType, StoredCredential};
 use crate::der;
 use crate::host::HostName;
 use crate::record::HostRecord;
+use crate::seal::OpenKey;
 use rsa::RsaKey;
 
 pub(crate) mod intern;
@@ -142,7 +143,7 @@ impl std::fmt::Debug for LoadedCredential {
 /// Prepares a stored credential: parses the key by its type, matches it with
 /// the leaf, reads the dates. `own_chain` bytes of the chain are not shared.
 pub(crate) fn prepare(
-    stored: StoredCredential,
+    stored: StoredCredential<OpenKey>,
     own_chain: usize,
     epoch: u64,
     interned: intern::Registration,
@@ -170,11 +171,12 @@ pub(crate) fn prepare(
 }
 
 /// Parses the private key and checks that its public half is the leaf's.
-fn matching(stored: &StoredCredential, spki: &[u8]) -> Result<Arc<dyn SigningKey>, String> {
+fn matching(
+    stored: &StoredCredential<OpenKey>,
+    spki: &[u8],
+) -> Result<Arc<dyn SigningKey>, String> {
     let secret = stored.key.secret();
-    let secret = secret.ok_or("its key is still sealed: no master key was applied")?;
-    let is_checked = matches!(stored.key, Protected::Opened(_));
-    let numbers = match is_checked && stored.key_type == KeyType::Rsa {
+    let numbers = match stored.key.is_proved() && stored.key_type == KeyType::Rsa {
         true => der::rsa_private(secret.expose()),
         false => None,
     };

@@ -4,7 +4,11 @@
 //! credential and its public key, a document to its catalog, kind and key. Put
 //! anywhere else, it does not open.
 
+mod batch;
 mod file;
+mod keys;
+mod open;
+mod sealer;
 mod source;
 mod text;
 
@@ -17,6 +21,10 @@ use aws_lc_rs::aead::{AES_256_GCM, Aad, LessSafeKey, NONCE_LEN, Nonce, UnboundKe
 use aws_lc_rs::digest::{SHA256, digest};
 use zeroize::Zeroizing;
 
+pub use self::batch::Batch;
+pub use self::keys::Keys;
+pub use self::open::OpenKey;
+pub use self::sealer::{CHECK, Resealed, SealedSecret, Sealer, Walk};
 pub use self::source::KeySource;
 
 use crate::credential::{CredentialId, SealedBytes, Secret};

@@ -3,20 +3,24 @@
 //! Each sentence of a contract has a test in `contract.rs`, a suite that every
 //! store and every wrapper passes.
 
+mod error;
 pub mod expect;
 #[cfg(any(test, feature = "testing"))]
 pub mod memory;
-pub mod sealed;
+mod write;
 
 use std::fmt::Debug;
 use std::future::Future;
 use std::pin::Pin;
-use std::sync::Arc;
 use std::time::Duration;
 
-use crate::credential::{CredentialId, Protected, SealedBytes, StoredCredential};
+use crate::credential::{CredentialId, SealedBytes, StoredCredential};
 use crate::host::{HostName, HostPattern};
 use crate::record::HostRecord;
+use crate::seal::{Batch, OpenKey};
+
+pub use self::error::StoreError;
+pub use self::write::{Expect, Reseal, SecretOf, Write};
 
 /// A boxed future, as traits behind `dyn` need it.
 pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
@@ -24,10 +28,11 @@ pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 /// What a store call gives.
 pub type Result<T> = std::result::Result<T, StoreError>;
 
-/// Answers names.
+/// Answers names for the lookup.
 ///
-/// - **Absent is not failed.** [`Answer::Absent`] only if the store knows that
-///   neither the name nor the wildcard above it is there. All else is an error.
+/// - **Absent is not failed.** An answer without a record only if the store
+///   knows that neither the name nor the wildcard above it is there. All else
+///   is an error.
 /// - The exact pattern comes before the wildcard one label above, also when
 ///   the exact record is disabled or has no credential.
 /// - One call reads one state: the record and the credentials that it refers
@@ -36,58 +41,72 @@ pub type Result<T> = std::result::Result<T, StoreError>;
 /// - Callable from any task of any runtime, concurrently; no future of a call
 ///   depends on which runtime polls it.
 /// - A dropped future leaves nothing locked and nothing half-done.
-/// - It never blocks the thread that polls it.
+/// - A call never blocks the thread that polls it.
 pub trait Store: Debug + Send + Sync + 'static {
-    /// What answers for this name, in one round trip.
-    fn find<'a>(&'a self, name: &'a HostName) -> BoxFuture<'a, Result<Answer>>;
-
-    /// The same, but past a level before the store, whose answer could not be
-    /// used. Where nothing stands before it, it is the same call.
-    fn find_past_level<'a>(&'a self, name: &'a HostName) -> BoxFuture<'a, Result<Answer>> {
-        self.find(name)
-    }
+    /// Finds what answers for this name, in one round trip.
+    fn find<'a>(&'a self, name: &'a HostName) -> BoxFuture<'a, Result<Answer<OpenKey>>>;
 }
 
-/// A store that is also written, listed, watched and leased.
+/// Tells what changed in a catalog, in order.
 ///
-/// - **A write is whole or not at all**, and durable when it returns.
 /// - Each write transaction takes its change numbers last and holds the
 ///   counter until its commit: nobody who has seen a number sees a smaller one
 ///   appear later.
 /// - The changes of a transaction carry a random mark of 64 bits, which is kept
 ///   as long as the change.
+pub trait ChangeLog: Debug + Send + Sync + 'static {
+    /// Reads the log's identity and the number of its last change.
+    fn head(&self) -> BoxFuture<'_, Result<LogPosition>>;
+
+    /// Reads at most `limit` changes behind number `after`, in order.
+    fn changes(&self, after: u64, limit: usize) -> BoxFuture<'_, Result<ChangePage>>;
+
+    /// Resolves when something may have changed since this future was made.
+    /// That is a hint: it may resolve without a change, and callers also look
+    /// on their own from time to time.
+    fn changed(&self) -> BoxFuture<'_, ()>;
+}
+
+/// Holds hosts, credentials and documents; is written, listed, watched and
+/// leased. Its secrets are sealed: a [`Sealer`] seals what is written and
+/// opens what is read.
+///
+/// - [`Catalog::find`] answers names under the contract of [`Store`].
+/// - **A write is whole or not at all**, and durable when it returns.
 /// - A write whose [`Expect`] does not hold changes nothing and returns
 ///   [`StoreError::Conflict`].
 /// - A credential whose last reference is dropped is deleted in the same
 ///   transaction. A reference to a credential that does not exist is a
 ///   conflict.
-/// - Secrets are taken and given sealed; a plain one is
-///   [`StoreError::Refused`].
 /// - Sealing a secret again is no change: it takes no number, the version
-///   stays, and nothing but the sealed bytes is replaced. It is left alone if
-///   it has another version, or is sealed in another way, than was read.
+///   stays, and nothing but the sealed bytes is replaced. The secret is left
+///   alone if it has another version, or is sealed in another way, than was
+///   read.
 /// - Lists are in the byte order of the pattern or the id, paged by key, and
 ///   may be read while others write: what stood there throughout is listed
 ///   exactly once.
-pub trait Catalog: Store {
-    /// Its identity, fixed when it was created. Sealed secrets are bound to it.
-    /// A store elsewhere is asked for it once.
+///
+/// [`Sealer`]: crate::seal::Sealer
+pub trait Catalog: ChangeLog {
+    /// Reads the catalog's identity, fixed when it was created. Sealed secrets
+    /// are bound to it. A catalog elsewhere is asked for it once.
     fn id(&self) -> BoxFuture<'_, Result<CatalogId>>;
 
-    /// The log's identity and the number of its last change.
-    fn position(&self) -> BoxFuture<'_, Result<LogPosition>>;
+    /// Finds what answers for this name, in one round trip.
+    fn find<'a>(&'a self, name: &'a HostName) -> BoxFuture<'a, Result<Answer<SealedBytes>>>;
 
-    /// At most `limit` changes behind number `after`, in order.
-    fn changes(&self, after: u64, limit: usize) -> BoxFuture<'_, Result<ChangePage>>;
-
-    /// Resolves when something may have changed since this future was made.
-    /// It is a hint: it may resolve without a change, and callers also look
-    /// on their own from time to time.
-    fn changed(&self) -> BoxFuture<'_, ()>;
+    /// The same, but past a level before the catalog, whose answer could not
+    /// be used. Where nothing stands before it, it is the same call.
+    fn find_past_level<'a>(
+        &'a self,
+        name: &'a HostName,
+    ) -> BoxFuture<'a, Result<Answer<SealedBytes>>> {
+        self.find(name)
+    }
 
     /// Applies all of it as one transaction; gives the number of its last
     /// change, or of the last before it if it changed nothing.
-    fn write(&self, batch: Vec<Write>) -> BoxFuture<'_, Result<u64>>;
+    fn write(&self, batch: Batch) -> BoxFuture<'_, Result<u64>>;
 
     /// The records of exactly these patterns that exist, in no order.
     fn hosts<'a>(&'a self, patterns: &'a [HostPattern]) -> BoxFuture<'a, Result<Vec<HostRecord>>>;
@@ -112,26 +131,21 @@ pub trait Catalog: Store {
     fn credentials<'a>(
         &'a self,
         ids: &'a [CredentialId],
-    ) -> BoxFuture<'a, Result<Vec<StoredCredential>>>;
+    ) -> BoxFuture<'a, Result<Vec<StoredCredential<SealedBytes>>>>;
 
     /// At most `limit` credentials behind `after`.
     fn list_credentials(
         &self,
         after: Option<CredentialId>,
         limit: usize,
-    ) -> BoxFuture<'_, Result<Vec<StoredCredential>>>;
-
-    /// At most `limit` credentials with `renew_at` at or before that time
-    /// (seconds since the Unix epoch), the most urgent first; through an
-    /// index, never by a scan.
-    fn due(&self, until: i64, limit: usize) -> BoxFuture<'_, Result<Vec<CredentialId>>>;
+    ) -> BoxFuture<'_, Result<Vec<StoredCredential<SealedBytes>>>>;
 
     /// One document; an expired one is not there.
     fn document<'a>(
         &'a self,
         kind: &'a str,
         key: &'a str,
-    ) -> BoxFuture<'a, Result<Option<Document>>>;
+    ) -> BoxFuture<'a, Result<Option<Document<SealedBytes>>>>;
 
     /// At most `limit` unexpired documents of a kind behind the key `after`.
     fn list_documents<'a>(
@@ -139,7 +153,7 @@ pub trait Catalog: Store {
         kind: &'a str,
         after: Option<&'a str>,
         limit: usize,
-    ) -> BoxFuture<'a, Result<Vec<Document>>>;
+    ) -> BoxFuture<'a, Result<Vec<Document<SealedBytes>>>>;
 
     /// The first kind behind `after`, in the order of bytes, of which there
     /// are documents, expired ones too.
@@ -159,22 +173,45 @@ pub trait Catalog: Store {
     fn release<'a>(&'a self, name: &'a str, holder: &'a str) -> BoxFuture<'a, Result<()>>;
 }
 
-/// What a store says of a name.
+/// What a store says of a name. `K` is the form of the keys: [`OpenKey`] for
+/// the lookup, [`SealedBytes`] from a catalog.
 #[derive(Clone, Debug)]
-pub enum Answer {
-    /// Something answers.
-    Found(Box<Found>),
-    /// Neither the name nor a wildcard above it is there.
-    Absent,
+pub struct Answer<K> {
+    /// The last change of the state that was read, an absence too; none from
+    /// a store without a change log.
+    pub read_at: Option<LogPosition>,
+    /// What answers; none if neither the name nor a wildcard above it is
+    /// there.
+    pub found: Option<Box<Found<K>>>,
+}
+
+impl<K> Answer<K> {
+    /// Says that this answers.
+    #[must_use]
+    pub fn found(found: impl Into<Box<Found<K>>>) -> Self {
+        Self {
+            read_at: None,
+            found: Some(found.into()),
+        }
+    }
+
+    /// Says that nothing answers.
+    #[must_use]
+    pub fn absent() -> Self {
+        Self {
+            read_at: None,
+            found: None,
+        }
+    }
 }
 
 /// A record with the credentials that it refers to.
 #[derive(Clone, Debug)]
-pub struct Found {
+pub struct Found<K> {
     /// The record, exact or wildcard.
     pub record: HostRecord,
     /// What it refers to, in no order.
-    pub credentials: Vec<StoredCredential>,
+    pub credentials: Vec<StoredCredential<K>>,
     /// For a wildcard `*.b`: whether any exact record stands one label below
     /// `b`. A store that cannot list says true.
     pub shadowed: bool,
@@ -195,93 +232,36 @@ pub enum Source {
     StandIn,
 }
 
-/// One operation of a write.
+/// Small state that servers share: ticket keys, accounts, orders. `B` is the
+/// form of its content: [`Secret`], or [`SealedBytes`] in a catalog.
+///
+/// [`Secret`]: crate::credential::Secret
 #[derive(Clone, Debug)]
-pub enum Write {
-    /// Stores a credential.
-    PutCredential(StoredCredential, Expect),
-    /// Stores a host record.
-    PutHost(HostRecord, Expect),
-    /// Removes a host record; removing an absent one under [`Expect::Any`]
-    /// changes nothing.
-    RemoveHost(HostPattern, Expect),
-    /// Stores a document.
-    PutDocument(Document, Expect),
-    /// Removes a document, like a host.
-    RemoveDocument {
-        /// Its kind.
-        kind: String,
-        /// Its key in the kind.
-        key: String,
-        /// What must stand there.
-        expect: Expect,
-    },
-    /// Changes nothing: the batch happens only if this document is as
-    /// expected.
-    Require {
-        /// Its kind.
-        kind: String,
-        /// Its key in the kind.
-        key: String,
-        /// What must stand there.
-        expect: Expect,
-    },
-    /// Puts another sealing of the same secret in the place of one. A catalog
-    /// that seals by itself refuses it.
-    Reseal(Reseal),
-}
-
-/// A secret that is sealed again.
-#[derive(Clone, Debug)]
-pub struct Reseal {
-    /// Whose secret it is.
-    pub of: SecretOf,
-    /// The version that was read.
-    pub version: u64,
-    /// As it was read.
-    pub from: SealedBytes,
-    /// As it is to be.
-    pub to: SealedBytes,
-}
-
-/// Where a sealed secret stands.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub enum SecretOf {
-    /// The key of a credential.
-    Credential(CredentialId),
-    /// The content of a document.
-    Document {
-        /// Its kind.
-        kind: String,
-        /// Its key in the kind.
-        key: String,
-    },
-}
-
-/// What must be there for an operation to happen.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Expect {
-    /// Whatever is there.
-    Any,
-    /// Nothing may be there.
-    Absent,
-    /// Exactly this version.
-    Version(u64),
-}
-
-/// Small sealed state that servers share: ticket keys, accounts, orders.
-#[derive(Clone, Debug)]
-pub struct Document {
+pub struct Document<B> {
     /// What it is; fixed words of the program.
     pub kind: String,
     /// Which one of the kind.
     pub key: String,
     /// The content.
-    pub bytes: Protected,
+    pub bytes: B,
     /// When it is gone, seconds since the Unix epoch.
     pub expires: Option<i64>,
     /// The number of the change that wrote it; ignored by a write.
     pub version: u64,
+}
+
+impl<B> Document<B> {
+    /// The same document with its content in another form.
+    #[must_use]
+    pub fn with_bytes<C>(self, bytes: C) -> Document<C> {
+        Document {
+            kind: self.kind,
+            key: self.key,
+            bytes,
+            expires: self.expires,
+            version: self.version,
+        }
+    }
 }
 
 /// A catalog's identity: 16 random bytes.
@@ -368,42 +348,4 @@ pub struct Lease {
     pub token: u64,
     /// When it ends, milliseconds since the Unix epoch by the store's clock.
     pub expires_ms: i64,
-}
-
-/// Why a store gave no answer. Cheap to clone: all who wait share it.
-#[derive(Clone, Debug, thiserror::Error)]
-pub enum StoreError {
-    /// It can't be reached or broke off.
-    #[error("the store is unavailable: {0}")]
-    Unavailable(Arc<str>),
-    /// It did not answer in time.
-    #[error("the store did not answer within {0:?}")]
-    TimedOut(Duration),
-    /// This call failed, but the store answers others: a client picks the
-    /// host, and no host may shut the store off for all.
-    #[error("the store failed on this call: {0}")]
-    Failed(Arc<str>),
-    /// As many calls as may be are in flight and waiting.
-    #[error("too many calls to the store are in flight")]
-    Overloaded,
-    /// What is stored can't be used; says what and where.
-    #[error("{0}")]
-    Corrupt(Arc<str>),
-    /// Something else stands there than was expected; says what.
-    #[error("{0}")]
-    Conflict(Arc<str>),
-    /// This store does not take such input; says why.
-    #[error("{0}")]
-    Refused(Arc<str>),
-}
-
-impl StoreError {
-    /// Whether the same call may succeed later without anybody's help.
-    #[must_use]
-    pub fn is_retryable(&self) -> bool {
-        matches!(
-            self,
-            Self::Unavailable(_) | Self::TimedOut(_) | Self::Failed(_) | Self::Overloaded
-        )
-    }
 }

@@ -12,13 +12,16 @@ use std::time::Duration;
 use sekisho_certs::log::Seen;
 use sekisho_certs::store::memory::Memory;
 use sekisho_certs::store::{Document, Expect, LogId, LogPosition, Write};
-use sekisho_certs::{Catalog, Clock, DocumentEvent, Documents, Feed, HostPattern, HostRecord};
+use sekisho_certs::{
+    Batch, Catalog, ChangeLog, Clock, DocumentEvent, Documents, Feed, HostPattern, HostRecord,
+    SealedBytes,
+};
 use tokio::task::AbortHandle;
 use tokio::time::{Instant, timeout};
 
 use self::followers::{Hung, Told, until};
 
-fn host(name: &str) -> Write {
+fn host(name: &str) -> Write<SealedBytes> {
     Write::PutHost(
         HostRecord::new(HostPattern::parse(name).unwrap()),
         Expect::Any,
@@ -47,7 +50,7 @@ impl Rig {
 
     async fn write(&self, names: impl IntoIterator<Item = String>) {
         let writes = names.into_iter().map(|name| host(&name)).collect();
-        self.catalog.write(writes).await.unwrap();
+        self.catalog.write(Batch::unchecked(writes)).await.unwrap();
     }
 
     async fn reaches(&self, number: u64) {
@@ -105,7 +108,7 @@ async fn another_log_starts_over() {
 async fn a_feed_continues_from_the_position_of_the_copies() {
     let rig = Rig::new();
     rig.write(["a.test".into(), "b.test".into()]).await;
-    let head = rig.catalog.position().await.unwrap();
+    let head = rig.catalog.head().await.unwrap();
     let mut feed = rig.feed();
     // One transaction, so one mark.
     feed.begin_at(LogPosition { number: 1, ..head }).await;
@@ -139,7 +142,7 @@ async fn a_log_with_another_history_starts_over() {
     let restore = rig.catalog.saved();
     rig.write(["b.test".into()]).await;
     let mut feed = rig.feed();
-    feed.begin_at(rig.catalog.position().await.unwrap()).await;
+    feed.begin_at(rig.catalog.head().await.unwrap()).await;
     restore();
     rig.write(["c.test", "d.test", "e.test"].map(String::from))
         .await;
@@ -203,16 +206,19 @@ async fn documents_are_announced() {
     let document = Document {
         kind: "test".into(),
         key: "one".into(),
-        bytes: sekisho_certs::Protected::Sealed(sekisho_certs::SealedBytes {
+        bytes: SealedBytes {
             key_id: 1,
             nonce: [0; 12],
             bytes: vec![1, 2, 3],
-        }),
+        },
         expires: None,
         version: 0,
     };
     let put = Write::PutDocument(document, Expect::Absent);
-    rig.catalog.write(vec![put]).await.unwrap();
+    rig.catalog
+        .write(Batch::unchecked(vec![put]))
+        .await
+        .unwrap();
     let event = timeout(Duration::from_secs(10), events.recv()).await;
     assert_eq!(
         event.unwrap().unwrap(),

@@ -10,7 +10,7 @@ use rustls::SignatureScheme;
 use sekisho_certs::credential::Secret;
 use sekisho_certs::{
     CredentialId, Found, HostName, HostPattern, HostRecord, KeyType, Lookup, LookupSettings,
-    NeverObtain, Outcome, Protected, Published, Source, StoredCredential,
+    NeverObtain, OpenKey, Outcome, Published, Source, StoredCredential,
 };
 use sekisho_testkit::{Key, Scripted, TestCa};
 use tikv_jemalloc_ctl::{epoch, stats};
@@ -63,22 +63,17 @@ struct Measured {
 }
 
 async fn records(key: Key, key_type: KeyType, hosts: usize) -> Measured {
-    grown(key, key_type, hosts, Protected::Plain).await
+    grown(key, key_type, hosts, OpenKey::unproved).await
 }
 
 /// Keys out of a seal, which are read in another way.
 async fn opened(key: Key, key_type: KeyType, hosts: usize) -> Measured {
-    let mut measured = grown(key, key_type, hosts, Protected::Opened).await;
+    let mut measured = grown(key, key_type, hosts, OpenKey::assumed).await;
     measured.what += ", opened";
     measured
 }
 
-async fn grown(
-    key: Key,
-    key_type: KeyType,
-    hosts: usize,
-    form: fn(Secret) -> Protected,
-) -> Measured {
+async fn grown(key: Key, key_type: KeyType, hosts: usize, form: fn(Secret) -> OpenKey) -> Measured {
     let names: Vec<_> = (0..hosts)
         .map(|n| format!("host-{n}.example.test"))
         .collect();
@@ -131,7 +126,7 @@ fn measured(lookup: &Lookup<()>, before: (usize, u64), what: String, entries: us
     }
 }
 
-fn shelf(names: &[String], key: Key, key_type: KeyType, form: fn(Secret) -> Protected) -> Scripted {
+fn shelf(names: &[String], key: Key, key_type: KeyType, form: fn(Secret) -> OpenKey) -> Scripted {
     let ca = TestCa::new();
     // RSA keys take long to make: a few, each loaded as many credentials.
     let pairs = if key == Key::Rsa2048 { 4 } else { 64 };

@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicI64, Ordering};
 
 use common::{Running, Scripted, Setup, alert, host, raw, start, status};
 use rustls::ClientConfig;
-use sekisho_certs::{Clock, Found, TlsPolicy};
+use sekisho_certs::{Clock, Found, OpenKey, TlsPolicy};
 use sekisho_testkit::{Key, Pair, TestCa, client};
 use tokio::io::AsyncWriteExt;
 
@@ -19,7 +19,7 @@ fn ecdsa(ca: &TestCa, name: &str) -> Pair {
     ca.issue(&[name], Key::P256)
 }
 
-fn simple(ca: &TestCa, name: &str) -> Found {
+fn simple(ca: &TestCa, name: &str) -> Found<OpenKey> {
     host(name, &[(&ecdsa(ca, name), Key::P256)])
 }
 

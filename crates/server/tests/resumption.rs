@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use common::{Running, Scripted, Setup, host, resuming, start};
 use rustls::{ClientConfig, HandshakeKind};
-use sekisho_certs::{Found, Tenant, TlsPolicy};
+use sekisho_certs::{Found, OpenKey, Tenant, TlsPolicy};
 use sekisho_server::tickets::Ring;
 use sekisho_testkit::{Key, TestCa};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -68,7 +68,7 @@ async fn sessions_resume_on_every_server_with_the_same_keys() {
 async fn tickets_are_bound_to_tenant_policy_and_address() {
     let ca = TestCa::new();
     let pair = ca.issue(&["a.example"], Key::P256);
-    let made = |change: &dyn Fn(&mut Found)| {
+    let made = |change: &dyn Fn(&mut Found<OpenKey>)| {
         let mut found = host("a.example", &[(&pair, Key::P256)]);
         change(&mut found);
         Scripted::new([found])

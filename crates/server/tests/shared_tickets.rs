@@ -11,9 +11,8 @@ use std::sync::atomic::{AtomicI64, Ordering};
 
 use common::{Running, Scripted, Setup, host, resuming, start};
 use rustls::{ClientConfig, HandshakeKind};
-use sekisho_certs::seal::{KeyRing, MasterKey};
-use sekisho_certs::store::sealed::Sealed;
-use sekisho_certs::{Catalog, Clock, DocumentEvent};
+use sekisho_certs::seal::{KeyRing, MasterKey, Sealer};
+use sekisho_certs::{Clock, DocumentEvent};
 use sekisho_server::tickets::{Keeper, PERIOD, Ring, Source};
 use sekisho_stores::postgres::{Mode, Options, Postgres, Url};
 use sekisho_testkit::{Key, Pair, TestCa, services};
@@ -35,7 +34,7 @@ struct World {
 struct Member {
     running: Running,
     keeper: Keeper,
-    catalog: Arc<dyn Catalog>,
+    sealer: Sealer,
 }
 
 impl World {
@@ -55,10 +54,10 @@ impl World {
         let store = Postgres::new(&url, Mode::Create, &Options::default(), &Handle::current());
         let master = KeyRing::new(MasterKey::new(&[7; 32]));
         let store = Arc::new(store.unwrap());
-        let catalog: Arc<dyn Catalog> = Arc::new(Sealed::create(store, master).await.unwrap());
+        let sealer = Sealer::create(store, master).await.unwrap();
         let ring = Arc::new(Ring::random());
         let events = broadcast::Sender::<DocumentEvent>::new(1).subscribe();
-        let source = Source::Catalog(Arc::clone(&catalog), events);
+        let source = Source::Catalog(sealer.clone(), events);
         let clock = Clock::Manual(Arc::clone(&self.now));
         let mut keeper = Keeper::new(source, Arc::clone(&ring), clock);
         keeper.refresh().await.unwrap();
@@ -70,7 +69,7 @@ impl World {
         Member {
             running: start(hosts, &setup),
             keeper,
-            catalog,
+            sealer,
         }
     }
 
@@ -139,9 +138,9 @@ async fn tickets_open_on_all_servers_for_one_period_longer() {
 async fn ticket_keys_lie_sealed_in_the_database() {
     let world = World::new();
     let member = world.member().await;
-    let document = member.catalog.document("ticket-keys", "ring").await;
+    let document = member.sealer.document("ticket-keys", "ring").await;
     let document = document.unwrap().expect("it was made");
-    let keys = document.bytes.secret().expect("the wrapper unseals");
+    let keys = document.bytes;
     let rest = world.url.rsplit('/').next().unwrap();
     let name = rest.split('?').next().unwrap();
     let dump = services::Postgres::shared().dump(name);
@@ -165,6 +164,6 @@ async fn ticket_keys_lie_sealed_in_the_database() {
         &Handle::current(),
     );
     let wrong = KeyRing::new(MasterKey::new(&[8; 32]));
-    let opened = Sealed::open(Arc::new(store.unwrap()), wrong).await;
+    let opened = Sealer::open(Arc::new(store.unwrap()), wrong).await;
     assert!(opened.unwrap_err().to_string().contains("wrong master key"));
 }

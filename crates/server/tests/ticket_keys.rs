@@ -11,10 +11,9 @@ use std::time::Duration;
 
 use common::{Running, Scripted, Setup, host, resuming, start};
 use rustls::{ClientConfig, HandshakeKind};
-use sekisho_certs::seal::{KeyRing, MasterKey};
+use sekisho_certs::seal::{KeyRing, MasterKey, Sealer};
 use sekisho_certs::store::memory::Memory;
-use sekisho_certs::store::sealed::Sealed;
-use sekisho_certs::{Catalog, Clock, DocumentEvent, Documents};
+use sekisho_certs::{Clock, DocumentEvent, Documents};
 use sekisho_server::tickets::{Keeper, PERIOD, Ring, Source};
 use sekisho_testkit::{Key, Pair, TestCa, client};
 use tokio::sync::broadcast;
@@ -24,7 +23,7 @@ use tokio_rustls::TlsConnector;
 struct World {
     ca: TestCa,
     pair: Pair,
-    catalog: Arc<dyn Catalog>,
+    sealer: Sealer,
     now: Arc<AtomicI64>,
 }
 
@@ -37,14 +36,14 @@ impl World {
         Self {
             ca,
             pair,
-            catalog: Arc::new(Sealed::create(memory, master).await.unwrap()),
+            sealer: Sealer::create(memory, master).await.unwrap(),
             now: Arc::new(AtomicI64::new(1000 * PERIOD * 1000)),
         }
     }
 
     fn keeper(&self, ring: &Arc<Ring>) -> Keeper {
         let events = broadcast::Sender::<DocumentEvent>::new(1).subscribe();
-        let source = Source::Catalog(Arc::clone(&self.catalog), events);
+        let source = Source::Catalog(self.sealer.clone(), events);
         Keeper::new(
             source,
             Arc::clone(ring),
@@ -144,9 +143,19 @@ async fn one_makes_the_keys_and_the_others_take_them() {
     for keeper in all.collect::<Vec<_>>() {
         keeper.await.unwrap();
     }
-    let documents = world.catalog.list_documents("ticket-keys", None, 10).await;
+    let documents = world
+        .sealer
+        .catalog()
+        .list_documents("ticket-keys", None, 10)
+        .await;
     assert_eq!(documents.unwrap().len(), 1);
-    let changes = world.catalog.changes(0, 100).await.unwrap().changes;
+    let changes = world
+        .sealer
+        .catalog()
+        .changes(0, 100)
+        .await
+        .unwrap()
+        .changes;
     let written = changes.iter().filter(|change| {
         matches!(&change.subject, sekisho_certs::store::Subject::Document { kind, .. }
             if kind == "ticket-keys")
@@ -159,10 +168,10 @@ async fn a_running_keeper_rotates() {
     let world = World::new().await;
     let documents = Documents::default();
     let ring = Arc::new(Ring::random());
-    let source = Source::Catalog(Arc::clone(&world.catalog), documents.subscribe());
+    let source = Source::Catalog(world.sealer.clone(), documents.subscribe());
     let clock = Clock::Manual(Arc::clone(&world.now));
     let keeper = tokio::spawn(Keeper::new(source, ring, clock).run());
-    let document = || world.catalog.document("ticket-keys", "ring");
+    let document = || world.sealer.catalog().document("ticket-keys", "ring");
     while document().await.unwrap().is_none() {
         tokio::time::sleep(Duration::from_millis(1)).await;
     }

@@ -38,7 +38,7 @@ async fn an_endpoint_weighs_what_it_takes() {
 }
 
 /// Bytes that one endpoint takes, and what it is charged with.
-async fn measure(found: sekisho_certs::Found) -> (f64, f64) {
+async fn measure(found: sekisho_certs::Found<sekisho_certs::OpenKey>) -> (f64, f64) {
     let publisher = Publisher::new(Arc::new(Ring::random()), Site::not_found(), Arc::default());
     let measured = Arc::new(Mutex::new((0.0, 0.0)));
     let result = Arc::clone(&measured);

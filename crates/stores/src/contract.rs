@@ -3,12 +3,14 @@
 use std::fs;
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use sekisho_testkit::services;
 use sekisho_testkit::{Answer, Endpoint, Key, RedisServer, Speaks, TestCa};
 use tempfile::TempDir;
 use tokio::runtime::Handle;
 
+use crate::catalog_store::CatalogStore;
 use crate::files::Files;
 use crate::http::{self, Http};
 use crate::limited::{Limited, Limits};
@@ -17,8 +19,9 @@ use crate::redis::{Redis, RedisUrl};
 use crate::sqlite::{Mode, Options, Sqlite};
 use crate::warm::{self, Copies, Warm, WarmPlain};
 use sekisho_certs::clock::Clock;
+use sekisho_certs::contract::fixture::{host_with, plain};
 use sekisho_certs::contract::{Fixture, Names};
-use sekisho_certs::seal::{KeyRing, MasterKey};
+use sekisho_certs::seal::{KeyRing, MasterKey, Sealer};
 
 fn sqlite_with(mmap: bool) -> Fixture {
     let folder = tempfile::tempdir().unwrap();
@@ -34,7 +37,6 @@ fn sqlite_with(mmap: bool) -> Fixture {
     Fixture {
         catalog: Arc::new(catalog),
         clock: hand,
-        sealed: true,
         keep: Box::new(folder),
     }
 }
@@ -60,7 +62,6 @@ fn postgres_at(url: &str) -> Fixture {
     Fixture {
         catalog: Arc::new(catalog),
         clock: hand,
-        sealed: true,
         keep: Box::new(()),
     }
 }
@@ -122,16 +123,42 @@ suites! {
     sqlite_mapped: mapped_sqlite();
     postgres: plain_postgres();
     postgres_behind_pgbouncer: pooled_postgres();
-    sealed_sqlite: async { plain_sqlite().await.sealing().await };
-    sealed_postgres: async { plain_postgres().await.sealing().await };
     limited_memory: async { limited(Fixture::memory()).await };
     limited_sqlite: async { limited(plain_sqlite().await).await };
+    limited_postgres: async { limited(plain_postgres().await).await };
+    limited_pgbouncer: async { limited(pooled_postgres().await).await };
     warm_memory: async { warmed(Fixture::memory()).await };
-    sealed_warm_sqlite: async { warmed(plain_sqlite().await).await.sealing().await };
-    sealed_warm_postgres: async { warmed(limited(plain_postgres().await).await).await.sealing().await };
-    sealed_limited_sqlite: async { limited(plain_sqlite().await).await.sealing().await };
-    sealed_limited_postgres: async { limited(plain_postgres().await).await.sealing().await };
-    sealed_limited_pgbouncer: async { limited(pooled_postgres().await).await.sealing().await };
+    warm_sqlite: async { warmed(plain_sqlite().await).await };
+    warm_limited_postgres: async { warmed(limited(plain_postgres().await).await).await };
+}
+
+/// A catalog as the lookup asks it: written through a sealer, and opened by it.
+async fn opened(inner: Fixture) -> Names {
+    let ring = KeyRing::new(MasterKey::new(&[5; 32]));
+    let sealer = Sealer::create(inner.catalog, ring).await.unwrap();
+    let (writer, keep) = (sealer.clone(), inner.keep);
+    let number = AtomicU64::new(1);
+    Names {
+        store: Arc::new(CatalogStore::new(sealer)),
+        put: Box::new(move |name| {
+            let _lives = &keep;
+            let number = number.fetch_add(1, Ordering::Relaxed);
+            let (writer, writes) = (writer.clone(), host_with(name, number, plain));
+            Box::pin(async move {
+                writer.write(writes).await.unwrap();
+            })
+        }),
+    }
+}
+
+mod opened_sqlite {
+    use super::*;
+    sekisho_certs::store_contract!(async { opened(plain_sqlite().await).await });
+}
+
+mod opened_limited_postgres {
+    use super::*;
+    sekisho_certs::store_contract!(async { opened(limited(plain_postgres().await).await).await });
 }
 
 mod files {

@@ -18,6 +18,7 @@ use self::pattern::Pattern;
 use crate::pem_pair::{Bytes, Half, MAX_HALF, PairRead, pair, read_until_fit};
 use crate::threads::Threads;
 use sekisho_certs::host::{HostName, HostPattern};
+use sekisho_certs::seal::OpenKey;
 use sekisho_certs::store::{Answer, BoxFuture, Result, Store, StoreError};
 
 /// A folder of certificates and keys, which is only read. Symbolic links are
@@ -62,7 +63,7 @@ impl Files {
 }
 
 impl Store for Files {
-    fn find<'a>(&'a self, name: &'a HostName) -> BoxFuture<'a, Result<Answer>> {
+    fn find<'a>(&'a self, name: &'a HostName) -> BoxFuture<'a, Result<Answer<OpenKey>>> {
         Box::pin(read_until_fit(move || {
             let (layout, name) = (Arc::clone(&self.layout), name.clone());
             self.threads.run(move |()| layout.find(&name))
@@ -85,7 +86,7 @@ impl Layout {
         }
         let is_there = |host: &HostPattern| self.pattern.chain(host).exists();
         self.folders.check(before, is_there)?;
-        Ok(PairRead::Answer(Answer::Absent))
+        Ok(PairRead::Answer(Answer::absent()))
     }
 
     /// Reads both files of a host; none if neither is there.

@@ -33,6 +33,7 @@ use crate::pem_pair::{self, PairRead};
 use crate::roots;
 use sekisho_certs::credential::Secret;
 use sekisho_certs::host::{HostName, HostPattern};
+use sekisho_certs::seal::OpenKey;
 use sekisho_certs::store::{Answer, BoxFuture, Result, Store, StoreError};
 
 /// An endpoint that answers GET with a host's PEM bundle: its chain and its key,
@@ -116,7 +117,7 @@ impl Http {
 }
 
 impl Store for Http {
-    fn find<'a>(&'a self, name: &'a HostName) -> BoxFuture<'a, Result<Answer>> {
+    fn find<'a>(&'a self, name: &'a HostName) -> BoxFuture<'a, Result<Answer<OpenKey>>> {
         Box::pin(async move {
             let (endpoint, name) = (Arc::clone(&self.endpoint), name.clone());
             let work = async move { pem_pair::read_until_fit(|| endpoint.read(&name)).await };
@@ -143,7 +144,7 @@ impl Endpoint {
             .map(|above| WildcardRequest::start(self, above));
         let host = HostPattern::from(name);
         let exact = self.ask(host.clone(), || ()).await;
-        if !matches!(exact, Ok(PairRead::Answer(Answer::Absent))) {
+        if !matches!(exact, Ok(PairRead::Answer(Answer { found: None, .. }))) {
             if let Some(above) = above {
                 above.leave();
             }
@@ -154,7 +155,7 @@ impl Endpoint {
                 let host = above.host.clone();
                 self.blamed(&host, above.answer.end().await)
             }
-            None => Ok(PairRead::Answer(Answer::Absent)),
+            None => Ok(PairRead::Answer(Answer::absent())),
         }
     }
 

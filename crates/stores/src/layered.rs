@@ -52,6 +52,7 @@ use tokio::time::timeout;
 pub use self::counts::{Counts, Filled, Read};
 use self::marks::{Mark, Marks};
 use crate::redis::level::{Entry, Level, Look};
+use sekisho_certs::credential::SealedBytes;
 use sekisho_certs::host::HostName;
 use sekisho_certs::store::{
     Answer, Catalog, ChangePage, Found, LogPosition, Result, Source, StoreError,
@@ -146,34 +147,34 @@ impl fmt::Debug for Layered {
 
 impl Shared {
     /// The numbered list at the head of this file.
-    async fn find(self: &Arc<Self>, name: &HostName) -> Result<Answer> {
+    async fn find(self: &Arc<Self>, name: &HostName) -> Result<Answer<SealedBytes>> {
         let follows = self.marks.follows();
         if follows && let Some(found) = self.look(name).await {
-            return Ok(Answer::Found(found));
+            return Ok(Answer::found(found));
         }
         match self.find_behind(name).await {
             Err(error) if error.is_retryable() && !follows => {
                 let mut found = self.look(name).await.ok_or(error)?;
                 found.source = Source::StandIn;
-                Ok(Answer::Found(found))
+                Ok(Answer::found(found))
             }
             other => other,
         }
     }
 
     /// Asks the catalog, whose answer takes the place of the level's.
-    async fn find_behind(self: &Arc<Self>, name: &HostName) -> Result<Answer> {
+    async fn find_behind(self: &Arc<Self>, name: &HostName) -> Result<Answer<SealedBytes>> {
         // Before the catalog is asked: what it says is at least as new.
         let begun = self.marks.mark();
         let answer = self.catalog.find(name).await?;
-        if let Answer::Found(found) = &answer {
+        if let Some(found) = &answer.found {
             self.offer(begun, found);
         }
         Ok(answer)
     }
 
     /// What the level has; none if it has nothing, or is passed over.
-    async fn look(self: &Arc<Self>, name: &HostName) -> Option<Box<Found>> {
+    async fn look(self: &Arc<Self>, name: &HostName) -> Option<Box<Found<SealedBytes>>> {
         let mark = self.marks.mark().filter(|_| self.is_usable());
         let Some((mark, generation)) = mark.and_then(Mark::asked) else {
             self.counts.read(Read::PassedOver);
@@ -207,7 +208,7 @@ impl Shared {
     }
 
     /// Stores an answer in the level, while its client is served.
-    fn offer(self: &Arc<Self>, begun: Option<Mark>, found: &Found) {
+    fn offer(self: &Arc<Self>, begun: Option<Mark>, found: &Found<SealedBytes>) {
         let Some(begun) = begun.filter(|_| self.is_usable() && !found.shadowed) else {
             return;
         };

@@ -9,6 +9,7 @@
 
 pub mod backoff;
 pub mod breaker;
+pub mod catalog_store;
 #[cfg(test)]
 #[cfg(all(feature = "http", feature = "postgres", feature = "redis"))]
 mod contract;

@@ -12,12 +12,13 @@ use tokio::time::{Instant, timeout_at};
 use self::gate::Gate;
 use crate::backoff::Backoff;
 use crate::breaker::{Breaker, BreakerOpen};
-use sekisho_certs::credential::{CredentialId, StoredCredential};
+use sekisho_certs::credential::{CredentialId, SealedBytes, StoredCredential};
 use sekisho_certs::host::{HostName, HostPattern};
 use sekisho_certs::record::HostRecord;
+use sekisho_certs::seal::{Batch, OpenKey};
 use sekisho_certs::store::{
-    Answer, BoxFuture, Catalog, CatalogId, ChangePage, Document, Lease, LogPosition, Result, Store,
-    StoreError, Write,
+    Answer, BoxFuture, Catalog, CatalogId, ChangeLog, ChangePage, Document, Lease, LogPosition,
+    Result, Store, StoreError,
 };
 
 /// Bounds every call to a store: a deadline, a cap on what is in flight, a
@@ -111,23 +112,15 @@ impl<S: fmt::Debug + ?Sized> fmt::Debug for Limited<S> {
 
 #[deny(clippy::missing_trait_methods)]
 impl<S: Store + ?Sized> Store for Limited<S> {
-    fn find<'a>(&'a self, name: &'a HostName) -> BoxFuture<'a, Result<Answer>> {
+    fn find<'a>(&'a self, name: &'a HostName) -> BoxFuture<'a, Result<Answer<OpenKey>>> {
         Box::pin(self.call(self.inner.find(name)))
-    }
-
-    fn find_past_level<'a>(&'a self, name: &'a HostName) -> BoxFuture<'a, Result<Answer>> {
-        Box::pin(self.call(self.inner.find_past_level(name)))
     }
 }
 
 #[deny(clippy::missing_trait_methods)]
-impl<S: Catalog + ?Sized> Catalog for Limited<S> {
-    fn id(&self) -> BoxFuture<'_, Result<CatalogId>> {
-        Box::pin(self.call(self.inner.id()))
-    }
-
-    fn position(&self) -> BoxFuture<'_, Result<LogPosition>> {
-        Box::pin(self.call(self.inner.position()))
+impl<S: Catalog + ?Sized> ChangeLog for Limited<S> {
+    fn head(&self) -> BoxFuture<'_, Result<LogPosition>> {
+        Box::pin(self.call(self.inner.head()))
     }
 
     fn changes(&self, after: u64, limit: usize) -> BoxFuture<'_, Result<ChangePage>> {
@@ -138,8 +131,26 @@ impl<S: Catalog + ?Sized> Catalog for Limited<S> {
     fn changed(&self) -> BoxFuture<'_, ()> {
         self.inner.changed()
     }
+}
 
-    fn write(&self, batch: Vec<Write>) -> BoxFuture<'_, Result<u64>> {
+#[deny(clippy::missing_trait_methods)]
+impl<S: Catalog + ?Sized> Catalog for Limited<S> {
+    fn id(&self) -> BoxFuture<'_, Result<CatalogId>> {
+        Box::pin(self.call(self.inner.id()))
+    }
+
+    fn find<'a>(&'a self, name: &'a HostName) -> BoxFuture<'a, Result<Answer<SealedBytes>>> {
+        Box::pin(self.call(self.inner.find(name)))
+    }
+
+    fn find_past_level<'a>(
+        &'a self,
+        name: &'a HostName,
+    ) -> BoxFuture<'a, Result<Answer<SealedBytes>>> {
+        Box::pin(self.call(self.inner.find_past_level(name)))
+    }
+
+    fn write(&self, batch: Batch) -> BoxFuture<'_, Result<u64>> {
         Box::pin(self.call(self.inner.write(batch)))
     }
 
@@ -167,7 +178,7 @@ impl<S: Catalog + ?Sized> Catalog for Limited<S> {
     fn credentials<'a>(
         &'a self,
         ids: &'a [CredentialId],
-    ) -> BoxFuture<'a, Result<Vec<StoredCredential>>> {
+    ) -> BoxFuture<'a, Result<Vec<StoredCredential<SealedBytes>>>> {
         Box::pin(self.call(self.inner.credentials(ids)))
     }
 
@@ -175,19 +186,15 @@ impl<S: Catalog + ?Sized> Catalog for Limited<S> {
         &self,
         after: Option<CredentialId>,
         limit: usize,
-    ) -> BoxFuture<'_, Result<Vec<StoredCredential>>> {
+    ) -> BoxFuture<'_, Result<Vec<StoredCredential<SealedBytes>>>> {
         Box::pin(self.call(self.inner.list_credentials(after, limit)))
-    }
-
-    fn due(&self, until: i64, limit: usize) -> BoxFuture<'_, Result<Vec<CredentialId>>> {
-        Box::pin(self.call(self.inner.due(until, limit)))
     }
 
     fn document<'a>(
         &'a self,
         kind: &'a str,
         key: &'a str,
-    ) -> BoxFuture<'a, Result<Option<Document>>> {
+    ) -> BoxFuture<'a, Result<Option<Document<SealedBytes>>>> {
         Box::pin(self.call(self.inner.document(kind, key)))
     }
 
@@ -196,7 +203,7 @@ impl<S: Catalog + ?Sized> Catalog for Limited<S> {
         kind: &'a str,
         after: Option<&'a str>,
         limit: usize,
-    ) -> BoxFuture<'a, Result<Vec<Document>>> {
+    ) -> BoxFuture<'a, Result<Vec<Document<SealedBytes>>>> {
         Box::pin(self.call(self.inner.list_documents(kind, after, limit)))
     }
 

@@ -10,6 +10,7 @@ use zeroize::Zeroizing;
 use sekisho_certs::credential::{Credential, CredentialId};
 use sekisho_certs::host::HostPattern;
 use sekisho_certs::record::HostRecord;
+use sekisho_certs::seal::OpenKey;
 use sekisho_certs::store::{Answer, Found, Result, Source, StoreError};
 
 /// PEM, wiped when dropped.
@@ -17,14 +18,14 @@ pub(crate) type Bytes = Zeroizing<Vec<u8>>;
 
 /// The result of reading a pair once.
 pub(crate) enum PairRead {
-    Answer(Answer),
+    Answer(Answer<OpenKey>),
     /// Half a pair, or two halves that do not fit: says what is wrong, and where.
     Unfit(String),
 }
 
 /// Reads again for a quarter of a second while the halves do not fit, since a
 /// renewal may just be writing them. After that, the pair is corrupt.
-pub(crate) async fn read_until_fit<F>(mut read: impl FnMut() -> F) -> Result<Answer>
+pub(crate) async fn read_until_fit<F>(mut read: impl FnMut() -> F) -> Result<Answer<OpenKey>>
 where
     F: Future<Output = Result<PairRead>>,
 {
@@ -67,19 +68,26 @@ pub(crate) fn pair<P: Display>(
         }
     };
     Some(match found(host, &chain, &key) {
-        Ok(found) => PairRead::Answer(Answer::Found(Box::new(found))),
+        Ok(found) => PairRead::Answer(Answer::found(found)),
         Err(why) => PairRead::Unfit(format!("host {host}: {at_chain} with {at_key}: {why}")),
     })
 }
 
 /// Parses a chain and a key that stand in one PEM text, in any order.
 #[cfg(feature = "http")]
-pub(crate) fn bundle(host: &HostPattern, pem: &[u8]) -> std::result::Result<Found, String> {
+pub(crate) fn bundle(
+    host: &HostPattern,
+    pem: &[u8],
+) -> std::result::Result<Found<OpenKey>, String> {
     let credential = Credential::parse_stored_bundle(pem).map_err(|why| why.to_string())?;
     Ok(served_with(host, credential, identity(pem, &[])))
 }
 
-fn found(host: &HostPattern, chain: &[u8], key: &[u8]) -> std::result::Result<Found, String> {
+fn found(
+    host: &HostPattern,
+    chain: &[u8],
+    key: &[u8],
+) -> std::result::Result<Found<OpenKey>, String> {
     let credential = Credential::parse_stored(chain, key).map_err(|why| why.to_string())?;
     Ok(served_with(host, credential, identity(chain, key)))
 }
@@ -89,7 +97,7 @@ fn served_with(
     host: &HostPattern,
     credential: Credential,
     (id, version): (CredentialId, u64),
-) -> Found {
+) -> Found<OpenKey> {
     let mut stored = credential.into_stored(id);
     stored.version = version;
     let mut record = HostRecord::new(host.clone());

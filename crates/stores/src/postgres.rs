@@ -33,12 +33,13 @@ use self::pool::{Lent, Pool};
 use self::schema::Header;
 use self::share::Seat;
 use sekisho_certs::clock::Clock;
-use sekisho_certs::credential::{CredentialId, StoredCredential};
+use sekisho_certs::credential::{CredentialId, SealedBytes, StoredCredential};
 use sekisho_certs::host::{HostName, HostPattern};
 use sekisho_certs::record::HostRecord;
+use sekisho_certs::seal::Batch;
 use sekisho_certs::store::{
-    Answer, BoxFuture, Catalog, CatalogId, ChangePage, Document, Lease, LogPosition, Result, Store,
-    Write,
+    Answer, BoxFuture, Catalog, CatalogId, ChangeLog, ChangePage, Document, Lease, LogPosition,
+    Result,
 };
 
 use self::fault::Step;
@@ -142,20 +143,8 @@ impl Default for Options {
     }
 }
 
-impl Store for Postgres {
-    fn find<'a>(&'a self, name: &'a HostName) -> BoxFuture<'a, Result<Answer>> {
-        let name = name.clone();
-        let find = async move |seat: Seat| find::find(&seat, &name).await;
-        Box::pin(self.pool.look_up(self.pool.options.read, find))
-    }
-}
-
-impl Catalog for Postgres {
-    fn id(&self) -> BoxFuture<'_, Result<CatalogId>> {
-        Box::pin(self.pool.catalog())
-    }
-
-    fn position(&self) -> BoxFuture<'_, Result<LogPosition>> {
+impl ChangeLog for Postgres {
+    fn head(&self) -> BoxFuture<'_, Result<LogPosition>> {
         self.read(async move |lent| log::position(&lent).await)
     }
 
@@ -166,8 +155,20 @@ impl Catalog for Postgres {
     fn changed(&self) -> BoxFuture<'_, ()> {
         Box::pin(self.watch.changed())
     }
+}
 
-    fn write(&self, batch: Vec<Write>) -> BoxFuture<'_, Result<u64>> {
+impl Catalog for Postgres {
+    fn id(&self) -> BoxFuture<'_, Result<CatalogId>> {
+        Box::pin(self.pool.catalog())
+    }
+
+    fn find<'a>(&'a self, name: &'a HostName) -> BoxFuture<'a, Result<Answer<SealedBytes>>> {
+        let name = name.clone();
+        let find = async move |seat: Seat| find::find(&seat, &name).await;
+        Box::pin(self.pool.look_up(self.pool.options.read, find))
+    }
+
+    fn write(&self, batch: Batch) -> BoxFuture<'_, Result<u64>> {
         let (now, keep) = (self.now(), self.pool.options.keep);
         let notify = self.watch.notify();
         self.change(async move |lent| {
@@ -204,7 +205,7 @@ impl Catalog for Postgres {
     fn credentials<'a>(
         &'a self,
         ids: &'a [CredentialId],
-    ) -> BoxFuture<'a, Result<Vec<StoredCredential>>> {
+    ) -> BoxFuture<'a, Result<Vec<StoredCredential<SealedBytes>>>> {
         let ids = ids.to_vec();
         self.read(async move |lent| read::credentials(&lent, &ids).await)
     }
@@ -213,19 +214,15 @@ impl Catalog for Postgres {
         &self,
         after: Option<CredentialId>,
         limit: usize,
-    ) -> BoxFuture<'_, Result<Vec<StoredCredential>>> {
+    ) -> BoxFuture<'_, Result<Vec<StoredCredential<SealedBytes>>>> {
         self.read(async move |lent| read::list_credentials(&lent, after, limit).await)
-    }
-
-    fn due(&self, until: i64, limit: usize) -> BoxFuture<'_, Result<Vec<CredentialId>>> {
-        self.read(async move |lent| read::due(&lent, until, limit).await)
     }
 
     fn document<'a>(
         &'a self,
         kind: &'a str,
         key: &'a str,
-    ) -> BoxFuture<'a, Result<Option<Document>>> {
+    ) -> BoxFuture<'a, Result<Option<Document<SealedBytes>>>> {
         let (kind, key, now) = (kind.to_owned(), key.to_owned(), self.now());
         self.read(async move |lent| read::document(&lent, &kind, &key, now).await)
     }
@@ -235,7 +232,7 @@ impl Catalog for Postgres {
         kind: &'a str,
         after: Option<&'a str>,
         limit: usize,
-    ) -> BoxFuture<'a, Result<Vec<Document>>> {
+    ) -> BoxFuture<'a, Result<Vec<Document<SealedBytes>>>> {
         let (kind, after) = (kind.to_owned(), after.map(str::to_owned));
         let now = self.now();
         self.read(async move |lent| {

@@ -29,6 +29,7 @@ use self::sentinel::Sentinels;
 use self::url::Kind;
 use crate::pem_pair::{Half, PairRead, pair, read_until_fit};
 use sekisho_certs::host::{HostName, HostPattern};
+use sekisho_certs::seal::OpenKey;
 use sekisho_certs::store::{Answer, BoxFuture, Result, Store, StoreError};
 
 pub use self::url::RedisUrl;
@@ -95,12 +96,12 @@ impl Redis {
                 return Ok(pair);
             }
         }
-        Ok(PairRead::Answer(Answer::Absent))
+        Ok(PairRead::Answer(Answer::absent()))
     }
 }
 
 impl Store for Redis {
-    fn find<'a>(&'a self, name: &'a HostName) -> BoxFuture<'a, Result<Answer>> {
+    fn find<'a>(&'a self, name: &'a HostName) -> BoxFuture<'a, Result<Answer<OpenKey>>> {
         Box::pin(read_until_fit(move || self.read_pairs(name)))
     }
 }

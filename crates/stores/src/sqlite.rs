@@ -36,12 +36,13 @@ use self::read::Reader;
 use self::watch::Watch;
 use crate::threads::Threads;
 use sekisho_certs::clock::Clock;
-use sekisho_certs::credential::{CredentialId, StoredCredential};
+use sekisho_certs::credential::{CredentialId, SealedBytes, StoredCredential};
 use sekisho_certs::host::{HostName, HostPattern};
 use sekisho_certs::record::HostRecord;
+use sekisho_certs::seal::Batch;
 use sekisho_certs::store::{
-    Answer, BoxFuture, Catalog, CatalogId, ChangePage, Document, Lease, LogPosition, Result, Store,
-    StoreError, Write,
+    Answer, BoxFuture, Catalog, CatalogId, ChangeLog, ChangePage, Document, Lease, LogPosition,
+    Result, StoreError,
 };
 
 /// A catalog in one file. Reads and writes run on a few threads of its own;
@@ -165,24 +166,8 @@ impl Default for Options {
     }
 }
 
-impl Store for Sqlite {
-    fn find<'a>(&'a self, name: &'a HostName) -> BoxFuture<'a, Result<Answer>> {
-        Box::pin(async move {
-            if let Some(answer) = self.inline.find(name) {
-                return Ok(answer);
-            }
-            let name = name.clone();
-            self.read(move |reader| reader.find(&name)).await
-        })
-    }
-}
-
-impl Catalog for Sqlite {
-    fn id(&self) -> BoxFuture<'_, Result<CatalogId>> {
-        Box::pin(ready(Ok(self.file.catalog())))
-    }
-
-    fn position(&self) -> BoxFuture<'_, Result<LogPosition>> {
+impl ChangeLog for Sqlite {
+    fn head(&self) -> BoxFuture<'_, Result<LogPosition>> {
         self.read(Reader::position)
     }
 
@@ -193,8 +178,24 @@ impl Catalog for Sqlite {
     fn changed(&self) -> BoxFuture<'_, ()> {
         Box::pin(self.watch.changed())
     }
+}
 
-    fn write(&self, batch: Vec<Write>) -> BoxFuture<'_, Result<u64>> {
+impl Catalog for Sqlite {
+    fn id(&self) -> BoxFuture<'_, Result<CatalogId>> {
+        Box::pin(ready(Ok(self.file.catalog())))
+    }
+
+    fn find<'a>(&'a self, name: &'a HostName) -> BoxFuture<'a, Result<Answer<SealedBytes>>> {
+        Box::pin(async move {
+            if let Some(answer) = self.inline.find(name) {
+                return Ok(answer);
+            }
+            let name = name.clone();
+            self.read(move |reader| reader.find(&name)).await
+        })
+    }
+
+    fn write(&self, batch: Batch) -> BoxFuture<'_, Result<u64>> {
         let Options { clock, keep, .. } = self.file.options.clone();
         let notify = self.watch.notify();
         self.change(move |reader| {
@@ -231,7 +232,7 @@ impl Catalog for Sqlite {
     fn credentials<'a>(
         &'a self,
         ids: &'a [CredentialId],
-    ) -> BoxFuture<'a, Result<Vec<StoredCredential>>> {
+    ) -> BoxFuture<'a, Result<Vec<StoredCredential<SealedBytes>>>> {
         let ids = ids.to_vec();
         self.read(move |reader| reader.credentials(&ids))
     }
@@ -240,19 +241,15 @@ impl Catalog for Sqlite {
         &self,
         after: Option<CredentialId>,
         limit: usize,
-    ) -> BoxFuture<'_, Result<Vec<StoredCredential>>> {
+    ) -> BoxFuture<'_, Result<Vec<StoredCredential<SealedBytes>>>> {
         self.read(move |reader| reader.list_credentials(after, limit))
-    }
-
-    fn due(&self, until: i64, limit: usize) -> BoxFuture<'_, Result<Vec<CredentialId>>> {
-        self.read(move |reader| reader.due(until, limit))
     }
 
     fn document<'a>(
         &'a self,
         kind: &'a str,
         key: &'a str,
-    ) -> BoxFuture<'a, Result<Option<Document>>> {
+    ) -> BoxFuture<'a, Result<Option<Document<SealedBytes>>>> {
         let (kind, key) = (kind.to_owned(), key.to_owned());
         let clock = self.file.options.clock.clone();
         self.read(move |reader| reader.document(&kind, &key, clock.now()))
@@ -263,7 +260,7 @@ impl Catalog for Sqlite {
         kind: &'a str,
         after: Option<&'a str>,
         limit: usize,
-    ) -> BoxFuture<'a, Result<Vec<Document>>> {
+    ) -> BoxFuture<'a, Result<Vec<Document<SealedBytes>>>> {
         let (kind, after) = (kind.to_owned(), after.map(str::to_owned));
         let clock = self.file.options.clock.clone();
         self.read(move |reader| reader.list_documents(&kind, after.as_deref(), limit, clock.now()))

@@ -14,7 +14,7 @@
 
 use rustls_pki_types::CertificateDer;
 
-use sekisho_certs::credential::{CredentialId, KeyType, Protected, SealedBytes, StoredCredential};
+use sekisho_certs::credential::{CredentialId, KeyType, SealedBytes, StoredCredential};
 use sekisho_certs::host::HostPattern;
 use sekisho_certs::record::{HostRecord, References, Site, Tenant, TlsPolicy};
 use sekisho_certs::store::{Found, Source};
@@ -22,9 +22,6 @@ use sekisho_certs::store::{Found, Source};
 /// Why a value has no bytes, or bytes no value. Shows neither.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum FormError {
-    /// A secret in the clear is never written.
-    #[error("a private key in the clear is not kept")]
-    Unsealed,
     /// Over [`MAX_VALUE`], or a part is longer than its length can say.
     #[error("the value is larger than what is kept")]
     TooLarge,
@@ -46,8 +43,8 @@ type Result<T> = std::result::Result<T, FormError>;
 /// `source`.
 ///
 /// # Errors
-/// [`FormError::Unsealed`] for a secret in the clear, [`FormError::TooLarge`].
-pub fn write_found(found: &Found) -> Result<Vec<u8>> {
+/// [`FormError::TooLarge`].
+pub fn write_found(found: &Found<SealedBytes>) -> Result<Vec<u8>> {
     let mut out = Out::new(FOUND);
     out.long(&write_host(&found.record, found.shadowed)?)?;
     out.u8(u8::try_from(found.credentials.len()).map_err(|_| FormError::TooLarge)?);
@@ -61,7 +58,7 @@ pub fn write_found(found: &Found) -> Result<Vec<u8>> {
 ///
 /// # Errors
 /// [`FormError`] for anything else, whatever the bytes are.
-pub fn read_found(bytes: &[u8]) -> Result<Found> {
+pub fn read_found(bytes: &[u8]) -> Result<Found<SealedBytes>> {
     let mut rest = In::new(bytes, FOUND)?;
     let (record, shadowed) = read_host(rest.long()?)?;
     let credentials = (0..rest.u8()?)
@@ -82,7 +79,7 @@ pub fn read_found(bytes: &[u8]) -> Result<Found> {
 
 /// Whether these are the credentials that the record refers to, each once.
 #[must_use]
-pub fn belong(record: &HostRecord, credentials: &[StoredCredential]) -> bool {
+pub fn belong(record: &HostRecord, credentials: &[StoredCredential<SealedBytes>]) -> bool {
     record.references.iter().count() == credentials.len()
         && record.references.iter().all(|(key_type, id)| {
             credentials
@@ -170,11 +167,9 @@ fn references(rest: &mut In<'_>) -> Result<References> {
 /// A credential with its sealed key.
 ///
 /// # Errors
-/// [`FormError::Unsealed`] for a key in the clear, [`FormError::TooLarge`].
-pub fn write_credential(credential: &StoredCredential) -> Result<Vec<u8>> {
-    let Protected::Sealed(key) = &credential.key else {
-        return Err(FormError::Unsealed);
-    };
+/// [`FormError::TooLarge`].
+pub fn write_credential(credential: &StoredCredential<SealedBytes>) -> Result<Vec<u8>> {
+    let key = &credential.key;
     let mut out = Out::new(CREDENTIAL);
     // Its place in the order, in which types are only added behind.
     out.u8(credential.key_type as u8);
@@ -198,7 +193,7 @@ pub fn write_credential(credential: &StoredCredential) -> Result<Vec<u8>> {
 ///
 /// # Errors
 /// [`FormError`] for anything else, whatever the bytes are.
-pub fn read_credential(bytes: &[u8]) -> Result<StoredCredential> {
+pub fn read_credential(bytes: &[u8]) -> Result<StoredCredential<SealedBytes>> {
     let mut rest = In::new(bytes, CREDENTIAL)?;
     let key_type = usize::from(rest.u8()?);
     let key_type = *KeyType::ALL
@@ -210,11 +205,11 @@ pub fn read_credential(bytes: &[u8]) -> Result<StoredCredential> {
     let not_after = rest.u64()?.cast_signed();
     let renews = rest.u8()?;
     let renew_at = rest.u64()?.cast_signed();
-    let key = Protected::Sealed(SealedBytes {
+    let key = SealedBytes {
         key_id: rest.u32()?,
         nonce: rest.array()?,
         bytes: rest.long()?.to_vec(),
-    });
+    };
     let chain = (0..rest.u8()?)
         .map(|_| Ok(CertificateDer::from(rest.long()?.to_vec())))
         .collect::<Result<Vec<_>>>()?;

@@ -33,7 +33,7 @@
 //! name replaces or drops the copy.
 //!
 //! **What lies on the disk.** With a catalog, private keys as they are sealed
-//! in it, since [`Warm`] stands beneath [`super::sealed::Sealed`], and the
+//! in it, since [`Warm`] stands beneath what opens secrets, and the
 //! documents that a start needs (the check value, ticket keys), sealed too.
 //! A plain store's keys are sealed by [`WarmPlain`]. Copies belong to one
 //! store: a file that was written beside another is started anew.

@@ -5,13 +5,13 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use sekisho_certs::store::{BoxFuture, Result};
-use sekisho_certs::{Answer, Found, HostName, HostPattern, Store, StoreError};
+use sekisho_certs::{Answer, Found, HostName, HostPattern, OpenKey, Store, StoreError};
 use tokio::sync::Semaphore;
 
 /// Store in memory, without a change log.
 #[derive(Debug)]
 pub struct Scripted {
-    hosts: Mutex<HashMap<HostPattern, Found>>,
+    hosts: Mutex<HashMap<HostPattern, Found<OpenKey>>>,
     calls: AtomicUsize,
     failing: AtomicBool,
     /// Each call takes a permit for good.
@@ -21,7 +21,7 @@ pub struct Scripted {
 impl Scripted {
     /// Makes a store that answers at once.
     #[must_use]
-    pub fn new(hosts: impl IntoIterator<Item = Found>) -> Self {
+    pub fn new(hosts: impl IntoIterator<Item = Found<OpenKey>>) -> Self {
         let store = Self {
             hosts: Mutex::default(),
             calls: AtomicUsize::new(0),
@@ -37,7 +37,7 @@ impl Scripted {
     ///
     /// # Panics
     /// If another test thread panicked here.
-    pub fn put(&self, found: Found) {
+    pub fn put(&self, found: Found<OpenKey>) {
         let pattern = found.record.pattern.clone();
         self.hosts.lock().expect("no panic").insert(pattern, found);
     }
@@ -81,23 +81,23 @@ impl Scripted {
         self.permits.available_permits() == 0
     }
 
-    fn answer(&self, name: &HostName) -> Answer {
+    fn answer(&self, name: &HostName) -> Answer<OpenKey> {
         let hosts = self.hosts.lock().expect("no panic");
         let wildcard = || hosts.get(name.wildcard()?.as_str());
         let Some(found) = hosts.get(name.as_str()).or_else(wildcard) else {
-            return Answer::Absent;
+            return Answer::absent();
         };
         let mut found = found.clone();
         let parent = found.record.pattern.wildcard_parent();
         let below =
             |other: &HostPattern| other.wildcard_parent().is_none() && other.parent() == parent;
         found.shadowed |= parent.is_some() && hosts.keys().any(below);
-        Answer::Found(Box::new(found))
+        Answer::found(found)
     }
 }
 
 impl Store for Scripted {
-    fn find<'a>(&'a self, name: &'a HostName) -> BoxFuture<'a, Result<Answer>> {
+    fn find<'a>(&'a self, name: &'a HostName) -> BoxFuture<'a, Result<Answer<OpenKey>>> {
         Box::pin(async move {
             self.calls.fetch_add(1, Ordering::SeqCst);
             let answer = self.answer(name);

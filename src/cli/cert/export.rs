@@ -3,7 +3,7 @@
 use std::io::Write;
 
 use anyhow::{anyhow, bail};
-use sekisho_certs::{Catalog, KeyType, StoredCredential};
+use sekisho_certs::{KeyType, Sealer, StoredCredential};
 
 use crate::cli::cert::{key_type, pem};
 use crate::cli::failure::{Ended, Result};
@@ -24,22 +24,25 @@ pub(crate) struct Args {
     with_key: bool,
 }
 
-pub(super) async fn run(catalog: &dyn Catalog, args: &Args) -> Result<Ended> {
-    let credential = chosen(args.name.credentials(catalog).await?, args.key_type)?;
+pub(super) async fn run(sealer: &Sealer, args: &Args) -> Result<Ended> {
+    let found = args.name.credentials(sealer.catalog().as_ref()).await?;
+    let credential = chosen(found, args.key_type)?;
     let mut output = Output::new();
     output.write_all(pem::chain(&credential).as_bytes())?;
     if args.with_key {
-        let Some(key) = credential.key.secret() else {
-            bail!("the key of {} is still sealed", credential.id);
-        };
-        output.write_all(pem::key(key)?.as_bytes())?;
+        for opened in sealer.open_credentials(vec![credential]).await? {
+            output.write_all(pem::key(opened.key.secret())?.as_bytes())?;
+        }
     }
     output.flush()?;
     Ok(Ended::Done)
 }
 
 /// Exactly one: two chains in one file would be a trap.
-fn chosen(found: Vec<StoredCredential>, wanted: Option<KeyType>) -> Result<StoredCredential> {
+fn chosen<K>(
+    found: Vec<StoredCredential<K>>,
+    wanted: Option<KeyType>,
+) -> Result<StoredCredential<K>> {
     let ids: Vec<_> = found
         .iter()
         .map(|one| format!("{} ({})", one.id, one.key_type.as_str()))

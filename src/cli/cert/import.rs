@@ -14,7 +14,7 @@ use std::path::PathBuf;
 
 use anyhow::{Context, bail};
 use sekisho_certs::credential::Dates;
-use sekisho_certs::{Catalog, Clock, HostPattern};
+use sekisho_certs::{Clock, HostPattern, Sealer};
 use tokio::runtime::Runtime;
 
 use crate::cli::failure::{Ended, Result};
@@ -69,7 +69,7 @@ pub(crate) struct Args {
     json: bool,
 }
 
-pub(super) fn run(runtime: &Runtime, catalog: &dyn Catalog, args: &Args) -> Result<Ended> {
+pub(super) fn run(runtime: &Runtime, sealer: &Sealer, args: &Args) -> Result<Ended> {
     let source = args.source()?;
     let roots = Roots::load(args.ca.as_deref())?;
     let mut report = Report::new(|| args.layout.count(args.dir.as_ref()?).ok());
@@ -87,7 +87,7 @@ pub(super) fn run(runtime: &Runtime, catalog: &dyn Catalog, args: &Args) -> Resu
     };
     let check =
         |files: Result<Files, Refusal>| files.and_then(|files| check::files(&files, dates, &roots));
-    let report = import(runtime, catalog, source, check, report, older)?;
+    let report = import(runtime, sealer, source, check, report, older)?;
     if let Some(dir) = args.dir.as_ref().filter(|_| report.is_empty()) {
         bail!("{}: {}", dir.display(), args.layout.explain(dir)?);
     }

@@ -21,7 +21,7 @@ pub(crate) struct Leaf {
 
 impl Leaf {
     /// Reads a stored credential's leaf.
-    pub(crate) fn of(credential: &StoredCredential) -> Result<Self> {
+    pub(crate) fn of<K>(credential: &StoredCredential<K>) -> Result<Self> {
         let unreadable = || anyhow!("the leaf of {} can't be read", credential.id);
         let der = credential.chain.first().ok_or_else(unreadable)?;
         let (_, leaf) = X509Certificate::from_der(der).map_err(|_| unreadable())?;

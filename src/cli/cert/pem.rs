@@ -8,7 +8,7 @@ use zeroize::Zeroizing;
 use crate::cli::failure::Result;
 
 /// The whole chain, leaf first.
-pub(super) fn chain(credential: &StoredCredential) -> String {
+pub(super) fn chain<K>(credential: &StoredCredential<K>) -> String {
     let mut text = String::new();
     for certificate in &credential.chain {
         push(&mut text, "CERTIFICATE", certificate);

@@ -2,7 +2,7 @@
 
 use anyhow::bail;
 use sekisho_certs::store::{Expect, Write};
-use sekisho_certs::{Catalog, CredentialId, HostPattern, HostRecord, KeyType, StoreError};
+use sekisho_certs::{CredentialId, HostPattern, HostRecord, KeyType, Sealer, Secret, StoreError};
 
 use crate::cli::cert::key_type;
 use crate::cli::edit::{Edit, edit};
@@ -21,20 +21,16 @@ pub(crate) struct Args {
     key_type: Option<KeyType>,
 }
 
-pub(super) async fn run(catalog: &dyn Catalog, args: &Args) -> Result<Ended> {
+pub(super) async fn run(sealer: &Sealer, args: &Args) -> Result<Ended> {
     match &args.name {
-        Named::Host(pattern) => from_host(catalog, pattern, args.key_type).await?,
-        Named::Credential(id) => from_all_hosts(catalog, &args.name, *id, args.key_type).await?,
+        Named::Host(pattern) => from_host(sealer, pattern, args.key_type).await?,
+        Named::Credential(id) => from_all_hosts(sealer, &args.name, *id, args.key_type).await?,
     }
     Ok(Ended::Done)
 }
 
-async fn from_host(
-    catalog: &dyn Catalog,
-    pattern: &HostPattern,
-    wanted: Option<KeyType>,
-) -> Result<()> {
-    edit(catalog, pattern, async |stored| {
+async fn from_host(sealer: &Sealer, pattern: &HostPattern, wanted: Option<KeyType>) -> Result<()> {
+    edit(sealer, pattern, async |stored| {
         let Some(mut record) = stored else {
             bail!("there is no host {pattern}; 'sekisho host list' shows which there are");
         };
@@ -55,12 +51,13 @@ async fn from_host(
 
 /// The last host takes the credential with it.
 async fn from_all_hosts(
-    catalog: &dyn Catalog,
+    sealer: &Sealer,
     name: &Named,
     id: CredentialId,
     wanted: Option<KeyType>,
 ) -> Result<()> {
-    let stored = name.credentials(catalog).await?;
+    let catalog = sealer.catalog();
+    let stored = name.credentials(catalog.as_ref()).await?;
     let key_type = stored[0].key_type;
     if wanted.is_some_and(|wanted| wanted != key_type) {
         bail!("{id} is of type {}", key_type.as_str());
@@ -72,7 +69,7 @@ async fn from_all_hosts(
             return Ok(());
         }
         let records = catalog.hosts(&patterns).await?;
-        match catalog.write(without(records, key_type, id)).await {
+        match sealer.write(without(records, key_type, id)).await {
             Ok(_) => conflicts = 0,
             Err(StoreError::Conflict(_)) if conflicts < CONFLICTS => conflicts += 1,
             Err(error) => return Err(error.into()),
@@ -80,7 +77,7 @@ async fn from_all_hosts(
     }
 }
 
-fn without(records: Vec<HostRecord>, key_type: KeyType, id: CredentialId) -> Vec<Write> {
+fn without(records: Vec<HostRecord>, key_type: KeyType, id: CredentialId) -> Vec<Write<Secret>> {
     let mut writes = Vec::with_capacity(records.len());
     for mut record in records {
         if record.references.of(key_type) == Some(id) {

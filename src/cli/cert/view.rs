@@ -24,7 +24,7 @@ pub(super) struct View {
 }
 
 impl View {
-    pub(super) fn new(credential: &StoredCredential, leaf: &Leaf) -> Self {
+    pub(super) fn new<K>(credential: &StoredCredential<K>, leaf: &Leaf) -> Self {
         Self {
             id: credential.id.to_string(),
             key_type: credential.key_type.as_str(),
@@ -40,7 +40,7 @@ impl View {
 }
 
 /// One line of a list.
-pub(super) fn line(credential: &StoredCredential, leaf: &Leaf) -> String {
+pub(super) fn line<K>(credential: &StoredCredential<K>, leaf: &Leaf) -> String {
     format!(
         "{}  {}  until {}  {}",
         credential.id,
@@ -51,9 +51,9 @@ pub(super) fn line(credential: &StoredCredential, leaf: &Leaf) -> String {
 }
 
 /// All of it for people, with the first hosts that refer to it.
-pub(super) fn write(
+pub(super) fn write<K>(
     out: &mut impl Write,
-    credential: &StoredCredential,
+    credential: &StoredCredential<K>,
     leaf: &Leaf,
     hosts: &Hosts,
 ) -> io::Result<()> {

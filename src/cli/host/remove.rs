@@ -1,7 +1,7 @@
 //! `sekisho host remove`
 
 use anyhow::bail;
-use sekisho_certs::{Catalog, HostPattern};
+use sekisho_certs::{HostPattern, Sealer};
 
 use crate::cli::edit::{Edit, edit};
 use crate::cli::failure::{Ended, Result};
@@ -13,9 +13,9 @@ pub(crate) struct Args {
     name: HostPattern,
 }
 
-pub(super) async fn run(catalog: &dyn Catalog, args: &Args) -> Result<Ended> {
+pub(super) async fn run(sealer: &Sealer, args: &Args) -> Result<Ended> {
     let name = &args.name;
-    edit(catalog, name, async |stored| match stored {
+    edit(sealer, name, async |stored| match stored {
         Some(_) => Ok(Edit::Remove),
         None => bail!("there is no host {name}; 'sekisho host list' shows which there are"),
     })

@@ -2,7 +2,8 @@
 
 use anyhow::anyhow;
 use sekisho_certs::{
-    Catalog, HostPattern, HostRecord, StoredCredential, Tenant, TlsPolicy, printable,
+    Catalog, HostPattern, HostRecord, SealedBytes, Sealer, StoredCredential, Tenant, TlsPolicy,
+    printable,
 };
 use sekisho_server::config::Config;
 
@@ -52,7 +53,11 @@ impl Args {
         self.site.check_allowed(config)
     }
 
-    fn apply(&self, record: &mut HostRecord, certs: &[StoredCredential]) -> Result<()> {
+    fn apply(
+        &self,
+        record: &mut HostRecord,
+        certs: &[StoredCredential<SealedBytes>],
+    ) -> Result<()> {
         if let Some(tenant) = &self.tenant {
             record.tenant = tenant.clone();
         }
@@ -72,7 +77,7 @@ impl Args {
     }
 
     /// The credentials of `--cert`, each of which must cover the name.
-    async fn certs(&self, catalog: &dyn Catalog) -> Result<Vec<StoredCredential>> {
+    async fn certs(&self, catalog: &dyn Catalog) -> Result<Vec<StoredCredential<SealedBytes>>> {
         let Some(named) = &self.cert else {
             return Ok(Vec::new());
         };
@@ -85,10 +90,10 @@ impl Args {
     }
 }
 
-pub(super) async fn run(catalog: &dyn Catalog, args: &Args) -> Result<Ended> {
+pub(super) async fn run(sealer: &Sealer, args: &Args) -> Result<Ended> {
     let mut certless = false;
-    edit(catalog, &args.name, async |stored| {
-        let certs = args.certs(catalog).await?;
+    edit(sealer, &args.name, async |stored| {
+        let certs = args.certs(sealer.catalog().as_ref()).await?;
         let mut record = stored
             .clone()
             .unwrap_or_else(|| HostRecord::new(args.name.clone()));

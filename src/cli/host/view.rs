@@ -68,10 +68,10 @@ pub(super) fn line(record: &HostRecord) -> String {
 }
 
 /// All of it for people.
-pub(super) fn write(
+pub(super) fn write<K>(
     out: &mut impl Write,
     record: &HostRecord,
-    credentials: &[StoredCredential],
+    credentials: &[StoredCredential<K>],
 ) -> io::Result<()> {
     writeln!(out, "host      {}", output::name(&record.pattern))?;
     let tenant = record.tenant.as_str();

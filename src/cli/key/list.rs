@@ -2,8 +2,7 @@
 
 use anyhow::bail;
 use indicatif::HumanCount;
-use sekisho_certs::seal::KeyRing;
-use sekisho_certs::store::sealed::Sealed;
+use sekisho_certs::seal::{KeyRing, Sealer};
 use serde::Serialize;
 
 use super::KeyId;
@@ -20,12 +19,12 @@ pub(crate) struct Args {
     json: bool,
 }
 
-pub(super) async fn run(catalog: &Sealed, args: &Args) -> Result<Ended> {
-    let seals = catalog.seals_under().await?;
+pub(super) async fn run(sealer: &Sealer, args: &Args) -> Result<Ended> {
+    let seals = sealer.seals_under().await?;
     let bar = progress::bar(|| None);
-    let tally = Tally::of(catalog, &bar).await;
+    let tally = Tally::of(sealer, &bar).await;
     bar.finish_and_clear();
-    let keys = keys(&catalog.ring(), seals, &tally?);
+    let keys = keys(&sealer.ring(), seals, &tally?);
     let mut output = Output::new();
     let mut listing = Listing::new(&mut output, args.json);
     for key in &keys {

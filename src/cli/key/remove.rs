@@ -20,15 +20,15 @@ pub(crate) struct Args {
 
 pub(super) async fn run(config: &Config, args: &Args) -> Result<Ended> {
     let (id, source) = (args.id, open::source(config)?);
-    let catalog = open::sealed(config).await?;
-    if !catalog.ring().has(id.0) {
+    let sealer = open::sealed(config).await?;
+    if !sealer.ring().has(id.0) {
         bail!("there is no key {id} in {source}; 'sekisho key list' shows which there are");
     }
-    if catalog.seals_under().await? == id.0 {
+    if sealer.seals_under().await? == id.0 {
         bail!("the key {id} is the one that seals; 'sekisho key rotate' makes another one seal");
     }
     let bar = progress::bar(|| None);
-    let tally = Tally::of(&catalog, &bar).await;
+    let tally = Tally::of(&sealer, &bar).await;
     bar.finish_and_clear();
     let under = tally?.under(id.0);
     if !under.are_none() {

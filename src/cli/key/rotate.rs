@@ -5,8 +5,8 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail};
 use indicatif::{HumanCount, ProgressBar};
-use sekisho_certs::store::sealed::{Sealed, Walk};
-use sekisho_certs::{Catalog, Clock, CredentialId, StoreError};
+use sekisho_certs::seal::{Sealer, Walk};
+use sekisho_certs::{Clock, CredentialId, StoreError};
 use tokio::time::sleep;
 
 use super::KeyId;
@@ -22,11 +22,11 @@ pub(crate) struct Args {
     to: Option<KeyId>,
 }
 
-pub(super) async fn run(catalog: &Sealed, args: &Args) -> Result<Ended> {
-    let key = args.to.unwrap_or(KeyId(catalog.ring().newest()));
-    let before = KeyId(catalog.seals_under().await?);
-    let turn = Turn::take(catalog).await?;
-    let rotated = rotate(catalog, &turn, key).await;
+pub(super) async fn run(sealer: &Sealer, args: &Args) -> Result<Ended> {
+    let key = args.to.unwrap_or(KeyId(sealer.ring().newest()));
+    let before = KeyId(sealer.seals_under().await?);
+    let turn = Turn::take(sealer).await?;
+    let rotated = rotate(sealer, &turn, key).await;
     turn.give_back().await;
     let outcome = rotated.context("stopped; run it again to go on")?;
     if before != key {
@@ -72,13 +72,13 @@ struct Outcome {
 
 /// Makes the key the one that seals; then nobody seals under another, and
 /// what was sealed before is sealed again until nothing is left.
-async fn rotate(catalog: &Sealed, turn: &Turn<'_>, key: KeyId) -> Result<Outcome> {
+async fn rotate(sealer: &Sealer, turn: &Turn<'_>, key: KeyId) -> Result<Outcome> {
     let begun = Instant::now();
-    catalog.seal_under(key.0).await?;
+    sealer.seal_under(key.0).await?;
     let bar = progress::bar(|| None);
     let mut sealed = 0;
     loop {
-        let mut outcome = pass(catalog, turn, &bar).await?;
+        let mut outcome = pass(sealer, turn, &bar).await?;
         if outcome.sealed == 0 {
             bar.finish_and_clear();
             outcome.sealed = sealed;
@@ -90,17 +90,17 @@ async fn rotate(catalog: &Sealed, turn: &Turn<'_>, key: KeyId) -> Result<Outcome
 }
 
 /// Goes through all secrets once.
-async fn pass(catalog: &Sealed, turn: &Turn<'_>, bar: &ProgressBar) -> Result<Outcome> {
+async fn pass(sealer: &Sealer, turn: &Turn<'_>, bar: &ProgressBar) -> Result<Outcome> {
     let (mut outcome, mut walk) = (Outcome::default(), Walk::new());
     bar.reset();
     loop {
-        let page = catalog.secrets(&mut walk, PAGE).await?;
+        let page = sealer.secrets(&mut walk, PAGE).await?;
         if page.is_empty() {
             return Ok(outcome);
         }
-        outcome.tally.add(&page)?;
+        outcome.tally.add(&page);
         turn.keep().await?;
-        let resealed = catalog.reseal(&page).await?;
+        let resealed = sealer.reseal(&page).await?;
         outcome.sealed += resealed.sealed;
         let room = SHOWN.saturating_sub(outcome.failed.len());
         outcome
@@ -112,14 +112,14 @@ async fn pass(catalog: &Sealed, turn: &Turn<'_>, bar: &ProgressBar) -> Result<Ou
 
 /// The right to rotate alone. One that was killed gives it up by itself.
 struct Turn<'a> {
-    catalog: &'a Sealed,
+    sealer: &'a Sealer,
     holder: String,
 }
 
 impl<'a> Turn<'a> {
-    async fn take(catalog: &'a Sealed) -> Result<Self> {
+    async fn take(sealer: &'a Sealer) -> Result<Self> {
         let turn = Self {
-            catalog,
+            sealer,
             // Unlike the process id, no two machines draw the same.
             holder: format!("{} {}", process::id(), CredentialId::fresh(&Clock::System)),
         };
@@ -145,13 +145,17 @@ impl<'a> Turn<'a> {
     }
 
     async fn prolonged(&self) -> Result<bool> {
-        let lease = self.catalog.lease(LEASE, &self.holder, TURN).await?;
+        let lease = self
+            .sealer
+            .catalog()
+            .lease(LEASE, &self.holder, TURN)
+            .await?;
         Ok(lease.is_some())
     }
 
     async fn give_back(self) {
         // If that fails, it ends by itself.
-        let _ = self.catalog.release(LEASE, &self.holder).await;
+        let _ = self.sealer.catalog().release(LEASE, &self.holder).await;
     }
 }
 

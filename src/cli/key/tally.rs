@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use indicatif::ProgressBar;
-use sekisho_certs::store::sealed::{Sealed, SealedSecret, Walk};
+use sekisho_certs::seal::{SealedSecret, Sealer, Walk};
 
 use crate::cli::failure::Result;
 
@@ -20,28 +20,27 @@ pub(super) struct Sealings {
 
 impl Tally {
     /// Counts all of a catalog, a page at a time.
-    pub(super) async fn of(catalog: &Sealed, bar: &ProgressBar) -> Result<Self> {
+    pub(super) async fn of(sealer: &Sealer, bar: &ProgressBar) -> Result<Self> {
         let (mut tally, mut walk) = (Self::default(), Walk::new());
         loop {
-            let page = catalog.secrets(&mut walk, PAGE).await?;
+            let page = sealer.secrets(&mut walk, PAGE).await?;
             if page.is_empty() {
                 return Ok(tally);
             }
-            tally.add(&page)?;
+            tally.add(&page);
             bar.inc(page.len() as u64);
         }
     }
 
     /// Adds a page.
-    pub(super) fn add(&mut self, page: &[SealedSecret]) -> Result<()> {
+    pub(super) fn add(&mut self, page: &[SealedSecret]) {
         for secret in page {
-            let sealings = self.0.entry(secret.key()?).or_default();
+            let sealings = self.0.entry(secret.key()).or_default();
             match secret {
                 SealedSecret::Credential(_) => sealings.credentials += 1,
                 SealedSecret::Document(_) => sealings.documents += 1,
             }
         }
-        Ok(())
     }
 
     pub(super) fn under(&self, key: u32) -> Sealings {

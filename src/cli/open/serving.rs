@@ -5,9 +5,9 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use anyhow::{Context, bail};
-use sekisho_certs::store::sealed::Sealed;
-use sekisho_certs::{Catalog, Secret, Store, StoreError};
+use sekisho_certs::{Catalog, ChangeLog, Sealer, Secret, Store, StoreError};
 use sekisho_server::config::{Config, StoreUrl, TokenSource};
+use sekisho_stores::catalog_store::CatalogStore;
 use sekisho_stores::files::Files;
 use sekisho_stores::http::{self, Http, Template};
 use sekisho_stores::layered::Counts;
@@ -30,7 +30,7 @@ pub(in crate::cli) async fn serving(config: &Config, warm: Option<Copies>) -> Re
     let (store, catalog, level) = match &config.store {
         StoreUrl::Sqlite(path) => {
             let (inner, level) = embedded(config, path, &limits)?;
-            both(Sealed::open(inner, keys(config)?).await?, level)
+            both(Sealer::open(inner, keys(config)?).await?, level)
         }
         StoreUrl::Postgres(url) => {
             let (inner, level) = database(config, url, &limits)?;
@@ -72,12 +72,18 @@ pub(in crate::cli) async fn reach(url: &RedisUrl) -> Result<()> {
     redis.reach().await.with_context(|| format!("{url}"))
 }
 
-/// A store, the same as a catalog, and what the level before it counts.
-type Parts = (Arc<dyn Store>, Option<Arc<dyn Catalog>>, Option<Counts>);
+/// A store, the log and the sealer of a catalog, and what the level before it
+/// counts.
+type Parts = (
+    Arc<dyn Store>,
+    Option<(Arc<dyn ChangeLog>, Sealer)>,
+    Option<Counts>,
+);
 
-fn both(catalog: Sealed, level: Option<Counts>) -> Parts {
-    let catalog = Arc::new(catalog);
-    (Arc::clone(&catalog) as Arc<dyn Store>, Some(catalog), level)
+fn both(sealer: Sealer, level: Option<Counts>) -> Parts {
+    let store = Arc::new(CatalogStore::new(sealer.clone()));
+    let log = Arc::clone(&store) as Arc<dyn ChangeLog>;
+    (store, Some((log, sealer)), level)
 }
 
 fn plain(store: Arc<dyn Store>) -> Parts {
@@ -116,16 +122,16 @@ fn endpoint(
 
 /// A store elsewhere may be down while a server starts, which then serves as
 /// soon as it is back. What does not heal by itself is an error.
-async fn within_reach_or_later(config: &Config, catalog: Arc<dyn Catalog>) -> Result<Sealed> {
+async fn within_reach_or_later(config: &Config, catalog: Arc<dyn Catalog>) -> Result<Sealer> {
     let mut away = away(catalog.id().await)?;
-    let sealed = Sealed::unopened(catalog, keys(config)?);
+    let sealer = Sealer::unopened(catalog, keys(config)?);
     if away.is_none() {
-        away = self::away(sealed.reach().await)?;
+        away = self::away(sealer.ensure_open().await)?;
     }
     if let Some(error) = away {
         tracing::warn!(%error, "the store is out of reach, it is tried again with each call");
     }
-    Ok(sealed)
+    Ok(sealer)
 }
 
 /// Takes aside the errors that heal by themselves.

@@ -61,8 +61,8 @@ impl Serving {
         let lookup = lookup(config, &opened, &ring, &guard);
         let documents = Arc::new(Documents::default());
         let keeper = keeper(config, &opened, &documents, ring);
-        let feed = opened.catalog.clone().map(|catalog| {
-            let feed = Feed::new(catalog, Arc::new(Seen::default()));
+        let feed = opened.catalog.as_ref().map(|(log, _)| {
+            let feed = Feed::new(Arc::clone(log), Arc::new(Seen::default()));
             feed.then(lookup.clone()).then(documents)
         });
         let keeper = background.block_on(filled(keeper));
@@ -192,7 +192,7 @@ fn lookup(
 /// nowhere.
 fn keeper(config: &Config, opened: &Opened, documents: &Documents, ring: Arc<Ring>) -> Keeper {
     let source = match (&opened.catalog, &config.tickets) {
-        (Some(catalog), _) => Source::Catalog(Arc::clone(catalog), documents.subscribe()),
+        (Some((_, sealer)), _) => Source::Catalog(sealer.clone(), documents.subscribe()),
         (_, Some(file)) => Source::File(file.clone()),
         _ => Source::Process,
     };

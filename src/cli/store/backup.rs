@@ -8,7 +8,6 @@ use std::time::Instant;
 
 use anyhow::{Context, bail};
 use indicatif::HumanBytes;
-use sekisho_certs::Catalog;
 use sekisho_server::config::{Config, StoreUrl};
 use sekisho_stores::sqlite::{Mode, Sqlite};
 
@@ -94,7 +93,10 @@ async fn check(config: &Config, to: &Destination) -> Result<()> {
     let copy = open::sealed(&to.config(config)).await;
     let copy = copy.context("the copy does not open")?;
     // Reads from the file, which opening alone may not.
-    copy.position().await.context("the copy can't be read")?;
+    copy.catalog()
+        .head()
+        .await
+        .context("the copy can't be read")?;
     Ok(())
 }
 

@@ -10,8 +10,7 @@ use std::time::Instant;
 
 use anyhow::{Context, anyhow, bail};
 use indicatif::ProgressBar;
-use sekisho_certs::Catalog;
-use sekisho_certs::store::sealed::Sealed;
+use sekisho_certs::seal::{KeyRing, Sealer};
 use sekisho_server::config::{Config, StoreUrl};
 
 use self::contents::{Contents, Digested, Item, Summary};
@@ -45,14 +44,14 @@ pub(super) fn run(config: Option<&Path>, args: &Args) -> Result<Ended> {
 
 /// The store that a copy goes to, made if it is not there, under the key that
 /// seals in the other if it can be.
-pub(super) async fn open_target(source: &Sealed, to: &Config) -> Result<Sealed> {
+pub(super) async fn open_target(source: &Sealer, to: &Config) -> Result<Sealer> {
     let seals = source.seals_under().await?;
-    let choose = |ring: &sekisho_certs::seal::KeyRing| match ring.has(seals) {
+    let choose = |ring: &KeyRing| match ring.has(seals) {
         true => seals,
         false => ring.first(),
     };
     let target = open::create_under(to, choose).await?;
-    if target.id().await? == source.id().await? {
+    if target.catalog().id().await? == source.catalog().id().await? {
         bail!("both are the same store, or one is a copy of the other's file");
     }
     Ok(target)
@@ -98,7 +97,7 @@ impl Copied {
 /// Makes the target equal to the source, which may be written meanwhile:
 /// compares both and copies what differs, until a comparison finds nothing
 /// but what the source's log tells of.
-pub(super) async fn copy(source: &Sealed, target: &Sealed) -> Result<Copied> {
+pub(super) async fn copy(source: &Sealer, target: &Sealer) -> Result<Copied> {
     let mut target = Target::take(source, target).await?;
     let bar = progress::bar(|| None);
     let mut copied = Err(anyhow!("nothing was compared"));
@@ -118,10 +117,10 @@ pub(super) async fn copy(source: &Sealed, target: &Sealed) -> Result<Copied> {
 
 /// Takes over what the log has, compares everything, and takes over what was
 /// changed meanwhile.
-async fn round(source: &Sealed, target: &mut Target<'_>, bar: &ProgressBar) -> Result<Copied> {
+async fn round(source: &Sealer, target: &mut Target<'_>, bar: &ProgressBar) -> Result<Copied> {
     target.follow().await?;
     bar.reset();
-    let (mut from, mut to) = (Contents::of(source), Contents::of(target.catalog()));
+    let (mut from, mut to) = (Contents::of(source), Contents::of(target.sealer()));
     let mut found = compare(&mut from, &mut to, target, bar).await?;
     let before = found.len();
     if let Followed::All(changed) = target.follow().await?
@@ -244,20 +243,20 @@ Examples:
 mod tests {
     use std::sync::Arc;
 
-    use sekisho_certs::seal::{KeyRing, MasterKey};
+    use sekisho_certs::seal::MasterKey;
     use sekisho_certs::store::memory::Memory;
     use sekisho_certs::store::{Expect, Write};
     use sekisho_certs::{Clock, HostPattern, HostRecord, Tenant};
 
     use super::*;
 
-    async fn store() -> Sealed {
+    async fn store() -> Sealer {
         let inner = Arc::new(Memory::new(Clock::System));
         let ring = KeyRing::new(MasterKey::new(&[7; 32]));
-        Sealed::create(inner, ring).await.expect("a store")
+        Sealer::create(inner, ring).await.expect("a store")
     }
 
-    async fn put(store: &Sealed, name: &str, tenant: &str) {
+    async fn put(store: &Sealer, name: &str, tenant: &str) {
         let pattern = HostPattern::parse(name).expect("a name");
         let mut host = HostRecord::new(pattern);
         host.tenant = Tenant::parse(tenant).expect("a tenant");

@@ -8,13 +8,12 @@ use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use rustls_pki_types::CertificateDer;
 
 use crate::clock::Clock;
-use crate::credential::{CredentialId, KeyType, Protected, SealedBytes, Secret, StoredCredential};
+use crate::credential::{CredentialId, KeyType, SealedBytes, Secret, StoredCredential};
 use crate::host::{HostName, HostPattern};
 use crate::record::{HostRecord, Tenant};
-use crate::seal::{KeyRing, MasterKey};
+use crate::seal::{Batch, OpenKey};
 use crate::store::memory::Memory;
-use crate::store::sealed::Sealed;
-use crate::store::{Answer, BoxFuture, Catalog, Document, Expect, Found, Store, Write};
+use crate::store::{Answer, BoxFuture, Catalog, Document, Expect, Found, Result, Store, Write};
 
 /// A catalog under test.
 pub struct Fixture {
@@ -22,8 +21,6 @@ pub struct Fixture {
     pub catalog: Arc<dyn Catalog>,
     /// Its clock, in milliseconds.
     pub clock: Arc<AtomicI64>,
-    /// Whether it takes secrets sealed, or plain as a wrapper does.
-    pub sealed: bool,
     /// What must live as long: a folder, say.
     pub keep: Box<dyn Any + Send + Sync>,
 }
@@ -36,19 +33,7 @@ impl Fixture {
         Self {
             catalog: Arc::new(Memory::keeping(clock, Self::KEEP)),
             clock: hand,
-            sealed: true,
             keep: Box::new(()),
-        }
-    }
-
-    /// Seals what the catalog takes, under a fixed master key.
-    pub async fn sealing(self) -> Self {
-        let ring = KeyRing::new(MasterKey::new(&[5; 32]));
-        let catalog = Sealed::create(self.catalog, ring).await.unwrap();
-        Self {
-            catalog: Arc::new(catalog),
-            sealed: false,
-            ..self
         }
     }
 
@@ -73,24 +58,15 @@ impl Fixture {
         self.clock.load(Ordering::SeqCst) / 1000
     }
 
-    /// A secret as the catalog takes it.
-    #[must_use]
-    pub fn secret(&self, bytes: &[u8]) -> Protected {
-        match self.sealed {
-            true => sealed(bytes),
-            false => plain(bytes),
-        }
-    }
-
     /// A new ECDSA credential.
     #[must_use]
-    pub fn credential(&self) -> StoredCredential {
+    pub fn credential(&self) -> StoredCredential<SealedBytes> {
         self.credential_of(KeyType::Ecdsa)
     }
 
     /// A new credential with a certificate of its own.
     #[must_use]
-    pub fn credential_of(&self, key_type: KeyType) -> StoredCredential {
+    pub fn credential_of(&self, key_type: KeyType) -> StoredCredential<SealedBytes> {
         // Ids must not collide within a test: no random ones.
         static NEXT: AtomicU64 = AtomicU64::new(1);
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
@@ -99,7 +75,7 @@ impl Fixture {
             version: 0,
             key_type,
             chain: vec![certificate(number), certificate(0)],
-            key: self.secret(&number.to_be_bytes()),
+            key: sealed(&number.to_be_bytes()),
             not_before: self.now(),
             not_after: self.now() + 86_400,
             renew_at: None,
@@ -108,11 +84,11 @@ impl Fixture {
 
     /// A document as the catalog takes it.
     #[must_use]
-    pub fn document(&self, kind: &str, key: &str, bytes: &[u8]) -> Document {
+    pub fn document(&self, kind: &str, key: &str, bytes: &[u8]) -> Document<SealedBytes> {
         Document {
             kind: kind.to_owned(),
             key: key.to_owned(),
-            bytes: self.secret(bytes),
+            bytes: sealed(bytes),
             expires: None,
             version: 0,
         }
@@ -127,17 +103,15 @@ impl Fixture {
             Write::PutCredential(credential, Expect::Absent),
             Write::PutHost(record, Expect::Any),
         ];
-        self.catalog.write(writes).await.unwrap();
+        self.catalog.write(Batch::unchecked(writes)).await.unwrap();
         id
     }
 
     /// What answers for a name.
-    pub async fn find(&self, name: &str) -> Option<Found> {
+    pub async fn find(&self, name: &str) -> Option<Found<SealedBytes>> {
         let name = HostName::parse(name).unwrap();
-        match self.catalog.find(&name).await.unwrap() {
-            Answer::Found(found) => Some(*found),
-            Answer::Absent => None,
-        }
+        let answer = self.catalog.find(&name).await.unwrap();
+        answer.found.map(|found| *found)
     }
 
     /// One record.
@@ -152,7 +126,7 @@ impl Fixture {
 
     /// The number of the last change.
     pub async fn number(&self) -> u64 {
-        self.catalog.position().await.unwrap().number
+        self.catalog.head().await.unwrap().number
     }
 }
 
@@ -173,25 +147,54 @@ pub struct Names {
 /// Makes a pattern answer.
 pub type Put = Box<dyn Fn(&str) -> BoxFuture<'static, ()> + Send + Sync>;
 
-impl Names {
+/// What answers names, for the sentences that hold for both: a [`Store`] gives
+/// open keys, a [`Catalog`] sealed ones.
+pub struct Finder<K> {
+    find: Find<K>,
+    /// Makes a pattern answer, with a credential.
+    pub put: Put,
+}
+
+type Find<K> = Arc<dyn Fn(HostName) -> BoxFuture<'static, Result<Answer<K>>> + Send + Sync>;
+
+impl<K> Finder<K> {
+    /// Finds what answers for this name.
+    #[must_use]
+    pub fn find(&self, name: &HostName) -> BoxFuture<'static, Result<Answer<K>>> {
+        (self.find)(name.clone())
+    }
+
     /// The pattern that answers for a name.
     pub async fn answering(&self, name: &str) -> Option<HostPattern> {
         let name = HostName::parse(name).unwrap();
-        match self.store.find(&name).await.unwrap() {
-            Answer::Found(found) => {
-                assert_eq!(found.credentials.len(), 1);
-                Some(found.record.pattern)
-            }
-            Answer::Absent => None,
+        let found = self.find(&name).await.unwrap().found?;
+        assert_eq!(found.credentials.len(), 1);
+        Some(found.record.pattern)
+    }
+}
+
+impl From<Names> for Finder<OpenKey> {
+    fn from(names: Names) -> Self {
+        let store = names.store;
+        Self {
+            find: Arc::new(move |name| {
+                let store = Arc::clone(&store);
+                Box::pin(async move { store.find(&name).await })
+            }),
+            put: names.put,
         }
     }
 }
 
-impl From<Fixture> for Names {
+impl From<Fixture> for Finder<SealedBytes> {
     fn from(fixture: Fixture) -> Self {
         let fixture = Arc::new(fixture);
+        let catalog = Arc::clone(&fixture.catalog);
         Self {
-            store: Arc::clone(&fixture.catalog) as Arc<dyn Store>,
+            find: Arc::new(move |name| {
+                let catalog = Arc::clone(&catalog);
+                Box::pin(async move { catalog.find(&name).await })
+            }),
             put: Box::new(move |name| {
                 let (fixture, name) = (Arc::clone(&fixture), name.to_owned());
                 Box::pin(async move {
@@ -234,20 +237,21 @@ pub fn record_of(name: &str, tenant: &str) -> HostRecord {
 
 /// A write that stores a record, whatever is there.
 #[must_use]
-pub fn put_host(record: HostRecord) -> Write {
+pub fn put_host<S>(record: HostRecord) -> Write<S> {
     Write::PutHost(record, Expect::Any)
 }
 
-/// Writes a host with a credential of that number.
+/// Writes a host with a credential of that number, whose key is in the form
+/// that `key` gives it.
 #[must_use]
-pub fn host_with(name: &str, number: u64) -> Vec<Write> {
+pub fn host_with<S>(name: &str, number: u64, key: fn(&[u8]) -> S) -> Vec<Write<S>> {
     let id = CredentialId::from_u64(number);
     let credential = StoredCredential {
         id,
         version: 0,
         key_type: KeyType::Ecdsa,
         chain: vec![certificate(number), certificate(0)],
-        key: sealed(&number.to_be_bytes()),
+        key: key(&number.to_be_bytes()),
         not_before: 0,
         not_after: 1,
         renew_at: None,
@@ -261,27 +265,18 @@ pub fn host_with(name: &str, number: u64) -> Vec<Write> {
 
 /// Sealed bytes that nobody can open.
 #[must_use]
-pub fn sealed(bytes: &[u8]) -> Protected {
-    Protected::Sealed(SealedBytes {
+pub fn sealed(bytes: &[u8]) -> SealedBytes {
+    SealedBytes {
         key_id: 7,
         nonce: [9; 12],
         bytes: bytes.to_vec(),
-    })
+    }
 }
 
 /// Bytes in the clear.
 #[must_use]
-pub fn plain(bytes: &[u8]) -> Protected {
-    Protected::Plain(Secret::new(bytes.to_vec()))
-}
-
-/// Whether two secrets are the same bytes, both sealed or both in the clear.
-#[must_use]
-pub fn same(one: &Protected, other: &Protected) -> bool {
-    match (one, other) {
-        (Protected::Sealed(one), Protected::Sealed(other)) => one == other,
-        _ => one.secret().is_some() && one.secret() == other.secret(),
-    }
+pub fn plain(bytes: &[u8]) -> Secret {
+    Secret::new(bytes.to_vec())
 }
 
 /// The least that has a certificate's form, with a public key of its own.

@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use super::fixture::{Fixture, pattern, put_host, record, record_of};
 use crate::credential::{CredentialId, KeyType};
 use crate::host::HostPattern;
+use crate::seal::Batch;
 use crate::store::{Expect, Write};
 
 pub async fn lists_are_in_byte_order_and_paged(fixture: Fixture) {
@@ -58,7 +59,11 @@ pub async fn lists_are_in_byte_order_and_paged(fixture: Fixture) {
 pub async fn what_stood_throughout_is_listed_once(fixture: Fixture) {
     let name = |number: usize| format!("h{number:03}.example");
     let writes = (0..60).map(|number| put_host(record(&name(number), &[])));
-    fixture.catalog.write(writes.collect()).await.unwrap();
+    fixture
+        .catalog
+        .write(Batch::unchecked(writes.collect()))
+        .await
+        .unwrap();
     let done = Arc::new(AtomicBool::new(false));
     let writer = {
         let (catalog, done) = (Arc::clone(&fixture.catalog), Arc::clone(&done));
@@ -71,7 +76,7 @@ pub async fn what_stood_throughout_is_listed_once(fixture: Fixture) {
                     1 => put_host(record_of(&name(number), "again")),
                     _ => put_host(record_of(&name(number - 1), &round.to_string())),
                 };
-                catalog.write(vec![write]).await.unwrap();
+                catalog.write(Batch::unchecked(vec![write])).await.unwrap();
                 round += 1;
                 tokio::task::yield_now().await;
             }
@@ -101,7 +106,11 @@ pub async fn hosts_are_found_by_their_credential(fixture: Fixture) {
         let mut writes = vec![Write::PutCredential(credential, Expect::Absent)];
         writes.extend((0..5).map(|number| put_host(record(&of(number), &[(key_type, id)]))));
         writes.push(put_host(record("other.example", &[])));
-        fixture.catalog.write(writes).await.unwrap();
+        fixture
+            .catalog
+            .write(Batch::unchecked(writes))
+            .await
+            .unwrap();
         let mut listed: Vec<HostPattern> = Vec::new();
         while let page = fixture
             .catalog
@@ -125,21 +134,6 @@ pub async fn hosts_are_found_by_their_credential(fixture: Fixture) {
             .unwrap()
             .is_empty()
     );
-}
-
-pub async fn due_is_the_most_urgent_first(fixture: Fixture) {
-    let mut ids = Vec::new();
-    for renew_at in [Some(30), None, Some(10), Some(20), Some(40)] {
-        let mut credential = fixture.credential();
-        credential.renew_at = renew_at;
-        ids.push(credential.id);
-        let put = Write::PutCredential(credential, Expect::Absent);
-        fixture.catalog.write(vec![put]).await.unwrap();
-    }
-    let due = async |until, limit| fixture.catalog.due(until, limit).await.unwrap();
-    assert_eq!(due(30, 9).await, [ids[2], ids[3], ids[0]]);
-    assert_eq!(due(30, 2).await, [ids[2], ids[3]]);
-    assert!(due(9, 9).await.is_empty());
 }
 
 pub async fn many_are_read_by_their_keys(fixture: Fixture) {

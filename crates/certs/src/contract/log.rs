@@ -3,18 +3,27 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::fixture::{Fixture, host_with, pattern, put_host, record, record_of};
+use super::fixture::{Fixture, host_with, pattern, put_host, record, record_of, sealed};
 use crate::credential::KeyType;
+use crate::seal::Batch;
 use crate::store::{Catalog, Change, Expect, LogPosition, Subject, What, Write};
 
 pub async fn numbers_grow_by_one(fixture: Fixture) {
     let before = fixture.number().await;
     let names = ["a.example", "b.example", "c.example"];
     let writes = names.map(|name| put_host(record(name, &[])));
-    let last = fixture.catalog.write(writes.to_vec()).await.unwrap();
+    let last = fixture
+        .catalog
+        .write(Batch::unchecked(writes.to_vec()))
+        .await
+        .unwrap();
     assert_eq!(last, before + 3);
     let remove = Write::RemoveHost(pattern("b.example"), Expect::Any);
-    let last = fixture.catalog.write(vec![remove]).await.unwrap();
+    let last = fixture
+        .catalog
+        .write(Batch::unchecked(vec![remove]))
+        .await
+        .unwrap();
     assert_eq!(last, before + 4);
     let page = fixture.catalog.changes(before, 99).await.unwrap();
     let expected = [
@@ -45,12 +54,15 @@ pub async fn numbers_grow_by_one(fixture: Fixture) {
 /// its ends.
 pub async fn a_mark_tells_histories_apart(fixture: Fixture) {
     let catalog = &fixture.catalog;
-    let start = catalog.position().await.unwrap();
+    let start = catalog.head().await.unwrap();
     let mut positions = vec![start];
     for host in ["a.example", "b.example"] {
         let twice = [put_host(record(host, &[])), put_host(record(host, &[]))];
-        catalog.write(twice.to_vec()).await.unwrap();
-        positions.push(catalog.position().await.unwrap());
+        catalog
+            .write(Batch::unchecked(twice.to_vec()))
+            .await
+            .unwrap();
+        positions.push(catalog.head().await.unwrap());
     }
     assert_ne!(positions[1].mark, positions[2].mark);
     for (at, reached) in [(0, 2), (1, 2), (2, 2)] {
@@ -83,7 +95,10 @@ pub async fn nobody_sees_a_smaller_number_later(fixture: Fixture) {
             for round in 0..20 {
                 let host = record_of(name, &round.to_string());
                 catalog
-                    .write(vec![put_host(host.clone()), put_host(host)])
+                    .write(Batch::unchecked(vec![
+                        put_host(host.clone()),
+                        put_host(host),
+                    ]))
                     .await
                     .unwrap();
             }
@@ -116,15 +131,15 @@ pub async fn writers_take_turns(reader: &dyn Catalog, writers: [Arc<dyn Catalog>
             tokio::spawn(async move {
                 for round in 0..ROUNDS {
                     let host = format!("w{writer}-{round}.example");
-                    let batch = host_with(&host, writer << 32 | round);
-                    catalog.write(batch).await.unwrap();
+                    let batch = host_with(&host, writer << 32 | round, sealed);
+                    catalog.write(Batch::unchecked(batch)).await.unwrap();
                 }
             })
         });
     let writers: Vec<_> = writers.collect();
     let mut seen = 0;
     while seen < 2 * ROUNDS {
-        let position = reader.position().await.unwrap();
+        let position = reader.head().await.unwrap();
         let page = reader.changes(seen, 1000).await.unwrap();
         assert!(!page.gap && page.last >= position.number);
         for change in page.changes {
@@ -137,13 +152,20 @@ pub async fn writers_take_turns(reader: &dyn Catalog, writers: [Arc<dyn Catalog>
     for writer in writers {
         writer.await.unwrap();
     }
-    assert_eq!(reader.position().await.unwrap().number, 2 * ROUNDS);
+    assert_eq!(reader.head().await.unwrap().number, 2 * ROUNDS);
 }
 
 pub async fn a_new_credential_is_not_announced(fixture: Fixture) {
     let before = fixture.number().await;
     let put = Write::PutCredential(fixture.credential(), Expect::Absent);
-    assert_eq!(fixture.catalog.write(vec![put]).await.unwrap(), before);
+    assert_eq!(
+        fixture
+            .catalog
+            .write(Batch::unchecked(vec![put]))
+            .await
+            .unwrap(),
+        before
+    );
     assert_eq!(fixture.number().await, before);
 }
 
@@ -154,11 +176,19 @@ pub async fn a_replaced_one_is_one_change(fixture: Fixture) {
     for name in ["a.example", "b.example", "c.example"] {
         writes.push(put_host(record(name, &[(KeyType::Ecdsa, id)])));
     }
-    let before = fixture.catalog.write(writes).await.unwrap();
+    let before = fixture
+        .catalog
+        .write(Batch::unchecked(writes))
+        .await
+        .unwrap();
     let old = fixture.catalog.credentials(&[id]).await.unwrap()[0].version;
     credential.chain.truncate(1);
     let put = Write::PutCredential(credential, Expect::Version(old));
-    let number = fixture.catalog.write(vec![put]).await.unwrap();
+    let number = fixture
+        .catalog
+        .write(Batch::unchecked(vec![put]))
+        .await
+        .unwrap();
     assert_eq!(number, before + 1);
     let change = fixture.catalog.changes(before, 9).await.unwrap().changes;
     let subject = Subject::Credential(id);
@@ -175,7 +205,11 @@ pub async fn a_replaced_one_is_one_change(fixture: Fixture) {
     assert_eq!((new[0].version, new[0].chain.len()), (number, 1));
     // Its end is announced too, behind the host that dropped it.
     let bare = ["a.example", "b.example", "c.example"].map(|name| put_host(record(name, &[])));
-    let last = fixture.catalog.write(bare.to_vec()).await.unwrap();
+    let last = fixture
+        .catalog
+        .write(Batch::unchecked(bare.to_vec()))
+        .await
+        .unwrap();
     let changes = fixture.catalog.changes(last - 1, 9).await.unwrap().changes;
     let what = What::Removed;
     let subject = Subject::Credential(id);
@@ -193,7 +227,11 @@ pub async fn what_is_too_old_or_beyond_is_a_gap(fixture: Fixture) {
     let start = fixture.number().await;
     for round in 0..Fixture::KEEP + 50 {
         let host = record_of("a.example", &round.to_string());
-        fixture.catalog.write(vec![put_host(host)]).await.unwrap();
+        fixture
+            .catalog
+            .write(Batch::unchecked(vec![put_host(host)]))
+            .await
+            .unwrap();
     }
     let last = fixture.number().await;
     assert_eq!(last, start + Fixture::KEEP + 50);
@@ -211,7 +249,11 @@ pub async fn changed_resolves_after_a_write(fixture: Fixture) {
     for round in 0..3 {
         let changed = fixture.catalog.changed();
         let host = record_of("a.example", &round.to_string());
-        fixture.catalog.write(vec![put_host(host)]).await.unwrap();
+        fixture
+            .catalog
+            .write(Batch::unchecked(vec![put_host(host)]))
+            .await
+            .unwrap();
         // Made before the write and polled only after it.
         let bound = Duration::from_secs(10);
         tokio::time::timeout(bound, changed).await.unwrap();
@@ -221,11 +263,11 @@ pub async fn changed_resolves_after_a_write(fixture: Fixture) {
 pub async fn the_identities_are_fixed(fixture: Fixture) {
     let (id, log) = (
         fixture.catalog.id().await.unwrap(),
-        fixture.catalog.position().await.unwrap().log,
+        fixture.catalog.head().await.unwrap().log,
     );
     fixture.put("a.example").await;
     assert_eq!(fixture.catalog.id().await.unwrap(), id);
-    let after = fixture.catalog.position().await.unwrap();
+    let after = fixture.catalog.head().await.unwrap();
     assert_eq!(after.log, log);
     let page = fixture.catalog.changes(0, 1).await.unwrap();
     assert_eq!((page.log, page.last), (log, after.number));

@@ -1,16 +1,18 @@
-//! The sentences of [`crate::Store`].
+//! The sentences of [`crate::Store`], which hold for a catalog too.
 
+use std::fmt::Debug;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::Poll;
 
-use super::fixture::{Fixture, Names, pattern, put_host, record, record_of};
+use super::fixture::{Finder, Fixture, pattern, put_host, record, record_of};
 use crate::credential::KeyType;
 use crate::host::HostName;
 use crate::record::Tenant;
+use crate::seal::Batch;
 use crate::store::{Answer, Expect, Write};
 
-pub async fn absent_only_if_neither_is_there(names: impl Into<Names>) {
+pub async fn absent_only_if_neither_is_there<K>(names: impl Into<Finder<K>>) {
     let names = names.into();
     assert_eq!(names.answering("a.example.com").await, None);
     (names.put)("a.example.com").await;
@@ -34,7 +36,11 @@ pub async fn exact_comes_before_wildcard(fixture: Fixture) {
     let mut off = record("off.example.com", &[]);
     off.disabled = true;
     let writes = vec![put_host(bare.clone()), put_host(off)];
-    fixture.catalog.write(writes).await.unwrap();
+    fixture
+        .catalog
+        .write(Batch::unchecked(writes))
+        .await
+        .unwrap();
     let found = fixture.find("bare.example.com").await.unwrap();
     assert_eq!(found.record.pattern, bare.pattern);
     assert!(found.credentials.is_empty());
@@ -58,7 +64,11 @@ pub async fn shadowed_says_whether_exact_records_stand_below(fixture: Fixture) {
     fixture.put("a.example.com").await;
     assert!(shadowed().await);
     let remove = Write::RemoveHost(pattern("a.example.com"), Expect::Any);
-    fixture.catalog.write(vec![remove]).await.unwrap();
+    fixture
+        .catalog
+        .write(Batch::unchecked(vec![remove]))
+        .await
+        .unwrap();
     assert!(!shadowed().await);
 }
 
@@ -79,7 +89,7 @@ pub async fn one_call_reads_one_state(fixture: Fixture) {
                 let put = Write::PutCredential(credential, Expect::Absent);
                 fixture
                     .catalog
-                    .write(vec![put, put_host(host)])
+                    .write(Batch::unchecked(vec![put, put_host(host)]))
                     .await
                     .unwrap();
             }
@@ -99,16 +109,12 @@ pub async fn one_call_reads_one_state(fixture: Fixture) {
     writer.await.unwrap();
 }
 
-pub async fn callable_from_any_runtime(names: impl Into<Names>) {
+pub async fn callable_from_any_runtime<K: Debug + Send + 'static>(names: impl Into<Finder<K>>) {
     let names = names.into();
     (names.put)("a.example").await;
-    let store = Arc::clone(&names.store);
     let name = HostName::parse("a.example").unwrap();
     // Polled once here, finished by another runtime.
-    let mut begun = {
-        let (store, name) = (Arc::clone(&store), name.clone());
-        Box::pin(async move { store.find(&name).await })
-    };
+    let mut begun = names.find(&name);
     let first = std::future::poll_fn(|cx| {
         Poll::Ready(match begun.as_mut().poll(cx) {
             Poll::Ready(answer) => Some(answer),
@@ -124,26 +130,35 @@ pub async fn callable_from_any_runtime(names: impl Into<Names>) {
                 Some(answer) => answer,
                 None => begun.await,
             };
-            (begun, store.find(&name).await)
+            (begun, names.find(&name).await)
         })
     });
     let joined = tokio::task::spawn_blocking(|| other.join().unwrap());
     let (begun, whole) = joined.await.unwrap();
-    assert!(matches!(begun, Ok(Answer::Found(_))), "{begun:?}");
-    assert!(matches!(whole, Ok(Answer::Found(_))), "{whole:?}");
+    assert!(
+        matches!(begun, Ok(Answer { found: Some(_), .. })),
+        "{begun:?}"
+    );
+    assert!(
+        matches!(whole, Ok(Answer { found: Some(_), .. })),
+        "{whole:?}"
+    );
 }
 
 /// In all, more than may wait in any queue.
-pub async fn a_dropped_read_leaves_nothing_waiting(names: impl Into<Names>) {
+pub async fn a_dropped_read_leaves_nothing_waiting<K: Debug>(names: impl Into<Finder<K>>) {
     let names = names.into();
     (names.put)("a.example").await;
     let name = HostName::parse("a.example").unwrap();
     for _ in 0..100 {
         for _ in 0..50 {
-            begin_and_drop(names.store.find(&name)).await;
+            begin_and_drop(names.find(&name)).await;
         }
-        let answer = names.store.find(&name).await;
-        assert!(matches!(answer, Ok(Answer::Found(_))), "{answer:?}");
+        let answer = names.find(&name).await;
+        assert!(
+            matches!(answer, Ok(Answer { found: Some(_), .. })),
+            "{answer:?}"
+        );
     }
 }
 
@@ -152,7 +167,7 @@ pub async fn a_dropped_future_leaves_nothing_locked(fixture: Fixture) {
     for round in 0..50 {
         let tenant = round.to_string();
         let writes = ["a.example", "b.example"].map(|name| put_host(record_of(name, &tenant)));
-        begin_and_drop(fixture.catalog.write(writes.to_vec())).await;
+        begin_and_drop(fixture.catalog.write(Batch::unchecked(writes.to_vec()))).await;
         begin_and_drop(Box::pin(fixture.find("a.example"))).await;
         let both = [pattern("a.example"), pattern("b.example")];
         let both = fixture.catalog.hosts(&both).await.unwrap();
@@ -166,7 +181,11 @@ pub async fn a_dropped_future_leaves_nothing_locked(fixture: Fixture) {
     // A write that was dropped may still be under way, and be the later one.
     for _ in 0..=50 {
         let last = put_host(record_of("a.example", "last"));
-        fixture.catalog.write(vec![last]).await.unwrap();
+        fixture
+            .catalog
+            .write(Batch::unchecked(vec![last]))
+            .await
+            .unwrap();
         let found = fixture.find("a.example").await.unwrap();
         if found.record.tenant.as_str() == "last" {
             return;

@@ -1,8 +1,9 @@
 //! The sentences on writes.
 
-use super::fixture::{Fixture, certificate, pattern, plain, put_host, record, same, sealed};
-use crate::credential::KeyType;
+use super::fixture::{Fixture, certificate, pattern, put_host, record};
+use crate::credential::{KeyType, SealedBytes};
 use crate::record::{Site, Tenant, TlsPolicy};
+use crate::seal::Batch;
 use crate::store::{Expect, StoreError, Write};
 
 pub async fn a_write_is_whole_or_not_at_all(fixture: Fixture) {
@@ -18,7 +19,11 @@ pub async fn a_write_is_whole_or_not_at_all(fixture: Fixture) {
         // This one does not hold.
         Write::RemoveHost(pattern("other.example"), Expect::Version(1)),
     ];
-    let error = fixture.catalog.write(writes).await.unwrap_err();
+    let error = fixture
+        .catalog
+        .write(Batch::unchecked(writes))
+        .await
+        .unwrap_err();
     assert!(matches!(error, StoreError::Conflict(_)), "{error}");
     assert!(error.to_string().contains("other.example"), "{error}");
     assert_eq!(fixture.number().await, before);
@@ -53,7 +58,11 @@ pub async fn what_is_expected_must_be_there(fixture: Fixture) {
         refused(&fixture, writes).await;
     }
     for writes in put(Expect::Absent) {
-        fixture.catalog.write(writes).await.unwrap();
+        fixture
+            .catalog
+            .write(Batch::unchecked(writes))
+            .await
+            .unwrap();
     }
     for writes in put(Expect::Absent) {
         refused(&fixture, writes).await;
@@ -72,18 +81,30 @@ pub async fn what_is_expected_must_be_there(fixture: Fixture) {
     for (at, version) in versions.into_iter().enumerate() {
         refused(&fixture, put(Expect::Version(version + 99)).swap_remove(at)).await;
         let writes = put(Expect::Version(version)).swap_remove(at);
-        fixture.catalog.write(writes.clone()).await.unwrap();
+        fixture
+            .catalog
+            .write(Batch::unchecked(writes.clone()))
+            .await
+            .unwrap();
         // The same once more: now it is too late.
         refused(&fixture, writes).await;
     }
     for writes in put(Expect::Any) {
-        fixture.catalog.write(writes).await.unwrap();
+        fixture
+            .catalog
+            .write(Batch::unchecked(writes))
+            .await
+            .unwrap();
     }
 }
 
-async fn refused(fixture: &Fixture, writes: Vec<Write>) {
+async fn refused(fixture: &Fixture, writes: Vec<Write<SealedBytes>>) {
     let before = fixture.number().await;
-    let error = fixture.catalog.write(writes).await.unwrap_err();
+    let error = fixture
+        .catalog
+        .write(Batch::unchecked(writes))
+        .await
+        .unwrap_err();
     assert!(matches!(error, StoreError::Conflict(_)), "{error}");
     assert_eq!(fixture.number().await, before);
 }
@@ -95,7 +116,13 @@ pub async fn an_orphan_is_deleted_in_the_same_transaction(fixture: Fixture) {
         let refer = |name| put_host(record(name, &[(key_type, id)]));
         let remove = |name| Write::RemoveHost(pattern(name), Expect::Any);
         let put = Write::PutCredential(credential, Expect::Absent);
-        let write = async |writes| fixture.catalog.write(writes).await.unwrap();
+        let write = async |writes| {
+            fixture
+                .catalog
+                .write(Batch::unchecked(writes))
+                .await
+                .unwrap()
+        };
         write(vec![put, refer("a.example"), refer("b.example")]).await;
         // The last of several references counts.
         write(vec![remove("a.example")]).await;
@@ -116,7 +143,11 @@ pub async fn an_orphan_is_deleted_in_the_same_transaction(fixture: Fixture) {
 pub async fn a_reference_must_exist(fixture: Fixture) {
     let id = fixture.credential().id;
     let writes = vec![put_host(record("a.example", &[(KeyType::Ecdsa, id)]))];
-    let error = fixture.catalog.write(writes).await.unwrap_err();
+    let error = fixture
+        .catalog
+        .write(Batch::unchecked(writes))
+        .await
+        .unwrap_err();
     assert!(matches!(error, StoreError::Conflict(_)), "{error}");
     assert!(error.to_string().contains(&id.to_string()), "{error}");
 }
@@ -128,41 +159,6 @@ pub async fn a_credential_keeps_its_type(fixture: Fixture) {
     let mut other = fixture.credential_of(KeyType::Rsa);
     other.id = id;
     refused(&fixture, vec![Write::PutCredential(other, Expect::Any)]).await;
-}
-
-pub async fn secrets_have_one_form(fixture: Fixture) {
-    let wrong = match fixture.sealed {
-        true => plain(b"secret"),
-        false => sealed(b"secret"),
-    };
-    let mut credential = fixture.credential();
-    let right = credential.key.clone();
-    credential.key = wrong.clone();
-    let mut document = fixture.document("kind", "key", b"");
-    document.bytes = wrong;
-    for write in [
-        Write::PutCredential(credential.clone(), Expect::Any),
-        Write::PutDocument(document, Expect::Any),
-    ] {
-        let error = fixture.catalog.write(vec![write]).await.unwrap_err();
-        assert!(matches!(error, StoreError::Refused(_)), "{error}");
-    }
-    credential.key = right;
-    let host = record("a.example", &[(KeyType::Ecdsa, credential.id)]);
-    let put = Write::PutCredential(credential.clone(), Expect::Any);
-    fixture
-        .catalog
-        .write(vec![put, put_host(host)])
-        .await
-        .unwrap();
-    let given = [
-        fixture.find("a.example").await.unwrap().credentials,
-        fixture.catalog.credentials(&[credential.id]).await.unwrap(),
-        fixture.catalog.list_credentials(None, 9).await.unwrap(),
-    ];
-    for one in given {
-        assert!(same(&one[0].key, &credential.key), "{one:?}");
-    }
 }
 
 pub async fn every_field_comes_back(fixture: Fixture) {
@@ -187,7 +183,11 @@ pub async fn every_field_comes_back(fixture: Fixture) {
         writes.push(Write::PutCredential(credential, Expect::Absent));
     }
     writes.push(put_host(host.clone()));
-    host.version = fixture.catalog.write(writes).await.unwrap();
+    host.version = fixture
+        .catalog
+        .write(Batch::unchecked(writes))
+        .await
+        .unwrap();
     let found = fixture.find("a.example").await.unwrap();
     assert_eq!(found.record, host);
     assert_eq!(fixture.host("a.example").await.unwrap(), host);
@@ -196,7 +196,7 @@ pub async fn every_field_comes_back(fixture: Fixture) {
         let read = read.unwrap();
         assert_eq!(read.key_type, credential.key_type);
         assert_eq!(read.chain, credential.chain);
-        assert!(same(&read.key, &credential.key));
+        assert_eq!(read.key, credential.key);
         assert_eq!(read.not_before, credential.not_before);
         assert_eq!(read.not_after, credential.not_after);
         assert_eq!(read.renew_at, credential.renew_at);
@@ -214,8 +214,22 @@ pub async fn removing_what_is_absent_changes_nothing(fixture: Fixture) {
                 expect,
             },
         ];
-        assert_eq!(fixture.catalog.write(writes).await.unwrap(), before);
+        assert_eq!(
+            fixture
+                .catalog
+                .write(Batch::unchecked(writes))
+                .await
+                .unwrap(),
+            before
+        );
     }
-    assert_eq!(fixture.catalog.write(Vec::new()).await.unwrap(), before);
+    assert_eq!(
+        fixture
+            .catalog
+            .write(Batch::unchecked(Vec::new()))
+            .await
+            .unwrap(),
+        before
+    );
     assert_eq!(fixture.number().await, before);
 }

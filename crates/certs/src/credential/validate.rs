@@ -9,9 +9,10 @@ use super::chain::{self, Chain, arrange};
 use super::error::{CredentialError, Date};
 use super::key::{self, PrivateKey};
 use super::pem::{self, Contents, Wanted};
-use super::{CredentialId, KeyType, Protected, Secret, StoredCredential};
+use super::{CredentialId, KeyType, Secret, StoredCredential};
 use crate::der;
 use crate::host::HostPattern;
+use crate::seal::OpenKey;
 
 /// A certificate chain and its private key that belong together.
 #[derive(Clone, Debug)]
@@ -175,13 +176,13 @@ impl Credential {
 
     /// As a store takes it, with the key in the clear, as PKCS#8.
     #[must_use]
-    pub fn into_stored(self, id: CredentialId) -> StoredCredential {
+    pub fn into_stored(self, id: CredentialId) -> StoredCredential<OpenKey> {
         StoredCredential {
             id,
             version: 0,
             key_type: self.key_type,
             chain: self.chain,
-            key: Protected::Plain(self.key),
+            key: OpenKey::unproved(self.key),
             not_before: self.not_before,
             not_after: self.not_after,
             renew_at: None,

@@ -9,6 +9,7 @@ use rustls_pki_types::CertificateDer;
 
 use super::{LoadedCredential, prepare};
 use crate::credential::{CredentialId, StoredCredential};
+use crate::seal::OpenKey;
 
 /// Loaded credentials by id. Keeps none of them alive.
 #[derive(Debug, Default)]
@@ -33,7 +34,7 @@ impl Interner {
     /// superseded, whichever of the two is loaded last.
     pub(crate) fn intern(
         self: &Arc<Self>,
-        mut stored: StoredCredential,
+        mut stored: StoredCredential<OpenKey>,
         epoch: u64,
     ) -> Result<Arc<LoadedCredential>, String> {
         let same = |found: &Arc<LoadedCredential>| found.is_form(stored.version, &stored.chain);

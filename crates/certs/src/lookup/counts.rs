@@ -7,6 +7,7 @@ use std::time::Duration;
 use super::freshness::FeedState;
 use super::{LookupError, Outcome};
 use crate::cache::Usage;
+use crate::seal::OpenKey;
 use crate::store::{self, Answer, Source, StoreError};
 
 /// Figures for metrics, as of one moment.
@@ -119,13 +120,14 @@ impl Counts {
         self.0.unavailable.load(Ordering::Relaxed)
     }
 
-    pub(super) fn asked(&self, time: Duration, answer: &store::Result<Answer>) {
+    pub(super) fn asked(&self, time: Duration, answer: &store::Result<Answer<OpenKey>>) {
         if answer.is_err() {
             add(&self.0.calls_failed);
         }
         let unavailable = match answer {
-            Ok(Answer::Found(found)) => found.source == Source::StandIn,
-            Ok(Answer::Absent) => false,
+            Ok(Answer { found, .. }) => found
+                .as_ref()
+                .is_some_and(|found| found.source == Source::StandIn),
             // The store answers other calls.
             Err(StoreError::Failed(_)) => false,
             Err(error) => error.is_retryable(),

@@ -14,7 +14,8 @@ use crate::loaded::{LoadedCredential, LoadedHost};
 use crate::log::{Begun, Meanwhile, Reading, Recent};
 use crate::obtain::Obtained;
 use crate::record::HostRecord;
-use crate::store::{Answer, Found};
+use crate::seal::OpenKey;
+use crate::store::Found;
 
 /// Task that reads for all waiters of a [`Call`]. Dropping it completes the
 /// call, so a runtime that ends leaves no waiter behind.
@@ -94,17 +95,17 @@ impl<V: Send + Sync + 'static> Load<V> {
         let answer = self.lookup.store.find(&self.name).await;
         let counts = &self.lookup.counts;
         counts.asked(asked.elapsed(), &answer);
-        match answer? {
-            Answer::Absent => Ok(Read::Absent(Absence::NoHost, None)),
-            Answer::Found(found) if found.record.disabled => Ok(Read::Absent(
+        match answer?.found {
+            None => Ok(Read::Absent(Absence::NoHost, None)),
+            Some(found) if found.record.disabled => Ok(Read::Absent(
                 Absence::Disabled,
                 Some(Box::new(found.record)),
             )),
-            Answer::Found(found) if found.credentials.is_empty() => Ok(Read::Absent(
+            Some(found) if found.credentials.is_empty() => Ok(Read::Absent(
                 Absence::NoCredential,
                 Some(Box::new(found.record)),
             )),
-            Answer::Found(found) => self
+            Some(found) => self
                 .lookup
                 .prepare(*found, begun)
                 .map_err(|why| LookupError::Unusable(why.into())),
@@ -139,7 +140,7 @@ impl<V: Send + Sync + 'static> Drop for Load<V> {
 
 impl<V: Send + Sync + 'static> Lookup<V> {
     /// Loads the credentials and publishes the record.
-    fn prepare(&self, found: Found, begun: Begun) -> Result<Read<V>, String> {
+    fn prepare(&self, found: Found<OpenKey>, begun: Begun) -> Result<Read<V>, String> {
         let ids: Vec<_> = found.credentials.iter().map(|stored| stored.id).collect();
         let mut credentials = Vec::with_capacity(found.credentials.len());
         for stored in found.credentials {

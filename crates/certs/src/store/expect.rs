@@ -47,11 +47,3 @@ pub fn other_type(id: CredentialId, is: &str, wanted: KeyType) -> StoreError {
 pub fn no_chain(id: CredentialId) -> StoreError {
     StoreError::Refused(format!("{id} has no certificate").into())
 }
-
-/// The refusal of a secret in the clear.
-#[must_use]
-pub fn plain(of: &dyn Display) -> StoreError {
-    StoreError::Refused(
-        format!("the secret of {of} is not sealed, and this store takes only sealed ones").into(),
-    )
-}

@@ -10,13 +10,14 @@ use tokio::sync::watch;
 
 use self::state::State;
 use super::{
-    Answer, BoxFuture, Catalog, CatalogId, ChangePage, Document, Lease, LogId, LogPosition, Result,
-    Store, Write,
+    Answer, BoxFuture, Catalog, CatalogId, ChangeLog, ChangePage, Document, Lease, LogId,
+    LogPosition, Result,
 };
 use crate::clock::Clock;
-use crate::credential::{CredentialId, StoredCredential};
+use crate::credential::{CredentialId, SealedBytes, StoredCredential};
 use crate::host::{HostName, HostPattern};
 use crate::record::HostRecord;
+use crate::seal::Batch;
 
 /// A catalog that is gone with the process. Readers see whole states: a write
 /// makes a new one and puts it in place of the old, so each costs as much as
@@ -76,19 +77,9 @@ impl Memory {
     }
 }
 
-impl Store for Memory {
-    fn find<'a>(&'a self, name: &'a HostName) -> BoxFuture<'a, Result<Answer>> {
-        Box::pin(async move { self.state().find(name) })
-    }
-}
-
-impl Catalog for Memory {
-    fn id(&self) -> BoxFuture<'_, Result<CatalogId>> {
-        Box::pin(ready(Ok(self.id)))
-    }
-
-    fn position(&self) -> BoxFuture<'_, Result<LogPosition>> {
-        Box::pin(async move { Ok(self.state().position()) })
+impl ChangeLog for Memory {
+    fn head(&self) -> BoxFuture<'_, Result<LogPosition>> {
+        Box::pin(async move { Ok(self.state().head()) })
     }
 
     fn changes(&self, after: u64, limit: usize) -> BoxFuture<'_, Result<ChangePage>> {
@@ -102,10 +93,21 @@ impl Catalog for Memory {
             let _ = changes.changed().await;
         })
     }
+}
 
-    fn write(&self, batch: Vec<Write>) -> BoxFuture<'_, Result<u64>> {
+impl Catalog for Memory {
+    fn id(&self) -> BoxFuture<'_, Result<CatalogId>> {
+        Box::pin(ready(Ok(self.id)))
+    }
+
+    fn find<'a>(&'a self, name: &'a HostName) -> BoxFuture<'a, Result<Answer<SealedBytes>>> {
+        Box::pin(async move { self.state().find(name) })
+    }
+
+    fn write(&self, batch: Batch) -> BoxFuture<'_, Result<u64>> {
         Box::pin(async move {
-            self.advance(|state| state.write(batch, u64::from_be_bytes(random()), self.clock.now()))
+            let mark = u64::from_be_bytes(random());
+            self.advance(|state| state.write(batch, mark, self.clock.now()))
         })
     }
 
@@ -133,7 +135,7 @@ impl Catalog for Memory {
     fn credentials<'a>(
         &'a self,
         ids: &'a [CredentialId],
-    ) -> BoxFuture<'a, Result<Vec<StoredCredential>>> {
+    ) -> BoxFuture<'a, Result<Vec<StoredCredential<SealedBytes>>>> {
         Box::pin(async move { Ok(self.state().credentials(ids)) })
     }
 
@@ -141,19 +143,15 @@ impl Catalog for Memory {
         &self,
         after: Option<CredentialId>,
         limit: usize,
-    ) -> BoxFuture<'_, Result<Vec<StoredCredential>>> {
+    ) -> BoxFuture<'_, Result<Vec<StoredCredential<SealedBytes>>>> {
         Box::pin(async move { Ok(self.state().list_credentials(after, limit)) })
-    }
-
-    fn due(&self, until: i64, limit: usize) -> BoxFuture<'_, Result<Vec<CredentialId>>> {
-        Box::pin(async move { Ok(self.state().due(until, limit)) })
     }
 
     fn document<'a>(
         &'a self,
         kind: &'a str,
         key: &'a str,
-    ) -> BoxFuture<'a, Result<Option<Document>>> {
+    ) -> BoxFuture<'a, Result<Option<Document<SealedBytes>>>> {
         Box::pin(async move { Ok(self.state().document(kind, key, self.clock.now()).cloned()) })
     }
 
@@ -162,7 +160,7 @@ impl Catalog for Memory {
         kind: &'a str,
         after: Option<&'a str>,
         limit: usize,
-    ) -> BoxFuture<'a, Result<Vec<Document>>> {
+    ) -> BoxFuture<'a, Result<Vec<Document<SealedBytes>>>> {
         Box::pin(async move {
             let now = self.clock.now();
             Ok(self.state().list_documents(kind, after, limit, now))

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use sekisho_certs::credential::Secret;
-use sekisho_certs::{Absence, HostName, KeyType, LookupError, Outcome, Protected};
+use sekisho_certs::{Absence, HostName, KeyType, LookupError, OpenKey, Outcome};
 use sekisho_testkit::Key;
 
 use crate::scripted::{CA, ask, credential, host, lookup, pattern, store, watched};
@@ -132,7 +132,7 @@ async fn every_key_type_loads_and_ecdsa_comes_first() {
 
 #[tokio::test]
 async fn an_rsa_key_of_another_leaf_is_refused() {
-    let form: [fn(Secret) -> Protected; 2] = [Protected::Plain, Protected::Opened];
+    let form: [fn(Secret) -> OpenKey; 2] = [OpenKey::unproved, OpenKey::assumed];
     for protected in form {
         let store = store();
         let mut dual = host("dual.test", 1);

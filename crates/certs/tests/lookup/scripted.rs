@@ -7,7 +7,7 @@ use sekisho_certs::credential::Secret;
 use sekisho_certs::store::{Change, ChangePage, LogId, LogPosition, Subject, What};
 use sekisho_certs::{
     Cached, CredentialId, FeedState, Follower, Found, HostName, HostPattern, HostRecord, KeyType,
-    Lookup, LookupSettings, NeverObtain, Outcome, Protected, Published, Source, Store,
+    Lookup, LookupSettings, NeverObtain, OpenKey, Outcome, Published, Source, Store,
     StoredCredential,
 };
 pub(crate) use sekisho_testkit::Scripted;
@@ -103,11 +103,11 @@ pub(crate) fn host_change(number: u64, pattern: &str) -> ChangePage {
 }
 
 /// A host with one ECDSA credential of that id and version.
-pub(crate) fn host(pattern: &str, id: u64) -> Found {
+pub(crate) fn host(pattern: &str, id: u64) -> Found<OpenKey> {
     host_version(pattern, id, 1)
 }
 
-pub(crate) fn host_version(pattern: &str, id: u64, version: u64) -> Found {
+pub(crate) fn host_version(pattern: &str, id: u64, version: u64) -> Found<OpenKey> {
     let credential = credential(&PAIR, KeyType::Ecdsa, id, version);
     let mut record = HostRecord::new(HostPattern::parse(pattern).unwrap());
     record.references.set(KeyType::Ecdsa, Some(credential.id));
@@ -126,13 +126,13 @@ pub(crate) fn credential(
     key_type: KeyType,
     id: u64,
     version: u64,
-) -> StoredCredential {
+) -> StoredCredential<OpenKey> {
     StoredCredential {
         id: CredentialId::from_u64(id),
         version,
         key_type,
         chain: pair.chain.clone(),
-        key: Protected::Plain(Secret::new(pair.key_der().secret_der().to_vec())),
+        key: OpenKey::unproved(Secret::new(pair.key_der().secret_der().to_vec())),
         not_before: 0,
         not_after: i64::MAX,
         renew_at: None,

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use aws_lc_rs::rand;
-use sekisho_certs::store::{Catalog, Document, Expect, Write};
-use sekisho_certs::{Clock, DocumentEvent, Protected, StoreError};
+use sekisho_certs::store::{Document, Expect, Write};
+use sekisho_certs::{Clock, DocumentEvent, Sealer, StoreError};
 use tokio::sync::broadcast::{self, error::RecvError};
 use tokio::time::sleep;
 use zeroize::Zeroizing;
@@ -20,10 +20,9 @@ use crate::Error;
 /// Where ticket keys come from.
 #[derive(Debug)]
 pub enum Source {
-    /// A document that all servers with this catalog share. Whoever holds the
-    /// lease makes new keys. The catalog takes and gives plain secrets: it is
-    /// wrapped in the one that seals.
-    Catalog(Arc<dyn Catalog>, broadcast::Receiver<DocumentEvent>),
+    /// A document that all servers with the sealer's catalog share. Whoever
+    /// holds the lease makes new keys.
+    Catalog(Sealer, broadcast::Receiver<DocumentEvent>),
     /// A file that somebody else writes and rotates; it is read again when it
     /// changes. 48 or 80 bytes, as nginx takes them.
     File(PathBuf),
@@ -42,7 +41,7 @@ pub struct Keeper {
 #[derive(Debug)]
 enum From {
     Catalog {
-        catalog: Arc<dyn Catalog>,
+        sealer: Sealer,
         events: broadcast::Receiver<DocumentEvent>,
         /// Tells the lease's holders apart.
         holder: String,
@@ -56,8 +55,8 @@ impl Keeper {
     #[must_use]
     pub fn new(source: Source, ring: Arc<Ring>, clock: Clock) -> Self {
         let source = match source {
-            Source::Catalog(catalog, events) => From::Catalog {
-                catalog,
+            Source::Catalog(sealer, events) => From::Catalog {
+                sealer,
                 events,
                 holder: random_name().iter().map(|b| format!("{b:02x}")).collect(),
             },
@@ -80,11 +79,11 @@ impl Keeper {
     pub async fn refresh(&mut self) -> Result<Duration, Error> {
         let now = self.clock.now();
         let until = match &mut self.source {
-            From::Catalog {
-                catalog, holder, ..
-            } => refresh_catalog(catalog.as_ref(), holder, &self.ring, now)
-                .await
-                .map_err(|error| Error::Tickets(error.to_string()))?,
+            From::Catalog { sealer, holder, .. } => {
+                refresh_catalog(sealer, holder, &self.ring, now)
+                    .await
+                    .map_err(|error| Error::Tickets(error.to_string()))?
+            }
             From::File(file) => {
                 if let Some(keys) = file.read().await? {
                     self.ring.install(keys, 0);
@@ -141,59 +140,51 @@ async fn announced(events: &mut broadcast::Receiver<DocumentEvent>) {
 /// Installs what the catalog has, and makes what is missing if nobody else is
 /// at it. Returns when something is to be done again.
 async fn refresh_catalog(
-    catalog: &dyn Catalog,
+    sealer: &Sealer,
     holder: &str,
     ring: &Ring,
     now: i64,
 ) -> Result<i64, StoreError> {
-    let (_, keys) = read(catalog, ring, now).await?;
+    let (_, keys) = read(sealer, ring, now).await?;
     let Action::Make(_) = schedule(now, &starts(&keys)) else {
         return Ok(next(now, &keys));
     };
+    let catalog = sealer.catalog();
     if catalog.lease(LEASE, holder, LEASE_TIME).await?.is_none() {
         return Ok(now);
     }
-    let made = make(catalog, ring, now).await;
+    let made = make(sealer, ring, now).await;
     catalog.release(LEASE, holder).await?;
     made
 }
 
 /// With the lease won: looks again, and makes what is still missing.
-async fn make(catalog: &dyn Catalog, ring: &Ring, now: i64) -> Result<i64, StoreError> {
-    let (expect, mut keys) = read(catalog, ring, now).await?;
+async fn make(sealer: &Sealer, ring: &Ring, now: i64) -> Result<i64, StoreError> {
+    let (expect, mut keys) = read(sealer, ring, now).await?;
     if let Action::Make(starts) = schedule(now, &starts(&keys)) {
         keys.extend(starts.into_iter().map(fresh));
         let write = Write::PutDocument(
             Document {
                 kind: document::KIND.into(),
                 key: document::KEY.into(),
-                bytes: Protected::Plain(document::encode(&keys)),
+                bytes: document::encode(&keys),
                 expires: None,
                 version: 0,
             },
             expect,
         );
-        catalog.write(vec![write]).await?;
+        sealer.write(vec![write]).await?;
         install(ring, &keys, now);
     }
     Ok(next(now, &keys))
 }
 
 /// Reads the document and installs what is alive of it.
-async fn read(
-    catalog: &dyn Catalog,
-    ring: &Ring,
-    now: i64,
-) -> Result<(Expect, Vec<Timed>), StoreError> {
-    let Some(stored) = catalog.document(document::KIND, document::KEY).await? else {
+async fn read(sealer: &Sealer, ring: &Ring, now: i64) -> Result<(Expect, Vec<Timed>), StoreError> {
+    let Some(stored) = sealer.document(document::KIND, document::KEY).await? else {
         return Ok((Expect::Absent, Vec::new()));
     };
-    let Some(secret) = stored.bytes.secret() else {
-        return Err(StoreError::Corrupt(
-            "the ticket keys are sealed: no master key was applied".into(),
-        ));
-    };
-    let mut keys = document::decode(secret.expose()).ok_or_else(|| {
+    let mut keys = document::decode(stored.bytes.expose()).ok_or_else(|| {
         StoreError::Corrupt("the ticket keys are of a format that this version can't read".into())
     })?;
     keys.retain(|key| is_alive(now, key.from));

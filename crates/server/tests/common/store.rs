@@ -1,13 +1,13 @@
 //! Records for the store of a test.
 
 use sekisho_certs::{
-    Clock, CredentialId, Found, HostPattern, HostRecord, KeyType, Protected, Secret, Site, Source,
+    Clock, CredentialId, Found, HostPattern, HostRecord, KeyType, OpenKey, Secret, Site, Source,
     StoredCredential,
 };
 use sekisho_testkit::{Key, Pair};
 
 /// A record of this pattern with these credentials.
-pub fn host(pattern: &str, pairs: &[(&Pair, Key)]) -> Found {
+pub fn host(pattern: &str, pairs: &[(&Pair, Key)]) -> Found<OpenKey> {
     let mut record = HostRecord::new(HostPattern::parse(pattern).unwrap());
     let mut credentials = Vec::new();
     for (pair, key) in pairs {
@@ -23,7 +23,7 @@ pub fn host(pattern: &str, pairs: &[(&Pair, Key)]) -> Found {
             version: 1,
             key_type,
             chain: pair.chain.clone(),
-            key: Protected::Plain(Secret::new(pair.key_der().secret_der().to_vec())),
+            key: OpenKey::unproved(Secret::new(pair.key_der().secret_der().to_vec())),
             not_before: 0,
             not_after: i64::MAX,
             renew_at: None,

@@ -6,7 +6,8 @@ use std::process::Command;
 use sekisho_testkit::{Key, Pair, TestCa};
 
 use super::*;
-use sekisho_certs::credential::{KeyType, Protected};
+use sekisho_certs::credential::KeyType;
+use sekisho_certs::seal::OpenKey;
 use sekisho_certs::store::Found;
 
 struct Folder {
@@ -44,14 +45,16 @@ impl Folder {
         fs::write(self.of(stem).join("privkey.pem"), key).unwrap();
     }
 
-    async fn find(&self, name: &str) -> Result<Answer> {
+    async fn find(&self, name: &str) -> Result<Answer<OpenKey>> {
         self.store.find(&HostName::parse(name).unwrap()).await
     }
 
-    async fn found(&self, name: &str) -> Found {
+    async fn found(&self, name: &str) -> Found<OpenKey> {
         match self.find(name).await.unwrap() {
-            Answer::Found(found) => *found,
-            Answer::Absent => panic!("{name} is absent"),
+            Answer {
+                found: Some(found), ..
+            } => *found,
+            Answer { found: None, .. } => panic!("{name} is absent"),
         }
     }
 
@@ -61,7 +64,7 @@ impl Folder {
     }
 
     async fn absent(&self, name: &str) -> bool {
-        matches!(self.find(name).await.unwrap(), Answer::Absent)
+        self.find(name).await.unwrap().found.is_none()
     }
 }
 
@@ -78,9 +81,7 @@ async fn finds_exact_before_wildcard() {
     assert_eq!(found.record.pattern.as_str(), "a.example.com");
     assert_eq!(found.credentials[0].chain, exact.chain);
     assert_eq!(found.credentials[0].key_type, KeyType::Rsa);
-    let Protected::Plain(key) = &found.credentials[0].key else {
-        panic!("a key in the clear")
-    };
+    let key = found.credentials[0].key.secret();
     assert_eq!(key.expose(), exact.key_der().secret_der());
     assert!(folder.absent("a.b.example.com").await);
     assert!(folder.absent("example.com").await);
@@ -152,9 +153,7 @@ async fn a_pair_is_never_mixed() {
             fs::rename(&renewed, folder.of("a.example/privkey.pem")).unwrap();
         });
         assert_eq!(found.credentials[0].chain, new.chain);
-        let Protected::Plain(read) = &found.credentials[0].key else {
-            panic!("a key in the clear")
-        };
+        let read = found.credentials[0].key.secret();
         assert_eq!(read.expose(), new.key_der().secret_der());
     }
 }
@@ -297,7 +296,10 @@ async fn names_that_no_file_can_have_are_absent() {
     let flat = Files::new("live/{host}.crt,live/{host}.key", root).unwrap();
     let long = format!("{}.examplexx", ["a".repeat(60).as_str(); 4].join("."));
     let name = HostName::parse(&long).unwrap();
-    assert!(matches!(flat.find(&name).await, Ok(Answer::Absent)));
+    assert!(matches!(
+        flat.find(&name).await,
+        Ok(Answer { found: None, .. })
+    ));
 }
 
 #[tokio::test]

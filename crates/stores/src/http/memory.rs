@@ -14,7 +14,9 @@ use quick_cache::{OptionsBuilder, Weighter};
 use tokio::time::Instant;
 
 use super::freshness::Freshness;
+use sekisho_certs::credential::StoredCredential;
 use sekisho_certs::host::HostPattern;
+use sekisho_certs::seal::OpenKey;
 use sekisho_certs::store::{Answer, Found};
 
 /// Scan-resistant (S3-FIFO), as the cache before it: names that are asked for
@@ -24,7 +26,7 @@ pub(super) struct Memory(Cache<HostPattern, Arc<Kept>, ByWeight, RandomState>);
 /// An answer that is remembered.
 pub(super) struct Kept {
     /// None: absent.
-    found: Option<Box<Found>>,
+    found: Option<Box<Found<OpenKey>>>,
     pub(super) etag: Option<HeaderValue>,
     /// How long the answer holds by its own fields, and until when that is.
     time: Option<Duration>,
@@ -58,31 +60,36 @@ impl Memory {
     /// Remembers a bundle if that can save anything, and gives the answer.
     pub(super) fn found(
         &self,
-        mut found: Found,
+        mut found: Found<OpenKey>,
         etag: Option<HeaderValue>,
         freshness: Freshness,
-    ) -> Answer {
+    ) -> Answer<OpenKey> {
         found.fresh_for = freshness.time;
         let found = Box::new(found);
         let kept = Kept::new(Some(found.clone()), etag, freshness.time);
         let is_wildcard = found.record.pattern.wildcard_parent().is_some();
         let saves = kept.etag.is_some() || is_wildcard && kept.until.is_some();
         self.store(&found.record.pattern, kept, saves && !freshness.no_store);
-        Answer::Found(found)
+        Answer::found(found)
     }
 
     /// Remembers that a wildcard is absent, for as long as the answer says. The
     /// absence of an exact name is remembered by the cache before this store.
-    pub(super) fn absent(&self, host: &HostPattern, freshness: Freshness) -> Answer {
+    pub(super) fn absent(&self, host: &HostPattern, freshness: Freshness) -> Answer<OpenKey> {
         let kept = Kept::new(None, None, freshness.time);
         let saves = kept.until.is_some() && host.wildcard_parent().is_some();
         self.store(host, kept, saves && !freshness.no_store);
-        Answer::Absent
+        Answer::absent()
     }
 
     /// Prolongs a remembered answer, by the time of the 304 or else by its own (RFC
     /// 9111, section 4.3.4).
-    pub(super) fn renewed(&self, host: &HostPattern, kept: &Kept, freshness: Freshness) -> Answer {
+    pub(super) fn renewed(
+        &self,
+        host: &HostPattern,
+        kept: &Kept,
+        freshness: Freshness,
+    ) -> Answer<OpenKey> {
         let renewed = Kept::new(
             kept.found.clone(),
             kept.etag.clone(),
@@ -103,7 +110,11 @@ impl Memory {
 }
 
 impl Kept {
-    fn new(found: Option<Box<Found>>, etag: Option<HeaderValue>, time: Option<Duration>) -> Self {
+    fn new(
+        found: Option<Box<Found<OpenKey>>>,
+        etag: Option<HeaderValue>,
+        time: Option<Duration>,
+    ) -> Self {
         let until = time.filter(|time| !time.is_zero());
         Self {
             found,
@@ -114,24 +125,24 @@ impl Kept {
     }
 
     /// The answer, while it holds without being asked for.
-    pub(super) fn fresh(&self) -> Option<Answer> {
+    pub(super) fn fresh(&self) -> Option<Answer<OpenKey>> {
         let left = self.until?.checked_duration_since(Instant::now())?;
         (!left.is_zero()).then(|| self.answer(Some(left)))
     }
 
-    fn answer(&self, fresh_for: Option<Duration>) -> Answer {
+    fn answer(&self, fresh_for: Option<Duration>) -> Answer<OpenKey> {
         let Some(found) = &self.found else {
-            return Answer::Absent;
+            return Answer::absent();
         };
         let mut found = found.clone();
         found.fresh_for = fresh_for;
-        Answer::Found(found)
+        Answer::found(found)
     }
 
     fn weight(&self) -> usize {
         let found = self.found.as_ref().map_or(0, |found| {
-            let of = |stored: &sekisho_certs::StoredCredential| {
-                let key = stored.key.secret().map_or(0, |key| key.expose().len());
+            let of = |stored: &StoredCredential<OpenKey>| {
+                let key = stored.key.secret().expose().len();
                 let chain = stored.chain.iter();
                 key + chain.map(|der| der.len() + PER_PART).sum::<usize>()
             };
@@ -172,20 +183,20 @@ mod tests {
 
     use super::*;
     use sekisho_certs::contract::fixture::{certificate, plain};
-    use sekisho_certs::credential::{CredentialId, KeyType, StoredCredential};
+    use sekisho_certs::credential::{CredentialId, KeyType};
     use sekisho_certs::record::HostRecord;
 
     fn host(name: &str) -> HostPattern {
         HostPattern::parse(name).unwrap()
     }
 
-    fn found(name: &str, chain: Vec<CertificateDer<'static>>) -> Found {
+    fn found(name: &str, chain: Vec<CertificateDer<'static>>) -> Found<OpenKey> {
         let stored = StoredCredential {
             id: CredentialId::from_u64(1),
             version: 1,
             key_type: KeyType::Ecdsa,
             chain,
-            key: plain(&[7; 138]),
+            key: OpenKey::unproved(plain(&[7; 138])),
             not_before: 0,
             not_after: i64::MAX,
             renew_at: None,
@@ -217,7 +228,10 @@ mod tests {
         memory.found(found("a.example", vec![certificate(1)]), tag(), lasts(60));
         tokio::time::advance(Duration::from_secs(20)).await;
         let kept = memory.get(&name).unwrap();
-        let Some(Answer::Found(there)) = kept.fresh() else {
+        let Some(Answer {
+            found: Some(there), ..
+        }) = kept.fresh()
+        else {
             panic!("it holds")
         };
         assert_eq!(there.fresh_for, Some(Duration::from_secs(40)));
@@ -228,7 +242,7 @@ mod tests {
         memory.renewed(&name, &kept, Freshness::default());
         tokio::time::advance(Duration::from_secs(59)).await;
         assert!(memory.get(&name).unwrap().fresh().is_some());
-        let Answer::Found(now) = memory.renewed(&name, &kept, lasts(10)) else {
+        let Some(now) = memory.renewed(&name, &kept, lasts(10)).found else {
             panic!("it was found")
         };
         assert_eq!(now.fresh_for, Some(Duration::from_secs(10)));

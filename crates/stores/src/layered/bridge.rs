@@ -130,7 +130,7 @@ impl Shared {
             return Ok(mark);
         }
         self.marks.is(self.catalog.id().await?);
-        let position = self.catalog.position().await?;
+        let position = self.catalog.head().await?;
         self.marks.saw(None, position, position.number);
         let nowhere = || unavailable("the catalog has no place in its log");
         self.marks.mark().ok_or_else(nowhere)

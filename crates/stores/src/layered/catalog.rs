@@ -3,42 +3,22 @@
 use std::time::Duration;
 
 use super::Layered;
-use sekisho_certs::credential::{CredentialId, StoredCredential};
+use sekisho_certs::credential::{CredentialId, SealedBytes, StoredCredential};
 use sekisho_certs::host::{HostName, HostPattern};
 use sekisho_certs::record::HostRecord;
+use sekisho_certs::seal::Batch;
 use sekisho_certs::store::{
-    Answer, BoxFuture, Catalog, CatalogId, ChangePage, Document, Lease, LogPosition, Result, Store,
-    Write,
+    Answer, BoxFuture, Catalog, CatalogId, ChangeLog, ChangePage, Document, Lease, LogPosition,
+    Result,
 };
 
 #[deny(clippy::missing_trait_methods)]
-impl Store for Layered {
-    fn find<'a>(&'a self, name: &'a HostName) -> BoxFuture<'a, Result<Answer>> {
-        Box::pin(self.shared.find(name))
-    }
-
-    fn find_past_level<'a>(&'a self, name: &'a HostName) -> BoxFuture<'a, Result<Answer>> {
-        Box::pin(self.shared.find_behind(name))
-    }
-}
-
-#[deny(clippy::missing_trait_methods)]
-impl Catalog for Layered {
-    fn id(&self) -> BoxFuture<'_, Result<CatalogId>> {
-        Box::pin(async move {
-            let id = self.shared.catalog.id().await?;
-            if self.shared.marks.is(id) {
-                self.shared.lose();
-            }
-            Ok(id)
-        })
-    }
-
-    fn position(&self) -> BoxFuture<'_, Result<LogPosition>> {
+impl ChangeLog for Layered {
+    fn head(&self) -> BoxFuture<'_, Result<LogPosition>> {
         Box::pin(async move {
             let shared = &self.shared;
             let before = shared.marks.mark();
-            let position = shared.catalog.position().await;
+            let position = shared.catalog.head().await;
             let position = position.inspect_err(|_| shared.follow(false))?;
             if shared.marks.saw(before.as_ref(), position, position.number) {
                 shared.lose();
@@ -63,10 +43,34 @@ impl Catalog for Layered {
     fn changed(&self) -> BoxFuture<'_, ()> {
         self.shared.catalog.changed()
     }
+}
+
+#[deny(clippy::missing_trait_methods)]
+impl Catalog for Layered {
+    fn id(&self) -> BoxFuture<'_, Result<CatalogId>> {
+        Box::pin(async move {
+            let id = self.shared.catalog.id().await?;
+            if self.shared.marks.is(id) {
+                self.shared.lose();
+            }
+            Ok(id)
+        })
+    }
+
+    fn find<'a>(&'a self, name: &'a HostName) -> BoxFuture<'a, Result<Answer<SealedBytes>>> {
+        Box::pin(self.shared.find(name))
+    }
+
+    fn find_past_level<'a>(
+        &'a self,
+        name: &'a HostName,
+    ) -> BoxFuture<'a, Result<Answer<SealedBytes>>> {
+        Box::pin(self.shared.find_behind(name))
+    }
 
     /// Who writes reads what was written: the level is not asked again before
     /// it is as far.
-    fn write(&self, batch: Vec<Write>) -> BoxFuture<'_, Result<u64>> {
+    fn write(&self, batch: Batch) -> BoxFuture<'_, Result<u64>> {
         Box::pin(async move {
             let before = self.shared.marks.mark();
             let number = self.shared.catalog.write(batch).await?;
@@ -101,7 +105,7 @@ impl Catalog for Layered {
     fn credentials<'a>(
         &'a self,
         ids: &'a [CredentialId],
-    ) -> BoxFuture<'a, Result<Vec<StoredCredential>>> {
+    ) -> BoxFuture<'a, Result<Vec<StoredCredential<SealedBytes>>>> {
         self.shared.catalog.credentials(ids)
     }
 
@@ -109,19 +113,15 @@ impl Catalog for Layered {
         &self,
         after: Option<CredentialId>,
         limit: usize,
-    ) -> BoxFuture<'_, Result<Vec<StoredCredential>>> {
+    ) -> BoxFuture<'_, Result<Vec<StoredCredential<SealedBytes>>>> {
         self.shared.catalog.list_credentials(after, limit)
-    }
-
-    fn due(&self, until: i64, limit: usize) -> BoxFuture<'_, Result<Vec<CredentialId>>> {
-        self.shared.catalog.due(until, limit)
     }
 
     fn document<'a>(
         &'a self,
         kind: &'a str,
         key: &'a str,
-    ) -> BoxFuture<'a, Result<Option<Document>>> {
+    ) -> BoxFuture<'a, Result<Option<Document<SealedBytes>>>> {
         self.shared.catalog.document(kind, key)
     }
 
@@ -130,7 +130,7 @@ impl Catalog for Layered {
         kind: &'a str,
         after: Option<&'a str>,
         limit: usize,
-    ) -> BoxFuture<'a, Result<Vec<Document>>> {
+    ) -> BoxFuture<'a, Result<Vec<Document<SealedBytes>>>> {
         self.shared.catalog.list_documents(kind, after, limit)
     }
 

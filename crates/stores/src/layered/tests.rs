@@ -25,8 +25,11 @@ use sekisho_certs::contract::fixture::{certificate, pattern, put_host, record, s
 use sekisho_certs::credential::{CredentialId, KeyType, StoredCredential};
 use sekisho_certs::host::HostPattern;
 use sekisho_certs::record::HostRecord;
+use sekisho_certs::seal::Batch;
 use sekisho_certs::store::memory::Memory;
-use sekisho_certs::store::{BoxFuture, CatalogId, Document, Expect, Lease, Store, Subject, Write};
+use sekisho_certs::store::{
+    BoxFuture, CatalogId, ChangeLog, Document, Expect, Lease, Store, Subject, Write,
+};
 
 /// One Redis and one catalog, that servers share.
 struct Bench {
@@ -72,18 +75,27 @@ impl Bench {
     async fn put(&self, name: &str, number: u64) {
         let host = record(name, &[(KeyType::Ecdsa, CredentialId::from_u64(number))]);
         let put = Write::PutCredential(credential(number, number), Expect::Any);
-        self.memory.write(vec![put, put_host(host)]).await.unwrap();
+        self.memory
+            .write(Batch::unchecked(vec![put, put_host(host)]))
+            .await
+            .unwrap();
     }
 
     /// Puts another certificate and key in the place of a credential's.
     async fn replace(&self, number: u64, by: u64) {
         let put = Write::PutCredential(credential(number, by), Expect::Any);
-        self.memory.write(vec![put]).await.unwrap();
+        self.memory
+            .write(Batch::unchecked(vec![put]))
+            .await
+            .unwrap();
     }
 
     async fn remove(&self, name: &str) {
         let remove = Write::RemoveHost(pattern(name), Expect::Any);
-        self.memory.write(vec![remove]).await.unwrap();
+        self.memory
+            .write(Batch::unchecked(vec![remove]))
+            .await
+            .unwrap();
     }
 
     /// How many keys Redis holds, the state not counted.
@@ -103,7 +115,7 @@ impl Server {
     async fn follow(&self) -> Vec<Subject> {
         let Some(mark) = self.store.shared.marks.mark() else {
             self.store.id().await.unwrap();
-            self.store.position().await.unwrap();
+            self.store.head().await.unwrap();
             return Vec::new();
         };
         let page = self.store.changes(mark.number, 1000).await.unwrap();
@@ -115,24 +127,18 @@ impl Server {
         until("the level is used", || self.counts().is_usable()).await;
     }
 
-    async fn answer(&self, name: &str) -> Result<Answer> {
+    async fn answer(&self, name: &str) -> Result<Answer<SealedBytes>> {
         self.store.find(&HostName::parse(name).unwrap()).await
     }
 
-    async fn find(&self, name: &str) -> Option<Found> {
-        match self.answer(name).await.unwrap() {
-            Answer::Found(found) => Some(*found),
-            Answer::Absent => None,
-        }
+    async fn find(&self, name: &str) -> Option<Found<SealedBytes>> {
+        let answer = self.answer(name).await.unwrap();
+        answer.found.map(|found| *found)
     }
 
     /// The number that the certificate for this name was made of.
     async fn serves(&self, name: &str) -> Option<u64> {
         let found = self.find(name).await?;
-        assert!(matches!(
-            found.credentials[0].key,
-            sekisho_certs::credential::Protected::Sealed(_)
-        ));
         let chain = &found.credentials[0].chain;
         (1..100).find(|number| chain[0] == certificate(*number))
     }
@@ -154,7 +160,7 @@ impl Server {
     }
 }
 
-fn credential(number: u64, content: u64) -> StoredCredential {
+fn credential(number: u64, content: u64) -> StoredCredential<SealedBytes> {
     StoredCredential {
         id: CredentialId::from_u64(number),
         version: 0,

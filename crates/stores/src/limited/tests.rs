@@ -29,7 +29,7 @@ impl Scripted {
 }
 
 impl Store for Scripted {
-    fn find<'a>(&'a self, _: &'a HostName) -> BoxFuture<'a, Result<Answer>> {
+    fn find<'a>(&'a self, _: &'a HostName) -> BoxFuture<'a, Result<Answer<OpenKey>>> {
         Box::pin(async move {
             self.calls.fetch_add(1, Ordering::SeqCst);
             let now = self.in_flight.fetch_add(1, Ordering::SeqCst) + 1;
@@ -38,7 +38,7 @@ impl Store for Scripted {
             tokio::time::sleep(takes).await;
             self.in_flight.fetch_sub(1, Ordering::SeqCst);
             let says = self.says.lock().unwrap().clone();
-            says.map_or(Ok(Answer::Absent), Err)
+            says.map_or(Ok(Answer::absent()), Err)
         })
     }
 }

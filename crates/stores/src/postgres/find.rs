@@ -5,19 +5,19 @@ use tokio_postgres::types::Type;
 use super::connection::{Connection, Sql};
 use super::fault::{Fault, Step};
 use super::rows::{self, HOST_COLUMNS, credential_columns, host_columns};
-use sekisho_certs::credential::{KeyType, StoredCredential};
+use sekisho_certs::credential::{KeyType, SealedBytes, StoredCredential};
 use sekisho_certs::host::HostName;
 use sekisho_certs::record::HostRecord;
 use sekisho_certs::store::{Answer, Found, Source, StoreError};
 
 /// Finds the exact record or the wildcard's, with what it refers to, by one
 /// statement: one round trip, and one state.
-pub(super) async fn find(connection: &Connection, name: &HostName) -> Step<Answer> {
+pub(super) async fn find(connection: &Connection, name: &HostName) -> Step<Answer<SealedBytes>> {
     let rows = connection
         .query(&FIND, &[&name.as_str(), &name.parent()])
         .await?;
     let Some(first) = rows.first() else {
-        return Ok(Answer::Absent);
+        return Ok(Answer::absent());
     };
     let record = rows::host(first)?;
     let mut credentials = Vec::with_capacity(1);
@@ -25,18 +25,18 @@ pub(super) async fn find(connection: &Connection, name: &HostName) -> Step<Answe
         credentials.extend(rows::credential(row, HOST_COLUMNS + 1)?);
     }
     for (key_type, id) in record.references.iter() {
-        let fits = |one: &StoredCredential| one.id == id && one.key_type == key_type;
+        let fits = |one: &StoredCredential<SealedBytes>| one.id == id && one.key_type == key_type;
         if !credentials.iter().any(fits) {
             return Err(dangling(&record, key_type));
         }
     }
-    Ok(Answer::Found(Box::new(Found {
+    Ok(Answer::found(Found {
         shadowed: rows::get(first, HOST_COLUMNS)?,
         record,
         credentials,
         fresh_for: None,
         source: Source::Store,
-    })))
+    }))
 }
 
 fn dangling(record: &HostRecord, key_type: KeyType) -> Fault {

@@ -5,7 +5,7 @@ use tokio_postgres::types::Type;
 use super::connection::{Connection, Params, Sql};
 use super::fault::Step;
 use super::rows::{self, credential_columns, document_columns, host_columns, signed};
-use sekisho_certs::credential::{CredentialId, StoredCredential};
+use sekisho_certs::credential::{CredentialId, SealedBytes, StoredCredential};
 use sekisho_certs::host::HostPattern;
 use sekisho_certs::record::HostRecord;
 use sekisho_certs::store::Document;
@@ -42,7 +42,7 @@ pub(super) async fn hosts_of(
 pub(super) async fn credentials(
     from: &Connection,
     ids: &[CredentialId],
-) -> Step<Vec<StoredCredential>> {
+) -> Step<Vec<StoredCredential<SealedBytes>>> {
     let ids: Vec<_> = ids.iter().map(|id| signed(id.as_u64())).collect();
     let rows = from.query(&CREDENTIALS, &[&ids]).await?;
     let listed = rows.iter().map(|row| rows::credential(row, 0));
@@ -53,18 +53,12 @@ pub(super) async fn list_credentials(
     from: &Connection,
     after: Option<CredentialId>,
     limit: usize,
-) -> Step<Vec<StoredCredential>> {
+) -> Step<Vec<StoredCredential<SealedBytes>>> {
     let after = after.map_or(-1, |id| signed(id.as_u64()));
     let limit = rows::limit(limit);
     let rows = from.query(&LIST_CREDENTIALS, &[&after, &limit]).await?;
     let listed = rows.iter().map(|row| rows::credential(row, 0));
     listed.filter_map(Step::transpose).collect()
-}
-
-pub(super) async fn due(from: &Connection, until: i64, limit: usize) -> Step<Vec<CredentialId>> {
-    let rows = from.query(&DUE, &[&until, &rows::limit(limit)]).await?;
-    let due = rows.iter().map(|row| rows::credential_id(row, 0));
-    due.filter_map(Step::transpose).collect()
 }
 
 /// `now` is none for the database's own clock.
@@ -73,7 +67,7 @@ pub(super) async fn document(
     kind: &str,
     key: &str,
     now: Option<i64>,
-) -> Step<Option<Document>> {
+) -> Step<Option<Document<SealedBytes>>> {
     let rows = from.query(&DOCUMENT, &[&kind, &key, &now]).await?;
     let row = rows.first();
     row.map(|row| rows::document(row, kind)).transpose()
@@ -85,7 +79,7 @@ pub(super) async fn list_documents(
     after: Option<&str>,
     limit: usize,
     now: Option<i64>,
-) -> Step<Vec<Document>> {
+) -> Step<Vec<Document<SealedBytes>>> {
     let (limit, key, is_first) = (rows::limit(limit), after.unwrap_or(""), after.is_none());
     let params: Params<'_> = &[&kind, &key, &is_first, &now, &limit];
     let rows = from.query(&LIST_DOCUMENTS, params).await?;
@@ -141,11 +135,6 @@ pub(super) static LIST_CREDENTIALS: Sql = Sql {
         " FROM sekisho.credentials c LEFT JOIN sekisho.issuers i ON i.id = c.issuer
           WHERE c.id > $1 ORDER BY c.id LIMIT $2"
     ),
-    types: &[Type::INT8, Type::INT8],
-};
-
-pub(super) static DUE: Sql = Sql {
-    text: "SELECT id FROM sekisho.credentials WHERE renew_at <= $1 ORDER BY renew_at, id LIMIT $2",
     types: &[Type::INT8, Type::INT8],
 };
 

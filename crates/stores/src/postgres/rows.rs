@@ -6,7 +6,7 @@ use tokio_postgres::types::FromSql;
 
 use super::fault::{Fault, Step};
 use sekisho_certs::credential::{
-    CredentialId, KeyType, Protected, SealedBytes, StoredCredential, split_chain,
+    CredentialId, KeyType, SealedBytes, StoredCredential, split_chain,
 };
 use sekisho_certs::host::HostPattern;
 use sekisho_certs::record::{HostRecord, References, Site, Tenant, TlsPolicy};
@@ -77,7 +77,7 @@ pub(super) use credential_columns;
 
 /// A credential from [`credential_columns`] beginning at `first`; none where
 /// an outer join found no row.
-pub(super) fn credential(row: &Row, first: usize) -> Step<Option<StoredCredential>> {
+pub(super) fn credential(row: &Row, first: usize) -> Step<Option<StoredCredential<SealedBytes>>> {
     let Some(id) = credential_id(row, first)? else {
         return Ok(None);
     };
@@ -111,7 +111,7 @@ macro_rules! document_columns {
 pub(super) use document_columns;
 
 /// A document from [`document_columns`].
-pub(super) fn document(row: &Row, kind: &str) -> Step<Document> {
+pub(super) fn document(row: &Row, kind: &str) -> Step<Document<SealedBytes>> {
     Ok(Document {
         kind: kind.to_owned(),
         key: get(row, 0)?,
@@ -122,7 +122,7 @@ pub(super) fn document(row: &Row, kind: &str) -> Step<Document> {
 }
 
 /// Key id, nonce and ciphertext, in three columns.
-fn sealed(row: &Row, first: usize) -> Step<Protected> {
+fn sealed(row: &Row, first: usize) -> Step<SealedBytes> {
     let key_id = u32::try_from(get::<i64>(row, first)?).ok();
     let nonce = get::<&[u8]>(row, first + 1)?.try_into().ok();
     let (Some(key_id), Some(nonce)) = (key_id, nonce) else {
@@ -130,11 +130,11 @@ fn sealed(row: &Row, first: usize) -> Step<Protected> {
             "a sealed secret has no key id or nonce".into(),
         ));
     };
-    Ok(Protected::Sealed(SealedBytes {
+    Ok(SealedBytes {
         key_id,
         nonce,
         bytes: get(row, first + 2)?,
-    }))
+    })
 }
 
 /// A stored pattern.

@@ -20,28 +20,25 @@ use super::rows::{self, signed};
 use sekisho_certs::credential::{CredentialId, KeyType};
 use sekisho_certs::host::HostPattern;
 use sekisho_certs::record::References;
-use sekisho_certs::store::{What, Write};
+use sekisho_certs::seal::Batch;
+use sekisho_certs::store::What;
 
 use super::log;
 
 /// Applies a batch, whole or not at all. `keep` changes stay in the log;
 /// `now` is none for the database's own clock.
-pub(super) async fn write(
-    on: &Connection,
-    batch: Vec<Write>,
-    now: Option<i64>,
-    keep: u64,
-) -> Step<u64> {
-    let asked = Asked::by(&batch)?;
+pub(super) async fn write(on: &Connection, batch: Batch, now: Option<i64>, keep: u64) -> Step<u64> {
+    let (writes, reseals) = batch.into_parts();
+    let asked = Asked::by(&writes)?;
     on.prepare_all(&READING).await?;
     on.prepare_all(&send::WRITING).await?;
-    if batch.iter().any(|write| matches!(write, Write::Reseal(_))) {
+    if !reseals.is_empty() {
         on.prepare_all(&reseal::RESEALING).await?;
     }
     on.begun();
     let (there, forgotten) = begin(on, &asked, now).await?;
     let before = there.number;
-    let mut plan = match Plan::new(there, batch) {
+    let mut plan = match Plan::new(there, writes) {
         Ok(plan) => plan,
         Err(conflict) => {
             on.run("ROLLBACK").await?;
@@ -49,7 +46,7 @@ pub(super) async fn write(
             return Err(conflict.into());
         }
     };
-    reseal::reseal(on, &plan.reseals).await?;
+    reseal::reseal(on, &reseals).await?;
     for orphan in send::contents(on, &plan).await? {
         plan.log(log::CREDENTIAL, "", &orphan.to_string(), What::Removed);
     }

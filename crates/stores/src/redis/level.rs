@@ -47,6 +47,7 @@ use super::keys::Keys;
 use super::url::{Kind, RedisUrl};
 use super::{Server, server};
 use crate::stored::FormError;
+use sekisho_certs::credential::SealedBytes;
 use sekisho_certs::host::HostName;
 use sekisho_certs::store::{CatalogId, Change, Found, LogId, Result, StoreError};
 
@@ -240,7 +241,7 @@ impl Space {
 
 /// What a level says of a name.
 pub(crate) enum Look {
-    Found(Box<Found>),
+    Found(Box<Found<SealedBytes>>),
     Miss,
     /// Something lies there that is not what it should be.
     Damaged(FormError),

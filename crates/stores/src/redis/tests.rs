@@ -5,7 +5,8 @@ use sekisho_testkit::{Key, Pair, RedisServer, TestCa};
 
 use super::*;
 use crate::limited::{Limited, Limits};
-use sekisho_certs::credential::{KeyType, Protected};
+use sekisho_certs::credential::KeyType;
+use sekisho_certs::seal::OpenKey;
 use sekisho_certs::store::{Found, StoreError};
 
 mod cluster;
@@ -44,16 +45,16 @@ impl Bench {
         pair
     }
 
-    async fn find(&self, name: &str) -> Result<Answer> {
+    async fn find(&self, name: &str) -> Result<Answer<OpenKey>> {
         find(&self.store, name).await
     }
 
-    async fn found(&self, name: &str) -> Found {
+    async fn found(&self, name: &str) -> Found<OpenKey> {
         found(self.find(name).await)
     }
 
     async fn absent(&self, name: &str) -> bool {
-        matches!(self.find(name).await, Ok(Answer::Absent))
+        matches!(self.find(name).await, Ok(Answer { found: None, .. }))
     }
 
     /// What the server calls the store's connection.
@@ -78,13 +79,15 @@ fn open(url: &str) -> Redis {
     Redis::open(&url, &Handle::current()).unwrap()
 }
 
-async fn find(store: &dyn Store, name: &str) -> Result<Answer> {
+async fn find(store: &dyn Store, name: &str) -> Result<Answer<OpenKey>> {
     store.find(&HostName::parse(name).unwrap()).await
 }
 
-fn found(answer: Result<Answer>) -> Found {
+fn found(answer: Result<Answer<OpenKey>>) -> Found<OpenKey> {
     match answer {
-        Ok(Answer::Found(found)) => *found,
+        Ok(Answer {
+            found: Some(found), ..
+        }) => *found,
         other => panic!("{other:?}"),
     }
 }
@@ -98,12 +101,14 @@ fn unavailable<T: fmt::Debug>(answer: Result<T>) -> String {
 }
 
 /// Asks again until it is found.
-async fn healed(store: &dyn Store, name: &str) -> Found {
+async fn healed(store: &dyn Store, name: &str) -> Found<OpenKey> {
     let begun = Instant::now();
     loop {
         match find(store, name).await {
-            Ok(Answer::Found(found)) => return *found,
-            Ok(Answer::Absent) => panic!("{name} is absent"),
+            Ok(Answer {
+                found: Some(found), ..
+            }) => return *found,
+            Ok(Answer { found: None, .. }) => panic!("{name} is absent"),
             Err(error) => assert!(begun.elapsed() < Duration::from_secs(20), "{error}"),
         }
         tokio::time::sleep(Duration::from_millis(20)).await;
@@ -123,9 +128,7 @@ async fn finds_exact_before_wildcard() {
     assert_eq!(found.record.pattern.as_str(), "a.example.com");
     assert_eq!(found.credentials[0].chain, exact.chain);
     assert_eq!(found.credentials[0].key_type, KeyType::Rsa);
-    let Protected::Plain(key) = &found.credentials[0].key else {
-        panic!("a key in the clear")
-    };
+    let key = found.credentials[0].key.secret();
     assert_eq!(key.expose(), exact.key_der().secret_der());
     assert!(bench.absent("a.b.example.com").await);
     assert!(bench.absent("example.com").await);
@@ -196,9 +199,7 @@ async fn a_pair_is_never_mixed() {
         bench.server.set("a.example.key", &new.key_pem());
     });
     assert_eq!(found.credentials[0].chain, new.chain);
-    let Protected::Plain(key) = &found.credentials[0].key else {
-        panic!("a key in the clear")
-    };
+    let key = found.credentials[0].key.secret();
     assert_eq!(key.expose(), new.key_der().secret_der());
 }
 

@@ -5,7 +5,7 @@ use rusqlite::{Connection, Row};
 use super::rows::{
     self, CREDENTIAL_COLUMNS, Fault, HOST_COLUMNS, Step, credential_columns, host_columns,
 };
-use sekisho_certs::credential::KeyType;
+use sekisho_certs::credential::{KeyType, SealedBytes};
 use sekisho_certs::host::{HostName, HostPattern};
 use sekisho_certs::record::HostRecord;
 use sekisho_certs::store::{Answer, Found, Source, StoreError};
@@ -13,11 +13,11 @@ use sekisho_certs::store::{Answer, Found, Source, StoreError};
 /// Finds the exact record or the wildcard's, with what it refers to, by one
 /// statement: one read transaction, and no descent more than needed, since
 /// the second half runs only if the first gave nothing.
-pub(super) fn find(connection: &Connection, name: &HostName) -> Step<Answer> {
+pub(super) fn find(connection: &Connection, name: &HostName) -> Step<Answer<SealedBytes>> {
     let mut statement = connection.prepare_cached(FIND)?;
     let mut rows = statement.query((name.as_str(), name.parent()))?;
     let Some(row) = rows.next()? else {
-        return Ok(Answer::Absent);
+        return Ok(Answer::absent());
     };
     let shadowed = match row.get::<_, u32>(0)? {
         EXACT => None,
@@ -25,16 +25,16 @@ pub(super) fn find(connection: &Connection, name: &HostName) -> Step<Answer> {
     };
     let first = found(row, name, shadowed)?;
     if shadowed.is_none() {
-        return Ok(Answer::Found(Box::new(first)));
+        return Ok(Answer::found(first));
     }
     // SQL promises no order between the halves: an exact row still wins.
     match rows.next()? {
-        None => Ok(Answer::Found(Box::new(first))),
-        Some(row) => Ok(Answer::Found(Box::new(found(row, name, None)?))),
+        None => Ok(Answer::found(first)),
+        Some(row) => Ok(Answer::found(found(row, name, None)?)),
     }
 }
 
-fn found(row: &Row<'_>, name: &HostName, shadowed: Option<bool>) -> Step<Found> {
+fn found(row: &Row<'_>, name: &HostName, shadowed: Option<bool>) -> Step<Found<SealedBytes>> {
     let pattern = match shadowed {
         None => HostPattern::from(name),
         Some(_) => name

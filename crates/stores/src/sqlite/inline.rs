@@ -8,6 +8,7 @@ use std::thread::available_parallelism;
 
 use super::file::{Place, Role, StoreFile};
 use super::nowait::{Attempt, attempt};
+use sekisho_certs::credential::SealedBytes;
 use sekisho_certs::host::HostName;
 use sekisho_certs::store::{Answer, Result};
 
@@ -44,7 +45,7 @@ impl InlineReaders {
 
     /// The answer, if it could be had without waiting for anything. What goes
     /// wrong is left to the readers that may wait, and report it.
-    pub(super) fn find(&self, name: &HostName) -> Option<Answer> {
+    pub(super) fn find(&self, name: &HostName) -> Option<Answer<SealedBytes>> {
         if !self.is_possible() {
             return None;
         }

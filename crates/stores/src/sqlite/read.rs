@@ -10,7 +10,7 @@ use super::rows::{
     self, CREDENTIAL_COLUMNS, Fault, HOST_COLUMNS, Step, at, credential_columns, document_columns,
     host_columns, signed,
 };
-use sekisho_certs::credential::{CredentialId, KeyType, StoredCredential};
+use sekisho_certs::credential::{CredentialId, KeyType, SealedBytes, StoredCredential};
 use sekisho_certs::host::{HostName, HostPattern};
 use sekisho_certs::record::HostRecord;
 use sekisho_certs::store::{Answer, Document, Result};
@@ -42,7 +42,7 @@ impl Reader {
     }
 
     /// What answers for this name: one statement, so one state.
-    pub(super) fn find(&mut self, name: &HostName) -> Result<Answer> {
+    pub(super) fn find(&mut self, name: &HostName) -> Result<Answer<SealedBytes>> {
         self.run(|connection| find(connection, name))
     }
 
@@ -96,7 +96,10 @@ impl Reader {
         })
     }
 
-    pub(super) fn credentials(&mut self, ids: &[CredentialId]) -> Result<Vec<StoredCredential>> {
+    pub(super) fn credentials(
+        &mut self,
+        ids: &[CredentialId],
+    ) -> Result<Vec<StoredCredential<SealedBytes>>> {
         self.snapshot(|snapshot| {
             let mut statement = snapshot.prepare_cached(CREDENTIAL)?;
             let mut found = Vec::with_capacity(ids.len());
@@ -114,7 +117,7 @@ impl Reader {
         &mut self,
         after: Option<CredentialId>,
         limit: usize,
-    ) -> Result<Vec<StoredCredential>> {
+    ) -> Result<Vec<StoredCredential<SealedBytes>>> {
         self.run(|connection| {
             let mut statement = connection.prepare_cached(CREDENTIALS)?;
             let after = after.map_or(-1, |id| signed(id.as_u64()));
@@ -127,19 +130,12 @@ impl Reader {
         })
     }
 
-    pub(super) fn due(&mut self, until: i64, limit: usize) -> Result<Vec<CredentialId>> {
-        self.run(|connection| {
-            let mut statement = connection.prepare_cached(DUE)?;
-            let mut rows = statement.query((until, rows::limit(limit)))?;
-            let mut due = Vec::new();
-            while let Some(row) = rows.next()? {
-                due.extend(rows::id(row, 0)?);
-            }
-            Ok(due)
-        })
-    }
-
-    pub(super) fn document(&mut self, kind: &str, key: &str, now: i64) -> Result<Option<Document>> {
+    pub(super) fn document(
+        &mut self,
+        kind: &str,
+        key: &str,
+        now: i64,
+    ) -> Result<Option<Document<SealedBytes>>> {
         self.run(|connection| {
             let mut statement = connection.prepare_cached(DOCUMENT)?;
             let mut rows = statement.query((kind, key, now))?;
@@ -154,7 +150,7 @@ impl Reader {
         after: Option<&str>,
         limit: usize,
         now: i64,
-    ) -> Result<Vec<Document>> {
+    ) -> Result<Vec<Document<SealedBytes>>> {
         self.run(|connection| {
             let mut statement = connection.prepare_cached(DOCUMENTS)?;
             let limit = rows::limit(limit);
@@ -196,7 +192,7 @@ impl fmt::Debug for Reader {
     }
 }
 
-fn listed_credential(row: &Row<'_>) -> Step<Option<StoredCredential>> {
+fn listed_credential(row: &Row<'_>) -> Step<Option<StoredCredential<SealedBytes>>> {
     let id = CredentialId::from_u64(rows::number(row, CREDENTIAL_COLUMNS)?);
     let key_type = rows::text(row, CREDENTIAL_COLUMNS + 1)?;
     let key_type = KeyType::parse(key_type)
@@ -236,8 +232,6 @@ const CREDENTIALS: &str = concat!(
      WHERE c.id > ?1 ORDER BY c.id LIMIT ?2"
 );
 
-const DUE: &str = "SELECT id FROM credentials WHERE renew_at <= ?1 ORDER BY renew_at LIMIT ?2";
-
 const DOCUMENT: &str = concat!(
     "SELECT ",
     document_columns!(),
@@ -255,13 +249,12 @@ const KIND_AFTER: &str = "SELECT kind FROM documents WHERE kind > ?1 ORDER BY ki
 
 /// Whose plans a test reads.
 #[cfg(test)]
-pub(super) const INDEXED: [&str; 9] = [
+pub(super) const INDEXED: [&str; 8] = [
     HOST,
     HOSTS,
     HOSTS_OF,
     CREDENTIAL,
     CREDENTIALS,
-    DUE,
     DOCUMENT,
     DOCUMENTS,
     KIND_AFTER,

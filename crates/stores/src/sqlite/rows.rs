@@ -8,7 +8,7 @@ use rustls_pki_types::CertificateDer;
 
 use super::fault::explain;
 use sekisho_certs::credential::{
-    CredentialId, KeyType, Protected, SealedBytes, StoredCredential, split_chain,
+    CredentialId, KeyType, SealedBytes, StoredCredential, split_chain,
 };
 use sekisho_certs::host::HostPattern;
 use sekisho_certs::record::{HostRecord, References, Site, Tenant, TlsPolicy};
@@ -157,7 +157,7 @@ pub(super) fn credential(
     first: usize,
     id: CredentialId,
     key_type: KeyType,
-) -> Step<Option<StoredCredential>> {
+) -> Step<Option<StoredCredential<SealedBytes>>> {
     if row.get_ref(first)?.data_type() == rusqlite::types::Type::Null {
         return Ok(None);
     }
@@ -188,7 +188,7 @@ macro_rules! document_columns {
 pub(super) use document_columns;
 
 /// A document from [`document_columns`].
-pub(super) fn document(row: &Row<'_>, kind: &str) -> Step<Document> {
+pub(super) fn document(row: &Row<'_>, kind: &str) -> Step<Document<SealedBytes>> {
     Ok(Document {
         kind: kind.to_owned(),
         key: row.get(0)?,
@@ -199,12 +199,12 @@ pub(super) fn document(row: &Row<'_>, kind: &str) -> Step<Document> {
 }
 
 /// Key id, nonce and ciphertext, in three columns.
-fn sealed(row: &Row<'_>, first: usize) -> Step<Protected> {
-    Ok(Protected::Sealed(SealedBytes {
+fn sealed(row: &Row<'_>, first: usize) -> Step<SealedBytes> {
+    Ok(SealedBytes {
         key_id: row.get(first)?,
         nonce: row.get(first + 1)?,
         bytes: blob(row, first + 2)?.to_vec(),
-    }))
+    })
 }
 
 /// A stored pattern.

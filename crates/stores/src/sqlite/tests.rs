@@ -13,8 +13,8 @@ use std::time::Duration;
 use rusqlite::Connection;
 
 use super::*;
-use sekisho_certs::contract::fixture::{host_with, pattern};
-use sekisho_certs::store::Expect;
+use sekisho_certs::contract::fixture::{host_with, pattern, sealed};
+use sekisho_certs::store::{Expect, Write};
 
 /// A store file in a folder of its own.
 struct Folder(tempfile::TempDir);
@@ -54,7 +54,7 @@ fn name(text: &str) -> HostName {
 }
 
 async fn finds(store: &Sqlite, text: &str) -> bool {
-    matches!(store.find(&name(text)).await.unwrap(), Answer::Found(_))
+    store.find(&name(text)).await.unwrap().found.is_some()
 }
 
 /// Real time, as the watch runs on a thread; far more than it needs.

@@ -1,7 +1,6 @@
 //! Writing: a batch is one transaction.
 
 use std::collections::BTreeSet;
-use std::fmt::Display;
 
 use aws_lc_rs::digest::{SHA256, digest};
 use rusqlite::{OptionalExtension, Transaction, TransactionBehavior, params};
@@ -9,22 +8,27 @@ use rusqlite::{OptionalExtension, Transaction, TransactionBehavior, params};
 use super::log;
 use super::read::Reader;
 use super::rows::{Step, column, signed};
-use sekisho_certs::credential::{CredentialId, KeyType, Protected, SealedBytes, StoredCredential};
+use sekisho_certs::credential::{CredentialId, KeyType, SealedBytes, StoredCredential};
 use sekisho_certs::host::HostPattern;
 use sekisho_certs::record::{HostRecord, References};
+use sekisho_certs::seal::Batch;
 use sekisho_certs::store::expect::{self, met};
 use sekisho_certs::store::{Document, Expect, Reseal, Result, SecretOf, What, Write};
 
 impl Reader {
     /// Applies a batch, whole or not at all. `keep` changes stay in the log.
-    pub(super) fn write(&mut self, batch: Vec<Write>, now: i64, keep: u64) -> Result<u64> {
+    pub(super) fn write(&mut self, batch: Batch, now: i64, keep: u64) -> Result<u64> {
         self.run(|connection| {
             // From here on no other writer takes a number until our commit.
             let transaction =
                 connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
             let mut writer = Writer::begin(&transaction)?;
-            for write in batch {
+            let (writes, reseals) = batch.into_parts();
+            for write in writes {
                 writer.apply(write, now)?;
+            }
+            for reseal in &reseals {
+                writer.reseal(reseal)?;
             }
             writer.drop_orphans()?;
             let number = writer.finish(now, keep)?;
@@ -60,7 +64,7 @@ impl<'a> Writer<'a> {
         })
     }
 
-    fn apply(&mut self, write: Write, now: i64) -> Step<()> {
+    fn apply(&mut self, write: Write<SealedBytes>, now: i64) -> Step<()> {
         match write {
             Write::PutCredential(credential, expect) => self.put_credential(&credential, expect),
             Write::PutHost(record, expect) => self.put_host(&record, expect),
@@ -73,13 +77,16 @@ impl<'a> Writer<'a> {
                 let there = self.document(&kind, &key, now)?;
                 Ok(met(&expect::document(&kind, &key), there, expect)?)
             }
-            Write::Reseal(reseal) => self.reseal(&reseal),
         }
     }
 
-    fn put_credential(&mut self, credential: &StoredCredential, expect: Expect) -> Step<()> {
+    fn put_credential(
+        &mut self,
+        credential: &StoredCredential<SealedBytes>,
+        expect: Expect,
+    ) -> Step<()> {
         let id = credential.id;
-        let key = sealed(&credential.key, &id)?;
+        let key = &credential.key;
         let key_type = credential.key_type.as_str();
         let there = self.credential(id)?;
         met(&id, there.as_ref().map(|there| there.0), expect)?;
@@ -183,10 +190,15 @@ impl<'a> Writer<'a> {
         Ok(())
     }
 
-    fn put_document(&mut self, document: &Document, expect: Expect, now: i64) -> Step<()> {
+    fn put_document(
+        &mut self,
+        document: &Document<SealedBytes>,
+        expect: Expect,
+        now: i64,
+    ) -> Step<()> {
         let (kind, key) = (&document.kind, &document.key);
         let shown = expect::document(kind, key);
-        let bytes = sealed(&document.bytes, &shown)?;
+        let bytes = &document.bytes;
         met(&shown, self.document(kind, key, now)?, expect)?;
         let version = self.log(log::DOCUMENT, kind, key, What::Put)?;
         self.sql.prepare_cached(PUT_DOCUMENT)?.execute(params![
@@ -340,13 +352,6 @@ impl<'a> Writer<'a> {
             .query_row((kind, key, now), |row| row.get::<_, i64>(0))
             .optional()?
             .map(i64::cast_unsigned))
-    }
-}
-
-fn sealed<'a>(secret: &'a Protected, of: &dyn Display) -> Step<&'a SealedBytes> {
-    match secret {
-        Protected::Sealed(sealed) => Ok(sealed),
-        Protected::Plain(_) | Protected::Opened(_) => Err(expect::plain(of).into()),
     }
 }
 

@@ -7,13 +7,14 @@ use tokio::sync::{Mutex, oneshot};
 use tokio::time::timeout;
 
 use super::Copies;
-use sekisho_certs::credential::{CredentialId, StoredCredential};
+use sekisho_certs::credential::{CredentialId, SealedBytes, StoredCredential};
 use sekisho_certs::host::{HostName, HostPattern};
 use sekisho_certs::log::Begun;
 use sekisho_certs::record::HostRecord;
+use sekisho_certs::seal::{Batch, CHECK};
 use sekisho_certs::store::{
-    Answer, BoxFuture, Catalog, CatalogId, Change, ChangePage, Document, Found, Lease, LogPosition,
-    Result, Source, Store, StoreError, Subject, Write, sealed,
+    Answer, BoxFuture, Catalog, CatalogId, Change, ChangeLog, ChangePage, Document, Found, Lease,
+    LogPosition, Result, Source, StoreError, Subject,
 };
 
 /// Answers for a catalog that is down. See [`super`]. It stands beneath the
@@ -42,36 +43,35 @@ impl Warm {
     async fn asked<'a>(
         &self,
         name: &HostName,
-        call: impl FnOnce() -> BoxFuture<'a, Result<Answer>>,
-    ) -> Result<Answer> {
+        call: impl FnOnce() -> BoxFuture<'a, Result<Answer<SealedBytes>>>,
+    ) -> Result<Answer<SealedBytes>> {
         let begun = self.copies.recent().begun();
         match call().await {
-            Ok(Answer::Found(found)) => {
-                if found.source != Source::StandIn {
+            Ok(answer) => {
+                let found = answer.found.as_ref();
+                if found.is_none_or(|found| found.source != Source::StandIn) {
                     self.copies.store_answered();
                 }
-                self.keep(name, &found, begun);
-                Ok(Answer::Found(found))
-            }
-            Ok(Answer::Absent) => {
-                self.copies.store_answered();
-                Ok(Answer::Absent)
+                if let Some(found) = found {
+                    self.keep(name, found, begun);
+                }
+                Ok(answer)
             }
             Err(error) if error.is_retryable() => {
                 let found = self.copies.find(name, &error).await;
-                found.map_or(Err(error), |found| Ok(Answer::Found(Box::new(found))))
+                found.map_or(Err(error), |found| Ok(Answer::found(found)))
             }
             Err(error) => Err(error),
         }
     }
 
-    fn keep(&self, name: &HostName, found: &Found, begun: Begun) {
+    fn keep(&self, name: &HostName, found: &Found<SealedBytes>, begun: Begun) {
         if let Some(mark) = self.copies.unseen(name, found) {
             self.copies.keep(name, found.clone(), mark, Some(begun));
         }
     }
 
-    fn keep_document(&self, kind: &str, key: &str, said: Option<&Document>) {
+    fn keep_document(&self, kind: &str, key: &str, said: Option<&Document<SealedBytes>>) {
         if !self.copies.keeps(kind) {
             return;
         }
@@ -131,7 +131,7 @@ impl Warm {
             self.apply(&page).await;
         }
         // So far behind that reading on takes longer than filling again.
-        let to = self.inner.position().await?;
+        let to = self.inner.head().await?;
         self.start_over(to).await
     }
 
@@ -167,7 +167,7 @@ impl Warm {
             Subject::Document { kind, .. } => self.copies.keeps(kind),
         };
         let changes: Vec<_> = page.changes.iter().filter(is_kept).cloned().collect();
-        let is_check = |change: &Change| matches!(&change.subject, Subject::Document { kind, .. } if kind == sealed::CHECK);
+        let is_check = |change: &Change| matches!(&change.subject, Subject::Document { kind, .. } if kind == CHECK);
         let concerns_check = changes.iter().any(is_check);
         let done = {
             // Who reads the log's place sees both or neither.
@@ -186,7 +186,7 @@ impl Warm {
     /// after a restart.
     async fn learn_check(&self) {
         // One that fails is learnt at the next start with the store.
-        let _ = self.document(sealed::CHECK, "").await;
+        let _ = self.document(CHECK, "").await;
     }
 }
 
@@ -197,13 +197,37 @@ async fn settled(done: oneshot::Receiver<()>) {
 }
 
 #[deny(clippy::missing_trait_methods)]
-impl Store for Warm {
-    fn find<'a>(&'a self, name: &'a HostName) -> BoxFuture<'a, Result<Answer>> {
-        Box::pin(self.asked(name, || self.inner.find(name)))
+impl ChangeLog for Warm {
+    fn head(&self) -> BoxFuture<'_, Result<LogPosition>> {
+        Box::pin(async move {
+            self.is_of(self.inner.id().await?);
+            let position = self.inner.head().await?;
+            self.catch_up(position).await?;
+            self.copies.store_answered();
+            Ok(position)
+        })
     }
 
-    fn find_past_level<'a>(&'a self, name: &'a HostName) -> BoxFuture<'a, Result<Answer>> {
-        Box::pin(self.asked(name, || self.inner.find_past_level(name)))
+    fn changes(&self, after: u64, limit: usize) -> BoxFuture<'_, Result<ChangePage>> {
+        Box::pin(async move {
+            let page = self.inner.changes(after, limit).await?;
+            let (log, number) = (page.log, after);
+            let following = self.following.lock().await;
+            let mark = 0;
+            let at = LogPosition { log, number, mark };
+            if self.copies.position() == Some(at) && !page.gap {
+                self.apply(&page).await;
+                return Ok(page);
+            }
+            drop(following);
+            let (log, number) = (page.log, page.last);
+            self.catch_up(LogPosition { log, number, mark }).await?;
+            Ok(page)
+        })
+    }
+
+    fn changed(&self) -> BoxFuture<'_, ()> {
+        self.inner.changed()
     }
 }
 
@@ -231,51 +255,20 @@ impl Catalog for Warm {
         })
     }
 
-    fn position(&self) -> BoxFuture<'_, Result<LogPosition>> {
-        Box::pin(async move {
-            self.is_of(self.inner.id().await?);
-            let position = self.inner.position().await?;
-            self.catch_up(position).await?;
-            self.copies.store_answered();
-            Ok(position)
-        })
+    fn find<'a>(&'a self, name: &'a HostName) -> BoxFuture<'a, Result<Answer<SealedBytes>>> {
+        Box::pin(self.asked(name, || self.inner.find(name)))
     }
 
-    fn changes(&self, after: u64, limit: usize) -> BoxFuture<'_, Result<ChangePage>> {
-        Box::pin(async move {
-            let page = self.inner.changes(after, limit).await?;
-            let (log, number) = (page.log, after);
-            let following = self.following.lock().await;
-            if self.copies.position()
-                == Some(LogPosition {
-                    log,
-                    number,
-                    mark: 0,
-                })
-                && !page.gap
-            {
-                self.apply(&page).await;
-                return Ok(page);
-            }
-            drop(following);
-            let (log, number) = (page.log, page.last);
-            self.catch_up(LogPosition {
-                log,
-                number,
-                mark: 0,
-            })
-            .await?;
-            Ok(page)
-        })
-    }
-
-    fn changed(&self) -> BoxFuture<'_, ()> {
-        self.inner.changed()
+    fn find_past_level<'a>(
+        &'a self,
+        name: &'a HostName,
+    ) -> BoxFuture<'a, Result<Answer<SealedBytes>>> {
+        Box::pin(self.asked(name, || self.inner.find_past_level(name)))
     }
 
     /// The batch may be sealed for the catalog that [`Self::id`] has given for
     /// one out of reach.
-    fn write(&self, batch: Vec<Write>) -> BoxFuture<'_, Result<u64>> {
+    fn write(&self, batch: Batch) -> BoxFuture<'_, Result<u64>> {
         Box::pin(async move {
             let known = *self.copies.catalog();
             let catalog = self.inner.id().await?;
@@ -313,7 +306,7 @@ impl Catalog for Warm {
     fn credentials<'a>(
         &'a self,
         ids: &'a [CredentialId],
-    ) -> BoxFuture<'a, Result<Vec<StoredCredential>>> {
+    ) -> BoxFuture<'a, Result<Vec<StoredCredential<SealedBytes>>>> {
         self.inner.credentials(ids)
     }
 
@@ -321,19 +314,15 @@ impl Catalog for Warm {
         &self,
         after: Option<CredentialId>,
         limit: usize,
-    ) -> BoxFuture<'_, Result<Vec<StoredCredential>>> {
+    ) -> BoxFuture<'_, Result<Vec<StoredCredential<SealedBytes>>>> {
         self.inner.list_credentials(after, limit)
-    }
-
-    fn due(&self, until: i64, limit: usize) -> BoxFuture<'_, Result<Vec<CredentialId>>> {
-        self.inner.due(until, limit)
     }
 
     fn document<'a>(
         &'a self,
         kind: &'a str,
         key: &'a str,
-    ) -> BoxFuture<'a, Result<Option<Document>>> {
+    ) -> BoxFuture<'a, Result<Option<Document<SealedBytes>>>> {
         Box::pin(async move {
             if self.copies.failed_lately()
                 && let Some(known) = self.copies.document(kind, key).await
@@ -362,7 +351,7 @@ impl Catalog for Warm {
         kind: &'a str,
         after: Option<&'a str>,
         limit: usize,
-    ) -> BoxFuture<'a, Result<Vec<Document>>> {
+    ) -> BoxFuture<'a, Result<Vec<Document<SealedBytes>>>> {
         self.inner.list_documents(kind, after, limit)
     }
 

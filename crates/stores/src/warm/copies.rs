@@ -16,13 +16,13 @@ use super::counts::{Counts, WarmStats};
 use super::file::Place;
 use super::keep::Keeper;
 use super::queue::{Kept, Queue};
-use super::seen::{Mark, Seen};
+use super::seen::{Mark, Sealing, Seen};
 use super::tables::Meta;
+use sekisho_certs::credential::SealedBytes;
 use sekisho_certs::host::HostName;
 use sekisho_certs::log::{Begun, Recent};
-use sekisho_certs::store::{
-    CatalogId, Document, Found, LogPosition, Result, Source, StoreError, sealed,
-};
+use sekisho_certs::seal::CHECK;
+use sekisho_certs::store::{CatalogId, Document, Found, LogPosition, Result, Source, StoreError};
 
 /// The file of copies. Clones share it; it is closed with the last.
 #[derive(Clone, Debug)]
@@ -148,13 +148,19 @@ impl Copies {
     }
 
     /// Its mark, if it may not lie on the disk yet.
-    pub(super) fn unseen(&self, name: &HostName, found: &Found) -> Option<Mark> {
+    pub(super) fn unseen<K: Sealing>(&self, name: &HostName, found: &Found<K>) -> Option<Mark> {
         let mark = self.0.seen.mark(name, found);
         (!self.0.seen.holds(mark)).then_some(mark)
     }
 
     /// Keeps what the store found, if there is room in the queue.
-    pub(super) fn keep(&self, name: &HostName, found: Found, mark: Mark, begun: Option<Begun>) {
+    pub(super) fn keep(
+        &self,
+        name: &HostName,
+        found: Found<SealedBytes>,
+        mark: Mark,
+        begun: Option<Begun>,
+    ) {
         self.queue(Kept {
             name: name.clone(),
             said: Some((Box::new(found), mark)),
@@ -178,7 +184,11 @@ impl Copies {
     }
 
     /// What stands in for an answer that the store failed to give.
-    pub(super) async fn find(&self, name: &HostName, failed: &StoreError) -> Option<Found> {
+    pub(super) async fn find(
+        &self,
+        name: &HostName,
+        failed: &StoreError,
+    ) -> Option<Found<SealedBytes>> {
         let name = name.clone();
         let mut found = self.ask(move |keeper| keeper.find(&name)).await.flatten()?;
         found.source = Source::StandIn;
@@ -188,11 +198,11 @@ impl Copies {
 
     /// Whether documents of that kind are kept.
     pub(super) fn keeps(&self, kind: &str) -> bool {
-        kind == sealed::CHECK || self.0.options.documents.contains(&kind)
+        kind == CHECK || self.0.options.documents.contains(&kind)
     }
 
     /// The same for a document, which is left out if it is over.
-    pub(super) async fn document(&self, kind: &str, key: &str) -> Option<Document> {
+    pub(super) async fn document(&self, kind: &str, key: &str) -> Option<Document<SealedBytes>> {
         if !self.keeps(kind) {
             return None;
         }

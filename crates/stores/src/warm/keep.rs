@@ -11,7 +11,7 @@ use super::queue::{Kept, Queue, Task};
 use super::seen::{self, Seen};
 use super::tables::{self, Copy, Meta};
 use crate::stored;
-use sekisho_certs::credential::Protected;
+use sekisho_certs::credential::SealedBytes;
 use sekisho_certs::host::HostName;
 use sekisho_certs::log::{Meanwhile, Reading, Recent};
 use sekisho_certs::store::{CatalogId, Change, Document, Found, LogPosition};
@@ -26,7 +26,7 @@ pub(super) struct Keeper {
     /// What the file says, or would say.
     pub(super) meta: Meta,
     /// Those that lie in the file: one that is made anew gets them again.
-    pub(super) documents: Vec<Document>,
+    pub(super) documents: Vec<Document<SealedBytes>>,
     /// What the log said of late.
     pub(super) recent: Arc<Mutex<Recent>>,
     pub(super) seen: Arc<Seen>,
@@ -54,7 +54,7 @@ impl Keeper {
     }
 
     /// The copy that answers, if there is one that can be read.
-    pub(super) fn find(&mut self, name: &HostName) -> Option<Found> {
+    pub(super) fn find(&mut self, name: &HostName) -> Option<Found<SealedBytes>> {
         let (pattern, copy) = self.read(|connection| tables::find(connection, name))??;
         let mut found = match stored::read_found(&copy.bytes) {
             Ok(found) if found.record.pattern.covers(name) => found,
@@ -70,17 +70,13 @@ impl Keeper {
         Some(found)
     }
 
-    pub(super) fn document(&mut self, kind: &str, key: &str) -> Option<Document> {
+    pub(super) fn document(&mut self, kind: &str, key: &str) -> Option<Document<SealedBytes>> {
         self.read(|connection| tables::document(connection, kind, key))?
     }
 
     /// Remembers a document that the store gave.
-    pub(super) fn put_document(&mut self, document: Document) {
-        let Protected::Sealed(sealed) = &document.bytes else {
-            return;
-        };
-        let sealed = sealed.clone();
-        self.write(|connection| tables::put_document(connection, &document, &sealed));
+    pub(super) fn put_document(&mut self, document: Document<SealedBytes>) {
+        self.write(|connection| tables::put_document(connection, &document));
         self.documents.retain(|other| !is_same(other, &document));
         self.documents.push(document);
     }
@@ -181,7 +177,7 @@ impl Keeper {
         &self,
         connection: &Connection,
         name: &HostName,
-        found: &Found,
+        found: &Found<SealedBytes>,
         shadowed: bool,
         done: &mut Done,
     ) -> Result<()> {
@@ -341,7 +337,7 @@ fn absent(connection: &Connection, name: &HostName) -> Result<usize> {
     Ok(gone)
 }
 
-fn meanwhile(recent: &Mutex<Recent>, kept: &Kept, found: &Found) -> Meanwhile {
+fn meanwhile(recent: &Mutex<Recent>, kept: &Kept, found: &Found<SealedBytes>) -> Meanwhile {
     let Some(begun) = kept.begun else {
         return Meanwhile::Nothing;
     };
@@ -355,7 +351,7 @@ fn meanwhile(recent: &Mutex<Recent>, kept: &Kept, found: &Found) -> Meanwhile {
     recent.meanwhile(begun, &reading)
 }
 
-fn is_same(one: &Document, other: &Document) -> bool {
+fn is_same(one: &Document<SealedBytes>, other: &Document<SealedBytes>) -> bool {
     (&one.kind, &one.key) == (&other.kind, &other.key)
 }
 

@@ -3,16 +3,16 @@
 use std::sync::Arc;
 
 use super::Copies;
-use sekisho_certs::credential::{Protected, Secret, StoredCredential};
+use sekisho_certs::credential::{SealedBytes, StoredCredential};
 use sekisho_certs::host::HostName;
-use sekisho_certs::seal::{Bound, KeyRing};
+use sekisho_certs::seal::{Bound, KeyRing, OpenKey};
 use sekisho_certs::store::{Answer, BoxFuture, CatalogId, Found, Result, Source, Store};
 
 /// Answers for a plain store that is down, from copies whose keys are sealed
 /// under a ring of this server. See [`super`].
 ///
-/// A key comes back as [`Protected::Plain`], as the store gave it: it was
-/// sealed before a load had checked it, so the next load checks it in full.
+/// A key comes back unproved, as the store gave it: it was sealed before a load
+/// had proved it, so the next load proves it in full.
 #[derive(Debug)]
 pub struct WarmPlain {
     copies: Copies,
@@ -32,7 +32,7 @@ impl WarmPlain {
         }
     }
 
-    fn keep(&self, name: &HostName, found: &Found) {
+    fn keep(&self, name: &HostName, found: &Found<OpenKey>) {
         let Some(mark) = self.copies.unseen(name, found) else {
             return;
         };
@@ -51,26 +51,31 @@ impl WarmPlain {
         }
     }
 
-    fn opened(&self, mut found: Found) -> Option<Found> {
+    fn opened(&self, found: Found<SealedBytes>) -> Option<Found<OpenKey>> {
         let own = self.copies.own();
-        for credential in &mut found.credentials {
-            *credential = unseal(&self.ring, own, credential)?;
-        }
-        Some(found)
+        let credentials = found.credentials.into_iter();
+        let credentials = credentials.map(|one| unseal(&self.ring, own, one));
+        Some(Found {
+            record: found.record,
+            credentials: credentials.collect::<Option<_>>()?,
+            shadowed: found.shadowed,
+            fresh_for: found.fresh_for,
+            source: found.source,
+        })
     }
 }
 
 impl Store for WarmPlain {
-    fn find<'a>(&'a self, name: &'a HostName) -> BoxFuture<'a, Result<Answer>> {
+    fn find<'a>(&'a self, name: &'a HostName) -> BoxFuture<'a, Result<Answer<OpenKey>>> {
         Box::pin(async move {
             let failed = match self.inner.find(name).await {
                 Err(error) if error.is_retryable() => error,
                 Err(error) => return Err(error),
                 Ok(answer) => {
                     self.copies.store_answered();
-                    match &answer {
-                        Answer::Found(found) => self.keep(name, found),
-                        Answer::Absent => self.copies.absent(name),
+                    match &answer.found {
+                        Some(found) => self.keep(name, found),
+                        None => self.copies.absent(name),
                     }
                     return Ok(answer);
                 }
@@ -80,7 +85,7 @@ impl Store for WarmPlain {
             };
             let pattern = found.record.pattern.clone();
             if let Some(found) = self.opened(found) {
-                return Ok(Answer::Found(Box::new(found)));
+                return Ok(Answer::found(found));
             }
             let why = "it is sealed under another key";
             self.copies
@@ -90,39 +95,30 @@ impl Store for WarmPlain {
     }
 }
 
-/// None if the leaf is no certificate, or the key is sealed already.
-fn seal(ring: &KeyRing, own: CatalogId, credential: &StoredCredential) -> Option<StoredCredential> {
-    let bound = Bound::Key {
-        catalog: own,
-        credential: credential.id,
-        spki: credential.spki()?,
-    };
-    let sealed = ring.seal(credential.key.secret()?, &bound);
-    Some(StoredCredential {
-        key: Protected::Sealed(sealed),
-        chain: credential.chain.clone(),
-        ..*credential
-    })
+/// None if the leaf is no certificate.
+fn seal(
+    ring: &KeyRing,
+    own: CatalogId,
+    credential: &StoredCredential<OpenKey>,
+) -> Option<StoredCredential<SealedBytes>> {
+    let sealed = ring.seal(credential.key.secret(), &bound(own, credential)?);
+    Some(credential.clone().with_key(sealed))
 }
 
 fn unseal(
     ring: &KeyRing,
     own: CatalogId,
-    credential: &mut StoredCredential,
-) -> Option<StoredCredential> {
-    let nothing = Protected::Plain(Secret::new(Vec::new()));
-    let Protected::Sealed(sealed) = std::mem::replace(&mut credential.key, nothing) else {
-        return None;
-    };
-    let bound = Bound::Key {
+    credential: StoredCredential<SealedBytes>,
+) -> Option<StoredCredential<OpenKey>> {
+    let (credential, sealed) = credential.replace_key(());
+    let secret = ring.unseal(sealed, &bound(own, &credential)?).ok()?;
+    Some(credential.with_key(OpenKey::unproved(secret)))
+}
+
+fn bound<K>(own: CatalogId, credential: &StoredCredential<K>) -> Option<Bound<'_>> {
+    Some(Bound::Key {
         catalog: own,
         credential: credential.id,
         spki: credential.spki()?,
-    };
-    let secret = ring.unseal(sealed, &bound).ok()?;
-    Some(StoredCredential {
-        key: Protected::Plain(secret),
-        chain: std::mem::take(&mut credential.chain),
-        ..*credential
     })
 }

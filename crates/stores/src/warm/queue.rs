@@ -7,6 +7,7 @@ use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use super::seen::Mark;
+use sekisho_certs::credential::SealedBytes;
 use sekisho_certs::host::HostName;
 use sekisho_certs::log::Begun;
 use sekisho_certs::store::Found;
@@ -31,7 +32,7 @@ pub(super) type Call<S> = Box<dyn FnOnce(&mut S) + Send>;
 pub(super) struct Kept {
     pub(super) name: HostName,
     /// None if it is absent.
-    pub(super) said: Option<(Box<Found>, Mark)>,
+    pub(super) said: Option<(Box<Found<SealedBytes>>, Mark)>,
     /// When the store was asked, by the log; none for a plain store.
     pub(super) begun: Option<Begun>,
 }

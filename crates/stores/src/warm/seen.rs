@@ -6,8 +6,9 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use aws_lc_rs::digest::{Context, SHA256};
 use foldhash::quality::RandomState;
 
-use sekisho_certs::credential::Protected;
+use sekisho_certs::credential::SealedBytes;
 use sekisho_certs::host::HostName;
+use sekisho_certs::seal::OpenKey;
 use sekisho_certs::store::Found;
 
 /// A table of fingerprints, each in the one place that its hash gives it: the
@@ -36,7 +37,7 @@ impl Seen {
 
     /// The mark of an answer. Below a shadowed wildcard each name leaves a
     /// note of its own; else the record is the same whoever asked for it.
-    pub(super) fn mark(&self, name: &HostName, found: &Found) -> Mark {
+    pub(super) fn mark<K: Sealing>(&self, name: &HostName, found: &Found<K>) -> Mark {
         let name = found.shadowed.then_some(name.as_str());
         let pattern = found.record.pattern.as_str();
         let credentials: Vec<_> = sealings(found).collect();
@@ -68,7 +69,7 @@ impl Seen {
 
 /// What tells one state of a record and its credentials from any other, the
 /// same in each process: it lies beside the copy.
-pub(super) fn state(found: &Found) -> i64 {
+pub(super) fn state(found: &Found<SealedBytes>) -> i64 {
     let mut digest = Context::new(&SHA256);
     digest.update(&found.record.version.to_be_bytes());
     for (id, version, key) in sealings(found) {
@@ -84,14 +85,29 @@ pub(super) fn state(found: &Found) -> i64 {
 /// Id, version and master key of each credential. A secret that is sealed
 /// again keeps its version, and the key that its copy needs may be taken away.
 /// The nonce is no part: under the same key one sealing is as good as another.
-fn sealings(found: &Found) -> impl Iterator<Item = (u64, u64, u32)> {
+fn sealings<K: Sealing>(found: &Found<K>) -> impl Iterator<Item = (u64, u64, u32)> {
     found.credentials.iter().map(|credential| {
-        let key = match &credential.key {
-            Protected::Sealed(sealed) => sealed.key_id,
-            Protected::Plain(_) | Protected::Opened(_) => 0,
-        };
+        let key = credential.key.master_key();
         (credential.id.as_u64(), credential.version, key)
     })
+}
+
+/// A key of which a copy is kept.
+pub(super) trait Sealing {
+    /// The id of the master key that it is sealed under; 0 for none.
+    fn master_key(&self) -> u32;
+}
+
+impl Sealing for SealedBytes {
+    fn master_key(&self) -> u32 {
+        self.key_id
+    }
+}
+
+impl Sealing for OpenKey {
+    fn master_key(&self) -> u32 {
+        0
+    }
 }
 
 /// Half a mebibyte, for as many hosts as the default size holds.

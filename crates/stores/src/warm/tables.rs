@@ -2,7 +2,7 @@
 
 use rusqlite::{Connection, OptionalExtension, Result, Row, params};
 
-use sekisho_certs::credential::{CredentialId, KeyType, Protected, SealedBytes};
+use sekisho_certs::credential::{CredentialId, KeyType, SealedBytes};
 use sekisho_certs::host::{HostName, HostPattern};
 use sekisho_certs::record::References;
 use sekisho_certs::store::{CatalogId, Document, LogId, LogPosition};
@@ -226,7 +226,11 @@ pub(super) fn drop_notes(connection: &Connection, parent: &str, limit: usize) ->
     run(connection, sql, (parent, limit))
 }
 
-pub(super) fn document(connection: &Connection, kind: &str, key: &str) -> Result<Option<Document>> {
+pub(super) fn document(
+    connection: &Connection,
+    kind: &str,
+    key: &str,
+) -> Result<Option<Document<SealedBytes>>> {
     let sql = "SELECT key_id, nonce, bytes, expires, version FROM documents
                WHERE kind = ?1 AND key = ?2 AND bytes IS NOT NULL";
     let mut statement = connection.prepare_cached(sql)?;
@@ -239,7 +243,7 @@ pub(super) fn document(connection: &Connection, kind: &str, key: &str) -> Result
         Ok(Document {
             kind: kind.to_owned(),
             key: key.to_owned(),
-            bytes: Protected::Sealed(sealed),
+            bytes: sealed,
             expires: row.get(3)?,
             version: row.get::<_, i64>(4)?.cast_unsigned(),
         })
@@ -250,13 +254,13 @@ pub(super) fn document(connection: &Connection, kind: &str, key: &str) -> Result
 /// Puts a document, unless a later change of it is known.
 pub(super) fn put_document(
     connection: &Connection,
-    document: &Document,
-    sealed: &SealedBytes,
+    document: &Document<SealedBytes>,
 ) -> Result<()> {
     let sql = "INSERT INTO documents VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)
                ON CONFLICT (kind, key) DO UPDATE SET version = excluded.version,
                key_id = excluded.key_id, nonce = excluded.nonce, bytes = excluded.bytes,
                expires = excluded.expires WHERE excluded.version >= version";
+    let sealed = &document.bytes;
     let values = params![
         document.kind,
         document.key,

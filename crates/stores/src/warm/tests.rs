@@ -14,11 +14,13 @@ use tempfile::TempDir;
 
 use self::switch::Switch;
 use super::*;
+use crate::catalog_store::CatalogStore;
 use sekisho_certs::contract::Fixture;
 use sekisho_certs::host::HostName;
 use sekisho_certs::record::HostRecord;
+use sekisho_certs::seal::{Batch, KeyRing, Sealer};
 use sekisho_certs::store::memory::Memory;
-use sekisho_certs::store::{Answer, Catalog, LogPosition, Store, StoreError};
+use sekisho_certs::store::{Answer, Catalog, ChangeLog, LogPosition, Store, StoreError};
 
 /// A catalog that a test cuts off, and a folder for copies of it.
 struct Rig {
@@ -39,7 +41,6 @@ impl Rig {
             there: Fixture {
                 catalog,
                 clock: hand,
-                sealed: true,
                 keep: Box::new(()),
             },
             size: 8 << 20,
@@ -81,25 +82,44 @@ impl Rig {
         (Warm::new(inner, copies.clone()), copies)
     }
 
+    /// The same, as the lookup asks it.
+    async fn opened(&self, ring: KeyRing) -> Result<(CatalogStore, Copies), StoreError> {
+        let (warm, copies) = self.warm();
+        let sealer = Sealer::open(Arc::new(warm), ring).await?;
+        Ok((CatalogStore::new(sealer), copies))
+    }
+
     /// The same, following the log as a feed does.
     async fn following(&self) -> (Warm, Copies, LogPosition) {
         let (warm, copies) = self.warm();
-        let position = warm.position().await.unwrap();
+        let position = warm.head().await.unwrap();
         (warm, copies, position)
     }
 }
 
-async fn ask(store: &dyn Store, name: &str) -> Result<Option<HostRecord>, StoreError> {
-    let name = HostName::parse(name).unwrap();
-    Ok(match store.find(&name).await? {
-        Answer::Found(found) => Some(found.record),
-        Answer::Absent => None,
-    })
+/// What a test asks for names.
+trait Asked {
+    async fn record(&self, name: &HostName) -> Result<Option<HostRecord>, StoreError>;
+}
+
+macro_rules! asked {
+    ($($store:ty),+) => {$(
+        impl Asked for $store {
+            async fn record(&self, name: &HostName) -> Result<Option<HostRecord>, StoreError> {
+                Ok(self.find(name).await?.found.map(|found| found.record))
+            }
+        }
+    )+};
+}
+asked!(Warm, WarmPlain, CatalogStore);
+
+async fn ask(store: &impl Asked, name: &str) -> Result<Option<HostRecord>, StoreError> {
+    store.record(&HostName::parse(name).unwrap()).await
 }
 
 /// Who answers for a name; an empty text for nobody, and for a failure what it
 /// says.
-async fn who(store: &dyn Store, name: &str) -> String {
+async fn who(store: &impl Asked, name: &str) -> String {
     match ask(store, name).await {
         Ok(found) => found.map_or(String::new(), |record| record.pattern.to_string()),
         Err(error) => error.to_string(),

@@ -8,7 +8,7 @@ use std::path::Path;
 use aws_lc_rs::digest::{Context, SHA256};
 use rustix::fs::OFlags;
 use sekisho_certs::credential::{Credential, CredentialError, Dates};
-use sekisho_certs::{CredentialId, HostPattern, StoredCredential};
+use sekisho_certs::{CredentialId, HostPattern, Secret, StoredCredential};
 use zeroize::Zeroizing;
 
 use super::roots::Roots;
@@ -17,7 +17,7 @@ use crate::cli::cert::check_covers;
 
 /// A pair that passed every check.
 pub(crate) struct Checked {
-    pub(super) credential: StoredCredential,
+    pub(super) credential: StoredCredential<Secret>,
     /// Each covered by the certificate.
     pub(super) hosts: Vec<HostPattern>,
     /// Of the chain.
@@ -86,6 +86,7 @@ pub(crate) fn pair(
     let unserved = unserved.count();
     let notes = credential.notes().to_vec();
     let credential = credential.into_stored(CredentialId::from_u64(0));
+    let credential = credential.into_sealable();
     Ok(Checked {
         digest: digest(&credential),
         credential,
@@ -120,7 +121,7 @@ impl Refused {
 }
 
 /// Of a stored credential's chain.
-pub(super) fn digest(credential: &StoredCredential) -> Digest {
+pub(super) fn digest<K>(credential: &StoredCredential<K>) -> Digest {
     let mut context = Context::new(&SHA256);
     for certificate in &credential.chain {
         context.update(certificate);

@@ -7,7 +7,7 @@ use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::sync::{Mutex, PoisonError};
 use std::thread;
 
-use sekisho_certs::Catalog;
+use sekisho_certs::Sealer;
 use tokio::runtime::Runtime;
 
 use super::check::Checked;
@@ -21,7 +21,7 @@ use crate::cli::failure::Result;
 /// say at the end.
 pub(crate) fn import<J: Send>(
     runtime: &Runtime,
-    catalog: &dyn Catalog,
+    sealer: &Sealer,
     jobs: impl Iterator<Item = J> + Send,
     check: impl Fn(J) -> Result<Checked, Refusal> + Sync,
     mut report: Report,
@@ -29,7 +29,7 @@ pub(crate) fn import<J: Send>(
 ) -> Result<Report> {
     let jobs = Mutex::new(jobs);
     let checkers = thread::available_parallelism().map_or(1, NonZeroUsize::get);
-    let mut writer = Writer::new(catalog, older);
+    let mut writer = Writer::new(sealer, older);
     thread::scope(|scope| {
         let (sender, checked) = sync_channel(BATCH / CHUNK);
         for _ in 0..checkers {

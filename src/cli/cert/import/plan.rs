@@ -5,7 +5,8 @@ use std::collections::{HashMap, HashSet};
 
 use sekisho_certs::store::{Expect, Write};
 use sekisho_certs::{
-    Clock, CredentialId, HostPattern, HostRecord, KeyType, References, StoredCredential,
+    Clock, CredentialId, HostPattern, HostRecord, KeyType, References, SealedBytes, Secret,
+    StoredCredential,
 };
 
 use super::check::{Checked, Digest, digest};
@@ -25,7 +26,11 @@ pub(crate) enum Older {
 }
 
 impl Older {
-    fn is_skipped(self, credential: &StoredCredential, stored: &StoredCredential) -> bool {
+    fn is_skipped(
+        self,
+        credential: &StoredCredential<Secret>,
+        stored: &StoredCredential<SealedBytes>,
+    ) -> bool {
         match self {
             Self::Replaces => false,
             Self::IsSkipped { now } => {
@@ -37,7 +42,7 @@ impl Older {
 
 /// The operations of one transaction, and what to say of them.
 pub(super) struct Plan {
-    pub(super) writes: Vec<Write>,
+    pub(super) writes: Vec<Write<Secret>>,
     pub(super) counts: Counts,
     /// Of pairs that were issued before what their hosts have.
     pub(super) notes: Vec<String>,
@@ -52,7 +57,7 @@ impl Plan {
     /// valid no shorter.
     pub(super) fn new(
         records: Vec<HostRecord>,
-        stored: &[StoredCredential],
+        stored: &[StoredCredential<SealedBytes>],
         batch: &[Checked],
         settled: &Settled,
         older: Older,
@@ -222,7 +227,7 @@ fn credentials(
     ids: &HashMap<Digest, CredentialId>,
     known: &HashSet<CredentialId>,
     hosts: &[HostRecord],
-) -> Vec<Write> {
+) -> Vec<Write<Secret>> {
     let referred = hosts.iter().flat_map(|host| host.references.iter());
     let mut wanted: HashSet<_> = referred.map(|(_, id)| id).collect();
     wanted.retain(|id| !known.contains(id));
@@ -240,7 +245,7 @@ fn credentials(
     writes
 }
 
-fn put_host(record: HostRecord) -> Write {
+fn put_host(record: HostRecord) -> Write<Secret> {
     let expect = match record.version {
         0 => Expect::Absent,
         version => Expect::Version(version),

@@ -3,7 +3,7 @@
 
 use std::collections::{HashMap, HashSet};
 
-use sekisho_certs::{Catalog, CredentialId, HostRecord, StoreError};
+use sekisho_certs::{CredentialId, HostRecord, Sealer, StoreError};
 
 use super::check::{Checked, Digest};
 use super::plan::{Older, Plan};
@@ -13,7 +13,7 @@ use crate::cli::failure::Result;
 
 /// Writes batches of pairs into a catalog.
 pub(super) struct Writer<'a> {
-    catalog: &'a dyn Catalog,
+    sealer: &'a Sealer,
     /// Chains that this import has met, so that hosts whose files repeat one
     /// certificate share one credential.
     met: Met,
@@ -29,9 +29,9 @@ pub(super) struct Written {
 }
 
 impl<'a> Writer<'a> {
-    pub(super) fn new(catalog: &'a dyn Catalog, older: Older) -> Self {
+    pub(super) fn new(sealer: &'a Sealer, older: Older) -> Self {
         Self {
-            catalog,
+            sealer,
             met: Met::default(),
             settled: Settled::default(),
             older,
@@ -49,7 +49,7 @@ impl<'a> Writer<'a> {
         let mut attempts = 0;
         loop {
             let plan = self.plan(&batch).await?;
-            let Err(error) = self.catalog.write(plan.writes).await else {
+            let Err(error) = self.sealer.write(plan.writes).await else {
                 self.met.remember(&plan.ids);
                 self.settled.remember(&batch);
                 return Ok(Written {
@@ -68,9 +68,9 @@ impl<'a> Writer<'a> {
     async fn plan(&self, batch: &[Checked]) -> Result<Plan> {
         let patterns: HashSet<_> = batch.iter().flat_map(|pair| &pair.hosts).cloned().collect();
         let patterns: Vec<_> = patterns.into_iter().collect();
-        let records = self.catalog.hosts(&patterns).await?;
+        let records = self.sealer.catalog().hosts(&patterns).await?;
         let ids = self.referred_or_met(&records, batch);
-        let stored = self.catalog.credentials(&ids).await?;
+        let stored = self.sealer.catalog().credentials(&ids).await?;
         Ok(Plan::new(
             records,
             &stored,

@@ -6,10 +6,8 @@ use std::fmt;
 use aws_lc_rs::digest::{Context, SHA256};
 use indicatif::HumanCount;
 use sekisho_certs::store::Document;
-use sekisho_certs::store::sealed::Sealed;
 use sekisho_certs::{
-    Catalog, CredentialId, HostPattern, HostRecord, KeyType, Protected, StoreError,
-    StoredCredential,
+    CredentialId, HostPattern, HostRecord, KeyType, OpenKey, Sealer, Secret, StoredCredential,
 };
 
 use super::marker;
@@ -44,7 +42,7 @@ pub(super) struct Digested {
 
 /// Goes through a store, a page at a time.
 pub(super) struct Contents<'a> {
-    catalog: &'a Sealed,
+    sealer: &'a Sealer,
     stage: Stage,
     page: VecDeque<Digested>,
     summary: Summary,
@@ -60,9 +58,9 @@ enum Stage {
 }
 
 impl<'a> Contents<'a> {
-    pub(super) fn of(catalog: &'a Sealed) -> Self {
+    pub(super) fn of(sealer: &'a Sealer) -> Self {
         Self {
-            catalog,
+            sealer,
             stage: Stage::Credentials(None),
             page: VecDeque::new(),
             summary: Summary::default(),
@@ -103,17 +101,19 @@ impl<'a> Contents<'a> {
 
     /// Reads a page, or goes to the next stage.
     async fn turn(&mut self) -> Result<()> {
+        let catalog = self.sealer.catalog();
         match &mut self.stage {
             Stage::Credentials(after) => {
-                let page = self.catalog.list_credentials(*after, PAGE).await?;
-                self.page = page.iter().map(credential).collect::<Result<_>>()?;
+                let page = catalog.list_credentials(*after, PAGE).await?;
+                let page = self.sealer.open_credentials(page).await?;
+                self.page = page.iter().map(credential).collect();
                 self.stage = match page.last() {
                     Some(last) => Stage::Credentials(Some(last.id)),
                     None => Stage::Hosts(None),
                 };
             }
             Stage::Hosts(after) => {
-                let page = self.catalog.list_hosts(after.as_ref(), PAGE).await?;
+                let page = catalog.list_hosts(after.as_ref(), PAGE).await?;
                 self.page = page.iter().map(host).collect();
                 self.stage = match page.last() {
                     Some(last) => Stage::Hosts(Some(last.pattern.clone())),
@@ -121,20 +121,24 @@ impl<'a> Contents<'a> {
                 };
             }
             Stage::Kinds(after) => {
-                self.stage = match self.catalog.kind_after(after).await? {
+                self.stage = match catalog.kind_after(after).await? {
                     Some(kind) if marker::stays(&kind) => Stage::Kinds(kind),
                     Some(kind) => Stage::Documents(kind, None),
                     None => Stage::End,
                 };
             }
             Stage::Documents(kind, after) => {
-                let page = self.catalog.list_documents(kind, after.as_deref(), PAGE);
+                let page = catalog.list_documents(kind, after.as_deref(), PAGE);
                 let page = page.await?;
-                self.page = page.iter().map(document).collect::<Result<_>>()?;
-                self.stage = match page.last() {
+                let next = match page.last() {
                     Some(last) => Stage::Documents(last.kind.clone(), Some(last.key.clone())),
                     None => Stage::Kinds(std::mem::take(kind)),
                 };
+                for stored in page {
+                    let opened = self.sealer.open_document(stored).await?;
+                    self.page.push_back(document(&opened));
+                }
+                self.stage = next;
             }
             Stage::End => {}
         }
@@ -165,17 +169,17 @@ impl fmt::Display for Summary {
     }
 }
 
-fn credential(one: &StoredCredential) -> Result<Digested> {
+fn credential(one: &StoredCredential<OpenKey>) -> Digested {
     let mut digest = Parts::of("credential");
     digest.add(&one.id.as_u64().to_be_bytes());
     digest.add(one.key_type.as_str().as_bytes());
     digest.add(&(one.chain.len() as u64).to_be_bytes());
     one.chain.iter().for_each(|der| digest.add(der));
-    digest.add(opened(&one.key, &one.id)?);
+    digest.add(one.key.secret().expose());
     digest.add(&one.not_before.to_be_bytes());
     digest.add(&one.not_after.to_be_bytes());
     digest.number(one.renew_at);
-    Ok(digest.end(Item::Credential(one.id)))
+    digest.end(Item::Credential(one.id))
 }
 
 fn host(one: &HostRecord) -> Digested {
@@ -198,21 +202,14 @@ fn host(one: &HostRecord) -> Digested {
     digest.end(Item::Host(one.pattern.clone()))
 }
 
-fn document(one: &Document) -> Result<Digested> {
+fn document(one: &Document<Secret>) -> Digested {
     let item = Item::Document(one.kind.clone(), one.key.clone());
     let mut digest = Parts::of("document");
     digest.add(one.kind.as_bytes());
     digest.add(one.key.as_bytes());
-    digest.add(opened(&one.bytes, &item)?);
+    digest.add(one.bytes.expose());
     digest.number(one.expires);
-    Ok(digest.end(item))
-}
-
-fn opened<'a>(secret: &'a Protected, of: &dyn fmt::Display) -> Result<&'a [u8]> {
-    let secret = secret.secret();
-    let secret = secret
-        .ok_or_else(|| StoreError::Corrupt(format!("the secret of {of} was not opened").into()))?;
-    Ok(secret.expose())
+    digest.end(item)
 }
 
 /// Each part with its length before it, so that no two contents give the same

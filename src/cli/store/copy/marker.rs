@@ -1,9 +1,9 @@
 //! The document that makes a store a copy of another: of which, and how far
 //! that one's log was followed.
 
-use sekisho_certs::store::sealed::CHECK;
+use sekisho_certs::Secret;
+use sekisho_certs::seal::CHECK;
 use sekisho_certs::store::{CatalogId, Document, LogId, LogPosition};
-use sekisho_certs::{Protected, Secret};
 
 /// What a copy knows of its source.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -15,7 +15,7 @@ pub(super) struct Marker {
 }
 
 impl Marker {
-    pub(super) fn document(&self) -> Document {
+    pub(super) fn document(&self) -> Document<Secret> {
         let mut bytes = vec![FORMAT];
         bytes.extend_from_slice(&self.catalog.0);
         bytes.extend_from_slice(&self.position.log.0);
@@ -24,15 +24,15 @@ impl Marker {
         Document {
             kind: KIND.to_owned(),
             key: KEY.to_owned(),
-            bytes: Protected::Plain(Secret::new(bytes)),
+            bytes: Secret::new(bytes),
             expires: None,
             version: 0,
         }
     }
 
     /// None if another version of this program wrote it.
-    pub(super) fn read(document: &Document) -> Option<Self> {
-        let (format, bytes) = document.bytes.secret()?.expose().split_first()?;
+    pub(super) fn read(document: &Document<Secret>) -> Option<Self> {
+        let (format, bytes) = document.bytes.expose().split_first()?;
         let (catalog, bytes) = bytes.split_first_chunk()?;
         let (log, bytes) = bytes.split_first_chunk()?;
         let (number, mark) = bytes.split_first_chunk()?;
@@ -75,9 +75,9 @@ mod tests {
         };
         let document = marker.document();
         assert_eq!(Marker::read(&document), Some(marker));
-        let bytes = document.bytes.secret().expect("it is plain").expose();
+        let bytes = document.bytes.expose();
         for cut in 0..bytes.len() {
-            let bytes = Protected::Plain(Secret::new(bytes[..cut].to_vec()));
+            let bytes = Secret::new(bytes[..cut].to_vec());
             let document = Document {
                 bytes,
                 ..marker.document()

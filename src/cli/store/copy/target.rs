@@ -3,9 +3,11 @@
 use std::collections::{BTreeSet, HashSet};
 
 use anyhow::{anyhow, bail};
-use sekisho_certs::store::sealed::{CHECK, Sealed};
+use sekisho_certs::seal::CHECK;
 use sekisho_certs::store::{Expect, Subject, What, Write};
-use sekisho_certs::{Catalog, CredentialId, HostPattern, HostRecord, StoreError, StoredCredential};
+use sekisho_certs::{
+    Catalog, CredentialId, HostPattern, HostRecord, Sealer, Secret, StoreError, StoredCredential,
+};
 
 use super::contents::Item;
 use super::marker::{self, Marker};
@@ -14,8 +16,8 @@ use crate::cli::failure::Result;
 /// A copy under way. Each batch writes the marker too, so that two copies at
 /// once, and whatever else writes the target, are noticed.
 pub(super) struct Target<'a> {
-    source: &'a Sealed,
-    target: &'a Sealed,
+    source: &'a Sealer,
+    target: &'a Sealer,
     marker: Marker,
     /// What must stand there of the marker.
     expect: Expect,
@@ -33,10 +35,10 @@ pub(super) enum Followed {
 impl<'a> Target<'a> {
     /// Takes an empty store, or a copy of this source that nobody else has
     /// written.
-    pub(super) async fn take(source: &'a Sealed, target: &'a Sealed) -> Result<Self> {
-        let catalog = source.id().await?;
+    pub(super) async fn take(source: &'a Sealer, target: &'a Sealer) -> Result<Self> {
+        let catalog = source.catalog().id().await?;
         // Before anything is read: what changes from here on is followed.
-        let position = source.position().await?;
+        let position = source.catalog().head().await?;
         let mut taken = Self {
             source,
             target,
@@ -51,7 +53,7 @@ impl<'a> Target<'a> {
                 if marker.catalog != catalog {
                     bail!("the target is a copy of another store");
                 }
-                if !unwritten_since(target, document.version).await? {
+                if !unwritten_since(target.catalog().as_ref(), document.version).await? {
                     bail!(
                         "the target was written since the copy was made, by something else; \
                          it is not overwritten: copy into a new store"
@@ -60,7 +62,7 @@ impl<'a> Target<'a> {
                 taken.marker = marker;
                 taken.expect = Expect::Version(document.version);
             }
-            None if is_empty(target).await? => {}
+            None if is_empty(target.catalog().as_ref()).await? => {}
             None => bail!(
                 "the target holds something already and is no copy of this store; it is not \
                  overwritten: copy into a new store"
@@ -70,7 +72,7 @@ impl<'a> Target<'a> {
         Ok(taken)
     }
 
-    pub(super) fn catalog(&self) -> &'a Sealed {
+    pub(super) fn sealer(&self) -> &'a Sealer {
         self.target
     }
 
@@ -80,11 +82,12 @@ impl<'a> Target<'a> {
         loop {
             let page = self
                 .source
+                .catalog()
                 .changes(self.marker.position.number, PAGE)
                 .await?;
             let Some(reached) = page.continued(self.marker.position) else {
                 // What it does not tell, a comparison finds.
-                self.marker.position = self.source.position().await?;
+                self.marker.position = self.source.catalog().head().await?;
                 self.write(Vec::new()).await?;
                 return Ok(Followed::Gap);
             };
@@ -119,7 +122,7 @@ impl<'a> Target<'a> {
         bail!("the target is written by something else: {conflict}")
     }
 
-    async fn write(&mut self, mut batch: Vec<Write>) -> Result<(), StoreError> {
+    async fn write(&mut self, mut batch: Vec<Write<Secret>>) -> Result<(), StoreError> {
         batch.push(Write::PutDocument(self.marker.document(), self.expect));
         self.target.write(batch).await?;
         let written = self.target.document(marker::KIND, marker::KEY).await?;
@@ -130,7 +133,7 @@ impl<'a> Target<'a> {
         Ok(())
     }
 
-    async fn plan(&self, items: &[Item]) -> Result<Vec<Write>> {
+    async fn plan(&self, items: &[Item]) -> Result<Vec<Write<Secret>>> {
         let (mut ids, mut patterns, mut writes) = (Vec::new(), Vec::new(), Vec::new());
         for item in items {
             match item {
@@ -139,11 +142,13 @@ impl<'a> Target<'a> {
                 Item::Document(kind, key) => writes.push(self.document(kind, key).await?),
             }
         }
-        let credentials = self.source.credentials(&ids).await?;
-        let hosts = self.source.hosts(&patterns).await?;
+        let catalog = self.source.catalog();
+        let credentials = catalog.credentials(&ids).await?;
+        let credentials = self.source.open_credentials(credentials).await?;
+        let hosts = catalog.hosts(&patterns).await?;
         let gone = gone(&ids, &credentials);
         let puts = credentials.into_iter();
-        writes.extend(puts.map(|one| Write::PutCredential(one, Expect::Any)));
+        writes.extend(puts.map(|one| Write::PutCredential(one.into_sealable(), Expect::Any)));
         let there: HashSet<_> = hosts.iter().map(|one| one.pattern.clone()).collect();
         let puts = hosts.into_iter().filter(|one| !refers(one, &gone));
         writes.extend(puts.map(|one| Write::PutHost(one, Expect::Any)));
@@ -155,7 +160,7 @@ impl<'a> Target<'a> {
         Ok(writes)
     }
 
-    async fn document(&self, kind: &str, key: &str) -> Result<Write> {
+    async fn document(&self, kind: &str, key: &str) -> Result<Write<Secret>> {
         Ok(match self.source.document(kind, key).await? {
             Some(document) => Write::PutDocument(document, Expect::Any),
             None => Write::RemoveDocument {
@@ -168,12 +173,22 @@ impl<'a> Target<'a> {
 
     /// One that no host refers to any more goes with the last host that did: a
     /// host that comes and goes within one transaction.
-    async fn drop_credential(&self, id: CredentialId, writes: &mut Vec<Write>) -> Result<()> {
-        let stored = self.target.credentials(&[id]).await?;
+    async fn drop_credential(
+        &self,
+        id: CredentialId,
+        writes: &mut Vec<Write<Secret>>,
+    ) -> Result<()> {
+        let stored = self.target.catalog().credentials(&[id]).await?;
         let Some(stored) = stored.first() else {
             return Ok(());
         };
-        if !self.target.hosts_of(id, None, 1).await?.is_empty() {
+        if !self
+            .target
+            .catalog()
+            .hosts_of(id, None, 1)
+            .await?
+            .is_empty()
+        {
             // Its hosts are not what they are to be yet: it goes with them.
             return Ok(());
         }
@@ -191,7 +206,11 @@ impl<'a> Target<'a> {
             Item::Host(pattern) => Some(pattern.clone()),
             Item::Credential(_) | Item::Document(..) => None,
         });
-        let hosts = self.source.hosts(&patterns.collect::<Vec<_>>()).await?;
+        let hosts = self
+            .source
+            .catalog()
+            .hosts(&patterns.collect::<Vec<_>>())
+            .await?;
         let referred = hosts.iter().flat_map(|host| host.references.iter());
         let referred = referred.map(|(_, id)| Item::Credential(id));
         let all: BTreeSet<_> = referred.chain(items.iter().cloned()).collect();
@@ -199,7 +218,7 @@ impl<'a> Target<'a> {
     }
 }
 
-fn gone(ids: &[CredentialId], stored: &[StoredCredential]) -> HashSet<CredentialId> {
+fn gone<K>(ids: &[CredentialId], stored: &[StoredCredential<K>]) -> HashSet<CredentialId> {
     let stored: HashSet<_> = stored.iter().map(|one| one.id).collect();
     let gone = ids.iter().filter(|id| !stored.contains(id));
     gone.copied().collect()
@@ -219,7 +238,7 @@ fn item(subject: &Subject) -> Option<Item> {
     }
 }
 
-async fn is_empty(catalog: &Sealed) -> Result<bool> {
+async fn is_empty(catalog: &dyn Catalog) -> Result<bool> {
     let mut kind = String::new();
     while let Some(next) = catalog.kind_after(&kind).await? {
         if !marker::stays(&next) {
@@ -233,7 +252,7 @@ async fn is_empty(catalog: &Sealed) -> Result<bool> {
 
 /// Whether the marker's change is the last, but for credentials that went in
 /// the same transaction, and for a change of the key that seals.
-async fn unwritten_since(catalog: &Sealed, version: u64) -> Result<bool> {
+async fn unwritten_since(catalog: &dyn Catalog, version: u64) -> Result<bool> {
     let page = catalog.changes(version, PAGE).await?;
     let ours = page.changes.iter().all(|change| match &change.subject {
         Subject::Credential(_) => change.what == What::Removed,

@@ -72,10 +72,7 @@ fn every_served_type_passes() {
         assert_eq!(names, ["a.example", "*.b.example"]);
         assert!(credential.notes().is_empty(), "{:?}", credential.notes());
         let stored = credential.into_stored(CredentialId::from_u64(1));
-        let Protected::Plain(secret) = &stored.key else {
-            panic!("a key in the clear")
-        };
-        assert_eq!(secret.expose(), pair.key_der().secret_der());
+        assert_eq!(stored.key.secret().expose(), pair.key_der().secret_der());
         assert!(stored.not_before < NOW && NOW < stored.not_after);
     }
 }
@@ -112,10 +109,7 @@ fn old_forms_of_keys_become_pkcs8() {
         let inner = super::super::key::pkcs8_inner(der.secret_der()).unwrap();
         let credential = parse(&pair.chain_pem(), &to_pem(label, inner)).unwrap();
         let stored = credential.into_stored(CredentialId::from_u64(1));
-        let Protected::Plain(secret) = &stored.key else {
-            panic!("a key in the clear")
-        };
-        assert_eq!(secret.expose(), der.secret_der(), "{label}");
+        assert_eq!(stored.key.secret().expose(), der.secret_der(), "{label}");
         // DER without a label is told apart too.
         Credential::parse(pair.chain_pem().as_bytes(), inner, VALID).unwrap();
     }

@@ -5,7 +5,7 @@ use std::sync::LazyLock;
 use sekisho_testkit::{Key, Pair, TestCa};
 
 use super::*;
-use crate::credential::{KeyType, Protected, Secret};
+use crate::credential::{KeyType, Secret};
 
 static CA: LazyLock<TestCa> = LazyLock::new(TestCa::new);
 
@@ -13,13 +13,13 @@ fn pair() -> Pair {
     CA.issue(&["a.test"], Key::P256)
 }
 
-fn stored(pair: &Pair, version: u64) -> StoredCredential {
+fn stored(pair: &Pair, version: u64) -> StoredCredential<OpenKey> {
     StoredCredential {
         id: CredentialId::from_u64(1),
         version,
         key_type: KeyType::Ecdsa,
         chain: pair.chain.clone(),
-        key: Protected::Plain(Secret::new(pair.key_der().secret_der().to_vec())),
+        key: OpenKey::unproved(Secret::new(pair.key_der().secret_der().to_vec())),
         not_before: 0,
         not_after: i64::MAX,
         renew_at: None,

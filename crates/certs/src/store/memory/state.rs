@@ -4,9 +4,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound::{Excluded, Unbounded};
 use std::time::Duration;
 
-use crate::credential::{CredentialId, KeyType, Protected, StoredCredential};
+use crate::credential::{CredentialId, KeyType, SealedBytes, StoredCredential};
 use crate::host::{HostName, HostPattern};
 use crate::record::{HostRecord, References};
+use crate::seal::Batch;
 use crate::store::expect::{self, met};
 use crate::store::{
     Answer, Change, ChangePage, Document, Expect, Found, Lease, LogId, LogPosition, Reseal, Result,
@@ -23,8 +24,8 @@ pub(super) struct State {
     token: u64,
     changes: BTreeMap<u64, (Change, u64)>,
     hosts: BTreeMap<HostPattern, HostRecord>,
-    credentials: BTreeMap<CredentialId, StoredCredential>,
-    documents: BTreeMap<(String, String), Document>,
+    credentials: BTreeMap<CredentialId, StoredCredential<SealedBytes>>,
+    documents: BTreeMap<(String, String), Document<SealedBytes>>,
     leases: BTreeMap<String, (String, Lease)>,
 }
 
@@ -44,11 +45,11 @@ impl State {
         }
     }
 
-    pub(super) fn find(&self, name: &HostName) -> Result<Answer> {
+    pub(super) fn find(&self, name: &HostName) -> Result<Answer<SealedBytes>> {
         let exact = self.hosts.get(name.as_str());
         let wildcard = || self.hosts.get(&name.wildcard()?);
         let Some(record) = exact.or_else(wildcard) else {
-            return Ok(Answer::Absent);
+            return Ok(Answer::absent());
         };
         let credential = |(_, id)| {
             self.credentials.get(&id).cloned().ok_or_else(|| {
@@ -63,7 +64,7 @@ impl State {
                 .keys()
                 .any(|other| other.wildcard_parent().is_none() && other.parent() == Some(parent))
         };
-        Ok(Answer::Found(Box::new(Found {
+        Ok(Answer::found(Found {
             record: record.clone(),
             credentials: record
                 .references
@@ -73,10 +74,10 @@ impl State {
             shadowed: record.pattern.wildcard_parent().is_some_and(below),
             fresh_for: None,
             source: Source::Store,
-        })))
+        }))
     }
 
-    pub(super) fn position(&self) -> LogPosition {
+    pub(super) fn head(&self) -> LogPosition {
         LogPosition {
             log: self.log,
             number: self.number,
@@ -129,7 +130,7 @@ impl State {
             .collect()
     }
 
-    pub(super) fn credentials(&self, ids: &[CredentialId]) -> Vec<StoredCredential> {
+    pub(super) fn credentials(&self, ids: &[CredentialId]) -> Vec<StoredCredential<SealedBytes>> {
         let known = ids.iter().filter_map(|id| self.credentials.get(id));
         known.cloned().collect()
     }
@@ -138,20 +139,18 @@ impl State {
         &self,
         after: Option<CredentialId>,
         limit: usize,
-    ) -> Vec<StoredCredential> {
+    ) -> Vec<StoredCredential<SealedBytes>> {
         let behind = (after.map_or(Unbounded, Excluded), Unbounded);
         let listed = self.credentials.range(behind).take(limit);
         listed.map(|(_, one)| one.clone()).collect()
     }
 
-    pub(super) fn due(&self, until: i64, limit: usize) -> Vec<CredentialId> {
-        let due = |one: &StoredCredential| Some((one.renew_at.filter(|at| *at <= until)?, one.id));
-        let mut due: Vec<_> = self.credentials.values().filter_map(due).collect();
-        due.sort_unstable();
-        due.into_iter().take(limit).map(|(_, id)| id).collect()
-    }
-
-    pub(super) fn document(&self, kind: &str, key: &str, now: i64) -> Option<&Document> {
+    pub(super) fn document(
+        &self,
+        kind: &str,
+        key: &str,
+        now: i64,
+    ) -> Option<&Document<SealedBytes>> {
         self.documents
             .get(&(kind.to_owned(), key.to_owned()))
             .filter(|one| alive(one, now))
@@ -163,9 +162,10 @@ impl State {
         after: Option<&str>,
         limit: usize,
         now: i64,
-    ) -> Vec<Document> {
-        let of_kind = |one: &&Document| one.kind == kind && alive(one, now);
-        let behind = |one: &&Document| after.is_none_or(|after| one.key.as_str() > after);
+    ) -> Vec<Document<SealedBytes>> {
+        let of_kind = |one: &&Document<SealedBytes>| one.kind == kind && alive(one, now);
+        let behind =
+            |one: &&Document<SealedBytes>| after.is_none_or(|after| one.key.as_str() > after);
         let listed = self.documents.values().filter(of_kind).filter(behind);
         listed.take(limit).cloned().collect()
     }
@@ -208,10 +208,11 @@ impl State {
     }
 
     /// Applies a batch to this state, which the caller drops on an error.
-    pub(super) fn write(&mut self, batch: Vec<Write>, mark: u64, now: i64) -> Result<u64> {
+    pub(super) fn write(&mut self, batch: Batch, mark: u64, now: i64) -> Result<u64> {
         self.mark = mark;
         let mut dropped = BTreeSet::new();
-        for write in batch {
+        let (writes, reseals) = batch.into_parts();
+        for write in writes {
             match write {
                 Write::PutCredential(credential, expect) => {
                     self.put_credential(credential, expect)?;
@@ -228,9 +229,9 @@ impl State {
                     let there = self.document(&kind, &key, now).map(|one| one.version);
                     met(&expect::document(&kind, &key), there, expect)?;
                 }
-                Write::Reseal(reseal) => self.reseal(reseal),
             }
         }
+        reseals.into_iter().for_each(|one| self.reseal(one));
         for id in dropped {
             let referred = self.hosts.values().any(|record| refers(record, id));
             if !referred && self.credentials.remove(&id).is_some() {
@@ -245,9 +246,12 @@ impl State {
         Ok(self.number)
     }
 
-    fn put_credential(&mut self, mut credential: StoredCredential, expect: Expect) -> Result<()> {
+    fn put_credential(
+        &mut self,
+        mut credential: StoredCredential<SealedBytes>,
+        expect: Expect,
+    ) -> Result<()> {
         let id = credential.id;
-        sealed(&credential.key, &id)?;
         let there = self.credentials.get(&id);
         met(&id, there.map(|one| one.version), expect)?;
         if credential.chain.is_empty() {
@@ -304,10 +308,14 @@ impl State {
         Ok(())
     }
 
-    fn put_document(&mut self, mut document: Document, expect: Expect, now: i64) -> Result<()> {
+    fn put_document(
+        &mut self,
+        mut document: Document<SealedBytes>,
+        expect: Expect,
+        now: i64,
+    ) -> Result<()> {
         let (kind, key) = (document.kind.clone(), document.key.clone());
         let shown = expect::document(&kind, &key);
-        sealed(&document.bytes, &shown)?;
         let there = self.document(&kind, &key, now).map(|one| one.version);
         met(&shown, there, expect)?;
         let subject = Subject::Document {
@@ -354,9 +362,9 @@ impl State {
         };
         if let Some((is, secret)) = there
             && is == version
-            && matches!(secret, Protected::Sealed(now) if *now == from)
+            && *secret == from
         {
-            *secret = Protected::Sealed(to);
+            *secret = to;
         }
     }
 
@@ -385,13 +393,6 @@ fn gone<'a>(
     before.iter().filter(dropped).map(|(_, id)| id)
 }
 
-fn alive(document: &Document, now: i64) -> bool {
+fn alive(document: &Document<SealedBytes>, now: i64) -> bool {
     document.expires.is_none_or(|at| at > now)
-}
-
-fn sealed(secret: &Protected, of: &dyn std::fmt::Display) -> Result<()> {
-    match secret {
-        Protected::Sealed(_) => Ok(()),
-        Protected::Plain(_) | Protected::Opened(_) => Err(expect::plain(of)),
-    }
 }

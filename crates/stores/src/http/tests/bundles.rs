@@ -3,7 +3,7 @@
 use sekisho_testkit::{Answer as Says, Key};
 
 use super::rig::{Rig, bundle};
-use sekisho_certs::credential::{KeyType, Protected};
+use sekisho_certs::credential::KeyType;
 use sekisho_certs::record::{Tenant, TlsPolicy};
 use sekisho_certs::store::StoreError;
 
@@ -32,9 +32,7 @@ async fn a_bundle_is_read_in_any_order() {
             };
             assert_eq!(stored.chain, pair.chain);
             assert_eq!(stored.key_type, key_type);
-            let Protected::Plain(secret) = &stored.key else {
-                panic!("a key in the clear")
-            };
+            let secret = stored.key.secret();
             assert_eq!(secret.expose(), pair.key_der().secret_der());
             assert_eq!(found.record.references.of(key_type), Some(stored.id));
             assert_eq!(found.record.tenant, Tenant::default());

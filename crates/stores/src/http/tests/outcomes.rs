@@ -146,10 +146,10 @@ async fn a_token_is_sent_and_never_shown() {
         let url = format!("https://{}/{{host}}", rig.endpoint.address);
         let right = rig.store(&url, &with_token(TOKEN)).unwrap();
         let found = find(&right, "a.example").await.unwrap();
-        assert!(matches!(found, Answer::Found(_)));
+        assert!(matches!(found, Answer { found: Some(_), .. }));
         assert!(matches!(
             find(&right, "b.example").await,
-            Ok(Answer::Absent)
+            Ok(Answer { found: None, .. })
         ));
         assert!(!format!("{right:?}").contains("bearer-token"));
 
@@ -192,7 +192,7 @@ async fn a_name_is_sent_as_it_is() {
     ] {
         rig.endpoint.put(target, Says::ok(bundle(&pair)));
         let found = find(&store, name).await.unwrap();
-        assert!(matches!(found, Answer::Found(_)), "{name}");
+        assert!(matches!(found, Answer { found: Some(_), .. }), "{name}");
         assert_eq!(rig.endpoint.times(target), 1);
     }
     let asked = rig.endpoint.asked();

@@ -9,6 +9,7 @@ use tokio::runtime::Handle;
 use crate::http::{Http, Options};
 use sekisho_certs::credential::Secret;
 use sekisho_certs::host::HostName;
+use sekisho_certs::seal::OpenKey;
 use sekisho_certs::store::{Answer, Found, Result, Store, StoreError};
 
 pub(super) struct Rig {
@@ -73,19 +74,21 @@ impl Rig {
         self.endpoint.put(&format!("/{stem}"), answer);
     }
 
-    pub(super) async fn find(&self, name: &str) -> Result<Answer> {
+    pub(super) async fn find(&self, name: &str) -> Result<Answer<OpenKey>> {
         find(&self.store, name).await
     }
 
-    pub(super) async fn found(&self, name: &str) -> Found {
+    pub(super) async fn found(&self, name: &str) -> Found<OpenKey> {
         match self.find(name).await.unwrap() {
-            Answer::Found(found) => *found,
-            Answer::Absent => panic!("{name} is absent"),
+            Answer {
+                found: Some(found), ..
+            } => *found,
+            Answer { found: None, .. } => panic!("{name} is absent"),
         }
     }
 
     pub(super) async fn absent(&self, name: &str) -> bool {
-        matches!(self.find(name).await.unwrap(), Answer::Absent)
+        self.find(name).await.unwrap().found.is_none()
     }
 
     pub(super) async fn failed(&self, name: &str) -> StoreError {
@@ -97,7 +100,7 @@ impl Rig {
     }
 }
 
-pub(super) async fn find(store: &Http, name: &str) -> Result<Answer> {
+pub(super) async fn find(store: &Http, name: &str) -> Result<Answer<OpenKey>> {
     store.find(&HostName::parse(name).unwrap()).await
 }
 

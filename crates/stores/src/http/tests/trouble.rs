@@ -10,6 +10,7 @@ use tokio::runtime::Handle;
 
 use super::rig::{Rig, bundle, find, hasty};
 use crate::http::Http;
+use sekisho_certs::seal::OpenKey;
 use sekisho_certs::store::{Answer, StoreError};
 
 #[tokio::test]
@@ -56,7 +57,10 @@ async fn a_whole_answer_is_found() {
         ),
     ] {
         let found = answered(head, Then::Close).await;
-        assert!(matches!(found, Ok(Answer::Found(_))), "{found:?}");
+        assert!(
+            matches!(found, Ok(Answer { found: Some(_), .. })),
+            "{found:?}"
+        );
     }
 }
 
@@ -105,7 +109,10 @@ async fn a_body_that_does_not_end_is_too_late() {
     // The status alone says it all: nobody reads the page to its end.
     let page = "HTTP/1.1 404 Not Found\r\nContent-Length: 1000\r\n\r\nno";
     let absent = answered(page.to_owned(), Then::Wait).await;
-    assert!(matches!(absent, Ok(Answer::Absent)), "{absent:?}");
+    assert!(
+        matches!(absent, Ok(Answer { found: None, .. })),
+        "{absent:?}"
+    );
 }
 
 #[tokio::test]
@@ -152,7 +159,7 @@ enum Then {
 }
 
 /// What comes of an endpoint that sends exactly this for each request.
-async fn answered(answer: String, then: Then) -> sekisho_certs::store::Result<Answer> {
+async fn answered(answer: String, then: Then) -> sekisho_certs::store::Result<Answer<OpenKey>> {
     let address = raw(answer, then).await;
     let url = format!("http://{address}/{{host}}");
     let store = Http::new(url.parse().unwrap(), &hasty(), Handle::current());

@@ -1,10 +1,11 @@
 //! Entries whose sealing this server can't open.
 
 use super::*;
+use crate::catalog_store::CatalogStore;
 use crate::contract::warmed;
 use sekisho_certs::contract::Fixture;
-use sekisho_certs::seal::{KeyRing, MasterKey};
-use sekisho_certs::store::sealed::{Sealed, Walk};
+use sekisho_certs::contract::fixture::{host_with, plain};
+use sekisho_certs::seal::{KeyRing, MasterKey, Sealer, Walk};
 
 fn old() -> MasterKey {
     MasterKey::new(&[5; 32])
@@ -18,23 +19,15 @@ fn new() -> MasterKey {
 async fn rotated(bench: &Bench, one: &Server) {
     let both = || KeyRing::new(old()).with(new());
     let catalog = Arc::clone(&bench.memory) as Arc<dyn Catalog>;
-    let sealed = Sealed::create(catalog, both()).await.unwrap();
-    let (_, clock) = Fixture::clock();
-    let fixture = Fixture {
-        catalog: Arc::new(sealed),
-        clock,
-        sealed: false,
-        keep: Box::new(()),
-    };
-    fixture.put("a.example").await;
+    let sealer = Sealer::create(catalog, both()).await.unwrap();
+    let host = host_with("a.example", 1, plain);
+    sealer.write(host).await.unwrap();
     one.follow().await;
     one.usable().await;
     one.fill("a.example").await;
-    let catalog = Arc::clone(&bench.memory) as Arc<dyn Catalog>;
-    let sealed = Sealed::open(catalog, both()).await.unwrap();
-    sealed.seal_under(new().id()).await.unwrap();
-    let secrets = sealed.secrets(&mut Walk::new(), 10).await.unwrap();
-    assert_eq!(sealed.reseal(&secrets).await.unwrap().sealed, 1);
+    sealer.seal_under(new().id()).await.unwrap();
+    let secrets = sealer.secrets(&mut Walk::new(), 10).await.unwrap();
+    assert_eq!(sealer.reseal(&secrets).await.unwrap().sealed, 1);
     one.follow().await;
 }
 
@@ -51,18 +44,24 @@ async fn an_entry_under_a_key_that_is_gone_is_read_from_the_catalog() {
     let warm = warmed(Fixture {
         catalog: Arc::clone(&store) as Arc<dyn Catalog>,
         clock: Fixture::clock().1,
-        sealed: true,
         keep: Box::new(()),
     });
     let warm = warm.await;
-    let sealed = Sealed::open(Arc::clone(&warm.catalog), keys).await;
-    let (sealed, name) = (sealed.unwrap(), HostName::parse("a.example").unwrap());
+    let sealer = Sealer::open(Arc::clone(&warm.catalog), keys).await;
+    let opened = CatalogStore::new(sealer.unwrap());
+    let name = HostName::parse("a.example").unwrap();
 
-    assert!(matches!(sealed.find(&name).await, Ok(Answer::Found(_))));
+    assert!(matches!(
+        opened.find(&name).await,
+        Ok(Answer { found: Some(_), .. })
+    ));
     assert_eq!((counts.reads(Read::Hit), catalog.finds()), (1, 1));
     // Its answer took the entry's place.
     until("it is filled again", || counts.fills(Filled::Stored) == 1).await;
-    assert!(matches!(sealed.find(&name).await, Ok(Answer::Found(_))));
+    assert!(matches!(
+        opened.find(&name).await,
+        Ok(Answer { found: Some(_), .. })
+    ));
     assert_eq!((counts.reads(Read::Hit), catalog.finds()), (2, 1));
 }
 
@@ -75,11 +74,14 @@ async fn without_the_catalog_such_an_entry_fails_for_now() {
     let two = bench.server().await;
     let (catalog, store) = (Arc::clone(&two.catalog), Arc::new(two.store));
     let keys = KeyRing::new(new());
-    let sealed = Sealed::open(store, keys).await.unwrap();
+    let opened = CatalogStore::new(Sealer::open(store, keys).await.unwrap());
     catalog.fail(true);
     let name = HostName::parse("a.example").unwrap();
-    let error = sealed.find(&name).await.unwrap_err();
+    let error = opened.find(&name).await.unwrap_err();
     assert!(error.is_retryable(), "{error}");
     catalog.fail(false);
-    assert!(matches!(sealed.find(&name).await, Ok(Answer::Found(_))));
+    assert!(matches!(
+        opened.find(&name).await,
+        Ok(Answer { found: Some(_), .. })
+    ));
 }

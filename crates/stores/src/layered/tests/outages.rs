@@ -204,7 +204,11 @@ async fn a_gap_begins_anew() {
     bench.replace(1, 2).await;
     for number in 0..30 {
         let host = record(&format!("h{number}.example"), &[]);
-        bench.memory.write(vec![put_host(host)]).await.unwrap();
+        bench
+            .memory
+            .write(Batch::unchecked(vec![put_host(host)]))
+            .await
+            .unwrap();
     }
     server.follow().await;
     bench.redis.restart();

@@ -3,7 +3,7 @@
 use super::*;
 
 /// Begins a load of `a.example` that has read, and does not answer yet.
-async fn paused(server: &Server) -> tokio::task::JoinHandle<Result<Answer>> {
+async fn paused(server: &Server) -> tokio::task::JoinHandle<Result<Answer<SealedBytes>>> {
     let gate = &server.catalog.gate;
     gate.forget_permits(gate.available_permits());
     let before = server.catalog.finds();
@@ -19,7 +19,7 @@ async fn paused(server: &Server) -> tokio::task::JoinHandle<Result<Answer>> {
 }
 
 /// Lets it answer, and waits for what becomes of its fill.
-async fn resumed(server: &Server, load: tokio::task::JoinHandle<Result<Answer>>) {
+async fn resumed(server: &Server, load: tokio::task::JoinHandle<Result<Answer<SealedBytes>>>) {
     let counts = server.counts();
     let ended = || -> u64 { Filled::ALL.map(|one| counts.fills(one)).iter().sum() };
     let before = ended();
@@ -131,7 +131,11 @@ async fn who_writes_reads_it_at_once() {
     for number in 2..12 {
         server.fill("a.example").await;
         let put = Write::PutCredential(credential(1, number), Expect::Any);
-        server.store.write(vec![put]).await.unwrap();
+        server
+            .store
+            .write(Batch::unchecked(vec![put]))
+            .await
+            .unwrap();
         assert_eq!(server.serves("a.example").await, Some(number));
         server.follow().await;
         server.usable().await;
@@ -150,7 +154,7 @@ async fn a_flood_of_changes_is_forgotten_safely() {
         let hosts = (0..500).map(|one| record(&format!("h{one}.b{batch}.example"), &[]));
         bench
             .memory
-            .write(hosts.map(put_host).collect())
+            .write(Batch::unchecked(hosts.map(put_host).collect()))
             .await
             .unwrap();
         server.follow().await;

@@ -51,18 +51,6 @@ impl Scripted {
     }
 }
 
-impl Store for Scripted {
-    fn find<'a>(&'a self, name: &'a HostName) -> BoxFuture<'a, Result<Answer>> {
-        Box::pin(async move {
-            self.finds.fetch_add(1, Ordering::SeqCst);
-            self.reached()?;
-            let answer = self.inner.find(name).await;
-            self.gate.acquire().await.unwrap().forget();
-            answer
-        })
-    }
-}
-
 macro_rules! passed_on {
     ($($name:ident($($arg:ident: $kind:ty),*) -> $gives:ty;)*) => {$(
         fn $name<'a>(&'a self, $($arg: $kind),*) -> BoxFuture<'a, Result<$gives>> {
@@ -74,27 +62,34 @@ macro_rules! passed_on {
     )*};
 }
 
-/// A catalog whose calls go to its `inner` one, if that is `reached`.
+/// A catalog whose calls go to its `inner` one, if that is `reached`, but for
+/// those that are given.
 macro_rules! catalog_passed_on {
-    ($wrapper:ty) => {
-        impl Catalog for $wrapper {
+    ($wrapper:ty { $($given:tt)* }) => {
+        impl ChangeLog for $wrapper {
             fn changed(&self) -> BoxFuture<'_, ()> {
                 self.inner.changed()
             }
 
             passed_on! {
-                id() -> CatalogId;
-                position() -> LogPosition;
+                head() -> LogPosition;
                 changes(after: u64, limit: usize) -> ChangePage;
-                write(batch: Vec<Write>) -> u64;
+            }
+        }
+
+        impl Catalog for $wrapper {
+            $($given)*
+
+            passed_on! {
+                id() -> CatalogId;
+                write(batch: Batch) -> u64;
                 hosts(patterns: &'a [HostPattern]) -> Vec<HostRecord>;
                 list_hosts(after: Option<&'a HostPattern>, limit: usize) -> Vec<HostRecord>;
                 hosts_of(id: CredentialId, after: Option<&'a HostPattern>, limit: usize) -> Vec<HostPattern>;
-                credentials(ids: &'a [CredentialId]) -> Vec<StoredCredential>;
-                list_credentials(after: Option<CredentialId>, limit: usize) -> Vec<StoredCredential>;
-                due(until: i64, limit: usize) -> Vec<CredentialId>;
-                document(kind: &'a str, key: &'a str) -> Option<Document>;
-                list_documents(kind: &'a str, after: Option<&'a str>, limit: usize) -> Vec<Document>;
+                credentials(ids: &'a [CredentialId]) -> Vec<StoredCredential<SealedBytes>>;
+                list_credentials(after: Option<CredentialId>, limit: usize) -> Vec<StoredCredential<SealedBytes>>;
+                document(kind: &'a str, key: &'a str) -> Option<Document<SealedBytes>>;
+                list_documents(kind: &'a str, after: Option<&'a str>, limit: usize) -> Vec<Document<SealedBytes>>;
                 kind_after(after: &'a str) -> Option<String>;
                 lease(name: &'a str, holder: &'a str, ttl: Duration) -> Option<Lease>;
                 release(name: &'a str, holder: &'a str) -> ();
@@ -103,4 +98,14 @@ macro_rules! catalog_passed_on {
     };
 }
 
-catalog_passed_on!(Scripted);
+catalog_passed_on!(Scripted {
+    fn find<'a>(&'a self, name: &'a HostName) -> BoxFuture<'a, Result<Answer<SealedBytes>>> {
+        Box::pin(async move {
+            self.finds.fetch_add(1, Ordering::SeqCst);
+            self.reached()?;
+            let answer = self.inner.find(name).await;
+            self.gate.acquire().await.unwrap().forget();
+            answer
+        })
+    }
+});

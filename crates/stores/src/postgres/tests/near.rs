@@ -28,7 +28,10 @@ fn they_need_no_other_thread() {
     let own = runtime();
     let store = own.block_on(async {
         let store = create(&database());
-        store.write(host_with("a.example", 1)).await.unwrap();
+        store
+            .write(Batch::unchecked(host_with("a.example", 1, sealed)))
+            .await
+            .unwrap();
         store
     });
     let (tell, told) = tokio::sync::oneshot::channel();
@@ -69,13 +72,16 @@ fn they_make_no_more_connections_than_there_may_be() {
         let named = format!("{url}&application_name=near{pool}&pool={pool}");
         let store = own.block_on(async {
             let store = create(&named);
-            store.write(host_with("a.example", 1)).await.unwrap();
+            store
+                .write(Batch::unchecked(host_with("a.example", 1, sealed)))
+                .await
+                .unwrap();
             store
         });
         serving(async {
             for _ in 0..20 {
                 assert!(finds(&store, "a.example").await);
-                store.position().await.unwrap();
+                store.head().await.unwrap();
             }
             while pool > 2 && !has_one(&store) {
                 assert!(finds(&store, "a.example").await);
@@ -86,7 +92,10 @@ fn they_make_no_more_connections_than_there_may_be() {
         });
         own.block_on(async {
             assert!(finds(&store, "a.example").await);
-            store.write(host_with("b.example", 2)).await.unwrap();
+            store
+                .write(Batch::unchecked(host_with("b.example", 2, sealed)))
+                .await
+                .unwrap();
         });
     }
 }

@@ -5,8 +5,8 @@ use std::time::Instant;
 use sekisho_testkit::services::Signal;
 
 use super::*;
+use sekisho_certs::seal::Sealer;
 use sekisho_certs::seal::{KeyRing, MasterKey};
-use sekisho_certs::store::sealed::Sealed;
 
 /// Short enough to wait for.
 fn impatient() -> Options {
@@ -21,7 +21,10 @@ fn impatient() -> Options {
 /// Writes a host as soon as that is possible.
 async fn written(store: &Postgres, host: &str) {
     in_time(async {
-        while let Err(error) = store.write(host_with(host, 1)).await {
+        while let Err(error) = store
+            .write(Batch::unchecked(host_with(host, 1, sealed)))
+            .await
+        {
             assert!(error.is_retryable(), "{error}");
             pause().await;
         }
@@ -50,7 +53,10 @@ async fn a_server_that_never_answers_is_given_up() {
     let error = store.find(&name("a.example")).await.unwrap_err();
     assert!(error.is_retryable(), "{error}");
     assert!(!error.to_string().contains("hush"), "{error}");
-    let error = store.write(host_with("a.example", 1)).await.unwrap_err();
+    let error = store
+        .write(Batch::unchecked(host_with("a.example", 1, sealed)))
+        .await
+        .unwrap_err();
     assert!(error.is_retryable(), "{error}");
     assert!(begun.elapsed() < Duration::from_secs(5));
 }
@@ -58,7 +64,7 @@ async fn a_server_that_never_answers_is_given_up() {
 #[tokio::test]
 async fn a_wrong_password_is_a_failure_and_not_shown() {
     let url = database().replace("correct-horse", "battery-staple");
-    let error = existing(&url).position().await.unwrap_err();
+    let error = existing(&url).head().await.unwrap_err();
     assert!(matches!(error, StoreError::Unavailable(_)), "{error}");
     let text = error.to_string();
     assert!(
@@ -110,18 +116,18 @@ async fn a_sealed_store_opens_at_the_first_contact() {
     let url = server.database();
     let ring = |byte| KeyRing::new(MasterKey::new(&[byte; 32]));
     let made = Arc::new(create(&url));
-    let made = Sealed::create(made, ring(1)).await.unwrap();
+    let made = Sealer::create(made, ring(1)).await.unwrap();
     server.signal(Signal::End);
     let store = |byte| {
         let postgres = Arc::new(open(&url, Mode::Existing, &impatient()));
-        Sealed::unopened(postgres, ring(byte))
+        Sealer::unopened(postgres, ring(byte))
     };
     let (right, wrong) = (store(1), store(2));
-    let error = right.reach().await.unwrap_err();
+    let error = right.ensure_open().await.unwrap_err();
     assert!(error.is_retryable(), "{error}");
     server.begin();
-    let reached = async |store: &Sealed| loop {
-        match store.reach().await {
+    let reached = async |store: &Sealer| loop {
+        match store.ensure_open().await {
             Err(error) if error.is_retryable() => pause().await,
             other => break other,
         }
@@ -137,11 +143,17 @@ async fn a_sealed_store_opens_at_the_first_contact() {
 async fn a_standby_is_passed_over() {
     let primary = services::Postgres::start();
     let url = primary.database();
-    create(&url).write(host_with("a.example", 1)).await.unwrap();
+    create(&url)
+        .write(Batch::unchecked(host_with("a.example", 1, sealed)))
+        .await
+        .unwrap();
     let standby = primary.standby(primary.port());
     standby.catches_up_with(&primary);
     standby.sql("postgres", "SELECT pg_wal_replay_pause()");
-    create(&url).write(host_with("b.example", 2)).await.unwrap();
+    create(&url)
+        .write(Batch::unchecked(host_with("b.example", 2, sealed)))
+        .await
+        .unwrap();
     let place = |port: u16| format!(":{port}");
     let lagging = url.replace(&place(primary.port()), &place(standby.port()));
     let error = existing(&lagging).find(&name("b.example")).await;

@@ -8,9 +8,13 @@ use super::*;
 async fn every_read_uses_an_index() {
     let url = database();
     let store = create(&url);
-    let hosts = (0..200).flat_map(|number| host_with(&format!("h{number}.example"), number));
-    store.write(hosts.collect()).await.unwrap();
-    let statements: [(&Sql, &str); 12] = [
+    let hosts =
+        (0..200).flat_map(|number| host_with(&format!("h{number}.example"), number, sealed));
+    store
+        .write(Batch::unchecked(hosts.collect()))
+        .await
+        .unwrap();
+    let statements: [(&Sql, &str); 11] = [
         (&find::FIND, "'h1.example', 'example'"),
         (&log::CHANGES, "5, 10"),
         (&read::HOSTS, "ARRAY['h1.example']"),
@@ -18,7 +22,6 @@ async fn every_read_uses_an_index() {
         (&read::HOSTS_OF, "5, '', 10"),
         (&read::CREDENTIALS, "ARRAY[5, 6]::bigint[]"),
         (&read::LIST_CREDENTIALS, "5, 10"),
-        (&read::DUE, "5, 10"),
         (&read::DOCUMENT, "'k', 'a', NULL"),
         (&read::LIST_DOCUMENTS, "'k', '', true, NULL, 10"),
         (&read::LIST_DOCUMENTS, "'k', 'a', false, 5, 10"),

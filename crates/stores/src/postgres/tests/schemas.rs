@@ -11,7 +11,7 @@ async fn a_server_makes_no_store() {
             .await
             .unwrap()
     );
-    let error = existing(&url).position().await.unwrap_err();
+    let error = existing(&url).head().await.unwrap_err();
     assert!(matches!(error, StoreError::Corrupt(_)), "{error}");
     let text = error.to_string();
     assert!(
@@ -19,13 +19,13 @@ async fn a_server_makes_no_store() {
         "{text}"
     );
     assert!(!text.contains("correct-horse"), "{text}");
-    create(&url).position().await.unwrap();
+    create(&url).head().await.unwrap();
     assert!(
         Postgres::is_there(&parsed, &Handle::current())
             .await
             .unwrap()
     );
-    existing(&url).position().await.unwrap();
+    existing(&url).head().await.unwrap();
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -40,14 +40,20 @@ async fn several_that_make_it_at_once_make_one() {
         seen.push(id.await.unwrap());
     }
     assert!(seen.iter().all(|id| *id == seen[0]), "{seen:?}");
-    stores[0].write(host_with("a.example", 1)).await.unwrap();
+    stores[0]
+        .write(Batch::unchecked(host_with("a.example", 1, sealed)))
+        .await
+        .unwrap();
     assert!(finds(&stores[5], "a.example").await);
 }
 
 #[tokio::test]
 async fn a_newer_store_is_refused_unless_it_takes_this_version() {
     let url = database();
-    create(&url).write(host_with("a.example", 1)).await.unwrap();
+    create(&url)
+        .write(Batch::unchecked(host_with("a.example", 1, sealed)))
+        .await
+        .unwrap();
     let server = services::Postgres::shared();
     server.sql(
         name_of(&url),
@@ -55,11 +61,14 @@ async fn a_newer_store_is_refused_unless_it_takes_this_version() {
          ALTER TABLE sekisho.hosts ADD COLUMN later integer NOT NULL DEFAULT 7",
     );
     let store = existing(&url);
-    store.write(host_with("b.example", 2)).await.unwrap();
+    store
+        .write(Batch::unchecked(host_with("b.example", 2, sealed)))
+        .await
+        .unwrap();
     assert!(finds(&store, "a.example").await);
     server.sql(name_of(&url), "UPDATE sekisho.meta SET compatible = 98");
     for mode in [Mode::Existing, Mode::Create] {
-        let error = open(&url, mode, &Options::default()).position().await;
+        let error = open(&url, mode, &Options::default()).head().await;
         let error = error.unwrap_err().to_string();
         assert!(
             error.contains("schema version 99")
@@ -81,16 +90,19 @@ async fn a_store_of_version_1_is_migrated() {
         assert!(finds(&store, host).await, "{host}");
     }
     let page = store.changes(0, 99).await.unwrap();
-    let head = store.position().await.unwrap();
+    let head = store.head().await.unwrap();
     let start = LogPosition {
         number: 0,
         mark: 0,
         ..head
     };
     assert_eq!((page.changes.len(), page.continued(start)), (4, Some(head)));
-    store.write(host_with("d.example", 1)).await.unwrap();
+    store
+        .write(Batch::unchecked(host_with("d.example", 1, sealed)))
+        .await
+        .unwrap();
     let page = store.changes(head.number, 99).await.unwrap();
-    assert_eq!(page.continued(head), Some(store.position().await.unwrap()));
+    assert_eq!(page.continued(head), Some(store.head().await.unwrap()));
 }
 
 #[tokio::test]
@@ -107,14 +119,17 @@ async fn no_superuser_is_needed() {
         let url = server.url("owned").replace("sekisho:", &format!("{user}:"));
         format!("{url}?sslmode=disable")
     };
-    create(&url("owner")).position().await.unwrap();
-    let error = existing(&url("reader")).position().await.unwrap_err();
+    create(&url("owner")).head().await.unwrap();
+    let error = existing(&url("reader")).head().await.unwrap_err();
     assert!(error.to_string().contains("42501"), "{error}");
     let grants = "GRANT USAGE ON SCHEMA sekisho TO reader;
         GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA sekisho TO reader";
     server.sql("owned", grants);
     let store = existing(&url("reader"));
-    store.write(host_with("a.example", 1)).await.unwrap();
+    store
+        .write(Batch::unchecked(host_with("a.example", 1, sealed)))
+        .await
+        .unwrap();
     assert!(finds(&store, "a.example").await);
     assert_eq!(store.changes(0, 9).await.unwrap().changes.len(), 1);
     let ttl = Duration::from_secs(9);
@@ -132,12 +147,15 @@ async fn an_older_store_is_brought_forward_once() {
     ];
     let url = database();
     let store = create(&url);
-    store.write(host_with("a.example", 1)).await.unwrap();
+    store
+        .write(Batch::unchecked(host_with("a.example", 1, sealed)))
+        .await
+        .unwrap();
     let id = store.id().await.unwrap();
     let stores = [(); 4].map(|()| create(&url));
     for store in &stores {
         // Connected while the tables are old.
-        store.position().await.unwrap();
+        store.head().await.unwrap();
     }
     let migrations = stores.map(|store| {
         tokio::spawn(async move {
@@ -166,8 +184,11 @@ async fn an_older_store_is_brought_forward_once() {
 async fn a_restored_dump_has_another_log() {
     let url = database();
     let store = create(&url);
-    store.write(host_with("a.example", 1)).await.unwrap();
-    let (id, before) = (store.id().await.unwrap(), store.position().await.unwrap());
+    store
+        .write(Batch::unchecked(host_with("a.example", 1, sealed)))
+        .await
+        .unwrap();
+    let (id, before) = (store.id().await.unwrap(), store.head().await.unwrap());
     let server = services::Postgres::shared();
     let dump = server.dump(name_of(&url));
     drop(store);
@@ -175,7 +196,7 @@ async fn a_restored_dump_has_another_log() {
     server.restore(name_of(&place), &dump);
     let restored = existing(&place);
     assert_eq!(restored.id().await.unwrap(), id);
-    let after = restored.position().await.unwrap();
+    let after = restored.head().await.unwrap();
     assert_eq!(after.number, before.number);
     assert_ne!(after.log, before.log);
     assert!(finds(&restored, "a.example").await);
@@ -185,7 +206,7 @@ async fn a_restored_dump_has_another_log() {
 async fn another_store_in_the_same_place_is_refused() {
     let url = database();
     let store = create(&url);
-    store.position().await.unwrap();
+    store.head().await.unwrap();
     let server = services::Postgres::shared();
     let other = "UPDATE sekisho.meta SET catalog = '\\x00112233445566778899aabbccddeeff';
                  SELECT pg_terminate_backend(pid) FROM pg_stat_activity
@@ -193,7 +214,7 @@ async fn another_store_in_the_same_place_is_refused() {
     server.sql(name_of(&url), other);
     let refused = in_time(async {
         loop {
-            match store.position().await {
+            match store.head().await {
                 // The old connection has not noticed its end yet.
                 Ok(_) | Err(StoreError::Unavailable(_)) => tokio::task::yield_now().await,
                 Err(error) => break error,

@@ -6,12 +6,12 @@ use super::*;
 async fn tried(parameters: &str) -> Result<()> {
     let server = services::Postgres::shared();
     let plain = database();
-    create(&plain).position().await.unwrap();
+    create(&plain).head().await.unwrap();
     let url = format!("{}?{parameters}", server.url(name_of(&plain)));
     let parsed = Url::parse(&url, Path::new("/")).unwrap();
     let options = Options::default();
     let store = Postgres::new(&parsed, Mode::Existing, &options, &Handle::current())?;
-    store.position().await?;
+    store.head().await?;
     let encrypted = "SELECT count(*) FROM pg_stat_ssl JOIN pg_stat_activity USING (pid)
         WHERE ssl AND application_name = 'sekisho' AND datname = current_database()";
     let encrypted = server.sql(name_of(&plain), encrypted);
@@ -53,7 +53,7 @@ async fn the_name_counts_only_for_verify_full() {
     let by_name = |mode: &str| format!("{}&host=localhost&hostaddr=127.0.0.1", trusting(mode));
     let server = services::Postgres::shared();
     let plain = database();
-    create(&plain).position().await.unwrap();
+    create(&plain).head().await.unwrap();
     let read = async |mode: &str| {
         let port = server.port();
         let url = format!(
@@ -61,7 +61,7 @@ async fn the_name_counts_only_for_verify_full() {
             name_of(&plain),
             by_name(mode)
         );
-        existing(&url).position().await
+        existing(&url).head().await
     };
     read("verify-ca").await.unwrap();
     let error = read("verify-full").await.unwrap_err().to_string();

@@ -95,7 +95,10 @@ pub(super) fn connections(name: &str) -> (u32, u32) {
 async fn look_ups_at_once_share_a_connection() {
     let url = database();
     let store = Arc::new(create(&format!("{url}&application_name=together")));
-    store.write(host_with("a.example", 1)).await.unwrap();
+    store
+        .write(Batch::unchecked(host_with("a.example", 1, sealed)))
+        .await
+        .unwrap();
     assert!(finds(&store, "a.example").await);
     let other = existing(&url);
     let lock = Lock::of(&other).await;
@@ -135,7 +138,10 @@ async fn a_connection_with_an_answer_that_nobody_waits_for_is_left() {
         ..Options::default()
     };
     let store = open(&url, Mode::Create, &options);
-    store.write(host_with("a.example", 1)).await.unwrap();
+    store
+        .write(Batch::unchecked(host_with("a.example", 1, sealed)))
+        .await
+        .unwrap();
     let (a, b) = (name("a.example"), name("b.example"));
     // A machine may be too busy for the short time.
     in_time(async { while store.find(&a).await.is_err() {} }).await;
@@ -149,8 +155,8 @@ async fn a_connection_with_an_answer_that_nobody_waits_for_is_left() {
     }
     lock.end().await;
     in_time(async {
-        while !matches!(store.find(&a).await, Ok(Answer::Found(_))) {}
-        while !matches!(store.find(&b).await, Ok(Answer::Absent)) {}
+        while !matches!(store.find(&a).await, Ok(Answer { found: Some(_), .. })) {}
+        while !matches!(store.find(&b).await, Ok(Answer { found: None, .. })) {}
     })
     .await;
 }
@@ -161,7 +167,10 @@ async fn a_connection_with_an_answer_that_nobody_waits_for_is_left() {
 async fn a_call_has_its_turn_among_look_ups_without_end() {
     for pool in [1, 2] {
         let store = Arc::new(create(&format!("{}&pool={pool}", database())));
-        store.write(host_with("a.example", 1)).await.unwrap();
+        store
+            .write(Batch::unchecked(host_with("a.example", 1, sealed)))
+            .await
+            .unwrap();
         let mut held = VecDeque::new();
         for _ in 0..(pool - 1) * TOGETHER + 1 {
             let mut one = Held::of(&store);
@@ -230,7 +239,10 @@ async fn a_look_up_that_waits_comes_before_those_after_it() {
 async fn no_look_up_joins_one_that_has_no_answer_for_long() {
     let url = database();
     let store = create(&format!("{url}&application_name=late"));
-    store.write(host_with("a.example", 1)).await.unwrap();
+    store
+        .write(Batch::unchecked(host_with("a.example", 1, sealed)))
+        .await
+        .unwrap();
     let other = existing(&url);
     let lock = Lock::of(&other).await;
     let mut stuck = Held::asking(&store, "SELECT count(*) FROM sekisho.hosts");

@@ -10,7 +10,7 @@ use sekisho_certs::contract::log;
 async fn two_writers_started_together_take_turns() {
     let url = database();
     let reader = create(&url);
-    reader.position().await.unwrap();
+    reader.head().await.unwrap();
     let writers = [(); 2].map(|()| Arc::new(existing(&url)) as Arc<dyn Catalog>);
     log::writers_take_turns(&reader, writers).await;
 }
@@ -21,7 +21,10 @@ async fn two_writers_started_together_take_turns() {
 async fn a_second_writer_waits_for_the_first() {
     let url = database();
     let (reader, second) = (create(&url), create(&url));
-    reader.write(host_with("a.example", 1)).await.unwrap();
+    reader
+        .write(Batch::unchecked(host_with("a.example", 1, sealed)))
+        .await
+        .unwrap();
     let (begun, wait) = tokio::sync::oneshot::channel();
     let (commit, committed) = tokio::sync::oneshot::channel();
     let first = Arc::clone(&create(&url).pool);
@@ -39,7 +42,11 @@ async fn a_second_writer_waits_for_the_first() {
         first.call(Duration::from_secs(20), work).await
     });
     wait.await.unwrap();
-    let mut writing = tokio::spawn(async move { second.write(host_with("c.example", 2)).await });
+    let mut writing = tokio::spawn(async move {
+        second
+            .write(Batch::unchecked(host_with("c.example", 2, sealed)))
+            .await
+    });
     let server = services::Postgres::shared();
     let waits = format!(
         "SELECT count(*) FROM pg_stat_activity WHERE datname = '{}' AND wait_event_type = 'Lock'",
@@ -70,12 +77,15 @@ async fn another_server_s_write_is_noticed_in_time() {
     let pooled = services::PgBouncer::shared().through(shared, &direct);
     for url in [direct, pooled] {
         let (server, command) = (create(&url), create(&url));
-        server.position().await.unwrap();
+        server.head().await.unwrap();
         let mut waits = Vec::new();
         for number in 0..9 {
             let changed = server.changed();
             let host = format!("h{number}.example");
-            command.write(host_with(&host, number)).await.unwrap();
+            command
+                .write(Batch::unchecked(host_with(&host, number, sealed)))
+                .await
+                .unwrap();
             let written = Instant::now();
             in_time(changed).await;
             while !finds(&server, &host).await {
@@ -92,14 +102,18 @@ async fn another_server_s_write_is_noticed_in_time() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_large_batch_is_one_transaction() {
     let store = create(&database());
-    let batch = (0..1000).flat_map(|number| host_with(&format!("h{number}.example"), number));
+    let batch =
+        (0..1000).flat_map(|number| host_with(&format!("h{number}.example"), number, sealed));
     let batch: Vec<_> = batch.collect();
-    assert_eq!(store.write(batch.clone()).await.unwrap(), 1000);
+    assert_eq!(
+        store.write(Batch::unchecked(batch.clone())).await.unwrap(),
+        1000
+    );
     assert_eq!(store.list_hosts(None, 2000).await.unwrap().len(), 1000);
     let ids: Vec<_> = (0..1000).map(CredentialId::from_u64).collect();
     assert_eq!(store.credentials(&ids).await.unwrap().len(), 1000);
     let first = Instant::now();
-    store.write(batch).await.unwrap();
+    store.write(Batch::unchecked(batch)).await.unwrap();
     assert!(
         first.elapsed() < Duration::from_secs(10),
         "{:?}",

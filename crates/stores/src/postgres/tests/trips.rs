@@ -96,8 +96,14 @@ async fn a_read_takes_one_and_a_write_three() {
         let counter = Counter::before(&database());
         let store = create(&format!("{}{mode}&pool=1", counter.url));
         // The connection is made, and what it prepares prepared.
-        store.write(host_with("*.example.com", 1)).await.unwrap();
-        store.write(host_with("a.example.com", 2)).await.unwrap();
+        store
+            .write(Batch::unchecked(host_with("*.example.com", 1, sealed)))
+            .await
+            .unwrap();
+        store
+            .write(Batch::unchecked(host_with("a.example.com", 2, sealed)))
+            .await
+            .unwrap();
         for known in ["a.example.com", "b.example.com", "absent.example"] {
             store.find(&name(known)).await.unwrap();
             assert_eq!(
@@ -108,8 +114,11 @@ async fn a_read_takes_one_and_a_write_three() {
         }
         store.changes(0, 9).await.unwrap();
         assert_eq!(counter.trips(store.changes(0, 9)).await, 1);
-        let batch = (0..50).flat_map(|number| host_with(&format!("h{number}.example"), number));
-        let trips = counter.trips(store.write(batch.collect())).await;
+        let batch =
+            (0..50).flat_map(|number| host_with(&format!("h{number}.example"), number, sealed));
+        let trips = counter
+            .trips(store.write(Batch::unchecked(batch.collect())))
+            .await;
         assert!(trips <= 3, "{trips} for a write{mode}");
     }
 }

@@ -2,13 +2,12 @@
 //! written.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
-use std::fmt::Display;
 
-use sekisho_certs::credential::{CredentialId, KeyType, Protected, SealedBytes, StoredCredential};
+use sekisho_certs::credential::{CredentialId, KeyType, SealedBytes, StoredCredential};
 use sekisho_certs::host::HostPattern;
 use sekisho_certs::record::{HostRecord, References};
 use sekisho_certs::store::expect::{self, met};
-use sekisho_certs::store::{Document, Expect, Reseal, Result, What, Write};
+use sekisho_certs::store::{Document, Expect, Result, What, Write};
 
 use super::super::log;
 
@@ -23,12 +22,11 @@ pub(super) struct Asked {
 impl Asked {
     /// # Errors
     /// What is wrong with the batch whatever stands there.
-    pub(super) fn by(batch: &[Write]) -> Result<Self> {
+    pub(super) fn by(batch: &[Write<SealedBytes>]) -> Result<Self> {
         let mut asked = Self::default();
         for write in batch {
             match write {
                 Write::PutCredential(credential, _) => {
-                    sealed(&credential.key, &credential.id)?;
                     if credential.chain.is_empty() {
                         return Err(expect::no_chain(credential.id));
                     }
@@ -43,15 +41,12 @@ impl Asked {
                     asked.hosts.insert(pattern.clone());
                 }
                 Write::PutDocument(document, _) => {
-                    let (kind, key) = (&document.kind, &document.key);
-                    sealed(&document.bytes, &expect::document(kind, key))?;
-                    asked.documents.insert((kind.clone(), key.clone()));
+                    let place = (document.kind.clone(), document.key.clone());
+                    asked.documents.insert(place);
                 }
                 Write::RemoveDocument { kind, key, .. } | Write::Require { kind, key, .. } => {
                     asked.documents.insert((kind.clone(), key.clone()));
                 }
-                // Conditional by itself.
-                Write::Reseal(_) => {}
             }
         }
         Ok(asked)
@@ -74,13 +69,11 @@ pub(super) struct There {
 #[derive(Debug)]
 pub(super) struct Plan {
     there: There,
-    pub(super) credentials: BTreeMap<CredentialId, StoredCredential>,
+    pub(super) credentials: BTreeMap<CredentialId, StoredCredential<SealedBytes>>,
     /// None where it is removed.
     pub(super) hosts: BTreeMap<HostPattern, Option<HostRecord>>,
     /// The same.
-    pub(super) documents: BTreeMap<(String, String), Option<Document>>,
-    /// In the order in which they were asked for.
-    pub(super) reseals: Vec<Reseal>,
+    pub(super) documents: BTreeMap<(String, String), Option<Document<SealedBytes>>>,
     pub(super) changes: Vec<Entry>,
     /// What a host no longer refers to.
     pub(super) dropped: BTreeSet<CredentialId>,
@@ -99,17 +92,16 @@ pub(super) struct Entry {
 impl Plan {
     /// # Errors
     /// A conflict with what stands there: nothing is to be written then.
-    pub(super) fn new(there: There, batch: Vec<Write>) -> Result<Self> {
+    pub(super) fn new(there: There, writes: Vec<Write<SealedBytes>>) -> Result<Self> {
         let mut plan = Self {
             there,
             credentials: BTreeMap::new(),
             hosts: BTreeMap::new(),
             documents: BTreeMap::new(),
-            reseals: Vec::new(),
             changes: Vec::new(),
             dropped: BTreeSet::new(),
         };
-        for write in batch {
+        for write in writes {
             plan.apply(write)?;
         }
         Ok(plan)
@@ -133,7 +125,7 @@ impl Plan {
         self.there.number
     }
 
-    fn apply(&mut self, write: Write) -> Result<()> {
+    fn apply(&mut self, write: Write<SealedBytes>) -> Result<()> {
         match write {
             Write::PutCredential(credential, expect) => self.put_credential(credential, expect),
             Write::PutHost(record, expect) => self.put_host(record, expect),
@@ -145,14 +137,14 @@ impl Plan {
                 let there = self.there.documents.get(&(kind, key)).copied();
                 met(&shown, there, expect)
             }
-            Write::Reseal(reseal) => {
-                self.reseals.push(reseal);
-                Ok(())
-            }
         }
     }
 
-    fn put_credential(&mut self, mut credential: StoredCredential, expect: Expect) -> Result<()> {
+    fn put_credential(
+        &mut self,
+        mut credential: StoredCredential<SealedBytes>,
+        expect: Expect,
+    ) -> Result<()> {
         let (id, key_type) = (credential.id, credential.key_type);
         let there = self.there.credentials.get(&id).copied();
         met(&id, there.map(|there| there.0), expect)?;
@@ -205,7 +197,7 @@ impl Plan {
         Ok(())
     }
 
-    fn put_document(&mut self, mut document: Document, expect: Expect) -> Result<()> {
+    fn put_document(&mut self, mut document: Document<SealedBytes>, expect: Expect) -> Result<()> {
         let place = (document.kind.clone(), document.key.clone());
         let shown = expect::document(&place.0, &place.1);
         met(&shown, self.there.documents.get(&place).copied(), expect)?;
@@ -230,13 +222,5 @@ impl Plan {
         let gone = |(key_type, id): &(KeyType, CredentialId)| after.of(*key_type) != Some(*id);
         let gone = before.iter().filter(gone).map(|(_, id)| id);
         self.dropped.extend(gone);
-    }
-}
-
-/// The sealed form that alone is stored.
-pub(super) fn sealed<'a>(secret: &'a Protected, of: &dyn Display) -> Result<&'a SealedBytes> {
-    match secret {
-        Protected::Sealed(sealed) => Ok(sealed),
-        Protected::Plain(_) | Protected::Opened(_) => Err(expect::plain(of)),
     }
 }

@@ -12,9 +12,9 @@ use super::super::listen;
 use super::super::read::now;
 use super::super::rows::{self, signed};
 use super::Kept;
-use super::plan::{Plan, sealed};
+use super::plan::Plan;
 use sekisho_certs::credential::{CredentialId, KeyType};
-use sekisho_certs::store::{What, expect};
+use sekisho_certs::store::What;
 
 /// Writes credentials, hosts and documents; gives the credentials that it
 /// deleted since no host refers to them any more.
@@ -112,7 +112,7 @@ async fn credentials(on: &Connection, plan: &Plan) -> Step<()> {
             issuers.insert(digest.clone(), chain);
             digest
         }));
-        let key = sealed(&put.key, &put.id)?;
+        let key = &put.key;
         key_ids.push(i64::from(key.key_id));
         nonces.push(&key.nonce[..]);
         keys.push(&key.bytes[..]);
@@ -175,7 +175,7 @@ async fn documents(on: &Connection, plan: &Plan) -> Step<()> {
     let puts: Vec<_> = plan.documents.values().flatten().collect();
     let (mut key_ids, mut nonces, mut bytes) = (vec![], vec![], vec![]);
     for put in &puts {
-        let sealed = sealed(&put.bytes, &expect::document(&put.kind, &put.key))?;
+        let sealed = &put.bytes;
         key_ids.push(i64::from(sealed.key_id));
         nonces.push(&sealed.nonce[..]);
         bytes.push(&sealed.bytes[..]);

@@ -3,7 +3,7 @@
 use redis::Value;
 
 use crate::stored::{self, FormError};
-use sekisho_certs::credential::CredentialId;
+use sekisho_certs::credential::{CredentialId, SealedBytes};
 use sekisho_certs::host::{HostName, HostPattern};
 use sekisho_certs::record::References;
 use sekisho_certs::store::{Change, Found, Source, Subject};
@@ -19,7 +19,7 @@ pub(crate) struct Entry {
 impl Entry {
     /// # Errors
     /// [`FormError`]: a secret in the clear, or too large.
-    pub(crate) fn of(found: &Found) -> Result<Self, FormError> {
+    pub(crate) fn of(found: &Found<SealedBytes>) -> Result<Self, FormError> {
         if !stored::belong(&found.record, &found.credentials) {
             return Err(FormError::Damaged("its credentials are other ones"));
         }
@@ -48,7 +48,7 @@ fn head(references: &References) -> Vec<u8> {
 
 /// The answer to a name out of what the script gave: the host, then its
 /// credentials.
-pub(super) fn read(name: &HostName, values: &[Value]) -> Result<Found, FormError> {
+pub(super) fn read(name: &HostName, values: &[Value]) -> Result<Found<SealedBytes>, FormError> {
     let mut values = values.iter().map(|value| match value {
         Value::BulkString(bytes) => Ok(bytes.as_slice()),
         // It was too long, and cut off as it arrived.

@@ -13,7 +13,7 @@ async fn a_server_is_verified() {
         bench.reach().await.unwrap();
         assert!(matches!(
             find(&bench, "a.example").await,
-            Ok(Answer::Absent)
+            Ok(Answer { found: None, .. })
         ));
     }
     let bench = Bench::on(server, &format!("rediss://127.0.0.1:PORT/2?ca={root}"));

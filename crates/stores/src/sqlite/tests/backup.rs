@@ -8,24 +8,28 @@ async fn a_copy_is_of_one_state_and_another_log() {
     let store = folder.create();
     for number in 1..=50 {
         let name = format!("h{number}.example");
-        store.write(host_with(&name, number)).await.unwrap();
+        store
+            .write(Batch::unchecked(host_with(&name, number, sealed)))
+            .await
+            .unwrap();
     }
     let to = folder.0.path().join("backup.db");
     // Each write is of two hosts: a copy has both of a pair, or none.
     let (backed, ()) = tokio::join!(store.backup(&to), async {
         for number in 0..50 {
-            let mut pair = host_with(&format!("a{number}.example"), 100 + 2 * number);
-            pair.extend(host_with(&format!("b{number}.example"), 101 + 2 * number));
-            store.write(pair).await.unwrap();
+            let mut pair = host_with(&format!("a{number}.example"), 100 + 2 * number, sealed);
+            pair.extend(host_with(
+                &format!("b{number}.example"),
+                101 + 2 * number,
+                sealed,
+            ));
+            store.write(Batch::unchecked(pair)).await.unwrap();
         }
     });
     backed.unwrap();
     let copy = Sqlite::open(&to, Mode::Existing).unwrap();
     assert_eq!(copy.id().await.unwrap(), store.id().await.unwrap());
-    let (was, is) = (
-        store.position().await.unwrap(),
-        copy.position().await.unwrap(),
-    );
+    let (was, is) = (store.head().await.unwrap(), copy.head().await.unwrap());
     assert_ne!(was.log, is.log);
     assert!(is.number <= was.number);
     assert!(finds(&copy, "h50.example").await);

@@ -9,9 +9,9 @@ use rusqlite::StatementStatus;
 use super::*;
 use crate::sqlite::find::FIND;
 use sekisho_certs::contract::fixture::plain;
+use sekisho_certs::seal::Sealer;
 use sekisho_certs::seal::{KeyRing, MasterKey};
 use sekisho_certs::store::Document;
-use sekisho_certs::store::sealed::Sealed;
 
 #[test]
 fn a_missing_file_is_an_error_and_stays_missing() {
@@ -37,7 +37,10 @@ fn a_missing_file_is_an_error_and_stays_missing() {
 async fn only_its_owner_may_read_it() {
     let folder = Folder::new();
     let store = folder.create();
-    store.write(host_with("a.example", 1)).await.unwrap();
+    store
+        .write(Batch::unchecked(host_with("a.example", 1, sealed)))
+        .await
+        .unwrap();
     for file in ["hosts.db", "hosts.db-wal", "hosts.db-shm"] {
         let metadata = fs::metadata(folder.0.path().join(file)).unwrap();
         assert_eq!(metadata.permissions().mode() & 0o777, 0o600, "{file}");
@@ -68,7 +71,10 @@ async fn a_making_that_broke_off_is_completed() {
     fs::write(folder.path(), "").unwrap();
     folder.opening_fails("is empty");
     let store = Sqlite::open(&folder.path(), Mode::Create).unwrap();
-    store.write(host_with("a.example", 1)).await.unwrap();
+    store
+        .write(Batch::unchecked(host_with("a.example", 1, sealed)))
+        .await
+        .unwrap();
     assert!(finds(&store, "a.example").await);
 }
 
@@ -79,8 +85,8 @@ async fn damage_is_failed_and_not_absent() {
     let folder = Folder::new();
     let store = folder.create();
     for number in 0..500 {
-        let writes = host_with(&format!("h{number}.example"), number);
-        store.write(writes).await.unwrap();
+        let writes = host_with(&format!("h{number}.example"), number, sealed);
+        store.write(Batch::unchecked(writes)).await.unwrap();
     }
     let raw = folder.raw();
     drop(store);
@@ -113,7 +119,10 @@ async fn damage_is_failed_and_not_absent() {
 async fn a_reference_to_nothing_is_corrupt() {
     let folder = Folder::new();
     let store = folder.create();
-    store.write(host_with("a.example", 1)).await.unwrap();
+    store
+        .write(Batch::unchecked(host_with("a.example", 1, sealed)))
+        .await
+        .unwrap();
     folder.raw().execute("DELETE FROM credentials", ()).unwrap();
     let error = store.find(&name("a.example")).await.unwrap_err();
     assert!(matches!(error, StoreError::Corrupt(_)), "{error}");
@@ -126,7 +135,7 @@ async fn a_locked_file_stops_writers_for_a_while() {
     let folder = Folder::new();
     folder
         .create()
-        .write(host_with("a.example", 1))
+        .write(Batch::unchecked(host_with("a.example", 1, sealed)))
         .await
         .unwrap();
     let options = Options {
@@ -136,12 +145,15 @@ async fn a_locked_file_stops_writers_for_a_while() {
     let store = Sqlite::open_with(&folder.path(), Mode::Existing, &options).unwrap();
     let other = folder.raw();
     other.execute_batch("BEGIN EXCLUSIVE").unwrap();
-    let error = store.write(host_with("b.example", 2)).await.unwrap_err();
+    let error = store
+        .write(Batch::unchecked(host_with("b.example", 2, sealed)))
+        .await
+        .unwrap_err();
     assert!(matches!(error, StoreError::Unavailable(_)), "{error}");
     assert!(error.to_string().contains("fuser"), "{error}");
 
     let patient = folder.open().unwrap();
-    let mut write = patient.write(host_with("b.example", 2));
+    let mut write = patient.write(Batch::unchecked(host_with("b.example", 2, sealed)));
     let polled = std::future::poll_fn(|cx| Poll::Ready(write.as_mut().poll(cx).is_pending()));
     assert!(polled.await);
     assert!(finds(&patient, "a.example").await);
@@ -156,7 +168,10 @@ async fn a_locked_file_stops_writers_for_a_while() {
 async fn a_full_disk_refuses_a_write_whole() {
     let folder = Folder::new();
     let store = folder.create();
-    store.write(host_with("a.example", 1)).await.unwrap();
+    store
+        .write(Batch::unchecked(host_with("a.example", 1, sealed)))
+        .await
+        .unwrap();
     let limit = |pages: i64| {
         let set = move |connection: &mut Connection| {
             connection.pragma_update(None, "max_page_count", pages)?;
@@ -165,17 +180,20 @@ async fn a_full_disk_refuses_a_write_whole() {
         store.change(move |reader| reader.run(set))
     };
     limit(1).await.unwrap();
-    let before = store.position().await.unwrap();
+    let before = store.head().await.unwrap();
     let many: Vec<_> = (2..200)
-        .flat_map(|number| host_with(&format!("h{number}.example"), number))
+        .flat_map(|number| host_with(&format!("h{number}.example"), number, sealed))
         .collect();
-    let error = store.write(many.clone()).await.unwrap_err();
+    let error = store
+        .write(Batch::unchecked(many.clone()))
+        .await
+        .unwrap_err();
     assert!(matches!(error, StoreError::Unavailable(_)), "{error}");
     assert!(error.to_string().contains("the disk is full"), "{error}");
-    assert_eq!(store.position().await.unwrap(), before);
+    assert_eq!(store.head().await.unwrap(), before);
     assert!(finds(&store, "a.example").await && !finds(&store, "h2.example").await);
     limit(1 << 30).await.unwrap();
-    store.write(many).await.unwrap();
+    store.write(Batch::unchecked(many)).await.unwrap();
     assert!(finds(&store, "h199.example").await);
 }
 
@@ -185,7 +203,7 @@ async fn a_wrong_master_key_is_told_apart() {
     let ring = |byte| KeyRing::new(MasterKey::new(&[byte; 32]));
     let open = async |byte| {
         let inner = Arc::new(folder.open().unwrap());
-        Sealed::open(inner, ring(byte)).await
+        Sealer::open(inner, ring(byte)).await
     };
     let inner = Arc::new(folder.create());
     let unfinished = open(1).await.unwrap_err();
@@ -193,7 +211,7 @@ async fn a_wrong_master_key_is_told_apart() {
         unfinished.to_string().contains("no check value"),
         "{unfinished}"
     );
-    let sealed = Sealed::create(inner, ring(1)).await.unwrap();
+    let sealer = Sealer::create(inner, ring(1)).await.unwrap();
     let document = Document {
         kind: "kind".to_owned(),
         key: "key".to_owned(),
@@ -201,13 +219,13 @@ async fn a_wrong_master_key_is_told_apart() {
         expires: None,
         version: 0,
     };
-    sealed
+    sealer
         .write(vec![Write::PutDocument(document, Expect::Absent)])
         .await
         .unwrap();
     for wrong in [
         open(2).await,
-        Sealed::create(Arc::new(folder.open().unwrap()), ring(2)).await,
+        Sealer::create(Arc::new(folder.open().unwrap()), ring(2)).await,
     ] {
         let error = wrong.unwrap_err();
         assert!(matches!(error, StoreError::Refused(_)), "{error}");
@@ -227,9 +245,9 @@ async fn no_file_holds_a_key_in_the_clear() {
     let folder = Folder::new();
     let ring = KeyRing::new(MasterKey::new(&[1; 32]));
     let inner = Arc::new(folder.create());
-    let sealed = Sealed::create(inner, ring).await.unwrap();
+    let sealer = Sealer::create(inner, ring).await.unwrap();
     let secret: Vec<u8> = (0..=255).collect();
-    let mut writes = host_with("a.example", 1);
+    let mut writes = host_with("a.example", 1, plain);
     let Write::PutCredential(credential, _) = &mut writes[0] else {
         panic!("a credential first")
     };
@@ -243,7 +261,7 @@ async fn no_file_holds_a_key_in_the_clear() {
         version: 0,
     };
     writes.push(Write::PutDocument(document, Expect::Any));
-    sealed.write(writes).await.unwrap();
+    sealer.write(writes).await.unwrap();
     let mut seen = false;
     for _ in 0..2 {
         for file in fs::read_dir(folder.0.path()).unwrap() {

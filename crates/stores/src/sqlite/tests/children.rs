@@ -57,7 +57,7 @@ async fn a_killed_writer_leaves_whole_batches() {
         assert!(batches > acknowledged, "durable when acknowledged");
         // The next one goes on.
         store
-            .write(host_with("after.example", round))
+            .write(Batch::unchecked(host_with("after.example", round, sealed)))
             .await
             .unwrap();
     }
@@ -73,9 +73,12 @@ async fn writes_until_killed() {
     for batch in 0_u64.. {
         let hosts = (0..BATCH).flat_map(|at| {
             let number = round.parse::<u64>().unwrap() << 40 | batch << 20 | at;
-            host_with(&format!("r{round}-b{batch}-{at}.example"), number)
+            host_with(&format!("r{round}-b{batch}-{at}.example"), number, sealed)
         });
-        store.write(hosts.collect()).await.unwrap();
+        store
+            .write(Batch::unchecked(hosts.collect()))
+            .await
+            .unwrap();
         println!("wrote {batch}");
     }
 }

@@ -32,22 +32,31 @@ async fn until(store: &Sqlite, mut holds: impl AsyncFnMut() -> bool) {
 async fn a_restored_file_is_read_and_is_a_gap() {
     let folder = Folder::new();
     let store = folder.create();
-    store.write(host_with("old.example", 1)).await.unwrap();
+    store
+        .write(Batch::unchecked(host_with("old.example", 1, sealed)))
+        .await
+        .unwrap();
     let backup = folder.backup();
-    store.write(host_with("new.example", 2)).await.unwrap();
+    store
+        .write(Batch::unchecked(host_with("new.example", 2, sealed)))
+        .await
+        .unwrap();
     assert!(finds(&store, "new.example").await);
-    let before = store.position().await.unwrap();
+    let before = store.head().await.unwrap();
 
     fs::rename(backup, folder.path()).unwrap();
     let new = name("new.example");
-    let gone = async || matches!(store.find(&new).await, Ok(Answer::Absent));
+    let gone = async || matches!(store.find(&new).await, Ok(Answer { found: None, .. }));
     until(&store, gone).await;
     assert!(finds(&store, "old.example").await);
     assert!(!finds(&store, "new.example").await);
     let page = store.changes(before.number, 9).await.unwrap();
     assert!(page.log != before.log && page.gap);
     // It takes writes, into the new file, that survive.
-    store.write(host_with("later.example", 3)).await.unwrap();
+    store
+        .write(Batch::unchecked(host_with("later.example", 3, sealed)))
+        .await
+        .unwrap();
     drop(store);
     assert!(finds(&folder.open().unwrap(), "later.example").await);
     let check: String = folder
@@ -63,17 +72,15 @@ async fn a_restored_file_is_read_and_is_a_gap() {
 async fn a_copy_is_another_log_at_any_number() {
     let folder = Folder::new();
     let store = folder.create();
-    store.write(host_with("a.example", 1)).await.unwrap();
-    let before = store.position().await.unwrap();
+    store
+        .write(Batch::unchecked(host_with("a.example", 1, sealed)))
+        .await
+        .unwrap();
+    let before = store.head().await.unwrap();
     fs::rename(folder.backup(), folder.path()).unwrap();
-    let moved = async || {
-        store
-            .position()
-            .await
-            .is_ok_and(|now| now.log != before.log)
-    };
+    let moved = async || store.head().await.is_ok_and(|now| now.log != before.log);
     until(&store, moved).await;
-    let after = store.position().await.unwrap();
+    let after = store.head().await.unwrap();
     assert_eq!(after.number, before.number);
 }
 
@@ -81,7 +88,10 @@ async fn a_copy_is_another_log_at_any_number() {
 async fn a_deleted_file_is_unavailable_and_not_absent() {
     let folder = Folder::new();
     let store = folder.create();
-    store.write(host_with("a.example", 1)).await.unwrap();
+    store
+        .write(Batch::unchecked(host_with("a.example", 1, sealed)))
+        .await
+        .unwrap();
     let backup = folder.backup();
     fs::remove_file(folder.path()).unwrap();
     let fails = async || store.find(&name("a.example")).await.is_err();
@@ -91,7 +101,10 @@ async fn a_deleted_file_is_unavailable_and_not_absent() {
         assert!(matches!(error, StoreError::Unavailable(_)), "{error}");
         assert!(error.to_string().contains("is missing"), "{error}");
     }
-    let error = store.write(host_with("b.example", 2)).await.unwrap_err();
+    let error = store
+        .write(Batch::unchecked(host_with("b.example", 2, sealed)))
+        .await
+        .unwrap_err();
     assert!(matches!(error, StoreError::Unavailable(_)), "{error}");
     assert!(!folder.path().exists());
     // Put back, it serves again.
@@ -104,7 +117,10 @@ async fn a_deleted_file_is_unavailable_and_not_absent() {
 async fn another_catalog_in_its_place_is_refused() {
     let (folder, other) = (Folder::new(), Folder::new());
     let store = folder.create();
-    store.write(host_with("a.example", 1)).await.unwrap();
+    store
+        .write(Batch::unchecked(host_with("a.example", 1, sealed)))
+        .await
+        .unwrap();
     drop(other.create());
     let backup = other.backup();
     fs::rename(backup, folder.path()).unwrap();
@@ -122,7 +138,10 @@ async fn another_catalog_in_its_place_is_refused() {
 async fn a_file_that_is_moved_takes_its_log_along() {
     let folder = Folder::new();
     let store = folder.create();
-    store.write(host_with("a.example", 1)).await.unwrap();
+    store
+        .write(Batch::unchecked(host_with("a.example", 1, sealed)))
+        .await
+        .unwrap();
     let away = folder.0.path().join("away.db");
     fs::rename(folder.path(), &away).unwrap();
     let host = name("a.example");
@@ -143,7 +162,10 @@ async fn a_file_that_is_moved_takes_its_log_along() {
 async fn the_last_one_out_leaves_no_log() {
     let folder = Folder::new();
     let store = folder.create();
-    store.write(host_with("a.example", 1)).await.unwrap();
+    store
+        .write(Batch::unchecked(host_with("a.example", 1, sealed)))
+        .await
+        .unwrap();
     assert!(folder.0.path().join("hosts.db-wal").exists());
     drop(store);
     assert!(!folder.0.path().join("hosts.db-wal").exists());
@@ -154,26 +176,32 @@ async fn the_last_one_out_leaves_no_log() {
 async fn what_is_in_memory_is_read_on_the_thread_that_asks() {
     let folder = Folder::new();
     let store = folder.create();
-    store.write(host_with("a.example", 1)).await.unwrap();
+    store
+        .write(Batch::unchecked(host_with("a.example", 1, sealed)))
+        .await
+        .unwrap();
     store.inline.open();
     match store.inline.find(&name("a.example")) {
-        Some(Answer::Found(found)) => assert_eq!(found.credentials.len(), 1),
+        Some(Answer {
+            found: Some(found), ..
+        }) => assert_eq!(found.credentials.len(), 1),
         // Some file systems, tmpfs for one, can't be asked.
         None => assert!(!store.inline.is_possible()),
-        Some(Answer::Absent) => panic!("it is there"),
+        Some(Answer { found: None, .. }) => panic!("it is there"),
     }
     // A copy in its place is read after it was noticed, by this way too.
     let backup = folder.backup();
-    store.write(host_with("b.example", 2)).await.unwrap();
+    store
+        .write(Batch::unchecked(host_with("b.example", 2, sealed)))
+        .await
+        .unwrap();
     fs::rename(backup, folder.path()).unwrap();
     let new = name("b.example");
     until(&store, async || {
-        matches!(store.find(&new).await, Ok(Answer::Absent))
+        matches!(store.find(&new).await, Ok(Answer { found: None, .. }))
     })
     .await;
     store.inline.open();
-    assert!(matches!(
-        store.inline.find(&new),
-        Some(Answer::Absent) | None
-    ));
+    let answer = store.inline.find(&new);
+    assert!(answer.is_none_or(|answer| answer.found.is_none()));
 }

@@ -19,7 +19,10 @@ async fn another_process_s_write_is_noticed() {
     for number in 0..5 {
         let changed = server.changed();
         let host = format!("h{number}.example");
-        command.write(host_with(&host, number)).await.unwrap();
+        command
+            .write(Batch::unchecked(host_with(&host, number, sealed)))
+            .await
+            .unwrap();
         in_time(changed).await;
         assert!(finds(&server, &host).await);
     }
@@ -39,7 +42,9 @@ async fn many_that_make_it_at_once_make_one() {
             assert_eq!(store.id().await.unwrap(), stores[0].id().await.unwrap());
         }
         let [first, .., last] = &stores;
-        last.write(host_with("h.example", 1)).await.unwrap();
+        last.write(Batch::unchecked(host_with("h.example", 1, sealed)))
+            .await
+            .unwrap();
         assert!(finds(first, "h.example").await);
     }
 }

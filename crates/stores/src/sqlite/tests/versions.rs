@@ -19,18 +19,21 @@ async fn a_file_of_version_1_is_migrated() {
         assert!(finds(&store, host).await, "{host}");
     }
     let page = store.changes(0, 99).await.unwrap();
-    let head = store.position().await.unwrap();
+    let head = store.head().await.unwrap();
     let start = LogPosition {
         number: 0,
         mark: 0,
         ..head
     };
     assert_eq!((page.changes.len(), page.continued(start)), (4, Some(head)));
-    store.write(host_with("d.example", 1)).await.unwrap();
+    store
+        .write(Batch::unchecked(host_with("d.example", 1, sealed)))
+        .await
+        .unwrap();
     let page = store.changes(head.number, 99).await.unwrap();
     assert_eq!(
         page.continued(head),
-        Some(store.position().await.unwrap()),
+        Some(store.head().await.unwrap()),
         "the log goes on over the migration"
     );
 }
@@ -60,7 +63,10 @@ async fn a_newer_file_that_takes_this_version_is_served() {
         .unwrap();
     drop(raw);
     let store = folder.open().unwrap();
-    store.write(host_with("a.example", 1)).await.unwrap();
+    store
+        .write(Batch::unchecked(host_with("a.example", 1, sealed)))
+        .await
+        .unwrap();
     assert!(finds(&store, "a.example").await);
 }
 

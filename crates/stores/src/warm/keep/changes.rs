@@ -4,6 +4,7 @@ use rusqlite::{Connection, Result};
 
 use super::super::tables;
 use super::{Change, Document, Keeper, LogPosition, STEP};
+use sekisho_certs::credential::SealedBytes;
 use sekisho_certs::host::HostPattern;
 use sekisho_certs::store::Subject;
 
@@ -14,7 +15,7 @@ impl Keeper {
         self.meta.position = Some(position);
         for change in changes {
             if let Subject::Document { kind, key } = &change.subject {
-                let is_it = |one: &Document| &one.kind == kind && &one.key == key;
+                let is_it = |one: &Document<SealedBytes>| &one.kind == kind && &one.key == key;
                 self.documents
                     .retain(|one| !is_it(one) || one.version >= change.number);
             }

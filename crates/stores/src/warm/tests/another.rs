@@ -1,25 +1,20 @@
 //! Another catalog behind the same address than the one that copies are of.
 
 use super::*;
-use sekisho_certs::seal::{KeyRing, MasterKey};
-use sekisho_certs::store::sealed::Sealed;
-use sekisho_certs::store::{Expect, Write};
+use sekisho_certs::contract::fixture::{host_with, plain};
+use sekisho_certs::seal::MasterKey;
+use sekisho_certs::store::{Document, Expect, Write};
 
 fn ring() -> KeyRing {
     KeyRing::new(MasterKey::new(&[5; 32]))
 }
 
-/// A sealed catalog with that host, as a caller sees it.
-async fn with(rig: &Rig, catalog: &Arc<dyn Catalog>, name: &str) -> Fixture {
-    let sealed = Sealed::create(Arc::clone(catalog), ring()).await.unwrap();
-    let fixture = Fixture {
-        catalog: Arc::new(sealed),
-        clock: Arc::clone(&rig.there.clock),
-        sealed: false,
-        keep: Box::new(()),
-    };
-    fixture.put(name).await;
-    fixture
+/// Puts a host into a catalog, through what seals.
+async fn with(catalog: &Arc<dyn Catalog>, name: &str) -> Sealer {
+    let sealer = Sealer::create(Arc::clone(catalog), ring()).await.unwrap();
+    let host = host_with(name, 1, plain);
+    sealer.write(host).await.unwrap();
+    sealer
 }
 
 /// Found by review: what the copies opened stayed open, so that a database
@@ -28,35 +23,39 @@ async fn with(rig: &Rig, catalog: &Arc<dyn Catalog>, name: &str) -> Fixture {
 #[tokio::test]
 async fn it_is_opened_when_it_is_met() {
     let rig = Rig::new();
-    with(&rig, &rig.there.catalog, "old.example").await;
-    let (warm, copies) = rig.warm();
-    let sealed = Sealed::open(Arc::new(warm), ring()).await.unwrap();
-    sealed.position().await.unwrap();
+    with(&rig.there.catalog, "old.example").await;
+    let (sealed, copies) = rig.opened(ring()).await.unwrap();
+    sealed.head().await.unwrap();
     assert_eq!(who(&sealed, "old.example").await, "old.example");
     kept(&copies, 1).await;
     drop((sealed, copies));
 
     rig.switch.say(away());
-    let (warm, copies) = rig.warm();
-    let sealed = Sealed::open(Arc::new(warm), ring()).await.unwrap();
+    let (sealed, copies) = rig.opened(ring()).await.unwrap();
     assert_eq!(who(&sealed, "old.example").await, "old.example");
     let (clock, _) = Fixture::clock();
     let other: Arc<dyn Catalog> = Arc::new(Memory::keeping(clock, Fixture::KEEP));
-    let there = with(&rig, &other, "new.example").await;
+    let there = with(&other, "new.example").await;
     rig.switch.replace(other);
     rig.switch.say(None);
     // Nothing of the one lands in the other, whoever meets it first.
     let put = || {
-        let document = there.document("kept", "k", b"keys");
+        let document = Document {
+            kind: "kept".to_owned(),
+            key: "k".to_owned(),
+            bytes: plain(b"keys"),
+            expires: None,
+            version: 0,
+        };
         vec![Write::PutDocument(document, Expect::Any)]
     };
     let begun = Instant::now();
-    while let Err(error) = sealed.write(put()).await {
+    while let Err(error) = sealed.sealer().write(put()).await {
         assert!(error.is_retryable() && begun.elapsed() < LONG, "{error}");
     }
-    let written = there.catalog.document("kept", "k").await.unwrap().unwrap();
-    assert_eq!(written.bytes.secret().unwrap().expose(), b"keys");
-    sealed.position().await.unwrap();
+    let written = there.document("kept", "k").await.unwrap().unwrap();
+    assert_eq!(written.bytes.expose(), b"keys");
+    sealed.head().await.unwrap();
     assert_eq!(who(&sealed, "new.example").await, "new.example");
     assert_eq!(who(&sealed, "old.example").await, "");
     kept(&copies, 1).await;
@@ -89,15 +88,14 @@ async fn what_was_read_of_the_other_is_not_kept() {
 #[tokio::test]
 async fn it_is_opened_when_the_feed_begins() {
     let rig = Rig::new();
-    with(&rig, &rig.there.catalog, "old.example").await;
-    let (warm, copies) = rig.warm();
-    let sealed = Sealed::open(Arc::new(warm), ring()).await.unwrap();
-    sealed.position().await.unwrap();
+    with(&rig.there.catalog, "old.example").await;
+    let (sealed, copies) = rig.opened(ring()).await.unwrap();
+    sealed.head().await.unwrap();
     let (clock, _) = Fixture::clock();
     let other: Arc<dyn Catalog> = Arc::new(Memory::keeping(clock, Fixture::KEEP));
-    with(&rig, &other, "new.example").await;
+    with(&other, "new.example").await;
     rig.switch.replace(other);
-    sealed.position().await.unwrap();
+    sealed.head().await.unwrap();
     assert_eq!(who(&sealed, "new.example").await, "new.example");
     kept(&copies, 1).await;
 }

@@ -1,10 +1,9 @@
 //! When a copy answers, and which.
 
 use super::*;
-use sekisho_certs::contract::fixture::{pattern, put_host, same};
-use sekisho_certs::seal::{KeyRing, MasterKey};
-use sekisho_certs::store::sealed::Sealed;
-use sekisho_certs::store::{Expect, Source, Write};
+use sekisho_certs::contract::fixture::{host_with, pattern, plain, put_host};
+use sekisho_certs::seal::MasterKey;
+use sekisho_certs::store::{Document, Expect, Source, Write};
 
 #[tokio::test]
 async fn a_copy_answers_only_while_the_store_fails_and_may_recover() {
@@ -38,7 +37,11 @@ async fn a_copy_answers_only_while_the_store_fails_and_may_recover() {
     // A store that answers is believed, whatever lies on the disk.
     rig.switch.say(None);
     let remove = Write::RemoveHost(pattern("a.example"), Expect::Any);
-    rig.there.catalog.write(vec![remove]).await.unwrap();
+    rig.there
+        .catalog
+        .write(Batch::unchecked(vec![remove]))
+        .await
+        .unwrap();
     assert_eq!(who(&warm, "a.example").await, "");
     assert_eq!(copies.stats().answers, 3);
 }
@@ -54,10 +57,8 @@ async fn what_stands_in_below_is_no_answer_of_the_store() {
     let (warm, copies, _) = rig.following().await;
     let source = async |name| {
         let name = HostName::parse(name).unwrap();
-        match warm.find(&name).await.unwrap() {
-            Answer::Found(found) => found.source,
-            Answer::Absent => panic!("it is there"),
-        }
+        let answer = warm.find(&name).await.unwrap();
+        answer.found.expect("it is there").source
     };
     assert_eq!(source("a.example").await, Source::Store);
     kept(&copies, 1).await;
@@ -79,9 +80,9 @@ async fn everything_of_a_record_comes_back() {
     rig.there.put("a.example").await;
     let (warm, copies, _) = rig.following().await;
     let name = HostName::parse("a.example").unwrap();
-    let answer = async |warm: &Warm| match warm.find(&name).await.unwrap() {
-        Answer::Found(found) => found,
-        Answer::Absent => panic!("it is there"),
+    let answer = async |warm: &Warm| {
+        let answer = warm.find(&name).await.unwrap();
+        answer.found.expect("it is there")
     };
     let before = answer(&warm).await;
     kept(&copies, 1).await;
@@ -89,7 +90,7 @@ async fn everything_of_a_record_comes_back() {
     let after = answer(&warm).await;
     assert_eq!(after.record, before.record);
     let (one, other) = (&before.credentials[0], &after.credentials[0]);
-    assert!(same(&one.key, &other.key));
+    assert_eq!(one.key, other.key);
     assert_eq!((one.id, one.version), (other.id, other.version));
     assert_eq!(one.chain, other.chain);
 }
@@ -120,7 +121,11 @@ async fn a_disabled_host_stays_disabled() {
     let rig = Rig::new();
     let mut off = HostRecord::new(pattern("off.example"));
     off.disabled = true;
-    rig.there.catalog.write(vec![put_host(off)]).await.unwrap();
+    rig.there
+        .catalog
+        .write(Batch::unchecked(vec![put_host(off)]))
+        .await
+        .unwrap();
     let (warm, copies, _) = rig.following().await;
     assert!(ask(&warm, "off.example").await.unwrap().unwrap().disabled);
     kept(&copies, 1).await;
@@ -132,41 +137,43 @@ async fn a_disabled_host_stays_disabled() {
 async fn a_sealed_catalog_opens_without_its_store() {
     let rig = Rig::new();
     let ring = || KeyRing::new(MasterKey::new(&[5; 32]));
-    Sealed::create(Arc::clone(&rig.there.catalog), ring())
+    Sealer::create(Arc::clone(&rig.there.catalog), ring())
         .await
         .unwrap();
-    let (warm, copies) = rig.warm();
-    let sealed = Sealed::open(Arc::new(warm), ring()).await.unwrap();
+    let (sealed, copies) = rig.opened(ring()).await.unwrap();
     // The feed's first look begins anew, and keeps what a start needs.
-    sealed.position().await.unwrap();
-    let fixture = Fixture {
-        catalog: Arc::new(sealed),
-        clock: Arc::clone(&rig.there.clock),
-        sealed: false,
-        keep: Box::new(()),
+    sealed.head().await.unwrap();
+    let put = |kind: &str, bytes: &[u8]| {
+        let document = Document {
+            kind: kind.to_owned(),
+            key: "k".to_owned(),
+            bytes: plain(bytes),
+            expires: None,
+            version: 0,
+        };
+        Write::PutDocument(document, Expect::Any)
     };
-    fixture.put("a.example").await;
-    let put = |kind, bytes| Write::PutDocument(fixture.document(kind, "k", bytes), Expect::Any);
-    let writes = vec![put("kept", b"keys"), put("other", b"other")];
-    fixture.catalog.write(writes).await.unwrap();
-    fixture.catalog.document("kept", "k").await.unwrap();
-    fixture.catalog.document("other", "k").await.unwrap();
-    fixture.find("a.example").await.unwrap();
+    let mut writes = host_with("a.example", 1, plain);
+    writes.extend([put("kept", b"keys"), put("other", b"other")]);
+    sealed.sealer().write(writes).await.unwrap();
+    for kind in ["kept", "other"] {
+        sealed.sealer().document(kind, "k").await.unwrap();
+    }
+    assert_eq!(who(&sealed, "a.example").await, "a.example");
     kept(&copies, 1).await;
-    drop((fixture, copies));
+    drop((sealed, copies));
 
     rig.switch.say(away());
-    let (warm, copies) = rig.warm();
-    let sealed = Sealed::open(Arc::new(warm), ring()).await.unwrap();
+    let (sealed, copies) = rig.opened(ring()).await.unwrap();
     assert_eq!(who(&sealed, "a.example").await, "a.example");
-    let kept = sealed.document("kept", "k").await.unwrap().unwrap();
-    assert_eq!(kept.bytes.secret().unwrap().expose(), b"keys");
-    assert!(sealed.document("other", "k").await.is_err());
-    assert!(sealed.list_credentials(None, 1).await.is_err());
+    let sealer = sealed.sealer();
+    let kept = sealer.document("kept", "k").await.unwrap().unwrap();
+    assert_eq!(kept.bytes.expose(), b"keys");
+    assert!(sealer.document("other", "k").await.is_err());
+    assert!(sealer.catalog().list_credentials(None, 1).await.is_err());
     drop((sealed, copies));
-    let (warm, _) = rig.warm();
     let wrong = KeyRing::new(MasterKey::new(&[6; 32]));
-    let error = Sealed::open(Arc::new(warm), wrong).await.unwrap_err();
+    let error = rig.opened(wrong).await.unwrap_err();
     assert!(error.to_string().contains("wrong master key"), "{error}");
 }
 
@@ -176,7 +183,11 @@ async fn an_expired_document_is_not_there() {
     let mut document = rig.there.document("kept", "k", b"keys");
     document.expires = Some(rig.there.now() + 60);
     let put = Write::PutDocument(document, Expect::Any);
-    rig.there.catalog.write(vec![put]).await.unwrap();
+    rig.there
+        .catalog
+        .write(Batch::unchecked(vec![put]))
+        .await
+        .unwrap();
     let (warm, _, _) = rig.following().await;
     assert!(warm.document("kept", "k").await.unwrap().is_some());
     rig.switch.say(away());

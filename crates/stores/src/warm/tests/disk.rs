@@ -20,7 +20,7 @@ async fn put_large(rig: &Rig, number: usize) -> String {
     });
     rig.there
         .catalog
-        .write(vec![put_host(record)])
+        .write(Batch::unchecked(vec![put_host(record)]))
         .await
         .unwrap();
     name
@@ -200,7 +200,7 @@ async fn more_free_pages_than_there_are_do_no_harm() {
     // Writing meets the damage, and goes on in a new file if it must.
     rig.switch.say(None);
     let name = put_large(&rig, 999).await;
-    warm.position().await.unwrap();
+    warm.head().await.unwrap();
     assert_eq!(who(&warm, &name).await, name);
     rig.switch.say(away());
     let begun = Instant::now();

@@ -4,11 +4,16 @@ use std::sync::atomic::Ordering;
 
 use super::*;
 use sekisho_certs::contract::fixture::{pattern, put_host, record_of};
+use sekisho_certs::credential::SealedBytes;
 use sekisho_certs::store::{Expect, Write};
 
 impl Rig {
-    async fn write(&self, write: Write) {
-        self.there.catalog.write(vec![write]).await.unwrap();
+    async fn write(&self, write: Write<SealedBytes>) {
+        self.there
+            .catalog
+            .write(Batch::unchecked(vec![write]))
+            .await
+            .unwrap();
     }
 
     async fn remove(&self, name: &str) {
@@ -97,7 +102,7 @@ async fn another_log_or_a_gap_drops_all() {
     assert_eq!(who(&warm, "a.example").await, "a.example");
     kept(&copies, 1).await;
     rig.switch.other_log.store(true, Ordering::SeqCst);
-    let at = warm.position().await.unwrap();
+    let at = warm.head().await.unwrap();
     kept(&copies, 0).await;
     // The same version is kept again.
     assert_eq!(who(&warm, "a.example").await, "a.example");
@@ -184,12 +189,12 @@ async fn a_name_of_its_own_shadows_the_wildcard() {
             assert!(begun.elapsed() < LONG);
         }
     }
-    let at = warm.position().await.unwrap();
+    let at = warm.head().await.unwrap();
     rig.there.put("y.b.example").await;
     warm.changes(at.number, 100).await.unwrap();
     assert_eq!(answered("x.b.example").await, "*.b.example");
     assert_eq!(answered("y.b.example").await, AWAY);
-    let at = warm.position().await.unwrap();
+    let at = warm.head().await.unwrap();
     rig.remove("*.b.example").await;
     warm.changes(at.number, 100).await.unwrap();
     assert_eq!(answered("x.b.example").await, AWAY);

@@ -5,42 +5,42 @@ use std::sync::Mutex;
 
 use super::*;
 use sekisho_certs::contract::fixture::{plain, record};
-use sekisho_certs::credential::{KeyType, Protected};
-use sekisho_certs::seal::{KeyRing, MasterKey};
+use sekisho_certs::credential::KeyType;
+use sekisho_certs::seal::{KeyRing, MasterKey, OpenKey};
 use sekisho_certs::store::{BoxFuture, Found, Result, Source};
 
 /// Says what it is told to.
 #[derive(Debug)]
-struct Said(Mutex<Result<Answer>>);
+struct Said(Mutex<Result<Answer<OpenKey>>>);
 
 impl Store for Said {
-    fn find<'a>(&'a self, _: &'a HostName) -> BoxFuture<'a, Result<Answer>> {
+    fn find<'a>(&'a self, _: &'a HostName) -> BoxFuture<'a, Result<Answer<OpenKey>>> {
         let answer = self.0.lock().unwrap().clone();
         Box::pin(async move { answer })
     }
 }
 
 impl Said {
-    fn say(&self, answer: Result<Answer>) {
+    fn say(&self, answer: Result<Answer<OpenKey>>) {
         *self.0.lock().unwrap() = answer;
     }
 }
 
 const SECRET: &[u8] = b"a private key in the clear";
 
-fn found(rig: &Rig, pattern: &str, version: u64) -> Answer {
-    let mut credential = rig.there.credential();
-    credential.key = plain(SECRET);
+fn found(rig: &Rig, pattern: &str, version: u64) -> Answer<OpenKey> {
+    let key = OpenKey::unproved(plain(SECRET));
+    let mut credential = rig.there.credential().with_key(key);
     credential.version = version;
     let mut record = record(pattern, &[(KeyType::Ecdsa, credential.id)]);
     record.version = version;
-    Answer::Found(Box::new(Found {
+    Answer::found(Found {
         record,
         credentials: vec![credential],
         shadowed: true,
         fresh_for: Some(Duration::from_secs(9)),
         source: Source::Store,
-    }))
+    })
 }
 
 fn over(rig: &Rig, said: &Arc<Said>, key: u8) -> (WarmPlain, Copies) {
@@ -50,7 +50,7 @@ fn over(rig: &Rig, said: &Arc<Said>, key: u8) -> (WarmPlain, Copies) {
     (warm, copies)
 }
 
-fn fails() -> Result<Answer> {
+fn fails() -> Result<Answer<OpenKey>> {
     Err(away().unwrap())
 }
 
@@ -69,14 +69,16 @@ async fn keys_are_sealed_on_disk_and_plain_again() {
     said.say(fails());
     let (warm, copies) = over(&rig, &said, 1);
     let name = HostName::parse("a.example").unwrap();
-    let Answer::Found(found) = warm.find(&name).await.unwrap() else {
+    let Answer {
+        found: Some(found), ..
+    } = warm.find(&name).await.unwrap()
+    else {
         panic!("it is there")
     };
-    // It is checked in full, as when the store gave it.
-    let Protected::Plain(secret) = &found.credentials[0].key else {
-        panic!("{found:?}")
-    };
-    assert_eq!(secret.expose(), SECRET);
+    // It is proved in full, as when the store gave it.
+    let key = &found.credentials[0].key;
+    assert!(!key.is_proved());
+    assert_eq!(key.secret().expose(), SECRET);
     assert_eq!(found.fresh_for, None);
     assert_eq!(who(&warm, "b.example").await, AWAY);
     drop((warm, copies));
@@ -107,7 +109,7 @@ async fn the_next_answer_replaces_or_drops_a_copy() {
         ask(&warm, "a.example").await.unwrap();
         assert_eq!(version().await.unwrap(), Some(number));
     }
-    said.say(Ok(Answer::Absent));
+    said.say(Ok(Answer::absent()));
     assert_eq!(who(&warm, "a.example").await, "");
     assert!(version().await.is_err());
     // The same version is kept again.
@@ -132,7 +134,7 @@ async fn names_below_a_wildcard_are_noted_one_by_one() {
     }
     assert_eq!(who(&warm, "three.b.example").await, AWAY);
     // Absent is the name, and the wildcard above it.
-    said.say(Ok(Answer::Absent));
+    said.say(Ok(Answer::absent()));
     assert_eq!(who(&warm, "one.b.example").await, "");
     until(|| copies.is_idle(), || format!("{copies:?}")).await;
     said.say(fails());

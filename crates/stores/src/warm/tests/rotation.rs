@@ -1,8 +1,8 @@
 //! Copies when the master key of the catalog was changed.
 
 use super::*;
-use sekisho_certs::seal::{KeyRing, MasterKey};
-use sekisho_certs::store::sealed::{Sealed, Walk};
+use sekisho_certs::contract::fixture::{host_with, plain};
+use sekisho_certs::seal::{MasterKey, Walk};
 
 fn old() -> MasterKey {
     MasterKey::new(&[5; 32])
@@ -18,13 +18,12 @@ fn new() -> MasterKey {
 async fn a_host_that_is_read_again_needs_the_old_key_no_more() {
     let rig = Rig::new();
     let both = || KeyRing::new(old()).with(new());
-    let there = Sealed::create(Arc::clone(&rig.there.catalog), both()).await;
+    let there = Sealer::create(Arc::clone(&rig.there.catalog), both()).await;
     let there = there.unwrap();
     rig.fill(there).await;
     let started = async || {
-        let (warm, copies) = rig.warm();
-        let sealed = Sealed::open(Arc::new(warm), both()).await.unwrap();
-        let at = sealed.position().await.unwrap();
+        let (sealed, copies) = rig.opened(both()).await.unwrap();
+        let at = sealed.head().await.unwrap();
         (sealed, copies, at)
     };
     let (sealed, copies, at) = started().await;
@@ -33,7 +32,7 @@ async fn a_host_that_is_read_again_needs_the_old_key_no_more() {
     }
     kept(&copies, 2).await;
 
-    let rotating = Sealed::open(Arc::clone(&rig.there.catalog), both()).await;
+    let rotating = Sealer::open(Arc::clone(&rig.there.catalog), both()).await;
     let rotating = rotating.unwrap();
     rotating.seal_under(new().id()).await.unwrap();
     let secrets = rotating.secrets(&mut Walk::new(), 10).await.unwrap();
@@ -49,9 +48,7 @@ async fn a_host_that_is_read_again_needs_the_old_key_no_more() {
     drop((sealed, copies));
 
     rig.switch.say(away());
-    let (warm, _copies) = rig.warm();
-    let sealed = Sealed::open(Arc::new(warm), KeyRing::new(new())).await;
-    let sealed = sealed.unwrap();
+    let (sealed, _copies) = rig.opened(KeyRing::new(new())).await.unwrap();
     for name in ["a.example", "b.example"] {
         assert_eq!(who(&sealed, name).await, name);
     }
@@ -62,38 +59,31 @@ async fn a_host_that_is_read_again_needs_the_old_key_no_more() {
 async fn a_copy_under_a_key_that_is_gone_fails_for_now() {
     let rig = Rig::new();
     let both = || KeyRing::new(old()).with(new());
-    let there = Sealed::create(Arc::clone(&rig.there.catalog), both()).await;
+    let there = Sealer::create(Arc::clone(&rig.there.catalog), both()).await;
     rig.fill(there.unwrap()).await;
-    let (warm, copies) = rig.warm();
-    let sealed = Sealed::open(Arc::new(warm), both()).await.unwrap();
-    let at = sealed.position().await.unwrap();
+    let (sealed, copies) = rig.opened(both()).await.unwrap();
+    let at = sealed.head().await.unwrap();
     assert_eq!(who(&sealed, "a.example").await, "a.example");
     kept(&copies, 1).await;
-    let rotating = Sealed::open(Arc::clone(&rig.there.catalog), both()).await;
+    let rotating = Sealer::open(Arc::clone(&rig.there.catalog), both()).await;
     rotating.unwrap().seal_under(new().id()).await.unwrap();
     sealed.changes(at.number, 100).await.unwrap();
     until(|| copies.is_idle(), || format!("{copies:?}")).await;
     drop((sealed, copies));
 
     rig.switch.say(away());
-    let (warm, _copies) = rig.warm();
-    let sealed = Sealed::open(Arc::new(warm), KeyRing::new(new())).await;
-    let error = ask(&sealed.unwrap(), "a.example").await.unwrap_err();
+    let (sealed, _copies) = rig.opened(KeyRing::new(new())).await.unwrap();
+    let error = ask(&sealed, "a.example").await.unwrap_err();
     assert!(error.is_retryable(), "{error}");
     assert!(error.to_string().contains("does not open"), "{error}");
 }
 
 impl Rig {
     /// Puts two hosts through what seals.
-    async fn fill(&self, sealed: Sealed) {
-        let fixture = Fixture {
-            catalog: Arc::new(sealed),
-            clock: Arc::clone(&self.there.clock),
-            sealed: false,
-            keep: Box::new(()),
-        };
-        for name in ["a.example", "b.example"] {
-            fixture.put(name).await;
+    async fn fill(&self, sealer: Sealer) {
+        for (name, number) in [("a.example", 1), ("b.example", 2)] {
+            let host = host_with(name, number, plain);
+            sealer.write(host).await.unwrap();
         }
     }
 }

@@ -7,10 +7,10 @@ use std::time::Duration;
 use tokio::sync::RwLock;
 
 use super::*;
-use sekisho_certs::credential::{CredentialId, StoredCredential};
+use sekisho_certs::credential::{CredentialId, SealedBytes, StoredCredential};
 use sekisho_certs::host::HostPattern;
 use sekisho_certs::store::{
-    BoxFuture, CatalogId, ChangePage, Document, Lease, LogId, Result, Source, Write,
+    BoxFuture, CatalogId, ChangePage, Document, Lease, LogId, Result, Source,
 };
 
 #[derive(Debug)]
@@ -66,27 +66,10 @@ impl Switch {
     }
 }
 
-impl Store for Switch {
-    fn find<'a>(&'a self, name: &'a HostName) -> BoxFuture<'a, Result<Answer>> {
+impl ChangeLog for Switch {
+    fn head(&self) -> BoxFuture<'_, Result<LogPosition>> {
         Box::pin(async move {
-            let mut answer = self.call(self.inner().find(name)).await;
-            if let Ok(Answer::Found(found)) = &mut answer {
-                found.source = *self.source.lock().unwrap();
-            }
-            let _open = self.gate.read().await;
-            answer
-        })
-    }
-}
-
-impl Catalog for Switch {
-    fn id(&self) -> BoxFuture<'_, Result<CatalogId>> {
-        Box::pin(async move { self.call(self.inner().id()).await })
-    }
-
-    fn position(&self) -> BoxFuture<'_, Result<LogPosition>> {
-        Box::pin(async move {
-            let mut position = self.call(self.inner().position()).await?;
+            let mut position = self.call(self.inner().head()).await?;
             position.log = self.log(position.log);
             Ok(position)
         })
@@ -103,8 +86,28 @@ impl Catalog for Switch {
     fn changed(&self) -> BoxFuture<'_, ()> {
         Box::pin(async move { self.inner().changed().await })
     }
+}
 
-    fn write(&self, batch: Vec<Write>) -> BoxFuture<'_, Result<u64>> {
+impl Catalog for Switch {
+    fn id(&self) -> BoxFuture<'_, Result<CatalogId>> {
+        Box::pin(async move { self.call(self.inner().id()).await })
+    }
+
+    fn find<'a>(&'a self, name: &'a HostName) -> BoxFuture<'a, Result<Answer<SealedBytes>>> {
+        Box::pin(async move {
+            let mut answer = self.call(self.inner().find(name)).await;
+            if let Ok(Answer {
+                found: Some(found), ..
+            }) = &mut answer
+            {
+                found.source = *self.source.lock().unwrap();
+            }
+            let _open = self.gate.read().await;
+            answer
+        })
+    }
+
+    fn write(&self, batch: Batch) -> BoxFuture<'_, Result<u64>> {
         Box::pin(async move { self.call(self.inner().write(batch)).await })
     }
 
@@ -132,7 +135,7 @@ impl Catalog for Switch {
     fn credentials<'a>(
         &'a self,
         _: &'a [CredentialId],
-    ) -> BoxFuture<'a, Result<Vec<StoredCredential>>> {
+    ) -> BoxFuture<'a, Result<Vec<StoredCredential<SealedBytes>>>> {
         unreachable!("nobody asks")
     }
 
@@ -140,19 +143,15 @@ impl Catalog for Switch {
         &self,
         after: Option<CredentialId>,
         limit: usize,
-    ) -> BoxFuture<'_, Result<Vec<StoredCredential>>> {
+    ) -> BoxFuture<'_, Result<Vec<StoredCredential<SealedBytes>>>> {
         Box::pin(async move { self.call(self.inner().list_credentials(after, limit)).await })
-    }
-
-    fn due(&self, _: i64, _: usize) -> BoxFuture<'_, Result<Vec<CredentialId>>> {
-        unreachable!("nobody asks")
     }
 
     fn document<'a>(
         &'a self,
         kind: &'a str,
         key: &'a str,
-    ) -> BoxFuture<'a, Result<Option<Document>>> {
+    ) -> BoxFuture<'a, Result<Option<Document<SealedBytes>>>> {
         Box::pin(async move { self.call(self.inner().document(kind, key)).await })
     }
 
@@ -161,7 +160,7 @@ impl Catalog for Switch {
         _: &'a str,
         _: Option<&'a str>,
         _: usize,
-    ) -> BoxFuture<'a, Result<Vec<Document>>> {
+    ) -> BoxFuture<'a, Result<Vec<Document<SealedBytes>>>> {
         unreachable!("nobody asks")
     }
 

@@ -5,9 +5,9 @@
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use super::Sealed;
+use super::Sealer;
 use super::secrets::place;
-use crate::credential::{Protected, Secret};
+use crate::credential::{SealedBytes, Secret};
 use crate::seal::KeyRing;
 use crate::store::{
     CatalogId, ChangePage, Document, Expect, LogId, Result, StoreError, Subject, Write,
@@ -23,7 +23,7 @@ pub(super) struct Check {
 
 impl Check {
     /// Makes a batch conflict if another key seals by then.
-    pub(super) fn require(self) -> Write {
+    pub(super) fn require(self) -> Write<SealedBytes> {
         Write::Require {
             kind: KIND.to_owned(),
             key: String::new(),
@@ -43,6 +43,8 @@ struct State {
     log: Option<LogId>,
     /// It may be another by now.
     stale: bool,
+    /// A task is reading it.
+    reading: bool,
     /// The key that seals and was said to be missing.
     missing: Option<u32>,
 }
@@ -57,17 +59,14 @@ impl Known {
     }
 }
 
-impl Sealed {
+impl Sealer {
     /// Reads the check value and tries to open it; none if there is none.
     pub(super) async fn check(&self, catalog: CatalogId) -> Result<Option<Check>> {
         let Some((check, document)) = self.read_check().await? else {
             return Ok(None);
         };
-        let ring = self.keys.with(check.key, OPENING).await;
-        let Protected::Sealed(sealed) = document.bytes.clone() else {
-            return Ok(None);
-        };
-        match ring.unseal(sealed, &place(catalog, &document)) {
+        let ring = self.0.keys.with(check.key, OPENING).await;
+        match ring.unseal(document.bytes.clone(), &place(catalog, &document)) {
             Ok(_) => Ok(Some(check)),
             Err(why) => Err(wrong(&ring, &why)),
         }
@@ -78,20 +77,15 @@ impl Sealed {
         Ok(self.read_check().await?.map(|(check, _)| check))
     }
 
-    async fn read_check(&self) -> Result<Option<(Check, Document)>> {
-        let Some(document) = self.inner.document(KIND, "").await? else {
+    async fn read_check(&self) -> Result<Option<(Check, Document<SealedBytes>)>> {
+        let Some(document) = self.catalog().document(KIND, "").await? else {
             return Ok(None);
         };
-        let Protected::Sealed(sealed) = &document.bytes else {
-            return Err(StoreError::Corrupt(
-                "the check value of the master key lies in the store in the clear".into(),
-            ));
-        };
         let check = Check {
-            key: sealed.key_id,
+            key: document.bytes.key_id,
             version: document.version,
         };
-        self.known.lock().check = Some(check);
+        self.0.known.lock().check = Some(check);
         Ok(Some((check, document)))
     }
 
@@ -101,46 +95,63 @@ impl Sealed {
         catalog: CatalogId,
         ring: &KeyRing,
         key: u32,
-    ) -> Result<Document> {
-        let mut check = Document {
+    ) -> Result<Document<SealedBytes>> {
+        let check = Document {
             kind: KIND.to_owned(),
             key: String::new(),
-            bytes: Protected::Plain(Secret::new(Vec::new())),
+            bytes: Secret::new(KIND.into()),
             expires: None,
             version: 0,
         };
-        let content = Secret::new(KIND.into());
-        let sealed = ring.seal_under(key, &content, &place(catalog, &check));
-        check.bytes = Protected::Sealed(sealed.ok_or_else(|| self.lacks(key))?);
-        Ok(check)
+        let sealed = ring.seal_under(key, &check.bytes, &place(catalog, &check));
+        let sealed = sealed.ok_or_else(|| self.lacks(key))?;
+        Ok(check.with_bytes(sealed))
     }
 
-    /// Looks again which key seals, if the log says that this may have
-    /// changed. Reading the log never fails by it: what could not be done is
-    /// tried again with the next page.
-    pub(super) async fn notice(&self, page: &ChangePage) {
-        let stale = {
-            let mut state = self.known.lock();
-            let begins = state.log.replace(page.log) != Some(page.log) || page.gap;
-            state.stale |= begins || page.changes.iter().any(|change| is_check(&change.subject));
-            state.stale
+    /// Takes a page of the catalog's log: if the check value may have changed,
+    /// reads in the background which key seals. No page waits for it; what
+    /// could not be read is tried again with the next page.
+    pub fn follow(&self, page: &ChangePage) {
+        let begins = {
+            let mut state = self.0.known.lock();
+            let is_other = state.log.replace(page.log) != Some(page.log) || page.gap;
+            state.stale |= is_other || page.changes.iter().any(|change| is_check(&change.subject));
+            // Until it is open, the opening looks.
+            let begins = state.stale && !state.reading && self.which().opened.is_some();
+            state.reading |= begins;
+            begins
         };
-        // Until it is open, the opening looks.
-        if !stale || self.which().opened.is_none() {
-            return;
+        if begins {
+            let sealer = self.clone();
+            tokio::spawn(async move { sealer.read_again().await });
         }
-        let Ok(Some(check)) = self.learn().await else {
-            return;
+    }
+
+    async fn read_again(&self) {
+        // A page may tell of the next check value while this one is read.
+        self.0.known.lock().stale = false;
+        let has_it = match self.learn().await {
+            Ok(Some(check)) => {
+                let has_it = self.0.keys.with(check.key, OPENING).await.has(check.key);
+                self.tell_missing(check.key, has_it);
+                has_it
+            }
+            Ok(None) | Err(_) => false,
         };
-        let has_it = self.keys.with(check.key, FOLLOWING).await.has(check.key);
-        let mut state = self.known.lock();
-        state.stale = !has_it;
+        let mut state = self.0.known.lock();
+        state.stale |= !has_it;
+        state.reading = false;
+    }
+
+    /// Logs once that the key that seals is missing, and once that it is back.
+    fn tell_missing(&self, key: u32, has_it: bool) {
+        let mut state = self.0.known.lock();
         if has_it {
             if state.missing.take().is_some() {
-                tracing::info!("the master key {:08x} is here, it seals", check.key);
+                tracing::info!("the master key {key:08x} is here, it seals");
             }
-        } else if !self.keys.is_reading() && state.missing.replace(check.key) != Some(check.key) {
-            let error = self.lacks(check.key);
+        } else if !self.0.keys.is_reading() && state.missing.replace(key) != Some(key) {
+            let error = self.lacks(key);
             tracing::error!(%error, "what is sealed under that key can't be served");
         }
     }
@@ -151,7 +162,7 @@ impl Sealed {
             format!(
                 "the store seals under the master key {key:08x}, which is not in {}: add it \
                  there, it is looked for again; until then nothing is sealed here",
-                self.keys.shown()
+                self.0.keys.shown()
             )
             .into(),
         )
@@ -179,5 +190,3 @@ pub const KIND: &str = "check";
 /// What opening a store waits for its keys, and what a load waits for a key
 /// that is new: a client waits no longer.
 pub(super) const OPENING: Duration = Duration::from_secs(2);
-/// What following the log waits: changes go on meanwhile.
-const FOLLOWING: Duration = Duration::from_millis(20);

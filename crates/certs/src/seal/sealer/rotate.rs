@@ -1,23 +1,13 @@
 //! Changing the key that seals, and sealing again what lies under another.
 
-use std::sync::Arc;
-
-use super::Sealed;
+use super::Sealer;
 use super::check::OPENING;
-use super::secrets::{Sealer, bound, does_not_open, not_sealed, place};
-use crate::credential::{CredentialId, Protected, SealedBytes, StoredCredential};
-use crate::seal::{Bound, KeyRing};
-use crate::store::{
-    CatalogId, Document, Expect, Reseal, Result, SecretOf, StoreError, Write, expect,
-};
+use super::secrets::{SealingKey, bound, does_not_open, place};
+use crate::credential::{CredentialId, SealedBytes, StoredCredential};
+use crate::seal::{Batch, Bound, KeyRing};
+use crate::store::{CatalogId, Document, Expect, Reseal, Result, SecretOf, StoreError, expect};
 
-impl Sealed {
-    /// The keys of this process.
-    #[must_use]
-    pub fn ring(&self) -> Arc<KeyRing> {
-        self.keys.ring()
-    }
-
+impl Sealer {
     /// The id of the key that seals, as the catalog has it now.
     ///
     /// # Errors
@@ -41,10 +31,10 @@ impl Sealed {
             if check.key == key {
                 return Ok(());
             }
-            let ring = self.keys.with(key, OPENING).await;
+            let ring = self.0.keys.with(key, OPENING).await;
             let new = self.new_check(catalog, &ring, key)?;
-            let put = Write::PutDocument(new, Expect::Version(check.version));
-            match self.inner.write(vec![put]).await {
+            let batch = Batch::of_check(new, Expect::Version(check.version));
+            match self.catalog().write(batch).await {
                 Err(StoreError::Conflict(what)) => conflict = Some(what),
                 other => {
                     other?;
@@ -64,7 +54,7 @@ impl Sealed {
         loop {
             match &mut walk.0 {
                 Stage::Credentials(after) => {
-                    let page = self.inner.list_credentials(*after, limit).await?;
+                    let page = self.catalog().list_credentials(*after, limit).await?;
                     if let Some(last) = page.last() {
                         *after = Some(last.id);
                         return Ok(page.into_iter().map(SealedSecret::Credential).collect());
@@ -72,13 +62,13 @@ impl Sealed {
                     walk.0 = Stage::Kinds(String::new());
                 }
                 Stage::Kinds(after) => {
-                    walk.0 = match self.inner.kind_after(after).await? {
+                    walk.0 = match self.catalog().kind_after(after).await? {
                         Some(kind) => Stage::Documents(kind, None),
                         None => Stage::End,
                     };
                 }
                 Stage::Documents(kind, after) => {
-                    let listed = self.inner.list_documents(kind, after.as_deref(), limit);
+                    let listed = self.catalog().list_documents(kind, after.as_deref(), limit);
                     let page = listed.await?;
                     if let Some(last) = page.last() {
                         *after = Some(last.key.clone());
@@ -99,23 +89,24 @@ impl Sealed {
     /// [`StoreError::Conflict`] if another key seals by now; else what the
     /// catalog failed with. A secret that does not open is no error of all.
     pub async fn reseal(&self, secrets: &[SealedSecret]) -> Result<Resealed> {
-        let sealer = self.sealer().await?;
+        let seals = self.seals(true).await?;
         let mut outcome = Resealed::default();
-        let mut writes = vec![sealer.check.require()];
+        let mut reseals = Vec::new();
         for secret in secrets {
-            let from = secret.sealed()?;
-            if from.key_id == sealer.check.key {
+            let from = secret.sealed();
+            if from.key_id == seals.check.key {
                 continue;
             }
-            let ring = self.keys.with(from.key_id, OPENING).await;
-            match secret.again(&ring, &sealer) {
-                Ok(to) => writes.push(secret.replace(from.clone(), to)),
+            let ring = self.0.keys.with(from.key_id, OPENING).await;
+            match secret.again(&ring, &seals) {
+                Ok(to) => reseals.push(secret.replace(from.clone(), to)),
                 Err(error) => outcome.failed.push(error),
             }
         }
-        outcome.sealed = writes.len() as u64 - 1;
+        outcome.sealed = reseals.len() as u64;
         if outcome.sealed > 0 {
-            self.inner.write(writes).await?;
+            let batch = Batch::new(seals.check.require(), [], reseals);
+            self.catalog().write(batch).await?;
         }
         Ok(outcome)
     }
@@ -152,37 +143,31 @@ impl Default for Walk {
 #[derive(Clone, Debug)]
 pub enum SealedSecret {
     /// A credential with its sealed key.
-    Credential(StoredCredential),
+    Credential(StoredCredential<SealedBytes>),
     /// A sealed document.
-    Document(Document),
+    Document(Document<SealedBytes>),
 }
 
 impl SealedSecret {
     /// The id of the key that it is sealed under.
-    ///
-    /// # Errors
-    /// [`StoreError::Corrupt`] if it lies there in the clear.
-    pub fn key(&self) -> Result<u32> {
-        Ok(self.sealed()?.key_id)
+    #[must_use]
+    pub fn key(&self) -> u32 {
+        self.sealed().key_id
     }
 
-    fn sealed(&self) -> Result<&SealedBytes> {
-        let secret = match self {
+    fn sealed(&self) -> &SealedBytes {
+        match self {
             Self::Credential(credential) => &credential.key,
             Self::Document(document) => &document.bytes,
-        };
-        match secret {
-            Protected::Sealed(sealed) => Ok(sealed),
-            Protected::Plain(_) | Protected::Opened(_) => Err(not_sealed(&self.shown())),
         }
     }
 
     /// Another sealing of the same secret.
-    fn again(&self, ring: &KeyRing, sealer: &Sealer) -> Result<SealedBytes> {
-        let bound = self.bound(sealer.catalog)?;
-        let opened = ring.unseal(self.sealed()?.clone(), &bound);
+    fn again(&self, ring: &KeyRing, seals: &SealingKey) -> Result<SealedBytes> {
+        let bound = self.bound(seals.catalog)?;
+        let opened = ring.unseal(self.sealed().clone(), &bound);
         let opened = opened.map_err(|why| does_not_open(&self.shown(), why))?;
-        Ok(sealer.seal(&opened, &bound))
+        seals.seal(&opened, &bound)
     }
 
     fn bound(&self, catalog: CatalogId) -> Result<Bound<'_>> {
@@ -192,7 +177,7 @@ impl SealedSecret {
         }
     }
 
-    fn replace(&self, from: SealedBytes, to: SealedBytes) -> Write {
+    fn replace(&self, from: SealedBytes, to: SealedBytes) -> Reseal {
         let (of, version) = match self {
             Self::Credential(one) => (SecretOf::Credential(one.id), one.version),
             Self::Document(one) => {
@@ -200,12 +185,12 @@ impl SealedSecret {
                 (SecretOf::Document { kind, key }, one.version)
             }
         };
-        Write::Reseal(Reseal {
+        Reseal {
             of,
             version,
             from,
             to,
-        })
+        }
     }
 
     fn shown(&self) -> String {

@@ -5,18 +5,17 @@ use std::time::Duration;
 
 use super::*;
 use crate::clock::Clock;
-use crate::contract::fixture::{certificate, plain, put_host, record};
-use crate::credential::{CredentialId, KeyType, StoredCredential};
+use crate::contract::fixture::{host_with, plain, put_host, record};
 use crate::host::HostName;
-use crate::seal::{KeyRing, KeySource};
+use crate::seal::{KeySource, OpenKey};
 use crate::store::memory::Memory;
-use crate::store::{Answer, Document, Store};
+use crate::store::{Answer, Document};
 
 /// A catalog with a key file of one key.
 struct Rig {
     _folder: tempfile::TempDir,
     file: PathBuf,
-    inner: Arc<Memory>,
+    catalog: Arc<Memory>,
     first: u32,
 }
 
@@ -26,37 +25,37 @@ impl Rig {
         let file = folder.path().join("master.key");
         let ring = KeyRing::create_file(&file).unwrap();
         let first = ring.first();
-        let inner = Arc::new(Memory::new(Clock::System));
+        let catalog = Arc::new(Memory::new(Clock::System));
         let rig = Self {
             _folder: folder,
             file,
-            inner,
+            catalog,
             first,
         };
-        Sealed::create(rig.inner(), ring).await.unwrap();
+        Sealer::create(rig.catalog(), ring).await.unwrap();
         rig
     }
 
-    fn inner(&self) -> Arc<dyn Catalog> {
-        Arc::clone(&self.inner) as Arc<dyn Catalog>
+    fn catalog(&self) -> Arc<dyn Catalog> {
+        Arc::clone(&self.catalog) as Arc<dyn Catalog>
     }
 
     /// A process that reads the key file again.
-    async fn process(&self) -> Sealed {
+    async fn process(&self) -> Sealer {
         let keys = Keys::load(&KeySource::File(self.file.clone())).unwrap();
-        Sealed::open(self.inner(), keys).await.unwrap()
+        Sealer::open(self.catalog(), keys).await.unwrap()
     }
 
     /// A process that keeps the keys that the file has now.
-    async fn fixed(&self) -> Sealed {
+    async fn fixed(&self) -> Sealer {
         let ring = KeySource::File(self.file.clone()).load().unwrap();
-        Sealed::open(self.inner(), ring).await.unwrap()
+        Sealer::open(self.catalog(), ring).await.unwrap()
     }
 
     /// The keys that everything is sealed under.
     async fn sealings(&self) -> Vec<u32> {
-        let sealed = Sealed::unopened(
-            self.inner(),
+        let sealed = Sealer::unopened(
+            self.catalog(),
             KeySource::File(self.file.clone()).load().unwrap(),
         );
         let (mut walk, mut keys) = (Walk::new(), Vec::new());
@@ -65,29 +64,17 @@ impl Rig {
             if page.is_empty() {
                 return keys;
             }
-            keys.extend(page.iter().map(|secret| secret.key().unwrap()));
+            keys.extend(page.iter().map(|secret| secret.key()));
         }
     }
 }
 
-async fn put(catalog: &Sealed, number: u64) -> Result<u64> {
-    let id = CredentialId::from_u64(number);
-    let credential = StoredCredential {
-        id,
-        version: 0,
-        key_type: KeyType::Ecdsa,
-        chain: vec![certificate(number)],
-        key: plain(&number.to_be_bytes()),
-        not_before: 0,
-        not_after: 1,
-        renew_at: None,
-    };
-    let host = record(&format!("h{number}.example"), &[(KeyType::Ecdsa, id)]);
-    let put = Write::PutCredential(credential, Expect::Any);
-    catalog.write(vec![put, put_host(host)]).await
+async fn put(sealer: &Sealer, number: u64) -> Result<u64> {
+    let name = format!("h{number}.example");
+    sealer.write(host_with(&name, number, plain)).await
 }
 
-async fn document(catalog: &Sealed, key: &str) -> Result<u64> {
+async fn document(sealer: &Sealer, key: &str) -> Result<u64> {
     let document = Document {
         kind: "kind".to_owned(),
         key: key.to_owned(),
@@ -96,18 +83,23 @@ async fn document(catalog: &Sealed, key: &str) -> Result<u64> {
         version: 0,
     };
     let put = Write::PutDocument(document, Expect::Any);
-    catalog.write(vec![put]).await
+    sealer.write(vec![put]).await
 }
 
-async fn key_of(catalog: &Sealed, number: u64) -> Vec<u8> {
-    let name = HostName::parse(&format!("h{number}.example")).unwrap();
-    match catalog.find(&name).await.unwrap() {
-        Answer::Found(found) => found.credentials[0].key.secret().unwrap().expose().to_vec(),
-        Answer::Absent => panic!("{name} is absent"),
-    }
+async fn find(sealer: &Sealer, name: &str) -> Result<Answer<OpenKey>> {
+    let name = HostName::parse(name).unwrap();
+    let answer = sealer.catalog().find(&name).await?;
+    sealer.open_answer(answer).await
 }
 
-async fn reseal_all(catalog: &Sealed) -> u64 {
+async fn key_of(sealer: &Sealer, number: u64) -> Vec<u8> {
+    let answer = find(sealer, &format!("h{number}.example")).await.unwrap();
+    let key = &answer.found.expect("it is there").credentials[0].key;
+    assert!(key.is_proved());
+    key.secret().expose().to_vec()
+}
+
+async fn reseal_all(catalog: &Sealer) -> u64 {
     let (mut walk, mut count) = (Walk::new(), 0);
     loop {
         let page = catalog.secrets(&mut walk, 2).await.unwrap();
@@ -150,13 +142,13 @@ async fn sealing_again_is_resumable_and_no_change() {
     }
     let second = KeyRing::extend_file(&rig.file).unwrap();
     catalog.seal_under(second).await.unwrap();
-    let position = catalog.position().await.unwrap();
+    let position = catalog.catalog().head().await.unwrap();
     // One that ends in the middle.
     let page = catalog.secrets(&mut Walk::new(), 3).await.unwrap();
     assert_eq!(catalog.reseal(&page).await.unwrap().sealed, 3);
     assert_eq!(reseal_all(&rig.process().await).await, 7);
     assert_eq!(reseal_all(&catalog).await, 0);
-    assert_eq!(catalog.position().await.unwrap(), position);
+    assert_eq!(catalog.catalog().head().await.unwrap(), position);
     assert_eq!(rig.sealings().await, [second; 11]);
     KeyRing::shorten_file(&rig.file, rig.first).unwrap();
     let alone = rig.process().await;
@@ -181,8 +173,7 @@ async fn without_the_key_that_seals_it_opens_what_it_can_and_seals_nothing() {
         "{error}"
     );
     assert_eq!(key_of(&poor, 1).await, 1_u64.to_be_bytes());
-    let name = HostName::parse("h2.example").unwrap();
-    let error = poor.find(&name).await.unwrap_err();
+    let error = find(&poor, "h2.example").await.unwrap_err();
     assert!(
         matches!(&error, StoreError::Corrupt(what) if what.contains(&id)),
         "{error}"
@@ -191,7 +182,8 @@ async fn without_the_key_that_seals_it_opens_what_it_can_and_seals_nothing() {
     poor.write(vec![put_host(record("plain.example", &[]))])
         .await
         .unwrap();
-    let error = Sealed::open(rig.inner(), poor.keys).await.unwrap_err();
+    let ring = KeyRing::clone(&poor.ring());
+    let error = Sealer::open(rig.catalog(), ring).await.unwrap_err();
     assert!(error.to_string().contains("wrong master key"), "{error}");
 }
 
@@ -199,20 +191,70 @@ async fn without_the_key_that_seals_it_opens_what_it_can_and_seals_nothing() {
 async fn who_follows_the_log_learns_of_another_key() {
     let rig = Rig::new().await;
     let (server, command) = (rig.process().await, rig.process().await);
-    let position = server.position().await.unwrap();
-    server.changes(position.number, 9).await.unwrap();
+    let position = server.catalog().head().await.unwrap();
+    let page = || server.catalog().changes(position.number, 9);
+    server.follow(&page().await.unwrap());
     let second = KeyRing::extend_file(&rig.file).unwrap();
     command.seal_under(second).await.unwrap();
     let look = async {
-        while !server.keys.ring().has(second) {
-            server.changes(position.number, 9).await.unwrap();
+        while !server.ring().has(second) {
+            server.follow(&page().await.unwrap());
             tokio::task::yield_now().await;
         }
     };
     tokio::time::timeout(Duration::from_secs(20), look)
         .await
         .expect("in time");
-    assert_eq!(server.known.check().unwrap().key, second);
+    assert_eq!(server.0.known.check().unwrap().key, second);
     let error = command.seal_under(0).await.unwrap_err();
     assert!(matches!(error, StoreError::Refused(_)), "{error}");
+}
+
+/// A key of another store, or of a file that somebody moved, does not open.
+#[tokio::test]
+async fn what_was_sealed_opens_only_where_it_was_sealed() {
+    let rig = Rig::new().await;
+    let sealer = rig.process().await;
+    for number in 1..=2 {
+        put(&sealer, number).await.unwrap();
+    }
+    let stored = rig.catalog.list_credentials(None, 9).await.unwrap();
+    let [one, other] = &stored[..] else {
+        panic!("two credentials: {stored:?}")
+    };
+    let moved = one.clone().with_key(other.key.clone());
+    let error = sealer.open_credentials(vec![moved]).await.unwrap_err();
+    assert!(matches!(error, StoreError::Corrupt(_)), "{error}");
+    assert!(error.to_string().contains("does not open"), "{error}");
+    let opened = sealer.open_credentials(stored).await.unwrap();
+    assert!(opened.iter().all(|one| one.key.is_proved()));
+}
+
+/// Hosts alone need no key, and yet conflict with a change of the key: the
+/// batch is made again by itself.
+#[tokio::test]
+async fn every_batch_requires_its_check_value() {
+    let rig = Rig::new().await;
+    let sealer = rig.process().await;
+    let host = || vec![put_host(record("a.example", &[]))];
+    let (late, _) = sealer.batch(&host()).await.unwrap();
+    let second = KeyRing::extend_file(&rig.file).unwrap();
+    rig.process().await.seal_under(second).await.unwrap();
+    let error = rig.catalog.write(late).await.unwrap_err();
+    assert!(matches!(error, StoreError::Conflict(_)), "{error}");
+    sealer.write(host()).await.unwrap();
+    let there = rig.catalog.list_hosts(None, 9).await.unwrap();
+    assert_eq!(there.len(), 1);
+}
+
+#[tokio::test]
+async fn a_catalog_that_was_never_sealed_is_refused() {
+    let catalog = Arc::new(Memory::new(Clock::System));
+    let ring = || KeyRing::new(crate::seal::MasterKey::new(&[1; 32]));
+    let open = Sealer::open(catalog.clone(), ring()).await.unwrap_err();
+    assert!(open.to_string().contains("no check value"), "{open}");
+    let foreign = host_with("a.example", 1, crate::contract::fixture::sealed);
+    catalog.write(Batch::unchecked(foreign)).await.unwrap();
+    let made = Sealer::create(catalog, ring()).await.unwrap_err();
+    assert!(made.to_string().contains("no check value"), "{made}");
 }

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use tokio::sync::watch;
 use tokio::time::timeout;
 
-use crate::seal::{KeyError, KeyRing, KeySource};
+use super::{KeyError, KeyRing, KeySource};
 
 /// A ring of keys that may grow while it is used.
 #[derive(Debug)]

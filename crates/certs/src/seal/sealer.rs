@@ -1,0 +1,203 @@
+//! Seals what is written to a catalog and opens what is read from it.
+
+mod check;
+mod rotate;
+mod secrets;
+
+#[cfg(test)]
+mod tests;
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+pub use self::check::KIND as CHECK;
+pub use self::rotate::{Resealed, SealedSecret, Walk};
+
+use self::check::Known;
+use super::{Batch, KeyRing, Keys};
+use crate::credential::Secret;
+use crate::store::{Catalog, CatalogId, Expect, Result, StoreError, Write};
+
+/// The master keys for one catalog, whose check value says which of them
+/// seals. Clones share what they know.
+///
+/// - Nothing is sealed under an old key once another seals: each batch
+///   requires the check value that its key was taken by.
+/// - A key that is met and not there is looked for in its source again.
+/// - Nothing that was sealed for one catalog is written to another that stands
+///   in its place.
+#[derive(Clone, Debug)]
+pub struct Sealer(Arc<Inner>);
+
+#[derive(Debug)]
+struct Inner {
+    catalog: Arc<dyn Catalog>,
+    keys: Keys,
+    which: Mutex<Which>,
+    known: Known,
+}
+
+/// Which catalog it is. Copies of one may have answered before it turns out
+/// that another stands in its place.
+#[derive(Debug, Default)]
+struct Which {
+    /// Whose check value the keys have opened.
+    opened: Option<CatalogId>,
+    /// As the catalog last said, when it was asked anew.
+    met: Option<CatalogId>,
+}
+
+impl Sealer {
+    /// Takes a catalog whose check value these keys open.
+    ///
+    /// # Errors
+    /// [`StoreError::Refused`] for a wrong master key, or for a catalog that
+    /// was never sealed; else what the catalog failed with.
+    pub async fn open(catalog: Arc<dyn Catalog>, keys: impl Into<Keys>) -> Result<Self> {
+        let sealer = Self::unopened(catalog, keys);
+        sealer.ensure_open().await?;
+        Ok(sealer)
+    }
+
+    /// Takes a catalog that may be out of reach: the first call that needs the
+    /// keys opens it, and fails as [`Sealer::open`] does until one succeeds.
+    #[must_use]
+    pub fn unopened(catalog: Arc<dyn Catalog>, keys: impl Into<Keys>) -> Self {
+        Self(Arc::new(Inner {
+            catalog,
+            keys: keys.into(),
+            which: Mutex::default(),
+            known: Known::default(),
+        }))
+    }
+
+    /// Opens the catalog's check value, if that was not done yet.
+    ///
+    /// # Errors
+    /// As [`Sealer::open`].
+    pub async fn ensure_open(&self) -> Result<()> {
+        self.opened().await.map(|_| ())
+    }
+
+    /// Takes a new catalog: writes the check value under the first key, so
+    /// that a wrong key is told apart ever after. An unfinished one is
+    /// completed; one that was sealed already is opened.
+    ///
+    /// # Errors
+    /// As [`Sealer::open`]; also if there are credentials but no check value.
+    pub async fn create(catalog: Arc<dyn Catalog>, keys: impl Into<Keys>) -> Result<Self> {
+        let keys = keys.into();
+        let first = keys.ring().first();
+        Self::create_under(catalog, keys, first).await
+    }
+
+    /// Takes a new catalog, under another key of the ring than the first.
+    ///
+    /// # Errors
+    /// As [`Sealer::create`]; also if the ring has no such key.
+    pub async fn create_under(
+        catalog: Arc<dyn Catalog>,
+        keys: impl Into<Keys>,
+        key: u32,
+    ) -> Result<Self> {
+        let sealer = Self::unopened(catalog, keys);
+        let id = sealer.catalog().id().await?;
+        if sealer.check(id).await?.is_some() {
+            return Ok(sealer);
+        }
+        if !sealer.catalog().list_credentials(None, 1).await?.is_empty() {
+            return Err(StoreError::Refused(
+                "the store holds credentials but no check value of a master key; restore it from a backup".into(),
+            ));
+        }
+        let check = sealer.new_check(id, &sealer.ring(), key)?;
+        let batch = Batch::of_check(check, Expect::Absent);
+        match sealer.catalog().write(batch).await {
+            // Another process was faster, perhaps with another key.
+            Ok(_) | Err(StoreError::Conflict(_)) => {}
+            Err(error) => return Err(error),
+        }
+        sealer.check(id).await?;
+        Ok(sealer)
+    }
+
+    /// The catalog that it seals for.
+    #[must_use]
+    pub fn catalog(&self) -> &Arc<dyn Catalog> {
+        &self.0.catalog
+    }
+
+    /// The keys of this process.
+    #[must_use]
+    pub fn ring(&self) -> Arc<KeyRing> {
+        self.0.keys.ring()
+    }
+
+    /// Seals these operations and writes them as one transaction; gives what
+    /// [`Catalog::write`] does. Seals again if another key seals by then.
+    ///
+    /// # Errors
+    /// [`StoreError::Refused`] without the key that seals, where there is a
+    /// secret to seal; [`StoreError::Unavailable`] if another catalog stands in
+    /// the place of the one that was opened; else what the catalog failed with.
+    pub async fn write(&self, writes: Vec<Write<Secret>>) -> Result<u64> {
+        // What is sealed for one catalog must not land in another.
+        self.recognize().await?;
+        let mut conflict = None;
+        for _ in 0..ATTEMPTS {
+            let (batch, check) = self.batch(&writes).await?;
+            match self.catalog().write(batch).await {
+                // By the caller's own expectations, or because another key
+                // seals by now.
+                Err(StoreError::Conflict(what)) if self.learn().await? != Some(check) => {
+                    conflict = Some(what);
+                }
+                other => return other,
+            }
+        }
+        Err(StoreError::Conflict(conflict.unwrap_or_default()))
+    }
+
+    /// Asks which catalog answers. Another one than before is opened anew, by
+    /// the next call that needs the keys.
+    ///
+    /// # Errors
+    /// What the catalog failed with.
+    pub async fn recognize(&self) -> Result<()> {
+        let catalog = self.catalog().id().await?;
+        let mut which = self.which();
+        which.met = Some(catalog);
+        which.opened = which.opened.filter(|opened| *opened == catalog);
+        Ok(())
+    }
+
+    /// The catalog that the keys belong to, by its check value. Calls that
+    /// come at once each look: none waits behind another.
+    async fn opened(&self) -> Result<CatalogId> {
+        if let Some(catalog) = self.which().opened {
+            return Ok(catalog);
+        }
+        let catalog = self.catalog().id().await?;
+        self.check(catalog).await?.ok_or_else(no_check)?;
+        let mut which = self.which();
+        if which.met.is_some_and(|met| met != catalog) {
+            return Err(StoreError::Unavailable(
+                "it turned out to be another catalog, which is opened with the next call".into(),
+            ));
+        }
+        which.opened = Some(catalog);
+        Ok(catalog)
+    }
+
+    fn which(&self) -> MutexGuard<'_, Which> {
+        self.0.which.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn no_check() -> StoreError {
+    StoreError::Refused(
+        "the store has no check value of its master key: its making broke off; import into it again, or remove it".into(),
+    )
+}
+
+/// More means that others change the key without pause.
+const ATTEMPTS: usize = 3;

@@ -1,0 +1,196 @@
+//! Single secrets, sealed and opened where they stand.
+
+use std::fmt::Display;
+use std::sync::Arc;
+
+use super::check::{Check, OPENING};
+use super::{Sealer, no_check};
+use crate::credential::{SealedBytes, Secret, StoredCredential};
+use crate::seal::{Batch, Bound, KeyRing, OpenKey, UnsealError};
+use crate::store::{Answer, CatalogId, Document, Found, Result, StoreError, Write, expect};
+
+/// What seals: a key of a ring, for one catalog.
+#[derive(Debug)]
+pub(super) struct SealingKey {
+    pub(super) catalog: CatalogId,
+    pub(super) ring: Arc<KeyRing>,
+    pub(super) check: Check,
+}
+
+impl SealingKey {
+    pub(super) fn seal(&self, secret: &Secret, bound: &Bound<'_>) -> Result<SealedBytes> {
+        let sealed = self.ring.seal_under(self.check.key, secret, bound);
+        sealed.ok_or_else(|| StoreError::Refused("the key that seals is not there".into()))
+    }
+}
+
+impl Sealer {
+    /// Opens the keys of an answer.
+    ///
+    /// # Errors
+    /// [`StoreError::Corrupt`] for a key that does not open; else as
+    /// [`Sealer::open`].
+    pub async fn open_answer(&self, answer: Answer<SealedBytes>) -> Result<Answer<OpenKey>> {
+        let Answer { read_at, found } = answer;
+        let Some(found) = found else {
+            return Ok(Answer {
+                read_at,
+                found: None,
+            });
+        };
+        let Found {
+            record,
+            credentials,
+            shadowed,
+            fresh_for,
+            source,
+        } = *found;
+        let credentials = self.open_credentials(credentials).await?;
+        let found = Found {
+            record,
+            credentials,
+            shadowed,
+            fresh_for,
+            source,
+        };
+        Ok(Answer {
+            read_at,
+            found: Some(Box::new(found)),
+        })
+    }
+
+    /// Opens the keys of credentials.
+    ///
+    /// # Errors
+    /// As [`Sealer::open_answer`].
+    pub async fn open_credentials(
+        &self,
+        stored: Vec<StoredCredential<SealedBytes>>,
+    ) -> Result<Vec<StoredCredential<OpenKey>>> {
+        let catalog = self.opened().await?;
+        let mut open = Vec::with_capacity(stored.len());
+        for credential in stored {
+            open.push(self.open_credential(catalog, credential).await?);
+        }
+        Ok(open)
+    }
+
+    /// Opens a document.
+    ///
+    /// # Errors
+    /// As [`Sealer::open_answer`].
+    pub async fn open_document(&self, stored: Document<SealedBytes>) -> Result<Document<Secret>> {
+        let catalog = self.opened().await?;
+        let ring = self.0.keys.with(stored.bytes.key_id, OPENING).await;
+        let opened = ring.unseal(stored.bytes.clone(), &place(catalog, &stored));
+        let opened = opened
+            .map_err(|why| does_not_open(&expect::document(&stored.kind, &stored.key), why))?;
+        Ok(stored.with_bytes(opened))
+    }
+
+    /// Reads one document and opens it.
+    ///
+    /// # Errors
+    /// As [`Sealer::open_answer`].
+    pub async fn document(&self, kind: &str, key: &str) -> Result<Option<Document<Secret>>> {
+        match self.catalog().document(kind, key).await? {
+            Some(stored) => Ok(Some(self.open_document(stored).await?)),
+            None => {
+                self.opened().await?;
+                Ok(None)
+            }
+        }
+    }
+
+    /// Seals operations by what seals now, and says what that was.
+    pub(super) async fn batch(&self, writes: &[Write<Secret>]) -> Result<(Batch, Check)> {
+        let has_secret = writes
+            .iter()
+            .any(|write| matches!(write, Write::PutCredential(..) | Write::PutDocument(..)));
+        let seals = self.seals(has_secret).await?;
+        let sealed = writes.iter().map(|write| seals.operation(write.clone()));
+        let sealed = sealed.collect::<Result<Vec<_>>>()?;
+        let batch = Batch::new(seals.check.require(), sealed, Vec::new());
+        Ok((batch, seals.check))
+    }
+
+    /// What seals now. The keys are read again if the one that seals is not
+    /// among them; where it is `needed`, its absence is an error.
+    pub(super) async fn seals(&self, needed: bool) -> Result<SealingKey> {
+        let catalog = self.opened().await?;
+        let check = match self.0.known.check() {
+            Some(check) => check,
+            None => self.learn().await?.ok_or_else(no_check)?,
+        };
+        let ring = match needed {
+            true => self.0.keys.with(check.key, OPENING).await,
+            false => self.ring(),
+        };
+        if needed && !ring.has(check.key) {
+            return Err(self.lacks(check.key));
+        }
+        Ok(SealingKey {
+            catalog,
+            ring,
+            check,
+        })
+    }
+
+    async fn open_credential(
+        &self,
+        catalog: CatalogId,
+        stored: StoredCredential<SealedBytes>,
+    ) -> Result<StoredCredential<OpenKey>> {
+        let ring = self.0.keys.with(stored.key.key_id, OPENING).await;
+        let (stored, sealed) = stored.replace_key(());
+        let opened = ring.unseal(sealed, &bound(catalog, &stored)?);
+        let opened = opened.map_err(|why| does_not_open(&stored.id, why))?;
+        Ok(stored.with_key(OpenKey::unsealed(opened)))
+    }
+}
+
+impl SealingKey {
+    /// The operation as the catalog takes it.
+    fn operation(&self, write: Write<Secret>) -> Result<Write<SealedBytes>> {
+        Ok(match write {
+            Write::PutCredential(credential, expect) => {
+                let sealed = self.seal(&credential.key, &bound(self.catalog, &credential)?)?;
+                Write::PutCredential(credential.with_key(sealed), expect)
+            }
+            Write::PutDocument(document, expect) => {
+                let sealed = self.seal(&document.bytes, &place(self.catalog, &document))?;
+                Write::PutDocument(document.with_bytes(sealed), expect)
+            }
+            Write::PutHost(record, expect) => Write::PutHost(record, expect),
+            Write::RemoveHost(pattern, expect) => Write::RemoveHost(pattern, expect),
+            Write::RemoveDocument { kind, key, expect } => {
+                Write::RemoveDocument { kind, key, expect }
+            }
+            Write::Require { kind, key, expect } => Write::Require { kind, key, expect },
+        })
+    }
+}
+
+pub(super) fn bound<K>(catalog: CatalogId, credential: &StoredCredential<K>) -> Result<Bound<'_>> {
+    let id = credential.id;
+    let spki = credential
+        .spki()
+        .ok_or_else(|| StoreError::Corrupt(format!("the leaf of {id} is no certificate").into()))?;
+    Ok(Bound::Key {
+        catalog,
+        credential: id,
+        spki,
+    })
+}
+
+pub(super) fn place<B>(catalog: CatalogId, document: &Document<B>) -> Bound<'_> {
+    Bound::Document {
+        catalog,
+        kind: &document.kind,
+        key: &document.key,
+    }
+}
+
+pub(super) fn does_not_open(of: &dyn Display, why: UnsealError) -> StoreError {
+    StoreError::Corrupt(format!("the secret of {of} does not open: {why}").into())
+}

@@ -1,0 +1,42 @@
+//! Why a store gave no answer.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Why a store gave no answer. Cheap to clone: all who wait share it.
+#[derive(Clone, Debug, thiserror::Error)]
+pub enum StoreError {
+    /// It can't be reached or broke off.
+    #[error("the store is unavailable: {0}")]
+    Unavailable(Arc<str>),
+    /// It did not answer in time.
+    #[error("the store did not answer within {0:?}")]
+    TimedOut(Duration),
+    /// This call failed, but the store answers others: a client picks the
+    /// host, and no host may shut the store off for all.
+    #[error("the store failed on this call: {0}")]
+    Failed(Arc<str>),
+    /// As many calls as may be are in flight and waiting.
+    #[error("too many calls to the store are in flight")]
+    Overloaded,
+    /// What is stored can't be used; says what and where.
+    #[error("{0}")]
+    Corrupt(Arc<str>),
+    /// Something else stands there than was expected; says what.
+    #[error("{0}")]
+    Conflict(Arc<str>),
+    /// This store does not take such input; says why.
+    #[error("{0}")]
+    Refused(Arc<str>),
+}
+
+impl StoreError {
+    /// Whether the same call may succeed later without anybody's help.
+    #[must_use]
+    pub fn is_retryable(&self) -> bool {
+        matches!(
+            self,
+            Self::Unavailable(_) | Self::TimedOut(_) | Self::Failed(_) | Self::Overloaded
+        )
+    }
+}

@@ -1,0 +1,80 @@
+//! What a write consists of, and what must be there for it to happen.
+
+use crate::credential::{CredentialId, SealedBytes, StoredCredential};
+use crate::host::HostPattern;
+use crate::record::HostRecord;
+use crate::store::Document;
+
+/// One operation of a write. `S` is the form of its secrets: [`Secret`] where
+/// a caller asks for it, [`SealedBytes`] where a catalog does it.
+///
+/// [`Secret`]: crate::credential::Secret
+#[derive(Clone, Debug)]
+pub enum Write<S> {
+    /// Stores a credential.
+    PutCredential(StoredCredential<S>, Expect),
+    /// Stores a host record.
+    PutHost(HostRecord, Expect),
+    /// Removes a host record; removing an absent one under [`Expect::Any`]
+    /// changes nothing.
+    RemoveHost(HostPattern, Expect),
+    /// Stores a document.
+    PutDocument(Document<S>, Expect),
+    /// Removes a document, like a host.
+    RemoveDocument {
+        /// Its kind.
+        kind: String,
+        /// Its key in the kind.
+        key: String,
+        /// What must stand there.
+        expect: Expect,
+    },
+    /// Changes nothing: the batch happens only if this document is as
+    /// expected.
+    Require {
+        /// Its kind.
+        kind: String,
+        /// Its key in the kind.
+        key: String,
+        /// What must stand there.
+        expect: Expect,
+    },
+}
+
+/// Puts another sealing of the same secret in the place of one.
+#[derive(Clone, Debug)]
+pub struct Reseal {
+    /// Whose secret it is.
+    pub of: SecretOf,
+    /// The version that was read.
+    pub version: u64,
+    /// As it was read.
+    pub from: SealedBytes,
+    /// As it is to be.
+    pub to: SealedBytes,
+}
+
+/// Where a sealed secret stands.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum SecretOf {
+    /// The key of a credential.
+    Credential(CredentialId),
+    /// The content of a document.
+    Document {
+        /// Its kind.
+        kind: String,
+        /// Its key in the kind.
+        key: String,
+    },
+}
+
+/// What must be there for an operation to happen.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Expect {
+    /// Whatever is there.
+    Any,
+    /// Nothing may be there.
+    Absent,
+    /// Exactly this version.
+    Version(u64),
+}
