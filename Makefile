@@ -6,10 +6,17 @@ SHELL := /bin/bash
 
 CARGO ?= cargo
 DENY_VERSION := 0.20.2
+LLVM_COV_VERSION := 0.9.1
+TYPOS_VERSION := 1.52.0
+MSRV := $(shell sed -n 's/^rust-version = "\(.*\)"/\1/p' Cargo.toml)
+
+# Installs a tool of this version unless some version of it is there. Without
+# optimization: it runs for a second and compiles for minutes.
+tool = $(CARGO) $(1) --version >/dev/null 2>&1 || CARGO_PROFILE_DEV_DEBUG=0 $(CARGO) install cargo-$(1) --debug --locked --version $(2)
 
 .PHONY: help
 help: ## Show the targets
-	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 16
+	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 22
 
 .PHONY: demo
 demo: ## Build it unoptimized, serve 1,000 hosts, fetch some of them with curl
@@ -33,6 +40,21 @@ deps: ## Install what building and testing need, or name what is missing
 test: deps ## Run all tests
 	$(CARGO) test --workspace --locked
 	@$(MAKE) --no-print-directory test-valkey
+
+# Modules and files whose tests start Redis, PostgreSQL or PgBouncer.
+WITH_SERVICES := contract:: layered:: postgres::tests redis::tests
+
+.PHONY: test-fast
+test-fast: ## Run the tests of the crates that start no service
+	@tools/need build openssl
+	$(CARGO) test --locked -p sekisho-certs
+	$(CARGO) test --locked -p sekisho-server --lib
+	$(CARGO) test --locked -p sekisho-stores --lib -- $(addprefix --skip ,$(WITH_SERVICES))
+
+.PHONY: coverage
+coverage: deps ## Write the lines that the tests reach into target/llvm-cov/html
+	@$(call tool,llvm-cov,$(LLVM_COV_VERSION))
+	$(CARGO) llvm-cov --workspace --locked --html
 
 .PHONY: test-valkey
 test-valkey: # The tests that need Redis, over Valkey, where there is one
@@ -63,8 +85,32 @@ doc: ## Check that the documentation builds without warnings
 
 .PHONY: deny
 deny: ## Check bans, licences and sources of the dependencies
-	@cargo deny --version >/dev/null 2>&1 || $(CARGO) install cargo-deny --locked --version $(DENY_VERSION)
+	@$(call tool,deny,$(DENY_VERSION))
 	$(CARGO) deny --locked --log-level error check bans licenses sources
+
+.PHONY: audit
+audit: ## Check the dependencies for known vulnerabilities; fetches the advisories
+	@$(call tool,deny,$(DENY_VERSION))
+	@$(CARGO) deny --locked --log-level error check advisories || { \
+		echo 'error: there are advisories, or their database could not be fetched from' >&2; \
+		echo 'github.com/rustsec/advisory-db; this target needs the network, make lint does not' >&2; \
+		exit 1; \
+	}
+
+.PHONY: msrv
+msrv: ## Check that the oldest Rust that is promised compiles it
+	@tools/need build
+	@if rustc --version | grep -qF ' $(MSRV).'; then \
+		echo 'this is Rust $(MSRV) itself'; \
+		$(CARGO) check --workspace --all-targets --locked; \
+	else \
+		rustup run $(MSRV) $(CARGO) check --workspace --all-targets --locked; \
+	fi
+
+.PHONY: typos
+typos: ## Check the spelling
+	@typos --version >/dev/null 2>&1 || $(CARGO) install typos-cli --locked --version $(TYPOS_VERSION)
+	typos
 
 .PHONY: sizes
 sizes: ## Check the sizes of files and functions
