@@ -54,13 +54,54 @@ async fn a_killed_writer_leaves_whole_batches() {
             }
             batches += 1;
         }
-        assert!(batches > acknowledged, "durable when acknowledged");
+        assert!(batches > acknowledged, "an acknowledged batch is lost");
         // The next one goes on.
         store
             .write(Batch::unchecked(host_with("after.example", round, sealed)))
             .await
             .unwrap();
     }
+}
+
+/// A killed process loses nothing that it gave to the kernel. Only a sync takes
+/// it to the disk, where it outlives the machine.
+#[test]
+fn a_batch_is_synced_before_it_is_acknowledged() {
+    let folder = Folder::new();
+    drop(folder.create());
+    let shim = folder.0.path().join("syncs.so");
+    let source = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/shim/syncs.c");
+    let built = Command::new("cc")
+        .args(["-shared", "-fPIC", "-o"])
+        .arg(&shim)
+        .arg(source)
+        .status();
+    assert!(built.unwrap().success(), "cc can't build {source}");
+    let mut child = child("writes_until_killed", &folder.path())
+        .env("SEKISHO_TEST_ROUND", "1")
+        .env("LD_PRELOAD", &shim)
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let lines = BufReader::new(child.stdout.take().unwrap()).lines();
+    let (mut synced, mut batches) = (0, 0);
+    for line in lines.map(|line| line.unwrap()) {
+        if line.starts_with("synced ") && line.ends_with("hosts.db-wal") {
+            synced += 1;
+        } else if line.starts_with("wrote ") {
+            assert!(
+                synced > 0,
+                "batch {batches} was acknowledged without a sync"
+            );
+            (synced, batches) = (0, batches + 1);
+        }
+        if batches == 10 {
+            break;
+        }
+    }
+    child.kill().unwrap();
+    child.wait().unwrap();
+    assert_eq!(batches, 10);
 }
 
 const BATCH: u64 = 50;
