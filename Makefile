@@ -56,6 +56,13 @@ coverage: deps ## Write the lines that the tests reach into target/llvm-cov/html
 	@$(call tool,llvm-cov,$(LLVM_COV_VERSION))
 	$(CARGO) llvm-cov --workspace --locked --html
 
+SECONDS_EACH ?= 3
+
+.PHONY: fuzz
+fuzz: ## Fuzz each target for SECONDS_EACH=3 seconds
+	@tools/need build g++ openssl
+	tools/fuzz $(SECONDS_EACH)
+
 .PHONY: test-valkey
 test-valkey: # The tests that need Redis, over Valkey, where there is one
 	@if command -v valkey-server >/dev/null; then \

@@ -65,6 +65,22 @@ pub(crate) async fn read(socket: &mut TcpStream) -> Result<Box<Hello>, Unfit> {
     }
 }
 
+/// What a ClientHello in pieces of this size comes to, in words.
+#[cfg(fuzzing)]
+pub fn client_hello(bytes: &[u8], piece: usize) -> String {
+    let mut reading = Reading::default();
+    for piece in bytes.chunks(piece) {
+        match reading.take(piece) {
+            Step::More => {}
+            Step::Done(hello) => {
+                return format!("{:?} {} {}", hello.sni, hello.challenge, hello.tls13);
+            }
+            Step::Unfit(unfit) => return format!("{unfit:?}"),
+        }
+    }
+    "incomplete".to_owned()
+}
+
 /// What has been read so far.
 #[derive(Default)]
 struct Reading {

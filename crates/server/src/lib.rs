@@ -35,6 +35,12 @@ pub mod tickets;
 mod tls;
 mod worker;
 
+/// An entrance for fuzzing, which sets this.
+#[cfg(fuzzing)]
+pub mod fuzzing {
+    pub use crate::hello::client_hello;
+}
+
 pub use endpoint::{Endpoint, Publisher};
 pub use server::{Addresses, Error, Parts, Server};
 pub use shutdown::{Phase, Shutdown};

@@ -34,6 +34,12 @@ use sekisho_certs::store::{Answer, BoxFuture, Result, Store, StoreError};
 
 pub use self::url::RedisUrl;
 
+/// An entrance for fuzzing, which sets this.
+#[cfg(fuzzing)]
+pub mod fuzzing {
+    pub use super::reply_limit::bounded;
+}
+
 /// Certificates and keys that others write into Redis, which is only read.
 ///
 /// A host is absent if neither its key for the chain nor the one for the
