@@ -1,16 +1,25 @@
 //! The host that a request names.
 
-use http::Request;
 use http::header::HOST;
+use http::uri::Scheme;
+use http::{Request, Version};
 
-/// The host of the target and of the Host field, without the port. None if
-/// there is none, if there are several or if they differ (RFC 9112, section
-/// 3.2; RFC 9113, section 8.3.1).
+/// The host that a request is for, without the port. None if there is none, if
+/// there are several, or if the target is of another scheme.
+///
+/// Over HTTP/1.1 a target in absolute form counts, whatever Host says, which
+/// must be there all the same (RFC 9112, sections 3.2 and 3.2.2). Over HTTP/2
+/// the two must be equal (RFC 9113, section 8.3.1).
 pub(crate) fn of<B>(request: &Request<B>) -> Option<&str> {
-    let target = match request.uri().authority() {
+    let (uri, version) = (request.uri(), request.version());
+    let web = |scheme: &Scheme| *scheme == Scheme::HTTP || *scheme == Scheme::HTTPS;
+    if !uri.scheme().is_none_or(web) {
+        return None;
+    }
+    let target = match uri.authority() {
         // Credentials in a URL are a way to disguise a host.
         Some(authority) if authority.as_str().contains('@') => return None,
-        Some(authority) => Some(authority.host()),
+        Some(authority) => Some(without_port(authority.as_str())?),
         None => None,
     };
     let mut fields = request.headers().get_all(HOST).iter();
@@ -21,10 +30,14 @@ pub(crate) fn of<B>(request: &Request<B>) -> Option<&str> {
     if fields.next().is_some() {
         return None;
     }
-    match (target, field) {
-        (Some(target), Some(field)) => target.eq_ignore_ascii_case(field).then_some(target),
-        (target, field) => target.or(field).filter(|host| !host.is_empty()),
-    }
+    let host = match (target, field) {
+        (Some(_), None) if version == Version::HTTP_11 => None,
+        (Some(target), Some(field)) if version >= Version::HTTP_2 => {
+            target.eq_ignore_ascii_case(field).then_some(target)
+        }
+        (target, field) => target.or(field),
+    };
+    host.filter(|host| !host.is_empty())
 }
 
 fn without_port(host: &str) -> Option<&str> {
@@ -37,7 +50,9 @@ fn without_port(host: &str) -> Option<&str> {
         ),
         None => (host, ""),
     };
-    port.bytes().all(|b| b.is_ascii_digit()).then_some(host)
+    // A sign would pass as a number.
+    let digits = port.bytes().all(|b| b.is_ascii_digit());
+    (digits && (port.is_empty() || port.parse::<u16>().is_ok())).then_some(host)
 }
 
 #[cfg(test)]
@@ -51,9 +66,15 @@ mod tests {
             ("/", &["A.example:8443"], Some("A.example")),
             ("/", &["a.example:"], Some("a.example")),
             ("/", &["[::1]:443"], Some("[::1]")),
-            ("https://a.example/", &[], Some("a.example")),
             ("https://a.example:8443/", &["A.Example"], Some("a.example")),
-            ("https://a.example/", &["b.example"], None),
+            ("https://a.example/", &["b.example"], Some("a.example")),
+            ("https://a.example:99999/", &["a.example"], None),
+            ("https://a.example/", &["a.example:x"], None),
+            ("https://a.example/", &[], None),
+            ("ftp://a.example/", &["a.example"], None),
+            ("/", &["a.example:65535"], Some("a.example")),
+            ("/", &["a.example:65536"], None),
+            ("/", &["a.example:+443"], None),
             ("https://u@a.example/", &["a.example"], None),
             ("/", &["a.example", "a.example"], None),
             ("/", &["a.example", "b.example"], None),
@@ -69,6 +90,22 @@ mod tests {
             }
             let request = request.body(()).unwrap();
             assert_eq!(of(&request), want, "{uri} {hosts:?}");
+        }
+    }
+
+    #[test]
+    fn over_http2_target_and_field_agree() {
+        for (host, want) in [
+            (None, Some("a.example")),
+            (Some("A.example:443"), Some("a.example")),
+            (Some("b.example"), None),
+        ] {
+            let request = Request::get("https://a.example/").version(Version::HTTP_2);
+            let request = host
+                .into_iter()
+                .fold(request, |it, host| it.header(HOST, host));
+            let request = request.body(()).unwrap();
+            assert_eq!(of(&request), want, "{host:?}");
         }
     }
 }

@@ -2,6 +2,7 @@
 
 mod answer;
 mod drive;
+mod framing;
 mod plain;
 mod streams;
 
@@ -12,7 +13,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use http::header::{CONNECTION, HeaderValue};
-use http::{Request, Response, Version};
+use http::{Method, Request, Response, Version};
 use http_body::Body as _;
 use hyper::body::Incoming;
 use hyper::server::conn::{http1, http2};
@@ -189,8 +190,13 @@ async fn answer(visit: &Visit, request: Request<Incoming>) -> Response<Answer> {
     let has_body = !request.body().is_end_stream();
     let guard = answer::Guard::new(visit.pace(), has_body);
     let last = is_last(&request);
+    let connect = request.method() == Method::CONNECT;
     let http1 = request.version() < Version::HTTP_2;
-    let mut response = match visit.route(&request).await {
+    let routed = match framing::check(request.headers()) {
+        Ok(()) => visit.route(&request).await,
+        Err(refused) => Err(refused),
+    };
+    let mut response = match routed {
         Ok(target) => {
             let (site, name) = (target.served.value().site(), target.name(visit));
             let responder = visit.responder();
@@ -199,7 +205,8 @@ async fn answer(visit: &Visit, request: Request<Incoming>) -> Response<Answer> {
         Err(refused) => refuse(&refused, http1, visit.pace()),
     };
     visit.metrics().request(response.status());
-    if http1 && last && response.headers().get(CONNECTION).is_none() {
+    // Behind CONNECT the client may send anything.
+    if http1 && (last || connect) && response.headers().get(CONNECTION).is_none() {
         response.headers_mut().insert(CONNECTION, CLOSE);
     }
     if http1 && last && !has_body {

@@ -75,7 +75,11 @@ mod tests {
                 "a.example",
                 Some("https://a.example:8443/x"),
             ),
-            ("http://a.example/x", "b.example", None),
+            (
+                "http://a.example/x",
+                "b.example",
+                Some("https://a.example:8443/x"),
+            ),
             ("/", "", None),
             ("/", "127.0.0.1", None),
             ("/", "a/../b", None),
