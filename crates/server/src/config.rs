@@ -8,6 +8,7 @@ mod locate;
 mod own;
 mod raw;
 mod store;
+mod trust;
 mod value;
 
 use std::collections::HashMap;
@@ -60,7 +61,8 @@ pub struct Config {
 
 impl Config {
     /// Reads the file, or the first of `./sekisho.toml` and
-    /// `/etc/sekisho/sekisho.toml` that exists.
+    /// `/etc/sekisho/sekisho.toml` that exists. One that was not named must
+    /// belong to root or the caller, and nobody else may be able to write it.
     ///
     /// # Errors
     /// Names file, line and key, what is wrong and what to write.
@@ -86,7 +88,13 @@ impl Config {
     fn search(files: &[&Path]) -> Result<Self, ConfigError> {
         for file in files {
             match fs::exists(file) {
-                Ok(true) => return Self::read(file),
+                Ok(true) => {
+                    let failed = |error| ConfigError::read(file, error);
+                    if let Err(problem) = trust::check(file).map_err(failed)? {
+                        return Err(ConfigError::Untrusted((*file).to_owned(), problem));
+                    }
+                    return Self::read(file);
+                }
                 Ok(false) => {}
                 Err(error) => return Err(ConfigError::read(file, error)),
             }

@@ -11,6 +11,8 @@ pub enum ConfigError {
     NotFound(Vec<PathBuf>),
     /// The file can't be read.
     Read(PathBuf, io::Error),
+    /// The file was not named, and somebody else may have written it.
+    Untrusted(PathBuf, String),
     /// The file says something wrong.
     Invalid {
         /// Which file.
@@ -44,6 +46,7 @@ impl fmt::Display for ConfigError {
                 )
             }
             Self::Read(file, error) => write!(f, "{}: can't be read: {error}", file.display()),
+            Self::Untrusted(file, problem) => write!(f, "{}: {problem}", file.display()),
             Self::Invalid {
                 file,
                 line,
@@ -67,7 +70,7 @@ impl std::error::Error for ConfigError {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         match self {
             Self::Read(_, error) => Some(error),
-            Self::NotFound(_) | Self::Invalid { .. } => None,
+            Self::NotFound(_) | Self::Untrusted(..) | Self::Invalid { .. } => None,
         }
     }
 }

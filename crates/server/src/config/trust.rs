@@ -1,0 +1,95 @@
+//! Whose configuration is taken without being named.
+
+use std::fs::{self, Metadata};
+use std::io;
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+
+use rustix::process::geteuid;
+
+/// Checks that nobody but root and the caller can have written `file` or put
+/// it there: `command:` in it runs as the caller.
+///
+/// # Errors
+/// The first thing that somebody else could change, and how to go on.
+pub(super) fn check(file: &Path) -> io::Result<Result<(), String>> {
+    let folder = match file.parent() {
+        Some(folder) if !folder.as_os_str().is_empty() => folder,
+        _ => Path::new("."),
+    };
+    let caller = geteuid().as_raw();
+    // The link, what it leads to, and where it lies.
+    let judged = [
+        ("it", fs::symlink_metadata(file)?),
+        ("it", fs::metadata(file)?),
+        ("its folder", fs::metadata(folder)?),
+    ];
+    let problem = judged
+        .iter()
+        .find_map(|(what, metadata)| problem(what, metadata, caller));
+    Ok(match problem {
+        None => Ok(()),
+        Some(problem) => Err(format!(
+            "{problem}, so it is not taken unless it is named: --config {}",
+            file.display()
+        )),
+    })
+}
+
+fn problem(what: &str, metadata: &Metadata, caller: u32) -> Option<String> {
+    let owner = metadata.uid();
+    if owner != 0 && owner != caller {
+        return Some(format!(
+            "{what} belongs to user {owner}, neither to root nor to you"
+        ));
+    }
+    // A link's own mode means nothing.
+    let mode = metadata.mode() & 0o777;
+    (!metadata.is_symlink() && mode & 0o022 != 0)
+        .then(|| format!("{what} can be written by others (mode {mode:o})"))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs::Permissions;
+    use std::os::unix::fs::{PermissionsExt, chown, symlink};
+
+    use super::*;
+
+    #[test]
+    fn a_file_that_others_could_write_is_not_taken() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("sekisho.toml");
+        fs::write(&file, "").unwrap();
+        let mode = |path: &Path, mode| fs::set_permissions(path, Permissions::from_mode(mode));
+        let refused = || check(&file).unwrap().unwrap_err();
+
+        mode(&file, 0o644).unwrap();
+        assert_eq!(check(&file).unwrap(), Ok(()));
+        mode(&file, 0o664).unwrap();
+        assert!(refused().starts_with("it can be written by others (mode 664)"));
+        mode(&file, 0o600).unwrap();
+        mode(folder.path(), 0o777).unwrap();
+        let text = refused();
+        assert!(text.starts_with("its folder can be written"), "{text}");
+        assert!(text.contains("--config /"), "{text}");
+    }
+
+    #[test]
+    fn a_strangers_file_is_not_taken() {
+        if !geteuid().is_root() {
+            // Only root can give files away.
+            return;
+        }
+        let folder = tempfile::tempdir().unwrap();
+        let (file, link) = (folder.path().join("file"), folder.path().join("link"));
+        fs::write(&file, "").unwrap();
+        symlink(&file, &link).unwrap();
+        assert_eq!(check(&link).unwrap(), Ok(()));
+        chown(&file, Some(12345), None).unwrap();
+        for path in [&file, &link] {
+            let refused = check(path).unwrap().unwrap_err();
+            assert!(refused.contains("belongs to user 12345"), "{refused}");
+        }
+    }
+}
