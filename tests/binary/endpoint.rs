@@ -70,7 +70,7 @@ fn serve_starts_without_its_endpoint_and_finds_it_later() {
     sandbox.page("a.example", "page of a");
     let error = sandbox.fails(&["check", "--reachable"]);
     assert!(
-        error.contains(&format!("no connection to {address}")),
+        error.contains("no connection: ") && error.contains(&address.to_string()),
         "{error}"
     );
     let server = sandbox.serve();
@@ -111,7 +111,7 @@ fn check_says_what_is_wrong_with_an_endpoint() {
     sandbox.ok(&["check"]);
 
     sandbox.write("ca.pem", &sekisho_testkit::TestCa::new().root_pem());
-    fails(&["TLS handshake failed", "invalid peer certificate"]);
+    fails(&["no connection: invalid peer certificate"]);
     sandbox.write("ca.pem", "");
     fails(&["ca.pem", "holds no certificate"]);
     fs::remove_file(sandbox.path("token")).expect("a file");
@@ -148,7 +148,8 @@ fn many_who_ask_for_one_host_cost_one_request() {
     assert_eq!(endpoint.times("/cold.example"), 1);
     // The wildcard above it is asked for beside it.
     assert_eq!(endpoint.asked().len(), 2);
-    assert_eq!(endpoint.connections(), 1);
+    // Each of the two may open a connection before either is up; one stays.
+    assert!((1..=2).contains(&endpoint.connections()));
     server.stop();
 }
 

@@ -80,7 +80,10 @@ fn damaged_and_foreign_files_are_named() {
 fn a_newer_store_is_left_alone() {
     let sandbox = Sandbox::new();
     sandbox.import(&["a.example"]);
-    sql(&sandbox, "PRAGMA user_version = 99");
+    sql(
+        &sandbox,
+        "PRAGMA user_version = 99; UPDATE meta SET compatible = 99",
+    );
     for args in [&["check"][..], &["serve"], &["host", "set", "b.example"]] {
         let error = sandbox.fails(args);
         assert!(error.contains("version 99"), "{error}");
