@@ -7,7 +7,7 @@ use std::time::Instant;
 use rustix::process::Signal;
 use sekisho_testkit::{Key, client};
 
-use crate::sandbox::{SOON, Sandbox, ca, until};
+use crate::sandbox::{SOON, Sandbox, Server, ca, until};
 
 #[test]
 fn edits_are_served_at_once() {
@@ -119,6 +119,21 @@ fn plain_http_is_sent_to_https() {
     let sandbox = Sandbox::new();
     sandbox.import(&["a.example"]);
     let server = sandbox.serve();
+    let answer = redirect(&server);
+    assert!(answer.starts_with("HTTP/1.1 308"), "{answer}");
+    let bound = format!("https://a.example:{}/path?query\r\n", server.https.port());
+    assert!(answer.contains(&bound), "{answer}");
+    server.stop();
+    let config = std::fs::read_to_string(sandbox.path("sekisho.toml")).expect("a file");
+    let forwarded = config.replace("[listen]", "[listen]\npublic_port = 443");
+    sandbox.write("sekisho.toml", &forwarded);
+    let answer = redirect(&sandbox.serve());
+    let public = "https://a.example/path?query\r\n";
+    assert!(answer.contains(public), "{answer}");
+}
+
+/// The answer to a request over plain HTTP.
+fn redirect(server: &Server) -> String {
     let mut stream = TcpStream::connect(server.http).expect("it listens");
     write!(
         stream,
@@ -127,8 +142,7 @@ fn plain_http_is_sent_to_https() {
     .expect("it reads");
     let mut answer = String::new();
     stream.read_to_string(&mut answer).expect("an answer");
-    assert!(answer.starts_with("HTTP/1.1 308"), "{answer}");
-    assert!(answer.contains("/path?query"), "{answer}");
+    answer
 }
 
 #[test]

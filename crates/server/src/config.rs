@@ -124,6 +124,9 @@ pub struct Listen {
     /// `http`: addresses whose requests are redirected to HTTPS; none by
     /// default.
     pub http: Vec<SocketAddr>,
+    /// `public_port`: the port of HTTPS in redirects from plain HTTP. By
+    /// default the port that the first address of `https` is bound to.
+    pub public_port: Option<u16>,
     /// `admin`: health and metrics over plain HTTP; off by default. Beyond
     /// loopback only with `admin_token`.
     pub admin: Option<SocketAddr>,

@@ -2,7 +2,7 @@
 
 use std::net::IpAddr;
 
-use http::header::{LOCATION, X_CONTENT_TYPE_OPTIONS};
+use http::header::{CACHE_CONTROL, LOCATION, X_CONTENT_TYPE_OPTIONS};
 use http::uri::{Authority, PathAndQuery};
 use http::{HeaderValue, Response, StatusCode, Uri};
 use sekisho_certs::HostName;
@@ -62,7 +62,12 @@ pub fn to_https(
     } else {
         format!("https://{host}:{port}{path}")
     };
-    answer(StatusCode::PERMANENT_REDIRECT, &location)
+    let mut response = answer(StatusCode::PERMANENT_REDIRECT, &location);
+    // Browsers cache a 308 without an end (RFC 9110, section 15.4.9), and the
+    // port may change.
+    let no_store = HeaderValue::from_static("no-store");
+    response.headers_mut().insert(CACHE_CONTROL, no_store);
+    response
 }
 
 /// A redirect without content. Only the path of a request can make `location`
@@ -228,5 +233,7 @@ mod tests {
         assert_eq!(location(&response), "https://a.example:8443/x?q=%20");
         assert_eq!(location(&to_https(&host, 443, None)), "https://a.example/");
         assert_eq!(response.status(), 308);
+        // A browser that kept it would go to a former port.
+        assert_eq!(response.headers()[CACHE_CONTROL], "no-store");
     }
 }

@@ -74,7 +74,10 @@ impl Server {
             limits: config.limits,
             clock: parts.clock,
             complaints: Complaints::default(),
-            https_port: addresses.https.first().map_or(443, SocketAddr::port),
+            https_port: config.listen.public_port.unwrap_or_else(|| {
+                let bound = addresses.https.first();
+                bound.map_or(443, SocketAddr::port)
+            }),
         });
         let sockets = count * (https.len() + http.len());
         let limit = config.limits.connections;

@@ -77,9 +77,15 @@ fn listen(raw: &RawListen, base: &Path) -> Result<Listen> {
         ));
     }
     distinct(&https, &http, admin)?;
+    let port = |number| {
+        let port = count(number, &(1..=usize::from(u16::MAX)));
+        let port = port.map_err(|text| Problem::at(&["listen", "public_port"], text))?;
+        Ok(u16::try_from(port).expect("it is in the range"))
+    };
     Ok(Listen {
         https,
         http,
+        public_port: raw.public_port.map(port).transpose()?,
         admin,
         admin_token,
     })

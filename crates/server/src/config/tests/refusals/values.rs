@@ -119,6 +119,14 @@ const WRONG: &[(&str, &str)] = &[
         "[listen] http: 127.0.0.1:8443 already stands in https",
     ),
     (
+        "listen.public_port = 0",
+        "[listen] public_port: 0 is out of range; write 1 to 65535",
+    ),
+    (
+        "listen.public_port = 65536",
+        "[listen] public_port: 65536 is out of range",
+    ),
+    (
         "listen.admin = \"9443\"",
         "[listen] admin: \"9443\" is no address with a port",
     ),
