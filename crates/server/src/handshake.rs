@@ -288,14 +288,21 @@ impl From<Absence> for Refusal {
 
 impl From<Unfit> for Refusal {
     fn from(unfit: Unfit) -> Self {
+        use HandshakeResult::Malformed;
+
         let (words, result) = match unfit {
             Unfit::PlainHttp => (SPEAKS_HTTPS.to_vec(), HandshakeResult::PlainHttp),
             Unfit::NotTls => (Vec::new(), HandshakeResult::NotTls),
+            Unfit::NoHello => return Self::new(Alert::UnexpectedMessage, Malformed),
+            Unfit::TooLong => return Self::new(Alert::IllegalParameter, Malformed),
             Unfit::Malformed(alert, error) => {
                 tracing::debug!(%error, "no valid ClientHello");
-                (alert, HandshakeResult::Malformed)
+                // rustls gives no alert for a message out of turn.
+                if alert.is_empty() {
+                    return Self::new(Alert::UnexpectedMessage, Malformed);
+                }
+                (alert, Malformed)
             }
-            Unfit::TooLong => (Vec::new(), HandshakeResult::Malformed),
             Unfit::Gone => (Vec::new(), HandshakeResult::Aborted),
         };
         Self { words, result }

@@ -38,8 +38,10 @@ pub(crate) enum Sni {
 pub(crate) enum Unfit {
     /// The client speaks HTTP without TLS.
     PlainHttp,
-    /// By its first byte neither TLS nor HTTP.
+    /// By the first bytes neither TLS nor HTTP, or an alert.
     NotTls,
+    /// A TLS record of a type that can't come first.
+    NoHello,
     /// TLS that breaks its rules, with the alert that says so.
     Malformed(Vec<u8>, rustls::Error),
     /// More than [`HELLO_LIMIT`] bytes.
@@ -85,7 +87,7 @@ pub fn client_hello(bytes: &[u8], piece: usize) -> String {
 #[derive(Default)]
 struct Reading {
     acceptor: Acceptor,
-    /// The first bytes, while they may be those of an HTTP method.
+    /// The first bytes of what does not begin with a handshake record.
     method: Vec<u8>,
     received: usize,
 }
@@ -104,11 +106,18 @@ impl Reading {
         if !self.method.is_empty() || self.received == 0 && *first != TLS_HANDSHAKE {
             return self.take_method(bytes);
         }
-        self.received += bytes.len();
-        if self.received > HELLO_LIMIT {
-            return Step::Unfit(Unfit::TooLong);
+        let room = HELLO_LIMIT - self.received;
+        let (within, beyond) = bytes.split_at(room.min(bytes.len()));
+        self.received += within.len();
+        match self.feed(within) {
+            // Early data may follow in the same segment: it does not count.
+            Step::Done(mut hello) => {
+                hello.rest.extend_from_slice(beyond);
+                Step::Done(hello)
+            }
+            Step::More if !beyond.is_empty() => Step::Unfit(Unfit::TooLong),
+            step => step,
         }
-        self.feed(bytes)
     }
 
     fn take_method(&mut self, bytes: &[u8]) -> Step {
@@ -119,7 +128,11 @@ impl Reading {
         } else if METHODS.iter().any(|method| method.starts_with(seen)) {
             Step::More
         } else {
-            Step::Unfit(Unfit::NotTls)
+            match seen {
+                [kind] if NO_HELLO.contains(kind) => Step::More,
+                [kind, TLS_MAJOR, ..] if NO_HELLO.contains(kind) => Step::Unfit(Unfit::NoHello),
+                _ => Step::Unfit(Unfit::NotTls),
+            }
         }
     }
 
@@ -180,9 +193,16 @@ fn is_tls13(suite: &CipherSuite) -> bool {
 /// The record type that TLS begins with (RFC 8446, section 5.1).
 const TLS_HANDSHAKE: u8 = 0x16;
 
-/// What a client may send before its ClientHello is complete. rustls takes a
-/// handshake message of as much; real ones have 200 to 2,000 bytes.
-pub(crate) const HELLO_LIMIT: usize = 64 * 1024;
+/// The record types that can't come first: change_cipher_spec,
+/// application_data, heartbeat (RFC 6520). An alert (0x15) gets no answer
+/// (RFC 8446, section 6.2).
+const NO_HELLO: [u8; 3] = [0x14, 0x17, 0x18];
+/// The first byte of a record's version, from SSL 3.0 to TLS 1.3.
+const TLS_MAJOR: u8 = 3;
+
+/// What a client may send before its ClientHello is complete. Clients send
+/// 200 to 2,000 bytes; several post-quantum key shares add up to 8,000.
+pub(crate) const HELLO_LIMIT: usize = 16 * 1024;
 
 const METHODS: [&[u8]; 10] = [
     b"GET ",

@@ -13,6 +13,9 @@ use crate::tls::receive;
 /// section 6.2).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Alert {
+    UnexpectedMessage = 10,
+    /// OpenSSL's answer to a ClientHello that is too long, too.
+    IllegalParameter = 47,
     InternalError = 80,
     MissingExtension = 109,
     UnrecognizedName = 112,

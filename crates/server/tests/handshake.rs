@@ -228,6 +228,26 @@ async fn what_is_no_tls_is_closed() {
 }
 
 #[tokio::test]
+async fn what_is_no_hello_gets_an_alert() {
+    let running = start(Scripted::new([]), &Setup::default());
+    let long = [&[0x16, 3, 1, 0x40, 0, 1, 0, 0x50, 0][..], &[0; 0x4000]].concat();
+    let server_hello_done = [0x16, 3, 3, 0, 4, 14, 0, 0, 0];
+    let interleaved = [0x16, 3, 1, 0, 4, 1, 0, 0, 9, 0x17, 3, 3, 0, 1, 0];
+    for (first, alert) in [
+        (&[0x14, 3, 3, 0, 1, 1][..], 10),
+        (&[0x17, 3, 3, 0, 1, 0], 10),
+        (&server_hello_done, 10),
+        (&interleaved, 10),
+        (&long, 47),
+    ] {
+        let answer = raw(running.address, first).await;
+        assert_eq!(answer, [21, 3, 3, 0, 2, 2, alert], "{:?}", &first[..6]);
+    }
+    let alert = [0x15, 3, 3, 0, 2, 2, 40];
+    assert_eq!(raw(running.address, &alert).await, b"", "no answer");
+}
+
+#[tokio::test]
 async fn a_slow_hello_meets_the_deadline() {
     let setup = Setup::config("[server]\nhandshake_timeout = \"300ms\"\n");
     let running = start(Scripted::new([]), &setup);

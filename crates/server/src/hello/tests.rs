@@ -121,6 +121,45 @@ fn an_oversized_hello_ends() {
     assert!(matches!(read(&[&empty]), Step::Unfit(_)));
 }
 
+/// A ClientHello of about this size.
+fn long_hello(size: usize) -> Vec<u8> {
+    let protocol = [b'x'; 255];
+    hello("a.example", &vec![&protocol[..]; size / 256])
+}
+
+#[test]
+fn the_limit_counts_the_hello_and_not_what_follows() {
+    let early = [&[0x17, 3, 3, 0x40, 0][..], &[7; 0x4000]].concat();
+    let long = long_hello(HELLO_LIMIT - 1024);
+    assert!(long.len() < HELLO_LIMIT && long.len() > HELLO_LIMIT - 1024);
+    let hello = done(read(&[&[&long[..], &early].concat()]));
+    assert!(hello.rest.ends_with(&[7; 0x3000]));
+    let too_long = long_hello(HELLO_LIMIT);
+    for size in [1, 1000, too_long.len()] {
+        let pieces: Vec<&[u8]> = too_long.chunks(size).collect();
+        let step = read(&pieces);
+        assert!(matches!(step, Step::Unfit(Unfit::TooLong)), "{size}");
+    }
+}
+
+#[test]
+fn another_first_record_is_no_hello() {
+    for kind in [0x14, 0x17, 0x18] {
+        let record = [kind, 3, 3, 0, 1, 1];
+        let pieces: Vec<&[u8]> = record.chunks(1).collect();
+        for pieces in [&pieces[..], &[&record]] {
+            assert!(matches!(read(pieces), Step::Unfit(Unfit::NoHello)));
+        }
+        let step = read(&[&[kind, 2, 0]]);
+        assert!(
+            matches!(step, Step::Unfit(Unfit::NotTls)),
+            "another version"
+        );
+    }
+    let alert = read(&[&[0x15, 3, 3, 0, 2, 2, 40]]);
+    assert!(matches!(alert, Step::Unfit(Unfit::NotTls)), "no answer");
+}
+
 #[test]
 fn an_invalid_server_name_gets_rustlss_alert() {
     let mut bytes = hello("aaaaaaaa.example", &[]);
