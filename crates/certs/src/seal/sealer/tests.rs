@@ -64,7 +64,7 @@ impl Rig {
             if page.is_empty() {
                 return keys;
             }
-            keys.extend(page.iter().map(|secret| secret.key()));
+            keys.extend(page.iter().map(SealedSecret::key));
         }
     }
 }
