@@ -46,20 +46,30 @@ mod singleflight;
 /// ```
 /// use std::{sync::Arc, time::Duration};
 ///
-/// use sekisho_certs::store::memory::Memory;
+/// use sekisho_certs::store::{BoxFuture, Result};
 /// use sekisho_certs::{
-///     Cached, Clock, HostName, Lookup, LookupSettings, NeverObtain, Outcome, Published,
+///     Answer, Cached, HostName, Lookup, LookupSettings, NeverObtain, OpenKey, Outcome,
+///     Published, Store,
 /// };
+///
+/// /// A store without hosts.
+/// #[derive(Debug)]
+/// struct Empty;
+///
+/// impl Store for Empty {
+///     fn find<'a>(&'a self, _: &'a HostName) -> BoxFuture<'a, Result<Answer<OpenKey>>> {
+///         Box::pin(async { Ok(Answer::absent()) })
+///     }
+/// }
 ///
 /// # #[tokio::main(flavor = "current_thread")]
 /// # async fn main() {
-/// let store = Arc::new(Memory::new(Clock::System));
 /// let settings = LookupSettings {
 ///     memory: 64 << 20,
 ///     fresh: Duration::from_secs(60),
 ///     absent: Duration::from_secs(5),
 /// };
-/// let lookup = Lookup::new(store, &settings, Arc::new(NeverObtain), |host| {
+/// let lookup = Lookup::new(Arc::new(Empty), &settings, Arc::new(NeverObtain), |host| {
 ///     let value = host.record.pattern.to_string();
 ///     Ok(Published { value, weight: 64 })
 /// });
