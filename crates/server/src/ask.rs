@@ -32,7 +32,7 @@ pub(crate) async fn ask(
             Ok(outcome) => (outcome, LookupResult::Joined),
             Err(_) => late(),
         },
-        Cached::Miss => timeout_at(deadline, load(lookup, budget, name, prefix))
+        Cached::Miss => timeout_at(deadline, load(lookup, budget, name, prefix, deadline))
             .await
             .unwrap_or_else(|_| late()),
     };
@@ -47,8 +47,9 @@ async fn load(
     budget: &Budget,
     name: &HostName,
     prefix: Prefix,
+    deadline: Instant,
 ) -> (Outcome<Endpoint>, LookupResult) {
-    match budget.admit(prefix).await {
+    match budget.admit(prefix, deadline).await {
         Ok(permit) => {
             // It stays with the load: a client that goes away must not
             // get it back before.

@@ -13,6 +13,8 @@ use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::sync::Arc;
 
+use tokio::time::Instant;
+
 use crate::config::Limits;
 use absences::Absences;
 use calls::{Call, Calls};
@@ -40,15 +42,16 @@ impl Budget {
     }
 
     /// The right to make one call, kept until the permit is dropped. Waits its
-    /// turn; the caller sets the deadline. Over its budget, a prefix waits for
-    /// what the budget regains: names that exist cost nothing, so that they
+    /// turn; the caller gives up at `deadline`. Over its budget, a prefix waits
+    /// for what the budget regains: names that exist cost nothing, so that they
     /// still get through, slowed down.
     ///
     /// # Errors
-    /// [`Denied`], if too many of the prefix, or of all, wait already.
-    pub(crate) async fn admit(&self, prefix: Prefix) -> Result<Permit, Denied> {
+    /// [`Denied`], if too many of the prefix, or of all, wait already, or if the
+    /// budget regains too little before the deadline.
+    pub(crate) async fn admit(&self, prefix: Prefix, deadline: Instant) -> Result<Permit, Denied> {
         if !self.absences.take(prefix) {
-            let waiting = self.over.enter(prefix)?;
+            let waiting = self.over.enter(prefix, deadline)?;
             while !self.absences.take(prefix) {
                 waiting.pause().await?;
             }
@@ -92,7 +95,7 @@ impl Drop for Permit {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Denied {
     /// The prefix asked for too many names that are not here, and too many of
-    /// its clients wait.
+    /// its clients wait, or waited too long.
     OverBudget,
     /// As many calls as may wait are waiting.
     Full,

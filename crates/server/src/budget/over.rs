@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use foldhash::quality::RandomState;
-use tokio::time::{Instant, sleep};
+use tokio::time::{Instant, sleep_until};
 
 use super::{Denied, Prefix};
 
@@ -31,11 +31,11 @@ pub(super) struct Waiting<'a> {
 }
 
 impl Over {
-    /// Lets one more of a prefix wait.
+    /// Lets one more of a prefix wait, at most until `deadline`.
     ///
     /// # Errors
     /// If too many of all prefixes wait.
-    pub(super) fn enter(&self, prefix: Prefix) -> Result<Waiting<'_>, Denied> {
+    pub(super) fn enter(&self, prefix: Prefix, deadline: Instant) -> Result<Waiting<'_>, Denied> {
         let refused = Arc::<AtomicBool>::default();
         let mut lines = self.lock();
         let room = lines.waiting < MAX_WAITING;
@@ -55,7 +55,7 @@ impl Over {
             over: self,
             prefix,
             refused,
-            until: Instant::now() + MAX_WAIT,
+            until: deadline.min(Instant::now() + MAX_WAIT),
         })
     }
 
@@ -68,16 +68,19 @@ impl Waiting<'_> {
     /// Waits until it is worth looking again.
     ///
     /// # Errors
-    /// If a newer one took its place, or the wait was long enough.
+    /// If a newer one took its place, or too little time is left. That is told
+    /// before the deadline, so that the refusal has its cause: the budget.
     pub(super) async fn pause(&self) -> Result<(), Denied> {
-        sleep(PAUSE).await;
-        // Relaxed: nothing else is read because of it.
-        let refused = self.refused.load(Ordering::Relaxed) || Instant::now() >= self.until;
-        if refused {
-            Err(Denied::OverBudget)
-        } else {
-            Ok(())
+        let next = Instant::now() + PAUSE;
+        if next >= self.until {
+            return Err(Denied::OverBudget);
         }
+        sleep_until(next).await;
+        // Relaxed: nothing else is read because of it.
+        if self.refused.load(Ordering::Relaxed) {
+            return Err(Denied::OverBudget);
+        }
+        Ok(())
     }
 }
 

@@ -2,7 +2,7 @@ use std::pin::Pin;
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
-use tokio::time::{advance, timeout};
+use tokio::time::{advance, timeout, timeout_at};
 
 use super::*;
 
@@ -16,6 +16,12 @@ fn budget(absent: usize, loads: usize, per_prefix: usize, waiting: usize) -> Bud
         over: Over::default(),
         calls: Arc::new(Calls::new(loads, per_prefix, waiting)),
     }
+}
+
+/// With a deadline later than any wait.
+async fn admit(budget: &Budget, prefix: Prefix) -> Result<Permit, Denied> {
+    let deadline = Instant::now() + Duration::from_secs(60);
+    budget.admit(prefix, deadline).await
 }
 
 fn prefix(text: &str) -> Prefix {
@@ -54,17 +60,17 @@ async fn absences_are_charged_and_the_rest_is_not() {
     let budget = budget(3, 256, 64, 4096);
     let (attacker, other) = (prefix("192.0.2.1"), prefix("198.51.100.1"));
     for _ in 0..100 {
-        drop(budget.admit(attacker).await.unwrap());
+        drop(admit(&budget, attacker).await.unwrap());
     }
     for _ in 0..3 {
-        budget.admit(attacker).await.unwrap().was_absent();
+        admit(&budget, attacker).await.unwrap().was_absent();
     }
     let second = Duration::from_secs(1);
-    assert!(timeout(second, budget.admit(attacker)).await.is_err());
-    assert!(budget.admit(other).await.is_ok());
+    assert!(timeout(second, admit(&budget, attacker)).await.is_err());
+    assert!(admit(&budget, other).await.is_ok());
     advance(20 * second).await;
-    budget.admit(attacker).await.unwrap().was_absent();
-    assert!(timeout(second, budget.admit(attacker)).await.is_err());
+    admit(&budget, attacker).await.unwrap().was_absent();
+    assert!(timeout(second, admit(&budget, attacker)).await.is_err());
 }
 
 #[tokio::test(start_paused = true)]
@@ -72,13 +78,13 @@ async fn names_that_exist_get_through_over_budget() {
     let budget = budget(600, 256, 64, 4096);
     let crowd = prefix("192.0.2.1");
     for _ in 0..600 {
-        budget.admit(crowd).await.unwrap().was_absent();
+        admit(&budget, crowd).await.unwrap().was_absent();
     }
     // Five unknown names a second go on, half of what the budget regains.
     let deadline = Duration::from_secs(2);
     for round in 0..10 {
-        budget.admit(crowd).await.unwrap().was_absent();
-        let existing = timeout(deadline, budget.admit(crowd)).await;
+        admit(&budget, crowd).await.unwrap().was_absent();
+        let existing = timeout(deadline, admit(&budget, crowd)).await;
         drop(
             existing
                 .unwrap_or_else(|_| panic!("round {round}"))
@@ -92,8 +98,8 @@ async fn names_that_exist_get_through_over_budget() {
 async fn over_budget_the_newest_wait_in_place_of_the_oldest() {
     let budget = budget(1, 256, 64, 4096);
     let crowd = prefix("192.0.2.1");
-    budget.admit(crowd).await.unwrap().was_absent();
-    let mut waiting: Vec<_> = (0..65).map(|_| Box::pin(budget.admit(crowd))).collect();
+    admit(&budget, crowd).await.unwrap().was_absent();
+    let mut waiting: Vec<_> = (0..65).map(|_| Box::pin(admit(&budget, crowd))).collect();
     for wait in &mut waiting {
         assert!(poll(wait.as_mut()).is_pending());
     }
@@ -112,20 +118,33 @@ async fn over_budget_the_newest_wait_in_place_of_the_oldest() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn over_budget_is_told_before_the_deadline() {
+    let budget = budget(1, 256, 64, 4096);
+    let crowd = prefix("192.0.2.1");
+    admit(&budget, crowd).await.unwrap().was_absent();
+    for wait in [50, 400, 10_000].map(Duration::from_millis) {
+        let deadline = Instant::now() + wait;
+        let denied = timeout_at(deadline, budget.admit(crowd, deadline)).await;
+        let denied = denied.expect("an answer before the deadline");
+        assert_eq!(denied.unwrap_err(), Denied::OverBudget);
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn many_prefixes_share_a_wider_budget() {
     let budget = budget(10, 256, 64, 4096);
     for number in 0..16 {
         let prefix = prefix(&format!("192.0.{number}.1"));
         for _ in 0..10 {
-            budget.admit(prefix).await.unwrap().was_absent();
+            admit(&budget, prefix).await.unwrap().was_absent();
         }
     }
     let second = Duration::from_secs(1);
-    let next = budget.admit(prefix("192.0.16.1"));
+    let next = admit(&budget, prefix("192.0.16.1"));
     // It regains 16 times 10 a minute.
     assert!(timeout(second / 5, next).await.is_err());
-    assert!(budget.admit(prefix("192.1.0.1")).await.is_ok());
-    let next = timeout(second, budget.admit(prefix("192.0.16.1"))).await;
+    assert!(admit(&budget, prefix("192.1.0.1")).await.is_ok());
+    let next = timeout(second, admit(&budget, prefix("192.0.16.1"))).await;
     assert!(next.unwrap().is_ok());
 }
 
@@ -134,14 +153,14 @@ async fn a_full_queue_keeps_nobody_elses_turn() {
     let budget = budget(600, 2, 1, 3);
     let (crowd, other) = (prefix("192.0.2.1"), prefix("198.51.100.1"));
     // Idle permits may all go to one prefix.
-    let first = budget.admit(crowd).await.unwrap();
-    let _second = budget.admit(crowd).await.unwrap();
-    let mut waiting: Vec<_> = (0..3).map(|_| Box::pin(budget.admit(crowd))).collect();
+    let first = admit(&budget, crowd).await.unwrap();
+    let _second = admit(&budget, crowd).await.unwrap();
+    let mut waiting: Vec<_> = (0..3).map(|_| Box::pin(admit(&budget, crowd))).collect();
     for wait in &mut waiting {
         assert!(poll(wait.as_mut()).is_pending());
     }
-    assert_eq!(budget.admit(crowd).await.unwrap_err(), Denied::Full);
-    let mut others = Box::pin(budget.admit(other));
+    assert_eq!(admit(&budget, crowd).await.unwrap_err(), Denied::Full);
+    let mut others = Box::pin(admit(&budget, other));
     assert!(poll(others.as_mut()).is_pending());
     let Poll::Ready(Err(denied)) = poll(waiting[2].as_mut()) else {
         panic!("the newest of the crowd still waits");
@@ -160,14 +179,14 @@ async fn a_full_queue_keeps_nobody_elses_turn() {
 async fn those_who_left_make_room() {
     let budget = budget(600, 1, 1, 2);
     let [holder, one, other] = ["192.0.2.1", "198.51.100.1", "203.0.113.1"].map(prefix);
-    let held = budget.admit(holder).await.unwrap();
-    let mut gone: Vec<_> = (0..2).map(|_| Box::pin(budget.admit(one))).collect();
+    let held = admit(&budget, holder).await.unwrap();
+    let mut gone: Vec<_> = (0..2).map(|_| Box::pin(admit(&budget, one))).collect();
     for wait in &mut gone {
         assert!(poll(wait.as_mut()).is_pending());
     }
     drop(gone);
-    let mut first = Box::pin(budget.admit(other));
-    let mut second = Box::pin(budget.admit(other));
+    let mut first = Box::pin(admit(&budget, other));
+    let mut second = Box::pin(admit(&budget, other));
     assert!(poll(first.as_mut()).is_pending());
     assert!(poll(second.as_mut()).is_pending());
     drop(held);
