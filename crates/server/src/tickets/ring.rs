@@ -4,6 +4,7 @@ use std::fmt;
 
 use arc_swap::ArcSwap;
 use aws_lc_rs::aead::{AES_256_GCM, Aad, LessSafeKey, NONCE_LEN, Nonce, UnboundKey};
+use aws_lc_rs::hkdf::{HKDF_SHA256, Prk, Salt};
 use aws_lc_rs::rand;
 use zeroize::Zeroizing;
 
@@ -12,11 +13,16 @@ use zeroize::Zeroizing;
 #[derive(Debug)]
 pub struct Ring(ArcSwap<Keys>);
 
-#[derive(Debug)]
 struct Keys {
-    /// The one that seals.
-    sealing: usize,
     all: Vec<Key>,
+    sealing: Sealing,
+}
+
+/// The key that seals until the next install.
+struct Sealing {
+    /// Name and salt: the first bytes of each ticket.
+    head: [u8; NAME_LEN + SALT_LEN],
+    aead: LessSafeKey,
 }
 
 impl Ring {
@@ -26,33 +32,32 @@ impl Ring {
     /// If the system gives no random bytes.
     #[must_use]
     pub fn random() -> Self {
-        Self(ArcSwap::from_pointee(Keys {
-            sealing: 0,
-            all: vec![Key::random()],
-        }))
+        Self(ArcSwap::from_pointee(Keys::new(vec![Key::random()], 0)))
     }
 
     /// Puts other keys in; all of them open, the one at `sealing` seals. An
     /// empty list changes nothing.
     pub fn install(&self, all: Vec<Key>, sealing: usize) {
         if sealing < all.len() {
-            self.0.store(Keys { sealing, all }.into());
+            self.0.store(Keys::new(all, sealing).into());
         }
     }
 
-    /// A ticket: the key's name, the nonce, ciphertext and tag.
+    /// A ticket: the key's name, the salt, the nonce, ciphertext and tag.
     pub(crate) fn seal(&self, binding: &[u8], plain: &[u8]) -> Option<Vec<u8>> {
         let keys = self.0.load();
-        let key = &keys.all[keys.sealing];
+        let key = &keys.sealing;
         // Random nonces: 2^32 tickets under one key may be made before two
-        // are alike with a chance of 2^-33; a key lives for some hours.
+        // are alike with a chance of 2^-33. A fleet may make more: the salt
+        // gives each server a key of its own, new with each install.
         let mut head = [0; HEAD_LEN];
-        rand::fill(&mut head[NAME_LEN..]).ok()?;
-        head[..NAME_LEN].copy_from_slice(&key.name);
+        let (front, nonce) = head.split_at_mut(NAME_LEN + SALT_LEN);
+        front.copy_from_slice(&key.head);
+        rand::fill(nonce).ok()?;
         let mut ticket = Vec::with_capacity(HEAD_LEN + plain.len() + TAG_LEN);
         ticket.extend_from_slice(&head);
         ticket.extend_from_slice(plain);
-        let nonce = Nonce::try_assume_unique_for_key(&head[NAME_LEN..]).ok()?;
+        let nonce = Nonce::try_assume_unique_for_key(&head[NAME_LEN + SALT_LEN..]).ok()?;
         let tag = key
             .aead
             .seal_in_place_separate_tag(nonce, Aad::from(binding), &mut ticket[HEAD_LEN..])
@@ -62,14 +67,21 @@ impl Ring {
     }
 
     pub(crate) fn open(&self, binding: &[u8], ticket: &[u8]) -> Option<Vec<u8>> {
-        let (name, rest) = ticket.split_at_checked(NAME_LEN)?;
+        let (front, rest) = ticket.split_at_checked(NAME_LEN + SALT_LEN)?;
         let (nonce, sealed) = rest.split_at_checked(NONCE_LEN)?;
         let keys = self.0.load();
-        let key = keys.all.iter().find(|key| key.name == name)?;
+        let derived;
+        let aead = if keys.sealing.head == front {
+            &keys.sealing.aead
+        } else {
+            let (name, salt) = front.split_at(NAME_LEN);
+            let key = keys.all.iter().find(|key| key.name == name)?;
+            derived = key.derive(salt);
+            &derived
+        };
         let nonce = Nonce::try_assume_unique_for_key(nonce).ok()?;
         let mut plain = sealed.to_vec();
-        let len = key
-            .aead
+        let len = aead
             .open_in_place(nonce, Aad::from(binding), &mut plain)
             .ok()?
             .len();
@@ -78,24 +90,45 @@ impl Ring {
     }
 }
 
-/// A ticket key, expanded for use.
+impl Keys {
+    fn new(all: Vec<Key>, sealing: usize) -> Self {
+        let key = &all[sealing];
+        let mut head = [0; NAME_LEN + SALT_LEN];
+        let (name, salt) = head.split_at_mut(NAME_LEN);
+        name.copy_from_slice(&key.name);
+        rand::fill(salt).expect("the system gives random bytes");
+        let aead = key.derive(salt);
+        let sealing = Sealing { head, aead };
+        Self { all, sealing }
+    }
+}
+
+impl fmt::Debug for Keys {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Keys").field(&self.all).finish()
+    }
+}
+
+/// A ticket key that servers share. Each derives its sealing key from it.
 pub struct Key {
     name: [u8; NAME_LEN],
-    aead: LessSafeKey,
+    prk: Prk,
 }
 
 impl Key {
     /// From its public name and its secret. `secret` is the caller's to wipe.
-    ///
-    /// # Panics
-    /// Never: AES-256 takes any 32 bytes.
     #[must_use]
     pub fn new(name: [u8; NAME_LEN], secret: &[u8; SECRET_LEN]) -> Self {
-        let key = UnboundKey::new(&AES_256_GCM, secret).expect("AES-256 takes any 32 bytes");
-        Self {
-            name,
-            aead: LessSafeKey::new(key),
-        }
+        let prk = Salt::new(HKDF_SHA256, &name).extract(secret);
+        Self { name, prk }
+    }
+
+    /// The key of a server that chose this salt (RFC 5869).
+    fn derive(&self, salt: &[u8]) -> LessSafeKey {
+        let info = [b"sekisho ticket 1".as_slice(), salt];
+        let expanded = self.prk.expand(&info, &AES_256_GCM);
+        let key = expanded.expect("HKDF gives 32 bytes");
+        LessSafeKey::new(UnboundKey::from(key))
     }
 
     fn random() -> Self {
@@ -116,7 +149,9 @@ impl fmt::Debug for Key {
 /// As in nginx's files: 16 bytes tell keys apart.
 pub(super) const NAME_LEN: usize = 16;
 pub(super) const SECRET_LEN: usize = 32;
-const HEAD_LEN: usize = NAME_LEN + NONCE_LEN;
+/// Salts are random; with 16 bytes no two servers choose alike.
+const SALT_LEN: usize = 16;
+const HEAD_LEN: usize = NAME_LEN + SALT_LEN + NONCE_LEN;
 const TAG_LEN: usize = 16;
 
 #[cfg(test)]
@@ -137,6 +172,20 @@ mod tests {
         assert_eq!(other.open(b"host", &ticket).unwrap(), b"session");
         other.install(vec![key(3)], 0);
         assert_eq!(other.open(b"host", &ticket), None);
+    }
+
+    #[test]
+    fn each_server_seals_with_a_key_of_its_own() {
+        let rings = [Ring::random(), Ring::random()];
+        let heads = rings.each_ref().map(|ring| {
+            ring.install(vec![key(1)], 0);
+            let head = ring.0.load().sealing.head;
+            assert_eq!(head[..NAME_LEN], [1; NAME_LEN]);
+            head
+        });
+        assert_ne!(heads[0], heads[1]);
+        let ticket = rings[0].seal(b"host", b"session").unwrap();
+        assert_eq!(rings[1].open(b"host", &ticket).unwrap(), b"session");
     }
 
     #[test]
