@@ -149,7 +149,7 @@ fn base(versions: &[&'static rustls::SupportedProtocolVersion]) -> ServerConfig 
 }
 
 fn binding(host: &LoadedHost, local: Option<SocketAddr>) -> Binding {
-    Binding::new(&host.record.tenant, host.record.tls, local)
+    Binding::new(&host.record, local)
 }
 
 /// The resolver of a base, which serves nobody.

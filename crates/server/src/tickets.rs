@@ -12,7 +12,7 @@ use std::sync::Arc;
 
 use aws_lc_rs::digest::{Context, SHA256};
 use rustls::server::ProducesTickets;
-use sekisho_certs::{Tenant, TlsPolicy};
+use sekisho_certs::HostRecord;
 
 pub use document::KIND as DOCUMENT_KIND;
 pub use keep::{Keeper, Source};
@@ -56,16 +56,19 @@ impl ProducesTickets for Tickets {
     }
 }
 
-/// What a ticket is good for, beside its server name: the tenant, the TLS
-/// policy, the client CA (none yet), and without a server name the address.
+/// What a ticket is good for, beside its server name: the record's pattern, the
+/// tenant, the TLS policy, the client CA (none yet), and without a server name
+/// the address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Binding([u8; 32]);
 
 impl Binding {
-    pub(crate) fn new(tenant: &Tenant, policy: TlsPolicy, local: Option<SocketAddr>) -> Self {
+    pub(crate) fn new(record: &HostRecord, local: Option<SocketAddr>) -> Self {
         let mut context = Context::new(&SHA256);
         let local = local.map_or_else(String::new, |local| local.to_string());
-        for part in [tenant.as_str(), policy.as_str(), NO_CLIENT_CA, &local] {
+        let pattern = record.pattern.to_string();
+        let (tenant, policy) = (record.tenant.as_str(), record.tls.as_str());
+        for part in [&pattern, tenant, policy, NO_CLIENT_CA, &local] {
             // Lengths in front, so that no two lists of parts look alike.
             context.update(&(part.len() as u64).to_be_bytes());
             context.update(part.as_bytes());
@@ -79,24 +82,29 @@ const NO_CLIENT_CA: &str = "";
 
 #[cfg(test)]
 mod tests {
+    use sekisho_certs::{HostPattern, Tenant, TlsPolicy};
+
     use super::*;
 
     #[test]
     fn a_ticket_opens_only_where_it_was_made() {
         let ring = Arc::new(Ring::random());
-        let tenant = |name| Tenant::parse(name).unwrap();
         let (one, other) = ("192.0.2.1:443", "192.0.2.2:443");
         let bindings = [
-            (tenant("a"), TlsPolicy::Tls12, None),
-            (tenant("b"), TlsPolicy::Tls12, None),
-            (tenant("a"), TlsPolicy::Tls13, None),
-            (tenant("a"), TlsPolicy::Tls12, Some(one)),
-            (tenant("a"), TlsPolicy::Tls12, Some(other)),
-            (tenant("a1.2"), TlsPolicy::Tls12, None),
+            ("x.example", "a", TlsPolicy::Tls12, None),
+            ("x.example", "b", TlsPolicy::Tls12, None),
+            ("x.example", "a", TlsPolicy::Tls13, None),
+            ("x.example", "a", TlsPolicy::Tls12, Some(one)),
+            ("x.example", "a", TlsPolicy::Tls12, Some(other)),
+            ("x.example", "a1.2", TlsPolicy::Tls12, None),
+            ("*.example", "a", TlsPolicy::Tls12, None),
         ]
-        .map(|(tenant, policy, local)| {
-            let local = local.map(|local| local.parse().unwrap());
-            Tickets::new(&ring, Binding::new(&tenant, policy, local))
+        .map(|(pattern, tenant, policy, local)| {
+            let mut record = HostRecord::new(HostPattern::parse(pattern).unwrap());
+            record.tenant = Tenant::parse(tenant).unwrap();
+            record.tls = policy;
+            let local = local.map(|local: &str| local.parse().unwrap());
+            Tickets::new(&ring, Binding::new(&record, local))
         });
         for (maker, tickets) in bindings.iter().enumerate() {
             let ticket = tickets.encrypt(b"session").unwrap();
