@@ -1,7 +1,9 @@
 //! `check` and the start of `serve`.
 
+use std::fs::Permissions;
 use std::io::{Read, Write};
 use std::net::TcpListener;
+use std::os::unix::fs::PermissionsExt;
 use std::process::Command;
 use std::time::Duration;
 
@@ -143,8 +145,13 @@ fn check_reads_the_ticket_keys_of_a_plain_store() {
     let error = sandbox.fails(&["check"]);
     assert!(error.contains("tickets.key can't be read"), "{error}");
     sandbox.write("tickets.key", "too short");
+    let key = sandbox.path("tickets.key");
+    std::fs::set_permissions(&key, Permissions::from_mode(0o644)).expect("ours");
     let error = sandbox.fails(&["check"]);
-    assert!(error.contains("tickets.key has 9 bytes"), "{error}");
+    assert!(error.contains("others may read it (mode 644)"), "{error}");
+    std::fs::set_permissions(&key, Permissions::from_mode(0o600)).expect("ours");
+    let error = sandbox.fails(&["check"]);
+    assert!(error.contains("must have 48 or 80 bytes"), "{error}");
     sandbox.write("tickets.key", &"k".repeat(80));
     sandbox.ok(&["check"]);
 }

@@ -4,6 +4,8 @@
 
 mod common;
 
+use std::fs::Permissions;
+use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
@@ -206,12 +208,16 @@ async fn a_key_file_is_read_again_when_it_changes() {
     let mut keeping = keeper(&ring, &path);
     let missing = keeping.refresh().await.unwrap_err().to_string();
     assert!(missing.contains("tickets.key"), "{missing}");
-    std::fs::write(&path, [1; 47]).unwrap();
-    let short = keeping.refresh().await.unwrap_err().to_string();
-    assert!(
-        short.contains("47 bytes") && short.contains("48 or 80"),
-        "{short}"
-    );
+    std::fs::write(&path, [1; 80]).unwrap();
+    std::fs::set_permissions(&path, Permissions::from_mode(0o640)).unwrap();
+    let exposed = keeping.refresh().await.unwrap_err().to_string();
+    assert!(exposed.contains("mode 640"), "{exposed}");
+    std::fs::set_permissions(&path, Permissions::from_mode(0o600)).unwrap();
+    for wrong in [47, 49, 81, 1 << 20] {
+        std::fs::write(&path, vec![1; wrong]).unwrap();
+        let error = keeping.refresh().await.unwrap_err().to_string();
+        assert!(error.contains("48 or 80 bytes"), "{error}");
+    }
     std::fs::write(&path, [1; 80]).unwrap();
     keeping.refresh().await.unwrap();
     keeper(&other, &path).refresh().await.unwrap();

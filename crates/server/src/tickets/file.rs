@@ -1,8 +1,12 @@
 //! A key file that somebody else writes, in nginx's format.
 
-use std::path::PathBuf;
+use std::fs::File;
+use std::io::{self, Read};
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
 
 use aws_lc_rs::digest::{Context, SHA256};
+use tokio::task::spawn_blocking;
 use zeroize::Zeroizing;
 
 use super::ring::{Key, NAME_LEN, SECRET_LEN};
@@ -31,26 +35,26 @@ impl KeyFile {
         }
     }
 
-    /// The keys, the one that seals in front; none if nothing changed.
-    pub(super) async fn read(&mut self) -> Result<Option<Vec<Key>>, Error> {
-        let read = tokio::fs::read(&self.path).await.map(Zeroizing::new);
+    /// The keys, the one that seals in front.
+    pub(super) async fn read(&mut self) -> Result<Vec<Key>, Error> {
+        let path = self.path.clone();
+        let read = spawn_blocking(move || read_private(&path)).await;
+        let read = read.unwrap_or_else(|_| Err(io::Error::other("reading it panicked")));
         let path = self.path.display();
         let bytes = read.map_err(|error| {
             Error::Tickets(format!("the ticket key file {path} can't be read: {error}"))
         })?;
         let derived = derive(&bytes).ok_or_else(|| {
             Error::Tickets(format!(
-                "the ticket key file {path} has {} bytes, it must have 48 or 80 \
-                 (`openssl rand 80 > {path}`)",
-                bytes.len()
+                "the ticket key file {path} must have 48 or 80 bytes \
+                 (`umask 077; openssl rand 80 > {path}`)"
             ))
         })?;
-        if self.present.as_ref().is_some_and(|now| now.is(&derived)) {
-            return Ok(None);
+        if !self.present.as_ref().is_some_and(|now| now.is(&derived)) {
+            self.previous = self.present.replace(derived);
         }
-        self.previous = self.present.replace(derived);
         let keys = [&self.present, &self.previous];
-        Ok(Some(keys.into_iter().flatten().map(Derived::key).collect()))
+        Ok(keys.into_iter().flatten().map(Derived::key).collect())
     }
 }
 
@@ -68,6 +72,28 @@ impl std::fmt::Debug for KeyFile {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "KeyFile({})", self.path.display())
     }
+}
+
+/// Reads a file that only its owner may read: these keys decrypt recorded
+/// sessions of TLS 1.2. `O_NONBLOCK` keeps a named pipe from blocking the open.
+fn read_private(path: &Path) -> io::Result<Zeroizing<Vec<u8>>> {
+    let file = File::options()
+        .read(true)
+        .custom_flags(libc::O_NONBLOCK)
+        .open(path)?;
+    let metadata = file.metadata()?;
+    if !metadata.is_file() {
+        return Err(io::Error::other("it is no regular file"));
+    }
+    let mode = metadata.mode() & 0o777;
+    if mode & 0o077 != 0 {
+        let text = format!("others may read it (mode {mode:o}); run chmod 600");
+        return Err(io::Error::other(text));
+    }
+    // One byte more shows that a file is too long.
+    let mut bytes = Zeroizing::new(Vec::with_capacity(MAX_LEN + 1));
+    file.take(MAX_LEN as u64 + 1).read_to_end(&mut bytes)?;
+    Ok(bytes)
 }
 
 /// nginx's first 16 bytes are the name. The rest are keys of other ciphers
@@ -88,4 +114,5 @@ fn derive(bytes: &[u8]) -> Option<Derived> {
 }
 
 /// For AES-128 and for AES-256.
-const LENGTHS: [usize; 2] = [48, 80];
+const LENGTHS: [usize; 2] = [48, MAX_LEN];
+const MAX_LEN: usize = 80;

@@ -85,9 +85,7 @@ impl Keeper {
                     .map_err(|error| Error::Tickets(error.to_string()))?
             }
             From::File(file) => {
-                if let Some(keys) = file.read().await? {
-                    self.ring.install(keys, 0);
-                }
+                self.ring.install(file.read().await?, 0);
                 return Ok(FILE_CHECK);
             }
             From::Process(keys) => refresh_process(keys, &self.ring, now),
