@@ -15,7 +15,8 @@ use common::{Running, Scripted, Setup, host, resuming, start};
 use rustls::{ClientConfig, HandshakeKind};
 use sekisho_certs::seal::{KeyRing, MasterKey, Sealer};
 use sekisho_certs::store::memory::Memory;
-use sekisho_certs::{Clock, DocumentEvent, Documents};
+use sekisho_certs::store::{Document, Expect, Write};
+use sekisho_certs::{Clock, DocumentEvent, Documents, Secret};
 use sekisho_server::tickets::{Keeper, PERIOD, Ring, Source};
 use sekisho_testkit::{Key, Pair, TestCa, client};
 use tokio::sync::broadcast;
@@ -64,6 +65,19 @@ impl World {
             ..Setup::default()
         };
         (start(store, &setup), keeper)
+    }
+
+    /// Makes each refresh from the catalog fail.
+    async fn break_document(&self) {
+        let document = Document {
+            kind: "ticket-keys".into(),
+            key: "ring".into(),
+            bytes: Secret::new(b"of no known format".to_vec()),
+            expires: None,
+            version: 0,
+        };
+        let write = Write::PutDocument(document, Expect::Any);
+        self.sealer.write(vec![write]).await.unwrap();
     }
 
     fn periods_pass(&self, periods: i64) {
@@ -128,6 +142,31 @@ async fn keys_rotate_and_every_server_has_the_next_one_already() {
     rotating.refresh().await.unwrap();
     let kind = visit(&first, &config).await;
     assert_eq!(kind, HandshakeKind::Full, "two periods later it is gone");
+}
+
+#[tokio::test]
+async fn without_the_catalog_no_key_seals_beyond_its_period() {
+    let world = World::new().await;
+    let (first, mut keeping) = world.server().await;
+    let (other, mut beside) = world.server().await;
+    let config = resuming(&world.ca, false);
+    visit(&first, &config).await;
+    world.break_document().await;
+    world.periods_pass(1);
+    keeping.refresh().await.unwrap_err();
+    beside.refresh().await.unwrap_err();
+    assert_eq!(visit(&first, &config).await, HandshakeKind::Resumed);
+    let kind = visit(&other, &config).await;
+    assert_eq!(kind, HandshakeKind::Resumed, "both had the next key");
+    world.periods_pass(2);
+    keeping.refresh().await.unwrap_err();
+    beside.refresh().await.unwrap_err();
+    let kind = visit(&first, &config).await;
+    assert_eq!(kind, HandshakeKind::Full, "no key of the catalog is left");
+    keeping.refresh().await.unwrap_err();
+    let kind = visit(&first, &config).await;
+    assert_eq!(kind, HandshakeKind::Resumed, "its own key stays");
+    assert_eq!(visit(&other, &config).await, HandshakeKind::Full);
 }
 
 #[tokio::test]

@@ -14,7 +14,7 @@ use zeroize::Zeroizing;
 use super::document;
 use super::file::KeyFile;
 use super::ring::{Key, NAME_LEN, Ring, SECRET_LEN};
-use super::schedule::{Action, Timed, is_alive, schedule, sealing};
+use super::schedule::{Action, Timed, is_alive, period_of, schedule, sealing};
 use crate::Error;
 
 /// Where ticket keys come from.
@@ -45,6 +45,10 @@ enum From {
         events: broadcast::Receiver<DocumentEvent>,
         /// Tells the lease's holders apart.
         holder: String,
+        /// What the catalog held when it was last read.
+        known: Vec<Timed>,
+        /// What was made here because the catalog gave no key of the period.
+        own: Vec<Timed>,
     },
     File(KeyFile),
     Process(Vec<Timed>),
@@ -59,6 +63,8 @@ impl Keeper {
                 sealer,
                 events,
                 holder: random_name().iter().map(|b| format!("{b:02x}")).collect(),
+                known: Vec::new(),
+                own: Vec::new(),
             },
             Source::File(path) => From::File(KeyFile::new(path)),
             Source::Process => From::Process(Vec::new()),
@@ -75,14 +81,31 @@ impl Keeper {
     /// earlier process resume at once.
     ///
     /// # Errors
-    /// If the source gives no keys; the ring keeps those it has.
+    /// If the source gives no keys; the ring keeps those it has. A catalog's
+    /// key never seals beyond its period: without the next one, a key that
+    /// only this process knows seals.
     pub async fn refresh(&mut self) -> Result<Duration, Error> {
         let now = self.clock.now();
         let until = match &mut self.source {
-            From::Catalog { sealer, holder, .. } => {
-                refresh_catalog(sealer, holder, &self.ring, now)
-                    .await
-                    .map_err(|error| Error::Tickets(error.to_string()))?
+            From::Catalog {
+                sealer,
+                holder,
+                known,
+                own,
+                ..
+            } => {
+                let refreshed = refresh_catalog(sealer, holder, known, now).await;
+                known.retain(|key| is_alive(now, key.from));
+                own.retain(|key| is_alive(now, key.from));
+                let mut all = [&own[..], known].concat();
+                let current = period_of(now);
+                if refreshed.is_err() && all.iter().all(|key| key.from != current) {
+                    own.push(fresh(current));
+                    all.extend(own.last().cloned());
+                }
+                install(&self.ring, &all, now);
+                refreshed.map_err(|error| Error::Tickets(error.to_string()))?;
+                next(now, known)
             }
             From::File(file) => {
                 self.ring.install(file.read().await?, 0);
@@ -135,31 +158,32 @@ async fn announced(events: &mut broadcast::Receiver<DocumentEvent>) {
     }
 }
 
-/// Installs what the catalog has, and makes what is missing if nobody else is
-/// at it. Returns when something is to be done again.
+/// Takes what the catalog has, and makes what is missing if no other server is
+/// at it. `known` is what was read or written last, after a failure too.
 async fn refresh_catalog(
     sealer: &Sealer,
     holder: &str,
-    ring: &Ring,
+    known: &mut Vec<Timed>,
     now: i64,
-) -> Result<i64, StoreError> {
-    let (_, keys) = read(sealer, ring, now).await?;
-    let Action::Make(_) = schedule(now, &starts(&keys)) else {
-        return Ok(next(now, &keys));
+) -> Result<(), StoreError> {
+    read(sealer, known, now).await?;
+    let Action::Make(_) = schedule(now, &starts(known)) else {
+        return Ok(());
     };
     let catalog = sealer.catalog();
     if catalog.lease(LEASE, holder, LEASE_TIME).await?.is_none() {
-        return Ok(now);
+        return Ok(());
     }
-    let made = make(sealer, ring, now).await;
+    let made = make(sealer, known, now).await;
     catalog.release(LEASE, holder).await?;
     made
 }
 
 /// With the lease won: looks again, and makes what is still missing.
-async fn make(sealer: &Sealer, ring: &Ring, now: i64) -> Result<i64, StoreError> {
-    let (expect, mut keys) = read(sealer, ring, now).await?;
-    if let Action::Make(starts) = schedule(now, &starts(&keys)) {
+async fn make(sealer: &Sealer, known: &mut Vec<Timed>, now: i64) -> Result<(), StoreError> {
+    let expect = read(sealer, known, now).await?;
+    if let Action::Make(starts) = schedule(now, &starts(known)) {
+        let mut keys = known.clone();
         keys.extend(starts.into_iter().map(fresh));
         let write = Write::PutDocument(
             Document {
@@ -172,22 +196,23 @@ async fn make(sealer: &Sealer, ring: &Ring, now: i64) -> Result<i64, StoreError>
             expect,
         );
         sealer.write(vec![write]).await?;
-        install(ring, &keys, now);
+        *known = keys;
     }
-    Ok(next(now, &keys))
+    Ok(())
 }
 
-/// Reads the document and installs what is alive of it.
-async fn read(sealer: &Sealer, ring: &Ring, now: i64) -> Result<(Expect, Vec<Timed>), StoreError> {
+/// Reads what is alive of the document into `known`.
+async fn read(sealer: &Sealer, known: &mut Vec<Timed>, now: i64) -> Result<Expect, StoreError> {
     let Some(stored) = sealer.document(document::KIND, document::KEY).await? else {
-        return Ok((Expect::Absent, Vec::new()));
+        known.clear();
+        return Ok(Expect::Absent);
     };
     let mut keys = document::decode(stored.bytes.expose()).ok_or_else(|| {
         StoreError::Corrupt("the ticket keys are of a format that this version can't read".into())
     })?;
     keys.retain(|key| is_alive(now, key.from));
-    install(ring, &keys, now);
-    Ok((Expect::Version(stored.version), keys))
+    *known = keys;
+    Ok(Expect::Version(stored.version))
 }
 
 fn refresh_process(keys: &mut Vec<Timed>, ring: &Ring, now: i64) -> i64 {

@@ -34,7 +34,7 @@ pub(super) enum Action {
 /// nothing of each other agree. A key is published one period before it
 /// seals: by then each server has it.
 pub(super) fn schedule(now: i64, starts: &[i64]) -> Action {
-    let current = now - now.rem_euclid(PERIOD);
+    let current = period_of(now);
     let missing: Vec<i64> = [current, current + PERIOD]
         .into_iter()
         .filter(|start| !starts.contains(start))
@@ -44,6 +44,11 @@ pub(super) fn schedule(now: i64, starts: &[i64]) -> Action {
     } else {
         Action::Make(missing)
     }
+}
+
+/// When the present period began, seconds since the Unix epoch.
+pub(super) fn period_of(now: i64) -> i64 {
+    now - now.rem_euclid(PERIOD)
 }
 
 /// Whether a key that seals from `from` on may still open tickets, or will.
