@@ -116,7 +116,7 @@ fn check_says_what_is_wrong_with_an_endpoint() {
     fails(&["ca.pem", "holds no certificate"]);
     fs::remove_file(sandbox.path("token")).expect("a file");
     fails(&["[store] token", "/token: No such file"]);
-    sandbox.write("token", "two words");
+    sandbox.write_private("token", "two words");
     fails(&["/token: a token has 1 to 8192 characters of visible ASCII"]);
 }
 
@@ -169,7 +169,7 @@ fn put(endpoint: &Endpoint, stem: &str, names: &[&str]) {
 /// With the CA of the tests, and a token.
 pub(crate) fn configure(sandbox: &Sandbox, endpoint: &Endpoint) {
     sandbox.write("ca.pem", &ca().root_pem());
-    sandbox.write("token", &format!("{TOKEN}\n"));
+    sandbox.write_private("token", &format!("{TOKEN}\n"));
     let url = format!("https://{}/{{host}}", endpoint.address);
     write(sandbox, &url, "token = \"file:token\"\nca = \"ca.pem\"\n");
 }

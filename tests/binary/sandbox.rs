@@ -1,6 +1,7 @@
 //! A folder with a configuration, and the binary run in it.
 
 use std::fs;
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use std::sync::{Mutex, OnceLock, PoisonError};
@@ -49,6 +50,13 @@ impl Sandbox {
         let path = self.path(name);
         fs::create_dir_all(path.parent().expect("a folder")).expect("a folder");
         fs::write(path, text).expect("a file");
+    }
+
+    /// A file that only its owner may read.
+    pub(crate) fn write_private(&self, name: &str, text: &str) {
+        self.write(name, text);
+        let mode = fs::Permissions::from_mode(0o600);
+        fs::set_permissions(self.path(name), mode).expect("ours");
     }
 
     /// A page of the default site.

@@ -127,10 +127,10 @@ fn check_reads_the_admin_token() {
     );
     let error = sandbox.fails(&["serve"]);
     assert!(error.contains("/token: "), "{error}");
-    sandbox.write("token", "short");
+    sandbox.write_private("token", "short");
     let error = sandbox.fails(&["check"]);
     assert!(error.contains("16 to 512 characters"), "{error}");
-    sandbox.write("token", "0123456789abcdef0123456789abcdef");
+    sandbox.write_private("token", "0123456789abcdef0123456789abcdef");
     sandbox.ok(&["check"]);
 }
 

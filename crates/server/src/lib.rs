@@ -24,6 +24,7 @@ mod http;
 mod listen;
 pub mod metrics;
 mod pace;
+mod private;
 pub mod redirect;
 mod refuse;
 mod route;

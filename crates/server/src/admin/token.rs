@@ -58,6 +58,7 @@ const READ: usize = 2 * MOST;
 #[cfg(test)]
 mod tests {
     use std::fs;
+    use std::os::unix::fs::PermissionsExt;
 
     use super::*;
 
@@ -67,6 +68,7 @@ mod tests {
         let file = folder.path().join("token");
         let load = |text: &str| {
             fs::write(&file, text).unwrap();
+            fs::set_permissions(&file, fs::Permissions::from_mode(0o600)).unwrap();
             Token::load(&TokenSource::File(file.clone()))
         };
         let token = load("  0123456789abcdef\n").unwrap();
@@ -92,6 +94,13 @@ mod tests {
             assert!(error.contains("16 to 512 characters"), "{error}");
             assert!(text.len() < 5 || !error.contains(text), "{error}");
         }
+        fs::set_permissions(&file, fs::Permissions::from_mode(0o604)).unwrap();
+        let exposed = Token::load(&TokenSource::File(file.clone()));
+        let error = exposed.unwrap_err().to_string();
+        assert!(
+            error.contains("token: others may read it (mode 604)"),
+            "{error}"
+        );
         fs::remove_file(&file).unwrap();
         let error = Token::load(&TokenSource::File(file))
             .unwrap_err()

@@ -2,7 +2,6 @@
 
 use std::env;
 use std::fmt;
-use std::fs::File;
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
@@ -10,6 +9,8 @@ use sekisho_stores::http::Template;
 use sekisho_stores::postgres;
 use sekisho_stores::redis::RedisUrl;
 use zeroize::Zeroizing;
+
+use crate::private;
 
 /// `[store] url`.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -105,7 +106,7 @@ impl TokenSource {
     }
 
     /// Reads its text. Of a file only the first `most` bytes, so that this is
-    /// more than a token may have.
+    /// more than a token may have. Only its owner may be able to read a file.
     ///
     /// # Errors
     /// Names the file or the variable, never what it holds.
@@ -144,7 +145,7 @@ pub(crate) fn path_below(base: &Path, path: &str) -> Result<PathBuf, String> {
 fn read_file(file: &Path, most: usize) -> io::Result<Zeroizing<String>> {
     // Room for all of it at once: growing would leave copies.
     let mut text = Zeroizing::new(String::with_capacity(most + 1));
-    File::open(file)?
+    private::open(file)?
         .take(most as u64)
         .read_to_string(&mut text)?;
     Ok(text)

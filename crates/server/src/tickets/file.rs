@@ -1,8 +1,6 @@
 //! A key file that somebody else writes, in nginx's format.
 
-use std::fs::File;
 use std::io::{self, Read};
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 use aws_lc_rs::digest::{Context, SHA256};
@@ -10,7 +8,7 @@ use tokio::task::spawn_blocking;
 use zeroize::Zeroizing;
 
 use super::ring::{Key, NAME_LEN, SECRET_LEN};
-use crate::Error;
+use crate::{Error, private};
 
 /// The file, and what it held when it was last read.
 pub(super) struct KeyFile {
@@ -74,25 +72,14 @@ impl std::fmt::Debug for KeyFile {
     }
 }
 
-/// Reads a file that only its owner may read: these keys decrypt recorded
-/// sessions of TLS 1.2. `O_NONBLOCK` keeps a named pipe from blocking the open.
+/// Reads the file if only its owner may: these keys decrypt recorded sessions
+/// of TLS 1.2.
 fn read_private(path: &Path) -> io::Result<Zeroizing<Vec<u8>>> {
-    let file = File::options()
-        .read(true)
-        .custom_flags(libc::O_NONBLOCK)
-        .open(path)?;
-    let metadata = file.metadata()?;
-    if !metadata.is_file() {
-        return Err(io::Error::other("it is no regular file"));
-    }
-    let mode = metadata.mode() & 0o777;
-    if mode & 0o077 != 0 {
-        let text = format!("others may read it (mode {mode:o}); run chmod 600");
-        return Err(io::Error::other(text));
-    }
     // One byte more shows that a file is too long.
     let mut bytes = Zeroizing::new(Vec::with_capacity(MAX_LEN + 1));
-    file.take(MAX_LEN as u64 + 1).read_to_end(&mut bytes)?;
+    private::open(path)?
+        .take(MAX_LEN as u64 + 1)
+        .read_to_end(&mut bytes)?;
     Ok(bytes)
 }
 
