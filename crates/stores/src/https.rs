@@ -25,7 +25,7 @@ use tokio::time::timeout;
 use tower_service::Service;
 use zeroize::Zeroizing;
 
-/// Sends at most [`REQUESTS`] at a time. All of it runs on the runtime that
+/// Sends at most `REQUESTS` at a time. All of it runs on the runtime that
 /// polls it.
 pub struct HttpsClient {
     connector: Connector,

@@ -2,8 +2,8 @@
 //! answer that arrives where it is waited for wakes no other thread.
 //!
 //! It is the thread that tells: handing the runtime down instead would put it
-//! into every call of [`super::Store`] and each wrapper between, for two stores
-//! that have a use for it.
+//! into every call of [`sekisho_certs::Store`] and each wrapper between, for two
+//! stores that have a use for it.
 
 use std::cell::RefCell;
 use std::sync::atomic::{AtomicU64, Ordering};
