@@ -58,6 +58,8 @@ coverage: deps ## Write the lines that the tests reach into target/llvm-cov/html
 
 SECONDS_EACH ?= 3
 
+# Not a step of .ci/run: its optimized build takes more than four minutes on two
+# cores.
 .PHONY: fuzz
 fuzz: ## Fuzz each target for SECONDS_EACH=3 seconds
 	@tools/need build g++ openssl
