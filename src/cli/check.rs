@@ -28,11 +28,11 @@ pub(super) fn run(config: Option<&Path>, args: &Args) -> Result<Ended> {
     let config = Config::load(config)?;
     open::admin_token(&config)?;
     let (opened, unreachable, refused) = open::runtime()?.block_on(async {
-        let opened = open::serving(&config, None).await?;
+        let opened = open::serving(&config, false).await?;
         let unreachable = reach(&config, &opened).await?;
         let catalog = opened.catalog.as_ref();
         let refused = match catalog.filter(|_| unreachable.store.is_none()) {
-            Some((_, sealer)) => sites::refused(sealer.catalog().as_ref(), &config).await?,
+            Some(sealer) => sites::refused(sealer.catalog().as_ref(), &config).await?,
             None => sites::Refused::default(),
         };
         anyhow::Ok((opened, unreachable, refused))
@@ -79,7 +79,7 @@ impl Unreachable {
 /// Asks each store. What does not heal by itself is an error.
 async fn reach(config: &Config, opened: &Opened) -> Result<Unreachable> {
     let mut unreachable = Unreachable::default();
-    let Some((log, _)) = &opened.catalog else {
+    let Some(sealer) = &opened.catalog else {
         unreachable.store = reach_plain(config, &*opened.store).await.err();
         if let Some(file) = &config.tickets {
             let ring = Arc::new(Ring::random());
@@ -89,12 +89,12 @@ async fn reach(config: &Config, opened: &Opened) -> Result<Unreachable> {
         return Ok(unreachable);
     };
     // Reads from the file, which opening alone may not.
-    match log.head().await {
+    match sealer.catalog().head().await {
         Err(error) if error.is_retryable() => unreachable.store = Some(error.into()),
         other => drop(other?),
     }
     if let Some(url) = &config.level {
-        unreachable.redis_cache = open::reach_level(url).await.err();
+        unreachable.redis_cache = open::reach_cache(url).await.err();
     }
     Ok(unreachable)
 }

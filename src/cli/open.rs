@@ -5,34 +5,34 @@ use std::sync::Arc;
 
 use anyhow::{Context, anyhow};
 use sekisho_certs::seal::{KeyError, KeyRing, KeySource, Keys, Sealer};
-use sekisho_certs::{Catalog, ChangeLog, Store};
+use sekisho_certs::{Catalog, Store};
 use sekisho_server::admin::Token;
 use sekisho_server::config::{Config, StoreUrl};
-use sekisho_stores::layered::Counts;
+use sekisho_stores::disk_cache::{DiskCache, StartState};
 use sekisho_stores::postgres::{self, Postgres};
+use sekisho_stores::redis_cache::RedisCache;
 use sekisho_stores::sqlite::{self, Sqlite};
-use sekisho_stores::warm::Copies;
 use tokio::runtime::{Builder, Handle, Runtime};
 
 use crate::cli::failure::Result;
 
-pub(super) use level::reach as reach_level;
+pub(super) use caches::reach as reach_cache;
 pub(super) use serving::{reach, serving};
-pub(super) use warm::copies;
 
-mod level;
+mod caches;
 mod serving;
-mod warm;
 
 /// A store that is ready to be asked.
 pub(crate) struct Opened {
     pub(crate) store: Arc<dyn Store>,
-    /// Its change log and what seals for it, if it can also be written.
-    pub(crate) catalog: Option<(Arc<dyn ChangeLog>, Sealer)>,
-    /// What Redis before the catalog counts, if one stands there.
-    pub(crate) level: Option<Counts>,
-    /// Copies on disk of what it said.
-    pub(crate) warm: Option<Copies>,
+    /// What seals for it, if it can also be written.
+    pub(crate) catalog: Option<Sealer>,
+    /// Redis before the catalog.
+    pub(crate) redis: Option<Arc<RedisCache>>,
+    /// The cache on disk.
+    pub(crate) disk: Option<Arc<DiskCache>>,
+    /// What was known of a catalog that is out of reach.
+    pub(crate) start: Option<StartState>,
     /// As the operator knows it.
     pub(crate) shown: String,
 }

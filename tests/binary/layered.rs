@@ -31,7 +31,7 @@ fn what_one_server_loaded_another_serves_without_the_database() {
         in_use(server);
     }
     // A busy machine may leave one out; then it is offered again elsewhere.
-    let filled = || figure(&one, "level_fills_total{outcome=\"stored\"}");
+    let filled = || figure(&one, "redis_cache_fills_total{outcome=\"stored\"}");
     for host in HOSTS {
         assert!(one.shows(host, host), "{}", one.log());
     }
@@ -51,7 +51,7 @@ fn what_one_server_loaded_another_serves_without_the_database() {
     };
     let served = HOSTS[1..].iter().filter(|host| shown(host)).count();
     assert!(served >= 1 && served + 1 >= stored, "{served} of {stored}");
-    let hits = figure(&two, "level_reads_total{outcome=\"hit\"}");
+    let hits = figure(&two, "redis_cache_reads_total{outcome=\"hit\"}");
     assert!(hits >= u64::try_from(served).unwrap(), "{hits}");
     assert!(two.refusal("g.example").contains("InternalError"));
 
@@ -92,7 +92,7 @@ fn redis_that_comes_and_goes_takes_no_host_away() {
     );
     let server = sandbox.serve();
     assert!(server.shows(HOSTS[0], HOSTS[0]));
-    assert_eq!(figure(&server, "level_in_use"), 0);
+    assert_eq!(figure(&server, "redis_cache_in_use"), 0);
     redis.restart();
     in_use(&server);
     assert!(server.shows(HOSTS[1], HOSTS[1]));
@@ -131,8 +131,8 @@ fn configure(sandbox: &Sandbox, redis: &RedisServer) {
 }
 
 fn in_use(server: &Server) {
-    until("the level is used", LONG, || {
-        figure(server, "level_in_use") == 1
+    until("Redis is used", LONG, || {
+        figure(server, "redis_cache_in_use") == 1
     });
 }
 

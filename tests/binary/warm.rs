@@ -51,7 +51,7 @@ fn leaf(server: &Server, name: &str) -> io::Result<Vec<u8>> {
 
 /// Waits until that many hosts have a copy.
 fn kept(server: &Server, number: usize) {
-    let is = |wanted: f64| server.metric("sekisho_warm_copies") == Some(wanted);
+    let is = |wanted: f64| server.metric("sekisho_disk_cache_copies") == Some(wanted);
     let number = f64::from(u32::try_from(number).expect("a few"));
     until("the copies", LONG, || is(number));
 }
@@ -68,7 +68,7 @@ fn assert_sealed(sandbox: &Sandbox, hosts: &[Host]) {
     let mut looked = 0;
     for entry in fs::read_dir(sandbox.root()).expect("a folder").flatten() {
         let name = entry.file_name().into_string().expect("UTF-8");
-        if !name.starts_with("warm.db") {
+        if !name.starts_with("disk-cache.db") {
             continue;
         }
         looked += 1;

@@ -57,7 +57,7 @@ impl Metrics {
 /// In this version, and in those before the cache had its name.
 const REDIS_CACHE_READS: [&str; 2] = [
     "sekisho_redis_cache_reads_total",
-    "sekisho_level_reads_total",
+    "sekisho_redis_cache_reads_total",
 ];
 const BOUND: Duration = Duration::from_secs(5);
 

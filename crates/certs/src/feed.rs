@@ -47,6 +47,7 @@ pub struct Feed {
     log: Arc<dyn ChangeLog>,
     seen: Arc<Seen>,
     caches: Vec<Arc<dyn Follower>>,
+    cache_timeout: Duration,
     followers: Vec<Arc<dyn Follower>>,
     /// The last position that was handed on; none before the first contact.
     at: Option<LogPosition>,
@@ -60,16 +61,22 @@ impl Feed {
             log,
             seen,
             caches: Vec::new(),
+            cache_timeout: CACHE_TIMEOUT,
             followers: Vec::new(),
             at: None,
         }
     }
 
     /// Hands each page to these first, to all at the same time, and waits for
-    /// them no longer than [`CACHE_TIMEOUT`].
+    /// them no longer than `within`: [`CACHE_TIMEOUT`] in a server.
     #[must_use]
-    pub fn caches(mut self, caches: impl IntoIterator<Item = Arc<dyn Follower>>) -> Self {
+    pub fn caches(
+        mut self,
+        caches: impl IntoIterator<Item = Arc<dyn Follower>>,
+        within: Duration,
+    ) -> Self {
         self.caches.extend(caches);
+        self.cache_timeout = within;
         self
     }
 
@@ -100,12 +107,11 @@ impl Feed {
             // Made before reading: what changes after the reading wakes it.
             let log = Arc::clone(&self.log);
             let hint = log.changed();
-            match self.catch_up().await {
+            match self.read().await {
                 Ok(()) => {
                     if std::mem::take(&mut broken) {
                         tracing::info!("the change feed is back");
                     }
-                    self.report(FeedState::Healthy);
                     // Whether the hint came or the time passed: look.
                     let _ = timeout(LOOK_AT_LEAST, hint).await;
                 }
@@ -113,11 +119,26 @@ impl Feed {
                     if !std::mem::replace(&mut broken, true) {
                         tracing::warn!(%error, "the change feed is broken, freshness limits hold");
                     }
-                    self.report(FeedState::Broken);
                     sleep(RETRY).await;
                 }
             }
         }
+    }
+
+    /// Reads the log to its end once, and reports whether that went well.
+    ///
+    /// # Errors
+    /// What reading the log failed with.
+    pub async fn read(&mut self) -> Result<()> {
+        let read = self.catch_up().await;
+        let state = match read {
+            Ok(()) => FeedState::Healthy,
+            Err(_) => FeedState::Broken,
+        };
+        for follower in self.caches.iter().chain(&self.followers) {
+            follower.feed_is(state);
+        }
+        read
     }
 
     async fn catch_up(&mut self) -> Result<()> {
@@ -171,17 +192,14 @@ impl Feed {
 
     async fn ask_caches<'a>(&'a self, call: impl Fn(&'a dyn Follower) -> BoxFuture<'a, ()>) {
         let calls = self.caches.iter().map(|cache| async {
-            if timeout(CACHE_TIMEOUT, call(cache.as_ref())).await.is_err() {
+            if timeout(self.cache_timeout, call(cache.as_ref()))
+                .await
+                .is_err()
+            {
                 cache.late();
             }
         });
         join_all(calls).await;
-    }
-
-    fn report(&self, state: FeedState) {
-        for follower in self.caches.iter().chain(&self.followers) {
-            follower.feed_is(state);
-        }
     }
 }
 

@@ -129,8 +129,12 @@ impl ChangePage {
     pub fn continued(&self, at: LogPosition) -> Option<LogPosition> {
         let same_history = at.number == 0 || self.mark_before == Some(at.mark);
         let is_next = |(change, number): (&Change, u64)| change.number == number;
-        let without_hole = self.changes.iter().zip(at.number + 1..).all(is_next);
-        if self.gap || self.log != at.log || !same_history || !without_hole {
+        let is_whole = match self.changes.as_slice() {
+            // A hole at the end of the log.
+            [] => self.last <= at.number,
+            changes => changes.iter().zip(at.number + 1..).all(is_next),
+        };
+        if self.gap || self.log != at.log || !same_history || !is_whole {
             return None;
         }
         let Some(last) = self.changes.last() else {
@@ -198,8 +202,8 @@ mod tests {
 
     #[test]
     fn a_page_continues_without_gap_and_hole_in_one_log() {
-        for whole in [&[][..], &[11], &[11, 12, 13]] {
-            let number = whole.last().copied().unwrap_or(AT.number);
+        for whole in [&[11][..], &[11, 12, 13]] {
+            let number = *whole.last().unwrap();
             let reached = LogPosition {
                 number,
                 mark: number * 10,
@@ -207,6 +211,9 @@ mod tests {
             };
             assert_eq!(page(whole).continued(AT), Some(reached), "{whole:?}");
         }
+        let end = LogPosition { number: 20, ..AT };
+        assert_eq!(page(&[]).continued(end), Some(end));
+        assert_eq!(page(&[]).continued(AT), None, "a hole at the end");
         for holed in [&[12][..], &[10, 11], &[11, 13], &[11, 12, 14], &[11, 11]] {
             assert_eq!(page(holed).continued(AT), None, "{holed:?}");
         }

@@ -95,15 +95,6 @@ pub trait Catalog: ChangeLog {
     /// Finds what answers for this name, in one round trip.
     fn find<'a>(&'a self, name: &'a HostName) -> BoxFuture<'a, Result<Answer<SealedBytes>>>;
 
-    /// The same, but past a level before the catalog, whose answer could not
-    /// be used. Where nothing stands before it, it is the same call.
-    fn find_past_level<'a>(
-        &'a self,
-        name: &'a HostName,
-    ) -> BoxFuture<'a, Result<Answer<SealedBytes>>> {
-        self.find(name)
-    }
-
     /// Applies all of it as one transaction; gives the number of its last
     /// change, or of the last before it if it changed nothing.
     fn write(&self, batch: Batch) -> BoxFuture<'_, Result<u64>>;
@@ -226,8 +217,8 @@ pub struct Found<K> {
 pub enum Source {
     /// The store.
     Store,
-    /// A level before it that follows its changes.
-    Level,
+    /// Redis before it, which follows its changes.
+    RedisCache,
     /// What it said before: it was asked and gave no answer.
     StandIn,
 }

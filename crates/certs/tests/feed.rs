@@ -9,6 +9,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use sekisho_certs::feed::CACHE_TIMEOUT;
 use sekisho_certs::log::Seen;
 use sekisho_certs::store::memory::Memory;
 use sekisho_certs::store::{Document, Expect, LogId, LogPosition, Write};
@@ -19,7 +20,7 @@ use sekisho_certs::{
 use tokio::task::AbortHandle;
 use tokio::time::{Instant, timeout};
 
-use self::followers::{Hung, Told, until};
+use self::followers::{Hung, Pages, Told, until};
 
 fn host(name: &str) -> Write<SealedBytes> {
     Write::PutHost(
@@ -119,6 +120,25 @@ async fn a_feed_continues_from_the_position_of_the_copies() {
     feed.abort();
 }
 
+#[tokio::test(start_paused = true)]
+async fn a_page_with_a_hole_starts_over() {
+    for missing in [2, 3, 4] {
+        let rig = Rig::new();
+        rig.write(["before.test".into()]).await;
+        let pages = Arc::new(Pages::of(&rig.catalog));
+        let feed = Feed::new(pages.clone(), rig.seen.clone()).then(rig.told.clone());
+        let feed = run(feed);
+        rig.reaches(1).await;
+        pages.leave_out(missing);
+        rig.write(["a.test".into(), "b.test".into(), "c.test".into()])
+            .await;
+        rig.reaches(4).await;
+        let restarts = rig.told.restarts.lock().unwrap().clone();
+        assert_eq!(restarts, [1, 4], "without change {missing}");
+        feed.abort();
+    }
+}
+
 /// A catalog that was set back under the same log ends before what was seen.
 #[tokio::test(start_paused = true)]
 async fn a_log_that_ends_before_what_was_seen_starts_over() {
@@ -159,7 +179,7 @@ async fn a_page_of_1000_changes_passes_caches_that_hang() {
     let hung = [Arc::new(Hung::default()), Arc::new(Hung::default())];
     let feed = Feed::new(rig.catalog.clone(), rig.seen.clone());
     let caches = hung.clone().map(|one| one as _);
-    let feed = run(feed.caches(caches).then(rig.told.clone()));
+    let feed = run(feed.caches(caches, CACHE_TIMEOUT).then(rig.told.clone()));
     rig.reaches(1).await;
     for one in &hung {
         one.hang();
@@ -185,7 +205,9 @@ async fn a_page_is_seen_between_the_caches_and_the_lookup() {
     let cache = Arc::new(Hung::default());
     let told = Arc::new(Told::noting(&rig.seen));
     let feed = Feed::new(rig.catalog.clone(), rig.seen.clone());
-    let feed = run(feed.caches([cache.clone() as _]).then(told.clone()));
+    let feed = run(feed
+        .caches([cache.clone() as _], CACHE_TIMEOUT)
+        .then(told.clone()));
     until(|| told.number() == Some(1)).await;
     cache.hang();
     rig.write(["a.test".into()]).await;
@@ -193,6 +215,20 @@ async fn a_page_is_seen_between_the_caches_and_the_lookup() {
     assert_eq!(rig.seen.note().position.unwrap().number, 1);
     until(|| told.number() == Some(2)).await;
     assert_eq!(*told.seen_at.lock().unwrap(), [2]);
+    feed.abort();
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_log_that_hangs_is_a_broken_feed() {
+    let rig = Rig::new();
+    let pages = Arc::new(Pages::of(&rig.catalog));
+    let feed = Feed::new(pages.clone(), rig.seen.clone());
+    let feed = run(feed.then(rig.told.clone()));
+    until(|| rig.told.healthy.load(Ordering::SeqCst)).await;
+    pages.hang();
+    let begun = Instant::now();
+    until(|| !rig.told.healthy.load(Ordering::SeqCst)).await;
+    assert!(begun.elapsed() < Duration::from_secs(4));
     feed.abort();
 }
 

@@ -17,8 +17,8 @@ use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use sekisho_certs::LookupStats;
-use sekisho_stores::layered::Counts;
-use sekisho_stores::warm::WarmStats;
+use sekisho_stores::disk_cache::Stats;
+use sekisho_stores::redis_cache::Counts;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Semaphore;
 use tokio::time::{Instant, sleep, timeout};
@@ -35,9 +35,9 @@ pub struct Sources {
     /// The state of the cache, the store and the change feed.
     pub lookup: Box<dyn Fn() -> LookupStats + Send + Sync>,
     /// What Redis before the catalog is worth; none where there is none.
-    pub level: Option<Counts>,
-    /// The copies on disk, where there are any.
-    pub warm: Option<Box<dyn Fn() -> WarmStats + Send + Sync>>,
+    pub redis_cache: Option<Counts>,
+    /// The cache on disk, where there is one.
+    pub disk_cache: Option<Box<dyn Fn() -> Stats + Send + Sync>>,
     /// The cache of small files.
     pub responder: Arc<Responder>,
     /// Whether the server no longer takes connections.

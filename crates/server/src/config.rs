@@ -173,7 +173,7 @@ pub struct Cache {
 /// Where copies of what a store elsewhere said are kept.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Disk {
-    /// `disk`: the file; `warm.db` beside the configuration by default.
+    /// `disk`: the file; `disk-cache.db` beside the configuration by default.
     pub path: PathBuf,
     /// `disk_size`: its bytes, its log's included; 256 MiB by default, 4 MiB to
     /// 1 TiB.

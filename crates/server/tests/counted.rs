@@ -19,8 +19,8 @@ async fn figure(running: &Running, name: &str) -> u64 {
     let sources = Sources {
         metrics: Arc::clone(&running.metrics),
         lookup: Box::new(move || lookup.stats()),
-        level: None,
-        warm: None,
+        redis_cache: None,
+        disk_cache: None,
         responder: Arc::new(Responder::new(1 << 20, Arc::default())),
         draining: Box::new(|| false),
         log_dropped: || 0,

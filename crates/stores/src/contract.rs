@@ -1,26 +1,30 @@
-//! The suite on every catalog and wrapper of this crate.
+//! The suite on every store of this crate, and through its caches.
 
 use std::fs;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
 use sekisho_testkit::services;
 use sekisho_testkit::{Answer, Endpoint, Key, RedisServer, Speaks, TestCa};
 use tempfile::TempDir;
 use tokio::runtime::Handle;
+use tokio::task::AbortHandle;
 
-use crate::catalog_store::CatalogStore;
+use crate::disk_cache::{self, DiskCache};
 use crate::files::Files;
 use crate::http::{self, Http};
-use crate::limited::{Limited, Limits};
 use crate::postgres::{self as database, Postgres};
 use crate::redis::{Redis, RedisUrl};
+use crate::redis_cache::{CacheServer, RedisCache, Timeouts};
 use crate::sqlite::{Mode, Options, Sqlite};
-use crate::warm::{self, Copies, Warm, WarmPlain};
+use crate::tiers::Tiers;
 use sekisho_certs::clock::Clock;
 use sekisho_certs::contract::fixture::{host_with, plain};
 use sekisho_certs::contract::{Fixture, Names};
+use sekisho_certs::feed::{CACHE_TIMEOUT, Feed, Follower};
+use sekisho_certs::log::Seen;
 use sekisho_certs::seal::{KeyRing, MasterKey, Sealer};
 
 fn sqlite_with(mmap: bool) -> Fixture {
@@ -41,7 +45,7 @@ fn sqlite_with(mmap: bool) -> Fixture {
     }
 }
 
-pub(crate) async fn plain_sqlite() -> Fixture {
+async fn plain_sqlite() -> Fixture {
     sqlite_with(false)
 }
 
@@ -66,7 +70,7 @@ fn postgres_at(url: &str) -> Fixture {
     }
 }
 
-pub(crate) async fn plain_postgres() -> Fixture {
+async fn plain_postgres() -> Fixture {
     postgres_at(&services::Postgres::shared().database())
 }
 
@@ -75,38 +79,21 @@ async fn pooled_postgres() -> Fixture {
     postgres_at(&services::PgBouncer::shared().through(server, &server.database()))
 }
 
-pub(crate) async fn limited(inner: Fixture) -> Fixture {
-    // A busy machine must not fail the suite.
-    let limits = Limits {
-        deadline: std::time::Duration::from_secs(30),
-        ..Limits::default()
-    };
-    Fixture {
-        catalog: Arc::new(Limited::new(inner.catalog, &limits)),
-        ..inner
-    }
-}
-
-/// The copies must not show while the store answers.
-pub(crate) async fn warmed(inner: Fixture) -> Fixture {
-    let (copies, folder) = copies();
-    Fixture {
-        catalog: Arc::new(Warm::new(inner.catalog, copies)),
-        keep: Box::new((inner.keep, folder)),
-        ..inner
-    }
-}
-
-fn copies() -> (Copies, TempDir) {
+fn disk_cache(seen: Arc<Seen>) -> (Arc<DiskCache>, TempDir) {
     let folder = tempfile::tempdir().unwrap();
-    let options = warm::Options {
-        path: folder.path().join("warm.db"),
+    let options = disk_cache::Options {
+        path: folder.path().join("disk-cache.db"),
         size: 16 << 20,
         store: String::new(),
         documents: vec!["a"],
         clock: Clock::System,
     };
-    (Copies::open(&options).unwrap(), folder)
+    let cache = DiskCache::open(&options, seen).unwrap();
+    (Arc::new(cache), folder)
+}
+
+fn ring() -> KeyRing {
+    KeyRing::new(MasterKey::new(&[5; 32]))
 }
 
 macro_rules! suites {
@@ -123,27 +110,43 @@ suites! {
     sqlite_mapped: mapped_sqlite();
     postgres: plain_postgres();
     postgres_behind_pgbouncer: pooled_postgres();
-    limited_memory: async { limited(Fixture::memory()).await };
-    limited_sqlite: async { limited(plain_sqlite().await).await };
-    limited_postgres: async { limited(plain_postgres().await).await };
-    limited_pgbouncer: async { limited(pooled_postgres().await).await };
-    warm_memory: async { warmed(Fixture::memory()).await };
-    warm_sqlite: async { warmed(plain_sqlite().await).await };
-    warm_limited_postgres: async { warmed(limited(plain_postgres().await).await).await };
 }
 
-/// A catalog as the lookup asks it: written through a sealer, and opened by it.
-async fn opened(inner: Fixture) -> Names {
-    let ring = KeyRing::new(MasterKey::new(&[5; 32]));
-    let sealer = Sealer::create(inner.catalog, ring).await.unwrap();
-    let (writer, keep) = (sealer.clone(), inner.keep);
+/// A catalog as the lookup asks it: with a Redis cache before it and a cache on
+/// disk, which follow its log, written through a sealer.
+async fn tiers(inner: Fixture) -> Names {
+    let sealer = Sealer::create(inner.catalog, ring()).await.unwrap();
+    let (catalog, seen) = (Arc::clone(sealer.catalog()), Arc::clone(sealer.seen()));
+    let server = RedisServer::start();
+    let url = format!("redis://127.0.0.1:{}", server.port());
+    let url = RedisUrl::parse_cache(&url, Path::new("/")).unwrap();
+    let runtime = Handle::current();
+    let redis = CacheServer::open(&url, &runtime).unwrap();
+    let timeouts = Timeouts::default();
+    let redis = RedisCache::new(redis, catalog.clone(), seen.clone(), timeouts, &runtime);
+    let redis = Arc::new(redis);
+    let (disk, folder) = disk_cache(seen.clone());
+    disk.keep_up(catalog.clone(), &runtime);
+    let caches: [Arc<dyn Follower>; 2] = [redis.clone(), disk.clone()];
+    let feed = Feed::new(catalog, seen).caches(caches, CACHE_TIMEOUT);
+    let feed = tokio::spawn(feed.then(Arc::new(sealer.clone())).run());
+    let tiers = Tiers::catalog(sealer.clone())
+        .redis(Some(redis))
+        .disk(Some(disk));
+    let keep = (
+        inner.keep,
+        server,
+        folder,
+        AbortOnDropHandle(feed.abort_handle()),
+    );
     let number = AtomicU64::new(1);
     Names {
-        store: Arc::new(CatalogStore::new(sealer)),
+        // A busy machine must not fail the suite.
+        store: Arc::new(tiers.deadline(Duration::from_secs(30))),
         put: Box::new(move |name| {
             let _lives = &keep;
             let number = number.fetch_add(1, Ordering::Relaxed);
-            let (writer, writes) = (writer.clone(), host_with(name, number, plain));
+            let (writer, writes) = (sealer.clone(), host_with(name, number, plain));
             Box::pin(async move {
                 writer.write(writes).await.unwrap();
             })
@@ -151,30 +154,27 @@ async fn opened(inner: Fixture) -> Names {
     }
 }
 
-mod opened_sqlite {
-    use super::*;
-    sekisho_certs::store_contract!(async { opened(plain_sqlite().await).await });
+struct AbortOnDropHandle(AbortHandle);
+
+impl Drop for AbortOnDropHandle {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
 }
 
-mod opened_limited_postgres {
+mod tiers_sqlite {
     use super::*;
-    sekisho_certs::store_contract!(async { opened(limited(plain_postgres().await).await).await });
+    sekisho_certs::store_contract!(async { tiers(plain_sqlite().await).await });
+}
+
+mod tiers_postgres {
+    use super::*;
+    sekisho_certs::store_contract!(async { tiers(plain_postgres().await).await });
 }
 
 mod files {
     use super::*;
     sekisho_certs::store_contract!(plain_files());
-}
-
-mod limited_files {
-    use super::*;
-    sekisho_certs::store_contract!(async {
-        let files = plain_files().await;
-        Names {
-            store: Arc::new(Limited::new(files.store, &Limits::default())),
-            put: files.put,
-        }
-    });
 }
 
 mod http1 {
@@ -187,42 +187,19 @@ mod http2 {
     sekisho_certs::store_contract!(plain_http(true));
 }
 
-mod limited_http {
-    use super::*;
-    sekisho_certs::store_contract!(async {
-        let http = plain_http(true).await;
-        Names {
-            store: Arc::new(Limited::new(http.store, &Limits::default())),
-            put: http.put,
-        }
-    });
-}
-
 mod redis {
     use super::*;
     sekisho_certs::store_contract!(plain_redis(RedisServer::start(), "redis"));
 }
 
-mod limited_redis {
+mod tiers_redis {
     use super::*;
     sekisho_certs::store_contract!(async {
         let redis = plain_redis(RedisServer::start(), "redis").await;
-        Names {
-            store: Arc::new(Limited::new(redis.store, &Limits::default())),
-            put: redis.put,
-        }
-    });
-}
-
-mod warm_redis {
-    use super::*;
-    sekisho_certs::store_contract!(async {
-        let redis = plain_redis(RedisServer::start(), "redis").await;
-        let (copies, folder) = copies();
-        let ring = KeyRing::new(MasterKey::new(&[5; 32]));
+        let (disk, folder) = disk_cache(Arc::default());
         let put = redis.put;
         Names {
-            store: Arc::new(WarmPlain::new(redis.store, copies, ring)),
+            store: Arc::new(Tiers::plain(redis.store).disk_sealed(disk, ring())),
             put: Box::new(move |name| {
                 let _lives = &folder;
                 put(name)

@@ -70,7 +70,7 @@ pub struct Options {
 
 impl Default for Options {
     /// Neither token nor CA, and two seconds, as long as a call of
-    /// [`super::limited::Limited`] may take.
+    /// [`crate::tiers::Tiers`] may take.
     fn default() -> Self {
         Self {
             token: None,

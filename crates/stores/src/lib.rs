@@ -9,27 +9,26 @@
 
 pub mod backoff;
 pub mod breaker;
-pub mod catalog_store;
 #[cfg(test)]
 #[cfg(all(feature = "http", feature = "postgres", feature = "redis"))]
 mod contract;
+pub mod disk_cache;
 pub mod files;
 #[cfg(feature = "http")]
 pub mod http;
 #[cfg(feature = "http")]
 pub mod https;
-#[cfg(feature = "redis")]
-pub mod layered;
-pub mod limited;
 pub mod near;
 mod pem_pair;
 #[cfg(feature = "postgres")]
 pub mod postgres;
 #[cfg(feature = "redis")]
 pub mod redis;
+#[cfg(feature = "redis")]
+pub mod redis_cache;
 #[cfg(any(feature = "http", feature = "redis"))]
 mod roots;
 pub mod sqlite;
 pub mod stored;
 mod threads;
-pub mod warm;
+pub mod tiers;

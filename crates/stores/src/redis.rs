@@ -1,19 +1,17 @@
 //! A store of PEM strings in Redis or Valkey, in the layout of the papers:
-//! `redis://` and its relatives. [`level`] is another use of a server: copies
-//! before a catalog.
+//! `redis://` and its relatives.
 
 mod cluster;
-mod connection;
-mod dial;
-mod keys;
-pub mod level;
+pub(crate) mod connection;
+pub(crate) mod dial;
+pub(crate) mod keys;
 mod read;
 mod reply_limit;
 mod sentinel;
 #[cfg(test)]
 mod tests;
 mod tls;
-mod url;
+pub(crate) mod url;
 
 use std::fmt;
 use std::sync::Arc;
@@ -129,6 +127,17 @@ impl Server {
             Self::Cluster(cluster) => Ok(cluster.read(keys).await),
         }
     }
+}
+
+/// Connects to the one server that a URL names; none for a Cluster.
+pub(crate) fn single(
+    url: &RedisUrl,
+    runtime: &Handle,
+) -> std::result::Result<Option<ReconnectingConnection>, String> {
+    Ok(match server(url, runtime)? {
+        Server::One(connection) => Some(connection),
+        Server::Cluster(_) => None,
+    })
 }
 
 /// Starts to connect to the servers of a URL, and does not wait for it.

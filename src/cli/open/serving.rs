@@ -1,69 +1,93 @@
-//! Stores as a server asks them: each call bounded, so that a stuck store holds
-//! up only what it alone can answer.
+//! Stores as a server asks them, with their caches.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use anyhow::{Context, bail};
-use sekisho_certs::{Catalog, ChangeLog, Sealer, Secret, Store, StoreError};
+use sekisho_certs::seal::Keys;
+use sekisho_certs::{Catalog, Sealer, Secret, StoreError};
 use sekisho_server::config::{Config, StoreUrl, TokenSource};
-use sekisho_stores::catalog_store::CatalogStore;
+use sekisho_stores::disk_cache::{DiskCache, StartState};
 use sekisho_stores::files::Files;
 use sekisho_stores::http::{self, Http, Template};
-use sekisho_stores::layered::Counts;
-use sekisho_stores::limited::{Limited, Limits};
 use sekisho_stores::postgres;
 use sekisho_stores::redis::{Redis, RedisUrl};
+use sekisho_stores::redis_cache::RedisCache;
 use sekisho_stores::sqlite::{self, Sqlite};
-use sekisho_stores::warm::Copies;
+use sekisho_stores::tiers::{STORE_TIMEOUT, Tiers};
 use tokio::runtime::Handle;
 
-use super::level::{self, Inner};
-use super::{Opened, keys, postgres_at, warm};
+use super::{Opened, caches, keys, postgres_at};
 use crate::cli::failure::Result;
 
-/// The store of the configuration, with copies that stand in for it while it
-/// is down. The runtime that runs this drives its connections.
-pub(in crate::cli) async fn serving(config: &Config, warm: Option<Copies>) -> Result<Opened> {
-    let copies = warm.as_ref();
-    let limits = Limits::default();
-    let (store, catalog, level) = match &config.store {
+/// The store of the configuration with its caches; the one on disk only
+/// `with_disk`. The runtime that runs this drives its connections.
+pub(in crate::cli) async fn serving(config: &Config, with_disk: bool) -> Result<Opened> {
+    let plain = |store| {
+        let (tiers, disk) = caches::plain(config, store, with_disk);
+        Ok(opened(config, tiers, None, None, disk, None))
+    };
+    match &config.store {
         StoreUrl::Sqlite(path) => {
-            let (inner, level) = embedded(config, path, &limits)?;
-            both(Sealer::open(inner, keys(config)?).await?, level)
+            let sqlite = Arc::new(Sqlite::open(path, sqlite::Mode::Existing)?);
+            let sealer = Sealer::open(sqlite, keys(config)?).await?;
+            with_caches(config, sealer, None, None)
         }
         StoreUrl::Postgres(url) => {
-            let (inner, level) = database(config, url, &limits)?;
-            let inner = warm::catalog(inner, copies);
-            both(within_reach_or_later(config, inner).await?, level)
+            let catalog = database(url)?;
+            let keys = keys_of(config, catalog.as_ref()).await?;
+            let sealer = Sealer::unopened(catalog, keys);
+            let disk = with_disk
+                .then(|| caches::disk(config, sealer.seen()))
+                .flatten();
+            // Read before the first call of the store.
+            let start = disk.as_ref().and_then(|disk| disk.start_state());
+            let start = within_reach_or_later(&sealer, start).await?;
+            with_caches(config, sealer, disk, start)
         }
-        StoreUrl::Files { pattern } => {
-            // The configuration has made its paths absolute.
-            let files = Arc::new(Files::new(pattern, Path::new("/"))?);
-            plain(Arc::new(Limited::new(files, &limits)))
-        }
+        // The configuration has made its paths absolute.
+        StoreUrl::Files { pattern } => plain(Arc::new(Files::new(pattern, Path::new("/"))?)),
         StoreUrl::Http {
             template,
             token,
             ca,
-        } => {
-            let http = Arc::new(endpoint(template, token.as_ref(), ca.clone(), &limits)?);
-            let limited = Arc::new(Limited::new(http, &limits));
-            plain(warm::plain(config, limited, copies))
-        }
-        StoreUrl::Redis(url) => {
-            let redis = Arc::new(Redis::open(url, &Handle::current())?);
-            let limited = Arc::new(Limited::new(redis, &limits));
-            plain(warm::plain(config, limited, copies))
-        }
-    };
-    Ok(Opened {
-        store,
+        } => plain(Arc::new(endpoint(template, token.as_ref(), ca.clone())?)),
+        StoreUrl::Redis(url) => plain(Arc::new(Redis::open(url, &Handle::current())?)),
+    }
+}
+
+fn with_caches(
+    config: &Config,
+    sealer: Sealer,
+    disk: Option<Arc<DiskCache>>,
+    start: Option<StartState>,
+) -> Result<Opened> {
+    let redis = caches::redis(config, &sealer)?;
+    if let Some(disk) = &disk {
+        disk.keep_up(Arc::clone(sealer.catalog()), &Handle::current());
+    }
+    let tiers = Tiers::catalog(sealer.clone())
+        .redis(redis.clone())
+        .disk(disk.clone());
+    Ok(opened(config, tiers, Some(sealer), redis, disk, start))
+}
+
+fn opened(
+    config: &Config,
+    tiers: Tiers,
+    catalog: Option<Sealer>,
+    redis: Option<Arc<RedisCache>>,
+    disk: Option<Arc<DiskCache>>,
+    start: Option<StartState>,
+) -> Opened {
+    Opened {
+        store: Arc::new(tiers),
         catalog,
-        level,
-        warm,
+        redis,
+        disk,
+        start,
         shown: config.store.to_string(),
-    })
+    }
 }
 
 /// Waits for Redis, and says why it can't be reached.
@@ -72,66 +96,57 @@ pub(in crate::cli) async fn reach(url: &RedisUrl) -> Result<()> {
     redis.reach().await.with_context(|| format!("{url}"))
 }
 
-/// A store, the log and the sealer of a catalog, and what the level before it
-/// counts.
-type Parts = (
-    Arc<dyn Store>,
-    Option<(Arc<dyn ChangeLog>, Sealer)>,
-    Option<Counts>,
-);
-
-fn both(sealer: Sealer, level: Option<Counts>) -> Parts {
-    let store = Arc::new(CatalogStore::new(sealer.clone()));
-    let log = Arc::clone(&store) as Arc<dyn ChangeLog>;
-    (store, Some((log, sealer)), level)
+/// The master keys. A store that is not there is told before its missing key.
+async fn keys_of(config: &Config, catalog: &dyn Catalog) -> Result<Keys> {
+    match keys(config) {
+        Ok(keys) => Ok(keys),
+        Err(error) => {
+            away(catalog.id().await)?;
+            Err(error)
+        }
+    }
 }
 
-fn plain(store: Arc<dyn Store>) -> Parts {
-    (store, None, None)
-}
-
-fn embedded(config: &Config, path: &Path, limits: &Limits) -> Result<Inner> {
-    let sqlite = Arc::new(Sqlite::open(path, sqlite::Mode::Existing)?);
-    level::before(config, Arc::new(Limited::new(sqlite, limits)))
-}
-
-fn database(config: &Config, url: &postgres::Url, limits: &Limits) -> Result<Inner> {
+fn database(url: &postgres::Url) -> Result<Arc<dyn Catalog>> {
     // Who asked has gone by then.
     let waits = postgres::Options {
-        connect: limits.deadline,
-        read: limits.deadline,
+        connect: STORE_TIMEOUT,
+        read: STORE_TIMEOUT,
         ..postgres::Options::default()
     };
-    let catalog = Arc::new(postgres_at(url, postgres::Mode::Existing, &waits)?);
-    level::before(config, Arc::new(Limited::new(catalog, limits)))
+    Ok(Arc::new(postgres_at(
+        url,
+        postgres::Mode::Existing,
+        &waits,
+    )?))
 }
 
-fn endpoint(
-    template: &Template,
-    token: Option<&TokenSource>,
-    ca: Option<PathBuf>,
-    limits: &Limits,
-) -> Result<Http> {
+fn endpoint(template: &Template, token: Option<&TokenSource>, ca: Option<PathBuf>) -> Result<Http> {
     let options = http::Options {
         token: token.map(store_token).transpose()?,
         ca,
-        deadline: limits.deadline,
+        deadline: STORE_TIMEOUT,
     };
     Ok(Http::new(template.clone(), &options, Handle::current())?)
 }
 
-/// A store elsewhere may be down while a server starts, which then serves as
-/// soon as it is back. What does not heal by itself is an error.
-async fn within_reach_or_later(config: &Config, catalog: Arc<dyn Catalog>) -> Result<Sealer> {
-    let mut away = away(catalog.id().await)?;
-    let sealer = Sealer::unopened(catalog, keys(config)?);
+/// A store elsewhere may be down while a server starts, which then serves what
+/// was known of it, and everything as soon as it is back. What does not heal by
+/// itself is an error. Gives what is to be used of the known state.
+async fn within_reach_or_later(
+    sealer: &Sealer,
+    start: Option<StartState>,
+) -> Result<Option<StartState>> {
+    let mut away = away(sealer.catalog().id().await)?;
     if away.is_none() {
         away = self::away(sealer.ensure_open().await)?;
     }
-    if let Some(error) = away {
-        tracing::warn!(%error, "the store is out of reach, it is tried again with each call");
+    let Some(error) = away else { return Ok(None) };
+    tracing::warn!(%error, "the store is out of reach, it is tried again with each call");
+    if let Some(start) = &start {
+        sealer.open_with(start.catalog, start.check.clone()).await?;
     }
-    Ok(sealer)
+    Ok(start)
 }
 
 /// Takes aside the errors that heal by themselves.

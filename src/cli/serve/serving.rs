@@ -8,15 +8,15 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, anyhow, bail};
-use sekisho_certs::log::Seen;
-use sekisho_certs::{Clock, Documents, Feed, Lookup, LookupSettings, NeverObtain};
+use sekisho_certs::feed::CACHE_TIMEOUT;
+use sekisho_certs::{Clock, Documents, Feed, Follower, Lookup, LookupSettings, NeverObtain};
 use sekisho_server::admin::{Admin, Sources};
 use sekisho_server::config::{Config, Size};
 use sekisho_server::metrics::Metrics;
 use sekisho_server::site::{Guard, Responder};
 use sekisho_server::tickets::{Keeper, Ring, Source};
 use sekisho_server::{Endpoint, Error, Parts, Phase, Publisher, Server, Shutdown};
-use sekisho_stores::warm::{Copies, WarmStats};
+use sekisho_stores::disk_cache::{DiskCache, Stats};
 use tokio::net::TcpListener;
 use tokio::runtime::{Builder, Runtime};
 use tokio::time::timeout;
@@ -53,19 +53,15 @@ impl Serving {
             .thread_name("background")
             .build()
             .context("the background runtime could not be started")?;
-        let copies = open::copies(config);
-        let opened = background.block_on(open::serving(config, copies))?;
+        let opened = background.block_on(open::serving(config, true))?;
         let ring = Arc::new(Ring::random());
         let guard = Guard::new(config.allowed_roots.clone(), config.own_files());
         let guard = Arc::new(guard);
         let lookup = lookup(config, &opened, &ring, &guard);
         let documents = Arc::new(Documents::default());
         let keeper = keeper(config, &opened, &documents, ring);
-        let feed = opened.catalog.as_ref().map(|(log, _)| {
-            let feed = Feed::new(Arc::clone(log), Arc::new(Seen::default()));
-            feed.then(lookup.clone()).then(documents)
-        });
-        let keeper = background.block_on(filled(keeper));
+        let feed = background.block_on(feed(&opened, &lookup, documents));
+        let keeper = background.block_on(filled(keeper, &opened));
         let shutdown = Shutdown::new();
         let metrics = Arc::new(Metrics::new());
         let responder = Arc::new(Responder::new(config.cache.files, guard));
@@ -188,11 +184,33 @@ fn lookup(
     )
 }
 
+/// Who follows the catalog's log, in the order in which each has a page.
+async fn feed(
+    opened: &Opened,
+    lookup: &Arc<Lookup<Endpoint>>,
+    documents: Arc<Documents>,
+) -> Option<Feed> {
+    let sealer = opened.catalog.as_ref()?;
+    let redis = opened.redis.clone().map(|redis| redis as Arc<dyn Follower>);
+    let disk = opened.disk.clone().map(|disk| disk as Arc<dyn Follower>);
+    let keys = Arc::new(sealer.clone());
+    let feed = Feed::new(Arc::clone(sealer.catalog()) as _, Arc::clone(sealer.seen()));
+    let mut feed = feed
+        .caches(redis.into_iter().chain(disk), CACHE_TIMEOUT)
+        .then(keys)
+        .then(lookup.clone())
+        .then(documents);
+    if let Some(at) = opened.disk.as_ref().and_then(|disk| disk.position()) {
+        feed.begin_at(at).await;
+    }
+    Some(feed)
+}
+
 /// Ticket keys come from the catalog, else from the configured file, else from
 /// nowhere.
 fn keeper(config: &Config, opened: &Opened, documents: &Documents, ring: Arc<Ring>) -> Keeper {
     let source = match (&opened.catalog, &config.tickets) {
-        (Some((_, sealer)), _) => Source::Catalog(sealer.clone(), documents.subscribe()),
+        (Some(sealer), _) => Source::Catalog(sealer.clone(), documents.subscribe()),
         (_, Some(file)) => Source::File(file.clone()),
         _ => Source::Process,
     };
@@ -201,12 +219,18 @@ fn keeper(config: &Config, opened: &Opened, documents: &Documents, ring: Arc<Rin
 
 /// With keys, if they can be had without a long wait: clients of an earlier
 /// process then resume at once.
-async fn filled(mut keeper: Keeper) -> Keeper {
+async fn filled(mut keeper: Keeper, opened: &Opened) -> Keeper {
     let problem = match timeout(TICKET_KEYS, keeper.refresh()).await {
         Ok(Ok(_)) => return keeper,
         Ok(Err(error)) => error.to_string(),
         Err(_) => format!("the store did not answer within {TICKET_KEYS:?}"),
     };
+    let known = opened.start.iter().flat_map(|start| &start.documents);
+    for document in known {
+        if keeper.begin_with(document).await {
+            return keeper;
+        }
+    }
     tracing::warn!(
         problem,
         "no ticket keys yet, sessions of an earlier process end"
@@ -225,16 +249,16 @@ fn sources(
     Sources {
         metrics,
         lookup: Box::new(move || lookup.stats()),
-        level: opened.level.clone(),
-        warm: opened.warm.clone().map(stats),
+        redis_cache: opened.redis.as_ref().map(|redis| redis.counts()),
+        disk_cache: opened.disk.clone().map(stats),
         responder,
         draining: Box::new(move || shutdown.phase() > Phase::Serving),
         log_dropped: log::dropped,
     }
 }
 
-fn stats(copies: Copies) -> Box<dyn Fn() -> WarmStats + Send + Sync> {
-    Box::new(move || copies.stats())
+fn stats(disk: Arc<DiskCache>) -> Box<dyn Fn() -> Stats + Send + Sync> {
+    Box::new(move || disk.stats())
 }
 
 async fn admin(config: &Config, sources: Sources) -> Result<Option<(TcpListener, Admin)>> {

@@ -18,7 +18,7 @@ fn both_are_down_and_a_server_starts() {
     is_in_use(&server);
     until("the copies", LONG, || {
         serves_all(&server);
-        metric(&server, "sekisho_warm_copies") == 2.0
+        metric(&server, "sekisho_disk_cache_copies") == 2.0
     });
     drop(server);
     redis.kill();
@@ -45,11 +45,11 @@ fn both_are_down_and_a_server_starts() {
 
 /// Answers of copies heal no state: the store is still out of reach.
 fn stands_in(server: &Server) {
-    let begun = metric(server, "sekisho_warm_answers_total");
+    let begun = metric(server, "sekisho_disk_cache_answers_total");
     until("copies answer again", LONG, || {
         serves_all(server);
         assert_eq!(states(server), "unavailable broken", "{}", server.log());
-        metric(server, "sekisho_warm_answers_total") >= begun + 4.0
+        metric(server, "sekisho_disk_cache_answers_total") >= begun + 4.0
     });
     let refusal = server.refusal("unknown.example");
     assert!(refusal.contains("InternalError"), "{refusal}");
@@ -69,4 +69,4 @@ fn with_copies(database: &Postgres, redis: &RedisServer) -> Sandbox {
 }
 
 const STANDS_IN: &str =
-    "the store is out of reach, what is not in memory is answered from copies on disk";
+    "the store is out of reach, what is not in memory is answered from the disk cache";

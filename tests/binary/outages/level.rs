@@ -87,7 +87,7 @@ fn both_are_down() {
         assert!(refusal.contains("InternalError"), "{host}: {refusal}");
     }
     until_states(&server, "unavailable broken", "cached.example");
-    assert_eq!(metric(&server, "sekisho_level_in_use"), 0.0);
+    assert_eq!(metric(&server, "sekisho_redis_cache_in_use"), 0.0);
 
     // Each of them heals by itself.
     database.begin();
@@ -121,14 +121,14 @@ fn passes_it_over(sandbox: &Sandbox, server: &Server) {
     assert!(server.refusal("cold.example").contains("UnrecognisedName"));
     assert_eq!(states(server), "available healthy");
     is_logged(server, "WARN", PASSED_OVER);
-    assert_eq!(metric(server, "sekisho_level_in_use"), 0.0);
+    assert_eq!(metric(server, "sekisho_redis_cache_in_use"), 0.0);
     // Once per outage, however long it is.
     assert_eq!(logged(server, PASSED_OVER).len(), 1, "{}", server.log());
 }
 
 pub(super) fn is_in_use(server: &Server) {
     until("Redis is used", LONG, || {
-        metric(server, "sekisho_level_in_use") == 1.0
+        metric(server, "sekisho_redis_cache_in_use") == 1.0
     });
 }
 

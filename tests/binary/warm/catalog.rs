@@ -40,7 +40,7 @@ fn warmed(sandbox: &Sandbox, hosts: &[Host]) -> Server {
         for host in hosts {
             assert!(host.is_served(&server), "{}: {}", host.name, server.log());
         }
-        server.metric("sekisho_warm_copies") == Some(copies)
+        server.metric("sekisho_disk_cache_copies") == Some(copies)
     });
     server
 }
@@ -72,7 +72,7 @@ fn it_starts_without_its_database_and_serves_what_it_had() {
     }
     // Failed is not absent.
     assert!(server.refusal("unknown.example").contains("InternalError"));
-    assert!(server.metric("sekisho_warm_answers_total") >= Some(20.0));
+    assert!(server.metric("sekisho_disk_cache_answers_total") >= Some(20.0));
     assert!(server.log().contains("\"copies\":20"), "{}", server.log());
 
     database.begin();

@@ -46,7 +46,7 @@ fn a_redis_that_is_down_has_copies() {
     kill(server);
     redis.kill();
     assert_sealed(&sandbox, &hosts);
-    let key = fs::metadata(sandbox.path("warm.db.key")).expect("a key");
+    let key = fs::metadata(sandbox.path("disk-cache.db.key")).expect("a key");
     assert_eq!(key.permissions().mode() & 0o777, 0o600);
 
     let server = sandbox.serve();
@@ -117,6 +117,6 @@ fn changed(server: &Server, hosts: &[Host; 3]) {
     until("the new certificate", LONG, || hosts[1].is_served(server));
     kept(server, 2);
     until("the new copy", LONG, || {
-        server.metric("sekisho_warm_kept_total") == Some(1.0)
+        server.metric("sekisho_disk_cache_kept_total") == Some(1.0)
     });
 }

@@ -30,9 +30,15 @@ fn it_serves_without_copies_and_says_so() {
     let host = Host::new("a.example");
     put(&redis, &host);
     for (cache, says) in [
-        ("disk = \"/proc/warm.db\"", "/proc/warm.db.lock: "),
-        ("disk = \"nowhere/warm.db\"", "nowhere/warm.db.lock: "),
-        ("disk = \"junk\"", "junk is no file of copies"),
+        (
+            "disk = \"/proc/disk-cache.db\"",
+            "/proc/disk-cache.db.lock: ",
+        ),
+        (
+            "disk = \"nowhere/disk-cache.db\"",
+            "nowhere/disk-cache.db.lock: ",
+        ),
+        ("disk = \"junk\"", "junk is no disk cache"),
         ("disk = \"off\"", ""),
     ] {
         let sandbox = on(&redis, cache);
@@ -42,10 +48,10 @@ fn it_serves_without_copies_and_says_so() {
         assert!(host.is_served(&server), "{cache}");
         let log = server.log();
         assert!(log.contains(says), "{cache}: {log}");
-        let warned = log.contains("no copies are kept on disk");
+        let warned = log.contains("disk cache disabled");
         assert_eq!(warned, !says.is_empty(), "{log}");
-        assert_eq!(server.metric("sekisho_warm_copies"), None);
-        assert!(!sandbox.path("warm.db").exists());
+        assert_eq!(server.metric("sekisho_disk_cache_copies"), None);
+        assert!(!sandbox.path("disk-cache.db").exists());
         server.stop();
     }
 }
@@ -62,7 +68,7 @@ fn the_second_server_in_a_folder_goes_without() {
     kept(&first, 1);
     assert!(!first.log().contains("no copies are kept"));
     assert!(second.log().contains("another server uses"));
-    assert_eq!(second.metric("sekisho_warm_copies"), None);
+    assert_eq!(second.metric("sekisho_disk_cache_copies"), None);
     // It is free again when the first has ended, however.
     drop(first);
     second.stop();
@@ -79,7 +85,7 @@ fn a_damaged_file_is_replaced() {
     assert!(host.is_served(&server));
     kept(&server, 1);
     server.stop();
-    let path = sandbox.path("warm.db");
+    let path = sandbox.path("disk-cache.db");
     let mut bytes = fs::read(&path).expect("a file");
     bytes[100..].fill(0xa5);
     fs::write(&path, bytes).expect("a file");

@@ -16,7 +16,7 @@ pub struct Noted {
     /// None before the first contact with the log. Its mark may be of an older
     /// change: a write tells only its number.
     pub position: Option<LogPosition>,
-    /// Grows when the log did not continue: positions of different epochs are
+    /// Grows each time that the log did not continue: positions of different epochs are
     /// never compared.
     pub epoch: u64,
 }
@@ -49,7 +49,7 @@ impl Seen {
     /// The log is read anew from `at`: nothing from before counts.
     pub fn restart(&self, at: LogPosition) {
         let mut noted = self.lock();
-        noted.epoch += 1;
+        noted.epoch += u64::from(noted.position.is_some());
         noted.position = Some(at);
     }
 

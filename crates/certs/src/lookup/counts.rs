@@ -120,6 +120,11 @@ impl Counts {
         self.0.unavailable.load(Ordering::Relaxed)
     }
 
+    /// Takes the store for available: it answered another part of the server.
+    pub(super) fn store_answered(&self) {
+        self.0.unavailable.store(false, Ordering::Relaxed);
+    }
+
     pub(super) fn asked(&self, time: Duration, answer: &store::Result<Answer<OpenKey>>) {
         if answer.is_err() {
             add(&self.0.calls_failed);

@@ -107,11 +107,13 @@ impl Freshness {
         }
     }
 
-    pub(super) fn set_feed(&self, state: FeedState) {
+    /// Notes the feed's state; true if it was broken and is healthy again.
+    pub(super) fn set_feed(&self, state: FeedState) -> bool {
         if state == FeedState::Healthy {
             self.vouched_at.store(self.now(), Ordering::Relaxed);
         }
-        self.feed.store(state as u8, Ordering::Release);
+        let before = self.feed.swap(state as u8, Ordering::AcqRel);
+        before == FeedState::Broken as u8 && state == FeedState::Healthy
     }
 
     /// Extends `fresh_until` while the feed is broken: up to its last success

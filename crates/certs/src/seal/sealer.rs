@@ -14,8 +14,9 @@ pub use self::rotate::{Resealed, SealedSecret, Walk};
 
 use self::check::Known;
 use super::{Batch, KeyRing, Keys};
-use crate::credential::Secret;
-use crate::store::{Catalog, CatalogId, Expect, Result, StoreError, Write};
+use crate::credential::{SealedBytes, Secret};
+use crate::log::Seen;
+use crate::store::{Catalog, CatalogId, Document, Expect, Result, StoreError, Write};
 
 /// The master keys for one catalog, whose check value says which of them
 /// seals. Clones share what they know.
@@ -34,6 +35,7 @@ struct Inner {
     keys: Keys,
     which: Mutex<Which>,
     known: Known,
+    seen: Arc<Seen>,
 }
 
 /// Which catalog it is. Copies of one may have answered before it turns out
@@ -67,6 +69,7 @@ impl Sealer {
             keys: keys.into(),
             which: Mutex::default(),
             known: Known::default(),
+            seen: Arc::default(),
         }))
     }
 
@@ -126,6 +129,13 @@ impl Sealer {
         &self.0.catalog
     }
 
+    /// How far this process has seen the catalog's log: the feed raises it,
+    /// and so does each write.
+    #[must_use]
+    pub fn seen(&self) -> &Arc<Seen> {
+        &self.0.seen
+    }
+
     /// The keys of this process.
     #[must_use]
     pub fn ring(&self) -> Arc<KeyRing> {
@@ -151,10 +161,21 @@ impl Sealer {
                 Err(StoreError::Conflict(what)) if self.learn().await? != Some(check) => {
                     conflict = Some(what);
                 }
-                other => return other,
+                other => return other.inspect(|number| self.0.seen.wrote(*number)),
             }
         }
         Err(StoreError::Conflict(conflict.unwrap_or_default()))
+    }
+
+    /// Opens a catalog that is out of reach by what was known of it: its id and
+    /// its check value. That holds until the catalog is first recognized.
+    ///
+    /// # Errors
+    /// [`StoreError::Refused`] for a wrong master key.
+    pub async fn open_with(&self, id: CatalogId, check: Document<SealedBytes>) -> Result<()> {
+        self.open_check(id, check).await?;
+        self.which().opened.get_or_insert(id);
+        Ok(())
     }
 
     /// Asks which catalog answers. Another one than before is opened anew, by

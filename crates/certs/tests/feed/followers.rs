@@ -1,12 +1,14 @@
-//! Followers that remember what they were told, or hang.
+//! Followers that remember what they were told or hang, and a log that a test
+//! damages.
 
 use std::future::{pending, ready};
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use sekisho_certs::log::Seen;
-use sekisho_certs::store::{BoxFuture, ChangePage, LogPosition, Subject, What};
+use sekisho_certs::store::memory::Memory;
+use sekisho_certs::store::{BoxFuture, ChangeLog, ChangePage, LogPosition, Result, Subject, What};
 use sekisho_certs::{FeedState, Follower};
 use tokio::time::{sleep, timeout};
 
@@ -105,6 +107,54 @@ impl Follower for Hung {
 
     fn late(&self) {
         self.late.fetch_add(1, Ordering::SeqCst);
+    }
+}
+
+/// The log of a catalog, without one change, or out of reach.
+#[derive(Debug)]
+pub(crate) struct Pages {
+    inner: Arc<Memory>,
+    missing: AtomicU64,
+    hangs: AtomicBool,
+}
+
+impl Pages {
+    pub(crate) fn of(inner: &Arc<Memory>) -> Self {
+        Self {
+            inner: Arc::clone(inner),
+            missing: AtomicU64::new(0),
+            hangs: AtomicBool::new(false),
+        }
+    }
+
+    pub(crate) fn leave_out(&self, number: u64) {
+        self.missing.store(number, Ordering::SeqCst);
+    }
+
+    pub(crate) fn hang(&self) {
+        self.hangs.store(true, Ordering::SeqCst);
+    }
+}
+
+impl ChangeLog for Pages {
+    fn head(&self) -> BoxFuture<'_, Result<LogPosition>> {
+        self.inner.head()
+    }
+
+    fn changes(&self, after: u64, limit: usize) -> BoxFuture<'_, Result<ChangePage>> {
+        Box::pin(async move {
+            if self.hangs.load(Ordering::SeqCst) {
+                return pending().await;
+            }
+            let mut page = self.inner.changes(after, limit).await?;
+            let missing = self.missing.load(Ordering::SeqCst);
+            page.changes.retain(|change| change.number != missing);
+            Ok(page)
+        })
+    }
+
+    fn changed(&self) -> BoxFuture<'_, ()> {
+        self.inner.changed()
     }
 }
 

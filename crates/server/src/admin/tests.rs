@@ -46,10 +46,10 @@ impl Fixture {
         let sources = Sources {
             metrics: Arc::clone(&metrics),
             lookup: Box::new(move || stats.stats()),
-            level: None,
-            warm: Some(Box::new(|| WarmStats {
+            redis_cache: None,
+            disk_cache: Some(Box::new(|| Stats {
                 copies: 7,
-                ..WarmStats::default()
+                ..Stats::default()
             })),
             responder: Arc::new(Responder::new(16 << 20, Arc::default())),
             draining: Box::new(move || drains.load(Ordering::SeqCst)),

@@ -212,7 +212,7 @@ fn level(raw: &RawCache, store: &StoreUrl, base: &Path) -> Result<Option<Box<Red
     match (&raw.redis, store) {
         (None, _) => Ok(None),
         (Some(url), StoreUrl::Sqlite(_) | StoreUrl::Postgres(_)) => {
-            let url = RedisUrl::parse_level(url, base).map_err(at)?;
+            let url = RedisUrl::parse_cache(url, base).map_err(at)?;
             Ok(Some(Box::new(url)))
         }
         (Some(_), StoreUrl::Files { .. } | StoreUrl::Http { .. } | StoreUrl::Redis(_)) => Err(at(
@@ -257,7 +257,7 @@ fn disk(raw: &RawCache, store: &StoreUrl, base: &Path) -> Result<Option<Disk>> {
             )),
         };
     }
-    let path = path_below(base, wanted.unwrap_or("warm.db")).map_err(at("disk"))?;
+    let path = path_below(base, wanted.unwrap_or("disk-cache.db")).map_err(at("disk"))?;
     Ok(Some(Disk { path, size }))
 }
 

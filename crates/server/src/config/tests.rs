@@ -232,7 +232,7 @@ fn copies_on_disk_are_kept_for_stores_elsewhere() {
         Some(Disk { path, size })
     };
     for url in ["postgres://h/d", "redis://h", "https://h/{host}"] {
-        let default = disk("/etc/sekisho/warm.db", 256 << 20);
+        let default = disk("/etc/sekisho/disk-cache.db", 256 << 20);
         assert_eq!(remote(url, ""), default, "{url}");
     }
     let more = "[cache]\ndisk = \"/var/cache/sekisho/a\"\ndisk_size = \"4MiB\"\n";

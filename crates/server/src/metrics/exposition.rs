@@ -10,8 +10,8 @@ use prometheus_client::encoding::text::{encode_eof, encode_registry};
 use prometheus_client::registry::Registry;
 use sekisho_certs::lookup::CALL_BOUNDS;
 use sekisho_certs::{FeedState, LookupStats};
-use sekisho_stores::layered::{Counts, Filled, Read};
-use sekisho_stores::warm::WarmStats;
+use sekisho_stores::disk_cache::Stats;
+use sekisho_stores::redis_cache::{Counts, Filled, Read};
 
 use super::process::Process;
 use super::writer::{Writer, read};
@@ -61,12 +61,12 @@ impl Collector for Own {
         let stats = (self.0.lookup)();
         cache(&mut to, &stats)?;
         store(&mut to, &stats)?;
-        if let Some(counts) = &self.0.level {
-            level(&mut to, counts)?;
+        if let Some(counts) = &self.0.redis_cache {
+            redis_cache(&mut to, counts)?;
         }
         feed(&mut to, &stats)?;
-        if let Some(stats) = &self.0.warm {
-            warm(&mut to, stats())?;
+        if let Some(stats) = &self.0.disk_cache {
+            disk_cache(&mut to, stats())?;
         }
         files(&mut to, self.0.responder.files())?;
         refused(&mut to, self.0.responder.refused())?;
@@ -235,20 +235,20 @@ fn store(to: &mut Writer<'_>, stats: &LookupStats) -> fmt::Result {
     )
 }
 
-fn level(to: &mut Writer<'_>, counts: &Counts) -> fmt::Result {
+fn redis_cache(to: &mut Writer<'_>, counts: &Counts) -> fmt::Result {
     let reads = Read::ALL.map(|read| (read.as_str(), counts.reads(read)));
-    let help = "Look-ups that came to Redis before the catalog, by outcome";
-    to.family("level_reads", help, "outcome", &reads)?;
+    let help = "Lookups that came to Redis before the catalog, by outcome";
+    to.family("redis_cache_reads", help, "outcome", &reads)?;
     let fills = Filled::ALL.map(|filled| (filled.as_str(), counts.fills(filled)));
     let help = "Answers of the catalog that were offered to Redis, by outcome";
-    to.family("level_fills", help, "outcome", &fills)?;
+    to.family("redis_cache_fills", help, "outcome", &fills)?;
     to.counter(
-        "level_unusable_values",
-        "Look-ups that found something in Redis that is no copy (within miss)",
+        "redis_cache_unusable_values",
+        "Values in Redis that could not be used (within miss, or not opened)",
         &counts.unusable_values(),
     )?;
     to.gauge(
-        "level_in_use",
+        "redis_cache_in_use",
         "Whether Redis before the catalog is asked (0: passed over)",
         &u64::from(counts.is_usable()),
     )
@@ -269,22 +269,26 @@ fn feed(to: &mut Writer<'_>, stats: &LookupStats) -> fmt::Result {
     to.one_of("feed_state", "State of the change feed", "state", &states)
 }
 
-fn warm(to: &mut Writer<'_>, stats: WarmStats) -> fmt::Result {
-    to.gauge("warm_copies", "Hosts with a copy on disk", &stats.copies)?;
-    to.gauge("warm_bytes", "Bytes of copies on disk", &stats.bytes)?;
+fn disk_cache(to: &mut Writer<'_>, stats: Stats) -> fmt::Result {
     to.gauge(
-        "warm_capacity_bytes",
+        "disk_cache_copies",
+        "Hosts with a copy on disk",
+        &stats.copies,
+    )?;
+    to.gauge("disk_cache_bytes", "Bytes of copies on disk", &stats.bytes)?;
+    to.gauge(
+        "disk_cache_capacity_bytes",
         "Bytes that copies may take on disk",
         &stats.capacity,
     )?;
     to.counter(
-        "warm_answers",
+        "disk_cache_answers",
         "Store calls that failed and were answered by a copy on disk",
         &stats.answers,
     )?;
-    to.counter("warm_kept", "Answers copied to disk", &stats.kept)?;
+    to.counter("disk_cache_kept", "Answers copied to disk", &stats.kept)?;
     to.counter(
-        "warm_dropped",
+        "disk_cache_dropped",
         "Answers that were not copied to disk",
         &stats.dropped,
     )

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use aws_lc_rs::rand;
 use sekisho_certs::store::{Document, Expect, Write};
-use sekisho_certs::{Clock, DocumentEvent, Sealer, StoreError};
+use sekisho_certs::{Clock, DocumentEvent, SealedBytes, Sealer, StoreError};
 use tokio::sync::broadcast::{self, error::RecvError};
 use tokio::time::sleep;
 use zeroize::Zeroizing;
@@ -115,6 +115,27 @@ impl Keeper {
         };
         let seconds = u64::try_from(until - now).unwrap_or(0);
         Ok(Duration::from_secs(seconds).clamp(RETRY, LOOK_AT_LEAST))
+    }
+
+    /// Installs the keys of a document that was known of a catalog which is out
+    /// of reach, as if they had been read; nothing is written by it. Says
+    /// whether there were any.
+    pub async fn begin_with(&mut self, document: &Document<SealedBytes>) -> bool {
+        let From::Catalog { sealer, known, .. } = &mut self.source else {
+            return false;
+        };
+        if document.kind != document::KIND || document.key != document::KEY {
+            return false;
+        }
+        let opened = sealer.open_document(document.clone()).await;
+        let keys = opened
+            .ok()
+            .and_then(|opened| document::decode(opened.bytes.expose()));
+        let now = self.clock.now();
+        *known = keys.unwrap_or_default();
+        known.retain(|key| is_alive(now, key.from));
+        install(&self.ring, known, now);
+        !known.is_empty()
     }
 
     /// Refreshes for ever: at the time that the last refresh gave, and when

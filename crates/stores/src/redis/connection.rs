@@ -26,7 +26,7 @@ use crate::backoff::Backoff;
 use crate::near;
 
 /// Connections to one server, each up or for the moment not.
-pub(super) struct ReconnectingConnection {
+pub(crate) struct ReconnectingConnection {
     server: Arc<Server>,
     shared: Kept,
     own: Mutex<Vec<(near::Id, Kept)>>,
@@ -69,7 +69,7 @@ impl ReconnectingConnection {
     /// Sends commands in one write; gives one answer for each. If the
     /// connection breaks off meanwhile they are sent once more: they only
     /// read, or do nothing more the second time.
-    pub(super) async fn send(&self, commands: &Pipeline) -> Result<Vec<Value>> {
+    pub(crate) async fn send(&self, commands: &Pipeline) -> Result<Vec<Value>> {
         if let Some(mut own) = self.own() {
             let sent = own.send_packed_commands(commands, 0, commands.len());
             if let Ok(answers) = sent.await {
@@ -92,7 +92,7 @@ impl ReconnectingConnection {
     }
 
     /// Whether the last attempt to connect succeeded; waits for the first.
-    pub(super) async fn reach(&self) -> Result<()> {
+    pub(crate) async fn reach(&self) -> Result<()> {
         up(&mut self.shared.state.clone()).await.map(|_| ())
     }
 

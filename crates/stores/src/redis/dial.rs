@@ -116,7 +116,7 @@ pub(super) async fn ping(connection: &MultiplexedConnection) {
 }
 
 /// An error as the server worded it.
-pub(super) fn text(error: &ServerError) -> String {
+pub(crate) fn text(error: &ServerError) -> String {
     match error.details() {
         Some(details) => format!("{} {details}", error.code()),
         None => error.code().to_owned(),

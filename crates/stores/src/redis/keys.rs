@@ -4,7 +4,7 @@ use sekisho_certs::host::HostPattern;
 
 /// Two templates with a gap for the name.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Keys {
+pub(crate) struct Keys {
     chain: Template,
     key: Template,
 }

@@ -4,7 +4,6 @@ use std::time::{Duration, Instant};
 use sekisho_testkit::{Key, Pair, RedisServer, TestCa};
 
 use super::*;
-use crate::limited::{Limited, Limits};
 use sekisho_certs::credential::KeyType;
 use sekisho_certs::seal::OpenKey;
 use sekisho_certs::store::{Found, StoreError};

@@ -15,13 +15,13 @@ use super::keys::Keys;
 /// shows a password.
 #[derive(Clone, PartialEq, Eq)]
 pub struct RedisUrl {
-    pub(super) kind: Kind,
+    pub(crate) kind: Kind,
     /// At least one.
     pub(super) nodes: Vec<Node>,
     pub(super) login: Login,
     pub(super) database: u32,
     pub(super) tls: Option<TlsFiles>,
-    pub(super) keys: Keys,
+    pub(crate) keys: Keys,
 }
 
 impl RedisUrl {
@@ -79,7 +79,7 @@ impl fmt::Debug for RedisUrl {
 
 /// How the server that is read is found.
 #[derive(Clone, PartialEq, Eq)]
-pub(super) enum Kind {
+pub(crate) enum Kind {
     /// The one node.
     Single,
     /// The nodes are sentinels and know it.
@@ -90,7 +90,7 @@ pub(super) enum Kind {
 
 /// User and password; without either, no login is sent.
 #[derive(Clone, Default, PartialEq, Eq)]
-pub(super) struct Login {
+pub(crate) struct Login {
     pub(super) user: Option<String>,
     password: Option<Zeroizing<String>>,
 }

@@ -2,15 +2,19 @@
 //! seals. Whoever seals does it under the key that the check value is sealed
 //! under; replacing it is how keys are changed.
 
+use std::future::ready;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use super::Sealer;
 use super::secrets::place;
 use crate::credential::{SealedBytes, Secret};
+use crate::feed::Follower;
+use crate::lookup::FeedState;
 use crate::seal::KeyRing;
 use crate::store::{
-    CatalogId, ChangePage, Document, Expect, LogId, Result, StoreError, Subject, Write,
+    BoxFuture, CatalogId, ChangePage, Document, Expect, LogPosition, Result, StoreError, Subject,
+    Write,
 };
 
 /// What the check value was when it was last read.
@@ -39,8 +43,8 @@ pub(super) struct Known(Mutex<State>);
 #[derive(Debug, Default)]
 struct State {
     check: Option<Check>,
-    /// The log that was last seen.
-    log: Option<LogId>,
+    /// Whether the catalog has answered since it was opened.
+    met: bool,
     /// It may be another by now.
     stale: bool,
     /// A task is reading it.
@@ -62,31 +66,39 @@ impl Known {
 impl Sealer {
     /// Reads the check value and tries to open it; none if there is none.
     pub(super) async fn check(&self, catalog: CatalogId) -> Result<Option<Check>> {
-        let Some((check, document)) = self.read_check().await? else {
-            return Ok(None);
-        };
+        match self.catalog().document(KIND, "").await? {
+            Some(document) => Ok(Some(self.open_check(catalog, document).await?)),
+            None => Ok(None),
+        }
+    }
+
+    /// Tries to open a check value.
+    pub(super) async fn open_check(
+        &self,
+        catalog: CatalogId,
+        document: Document<SealedBytes>,
+    ) -> Result<Check> {
+        let check = self.noted(&document);
         let ring = self.0.keys.with(check.key, OPENING).await;
         match ring.unseal(document.bytes.clone(), &place(catalog, &document)) {
-            Ok(_) => Ok(Some(check)),
+            Ok(_) => Ok(check),
             Err(why) => Err(wrong(&ring, &why)),
         }
     }
 
     /// Reads which key seals, whether this process has it or not.
     pub(super) async fn learn(&self) -> Result<Option<Check>> {
-        Ok(self.read_check().await?.map(|(check, _)| check))
+        let document = self.catalog().document(KIND, "").await?;
+        Ok(document.map(|document| self.noted(&document)))
     }
 
-    async fn read_check(&self) -> Result<Option<(Check, Document<SealedBytes>)>> {
-        let Some(document) = self.catalog().document(KIND, "").await? else {
-            return Ok(None);
-        };
+    fn noted(&self, document: &Document<SealedBytes>) -> Check {
         let check = Check {
             key: document.bytes.key_id,
             version: document.version,
         };
         self.0.known.lock().check = Some(check);
-        Ok(Some((check, document)))
+        check
     }
 
     /// Makes a check value under this key.
@@ -108,20 +120,15 @@ impl Sealer {
         Ok(check.with_bytes(sealed))
     }
 
-    /// Takes a page of the catalog's log: if the check value may have changed,
-    /// reads in the background which key seals. No page waits for it; what
-    /// could not be read is tried again with the next page.
-    pub fn follow(&self, page: &ChangePage) {
-        let begins = {
-            let mut state = self.0.known.lock();
-            let is_other = state.log.replace(page.log) != Some(page.log) || page.gap;
-            state.stale |= is_other || page.changes.iter().any(|change| is_check(&change.subject));
-            // Until it is open, the opening looks.
-            let begins = state.stale && !state.reading && self.which().opened.is_some();
-            state.reading |= begins;
-            begins
-        };
-        if begins {
+    /// Reads in the background which catalog answers and which key seals, if
+    /// that may have changed. What could not be read is tried again with the
+    /// next page.
+    fn read_again_if(&self, changed: bool) {
+        let mut state = self.0.known.lock();
+        state.stale |= changed;
+        // Until it is open, the opening looks.
+        if state.stale && !state.reading && self.which().opened.is_some() {
+            state.reading = true;
             let sealer = self.clone();
             tokio::spawn(async move { sealer.read_again().await });
         }
@@ -130,14 +137,15 @@ impl Sealer {
     async fn read_again(&self) {
         // A page may tell of the next check value while this one is read.
         self.0.known.lock().stale = false;
-        let has_it = match self.learn().await {
-            Ok(Some(check)) => {
-                let has_it = self.0.keys.with(check.key, OPENING).await.has(check.key);
-                self.tell_missing(check.key, has_it);
-                has_it
-            }
-            Ok(None) | Err(_) => false,
-        };
+        let has_it = self.recognize().await.is_ok()
+            && match self.learn().await {
+                Ok(Some(check)) => {
+                    let has_it = self.0.keys.with(check.key, OPENING).await.has(check.key);
+                    self.tell_missing(check.key, has_it);
+                    has_it
+                }
+                Ok(None) | Err(_) => false,
+            };
         let mut state = self.0.known.lock();
         state.stale |= !has_it;
         state.reading = false;
@@ -166,6 +174,28 @@ impl Sealer {
             )
             .into(),
         )
+    }
+}
+
+/// No page waits: reading is only begun.
+impl Follower for Sealer {
+    fn follow<'a>(&'a self, page: &'a ChangePage) -> BoxFuture<'a, ()> {
+        let is_first = !std::mem::replace(&mut self.0.known.lock().met, true);
+        self.read_again_if(is_first || page.changes.iter().any(|change| is_check(&change.subject)));
+        Box::pin(ready(()))
+    }
+
+    fn start_over(&self, _: LogPosition) -> BoxFuture<'_, ()> {
+        self.0.known.lock().met = true;
+        self.read_again_if(true);
+        Box::pin(ready(()))
+    }
+
+    /// Tries again what could not be read.
+    fn feed_is(&self, state: FeedState) {
+        if state == FeedState::Healthy {
+            self.read_again_if(false);
+        }
     }
 }
 

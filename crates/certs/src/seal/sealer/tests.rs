@@ -1,5 +1,6 @@
 //! Two processes on one catalog, while the key that seals is changed.
 
+use crate::feed::Follower;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -193,12 +194,12 @@ async fn who_follows_the_log_learns_of_another_key() {
     let (server, command) = (rig.process().await, rig.process().await);
     let position = server.catalog().head().await.unwrap();
     let page = || server.catalog().changes(position.number, 9);
-    server.follow(&page().await.unwrap());
+    server.follow(&page().await.unwrap()).await;
     let second = KeyRing::extend_file(&rig.file).unwrap();
     command.seal_under(second).await.unwrap();
     let look = async {
         while !server.ring().has(second) {
-            server.follow(&page().await.unwrap());
+            server.follow(&page().await.unwrap()).await;
             tokio::task::yield_now().await;
         }
     };

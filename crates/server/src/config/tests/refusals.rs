@@ -61,7 +61,7 @@ fn a_redis_level_stands_before_a_catalog_and_is_no_cluster() {
         (
             "sqlite:a.db",
             "redis+cluster://h",
-            "a Cluster can be no level: a host and",
+            "a Cluster can be no cache before a store",
         ),
         (
             "sqlite:a.db",

@@ -30,7 +30,7 @@ const WRONG: &[(&str, &str)] = &[
     ),
     ("cache.files = \"1B\"", "[cache] files: 1B is out of range"),
     (
-        "cache.disk = \"warm.db\"",
+        "cache.disk = \"disk-cache.db\"",
         "[cache] disk: the store is on this machine itself; leave the key out",
     ),
     (

@@ -1,0 +1,91 @@
+//! Copies of what a plain store says, whose keys are in the clear.
+
+use super::{DiskCache, Kept};
+use sekisho_certs::SealedBytes;
+use sekisho_certs::credential::StoredCredential;
+use sekisho_certs::host::HostName;
+use sekisho_certs::log::Noted;
+use sekisho_certs::seal::{Bound, KeyRing, OpenKey};
+use sekisho_certs::store::{CatalogId, Found};
+
+impl DiskCache {
+    /// Keeps what a plain store found, sealed under this ring; an absence
+    /// drops the copy. Where there is no room to keep an answer, the copy
+    /// before it is dropped: the store no longer vouches for it.
+    pub(crate) fn keep_plain(
+        &self,
+        name: &HostName,
+        found: Option<&Found<OpenKey>>,
+        ring: &KeyRing,
+    ) {
+        let shared = &self.shared;
+        let sealed = match found {
+            Some(found) => {
+                let Some(mark) = shared.written.missing(name, found, |_| 0) else {
+                    return;
+                };
+                sealed(found, ring, shared.own).map(|found| Kept::found(name, found, mark, None))
+            }
+            None => None,
+        };
+        if sealed.is_some_and(|kept| shared.inbox.keep(kept)) {
+            return;
+        }
+        if found.is_some() {
+            shared.counts.dropped(1);
+        }
+        shared.inbox.forget(name);
+    }
+
+    /// The copy that answers for a plain store that failed. Its key is as the
+    /// store gave it, in the clear and not proved.
+    pub(crate) async fn find_plain(
+        &self,
+        name: &HostName,
+        ring: &KeyRing,
+    ) -> Option<Found<OpenKey>> {
+        let found = self.find(name, Noted::default()).await?;
+        let opened = opened(&found, ring, self.shared.own);
+        if opened.is_none() {
+            self.drop_unusable(&found, "it is sealed under another key");
+        }
+        opened
+    }
+}
+
+/// None if a leaf is no certificate.
+fn sealed(found: &Found<OpenKey>, ring: &KeyRing, own: CatalogId) -> Option<Found<SealedBytes>> {
+    changed(found, |credential| {
+        Some(ring.seal(credential.key.secret(), &bound(credential, own)?))
+    })
+}
+
+fn opened(found: &Found<SealedBytes>, ring: &KeyRing, own: CatalogId) -> Option<Found<OpenKey>> {
+    changed(found, |credential| {
+        let secret = ring.unseal(credential.key.clone(), &bound(credential, own)?);
+        Some(OpenKey::unproved(secret.ok()?))
+    })
+}
+
+fn changed<K: Clone, L>(
+    found: &Found<K>,
+    key: impl Fn(&StoredCredential<K>) -> Option<L>,
+) -> Option<Found<L>> {
+    let credentials = found.credentials.iter();
+    let credentials = credentials.map(|one| Some(one.clone().with_key(key(one)?)));
+    Some(Found {
+        record: found.record.clone(),
+        credentials: credentials.collect::<Option<_>>()?,
+        shadowed: found.shadowed,
+        fresh_for: None,
+        source: found.source,
+    })
+}
+
+fn bound<K>(credential: &StoredCredential<K>, own: CatalogId) -> Option<Bound<'_>> {
+    Some(Bound::Key {
+        catalog: own,
+        credential: credential.id,
+        spki: credential.spki()?,
+    })
+}

@@ -1,0 +1,210 @@
+mod another;
+mod answers;
+mod disk;
+mod follow;
+mod plain;
+mod rotation;
+mod start;
+mod switch;
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use tempfile::TempDir;
+
+use self::switch::Switch;
+use super::*;
+use crate::tiers::Tiers;
+use sekisho_certs::contract::Fixture;
+use sekisho_certs::contract::fixture::{host_with, plain};
+use sekisho_certs::credential::{CredentialId, Secret};
+use sekisho_certs::feed::{Feed, Follower};
+use sekisho_certs::record::HostRecord;
+use sekisho_certs::seal::{KeyRing, MasterKey, OpenKey, Sealer};
+use sekisho_certs::store::memory::Memory;
+use sekisho_certs::store::{Answer, Catalog, Document, Expect, Store, Write};
+
+/// A catalog that a test cuts off, and a folder for copies of it.
+struct Rig {
+    folder: TempDir,
+    /// What the catalog holds, whether it can be reached or not.
+    there: Fixture,
+    switch: Arc<Switch>,
+    size: u64,
+}
+
+impl Rig {
+    fn new() -> Self {
+        let (clock, hand) = Fixture::clock();
+        let catalog: Arc<dyn Catalog> = Arc::new(Memory::keeping(clock, Fixture::KEEP));
+        Self {
+            folder: tempfile::tempdir().unwrap(),
+            switch: Arc::new(Switch::new(Arc::clone(&catalog))),
+            there: Fixture {
+                catalog,
+                clock: hand,
+                keep: Box::new(()),
+            },
+            size: 8 << 20,
+        }
+    }
+
+    fn path(&self) -> PathBuf {
+        self.folder.path().join("disk-cache.db")
+    }
+
+    fn options(&self) -> Options {
+        Options {
+            path: self.path(),
+            size: self.size,
+            store: "memory".into(),
+            documents: vec!["kept"],
+            clock: Clock::Manual(Arc::clone(&self.there.clock)),
+        }
+    }
+
+    /// Writes to the catalog from elsewhere.
+    async fn write(&self, writes: Vec<Write<Secret>>) {
+        let catalog = Arc::clone(&self.there.catalog);
+        let sealer = Sealer::create(catalog, ring()).await.unwrap();
+        sealer.write(writes).await.unwrap();
+    }
+
+    async fn put(&self, name: &str) -> CredentialId {
+        let number = self.there.number().await + 1;
+        self.write(host_with(name, number, plain)).await;
+        CredentialId::from_u64(number)
+    }
+
+    /// As a process that starts: the one before may just be ending.
+    async fn disk(&self, seen: &Arc<Seen>) -> Arc<DiskCache> {
+        let begun = Instant::now();
+        loop {
+            match DiskCache::open(&self.options(), Arc::clone(seen)) {
+                Ok(disk) => return Arc::new(disk),
+                Err(why) if begun.elapsed() < LONG => {
+                    assert!(why.to_string().contains("another server"), "{why}");
+                    tokio::time::sleep(LOOK).await;
+                }
+                Err(why) => panic!("{why}"),
+            }
+        }
+    }
+
+    async fn server(&self) -> Server {
+        self.server_with(ring()).await.unwrap()
+    }
+
+    /// A server that starts, whether the catalog can be reached or not.
+    async fn server_with(&self, keys: KeyRing) -> Result<Server> {
+        let catalog = Arc::clone(&self.switch) as Arc<dyn Catalog>;
+        if self.switch.is_open() {
+            Sealer::create(Arc::clone(&catalog), ring().with(master(6))).await?;
+        }
+        let sealer = Sealer::unopened(Arc::clone(&catalog), keys);
+        let seen = Arc::clone(sealer.seen());
+        let disk = self.disk(&seen).await;
+        if let (Err(_), Some(start)) = (sealer.ensure_open().await, disk.start_state()) {
+            sealer.open_with(start.catalog, start.check).await?;
+        }
+        disk.keep_up(Arc::clone(&catalog), &tokio::runtime::Handle::current());
+        let feed = Feed::new(catalog, seen).caches([disk.clone() as Arc<dyn Follower>], LONG);
+        let mut feed = feed.then(Arc::new(sealer.clone()));
+        if let Some(at) = disk.position() {
+            feed.begin_at(at).await;
+        }
+        Ok(Server {
+            tiers: Arc::new(Tiers::catalog(sealer.clone()).disk(Some(disk.clone()))),
+            sealer,
+            disk,
+            feed: feed.into(),
+        })
+    }
+
+    /// The same, following the log.
+    async fn following(&self) -> Server {
+        let server = self.server().await;
+        server.follow().await;
+        server
+    }
+}
+
+struct Server {
+    tiers: Arc<Tiers>,
+    sealer: Sealer,
+    disk: Arc<DiskCache>,
+    feed: tokio::sync::Mutex<Feed>,
+}
+
+impl Server {
+    /// Has the feed read what changed since it last looked.
+    async fn follow(&self) {
+        self.feed.lock().await.read().await.unwrap();
+        self.settled().await;
+    }
+
+    /// Waits until the disk has all that it was given.
+    async fn settled(&self) {
+        until(|| self.disk.is_settled(), || format!("{:?}", self.disk)).await;
+    }
+
+    async fn kept(&self, number: u64) {
+        kept(&self.disk, number).await;
+    }
+
+    async fn find(&self, name: &str) -> Result<Option<Box<Found<OpenKey>>>> {
+        find(&*self.tiers, name).await
+    }
+
+    async fn who(&self, name: &str) -> String {
+        who(&*self.tiers, name).await
+    }
+}
+
+async fn find(store: &dyn Store, name: &str) -> Result<Option<Box<Found<OpenKey>>>> {
+    let name = HostName::parse(name).unwrap();
+    Ok(store.find(&name).await?.found)
+}
+
+fn master(key: u8) -> MasterKey {
+    MasterKey::new(&[key; 32])
+}
+
+fn ring() -> KeyRing {
+    KeyRing::new(master(5))
+}
+
+/// Who answers for a name; an empty text for nobody, and for a failure what it
+/// says.
+async fn who(store: &dyn Store, name: &str) -> String {
+    match find(store, name).await {
+        Ok(found) => found.map_or(String::new(), |found| found.record.pattern.to_string()),
+        Err(error) => error.to_string(),
+    }
+}
+
+/// Waits until that many copies lie on the disk.
+async fn kept(disk: &DiskCache, number: u64) {
+    until(
+        || disk.stats().copies == number,
+        || format!("{:?}", disk.stats()),
+    )
+    .await;
+}
+
+async fn until(mut asked: impl FnMut() -> bool, state: impl Fn() -> String) {
+    let begun = Instant::now();
+    while !asked() {
+        assert!(begun.elapsed() < LONG, "{}", state());
+        tokio::time::sleep(LOOK).await;
+    }
+}
+
+fn away() -> Option<StoreError> {
+    Some(StoreError::Unavailable("away".into()))
+}
+
+const AWAY: &str = "the store is unavailable: away";
+const LOOK: Duration = Duration::from_millis(2);
+const LONG: Duration = Duration::from_secs(20);

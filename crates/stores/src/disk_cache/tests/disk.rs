@@ -1,0 +1,321 @@
+//! The file: its bounds, and what is wrong with it.
+
+use std::fs;
+use std::io::{Seek, SeekFrom, Write as _};
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+
+use super::*;
+use sekisho_certs::contract::fixture::put_host;
+use sekisho_certs::host::HostPattern;
+use sekisho_certs::record::Site;
+
+/// A host whose copy takes some kilobytes.
+async fn put_large(rig: &Rig, number: usize) -> String {
+    let name = format!("h{number}.example");
+    let mut record = HostRecord::new(HostPattern::parse(&name).unwrap());
+    record.site = Some(Site {
+        format: 1,
+        json: "x".repeat(3000).into(),
+    });
+    rig.write(vec![put_host(record)]).await;
+    name
+}
+
+fn bytes(path: &Path) -> u64 {
+    let mut log = path.to_owned().into_os_string();
+    log.push("-wal");
+    let length = |path: &Path| fs::metadata(path).map_or(0, |there| there.len());
+    length(path) + length(Path::new(&log))
+}
+
+#[tokio::test]
+async fn the_file_stays_within_its_size_and_the_oldest_go() {
+    let mut rig = Rig::new();
+    rig.size = 4 << 20;
+    let server = rig.following().await;
+    let mut most = 0;
+    for number in 0..3000 {
+        let name = put_large(&rig, number).await;
+        assert_eq!(server.who(&name).await, name);
+        most = most.max(bytes(&rig.path()));
+        // No more than the queue takes.
+        if number % 100 == 99 {
+            server.settled().await;
+        }
+    }
+    server.settled().await;
+    let stats = server.disk.stats();
+    assert_eq!(stats.dropped, 0, "{stats:?}");
+    assert!(stats.copies > 300 && stats.copies < 1000, "{stats:?}");
+    assert!(stats.bytes <= rig.size, "{stats:?}");
+    most = most.max(bytes(&rig.path()));
+    assert!(most <= rig.size, "{most}");
+    rig.switch.say(away());
+    assert_eq!(server.who("h2999.example").await, "h2999.example");
+    assert_eq!(server.who("h0.example").await, AWAY);
+    // It counts the same when it is opened again.
+    drop(server);
+    let server = rig.server().await;
+    server.kept(stats.copies).await;
+    drop(server);
+    closed(&rig).await;
+    // Larger than it may be now: anew.
+    rig.size = 0;
+    fs::OpenOptions::new()
+        .append(true)
+        .open(rig.path())
+        .unwrap()
+        .set_len(5 << 20)
+        .unwrap();
+    let server = rig.server().await;
+    server.settled().await;
+    assert_eq!(server.disk.stats().copies, 0);
+    assert!(bytes(&rig.path()) < 1 << 20);
+}
+
+#[tokio::test]
+async fn what_lies_there_already_is_not_written_again() {
+    let rig = Rig::new();
+    rig.put("a.example").await;
+    let server = rig.following().await;
+    assert_eq!(server.who("a.example").await, "a.example");
+    server.kept(1).await;
+    server.settled().await;
+    drop(server);
+    let server = rig.following().await;
+    for _ in 0..10 {
+        assert_eq!(server.who("a.example").await, "a.example");
+    }
+    server.settled().await;
+    assert_eq!(server.disk.stats().copies, 1);
+    let mut log = rig.path().into_os_string();
+    log.push("-wal");
+    let written = fs::metadata(log).map_or(0, |there| there.len());
+    assert_eq!(written, 0);
+}
+
+#[tokio::test]
+async fn one_process_has_it() {
+    let rig = Rig::new();
+    let disk = rig.disk(&Arc::default()).await;
+    let error = DiskCache::open(&rig.options(), Arc::default())
+        .unwrap_err()
+        .to_string();
+    assert!(error.contains("another server uses"), "{error}");
+    drop(disk);
+    rig.disk(&Arc::default()).await;
+}
+
+#[tokio::test]
+async fn the_file_is_its_owners_alone() {
+    let rig = Rig::new();
+    let _disk = rig.disk(&Arc::default()).await;
+    for entry in fs::read_dir(rig.folder.path()).unwrap() {
+        let entry = entry.unwrap();
+        let mode = entry.metadata().unwrap().mode() & 0o777;
+        assert_eq!(mode, 0o600, "{entry:?}");
+    }
+}
+
+#[tokio::test]
+async fn what_is_not_ours_is_left_alone() {
+    let rig = Rig::new();
+    let there = rig.path();
+    for content in [&b"a text of somebody"[..], &[7; 4096], b"SQLite format 3\0"] {
+        fs::write(&there, content).unwrap();
+        let error = DiskCache::open(&rig.options(), Arc::default())
+            .unwrap_err()
+            .to_string();
+        assert!(error.contains("is no disk cache"), "{error}");
+        assert_eq!(fs::read(&there).unwrap(), content);
+    }
+    fs::remove_file(&there).unwrap();
+    let other = rusqlite::Connection::open(&there).unwrap();
+    other.execute_batch("CREATE TABLE a (b)").unwrap();
+    drop(other);
+    let error = DiskCache::open(&rig.options(), Arc::default())
+        .unwrap_err()
+        .to_string();
+    assert!(error.contains("is no disk cache"), "{error}");
+    fs::remove_file(&there).unwrap();
+    let mut nowhere = rig.options();
+    for path in ["/proc/disk-cache.db", "/dev/null/disk-cache.db"] {
+        nowhere.path = path.into();
+        let error = DiskCache::open(&nowhere, Arc::default())
+            .unwrap_err()
+            .to_string();
+        assert!(error.contains(path), "{error}");
+    }
+}
+
+/// A file of the version before, which had another name.
+#[tokio::test]
+async fn an_old_file_is_taken_over() {
+    let rig = Rig::new();
+    filled(&rig).await;
+    let old = rig.folder.path().join("warm.db");
+    let beside = |suffix: &str| rig.folder.path().join(format!("warm.db{suffix}"));
+    fs::rename(rig.path(), &old).unwrap();
+    fs::write(beside(".key"), "a key").unwrap();
+    fs::write(beside(".lock"), "").unwrap();
+    rig.switch.say(away());
+    let server = rig.server().await;
+    assert_eq!(server.who("h1.example").await, "h1.example");
+    drop(server);
+    closed(&rig).await;
+    assert!(!old.exists() && !beside(".lock").exists());
+    assert!(rig.folder.path().join("disk-cache.db.key").exists());
+    // Beside a new one it is removed.
+    fs::write(&old, "old").unwrap();
+    rig.disk(&Arc::default()).await;
+    assert!(!old.exists());
+}
+
+/// Fills a file with many copies and closes it.
+async fn filled(rig: &Rig) {
+    let server = rig.following().await;
+    for number in 0..200 {
+        let name = put_large(rig, number).await;
+        assert_eq!(server.who(&name).await, name);
+    }
+    server.kept(200).await;
+    drop(server);
+    closed(rig).await;
+}
+
+/// Waits until nobody has the file.
+async fn closed(rig: &Rig) {
+    let is_free = || file::Place::take(&rig.path(), rig.size).is_ok();
+    until(is_free, || "it stays locked".into()).await;
+}
+
+#[tokio::test]
+async fn a_damaged_file_is_replaced() {
+    let rig = Rig::new();
+    filled(&rig).await;
+    let mut file = fs::OpenOptions::new().write(true).open(rig.path()).unwrap();
+    // All but the header and the first table.
+    file.seek(SeekFrom::Start(2 * 4096)).unwrap();
+    let length = file.metadata().unwrap().len() - 2 * 4096;
+    let junk = vec![0xab; usize::try_from(length).unwrap()];
+    file.write_all(&junk).unwrap();
+    drop(file);
+    rig.switch.say(away());
+    let server = rig.server().await;
+    assert_eq!(server.who("h1.example").await, AWAY);
+    rig.switch.say(None);
+    assert_eq!(server.who("h1.example").await, "h1.example");
+    server.kept(1).await;
+    rig.switch.say(away());
+    assert_eq!(server.who("h1.example").await, "h1.example");
+}
+
+/// Found by review: counting what is in use overflowed.
+#[tokio::test]
+async fn more_free_pages_than_there_are_do_no_harm() {
+    let rig = Rig::new();
+    filled(&rig).await;
+    let mut file = fs::OpenOptions::new().write(true).open(rig.path()).unwrap();
+    // Where the header counts them.
+    file.seek(SeekFrom::Start(36)).unwrap();
+    file.write_all(&[0x7f; 4]).unwrap();
+    drop(file);
+    rig.switch.say(away());
+    let server = rig.server().await;
+    assert_eq!(server.who("h1.example").await, "h1.example");
+    assert!(
+        server.disk.stats().bytes <= rig.size,
+        "{:?}",
+        server.disk.stats()
+    );
+    // Writing meets the damage, and goes on in a new file if it must.
+    rig.switch.say(None);
+    let name = put_large(&rig, 999).await;
+    server.follow().await;
+    assert_eq!(server.who(&name).await, name);
+    rig.switch.say(away());
+    let begun = Instant::now();
+    while server.who(&name).await != name {
+        assert!(begun.elapsed() < LONG, "{:?}", server.disk);
+        rig.switch.say(None);
+        assert_eq!(server.who(&name).await, name);
+        server.settled().await;
+        rig.switch.say(away());
+    }
+}
+
+/// Found by review: it warned at each look-up, and stayed.
+#[tokio::test]
+async fn a_copy_that_cannot_be_read_is_dropped() {
+    let rig = Rig::new();
+    rig.put("a.example").await;
+    rig.put("*.b.example").await;
+    let server = rig.following().await;
+    let serves = async || {
+        assert_eq!(server.who("a.example").await, "a.example");
+        assert_eq!(server.who("x.b.example").await, "*.b.example");
+    };
+    serves().await;
+    server.kept(2).await;
+    let damage = |writer: &mut Writer| {
+        let connection = writer.connection.as_ref().unwrap();
+        connection
+            .execute("UPDATE copies SET bytes = x'07'", ())
+            .unwrap();
+    };
+    server.disk.shared.ask(damage).await.unwrap();
+    rig.switch.say(away());
+    assert_eq!(server.who("a.example").await, AWAY);
+    assert_eq!(server.who("x.b.example").await, AWAY);
+    assert_eq!(server.disk.stats().copies, 0);
+    // They are kept again.
+    rig.switch.say(None);
+    serves().await;
+    server.kept(2).await;
+    rig.switch.say(away());
+    serves().await;
+}
+
+#[tokio::test]
+async fn a_file_of_another_version_or_store_is_started_anew() {
+    let rig = Rig::new();
+    filled(&rig).await;
+    let mut options = rig.options();
+    options.store = "another".into();
+    let disk = DiskCache::open(&options, Arc::default()).unwrap();
+    until(|| disk.is_settled(), || format!("{disk:?}")).await;
+    assert_eq!(disk.stats().copies, 0);
+
+    let rig = Rig::new();
+    filled(&rig).await;
+    let newer = rusqlite::Connection::open(rig.path()).unwrap();
+    newer.pragma_update(None, "user_version", 99).unwrap();
+    drop(newer);
+    let disk = rig.disk(&Arc::default()).await;
+    until(|| disk.is_settled(), || format!("{disk:?}")).await;
+    assert_eq!(disk.stats().copies, 0);
+}
+
+#[tokio::test]
+async fn copies_that_cannot_be_dropped_are_removed() {
+    let rig = Rig::new();
+    rig.put("a.example").await;
+    let server = rig.following().await;
+    assert_eq!(server.who("a.example").await, "a.example");
+    server.kept(1).await;
+    // Nothing can be written any more.
+    let forbid = |writer: &mut Writer| {
+        let connection = writer.connection.as_ref().unwrap();
+        connection.pragma_update(None, "query_only", true).unwrap();
+    };
+    server.disk.shared.ask(forbid).await.unwrap();
+    rig.put("b.example").await;
+    server.follow().await;
+    server.kept(0).await;
+    rig.switch.say(away());
+    assert_eq!(server.who("a.example").await, AWAY);
+    drop(server);
+    let server = rig.server().await;
+    assert_eq!(server.who("a.example").await, AWAY);
+}

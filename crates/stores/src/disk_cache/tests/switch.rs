@@ -1,0 +1,182 @@
+//! A catalog that fails, waits or forgets its log when a test says so.
+
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use tokio::sync::RwLock;
+
+use super::*;
+use sekisho_certs::credential::{CredentialId, SealedBytes, StoredCredential};
+use sekisho_certs::host::HostPattern;
+use sekisho_certs::seal::Batch;
+use sekisho_certs::store::{
+    BoxFuture, CatalogId, ChangeLog, ChangePage, Document, Lease, LogId, Result,
+};
+
+#[derive(Debug)]
+pub(super) struct Switch {
+    inner: Mutex<Arc<dyn Catalog>>,
+    says: Mutex<Option<StoreError>>,
+    /// Answers of `find` wait while it is held.
+    pub(super) gate: RwLock<()>,
+    /// As after a restore.
+    pub(super) other_log: AtomicBool,
+}
+
+impl Switch {
+    pub(super) fn new(inner: Arc<dyn Catalog>) -> Self {
+        Self {
+            inner: Mutex::new(inner),
+            says: Mutex::default(),
+            gate: RwLock::default(),
+            other_log: AtomicBool::new(false),
+        }
+    }
+
+    /// What every call fails with from now on.
+    pub(super) fn say(&self, error: Option<StoreError>) {
+        *self.says.lock().unwrap() = error;
+    }
+
+    pub(super) fn is_open(&self) -> bool {
+        self.says.lock().unwrap().is_none()
+    }
+
+    /// Another catalog stands in the place of this one from now on.
+    pub(super) fn replace(&self, by: Arc<dyn Catalog>) {
+        *self.inner.lock().unwrap() = by;
+    }
+
+    fn inner(&self) -> Arc<dyn Catalog> {
+        Arc::clone(&self.inner.lock().unwrap())
+    }
+
+    async fn call<T>(&self, call: impl Future<Output = Result<T>>) -> Result<T> {
+        let says = self.says.lock().unwrap().clone();
+        match says {
+            Some(error) => Err(error),
+            None => call.await,
+        }
+    }
+
+    fn log(&self, log: LogId) -> LogId {
+        match self.other_log.load(Ordering::SeqCst) {
+            true => LogId([0; 16]),
+            false => log,
+        }
+    }
+}
+
+impl ChangeLog for Switch {
+    fn head(&self) -> BoxFuture<'_, Result<LogPosition>> {
+        Box::pin(async move {
+            let mut position = self.call(self.inner().head()).await?;
+            position.log = self.log(position.log);
+            Ok(position)
+        })
+    }
+
+    fn changes(&self, after: u64, limit: usize) -> BoxFuture<'_, Result<ChangePage>> {
+        Box::pin(async move {
+            let mut page = self.call(self.inner().changes(after, limit)).await?;
+            page.log = self.log(page.log);
+            Ok(page)
+        })
+    }
+
+    fn changed(&self) -> BoxFuture<'_, ()> {
+        Box::pin(async move { self.inner().changed().await })
+    }
+}
+
+impl Catalog for Switch {
+    fn id(&self) -> BoxFuture<'_, Result<CatalogId>> {
+        Box::pin(async move { self.call(self.inner().id()).await })
+    }
+
+    fn find<'a>(&'a self, name: &'a HostName) -> BoxFuture<'a, Result<Answer<SealedBytes>>> {
+        Box::pin(async move {
+            let answer = self.call(self.inner().find(name)).await;
+            let _open = self.gate.read().await;
+            answer
+        })
+    }
+
+    fn write(&self, batch: Batch) -> BoxFuture<'_, Result<u64>> {
+        Box::pin(async move { self.call(self.inner().write(batch)).await })
+    }
+
+    fn hosts<'a>(&'a self, _: &'a [HostPattern]) -> BoxFuture<'a, Result<Vec<HostRecord>>> {
+        unreachable!("nobody asks")
+    }
+
+    fn list_hosts<'a>(
+        &'a self,
+        _: Option<&'a HostPattern>,
+        _: usize,
+    ) -> BoxFuture<'a, Result<Vec<HostRecord>>> {
+        unreachable!("nobody asks")
+    }
+
+    fn hosts_of<'a>(
+        &'a self,
+        _: CredentialId,
+        _: Option<&'a HostPattern>,
+        _: usize,
+    ) -> BoxFuture<'a, Result<Vec<HostPattern>>> {
+        unreachable!("nobody asks")
+    }
+
+    fn credentials<'a>(
+        &'a self,
+        _: &'a [CredentialId],
+    ) -> BoxFuture<'a, Result<Vec<StoredCredential<SealedBytes>>>> {
+        unreachable!("nobody asks")
+    }
+
+    fn list_credentials(
+        &self,
+        after: Option<CredentialId>,
+        limit: usize,
+    ) -> BoxFuture<'_, Result<Vec<StoredCredential<SealedBytes>>>> {
+        Box::pin(async move { self.call(self.inner().list_credentials(after, limit)).await })
+    }
+
+    fn document<'a>(
+        &'a self,
+        kind: &'a str,
+        key: &'a str,
+    ) -> BoxFuture<'a, Result<Option<Document<SealedBytes>>>> {
+        Box::pin(async move { self.call(self.inner().document(kind, key)).await })
+    }
+
+    fn list_documents<'a>(
+        &'a self,
+        kind: &'a str,
+        after: Option<&'a str>,
+        limit: usize,
+    ) -> BoxFuture<'a, Result<Vec<Document<SealedBytes>>>> {
+        Box::pin(async move {
+            let inner = self.inner();
+            self.call(inner.list_documents(kind, after, limit)).await
+        })
+    }
+
+    fn kind_after<'a>(&'a self, _: &'a str) -> BoxFuture<'a, Result<Option<String>>> {
+        unreachable!("nobody asks")
+    }
+
+    fn lease<'a>(
+        &'a self,
+        _: &'a str,
+        _: &'a str,
+        _: Duration,
+    ) -> BoxFuture<'a, Result<Option<Lease>>> {
+        unreachable!("nobody asks")
+    }
+
+    fn release<'a>(&'a self, _: &'a str, _: &'a str) -> BoxFuture<'a, Result<()>> {
+        unreachable!("nobody asks")
+    }
+}

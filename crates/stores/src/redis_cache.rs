@@ -1,0 +1,357 @@
+//! A cache in Redis before a catalog, shared by all servers.
+//!
+//! **Nothing is served that this server has seen replaced.** Redis holds what
+//! the catalog held at one number of its log (`server.rs` says how). Each
+//! lookup carries the highest number that this server has seen, and Redis gives
+//! no answer from a state that is not as far. The feed carries each page of
+//! changes into Redis before it counts as seen. The first server does it; for
+//! the others it is done.
+//!
+//! **A Redis that fails is passed over.** After one call that fails or takes
+//! too long no lookup asks it, until `resync.rs` has brought it to the present:
+//! it reads how far Redis is and pages the log from there. A Redis that went
+//! back in time, by an old snapshot or a replica that lagged behind, is a Redis
+//! that is not as far. Where the log does not continue at its number, or it is
+//! empty, everything in it is given up by a new generation.
+//!
+//! **A catalog that went back takes Redis with it.** A database restored from a
+//! snapshot may use the same numbers again for other changes. A server whose
+//! log starts over begins a new generation. After an outage of the log Redis is
+//! asked only once its number was found in the log again.
+//!
+//! Absences are never stored, nor is a wildcard with exact records below it:
+//! both would have to be right about names that are not there.
+
+mod counts;
+mod entry;
+mod resync;
+mod script;
+mod server;
+
+use std::fmt;
+use std::future::ready;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use tokio::runtime::Handle;
+use tokio::sync::{Notify, Semaphore};
+use tokio::task::JoinHandle;
+use tokio::time::{Instant, timeout};
+
+pub use self::counts::{Counts, Filled, Read};
+use self::entry::Entry;
+pub use self::server::CacheServer;
+use self::server::{Generation, Got, Space};
+use sekisho_certs::host::HostName;
+use sekisho_certs::log::{Noted, Seen};
+use sekisho_certs::store::{
+    BoxFuture, Catalog, ChangePage, Found, LogId, LogPosition, Result, StoreError,
+};
+use sekisho_certs::{FeedState, Follower, SealedBytes};
+
+/// Answers of a catalog, kept in Redis. It follows the catalog's log.
+pub struct RedisCache {
+    shared: Arc<Shared>,
+    resync: JoinHandle<()>,
+}
+
+/// The bounds of calls to Redis.
+#[derive(Clone, Debug)]
+pub struct Timeouts {
+    /// How long a lookup waits.
+    pub get: Duration,
+    /// How long calls take for which nobody waits.
+    pub background: Duration,
+}
+
+impl Default for Timeouts {
+    /// Redis answers within a millisecond.
+    fn default() -> Self {
+        Self {
+            get: Duration::from_millis(50),
+            background: Duration::from_secs(1),
+        }
+    }
+}
+
+/// What a lookup may take from Redis and put there: fixed before the catalog is
+/// asked, since a fill is right only in the generation that was checked then.
+#[derive(Clone, Debug)]
+pub(crate) struct Checked {
+    space: Arc<Space>,
+    generation: Generation,
+    number: u64,
+}
+
+struct Shared {
+    server: CacheServer,
+    catalog: Arc<dyn Catalog>,
+    seen: Arc<Seen>,
+    runtime: Handle,
+    timeouts: Timeouts,
+    known: Mutex<Known>,
+    /// Whether Redis was lost by a call that failed or took too long.
+    failed: AtomicBool,
+    /// Wakes the resync.
+    lost: Notify,
+    fills: Arc<Semaphore>,
+    counts: Counts,
+}
+
+/// What is known of the state in Redis.
+#[derive(Debug, Default)]
+struct Known {
+    /// Where copies of that log lie.
+    space: Option<(LogId, Arc<Space>)>,
+    /// The generation that was compared with the log, and the epoch of
+    /// [`Seen`] in which that was.
+    generation: Option<(Generation, u64)>,
+    /// Grows with each reason to compare again.
+    doubts: u64,
+    /// The log that started over under its id: no generation from before is
+    /// right.
+    renewed: Option<LogId>,
+    /// The log that is followed.
+    log: Option<LogId>,
+    /// When the log was last read, if that went well.
+    followed: Option<Instant>,
+}
+
+impl RedisCache {
+    /// Keeps answers of this catalog. What runs in the background runs on that
+    /// runtime.
+    #[must_use]
+    pub fn new(
+        server: CacheServer,
+        catalog: Arc<dyn Catalog>,
+        seen: Arc<Seen>,
+        timeouts: Timeouts,
+        runtime: &Handle,
+    ) -> Self {
+        let shared = Arc::new(Shared {
+            server,
+            catalog,
+            seen,
+            runtime: runtime.clone(),
+            timeouts,
+            known: Mutex::default(),
+            failed: AtomicBool::new(false),
+            lost: Notify::new(),
+            fills: Arc::new(Semaphore::new(FILLS)),
+            counts: Counts::default(),
+        });
+        let resync = runtime.spawn(resync::keep(Arc::clone(&shared)));
+        Self { shared, resync }
+    }
+
+    /// What it counts; stays connected to it.
+    #[must_use]
+    pub fn counts(&self) -> Counts {
+        self.shared.counts.clone()
+    }
+
+    /// Whether changes arrive: then Redis is as good as the catalog.
+    pub(crate) fn follows(&self) -> bool {
+        let followed = self.shared.known().followed;
+        followed.is_some_and(|at| at.elapsed() < FEED_TIMEOUT)
+    }
+
+    /// What may be asked and filled by a lookup that noted this; none while
+    /// Redis is passed over.
+    pub(crate) fn checked(&self, noted: Noted) -> Option<Checked> {
+        let shared = &self.shared;
+        let known = shared.known();
+        let position = noted.position.filter(|_| shared.counts.is_usable())?;
+        let (generation, epoch) = known.generation.as_ref()?;
+        let (log, space) = known.space.as_ref()?;
+        (*epoch == noted.epoch && *log == position.log).then(|| Checked {
+            space: Arc::clone(space),
+            generation: generation.clone(),
+            number: position.number,
+        })
+    }
+
+    /// What Redis has for a name; none if it has nothing, or is passed over.
+    pub(crate) async fn find(
+        &self,
+        checked: Option<&Checked>,
+        name: &HostName,
+    ) -> Option<Box<Found<SealedBytes>>> {
+        let shared = &self.shared;
+        let Some(checked) = checked else {
+            shared.counts.read(Read::PassedOver);
+            return None;
+        };
+        let got = shared
+            .server
+            .get(&checked.space, &checked.generation, checked.number, name);
+        let read = match in_time(shared.timeouts.get, got).await {
+            Ok(Got::Found(found)) => {
+                shared.counts.read(Read::Hit);
+                return Some(found);
+            }
+            Ok(Got::Miss) => Read::Miss,
+            Ok(Got::Damaged(why)) => {
+                self.damaged(name, &why);
+                Read::Miss
+            }
+            Ok(Got::Behind) => {
+                shared.lose();
+                Read::PassedOver
+            }
+            Err(error) => {
+                shared.fail(&error);
+                Read::PassedOver
+            }
+        };
+        shared.counts.read(read);
+        None
+    }
+
+    /// Counts a copy that can't be used.
+    pub(crate) fn damaged(&self, name: &HostName, why: &dyn fmt::Display) {
+        if self.shared.counts.damaged().is_power_of_two() {
+            tracing::warn!(host = %name, %why, "Redis holds something unusable, the catalog is asked");
+        }
+    }
+
+    /// Stores an answer of the catalog, which was asked after `checked` was
+    /// noted, while its client is served.
+    pub(crate) fn fill(&self, checked: Checked, found: &Found<SealedBytes>) {
+        let shared = &self.shared;
+        if found.shadowed || !shared.counts.is_usable() {
+            return;
+        }
+        let Ok(entry) = Entry::of(found) else {
+            shared.counts.filled(Filled::Refused);
+            return;
+        };
+        let Ok(permit) = Arc::clone(&shared.fills).try_acquire_owned() else {
+            shared.counts.filled(Filled::Dropped);
+            return;
+        };
+        let shared = Arc::clone(shared);
+        self.shared.runtime.spawn(async move {
+            let Checked {
+                space,
+                generation,
+                number,
+            } = &checked;
+            let fill = shared.server.fill(space, generation, *number, &entry);
+            let filled = match in_time(shared.timeouts.background, fill).await {
+                Ok(true) => Filled::Stored,
+                Ok(false) => Filled::Refused,
+                Err(error) => {
+                    shared.fail(&error);
+                    Filled::Failed
+                }
+            };
+            shared.counts.filled(filled);
+            drop(permit);
+        });
+    }
+}
+
+impl Follower for RedisCache {
+    fn follow<'a>(&'a self, page: &'a ChangePage) -> BoxFuture<'a, ()> {
+        Box::pin(async move {
+            let shared = &self.shared;
+            shared.known().log = Some(page.log);
+            // Where it is passed over, the resync pages from its own number.
+            let Some(checked) = self.checked(shared.seen.note()) else {
+                return;
+            };
+            let (space, generation) = (&checked.space, &checked.generation);
+            match shared.server.advance(space, generation, page).await {
+                Ok(true) => {}
+                Ok(false) => shared.lose(),
+                Err(error) => shared.fail(&error),
+            }
+        })
+    }
+
+    fn start_over(&self, at: LogPosition) -> BoxFuture<'_, ()> {
+        let mut known = self.shared.known();
+        if known.log.replace(at.log) == Some(at.log) {
+            known.renewed = Some(at.log);
+        }
+        known.doubt();
+        drop(known);
+        self.shared.lose();
+        Box::pin(ready(()))
+    }
+
+    fn late(&self) {
+        self.shared.fail(&StoreError::Overloaded);
+    }
+
+    fn feed_is(&self, state: FeedState) {
+        let mut known = self.shared.known();
+        let reads = state == FeedState::Healthy;
+        let before = std::mem::replace(&mut known.followed, reads.then(Instant::now));
+        // Numbers may have come to mean something else meanwhile.
+        if reads && before.is_none() {
+            known.doubt();
+            drop(known);
+            self.shared.lose();
+        }
+    }
+}
+
+impl Drop for RedisCache {
+    fn drop(&mut self) {
+        self.resync.abort();
+    }
+}
+
+impl fmt::Debug for RedisCache {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("RedisCache")
+            .field("server", &self.shared.server)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Shared {
+    fn known(&self) -> MutexGuard<'_, Known> {
+        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Passes Redis over until the resync has been there.
+    fn lose(&self) {
+        self.counts.usable(false);
+        self.lost.notify_one();
+    }
+
+    /// Passes Redis over after a call that failed or took too long: the resync
+    /// waits before it goes there.
+    fn fail(&self, error: &StoreError) {
+        tracing::debug!(%error, "Redis is passed over");
+        self.failed.store(true, Ordering::Release);
+        self.lose();
+    }
+}
+
+impl Known {
+    /// What lies in Redis has to be compared with the log again.
+    fn doubt(&mut self) {
+        self.generation = None;
+        self.doubts += 1;
+    }
+}
+
+/// Drops a call that takes too long. Whether it had an effect, the state in
+/// Redis tells.
+async fn in_time<T>(bound: Duration, call: impl Future<Output = Result<T>>) -> Result<T> {
+    let answer = timeout(bound, call).await;
+    answer.unwrap_or(Err(StoreError::TimedOut(bound)))
+}
+
+/// Fills under way at most, some kilobytes each; further ones are left out.
+const FILLS: usize = 64;
+/// A read of the log may take its 2 s, a second after the last.
+const FEED_TIMEOUT: Duration = Duration::from_secs(4);
+
+#[cfg(test)]
+mod tests;

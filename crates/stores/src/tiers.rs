@@ -1,0 +1,305 @@
+//! What a server asks for a name behind its memory: Redis cache, store, disk
+//! cache, in one list.
+
+#[cfg(test)]
+mod tests;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::time::timeout;
+
+use crate::backoff::Backoff;
+use crate::breaker::{Breaker, BreakerOpen};
+use crate::disk_cache::DiskCache;
+#[cfg(feature = "redis")]
+use crate::redis_cache::{Checked, RedisCache};
+use sekisho_certs::SealedBytes;
+use sekisho_certs::host::HostName;
+use sekisho_certs::log::Noted;
+use sekisho_certs::seal::{KeyRing, OpenKey, Sealer};
+use sekisho_certs::store::{Answer, BoxFuture, Found, Result, Source, Store, StoreError};
+
+/// One store with the caches before and behind it.
+#[derive(Debug)]
+pub struct Tiers {
+    origin: Origin,
+    #[cfg(feature = "redis")]
+    redis: Option<Arc<RedisCache>>,
+    disk: Option<Arc<DiskCache>>,
+    deadline: Duration,
+    breaker: Breaker,
+}
+
+/// Where hosts live.
+#[derive(Debug)]
+enum Origin {
+    /// Secrets are sealed, and a log tells what changed.
+    Catalog(Sealer),
+    /// Others write it. Copies of its keys are sealed under this ring.
+    Plain(Arc<dyn Store>, Option<KeyRing>),
+}
+
+/// One lookup.
+struct Question<'a> {
+    name: &'a HostName,
+    noted: Noted,
+    #[cfg(feature = "redis")]
+    redis: Option<Checked>,
+    /// Whether Redis is asked before the store.
+    redis_first: bool,
+}
+
+impl Tiers {
+    /// Asks the catalog that is sealed by this.
+    #[must_use]
+    pub fn catalog(sealer: Sealer) -> Self {
+        Self::of(Origin::Catalog(sealer))
+    }
+
+    /// Asks a store that others write.
+    #[must_use]
+    pub fn plain(store: Arc<dyn Store>) -> Self {
+        Self::of(Origin::Plain(store, None))
+    }
+
+    fn of(origin: Origin) -> Self {
+        Self {
+            origin,
+            #[cfg(feature = "redis")]
+            redis: None,
+            disk: None,
+            deadline: STORE_TIMEOUT,
+            breaker: Breaker::new(FAILURES, BREAKER_DELAYS),
+        }
+    }
+
+    /// Asks this cache first. It follows the log of the same catalog.
+    #[cfg(feature = "redis")]
+    #[must_use]
+    pub fn redis(self, redis: Option<Arc<RedisCache>>) -> Self {
+        Self { redis, ..self }
+    }
+
+    /// Asks this cache while the store is out of reach. It follows the log of
+    /// the same catalog.
+    #[must_use]
+    pub fn disk(self, disk: Option<Arc<DiskCache>>) -> Self {
+        Self { disk, ..self }
+    }
+
+    /// Asks this cache while the plain store is out of reach, and seals its
+    /// keys under that ring.
+    #[must_use]
+    pub fn disk_sealed(self, disk: Arc<DiskCache>, ring: KeyRing) -> Self {
+        let origin = match self.origin {
+            Origin::Plain(store, _) => Origin::Plain(store, Some(ring)),
+            catalog @ Origin::Catalog(_) => catalog,
+        };
+        Self {
+            origin,
+            disk: Some(disk),
+            ..self
+        }
+    }
+
+    /// Gives each call of the store that much time.
+    #[must_use]
+    pub fn deadline(self, deadline: Duration) -> Self {
+        Self { deadline, ..self }
+    }
+}
+
+impl Store for Tiers {
+    /// 1. Notes, once, how far this process has seen the log.
+    /// 2. Asks Redis, while changes arrive, for a state that is as far. A copy
+    ///    that does not open is a miss.
+    /// 3. Asks the store, under a deadline and a circuit breaker. Its answer is
+    ///    offered to both caches and opened. An answer from an older state than
+    ///    was noted is read again.
+    /// 4. Only if the store can't be reached: Redis, then the disk.
+    ///
+    /// Without a log, 1 and 2 fall away, and each answer, an absence too,
+    /// replaces or drops the copy on disk.
+    fn find<'a>(&'a self, name: &'a HostName) -> BoxFuture<'a, Result<Answer<OpenKey>>> {
+        Box::pin(async move {
+            let question = self.note(name);
+            if question.redis_first
+                && let Some(answer) = self.ask_redis(&question).await
+            {
+                return Ok(answer);
+            }
+            match self.ask_store(&question).await {
+                Err(failed) if failed.is_retryable() => self.stand_in(&question, failed).await,
+                answer => answer,
+            }
+        })
+    }
+}
+
+impl Tiers {
+    /// Step 1.
+    fn note<'a>(&self, name: &'a HostName) -> Question<'a> {
+        let noted = match &self.origin {
+            Origin::Catalog(sealer) => sealer.seen().note(),
+            Origin::Plain(..) => Noted::default(),
+        };
+        #[cfg(feature = "redis")]
+        let redis = self.redis.as_ref();
+        Question {
+            name,
+            noted,
+            #[cfg(feature = "redis")]
+            redis: redis.and_then(|redis| redis.checked(noted)),
+            #[cfg(feature = "redis")]
+            redis_first: redis.is_some_and(|redis| redis.follows()),
+            #[cfg(not(feature = "redis"))]
+            redis_first: false,
+        }
+    }
+
+    /// Step 2.
+    #[cfg(feature = "redis")]
+    async fn ask_redis(&self, question: &Question<'_>) -> Option<Answer<OpenKey>> {
+        let (Origin::Catalog(sealer), Some(redis)) = (&self.origin, &self.redis) else {
+            return None;
+        };
+        let found = redis.find(question.redis.as_ref(), question.name).await?;
+        let opened = sealer.open_answer(Answer::found(*found)).await;
+        opened
+            .inspect_err(|why| redis.damaged(question.name, why))
+            .ok()
+    }
+
+    /// Step 2.
+    #[cfg(not(feature = "redis"))]
+    async fn ask_redis(&self, _: &Question<'_>) -> Option<Answer<OpenKey>> {
+        None
+    }
+
+    /// Step 3.
+    async fn ask_store(&self, question: &Question<'_>) -> Result<Answer<OpenKey>> {
+        match &self.origin {
+            Origin::Catalog(sealer) => self.ask_catalog(question, sealer).await,
+            Origin::Plain(store, ring) => {
+                let answer = self.bounded(store.find(question.name)).await?;
+                if let (Some(disk), Some(ring)) = (&self.disk, ring) {
+                    disk.store_answered();
+                    disk.keep_plain(question.name, answer.found.as_deref(), ring);
+                }
+                Ok(answer)
+            }
+        }
+    }
+
+    async fn ask_catalog(
+        &self,
+        question: &Question<'_>,
+        sealer: &Sealer,
+    ) -> Result<Answer<OpenKey>> {
+        for _ in 0..MAX_READS {
+            let answer = self.bounded(sealer.catalog().find(question.name)).await?;
+            if !question.is_older(&answer) {
+                self.offer(question, answer.found.as_deref());
+                return sealer.open_answer(answer).await;
+            }
+        }
+        Err(StoreError::Unavailable(
+            "the store answered from an older state than this server has seen".into(),
+        ))
+    }
+
+    /// Offers an answer of the catalog to both caches.
+    fn offer(&self, question: &Question<'_>, found: Option<&Found<SealedBytes>>) {
+        if let Some(disk) = &self.disk {
+            disk.store_answered();
+        }
+        let Some(found) = found else { return };
+        #[cfg(feature = "redis")]
+        if let (Some(redis), Some(checked)) = (&self.redis, &question.redis) {
+            redis.fill(checked.clone(), found);
+        }
+        if let Some(disk) = &self.disk {
+            disk.keep(question.name, found, question.noted);
+        }
+    }
+
+    /// Step 4. What stands in is no contact with the store.
+    async fn stand_in(
+        &self,
+        question: &Question<'_>,
+        failed: StoreError,
+    ) -> Result<Answer<OpenKey>> {
+        if !question.redis_first
+            && let Some(mut answer) = self.ask_redis(question).await
+        {
+            mark_stand_in(&mut answer);
+            return Ok(answer);
+        }
+        let Some(disk) = &self.disk else {
+            return Err(failed);
+        };
+        let found = match &self.origin {
+            Origin::Catalog(sealer) => match disk.find(question.name, question.noted).await {
+                Some(found) => sealer.open_answer(Answer::found(found)).await,
+                None => return Err(failed),
+            },
+            Origin::Plain(_, ring) => {
+                let Some(ring) = ring else { return Err(failed) };
+                let found = disk.find_plain(question.name, ring).await;
+                Ok(found.map_or(Answer::absent(), Answer::found))
+            }
+        };
+        match found {
+            Ok(mut answer) if answer.found.is_some() => {
+                disk.stood_in(&failed);
+                mark_stand_in(&mut answer);
+                Ok(answer)
+            }
+            Ok(_) => Err(failed),
+            // That a copy can't be used says nothing of what the store has.
+            Err(why) => Err(StoreError::Unavailable(why.to_string().into())),
+        }
+    }
+
+    async fn bounded<T>(&self, call: impl Future<Output = Result<T>>) -> Result<T> {
+        let unavailable = |open: BreakerOpen| StoreError::Unavailable(open.to_string().into());
+        let permit = self.breaker.allow().map_err(unavailable)?;
+        let outcome = timeout(self.deadline, call).await;
+        let outcome = outcome.unwrap_or(Err(StoreError::TimedOut(self.deadline)));
+        match &outcome {
+            Err(StoreError::Unavailable(_) | StoreError::TimedOut(_)) => permit.failed(),
+            // A full queue is not a store failure.
+            Err(StoreError::Overloaded) => {}
+            // What one host's data does says nothing of the store.
+            Ok(_) | Err(_) => permit.succeeded(),
+        }
+        outcome
+    }
+}
+
+impl Question<'_> {
+    /// Whether an answer is older than what had been seen before it was asked
+    /// for.
+    fn is_older(&self, answer: &Answer<SealedBytes>) -> bool {
+        let seen = self.noted.position.zip(answer.read_at);
+        seen.is_some_and(|(seen, read)| seen.log == read.log && read.number < seen.number)
+    }
+}
+
+fn mark_stand_in(answer: &mut Answer<OpenKey>) {
+    if let Some(found) = &mut answer.found {
+        found.source = Source::StandIn;
+    }
+}
+
+/// For a store that answers within milliseconds: a handshake's own deadline is
+/// not much longer than a call's.
+pub const STORE_TIMEOUT: Duration = Duration::from_secs(2);
+/// Failures in a row that open the breaker: a store that only restarts has
+/// fewer.
+const FAILURES: u32 = 10;
+/// Between two trials of a store that fails.
+const BREAKER_DELAYS: Backoff = Backoff::new(Duration::from_millis(100), Duration::from_secs(5));
+/// How often an answer from an older state is read again.
+const MAX_READS: usize = 3;

@@ -1,0 +1,117 @@
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use tokio::time::Instant;
+
+use super::*;
+use sekisho_certs::store::{LogId, LogPosition};
+
+/// Answers as the test says after a while, and counts calls.
+#[derive(Debug, Default)]
+struct Scripted {
+    calls: AtomicU32,
+    says: Mutex<Option<StoreError>>,
+    takes: Mutex<Duration>,
+}
+
+impl Scripted {
+    fn say(&self, error: Option<StoreError>) {
+        *self.says.lock().unwrap() = error;
+    }
+
+    fn take(&self, time: Duration) {
+        *self.takes.lock().unwrap() = time;
+    }
+
+    fn calls(&self) -> u32 {
+        self.calls.load(Ordering::SeqCst)
+    }
+}
+
+impl Store for Scripted {
+    fn find<'a>(&'a self, _: &'a HostName) -> BoxFuture<'a, Result<Answer<OpenKey>>> {
+        Box::pin(async move {
+            self.calls.fetch_add(1, Ordering::SeqCst);
+            let takes = *self.takes.lock().unwrap();
+            tokio::time::sleep(takes).await;
+            let says = self.says.lock().unwrap().clone();
+            says.map_or(Ok(Answer::absent()), Err)
+        })
+    }
+}
+
+fn tiers() -> (Arc<Scripted>, Tiers) {
+    let store = Arc::new(Scripted::default());
+    (Arc::clone(&store), Tiers::plain(store))
+}
+
+fn name() -> HostName {
+    HostName::parse("a.example").unwrap()
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_call_ends_at_its_deadline() {
+    let (store, tiers) = tiers();
+    store.take(Duration::from_secs(3600));
+    let begun = Instant::now();
+    let error = tiers.find(&name()).await.unwrap_err();
+    assert!(matches!(error, StoreError::TimedOut(after) if after == STORE_TIMEOUT));
+    assert_eq!(begun.elapsed(), STORE_TIMEOUT);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_store_that_fails_again_and_again_is_left_alone() {
+    let (store, tiers) = tiers();
+    store.say(Some(StoreError::Unavailable("broken".into())));
+    for _ in 0..FAILURES + 10 {
+        tiers.find(&name()).await.unwrap_err();
+    }
+    assert_eq!(store.calls(), FAILURES);
+    store.say(None);
+    tokio::time::advance(BREAKER_DELAYS.min).await;
+    tiers.find(&name()).await.unwrap();
+    tiers.find(&name()).await.unwrap();
+    assert_eq!(store.calls(), FAILURES + 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn answers_that_blame_the_data_do_not_open_the_breaker() {
+    let (store, tiers) = tiers();
+    for _ in 0..FAILURES {
+        for error in [
+            StoreError::Unavailable("broken".into()),
+            StoreError::Corrupt("bad pair".into()),
+            StoreError::Overloaded,
+            StoreError::Failed("one host".into()),
+        ] {
+            store.say(Some(error));
+            tiers.find(&name()).await.unwrap_err();
+        }
+    }
+    assert_eq!(store.calls(), 4 * FAILURES);
+}
+
+#[test]
+fn an_answer_from_an_older_state_is_told_by_its_number() {
+    let at = |log, number| LogPosition {
+        log: LogId([log; 16]),
+        number,
+        mark: 0,
+    };
+    let name = name();
+    let mut question = tiers().1.note(&name);
+    for (seen, read, is_older) in [
+        (None, Some(at(1, 4)), false),
+        (Some(at(1, 5)), None, false),
+        (Some(at(1, 5)), Some(at(1, 4)), true),
+        (Some(at(1, 5)), Some(at(1, 5)), false),
+        (Some(at(1, 5)), Some(at(2, 4)), false),
+    ] {
+        question.noted.position = seen;
+        let answer = Answer {
+            read_at: read,
+            found: None,
+        };
+        assert_eq!(question.is_older(&answer), is_older, "{seen:?} {read:?}");
+    }
+}

@@ -1,0 +1,101 @@
+//! The caches of the configuration, before and behind the store.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use anyhow::Context;
+use sekisho_certs::log::Seen;
+use sekisho_certs::seal::{KeyError, KeyRing, KeySource, Sealer};
+use sekisho_certs::{Clock, Store};
+use sekisho_server::config::Config;
+use sekisho_server::tickets::DOCUMENT_KIND;
+use sekisho_stores::disk_cache::{self, DiskCache};
+use sekisho_stores::redis::RedisUrl;
+use sekisho_stores::redis_cache::{CacheServer, RedisCache, Timeouts};
+use sekisho_stores::tiers::Tiers;
+use tokio::runtime::Handle;
+
+use crate::cli::failure::Result;
+
+/// Redis before a catalog. The runtime that runs this drives it.
+pub(super) fn redis(config: &Config, sealer: &Sealer) -> Result<Option<Arc<RedisCache>>> {
+    let Some(url) = &config.level else {
+        return Ok(None);
+    };
+    let runtime = Handle::current();
+    let server = CacheServer::open(url, &runtime).context("[cache] redis")?;
+    let (catalog, seen) = (Arc::clone(sealer.catalog()), Arc::clone(sealer.seen()));
+    let cache = RedisCache::new(server, catalog, seen, Timeouts::default(), &runtime);
+    Ok(Some(Arc::new(cache)))
+}
+
+/// Waits for Redis, and says why it can't be reached.
+pub(in crate::cli) async fn reach(url: &RedisUrl) -> Result<()> {
+    let server = CacheServer::open(url, &Handle::current())?;
+    server
+        .reach()
+        .await
+        .with_context(|| format!("[cache] redis {url}"))
+}
+
+/// The cache on disk. Nothing that is wrong with it keeps a server from
+/// serving: it goes without.
+pub(super) fn disk(config: &Config, seen: &Arc<Seen>) -> Option<Arc<DiskCache>> {
+    let disk = config.cache.disk.as_ref()?;
+    let options = disk_cache::Options {
+        path: disk.path.clone(),
+        size: disk.size as u64,
+        store: config.store.to_string(),
+        documents: vec![DOCUMENT_KIND],
+        clock: Clock::System,
+    };
+    DiskCache::open(&options, Arc::clone(seen))
+        .inspect_err(|error| without(error, "[cache] disk names another file, or \"off\""))
+        .ok()
+        .map(Arc::new)
+}
+
+/// A plain store with its cache on disk, whose keys are sealed under the master
+/// key, or under one beside the file.
+pub(super) fn plain(
+    config: &Config,
+    store: Arc<dyn Store>,
+    with_disk: bool,
+) -> (Tiers, Option<Arc<DiskCache>>) {
+    let tiers = Tiers::plain(store);
+    let file = config.cache.disk.as_ref().filter(|_| with_disk);
+    let Some((cache, file)) = file.and_then(|file| Some((disk(config, &Arc::default())?, file)))
+    else {
+        return (tiers, None);
+    };
+    let ring = match &config.keys {
+        Some(source) => source.load(),
+        None => own_ring(&file.path),
+    };
+    match ring {
+        Ok(ring) => (tiers.disk_sealed(Arc::clone(&cache), ring), Some(cache)),
+        Err(error) => {
+            without(&error, "copies are sealed under it");
+            (tiers, None)
+        }
+    }
+}
+
+/// The key beside the file, made with the first start.
+fn own_ring(file: &Path) -> Result<KeyRing, KeyError> {
+    let mut name = file.as_os_str().to_owned();
+    name.push(".key");
+    let path = PathBuf::from(name);
+    match KeyRing::create_file(&path) {
+        Err(KeyError::Exists(_)) => KeySource::File(path).load(),
+        made => made,
+    }
+}
+
+fn without(error: &dyn std::fmt::Display, hint: &str) {
+    tracing::warn!(
+        %error,
+        hint,
+        "disk cache disabled: a restart during a store outage would serve nothing"
+    );
+}
