@@ -8,6 +8,7 @@ mod stuck;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
+use tokio::time::sleep;
 
 use self::beside::Beside;
 use super::accounting::{CpuTime, Memory};
@@ -117,6 +118,7 @@ impl<'a> Subject<'a> {
         let before = server.memory()?;
         let load = self.load(Work::Idle { connections }, 0);
         let mut client = self.client(&load, &server).await?;
+        sleep(IDLE).await;
         let after = server.memory()?;
         client.go().await?;
         client.finish().await?;
@@ -314,6 +316,9 @@ const HANDSHAKE_WARMUP: u64 = 500;
 const QUICK_PART: u64 = 5;
 /// A server that is short of time offers the cache nothing; the second walk makes up for it.
 const FILLS: usize = 2;
+/// Servers give buffers of idle connections back after a while, and their
+/// allocators give pages back after a second.
+const IDLE: Duration = Duration::from_secs(5);
 const CLIENT_BOUND: Duration = Duration::from_secs(60);
 /// nginx signs with RSA 4096 in 4.4 ms.
 const OPERATION_BOUND: Duration = Duration::from_millis(20);
