@@ -16,7 +16,7 @@ use rustix::io::Errno;
 use super::accounting::threads;
 use super::rows::figure;
 
-/// What the processor counts, by the name of its figure.
+/// A kind of hardware counter, by the name of its figure.
 #[derive(Clone, Copy, Debug)]
 struct Kind<E> {
     name: &'static str,
@@ -63,7 +63,7 @@ impl Support {
         support
     }
 
-    /// One line for the report.
+    /// Describes the counters in one line for the report.
     pub(crate) fn describe(&self) -> String {
         let counted: Vec<_> = self.kinds.iter().map(|kind| kind.name).collect();
         let mut parts = Vec::new();
@@ -143,7 +143,7 @@ impl<E: Event + Copy> Kind<E> {
     }
 }
 
-/// One counter's value, and for how long of its time it was on the processor: there may be
+/// A counter's value, and for how long of its time it was on the processor: there may be
 /// more events to count than the processor has counters for.
 #[derive(Clone, Copy, Debug)]
 struct Reading {

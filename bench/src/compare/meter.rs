@@ -1,4 +1,4 @@
-//! What a process and its descendants use while they are measured.
+//! The resources that a process and its descendants use during a measurement.
 
 use std::time::Duration;
 
@@ -14,7 +14,7 @@ pub(crate) struct Meter {
     counters: Counters,
 }
 
-/// What was used.
+/// The resources used between two readings.
 #[derive(Debug, Default)]
 pub(crate) struct Used {
     pub(crate) cpu: Duration,

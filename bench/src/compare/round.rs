@@ -39,7 +39,7 @@ pub(crate) async fn measure(
     let rounds = row.rounds(options.rounds());
     for round in 1..=rounds {
         let progress = format!("  {round}/{rounds}");
-        // What changes steadily meanwhile helps each case as often as it harms it.
+        // A steady drift of the machine helps each case as often as it harms it.
         let back = round % 2 == 0;
         for turn in 0..running.len() {
             let turn = if back { running.len() - 1 - turn } else { turn };
@@ -56,7 +56,7 @@ pub(crate) async fn measure(
     }
 }
 
-/// Whether a run with these options has the case at all.
+/// Tells whether a run with these options has the case at all.
 pub(crate) fn is_run(options: &Options, case: &Case) -> bool {
     if case.setup.is_sekisho() {
         !options.peers_only

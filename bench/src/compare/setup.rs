@@ -24,7 +24,7 @@ pub(crate) struct Place<'a> {
     pub(crate) options: &'a Options,
     pub(crate) workspace: &'a Workspace,
     pub(crate) services: &'a Services,
-    /// What this machine's processor counts.
+    /// The counters that this machine's processor has.
     pub(crate) support: &'a Support,
 }
 

@@ -27,7 +27,7 @@ pub struct Served<V> {
 /// State of a cached record that changes while the record does not.
 #[derive(Debug)]
 pub(crate) struct EntryState {
-    /// Whether exact records exist, or may exist, below this wildcard.
+    /// Tells whether exact records exist, or may exist, below this wildcard.
     pub(crate) shadowed: AtomicBool,
     /// Epoch in which the record was read; in another one it is read again.
     pub(crate) epoch: u64,
@@ -200,7 +200,7 @@ impl<V> Cache<V> {
             }
         }
         if !parents.is_empty() {
-            // One pass over the small region for all wildcards of the page.
+            // All wildcards of the page share one pass over the small region.
             self.notes.retain(|name, _| {
                 name.split_once('.')
                     .is_none_or(|(_, parent)| !parents.contains(parent))

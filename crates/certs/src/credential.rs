@@ -52,7 +52,7 @@ impl<K> StoredCredential<K> {
         Some(der::leaf(self.chain.first()?)?.spki)
     }
 
-    /// The same credential with its key in another form.
+    /// Converts the credential to one with its key in another form.
     #[must_use]
     pub fn with_key<L>(self, key: L) -> StoredCredential<L> {
         self.replace_key(key).0

@@ -147,7 +147,7 @@ pub struct Names {
 /// Makes a pattern answer.
 pub type Put = Box<dyn Fn(&str) -> BoxFuture<'static, ()> + Send + Sync>;
 
-/// What answers names, for the sentences that hold for both: a [`Store`] gives
+/// A finder of names, for the sentences that hold for both: a [`Store`] gives
 /// open keys, a [`Catalog`] sealed ones.
 pub struct Finder<K> {
     find: Find<K>,
