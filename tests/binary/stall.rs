@@ -1,9 +1,10 @@
-//! A store file whose disk has stalled: only names that are not cached wait.
+//! A disk that has stalled: only names, and sites, that need it wait.
 
 use std::fs;
 use std::process::Command;
 use std::sync::mpsc::{Receiver, channel};
 use std::thread;
+use std::time::{Duration, Instant};
 
 use sekisho_testkit::{Key, client};
 use tokio::runtime::Builder;
@@ -25,7 +26,7 @@ fn a_stalled_store_stalls_no_cached_host() {
     }
     sandbox.ok(&["cert", "import", "--dir", "pairs"]);
     sandbox.import(&["cold.example"]);
-    let server = slow(&sandbox);
+    let server = slow(&sandbox, "hosts.db");
     assert!(server.shows("cached.example", "cached.example"));
 
     fs::write(sandbox.path("slow"), "").expect("a file");
@@ -55,7 +56,7 @@ fn a_store_that_stays_stalled_is_a_failure_and_no_absence() {
     let sandbox = Sandbox::new();
     sandbox.page("cold.example", "cold");
     sandbox.import(&["cold.example"]);
-    let server = slow(&sandbox);
+    let server = slow(&sandbox, "hosts.db");
     fs::write(sandbox.path("slow"), "").expect("a file");
     // The store's deadline ends it, before the handshake's does.
     assert!(server.refusal("cold.example").contains("InternalError"));
@@ -63,8 +64,34 @@ fn a_store_that_stays_stalled_is_a_failure_and_no_absence() {
     fs::remove_file(sandbox.path("slow")).expect("a file");
 }
 
-/// The server over a disk that stalls while `slow` is there.
-fn slow(sandbox: &Sandbox) -> Server {
+#[test]
+fn a_stalled_site_stalls_no_other() {
+    let sandbox = Sandbox::new();
+    sandbox.configure("[server]\nworkers = 1\n");
+    for host in ["hung.example", "well.example"] {
+        sandbox.page(host, host);
+    }
+    sandbox.import(&["hung.example", "well.example"]);
+    let server = slow(&sandbox, "www/hung.example");
+    fs::write(sandbox.path("slow"), "").expect("a file");
+    // More than may be read at once.
+    let hung: Vec<_> = (0..100)
+        .map(|_| fetch_aside(&server, "hung.example"))
+        .collect();
+    let waiting = |asked: &Receiver<String>| asked.try_recv().is_err();
+    until("the requests wait", SOON, || {
+        server.metric("sekisho_connections_open") >= Some(100.0)
+    });
+    let begun = Instant::now();
+    assert!(server.shows("well.example", "well.example"));
+    assert!(begun.elapsed() < Duration::from_secs(5));
+    assert!(hung.iter().all(waiting), "the site did not stall");
+    fs::remove_file(sandbox.path("slow")).expect("a file");
+    assert!(server.shows("hung.example", "hung.example"));
+}
+
+/// The server over a disk where this file stalls while `slow` is there.
+fn slow(sandbox: &Sandbox, file: &str) -> Server {
     let shim = sandbox.path("slow_read.so");
     let source = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/shim/slow_read.c");
     let built = Command::new("cc")
@@ -76,7 +103,7 @@ fn slow(sandbox: &Sandbox) -> Server {
     let mut command = sandbox.command(&["serve", "--log", "json"]);
     command
         .env("LD_PRELOAD", shim)
-        .env("SLOW_FILE", sandbox.path("hosts.db"))
+        .env("SLOW_FILE", sandbox.path(file))
         .env("SLOW_WHILE", sandbox.path("slow"));
     Server::start(command)
 }

@@ -9,6 +9,7 @@ mod open;
 mod path;
 mod range;
 mod stream;
+mod turns;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,7 +17,6 @@ use std::time::Duration;
 use http::request::Parts;
 use http::{Method, Response, StatusCode};
 use sekisho_certs::HostName;
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::task::spawn_blocking;
 use tokio::time::timeout;
 
@@ -26,10 +26,12 @@ use crate::site::{Body, Guard, Refused, Root, plain};
 use cache::{Age, Cache, Entry, Key, KeyRef, What};
 use load::{Loaded, Place};
 use path::FilePath;
+use turns::{Share, Turn, Turns};
 
 pub use cache::CacheStats;
 pub(crate) use stream::Stream;
 pub use stream::{MAX_OPEN_FILES, OpenFiles};
+pub(crate) use turns::READS_IN_FLIGHT;
 
 /// Answers with files, the small ones from memory.
 ///
@@ -44,7 +46,7 @@ impl Files {
     pub(crate) fn new(capacity: usize, guard: Arc<Guard>) -> Self {
         Self(Arc::new(Shared {
             cache: Cache::new(capacity),
-            reads: Arc::new(Semaphore::new(READS_IN_FLIGHT)),
+            turns: Turns::new(),
             open: OpenFiles::of_server(),
             complaints: Complaints::default(),
             guard,
@@ -87,7 +89,10 @@ impl Files {
                 What::Missing => plain(StatusCode::NOT_FOUND),
             },
             Found::Large { file, .. } => match place {
-                Some(place) => answer::streamed(request, file, &self.0.reads, place),
+                Some(place) => {
+                    let share = self.0.turns.share(root, host);
+                    answer::streamed(request, *file, share, place)
+                }
                 None => plain(StatusCode::SERVICE_UNAVAILABLE),
             },
             Found::Refused(status) => plain(status),
@@ -106,7 +111,7 @@ impl Files {
 
     /// What stands at a path: from memory while it is fresh; a little later
     /// still from memory, while it is checked again in the background; else
-    /// from the disk.
+    /// from the disk. A file in memory stands in for a disk that hangs.
     async fn find(&self, root: &Root, host: &HostName, path: &FilePath<'_>) -> Found {
         let key = KeyRef {
             root: root.text(),
@@ -116,32 +121,41 @@ impl Files {
         let known = match self.0.cache.find(&key) {
             Some((entry, Age::Fresh)) => return Found::Entry(entry),
             Some((entry, Age::Stale)) => {
-                self.refresh(&key, root, &entry);
+                self.refresh(&key, root, host, &entry);
                 return Found::Entry(entry);
             }
             Some((entry, Age::Old)) => Some(entry),
             None => None,
         };
-        self.read(key.to_key(), root.clone(), known).await
+        // A folder or an absence that is old stands in for nothing: the file
+        // may be there by now.
+        let stand_in = known.clone().filter(|entry| entry.is_file());
+        let share = self.0.turns.share(root, host);
+        let reading = self.read(key.to_key(), root.clone(), share, known);
+        match stand_in {
+            None => reading.await,
+            Some(entry) => timeout(KNOWN_WAIT, reading)
+                .await
+                .unwrap_or(Found::Entry(entry)),
+        }
     }
 
-    async fn read(&self, key: Key, root: Root, known: Option<Arc<Entry>>) -> Found {
-        // The semaphore is never closed; what else can happen is the time-out.
-        let turn = timeout(READ_WAIT, Arc::clone(&self.0.reads).acquire_owned());
-        let Ok(Ok(permit)) = turn.await else {
+    async fn read(&self, key: Key, root: Root, share: Share, known: Option<Arc<Entry>>) -> Found {
+        // What else can happen than a turn is the time-out.
+        let Ok(Some(turn)) = timeout(READ_WAIT, share.turn()).await else {
             return Found::Refused(StatusCode::SERVICE_UNAVAILABLE);
         };
         let shared = Arc::clone(&self.0);
         let reading = spawn_blocking(move || {
             let found = shared.load(key, &root, known);
-            (found, permit)
+            (found, turn)
         });
         let broken = Found::Refused(StatusCode::INTERNAL_SERVER_ERROR);
         // A disk that hangs, or threads that all wait for it.
         match timeout(READ_WAIT, reading).await {
-            Ok(Ok((Found::Large { file, .. }, permit))) => Found::Large {
+            Ok(Ok((Found::Large { file, .. }, turn))) => Found::Large {
                 file,
-                _turn: Some(permit),
+                _turn: Some(turn),
             },
             Ok(read) => read.map_or(broken, |(found, _)| found),
             Err(_) => Found::Refused(StatusCode::SERVICE_UNAVAILABLE),
@@ -151,16 +165,16 @@ impl Files {
     /// Checks an entry again in the background, once at a time; not at all
     /// while the disk is busy, since the entry then grows old and somebody
     /// waits for it.
-    fn refresh(&self, key: &KeyRef<'_>, root: &Root, entry: &Arc<Entry>) {
+    fn refresh(&self, key: &KeyRef<'_>, root: &Root, host: &HostName, entry: &Arc<Entry>) {
         let Some(claim) = entry.claim() else { return };
-        let Ok(permit) = self.0.reads.clone().try_acquire_owned() else {
+        let Some(turn) = self.0.turns.share(root, host).try_turn() else {
             return;
         };
         let (shared, key, root) = (Arc::clone(&self.0), key.to_key(), root.clone());
         spawn_blocking(move || {
             let known = claim.entry();
             shared.load(key, &root, Some(known));
-            drop(permit);
+            drop(turn);
         });
     }
 }
@@ -168,7 +182,7 @@ impl Files {
 #[derive(Debug)]
 struct Shared {
     cache: Cache,
-    reads: Arc<Semaphore>,
+    turns: Turns,
     open: OpenFiles,
     complaints: Complaints,
     guard: Arc<Guard>,
@@ -196,6 +210,7 @@ impl Shared {
             Loaded::Missing => What::Missing,
             Loaded::Large(file) => {
                 self.cache.remove(&key);
+                let file = Box::new(file);
                 return Found::Large { file, _turn: None };
             }
             Loaded::Forbidden => {
@@ -220,18 +235,18 @@ impl Shared {
 enum Found {
     Entry(Arc<Entry>),
     Large {
-        file: load::LargeFile,
+        file: Box<load::LargeFile>,
         /// The turn to read, which bounds the files that have no place yet.
-        _turn: Option<OwnedSemaphorePermit>,
+        _turn: Option<Turn>,
     },
     Refused(StatusCode),
 }
 
-/// Reads of files at once, over all workers: enough to keep a disk busy, few
-/// enough that their threads (8 KiB of touched stack each) don't matter.
-const READS_IN_FLIGHT: usize = 32;
 /// How long a request waits for its turn to read, and then for the disk.
 const READ_WAIT: Duration = Duration::from_secs(10);
+/// How long it waits where a file in memory can stand in: longer than a disk
+/// at work takes, shorter than a person minds.
+const KNOWN_WAIT: Duration = Duration::from_millis(500);
 
 #[cfg(test)]
 mod tests;

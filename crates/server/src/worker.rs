@@ -16,6 +16,7 @@ use tokio::time::{Instant, sleep, timeout_at};
 
 use crate::accept::accept;
 use crate::connections::Connections;
+use crate::files::READS_IN_FLIGHT;
 use crate::handshake::{Ends, establish};
 use crate::http::{Drain, Http, redirect};
 use crate::shared::Shared;
@@ -80,7 +81,7 @@ impl Worker {
         Builder::new_current_thread()
             .enable_io()
             .enable_time()
-            .max_blocking_threads(FILE_THREADS)
+            .max_blocking_threads(BLOCKING_THREADS)
             .build()
     }
 
@@ -190,8 +191,9 @@ const HEARTBEAT: Duration = Duration::from_secs(1);
 /// How much later than it may another worker has drained.
 const OTHERS: Duration = Duration::from_secs(1);
 
-/// Threads of a worker that read files which are not in memory.
-const FILE_THREADS: usize = 8;
+/// Threads of a worker for reads of files: one for each turn, since a read
+/// that hangs keeps its own, and a few for what else blocks.
+const BLOCKING_THREADS: usize = READS_IN_FLIGHT + 8;
 
 #[cfg(test)]
 mod tests {

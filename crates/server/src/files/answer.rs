@@ -1,19 +1,18 @@
 //! The answer that carries a file.
 
 use std::ops::Range;
-use std::sync::Arc;
 use std::time::SystemTime;
 
 use bytes::Bytes;
 use http::header::{ALLOW, CONTENT_LENGTH, CONTENT_RANGE, CONTENT_TYPE, HeaderMap, RANGE};
 use http::request::Parts;
 use http::{HeaderValue, Method, Response, StatusCode};
-use tokio::sync::Semaphore;
 
 use super::conditional::{Validators, Verdict, evaluate, range_applies};
 use super::load::{Head, LargeFile, SmallFile};
 use super::range::{Selection, select};
 use super::stream::{Place, Stream};
+use super::turns::Share;
 use crate::site::{Body, plain};
 
 /// Answers with a file in memory.
@@ -29,12 +28,12 @@ pub(crate) fn cached(request: &Parts, file: &SmallFile) -> Response<Body> {
 pub(crate) fn streamed(
     request: &Parts,
     large: LargeFile,
-    reads: &Arc<Semaphore>,
+    share: Share,
     place: Place,
 ) -> Response<Body> {
     let LargeFile { head, file } = large;
     respond(request, &head, |part| {
-        Stream::new(file, part.start, part.end - part.start, reads, place).into()
+        Stream::new(file, part.start, part.end - part.start, share, place).into()
     })
 }
 

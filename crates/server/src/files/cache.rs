@@ -168,6 +168,10 @@ impl Entry {
         }
     }
 
+    pub(crate) fn is_file(&self) -> bool {
+        matches!(self.what, What::File(_))
+    }
+
     /// Notes that it was still so at `checked`.
     pub(crate) fn renew(&self, checked: u64) {
         self.checked.fetch_max(checked, Ordering::Relaxed);

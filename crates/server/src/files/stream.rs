@@ -15,6 +15,8 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::task::spawn_blocking;
 use tokio::time::timeout;
 
+use super::turns::Share;
+
 /// A part of an open file, in pieces of at most [`PIECE`] bytes, one of them
 /// in memory at a time.
 ///
@@ -25,25 +27,19 @@ pub(crate) struct Stream {
     offset: u64,
     left: u64,
     place: Arc<Place>,
-    reads: Arc<Semaphore>,
+    share: Share,
     reading: Option<Reading>,
 }
 
 impl Stream {
     /// `len` bytes from `offset` on.
-    pub(crate) fn new(
-        file: File,
-        offset: u64,
-        len: u64,
-        reads: &Arc<Semaphore>,
-        place: Place,
-    ) -> Self {
+    pub(crate) fn new(file: File, offset: u64, len: u64, share: Share, place: Place) -> Self {
         Self {
             file: Arc::new(file),
             offset,
             left: len,
             place: Arc::new(place),
-            reads: Arc::clone(reads),
+            share,
             reading: None,
         }
     }
@@ -77,14 +73,14 @@ impl Stream {
     }
 
     fn next_piece(&self) -> Reading {
-        let (file, reads) = (Arc::clone(&self.file), Arc::clone(&self.reads));
+        let (file, share) = (Arc::clone(&self.file), self.share.clone());
         let (offset, len) = (self.offset, self.left.min(PIECE));
         let place = Arc::clone(&self.place);
         Box::pin(async move {
-            let permit = timeout(PIECE_WAIT, reads.acquire_owned()).await?;
+            let turn = timeout(PIECE_WAIT, share.turn()).await?;
             let read = spawn_blocking(move || {
                 let piece = read_piece(&file, offset, len, place);
-                drop(permit);
+                drop(turn);
                 piece
             });
             timeout(PIECE_WAIT, read).await??

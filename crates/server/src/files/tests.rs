@@ -1,3 +1,5 @@
+mod hung;
+
 use std::fs;
 use std::os::unix::fs::symlink;
 use std::path::Path;
@@ -56,7 +58,7 @@ impl Fixture {
     /// Resolves when nothing reads any more.
     async fn settled(&self) {
         let all = u32::try_from(READS_IN_FLIGHT).unwrap();
-        drop(self.files.0.reads.acquire_many(all).await.unwrap());
+        drop(self.files.0.turns.all.acquire_many(all).await.unwrap());
     }
 }
 
@@ -303,7 +305,7 @@ async fn a_busy_disk_refuses_in_the_end_but_not_what_is_in_memory() {
     fixture.write("other.txt", "two");
     fixture.fetch("/page.txt").await;
     let all = u32::try_from(READS_IN_FLIGHT).unwrap();
-    let _stuck = fixture.files.0.reads.acquire_many(all).await.unwrap();
+    let _stuck = fixture.files.0.turns.all.acquire_many(all).await.unwrap();
     advance(Duration::from_secs(5)).await;
     assert_eq!(fixture.fetch("/page.txt").await.1, b"one");
     let started = tokio::time::Instant::now();

@@ -1,0 +1,189 @@
+//! Turns to read, shared out between roots.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError, Weak};
+
+use foldhash::quality::RandomState;
+use sekisho_certs::HostName;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+
+use crate::site::Root;
+
+/// The reads of files that may be under way at once.
+///
+/// A read of a mount that hangs keeps its turn, so no folder takes more than
+/// [`OF_FOLDER`] of the [`READS_IN_FLIGHT`] turns. A root with `{host}` stands
+/// for many folders, often on one mount: all of them take at most
+/// [`OF_TEMPLATE`].
+#[derive(Debug)]
+pub(crate) struct Turns {
+    pub(super) all: Arc<Semaphore>,
+    shares: Mutex<Shares>,
+}
+
+#[derive(Debug)]
+struct Shares {
+    by_name: HashMap<Box<str>, Weak<Semaphore>, RandomState>,
+    /// The number of entries at which unused ones are removed.
+    sweep_at: usize,
+}
+
+/// The turns that the reads of one folder compete for.
+#[derive(Clone, Debug)]
+pub(crate) struct Share {
+    folder: Arc<Semaphore>,
+    template: Option<Arc<Semaphore>>,
+    all: Arc<Semaphore>,
+}
+
+/// The right to read once. A read holds its turn until the system returns.
+#[derive(Debug)]
+pub(crate) struct Turn {
+    _folder: OwnedSemaphorePermit,
+    _template: Option<OwnedSemaphorePermit>,
+    _all: OwnedSemaphorePermit,
+}
+
+impl Turns {
+    pub(crate) fn new() -> Self {
+        Self {
+            all: Arc::new(Semaphore::new(READS_IN_FLIGHT)),
+            shares: Mutex::new(Shares {
+                by_name: HashMap::default(),
+                sweep_at: SWEEP_AT,
+            }),
+        }
+    }
+
+    /// Returns the share of the folder that `root` means for `host`.
+    pub(crate) fn share(&self, root: &Root, host: &HostName) -> Share {
+        let mut shares = self.shares.lock().unwrap_or_else(PoisonError::into_inner);
+        let folder = shares.share(&root.fill(host.as_str()), OF_FOLDER);
+        let has_host = !root.variable(host).is_empty();
+        Share {
+            folder,
+            template: has_host.then(|| shares.share(root.text(), OF_TEMPLATE)),
+            all: Arc::clone(&self.all),
+        }
+    }
+}
+
+impl Shares {
+    fn share(&mut self, name: &str, size: usize) -> Arc<Semaphore> {
+        if let Some(share) = self.by_name.get(name).and_then(Weak::upgrade) {
+            return share;
+        }
+        if self.by_name.len() >= self.sweep_at {
+            self.by_name.retain(|_, share| share.strong_count() > 0);
+            // Twice what is in use, so that a sweep is paid by as many inserts.
+            self.sweep_at = SWEEP_AT.max(2 * self.by_name.len());
+        }
+        let share = Arc::new(Semaphore::new(size));
+        self.by_name.insert(name.into(), Arc::downgrade(&share));
+        share
+    }
+}
+
+impl Share {
+    /// Waits for a turn. None only if a semaphore were closed, which none is.
+    pub(crate) async fn turn(&self) -> Option<Turn> {
+        // The own share first: whoever waits for it holds nothing of others.
+        let folder = Arc::clone(&self.folder).acquire_owned().await.ok()?;
+        let template = match &self.template {
+            Some(template) => Some(Arc::clone(template).acquire_owned().await.ok()?),
+            None => None,
+        };
+        Some(Turn {
+            _folder: folder,
+            _template: template,
+            _all: Arc::clone(&self.all).acquire_owned().await.ok()?,
+        })
+    }
+
+    /// Takes a turn if there is one at once.
+    pub(crate) fn try_turn(&self) -> Option<Turn> {
+        let folder = Arc::clone(&self.folder).try_acquire_owned().ok()?;
+        let template = match &self.template {
+            Some(template) => Some(Arc::clone(template).try_acquire_owned().ok()?),
+            None => None,
+        };
+        Some(Turn {
+            _folder: folder,
+            _template: template,
+            _all: Arc::clone(&self.all).try_acquire_owned().ok()?,
+        })
+    }
+}
+
+/// Reads of files at once, over all workers: enough to keep a disk busy, few
+/// enough that their threads (8 KiB of touched stack each) don't matter.
+pub(crate) const READS_IN_FLIGHT: usize = 64;
+/// Reads at once in one folder: seven that hang leave turns to the others.
+pub(crate) const OF_FOLDER: usize = 8;
+/// Reads at once in all folders of one root with `{host}`.
+const OF_TEMPLATE: usize = READS_IN_FLIGHT / 2;
+/// Names of shares that are kept before unused ones are removed, some 100 KiB.
+const SWEEP_AT: usize = 1024;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::site::Template;
+
+    fn share(turns: &Turns, root: &str, host: &str) -> Share {
+        let root = Root::of_operator(Template::parse(root).unwrap());
+        turns.share(&root, &HostName::parse(host).unwrap())
+    }
+
+    fn take_all(share: &Share) -> Vec<Turn> {
+        std::iter::from_fn(|| share.try_turn()).collect()
+    }
+
+    #[test]
+    fn no_folder_takes_the_turns_of_others() {
+        let turns = Turns::new();
+        let hung = take_all(&share(&turns, "/srv/hung", "a.example"));
+        assert_eq!(hung.len(), OF_FOLDER);
+        let same = share(&turns, "/srv/hung", "b.example");
+        assert!(same.try_turn().is_none());
+        let other = share(&turns, "/srv/other", "a.example");
+        assert!(other.try_turn().is_some());
+        drop(hung);
+        assert!(same.try_turn().is_some());
+    }
+
+    #[test]
+    fn the_folders_of_one_template_leave_turns_to_others() {
+        let turns = Turns::new();
+        let hosts = (0..20).map(|n| share(&turns, "/mnt/{host}", &format!("{n}.example")));
+        let hung: Vec<_> = hosts.flat_map(|share| take_all(&share)).collect();
+        assert_eq!(hung.len(), OF_TEMPLATE);
+        let other = share(&turns, "/srv/{host}", "0.example");
+        assert!(other.try_turn().is_some());
+    }
+
+    #[test]
+    fn shares_without_reads_are_forgotten() {
+        let turns = Turns::new();
+        let kept = share(&turns, "/srv/kept", "a.example");
+        let turn = kept.try_turn().unwrap();
+        drop(kept);
+        for n in 0..5 * SWEEP_AT {
+            share(&turns, &format!("/srv/{n}"), "a.example");
+        }
+        let names = turns.shares.lock().unwrap().by_name.len();
+        assert!(names <= 2 * SWEEP_AT, "{names}");
+        drop(turn);
+    }
+
+    #[test]
+    fn a_share_in_use_survives_the_sweep() {
+        let turns = Turns::new();
+        let hung = take_all(&share(&turns, "/srv/hung", "a.example"));
+        for n in 0..2 * SWEEP_AT {
+            share(&turns, &format!("/srv/{n}"), "a.example");
+        }
+        assert!(share(&turns, "/srv/hung", "a.example").try_turn().is_none());
+        drop(hung);
+    }
+}
