@@ -70,7 +70,7 @@ impl Recent {
     /// Remembers one change, the next of the log.
     pub fn push(&mut self, change: &Change) {
         self.number = change.number;
-        if !matches!(change.subject, Subject::Document { .. }) {
+        if !matches!(change.subject, Subject::Document(_)) {
             if self.changes.len() == KEPT
                 && let Some((number, _)) = self.changes.pop_front()
             {
@@ -164,7 +164,7 @@ impl Reading<'_> {
                 _ => Meanwhile::Nothing,
             },
             Subject::Credential(id) if self.credentials.contains(id) => Meanwhile::Overtaken,
-            Subject::Credential(_) | Subject::Document { .. } => Meanwhile::Nothing,
+            Subject::Credential(_) | Subject::Document(_) => Meanwhile::Nothing,
         }
     }
 }

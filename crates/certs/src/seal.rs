@@ -28,7 +28,7 @@ pub use self::sealer::{CHECK, Resealed, SealedSecret, Sealer, Walk};
 pub use self::source::KeySource;
 
 use crate::credential::{CredentialId, SealedBytes, Secret};
-use crate::store::CatalogId;
+use crate::store::{CatalogId, DocumentId};
 
 /// One master key, expanded once for all uses.
 pub struct MasterKey {
@@ -210,10 +210,8 @@ pub enum Bound<'a> {
     Document {
         /// The catalog.
         catalog: CatalogId,
-        /// The document's kind.
-        kind: &'a str,
-        /// Its key in the kind.
-        key: &'a str,
+        /// The document.
+        document: &'a DocumentId,
     },
 }
 
@@ -237,11 +235,11 @@ impl Bound<'_> {
                 add(&credential.as_u64().to_be_bytes());
                 add(digest(&SHA256, spki).as_ref());
             }
-            Self::Document { catalog, kind, key } => {
+            Self::Document { catalog, document } => {
                 add(b"sekisho document 1");
                 add(&catalog.0);
-                add(kind.as_bytes());
-                add(key.as_bytes());
+                add(document.kind.as_str().as_bytes());
+                add(document.key.as_bytes());
             }
         }
         data

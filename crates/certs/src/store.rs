@@ -3,6 +3,7 @@
 //! Each sentence of a contract has a test in `contract.rs`, a suite that every
 //! store and every wrapper passes.
 
+mod document;
 mod error;
 pub mod expect;
 #[cfg(any(test, feature = "testing"))]
@@ -19,6 +20,7 @@ use crate::host::{HostName, HostPattern};
 use crate::record::HostRecord;
 use crate::seal::{Batch, OpenKey};
 
+pub use self::document::{Document, DocumentId, DocumentKind};
 pub use self::error::StoreError;
 pub use self::write::{Expect, Reseal, SecretOf, Write};
 
@@ -134,21 +136,20 @@ pub trait Catalog: ChangeLog {
     /// One document; an expired one is not there.
     fn document<'a>(
         &'a self,
-        kind: &'a str,
-        key: &'a str,
+        id: &'a DocumentId,
     ) -> BoxFuture<'a, Result<Option<Document<SealedBytes>>>>;
 
     /// At most `limit` unexpired documents of a kind behind the key `after`.
     fn list_documents<'a>(
         &'a self,
-        kind: &'a str,
+        kind: &'a DocumentKind,
         after: Option<&'a str>,
         limit: usize,
     ) -> BoxFuture<'a, Result<Vec<Document<SealedBytes>>>>;
 
     /// The first kind behind `after`, in the order of bytes, of which there
     /// are documents, expired ones too.
-    fn kind_after<'a>(&'a self, after: &'a str) -> BoxFuture<'a, Result<Option<String>>>;
+    fn kind_after<'a>(&'a self, after: &'a str) -> BoxFuture<'a, Result<Option<DocumentKind>>>;
 
     /// Takes the lease for `ttl` if nobody else holds it, or prolongs the
     /// holder's own. None while another holds it. The token grows each time
@@ -223,38 +224,6 @@ pub enum Source {
     StandIn,
 }
 
-/// Small state that servers share: ticket keys, accounts, orders. `B` is the
-/// form of its content: [`Secret`], or [`SealedBytes`] in a catalog.
-///
-/// [`Secret`]: crate::credential::Secret
-#[derive(Clone, Debug)]
-pub struct Document<B> {
-    /// What it is; fixed words of the program.
-    pub kind: String,
-    /// Which one of the kind.
-    pub key: String,
-    /// The content.
-    pub bytes: B,
-    /// When it is gone, seconds since the Unix epoch.
-    pub expires: Option<i64>,
-    /// The number of the change that wrote it; ignored by a write.
-    pub version: u64,
-}
-
-impl<B> Document<B> {
-    /// The same document with its content in another form.
-    #[must_use]
-    pub fn with_bytes<C>(self, bytes: C) -> Document<C> {
-        Document {
-            kind: self.kind,
-            key: self.key,
-            bytes,
-            expires: self.expires,
-            version: self.version,
-        }
-    }
-}
-
 /// A catalog's identity: 16 random bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct CatalogId(pub [u8; 16]);
@@ -315,12 +284,7 @@ pub enum Subject {
     /// A credential, however many hosts refer to it.
     Credential(CredentialId),
     /// A document.
-    Document {
-        /// Its kind.
-        kind: String,
-        /// Its key in the kind.
-        key: String,
-    },
+    Document(DocumentId),
 }
 
 /// What happened to a subject.

@@ -12,7 +12,7 @@ use std::time::Duration;
 use sekisho_certs::feed::CACHE_TIMEOUT;
 use sekisho_certs::log::Seen;
 use sekisho_certs::store::memory::Memory;
-use sekisho_certs::store::{Document, Expect, LogId, LogPosition, Write};
+use sekisho_certs::store::{Document, DocumentId, Expect, LogId, LogPosition, Write};
 use sekisho_certs::{
     Batch, Catalog, ChangeLog, Clock, DocumentEvent, Documents, Feed, HostPattern, HostRecord,
     SealedBytes,
@@ -239,29 +239,18 @@ async fn documents_are_announced() {
     let mut events = documents.subscribe();
     let feed = run(rig.feed().then(documents.clone()));
     assert_eq!(events.recv().await.unwrap(), DocumentEvent::All);
-    let document = Document {
-        kind: "test".into(),
-        key: "one".into(),
-        bytes: SealedBytes {
-            key_id: 1,
-            nonce: [0; 12],
-            bytes: vec![1, 2, 3],
-        },
-        expires: None,
-        version: 0,
+    let id = DocumentId::new("test", "one");
+    let sealed = SealedBytes {
+        key_id: 1,
+        nonce: [0; 12],
+        bytes: vec![1, 2, 3],
     };
-    let put = Write::PutDocument(document, Expect::Absent);
+    let put = Write::PutDocument(Document::new(id.clone(), sealed), Expect::Absent);
     rig.catalog
         .write(Batch::unchecked(vec![put]))
         .await
         .unwrap();
     let event = timeout(Duration::from_secs(10), events.recv()).await;
-    assert_eq!(
-        event.unwrap().unwrap(),
-        DocumentEvent::Changed {
-            kind: "test".into(),
-            key: "one".into()
-        }
-    );
+    assert_eq!(event.unwrap().unwrap(), DocumentEvent::Changed(id));
     feed.abort();
 }

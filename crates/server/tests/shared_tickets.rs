@@ -4,6 +4,7 @@
 
 mod common;
 
+use sekisho_certs::store::DocumentId;
 use std::fmt::Write as _;
 use std::path::Path;
 use std::sync::Arc;
@@ -138,7 +139,10 @@ async fn tickets_open_on_all_servers_for_one_period_longer() {
 async fn ticket_keys_lie_sealed_in_the_database() {
     let world = World::new();
     let member = world.member().await;
-    let document = member.sealer.document("ticket-keys", "ring").await;
+    let document = member
+        .sealer
+        .document(&DocumentId::new("ticket-keys", "ring"))
+        .await;
     let document = document.unwrap().expect("it was made");
     let keys = document.bytes;
     let rest = world.url.rsplit('/').next().unwrap();

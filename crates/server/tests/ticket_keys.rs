@@ -15,7 +15,7 @@ use common::{Running, Scripted, Setup, host, resuming, start};
 use rustls::{ClientConfig, HandshakeKind};
 use sekisho_certs::seal::{KeyRing, MasterKey, Sealer};
 use sekisho_certs::store::memory::Memory;
-use sekisho_certs::store::{Document, Expect, Write};
+use sekisho_certs::store::{Document, DocumentId, Expect, Write};
 use sekisho_certs::{Clock, DocumentEvent, Documents, Secret};
 use sekisho_server::tickets::{Keeper, PERIOD, Ring, Source};
 use sekisho_testkit::{Key, Pair, TestCa, client};
@@ -69,13 +69,8 @@ impl World {
 
     /// Makes each refresh from the catalog fail.
     async fn break_document(&self) {
-        let document = Document {
-            kind: "ticket-keys".into(),
-            key: "ring".into(),
-            bytes: Secret::new(b"of no known format".to_vec()),
-            expires: None,
-            version: 0,
-        };
+        let id = DocumentId::new("ticket-keys", "ring");
+        let document = Document::new(id, Secret::new(b"of no known format".to_vec()));
         let write = Write::PutDocument(document, Expect::Any);
         self.sealer.write(vec![write]).await.unwrap();
     }
@@ -187,7 +182,7 @@ async fn one_makes_the_keys_and_the_others_take_them() {
     let documents = world
         .sealer
         .catalog()
-        .list_documents("ticket-keys", None, 10)
+        .list_documents(&"ticket-keys".into(), None, 10)
         .await;
     assert_eq!(documents.unwrap().len(), 1);
     let changes = world
@@ -198,8 +193,8 @@ async fn one_makes_the_keys_and_the_others_take_them() {
         .unwrap()
         .changes;
     let written = changes.iter().filter(|change| {
-        matches!(&change.subject, sekisho_certs::store::Subject::Document { kind, .. }
-            if kind == "ticket-keys")
+        matches!(&change.subject, sekisho_certs::store::Subject::Document(id)
+            if id.kind.as_str() == "ticket-keys")
     });
     assert_eq!(written.count(), 1, "written once");
 }
@@ -212,7 +207,8 @@ async fn a_running_keeper_rotates() {
     let source = Source::Catalog(world.sealer.clone(), documents.subscribe());
     let clock = Clock::Manual(Arc::clone(&world.now));
     let keeper = tokio::spawn(Keeper::new(source, ring, clock).run());
-    let document = || world.sealer.catalog().document("ticket-keys", "ring");
+    let id = DocumentId::new("ticket-keys", "ring");
+    let document = || world.sealer.catalog().document(&id);
     while document().await.unwrap().is_none() {
         tokio::time::sleep(Duration::from_millis(1)).await;
     }

@@ -85,7 +85,7 @@ fn disk_cache(seen: Arc<Seen>) -> (Arc<DiskCache>, TempDir) {
         path: folder.path().join("disk-cache.db"),
         size: 16 << 20,
         store: String::new(),
-        documents: vec!["a"],
+        documents: vec!["a".into()],
         clock: Clock::System,
     };
     let cache = DiskCache::open(&options, seen).unwrap();

@@ -74,7 +74,7 @@ use sekisho_certs::SealedBytes;
 use sekisho_certs::clock::Clock;
 use sekisho_certs::host::HostName;
 use sekisho_certs::log::{Noted, Seen};
-use sekisho_certs::store::{CatalogId, Found, LogPosition, Result, StoreError};
+use sekisho_certs::store::{CatalogId, DocumentKind, Found, LogPosition, Result, StoreError};
 
 /// Where copies are kept, and of what.
 #[derive(Clone, Debug)]
@@ -86,7 +86,7 @@ pub struct Options {
     /// Names the store, without passwords: copies of another are not used.
     pub store: String,
     /// The kinds of documents that a start needs, beside the check value.
-    pub documents: Vec<&'static str>,
+    pub documents: Vec<DocumentKind>,
     /// Tells which documents are expired.
     pub clock: Clock,
 }

@@ -38,8 +38,8 @@ use sekisho_certs::host::{HostName, HostPattern};
 use sekisho_certs::record::HostRecord;
 use sekisho_certs::seal::Batch;
 use sekisho_certs::store::{
-    Answer, BoxFuture, Catalog, CatalogId, ChangeLog, ChangePage, Document, Lease, LogPosition,
-    Result,
+    Answer, BoxFuture, Catalog, CatalogId, ChangeLog, ChangePage, Document, DocumentId,
+    DocumentKind, Lease, LogPosition, Result,
 };
 
 use self::fault::Step;
@@ -220,27 +220,26 @@ impl Catalog for Postgres {
 
     fn document<'a>(
         &'a self,
-        kind: &'a str,
-        key: &'a str,
+        id: &'a DocumentId,
     ) -> BoxFuture<'a, Result<Option<Document<SealedBytes>>>> {
-        let (kind, key, now) = (kind.to_owned(), key.to_owned(), self.now());
-        self.read(async move |lent| read::document(&lent, &kind, &key, now).await)
+        let (id, now) = (id.clone(), self.now());
+        self.read(async move |lent| read::document(&lent, &id, now).await)
     }
 
     fn list_documents<'a>(
         &'a self,
-        kind: &'a str,
+        kind: &'a DocumentKind,
         after: Option<&'a str>,
         limit: usize,
     ) -> BoxFuture<'a, Result<Vec<Document<SealedBytes>>>> {
-        let (kind, after) = (kind.to_owned(), after.map(str::to_owned));
+        let (kind, after) = (kind.clone(), after.map(str::to_owned));
         let now = self.now();
         self.read(async move |lent| {
             read::list_documents(&lent, &kind, after.as_deref(), limit, now).await
         })
     }
 
-    fn kind_after<'a>(&'a self, after: &'a str) -> BoxFuture<'a, Result<Option<String>>> {
+    fn kind_after<'a>(&'a self, after: &'a str) -> BoxFuture<'a, Result<Option<DocumentKind>>> {
         let after = after.to_owned();
         self.read(async move |lent| read::kind_after(&lent, &after).await)
     }

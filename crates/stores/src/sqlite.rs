@@ -41,8 +41,8 @@ use sekisho_certs::host::{HostName, HostPattern};
 use sekisho_certs::record::HostRecord;
 use sekisho_certs::seal::Batch;
 use sekisho_certs::store::{
-    Answer, BoxFuture, Catalog, CatalogId, ChangeLog, ChangePage, Document, Lease, LogPosition,
-    Result, StoreError,
+    Answer, BoxFuture, Catalog, CatalogId, ChangeLog, ChangePage, Document, DocumentId,
+    DocumentKind, Lease, LogPosition, Result, StoreError,
 };
 
 /// A catalog in one file. Reads and writes run on a few threads of its own;
@@ -247,26 +247,25 @@ impl Catalog for Sqlite {
 
     fn document<'a>(
         &'a self,
-        kind: &'a str,
-        key: &'a str,
+        id: &'a DocumentId,
     ) -> BoxFuture<'a, Result<Option<Document<SealedBytes>>>> {
-        let (kind, key) = (kind.to_owned(), key.to_owned());
+        let id = id.clone();
         let clock = self.file.options.clock.clone();
-        self.read(move |reader| reader.document(&kind, &key, clock.now()))
+        self.read(move |reader| reader.document(&id, clock.now()))
     }
 
     fn list_documents<'a>(
         &'a self,
-        kind: &'a str,
+        kind: &'a DocumentKind,
         after: Option<&'a str>,
         limit: usize,
     ) -> BoxFuture<'a, Result<Vec<Document<SealedBytes>>>> {
-        let (kind, after) = (kind.to_owned(), after.map(str::to_owned));
+        let (kind, after) = (kind.clone(), after.map(str::to_owned));
         let clock = self.file.options.clock.clone();
         self.read(move |reader| reader.list_documents(&kind, after.as_deref(), limit, clock.now()))
     }
 
-    fn kind_after<'a>(&'a self, after: &'a str) -> BoxFuture<'a, Result<Option<String>>> {
+    fn kind_after<'a>(&'a self, after: &'a str) -> BoxFuture<'a, Result<Option<DocumentKind>>> {
         let after = after.to_owned();
         self.read(move |reader| reader.kind_after(&after))
     }

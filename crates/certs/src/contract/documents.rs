@@ -1,8 +1,10 @@
 //! The sentences on documents.
 
+use std::borrow::Cow;
+
 use super::fixture::Fixture;
 use crate::seal::Batch;
-use crate::store::{Change, Expect, StoreError, Subject, What, Write};
+use crate::store::{Change, DocumentId, DocumentKind, Expect, StoreError, Subject, What, Write};
 
 pub async fn a_document_comes_back(fixture: Fixture) {
     let mut document = fixture.document("ticket", "1", b"content");
@@ -15,17 +17,17 @@ pub async fn a_document_comes_back(fixture: Fixture) {
         .unwrap();
     let read = fixture
         .catalog
-        .document("ticket", "1")
+        .document(&DocumentId::new("ticket", "1"))
         .await
         .unwrap()
         .unwrap();
-    assert_eq!((&*read.kind, &*read.key), ("ticket", "1"));
+    assert_eq!(read.id, DocumentId::new("ticket", "1"));
     assert_eq!(read.bytes, document.bytes);
     assert_eq!((read.expires, read.version), (document.expires, number));
     assert!(
         fixture
             .catalog
-            .document("ticket", "2")
+            .document(&DocumentId::new("ticket", "2"))
             .await
             .unwrap()
             .is_none()
@@ -33,7 +35,7 @@ pub async fn a_document_comes_back(fixture: Fixture) {
     assert!(
         fixture
             .catalog
-            .document("other", "1")
+            .document(&DocumentId::new("other", "1"))
             .await
             .unwrap()
             .is_none()
@@ -52,7 +54,7 @@ pub async fn an_expired_document_is_not_there(fixture: Fixture) {
     fixture.advance(9);
     let version = fixture
         .catalog
-        .document("ticket", "1")
+        .document(&DocumentId::new("ticket", "1"))
         .await
         .unwrap()
         .unwrap()
@@ -61,14 +63,14 @@ pub async fn an_expired_document_is_not_there(fixture: Fixture) {
     assert!(
         fixture
             .catalog
-            .document("ticket", "1")
+            .document(&DocumentId::new("ticket", "1"))
             .await
             .unwrap()
             .is_none()
     );
     let listed = fixture
         .catalog
-        .list_documents("ticket", None, 9)
+        .list_documents(&"ticket".into(), None, 9)
         .await
         .unwrap();
     assert!(listed.is_empty());
@@ -90,7 +92,7 @@ pub async fn an_expired_document_is_not_there(fixture: Fixture) {
     assert!(
         fixture
             .catalog
-            .document("ticket", "1")
+            .document(&DocumentId::new("ticket", "1"))
             .await
             .unwrap()
             .is_some()
@@ -114,17 +116,17 @@ pub async fn documents_are_listed_by_kind(fixture: Fixture) {
         .write(Batch::unchecked(writes))
         .await
         .unwrap();
-    let mut keys: Vec<String> = Vec::new();
-    while let after = keys.last().map(String::as_str)
+    let mut keys: Vec<Cow<'static, str>> = Vec::new();
+    while let after = keys.last().map(|last| &**last)
         && let page = fixture
             .catalog
-            .list_documents("one", after, 2)
+            .list_documents(&"one".into(), after, 2)
             .await
             .unwrap()
         && !page.is_empty()
     {
-        assert!(page.len() <= 2 && page.iter().all(|one| one.kind == "one"));
-        keys.extend(page.into_iter().map(|one| one.key));
+        assert!(page.len() <= 2 && page.iter().all(|one| one.id.kind.as_str() == "one"));
+        keys.extend(page.into_iter().map(|one| one.id.key));
     }
     assert_eq!(keys, ["", "a", "b", "c", "é"]);
 }
@@ -139,10 +141,11 @@ pub async fn kinds_are_found_in_order(fixture: Fixture) {
         .write(Batch::unchecked(puts.to_vec()))
         .await
         .unwrap();
-    assert_eq!(kind("").await.as_deref(), Some("Zoo"));
-    assert_eq!(kind("Zoo").await.as_deref(), Some("zebra"));
-    assert_eq!(kind("zeal").await.as_deref(), Some("zebra"));
-    assert_eq!(kind("zebra").await.as_deref(), Some("zed"));
+    let known = |word: &'static str| Some(DocumentKind::new(word));
+    assert_eq!(kind("").await, known("Zoo"));
+    assert_eq!(kind("Zoo").await, known("zebra"));
+    assert_eq!(kind("zeal").await, known("zebra"));
+    assert_eq!(kind("zebra").await, known("zed"));
     assert_eq!(kind("zed").await, None);
 }
 
@@ -154,11 +157,7 @@ pub async fn documents_are_announced(fixture: Fixture) {
         .write(Batch::unchecked(vec![put]))
         .await
         .unwrap();
-    let remove = Write::RemoveDocument {
-        kind: "kind".to_owned(),
-        key: "key".to_owned(),
-        expect: Expect::Version(before + 1),
-    };
+    let remove = Write::RemoveDocument(DocumentId::new("kind", "key"), Expect::Version(before + 1));
     fixture
         .catalog
         .write(Batch::unchecked(vec![remove]))
@@ -167,7 +166,7 @@ pub async fn documents_are_announced(fixture: Fixture) {
     assert!(
         fixture
             .catalog
-            .document("kind", "key")
+            .document(&DocumentId::new("kind", "key"))
             .await
             .unwrap()
             .is_none()
@@ -176,10 +175,7 @@ pub async fn documents_are_announced(fixture: Fixture) {
     let expected = [What::Put, What::Removed].into_iter().zip(before + 1..);
     let expected = expected.map(|(what, number)| Change {
         number,
-        subject: Subject::Document {
-            kind: "kind".to_owned(),
-            key: "key".to_owned(),
-        },
+        subject: Subject::Document(DocumentId::new("kind", "key")),
         what,
     });
     assert_eq!(changes, expected.collect::<Vec<_>>());

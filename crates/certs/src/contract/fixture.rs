@@ -13,7 +13,9 @@ use crate::host::{HostName, HostPattern};
 use crate::record::{HostRecord, Tenant};
 use crate::seal::{Batch, OpenKey};
 use crate::store::memory::Memory;
-use crate::store::{Answer, BoxFuture, Catalog, Document, Expect, Found, Result, Store, Write};
+use crate::store::{
+    Answer, BoxFuture, Catalog, Document, DocumentId, Expect, Found, Result, Store, Write,
+};
 
 /// A catalog under test.
 pub struct Fixture {
@@ -84,14 +86,13 @@ impl Fixture {
 
     /// A document as the catalog takes it.
     #[must_use]
-    pub fn document(&self, kind: &str, key: &str, bytes: &[u8]) -> Document<SealedBytes> {
-        Document {
-            kind: kind.to_owned(),
-            key: key.to_owned(),
-            bytes: sealed(bytes),
-            expires: None,
-            version: 0,
-        }
+    pub fn document(
+        &self,
+        kind: &'static str,
+        key: &'static str,
+        bytes: &[u8],
+    ) -> Document<SealedBytes> {
+        Document::new(DocumentId::new(kind, key), sealed(bytes))
     }
 
     /// Stores a host with a credential of its own; gives its id.

@@ -3,7 +3,7 @@
 use super::fixture::Fixture;
 use crate::credential::{CredentialId, SealedBytes};
 use crate::seal::Batch;
-use crate::store::{Document, Expect, Reseal, SecretOf, StoreError, Write};
+use crate::store::{Document, DocumentId, Expect, Reseal, SecretOf, StoreError, Write};
 
 pub async fn sealing_again_is_no_change(fixture: Fixture) {
     let id = stored(&fixture).await;
@@ -22,7 +22,10 @@ pub async fn sealing_again_is_no_change(fixture: Fixture) {
     // The rest is as it was, and found as before.
     let found = fixture.find("a.example").await.unwrap().credentials;
     assert!(found[0].id == id && found[0].chain.len() == 2 && found[0].key == after.1);
-    let listed = fixture.catalog.list_documents("kind", None, 9).await;
+    let listed = fixture
+        .catalog
+        .list_documents(&"kind".into(), None, 9)
+        .await;
     let Document {
         expires, version, ..
     } = listed.unwrap().remove(0);
@@ -55,13 +58,13 @@ pub async fn what_was_changed_meanwhile_is_left_alone(fixture: Fixture) {
 
 pub async fn a_required_document_must_stand_there(fixture: Fixture) {
     stored(&fixture).await;
-    let version = fixture.catalog.document("kind", "key").await.unwrap();
+    let version = fixture
+        .catalog
+        .document(&DocumentId::new("kind", "key"))
+        .await
+        .unwrap();
     let version = version.unwrap().version;
-    let require = |key: &str, expect| Write::Require {
-        kind: "kind".to_owned(),
-        key: key.to_owned(),
-        expect,
-    };
+    let require = |key, expect| Write::Require(DocumentId::new("kind", key), expect);
     let put = || Write::PutDocument(fixture.document("kind", "other", b"x"), Expect::Any);
     for refused in [
         require("key", Expect::Absent),
@@ -110,7 +113,7 @@ async fn read(fixture: &Fixture, id: CredentialId) -> (u64, SealedBytes, u64, Se
     let credential = fixture.catalog.credentials(&[id]).await.unwrap().remove(0);
     let document = fixture
         .catalog
-        .document("kind", "key")
+        .document(&DocumentId::new("kind", "key"))
         .await
         .unwrap()
         .unwrap();
@@ -145,8 +148,7 @@ fn credential(id: CredentialId, parts: (u64, SealedBytes, SealedBytes)) -> Resea
 }
 
 fn document(parts: (u64, SealedBytes, SealedBytes)) -> Reseal {
-    let (kind, key) = ("kind".to_owned(), "key".to_owned());
-    reseal(SecretOf::Document { kind, key }, parts)
+    reseal(SecretOf::Document(DocumentId::new("kind", "key")), parts)
 }
 
 fn reseal(of: SecretOf, (version, from, to): (u64, SealedBytes, SealedBytes)) -> Reseal {

@@ -4,7 +4,7 @@ use super::fixture::{Fixture, certificate, pattern, put_host, record};
 use crate::credential::{KeyType, SealedBytes};
 use crate::record::{Site, Tenant, TlsPolicy};
 use crate::seal::Batch;
-use crate::store::{Expect, StoreError, Write};
+use crate::store::{DocumentId, Expect, StoreError, Write};
 
 pub async fn a_write_is_whole_or_not_at_all(fixture: Fixture) {
     let kept = fixture.put("kept.example").await;
@@ -33,7 +33,7 @@ pub async fn a_write_is_whole_or_not_at_all(fixture: Fixture) {
     assert!(
         fixture
             .catalog
-            .document("kind", "key")
+            .document(&DocumentId::new("kind", "key"))
             .await
             .unwrap()
             .is_none()
@@ -72,7 +72,7 @@ pub async fn what_is_expected_must_be_there(fixture: Fixture) {
         fixture.host("a.example").await.unwrap().version,
         fixture
             .catalog
-            .document("kind", "key")
+            .document(&DocumentId::new("kind", "key"))
             .await
             .unwrap()
             .unwrap()
@@ -208,11 +208,7 @@ pub async fn removing_what_is_absent_changes_nothing(fixture: Fixture) {
     for expect in [Expect::Any, Expect::Absent] {
         let writes = vec![
             Write::RemoveHost(pattern("a.example"), expect),
-            Write::RemoveDocument {
-                kind: "kind".to_owned(),
-                key: "key".to_owned(),
-                expect,
-            },
+            Write::RemoveDocument(DocumentId::new("kind", "key"), expect),
         ];
         assert_eq!(
             fixture

@@ -1,12 +1,11 @@
 //! Tells those who keep documents which of them changed.
 
 use std::future::ready;
-use std::sync::Arc;
 
 use tokio::sync::broadcast;
 
 use super::Follower;
-use crate::store::{BoxFuture, ChangePage, LogPosition, Subject};
+use crate::store::{BoxFuture, ChangePage, DocumentId, LogPosition, Subject};
 
 /// Announces changed documents to its subscribers.
 #[derive(Debug)]
@@ -16,12 +15,7 @@ pub struct Documents(broadcast::Sender<DocumentEvent>);
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum DocumentEvent {
     /// This one was put or removed.
-    Changed {
-        /// Its kind.
-        kind: Arc<str>,
-        /// Its key.
-        key: Arc<str>,
-    },
+    Changed(DocumentId),
     /// Changes may have been missed: read everything again.
     All,
 }
@@ -49,11 +43,8 @@ impl Default for Documents {
 impl Follower for Documents {
     fn follow<'a>(&'a self, page: &'a ChangePage) -> BoxFuture<'a, ()> {
         for change in &page.changes {
-            if let Subject::Document { kind, key } = &change.subject {
-                self.send(DocumentEvent::Changed {
-                    kind: kind.as_str().into(),
-                    key: key.as_str().into(),
-                });
+            if let Subject::Document(id) = &change.subject {
+                self.send(DocumentEvent::Changed(id.clone()));
             }
         }
         Box::pin(ready(()))

@@ -33,10 +33,10 @@ impl<V: Send + Sync + 'static> Lookup<V> {
             .iter()
             .filter_map(|change| match &change.subject {
                 Subject::Host(pattern) => Some((change.number, pattern)),
-                Subject::Credential(_) | Subject::Document { .. } => None,
+                Subject::Credential(_) | Subject::Document(_) => None,
             });
         self.cache.changed(recent.epoch, hosts);
-        let concerns_hosts = |change: &Change| !matches!(change.subject, Subject::Document { .. });
+        let concerns_hosts = |change: &Change| !matches!(change.subject, Subject::Document(_));
         if page.changes.iter().any(concerns_hosts) {
             self.raise_revision(&recent);
         }

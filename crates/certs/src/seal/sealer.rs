@@ -9,7 +9,7 @@ mod tests;
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-pub use self::check::KIND as CHECK;
+pub use self::check::CHECK;
 pub use self::rotate::{Resealed, SealedSecret, Walk};
 
 use self::check::Known;

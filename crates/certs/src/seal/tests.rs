@@ -5,7 +5,7 @@ fn opens_only_where_it_was_sealed() {
     let ring = KeyRing::new(MasterKey::new(&[7; 32]));
     let catalog = CatalogId([1; 16]);
     let credential = CredentialId::from_u64(5);
-    let (spki, kind) = (&b"public"[..], "a");
+    let (spki, document) = (&b"public"[..], DocumentId::new("a", "b"));
     let bound = Bound::Key {
         catalog,
         credential,
@@ -33,8 +33,7 @@ fn opens_only_where_it_was_sealed() {
         },
         Bound::Document {
             catalog,
-            kind,
-            key: "b",
+            document: &document,
         },
     ];
     for bound in elsewhere {
@@ -50,9 +49,10 @@ fn opens_only_where_it_was_sealed() {
 
 #[test]
 fn parts_of_a_place_do_not_run_together() {
-    let document = |kind, key| {
+    let document = |kind: &'static str, key: &'static str| {
+        let document = &DocumentId::new(kind, key);
         let catalog = CatalogId([0; 16]);
-        Bound::Document { catalog, kind, key }.data()
+        Bound::Document { catalog, document }.data()
     };
     assert_ne!(document("ab", "c"), document("a", "bc"));
 }
@@ -61,8 +61,7 @@ fn parts_of_a_place_do_not_run_together() {
 fn all_keys_open_and_one_seals() {
     let bound = Bound::Document {
         catalog: CatalogId([0; 16]),
-        kind: "k",
-        key: "1",
+        document: &DocumentId::new("k", "1"),
     };
     let old = KeyRing::new(MasterKey::new(&[1; 32]));
     let sealed = old.seal(&Secret::new(vec![9; 40]), &bound);

@@ -23,12 +23,6 @@ pub fn met(subject: &dyn Display, there: Option<u64>, expect: Expect) -> Result<
     Err(StoreError::Conflict(text.into()))
 }
 
-/// How a document is called in errors.
-#[must_use]
-pub fn document(kind: &str, key: &str) -> String {
-    format!("document {kind}/{key}")
-}
-
 /// The conflict of a record that refers to a credential that is not there.
 #[must_use]
 pub fn dangling(pattern: &HostPattern, id: CredentialId) -> StoreError {

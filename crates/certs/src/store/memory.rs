@@ -10,8 +10,8 @@ use tokio::sync::watch;
 
 use self::state::State;
 use super::{
-    Answer, BoxFuture, Catalog, CatalogId, ChangeLog, ChangePage, Document, Lease, LogId,
-    LogPosition, Result,
+    Answer, BoxFuture, Catalog, CatalogId, ChangeLog, ChangePage, Document, DocumentId,
+    DocumentKind, Lease, LogId, LogPosition, Result,
 };
 use crate::clock::Clock;
 use crate::credential::{CredentialId, SealedBytes, StoredCredential};
@@ -149,15 +149,14 @@ impl Catalog for Memory {
 
     fn document<'a>(
         &'a self,
-        kind: &'a str,
-        key: &'a str,
+        id: &'a DocumentId,
     ) -> BoxFuture<'a, Result<Option<Document<SealedBytes>>>> {
-        Box::pin(async move { Ok(self.state().document(kind, key, self.clock.now()).cloned()) })
+        Box::pin(async move { Ok(self.state().document(id, self.clock.now()).cloned()) })
     }
 
     fn list_documents<'a>(
         &'a self,
-        kind: &'a str,
+        kind: &'a DocumentKind,
         after: Option<&'a str>,
         limit: usize,
     ) -> BoxFuture<'a, Result<Vec<Document<SealedBytes>>>> {
@@ -167,7 +166,7 @@ impl Catalog for Memory {
         })
     }
 
-    fn kind_after<'a>(&'a self, after: &'a str) -> BoxFuture<'a, Result<Option<String>>> {
+    fn kind_after<'a>(&'a self, after: &'a str) -> BoxFuture<'a, Result<Option<DocumentKind>>> {
         Box::pin(async move { Ok(self.state().kind_after(after)) })
     }
 

@@ -3,7 +3,7 @@
 use crate::credential::{CredentialId, SealedBytes, StoredCredential};
 use crate::host::HostPattern;
 use crate::record::HostRecord;
-use crate::store::Document;
+use crate::store::{Document, DocumentId};
 
 /// One operation of a write. `S` is the form of its secrets: [`Secret`] where
 /// a caller asks for it, [`SealedBytes`] where a catalog does it.
@@ -21,24 +21,10 @@ pub enum Write<S> {
     /// Stores a document.
     PutDocument(Document<S>, Expect),
     /// Removes a document, like a host.
-    RemoveDocument {
-        /// Its kind.
-        kind: String,
-        /// Its key in the kind.
-        key: String,
-        /// What must stand there.
-        expect: Expect,
-    },
+    RemoveDocument(DocumentId, Expect),
     /// Changes nothing: the batch happens only if this document is as
     /// expected.
-    Require {
-        /// Its kind.
-        kind: String,
-        /// Its key in the kind.
-        key: String,
-        /// What must stand there.
-        expect: Expect,
-    },
+    Require(DocumentId, Expect),
 }
 
 /// Puts another sealing of the same secret in the place of one.
@@ -60,12 +46,7 @@ pub enum SecretOf {
     /// The key of a credential.
     Credential(CredentialId),
     /// The content of a document.
-    Document {
-        /// Its kind.
-        kind: String,
-        /// Its key in the kind.
-        key: String,
-    },
+    Document(DocumentId),
 }
 
 /// What must be there for an operation to happen.

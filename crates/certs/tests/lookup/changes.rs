@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use sekisho_certs::store::{LogId, LogPosition, Subject};
+use sekisho_certs::store::{DocumentId, LogId, LogPosition, Subject};
 use sekisho_certs::{CredentialId, HostName, HostPattern, KeyType, Outcome, Served};
 use sekisho_testkit::Key;
 use tokio::task::yield_now;
@@ -272,8 +272,8 @@ async fn a_change_that_is_forgotten_is_not_overlooked() {
     }
     // Documents take no place among what is remembered, and make none.
     for number in 8201..8300 {
-        let (kind, key) = ("test".to_owned(), "one".to_owned());
-        lookup.apply(&change(number, Subject::Document { kind, key }));
+        let id = DocumentId::new("test", "one");
+        lookup.apply(&change(number, Subject::Document(id)));
     }
     store.release(2);
     let Outcome::Found(served) = load.await.unwrap() else {

@@ -5,14 +5,18 @@ use std::sync::LazyLock;
 use proptest::prelude::*;
 use sekisho_certs::credential::split_chain;
 use sekisho_certs::seal::{Bound, KeyRing, MasterKey};
-use sekisho_certs::store::CatalogId;
+use sekisho_certs::store::{CatalogId, DocumentId};
 use sekisho_certs::{CredentialId, KeyType, SealedBytes, Secret, Tenant, TlsPolicy};
 
 static RING: LazyLock<KeyRing> = LazyLock::new(|| KeyRing::new(MasterKey::new(&[7; 32])));
 
-fn document<'a>(kind: &'a str, key: &'a str) -> Bound<'a> {
+fn document(kind: &str, key: &str) -> DocumentId {
+    DocumentId::new(kind.to_owned(), key.to_owned())
+}
+
+fn bound(document: &DocumentId) -> Bound<'_> {
     let catalog = CatalogId([1; 16]);
-    Bound::Document { catalog, kind, key }
+    Bound::Document { catalog, document }
 }
 
 proptest! {
@@ -59,26 +63,26 @@ proptest! {
         secret in any::<Vec<u8>>(), kind in ".{0,8}", key in ".{0,8}", other in ".{0,8}",
     ) {
         let secret = Secret::new(secret);
-        let sealed = RING.seal(&secret, &document(&kind, &key));
-        let opened = RING.unseal(sealed.clone(), &document(&kind, &key));
+        let sealed = RING.seal(&secret, &bound(&document(&kind, &key)));
+        let opened = RING.unseal(sealed.clone(), &bound(&document(&kind, &key)));
         prop_assert_eq!(opened, Ok(secret));
         // Moving a character from one part to the other gives another place.
         let moved = [(format!("{kind}{key}"), String::new()), (key.clone(), kind.clone())];
         for (kind_there, key_there) in moved.into_iter().chain([(kind.clone(), other)]) {
             let same = (&kind_there, &key_there) == (&kind, &key);
-            let opened = RING.unseal(sealed.clone(), &document(&kind_there, &key_there));
+            let opened = RING.unseal(sealed.clone(), &bound(&document(&kind_there, &key_there)));
             prop_assert_eq!(opened.is_ok(), same);
         }
     }
 
     #[test]
     fn a_changed_bit_does_not_open(secret in any::<Vec<u8>>(), at: prop::sample::Index) {
-        let sealed = RING.seal(&Secret::new(secret), &document("kind", "key"));
+        let sealed = RING.seal(&Secret::new(secret), &bound(&document("kind", "key")));
         let mut bytes = sealed.bytes.clone();
         let bit = at.index(bytes.len() * 8);
         bytes[bit / 8] ^= 1 << (bit % 8);
         let changed = SealedBytes { bytes, ..sealed };
-        prop_assert!(RING.unseal(changed, &document("kind", "key")).is_err());
+        prop_assert!(RING.unseal(changed, &bound(&document("kind", "key"))).is_err());
     }
 }
 

@@ -2,14 +2,15 @@
 //! each key: when it begins to seal (big-endian), its name, its secret.
 
 use sekisho_certs::Secret;
+use sekisho_certs::store::{DocumentId, DocumentKind};
 use zeroize::Zeroizing;
 
 use super::ring::{NAME_LEN, SECRET_LEN};
 use super::schedule::Timed;
 
-/// The kind of the document that holds the keys.
-pub const KIND: &str = "ticket-keys";
-pub(super) const KEY: &str = "ring";
+/// Kind of the document that holds the keys.
+pub const KIND: DocumentKind = DocumentKind::new("ticket-keys");
+pub(super) const ID: DocumentId = DocumentId::known(KIND, "ring");
 
 pub(super) fn encode(keys: &[Timed]) -> Secret {
     // Exact, so that no outgrown copy is left behind unwiped.

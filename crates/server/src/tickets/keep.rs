@@ -124,7 +124,7 @@ impl Keeper {
         let From::Catalog { sealer, known, .. } = &mut self.source else {
             return false;
         };
-        if document.kind != document::KIND || document.key != document::KEY {
+        if document.id != document::ID {
             return false;
         }
         let opened = sealer.open_document(document.clone()).await;
@@ -172,7 +172,7 @@ impl Keeper {
 async fn announced(events: &mut broadcast::Receiver<DocumentEvent>) {
     loop {
         match events.recv().await {
-            Ok(DocumentEvent::Changed { kind, .. }) if &*kind != document::KIND => {}
+            Ok(DocumentEvent::Changed(id)) if id != document::ID => {}
             Ok(_) | Err(RecvError::Lagged(_)) => return,
             Err(RecvError::Closed) => std::future::pending().await,
         }
@@ -206,16 +206,8 @@ async fn make(sealer: &Sealer, known: &mut Vec<Timed>, now: i64) -> Result<(), S
     if let Action::Make(starts) = schedule(now, &starts(known)) {
         let mut keys = known.clone();
         keys.extend(starts.into_iter().map(fresh));
-        let write = Write::PutDocument(
-            Document {
-                kind: document::KIND.into(),
-                key: document::KEY.into(),
-                bytes: document::encode(&keys),
-                expires: None,
-                version: 0,
-            },
-            expect,
-        );
+        let write =
+            Write::PutDocument(Document::new(document::ID, document::encode(&keys)), expect);
         sealer.write(vec![write]).await?;
         *known = keys;
     }
@@ -224,7 +216,7 @@ async fn make(sealer: &Sealer, known: &mut Vec<Timed>, now: i64) -> Result<(), S
 
 /// Reads what is alive of the document into `known`.
 async fn read(sealer: &Sealer, known: &mut Vec<Timed>, now: i64) -> Result<Expect, StoreError> {
-    let Some(stored) = sealer.document(document::KIND, document::KEY).await? else {
+    let Some(stored) = sealer.document(&document::ID).await? else {
         known.clear();
         return Ok(Expect::Absent);
     };

@@ -12,7 +12,7 @@ use super::writer::Writer;
 use super::{DiskCache, Shared};
 use sekisho_certs::seal::CHECK;
 use sekisho_certs::store::{
-    BoxFuture, Catalog, ChangePage, LogPosition, Result, StoreError, Subject,
+    BoxFuture, Catalog, ChangePage, DocumentId, LogPosition, Result, StoreError, Subject,
 };
 use sekisho_certs::{FeedState, Follower};
 
@@ -129,8 +129,8 @@ impl Following {
 
 impl Shared {
     fn keeps(&self, subject: &Subject) -> bool {
-        let is_kept = |kind: &str| kind == CHECK || self.options.documents.contains(&kind);
-        matches!(subject, Subject::Document { kind, .. } if is_kept(kind))
+        let is_kept = |id: &DocumentId| *id == CHECK || self.options.documents.contains(&id.kind);
+        matches!(subject, Subject::Document(id) if is_kept(id))
     }
 
     async fn keep_up(&self, catalog: &dyn Catalog) {
@@ -205,7 +205,7 @@ impl Shared {
         let read = async {
             let id = catalog.id().await?;
             let mut documents = Vec::new();
-            documents.extend(catalog.document(CHECK, "").await?);
+            documents.extend(catalog.document(&CHECK).await?);
             for kind in &self.options.documents {
                 documents.extend(catalog.list_documents(kind, None, DOCUMENTS).await?);
             }

@@ -24,7 +24,7 @@ impl StartState {
     pub(super) fn of(meta: &Meta, documents: &[Document<SealedBytes>], now: i64) -> Option<Self> {
         let is_valid = |one: &&Document<_>| one.expires.is_none_or(|expires| expires > now);
         let documents = documents.iter().filter(is_valid).cloned();
-        let (checks, documents): (Vec<_>, _) = documents.partition(|one| one.kind == CHECK);
+        let (checks, documents): (Vec<_>, _) = documents.partition(|one| one.id == CHECK);
         Some(Self {
             catalog: meta.catalog?,
             position: meta.position?,

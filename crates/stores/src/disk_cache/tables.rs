@@ -5,7 +5,7 @@ use rusqlite::{Connection, OptionalExtension, Result, Row, params};
 use sekisho_certs::credential::{CredentialId, KeyType, SealedBytes};
 use sekisho_certs::host::{HostName, HostPattern};
 use sekisho_certs::record::References;
-use sekisho_certs::store::{CatalogId, Document, LogId, LogPosition};
+use sekisho_certs::store::{CatalogId, Document, DocumentId, LogId, LogPosition};
 
 /// "sekw", in the file's header.
 pub(super) const APPLICATION_ID: i32 = 0x7365_6b77;
@@ -246,8 +246,7 @@ pub(super) fn documents(connection: &Connection) -> Result<Vec<Document<SealedBy
     let mut statement = connection.prepare(sql)?;
     let read = |row: &Row<'_>| {
         Ok(Document {
-            kind: row.get(0)?,
-            key: row.get(1)?,
+            id: DocumentId::new(row.get::<_, String>(0)?, row.get::<_, String>(1)?),
             bytes: SealedBytes {
                 key_id: row.get(2)?,
                 nonce: row.get(3)?,
@@ -271,8 +270,8 @@ pub(super) fn set_start(
     run(&transaction, "DELETE FROM documents", ())?;
     for document in documents {
         let values = params![
-            document.kind,
-            document.key,
+            document.id.kind.as_str(),
+            document.id.key,
             document.version.cast_signed(),
             document.bytes.key_id,
             document.bytes.nonce,

@@ -59,7 +59,7 @@ impl Rig {
             path: self.path(),
             size: self.size,
             store: "memory".into(),
-            documents: vec!["kept"],
+            documents: vec!["kept".into()],
             clock: Clock::Manual(Arc::clone(&self.there.clock)),
         }
     }

@@ -6,7 +6,7 @@ use tokio_postgres::types::Type;
 use super::connection::{Connection, Sql};
 use super::fault::{Fault, Step};
 use super::rows::{self, signed};
-use sekisho_certs::store::{Change, ChangePage, LogId, LogPosition, Subject, What};
+use sekisho_certs::store::{Change, ChangePage, DocumentId, LogId, LogPosition, Subject, What};
 
 pub(super) async fn position(from: &Connection) -> Step<LogPosition> {
     let rows = from.query(&POSITION, &[]).await?;
@@ -50,10 +50,10 @@ fn change(row: &Row) -> Step<Option<Change>> {
     let subject = match rows::get(row, 7)? {
         HOST => Subject::Host(rows::pattern(row, 9)?),
         CREDENTIAL => Subject::Credential(key.parse().map_err(bad)?),
-        DOCUMENT => Subject::Document {
-            kind: rows::get(row, 8)?,
-            key: key.to_owned(),
-        },
+        DOCUMENT => Subject::Document(DocumentId::new(
+            rows::get::<String>(row, 8)?,
+            key.to_owned(),
+        )),
         other => return Err(bad(format!("of the unknown subject {other:?}"))),
     };
     let what = if rows::get(row, 10)? {

@@ -8,7 +8,7 @@ use super::rows::{self, credential_columns, document_columns, host_columns, sign
 use sekisho_certs::credential::{CredentialId, SealedBytes, StoredCredential};
 use sekisho_certs::host::HostPattern;
 use sekisho_certs::record::HostRecord;
-use sekisho_certs::store::Document;
+use sekisho_certs::store::{Document, DocumentId, DocumentKind};
 
 pub(super) async fn hosts(from: &Connection, patterns: &[HostPattern]) -> Step<Vec<HostRecord>> {
     let patterns: Vec<_> = patterns.iter().map(HostPattern::as_str).collect();
@@ -64,31 +64,32 @@ pub(super) async fn list_credentials(
 /// `now` is none for the database's own clock.
 pub(super) async fn document(
     from: &Connection,
-    kind: &str,
-    key: &str,
+    id: &DocumentId,
     now: Option<i64>,
 ) -> Step<Option<Document<SealedBytes>>> {
-    let rows = from.query(&DOCUMENT, &[&kind, &key, &now]).await?;
+    let params: Params<'_> = &[&id.kind.as_str(), &id.key, &now];
+    let rows = from.query(&DOCUMENT, params).await?;
     let row = rows.first();
-    row.map(|row| rows::document(row, kind)).transpose()
+    row.map(|row| rows::document(row, &id.kind)).transpose()
 }
 
 pub(super) async fn list_documents(
     from: &Connection,
-    kind: &str,
+    kind: &DocumentKind,
     after: Option<&str>,
     limit: usize,
     now: Option<i64>,
 ) -> Step<Vec<Document<SealedBytes>>> {
     let (limit, key, is_first) = (rows::limit(limit), after.unwrap_or(""), after.is_none());
-    let params: Params<'_> = &[&kind, &key, &is_first, &now, &limit];
+    let params: Params<'_> = &[&kind.as_str(), &key, &is_first, &now, &limit];
     let rows = from.query(&LIST_DOCUMENTS, params).await?;
     rows.iter().map(|row| rows::document(row, kind)).collect()
 }
 
-pub(super) async fn kind_after(from: &Connection, after: &str) -> Step<Option<String>> {
+pub(super) async fn kind_after(from: &Connection, after: &str) -> Step<Option<DocumentKind>> {
     let rows = from.query(&KIND_AFTER, &[&after]).await?;
-    rows.first().map(|row| rows::get(row, 0)).transpose()
+    let kind = rows.first().map(|row| rows::get::<String>(row, 0));
+    Ok(kind.transpose()?.map(DocumentKind::from))
 }
 
 pub(super) static HOSTS: Sql = Sql {

@@ -10,7 +10,7 @@ use sekisho_certs::credential::{
 };
 use sekisho_certs::host::HostPattern;
 use sekisho_certs::record::{HostRecord, References, Site, Tenant, TlsPolicy};
-use sekisho_certs::store::Document;
+use sekisho_certs::store::{Document, DocumentId, DocumentKind};
 
 /// A column's value.
 pub(super) fn get<'a, T: FromSql<'a>>(row: &'a Row, column: usize) -> Step<T> {
@@ -111,10 +111,9 @@ macro_rules! document_columns {
 pub(super) use document_columns;
 
 /// A document from [`document_columns`].
-pub(super) fn document(row: &Row, kind: &str) -> Step<Document<SealedBytes>> {
+pub(super) fn document(row: &Row, kind: &DocumentKind) -> Step<Document<SealedBytes>> {
     Ok(Document {
-        kind: kind.to_owned(),
-        key: get(row, 0)?,
+        id: DocumentId::new(kind.clone(), get::<String>(row, 0)?),
         bytes: sealed(row, 1)?,
         expires: get(row, 4)?,
         version: number(row, 5)?,

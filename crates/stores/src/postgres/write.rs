@@ -21,7 +21,7 @@ use sekisho_certs::credential::{CredentialId, KeyType};
 use sekisho_certs::host::HostPattern;
 use sekisho_certs::record::References;
 use sekisho_certs::seal::Batch;
-use sekisho_certs::store::What;
+use sekisho_certs::store::{DocumentId, What};
 
 use super::log;
 
@@ -76,8 +76,8 @@ async fn begin(on: &Connection, asked: &Asked, now: Option<i64>) -> Step<(There,
         .map(|id| signed(id.as_u64()))
         .collect();
     let hosts: Vec<_> = asked.hosts.iter().map(HostPattern::as_str).collect();
-    let kinds: Vec<_> = asked.documents.iter().map(|one| one.0.as_str()).collect();
-    let keys: Vec<_> = asked.documents.iter().map(|one| one.1.as_str()).collect();
+    let kinds: Vec<_> = asked.documents.iter().map(|id| id.kind.as_str()).collect();
+    let keys: Vec<_> = asked.documents.iter().map(|id| &*id.key).collect();
     let (credentials, hosts): (Params<'_>, Params<'_>) = (&[&ids], &[&hosts]);
     let documents: Params<'_> = &[&kinds, &keys, &now];
     // Sent together and done in this order: what is read is read under the
@@ -116,9 +116,9 @@ fn host(row: &Row) -> Step<(HostPattern, (u64, References))> {
     Ok((rows::pattern(row, 0)?, (rows::number(row, 1)?, references)))
 }
 
-fn document(row: &Row) -> Step<((String, String), u64)> {
-    let place = (rows::get(row, 0)?, rows::get(row, 1)?);
-    Ok((place, rows::number(row, 2)?))
+fn document(row: &Row) -> Step<(DocumentId, u64)> {
+    let id = DocumentId::new(rows::get::<String>(row, 0)?, rows::get::<String>(row, 1)?);
+    Ok((id, rows::number(row, 2)?))
 }
 
 /// Bounds what a writer that hangs keeps from others: its server ends it.

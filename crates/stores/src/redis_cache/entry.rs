@@ -90,7 +90,7 @@ pub(super) fn touched(changes: &[Change]) -> Vec<(String, u64)> {
             Subject::Credential(id) => {
                 touched.insert(credential_subject(*id), change.number);
             }
-            Subject::Document { .. } => {}
+            Subject::Document(_) => {}
         }
     }
     touched.into_iter().collect()

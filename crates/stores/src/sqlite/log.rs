@@ -81,10 +81,7 @@ fn page(snapshot: &Transaction<'_>, after: u64, limit: usize) -> Step<Vec<Change
         let subject = match rows::text(row, 1)? {
             HOST => Subject::Host(rows::pattern(row, 3)?),
             CREDENTIAL => Subject::Credential(rows::text(row, 3)?.parse().map_err(bad)?),
-            DOCUMENT => Subject::Document {
-                kind: row.get(2)?,
-                key: row.get(3)?,
-            },
+            DOCUMENT => Subject::Document(rows::document_id(row, 2)?),
             other => return Err(bad(format!("of the unknown subject {other:?}"))),
         };
         let what = if row.get(4)? {

@@ -13,7 +13,7 @@ use super::rows::{
 use sekisho_certs::credential::{CredentialId, KeyType, SealedBytes, StoredCredential};
 use sekisho_certs::host::{HostName, HostPattern};
 use sekisho_certs::record::HostRecord;
-use sekisho_certs::store::{Answer, Document, Result};
+use sekisho_certs::store::{Answer, Document, DocumentId, DocumentKind, Result};
 
 /// One connection with its prepared statements, for one thread at a time.
 pub(crate) struct Reader {
@@ -132,21 +132,20 @@ impl Reader {
 
     pub(super) fn document(
         &mut self,
-        kind: &str,
-        key: &str,
+        id: &DocumentId,
         now: i64,
     ) -> Result<Option<Document<SealedBytes>>> {
         self.run(|connection| {
             let mut statement = connection.prepare_cached(DOCUMENT)?;
-            let mut rows = statement.query((kind, key, now))?;
+            let mut rows = statement.query((id.kind.as_str(), &*id.key, now))?;
             let row = rows.next()?;
-            row.map(|row| rows::document(row, kind)).transpose()
+            row.map(|row| rows::document(row, &id.kind)).transpose()
         })
     }
 
     pub(super) fn list_documents(
         &mut self,
-        kind: &str,
+        kind: &DocumentKind,
         after: Option<&str>,
         limit: usize,
         now: i64,
@@ -154,7 +153,7 @@ impl Reader {
         self.run(|connection| {
             let mut statement = connection.prepare_cached(DOCUMENTS)?;
             let limit = rows::limit(limit);
-            let mut rows = statement.query((kind, after, now, limit))?;
+            let mut rows = statement.query((kind.as_str(), after, now, limit))?;
             let mut listed = Vec::new();
             while let Some(row) = rows.next()? {
                 listed.push(rows::document(row, kind)?);
@@ -163,12 +162,13 @@ impl Reader {
         })
     }
 
-    pub(super) fn kind_after(&mut self, after: &str) -> Result<Option<String>> {
+    pub(super) fn kind_after(&mut self, after: &str) -> Result<Option<DocumentKind>> {
         self.run(|connection| {
             let mut statement = connection.prepare_cached(KIND_AFTER)?;
             let mut rows = statement.query([after])?;
             let row = rows.next()?;
-            Ok(row.map(|row| row.get(0)).transpose()?)
+            let kind: Option<String> = row.map(|row| row.get(0)).transpose()?;
+            Ok(kind.map(DocumentKind::from))
         })
     }
 

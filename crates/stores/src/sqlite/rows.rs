@@ -12,7 +12,7 @@ use sekisho_certs::credential::{
 };
 use sekisho_certs::host::HostPattern;
 use sekisho_certs::record::{HostRecord, References, Site, Tenant, TlsPolicy};
-use sekisho_certs::store::{Document, Result, StoreError};
+use sekisho_certs::store::{Document, DocumentId, DocumentKind, Result, StoreError};
 
 /// What a statement's run can fail with, before the file's name is known.
 pub(super) enum Fault {
@@ -187,11 +187,16 @@ macro_rules! document_columns {
 }
 pub(super) use document_columns;
 
+/// Kind and key, in two columns.
+pub(super) fn document_id(row: &Row<'_>, first: usize) -> Step<DocumentId> {
+    let (kind, key): (String, String) = (row.get(first)?, row.get(first + 1)?);
+    Ok(DocumentId::new(kind, key))
+}
+
 /// A document from [`document_columns`].
-pub(super) fn document(row: &Row<'_>, kind: &str) -> Step<Document<SealedBytes>> {
+pub(super) fn document(row: &Row<'_>, kind: &DocumentKind) -> Step<Document<SealedBytes>> {
     Ok(Document {
-        kind: kind.to_owned(),
-        key: row.get(0)?,
+        id: DocumentId::new(kind.clone(), row.get::<_, String>(0)?),
         bytes: sealed(row, 1)?,
         expires: row.get(4)?,
         version: number(row, 5)?,

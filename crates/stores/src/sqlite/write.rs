@@ -13,7 +13,7 @@ use sekisho_certs::host::HostPattern;
 use sekisho_certs::record::{HostRecord, References};
 use sekisho_certs::seal::Batch;
 use sekisho_certs::store::expect::{self, met};
-use sekisho_certs::store::{Document, Expect, Reseal, Result, SecretOf, What, Write};
+use sekisho_certs::store::{Document, DocumentId, Expect, Reseal, Result, SecretOf, What, Write};
 
 impl Reader {
     /// Applies a batch, whole or not at all. `keep` changes stay in the log.
@@ -70,13 +70,8 @@ impl<'a> Writer<'a> {
             Write::PutHost(record, expect) => self.put_host(&record, expect),
             Write::RemoveHost(pattern, expect) => self.remove_host(&pattern, expect),
             Write::PutDocument(document, expect) => self.put_document(&document, expect, now),
-            Write::RemoveDocument { kind, key, expect } => {
-                self.remove_document(&kind, &key, expect, now)
-            }
-            Write::Require { kind, key, expect } => {
-                let there = self.document(&kind, &key, now)?;
-                Ok(met(&expect::document(&kind, &key), there, expect)?)
-            }
+            Write::RemoveDocument(id, expect) => self.remove_document(&id, expect, now),
+            Write::Require(id, expect) => Ok(met(&id, self.document(&id, now)?, expect)?),
         }
     }
 
@@ -196,14 +191,12 @@ impl<'a> Writer<'a> {
         expect: Expect,
         now: i64,
     ) -> Step<()> {
-        let (kind, key) = (&document.kind, &document.key);
-        let shown = expect::document(kind, key);
-        let bytes = &document.bytes;
-        met(&shown, self.document(kind, key, now)?, expect)?;
-        let version = self.log(log::DOCUMENT, kind, key, What::Put)?;
+        let Document { id, bytes, .. } = document;
+        met(id, self.document(id, now)?, expect)?;
+        let version = self.log(log::DOCUMENT, id.kind.as_str(), &id.key, What::Put)?;
         self.sql.prepare_cached(PUT_DOCUMENT)?.execute(params![
-            kind,
-            key,
+            id.kind.as_str(),
+            id.key,
             bytes.key_id,
             bytes.nonce,
             bytes.bytes,
@@ -213,16 +206,16 @@ impl<'a> Writer<'a> {
         Ok(())
     }
 
-    fn remove_document(&mut self, kind: &str, key: &str, expect: Expect, now: i64) -> Step<()> {
-        let there = self.document(kind, key, now)?;
-        met(&expect::document(kind, key), there, expect)?;
+    fn remove_document(&mut self, id: &DocumentId, expect: Expect, now: i64) -> Step<()> {
+        let there = self.document(id, now)?;
+        met(id, there, expect)?;
         if there.is_none() {
             return Ok(());
         }
-        self.log(log::DOCUMENT, kind, key, What::Removed)?;
+        self.log(log::DOCUMENT, id.kind.as_str(), &id.key, What::Removed)?;
         self.sql
             .prepare_cached("DELETE FROM documents WHERE kind = ?1 AND key = ?2")?
-            .execute((kind, key))?;
+            .execute((id.kind.as_str(), &*id.key))?;
         Ok(())
     }
 
@@ -244,7 +237,8 @@ impl<'a> Writer<'a> {
                         id, version, old.0, old.1, old.2, new.0, new.1, new.2,
                     ])?;
             }
-            SecretOf::Document { kind, key } => {
+            SecretOf::Document(id) => {
+                let (kind, key) = (id.kind.as_str(), &*id.key);
                 self.sql.prepare_cached(RESEAL_DOCUMENT)?.execute(params![
                     kind, key, version, old.0, old.1, old.2, new.0, new.1, new.2,
                 ])?;
@@ -345,11 +339,13 @@ impl<'a> Writer<'a> {
             .optional()?)
     }
 
-    fn document(&self, kind: &str, key: &str, now: i64) -> Step<Option<u64>> {
+    fn document(&self, id: &DocumentId, now: i64) -> Step<Option<u64>> {
         Ok(self
             .sql
             .prepare_cached(DOCUMENT_VERSION)?
-            .query_row((kind, key, now), |row| row.get::<_, i64>(0))
+            .query_row((id.kind.as_str(), &*id.key, now), |row| {
+                row.get::<_, i64>(0)
+            })
             .optional()?
             .map(i64::cast_unsigned))
     }

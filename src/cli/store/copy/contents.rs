@@ -5,7 +5,7 @@ use std::fmt;
 
 use aws_lc_rs::digest::{Context, SHA256};
 use indicatif::HumanCount;
-use sekisho_certs::store::Document;
+use sekisho_certs::store::{Document, DocumentId, DocumentKind};
 use sekisho_certs::{
     CredentialId, HostPattern, HostRecord, KeyType, OpenKey, Sealer, Secret, StoredCredential,
 };
@@ -19,7 +19,7 @@ use crate::cli::failure::Result;
 pub(super) enum Item {
     Credential(CredentialId),
     Host(HostPattern),
-    Document(String, String),
+    Document(DocumentId),
 }
 
 impl fmt::Display for Item {
@@ -27,7 +27,7 @@ impl fmt::Display for Item {
         match self {
             Self::Credential(id) => id.fmt(f),
             Self::Host(pattern) => write!(f, "host {pattern}"),
-            Self::Document(kind, key) => write!(f, "document {kind}/{key}"),
+            Self::Document(id) => id.fmt(f),
         }
     }
 }
@@ -53,7 +53,7 @@ enum Stage {
     Credentials(Option<CredentialId>),
     Hosts(Option<HostPattern>),
     Kinds(String),
-    Documents(String, Option<String>),
+    Documents(DocumentKind, Option<String>),
     End,
 }
 
@@ -78,7 +78,7 @@ impl<'a> Contents<'a> {
             match next.item {
                 Item::Credential(_) => self.summary.credentials += 1,
                 Item::Host(_) => self.summary.hosts += 1,
-                Item::Document(..) => self.summary.documents += 1,
+                Item::Document(_) => self.summary.documents += 1,
             }
         }
         Ok(next)
@@ -122,7 +122,7 @@ impl<'a> Contents<'a> {
             }
             Stage::Kinds(after) => {
                 self.stage = match catalog.kind_after(after).await? {
-                    Some(kind) if marker::stays(&kind) => Stage::Kinds(kind),
+                    Some(kind) if marker::stays(&kind) => Stage::Kinds(kind.as_str().to_owned()),
                     Some(kind) => Stage::Documents(kind, None),
                     None => Stage::End,
                 };
@@ -131,8 +131,11 @@ impl<'a> Contents<'a> {
                 let page = catalog.list_documents(kind, after.as_deref(), PAGE);
                 let page = page.await?;
                 let next = match page.last() {
-                    Some(last) => Stage::Documents(last.kind.clone(), Some(last.key.clone())),
-                    None => Stage::Kinds(std::mem::take(kind)),
+                    Some(last) => {
+                        let after = Some(last.id.key.clone().into_owned());
+                        Stage::Documents(kind.clone(), after)
+                    }
+                    None => Stage::Kinds(kind.as_str().to_owned()),
                 };
                 for stored in page {
                     let opened = self.sealer.open_document(stored).await?;
@@ -203,10 +206,10 @@ fn host(one: &HostRecord) -> Digested {
 }
 
 fn document(one: &Document<Secret>) -> Digested {
-    let item = Item::Document(one.kind.clone(), one.key.clone());
+    let item = Item::Document(one.id.clone());
     let mut digest = Parts::of("document");
-    digest.add(one.kind.as_bytes());
-    digest.add(one.key.as_bytes());
+    digest.add(one.id.kind.as_str().as_bytes());
+    digest.add(one.id.key.as_bytes());
     digest.add(one.bytes.expose());
     digest.number(one.expires);
     digest.end(item)

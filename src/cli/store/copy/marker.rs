@@ -3,7 +3,7 @@
 
 use sekisho_certs::Secret;
 use sekisho_certs::seal::CHECK;
-use sekisho_certs::store::{CatalogId, Document, LogId, LogPosition};
+use sekisho_certs::store::{CatalogId, Document, DocumentId, DocumentKind, LogId, LogPosition};
 
 /// What a copy knows of its source.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -21,13 +21,7 @@ impl Marker {
         bytes.extend_from_slice(&self.position.log.0);
         bytes.extend_from_slice(&self.position.number.to_be_bytes());
         bytes.extend_from_slice(&self.position.mark.to_be_bytes());
-        Document {
-            kind: KIND.to_owned(),
-            key: KEY.to_owned(),
-            bytes: Secret::new(bytes),
-            expires: None,
-            version: 0,
-        }
+        Document::new(ID, Secret::new(bytes))
     }
 
     /// None if another version of this program wrote it.
@@ -50,12 +44,11 @@ impl Marker {
 
 /// Documents that belong to one store and are not copied: its check value,
 /// and this marker.
-pub(super) fn stays(kind: &str) -> bool {
-    kind == CHECK || kind == KIND
+pub(super) fn stays(kind: &DocumentKind) -> bool {
+    *kind == CHECK.kind || *kind == ID.kind
 }
 
-pub(super) const KIND: &str = "copy";
-pub(super) const KEY: &str = "from";
+pub(super) const ID: DocumentId = DocumentId::known(DocumentKind::new("copy"), "from");
 /// Format 1 had no mark.
 const FORMAT: u8 = 2;
 

@@ -4,7 +4,7 @@ use std::collections::{BTreeSet, HashSet};
 
 use anyhow::{anyhow, bail};
 use sekisho_certs::seal::CHECK;
-use sekisho_certs::store::{Expect, Subject, What, Write};
+use sekisho_certs::store::{DocumentId, Expect, Subject, What, Write};
 use sekisho_certs::{
     Catalog, CredentialId, HostPattern, HostRecord, Sealer, Secret, StoreError, StoredCredential,
 };
@@ -45,7 +45,7 @@ impl<'a> Target<'a> {
             marker: Marker { catalog, position },
             expect: Expect::Absent,
         };
-        match target.document(marker::KIND, marker::KEY).await? {
+        match target.document(&marker::ID).await? {
             Some(document) => {
                 let marker = Marker::read(&document).ok_or_else(|| {
                     anyhow!("the target is a copy that another version of sekisho made")
@@ -125,7 +125,7 @@ impl<'a> Target<'a> {
     async fn write(&mut self, mut batch: Vec<Write<Secret>>) -> Result<(), StoreError> {
         batch.push(Write::PutDocument(self.marker.document(), self.expect));
         self.target.write(batch).await?;
-        let written = self.target.document(marker::KIND, marker::KEY).await?;
+        let written = self.target.document(&marker::ID).await?;
         let written = written.ok_or_else(|| {
             StoreError::Conflict("the marker of the copy is gone from the target".into())
         })?;
@@ -139,7 +139,7 @@ impl<'a> Target<'a> {
             match item {
                 Item::Credential(id) => ids.push(*id),
                 Item::Host(pattern) => patterns.push(pattern.clone()),
-                Item::Document(kind, key) => writes.push(self.document(kind, key).await?),
+                Item::Document(id) => writes.push(self.document(id).await?),
             }
         }
         let catalog = self.source.catalog();
@@ -160,14 +160,10 @@ impl<'a> Target<'a> {
         Ok(writes)
     }
 
-    async fn document(&self, kind: &str, key: &str) -> Result<Write<Secret>> {
-        Ok(match self.source.document(kind, key).await? {
+    async fn document(&self, id: &DocumentId) -> Result<Write<Secret>> {
+        Ok(match self.source.document(id).await? {
             Some(document) => Write::PutDocument(document, Expect::Any),
-            None => Write::RemoveDocument {
-                kind: kind.to_owned(),
-                key: key.to_owned(),
-                expect: Expect::Any,
-            },
+            None => Write::RemoveDocument(id.clone(), Expect::Any),
         })
     }
 
@@ -204,7 +200,7 @@ impl<'a> Target<'a> {
     async fn with_references(&self, items: &[Item]) -> Result<Vec<Item>> {
         let patterns = items.iter().filter_map(|item| match item {
             Item::Host(pattern) => Some(pattern.clone()),
-            Item::Credential(_) | Item::Document(..) => None,
+            Item::Credential(_) | Item::Document(_) => None,
         });
         let hosts = self
             .source
@@ -233,8 +229,8 @@ fn item(subject: &Subject) -> Option<Item> {
     match subject {
         Subject::Host(pattern) => Some(Item::Host(pattern.clone())),
         Subject::Credential(id) => Some(Item::Credential(*id)),
-        Subject::Document { kind, .. } if marker::stays(kind) => None,
-        Subject::Document { kind, key } => Some(Item::Document(kind.clone(), key.clone())),
+        Subject::Document(id) if marker::stays(&id.kind) => None,
+        Subject::Document(id) => Some(Item::Document(id.clone())),
     }
 }
 
@@ -244,7 +240,7 @@ async fn is_empty(catalog: &dyn Catalog) -> Result<bool> {
         if !marker::stays(&next) {
             return Ok(false);
         }
-        kind = next;
+        kind = next.as_str().to_owned();
     }
     let hosts = catalog.list_hosts(None, 1).await?;
     Ok(hosts.is_empty() && catalog.list_credentials(None, 1).await?.is_empty())
@@ -256,7 +252,7 @@ async fn unwritten_since(catalog: &dyn Catalog, version: u64) -> Result<bool> {
     let page = catalog.changes(version, PAGE).await?;
     let ours = page.changes.iter().all(|change| match &change.subject {
         Subject::Credential(_) => change.what == What::Removed,
-        Subject::Document { kind, .. } => kind == CHECK,
+        Subject::Document(id) => *id == CHECK,
         Subject::Host(_) => false,
     });
     Ok(!page.gap && ours && page.changes.len() < PAGE)

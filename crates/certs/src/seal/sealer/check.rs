@@ -13,8 +13,8 @@ use crate::feed::Follower;
 use crate::lookup::FeedState;
 use crate::seal::KeyRing;
 use crate::store::{
-    BoxFuture, CatalogId, ChangePage, Document, Expect, LogPosition, Result, StoreError, Subject,
-    Write,
+    BoxFuture, CatalogId, ChangePage, Document, DocumentId, DocumentKind, Expect, LogPosition,
+    Result, StoreError, Subject, Write,
 };
 
 /// What the check value was when it was last read.
@@ -28,11 +28,7 @@ pub(super) struct Check {
 impl Check {
     /// Makes a batch conflict if another key seals by then.
     pub(super) fn require(self) -> Write<SealedBytes> {
-        Write::Require {
-            kind: KIND.to_owned(),
-            key: String::new(),
-            expect: Expect::Version(self.version),
-        }
+        Write::Require(CHECK, Expect::Version(self.version))
     }
 }
 
@@ -66,7 +62,7 @@ impl Known {
 impl Sealer {
     /// Reads the check value and tries to open it; none if there is none.
     pub(super) async fn check(&self, catalog: CatalogId) -> Result<Option<Check>> {
-        match self.catalog().document(KIND, "").await? {
+        match self.catalog().document(&CHECK).await? {
             Some(document) => Ok(Some(self.open_check(catalog, document).await?)),
             None => Ok(None),
         }
@@ -88,7 +84,7 @@ impl Sealer {
 
     /// Reads which key seals, whether this process has it or not.
     pub(super) async fn learn(&self) -> Result<Option<Check>> {
-        let document = self.catalog().document(KIND, "").await?;
+        let document = self.catalog().document(&CHECK).await?;
         Ok(document.map(|document| self.noted(&document)))
     }
 
@@ -108,13 +104,7 @@ impl Sealer {
         ring: &KeyRing,
         key: u32,
     ) -> Result<Document<SealedBytes>> {
-        let check = Document {
-            kind: KIND.to_owned(),
-            key: String::new(),
-            bytes: Secret::new(KIND.into()),
-            expires: None,
-            version: 0,
-        };
+        let check = Document::new(CHECK, Secret::new(CHECK.kind.as_str().into()));
         let sealed = ring.seal_under(key, &check.bytes, &place(catalog, &check));
         let sealed = sealed.ok_or_else(|| self.lacks(key))?;
         Ok(check.with_bytes(sealed))
@@ -200,7 +190,7 @@ impl Follower for Sealer {
 }
 
 fn is_check(subject: &Subject) -> bool {
-    matches!(subject, Subject::Document { kind, .. } if kind == KIND)
+    matches!(subject, Subject::Document(id) if *id == CHECK)
 }
 
 fn wrong(ring: &KeyRing, why: &dyn std::fmt::Display) -> StoreError {
@@ -214,9 +204,9 @@ fn wrong(ring: &KeyRing, why: &dyn std::fmt::Display) -> StoreError {
     )
 }
 
-/// The kind of the document that is the check value, and its content. It
-/// belongs to one catalog and is never copied into another.
-pub const KIND: &str = "check";
+/// The document that is the check value; its kind is its content. It belongs
+/// to one catalog and is never copied into another.
+pub const CHECK: DocumentId = DocumentId::known(DocumentKind::new("check"), "");
 /// What opening a store waits for its keys, and what a load waits for a key
 /// that is new: a client waits no longer.
 pub(super) const OPENING: Duration = Duration::from_secs(2);

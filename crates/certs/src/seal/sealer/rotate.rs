@@ -5,7 +5,9 @@ use super::check::OPENING;
 use super::secrets::{SealingKey, bound, does_not_open, place};
 use crate::credential::{CredentialId, SealedBytes, StoredCredential};
 use crate::seal::{Batch, Bound, KeyRing};
-use crate::store::{CatalogId, Document, Expect, Reseal, Result, SecretOf, StoreError, expect};
+use crate::store::{
+    CatalogId, Document, DocumentKind, Expect, Reseal, Result, SecretOf, StoreError,
+};
 
 impl Sealer {
     /// The id of the key that seals, as the catalog has it now.
@@ -71,10 +73,10 @@ impl Sealer {
                     let listed = self.catalog().list_documents(kind, after.as_deref(), limit);
                     let page = listed.await?;
                     if let Some(last) = page.last() {
-                        *after = Some(last.key.clone());
+                        *after = Some(last.id.key.clone().into_owned());
                         return Ok(page.into_iter().map(SealedSecret::Document).collect());
                     }
-                    walk.0 = Stage::Kinds(std::mem::take(kind));
+                    walk.0 = Stage::Kinds(kind.as_str().to_owned());
                 }
                 Stage::End => return Ok(Vec::new()),
             }
@@ -121,7 +123,7 @@ pub struct Walk(Stage);
 enum Stage {
     Credentials(Option<CredentialId>),
     Kinds(String),
-    Documents(String, Option<String>),
+    Documents(DocumentKind, Option<String>),
     End,
 }
 
@@ -180,10 +182,7 @@ impl SealedSecret {
     fn replace(&self, from: SealedBytes, to: SealedBytes) -> Reseal {
         let (of, version) = match self {
             Self::Credential(one) => (SecretOf::Credential(one.id), one.version),
-            Self::Document(one) => {
-                let (kind, key) = (one.kind.clone(), one.key.clone());
-                (SecretOf::Document { kind, key }, one.version)
-            }
+            Self::Document(one) => (SecretOf::Document(one.id.clone()), one.version),
         };
         Reseal {
             of,
@@ -196,7 +195,7 @@ impl SealedSecret {
     fn shown(&self) -> String {
         match self {
             Self::Credential(credential) => credential.id.to_string(),
-            Self::Document(document) => expect::document(&document.kind, &document.key),
+            Self::Document(document) => document.id.to_string(),
         }
     }
 }

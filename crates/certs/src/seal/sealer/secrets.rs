@@ -7,7 +7,7 @@ use super::check::{Check, OPENING};
 use super::{Sealer, no_check};
 use crate::credential::{SealedBytes, Secret, StoredCredential};
 use crate::seal::{Batch, Bound, KeyRing, OpenKey, UnsealError};
-use crate::store::{Answer, CatalogId, Document, Found, Result, StoreError, Write, expect};
+use crate::store::{Answer, CatalogId, Document, DocumentId, Found, Result, StoreError, Write};
 
 /// What seals: a key of a ring, for one catalog.
 #[derive(Debug)]
@@ -83,8 +83,7 @@ impl Sealer {
         let catalog = self.opened().await?;
         let ring = self.0.keys.with(stored.bytes.key_id, OPENING).await;
         let opened = ring.unseal(stored.bytes.clone(), &place(catalog, &stored));
-        let opened = opened
-            .map_err(|why| does_not_open(&expect::document(&stored.kind, &stored.key), why))?;
+        let opened = opened.map_err(|why| does_not_open(&stored.id, why))?;
         Ok(stored.with_bytes(opened))
     }
 
@@ -92,8 +91,8 @@ impl Sealer {
     ///
     /// # Errors
     /// As [`Sealer::open_answer`].
-    pub async fn document(&self, kind: &str, key: &str) -> Result<Option<Document<Secret>>> {
-        match self.catalog().document(kind, key).await? {
+    pub async fn document(&self, id: &DocumentId) -> Result<Option<Document<Secret>>> {
+        match self.catalog().document(id).await? {
             Some(stored) => Ok(Some(self.open_document(stored).await?)),
             None => {
                 self.opened().await?;
@@ -163,10 +162,8 @@ impl SealingKey {
             }
             Write::PutHost(record, expect) => Write::PutHost(record, expect),
             Write::RemoveHost(pattern, expect) => Write::RemoveHost(pattern, expect),
-            Write::RemoveDocument { kind, key, expect } => {
-                Write::RemoveDocument { kind, key, expect }
-            }
-            Write::Require { kind, key, expect } => Write::Require { kind, key, expect },
+            Write::RemoveDocument(id, expect) => Write::RemoveDocument(id, expect),
+            Write::Require(id, expect) => Write::Require(id, expect),
         })
     }
 }
@@ -186,8 +183,7 @@ pub(super) fn bound<K>(catalog: CatalogId, credential: &StoredCredential<K>) -> 
 pub(super) fn place<B>(catalog: CatalogId, document: &Document<B>) -> Bound<'_> {
     Bound::Document {
         catalog,
-        kind: &document.kind,
-        key: &document.key,
+        document: &document.id,
     }
 }
 

@@ -10,7 +10,7 @@ use crate::contract::fixture::{host_with, plain, put_host, record};
 use crate::host::HostName;
 use crate::seal::{KeySource, OpenKey};
 use crate::store::memory::Memory;
-use crate::store::{Answer, Document};
+use crate::store::{Answer, Document, DocumentId};
 
 /// A catalog with a key file of one key.
 struct Rig {
@@ -76,13 +76,8 @@ async fn put(sealer: &Sealer, number: u64) -> Result<u64> {
 }
 
 async fn document(sealer: &Sealer, key: &str) -> Result<u64> {
-    let document = Document {
-        kind: "kind".to_owned(),
-        key: key.to_owned(),
-        bytes: plain(b"content"),
-        expires: None,
-        version: 0,
-    };
+    let id = DocumentId::new("kind", key.to_owned());
+    let document = Document::new(id, plain(b"content"));
     let put = Write::PutDocument(document, Expect::Any);
     sealer.write(vec![put]).await
 }

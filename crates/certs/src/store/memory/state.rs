@@ -10,8 +10,8 @@ use crate::record::{HostRecord, References};
 use crate::seal::Batch;
 use crate::store::expect::{self, met};
 use crate::store::{
-    Answer, Change, ChangePage, Document, Expect, Found, Lease, LogId, LogPosition, Reseal, Result,
-    SecretOf, Source, StoreError, Subject, What, Write,
+    Answer, Change, ChangePage, Document, DocumentId, DocumentKind, Expect, Found, Lease, LogId,
+    LogPosition, Reseal, Result, SecretOf, Source, StoreError, Subject, What, Write,
 };
 
 #[derive(Clone, Debug)]
@@ -25,7 +25,7 @@ pub(super) struct State {
     changes: BTreeMap<u64, (Change, u64)>,
     hosts: BTreeMap<HostPattern, HostRecord>,
     credentials: BTreeMap<CredentialId, StoredCredential<SealedBytes>>,
-    documents: BTreeMap<(String, String), Document<SealedBytes>>,
+    documents: BTreeMap<DocumentId, Document<SealedBytes>>,
     leases: BTreeMap<String, (String, Lease)>,
 }
 
@@ -145,33 +145,25 @@ impl State {
         listed.map(|(_, one)| one.clone()).collect()
     }
 
-    pub(super) fn document(
-        &self,
-        kind: &str,
-        key: &str,
-        now: i64,
-    ) -> Option<&Document<SealedBytes>> {
-        self.documents
-            .get(&(kind.to_owned(), key.to_owned()))
-            .filter(|one| alive(one, now))
+    pub(super) fn document(&self, id: &DocumentId, now: i64) -> Option<&Document<SealedBytes>> {
+        self.documents.get(id).filter(|one| alive(one, now))
     }
 
     pub(super) fn list_documents(
         &self,
-        kind: &str,
+        kind: &DocumentKind,
         after: Option<&str>,
         limit: usize,
         now: i64,
     ) -> Vec<Document<SealedBytes>> {
-        let of_kind = |one: &&Document<SealedBytes>| one.kind == kind && alive(one, now);
-        let behind =
-            |one: &&Document<SealedBytes>| after.is_none_or(|after| one.key.as_str() > after);
+        let of_kind = |one: &&Document<SealedBytes>| one.id.kind == *kind && alive(one, now);
+        let behind = |one: &&Document<SealedBytes>| after.is_none_or(|after| *one.id.key > *after);
         let listed = self.documents.values().filter(of_kind).filter(behind);
         listed.take(limit).cloned().collect()
     }
 
-    pub(super) fn kind_after(&self, after: &str) -> Option<String> {
-        let mut kinds = self.documents.keys().map(|(kind, _)| kind);
+    pub(super) fn kind_after(&self, after: &str) -> Option<DocumentKind> {
+        let mut kinds = self.documents.keys().map(|id| &id.kind);
         kinds.find(|kind| kind.as_str() > after).cloned()
     }
 
@@ -222,13 +214,8 @@ impl State {
                     self.remove_host(&pattern, expect, &mut dropped)?;
                 }
                 Write::PutDocument(document, expect) => self.put_document(document, expect, now)?,
-                Write::RemoveDocument { kind, key, expect } => {
-                    self.remove_document(kind, key, expect, now)?;
-                }
-                Write::Require { kind, key, expect } => {
-                    let there = self.document(&kind, &key, now).map(|one| one.version);
-                    met(&expect::document(&kind, &key), there, expect)?;
-                }
+                Write::RemoveDocument(id, expect) => self.remove_document(id, expect, now)?,
+                Write::Require(id, expect) => met(&id, self.version(&id, now), expect)?,
             }
         }
         reseals.into_iter().for_each(|one| self.reseal(one));
@@ -314,33 +301,25 @@ impl State {
         expect: Expect,
         now: i64,
     ) -> Result<()> {
-        let (kind, key) = (document.kind.clone(), document.key.clone());
-        let shown = expect::document(&kind, &key);
-        let there = self.document(&kind, &key, now).map(|one| one.version);
-        met(&shown, there, expect)?;
-        let subject = Subject::Document {
-            kind: kind.clone(),
-            key: key.clone(),
-        };
-        document.version = self.announce(subject, What::Put);
-        self.documents.insert((kind, key), document);
+        let id = document.id.clone();
+        met(&id, self.version(&id, now), expect)?;
+        document.version = self.announce(Subject::Document(id.clone()), What::Put);
+        self.documents.insert(id, document);
         Ok(())
     }
 
-    fn remove_document(
-        &mut self,
-        kind: String,
-        key: String,
-        expect: Expect,
-        now: i64,
-    ) -> Result<()> {
-        let there = self.document(&kind, &key, now).map(|one| one.version);
-        met(&expect::document(&kind, &key), there, expect)?;
+    fn remove_document(&mut self, id: DocumentId, expect: Expect, now: i64) -> Result<()> {
+        let there = self.version(&id, now);
+        met(&id, there, expect)?;
         if there.is_some() {
-            self.documents.remove(&(kind.clone(), key.clone()));
-            self.announce(Subject::Document { kind, key }, What::Removed);
+            self.documents.remove(&id);
+            self.announce(Subject::Document(id), What::Removed);
         }
         Ok(())
+    }
+
+    fn version(&self, id: &DocumentId, now: i64) -> Option<u64> {
+        self.document(id, now).map(|one| one.version)
     }
 
     fn reseal(&mut self, reseal: Reseal) {
@@ -355,8 +334,8 @@ impl State {
                 let there = self.credentials.get_mut(&id);
                 there.map(|one| (one.version, &mut one.key))
             }
-            SecretOf::Document { kind, key } => {
-                let there = self.documents.get_mut(&(kind, key));
+            SecretOf::Document(id) => {
+                let there = self.documents.get_mut(&id);
                 there.map(|one| (one.version, &mut one.bytes))
             }
         };

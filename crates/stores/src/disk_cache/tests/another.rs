@@ -1,6 +1,7 @@
 //! Another catalog behind the same address than the one that copies are of.
 
 use super::*;
+use sekisho_certs::store::DocumentId;
 
 fn other() -> Arc<dyn Catalog> {
     let (clock, _) = Fixture::clock();
@@ -35,20 +36,18 @@ async fn another_catalog_is_opened_when_it_answers() {
     rig.switch.say(None);
     // Nothing of the one lands in the other, whoever meets it first.
     let put = || {
-        let document = Document {
-            kind: "kept".to_owned(),
-            key: "k".to_owned(),
-            bytes: plain(b"keys"),
-            expires: None,
-            version: 0,
-        };
+        let document = Document::new(DocumentId::new("kept", "k"), plain(b"keys"));
         vec![Write::PutDocument(document, Expect::Any)]
     };
     let begun = Instant::now();
     while let Err(error) = server.sealer.write(put()).await {
         assert!(error.is_retryable() && begun.elapsed() < LONG, "{error}");
     }
-    let written = there.document("kept", "k").await.unwrap().unwrap();
+    let written = there
+        .document(&DocumentId::new("kept", "k"))
+        .await
+        .unwrap()
+        .unwrap();
     assert_eq!(written.bytes.expose(), b"keys");
     server.follow().await;
     assert_eq!(server.who("new.example").await, "new.example");

@@ -1,14 +1,12 @@
 //! A start without the store.
 
 use super::*;
+use sekisho_certs::store::DocumentId;
 
-fn document(kind: &str, bytes: &[u8], expires: Option<i64>) -> Write<Secret> {
+fn document(kind: &'static str, bytes: &[u8], expires: Option<i64>) -> Write<Secret> {
     let document = Document {
-        kind: kind.to_owned(),
-        key: "k".to_owned(),
-        bytes: plain(bytes),
         expires,
-        version: 0,
+        ..Document::new(DocumentId::new(kind, "k"), plain(bytes))
     };
     Write::PutDocument(document, Expect::Any)
 }
@@ -38,7 +36,7 @@ async fn a_catalog_opens_without_its_store() {
     };
     let kept = server.sealer.open_document(kept.clone()).await.unwrap();
     assert_eq!(
-        (kept.kind.as_str(), kept.bytes.expose()),
+        (kept.id.kind.as_str(), kept.bytes.expose()),
         ("kept", &b"keys"[..])
     );
     // Nothing is written from it.

@@ -11,7 +11,7 @@ use sekisho_certs::credential::{CredentialId, SealedBytes, StoredCredential};
 use sekisho_certs::host::HostPattern;
 use sekisho_certs::seal::Batch;
 use sekisho_certs::store::{
-    BoxFuture, CatalogId, ChangeLog, ChangePage, Document, Lease, LogId, Result,
+    BoxFuture, CatalogId, ChangeLog, ChangePage, Document, DocumentId, Lease, LogId, Result,
 };
 
 #[derive(Debug)]
@@ -145,15 +145,14 @@ impl Catalog for Switch {
 
     fn document<'a>(
         &'a self,
-        kind: &'a str,
-        key: &'a str,
+        id: &'a DocumentId,
     ) -> BoxFuture<'a, Result<Option<Document<SealedBytes>>>> {
-        Box::pin(async move { self.call(self.inner().document(kind, key)).await })
+        Box::pin(async move { self.call(self.inner().document(id)).await })
     }
 
     fn list_documents<'a>(
         &'a self,
-        kind: &'a str,
+        kind: &'a DocumentKind,
         after: Option<&'a str>,
         limit: usize,
     ) -> BoxFuture<'a, Result<Vec<Document<SealedBytes>>>> {
@@ -163,7 +162,7 @@ impl Catalog for Switch {
         })
     }
 
-    fn kind_after<'a>(&'a self, _: &'a str) -> BoxFuture<'a, Result<Option<String>>> {
+    fn kind_after<'a>(&'a self, _: &'a str) -> BoxFuture<'a, Result<Option<DocumentKind>>> {
         unreachable!("nobody asks")
     }
 

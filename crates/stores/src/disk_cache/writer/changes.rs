@@ -68,7 +68,7 @@ fn apply(
                 gone += number;
                 touched += number;
             }
-            Subject::Document { .. } => {}
+            Subject::Document(_) => {}
         }
     }
     note(connection, position, touched > 0)?;

@@ -7,7 +7,7 @@ use sekisho_certs::credential::{CredentialId, KeyType, SealedBytes, StoredCreden
 use sekisho_certs::host::HostPattern;
 use sekisho_certs::record::{HostRecord, References};
 use sekisho_certs::store::expect::{self, met};
-use sekisho_certs::store::{Document, Expect, Result, What, Write};
+use sekisho_certs::store::{Document, DocumentId, Expect, Result, What, Write};
 
 use super::super::log;
 
@@ -16,7 +16,7 @@ use super::super::log;
 pub(super) struct Asked {
     pub(super) credentials: HashSet<CredentialId>,
     pub(super) hosts: HashSet<HostPattern>,
-    pub(super) documents: HashSet<(String, String)>,
+    pub(super) documents: HashSet<DocumentId>,
 }
 
 impl Asked {
@@ -41,11 +41,10 @@ impl Asked {
                     asked.hosts.insert(pattern.clone());
                 }
                 Write::PutDocument(document, _) => {
-                    let place = (document.kind.clone(), document.key.clone());
-                    asked.documents.insert(place);
+                    asked.documents.insert(document.id.clone());
                 }
-                Write::RemoveDocument { kind, key, .. } | Write::Require { kind, key, .. } => {
-                    asked.documents.insert((kind.clone(), key.clone()));
+                Write::RemoveDocument(id, _) | Write::Require(id, _) => {
+                    asked.documents.insert(id.clone());
                 }
             }
         }
@@ -61,7 +60,7 @@ pub(super) struct There {
     /// By version and type.
     pub(super) credentials: HashMap<CredentialId, (u64, KeyType)>,
     pub(super) hosts: HashMap<HostPattern, (u64, References)>,
-    pub(super) documents: HashMap<(String, String), u64>,
+    pub(super) documents: HashMap<DocumentId, u64>,
 }
 
 /// What is to be written, in the order of the keys. Of several writes of one
@@ -73,7 +72,7 @@ pub(super) struct Plan {
     /// None where it is removed.
     pub(super) hosts: BTreeMap<HostPattern, Option<HostRecord>>,
     /// The same.
-    pub(super) documents: BTreeMap<(String, String), Option<Document<SealedBytes>>>,
+    pub(super) documents: BTreeMap<DocumentId, Option<Document<SealedBytes>>>,
     pub(super) changes: Vec<Entry>,
     /// What a host no longer refers to.
     pub(super) dropped: BTreeSet<CredentialId>,
@@ -131,12 +130,8 @@ impl Plan {
             Write::PutHost(record, expect) => self.put_host(record, expect),
             Write::RemoveHost(pattern, expect) => self.remove_host(pattern, expect),
             Write::PutDocument(document, expect) => self.put_document(document, expect),
-            Write::RemoveDocument { kind, key, expect } => self.remove_document(kind, key, expect),
-            Write::Require { kind, key, expect } => {
-                let shown = expect::document(&kind, &key);
-                let there = self.there.documents.get(&(kind, key)).copied();
-                met(&shown, there, expect)
-            }
+            Write::RemoveDocument(id, expect) => self.remove_document(id, expect),
+            Write::Require(id, expect) => met(&id, self.there.documents.get(&id).copied(), expect),
         }
     }
 
@@ -198,22 +193,20 @@ impl Plan {
     }
 
     fn put_document(&mut self, mut document: Document<SealedBytes>, expect: Expect) -> Result<()> {
-        let place = (document.kind.clone(), document.key.clone());
-        let shown = expect::document(&place.0, &place.1);
-        met(&shown, self.there.documents.get(&place).copied(), expect)?;
-        document.version = self.log(log::DOCUMENT, &place.0, &place.1, What::Put);
-        self.there.documents.insert(place.clone(), document.version);
-        self.documents.insert(place, Some(document));
+        let id = document.id.clone();
+        met(&id, self.there.documents.get(&id).copied(), expect)?;
+        document.version = self.log(log::DOCUMENT, id.kind.as_str(), &id.key, What::Put);
+        self.there.documents.insert(id.clone(), document.version);
+        self.documents.insert(id, Some(document));
         Ok(())
     }
 
-    fn remove_document(&mut self, kind: String, key: String, expect: Expect) -> Result<()> {
-        let place = (kind, key);
-        let there = self.there.documents.remove(&place);
-        met(&expect::document(&place.0, &place.1), there, expect)?;
+    fn remove_document(&mut self, id: DocumentId, expect: Expect) -> Result<()> {
+        let there = self.there.documents.remove(&id);
+        met(&id, there, expect)?;
         if there.is_some() {
-            self.log(log::DOCUMENT, &place.0, &place.1, What::Removed);
-            self.documents.insert(place, None);
+            self.log(log::DOCUMENT, id.kind.as_str(), &id.key, What::Removed);
+            self.documents.insert(id, None);
         }
         Ok(())
     }

@@ -23,9 +23,9 @@ pub(super) async fn reseal(on: &Connection, reseals: &[Reseal]) -> Step<()> {
                 ids.push(signed(id.as_u64()));
                 keys.push(one);
             }
-            SecretOf::Document { kind, key } => {
-                kinds.push(kind.as_str());
-                names.push(key.as_str());
+            SecretOf::Document(id) => {
+                kinds.push(id.kind.as_str());
+                names.push(&*id.key);
                 contents.push(one);
             }
         }

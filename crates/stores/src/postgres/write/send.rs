@@ -26,8 +26,8 @@ pub(super) async fn contents(on: &Connection, plan: &Plan) -> Step<Vec<Credentia
         .iter()
         .filter(|one| one.1.is_none())
         .collect();
-    let kinds: Vec<_> = gone.iter().map(|one| one.0.0.as_str()).collect();
-    let keys: Vec<_> = gone.iter().map(|one| one.0.1.as_str()).collect();
+    let kinds: Vec<_> = gone.iter().map(|one| one.0.kind.as_str()).collect();
+    let keys: Vec<_> = gone.iter().map(|one| &*one.0.key).collect();
     let dropped: Vec<_> = plan.dropped.iter().map(|id| signed(id.as_u64())).collect();
     let gone: Params<'_> = &[&kinds, &keys];
     let (removed, dropped): (Params<'_>, Params<'_>) = (&[&removed], &[&dropped]);
@@ -180,8 +180,8 @@ async fn documents(on: &Connection, plan: &Plan) -> Step<()> {
         nonces.push(&sealed.nonce[..]);
         bytes.push(&sealed.bytes[..]);
     }
-    let kinds: Vec<_> = puts.iter().map(|one| one.kind.as_str()).collect();
-    let keys: Vec<_> = puts.iter().map(|one| one.key.as_str()).collect();
+    let kinds: Vec<_> = puts.iter().map(|one| one.id.kind.as_str()).collect();
+    let keys: Vec<_> = puts.iter().map(|one| &*one.id.key).collect();
     let expires: Vec<_> = puts.iter().map(|one| one.expires).collect();
     let versions: Vec<_> = puts.iter().map(|one| signed(one.version)).collect();
     on.query(

@@ -1,5 +1,6 @@
 //! A catalog whose answers can be held back and made to fail.
 
+use sekisho_certs::store::{DocumentId, DocumentKind};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use tokio::sync::Semaphore;
@@ -88,9 +89,9 @@ macro_rules! catalog_passed_on {
                 hosts_of(id: CredentialId, after: Option<&'a HostPattern>, limit: usize) -> Vec<HostPattern>;
                 credentials(ids: &'a [CredentialId]) -> Vec<StoredCredential<SealedBytes>>;
                 list_credentials(after: Option<CredentialId>, limit: usize) -> Vec<StoredCredential<SealedBytes>>;
-                document(kind: &'a str, key: &'a str) -> Option<Document<SealedBytes>>;
-                list_documents(kind: &'a str, after: Option<&'a str>, limit: usize) -> Vec<Document<SealedBytes>>;
-                kind_after(after: &'a str) -> Option<String>;
+                document(id: &'a DocumentId) -> Option<Document<SealedBytes>>;
+                list_documents(kind: &'a DocumentKind, after: Option<&'a str>, limit: usize) -> Vec<Document<SealedBytes>>;
+                kind_after(after: &'a str) -> Option<DocumentKind>;
                 lease(name: &'a str, holder: &'a str, ttl: Duration) -> Option<Lease>;
                 release(name: &'a str, holder: &'a str) -> ();
             }

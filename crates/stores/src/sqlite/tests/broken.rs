@@ -212,13 +212,7 @@ async fn a_wrong_master_key_is_told_apart() {
         "{unfinished}"
     );
     let sealer = Sealer::create(inner, ring(1)).await.unwrap();
-    let document = Document {
-        kind: "kind".to_owned(),
-        key: "key".to_owned(),
-        bytes: plain(b"content"),
-        expires: None,
-        version: 0,
-    };
+    let document = Document::new(DocumentId::new("kind", "key"), plain(b"content"));
     sealer
         .write(vec![Write::PutDocument(document, Expect::Absent)])
         .await
@@ -232,11 +226,20 @@ async fn a_wrong_master_key_is_told_apart() {
         assert!(error.to_string().contains("wrong master key"), "{error}");
     }
     let right = open(1).await.unwrap();
-    assert!(right.document("kind", "key").await.unwrap().is_some());
+    assert!(
+        right
+            .document(&DocumentId::new("kind", "key"))
+            .await
+            .unwrap()
+            .is_some()
+    );
     // Moved to another place, it does not open.
     let moved = "UPDATE documents SET key = 'other' WHERE kind = 'kind'";
     folder.raw().execute(moved, ()).unwrap();
-    let error = right.document("kind", "other").await.unwrap_err();
+    let error = right
+        .document(&DocumentId::new("kind", "other"))
+        .await
+        .unwrap_err();
     assert!(matches!(error, StoreError::Corrupt(_)), "{error}");
 }
 
@@ -253,13 +256,7 @@ async fn no_file_holds_a_key_in_the_clear() {
     };
     credential.key = plain(&secret);
     let leaf = credential.chain[0].to_vec();
-    let document = Document {
-        kind: "ticket".to_owned(),
-        key: "1".to_owned(),
-        bytes: plain(&secret),
-        expires: None,
-        version: 0,
-    };
+    let document = Document::new(DocumentId::new("ticket", "1"), plain(&secret));
     writes.push(Write::PutDocument(document, Expect::Any));
     sealer.write(writes).await.unwrap();
     let mut seen = false;

@@ -1,0 +1,113 @@
+//! Documents: small state that servers share.
+
+use std::borrow::Cow;
+use std::fmt;
+
+/// Word that says what a document is for, such as `ticket-keys`.
+///
+/// Not an enum: a store may hold kinds of a later version, which a change of
+/// the master key has to seal again too.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct DocumentKind(Cow<'static, str>);
+
+impl DocumentKind {
+    /// Names a kind that this program knows.
+    #[must_use]
+    pub const fn new(word: &'static str) -> Self {
+        Self(Cow::Borrowed(word))
+    }
+
+    /// Returns the stored form.
+    #[must_use]
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl From<&'static str> for DocumentKind {
+    fn from(word: &'static str) -> Self {
+        Self::new(word)
+    }
+}
+
+/// Takes a kind as it is stored.
+impl From<String> for DocumentKind {
+    fn from(word: String) -> Self {
+        Self(Cow::Owned(word))
+    }
+}
+
+/// Kind and key, which together name one document.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct DocumentId {
+    /// What the document is for.
+    pub kind: DocumentKind,
+    /// Which document of that kind.
+    pub key: Cow<'static, str>,
+}
+
+impl DocumentId {
+    /// Names a document.
+    pub fn new(kind: impl Into<DocumentKind>, key: impl Into<Cow<'static, str>>) -> Self {
+        Self {
+            kind: kind.into(),
+            key: key.into(),
+        }
+    }
+
+    /// Names a document of this program, at compile time.
+    #[must_use]
+    pub const fn known(kind: DocumentKind, key: &'static str) -> Self {
+        Self {
+            kind,
+            key: Cow::Borrowed(key),
+        }
+    }
+}
+
+impl fmt::Display for DocumentId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "document {}/{}", self.kind.as_str(), self.key)
+    }
+}
+
+/// Content with the id that it is stored under. `B` is the form of the
+/// content: [`Secret`], or [`SealedBytes`] in a catalog.
+///
+/// [`Secret`]: crate::credential::Secret
+/// [`SealedBytes`]: crate::credential::SealedBytes
+#[derive(Clone, Debug)]
+pub struct Document<B> {
+    /// Kind and key.
+    pub id: DocumentId,
+    /// The content.
+    pub bytes: B,
+    /// When the document is gone, seconds since the Unix epoch.
+    pub expires: Option<i64>,
+    /// Number of the change that wrote it; ignored by a write.
+    pub version: u64,
+}
+
+impl<B> Document<B> {
+    /// Makes a document that is to be written and does not expire.
+    #[must_use]
+    pub fn new(id: DocumentId, bytes: B) -> Self {
+        Self {
+            id,
+            bytes,
+            expires: None,
+            version: 0,
+        }
+    }
+
+    /// Converts the document to one with its content in another form.
+    #[must_use]
+    pub fn with_bytes<C>(self, bytes: C) -> Document<C> {
+        Document {
+            id: self.id,
+            bytes,
+            expires: self.expires,
+            version: self.version,
+        }
+    }
+}
