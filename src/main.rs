@@ -4,6 +4,7 @@
 #![deny(unsafe_code)]
 
 mod cli;
+mod config;
 mod process;
 
 use std::process::ExitCode;

@@ -6,8 +6,10 @@ mod allocator;
 use rustix::process::{
     DumpableBehavior, Resource, Rlimit, getrlimit, set_dumpable_behavior, setrlimit,
 };
-use sekisho_server::config::{Config, Limits};
+use sekisho_server::Limits;
 use sekisho_server::site::MAX_OPEN_FILES;
+
+use crate::config::Config;
 
 /// Keeps private keys out of core dumps and out of reach of other processes
 /// of the same user. Failure is not fatal: the kernel of a container may

@@ -7,9 +7,9 @@ use std::io::Write;
 use std::path::Path;
 use std::sync::Arc;
 
+use crate::config::{Config, StoreUrl};
 use anyhow::Context;
 use sekisho_certs::{Clock, HostName, Store};
-use sekisho_server::config::{Config, StoreUrl};
 use sekisho_server::tickets::{Keeper, Ring, Source};
 
 use crate::cli::failure::{self, Ended, Result};

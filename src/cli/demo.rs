@@ -8,10 +8,10 @@ use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::Instant;
 
+use crate::config::Config;
 use anyhow::ensure;
 use sekisho_certs::HostPattern;
 use sekisho_certs::credential::Dates;
-use sekisho_server::config::Config;
 
 use crate::cli::cert::import::{self, Checked, Hosts, Older, Refusal, Report, Roots};
 use crate::cli::failure::{Ended, Result};

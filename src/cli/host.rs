@@ -9,8 +9,8 @@ mod view;
 
 use std::path::Path;
 
+use crate::config::Config;
 use clap::Subcommand;
-use sekisho_server::config::Config;
 
 use crate::cli::failure::{Ended, Result};
 use crate::cli::open;

@@ -10,8 +10,8 @@ use std::fmt;
 use std::path::Path;
 use std::str::FromStr;
 
+use crate::config::Config;
 use clap::Subcommand;
-use sekisho_server::config::Config;
 
 use crate::cli::failure::{Ended, Result};
 use crate::cli::open;

@@ -3,11 +3,11 @@
 use std::path::Path;
 use std::sync::Arc;
 
+use crate::config::{Config, StoreUrl};
 use anyhow::{Context, anyhow};
 use sekisho_certs::seal::{KeyError, KeyRing, KeySource, Keys, Sealer};
 use sekisho_certs::{Catalog, Store};
-use sekisho_server::admin::Token;
-use sekisho_server::config::{Config, StoreUrl};
+use sekisho_server::admin::{MAX_TOKEN, Token};
 use sekisho_stores::disk_cache::{DiskCache, StartState};
 use sekisho_stores::postgres::{self, Postgres};
 use sekisho_stores::redis_cache::RedisCache;
@@ -140,9 +140,14 @@ fn no_catalog(store: &StoreUrl) -> anyhow::Error {
 /// listener, or one without a token.
 pub(super) fn admin_token(config: &Config) -> Result<Option<Token>> {
     let source = config.listen.admin.and(config.listen.admin_token.as_ref());
-    source
-        .map(|source| Token::load(source).context("[listen] admin_token"))
-        .transpose()
+    let Some(source) = source else {
+        return Ok(None);
+    };
+    // A longer text is seen to be too long, and never moves in memory.
+    let text = source.read(2 * MAX_TOKEN).context("[listen] admin_token")?;
+    let token = Token::parse(&text)
+        .map_err(|problem| anyhow!("[listen] admin_token: {source}: {problem}"))?;
+    Ok(Some(token))
 }
 
 fn keys(config: &Config) -> Result<Keys> {

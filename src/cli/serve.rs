@@ -6,7 +6,7 @@ mod serving;
 use std::path::Path;
 use std::time::Instant;
 
-use sekisho_server::config::Config;
+use crate::config::Config;
 
 use crate::cli::failure::{Ended, Result};
 use log::Format;

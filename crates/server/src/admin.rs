@@ -26,7 +26,7 @@ use tokio::time::{Instant, sleep, timeout};
 use crate::metrics::{Exposition, Metrics};
 use crate::site::{Body, Responder, plain};
 
-pub use token::Token;
+pub use token::{MAX_TOKEN, Token};
 
 /// What the admin listener tells of. It is read when it is asked for.
 pub struct Sources {

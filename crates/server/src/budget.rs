@@ -15,7 +15,7 @@ use std::sync::Arc;
 
 use tokio::time::Instant;
 
-use crate::config::Limits;
+use crate::settings::Limits;
 use absences::Absences;
 use calls::{Call, Calls};
 use over::Over;

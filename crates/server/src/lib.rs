@@ -1,7 +1,7 @@
 //! From the accepted connection to the answered request.
 //!
-//! Bytes flow through the modules in this order: [`mod@config`] says where,
-//! `listen` binds, `worker` runs, `accept` accepts, `hello` reads the
+//! Bytes flow through the modules in this order: [`Settings`] say where, `listen`
+//! binds, `worker` runs, `accept` accepts, `hello` reads the
 //! ClientHello, `ask` looks its name up, `handshake` finishes with what
 //! `endpoint` made of the record, `tls` encrypts, `http` speaks, `route` finds
 //! who answers a request, and [`site`], `files` and [`redirect`] answer it.
@@ -13,7 +13,6 @@ mod ask;
 mod authority;
 mod budget;
 mod complaints;
-pub mod config;
 mod connections;
 mod endpoint;
 mod files;
@@ -24,11 +23,12 @@ mod http;
 mod listen;
 pub mod metrics;
 mod pace;
-mod private;
+pub mod private;
 pub mod redirect;
 mod refuse;
 mod route;
 mod server;
+mod settings;
 mod shared;
 pub mod shutdown;
 pub mod site;
@@ -44,4 +44,5 @@ pub mod fuzzing {
 
 pub use endpoint::{Endpoint, Publisher};
 pub use server::{Addresses, Error, Parts, Server};
+pub use settings::{Defaults, Limits, Settings};
 pub use shutdown::{Phase, Shutdown};

@@ -10,7 +10,7 @@ use std::path::Path;
 ///
 /// # Errors
 /// Says which mode exposes the file, and what to do.
-pub(crate) fn open(path: &Path) -> io::Result<File> {
+pub fn open(path: &Path) -> io::Result<File> {
     let file = File::options()
         .read(true)
         .custom_flags(libc::O_NONBLOCK)

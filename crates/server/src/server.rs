@@ -10,11 +10,11 @@ use tokio::sync::oneshot;
 
 use crate::budget::Budget;
 use crate::complaints::Complaints;
-use crate::config::Config;
 use crate::connections::Connections;
 use crate::endpoint::Endpoint;
 use crate::listen::Listening;
 use crate::metrics::Metrics;
+use crate::settings::Settings;
 use crate::shared::Shared;
 use crate::shutdown::Shutdown;
 use crate::site::Responder;
@@ -29,13 +29,13 @@ pub struct Server {
 /// Where a server listens, as the system bound it.
 #[derive(Clone, Debug, Default)]
 pub struct Addresses {
-    /// In the order of `[listen] https`.
+    /// In the order of [`Settings::https`].
     pub https: Vec<SocketAddr>,
-    /// In the order of `[listen] http`.
+    /// In the order of [`Settings::http`].
     pub http: Vec<SocketAddr>,
 }
 
-/// What a server is built of, beside its configuration.
+/// What a server is built of, beside its settings.
 #[derive(Clone)]
 pub struct Parts {
     /// Answers names; filled by [`crate::Publisher::publish`].
@@ -46,6 +46,8 @@ pub struct Parts {
     pub responder: Arc<Responder>,
     /// Tells certificates' validity.
     pub clock: Clock,
+    /// Runs first on the runtime of each worker.
+    pub on_worker: fn(),
 }
 
 impl Server {
@@ -53,13 +55,13 @@ impl Server {
     ///
     /// # Errors
     /// [`Error::Bind`] if an address can't be bound.
-    pub fn build(config: &Config, parts: Parts) -> Result<Self, Error> {
-        let count = config.limits.workers;
+    pub fn build(settings: Settings, parts: Parts) -> Result<Self, Error> {
+        let count = settings.limits.workers;
         let bind = |addresses: &[SocketAddr]| -> Result<Vec<Listening>, Error> {
             let bind = |address: &SocketAddr| Listening::bind(*address, count);
             addresses.iter().map(bind).collect()
         };
-        let (https, http) = (bind(&config.listen.https)?, bind(&config.listen.http)?);
+        let (https, http) = (bind(&settings.https)?, bind(&settings.http)?);
         let bound = |listening: &[Listening]| listening.iter().map(|one| one.bound).collect();
         let addresses = Addresses {
             https: bound(&https),
@@ -67,20 +69,21 @@ impl Server {
         };
         let shared = Arc::new(Shared {
             lookup: parts.lookup,
-            budget: Budget::new(&config.limits),
+            budget: Budget::new(&settings.limits),
             metrics: parts.metrics,
             responder: parts.responder,
-            defaults: config.defaults.clone(),
-            limits: config.limits,
+            defaults: settings.defaults,
+            limits: settings.limits,
             clock: parts.clock,
             complaints: Complaints::default(),
-            https_port: config.listen.public_port.unwrap_or_else(|| {
+            on_worker: parts.on_worker,
+            https_port: settings.public_port.unwrap_or_else(|| {
                 let bound = addresses.https.first();
                 bound.map_or(443, SocketAddr::port)
             }),
         });
         let sockets = count * (https.len() + http.len());
-        let limit = config.limits.connections;
+        let limit = settings.limits.connections;
         let connections = Connections::new(limit, sockets, Arc::clone(&shared.metrics));
         let connections = Arc::new(connections);
         let mut workers: Vec<Worker> = Working::all(count)

@@ -6,9 +6,9 @@ use sekisho_certs::{Clock, Lookup};
 
 use crate::budget::Budget;
 use crate::complaints::Complaints;
-use crate::config::{Defaults, Limits};
 use crate::endpoint::Endpoint;
 use crate::metrics::Metrics;
+use crate::settings::{Defaults, Limits};
 use crate::site::Responder;
 
 /// What all workers share; none of it is locked across a wait.
@@ -23,4 +23,6 @@ pub(crate) struct Shared {
     pub(crate) complaints: Complaints,
     /// The port that redirects lead to.
     pub(crate) https_port: u16,
+    /// Runs first on the runtime of each worker.
+    pub(crate) on_worker: fn(),
 }

@@ -158,7 +158,7 @@ impl Responder {
 /// The keys of a site as an operator wrote them, in JSON or in `[site]`.
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct RawSite {
+pub struct RawSite {
     root: Option<String>,
     redirect: Option<String>,
     status: Option<i64>,
@@ -168,7 +168,10 @@ pub(crate) struct RawSite {
 impl RawSite {
     /// Checks it. `base` is the folder of the configuration for `[site]`, none
     /// for a host record; a relative root is taken below it.
-    pub(crate) fn check(self, base: Option<&Path>) -> Result<Site, SiteError> {
+    ///
+    /// # Errors
+    /// [`SiteError`] says which key is wrong, and what to write.
+    pub fn check(self, base: Option<&Path>) -> Result<Site, SiteError> {
         if self.upstream.is_some() {
             return Err(SiteError::NotBuilt("upstream"));
         }

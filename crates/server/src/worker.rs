@@ -7,7 +7,6 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use sekisho_stores::near;
 use tokio::net::TcpStream;
 use tokio::runtime::{Builder, Runtime};
 use tokio::sync::{Notify, watch};
@@ -97,7 +96,7 @@ impl Worker {
             open: AtomicUsize::new(0),
             closed: Notify::new(),
         });
-        near::serve_here();
+        (local.shared.on_worker)();
         tokio::spawn(heartbeat());
         let mut accepting = JoinSet::new();
         for socket in self.sockets {

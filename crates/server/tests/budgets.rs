@@ -7,10 +7,11 @@ mod common;
 use std::time::Duration;
 
 use bytes::Bytes;
-use common::{Running, Scripted, Setup, host, start};
+use common::{LIMITS, Running, Scripted, Setup, host, start};
 use http_body_util::Empty;
 use hyper::client::conn::http2::{self, SendRequest};
 use hyper_util::rt::{TokioExecutor, TokioIo};
+use sekisho_server::Limits;
 use sekisho_testkit::{Key, TestCa, client};
 use tokio::time::timeout;
 
@@ -18,11 +19,11 @@ type Sender = SendRequest<Empty<Bytes>>;
 
 /// A server whose store hangs, and an HTTP/2 client whose certificate covers
 /// everything below `b.example`.
-async fn hanging(config: &str) -> (Running, Sender) {
+async fn hanging(limits: Limits) -> (Running, Sender) {
     let ca = TestCa::new();
     let pair = ca.issue(&["*.b.example"], Key::P256);
     let hosts = [host("a.b.example", &[(&pair, Key::P256)])];
-    let running = start(Scripted::new(hosts), &Setup::config(config));
+    let running = start(Scripted::new(hosts), &Setup::limits(limits));
     let mut config = client::config(&ca);
     config.alpn_protocols = vec![b"h2".to_vec()];
     let stream = client::connect(running.address, "a.b.example", config).await;
@@ -64,7 +65,11 @@ async fn cancel(running: &Running, sender: &mut Sender, name: &str) -> Option<u1
 
 #[tokio::test]
 async fn a_cancelled_request_for_an_absent_name_stays_charged() {
-    let (running, mut sender) = hanging("[server]\nabsent_per_prefix = 3\n").await;
+    let (running, mut sender) = hanging(Limits {
+        prefix_absent_budget: 3,
+        ..LIMITS
+    })
+    .await;
     // The handshake's own lookup found something and cost nothing.
     for number in 0..3 {
         let name = format!("random{number}.b.example");
@@ -88,8 +93,13 @@ async fn a_cancelled_request_for_an_absent_name_stays_charged() {
 
 #[tokio::test]
 async fn a_cancelled_request_keeps_its_load_until_it_lands() {
-    let config = "[server]\nloads = 2\nloads_waiting = 0\n";
-    let (running, mut sender) = hanging(config).await;
+    let limits = Limits {
+        loads: 2,
+        prefix_in_flight: 2,
+        loads_waiting: 0,
+        ..LIMITS
+    };
+    let (running, mut sender) = hanging(limits).await;
     for number in 0..2 {
         let name = format!("random{number}.b.example");
         assert_eq!(cancel(&running, &mut sender, &name).await, None, "{name}");

@@ -7,7 +7,8 @@ mod common;
 use std::sync::Arc;
 use std::time::Duration;
 
-use common::{Running, Scripted, Setup, alert, host, raw, start};
+use common::{LIMITS, Running, Scripted, Setup, alert, host, raw, start};
+use sekisho_server::Limits;
 use sekisho_server::admin::{Admin, Sources};
 use sekisho_server::site::Responder;
 use sekisho_testkit::{Key, TestCa, client};
@@ -60,7 +61,11 @@ async fn each_outcome_is_counted_once() {
         host("bare.example", &[]),
         off,
     ];
-    let setup = Setup::config("[server]\nhandshake_timeout = \"400ms\"\nabsent_per_prefix = 3\n");
+    let setup = Setup::limits(Limits {
+        handshake: Duration::from_millis(400),
+        prefix_absent_budget: 3,
+        ..LIMITS
+    });
     let running = start(Scripted::new(hosts), &setup);
     for (name, outcome) in [
         ("a.example", "full"),
@@ -99,7 +104,10 @@ async fn what_is_late_or_expired_is_counted() {
     let old = ca.issue_valid(&["old.example"], Key::P256, (2020, 1, 1), (2021, 1, 1));
     let mut expired = host("old.example", &[(&old, Key::P256)]);
     expired.credentials[0].not_after = 1_609_459_200_000;
-    let setup = Setup::config("[server]\nhandshake_timeout = \"400ms\"\n");
+    let setup = Setup::limits(Limits {
+        handshake: Duration::from_millis(400),
+        ..LIMITS
+    });
     let running = start(Scripted::new([expired]), &setup);
     let seen = alert(&running, "old.example", client::config(&ca)).await;
     assert!(seen.contains("certificate expired"), "{seen}");

@@ -7,7 +7,8 @@ mod common;
 use std::net::Ipv4Addr;
 use std::time::Duration;
 
-use common::{Scripted, Setup, host, start};
+use common::{LIMITS, Scripted, Setup, host, start};
+use sekisho_server::Limits;
 use sekisho_testkit::{Key, TestCa, client};
 use tokio::io::AsyncReadExt;
 use tokio::net::{TcpSocket, TcpStream};
@@ -18,7 +19,11 @@ async fn a_crowd_of_silent_connections_keeps_nobody_else_out() {
     let ca = TestCa::new();
     let pair = ca.issue(&["a.example"], Key::P256);
     let hosts = [host("a.example", &[(&pair, Key::P256)])];
-    let setup = Setup::config("[server]\nworkers = 1\nconnections = 64\n");
+    let setup = Setup::limits(Limits {
+        workers: 1,
+        connections: 64,
+        ..LIMITS
+    });
     let running = start(Scripted::new(hosts), &setup);
     let mut crowd = Vec::new();
     // More than may be open: the last ones wait in the kernel.

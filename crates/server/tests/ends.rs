@@ -7,10 +7,11 @@ mod common;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use common::{Running, Scripted, Setup, host, start};
+use common::{LIMITS, Running, Scripted, Setup, host, start};
 use http_body_util::Empty;
 use hyper::client::conn::http2;
 use hyper_util::rt::{TokioExecutor, TokioIo};
+use sekisho_server::Limits;
 use sekisho_server::Phase;
 use sekisho_testkit::{Key, TestCa, client};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -19,10 +20,10 @@ use tokio_rustls::client::TlsStream;
 
 const REQUEST: &[u8] = b"GET / HTTP/1.1\r\nHost: a.example\r\n\r\n";
 
-fn running(ca: &TestCa, config: &str) -> Running {
+fn running(ca: &TestCa, limits: Limits) -> Running {
     let pair = ca.issue(&["a.example", "b.example"], Key::P256);
     let hosts = ["a.example", "b.example"].map(|name| host(name, &[(&pair, Key::P256)]));
-    start(Scripted::new(hosts), &Setup::config(config))
+    start(Scripted::new(hosts), &Setup::limits(limits))
 }
 
 async fn connect(running: &Running, ca: &TestCa, alpn: &[&[u8]]) -> TlsStream<TcpStream> {
@@ -52,7 +53,13 @@ async fn end(stream: &mut TlsStream<TcpStream>) -> (Duration, bool) {
 #[tokio::test]
 async fn an_idle_connection_is_closed_politely() {
     let ca = TestCa::new();
-    let running = running(&ca, "[server]\nidle_timeout = \"1s\"\n");
+    let running = running(
+        &ca,
+        Limits {
+            idle: Duration::from_secs(1),
+            ..LIMITS
+        },
+    );
     for alpn in [&b"http/1.1"[..], b"h2"] {
         let mut stream = connect(&running, &ca, &[alpn]).await;
         let (after, polite) = end(&mut stream).await;
@@ -69,7 +76,13 @@ async fn an_idle_connection_is_closed_politely() {
 #[tokio::test]
 async fn a_dribbled_head_meets_its_limit() {
     let ca = TestCa::new();
-    let running = running(&ca, "[server]\nheader_timeout = \"500ms\"\n");
+    let running = running(
+        &ca,
+        Limits {
+            head: Duration::from_millis(500),
+            ..LIMITS
+        },
+    );
     let mut stream = connect(&running, &ca, &[]).await;
     stream.write_all(REQUEST).await.unwrap();
     answer(&mut stream).await;
@@ -95,7 +108,7 @@ async fn a_dribbled_head_meets_its_limit() {
 #[tokio::test]
 async fn too_large_a_head_is_refused() {
     let ca = TestCa::new();
-    let running = running(&ca, "");
+    let running = running(&ca, LIMITS);
     let mut stream = connect(&running, &ca, &[]).await;
     let huge = format!(
         "GET / HTTP/1.1\r\nHost: a.example\r\nX: {}\r\n\r\n",
@@ -110,7 +123,13 @@ async fn too_large_a_head_is_refused() {
 #[tokio::test]
 async fn http2_serves_many_hosts_and_drains() {
     let ca = TestCa::new();
-    let running = running(&ca, "[server]\ndrain_timeout = \"10s\"\n");
+    let running = running(
+        &ca,
+        Limits {
+            drain: Duration::from_secs(10),
+            ..LIMITS
+        },
+    );
     let stream = connect(&running, &ca, &[b"h2", b"http/1.1"]).await;
     assert_eq!(stream.get_ref().1.alpn_protocol(), Some(&b"h2"[..]));
     let (mut sender, connection) = http2::handshake(TokioExecutor::new(), TokioIo::new(stream))
@@ -139,7 +158,13 @@ async fn http2_serves_many_hosts_and_drains() {
 #[tokio::test]
 async fn draining_finishes_what_is_begun() {
     let ca = TestCa::new();
-    let running = running(&ca, "[server]\ndrain_timeout = \"10s\"\n");
+    let running = running(
+        &ca,
+        Limits {
+            drain: Duration::from_secs(10),
+            ..LIMITS
+        },
+    );
     let mut idle = connect(&running, &ca, &[]).await;
     idle.write_all(REQUEST).await.unwrap();
     answer(&mut idle).await;
@@ -167,9 +192,9 @@ async fn draining_finishes_what_is_begun() {
 #[tokio::test]
 async fn draining_has_a_bound_and_a_second_signal_ends_at_once() {
     let ca = TestCa::new();
-    for (config, impatient) in [("500ms", false), ("1h", true)] {
-        let config = format!("[server]\ndrain_timeout = \"{config}\"\n");
-        let running = running(&ca, &config);
+    for (drain, impatient) in [(500, false), (3_600_000, true)] {
+        let drain = Duration::from_millis(drain);
+        let running = running(&ca, Limits { drain, ..LIMITS });
         connect(&running, &ca, &[]).await;
         running.store.hold();
         let mut stuck = connect(&running, &ca, &[]).await;
@@ -192,7 +217,13 @@ async fn draining_has_a_bound_and_a_second_signal_ends_at_once() {
 #[tokio::test]
 async fn a_body_without_progress_meets_its_limit() {
     let ca = TestCa::new();
-    let running = running(&ca, "[server]\nbody_timeout = \"500ms\"\n");
+    let running = running(
+        &ca,
+        Limits {
+            body: Duration::from_millis(500),
+            ..LIMITS
+        },
+    );
     running.store.hold();
     running.store.release(1);
     let mut stream = connect(&running, &ca, &[]).await;
@@ -206,7 +237,7 @@ async fn a_body_without_progress_meets_its_limit() {
 #[tokio::test]
 async fn a_client_that_resets_its_streams_is_sent_away() {
     let ca = TestCa::new();
-    let running = running(&ca, "");
+    let running = running(&ca, LIMITS);
     let mut stream = connect(&running, &ca, &[b"h2"]).await;
     // GET, https, "/" and the authority (RFC 7541, appendix A).
     let head = [&[0x82, 0x87, 0x84, 0x41, 9][..], b"a.example"].concat();
@@ -227,7 +258,14 @@ async fn a_client_that_resets_its_streams_is_sent_away() {
 #[tokio::test]
 async fn few_connections_leave_no_socket_out() {
     let ca = TestCa::new();
-    let running = running(&ca, "[server]\nconnections = 1\nworkers = 2\n");
+    let running = running(
+        &ca,
+        Limits {
+            connections: 1,
+            workers: 2,
+            ..LIMITS
+        },
+    );
     let limit = Duration::from_secs(10);
     for _ in 0..8 {
         // Whichever worker's socket the system chooses.
@@ -275,8 +313,12 @@ async fn life(mut stream: TlsStream<TcpStream>, begin: &[u8]) -> Duration {
 #[tokio::test]
 async fn an_http2_stream_without_progress_meets_its_limit() {
     let ca = TestCa::new();
-    let config = "[server]\nbody_timeout = \"500ms\"\nidle_timeout = \"1s\"\n";
-    let running = running(&ca, config);
+    let limits = Limits {
+        body: Duration::from_millis(500),
+        idle: Duration::from_secs(1),
+        ..LIMITS
+    };
+    let running = running(&ca, limits);
     let folder = tempfile::tempdir().unwrap();
     std::fs::write(folder.path().join("index.html"), vec![b'x'; 1 << 20]).unwrap();
     let pair = ca.issue(&["a.example", "b.example"], Key::P256);

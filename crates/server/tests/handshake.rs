@@ -6,10 +6,12 @@ mod common;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
+use std::time::Duration;
 
-use common::{Running, Scripted, Setup, alert, host, raw, start, status};
+use common::{LIMITS, Running, Scripted, Setup, alert, host, raw, start, status};
 use rustls::ClientConfig;
 use sekisho_certs::{Clock, Found, OpenKey, TlsPolicy};
+use sekisho_server::Limits;
 use sekisho_testkit::{Key, Pair, TestCa, client};
 use tokio::io::AsyncWriteExt;
 
@@ -88,7 +90,7 @@ async fn failures_are_internal_errors_and_never_the_default() {
     odd_site.record.site.as_mut().unwrap().format = 99;
     let running = start(
         Scripted::new([simple(&ca, "default.example"), mismatched, odd_site]),
-        &Setup::config("[default]\n\"*\" = \"default.example\"\n"),
+        &Setup::with_default("default.example"),
     );
     for name in ["bad.example", "odd.example"] {
         let seen = alert(&running, name, client::config(&ca)).await;
@@ -110,7 +112,7 @@ async fn without_a_name_the_default_answers() {
     let ca = TestCa::new();
     let running = start(
         Scripted::new([simple(&ca, "default.example")]),
-        &Setup::config("[default]\n\"*\" = \"default.example\"\n"),
+        &Setup::with_default("default.example"),
     );
     for config in [client::config(&ca), client::config_tls12(&ca)] {
         let seen = status(&running, "default.example", without_sni(config)).await;
@@ -249,7 +251,10 @@ async fn what_is_no_hello_gets_an_alert() {
 
 #[tokio::test]
 async fn a_slow_hello_meets_the_deadline() {
-    let setup = Setup::config("[server]\nhandshake_timeout = \"300ms\"\n");
+    let setup = Setup::limits(Limits {
+        handshake: Duration::from_millis(300),
+        ..LIMITS
+    });
     let running = start(Scripted::new([]), &setup);
     let mut socket = tokio::net::TcpStream::connect(running.address)
         .await
@@ -266,7 +271,11 @@ async fn a_stuck_store_holds_up_only_what_is_not_cached() {
     let ca = TestCa::new();
     let running = start(
         Scripted::new([simple(&ca, "warm.example"), simple(&ca, "cold.example")]),
-        &Setup::config("[server]\nhandshake_timeout = \"400ms\"\nworkers = 1\n"),
+        &Setup::limits(Limits {
+            handshake: Duration::from_millis(400),
+            workers: 1,
+            ..LIMITS
+        }),
     );
     status(&running, "warm.example", client::config(&ca))
         .await
@@ -290,7 +299,10 @@ async fn random_names_are_refused_without_calls_and_nothing_else_is() {
     let ca = TestCa::new();
     let running = start(
         Scripted::new([simple(&ca, "a.example"), simple(&ca, "b.example")]),
-        &Setup::config("[server]\nabsent_per_prefix = 3\n"),
+        &Setup::limits(Limits {
+            prefix_absent_budget: 3,
+            ..LIMITS
+        }),
     );
     status(&running, "a.example", client::config(&ca))
         .await
@@ -319,7 +331,10 @@ async fn any_bytes_leave_the_server_serving() {
     let ca = TestCa::new();
     let running: Running = start(
         Scripted::new([simple(&ca, "a.example")]),
-        &Setup::config("[server]\nhandshake_timeout = \"2s\"\n"),
+        &Setup::limits(Limits {
+            handshake: Duration::from_secs(2),
+            ..LIMITS
+        }),
     );
     let hello = {
         let name = "a.example".try_into().unwrap();

@@ -33,8 +33,7 @@ async fn visit(running: &Running, name: &str, config: &Arc<ClientConfig>) -> Han
 fn with_ring(ring: &Arc<Ring>) -> Setup {
     Setup {
         ring: Arc::clone(ring),
-        config: "[default]\n\"*\" = \"a.example\"\n".into(),
-        ..Setup::default()
+        ..Setup::with_default("a.example")
     }
 }
 

@@ -4,9 +4,12 @@
 
 mod common;
 
-use common::{Running, Scripted, Setup, host, start};
+use std::time::Duration;
+
+use common::{LIMITS, Running, Scripted, Setup, host, start};
 use sekisho_certs::store::{ChangePage, LogId, LogPosition, Subject, What};
 use sekisho_certs::{FeedState, Follower as _, HostPattern, Tenant, TlsPolicy};
+use sekisho_server::Limits;
 use sekisho_testkit::{Key, TestCa, client};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
@@ -212,7 +215,7 @@ async fn without_a_server_name_the_default_certificate_decides() {
             tenant,
             host("uncovered.example", &[(&uncovered, Key::P256)]),
         ]),
-        &Setup::config("[default]\n\"*\" = \"default.example\"\n"),
+        &Setup::with_default("default.example"),
     );
     let mut config = client::config(&ca);
     config.enable_sni = false;
@@ -260,7 +263,10 @@ async fn a_stuck_store_costs_a_503_and_not_the_connection() {
             host("a.example", &[(&pair, Key::P256)]),
             host("b.example", &[(&pair, Key::P256)]),
         ]),
-        &Setup::config("[server]\nhandshake_timeout = \"400ms\"\n"),
+        &Setup::limits(Limits {
+            handshake: Duration::from_millis(400),
+            ..LIMITS
+        }),
     );
     let mut visit = Visit::begin(&running, &ca, "a.example").await;
     running.store.hold();

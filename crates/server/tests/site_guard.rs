@@ -11,12 +11,11 @@ use std::path::{Path, PathBuf};
 
 use common::{Running, Scripted, Setup, host, start};
 use sekisho_certs::Site;
-use sekisho_server::site::Refused;
+use sekisho_server::site::{RawSite, Refused};
 use sekisho_testkit::{Key, TestCa, client};
 use tempfile::TempDir;
 
-/// A server whose configuration and master key lie in `etc`, with sites below
-/// `srv`.
+/// A server whose own files lie in `etc`, with sites below `srv`.
 struct Fixture {
     folder: TempDir,
     ca: TestCa,
@@ -40,12 +39,9 @@ impl Fixture {
         }
         let ca = TestCa::new();
         let setup = Setup {
-            file: path("etc/sekisho.toml"),
+            site: operators_site(&path(root_of_site)),
             allow: vec![path("srv"), path("etc")],
-            config: format!(
-                "[keys]\nmaster = \"file:master.key\"\n[site]\nroot = {:?}\n",
-                path(root_of_site)
-            ),
+            own: vec![path("etc/sekisho.toml"), path("etc/master.key")],
             ..Setup::default()
         };
         let running = start(Scripted::new([]), &setup);
@@ -82,6 +78,12 @@ impl Fixture {
     fn refused(&self) -> Refused {
         self.running.responder.refused()
     }
+}
+
+/// The site that the operator wrote for hosts without their own.
+fn operators_site(root: &Path) -> sekisho_server::site::Site {
+    let raw: RawSite = serde_json::from_value(serde_json::json!({ "root": root })).unwrap();
+    raw.check(Some(Path::new("/"))).unwrap()
 }
 
 #[tokio::test]

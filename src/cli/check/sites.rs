@@ -2,9 +2,9 @@
 
 use std::io::Write;
 
+use crate::config::Config;
 use anyhow::Result;
 use sekisho_certs::{Catalog, HostRecord};
-use sekisho_server::config::Config;
 use sekisho_server::site::{Guard, Refusal, Site};
 
 use crate::cli::output::{Output, PAGE};

@@ -1,11 +1,11 @@
 //! `sekisho host set`
 
+use crate::config::Config;
 use anyhow::anyhow;
 use sekisho_certs::{
     Catalog, HostPattern, HostRecord, SealedBytes, Sealer, StoredCredential, Tenant, TlsPolicy,
     printable,
 };
-use sekisho_server::config::Config;
 
 use crate::cli::cert::{Leaf, check_covers};
 use crate::cli::edit::{Edit, edit};

@@ -2,9 +2,9 @@
 
 use std::path::{Component, Path, PathBuf};
 
+use crate::config::Config;
 use anyhow::{Context, bail};
 use sekisho_certs::Site;
-use sekisho_server::config::Config;
 use sekisho_server::site::{self, Guard};
 use serde_json::{Value, json};
 

@@ -1,8 +1,8 @@
 //! `sekisho key remove`
 
+use crate::config::Config;
 use anyhow::bail;
 use sekisho_certs::seal::{KeyRing, KeySource};
-use sekisho_server::config::Config;
 
 use super::KeyId;
 use super::list::KEPT;

@@ -3,11 +3,11 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use crate::config::Config;
 use anyhow::Context;
 use sekisho_certs::log::Seen;
 use sekisho_certs::seal::{KeyError, KeyRing, KeySource, Sealer};
 use sekisho_certs::{Clock, Store};
-use sekisho_server::config::Config;
 use sekisho_server::tickets::DOCUMENT_KIND;
 use sekisho_stores::disk_cache::{self, DiskCache};
 use sekisho_stores::redis::RedisUrl;

@@ -3,10 +3,10 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use crate::config::{Config, StoreUrl, TokenSource};
 use anyhow::{Context, bail};
 use sekisho_certs::seal::Keys;
 use sekisho_certs::{Catalog, Sealer, Secret, StoreError};
-use sekisho_server::config::{Config, StoreUrl, TokenSource};
 use sekisho_stores::disk_cache::{DiskCache, StartState};
 use sekisho_stores::files::Files;
 use sekisho_stores::http::{self, Http, Template};

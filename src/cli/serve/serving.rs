@@ -7,16 +7,17 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use crate::config::{Config, Size};
 use anyhow::{Context, anyhow, bail};
 use sekisho_certs::feed::CACHE_TIMEOUT;
 use sekisho_certs::{Clock, Documents, Feed, Follower, Lookup, LookupSettings, NeverObtain};
 use sekisho_server::admin::{Admin, Sources};
-use sekisho_server::config::{Config, Size};
 use sekisho_server::metrics::Metrics;
 use sekisho_server::site::{Guard, Responder};
 use sekisho_server::tickets::{Keeper, Ring, Source};
 use sekisho_server::{Endpoint, Error, Parts, Phase, Publisher, Server, Shutdown};
 use sekisho_stores::disk_cache::{DiskCache, Stats};
+use sekisho_stores::near;
 use tokio::net::TcpListener;
 use tokio::runtime::{Builder, Runtime};
 use tokio::time::timeout;
@@ -70,8 +71,9 @@ impl Serving {
             metrics: Arc::clone(&metrics),
             responder: Arc::clone(&responder),
             clock: Clock::System,
+            on_worker: near::serve_here,
         };
-        let server = Server::build(config, parts).map_err(with_hint)?;
+        let server = Server::build(config.settings(), parts).map_err(with_hint)?;
         let sources = sources(metrics.clone(), &lookup, &opened, responder, &shutdown);
         let admin = background.block_on(admin(config, sources))?;
         let start_up = begun.elapsed();

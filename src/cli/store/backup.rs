@@ -6,9 +6,9 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
+use crate::config::{Config, StoreUrl};
 use anyhow::{Context, bail};
 use indicatif::HumanBytes;
-use sekisho_server::config::{Config, StoreUrl};
 use sekisho_stores::sqlite::{Mode, Sqlite};
 
 use super::copy;

@@ -8,10 +8,10 @@ use std::cmp::Ordering;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
+use crate::config::{Config, StoreUrl};
 use anyhow::{Context, anyhow, bail};
 use indicatif::ProgressBar;
 use sekisho_certs::seal::{KeyRing, Sealer};
-use sekisho_server::config::{Config, StoreUrl};
 
 use self::contents::{Contents, Digested, Item, Summary};
 use self::target::{Followed, Target};

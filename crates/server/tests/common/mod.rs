@@ -4,17 +4,19 @@
 pub mod store;
 
 use std::io;
-use std::net::SocketAddr;
+use std::net::{Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::Duration;
 
 use rustls::ClientConfig;
-use sekisho_certs::{Clock, Lookup, LookupSettings, NeverObtain};
-use sekisho_server::config::Config;
+use sekisho_certs::{Clock, HostName, Lookup, LookupSettings, NeverObtain};
 use sekisho_server::metrics::Metrics;
-use sekisho_server::site::{Guard, Responder};
+use sekisho_server::site::{AllowedRoots, Guard, OwnFiles, Responder, Site};
 use sekisho_server::tickets::Ring;
-use sekisho_server::{Endpoint, Error, Parts, Publisher, Server, Shutdown};
+use sekisho_server::{
+    Defaults, Endpoint, Error, Limits, Parts, Publisher, Server, Settings, Shutdown,
+};
 use sekisho_testkit::{TestCa, client};
 use tokio::io::AsyncReadExt;
 use tokio::net::TcpStream;
@@ -25,22 +27,31 @@ pub use store::host;
 
 /// What a test can turn.
 pub struct Setup {
-    /// Lines of the configuration behind `[listen]`.
-    pub config: String,
-    /// Where the configuration is said to stand.
-    pub file: PathBuf,
-    /// `[sites] allow`.
+    pub settings: Settings,
+    /// Answers for hosts without a site of their own.
+    pub site: Site,
+    /// Folders that roots in host records lie in.
     pub allow: Vec<PathBuf>,
+    /// Files that no site serves.
+    pub own: Vec<PathBuf>,
     pub ring: Arc<Ring>,
     pub clock: Clock,
 }
 
 impl Default for Setup {
     fn default() -> Self {
+        let any_port = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
         Self {
-            config: String::new(),
-            file: "/test/sekisho.toml".into(),
+            settings: Settings {
+                https: vec![any_port],
+                http: vec![any_port],
+                public_port: None,
+                defaults: Defaults::default(),
+                limits: LIMITS,
+            },
+            site: Site::not_found(),
             allow: vec![std::env::temp_dir()],
+            own: Vec::new(),
             ring: Arc::new(Ring::random()),
             clock: Clock::System,
         }
@@ -48,13 +59,35 @@ impl Default for Setup {
 }
 
 impl Setup {
-    pub fn config(config: &str) -> Self {
-        Self {
-            config: config.into(),
-            ..Self::default()
-        }
+    /// Bounds other than those of most tests.
+    pub fn limits(limits: Limits) -> Self {
+        let mut setup = Self::default();
+        setup.settings.limits = limits;
+        setup
+    }
+
+    /// A default for clients without SNI.
+    pub fn with_default(host: &str) -> Self {
+        let mut setup = Self::default();
+        setup.settings.defaults.any = Some(HostName::parse(host).expect("a host"));
+        setup
     }
 }
+
+/// Bounds that no test meets by itself.
+pub const LIMITS: Limits = Limits {
+    workers: 2,
+    connections: 4096,
+    handshake: Duration::from_secs(10),
+    head: Duration::from_secs(15),
+    idle: Duration::from_secs(60),
+    body: Duration::from_secs(30),
+    drain: Duration::from_secs(30),
+    prefix_absent_budget: 600,
+    loads: 256,
+    prefix_in_flight: 64,
+    loads_waiting: 4096,
+};
 
 /// A server that runs.
 pub struct Running {
@@ -70,25 +103,18 @@ pub struct Running {
 
 /// Starts one.
 pub fn start(store: Scripted, setup: &Setup) -> Running {
-    let text = format!(
-        "[listen]\nhttps = [\"127.0.0.1:0\"]\nhttp = [\"127.0.0.1:0\"]\n\
-         [store]\nurl = \"sqlite:unused.db\"\n\
-         [sites]\nallow = {:?}\n{}",
-        setup.allow, setup.config,
-    );
-    let config = Config::parse(&text, &setup.file).expect("a configuration");
     let store = Arc::new(store);
-    let guard = Guard::new(config.allowed_roots.clone(), config.own_files());
-    let guard = Arc::new(guard);
+    let allowed = AllowedRoots::new(setup.allow.clone()).expect("folders");
+    let guard = Arc::new(Guard::new(allowed, OwnFiles::new(setup.own.clone())));
     let publisher = Publisher::new(
         Arc::clone(&setup.ring),
-        config.site.clone(),
+        setup.site.clone(),
         Arc::clone(&guard),
     );
     let settings = LookupSettings {
         memory: 16 << 20,
-        fresh: std::time::Duration::from_secs(3600),
-        absent: std::time::Duration::from_secs(3600),
+        fresh: Duration::from_secs(3600),
+        absent: Duration::from_secs(3600),
     };
     let lookup = Lookup::new(
         Arc::clone(&store) as Arc<dyn sekisho_certs::Store>,
@@ -103,8 +129,9 @@ pub fn start(store: Scripted, setup: &Setup) -> Running {
         metrics: Arc::clone(&metrics),
         responder: Arc::clone(&responder),
         clock: setup.clock.clone(),
+        on_worker: || {},
     };
-    let server = Server::build(&config, parts).expect("a server");
+    let server = Server::build(setup.settings.clone(), parts).expect("a server");
     let addresses = server.addresses().clone();
     let shutdown = Shutdown::new();
     Running {

@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use tokio::io::{AsyncWriteExt, split};
 
-use super::Fixture;
 use super::frames::*;
+use super::{Fixture, LIMITS};
 
 /// Twice the frames that a client may send for nothing, and less than what the
 /// server still reads of one that it sends away: a reset would destroy GOAWAY.
@@ -38,7 +38,7 @@ async fn is_sent_away(fixture: &Fixture, frame: &[u8]) -> bool {
 
 #[tokio::test]
 async fn a_flood_of_control_frames_ends_the_connection() {
-    let fixture = Fixture::new("");
+    let fixture = Fixture::new(LIMITS);
     let floods = [
         ("PING", frame(PING, 0, 0, &[7; 8])),
         ("PING acknowledgements", frame(PING, 1, 0, &[7; 8])),
@@ -54,7 +54,7 @@ async fn a_flood_of_control_frames_ends_the_connection() {
 
 #[tokio::test]
 async fn a_flood_of_refused_requests_ends_the_connection() {
-    let fixture = Fixture::new("");
+    let fixture = Fixture::new(LIMITS);
     // A field of HTTP/1.1: each is a stream error (RFC 9113, section 8.2.2).
     let (mut receiver, mut sender) = split(fixture.connect(b"h2").await);
     let wrong = fields("a.example", "/", Some(("connection", "x")));
@@ -77,7 +77,7 @@ async fn a_flood_of_refused_requests_ends_the_connection() {
 
 #[tokio::test]
 async fn resets_behind_each_answer_end_the_connection() {
-    let fixture = Fixture::new("");
+    let fixture = Fixture::new(LIMITS);
     fixture.write("page.html", 600);
     let (mut receiver, mut sender) = split(fixture.connect(b"h2").await);
     // Without a window each answer waits until it is reset.
@@ -111,7 +111,7 @@ async fn resets_behind_each_answer_end_the_connection() {
 
 #[tokio::test]
 async fn a_busy_honest_client_is_kept() {
-    let fixture = Fixture::new("");
+    let fixture = Fixture::new(LIMITS);
     fixture.write("page.html", 600);
     let (mut receiver, mut sender) = split(fixture.connect(b"h2").await);
     sender.write_all(&preface(65_535)).await.unwrap();

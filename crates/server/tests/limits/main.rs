@@ -12,10 +12,11 @@ mod stalls;
 
 use std::sync::Arc;
 
-use common::{Running, Scripted, Setup, host, start};
+use common::{LIMITS, Running, Scripted, Setup, host, start};
 use rustls::pki_types::ServerName;
 use sekisho_certs::Site;
 use sekisho_certs::store::{LogId, LogPosition};
+use sekisho_server::Limits;
 use sekisho_testkit::{Key, TestCa, client};
 use tempfile::TempDir;
 use tokio::net::TcpStream;
@@ -31,7 +32,7 @@ struct Fixture {
 }
 
 impl Fixture {
-    fn new(config: &str) -> Self {
+    fn new(limits: Limits) -> Self {
         let (ca, folder) = (TestCa::new(), tempfile::tempdir().unwrap());
         let pair = ca.issue(&["a.example", "b.example"], Key::P256);
         let sites = [
@@ -46,7 +47,7 @@ impl Fixture {
             });
             found
         });
-        let running = start(Scripted::new(hosts), &Setup::config(config));
+        let running = start(Scripted::new(hosts), &Setup::limits(limits));
         Self {
             ca,
             folder,

@@ -5,12 +5,12 @@ use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt, split};
 use tokio::net::TcpSocket;
 
-use super::Fixture;
 use super::frames::*;
+use super::{Fixture, LIMITS, Limits};
 
 #[tokio::test]
 async fn a_half_close_behind_a_request_loses_no_answer() {
-    let fixture = Fixture::new("");
+    let fixture = Fixture::new(LIMITS);
     for (path, len) in [("small", 60_000), ("large", 2 << 20)] {
         fixture.write(path, len);
         let mut stream = fixture.connect(b"http/1.1").await;
@@ -38,7 +38,10 @@ async fn a_half_close_behind_a_request_loses_no_answer() {
 
 #[tokio::test]
 async fn a_steady_slow_reader_gets_everything() {
-    let fixture = Fixture::new("[server]\nbody_timeout = \"500ms\"\n");
+    let fixture = Fixture::new(Limits {
+        body: Duration::from_millis(500),
+        ..LIMITS
+    });
     fixture.write("large", 6 << 20);
     let socket = TcpSocket::new_v4().unwrap();
     // The kernel's buffers on the server's side take most of the rest.
@@ -63,7 +66,7 @@ async fn a_steady_slow_reader_gets_everything() {
 
 #[tokio::test]
 async fn a_pause_within_and_between_requests_loses_nothing() {
-    let fixture = Fixture::new("");
+    let fixture = Fixture::new(LIMITS);
     fixture.write("page", 10);
     let mut stream = fixture.connect(b"http/1.1").await;
     let request = b"GET /page HTTP/1.1\r\nHost: a.example\r\n\r\n";

@@ -4,10 +4,14 @@ use std::time::{Duration, Instant};
 
 use tokio::io::{AsyncWriteExt, split};
 
-use super::Fixture;
 use super::frames::*;
+use super::{Fixture, LIMITS, Limits};
 
-const SHORT: &str = "[server]\nbody_timeout = \"500ms\"\nidle_timeout = \"1s\"\n";
+const SHORT: Limits = Limits {
+    body: Duration::from_millis(500),
+    idle: Duration::from_secs(1),
+    ..LIMITS
+};
 
 /// How long a connection lives on which `begin` is sent, then a ping now and
 /// then; and the frames that it got.
@@ -100,7 +104,10 @@ fn open_files(fixture: &Fixture) -> usize {
 
 #[tokio::test]
 async fn a_head_that_does_not_end_meets_its_limit() {
-    let fixture = Fixture::new("[server]\nheader_timeout = \"500ms\"\n");
+    let fixture = Fixture::new(Limits {
+        head: Duration::from_millis(500),
+        ..LIMITS
+    });
     let fields = fields("a.example", "/", None);
     let begun = [preface(65_535), frame(HEADERS, END_STREAM, 1, &fields)].concat();
     let (mut receiver, mut sender) = split(fixture.connect(b"h2").await);
@@ -113,7 +120,10 @@ async fn a_head_that_does_not_end_meets_its_limit() {
 
 #[tokio::test]
 async fn a_removed_host_ends_its_connection_whatever_the_client_sends() {
-    let fixture = Fixture::new("[server]\ndrain_timeout = \"1s\"\n");
+    let fixture = Fixture::new(Limits {
+        drain: Duration::from_secs(1),
+        ..LIMITS
+    });
     let (mut receiver, mut sender) = split(fixture.connect(b"h2").await);
     fixture.remove("a.example");
     sender.write_all(&preface(65_535)).await.unwrap();

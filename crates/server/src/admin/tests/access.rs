@@ -1,8 +1,5 @@
 //! Who is answered, and for how long a connection may stay.
 
-use std::fs::Permissions;
-use std::os::unix::fs::PermissionsExt;
-
 use super::*;
 
 #[tokio::test]
@@ -37,11 +34,7 @@ async fn without_a_token_only_loopback_names_are_answered() {
 
 #[tokio::test]
 async fn with_a_token_nothing_is_answered_without_it() {
-    let folder = tempfile::tempdir().unwrap();
-    let file = folder.path().join("token");
-    std::fs::write(&file, "0123456789abcdef\n").unwrap();
-    std::fs::set_permissions(&file, Permissions::from_mode(0o600)).unwrap();
-    let token = Token::load(&TokenSource::File(file)).unwrap();
+    let token = Token::parse("0123456789abcdef").unwrap();
     let fixture = Fixture::start(Some(token)).await;
     for (header, expected) in [
         ("", 401),

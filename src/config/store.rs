@@ -10,11 +10,11 @@ use sekisho_stores::postgres;
 use sekisho_stores::redis::RedisUrl;
 use zeroize::Zeroizing;
 
-use crate::private;
+use sekisho_server::private;
 
 /// `[store] url`.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum StoreUrl {
+pub(crate) enum StoreUrl {
     /// `sqlite:PATH`: the embedded catalog.
     Sqlite(PathBuf),
     /// `postgres://…`: the catalog for many servers.
@@ -55,7 +55,7 @@ impl fmt::Display for StoreUrl {
 impl StoreUrl {
     /// Whether it lies elsewhere, and may be down while this machine is up.
     #[must_use]
-    pub fn is_remote(&self) -> bool {
+    pub(crate) fn is_remote(&self) -> bool {
         match self {
             Self::Postgres(_) | Self::Http { .. } | Self::Redis(_) => true,
             Self::Sqlite(_) | Self::Files { .. } => false,
@@ -66,7 +66,7 @@ impl StoreUrl {
     ///
     /// # Errors
     /// Says what is wrong with it, without a password.
-    pub fn parse(url: &str, base: &Path) -> Result<Self, String> {
+    pub(crate) fn parse(url: &str, base: &Path) -> Result<Self, String> {
         let Some((scheme, rest)) = url.split_once(':') else {
             return Err(format!("{url:?} is no store; {EXAMPLE}"));
         };
@@ -88,7 +88,7 @@ impl StoreUrl {
 
 /// `[listen] admin_token` and `[store] token`.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum TokenSource {
+pub(crate) enum TokenSource {
     /// `file:PATH`.
     File(PathBuf),
     /// `env:NAME`: an environment variable.
@@ -110,7 +110,7 @@ impl TokenSource {
     ///
     /// # Errors
     /// Names the file or the variable, never what it holds.
-    pub fn read(&self, most: usize) -> io::Result<Zeroizing<String>> {
+    pub(crate) fn read(&self, most: usize) -> io::Result<Zeroizing<String>> {
         let text = match self {
             Self::File(file) => read_file(file, most),
             Self::Env(name) => match env::var(name) {
@@ -192,3 +192,37 @@ fn variable(name: &str) -> Result<String, String> {
 
 const EXAMPLE: &str = "write \"sqlite:PATH\", \"postgres://USER@HOST/DATABASE\", \
                        \"files:PATTERN\", \"redis://HOST\" or \"https://SERVER/{host}\"";
+
+#[cfg(test)]
+mod tests {
+    use std::fs::{self, Permissions};
+    use std::os::unix::fs::PermissionsExt;
+
+    use super::*;
+
+    #[test]
+    fn a_token_is_read_from_a_file_of_its_owner() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("token");
+        let source = TokenSource::File(file.clone());
+        fs::write(&file, "0123456789abcdef\n").unwrap();
+        fs::set_permissions(&file, Permissions::from_mode(0o600)).unwrap();
+        assert_eq!(*source.read(1024).unwrap(), "0123456789abcdef\n");
+        assert_eq!(*source.read(4).unwrap(), "0123");
+        fs::set_permissions(&file, Permissions::from_mode(0o604)).unwrap();
+        let error = source.read(1024).unwrap_err().to_string();
+        assert!(
+            error.contains("token: others may read it (mode 604)"),
+            "{error}"
+        );
+        fs::remove_file(&file).unwrap();
+        let error = source.read(1024).unwrap_err().to_string();
+        assert!(error.contains("token: No such file"), "{error}");
+        let missing = TokenSource::Env("SEKISHO_TEST_UNSET".into());
+        let error = missing.read(1024).unwrap_err().to_string();
+        assert!(
+            error.contains("SEKISHO_TEST_UNSET: environment variable not found"),
+            "{error}"
+        );
+    }
+}

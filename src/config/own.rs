@@ -5,13 +5,17 @@ use std::path::{Path, PathBuf};
 use sekisho_certs::seal::KeySource;
 
 use super::{Config, StoreUrl, TokenSource};
-use crate::site::{OwnFiles, Site};
+use sekisho_server::site::{OwnFiles, Site};
 
 impl Config {
     /// Lists the files that no site serves: this configuration and the files
     /// with keys, tokens and hosts that it names.
     #[must_use]
-    pub fn own_files(&self) -> OwnFiles {
+    pub(crate) fn own_files(&self) -> OwnFiles {
+        OwnFiles::new(self.own_paths())
+    }
+
+    fn own_paths(&self) -> Vec<PathBuf> {
         let mut files = vec![self.file.clone()];
         if let Some(KeySource::File(path)) = &self.keys {
             files.push(path.clone());
@@ -33,7 +37,7 @@ impl Config {
             // The key of copies of plain keys.
             files.push(with_suffix(&disk.path, ".key"));
         }
-        OwnFiles::new(files)
+        files
     }
 }
 
@@ -87,4 +91,54 @@ fn with_suffix(path: &Path, suffix: &str) -> PathBuf {
     let mut name = path.as_os_str().to_owned();
     name.push(suffix);
     name.into()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn files_with_keys_tokens_and_hosts_are_the_servers_own() {
+        let listen = "listen.https = [\"127.0.0.1:0\"]\nlisten.admin = \"127.0.0.1:0\"\n\
+                      listen.admin_token = \"file:admin\"\ntickets.key_file = \"tickets\"\n";
+        for (store, wanted) in [
+            (
+                "store.url = \"sqlite:a.db\"\ncache.redis = \"rediss://h?client_cert=c&client_key=redis.key\"\n",
+                &[
+                    "a.db",
+                    "a.db-wal",
+                    "a.db-shm",
+                    "a.db-journal",
+                    "master.key",
+                    "redis.key",
+                ][..],
+            ),
+            (
+                "store.url = \"https://h/{host}\"\nstore.token = \"file:token\"\n\
+                 cache.disk = \"copies\"\n",
+                &[
+                    "token",
+                    "copies",
+                    "copies-wal",
+                    "copies-shm",
+                    "copies-journal",
+                    "copies.key",
+                ],
+            ),
+            (
+                "store.url = \"rediss://h?client_cert=c&client_key=redis.key\"\nkeys.master = \"file:k\"\n\
+                 cache.disk = \"off\"\n",
+                &["k", "redis.key"],
+            ),
+        ] {
+            let file = Path::new("/etc/sekisho/sekisho.toml");
+            let config = Config::parse(&format!("{listen}{store}"), file).unwrap();
+            let mut found = config.own_paths();
+            found.sort();
+            let wanted = wanted.iter().chain(&["sekisho.toml", "admin", "tickets"]);
+            let mut wanted: Vec<_> = wanted.map(|name| file.with_file_name(name)).collect();
+            wanted.sort();
+            assert_eq!(found, wanted, "{store}");
+        }
+    }
 }

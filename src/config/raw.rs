@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::Deserialize;
 
-use crate::site::RawSite;
+use sekisho_server::site::RawSite;
 
 /// The whole file.
 #[derive(Debug, Default, Deserialize)]

@@ -9,6 +9,8 @@ use std::time::Duration;
 
 use sekisho_certs::HostName;
 use sekisho_certs::seal::KeySource;
+use sekisho_server::site::{AllowedRoots, RawSite, Site, SiteError};
+use sekisho_server::{Defaults, Limits};
 use sekisho_stores::redis::RedisUrl;
 
 use super::locate::Problem;
@@ -16,8 +18,7 @@ use super::own;
 use super::raw::{RawCache, RawConfig, RawListen, RawServer, RawSites, RawStore};
 use super::store::{StoreUrl, TokenSource, path_below};
 use super::value::{count, duration, size};
-use super::{Cache, Config, Defaults, Disk, Limits, Listen};
-use crate::site::{AllowedRoots, RawSite, Site, SiteError};
+use super::{Cache, Config, Disk, Listen};
 
 type Result<T> = std::result::Result<T, Problem>;
 

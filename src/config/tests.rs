@@ -1,3 +1,5 @@
+use sekisho_certs::HostName;
+
 use super::*;
 
 mod refusals;
@@ -311,7 +313,7 @@ fn a_file_that_is_none_is_refused() {
 /// there, and its example can be used.
 #[test]
 fn the_documentation_knows_every_key() {
-    let text = include_str!("../../../../docs/configuration.md");
+    let text = include_str!("../../docs/configuration.md");
     let example = text.split("```toml\n").nth(1).unwrap();
     let example = example.split("```").next().unwrap();
     parse(example).unwrap();

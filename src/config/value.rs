@@ -72,7 +72,7 @@ fn whole(text: &str) -> Option<u64> {
 
 /// Bytes, shown as the configuration has them: `64MiB`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Size(pub usize);
+pub(crate) struct Size(pub(crate) usize);
 
 impl fmt::Display for Size {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

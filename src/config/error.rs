@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 /// Why there is no configuration.
 #[derive(Debug)]
-pub enum ConfigError {
+pub(crate) enum ConfigError {
     /// No file was named, and none stands where it is looked for.
     NotFound(Vec<PathBuf>),
     /// The file can't be read.
