@@ -1,28 +1,23 @@
-//! Records and sealed credentials as bytes, for levels beside a catalog: what
-//! a catalog found, kept where it is only a copy.
+//! Codec of records and sealed credentials for the Redis cache and the disk
+//! cache.
 //!
-//! ```text
-//! host        'h' 1  flags  pattern  tenant  version  references  site
-//! credential  'c' 1  flags  id  version  not_before  not_after  renew_at
-//!                    key_id  nonce  key  certificates
-//! found       'f' 1  host  credentials, each with its length before it
-//! ```
-//!
-//! Numbers are big-endian, texts and bytes have their length before them. The
-//! second byte is the form's version: another one is an error, never a guess,
-//! and whoever reads it takes the value for one that is not there.
+//! A value is a byte for its kind, a byte for its form, and a struct of this
+//! module as `postcard` writes it. A value of another form is an error, never a
+//! guess: a cache takes it for a miss.
 
 use rustls_pki_types::CertificateDer;
+use serde::{Deserialize, Serialize};
+use serde_bytes::Bytes;
 
 use sekisho_certs::credential::{CredentialId, KeyType, SealedBytes, StoredCredential};
 use sekisho_certs::host::HostPattern;
-use sekisho_certs::record::{HostRecord, References, Site, Tenant, TlsPolicy};
+use sekisho_certs::record::{HostRecord, Site, Tenant, TlsPolicy};
 use sekisho_certs::store::{Found, Source};
 
 /// Why a value has no bytes, or bytes no value. Shows neither.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum FormError {
-    /// Over [`MAX_VALUE`], or a part is longer than its length can say.
+    /// Over [`MAX_VALUE`].
     #[error("the value is larger than what is kept")]
     TooLarge,
     /// Written by another version of the program.
@@ -33,38 +28,36 @@ pub enum FormError {
     Damaged(&'static str),
 }
 
-/// A value's most bytes, and no value is read from more: a record's site and a
-/// long chain are far below.
+/// Most bytes of a value, written or read: a record's site and a long chain are
+/// far below.
 pub const MAX_VALUE: usize = 512 << 10;
+/// The form of all values. Another field, key type or order of fields needs
+/// another number.
+pub const FORM: u8 = 2;
 
 type Result<T> = std::result::Result<T, FormError>;
 
-/// All of it but `fresh_for`, of which what a catalog found has none, and
+/// Encodes all of an answer but `fresh_for`, which a catalog never gives, and
 /// `source`.
 ///
 /// # Errors
 /// [`FormError::TooLarge`].
 pub fn write_found(found: &Found<SealedBytes>) -> Result<Vec<u8>> {
-    let mut out = Out::new(FOUND);
-    out.long(&write_host(&found.record, found.shadowed)?)?;
-    out.u8(u8::try_from(found.credentials.len()).map_err(|_| FormError::TooLarge)?);
-    for credential in &found.credentials {
-        out.long(&write_credential(credential)?)?;
-    }
-    out.end()
+    let credentials = found.credentials.iter().map(CredentialForm::of).collect();
+    let host = HostForm::of(&found.record, found.shadowed);
+    encode(FOUND, &FoundForm { host, credentials })
 }
 
-/// What [`write_found`] wrote: the record refers to exactly the credentials.
+/// Decodes what [`write_found`] wrote: the record refers to exactly the
+/// credentials.
 ///
 /// # Errors
-/// [`FormError`] for anything else, whatever the bytes are.
+/// [`FormError`] for any other bytes.
 pub fn read_found(bytes: &[u8]) -> Result<Found<SealedBytes>> {
-    let mut rest = In::new(bytes, FOUND)?;
-    let (record, shadowed) = read_host(rest.long()?)?;
-    let credentials = (0..rest.u8()?)
-        .map(|_| read_credential(rest.long()?))
-        .collect::<Result<Vec<_>>>()?;
-    rest.end()?;
+    let FoundForm { host, credentials } = decode(FOUND, bytes)?;
+    let (record, shadowed) = host.record()?;
+    let credentials = credentials.into_iter().map(CredentialForm::credential);
+    let credentials = credentials.collect::<Result<Vec<_>>>()?;
     if !belong(&record, &credentials) {
         return Err(FormError::Damaged("its credentials are other ones"));
     }
@@ -88,273 +81,188 @@ pub fn belong(record: &HostRecord, credentials: &[StoredCredential<SealedBytes>]
         })
 }
 
-/// A record with the ids of its credentials, and whether exact records stand
-/// below it ([`Found::shadowed`]).
+/// Encodes a record with the ids of its credentials, and whether exact records
+/// stand below it ([`Found::shadowed`]).
 ///
 /// # Errors
 /// [`FormError::TooLarge`].
 pub fn write_host(record: &HostRecord, shadowed: bool) -> Result<Vec<u8>> {
-    let mut out = Out::new(HOST);
-    let mut flags = 0;
-    for (set, flag) in [
-        (record.disabled, DISABLED),
-        (shadowed, SHADOWED),
-        (record.site.is_some(), SITE),
-        (record.tls == TlsPolicy::Tls13, TLS13),
-    ] {
-        flags |= if set { flag } else { 0 };
-    }
-    out.u8(flags);
-    out.short(record.pattern.as_str().as_bytes())?;
-    out.short(record.tenant.as_str().as_bytes())?;
-    out.u64(record.version);
-    for key_type in KeyType::ALL {
-        let id = record.references.of(key_type);
-        out.u64(id.map_or(NONE, CredentialId::as_u64));
-    }
-    if let Some(site) = &record.site {
-        out.u32(site.format);
-        out.long(site.json.as_bytes())?;
-    }
-    out.end()
+    encode(HOST, &HostForm::of(record, shadowed))
 }
 
-/// What [`write_host`] wrote.
+/// Decodes what [`write_host`] wrote.
 ///
 /// # Errors
-/// [`FormError`] for anything else, whatever the bytes are.
+/// [`FormError`] for any other bytes.
 pub fn read_host(bytes: &[u8]) -> Result<(HostRecord, bool)> {
-    let mut rest = In::new(bytes, HOST)?;
-    let flags = rest.u8()?;
-    if flags & !(DISABLED | SHADOWED | SITE | TLS13) != 0 {
-        return Err(FormError::Damaged("its flags"));
-    }
-    let text = rest.short_text()?;
-    let mut record = HostPattern::parse(text)
-        .ok()
-        .filter(|pattern| pattern.as_str() == text)
-        .map(HostRecord::new)
-        .ok_or(FormError::Damaged("its pattern"))?;
-    let tenant = Tenant::parse(rest.short_text()?);
-    record.tenant = tenant.map_err(|_| FormError::Damaged("its tenant"))?;
-    record.version = rest.u64()?;
-    record.references = references(&mut rest)?;
-    record.disabled = flags & DISABLED != 0;
-    if flags & TLS13 != 0 {
-        record.tls = TlsPolicy::Tls13;
-    }
-    if flags & SITE != 0 {
-        record.site = Some(Site {
-            format: rest.u32()?,
-            json: text_of(rest.long()?)?.into(),
-        });
-    }
-    rest.end()?;
-    Ok((record, flags & SHADOWED != 0))
+    decode::<HostForm<'_>>(HOST, bytes)?.record()
 }
 
-fn references(rest: &mut In<'_>) -> Result<References> {
-    let mut references = References::default();
-    for key_type in KeyType::ALL {
-        let number = rest.u64()?;
-        if number != NONE {
-            references.set(key_type, Some(id(number)?));
-        }
-    }
-    Ok(references)
-}
-
-/// A credential with its sealed key.
+/// Encodes a credential with its sealed key.
 ///
 /// # Errors
 /// [`FormError::TooLarge`].
 pub fn write_credential(credential: &StoredCredential<SealedBytes>) -> Result<Vec<u8>> {
-    let key = &credential.key;
-    let mut out = Out::new(CREDENTIAL);
-    // Its place in the order, in which types are only added behind.
-    out.u8(credential.key_type as u8);
-    out.u64(credential.id.as_u64());
-    out.u64(credential.version);
-    out.u64(credential.not_before.cast_unsigned());
-    out.u64(credential.not_after.cast_unsigned());
-    out.u8(u8::from(credential.renew_at.is_some()));
-    out.u64(credential.renew_at.unwrap_or_default().cast_unsigned());
-    out.u32(key.key_id);
-    out.bytes.extend_from_slice(&key.nonce);
-    out.long(&key.bytes)?;
-    out.u8(u8::try_from(credential.chain.len()).map_err(|_| FormError::TooLarge)?);
-    for certificate in &credential.chain {
-        out.long(certificate)?;
-    }
-    out.end()
+    encode(CREDENTIAL, &CredentialForm::of(credential))
 }
 
-/// What [`write_credential`] wrote.
+/// Decodes what [`write_credential`] wrote.
 ///
 /// # Errors
-/// [`FormError`] for anything else, whatever the bytes are.
+/// [`FormError`] for any other bytes.
 pub fn read_credential(bytes: &[u8]) -> Result<StoredCredential<SealedBytes>> {
-    let mut rest = In::new(bytes, CREDENTIAL)?;
-    let key_type = usize::from(rest.u8()?);
-    let key_type = *KeyType::ALL
-        .get(key_type)
-        .ok_or(FormError::Damaged("its key type"))?;
-    let id = id(rest.u64()?)?;
-    let version = rest.u64()?;
-    let not_before = rest.u64()?.cast_signed();
-    let not_after = rest.u64()?.cast_signed();
-    let renews = rest.u8()?;
-    let renew_at = rest.u64()?.cast_signed();
-    let key = SealedBytes {
-        key_id: rest.u32()?,
-        nonce: rest.array()?,
-        bytes: rest.long()?.to_vec(),
-    };
-    let chain = (0..rest.u8()?)
-        .map(|_| Ok(CertificateDer::from(rest.long()?.to_vec())))
-        .collect::<Result<Vec<_>>>()?;
-    rest.end()?;
-    if renews > 1 {
-        return Err(FormError::Damaged("its renewal"));
-    }
-    Ok(StoredCredential {
-        id,
-        version,
-        key_type,
-        chain,
-        key,
-        not_before,
-        not_after,
-        renew_at: (renews == 1).then_some(renew_at),
-    })
+    decode::<CredentialForm<'_>>(CREDENTIAL, bytes)?.credential()
 }
 
-fn id(number: u64) -> Result<CredentialId> {
+#[derive(Serialize, Deserialize)]
+struct FoundForm<'a> {
+    #[serde(borrow)]
+    host: HostForm<'a>,
+    credentials: Vec<CredentialForm<'a>>,
+}
+
+#[derive(Serialize, Deserialize)]
+struct HostForm<'a> {
+    pattern: &'a str,
+    tenant: &'a str,
+    version: u64,
+    /// In the order of [`KeyType::ALL`].
+    references: [Option<u64>; KeyType::ALL.len()],
+    /// The site's format and JSON.
+    site: Option<(u32, &'a str)>,
+    disabled: bool,
+    tls13: bool,
+    shadowed: bool,
+}
+
+impl<'a> HostForm<'a> {
+    fn of(record: &'a HostRecord, shadowed: bool) -> Self {
+        Self {
+            pattern: record.pattern.as_str(),
+            tenant: record.tenant.as_str(),
+            version: record.version,
+            references: KeyType::ALL
+                .map(|key_type| record.references.of(key_type).map(CredentialId::as_u64)),
+            site: record.site.as_ref().map(|site| (site.format, &*site.json)),
+            disabled: record.disabled,
+            tls13: record.tls == TlsPolicy::Tls13,
+            shadowed,
+        }
+    }
+
+    fn record(self) -> Result<(HostRecord, bool)> {
+        let pattern = HostPattern::parse(self.pattern).ok();
+        let pattern = pattern.filter(|pattern| pattern.as_str() == self.pattern);
+        let mut record = HostRecord::new(pattern.ok_or(FormError::Damaged("its pattern"))?);
+        let tenant = Tenant::parse(self.tenant);
+        record.tenant = tenant.map_err(|_| FormError::Damaged("its tenant"))?;
+        record.version = self.version;
+        for (key_type, number) in KeyType::ALL.into_iter().zip(self.references) {
+            let id = number.map(credential_id).transpose()?;
+            record.references.set(key_type, id);
+        }
+        record.disabled = self.disabled;
+        if self.tls13 {
+            record.tls = TlsPolicy::Tls13;
+        }
+        record.site = self.site.map(|(format, json)| Site {
+            format,
+            json: json.into(),
+        });
+        Ok((record, self.shadowed))
+    }
+}
+
+#[derive(Serialize, Deserialize)]
+struct CredentialForm<'a> {
+    /// Its place in [`KeyType::ALL`].
+    key_type: u8,
+    id: u64,
+    version: u64,
+    not_before: i64,
+    not_after: i64,
+    renew_at: Option<i64>,
+    key_id: u32,
+    nonce: [u8; 12],
+    #[serde(borrow)]
+    key: &'a Bytes,
+    #[serde(borrow)]
+    chain: Vec<&'a Bytes>,
+}
+
+impl<'a> CredentialForm<'a> {
+    fn of(credential: &'a StoredCredential<SealedBytes>) -> Self {
+        Self {
+            key_type: credential.key_type as u8,
+            id: credential.id.as_u64(),
+            version: credential.version,
+            not_before: credential.not_before,
+            not_after: credential.not_after,
+            renew_at: credential.renew_at,
+            key_id: credential.key.key_id,
+            nonce: credential.key.nonce,
+            key: Bytes::new(&credential.key.bytes),
+            chain: credential.chain.iter().map(|der| Bytes::new(der)).collect(),
+        }
+    }
+
+    fn credential(self) -> Result<StoredCredential<SealedBytes>> {
+        let key_type = KeyType::ALL.get(usize::from(self.key_type)).copied();
+        let chain = self.chain.into_iter();
+        Ok(StoredCredential {
+            id: credential_id(self.id)?,
+            version: self.version,
+            key_type: key_type.ok_or(FormError::Damaged("its key type"))?,
+            chain: chain
+                .map(|der| CertificateDer::from(der.to_vec()))
+                .collect(),
+            key: SealedBytes {
+                key_id: self.key_id,
+                nonce: self.nonce,
+                bytes: self.key.to_vec(),
+            },
+            not_before: self.not_before,
+            not_after: self.not_after,
+            renew_at: self.renew_at,
+        })
+    }
+}
+
+fn credential_id(number: u64) -> Result<CredentialId> {
     let id = CredentialId::from_u64(number);
-    (id.as_u64() == number)
+    let is_id = id.as_u64() == number;
+    is_id
         .then_some(id)
         .ok_or(FormError::Damaged("a credential's id"))
 }
 
-fn text_of(bytes: &[u8]) -> Result<&str> {
-    std::str::from_utf8(bytes).map_err(|_| FormError::Damaged("a text"))
-}
-
-/// A value in the making.
-struct Out {
-    bytes: Vec<u8>,
-}
-
-impl Out {
-    fn new(kind: u8) -> Self {
-        Self {
-            bytes: vec![kind, FORM],
-        }
-    }
-
-    fn u8(&mut self, number: u8) {
-        self.bytes.push(number);
-    }
-
-    fn u32(&mut self, number: u32) {
-        self.bytes.extend_from_slice(&number.to_be_bytes());
-    }
-
-    fn u64(&mut self, number: u64) {
-        self.bytes.extend_from_slice(&number.to_be_bytes());
-    }
-
-    /// At most 255 bytes.
-    fn short(&mut self, bytes: &[u8]) -> Result<()> {
-        self.u8(u8::try_from(bytes.len()).map_err(|_| FormError::TooLarge)?);
-        self.bytes.extend_from_slice(bytes);
-        Ok(())
-    }
-
-    fn long(&mut self, bytes: &[u8]) -> Result<()> {
-        if bytes.len() > MAX_VALUE {
-            return Err(FormError::TooLarge);
-        }
-        self.u32(u32::try_from(bytes.len()).map_err(|_| FormError::TooLarge)?);
-        self.bytes.extend_from_slice(bytes);
-        Ok(())
-    }
-
-    fn end(self) -> Result<Vec<u8>> {
-        match self.bytes.len() {
-            0..=MAX_VALUE => Ok(self.bytes),
-            _ => Err(FormError::TooLarge),
-        }
+fn encode(kind: u8, value: &impl Serialize) -> Result<Vec<u8>> {
+    let bytes = postcard::to_extend(value, vec![kind, FORM]);
+    let bytes = bytes.expect("a vector takes any bytes");
+    match bytes.len() {
+        0..=MAX_VALUE => Ok(bytes),
+        _ => Err(FormError::TooLarge),
     }
 }
 
-/// What is left of a value. Nothing is set aside for a length before so many
-/// bytes were seen.
-struct In<'a>(&'a [u8]);
-
-impl<'a> In<'a> {
-    fn new(bytes: &'a [u8], kind: u8) -> Result<Self> {
-        match bytes {
-            _ if bytes.len() > MAX_VALUE => Err(FormError::TooLarge),
-            [first, FORM, rest @ ..] if *first == kind => Ok(Self(rest)),
-            [first, form, ..] if *first == kind => Err(FormError::Version(*form)),
-            _ => Err(FormError::Damaged("its kind")),
-        }
-    }
-
-    fn take(&mut self, length: usize) -> Result<&'a [u8]> {
-        let (taken, rest) = self.0.split_at_checked(length).ok_or(CUT)?;
-        self.0 = rest;
-        Ok(taken)
-    }
-
-    fn array<const N: usize>(&mut self) -> Result<[u8; N]> {
-        let (taken, rest) = self.0.split_first_chunk().ok_or(CUT)?;
-        self.0 = rest;
-        Ok(*taken)
-    }
-
-    fn u8(&mut self) -> Result<u8> {
-        Ok(u8::from_be_bytes(self.array()?))
-    }
-
-    fn u32(&mut self) -> Result<u32> {
-        Ok(u32::from_be_bytes(self.array()?))
-    }
-
-    fn u64(&mut self) -> Result<u64> {
-        Ok(u64::from_be_bytes(self.array()?))
-    }
-
-    fn short_text(&mut self) -> Result<&'a str> {
-        let length = self.u8()?;
-        text_of(self.take(length.into())?)
-    }
-
-    fn long(&mut self) -> Result<&'a [u8]> {
-        let length = self.u32()?;
-        self.take(usize::try_from(length).map_err(|_| CUT)?)
-    }
-
-    fn end(self) -> Result<()> {
-        match self.0 {
-            [] => Ok(()),
-            _ => Err(FormError::Damaged("something stands behind it")),
-        }
+/// Decodes without setting aside more than 1 MiB for a length that is not
+/// there, which is serde's bound.
+fn decode<'a, T: Deserialize<'a>>(kind: u8, bytes: &'a [u8]) -> Result<T> {
+    match bytes {
+        _ if bytes.len() > MAX_VALUE => Err(FormError::TooLarge),
+        [first, FORM, rest @ ..] if *first == kind => match postcard::take_from_bytes(rest) {
+            Ok((value, [])) => Ok(value),
+            Ok(_) => Err(FormError::Damaged("something stands behind it")),
+            Err(_) => Err(FormError::Damaged("it is cut, or not of its form")),
+        },
+        [first, form, ..] if *first == kind => Err(FormError::Version(*form)),
+        _ => Err(FormError::Damaged("its kind")),
     }
 }
 
-const CUT: FormError = FormError::Damaged("it is cut");
 const FOUND: u8 = b'f';
 const HOST: u8 = b'h';
 const CREDENTIAL: u8 = b'c';
-const FORM: u8 = 1;
-/// In the place of an id: ids stay below 2^63.
-const NONE: u64 = u64::MAX;
-const DISABLED: u8 = 1;
-const SHADOWED: u8 = 2;
-const SITE: u8 = 4;
-const TLS13: u8 = 8;
 
 #[cfg(test)]
 mod tests;

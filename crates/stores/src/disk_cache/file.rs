@@ -148,9 +148,7 @@ impl Place {
         }
         let connection = self.connect().map_err(|error| self.unusable(&error))?;
         let version = tables::version(&connection).map_err(|error| self.unusable(&error))?;
-        if version == 1 {
-            tables::migrate(&connection).map_err(|error| self.unusable(&error))?;
-        } else if version != tables::VERSION {
+        if version != tables::VERSION {
             let known = tables::VERSION;
             let why = format!("it has version {version}, this program knows {known}");
             return Err(Unusable::Replaced(why));

@@ -9,8 +9,9 @@ use sekisho_certs::store::{CatalogId, Document, DocumentId, LogId, LogPosition};
 
 /// "sekw", in the file's header.
 pub(super) const APPLICATION_ID: i32 = 0x7365_6b77;
-/// Another one is started anew.
-pub(super) const VERSION: i32 = 2;
+/// Of the tables and of the values in them. A file of another one is started
+/// anew.
+pub(super) const VERSION: i32 = 3;
 
 /// What the copies belong to.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -43,17 +44,6 @@ pub(super) fn create(connection: &Connection, meta: &Meta) -> Result<()> {
     set_catalog(connection, meta.catalog)?;
     set_position(connection, meta.position)?;
     connection.execute_batch("COMMIT")
-}
-
-/// Brings a file of version 1 to this one. Without the mark of its position, it
-/// serves until the first contact with the log, which drops it.
-pub(super) fn migrate(connection: &Connection) -> Result<()> {
-    connection.execute_batch(&format!(
-        "BEGIN;
-         ALTER TABLE meta ADD COLUMN mark INTEGER NOT NULL DEFAULT 0;
-         PRAGMA user_version = {VERSION};
-         COMMIT"
-    ))
 }
 
 pub(super) fn version(connection: &Connection) -> Result<i32> {

@@ -1,7 +1,7 @@
 //! What a Redis server holds for the cache: copies of what the catalog holds, as
 //! it stood at one number of the catalog's log.
 //!
-//! Under a prefix of the catalog and its log lie
+//! Under a prefix of the form of values, the catalog and its log lie
 //!
 //! | key | holds |
 //! | --- | --- |
@@ -42,7 +42,7 @@ use crate::redis::connection::ReconnectingConnection;
 use crate::redis::keys::Keys;
 use crate::redis::url::Kind;
 use crate::redis::{RedisUrl, single};
-use crate::stored::FormError;
+use crate::stored::{FORM, FormError};
 use sekisho_certs::SealedBytes;
 use sekisho_certs::host::HostName;
 use sekisho_certs::store::{CatalogId, ChangePage, Found, LogId, LogPosition, Result, StoreError};
@@ -240,7 +240,7 @@ impl Space {
     pub(crate) fn new(catalog: CatalogId, log: LogId) -> Self {
         let [catalog, log] =
             [catalog.0, log.0].map(|id| format!("{:032x}", u128::from_be_bytes(id)));
-        let prefix = format!("sekisho:{catalog}:{log}:");
+        let prefix = format!("sekisho:{FORM}:{catalog}:{log}:");
         Self {
             state: format!("{prefix}state"),
             prefix,

@@ -85,8 +85,21 @@ fn other_credentials_than_its_own_are_damage() {
 #[test]
 fn another_form_is_an_error_that_says_so() {
     let mut bytes = write_found(&found()).unwrap();
-    bytes[1] = 2;
-    assert_eq!(read_found(&bytes).unwrap_err(), FormError::Version(2));
+    bytes[1] = 3;
+    assert_eq!(read_found(&bytes).unwrap_err(), FormError::Version(3));
+}
+
+/// What version 0.1 wrote before values were of form 2.
+#[test]
+fn values_of_form_1_are_refused() {
+    let host = concat!(
+        "68010e0d2a2e6578616d706c652e636f6d0f4bc3bc63686520262053c3b6686e6510000000000000",
+        "000000000000000007ffffffffffffffff7fffffffffffffff000000090000000f7b22726f6f7422",
+        "3a222f737276227d"
+    );
+    let unhex = |at| u8::from_str_radix(&host[at..at + 2], 16).unwrap();
+    let host: Vec<_> = (0..host.len()).step_by(2).map(unhex).collect();
+    assert_eq!(read_host(&host).unwrap_err(), FormError::Version(1));
 }
 
 #[test]
@@ -126,7 +139,8 @@ fn any_bytes_are_a_value_or_an_error() {
         }
     }
     let host = write_host(&found().record, true).unwrap();
-    for (at, part) in [(2, "flags"), (4, "pattern")] {
+    let end = host.len();
+    for (at, part) in [(3, "pattern"), (end - 1, "shadowed"), (end - 3, "disabled")] {
         let mut host = host.clone();
         host[at] = 0xff;
         assert!(read_host(&host).is_err(), "{part}");

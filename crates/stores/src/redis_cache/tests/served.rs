@@ -131,6 +131,25 @@ async fn what_lies_there_by_mistake_is_a_miss_that_heals() {
     assert!(server.hits() > before);
 }
 
+/// Version 0.1 wrote values of form 1 under names without a form.
+#[tokio::test]
+async fn entries_of_another_form_are_misses() {
+    let bench = Bench::new();
+    bench.put("a.example", 1).await;
+    let one = bench.server().await;
+    one.fill("a.example").await;
+    drop(one);
+    let keys = bench.redis.cli(&["keys", "sekisho:*"]);
+    for key in keys.lines() {
+        let former = key.replacen("sekisho:2:", "sekisho:", 1);
+        assert_ne!(key, former);
+        bench.redis.cli(&["rename", key, &former]);
+    }
+    let two = bench.server().await;
+    assert_eq!(two.serves("a.example").await, Some(1));
+    assert_eq!((two.hits(), two.catalog.finds()), (0, 1));
+}
+
 #[tokio::test]
 async fn what_is_too_large_is_not_kept() {
     let bench = Bench::new();
