@@ -8,7 +8,7 @@ use sekisho_certs::credential::Credential;
 use sekisho_certs::store::{BoxFuture, Result};
 use sekisho_certs::{
     Answer, Cached, CredentialId, Found, HostName, HostRecord, Lookup, LookupSettings, NeverObtain,
-    OpenKey, Published, Source, Store, StoreError,
+    OpenKey, Published, Store, StoreError,
 };
 
 /// PEM bundles by host, each with a number of its own.
@@ -33,7 +33,6 @@ impl Store for Bundles {
                 credentials: vec![credential],
                 shadowed: false,
                 fresh_for: None,
-                source: Source::Store,
             }))
         })
     }

@@ -38,4 +38,4 @@ pub use obtain::{NeverObtain, Obtain, Obtained};
 pub use printable::printable;
 pub use record::{HostRecord, References, Site, Tenant, TlsPolicy};
 pub use seal::{Batch, OpenKey, Sealer};
-pub use store::{Answer, Catalog, ChangeLog, Found, Source, Store, StoreError};
+pub use store::{Answer, Catalog, ChangeLog, Found, Store, StoreError};

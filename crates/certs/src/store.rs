@@ -175,6 +175,9 @@ pub struct Answer<K> {
     /// What answers; none if neither the name nor a wildcard above it is
     /// there.
     pub found: Option<Box<Found<K>>>,
+    /// Whether a cache answered because the store could not (stale-if-error,
+    /// RFC 5861).
+    pub is_stale: bool,
 }
 
 impl<K> Answer<K> {
@@ -184,6 +187,7 @@ impl<K> Answer<K> {
         Self {
             read_at: None,
             found: Some(found.into()),
+            is_stale: false,
         }
     }
 
@@ -193,6 +197,7 @@ impl<K> Answer<K> {
         Self {
             read_at: None,
             found: None,
+            is_stale: false,
         }
     }
 }
@@ -209,19 +214,6 @@ pub struct Found<K> {
     pub shadowed: bool,
     /// How long a plain store vouches for it; none leaves it to the reader.
     pub fresh_for: Option<Duration>,
-    /// Who gave it.
-    pub source: Source,
-}
-
-/// Who gave an answer.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Source {
-    /// The store.
-    Store,
-    /// Redis before it, which follows its changes.
-    RedisCache,
-    /// What it said before: it was asked and gave no answer.
-    StandIn,
 }
 
 /// A catalog's identity: 16 random bytes.

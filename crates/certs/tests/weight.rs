@@ -10,7 +10,7 @@ use rustls::SignatureScheme;
 use sekisho_certs::credential::Secret;
 use sekisho_certs::{
     CredentialId, Found, HostName, HostPattern, HostRecord, KeyType, Lookup, LookupSettings,
-    NeverObtain, OpenKey, Outcome, Published, Source, StoredCredential,
+    NeverObtain, OpenKey, Outcome, Published, StoredCredential,
 };
 use sekisho_testkit::{Key, Scripted, TestCa};
 use tikv_jemalloc_ctl::{epoch, stats};
@@ -155,7 +155,6 @@ fn shelf(names: &[String], key: Key, key_type: KeyType, form: fn(Secret) -> Open
             credentials: vec![credential],
             shadowed: false,
             fresh_for: None,
-            source: Source::Store,
         }
     });
     Scripted::new(hosts)

@@ -11,7 +11,7 @@ use sekisho_certs::credential::{Credential, CredentialId};
 use sekisho_certs::host::HostPattern;
 use sekisho_certs::record::HostRecord;
 use sekisho_certs::seal::OpenKey;
-use sekisho_certs::store::{Answer, Found, Result, Source, StoreError};
+use sekisho_certs::store::{Answer, Found, Result, StoreError};
 
 /// PEM, wiped when dropped.
 pub(crate) type Bytes = Zeroizing<Vec<u8>>;
@@ -108,7 +108,6 @@ fn served_with(
         credentials: vec![stored],
         shadowed: true,
         fresh_for: None,
-        source: Source::Store,
     }
 }
 

@@ -12,7 +12,7 @@ use serde_bytes::Bytes;
 use sekisho_certs::credential::{CredentialId, KeyType, SealedBytes, StoredCredential};
 use sekisho_certs::host::HostPattern;
 use sekisho_certs::record::{HostRecord, Site, Tenant, TlsPolicy};
-use sekisho_certs::store::{Found, Source};
+use sekisho_certs::store::Found;
 
 /// Why a value has no bytes, or bytes no value. Shows neither.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -37,8 +37,7 @@ pub const FORM: u8 = 2;
 
 type Result<T> = std::result::Result<T, FormError>;
 
-/// Encodes all of an answer but `fresh_for`, which a catalog never gives, and
-/// `source`.
+/// Encodes all of an answer but `fresh_for`, which a catalog never gives.
 ///
 /// # Errors
 /// [`FormError::TooLarge`].
@@ -66,7 +65,6 @@ pub fn read_found(bytes: &[u8]) -> Result<Found<SealedBytes>> {
         credentials,
         shadowed,
         fresh_for: None,
-        source: Source::Store,
     })
 }
 

@@ -18,7 +18,7 @@ use sekisho_certs::SealedBytes;
 use sekisho_certs::host::HostName;
 use sekisho_certs::log::Noted;
 use sekisho_certs::seal::{KeyRing, OpenKey, Sealer};
-use sekisho_certs::store::{Answer, BoxFuture, Found, Result, Source, Store, StoreError};
+use sekisho_certs::store::{Answer, BoxFuture, Found, Result, Store, StoreError};
 
 /// One store with the caches before and behind it.
 #[derive(Debug)]
@@ -231,10 +231,9 @@ impl Tiers {
         failed: StoreError,
     ) -> Result<Answer<OpenKey>> {
         if !question.redis_first
-            && let Some(mut answer) = self.ask_redis(question).await
+            && let Some(answer) = self.ask_redis(question).await
         {
-            mark_stand_in(&mut answer);
-            return Ok(answer);
+            return Ok(stale(answer));
         }
         let Some(disk) = &self.disk else {
             return Err(failed);
@@ -251,10 +250,9 @@ impl Tiers {
             }
         };
         match found {
-            Ok(mut answer) if answer.found.is_some() => {
+            Ok(answer) if answer.found.is_some() => {
                 disk.stood_in(&failed);
-                mark_stand_in(&mut answer);
-                Ok(answer)
+                Ok(stale(answer))
             }
             Ok(_) => Err(failed),
             // That a copy can't be used says nothing of what the store has.
@@ -287,9 +285,10 @@ impl Question<'_> {
     }
 }
 
-fn mark_stand_in(answer: &mut Answer<OpenKey>) {
-    if let Some(found) = &mut answer.found {
-        found.source = Source::StandIn;
+fn stale(answer: Answer<OpenKey>) -> Answer<OpenKey> {
+    Answer {
+        is_stale: true,
+        ..answer
     }
 }
 

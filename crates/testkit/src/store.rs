@@ -14,6 +14,7 @@ pub struct Scripted {
     hosts: Mutex<HashMap<HostPattern, Found<OpenKey>>>,
     calls: AtomicUsize,
     failing: AtomicBool,
+    stale: AtomicBool,
     /// Each call takes a permit for good.
     permits: Semaphore,
 }
@@ -26,6 +27,7 @@ impl Scripted {
             hosts: Mutex::default(),
             calls: AtomicUsize::new(0),
             failing: AtomicBool::new(false),
+            stale: AtomicBool::new(false),
             permits: Semaphore::new(UNHELD),
         };
         hosts.into_iter().for_each(|host| store.put(host));
@@ -58,6 +60,12 @@ impl Scripted {
     /// Makes calls that end from now on fail, or answer again.
     pub fn fail(&self, failing: bool) {
         self.failing.store(failing, Ordering::SeqCst);
+    }
+
+    /// Says of answers from now on whether a cache gave them because the store
+    /// could not.
+    pub fn answer_stale(&self, stale: bool) {
+        self.stale.store(stale, Ordering::SeqCst);
     }
 
     /// Holds all calls from now on. They have read their answer already: one
@@ -105,7 +113,10 @@ impl Store for Scripted {
             if self.failing.load(Ordering::SeqCst) {
                 return Err(StoreError::Unavailable("the test says so".into()));
             }
-            Ok(answer)
+            Ok(Answer {
+                is_stale: self.stale.load(Ordering::SeqCst),
+                ..answer
+            })
         })
     }
 }

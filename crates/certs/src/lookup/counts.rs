@@ -8,7 +8,7 @@ use super::freshness::FeedState;
 use super::{LookupError, Outcome};
 use crate::cache::Usage;
 use crate::seal::OpenKey;
-use crate::store::{self, Answer, Source, StoreError};
+use crate::store::{self, Answer, StoreError};
 
 /// Figures for metrics, as of one moment.
 #[derive(Clone, Debug)]
@@ -130,9 +130,7 @@ impl Counts {
             add(&self.0.calls_failed);
         }
         let unavailable = match answer {
-            Ok(Answer { found, .. }) => found
-                .as_ref()
-                .is_some_and(|found| found.source == Source::StandIn),
+            Ok(answer) => answer.is_stale,
             // The store answers other calls.
             Err(StoreError::Failed(_)) => false,
             Err(error) => error.is_retryable(),

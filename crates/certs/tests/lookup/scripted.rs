@@ -7,8 +7,7 @@ use sekisho_certs::credential::Secret;
 use sekisho_certs::store::{Change, ChangePage, LogId, LogPosition, Subject, What};
 use sekisho_certs::{
     Cached, CredentialId, FeedState, Follower, Found, HostName, HostPattern, HostRecord, KeyType,
-    Lookup, LookupSettings, NeverObtain, OpenKey, Outcome, Published, Source, Store,
-    StoredCredential,
+    Lookup, LookupSettings, NeverObtain, OpenKey, Outcome, Published, Store, StoredCredential,
 };
 pub(crate) use sekisho_testkit::Scripted;
 use sekisho_testkit::{Key, Pair, TestCa};
@@ -117,7 +116,6 @@ pub(crate) fn host_version(pattern: &str, id: u64, version: u64) -> Found<OpenKe
         credentials: vec![credential],
         shadowed: false,
         fresh_for: None,
-        source: Source::Store,
     }
 }
 

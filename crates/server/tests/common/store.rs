@@ -1,7 +1,7 @@
 //! Records for the store of a test.
 
 use sekisho_certs::{
-    Clock, CredentialId, Found, HostPattern, HostRecord, KeyType, OpenKey, Secret, Site, Source,
+    Clock, CredentialId, Found, HostPattern, HostRecord, KeyType, OpenKey, Secret, Site,
     StoredCredential,
 };
 use sekisho_testkit::{Key, Pair};
@@ -38,6 +38,5 @@ pub fn host(pattern: &str, pairs: &[(&Pair, Key)]) -> Found<OpenKey> {
         credentials,
         shadowed: true,
         fresh_for: None,
-        source: Source::Store,
     }
 }

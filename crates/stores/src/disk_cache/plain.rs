@@ -78,7 +78,6 @@ fn changed<K: Clone, L>(
         credentials: credentials.collect::<Option<_>>()?,
         shadowed: found.shadowed,
         fresh_for: None,
-        source: found.source,
     })
 }
 

@@ -206,7 +206,6 @@ mod tests {
             credentials: vec![stored],
             shadowed: true,
             fresh_for: None,
-            source: sekisho_certs::store::Source::Store,
         }
     }
 

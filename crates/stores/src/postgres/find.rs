@@ -8,7 +8,7 @@ use super::rows::{self, HOST_COLUMNS, credential_columns, host_columns};
 use sekisho_certs::credential::{KeyType, SealedBytes, StoredCredential};
 use sekisho_certs::host::HostName;
 use sekisho_certs::record::HostRecord;
-use sekisho_certs::store::{Answer, Found, Source, StoreError};
+use sekisho_certs::store::{Answer, Found, StoreError};
 
 /// Finds the exact record or the wildcard's, with what it refers to, by one
 /// statement: one round trip, and one state.
@@ -35,7 +35,6 @@ pub(super) async fn find(connection: &Connection, name: &HostName) -> Step<Answe
         record,
         credentials,
         fresh_for: None,
-        source: Source::Store,
     }))
 }
 

@@ -6,7 +6,7 @@ use crate::stored::{self, FormError};
 use sekisho_certs::credential::{CredentialId, SealedBytes};
 use sekisho_certs::host::{HostName, HostPattern};
 use sekisho_certs::record::References;
-use sekisho_certs::store::{Change, Found, Source, Subject};
+use sekisho_certs::store::{Change, Found, Subject};
 
 /// An answer as it is stored: subjects with their values.
 pub(crate) struct Entry {
@@ -71,7 +71,6 @@ pub(super) fn read(name: &HostName, values: &[Value]) -> Result<Found<SealedByte
         credentials,
         shadowed,
         fresh_for: None,
-        source: Source::RedisCache,
     })
 }
 

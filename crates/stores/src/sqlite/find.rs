@@ -8,7 +8,7 @@ use super::rows::{
 use sekisho_certs::credential::{KeyType, SealedBytes};
 use sekisho_certs::host::{HostName, HostPattern};
 use sekisho_certs::record::HostRecord;
-use sekisho_certs::store::{Answer, Found, Source, StoreError};
+use sekisho_certs::store::{Answer, Found, StoreError};
 
 /// Finds the exact record or the wildcard's, with what it refers to, by one
 /// statement: one read transaction, and no descent more than needed, since
@@ -53,7 +53,6 @@ fn found(row: &Row<'_>, name: &HostName, shadowed: Option<bool>) -> Step<Found<S
         credentials,
         shadowed: shadowed.unwrap_or(false),
         fresh_for: None,
-        source: Source::Store,
     })
 }
 

@@ -39,7 +39,6 @@ fn found() -> Found<SealedBytes> {
         credentials: vec![second, first],
         shadowed: true,
         fresh_for: None,
-        source: Source::Store,
     }
 }
 

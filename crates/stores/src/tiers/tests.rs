@@ -111,6 +111,7 @@ fn an_answer_from_an_older_state_is_told_by_its_number() {
         let answer = Answer {
             read_at: read,
             found: None,
+            is_stale: false,
         };
         assert_eq!(question.is_older(&answer), is_older, "{seen:?} {read:?}");
     }

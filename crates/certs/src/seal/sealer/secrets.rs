@@ -31,31 +31,19 @@ impl Sealer {
     /// [`StoreError::Corrupt`] for a key that does not open; else as
     /// [`Sealer::open`].
     pub async fn open_answer(&self, answer: Answer<SealedBytes>) -> Result<Answer<OpenKey>> {
-        let Answer { read_at, found } = answer;
-        let Some(found) = found else {
-            return Ok(Answer {
-                read_at,
-                found: None,
-            });
-        };
-        let Found {
-            record,
-            credentials,
-            shadowed,
-            fresh_for,
-            source,
-        } = *found;
-        let credentials = self.open_credentials(credentials).await?;
-        let found = Found {
-            record,
-            credentials,
-            shadowed,
-            fresh_for,
-            source,
+        let found = match answer.found {
+            None => None,
+            Some(found) => Some(Box::new(Found {
+                record: found.record,
+                credentials: self.open_credentials(found.credentials).await?,
+                shadowed: found.shadowed,
+                fresh_for: found.fresh_for,
+            })),
         };
         Ok(Answer {
-            read_at,
-            found: Some(Box::new(found)),
+            read_at: answer.read_at,
+            found,
+            is_stale: answer.is_stale,
         })
     }
 

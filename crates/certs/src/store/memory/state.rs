@@ -11,7 +11,7 @@ use crate::seal::Batch;
 use crate::store::expect::{self, met};
 use crate::store::{
     Answer, Change, ChangePage, Document, DocumentId, DocumentKind, Expect, Found, Lease, LogId,
-    LogPosition, Reseal, Result, SecretOf, Source, StoreError, Subject, What, Write,
+    LogPosition, Reseal, Result, SecretOf, StoreError, Subject, What, Write,
 };
 
 #[derive(Clone, Debug)]
@@ -73,7 +73,6 @@ impl State {
                 .collect::<Result<_>>()?,
             shadowed: record.pattern.wildcard_parent().is_some_and(below),
             fresh_for: None,
-            source: Source::Store,
         }))
     }
 

@@ -2,7 +2,6 @@
 
 use super::*;
 use sekisho_certs::contract::fixture::{pattern, put_host};
-use sekisho_certs::store::Source;
 
 #[tokio::test]
 async fn a_copy_answers_only_while_the_store_fails_and_may_recover() {
@@ -47,18 +46,20 @@ async fn what_stands_in_is_no_answer_of_the_store() {
     let rig = Rig::new();
     rig.put("a.example").await;
     let server = rig.following().await;
-    let source = async || {
-        let found = server.find("a.example").await.unwrap();
-        found.expect("it is there").source
+    let name = HostName::parse("a.example").unwrap();
+    let is_stale = async || {
+        let answer = server.tiers.find(&name).await.unwrap();
+        assert!(answer.found.is_some());
+        answer.is_stale
     };
     let is_away = || server.disk.shared.outage().is_away;
-    assert_eq!(source().await, Source::Store);
+    assert!(!is_stale().await);
     server.kept(1).await;
     rig.switch.say(away());
-    assert_eq!(source().await, Source::StandIn);
+    assert!(is_stale().await);
     assert!(is_away());
     rig.switch.say(None);
-    assert_eq!(source().await, Source::Store);
+    assert!(!is_stale().await);
     assert!(!is_away());
 }
 

@@ -6,7 +6,7 @@ use std::sync::Mutex;
 use super::*;
 use sekisho_certs::contract::fixture::record;
 use sekisho_certs::credential::KeyType;
-use sekisho_certs::store::{BoxFuture, Source};
+use sekisho_certs::store::BoxFuture;
 
 /// Says what it is told to.
 #[derive(Debug)]
@@ -38,7 +38,6 @@ fn found(rig: &Rig, pattern: &str, version: u64) -> Answer<OpenKey> {
         credentials: vec![credential],
         shadowed: true,
         fresh_for: Some(Duration::from_secs(9)),
-        source: Source::Store,
     })
 }
 
