@@ -41,8 +41,9 @@ pub(crate) struct Config {
     /// `[cache]`: what is kept in memory.
     pub(crate) cache: Cache,
     /// `[cache] redis`: where copies of what the catalog holds are kept, for all
-    /// servers on it; only before a catalog, and no Cluster.
-    pub(crate) level: Option<Box<RedisUrl>>,
+    /// servers on it; only before a catalog, and no Cluster. Not used before
+    /// `sqlite:`.
+    pub(crate) redis_cache: Option<Box<RedisUrl>>,
     /// `[site]`: for a host without a site of its own; 404 if not given.
     pub(crate) site: Site,
     /// `[sites] allow`: the folders that roots in host records lie in; `/srv`

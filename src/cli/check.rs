@@ -8,7 +8,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use crate::config::{Config, StoreUrl};
-use anyhow::Context;
+use anyhow::{Context, anyhow};
 use sekisho_certs::{Clock, HostName, Store};
 use sekisho_server::tickets::{Keeper, Ring, Source};
 
@@ -44,7 +44,12 @@ pub(super) fn run(config: Option<&Path>, args: &Args) -> Result<Ended> {
         let keys = opened.catalog.map_or("", |_| " and opens with its keys");
         writeln!(output, "{} is there{keys}", opened.shown)?;
     }
-    if let Some(url) = config.level.as_ref().filter(|_| redis_cache.is_none()) {
+    let ignored = open::ignores_redis(&config);
+    if ignored {
+        failure::warn(&anyhow!(open::IGNORED), "remove [cache] redis");
+    }
+    let used = config.redis_cache.as_ref().filter(|_| !ignored);
+    if let Some(url) = used.filter(|_| redis_cache.is_none()) {
         writeln!(output, "{url} is there")?;
     }
     refused.write(&mut output)?;
@@ -93,7 +98,8 @@ async fn reach(config: &Config, opened: &Opened) -> Result<Unreachable> {
         Err(error) if error.is_retryable() => unreachable.store = Some(error.into()),
         other => drop(other?),
     }
-    if let Some(url) = &config.level {
+    let used = config.redis_cache.as_ref();
+    if let Some(url) = used.filter(|_| !open::ignores_redis(config)) {
         unreachable.redis_cache = open::reach_cache(url).await.err();
     }
     Ok(unreachable)

@@ -16,7 +16,7 @@ use tokio::runtime::{Builder, Handle, Runtime};
 
 use crate::cli::failure::Result;
 
-pub(super) use caches::reach as reach_cache;
+pub(super) use caches::{IGNORED, ignores_redis, reach as reach_cache};
 pub(super) use serving::{reach, serving};
 
 mod caches;

@@ -35,7 +35,7 @@ pub(crate) fn check(raw: RawConfig, file: &Path) -> Result<Config> {
     Ok(Config {
         file: file.to_owned(),
         defaults: defaults(&raw.default, &listen.https)?,
-        level: level(&raw.cache, &store, base)?,
+        redis_cache: redis_cache(&raw.cache, &store, base)?,
         keys: keys(raw.keys.master.as_deref(), &store, base)?,
         cache: cache(&raw.cache, &store, base)?,
         store,
@@ -208,7 +208,7 @@ fn defaults(
 }
 
 /// Copies of a catalog can be told what changed; nobody tells of the others.
-fn level(raw: &RawCache, store: &StoreUrl, base: &Path) -> Result<Option<Box<RedisUrl>>> {
+fn redis_cache(raw: &RawCache, store: &StoreUrl, base: &Path) -> Result<Option<Box<RedisUrl>>> {
     let at = |text: String| Problem::at(&["cache", "redis"], text);
     match (&raw.redis, store) {
         (None, _) => Ok(None),
@@ -217,8 +217,8 @@ fn level(raw: &RawCache, store: &StoreUrl, base: &Path) -> Result<Option<Box<Red
             Ok(Some(Box::new(url)))
         }
         (Some(_), StoreUrl::Files { .. } | StoreUrl::Http { .. } | StoreUrl::Redis(_)) => Err(at(
-            "only a catalog, sqlite: or postgres://, tells what changed in it, so that copies in \
-             Redis are never old; leave the key out"
+            "only postgres:// has a use for it: this store tells nobody what changed in it, so \
+             that copies in Redis would grow old; leave the key out"
                 .into(),
         )),
     }

@@ -30,8 +30,8 @@ impl Config {
             // roots when the configuration is read.
             StoreUrl::Postgres(_) | StoreUrl::Files { .. } => {}
         }
-        let level = self.level.as_ref().and_then(|url| url.key_file());
-        files.extend(level.map(Path::to_owned));
+        let redis = self.redis_cache.as_ref().and_then(|url| url.key_file());
+        files.extend(redis.map(Path::to_owned));
         if let Some(disk) = &self.cache.disk {
             files.extend(database(&disk.path));
             // The key of copies of plain keys.

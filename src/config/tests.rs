@@ -207,7 +207,7 @@ fn a_redis_store_is_taken_apart_and_shown_without_its_password() {
 }
 
 #[test]
-fn a_redis_level_is_taken_before_both_catalogs() {
+fn a_redis_cache_is_taken_before_both_catalogs() {
     for store in ["sqlite:a.db", "postgres://u@h/d"] {
         for (url, shown) in [
             ("redis://:s3same@h/3", "redis://:***@h:6379/3"),
@@ -216,11 +216,11 @@ fn a_redis_level_is_taken_before_both_catalogs() {
         ] {
             let text = LEAST.replace("sqlite:a.db", store);
             let config = parse(&format!("{text}[cache]\nredis = \"{url}\"\n")).unwrap();
-            assert_eq!(config.level.as_ref().unwrap().to_string(), shown);
+            assert_eq!(config.redis_cache.as_ref().unwrap().to_string(), shown);
             assert!(!format!("{config:?}").contains("s3same"));
         }
     }
-    assert_eq!(parse(LEAST).unwrap().level, None);
+    assert_eq!(parse(LEAST).unwrap().redis_cache, None);
 }
 
 #[test]

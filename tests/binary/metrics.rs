@@ -6,14 +6,14 @@ use std::fs;
 use sekisho_testkit::RedisServer;
 use sekisho_testkit::services::Postgres;
 
-use crate::layered;
+use crate::redis_cache;
 
 #[test]
 fn the_documentation_lists_every_metric() {
     // With PostgreSQL and a Redis cache before it, a server has all its parts.
     let redis = RedisServer::start();
     let database = Postgres::start();
-    let sandbox = layered::sandbox(&database.database(), &redis);
+    let sandbox = redis_cache::sandbox(&database.database(), &redis);
     sandbox.import(&["a.example"]);
     let server = sandbox.serve();
     let answer = server.ask("/metrics");

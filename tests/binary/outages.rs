@@ -5,8 +5,8 @@ mod clock;
 mod copies;
 mod database;
 mod disk;
-mod level;
 mod password;
+mod redis_cache;
 
 use std::time::Duration;
 

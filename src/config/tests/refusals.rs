@@ -52,8 +52,8 @@ fn what_is_not_built_is_refused_by_name() {
 }
 
 #[test]
-fn a_redis_level_stands_before_a_catalog_and_is_no_cluster() {
-    let level = |store: &str, url: &str| {
+fn a_redis_cache_stands_before_a_catalog_and_is_no_cluster() {
+    let redis = |store: &str, url: &str| {
         let text = LEAST.replace("sqlite:a.db", store);
         refusal(&format!("{text}[cache]\nredis = \"{url}\"\n"))
     };
@@ -73,20 +73,20 @@ fn a_redis_level_stands_before_a_catalog_and_is_no_cluster() {
         (
             "redis://h",
             "redis://h",
-            "only a catalog, sqlite: or postgres://",
+            "only postgres:// has a use for it",
         ),
         (
             "files:/{host}",
             "redis://h",
-            "only a catalog, sqlite: or postgres://",
+            "only postgres:// has a use for it",
         ),
         (
             "https://h/{host}",
             "redis://h",
-            "only a catalog, sqlite: or postgres://",
+            "only postgres:// has a use for it",
         ),
     ] {
-        let error = level(store, url);
+        let error = redis(store, url);
         assert!(
             error.contains("[cache] redis: ") && error.contains(expected),
             "{store} {url}: {error}"

@@ -3,7 +3,7 @@
 use sekisho_testkit::RedisServer;
 use sekisho_testkit::services::{Postgres, Signal};
 
-use super::level::{is_in_use, on, url};
+use super::redis_cache::{is_in_use, on, url};
 use super::{LONG, is_logged, metric, states, until_states};
 use crate::sandbox::{Sandbox, Server, until};
 

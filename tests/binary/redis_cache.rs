@@ -1,4 +1,4 @@
-//! Redis as a level before the catalog of several servers.
+//! The Redis cache before the catalog of several servers.
 
 use std::time::Duration;
 
@@ -35,12 +35,12 @@ fn what_one_server_loaded_another_serves_without_the_database() {
     for host in HOSTS {
         assert!(one.shows(host, host), "{}", one.log());
     }
-    until("the level is filled", LONG, || filled() >= 1);
+    until("the cache is filled", LONG, || filled() >= 1);
     let stored = redis.cli(&["keys", "sekisho:*:h:*"]).lines().count();
 
-    // While the database is there, only what the level lacks comes from it.
+    // While the database is there, only what the cache lacks comes from it.
     assert!(two.shows(HOSTS[0], HOSTS[0]), "{}", two.log());
-    // And while it is gone, the rest comes from the level.
+    // And while it is gone, the rest comes from Redis.
     database.signal(Signal::End);
     let shown = |host: &&str| {
         let there = redis.cli(&["keys", &format!("sekisho:*:h:{host}")]);
@@ -79,10 +79,8 @@ fn what_one_server_loaded_another_serves_without_the_database() {
 fn redis_that_comes_and_goes_takes_no_host_away() {
     let mut redis = RedisServer::start();
     redis.kill();
-    let sandbox = Sandbox::new();
-    configure(&sandbox, &redis);
+    let sandbox = sandbox(&Postgres::shared().database(), &redis);
     for host in HOSTS {
-        sandbox.page(host, host);
         sandbox.import(&[host]);
     }
     let error = sandbox.fails(&["check", "--reachable"]);
@@ -110,6 +108,28 @@ fn redis_that_comes_and_goes_takes_no_host_away() {
     in_use(&server);
     assert!(server.shows(HOSTS[5], HOSTS[5]));
     assert!(server.refusal(HOSTS[1]).contains("UnrecognisedName"));
+    server.stop();
+}
+
+/// SQLite answers sooner than Redis.
+#[test]
+fn before_sqlite_redis_is_ignored_with_one_warning() {
+    const IGNORED: &str = "Redis cache not used: reading sqlite: takes less time";
+    let redis = RedisServer::start();
+    let sandbox = Sandbox::new();
+    configure(&sandbox, &redis);
+    sandbox.page(HOSTS[0], HOSTS[0]);
+    sandbox.import(&[HOSTS[0]]);
+    let checked = sandbox.run(&["check", "--reachable"]);
+    assert_eq!(checked.code, Some(0), "{}", checked.err);
+    assert_eq!(checked.err.matches(IGNORED).count(), 1, "{}", checked.err);
+    assert!(!checked.out.contains("redis://"), "{}", checked.out);
+
+    let server = sandbox.serve();
+    assert!(server.shows(HOSTS[0], HOSTS[0]));
+    let clients = redis.cli(&["client", "list"]);
+    assert_eq!(clients.lines().count(), 1, "the asking one: {clients}");
+    assert_eq!(server.log().matches(IGNORED).count(), 1, "{}", server.log());
     server.stop();
 }
 
