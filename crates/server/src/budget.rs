@@ -17,7 +17,7 @@ use tokio::time::Instant;
 
 use crate::settings::Limits;
 use absences::Absences;
-use calls::{Call, Calls};
+pub(crate) use calls::{Call, Calls};
 use over::Over;
 
 /// Gives out the right to ask the store.

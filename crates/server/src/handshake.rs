@@ -3,9 +3,10 @@
 use std::future::poll_fn;
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::task::Poll;
 
 use rustls::HandshakeKind;
-use sekisho_certs::{Absence, HostName, LoadedHost, Outcome, Served};
+use sekisho_certs::{Absence, HostName, LoadedCredential, Outcome, Served};
 use tokio::net::TcpStream;
 use tokio::time::{Instant, timeout_at};
 
@@ -17,6 +18,7 @@ use crate::metrics::{HandshakeResult, LookupResult};
 use crate::pace::{LINGER, Pace};
 use crate::refuse::{Alert, SPEAKS_HTTPS, refuse};
 use crate::shared::Shared;
+use crate::signing::{SigningTurn, SigningTurns};
 use crate::tls::{Broken, Stream};
 
 /// The ends of a connection.
@@ -47,6 +49,7 @@ pub(crate) async fn establish(
     mut socket: TcpStream,
     ends: Ends,
     shared: &Shared,
+    signing: &SigningTurns,
 ) -> Option<Established> {
     let mut note = Note::new(ends.peer);
     let deadline = note.begun + shared.limits.handshake;
@@ -55,7 +58,7 @@ pub(crate) async fn establish(
         return None;
     };
     let decided = match hello {
-        Ok(hello) => decide(&hello, ends, deadline, shared, &mut note)
+        Ok(hello) => decide(&hello, ends, deadline, shared, signing, &mut note)
             .await
             .map(|chosen| (chosen, hello)),
         Err(unfit) => Err(unfit.into()),
@@ -87,7 +90,7 @@ pub(crate) async fn establish(
     };
     let pace = Arc::new(Pace::new());
     let stream = Stream::new(socket, tls, rest, Arc::clone(&pace));
-    let stream = finish(stream, deadline, shared, &note).await?;
+    let stream = finish(stream, chosen.turn, deadline, shared, &note).await?;
     Some(Established {
         stream,
         pace,
@@ -101,11 +104,12 @@ pub(crate) async fn establish(
 /// Exchanges the flights.
 async fn finish(
     mut stream: Stream,
+    turn: Option<SigningTurn<'_>>,
     deadline: Instant,
     shared: &Shared,
     note: &Note,
 ) -> Option<Stream> {
-    let result = timeout_at(deadline, poll_fn(|cx| stream.poll_handshake(cx))).await;
+    let result = timeout_at(deadline, exchange(&mut stream, turn)).await;
     let counted = match &result {
         Err(_) => HandshakeResult::TimedOut,
         Ok(Err(Broken::Io(_))) => HandshakeResult::Aborted,
@@ -126,6 +130,34 @@ async fn finish(
         Ok(Err(Broken::Io(_))) | Err(_) => {}
     }
     None
+}
+
+/// A slow signature was made under `turn` with the ClientHello, unless that is
+/// to be repeated (RFC 8446, section 4.1.4).
+async fn exchange(stream: &mut Stream, turn: Option<SigningTurn<'_>>) -> Result<(), Broken> {
+    if let Some(mut turn) = turn {
+        turn.give_back().await;
+        if stream.tls().handshake_kind() == Some(HandshakeKind::FullWithHelloRetryRequest) {
+            return exchange_in_turns(stream, turn).await;
+        }
+    }
+    poll_fn(|cx| stream.poll_handshake(cx)).await
+}
+
+/// Takes a turn for whatever the client sends, since each read may complete
+/// the ClientHello that is signed.
+async fn exchange_in_turns(stream: &mut Stream, mut turn: SigningTurn<'_>) -> Result<(), Broken> {
+    loop {
+        poll_fn(|cx| stream.poll_send(cx)).await?;
+        poll_fn(|cx| stream.poll_readable(cx)).await;
+        let denied = |_| rustls::Error::General("no turn to sign".into());
+        turn.retake().await.map_err(denied).map_err(Broken::Tls)?;
+        let step = poll_fn(|cx| Poll::Ready(stream.poll_handshake(cx))).await;
+        turn.give_back().await;
+        if let Poll::Ready(ended) = step {
+            return ended;
+        }
+    }
 }
 
 /// What the log says of a handshake at debug, gathered on its way.
@@ -171,8 +203,10 @@ impl Note {
 }
 
 /// What a name is served with.
-struct Chosen {
+struct Chosen<'a> {
     served: Arc<Served<Endpoint>>,
+    /// The right to sign, where that takes long.
+    turn: Option<SigningTurn<'a>>,
     name: HostName,
     named: bool,
     revision: u64,
@@ -191,14 +225,16 @@ struct Refusal {
 ///    `missing_extension` for TLS 1.3 and `unrecognized_name` for TLS 1.2;
 /// 3. found: its certificate, expired or not;
 /// 4. absent, or without a credential: `unrecognized_name`;
-/// 5. failed, overloaded or not known before the deadline: `internal_error`.
-async fn decide(
+/// 5. failed, overloaded or not known before the deadline: `internal_error`;
+/// 6. found, with a key that signs slowly: as 3 when its turn comes, else as 5.
+async fn decide<'a>(
     hello: &Hello,
     ends: Ends,
     deadline: Instant,
     shared: &Shared,
+    signing: &'a SigningTurns,
     note: &mut Note,
-) -> Result<Chosen, Refusal> {
+) -> Result<Chosen<'a>, Refusal> {
     if hello.challenge {
         return Err(Refusal::new(
             Alert::NoApplicationProtocol,
@@ -226,9 +262,19 @@ async fn decide(
             return Err(Refusal::failed(overloaded));
         }
     };
-    note_expiry(hello, served.host(), &name, shared);
+    let schemes = hello.accepted.client_hello();
+    let chosen = served.host().choose(schemes.signature_schemes());
+    let mut turn = None;
+    if let Some(chosen) = chosen {
+        note_expiry(chosen, &name, shared);
+        if chosen.signs_slowly() {
+            let taken = signing.take(prefix, deadline).await;
+            turn = Some(taken.map_err(|_| Refusal::failed(true))?);
+        }
+    }
     Ok(Chosen {
         served,
+        turn,
         name,
         named,
         revision,
@@ -237,11 +283,9 @@ async fn decide(
 
 /// An expired certificate is served on: a wrong clock must not take every host
 /// down. It is counted, and logged now and then.
-fn note_expiry(hello: &Hello, host: &LoadedHost, name: &HostName, shared: &Shared) {
+fn note_expiry(chosen: &LoadedCredential, name: &HostName, shared: &Shared) {
     let now = shared.clock.now();
-    let schemes = hello.accepted.client_hello();
-    let chosen = host.choose(schemes.signature_schemes());
-    if let Some(chosen) = chosen.filter(|chosen| !chosen.is_valid_at(now)) {
+    if !chosen.is_valid_at(now) {
         shared.metrics.expired_served();
         shared.complaints.expired(name, chosen, now);
     }

@@ -31,6 +31,7 @@ mod server;
 mod settings;
 mod shared;
 pub mod shutdown;
+mod signing;
 pub mod site;
 pub mod tickets;
 mod tls;

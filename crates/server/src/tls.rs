@@ -151,7 +151,8 @@ impl Stream {
         .map(|fed| fed?)
     }
 
-    fn poll_send(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+    /// Sends what rustls has queued.
+    pub(crate) fn poll_send(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         if !self.tls.wants_write() {
             return Poll::Ready(Ok(()));
         }

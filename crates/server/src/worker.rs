@@ -20,6 +20,7 @@ use crate::handshake::{Ends, establish};
 use crate::http::{Drain, Http, redirect};
 use crate::shared::Shared;
 use crate::shutdown::{Phase, Shutdown};
+use crate::signing::SigningTurns;
 
 /// What a worker starts with.
 pub(crate) struct Worker {
@@ -42,6 +43,7 @@ pub(crate) struct Socket {
 /// What the connections of a worker share.
 struct Local {
     shared: Arc<Shared>,
+    signing: SigningTurns,
     http: Http,
     drain: Drain,
     open: AtomicUsize,
@@ -91,6 +93,7 @@ impl Worker {
     pub(crate) async fn run(self, shutdown: Shutdown) -> io::Result<()> {
         let local = Arc::new(Local {
             shared: self.shared,
+            signing: SigningTurns::new(),
             http: Http::new(),
             drain: Drain::default(),
             open: AtomicUsize::new(0),
@@ -136,7 +139,7 @@ impl Local {
             let redirected = Box::pin(redirect(socket, &self.shared));
             return redirected.await;
         }
-        let handshake = Box::pin(establish(socket, ends, &self.shared));
+        let handshake = Box::pin(establish(socket, ends, &self.shared, &self.signing));
         if let Some(established) = handshake.await {
             let (shared, drain) = (&self.shared, &self.drain);
             let served = Box::pin(self.http.serve(established, ends, shared, drain));

@@ -136,6 +136,8 @@ pub enum Key {
     Ed25519,
     /// RSA with 2048 bits.
     Rsa2048,
+    /// RSA with 4096 bits; making one takes about a second.
+    Rsa4096,
 }
 
 impl Key {
@@ -145,6 +147,7 @@ impl Key {
             Self::P384 => KeyPair::generate_for(&rcgen::PKCS_ECDSA_P384_SHA384),
             Self::Ed25519 => KeyPair::generate_for(&rcgen::PKCS_ED25519),
             Self::Rsa2048 => KeyPair::generate_rsa_for(&rcgen::PKCS_RSA_SHA256, RsaKeySize::_2048),
+            Self::Rsa4096 => KeyPair::generate_rsa_for(&rcgen::PKCS_RSA_SHA256, RsaKeySize::_4096),
         };
         made.expect("a key")
     }

@@ -14,7 +14,7 @@ use super::{Denied, Prefix};
 /// the queues in turn. Where no more may wait, the newest of the longest queue
 /// makes room for a prefix with fewer.
 #[derive(Debug)]
-pub(super) struct Calls {
+pub(crate) struct Calls {
     state: Mutex<State>,
     /// Calls of one prefix while others wait.
     share: usize,
@@ -40,10 +40,10 @@ struct Line {
 
 /// One call; dropping it lets the next one in.
 #[derive(Debug)]
-pub(super) struct Call(Option<(Arc<Calls>, Prefix)>);
+pub(crate) struct Call(Option<(Arc<Calls>, Prefix)>);
 
 impl Calls {
-    pub(super) fn new(in_flight: usize, share: usize, waiting: usize) -> Self {
+    pub(crate) fn new(in_flight: usize, share: usize, waiting: usize) -> Self {
         Self {
             state: Mutex::new(State {
                 idle: in_flight,
@@ -57,7 +57,7 @@ impl Calls {
     }
 
     /// Waits for a turn; dropping the future leaves the queue.
-    pub(super) async fn enter(calls: &Arc<Self>, prefix: Prefix) -> Result<Call, Denied> {
+    pub(crate) async fn enter(calls: &Arc<Self>, prefix: Prefix) -> Result<Call, Denied> {
         let turn = {
             let mut state = calls.lock();
             if state.idle > 0 {

@@ -14,7 +14,7 @@ pub fn host(pattern: &str, pairs: &[(&Pair, Key)]) -> Found<OpenKey> {
         let key_type = match key {
             Key::P256 | Key::P384 => KeyType::Ecdsa,
             Key::Ed25519 => KeyType::Ed25519,
-            Key::Rsa2048 => KeyType::Rsa,
+            Key::Rsa2048 | Key::Rsa4096 => KeyType::Rsa,
         };
         let id = CredentialId::fresh(&Clock::System);
         record.references.set(key_type, Some(id));
