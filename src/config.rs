@@ -2,6 +2,7 @@
 
 mod check;
 mod error;
+mod keys;
 mod locate;
 mod own;
 mod raw;
@@ -25,6 +26,7 @@ pub(crate) use store::{StoreUrl, TokenSource};
 pub(crate) use value::Size;
 
 /// A checked configuration, with every default applied and every path absolute.
+/// Defaults and ranges stand in `keys.rs`.
 #[derive(Clone, Debug)]
 pub(crate) struct Config {
     /// The file that it was read from.
@@ -35,8 +37,7 @@ pub(crate) struct Config {
     pub(crate) defaults: Defaults,
     /// `[store]`: where hosts and credentials live.
     pub(crate) store: StoreUrl,
-    /// `[keys] master`: what unseals private keys; `master.key` beside an
-    /// embedded store by default, else none.
+    /// `[keys] master`: what unseals private keys.
     pub(crate) keys: Option<KeySource>,
     /// `[cache]`: what is kept in memory.
     pub(crate) cache: Cache,
@@ -46,8 +47,7 @@ pub(crate) struct Config {
     pub(crate) redis_cache: Option<Box<RedisUrl>>,
     /// `[site]`: for a host without a site of its own; 404 if not given.
     pub(crate) site: Site,
-    /// `[sites] allow`: the folders that roots in host records lie in; `/srv`
-    /// and `/var/www` by default.
+    /// `[sites] allow`: the folders that roots in host records lie in.
     pub(crate) allowed_roots: AllowedRoots,
     /// `[tickets] key_file`: ticket keys for a store that has no place for
     /// them.
@@ -129,8 +129,7 @@ impl Config {
 pub(crate) struct Listen {
     /// `https`: addresses for TLS; at least one.
     pub(crate) https: Vec<SocketAddr>,
-    /// `http`: addresses whose requests are redirected to HTTPS; none by
-    /// default.
+    /// `http`: addresses whose requests are redirected to HTTPS.
     pub(crate) http: Vec<SocketAddr>,
     /// `public_port`: the port of HTTPS in redirects from plain HTTP. By
     /// default the port that the first address of `https` is bound to.
@@ -146,16 +145,14 @@ pub(crate) struct Listen {
 /// `[cache]`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Cache {
-    /// `memory`: bytes for hosts with their credentials; 64 MiB by default, 1
-    /// MiB to 1 TiB.
+    /// `memory`: bytes for hosts with their credentials.
     pub(crate) memory: usize,
     /// `fresh`: how long an entry of a store without a change feed is served
-    /// before it is read again; 60 s by default, 1 s to 1 day.
+    /// before it is read again.
     pub(crate) fresh: Duration,
-    /// `absent`: the same for a name that was not there; 5 s by default, 100 ms
-    /// to 1 hour.
+    /// `absent`: how long a name that was not there is not looked up again.
     pub(crate) absent: Duration,
-    /// `files`: bytes for small files; 16 MiB by default, 1 MiB to 1 TiB.
+    /// `files`: bytes for small files.
     pub(crate) files: usize,
     /// Copies on disk for a start while the store is down; none if `disk` is
     /// `"off"`, or for a store on this machine.
@@ -165,10 +162,9 @@ pub(crate) struct Cache {
 /// Where copies of what a store elsewhere said are kept.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Disk {
-    /// `disk`: the file; `disk-cache.db` beside the configuration by default.
+    /// `disk`: the file.
     pub(crate) path: PathBuf,
-    /// `disk_size`: its bytes, its log's included; 256 MiB by default, 4 MiB to
-    /// 1 TiB.
+    /// `disk_size`: its bytes, its log's included.
     pub(crate) size: usize,
 }
 

@@ -2,10 +2,8 @@
 
 use std::collections::HashMap;
 use std::net::SocketAddr;
-use std::ops::RangeInclusive;
 use std::path::Path;
 use std::thread;
-use std::time::Duration;
 
 use sekisho_certs::HostName;
 use sekisho_certs::seal::KeySource;
@@ -13,11 +11,11 @@ use sekisho_server::site::{AllowedRoots, RawSite, Site, SiteError};
 use sekisho_server::{Defaults, Limits};
 use sekisho_stores::redis::RedisUrl;
 
+use super::keys::{DISK_CACHE, MASTER_KEY, key};
 use super::locate::Problem;
 use super::own;
 use super::raw::{RawCache, RawConfig, RawListen, RawServer, RawSites, RawStore};
 use super::store::{StoreUrl, TokenSource, path_below};
-use super::value::{count, duration, size};
 use super::{Cache, Config, Disk, Listen};
 
 type Result<T> = std::result::Result<T, Problem>;
@@ -79,9 +77,8 @@ fn listen(raw: &RawListen, base: &Path) -> Result<Listen> {
     }
     distinct(&https, &http, admin)?;
     let port = |number| {
-        let port = count(number, &(1..=usize::from(u16::MAX)));
-        let port = port.map_err(|text| Problem::at(&["listen", "public_port"], text))?;
-        Ok(u16::try_from(port).expect("it is in the range"))
+        let port = key("listen", "public_port").count(Some(number))?;
+        Ok(u16::try_from(port).expect("the range fits"))
     };
     Ok(Listen {
         https,
@@ -130,17 +127,14 @@ fn store(raw: &RawStore, base: &Path) -> Result<StoreUrl> {
 /// Only the embedded store has a folder in which a master key can lie by
 /// default.
 fn keys(master: Option<&str>, store: &StoreUrl, base: &Path) -> Result<Option<KeySource>> {
-    match (master, store) {
-        (Some(text), _) => {
-            let source = text.parse::<KeySource>();
-            let source = source.map(|source| Some(source.relative_to(base)));
-            source.map_err(|error| Problem::at(&["keys", "master"], error.to_string()))
-        }
-        (None, StoreUrl::Sqlite(path)) => {
-            Ok(Some(KeySource::File(path.with_file_name(MASTER_KEY))))
-        }
-        (None, _) => Ok(None),
-    }
+    let (text, folder) = match (master, store) {
+        (Some(text), _) => (text, base),
+        (None, StoreUrl::Sqlite(path)) => (MASTER_KEY, path.parent().unwrap_or(base)),
+        (None, _) => return Ok(None),
+    };
+    let source = text.parse::<KeySource>();
+    let source = source.map(|source| Some(source.relative_to(folder)));
+    source.map_err(|error| Problem::at(&["keys", "master"], error.to_string()))
 }
 
 fn addresses(key: &str, texts: &[String]) -> Result<Vec<SocketAddr>> {
@@ -225,40 +219,32 @@ fn redis_cache(raw: &RawCache, store: &StoreUrl, base: &Path) -> Result<Option<B
 }
 
 fn cache(raw: &RawCache, store: &StoreUrl, base: &Path) -> Result<Cache> {
-    let bytes = |key: &str, text: &Option<String>, default| match text {
-        None => Ok(default),
-        Some(text) => size(text, &MEMORY).map_err(|text| Problem::at(&["cache", key], text)),
-    };
-    let time = |key: &str, text: &Option<String>, default, range: RangeInclusive<Duration>| {
-        times("cache", key, text.as_ref(), default, &range)
-    };
+    let key = |name| key("cache", name);
     Ok(Cache {
-        memory: bytes("memory", &raw.memory, 64 << 20)?,
-        fresh: time("fresh", &raw.fresh, SECOND * 60, SECOND..=DAY)?,
-        absent: time("absent", &raw.absent, SECOND * 5, TENTH..=HOUR)?,
-        files: bytes("files", &raw.files, 16 << 20)?,
+        memory: key("memory").bytes(raw.memory.as_ref())?,
+        fresh: key("fresh").time(raw.fresh.as_ref())?,
+        absent: key("absent").time(raw.absent.as_ref())?,
+        files: key("files").bytes(raw.files.as_ref())?,
         disk: disk(raw, store, base)?,
     })
 }
 
 fn disk(raw: &RawCache, store: &StoreUrl, base: &Path) -> Result<Option<Disk>> {
-    let at = |key: &'static str| move |text: String| Problem::at(&["cache", key], text);
+    let at = |text: String| Problem::at(&["cache", "disk"], text);
     let wanted = raw.disk.as_deref();
-    let bytes = raw.disk_size.as_deref();
-    let bytes = bytes.map_or(Ok(256 << 20), |text| size(text, &DISK));
-    let size = bytes.map_err(at("disk_size"))?;
+    let size = key("cache", "disk_size").bytes(raw.disk_size.as_ref())?;
     if wanted == Some("off") {
         return Ok(None);
     }
     if !store.is_remote() {
         return match wanted {
             None => Ok(None),
-            Some(_) => Err(at("disk")(
-                "the store is on this machine itself; leave the key out".into(),
+            Some(_) => Err(at(
+                "the store is on this machine itself; leave the key out".into()
             )),
         };
     }
-    let path = path_below(base, wanted.unwrap_or("disk-cache.db")).map_err(at("disk"))?;
+    let path = path_below(base, wanted.unwrap_or(DISK_CACHE)).map_err(at)?;
     Ok(Some(Disk { path, size }))
 }
 
@@ -286,72 +272,20 @@ fn allowed_roots(raw: RawSites, base: &Path) -> Result<AllowedRoots> {
 }
 
 fn limits(raw: &RawServer) -> Result<Limits> {
-    let number = |key: &str, value: Option<i64>, default, range: RangeInclusive<usize>| match value
-    {
-        None => Ok(default),
-        Some(value) => count(value, &range).map_err(|text| Problem::at(&["server", key], text)),
-    };
-    let time = |key: &str, text: &Option<String>, seconds, range: RangeInclusive<Duration>| {
-        times("server", key, text.as_ref(), SECOND * seconds, &range)
-    };
+    let key = |name| key("server", name);
     let cores = thread::available_parallelism().map_or(1, Into::into);
-    let loads = number("loads", raw.loads, 256, 1..=1 << 16)?;
-    let absent = 1..=1_000_000_000;
+    let loads = key("loads").count(raw.loads)?;
     Ok(Limits {
-        workers: number("workers", raw.workers, cores.min(1024), 1..=1024)?,
-        connections: number("connections", raw.connections, 1 << 16, 1..=10_000_000)?,
-        handshake: time(
-            "handshake_timeout",
-            &raw.handshake_timeout,
-            10,
-            TENTH..=MINUTE * 5,
-        )?,
-        head: time(
-            "header_timeout",
-            &raw.header_timeout,
-            15,
-            TENTH..=MINUTE * 5,
-        )?,
-        idle: time("idle_timeout", &raw.idle_timeout, 60, SECOND..=HOUR)?,
-        body: time("body_timeout", &raw.body_timeout, 30, TENTH..=HOUR)?,
-        drain: time(
-            "drain_timeout",
-            &raw.drain_timeout,
-            30,
-            Duration::ZERO..=HOUR,
-        )?,
-        prefix_absent_budget: number("absent_per_prefix", raw.absent_per_prefix, 600, absent)?,
+        workers: key("workers").count_or(raw.workers, cores)?,
+        connections: key("connections").count(raw.connections)?,
+        handshake: key("handshake_timeout").time(raw.handshake_timeout.as_ref())?,
+        head: key("header_timeout").time(raw.header_timeout.as_ref())?,
+        idle: key("idle_timeout").time(raw.idle_timeout.as_ref())?,
+        body: key("body_timeout").time(raw.body_timeout.as_ref())?,
+        drain: key("drain_timeout").time(raw.drain_timeout.as_ref())?,
+        prefix_absent_budget: key("absent_per_prefix").count(raw.absent_per_prefix)?,
         loads,
-        prefix_in_flight: number(
-            "loads_per_prefix",
-            raw.loads_per_prefix,
-            loads.min(64),
-            1..=loads,
-        )?,
-        loads_waiting: number("loads_waiting", raw.loads_waiting, 4096, 0..=1_000_000)?,
+        prefix_in_flight: key("loads_per_prefix").count_up_to(raw.loads_per_prefix, loads)?,
+        loads_waiting: key("loads_waiting").count(raw.loads_waiting)?,
     })
 }
-
-fn times(
-    section: &str,
-    key: &str,
-    text: Option<&String>,
-    default: Duration,
-    range: &RangeInclusive<Duration>,
-) -> Result<Duration> {
-    text.map_or(Ok(default), |text| {
-        duration(text, range).map_err(|text| Problem::at(&[section, key], text))
-    })
-}
-
-/// Beside an embedded store.
-const MASTER_KEY: &str = "master.key";
-/// Less holds no useful number of entries; more is a slip of the keys.
-const MEMORY: RangeInclusive<usize> = 1 << 20..=1 << 40;
-/// The least holds a thousand hosts.
-const DISK: RangeInclusive<usize> = 4 << 20..=1 << 40;
-const TENTH: Duration = Duration::from_millis(100);
-const SECOND: Duration = Duration::from_secs(1);
-const MINUTE: Duration = Duration::from_secs(60);
-const HOUR: Duration = Duration::from_secs(3600);
-const DAY: Duration = Duration::from_secs(86_400);

@@ -1,0 +1,179 @@
+//! The keys that have a default or a range, as docs/configuration.md lists them.
+
+use std::time::Duration;
+
+use super::locate::Problem;
+use super::value::Unit;
+
+/// A key of the configuration with a default or a range.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Key {
+    pub(super) section: &'static str,
+    pub(super) name: &'static str,
+    pub(super) unit: Unit,
+    /// As it would be written; none where the machine or another key decides.
+    pub(super) default: Option<&'static str>,
+    /// The least and the greatest value.
+    pub(super) range: (&'static str, &'static str),
+}
+
+/// All of them. Each default and each range stands here and in the
+/// documentation, which a test compares.
+#[rustfmt::skip]
+pub(super) const KEYS: &[Key] = &[
+    // Port 0 is none that a client could connect to.
+    count("listen", "public_port", None, ("1", "65535")),
+    // Less holds no useful number of entries; more is a slip of the keys.
+    bytes("cache", "memory", "64MiB", ("1MiB", "1TiB")),
+    time("cache", "fresh", "60s", ("1s", "1d")),
+    time("cache", "absent", "5s", ("100ms", "1h")),
+    bytes("cache", "files", "16MiB", ("1MiB", "1TiB")),
+    // The least holds a thousand hosts.
+    bytes("cache", "disk_size", "256MiB", ("4MiB", "1TiB")),
+    count("server", "workers", None, ("1", "1024")),
+    count("server", "connections", Some("65536"), ("1", "10000000")),
+    time("server", "handshake_timeout", "10s", ("100ms", "5m")),
+    time("server", "header_timeout", "15s", ("100ms", "5m")),
+    time("server", "idle_timeout", "60s", ("1s", "1h")),
+    time("server", "body_timeout", "30s", ("100ms", "1h")),
+    time("server", "drain_timeout", "30s", ("0s", "1h")),
+    count("server", "absent_per_prefix", Some("600"), ("1", "1000000000")),
+    count("server", "loads", Some("256"), ("1", "65536")),
+    // Bounded by `loads` too, whatever that is.
+    count("server", "loads_per_prefix", Some("64"), ("1", "65536")),
+    count("server", "loads_waiting", Some("4096"), ("0", "1000000")),
+];
+
+/// `[cache] disk`: a file beside the configuration.
+pub(super) const DISK_CACHE: &str = "disk-cache.db";
+/// `[keys] master`: a file beside an embedded store.
+pub(super) const MASTER_KEY: &str = "file:master.key";
+
+/// Returns the entry of [`KEYS`].
+///
+/// # Panics
+/// If there is none, which is a mistake in this program.
+pub(super) fn key(section: &str, name: &str) -> Key {
+    let found = KEYS
+        .iter()
+        .find(|key| (key.section, key.name) == (section, name));
+    *found.expect("KEYS lists each key that is read through it")
+}
+
+impl Key {
+    /// Reads a number of bytes.
+    pub(super) fn bytes(&self, text: Option<&String>) -> Result<usize, Problem> {
+        let bytes = self.text(text)?;
+        Ok(usize::try_from(bytes).expect("the range fits"))
+    }
+
+    /// Reads a duration.
+    pub(super) fn time(&self, text: Option<&String>) -> Result<Duration, Problem> {
+        Ok(Duration::from_millis(self.text(text)?))
+    }
+
+    /// Reads a number.
+    pub(super) fn count(&self, number: Option<i64>) -> Result<usize, Problem> {
+        self.count_up_to(number, usize::MAX)
+    }
+
+    /// Reads a number; without one, `default` as far as the range has it.
+    pub(super) fn count_or(&self, number: Option<i64>, default: usize) -> Result<usize, Problem> {
+        let Some(number) = number else {
+            let (least, most) = self.bounds();
+            let value = (default as u64).clamp(least, most);
+            return Ok(usize::try_from(value).expect("the range fits"));
+        };
+        self.count(Some(number))
+    }
+
+    /// Reads a number that `most` bounds beside the key's own range.
+    pub(super) fn count_up_to(&self, number: Option<i64>, most: usize) -> Result<usize, Problem> {
+        let (least, own) = self.bounds();
+        let most = own.min(most as u64);
+        let number = match number {
+            None => self.default().min(most),
+            Some(number) => u64::try_from(number)
+                .ok()
+                .filter(|number| (least..=most).contains(number))
+                .ok_or_else(|| self.out_of_range(&number.to_string(), least, most))?,
+        };
+        Ok(usize::try_from(number).expect("the range fits"))
+    }
+
+    fn text(&self, text: Option<&String>) -> Result<u64, Problem> {
+        let Some(text) = text else {
+            return Ok(self.default());
+        };
+        let value = self.unit.parse(text);
+        let value = value.map_err(|text| Problem::at(&[self.section, self.name], text))?;
+        let (least, most) = self.bounds();
+        if !(least..=most).contains(&value) {
+            return Err(self.out_of_range(&self.unit.display(value), least, most));
+        }
+        Ok(value)
+    }
+
+    fn out_of_range(&self, value: &str, least: u64, most: u64) -> Problem {
+        let (least, most) = (self.unit.display(least), self.unit.display(most));
+        let text = format!("{value} is out of range; write {least} to {most}");
+        Problem::at(&[self.section, self.name], text)
+    }
+
+    fn default(&self) -> u64 {
+        self.own(self.default.expect("this key has a default"))
+    }
+
+    fn bounds(&self) -> (u64, u64) {
+        (self.own(self.range.0), self.own(self.range.1))
+    }
+
+    fn own(&self, text: &str) -> u64 {
+        self.unit.parse(text).expect("KEYS holds values that parse")
+    }
+}
+
+const fn bytes(
+    section: &'static str,
+    name: &'static str,
+    default: &'static str,
+    range: (&'static str, &'static str),
+) -> Key {
+    Key {
+        section,
+        name,
+        unit: Unit::Bytes,
+        default: Some(default),
+        range,
+    }
+}
+
+const fn time(
+    section: &'static str,
+    name: &'static str,
+    default: &'static str,
+    range: (&'static str, &'static str),
+) -> Key {
+    Key {
+        section,
+        name,
+        unit: Unit::Time,
+        default: Some(default),
+        range,
+    }
+}
+
+const fn count(
+    section: &'static str,
+    name: &'static str,
+    default: Option<&'static str>,
+    range: (&'static str, &'static str),
+) -> Key {
+    Key {
+        section,
+        name,
+        unit: Unit::Count,
+        default,
+        range,
+    }
+}
