@@ -22,6 +22,8 @@ pub mod near;
 mod pem_pair;
 #[cfg(feature = "postgres")]
 pub mod postgres;
+#[cfg(feature = "postgres")]
+mod reconnecting;
 #[cfg(feature = "redis")]
 pub mod redis;
 #[cfg(feature = "redis")]

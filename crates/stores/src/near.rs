@@ -48,12 +48,6 @@ pub(crate) fn here<T>(with: impl FnOnce(&Near) -> T) -> Option<T> {
     HERE.with_borrow(|here| here.as_ref().map(with))
 }
 
-/// Gives the id of this thread's runtime, if it serves.
-#[cfg(feature = "postgres")]
-pub(crate) fn id() -> Option<Id> {
-    here(|near| near.id)
-}
-
 thread_local! {
     static HERE: RefCell<Option<Near>> = const { RefCell::new(None) };
 }

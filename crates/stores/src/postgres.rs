@@ -4,18 +4,17 @@
 //! keys are taken and given sealed only. Behind PgBouncer in transaction mode
 //! (`pgbouncer=1`) nothing is prepared and nothing listened for.
 
-mod beside;
 mod connection;
 mod fault;
 mod find;
 mod lease;
 mod listen;
 mod log;
+mod params;
 mod pool;
 mod read;
 mod rows;
 mod schema;
-mod share;
 mod tls;
 mod url;
 mod write;
@@ -28,10 +27,10 @@ use std::time::Duration;
 
 use tokio::runtime::Handle;
 
+use self::connection::Connection;
 use self::listen::Watch;
-use self::pool::{Lent, Pool};
+use self::pool::Pool;
 use self::schema::Header;
-use self::share::Seat;
 use sekisho_certs::clock::Clock;
 use sekisho_certs::credential::{CredentialId, SealedBytes, StoredCredential};
 use sekisho_certs::host::{HostName, HostPattern};
@@ -76,32 +75,35 @@ impl Postgres {
         Ok(Arc::new(pool).header().await? != Header::Nothing)
     }
 
-    fn read<T, F>(&self, work: impl FnOnce(Lent) -> F + Send + 'static) -> BoxFuture<'_, Result<T>>
-    where
-        T: Send + 'static,
-        F: Future<Output = Step<T>> + Send + 'static,
-    {
-        Box::pin(self.pool.call(self.pool.options.read, work))
-    }
-
-    fn change<T, F>(
+    fn read<T, F>(
         &self,
-        work: impl FnOnce(Lent) -> F + Send + 'static,
+        work: impl FnOnce(Arc<Connection>) -> F + Send + 'static,
     ) -> BoxFuture<'_, Result<T>>
     where
         T: Send + 'static,
         F: Future<Output = Step<T>> + Send + 'static,
     {
-        Box::pin(self.pool.call(self.pool.options.write, work))
+        Box::pin(self.pool.call(self.pool.dialer.options.read, work))
+    }
+
+    fn change<T, F>(
+        &self,
+        work: impl FnOnce(Arc<Connection>) -> F + Send + 'static,
+    ) -> BoxFuture<'_, Result<T>>
+    where
+        T: Send + 'static,
+        F: Future<Output = Step<T>> + Send + 'static,
+    {
+        Box::pin(self.pool.call(self.pool.dialer.options.write, work))
     }
 
     /// What a test's clock says; none for the database's own.
     fn now_ms(&self) -> Option<i64> {
-        self.pool.options.clock.as_ref().map(Clock::now_ms)
+        self.pool.dialer.options.clock.as_ref().map(Clock::now_ms)
     }
 
     fn now(&self) -> Option<i64> {
-        self.pool.options.clock.as_ref().map(Clock::now)
+        self.pool.dialer.options.clock.as_ref().map(Clock::now)
     }
 }
 
@@ -145,11 +147,11 @@ impl Default for Options {
 
 impl ChangeLog for Postgres {
     fn head(&self) -> BoxFuture<'_, Result<LogPosition>> {
-        self.read(async move |lent| log::position(&lent).await)
+        self.read(async move |on| log::position(&on).await)
     }
 
     fn changes(&self, after: u64, limit: usize) -> BoxFuture<'_, Result<ChangePage>> {
-        self.read(async move |lent| log::changes(&lent, after, limit).await)
+        self.read(async move |on| log::changes(&on, after, limit).await)
     }
 
     fn changed(&self) -> BoxFuture<'_, ()> {
@@ -163,16 +165,14 @@ impl Catalog for Postgres {
     }
 
     fn find<'a>(&'a self, name: &'a HostName) -> BoxFuture<'a, Result<Answer<SealedBytes>>> {
-        let name = name.clone();
-        let find = async move |seat: Seat| find::find(&seat, &name).await;
-        Box::pin(self.pool.look_up(self.pool.options.read, find))
+        Box::pin(self.pool.find(self.pool.dialer.options.read, name.clone()))
     }
 
     fn write(&self, batch: Batch) -> BoxFuture<'_, Result<u64>> {
-        let (now, keep) = (self.now(), self.pool.options.keep);
+        let (now, keep) = (self.now(), self.pool.dialer.options.keep);
         let notify = self.watch.notify();
-        self.change(async move |lent| {
-            let number = write::write(&lent, batch, now, keep).await?;
+        self.change(async move |on| {
+            let number = write::write(&on, batch, now, keep).await?;
             notify.send_replace(());
             Ok(number)
         })
@@ -180,7 +180,7 @@ impl Catalog for Postgres {
 
     fn hosts<'a>(&'a self, patterns: &'a [HostPattern]) -> BoxFuture<'a, Result<Vec<HostRecord>>> {
         let patterns = patterns.to_vec();
-        self.read(async move |lent| read::hosts(&lent, &patterns).await)
+        self.read(async move |on| read::hosts(&on, &patterns).await)
     }
 
     fn list_hosts<'a>(
@@ -189,7 +189,7 @@ impl Catalog for Postgres {
         limit: usize,
     ) -> BoxFuture<'a, Result<Vec<HostRecord>>> {
         let after = after.cloned();
-        self.read(async move |lent| read::list_hosts(&lent, after.as_ref(), limit).await)
+        self.read(async move |on| read::list_hosts(&on, after.as_ref(), limit).await)
     }
 
     fn hosts_of<'a>(
@@ -199,7 +199,7 @@ impl Catalog for Postgres {
         limit: usize,
     ) -> BoxFuture<'a, Result<Vec<HostPattern>>> {
         let after = after.cloned();
-        self.read(async move |lent| read::hosts_of(&lent, id, after.as_ref(), limit).await)
+        self.read(async move |on| read::hosts_of(&on, id, after.as_ref(), limit).await)
     }
 
     fn credentials<'a>(
@@ -207,7 +207,7 @@ impl Catalog for Postgres {
         ids: &'a [CredentialId],
     ) -> BoxFuture<'a, Result<Vec<StoredCredential<SealedBytes>>>> {
         let ids = ids.to_vec();
-        self.read(async move |lent| read::credentials(&lent, &ids).await)
+        self.read(async move |on| read::credentials(&on, &ids).await)
     }
 
     fn list_credentials(
@@ -215,7 +215,7 @@ impl Catalog for Postgres {
         after: Option<CredentialId>,
         limit: usize,
     ) -> BoxFuture<'_, Result<Vec<StoredCredential<SealedBytes>>>> {
-        self.read(async move |lent| read::list_credentials(&lent, after, limit).await)
+        self.read(async move |on| read::list_credentials(&on, after, limit).await)
     }
 
     fn document<'a>(
@@ -223,7 +223,7 @@ impl Catalog for Postgres {
         id: &'a DocumentId,
     ) -> BoxFuture<'a, Result<Option<Document<SealedBytes>>>> {
         let (id, now) = (id.clone(), self.now());
-        self.read(async move |lent| read::document(&lent, &id, now).await)
+        self.read(async move |on| read::document(&on, &id, now).await)
     }
 
     fn list_documents<'a>(
@@ -234,14 +234,14 @@ impl Catalog for Postgres {
     ) -> BoxFuture<'a, Result<Vec<Document<SealedBytes>>>> {
         let (kind, after) = (kind.clone(), after.map(str::to_owned));
         let now = self.now();
-        self.read(async move |lent| {
-            read::list_documents(&lent, &kind, after.as_deref(), limit, now).await
+        self.read(async move |on| {
+            read::list_documents(&on, &kind, after.as_deref(), limit, now).await
         })
     }
 
     fn kind_after<'a>(&'a self, after: &'a str) -> BoxFuture<'a, Result<Option<DocumentKind>>> {
         let after = after.to_owned();
-        self.read(async move |lent| read::kind_after(&lent, &after).await)
+        self.read(async move |on| read::kind_after(&on, &after).await)
     }
 
     fn lease<'a>(
@@ -251,11 +251,11 @@ impl Catalog for Postgres {
         ttl: Duration,
     ) -> BoxFuture<'a, Result<Option<Lease>>> {
         let (name, holder, now_ms) = (name.to_owned(), holder.to_owned(), self.now_ms());
-        self.change(async move |lent| lease::lease(&lent, &name, &holder, ttl, now_ms).await)
+        self.change(async move |on| lease::lease(&on, &name, &holder, ttl, now_ms).await)
     }
 
     fn release<'a>(&'a self, name: &'a str, holder: &'a str) -> BoxFuture<'a, Result<()>> {
         let (name, holder) = (name.to_owned(), holder.to_owned());
-        self.change(async move |lent| lease::release(&lent, &name, &holder).await)
+        self.change(async move |on| lease::release(&on, &name, &holder).await)
     }
 }

@@ -1,193 +1,160 @@
-//! One connection: its statements, and whether it can be used again.
+//! A connection, and how it is made.
 
-use std::collections::HashMap;
-use std::fmt;
-use std::ptr;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::future::poll_fn;
+use std::sync::{Arc, OnceLock};
 
+use tokio::sync::watch;
 use tokio::task::AbortHandle;
-use tokio_postgres::types::{ToSql, Type};
-use tokio_postgres::{Client, Row, Statement};
+use tokio::time::timeout;
+use tokio_postgres::types::ToSql;
+use tokio_postgres::{AsyncMessage, Client, Row, Statement};
 
-use super::fault::Step;
-use crate::near;
+use super::Options;
+use super::fault::{Fault, Step};
+use super::params::Params;
+use super::schema;
+use super::tls::Tls;
+use super::url::Url;
+use super::{Mode, find};
+use sekisho_certs::store::{CatalogId, Result};
 
-/// A statement of ours with the types of its parameters, so that one that is
-/// not prepared needs no question to the server.
-pub(super) struct Sql {
-    pub(super) text: &'static str,
-    pub(super) types: &'static [Type],
+/// Makes connections to one store.
+pub(super) struct Dialer {
+    pub(super) url: Url,
+    tls: Tls,
+    mode: Mode,
+    pub(super) options: Options,
+    /// Learnt at the first contact; whatever is reached later must have it.
+    pub(super) catalog: OnceLock<CatalogId>,
 }
 
-/// The parameters of a statement.
-pub(super) type Params<'a> = &'a [&'a (dyn ToSql + Sync)];
+impl Dialer {
+    pub(super) fn new(url: &Url, mode: Mode, options: &Options) -> Result<Self> {
+        Ok(Self {
+            tls: Tls::new(url)?,
+            mode,
+            options: options.clone(),
+            catalog: OnceLock::new(),
+            url: url.clone(),
+        })
+    }
 
-/// A connection to the server, driven by a task of its own.
+    /// Connects to a store of this version. The runtime that polls this drives
+    /// the connection.
+    pub(super) async fn dial(&self) -> Step<Arc<Connection>> {
+        let bound = self.options.connect;
+        let dialled = timeout(bound, async {
+            let connection = self.connect(|_| {}).await?;
+            let catalog = schema::settle(&connection, self.mode).await?;
+            Ok((connection, catalog))
+        });
+        let (connection, catalog) = dialled.await.unwrap_or_else(|_| Err(self.too_slow()))?;
+        if *self.catalog.get_or_init(|| catalog) != catalog {
+            return Err(Fault::Unusable(
+                "this is another store than before; restart to use it".into(),
+            ));
+        }
+        Ok(Arc::new(connection))
+    }
+
+    /// Connects, with the statement of lookups prepared. Behind PgBouncer the
+    /// next transaction may meet a server process that does not know it.
+    pub(super) async fn dial_for_lookups(&self) -> Step<Arc<Connection>> {
+        let mut connection = self.dial().await?;
+        if !self.url.pgbouncer {
+            let prepared = connection.client.prepare_typed(find::FIND, find::TYPES);
+            let bound = self.options.connect;
+            let prepared = timeout(bound, prepared)
+                .await
+                .map_err(|_| self.too_slow())?;
+            let unshared = Arc::get_mut(&mut connection).expect("nobody else has it yet");
+            unshared.prepared = Some(prepared?);
+        }
+        Ok(connection)
+    }
+
+    /// Connects, whatever lies in the database; hands over what the server
+    /// says unasked. Callers bound the time.
+    pub(super) async fn connect(
+        &self,
+        mut unasked: impl FnMut(AsyncMessage) + Send + 'static,
+    ) -> Step<Connection> {
+        let (client, mut driver) = self.url.config.connect(self.tls.clone()).await?;
+        let retired = watch::Sender::new(false);
+        let ended = retired.clone();
+        let driver = tokio::spawn(async move {
+            while let Some(Ok(message)) = poll_fn(|cx| driver.poll_message(cx)).await {
+                unasked(message);
+            }
+            ended.send_replace(true);
+        });
+        Ok(Connection {
+            client,
+            prepared: None,
+            driver: driver.abort_handle(),
+            retired,
+        })
+    }
+
+    fn too_slow(&self) -> Fault {
+        Fault::Away(format!("no connection within {:?}", self.options.connect))
+    }
+}
+
+/// A connection to the server, driven by a task of its own until it is dropped.
 pub(super) struct Connection {
     client: Client,
+    /// [`find::FIND`].
+    prepared: Option<Statement>,
     driver: AbortHandle,
-    /// The runtime that drives it, if that serves.
-    near: Option<near::Id>,
-    /// By the address of their [`Sql`]; none where the next transaction may
-    /// meet another server process, as behind PgBouncer.
-    prepared: Option<Mutex<HashMap<usize, Statement>>>,
-    /// Answers that are waited for, or were not to the end, and open
-    /// transactions.
-    open: AtomicUsize,
-    /// Whether an answer was not waited for to the end.
-    cut: AtomicBool,
+    retired: watch::Sender<bool>,
 }
 
 impl Connection {
-    /// Made on the runtime that drives it.
-    pub(super) fn new(client: Client, driver: AbortHandle, prepares: bool) -> Self {
-        Self {
-            client,
-            driver,
-            near: near::id(),
-            prepared: prepares.then(Mutex::default),
-            open: AtomicUsize::new(0),
-            cut: AtomicBool::new(false),
-        }
+    /// Runs a statement and returns its rows, in one round trip. Nothing is
+    /// prepared under a name. Statements are sent in the order in which these
+    /// futures are first polled.
+    pub(super) async fn query(&self, sql: &str, params: Params<'_>) -> Step<Vec<Row>> {
+        let typed: Vec<_> = params.iter().map(|one| one.typed()).collect();
+        Ok(self.client.query_typed(sql, &typed).await?)
     }
 
-    /// Runs a statement and gives its rows. It is sent when the future is
-    /// first polled, if it was prepared before.
-    pub(super) async fn query(&self, sql: &'static Sql, params: Params<'_>) -> Step<Vec<Row>> {
+    /// Runs [`find::FIND`], prepared if this connection is one for lookups.
+    pub(super) async fn find(&self, name: &str, parent: Option<&str>) -> Step<Vec<Row>> {
         let Some(prepared) = &self.prepared else {
-            return self.query_once(sql, params).await;
+            return self.query(find::FIND, &[&name, &parent]).await;
         };
-        let known = lock(prepared).get(&address(sql)).cloned();
-        let waiting = self.waiting();
-        let statement = match known {
-            Some(statement) => statement,
-            None => self.prepare(sql, prepared).await?,
-        };
-        let rows = self.client.query(&statement, params).await;
-        waiting.ended();
-        Ok(rows?)
-    }
-
-    /// The same without preparing it, in one round trip.
-    pub(super) async fn query_once(&self, sql: &'static Sql, params: Params<'_>) -> Step<Vec<Row>> {
-        let types = sql.types.iter().cloned();
-        let params: Vec<_> = params.iter().copied().zip(types).collect();
-        let waiting = self.waiting();
-        let rows = self.client.query_typed(sql.text, &params).await;
-        waiting.ended();
-        Ok(rows?)
+        let params: &[&(dyn ToSql + Sync)] = &[&name, &parent];
+        Ok(self.client.query(prepared, params).await?)
     }
 
     /// Runs statements without parameters and without rows.
     pub(super) async fn run(&self, text: &str) -> Step<()> {
-        self.open.fetch_add(1, Ordering::Relaxed);
-        let ran = self.client.batch_execute(text).await;
-        self.open.fetch_sub(1, Ordering::Relaxed);
-        Ok(ran?)
+        Ok(self.client.batch_execute(text).await?)
     }
 
-    /// Prepares what is not yet, so that what is sent at once later keeps its
-    /// order.
-    pub(super) async fn prepare_all(&self, all: &[&'static Sql]) -> Step<()> {
-        let Some(prepared) = &self.prepared else {
-            return Ok(());
-        };
-        for sql in all {
-            if !lock(prepared).contains_key(&address(sql)) {
-                self.open.fetch_add(1, Ordering::Relaxed);
-                self.prepare(sql, prepared).await?;
-                self.open.fetch_sub(1, Ordering::Relaxed);
-            }
-        }
-        Ok(())
+    /// Whether further calls may use it.
+    pub(super) fn is_open(&self) -> bool {
+        // A runtime that ends takes the driver with it.
+        !*self.retired.borrow() && !self.client.is_closed()
     }
 
-    async fn prepare(
-        &self,
-        sql: &'static Sql,
-        prepared: &Mutex<HashMap<usize, Statement>>,
-    ) -> Step<Statement> {
-        let statement = self.client.prepare_typed(sql.text, sql.types).await?;
-        lock(prepared).insert(address(sql), statement.clone());
-        Ok(statement)
+    /// Keeps further calls away. Those under way go on.
+    pub(super) fn retire(&self) {
+        self.retired.send_replace(true);
     }
 
-    /// From here on the connection is not used again unless
-    /// [`Connection::ended`] says that the transaction has ended.
-    pub(super) fn begun(&self) {
-        self.open.fetch_add(1, Ordering::Relaxed);
-    }
-
-    /// The transaction has ended.
-    pub(super) fn ended(&self) {
-        self.open.fetch_sub(1, Ordering::Relaxed);
-    }
-
-    fn waiting(&self) -> Waiting<'_> {
-        self.open.fetch_add(1, Ordering::Relaxed);
-        Waiting(self)
-    }
-
-    /// Whether this thread's runtime drives it.
-    pub(super) fn is_here(&self) -> bool {
-        self.near == near::id()
-    }
-
-    /// Which runtime that serves drives it, if one does.
-    pub(super) fn near(&self) -> Option<near::Id> {
-        self.near
-    }
-
-    /// Whether another look-up may use it at the same time.
-    pub(super) fn is_sound(&self) -> bool {
-        !self.cut.load(Ordering::Relaxed) && !self.client.is_closed()
-    }
-
-    /// Whether another call may use it.
-    pub(super) fn is_usable(&self) -> bool {
-        self.open.load(Ordering::Relaxed) == 0 && !self.client.is_closed()
-    }
-}
-
-/// The wait for an answer. Given up, the connection is done for.
-struct Waiting<'a>(&'a Connection);
-
-impl Waiting<'_> {
-    fn ended(self) {
-        self.0.open.fetch_sub(1, Ordering::Relaxed);
-        std::mem::forget(self);
-    }
-}
-
-impl Drop for Waiting<'_> {
-    fn drop(&mut self) {
-        self.0.cut.store(true, Ordering::Relaxed);
+    /// Resolves when the connection has ended or is retired.
+    pub(super) fn ended(&self) -> impl Future<Output = ()> + Send + use<> {
+        let mut retired = self.retired.subscribe();
+        // Without a sender it has ended as well.
+        async move { _ = retired.wait_for(|retired| *retired).await }
     }
 }
 
 impl Drop for Connection {
-    /// One that waits for an answer would wait for a dead server for good.
+    /// Otherwise the driver of unread answers would wait for a dead server.
     fn drop(&mut self) {
-        if self.open.load(Ordering::Relaxed) > 0 {
-            self.driver.abort();
-        }
+        self.driver.abort();
     }
-}
-
-impl fmt::Debug for Connection {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Connection")
-            .field("open", &self.open)
-            .finish_non_exhaustive()
-    }
-}
-
-/// Statements are statics: each has an address of its own.
-fn address(sql: &'static Sql) -> usize {
-    ptr::from_ref(sql).addr()
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -2,8 +2,9 @@
 
 use std::error::Error as _;
 
-use tokio_postgres::error::{DbError, SqlState};
+use tokio_postgres::error::{DbError, Severity, SqlState};
 
+use super::url::Url;
 use sekisho_certs::store::StoreError;
 
 /// What a step of a call fails with, before the database's name is known.
@@ -26,7 +27,8 @@ pub(super) type Step<T> = std::result::Result<T, Fault>;
 
 impl Fault {
     /// With the database's name, which shows no password.
-    pub(super) fn at(self, shown: &str) -> StoreError {
+    pub(super) fn at(self, url: &Url) -> StoreError {
+        let shown = &url.to_string();
         match self {
             Self::Store(error) => error,
             Self::Value(what) => StoreError::Corrupt(format!("{shown} is damaged: {what}").into()),
@@ -37,6 +39,13 @@ impl Fault {
                 None => StoreError::Unavailable(format!("{shown}: {}", with_causes(&error)).into()),
             },
         }
+    }
+
+    /// Whether the connection ended, or is ended by the server after this.
+    pub(super) fn ends_connection(&self) -> bool {
+        let Self::Sql(error) = self else { return false };
+        let severity = error.as_db_error().map(DbError::parsed_severity);
+        matches!(severity, None | Some(Some(Severity::Fatal)))
     }
 
     /// Whether the tables, or their schema, are not there.

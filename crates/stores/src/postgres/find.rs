@@ -2,7 +2,7 @@
 
 use tokio_postgres::types::Type;
 
-use super::connection::{Connection, Sql};
+use super::connection::Connection;
 use super::fault::{Fault, Step};
 use super::rows::{self, HOST_COLUMNS, credential_columns, host_columns};
 use sekisho_certs::credential::{KeyType, SealedBytes, StoredCredential};
@@ -13,9 +13,7 @@ use sekisho_certs::store::{Answer, Found, StoreError};
 /// Finds the exact record or the wildcard's, with what it refers to, by one
 /// statement: one round trip, and one state.
 pub(super) async fn find(connection: &Connection, name: &HostName) -> Step<Answer<SealedBytes>> {
-    let rows = connection
-        .query(&FIND, &[&name.as_str(), &name.parent()])
-        .await?;
+    let rows = connection.find(name.as_str(), name.parent()).await?;
     let Some(first) = rows.first() else {
         return Ok(Answer::absent());
     };
@@ -48,16 +46,16 @@ fn dangling(record: &HostRecord, key_type: KeyType) -> Fault {
 /// The inner select chooses one record before anything is joined to it: at
 /// most two descents, since both names are known. One row per credential, or
 /// one without.
-pub(super) static FIND: Sql = Sql {
-    text: concat!(
-        "SELECT ",
-        host_columns!(),
-        ", h.pattern <> $1 AND EXISTS (SELECT 1 FROM sekisho.hosts b WHERE b.parent = $2), ",
-        credential_columns!(),
-        " FROM (SELECT * FROM sekisho.hosts WHERE pattern IN ($1, '*.' || $2)
+pub(super) const FIND: &str = concat!(
+    "SELECT ",
+    host_columns!(),
+    ", h.pattern <> $1 AND EXISTS (SELECT 1 FROM sekisho.hosts b WHERE b.parent = $2), ",
+    credential_columns!(),
+    " FROM (SELECT * FROM sekisho.hosts WHERE pattern IN ($1, '*.' || $2)
                 ORDER BY pattern = $1 DESC LIMIT 1) h
           LEFT JOIN sekisho.credentials c ON c.id = ANY (ARRAY[h.ecdsa, h.ed25519, h.rsa])
           LEFT JOIN sekisho.issuers i ON i.id = c.issuer"
-    ),
-    types: &[Type::TEXT, Type::TEXT],
-};
+);
+
+/// The types of its parameters.
+pub(super) const TYPES: &[Type] = &[Type::TEXT, Type::TEXT];

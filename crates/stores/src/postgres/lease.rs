@@ -2,9 +2,7 @@
 
 use std::time::Duration;
 
-use tokio_postgres::types::Type;
-
-use super::connection::{Connection, Sql};
+use super::connection::Connection;
 use super::fault::Step;
 use super::rows;
 use sekisho_certs::store::Lease;
@@ -19,7 +17,7 @@ pub(super) async fn lease(
 ) -> Step<Option<Lease>> {
     // A hundred years: sums with the clock stay in range.
     let ttl = i64::try_from(ttl.as_millis()).map_or(LONGEST_MS, |ttl| ttl.min(LONGEST_MS));
-    let rows = on.query(&LEASE, &[&name, &holder, &ttl, &now_ms]).await?;
+    let rows = on.query(LEASE, &[&name, &holder, &ttl, &now_ms]).await?;
     let lease = |row| {
         Ok(Lease {
             token: rows::number(row, 0)?,
@@ -30,7 +28,7 @@ pub(super) async fn lease(
 }
 
 pub(super) async fn release(on: &Connection, name: &str, holder: &str) -> Step<()> {
-    on.query(&RELEASE, &[&name, &holder]).await?;
+    on.query(RELEASE, &[&name, &holder]).await?;
     Ok(())
 }
 
@@ -39,8 +37,7 @@ const LONGEST_MS: i64 = 100 * 366 * 24 * 60 * 60 * 1000;
 /// Who takes a token holds the row of the fence until its own statement is
 /// committed, so tokens grow in the order in which holders change. Another
 /// name's lease that is over goes too; a table of leases is small.
-static LEASE: Sql = Sql {
-    text: "
+const LEASE: &str = "
 WITH clock AS (
     SELECT COALESCE($4, floor(extract(epoch FROM statement_timestamp()) * 1000)::bigint) AS now
 ), fence AS (
@@ -58,11 +55,6 @@ ON CONFLICT (name) DO UPDATE SET
             THEN held.token ELSE excluded.token END,
     expires_ms = excluded.expires_ms
 WHERE held.holder = excluded.holder OR held.expires_ms <= excluded.expires_ms - $3
-RETURNING token, expires_ms",
-    types: &[Type::TEXT, Type::TEXT, Type::INT8, Type::INT8],
-};
+RETURNING token, expires_ms";
 
-static RELEASE: Sql = Sql {
-    text: "DELETE FROM sekisho.leases WHERE name = $1 AND holder = $2",
-    types: &[Type::TEXT, Type::TEXT],
-};
+const RELEASE: &str = "DELETE FROM sekisho.leases WHERE name = $1 AND holder = $2";

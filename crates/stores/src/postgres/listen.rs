@@ -7,10 +7,11 @@ use std::time::Duration;
 use tokio::sync::watch;
 use tokio::task::AbortHandle;
 use tokio::time::{sleep, timeout};
-use tokio_postgres::{AsyncMessage, Client};
+use tokio_postgres::AsyncMessage;
 
-use super::fault::{Fault, Step};
-use super::pool::{Pool, drive};
+use super::connection::Connection;
+use super::fault::Step;
+use super::pool::Pool;
 
 /// The task that waits for others' writes. It ends when this is dropped.
 #[derive(Debug)]
@@ -49,16 +50,17 @@ impl Drop for Watch {
 }
 
 async fn follow(pool: Arc<Pool>, changed: Arc<watch::Sender<()>>) {
-    if pool.url.pgbouncer {
+    if pool.dialer.url.pgbouncer {
         return look(&changed).await;
     }
+    let bound = pool.dialer.options.connect;
     loop {
         tokio::select! {
             biased;
-            listening = begin(&pool, &changed) => if let Ok(listening) = listening {
+            begun = timeout(bound, begin(&pool, &changed)) => if let Ok(Ok(connection)) = begun {
                 // What was written before we listened.
                 changed.send_replace(());
-                listening.until_broken(pool.options.connect).await;
+                until_broken(connection, bound).await;
             },
             () = look(&changed) => {}
         }
@@ -77,53 +79,30 @@ async fn look(changed: &watch::Sender<()>) {
     }
 }
 
-/// A connection on which the server notifies us.
-struct Listening {
-    client: Client,
-    driver: tokio::task::JoinHandle<()>,
-}
-
-async fn begin(pool: &Pool, changed: &Arc<watch::Sender<()>>) -> Step<Listening> {
-    let bound = pool.options.connect;
-    let begin = async {
-        let (client, driver) = pool.connect().await?;
-        let changed = Arc::clone(changed);
-        let driver = pool.runtime.spawn(drive(driver, move |said| {
-            if let AsyncMessage::Notification(_) = said {
-                changed.send_replace(());
-            }
-        }));
-        let listening = Listening { client, driver };
-        listening.client.batch_execute(LISTEN).await?;
-        Ok(listening)
-    };
-    let begun = timeout(bound, begin).await;
-    begun.unwrap_or_else(|_| Err(Fault::Away(format!("no connection within {bound:?}"))))
-}
-
-impl Listening {
-    /// A connection that nobody writes on may be dead without our knowing: it
-    /// is asked from time to time.
-    async fn until_broken(mut self, bound: Duration) {
-        let (client, driver) = (&self.client, &mut self.driver);
-        let ask = async {
-            loop {
-                sleep(PING).await;
-                if !matches!(timeout(bound, client.batch_execute("")).await, Ok(Ok(()))) {
-                    break;
-                }
-            }
-        };
-        tokio::select! {
-            _ = driver => {}
-            () = ask => {}
+/// Connects and begins to listen.
+async fn begin(pool: &Pool, changed: &Arc<watch::Sender<()>>) -> Step<Connection> {
+    let changed = Arc::clone(changed);
+    let connection = pool.dialer.connect(move |said| {
+        if let AsyncMessage::Notification(_) = said {
+            changed.send_replace(());
         }
-    }
+    });
+    let connection = connection.await?;
+    connection.run(LISTEN).await?;
+    Ok(connection)
 }
 
-impl Drop for Listening {
-    fn drop(&mut self) {
-        self.driver.abort();
+/// A connection that nobody writes on may be dead without our knowing: it is
+/// asked from time to time.
+async fn until_broken(connection: Connection, bound: Duration) {
+    let ask = async {
+        while let Ok(Ok(())) = timeout(bound, connection.run("")).await {
+            sleep(PING).await;
+        }
+    };
+    tokio::select! {
+        () = connection.ended() => {}
+        () = ask => {}
     }
 }
 

@@ -1,15 +1,14 @@
 //! The ordered log: its position and its pages.
 
 use tokio_postgres::Row;
-use tokio_postgres::types::Type;
 
-use super::connection::{Connection, Sql};
+use super::connection::Connection;
 use super::fault::{Fault, Step};
 use super::rows::{self, signed};
 use sekisho_certs::store::{Change, ChangePage, DocumentId, LogId, LogPosition, Subject, What};
 
 pub(super) async fn position(from: &Connection) -> Step<LogPosition> {
-    let rows = from.query(&POSITION, &[]).await?;
+    let rows = from.query(POSITION, &[]).await?;
     let row = rows.first().ok_or_else(rows::no_meta)?;
     Ok(LogPosition {
         log: log_id(row)?,
@@ -20,7 +19,7 @@ pub(super) async fn position(from: &Connection) -> Step<LogPosition> {
 
 pub(super) async fn changes(from: &Connection, after: u64, limit: usize) -> Step<ChangePage> {
     let rows = from
-        .query(&CHANGES, &[&signed(after), &rows::limit(limit)])
+        .query(CHANGES, &[&signed(after), &rows::limit(limit)])
         .await?;
     let first = rows.first().ok_or_else(rows::no_meta)?;
     let last = rows::number(first, 3)?;
@@ -95,24 +94,18 @@ macro_rules! place_columns {
     };
 }
 
-static POSITION: Sql = Sql {
-    text: concat!(
-        "SELECT ",
-        place_columns!(),
-        ", coalesce(c.mark, 0)
+const POSITION: &str = concat!(
+    "SELECT ",
+    place_columns!(),
+    ", coalesce(c.mark, 0)
           FROM sekisho.meta m LEFT JOIN sekisho.changes c ON c.number = m.number"
-    ),
-    types: &[],
-};
-pub(super) static CHANGES: Sql = Sql {
-    text: concat!(
-        "SELECT ",
-        place_columns!(),
-        ", m.forgotten, (SELECT mark FROM sekisho.changes WHERE number = $1),
+);
+pub(super) const CHANGES: &str = concat!(
+    "SELECT ",
+    place_columns!(),
+    ", m.forgotten, (SELECT mark FROM sekisho.changes WHERE number = $1),
           c.number, c.subject, c.kind, c.key, c.removed, c.mark
           FROM sekisho.meta m LEFT JOIN (SELECT * FROM sekisho.changes
             WHERE number > $1 ORDER BY number LIMIT $2) c ON true
           ORDER BY c.number"
-    ),
-    types: &[Type::INT8, Type::INT8],
-};
+);

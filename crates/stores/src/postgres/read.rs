@@ -1,8 +1,6 @@
 //! Reading lists and single rows: each call is one statement, so one state.
 
-use tokio_postgres::types::Type;
-
-use super::connection::{Connection, Params, Sql};
+use super::connection::Connection;
 use super::fault::Step;
 use super::rows::{self, credential_columns, document_columns, host_columns, signed};
 use sekisho_certs::credential::{CredentialId, SealedBytes, StoredCredential};
@@ -12,7 +10,7 @@ use sekisho_certs::store::{Document, DocumentId, DocumentKind};
 
 pub(super) async fn hosts(from: &Connection, patterns: &[HostPattern]) -> Step<Vec<HostRecord>> {
     let patterns: Vec<_> = patterns.iter().map(HostPattern::as_str).collect();
-    let rows = from.query(&HOSTS, &[&patterns]).await?;
+    let rows = from.query(HOSTS, &[&patterns]).await?;
     rows.iter().map(rows::host).collect()
 }
 
@@ -23,7 +21,7 @@ pub(super) async fn list_hosts(
 ) -> Step<Vec<HostRecord>> {
     let after = after.map_or("", HostPattern::as_str);
     let limit = rows::limit(limit);
-    let rows = from.query(&LIST_HOSTS, &[&after, &limit]).await?;
+    let rows = from.query(LIST_HOSTS, &[&after, &limit]).await?;
     rows.iter().map(rows::host).collect()
 }
 
@@ -35,7 +33,7 @@ pub(super) async fn hosts_of(
 ) -> Step<Vec<HostPattern>> {
     let (id, after) = (signed(id.as_u64()), after.map_or("", HostPattern::as_str));
     let limit = rows::limit(limit);
-    let rows = from.query(&HOSTS_OF, &[&id, &after, &limit]).await?;
+    let rows = from.query(HOSTS_OF, &[&id, &after, &limit]).await?;
     rows.iter().map(|row| rows::pattern(row, 0)).collect()
 }
 
@@ -44,7 +42,7 @@ pub(super) async fn credentials(
     ids: &[CredentialId],
 ) -> Step<Vec<StoredCredential<SealedBytes>>> {
     let ids: Vec<_> = ids.iter().map(|id| signed(id.as_u64())).collect();
-    let rows = from.query(&CREDENTIALS, &[&ids]).await?;
+    let rows = from.query(CREDENTIALS, &[&ids]).await?;
     let listed = rows.iter().map(|row| rows::credential(row, 0));
     listed.filter_map(Step::transpose).collect()
 }
@@ -56,7 +54,7 @@ pub(super) async fn list_credentials(
 ) -> Step<Vec<StoredCredential<SealedBytes>>> {
     let after = after.map_or(-1, |id| signed(id.as_u64()));
     let limit = rows::limit(limit);
-    let rows = from.query(&LIST_CREDENTIALS, &[&after, &limit]).await?;
+    let rows = from.query(LIST_CREDENTIALS, &[&after, &limit]).await?;
     let listed = rows.iter().map(|row| rows::credential(row, 0));
     listed.filter_map(Step::transpose).collect()
 }
@@ -67,8 +65,9 @@ pub(super) async fn document(
     id: &DocumentId,
     now: Option<i64>,
 ) -> Step<Option<Document<SealedBytes>>> {
-    let params: Params<'_> = &[&id.kind.as_str(), &id.key, &now];
-    let rows = from.query(&DOCUMENT, params).await?;
+    let rows = from
+        .query(DOCUMENT, &[&id.kind.as_str(), &&*id.key, &now])
+        .await?;
     let row = rows.first();
     row.map(|row| rows::document(row, &id.kind)).transpose()
 }
@@ -81,63 +80,53 @@ pub(super) async fn list_documents(
     now: Option<i64>,
 ) -> Step<Vec<Document<SealedBytes>>> {
     let (limit, key, is_first) = (rows::limit(limit), after.unwrap_or(""), after.is_none());
-    let params: Params<'_> = &[&kind.as_str(), &key, &is_first, &now, &limit];
-    let rows = from.query(&LIST_DOCUMENTS, params).await?;
+    let rows = from
+        .query(
+            LIST_DOCUMENTS,
+            &[&kind.as_str(), &key, &is_first, &now, &limit],
+        )
+        .await?;
     rows.iter().map(|row| rows::document(row, kind)).collect()
 }
 
 pub(super) async fn kind_after(from: &Connection, after: &str) -> Step<Option<DocumentKind>> {
-    let rows = from.query(&KIND_AFTER, &[&after]).await?;
+    let rows = from.query(KIND_AFTER, &[&after]).await?;
     let kind = rows.first().map(|row| rows::get::<String>(row, 0));
     Ok(kind.transpose()?.map(DocumentKind::from))
 }
 
-pub(super) static HOSTS: Sql = Sql {
-    text: concat!(
-        "SELECT ",
-        host_columns!(),
-        " FROM sekisho.hosts h WHERE h.pattern = ANY ($1)"
-    ),
-    types: &[Type::TEXT_ARRAY],
-};
+pub(super) const HOSTS: &str = concat!(
+    "SELECT ",
+    host_columns!(),
+    " FROM sekisho.hosts h WHERE h.pattern = ANY ($1)"
+);
 
-pub(super) static LIST_HOSTS: Sql = Sql {
-    text: concat!(
-        "SELECT ",
-        host_columns!(),
-        " FROM sekisho.hosts h WHERE h.pattern > $1 ORDER BY h.pattern LIMIT $2"
-    ),
-    types: &[Type::TEXT, Type::INT8],
-};
+pub(super) const LIST_HOSTS: &str = concat!(
+    "SELECT ",
+    host_columns!(),
+    " FROM sekisho.hosts h WHERE h.pattern > $1 ORDER BY h.pattern LIMIT $2"
+);
 
 /// At most one of the columns holds an id, since a credential has one type.
-pub(super) static HOSTS_OF: Sql = Sql {
-    text: "SELECT pattern FROM sekisho.hosts WHERE ecdsa = $1 AND pattern > $2
+pub(super) const HOSTS_OF: &str =
+    "SELECT pattern FROM sekisho.hosts WHERE ecdsa = $1 AND pattern > $2
            UNION ALL SELECT pattern FROM sekisho.hosts WHERE ed25519 = $1 AND pattern > $2
            UNION ALL SELECT pattern FROM sekisho.hosts WHERE rsa = $1 AND pattern > $2
-           ORDER BY pattern LIMIT $3",
-    types: &[Type::INT8, Type::TEXT, Type::INT8],
-};
+           ORDER BY pattern LIMIT $3";
 
-pub(super) static CREDENTIALS: Sql = Sql {
-    text: concat!(
-        "SELECT ",
-        credential_columns!(),
-        " FROM sekisho.credentials c LEFT JOIN sekisho.issuers i ON i.id = c.issuer
+pub(super) const CREDENTIALS: &str = concat!(
+    "SELECT ",
+    credential_columns!(),
+    " FROM sekisho.credentials c LEFT JOIN sekisho.issuers i ON i.id = c.issuer
           WHERE c.id = ANY ($1)"
-    ),
-    types: &[Type::INT8_ARRAY],
-};
+);
 
-pub(super) static LIST_CREDENTIALS: Sql = Sql {
-    text: concat!(
-        "SELECT ",
-        credential_columns!(),
-        " FROM sekisho.credentials c LEFT JOIN sekisho.issuers i ON i.id = c.issuer
+pub(super) const LIST_CREDENTIALS: &str = concat!(
+    "SELECT ",
+    credential_columns!(),
+    " FROM sekisho.credentials c LEFT JOIN sekisho.issuers i ON i.id = c.issuer
           WHERE c.id > $1 ORDER BY c.id LIMIT $2"
-    ),
-    types: &[Type::INT8, Type::INT8],
-};
+);
 
 /// Seconds since the Unix epoch: the given ones, else the database's.
 macro_rules! now {
@@ -151,32 +140,24 @@ macro_rules! now {
 }
 pub(super) use now;
 
-pub(super) static DOCUMENT: Sql = Sql {
-    text: concat!(
-        "SELECT ",
-        document_columns!(),
-        " FROM sekisho.documents
+pub(super) const DOCUMENT: &str = concat!(
+    "SELECT ",
+    document_columns!(),
+    " FROM sekisho.documents
           WHERE kind = $1 AND key = $2 AND (expires IS NULL OR expires > ",
-        now!("$3"),
-        ")"
-    ),
-    types: &[Type::TEXT, Type::TEXT, Type::INT8],
-};
+    now!("$3"),
+    ")"
+);
 
 /// The first page begins with the empty key.
-pub(super) static LIST_DOCUMENTS: Sql = Sql {
-    text: concat!(
-        "SELECT ",
-        document_columns!(),
-        " FROM sekisho.documents
+pub(super) const LIST_DOCUMENTS: &str = concat!(
+    "SELECT ",
+    document_columns!(),
+    " FROM sekisho.documents
           WHERE kind = $1 AND key >= $2 AND ($3 OR key > $2) AND (expires IS NULL OR expires > ",
-        now!("$4"),
-        ") ORDER BY key LIMIT $5"
-    ),
-    types: &[Type::TEXT, Type::TEXT, Type::BOOL, Type::INT8, Type::INT8],
-};
+    now!("$4"),
+    ") ORDER BY key LIMIT $5"
+);
 
-pub(super) static KIND_AFTER: Sql = Sql {
-    text: "SELECT kind FROM sekisho.documents WHERE kind > $1 ORDER BY kind LIMIT 1",
-    types: &[Type::TEXT],
-};
+pub(super) const KIND_AFTER: &str =
+    "SELECT kind FROM sekisho.documents WHERE kind > $1 ORDER BY kind LIMIT 1";

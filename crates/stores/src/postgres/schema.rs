@@ -1,9 +1,7 @@
 //! The tables, their versions, and what tells a store of ours from none.
 
-use tokio_postgres::types::Type;
-
 use super::Mode;
-use super::connection::{Connection, Sql};
+use super::connection::Connection;
 use super::fault::{Fault, Step};
 use super::rows;
 use sekisho_certs::store::CatalogId;
@@ -26,7 +24,7 @@ pub(super) enum Header {
 
 /// Looks what is there.
 pub(super) async fn header(connection: &Connection) -> Step<Header> {
-    let rows = match connection.query_once(&HEADER, &[]).await {
+    let rows = match connection.query(HEADER, &[]).await {
         Err(fault) if fault.is_no_table() => return Ok(Header::Nothing),
         other => other?,
     };
@@ -71,10 +69,9 @@ pub(super) async fn settle(connection: &Connection, mode: Mode) -> Step<CatalogI
 /// Brings the tables to the last version, in one transaction. Of several that
 /// do it at once one works, and the others find it done.
 pub(super) async fn migrate(connection: &Connection, migrations: &[&str]) -> Step<()> {
-    connection.begun();
     connection.run(BEGIN).await?;
-    connection.query_once(&LOCK, &[&ADVISORY_LOCK]).await?;
-    let rows = connection.query_once(&THERE, &[]).await?;
+    connection.query(LOCK, &[&ADVISORY_LOCK]).await?;
+    let rows = connection.query(THERE, &[]).await?;
     let is_there: bool = rows::get(rows.first().ok_or_else(rows::no_meta)?, 0)?;
     let version = match is_there {
         true => match header(connection).await? {
@@ -86,7 +83,6 @@ pub(super) async fn migrate(connection: &Connection, migrations: &[&str]) -> Ste
     let done = usize::try_from(version).unwrap_or(0);
     let Some(missing) = migrations.get(done..) else {
         connection.run("ROLLBACK").await?;
-        connection.ended();
         return Err(newer(version, version));
     };
     for migration in missing {
@@ -94,13 +90,12 @@ pub(super) async fn migrate(connection: &Connection, migrations: &[&str]) -> Ste
     }
     if done == 0 {
         connection
-            .query_once(&FIRST, &[&random(), &random()])
+            .query(FIRST, &[&&random()[..], &&random()[..]])
             .await?;
     }
-    let version = i32::try_from(migrations.len()).unwrap_or(i32::MAX);
-    connection.query_once(&SET_VERSION, &[&version]).await?;
+    let version = migrations.len() as i64;
+    connection.query(SET_VERSION, &[&version]).await?;
     connection.run("COMMIT").await?;
-    connection.ended();
     Ok(())
 }
 
@@ -112,36 +107,21 @@ fn newer(version: i32, compatible: i32) -> Fault {
     ))
 }
 
-fn random() -> Vec<u8> {
+fn random() -> [u8; 16] {
     let mut bytes = [0; 16];
     aws_lc_rs::rand::fill(&mut bytes).expect("the system gives random bytes");
-    bytes.to_vec()
+    bytes
 }
 
-static HEADER: Sql = Sql {
-    // A column of a later version than the first, read where it is there.
-    text: "SELECT version, catalog, (to_jsonb(m) ->> 'compatible')::integer FROM sekisho.meta m",
-    types: &[],
-};
+const HEADER: &str =
+    "SELECT version, catalog, (to_jsonb(m) ->> 'compatible')::integer FROM sekisho.meta m";
 /// Held until the transaction ends.
-static LOCK: Sql = Sql {
-    text: "SELECT pg_advisory_xact_lock($1)",
-    types: &[Type::INT8],
-};
+const LOCK: &str = "SELECT pg_advisory_xact_lock($1)";
 /// A failing statement would end the transaction: this one never fails.
-static THERE: Sql = Sql {
-    text: "SELECT to_regclass('sekisho.meta') IS NOT NULL",
-    types: &[],
-};
-static FIRST: Sql = Sql {
-    text: "INSERT INTO sekisho.meta (one, version, catalog, log, number, forgotten)
-           VALUES (true, 0, $1, $2, 0, 0)",
-    types: &[Type::BYTEA, Type::BYTEA],
-};
-static SET_VERSION: Sql = Sql {
-    text: "UPDATE sekisho.meta SET version = $1",
-    types: &[Type::INT4],
-};
+const THERE: &str = "SELECT to_regclass('sekisho.meta') IS NOT NULL";
+const FIRST: &str = "INSERT INTO sekisho.meta (one, version, catalog, log, number, forgotten)
+           VALUES (true, 0, $1, $2, 0, 0)";
+const SET_VERSION: &str = "UPDATE sekisho.meta SET version = $1";
 const BEGIN: &str = "BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE;
     SET LOCAL client_min_messages = warning";
 

@@ -1,13 +1,13 @@
 //! What only a database can do: be shared, stopped, slow, newer, empty.
 
-mod near;
+mod lookups;
 mod outages;
 mod plans;
 mod schemas;
 mod secured;
-mod shared;
 mod together;
 mod trips;
+mod workers;
 
 use std::path::Path;
 use std::sync::Arc;

@@ -8,13 +8,13 @@ mod send;
 
 use std::collections::HashMap;
 
-use tokio::try_join;
+use futures_util::future::try_join5;
 use tokio_postgres::Row;
-use tokio_postgres::types::Type;
 
 use self::plan::{Asked, Plan, There};
-use super::connection::{Connection, Params, Sql};
+use super::connection::Connection;
 use super::fault::{Fault, Step};
+use super::params::column;
 use super::read::now;
 use super::rows::{self, signed};
 use sekisho_certs::credential::{CredentialId, KeyType};
@@ -30,19 +30,12 @@ use super::log;
 pub(super) async fn write(on: &Connection, batch: Batch, now: Option<i64>, keep: u64) -> Step<u64> {
     let (writes, reseals) = batch.into_parts();
     let asked = Asked::by(&writes)?;
-    on.prepare_all(&READING).await?;
-    on.prepare_all(&send::WRITING).await?;
-    if !reseals.is_empty() {
-        on.prepare_all(&reseal::RESEALING).await?;
-    }
-    on.begun();
     let (there, forgotten) = begin(on, &asked, now).await?;
     let before = there.number;
     let mut plan = match Plan::new(there, writes) {
         Ok(plan) => plan,
         Err(conflict) => {
             on.run("ROLLBACK").await?;
-            on.ended();
             return Err(conflict.into());
         }
     };
@@ -56,7 +49,6 @@ pub(super) async fn write(on: &Connection, batch: Batch, now: Option<i64>, keep:
         keep,
     };
     send::changes(on, &plan, kept, now).await?;
-    on.ended();
     Ok(plan.number())
 }
 
@@ -70,26 +62,27 @@ struct Kept {
 
 /// Takes the lock and reads what stands there; also how far the log is cut.
 async fn begin(on: &Connection, asked: &Asked, now: Option<i64>) -> Step<(There, u64)> {
-    let ids: Vec<_> = asked
-        .credentials
-        .iter()
-        .map(|id| signed(id.as_u64()))
-        .collect();
-    let hosts: Vec<_> = asked.hosts.iter().map(HostPattern::as_str).collect();
-    let kinds: Vec<_> = asked.documents.iter().map(|id| id.kind.as_str()).collect();
-    let keys: Vec<_> = asked.documents.iter().map(|id| &*id.key).collect();
-    let (credentials, hosts): (Params<'_>, Params<'_>) = (&[&ids], &[&hosts]);
-    let documents: Params<'_> = &[&kinds, &keys, &now];
+    let documents = &asked.documents;
     // Sent together and done in this order: what is read is read under the
     // lock.
-    let ((), meta, credentials, hosts, documents) = try_join!(
-        biased;
+    let ((), meta, credentials, hosts, documents) = try_join5(
         on.run(BEGIN),
-        on.query(&LOCK, &[]),
-        on.query(&CREDENTIALS, credentials),
-        on.query(&HOSTS, hosts),
-        on.query(&DOCUMENTS, documents),
-    )?;
+        on.query(LOCK, &[]),
+        on.query(
+            CREDENTIALS,
+            &[&column(&asked.credentials, |id| signed(id.as_u64()))],
+        ),
+        on.query(HOSTS, &[&column(&asked.hosts, HostPattern::as_str)]),
+        on.query(
+            DOCUMENTS,
+            &[
+                &column(documents, |id| id.kind.as_str()),
+                &column(documents, |id| &*id.key),
+                &now,
+            ],
+        ),
+    )
+    .await?;
     let meta = meta.first().ok_or_else(rows::no_meta)?;
     let there = There {
         number: rows::number(meta, 0)?,
@@ -127,30 +120,18 @@ const BEGIN: &str = "BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE;
     SET LOCAL statement_timeout = '30s';
     SET LOCAL idle_in_transaction_session_timeout = '10s'";
 
-static LOCK: Sql = Sql {
-    text: "SELECT number, forgotten FROM sekisho.meta FOR UPDATE",
-    types: &[],
-};
+const LOCK: &str = "SELECT number, forgotten FROM sekisho.meta FOR UPDATE";
 
-static CREDENTIALS: Sql = Sql {
-    text: "SELECT id, version, key_type FROM sekisho.credentials WHERE id = ANY ($1)",
-    types: &[Type::INT8_ARRAY],
-};
+const CREDENTIALS: &str =
+    "SELECT id, version, key_type FROM sekisho.credentials WHERE id = ANY ($1)";
 
-static HOSTS: Sql = Sql {
-    text: "SELECT pattern, version, ecdsa, ed25519, rsa FROM sekisho.hosts WHERE pattern = ANY ($1)",
-    types: &[Type::TEXT_ARRAY],
-};
+const HOSTS: &str =
+    "SELECT pattern, version, ecdsa, ed25519, rsa FROM sekisho.hosts WHERE pattern = ANY ($1)";
 
-static DOCUMENTS: Sql = Sql {
-    text: concat!(
-        "SELECT d.kind, d.key, d.version
+const DOCUMENTS: &str = concat!(
+    "SELECT d.kind, d.key, d.version
          FROM unnest($1::text[], $2::text[]) AS asked (kind, key)
          JOIN sekisho.documents d ON d.kind = asked.kind AND d.key = asked.key
          WHERE d.expires IS NULL OR d.expires > ",
-        now!("$3")
-    ),
-    types: &[Type::TEXT_ARRAY, Type::TEXT_ARRAY, Type::INT8],
-};
-
-static READING: [&Sql; 4] = [&LOCK, &CREDENTIALS, &HOSTS, &DOCUMENTS];
+    now!("$3")
+);

@@ -1,6 +1,5 @@
 //! Through an index, never by a scan.
 
-use super::super::connection::Sql;
 use super::super::{find, log, read};
 use super::*;
 
@@ -14,32 +13,26 @@ async fn every_read_uses_an_index() {
         .write(Batch::unchecked(hosts.collect()))
         .await
         .unwrap();
-    let statements: [(&Sql, &str); 11] = [
-        (&find::FIND, "'h1.example', 'example'"),
-        (&log::CHANGES, "5, 10"),
-        (&read::HOSTS, "ARRAY['h1.example']"),
-        (&read::LIST_HOSTS, "'h1.example', 10"),
-        (&read::HOSTS_OF, "5, '', 10"),
-        (&read::CREDENTIALS, "ARRAY[5, 6]::bigint[]"),
-        (&read::LIST_CREDENTIALS, "5, 10"),
-        (&read::DOCUMENT, "'k', 'a', NULL"),
-        (&read::LIST_DOCUMENTS, "'k', '', true, NULL, 10"),
-        (&read::LIST_DOCUMENTS, "'k', 'a', false, 5, 10"),
-        (&read::KIND_AFTER, "'k'"),
+    let statements: [(&str, &str); 11] = [
+        (find::FIND, "'h1.example', 'example'"),
+        (log::CHANGES, "5, 10"),
+        (read::HOSTS, "ARRAY['h1.example']"),
+        (read::LIST_HOSTS, "'h1.example', 10"),
+        (read::HOSTS_OF, "5, '', 10"),
+        (read::CREDENTIALS, "ARRAY[5, 6]::bigint[]"),
+        (read::LIST_CREDENTIALS, "5, 10"),
+        (read::DOCUMENT, "'k', 'a', NULL"),
+        (read::LIST_DOCUMENTS, "'k', '', true, NULL, 10"),
+        (read::LIST_DOCUMENTS, "'k', 'a', false, 5, 10"),
+        (read::KIND_AFTER, "'k'"),
     ];
     let server = services::Postgres::shared();
     for (statement, values) in statements {
-        let types: Vec<_> = statement.types.iter().map(ToString::to_string).collect();
         // With small tables the planner prefers a scan even where an index
         // serves: a plan that still has one has no index.
         let sql = format!(
             "SET enable_seqscan = off; SET plan_cache_mode = force_generic_plan;
-             PREPARE it ({}) AS {}; EXPLAIN EXECUTE it ({values})",
-            types
-                .join(", ")
-                .replace("_text", "text[]")
-                .replace("_int8", "int8[]"),
-            statement.text
+             PREPARE it AS {statement}; EXPLAIN EXECUTE it ({values})"
         );
         let plan = server.sql(name_of(&url), &sql);
         // Tables of one row, or of some dozen, need no index.
@@ -47,7 +40,7 @@ async fn every_read_uses_an_index() {
         let scans: Vec<_> = scans
             .filter(|line| !line.contains("on meta") && !line.contains("on issuers"))
             .collect();
-        assert!(scans.is_empty(), "{}\n{plan}", statement.text);
-        assert!(!statement.text.contains("OFFSET"));
+        assert!(scans.is_empty(), "{statement}\n{plan}");
+        assert!(!statement.contains("OFFSET"));
     }
 }

@@ -29,15 +29,14 @@ async fn a_second_writer_waits_for_the_first() {
     let (commit, committed) = tokio::sync::oneshot::channel();
     let first = Arc::clone(&create(&url).pool);
     let first = tokio::spawn(async move {
-        let work = async move |lent: Lent| {
-            lent.begun();
+        let work = async move |on: Arc<Connection>| {
             let step = "BEGIN; UPDATE sekisho.meta SET number = number + 1;
                 INSERT INTO sekisho.changes
                 SELECT number, 'host', '', 'b.example', false FROM sekisho.meta";
-            lent.run(step).await?;
+            on.run(step).await?;
             begun.send(()).unwrap();
             committed.await.unwrap();
-            lent.run("COMMIT").await
+            on.run("COMMIT").await
         };
         first.call(Duration::from_secs(20), work).await
     });

@@ -3,50 +3,40 @@
 use std::collections::HashMap;
 
 use aws_lc_rs::digest::{SHA256, digest};
-use tokio::try_join;
-use tokio_postgres::types::Type;
+use futures_util::future::{try_join, try_join4, try_join5};
+use rustls_pki_types::CertificateDer;
 
-use super::super::connection::{Connection, Params, Sql};
+use super::super::connection::Connection;
 use super::super::fault::Step;
 use super::super::listen;
+use super::super::params::column;
 use super::super::read::now;
 use super::super::rows::{self, signed};
 use super::Kept;
 use super::plan::Plan;
 use sekisho_certs::credential::{CredentialId, KeyType};
+use sekisho_certs::host::HostPattern;
+use sekisho_certs::record::HostRecord;
 use sekisho_certs::store::What;
 
-/// Writes credentials, hosts and documents; gives the credentials that it
+/// Writes credentials, hosts and documents; returns the credentials that it
 /// deleted since no host refers to them any more.
 pub(super) async fn contents(on: &Connection, plan: &Plan) -> Step<Vec<CredentialId>> {
-    let removed: Vec<_> = plan.hosts.iter().filter(|one| one.1.is_none()).collect();
-    let removed: Vec<_> = removed.iter().map(|one| one.0.as_str()).collect();
-    let gone: Vec<_> = plan
-        .documents
-        .iter()
-        .filter(|one| one.1.is_none())
-        .collect();
-    let kinds: Vec<_> = gone.iter().map(|one| one.0.kind.as_str()).collect();
-    let keys: Vec<_> = gone.iter().map(|one| &*one.0.key).collect();
-    let dropped: Vec<_> = plan.dropped.iter().map(|id| signed(id.as_u64())).collect();
-    let gone: Params<'_> = &[&kinds, &keys];
-    let (removed, dropped): (Params<'_>, Params<'_>) = (&[&removed], &[&dropped]);
+    let dropped = column(&plan.dropped, |id| signed(id.as_u64()));
     // Sent together and done in this order.
-    let ((), _, (), _, (), orphans) = try_join!(
-        biased;
+    let ((), (), (), orphans) = try_join4(
         credentials(on, plan),
-        on.query(&REMOVE_HOSTS, removed),
         hosts(on, plan),
-        on.query(&REMOVE_DOCUMENTS, gone),
         documents(on, plan),
-        on.query(&DROP_ORPHANS, dropped),
-    )?;
-    let mut ids = Vec::with_capacity(orphans.len());
-    for row in &orphans {
-        ids.extend(rows::credential_id(row, 0)?);
-    }
-    ids.sort_unstable();
-    Ok(ids)
+        on.query(DROP_ORPHANS, &[&dropped]),
+    )
+    .await?;
+    let ids = orphans.iter().map(|row| rows::credential_id(row, 0));
+    let ids = ids.filter_map(Step::transpose).collect::<Step<Vec<_>>>();
+    ids.map(|mut ids| {
+        ids.sort_unstable();
+        ids
+    })
 }
 
 /// Announces the changes, cuts the log and what has expired a bounded piece at
@@ -61,31 +51,29 @@ pub(super) async fn changes(
     if number == kept.before {
         return on.run("COMMIT").await;
     }
-    let pace = PRUNE_AT_LEAST.max(2 * (number - kept.before));
-    let floor = number.saturating_sub(kept.keep).min(kept.forgotten + pace);
+    let most = MIN_PRUNED.max(2 * (number - kept.before));
+    let floor = number.saturating_sub(kept.keep).min(kept.forgotten + most);
     let floor = signed(floor.max(kept.forgotten));
-    let changes = &plan.changes;
-    let numbers: Vec<_> = changes.iter().map(|one| signed(one.number)).collect();
-    let subjects: Vec<_> = changes.iter().map(|one| one.subject).collect();
-    let kinds: Vec<_> = changes.iter().map(|one| one.kind.as_str()).collect();
-    let keys: Vec<_> = changes.iter().map(|one| one.key.as_str()).collect();
-    let removed: Vec<_> = changes
-        .iter()
-        .map(|one| one.what == What::Removed)
-        .collect();
-    let (number, most) = (signed(number), signed(PRUNE_AT_LEAST));
-    let mark = mark();
-    let entries: Params<'_> = &[&numbers, &subjects, &kinds, &keys, &removed, &mark];
-    let (cut, prune): (Params<'_>, Params<'_>) = (&[&floor], &[&now, &most]);
-    let count: Params<'_> = &[&number, &floor];
-    try_join!(
-        biased;
-        on.query(&LOG, entries),
-        on.query(&CUT_LOG, cut),
-        on.query(&PRUNE_DOCUMENTS, prune),
-        on.query(&COUNT, count),
+    let (number, mark) = (signed(number), mark());
+    let all = &plan.changes;
+    try_join5(
+        on.query(
+            LOG,
+            &[
+                &column(all, |one| signed(one.number)),
+                &column(all, |one| one.subject),
+                &column(all, |one| one.kind.as_str()),
+                &column(all, |one| one.key.as_str()),
+                &column(all, |one| one.what == What::Removed),
+                &mark,
+            ],
+        ),
+        on.query(CUT_LOG, &[&floor]),
+        on.query(PRUNE_DOCUMENTS, &[&now, &signed(MIN_PRUNED)]),
+        on.query(COUNT, &[&number, &floor]),
         on.run(listen::NOTIFY_AND_COMMIT),
-    )?;
+    )
+    .await?;
     Ok(())
 }
 
@@ -98,111 +86,125 @@ fn mark() -> i64 {
 
 async fn credentials(on: &Connection, plan: &Plan) -> Step<()> {
     let puts: Vec<_> = plan.credentials.values().collect();
-    let mut issuers = HashMap::new();
-    let (mut of, mut key_ids, mut nonces, mut keys) = (vec![], vec![], vec![], vec![]);
-    for put in &puts {
-        let chain: Vec<u8> = put
-            .chain
-            .iter()
-            .skip(1)
-            .flat_map(|der| der.to_vec())
-            .collect();
-        of.push((!chain.is_empty()).then(|| {
-            let digest = digest(&SHA256, &chain).as_ref().to_vec();
-            issuers.insert(digest.clone(), chain);
-            digest
-        }));
-        let key = &put.key;
-        key_ids.push(i64::from(key.key_id));
-        nonces.push(&key.nonce[..]);
-        keys.push(&key.bytes[..]);
+    if puts.is_empty() {
+        return Ok(());
     }
-    let (digests, chains): (Vec<_>, Vec<_>) = issuers.into_iter().unzip();
-    let ids: Vec<_> = puts.iter().map(|one| signed(one.id.as_u64())).collect();
-    let versions: Vec<_> = puts.iter().map(|one| signed(one.version)).collect();
-    let types: Vec<_> = puts.iter().map(|one| one.key_type.as_str()).collect();
-    let leaves: Vec<_> = puts.iter().map(|one| one.chain[0].as_ref()).collect();
-    let begins: Vec<_> = puts.iter().map(|one| one.not_before).collect();
-    let ends: Vec<_> = puts.iter().map(|one| one.not_after).collect();
-    let renews: Vec<_> = puts.iter().map(|one| one.renew_at).collect();
-    let issuers: Params<'_> = &[&digests, &chains];
-    let puts: Params<'_> = &[
-        &ids, &versions, &types, &leaves, &of, &key_ids, &nonces, &keys, &begins, &ends, &renews,
-    ];
-    try_join!(
-        biased;
-        on.query(&PUT_ISSUERS, issuers),
-        on.query(&PUT_CREDENTIALS, puts),
-    )?;
+    let chains: Vec<Vec<u8>> = puts.iter().map(|one| issuers(&one.chain)).collect();
+    let digests: Vec<_> = chains.iter().map(|chain| digest(&SHA256, chain)).collect();
+    let digests = digests.iter().zip(&chains);
+    let digests: Vec<_> = digests
+        .map(|(digest, chain)| (!chain.is_empty()).then(|| digest.as_ref()))
+        .collect();
+    // Most credentials of a batch have the same few issuers.
+    let issuers: HashMap<_, _> = digests.iter().copied().zip(&chains).collect();
+    let issuers = issuers
+        .into_iter()
+        .filter_map(|(digest, chain)| Some((digest?, &chain[..])));
+    let (digest, chain): (Vec<_>, Vec<_>) = issuers.unzip();
+    let keys = column(&puts, |one| &one.key);
+    try_join(
+        on.query(PUT_ISSUERS, &[&digest, &chain]),
+        on.query(
+            PUT_CREDENTIALS,
+            &[
+                &column(&puts, |one| signed(one.id.as_u64())),
+                &column(&puts, |one| signed(one.version)),
+                &column(&puts, |one| one.key_type.as_str()),
+                &column(&puts, |one| one.chain[0].as_ref()),
+                &digests,
+                &column(&keys, |key| i64::from(key.key_id)),
+                &column(&keys, |key| &key.nonce[..]),
+                &column(&keys, |key| &key.bytes[..]),
+                &column(&puts, |one| one.not_before),
+                &column(&puts, |one| one.not_after),
+                &column(&puts, |one| one.renew_at),
+            ],
+        ),
+    )
+    .await?;
     Ok(())
+}
+
+/// A chain without its leaf, one certificate behind the other.
+fn issuers(chain: &[CertificateDer<'_>]) -> Vec<u8> {
+    chain[1..].iter().flat_map(|der| der.to_vec()).collect()
 }
 
 async fn hosts(on: &Connection, plan: &Plan) -> Step<()> {
+    let gone = plan.hosts.iter().filter(|one| one.1.is_none());
+    let gone: Vec<_> = gone.map(|one| one.0.as_str()).collect();
     let puts: Vec<_> = plan.hosts.values().flatten().collect();
-    let patterns: Vec<_> = puts.iter().map(|one| one.pattern.as_str()).collect();
-    let exact = |one: &&sekisho_certs::record::HostRecord| one.pattern.wildcard_parent().is_none();
-    let parents: Vec<_> = puts
-        .iter()
-        .map(|one| exact(one).then(|| one.pattern.parent()).flatten())
-        .collect();
-    let tenants: Vec<_> = puts.iter().map(|one| one.tenant.as_str()).collect();
-    let sites = puts.iter().map(|one| one.site.as_ref());
-    let formats: Vec<_> = sites
-        .clone()
-        .map(|site| site.map(|site| i64::from(site.format)))
-        .collect();
-    let sites: Vec<_> = sites.map(|site| site.map(|site| &*site.json)).collect();
-    let policies: Vec<_> = puts.iter().map(|one| one.tls.as_str()).collect();
-    let disabled: Vec<_> = puts.iter().map(|one| one.disabled).collect();
-    let versions: Vec<_> = puts.iter().map(|one| signed(one.version)).collect();
-    let [ecdsa, ed25519, rsa] = KeyType::ALL.map(|key_type| {
-        let id = |id: CredentialId| signed(id.as_u64());
-        let ids = puts.iter().map(|one| one.references.of(key_type).map(id));
-        ids.collect::<Vec<_>>()
-    });
-    on.query(
-        &PUT_HOSTS,
-        &[
-            &patterns, &parents, &tenants, &formats, &sites, &policies, &disabled, &ecdsa,
-            &ed25519, &rsa, &versions,
-        ],
+    let id = |one: &HostRecord, key_type| {
+        let id = one.references.of(key_type);
+        id.map(|id| signed(id.as_u64()))
+    };
+    let [ecdsa, ed25519, rsa] = KeyType::ALL.map(|key_type| column(&puts, |one| id(one, key_type)));
+    try_join(
+        on.query(REMOVE_HOSTS, &[&gone]),
+        on.query(
+            PUT_HOSTS,
+            &[
+                &column(&puts, |one| one.pattern.as_str()),
+                &column(&puts, |one| parent(&one.pattern)),
+                &column(&puts, |one| one.tenant.as_str()),
+                &column(&puts, |one| {
+                    one.site.as_ref().map(|site| i64::from(site.format))
+                }),
+                &column(&puts, |one| one.site.as_ref().map(|site| &*site.json)),
+                &column(&puts, |one| one.tls.as_str()),
+                &column(&puts, |one| one.disabled),
+                &ecdsa,
+                &ed25519,
+                &rsa,
+                &column(&puts, |one| signed(one.version)),
+            ],
+        ),
     )
     .await?;
     Ok(())
+}
+
+/// What stands behind the first dot of an exact name.
+fn parent(pattern: &HostPattern) -> Option<&str> {
+    let is_exact = pattern.wildcard_parent().is_none();
+    is_exact.then(|| pattern.parent()).flatten()
 }
 
 async fn documents(on: &Connection, plan: &Plan) -> Step<()> {
+    let gone = plan.documents.iter().filter(|one| one.1.is_none());
+    let gone: Vec<_> = gone.map(|one| one.0).collect();
     let puts: Vec<_> = plan.documents.values().flatten().collect();
-    let (mut key_ids, mut nonces, mut bytes) = (vec![], vec![], vec![]);
-    for put in &puts {
-        let sealed = &put.bytes;
-        key_ids.push(i64::from(sealed.key_id));
-        nonces.push(&sealed.nonce[..]);
-        bytes.push(&sealed.bytes[..]);
-    }
-    let kinds: Vec<_> = puts.iter().map(|one| one.id.kind.as_str()).collect();
-    let keys: Vec<_> = puts.iter().map(|one| &*one.id.key).collect();
-    let expires: Vec<_> = puts.iter().map(|one| one.expires).collect();
-    let versions: Vec<_> = puts.iter().map(|one| signed(one.version)).collect();
-    on.query(
-        &PUT_DOCUMENTS,
-        &[
-            &kinds, &keys, &key_ids, &nonces, &bytes, &expires, &versions,
-        ],
+    let sealed = column(&puts, |one| &one.bytes);
+    try_join(
+        on.query(
+            REMOVE_DOCUMENTS,
+            &[
+                &column(&gone, |id| id.kind.as_str()),
+                &column(&gone, |id| &*id.key),
+            ],
+        ),
+        on.query(
+            PUT_DOCUMENTS,
+            &[
+                &column(&puts, |one| one.id.kind.as_str()),
+                &column(&puts, |one| &*one.id.key),
+                &column(&sealed, |one| i64::from(one.key_id)),
+                &column(&sealed, |one| &one.nonce[..]),
+                &column(&sealed, |one| &one.bytes[..]),
+                &column(&puts, |one| one.expires),
+                &column(&puts, |one| signed(one.version)),
+            ],
+        ),
     )
     .await?;
     Ok(())
 }
 
-static PUT_ISSUERS: Sql = Sql {
-    text:
-        "INSERT INTO sekisho.issuers (digest, chain) SELECT * FROM unnest($1::bytea[], $2::bytea[])
-           ON CONFLICT (digest) DO NOTHING",
-    types: &[Type::BYTEA_ARRAY, Type::BYTEA_ARRAY],
-};
+const PUT_ISSUERS: &str =
+    "INSERT INTO sekisho.issuers (digest, chain) SELECT * FROM unnest($1::bytea[], $2::bytea[])
+           ON CONFLICT (digest) DO NOTHING";
 
-static PUT_CREDENTIALS: Sql = Sql {
-    text: "
+const PUT_CREDENTIALS: &str = "
 INSERT INTO sekisho.credentials (id, version, key_type, leaf, issuer, key_id, nonce, key,
     not_before, not_after, renew_at)
 SELECT p.id, p.version, p.key_type, p.leaf, i.id, p.key_id, p.nonce, p.key,
@@ -214,29 +216,11 @@ LEFT JOIN sekisho.issuers i ON i.digest = p.digest
 ON CONFLICT (id) DO UPDATE SET version = excluded.version, leaf = excluded.leaf,
     issuer = excluded.issuer, key_id = excluded.key_id, nonce = excluded.nonce,
     key = excluded.key, not_before = excluded.not_before, not_after = excluded.not_after,
-    renew_at = excluded.renew_at",
-    types: &[
-        Type::INT8_ARRAY,
-        Type::INT8_ARRAY,
-        Type::TEXT_ARRAY,
-        Type::BYTEA_ARRAY,
-        Type::BYTEA_ARRAY,
-        Type::INT8_ARRAY,
-        Type::BYTEA_ARRAY,
-        Type::BYTEA_ARRAY,
-        Type::INT8_ARRAY,
-        Type::INT8_ARRAY,
-        Type::INT8_ARRAY,
-    ],
-};
+    renew_at = excluded.renew_at";
 
-static REMOVE_HOSTS: Sql = Sql {
-    text: "DELETE FROM sekisho.hosts WHERE pattern = ANY ($1)",
-    types: &[Type::TEXT_ARRAY],
-};
+const REMOVE_HOSTS: &str = "DELETE FROM sekisho.hosts WHERE pattern = ANY ($1)";
 
-static PUT_HOSTS: Sql = Sql {
-    text: "
+const PUT_HOSTS: &str = "
 INSERT INTO sekisho.hosts (pattern, parent, tenant, site_format, site, tls, disabled,
     ecdsa, ed25519, rsa, version)
 SELECT * FROM unnest($1::text[], $2::text[], $3::text[], $4::bigint[], $5::text[], $6::text[],
@@ -244,106 +228,42 @@ SELECT * FROM unnest($1::text[], $2::text[], $3::text[], $4::bigint[], $5::text[
 ON CONFLICT (pattern) DO UPDATE SET tenant = excluded.tenant,
     site_format = excluded.site_format, site = excluded.site, tls = excluded.tls,
     disabled = excluded.disabled, ecdsa = excluded.ecdsa, ed25519 = excluded.ed25519,
-    rsa = excluded.rsa, version = excluded.version",
-    types: &[
-        Type::TEXT_ARRAY,
-        Type::TEXT_ARRAY,
-        Type::TEXT_ARRAY,
-        Type::INT8_ARRAY,
-        Type::TEXT_ARRAY,
-        Type::TEXT_ARRAY,
-        Type::BOOL_ARRAY,
-        Type::INT8_ARRAY,
-        Type::INT8_ARRAY,
-        Type::INT8_ARRAY,
-        Type::INT8_ARRAY,
-    ],
-};
+    rsa = excluded.rsa, version = excluded.version";
 
-static REMOVE_DOCUMENTS: Sql = Sql {
-    text: "DELETE FROM sekisho.documents d
+const REMOVE_DOCUMENTS: &str = "DELETE FROM sekisho.documents d
            USING unnest($1::text[], $2::text[]) AS gone (kind, key)
-           WHERE d.kind = gone.kind AND d.key = gone.key",
-    types: &[Type::TEXT_ARRAY, Type::TEXT_ARRAY],
-};
+           WHERE d.kind = gone.kind AND d.key = gone.key";
 
-static PUT_DOCUMENTS: Sql = Sql {
-    text: "
+const PUT_DOCUMENTS: &str = "
 INSERT INTO sekisho.documents (kind, key, key_id, nonce, bytes, expires, version)
 SELECT * FROM unnest($1::text[], $2::text[], $3::bigint[], $4::bytea[], $5::bytea[],
     $6::bigint[], $7::bigint[])
 ON CONFLICT (kind, key) DO UPDATE SET key_id = excluded.key_id, nonce = excluded.nonce,
-    bytes = excluded.bytes, expires = excluded.expires, version = excluded.version",
-    types: &[
-        Type::TEXT_ARRAY,
-        Type::TEXT_ARRAY,
-        Type::INT8_ARRAY,
-        Type::BYTEA_ARRAY,
-        Type::BYTEA_ARRAY,
-        Type::INT8_ARRAY,
-        Type::INT8_ARRAY,
-    ],
-};
+    bytes = excluded.bytes, expires = excluded.expires, version = excluded.version";
 
 /// What the whole batch left without a reference.
-static DROP_ORPHANS: Sql = Sql {
-    text: "DELETE FROM sekisho.credentials c WHERE c.id = ANY ($1)
+const DROP_ORPHANS: &str = "DELETE FROM sekisho.credentials c WHERE c.id = ANY ($1)
            AND NOT EXISTS (SELECT 1 FROM sekisho.hosts h WHERE h.ecdsa = c.id)
            AND NOT EXISTS (SELECT 1 FROM sekisho.hosts h WHERE h.ed25519 = c.id)
            AND NOT EXISTS (SELECT 1 FROM sekisho.hosts h WHERE h.rsa = c.id)
-           RETURNING c.id",
-    types: &[Type::INT8_ARRAY],
-};
+           RETURNING c.id";
 
-static LOG: Sql = Sql {
-    text: "INSERT INTO sekisho.changes (number, subject, kind, key, removed, mark)
+const LOG: &str = "INSERT INTO sekisho.changes (number, subject, kind, key, removed, mark)
            SELECT c.*, $6
-           FROM unnest($1::bigint[], $2::text[], $3::text[], $4::text[], $5::boolean[]) AS c",
-    types: &[
-        Type::INT8_ARRAY,
-        Type::TEXT_ARRAY,
-        Type::TEXT_ARRAY,
-        Type::TEXT_ARRAY,
-        Type::BOOL_ARRAY,
-        Type::INT8,
-    ],
-};
+           FROM unnest($1::bigint[], $2::text[], $3::text[], $4::text[], $5::boolean[]) AS c";
 
-static CUT_LOG: Sql = Sql {
-    text: "DELETE FROM sekisho.changes WHERE number < $1",
-    types: &[Type::INT8],
-};
+const CUT_LOG: &str = "DELETE FROM sekisho.changes WHERE number < $1";
 
 /// Nobody sees an expired document, so nobody is told.
-static PRUNE_DOCUMENTS: Sql = Sql {
-    text: concat!(
-        "DELETE FROM sekisho.documents WHERE (kind, key) IN
+const PRUNE_DOCUMENTS: &str = concat!(
+    "DELETE FROM sekisho.documents WHERE (kind, key) IN
          (SELECT kind, key FROM sekisho.documents WHERE expires <= ",
-        now!("$1"),
-        " ORDER BY expires LIMIT $2)"
-    ),
-    types: &[Type::INT8, Type::INT8],
-};
+    now!("$1"),
+    " ORDER BY expires LIMIT $2)"
+);
 
-static COUNT: Sql = Sql {
-    text: "UPDATE sekisho.meta SET number = $1, forgotten = $2",
-    types: &[Type::INT8, Type::INT8],
-};
+const COUNT: &str = "UPDATE sekisho.meta SET number = $1, forgotten = $2";
 
-pub(super) static WRITING: [&Sql; 11] = [
-    &PUT_ISSUERS,
-    &PUT_CREDENTIALS,
-    &REMOVE_HOSTS,
-    &PUT_HOSTS,
-    &REMOVE_DOCUMENTS,
-    &PUT_DOCUMENTS,
-    &DROP_ORPHANS,
-    &LOG,
-    &CUT_LOG,
-    &PRUNE_DOCUMENTS,
-    &COUNT,
-];
-
-/// What a write cuts off at least: the log shrinks to its bound, yet no
-/// single write pays for all that was due.
-const PRUNE_AT_LEAST: u64 = 100;
+/// What a write cuts off at least: the log shrinks to its bound, yet no single
+/// write pays for all that was due.
+const MIN_PRUNED: u64 = 100;

@@ -1,0 +1,106 @@
+//! Lookups are pipelined on connections that they share.
+
+use std::process::Command;
+
+use tokio::task::{JoinSet, yield_now};
+use tokio::time::timeout;
+
+use super::*;
+
+/// Creates a store with the host a.example.
+async fn with_a_host(url: &str) {
+    let host = Batch::unchecked(host_with("a.example", 1, sealed));
+    create(url).write(host).await.unwrap();
+}
+
+/// Returns how many connections under this name there are.
+pub(super) fn connections(name: &str) -> usize {
+    let sql = format!("SELECT count(*) FROM pg_stat_activity WHERE application_name = '{name}'");
+    let count = services::Postgres::shared().sql("postgres", &sql);
+    count.trim().parse().unwrap()
+}
+
+#[tokio::test]
+async fn concurrent_lookups_share_one_connection() {
+    let url = database();
+    with_a_host(&url).await;
+    let store = Arc::new(existing(&format!("{url}&application_name=together")));
+    let mut lookups = JoinSet::new();
+    for number in 0..64 {
+        let store = Arc::clone(&store);
+        let (host, there) = [("a.example", true), ("b.example", false)][number % 2];
+        lookups.spawn(async move { assert_eq!(finds(&store, host).await, there) });
+    }
+    in_time(lookups.join_all()).await;
+    // And the one that listens.
+    let all = connections("together");
+    assert!(all <= 2, "{all} connections");
+}
+
+/// A change is read while there are more lookups than connections.
+#[tokio::test]
+async fn other_calls_have_their_turn_among_lookups() {
+    for pool in [1, 2] {
+        let url = database();
+        with_a_host(&url).await;
+        let store = Arc::new(existing(&format!("{url}&pool={pool}")));
+        let mut lookups = JoinSet::new();
+        for _ in 0..8 {
+            let store = Arc::clone(&store);
+            lookups.spawn(async move {
+                loop {
+                    assert!(finds(&store, "a.example").await);
+                }
+            });
+        }
+        for _ in 0..20 {
+            let page = in_time(store.changes(0, 9)).await.unwrap();
+            assert_eq!(page.last, 1, "pool={pool}");
+            yield_now().await;
+        }
+        lookups.abort_all();
+    }
+}
+
+/// A server process that ends or hangs costs time, no answer: the lookup is
+/// asked again on a new connection.
+#[tokio::test]
+async fn a_lookup_survives_the_end_of_its_connection() {
+    let server = services::Postgres::start();
+    for signal in ["-TERM", "-STOP"] {
+        let url = server.database();
+        with_a_host(&url).await;
+        let store = existing(&format!("{url}&application_name=lost"));
+        assert!(finds(&store, "a.example").await);
+        let pids = "SELECT pid FROM pg_stat_activity WHERE application_name = 'lost'";
+        let pids = server.sql("postgres", pids);
+        let tell = |signal: &str| {
+            let mut kill = Command::new("kill");
+            let pids = pids.split_whitespace();
+            kill.arg(signal).args(pids).output().unwrap().status
+        };
+        assert!(tell(signal).success());
+        let found = timeout(Duration::from_secs(9), finds(&store, "a.example")).await;
+        tell("-CONT");
+        assert!(found.expect("before its deadline"), "{signal}");
+    }
+}
+
+/// A call that is given up may leave an open transaction, whose connection is
+/// not used again.
+#[tokio::test]
+async fn a_connection_of_a_given_up_call_is_closed() {
+    let url = database();
+    let store = create(&format!("{url}&pool=1&application_name=given-up"));
+    store.head().await.unwrap();
+    let late = async move |on: Arc<Connection>| {
+        on.run("BEGIN; UPDATE sekisho.meta SET number = 7").await?;
+        std::future::pending::<()>().await;
+        Ok(())
+    };
+    let bound = Duration::from_millis(300);
+    let error = store.pool.call(bound, late).await.unwrap_err();
+    assert!(matches!(error, StoreError::TimedOut(_)), "{error}");
+    assert_eq!(in_time(store.head()).await.unwrap().number, 0);
+    in_time(async { while connections("given-up") > 2 {} }).await;
+}

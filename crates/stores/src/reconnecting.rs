@@ -1,0 +1,175 @@
+//! Connections that are made again by themselves: one for all callers, and one
+//! more of each worker's own.
+//!
+//! The first belongs to the background runtime. A worker ([`near`]) has one on
+//! its own runtime: question and answer then cross no threads. While that is
+//! not up, any other is used.
+
+use std::fmt;
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::time::Duration;
+
+use tokio::runtime::Handle;
+use tokio::sync::watch;
+use tokio::task::AbortHandle;
+use tokio::time::sleep;
+
+use sekisho_certs::store::{BoxFuture, Result, StoreError};
+
+use crate::backoff::Backoff;
+use crate::near;
+
+/// Connections to one server, each up or being made.
+pub(crate) struct Reconnecting<C> {
+    connect: Connect<C>,
+    runtime: Handle,
+    common: OnceLock<Kept<C>>,
+    /// Of workers, `max_own` at most.
+    own: Mutex<Vec<(near::Id, Kept<C>)>>,
+    max_own: usize,
+}
+
+type Connect<C> = Arc<dyn Fn() -> BoxFuture<'static, Result<Connected<C>>> + Send + Sync>;
+
+/// A new connection, and the future that resolves when it has to be replaced.
+pub(crate) struct Connected<C> {
+    pub(crate) connection: C,
+    pub(crate) ended: BoxFuture<'static, ()>,
+}
+
+impl<C: Clone + Send + Sync + 'static> Reconnecting<C> {
+    /// Connects with the first use. `connect` bounds its own time.
+    pub(crate) fn new<F>(
+        runtime: &Handle,
+        max_own: usize,
+        connect: impl Fn() -> F + Send + Sync + 'static,
+    ) -> Self
+    where
+        F: Future<Output = Result<Connected<C>>> + Send + 'static,
+    {
+        Self {
+            connect: Arc::new(move || Box::pin(connect())),
+            runtime: runtime.clone(),
+            common: OnceLock::new(),
+            own: Mutex::default(),
+            max_own,
+        }
+    }
+
+    /// Returns this worker's connection, else any that is up, else waits for
+    /// the common one. Connections that do not fit count as not up.
+    ///
+    /// # Errors
+    /// Says why the last attempt to connect failed.
+    pub(crate) async fn up(&self, fits: impl Fn(&C) -> bool) -> Result<C> {
+        if let Some(connection) = self.own(&fits) {
+            return Ok(connection);
+        }
+        let common = self.common.get_or_init(|| self.keep(&self.runtime));
+        let mut state = common.0.clone();
+        loop {
+            let why = match &*state.borrow_and_update() {
+                State::Up(connection) if fits(connection) => return Ok(connection.clone()),
+                State::Down(why) => Some(why.clone()),
+                State::Up(_) | State::Connecting => None,
+            };
+            if let Some(connection) = self.of_any_worker(&fits) {
+                return Ok(connection);
+            }
+            if let Some(why) = why {
+                return Err(why);
+            }
+            if state.changed().await.is_err() {
+                let text = "the background runtime has ended";
+                return Err(StoreError::Unavailable(text.into()));
+            }
+        }
+    }
+
+    /// The first call from a worker starts connecting.
+    pub(crate) fn own(&self, fits: impl Fn(&C) -> bool) -> Option<C> {
+        near::here(|here| {
+            let mut own = self.lock();
+            if let Some((_, kept)) = own.iter().find(|(id, _)| *id == here.id) {
+                return kept.up(fits);
+            }
+            if own.len() < self.max_own {
+                own.push((here.id, self.keep(&here.runtime)));
+            }
+            None
+        })?
+    }
+
+    fn of_any_worker(&self, fits: impl Fn(&C) -> bool) -> Option<C> {
+        self.lock().iter().find_map(|(_, kept)| kept.up(&fits))
+    }
+
+    fn keep(&self, runtime: &Handle) -> Kept<C> {
+        let (tell, state) = watch::channel(State::Connecting);
+        let keeper = runtime.spawn(keep_up(Arc::clone(&self.connect), tell));
+        Kept(state, keeper.abort_handle())
+    }
+
+    /// No code panics while it holds the lock.
+    fn lock(&self) -> MutexGuard<'_, Vec<(near::Id, Kept<C>)>> {
+        self.own.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl<C> fmt::Debug for Reconnecting<C> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Reconnecting").finish_non_exhaustive()
+    }
+}
+
+/// A connection's state, and the task that keeps it up until this is dropped.
+struct Kept<C>(watch::Receiver<State<C>>, AbortHandle);
+
+impl<C: Clone> Kept<C> {
+    fn up(&self, fits: impl Fn(&C) -> bool) -> Option<C> {
+        match &*self.0.borrow() {
+            State::Up(connection) if fits(connection) => Some(connection.clone()),
+            _ => None,
+        }
+    }
+}
+
+impl<C> Drop for Kept<C> {
+    fn drop(&mut self) {
+        self.1.abort();
+    }
+}
+
+enum State<C> {
+    /// The first attempt, or the first after a loss, is under way.
+    Connecting,
+    Up(C),
+    /// The last attempt failed; the next one follows by itself.
+    Down(StoreError),
+}
+
+async fn keep_up<C>(connect: Connect<C>, state: watch::Sender<State<C>>) {
+    let mut delays = RECONNECT.delays();
+    loop {
+        match connect().await {
+            Ok(Connected { connection, ended }) => {
+                delays.after_success();
+                state.send_replace(State::Up(connection));
+                ended.await;
+                tracing::warn!("connection to the store lost, reconnecting");
+                state.send_replace(State::Connecting);
+                sleep(RECONNECT.delays().after_failure()).await;
+            }
+            Err(error) => {
+                if delays.is_at_start() {
+                    tracing::warn!(%error, "no connection to the store, trying again");
+                }
+                state.send_replace(State::Down(error));
+                sleep(delays.after_failure()).await;
+            }
+        }
+    }
+}
+
+/// Between two attempts to connect.
+const RECONNECT: Backoff = Backoff::new(Duration::from_millis(20), Duration::from_secs(1));
