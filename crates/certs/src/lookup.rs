@@ -18,6 +18,7 @@ use crate::store::{Store, StoreError};
 pub use counts::{CALL_BOUNDS, Counts, LookupStats};
 pub use freshness::FeedState;
 use freshness::{Age, Freshness};
+use load::Load;
 use refresh::Refreshes;
 use singleflight::Call;
 pub use singleflight::Wait;
@@ -100,7 +101,7 @@ pub struct Lookup<V> {
 /// Turns a loaded record into what the server keeps for it.
 pub type Publish<V> = dyn Fn(&Arc<LoadedHost>) -> Result<Published<V>, String> + Send + Sync;
 
-type Calls<V> = HashMap<HostName, Arc<Call<V>>, RandomState>;
+type Calls<V> = HashMap<HostName, Call<V>, RandomState>;
 
 /// Value that the server made of a record.
 #[derive(Debug)]
@@ -206,7 +207,7 @@ impl<V: Send + Sync + 'static> Lookup<V> {
         match self.calls().get(name) {
             Some(call) => {
                 self.counts.join();
-                Cached::InFlight(Wait::on(Arc::clone(call)))
+                Cached::InFlight(Wait::on(call.clone()))
             }
             None => Cached::Miss,
         }
@@ -228,13 +229,13 @@ impl<V: Send + Sync + 'static> Lookup<V> {
     ) -> Wait<V> {
         let calls = self.calls();
         if let Some(call) = calls.get(name) {
-            return Wait::on(Arc::clone(call));
+            return Wait::on(call.clone());
         }
         // A load may have completed since the caller saw the miss.
         if let Some((outcome, _)) = self.remembered(name) {
             return Wait::known(outcome);
         }
-        Wait::on(self.launch(calls, name, observe))
+        self.launch(calls, name, observe)
     }
 
     /// Returns a counter that grows whenever something that was served may be
@@ -337,7 +338,7 @@ impl<V: Send + Sync + 'static> Lookup<V> {
         };
         let calls = self.calls();
         if !calls.contains_key(name) {
-            self.launch(calls, name, |_| drop(refresh));
+            drop(self.launch(calls, name, |_| drop(refresh)));
         }
     }
 
@@ -347,14 +348,20 @@ impl<V: Send + Sync + 'static> Lookup<V> {
         mut calls: MutexGuard<'_, Calls<V>>,
         name: &HostName,
         observe: impl FnOnce(&Outcome<V>) + Send + 'static,
-    ) -> Arc<Call<V>> {
-        let call = Arc::new(Call::new());
-        calls.insert(name.clone(), Arc::clone(&call));
+    ) -> Wait<V> {
+        let (complete, call) = singleflight::begin();
+        calls.insert(name.clone(), call.clone());
         // Unlocked first: a runtime that is shutting down drops the task at once,
         // and its drop takes this lock.
         drop(calls);
-        tokio::spawn(load::Load::new(self, name, Arc::clone(&call)).run(observe));
-        call
+        let load = Load {
+            lookup: Arc::clone(self),
+            name: name.clone(),
+            call: call.clone(),
+            complete: Some(complete),
+        };
+        tokio::spawn(load.run(observe));
+        Wait::on(call)
     }
 
     fn epoch(&self) -> u64 {

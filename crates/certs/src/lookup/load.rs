@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
+use tokio::sync::oneshot::Sender;
 use tokio::time::Instant;
 
 use super::singleflight::Call;
@@ -17,12 +18,15 @@ use crate::record::HostRecord;
 use crate::seal::OpenKey;
 use crate::store::Found;
 
-/// Task that reads for all waiters of a [`Call`]. Dropping it completes the
-/// call, so a runtime that ends leaves no waiter behind.
+/// Task that reads for all waiters of a [`Call`]. Dropping it ends the call, so
+/// a runtime that ends leaves no waiter behind.
 pub(super) struct Load<V: Send + Sync + 'static> {
-    lookup: Arc<Lookup<V>>,
-    name: HostName,
-    call: Arc<Call<V>>,
+    pub(super) lookup: Arc<Lookup<V>>,
+    pub(super) name: HostName,
+    /// As it stands among the calls in flight; never polled here.
+    pub(super) call: Call<V>,
+    /// None once the call has ended.
+    pub(super) complete: Option<Sender<Outcome<V>>>,
 }
 
 /// Result of one read, before it is compared with the changes since it began.
@@ -32,19 +36,14 @@ enum Read<V> {
 }
 
 impl<V: Send + Sync + 'static> Load<V> {
-    pub(super) fn new(lookup: &Arc<Lookup<V>>, name: &HostName, call: Arc<Call<V>>) -> Self {
-        Self {
-            lookup: Arc::clone(lookup),
-            name: name.clone(),
-            call,
-        }
-    }
-
-    pub(super) async fn run(self, observe: impl FnOnce(&Outcome<V>) + Send) {
+    pub(super) async fn run(mut self, observe: impl FnOnce(&Outcome<V>) + Send) {
         let outcome = self.outcome().await;
         self.lookup.counts.loaded(&outcome);
         observe(&outcome);
-        self.call.complete(outcome);
+        if let Some(complete) = self.complete.take() {
+            // An error tells that all waiters have left.
+            let _ = complete.send(outcome);
+        }
     }
 
     async fn outcome(&self) -> Outcome<V> {
@@ -123,7 +122,7 @@ impl<V: Send + Sync + 'static> Load<V> {
         // After a removal, another call may stand under this name.
         if calls
             .get(&self.name)
-            .is_some_and(|there| Arc::ptr_eq(there, &self.call))
+            .is_some_and(|there| there.ptr_eq(&self.call))
         {
             calls.remove(&self.name);
         }
@@ -132,9 +131,8 @@ impl<V: Send + Sync + 'static> Load<V> {
 
 impl<V: Send + Sync + 'static> Drop for Load<V> {
     fn drop(&mut self) {
-        // After a regular end the call is complete and keeps its outcome.
+        // Before the sender goes: nobody joins a call that is broken off.
         self.remove();
-        self.call.complete(Outcome::Failed(LookupError::BrokenOff));
     }
 }
 

@@ -72,26 +72,26 @@ async fn clients_that_leave_cancel_nothing() {
 }
 
 #[tokio::test]
-async fn what_is_to_be_settled_stays_with_the_load() {
+async fn the_observer_stays_with_the_load() {
     let store = held_store();
     let lookup = watched(&store);
     let name = HostName::parse("a.test").unwrap();
-    let settled = Arc::new(AtomicBool::new(false));
-    let settle = {
-        let settled = Arc::clone(&settled);
+    let observed = Arc::new(AtomicBool::new(false));
+    let observe = {
+        let observed = Arc::clone(&observed);
         move |outcome: &Outcome<_>| {
             assert!(matches!(outcome, Outcome::Absent(_)));
-            settled.store(true, Ordering::SeqCst);
+            observed.store(true, Ordering::SeqCst);
         }
     };
-    drop(lookup.load_with(&name, settle));
+    drop(lookup.load_with(&name, observe));
     yield_now().await;
-    assert_eq!(Arc::strong_count(&settled), 2, "it is kept");
+    assert_eq!(Arc::strong_count(&observed), 2, "it is kept");
     let joins = lookup.load_with(&name, |_| panic!("this call starts no load"));
     store.release(1);
     joins.await;
-    assert!(settled.load(Ordering::SeqCst));
-    assert_eq!(Arc::strong_count(&settled), 1, "and let go");
+    assert!(observed.load(Ordering::SeqCst));
+    assert_eq!(Arc::strong_count(&observed), 1, "and let go");
 }
 
 /// What a client that came between the check against the log and the end of
