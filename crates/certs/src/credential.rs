@@ -3,7 +3,7 @@
 mod base64;
 mod chain;
 mod error;
-mod key;
+pub(crate) mod key;
 mod pem;
 pub mod validate;
 mod verify;

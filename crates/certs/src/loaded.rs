@@ -4,11 +4,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use rustls::SignatureScheme;
-use rustls::crypto::aws_lc_rs::sign;
 use rustls::sign::{CertifiedKey, SigningKey};
-use rustls_pki_types::{PrivateKeyDer, PrivatePkcs8KeyDer, ServerName};
+use rustls_pki_types::ServerName;
 
-use crate::credential::{CredentialId, KeyType, StoredCredential};
+use crate::credential::{CredentialId, KeyType, StoredCredential, key};
 use crate::der;
 use crate::host::HostName;
 use crate::record::HostRecord;
@@ -195,44 +194,13 @@ fn matching(
             der::rsa_public(spki) == Some([modulus, exponent]),
         )
     } else {
-        let key = parse(secret.expose(), stored.key_type)?;
+        let key = key::parse(secret.expose(), stored.key_type)?;
         let is_own = key.public_key().is_some_and(|own| own.as_ref() == spki);
         (key, is_own)
     };
     match is_own {
         true => Ok(key),
         false => Err("its private key does not belong to its leaf certificate".into()),
-    }
-}
-
-/// Parses a private key as `key_type` alone: trying all types in turn would
-/// parse and check an elliptic key several times.
-fn parse(bytes: &[u8], key_type: KeyType) -> Result<Arc<dyn SigningKey>, String> {
-    let key = form(bytes).ok_or("its private key is neither PKCS#8 nor SEC1 nor PKCS#1")?;
-    let parsed = match key_type {
-        KeyType::Ecdsa => sign::any_ecdsa_type(&key),
-        KeyType::Rsa => {
-            sign::RsaSigningKey::new(&key).map(|key| Arc::new(key) as Arc<dyn SigningKey>)
-        }
-        KeyType::Ed25519 => match &key {
-            PrivateKeyDer::Pkcs8(der) => sign::any_eddsa_type(der),
-            _ => return Err("an Ed25519 key must be PKCS#8".into()),
-        },
-    };
-    parsed.map_err(|error| format!("its {} key can't be used: {error}", key_type.as_str()))
-}
-
-/// Tells the three encodings apart by the second element: PKCS#8 has an
-/// algorithm there (RFC 5958), SEC1 an octet string (RFC 5915), PKCS#1 an
-/// integer (RFC 8017).
-fn form(bytes: &[u8]) -> Option<PrivateKeyDer<'_>> {
-    let (document, _) = der::element(bytes, der::SEQUENCE)?;
-    let (_, rest) = der::element(document, der::INTEGER)?;
-    match *rest.first()? {
-        der::SEQUENCE => Some(PrivatePkcs8KeyDer::from(bytes).into()),
-        der::OCTET_STRING => Some(PrivateKeyDer::Sec1(bytes.into())),
-        der::INTEGER => Some(PrivateKeyDer::Pkcs1(bytes.into())),
-        _ => None,
     }
 }
 

@@ -1,154 +1,98 @@
-//! Private keys: their form told apart, brought to PKCS#8, and parsed as the
-//! one type that they say they are.
+//! Private keys: their encodings told apart, and parsed as the one type that
+//! they say they are.
 
 use std::sync::Arc;
 
+use aws_lc_rs::encoding::{AsDer, Pkcs8V1Der};
+use aws_lc_rs::rsa;
+use aws_lc_rs::signature::{
+    ECDSA_P256_SHA256_ASN1_SIGNING, ECDSA_P384_SHA384_ASN1_SIGNING, EcdsaKeyPair,
+};
 use rustls::crypto::aws_lc_rs::sign;
 use rustls::sign::SigningKey;
 use rustls_pki_types::{PrivateKeyDer, PrivatePkcs8KeyDer};
-use zeroize::Zeroizing;
 
 use super::error::CredentialError;
 use super::{KeyType, Secret};
 use crate::der::{self, INTEGER, OCTET_STRING, SEQUENCE, element};
 
-/// A private key with the public one that it gives.
-pub(super) struct PrivateKey {
-    pub(super) key_type: KeyType,
-    /// PKCS#8 (RFC 5958).
-    pub(super) pkcs8: Secret,
-    /// SubjectPublicKeyInfo, DER.
-    pub(super) public: Vec<u8>,
+/// Parses a private key as `key_type` alone: trying all types in turn would
+/// parse and check an elliptic key several times.
+pub(crate) fn parse(key: &[u8], key_type: KeyType) -> Result<Arc<dyn SigningKey>, String> {
+    let key = encoding(key).ok_or("its private key is neither PKCS#8 nor SEC1 nor PKCS#1")?;
+    let parsed = match (key_type, &key) {
+        (KeyType::Ecdsa, key) => sign::any_ecdsa_type(key),
+        (KeyType::Rsa, key) => {
+            sign::RsaSigningKey::new(key).map(|key| Arc::new(key) as Arc<dyn SigningKey>)
+        }
+        (KeyType::Ed25519, PrivateKeyDer::Pkcs8(der)) => sign::any_eddsa_type(der),
+        (KeyType::Ed25519, _) => return Err("an Ed25519 key must be PKCS#8".into()),
+    };
+    parsed.map_err(|error| format!("its {} key can't be used: {error}", key_type.as_str()))
 }
 
-impl PrivateKey {
-    /// Parses a key in full: what it says of its own public half is checked.
-    pub(super) fn parse(key: &Secret) -> Result<Self, CredentialError> {
-        let (key_type, pkcs8) = normal(key)?;
-        let der = PrivatePkcs8KeyDer::from(pkcs8.expose());
-        let key = match key_type {
-            KeyType::Ecdsa => sign::any_ecdsa_type(&PrivateKeyDer::Pkcs8(der)),
-            KeyType::Ed25519 => sign::any_eddsa_type(&der),
-            KeyType::Rsa => sign::RsaSigningKey::new(&PrivateKeyDer::Pkcs8(der))
-                .map(|key| Arc::new(key) as Arc<dyn SigningKey>),
-        };
-        let public = key.ok().and_then(|key| Some(key.public_key()?.to_vec()));
-        Ok(Self {
-            key_type,
-            public: public.ok_or(CredentialError::BrokenKey)?,
-            pkcs8,
-        })
+/// Converts a key of that type to PKCS#8 (RFC 5958).
+pub(super) fn to_pkcs8(key: Secret, key_type: KeyType) -> Result<Secret, CredentialError> {
+    let der = key.expose();
+    let secret = |der: &[u8]| Secret::new(der.to_vec());
+    let converted = match (encoding(der), key_type) {
+        (Some(PrivateKeyDer::Pkcs8(_)), _) => return Ok(key),
+        (_, KeyType::Rsa) => {
+            let key = rsa::KeyPair::from_der(der).ok();
+            key.and_then(|key| AsDer::<Pkcs8V1Der<'_>>::as_der(&key).ok())
+                .map(|der| secret(der.as_ref()))
+        }
+        _ => [
+            &ECDSA_P256_SHA256_ASN1_SIGNING,
+            &ECDSA_P384_SHA384_ASN1_SIGNING,
+        ]
+        .into_iter()
+        .find_map(|curve| EcdsaKeyPair::from_private_key_der(curve, der).ok())
+        .and_then(|key| key.to_pkcs8v1().ok())
+        .map(|der| secret(der.as_ref())),
+    };
+    converted.ok_or(CredentialError::BrokenKey)
+}
+
+/// Whether a key says itself that it belongs to this SubjectPublicKeyInfo,
+/// without a computation; none if it does not say. Loading the key checks it in
+/// full.
+pub(super) fn claims(key: &[u8], key_type: KeyType, spki: &[u8]) -> Option<bool> {
+    if key_type == KeyType::Rsa {
+        return Some(der::rsa_public(spki)?[0] == der::rsa_private_modulus(key)?);
     }
-}
-
-/// The key as PKCS#8, and the type that it says it is.
-pub(super) fn normal(key: &Secret) -> Result<(KeyType, Secret), CredentialError> {
-    let pkcs8 = to_pkcs8(key.expose())?;
-    Ok((key_type(pkcs8.expose())?, pkcs8))
-}
-
-/// Whether a PKCS#8 key says itself that it belongs to this
-/// SubjectPublicKeyInfo, without a computation: none if it does not say.
-/// Whoever loads the key checks it in full.
-pub(super) fn claims(pkcs8: &[u8], spki: &[u8]) -> Option<bool> {
-    let (oid, _) = algorithm(pkcs8)?;
-    if oid == RSA {
-        return Some(der::rsa_public(spki)?[0] == der::rsa_private_modulus(pkcs8)?);
-    }
-    let public = sec1_parts(pkcs8_inner(pkcs8)?)?.public?;
+    let public = sec1_parts(pkcs8_inner(key).unwrap_or(key))?.public?;
     // The same bit string stands at the end of the leaf's.
     Some(!public.is_empty() && spki.ends_with(public))
 }
 
-enum Form {
-    Pkcs8,
-    Sec1,
-    Pkcs1,
-    Encrypted,
-}
-
-/// Tells the forms apart by their first elements: PKCS#8 has an algorithm
-/// behind its version, SEC1 (RFC 5915) an octet string, PKCS#1 (RFC 8017) an
-/// integer; an encrypted PKCS#8 begins with its algorithm.
-fn form(key: &[u8]) -> Option<Form> {
-    let (document, rest) = element(key, SEQUENCE)?;
-    if !rest.is_empty() {
-        return None;
-    }
-    if document.first() == Some(&SEQUENCE) {
-        return Some(Form::Encrypted);
-    }
+/// Tells the encodings apart by their second element: PKCS#8 has an algorithm
+/// there (RFC 5958), SEC1 an octet string (RFC 5915), PKCS#1 an integer
+/// (RFC 8017).
+fn encoding(key: &[u8]) -> Option<PrivateKeyDer<'_>> {
+    let (document, behind) = element(key, SEQUENCE)?;
     let (_, rest) = element(document, INTEGER)?;
     match *rest.first()? {
-        SEQUENCE => Some(Form::Pkcs8),
-        OCTET_STRING => Some(Form::Sec1),
-        INTEGER => Some(Form::Pkcs1),
+        _ if !behind.is_empty() => None,
+        SEQUENCE => Some(PrivatePkcs8KeyDer::from(key).into()),
+        OCTET_STRING => Some(PrivateKeyDer::Sec1(key.into())),
+        INTEGER => Some(PrivateKeyDer::Pkcs1(key.into())),
         _ => None,
     }
 }
 
-fn to_pkcs8(key: &[u8]) -> Result<Secret, CredentialError> {
-    match form(key).ok_or(CredentialError::BrokenKey)? {
-        Form::Pkcs8 => Ok(Secret::new(key.to_vec())),
-        Form::Encrypted => Err(CredentialError::EncryptedKey),
-        Form::Pkcs1 => Ok(wrap(&[RSA, NULL], key)),
-        Form::Sec1 => {
-            let parts = sec1_parts(key).ok_or(CredentialError::BrokenKey)?;
-            let curve = match (parts.curve, parts.private.len()) {
-                (Some(curve), _) => curve,
-                (None, 32) => P256,
-                (None, 48) => P384,
-                (None, _) => return Err(CredentialError::UnsupportedKey("of an unnamed curve")),
-            };
-            Ok(wrap(&[EC, curve], key))
-        }
-    }
-}
-
-/// A PKCS#8 document of version 0 around a key.
-fn wrap(algorithm: &[&[u8]], key: &[u8]) -> Secret {
-    let oids = algorithm.iter().map(|part| match part.is_empty() {
-        true => vec![0x05, 0x00],
-        false => encode(OID, &[part]).to_vec(),
-    });
-    let oids: Vec<_> = oids.collect();
-    let oids: Vec<&[u8]> = oids.iter().map(Vec::as_slice).collect();
-    let algorithm = encode(SEQUENCE, &oids);
-    let octets = encode(OCTET_STRING, &[key]);
-    let version = [INTEGER, 1, 0];
-    Secret::new(std::mem::take(&mut *encode(
-        SEQUENCE,
-        &[&version, &algorithm, &octets],
-    )))
-}
-
-/// One DER element; its bytes have their whole room from the start, since
-/// growing would leave copies of a key.
-fn encode(tag: u8, parts: &[&[u8]]) -> Zeroizing<Vec<u8>> {
-    let length: usize = parts.iter().map(|part| part.len()).sum();
-    let mut bytes = Zeroizing::new(Vec::with_capacity(length + 5));
-    bytes.push(tag);
-    let big_endian = length.to_be_bytes();
-    let zeros = big_endian.iter().take_while(|&&byte| byte == 0).count();
-    match length {
-        0..=0x7f => bytes.push(big_endian[7]),
-        _ => {
-            let digits = &big_endian[zeros..];
-            bytes.push(0x80 | u8::try_from(digits.len()).expect("at most eight"));
-            bytes.extend_from_slice(digits);
-        }
-    }
-    parts.iter().for_each(|part| bytes.extend_from_slice(part));
-    bytes
-}
-
-fn key_type(pkcs8: &[u8]) -> Result<KeyType, CredentialError> {
-    let (oid, curve) = algorithm(pkcs8).ok_or(CredentialError::BrokenKey)?;
+/// The type that a key says it is.
+pub(super) fn key_type(key: &[u8]) -> Result<KeyType, CredentialError> {
+    let (oid, curve) = algorithm(key).ok_or_else(|| match element(key, SEQUENCE) {
+        // An encrypted PKCS#8 begins with its algorithm.
+        Some((inside, _)) if inside.first() == Some(&SEQUENCE) => CredentialError::EncryptedKey,
+        _ => CredentialError::BrokenKey,
+    })?;
     let refused = match (oid, curve) {
         (EC, Some(P256 | P384)) => return Ok(KeyType::Ecdsa),
         (ED25519, _) => return Ok(KeyType::Ed25519),
         (RSA, _) => {
-            let modulus = der::rsa_private_modulus(pkcs8).ok_or(CredentialError::BrokenKey)?;
+            let modulus = der::rsa_private_modulus(key).ok_or(CredentialError::BrokenKey)?;
             let bits =
                 8 * modulus.len() - modulus.first().map_or(0, |b| b.leading_zeros()) as usize;
             return match bits {
@@ -169,12 +113,26 @@ fn key_type(pkcs8: &[u8]) -> Result<KeyType, CredentialError> {
 }
 
 /// The algorithm's object identifier, and the curve's where there is one.
-fn algorithm(pkcs8: &[u8]) -> Option<(&[u8], Option<&[u8]>)> {
-    let (document, _) = element(pkcs8, SEQUENCE)?;
-    let (_, rest) = element(document, INTEGER)?;
-    let (algorithm, _) = element(rest, SEQUENCE)?;
-    let (oid, parameters) = element(algorithm, OID)?;
-    Some((oid, element(parameters, OID).map(|(curve, _)| curve)))
+fn algorithm(key: &[u8]) -> Option<(&[u8], Option<&[u8]>)> {
+    match encoding(key)? {
+        PrivateKeyDer::Pkcs1(_) => Some((RSA, None)),
+        PrivateKeyDer::Sec1(_) => {
+            let parts = sec1_parts(key)?;
+            let by_length = match parts.private.len() {
+                32 => Some(P256),
+                48 => Some(P384),
+                _ => None,
+            };
+            Some((EC, parts.curve.or(by_length)))
+        }
+        _ => {
+            let (document, _) = element(key, SEQUENCE)?;
+            let (_, rest) = element(document, INTEGER)?;
+            let (algorithm, _) = element(rest, SEQUENCE)?;
+            let (oid, parameters) = element(algorithm, OID)?;
+            Some((oid, element(parameters, OID).map(|(curve, _)| curve)))
+        }
+    }
 }
 
 pub(super) fn pkcs8_inner(pkcs8: &[u8]) -> Option<&[u8]> {
@@ -212,7 +170,6 @@ const OID: u8 = 0x06;
 const CURVE: u8 = 0xa0;
 const PUBLIC: u8 = 0xa1;
 
-const NULL: &[u8] = b"";
 const RSA: &[u8] = b"\x2a\x86\x48\x86\xf7\x0d\x01\x01\x01";
 const RSA_PSS: &[u8] = b"\x2a\x86\x48\x86\xf7\x0d\x01\x01\x0a";
 const EC: &[u8] = b"\x2a\x86\x48\xce\x3d\x02\x01";

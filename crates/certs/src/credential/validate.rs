@@ -7,7 +7,7 @@ use x509_parser::prelude::FromDer;
 
 use super::chain::{self, Chain, arrange};
 use super::error::{CredentialError, Date};
-use super::key::{self, PrivateKey};
+use super::key;
 use super::pem::{self, Contents, Wanted};
 use super::{CredentialId, KeyType, Secret, StoredCredential};
 use crate::der;
@@ -84,16 +84,16 @@ impl Credential {
         let (Some(leaf), [key]) = (leaf, &keys[..]) else {
             return Self::check(Contents { certificates, keys }, Dates::Any, &[]);
         };
-        let (key_type, pkcs8) = key::normal(key)?;
-        if key::claims(pkcs8.expose(), leaf.spki) != Some(true) {
+        let key_type = key::key_type(key.expose())?;
+        if key::claims(key.expose(), key_type, leaf.spki) != Some(true) {
             return Self::check(Contents { certificates, keys }, Dates::Any, &[]);
         }
         let (not_before, not_after) = (leaf.not_before, leaf.not_after);
         sizes(&certificates)?;
         Ok(Self {
             key_type,
+            key: key.clone(),
             chain: certificates,
-            key: pkcs8,
             names: Vec::new(),
             not_before,
             not_after,
@@ -112,14 +112,19 @@ impl Credential {
         }
         let key = match &contents.keys[..] {
             [] => return Err(CredentialError::NoKey),
-            [key] => PrivateKey::parse(key)?,
+            [key] => key,
             keys => return Err(CredentialError::SeveralKeys(keys.len())),
         };
+        let key_type = key::key_type(key.expose())?;
+        // The full parse checks what the key says of its own public half.
+        let public = key::parse(key.expose(), key_type).ok();
+        let public = public.and_then(|key| Some(key.public_key()?.to_vec()));
+        let public = public.ok_or(CredentialError::BrokenKey)?;
         let Chain {
             ders: chain,
             root,
             mut notes,
-        } = arrange(contents.certificates, &key.public, roots)?;
+        } = arrange(contents.certificates, &public, roots)?;
         sizes(&chain)?;
         let (_, leaf) = X509Certificate::from_der(&chain[0]).expect("arranging has parsed it");
         let names = names(&leaf, &mut notes);
@@ -127,8 +132,8 @@ impl Credential {
         let (not_before, not_after) = (header.not_before, header.not_after);
         dates.check(not_before, not_after)?;
         Ok(Self {
-            key_type: key.key_type,
-            key: key.pkcs8,
+            key_type,
+            key: key::to_pkcs8(key.clone(), key_type)?,
             names,
             not_before,
             not_after,
