@@ -3,6 +3,9 @@
 //! A full parse with all extensions costs more than the rest of a load:
 //! [`crate::credential::validate`] makes it once, a load only walks the header.
 
+use x509_parser::prelude::FromDer;
+use x509_parser::time::ASN1Time;
+
 /// Fields of a certificate, borrowed from its DER.
 pub struct Leaf<'a> {
     /// The whole SubjectPublicKeyInfo, tag and length included.
@@ -118,50 +121,10 @@ pub fn element(der: &[u8], tag: u8) -> Option<(&[u8], &[u8])> {
     rest.split_at_checked(length)
 }
 
-/// UTCTime or GeneralizedTime (RFC 5280, section 4.1.2.5).
+/// Reads a UTCTime or a GeneralizedTime as seconds since the Unix epoch.
 fn time(der: &[u8]) -> Option<(i64, &[u8])> {
-    let (year_digits, (text, rest)) = match der.first()? {
-        &UTC_TIME => (2, element(der, UTC_TIME)?),
-        _ => (4, element(der, GENERALIZED_TIME)?),
-    };
-    let (year, text) = number(text, year_digits)?;
-    let year = match year_digits {
-        2 if year >= 50 => 1900 + year,
-        2 => 2000 + year,
-        _ => year,
-    };
-    let (month, text) = number(text, 2)?;
-    let (day, text) = number(text, 2)?;
-    let (hour, text) = number(text, 2)?;
-    let (minute, text) = number(text, 2)?;
-    let (second, text) = number(text, 2)?;
-    if text != b"Z" || !(1..=12).contains(&month) || !(1..=31).contains(&day) {
-        return None;
-    }
-    Some((
-        days(year, month, day) * 86_400 + hour * 3600 + minute * 60 + second,
-        rest,
-    ))
-}
-
-fn number(text: &[u8], digits: usize) -> Option<(i64, &[u8])> {
-    let (number, rest) = text.split_at_checked(digits)?;
-    let value = |sum: i64, &digit: &u8| {
-        digit
-            .is_ascii_digit()
-            .then(|| sum * 10 + i64::from(digit - b'0'))
-    };
-    Some((number.iter().try_fold(0, value)?, rest))
-}
-
-/// Days since the Unix epoch of a date in the proleptic Gregorian calendar:
-/// years begin in March, so that the leap day is a year's last.
-fn days(year: i64, month: i64, day: i64) -> i64 {
-    let year = if month <= 2 { year - 1 } else { year };
-    let era = year.div_euclid(400);
-    let year_of_era = year.rem_euclid(400);
-    let day_of_year = (153 * ((month + 9) % 12) + 2) / 5 + day - 1;
-    era * 146_097 + year_of_era * 365 + year_of_era / 4 - year_of_era / 100 + day_of_year - 719_468
+    let (rest, time) = ASN1Time::from_der(der).ok()?;
+    Some((time.timestamp(), rest))
 }
 
 /// The tag of INTEGER.
@@ -171,8 +134,6 @@ const BIT_STRING: u8 = 0x03;
 pub const OCTET_STRING: u8 = 0x04;
 /// The tag of SEQUENCE.
 pub const SEQUENCE: u8 = 0x30;
-const UTC_TIME: u8 = 0x17;
-const GENERALIZED_TIME: u8 = 0x18;
 const VERSION: u8 = 0xa0;
 
 #[cfg(test)]
