@@ -6,6 +6,7 @@ mod allocator;
 use rustix::process::{
     DumpableBehavior, Resource, Rlimit, getrlimit, set_dumpable_behavior, setrlimit,
 };
+use sekisho_certs::metrics::{self, Registry};
 use sekisho_server::Limits;
 use sekisho_server::site::MAX_OPEN_FILES;
 
@@ -65,6 +66,14 @@ pub(crate) fn check_files(allowed: Option<u64>, config: &Config) {
              `ulimit -n` in a shell) or lower connections"
         );
     }
+}
+
+/// Registers the metric of the version that runs.
+pub(crate) fn register_build(registry: &mut Registry) {
+    metrics::register(registry, |to| {
+        let version = [(env!("CARGO_PKG_VERSION"), 1)];
+        to.one_of("build_info", "The version that runs", "version", &version)
+    });
 }
 
 /// What a runtime polls and wakes itself with, and its connections to a store

@@ -19,6 +19,7 @@ pub mod host;
 pub mod loaded;
 pub mod log;
 pub mod lookup;
+pub mod metrics;
 pub mod obtain;
 mod printable;
 pub mod record;

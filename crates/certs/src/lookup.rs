@@ -15,7 +15,7 @@ use crate::loaded::intern::Interner;
 use crate::log::Recent;
 use crate::obtain::Obtain;
 use crate::store::{Store, StoreError};
-pub use counts::{CALL_BOUNDS, Counts, LookupStats};
+pub use counts::{Counts, LookupStats};
 pub use freshness::FeedState;
 use freshness::{Age, Freshness};
 use load::Load;
@@ -27,6 +27,7 @@ mod apply;
 mod counts;
 mod freshness;
 mod load;
+mod metrics;
 mod refresh;
 mod singleflight;
 

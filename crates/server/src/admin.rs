@@ -16,15 +16,15 @@ use http::{HeaderValue, Method, Request, Response, StatusCode};
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
+use prometheus_client::encoding::text::encode;
 use sekisho_certs::LookupStats;
-use sekisho_stores::disk_cache::Stats;
-use sekisho_stores::redis_cache::Counts;
+use sekisho_certs::metrics::Registry;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Semaphore;
 use tokio::time::{Instant, sleep, timeout};
 
-use crate::metrics::{Exposition, Metrics};
-use crate::site::{Body, Responder, plain};
+use crate::metrics::Metrics;
+use crate::site::{Body, plain};
 
 pub use token::{MAX_TOKEN, Token};
 
@@ -34,23 +34,16 @@ pub struct Sources {
     pub metrics: Arc<Metrics>,
     /// The state of the cache, the store and the change feed.
     pub lookup: Box<dyn Fn() -> LookupStats + Send + Sync>,
-    /// What Redis before the catalog is worth; none where there is none.
-    pub redis_cache: Option<Counts>,
-    /// The cache on disk, where there is one.
-    pub disk_cache: Option<Box<dyn Fn() -> Stats + Send + Sync>>,
-    /// The cache of small files.
-    pub responder: Arc<Responder>,
     /// Whether the server no longer takes connections.
     pub draining: Box<dyn Fn() -> bool + Send + Sync>,
-    /// Log lines that were dropped.
-    pub log_dropped: fn() -> u64,
+    /// All metrics.
+    pub registry: Registry,
 }
 
 impl fmt::Debug for Sources {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Sources")
             .field("metrics", &self.metrics)
-            .field("responder", &self.responder)
             .finish_non_exhaustive()
     }
 }
@@ -65,9 +58,7 @@ impl Admin {
     /// its own. With a token, each request must carry it.
     #[must_use]
     pub fn new(sources: Sources, token: Option<Token>) -> Self {
-        let sources = Arc::new(sources);
         Self(Arc::new(Shared {
-            exposition: Exposition::new(Arc::clone(&sources)),
             sources,
             token,
             started: Instant::now(),
@@ -162,14 +153,15 @@ impl Admin {
 
 #[derive(Debug)]
 struct Shared {
-    sources: Arc<Sources>,
-    exposition: Exposition,
+    sources: Sources,
     token: Option<Token>,
     started: Instant,
 }
 
 fn metrics(shared: &Shared) -> Response<Body> {
-    let mut response = Body::plain(StatusCode::OK, shared.exposition.text());
+    let mut text = String::new();
+    encode(&mut text, &shared.sources.registry).expect("a String takes all text");
+    let mut response = Body::plain(StatusCode::OK, text);
     let kind = HeaderValue::from_static(OPEN_METRICS);
     response.headers_mut().insert(CONTENT_TYPE, kind);
     response

@@ -11,12 +11,14 @@ mod range;
 mod stream;
 mod turns;
 
+use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
 use http::request::Parts;
 use http::{Method, Response, StatusCode};
 use sekisho_certs::HostName;
+use sekisho_certs::metrics::Writer;
 use tokio::task::spawn_blocking;
 use tokio::time::timeout;
 
@@ -28,7 +30,6 @@ use load::{Loaded, Place};
 use path::FilePath;
 use turns::{Share, Turn, Turns};
 
-pub use cache::CacheStats;
 pub(crate) use stream::Stream;
 pub use stream::{MAX_OPEN_FILES, OpenFiles};
 pub(crate) use turns::READS_IN_FLIGHT;
@@ -99,9 +100,10 @@ impl Files {
         }
     }
 
-    /// What the cache holds.
-    pub(crate) fn stats(&self) -> CacheStats {
-        self.0.cache.stats()
+    /// Writes the metrics of the cache and of refusals.
+    pub(crate) fn write(&self, to: &mut Writer<'_>) -> fmt::Result {
+        self.0.cache.stats().write(to)?;
+        self.refused().write(to)
     }
 
     /// What the guard refused.

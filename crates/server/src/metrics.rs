@@ -1,19 +1,20 @@
 //! What operators watch.
 
-mod exposition;
 mod labels;
 mod process;
-mod writer;
 
+use std::fmt;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use std::time::Duration;
 
 use http::StatusCode;
+use sekisho_certs::metrics::{Registry, Writer, read};
 
-pub(crate) use exposition::Exposition;
 pub use labels::{HandshakeResult, LookupResult};
+pub use process::register_process;
 
-/// Everything that connections count. Shared behind one `Arc` by all workers.
+/// What connections count. Shared behind one `Arc` by all workers.
 ///
 /// All label values are fixed words of the program; nothing that a client
 /// sends becomes a label.
@@ -43,6 +44,12 @@ impl Metrics {
             open: AtomicI64::new(0),
             start_up_micros: AtomicU64::new(0),
         }
+    }
+
+    /// Registers the metrics of connections, lookups and requests.
+    pub fn register(self: &Arc<Self>, registry: &mut Registry) {
+        let metrics = Arc::clone(self);
+        sekisho_certs::metrics::register(registry, move |to| metrics.write(to));
     }
 
     /// Counts a connection's handshake, once, when its end is known.
@@ -102,6 +109,58 @@ impl Metrics {
     pub fn start_up(&self) -> Option<Duration> {
         let micros = self.start_up_micros.load(Ordering::Acquire);
         (micros > 0).then(|| Duration::from_micros(micros))
+    }
+
+    fn write(&self, to: &mut Writer<'_>) -> fmt::Result {
+        to.counters(
+            "handshakes",
+            "Connections to TLS ports by the end of their handshake",
+            "result",
+            HandshakeResult::ALL.map(HandshakeResult::as_str),
+            &self.handshakes,
+        )?;
+        to.counters(
+            "lookups",
+            "Names looked up by handshakes and requests, by outcome",
+            "outcome",
+            LookupResult::ALL.map(LookupResult::as_str),
+            &self.lookups,
+        )?;
+        to.counters(
+            "requests",
+            "Answered requests by class of their status",
+            "status",
+            STATUS_CLASSES,
+            &self.requests,
+        )?;
+        to.counter(
+            "expired_served",
+            "Handshakes served with an expired certificate",
+            &read(&self.expired_served),
+        )?;
+        to.counter(
+            "connections_accepted",
+            "Accepted connections",
+            &read(&self.accepted),
+        )?;
+        to.counter(
+            "connections_given_up",
+            "Connections that were closed to make room for those of other clients",
+            &read(&self.given_up),
+        )?;
+        to.gauge(
+            "connections_open",
+            "Open connections",
+            &self.connections_open(),
+        )?;
+        if let Some(start_up) = self.start_up() {
+            to.gauge(
+                "start_up_seconds",
+                "From the start of the process until it accepted connections",
+                &start_up.as_secs_f64(),
+            )?;
+        }
+        Ok(())
     }
 }
 

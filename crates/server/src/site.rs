@@ -11,6 +11,7 @@ use std::sync::Arc;
 
 use http::{Request, Response, StatusCode};
 use hyper::body::Incoming;
+use sekisho_certs::metrics::{self, Registry};
 use sekisho_certs::{HostName, HostPattern, Site as StoredSite};
 use serde::Deserialize;
 use serde::de::IgnoredAny;
@@ -18,7 +19,7 @@ use serde::de::IgnoredAny;
 use crate::files::Files;
 use crate::redirect::Redirect;
 
-pub use crate::files::{CacheStats, MAX_OPEN_FILES, OpenFiles};
+pub use crate::files::{MAX_OPEN_FILES, OpenFiles};
 pub use allow::AllowedRoots;
 pub use body::Body;
 pub(crate) use body::NOSNIFF;
@@ -142,10 +143,10 @@ impl Responder {
         }
     }
 
-    /// What the cache of small files holds.
-    #[must_use]
-    pub fn files(&self) -> CacheStats {
-        self.files.stats()
+    /// Registers the metrics of the cache of small files and of refusals.
+    pub fn register(self: &Arc<Self>, registry: &mut Registry) {
+        let responder = Arc::clone(self);
+        metrics::register(registry, move |to| responder.files.write(to));
     }
 
     /// What sites were refused to serve.

@@ -8,23 +8,24 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use common::{LIMITS, Running, Scripted, Setup, alert, host, raw, start};
+use sekisho_certs::metrics::Registry;
 use sekisho_server::Limits;
 use sekisho_server::admin::{Admin, Sources};
-use sekisho_server::site::Responder;
 use sekisho_testkit::{Key, TestCa, client};
 use tokio::net::TcpListener;
 
 /// The figure of this name, as a scrape tells it.
 async fn figure(running: &Running, name: &str) -> u64 {
+    let mut registry = Registry::default();
+    running
+        .metrics
+        .register(registry.sub_registry_with_prefix("sekisho"));
     let lookup = Arc::clone(&running.lookup);
     let sources = Sources {
         metrics: Arc::clone(&running.metrics),
         lookup: Box::new(move || lookup.stats()),
-        redis_cache: None,
-        disk_cache: None,
-        responder: Arc::new(Responder::new(1 << 20, Arc::default())),
         draining: Box::new(|| false),
-        log_dropped: || 0,
+        registry,
     };
     let listener = TcpListener::bind(("127.0.0.1", 0)).await.unwrap();
     let address = listener.local_addr().unwrap();

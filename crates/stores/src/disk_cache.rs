@@ -74,6 +74,7 @@ use sekisho_certs::SealedBytes;
 use sekisho_certs::clock::Clock;
 use sekisho_certs::host::HostName;
 use sekisho_certs::log::{Noted, Seen};
+use sekisho_certs::metrics::{self, Registry};
 use sekisho_certs::store::{CatalogId, DocumentKind, Found, LogPosition, Result, StoreError};
 
 /// Where copies are kept, and of what.
@@ -171,7 +172,13 @@ impl DiskCache {
         })
     }
 
-    /// Figures for metrics.
+    /// Registers the metrics of copies and of answers from them.
+    pub fn register(self: &Arc<Self>, registry: &mut Registry) {
+        let disk = Arc::clone(self);
+        metrics::register(registry, move |to| disk.stats().write(to));
+    }
+
+    /// Returns what it counts.
     #[must_use]
     pub fn stats(&self) -> Stats {
         self.shared.counts.stats(self.shared.options.size)

@@ -39,12 +39,13 @@ use tokio::sync::{Notify, Semaphore};
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, timeout};
 
-pub use self::counts::{Counts, Filled, Read};
+use self::counts::{Counts, Filled, Read};
 use self::entry::Entry;
 pub use self::server::CacheServer;
 use self::server::{Generation, Got, Space};
 use sekisho_certs::host::HostName;
 use sekisho_certs::log::{Noted, Seen};
+use sekisho_certs::metrics::{self, Registry};
 use sekisho_certs::store::{
     BoxFuture, Catalog, ChangePage, Found, LogId, LogPosition, Result, StoreError,
 };
@@ -145,9 +146,14 @@ impl RedisCache {
         Self { shared, resync }
     }
 
-    /// What it counts; stays connected to it.
-    #[must_use]
-    pub fn counts(&self) -> Counts {
+    /// Registers the metrics of reads and fills.
+    pub fn register(&self, registry: &mut Registry) {
+        let counts = self.shared.counts.clone();
+        metrics::register(registry, move |to| counts.write(to));
+    }
+
+    #[cfg(test)]
+    fn counts(&self) -> Counts {
         self.shared.counts.clone()
     }
 

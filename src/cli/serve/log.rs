@@ -9,11 +9,12 @@ use std::panic;
 
 use anyhow::{Context, anyhow};
 use clap::ValueEnum;
+use sekisho_certs::metrics::{self, Registry};
 use tracing_subscriber::EnvFilter;
 
 use crate::cli::failure::Result;
 
-pub(super) use queue::{Flush, dropped};
+pub(super) use queue::Flush;
 
 /// How a line is written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -47,6 +48,17 @@ pub(super) fn start(format: Format) -> Result<Flush> {
     // The standard hook writes to standard error from the thread that panics.
     panic::set_hook(Box::new(|panic| tracing::error!("{panic}")));
     Ok(flush)
+}
+
+/// Registers the metric of lines that were dropped.
+pub(super) fn register(registry: &mut Registry) {
+    metrics::register(registry, |to| {
+        to.counter(
+            "log_lines_dropped",
+            "Log lines that were dropped, since they were not read fast enough",
+            &queue::dropped(),
+        )
+    });
 }
 
 /// Such as `warn`, or `info,sekisho_certs=debug`.

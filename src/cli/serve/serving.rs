@@ -10,13 +10,13 @@ use std::time::{Duration, Instant};
 use crate::config::{Config, Size};
 use anyhow::{Context, anyhow, bail};
 use sekisho_certs::feed::CACHE_TIMEOUT;
+use sekisho_certs::metrics::Registry;
 use sekisho_certs::{Clock, Documents, Feed, Follower, Lookup, LookupSettings, NeverObtain};
 use sekisho_server::admin::{Admin, Sources};
-use sekisho_server::metrics::Metrics;
+use sekisho_server::metrics::{Metrics, register_process};
 use sekisho_server::site::{Guard, Responder};
 use sekisho_server::tickets::{Keeper, Ring, Source};
 use sekisho_server::{Endpoint, Error, Parts, Phase, Publisher, Server, Shutdown};
-use sekisho_stores::disk_cache::{DiskCache, Stats};
 use sekisho_stores::near;
 use tokio::net::TcpListener;
 use tokio::runtime::{Builder, Runtime};
@@ -74,7 +74,15 @@ impl Serving {
             on_worker: near::serve_here,
         };
         let server = Server::build(config.settings(), parts).map_err(with_hint)?;
-        let sources = sources(metrics.clone(), &lookup, &opened, responder, &shutdown);
+        let sources = Sources {
+            registry: registry(&opened, &lookup, &metrics, &responder),
+            metrics: Arc::clone(&metrics),
+            lookup: Box::new(move || lookup.stats()),
+            draining: {
+                let shutdown = shutdown.clone();
+                Box::new(move || shutdown.phase() > Phase::Serving)
+            },
+        };
         let admin = background.block_on(admin(config, sources))?;
         let start_up = begun.elapsed();
         metrics.listening(start_up);
@@ -240,27 +248,28 @@ async fn filled(mut keeper: Keeper, opened: &Opened) -> Keeper {
     keeper
 }
 
-fn sources(
-    metrics: Arc<Metrics>,
-    lookup: &Arc<Lookup<Endpoint>>,
+/// Collects what each part counts.
+fn registry(
     opened: &Opened,
-    responder: Arc<Responder>,
-    shutdown: &Shutdown,
-) -> Sources {
-    let (lookup, shutdown) = (Arc::clone(lookup), shutdown.clone());
-    Sources {
-        metrics,
-        lookup: Box::new(move || lookup.stats()),
-        redis_cache: opened.redis.as_ref().map(|redis| redis.counts()),
-        disk_cache: opened.disk.clone().map(stats),
-        responder,
-        draining: Box::new(move || shutdown.phase() > Phase::Serving),
-        log_dropped: log::dropped,
+    lookup: &Arc<Lookup<Endpoint>>,
+    metrics: &Arc<Metrics>,
+    responder: &Arc<Responder>,
+) -> Registry {
+    let mut registry = Registry::default();
+    register_process(registry.sub_registry_with_prefix("process"));
+    let own = registry.sub_registry_with_prefix("sekisho");
+    metrics.register(own);
+    responder.register(own);
+    lookup.register(own);
+    if let Some(redis) = &opened.redis {
+        redis.register(own);
     }
-}
-
-fn stats(disk: Arc<DiskCache>) -> Box<dyn Fn() -> Stats + Send + Sync> {
-    Box::new(move || disk.stats())
+    if let Some(disk) = &opened.disk {
+        disk.register(own);
+    }
+    log::register(own);
+    process::register_build(own);
+    registry
 }
 
 async fn admin(config: &Config, sources: Sources) -> Result<Option<(TcpListener, Admin)>> {

@@ -47,7 +47,7 @@ struct Cells {
 }
 
 /// Upper bounds of the classes of [`Counts::calls`], seconds.
-pub const CALL_BOUNDS: [f64; 10] = [
+pub(super) const CALL_BOUNDS: [f64; 10] = [
     0.000_02, 0.000_05, 0.000_1, 0.000_25, 0.001, 0.005, 0.02, 0.1, 0.5, 2.0,
 ];
 

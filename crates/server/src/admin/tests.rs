@@ -11,6 +11,8 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::sync::oneshot;
 
 use super::*;
+use crate::metrics::register_process;
+use crate::site::Responder;
 
 struct Fixture {
     address: SocketAddr,
@@ -42,17 +44,17 @@ impl Fixture {
         let metrics = Arc::new(Metrics::new());
         let draining = Arc::new(AtomicBool::new(false));
         let (stats, drains) = (Arc::clone(&lookup), Arc::clone(&draining));
+        let mut registry = Registry::default();
+        let own = registry.sub_registry_with_prefix("sekisho");
+        metrics.register(own);
+        lookup.register(own);
+        Arc::new(Responder::new(16 << 20, Arc::default())).register(own);
+        register_process(registry.sub_registry_with_prefix("process"));
         let sources = Sources {
             metrics: Arc::clone(&metrics),
             lookup: Box::new(move || stats.stats()),
-            redis_cache: None,
-            disk_cache: Some(Box::new(|| Stats {
-                copies: 7,
-                ..Stats::default()
-            })),
-            responder: Arc::new(Responder::new(16 << 20, Arc::default())),
             draining: Box::new(move || drains.load(Ordering::SeqCst)),
-            log_dropped: || 0,
+            registry,
         };
         let (end, ended) = oneshot::channel();
         let admin = Admin::new(sources, token);

@@ -1,5 +1,6 @@
 //! Small files in memory.
 
+use std::fmt;
 use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -8,6 +9,7 @@ use std::time::Duration;
 use foldhash::fast::RandomState;
 use quick_cache::sync::{Cache as Quick, DefaultLifecycle};
 use quick_cache::{Equivalent, OptionsBuilder, Weighter};
+use sekisho_certs::metrics::Writer;
 use tokio::time::Instant;
 
 use super::load::{Identity, SmallFile};
@@ -89,17 +91,40 @@ impl Cache {
 
 /// What the cache of small files holds, and how often it helped.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct CacheStats {
+pub(crate) struct CacheStats {
     /// Paths.
-    pub entries: u64,
+    pub(crate) entries: u64,
     /// Bytes that they take.
-    pub bytes: u64,
+    pub(crate) bytes: u64,
     /// Bytes that they may take.
-    pub capacity: u64,
+    pub(crate) capacity: u64,
     /// Requests that were answered from memory.
-    pub hits: u64,
+    pub(crate) hits: u64,
     /// Requests that waited for the disk.
-    pub misses: u64,
+    pub(crate) misses: u64,
+}
+
+impl CacheStats {
+    /// Writes them as metrics.
+    pub(crate) fn write(&self, to: &mut Writer<'_>) -> fmt::Result {
+        to.gauge("file_cache_bytes", "Bytes of cached files", &self.bytes)?;
+        to.gauge(
+            "file_cache_capacity_bytes",
+            "Bytes that cached files may take",
+            &self.capacity,
+        )?;
+        to.gauge("file_cache_entries", "Cached paths", &self.entries)?;
+        to.counter(
+            "file_cache_hits",
+            "Requests for files answered from memory",
+            &self.hits,
+        )?;
+        to.counter(
+            "file_cache_misses",
+            "Requests for files that waited for the disk",
+            &self.misses,
+        )
+    }
 }
 
 /// One path of one host.

@@ -1,25 +1,54 @@
 //! What the system says of this process.
 
 use std::fs;
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use rustix::process::{Resource, getrlimit};
 use rustix::time::{ClockId, clock_gettime};
+use sekisho_certs::metrics::{self, Registry};
 
-/// One reading. What can't be read is left out.
+/// Registers the metrics of the process that runs this.
+pub fn register_process(registry: &mut Registry) {
+    let started = SystemTime::now()
+        .duration_since(UNIX_EPOCH)
+        .unwrap_or_default()
+        .as_secs_f64();
+    metrics::register(registry, move |to| {
+        let process = Process::read();
+        if let Some(bytes) = process.resident {
+            to.gauge("resident_memory_bytes", "Memory in use", &bytes)?;
+        }
+        to.counter(
+            "cpu_seconds",
+            "Processor time, user and system",
+            &process.cpu,
+        )?;
+        if let Some(open) = process.descriptors {
+            to.gauge("open_fds", "Open descriptors", &open)?;
+        }
+        if let Some(most) = process.most_descriptors {
+            to.gauge("max_fds", "Descriptors that may be open", &most)?;
+        }
+        let help = "Start of the process, since the Unix epoch";
+        to.gauge("start_time_seconds", help, &started)
+    });
+}
+
+/// A reading. What can't be read is left out.
 #[derive(Debug, Default)]
-pub(crate) struct Process {
+struct Process {
     /// Bytes in memory.
-    pub(crate) resident: Option<u64>,
+    resident: Option<u64>,
     /// Processor time of all threads, in user and system mode, seconds.
-    pub(crate) cpu: f64,
+    cpu: f64,
     /// Open descriptors.
-    pub(crate) descriptors: Option<u64>,
+    descriptors: Option<u64>,
     /// How many may be open.
-    pub(crate) most_descriptors: Option<u64>,
+    most_descriptors: Option<u64>,
 }
 
 impl Process {
-    pub(crate) fn read() -> Self {
+    fn read() -> Self {
         let cpu = clock_gettime(ClockId::ProcessCPUTime);
         Self {
             resident: resident(),

@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use sekisho_certs::HostPattern;
+use sekisho_certs::metrics::Writer;
 
 use super::allow::AllowedRoots;
 use super::root::Root;
@@ -50,6 +51,18 @@ pub struct Refused {
     pub outside_allow: u64,
     /// Requests for the server's own files.
     pub own_files: u64,
+}
+
+impl Refused {
+    /// Writes them as metrics.
+    pub(crate) fn write(self, to: &mut Writer<'_>) -> fmt::Result {
+        let reasons = [
+            ("outside_allow", self.outside_allow),
+            ("own_file", self.own_files),
+        ];
+        let help = "Roots and files that sites were refused to serve, answered with 503";
+        to.family("sites_refused", help, "reason", &reasons)
+    }
 }
 
 impl Guard {

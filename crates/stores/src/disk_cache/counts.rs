@@ -1,6 +1,9 @@
 //! What is counted of the disk cache.
 
+use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
+
+use sekisho_certs::metrics::Writer;
 
 /// Figures for metrics, as of one moment.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -18,6 +21,34 @@ pub struct Stats {
     /// What was to be kept and was not: the queue was full, the disk did not
     /// take it, or it was too large.
     pub dropped: u64,
+}
+
+impl Stats {
+    /// Writes them as metrics.
+    pub(super) fn write(&self, to: &mut Writer<'_>) -> fmt::Result {
+        to.gauge(
+            "disk_cache_copies",
+            "Hosts with a copy on disk",
+            &self.copies,
+        )?;
+        to.gauge("disk_cache_bytes", "Bytes of copies on disk", &self.bytes)?;
+        to.gauge(
+            "disk_cache_capacity_bytes",
+            "Bytes that copies may take on disk",
+            &self.capacity,
+        )?;
+        to.counter(
+            "disk_cache_answers",
+            "Store calls that failed and were answered by a copy on disk",
+            &self.answers,
+        )?;
+        to.counter("disk_cache_kept", "Answers copied to disk", &self.kept)?;
+        to.counter(
+            "disk_cache_dropped",
+            "Answers that were not copied to disk",
+            &self.dropped,
+        )
+    }
 }
 
 /// Counters that a thread and callers share.

@@ -1,11 +1,14 @@
 //! What a cache in Redis is worth.
 
+use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
+use sekisho_certs::metrics::Writer;
+
 /// What came of asking Redis.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Read {
+pub(super) enum Read {
     /// Redis had the answer.
     Hit,
     /// Redis had none, or nothing of use.
@@ -16,11 +19,10 @@ pub enum Read {
 
 impl Read {
     /// All of them.
-    pub const ALL: [Self; 3] = [Self::Hit, Self::Miss, Self::PassedOver];
+    pub(super) const ALL: [Self; 3] = [Self::Hit, Self::Miss, Self::PassedOver];
 
     /// The word in metrics.
-    #[must_use]
-    pub fn as_str(self) -> &'static str {
+    pub(super) fn as_str(self) -> &'static str {
         match self {
             Self::Hit => "hit",
             Self::Miss => "miss",
@@ -31,7 +33,7 @@ impl Read {
 
 /// What came of storing an answer in Redis.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Filled {
+pub(super) enum Filled {
     /// Redis has it.
     Stored,
     /// Something of it had changed meanwhile, or it is too large.
@@ -44,11 +46,10 @@ pub enum Filled {
 
 impl Filled {
     /// All of them.
-    pub const ALL: [Self; 4] = [Self::Stored, Self::Refused, Self::Failed, Self::Dropped];
+    pub(super) const ALL: [Self; 4] = [Self::Stored, Self::Refused, Self::Failed, Self::Dropped];
 
     /// The word in metrics.
-    #[must_use]
-    pub fn as_str(self) -> &'static str {
+    pub(super) fn as_str(self) -> &'static str {
         match self {
             Self::Stored => "stored",
             Self::Refused => "refused",
@@ -60,7 +61,7 @@ impl Filled {
 
 /// Counters that only grow. Clones share them.
 #[derive(Clone, Debug, Default)]
-pub struct Counts(Arc<Cells>);
+pub(super) struct Counts(Arc<Cells>);
 
 #[derive(Debug, Default)]
 struct Cells {
@@ -72,27 +73,43 @@ struct Cells {
 
 impl Counts {
     /// Look-ups with that outcome.
-    #[must_use]
-    pub fn reads(&self, read: Read) -> u64 {
+    pub(super) fn reads(&self, read: Read) -> u64 {
         self.0.reads[read as usize].load(Ordering::Relaxed)
     }
 
     /// Answers of the catalog with that outcome.
-    #[must_use]
-    pub fn fills(&self, filled: Filled) -> u64 {
+    pub(super) fn fills(&self, filled: Filled) -> u64 {
         self.0.fills[filled as usize].load(Ordering::Relaxed)
     }
 
     /// Misses for a value that could not be used.
-    #[must_use]
-    pub fn unusable_values(&self) -> u64 {
+    pub(super) fn unusable_values(&self) -> u64 {
         self.0.damaged.load(Ordering::Relaxed)
     }
 
     /// Whether Redis is asked at the moment.
-    #[must_use]
-    pub fn is_usable(&self) -> bool {
+    pub(super) fn is_usable(&self) -> bool {
         self.0.usable.load(Ordering::Relaxed)
+    }
+
+    /// Writes them as metrics.
+    pub(super) fn write(&self, to: &mut Writer<'_>) -> fmt::Result {
+        let reads = Read::ALL.map(|read| (read.as_str(), self.reads(read)));
+        let help = "Lookups that came to Redis before the catalog, by outcome";
+        to.family("redis_cache_reads", help, "outcome", &reads)?;
+        let fills = Filled::ALL.map(|filled| (filled.as_str(), self.fills(filled)));
+        let help = "Answers of the catalog that were offered to Redis, by outcome";
+        to.family("redis_cache_fills", help, "outcome", &fills)?;
+        to.counter(
+            "redis_cache_unusable_values",
+            "Values in Redis that could not be used (within miss, or not opened)",
+            &self.unusable_values(),
+        )?;
+        to.gauge(
+            "redis_cache_in_use",
+            "Whether Redis before the catalog is asked (0: passed over)",
+            &u64::from(self.is_usable()),
+        )
     }
 
     pub(super) fn read(&self, read: Read) {

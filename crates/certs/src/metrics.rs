@@ -1,18 +1,48 @@
-//! Single figures as OpenMetrics text.
+//! Metrics: each part registers what it counts, and writes it with each scrape.
 
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{
     DescriptorEncoder, EncodeCounterValue, EncodeGaugeValue, NoLabelSet,
 };
 use prometheus_client::metrics::MetricType;
+pub use prometheus_client::registry::Registry;
 
-/// Writes single figures.
-pub(super) struct Writer<'a>(pub(super) DescriptorEncoder<'a>);
+/// Registers what `write` writes when somebody asks.
+pub fn register(
+    registry: &mut Registry,
+    write: impl Fn(&mut Writer<'_>) -> fmt::Result + Send + Sync + 'static,
+) {
+    registry.register_collector(Box::new(Written(write)));
+}
 
+struct Written<F>(F);
+
+impl<F> fmt::Debug for Written<F> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Written")
+    }
+}
+
+impl<F> Collector for Written<F>
+where
+    F: Fn(&mut Writer<'_>) -> fmt::Result + Send + Sync + 'static,
+{
+    fn encode(&self, encoder: DescriptorEncoder<'_>) -> fmt::Result {
+        (self.0)(&mut Writer(encoder))
+    }
+}
+
+/// Writes metrics as OpenMetrics text. A name is given without its prefix, and
+/// that of a counter without `_total`.
+pub struct Writer<'a>(DescriptorEncoder<'a>);
+
+#[expect(missing_docs, reason = "each writes one metric of its type")]
+#[expect(clippy::missing_errors_doc, reason = "the text takes no more")]
 impl Writer<'_> {
-    pub(super) fn counter(
+    pub fn counter(
         &mut self,
         name: &str,
         help: &str,
@@ -23,18 +53,13 @@ impl Writer<'_> {
             .encode_counter::<NoLabelSet, _, f64>(value, None)
     }
 
-    pub(super) fn gauge(
-        &mut self,
-        name: &str,
-        help: &str,
-        value: &impl EncodeGaugeValue,
-    ) -> fmt::Result {
+    pub fn gauge(&mut self, name: &str, help: &str, value: &impl EncodeGaugeValue) -> fmt::Result {
         self.0
             .encode_descriptor(name, help, None, MetricType::Gauge)?
             .encode_gauge(value)
     }
 
-    pub(super) fn counters<const N: usize>(
+    pub fn counters<const N: usize>(
         &mut self,
         name: &str,
         help: &str,
@@ -46,7 +71,7 @@ impl Writer<'_> {
         self.family(name, help, label, &values)
     }
 
-    pub(super) fn family(
+    pub fn family(
         &mut self,
         name: &str,
         help: &str,
@@ -64,7 +89,7 @@ impl Writer<'_> {
         Ok(())
     }
 
-    pub(super) fn one_of(
+    pub fn one_of(
         &mut self,
         name: &str,
         help: &str,
@@ -82,7 +107,7 @@ impl Writer<'_> {
         Ok(())
     }
 
-    pub(super) fn histogram(
+    pub fn histogram(
         &mut self,
         name: &str,
         help: &str,
@@ -98,7 +123,8 @@ impl Writer<'_> {
     }
 }
 
-/// What a counter stands at. Relaxed: figures need no order among each other.
-pub(super) fn read(counter: &AtomicU64) -> u64 {
+/// Reads a counter. Relaxed: figures need no order among each other.
+#[must_use]
+pub fn read(counter: &AtomicU64) -> u64 {
     counter.load(Ordering::Relaxed)
 }
