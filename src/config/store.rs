@@ -13,7 +13,7 @@ use zeroize::Zeroizing;
 use sekisho_server::private;
 
 /// `[store] url`.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 pub(crate) enum StoreUrl {
     /// `sqlite:PATH`: the embedded catalog.
     Sqlite(PathBuf),

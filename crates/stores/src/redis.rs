@@ -13,9 +13,9 @@ mod tests;
 mod tls;
 pub(crate) mod url;
 
-use std::fmt;
 use std::sync::Arc;
 
+use redis::RedisConnectionInfo;
 use tokio::runtime::Handle;
 
 use self::cluster::Cluster;
@@ -49,12 +49,14 @@ pub mod fuzzing {
 /// One connection belongs to the runtime that was given at the start, and one to
 /// each worker that asks ([`crate::near`]). Each is made again by itself. Calls
 /// fail at once while there is none.
+#[derive(Debug)]
 pub struct Redis {
     keys: Keys,
     server: Server,
 }
 
 /// The servers that hold the keys.
+#[derive(Debug)]
 enum Server {
     One(ReconnectingConnection),
     Cluster(Cluster),
@@ -66,10 +68,14 @@ impl Redis {
     /// # Errors
     /// [`StoreError::Refused`] names a file for TLS that can't be used.
     pub fn open(url: &RedisUrl, runtime: &Handle) -> Result<Self> {
-        let server = server(url, runtime);
+        let refused = |why: String| StoreError::Refused(why.into());
+        let server = match single(url, runtime).map_err(refused)? {
+            Some(server) => Server::One(server),
+            None => Server::Cluster(Cluster::start(runtime, url).map_err(refused)?),
+        };
         Ok(Self {
             keys: url.keys.clone(),
-            server: server.map_err(|why| StoreError::Refused(why.into()))?,
+            server,
         })
     }
 
@@ -80,7 +86,7 @@ impl Redis {
     /// Says why there is none.
     pub async fn reach(&self) -> Result<()> {
         match &self.server {
-            Server::One(connection) => connection.reach().await,
+            Server::One(connection) => connection.connect().await.map(|_| ()),
             Server::Cluster(cluster) => cluster.reach().await,
         }
     }
@@ -110,59 +116,51 @@ impl Store for Redis {
     }
 }
 
-impl fmt::Debug for Redis {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match &self.server {
-            Server::One(connection) => f.debug_tuple("Redis").field(connection).finish(),
-            Server::Cluster(cluster) => f.debug_tuple("Redis").field(cluster).finish(),
-        }
-    }
-}
-
 impl Server {
-    /// Reads each key; the replies are in their order.
+    /// Reads each key; the replies are in their order. They may end behind a first
+    /// pair that is whole.
     async fn read(&self, keys: &[String]) -> Result<Vec<Reply>> {
         match self {
             Self::One(connection) => read::read(connection, keys).await,
-            Self::Cluster(cluster) => Ok(cluster.read(keys).await),
+            Self::Cluster(cluster) => cluster.read(keys).await,
         }
     }
 }
 
-/// Connects to the one server that a URL names; none for a Cluster.
+/// Connects to the one server that a URL names, or to the master that its
+/// sentinels name; none for a Cluster. Does not wait for it.
 pub(crate) fn single(
     url: &RedisUrl,
     runtime: &Handle,
 ) -> std::result::Result<Option<ReconnectingConnection>, String> {
-    Ok(match server(url, runtime)? {
-        Server::One(connection) => Some(connection),
-        Server::Cluster(_) => None,
-    })
-}
-
-/// Starts to connect to the servers of a URL, and does not wait for it.
-fn server(url: &RedisUrl, runtime: &Handle) -> std::result::Result<Server, String> {
     let tls = url.tls.as_ref().map(tls::config).transpose()?;
-    let dialer = Dialer::new(&url.login, url.database, tls.clone());
-    let nodes = url.nodes.clone();
+    let dialer = |login: &RedisConnectionInfo| Dialer {
+        login: login.clone(),
+        tls: tls.clone(),
+    };
     Ok(match &url.kind {
-        Kind::Cluster => Server::Cluster(Cluster::start(runtime, nodes, dialer)),
-        Kind::Single => Server::One(ReconnectingConnection::to_node(runtime, &nodes[0], &dialer)),
+        Kind::Cluster => None,
+        Kind::Single => {
+            let (node, dialer) = (url.nodes[0].clone(), dialer(&url.login));
+            let target = Arc::new((node, dialer));
+            let name = target.0.to_string();
+            Some(ReconnectingConnection::start(runtime, name, move || {
+                let target = Arc::clone(&target);
+                async move { target.1.dial(&target.0).await }
+            }))
+        }
         Kind::Sentinel { master, login } => {
             let sentinels = Arc::new(Sentinels {
-                nodes,
+                nodes: url.nodes.clone(),
                 name: master.clone(),
-                to_sentinel: Dialer::new(login, 0, tls),
-                to_master: dialer,
+                to_sentinel: dialer(login),
+                to_master: dialer(&url.login),
             });
-            Server::One(ReconnectingConnection::start(
-                runtime,
-                master.clone(),
-                move || {
-                    let sentinels = Arc::clone(&sentinels);
-                    async move { sentinels.dial().await }
-                },
-            ))
+            let name = master.clone();
+            Some(ReconnectingConnection::start(runtime, name, move || {
+                let sentinels = Arc::clone(&sentinels);
+                async move { sentinels.dial().await }
+            }))
         }
     })
 }

@@ -1,251 +1,130 @@
-//! A Redis Cluster: the slot of a key says which node serves it.
+//! A Redis Cluster, whose slots, redirections and connections are the client
+//! library's business.
 
-mod slots;
+use std::fs;
+use std::path::Path;
+use std::sync::Arc;
 
-use std::collections::HashMap;
-use std::fmt;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
-
-use futures_util::future::{join_all, select_ok};
-use redis::Value;
+use futures_util::StreamExt;
+use futures_util::stream::FuturesOrdered;
+use redis::aio::ConnectionLike;
+use redis::cluster::{ClusterClient, ClusterClientBuilder};
+use redis::cluster_async::ClusterConnection;
+use redis::{ClientTlsConfig, Cmd, ErrorKind, TlsCertificates, TlsMode, Value};
 use tokio::runtime::Handle;
-use tokio::sync::{Notify, watch};
-use tokio::task::JoinHandle;
-use tokio::time::{sleep, timeout};
 
-use self::slots::{Slots, redirected, slot_of};
-use super::connection::{CONNECT, ReconnectingConnection};
-use super::dial::Dialer;
+use super::connection::{CONNECT, Dialled, ReconnectingConnection, unavailable};
+use super::dial::REPLY;
 use super::read::{Reply, reply};
-use super::url::Node;
-use crate::backoff::Backoff;
-use sekisho_certs::store::{Result, StoreError};
+use super::url::{Node, RedisUrl, TlsFiles};
+use crate::pem_pair::MAX_HALF;
+use sekisho_certs::store::Result;
 
-/// Connections to the nodes that serve slots. A task of the background runtime
-/// keeps the map of the slots: it asks for it when a node redirects or fails,
-/// and from time to time.
-pub(super) struct Cluster {
-    dialer: Dialer,
-    runtime: Handle,
-    map: watch::Receiver<SlotMap>,
-    wanted: Arc<Notify>,
-    connections: Arc<Connections>,
-    refresh: JoinHandle<()>,
-}
+/// Connections to the nodes that serve slots.
+#[derive(Debug)]
+pub(super) struct Cluster(ReconnectingConnection<ClusterConnection>);
 
 impl Cluster {
-    pub(super) fn start(runtime: &Handle, seeds: Vec<Node>, dialer: Dialer) -> Self {
-        let (tell, map) = watch::channel(SlotMap::Loading);
-        let (wanted, connections) = (Arc::new(Notify::new()), Arc::new(Connections::default()));
-        let refresh = SlotRefresh {
-            seeds,
-            dialer: dialer.clone(),
-            wanted: Arc::clone(&wanted),
-            connections: Arc::clone(&connections),
-            tell,
+    pub(super) fn start(runtime: &Handle, url: &RedisUrl) -> std::result::Result<Self, String> {
+        let nodes: Vec<_> = url.nodes.iter().map(Node::to_string).collect();
+        let name = nodes.join(",");
+        let target = Arc::new((client(url)?, name.clone()));
+        let connect = move || {
+            let target = Arc::clone(&target);
+            async move {
+                let (client, name) = &*target;
+                let connected = client.get_async_connection().await;
+                Ok(Dialled {
+                    connection: connected.map_err(|error| format!("{name}: {error}"))?,
+                    // The library connects again by itself.
+                    driver: Box::pin(std::future::pending()),
+                })
+            }
         };
-        Self {
-            refresh: runtime.spawn(refresh.run()),
-            runtime: runtime.clone(),
-            dialer,
-            map,
-            wanted,
-            connections,
-        }
+        Ok(Self(ReconnectingConnection::start(runtime, name, connect)))
     }
 
-    /// Sends one GET for each key, all at once.
-    pub(super) async fn read(&self, keys: &[String]) -> Vec<Reply> {
-        join_all(keys.iter().map(|key| self.get(key))).await
-    }
-
-    async fn get(&self, key: &str) -> Reply {
-        match self.follow(key).await {
-            Ok(answer) => reply(key, answer),
-            Err(error) => Reply::Failed(error),
-        }
-    }
-
-    /// Asks the node of the key, and those that it redirects to.
-    async fn follow(&self, key: &str) -> Result<Value> {
-        let slot = slot_of(key);
-        let slots = self.slots().await?;
-        let mut node = slots.node_of(slot).cloned().ok_or_else(|| {
-            self.wanted.notify_one();
-            unavailable(format!("no node of the cluster serves slot {slot}"))
-        })?;
-        let mut asking = false;
-        for _ in 0..MAX_REDIRECTIONS {
-            let mut commands = redis::pipe();
-            if asking {
-                commands.cmd("ASKING");
+    /// Reads all keys at once, each from its own node. Stops when the first two
+    /// are there: the node of a wildcard may stand still.
+    pub(super) async fn read(&self, keys: &[String]) -> Result<Vec<Reply>> {
+        let connection = self.0.connect().await?;
+        let replies = keys.iter().map(|key| get(&connection, key));
+        let mut replies: FuturesOrdered<_> = replies.collect();
+        let mut read = Vec::with_capacity(keys.len());
+        while let Some(reply) = replies.next().await {
+            read.push(reply);
+            if let [Reply::There(_), Reply::There(_)] = &read[..] {
+                break;
             }
-            commands.cmd("GET").arg(key);
-            let sent = self.connections.to(&node, self).send(&commands).await;
-            // The node may be gone for good, and its slots be another's.
-            let sent = sent.inspect_err(|_| self.wanted.notify_one())?;
-            let answer = sent.into_iter().next_back().unwrap_or(Value::Nil);
-            let Value::ServerError(error) = &answer else {
-                return Ok(answer);
-            };
-            asking = match error.code() {
-                "ASK" => true,
-                "MOVED" => {
-                    self.wanted.notify_one();
-                    false
-                }
-                _ => return Ok(answer),
-            };
-            node = redirected(error.details(), &node)
-                .ok_or_else(|| unavailable("a redirection names no node".into()))?;
         }
-        Err(unavailable(format!(
-            "over {MAX_REDIRECTIONS} redirections for a key"
-        )))
+        Ok(read)
     }
 
-    /// Whether the map is known and all its nodes answer.
+    /// Whether all nodes that serve slots answer.
     pub(super) async fn reach(&self) -> Result<()> {
-        let slots = self.slots().await?;
-        for node in slots.nodes() {
-            self.connections.to(node, self).reach().await?;
-        }
-        Ok(())
-    }
-
-    async fn slots(&self) -> Result<Arc<Slots>> {
-        let mut map = self.map.clone();
-        loop {
-            match &*map.borrow_and_update() {
-                SlotMap::Known(slots) => return Ok(Arc::clone(slots)),
-                SlotMap::Unknown(why) => return Err(StoreError::Unavailable(Arc::clone(why))),
-                SlotMap::Loading => {}
-            }
-            if map.changed().await.is_err() {
-                return Err(unavailable("the background runtime has ended".into()));
-            }
-        }
+        let connection = self.0.connect().await?;
+        ask(&connection, &redis::cmd("PING")).await.map(|_| ())
     }
 }
 
-impl Drop for Cluster {
-    fn drop(&mut self) {
-        self.refresh.abort();
+/// Reads one key. The library bounds no value, so GETRANGE does. Its reply for a
+/// missing key is that for an empty one, which EXISTS tells apart.
+async fn get(connection: &ClusterConnection, key: &str) -> Reply {
+    let mut range = redis::cmd("GETRANGE");
+    range.arg(key).arg(0).arg(MAX_HALF);
+    let mut exists = redis::cmd("EXISTS");
+    exists.arg(key);
+    match tokio::join!(ask(connection, &range), ask(connection, &exists)) {
+        (Err(error), _) | (_, Err(error)) => Reply::Failed(error),
+        (Ok(Value::BulkString(bytes)), Ok(Value::Int(0))) if bytes.is_empty() => Reply::Missing,
+        (Ok(_), Ok(error @ Value::ServerError(_))) => reply(key, error),
+        (Ok(value), Ok(_)) => reply(key, value),
     }
 }
 
-impl fmt::Debug for Cluster {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("Cluster").field(&*self.map.borrow()).finish()
-    }
+async fn ask(connection: &ClusterConnection, command: &Cmd) -> Result<Value> {
+    let reply = connection.clone().req_packed_command(command).await;
+    reply.map_err(|error| match error.kind() {
+        ErrorKind::ClusterConnectionNotFound => unavailable("no node of the Cluster serves this"),
+        _ => unavailable(format!("Redis Cluster: {error}")),
+    })
 }
 
-#[derive(Debug)]
-enum SlotMap {
-    /// The first attempt is under way.
-    Loading,
-    /// The map that was read last; the newest attempt may have failed.
-    Known(Arc<Slots>),
-    Unknown(Arc<str>),
+fn client(url: &RedisUrl) -> std::result::Result<ClusterClient, String> {
+    let nodes = url.nodes.iter().map(|node| (node.host.clone(), node.port));
+    let mut builder = ClusterClientBuilder::new(nodes)
+        .connection_timeout(CONNECT)
+        .response_timeout(REPLY)
+        .retries(RETRIES)
+        .min_retry_wait(RETRY_WAIT)
+        .max_retry_wait(RETRY_WAIT);
+    if let Some(user) = url.login.username() {
+        builder = builder.username(user);
+    }
+    if let Some(password) = url.login.password() {
+        builder = builder.password(password);
+    }
+    if let Some(files) = &url.tls {
+        builder = builder.tls(TlsMode::Secure).certs(certificates(files)?);
+    }
+    builder.build().map_err(|error| error.to_string())
 }
 
-/// Connections to each node that serves slots, or was redirected to since the
-/// map was last renewed.
-#[derive(Default)]
-struct Connections(Mutex<HashMap<Node, Arc<ReconnectingConnection>>>);
-
-impl Connections {
-    fn to(&self, node: &Node, cluster: &Cluster) -> Arc<ReconnectingConnection> {
-        let mut connections = self.lock();
-        if let Some(connection) = connections.get(node) {
-            return Arc::clone(connection);
-        }
-        let connection = Arc::new(ReconnectingConnection::to_node(
-            &cluster.runtime,
-            node,
-            &cluster.dialer,
-        ));
-        connections.insert(node.clone(), Arc::clone(&connection));
-        connection
-    }
-
-    fn keep_only(&self, slots: &Slots) {
-        self.lock()
-            .retain(|node, _| slots.nodes().any(|one| one == node));
-    }
-
-    /// No code panics while it holds the lock.
-    fn lock(&self) -> MutexGuard<'_, HashMap<Node, Arc<ReconnectingConnection>>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-/// Reads the map of slots again and again.
-struct SlotRefresh {
-    seeds: Vec<Node>,
-    dialer: Dialer,
-    wanted: Arc<Notify>,
-    connections: Arc<Connections>,
-    tell: watch::Sender<SlotMap>,
-}
-
-impl SlotRefresh {
-    async fn run(self) {
-        let mut known: Option<Arc<Slots>> = None;
-        let mut delays = RETRY.delays();
-        loop {
-            match self.fetch(known.as_deref()).await {
-                Ok(slots) => {
-                    delays.after_success();
-                    self.connections.keep_only(&slots);
-                    let slots = known.insert(Arc::new(slots));
-                    self.tell.send_replace(SlotMap::Known(Arc::clone(slots)));
-                    // Whether it was wanted or is old by now.
-                    let _ = timeout(RENEW, self.wanted.notified()).await;
-                }
-                Err(why) => {
-                    tracing::warn!(why, "no map of slots from the Redis Cluster, trying again");
-                    if known.is_none() {
-                        self.tell.send_replace(SlotMap::Unknown(why.into()));
-                    }
-                    sleep(delays.after_failure()).await;
-                }
-            }
-            sleep(LEAST_PAUSE).await;
-        }
-    }
-
-    /// The first answer of the given nodes and some that are known.
-    async fn fetch(&self, known: Option<&Slots>) -> std::result::Result<Slots, String> {
-        let known = known.into_iter().flat_map(Slots::nodes).take(ASKED);
-        let asked = self.seeds.iter().chain(known);
-        let first = select_ok(asked.map(|node| Box::pin(self.ask(node))));
-        match timeout(CONNECT, first).await {
-            Ok(first) => first.map(|(slots, _)| slots),
-            Err(_) => Err(format!("no node answered within {CONNECT:?}")),
-        }
-    }
-
-    async fn ask(&self, node: &Node) -> std::result::Result<Slots, String> {
-        let mut dialled = self.dialer.dial(node).await?;
-        let mut slots = redis::pipe();
-        let answer = dialled.ask(slots.cmd("CLUSTER").arg("SLOTS")).await?;
-        Slots::parse(&answer, node)
-    }
-}
-
-fn unavailable(why: String) -> StoreError {
-    StoreError::Unavailable(why.into())
+fn certificates(files: &TlsFiles) -> std::result::Result<TlsCertificates, String> {
+    let read = |file: &Path| fs::read(file).map_err(|error| format!("{}: {error}", file.display()));
+    let client = files.client.as_ref().map(|(cert, key)| {
+        Ok::<_, String>(ClientTlsConfig {
+            client_cert: read(cert)?,
+            client_key: read(key)?,
+        })
+    });
+    Ok(TlsCertificates {
+        client_tls: client.transpose()?,
+        root_cert: files.roots.as_deref().map(read).transpose()?,
+    })
 }
 
 /// A key moves once or twice while slots are moved about.
-const MAX_REDIRECTIONS: usize = 5;
-/// How many known nodes are asked for the map beside those of the URL.
-const ASKED: usize = 3;
-/// The map is renewed at least so often.
-const RENEW: Duration = Duration::from_secs(60);
-/// Between two attempts to get it, after a failure.
-const RETRY: Backoff = Backoff::new(Duration::from_millis(200), Duration::from_secs(1));
-/// The least pause between two attempts, also after a success.
-const LEAST_PAUSE: Duration = Duration::from_millis(100);
+const RETRIES: u32 = 5;
+/// Milliseconds before a request whose node is not there is sent again.
+const RETRY_WAIT: u64 = 20;

@@ -1,14 +1,14 @@
-//! A connection to one Redis server that is made again by itself, and one more
-//! of each worker's own.
+//! A connection to Redis that is made again by itself, and one more of each
+//! worker's own.
 //!
 //! The first connection belongs to the background runtime. Callers of any
-//! runtime hand requests to it and wait for answers. A worker ([`near`]) has one
-//! of its own, on its own runtime: request and answer then cross no threads.
+//! runtime hand requests to it and wait for replies. A worker ([`near`]) has one
+//! of its own, on its own runtime: request and reply then cross no threads.
 //! While that is not up, the first one is used.
 
 use std::fmt;
-use std::pin::pin;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::pin::Pin;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use redis::aio::MultiplexedConnection;
@@ -20,32 +20,38 @@ use tokio::time::{sleep, timeout};
 
 use sekisho_certs::store::{BoxFuture, Result, StoreError};
 
-use super::dial::{Dialer, Dialled, ping};
-use super::url::Node;
 use crate::backoff::Backoff;
 use crate::near;
 
-/// Connections to one server, each up or for the moment not.
-pub(crate) struct ReconnectingConnection {
-    server: Arc<Server>,
-    shared: Kept,
-    own: Mutex<Vec<(near::Id, Kept)>>,
+/// Connections to one server or Cluster, each up or for the moment not.
+pub(crate) struct ReconnectingConnection<C = MultiplexedConnection> {
+    server: Arc<Server<C>>,
+    shared: Kept<C>,
+    own: Mutex<Vec<(near::Id, Kept<C>)>>,
 }
 
-/// The server, and how a connection to it is made.
-struct Server {
+/// The name of a server, and how a connection to it is made.
+struct Server<C> {
     name: String,
-    dial: Box<Dial>,
+    dial: Box<Dial<C>>,
 }
 
-type Dial = dyn Fn() -> BoxFuture<'static, std::result::Result<Dialled, String>> + Send + Sync;
+type Dial<C> =
+    dyn Fn() -> BoxFuture<'static, std::result::Result<Dialled<C>, String>> + Send + Sync;
 
-impl ReconnectingConnection {
+/// A new connection, and the future that reads and writes for it: no request is
+/// answered unless that is polled. Its result is the reason why it ended.
+pub(super) struct Dialled<C = MultiplexedConnection> {
+    pub(super) connection: C,
+    pub(super) driver: Pin<Box<dyn Future<Output = String> + Send>>,
+}
+
+impl<C: Clone + Send + Sync + 'static> ReconnectingConnection<C> {
     /// Keeps connections up until this is dropped; `dial` makes one.
     pub(super) fn start<D, F>(runtime: &Handle, name: String, dial: D) -> Self
     where
         D: Fn() -> F + Send + Sync + 'static,
-        F: Future<Output = std::result::Result<Dialled, String>> + Send + 'static,
+        F: Future<Output = std::result::Result<Dialled<C>, String>> + Send + 'static,
     {
         let dial = Box::new(move || -> BoxFuture<'static, _> { Box::pin(dial()) });
         let server = Arc::new(Server { name, dial });
@@ -56,24 +62,40 @@ impl ReconnectingConnection {
         }
     }
 
-    /// Keeps connections to one address up.
-    pub(super) fn to_node(runtime: &Handle, node: &Node, dialer: &Dialer) -> Self {
-        let name = node.to_string();
-        let (node, dialer) = (Arc::new(node.clone()), Arc::new(dialer.clone()));
-        Self::start(runtime, name, move || {
-            let (node, dialer) = (Arc::clone(&node), Arc::clone(&dialer));
-            async move { dialer.dial(&node).await }
-        })
+    /// Returns this worker's connection if it is up, else the first one. Waits
+    /// for the first attempt to make that.
+    pub(crate) async fn connect(&self) -> Result<C> {
+        match self.own() {
+            Some(own) => Ok(own),
+            None => up(&mut self.shared.state.clone()).await,
+        }
     }
 
-    /// Sends commands in one write; gives one answer for each. If the
+    /// Returns this worker's own connection if it is up. The first call from a
+    /// worker starts connecting.
+    fn own(&self) -> Option<C> {
+        near::here(|here| {
+            // No code panics while it holds the lock.
+            let mut own = self.own.lock().unwrap_or_else(PoisonError::into_inner);
+            let known = own.iter().position(|(id, _)| *id == here.id);
+            let at = known.unwrap_or_else(|| {
+                own.push((here.id, Kept::start(&here.runtime, &self.server)));
+                own.len() - 1
+            });
+            own[at].1.state.borrow().as_ref()?.as_ref().ok().cloned()
+        })?
+    }
+}
+
+impl ReconnectingConnection {
+    /// Sends commands in one write; gives one reply for each. If the
     /// connection breaks off meanwhile they are sent once more: they only
     /// read, or do nothing more the second time.
     pub(crate) async fn send(&self, commands: &Pipeline) -> Result<Vec<Value>> {
         if let Some(mut own) = self.own() {
             let sent = own.send_packed_commands(commands, 0, commands.len());
-            if let Ok(answers) = sent.await {
-                return Ok(answers);
+            if let Ok(replies) = sent.await {
+                return Ok(replies);
             }
         }
         let mut state = self.shared.state.clone();
@@ -82,60 +104,38 @@ impl ReconnectingConnection {
             let mut connection = up(&mut state).await?;
             let sent = connection.send_packed_commands(commands, 0, commands.len());
             match sent.await {
-                Ok(answers) => return Ok(answers),
-                Err(error) if !again => return Err(unavailable(error.to_string())),
-                // The keeper learns of it at the same moment.
+                Ok(replies) => return Ok(replies),
+                Err(error) if !again => return Err(unavailable(error)),
+                // The task that keeps the connection learns of it at the same
+                // moment.
                 Err(_) => _ = state.changed().await,
             }
             again = false;
         }
     }
-
-    /// Whether the last attempt to connect succeeded; waits for the first.
-    pub(crate) async fn reach(&self) -> Result<()> {
-        up(&mut self.shared.state.clone()).await.map(|_| ())
-    }
-
-    /// Returns this worker's own connection if it is up. The first call from a
-    /// worker starts connecting.
-    fn own(&self) -> Option<MultiplexedConnection> {
-        near::here(|here| {
-            let mut own = self.lock();
-            let known = own.iter().position(|(id, _)| *id == here.id);
-            let at = known.unwrap_or_else(|| {
-                own.push((here.id, Kept::start(&here.runtime, &self.server)));
-                own.len() - 1
-            });
-            match &*own[at].1.state.borrow() {
-                State::Up(connection) => Some(connection.clone()),
-                State::Connecting | State::Down(_) => None,
-            }
-        })?
-    }
-
-    /// No code panics while it holds the lock.
-    fn lock(&self) -> MutexGuard<'_, Vec<(near::Id, Kept)>> {
-        self.own.lock().unwrap_or_else(PoisonError::into_inner)
-    }
 }
 
-impl fmt::Debug for ReconnectingConnection {
+impl<C> fmt::Debug for ReconnectingConnection<C> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_tuple("ReconnectingConnection")
-            .field(&*self.shared.state.borrow())
+            .field(&self.server.name)
             .finish()
     }
 }
 
 /// A connection, and the task that keeps it up for as long as this lives.
-struct Kept {
-    state: watch::Receiver<State>,
+struct Kept<C> {
+    state: watch::Receiver<State<C>>,
     keeper: JoinHandle<()>,
 }
 
-impl Kept {
-    fn start(runtime: &Handle, server: &Arc<Server>) -> Self {
-        let (tell, state) = watch::channel(State::Connecting);
+/// None while the first attempt, or the first after a loss, is under way. After
+/// a failure the next attempt follows by itself.
+type State<C> = Option<Result<C>>;
+
+impl<C: Clone + Send + Sync + 'static> Kept<C> {
+    fn start(runtime: &Handle, server: &Arc<Server<C>>) -> Self {
+        let (tell, state) = watch::channel(None);
         Self {
             state,
             keeper: runtime.spawn(keep_up(Arc::clone(server), tell)),
@@ -143,56 +143,31 @@ impl Kept {
     }
 }
 
-impl Drop for Kept {
+impl<C> Drop for Kept<C> {
     fn drop(&mut self) {
         self.keeper.abort();
     }
 }
 
-enum State {
-    /// The first attempt, or the first after a loss, is under way.
-    Connecting,
-    Up(MultiplexedConnection),
-    /// The last attempt failed; the next one follows by itself.
-    Down(Arc<str>),
-}
-
-impl fmt::Debug for State {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Connecting => f.write_str("Connecting"),
-            Self::Up(_) => f.write_str("Up"),
-            Self::Down(why) => write!(f, "Down({why})"),
-        }
-    }
-}
-
 /// Waits for the connection, at most as long as an attempt to connect takes.
-async fn up(state: &mut watch::Receiver<State>) -> Result<MultiplexedConnection> {
-    loop {
-        match &*state.borrow_and_update() {
-            State::Up(connection) => return Ok(connection.clone()),
-            State::Down(why) => return Err(StoreError::Unavailable(Arc::clone(why))),
-            State::Connecting => {}
-        }
-        if state.changed().await.is_err() {
-            return Err(unavailable("the background runtime has ended".into()));
-        }
-    }
+async fn up<C: Clone>(state: &mut watch::Receiver<State<C>>) -> Result<C> {
+    let state = state.wait_for(Option::is_some).await;
+    let state = state.map_err(|_| unavailable("the background runtime has ended"))?;
+    state.clone().expect("the state was waited for")
 }
 
-async fn keep_up(server: Arc<Server>, state: watch::Sender<State>) {
+async fn keep_up<C: Clone>(server: Arc<Server<C>>, state: watch::Sender<State<C>>) {
     let name = &server.name;
     let mut delays = RECONNECT.delays();
     loop {
         let dialled = timeout(CONNECT, (server.dial)()).await;
         match dialled.unwrap_or_else(|_| Err(format!("{name} did not answer within {CONNECT:?}"))) {
-            Ok(dialled) => {
+            Ok(Dialled { connection, driver }) => {
                 tracing::info!(server = name, "connected to Redis");
-                state.send_replace(State::Up(dialled.connection.clone()));
-                let why = watch_over(dialled).await;
+                state.send_replace(Some(Ok(connection)));
+                let why = driver.await;
                 tracing::warn!(server = name, why, "connection to Redis lost, reconnecting");
-                state.send_replace(State::Connecting);
+                state.send_replace(None);
                 delays.after_success();
                 sleep(RECONNECT.delays().after_failure()).await;
             }
@@ -200,44 +175,19 @@ async fn keep_up(server: Arc<Server>, state: watch::Sender<State>) {
                 if delays.is_at_start() {
                     tracing::warn!(server = name, why, "no connection to Redis, trying again");
                 }
-                state.send_replace(State::Down(why.into()));
+                state.send_replace(Some(Err(unavailable(why))));
                 sleep(delays.after_failure()).await;
             }
         }
     }
 }
 
-/// Drives the connection; gives the reason of its end.
-async fn watch_over(dialled: Dialled) -> String {
-    let Dialled {
-        connection,
-        mut driver,
-    } = dialled;
-    let watch = pin!(async {
-        loop {
-            sleep(PING_EVERY).await;
-            // Behind what was asked before: it waits as long as that does.
-            if timeout(ANSWER, ping(&connection)).await.is_err() {
-                return format!("no answer within {ANSWER:?}");
-            }
-        }
-    });
-    tokio::select! {
-        () = &mut driver => "it was closed or broke off".to_owned(),
-        why = watch => why,
-    }
-}
-
-fn unavailable(why: String) -> StoreError {
-    StoreError::Unavailable(why.into())
+pub(super) fn unavailable(why: impl fmt::Display) -> StoreError {
+    StoreError::Unavailable(why.to_string().into())
 }
 
 /// Name, TCP, TLS and password in all; below the deadline of a call, so that
 /// calls learn why they fail.
 pub(super) const CONNECT: Duration = Duration::from_secs(1);
-/// The longest a server may take for what was asked before a ping, and for it.
-const ANSWER: Duration = Duration::from_secs(1);
-/// A peer that is gone without a word is noticed within this and [`ANSWER`].
-const PING_EVERY: Duration = Duration::from_secs(1);
 /// Between two attempts to connect.
 const RECONNECT: Backoff = Backoff::new(Duration::from_millis(20), Duration::from_secs(1));

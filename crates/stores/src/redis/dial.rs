@@ -1,8 +1,8 @@
 //! From an address to a connection that answers.
 
-use std::future::Future;
-use std::pin::Pin;
+use std::fmt::Display;
 use std::sync::Arc;
+use std::time::Duration;
 
 use redis::aio::MultiplexedConnection;
 use redis::{AsyncConnectionConfig, ErrorKind, Pipeline, RedisConnectionInfo, ServerError, Value};
@@ -10,45 +10,25 @@ use rustls::ClientConfig;
 use rustls_pki_types::ServerName;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
+use tokio::time::{sleep, timeout};
 use tokio_rustls::TlsConnector;
 
+use super::connection::Dialled;
 use super::reply_limit::ReplyLimit;
-use super::url::{Login, Node};
+use super::url::Node;
 use crate::pem_pair::MAX_HALF;
 
-/// Login and TLS of all connections to one kind of server.
+/// Login, database and TLS of all connections to one kind of server.
 #[derive(Clone)]
 pub(super) struct Dialer {
-    info: RedisConnectionInfo,
-    tls: Option<Arc<ClientConfig>>,
+    pub(super) login: RedisConnectionInfo,
+    pub(super) tls: Option<Arc<ClientConfig>>,
 }
-
-/// A new connection, and the future that reads and writes for it: no request is
-/// answered unless that is polled.
-pub(super) struct Dialled {
-    pub(super) connection: MultiplexedConnection,
-    pub(super) driver: Driver,
-}
-
-pub(super) type Driver = Pin<Box<dyn Future<Output = ()> + Send>>;
 
 impl Dialer {
-    pub(super) fn new(login: &Login, database: u32, tls: Option<Arc<ClientConfig>>) -> Self {
-        let mut info = RedisConnectionInfo::default()
-            .set_db(database.into())
-            .set_skip_set_lib_name();
-        if let Some(user) = &login.user {
-            info = info.set_username(user);
-        }
-        if let Some(password) = login.password() {
-            info = info.set_password(password);
-        }
-        Self { info, tls }
-    }
-
-    /// Connects, logs in and gets a first answer. The caller bounds the time.
+    /// Connects, logs in and gets a first reply. The caller bounds the time.
     pub(super) async fn dial(&self, node: &Node) -> Result<Dialled, String> {
-        let at = |what: &dyn std::fmt::Display| format!("{node}: {what}");
+        let at = |what: &dyn Display| format!("{node}: {what}");
         let socket = TcpStream::connect((node.host.as_str(), node.port)).await;
         let socket = socket.map_err(|error| at(&error))?;
         socket.set_nodelay(true).map_err(|error| at(&error))?;
@@ -76,17 +56,22 @@ impl Dialer {
             .set_response_timeout(None)
             .set_pipeline_buffer_size(QUEUE);
         let stream = ReplyLimit::new(stream, MAX_HALF);
-        let made = MultiplexedConnection::new_with_config(&self.info, stream, config).await;
+        let made = MultiplexedConnection::new_with_config(&self.login, stream, config).await;
         let (connection, driver) = made.map_err(|error| match error.kind() {
             ErrorKind::AuthenticationFailed => "wrong user or password".to_owned(),
             _ => error.to_string(),
         })?;
+        let pinged = connection.clone();
         let mut dialled = Dialled {
             connection,
-            driver: Box::pin(driver),
+            driver: Box::pin(async {
+                tokio::select! {
+                    () = driver => "it was closed or broke off".to_owned(),
+                    why = watch(pinged) => why,
+                }
+            }),
         };
-        let answer = dialled.ask(redis::pipe().cmd("PING")).await?;
-        match answer {
+        match dialled.ask(redis::pipe().cmd("PING")).await? {
             Value::ServerError(error) if is_fatal(&error) => Err(text(&error)),
             _ => Ok(dialled),
         }
@@ -96,26 +81,33 @@ impl Dialer {
 impl Dialled {
     /// Sends one command and drives the connection until its reply is there.
     pub(super) async fn ask(&mut self, command: &Pipeline) -> Result<Value, String> {
-        let answers = self.connection.send_packed_commands(command, 0, 1);
+        let replies = self.connection.send_packed_commands(command, 0, 1);
         tokio::select! {
-            () = &mut self.driver => Err("the connection was closed".to_owned()),
-            answers = answers => match answers {
-                Ok(mut answers) => answers.pop().ok_or_else(|| "no answer".to_owned()),
+            why = &mut self.driver => Err(why),
+            replies = replies => match replies {
+                Ok(mut replies) => replies.pop().ok_or_else(|| "no reply".to_owned()),
                 Err(error) => Err(error.to_string()),
             },
         }
     }
 }
 
-/// Any answer will do.
-pub(super) async fn ping(connection: &MultiplexedConnection) {
+/// Pings a server, and ends when it does not reply in time.
+async fn watch(mut connection: MultiplexedConnection) -> String {
     let mut ping = redis::pipe();
     ping.cmd("PING");
-    // A connection that broke off ends its driver, which is watched.
-    let _ = connection.clone().send_packed_commands(&ping, 0, 1).await;
+    loop {
+        sleep(PING_EVERY).await;
+        // Any reply will do. Behind what was asked before, it waits as long as
+        // that does. A connection that broke off ends its driver.
+        let replied = timeout(REPLY, connection.send_packed_commands(&ping, 0, 1));
+        if replied.await.is_err() {
+            return format!("no reply within {REPLY:?}");
+        }
+    }
 }
 
-/// An error as the server worded it.
+/// Shows an error as the server worded it.
 pub(crate) fn text(error: &ServerError) -> String {
     match error.details() {
         Some(details) => format!("{} {details}", error.code()),
@@ -131,3 +123,7 @@ fn is_fatal(error: &ServerError) -> bool {
 
 /// Requests that wait for the connection: as many as are in flight at most.
 const QUEUE: usize = 256;
+/// The longest a server may take for what was asked before a ping, and for it.
+pub(super) const REPLY: Duration = Duration::from_secs(1);
+/// A peer that is gone without a word is noticed within this and [`REPLY`].
+const PING_EVERY: Duration = Duration::from_secs(1);

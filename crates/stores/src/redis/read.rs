@@ -3,10 +3,10 @@
 use redis::{ServerError, Value};
 use zeroize::Zeroizing;
 
-use super::connection::ReconnectingConnection;
+use super::connection::{ReconnectingConnection, unavailable};
 use super::dial::text;
 use super::reply_limit::TOO_LONG;
-use crate::pem_pair::Bytes;
+use crate::pem_pair::{Bytes, MAX_HALF};
 use sekisho_certs::store::{Result, StoreError};
 
 /// A server's reply about half a pair.
@@ -21,6 +21,10 @@ pub(super) enum Reply {
 }
 
 impl Reply {
+    fn too_long(key: &str) -> Self {
+        Self::Unfit(format!("{key} has over 1 MiB: no certificate or key"))
+    }
+
     /// Returns the bytes of a half that is there.
     pub(super) fn bytes(self) -> Option<Bytes> {
         match self {
@@ -63,10 +67,11 @@ pub(super) async fn read(
 /// Takes the value of one key.
 pub(super) fn reply(key: &str, value: Value) -> Reply {
     match value {
+        Value::BulkString(bytes) if bytes.len() > MAX_HALF => Reply::too_long(key),
         Value::BulkString(bytes) => Reply::There(Zeroizing::new(bytes)),
         Value::Nil => Reply::Missing,
         Value::ServerError(error) => match error.code() {
-            TOO_LONG => Reply::Unfit(format!("{key} has over 1 MiB: no certificate or key")),
+            TOO_LONG => Reply::too_long(key),
             "WRONGTYPE" => Reply::Unfit(format!("{key} holds no string")),
             _ => Reply::Failed(refused(&error)),
         },
@@ -77,12 +82,12 @@ pub(super) fn reply(key: &str, value: Value) -> Reply {
 fn refused(error: &ServerError) -> StoreError {
     let hint = match error.code() {
         "MOVED" | "ASK" | "CROSSSLOT" => "; it belongs to a cluster, write redis+cluster://",
-        "NOPERM" => "; reading takes the commands MGET, EXISTS and PING, on a Cluster GET",
+        "NOPERM" => "; reading takes the commands MGET, EXISTS and PING, on a Cluster GETRANGE",
         _ => "",
     };
-    StoreError::Unavailable(format!("Redis says {}{hint}", text(error)).into())
+    unavailable(format!("Redis says {}{hint}", text(error)))
 }
 
 fn strange() -> StoreError {
-    StoreError::Unavailable("Redis answered in a form that was not asked for".into())
+    unavailable("Redis answered in a form that was not asked for")
 }

@@ -3,7 +3,8 @@
 use futures_util::future::select_ok;
 use redis::Value;
 
-use super::dial::{Dialer, Dialled, text};
+use super::connection::Dialled;
+use super::dial::{Dialer, text};
 use super::url::Node;
 
 /// Sentinels, and what is needed to ask them and to follow their answer.

@@ -1,3 +1,4 @@
+use std::fmt;
 use std::path::Path;
 use std::time::{Duration, Instant};
 

@@ -1,4 +1,4 @@
-//! The URL of a Redis store, taken apart.
+//! The URL of a Redis store or cache, taken apart.
 
 mod parse;
 #[cfg(test)]
@@ -7,21 +7,23 @@ mod tests;
 use std::fmt;
 use std::path::{Path, PathBuf};
 
-use zeroize::Zeroizing;
+use redis::RedisConnectionInfo;
 
 use super::keys::Keys;
 
 /// Where a Redis store is, and how to read it. Neither `Debug` nor `Display`
 /// shows a password.
-#[derive(Clone, PartialEq, Eq)]
+#[derive(Clone)]
 pub struct RedisUrl {
     pub(crate) kind: Kind,
     /// At least one.
     pub(super) nodes: Vec<Node>,
-    pub(super) login: Login,
-    pub(super) database: u32,
+    /// User, password and number of the database.
+    pub(super) login: RedisConnectionInfo,
     pub(super) tls: Option<TlsFiles>,
     pub(crate) keys: Keys,
+    /// The URL without its parameters and with `***` for the password.
+    shown: String,
 }
 
 impl RedisUrl {
@@ -34,7 +36,7 @@ impl RedisUrl {
 
     /// Parses `redis://`, `rediss://`, `redis+sentinel://` and
     /// `redis+cluster://`; relative paths in it begin at `base`. Its form is
-    /// in `docs/configuration.md`.
+    /// in `docs/stores.md`.
     ///
     /// # Errors
     /// Says what is wrong. The text repeats nothing that may be a password.
@@ -51,23 +53,7 @@ impl RedisUrl {
 
 impl fmt::Display for RedisUrl {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (scheme, path) = match &self.kind {
-            Kind::Single if self.tls.is_some() => ("rediss", String::new()),
-            Kind::Single => ("redis", String::new()),
-            Kind::Sentinel { master, .. } => ("redis+sentinel", format!("/{master}")),
-            Kind::Cluster => ("redis+cluster", String::new()),
-        };
-        let Login { user, password } = &self.login;
-        write!(f, "{scheme}://{}", user.as_deref().unwrap_or_default())?;
-        if password.is_some() {
-            f.write_str(":***@")?;
-        }
-        let nodes: Vec<_> = self.nodes.iter().map(Node::to_string).collect();
-        write!(f, "{}{path}", nodes.join(","))?;
-        match &self.kind {
-            Kind::Cluster => Ok(()),
-            _ => write!(f, "/{}", self.database),
-        }
+        f.write_str(&self.shown)
     }
 }
 
@@ -78,31 +64,21 @@ impl fmt::Debug for RedisUrl {
 }
 
 /// How the server that is read is found.
-#[derive(Clone, PartialEq, Eq)]
+#[derive(Clone)]
 pub(crate) enum Kind {
     /// The one node.
     Single,
-    /// The nodes are sentinels and know it.
-    Sentinel { master: String, login: Login },
+    /// The nodes are sentinels, which take that login and know the master.
+    Sentinel {
+        master: String,
+        login: RedisConnectionInfo,
+    },
     /// Each key has its own; the nodes are some of them.
     Cluster,
 }
 
-/// User and password; without either, no login is sent.
-#[derive(Clone, Default, PartialEq, Eq)]
-pub(crate) struct Login {
-    pub(super) user: Option<String>,
-    password: Option<Zeroizing<String>>,
-}
-
-impl Login {
-    pub(super) fn password(&self) -> Option<&str> {
-        self.password.as_deref().map(String::as_str)
-    }
-}
-
 /// An address: a host name or an IP address, and a port.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug)]
 pub(super) struct Node {
     pub(super) host: String,
     pub(super) port: u16,
@@ -119,7 +95,7 @@ impl fmt::Display for Node {
 }
 
 /// PEM files for TLS.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 pub(super) struct TlsFiles {
     /// Authorities to trust; without a file, those of the system.
     pub(super) roots: Option<PathBuf>,

@@ -60,7 +60,7 @@ impl RedisUrl {
     /// As [`RedisUrl::parse`]; also for a Cluster, and for templates of keys.
     pub fn parse_cache(url: &str, base: &Path) -> std::result::Result<Self, String> {
         let url = Self::parse(url, base)?;
-        if url.kind == Kind::Cluster {
+        if matches!(url.kind, Kind::Cluster) {
             return Err(
                 "a Cluster can be no cache before a store: a host and its credentials are read in one step, and \
                  lie on different nodes there; name a single server, or redis+sentinel://"
@@ -96,7 +96,7 @@ impl CacheServer {
     /// # Errors
     /// Says why there is none.
     pub async fn reach(&self) -> Result<()> {
-        self.link.reach().await
+        self.link.connect().await.map(|_| ())
     }
 
     /// What answers a name, by a state of that generation that is at `least`

@@ -3,7 +3,7 @@
 use super::*;
 
 #[tokio::test]
-async fn keys_are_read_with_parallel_gets() {
+async fn each_key_is_read_from_its_node() {
     let server = RedisServer::start_cluster();
     let bench = Bench::on(server, "redis+cluster://127.0.0.1:PORT");
     bench.store.reach().await.unwrap();
@@ -18,8 +18,110 @@ async fn keys_are_read_with_parallel_gets() {
     bench.server.cli(&["del", "a.example.key"]);
     let why = bench.corrupt("a.example").await;
     assert!(why.contains("a.example.key is missing"), "{why}");
-    let stats = bench.server.cli(&["info", "commandstats"]);
-    assert!(!stats.contains("cmdstat_mget"), "{stats}");
+    // An empty value is no missing key.
+    bench.put("a.example", Key::P256);
+    bench.server.set("a.example.crt", "");
+    let why = bench.corrupt("a.example").await;
+    assert!(why.contains("no certificate"), "{why}");
+}
+
+#[tokio::test]
+async fn a_value_over_the_bound_is_not_taken_in() {
+    let server = RedisServer::start_cluster();
+    let bench = Bench::on(server, "redis+cluster://127.0.0.1:PORT");
+    bench.put("a.example", Key::P256);
+    let size = (100 << 20).to_string();
+    bench.server.cli(&["setrange", "a.example.crt", &size, "x"]);
+    let sent = || {
+        let stats = bench.server.cli(&["info", "stats"]);
+        let mut lines = stats.lines();
+        let bytes = lines.find_map(|line| line.strip_prefix("total_net_output_bytes:"));
+        bytes.unwrap().trim().parse::<u64>().unwrap()
+    };
+    let before = sent();
+    let why = bench.corrupt("a.example").await;
+    assert!(why.contains("a.example.crt has over 1 MiB"), "{why}");
+    assert!(sent() - before < 8 << 20);
+}
+
+#[tokio::test]
+async fn the_documented_access_list_is_enough() {
+    let server = RedisServer::start_cluster();
+    let rules = ["acl", "setuser", "ada", "on", ">pw", "~*.crt", "~*.key"];
+    let commands = ["+getrange", "+exists", "+ping", "+asking", "+cluster|slots"];
+    server.cli(&[&rules[..], &commands[..]].concat());
+    let bench = Bench::on(server, "redis+cluster://ada:pw@127.0.0.1:PORT");
+    bench.store.reach().await.unwrap();
+    bench.put("a.example", Key::P256);
+    bench.found("a.example").await;
+    assert!(bench.absent("b.example").await);
+
+    let port = bench.server.port();
+    let store = open(&format!("redis+cluster://ada:guessed@127.0.0.1:{port}"));
+    let why = unavailable(store.reach().await);
+    assert!(why.contains(&format!("127.0.0.1:{port}")), "{why}");
+    assert!(
+        why.contains("authentication failed") && !why.contains("guessed"),
+        "{why}"
+    );
+}
+
+/// Three nodes serve a third of the slots each.
+#[tokio::test]
+async fn a_node_that_stands_still_takes_no_other_keys_away() {
+    let nodes = [(); 3].map(|()| RedisServer::start_cluster_node());
+    let slots = [("0", "5460"), ("5461", "10922"), ("10923", "16383")];
+    for (node, (first, last)) in nodes.iter().zip(slots) {
+        node.cli(&["cluster", "addslotsrange", first, last]);
+        let port = node.port().to_string();
+        nodes[0].cli(&["cluster", "meet", "127.0.0.1", &port, &node.bus_port()]);
+    }
+    for node in &nodes {
+        node.wait_for(&["cluster", "info"], "cluster_slots_ok:16384");
+        node.wait_for(&["cluster", "info"], "cluster_state:ok");
+    }
+    let [first, other, third] = nodes;
+    let url = "redis+cluster://127.0.0.1:PORT?chain={{host}}.crt&key={{host}}.key";
+    let bench = Bench::on(first, url);
+    // The name's slot is below 5461, that of the wildcard above it beyond 10922.
+    let slot = |key: &str| -> u16 {
+        let slot = bench.server.cli(&["cluster", "keyslot", key]);
+        slot.parse().unwrap()
+    };
+    let name = (0..)
+        .map(|number| {
+            (
+                format!("a{number}.b{number}.example"),
+                format!("*.b{number}.example"),
+            )
+        })
+        .find(|(name, above)| slot(name) < 5461 && slot(above) > 10922);
+    let name = name.unwrap().0;
+    let pair = bench.ca.issue(&[&name], Key::P256);
+    bench
+        .server
+        .set(&format!("{{{name}}}.crt"), &pair.chain_pem());
+    bench
+        .server
+        .set(&format!("{{{name}}}.key"), &pair.key_pem());
+    bench.found(&name).await;
+    third.pause();
+    let begun = Instant::now();
+    for _ in 0..20 {
+        let asked = Instant::now();
+        bench.found(&name).await;
+        assert!(asked.elapsed() < Duration::from_millis(900));
+        tokio::time::sleep(Duration::from_millis(100)).await;
+    }
+    assert!(
+        begun.elapsed() < Duration::from_secs(10),
+        "before the nodes give it up"
+    );
+    // An absent name's wildcard lies there, so that nothing can be said of it.
+    let (_, above) = name.split_once('.').unwrap();
+    unavailable(bench.find(&format!("none.{above}")).await);
+    third.resume();
+    drop(other);
 }
 
 /// The map says one node, the keys have moved to another.
@@ -85,7 +187,7 @@ async fn what_is_wrong_is_said() {
     let node = RedisServer::start_cluster_node();
     let store = open(&format!("redis+cluster://127.0.0.1:{}", node.port()));
     let why = unavailable(store.reach().await);
-    assert!(why.contains("no node serves any slot"), "{why}");
+    assert!(why.contains("no node of the Cluster"), "{why}");
     // A node of a cluster that is taken for a single server.
     let node = RedisServer::start_cluster();
     let store = open(&format!("redis://127.0.0.1:{}", node.port()));

@@ -4,9 +4,9 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use percent_encoding::percent_decode_str;
-use zeroize::Zeroizing;
+use redis::RedisConnectionInfo;
 
-use super::{Kind, Login, Node, RedisUrl, TlsFiles};
+use super::{Kind, Node, RedisUrl, TlsFiles};
 use crate::redis::keys::Keys;
 
 type Result<T> = std::result::Result<T, String>;
@@ -14,10 +14,8 @@ type Result<T> = std::result::Result<T, String>;
 pub(super) fn parse(url: &str, base: &Path) -> Result<RedisUrl> {
     let (scheme, rest) = url.split_once("://").unwrap_or_default();
     if !SCHEMES.contains(&scheme) {
-        return Err(format!(
-            "a Redis store begins with {}://",
-            SCHEMES.join("://, ")
-        ));
+        let schemes = SCHEMES.join("://, ");
+        return Err(format!("a Redis store begins with {schemes}://"));
     }
     let (rest, query) = rest.split_once('?').unwrap_or((rest, ""));
     let (authority, path) = rest.split_once('/').unwrap_or((rest, ""));
@@ -30,38 +28,49 @@ pub(super) fn parse(url: &str, base: &Path) -> Result<RedisUrl> {
         );
     }
     let (login, nodes) = match authority.rsplit_once('@') {
-        None => (Login::default(), authority),
-        Some((login, nodes)) => (self::login(login)?, nodes),
+        None => (None, authority),
+        Some((login, nodes)) => {
+            let (user, password) = login.split_once(':').ok_or(
+                "in front of '@' stands a user with a password: user:password@, or :password@ alone",
+            )?;
+            (Some((decoded(user)?, decoded(password)?)), nodes)
+        }
     };
-    let mut query = Query::parse(query)?;
-    let (kind, database) = kind(scheme, path, &mut query)?;
-    let url = RedisUrl {
-        nodes: self::nodes(nodes, &kind)?,
-        login,
-        database,
+    let mut query = Query::parse(scheme, query)?;
+    let (kind, path) = kind(scheme, path, &mut query)?;
+    let nodes = self::nodes(nodes, &kind)?;
+    let shown: Vec<_> = nodes.iter().map(Node::to_string).collect();
+    let user = login.as_ref().map(|(user, _)| format!("{user}:***@"));
+    let shown = format!("{scheme}://{}{}", user.unwrap_or_default(), shown.join(","));
+    let (shown, database) = match &kind {
+        Kind::Cluster => (shown, 0),
+        Kind::Sentinel { master, .. } => (format!("{shown}/{master}"), database(path)?),
+        Kind::Single => (shown, database(path)?),
+    };
+    Ok(RedisUrl {
+        shown: match kind {
+            Kind::Cluster => shown,
+            _ => format!("{shown}/{database}"),
+        },
+        nodes,
+        login: self::login(login)?.set_db(database),
         tls: tls(scheme, base, &mut query)?,
-        keys: keys(&mut query)?,
+        keys: match query.pair("chain", "key")? {
+            None => Keys::default(),
+            Some((chain, key)) => Keys::new(&chain, &key)?,
+        },
         kind,
-    };
-    query.end()?;
-    Ok(url)
-}
-
-fn login(text: &str) -> Result<Login> {
-    let (user, password) = text.split_once(':').ok_or(
-        "in front of '@' stands a user with a password: user:password@, or :password@ alone",
-    )?;
-    login_of(decoded(user)?, decoded(password)?)
-}
-
-fn login_of(user: String, password: String) -> Result<Login> {
-    if password.is_empty() {
-        return Err("the password is empty".into());
-    }
-    Ok(Login {
-        user: (!user.is_empty()).then_some(user),
-        password: Some(Zeroizing::new(password)),
     })
+}
+
+fn login(login: Option<(String, String)>) -> Result<RedisConnectionInfo> {
+    let info = RedisConnectionInfo::default().set_skip_set_lib_name();
+    match login {
+        None => Ok(info),
+        Some((_, password)) if password.is_empty() => Err("the password is empty".into()),
+        Some((user, password)) if user.is_empty() => Ok(info.set_password(password)),
+        Some((user, password)) => Ok(info.set_username(user).set_password(password)),
+    }
 }
 
 /// Nothing of the text is repeated: it may be a piece of a password.
@@ -70,16 +79,15 @@ fn nodes(text: &str, kind: &Kind) -> Result<Vec<Node>> {
         Kind::Single | Kind::Cluster => 6379,
         Kind::Sentinel { .. } => 26379,
     };
-    let nodes: Vec<_> = text
+    let nodes: Option<Vec<_>> = text
         .split(',')
-        .map(|node| {
-            self::node(node, default).ok_or(
-                "an address is HOST or HOST:PORT, an IPv6 one in brackets; in a password \
-                 : / ? # @ , must be written as %3A %2F %3F %23 %40 %2C",
-            )
-        })
-        .collect::<std::result::Result<_, _>>()?;
-    if nodes.len() > 1 && *kind == Kind::Single {
+        .map(|node| self::node(node, default))
+        .collect();
+    let nodes = nodes.ok_or(
+        "an address is HOST or HOST:PORT, an IPv6 one in brackets; in a password : / ? # @ , must \
+         be written as %3A %2F %3F %23 %40 %2C",
+    )?;
+    if nodes.len() > 1 && matches!(kind, Kind::Single) {
         return Err(
             "several addresses are for redis+sentinel:// and redis+cluster://; this has one".into(),
         );
@@ -113,88 +121,80 @@ fn node(text: &str, default: u16) -> Option<Node> {
     })
 }
 
-fn kind(scheme: &str, path: &str, query: &mut Query) -> Result<(Kind, u32)> {
-    let database = |text: &str| match text {
-        "" => Ok(0),
-        text => text
-            .parse()
-            .map_err(|_| "behind the address stands /DATABASE, a number".to_owned()),
-    };
+/// Takes the path apart; gives what stands for the database.
+fn kind<'a>(scheme: &str, path: &'a str, query: &mut Query) -> Result<(Kind, &'a str)> {
     match scheme {
-        "redis+cluster" => match path {
-            "" | "0" => Ok((Kind::Cluster, 0)),
-            _ => Err("a Cluster has no databases: nothing stands behind the address".into()),
-        },
+        "redis+cluster" if !["", "0"].contains(&path) => {
+            Err("a Cluster has no databases: nothing stands behind the address".into())
+        }
+        "redis+cluster" => Ok((Kind::Cluster, "")),
         "redis+sentinel" => {
-            let (master, number) = path.split_once('/').unwrap_or((path, ""));
-            let master = decoded(master)?;
+            let (master, database) = path.split_once('/').unwrap_or((path, ""));
             if master.is_empty() {
                 return Err("behind the sentinels stands the master's name, as in \
                      redis+sentinel://10.0.0.1,10.0.0.2/mymaster/0"
                     .into());
             }
             let (user, password) = (query.take("sentinel_user"), query.take("sentinel_password"));
-            let login = match (user, password) {
-                (None, None) => Login::default(),
-                (user, password) => {
-                    login_of(user.unwrap_or_default(), password.unwrap_or_default())?
-                }
+            let is_given = user.is_some() || password.is_some();
+            let given = (user.unwrap_or_default(), password.unwrap_or_default());
+            let kind = Kind::Sentinel {
+                master: decoded(master)?,
+                login: login(is_given.then_some(given))?,
             };
-            Ok((Kind::Sentinel { master, login }, database(number)?))
+            Ok((kind, database))
         }
-        _ => Ok((Kind::Single, database(path)?)),
+        _ => Ok((Kind::Single, path)),
     }
+}
+
+fn database(text: &str) -> Result<i64> {
+    let number = match text {
+        "" => Some(0),
+        text => text.parse::<u32>().ok(),
+    };
+    let number = number.ok_or("behind the address stands /DATABASE, a number")?;
+    Ok(number.into())
 }
 
 fn tls(scheme: &str, base: &Path, query: &mut Query) -> Result<Option<TlsFiles>> {
-    let wanted = match (scheme, query.take("tls").as_deref()) {
-        ("rediss", None) => true,
-        ("redis", None) => false,
-        ("redis" | "rediss", Some(_)) => {
-            return Err("TLS to a single server is asked for by rediss://, not by tls=".into());
-        }
-        (_, None | Some("0")) => false,
-        (_, Some("1")) => true,
-        (_, Some(_)) => return Err("tls is 1 or 0".into()),
+    let wanted = match query.take("tls").as_deref() {
+        None => scheme == "rediss",
+        Some("0") => false,
+        Some("1") => true,
+        Some(_) => return Err("tls is 1 or 0".into()),
     };
-    let mut file = |name: &str| match query.take(name) {
-        Some(path) if path.is_empty() => Err(format!("{name} is a path")),
-        path => Ok(path.map(|path| base.join(path))),
-    };
-    let (roots, cert, key) = (file("ca")?, file("client_cert")?, file("client_key")?);
-    let client = match (cert, key) {
-        (None, None) => None,
-        (Some(cert), Some(key)) => Some((cert, key)),
-        _ => return Err("client_cert and client_key belong together".into()),
-    };
-    match wanted {
-        true => Ok(Some(TlsFiles { roots, client })),
-        false if roots.is_some() || client.is_some() => {
-            Err("ca, client_cert and client_key are for TLS: rediss://, or tls=1".into())
-        }
-        false => Ok(None),
+    let roots = query.take("ca");
+    let client = query.pair("client_cert", "client_key")?;
+    if !wanted && (roots.is_some() || client.is_some()) {
+        return Err("ca, client_cert and client_key are for TLS: rediss://, or tls=1".into());
     }
-}
-
-fn keys(query: &mut Query) -> Result<Keys> {
-    match (query.take("chain"), query.take("key")) {
-        (None, None) => Ok(Keys::default()),
-        (Some(chain), Some(key)) => Keys::new(&chain, &key),
-        _ => Err("chain and key are given both, or neither".into()),
+    let paths = client.iter().flat_map(|(cert, key)| [cert, key]);
+    if roots.iter().chain(paths).any(String::is_empty) {
+        return Err("ca, client_cert and client_key are paths".into());
     }
+    Ok(wanted.then(|| TlsFiles {
+        roots: roots.map(|path| base.join(path)),
+        client: client.map(|(cert, key)| (base.join(cert), base.join(key))),
+    }))
 }
 
 /// The parameters behind `?`.
 struct Query(BTreeMap<String, String>);
 
 impl Query {
-    fn parse(text: &str) -> Result<Self> {
+    fn parse(scheme: &str, text: &str) -> Result<Self> {
         let mut query = BTreeMap::new();
         for part in text.split('&').filter(|part| !part.is_empty()) {
             let (name, value) = part.split_once('=').unwrap_or((part, ""));
-            if !PARAMETERS.contains(&name) {
-                let known = PARAMETERS.join(", ");
+            let known = PARAMETERS.iter().find(|(known, _)| *known == name);
+            let Some((_, schemes)) = known else {
+                let known = PARAMETERS.map(|(known, _)| known).join(", ");
                 return Err(format!("{name:?} is unknown; known behind ? are {known}"));
+            };
+            if !schemes.contains(&scheme) {
+                let schemes = schemes.join(":// and ");
+                return Err(format!("{name} is for {schemes}://, not for {scheme}://"));
             }
             if query.insert(name.to_owned(), decoded(value)?).is_some() {
                 return Err(format!("{name} stands there twice"));
@@ -207,11 +207,14 @@ impl Query {
         self.0.remove(name)
     }
 
-    /// Nothing may be left.
-    fn end(self) -> Result<()> {
-        match self.0.into_keys().next() {
-            None => Ok(()),
-            Some(name) => Err(format!("{name} is for redis+sentinel://")),
+    /// Takes two parameters that are given both, or neither.
+    fn pair(&mut self, one: &str, other: &str) -> Result<Option<(String, String)>> {
+        match (self.take(one), self.take(other)) {
+            (None, None) => Ok(None),
+            (Some(one), Some(other)) => Ok(Some((one, other))),
+            _ => Err(format!(
+                "{one} and {other} belong together: give both, or neither"
+            )),
         }
     }
 }
@@ -223,13 +226,15 @@ fn decoded(text: &str) -> Result<String> {
 }
 
 pub(super) const SCHEMES: [&str; 4] = ["redis", "rediss", "redis+sentinel", "redis+cluster"];
-const PARAMETERS: [&str; 8] = [
-    "chain",
-    "key",
-    "tls",
-    "ca",
-    "client_cert",
-    "client_key",
-    "sentinel_user",
-    "sentinel_password",
+/// Each parameter with the schemes that take it. A single server is asked over
+/// TLS by `rediss`.
+const PARAMETERS: [(&str, &[&str]); 8] = [
+    ("chain", &SCHEMES),
+    ("key", &SCHEMES),
+    ("tls", &["redis+sentinel", "redis+cluster"]),
+    ("ca", &SCHEMES),
+    ("client_cert", &SCHEMES),
+    ("client_key", &SCHEMES),
+    ("sentinel_user", &["redis+sentinel"]),
+    ("sentinel_password", &["redis+sentinel"]),
 ];

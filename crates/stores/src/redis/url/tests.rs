@@ -12,15 +12,15 @@ fn nodes(url: &RedisUrl) -> Vec<String> {
 fn parts_come_back_and_defaults_are_applied() {
     let url = parsed("redis://127.0.0.1");
     assert_eq!(nodes(&url), ["127.0.0.1:6379"]);
-    assert_eq!((url.database, url.tls.is_some()), (0, false));
-    assert!(url.login == Login::default() && url.keys == Keys::default());
+    assert_eq!((url.login.db(), url.tls.is_some()), (0, false));
+    assert!(url.login.password().is_none() && url.keys == Keys::default());
     assert_eq!(url.to_string(), "redis://127.0.0.1:6379/0");
 
     let url = parsed("rediss://ada:p%40ss%2Fw%3Ard@[::1]:7000/3?ca=redis-ca.pem");
     assert_eq!(nodes(&url), ["[::1]:7000"]);
-    assert_eq!(url.login.user.as_deref(), Some("ada"));
+    assert_eq!(url.login.username(), Some("ada"));
     assert_eq!(url.login.password(), Some("p@ss/w:rd"));
-    assert_eq!(url.database, 3);
+    assert_eq!(url.login.db(), 3);
     let roots = url.tls.as_ref().unwrap().roots.as_deref();
     assert_eq!(roots, Some(Path::new("/etc/redis-ca.pem")));
     assert_eq!(url.to_string(), "rediss://ada:***@[::1]:7000/3");
@@ -34,10 +34,10 @@ fn parts_come_back_and_defaults_are_applied() {
         (master.as_str(), login.password()),
         ("my master", Some("other"))
     );
-    assert_eq!((url.database, url.tls.is_some()), (2, true));
+    assert_eq!((url.login.db(), url.tls.is_some()), (2, true));
 
     let url = parsed("redis+cluster://a,b:7001?client_cert=/c&client_key=k&tls=1");
-    assert!(url.kind == Kind::Cluster);
+    assert!(matches!(url.kind, Kind::Cluster));
     let client = url.tls.as_ref().unwrap().client.clone().unwrap();
     assert_eq!(client, ("/c".into(), "/etc/k".into()));
     assert_eq!(url.to_string(), "redis+cluster://a:6379,b:7001");
@@ -77,8 +77,11 @@ fn what_is_wrong_is_said() {
         ("redis://h?database=1", "known behind ? are chain, key"),
         ("redis://h?ca=a&ca=b", "twice"),
         ("redis://h?ca=a", "rediss://"),
-        ("rediss://h?ca=", "ca is a path"),
-        ("redis://h?tls=1", "rediss://"),
+        ("rediss://h?ca=", "are paths"),
+        (
+            "redis://h?tls=1",
+            "for redis+sentinel:// and redis+cluster://",
+        ),
         ("redis+cluster://h?tls=yes", "1 or 0"),
         ("rediss://h?client_key=k", "belong together"),
         ("redis://h?chain={host}.crt", "both"),
