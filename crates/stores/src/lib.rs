@@ -28,7 +28,7 @@ mod reconnecting;
 pub mod redis;
 #[cfg(feature = "redis")]
 pub mod redis_cache;
-#[cfg(any(feature = "http", feature = "redis"))]
+#[cfg(feature = "tls")]
 mod roots;
 pub mod sqlite;
 pub mod stored;

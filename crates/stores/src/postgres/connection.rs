@@ -8,12 +8,13 @@ use tokio::task::AbortHandle;
 use tokio::time::timeout;
 use tokio_postgres::types::ToSql;
 use tokio_postgres::{AsyncMessage, Client, Row, Statement};
+use tokio_postgres_rustls::MakeRustlsConnect;
 
 use super::Options;
 use super::fault::{Fault, Step};
 use super::params::Params;
 use super::schema;
-use super::tls::Tls;
+use super::tls::tls;
 use super::url::Url;
 use super::{Mode, find};
 use sekisho_certs::store::{CatalogId, Result};
@@ -21,7 +22,7 @@ use sekisho_certs::store::{CatalogId, Result};
 /// Makes connections to one store.
 pub(super) struct Dialer {
     pub(super) url: Url,
-    tls: Tls,
+    tls: MakeRustlsConnect,
     mode: Mode,
     pub(super) options: Options,
     /// Learnt at the first contact; whatever is reached later must have it.
@@ -31,7 +32,7 @@ pub(super) struct Dialer {
 impl Dialer {
     pub(super) fn new(url: &Url, mode: Mode, options: &Options) -> Result<Self> {
         Ok(Self {
-            tls: Tls::new(url)?,
+            tls: tls(url)?,
             mode,
             options: options.clone(),
             catalog: OnceLock::new(),
