@@ -88,7 +88,7 @@ fn disk_cache(seen: Arc<Seen>) -> (Arc<DiskCache>, TempDir) {
         documents: vec!["a".into()],
         clock: Clock::System,
     };
-    let cache = DiskCache::open(&options, seen).unwrap();
+    let cache = DiskCache::open(&options, seen, &Handle::current()).unwrap();
     (Arc::new(cache), folder)
 }
 

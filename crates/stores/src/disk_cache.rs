@@ -40,11 +40,12 @@
 //! written is passed over. Where copies could not be dropped, the file is
 //! removed.
 
-mod counts;
 mod file;
+mod pending;
 mod plain;
 mod resync;
 mod start;
+mod stats;
 mod tables;
 mod writer;
 mod written;
@@ -54,28 +55,30 @@ mod tests;
 
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
-use std::thread;
 use std::time::Duration;
 
 use aws_lc_rs::digest::{SHA256, digest};
-use tokio::sync::oneshot;
+use tokio::runtime::Handle;
 use tokio::task::JoinHandle;
-use tokio::time::{Instant, timeout};
+use tokio::time::{Instant, sleep, timeout};
 
-use self::counts::Counts;
-pub use self::counts::Stats;
-use self::file::Place;
-use self::resync::Following;
+use self::file::CacheFile;
+use self::pending::{Kept, Pending};
+use self::resync::Resync;
 pub use self::start::StartState;
+pub use self::stats::Stats;
 use self::tables::Meta;
-use self::writer::{Inbox, Kept, Writer};
+use self::writer::Writer;
 use self::written::Written;
+use crate::threads::Threads;
 use sekisho_certs::SealedBytes;
 use sekisho_certs::clock::Clock;
 use sekisho_certs::host::HostName;
 use sekisho_certs::log::{Noted, Seen};
 use sekisho_certs::metrics::{self, Registry};
-use sekisho_certs::store::{CatalogId, DocumentKind, Found, LogPosition, Result, StoreError};
+use sekisho_certs::store::{
+    Catalog, CatalogId, DocumentKind, Found, LogPosition, Result, StoreError,
+};
 
 /// Where copies are kept, and of what.
 #[derive(Clone, Debug)]
@@ -95,31 +98,41 @@ pub struct Options {
 /// The cache on disk. Its file is closed when it is dropped.
 #[derive(Debug)]
 pub struct DiskCache {
-    shared: Arc<Shared>,
+    inner: Arc<Inner>,
+    writing: JoinHandle<()>,
     /// Follows a catalog's log.
     resync: OnceLock<JoinHandle<()>>,
 }
 
 #[derive(Debug)]
-struct Shared {
-    inbox: Inbox,
-    written: Arc<Written>,
-    counts: Arc<Counts>,
+struct Inner {
+    /// One thread, since the file has one user.
+    writer: Threads<Writer>,
+    shared: Arc<Shared>,
     /// What is sealed for this file alone is bound to it.
     own: CatalogId,
     options: Options,
     /// Where the file was when it was opened.
     opened_at: Option<LogPosition>,
     start: Option<StartState>,
-    following: Following,
     outage: Mutex<Outage>,
 }
 
-/// What the log says of a store that fails.
+/// What callers share with the writer.
+#[derive(Debug, Default)]
+struct Shared {
+    seen: Arc<Seen>,
+    pending: Pending,
+    written: Written,
+    resync: Resync,
+    stats: Mutex<Stats>,
+}
+
+/// What was logged of a store that fails.
 #[derive(Debug, Default)]
 struct Outage {
-    /// Whether the feed failed last.
-    is_feed_broken: bool,
+    /// Whether the last reading of the feed went well.
+    is_feed_healthy: bool,
     is_away: bool,
     /// When that was last logged.
     logged: Option<Instant>,
@@ -128,48 +141,55 @@ struct Outage {
 impl DiskCache {
     /// Opens the file, or makes it. It reads a few rows: what it takes does
     /// not depend on how many copies there are. `seen` is how far this process
-    /// has seen the log; without a log it stays empty.
+    /// has seen the log; without a log it stays empty. The runtime drives what
+    /// is not done at once.
     ///
     /// # Errors
     /// [`StoreError::Unavailable`] says why there can be none: the file can't
     /// be written, is another program's, or is another process's now. A server
     /// goes without.
-    pub fn open(options: &Options, seen: Arc<Seen>) -> Result<Self> {
+    pub fn open(options: &Options, seen: Arc<Seen>, runtime: &Handle) -> Result<Self> {
         let unavailable = |why: String| StoreError::Unavailable(why.into());
-        let place = Place::take(&options.path, options.size).map_err(unavailable)?;
+        let file = CacheFile::lock(&options.path, options.size).map_err(unavailable)?;
         let wanted = Meta {
             store: digest(&SHA256, options.store.as_bytes()).as_ref().to_vec(),
             own: fresh_id(),
             catalog: None,
             position: None,
         };
-        let (connection, meta) = place.open(&wanted).map_err(unavailable)?;
-        let documents = tables::documents(&connection).unwrap_or_default();
-        let start = StartState::of(&meta, &documents, options.clock.now());
+        let (connection, meta) = file.open(&wanted).map_err(unavailable)?;
+        let documents = tables::all_documents(&connection).unwrap_or_default();
+        let start = StartState::of(&meta, documents, options.clock.now());
         let (own, opened_at) = (meta.own, meta.position);
-        let (written, counts) = (Arc::<Written>::default(), Arc::<Counts>::default());
-        let writer = Writer::new(place, connection, meta, documents, seen)
-            .sharing(Arc::clone(&written), Arc::clone(&counts));
-        let (inbox, tasks) = Inbox::new();
-        thread::Builder::new()
-            .name("disk-cache".to_owned())
-            .spawn(move || writer.run(&tasks))
+        let shared = Arc::new(Shared {
+            seen,
+            ..Shared::default()
+        });
+        shared.count(|stats| stats.capacity = options.size);
+        let writer = Writer::new(file, connection, meta, Arc::clone(&shared));
+        let writer = Threads::start("disk-cache", [writer], MAX_CALLS)
             .map_err(|error| unavailable(format!("no thread for the disk cache: {error}")))?;
-        let shared = Shared {
-            inbox,
-            written,
-            counts,
+        let inner = Arc::new(Inner {
+            writer,
+            shared,
             own,
             options: options.clone(),
             opened_at,
             start,
-            following: Following::default(),
             outage: Mutex::default(),
-        };
+        });
         Ok(Self {
-            shared: Arc::new(shared),
+            writing: runtime.spawn(Arc::clone(&inner).keep_pending()),
+            inner,
             resync: OnceLock::new(),
         })
+    }
+
+    /// Follows this catalog's log once a feed tells of it.
+    pub fn keep_up(&self, catalog: Arc<dyn Catalog>, runtime: &Handle) {
+        let inner = Arc::clone(&self.inner);
+        self.resync
+            .get_or_init(|| runtime.spawn(inner.keep_up(catalog)));
     }
 
     /// Registers the metrics of copies and of answers from them.
@@ -181,31 +201,32 @@ impl DiskCache {
     /// Returns what it counts.
     #[must_use]
     pub fn stats(&self) -> Stats {
-        self.shared.counts.stats(self.shared.options.size)
+        *self.inner.shared.stats()
     }
 
     /// What a server starts with while the store is out of reach. It counts
     /// until the catalog first answers.
     #[must_use]
     pub fn start_state(&self) -> Option<StartState> {
-        self.shared.start.clone()
+        self.inner.start.clone()
     }
 
     /// Where the log is followed from: up to there the copies are right.
     #[must_use]
     pub fn position(&self) -> Option<LogPosition> {
-        self.shared.opened_at
+        self.inner.opened_at
     }
 
-    /// Keeps what a catalog found, asked after `noted`, if there is room in
-    /// the queue.
+    /// Keeps what a catalog found, asked after `noted`, if there is room.
     pub(crate) fn keep(&self, name: &HostName, found: &Found<SealedBytes>, noted: Noted) {
-        let shared = &self.shared;
-        if let Some(mark) = shared.written.missing(name, found, master_key) {
-            let kept = Kept::found(name, found.clone(), mark, Some(noted));
-            if !shared.inbox.keep(kept) {
-                shared.counts.dropped(1);
-            }
+        let shared = &self.inner.shared;
+        if let Some(fingerprint) = shared.written.missing(name, found, master_key) {
+            let kept = Kept {
+                name: name.clone(),
+                found: Some((found.clone(), fingerprint)),
+                noted: Some(noted),
+            };
+            shared.count_dropped((!shared.pending.keep(kept)).into());
         }
     }
 
@@ -213,30 +234,14 @@ impl DiskCache {
     /// noted how far the log was seen.
     pub(crate) async fn find(&self, name: &HostName, noted: Noted) -> Option<Found<SealedBytes>> {
         let name = name.clone();
-        self.shared
-            .ask(move |writer| writer.find(&name, noted))
-            .await?
-    }
-
-    /// Drops a copy that does not open.
-    pub(crate) fn drop_unusable(&self, found: &Found<SealedBytes>, why: &str) {
-        let (pattern, why) = (found.record.pattern.clone(), why.to_owned());
-        self.shared
-            .inbox
-            .call(move |writer| writer.drop_unusable(pattern.as_str(), &why));
-    }
-
-    /// Whether the disk has all that it was given.
-    #[cfg(test)]
-    fn is_settled(&self) -> bool {
-        self.shared.inbox.is_idle() && self.shared.following.is_settled()
+        let found = self.inner.ask(move |writer| writer.find(&name, noted));
+        found.await.ok()?
     }
 
     /// The store failed, and a copy answered.
     pub(crate) fn stood_in(&self, failed: &StoreError) {
-        let shared = &self.shared;
-        shared.counts.answered();
-        let mut outage = shared.outage();
+        self.inner.shared.count(|stats| stats.answers += 1);
+        let mut outage = self.inner.outage();
         let now = Instant::now();
         // A store that comes and goes is logged now and then.
         let is_logged = outage.logged.is_some_and(|at| now < at + LOG_EVERY);
@@ -255,38 +260,74 @@ impl DiskCache {
 
     /// The store answered.
     pub(crate) fn store_answered(&self) {
-        if std::mem::take(&mut self.shared.outage().is_away) {
+        if std::mem::take(&mut self.inner.outage().is_away) {
             tracing::info!("the store answers again");
         }
     }
 }
 
-impl Shared {
+impl Inner {
     fn outage(&self) -> MutexGuard<'_, Outage> {
         self.outage.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Waits for what the writer gives; none if there is no room, or the disk
-    /// takes too long.
+    /// Waits for what the writer gives.
+    ///
+    /// # Errors
+    /// Too much waits already, or the disk takes too long.
     async fn ask<T: Send + 'static>(
         &self,
         work: impl FnOnce(&mut Writer) -> T + Send + 'static,
-    ) -> Option<T> {
-        let (answer, answered) = oneshot::channel();
-        let is_queued = self.inbox.call(move |writer| {
-            if !answer.is_closed() {
-                let _ = answer.send(work(writer));
+    ) -> Result<T> {
+        let given = self.writer.run(move |writer| Ok(work(writer)));
+        let given = timeout(ASK_TIMEOUT, given).await;
+        given.unwrap_or(Err(StoreError::TimedOut(ASK_TIMEOUT)))
+    }
+
+    /// Counts the copies, then writes answers soon after the first of them came.
+    /// A hung disk is waited for: meanwhile more come together, up to their bound.
+    async fn keep_pending(self: Arc<Self>) {
+        let run = |work: fn(&mut Writer)| {
+            self.writer.run(move |writer| {
+                work(writer);
+                Ok(())
+            })
+        };
+        let _ = run(Writer::count).await;
+        let filled = &self.shared.pending.filled;
+        loop {
+            filled.notified().await;
+            sleep(BATCH_DELAY).await;
+            if run(Writer::keep_pending).await.is_err() {
+                filled.notify_one();
             }
-        });
-        if !is_queued {
-            return None;
         }
-        timeout(FIND_TIMEOUT, answered).await.ok()?.ok()
+    }
+}
+
+impl Shared {
+    fn stats(&self) -> MutexGuard<'_, Stats> {
+        self.stats.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn count(&self, change: impl FnOnce(&mut Stats)) {
+        change(&mut self.stats());
+    }
+
+    fn count_copies(&self, new: usize, gone: usize) {
+        self.count(|stats| {
+            stats.copies = (stats.copies + new as u64).saturating_sub(gone as u64);
+        });
+    }
+
+    fn count_dropped(&self, answers: usize) {
+        self.count(|stats| stats.dropped += answers as u64);
     }
 }
 
 impl Drop for DiskCache {
     fn drop(&mut self) {
+        self.writing.abort();
         if let Some(resync) = self.resync.get() {
             resync.abort();
         }
@@ -307,6 +348,11 @@ fn fresh_id() -> CatalogId {
 }
 
 /// What a copy may take; the store has taken its own time before.
-const FIND_TIMEOUT: Duration = Duration::from_secs(1);
+const ASK_TIMEOUT: Duration = Duration::from_secs(1);
+/// Calls that wait for the disk: as many as loads may be in flight in a busy
+/// server. Of the log there is one page at most.
+const MAX_CALLS: usize = 1024;
+/// How long the first answer waits for more to share a transaction with.
+const BATCH_DELAY: Duration = Duration::from_millis(20);
 /// Between two warnings.
 const LOG_EVERY: Duration = Duration::from_secs(10);

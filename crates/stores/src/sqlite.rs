@@ -8,6 +8,7 @@
 //! elsewhere, in a level before the store, say, were of another past.
 
 mod backup;
+pub(crate) mod documents;
 mod fault;
 mod file;
 mod find;

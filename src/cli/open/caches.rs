@@ -62,7 +62,7 @@ pub(super) fn disk(config: &Config, seen: &Arc<Seen>) -> Option<Arc<DiskCache>> 
         documents: vec![DOCUMENT_KIND],
         clock: Clock::System,
     };
-    DiskCache::open(&options, Arc::clone(seen))
+    DiskCache::open(&options, Arc::clone(seen), &Handle::current())
         .inspect_err(|error| without(error, "[cache] disk names another file, or \"off\""))
         .ok()
         .map(Arc::new)

@@ -1,5 +1,6 @@
 //! The file of the disk cache: its lock, opening it, making it anew.
 
+use std::fmt;
 use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io::{self, Read};
 use std::os::unix::fs::OpenOptionsExt;
@@ -13,7 +14,7 @@ use crate::sqlite::nowait;
 
 /// A path that this process alone uses for copies, for as long as it lives.
 #[derive(Debug)]
-pub(super) struct Place {
+pub(super) struct CacheFile {
     path: PathBuf,
     size: u64,
     /// The system frees it with the process, however that ends.
@@ -23,51 +24,24 @@ pub(super) struct Place {
 /// What can't be used, in words for the operator.
 pub(super) type Result<T> = std::result::Result<T, String>;
 
-impl Place {
+impl CacheFile {
     /// Takes the lock.
-    pub(super) fn take(path: &Path, size: u64) -> Result<Self> {
+    pub(super) fn lock(path: &Path, size: u64) -> Result<Self> {
         nowait::prepare();
         let lock = beside(path, ".lock");
-        let fault = |error: io::Error| format!("{}: {error}", lock.display());
-        let file = match locked(&lock) {
-            Ok(file) => file,
-            Err(TryLockError::WouldBlock) => {
+        let lock = locked(&lock).map_err(|error| match error {
+            TryLockError::WouldBlock => {
                 let path = path.display();
-                return Err(format!("another server uses {path}; give each its own"));
+                format!("another server uses {path}; give each its own")
             }
-            Err(TryLockError::Error(error)) => return Err(fault(error)),
-        };
-        let place = Self {
+            TryLockError::Error(error) => format!("{}: {error}", lock.display()),
+        })?;
+        remove_old(path);
+        Ok(Self {
             path: path.to_owned(),
-            size: size.max(LEAST),
-            _lock: file,
-        };
-        place.take_over();
-        Ok(place)
-    }
-
-    /// Takes over the file of a version that had another name for it, with the
-    /// key beside it; removes it if there is a new one already.
-    fn take_over(&self) {
-        let old = self.path.with_file_name(OLD_NAME);
-        let is_default = self.path.file_name().is_some_and(|name| name == NAME);
-        if !is_default || !old.exists() || locked(&beside(&old, ".lock")).is_err() {
-            return;
-        }
-        let is_new = self.path.exists();
-        // The log first: alone it says nothing.
-        for suffix in ["-wal", ".key", ""] {
-            let (from, to) = (beside(&old, suffix), beside(&self.path, suffix));
-            let done = match is_new {
-                true => clear(&from),
-                false if from.exists() => fs::rename(&from, &to),
-                false => Ok(()),
-            };
-            if let Err(error) = done {
-                tracing::warn!(file = %from.display(), %error, "an old disk cache stays; remove it");
-            }
-        }
-        let _ = clear(&beside(&old, ".lock"));
+            size: size.max(MIN_SIZE),
+            _lock: lock,
+        })
     }
 
     pub(super) fn path(&self) -> &Path {
@@ -76,96 +50,81 @@ impl Place {
 
     /// Notes of names below wildcards that may lie in the file: a sixteenth of
     /// it.
-    pub(super) fn most_notes(&self) -> u64 {
-        self.size / 2048
+    pub(super) fn max_notes(&self) -> i64 {
+        i64::try_from(self.size / 2048).unwrap_or(i64::MAX)
     }
 
-    /// Opens what lies there if it is of this store; else makes it anew.
-    pub(super) fn open(&self, meta: &Meta) -> Result<(Connection, Meta)> {
-        let anew = match self.kind()? {
-            Kind::Foreign => {
-                let path = self.path.display();
-                return Err(format!(
-                    "{path} is no disk cache; name another one, or remove it"
-                ));
-            }
-            Kind::Nothing => None,
-            Kind::Ours => match self.opened(meta) {
-                Ok(opened) => return Ok(opened),
-                Err(Unusable::Replaced(why)) => Some(why),
-                Err(Unusable::Left(why)) => return Err(why),
-            },
-        };
-        if let Some(why) = anew {
-            tracing::warn!(file = %self.path.display(), why, "the disk cache is started anew");
-        }
-        let connection = self.make(meta)?;
-        Ok((connection, meta.clone()))
-    }
-
-    /// Removes what lies there and makes an empty file.
-    pub(super) fn make(&self, meta: &Meta) -> Result<Connection> {
-        let fault = |error: io::Error| format!("{}: {error}", self.path.display());
-        self.remove().map_err(fault)?;
-        // It has its name only when it is whole: a file of that name that does
-        // not say what it is was never ours.
-        let fresh = beside(&self.path, ".new");
-        clear(&fresh).map_err(fault)?;
-        let mut options = OpenOptions::new();
-        let made = options.write(true).create_new(true).mode(0o600);
-        made.open(&fresh).map_err(fault)?;
-        let sql = |error: rusqlite::Error| format!("{}: {error}", self.path.display());
-        let connection = Connection::open_with_flags(&fresh, flags()).map_err(sql)?;
-        tables::create(&connection, meta).map_err(sql)?;
-        connection.close().map_err(|(_, error)| sql(error))?;
-        fs::rename(&fresh, &self.path).map_err(fault)?;
-        self.connect().map_err(sql)
-    }
-
-    /// Removes the file and its log.
-    pub(super) fn remove(&self) -> io::Result<()> {
-        // The log first: alone it says nothing.
-        for suffix in ["-wal", "-shm", "-journal", ""] {
-            clear(&beside(&self.path, suffix))?;
-        }
-        Ok(())
+    /// The pages that the file may have, beside its log.
+    pub(super) fn pages(&self) -> u64 {
+        (self.size - self.log_bytes()) / PAGE
     }
 
     /// The log's part of the size, and twice what may stand in it before it is
     /// moved into the file: the second half is for the transaction at the time.
     fn log_bytes(&self) -> u64 {
-        (self.size / 4).min(MOST_LOG)
+        (self.size / 4).min(MAX_LOG)
     }
 
-    fn pages(&self) -> u64 {
-        (self.size - self.log_bytes()) / PAGE
-    }
-
-    fn opened(&self, wanted: &Meta) -> std::result::Result<(Connection, Meta), Unusable> {
-        let is_larger = fs::metadata(&self.path).is_ok_and(|there| there.len() > self.size);
-        if is_larger {
-            return Err(Unusable::Replaced("it is larger than it may be now".into()));
+    /// Opens what lies there if it is of this store; else makes it anew.
+    pub(super) fn open(&self, meta: &Meta) -> Result<(Connection, Meta)> {
+        if self.is_ours()? {
+            let why = match self.opened(meta) {
+                Ok(Ok(opened)) => return Ok(opened),
+                Ok(Err(why)) => why,
+                Err(error) if is_damage(&error) => error.to_string(),
+                Err(error) => return Err(self.fault(&error)),
+            };
+            tracing::warn!(file = %self.path.display(), why, "the disk cache is started anew");
         }
-        let connection = self.connect().map_err(|error| self.unusable(&error))?;
-        let version = tables::version(&connection).map_err(|error| self.unusable(&error))?;
-        if version != tables::VERSION {
-            let known = tables::VERSION;
+        Ok((self.make(meta)?, meta.clone()))
+    }
+
+    /// Removes what lies there and makes an empty file.
+    pub(super) fn make(&self, meta: &Meta) -> Result<Connection> {
+        self.remove().map_err(|error| self.fault(&error))?;
+        // The file has its name only when it is whole: what has that name and
+        // does not say what it is was never ours.
+        let fresh = beside(&self.path, ".new");
+        let made = clear(&fresh).and_then(|()| {
+            let mut options = OpenOptions::new();
+            options
+                .write(true)
+                .create_new(true)
+                .mode(0o600)
+                .open(&fresh)
+        });
+        made.map_err(|error| self.fault(&error))?;
+        let create = || {
+            let connection = Connection::open_with_flags(&fresh, flags())?;
+            tables::create(&connection, meta)?;
+            connection.close().map_err(|(_, error)| error)
+        };
+        create().map_err(|error| self.fault(&error))?;
+        fs::rename(&fresh, &self.path).map_err(|error| self.fault(&error))?;
+        self.connect().map_err(|error| self.fault(&error))
+    }
+
+    /// Removes the file and its log.
+    pub(super) fn remove(&self) -> io::Result<()> {
+        remove_all(&self.path, &["-wal", "-shm", "-journal", ""])
+    }
+
+    /// Opens a file of ours, or says why it is of no use to anybody.
+    fn opened(&self, wanted: &Meta) -> rusqlite::Result<Result<(Connection, Meta)>> {
+        if fs::metadata(&self.path).is_ok_and(|there| there.len() > self.size) {
+            return Ok(Err("it is larger than it may be now".into()));
+        }
+        let connection = self.connect()?;
+        let (version, known) = (tables::version(&connection)?, tables::VERSION);
+        if version != known {
             let why = format!("it has version {version}, this program knows {known}");
-            return Err(Unusable::Replaced(why));
+            return Ok(Err(why));
         }
-        let meta = tables::meta(&connection).map_err(|error| self.unusable(&error))?;
-        if meta.store != wanted.store {
-            return Err(Unusable::Replaced("it belongs to another store".into()));
-        }
-        Ok((connection, meta))
-    }
-
-    fn unusable(&self, error: &rusqlite::Error) -> Unusable {
-        let why = format!("{}: {error}", self.path.display());
-        match is_damage(error) {
-            true => Unusable::Replaced(why),
-            false => Unusable::Left(why),
-        }
+        let meta = tables::meta(&connection)?;
+        Ok(match meta.store == wanted.store {
+            true => Ok((connection, meta)),
+            false => Err("it belongs to another store".into()),
+        })
     }
 
     fn connect(&self) -> rusqlite::Result<Connection> {
@@ -180,50 +139,44 @@ impl Place {
         // Negative: in KiB instead of pages.
         connection.pragma_update(None, "cache_size", -CACHE_KIB)?;
         let log = self.log_bytes();
-        for (name, value) in [
-            ("wal_autocheckpoint", log / 2 / PAGE),
-            ("journal_size_limit", log),
-            ("max_page_count", self.pages()),
-        ] {
-            let value = i64::try_from(value).unwrap_or(i64::MAX);
-            connection.pragma_update(None, name, value)?;
-        }
+        connection.pragma_update(None, "wal_autocheckpoint", log / 2 / PAGE)?;
+        connection.pragma_update(None, "journal_size_limit", log)?;
+        connection.pragma_update(None, "max_page_count", self.pages())?;
         Ok(connection)
     }
 
-    fn kind(&self) -> Result<Kind> {
-        let fault = |error: io::Error| format!("{}: {error}", self.path.display());
-        let mut file = match File::open(&self.path) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Kind::Nothing),
-            opened => opened.map_err(fault)?,
+    /// Whether a file of ours lies there; an error if it is another program's.
+    fn is_ours(&self) -> Result<bool> {
+        let read = || -> io::Result<Vec<u8>> {
+            let mut head = Vec::with_capacity(HEADER);
+            let file = File::open(&self.path)?;
+            file.take(HEADER as u64).read_to_end(&mut head)?;
+            Ok(head)
         };
-        let mut head = Vec::with_capacity(HEADER);
-        let mut start = file.by_ref().take(HEADER as u64);
-        start.read_to_end(&mut head).map_err(fault)?;
+        let head = match read() {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(false),
+            read => read.map_err(|error| self.fault(&error))?,
+        };
+        // What a crash of the system may leave of a file just made.
+        if head.iter().all(|byte| *byte == 0) {
+            return Ok(false);
+        }
         let is_ours = head.starts_with(b"SQLite format 3\0")
             && head.get(68..72) == Some(&APPLICATION_ID.to_be_bytes());
-        Ok(match is_ours {
-            true => Kind::Ours,
-            // What a crash of the system may leave of a file just made.
-            false if head.iter().all(|byte| *byte == 0) => Kind::Nothing,
-            false => Kind::Foreign,
-        })
+        match is_ours {
+            true => Ok(true),
+            false => {
+                let path = self.path.display();
+                Err(format!(
+                    "{path} is no disk cache; name another one, or remove it"
+                ))
+            }
+        }
     }
-}
 
-/// What the first bytes say.
-enum Kind {
-    Nothing,
-    Ours,
-    Foreign,
-}
-
-/// Why a file of ours can't be used.
-enum Unusable {
-    /// It is of no use to anybody.
-    Replaced(String),
-    /// It may be another time.
-    Left(String),
+    fn fault(&self, why: &dyn fmt::Display) -> String {
+        format!("{}: {why}", self.path.display())
+    }
 }
 
 /// Whether it is what lies there that is wrong, not the way to it.
@@ -236,6 +189,26 @@ pub(super) fn is_damage(error: &rusqlite::Error) -> bool {
         // A value of another kind than its column's, a missing row.
         None => true,
     }
+}
+
+/// Removes the file of a version that had another default name for it, with the
+/// key beside it, unless a server of that version runs.
+fn remove_old(path: &Path) {
+    let old = path.with_file_name(OLD_NAME);
+    let is_default = path.file_name().is_some_and(|name| name == NAME);
+    if is_default && old.exists() && locked(&beside(&old, ".lock")).is_ok() {
+        let removed = remove_all(&old, &["-wal", "-shm", ".key", ".lock", ""]);
+        if let Err(error) = removed {
+            tracing::warn!(file = %old.display(), %error, "an old disk cache stays; remove it");
+        }
+    }
+}
+
+/// Removes files beside this one, in order: a log before its file, since alone
+/// it says nothing.
+fn remove_all(path: &Path, suffixes: &[&str]) -> io::Result<()> {
+    let mut suffixes = suffixes.iter();
+    suffixes.try_for_each(|suffix| clear(&beside(path, suffix)))
 }
 
 fn locked(path: &Path) -> std::result::Result<File, TryLockError> {
@@ -267,10 +240,10 @@ const NAME: &str = "disk-cache.db";
 const OLD_NAME: &str = "warm.db";
 /// SQLite's default, of which sizes are multiples.
 pub(super) const PAGE: u64 = 4096;
-/// Less has no room for a log and a batch.
-const LEAST: u64 = 4 << 20;
+/// A smaller file has no room for a log and a batch.
+const MIN_SIZE: u64 = 4 << 20;
 /// A larger log only takes longer to read after a crash.
-const MOST_LOG: u64 = 8 << 20;
+const MAX_LOG: u64 = 8 << 20;
 /// The upper levels of the tables; a start without the store reads each copy
 /// once.
 const CACHE_KIB: i32 = 512;

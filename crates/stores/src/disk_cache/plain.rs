@@ -1,6 +1,8 @@
 //! Copies of what a plain store says, whose keys are in the clear.
 
-use super::{DiskCache, Kept};
+use super::pending::Kept;
+use super::writer::Writer;
+use super::{DiskCache, Inner};
 use sekisho_certs::SealedBytes;
 use sekisho_certs::credential::StoredCredential;
 use sekisho_certs::host::HostName;
@@ -18,23 +20,24 @@ impl DiskCache {
         found: Option<&Found<OpenKey>>,
         ring: &KeyRing,
     ) {
-        let shared = &self.shared;
-        let sealed = match found {
-            Some(found) => {
-                let Some(mark) = shared.written.missing(name, found, |_| 0) else {
-                    return;
-                };
-                sealed(found, ring, shared.own).map(|found| Kept::found(name, found, mark, None))
-            }
-            None => None,
-        };
-        if sealed.is_some_and(|kept| shared.inbox.keep(kept)) {
-            return;
+        let Inner { shared, own, .. } = self.inner.as_ref();
+        let mut is_kept = false;
+        if let Some(found) = found {
+            let Some(fingerprint) = shared.written.missing(name, found, |_| 0) else {
+                return;
+            };
+            is_kept = sealed(found, ring, *own).is_some_and(|found| {
+                shared.pending.keep(Kept {
+                    name: name.clone(),
+                    found: Some((found, fingerprint)),
+                    noted: None,
+                })
+            });
+            shared.count_dropped((!is_kept).into());
         }
-        if found.is_some() {
-            shared.counts.dropped(1);
+        if !is_kept {
+            shared.pending.forget(name);
         }
-        shared.inbox.forget(name);
     }
 
     /// The copy that answers for a plain store that failed. Its key is as the
@@ -45,9 +48,12 @@ impl DiskCache {
         ring: &KeyRing,
     ) -> Option<Found<OpenKey>> {
         let found = self.find(name, Noted::default()).await?;
-        let opened = opened(&found, ring, self.shared.own);
+        let opened = opened(&found, ring, self.inner.own);
         if opened.is_none() {
-            self.drop_unusable(&found, "it is sealed under another key");
+            let pattern = found.record.pattern;
+            let why = "it is sealed under another key";
+            let drop = move |writer: &mut Writer| writer.drop_unusable(pattern.as_str(), why);
+            let _ = self.inner.ask(drop).await;
         }
         opened
     }

@@ -1,236 +1,171 @@
 //! Keeps the file as far as the catalog's log.
+//!
+//! The feed hands over its pages. A file that missed one is paged from its own
+//! number by a task, which also reads the documents that a start needs.
 
 use std::future::ready;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
-use tokio::runtime::Handle;
 use tokio::sync::Notify;
 use tokio::time::sleep;
 
-use super::writer::Writer;
-use super::{DiskCache, Shared};
+use super::{DiskCache, Inner};
+use sekisho_certs::log::Noted;
 use sekisho_certs::seal::CHECK;
 use sekisho_certs::store::{
-    BoxFuture, Catalog, ChangePage, DocumentId, LogPosition, Result, StoreError, Subject,
+    BoxFuture, Catalog, ChangePage, DocumentId, LogPosition, Result, Subject,
 };
 use sekisho_certs::{FeedState, Follower};
 
-/// How the log and the file stand to each other.
+/// What the resync has to do.
 #[derive(Debug, Default)]
-pub(super) struct Following {
-    state: Mutex<State>,
-    /// Wakes the resync.
-    wanted: Notify,
-    /// The resync has ended.
-    ended: Notify,
-}
-
-#[derive(Debug, Default)]
-struct State {
-    /// Where the feed is; none before the first contact.
-    told: Option<LogPosition>,
-    /// The file is not as far as the feed: the resync pages from its number.
-    late: bool,
-    /// All copies have to be dropped first.
-    restart: bool,
-    /// Documents have to be read again.
-    documents: bool,
-}
-
-impl DiskCache {
-    /// Follows this catalog's log once a feed tells of it.
-    pub fn keep_up(&self, catalog: Arc<dyn Catalog>, runtime: &Handle) {
-        let shared = Arc::clone(&self.shared);
-        self.resync
-            .get_or_init(|| runtime.spawn(async move { shared.keep_up(catalog.as_ref()).await }));
-    }
+pub(super) struct Resync {
+    /// The file missed a page, and is given none before it has caught up.
+    is_late: AtomicBool,
+    /// How often the log and the documents were to be read.
+    requested: AtomicU64,
+    /// The number of the last request that was met.
+    met: AtomicU64,
+    wake: Notify,
 }
 
 impl Follower for DiskCache {
     fn feed_is(&self, state: FeedState) {
-        let is_broken = state == FeedState::Broken;
-        let was_broken = std::mem::replace(&mut self.shared.outage().is_feed_broken, is_broken);
-        // No lookup may need the store for a long time after it is back.
-        if was_broken && !is_broken {
+        let is_healthy = state == FeedState::Healthy;
+        let was_healthy = std::mem::replace(&mut self.inner.outage().is_feed_healthy, is_healthy);
+        if is_healthy && !was_healthy {
+            // No lookup may need the store for a long time after it is back.
             self.store_answered();
+            // What a start needs may have changed while this server was off.
+            self.inner.shared.resync.request();
         }
     }
 
     fn follow<'a>(&'a self, page: &'a ChangePage) -> BoxFuture<'a, ()> {
-        let Some(last) = page.changes.last() else {
-            return Box::pin(ready(()));
-        };
-        let shared = &self.shared;
-        let mut state = shared.following.lock();
-        state.told = Some(LogPosition {
-            log: page.log,
-            number: last.number,
-            mark: page.mark_last.unwrap_or(0),
-        });
-        if page
-            .changes
-            .iter()
-            .any(|change| shared.keeps(&change.subject))
-        {
-            state.documents = true;
-            shared.following.wanted.notify_one();
+        let inner = &self.inner;
+        let resync = &inner.shared.resync;
+        if page.changes.iter().any(|one| inner.keeps(&one.subject)) {
+            resync.request();
         }
-        if state.late {
+        if page.changes.is_empty() || resync.is_late.load(Ordering::Acquire) {
             return Box::pin(ready(()));
         }
-        drop(state);
         let page = page.clone();
         Box::pin(async move {
-            let applied = shared.ask(move |writer| writer.apply(&page)).await;
-            if applied != Some(true) {
+            let applied = inner.ask(move |writer| writer.apply(&page)).await;
+            if !applied.unwrap_or(false) {
                 self.late();
             }
         })
     }
 
-    /// At the first contact the file may continue: the resync decides.
-    fn start_over(&self, at: LogPosition) -> BoxFuture<'_, ()> {
-        let following = &self.shared.following;
-        let mut state = following.lock();
-        state.restart |= state.told.replace(at).is_some();
-        state.documents = true;
-        state.late = true;
-        following.wanted.notify_one();
-        drop(state);
-        Box::pin(async move {
-            loop {
-                let ended = following.ended.notified();
-                if !following.lock().late {
-                    return;
-                }
-                ended.await;
-            }
-        })
+    /// Leaves it to the resync whether the file continues. Until then it answers
+    /// only if it is as far as [`Seen`](sekisho_certs::log::Seen), in the same
+    /// epoch.
+    fn start_over(&self, _: LogPosition) -> BoxFuture<'_, ()> {
+        self.late();
+        Box::pin(ready(()))
     }
 
     fn late(&self) {
-        self.shared.following.lock().late = true;
-        self.shared.following.wanted.notify_one();
+        self.inner.shared.resync.late();
     }
 }
 
-impl Following {
+impl Resync {
+    pub(super) fn request(&self) {
+        self.requested.fetch_add(1, Ordering::AcqRel);
+        self.wake.notify_one();
+    }
+
+    fn late(&self) {
+        self.is_late.store(true, Ordering::Release);
+        self.request();
+    }
+
+    /// The number of the last request, unless it was met.
+    fn due(&self) -> Option<u64> {
+        let requested = self.requested.load(Ordering::Acquire);
+        (requested != self.met.load(Ordering::Acquire)).then_some(requested)
+    }
+
     #[cfg(test)]
-    pub(super) fn is_settled(&self) -> bool {
-        let state = self.lock();
-        !state.late && !state.documents
-    }
-
-    fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    pub(super) fn is_done(&self) -> bool {
+        !self.is_late.load(Ordering::Acquire) && self.due().is_none()
     }
 }
 
-impl Shared {
+impl Inner {
     fn keeps(&self, subject: &Subject) -> bool {
         let is_kept = |id: &DocumentId| *id == CHECK || self.options.documents.contains(&id.kind);
         matches!(subject, Subject::Document(id) if is_kept(id))
     }
 
-    async fn keep_up(&self, catalog: &dyn Catalog) {
+    /// Works until it is dropped.
+    pub(super) async fn keep_up(self: Arc<Self>, catalog: Arc<dyn Catalog>) {
+        let resync = &self.shared.resync;
         loop {
-            self.following.wanted.notified().await;
-            loop {
-                let done = match self.resync(catalog).await {
-                    Ok(()) => self.read_documents(catalog).await,
-                    failed => failed,
-                };
-                let Err(error) = done else { break };
-                tracing::debug!(%error, "the disk cache is not up to date");
-                sleep(RETRY).await;
-            }
-        }
-    }
-
-    /// Ends when the file is as far as the feed.
-    async fn resync(&self, catalog: &dyn Catalog) -> Result<()> {
-        loop {
-            let (told, restart) = {
-                let state = self.following.lock();
-                (state.told, state.restart)
-            };
-            let Some(told) = told else { return Ok(()) };
-            let at = self.turn(|writer| writer.position()).await?;
-            let Some(at) = at.filter(|at| at.log == told.log && !restart) else {
-                self.turn(move |writer| writer.start_over(Some(told)))
-                    .await?;
-                self.restarted(told);
-                continue;
-            };
-            if self.is_up_to_date(at) {
-                return Ok(());
-            }
-            let page = catalog.changes(at.number, PAGE).await?;
-            match page.continued(at).is_some() && !page.changes.is_empty() {
-                true => _ = self.turn(move |writer| writer.apply(&page)).await?,
-                false => {
-                    let end = catalog.head().await?;
-                    self.turn(move |writer| writer.start_over(Some(end)))
-                        .await?;
+            resync.wake.notified().await;
+            while let Some(due) = resync.due() {
+                match self.catch_up(catalog.as_ref()).await {
+                    Ok(()) => resync.met.store(due, Ordering::Release),
+                    Err(error) => {
+                        tracing::debug!(%error, "the disk cache is not up to date");
+                        sleep(RETRY).await;
+                    }
                 }
             }
         }
     }
 
-    fn restarted(&self, at: LogPosition) {
-        let mut state = self.following.lock();
-        // Another start-over may have come meanwhile.
-        state.restart &= state
-            .told
-            .is_some_and(|told| told.log != at.log || told.number < at.number);
+    async fn catch_up(&self, catalog: &dyn Catalog) -> Result<()> {
+        while !self.is_at_end(catalog).await? {}
+        self.read_documents(catalog).await
     }
 
-    /// Whether the file is as far as the feed; then it is given pages again.
-    fn is_up_to_date(&self, at: LogPosition) -> bool {
-        let mut state = self.following.lock();
-        let is_as_far = |told: LogPosition| told.log == at.log && told.number <= at.number;
-        if state.told.is_some_and(is_as_far) && !state.restart {
-            state.late = false;
-            self.following.ended.notify_waiters();
+    /// Applies the next page of the log; true if there is none. The last look
+    /// comes after pages are handed over again: none is missed between.
+    async fn is_at_end(&self, catalog: &dyn Catalog) -> Result<bool> {
+        let noted = self.shared.seen.note();
+        if noted.position.is_none() {
+            // The feed has not met the log yet.
+            return Ok(true);
         }
-        !state.late
+        let Some(at) = self.ask(move |writer| writer.position(noted.epoch)).await? else {
+            self.ask(move |writer| writer.start_over(noted)).await?;
+            return Ok(false);
+        };
+        let page = catalog.changes(at.number, PAGE).await?;
+        if page.continued(at).is_none() {
+            let position = Some(catalog.head().await?);
+            let head = Noted { position, ..noted };
+            self.ask(move |writer| writer.start_over(head)).await?;
+        } else if page.changes.is_empty() {
+            return Ok(!self.shared.resync.is_late.swap(false, Ordering::AcqRel));
+        } else {
+            self.ask(move |writer| writer.apply(&page)).await?;
+        }
+        Ok(false)
     }
 
     /// Keeps what a start needs of the catalog.
     async fn read_documents(&self, catalog: &dyn Catalog) -> Result<()> {
-        if !std::mem::take(&mut self.following.lock().documents) {
-            return Ok(());
+        let id = catalog.id().await?;
+        let mut documents = Vec::new();
+        documents.extend(catalog.document(&CHECK).await?);
+        for kind in &self.options.documents {
+            documents.extend(catalog.list_documents(kind, None, MAX_DOCUMENTS).await?);
         }
-        let read = async {
-            let id = catalog.id().await?;
-            let mut documents = Vec::new();
-            documents.extend(catalog.document(&CHECK).await?);
-            for kind in &self.options.documents {
-                documents.extend(catalog.list_documents(kind, None, DOCUMENTS).await?);
-            }
-            self.turn(move |writer| writer.keep_documents(id, documents))
-                .await
-        };
-        let read = read.await;
-        if read.is_err() {
-            self.following.lock().documents = true;
-        }
-        read
-    }
-
-    async fn turn<T: Send + 'static>(
-        &self,
-        work: impl FnOnce(&mut Writer) -> T + Send + 'static,
-    ) -> Result<T> {
-        let done = self.ask(work).await;
-        done.ok_or_else(|| StoreError::Unavailable("the disk is too slow".into()))
+        self.ask(move |writer| writer.keep_documents(id, &documents))
+            .await
     }
 }
 
 /// Changes in one page.
 const PAGE: usize = 1000;
 /// Documents of one kind: a start needs few.
-const DOCUMENTS: usize = 16;
+const MAX_DOCUMENTS: usize = 16;
 /// After the catalog or the disk failed.
 const RETRY: Duration = Duration::from_secs(1);

@@ -21,9 +21,9 @@ pub struct StartState {
 }
 
 impl StartState {
-    pub(super) fn of(meta: &Meta, documents: &[Document<SealedBytes>], now: i64) -> Option<Self> {
-        let is_valid = |one: &&Document<_>| one.expires.is_none_or(|expires| expires > now);
-        let documents = documents.iter().filter(is_valid).cloned();
+    pub(super) fn of(meta: &Meta, documents: Vec<Document<SealedBytes>>, now: i64) -> Option<Self> {
+        let is_valid = |one: &Document<_>| one.expires.is_none_or(|expires| expires > now);
+        let documents = documents.into_iter().filter(is_valid);
         let (checks, documents): (Vec<_>, _) = documents.partition(|one| one.id == CHECK);
         Some(Self {
             catalog: meta.catalog?,

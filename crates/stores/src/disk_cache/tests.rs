@@ -9,6 +9,7 @@ mod switch;
 
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::sync::mpsc::Receiver;
 use std::time::{Duration, Instant};
 
 use tempfile::TempDir;
@@ -81,7 +82,7 @@ impl Rig {
     async fn disk(&self, seen: &Arc<Seen>) -> Arc<DiskCache> {
         let begun = Instant::now();
         loop {
-            match DiskCache::open(&self.options(), Arc::clone(seen)) {
+            match DiskCache::open(&self.options(), Arc::clone(seen), &Handle::current()) {
                 Ok(disk) => return Arc::new(disk),
                 Err(why) if begun.elapsed() < LONG => {
                     assert!(why.to_string().contains("another server"), "{why}");
@@ -146,7 +147,7 @@ impl Server {
 
     /// Waits until the disk has all that it was given.
     async fn settled(&self) {
-        until(|| self.disk.is_settled(), || format!("{:?}", self.disk)).await;
+        self.disk.settled().await;
     }
 
     async fn kept(&self, number: u64) {
@@ -159,6 +160,26 @@ impl Server {
 
     async fn who(&self, name: &str) -> String {
         who(&*self.tiers, name).await
+    }
+}
+
+impl DiskCache {
+    /// Waits until the file has all that it was given.
+    async fn settled(&self) {
+        let shared = &self.inner.shared;
+        let is_empty = || shared.pending.is_empty() && shared.resync.is_done();
+        until(is_empty, || format!("{self:?}")).await;
+        self.inner.ask(|_| ()).await.unwrap();
+    }
+
+    /// Lets the disk hang until the other end is dropped.
+    async fn hang(&self, hung: Receiver<()>) {
+        let inner = Arc::clone(&self.inner);
+        let hang = move |_: &mut Writer| {
+            let _ = hung.recv();
+        };
+        tokio::spawn(async move { inner.ask(hang).await });
+        tokio::task::yield_now().await;
     }
 }
 

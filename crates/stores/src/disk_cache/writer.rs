@@ -1,45 +1,35 @@
-//! The thread that has the file open, and what it does there.
+//! Owns the file, and does on its thread what the cache is asked for.
 
-mod changes;
-mod inbox;
+mod apply;
 mod keep;
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
-use std::sync::mpsc::RecvTimeoutError;
 use std::time::{Duration, Instant};
 
-use rusqlite::{Connection, ErrorCode, Result};
+use rusqlite::{Connection, Result};
 
-use self::inbox::Task;
-pub(super) use self::inbox::{Inbox, Kept, Tasks};
-use super::counts::Counts;
-use super::file::{PAGE, Place, is_damage};
+use super::Shared;
+use super::file::{CacheFile, PAGE, is_damage};
 use super::tables::{self, Meta};
-use super::written::Written;
 use crate::stored;
 use sekisho_certs::SealedBytes;
 use sekisho_certs::host::HostName;
-use sekisho_certs::log::{Noted, Recent, Seen};
+use sekisho_certs::log::{Noted, Recent};
 use sekisho_certs::store::{CatalogId, Document, Found, LogPosition};
 
-/// Owns the file.
+/// The only user of the file.
 pub(super) struct Writer {
     /// None while no file can be made. It is closed before the lock goes.
     pub(super) connection: Option<Connection>,
-    place: Place,
+    file: CacheFile,
     /// What the file says, or would say.
     meta: Meta,
-    /// Those that lie in the file: one that is made anew gets them again.
-    documents: Vec<Document<SealedBytes>>,
     /// The changes of late: what was read before one of them is not kept.
     recent: Recent,
-    seen: Arc<Seen>,
-    /// The epoch of `seen` in which the file's position counts.
+    /// The epoch of [`Shared::seen`] in which the file's position counts.
     epoch: u64,
-    written: Arc<Written>,
-    counts: Arc<Counts>,
-    /// Whether the trouble of now was logged.
+    shared: Arc<Shared>,
+    /// Whether the present failure was logged.
     is_logged: bool,
     /// When to try again to make a file.
     retry: Option<Instant>,
@@ -47,11 +37,10 @@ pub(super) struct Writer {
 
 impl Writer {
     pub(super) fn new(
-        place: Place,
+        file: CacheFile,
         connection: Connection,
         meta: Meta,
-        documents: Vec<Document<SealedBytes>>,
-        seen: Arc<Seen>,
+        shared: Arc<Shared>,
     ) -> Self {
         let mut recent = Recent::default();
         if let Some(position) = meta.position {
@@ -59,94 +48,41 @@ impl Writer {
         }
         Self {
             connection: Some(connection),
-            place,
+            file,
             meta,
-            documents,
             recent,
-            epoch: seen.note().epoch,
-            seen,
-            written: Arc::default(),
-            counts: Arc::default(),
+            epoch: shared.seen.note().epoch,
+            shared,
             is_logged: false,
             retry: None,
         }
     }
 
-    pub(super) fn sharing(self, written: Arc<Written>, counts: Arc<Counts>) -> Self {
-        Self {
-            written,
-            counts,
-            ..self
-        }
+    /// How far the copies are right, if that counts in this epoch.
+    pub(super) fn position(&self, epoch: u64) -> Option<LogPosition> {
+        self.meta.position.filter(|_| self.epoch == epoch)
     }
 
-    /// Works until all inboxes are gone. What is to be kept waits a little for
-    /// more to share a transaction with; a call never does.
-    pub(super) fn run(mut self, tasks: &Tasks) {
-        self.count();
-        let mut batch = Vec::with_capacity(BATCH);
-        let mut due = None::<Instant>;
-        loop {
-            let task = match due {
-                None => tasks.receiver.recv().map_err(RecvTimeoutError::from),
-                Some(due) => {
-                    let left = due.saturating_duration_since(Instant::now());
-                    tasks.receiver.recv_timeout(left)
-                }
-            };
-            if tasks.load.overflowed.swap(false, Ordering::AcqRel) {
-                tracing::warn!("the disk is too slow for its cache, all copies are dropped");
-                self.start_over(self.meta.position);
-            }
-            match task {
-                Ok(Task::Call(call)) => {
-                    call(&mut self);
-                    tasks.load.called();
-                }
-                Ok(Task::Keep(kept)) => {
-                    due.get_or_insert_with(|| Instant::now() + BATCH_DELAY);
-                    batch.push(kept);
-                }
-                Err(RecvTimeoutError::Timeout) => {}
-                Err(RecvTimeoutError::Disconnected) => return self.keep(&batch),
-            }
-            let is_due = due.is_some_and(|due| due <= Instant::now());
-            if is_due || batch.len() == BATCH {
-                self.keep(&batch);
-                tasks.load.kept(&batch);
-                batch.clear();
-                due = None;
-            }
-        }
-    }
-
-    /// How far the copies are right.
-    pub(super) fn position(&self) -> Option<LogPosition> {
-        self.meta.position
-    }
-
-    /// The copy that answers, if there is one that can be read and is as far
+    /// Returns the copy that answers, if it can be read and the file is as far
     /// as the log was seen.
     pub(super) fn find(&mut self, name: &HostName, noted: Noted) -> Option<Found<SealedBytes>> {
         if let Some(seen) = noted.position {
-            let at = self.meta.position?;
-            if noted.epoch != self.epoch || at.log != seen.log || at.number < seen.number {
+            let at = self.position(noted.epoch)?;
+            if at.log != seen.log || at.number < seen.number {
                 return None;
             }
         }
         let (pattern, copy) = self.read(|connection| tables::find(connection, name))??;
-        let mut found = match stored::read_found(&copy.bytes) {
-            Ok(found) if found.record.pattern.covers(name) => found,
-            unusable => {
-                let why = unusable
-                    .err()
-                    .map_or("it is of another name".into(), |why| why.to_string());
-                self.drop_unusable(&pattern, &why);
-                return None;
+        let why = match stored::read_found(&copy.bytes) {
+            Ok(mut found) if found.record.pattern.covers(name) => {
+                found.shadowed = copy.shadowed;
+                return Some(found);
             }
+            Ok(_) => "it is of another name".to_owned(),
+            Err(why) => why.to_string(),
         };
-        found.shadowed = copy.shadowed;
-        Some(found)
+        self.drop_unusable(&pattern, &why);
+        None
     }
 
     /// Keeps what a start needs of this catalog. Copies of another one are
@@ -154,82 +90,55 @@ impl Writer {
     pub(super) fn keep_documents(
         &mut self,
         catalog: CatalogId,
-        documents: Vec<Document<SealedBytes>>,
+        documents: &[Document<SealedBytes>],
     ) {
-        if self
-            .meta
-            .catalog
-            .replace(catalog)
-            .is_some_and(|other| other != catalog)
-        {
+        if self.meta.catalog.is_some_and(|other| other != catalog) {
             tracing::error!(
                 "the store is another catalog than the disk cache was filled from; its copies are \
                  dropped"
             );
-            self.start_over(self.meta.position);
-            self.meta.catalog = Some(catalog);
+            self.make();
         }
-        self.documents = documents;
-        self.write_documents();
-    }
-
-    fn write_documents(&mut self) {
-        let documents = std::mem::take(&mut self.documents);
-        let catalog = self.meta.catalog;
-        self.write(|connection| tables::set_start(connection, catalog, &documents));
-        self.documents = documents;
+        self.meta.catalog = Some(catalog);
+        if self.is_ready() {
+            self.read(|connection| tables::set_start(connection, catalog, documents));
+        }
     }
 
     /// Drops a copy that turned out to be of no use. Clients choose how often
-    /// it is looked for, so only dropping it is told of.
+    /// it is looked for, so only dropping it is logged.
     pub(super) fn drop_unusable(&mut self, pattern: &str, why: &str) {
-        let mut gone = 0;
-        self.write(|connection| {
-            gone = tables::drop_pattern(connection, pattern)?;
-            Ok(())
-        });
+        let drop = |connection: &Connection| tables::drop_pattern(connection, pattern);
+        let gone = self.read(drop).unwrap_or(0);
         if gone > 0 {
-            self.written.clear();
-            self.counts.changed(0, gone);
+            self.shared.written.clear();
+            self.shared.count_copies(0, gone);
             tracing::warn!(pattern, why, "a copy on disk can't be used and is dropped");
         }
     }
 
-    /// Drops everything; changes behind that position are applied from now on.
-    pub(super) fn start_over(&mut self, position: Option<LogPosition>) {
-        self.meta.position = position;
-        self.meta.catalog = None;
-        self.documents.clear();
-        self.epoch = self.seen.note().epoch;
-        if let Some(position) = position {
+    /// Drops everything. Changes behind that position are applied from now on.
+    pub(super) fn start_over(&mut self, noted: Noted) {
+        self.epoch = noted.epoch;
+        self.meta.position = noted.position;
+        if let Some(position) = noted.position {
             self.recent.restart(position);
         }
         self.make();
     }
 
-    /// Reads; none if nothing can be read.
+    /// Uses the file; none if there is none, or it failed.
     fn read<T>(&mut self, work: impl FnOnce(&Connection) -> Result<T>) -> Option<T> {
-        let read = work(self.connection.as_ref()?);
-        read.map_err(|error| self.trouble(&error)).ok()
+        let done = work(self.connection.as_ref()?);
+        done.map_err(|error| self.failed(&error)).ok()
     }
 
-    /// Writes what may be lost.
-    fn write(&mut self, work: impl FnOnce(&Connection) -> Result<()>) {
-        if self.is_ready()
-            && let Some(connection) = &self.connection
-            && let Err(error) = work(connection)
-        {
-            self.trouble(&error);
-        }
-    }
-
-    fn trouble(&mut self, error: &rusqlite::Error) {
+    fn failed(&mut self, error: &rusqlite::Error) {
+        let file = self.file.path().display();
         if is_damage(error) {
-            let file = self.place.path().display();
             tracing::warn!(%file, %error, "the disk cache is damaged and started anew");
             self.make();
         } else if !std::mem::replace(&mut self.is_logged, true) {
-            let file = self.place.path().display();
             tracing::warn!(%file, %error, "nothing is written to the disk cache until this is over");
         }
     }
@@ -237,18 +146,21 @@ impl Writer {
     /// Makes an empty file in the place of what lies there.
     fn make(&mut self) {
         self.connection = None;
+        self.meta.catalog = None;
         self.retry = None;
-        self.written.clear();
-        self.counts.clear();
-        match self.place.make(&self.meta) {
+        self.shared.written.clear();
+        self.shared
+            .count(|stats| (stats.copies, stats.bytes) = (0, 0));
+        match self.file.make(&self.meta) {
             Ok(connection) => {
                 self.connection = Some(connection);
-                self.write_documents();
+                // The new file lacks the documents.
+                self.shared.resync.request();
             }
             Err(why) => {
                 self.retry = Some(Instant::now() + RETRY);
                 // What could not be replaced must not answer after a restart.
-                let removed = self.place.remove();
+                let removed = self.file.remove();
                 if !std::mem::replace(&mut self.is_logged, true) {
                     let left = removed.err().map(|error| error.to_string());
                     tracing::warn!(why, left, "there is no disk cache until this is over");
@@ -264,32 +176,31 @@ impl Writer {
         self.connection.is_some()
     }
 
-    fn count(&mut self) {
+    /// Counts the copies that lie in the file.
+    pub(super) fn count(&mut self) {
         let Some(copies) = self.read(tables::count) else {
             return;
         };
-        self.counts
-            .changed(usize::try_from(copies).unwrap_or(usize::MAX), 0);
+        self.shared.count(|stats| stats.copies = copies);
         self.measure();
-        let file = self.place.path().display();
+        let file = self.file.path().display();
         tracing::info!(%file, copies, "the disk cache answers should the store be down");
     }
 
     fn measure(&mut self) {
         if let Some(pages) = self.read(tables::pages) {
-            self.counts.measured(pages.saturating_mul(PAGE));
+            let bytes = pages.saturating_mul(PAGE);
+            self.shared.count(|stats| stats.bytes = bytes);
         }
     }
 }
 
-fn is_full(error: &rusqlite::Error) -> bool {
-    error.sqlite_error_code() == Some(ErrorCode::DiskFull)
+impl Drop for Writer {
+    fn drop(&mut self) {
+        self.keep_pending();
+    }
 }
 
-/// One transaction: what it adds to the log stays small.
-const BATCH: usize = 32;
-/// How long the first waits for more to share a transaction with.
-const BATCH_DELAY: Duration = Duration::from_millis(20);
 /// Copies dropped by one statement: what it adds to the log stays small.
 const STEP: usize = 32;
 /// How often it is tried to make a file where none could be made.

@@ -1,5 +1,6 @@
 //! What is known to lie on the disk, so that it is not sent there again.
 
+use std::fmt;
 use std::hash::BuildHasher;
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -9,76 +10,83 @@ use foldhash::quality::RandomState;
 use sekisho_certs::host::HostName;
 use sekisho_certs::store::Found;
 
-/// A table of fingerprints, each in the slot of its name or pattern: the newest
-/// one stays. Its errors are harmless: a lost one costs a look at the disk, one
-/// taken for another (once in four billion) a copy.
-#[derive(Debug)]
+/// Table of fingerprints, each in the slot of its name or pattern; the newest
+/// one stays. A lost fingerprint costs a look at the disk; one taken for another
+/// (once in four billion) costs a copy. Relaxed order suffices for both.
 pub(super) struct Written {
     slots: Box<[AtomicU32]>,
-    state: RandomState,
+    hasher: RandomState,
 }
 
-/// Where a fingerprint stands, and what it is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Mark {
+/// Fingerprint of an answer, and its slot.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Fingerprint {
     slot: usize,
-    print: u32,
-    /// What tells one state of a record and its credentials from any other,
-    /// the same in each process: it lies beside the copy.
-    pub(super) state: i64,
+    /// Digest of a record's version and of its credentials. It is stored beside
+    /// the copy, and is equal in every process.
+    pub(super) digest: i64,
 }
 
 impl Default for Written {
     fn default() -> Self {
         Self {
-            slots: (0..SLOTS).map(|_| AtomicU32::new(0)).collect(),
-            state: RandomState::default(),
+            slots: (0..SLOTS).map(|_| AtomicU32::new(EMPTY)).collect(),
+            hasher: RandomState::default(),
         }
     }
 }
 
 impl Written {
-    /// The mark of an answer, if it may not lie on the disk; from now on it
-    /// may not, until it was put. Below a shadowed wildcard each name leaves a
-    /// note of its own; else the record is the same whichever name was asked.
+    /// Returns the fingerprint of an answer that may not lie on the disk, and
+    /// empties its slot until [`Self::put`]: an older answer on its way must not
+    /// pass for a newer one. Below a shadowed wildcard each name has a slot of
+    /// its own, because the disk notes each name.
     pub(super) fn missing<K>(
         &self,
         name: &HostName,
         found: &Found<K>,
         key: impl Fn(&K) -> u32,
-    ) -> Option<Mark> {
+    ) -> Option<Fingerprint> {
         let name = found.shadowed.then_some(name.as_str());
-        let state = state(found, key);
-        let place = self.state.hash_one((name, found.record.pattern.as_str()));
-        let print = self.state.hash_one(state) & u64::from(u32::MAX);
-        let mark = Mark {
-            slot: usize::try_from(place >> 32).unwrap_or_default() % SLOTS,
-            // 0 is an empty slot.
-            print: u32::try_from(print).unwrap_or_default().max(1),
-            state,
+        let hash = self.hasher.hash_one((name, found.record.pattern.as_str()));
+        let fingerprint = Fingerprint {
+            slot: usize::try_from(hash >> 32).unwrap_or_default() % SLOTS,
+            digest: digest(found, key),
         };
-        let slot = &self.slots[mark.slot];
-        if slot.load(Ordering::Relaxed) == mark.print {
+        let slot = &self.slots[fingerprint.slot];
+        if slot.load(Ordering::Relaxed) == fingerprint.short() {
             return None;
         }
-        // What is written next may be older: both are sent, in their order.
-        slot.store(0, Ordering::Relaxed);
-        Some(mark)
+        slot.store(EMPTY, Ordering::Relaxed);
+        Some(fingerprint)
     }
 
-    pub(super) fn put(&self, mark: Mark) {
-        self.slots[mark.slot].store(mark.print, Ordering::Relaxed);
+    /// Notes that this answer lies on the disk.
+    pub(super) fn put(&self, fingerprint: Fingerprint) {
+        self.slots[fingerprint.slot].store(fingerprint.short(), Ordering::Relaxed);
     }
 
-    /// Something was dropped from the disk.
+    /// Forgets all: something was dropped from the disk.
     pub(super) fn clear(&self) {
         for slot in &self.slots {
-            slot.store(0, Ordering::Relaxed);
+            slot.store(EMPTY, Ordering::Relaxed);
         }
     }
 }
 
-fn state<K>(found: &Found<K>, key: impl Fn(&K) -> u32) -> i64 {
+impl fmt::Debug for Written {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Written").finish_non_exhaustive()
+    }
+}
+
+impl Fingerprint {
+    fn short(self) -> u32 {
+        u32::try_from(self.digest & i64::from(u32::MAX)).map_or(1, |short| short.max(1))
+    }
+}
+
+fn digest<K>(found: &Found<K>, key: impl Fn(&K) -> u32) -> i64 {
     let mut digest = Context::new(&SHA256);
     digest.update(&found.record.version.to_be_bytes());
     for credential in &found.credentials {
@@ -91,5 +99,6 @@ fn state<K>(found: &Found<K>, key: impl Fn(&K) -> u32) -> i64 {
     i64::from_be_bytes(*head.expect("a digest of 32 bytes"))
 }
 
-/// Half a mebibyte, for as many hosts as the default size holds.
+const EMPTY: u32 = 0;
+/// Half a mebibyte, for twice the hosts that the default size holds.
 const SLOTS: usize = 1 << 17;

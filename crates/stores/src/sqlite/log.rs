@@ -2,6 +2,7 @@
 
 use rusqlite::{OptionalExtension, Transaction};
 
+use super::documents;
 use super::read::Reader;
 use super::rows::{self, Fault, Step, signed};
 use sekisho_certs::store::{Change, ChangePage, LogId, LogPosition, Result, Subject, What};
@@ -81,7 +82,7 @@ fn page(snapshot: &Transaction<'_>, after: u64, limit: usize) -> Step<Vec<Change
         let subject = match rows::text(row, 1)? {
             HOST => Subject::Host(rows::pattern(row, 3)?),
             CREDENTIAL => Subject::Credential(rows::text(row, 3)?.parse().map_err(bad)?),
-            DOCUMENT => Subject::Document(rows::document_id(row, 2)?),
+            DOCUMENT => Subject::Document(documents::id(row, 2)?),
             other => return Err(bad(format!("of the unknown subject {other:?}"))),
         };
         let what = if row.get(4)? {

@@ -5,10 +5,11 @@ use std::path::{Path, PathBuf};
 
 use rusqlite::{Connection, Row, Transaction, TransactionBehavior};
 
+use super::documents;
 use super::find::find;
 use super::rows::{
-    self, CREDENTIAL_COLUMNS, Fault, HOST_COLUMNS, Step, at, credential_columns, document_columns,
-    host_columns, signed,
+    self, CREDENTIAL_COLUMNS, Fault, HOST_COLUMNS, Step, at, credential_columns, host_columns,
+    signed,
 };
 use sekisho_certs::credential::{CredentialId, KeyType, SealedBytes, StoredCredential};
 use sekisho_certs::host::{HostName, HostPattern};
@@ -139,7 +140,7 @@ impl Reader {
             let mut statement = connection.prepare_cached(DOCUMENT)?;
             let mut rows = statement.query((id.kind.as_str(), &*id.key, now))?;
             let row = rows.next()?;
-            row.map(|row| rows::document(row, &id.kind)).transpose()
+            Ok(row.map(documents::read).transpose()?)
         })
     }
 
@@ -156,7 +157,7 @@ impl Reader {
             let mut rows = statement.query((kind.as_str(), after, now, limit))?;
             let mut listed = Vec::new();
             while let Some(row) = rows.next()? {
-                listed.push(rows::document(row, kind)?);
+                listed.push(documents::read(row)?);
             }
             Ok(listed)
         })
@@ -234,13 +235,13 @@ const CREDENTIALS: &str = concat!(
 
 const DOCUMENT: &str = concat!(
     "SELECT ",
-    document_columns!(),
+    documents::columns!(),
     " FROM documents WHERE kind = ?1 AND key = ?2 AND (expires IS NULL OR expires > ?3)"
 );
 
 const DOCUMENTS: &str = concat!(
     "SELECT ",
-    document_columns!(),
+    documents::columns!(),
     " FROM documents WHERE kind = ?1 AND (?2 IS NULL OR key > ?2)
       AND (expires IS NULL OR expires > ?3) ORDER BY key LIMIT ?4"
 );

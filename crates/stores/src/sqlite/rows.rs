@@ -6,13 +6,14 @@ use rusqlite::Row;
 use rusqlite::types::FromSqlError;
 use rustls_pki_types::CertificateDer;
 
+use super::documents;
 use super::fault::explain;
 use sekisho_certs::credential::{
     CredentialId, KeyType, SealedBytes, StoredCredential, split_chain,
 };
 use sekisho_certs::host::HostPattern;
 use sekisho_certs::record::{HostRecord, References, Site, Tenant, TlsPolicy};
-use sekisho_certs::store::{Document, DocumentId, DocumentKind, Result, StoreError};
+use sekisho_certs::store::{Result, StoreError};
 
 /// What a statement's run can fail with, before the file's name is known.
 pub(super) enum Fault {
@@ -172,44 +173,11 @@ pub(super) fn credential(
         version: number(row, first)?,
         key_type,
         chain,
-        key: sealed(row, first + 3)?,
+        key: documents::sealed(row, first + 3)?,
         not_before: row.get(first + 6)?,
         not_after: row.get(first + 7)?,
         renew_at: row.get(first + 8)?,
     }))
-}
-
-/// The columns of a document without its kind.
-macro_rules! document_columns {
-    () => {
-        "key, key_id, nonce, bytes, expires, version"
-    };
-}
-pub(super) use document_columns;
-
-/// Kind and key, in two columns.
-pub(super) fn document_id(row: &Row<'_>, first: usize) -> Step<DocumentId> {
-    let (kind, key): (String, String) = (row.get(first)?, row.get(first + 1)?);
-    Ok(DocumentId::new(kind, key))
-}
-
-/// A document from [`document_columns`].
-pub(super) fn document(row: &Row<'_>, kind: &DocumentKind) -> Step<Document<SealedBytes>> {
-    Ok(Document {
-        id: DocumentId::new(kind.clone(), row.get::<_, String>(0)?),
-        bytes: sealed(row, 1)?,
-        expires: row.get(4)?,
-        version: number(row, 5)?,
-    })
-}
-
-/// Key id, nonce and ciphertext, in three columns.
-fn sealed(row: &Row<'_>, first: usize) -> Step<SealedBytes> {
-    Ok(SealedBytes {
-        key_id: row.get(first)?,
-        nonce: row.get(first + 1)?,
-        bytes: blob(row, first + 2)?.to_vec(),
-    })
 }
 
 /// A stored pattern.

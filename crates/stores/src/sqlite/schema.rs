@@ -4,6 +4,7 @@ use std::time::{Duration, Instant};
 
 use rusqlite::{Connection, Error, ErrorCode, Transaction, TransactionBehavior, params};
 
+use super::documents;
 use sekisho_certs::store::CatalogId;
 
 /// "seki", in the file's header: tells it from other programs' databases.
@@ -159,7 +160,8 @@ DROP TABLE changes_1;
 /// their id, which grows with time: what is imported together lies together.
 /// A chain without its leaf is stored once in `issuers`; there are few, so
 /// they are kept for good. Partial indexes hold only the rows that they find.
-const TABLES: &str = "
+const TABLES: &str = concat!(
+    "
 CREATE TABLE meta (
     one INTEGER PRIMARY KEY CHECK (one = 1),
     catalog BLOB NOT NULL,
@@ -214,16 +216,9 @@ CREATE INDEX hosts_by_ecdsa ON hosts (ecdsa) WHERE ecdsa IS NOT NULL;
 CREATE INDEX hosts_by_ed25519 ON hosts (ed25519) WHERE ed25519 IS NOT NULL;
 CREATE INDEX hosts_by_rsa ON hosts (rsa) WHERE rsa IS NOT NULL;
 
-CREATE TABLE documents (
-    kind TEXT NOT NULL,
-    key TEXT NOT NULL,
-    key_id INTEGER NOT NULL,
-    nonce BLOB NOT NULL,
-    bytes BLOB NOT NULL,
-    expires INTEGER,
-    version INTEGER NOT NULL,
-    PRIMARY KEY (kind, key)
-) STRICT, WITHOUT ROWID;
+",
+    documents::table!(),
+    "
 CREATE INDEX documents_expiring ON documents (expires) WHERE expires IS NOT NULL;
 
 CREATE TABLE leases (
@@ -245,4 +240,5 @@ CREATE TABLE changes (
     -- random, one for each transaction; the default keeps older writers going
     mark INTEGER NOT NULL DEFAULT (random())
 ) STRICT;
-";
+"
+);

@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use aws_lc_rs::digest::{SHA256, digest};
 use rusqlite::{OptionalExtension, Transaction, TransactionBehavior, params};
 
+use super::documents;
 use super::log;
 use super::read::Reader;
 use super::rows::{Step, column, signed};
@@ -191,18 +192,10 @@ impl<'a> Writer<'a> {
         expect: Expect,
         now: i64,
     ) -> Step<()> {
-        let Document { id, bytes, .. } = document;
+        let id = &document.id;
         met(id, self.document(id, now)?, expect)?;
         let version = self.log(log::DOCUMENT, id.kind.as_str(), &id.key, What::Put)?;
-        self.sql.prepare_cached(PUT_DOCUMENT)?.execute(params![
-            id.kind.as_str(),
-            id.key,
-            bytes.key_id,
-            bytes.nonce,
-            bytes.bytes,
-            document.expires,
-            signed(version),
-        ])?;
+        documents::put(self.sql, document, version)?;
         Ok(())
     }
 
@@ -374,9 +367,6 @@ const PUT_HOST: &str = "INSERT INTO hosts (pattern, parent, tenant, site_format,
     VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11)
     ON CONFLICT (pattern) DO UPDATE SET tenant = ?3, site_format = ?4, site = ?5, tls = ?6,
     disabled = ?7, ecdsa = ?8, ed25519 = ?9, rsa = ?10, version = ?11";
-
-const PUT_DOCUMENT: &str = "INSERT OR REPLACE INTO documents
-    (kind, key, key_id, nonce, bytes, expires, version) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)";
 
 const RESEAL_CREDENTIAL: &str = "UPDATE credentials SET key_id = ?6, nonce = ?7, key = ?8
     WHERE id = ?1 AND version = ?2 AND key_id = ?3 AND nonce = ?4 AND key = ?5";

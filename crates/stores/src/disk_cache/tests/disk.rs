@@ -84,22 +84,20 @@ async fn what_lies_there_already_is_not_written_again() {
     server.settled().await;
     drop(server);
     let server = rig.following().await;
+    let before = bytes(&rig.path());
     for _ in 0..10 {
         assert_eq!(server.who("a.example").await, "a.example");
     }
     server.settled().await;
     assert_eq!(server.disk.stats().copies, 1);
-    let mut log = rig.path().into_os_string();
-    log.push("-wal");
-    let written = fs::metadata(log).map_or(0, |there| there.len());
-    assert_eq!(written, 0);
+    assert_eq!(bytes(&rig.path()), before);
 }
 
 #[tokio::test]
 async fn one_process_has_it() {
     let rig = Rig::new();
     let disk = rig.disk(&Arc::default()).await;
-    let error = DiskCache::open(&rig.options(), Arc::default())
+    let error = DiskCache::open(&rig.options(), Arc::default(), &Handle::current())
         .unwrap_err()
         .to_string();
     assert!(error.contains("another server uses"), "{error}");
@@ -124,7 +122,7 @@ async fn what_is_not_ours_is_left_alone() {
     let there = rig.path();
     for content in [&b"a text of somebody"[..], &[7; 4096], b"SQLite format 3\0"] {
         fs::write(&there, content).unwrap();
-        let error = DiskCache::open(&rig.options(), Arc::default())
+        let error = DiskCache::open(&rig.options(), Arc::default(), &Handle::current())
             .unwrap_err()
             .to_string();
         assert!(error.contains("is no disk cache"), "{error}");
@@ -134,7 +132,7 @@ async fn what_is_not_ours_is_left_alone() {
     let other = rusqlite::Connection::open(&there).unwrap();
     other.execute_batch("CREATE TABLE a (b)").unwrap();
     drop(other);
-    let error = DiskCache::open(&rig.options(), Arc::default())
+    let error = DiskCache::open(&rig.options(), Arc::default(), &Handle::current())
         .unwrap_err()
         .to_string();
     assert!(error.contains("is no disk cache"), "{error}");
@@ -142,34 +140,25 @@ async fn what_is_not_ours_is_left_alone() {
     let mut nowhere = rig.options();
     for path in ["/proc/disk-cache.db", "/dev/null/disk-cache.db"] {
         nowhere.path = path.into();
-        let error = DiskCache::open(&nowhere, Arc::default())
+        let error = DiskCache::open(&nowhere, Arc::default(), &Handle::current())
             .unwrap_err()
             .to_string();
         assert!(error.contains(path), "{error}");
     }
 }
 
-/// A file of the version before, which had another name.
+/// A file of the version before the last, which had another default name.
 #[tokio::test]
-async fn an_old_file_is_taken_over() {
+async fn an_old_file_is_removed() {
     let rig = Rig::new();
-    filled(&rig).await;
-    let old = rig.folder.path().join("warm.db");
     let beside = |suffix: &str| rig.folder.path().join(format!("warm.db{suffix}"));
-    fs::rename(rig.path(), &old).unwrap();
-    fs::write(beside(".key"), "a key").unwrap();
-    fs::write(beside(".lock"), "").unwrap();
-    rig.switch.say(away());
-    let server = rig.server().await;
-    assert_eq!(server.who("h1.example").await, "h1.example");
-    drop(server);
-    closed(&rig).await;
-    assert!(!old.exists() && !beside(".lock").exists());
-    assert!(rig.folder.path().join("disk-cache.db.key").exists());
-    // Beside a new one it is removed.
-    fs::write(&old, "old").unwrap();
+    for suffix in ["", "-wal", ".key", ".lock"] {
+        fs::write(beside(suffix), "old").unwrap();
+    }
     rig.disk(&Arc::default()).await;
-    assert!(!old.exists());
+    for suffix in ["", "-wal", ".key", ".lock"] {
+        assert!(!beside(suffix).exists(), "{suffix}");
+    }
 }
 
 /// Fills a file with many copies and closes it.
@@ -186,7 +175,7 @@ async fn filled(rig: &Rig) {
 
 /// Waits until nobody has the file.
 async fn closed(rig: &Rig) {
-    let is_free = || file::Place::take(&rig.path(), rig.size).is_ok();
+    let is_free = || file::CacheFile::lock(&rig.path(), rig.size).is_ok();
     until(is_free, || "it stays locked".into()).await;
 }
 
@@ -205,6 +194,7 @@ async fn a_damaged_file_is_replaced() {
     let server = rig.server().await;
     assert_eq!(server.who("h1.example").await, AWAY);
     rig.switch.say(None);
+    server.follow().await;
     assert_eq!(server.who("h1.example").await, "h1.example");
     server.kept(1).await;
     rig.switch.say(away());
@@ -264,7 +254,7 @@ async fn a_copy_that_cannot_be_read_is_dropped() {
             .execute("UPDATE copies SET bytes = x'07'", ())
             .unwrap();
     };
-    server.disk.shared.ask(damage).await.unwrap();
+    server.disk.inner.ask(damage).await.unwrap();
     rig.switch.say(away());
     assert_eq!(server.who("a.example").await, AWAY);
     assert_eq!(server.who("x.b.example").await, AWAY);
@@ -283,8 +273,8 @@ async fn a_file_of_another_version_or_store_is_started_anew() {
     filled(&rig).await;
     let mut options = rig.options();
     options.store = "another".into();
-    let disk = DiskCache::open(&options, Arc::default()).unwrap();
-    until(|| disk.is_settled(), || format!("{disk:?}")).await;
+    let disk = DiskCache::open(&options, Arc::default(), &Handle::current()).unwrap();
+    disk.settled().await;
     assert_eq!(disk.stats().copies, 0);
 
     for version in [1, 2, 99] {
@@ -294,7 +284,7 @@ async fn a_file_of_another_version_or_store_is_started_anew() {
         other.pragma_update(None, "user_version", version).unwrap();
         drop(other);
         let disk = rig.disk(&Arc::default()).await;
-        until(|| disk.is_settled(), || format!("{disk:?}")).await;
+        disk.settled().await;
         assert_eq!(disk.stats().copies, 0, "version {version}");
     }
 }
@@ -311,7 +301,7 @@ async fn copies_that_cannot_be_dropped_are_removed() {
         let connection = writer.connection.as_ref().unwrap();
         connection.pragma_update(None, "query_only", true).unwrap();
     };
-    server.disk.shared.ask(forbid).await.unwrap();
+    server.disk.inner.ask(forbid).await.unwrap();
     rig.put("b.example").await;
     server.follow().await;
     server.kept(0).await;

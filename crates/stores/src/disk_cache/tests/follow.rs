@@ -121,7 +121,7 @@ async fn a_disk_that_was_late_is_paged_from_its_own_number() {
     }
     server.kept(3).await;
     let (hang, hung) = std::sync::mpsc::channel::<()>();
-    server.disk.shared.inbox.call(move |_| _ = hung.recv());
+    server.disk.hang(hung).await;
     // The feed gives up, and hands it no further page.
     for name in ["a.example", "b.example"] {
         rig.remove(name).await;

@@ -65,7 +65,7 @@ impl Plain {
     }
 
     async fn settled(&self) {
-        until(|| self.disk.is_settled(), || format!("{:?}", self.disk)).await;
+        self.disk.settled().await;
     }
 }
 
@@ -166,7 +166,7 @@ async fn an_answer_without_room_drops_the_copy_before_it() {
     kept(&server.disk, 1).await;
     // The disk hangs, and the queue is full.
     let (hang, hung) = std::sync::mpsc::channel::<()>();
-    server.disk.shared.inbox.call(move |_| _ = hung.recv());
+    server.disk.hang(hung).await;
     let Answer { found: large, .. } = found(&rig, "large.example", 1);
     let mut large = large.unwrap();
     large.record.site = Some(sekisho_certs::Site {

@@ -2,8 +2,11 @@
 
 use rusqlite::{Connection, Result};
 
-use super::{Kept, STEP, Writer, is_full};
+use super::{STEP, Writer};
+use crate::disk_cache::file::PAGE;
+use crate::disk_cache::pending::Kept;
 use crate::disk_cache::tables::{self, Copy};
+use crate::disk_cache::written::Fingerprint;
 use crate::stored;
 use sekisho_certs::SealedBytes;
 use sekisho_certs::host::HostName;
@@ -11,110 +14,105 @@ use sekisho_certs::log::{Begun, Meanwhile, Reading};
 use sekisho_certs::store::Found;
 
 impl Writer {
-    pub(super) fn keep(&mut self, batch: &[Kept]) {
-        let number = batch.len();
-        if !self.is_ready() {
-            return self.counts.dropped(number);
+    /// Writes the answers that wait.
+    pub(in crate::disk_cache) fn keep_pending(&mut self) {
+        let waiting = self.shared.pending.take();
+        if waiting.overflowed {
+            tracing::warn!("the disk is too slow for its cache, all copies are dropped");
+            self.make();
         }
-        let mut kept = self.try_keep(batch);
-        if matches!(&kept, Err(error) if is_full(error)) && self.is_crowded() {
-            kept = self
-                .make_room(number * 2)
-                .and_then(|()| self.try_keep(batch));
-        }
-        match kept {
-            Ok(()) => {
-                self.is_logged = false;
-                self.measure();
-            }
-            Err(error) => {
-                self.counts.dropped(number);
-                self.trouble(&error);
+        for batch in waiting.answers.chunks(BATCH) {
+            if !self.is_ready() {
+                self.shared.count_dropped(batch.len());
+            } else if let Err(error) = self.keep(batch) {
+                self.shared.count_dropped(batch.len());
+                self.failed(&error);
             }
         }
     }
 
-    fn try_keep(&mut self, batch: &[Kept]) -> Result<()> {
-        self.make_room(0)?;
+    /// Keeps a batch, whole or not at all.
+    fn keep(&mut self, batch: &[Kept]) -> Result<()> {
+        self.make_room(batch)?;
         let Some(connection) = &self.connection else {
             return Ok(());
         };
         let mut done = Done::default();
-        let mut marks = Vec::with_capacity(batch.len());
         let transaction = connection.unchecked_transaction()?;
         for kept in batch {
-            let Some((found, mark)) = &kept.said else {
-                done.gone += absent(&transaction, &kept.name)?;
-                continue;
-            };
-            let meanwhile = self.meanwhile(kept, found);
-            if meanwhile != Meanwhile::Overtaken {
-                let shadowed = found.shadowed || meanwhile == Meanwhile::Shadowed;
-                self.put(
-                    &transaction,
-                    &kept.name,
-                    found,
-                    shadowed,
-                    mark.state,
-                    &mut done,
-                )?;
-                marks.push(*mark);
+            match &kept.found {
+                None => done.gone += absent(&transaction, &kept.name)?,
+                Some((found, fingerprint)) => {
+                    let meanwhile = self.meanwhile(kept, found);
+                    if meanwhile != Meanwhile::Overtaken {
+                        let shadowed = found.shadowed || meanwhile == Meanwhile::Shadowed;
+                        let digest = fingerprint.digest;
+                        self.put(
+                            &transaction,
+                            (&kept.name, found, shadowed, digest),
+                            &mut done,
+                        )?;
+                        done.written.push(*fingerprint);
+                    }
+                }
             }
         }
         transaction.commit()?;
+        let shared = &self.shared;
         if done.gone > 0 {
-            self.written.clear();
+            shared.written.clear();
         }
-        marks.into_iter().for_each(|mark| self.written.put(mark));
-        self.counts.changed(done.new, done.gone + done.replaced);
-        self.counts.kept(done.new);
+        done.written.iter().for_each(|one| shared.written.put(*one));
+        shared.count_copies(done.new, done.gone + done.replaced);
+        shared.count_dropped(done.too_large);
+        shared.count(|stats| stats.kept += done.new as u64);
+        self.is_logged = false;
+        self.measure();
         Ok(())
     }
 
     fn put(
         &self,
         connection: &Connection,
-        name: &HostName,
-        found: &Found<SealedBytes>,
-        shadowed: bool,
-        state: i64,
+        (name, found, shadowed, digest): (&HostName, &Found<SealedBytes>, bool, i64),
         done: &mut Done,
     ) -> Result<()> {
         let pattern = &found.record.pattern;
         if pattern.wildcard_parent().is_none() {
             tables::drop_note(connection, name.as_str())?;
         } else {
-            // It has no record of its own any more.
+            // The name has no record of its own any more.
             done.gone += tables::drop_pattern(connection, name.as_str())?;
             if shadowed {
-                tables::note(connection, name, self.place.most_notes())?;
+                tables::note(connection, name, self.file.max_notes())?;
             }
         }
-        if tables::has(connection, pattern, state, shadowed)? {
+        if tables::has(connection, pattern, digest, shadowed)? {
             return Ok(());
         }
         done.replaced += tables::drop_pattern(connection, pattern.as_str())?;
         match stored::write_found(found) {
-            Ok(bytes) if bytes.len() <= LONGEST => {
+            Ok(bytes) if bytes.len() <= MAX_COPY => {
                 let copy = Copy { bytes, shadowed };
-                tables::put(connection, pattern, &found.record.references, state, &copy)?;
+                tables::put(connection, &found.record, digest, &copy)?;
                 done.new += 1;
             }
-            _ => self.counts.dropped(1),
+            _ => done.too_large += 1,
         }
         Ok(())
     }
 
-    /// What happened to an answer since its catalog was asked.
+    /// Judges what happened to an answer since its catalog was asked.
     fn meanwhile(&self, kept: &Kept, found: &Found<SealedBytes>) -> Meanwhile {
         let Some(noted) = kept.noted else {
             return Meanwhile::Nothing;
         };
-        let Some(seen) = noted.position else {
+        let is_same_log = |at| noted.position.filter(|seen| seen.log == at);
+        let at = self.position(noted.epoch);
+        let Some(seen) = at.and_then(|at| is_same_log(at.log)) else {
             return Meanwhile::Overtaken;
         };
-        let is_same_log = self.meta.position.is_some_and(|at| at.log == seen.log);
-        if !is_same_log || noted.epoch != self.epoch || noted.epoch != self.seen.note().epoch {
+        if noted.epoch != self.shared.seen.note().epoch {
             return Meanwhile::Overtaken;
         }
         let ids: Vec<_> = found.credentials.iter().map(|one| one.id).collect();
@@ -130,61 +128,58 @@ impl Writer {
         self.recent.meanwhile(begun, &reading)
     }
 
-    /// Whether it is the file's own bound that it is near to.
-    pub(super) fn is_crowded(&mut self) -> bool {
-        let free = self.read(|connection| {
-            let most = tables::most_pages(connection)?;
-            Ok((most.saturating_sub(tables::pages(connection)?), most))
-        });
-        free.is_some_and(|(free, most)| free < 2 * (most / 32).max(LEAST_FREE))
-    }
-
-    /// Drops the oldest copies as long as less than a part of the file is
-    /// free; at least that many.
-    pub(super) fn make_room(&mut self, least: usize) -> Result<()> {
+    /// Drops the oldest copies until there is room for a batch, and some more:
+    /// what is dropped clears [`Shared::written`](super::Shared).
+    fn make_room(&mut self, batch: &[Kept]) -> Result<()> {
         let Some(connection) = &self.connection else {
             return Ok(());
         };
-        let most = tables::most_pages(connection)?;
+        let most = self.file.pages();
+        let pages = |kept: &Kept| kept.weight() as u64 / PAGE + 1;
+        let needed = INDEX_PAGES + batch.iter().map(pages).sum::<u64>();
         let free = || tables::pages(connection).map(|used| most.saturating_sub(used));
-        let enough = (most / 32).max(LEAST_FREE);
-        if least == 0 && free()? >= enough {
+        if free()? >= needed {
             return Ok(());
         }
         let mut gone = 0;
-        while gone < least || free()? < enough + (most / 64).max(LEAST_FREE / 2) {
+        while free()? < needed + most / 64 {
             match tables::drop_oldest(connection, STEP)? {
                 0 => break,
                 number => gone += number,
             }
         }
-        self.written.clear();
-        self.counts.changed(0, gone);
+        self.shared.written.clear();
+        self.shared.count_copies(0, gone);
         Ok(())
     }
 }
 
-/// What a batch did to the number of copies.
+/// What a batch did.
 #[derive(Default)]
 struct Done {
     new: usize,
-    /// In the place of which others were put.
+    /// Copies in the place of which others were put.
     replaced: usize,
-    /// Of names that have no record of their own any more.
+    /// Copies of names that have no record of their own any more.
     gone: usize,
+    too_large: usize,
+    written: Vec<Fingerprint>,
 }
 
-/// Neither the name nor the wildcard above it is there any more.
+/// Drops the copies of a name without a record: its own, and that of the wildcard
+/// above it.
 fn absent(connection: &Connection, name: &HostName) -> Result<usize> {
-    let mut gone = tables::drop_pattern(connection, name.as_str())?;
     tables::drop_note(connection, name.as_str())?;
-    if let Some(above) = name.wildcard() {
-        gone += tables::drop_pattern(connection, above.as_str())?;
-    }
-    Ok(gone)
+    let gone = tables::drop_pattern(connection, name.as_str())?;
+    let Some(above) = name.wildcard() else {
+        return Ok(gone);
+    };
+    Ok(gone + tables::drop_pattern(connection, above.as_str())?)
 }
 
+/// Answers in one transaction: what it adds to the log stays small.
+const BATCH: usize = 32;
 /// Far above a chain of ten certificates with a site.
-const LONGEST: usize = 64 << 10;
-/// Pages that a batch of usual copies takes, with their indexes.
-const LEAST_FREE: u64 = 128;
+const MAX_COPY: usize = 64 << 10;
+/// Pages that a batch takes beside its copies: in six indexes, some splits.
+const INDEX_PAGES: u64 = 64;

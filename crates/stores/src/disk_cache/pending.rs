@@ -1,0 +1,109 @@
+//! Answers that wait for the next transaction.
+
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use tokio::sync::Notify;
+
+use super::written::Fingerprint;
+use sekisho_certs::SealedBytes;
+use sekisho_certs::host::HostName;
+use sekisho_certs::log::Noted;
+use sekisho_certs::store::Found;
+
+/// Answers of the store in their order, bounded in bytes.
+#[derive(Debug, Default)]
+pub(super) struct Pending {
+    waiting: Mutex<Waiting>,
+    /// Something was added.
+    pub(super) filled: Notify,
+}
+
+#[derive(Debug, Default)]
+pub(super) struct Waiting {
+    pub(super) answers: Vec<Kept>,
+    bytes: usize,
+    /// A copy that should have been dropped found no room: all have to go.
+    pub(super) overflowed: bool,
+}
+
+/// What the store said of a name.
+#[derive(Debug)]
+pub(super) struct Kept {
+    pub(super) name: HostName,
+    /// None if the store has nothing for it, or what it has finds no room.
+    pub(super) found: Option<(Found<SealedBytes>, Fingerprint)>,
+    /// How far the log was seen before the store was asked; none for a plain
+    /// store.
+    pub(super) noted: Option<Noted>,
+}
+
+impl Pending {
+    /// Adds an answer that a copy is to be made of; false if there is no room.
+    pub(super) fn keep(&self, kept: Kept) -> bool {
+        self.filled.notify_one();
+        self.lock().push(kept, MAX_BYTES)
+    }
+
+    /// Adds a name whose copy is to be dropped. They have as much room again;
+    /// without it, all copies are dropped.
+    pub(super) fn forget(&self, name: &HostName) {
+        let kept = Kept {
+            name: name.clone(),
+            found: None,
+            noted: None,
+        };
+        self.filled.notify_one();
+        let mut waiting = self.lock();
+        if !waiting.push(kept, 2 * MAX_BYTES) {
+            waiting.answers.clear();
+            waiting.bytes = 0;
+            waiting.overflowed = true;
+        }
+    }
+
+    /// Takes all of it out.
+    pub(super) fn take(&self) -> Waiting {
+        std::mem::take(&mut *self.lock())
+    }
+
+    #[cfg(test)]
+    pub(super) fn is_empty(&self) -> bool {
+        self.lock().answers.is_empty()
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Waiting> {
+        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Waiting {
+    fn push(&mut self, kept: Kept, most: usize) -> bool {
+        let bytes = self.bytes + kept.weight();
+        let fits = bytes <= most;
+        if fits {
+            self.bytes = bytes;
+            self.answers.push(kept);
+        }
+        fits
+    }
+}
+
+impl Kept {
+    /// Bytes, some more or less: chains, keys and the site are nearly all of it.
+    pub(super) fn weight(&self) -> usize {
+        let Some((found, _)) = &self.found else {
+            return NAME_BYTES;
+        };
+        let site = found.record.site.as_ref().map_or(0, |site| site.json.len());
+        let credentials = found.credentials.iter().map(|one| {
+            let chain = one.chain.iter().map(|one| one.len());
+            one.key.bytes.len() + chain.sum::<usize>()
+        });
+        2 * NAME_BYTES + site + credentials.sum::<usize>()
+    }
+}
+
+/// A thousand usual answers; the disk writes ten thousand a second.
+const MAX_BYTES: usize = 4 << 20;
+/// The longest name and what surrounds it.
+const NAME_BYTES: usize = 300;

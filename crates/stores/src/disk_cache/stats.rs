@@ -1,0 +1,51 @@
+//! What is counted of the disk cache.
+
+use std::fmt;
+
+use sekisho_certs::metrics::Writer;
+
+/// Figures for metrics, as of one moment.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Stats {
+    /// Hosts that have a copy.
+    pub copies: u64,
+    /// Bytes of the file that are in use.
+    pub bytes: u64,
+    /// Bytes that file and log may have.
+    pub capacity: u64,
+    /// Calls that were answered by a copy.
+    pub answers: u64,
+    /// Answers that were copied.
+    pub kept: u64,
+    /// What was to be kept and was not: there was no room before the writer, the
+    /// disk did not take it, or it was too large.
+    pub dropped: u64,
+}
+
+impl Stats {
+    /// Writes them as metrics.
+    pub(super) fn write(&self, to: &mut Writer<'_>) -> fmt::Result {
+        to.gauge(
+            "disk_cache_copies",
+            "Hosts with a copy on disk",
+            &self.copies,
+        )?;
+        to.gauge("disk_cache_bytes", "Bytes of copies on disk", &self.bytes)?;
+        to.gauge(
+            "disk_cache_capacity_bytes",
+            "Bytes that copies may take on disk",
+            &self.capacity,
+        )?;
+        to.counter(
+            "disk_cache_answers",
+            "Store calls that failed and were answered by a copy on disk",
+            &self.answers,
+        )?;
+        to.counter("disk_cache_kept", "Answers copied to disk", &self.kept)?;
+        to.counter(
+            "disk_cache_dropped",
+            "Answers that were not copied to disk",
+            &self.dropped,
+        )
+    }
+}
