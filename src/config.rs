@@ -79,7 +79,9 @@ impl Config {
         let file = std::path::absolute(file).map_err(|error| ConfigError::read(file, error))?;
         let invalid = |problem| locate::invalid(text, &file, problem);
         let raw = locate::deserialize(text).map_err(invalid)?;
-        check::check(raw, &file).map_err(invalid)
+        let mut config = check::check(raw, &file).map_err(invalid)?;
+        config.hide(config.secret_variables());
+        Ok(config)
     }
 
     /// Returns what the server is built with.

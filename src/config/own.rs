@@ -1,4 +1,4 @@
-//! Which files of this machine are the server's own.
+//! Which files and variables of this machine are the server's own.
 
 use std::path::{Path, PathBuf};
 
@@ -13,6 +13,34 @@ impl Config {
     #[must_use]
     pub(crate) fn own_files(&self) -> OwnFiles {
         OwnFiles::new(self.own_paths())
+    }
+
+    /// Lists the environment variables that hold secrets.
+    pub(crate) fn secret_variables(&self) -> Vec<String> {
+        let mut tokens = vec![self.listen.admin_token.as_ref()];
+        if let StoreUrl::Http { token, .. } = &self.store {
+            tokens.push(token.as_ref());
+        }
+        let tokens = tokens
+            .into_iter()
+            .flatten()
+            .filter_map(|token| match token {
+                TokenSource::Env(name) => Some(name),
+                TokenSource::File(_) => None,
+            });
+        let key = match &self.keys {
+            Some(KeySource::Env(name)) => Some(name),
+            _ => None,
+        };
+        tokens.chain(key).cloned().collect()
+    }
+
+    /// Keeps variables with secrets from the command that prints the master
+    /// key.
+    pub(crate) fn hide(&mut self, variables: Vec<String>) {
+        if let Some(keys) = &mut self.keys {
+            keys.hide(variables);
+        }
     }
 
     fn own_paths(&self) -> Vec<PathBuf> {

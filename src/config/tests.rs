@@ -259,7 +259,10 @@ fn a_key_comes_from_a_file_the_environment_or_a_command() {
         ("env:MASTER", KeySource::Env("MASTER".into())),
         (
             "command:pass show x | head -1",
-            KeySource::Command("pass show x | head -1".into()),
+            KeySource::Command {
+                line: "pass show x | head -1".into(),
+                hidden: Vec::new(),
+            },
         ),
     ] {
         let config = parse(&format!("{LEAST}keys.master = \"{text}\"")).unwrap();

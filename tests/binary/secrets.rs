@@ -15,7 +15,7 @@ use sekisho_testkit::services::Postgres;
 use sekisho_testkit::{Key, Pair};
 
 use crate::postgres::{name_of, sandbox as on};
-use crate::sandbox::{SOON, Sandbox, Server, ca, until};
+use crate::sandbox::{Ran, SOON, Sandbox, Server, ca, until};
 use search::Search;
 
 const KEYS: [(&str, Key); 4] = [
@@ -163,4 +163,36 @@ fn a_crash_leaves_no_core() {
         name.is_some_and(|name| name.starts_with("core"))
     };
     assert_eq!(files.filter(|file| is_core(&file.path())).count(), 0);
+}
+
+#[test]
+fn a_command_for_the_key_inherits_no_secret() {
+    let sandbox = Sandbox::new();
+    sandbox.configure("");
+    sandbox.import(&["a.example"]);
+    let text = fs::read_to_string(sandbox.path("sekisho.toml")).expect("ours");
+    let command = "command:env >>seen.txt; cat master.key";
+    let text = text
+        .replace("file:master.key", command)
+        .replace("[store]", "admin_token = \"env:ADMIN_TOKEN\"\n[store]");
+    sandbox.write("sekisho.toml", &text);
+    // The source of a copy has its key in a variable.
+    let ring = fs::read_to_string(sandbox.path("master.key")).expect("ours");
+    sandbox.write("to.toml", &text.replace("hosts.db", "to.db"));
+    sandbox.write("from.toml", &text.replace(command, "env:MASTER"));
+    for args in [&["check"][..], &["store", "copy", "from.toml", "to.toml"]] {
+        let mut command = sandbox.command(args);
+        command
+            .env("ADMIN_TOKEN", "0123456789abcdef")
+            .env("HARMLESS", "inherited");
+        if args[0] == "store" {
+            command.env("MASTER", ring.trim());
+        }
+        let ran = Ran::of(&command.output().expect("the binary runs"));
+        assert_eq!(ran.code, Some(0), "{args:?}: {}", ran.err);
+    }
+    let seen = fs::read_to_string(sandbox.path("seen.txt")).expect("the command ran");
+    let names = |name: &str| seen.lines().filter(|line| line.starts_with(name)).count();
+    assert_eq!(names("HARMLESS="), 2, "one for each command");
+    assert_eq!((names("ADMIN_TOKEN="), names("MASTER=")), (0, 0));
 }

@@ -30,7 +30,9 @@ pub(crate) struct Args {
 }
 
 pub(super) fn run(config: Option<&Path>, args: &Args) -> Result<Ended> {
-    let (from, to) = (side(config, &args.from)?, side(config, &args.to)?);
+    let (mut from, mut to) = (side(config, &args.from)?, side(config, &args.to)?);
+    from.hide(to.secret_variables());
+    to.hide(from.secret_variables());
     open::runtime()?.block_on(async {
         let source = open::sealed(&from).await?;
         let target = open_target(&source, &to).await?;

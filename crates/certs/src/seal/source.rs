@@ -22,7 +22,12 @@ pub enum KeySource {
     /// `env:NAME`
     Env(String),
     /// `command:…`, a line for `sh -c` that prints the key's text.
-    Command(String),
+    Command {
+        /// The line.
+        line: String,
+        /// Variables that the command does not inherit.
+        hidden: Vec<String>,
+    },
 }
 
 impl KeySource {
@@ -37,7 +42,7 @@ impl KeySource {
             Self::Env(name) => {
                 text::parse(&variable(name)?, &format!("environment variable {name}"))
             }
-            Self::Command(command) => load_command(command, DEADLINE),
+            Self::Command { line, hidden } => load_command(line, hidden, DEADLINE),
         }
     }
 
@@ -51,11 +56,18 @@ impl KeySource {
         let text = match self {
             Self::File(path) => file::read(path)?,
             Self::Env(name) => variable(name)?,
-            Self::Command(command) => command_text(command, DEADLINE)?,
+            Self::Command { line, hidden } => command_text(line, hidden, DEADLINE)?,
         };
         // What is no ring now is none with one more key.
         text::parse(&text, &self.to_string())?;
         Ok(text::extend(&text))
+    }
+
+    /// Keeps variables with other secrets from what a command inherits.
+    pub fn hide(&mut self, variables: impl IntoIterator<Item = String>) {
+        if let Self::Command { hidden, .. } = self {
+            hidden.extend(variables);
+        }
     }
 
     /// The same source with a relative path taken from `folder`.
@@ -79,9 +91,10 @@ impl FromStr for KeySource {
             Some(("env", name)) if !name.is_empty() && !name.contains(['=', '\0', ' ']) => {
                 Ok(Self::Env(name.to_owned()))
             }
-            Some(("command", line)) if !line.trim().is_empty() => {
-                Ok(Self::Command(line.to_owned()))
-            }
+            Some(("command", line)) if !line.trim().is_empty() => Ok(Self::Command {
+                line: line.to_owned(),
+                hidden: Vec::new(),
+            }),
             // The text may be the key itself: it is not repeated.
             _ => Err(KeyError::Source),
         }
@@ -93,7 +106,7 @@ impl fmt::Display for KeySource {
         match self {
             Self::File(path) => write!(f, "file:{}", path.display()),
             Self::Env(name) => write!(f, "env:{name}"),
-            Self::Command(line) => write!(f, "command:{line}"),
+            Self::Command { line, .. } => write!(f, "command:{line}"),
         }
     }
 }
@@ -103,18 +116,26 @@ fn variable(name: &str) -> Result<Zeroizing<String>, KeyError> {
     Ok(Zeroizing::new(text))
 }
 
-fn load_command(command: &str, deadline: Duration) -> Result<KeyRing, KeyError> {
-    let text = command_text(command, deadline)?;
+fn load_command(command: &str, hidden: &[String], deadline: Duration) -> Result<KeyRing, KeyError> {
+    let text = command_text(command, hidden, deadline)?;
     text::parse(&text, &format!("command {command:?}"))
 }
 
-fn command_text(command: &str, deadline: Duration) -> Result<Zeroizing<String>, KeyError> {
+fn command_text(
+    command: &str,
+    hidden: &[String],
+    deadline: Duration,
+) -> Result<Zeroizing<String>, KeyError> {
     let fault = |what: String| KeyError::Command {
         command: command.to_owned(),
         what,
     };
     let started = Instant::now();
-    let mut child = Command::new("sh")
+    let mut shell = Command::new("sh");
+    for name in hidden {
+        shell.env_remove(name);
+    }
+    let mut child = shell
         .args(["-c", command])
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
@@ -227,7 +248,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("master.key");
         let made = KeyRing::create_file(&path).unwrap();
-        let load = |line: &str, deadline| load_command(line, deadline);
+        let load = |line: &str, deadline| load_command(line, &[], deadline);
         let second = Duration::from_secs(5);
         let loaded = load(&format!("cat '{}'", path.display()), second).unwrap();
         assert_eq!(loaded.first(), made.first());
@@ -248,7 +269,7 @@ mod tests {
         // The first closes its output and lives on.
         for line in ["exec >&-; exec sleep 600", "exec sleep 600"] {
             let begun = Instant::now();
-            let error = load_command(line, deadline).unwrap_err();
+            let error = load_command(line, &[], deadline).unwrap_err();
             assert!(matches!(error, KeyError::TimedOut { .. }), "{error}");
             assert!(begun.elapsed() < Duration::from_secs(5));
         }
