@@ -3,6 +3,7 @@
 mod cert;
 mod check;
 mod completions;
+mod configuration;
 mod demo;
 mod edit;
 pub(crate) mod failure;

@@ -23,6 +23,7 @@ use sekisho_stores::redis::RedisUrl;
 
 pub(crate) use error::ConfigError;
 pub(crate) use store::{StoreUrl, TokenSource};
+pub(crate) use trust::Exposure;
 pub(crate) use value::Size;
 
 /// A checked configuration, with every default applied and every path absolute.
@@ -82,6 +83,19 @@ impl Config {
         let mut config = check::check(raw, &file).map_err(invalid)?;
         config.hide(config.secret_variables());
         Ok(config)
+    }
+
+    /// Lists how others may change the file, or read a password in it.
+    ///
+    /// # Errors
+    /// If the file can't be looked at.
+    pub(crate) fn exposures(&self) -> Result<Vec<Exposure>, ConfigError> {
+        // A URL shows three stars for its password.
+        let redis = self.redis_cache.as_ref().map(ToString::to_string);
+        let urls = [Some(self.store.to_string()), redis];
+        let has_password = urls.iter().flatten().any(|url| url.contains("***"));
+        trust::exposures(&self.file, has_password)
+            .map_err(|error| ConfigError::read(&self.file, error))
     }
 
     /// Returns what the server is built with.

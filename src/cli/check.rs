@@ -12,6 +12,7 @@ use anyhow::{Context, anyhow};
 use sekisho_certs::{Clock, HostName, Store};
 use sekisho_server::tickets::{Keeper, Ring, Source};
 
+use crate::cli::configuration;
 use crate::cli::failure::{self, Ended, Result};
 use crate::cli::open::{self, Opened};
 use crate::cli::output::Output;
@@ -25,7 +26,7 @@ pub(crate) struct Args {
 }
 
 pub(super) fn run(config: Option<&Path>, args: &Args) -> Result<Ended> {
-    let config = Config::load(config)?;
+    let config = configuration::load(config)?;
     open::admin_token(&config)?;
     let (opened, unreachable, refused) = open::runtime()?.block_on(async {
         let opened = open::serving(&config, false).await?;

@@ -9,11 +9,10 @@ mod view;
 
 use std::path::Path;
 
-use crate::config::Config;
 use clap::Subcommand;
 
 use crate::cli::failure::{Ended, Result};
-use crate::cli::open;
+use crate::cli::{configuration, open};
 
 /// What is done with hosts.
 #[derive(Debug, Subcommand)]
@@ -36,7 +35,7 @@ pub(super) fn run(config: Option<&Path>, command: Command) -> Result<Ended> {
     open::runtime()?.block_on(async {
         match command {
             Command::Set(args) => {
-                let config = Config::load(config)?;
+                let config = configuration::load(config)?;
                 args.check_allowed(&config)?;
                 set::run(&open::create(&config).await?, &args).await
             }

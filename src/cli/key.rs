@@ -10,11 +10,10 @@ use std::fmt;
 use std::path::Path;
 use std::str::FromStr;
 
-use crate::config::Config;
 use clap::Subcommand;
 
 use crate::cli::failure::{Ended, Result};
-use crate::cli::open;
+use crate::cli::{configuration, open};
 
 /// What is done with master keys.
 #[derive(Debug, Subcommand)]
@@ -31,7 +30,7 @@ pub(crate) enum Command {
 }
 
 pub(super) fn run(config: Option<&Path>, command: Command) -> Result<Ended> {
-    let config = Config::load(config)?;
+    let config = configuration::load(config)?;
     if let Command::New(args) = command {
         return new::run(open::source(&config)?, &args);
     }

@@ -14,6 +14,7 @@ use sekisho_stores::redis_cache::RedisCache;
 use sekisho_stores::sqlite::{self, Sqlite};
 use tokio::runtime::{Builder, Handle, Runtime};
 
+use crate::cli::configuration;
 use crate::cli::failure::Result;
 
 pub(super) use caches::{IGNORED, ignores_redis, reach as reach_cache};
@@ -48,7 +49,7 @@ pub(super) fn runtime() -> Result<Runtime> {
 /// The catalog of the configuration for a command, with its keys; it must be
 /// there.
 pub(super) async fn existing(config: Option<&Path>) -> Result<Sealer> {
-    sealed(&Config::load(config)?).await
+    sealed(&configuration::load(config)?).await
 }
 
 /// The catalog of this configuration, with its keys.
@@ -75,7 +76,7 @@ pub(super) async fn unopened(config: &Config) -> Result<Sealer> {
 
 /// The same; one that is missing is created, with its master key.
 pub(super) async fn created(config: Option<&Path>) -> Result<Sealer> {
-    create(&Config::load(config)?).await
+    create(&configuration::load(config)?).await
 }
 
 pub(super) async fn create(config: &Config) -> Result<Sealer> {
@@ -139,7 +140,8 @@ fn no_catalog(store: &StoreUrl) -> anyhow::Error {
 /// What requests to the admin listener must carry; none if there is no such
 /// listener, or one without a token.
 pub(super) fn admin_token(config: &Config) -> Result<Option<Token>> {
-    let source = config.listen.admin.and(config.listen.admin_token.as_ref());
+    let admin = config.listen.admin.as_ref();
+    let source = admin.and(config.listen.admin_token.as_ref());
     let Some(source) = source else {
         return Ok(None);
     };

@@ -6,7 +6,7 @@ mod serving;
 use std::path::Path;
 use std::time::Instant;
 
-use crate::config::Config;
+use crate::config::{Config, Exposure};
 
 use crate::cli::failure::{Ended, Result};
 use log::Format;
@@ -24,6 +24,10 @@ pub(crate) struct Args {
 pub(super) fn run(config: Option<&Path>, args: &Args, begun: Instant) -> Result<Ended> {
     let _flush = log::start(args.log)?;
     let config = Config::load(config)?;
+    for Exposure { problem, hint } in config.exposures()? {
+        let config = config.file.display();
+        tracing::warn!(%config, problem, "the configuration is exposed: {hint}");
+    }
     Serving::build(&config, begun)?.run_until_signalled()?;
     Ok(Ended::Done)
 }

@@ -1,4 +1,4 @@
-//! Whose configuration is taken without being named.
+//! Who else may write or read a configuration.
 
 use std::fs::{self, Metadata};
 use std::io;
@@ -13,6 +13,15 @@ use rustix::process::geteuid;
 /// # Errors
 /// The first thing that somebody else could change, and how to go on.
 pub(super) fn check(file: &Path) -> io::Result<Result<(), String>> {
+    Ok(judge(file)?.map_err(|problem| {
+        format!(
+            "{problem}, so it is not taken unless it is named: --config {}",
+            file.display()
+        )
+    }))
+}
+
+fn judge(file: &Path) -> io::Result<Result<(), String>> {
     let folder = match file.parent() {
         Some(folder) if !folder.as_os_str().is_empty() => folder,
         _ => Path::new("."),
@@ -27,13 +36,34 @@ pub(super) fn check(file: &Path) -> io::Result<Result<(), String>> {
     let problem = judged
         .iter()
         .find_map(|(what, metadata)| problem(what, metadata, caller));
-    Ok(match problem {
-        None => Ok(()),
-        Some(problem) => Err(format!(
-            "{problem}, so it is not taken unless it is named: --config {}",
-            file.display()
-        )),
-    })
+    Ok(problem.map_or(Ok(()), Err))
+}
+
+/// Mode of a configuration that is taken all the same, and what to do.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Exposure {
+    pub(crate) problem: String,
+    pub(crate) hint: &'static str,
+}
+
+/// Lists how a configuration is exposed. `has_password` tells whether it holds
+/// one.
+///
+/// # Errors
+/// If the file can't be looked at.
+pub(super) fn exposures(file: &Path, has_password: bool) -> io::Result<Vec<Exposure>> {
+    let mut exposures = Vec::new();
+    if let Err(problem) = judge(file)? {
+        let hint = "with `command:` in it, others can run what they like as you; run chmod go-w";
+        exposures.push(Exposure { problem, hint });
+    }
+    let mode = fs::metadata(file)?.mode() & 0o777;
+    if has_password && mode & 0o004 != 0 {
+        let problem = format!("it holds a password, and everybody may read it (mode {mode:o})");
+        let hint = "run chmod o-r";
+        exposures.push(Exposure { problem, hint });
+    }
+    Ok(exposures)
 }
 
 fn problem(what: &str, metadata: &Metadata, caller: u32) -> Option<String> {
@@ -73,6 +103,28 @@ mod tests {
         let text = refused();
         assert!(text.starts_with("its folder can be written"), "{text}");
         assert!(text.contains("--config /"), "{text}");
+    }
+
+    #[test]
+    fn a_named_file_is_taken_with_a_warning() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("sekisho.toml");
+        fs::write(&file, "").unwrap();
+        for (mode, has_password, wanted) in [
+            (0o600, true, &[][..]),
+            (0o640, true, &[]),
+            (0o644, false, &[]),
+            (0o644, true, &["everybody may read it (mode 644)"]),
+            (0o664, false, &["it can be written by others (mode 664)"]),
+        ] {
+            fs::set_permissions(&file, Permissions::from_mode(mode)).unwrap();
+            let found = exposures(&file, has_password).unwrap();
+            assert_eq!(found.len(), wanted.len(), "{mode:o}: {found:?}");
+            for (exposure, wanted) in found.iter().zip(wanted) {
+                assert!(exposure.problem.contains(wanted), "{exposure:?}");
+                assert!(exposure.hint.contains("chmod"), "{exposure:?}");
+            }
+        }
     }
 
     #[test]

@@ -11,7 +11,7 @@ use crate::sandbox::{SOON, Sandbox, ca, until};
 pub(crate) fn sandbox(url: &str) -> Sandbox {
     let sandbox = Sandbox::new();
     let config = std::fs::read_to_string(sandbox.path("sekisho.toml")).expect("a file");
-    sandbox.write("sekisho.toml", &config.replace("sqlite:hosts.db", url));
+    sandbox.write_private("sekisho.toml", &config.replace("sqlite:hosts.db", url));
     sandbox
 }
 

@@ -98,8 +98,15 @@ impl Sandbox {
         command
     }
 
+    /// Runs a command. Its error text comes without the line that names the
+    /// configuration.
     pub(crate) fn run(&self, args: &[&str]) -> Ran {
-        Ran::of(&self.command(args).output().expect("the binary runs"))
+        let mut ran = Ran::of(&self.command(args).output().expect("the binary runs"));
+        let using = format!("using {}\n", self.path("sekisho.toml").display());
+        if let Some(rest) = ran.err.strip_prefix(&using) {
+            ran.err = rest.to_owned();
+        }
+        ran
     }
 
     /// One at a time: each takes the usual ports if they are free.

@@ -1,9 +1,52 @@
 //! Wrong usage, help, and readers that go away.
 
+use std::fs;
 use std::io::{BufRead, BufReader};
+use std::os::unix::fs::PermissionsExt;
 use std::process::Stdio;
 
-use crate::sandbox::Sandbox;
+use crate::sandbox::{Sandbox, Server};
+
+#[test]
+fn a_command_names_the_configuration_that_it_found() {
+    let sandbox = Sandbox::new();
+    sandbox.ok(&["host", "set", "a.example"]);
+    let said = |args: &[&str]| {
+        let output = sandbox.command(args).output().expect("it runs");
+        assert!(output.status.success(), "{args:?}");
+        String::from_utf8(output.stderr).expect("UTF-8")
+    };
+    let using = format!("using {}\n", sandbox.path("sekisho.toml").display());
+    assert_eq!(said(&["host", "list"]), using);
+    let named = ["host", "list", "--config", "sekisho.toml"];
+    assert_eq!(said(&named), "");
+
+    let password = "sqlite:hosts.db\"\n[cache]\nredis = \"redis://u:hush@127.0.0.1:1";
+    let config = fs::read_to_string(sandbox.path("sekisho.toml")).expect("ours");
+    sandbox.write("sekisho.toml", &config.replace("sqlite:hosts.db", password));
+    let mode = |mode| {
+        let mode = fs::Permissions::from_mode(mode);
+        fs::set_permissions(sandbox.path("sekisho.toml"), mode).expect("ours");
+    };
+    for (bits, warning) in [
+        (0o640, None),
+        (
+            0o644,
+            Some("it holds a password, and everybody may read it (mode 644)"),
+        ),
+        (0o660, Some("it can be written by others (mode 660)")),
+    ] {
+        mode(bits);
+        let said = said(&named);
+        assert_eq!(said.contains("warning: "), warning.is_some(), "{said}");
+        assert!(said.contains(warning.unwrap_or_default()), "{said}");
+        assert!(!said.contains("hush"), "{said}");
+    }
+    // Here the log is where it says so.
+    let server =
+        Server::start(sandbox.command(&["serve", "--config", "sekisho.toml", "--log", "json"]));
+    assert!(server.log().contains("the configuration is exposed"));
+}
 
 #[test]
 fn wrong_usage_exits_with_2_and_says_what() {

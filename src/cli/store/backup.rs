@@ -13,7 +13,7 @@ use sekisho_stores::sqlite::{Mode, Sqlite};
 
 use super::copy;
 use crate::cli::failure::{Ended, Result};
-use crate::cli::open;
+use crate::cli::{configuration, open};
 
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
@@ -27,7 +27,7 @@ pub(crate) struct Args {
 }
 
 pub(super) fn run(config: Option<&Path>, args: &Args) -> Result<Ended> {
-    let config = Config::load(config)?;
+    let config = configuration::load(config)?;
     let to = Destination::new(args)?;
     let begun = Instant::now();
     let ended = open::runtime()?.block_on(async {

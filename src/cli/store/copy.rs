@@ -16,7 +16,7 @@ use sekisho_certs::seal::{KeyRing, Sealer};
 use self::contents::{Contents, Digested, Item, Summary};
 use self::target::{Followed, Target};
 use crate::cli::failure::{Ended, Result, Usage};
-use crate::cli::{open, progress};
+use crate::cli::{configuration, open, progress};
 
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
@@ -30,7 +30,12 @@ pub(crate) struct Args {
 }
 
 pub(super) fn run(config: Option<&Path>, args: &Args) -> Result<Ended> {
-    let (mut from, mut to) = (side(config, &args.from)?, side(config, &args.to)?);
+    let mut own = None;
+    let mut own = || match &own {
+        Some(own) => Ok(Config::clone(own)),
+        None => configuration::load(config).inspect(|read| own = Some(read.clone())),
+    };
+    let (mut from, mut to) = (side(&mut own, &args.from)?, side(&mut own, &args.to)?);
     from.hide(to.secret_variables());
     to.hide(from.secret_variables());
     open::runtime()?.block_on(async {
@@ -204,13 +209,13 @@ async fn compare(
 }
 
 /// A URL with the keys of the configuration, or another configuration.
-fn side(config: Option<&Path>, text: &str) -> Result<Config> {
+fn side(own: &mut dyn FnMut() -> Result<Config>, text: &str) -> Result<Config> {
     if Path::new(text).extension().is_some_and(|end| end == "toml") {
-        return Ok(Config::load(Some(Path::new(text)))?);
+        return configuration::load(Some(Path::new(text)));
     }
     let folder = std::path::absolute(PathBuf::from("."))?;
     let store = StoreUrl::parse(text, &folder).map_err(Usage)?;
-    let mut config = Config::load(config)?;
+    let mut config = own()?;
     config.store = store;
     Ok(config)
 }

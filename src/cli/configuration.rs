@@ -1,0 +1,23 @@
+//! The configuration as commands take it.
+
+use std::path::Path;
+
+use anyhow::anyhow;
+use sekisho_certs::printable;
+
+use crate::cli::failure::{self, Result};
+use crate::config::{Config, Exposure};
+
+/// Reads the configuration for a command. Standard error names a file that was
+/// found and not given, and says who else may change the file.
+pub(super) fn load(file: Option<&Path>) -> Result<Config> {
+    let config = Config::load(file)?;
+    if file.is_none() {
+        let shown = config.file.display().to_string();
+        eprintln!("using {}", printable(&shown));
+    }
+    for Exposure { problem, hint } in config.exposures()? {
+        failure::warn(&anyhow!("{}: {problem}", config.file.display()), hint);
+    }
+    Ok(config)
+}
