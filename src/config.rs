@@ -17,6 +17,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use sekisho_certs::seal::KeySource;
+use sekisho_server::admin;
 use sekisho_server::site::{AllowedRoots, Site};
 use sekisho_server::{Defaults, Limits, Settings};
 use sekisho_stores::redis::RedisUrl;
@@ -152,7 +153,7 @@ pub(crate) struct Listen {
     pub(crate) public_port: Option<u16>,
     /// `admin`: health and metrics over plain HTTP; off by default. Beyond
     /// loopback only with `admin_token`.
-    pub(crate) admin: Option<SocketAddr>,
+    pub(crate) admin: Option<admin::Address>,
     /// `admin_token`: where the bearer token for the admin listener is read,
     /// `file:PATH` or `env:NAME`.
     pub(crate) admin_token: Option<TokenSource>,

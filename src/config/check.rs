@@ -7,6 +7,7 @@ use std::thread;
 
 use sekisho_certs::HostName;
 use sekisho_certs::seal::KeySource;
+use sekisho_server::admin::Address;
 use sekisho_server::site::{AllowedRoots, RawSite, Site, SiteError};
 use sekisho_server::{Defaults, Limits};
 use sekisho_stores::redis::RedisUrl;
@@ -58,12 +59,9 @@ fn listen(raw: &RawListen, base: &Path) -> Result<Listen> {
         TokenSource::parse(text, base).map_err(|text| Problem::at(&["listen", "admin_token"], text))
     };
     let admin_token = raw.admin_token.as_ref().map(source).transpose()?;
-    let admin = raw
-        .admin
-        .as_ref()
-        .map(|text| address(text, &["listen", "admin"]));
+    let admin = raw.admin.as_ref().map(|text| admin(text, base));
     let admin = admin.transpose()?;
-    if let Some(address) = admin
+    if let Some(Address::Tcp(address)) = admin
         && !address.ip().to_canonical().is_loopback()
         && admin_token.is_none()
     {
@@ -75,7 +73,7 @@ fn listen(raw: &RawListen, base: &Path) -> Result<Listen> {
             ),
         ));
     }
-    distinct(&https, &http, admin)?;
+    distinct(&https, &http, admin.as_ref())?;
     let port = |number| {
         let port = key("listen", "public_port").count(Some(number))?;
         Ok(u16::try_from(port).expect("the range fits"))
@@ -87,6 +85,17 @@ fn listen(raw: &RawListen, base: &Path) -> Result<Listen> {
         admin,
         admin_token,
     })
+}
+
+fn admin(text: &str, base: &Path) -> Result<Address> {
+    let place = ["listen", "admin"];
+    match text.strip_prefix("unix:") {
+        Some(path) => {
+            let path = path_below(base, path).map_err(|text| Problem::at(&place, text))?;
+            Ok(Address::Unix(path))
+        }
+        None => address(text, &place).map(Address::Tcp),
+    }
 }
 
 fn store(raw: &RawStore, base: &Path) -> Result<StoreUrl> {
@@ -158,11 +167,14 @@ fn address(text: &str, place: &[&str]) -> Result<SocketAddr> {
 }
 
 /// Port 0 stands for any free port, so it may repeat.
-fn distinct(https: &[SocketAddr], http: &[SocketAddr], admin: Option<SocketAddr>) -> Result<()> {
+fn distinct(https: &[SocketAddr], http: &[SocketAddr], admin: Option<&Address>) -> Result<()> {
     let mut seen = HashMap::new();
     let https = https.iter().map(|address| ("https", address));
     let http = http.iter().map(|address| ("http", address));
-    let admin = admin.iter().map(|address| ("admin", address));
+    let admin = admin.and_then(|admin| match admin {
+        Address::Tcp(address) => Some(("admin", address)),
+        Address::Unix(_) => None,
+    });
     for (key, address) in https.chain(http).chain(admin) {
         if address.port() == 0 {
             continue;

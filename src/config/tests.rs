@@ -1,10 +1,12 @@
 use sekisho_certs::HostName;
+use sekisho_server::admin::Address;
 
 use super::*;
 
 use super::keys::{DISK_CACHE, KEYS, Key, MASTER_KEY};
 use super::value::Unit;
 
+mod admin;
 mod refusals;
 
 /// The example of the documentation, without the parts that are not built.
@@ -54,7 +56,8 @@ fn reads_the_example() {
     let https: SocketAddr = "127.0.0.1:8443".parse().unwrap();
     assert_eq!(config.listen.https, [https]);
     assert_eq!(config.listen.http, ["127.0.0.1:8080".parse().unwrap()]);
-    assert_eq!(config.listen.admin, Some("127.0.0.1:9443".parse().unwrap()));
+    let admin = Address::Tcp("127.0.0.1:9443".parse().unwrap());
+    assert_eq!(config.listen.admin, Some(admin));
     assert_eq!(
         config.defaults.of(https).unwrap().as_str(),
         "www.example.com"
@@ -267,18 +270,6 @@ fn a_key_comes_from_a_file_the_environment_or_a_command() {
     ] {
         let config = parse(&format!("{LEAST}keys.master = \"{text}\"")).unwrap();
         assert_eq!(config.keys, Some(source));
-    }
-}
-
-#[test]
-fn an_open_admin_listener_needs_a_token() {
-    let text =
-        format!("{LEAST}listen.admin = \"0.0.0.0:9443\"\nlisten.admin_token = \"env:TOKEN\"");
-    let listen = parse(&text).unwrap().listen;
-    assert_eq!(listen.admin_token, Some(TokenSource::Env("TOKEN".into())));
-    for address in ["127.0.0.2:1", "[::1]:1", "[::ffff:127.0.0.1]:1"] {
-        let text = format!("{LEAST}listen.admin = \"{address}\"");
-        assert!(parse(&text).unwrap().listen.admin.is_some());
     }
 }
 

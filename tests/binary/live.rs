@@ -2,9 +2,10 @@
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
+use std::os::unix::net::{UnixListener, UnixStream};
 use std::time::Instant;
 
-use rustix::process::Signal;
+use rustix::process::{Pid, Signal, kill_process};
 use sekisho_testkit::{Key, client};
 
 use crate::sandbox::{SOON, Sandbox, Server, ca, until};
@@ -112,6 +113,37 @@ fn the_admin_listener_tells_how_it_is() {
     assert!(server.ask("/healthz").starts_with("HTTP/1.1 200"));
     assert!(server.fetch("a.example").is_ok());
     assert!(server.ask("/metrics").contains("sekisho_handshakes_total{"));
+}
+
+#[test]
+fn the_admin_listener_may_be_a_unix_socket() {
+    let sandbox = Sandbox::new();
+    sandbox.import(&["a.example"]);
+    let config = std::fs::read_to_string(sandbox.path("sekisho.toml")).expect("a file");
+    let admin = "admin = \"127.0.0.1:0\"";
+    assert!(config.contains(admin));
+    sandbox.write(
+        "sekisho.toml",
+        &config.replace(admin, "admin = \"unix:admin.sock\""),
+    );
+    let path = sandbox.path("admin.sock");
+    // What a server that was killed leaves behind.
+    drop(UnixListener::bind(&path).expect("a socket"));
+    let mut server = sandbox.command(&["serve"]).spawn().expect("it runs");
+    let mut answer = String::new();
+    until("it answers", SOON, || {
+        let Ok(mut stream) = UnixStream::connect(&path) else {
+            return false;
+        };
+        let request = b"GET /readyz HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n";
+        stream.write_all(request).expect("it reads");
+        stream.read_to_string(&mut answer).is_ok()
+    });
+    assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
+    let pid = i32::try_from(server.id()).ok().and_then(Pid::from_raw);
+    kill_process(pid.expect("a child has an id"), Signal::TERM).expect("it runs");
+    assert!(server.wait().expect("it ends").success());
+    assert!(!path.exists());
 }
 
 #[test]

@@ -2,13 +2,14 @@
 
 mod guard;
 mod health;
+mod listener;
+mod strangers;
 mod token;
 
 use std::convert::Infallible;
 use std::fmt;
 use std::future::{Future, pending};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use http::header::{ALLOW, CACHE_CONTROL, CONNECTION, CONTENT_TYPE};
@@ -19,13 +20,15 @@ use hyper_util::rt::{TokioIo, TokioTimer};
 use prometheus_client::encoding::text::encode;
 use sekisho_certs::LookupStats;
 use sekisho_certs::metrics::Registry;
-use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Semaphore;
 use tokio::time::{Instant, sleep, timeout};
 
 use crate::metrics::Metrics;
 use crate::site::{Body, plain};
+use listener::Socket;
+use strangers::{Pass, Strangers};
 
+pub use listener::{Address, Listener};
 pub use token::{MAX_TOKEN, Token};
 
 /// What the admin listener tells of. It is read when it is asked for.
@@ -61,24 +64,23 @@ impl Admin {
         Self(Arc::new(Shared {
             sources,
             token,
+            places: Arc::new(Semaphore::new(CONNECTIONS)),
             started: Instant::now(),
         }))
     }
 
     /// Serves until `shutdown` resolves, then drops what is open. It should
     /// outlive the draining: balancers must see `/readyz` change.
-    pub async fn serve(self, listener: TcpListener, shutdown: impl Future<Output = ()>) {
-        let connections = Arc::new(Semaphore::new(CONNECTIONS));
+    pub async fn serve(self, listener: Listener, shutdown: impl Future<Output = ()>) {
+        let mut strangers = Strangers::default();
         let mut open = tokio::task::JoinSet::new();
         let accepting = async {
             loop {
-                let permit = Arc::clone(&connections).acquire_owned().await;
                 match listener.accept().await {
-                    Ok((socket, _)) => {
+                    Ok(socket) => {
                         let admin = self.clone();
-                        open.spawn(async move {
-                            admin.connection(socket).await;
-                            drop(permit);
+                        strangers.admit(|pass| {
+                            open.spawn(async move { admin.connection(socket, &pass).await })
                         });
                     }
                     Err(error) => {
@@ -95,15 +97,16 @@ impl Admin {
         }
     }
 
-    async fn connection(&self, socket: TcpStream) {
-        let welcome = AtomicBool::new(false);
+    async fn connection(&self, socket: Box<dyn Socket>, pass: &Pass) {
         let service = service_fn(|request| {
             let mut response = self.answer(&request);
-            if is_refusal(response.status()) {
+            let refused = is_refusal(response.status());
+            if !refused && !pass.give(&self.0.places) {
+                response = plain(StatusCode::SERVICE_UNAVAILABLE);
+            }
+            if !pass.is_given() {
                 let close = HeaderValue::from_static("close");
                 response.headers_mut().insert(CONNECTION, close);
-            } else {
-                welcome.store(true, Ordering::Relaxed);
             }
             async move { Ok::<_, Infallible>(response) }
         });
@@ -112,9 +115,9 @@ impl Admin {
             .header_read_timeout(HEAD_TIMEOUT)
             .max_buf_size(BUFFER)
             .serve_connection(TokioIo::new(socket), service);
-        let unwelcome = async {
+        let stranger = async {
             sleep(STRANGER_LIFE).await;
-            if welcome.load(Ordering::Relaxed) {
+            if pass.is_given() {
                 pending::<()>().await;
             }
         };
@@ -124,7 +127,7 @@ impl Admin {
                     tracing::debug!(%error, "an admin connection broke");
                 }
             }
-            () = unwelcome => {}
+            () = stranger => {}
         }
     }
 
@@ -155,6 +158,8 @@ impl Admin {
 struct Shared {
     sources: Sources,
     token: Option<Token>,
+    /// Places of connections whose requests passed the guard.
+    places: Arc<Semaphore>,
     started: Instant,
 }
 
@@ -173,12 +178,11 @@ fn is_refusal(status: StatusCode) -> bool {
 }
 
 const OPEN_METRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
-/// Probes, scrapers and an operator or two.
+/// Probes, scrapers and an operator or two, whose requests passed the guard.
 const CONNECTIONS: usize = 64;
 /// For a request's head, and between two requests.
 const HEAD_TIMEOUT: Duration = Duration::from_secs(30);
-/// From accepting until a request has passed the guard: who may not ask must
-/// not hold the places of those who may.
+/// From accepting until a request has passed the guard.
 const STRANGER_LIFE: Duration = Duration::from_secs(5);
 /// From accepting to the end, whoever reads slowly included.
 const CONNECTION_LIFE: Duration = Duration::from_secs(300);

@@ -10,7 +10,7 @@ use std::time::Duration;
 use common::{LIMITS, Running, Scripted, Setup, alert, host, raw, start};
 use sekisho_certs::metrics::Registry;
 use sekisho_server::Limits;
-use sekisho_server::admin::{Admin, Sources};
+use sekisho_server::admin::{Admin, Listener, Sources};
 use sekisho_testkit::{Key, TestCa, client};
 use tokio::net::TcpListener;
 
@@ -29,7 +29,9 @@ async fn figure(running: &Running, name: &str) -> u64 {
     };
     let listener = TcpListener::bind(("127.0.0.1", 0)).await.unwrap();
     let address = listener.local_addr().unwrap();
-    let serving = tokio::spawn(Admin::new(sources, None).serve(listener, std::future::pending()));
+    let serving = tokio::spawn(
+        Admin::new(sources, None).serve(Listener::Tcp(listener), std::future::pending()),
+    );
     let request = b"GET /metrics HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n";
     let answer = String::from_utf8(raw(address, request).await).unwrap();
     serving.abort();

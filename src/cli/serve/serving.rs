@@ -12,13 +12,12 @@ use anyhow::{Context, anyhow, bail};
 use sekisho_certs::feed::CACHE_TIMEOUT;
 use sekisho_certs::metrics::Registry;
 use sekisho_certs::{Clock, Documents, Feed, Follower, Lookup, LookupSettings, NeverObtain};
-use sekisho_server::admin::{Admin, Sources};
+use sekisho_server::admin::{Address, Admin, Listener, Sources};
 use sekisho_server::metrics::{Metrics, register_process};
 use sekisho_server::site::{Guard, Responder};
 use sekisho_server::tickets::{Keeper, Ring, Source};
 use sekisho_server::{Endpoint, Error, Parts, Phase, Publisher, Server, Shutdown};
 use sekisho_stores::near;
-use tokio::net::TcpListener;
 use tokio::runtime::{Builder, Runtime};
 use tokio::time::timeout;
 
@@ -34,7 +33,7 @@ pub(crate) struct Serving {
     server: Server,
     feed: Option<Feed>,
     keeper: Keeper,
-    admin: Option<(TcpListener, Admin)>,
+    admin: Option<(Listener, Admin)>,
     shutdown: Shutdown,
     store: String,
     /// `[cache] memory`.
@@ -121,7 +120,7 @@ impl Serving {
         let admin = self
             .admin
             .as_ref()
-            .and_then(|(listener, _)| listener.local_addr().ok());
+            .and_then(|(listener, _)| listener.address().ok());
         tracing::info!(
             https = joined(&addresses.https),
             http = joined(&addresses.http),
@@ -272,13 +271,19 @@ fn registry(
     registry
 }
 
-async fn admin(config: &Config, sources: Sources) -> Result<Option<(TcpListener, Admin)>> {
-    let Some(address) = config.listen.admin else {
+async fn admin(config: &Config, sources: Sources) -> Result<Option<(Listener, Admin)>> {
+    let Some(address) = &config.listen.admin else {
         return Ok(None);
     };
     let token = open::admin_token(config)?;
-    let listener = TcpListener::bind(address).await;
-    let listener = listener.with_context(|| format!("can't listen on {address}"))?;
+    let listener = Listener::bind(address).await;
+    let listener = listener.with_context(|| match address {
+        Address::Tcp(_) => format!("can't listen on {address}"),
+        Address::Unix(_) => format!(
+            "can't listen on {address}; its folder must be there and writable: \
+             RuntimeDirectory= in a systemd unit"
+        ),
+    })?;
     Ok(Some((listener, Admin::new(sources, token))))
 }
 
@@ -298,8 +303,8 @@ fn with_hint(error: Error) -> anyhow::Error {
     }
 }
 
-fn joined(addresses: &[SocketAddr]) -> String {
-    let texts: Vec<_> = addresses.iter().map(SocketAddr::to_string).collect();
+fn joined(addresses: &[impl ToString]) -> String {
+    let texts: Vec<_> = addresses.iter().map(ToString::to_string).collect();
     texts.join(" ")
 }
 

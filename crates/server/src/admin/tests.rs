@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use sekisho_certs::{Cached, HostName, Lookup, LookupSettings, NeverObtain, Published};
 use sekisho_testkit::Scripted;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
 use tokio::sync::oneshot;
 
 use super::*;
@@ -26,8 +27,11 @@ struct Fixture {
 
 impl Fixture {
     async fn start(token: Option<Token>) -> Self {
-        let listener = TcpListener::bind(("127.0.0.1", 0)).await.unwrap();
-        let address = listener.local_addr().unwrap();
+        let any = Address::Tcp(([127, 0, 0, 1], 0).into());
+        let listener = Listener::bind(&any).await.unwrap();
+        let Ok(Address::Tcp(address)) = listener.address() else {
+            panic!("it has a TCP address");
+        };
         let store = Arc::new(Scripted::new([]));
         let settings = LookupSettings {
             memory: 1 << 20,

@@ -1,6 +1,7 @@
 //! Who is answered, and for how long a connection may stay.
 
 use super::*;
+use crate::admin::strangers::MAX_STRANGERS;
 
 #[tokio::test]
 async fn without_a_token_only_loopback_names_are_answered() {
@@ -62,23 +63,21 @@ async fn with_a_token_nothing_is_answered_without_it() {
 async fn connections_are_bounded_and_idle_ones_end() {
     let fixture = Fixture::start(None).await;
     let mut idle = Vec::new();
+    // Each holds its place once it was answered.
     for _ in 0..CONNECTIONS {
-        idle.push(TcpStream::connect(fixture.address).await.unwrap());
-    }
-    // Each has its turn once it was answered, and then holds its place.
-    for socket in &mut idle {
+        let mut socket = TcpStream::connect(fixture.address).await.unwrap();
         let request = b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n";
         socket.write_all(request).await.unwrap();
         assert!(socket.read(&mut [0; 4096]).await.unwrap() > 0);
+        idle.push(socket);
     }
-    let address = fixture.address;
-    let waiting = tokio::spawn(ask(address, "GET /healthz HTTP/1.1\r\nHost: localhost\r\n"));
-    for _ in 0..100 {
-        tokio::task::yield_now().await;
-    }
-    assert!(!waiting.is_finished());
+    let request = "GET /healthz HTTP/1.1\r\nHost: localhost\r\n";
+    let (status, answer) = fixture.ask(request).await;
+    assert_eq!(status, 503);
+    assert!(answer.contains("connection: close"), "{answer}");
     drop(idle.pop());
-    assert_eq!(waiting.await.unwrap().0, 200);
+    let freed = async { while fixture.ask(request).await.0 != 200 {} };
+    timeout(Duration::from_secs(10), freed).await.unwrap();
 
     tokio::time::pause();
     let mut rest = Vec::new();
@@ -109,6 +108,30 @@ async fn strangers_hold_no_place() {
     assert!(begun.elapsed() <= STRANGER_LIFE + Duration::from_secs(1));
     known.read_to_end(&mut Vec::new()).await.unwrap();
     assert!(begun.elapsed() > STRANGER_LIFE * 2, "{:?}", begun.elapsed());
+}
+
+#[tokio::test]
+async fn strangers_keep_nobody_out() {
+    let token = Token::parse("0123456789abcdef").unwrap();
+    let fixture = Fixture::start(Some(token)).await;
+    let request = "GET /healthz HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer 0123456789abcdef\r\n";
+    let mut known = TcpStream::connect(fixture.address).await.unwrap();
+    let head = format!("{request}\r\n");
+    known.write_all(head.as_bytes()).await.unwrap();
+    assert!(known.read(&mut [0; 4096]).await.unwrap() > 0);
+
+    let mut silent = Vec::new();
+    for _ in 0..2 * MAX_STRANGERS {
+        silent.push(TcpStream::connect(fixture.address).await.unwrap());
+    }
+    // Sooner than any stranger's time is over.
+    let begun = Instant::now();
+    assert_eq!(fixture.ask(request).await.0, 200);
+    assert!(begun.elapsed() < STRANGER_LIFE);
+    // The first stranger made room, and who had passed did not.
+    assert_eq!(silent[0].read(&mut [0; 1]).await.unwrap_or(0), 0);
+    known.write_all(head.as_bytes()).await.unwrap();
+    assert!(known.read(&mut [0; 4096]).await.unwrap() > 0);
 }
 
 #[tokio::test]
