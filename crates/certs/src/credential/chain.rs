@@ -1,12 +1,13 @@
 //! The chain: the leaf found by its key, then issuer by issuer.
 
 use rustls::crypto::aws_lc_rs::default_provider;
-use rustls_pki_types::{CertificateDer, SignatureVerificationAlgorithm};
+use rustls_pki_types::{CertificateDer, SignatureVerificationAlgorithm, SubjectPublicKeyInfoDer};
+use webpki::RawPublicKeyEntity;
 use x509_parser::certificate::X509Certificate;
 use x509_parser::prelude::FromDer;
 
 use super::error::CredentialError;
-use crate::der::{self, SEQUENCE, element};
+use crate::der;
 use crate::printable;
 
 /// A chain in its order.
@@ -29,16 +30,16 @@ pub(super) fn arrange(
     let mut notes = Vec::new();
     let ders = without_copies(ders, &mut notes);
     let certificates = parse(&ders)?;
-    let (leaf, others) = find_leaf(&certificates, public)?;
-    let Walked {
-        order,
-        unused,
-        is_whole,
-    } = walk(leaf, others);
-    let root = match is_whole {
+    let (leaf, mut unused) = find_leaf(&certificates, public)?;
+    let mut order = walk(leaf, &mut unused);
+    let root = match order.len() > 1 || leaf.is_self_signed() {
         true => None,
         false => Some(root_of(leaf, roots).ok_or_else(|| incomplete(leaf, &unused))?),
     };
+    // Clients have the root, or do not trust it.
+    if order.len() > 1 {
+        order.pop_if(|top| top.is_self_signed());
+    }
     for other in unused {
         if !other.parsed.is_ca() {
             return Err(CredentialError::Unrelated(other.subject()));
@@ -55,7 +56,6 @@ pub(super) fn arrange(
 struct Certificate<'a> {
     der: &'a CertificateDer<'static>,
     parsed: X509Certificate<'a>,
-    algorithms: &'static [&'static dyn SignatureVerificationAlgorithm],
 }
 
 impl Certificate<'_> {
@@ -66,16 +66,38 @@ impl Certificate<'_> {
     /// Whether this one is the issuer of the other: an authority of that name
     /// whose key made the signature.
     fn issued(&self, other: &Self) -> bool {
-        self.parsed.is_ca() && self.signed(other)
+        self.parsed.is_ca() && self.is_named_by(other) && self.signed(other) == Some(true)
     }
 
+    /// Whether the certificate names itself as issuer. Clients do not check the
+    /// signature of a root, so its algorithm does not matter.
     fn is_self_signed(&self) -> bool {
-        self.signed(self)
+        self.is_named_by(self) && self.signed(self) != Some(false)
     }
 
-    fn signed(&self, other: &Self) -> bool {
+    fn is_named_by(&self, other: &Self) -> bool {
         self.parsed.subject().as_raw() == other.parsed.issuer().as_raw()
-            && verifies(self.der, other.der, self.algorithms).unwrap_or(true)
+    }
+
+    /// Whether this one's key made the signature of the other; none for an
+    /// algorithm that clients do not take.
+    fn signed(&self, other: &Self) -> Option<bool> {
+        let oid = other.parsed.signature_algorithm.algorithm.as_bytes();
+        // Behind tag and length of the identifier.
+        let is_named = |known: &&&dyn SignatureVerificationAlgorithm| {
+            let id = known.signature_alg_id();
+            id.get(2..).is_some_and(|id| id.starts_with(oid))
+        };
+        let known = default_provider().signature_verification_algorithms.all;
+        let mut named = known.iter().filter(is_named).peekable();
+        named.peek()?;
+        let spki = SubjectPublicKeyInfoDer::from(self.parsed.public_key().raw);
+        let Ok(key) = RawPublicKeyEntity::try_from(&spki) else {
+            return Some(false);
+        };
+        let signed = other.parsed.tbs_certificate.as_ref();
+        let signature = &other.parsed.signature_value.data;
+        Some(named.any(|known| key.verify_signature(*known, signed, signature).is_ok()))
     }
 }
 
@@ -110,7 +132,6 @@ fn parse<'a>(ders: &'a [CertificateDer<'static>]) -> Result<Vec<Certificate<'a>>
             most: MAX_GIVEN,
         });
     }
-    let algorithms = default_provider().signature_verification_algorithms.all;
     let parse = |(der, number): (&'a CertificateDer<'static>, usize)| {
         let broken = |why| CredentialError::BrokenCertificate { number, why };
         let (rest, parsed) =
@@ -120,11 +141,7 @@ fn parse<'a>(ders: &'a [CertificateDer<'static>]) -> Result<Vec<Certificate<'a>>
         }
         // The reader of the load must understand it too.
         der::leaf(der).ok_or_else(|| broken("its header can't be read"))?;
-        Ok(Certificate {
-            der,
-            parsed,
-            algorithms,
-        })
+        Ok(Certificate { der, parsed })
     };
     ders.iter().zip(1..).map(parse).collect()
 }
@@ -154,35 +171,20 @@ fn find_leaf<'a, 'b>(
     }
 }
 
-/// The way from the leaf upwards.
-struct Walked<'a, 'b> {
-    order: Vec<&'b Certificate<'a>>,
-    unused: Vec<&'b Certificate<'a>>,
-    /// Whether it brings an issuer, or needs none.
-    is_whole: bool,
-}
-
-fn walk<'a, 'b>(leaf: &'b Certificate<'a>, mut others: Vec<&'b Certificate<'a>>) -> Walked<'a, 'b> {
+/// Goes from the leaf upwards, and takes what it passes out of `unused`.
+fn walk<'a, 'b>(
+    leaf: &'b Certificate<'a>,
+    unused: &mut Vec<&'b Certificate<'a>>,
+) -> Vec<&'b Certificate<'a>> {
     let mut order = vec![leaf];
     let mut current = leaf;
-    while !current.is_self_signed() {
-        let Some(issuer) = others.iter().position(|other| other.issued(current)) else {
-            break;
-        };
-        current = others.remove(issuer);
+    while !current.is_self_signed()
+        && let Some(issuer) = unused.iter().position(|other| other.issued(current))
+    {
+        current = unused.remove(issuer);
         order.push(current);
     }
-    let rooted = current.is_self_signed();
-    let is_whole = order.len() > 1 || rooted;
-    // Clients have the root, or do not trust it.
-    if order.len() > 1 && rooted {
-        order.pop();
-    }
-    Walked {
-        order,
-        unused: others,
-        is_whole,
-    }
+    order
 }
 
 /// The root among those known that issued a leaf. A root that can't be parsed
@@ -191,65 +193,39 @@ fn root_of(
     leaf: &Certificate<'_>,
     roots: &[CertificateDer<'static>],
 ) -> Option<CertificateDer<'static>> {
-    let issued = |root: &&CertificateDer<'static>| {
-        X509Certificate::from_der(root).is_ok_and(|(_, parsed)| {
-            let algorithms = leaf.algorithms;
-            let root = Certificate {
-                der: root,
-                parsed,
-                algorithms,
-            };
-            root.issued(leaf)
-        })
+    let issued = |der: &&CertificateDer<'static>| {
+        X509Certificate::from_der(der)
+            .is_ok_and(|(_, parsed)| Certificate { der, parsed }.issued(leaf))
     };
     roots.iter().find(issued).cloned()
 }
 
 fn incomplete(leaf: &Certificate<'_>, unused: &[&Certificate<'_>]) -> CredentialError {
-    let issuer = leaf.parsed.issuer();
-    let namesake = unused
-        .iter()
-        .find(|other| other.parsed.subject().as_raw() == issuer.as_raw());
-    let (leaf, issuer) = (leaf.subject(), printable(&issuer.to_string()));
-    match namesake {
-        None => CredentialError::Incomplete { leaf, issuer },
-        Some(namesake) => CredentialError::WrongIssuer {
-            leaf,
-            issuer,
-            why: match namesake.parsed.is_ca() {
-                true => "has another key",
-                false => "is no authority's (CA:TRUE is missing)",
-            },
-        },
+    let namesake = unused.iter().find(|other| other.is_named_by(leaf));
+    let issuer = printable(&leaf.parsed.issuer().to_string());
+    let subject = leaf.subject();
+    let why = match namesake.map(|namesake| (namesake.parsed.is_ca(), namesake.signed(leaf))) {
+        None => {
+            return CredentialError::Incomplete {
+                leaf: subject,
+                issuer,
+            };
+        }
+        Some((true, None)) => {
+            return CredentialError::Refused {
+                subject,
+                why: "it is signed with an algorithm that clients do not take".to_owned(),
+            };
+        }
+        Some((true, _)) => "has another key",
+        Some((false, _)) => "is no authority's (CA:TRUE is missing)",
+    };
+    CredentialError::WrongIssuer {
+        leaf: subject,
+        issuer,
+        why,
     }
 }
 
-/// Whether the key of one made the signature of the other; none for an
-/// algorithm that is not known.
-fn verifies(
-    by: &[u8],
-    of: &[u8],
-    algorithms: &[&'static dyn SignatureVerificationAlgorithm],
-) -> Option<bool> {
-    let (spki, _) = element(der::leaf(by)?.spki, SEQUENCE)?;
-    let (key_algorithm, rest) = element(spki, SEQUENCE)?;
-    let key = element(rest, BIT_STRING)?.0.get(1..)?;
-    let (certificate, _) = element(of, SEQUENCE)?;
-    let (_, rest) = element(certificate, SEQUENCE)?;
-    let signed = &certificate[..certificate.len() - rest.len()];
-    let (algorithm, rest) = element(rest, SEQUENCE)?;
-    let signature = element(rest, BIT_STRING)?.0.get(1..)?;
-    let known = |known: &&&dyn SignatureVerificationAlgorithm| {
-        known.signature_alg_id().as_ref() == algorithm
-    };
-    algorithms.iter().find(known)?;
-    let fits = |known: &&&dyn SignatureVerificationAlgorithm| {
-        known.public_key_alg_id().as_ref() == key_algorithm
-    };
-    let mut fitting = algorithms.iter().filter(known).filter(fits);
-    Some(fitting.any(|known| known.verify_signature(key, signed, signature).is_ok()))
-}
-
-const BIT_STRING: u8 = 0x03;
 /// Bounds the search for issuers, which tries each with each.
 const MAX_GIVEN: usize = 50;

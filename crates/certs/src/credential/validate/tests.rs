@@ -375,3 +375,27 @@ fn a_key_never_shows() {
     let credential = parse(&pair.chain_pem(), &pair.key_pem()).unwrap();
     assert!(format!("{credential:?}").contains("key: Secret(…)"));
 }
+
+/// Found by review: an unknown algorithm counted as a good signature.
+#[test]
+fn a_signature_that_no_client_can_check_is_none() {
+    let pair = pair(&ca());
+    // ECDSA with SHA-224 in the place of SHA-256, in both places.
+    let (known, unknown) = (
+        b"\x2a\x86\x48\xce\x3d\x04\x03\x02",
+        b"\x2a\x86\x48\xce\x3d\x04\x03\x01",
+    );
+    let mut leaf = pair.chain[0].to_vec();
+    let mut places = 0;
+    for at in 0..leaf.len() - known.len() {
+        if leaf[at..].starts_with(known) {
+            leaf[at..at + known.len()].copy_from_slice(unknown);
+            places += 1;
+        }
+    }
+    assert_eq!(places, 2);
+    let chain = [&leaf[..], &pair.chain[1]].concat();
+    let error = Credential::parse(&chain, pair.key_der().secret_der(), VALID).unwrap_err();
+    let wanted = "algorithm that clients do not take";
+    assert!(error.to_string().contains(wanted), "{error}");
+}
