@@ -91,7 +91,7 @@ async fn rotate(sealer: &Sealer, turn: &Turn<'_>, key: KeyId) -> Result<Outcome>
 
 /// Goes through all secrets once.
 async fn pass(sealer: &Sealer, turn: &Turn<'_>, bar: &ProgressBar) -> Result<Outcome> {
-    let (mut outcome, mut walk) = (Outcome::default(), Walk::new());
+    let (mut outcome, mut walk) = (Outcome::default(), Walk::default());
     bar.reset();
     loop {
         let page = sealer.secrets(&mut walk, PAGE).await?;

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use indicatif::ProgressBar;
 use sekisho_certs::seal::{SealedSecret, Sealer, Walk};
+use sekisho_certs::store::SecretOf;
 
 use crate::cli::failure::Result;
 
@@ -21,7 +22,7 @@ pub(super) struct Sealings {
 impl Tally {
     /// Counts all of a catalog, a page at a time.
     pub(super) async fn of(sealer: &Sealer, bar: &ProgressBar) -> Result<Self> {
-        let (mut tally, mut walk) = (Self::default(), Walk::new());
+        let (mut tally, mut walk) = (Self::default(), Walk::default());
         loop {
             let page = sealer.secrets(&mut walk, PAGE).await?;
             if page.is_empty() {
@@ -36,9 +37,9 @@ impl Tally {
     pub(super) fn add(&mut self, page: &[SealedSecret]) {
         for secret in page {
             let sealings = self.0.entry(secret.key()).or_default();
-            match secret {
-                SealedSecret::Credential(_) => sealings.credentials += 1,
-                SealedSecret::Document(_) => sealings.documents += 1,
+            match secret.of() {
+                SecretOf::Credential(_) => sealings.credentials += 1,
+                SecretOf::Document(_) => sealings.documents += 1,
             }
         }
     }

@@ -2,6 +2,8 @@
 //! and so that no piece of a key is left in memory: what a general reader
 //! does not promise.
 
+use std::mem;
+
 use memchr::memchr;
 use rustls_pki_types::CertificateDer;
 use zeroize::Zeroizing;
@@ -34,7 +36,12 @@ pub(super) fn read(bytes: &[u8], what: Wanted) -> Result<Contents, CredentialErr
     if bytes.first() == Some(&0x30) && !contains(bytes, BEGIN) {
         return what.der(bytes);
     }
-    let mut reader = Reader::new(bytes.len() * 3 / 4);
+    let mut reader = Reader {
+        // No section stands for more bytes.
+        room: (bytes.len() * 3 / 4).min(ROOM),
+        contents: Contents::default(),
+        section: None,
+    };
     // Without any LF, lines may end with CR alone.
     let line_end = match memchr(b'\n', bytes) {
         Some(_) => b'\n',
@@ -78,27 +85,18 @@ impl Wanted {
 }
 
 struct Reader<'a> {
-    /// No section stands for more bytes.
-    most: usize,
+    room: usize,
     contents: Contents,
     section: Option<Section<'a>>,
 }
 
 impl<'a> Reader<'a> {
-    fn new(most: usize) -> Self {
-        Self {
-            most,
-            contents: Contents::default(),
-            section: None,
-        }
-    }
-
     fn line(&mut self, line: &'a [u8], number: usize) -> Result<(), CredentialError> {
         if let Some(label) = framed(line, BEGIN) {
             if let Some(open) = &self.section {
                 return Err(open.unfinished());
             }
-            self.section = Some(Section::open(label, number, self.most)?);
+            self.section = Some(Section::open(label, number, self.room)?);
         } else if let Some(label) = framed(line, END) {
             if contains(label, b"-----") {
                 let what = "END and BEGIN stand on one line; put a line break between them";
@@ -118,17 +116,14 @@ impl<'a> Reader<'a> {
         Ok(())
     }
 
-    fn close(&mut self, section: Section<'_>) {
-        match section.body {
-            Body::Certificate(mut bytes) => {
-                bytes.shrink_to_fit();
-                self.contents.certificates.push(bytes.into());
-            }
+    fn close(&mut self, mut section: Section<'_>) {
+        if CERTIFICATES.contains(&section.label) {
+            let mut bytes = mem::take(&mut *section.bytes);
+            bytes.shrink_to_fit();
+            self.contents.certificates.push(bytes.into());
+        } else if KEYS.contains(&section.label) {
             // The exact size: a secret keeps no more than it is.
-            Body::Other(bytes) if KEYS.contains(&section.label) => {
-                self.contents.keys.push(Secret::new(bytes.to_vec()));
-            }
-            Body::Other(_) => {}
+            self.contents.keys.push(Secret::new(section.bytes.to_vec()));
         }
     }
 
@@ -143,39 +138,24 @@ impl<'a> Reader<'a> {
 struct Section<'a> {
     label: &'a [u8],
     line: usize,
-    body: Body,
+    bytes: Zeroizing<Vec<u8>>,
     base64: Base64,
 }
 
-/// What a section stands for, so far.
-enum Body {
-    Certificate(Vec<u8>),
-    /// A key, or what may hold one.
-    Other(Zeroizing<Vec<u8>>),
-}
-
 impl<'a> Section<'a> {
-    fn open(label: &'a [u8], line: usize, most: usize) -> Result<Self, CredentialError> {
+    fn open(label: &'a [u8], line: usize, room: usize) -> Result<Self, CredentialError> {
         if label.starts_with(b"ENCRYPTED ") {
             return Err(CredentialError::EncryptedKey);
         }
-        let room = Vec::with_capacity(most.min(ROOM));
         Ok(Self {
             label,
             line,
-            body: match CERTIFICATES.contains(&label) {
-                true => Body::Certificate(room),
-                false => Body::Other(Zeroizing::new(room)),
-            },
+            bytes: Zeroizing::new(Vec::with_capacity(room)),
             base64: Base64::default(),
         })
     }
 
     fn add(&mut self, line: &[u8], number: usize) -> Result<(), CredentialError> {
-        let bytes = match &mut self.body {
-            Body::Certificate(bytes) => bytes,
-            Body::Other(bytes) => &mut **bytes,
-        };
         if memchr(b':', line).is_some() {
             // A header of the old encapsulation (RFC 1421).
             return match contains(line, b"ENCRYPTED") {
@@ -183,7 +163,7 @@ impl<'a> Section<'a> {
                 false => Ok(()),
             };
         }
-        let decoded = self.base64.decode(line, bytes);
+        let decoded = self.base64.decode(line, &mut self.bytes);
         decoded.map_err(|what| wrong(number, format!("{what} in {}", escaped(self.label))))
     }
 

@@ -5,8 +5,9 @@ use std::time::Duration;
 
 use rustls::crypto::aws_lc_rs::default_provider;
 use rustls_pki_types::{CertificateDer, ServerName, UnixTime};
-use webpki::{EndEntityCert, KeyUsage, anchor_from_trusted_cert};
+use webpki::{EndEntityCert, anchor_from_trusted_cert};
 use x509_parser::certificate::X509Certificate;
+use x509_parser::extensions::KeyUsage;
 use x509_parser::prelude::FromDer;
 
 use super::chain::describe;
@@ -102,17 +103,12 @@ fn critical_extensions(certificate: &X509Certificate<'_>) -> Result<()> {
 fn server_usage(leaf: &X509Certificate<'_>) -> Result<()> {
     extended_usage(leaf)?;
     let usage = leaf.key_usage().map_err(|_| unreadable(leaf))?;
-    let serves = usage.is_none_or(|usage| {
-        let usage = usage.value;
+    let signs = |usage: &KeyUsage| {
         usage.digital_signature() || usage.key_encipherment() || usage.key_agreement()
-    });
-    match serves {
-        true => Ok(()),
-        false => Err(refused(
-            leaf,
-            "its key usage does not allow a TLS server's signature",
-        )),
-    }
+    };
+    ensure(usage.is_none_or(|usage| signs(usage.value)), leaf, || {
+        "its key usage does not allow a TLS server's signature".into()
+    })
 }
 
 /// An issuer must be one for servers' certificates; `below` are those that the
@@ -120,40 +116,39 @@ fn server_usage(leaf: &X509Certificate<'_>) -> Result<()> {
 fn issuer_usage(issuer: &X509Certificate<'_>, below: &[X509Certificate<'_>]) -> Result<()> {
     extended_usage(issuer)?;
     let usage = issuer.key_usage().map_err(|_| unreadable(issuer))?;
-    if usage.is_some_and(|usage| !usage.value.key_cert_sign()) {
-        return Err(refused(
-            issuer,
-            "its key usage does not allow it to sign certificates",
-        ));
-    }
-    let constraints = issuer
-        .basic_constraints()
-        .map_err(|_| unreadable(issuer))?
-        .and_then(|found| found.value.path_len_constraint);
+    let signs = usage.is_none_or(|usage| usage.value.key_cert_sign());
+    ensure(signs, issuer, || {
+        "its key usage does not allow it to sign certificates".into()
+    })?;
+    let constraints = issuer.basic_constraints();
+    let constraints = constraints.map_err(|_| unreadable(issuer))?;
+    let most = constraints.and_then(|found| found.value.path_len_constraint);
     // Self-issued certificates do not count (RFC 5280, section 4.2.1.9).
-    let counted = below
-        .iter()
-        .filter(|one| one.subject().as_raw() != one.issuer().as_raw())
-        .count();
-    match constraints {
-        Some(most) if counted > most as usize => Err(refused(
-            issuer,
-            &format!("it allows {most} authorities below it, and there are {counted}"),
-        )),
-        _ => Ok(()),
-    }
+    let is_counted = |one: &&X509Certificate<'_>| one.subject().as_raw() != one.issuer().as_raw();
+    let counted = below.iter().filter(is_counted).count();
+    let most = most.map_or(usize::MAX, |most| most as usize);
+    ensure(counted <= most, issuer, || {
+        format!("it allows {most} authorities below it, and there are {counted}")
+    })
 }
 
 fn extended_usage(certificate: &X509Certificate<'_>) -> Result<()> {
-    let usage = certificate
-        .extended_key_usage()
-        .map_err(|_| unreadable(certificate))?;
-    match usage {
-        Some(usage) if !usage.value.any && !usage.value.server_auth => Err(refused(
-            certificate,
-            "its extended key usage is not for TLS servers (serverAuth is missing)",
-        )),
-        _ => Ok(()),
+    let usage = certificate.extended_key_usage();
+    let usage = usage.map_err(|_| unreadable(certificate))?;
+    let serves = usage.is_none_or(|usage| usage.value.any || usage.value.server_auth);
+    ensure(serves, certificate, || {
+        "its extended key usage is not for TLS servers (serverAuth is missing)".into()
+    })
+}
+
+fn ensure(
+    holds: bool,
+    certificate: &X509Certificate<'_>,
+    why: impl FnOnce() -> String,
+) -> Result<()> {
+    match holds {
+        true => Ok(()),
+        false => Err(refused(certificate, &why())),
     }
 }
 
@@ -180,7 +175,7 @@ fn path(
             &[anchor],
             intermediates,
             time,
-            KeyUsage::server_auth(),
+            webpki::KeyUsage::server_auth(),
             None,
             None,
         )

@@ -31,35 +31,29 @@ pub struct LookupStats {
 #[derive(Clone, Debug, Default)]
 pub struct Counts(Arc<Cells>);
 
-#[derive(Debug, Default)]
-struct Cells {
-    hits: AtomicU64,
-    hits_absent: AtomicU64,
-    joined: AtomicU64,
-    found: AtomicU64,
-    absent: AtomicU64,
-    failed: AtomicU64,
-    stale: AtomicU64,
-    calls: [AtomicU64; CALL_BOUNDS.len() + 1],
-    call_micros: AtomicU64,
-    calls_failed: AtomicU64,
-    unavailable: AtomicBool,
-}
-
 /// Upper bounds of the classes of [`Counts::calls`], seconds.
 pub(super) const CALL_BOUNDS: [f64; 10] = [
     0.000_02, 0.000_05, 0.000_1, 0.000_25, 0.001, 0.005, 0.02, 0.1, 0.5, 2.0,
 ];
 
-macro_rules! readings {
+macro_rules! cells {
     ($($(#[$doc:meta])* $name:ident),* $(,)?) => {
+        #[derive(Debug, Default)]
+        struct Cells {
+            $($name: AtomicU64,)*
+            calls: [AtomicU64; CALL_BOUNDS.len() + 1],
+            unavailable: AtomicBool,
+        }
+
         impl Counts {
-            $($(#[$doc])* #[must_use] pub fn $name(&self) -> u64 { self.0.$name.load(Ordering::Relaxed) })*
+            $($(#[$doc])* #[must_use] pub fn $name(&self) -> u64 {
+                self.0.$name.load(Ordering::Relaxed)
+            })*
         }
     };
 }
 
-readings! {
+cells! {
     /// Lookups that the cache answered with a record.
     hits,
     /// Lookups that the cache answered with an absence.

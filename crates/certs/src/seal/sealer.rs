@@ -33,19 +33,8 @@ pub struct Sealer(Arc<Inner>);
 struct Inner {
     catalog: Arc<dyn Catalog>,
     keys: Keys,
-    which: Mutex<Which>,
-    known: Known,
+    known: Mutex<Known>,
     seen: Arc<Seen>,
-}
-
-/// Which catalog it is. Copies of one may have answered before it turns out
-/// that another stands in its place.
-#[derive(Debug, Default)]
-struct Which {
-    /// Whose check value the keys have opened.
-    opened: Option<CatalogId>,
-    /// As the catalog last said, when it was asked anew.
-    met: Option<CatalogId>,
 }
 
 impl Sealer {
@@ -67,8 +56,7 @@ impl Sealer {
         Self(Arc::new(Inner {
             catalog,
             keys: keys.into(),
-            which: Mutex::default(),
-            known: Known::default(),
+            known: Mutex::default(),
             seen: Arc::default(),
         }))
     }
@@ -174,7 +162,7 @@ impl Sealer {
     /// [`StoreError::Refused`] for a wrong master key.
     pub async fn open_with(&self, id: CatalogId, check: Document<SealedBytes>) -> Result<()> {
         self.open_check(id, check).await?;
-        self.which().opened.get_or_insert(id);
+        self.known().opened.get_or_insert(id);
         Ok(())
     }
 
@@ -185,32 +173,32 @@ impl Sealer {
     /// What the catalog failed with.
     pub async fn recognize(&self) -> Result<()> {
         let catalog = self.catalog().id().await?;
-        let mut which = self.which();
-        which.met = Some(catalog);
-        which.opened = which.opened.filter(|opened| *opened == catalog);
+        let mut known = self.known();
+        known.recognized = Some(catalog);
+        known.opened = known.opened.filter(|opened| *opened == catalog);
         Ok(())
     }
 
     /// The catalog that the keys belong to, by its check value. Calls that
     /// come at once each look: none waits behind another.
     async fn opened(&self) -> Result<CatalogId> {
-        if let Some(catalog) = self.which().opened {
+        if let Some(catalog) = self.known().opened {
             return Ok(catalog);
         }
         let catalog = self.catalog().id().await?;
         self.check(catalog).await?.ok_or_else(no_check)?;
-        let mut which = self.which();
-        if which.met.is_some_and(|met| met != catalog) {
+        let mut known = self.known();
+        if known.recognized.is_some_and(|other| other != catalog) {
             return Err(StoreError::Unavailable(
                 "it turned out to be another catalog, which is opened with the next call".into(),
             ));
         }
-        which.opened = Some(catalog);
+        known.opened = Some(catalog);
         Ok(catalog)
     }
 
-    fn which(&self) -> MutexGuard<'_, Which> {
-        self.0.which.lock().unwrap_or_else(PoisonError::into_inner)
+    fn known(&self) -> MutexGuard<'_, Known> {
+        self.0.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

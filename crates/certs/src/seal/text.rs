@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use zeroize::{Zeroize, Zeroizing};
+use zeroize::Zeroizing;
 
 use super::{KEY_BYTES, KeyError, KeyRing, MasterKey, key_id};
 
@@ -84,20 +84,13 @@ fn key(line: &str) -> Result<MasterKey, String> {
     }
     let mut bytes = Zeroizing::new([0; KEY_BYTES]);
     for (byte, pair) in bytes.iter_mut().zip(digits.as_bytes().chunks(2)) {
-        let mut pair = [digit(pair[0])?, digit(pair[1])?];
-        *byte = pair[0] << 4 | pair[1];
-        pair.zeroize();
+        let digit = |at: usize| char::from(pair[at]).to_digit(16);
+        let (Some(high), Some(low)) = (digit(0), digit(1)) else {
+            return Err("the key holds what is no hexadecimal digit".to_owned());
+        };
+        *byte = (high << 4 | low) as u8;
     }
     Ok(MasterKey::new(&bytes))
-}
-
-fn digit(digit: u8) -> Result<u8, String> {
-    match digit {
-        b'0'..=b'9' => Ok(digit - b'0'),
-        b'a'..=b'f' => Ok(digit - b'a' + 10),
-        b'A'..=b'F' => Ok(digit - b'A' + 10),
-        _ => Err("the key holds what is no hexadecimal digit".to_owned()),
-    }
 }
 
 const HEAD: &str = "\

@@ -1,5 +1,7 @@
 //! What a write consists of, and what must be there for it to happen.
 
+use std::fmt;
+
 use crate::credential::{CredentialId, SealedBytes, StoredCredential};
 use crate::host::HostPattern;
 use crate::record::HostRecord;
@@ -47,6 +49,15 @@ pub enum SecretOf {
     Credential(CredentialId),
     /// The content of a document.
     Document(DocumentId),
+}
+
+impl fmt::Display for SecretOf {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Credential(id) => id.fmt(f),
+            Self::Document(id) => id.fmt(f),
+        }
+    }
 }
 
 /// What must be there for an operation to happen.

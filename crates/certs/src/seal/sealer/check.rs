@@ -3,7 +3,6 @@
 //! under; replacing it is how keys are changed.
 
 use std::future::ready;
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use super::Sealer;
@@ -32,31 +31,24 @@ impl Check {
     }
 }
 
-/// What this process knows of the check value.
+/// What this process knows of the catalog and its check value.
 #[derive(Debug, Default)]
-pub(super) struct Known(Mutex<State>);
-
-#[derive(Debug, Default)]
-struct State {
-    check: Option<Check>,
-    /// Whether the catalog has answered since it was opened.
-    met: bool,
-    /// It may be another by now.
-    stale: bool,
-    /// A task is reading it.
-    reading: bool,
-    /// The key that seals and was said to be missing.
+pub(super) struct Known {
+    /// Catalog whose check value the keys opened.
+    pub(super) opened: Option<CatalogId>,
+    /// Catalog that answered when it was last asked for its id. Copies of
+    /// another one may have answered before.
+    pub(super) recognized: Option<CatalogId>,
+    /// Check value as it was last read.
+    pub(super) check: Option<Check>,
+    /// Set by the first page of the log, and by each start-over.
+    is_followed: bool,
+    /// Set while the check value may be another than the one known.
+    is_stale: bool,
+    /// Set while a task reads the check value.
+    is_reading: bool,
+    /// The sealing key that was logged as missing.
     missing: Option<u32>,
-}
-
-impl Known {
-    pub(super) fn check(&self) -> Option<Check> {
-        self.lock().check
-    }
-
-    fn lock(&self) -> MutexGuard<'_, State> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
 }
 
 impl Sealer {
@@ -93,7 +85,7 @@ impl Sealer {
             key: document.bytes.key_id,
             version: document.version,
         };
-        self.0.known.lock().check = Some(check);
+        self.known().check = Some(check);
         check
     }
 
@@ -114,11 +106,11 @@ impl Sealer {
     /// that may have changed. What could not be read is tried again with the
     /// next page.
     fn read_again_if(&self, changed: bool) {
-        let mut state = self.0.known.lock();
-        state.stale |= changed;
-        // Until it is open, the opening looks.
-        if state.stale && !state.reading && self.which().opened.is_some() {
-            state.reading = true;
+        let mut known = self.known();
+        known.is_stale |= changed;
+        // Opening the catalog reads the check value too.
+        if known.is_stale && !known.is_reading && known.opened.is_some() {
+            known.is_reading = true;
             let sealer = self.clone();
             tokio::spawn(async move { sealer.read_again().await });
         }
@@ -126,7 +118,7 @@ impl Sealer {
 
     async fn read_again(&self) {
         // A page may tell of the next check value while this one is read.
-        self.0.known.lock().stale = false;
+        self.known().is_stale = false;
         let has_it = self.recognize().await.is_ok()
             && match self.learn().await {
                 Ok(Some(check)) => {
@@ -136,19 +128,19 @@ impl Sealer {
                 }
                 Ok(None) | Err(_) => false,
             };
-        let mut state = self.0.known.lock();
-        state.stale |= !has_it;
-        state.reading = false;
+        let mut known = self.known();
+        known.is_stale |= !has_it;
+        known.is_reading = false;
     }
 
     /// Logs once that the key that seals is missing, and once that it is back.
     fn tell_missing(&self, key: u32, has_it: bool) {
-        let mut state = self.0.known.lock();
+        let mut known = self.known();
         if has_it {
-            if state.missing.take().is_some() {
+            if known.missing.take().is_some() {
                 tracing::info!("the master key {key:08x} is here, it seals");
             }
-        } else if !self.0.keys.is_reading() && state.missing.replace(key) != Some(key) {
+        } else if !self.0.keys.is_reading() && known.missing.replace(key) != Some(key) {
             let error = self.lacks(key);
             tracing::error!(%error, "what is sealed under that key can't be served");
         }
@@ -170,13 +162,13 @@ impl Sealer {
 /// No page waits: reading is only begun.
 impl Follower for Sealer {
     fn follow<'a>(&'a self, page: &'a ChangePage) -> BoxFuture<'a, ()> {
-        let is_first = !std::mem::replace(&mut self.0.known.lock().met, true);
+        let is_first = !std::mem::replace(&mut self.known().is_followed, true);
         self.read_again_if(is_first || page.changes.iter().any(|change| is_check(&change.subject)));
         Box::pin(ready(()))
     }
 
     fn start_over(&self, _: LogPosition) -> BoxFuture<'_, ()> {
-        self.0.known.lock().met = true;
+        self.known().is_followed = true;
         self.read_again_if(true);
         Box::pin(ready(()))
     }

@@ -2,12 +2,10 @@
 
 use super::Sealer;
 use super::check::OPENING;
-use super::secrets::{SealingKey, bound, does_not_open, place};
+use super::secrets::{SealingKey, does_not_open};
 use crate::credential::{CredentialId, SealedBytes, StoredCredential};
 use crate::seal::{Batch, Bound, KeyRing};
-use crate::store::{
-    CatalogId, Document, DocumentKind, Expect, Reseal, Result, SecretOf, StoreError,
-};
+use crate::store::{Document, DocumentKind, Expect, Reseal, Result, SecretOf, StoreError};
 
 impl Sealer {
     /// The id of the key that seals, as the catalog has it now.
@@ -59,7 +57,7 @@ impl Sealer {
                     let page = self.catalog().list_credentials(*after, limit).await?;
                     if let Some(last) = page.last() {
                         *after = Some(last.id);
-                        return Ok(page.into_iter().map(SealedSecret::Credential).collect());
+                        return Ok(page.into_iter().map(SealedSecret::credential).collect());
                     }
                     walk.0 = Stage::Kinds(String::new());
                 }
@@ -74,7 +72,7 @@ impl Sealer {
                     let page = listed.await?;
                     if let Some(last) = page.last() {
                         *after = Some(last.id.key.clone().into_owned());
-                        return Ok(page.into_iter().map(SealedSecret::Document).collect());
+                        return Ok(page.into_iter().map(SealedSecret::document).collect());
                     }
                     walk.0 = Stage::Kinds(kind.as_str().to_owned());
                 }
@@ -95,13 +93,12 @@ impl Sealer {
         let mut outcome = Resealed::default();
         let mut reseals = Vec::new();
         for secret in secrets {
-            let from = secret.sealed();
-            if from.key_id == seals.check.key {
+            if secret.key() == seals.check.key {
                 continue;
             }
-            let ring = self.0.keys.with(from.key_id, OPENING).await;
+            let ring = self.0.keys.with(secret.key(), OPENING).await;
             match secret.again(&ring, &seals) {
-                Ok(to) => reseals.push(secret.replace(from.clone(), to)),
+                Ok(reseal) => reseals.push(reseal),
                 Err(error) => outcome.failed.push(error),
             }
         }
@@ -127,76 +124,76 @@ enum Stage {
     End,
 }
 
-impl Walk {
-    /// At the beginning.
-    #[must_use]
-    pub fn new() -> Self {
+/// Starts at the beginning.
+impl Default for Walk {
+    fn default() -> Self {
         Self(Stage::Credentials(None))
     }
 }
 
-impl Default for Walk {
-    fn default() -> Self {
-        Self::new()
-    }
-}
-
-/// A secret as the catalog holds it.
+/// Secret as the catalog holds it.
 #[derive(Clone, Debug)]
-pub enum SealedSecret {
-    /// A credential with its sealed key.
-    Credential(StoredCredential<SealedBytes>),
-    /// A sealed document.
-    Document(Document<SealedBytes>),
+pub struct SealedSecret {
+    of: SecretOf,
+    version: u64,
+    sealed: SealedBytes,
+    /// Of a credential's leaf; else empty.
+    spki: Vec<u8>,
 }
 
 impl SealedSecret {
-    /// The id of the key that it is sealed under.
+    /// Takes the key of a credential.
+    fn credential(stored: StoredCredential<SealedBytes>) -> Self {
+        Self {
+            of: SecretOf::Credential(stored.id),
+            version: stored.version,
+            // Nothing is sealed for a leaf that is no certificate.
+            spki: stored.spki().unwrap_or_default().to_vec(),
+            sealed: stored.key,
+        }
+    }
+
+    /// Takes the content of a document.
+    fn document(stored: Document<SealedBytes>) -> Self {
+        Self {
+            of: SecretOf::Document(stored.id),
+            version: stored.version,
+            spki: Vec::new(),
+            sealed: stored.bytes,
+        }
+    }
+
+    /// Returns where the secret stands.
+    #[must_use]
+    pub fn of(&self) -> &SecretOf {
+        &self.of
+    }
+
+    /// Returns the id of the key that it is sealed under.
     #[must_use]
     pub fn key(&self) -> u32 {
-        self.sealed().key_id
+        self.sealed.key_id
     }
 
-    fn sealed(&self) -> &SealedBytes {
-        match self {
-            Self::Credential(credential) => &credential.key,
-            Self::Document(document) => &document.bytes,
-        }
-    }
-
-    /// Another sealing of the same secret.
-    fn again(&self, ring: &KeyRing, seals: &SealingKey) -> Result<SealedBytes> {
-        let bound = self.bound(seals.catalog)?;
-        let opened = ring.unseal(self.sealed().clone(), &bound);
-        let opened = opened.map_err(|why| does_not_open(&self.shown(), why))?;
-        seals.seal(&opened, &bound)
-    }
-
-    fn bound(&self, catalog: CatalogId) -> Result<Bound<'_>> {
-        match self {
-            Self::Credential(credential) => bound(catalog, credential),
-            Self::Document(document) => Ok(place(catalog, document)),
-        }
-    }
-
-    fn replace(&self, from: SealedBytes, to: SealedBytes) -> Reseal {
-        let (of, version) = match self {
-            Self::Credential(one) => (SecretOf::Credential(one.id), one.version),
-            Self::Document(one) => (SecretOf::Document(one.id.clone()), one.version),
+    /// Seals the secret again, under the key that seals now.
+    fn again(&self, ring: &KeyRing, seals: &SealingKey) -> Result<Reseal> {
+        let catalog = seals.catalog;
+        let bound = match &self.of {
+            SecretOf::Credential(id) => Bound::Key {
+                catalog,
+                credential: *id,
+                spki: &self.spki,
+            },
+            SecretOf::Document(document) => Bound::Document { catalog, document },
         };
-        Reseal {
-            of,
-            version,
-            from,
-            to,
-        }
-    }
-
-    fn shown(&self) -> String {
-        match self {
-            Self::Credential(credential) => credential.id.to_string(),
-            Self::Document(document) => document.id.to_string(),
-        }
+        let opened = ring.unseal(self.sealed.clone(), &bound);
+        let opened = opened.map_err(|why| does_not_open(&self.of, why))?;
+        Ok(Reseal {
+            of: self.of.clone(),
+            version: self.version,
+            from: self.sealed.clone(),
+            to: seals.seal(&opened, &bound)?,
+        })
     }
 }
 

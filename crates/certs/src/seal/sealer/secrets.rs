@@ -105,7 +105,7 @@ impl Sealer {
     /// among them; where it is `needed`, its absence is an error.
     pub(super) async fn seals(&self, needed: bool) -> Result<SealingKey> {
         let catalog = self.opened().await?;
-        let check = match self.0.known.check() {
+        let check = match { self.known().check } {
             Some(check) => check,
             None => self.learn().await?.ok_or_else(no_check)?,
         };

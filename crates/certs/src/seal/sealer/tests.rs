@@ -59,7 +59,7 @@ impl Rig {
             self.catalog(),
             KeySource::File(self.file.clone()).load().unwrap(),
         );
-        let (mut walk, mut keys) = (Walk::new(), Vec::new());
+        let (mut walk, mut keys) = (Walk::default(), Vec::new());
         loop {
             let page = sealed.secrets(&mut walk, 2).await.unwrap();
             if page.is_empty() {
@@ -96,7 +96,7 @@ async fn key_of(sealer: &Sealer, number: u64) -> Vec<u8> {
 }
 
 async fn reseal_all(catalog: &Sealer) -> u64 {
-    let (mut walk, mut count) = (Walk::new(), 0);
+    let (mut walk, mut count) = (Walk::default(), 0);
     loop {
         let page = catalog.secrets(&mut walk, 2).await.unwrap();
         if page.is_empty() {
@@ -140,7 +140,7 @@ async fn sealing_again_is_resumable_and_no_change() {
     catalog.seal_under(second).await.unwrap();
     let position = catalog.catalog().head().await.unwrap();
     // One that ends in the middle.
-    let page = catalog.secrets(&mut Walk::new(), 3).await.unwrap();
+    let page = catalog.secrets(&mut Walk::default(), 3).await.unwrap();
     assert_eq!(catalog.reseal(&page).await.unwrap().sealed, 3);
     assert_eq!(reseal_all(&rig.process().await).await, 7);
     assert_eq!(reseal_all(&catalog).await, 0);
@@ -201,7 +201,7 @@ async fn who_follows_the_log_learns_of_another_key() {
     tokio::time::timeout(Duration::from_secs(20), look)
         .await
         .expect("in time");
-    assert_eq!(server.0.known.check().unwrap().key, second);
+    assert_eq!(server.known().check.unwrap().key, second);
     let error = command.seal_under(0).await.unwrap_err();
     assert!(matches!(error, StoreError::Refused(_)), "{error}");
 }

@@ -35,7 +35,7 @@ async fn a_host_that_is_read_again_needs_the_old_key_no_more() {
     server.kept(2).await;
 
     let rotating = rotating(&rig).await;
-    let secrets = rotating.secrets(&mut Walk::new(), 10).await.unwrap();
+    let secrets = rotating.secrets(&mut Walk::default(), 10).await.unwrap();
     assert_eq!(rotating.reseal(&secrets).await.unwrap().sealed, 2);
     server.follow().await;
     // One is read again by the same process, the other by the next.

@@ -17,7 +17,7 @@ async fn rotated(bench: &Bench, one: &Server) {
     let both = KeyRing::new(master()).with(new());
     let sealer = Sealer::open(catalog, both).await.unwrap();
     sealer.seal_under(new().id()).await.unwrap();
-    let secrets = sealer.secrets(&mut Walk::new(), 10).await.unwrap();
+    let secrets = sealer.secrets(&mut Walk::default(), 10).await.unwrap();
     assert_eq!(sealer.reseal(&secrets).await.unwrap().sealed, 1);
     one.follow().await;
 }
