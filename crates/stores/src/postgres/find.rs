@@ -4,6 +4,7 @@ use tokio_postgres::types::Type;
 
 use super::connection::Connection;
 use super::fault::{Fault, Step};
+use super::log::{self, POSITION_COLUMNS, position_columns, position_tables};
 use super::rows::{self, HOST_COLUMNS, credential_columns, host_columns};
 use sekisho_certs::credential::{KeyType, SealedBytes, StoredCredential};
 use sekisho_certs::host::HostName;
@@ -14,13 +15,16 @@ use sekisho_certs::store::{Answer, Found, StoreError};
 /// statement: one round trip, and one state.
 pub(super) async fn find(connection: &Connection, name: &HostName) -> Step<Answer<SealedBytes>> {
     let rows = connection.find(name.as_str(), name.parent()).await?;
-    let Some(first) = rows.first() else {
-        return Ok(Answer::absent());
-    };
-    let record = rows::host(first)?;
+    let first = rows.first().ok_or_else(rows::no_meta)?;
+    let mut answer = Answer::absent();
+    answer.read_at = Some(log::position_of(first)?);
+    if rows::get::<Option<&str>>(first, HOST)?.is_none() {
+        return Ok(answer);
+    }
+    let record = rows::host(first, HOST)?;
     let mut credentials = Vec::with_capacity(1);
     for row in &rows {
-        credentials.extend(rows::credential(row, HOST_COLUMNS + 1)?);
+        credentials.extend(rows::credential(row, SHADOWED + 1)?);
     }
     for (key_type, id) in record.references.iter() {
         let fits = |one: &StoredCredential<SealedBytes>| one.id == id && one.key_type == key_type;
@@ -28,12 +32,13 @@ pub(super) async fn find(connection: &Connection, name: &HostName) -> Step<Answe
             return Err(dangling(&record, key_type));
         }
     }
-    Ok(Answer::found(Found {
-        shadowed: rows::get(first, HOST_COLUMNS)?,
+    answer.found = Some(Box::new(Found {
+        shadowed: rows::get(first, SHADOWED)?,
         record,
         credentials,
         fresh_for: None,
-    }))
+    }));
+    Ok(answer)
 }
 
 fn dangling(record: &HostRecord, key_type: KeyType) -> Fault {
@@ -43,16 +48,24 @@ fn dangling(record: &HostRecord, key_type: KeyType) -> Fault {
     ))
 }
 
+/// Where columns begin.
+const HOST: usize = POSITION_COLUMNS;
+const SHADOWED: usize = HOST + HOST_COLUMNS;
+
 /// The inner select chooses one record before anything is joined to it: at
-/// most two descents, since both names are known. One row per credential, or
-/// one without.
+/// most two descents, since both names are known. There is a row for each
+/// credential, one for a host without, and one without a host if none is there.
 pub(super) const FIND: &str = concat!(
     "SELECT ",
+    position_columns!(),
+    ", ",
     host_columns!(),
     ", h.pattern <> $1 AND EXISTS (SELECT 1 FROM sekisho.hosts b WHERE b.parent = $2), ",
     credential_columns!(),
-    " FROM (SELECT * FROM sekisho.hosts WHERE pattern IN ($1, '*.' || $2)
-                ORDER BY pattern = $1 DESC LIMIT 1) h
+    " FROM ",
+    position_tables!(),
+    " LEFT JOIN (SELECT * FROM sekisho.hosts WHERE pattern IN ($1, '*.' || $2)
+                ORDER BY pattern = $1 DESC LIMIT 1) h ON true
           LEFT JOIN sekisho.credentials c ON c.id = ANY (ARRAY[h.ecdsa, h.ed25519, h.rsa])
           LEFT JOIN sekisho.issuers i ON i.id = c.issuer"
 );

@@ -9,7 +9,11 @@ use sekisho_certs::store::{Change, ChangePage, DocumentId, LogId, LogPosition, S
 
 pub(super) async fn position(from: &Connection) -> Step<LogPosition> {
     let rows = from.query(POSITION, &[]).await?;
-    let row = rows.first().ok_or_else(rows::no_meta)?;
+    position_of(rows.first().ok_or_else(rows::no_meta)?)
+}
+
+/// Reads the position from the first columns, which are [`position_columns`].
+pub(super) fn position_of(row: &Row) -> Step<LogPosition> {
     Ok(LogPosition {
         log: log_id(row)?,
         number: rows::number(row, 3)?,
@@ -22,15 +26,17 @@ pub(super) async fn changes(from: &Connection, after: u64, limit: usize) -> Step
         .query(CHANGES, &[&signed(after), &rows::limit(limit)])
         .await?;
     let first = rows.first().ok_or_else(rows::no_meta)?;
-    let last = rows::number(first, 3)?;
-    let forgotten = rows::number(first, 4)?;
+    let LogPosition { log, number, .. } = position_of(first)?;
+    let forgotten = rows::number(first, POSITION_COLUMNS)?;
     let changes = rows.iter().map(change).filter_map(Step::transpose);
     Ok(ChangePage {
-        log: log_id(first)?,
-        last,
-        gap: after < forgotten || after > last,
-        mark_before: mark(first, 5)?,
-        mark_last: rows.last().map_or(Ok(None), |last| mark(last, 11))?,
+        log,
+        last: number,
+        gap: after < forgotten || after > number,
+        mark_before: mark(first, POSITION_COLUMNS + 1)?,
+        mark_last: rows
+            .last()
+            .map_or(Ok(None), |last| mark(last, CHANGE + 5))?,
         changes: changes.collect::<Step<_>>()?,
     })
 }
@@ -39,23 +45,26 @@ fn mark(row: &Row, column: usize) -> Step<Option<u64>> {
     Ok(rows::get::<Option<i64>>(row, column)?.map(i64::cast_unsigned))
 }
 
+/// Where the columns of a change begin.
+const CHANGE: usize = POSITION_COLUMNS + 2;
+
 /// None in the one row of an empty page.
 fn change(row: &Row) -> Step<Option<Change>> {
-    let Some(number) = rows::get::<Option<i64>>(row, 6)? else {
+    let Some(number) = rows::get::<Option<i64>>(row, CHANGE)? else {
         return Ok(None);
     };
     let bad = |what: String| Fault::Value(format!("change {number}: {what}"));
-    let key: &str = rows::get(row, 9)?;
-    let subject = match rows::get(row, 7)? {
-        HOST => Subject::Host(rows::pattern(row, 9)?),
+    let key: &str = rows::get(row, CHANGE + 3)?;
+    let subject = match rows::get(row, CHANGE + 1)? {
+        HOST => Subject::Host(rows::pattern(row, CHANGE + 3)?),
         CREDENTIAL => Subject::Credential(key.parse().map_err(bad)?),
         DOCUMENT => Subject::Document(DocumentId::new(
-            rows::get::<String>(row, 8)?,
+            rows::get::<String>(row, CHANGE + 2)?,
             key.to_owned(),
         )),
         other => return Err(bad(format!("of the unknown subject {other:?}"))),
     };
-    let what = if rows::get(row, 10)? {
+    let what = if rows::get(row, CHANGE + 4)? {
         What::Removed
     } else {
         What::Put
@@ -86,26 +95,34 @@ pub(super) const CREDENTIAL: &str = "credential";
 /// The same.
 pub(super) const DOCUMENT: &str = "document";
 
-/// The first digits of the log file that is written now are the timeline.
-macro_rules! place_columns {
+/// The position of the log; its last change has the short name `l`. The first
+/// digits of the log file that is written now are the timeline.
+macro_rules! position_columns {
     () => {
         "m.log, m.tableoid, CASE WHEN pg_is_in_recovery() THEN ''
-          ELSE left(pg_walfile_name(pg_current_wal_lsn()), 8) END, m.number"
+          ELSE left(pg_walfile_name(pg_current_wal_lsn()), 8) END, m.number, coalesce(l.mark, 0)"
     };
 }
+pub(super) use position_columns;
+/// How many they are.
+pub(super) const POSITION_COLUMNS: usize = 5;
 
-const POSITION: &str = concat!(
-    "SELECT ",
-    place_columns!(),
-    ", coalesce(c.mark, 0)
-          FROM sekisho.meta m LEFT JOIN sekisho.changes c ON c.number = m.number"
-);
+/// The tables of [`position_columns`]: always one row.
+macro_rules! position_tables {
+    () => {
+        "sekisho.meta m LEFT JOIN sekisho.changes l ON l.number = m.number"
+    };
+}
+pub(super) use position_tables;
+
+const POSITION: &str = concat!("SELECT ", position_columns!(), " FROM ", position_tables!());
+
 pub(super) const CHANGES: &str = concat!(
     "SELECT ",
-    place_columns!(),
+    position_columns!(),
     ", m.forgotten, (SELECT mark FROM sekisho.changes WHERE number = $1),
-          c.number, c.subject, c.kind, c.key, c.removed, c.mark
-          FROM sekisho.meta m LEFT JOIN (SELECT * FROM sekisho.changes
-            WHERE number > $1 ORDER BY number LIMIT $2) c ON true
-          ORDER BY c.number"
+          c.number, c.subject, c.kind, c.key, c.removed, c.mark FROM ",
+    position_tables!(),
+    " LEFT JOIN (SELECT * FROM sekisho.changes WHERE number > $1 ORDER BY number LIMIT $2) c
+          ON true ORDER BY c.number"
 );

@@ -11,7 +11,7 @@ use sekisho_certs::store::{Document, DocumentId, DocumentKind};
 pub(super) async fn hosts(from: &Connection, patterns: &[HostPattern]) -> Step<Vec<HostRecord>> {
     let patterns: Vec<_> = patterns.iter().map(HostPattern::as_str).collect();
     let rows = from.query(HOSTS, &[&patterns]).await?;
-    rows.iter().map(rows::host).collect()
+    rows.iter().map(|row| rows::host(row, 0)).collect()
 }
 
 pub(super) async fn list_hosts(
@@ -22,7 +22,7 @@ pub(super) async fn list_hosts(
     let after = after.map_or("", HostPattern::as_str);
     let limit = rows::limit(limit);
     let rows = from.query(LIST_HOSTS, &[&after, &limit]).await?;
-    rows.iter().map(rows::host).collect()
+    rows.iter().map(|row| rows::host(row, 0)).collect()
 }
 
 pub(super) async fn hosts_of(

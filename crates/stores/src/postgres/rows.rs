@@ -29,29 +29,30 @@ pub(super) use host_columns;
 /// How many they are.
 pub(super) const HOST_COLUMNS: usize = 10;
 
-/// A record from the first columns, which are [`host_columns`].
-pub(super) fn host(row: &Row) -> Step<HostRecord> {
-    let pattern = pattern(row, 0)?;
+/// A record from [`host_columns`] beginning at `first`.
+pub(super) fn host(row: &Row, first: usize) -> Step<HostRecord> {
+    let pattern = pattern(row, first)?;
     let bad = |what: &str| Fault::Value(format!("host {pattern}: {what}"));
-    let tenant = match get(row, 1)? {
+    let tenant = match get(row, first + 1)? {
         "" => Tenant::default(),
         name => Tenant::parse(name).map_err(|why| bad(&why))?,
     };
-    let site = match get::<Option<i64>>(row, 2)? {
+    let site = match get::<Option<i64>>(row, first + 2)? {
         None => None,
         Some(format) => Some(Site {
             format: u32::try_from(format).map_err(|_| bad("its site's format is no number"))?,
-            json: get::<&str>(row, 3)?.into(),
+            json: get::<&str>(row, first + 3)?.into(),
         }),
     };
-    let tls = TlsPolicy::parse(get(row, 4)?).ok_or_else(|| bad("its TLS policy is not known"))?;
+    let tls =
+        TlsPolicy::parse(get(row, first + 4)?).ok_or_else(|| bad("its TLS policy is not known"))?;
     Ok(HostRecord {
         tenant,
         site,
         tls,
-        disabled: get(row, 5)?,
-        version: number(row, 6)?,
-        references: references(row, 7)?,
+        disabled: get(row, first + 5)?,
+        version: number(row, first + 6)?,
+        references: references(row, first + 7)?,
         pattern,
     })
 }

@@ -62,6 +62,23 @@ async fn other_calls_have_their_turn_among_lookups() {
     }
 }
 
+/// What was found, and that nothing was.
+#[tokio::test]
+async fn an_answer_carries_the_position_that_it_was_read_at() {
+    let store = create(&database());
+    for number in 1..4 {
+        let host = host_with(&format!("h{number}.example"), number, sealed);
+        store.write(Batch::unchecked(host)).await.unwrap();
+        let head = store.head().await.unwrap();
+        assert_eq!(head.number, number);
+        for (host, is_there) in [("h1.example", true), ("absent.example", false)] {
+            let answer = store.find(&name(host)).await.unwrap();
+            assert_eq!(answer.read_at, Some(head), "{host}");
+            assert_eq!(answer.found.is_some(), is_there, "{host}");
+        }
+    }
+}
+
 /// A server process that ends or hangs costs time, no answer: the lookup is
 /// asked again on a new connection.
 #[tokio::test]
