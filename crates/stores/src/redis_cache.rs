@@ -35,19 +35,20 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use tokio::runtime::Handle;
-use tokio::sync::{Notify, Semaphore};
+use tokio::sync::{Notify, OnceCell, Semaphore};
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, timeout};
 
 use self::counts::{Counts, Filled, Read};
 use self::entry::Entry;
+pub(crate) use self::server::CachePosition;
 pub use self::server::CacheServer;
-use self::server::{Generation, Got, Space};
+use self::server::Got;
 use sekisho_certs::host::HostName;
 use sekisho_certs::log::{Noted, Seen};
 use sekisho_certs::metrics::{self, Registry};
 use sekisho_certs::store::{
-    BoxFuture, Catalog, ChangePage, Found, LogId, LogPosition, Result, StoreError,
+    BoxFuture, Catalog, CatalogId, ChangePage, Found, LogPosition, Result, StoreError,
 };
 use sekisho_certs::{FeedState, Follower, SealedBytes};
 
@@ -76,18 +77,11 @@ impl Default for Timeouts {
     }
 }
 
-/// What a lookup may take from Redis and put there: fixed before the catalog is
-/// asked, since a fill is right only in the generation that was checked then.
-#[derive(Clone, Debug)]
-pub(crate) struct Checked {
-    space: Arc<Space>,
-    generation: Generation,
-    number: u64,
-}
-
 struct Shared {
     server: CacheServer,
     catalog: Arc<dyn Catalog>,
+    /// The catalog's id, once it was asked.
+    id: OnceCell<CatalogId>,
     seen: Arc<Seen>,
     runtime: Handle,
     timeouts: Timeouts,
@@ -103,18 +97,11 @@ struct Shared {
 /// What is known of the state in Redis.
 #[derive(Debug, Default)]
 struct Known {
-    /// Where copies of that log lie.
-    space: Option<(LogId, Arc<Space>)>,
     /// The generation that was compared with the log, and the epoch of
     /// [`Seen`] in which that was.
-    generation: Option<(Generation, u64)>,
+    compared: Option<(CachePosition, u64)>,
     /// Grows with each reason to compare again.
     doubts: u64,
-    /// The log that started over under its id: no generation from before is
-    /// right.
-    renewed: Option<LogId>,
-    /// The log that is followed.
-    log: Option<LogId>,
     /// When the log was last read, if that went well.
     followed: Option<Instant>,
 }
@@ -133,6 +120,7 @@ impl RedisCache {
         let shared = Arc::new(Shared {
             server,
             catalog,
+            id: OnceCell::new(),
             seen,
             runtime: runtime.clone(),
             timeouts,
@@ -165,23 +153,21 @@ impl RedisCache {
 
     /// What may be asked and filled by a lookup that noted this; none while
     /// Redis is passed over.
-    pub(crate) fn checked(&self, noted: Noted) -> Option<Checked> {
+    pub(crate) fn checked(&self, noted: Noted) -> Option<CachePosition> {
         let shared = &self.shared;
-        let known = shared.known();
         let position = noted.position.filter(|_| shared.counts.is_usable())?;
-        let (generation, epoch) = known.generation.as_ref()?;
-        let (log, space) = known.space.as_ref()?;
-        (*epoch == noted.epoch && *log == position.log).then(|| Checked {
-            space: Arc::clone(space),
-            generation: generation.clone(),
+        let known = shared.known();
+        let (compared, epoch) = known.compared.as_ref()?;
+        (*epoch == noted.epoch && compared.space.log == position.log).then(|| CachePosition {
             number: position.number,
+            ..compared.clone()
         })
     }
 
     /// What Redis has for a name; none if it has nothing, or is passed over.
     pub(crate) async fn find(
         &self,
-        checked: Option<&Checked>,
+        checked: Option<&CachePosition>,
         name: &HostName,
     ) -> Option<Box<Found<SealedBytes>>> {
         let shared = &self.shared;
@@ -189,10 +175,8 @@ impl RedisCache {
             shared.counts.read(Read::PassedOver);
             return None;
         };
-        let got = shared
-            .server
-            .get(&checked.space, &checked.generation, checked.number, name);
-        let read = match in_time(shared.timeouts.get, got).await {
+        let got = in_time(shared.timeouts.get, shared.server.get(checked, name));
+        let read = match got.await {
             Ok(Got::Found(found)) => {
                 shared.counts.read(Read::Hit);
                 return Some(found);
@@ -224,7 +208,7 @@ impl RedisCache {
 
     /// Stores an answer of the catalog, which was asked after `checked` was
     /// noted, while its client is served.
-    pub(crate) fn fill(&self, checked: Checked, found: &Found<SealedBytes>) {
+    pub(crate) fn fill(&self, checked: CachePosition, found: &Found<SealedBytes>) {
         let shared = &self.shared;
         if found.shadowed || !shared.counts.is_usable() {
             return;
@@ -239,12 +223,7 @@ impl RedisCache {
         };
         let shared = Arc::clone(shared);
         self.shared.runtime.spawn(async move {
-            let Checked {
-                space,
-                generation,
-                number,
-            } = &checked;
-            let fill = shared.server.fill(space, generation, *number, &entry);
+            let fill = shared.server.fill(&checked, &entry);
             let filled = match in_time(shared.timeouts.background, fill).await {
                 Ok(true) => Filled::Stored,
                 Ok(false) => Filled::Refused,
@@ -263,13 +242,11 @@ impl Follower for RedisCache {
     fn follow<'a>(&'a self, page: &'a ChangePage) -> BoxFuture<'a, ()> {
         Box::pin(async move {
             let shared = &self.shared;
-            shared.known().log = Some(page.log);
             // Where it is passed over, the resync pages from its own number.
             let Some(checked) = self.checked(shared.seen.note()) else {
                 return;
             };
-            let (space, generation) = (&checked.space, &checked.generation);
-            match shared.server.advance(space, generation, page).await {
+            match shared.server.advance(&checked, page).await {
                 Ok(true) => {}
                 Ok(false) => shared.lose(),
                 Err(error) => shared.fail(&error),
@@ -277,14 +254,8 @@ impl Follower for RedisCache {
         })
     }
 
-    fn start_over(&self, at: LogPosition) -> BoxFuture<'_, ()> {
-        let mut known = self.shared.known();
-        if known.log.replace(at.log) == Some(at.log) {
-            known.renewed = Some(at.log);
-        }
-        known.doubt();
-        drop(known);
-        self.shared.lose();
+    fn start_over(&self, _: LogPosition) -> BoxFuture<'_, ()> {
+        self.shared.doubt();
         Box::pin(ready(()))
     }
 
@@ -293,14 +264,12 @@ impl Follower for RedisCache {
     }
 
     fn feed_is(&self, state: FeedState) {
-        let mut known = self.shared.known();
         let reads = state == FeedState::Healthy;
-        let before = std::mem::replace(&mut known.followed, reads.then(Instant::now));
+        let now = reads.then(Instant::now);
+        let before = std::mem::replace(&mut self.shared.known().followed, now);
         // Numbers may have come to mean something else meanwhile.
         if reads && before.is_none() {
-            known.doubt();
-            drop(known);
-            self.shared.lose();
+            self.shared.doubt();
         }
     }
 }
@@ -324,6 +293,15 @@ impl Shared {
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Passes Redis over until its state was compared with the log again.
+    fn doubt(&self) {
+        let mut known = self.known();
+        known.compared = None;
+        known.doubts += 1;
+        drop(known);
+        self.lose();
+    }
+
     /// Passes Redis over until the resync has been there.
     fn lose(&self) {
         self.counts.usable(false);
@@ -336,14 +314,6 @@ impl Shared {
         tracing::debug!(%error, "Redis is passed over");
         self.failed.store(true, Ordering::Release);
         self.lose();
-    }
-}
-
-impl Known {
-    /// What lies in Redis has to be compared with the log again.
-    fn doubt(&mut self) {
-        self.generation = None;
-        self.doubts += 1;
     }
 }
 

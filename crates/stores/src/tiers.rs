@@ -13,7 +13,7 @@ use crate::backoff::Backoff;
 use crate::breaker::{Breaker, BreakerOpen};
 use crate::disk_cache::DiskCache;
 #[cfg(feature = "redis")]
-use crate::redis_cache::{Checked, RedisCache};
+use crate::redis_cache::{CachePosition, RedisCache};
 use sekisho_certs::SealedBytes;
 use sekisho_certs::host::HostName;
 use sekisho_certs::log::Noted;
@@ -45,7 +45,7 @@ struct Question<'a> {
     name: &'a HostName,
     noted: Noted,
     #[cfg(feature = "redis")]
-    redis: Option<Checked>,
+    redis: Option<CachePosition>,
     /// Whether Redis is asked before the store.
     redis_first: bool,
 }

@@ -6,19 +6,23 @@ use std::time::Duration;
 
 use tokio::time::{Instant, sleep};
 
-use super::server::{Space, State};
+use super::server::{CachePosition, Space};
 use super::{Shared, in_time};
-use crate::backoff::{Backoff, Delays};
+use crate::backoff::Backoff;
 use sekisho_certs::log::Noted;
 use sekisho_certs::store::{LogPosition, Result, StoreError};
 
 /// Works whenever Redis was lost, at first too.
 pub(super) async fn keep(shared: Arc<Shared>) {
-    let mut waits = Waits::default();
+    let mut delays = DELAYS.delays();
+    let mut used_since = Instant::now();
     loop {
         shared.lost.notified().await;
+        if used_since.elapsed() >= WELL_AFTER {
+            delays.after_success();
+        }
         if shared.failed.swap(false, Ordering::AcqRel) {
-            sleep(waits.after(Instant::now())).await;
+            sleep(delays.after_failure()).await;
         }
         let mut attempts = 1;
         while let Err(error) = shared.resync().await {
@@ -26,48 +30,21 @@ pub(super) async fn keep(shared: Arc<Shared>) {
                 tracing::warn!(%error, "Redis before the store is passed over until it is back");
             }
             attempts += 1;
-            sleep(waits.after(Instant::now())).await;
+            sleep(delays.after_failure()).await;
         }
+        used_since = Instant::now();
         if attempts > REPORTED {
             tracing::info!("Redis before the store is used again");
         }
     }
 }
 
-/// How long to leave a Redis alone that failed.
-struct Waits {
-    delays: Delays,
-    failed: Option<Instant>,
-}
-
-impl Default for Waits {
-    fn default() -> Self {
-        Self {
-            delays: DELAYS.delays(),
-            failed: None,
-        }
-    }
-}
-
-impl Waits {
-    /// The wait after a failure: longer each time, unless Redis did well for
-    /// [`STEADY`].
-    fn after(&mut self, now: Instant) -> Duration {
-        let before = self.failed.replace(now);
-        if before.is_some_and(|at| now.duration_since(at) >= STEADY) {
-            self.delays.after_success();
-        }
-        self.delays.after_failure()
-    }
-}
-
-/// Why a comparison with the log began.
+/// What was known when a comparison with the log began.
 #[derive(Clone, Copy)]
 struct Begun {
     at: LogPosition,
     epoch: u64,
     doubts: u64,
-    renews: bool,
 }
 
 impl Shared {
@@ -77,43 +54,35 @@ impl Shared {
     async fn resync(&self) -> Result<()> {
         loop {
             let begun = self.begun()?;
-            let space = self.space(begun.at).await?;
+            let catalog = self.id.get_or_try_init(|| self.catalog.id()).await?;
+            let space = Arc::new(Space::new(*catalog, begun.at.log));
             let state = self.server.state(&space);
-            let Some(state) = in_time(self.timeouts.background, state).await? else {
-                self.begin(&space, None, begun).await?;
+            let Some((state, mark)) = in_time(self.timeouts.background, state).await? else {
+                self.begin(&space, None).await?;
                 continue;
             };
-            if begun.renews {
-                self.begin(&space, Some(&state), begun).await?;
-                continue;
-            }
-            if !self.catch_up(&space, &state, begun).await? {
+            if !self.catch_up(&state, mark, begun).await? {
                 continue;
             }
             // Lookups will wait for it no longer than this.
             in_time(self.timeouts.get, self.server.state(&space)).await?;
-            if self.compared(&state, begun) {
+            if self.compared(state, begun) {
                 return Ok(());
             }
         }
     }
 
     fn begun(&self) -> Result<Begun> {
-        let known = self.known();
+        let doubts = self.known().doubts;
         let Noted { position, epoch } = self.seen.note();
         let at = position.ok_or_else(|| unavailable("the log was not read yet"))?;
-        Ok(Begun {
-            at,
-            epoch,
-            doubts: known.doubts,
-            renews: known.renewed == Some(at.log),
-        })
+        Ok(Begun { at, epoch, doubts })
     }
 
-    /// Carries in one page of the log, or begins a new generation where the
-    /// log has none; true when Redis is as far as this server was.
-    async fn catch_up(&self, space: &Space, state: &State, begun: Begun) -> Result<bool> {
-        let page = match self.catalog.changes(state.upto, PAGE).await {
+    /// Carries in one page of the log, or begins a new generation where the log
+    /// has another history; true when Redis is as far as this server was.
+    async fn catch_up(&self, state: &CachePosition, mark: u64, begun: Begun) -> Result<bool> {
+        let page = match self.catalog.changes(state.number, PAGE).await {
             Ok(page) => page,
             // It was right before, and nothing more has been seen since.
             Err(error) if error.is_retryable() && self.was_right(state, begun) => return Ok(true),
@@ -122,71 +91,52 @@ impl Shared {
         if page.log != begun.at.log || page.ends_before(begun.at) {
             return Err(unavailable("the log starts over"));
         }
-        let reached = state.mark.and_then(|mark| {
-            let number = state.upto;
-            let log = begun.at.log;
-            page.continued(LogPosition { log, number, mark })
-        });
-        if reached.is_none() {
-            self.begin(space, Some(state), begun).await?;
+        let upto = LogPosition {
+            log: page.log,
+            number: state.number,
+            mark,
+        };
+        if page.continued(upto).is_none() {
+            self.begin(&state.space, Some(state)).await?;
             return Ok(false);
         }
         if page.changes.is_empty() {
             return Ok(true);
         }
         // If the state went back meanwhile, the next round sees it.
-        let advance = self.server.advance(space, &state.generation, &page);
+        let advance = self.server.advance(state, &page);
         in_time(self.timeouts.background, advance).await?;
         Ok(false)
     }
 
     /// Begins a generation at the end of the log.
-    async fn begin(&self, space: &Space, instead: Option<&State>, begun: Begun) -> Result<()> {
+    async fn begin(&self, space: &Space, instead: Option<&CachePosition>) -> Result<()> {
         let head = self.catalog.head().await?;
-        if head.log != begun.at.log {
+        if head.log != space.log {
             return Err(unavailable("the log starts over"));
         }
-        let done = self.server.begin(space, instead, head);
-        if in_time(self.timeouts.background, done).await? {
-            let mut known = self.known();
-            if known.doubts == begun.doubts {
-                known.renewed = None;
-            }
-        }
-        Ok(())
+        let begin = self.server.begin(space, instead, head);
+        in_time(self.timeouts.background, begin).await
     }
 
     /// Whether that state was compared before in this epoch, and is as far.
-    fn was_right(&self, state: &State, begun: Begun) -> bool {
+    fn was_right(&self, state: &CachePosition, begun: Begun) -> bool {
         let known = self.known();
-        let generation = known.generation.as_ref();
-        let is_it = |(generation, epoch): &(_, u64)| {
-            *generation == state.generation && *epoch == begun.epoch
+        let is_it = |(compared, epoch): &(CachePosition, u64)| {
+            compared.generation == state.generation && *epoch == begun.epoch
         };
-        generation.is_some_and(is_it) && state.upto >= begun.at.number
+        known.compared.as_ref().is_some_and(is_it) && state.number >= begun.at.number
     }
 
     /// Has Redis asked from now on; false if it has to be compared again.
-    fn compared(&self, state: &State, begun: Begun) -> bool {
+    fn compared(&self, state: CachePosition, begun: Begun) -> bool {
         let mut known = self.known();
         let holds = known.doubts == begun.doubts && self.seen.note().epoch == begun.epoch;
         if holds {
-            known.generation = Some((state.generation.clone(), begun.epoch));
+            known.compared = Some((state, begun.epoch));
             self.counts.usable(true);
         }
         holds
-    }
-
-    /// Where copies of that log lie.
-    async fn space(&self, at: LogPosition) -> Result<Arc<Space>> {
-        if let Some((log, space)) = &self.known().space
-            && *log == at.log
-        {
-            return Ok(Arc::clone(space));
-        }
-        let space = Arc::new(Space::new(self.catalog.id().await?, at.log));
-        self.known().space = Some((at.log, Arc::clone(&space)));
-        Ok(space)
     }
 }
 
@@ -200,5 +150,5 @@ const PAGE: usize = 1000;
 const REPORTED: u32 = 3;
 /// Between two attempts.
 const DELAYS: Backoff = Backoff::new(Duration::from_millis(20), Duration::from_secs(1));
-/// Without a failure for so long, Redis is taken for well.
-const STEADY: Duration = Duration::from_secs(10);
+/// Used for so long, Redis is taken for well: the next failure is a first one.
+const WELL_AFTER: Duration = Duration::from_secs(10);

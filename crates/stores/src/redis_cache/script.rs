@@ -1,7 +1,5 @@
 //! A script that a server runs as one step.
 
-use std::fmt::Write as _;
-
 use aws_lc_rs::digest::{SHA1_FOR_LEGACY_USE_ONLY, digest};
 use redis::{Pipeline, ServerError, Value};
 
@@ -17,64 +15,46 @@ pub(super) struct Script {
 
 impl Script {
     pub(super) fn new(text: &'static str) -> Self {
-        let mut name = String::with_capacity(40);
-        for byte in digest(&SHA1_FOR_LEGACY_USE_ONLY, text.as_bytes()).as_ref() {
-            // Writing into a text does not fail.
-            let _ = write!(name, "{byte:02x}");
+        let digest = digest(&SHA1_FOR_LEGACY_USE_ONLY, text.as_bytes());
+        let hex = digest.as_ref().iter().map(|byte| format!("{byte:02x}"));
+        Self {
+            text,
+            digest: hex.collect(),
         }
-        Self { text, digest: name }
     }
 
     /// Runs it in one round trip; in two where the server does not know it.
     pub(super) async fn run(
         &self,
-        link: &ReconnectingConnection,
+        connection: &ReconnectingConnection,
         key: &str,
-        args: &[Arg<'_>],
+        args: impl Fn(&mut Pipeline),
     ) -> Result<Value> {
-        let known = command("EVALSHA", &self.digest, key, args);
-        match sent(link, &known).await? {
-            Value::ServerError(error) if error.code() == "NOSCRIPT" => {
-                let whole = command("EVAL", self.text, key, args);
-                answer(sent(link, &whole).await?)
+        for (command, script) in [("EVALSHA", self.digest.as_str()), ("EVAL", self.text)] {
+            let mut pipeline = redis::pipe();
+            pipeline.cmd(command).arg(script).arg(1).arg(key);
+            args(&mut pipeline);
+            match connection.send(&pipeline).await?.pop() {
+                Some(Value::ServerError(error)) if error.code() == "NOSCRIPT" => {}
+                Some(Value::ServerError(error)) => return Err(refused(&error)),
+                Some(reply) => return Ok(reply),
+                None => break,
             }
-            other => answer(other),
         }
+        Err(unexpected())
     }
-}
 
-/// An argument of a script.
-#[derive(Clone, Copy)]
-pub(super) enum Arg<'a> {
-    Text(&'a str),
-    Bytes(&'a [u8]),
-    Number(u64),
-}
-
-fn command(name: &str, script: &str, key: &str, args: &[Arg<'_>]) -> Pipeline {
-    let mut pipeline = redis::pipe();
-    pipeline.cmd(name).arg(script).arg(1).arg(key);
-    for arg in args {
-        match *arg {
-            Arg::Text(text) => pipeline.arg(text),
-            Arg::Bytes(bytes) => pipeline.arg(bytes),
-            Arg::Number(number) => pipeline.arg(number),
-        };
-    }
-    pipeline
-}
-
-async fn sent(link: &ReconnectingConnection, command: &Pipeline) -> Result<Value> {
-    let mut answers = link.send(command).await?;
-    answers
-        .pop()
-        .ok_or_else(|| StoreError::Unavailable("Redis gave no answer".into()))
-}
-
-fn answer(value: Value) -> Result<Value> {
-    match value {
-        Value::ServerError(error) => Err(refused(&error)),
-        other => Ok(other),
+    /// Runs one that answers with a word: whether that is `done`.
+    pub(super) async fn is_done(
+        &self,
+        connection: &ReconnectingConnection,
+        key: &str,
+        args: impl Fn(&mut Pipeline),
+    ) -> Result<bool> {
+        match self.run(connection, key, args).await? {
+            Value::BulkString(word) => Ok(word == b"done"),
+            _ => Err(unexpected()),
+        }
     }
 }
 
@@ -88,4 +68,8 @@ fn refused(error: &ServerError) -> StoreError {
         _ => "",
     };
     StoreError::Unavailable(format!("Redis says {}{hint}", text(error)).into())
+}
+
+pub(super) fn unexpected() -> StoreError {
+    StoreError::Unavailable("Redis answered in a form that was not asked for".into())
 }

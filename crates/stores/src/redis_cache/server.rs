@@ -33,11 +33,11 @@
 use std::path::Path;
 use std::sync::{Arc, LazyLock};
 
-use redis::Value;
+use redis::{Pipeline, Value};
 use tokio::runtime::Handle;
 
 use super::entry::{Entry, read, touched};
-use super::script::{Arg, Script};
+use super::script::{Script, unexpected};
 use crate::redis::connection::ReconnectingConnection;
 use crate::redis::keys::Keys;
 use crate::redis::url::Kind;
@@ -50,7 +50,7 @@ use sekisho_certs::store::{CatalogId, ChangePage, Found, LogId, LogPosition, Res
 /// A Redis server that holds copies.
 #[derive(Debug)]
 pub struct CacheServer {
-    link: ReconnectingConnection,
+    connection: ReconnectingConnection,
 }
 
 impl RedisUrl {
@@ -82,13 +82,11 @@ impl CacheServer {
     /// [`StoreError::Refused`] for a Cluster, or for a file for TLS that can't
     /// be used.
     pub fn open(url: &RedisUrl, runtime: &Handle) -> Result<Self> {
-        match single(url, runtime) {
-            Ok(Some(link)) => Ok(Self { link }),
-            Ok(None) => Err(StoreError::Refused(
-                "a Cluster can be no cache before a store".into(),
-            )),
-            Err(why) => Err(StoreError::Refused(why.into())),
-        }
+        let refused = |why: &str| StoreError::Refused(why.into());
+        let connection = single(url, runtime).map_err(|why| refused(&why))?;
+        let connection =
+            connection.ok_or_else(|| refused("a Cluster can be no cache before a store"))?;
+        Ok(Self { connection })
     }
 
     /// Whether there is a connection; waits for the first attempt to make one.
@@ -96,30 +94,21 @@ impl CacheServer {
     /// # Errors
     /// Says why there is none.
     pub async fn reach(&self) -> Result<()> {
-        self.link.connect().await.map(|_| ())
+        self.connection.connect().await.map(|_| ())
     }
 
-    /// What answers a name, by a state of that generation that is at `least`
-    /// or beyond.
-    pub(crate) async fn get(
-        &self,
-        space: &Space,
-        generation: &Generation,
-        least: u64,
-        name: &HostName,
-    ) -> Result<Got> {
+    /// Reads what answers a name, by a state of that generation which is at the
+    /// position's number or beyond.
+    pub(crate) async fn get(&self, at: &CachePosition, name: &HostName) -> Result<Got> {
         let above = name.wildcard();
         let above = above.as_ref().map_or("", |above| above.as_str());
-        let args = [
-            Arg::Text(&space.prefix),
-            Arg::Number(least),
-            Arg::Text(name.as_str()),
-            Arg::Text(above),
-            Arg::Bytes(&generation.0),
-        ];
-        let answer = GET.run(&self.link, &space.state, &args).await?;
-        let Value::Array(parts) = answer else {
-            return Err(strange());
+        let args = |args: &mut Pipeline| {
+            args.arg(&at.space.prefix).arg(at.number);
+            args.arg(name.as_str()).arg(above).arg(&*at.generation);
+        };
+        let reply = GET.run(&self.connection, &at.space.state, args).await?;
+        let Value::Array(parts) = reply else {
+            return Err(unexpected());
         };
         match parts.split_first() {
             Some((Value::BulkString(word), values)) => match word.as_slice() {
@@ -127,69 +116,58 @@ impl CacheServer {
                     .map_or_else(Got::Damaged, |found| Got::Found(Box::new(found)))),
                 b"miss" => Ok(Got::Miss),
                 b"behind" | b"none" => Ok(Got::Behind),
-                _ => Err(strange()),
+                _ => Err(unexpected()),
             },
-            _ => Err(strange()),
+            _ => Err(unexpected()),
         }
     }
 
-    /// Stores what a load read that began when `seen` had been seen. False if
-    /// something of it changed meanwhile, or may have.
-    pub(crate) async fn fill(
-        &self,
-        space: &Space,
-        generation: &Generation,
-        seen: u64,
-        entry: &Entry,
-    ) -> Result<bool> {
-        let mut args = vec![
-            Arg::Text(&space.prefix),
-            Arg::Number(seen),
-            Arg::Number(entry.newest),
-            Arg::Number(kept_ms()),
-            Arg::Number(STATE_MS),
-            Arg::Bytes(&generation.0),
-        ];
-        for (subject, bytes) in &entry.values {
-            args.extend([Arg::Text(subject), Arg::Bytes(bytes)]);
-        }
-        Ok(FILL.step(self, space, &args).await? == Step::Done)
+    /// Stores what a load read that began when the position's number had been
+    /// seen. False if something of it changed meanwhile, or may have.
+    pub(crate) async fn fill(&self, at: &CachePosition, entry: &Entry) -> Result<bool> {
+        let kept = kept_ms();
+        let args = |args: &mut Pipeline| {
+            args.arg(&at.space.prefix).arg(at.number).arg(entry.newest);
+            args.arg(kept).arg(STATE_MS).arg(&*at.generation);
+            for (subject, bytes) in &entry.values {
+                args.arg(subject).arg(bytes);
+            }
+        };
+        FILL.is_done(&self.connection, &at.space.state, args).await
     }
 
     /// Carries these changes, the next ones behind the state, into it. False if
     /// the state is not that far yet, or there is none of that generation.
-    pub(crate) async fn advance(
-        &self,
-        space: &Space,
-        generation: &Generation,
-        page: &ChangePage,
-    ) -> Result<bool> {
+    pub(crate) async fn advance(&self, at: &CachePosition, page: &ChangePage) -> Result<bool> {
         let changes = &page.changes;
         let (Some(first), Some(last)) = (changes.first(), changes.last()) else {
             return Ok(true);
         };
         let touched = touched(changes);
         let mark = mark_member(page.mark_last.unwrap_or(0));
-        let mut args = vec![
-            Arg::Text(&space.prefix),
-            Arg::Number(first.number - 1),
-            Arg::Number(last.number),
-            Arg::Number(REMEMBERED),
-            Arg::Number(STATE_MS),
-            Arg::Bytes(&generation.0),
-            Arg::Bytes(&mark),
-        ];
-        for (subject, number) in &touched {
-            args.extend([Arg::Text(subject), Arg::Number(*number)]);
-        }
-        Ok(ADVANCE.step(self, space, &args).await? == Step::Done)
+        let args = |args: &mut Pipeline| {
+            args.arg(&at.space.prefix)
+                .arg(first.number - 1)
+                .arg(last.number);
+            args.arg(REMEMBERED)
+                .arg(STATE_MS)
+                .arg(&*at.generation)
+                .arg(&mark);
+            for (subject, number) in &touched {
+                args.arg(subject).arg(*number);
+            }
+        };
+        ADVANCE
+            .is_done(&self.connection, &at.space.state, args)
+            .await
     }
 
-    /// How far the state is; none if there is none.
-    pub(crate) async fn state(&self, space: &Space) -> Result<Option<State>> {
-        let answer = STATE.run(&self.link, &space.state, &[]).await?;
-        let Value::Array(parts) = answer else {
-            return Err(strange());
+    /// Reads which generation there is, how far it is, and the mark of the
+    /// change there; none if there is none.
+    pub(crate) async fn state(&self, space: &Arc<Space>) -> Result<Option<(CachePosition, u64)>> {
+        let reply = STATE.run(&self.connection, &space.state, |_| ()).await?;
+        let Value::Array(parts) = reply else {
+            return Err(unexpected());
         };
         match &parts[..] {
             [] => Ok(None),
@@ -197,55 +175,75 @@ impl CacheServer {
                 Value::BulkString(generation),
                 Value::BulkString(upto),
                 Value::BulkString(last),
-            ] => Ok(Some(State {
-                generation: Generation(generation.as_slice().into()),
-                upto: number(upto).ok_or_else(strange)?,
-                mark: mark_of(last),
-            })),
-            _ => Err(strange()),
+            ] => {
+                let upto = std::str::from_utf8(upto).ok();
+                let at = CachePosition {
+                    space: Arc::clone(space),
+                    generation: generation.as_slice().into(),
+                    number: upto
+                        .and_then(|upto| upto.parse().ok())
+                        .ok_or_else(unexpected)?,
+                };
+                Ok(Some((at, mark_of(last).ok_or_else(unexpected)?)))
+            }
+            _ => Err(unexpected()),
         }
     }
 
-    /// Begins a generation at a number, in the place of that one or of none;
-    /// if another stands there by now, that one stays, and this gives false.
+    /// Begins a generation at a position of the log, in the place of that one or
+    /// of none; if another stands there by now, that one stays.
     pub(crate) async fn begin(
         &self,
         space: &Space,
-        instead: Option<&State>,
-        at: LogPosition,
-    ) -> Result<bool> {
+        instead: Option<&CachePosition>,
+        log: LogPosition,
+    ) -> Result<()> {
         // Its first byte tells it from the subjects beside it.
         let mut generation = [b'g'; 17];
         aws_lc_rs::rand::fill(&mut generation[1..]).expect("the system gives random bytes");
-        let mark = mark_member(at.mark);
-        let args = [
-            Arg::Bytes(instead.map_or(&[], |state| &state.generation.0)),
-            Arg::Bytes(&generation),
-            Arg::Number(at.number),
-            Arg::Number(STATE_MS),
-            Arg::Bytes(&mark),
-        ];
-        Ok(BEGIN.step(self, space, &args).await? == Step::Done)
+        let mark = mark_member(log.mark);
+        let args = |args: &mut Pipeline| {
+            args.arg(instead.map_or(&[][..], |at| &*at.generation));
+            args.arg(&generation)
+                .arg(log.number)
+                .arg(STATE_MS)
+                .arg(&mark);
+        };
+        BEGIN.is_done(&self.connection, &space.state, args).await?;
+        Ok(())
     }
 }
 
 /// Where the copies of one catalog and log lie.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Debug)]
 pub(crate) struct Space {
+    pub(super) log: LogId,
     prefix: String,
     state: String,
 }
 
 impl Space {
     pub(crate) fn new(catalog: CatalogId, log: LogId) -> Self {
-        let [catalog, log] =
+        let [catalog, id] =
             [catalog.0, log.0].map(|id| format!("{:032x}", u128::from_be_bytes(id)));
-        let prefix = format!("sekisho:{FORM}:{catalog}:{log}:");
+        let prefix = format!("sekisho:{FORM}:{catalog}:{id}:");
         Self {
+            log,
             state: format!("{prefix}state"),
             prefix,
         }
     }
+}
+
+/// A generation, and a number of the catalog's log in it. What a lookup may take
+/// from Redis and put there is fixed by one before the catalog is asked, since a
+/// fill is right only in the generation that was compared with the log by then.
+#[derive(Clone, Debug)]
+pub(crate) struct CachePosition {
+    pub(super) space: Arc<Space>,
+    /// The name of the generation.
+    pub(super) generation: Arc<[u8]>,
+    pub(super) number: u64,
 }
 
 /// What the server holds for a name.
@@ -256,14 +254,6 @@ pub(crate) enum Got {
     Damaged(FormError),
     /// The state is not as far as the reader, or there is none.
     Behind,
-}
-
-/// Which generation it is, and how far.
-pub(crate) struct State {
-    pub(crate) generation: Generation,
-    pub(crate) upto: u64,
-    /// The mark of the change `upto`; none if an older version wrote the state.
-    pub(crate) mark: Option<u64>,
 }
 
 /// The last member of the state, by its score: the mark of the change `upto`.
@@ -280,49 +270,12 @@ fn mark_of(member: &[u8]) -> Option<u64> {
     Some(u64::from_be_bytes(mark.try_into().ok()?))
 }
 
-/// The name of a generation.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Generation(Arc<[u8]>);
-
-#[derive(PartialEq, Eq)]
-enum Step {
-    Done,
-    NotDone,
-}
-
-impl Script {
-    /// Runs one that answers with a word.
-    async fn step(&self, server: &CacheServer, space: &Space, args: &[Arg<'_>]) -> Result<Step> {
-        match self.run(&server.link, &space.state, args).await? {
-            Value::BulkString(word) if word == b"done" => Ok(Step::Done),
-            Value::BulkString(_) => Ok(Step::NotDone),
-            _ => Err(strange()),
-        }
-    }
-}
-
-/// A score of a sorted set.
-fn number(text: &[u8]) -> Option<u64> {
-    let score: f64 = std::str::from_utf8(text).ok()?.parse().ok()?;
-    let is_number = (0.0..=MOST_NUMBER).contains(&score);
-    #[expect(
-        clippy::cast_possible_truncation,
-        clippy::cast_sign_loss,
-        reason = "its range was just checked"
-    )]
-    is_number.then_some(score as u64)
-}
-
 /// A day, less up to a tenth of it, so that what was filled together does not
 /// go together.
 fn kept_ms() -> u64 {
     let mut random = [0; 4];
     aws_lc_rs::rand::fill(&mut random).expect("the system gives random bytes");
     ENTRY_MS - u64::from(u32::from_le_bytes(random)) % (ENTRY_MS / 10)
-}
-
-fn strange() -> StoreError {
-    StoreError::Unavailable("Redis answered in a form that was not asked for".into())
 }
 
 static GET: LazyLock<Script> = LazyLock::new(|| Script::new(include_str!("get.lua")));
@@ -336,5 +289,3 @@ const REMEMBERED: u64 = 16_384;
 const ENTRY_MS: u64 = 24 * 3600 * 1000;
 /// Outlives every entry, and is prolonged with each write.
 const STATE_MS: u64 = 2 * ENTRY_MS;
-/// Beyond it a score is no longer exact.
-const MOST_NUMBER: f64 = 9_007_199_254_740_992.0;

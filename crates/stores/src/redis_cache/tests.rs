@@ -168,7 +168,7 @@ impl Server {
     }
 
     /// What a lookup that begins now may take from Redis and put there.
-    fn checked(&self) -> Option<Checked> {
+    fn checked(&self) -> Option<CachePosition> {
         self.cache.checked(self.sealer.seen().note())
     }
 

@@ -88,13 +88,7 @@ async fn redis_that_was_emptied_begins_anew() {
     one.usable().await;
     // A load from before: what it would overwrite is no longer known.
     let entry = Entry::of(&found).unwrap();
-    let Checked {
-        space,
-        generation,
-        number,
-    } = load_began;
-    let server = &one.cache.shared.server;
-    let filled = server.fill(&space, &generation, number, &entry);
+    let filled = one.cache.shared.server.fill(&load_began, &entry);
     assert!(!filled.await.unwrap());
     two.follow().await;
     two.usable().await;
