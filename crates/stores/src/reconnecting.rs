@@ -21,7 +21,7 @@ use crate::near;
 
 /// Connections to one server, each up or being made.
 pub(crate) struct Reconnecting<C> {
-    connect: Connect<C>,
+    server: Arc<Server<C>>,
     runtime: Handle,
     common: OnceLock<Kept<C>>,
     /// Of workers, `max_own` at most.
@@ -29,26 +29,35 @@ pub(crate) struct Reconnecting<C> {
     max_own: usize,
 }
 
-type Connect<C> = Arc<dyn Fn() -> BoxFuture<'static, Result<Connected<C>>> + Send + Sync>;
+/// A server as logs name it, and how a connection to it is made.
+struct Server<C> {
+    name: String,
+    connect: Box<Connect<C>>,
+}
 
-/// A new connection, and the future that resolves when it has to be replaced.
+type Connect<C> = dyn Fn() -> BoxFuture<'static, Result<Connected<C>>> + Send + Sync;
+
+/// A new connection, and the future that resolves, with the reason, when it has
+/// to be replaced.
 pub(crate) struct Connected<C> {
     pub(crate) connection: C,
-    pub(crate) ended: BoxFuture<'static, ()>,
+    pub(crate) ended: BoxFuture<'static, String>,
 }
 
 impl<C: Clone + Send + Sync + 'static> Reconnecting<C> {
     /// Connects with the first use. `connect` bounds its own time.
     pub(crate) fn new<F>(
         runtime: &Handle,
+        name: String,
         max_own: usize,
         connect: impl Fn() -> F + Send + Sync + 'static,
     ) -> Self
     where
         F: Future<Output = Result<Connected<C>>> + Send + 'static,
     {
+        let connect = Box::new(move || -> BoxFuture<'static, _> { Box::pin(connect()) });
         Self {
-            connect: Arc::new(move || Box::pin(connect())),
+            server: Arc::new(Server { name, connect }),
             runtime: runtime.clone(),
             common: OnceLock::new(),
             own: Mutex::default(),
@@ -65,8 +74,7 @@ impl<C: Clone + Send + Sync + 'static> Reconnecting<C> {
         if let Some(connection) = self.own(&fits) {
             return Ok(connection);
         }
-        let common = self.common.get_or_init(|| self.keep(&self.runtime));
-        let mut state = common.0.clone();
+        let mut state = self.start().0.clone();
         loop {
             let why = match &*state.borrow_and_update() {
                 State::Up(connection) if fits(connection) => return Ok(connection.clone()),
@@ -84,6 +92,11 @@ impl<C: Clone + Send + Sync + 'static> Reconnecting<C> {
                 return Err(StoreError::Unavailable(text.into()));
             }
         }
+    }
+
+    /// Starts to connect before the first use.
+    pub(crate) fn start(&self) -> &Kept<C> {
+        self.common.get_or_init(|| self.keep(&self.runtime))
     }
 
     /// The first call from a worker starts connecting.
@@ -106,7 +119,7 @@ impl<C: Clone + Send + Sync + 'static> Reconnecting<C> {
 
     fn keep(&self, runtime: &Handle) -> Kept<C> {
         let (tell, state) = watch::channel(State::Connecting);
-        let keeper = runtime.spawn(keep_up(Arc::clone(&self.connect), tell));
+        let keeper = runtime.spawn(keep_up(Arc::clone(&self.server), tell));
         Kept(state, keeper.abort_handle())
     }
 
@@ -118,12 +131,14 @@ impl<C: Clone + Send + Sync + 'static> Reconnecting<C> {
 
 impl<C> fmt::Debug for Reconnecting<C> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Reconnecting").finish_non_exhaustive()
+        f.debug_tuple("Reconnecting")
+            .field(&self.server.name)
+            .finish()
     }
 }
 
 /// A connection's state, and the task that keeps it up until this is dropped.
-struct Kept<C>(watch::Receiver<State<C>>, AbortHandle);
+pub(crate) struct Kept<C>(watch::Receiver<State<C>>, AbortHandle);
 
 impl<C: Clone> Kept<C> {
     fn up(&self, fits: impl Fn(&C) -> bool) -> Option<C> {
@@ -148,21 +163,27 @@ enum State<C> {
     Down(StoreError),
 }
 
-async fn keep_up<C>(connect: Connect<C>, state: watch::Sender<State<C>>) {
+async fn keep_up<C>(server: Arc<Server<C>>, state: watch::Sender<State<C>>) {
+    let name = &server.name;
     let mut delays = RECONNECT.delays();
     loop {
-        match connect().await {
+        match (server.connect)().await {
             Ok(Connected { connection, ended }) => {
                 delays.after_success();
+                tracing::info!(server = name, "connected to server");
                 state.send_replace(State::Up(connection));
-                ended.await;
-                tracing::warn!("connection to the store lost, reconnecting");
+                let why = ended.await;
+                tracing::warn!(
+                    server = name,
+                    why,
+                    "connection to server lost, reconnecting"
+                );
                 state.send_replace(State::Connecting);
                 sleep(RECONNECT.delays().after_failure()).await;
             }
             Err(error) => {
                 if delays.is_at_start() {
-                    tracing::warn!(%error, "no connection to the store, trying again");
+                    tracing::warn!(server = name, %error, "no connection to server, trying again");
                 }
                 state.send_replace(State::Down(error));
                 sleep(delays.after_failure()).await;

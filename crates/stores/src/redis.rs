@@ -19,7 +19,7 @@ use redis::RedisConnectionInfo;
 use tokio::runtime::Handle;
 
 use self::cluster::Cluster;
-use self::connection::ReconnectingConnection;
+use self::connection::RedisConnection;
 use self::dial::Dialer;
 use self::keys::Keys;
 use self::read::Reply;
@@ -58,7 +58,7 @@ pub struct Redis {
 /// The servers that hold the keys.
 #[derive(Debug)]
 enum Server {
-    One(ReconnectingConnection),
+    One(RedisConnection),
     Cluster(Cluster),
 }
 
@@ -86,7 +86,7 @@ impl Redis {
     /// Says why there is none.
     pub async fn reach(&self) -> Result<()> {
         match &self.server {
-            Server::One(connection) => connection.connect().await.map(|_| ()),
+            Server::One(connection) => connection.reach().await,
             Server::Cluster(cluster) => cluster.reach().await,
         }
     }
@@ -132,7 +132,7 @@ impl Server {
 pub(crate) fn single(
     url: &RedisUrl,
     runtime: &Handle,
-) -> std::result::Result<Option<ReconnectingConnection>, String> {
+) -> std::result::Result<Option<RedisConnection>, String> {
     let tls = url.tls.as_ref().map(tls::config).transpose()?;
     let dialer = |login: &RedisConnectionInfo| Dialer {
         login: login.clone(),
@@ -144,7 +144,7 @@ pub(crate) fn single(
             let (node, dialer) = (url.nodes[0].clone(), dialer(&url.login));
             let target = Arc::new((node, dialer));
             let name = target.0.to_string();
-            Some(ReconnectingConnection::start(runtime, name, move || {
+            Some(RedisConnection::start(runtime, name, move || {
                 let target = Arc::clone(&target);
                 async move { target.1.dial(&target.0).await }
             }))
@@ -157,7 +157,7 @@ pub(crate) fn single(
                 to_master: dialer(&url.login),
             });
             let name = master.clone();
-            Some(ReconnectingConnection::start(runtime, name, move || {
+            Some(RedisConnection::start(runtime, name, move || {
                 let sentinels = Arc::clone(&sentinels);
                 async move { sentinels.dial().await }
             }))

@@ -46,9 +46,9 @@ impl Pool {
         let for_lookups = Arc::clone(&dialer);
         // One of them is common to all.
         let own = (url.pool - exclusive).checked_sub(1);
+        let dial = move || dial(Arc::clone(&for_lookups));
         Ok(Self {
-            lookups: own
-                .map(|own| Reconnecting::new(runtime, own, move || dial(Arc::clone(&for_lookups)))),
+            lookups: own.map(|own| Reconnecting::new(runtime, url.to_string(), own, dial)),
             dialer,
             runtime: runtime.clone(),
             calls: Arc::new(Semaphore::new(url.pool + MAX_WAITING)),
@@ -165,7 +165,11 @@ impl Pool {
 async fn dial(dialer: Arc<Dialer>) -> Result<Connected<Arc<Connection>>> {
     let dialled = dialer.dial_for_lookups().await;
     let connection = dialled.map_err(|fault| fault.at(&dialer.url))?;
-    let ended = Box::pin(connection.ended());
+    let ended = connection.ended();
+    let ended = Box::pin(async {
+        ended.await;
+        "it was closed or broke off".into()
+    });
     Ok(Connected { connection, ended })
 }
 

@@ -12,17 +12,19 @@ use redis::cluster::{ClusterClient, ClusterClientBuilder};
 use redis::cluster_async::ClusterConnection;
 use redis::{ClientTlsConfig, Cmd, ErrorKind, TlsCertificates, TlsMode, Value};
 use tokio::runtime::Handle;
+use tokio::time::timeout;
 
-use super::connection::{CONNECT, Dialled, ReconnectingConnection, unavailable};
+use super::connection::{CONNECT, unavailable};
 use super::dial::REPLY;
 use super::read::{Reply, reply};
 use super::url::{Node, RedisUrl, TlsFiles};
 use crate::pem_pair::MAX_HALF;
+use crate::reconnecting::{Connected, Reconnecting};
 use sekisho_certs::store::Result;
 
 /// Connections to the nodes that serve slots.
 #[derive(Debug)]
-pub(super) struct Cluster(ReconnectingConnection<ClusterConnection>);
+pub(super) struct Cluster(Reconnecting<ClusterConnection>);
 
 impl Cluster {
     pub(super) fn start(runtime: &Handle, url: &RedisUrl) -> std::result::Result<Self, String> {
@@ -33,21 +35,26 @@ impl Cluster {
             let target = Arc::clone(&target);
             async move {
                 let (client, name) = &*target;
-                let connected = client.get_async_connection().await;
-                Ok(Dialled {
-                    connection: connected.map_err(|error| format!("{name}: {error}"))?,
+                let connected = timeout(CONNECT, client.get_async_connection()).await;
+                let late = |_| unavailable(format!("{name} did not answer within {CONNECT:?}"));
+                let connected = connected.map_err(late)?;
+                Ok(Connected {
+                    connection: connected
+                        .map_err(|error| unavailable(format!("{name}: {error}")))?,
                     // The library connects again by itself.
-                    driver: Box::pin(std::future::pending()),
+                    ended: Box::pin(std::future::pending()),
                 })
             }
         };
-        Ok(Self(ReconnectingConnection::start(runtime, name, connect)))
+        let connections = Reconnecting::new(runtime, name, usize::MAX, connect);
+        connections.start();
+        Ok(Self(connections))
     }
 
     /// Reads all keys at once, each from its own node. Stops when the first two
     /// are there: the node of a wildcard may stand still.
     pub(super) async fn read(&self, keys: &[String]) -> Result<Vec<Reply>> {
-        let connection = self.0.connect().await?;
+        let connection = self.0.up(|_| true).await?;
         let replies = keys.iter().map(|key| get(&connection, key));
         let mut replies: FuturesOrdered<_> = replies.collect();
         let mut read = Vec::with_capacity(keys.len());
@@ -62,7 +69,7 @@ impl Cluster {
 
     /// Whether all nodes that serve slots answer.
     pub(super) async fn reach(&self) -> Result<()> {
-        let connection = self.0.connect().await?;
+        let connection = self.0.up(|_| true).await?;
         ask(&connection, &redis::cmd("PING")).await.map(|_| ())
     }
 }

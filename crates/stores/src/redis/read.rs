@@ -3,7 +3,7 @@
 use redis::{ServerError, Value};
 use zeroize::Zeroizing;
 
-use super::connection::{ReconnectingConnection, unavailable};
+use super::connection::{RedisConnection, unavailable};
 use super::dial::text;
 use super::reply_limit::TOO_LONG;
 use crate::pem_pair::{Bytes, MAX_HALF};
@@ -36,10 +36,7 @@ impl Reply {
 
 /// Reads all keys by one MGET. Its reply for a key that holds no string is that
 /// for a missing key, so EXISTS in the same write counts those that exist.
-pub(super) async fn read(
-    connection: &ReconnectingConnection,
-    keys: &[String],
-) -> Result<Vec<Reply>> {
+pub(super) async fn read(connection: &RedisConnection, keys: &[String]) -> Result<Vec<Reply>> {
     let mut commands = redis::pipe();
     commands.cmd("MGET").arg(keys).cmd("EXISTS").arg(keys);
     let mut answers = connection.send(&commands).await?;

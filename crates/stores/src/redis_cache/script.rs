@@ -3,7 +3,7 @@
 use aws_lc_rs::digest::{SHA1_FOR_LEGACY_USE_ONLY, digest};
 use redis::{Pipeline, ServerError, Value};
 
-use crate::redis::connection::ReconnectingConnection;
+use crate::redis::connection::RedisConnection;
 use crate::redis::dial::text;
 use sekisho_certs::store::{Result, StoreError};
 
@@ -26,7 +26,7 @@ impl Script {
     /// Runs it in one round trip; in two where the server does not know it.
     pub(super) async fn run(
         &self,
-        connection: &ReconnectingConnection,
+        connection: &RedisConnection,
         key: &str,
         args: impl Fn(&mut Pipeline),
     ) -> Result<Value> {
@@ -47,7 +47,7 @@ impl Script {
     /// Runs one that answers with a word: whether that is `done`.
     pub(super) async fn is_done(
         &self,
-        connection: &ReconnectingConnection,
+        connection: &RedisConnection,
         key: &str,
         args: impl Fn(&mut Pipeline),
     ) -> Result<bool> {

@@ -38,7 +38,7 @@ use tokio::runtime::Handle;
 
 use super::entry::{Entry, read, touched};
 use super::script::{Script, unexpected};
-use crate::redis::connection::ReconnectingConnection;
+use crate::redis::connection::RedisConnection;
 use crate::redis::keys::Keys;
 use crate::redis::url::Kind;
 use crate::redis::{RedisUrl, single};
@@ -50,7 +50,7 @@ use sekisho_certs::store::{CatalogId, ChangePage, Found, LogId, LogPosition, Res
 /// A Redis server that holds copies.
 #[derive(Debug)]
 pub struct CacheServer {
-    connection: ReconnectingConnection,
+    connection: RedisConnection,
 }
 
 impl RedisUrl {
@@ -94,7 +94,7 @@ impl CacheServer {
     /// # Errors
     /// Says why there is none.
     pub async fn reach(&self) -> Result<()> {
-        self.connection.connect().await.map(|_| ())
+        self.connection.reach().await
     }
 
     /// Reads what answers a name, by a state of that generation which is at the
