@@ -6,7 +6,7 @@ mod keys;
 mod locate;
 mod own;
 mod raw;
-mod store;
+mod token;
 mod trust;
 mod value;
 
@@ -20,10 +20,11 @@ use sekisho_certs::seal::KeySource;
 use sekisho_server::admin;
 use sekisho_server::site::{AllowedRoots, Site};
 use sekisho_server::{Defaults, Limits, Settings};
+use sekisho_stores::Url;
 use sekisho_stores::redis::RedisUrl;
 
 pub(crate) use error::ConfigError;
-pub(crate) use store::{StoreUrl, TokenSource};
+pub(crate) use token::TokenSource;
 pub(crate) use trust::Exposure;
 pub(crate) use value::Size;
 
@@ -38,7 +39,7 @@ pub(crate) struct Config {
     /// `[default]`: whose credential is sent without SNI.
     pub(crate) defaults: Defaults,
     /// `[store]`: where hosts and credentials live.
-    pub(crate) store: StoreUrl,
+    pub(crate) store: Store,
     /// `[keys] master`: what unseals private keys.
     pub(crate) keys: Option<KeySource>,
     /// `[cache]`: what is kept in memory.
@@ -93,7 +94,7 @@ impl Config {
     pub(crate) fn exposures(&self) -> Result<Vec<Exposure>, ConfigError> {
         // A URL shows three stars for its password.
         let redis = self.redis_cache.as_ref().map(ToString::to_string);
-        let urls = [Some(self.store.to_string()), redis];
+        let urls = [Some(self.store.url.to_string()), redis];
         let has_password = urls.iter().flatten().any(|url| url.contains("***"));
         trust::exposures(&self.file, has_password)
             .map_err(|error| ConfigError::read(&self.file, error))
@@ -157,6 +158,24 @@ pub(crate) struct Listen {
     /// `admin_token`: where the bearer token for the admin listener is read,
     /// `file:PATH` or `env:NAME`.
     pub(crate) admin_token: Option<TokenSource>,
+}
+
+/// `[store]`.
+#[derive(Clone, Debug)]
+pub(crate) struct Store {
+    /// `url`: which store, and where.
+    pub(crate) url: Url,
+    /// `token`: where the bearer token of an endpoint is read.
+    pub(crate) token: Option<TokenSource>,
+    /// `ca`: a file of the certificates that alone are believed.
+    pub(crate) ca: Option<PathBuf>,
+}
+
+impl From<Url> for Store {
+    fn from(url: Url) -> Self {
+        let (token, ca) = (None, None);
+        Self { url, token, ca }
+    }
 }
 
 /// `[cache]`.

@@ -4,11 +4,10 @@
 use std::path::Path;
 
 use libfuzzer_sys::fuzz_target;
-use sekisho_stores::{postgres, redis};
+use sekisho_stores::{Url, redis};
 
 fuzz_target!(|text: &str| {
     let base = Path::new("/etc/sekisho");
-    let _ = postgres::Url::parse(text, base);
-    let _ = redis::RedisUrl::parse(text, base);
-    let _ = redis::RedisUrl::parse_level(text, base);
+    let _ = Url::parse(text, base);
+    let _ = redis::RedisUrl::parse_cache(text, base);
 });

@@ -2,20 +2,20 @@
 
 mod sites;
 
-use std::fs;
 use std::io::Write;
 use std::path::Path;
 use std::sync::Arc;
 
-use crate::config::{Config, StoreUrl};
 use anyhow::{Context, anyhow};
-use sekisho_certs::{Clock, HostName, Store};
+use sekisho_certs::Clock;
 use sekisho_server::tickets::{Keeper, Ring, Source};
+use tokio::runtime::Handle;
 
 use crate::cli::configuration;
 use crate::cli::failure::{self, Ended, Result};
 use crate::cli::open::{self, Opened};
 use crate::cli::output::Output;
+use crate::config::Config;
 
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
@@ -86,7 +86,11 @@ impl Unreachable {
 async fn reach(config: &Config, opened: &Opened) -> Result<Unreachable> {
     let mut unreachable = Unreachable::default();
     let Some(sealer) = &opened.catalog else {
-        unreachable.store = reach_plain(config, &*opened.store).await.err();
+        // No answer of it keeps a server from starting, which asks it only when
+        // a client comes.
+        let url = &config.store.url;
+        let reached = sekisho_stores::reach(url, &*opened.store, &Handle::current()).await;
+        unreachable.store = reached.err().map(|error| anyhow!("{url}: {error}"));
         if let Some(file) = &config.tickets {
             let ring = Arc::new(Ring::random());
             let mut keeper = Keeper::new(Source::File(file.clone()), ring, Clock::System);
@@ -105,42 +109,6 @@ async fn reach(config: &Config, opened: &Opened) -> Result<Unreachable> {
     }
     Ok(unreachable)
 }
-
-/// A server asks a store that others write only when a client comes: no answer
-/// of it keeps a server from starting.
-async fn reach_plain(config: &Config, store: &dyn Store) -> Result<()> {
-    match &config.store {
-        StoreUrl::Redis(url) => open::reach(url).await,
-        StoreUrl::Files { pattern } => {
-            check_folders(pattern)?;
-            ask(store).await
-        }
-        _ => ask(store).await,
-    }
-}
-
-/// A plain store is there if it knows that nobody has this name, or has
-/// something that could be served for it.
-async fn ask(store: &dyn Store) -> Result<()> {
-    let name = HostName::parse(NOBODY).expect("it is a name");
-    store.find(&name).await?;
-    Ok(())
-}
-
-/// In a folder that is not there every host would be absent.
-fn check_folders(pattern: &str) -> Result<()> {
-    for path in pattern.split(',') {
-        let fixed = path.split("{host}").next().unwrap_or_default();
-        let folder = fixed.rsplit_once('/').map_or("", |(folder, _)| folder);
-        let folder = Path::new("/").join(folder);
-        fs::read_dir(&folder)
-            .with_context(|| format!("the store's folder {}", folder.display()))?;
-    }
-    Ok(())
-}
-
-/// Under a domain that nobody can have (RFC 2606, section 2).
-const NOBODY: &str = "sekisho-check.invalid";
 
 const EXAMPLES: &str = "\
 Reads the configuration and the files of keys and tokens that it names, opens

@@ -8,7 +8,6 @@ use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::Instant;
 
-use crate::config::Config;
 use anyhow::ensure;
 use sekisho_certs::HostPattern;
 use sekisho_certs::credential::Dates;
@@ -17,6 +16,7 @@ use crate::cli::cert::import::{self, Checked, Hosts, Older, Refusal, Report, Roo
 use crate::cli::failure::{Ended, Result};
 use crate::cli::open;
 use crate::cli::serve::Serving;
+use crate::config::Config;
 use authority::Authority;
 use folder::{Folder, host};
 

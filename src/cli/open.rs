@@ -3,22 +3,21 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use crate::config::{Config, StoreUrl};
 use anyhow::{Context, anyhow};
 use sekisho_certs::seal::{KeyError, KeyRing, KeySource, Keys, Sealer};
 use sekisho_certs::{Catalog, Store};
 use sekisho_server::admin::{MAX_TOKEN, Token};
 use sekisho_stores::disk_cache::{DiskCache, StartState};
-use sekisho_stores::postgres::{self, Postgres};
 use sekisho_stores::redis_cache::RedisCache;
-use sekisho_stores::sqlite::{self, Sqlite};
+use sekisho_stores::{Mode, OpenStore, Options, Url};
 use tokio::runtime::{Builder, Handle, Runtime};
 
 use crate::cli::configuration;
 use crate::cli::failure::Result;
+use crate::config::Config;
 
 pub(super) use caches::{IGNORED, ignores_redis, reach as reach_cache};
-pub(super) use serving::{reach, serving};
+pub(super) use serving::serving;
 
 mod caches;
 mod serving;
@@ -61,14 +60,7 @@ pub(super) async fn sealed(config: &Config) -> Result<Sealer> {
 
 /// The catalog of this configuration, whether the keys open it or not.
 pub(super) async fn unopened(config: &Config) -> Result<Sealer> {
-    let catalog: Arc<dyn Catalog> = match &config.store {
-        StoreUrl::Sqlite(path) => Arc::new(Sqlite::open(path, sqlite::Mode::Existing)?),
-        StoreUrl::Postgres(url) => {
-            let options = postgres::Options::default();
-            Arc::new(postgres_at(url, postgres::Mode::Existing, &options)?)
-        }
-        plain => return Err(no_catalog(plain)),
-    };
+    let catalog = catalog(config, Mode::Existing)?;
     // One that is not there says so before its key is looked for.
     catalog.id().await?;
     Ok(Sealer::unopened(catalog, keys(config)?))
@@ -88,49 +80,49 @@ pub(super) async fn create_under(
     config: &Config,
     choose: impl FnOnce(&KeyRing) -> u32,
 ) -> Result<Sealer> {
-    let (is_there, shown) = match &config.store {
-        StoreUrl::Sqlite(path) => {
-            let shown = path.display().to_string();
-            (path.try_exists().with_context(|| shown.clone())?, shown)
-        }
-        StoreUrl::Postgres(url) => {
-            let is_there = Postgres::is_there(url, &Handle::current()).await?;
-            (is_there, url.to_string())
-        }
-        plain => return Err(no_catalog(plain)),
-    };
+    let url = catalog_url(config)?;
+    let is_there = sekisho_stores::exists(url, &Handle::current()).await?;
     // The key first: broken off here, the next run finds a key and no store.
     let keys = if is_there {
         keys(config)?
     } else {
         new_keys(config)?
     };
-    let catalog: Arc<dyn Catalog> = match &config.store {
-        StoreUrl::Sqlite(path) => Arc::new(Sqlite::open(path, sqlite::Mode::Create)?),
-        StoreUrl::Postgres(url) => {
-            let options = postgres::Options::default();
-            Arc::new(postgres_at(url, postgres::Mode::Create, &options)?)
-        }
-        plain => return Err(no_catalog(plain)),
-    };
+    let catalog = catalog(config, Mode::Create)?;
     let key = choose(&keys.ring());
     let sealer = Sealer::create_under(catalog, keys, key).await?;
     if !is_there {
-        eprintln!("created the store {shown}");
+        let file = url.database().map(|path| path.display().to_string());
+        eprintln!(
+            "created the store {}",
+            file.unwrap_or_else(|| url.to_string())
+        );
     }
     Ok(sealer)
 }
 
-/// Driven by the runtime that runs this.
-fn postgres_at(
-    url: &postgres::Url,
-    mode: postgres::Mode,
-    options: &postgres::Options,
-) -> Result<Postgres> {
-    Ok(Postgres::new(url, mode, options, &Handle::current())?)
+/// Opens the catalog of the configuration. The runtime that runs this drives its
+/// connections.
+fn catalog(config: &Config, mode: Mode) -> Result<Arc<dyn Catalog>> {
+    let options = Options {
+        mode,
+        ..Options::default()
+    };
+    match sekisho_stores::open(catalog_url(config)?, &options, &Handle::current())? {
+        OpenStore::Catalog(catalog) => Ok(catalog),
+        OpenStore::Plain(_) => Err(no_catalog(&config.store.url)),
+    }
 }
 
-fn no_catalog(store: &StoreUrl) -> anyhow::Error {
+/// Returns the URL of the store if commands can list and change it.
+fn catalog_url(config: &Config) -> Result<&Url> {
+    let url = &config.store.url;
+    url.is_catalog()
+        .then_some(url)
+        .ok_or_else(|| no_catalog(url))
+}
+
+fn no_catalog(store: &Url) -> anyhow::Error {
     anyhow!(
         "the store {store} is written by others and can't be listed or changed here; \
          commands work on sqlite: and postgres:// stores"

@@ -6,9 +6,8 @@ mod serving;
 use std::path::Path;
 use std::time::Instant;
 
-use crate::config::{Config, Exposure};
-
 use crate::cli::failure::{Ended, Result};
+use crate::config::{Config, Exposure};
 use log::Format;
 
 pub(super) use serving::Serving;

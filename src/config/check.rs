@@ -10,14 +10,16 @@ use sekisho_certs::seal::KeySource;
 use sekisho_server::admin::Address;
 use sekisho_server::site::{AllowedRoots, RawSite, Site, SiteError};
 use sekisho_server::{Defaults, Limits};
+use sekisho_stores::Url;
 use sekisho_stores::redis::RedisUrl;
+use sekisho_stores::url::path_below;
 
 use super::keys::{DISK_CACHE, MASTER_KEY, key};
 use super::locate::Problem;
 use super::own;
 use super::raw::{RawCache, RawConfig, RawListen, RawServer, RawSites, RawStore};
-use super::store::{StoreUrl, TokenSource, path_below};
-use super::{Cache, Config, Disk, Listen};
+use super::token::TokenSource;
+use super::{Cache, Config, Disk, Listen, Store};
 
 type Result<T> = std::result::Result<T, Problem>;
 
@@ -27,16 +29,16 @@ pub(crate) fn check(raw: RawConfig, file: &Path) -> Result<Config> {
     let listen = listen(&raw.listen, base)?;
     let store = store(&raw.store, base)?;
     let site = site(raw.site, base)?;
-    own::apart(&store, &site).map_err(|text| Problem::at(&["site", "root"], text))?;
+    own::apart(&store.url, &site).map_err(|text| Problem::at(&["site", "root"], text))?;
     let tickets = |path: String| {
         path_below(base, &path).map_err(|text| Problem::at(&["tickets", "key_file"], text))
     };
     Ok(Config {
         file: file.to_owned(),
         defaults: defaults(&raw.default, &listen.https)?,
-        redis_cache: redis_cache(&raw.cache, &store, base)?,
-        keys: keys(raw.keys.master.as_deref(), &store, base)?,
-        cache: cache(&raw.cache, &store, base)?,
+        redis_cache: redis_cache(&raw.cache, &store.url, base)?,
+        keys: keys(raw.keys.master.as_deref(), &store.url, base)?,
+        cache: cache(&raw.cache, &store.url, base)?,
         store,
         site,
         allowed_roots: allowed_roots(raw.sites, base)?,
@@ -98,48 +100,41 @@ fn admin(text: &str, base: &Path) -> Result<Address> {
     }
 }
 
-fn store(raw: &RawStore, base: &Path) -> Result<StoreUrl> {
+fn store(raw: &RawStore, base: &Path) -> Result<Store> {
     let at = |key: &'static str| move |text: String| Problem::at(&["store", key], text);
-    let url = raw
+    let text = raw
         .url
         .as_ref()
         .ok_or_else(|| at("url")("is missing; write url = \"sqlite:hosts.db\"".into()))?;
-    let mut store = StoreUrl::parse(url, base).map_err(at("url"))?;
-    let is_https = url.starts_with("https:");
-    let given = [("token", raw.token.is_some()), ("ca", raw.ca.is_some())];
-    match &mut store {
-        StoreUrl::Http { token, ca, .. } => {
-            let source = |text| TokenSource::parse(text, base);
-            *token = raw
-                .token
-                .as_deref()
-                .map(source)
-                .transpose()
-                .map_err(at("token"))?;
-            let path = |text| path_below(base, text);
-            *ca = raw.ca.as_deref().map(path).transpose().map_err(at("ca"))?;
-            if ca.is_some() && !is_https {
-                let text = "http:// has no certificate to verify; leave the key out";
-                return Err(at("ca")(text.into()));
-            }
-        }
-        _ => {
-            if let Some((key, _)) = given.iter().find(|(_, is_given)| *is_given) {
-                let text = "only a store behind https:// has it; leave the key out";
-                return Err(at(key)(text.into()));
-            }
+    let url = Url::parse(text, base).map_err(at("url"))?;
+    let (token, ca) = (raw.token.as_deref(), raw.ca.as_deref());
+    let (is_https, is_http) = (text.starts_with("https:"), text.starts_with("http:"));
+    for (key, is_given) in [("token", token.is_some()), ("ca", ca.is_some())] {
+        if is_given && !is_https && !is_http {
+            let text = "only a store behind https:// has it; leave the key out";
+            return Err(at(key)(text.into()));
         }
     }
-    Ok(store)
+    if is_http && ca.is_some() {
+        let text = "http:// has no certificate to verify; leave the key out";
+        return Err(at("ca")(text.into()));
+    }
+    let token = token.map(|text| TokenSource::parse(text, base));
+    let ca = ca.map(|text| path_below(base, text));
+    Ok(Store {
+        url,
+        token: token.transpose().map_err(at("token"))?,
+        ca: ca.transpose().map_err(at("ca"))?,
+    })
 }
 
 /// Only the embedded store has a folder in which a master key can lie by
 /// default.
-fn keys(master: Option<&str>, store: &StoreUrl, base: &Path) -> Result<Option<KeySource>> {
-    let (text, folder) = match (master, store) {
+fn keys(master: Option<&str>, store: &Url, base: &Path) -> Result<Option<KeySource>> {
+    let (text, folder) = match (master, store.database()) {
         (Some(text), _) => (text, base),
-        (None, StoreUrl::Sqlite(path)) => (MASTER_KEY, path.parent().unwrap_or(base)),
-        (None, _) => return Ok(None),
+        (None, Some(path)) => (MASTER_KEY, path.parent().unwrap_or(base)),
+        (None, None) => return Ok(None),
     };
     let source = text.parse::<KeySource>();
     let source = source.map(|source| Some(source.relative_to(folder)));
@@ -214,23 +209,23 @@ fn defaults(
 }
 
 /// Copies of a catalog can be told what changed; nobody tells of the others.
-fn redis_cache(raw: &RawCache, store: &StoreUrl, base: &Path) -> Result<Option<Box<RedisUrl>>> {
+fn redis_cache(raw: &RawCache, store: &Url, base: &Path) -> Result<Option<Box<RedisUrl>>> {
     let at = |text: String| Problem::at(&["cache", "redis"], text);
-    match (&raw.redis, store) {
-        (None, _) => Ok(None),
-        (Some(url), StoreUrl::Sqlite(_) | StoreUrl::Postgres(_)) => {
-            let url = RedisUrl::parse_cache(url, base).map_err(at)?;
-            Ok(Some(Box::new(url)))
-        }
-        (Some(_), StoreUrl::Files { .. } | StoreUrl::Http { .. } | StoreUrl::Redis(_)) => Err(at(
+    let Some(url) = &raw.redis else {
+        return Ok(None);
+    };
+    if !store.is_catalog() {
+        return Err(at(
             "only postgres:// has a use for it: this store tells nobody what changed in it, so \
              that copies in Redis would grow old; leave the key out"
                 .into(),
-        )),
+        ));
     }
+    let url = RedisUrl::parse_cache(url, base).map_err(at)?;
+    Ok(Some(Box::new(url)))
 }
 
-fn cache(raw: &RawCache, store: &StoreUrl, base: &Path) -> Result<Cache> {
+fn cache(raw: &RawCache, store: &Url, base: &Path) -> Result<Cache> {
     let key = |name| key("cache", name);
     Ok(Cache {
         memory: key("memory").bytes(raw.memory.as_ref())?,
@@ -241,14 +236,14 @@ fn cache(raw: &RawCache, store: &StoreUrl, base: &Path) -> Result<Cache> {
     })
 }
 
-fn disk(raw: &RawCache, store: &StoreUrl, base: &Path) -> Result<Option<Disk>> {
+fn disk(raw: &RawCache, store: &Url, base: &Path) -> Result<Option<Disk>> {
     let at = |text: String| Problem::at(&["cache", "disk"], text);
     let wanted = raw.disk.as_deref();
     let size = key("cache", "disk_size").bytes(raw.disk_size.as_ref())?;
     if wanted == Some("off") {
         return Ok(None);
     }
-    if !store.is_remote() {
+    if store.is_local() {
         return match wanted {
             None => Ok(None),
             Some(_) => Err(at(

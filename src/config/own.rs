@@ -3,9 +3,10 @@
 use std::path::{Path, PathBuf};
 
 use sekisho_certs::seal::KeySource;
-
-use super::{Config, StoreUrl, TokenSource};
 use sekisho_server::site::{OwnFiles, Site};
+use sekisho_stores::Url;
+
+use super::{Config, TokenSource};
 
 impl Config {
     /// Lists the files that no site serves: this configuration and the files
@@ -17,10 +18,7 @@ impl Config {
 
     /// Lists the environment variables that hold secrets.
     pub(crate) fn secret_variables(&self) -> Vec<String> {
-        let mut tokens = vec![self.listen.admin_token.as_ref()];
-        if let StoreUrl::Http { token, .. } = &self.store {
-            tokens.push(token.as_ref());
-        }
+        let tokens = [self.listen.admin_token.as_ref(), self.store.token.as_ref()];
         let tokens = tokens
             .into_iter()
             .flatten()
@@ -50,14 +48,11 @@ impl Config {
         }
         files.extend(token_file(self.listen.admin_token.as_ref()));
         files.extend(self.tickets.clone());
-        match &self.store {
-            StoreUrl::Sqlite(path) => files.extend(database(path)),
-            StoreUrl::Http { token, .. } => files.extend(token_file(token.as_ref())),
-            StoreUrl::Redis(url) => files.extend(url.key_file().map(Path::to_owned)),
-            // A password stands in the URL; `files:` is kept apart from the
-            // roots when the configuration is read.
-            StoreUrl::Postgres(_) | StoreUrl::Files { .. } => {}
-        }
+        files.extend(token_file(self.store.token.as_ref()));
+        // A `files:` store is kept apart from the roots when the configuration
+        // is read.
+        files.extend(self.store.url.database().into_iter().flat_map(database));
+        files.extend(self.store.url.client_key().map(Path::to_owned));
         let redis = self.redis_cache.as_ref().and_then(|url| url.key_file());
         files.extend(redis.map(Path::to_owned));
         if let Some(disk) = &self.cache.disk {
@@ -70,13 +65,11 @@ impl Config {
 }
 
 /// Keeps the keys of a `files:` store out of the folder that `[site]` serves.
-pub(super) fn apart(store: &StoreUrl, site: &Site) -> Result<(), String> {
-    let (StoreUrl::Files { pattern }, Some(root)) = (store, site.root()) else {
+pub(super) fn apart(store: &Url, site: &Site) -> Result<(), String> {
+    let Some(root) = site.root().map(fixed_folder) else {
         return Ok(());
     };
-    let root = fixed_folder(root, true);
-    for pattern in pattern.split(',') {
-        let keys = fixed_folder(pattern, false);
+    for keys in store.key_folders() {
         if keys.starts_with(root) {
             return Err(format!(
                 "{} holds {}, where the store's private keys are; serve a folder beside it",
@@ -88,12 +81,10 @@ pub(super) fn apart(store: &StoreUrl, site: &Site) -> Result<(), String> {
     Ok(())
 }
 
-/// The folder that a path lies in whatever the host's name is. A path without
-/// a place for the name may be that folder itself.
-fn fixed_folder(path: &str, is_folder: bool) -> &Path {
-    match path.split_once("{host}") {
-        None if is_folder => Path::new(path),
-        None => Path::new(path).parent().unwrap_or(Path::new("/")),
+/// Returns the part of a root that does not depend on the host's name.
+fn fixed_folder(root: &str) -> &Path {
+    match root.split_once("{host}") {
+        None => Path::new(root),
         Some((fixed, _)) => {
             let end = fixed.rfind('/').unwrap_or(0);
             Path::new(if end == 0 { "/" } else { &fixed[..end] })

@@ -14,7 +14,7 @@ use std::sync::Arc;
 use zeroize::Zeroizing;
 
 use self::folders::Folders;
-use self::pattern::Pattern;
+pub(crate) use self::pattern::Pattern;
 use crate::pem_pair::{Bytes, Half, MAX_HALF, PairRead, pair, read_until_fit};
 use crate::threads::Threads;
 use sekisho_certs::host::{HostName, HostPattern};

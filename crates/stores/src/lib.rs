@@ -19,6 +19,7 @@ pub mod http;
 #[cfg(feature = "http")]
 pub mod https;
 pub mod near;
+mod open;
 mod pem_pair;
 #[cfg(feature = "postgres")]
 pub mod postgres;
@@ -34,3 +35,7 @@ pub mod sqlite;
 pub mod stored;
 mod threads;
 pub mod tiers;
+pub mod url;
+
+pub use open::{Mode, OpenStore, Options, exists, open, reach};
+pub use url::Url;

@@ -44,6 +44,7 @@ use sekisho_certs::store::{
 use self::fault::Step;
 
 pub use self::url::Url;
+pub use crate::open::Mode;
 
 /// A catalog in a database. Its connections and calls are driven by the
 /// runtime that it was made with; look-ups also by those that serve
@@ -105,16 +106,6 @@ impl Postgres {
     fn now(&self) -> Option<i64> {
         self.pool.dialer.options.clock.as_ref().map(Clock::now)
     }
-}
-
-/// Whether missing tables are made. Older ones are brought to this version
-/// either way.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Mode {
-    /// They must be there: a server would otherwise start empty after a typo.
-    Existing,
-    /// Made if they are missing.
-    Create,
 }
 
 /// How a store is used.

@@ -35,6 +35,7 @@ use self::file::{Place, Role, StoreFile};
 use self::inline::InlineReaders;
 use self::read::Reader;
 use self::watch::Watch;
+pub use crate::open::Mode;
 use crate::threads::Threads;
 use sekisho_certs::clock::Clock;
 use sekisho_certs::credential::{CredentialId, SealedBytes, StoredCredential};
@@ -131,15 +132,6 @@ impl Drop for Sqlite {
     fn drop(&mut self) {
         self.file.close();
     }
-}
-
-/// Whether a missing file is made.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Mode {
-    /// It must be there: a server would otherwise start empty after a typo.
-    Existing,
-    /// Made if it is missing; an empty one is completed.
-    Create,
 }
 
 /// How a store file is used.

@@ -2,12 +2,12 @@
 
 use std::io::Write;
 
-use crate::config::Config;
 use anyhow::Result;
 use sekisho_certs::{Catalog, HostRecord};
 use sekisho_server::site::{Guard, Refusal, Site};
 
 use crate::cli::output::{Output, PAGE};
+use crate::config::Config;
 
 /// The hosts whose root the servers of a configuration refuse.
 #[derive(Default)]

@@ -1,6 +1,5 @@
 //! `sekisho host set`
 
-use crate::config::Config;
 use anyhow::anyhow;
 use sekisho_certs::{
     Catalog, HostPattern, HostRecord, SealedBytes, Sealer, StoredCredential, Tenant, TlsPolicy,
@@ -12,6 +11,7 @@ use crate::cli::edit::{Edit, edit};
 use crate::cli::failure::{Ended, Result};
 use crate::cli::host::site::SiteArgs;
 use crate::cli::named::Named;
+use crate::config::Config;
 
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]

@@ -2,13 +2,13 @@
 
 use std::path::{Component, Path, PathBuf};
 
-use crate::config::Config;
 use anyhow::{Context, bail};
 use sekisho_certs::Site;
 use sekisho_server::site::{self, Guard};
 use serde_json::{Value, json};
 
 use crate::cli::failure::{Result, Usage};
+use crate::config::Config;
 
 /// At most one of the ways to answer requests.
 #[derive(Debug, clap::Args)]

@@ -1,6 +1,5 @@
 //! `sekisho key remove`
 
-use crate::config::Config;
 use anyhow::bail;
 use sekisho_certs::seal::{KeyRing, KeySource};
 
@@ -9,6 +8,7 @@ use super::list::KEPT;
 use super::tally::Tally;
 use crate::cli::failure::{Ended, Result};
 use crate::cli::{open, progress};
+use crate::config::Config;
 
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]

@@ -3,7 +3,6 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use crate::config::{Config, StoreUrl};
 use anyhow::Context;
 use sekisho_certs::log::Seen;
 use sekisho_certs::seal::{KeyError, KeyRing, KeySource, Sealer};
@@ -16,6 +15,7 @@ use sekisho_stores::tiers::Tiers;
 use tokio::runtime::Handle;
 
 use crate::cli::failure::Result;
+use crate::config::Config;
 
 /// The Redis cache before a catalog. The runtime that runs this drives it.
 pub(super) fn redis(config: &Config, sealer: &Sealer) -> Result<Option<Arc<RedisCache>>> {
@@ -36,7 +36,7 @@ pub(super) fn redis(config: &Config, sealer: &Sealer) -> Result<Option<Arc<Redis
 /// Whether `[cache] redis` is set and has no use: a read of SQLite takes 5 µs,
 /// less than a round trip to Redis.
 pub(in crate::cli) fn ignores_redis(config: &Config) -> bool {
-    config.redis_cache.is_some() && matches!(config.store, StoreUrl::Sqlite(_))
+    config.redis_cache.is_some() && config.store.url.is_local()
 }
 
 /// The warning of `serve` and `check` about that.
@@ -58,7 +58,7 @@ pub(super) fn disk(config: &Config, seen: &Arc<Seen>) -> Option<Arc<DiskCache>> 
     let options = disk_cache::Options {
         path: disk.path.clone(),
         size: disk.size as u64,
-        store: config.store.to_string(),
+        store: config.store.url.to_string(),
         documents: vec![DOCUMENT_KIND],
         clock: Clock::System,
     };

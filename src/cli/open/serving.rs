@@ -1,59 +1,51 @@
 //! Stores as a server asks them, with their caches.
 
-use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use crate::config::{Config, StoreUrl, TokenSource};
 use anyhow::{Context, bail};
 use sekisho_certs::seal::Keys;
 use sekisho_certs::{Catalog, Sealer, Secret, StoreError};
 use sekisho_stores::disk_cache::{DiskCache, StartState};
-use sekisho_stores::files::Files;
-use sekisho_stores::http::{self, Http, Template};
-use sekisho_stores::postgres;
-use sekisho_stores::redis::{Redis, RedisUrl};
 use sekisho_stores::redis_cache::RedisCache;
-use sekisho_stores::sqlite::{self, Sqlite};
 use sekisho_stores::tiers::{STORE_TIMEOUT, Tiers};
+use sekisho_stores::{OpenStore, Options};
 use tokio::runtime::Handle;
 
-use super::{Opened, caches, keys, postgres_at};
+use super::{Opened, caches, keys};
 use crate::cli::failure::Result;
+use crate::config::{Config, TokenSource};
 
 /// The store of the configuration with its caches; the one on disk only
 /// `with_disk`. The runtime that runs this drives its connections.
 pub(in crate::cli) async fn serving(config: &Config, with_disk: bool) -> Result<Opened> {
-    let plain = |store| {
-        let (tiers, disk) = caches::plain(config, store, with_disk);
-        Ok(opened(config, tiers, None, None, disk, None))
+    let url = &config.store.url;
+    let options = Options {
+        token: config.store.token.as_ref().map(store_token).transpose()?,
+        ca: config.store.ca.clone(),
+        // A client that asked has gone by then.
+        timeout: Some(STORE_TIMEOUT),
+        ..Options::default()
     };
-    match &config.store {
-        StoreUrl::Sqlite(path) => {
-            let sqlite = Arc::new(Sqlite::open(path, sqlite::Mode::Existing)?);
-            let sealer = Sealer::open(sqlite, keys(config)?).await?;
-            with_caches(config, sealer, None, None)
+    let catalog = match sekisho_stores::open(url, &options, &Handle::current())? {
+        OpenStore::Catalog(catalog) => catalog,
+        OpenStore::Plain(store) => {
+            let (tiers, disk) = caches::plain(config, store, with_disk);
+            return Ok(opened(config, tiers, None, None, disk, None));
         }
-        StoreUrl::Postgres(url) => {
-            let catalog = database(url)?;
-            let keys = keys_of(config, catalog.as_ref()).await?;
-            let sealer = Sealer::unopened(catalog, keys);
-            let disk = with_disk
-                .then(|| caches::disk(config, sealer.seen()))
-                .flatten();
-            // Read before the first call of the store.
-            let start = disk.as_ref().and_then(|disk| disk.start_state());
-            let start = within_reach_or_later(&sealer, start).await?;
-            with_caches(config, sealer, disk, start)
-        }
-        // The configuration has made its paths absolute.
-        StoreUrl::Files { pattern } => plain(Arc::new(Files::new(pattern, Path::new("/"))?)),
-        StoreUrl::Http {
-            template,
-            token,
-            ca,
-        } => plain(Arc::new(endpoint(template, token.as_ref(), ca.clone())?)),
-        StoreUrl::Redis(url) => plain(Arc::new(Redis::open(url, &Handle::current())?)),
+    };
+    let keys = keys_of(config, catalog.as_ref()).await?;
+    let sealer = Sealer::unopened(catalog, keys);
+    if url.is_local() {
+        sealer.ensure_open().await?;
+        return with_caches(config, sealer, None, None);
     }
+    let disk = with_disk
+        .then(|| caches::disk(config, sealer.seen()))
+        .flatten();
+    // Read before the first call of the store.
+    let start = disk.as_ref().and_then(|disk| disk.start_state());
+    let start = within_reach_or_later(&sealer, start).await?;
+    with_caches(config, sealer, disk, start)
 }
 
 fn with_caches(
@@ -86,14 +78,8 @@ fn opened(
         redis,
         disk,
         start,
-        shown: config.store.to_string(),
+        shown: config.store.url.to_string(),
     }
-}
-
-/// Waits for Redis, and says why it can't be reached.
-pub(in crate::cli) async fn reach(url: &RedisUrl) -> Result<()> {
-    let redis = Redis::open(url, &Handle::current())?;
-    redis.reach().await.with_context(|| format!("{url}"))
 }
 
 /// The master keys. A store that is not there is told before its missing key.
@@ -105,29 +91,6 @@ async fn keys_of(config: &Config, catalog: &dyn Catalog) -> Result<Keys> {
             Err(error)
         }
     }
-}
-
-fn database(url: &postgres::Url) -> Result<Arc<dyn Catalog>> {
-    // Who asked has gone by then.
-    let waits = postgres::Options {
-        connect: STORE_TIMEOUT,
-        read: STORE_TIMEOUT,
-        ..postgres::Options::default()
-    };
-    Ok(Arc::new(postgres_at(
-        url,
-        postgres::Mode::Existing,
-        &waits,
-    )?))
-}
-
-fn endpoint(template: &Template, token: Option<&TokenSource>, ca: Option<PathBuf>) -> Result<Http> {
-    let options = http::Options {
-        token: token.map(store_token).transpose()?,
-        ca,
-        deadline: STORE_TIMEOUT,
-    };
-    Ok(Http::new(template.clone(), &options, Handle::current())?)
 }
 
 /// A store elsewhere may be down while a server starts, which then serves what

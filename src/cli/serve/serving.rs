@@ -7,7 +7,6 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use crate::config::{Config, Size};
 use anyhow::{Context, anyhow, bail};
 use sekisho_certs::feed::CACHE_TIMEOUT;
 use sekisho_certs::metrics::Registry;
@@ -24,6 +23,7 @@ use tokio::time::timeout;
 use crate::cli::failure::Result;
 use crate::cli::open::{self, Opened};
 use crate::cli::serve::log;
+use crate::config::{Config, Size};
 use crate::process;
 
 /// A server whose sockets are bound, and all that runs beside it.

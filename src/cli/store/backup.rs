@@ -6,14 +6,15 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
-use crate::config::{Config, StoreUrl};
 use anyhow::{Context, bail};
 use indicatif::HumanBytes;
+use sekisho_stores::Url;
 use sekisho_stores::sqlite::{Mode, Sqlite};
 
 use super::copy;
 use crate::cli::failure::{Ended, Result};
 use crate::cli::{configuration, open};
+use crate::config::Config;
 
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
@@ -28,15 +29,16 @@ pub(crate) struct Args {
 
 pub(super) fn run(config: Option<&Path>, args: &Args) -> Result<Ended> {
     let config = configuration::load(config)?;
+    let url = &config.store.url;
+    if !url.is_catalog() {
+        bail!("the store {url} is written by others: back it up where it is written");
+    }
     let to = Destination::new(args)?;
     let begun = Instant::now();
     let ended = open::runtime()?.block_on(async {
-        let ended = match &config.store {
-            StoreUrl::Sqlite(path) => copy_file(&config, path, &to).await,
-            StoreUrl::Postgres(_) => copy_all(&config, &to, begun).await,
-            plain => {
-                bail!("the store {plain} is written by others: back it up where it is written")
-            }
+        let ended = match url.database() {
+            Some(path) => copy_file(&config, path, &to).await,
+            None => copy_all(&config, &to, begun).await,
         }?;
         if ended == Ended::Done {
             check(&config, &to).await?;
@@ -49,7 +51,7 @@ pub(super) fn run(config: Option<&Path>, args: &Args) -> Result<Ended> {
     let bytes = to.put_in_place()?;
     println!(
         "backed up {} into {}: {} in {:.1} s",
-        config.store,
+        url,
         to.file.display(),
         HumanBytes(bytes),
         begun.elapsed().as_secs_f64()
@@ -57,7 +59,7 @@ pub(super) fn run(config: Option<&Path>, args: &Args) -> Result<Ended> {
     if let Some(keys) = &config.keys {
         println!("the master key, {keys}, is not in it: keep a copy of that elsewhere");
     }
-    if let StoreUrl::Postgres(_) = &config.store {
+    if url.database().is_none() {
         let file = to.file.display();
         println!("restore it with: sekisho store copy sqlite:{file} postgres://… (a new database)");
     }
@@ -124,7 +126,7 @@ impl Destination {
     /// The unfinished copy as a store of its own.
     fn config(&self, config: &Config) -> Config {
         Config {
-            store: StoreUrl::Sqlite(self.part.clone()),
+            store: Url::sqlite(self.part.clone()).into(),
             ..config.clone()
         }
     }

@@ -8,15 +8,16 @@ use std::cmp::Ordering;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
-use crate::config::{Config, StoreUrl};
 use anyhow::{Context, anyhow, bail};
 use indicatif::ProgressBar;
 use sekisho_certs::seal::{KeyRing, Sealer};
+use sekisho_stores::Url;
 
 use self::contents::{Contents, Digested, Item, Summary};
 use self::target::{Followed, Target};
 use crate::cli::failure::{Ended, Result, Usage};
 use crate::cli::{configuration, open, progress};
+use crate::config::Config;
 
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
@@ -43,8 +44,8 @@ pub(super) fn run(config: Option<&Path>, args: &Args) -> Result<Ended> {
         let target = open_target(&source, &to).await?;
         let begun = Instant::now();
         let copied = copy(&source, &target).await?;
-        println!("from {}: {}", from.store, copied.from);
-        println!("to   {}: {}", to.store, copied.to);
+        println!("from {}: {}", from.store.url, copied.from);
+        println!("to   {}: {}", to.store.url, copied.to);
         Ok(copied.ended(begun))
     })
 }
@@ -214,9 +215,9 @@ fn side(own: &mut dyn FnMut() -> Result<Config>, text: &str) -> Result<Config> {
         return configuration::load(Some(Path::new(text)));
     }
     let folder = std::path::absolute(PathBuf::from("."))?;
-    let store = StoreUrl::parse(text, &folder).map_err(Usage)?;
+    let url = Url::parse(text, &folder).map_err(Usage)?;
     let mut config = own()?;
-    config.store = store;
+    config.store = url.into();
     Ok(config)
 }
 

@@ -160,7 +160,10 @@ fn what_must_be_there_is_asked_for() {
             "files:/{host}.crt,/key",
             "\"/key\" has no place for the name",
         ),
-        ("files:/{host},/{host},/{host}", "one pattern, or two"),
+        (
+            "files:/{host},/{host},/{host}",
+            "only one comma between two patterns",
+        ),
         (
             "https://h/",
             "this URL of a store has no place for the name",

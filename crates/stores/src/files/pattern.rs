@@ -7,13 +7,13 @@ use sekisho_certs::store::{Result, StoreError};
 
 /// Two paths with a gap for the name.
 #[derive(Debug)]
-pub(super) struct Pattern {
+pub(crate) struct Pattern {
     chain: Template,
     key: Template,
 }
 
 impl Pattern {
-    pub(super) fn parse(text: &str, base: &Path) -> Result<Self> {
+    pub(crate) fn parse(text: &str, base: &Path) -> Result<Self> {
         let (chain, key) = match text.split_once(',') {
             None => (
                 Path::new(text).join("fullchain.pem"),
@@ -41,7 +41,7 @@ impl Pattern {
 
     /// Gives the folders above all hosts, which must be there even if a host
     /// is not.
-    pub(super) fn folders(&self) -> Vec<PathBuf> {
+    pub(crate) fn folders(&self) -> Vec<PathBuf> {
         let mut folders = vec![self.chain.folder(), self.key.folder()];
         folders.dedup();
         folders
@@ -58,7 +58,8 @@ impl Template {
         let pieces: Vec<String> = text.split(GAP).map(str::to_owned).collect();
         if pieces.len() < 2 {
             return Err(format!(
-                "{GAP} must stand in {text:?} for the name of the host"
+                "{text:?} has no place for the name; write {GAP}, as in \
+                 \"files:/etc/letsencrypt/live/{GAP}\""
             ));
         }
         if pieces.iter().any(|piece| piece.contains(['{', '}', ','])) {

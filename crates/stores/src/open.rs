@@ -1,0 +1,136 @@
+//! From a URL to an open store: what depends on its kind stands here.
+
+// Without a feature, some of these calls need no runtime.
+#![cfg_attr(
+    not(all(feature = "http", feature = "postgres", feature = "redis")),
+    allow(unused_variables)
+)]
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use sekisho_certs::store::Result;
+use sekisho_certs::{Catalog, HostName, Secret, Store, StoreError};
+use tokio::runtime::Handle;
+
+use crate::files::Files;
+#[cfg(feature = "http")]
+use crate::http::{self, Http};
+#[cfg(feature = "postgres")]
+use crate::postgres::{self, Postgres};
+#[cfg(feature = "redis")]
+use crate::redis::Redis;
+use crate::sqlite::Sqlite;
+use crate::url::{Kind, Url};
+
+/// An open store.
+pub enum OpenStore {
+    /// A catalog, whose keys are sealed.
+    Catalog(Arc<dyn Catalog>),
+    /// A store that others write, with plain keys.
+    Plain(Arc<dyn Store>),
+}
+
+/// Whether a catalog may be missing.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Mode {
+    /// It must be there: a server would otherwise start empty after a typo.
+    #[default]
+    Existing,
+    /// Made if it is missing; an empty one is completed.
+    Create,
+}
+
+/// How a store is opened.
+#[derive(Clone, Debug, Default)]
+pub struct Options {
+    /// Whether a catalog may be missing.
+    pub mode: Mode,
+    /// The bearer token for an endpoint (RFC 6750).
+    pub token: Option<Secret>,
+    /// PEM certificates that alone are believed of an endpoint; else, those
+    /// that the system trusts.
+    pub ca: Option<PathBuf>,
+    /// How long connecting and a read may take; by default as long as a command
+    /// waits.
+    pub timeout: Option<Duration>,
+}
+
+/// Opens a store. `runtime` drives its connections. A store that is reached
+/// over a network need not be up.
+///
+/// # Errors
+/// If a file is missing or can't be used, or an option does not fit; says which.
+pub fn open(url: &Url, options: &Options, runtime: &Handle) -> Result<OpenStore> {
+    Ok(match &url.0 {
+        Kind::Sqlite(path) => catalog(Sqlite::open(path, options.mode)?),
+        // Parsing has made the paths absolute.
+        Kind::Files(patterns) => plain(Files::new(patterns, "/".as_ref())?),
+        #[cfg(feature = "postgres")]
+        Kind::Postgres(url) => {
+            let defaults = postgres::Options::default();
+            let waits = postgres::Options {
+                connect: options.timeout.unwrap_or(defaults.connect),
+                read: options.timeout.unwrap_or(defaults.read),
+                ..defaults
+            };
+            catalog(Postgres::new(url, options.mode, &waits, runtime)?)
+        }
+        #[cfg(feature = "http")]
+        Kind::Http(template) => {
+            let options = http::Options {
+                token: options.token.clone(),
+                ca: options.ca.clone(),
+                deadline: options
+                    .timeout
+                    .unwrap_or_else(|| http::Options::default().deadline),
+            };
+            plain(Http::new(template.clone(), &options, runtime.clone())?)
+        }
+        #[cfg(feature = "redis")]
+        Kind::Redis(url) => plain(Redis::open(url, runtime)?),
+    })
+}
+
+/// Tells whether a catalog of any version is there.
+///
+/// # Errors
+/// If that can't be told, or the store is no catalog.
+pub async fn exists(url: &Url, runtime: &Handle) -> Result<bool> {
+    match &url.0 {
+        Kind::Sqlite(path) => path.try_exists().map_err(|error| {
+            StoreError::Unavailable(format!("{}: {error}", path.display()).into())
+        }),
+        #[cfg(feature = "postgres")]
+        Kind::Postgres(url) => Postgres::is_there(url, runtime).await,
+        _ => Err(StoreError::Refused(format!("{url} is no catalog").into())),
+    }
+}
+
+/// Waits for a store that others write: it has a connection, or answers for a
+/// name that nobody has.
+///
+/// # Errors
+/// Says why the store can't be reached.
+pub async fn reach(url: &Url, store: &dyn Store, runtime: &Handle) -> Result<()> {
+    match &url.0 {
+        #[cfg(feature = "redis")]
+        Kind::Redis(url) => Redis::open(url, runtime)?.reach().await,
+        _ => {
+            let name = HostName::parse(NOBODY).expect("it is a name");
+            store.find(&name).await.map(drop)
+        }
+    }
+}
+
+fn catalog(catalog: impl Catalog + 'static) -> OpenStore {
+    OpenStore::Catalog(Arc::new(catalog))
+}
+
+fn plain(store: impl Store + 'static) -> OpenStore {
+    OpenStore::Plain(Arc::new(store))
+}
+
+/// Under a domain that nobody can have (RFC 2606, section 2).
+const NOBODY: &str = "sekisho-check.invalid";

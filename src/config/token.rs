@@ -1,0 +1,108 @@
+//! Where tokens are read from.
+
+use std::env;
+use std::fmt;
+use std::io::{self, Read};
+use std::path::{Path, PathBuf};
+
+use sekisho_server::private;
+use sekisho_stores::url::path_below;
+use zeroize::Zeroizing;
+
+/// `[listen] admin_token` and `[store] token`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum TokenSource {
+    /// `file:PATH`.
+    File(PathBuf),
+    /// `env:NAME`: an environment variable.
+    Env(String),
+}
+
+impl TokenSource {
+    pub(crate) fn parse(text: &str, base: &Path) -> Result<Self, String> {
+        match text.split_once(':') {
+            Some(("file", path)) => Ok(Self::File(path_below(base, path)?)),
+            Some(("env", name)) => Ok(Self::Env(variable(name)?)),
+            // The text may be the token itself: it is not repeated.
+            _ => Err("this is no source of a token; write \"file:PATH\" or \"env:NAME\"".into()),
+        }
+    }
+
+    /// Reads its text. Of a file only the first `most` bytes, so that this is
+    /// more than a token may have. Only its owner may be able to read a file.
+    ///
+    /// # Errors
+    /// Names the file or the variable, never what it holds.
+    pub(crate) fn read(&self, most: usize) -> io::Result<Zeroizing<String>> {
+        let text = match self {
+            Self::File(file) => read_file(file, most),
+            Self::Env(name) => match env::var(name) {
+                Ok(text) => Ok(Zeroizing::new(text)),
+                // The error itself would show what the variable holds.
+                Err(env::VarError::NotUnicode(_)) => Err(io::Error::other("is not UTF-8")),
+                Err(error) => Err(io::Error::other(error)),
+            },
+        };
+        text.map_err(|error| io::Error::new(error.kind(), format!("{self}: {error}")))
+    }
+}
+
+impl fmt::Display for TokenSource {
+    /// The path or the name.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::File(file) => file.display().fmt(f),
+            Self::Env(name) => f.write_str(name),
+        }
+    }
+}
+
+fn read_file(file: &Path, most: usize) -> io::Result<Zeroizing<String>> {
+    // Room for all of it at once: growing would leave copies.
+    let mut text = Zeroizing::new(String::with_capacity(most + 1));
+    private::open(file)?
+        .take(most as u64)
+        .read_to_string(&mut text)?;
+    Ok(text)
+}
+
+fn variable(name: &str) -> Result<String, String> {
+    if name.is_empty() || name.contains(['=', '\0', ' ']) {
+        return Err(format!("{name:?} is no name of an environment variable"));
+    }
+    Ok(name.to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs::{self, Permissions};
+    use std::os::unix::fs::PermissionsExt;
+
+    use super::*;
+
+    #[test]
+    fn a_token_is_read_from_a_file_of_its_owner() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("token");
+        let source = TokenSource::File(file.clone());
+        fs::write(&file, "0123456789abcdef\n").unwrap();
+        fs::set_permissions(&file, Permissions::from_mode(0o600)).unwrap();
+        assert_eq!(*source.read(1024).unwrap(), "0123456789abcdef\n");
+        assert_eq!(*source.read(4).unwrap(), "0123");
+        fs::set_permissions(&file, Permissions::from_mode(0o604)).unwrap();
+        let error = source.read(1024).unwrap_err().to_string();
+        assert!(
+            error.contains("token: others may read it (mode 604)"),
+            "{error}"
+        );
+        fs::remove_file(&file).unwrap();
+        let error = source.read(1024).unwrap_err().to_string();
+        assert!(error.contains("token: No such file"), "{error}");
+        let missing = TokenSource::Env("SEKISHO_TEST_UNSET".into());
+        let error = missing.read(1024).unwrap_err().to_string();
+        assert!(
+            error.contains("SEKISHO_TEST_UNSET: environment variable not found"),
+            "{error}"
+        );
+    }
+}
