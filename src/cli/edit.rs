@@ -1,7 +1,7 @@
 //! Changing one record while others change it too.
 
 use anyhow::bail;
-use sekisho_certs::store::{Expect, Write};
+use sekisho_certs::store::{Precondition, Write};
 use sekisho_certs::{HostPattern, HostRecord, Sealer, StoreError};
 
 use crate::cli::failure::Result;
@@ -31,8 +31,8 @@ pub(crate) async fn edit(
             .await?
             .pop();
         let expect = match &stored {
-            Some(record) => Expect::Version(record.version),
-            None => Expect::Absent,
+            Some(record) => Precondition::Version(record.version),
+            None => Precondition::Absent,
         };
         let write = match decide(stored).await? {
             Edit::Keep => return Ok(()),

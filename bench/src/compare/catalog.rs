@@ -8,7 +8,7 @@ use rcgen::KeyPair;
 use rustls::pki_types::CertificateDer;
 use sekisho_certs::credential::{Credential, Dates};
 use sekisho_certs::seal::{KeySource, Sealer};
-use sekisho_certs::store::{Expect, Write};
+use sekisho_certs::store::{Precondition, Write};
 use sekisho_certs::{Clock, CredentialId, HostPattern, HostRecord, KeyType, Secret};
 use sekisho_stores::postgres::{Mode, Options, Postgres, Url};
 use tokio::runtime::Handle;
@@ -61,12 +61,17 @@ impl Changes {
             .hosts(std::slice::from_ref(&pattern))
             .await?
             .pop();
-        let expect = found.as_ref().map(|found| Expect::Version(found.version));
+        let expect = found
+            .as_ref()
+            .map(|found| Precondition::Version(found.version));
         let mut record = found.unwrap_or_else(|| HostRecord::new(pattern));
         record.references.set(KeyType::Ecdsa, Some(id));
         let writes = vec![
-            Write::PutCredential(credential.into_stored(id).into_sealable(), Expect::Absent),
-            Write::PutHost(record, expect.unwrap_or(Expect::Absent)),
+            Write::PutCredential(
+                credential.into_stored(id).into_sealable(),
+                Precondition::Absent,
+            ),
+            Write::PutHost(record, expect.unwrap_or(Precondition::Absent)),
         ];
         Ok(Change { host, leaf, writes })
     }

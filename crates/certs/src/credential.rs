@@ -91,7 +91,7 @@ pub struct CredentialId(u64);
 impl CredentialId {
     /// A new id: 42 bits of time, so that what is stored together is found
     /// together, and 21 random ones. Two may collide, rarely: a write that
-    /// expects [`crate::store::Expect::Absent`] says so, and the caller draws
+    /// expects [`crate::store::Precondition::Absent`] says so, and the caller draws
     /// again.
     #[must_use]
     pub fn fresh(clock: &Clock) -> Self {

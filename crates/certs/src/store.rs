@@ -5,9 +5,9 @@
 
 mod document;
 mod error;
-pub mod expect;
 #[cfg(any(test, feature = "testing"))]
 pub mod memory;
+pub mod precondition;
 mod write;
 
 use std::fmt::Debug;
@@ -22,7 +22,7 @@ use crate::seal::{Batch, OpenKey};
 
 pub use self::document::{Document, DocumentId, DocumentKind};
 pub use self::error::StoreError;
-pub use self::write::{Expect, Reseal, SecretOf, Write};
+pub use self::write::{Precondition, Reseal, SecretOf, Write};
 
 /// A boxed future, as traits behind `dyn` need it.
 pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
@@ -75,7 +75,7 @@ pub trait ChangeLog: Debug + Send + Sync + 'static {
 ///
 /// - [`Catalog::find`] answers names under the contract of [`Store`].
 /// - **A write is whole or not at all**, and durable when it returns.
-/// - A write whose [`Expect`] does not hold changes nothing and returns
+/// - A write whose [`Precondition`] does not hold changes nothing and returns
 ///   [`StoreError::Conflict`].
 /// - A credential whose last reference is dropped is deleted in the same
 ///   transaction. A reference to a credential that does not exist is a
@@ -147,9 +147,12 @@ pub trait Catalog: ChangeLog {
         limit: usize,
     ) -> BoxFuture<'a, Result<Vec<Document<SealedBytes>>>>;
 
-    /// The first kind behind `after`, in the order of bytes, of which there
+    /// Finds the first kind behind `after`, in the order of bytes, of which there
     /// are documents, expired ones too.
-    fn kind_after<'a>(&'a self, after: &'a str) -> BoxFuture<'a, Result<Option<DocumentKind>>>;
+    fn next_document_kind<'a>(
+        &'a self,
+        after: &'a str,
+    ) -> BoxFuture<'a, Result<Option<DocumentKind>>>;
 
     /// Takes the lease for `ttl` if nobody else holds it, or prolongs the
     /// holder's own. None while another holds it. The token grows each time

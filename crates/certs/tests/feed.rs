@@ -12,7 +12,7 @@ use std::time::Duration;
 use sekisho_certs::feed::CACHE_TIMEOUT;
 use sekisho_certs::log::Seen;
 use sekisho_certs::store::memory::Memory;
-use sekisho_certs::store::{Document, DocumentId, Expect, LogId, LogPosition, Write};
+use sekisho_certs::store::{Document, DocumentId, LogId, LogPosition, Precondition, Write};
 use sekisho_certs::{
     Batch, Catalog, ChangeLog, Clock, DocumentEvent, Documents, Feed, HostPattern, HostRecord,
     SealedBytes,
@@ -25,7 +25,7 @@ use self::followers::{Hung, Pages, Told, until};
 fn host(name: &str) -> Write<SealedBytes> {
     Write::PutHost(
         HostRecord::new(HostPattern::parse(name).unwrap()),
-        Expect::Any,
+        Precondition::Any,
     )
 }
 
@@ -245,7 +245,7 @@ async fn documents_are_announced() {
         nonce: [0; 12],
         bytes: vec![1, 2, 3],
     };
-    let put = Write::PutDocument(Document::new(id.clone(), sealed), Expect::Absent);
+    let put = Write::PutDocument(Document::new(id.clone(), sealed), Precondition::Absent);
     rig.catalog
         .write(Batch::unchecked(vec![put]))
         .await

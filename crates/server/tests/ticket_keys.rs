@@ -15,7 +15,7 @@ use common::{Running, Scripted, Setup, host, resuming, start};
 use rustls::{ClientConfig, HandshakeKind};
 use sekisho_certs::seal::{KeyRing, MasterKey, Sealer};
 use sekisho_certs::store::memory::Memory;
-use sekisho_certs::store::{Document, DocumentId, Expect, Write};
+use sekisho_certs::store::{Document, DocumentId, Precondition, Write};
 use sekisho_certs::{Clock, DocumentEvent, Documents, Secret};
 use sekisho_server::tickets::{Keeper, PERIOD, Ring, Source};
 use sekisho_testkit::{Key, Pair, TestCa, client};
@@ -71,7 +71,7 @@ impl World {
     async fn break_document(&self) {
         let id = DocumentId::new("ticket-keys", "ring");
         let document = Document::new(id, Secret::new(b"of no known format".to_vec()));
-        let write = Write::PutDocument(document, Expect::Any);
+        let write = Write::PutDocument(document, Precondition::Any);
         self.sealer.write(vec![write]).await.unwrap();
     }
 

@@ -230,9 +230,12 @@ impl Catalog for Postgres {
         })
     }
 
-    fn kind_after<'a>(&'a self, after: &'a str) -> BoxFuture<'a, Result<Option<DocumentKind>>> {
+    fn next_document_kind<'a>(
+        &'a self,
+        after: &'a str,
+    ) -> BoxFuture<'a, Result<Option<DocumentKind>>> {
         let after = after.to_owned();
-        self.read(async move |on| read::kind_after(&on, &after).await)
+        self.read(async move |on| read::next_document_kind(&on, &after).await)
     }
 
     fn lease<'a>(

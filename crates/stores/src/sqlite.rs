@@ -258,9 +258,12 @@ impl Catalog for Sqlite {
         self.read(move |reader| reader.list_documents(&kind, after.as_deref(), limit, clock.now()))
     }
 
-    fn kind_after<'a>(&'a self, after: &'a str) -> BoxFuture<'a, Result<Option<DocumentKind>>> {
+    fn next_document_kind<'a>(
+        &'a self,
+        after: &'a str,
+    ) -> BoxFuture<'a, Result<Option<DocumentKind>>> {
         let after = after.to_owned();
-        self.read(move |reader| reader.kind_after(&after))
+        self.read(move |reader| reader.next_document_kind(&after))
     }
 
     fn lease<'a>(

@@ -1,7 +1,7 @@
 //! `sekisho cert remove`
 
 use anyhow::bail;
-use sekisho_certs::store::{Expect, Write};
+use sekisho_certs::store::{Precondition, Write};
 use sekisho_certs::{CredentialId, HostPattern, HostRecord, KeyType, Sealer, Secret, StoreError};
 
 use crate::cli::cert::key_type;
@@ -82,7 +82,7 @@ fn without(records: Vec<HostRecord>, key_type: KeyType, id: CredentialId) -> Vec
     for mut record in records {
         if record.references.of(key_type) == Some(id) {
             record.references.set(key_type, None);
-            let expect = Expect::Version(record.version);
+            let expect = Precondition::Version(record.version);
             writes.push(Write::PutHost(record, expect));
         }
     }

@@ -253,7 +253,7 @@ mod tests {
 
     use sekisho_certs::seal::MasterKey;
     use sekisho_certs::store::memory::Memory;
-    use sekisho_certs::store::{Expect, Write};
+    use sekisho_certs::store::{Precondition, Write};
     use sekisho_certs::{Clock, HostPattern, HostRecord, Tenant};
 
     use super::*;
@@ -268,7 +268,7 @@ mod tests {
         let pattern = HostPattern::parse(name).expect("a name");
         let mut host = HostRecord::new(pattern);
         host.tenant = Tenant::parse(tenant).expect("a tenant");
-        let put = Write::PutHost(host, Expect::Any);
+        let put = Write::PutHost(host, Precondition::Any);
         store.write(vec![put]).await.expect("it is written");
     }
 

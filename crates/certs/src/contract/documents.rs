@@ -4,12 +4,14 @@ use std::borrow::Cow;
 
 use super::fixture::Fixture;
 use crate::seal::Batch;
-use crate::store::{Change, DocumentId, DocumentKind, Expect, StoreError, Subject, What, Write};
+use crate::store::{
+    Change, DocumentId, DocumentKind, Precondition, StoreError, Subject, What, Write,
+};
 
 pub async fn a_document_comes_back(fixture: Fixture) {
     let mut document = fixture.document("ticket", "1", b"content");
     document.expires = Some(fixture.now() + 10);
-    let put = Write::PutDocument(document.clone(), Expect::Absent);
+    let put = Write::PutDocument(document.clone(), Precondition::Absent);
     let number = fixture
         .catalog
         .write(Batch::unchecked(vec![put]))
@@ -45,7 +47,7 @@ pub async fn a_document_comes_back(fixture: Fixture) {
 pub async fn an_expired_document_is_not_there(fixture: Fixture) {
     let mut document = fixture.document("ticket", "1", b"old");
     document.expires = Some(fixture.now() + 10);
-    let put = Write::PutDocument(document.clone(), Expect::Absent);
+    let put = Write::PutDocument(document.clone(), Precondition::Absent);
     fixture
         .catalog
         .write(Batch::unchecked(vec![put]))
@@ -74,7 +76,7 @@ pub async fn an_expired_document_is_not_there(fixture: Fixture) {
         .await
         .unwrap();
     assert!(listed.is_empty());
-    let late = Write::PutDocument(document.clone(), Expect::Version(version));
+    let late = Write::PutDocument(document.clone(), Precondition::Version(version));
     let error = fixture
         .catalog
         .write(Batch::unchecked(vec![late]))
@@ -82,7 +84,7 @@ pub async fn an_expired_document_is_not_there(fixture: Fixture) {
         .unwrap_err();
     assert!(matches!(error, StoreError::Conflict(_)), "{error}");
     document.expires = None;
-    let put = Write::PutDocument(document, Expect::Absent);
+    let put = Write::PutDocument(document, Precondition::Absent);
     fixture
         .catalog
         .write(Batch::unchecked(vec![put]))
@@ -104,12 +106,12 @@ pub async fn documents_are_listed_by_kind(fixture: Fixture) {
     for key in ["b", "", "a", "é", "c"] {
         writes.push(Write::PutDocument(
             fixture.document("one", key, b"x"),
-            Expect::Absent,
+            Precondition::Absent,
         ));
     }
     writes.push(Write::PutDocument(
         fixture.document("two", "z", b"x"),
-        Expect::Absent,
+        Precondition::Absent,
     ));
     fixture
         .catalog
@@ -132,10 +134,11 @@ pub async fn documents_are_listed_by_kind(fixture: Fixture) {
 }
 
 pub async fn kinds_are_found_in_order(fixture: Fixture) {
-    let kind = async |after| fixture.catalog.kind_after(after).await.unwrap();
+    let kind = async |after| fixture.catalog.next_document_kind(after).await.unwrap();
     let documents = [("zebra", "a"), ("zebra", "b"), ("zed", ""), ("Zoo", "a")];
-    let puts = documents
-        .map(|(kind, key)| Write::PutDocument(fixture.document(kind, key, b"x"), Expect::Absent));
+    let puts = documents.map(|(kind, key)| {
+        Write::PutDocument(fixture.document(kind, key, b"x"), Precondition::Absent)
+    });
     fixture
         .catalog
         .write(Batch::unchecked(puts.to_vec()))
@@ -151,13 +154,16 @@ pub async fn kinds_are_found_in_order(fixture: Fixture) {
 
 pub async fn documents_are_announced(fixture: Fixture) {
     let before = fixture.number().await;
-    let put = Write::PutDocument(fixture.document("kind", "key", b"x"), Expect::Any);
+    let put = Write::PutDocument(fixture.document("kind", "key", b"x"), Precondition::Any);
     fixture
         .catalog
         .write(Batch::unchecked(vec![put]))
         .await
         .unwrap();
-    let remove = Write::RemoveDocument(DocumentId::new("kind", "key"), Expect::Version(before + 1));
+    let remove = Write::RemoveDocument(
+        DocumentId::new("kind", "key"),
+        Precondition::Version(before + 1),
+    );
     fixture
         .catalog
         .write(Batch::unchecked(vec![remove]))

@@ -14,7 +14,7 @@ use crate::record::{HostRecord, Tenant};
 use crate::seal::{Batch, OpenKey};
 use crate::store::memory::Memory;
 use crate::store::{
-    Answer, BoxFuture, Catalog, Document, DocumentId, Expect, Found, Result, Store, Write,
+    Answer, BoxFuture, Catalog, Document, DocumentId, Found, Precondition, Result, Store, Write,
 };
 
 /// A catalog under test.
@@ -101,8 +101,8 @@ impl Fixture {
         let id = credential.id;
         let record = record(name, &[(KeyType::Ecdsa, id)]);
         let writes = vec![
-            Write::PutCredential(credential, Expect::Absent),
-            Write::PutHost(record, Expect::Any),
+            Write::PutCredential(credential, Precondition::Absent),
+            Write::PutHost(record, Precondition::Any),
         ];
         self.catalog.write(Batch::unchecked(writes)).await.unwrap();
         id
@@ -239,7 +239,7 @@ pub fn record_of(name: &str, tenant: &str) -> HostRecord {
 /// A write that stores a record, whatever is there.
 #[must_use]
 pub fn put_host<S>(record: HostRecord) -> Write<S> {
-    Write::PutHost(record, Expect::Any)
+    Write::PutHost(record, Precondition::Any)
 }
 
 /// Writes a host with a credential of that number, whose key is in the form
@@ -259,7 +259,7 @@ pub fn host_with<S>(name: &str, number: u64, key: fn(&[u8]) -> S) -> Vec<Write<S
     };
     let host = record(name, &[(KeyType::Ecdsa, id)]);
     vec![
-        Write::PutCredential(credential, Expect::Any),
+        Write::PutCredential(credential, Precondition::Any),
         put_host(host),
     ]
 }

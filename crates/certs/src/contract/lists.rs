@@ -8,7 +8,7 @@ use super::fixture::{Fixture, pattern, put_host, record, record_of};
 use crate::credential::{CredentialId, KeyType};
 use crate::host::HostPattern;
 use crate::seal::Batch;
-use crate::store::{Expect, Write};
+use crate::store::{Precondition, Write};
 
 pub async fn lists_are_in_byte_order_and_paged(fixture: Fixture) {
     // '*' and '-' stand before letters, '.' before digits, '_' behind them.
@@ -72,7 +72,7 @@ pub async fn what_stood_throughout_is_listed_once(fixture: Fixture) {
             while !done.load(Ordering::SeqCst) {
                 let number = ((7 * round) % 60) | 1;
                 let write = match round % 3 {
-                    0 => Write::RemoveHost(pattern(&name(number)), Expect::Any),
+                    0 => Write::RemoveHost(pattern(&name(number)), Precondition::Any),
                     1 => put_host(record_of(&name(number), "again")),
                     _ => put_host(record_of(&name(number - 1), &round.to_string())),
                 };
@@ -103,7 +103,7 @@ pub async fn hosts_are_found_by_their_credential(fixture: Fixture) {
         let credential = fixture.credential_of(key_type);
         let id = credential.id;
         let of = |number| format!("{}-{number}.example", key_type.as_str());
-        let mut writes = vec![Write::PutCredential(credential, Expect::Absent)];
+        let mut writes = vec![Write::PutCredential(credential, Precondition::Absent)];
         writes.extend((0..5).map(|number| put_host(record(&of(number), &[(key_type, id)]))));
         writes.push(put_host(record("other.example", &[])));
         fixture

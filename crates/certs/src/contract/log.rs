@@ -6,7 +6,7 @@ use std::time::Duration;
 use super::fixture::{Fixture, host_with, pattern, put_host, record, record_of, sealed};
 use crate::credential::KeyType;
 use crate::seal::Batch;
-use crate::store::{Catalog, Change, Expect, LogPosition, Subject, What, Write};
+use crate::store::{Catalog, Change, LogPosition, Precondition, Subject, What, Write};
 
 pub async fn numbers_grow_by_one(fixture: Fixture) {
     let before = fixture.number().await;
@@ -18,7 +18,7 @@ pub async fn numbers_grow_by_one(fixture: Fixture) {
         .await
         .unwrap();
     assert_eq!(last, before + 3);
-    let remove = Write::RemoveHost(pattern("b.example"), Expect::Any);
+    let remove = Write::RemoveHost(pattern("b.example"), Precondition::Any);
     let last = fixture
         .catalog
         .write(Batch::unchecked(vec![remove]))
@@ -157,7 +157,7 @@ pub async fn writers_take_turns(reader: &dyn Catalog, writers: [Arc<dyn Catalog>
 
 pub async fn a_new_credential_is_not_announced(fixture: Fixture) {
     let before = fixture.number().await;
-    let put = Write::PutCredential(fixture.credential(), Expect::Absent);
+    let put = Write::PutCredential(fixture.credential(), Precondition::Absent);
     assert_eq!(
         fixture
             .catalog
@@ -172,7 +172,10 @@ pub async fn a_new_credential_is_not_announced(fixture: Fixture) {
 pub async fn a_replaced_one_is_one_change(fixture: Fixture) {
     let mut credential = fixture.credential();
     let id = credential.id;
-    let mut writes = vec![Write::PutCredential(credential.clone(), Expect::Absent)];
+    let mut writes = vec![Write::PutCredential(
+        credential.clone(),
+        Precondition::Absent,
+    )];
     for name in ["a.example", "b.example", "c.example"] {
         writes.push(put_host(record(name, &[(KeyType::Ecdsa, id)])));
     }
@@ -183,7 +186,7 @@ pub async fn a_replaced_one_is_one_change(fixture: Fixture) {
         .unwrap();
     let old = fixture.catalog.credentials(&[id]).await.unwrap()[0].version;
     credential.chain.truncate(1);
-    let put = Write::PutCredential(credential, Expect::Version(old));
+    let put = Write::PutCredential(credential, Precondition::Version(old));
     let number = fixture
         .catalog
         .write(Batch::unchecked(vec![put]))

@@ -3,7 +3,7 @@
 use super::fixture::Fixture;
 use crate::credential::{CredentialId, SealedBytes};
 use crate::seal::Batch;
-use crate::store::{Document, DocumentId, Expect, Reseal, SecretOf, StoreError, Write};
+use crate::store::{Document, DocumentId, Precondition, Reseal, SecretOf, StoreError, Write};
 
 pub async fn sealing_again_is_no_change(fixture: Fixture) {
     let id = stored(&fixture).await;
@@ -65,11 +65,11 @@ pub async fn a_required_document_must_stand_there(fixture: Fixture) {
         .unwrap();
     let version = version.unwrap().version;
     let require = |key, expect| Write::Require(DocumentId::new("kind", key), expect);
-    let put = || Write::PutDocument(fixture.document("kind", "other", b"x"), Expect::Any);
+    let put = || Write::PutDocument(fixture.document("kind", "other", b"x"), Precondition::Any);
     for refused in [
-        require("key", Expect::Absent),
-        require("key", Expect::Version(version + 1)),
-        require("none", Expect::Version(version)),
+        require("key", Precondition::Absent),
+        require("key", Precondition::Version(version + 1)),
+        require("none", Precondition::Version(version)),
     ] {
         let before = fixture.number().await;
         let error = fixture
@@ -82,8 +82,8 @@ pub async fn a_required_document_must_stand_there(fixture: Fixture) {
     }
     let before = fixture.number().await;
     let held = [
-        require("key", Expect::Version(version)),
-        require("none", Expect::Absent),
+        require("key", Precondition::Version(version)),
+        require("none", Precondition::Absent),
         put(),
     ];
     let number = fixture
@@ -99,7 +99,7 @@ async fn stored(fixture: &Fixture) -> CredentialId {
     let id = fixture.put("a.example").await;
     let mut document = fixture.document("kind", "key", b"content");
     document.expires = Some(fixture.now() + 10);
-    let put = Write::PutDocument(document, Expect::Absent);
+    let put = Write::PutDocument(document, Precondition::Absent);
     fixture
         .catalog
         .write(Batch::unchecked(vec![put]))

@@ -10,7 +10,7 @@ use crate::credential::KeyType;
 use crate::host::HostName;
 use crate::record::Tenant;
 use crate::seal::Batch;
-use crate::store::{Answer, Expect, Write};
+use crate::store::{Answer, Precondition, Write};
 
 pub async fn absent_only_if_neither_is_there<K>(names: impl Into<Finder<K>>) {
     let names = names.into();
@@ -63,7 +63,7 @@ pub async fn shadowed_says_whether_exact_records_stand_below(fixture: Fixture) {
     assert!(!shadowed().await);
     fixture.put("a.example.com").await;
     assert!(shadowed().await);
-    let remove = Write::RemoveHost(pattern("a.example.com"), Expect::Any);
+    let remove = Write::RemoveHost(pattern("a.example.com"), Precondition::Any);
     fixture
         .catalog
         .write(Batch::unchecked(vec![remove]))
@@ -86,7 +86,7 @@ pub async fn one_call_reads_one_state(fixture: Fixture) {
                 let credential = fixture.credential();
                 let mut host = record("a.example", &[(KeyType::Ecdsa, credential.id)]);
                 host.tenant = Tenant::parse(&credential.id.to_string()).unwrap();
-                let put = Write::PutCredential(credential, Expect::Absent);
+                let put = Write::PutCredential(credential, Precondition::Absent);
                 fixture
                     .catalog
                     .write(Batch::unchecked(vec![put, put_host(host)]))

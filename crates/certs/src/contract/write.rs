@@ -4,7 +4,7 @@ use super::fixture::{Fixture, certificate, pattern, put_host, record};
 use crate::credential::{KeyType, SealedBytes};
 use crate::record::{Site, Tenant, TlsPolicy};
 use crate::seal::Batch;
-use crate::store::{DocumentId, Expect, StoreError, Write};
+use crate::store::{DocumentId, Precondition, StoreError, Write};
 
 pub async fn a_write_is_whole_or_not_at_all(fixture: Fixture) {
     let kept = fixture.put("kept.example").await;
@@ -12,12 +12,12 @@ pub async fn a_write_is_whole_or_not_at_all(fixture: Fixture) {
     let credential = fixture.credential();
     let id = credential.id;
     let writes = vec![
-        Write::PutCredential(credential, Expect::Absent),
+        Write::PutCredential(credential, Precondition::Absent),
         put_host(record("new.example", &[(KeyType::Ecdsa, id)])),
-        Write::PutDocument(fixture.document("kind", "key", b"x"), Expect::Absent),
-        Write::RemoveHost(pattern("kept.example"), Expect::Any),
+        Write::PutDocument(fixture.document("kind", "key", b"x"), Precondition::Absent),
+        Write::RemoveHost(pattern("kept.example"), Precondition::Any),
         // This one does not hold.
-        Write::RemoveHost(pattern("other.example"), Expect::Version(1)),
+        Write::RemoveHost(pattern("other.example"), Precondition::Version(1)),
     ];
     let error = fixture
         .catalog
@@ -54,17 +54,17 @@ pub async fn what_is_expected_must_be_there(fixture: Fixture) {
             )],
         ]
     };
-    for writes in put(Expect::Version(0)) {
+    for writes in put(Precondition::Version(0)) {
         refused(&fixture, writes).await;
     }
-    for writes in put(Expect::Absent) {
+    for writes in put(Precondition::Absent) {
         fixture
             .catalog
             .write(Batch::unchecked(writes))
             .await
             .unwrap();
     }
-    for writes in put(Expect::Absent) {
+    for writes in put(Precondition::Absent) {
         refused(&fixture, writes).await;
     }
     let versions = [
@@ -79,8 +79,12 @@ pub async fn what_is_expected_must_be_there(fixture: Fixture) {
             .version,
     ];
     for (at, version) in versions.into_iter().enumerate() {
-        refused(&fixture, put(Expect::Version(version + 99)).swap_remove(at)).await;
-        let writes = put(Expect::Version(version)).swap_remove(at);
+        refused(
+            &fixture,
+            put(Precondition::Version(version + 99)).swap_remove(at),
+        )
+        .await;
+        let writes = put(Precondition::Version(version)).swap_remove(at);
         fixture
             .catalog
             .write(Batch::unchecked(writes.clone()))
@@ -89,7 +93,7 @@ pub async fn what_is_expected_must_be_there(fixture: Fixture) {
         // The same once more: now it is too late.
         refused(&fixture, writes).await;
     }
-    for writes in put(Expect::Any) {
+    for writes in put(Precondition::Any) {
         fixture
             .catalog
             .write(Batch::unchecked(writes))
@@ -114,8 +118,8 @@ pub async fn an_orphan_is_deleted_in_the_same_transaction(fixture: Fixture) {
         let credential = fixture.credential_of(key_type);
         let id = credential.id;
         let refer = |name| put_host(record(name, &[(key_type, id)]));
-        let remove = |name| Write::RemoveHost(pattern(name), Expect::Any);
-        let put = Write::PutCredential(credential, Expect::Absent);
+        let remove = |name| Write::RemoveHost(pattern(name), Precondition::Any);
+        let put = Write::PutCredential(credential, Precondition::Absent);
         let write = async |writes| {
             fixture
                 .catalog
@@ -158,7 +162,11 @@ pub async fn a_credential_keeps_its_type(fixture: Fixture) {
     refused(&fixture, wrong).await;
     let mut other = fixture.credential_of(KeyType::Rsa);
     other.id = id;
-    refused(&fixture, vec![Write::PutCredential(other, Expect::Any)]).await;
+    refused(
+        &fixture,
+        vec![Write::PutCredential(other, Precondition::Any)],
+    )
+    .await;
 }
 
 pub async fn every_field_comes_back(fixture: Fixture) {
@@ -180,7 +188,7 @@ pub async fn every_field_comes_back(fixture: Fixture) {
         }
         host.references.set(key_type, Some(credential.id));
         stored.push(credential.clone());
-        writes.push(Write::PutCredential(credential, Expect::Absent));
+        writes.push(Write::PutCredential(credential, Precondition::Absent));
     }
     writes.push(put_host(host.clone()));
     host.version = fixture
@@ -205,7 +213,7 @@ pub async fn every_field_comes_back(fixture: Fixture) {
 
 pub async fn removing_what_is_absent_changes_nothing(fixture: Fixture) {
     let before = fixture.number().await;
-    for expect in [Expect::Any, Expect::Absent] {
+    for expect in [Precondition::Any, Precondition::Absent] {
         let writes = vec![
             Write::RemoveHost(pattern("a.example"), expect),
             Write::RemoveDocument(DocumentId::new("kind", "key"), expect),

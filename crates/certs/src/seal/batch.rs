@@ -1,7 +1,7 @@
 //! What a catalog writes.
 
 use crate::credential::SealedBytes;
-use crate::store::{Document, Expect, Reseal, Write};
+use crate::store::{Document, Precondition, Reseal, Write};
 
 /// One transaction of a catalog: operations whose secrets are sealed.
 ///
@@ -28,7 +28,7 @@ impl Batch {
     }
 
     /// Puts another check value in the place of that version.
-    pub(super) fn of_check(check: Document<SealedBytes>, expect: Expect) -> Self {
+    pub(super) fn of_check(check: Document<SealedBytes>, expect: Precondition) -> Self {
         Self {
             writes: vec![Write::PutDocument(check, expect)],
             reseals: Vec::new(),

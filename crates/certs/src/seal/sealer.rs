@@ -16,7 +16,7 @@ use self::check::Known;
 use super::{Batch, KeyRing, Keys};
 use crate::credential::{SealedBytes, Secret};
 use crate::log::Seen;
-use crate::store::{Catalog, CatalogId, Document, Expect, Result, StoreError, Write};
+use crate::store::{Catalog, CatalogId, Document, Precondition, Result, StoreError, Write};
 
 /// The master keys for one catalog, whose check value says which of them
 /// seals. Clones share what they know.
@@ -101,7 +101,7 @@ impl Sealer {
             ));
         }
         let check = sealer.new_check(id, &sealer.ring(), key)?;
-        let batch = Batch::of_check(check, Expect::Absent);
+        let batch = Batch::of_check(check, Precondition::Absent);
         match sealer.catalog().write(batch).await {
             // Another process was faster, perhaps with another key.
             Ok(_) | Err(StoreError::Conflict(_)) => {}

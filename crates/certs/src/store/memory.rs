@@ -166,8 +166,11 @@ impl Catalog for Memory {
         })
     }
 
-    fn kind_after<'a>(&'a self, after: &'a str) -> BoxFuture<'a, Result<Option<DocumentKind>>> {
-        Box::pin(async move { Ok(self.state().kind_after(after)) })
+    fn next_document_kind<'a>(
+        &'a self,
+        after: &'a str,
+    ) -> BoxFuture<'a, Result<Option<DocumentKind>>> {
+        Box::pin(async move { Ok(self.state().next_document_kind(after)) })
     }
 
     fn lease<'a>(

@@ -14,19 +14,19 @@ use crate::store::{Document, DocumentId};
 #[derive(Clone, Debug)]
 pub enum Write<S> {
     /// Stores a credential.
-    PutCredential(StoredCredential<S>, Expect),
+    PutCredential(StoredCredential<S>, Precondition),
     /// Stores a host record.
-    PutHost(HostRecord, Expect),
-    /// Removes a host record; removing an absent one under [`Expect::Any`]
+    PutHost(HostRecord, Precondition),
+    /// Removes a host record; removing an absent one under [`Precondition::Any`]
     /// changes nothing.
-    RemoveHost(HostPattern, Expect),
+    RemoveHost(HostPattern, Precondition),
     /// Stores a document.
-    PutDocument(Document<S>, Expect),
+    PutDocument(Document<S>, Precondition),
     /// Removes a document, like a host.
-    RemoveDocument(DocumentId, Expect),
+    RemoveDocument(DocumentId, Precondition),
     /// Changes nothing: the batch happens only if this document is as
     /// expected.
-    Require(DocumentId, Expect),
+    Require(DocumentId, Precondition),
 }
 
 /// Puts another sealing of the same secret in the place of one.
@@ -62,7 +62,7 @@ impl fmt::Display for SecretOf {
 
 /// What must be there for an operation to happen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Expect {
+pub enum Precondition {
     /// Whatever is there.
     Any,
     /// Nothing may be there.

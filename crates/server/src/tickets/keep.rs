@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use aws_lc_rs::rand;
-use sekisho_certs::store::{Document, Expect, Write};
+use sekisho_certs::store::{Document, Precondition, Write};
 use sekisho_certs::{Clock, DocumentEvent, SealedBytes, Sealer, StoreError};
 use tokio::sync::broadcast::{self, error::RecvError};
 use tokio::time::sleep;
@@ -215,17 +215,21 @@ async fn make(sealer: &Sealer, known: &mut Vec<Timed>, now: i64) -> Result<(), S
 }
 
 /// Reads what is alive of the document into `known`.
-async fn read(sealer: &Sealer, known: &mut Vec<Timed>, now: i64) -> Result<Expect, StoreError> {
+async fn read(
+    sealer: &Sealer,
+    known: &mut Vec<Timed>,
+    now: i64,
+) -> Result<Precondition, StoreError> {
     let Some(stored) = sealer.document(&document::ID).await? else {
         known.clear();
-        return Ok(Expect::Absent);
+        return Ok(Precondition::Absent);
     };
     let mut keys = document::decode(stored.bytes.expose()).ok_or_else(|| {
         StoreError::Corrupt("the ticket keys are of a format that this version can't read".into())
     })?;
     keys.retain(|key| is_alive(now, key.from));
     *known = keys;
-    Ok(Expect::Version(stored.version))
+    Ok(Precondition::Version(stored.version))
 }
 
 fn refresh_process(keys: &mut Vec<Timed>, ring: &Ring, now: i64) -> i64 {

@@ -24,7 +24,7 @@ use sekisho_certs::feed::{Feed, Follower};
 use sekisho_certs::record::HostRecord;
 use sekisho_certs::seal::{KeyRing, MasterKey, OpenKey, Sealer};
 use sekisho_certs::store::memory::Memory;
-use sekisho_certs::store::{Answer, Catalog, Document, Expect, Store, Write};
+use sekisho_certs::store::{Answer, Catalog, Document, Precondition, Store, Write};
 
 /// A catalog that a test cuts off, and a folder for copies of it.
 struct Rig {

@@ -89,8 +89,11 @@ pub(super) async fn list_documents(
     rows.iter().map(|row| rows::document(row, kind)).collect()
 }
 
-pub(super) async fn kind_after(from: &Connection, after: &str) -> Step<Option<DocumentKind>> {
-    let rows = from.query(KIND_AFTER, &[&after]).await?;
+pub(super) async fn next_document_kind(
+    from: &Connection,
+    after: &str,
+) -> Step<Option<DocumentKind>> {
+    let rows = from.query(NEXT_KIND, &[&after]).await?;
     let kind = rows.first().map(|row| rows::get::<String>(row, 0));
     Ok(kind.transpose()?.map(DocumentKind::from))
 }
@@ -159,5 +162,5 @@ pub(super) const LIST_DOCUMENTS: &str = concat!(
     ") ORDER BY key LIMIT $5"
 );
 
-pub(super) const KIND_AFTER: &str =
+pub(super) const NEXT_KIND: &str =
     "SELECT kind FROM sekisho.documents WHERE kind > $1 ORDER BY kind LIMIT 1";

@@ -28,7 +28,9 @@ use sekisho_certs::host::HostPattern;
 use sekisho_certs::record::HostRecord;
 use sekisho_certs::seal::{Batch, KeyRing, MasterKey, OpenKey, Sealer};
 use sekisho_certs::store::memory::Memory;
-use sekisho_certs::store::{Answer, CatalogId, ChangeLog, Document, Expect, Lease, Store, Write};
+use sekisho_certs::store::{
+    Answer, CatalogId, ChangeLog, Document, Lease, Precondition, Store, Write,
+};
 
 /// One Redis and one catalog, that servers share.
 struct Bench {
@@ -114,18 +116,18 @@ impl Bench {
     /// Stores a host with a credential of that number, whatever was there.
     async fn put(&self, name: &str, number: u64) {
         let host = record(name, &[(KeyType::Ecdsa, CredentialId::from_u64(number))]);
-        let put = Write::PutCredential(credential(number, number), Expect::Any);
+        let put = Write::PutCredential(credential(number, number), Precondition::Any);
         self.write(vec![put, put_host(host)]).await;
     }
 
     /// Puts another certificate and key in the place of a credential's.
     async fn replace(&self, number: u64, by: u64) {
-        let put = Write::PutCredential(credential(number, by), Expect::Any);
+        let put = Write::PutCredential(credential(number, by), Precondition::Any);
         self.write(vec![put]).await;
     }
 
     async fn remove(&self, name: &str) {
-        self.write(vec![Write::RemoveHost(pattern(name), Expect::Any)])
+        self.write(vec![Write::RemoveHost(pattern(name), Precondition::Any)])
             .await;
     }
 

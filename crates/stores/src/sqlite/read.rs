@@ -163,9 +163,9 @@ impl Reader {
         })
     }
 
-    pub(super) fn kind_after(&mut self, after: &str) -> Result<Option<DocumentKind>> {
+    pub(super) fn next_document_kind(&mut self, after: &str) -> Result<Option<DocumentKind>> {
         self.run(|connection| {
-            let mut statement = connection.prepare_cached(KIND_AFTER)?;
+            let mut statement = connection.prepare_cached(NEXT_KIND)?;
             let mut rows = statement.query([after])?;
             let row = rows.next()?;
             let kind: Option<String> = row.map(|row| row.get(0)).transpose()?;
@@ -246,7 +246,7 @@ const DOCUMENTS: &str = concat!(
       AND (expires IS NULL OR expires > ?3) ORDER BY key LIMIT ?4"
 );
 
-const KIND_AFTER: &str = "SELECT kind FROM documents WHERE kind > ?1 ORDER BY kind LIMIT 1";
+const NEXT_KIND: &str = "SELECT kind FROM documents WHERE kind > ?1 ORDER BY kind LIMIT 1";
 
 /// Whose plans a test reads.
 #[cfg(test)]
@@ -258,5 +258,5 @@ pub(super) const INDEXED: [&str; 8] = [
     CREDENTIALS,
     DOCUMENT,
     DOCUMENTS,
-    KIND_AFTER,
+    NEXT_KIND,
 ];

@@ -14,7 +14,7 @@ use rusqlite::Connection;
 
 use super::*;
 use sekisho_certs::contract::fixture::{host_with, pattern, sealed};
-use sekisho_certs::store::{Expect, Write};
+use sekisho_certs::store::{Precondition, Write};
 
 /// A store file in a folder of its own.
 struct Folder(tempfile::TempDir);

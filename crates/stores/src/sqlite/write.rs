@@ -13,8 +13,10 @@ use sekisho_certs::credential::{CredentialId, KeyType, SealedBytes, StoredCreden
 use sekisho_certs::host::HostPattern;
 use sekisho_certs::record::{HostRecord, References};
 use sekisho_certs::seal::Batch;
-use sekisho_certs::store::expect::{self, met};
-use sekisho_certs::store::{Document, DocumentId, Expect, Reseal, Result, SecretOf, What, Write};
+use sekisho_certs::store::precondition;
+use sekisho_certs::store::{
+    Document, DocumentId, Precondition, Reseal, Result, SecretOf, What, Write,
+};
 
 impl Reader {
     /// Applies a batch, whole or not at all. `keep` changes stay in the log.
@@ -72,32 +74,32 @@ impl<'a> Writer<'a> {
             Write::RemoveHost(pattern, expect) => self.remove_host(&pattern, expect),
             Write::PutDocument(document, expect) => self.put_document(&document, expect, now),
             Write::RemoveDocument(id, expect) => self.remove_document(&id, expect, now),
-            Write::Require(id, expect) => Ok(met(&id, self.document(&id, now)?, expect)?),
+            Write::Require(id, expect) => Ok(expect.check(&id, self.document(&id, now)?)?),
         }
     }
 
     fn put_credential(
         &mut self,
         credential: &StoredCredential<SealedBytes>,
-        expect: Expect,
+        expect: Precondition,
     ) -> Step<()> {
         let id = credential.id;
         let key = &credential.key;
         let key_type = credential.key_type.as_str();
         let there = self.credential(id)?;
-        met(&id, there.as_ref().map(|there| there.0), expect)?;
+        expect.check(&id, there.as_ref().map(|there| there.0))?;
         let version = match there {
             // Nobody can have loaded it: it is not announced.
             None => self.number,
             Some((_, old)) if old != key_type => {
-                return Err(expect::other_type(id, &old, credential.key_type).into());
+                return Err(precondition::other_type(id, &old, credential.key_type).into());
             }
             Some(_) => self.log(log::CREDENTIAL, "", &id.to_string(), What::Put)?,
         };
         let (leaf, issuers) = credential
             .chain
             .split_first()
-            .ok_or_else(|| expect::no_chain(id))?;
+            .ok_or_else(|| precondition::no_chain(id))?;
         let issuers: Vec<u8> = issuers.iter().flat_map(|der| der.to_vec()).collect();
         self.sql.prepare_cached(PUT_CREDENTIAL)?.execute(params![
             signed(id.as_u64()),
@@ -135,15 +137,15 @@ impl<'a> Writer<'a> {
         Ok(Some(self.sql.last_insert_rowid()))
     }
 
-    fn put_host(&mut self, record: &HostRecord, expect: Expect) -> Step<()> {
+    fn put_host(&mut self, record: &HostRecord, expect: Precondition) -> Step<()> {
         let pattern = &record.pattern;
         let there = self.host(pattern)?;
-        met(pattern, there.map(|there| there.0), expect)?;
+        expect.check(&pattern, there.map(|there| there.0))?;
         for (key_type, id) in record.references.iter() {
             match self.credential(id)? {
-                None => return Err(expect::dangling(pattern, id).into()),
+                None => return Err(precondition::dangling(pattern, id).into()),
                 Some((_, stored)) if stored != key_type.as_str() => {
-                    return Err(expect::other_type(id, &stored, key_type).into());
+                    return Err(precondition::other_type(id, &stored, key_type).into());
                 }
                 Some(_) => {}
             }
@@ -172,9 +174,9 @@ impl<'a> Writer<'a> {
         Ok(())
     }
 
-    fn remove_host(&mut self, pattern: &HostPattern, expect: Expect) -> Step<()> {
+    fn remove_host(&mut self, pattern: &HostPattern, expect: Precondition) -> Step<()> {
         let there = self.host(pattern)?;
-        met(pattern, there.map(|there| there.0), expect)?;
+        expect.check(&pattern, there.map(|there| there.0))?;
         let Some((_, references)) = there else {
             return Ok(());
         };
@@ -189,19 +191,19 @@ impl<'a> Writer<'a> {
     fn put_document(
         &mut self,
         document: &Document<SealedBytes>,
-        expect: Expect,
+        expect: Precondition,
         now: i64,
     ) -> Step<()> {
         let id = &document.id;
-        met(id, self.document(id, now)?, expect)?;
+        expect.check(&id, self.document(id, now)?)?;
         let version = self.log(log::DOCUMENT, id.kind.as_str(), &id.key, What::Put)?;
         documents::put(self.sql, document, version)?;
         Ok(())
     }
 
-    fn remove_document(&mut self, id: &DocumentId, expect: Expect, now: i64) -> Step<()> {
+    fn remove_document(&mut self, id: &DocumentId, expect: Precondition, now: i64) -> Step<()> {
         let there = self.document(id, now)?;
-        met(id, there, expect)?;
+        expect.check(&id, there)?;
         if there.is_none() {
             return Ok(());
         }

@@ -3,7 +3,7 @@
 
 use std::collections::{HashMap, HashSet};
 
-use sekisho_certs::store::{Expect, Write};
+use sekisho_certs::store::{Precondition, Write};
 use sekisho_certs::{
     Clock, CredentialId, HostPattern, HostRecord, KeyType, References, SealedBytes, Secret,
     StoredCredential,
@@ -239,7 +239,7 @@ fn credentials(
                 id,
                 ..pair.credential.clone()
             };
-            writes.push(Write::PutCredential(credential, Expect::Absent));
+            writes.push(Write::PutCredential(credential, Precondition::Absent));
         }
     }
     writes
@@ -247,8 +247,8 @@ fn credentials(
 
 fn put_host(record: HostRecord) -> Write<Secret> {
     let expect = match record.version {
-        0 => Expect::Absent,
-        version => Expect::Version(version),
+        0 => Precondition::Absent,
+        version => Precondition::Version(version),
     };
     Write::PutHost(record, expect)
 }

@@ -121,7 +121,7 @@ impl<'a> Contents<'a> {
                 };
             }
             Stage::Kinds(after) => {
-                self.stage = match catalog.kind_after(after).await? {
+                self.stage = match catalog.next_document_kind(after).await? {
                     Some(kind) if marker::stays(&kind) => Stage::Kinds(kind.as_str().to_owned()),
                     Some(kind) => Stage::Documents(kind, None),
                     None => Stage::End,

@@ -4,7 +4,7 @@ use std::collections::{BTreeSet, HashSet};
 
 use anyhow::{anyhow, bail};
 use sekisho_certs::seal::CHECK;
-use sekisho_certs::store::{DocumentId, Expect, Subject, What, Write};
+use sekisho_certs::store::{DocumentId, Precondition, Subject, What, Write};
 use sekisho_certs::{
     Catalog, CredentialId, HostPattern, HostRecord, Sealer, Secret, StoreError, StoredCredential,
 };
@@ -20,7 +20,7 @@ pub(super) struct Target<'a> {
     target: &'a Sealer,
     marker: Marker,
     /// What must stand there of the marker.
-    expect: Expect,
+    expect: Precondition,
 }
 
 /// What following the source's log gave.
@@ -43,7 +43,7 @@ impl<'a> Target<'a> {
             source,
             target,
             marker: Marker { catalog, position },
-            expect: Expect::Absent,
+            expect: Precondition::Absent,
         };
         match target.document(&marker::ID).await? {
             Some(document) => {
@@ -60,7 +60,7 @@ impl<'a> Target<'a> {
                     );
                 }
                 taken.marker = marker;
-                taken.expect = Expect::Version(document.version);
+                taken.expect = Precondition::Version(document.version);
             }
             None if is_empty(target.catalog().as_ref()).await? => {}
             None => bail!(
@@ -129,7 +129,7 @@ impl<'a> Target<'a> {
         let written = written.ok_or_else(|| {
             StoreError::Conflict("the marker of the copy is gone from the target".into())
         })?;
-        self.expect = Expect::Version(written.version);
+        self.expect = Precondition::Version(written.version);
         Ok(())
     }
 
@@ -148,12 +148,12 @@ impl<'a> Target<'a> {
         let hosts = catalog.hosts(&patterns).await?;
         let gone = gone(&ids, &credentials);
         let puts = credentials.into_iter();
-        writes.extend(puts.map(|one| Write::PutCredential(one.into_sealable(), Expect::Any)));
+        writes.extend(puts.map(|one| Write::PutCredential(one.into_sealable(), Precondition::Any)));
         let there: HashSet<_> = hosts.iter().map(|one| one.pattern.clone()).collect();
         let puts = hosts.into_iter().filter(|one| !refers(one, &gone));
-        writes.extend(puts.map(|one| Write::PutHost(one, Expect::Any)));
+        writes.extend(puts.map(|one| Write::PutHost(one, Precondition::Any)));
         let removed = patterns.into_iter().filter(|one| !there.contains(one));
-        writes.extend(removed.map(|one| Write::RemoveHost(one, Expect::Any)));
+        writes.extend(removed.map(|one| Write::RemoveHost(one, Precondition::Any)));
         for id in gone {
             self.drop_credential(id, &mut writes).await?;
         }
@@ -162,8 +162,8 @@ impl<'a> Target<'a> {
 
     async fn document(&self, id: &DocumentId) -> Result<Write<Secret>> {
         Ok(match self.source.document(id).await? {
-            Some(document) => Write::PutDocument(document, Expect::Any),
-            None => Write::RemoveDocument(id.clone(), Expect::Any),
+            Some(document) => Write::PutDocument(document, Precondition::Any),
+            None => Write::RemoveDocument(id.clone(), Precondition::Any),
         })
     }
 
@@ -191,8 +191,8 @@ impl<'a> Target<'a> {
         let nobody = HostPattern::parse(NOBODY).expect("it is a name");
         let mut host = HostRecord::new(nobody.clone());
         host.references.set(stored.key_type, Some(id));
-        writes.push(Write::PutHost(host, Expect::Any));
-        writes.push(Write::RemoveHost(nobody, Expect::Any));
+        writes.push(Write::PutHost(host, Precondition::Any));
+        writes.push(Write::RemoveHost(nobody, Precondition::Any));
         Ok(())
     }
 
@@ -236,7 +236,7 @@ fn item(subject: &Subject) -> Option<Item> {
 
 async fn is_empty(catalog: &dyn Catalog) -> Result<bool> {
     let mut kind = String::new();
-    while let Some(next) = catalog.kind_after(&kind).await? {
+    while let Some(next) = catalog.next_document_kind(&kind).await? {
         if !marker::stays(&next) {
             return Ok(false);
         }

@@ -12,8 +12,8 @@ use crate::feed::Follower;
 use crate::lookup::FeedState;
 use crate::seal::KeyRing;
 use crate::store::{
-    BoxFuture, CatalogId, ChangePage, Document, DocumentId, DocumentKind, Expect, LogPosition,
-    Result, StoreError, Subject, Write,
+    BoxFuture, CatalogId, ChangePage, Document, DocumentId, DocumentKind, LogPosition,
+    Precondition, Result, StoreError, Subject, Write,
 };
 
 /// What the check value was when it was last read.
@@ -27,7 +27,7 @@ pub(super) struct Check {
 impl Check {
     /// Makes a batch conflict if another key seals by then.
     pub(super) fn require(self) -> Write<SealedBytes> {
-        Write::Require(CHECK, Expect::Version(self.version))
+        Write::Require(CHECK, Precondition::Version(self.version))
     }
 }
 

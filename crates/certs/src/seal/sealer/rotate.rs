@@ -5,7 +5,7 @@ use super::check::OPENING;
 use super::secrets::{SealingKey, does_not_open};
 use crate::credential::{CredentialId, SealedBytes, StoredCredential};
 use crate::seal::{Batch, Bound, KeyRing};
-use crate::store::{Document, DocumentKind, Expect, Reseal, Result, SecretOf, StoreError};
+use crate::store::{Document, DocumentKind, Precondition, Reseal, Result, SecretOf, StoreError};
 
 impl Sealer {
     /// The id of the key that seals, as the catalog has it now.
@@ -33,7 +33,7 @@ impl Sealer {
             }
             let ring = self.0.keys.with(key, OPENING).await;
             let new = self.new_check(catalog, &ring, key)?;
-            let batch = Batch::of_check(new, Expect::Version(check.version));
+            let batch = Batch::of_check(new, Precondition::Version(check.version));
             match self.catalog().write(batch).await {
                 Err(StoreError::Conflict(what)) => conflict = Some(what),
                 other => {
@@ -62,7 +62,7 @@ impl Sealer {
                     walk.0 = Stage::Kinds(String::new());
                 }
                 Stage::Kinds(after) => {
-                    walk.0 = match self.catalog().kind_after(after).await? {
+                    walk.0 = match self.catalog().next_document_kind(after).await? {
                         Some(kind) => Stage::Documents(kind, None),
                         None => Stage::End,
                     };

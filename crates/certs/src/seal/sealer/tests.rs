@@ -78,7 +78,7 @@ async fn put(sealer: &Sealer, number: u64) -> Result<u64> {
 async fn document(sealer: &Sealer, key: &str) -> Result<u64> {
     let id = DocumentId::new("kind", key.to_owned());
     let document = Document::new(id, plain(b"content"));
-    let put = Write::PutDocument(document, Expect::Any);
+    let put = Write::PutDocument(document, Precondition::Any);
     sealer.write(vec![put]).await
 }
 

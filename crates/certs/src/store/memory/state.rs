@@ -8,10 +8,10 @@ use crate::credential::{CredentialId, KeyType, SealedBytes, StoredCredential};
 use crate::host::{HostName, HostPattern};
 use crate::record::{HostRecord, References};
 use crate::seal::Batch;
-use crate::store::expect::{self, met};
+use crate::store::precondition;
 use crate::store::{
-    Answer, Change, ChangePage, Document, DocumentId, DocumentKind, Expect, Found, Lease, LogId,
-    LogPosition, Reseal, Result, SecretOf, StoreError, Subject, What, Write,
+    Answer, Change, ChangePage, Document, DocumentId, DocumentKind, Found, Lease, LogId,
+    LogPosition, Precondition, Reseal, Result, SecretOf, StoreError, Subject, What, Write,
 };
 
 #[derive(Clone, Debug)]
@@ -161,7 +161,7 @@ impl State {
         listed.take(limit).cloned().collect()
     }
 
-    pub(super) fn kind_after(&self, after: &str) -> Option<DocumentKind> {
+    pub(super) fn next_document_kind(&self, after: &str) -> Option<DocumentKind> {
         let mut kinds = self.documents.keys().map(|id| &id.kind);
         kinds.find(|kind| kind.as_str() > after).cloned()
     }
@@ -214,7 +214,7 @@ impl State {
                 }
                 Write::PutDocument(document, expect) => self.put_document(document, expect, now)?,
                 Write::RemoveDocument(id, expect) => self.remove_document(id, expect, now)?,
-                Write::Require(id, expect) => met(&id, self.version(&id, now), expect)?,
+                Write::Require(id, expect) => expect.check(&id, self.version(&id, now))?,
             }
         }
         reseals.into_iter().for_each(|one| self.reseal(one));
@@ -235,19 +235,23 @@ impl State {
     fn put_credential(
         &mut self,
         mut credential: StoredCredential<SealedBytes>,
-        expect: Expect,
+        expect: Precondition,
     ) -> Result<()> {
         let id = credential.id;
         let there = self.credentials.get(&id);
-        met(&id, there.map(|one| one.version), expect)?;
+        expect.check(&id, there.map(|one| one.version))?;
         if credential.chain.is_empty() {
-            return Err(expect::no_chain(id));
+            return Err(precondition::no_chain(id));
         }
         credential.version = match there.map(|one| one.key_type) {
             // Nobody can have loaded it: it is not announced.
             None => self.number,
             Some(old) if old != credential.key_type => {
-                return Err(expect::other_type(id, old.as_str(), credential.key_type));
+                return Err(precondition::other_type(
+                    id,
+                    old.as_str(),
+                    credential.key_type,
+                ));
             }
             Some(_) => self.announce(Subject::Credential(id), What::Put),
         };
@@ -258,17 +262,17 @@ impl State {
     fn put_host(
         &mut self,
         mut record: HostRecord,
-        expect: Expect,
+        expect: Precondition,
         dropped: &mut BTreeSet<CredentialId>,
     ) -> Result<()> {
         let there = self.hosts.get(&record.pattern);
-        met(&record.pattern, there.map(|one| one.version), expect)?;
+        expect.check(&record.pattern, there.map(|one| one.version))?;
         let before = there.map(|one| one.references).unwrap_or_default();
         for (key_type, id) in record.references.iter() {
             match self.credentials.get(&id).map(|one| one.key_type) {
-                None => return Err(expect::dangling(&record.pattern, id)),
+                None => return Err(precondition::dangling(&record.pattern, id)),
                 Some(stored) if stored != key_type => {
-                    return Err(expect::other_type(id, stored.as_str(), key_type));
+                    return Err(precondition::other_type(id, stored.as_str(), key_type));
                 }
                 Some(_) => {}
             }
@@ -282,11 +286,11 @@ impl State {
     fn remove_host(
         &mut self,
         pattern: &HostPattern,
-        expect: Expect,
+        expect: Precondition,
         dropped: &mut BTreeSet<CredentialId>,
     ) -> Result<()> {
         let there = self.hosts.get(pattern);
-        met(pattern, there.map(|one| one.version), expect)?;
+        expect.check(&pattern, there.map(|one| one.version))?;
         if let Some(record) = self.hosts.remove(pattern) {
             dropped.extend(gone(&record.references, &References::default()));
             self.announce(Subject::Host(pattern.clone()), What::Removed);
@@ -297,19 +301,19 @@ impl State {
     fn put_document(
         &mut self,
         mut document: Document<SealedBytes>,
-        expect: Expect,
+        expect: Precondition,
         now: i64,
     ) -> Result<()> {
         let id = document.id.clone();
-        met(&id, self.version(&id, now), expect)?;
+        expect.check(&id, self.version(&id, now))?;
         document.version = self.announce(Subject::Document(id.clone()), What::Put);
         self.documents.insert(id, document);
         Ok(())
     }
 
-    fn remove_document(&mut self, id: DocumentId, expect: Expect, now: i64) -> Result<()> {
+    fn remove_document(&mut self, id: DocumentId, expect: Precondition, now: i64) -> Result<()> {
         let there = self.version(&id, now);
-        met(&id, there, expect)?;
+        expect.check(&id, there)?;
         if there.is_some() {
             self.documents.remove(&id);
             self.announce(Subject::Document(id), What::Removed);

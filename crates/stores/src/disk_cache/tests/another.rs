@@ -37,7 +37,7 @@ async fn another_catalog_is_opened_when_it_answers() {
     // Nothing of the one lands in the other, whoever meets it first.
     let put = || {
         let document = Document::new(DocumentId::new("kept", "k"), plain(b"keys"));
-        vec![Write::PutDocument(document, Expect::Any)]
+        vec![Write::PutDocument(document, Precondition::Any)]
     };
     let begun = Instant::now();
     while let Err(error) = server.sealer.write(put()).await {

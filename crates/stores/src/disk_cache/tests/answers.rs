@@ -34,7 +34,7 @@ async fn a_copy_answers_only_while_the_store_fails_and_may_recover() {
     }
     // A store that answers is believed, whatever lies on the disk.
     rig.switch.say(None);
-    let remove = Write::RemoveHost(pattern("a.example"), Expect::Any);
+    let remove = Write::RemoveHost(pattern("a.example"), Precondition::Any);
     rig.write(vec![remove]).await;
     assert_eq!(server.who("a.example").await, "");
     assert_eq!(server.disk.stats().answers, 3);

@@ -7,7 +7,7 @@ use sekisho_certs::contract::fixture::{pattern, put_host, record_of};
 
 impl Rig {
     async fn remove(&self, name: &str) {
-        self.write(vec![Write::RemoveHost(pattern(name), Expect::Any)])
+        self.write(vec![Write::RemoveHost(pattern(name), Precondition::Any)])
             .await;
     }
 }

@@ -8,7 +8,7 @@ fn document(kind: &'static str, bytes: &[u8], expires: Option<i64>) -> Write<Sec
         expires,
         ..Document::new(DocumentId::new(kind, "k"), plain(bytes))
     };
-    Write::PutDocument(document, Expect::Any)
+    Write::PutDocument(document, Precondition::Any)
 }
 
 #[tokio::test]

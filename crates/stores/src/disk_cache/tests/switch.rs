@@ -162,7 +162,7 @@ impl Catalog for Switch {
         })
     }
 
-    fn kind_after<'a>(&'a self, _: &'a str) -> BoxFuture<'a, Result<Option<DocumentKind>>> {
+    fn next_document_kind<'a>(&'a self, _: &'a str) -> BoxFuture<'a, Result<Option<DocumentKind>>> {
         unreachable!("nobody asks")
     }
 

@@ -24,7 +24,7 @@ async fn every_read_uses_an_index() {
         (read::DOCUMENT, "'k', 'a', NULL"),
         (read::LIST_DOCUMENTS, "'k', '', true, NULL, 10"),
         (read::LIST_DOCUMENTS, "'k', 'a', false, 5, 10"),
-        (read::KIND_AFTER, "'k'"),
+        (read::NEXT_KIND, "'k'"),
     ];
     let server = services::Postgres::shared();
     for (statement, values) in statements {

@@ -6,8 +6,8 @@ use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use sekisho_certs::credential::{CredentialId, KeyType, SealedBytes, StoredCredential};
 use sekisho_certs::host::HostPattern;
 use sekisho_certs::record::{HostRecord, References};
-use sekisho_certs::store::expect::{self, met};
-use sekisho_certs::store::{Document, DocumentId, Expect, Result, What, Write};
+use sekisho_certs::store::precondition;
+use sekisho_certs::store::{Document, DocumentId, Precondition, Result, What, Write};
 
 use super::super::log;
 
@@ -28,7 +28,7 @@ impl Asked {
             match write {
                 Write::PutCredential(credential, _) => {
                     if credential.chain.is_empty() {
-                        return Err(expect::no_chain(credential.id));
+                        return Err(precondition::no_chain(credential.id));
                     }
                     asked.credentials.insert(credential.id);
                 }
@@ -131,23 +131,23 @@ impl Plan {
             Write::RemoveHost(pattern, expect) => self.remove_host(pattern, expect),
             Write::PutDocument(document, expect) => self.put_document(document, expect),
             Write::RemoveDocument(id, expect) => self.remove_document(id, expect),
-            Write::Require(id, expect) => met(&id, self.there.documents.get(&id).copied(), expect),
+            Write::Require(id, expect) => expect.check(&id, self.there.documents.get(&id).copied()),
         }
     }
 
     fn put_credential(
         &mut self,
         mut credential: StoredCredential<SealedBytes>,
-        expect: Expect,
+        expect: Precondition,
     ) -> Result<()> {
         let (id, key_type) = (credential.id, credential.key_type);
         let there = self.there.credentials.get(&id).copied();
-        met(&id, there.map(|there| there.0), expect)?;
+        expect.check(&id, there.map(|there| there.0))?;
         credential.version = match there {
             // Nobody can have loaded it: it is not announced.
             None => self.there.number,
             Some((_, old)) if old != key_type => {
-                return Err(expect::other_type(id, old.as_str(), key_type));
+                return Err(precondition::other_type(id, old.as_str(), key_type));
             }
             Some(_) => self.log(log::CREDENTIAL, "", &id.to_string(), What::Put),
         };
@@ -157,15 +157,15 @@ impl Plan {
         Ok(())
     }
 
-    fn put_host(&mut self, mut record: HostRecord, expect: Expect) -> Result<()> {
+    fn put_host(&mut self, mut record: HostRecord, expect: Precondition) -> Result<()> {
         let pattern = record.pattern.clone();
         let there = self.there.hosts.get(&pattern).copied();
-        met(&pattern, there.map(|there| there.0), expect)?;
+        expect.check(&pattern, there.map(|there| there.0))?;
         for (key_type, id) in record.references.iter() {
             match self.there.credentials.get(&id) {
-                None => return Err(expect::dangling(&pattern, id)),
+                None => return Err(precondition::dangling(&pattern, id)),
                 Some((_, stored)) if *stored != key_type => {
-                    return Err(expect::other_type(id, stored.as_str(), key_type));
+                    return Err(precondition::other_type(id, stored.as_str(), key_type));
                 }
                 Some(_) => {}
             }
@@ -179,9 +179,9 @@ impl Plan {
         Ok(())
     }
 
-    fn remove_host(&mut self, pattern: HostPattern, expect: Expect) -> Result<()> {
+    fn remove_host(&mut self, pattern: HostPattern, expect: Precondition) -> Result<()> {
         let there = self.there.hosts.get(&pattern).copied();
-        met(&pattern, there.map(|there| there.0), expect)?;
+        expect.check(&pattern, there.map(|there| there.0))?;
         let Some((_, references)) = there else {
             return Ok(());
         };
@@ -192,18 +192,22 @@ impl Plan {
         Ok(())
     }
 
-    fn put_document(&mut self, mut document: Document<SealedBytes>, expect: Expect) -> Result<()> {
+    fn put_document(
+        &mut self,
+        mut document: Document<SealedBytes>,
+        expect: Precondition,
+    ) -> Result<()> {
         let id = document.id.clone();
-        met(&id, self.there.documents.get(&id).copied(), expect)?;
+        expect.check(&id, self.there.documents.get(&id).copied())?;
         document.version = self.log(log::DOCUMENT, id.kind.as_str(), &id.key, What::Put);
         self.there.documents.insert(id.clone(), document.version);
         self.documents.insert(id, Some(document));
         Ok(())
     }
 
-    fn remove_document(&mut self, id: DocumentId, expect: Expect) -> Result<()> {
+    fn remove_document(&mut self, id: DocumentId, expect: Precondition) -> Result<()> {
         let there = self.there.documents.remove(&id);
-        met(&id, there, expect)?;
+        expect.check(&id, there)?;
         if there.is_some() {
             self.log(log::DOCUMENT, id.kind.as_str(), &id.key, What::Removed);
             self.documents.insert(id, None);

@@ -112,7 +112,7 @@ async fn write(
             continue;
         }
         for host in 0..HOSTS {
-            let put = Write::PutCredential(credential(host + 1, content), Expect::Any);
+            let put = Write::PutCredential(credential(host + 1, content), Precondition::Any);
             sealer.write(vec![put]).await.unwrap();
             written.raise(host, content);
         }

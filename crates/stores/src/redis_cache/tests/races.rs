@@ -130,7 +130,7 @@ async fn who_writes_reads_it_at_once() {
     let server = bench.server().await;
     for number in 2..12 {
         server.fill("a.example").await;
-        let put = Write::PutCredential(credential(1, number), Expect::Any);
+        let put = Write::PutCredential(credential(1, number), Precondition::Any);
         server.sealer.write(vec![put]).await.unwrap();
         assert_eq!(server.serves("a.example").await, Some(number));
         server.follow().await;

@@ -91,7 +91,7 @@ macro_rules! catalog_passed_on {
                 list_credentials(after: Option<CredentialId>, limit: usize) -> Vec<StoredCredential<SealedBytes>>;
                 document(id: &'a DocumentId) -> Option<Document<SealedBytes>>;
                 list_documents(kind: &'a DocumentKind, after: Option<&'a str>, limit: usize) -> Vec<Document<SealedBytes>>;
-                kind_after(after: &'a str) -> Option<DocumentKind>;
+                next_document_kind(after: &'a str) -> Option<DocumentKind>;
                 lease(name: &'a str, holder: &'a str, ttl: Duration) -> Option<Lease>;
                 release(name: &'a str, holder: &'a str) -> ();
             }

@@ -214,7 +214,7 @@ async fn a_wrong_master_key_is_told_apart() {
     let sealer = Sealer::create(inner, ring(1)).await.unwrap();
     let document = Document::new(DocumentId::new("kind", "key"), plain(b"content"));
     sealer
-        .write(vec![Write::PutDocument(document, Expect::Absent)])
+        .write(vec![Write::PutDocument(document, Precondition::Absent)])
         .await
         .unwrap();
     for wrong in [
@@ -257,7 +257,7 @@ async fn no_file_holds_a_key_in_the_clear() {
     credential.key = plain(&secret);
     let leaf = credential.chain[0].to_vec();
     let document = Document::new(DocumentId::new("ticket", "1"), plain(&secret));
-    writes.push(Write::PutDocument(document, Expect::Any));
+    writes.push(Write::PutDocument(document, Precondition::Any));
     sealer.write(writes).await.unwrap();
     let mut seen = false;
     for _ in 0..2 {

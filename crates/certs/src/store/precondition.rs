@@ -1,0 +1,45 @@
+//! Checks of what a write requires, and the errors that all catalogs share.
+
+use std::fmt::Display;
+
+use crate::credential::{CredentialId, KeyType};
+use crate::host::HostPattern;
+use crate::store::{Precondition, Result, StoreError};
+
+impl Precondition {
+    /// Compares itself with the version that is stored, none if nothing is.
+    ///
+    /// # Errors
+    /// [`StoreError::Conflict`] if it does not hold; names the subject.
+    pub fn check(self, subject: &impl Display, stored: Option<u64>) -> Result<()> {
+        let text = match (self, stored) {
+            (Self::Any, _) | (Self::Absent, None) => return Ok(()),
+            (Self::Version(wanted), Some(version)) if wanted == version => return Ok(()),
+            (Self::Absent, Some(_)) => format!("{subject} exists already"),
+            (Self::Version(_), None) => format!("{subject} does not exist any more"),
+            (Self::Version(wanted), Some(version)) => {
+                format!("{subject} was changed meanwhile: version {version}, expected {wanted}")
+            }
+        };
+        Err(StoreError::Conflict(text.into()))
+    }
+}
+
+/// The conflict of a record that refers to a credential that is not there.
+#[must_use]
+pub fn dangling(pattern: &HostPattern, id: CredentialId) -> StoreError {
+    StoreError::Conflict(format!("{pattern} is to refer to {id}, which does not exist").into())
+}
+
+/// The conflict of a reference under another key type than the credential has.
+#[must_use]
+pub fn other_type(id: CredentialId, is: &str, wanted: KeyType) -> StoreError {
+    let wanted = wanted.as_str();
+    StoreError::Conflict(format!("{id} has a key of type {is}, not {wanted}").into())
+}
+
+/// The refusal of a credential without certificates.
+#[must_use]
+pub fn no_chain(id: CredentialId) -> StoreError {
+    StoreError::Refused(format!("{id} has no certificate").into())
+}
