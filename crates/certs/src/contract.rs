@@ -60,7 +60,7 @@ macro_rules! store_contract {
     };
 }
 
-/// What the suites expand to.
+/// Expansion of the suites.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! contract_tests {

@@ -24,13 +24,13 @@ use crate::der;
 /// `K` is the form of the key.
 #[derive(Clone, Debug)]
 pub struct StoredCredential<K> {
-    /// Its name for as long as it lives, over all renewals.
+    /// Name of the credential for its whole life, over all renewals.
     pub id: CredentialId,
     /// The number of the change that replaced it, or of the last change before
     /// it was created; together with the id it names exactly these bytes.
     /// What stands here is ignored by a write.
     pub version: u64,
-    /// The type of its key.
+    /// Type of the key.
     pub key_type: KeyType,
     /// Leaf first, then each certificate's issuer, without the root.
     pub chain: Vec<CertificateDer<'static>>,
@@ -40,12 +40,13 @@ pub struct StoredCredential<K> {
     pub not_before: i64,
     /// End of the leaf's validity, seconds since the Unix epoch.
     pub not_after: i64,
-    /// When to renew it, seconds since the Unix epoch; none if nobody does.
+    /// Time of the next renewal, seconds since the Unix epoch; none if it is
+    /// renewed elsewhere.
     pub renew_at: Option<i64>,
 }
 
 impl<K> StoredCredential<K> {
-    /// The leaf's SubjectPublicKeyInfo, DER; none if the leaf is no
+    /// Returns the leaf's SubjectPublicKeyInfo, DER; none if the leaf is no
     /// certificate.
     #[must_use]
     pub fn spki(&self) -> Option<&[u8]> {
@@ -58,7 +59,7 @@ impl<K> StoredCredential<K> {
         self.replace_key(key).0
     }
 
-    /// The same credential with another key, and the key that it had.
+    /// Replaces the key. Returns the credential, and the key that it had.
     #[must_use]
     pub fn replace_key<L>(self, key: L) -> (StoredCredential<L>, K) {
         let replaced = StoredCredential {
@@ -83,16 +84,16 @@ pub fn split_chain(bytes: &[u8]) -> Option<Vec<CertificateDer<'static>>> {
     (!parts.is_empty()).then(|| parts.into_iter().map(|der| der.to_vec().into()).collect())
 }
 
-/// What tells credentials apart: 63 bits, shown as `cert:` and 16 hexadecimal
-/// digits, so that no host name looks like one.
+/// Identity of a credential: 63 bits, shown as `cert:` and 16 hexadecimal
+/// digits, which no host name looks like.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct CredentialId(u64);
 
 impl CredentialId {
-    /// A new id: 42 bits of time, so that what is stored together is found
-    /// together, and 21 random ones. Two may collide, rarely: a write that
-    /// expects [`crate::store::Precondition::Absent`] says so, and the caller draws
-    /// again.
+    /// Draws a new id: 42 bits of time, which keep what is stored together
+    /// close together, and 21 random bits. Two ids may collide, rarely. A write
+    /// that expects [`crate::store::Precondition::Absent`] says so, and the caller
+    /// draws again.
     #[must_use]
     pub fn fresh(clock: &Clock) -> Self {
         let mut random = [0; 4];
@@ -102,13 +103,13 @@ impl CredentialId {
         Self(time << 21 | random)
     }
 
-    /// From its number; the top bit is dropped.
+    /// Makes an id of its number; the top bit is dropped.
     #[must_use]
     pub fn from_u64(number: u64) -> Self {
         Self(number & (u64::MAX >> 1))
     }
 
-    /// Its number, below 2^63.
+    /// Returns the number, below 2^63.
     #[must_use]
     pub fn as_u64(self) -> u64 {
         self.0
@@ -158,7 +159,7 @@ impl KeyType {
     /// All, in the order of preference.
     pub const ALL: [Self; 3] = [Self::Ecdsa, Self::Ed25519, Self::Rsa];
 
-    /// The stored and shown form.
+    /// Returns the stored and shown form.
     #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {
@@ -181,7 +182,7 @@ impl KeyType {
 /// [`Sealer`](crate::seal::Sealer) makes it; stores keep it as it is.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SealedBytes {
-    /// Which master key sealed it.
+    /// Id of the master key that sealed the bytes.
     pub key_id: u32,
     /// Drawn at random for each sealing.
     pub nonce: [u8; 12],
@@ -200,7 +201,7 @@ impl Secret {
         Self(Zeroizing::new(bytes))
     }
 
-    /// The bytes; whoever copies them wipes the copy.
+    /// Returns the bytes. A caller that copies them wipes the copy.
     #[must_use]
     pub fn expose(&self) -> &[u8] {
         &self.0

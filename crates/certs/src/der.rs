@@ -49,8 +49,8 @@ pub fn split(mut der: &[u8]) -> Option<Vec<&[u8]>> {
     Some(parts)
 }
 
-/// Modulus and exponent of an RSA SubjectPublicKeyInfo (RFC 8017, appendix
-/// A.1.1), without leading zeros.
+/// Returns modulus and exponent of an RSA SubjectPublicKeyInfo (RFC 8017,
+/// appendix A.1.1), without leading zeros.
 pub fn rsa_public(spki: &[u8]) -> Option<[&[u8]; 2]> {
     let (spki, _) = element(spki, SEQUENCE)?;
     let (_, rest) = element(spki, SEQUENCE)?;
@@ -61,15 +61,15 @@ pub fn rsa_public(spki: &[u8]) -> Option<[&[u8]; 2]> {
     Some([trimmed(modulus), trimmed(exponent)])
 }
 
-/// The modulus of an RSA private key, PKCS#8 (RFC 5958, section 2) or PKCS#1
-/// (RFC 8017, appendix A.1.2), without leading zeros.
+/// Returns the modulus of an RSA private key without leading zeros. The key is
+/// PKCS#8 (RFC 5958, section 2) or PKCS#1 (RFC 8017, appendix A.1.2).
 pub fn rsa_private_modulus(der: &[u8]) -> Option<&[u8]> {
     Some(trimmed(element(pkcs1(der)?.1, INTEGER)?.0))
 }
 
-/// The eight numbers of an RSA private key of two primes, in the order of
-/// RFC 8017, appendix A.1.2, without leading zeros. None if one is missing or
-/// zero.
+/// Returns the eight numbers of an RSA private key of two primes, without
+/// leading zeros. Their order is that of RFC 8017, appendix A.1.2. None if one
+/// is missing or zero.
 pub fn rsa_private(der: &[u8]) -> Option<[&[u8]; 8]> {
     let (version, mut rest) = pkcs1(der)?;
     let mut numbers = [&[][..]; 8];
@@ -82,7 +82,7 @@ pub fn rsa_private(der: &[u8]) -> Option<[&[u8]; 8]> {
     (is_whole && numbers.iter().all(|number| !number.is_empty())).then_some(numbers)
 }
 
-/// Version and rest of an RSAPrivateKey, bare or inside PKCS#8.
+/// Returns version and rest of an RSAPrivateKey, bare or inside PKCS#8.
 fn pkcs1(der: &[u8]) -> Option<(&[u8], &[u8])> {
     let (document, _) = element(der, SEQUENCE)?;
     let (version, rest) = element(document, INTEGER)?;
@@ -98,7 +98,8 @@ fn trimmed(integer: &[u8]) -> &[u8] {
     &integer[zeros..]
 }
 
-/// The contents of the first element, if it has that tag, and what follows it.
+/// Splits off the first element: its contents, if it has that tag, and what
+/// follows it.
 pub fn element(der: &[u8], tag: u8) -> Option<(&[u8], &[u8])> {
     let (&first, rest) = der.split_first()?;
     if first != tag {

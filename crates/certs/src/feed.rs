@@ -104,7 +104,7 @@ impl Feed {
     pub async fn run(mut self) {
         let mut broken = false;
         loop {
-            // Made before reading: what changes after the reading wakes it.
+            // The hint is made before the read, so that a later change wakes it.
             let log = Arc::clone(&self.log);
             let hint = log.changed();
             match self.read().await {
@@ -112,14 +112,14 @@ impl Feed {
                     if std::mem::take(&mut broken) {
                         tracing::info!("the change feed is back");
                     }
-                    // Whether the hint came or the time passed: look.
-                    let _ = timeout(LOOK_AT_LEAST, hint).await;
+                    // A hint, or its absence for so long: read again either way.
+                    let _ = timeout(POLL_INTERVAL, hint).await;
                 }
                 Err(error) => {
                     if !std::mem::replace(&mut broken, true) {
-                        tracing::warn!(%error, "the change feed is broken, freshness limits hold");
+                        tracing::warn!(%error, "the change feed is broken: cached answers age until it is back");
                     }
-                    sleep(RETRY).await;
+                    sleep(RETRY_DELAY).await;
                 }
             }
         }
@@ -150,11 +150,11 @@ impl Feed {
         loop {
             // Noted before the call: the answer is at least as new.
             let seen = self.seen.note().position;
-            let page = in_time(self.log.changes(at.number, PAGE)).await?;
+            let page = in_time(self.log.changes(at.number, MAX_PAGE)).await?;
             let continued = page.continued(at);
             let set_back = seen.is_some_and(|seen| page.ends_before(seen));
             let Some(reached) = continued.filter(|_| !set_back) else {
-                tracing::warn!("the change log does not continue here, reading everything again");
+                tracing::warn!("the change log does not continue here: everything is read again");
                 let head = in_time(self.log.head()).await?;
                 self.start_over(head).await;
                 return Ok(());
@@ -164,7 +164,7 @@ impl Feed {
             }
             at = reached;
             self.hand_on(&page, at).await;
-            if page.changes.len() < PAGE {
+            if page.changes.len() < MAX_PAGE {
                 return Ok(());
             }
         }
@@ -181,7 +181,7 @@ impl Feed {
     }
 
     async fn start_over(&mut self, at: LogPosition) {
-        // What was noted before no longer counts, in the caches neither.
+        // Positions noted before count no longer, in the caches neither.
         self.seen.restart(at);
         self.ask_caches(|cache| cache.start_over(at)).await;
         for follower in &self.followers {
@@ -218,14 +218,14 @@ async fn in_time<T>(call: BoxFuture<'_, Result<T>>) -> Result<T> {
     answer.unwrap_or(Err(StoreError::TimedOut(READ_TIMEOUT)))
 }
 
-/// Time that all caches have together for one page. A change reaches the
-/// lookup within 60 ms whatever hangs, and every server within 100 ms.
+/// Time that all caches have together for one page. A change reaches the lookup
+/// within 60 ms even if a cache hangs, and every server within 100 ms.
 pub const CACHE_TIMEOUT: Duration = Duration::from_millis(40);
 /// Changes in one page: bounds the time for which the lookup's lock is held.
-const PAGE: usize = 1000;
+const MAX_PAGE: usize = 1000;
 /// How long one read of the log may take.
 const READ_TIMEOUT: Duration = Duration::from_secs(2);
 /// How long to wait without a hint.
-const LOOK_AT_LEAST: Duration = Duration::from_secs(1);
+const POLL_INTERVAL: Duration = Duration::from_secs(1);
 /// How long to wait after a failure.
-const RETRY: Duration = Duration::from_millis(250);
+const RETRY_DELAY: Duration = Duration::from_millis(250);

@@ -1,10 +1,9 @@
 //! What answers this name?
 //!
-//! Data flows one way: a [`HostName`] enters [`lookup`], passes the [`cache`],
-//! joins or starts a load, which reads a [`store`] and makes of the stored
-//! [`credential`]s what a handshake needs. The [`feed`] carries changes back
-//! into the cache. This crate knows no ACME and no server, and what it needs of
-//! HTTP to reach a store stays behind that store.
+//! Data flows one way. A [`HostName`] enters [`lookup`], passes the [`cache`],
+//! and joins or starts a load. The load reads a [`store`] and makes of the
+//! stored [`credential`]s what a handshake needs. The [`feed`] carries changes
+//! back into the cache. This crate knows no ACME and no server.
 
 #![deny(unsafe_code)]
 

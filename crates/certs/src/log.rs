@@ -1,5 +1,5 @@
-//! The recent changes of a catalog's log, as every cache remembers them: a load
-//! that a change overtook is told from one that is still right.
+//! Recent changes of a catalog's log, as every cache remembers them. They tell
+//! a load that a change overtook from one that is still right.
 
 mod seen;
 
@@ -10,8 +10,8 @@ use crate::credential::CredentialId;
 use crate::host::{HostName, HostPattern};
 use crate::store::{Change, ChangePage, LogId, LogPosition, Subject};
 
-/// The last changes that were applied. A load asks it whether what it read
-/// has changed since it began.
+/// Last changes that were applied. A load asks whether what it read has changed
+/// since it began.
 #[derive(Debug, Default)]
 pub struct Recent {
     /// The log that is followed; none before the first contact.
@@ -27,7 +27,7 @@ pub struct Recent {
     changes: VecDeque<(u64, Subject)>,
 }
 
-/// When a load began.
+/// Moment at which a load began.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Begun {
     /// The number of the last applied change at that time.
@@ -36,8 +36,8 @@ pub struct Begun {
     pub epoch: u64,
 }
 
-/// What a load did read, to be held against the changes.
-pub struct Reading<'a> {
+/// Subjects of one load, to be compared with the changes since it began.
+pub struct LoadSubjects<'a> {
     /// The name that was asked for.
     pub name: &'a HostName,
     /// The pattern of the record that answered, if one did.
@@ -46,19 +46,19 @@ pub struct Reading<'a> {
     pub credentials: &'a [CredentialId],
 }
 
-/// What happened to it meanwhile.
+/// Effect of the changes since a load began on its result.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Meanwhile {
-    /// Nothing that matters.
+    /// No change concerns the result.
     Nothing,
-    /// It stands, but an exact record below the wildcard changed.
+    /// The result stands, but an exact record below the wildcard changed.
     Shadowed,
-    /// It must be read again.
+    /// The name must be read again.
     Overtaken,
 }
 
 impl Recent {
-    /// Where a load begins that starts now.
+    /// Returns the moment at which a load begins that starts now.
     #[must_use]
     pub fn begun(&self) -> Begun {
         Begun {
@@ -71,7 +71,7 @@ impl Recent {
     pub fn push(&mut self, change: &Change) {
         self.number = change.number;
         if !matches!(change.subject, Subject::Document(_)) {
-            if self.changes.len() == KEPT
+            if self.changes.len() == MAX_REMEMBERED
                 && let Some((number, _)) = self.changes.pop_front()
             {
                 self.dropped = number;
@@ -103,7 +103,7 @@ impl Recent {
 
     /// Judges what was read since `begun` against the changes since then.
     #[must_use]
-    pub fn meanwhile(&self, begun: Begun, reading: &Reading<'_>) -> Meanwhile {
+    pub fn meanwhile(&self, begun: Begun, subjects: &LoadSubjects<'_>) -> Meanwhile {
         if begun == self.begun() {
             return Meanwhile::Nothing;
         }
@@ -115,16 +115,16 @@ impl Recent {
             .iter()
             .rev()
             .take_while(|(number, _)| *number > begun.number);
-        let seen = since.map(|(_, subject)| reading.against(subject));
+        let seen = since.map(|(_, subject)| subjects.effect_of(subject));
         seen.max().unwrap_or(Meanwhile::Nothing)
     }
 }
 
 impl ChangePage {
-    /// Where a reader is that had seen `at`, after this page, which was read
-    /// behind `at.number`. None if the page does not continue there: another
-    /// log, changes missing, or another history than the reader has seen. The
-    /// reader then trusts nothing that it remembers.
+    /// Returns the position of a reader behind this page, which was read behind
+    /// `at.number`. None if the page does not continue there: another log,
+    /// changes missing, or another history than the reader has seen. The reader
+    /// then trusts nothing that it remembers.
     #[must_use]
     pub fn continued(&self, at: LogPosition) -> Option<LogPosition> {
         let same_history = at.number == 0 || self.mark_before == Some(at.mark);
@@ -155,8 +155,8 @@ impl ChangePage {
     }
 }
 
-impl Reading<'_> {
-    fn against(&self, subject: &Subject) -> Meanwhile {
+impl LoadSubjects<'_> {
+    fn effect_of(&self, subject: &Subject) -> Meanwhile {
         match subject {
             Subject::Host(pattern) if pattern.covers(self.name) => Meanwhile::Overtaken,
             Subject::Host(pattern) => match self.pattern.and_then(HostPattern::wildcard_parent) {
@@ -171,7 +171,7 @@ impl Reading<'_> {
 
 /// A bulk import writes some 20,000 changes a second and a load takes under a
 /// millisecond; a load that outlives this many changes just runs again.
-const KEPT: usize = 8192;
+const MAX_REMEMBERED: usize = 8192;
 
 #[cfg(test)]
 mod tests {

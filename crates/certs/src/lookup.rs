@@ -33,9 +33,9 @@ mod singleflight;
 
 /// Lookup of names, answered with what the server made of their records.
 ///
-/// Lookups have two steps, so that a caller can put a limit between them: [`Self::cached`]
-/// neither waits nor calls the store, [`Self::load`] may do both. The order of
-/// an answer:
+/// A lookup has two steps, and a caller can put a limit between them.
+/// [`Self::cached`] neither waits nor calls the store; [`Self::load`] may do
+/// both. The order of an answer:
 ///
 /// 1. the cache: the exact name, else the note about this name, else a wildcard
 ///    that is known to answer every name below it;

@@ -1,7 +1,7 @@
 //! Text of others that reaches a terminal or a log.
 
-/// Escapes line breaks, control characters and whatever else is not printable.
-/// Quotes and backslashes stay, so that escaping twice changes nothing.
+/// Escapes line breaks, control characters and all else that is not printable.
+/// Quotes and backslashes stay: escaping twice changes nothing.
 #[must_use]
 pub fn printable(text: &str) -> String {
     let escaped = text.escape_debug().to_string();

@@ -5,21 +5,21 @@ use std::sync::Arc;
 use crate::credential::{CredentialId, KeyType};
 use crate::host::HostPattern;
 
-/// What a catalog holds about one pattern.
+/// Record that a catalog holds about one pattern.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HostRecord {
-    /// The name that it answers for.
+    /// Pattern that the record answers for.
     pub pattern: HostPattern,
-    /// Who owns it.
+    /// Owner of the host.
     pub tenant: Tenant,
-    /// How its requests are answered; none for the server's own default.
+    /// How requests are answered; none for the server's own default.
     pub site: Option<Site>,
-    /// What its handshakes must offer.
+    /// Policy that handshakes must meet.
     pub tls: TlsPolicy,
     /// A disabled host is answered like an absent one, and still hides the
     /// wildcard above it.
     pub disabled: bool,
-    /// The credentials that it is served with.
+    /// Credentials that the host is served with.
     pub references: References,
     /// The number of the change that wrote it; 0 before the first write. What
     /// stands here is ignored by a write.
@@ -27,7 +27,7 @@ pub struct HostRecord {
 }
 
 impl HostRecord {
-    /// An enabled record with neither site nor credential.
+    /// Makes an enabled record with neither site nor credential.
     #[must_use]
     pub fn new(pattern: HostPattern) -> Self {
         Self {
@@ -64,7 +64,7 @@ impl Tenant {
         Ok(Self(name.into()))
     }
 
-    /// The name.
+    /// Returns the name.
     #[must_use]
     pub fn as_str(&self) -> &str {
         &self.0
@@ -74,14 +74,14 @@ impl Tenant {
 /// How requests are answered: a JSON document that only the server reads.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Site {
-    /// Which reader understands it.
+    /// Version of the document's format.
     pub format: u32,
     /// The document.
     pub json: Arc<str>,
 }
 
-/// What a handshake must offer to reach the host. Two hosts share a
-/// connection only under equal policies.
+/// Demands on a handshake that reaches the host. Two hosts share a connection
+/// only under equal policies.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum TlsPolicy {
     /// TLS 1.2 or 1.3.
@@ -92,7 +92,7 @@ pub enum TlsPolicy {
 }
 
 impl TlsPolicy {
-    /// The stored and shown form.
+    /// Returns the stored and shown form.
     #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {
@@ -115,7 +115,7 @@ impl TlsPolicy {
 pub struct References([Option<CredentialId>; KeyType::ALL.len()]);
 
 impl References {
-    /// The credential of that key type.
+    /// Returns the credential of that key type.
     #[must_use]
     pub fn of(&self, key_type: KeyType) -> Option<CredentialId> {
         self.0[key_type as usize]
@@ -127,7 +127,7 @@ impl References {
         std::mem::replace(&mut self.0[key_type as usize], id)
     }
 
-    /// What is referred to, in the order of preference.
+    /// Lists the references in the order of preference.
     pub fn iter(&self) -> impl Iterator<Item = (KeyType, CredentialId)> + '_ {
         KeyType::ALL
             .into_iter()

@@ -1,8 +1,8 @@
 //! Sealing: secrets at rest under a master key, AES-256-GCM (RFC 5116).
 //!
-//! What is sealed is bound to where it stands: a key to its catalog, its
-//! credential and its public key, a document to its catalog, kind and key. Put
-//! anywhere else, it does not open.
+//! Each sealing is bound to its place: a key to its catalog, credential and
+//! public key, a document to its catalog, kind and key. Moved elsewhere, it
+//! does not open.
 
 mod batch;
 mod file;
@@ -30,14 +30,14 @@ pub use self::source::KeySource;
 use crate::credential::{CredentialId, SealedBytes, Secret};
 use crate::store::{CatalogId, DocumentId};
 
-/// One master key, expanded once for all uses.
+/// Master key, expanded once for all uses.
 pub struct MasterKey {
     id: u32,
     key: LessSafeKey,
 }
 
 impl MasterKey {
-    /// From its 32 bytes; the caller wipes them.
+    /// Makes a key of its 32 bytes; the caller wipes them.
     ///
     /// # Panics
     /// Never: AES-256 takes any 32 bytes.
@@ -50,8 +50,8 @@ impl MasterKey {
         }
     }
 
-    /// What tells keys apart: the head of a digest over the key, so that no
-    /// two get one id by mistake.
+    /// Returns the id: the head of a digest over the key, which no two keys
+    /// share by mistake.
     #[must_use]
     pub fn id(&self) -> u32 {
         self.id
@@ -64,16 +64,16 @@ impl fmt::Debug for MasterKey {
     }
 }
 
-/// The master keys that a process has. All of them open; the first seals
-/// where nobody says which one does. A catalog says it.
+/// Master keys of a process. All of them open. The catalog says which one
+/// seals; without a catalog, the first one does.
 #[derive(Clone, Debug)]
 pub struct KeyRing {
-    /// In the order of their text, the newest last.
+    /// Keys in the order of their text, the newest last.
     keys: Vec<Arc<MasterKey>>,
 }
 
 impl KeyRing {
-    /// A ring of one.
+    /// Makes a ring of one key.
     #[must_use]
     pub fn new(first: MasterKey) -> Self {
         Self {
@@ -95,19 +95,19 @@ impl KeyRing {
         self
     }
 
-    /// The id of the first key.
+    /// Returns the id of the first key.
     #[must_use]
     pub fn first(&self) -> u32 {
         self.keys[0].id
     }
 
-    /// The id of the last key, which was added last.
+    /// Returns the id of the last key, which was added last.
     #[must_use]
     pub fn newest(&self) -> u32 {
         self.keys[self.keys.len() - 1].id
     }
 
-    /// The ids of all keys, in their order.
+    /// Lists the ids of all keys, in their order.
     pub fn ids(&self) -> impl Iterator<Item = u32> + '_ {
         self.keys.iter().map(|key| key.id)
     }
@@ -194,7 +194,7 @@ impl MasterKey {
     }
 }
 
-/// Where a secret stands: the data that is authenticated with it.
+/// Place of a secret: the data that is authenticated with it.
 #[derive(Clone, Copy, Debug)]
 pub enum Bound<'a> {
     /// A credential's private key.
@@ -216,8 +216,8 @@ pub enum Bound<'a> {
 }
 
 impl Bound<'_> {
-    /// Each part with its length before it, so that no two places give the
-    /// same bytes.
+    /// Encodes each part with its length before it: no two places give equal
+    /// bytes.
     fn data(&self) -> Vec<u8> {
         let mut data = Vec::with_capacity(128);
         let mut add = |part: &[u8]| {
@@ -289,23 +289,23 @@ pub enum KeyError {
     /// The command did not give a key.
     #[error("the command for the master key, {command:?}, {what}")]
     Command {
-        /// As it is configured.
+        /// The command as configured.
         command: String,
-        /// What went wrong.
+        /// Reason, such as an exit status.
         what: String,
     },
     /// The command did not end.
     #[error("the command for the master key, {command:?}, did not end within {deadline:?}")]
     TimedOut {
-        /// As it is configured.
+        /// The command as configured.
         command: String,
-        /// How long it had.
+        /// Time that the command had.
         deadline: Duration,
     },
-    /// What was read holds no key.
+    /// The text that was read holds no key.
     #[error("{source_name}: {what}")]
     Text {
-        /// Where it was read.
+        /// Name of the source.
         source_name: String,
         /// The line and what is wrong with it.
         what: String,

@@ -1,4 +1,4 @@
-//! Where hosts and their credentials live: the traits and their contracts.
+//! Stores of hosts and credentials: the traits and their contracts.
 //!
 //! Each sentence of a contract has a test in `contract.rs`, a suite that every
 //! store and every wrapper passes.
@@ -27,7 +27,7 @@ pub use self::write::{Precondition, Reseal, SecretOf, Write};
 /// A boxed future, as traits behind `dyn` need it.
 pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 
-/// What a store call gives.
+/// Result of a store call.
 pub type Result<T> = std::result::Result<T, StoreError>;
 
 /// Answers names for the lookup.
@@ -101,18 +101,18 @@ pub trait Catalog: ChangeLog {
     /// change, or of the last before it if it changed nothing.
     fn write(&self, batch: Batch) -> BoxFuture<'_, Result<u64>>;
 
-    /// The records of exactly these patterns that exist, in no order.
+    /// Returns the records of exactly these patterns that exist, in no order.
     fn hosts<'a>(&'a self, patterns: &'a [HostPattern]) -> BoxFuture<'a, Result<Vec<HostRecord>>>;
 
-    /// At most `limit` records behind `after`.
+    /// Lists at most `limit` records behind `after`.
     fn list_hosts<'a>(
         &'a self,
         after: Option<&'a HostPattern>,
         limit: usize,
     ) -> BoxFuture<'a, Result<Vec<HostRecord>>>;
 
-    /// At most `limit` patterns behind `after` whose records refer to that
-    /// credential.
+    /// Lists at most `limit` patterns behind `after` whose records refer to
+    /// that credential.
     fn hosts_of<'a>(
         &'a self,
         id: CredentialId,
@@ -120,26 +120,27 @@ pub trait Catalog: ChangeLog {
         limit: usize,
     ) -> BoxFuture<'a, Result<Vec<HostPattern>>>;
 
-    /// The credentials of these ids that exist, in no order.
+    /// Returns the credentials of these ids that exist, in no order.
     fn credentials<'a>(
         &'a self,
         ids: &'a [CredentialId],
     ) -> BoxFuture<'a, Result<Vec<StoredCredential<SealedBytes>>>>;
 
-    /// At most `limit` credentials behind `after`.
+    /// Lists at most `limit` credentials behind `after`.
     fn list_credentials(
         &self,
         after: Option<CredentialId>,
         limit: usize,
     ) -> BoxFuture<'_, Result<Vec<StoredCredential<SealedBytes>>>>;
 
-    /// One document; an expired one is not there.
+    /// Reads a document; an expired one is not there.
     fn document<'a>(
         &'a self,
         id: &'a DocumentId,
     ) -> BoxFuture<'a, Result<Option<Document<SealedBytes>>>>;
 
-    /// At most `limit` unexpired documents of a kind behind the key `after`.
+    /// Lists at most `limit` unexpired documents of a kind behind the key
+    /// `after`.
     fn list_documents<'a>(
         &'a self,
         kind: &'a DocumentKind,
@@ -154,9 +155,9 @@ pub trait Catalog: ChangeLog {
         after: &'a str,
     ) -> BoxFuture<'a, Result<Option<DocumentKind>>>;
 
-    /// Takes the lease for `ttl` if nobody else holds it, or prolongs the
-    /// holder's own. None while another holds it. The token grows each time
-    /// the holder changes, so that a late holder can be told apart.
+    /// Takes the lease for `ttl` if no other holder has it, or prolongs the
+    /// holder's own. None while another holds it. The token grows each time the
+    /// holder changes, which tells a late holder apart.
     fn lease<'a>(
         &'a self,
         name: &'a str,
@@ -168,14 +169,14 @@ pub trait Catalog: ChangeLog {
     fn release<'a>(&'a self, name: &'a str, holder: &'a str) -> BoxFuture<'a, Result<()>>;
 }
 
-/// What a store says of a name. `K` is the form of the keys: [`OpenKey`] for
+/// Answer of a store about a name. `K` is the form of the keys: [`OpenKey`] for
 /// the lookup, [`SealedBytes`] from a catalog.
 #[derive(Clone, Debug)]
 pub struct Answer<K> {
-    /// The last change of the state that was read, an absence too; none from
-    /// a store without a change log.
+    /// Last change of the state that was read, for an absence too; none from a
+    /// store without a change log.
     pub read_at: Option<LogPosition>,
-    /// What answers; none if neither the name nor a wildcard above it is
+    /// Record that answers; none if neither the name nor a wildcard above it is
     /// there.
     pub found: Option<Box<Found<K>>>,
     /// Whether a cache answered because the store could not (stale-if-error,
@@ -184,7 +185,7 @@ pub struct Answer<K> {
 }
 
 impl<K> Answer<K> {
-    /// Says that this answers.
+    /// Makes an answer of a record.
     #[must_use]
     pub fn found(found: impl Into<Box<Found<K>>>) -> Self {
         Self {
@@ -194,7 +195,7 @@ impl<K> Answer<K> {
         }
     }
 
-    /// Says that nothing answers.
+    /// Makes an answer without a record.
     #[must_use]
     pub fn absent() -> Self {
         Self {
@@ -210,7 +211,7 @@ impl<K> Answer<K> {
 pub struct Found<K> {
     /// The record, exact or wildcard.
     pub record: HostRecord,
-    /// What it refers to, in no order.
+    /// Credentials that the record refers to, in no order.
     pub credentials: Vec<StoredCredential<K>>,
     /// For a wildcard `*.b`: whether any exact record stands one label below
     /// `b`. A store that cannot list says true.
@@ -228,10 +229,10 @@ pub struct CatalogId(pub [u8; 16]);
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct LogId(pub [u8; 16]);
 
-/// A place in the log.
+/// Position in the log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LogPosition {
-    /// Which log.
+    /// Identity of the log.
     pub log: LogId,
     /// The number of the last change; 0 before the first.
     pub number: u64,
@@ -240,10 +241,10 @@ pub struct LogPosition {
     pub mark: u64,
 }
 
-/// A piece of the log.
+/// Page of the log.
 #[derive(Clone, Debug)]
 pub struct ChangePage {
-    /// Which log.
+    /// Identity of the log.
     pub log: LogId,
     /// The number of the log's last change when this was read.
     pub last: u64,
@@ -259,39 +260,39 @@ pub struct ChangePage {
     pub changes: Vec<Change>,
 }
 
-/// One entry of the log.
+/// Entry of the log.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Change {
     /// Grows by one with each change.
     pub number: u64,
-    /// What it is about.
+    /// Subject of the change.
     pub subject: Subject,
-    /// What happened.
+    /// Event that the change announces.
     pub what: What,
 }
 
-/// What a change is about. A new credential is not announced: nobody can have
+/// Subject of a change. A new credential is not announced: no server can have
 /// loaded it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Subject {
     /// A host record.
     Host(HostPattern),
-    /// A credential, however many hosts refer to it.
+    /// A credential, announced once for all hosts that refer to it.
     Credential(CredentialId),
     /// A document.
     Document(DocumentId),
 }
 
-/// What happened to a subject.
+/// Event of a subject.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum What {
-    /// It was created or replaced.
+    /// The subject was created or replaced.
     Put,
-    /// It is gone.
+    /// The subject is gone.
     Removed,
 }
 
-/// The right to do something alone for a while.
+/// Right to do something alone for a while.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Lease {
     /// Grows each time the holder changes.

@@ -111,7 +111,7 @@ async fn a_feed_continues_from_the_position_of_the_copies() {
     rig.write(["a.test".into(), "b.test".into()]).await;
     let head = rig.catalog.head().await.unwrap();
     let mut feed = rig.feed();
-    // One transaction, so one mark.
+    // All in one transaction, which has one mark.
     feed.begin_at(LogPosition { number: 1, ..head }).await;
     let feed = run(feed);
     rig.reaches(2).await;

@@ -19,7 +19,7 @@ use tikv_jemalloc_ctl::{epoch, stats};
 #[global_allocator]
 static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
 
-/// One test: the allocator's statistics are the process's.
+/// All in one test: the allocator's statistics are the process's.
 #[tokio::test]
 async fn weights_are_within_15_percent_of_what_memory_grows_by() {
     let measured = [
@@ -78,7 +78,7 @@ async fn grown(key: Key, key_type: KeyType, hosts: usize, form: fn(Secret) -> Op
         .map(|n| format!("host-{n}.example.test"))
         .collect();
     let lookup = lookup(shelf(&names, key, key_type, form));
-    // What the library sets up at the first use of a key type.
+    // Allocations that the library makes once, at the first use of a key type.
     found(&lookup, "warm.example.test").await;
     let before = (allocated(), lookup.stats().usage.bytes);
     for name in &names {

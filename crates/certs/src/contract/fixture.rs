@@ -19,11 +19,11 @@ use crate::store::{
 
 /// A catalog under test.
 pub struct Fixture {
-    /// It keeps [`Fixture::KEEP`] changes.
+    /// Catalog that keeps [`Fixture::KEEP`] changes.
     pub catalog: Arc<dyn Catalog>,
     /// Its clock, in milliseconds.
     pub clock: Arc<AtomicI64>,
-    /// What must live as long: a folder, say.
+    /// Values that must live as long, such as a folder.
     pub keep: Box<dyn Any + Send + Sync>,
 }
 
@@ -84,7 +84,7 @@ impl Fixture {
         }
     }
 
-    /// A document as the catalog takes it.
+    /// Makes a document as the catalog takes it.
     #[must_use]
     pub fn document(
         &self,
@@ -108,14 +108,14 @@ impl Fixture {
         id
     }
 
-    /// What answers for a name.
+    /// Finds what answers for a name.
     pub async fn find(&self, name: &str) -> Option<Found<SealedBytes>> {
         let name = HostName::parse(name).unwrap();
         let answer = self.catalog.find(&name).await.unwrap();
         answer.found.map(|found| *found)
     }
 
-    /// One record.
+    /// Reads a record.
     pub async fn host(&self, name: &str) -> Option<HostRecord> {
         self.catalog.hosts(&[pattern(name)]).await.unwrap().pop()
     }

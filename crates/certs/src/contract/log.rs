@@ -120,8 +120,8 @@ pub async fn nobody_sees_a_smaller_number_later(fixture: Fixture) {
     assert_eq!(fixture.number().await, end);
 }
 
-/// The same with catalogs of their own on one empty store, as servers have:
-/// two write, and one reads along.
+/// Repeats the test with catalogs of their own on one empty store, as servers
+/// have: two write, and one reads along.
 pub async fn writers_take_turns(reader: &dyn Catalog, writers: [Arc<dyn Catalog>; 2]) {
     const ROUNDS: u64 = 40;
     let writers = [1_u64, 2]

@@ -9,7 +9,7 @@ pub(super) struct Base64 {
     bits: u32,
     count: u32,
     padded: bool,
-    /// What the characters of a piece stand for.
+    /// Values of the characters of a piece.
     values: Zeroizing<[u8; PIECE]>,
 }
 
@@ -74,7 +74,8 @@ fn all_known(piece: &[u8; PIECE], values: &mut [u8; PIECE]) -> bool {
     known == [0xff; PIECE]
 }
 
-/// Six bits, and a mask: all ones for a character of the alphabet, else 0.
+/// Returns six bits, and a mask: all ones for a character of the alphabet, else
+/// 0.
 #[inline(always)]
 fn value(character: u8) -> (u8, u8) {
     let within =

@@ -14,9 +14,9 @@ use crate::printable;
 pub(super) struct Chain {
     /// Leaf first, then each certificate's issuer, without the root.
     pub(super) ders: Vec<CertificateDer<'static>>,
-    /// Which of the known roots issued a leaf that stands alone.
+    /// Known root that issued a leaf which stands alone.
     pub(super) root: Option<CertificateDer<'static>>,
-    /// What was left out.
+    /// Notes on what was left out.
     pub(super) notes: Vec<String>,
 }
 
@@ -101,7 +101,7 @@ impl Certificate<'_> {
     }
 }
 
-/// How a certificate is called in errors.
+/// Names a certificate in errors: by its subject, else by its serial number.
 pub(super) fn describe(certificate: &X509Certificate<'_>) -> String {
     let subject = certificate.subject().to_string();
     let name = match subject.is_empty() {
@@ -126,10 +126,10 @@ fn without_copies(
 }
 
 fn parse<'a>(ders: &'a [CertificateDer<'static>]) -> Result<Vec<Certificate<'a>>, CredentialError> {
-    if ders.len() > MAX_GIVEN {
+    if ders.len() > MAX_CERTIFICATES {
         return Err(CredentialError::TooMany {
             certificates: ders.len(),
-            most: MAX_GIVEN,
+            most: MAX_CERTIFICATES,
         });
     }
     let parse = |(der, number): (&'a CertificateDer<'static>, usize)| {
@@ -187,8 +187,8 @@ fn walk<'a, 'b>(
     order
 }
 
-/// The root among those known that issued a leaf. A root that can't be parsed
-/// issued nothing.
+/// Finds the known root that issued a leaf. A root that can't be parsed issued
+/// nothing.
 fn root_of(
     leaf: &Certificate<'_>,
     roots: &[CertificateDer<'static>],
@@ -228,4 +228,4 @@ fn incomplete(leaf: &Certificate<'_>, unused: &[&Certificate<'_>]) -> Credential
 }
 
 /// Bounds the search for issuers, which tries each with each.
-const MAX_GIVEN: usize = 50;
+const MAX_CERTIFICATES: usize = 50;

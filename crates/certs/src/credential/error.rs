@@ -90,7 +90,7 @@ pub enum CredentialError {
         leaf: String,
         /// Its issuer's name.
         issuer: String,
-        /// What the certificate of that name lacks.
+        /// What that certificate lacks.
         why: &'static str,
     },
     /// A certificate of the chain that clients refuse.
@@ -133,7 +133,7 @@ pub enum CredentialError {
 }
 
 impl CredentialError {
-    /// What many errors of a kind have in common, for lists of them.
+    /// Returns what errors of a kind have in common, for lists of them.
     #[must_use]
     pub fn group(&self) -> &'static str {
         match self {

@@ -62,7 +62,7 @@ pub(super) fn claims(key: &[u8], key_type: KeyType, spki: &[u8]) -> Option<bool>
         return Some(der::rsa_public(spki)?[0] == der::rsa_private_modulus(key)?);
     }
     let public = sec1_parts(pkcs8_inner(key).unwrap_or(key))?.public?;
-    // The same bit string stands at the end of the leaf's.
+    // The leaf's public key ends with that bit string too.
     Some(!public.is_empty() && spki.ends_with(public))
 }
 
@@ -81,7 +81,7 @@ fn encoding(key: &[u8]) -> Option<PrivateKeyDer<'_>> {
     }
 }
 
-/// The type that a key says it is.
+/// Returns the type that a key says it is.
 pub(super) fn key_type(key: &[u8]) -> Result<KeyType, CredentialError> {
     let (oid, curve) = algorithm(key).ok_or_else(|| match element(key, SEQUENCE) {
         // An encrypted PKCS#8 begins with its algorithm.
@@ -112,7 +112,8 @@ pub(super) fn key_type(key: &[u8]) -> Result<KeyType, CredentialError> {
     Err(CredentialError::UnsupportedKey(refused))
 }
 
-/// The algorithm's object identifier, and the curve's where there is one.
+/// Returns the algorithm's object identifier, and the curve's where there is
+/// one.
 fn algorithm(key: &[u8]) -> Option<(&[u8], Option<&[u8]>)> {
     match encoding(key)? {
         PrivateKeyDer::Pkcs1(_) => Some((RSA, None)),

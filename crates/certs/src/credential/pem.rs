@@ -1,6 +1,5 @@
-//! PEM (RFC 7468), read so that an operator learns the line that is wrong,
-//! and so that no piece of a key is left in memory: what a general reader
-//! does not promise.
+//! Reader of PEM (RFC 7468). Errors name the line that is wrong, and no piece
+//! of a key is left in memory: general readers promise neither.
 
 use std::mem;
 
@@ -14,7 +13,7 @@ use super::error::CredentialError;
 use crate::der::{self, SEQUENCE, element};
 use crate::printable;
 
-/// What a file holds that matters here.
+/// Certificates and keys of a file.
 #[derive(Default)]
 pub(super) struct Contents {
     pub(super) certificates: Vec<CertificateDer<'static>>,
@@ -38,7 +37,7 @@ pub(super) fn read(bytes: &[u8], what: Wanted) -> Result<Contents, CredentialErr
     }
     let mut reader = Reader {
         // No section stands for more bytes.
-        room: (bytes.len() * 3 / 4).min(ROOM),
+        room: (bytes.len() * 3 / 4).min(KEY_ROOM),
         contents: Contents::default(),
         section: None,
     };
@@ -57,7 +56,7 @@ pub(super) fn read(bytes: &[u8], what: Wanted) -> Result<Contents, CredentialErr
     reader.end()
 }
 
-/// What DER without a label is taken for.
+/// Meaning of DER, which has no label.
 #[derive(Clone, Copy)]
 pub(super) enum Wanted {
     Certificates,
@@ -74,7 +73,7 @@ impl Wanted {
         match self {
             Self::Key => contents.keys.push(Secret::new(bytes.to_vec())),
             Self::Certificates => {
-                // What can't be split is one certificate, and a bad one.
+                // Bytes that can't be split are one certificate, and a bad one.
                 let parts = der::split(bytes).unwrap_or_else(|| vec![bytes]);
                 let certificates = parts.into_iter().map(|part| part.to_vec().into());
                 contents.certificates = certificates.collect();
@@ -176,7 +175,7 @@ impl<'a> Section<'a> {
     }
 }
 
-/// The label of a line that frames a section.
+/// Returns the label of a line that frames a section.
 fn framed<'a>(line: &'a [u8], frame: &[u8]) -> Option<&'a [u8]> {
     line.strip_prefix(frame)?.strip_suffix(b"-----")
 }
@@ -199,6 +198,6 @@ const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
 const CERTIFICATES: [&[u8]; 2] = [b"CERTIFICATE", b"X509 CERTIFICATE"];
 const KEYS: [&[u8]; 3] = [b"PRIVATE KEY", b"EC PRIVATE KEY", b"RSA PRIVATE KEY"];
 /// A key of any size we take: growing would leave copies.
-const ROOM: usize = 4096;
+const KEY_ROOM: usize = 4096;
 /// Far more than ten certificates and a key; bounds what a wrong file costs.
 const MAX_INPUT: usize = 1 << 20;

@@ -55,7 +55,8 @@ impl Credential {
         Self::check(Contents { certificates, keys }, dates, roots)
     }
 
-    /// The same with both in one PEM file, in any order.
+    /// Checks chain and key from one PEM file, in any order, as
+    /// [`Credential::parse`] does.
     ///
     /// # Errors
     /// As [`Credential::parse`].
@@ -63,17 +64,18 @@ impl Credential {
         Self::check(pem::read(bundle, Wanted::Certificates)?, dates, &[])
     }
 
-    /// The same for a pair that others keep, at each load: dates do not count,
-    /// and a chain that begins with the leaf is taken as it stands if the key
-    /// names the leaf's public key. The full parse of a load checks the rest.
-    /// Names and notes are those of the slow way only.
+    /// Reads a pair that others keep, at each load. Dates do not count. A chain
+    /// that begins with the leaf is taken as it stands if the key names the
+    /// leaf's public key; the full parse of a load checks the rest. Names and
+    /// notes are filled in only where that is not so.
     pub fn parse_stored(chain: &[u8], key: &[u8]) -> Result<Self, CredentialError> {
         let certificates = pem::read(chain, Wanted::Certificates)?.certificates;
         let keys = pem::read(key, Wanted::Key)?.keys;
         Self::stored(Contents { certificates, keys })
     }
 
-    /// The same with both in one PEM text, in any order.
+    /// Reads chain and key from one PEM text, as [`Credential::parse_stored`]
+    /// does.
     pub fn parse_stored_bundle(bundle: &[u8]) -> Result<Self, CredentialError> {
         Self::stored(pem::read(bundle, Wanted::Certificates)?)
     }
@@ -143,43 +145,45 @@ impl Credential {
         })
     }
 
-    /// The type of the key.
+    /// Returns the type of the key.
     #[must_use]
     pub fn key_type(&self) -> KeyType {
         self.key_type
     }
 
-    /// Leaf first, then each certificate's issuer, without the root.
+    /// Returns the chain: leaf first, then each certificate's issuer, without
+    /// the root.
     #[must_use]
     pub fn chain(&self) -> &[CertificateDer<'static>] {
         &self.chain
     }
 
-    /// The DNS names of the leaf, without those that no host can have.
+    /// Returns the DNS names of the leaf, without those that no host can have.
     #[must_use]
     pub fn names(&self) -> &[HostPattern] {
         &self.names
     }
 
-    /// End of the leaf's validity, seconds since the Unix epoch.
+    /// Returns the end of the leaf's validity, seconds since the Unix epoch.
     #[must_use]
     pub fn not_after(&self) -> i64 {
         self.not_after
     }
 
-    /// The root that issued a leaf which stands alone; none for a self-signed
-    /// one, and for a chain that brings its issuers.
+    /// Returns the known root that issued a leaf which stands alone. None for a
+    /// self-signed leaf, and for a chain that brings its issuers.
     pub(super) fn root(&self) -> Option<&CertificateDer<'static>> {
         self.root.as_ref()
     }
 
-    /// What was repaired or left out, for the operator.
+    /// Returns what was repaired or left out, for the operator.
     #[must_use]
     pub fn notes(&self) -> &[String] {
         &self.notes
     }
 
-    /// As a store takes it, with the key in the clear, as PKCS#8.
+    /// Converts to the form that a store takes. The key is in the clear:
+    /// PKCS#8, or as a plain store keeps it.
     #[must_use]
     pub fn into_stored(self, id: CredentialId) -> StoredCredential<OpenKey> {
         StoredCredential {
@@ -234,7 +238,8 @@ fn sizes(chain: &[CertificateDer<'static>]) -> Result<(), CredentialError> {
     Ok(())
 }
 
-/// Only the subject's alternative names count (RFC 9525, section 2).
+/// Reads the subject's alternative names, which alone count (RFC 9525, section
+/// 2).
 fn names(leaf: &X509Certificate<'_>, notes: &mut Vec<String>) -> Vec<HostPattern> {
     let mut names = Vec::new();
     let alternatives = leaf.subject_alternative_name().ok().flatten();

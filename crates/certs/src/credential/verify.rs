@@ -47,7 +47,8 @@ impl Credential {
         names(ders[0], hosts).map_err(|why| refused(&why))
     }
 
-    /// When to verify: where dates do not count, once the whole chain has begun.
+    /// Returns when to verify: where dates do not count, once the whole chain
+    /// has begun.
     fn time(&self, dates: Dates) -> (Dates, UnixTime) {
         let seconds = match dates {
             Dates::ValidAt(now) => now,
@@ -81,8 +82,8 @@ fn expired(issuer: &X509Certificate<'_>, not_after: i64) -> CredentialError {
     )
 }
 
-/// A client must refuse a critical extension that it does not know (RFC 5280,
-/// section 4.2).
+/// Refuses critical extensions that clients do not know, as they must (RFC
+/// 5280, section 4.2).
 fn critical_extensions(certificate: &X509Certificate<'_>) -> Result<()> {
     for extension in certificate.extensions() {
         let oid = extension.oid.to_id_string();
@@ -98,8 +99,8 @@ fn critical_extensions(certificate: &X509Certificate<'_>) -> Result<()> {
     Ok(())
 }
 
-/// The leaf must be for servers, if it says what it is for (RFC 5280, sections
-/// 4.2.1.3 and 4.2.1.12).
+/// Checks that the leaf is for servers, if it says what it is for (RFC 5280,
+/// sections 4.2.1.3 and 4.2.1.12).
 fn server_usage(leaf: &X509Certificate<'_>) -> Result<()> {
     extended_usage(leaf)?;
     let usage = leaf.key_usage().map_err(|_| unreadable(leaf))?;
@@ -111,8 +112,8 @@ fn server_usage(leaf: &X509Certificate<'_>) -> Result<()> {
     })
 }
 
-/// An issuer must be one for servers' certificates; `below` are those that the
-/// path length counts.
+/// Checks that an issuer may sign servers' certificates. `below` are the
+/// authorities that its path length counts.
 fn issuer_usage(issuer: &X509Certificate<'_>, below: &[X509Certificate<'_>]) -> Result<()> {
     extended_usage(issuer)?;
     let usage = issuer.key_usage().map_err(|_| unreadable(issuer))?;
@@ -167,9 +168,9 @@ fn path(
     anchor: &CertificateDer<'_>,
     (dates, time): (Dates, UnixTime),
 ) -> std::result::Result<(), String> {
-    let anchor = anchor_from_trusted_cert(anchor).map_err(|error| told(&error))?;
+    let anchor = anchor_from_trusted_cert(anchor).map_err(|error| explain(&error))?;
     let verified = EndEntityCert::try_from(leaf)
-        .map_err(|error| told(&error))?
+        .map_err(|error| explain(&error))?
         .verify_for_usage(
             default_provider().signature_verification_algorithms.all,
             &[anchor],
@@ -188,12 +189,12 @@ fn path(
         {
             Ok(())
         }
-        other => other.map_err(|error| told(&error)),
+        other => other.map_err(|error| explain(&error)),
     }
 }
 
-/// What the library finds, in words.
-fn told(error: &webpki::Error) -> String {
+/// Describes an error of webpki.
+fn explain(error: &webpki::Error) -> String {
     use webpki::Error;
     match error {
         Error::NameConstraintViolation => {

@@ -11,32 +11,32 @@ use crate::store::{BoxFuture, ChangePage, DocumentId, LogPosition, Subject};
 #[derive(Debug)]
 pub struct Documents(broadcast::Sender<DocumentEvent>);
 
-/// What the log says of documents.
+/// News of the log about documents.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum DocumentEvent {
-    /// This one was put or removed.
+    /// This document was put or removed.
     Changed(DocumentId),
     /// Changes may have been missed: read everything again.
     All,
 }
 
 impl Documents {
-    /// Events from now on. A subscriber that lags behind reads everything
-    /// again, as after [`DocumentEvent::All`].
+    /// Subscribes to events from now on. A subscriber that lags behind reads
+    /// everything again, as after [`DocumentEvent::All`].
     #[must_use]
     pub fn subscribe(&self) -> broadcast::Receiver<DocumentEvent> {
         self.0.subscribe()
     }
 
     fn send(&self, event: DocumentEvent) {
-        // An error tells that nobody subscribes.
+        // An error means that there is no subscriber.
         let _ = self.0.send(event);
     }
 }
 
 impl Default for Documents {
     fn default() -> Self {
-        Self(broadcast::Sender::new(EVENTS))
+        Self(broadcast::Sender::new(MAX_LAG))
     }
 }
 
@@ -57,4 +57,4 @@ impl Follower for Documents {
 }
 
 /// Events that a slow subscriber may lag behind before it reads everything.
-const EVENTS: usize = 256;
+const MAX_LAG: usize = 256;

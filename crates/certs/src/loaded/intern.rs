@@ -150,7 +150,7 @@ impl LoadedCredential {
             && self.certified.cert == chain
     }
 
-    /// Equal if `other` can stand for this one, else greater if this one
+    /// Returns equal if `other` can stand for this form, greater if this form
     /// replaces it.
     fn order(&self, other: &Self) -> cmp::Ordering {
         if other.is_form(self.version, &self.certified.cert) {

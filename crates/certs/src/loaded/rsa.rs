@@ -1,11 +1,11 @@
 //! RSA keys as aws-lc has them, without the check that validation made.
 //!
-//! aws-lc's own readers of private keys prove that the eight numbers of a key
-//! fit together (`RSA_check_key`), which takes half as long as a signature.
-//! A key that comes out of a seal of ours was proved so before it was sealed,
-//! so here the numbers are only put in their places. Were they wrong, no wrong
-//! signature could leave: aws-lc verifies each with the public key before it
-//! gives it away, against fault attacks.
+//! aws-lc's own readers prove that the eight numbers of a key fit together
+//! (`RSA_check_key`), which takes half as long as a signature. A key that comes
+//! out of a seal of ours was proved before it was sealed: here the numbers are
+//! only put in their places. Wrong numbers could still give no wrong signature.
+//! aws-lc verifies each with the public key before it gives it away, against
+//! fault attacks.
 #![expect(unsafe_code, reason = "aws-lc-rs has no reader that skips the check")]
 
 use std::fmt;
@@ -49,7 +49,7 @@ impl Drop for Handle {
 }
 
 impl RsaKey {
-    /// From the numbers of a key that was checked before
+    /// Makes a key of the numbers of a key that was checked before
     /// ([`crate::der::rsa_private`]). None if there is no memory.
     pub(super) fn from_checked(numbers: [&[u8]; 8]) -> Option<Self> {
         // SAFETY: takes no arguments.
@@ -127,7 +127,7 @@ const SALT_LIKE_DIGEST: i32 = -1;
 struct Number(*mut lc::BIGNUM);
 
 impl Number {
-    /// Null if there is no memory.
+    /// Makes a number; null if there is no memory.
     fn new(bytes: &[u8]) -> Self {
         // SAFETY: reads the slice; null makes it allocate the number.
         Self(unsafe { lc::BN_bin2bn(bytes.as_ptr(), bytes.len(), ptr::null_mut()) })

@@ -10,7 +10,7 @@ use crate::store::LogPosition;
 #[derive(Debug, Default)]
 pub struct Seen(Mutex<Noted>);
 
-/// What had been seen at some moment.
+/// Position that had been seen at some moment.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Noted {
     /// None before the first contact with the log. Its mark may be of an older
@@ -22,13 +22,13 @@ pub struct Noted {
 }
 
 impl Seen {
-    /// What has been seen until now.
+    /// Returns what has been seen until now.
     #[must_use]
     pub fn note(&self) -> Noted {
         *self.lock()
     }
 
-    /// A page up to `at` was handed on.
+    /// Notes that a page up to `at` was handed on.
     pub fn raise(&self, at: LogPosition) {
         if let Some(position) = &mut self.lock().position
             && position.log == at.log
@@ -38,7 +38,7 @@ impl Seen {
         }
     }
 
-    /// A write of this process got that number. Called before the write
+    /// Notes the number of a write of this process. Called before the write
     /// returns: a read behind it then never gets an older copy.
     pub fn wrote(&self, number: u64) {
         if let Some(position) = &mut self.lock().position {
@@ -46,7 +46,8 @@ impl Seen {
         }
     }
 
-    /// The log is read anew from `at`: nothing from before counts.
+    /// Starts over: the log is read anew from `at`, and no earlier position
+    /// counts.
     pub fn restart(&self, at: LogPosition) {
         let mut noted = self.lock();
         noted.epoch += u64::from(noted.position.is_some());

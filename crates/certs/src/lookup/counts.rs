@@ -75,8 +75,8 @@ cells! {
 }
 
 impl Counts {
-    /// Store calls by their time: how many took at most each of
-    /// [`CALL_BOUNDS`] and more than the bound before; the last class is
+    /// Returns the store calls by their time: how many took at most each of
+    /// [`CALL_BOUNDS`] and more than the bound before. The last class is
     /// unbounded.
     #[must_use]
     pub fn calls(&self) -> [u64; CALL_BOUNDS.len() + 1] {

@@ -96,9 +96,9 @@ impl Freshness {
         self.now().saturating_add(micros(RETRY_DELAY))
     }
 
-    /// Returns the reported state, or `Broken` for a `Healthy` that nobody has
-    /// confirmed within [`FEED_TIMEOUT`]: a feed whose task ended or hangs
-    /// can't report that itself.
+    /// Returns the reported state. A `Healthy` older than [`FEED_TIMEOUT`]
+    /// counts as `Broken`: a feed whose task ended or hangs can't report that
+    /// itself.
     pub(super) fn feed(&self) -> FeedState {
         match self.feed.load(Ordering::Acquire) {
             0 => FeedState::None,

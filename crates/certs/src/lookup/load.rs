@@ -1,4 +1,4 @@
-//! One load: read, prepare, publish, cache.
+//! Load of a name: read, prepare, publish, cache.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -12,7 +12,7 @@ use crate::cache::{Absence, EntryState, Note, Served};
 use crate::credential::CredentialId;
 use crate::host::HostName;
 use crate::loaded::{LoadedCredential, LoadedHost};
-use crate::log::{Begun, Meanwhile, Reading, Recent};
+use crate::log::{Begun, LoadSubjects, Meanwhile, Recent};
 use crate::obtain::Obtained;
 use crate::record::HostRecord;
 use crate::seal::OpenKey;
@@ -131,7 +131,7 @@ impl<V: Send + Sync + 'static> Load<V> {
 
 impl<V: Send + Sync + 'static> Drop for Load<V> {
     fn drop(&mut self) {
-        // Before the sender goes: nobody joins a call that is broken off.
+        // Before the sender goes: no waiter may join a call that is broken off.
         self.remove();
     }
 }
@@ -178,7 +178,7 @@ impl<V: Send + Sync + 'static> Lookup<V> {
         };
         let meanwhile = recent.meanwhile(
             begun,
-            &Reading {
+            &LoadSubjects {
                 name,
                 pattern,
                 credentials,

@@ -12,8 +12,8 @@ use crate::cache::Served;
 #[derive(Debug)]
 pub(super) struct Refreshes(Arc<Semaphore>);
 
-/// One background load of a record. Dropping it gives back the permit and
-/// lets the record be refreshed again, however the load ended.
+/// Background load of a record. Dropping it gives back the permit and lets the
+/// record be refreshed again, after a failed load too.
 pub(super) struct Refresh<V> {
     served: Arc<Served<V>>,
     _permit: OwnedSemaphorePermit,

@@ -1,9 +1,9 @@
-//! What a catalog writes.
+//! Transactions of a catalog.
 
 use crate::credential::SealedBytes;
 use crate::store::{Document, Precondition, Reseal, Write};
 
-/// One transaction of a catalog: operations whose secrets are sealed.
+/// Transaction of a catalog: operations whose secrets are sealed.
 ///
 /// Only a [`Sealer`](super::Sealer) makes it, and puts the version of the
 /// check value first that its master key was taken by. While the key is being
@@ -15,7 +15,7 @@ pub struct Batch {
 }
 
 impl Batch {
-    /// Operations that hold while the check value is as `required` says.
+    /// Makes a batch that holds while the check value is as `required` says.
     pub(super) fn new(
         required: Write<SealedBytes>,
         writes: impl IntoIterator<Item = Write<SealedBytes>>,
@@ -27,7 +27,7 @@ impl Batch {
         }
     }
 
-    /// Puts another check value in the place of that version.
+    /// Makes a batch that replaces the check value of that version.
     pub(super) fn of_check(check: Document<SealedBytes>, expect: Precondition) -> Self {
         Self {
             writes: vec![Write::PutDocument(check, expect)],
@@ -35,7 +35,7 @@ impl Batch {
         }
     }
 
-    /// Operations that no sealer has made: for tests of catalogs.
+    /// Makes a batch that no sealer has checked: for tests of catalogs.
     #[cfg(any(test, feature = "testing"))]
     #[must_use]
     pub fn unchecked(writes: Vec<Write<SealedBytes>>) -> Self {
@@ -45,14 +45,15 @@ impl Batch {
         }
     }
 
-    /// The same with secrets to seal again.
+    /// Adds secrets to seal again.
     #[cfg(any(test, feature = "testing"))]
     #[must_use]
     pub fn with_reseals(self, reseals: Vec<Reseal>) -> Self {
         Self { reseals, ..self }
     }
 
-    /// The operations in their order, and what is sealed again after them.
+    /// Returns the operations in their order, and what is sealed again after
+    /// them.
     #[must_use]
     pub fn into_parts(self) -> (Vec<Write<SealedBytes>>, Vec<Reseal>) {
         (self.writes, self.reseals)

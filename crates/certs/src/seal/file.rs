@@ -51,7 +51,7 @@ impl KeyRing {
     }
 }
 
-/// The text of a key file, if nobody else may read that.
+/// Reads a key file, which only its owner may read.
 pub(super) fn read(path: &Path) -> Result<Zeroizing<String>, KeyError> {
     let (file, _) = open(path)?;
     contents(&file, path)
@@ -71,11 +71,12 @@ fn change<T>(
         fs::TryLockError::Error(error) => fault(error),
     })?;
     if fs::metadata(path).map_err(fault)?.ino() != metadata.ino() {
-        // Who held the lock until now has put another file in its place.
+        // The holder of the lock before this one has put another file in its
+        // place.
         return Err(KeyError::Busy(path.clone()));
     }
     let (text, done) = edit(&contents(&file, path)?);
-    // What can't be read again is never put in place.
+    // A text that can't be read again is never put in place.
     text::parse(&text, &path.display().to_string())?;
     let fresh = beside(path);
     let replaced = write_durably(&text, &fresh)
@@ -83,7 +84,7 @@ fn change<T>(
         .and_then(|()| keep_owner(&fresh, &metadata).map_err(|_| KeyError::Owner(path.clone())))
         .and_then(|()| fs::rename(&fresh, path).map_err(fault));
     if replaced.is_err() {
-        // It holds keys. It may not even be there.
+        // The new file holds keys. It may not even exist.
         let _ = fs::remove_file(&fresh);
     }
     replaced?;
@@ -91,7 +92,8 @@ fn change<T>(
     Ok(done)
 }
 
-/// So that the server, which may be another user, can still read it.
+/// Gives the new file owner and mode of the old one: the server may run as
+/// another user than the command.
 fn keep_owner(fresh: &Path, old: &Metadata) -> io::Result<()> {
     let new = fs::metadata(fresh)?;
     if (new.uid(), new.gid()) != (old.uid(), old.gid()) {
@@ -107,7 +109,7 @@ fn beside(path: &Path) -> PathBuf {
 }
 
 fn write_durably(text: &str, path: &Path) -> io::Result<()> {
-    // What an earlier run left is nobody's key.
+    // A file that an earlier run left holds no key in use.
     match fs::remove_file(path) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
         _ => {}
@@ -122,7 +124,7 @@ fn write_durably(text: &str, path: &Path) -> io::Result<()> {
     file.sync_all()
 }
 
-/// A name is durable only with its folder.
+/// Syncs the folder: a file's name is durable only with it.
 fn sync_folder(path: &Path) -> io::Result<()> {
     let folder = path
         .parent()
@@ -196,7 +198,7 @@ mod tests {
         fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).unwrap();
         fs::write(&path, [0xff; 10]).unwrap();
         fails("no text");
-        fs::write(&path, vec![b'#'; source::MAX_TEXT + 1]).unwrap();
+        fs::write(&path, vec![b'#'; source::MAX_KEY_TEXT + 1]).unwrap();
         fails("over 64 KiB");
         fs::write(&path, "").unwrap();
         fails("no key");

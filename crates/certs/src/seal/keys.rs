@@ -15,20 +15,20 @@ use super::{KeyError, KeyRing, KeySource};
 pub struct Keys {
     ring: Arc<RwLock<Arc<KeyRing>>>,
     source: Option<KeySource>,
-    reading: Mutex<Option<Reading>>,
+    reload: Mutex<Option<Reload>>,
 }
 
-/// A thread reads the source, since that may block.
+/// Reload of the source by a thread, since it may block.
 #[derive(Debug)]
-struct Reading {
+struct Reload {
     begun: Instant,
     /// Closed when it ended.
     ended: watch::Receiver<()>,
 }
 
 impl Keys {
-    /// What a source holds now; it is read again when a key is missing. It
-    /// blocks as [`KeySource::load`] does.
+    /// Loads the keys of a source, which is read again when a key is missing.
+    /// Blocks as [`KeySource::load`] does.
     ///
     /// # Errors
     /// As [`KeySource::load`].
@@ -38,20 +38,20 @@ impl Keys {
         Ok(keys)
     }
 
-    /// The keys as they are now.
+    /// Returns the present keys.
     #[must_use]
     pub fn ring(&self) -> Arc<KeyRing> {
         let ring = self.ring.read().unwrap_or_else(PoisonError::into_inner);
         Arc::clone(&ring)
     }
 
-    /// The ring, with this key if it can be had within that time.
+    /// Returns the ring, with this key if the source gives it within that time.
     pub(super) async fn with(&self, id: u32, wait: Duration) -> Arc<KeyRing> {
         let ring = self.ring();
         if ring.has(id) {
             return ring;
         }
-        if let Some(mut ended) = self.read_again() {
+        if let Some(mut ended) = self.reload() {
             // Nothing is ever sent: it is closed when the reading has ended,
             // or the wait is over.
             let _ = timeout(wait, ended.changed()).await;
@@ -60,14 +60,14 @@ impl Keys {
     }
 
     /// Whether the source is being read.
-    pub(super) fn is_reading(&self) -> bool {
-        let reading = self.reading.lock();
-        let reading = reading.unwrap_or_else(PoisonError::into_inner);
-        reading.as_ref().is_some_and(Reading::runs)
+    pub(super) fn is_reloading(&self) -> bool {
+        let reload = self.reload.lock();
+        let reload = reload.unwrap_or_else(PoisonError::into_inner);
+        reload.as_ref().is_some_and(Reload::runs)
     }
 
-    /// Where the keys are read, as the operator knows it.
-    pub(super) fn shown(&self) -> String {
+    /// Describes the source as the operator knows it.
+    pub(super) fn describe(&self) -> String {
         match &self.source {
             Some(source) => source.to_string(),
             None => "the ring given".to_owned(),
@@ -76,12 +76,12 @@ impl Keys {
 
     /// Begins to read the source, unless that was begun within the last
     /// second; gives what is closed at the end of it.
-    fn read_again(&self) -> Option<watch::Receiver<()>> {
+    fn reload(&self) -> Option<watch::Receiver<()>> {
         let source = self.source.clone()?;
-        let reading = self.reading.lock();
-        let mut reading = reading.unwrap_or_else(PoisonError::into_inner);
-        if let Some(last) = &*reading
-            && (last.runs() || last.begun.elapsed() < EVERY)
+        let reload = self.reload.lock();
+        let mut reload = reload.unwrap_or_else(PoisonError::into_inner);
+        if let Some(last) = &*reload
+            && (last.runs() || last.begun.elapsed() < MIN_RELOAD_INTERVAL)
         {
             return Some(last.ended.clone());
         }
@@ -93,16 +93,16 @@ impl Keys {
                 match source.load() {
                     Ok(new) => {
                         let mut ring = ring.write().unwrap_or_else(PoisonError::into_inner);
-                        // What could be opened stays open, whatever became of
-                        // the source.
+                        // Keys that could be opened stay, even if the source
+                        // has lost them.
                         *ring = Arc::new(new.with_all(&ring));
                     }
-                    Err(error) => tracing::warn!(%error, "the master keys can't be read again"),
+                    Err(error) => tracing::warn!(%error, "the master keys could not be read again: new keys are missing"),
                 }
                 drop(end);
             })
             .ok()?;
-        *reading = Some(Reading {
+        *reload = Some(Reload {
             begun: Instant::now(),
             ended: ended.clone(),
         });
@@ -110,7 +110,7 @@ impl Keys {
     }
 }
 
-impl Reading {
+impl Reload {
     fn runs(&self) -> bool {
         self.ended.has_changed().is_ok()
     }
@@ -122,14 +122,13 @@ impl From<KeyRing> for Keys {
         Self {
             ring: Arc::new(RwLock::new(Arc::new(ring))),
             source: None,
-            reading: Mutex::new(None),
+            reload: Mutex::new(None),
         }
     }
 }
 
-/// A key that is met again and again, and is nowhere, costs one reading in
-/// this time.
-const EVERY: Duration = Duration::from_secs(1);
+/// Bounds the readings of the source for a key that is nowhere.
+const MIN_RELOAD_INTERVAL: Duration = Duration::from_secs(1);
 
 #[cfg(test)]
 mod tests {
@@ -149,7 +148,7 @@ mod tests {
         // Right behind a reading the next is not begun.
         let third = KeyRing::extend_file(&path).unwrap();
         assert!(!keys.with(third, wait).await.has(third));
-        let last = keys.reading.lock().unwrap().take();
+        let last = keys.reload.lock().unwrap().take();
         assert!(!last.unwrap().runs());
         KeyRing::shorten_file(&path, first).unwrap();
         let ring = keys.with(third, wait).await;

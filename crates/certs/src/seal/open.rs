@@ -37,13 +37,13 @@ impl OpenKey {
         Self::unsealed(secret)
     }
 
-    /// The key: PKCS#8, SEC1 or PKCS#1 DER.
+    /// Returns the key: PKCS#8, SEC1 or PKCS#1 DER.
     #[must_use]
     pub fn secret(&self) -> &Secret {
         &self.secret
     }
 
-    /// The key alone, to be sealed.
+    /// Returns the key alone, to be sealed.
     #[must_use]
     pub fn into_secret(self) -> Secret {
         self.secret
@@ -57,7 +57,7 @@ impl OpenKey {
 }
 
 impl StoredCredential<OpenKey> {
-    /// The same credential in the form in which it is sealed.
+    /// Converts the credential to the form in which it is sealed.
     #[must_use]
     pub fn into_sealable(self) -> StoredCredential<Secret> {
         let (credential, key) = self.replace_key(());

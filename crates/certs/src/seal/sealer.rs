@@ -69,9 +69,9 @@ impl Sealer {
         self.opened().await.map(|_| ())
     }
 
-    /// Takes a new catalog: writes the check value under the first key, so
-    /// that a wrong key is told apart ever after. An unfinished one is
-    /// completed; one that was sealed already is opened.
+    /// Initializes a new catalog: writes the check value under the first key,
+    /// which tells a wrong key ever after. An unfinished catalog is completed,
+    /// a sealed one is opened.
     ///
     /// # Errors
     /// As [`Sealer::open`]; also if there are credentials but no check value.
@@ -81,7 +81,7 @@ impl Sealer {
         Self::create_under(catalog, keys, first).await
     }
 
-    /// Takes a new catalog, under another key of the ring than the first.
+    /// Initializes a new catalog under another key of the ring than the first.
     ///
     /// # Errors
     /// As [`Sealer::create`]; also if the ring has no such key.
@@ -111,20 +111,20 @@ impl Sealer {
         Ok(sealer)
     }
 
-    /// The catalog that it seals for.
+    /// Returns the catalog that is sealed for.
     #[must_use]
     pub fn catalog(&self) -> &Arc<dyn Catalog> {
         &self.0.catalog
     }
 
-    /// How far this process has seen the catalog's log: the feed raises it,
-    /// and so does each write.
+    /// Returns how far this process has seen the catalog's log. The feed raises
+    /// it, and so does each write.
     #[must_use]
     pub fn seen(&self) -> &Arc<Seen> {
         &self.0.seen
     }
 
-    /// The keys of this process.
+    /// Returns the keys of this process.
     #[must_use]
     pub fn ring(&self) -> Arc<KeyRing> {
         self.0.keys.ring()
@@ -138,10 +138,10 @@ impl Sealer {
     /// secret to seal; [`StoreError::Unavailable`] if another catalog stands in
     /// the place of the one that was opened; else what the catalog failed with.
     pub async fn write(&self, writes: Vec<Write<Secret>>) -> Result<u64> {
-        // What is sealed for one catalog must not land in another.
+        // A secret that is sealed for one catalog must not land in another.
         self.recognize().await?;
         let mut conflict = None;
-        for _ in 0..ATTEMPTS {
+        for _ in 0..MAX_ATTEMPTS {
             let (batch, check) = self.batch(&writes).await?;
             match self.catalog().write(batch).await {
                 // By the caller's own expectations, or because another key
@@ -179,8 +179,8 @@ impl Sealer {
         Ok(())
     }
 
-    /// The catalog that the keys belong to, by its check value. Calls that
-    /// come at once each look: none waits behind another.
+    /// Returns the catalog that the keys belong to, by its check value.
+    /// Concurrent calls each ask: none waits behind another.
     async fn opened(&self) -> Result<CatalogId> {
         if let Some(catalog) = self.known().opened {
             return Ok(catalog);
@@ -209,4 +209,4 @@ fn no_check() -> StoreError {
 }
 
 /// More means that others change the key without pause.
-const ATTEMPTS: usize = 3;
+const MAX_ATTEMPTS: usize = 3;

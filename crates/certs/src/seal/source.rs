@@ -1,4 +1,4 @@
-//! Where the master key comes from.
+//! Sources of the master key.
 
 use std::env;
 use std::fmt;
@@ -42,12 +42,12 @@ impl KeySource {
             Self::Env(name) => {
                 text::parse(&variable(name)?, &format!("environment variable {name}"))
             }
-            Self::Command { line, hidden } => load_command(line, hidden, DEADLINE),
+            Self::Command { line, hidden } => load_command(line, hidden, COMMAND_TIMEOUT),
         }
     }
 
-    /// The text that the source gives with one more key at its end, and the id
-    /// of that key; for sources that can't be written. It blocks as
+    /// Returns the text of the source with one more key at its end, and the id
+    /// of that key. Meant for sources that can't be written. Blocks as
     /// [`KeySource::load`] does.
     ///
     /// # Errors
@@ -56,9 +56,9 @@ impl KeySource {
         let text = match self {
             Self::File(path) => file::read(path)?,
             Self::Env(name) => variable(name)?,
-            Self::Command { line, hidden } => command_text(line, hidden, DEADLINE)?,
+            Self::Command { line, hidden } => command_text(line, hidden, COMMAND_TIMEOUT)?,
         };
-        // What is no ring now is none with one more key.
+        // A text that is no ring now is none with one more key either.
         text::parse(&text, &self.to_string())?;
         Ok(text::extend(&text))
     }
@@ -70,7 +70,7 @@ impl KeySource {
         }
     }
 
-    /// The same source with a relative path taken from `folder`.
+    /// Takes a relative path from `folder`.
     #[must_use]
     pub fn relative_to(self, folder: &Path) -> Self {
         match self {
@@ -148,7 +148,7 @@ fn command_text(
     let output = received.recv_timeout(deadline);
     let ended = wait(&mut child, deadline.saturating_sub(started.elapsed()));
     let (Ok(output), Some(status)) = (output, ended) else {
-        // It may have ended by itself meanwhile.
+        // The command may have ended by itself meanwhile.
         let _ = child.kill();
         let _ = child.wait();
         let command = command.to_owned();
@@ -170,18 +170,18 @@ fn wait(child: &mut Child, within: Duration) -> Option<std::process::ExitStatus>
         if Instant::now() >= until {
             return None;
         }
-        thread::sleep(LOOK);
+        thread::sleep(POLL_INTERVAL);
     }
 }
 
 /// Reads into memory that is wiped, and that never grows: growing would leave
 /// copies behind.
 pub(super) fn read(mut from: impl Read) -> io::Result<Zeroizing<Vec<u8>>> {
-    let mut bytes = Zeroizing::new(vec![0; MAX_TEXT]);
+    let mut bytes = Zeroizing::new(vec![0; MAX_KEY_TEXT]);
     let mut filled = 0;
     loop {
         match from.read(&mut bytes[filled..]) {
-            Ok(0) if filled == MAX_TEXT => {
+            Ok(0) if filled == MAX_KEY_TEXT => {
                 return Err(io::Error::other("it is over 64 KiB, no master key"));
             }
             Ok(0) => break,
@@ -194,7 +194,7 @@ pub(super) fn read(mut from: impl Read) -> io::Result<Zeroizing<Vec<u8>>> {
     Ok(bytes)
 }
 
-/// A copy that is wiped too.
+/// Copies bytes into a text that is wiped too.
 pub(super) fn to_text(bytes: &[u8], source_name: &str) -> Result<Zeroizing<String>, KeyError> {
     let text = std::str::from_utf8(bytes).map_err(|_| KeyError::Text {
         source_name: source_name.to_owned(),
@@ -204,11 +204,11 @@ pub(super) fn to_text(bytes: &[u8], source_name: &str) -> Result<Zeroizing<Strin
 }
 
 /// Start-up waits for the command no longer than an operator would.
-const DEADLINE: Duration = Duration::from_secs(10);
+const COMMAND_TIMEOUT: Duration = Duration::from_secs(10);
 /// How often it is looked whether the command has ended.
-const LOOK: Duration = Duration::from_millis(5);
+const POLL_INTERVAL: Duration = Duration::from_millis(5);
 /// Hundreds of keys with comments.
-pub(super) const MAX_TEXT: usize = 64 << 10;
+pub(super) const MAX_KEY_TEXT: usize = 64 << 10;
 
 #[cfg(test)]
 mod tests {

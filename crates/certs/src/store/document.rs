@@ -40,9 +40,9 @@ impl From<String> for DocumentKind {
 /// Kind and key, which together name one document.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct DocumentId {
-    /// What the document is for.
+    /// Kind: the purpose of the document.
     pub kind: DocumentKind,
-    /// Which document of that kind.
+    /// Key within the kind.
     pub key: Cow<'static, str>,
 }
 

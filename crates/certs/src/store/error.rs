@@ -3,26 +3,26 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Why a store gave no answer. Cheap to clone: all who wait share it.
+/// Reason why a store gave no answer. Cheap to clone: all waiters share it.
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum StoreError {
-    /// It can't be reached or broke off.
+    /// The store can't be reached, or broke off.
     #[error("the store is unavailable: {0}")]
     Unavailable(Arc<str>),
-    /// It did not answer in time.
+    /// The store did not answer in time.
     #[error("the store did not answer within {0:?}")]
     TimedOut(Duration),
-    /// This call failed, but the store answers others: a client picks the
-    /// host, and no host may shut the store off for all.
+    /// This call failed, but the store answers others. A client picks the host,
+    /// and no host may shut the store off for all.
     #[error("the store failed on this call: {0}")]
     Failed(Arc<str>),
-    /// As many calls as may be are in flight and waiting.
+    /// The limit of calls in flight and waiting is reached.
     #[error("too many calls to the store are in flight")]
     Overloaded,
-    /// What is stored can't be used; says what and where.
+    /// Stored data can't be used; says which and where.
     #[error("{0}")]
     Corrupt(Arc<str>),
-    /// Something else stands there than was expected; says what.
+    /// A write met another state than it expected; says which.
     #[error("{0}")]
     Conflict(Arc<str>),
     /// This store does not take such input; says why.

@@ -31,13 +31,13 @@ pub struct Memory {
 }
 
 impl Memory {
-    /// An empty catalog that keeps as many changes as [`super::sqlite`].
+    /// Makes an empty catalog that keeps as many changes as SQLite does.
     #[must_use]
     pub fn new(clock: Clock) -> Self {
         Self::keeping(clock, 100_000)
     }
 
-    /// The same with another length of the log.
+    /// Makes an empty catalog that keeps `keep` changes.
     #[must_use]
     pub fn keeping(clock: Clock, keep: u64) -> Self {
         Self {
@@ -69,8 +69,8 @@ impl Memory {
 }
 
 impl Memory {
-    /// Goes back to what it holds now, log and all, as a database does that is
-    /// restored from a snapshot of its volume.
+    /// Returns a function that goes back to the present state, log and all, as
+    /// a database does that is restored from a snapshot of its volume.
     pub fn saved(&self) -> impl FnOnce() + use<'_> {
         let saved = self.state();
         move || *self.lock() = saved

@@ -25,20 +25,21 @@ impl Precondition {
     }
 }
 
-/// The conflict of a record that refers to a credential that is not there.
+/// Makes the conflict of a record that refers to a missing credential.
 #[must_use]
 pub fn dangling(pattern: &HostPattern, id: CredentialId) -> StoreError {
     StoreError::Conflict(format!("{pattern} is to refer to {id}, which does not exist").into())
 }
 
-/// The conflict of a reference under another key type than the credential has.
+/// Makes the conflict of a reference under another key type than the credential
+/// has.
 #[must_use]
 pub fn other_type(id: CredentialId, is: &str, wanted: KeyType) -> StoreError {
     let wanted = wanted.as_str();
     StoreError::Conflict(format!("{id} has a key of type {is}, not {wanted}").into())
 }
 
-/// The refusal of a credential without certificates.
+/// Makes the refusal of a credential without certificates.
 #[must_use]
 pub fn no_chain(id: CredentialId) -> StoreError {
     StoreError::Refused(format!("{id} has no certificate").into())

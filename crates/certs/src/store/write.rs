@@ -1,4 +1,4 @@
-//! What a write consists of, and what must be there for it to happen.
+//! Operations of a write, and their preconditions.
 
 use std::fmt;
 
@@ -7,8 +7,8 @@ use crate::host::HostPattern;
 use crate::record::HostRecord;
 use crate::store::{Document, DocumentId};
 
-/// One operation of a write. `S` is the form of its secrets: [`Secret`] where
-/// a caller asks for it, [`SealedBytes`] where a catalog does it.
+/// Operation of a write. `S` is the form of its secrets: [`Secret`] where a
+/// caller asks for it, [`SealedBytes`] where a catalog does it.
 ///
 /// [`Secret`]: crate::credential::Secret
 #[derive(Clone, Debug)]
@@ -29,7 +29,7 @@ pub enum Write<S> {
     Require(DocumentId, Precondition),
 }
 
-/// Puts another sealing of the same secret in the place of one.
+/// Replacement of a sealed secret by another sealing of it.
 #[derive(Clone, Debug)]
 pub struct Reseal {
     /// Whose secret it is.
@@ -42,7 +42,7 @@ pub struct Reseal {
     pub to: SealedBytes,
 }
 
-/// Where a sealed secret stands.
+/// Place of a sealed secret.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum SecretOf {
     /// The key of a credential.
@@ -60,13 +60,13 @@ impl fmt::Display for SecretOf {
     }
 }
 
-/// What must be there for an operation to happen.
+/// Precondition of an operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Precondition {
-    /// Whatever is there.
+    /// None: the operation always happens.
     Any,
-    /// Nothing may be there.
+    /// The subject must not exist.
     Absent,
-    /// Exactly this version.
+    /// The subject must have exactly this version.
     Version(u64),
 }

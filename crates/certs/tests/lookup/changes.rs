@@ -117,7 +117,7 @@ async fn a_replaced_credential_is_one_change_for_all_its_hosts() {
         assert_eq!(served.host().credentials[0].version, 5);
     }
     assert_eq!(store.calls(), 6);
-    // What is replaced is not served on when the store fails either.
+    // A replaced credential is not served on when the store fails either.
     lookup.apply(&change(6, Subject::Credential(CredentialId::from_u64(9))));
     store.fail(true);
     assert!(matches!(ask(&lookup, "a.test").await, Outcome::Failed(_)));
@@ -187,7 +187,7 @@ async fn changes_elsewhere_do_not_repeat_a_load() {
     }
     store.release(2);
     assert!(matches!(load.await.unwrap(), Outcome::Found(_)));
-    // So many changes are no longer all remembered: reading again is the safe way.
+    // Not all of so many changes are remembered: reading again is the safe way.
     assert_eq!(store.calls(), 2);
     store.put(host("d.test", 2));
     let load = tokio::spawn(lookup.load(&HostName::parse("d.test").unwrap()));

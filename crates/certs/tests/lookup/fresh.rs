@@ -108,7 +108,7 @@ async fn while_the_store_hangs_nobody_waits_for_what_it_said() {
         yield_now().await;
     }
     assert_eq!(lookup.stats().in_flight, 1, "it is read again aside");
-    // It answers again: what is long stale is read first.
+    // The store answers again: a long stale record is read first.
     store.fail(false);
     store.release(10);
     yield_now().await;

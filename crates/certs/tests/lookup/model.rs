@@ -57,10 +57,10 @@ fn answer(hosts: &Hosts, name: &HostName) -> Option<u64> {
 struct World {
     store: Arc<Scripted>,
     lookup: Arc<Names>,
-    /// What the store held behind each change, and its subject.
+    /// Contents of the store behind each change, and the change's subject.
     history: Vec<(Hosts, &'static str)>,
     delivered: usize,
-    /// Asked for what, when that much was delivered.
+    /// Names asked for, each with how much was delivered by then.
     waiting: Vec<(HostName, usize, Wait<String>)>,
 }
 

@@ -1,4 +1,4 @@
-//! What comes out: found, absent, failed, and never one for another.
+//! Outcomes: found, absent, failed, and never one for another.
 
 use std::sync::Arc;
 

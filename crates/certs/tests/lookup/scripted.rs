@@ -27,7 +27,7 @@ pub(crate) fn held_store() -> Arc<Scripted> {
 
 pub(crate) type Names = Lookup<String>;
 
-/// A lookup whose values are the patterns.
+/// Makes a lookup whose values are the patterns.
 pub(crate) fn lookup(store: &Arc<Scripted>) -> Arc<Names> {
     lookup_with(store, 8 << 20)
 }
@@ -47,7 +47,7 @@ pub(crate) fn lookup_with(store: &Arc<Scripted>, memory: usize) -> Arc<Names> {
     })
 }
 
-/// The same with a feed that vouches for it, at change 0.
+/// Makes a lookup with a feed that vouches for it, at change 0.
 pub(crate) fn watched(store: &Arc<Scripted>) -> Arc<Names> {
     let lookup = lookup(store);
     lookup.restart(LogPosition {
@@ -59,7 +59,7 @@ pub(crate) fn watched(store: &Arc<Scripted>) -> Arc<Names> {
     lookup
 }
 
-/// Both steps.
+/// Does both steps of a lookup.
 pub(crate) async fn ask(lookup: &Arc<Names>, name: &str) -> Outcome<String> {
     let name = HostName::parse(name).unwrap();
     match lookup.cached(&name) {
@@ -101,7 +101,7 @@ pub(crate) fn host_change(number: u64, pattern: &str) -> ChangePage {
     change(number, Subject::Host(HostPattern::parse(pattern).unwrap()))
 }
 
-/// A host with one ECDSA credential of that id and version.
+/// Makes a host with one ECDSA credential of that id and version.
 pub(crate) fn host(pattern: &str, id: u64) -> Found<OpenKey> {
     host_version(pattern, id, 1)
 }

@@ -1,4 +1,4 @@
-//! One load per name, shared by all who wait.
+//! Singleflight: one load per name, shared by all waiters.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -94,8 +94,8 @@ async fn the_observer_stays_with_the_load() {
     assert_eq!(Arc::strong_count(&observed), 1, "and let go");
 }
 
-/// What a client that came between the check against the log and the end of
-/// the load was given, although a change had removed it.
+/// Found by review: a client that came between the check against the log and
+/// the end of the load was given a removed record.
 #[tokio::test]
 async fn nobody_joins_a_load_that_was_held_against_the_log() {
     let store = store();

@@ -1,4 +1,4 @@
-//! What holds for all inputs of the parsers and codecs, tried on random ones.
+//! Properties that hold for all inputs of the parsers and codecs.
 #![allow(clippy::unwrap_used)]
 
 mod codecs;

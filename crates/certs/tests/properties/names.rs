@@ -28,7 +28,7 @@ proptest! {
         prop_assert_eq!(host(&text).to_string(), wanted);
     }
 
-    /// What no path, key, query or URL must ever meet.
+    /// Characters that no path, key, query or URL must ever meet.
     #[test]
     fn any_text_gives_a_safe_name_or_an_error(text in any::<String>()) {
         if let Ok(name) = HostName::parse(&text) {

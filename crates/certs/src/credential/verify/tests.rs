@@ -9,7 +9,7 @@ use super::*;
 const NOW: i64 = 1_800_000_000;
 const VALID: Dates = Dates::ValidAt(NOW);
 
-/// What a test changes of a certificate.
+/// Change that a test makes to a certificate.
 type Change = fn(&mut CertificateParams);
 
 fn unchanged(_: &mut CertificateParams) {}

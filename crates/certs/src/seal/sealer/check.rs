@@ -1,6 +1,6 @@
 //! The check value: a document that tells a wrong master key, and which key
-//! seals. Whoever seals does it under the key that the check value is sealed
-//! under; replacing it is how keys are changed.
+//! seals. All processes seal under the key of the check value; replacing it
+//! changes the key.
 
 use std::future::ready;
 use std::time::Duration;
@@ -16,7 +16,7 @@ use crate::store::{
     Precondition, Result, StoreError, Subject, Write,
 };
 
-/// What the check value was when it was last read.
+/// Check value as it was last read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Check {
     /// The key that it is sealed under.
@@ -31,7 +31,7 @@ impl Check {
     }
 }
 
-/// What this process knows of the catalog and its check value.
+/// State of the catalog and its check value, as this process knows them.
 #[derive(Debug, Default)]
 pub(super) struct Known {
     /// Catalog whose check value the keys opened.
@@ -66,8 +66,8 @@ impl Sealer {
         catalog: CatalogId,
         document: Document<SealedBytes>,
     ) -> Result<Check> {
-        let check = self.noted(&document);
-        let ring = self.0.keys.with(check.key, OPENING).await;
+        let check = self.note_check(&document);
+        let ring = self.0.keys.with(check.key, KEY_TIMEOUT).await;
         match ring.unseal(document.bytes.clone(), &place(catalog, &document)) {
             Ok(_) => Ok(check),
             Err(why) => Err(wrong(&ring, &why)),
@@ -77,10 +77,10 @@ impl Sealer {
     /// Reads which key seals, whether this process has it or not.
     pub(super) async fn learn(&self) -> Result<Option<Check>> {
         let document = self.catalog().document(&CHECK).await?;
-        Ok(document.map(|document| self.noted(&document)))
+        Ok(document.map(|document| self.note_check(&document)))
     }
 
-    fn noted(&self, document: &Document<SealedBytes>) -> Check {
+    fn note_check(&self, document: &Document<SealedBytes>) -> Check {
         let check = Check {
             key: document.bytes.key_id,
             version: document.version,
@@ -98,7 +98,7 @@ impl Sealer {
     ) -> Result<Document<SealedBytes>> {
         let check = Document::new(CHECK, Secret::new(CHECK.kind.as_str().into()));
         let sealed = ring.seal_under(key, &check.bytes, &place(catalog, &check));
-        let sealed = sealed.ok_or_else(|| self.lacks(key))?;
+        let sealed = sealed.ok_or_else(|| self.missing_key(key))?;
         Ok(check.with_bytes(sealed))
     }
 
@@ -122,8 +122,13 @@ impl Sealer {
         let has_it = self.recognize().await.is_ok()
             && match self.learn().await {
                 Ok(Some(check)) => {
-                    let has_it = self.0.keys.with(check.key, OPENING).await.has(check.key);
-                    self.tell_missing(check.key, has_it);
+                    let has_it = self
+                        .0
+                        .keys
+                        .with(check.key, KEY_TIMEOUT)
+                        .await
+                        .has(check.key);
+                    self.log_missing(check.key, has_it);
                     has_it
                 }
                 Ok(None) | Err(_) => false,
@@ -134,25 +139,26 @@ impl Sealer {
     }
 
     /// Logs once that the key that seals is missing, and once that it is back.
-    fn tell_missing(&self, key: u32, has_it: bool) {
+    fn log_missing(&self, key: u32, has_it: bool) {
         let mut known = self.known();
         if has_it {
             if known.missing.take().is_some() {
-                tracing::info!("the master key {key:08x} is here, it seals");
+                tracing::info!(key = %format_args!("{key:08x}"), "the sealing master key was found");
             }
-        } else if !self.0.keys.is_reading() && known.missing.replace(key) != Some(key) {
-            let error = self.lacks(key);
-            tracing::error!(%error, "what is sealed under that key can't be served");
+        } else if !self.0.keys.is_reloading() && known.missing.replace(key) != Some(key) {
+            let error = self.missing_key(key);
+            tracing::error!(%error, "secrets under the new master key can't be opened: their hosts fail");
         }
     }
 
-    /// What is wrong and what to do where the sealing key is not there.
-    pub(super) fn lacks(&self, key: u32) -> StoreError {
+    /// Makes the error for a missing sealing key: what is wrong, and what to
+    /// do.
+    pub(super) fn missing_key(&self, key: u32) -> StoreError {
         StoreError::Refused(
             format!(
                 "the store seals under the master key {key:08x}, which is not in {}: add it \
                  there, it is looked for again; until then nothing is sealed here",
-                self.0.keys.shown()
+                self.0.keys.describe()
             )
             .into(),
         )
@@ -199,6 +205,6 @@ fn wrong(ring: &KeyRing, why: &dyn std::fmt::Display) -> StoreError {
 /// The document that is the check value; its kind is its content. It belongs
 /// to one catalog and is never copied into another.
 pub const CHECK: DocumentId = DocumentId::known(DocumentKind::new("check"), "");
-/// What opening a store waits for its keys, and what a load waits for a key
-/// that is new: a client waits no longer.
-pub(super) const OPENING: Duration = Duration::from_secs(2);
+/// Time that opening a store, and a load, wait for a key that is new. A client
+/// waits no longer.
+pub(super) const KEY_TIMEOUT: Duration = Duration::from_secs(2);

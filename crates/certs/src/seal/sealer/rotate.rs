@@ -1,14 +1,14 @@
 //! Changing the key that seals, and sealing again what lies under another.
 
 use super::Sealer;
-use super::check::OPENING;
+use super::check::KEY_TIMEOUT;
 use super::secrets::{SealingKey, does_not_open};
 use crate::credential::{CredentialId, SealedBytes, StoredCredential};
 use crate::seal::{Batch, Bound, KeyRing};
 use crate::store::{Document, DocumentKind, Precondition, Reseal, Result, SecretOf, StoreError};
 
 impl Sealer {
-    /// The id of the key that seals, as the catalog has it now.
+    /// Returns the id of the key that seals, as the catalog has it now.
     ///
     /// # Errors
     /// If the catalog was never sealed; else what it failed with.
@@ -17,8 +17,9 @@ impl Sealer {
         Ok(check.ok_or_else(super::no_check)?.key)
     }
 
-    /// From here on every process seals under this key. The catalog announces
-    /// it, and no batch that was sealed under another key is written any more.
+    /// Makes every process seal under this key from now on. The catalog
+    /// announces the change, and refuses batches that were sealed under another
+    /// key.
     ///
     /// # Errors
     /// [`StoreError::Refused`] if the ring has no such key; else what the
@@ -26,12 +27,12 @@ impl Sealer {
     pub async fn seal_under(&self, key: u32) -> Result<()> {
         let catalog = self.opened().await?;
         let mut conflict = None;
-        for _ in 0..ATTEMPTS {
+        for _ in 0..MAX_ATTEMPTS {
             let check = self.check(catalog).await?.ok_or_else(super::no_check)?;
             if check.key == key {
                 return Ok(());
             }
-            let ring = self.0.keys.with(key, OPENING).await;
+            let ring = self.0.keys.with(key, KEY_TIMEOUT).await;
             let new = self.new_check(catalog, &ring, key)?;
             let batch = Batch::of_check(new, Precondition::Version(check.version));
             match self.catalog().write(batch).await {
@@ -46,7 +47,7 @@ impl Sealer {
         Err(StoreError::Conflict(conflict.unwrap_or_default()))
     }
 
-    /// At most `limit` secrets where the walk stands; none at its end.
+    /// Returns at most `limit` secrets where the walk stands; none at its end.
     ///
     /// # Errors
     /// What the catalog failed with.
@@ -81,22 +82,22 @@ impl Sealer {
         }
     }
 
-    /// Seals again what of these is under another key than the one that seals
-    /// now. It is no change: nobody who serves them notices. What others have
-    /// changed meanwhile was sealed under the new key by them.
+    /// Seals again those secrets that lie under another key than the one that
+    /// seals now. Resealing is no change of the log. Secrets that others have
+    /// changed meanwhile are under the new key already.
     ///
     /// # Errors
     /// [`StoreError::Conflict`] if another key seals by now; else what the
     /// catalog failed with. A secret that does not open is no error of all.
     pub async fn reseal(&self, secrets: &[SealedSecret]) -> Result<Resealed> {
-        let seals = self.seals(true).await?;
+        let seals = self.sealing_key(true).await?;
         let mut outcome = Resealed::default();
         let mut reseals = Vec::new();
         for secret in secrets {
             if secret.key() == seals.check.key {
                 continue;
             }
-            let ring = self.0.keys.with(secret.key(), OPENING).await;
+            let ring = self.0.keys.with(secret.key(), KEY_TIMEOUT).await;
             match secret.again(&ring, &seals) {
                 Ok(reseal) => reseals.push(reseal),
                 Err(error) => outcome.failed.push(error),
@@ -111,7 +112,7 @@ impl Sealer {
     }
 }
 
-/// A way through everything that is sealed in a catalog: credentials by their
+/// Walk through everything that is sealed in a catalog: credentials by their
 /// ids, then documents by kind and key.
 #[derive(Debug)]
 pub struct Walk(Stage);
@@ -197,14 +198,14 @@ impl SealedSecret {
     }
 }
 
-/// What became of a page of secrets.
+/// Outcome for a page of secrets.
 #[derive(Debug, Default)]
 pub struct Resealed {
-    /// How many were sealed again.
+    /// Number of secrets that were sealed again.
     pub sealed: u64,
-    /// Why the others could not be.
+    /// Reasons why the others could not be.
     pub failed: Vec<StoreError>,
 }
 
 /// More means that others change the key without pause.
-const ATTEMPTS: usize = 8;
+const MAX_ATTEMPTS: usize = 8;

@@ -3,13 +3,13 @@
 use std::fmt::Display;
 use std::sync::Arc;
 
-use super::check::{Check, OPENING};
+use super::check::{Check, KEY_TIMEOUT};
 use super::{Sealer, no_check};
 use crate::credential::{SealedBytes, Secret, StoredCredential};
 use crate::seal::{Batch, Bound, KeyRing, OpenKey, UnsealError};
 use crate::store::{Answer, CatalogId, Document, DocumentId, Found, Result, StoreError, Write};
 
-/// What seals: a key of a ring, for one catalog.
+/// Key of a ring that seals for one catalog.
 #[derive(Debug)]
 pub(super) struct SealingKey {
     pub(super) catalog: CatalogId,
@@ -69,7 +69,7 @@ impl Sealer {
     /// As [`Sealer::open_answer`].
     pub async fn open_document(&self, stored: Document<SealedBytes>) -> Result<Document<Secret>> {
         let catalog = self.opened().await?;
-        let ring = self.0.keys.with(stored.bytes.key_id, OPENING).await;
+        let ring = self.0.keys.with(stored.bytes.key_id, KEY_TIMEOUT).await;
         let opened = ring.unseal(stored.bytes.clone(), &place(catalog, &stored));
         let opened = opened.map_err(|why| does_not_open(&stored.id, why))?;
         Ok(stored.with_bytes(opened))
@@ -89,32 +89,34 @@ impl Sealer {
         }
     }
 
-    /// Seals operations by what seals now, and says what that was.
+    /// Seals operations under the key that seals now. Returns the check value
+    /// that named it, too.
     pub(super) async fn batch(&self, writes: &[Write<Secret>]) -> Result<(Batch, Check)> {
         let has_secret = writes
             .iter()
             .any(|write| matches!(write, Write::PutCredential(..) | Write::PutDocument(..)));
-        let seals = self.seals(has_secret).await?;
+        let seals = self.sealing_key(has_secret).await?;
         let sealed = writes.iter().map(|write| seals.operation(write.clone()));
         let sealed = sealed.collect::<Result<Vec<_>>>()?;
         let batch = Batch::new(seals.check.require(), sealed, Vec::new());
         Ok((batch, seals.check))
     }
 
-    /// What seals now. The keys are read again if the one that seals is not
-    /// among them; where it is `needed`, its absence is an error.
-    pub(super) async fn seals(&self, needed: bool) -> Result<SealingKey> {
+    /// Returns what seals now. The keys are read again if the sealing key is
+    /// not among them; where it is `needed`, its absence is an error.
+    pub(super) async fn sealing_key(&self, needed: bool) -> Result<SealingKey> {
         let catalog = self.opened().await?;
-        let check = match { self.known().check } {
+        let known = self.known().check;
+        let check = match known {
             Some(check) => check,
             None => self.learn().await?.ok_or_else(no_check)?,
         };
         let ring = match needed {
-            true => self.0.keys.with(check.key, OPENING).await,
+            true => self.0.keys.with(check.key, KEY_TIMEOUT).await,
             false => self.ring(),
         };
         if needed && !ring.has(check.key) {
-            return Err(self.lacks(check.key));
+            return Err(self.missing_key(check.key));
         }
         Ok(SealingKey {
             catalog,
@@ -128,7 +130,7 @@ impl Sealer {
         catalog: CatalogId,
         stored: StoredCredential<SealedBytes>,
     ) -> Result<StoredCredential<OpenKey>> {
-        let ring = self.0.keys.with(stored.key.key_id, OPENING).await;
+        let ring = self.0.keys.with(stored.key.key_id, KEY_TIMEOUT).await;
         let (stored, sealed) = stored.replace_key(());
         let opened = ring.unseal(sealed, &bound(catalog, &stored)?);
         let opened = opened.map_err(|why| does_not_open(&stored.id, why))?;
@@ -137,7 +139,7 @@ impl Sealer {
 }
 
 impl SealingKey {
-    /// The operation as the catalog takes it.
+    /// Seals the secret of an operation.
     fn operation(&self, write: Write<Secret>) -> Result<Write<SealedBytes>> {
         Ok(match write {
             Write::PutCredential(credential, expect) => {

@@ -139,7 +139,7 @@ async fn sealing_again_is_resumable_and_no_change() {
     let second = KeyRing::extend_file(&rig.file).unwrap();
     catalog.seal_under(second).await.unwrap();
     let position = catalog.catalog().head().await.unwrap();
-    // One that ends in the middle.
+    // A pass that ends in the middle.
     let page = catalog.secrets(&mut Walk::default(), 3).await.unwrap();
     assert_eq!(catalog.reseal(&page).await.unwrap().sealed, 3);
     assert_eq!(reseal_all(&rig.process().await).await, 7);

@@ -1,4 +1,4 @@
-//! One state of the catalog, and how a write makes the next.
+//! State of the catalog, and how a write makes the next.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound::{Excluded, Unbounded};
@@ -244,7 +244,7 @@ impl State {
             return Err(precondition::no_chain(id));
         }
         credential.version = match there.map(|one| one.key_type) {
-            // Nobody can have loaded it: it is not announced.
+            // No server can have loaded it: it is not announced.
             None => self.number,
             Some(old) if old != credential.key_type => {
                 return Err(precondition::other_type(

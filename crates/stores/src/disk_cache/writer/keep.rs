@@ -10,7 +10,7 @@ use crate::disk_cache::written::Fingerprint;
 use crate::stored;
 use sekisho_certs::SealedBytes;
 use sekisho_certs::host::HostName;
-use sekisho_certs::log::{Begun, Meanwhile, Reading};
+use sekisho_certs::log::{Begun, LoadSubjects, Meanwhile};
 use sekisho_certs::store::Found;
 
 impl Writer {
@@ -116,7 +116,7 @@ impl Writer {
             return Meanwhile::Overtaken;
         }
         let ids: Vec<_> = found.credentials.iter().map(|one| one.id).collect();
-        let reading = Reading {
+        let reading = LoadSubjects {
             name: &kept.name,
             pattern: Some(&found.record.pattern),
             credentials: &ids,
