@@ -15,7 +15,7 @@ use crate::budget::Prefix;
 use crate::endpoint::Endpoint;
 use crate::hello::{self, Hello, Sni, Unfit};
 use crate::metrics::{HandshakeResult, LookupResult};
-use crate::pace::{LINGER, Pace};
+use crate::timeouts::{LINGER, ConnTimeouts};
 use crate::refuse::{Alert, SPEAKS_HTTPS, refuse};
 use crate::shared::Shared;
 use crate::signing::{SigningTurn, SigningTurns};
@@ -32,7 +32,7 @@ pub(crate) struct Ends {
 /// A connection whose handshake is done.
 pub(crate) struct Established {
     pub(crate) stream: Stream,
-    pub(crate) pace: Arc<Pace>,
+    pub(crate) timeouts: Arc<ConnTimeouts>,
     pub(crate) served: Arc<Served<Endpoint>>,
     /// The name that was looked up: the server name, or the default.
     pub(crate) name: HostName,
@@ -88,12 +88,12 @@ pub(crate) async fn establish(
             return None;
         }
     };
-    let pace = Arc::new(Pace::new());
-    let stream = Stream::new(socket, tls, rest, Arc::clone(&pace));
+    let timeouts = Arc::new(ConnTimeouts::new());
+    let stream = Stream::new(socket, tls, rest, Arc::clone(&timeouts));
     let stream = finish(stream, chosen.turn, deadline, shared, &note).await?;
     Some(Established {
         stream,
-        pace,
+        timeouts,
         served: chosen.served,
         name: chosen.name,
         named: chosen.named,

@@ -22,7 +22,7 @@ use hyper_util::rt::TokioTimer;
 
 use crate::frames::Frames;
 use crate::handshake::{Ends, Established};
-use crate::pace::{self, Pace};
+use crate::timeouts::{self, ConnTimeouts};
 use crate::route::{Refused, Visit};
 use crate::shared::Shared;
 use crate::site::Body;
@@ -42,7 +42,7 @@ pub(crate) struct Http {
 impl Http {
     pub(crate) fn new() -> Self {
         let mut one = http1::Builder::new();
-        // Times are kept by `pace`: hyper's own timer would be set and
+        // Times are kept by `timeouts`: hyper's own timer would be set and
         // unset for each request.
         one.header_read_timeout(None)
             // A client that sends nothing more may still read (RFC 8446,
@@ -81,15 +81,15 @@ impl Http {
         shared: &Arc<Shared>,
         drain: &Drain,
     ) {
-        let limits = pace::Limits {
+        let limits = timeouts::Limits {
             head: shared.limits.head,
             idle: shared.limits.idle,
             body: shared.limits.body,
             drain: shared.limits.drain,
         };
         let h2 = established.stream.tls().alpn_protocol() == Some(b"h2");
-        let pace = Arc::clone(&established.pace);
-        pace.established(h2);
+        let timeouts = Arc::clone(&established.timeouts);
+        timeouts.established(h2);
         let (mut stream, visit) = Visit::new(established, ends, Arc::clone(shared));
         let visit = Arc::new(visit);
         let service = service_fn(move |request| {
@@ -97,7 +97,7 @@ impl Http {
             async move { Ok::<_, Infallible>(answer(&visit, request).await) }
         });
         let held = Held {
-            pace,
+            timeouts,
             limits,
             drain,
         };
@@ -147,7 +147,7 @@ impl Http {
     where
         S::Future: Send + 'static,
     {
-        let streams = Streams::new(&held.pace, held.limits.body);
+        let streams = Streams::new(&held.timeouts, held.limits.body);
         let mut connection = Self::two(streams).serve_connection(stream, service);
         let end = http2::Connection::graceful_shutdown;
         match drive(Pin::new(&mut connection), end, held).await {
@@ -188,7 +188,7 @@ where
 /// Answers one request.
 async fn answer(visit: &Visit, request: Request<Incoming>) -> Response<Answer> {
     let has_body = !request.body().is_end_stream();
-    let guard = answer::Guard::new(visit.pace(), has_body);
+    let guard = answer::Guard::new(visit.timeouts(), has_body);
     let last = is_last(&request);
     let connect = request.method() == Method::CONNECT;
     let http1 = request.version() < Version::HTTP_2;
@@ -202,7 +202,7 @@ async fn answer(visit: &Visit, request: Request<Incoming>) -> Response<Answer> {
             let responder = visit.responder();
             responder.respond(site, name, request, visit.files()).await
         }
-        Err(refused) => refuse(&refused, http1, visit.pace()),
+        Err(refused) => refuse(&refused, http1, visit.timeouts()),
     };
     visit.metrics().request(response.status());
     // Behind CONNECT the client may send anything.
@@ -212,17 +212,17 @@ async fn answer(visit: &Visit, request: Request<Incoming>) -> Response<Answer> {
     if http1 && last && !has_body {
         let exact = response.body().size_hint().exact();
         let small = exact.is_some_and(|bytes| bytes <= (SEND_LIMIT / 2) as u64);
-        visit.pace().last(small);
+        visit.timeouts().last(small);
     }
     response.map(|body| Answer::new(body, guard))
 }
 
 /// A refusal as an answer; where the host itself is gone, the connection ends
 /// with it.
-fn refuse(refused: &Refused, http1: bool, pace: &Pace) -> Response<Body> {
+fn refuse(refused: &Refused, http1: bool, timeouts: &ConnTimeouts) -> Response<Body> {
     let mut response = Body::plain(refused.status, Bytes::from_static(refused.text.as_bytes()));
     if refused.ends {
-        pace.wind_down();
+        timeouts.wind_down();
         if http1 {
             response.headers_mut().insert(CONNECTION, CLOSE);
         }

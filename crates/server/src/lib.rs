@@ -22,7 +22,7 @@ mod hello;
 mod http;
 mod listen;
 pub mod metrics;
-mod pace;
+mod timeouts;
 pub mod private;
 pub mod redirect;
 mod refuse;

@@ -6,7 +6,7 @@ use tokio::io::AsyncWriteExt;
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 
-use crate::pace::LINGER;
+use crate::timeouts::LINGER;
 use crate::tls::receive;
 
 /// A fatal alert that ends a handshake before our first flight (RFC 8446,

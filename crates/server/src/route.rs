@@ -12,7 +12,7 @@ use crate::budget::Prefix;
 use crate::endpoint::Endpoint;
 use crate::handshake::{Ends, Established};
 use crate::metrics::Metrics;
-use crate::pace::Pace;
+use crate::timeouts::ConnTimeouts;
 use crate::shared::Shared;
 use crate::site::{OpenFiles, Responder};
 use crate::tls::Stream;
@@ -26,7 +26,7 @@ pub(crate) struct Visit {
     name: Option<HostName>,
     /// What was found for the names that were asked for.
     known: Mutex<Vec<Known>>,
-    pace: Arc<Pace>,
+    timeouts: Arc<ConnTimeouts>,
     files: OpenFiles,
     prefix: Prefix,
     shared: Arc<Shared>,
@@ -69,7 +69,7 @@ impl Visit {
     pub(crate) fn new(established: Established, ends: Ends, shared: Arc<Shared>) -> (Stream, Self) {
         let Established {
             stream,
-            pace,
+            timeouts,
             served,
             name,
             named,
@@ -84,7 +84,7 @@ impl Visit {
             sent: served,
             name: named.then_some(name),
             known: Mutex::new(known.into_iter().collect()),
-            pace,
+            timeouts,
             files: OpenFiles::default(),
             prefix: ends.peer.ip().into(),
             shared,
@@ -92,8 +92,8 @@ impl Visit {
         (stream, visit)
     }
 
-    pub(crate) fn pace(&self) -> &Arc<Pace> {
-        &self.pace
+    pub(crate) fn timeouts(&self) -> &Arc<ConnTimeouts> {
+        &self.timeouts
     }
 
     /// The files that answers on this connection have open.

@@ -21,7 +21,7 @@ use rustls::server::ServerConnection;
 use tokio::net::TcpStream;
 
 use crate::frames::Frames;
-use crate::pace::Pace;
+use crate::timeouts::ConnTimeouts;
 pub(crate) use wire::{receive, send};
 
 /// A TLS connection after or during its handshake.
@@ -32,7 +32,7 @@ pub(crate) struct Stream {
     unread: Bytes,
     /// Ciphertext that arrived while the reader had plaintext enough.
     stash: Vec<u8>,
-    pace: Arc<Pace>,
+    timeouts: Arc<ConnTimeouts>,
     /// Only of HTTP/2.
     frames: Option<Box<Frames>>,
     /// What rustls has queued may wait for something to ride with.
@@ -50,7 +50,7 @@ impl Stream {
         socket: TcpStream,
         tls: ServerConnection,
         rest: Vec<u8>,
-        pace: Arc<Pace>,
+        timeouts: Arc<ConnTimeouts>,
     ) -> Self {
         let mut tls = Box::new(tls);
         tls.set_buffer_limit(Some(SEND_LIMIT));
@@ -59,7 +59,7 @@ impl Stream {
             tls,
             unread: Bytes::new(),
             stash: rest,
-            pace,
+            timeouts,
             frames: None,
             patient: false,
             ended: false,
@@ -157,7 +157,7 @@ impl Stream {
             return Poll::Ready(Ok(()));
         }
         self.patient = false;
-        send(&mut self.tls, &mut self.socket, cx, &self.pace)
+        send(&mut self.tls, &mut self.socket, cx, &self.timeouts)
     }
 
     /// Moves plaintext that is there. False: read on.
@@ -169,7 +169,7 @@ impl Stream {
         }
         let wanted = self.wanted();
         let Self {
-            tls, frames, pace, ..
+            tls, frames, timeouts, ..
         } = self;
         let mut reader = tls.reader();
         match reader.fill_buf() {
@@ -178,8 +178,8 @@ impl Stream {
                 let n = chunk.len().min(cursor.remaining()).min(wanted);
                 cursor.put_slice(&chunk[..n]);
                 if let Some(frames) = frames {
-                    frames.received(&chunk[..n], pace.elapsed());
-                    pace.in_head(frames.is_in_head());
+                    frames.received(&chunk[..n], timeouts.elapsed());
+                    timeouts.in_head(frames.is_in_head());
                 }
                 reader.consume(n);
                 return true;
@@ -204,11 +204,11 @@ impl Stream {
                 Closing::Notified => {
                     ready!(self.poll_send(cx))?;
                     // A slow reader has all the time that it had before.
-                    self.pace.close();
+                    self.timeouts.close();
                     // Closing the descriptor sends the FIN as well; only with
                     // input on its way would it send a reset that destroys
                     // what the client has not read yet.
-                    if self.ended || self.pace.is_exhausted() {
+                    if self.ended || self.timeouts.is_exhausted() {
                         return Poll::Ready(Ok(()));
                     }
                     ready!(tokio::io::AsyncWrite::poll_shutdown(
@@ -235,11 +235,11 @@ impl Drop for Stream {
     /// still take a close_notify; nothing waits for that. Within an answer it
     /// would make what is cut off look complete.
     fn drop(&mut self) {
-        let established = !self.tls.is_handshaking() && !self.pace.is_in_flight();
+        let established = !self.tls.is_handshaking() && !self.timeouts.is_in_flight();
         if self.closing == Closing::Open && established {
             self.tls.send_close_notify();
             let mut cx = Context::from_waker(Waker::noop());
-            let _ = send(&mut self.tls, &mut self.socket, &mut cx, &self.pace);
+            let _ = send(&mut self.tls, &mut self.socket, &mut cx, &self.timeouts);
         }
     }
 }
@@ -257,7 +257,7 @@ impl hyper::rt::Read for Stream {
                 return Poll::Ready(Ok(()));
             }
             if this.take(&mut cursor) {
-                this.pace.read();
+                this.timeouts.read();
                 return Poll::Ready(Ok(()));
             }
             if this.ended {
@@ -277,7 +277,7 @@ impl hyper::rt::Read for Stream {
                 Poll::Pending => {
                     // What rustls answers by itself, a key update say, must
                     // not wait for the next request.
-                    this.patient &= !this.pace.is_impatient();
+                    this.patient &= !this.timeouts.is_impatient();
                     if this.tls.wants_write() && !this.patient {
                         let _ = this.poll_send(cx)?;
                     }
@@ -319,7 +319,7 @@ impl hyper::rt::Write for Stream {
 
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         // Tickets wait for the first answer, the last answer for close_notify.
-        if self.patient || self.pace.is_closing_soon() {
+        if self.patient || self.timeouts.is_closing_soon() {
             return Poll::Ready(Ok(()));
         }
         self.poll_send(cx)

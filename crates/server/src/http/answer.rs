@@ -9,7 +9,7 @@ use bytes::Bytes;
 use http_body::{Frame, SizeHint};
 
 use super::streams::Progress;
-use crate::pace::Pace;
+use crate::timeouts::ConnTimeouts;
 use crate::site::Body;
 
 /// A site's answer; dropping it ends the request.
@@ -81,7 +81,7 @@ impl http_body::Body for Answer {
 
 /// A request in flight, from its head to the end of its answer.
 pub(super) struct Guard {
-    pace: Arc<Pace>,
+    timeouts: Arc<ConnTimeouts>,
     /// The request's body may still come.
     has_body: bool,
     /// Only of HTTP/2: over HTTP/1.1 what is not taken blocks the socket.
@@ -89,22 +89,22 @@ pub(super) struct Guard {
 }
 
 impl Guard {
-    pub(super) fn new(pace: &Arc<Pace>, has_body: bool) -> Self {
-        pace.begin(has_body);
+    pub(super) fn new(timeouts: &Arc<ConnTimeouts>, has_body: bool) -> Self {
+        timeouts.begin(has_body);
         Self {
-            pace: Arc::clone(pace),
+            timeouts: Arc::clone(timeouts),
             has_body,
             progress: Progress::current(),
         }
     }
 
     fn answered(&mut self) {
-        self.pace.answered(std::mem::take(&mut self.has_body));
+        self.timeouts.answered(std::mem::take(&mut self.has_body));
     }
 
     fn offer(&self) {
         if let Some(progress) = &self.progress {
-            progress.offer(self.pace.flowing());
+            progress.offer(self.timeouts.flowing());
         }
     }
 
@@ -118,7 +118,7 @@ impl Guard {
 impl Drop for Guard {
     fn drop(&mut self) {
         self.answered();
-        self.pace.end();
+        self.timeouts.end();
     }
 }
 

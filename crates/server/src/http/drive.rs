@@ -10,7 +10,7 @@ use std::time::Duration;
 use tokio::sync::Notify;
 use tokio::time::{Instant, sleep_until, timeout};
 
-use crate::pace::{Due, LINGER, Limits, Pace};
+use crate::timeouts::{Due, LINGER, Limits, ConnTimeouts};
 use crate::tls::Stream;
 
 /// Tells the connections of a worker to come to their end.
@@ -37,7 +37,7 @@ impl Drain {
 
 /// What a connection is held to.
 pub(super) struct Held<'a> {
-    pub(super) pace: Arc<Pace>,
+    pub(super) timeouts: Arc<ConnTimeouts>,
     pub(super) limits: Limits,
     pub(super) drain: &'a Drain,
 }
@@ -56,7 +56,7 @@ impl Held<'_> {
     /// Waits for bytes of the client without hyper. False if a limit or the
     /// drain came first; then the stream is closed.
     pub(super) async fn is_asked_again(&self, stream: &mut Stream) -> bool {
-        let due = self.pace.due(&self.limits);
+        let due = self.timeouts.due(&self.limits);
         let limit = async {
             match due {
                 Some((at, _)) => sleep_until(at).await,
@@ -68,11 +68,11 @@ impl Held<'_> {
             () = poll_fn(|cx| stream.poll_readable(cx)) => return true,
             () = limit => {}
             // A client in front of its first request gets it answered.
-            () = self.drain.begun() => if !self.pace.has_begun() {
+            () = self.drain.begun() => if !self.timeouts.has_begun() {
                 return true;
             }
         }
-        self.pace.close();
+        self.timeouts.close();
         // A client that does not take close_notify does not get it.
         let _ = timeout(LINGER, poll_fn(|cx| stream.poll_close(cx))).await;
         false
@@ -90,7 +90,7 @@ pub(super) async fn drive<C: Future>(
     held: &Held<'_>,
 ) -> Driven<C::Output> {
     let Held {
-        pace,
+        timeouts,
         limits,
         drain,
     } = held;
@@ -106,17 +106,17 @@ pub(super) async fn drive<C: Future>(
                 return Poll::Ready(Driven::Ended(ended));
             }
             drained = drained || draining.as_mut().poll(cx).is_ready();
-            if drained || pace.is_winding_down() {
-                pace.close_if_idle();
+            if drained || timeouts.is_winding_down() {
+                timeouts.close_if_idle();
                 // A client in front of its first request gets it answered.
-                if !ending && pace.has_begun() {
+                if !ending && timeouts.has_begun() {
                     ending = true;
                     end_gracefully(connection.as_mut());
                     continue;
                 }
             }
-            let due = pace.due(limits);
-            let look = pace.has_streams().then(|| Instant::now() + recheck);
+            let due = timeouts.due(limits);
+            let look = timeouts.has_streams().then(|| Instant::now() + recheck);
             let first = due.map(|(at, _)| at).into_iter().chain(look).min();
             if let Some(at) = first.filter(|at| *at < timer.deadline()) {
                 timer.as_mut().reset(at);
@@ -124,12 +124,12 @@ pub(super) async fn drive<C: Future>(
             if timer.as_mut().poll(cx).is_pending() {
                 return Poll::Pending;
             }
-            pace.look();
+            timeouts.look();
             let now = Instant::now();
             match due {
                 Some((at, Due::Ask)) if at <= now => {
                     // A write that is blocked is tried again, and answers.
-                    if !pace.ask_progress() {
+                    if !timeouts.ask_progress() {
                         return Poll::Ready(Driven::Cut);
                     }
                     timer.as_mut().reset(now + recheck);
@@ -137,12 +137,12 @@ pub(super) async fn drive<C: Future>(
                 }
                 Some((at, Due::Drop)) if at <= now => return Poll::Ready(Driven::Cut),
                 Some((at, Due::Close)) if at <= now => {
-                    pace.close();
+                    timeouts.close();
                     ending = true;
                     end_gracefully(connection.as_mut());
                     timer.as_mut().reset(now + PATIENCE);
                 }
-                _ if !drained && pace.has_been_idle_for(PARK) => return Poll::Ready(Driven::Idle),
+                _ if !drained && timeouts.has_been_idle_for(PARK) => return Poll::Ready(Driven::Idle),
                 _ => {
                     // A busy connection is looked at ever less often.
                     let next = first.unwrap_or(now + recheck);
@@ -151,7 +151,7 @@ pub(super) async fn drive<C: Future>(
                 }
             }
             // The first time it fires, tickets have waited long enough.
-            pace.be_impatient();
+            timeouts.be_impatient();
         }
     })
     .await

@@ -7,21 +7,21 @@ use std::time::Duration;
 use hyper::rt::Executor;
 use tokio::task_local;
 
-use crate::pace::{Mark, Pace};
+use crate::timeouts::{Mark, ConnTimeouts};
 
 /// Runs the streams of a connection, and resets one whose client takes nothing
 /// of its answer, whatever the others do.
 #[derive(Clone)]
 pub(super) struct Streams {
-    pace: Arc<Pace>,
+    timeouts: Arc<ConnTimeouts>,
     /// How long a client may leave a piece untaken.
     limit: Duration,
 }
 
 impl Streams {
-    pub(super) fn new(pace: &Arc<Pace>, limit: Duration) -> Self {
+    pub(super) fn new(timeouts: &Arc<ConnTimeouts>, limit: Duration) -> Self {
         Self {
-            pace: Arc::clone(pace),
+            timeouts: Arc::clone(timeouts),
             limit,
         }
     }
@@ -29,8 +29,8 @@ impl Streams {
     /// Resolves when the client has left something untaken for too long.
     async fn stalled(&self, progress: &Progress) {
         loop {
-            self.pace.looked().await;
-            if progress.is_stalled(self.pace.flowing(), self.limit) {
+            self.timeouts.looked().await;
+            if progress.is_stalled(self.timeouts.flowing(), self.limit) {
                 return;
             }
         }

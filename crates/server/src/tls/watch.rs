@@ -18,7 +18,7 @@ impl Stream {
         let Some(frames) = &mut self.frames else {
             return;
         };
-        let flowing = self.pace.flowing();
+        let flowing = self.timeouts.flowing();
         for buf in bufs {
             let sent = buf.len().min(n);
             frames.sent(&buf[..sent], flowing);
@@ -31,10 +31,10 @@ impl Stream {
         let Some(frames) = self.frames.as_ref().filter(|_| !self.misused) else {
             return;
         };
-        if frames.is_misused(self.pace.flowing()) {
+        if frames.is_misused(self.timeouts.flowing()) {
             tracing::debug!("a client of HTTP/2 is sent away: too many frames, or a stuck answer");
             self.misused = true;
-            self.pace.close();
+            self.timeouts.close();
         }
     }
 
@@ -51,7 +51,7 @@ impl Stream {
     /// lets the client read on).
     pub(super) fn keeps_end(&mut self, cx: &Context<'_>) -> bool {
         match &mut self.frames {
-            Some(frames) if frames.has_answers() || self.pace.is_in_flight() => {
+            Some(frames) if frames.has_answers() || self.timeouts.is_in_flight() => {
                 frames.wake_when_answered(cx.waker());
                 true
             }

@@ -10,7 +10,7 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 
 use super::unacknowledged::unacknowledged;
-use crate::pace::Pace;
+use crate::timeouts::ConnTimeouts;
 
 /// Reads once into the worker's buffer and shows what came; nothing at the
 /// end of the stream.
@@ -31,15 +31,15 @@ pub(crate) fn send(
     tls: &mut ServerConnection,
     socket: &mut TcpStream,
     cx: &mut Context<'_>,
-    pace: &Pace,
+    timeouts: &ConnTimeouts,
 ) -> Poll<io::Result<()>> {
     let mut wire = Wire { socket, cx };
     while tls.wants_write() {
         match tls.write_tls(&mut wire) {
             Ok(0) => return Poll::Ready(Err(io::ErrorKind::WriteZero.into())),
-            Ok(sent) => pace.sent(sent),
+            Ok(sent) => timeouts.sent(sent),
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                pace.blocked(|| unacknowledged(wire.socket));
+                timeouts.blocked(|| unacknowledged(wire.socket));
                 return Poll::Pending;
             }
             Err(error) => return Poll::Ready(Err(error)),

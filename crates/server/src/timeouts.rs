@@ -30,7 +30,7 @@ pub(crate) struct Limits {
 
 /// What a connection is doing, and since when.
 #[derive(Debug)]
-pub(crate) struct Pace {
+pub(crate) struct ConnTimeouts {
     start: Instant,
     in_flight: AtomicU32,
     /// Of these, requests whose body was not there yet at their beginning.
@@ -50,7 +50,7 @@ pub(crate) struct Pace {
     look: Notify,
 }
 
-impl Pace {
+impl ConnTimeouts {
     pub(crate) fn new() -> Self {
         Self {
             start: Instant::now(),

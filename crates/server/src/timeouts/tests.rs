@@ -1,0 +1,126 @@
+use super::*;
+
+const LIMITS: Limits = Limits {
+    head: Duration::from_secs(10),
+    idle: Duration::from_secs(60),
+    body: Duration::from_secs(30),
+    drain: Duration::from_secs(20),
+};
+
+fn due_in(timeouts: &ConnTimeouts) -> Option<(u64, Due)> {
+    let (at, due) = timeouts.due(&LIMITS)?;
+    Some((at.duration_since(Instant::now()).as_secs(), due))
+}
+
+async fn advance(seconds: u64) {
+    tokio::time::advance(Duration::from_secs(seconds)).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn each_phase_has_its_limit() {
+    let timeouts = ConnTimeouts::new();
+    timeouts.established(false);
+    assert_eq!(due_in(&timeouts), Some((60, Due::Close)));
+    advance(5).await;
+    timeouts.read();
+    assert_eq!(due_in(&timeouts), Some((10, Due::Drop)));
+    advance(5).await;
+    timeouts.read();
+    assert_eq!(due_in(&timeouts), Some((5, Due::Drop)), "dribbling");
+    timeouts.begin(false);
+    assert_eq!(due_in(&timeouts), None, "the next step is ours");
+    timeouts.end();
+    assert_eq!(due_in(&timeouts), Some((60, Due::Close)));
+    timeouts.begin(true);
+    timeouts.read();
+    advance(10).await;
+    assert_eq!(due_in(&timeouts), Some((20, Due::Drop)), "a body");
+    timeouts.answered(true);
+    assert_eq!(due_in(&timeouts), None, "the answer is ours");
+    timeouts.end();
+    timeouts.close();
+    assert_eq!(due_in(&timeouts), Some((1, Due::Drop)));
+}
+
+#[tokio::test(start_paused = true)]
+async fn pings_keep_no_connection() {
+    let timeouts = ConnTimeouts::new();
+    timeouts.established(true);
+    advance(50).await;
+    timeouts.read();
+    assert_eq!(due_in(&timeouts), Some((10, Due::Close)));
+    timeouts.begin(true);
+    advance(20).await;
+    timeouts.read();
+    assert_eq!(due_in(&timeouts), Some((10, Due::Drop)), "nor a body");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_head_among_streams_has_its_limit_too() {
+    let timeouts = ConnTimeouts::new();
+    timeouts.established(true);
+    timeouts.begin(false);
+    timeouts.in_head(true);
+    advance(4).await;
+    timeouts.in_head(true);
+    assert_eq!(due_in(&timeouts), Some((6, Due::Drop)));
+    timeouts.in_head(false);
+    assert_eq!(due_in(&timeouts), None);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_connection_that_winds_down_ends_whatever_begins() {
+    let timeouts = ConnTimeouts::new();
+    timeouts.established(true);
+    timeouts.wind_down();
+    for second in 0..19 {
+        timeouts.begin(false);
+        assert_eq!(due_in(&timeouts), Some((20 - second, Due::Drop)));
+        advance(1).await;
+        timeouts.end();
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_blocked_client_is_asked_for_its_progress() {
+    let timeouts = ConnTimeouts::new();
+    timeouts.established(false);
+    timeouts.begin(false);
+    timeouts.sent(1_000_000);
+    // 20 KB/s: the socket takes nothing for 60 s, and 600 KB are acknowledged.
+    timeouts.blocked(|| 900_000);
+    assert_eq!(due_in(&timeouts), Some((30, Due::Ask)));
+    advance(30).await;
+    assert!(timeouts.ask_progress());
+    timeouts.blocked(|| 300_000);
+    assert_eq!(due_in(&timeouts), Some((30, Due::Ask)), "a new window");
+    assert_eq!(timeouts.flowing(), Duration::ZERO);
+    advance(30).await;
+    assert!(timeouts.ask_progress());
+    timeouts.blocked(|| 299_000);
+    assert_eq!(due_in(&timeouts), Some((0, Due::Ask)), "33 bytes per second");
+    assert!(!timeouts.ask_progress(), "it was asked");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_byte_now_and_then_begins_no_new_window() {
+    let timeouts = ConnTimeouts::new();
+    timeouts.established(false);
+    timeouts.begin(false);
+    timeouts.sent(1_000_000);
+    for second in 0..30 {
+        timeouts.blocked(|| 900_000 - second);
+        assert_eq!(due_in(&timeouts), Some((30 - second, Due::Ask)));
+        advance(1).await;
+        timeouts.sent(1);
+        advance(1).await;
+    }
+    assert_eq!(timeouts.flowing().as_secs(), 30, "half of the time");
+    timeouts.blocked(|| 900_000);
+    assert_eq!(due_in(&timeouts), Some((0, Due::Ask)));
+    timeouts.sent(1);
+    timeouts.end();
+    timeouts.begin(false);
+    timeouts.blocked(|| 900_000);
+    assert_eq!(due_in(&timeouts), Some((30, Due::Ask)), "another answer");
+}
