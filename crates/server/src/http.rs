@@ -23,7 +23,7 @@ use hyper_util::rt::TokioTimer;
 use crate::frames::Frames;
 use crate::handshake::{Ends, Established};
 use crate::timeouts::{self, ConnTimeouts};
-use crate::route::{Refused, Visit};
+use crate::route::{Refused, ConnContext};
 use crate::shared::Shared;
 use crate::site::Body;
 use crate::tls::{SEND_LIMIT, Stream};
@@ -90,11 +90,11 @@ impl Http {
         let h2 = established.stream.tls().alpn_protocol() == Some(b"h2");
         let timeouts = Arc::clone(&established.timeouts);
         timeouts.established(h2);
-        let (mut stream, visit) = Visit::new(established, ends, Arc::clone(shared));
-        let visit = Arc::new(visit);
+        let (mut stream, context) = ConnContext::new(established, ends, Arc::clone(shared));
+        let context = Arc::new(context);
         let service = service_fn(move |request| {
-            let visit = Arc::clone(&visit);
-            async move { Ok::<_, Infallible>(answer(&visit, request).await) }
+            let context = Arc::clone(&context);
+            async move { Ok::<_, Infallible>(answer(&context, request).await) }
         });
         let held = Held {
             timeouts,
@@ -186,25 +186,25 @@ where
 }
 
 /// Answers one request.
-async fn answer(visit: &Visit, request: Request<Incoming>) -> Response<Answer> {
+async fn answer(context: &ConnContext, request: Request<Incoming>) -> Response<Answer> {
     let has_body = !request.body().is_end_stream();
-    let guard = answer::Guard::new(visit.timeouts(), has_body);
+    let guard = answer::Guard::new(context.timeouts(), has_body);
     let last = is_last(&request);
     let connect = request.method() == Method::CONNECT;
     let http1 = request.version() < Version::HTTP_2;
     let routed = match framing::check(request.headers()) {
-        Ok(()) => visit.route(&request).await,
+        Ok(()) => context.route(&request).await,
         Err(refused) => Err(refused),
     };
     let mut response = match routed {
         Ok(target) => {
-            let (site, name) = (target.served.value().site(), target.name(visit));
-            let responder = visit.responder();
-            responder.respond(site, name, request, visit.files()).await
+            let (site, name) = (target.served.value().site(), target.name(context));
+            let responder = context.responder();
+            responder.respond(site, name, request, context.files()).await
         }
-        Err(refused) => refuse(&refused, http1, visit.timeouts()),
+        Err(refused) => refuse(&refused, http1, context.timeouts()),
     };
-    visit.metrics().request(response.status());
+    context.metrics().request(response.status());
     // Behind CONNECT the client may send anything.
     if http1 && (last || connect) && response.headers().get(CONNECTION).is_none() {
         response.headers_mut().insert(CONNECTION, CLOSE);
@@ -212,7 +212,7 @@ async fn answer(visit: &Visit, request: Request<Incoming>) -> Response<Answer> {
     if http1 && last && !has_body {
         let exact = response.body().size_hint().exact();
         let small = exact.is_some_and(|bytes| bytes <= (SEND_LIMIT / 2) as u64);
-        visit.timeouts().last(small);
+        context.timeouts().last(small);
     }
     response.map(|body| Answer::new(body, guard))
 }

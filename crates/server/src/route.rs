@@ -18,7 +18,7 @@ use crate::site::{OpenFiles, Responder};
 use crate::tls::Stream;
 
 /// A connection, as its requests see it.
-pub(crate) struct Visit {
+pub(crate) struct ConnContext {
     /// The record that the handshake was done with: its certificate, tenant
     /// and TLS policy are the connection's.
     sent: Arc<Served<Endpoint>>,
@@ -47,8 +47,8 @@ pub(crate) struct Target {
 }
 
 impl Target {
-    pub(crate) fn name<'a>(&'a self, visit: &'a Visit) -> &'a HostName {
-        let own = visit.name.as_ref();
+    pub(crate) fn name<'a>(&'a self, context: &'a ConnContext) -> &'a HostName {
+        let own = context.name.as_ref();
         self.other
             .as_ref()
             .or(own)
@@ -65,7 +65,7 @@ pub(crate) struct Refused {
     pub(crate) ends: bool,
 }
 
-impl Visit {
+impl ConnContext {
     pub(crate) fn new(established: Established, ends: Ends, shared: Arc<Shared>) -> (Stream, Self) {
         let Established {
             stream,
@@ -80,7 +80,7 @@ impl Visit {
             served: Arc::clone(&served),
             revision,
         });
-        let visit = Self {
+        let context = Self {
             sent: served,
             name: named.then_some(name),
             known: Mutex::new(known.into_iter().collect()),
@@ -89,7 +89,7 @@ impl Visit {
             prefix: ends.peer.ip().into(),
             shared,
         };
-        (stream, visit)
+        (stream, context)
     }
 
     pub(crate) fn timeouts(&self) -> &Arc<ConnTimeouts> {
