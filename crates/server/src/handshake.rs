@@ -21,12 +21,13 @@ use crate::shared::Shared;
 use crate::signing::{SigningTurn, SigningTurns};
 use crate::tls::{Broken, Stream};
 
-/// The ends of a connection.
+/// Where a connection comes from, and which listener took it.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Ends {
+pub(crate) struct Peer {
+    /// The address of the client.
+    pub(crate) address: SocketAddr,
     /// The listening address as it stands in the configuration.
     pub(crate) listen: SocketAddr,
-    pub(crate) peer: SocketAddr,
 }
 
 /// A connection whose handshake is done.
@@ -47,18 +48,18 @@ pub(crate) struct Established {
 /// was to tell, and the result is counted.
 pub(crate) async fn establish(
     mut socket: TcpStream,
-    ends: Ends,
+    peer: Peer,
     shared: &Shared,
     signing: &SigningTurns,
 ) -> Option<Established> {
-    let mut note = Note::new(ends.peer);
+    let mut note = Note::new(peer.address);
     let deadline = note.begun + shared.limits.handshake;
     let Ok(hello) = timeout_at(deadline, hello::read(&mut socket)).await else {
         note.end(HandshakeResult::TimedOut, shared);
         return None;
     };
     let decided = match hello {
-        Ok(hello) => decide(&hello, ends, deadline, shared, signing, &mut note)
+        Ok(hello) => decide(&hello, peer, deadline, shared, signing, &mut note)
             .await
             .map(|chosen| (chosen, hello)),
         Err(unfit) => Err(unfit.into()),
@@ -76,7 +77,7 @@ pub(crate) async fn establish(
         Arc::clone(chosen.served.value().config())
     } else {
         let served = &chosen.served;
-        served.value().default_config(served.host(), ends.listen)
+        served.value().default_config(served.host(), peer.listen)
     };
     let tls = match accepted.into_connection(config) {
         Ok(tls) => tls,
@@ -229,7 +230,7 @@ struct Refusal {
 /// 6. found, with a key that signs slowly: as 3 when its turn comes, else as 5.
 async fn decide<'a>(
     hello: &Hello,
-    ends: Ends,
+    peer: Peer,
     deadline: Instant,
     shared: &Shared,
     signing: &'a SigningTurns,
@@ -241,7 +242,7 @@ async fn decide<'a>(
             HandshakeResult::NoApplicationProtocol,
         ));
     }
-    let (name, named) = match (&hello.sni, shared.defaults.of(ends.listen)) {
+    let (name, named) = match (&hello.sni, shared.defaults.of(peer.listen)) {
         (Sni::Name(name), _) => (name.clone(), true),
         (Sni::None, Some(default)) => (default.clone(), false),
         (Sni::None, None) => return Err(Refusal::no_name(hello.tls13)),
@@ -249,7 +250,7 @@ async fn decide<'a>(
         (Sni::Impossible, _) => return Err(Absence::NoHost.into()),
     };
     let revision = shared.lookup.revision();
-    let prefix = Prefix::from(ends.peer.ip());
+    let prefix = Prefix::from(peer.address.ip());
     let (lookup, budget, metrics) = (&shared.lookup, &shared.budget, &shared.metrics);
     let (outcome, how) = ask(lookup, budget, metrics, &name, prefix, deadline).await;
     note.looked_up(&name, how);

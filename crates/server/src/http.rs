@@ -21,7 +21,7 @@ use hyper::service::{Service, service_fn};
 use hyper_util::rt::TokioTimer;
 
 use crate::frames::Frames;
-use crate::handshake::{Ends, Established};
+use crate::handshake::{Peer, Established};
 use crate::timeouts::{self, ConnTimeouts};
 use crate::route::{Refused, ConnContext};
 use crate::shared::Shared;
@@ -77,7 +77,7 @@ impl Http {
     pub(crate) async fn serve(
         &self,
         established: Established,
-        ends: Ends,
+        peer: Peer,
         shared: &Arc<Shared>,
         drain: &Drain,
     ) {
@@ -90,7 +90,7 @@ impl Http {
         let h2 = established.stream.tls().alpn_protocol() == Some(b"h2");
         let timeouts = Arc::clone(&established.timeouts);
         timeouts.established(h2);
-        let (mut stream, context) = ConnContext::new(established, ends, Arc::clone(shared));
+        let (mut stream, context) = ConnContext::new(established, peer, Arc::clone(shared));
         let context = Arc::new(context);
         let service = service_fn(move |request| {
             let context = Arc::clone(&context);
@@ -110,7 +110,7 @@ impl Http {
             self.serve_one(stream, service, &held).await
         };
         if let Err(error) = ended {
-            tracing::debug!(%error, peer = %ends.peer, "a connection broke off");
+            tracing::debug!(%error, peer = %peer.address, "a connection broke off");
         }
     }
 

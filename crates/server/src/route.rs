@@ -10,7 +10,7 @@ use crate::ask::ask;
 use crate::authority;
 use crate::budget::Prefix;
 use crate::endpoint::Endpoint;
-use crate::handshake::{Ends, Established};
+use crate::handshake::{Peer, Established};
 use crate::metrics::Metrics;
 use crate::timeouts::ConnTimeouts;
 use crate::shared::Shared;
@@ -66,7 +66,7 @@ pub(crate) struct Refused {
 }
 
 impl ConnContext {
-    pub(crate) fn new(established: Established, ends: Ends, shared: Arc<Shared>) -> (Stream, Self) {
+    pub(crate) fn new(established: Established, peer: Peer, shared: Arc<Shared>) -> (Stream, Self) {
         let Established {
             stream,
             timeouts,
@@ -86,7 +86,7 @@ impl ConnContext {
             known: Mutex::new(known.into_iter().collect()),
             timeouts,
             files: OpenFiles::default(),
-            prefix: ends.peer.ip().into(),
+            prefix: peer.address.ip().into(),
             shared,
         };
         (stream, context)

@@ -16,7 +16,7 @@ use tokio::time::{Instant, sleep, timeout_at};
 use crate::accept::accept;
 use crate::connections::Connections;
 use crate::files::READS_IN_FLIGHT;
-use crate::handshake::{Ends, establish};
+use crate::handshake::{Peer, establish};
 use crate::http::{Drain, Http, redirect};
 use crate::shared::Shared;
 use crate::shutdown::{Phase, Shutdown};
@@ -60,7 +60,7 @@ impl Working {
         std::iter::repeat_n(working, count).map(Self)
     }
 
-    /// Ends the work of this one and waits for the others', which have until
+    /// Peer the work of this one and waits for the others', which have until
     /// then to drain.
     async fn ends(self, until: Instant) {
         let mut working = self.0.subscribe();
@@ -107,11 +107,11 @@ impl Worker {
             let connections = Arc::clone(&self.connections);
             let (listen, tls) = (socket.configured, socket.tls);
             let local = Arc::clone(&local);
-            accepting.spawn(accept(listener, connections, move |socket, peer, place| {
+            accepting.spawn(accept(listener, connections, move |socket, address, place| {
                 let open = Open::new(&local);
-                let ends = Ends { listen, peer };
+                let peer = Peer { address, listen };
                 tokio::spawn(place.hold(async move {
-                    open.0.serve(socket, ends, tls).await;
+                    open.0.serve(socket, peer, tls).await;
                 }));
             }));
         }
@@ -132,17 +132,17 @@ impl Worker {
 }
 
 impl Local {
-    async fn serve(&self, socket: TcpStream, ends: Ends, tls: bool) {
+    async fn serve(&self, socket: TcpStream, peer: Peer, tls: bool) {
         // Each phase is boxed, and in a statement of its own: what one held
         // is free in the next, and no room is kept for it.
         if !tls {
             let redirected = Box::pin(redirect(socket, &self.shared));
             return redirected.await;
         }
-        let handshake = Box::pin(establish(socket, ends, &self.shared, &self.signing));
+        let handshake = Box::pin(establish(socket, peer, &self.shared, &self.signing));
         if let Some(established) = handshake.await {
             let (shared, drain) = (&self.shared, &self.drain);
-            let served = Box::pin(self.http.serve(established, ends, shared, drain));
+            let served = Box::pin(self.http.serve(established, peer, shared, drain));
             served.await;
         }
     }
