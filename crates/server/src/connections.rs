@@ -14,7 +14,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::timeout;
 
 use crate::budget::Prefix;
-use crate::complaints::Complaints;
+use crate::log_limiter::LogLimits;
 use crate::metrics::Metrics;
 
 /// All open connections, by the client's prefix.
@@ -28,7 +28,7 @@ pub(crate) struct Connections {
     limit: usize,
     open: Mutex<Open>,
     metrics: Arc<Metrics>,
-    complaints: Complaints,
+    log_limits: LogLimits,
 }
 
 #[derive(Debug, Default)]
@@ -71,7 +71,7 @@ impl Connections {
             limit,
             open: Mutex::default(),
             metrics,
-            complaints: Complaints::default(),
+            log_limits: LogLimits::default(),
         }
     }
 
@@ -130,7 +130,7 @@ impl Connections {
             victim.task.wake();
         }
         self.metrics.connections_given_up(victims.len());
-        self.complaints.given_up(crowd, self.limit);
+        self.log_limits.given_up(crowd, self.limit);
     }
 
     /// Takes out who makes room for a newcomer of `prefix`.

@@ -22,7 +22,7 @@ use sekisho_certs::metrics::Writer;
 use tokio::task::spawn_blocking;
 use tokio::time::timeout;
 
-use crate::complaints::Complaints;
+use crate::log_limiter::LogLimits;
 use crate::redirect;
 use crate::site::{Body, Guard, Refused, Root, plain};
 use cache::{Age, Cache, Entry, Key, KeyRef, What};
@@ -49,7 +49,7 @@ impl Files {
             cache: Cache::new(capacity),
             turns: Turns::new(),
             open: OpenFiles::of_server(),
-            complaints: Complaints::default(),
+            log_limits: LogLimits::default(),
             guard,
         }))
     }
@@ -186,7 +186,7 @@ struct Shared {
     cache: Cache,
     turns: Turns,
     open: OpenFiles,
-    complaints: Complaints,
+    log_limits: LogLimits,
     guard: Arc<Guard>,
 }
 
@@ -225,8 +225,8 @@ impl Shared {
                 return Found::Refused(StatusCode::SERVICE_UNAVAILABLE);
             }
             Loaded::Failed(error) => {
-                let complaints = &self.complaints;
-                complaints.unreadable(&key.host, root.text(), &key.path, &error);
+                let log_limits = &self.log_limits;
+                log_limits.unreadable(&key.host, root.text(), &key.path, &error);
                 return Found::Refused(StatusCode::INTERNAL_SERVER_ERROR);
             }
         };

@@ -259,7 +259,7 @@ async fn decide<'a>(
         Outcome::Absent(absence) => return Err(absence.into()),
         Outcome::Failed(error) => {
             let overloaded = is_overload(&error);
-            shared.complaints.failed(&name, &error);
+            shared.log_limits.failed(&name, &error);
             return Err(Refusal::failed(overloaded));
         }
     };
@@ -288,7 +288,7 @@ fn note_expiry(chosen: &LoadedCredential, name: &HostName, shared: &Shared) {
     let now = shared.clock.now();
     if !chosen.is_valid_at(now) {
         shared.metrics.expired_served();
-        shared.complaints.expired(name, chosen, now);
+        shared.log_limits.expired(name, chosen, now);
     }
 }
 

@@ -12,7 +12,7 @@ pub mod admin;
 mod ask;
 mod authority;
 mod budget;
-mod complaints;
+mod log_limiter;
 mod connections;
 mod endpoint;
 mod files;

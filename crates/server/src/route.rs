@@ -151,7 +151,7 @@ impl ConnContext {
             Outcome::Found(served) => served,
             Outcome::Absent(_) => return Err(gone),
             Outcome::Failed(error) => {
-                self.shared.complaints.failed(&name, &error);
+                self.shared.log_limits.failed(&name, &error);
                 return Err(UNKNOWN);
             }
         };

@@ -9,7 +9,7 @@ use sekisho_certs::{Clock, Lookup};
 use tokio::sync::oneshot;
 
 use crate::budget::Budget;
-use crate::complaints::Complaints;
+use crate::log_limiter::LogLimits;
 use crate::connections::Connections;
 use crate::endpoint::Endpoint;
 use crate::listen::Listening;
@@ -75,7 +75,7 @@ impl Server {
             defaults: settings.defaults,
             limits: settings.limits,
             clock: parts.clock,
-            complaints: Complaints::default(),
+            log_limits: LogLimits::default(),
             on_worker: parts.on_worker,
             https_port: settings.public_port.unwrap_or_else(|| {
                 let bound = addresses.https.first();

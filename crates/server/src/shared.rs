@@ -5,7 +5,7 @@ use std::sync::Arc;
 use sekisho_certs::{Clock, Lookup};
 
 use crate::budget::Budget;
-use crate::complaints::Complaints;
+use crate::log_limiter::LogLimits;
 use crate::endpoint::Endpoint;
 use crate::metrics::Metrics;
 use crate::settings::{Defaults, Limits};
@@ -20,7 +20,7 @@ pub(crate) struct Shared {
     pub(crate) defaults: Defaults,
     pub(crate) limits: Limits,
     pub(crate) clock: Clock,
-    pub(crate) complaints: Complaints,
+    pub(crate) log_limits: LogLimits,
     /// The port that redirects lead to.
     pub(crate) https_port: u16,
     /// Runs first on the runtime of each worker.

@@ -13,7 +13,7 @@ use sekisho_certs::metrics::Writer;
 
 use super::allow::AllowedRoots;
 use super::root::Root;
-use crate::complaints::Complaints;
+use crate::log_limiter::LogLimits;
 
 /// Keeps sites away from what they may not serve: folders outside `[sites]
 /// allow`, and the server's own files. Counts and logs what it refuses.
@@ -23,7 +23,7 @@ pub struct Guard {
     own: OwnFiles,
     outside_allow: AtomicU64,
     own_files: AtomicU64,
-    complaints: Complaints,
+    log_limits: LogLimits,
 }
 
 /// Why something is not served.
@@ -110,7 +110,7 @@ impl Guard {
         let admitted = self.allowed.contains(Path::new(&**root.text()));
         if !admitted {
             self.outside_allow.fetch_add(1, Ordering::Relaxed);
-            self.complaints.root_refused(pattern, root.text());
+            self.log_limits.root_refused(pattern, root.text());
         }
         admitted
     }
@@ -122,7 +122,7 @@ impl Guard {
             Refusal::OwnFile => &self.own_files,
         };
         counter.fetch_add(1, Ordering::Relaxed);
-        self.complaints.file_refused(host, root, path, refusal);
+        self.log_limits.file_refused(host, root, path, refusal);
     }
 
     /// Judges the open folder of a root. Symbolic links were followed by then:

@@ -1,4 +1,4 @@
-//! What goes wrong with every handshake goes into the log now and then.
+//! Limits how often the log tells of trouble that each handshake may meet.
 
 use std::io;
 use std::sync::Mutex;
@@ -14,16 +14,16 @@ use crate::site::Refusal;
 /// Bounds how often the same kind of trouble is logged; all of it is counted
 /// in the metrics.
 #[derive(Debug, Default)]
-pub(crate) struct Complaints {
-    expired: Sparse,
-    failed: Sparse,
-    unreadable: Sparse,
-    root_refused: Sparse,
-    file_refused: Sparse,
-    given_up: Sparse,
+pub(crate) struct LogLimits {
+    expired: LogLimiter,
+    failed: LogLimiter,
+    unreadable: LogLimiter,
+    root_refused: LogLimiter,
+    file_refused: LogLimiter,
+    given_up: LogLimiter,
 }
 
-impl Complaints {
+impl LogLimits {
     /// A certificate is served outside of its dates.
     pub(crate) fn expired(&self, name: &HostName, credential: &LoadedCredential, now: i64) {
         if let Some(others) = self.expired.allow() {
@@ -87,12 +87,13 @@ impl Complaints {
     }
 }
 
-/// Lets one in [`INTERVAL`] through.
+/// Lets one line per [`INTERVAL`] through.
 #[derive(Debug, Default)]
-struct Sparse(Mutex<Option<(Instant, u64)>>);
+struct LogLimiter(Mutex<Option<(Instant, u64)>>);
 
-impl Sparse {
-    /// How many were held back since the last one; none to hold this one back.
+impl LogLimiter {
+    /// Returns how many lines were held back since the last one; none if this
+    /// one is to be held back too.
     fn allow(&self) -> Option<u64> {
         let mut state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let now = Instant::now();
@@ -118,7 +119,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn one_in_ten_seconds() {
-        let sparse = Sparse::default();
+        let sparse = LogLimiter::default();
         assert_eq!(sparse.allow(), Some(0));
         for _ in 0..5 {
             assert_eq!(sparse.allow(), None);
