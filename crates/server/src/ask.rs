@@ -6,8 +6,8 @@ use sekisho_certs::{Absence, Cached, HostName, Lookup, LookupError, Outcome, Sto
 use tokio::time::{Instant, timeout_at};
 
 use crate::budget::{Budget, Denied, Prefix};
-use crate::endpoint::Endpoint;
 use crate::metrics::{LookupResult, Metrics};
+use crate::virtual_host::VirtualHost;
 
 /// Asks for `name` on behalf of a client of `prefix`:
 ///
@@ -19,13 +19,13 @@ use crate::metrics::{LookupResult, Metrics};
 /// What is not cached is waited for until `deadline`: then nobody knows. A load
 /// that has begun goes on. Gives the result that was counted, too.
 pub(crate) async fn ask(
-    lookup: &Arc<Lookup<Endpoint>>,
+    lookup: &Arc<Lookup<VirtualHost>>,
     budget: &Budget,
     metrics: &Metrics,
     name: &HostName,
     prefix: Prefix,
     deadline: Instant,
-) -> (Outcome<Endpoint>, LookupResult) {
+) -> (Outcome<VirtualHost>, LookupResult) {
     let (outcome, how) = match lookup.cached(name) {
         Cached::Hit(outcome) => (outcome, LookupResult::Hit),
         Cached::InFlight(wait) => match timeout_at(deadline, wait).await {
@@ -43,17 +43,17 @@ pub(crate) async fn ask(
 
 /// Step 3.
 async fn load(
-    lookup: &Arc<Lookup<Endpoint>>,
+    lookup: &Arc<Lookup<VirtualHost>>,
     budget: &Budget,
     name: &HostName,
     prefix: Prefix,
     deadline: Instant,
-) -> (Outcome<Endpoint>, LookupResult) {
+) -> (Outcome<VirtualHost>, LookupResult) {
     match budget.admit(prefix, deadline).await {
         Ok(permit) => {
             // It stays with the load: a client that goes away must not
             // get it back before.
-            let observe = move |outcome: &Outcome<Endpoint>| {
+            let observe = move |outcome: &Outcome<VirtualHost>| {
                 if matches!(outcome, Outcome::Absent(_)) {
                     permit.was_absent();
                 }
@@ -73,19 +73,19 @@ pub(crate) fn is_overload(error: &LookupError) -> bool {
     )
 }
 
-fn refused(denied: Denied) -> Outcome<Endpoint> {
+fn refused(denied: Denied) -> Outcome<VirtualHost> {
     Outcome::Failed(match denied {
         Denied::OverBudget => LookupError::OverBudget,
         Denied::Full => LookupError::Store(StoreError::Overloaded),
     })
 }
 
-fn late() -> (Outcome<Endpoint>, LookupResult) {
+fn late() -> (Outcome<VirtualHost>, LookupResult) {
     (Outcome::Failed(LookupError::Late), LookupResult::Failed)
 }
 
 /// A refused call is told apart from what a store answered.
-fn counted(outcome: &Outcome<Endpoint>, how: LookupResult) -> LookupResult {
+fn counted(outcome: &Outcome<VirtualHost>, how: LookupResult) -> LookupResult {
     match outcome {
         Outcome::Found(_) => how,
         Outcome::Absent(Absence::NoHost) => LookupResult::AbsentHost,

@@ -12,14 +12,14 @@ use tokio::time::{Instant, timeout_at};
 
 use crate::ask::{ask, is_overload};
 use crate::budget::Prefix;
-use crate::endpoint::Endpoint;
 use crate::hello::{self, Hello, Sni, Unfit};
 use crate::metrics::{HandshakeResult, LookupResult};
-use crate::timeouts::{LINGER, ConnTimeouts};
 use crate::refuse::{Alert, SPEAKS_HTTPS, refuse};
 use crate::shared::Shared;
 use crate::signing::{SigningTurn, SigningTurns};
+use crate::timeouts::{ConnTimeouts, LINGER};
 use crate::tls::{Broken, Stream};
+use crate::virtual_host::VirtualHost;
 
 /// Where a connection comes from, and which listener took it.
 #[derive(Clone, Copy, Debug)]
@@ -34,7 +34,7 @@ pub(crate) struct Peer {
 pub(crate) struct Established {
     pub(crate) stream: Stream,
     pub(crate) timeouts: Arc<ConnTimeouts>,
-    pub(crate) served: Arc<Served<Endpoint>>,
+    pub(crate) served: Arc<Served<VirtualHost>>,
     /// The name that was looked up: the server name, or the default.
     pub(crate) name: HostName,
     /// Whether the client asked for that name.
@@ -205,7 +205,7 @@ impl Note {
 
 /// What a name is served with.
 struct Chosen<'a> {
-    served: Arc<Served<Endpoint>>,
+    served: Arc<Served<VirtualHost>>,
     /// The right to sign, where that takes long.
     turn: Option<SigningTurn<'a>>,
     name: HostName,

@@ -21,11 +21,11 @@ use hyper::service::{Service, service_fn};
 use hyper_util::rt::TokioTimer;
 
 use crate::frames::Frames;
-use crate::handshake::{Peer, Established};
-use crate::timeouts::{self, ConnTimeouts};
-use crate::route::{Refused, ConnContext};
+use crate::handshake::{Established, Peer};
+use crate::route::{ConnContext, Refused};
 use crate::shared::Shared;
 use crate::site::Body;
+use crate::timeouts::{self, ConnTimeouts};
 use crate::tls::{SEND_LIMIT, Stream};
 use answer::Answer;
 pub(crate) use drive::Drain;
@@ -200,7 +200,9 @@ async fn answer(context: &ConnContext, request: Request<Incoming>) -> Response<A
         Ok(target) => {
             let (site, name) = (target.served.value().site(), target.name(context));
             let responder = context.responder();
-            responder.respond(site, name, request, context.files()).await
+            responder
+                .respond(site, name, request, context.files())
+                .await
         }
         Err(refused) => refuse(&refused, http1, context.timeouts()),
     };

@@ -3,7 +3,7 @@
 //! Bytes flow through the modules in this order: [`Settings`] say where, `listen`
 //! binds, `worker` runs, `accept` accepts, `hello` reads the
 //! ClientHello, `ask` looks its name up, `handshake` finishes with what
-//! `endpoint` made of the record, `tls` encrypts, `http` speaks, `route` finds
+//! `virtual_host` made of the record, `tls` encrypts, `http` speaks, `route` finds
 //! who answers a request, and [`site`], `files` and [`redirect`] answer it.
 #![deny(unsafe_code)]
 
@@ -12,17 +12,15 @@ pub mod admin;
 mod ask;
 mod authority;
 mod budget;
-mod log_limiter;
 mod connections;
-mod endpoint;
 mod files;
 mod frames;
 mod handshake;
 mod hello;
 mod http;
 mod listen;
+mod log_limiter;
 pub mod metrics;
-mod timeouts;
 pub mod private;
 pub mod redirect;
 mod refuse;
@@ -34,7 +32,9 @@ pub mod shutdown;
 mod signing;
 pub mod site;
 pub mod tickets;
+mod timeouts;
 mod tls;
+mod virtual_host;
 mod worker;
 
 /// An entrance for fuzzing, which sets this.
@@ -43,7 +43,7 @@ pub mod fuzzing {
     pub use crate::hello::client_hello;
 }
 
-pub use endpoint::{Endpoint, Publisher};
 pub use server::{Addresses, Error, Parts, Server};
 pub use settings::{Defaults, Limits, Settings};
 pub use shutdown::{Phase, Shutdown};
+pub use virtual_host::{Publisher, VirtualHost};

@@ -9,19 +9,19 @@ use tokio::time::Instant;
 use crate::ask::ask;
 use crate::authority;
 use crate::budget::Prefix;
-use crate::endpoint::Endpoint;
-use crate::handshake::{Peer, Established};
+use crate::handshake::{Established, Peer};
 use crate::metrics::Metrics;
-use crate::timeouts::ConnTimeouts;
 use crate::shared::Shared;
 use crate::site::{OpenFiles, Responder};
+use crate::timeouts::ConnTimeouts;
 use crate::tls::Stream;
+use crate::virtual_host::VirtualHost;
 
 /// A connection, as its requests see it.
 pub(crate) struct ConnContext {
     /// The record that the handshake was done with: its certificate, tenant
     /// and TLS policy are the connection's.
-    sent: Arc<Served<Endpoint>>,
+    sent: Arc<Served<VirtualHost>>,
     /// The server name, if there was one.
     name: Option<HostName>,
     /// What was found for the names that were asked for.
@@ -34,14 +34,14 @@ pub(crate) struct ConnContext {
 
 struct Known {
     name: HostName,
-    served: Arc<Served<Endpoint>>,
+    served: Arc<Served<VirtualHost>>,
     /// Where the log stood before it was looked up.
     revision: u64,
 }
 
 /// Who answers a request.
 pub(crate) struct Target {
-    pub(crate) served: Arc<Served<Endpoint>>,
+    pub(crate) served: Arc<Served<VirtualHost>>,
     /// None for the connection's own name.
     other: Option<HostName>,
 }
@@ -179,7 +179,7 @@ impl ConnContext {
         })
     }
 
-    fn note(&self, name: &HostName, served: &Arc<Served<Endpoint>>, revision: u64) {
+    fn note(&self, name: &HostName, served: &Arc<Served<VirtualHost>>, revision: u64) {
         let new = Known {
             name: name.clone(),
             served: Arc::clone(served),

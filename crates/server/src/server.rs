@@ -9,15 +9,15 @@ use sekisho_certs::{Clock, Lookup};
 use tokio::sync::oneshot;
 
 use crate::budget::Budget;
-use crate::log_limiter::LogLimits;
 use crate::connections::Connections;
-use crate::endpoint::Endpoint;
 use crate::listen::Listening;
+use crate::log_limiter::LogLimits;
 use crate::metrics::Metrics;
 use crate::settings::Settings;
 use crate::shared::Shared;
 use crate::shutdown::Shutdown;
 use crate::site::Responder;
+use crate::virtual_host::VirtualHost;
 use crate::worker::{Socket, Worker, Working};
 
 /// A server whose sockets are bound and which accepts nothing yet.
@@ -39,7 +39,7 @@ pub struct Addresses {
 #[derive(Clone)]
 pub struct Parts {
     /// Answers names; filled by [`crate::Publisher::publish`].
-    pub lookup: Arc<Lookup<Endpoint>>,
+    pub lookup: Arc<Lookup<VirtualHost>>,
     /// Counts what happens.
     pub metrics: Arc<Metrics>,
     /// Answers requests.

@@ -6,14 +6,14 @@ use sekisho_certs::{Clock, Lookup};
 
 use crate::budget::Budget;
 use crate::log_limiter::LogLimits;
-use crate::endpoint::Endpoint;
 use crate::metrics::Metrics;
 use crate::settings::{Defaults, Limits};
 use crate::site::Responder;
+use crate::virtual_host::VirtualHost;
 
 /// What all workers share; none of it is locked across a wait.
 pub(crate) struct Shared {
-    pub(crate) lookup: Arc<Lookup<Endpoint>>,
+    pub(crate) lookup: Arc<Lookup<VirtualHost>>,
     pub(crate) budget: Budget,
     pub(crate) metrics: Arc<Metrics>,
     pub(crate) responder: Arc<Responder>,

@@ -169,7 +169,10 @@ impl Stream {
         }
         let wanted = self.wanted();
         let Self {
-            tls, frames, timeouts, ..
+            tls,
+            frames,
+            timeouts,
+            ..
         } = self;
         let mut reader = tls.reader();
         match reader.fill_buf() {

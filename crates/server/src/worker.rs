@@ -107,13 +107,17 @@ impl Worker {
             let connections = Arc::clone(&self.connections);
             let (listen, tls) = (socket.configured, socket.tls);
             let local = Arc::clone(&local);
-            accepting.spawn(accept(listener, connections, move |socket, address, place| {
-                let open = Open::new(&local);
-                let peer = Peer { address, listen };
-                tokio::spawn(place.hold(async move {
-                    open.0.serve(socket, peer, tls).await;
-                }));
-            }));
+            accepting.spawn(accept(
+                listener,
+                connections,
+                move |socket, address, place| {
+                    let open = Open::new(&local);
+                    let peer = Peer { address, listen };
+                    tokio::spawn(place.hold(async move {
+                        open.0.serve(socket, peer, tls).await;
+                    }));
+                },
+            ));
         }
         shutdown.reached(Phase::Draining).await;
         accepting.shutdown().await;

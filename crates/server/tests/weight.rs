@@ -11,7 +11,7 @@ use common::{Scripted, host};
 use sekisho_certs::{HostName, Lookup, LookupSettings, NeverObtain, Published};
 use sekisho_server::site::Site;
 use sekisho_server::tickets::Ring;
-use sekisho_server::{Endpoint, Publisher};
+use sekisho_server::{Publisher, VirtualHost};
 use sekisho_testkit::{Key, TestCa};
 use tikv_jemalloc_ctl::{epoch, stats};
 
@@ -52,11 +52,11 @@ async fn measure(found: sekisho_certs::Found<sekisho_certs::OpenKey>) -> (f64, f
         &settings,
         Arc::new(NeverObtain),
         move |host| {
-            let mut kept: Vec<Published<Endpoint>> = Vec::with_capacity(COUNT);
+            let mut kept: Vec<Published<VirtualHost>> = Vec::with_capacity(COUNT);
             let before = allocated();
             kept.extend((0..COUNT).map(|_| publisher.publish(host).expect("published")));
             // The value itself stands in the cache's own allocation.
-            let grown = allocated() - before + COUNT * size_of::<Endpoint>();
+            let grown = allocated() - before + COUNT * size_of::<VirtualHost>();
             let charged: usize = kept.iter().map(|one| one.weight).sum();
             *result.lock().unwrap() = (grown as f64 / COUNT as f64, charged as f64 / COUNT as f64);
             publisher.publish(host)

@@ -15,7 +15,7 @@ use sekisho_server::admin::{Address, Admin, Listener, Sources};
 use sekisho_server::metrics::{Metrics, register_process};
 use sekisho_server::site::{Guard, Responder};
 use sekisho_server::tickets::{Keeper, Ring, Source};
-use sekisho_server::{Endpoint, Error, Parts, Phase, Publisher, Server, Shutdown};
+use sekisho_server::{Error, Parts, Phase, Publisher, Server, Shutdown, VirtualHost};
 use sekisho_stores::near;
 use tokio::runtime::{Builder, Runtime};
 use tokio::time::timeout;
@@ -177,7 +177,7 @@ fn lookup(
     opened: &Opened,
     ring: &Arc<Ring>,
     guard: &Arc<Guard>,
-) -> Arc<Lookup<Endpoint>> {
+) -> Arc<Lookup<VirtualHost>> {
     let settings = LookupSettings {
         memory: config.cache.memory,
         fresh: config.cache.fresh,
@@ -196,7 +196,7 @@ fn lookup(
 /// Who follows the catalog's log, in the order in which each has a page.
 async fn feed(
     opened: &Opened,
-    lookup: &Arc<Lookup<Endpoint>>,
+    lookup: &Arc<Lookup<VirtualHost>>,
     documents: Arc<Documents>,
 ) -> Option<Feed> {
     let sealer = opened.catalog.as_ref()?;
@@ -250,7 +250,7 @@ async fn filled(mut keeper: Keeper, opened: &Opened) -> Keeper {
 /// Collects what each part counts.
 fn registry(
     opened: &Opened,
-    lookup: &Arc<Lookup<Endpoint>>,
+    lookup: &Arc<Lookup<VirtualHost>>,
     metrics: &Arc<Metrics>,
     responder: &Arc<Responder>,
 ) -> Registry {

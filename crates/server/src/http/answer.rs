@@ -9,8 +9,8 @@ use bytes::Bytes;
 use http_body::{Frame, SizeHint};
 
 use super::streams::Progress;
-use crate::timeouts::ConnTimeouts;
 use crate::site::Body;
+use crate::timeouts::ConnTimeouts;
 
 /// A site's answer; dropping it ends the request.
 pub(crate) struct Answer {

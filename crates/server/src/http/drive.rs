@@ -10,7 +10,7 @@ use std::time::Duration;
 use tokio::sync::Notify;
 use tokio::time::{Instant, sleep_until, timeout};
 
-use crate::timeouts::{Due, LINGER, Limits, ConnTimeouts};
+use crate::timeouts::{ConnTimeouts, Due, LINGER, Limits};
 use crate::tls::Stream;
 
 /// Tells the connections of a worker to come to their end.
@@ -142,7 +142,9 @@ pub(super) async fn drive<C: Future>(
                     end_gracefully(connection.as_mut());
                     timer.as_mut().reset(now + PATIENCE);
                 }
-                _ if !drained && timeouts.has_been_idle_for(PARK) => return Poll::Ready(Driven::Idle),
+                _ if !drained && timeouts.has_been_idle_for(PARK) => {
+                    return Poll::Ready(Driven::Idle);
+                }
                 _ => {
                     // A busy connection is looked at ever less often.
                     let next = first.unwrap_or(now + recheck);

@@ -7,7 +7,7 @@ use std::time::Duration;
 use hyper::rt::Executor;
 use tokio::task_local;
 
-use crate::timeouts::{Mark, ConnTimeouts};
+use crate::timeouts::{ConnTimeouts, Mark};
 
 /// Runs the streams of a connection, and resets one whose client takes nothing
 /// of its answer, whatever the others do.

@@ -98,7 +98,11 @@ async fn a_blocked_client_is_asked_for_its_progress() {
     advance(30).await;
     assert!(timeouts.ask_progress());
     timeouts.blocked(|| 299_000);
-    assert_eq!(due_in(&timeouts), Some((0, Due::Ask)), "33 bytes per second");
+    assert_eq!(
+        due_in(&timeouts),
+        Some((0, Due::Ask)),
+        "33 bytes per second"
+    );
     assert!(!timeouts.ask_progress(), "it was asked");
 }
 

@@ -15,7 +15,7 @@ use sekisho_server::metrics::Metrics;
 use sekisho_server::site::{AllowedRoots, Guard, OwnFiles, Responder, Site};
 use sekisho_server::tickets::Ring;
 use sekisho_server::{
-    Defaults, Endpoint, Error, Limits, Parts, Publisher, Server, Settings, Shutdown,
+    Defaults, Error, Limits, Parts, Publisher, Server, Settings, Shutdown, VirtualHost,
 };
 use sekisho_testkit::{TestCa, client};
 use tokio::io::AsyncReadExt;
@@ -94,7 +94,7 @@ pub struct Running {
     pub address: SocketAddr,
     pub http: SocketAddr,
     pub store: Arc<Scripted>,
-    pub lookup: Arc<Lookup<Endpoint>>,
+    pub lookup: Arc<Lookup<VirtualHost>>,
     pub metrics: Arc<Metrics>,
     pub responder: Arc<Responder>,
     pub shutdown: Shutdown,

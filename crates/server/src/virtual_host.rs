@@ -16,7 +16,7 @@ use crate::tickets::{Binding, Ring, Tickets};
 
 /// A host as the server keeps it.
 #[derive(Debug)]
-pub struct Endpoint {
+pub struct VirtualHost {
     config: Arc<ServerConfig>,
     site: Site,
     /// The same as the default of a listening address; at most one for
@@ -25,7 +25,7 @@ pub struct Endpoint {
     ring: Arc<Ring>,
 }
 
-impl Endpoint {
+impl VirtualHost {
     /// How its requests are answered.
     #[must_use]
     pub fn site(&self) -> &Site {
@@ -53,7 +53,7 @@ impl Endpoint {
     }
 }
 
-/// Makes [`Endpoint`]s; [`sekisho_certs::Lookup`] calls it once per fill.
+/// Makes [`VirtualHost`]s; [`sekisho_certs::Lookup`] calls it once per fill.
 #[derive(Debug)]
 pub struct Publisher {
     tls12: ServerConfig,
@@ -84,7 +84,7 @@ impl Publisher {
     ///
     /// # Errors
     /// If its site can't be read; says why.
-    pub fn publish(&self, host: &Arc<LoadedHost>) -> Result<Published<Endpoint>, String> {
+    pub fn publish(&self, host: &Arc<LoadedHost>) -> Result<Published<VirtualHost>, String> {
         let (site, site_weight) = match &host.record.site {
             None => (self.site.clone(), 0),
             Some(stored) => {
@@ -108,7 +108,7 @@ impl Publisher {
         config.cert_resolver = Arc::new(Choice(Arc::clone(host)));
         config.ticketer = Arc::new(Tickets::new(&self.ring, binding(host, None)));
         Ok(Published {
-            value: Endpoint {
+            value: VirtualHost {
                 config: Arc::new(config),
                 site,
                 defaults: Mutex::default(),
@@ -168,6 +168,6 @@ const TICKETS: usize = 2;
 /// Tickets that one gets who asks for more (RFC 9149).
 const MAX_TICKETS: usize = 4;
 
-/// Bytes of an endpoint without its site, as `tests/weight.rs` measures them
+/// Bytes of a virtual host without its site, as `tests/weight.rs` measures them
 /// with the allocator's own statistics.
 const WEIGHT: usize = 460;
