@@ -41,8 +41,8 @@ use sekisho_certs::store::{Answer, BoxFuture, Result, Store, StoreError};
 ///
 /// - 200 means found; 404 and 410 mean absent. Everything else is a failure:
 ///   redirects, what is over 256 KiB, cut off, late, or no pair that fits.
-/// - A status of 500 and above is the host's failure, until four hosts in a row
-///   got one without an answer for any other in between.
+/// - A status of 500 and above, and no answer in time, are the host's failure,
+///   until four hosts in a row met one without an answer for any other between.
 /// - The name and the wildcard above it are asked for at once, so that an
 ///   answer takes one round trip, also that of an absent name. The
 ///   wildcard's answer is not waited for where the name's own is there.
@@ -64,18 +64,18 @@ pub struct Options {
     pub token: Option<Secret>,
     /// PEM certificates that alone are believed; else, what the system trusts.
     pub ca: Option<PathBuf>,
-    /// How long one request may take, its wait for a connection included.
+    /// How long a lookup may take, its waits for a connection included.
     pub deadline: Duration,
 }
 
 impl Default for Options {
-    /// Neither token nor CA, and two seconds, as long as a call of
-    /// [`crate::tiers::Tiers`] may take.
+    /// Neither token nor CA, and 1.9 s: below the bound of a store call, which
+    /// can't tell a host that hangs from an endpoint that does.
     fn default() -> Self {
         Self {
             token: None,
             ca: None,
-            deadline: Duration::from_secs(2),
+            deadline: DEADLINE,
         }
     }
 }
@@ -120,7 +120,10 @@ impl Store for Http {
     fn find<'a>(&'a self, name: &'a HostName) -> BoxFuture<'a, Result<Answer<OpenKey>>> {
         Box::pin(async move {
             let (endpoint, name) = (Arc::clone(&self.endpoint), name.clone());
-            let work = async move { pem_pair::read_until_fit(|| endpoint.read(&name)).await };
+            let work = async move {
+                let until = Instant::now() + endpoint.deadline;
+                pem_pair::read_until_fit(|| endpoint.read(&name, until)).await
+            };
             Spawned::new(self.runtime.spawn(work)).end().await
         })
     }
@@ -138,12 +141,12 @@ struct Endpoint {
 
 impl Endpoint {
     /// Reads the exact name's bundle, else that of the wildcard above.
-    async fn read(self: &Arc<Self>, name: &HostName) -> Result<PairRead> {
+    async fn read(self: &Arc<Self>, name: &HostName, until: Instant) -> Result<PairRead> {
         let above = name
             .wildcard()
-            .map(|above| WildcardRequest::start(self, above));
+            .map(|above| WildcardRequest::start(self, above, until));
         let host = HostPattern::from(name);
-        let exact = self.ask(host.clone(), || ()).await;
+        let exact = self.ask(host.clone(), until, || ()).await;
         if !matches!(exact, Ok(PairRead::Answer(Answer { found: None, .. }))) {
             if let Some(above) = above {
                 above.leave();
@@ -171,20 +174,32 @@ impl Endpoint {
 
     /// Sends one request, or none if a remembered answer is fresh. `begun` is
     /// called when the request has its turn.
-    async fn ask(&self, host: HostPattern, begun: impl FnOnce()) -> Result<PairRead> {
+    async fn ask(
+        &self,
+        host: HostPattern,
+        until: Instant,
+        begun: impl FnOnce(),
+    ) -> Result<PairRead> {
         let kept = self.memory.get(&host);
         if let Some(answer) = kept.as_ref().and_then(|kept| kept.fresh()) {
             return Ok(PairRead::Answer(answer));
         }
         let get = self.get(&host, kept.as_deref())?;
-        let until = Instant::now() + self.deadline;
         let turn = timeout_at(until, self.client.turn()).await;
         let _turn = turn.map_err(|_| StoreError::Overloaded)?;
         begun();
-        let read = |response| answer::read(response, get.headers().contains_key(IF_NONE_MATCH));
-        let fetched = timeout_at(until, self.client.exchange(&get, read)).await;
-        let fetched = fetched.map_err(|_| StoreError::TimedOut(self.deadline))?;
-        let fetched = fetched.unwrap_or_else(|why| Err(Failure::Endpoint(why)));
+        let is_conditional = get.headers().contains_key(IF_NONE_MATCH);
+        let exchange = async {
+            let response = self.client.send(&get).await.map_err(Failure::Endpoint)?;
+            answer::read(response, is_conditional).await
+        };
+        let late = |_| {
+            Err(Failure::Host(format!(
+                "no answer within {:?}",
+                self.deadline
+            )))
+        };
+        let fetched = timeout_at(until, exchange).await.unwrap_or_else(late);
         let fetched = fetched.map_err(|failure| self.failed(&host, failure))?;
         self.failing.answered();
         Ok(self.reading(&host, fetched, kept.as_deref()))
@@ -229,7 +244,7 @@ impl Endpoint {
             Failure::Endpoint(why) => {
                 StoreError::Unavailable(format!("{}: {why}", self.template.url(host)).into())
             }
-            Failure::Server(why) => {
+            Failure::Host(why) => {
                 StoreError::Failed(format!("{}: {why}", self.template.url(host)).into())
             }
             Failure::Answer(why) => StoreError::Corrupt(self.describe(host, &why).into()),
@@ -249,13 +264,13 @@ struct WildcardRequest {
 }
 
 impl WildcardRequest {
-    fn start(endpoint: &Arc<Endpoint>, above: HostPattern) -> Self {
+    fn start(endpoint: &Arc<Endpoint>, above: HostPattern, until: Instant) -> Self {
         let begun = Arc::new(AtomicBool::new(false));
         let (endpoint, mark) = (Arc::clone(endpoint), Arc::clone(&begun));
         let host = above.clone();
         let task = tokio::spawn(async move {
             let begun = || mark.store(true, Ordering::Relaxed);
-            endpoint.ask(above, begun).await
+            endpoint.ask(above, until, begun).await
         });
         Self {
             host,
@@ -315,6 +330,8 @@ fn bearer(token: &Secret) -> Option<HeaderValue> {
     Some(value)
 }
 
+/// Of a lookup: less than the two seconds of a store call.
+const DEADLINE: Duration = Duration::from_millis(1900);
 const AGENT: &str = concat!("sekisho/", env!("CARGO_PKG_VERSION"));
 /// Bytes for about four thousand bundles. Others are asked for without a tag.
 const MEMORY: usize = 16 << 20;

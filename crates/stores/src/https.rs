@@ -4,7 +4,6 @@
 
 use std::error::Error;
 use std::fmt;
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
@@ -28,12 +27,9 @@ use zeroize::Zeroizing;
 /// Sends at most `REQUESTS` at a time. All of it runs on the runtime that
 /// polls it.
 pub struct HttpsClient {
-    connector: Connector,
-    pool: Mutex<Pool>,
+    pool: Client<Connector, Full<Bytes>>,
     requests: Semaphore,
 }
-
-type Pool = Client<Connector, Full<Bytes>>;
 
 impl HttpsClient {
     /// Speaks HTTP/2 where it is offered, else HTTP/1.1; `http://` too. The
@@ -45,12 +41,13 @@ impl HttpsClient {
         // A request is one small write, and somebody waits for the answer.
         tcp.set_nodelay(true);
         tcp.set_connect_timeout(Some(CONNECT));
+        tcp.set_keepalive(Some(KEEPALIVE));
+        tcp.set_keepalive_interval(Some(PING_TIMEOUT));
+        tcp.set_keepalive_retries(Some(2));
         let https = HttpsConnectorBuilder::new().with_tls_config(tls);
         let https = https.https_or_http().enable_all_versions();
-        let connector = Connector(https.wrap_connector(tcp));
         Self {
-            pool: Mutex::new(pool(&connector)),
-            connector,
+            pool: pool(Connector(https.wrap_connector(tcp))),
             requests: Semaphore::new(REQUESTS),
         }
     }
@@ -60,56 +57,24 @@ impl HttpsClient {
         self.requests.acquire().await.expect("it is never closed")
     }
 
-    /// Sends a request and has its answer read. The caller holds a turn.
+    /// Sends a request; once more if a kept connection failed under it. The
+    /// caller holds a turn until it has read the answer.
     ///
     /// # Errors
     /// Says why there is no answer.
-    pub async fn exchange<T, F>(
-        &self,
-        request: &Request<Full<Bytes>>,
-        read: impl FnOnce(Response<Incoming>) -> F,
-    ) -> Result<T, String>
-    where
-        F: Future<Output = T>,
-    {
-        let mut exchange = Exchange {
-            client: self,
-            has_answer: false,
-        };
-        let read = read(self.send(request).await?).await;
-        exchange.has_answer = true;
-        Ok(read)
-    }
-
-    async fn send(&self, request: &Request<Full<Bytes>>) -> Result<Response<Incoming>, String> {
-        let pool = self.pool().clone();
-        match pool.request(request.clone()).await {
-            Ok(response) => Ok(response),
-            Err(error) if error.is_connect() => {
-                let cause = error.source().map_or_else(|| describe(&error), describe);
-                Err(format!("no connection: {cause}"))
-            }
-            // The server may just have closed a connection that was kept (RFC
-            // 9110, section 9.2.2).
-            Err(_) if request.method().is_idempotent() => {
-                self.forget();
-                let pool = self.pool().clone();
-                let again = pool.request(request.clone()).await;
-                again.map_err(|error| describe(&error))
-            }
-            Err(error) => Err(describe(&error)),
+    pub async fn send(&self, request: &Request<Full<Bytes>>) -> Result<Response<Incoming>, String> {
+        let mut answer = self.pool.request(request.clone()).await;
+        // The server may just have closed a connection that was kept (RFC 9110,
+        // section 9.2.2).
+        if request.method().is_idempotent()
+            && answer.as_ref().is_err_and(|error| !error.is_connect())
+        {
+            answer = self.pool.request(request.clone()).await;
         }
-    }
-
-    /// Drops the connections that are kept: what failed once may have failed for
-    /// all. Those in use are not cut off.
-    fn forget(&self) {
-        *self.pool() = pool(&self.connector);
-    }
-
-    /// No code panics while it holds the lock.
-    fn pool(&self) -> MutexGuard<'_, Pool> {
-        self.pool.lock().unwrap_or_else(PoisonError::into_inner)
+        answer.map_err(|error| match (error.is_connect(), error.source()) {
+            (true, Some(cause)) => format!("no connection: {}", describe(cause)),
+            _ => describe(&error),
+        })
     }
 }
 
@@ -121,23 +86,9 @@ impl fmt::Debug for HttpsClient {
     }
 }
 
-/// A request under way. One without an answer, failed or given up, takes the
-/// connections that are kept with it.
-struct Exchange<'a> {
-    client: &'a HttpsClient,
-    has_answer: bool,
-}
-
-impl Drop for Exchange<'_> {
-    fn drop(&mut self) {
-        if !self.has_answer {
-            self.client.forget();
-        }
-    }
-}
-
-fn pool(connector: &Connector) -> Pool {
+fn pool(connector: Connector) -> Client<Connector, Full<Bytes>> {
     Client::builder(TokioExecutor::new())
+        .timer(TokioTimer::new())
         .pool_timer(TokioTimer::new())
         .pool_idle_timeout(IDLE)
         .pool_max_idle_per_host(REQUESTS)
@@ -145,7 +96,9 @@ fn pool(connector: &Connector) -> Pool {
         .http2_initial_stream_window_size(WINDOW)
         .http2_initial_connection_window_size(WINDOW * 4)
         .http2_max_header_list_size(HEADERS)
-        .build(connector.clone())
+        .http2_keep_alive_interval(PING_EVERY)
+        .http2_keep_alive_timeout(PING_TIMEOUT)
+        .build(connector)
 }
 
 /// Bounds TCP and TLS together: the pool may go on connecting when the request
@@ -242,6 +195,12 @@ const CONNECT: Duration = Duration::from_millis(1500);
 /// Most servers have closed a connection by then; what a firewall has dropped
 /// without a word is not used again.
 const IDLE: Duration = Duration::from_secs(90);
+/// While requests are under way over HTTP/2: an endpoint that is gone without a
+/// word is noticed within this and [`PING_TIMEOUT`].
+const PING_EVERY: Duration = Duration::from_secs(1);
+const PING_TIMEOUT: Duration = Duration::from_secs(1);
+/// Of a connection that is idle: it is probed twice more before it is given up.
+const KEEPALIVE: Duration = Duration::from_secs(10);
 /// For a head and the piece of a body behind it; a longer head is refused.
 const BUFFER: usize = 32 << 10;
 /// All fields of a head together.

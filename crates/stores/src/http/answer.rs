@@ -27,8 +27,9 @@ pub(super) enum Fetched {
 pub(super) enum Failure {
     /// The endpoint, for every host.
     Endpoint(String),
-    /// The endpoint, for this host or for every host: it says 500 or above.
-    Server(String),
+    /// The endpoint, for this host or for every host: it says 500 or above, or
+    /// nothing in time.
+    Host(String),
     /// Its answer for this one. A client can choose the host, so this keeps
     /// nobody from asking for others.
     Answer(String),
@@ -63,7 +64,7 @@ fn refused(status: StatusCode) -> Failure {
         StatusCode::PROXY_AUTHENTICATION_REQUIRED
         | StatusCode::REQUEST_TIMEOUT
         | StatusCode::TOO_MANY_REQUESTS => Failure::Endpoint(text),
-        status if status.is_server_error() => Failure::Server(text),
+        status if status.is_server_error() => Failure::Host(text),
         StatusCode::NOT_MODIFIED => Failure::Answer(format!("{text} to no condition")),
         status if status.is_redirection() => {
             Failure::Answer(format!("{text}, and redirects are not followed"))

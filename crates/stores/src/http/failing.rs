@@ -1,10 +1,11 @@
-//! Whether server errors are one host's or the endpoint's.
+//! Tells whether server errors and time-outs are one host's or the endpoint's.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use sekisho_certs::host::HostPattern;
 
-/// The hosts that got a server error since the endpoint last gave an answer.
+/// The hosts that got a server error, or no answer in time, since the endpoint
+/// last gave an answer.
 ///
 /// An endpoint may fail for one host alone, whose data or backend is broken. A
 /// client picks the host, so that must not shut the endpoint off for others.
@@ -12,14 +13,14 @@ use sekisho_certs::host::HostPattern;
 pub(super) struct Failing(Mutex<Vec<HostPattern>>);
 
 impl Failing {
-    /// Notes a server error for this host. True if so many hosts in a row got
-    /// one that the endpoint itself has failed.
+    /// Notes a failure for this host. True if so many hosts in a row met one that
+    /// the endpoint itself has failed.
     pub(super) fn is_endpoint(&self, host: &HostPattern) -> bool {
         let mut hosts = self.lock();
-        if !hosts.contains(host) && hosts.len() < SEVERAL {
+        if !hosts.contains(host) && hosts.len() < FAILED_HOSTS {
             hosts.push(host.clone());
         }
-        hosts.len() >= SEVERAL
+        hosts.len() >= FAILED_HOSTS
     }
 
     /// Forgets all of them: the endpoint has answered.
@@ -34,4 +35,4 @@ impl Failing {
 }
 
 /// Hosts in a row: more than one tenant's broken backend has at a time.
-const SEVERAL: usize = 4;
+const FAILED_HOSTS: usize = 4;

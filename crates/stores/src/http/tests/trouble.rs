@@ -1,6 +1,7 @@
 //! Answers that break off, never end or never come.
 
 use std::net::SocketAddr;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use sekisho_testkit::{Answer as Says, Key, TestCa};
@@ -9,9 +10,11 @@ use tokio::net::TcpListener;
 use tokio::runtime::Handle;
 
 use super::rig::{Rig, bundle, find, hasty};
-use crate::http::Http;
+use crate::http::{Http, Options};
+use crate::tiers::Tiers;
+use sekisho_certs::host::HostName;
 use sekisho_certs::seal::OpenKey;
-use sekisho_certs::store::{Answer, StoreError};
+use sekisho_certs::store::{Answer, Store, StoreError};
 
 #[tokio::test]
 async fn who_never_answers_is_too_late() {
@@ -23,11 +26,47 @@ async fn who_never_answers_is_too_late() {
         );
         let begun = Instant::now();
         let error = rig.failed("a.example").await;
-        assert!(matches!(error, StoreError::TimedOut(_)), "{error}");
+        assert!(
+            error.to_string().contains("no answer within 500ms"),
+            "{error}"
+        );
         assert!(begun.elapsed() < Duration::from_secs(5));
         // One name that hangs keeps no other from being answered.
         assert!(rig.absent("b.example").await);
     }
+}
+
+/// The endpoint's breaker opens only if several hosts in a row get no answer.
+#[tokio::test]
+async fn one_host_that_hangs_shuts_the_endpoint_off_for_no_other() {
+    let options = Options {
+        deadline: Duration::from_millis(100),
+        ..Options::default()
+    };
+    let rig = Rig::with(true, &options);
+    let hangs = || Says::status(404).after(Duration::from_secs(600));
+    rig.says("a.example", hangs());
+    rig.put("b.example");
+    let url = format!("https://{}/{{host}}", rig.endpoint.address);
+    let store = Tiers::plain(Arc::new(rig.store(&url, &options).unwrap()));
+    let ask = async |name: &str| store.find(&HostName::parse(name).unwrap()).await;
+    for _ in 0..15 {
+        let error = ask("a.example").await.unwrap_err();
+        assert!(matches!(error, StoreError::Failed(_)), "{error}");
+    }
+    assert!(ask("b.example").await.unwrap().found.is_some());
+
+    rig.endpoint.otherwise(hangs());
+    rig.says("b.example", hangs());
+    let begun = Instant::now();
+    let mut number = 0;
+    let asked = |number: u32| rig.times(&format!("h{number}.other"));
+    while number == 0 || asked(number - 1) > 0 {
+        assert!(begun.elapsed() < Duration::from_secs(20));
+        ask(&format!("h{number}.other")).await.unwrap_err();
+        number += 1;
+    }
+    assert!((10..=20).contains(&number), "{number}");
 }
 
 /// It takes the connection, and not even the handshake goes on.
@@ -40,7 +79,7 @@ async fn who_only_accepts_is_too_late() {
         let url = format!("{scheme}://{address}/{{host}}");
         let store = rig.store(&url, &hasty()).unwrap();
         let error = find(&store, "a.example").await.unwrap_err();
-        assert!(matches!(error, StoreError::TimedOut(_)), "{error}");
+        assert!(matches!(error, StoreError::Failed(_)), "{error}");
     }
 }
 
@@ -104,7 +143,7 @@ async fn a_body_that_does_not_end_is_too_late() {
         "HTTP/1.1 200 OK\r\nX-Half: ".to_owned(),
     ] {
         let failed = answered(answer, Then::Wait).await;
-        assert!(matches!(failed, Err(StoreError::TimedOut(_))), "{failed:?}");
+        assert!(matches!(failed, Err(StoreError::Failed(_))), "{failed:?}");
     }
     // The status alone says it all: nobody reads the page to its end.
     let page = "HTTP/1.1 404 Not Found\r\nContent-Length: 1000\r\n\r\nno";
