@@ -14,8 +14,9 @@ use clap::Parser;
 
 fn main() -> ExitCode {
     let begun = Instant::now();
-    // Before anything that could hold a key is read.
+    // Before anything that could hold a key is read, and before any thread.
     process::keep_memory_private();
+    process::give_up_privileges();
     let cli = cli::Cli::parse();
     match cli.run(begun) {
         Ok(ended) => ended.into(),

@@ -2,6 +2,10 @@
 
 #[cfg(feature = "jemalloc")]
 mod allocator;
+mod memory;
+mod privileges;
+
+use std::path::Path;
 
 use rustix::process::{
     DumpableBehavior, Resource, Rlimit, getrlimit, set_dumpable_behavior, setrlimit,
@@ -11,6 +15,8 @@ use sekisho_server::Limits;
 use sekisho_server::site::MAX_OPEN_FILES;
 
 use crate::config::Config;
+
+pub(crate) use privileges::{check_user, give_up_binding, give_up_privileges};
 
 /// Keeps private keys out of core dumps and out of reach of other processes
 /// of the same user. Failure is not fatal: the kernel of a container may
@@ -76,6 +82,28 @@ pub(crate) fn register_build(registry: &mut Registry) {
     });
 }
 
+/// Says in the log if as many connections as may be open can need more memory
+/// than there is.
+pub(crate) fn check_memory(config: &Config) {
+    let connections = config.limits.connections;
+    let caches = config.cache.memory + config.cache.files;
+    let needed = connections * PER_CONNECTION + caches;
+    let needed = needed as u64;
+    let available = memory::available(Path::new("/"));
+    if let Some(available) = available.filter(|available| *available < needed) {
+        tracing::warn!(
+            available_mib = available >> 20,
+            needed_mib = needed >> 20,
+            connections,
+            "[server] connections can need more memory than there is, and the kernel would end the \
+             server: lower connections, or allow it more memory (MemoryMax= in a systemd unit)"
+        );
+    }
+}
+
+/// Bytes of an idle connection: 11.5 KiB of the process (docs/performance.md),
+/// and what the kernel keeps for its socket.
+const PER_CONNECTION: usize = 16 << 10;
 /// What a runtime polls and wakes itself with, and its connections to a store
 /// and a level before it.
 const PER_WORKER: usize = 5;

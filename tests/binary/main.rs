@@ -17,6 +17,7 @@ mod metrics;
 mod outages;
 mod peers;
 mod postgres;
+mod privileges;
 mod redis;
 mod redis_cache;
 mod sandbox;

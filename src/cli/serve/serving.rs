@@ -48,6 +48,8 @@ impl Serving {
     /// is when the process began.
     pub(crate) fn build(config: &Config, begun: Instant) -> Result<Self> {
         process::check_files(process::open_all_files(), config);
+        process::check_memory(config);
+        process::check_user();
         let background = Builder::new_current_thread()
             .enable_all()
             .thread_name("background")
@@ -83,6 +85,8 @@ impl Serving {
             },
         };
         let admin = background.block_on(admin(config, sources))?;
+        // Workers, which clients talk to, are started behind this.
+        process::give_up_binding();
         let start_up = begun.elapsed();
         metrics.listening(start_up);
         Ok(Self {
