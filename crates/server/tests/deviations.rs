@@ -1,0 +1,181 @@
+//! Where rustls answers otherwise than the RFCs of TLS ask. docs/tls.md tells
+//! operators; a test that fails here says that it has changed.
+
+#![allow(clippy::unwrap_used)]
+
+mod common;
+
+use std::io::{self, Read, Write};
+use std::net::TcpStream;
+use std::sync::Arc;
+
+use common::{Running, Scripted, Setup, host, raw, start};
+use rustls::pki_types::ServerName;
+use rustls::server::ServerSessionMemoryCache;
+use rustls::{ClientConfig, ClientConnection, ServerConfig, ServerConnection};
+use sekisho_testkit::{Key, Pair, TestCa, client};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::task::spawn_blocking;
+
+const NAME: &str = "a.example";
+
+fn served() -> (TestCa, Pair, Running) {
+    let ca = TestCa::new();
+    let pair = ca.issue(&[NAME], Key::P256);
+    let running = start(
+        Scripted::new([host(NAME, &[(&pair, Key::P256)])]),
+        &Setup::default(),
+    );
+    (ca, pair, running)
+}
+
+fn client_hello(config: ClientConfig) -> Vec<u8> {
+    let name = ServerName::try_from(NAME).unwrap();
+    let mut client = ClientConnection::new(Arc::new(config), name).unwrap();
+    let mut bytes = Vec::new();
+    client.write_tls(&mut bytes).unwrap();
+    bytes
+}
+
+/// RFC 7507, section 3, asks for the alert inappropriate_fallback (86). With
+/// TLS 1.3 the random number of a ServerHello protects against a downgrade.
+#[tokio::test]
+async fn a_fallback_is_served() {
+    let (ca, _, running) = served();
+    let mut hello = client_hello(client::config_tls12(&ca));
+    let renegotiation = hello.windows(2).position(|suite| suite == [0, 0xff]);
+    let at = renegotiation.expect("a client of TLS 1.2 sends it");
+    hello[at..at + 2].copy_from_slice(&[0x56, 0]);
+    let mut socket = tokio::net::TcpStream::connect(running.address)
+        .await
+        .unwrap();
+    socket.write_all(&hello).await.unwrap();
+    let mut head = [0; 6];
+    socket.read_exact(&mut head).await.unwrap();
+    assert_eq!((head[0], head[5]), (HANDSHAKE, SERVER_HELLO));
+}
+
+/// RFC 8446, section 9.2, asks for the alert missing_extension (109).
+#[tokio::test]
+async fn a_hello_without_key_shares_gets_handshake_failure() {
+    let (ca, _, running) = served();
+    let hello = without_extension(&client_hello(client::config(&ca)), KEY_SHARE);
+    let answer = raw(running.address, &hello).await;
+    assert_eq!(answer, [21, 3, 3, 0, 2, 2, 40]);
+}
+
+/// RFC 8446, section 5, asks for unexpected_message, and gets it.
+#[tokio::test]
+async fn a_change_of_ciphers_behind_the_handshake_gets_its_alert() {
+    let (ca, _, running) = served();
+    let mut stream = client::connect(running.address, NAME, client::config(&ca))
+        .await
+        .unwrap();
+    let (socket, _) = stream.get_mut();
+    socket.write_all(&[0x14, 3, 3, 0, 1, 1]).await.unwrap();
+    let ended = stream.read_to_end(&mut Vec::new()).await;
+    let error = ended.unwrap_err().to_string();
+    assert!(error.contains("UnexpectedMessage"), "{error}");
+}
+
+/// RFC 8446, section 4.2.10, asks that what does not open be skipped.
+#[tokio::test]
+async fn early_data_for_another_server_is_skipped_within_bounds() {
+    let (ca, pair, running) = served();
+    for (records, served) in [(1, true), (100, true), (1400, false)] {
+        let config = Arc::new(with_ticket(&ca, &pair));
+        let answer = send_early(&running, config, records).await;
+        assert_eq!(answer.is_ok(), served, "{records}: {answer:?}");
+        if let Err(error) = answer {
+            assert!(error.to_string().contains("BadRecordMac"), "{error}");
+        }
+    }
+}
+
+/// Sends so many records of ten bytes before the handshake is done.
+async fn send_early(
+    running: &Running,
+    config: Arc<ClientConfig>,
+    records: usize,
+) -> io::Result<String> {
+    let address = running.address;
+    let exchange = move || {
+        let name = ServerName::try_from(NAME).unwrap();
+        let mut client = ClientConnection::new(config, name).unwrap();
+        for _ in 0..records {
+            let mut early = client.early_data().expect("the ticket allows it");
+            early.write_all(b"0123456789").unwrap();
+        }
+        let mut socket = TcpStream::connect(address).unwrap();
+        let mut stream = rustls::Stream::new(&mut client, &mut socket);
+        let request = b"GET / HTTP/1.1\r\nHost: a.example\r\nConnection: close\r\n\r\n";
+        stream.write_all(request)?;
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer)?;
+        Ok(answer)
+    };
+    spawn_blocking(exchange).await.unwrap()
+}
+
+/// A client that holds a ticket for early data of another server of that name.
+fn with_ticket(ca: &TestCa, pair: &Pair) -> ClientConfig {
+    let mut config = client::config(ca);
+    config.enable_early_data = true;
+    config.resumption = rustls::client::Resumption::in_memory_sessions(16);
+    let mut other = ServerConfig::builder_with_provider(Arc::new(
+        rustls::crypto::aws_lc_rs::default_provider(),
+    ))
+    .with_safe_default_protocol_versions()
+    .unwrap()
+    .with_no_client_auth()
+    .with_single_cert(pair.chain.clone(), pair.key_der())
+    .unwrap();
+    other.max_early_data_size = 1 << 14;
+    other.session_storage = ServerSessionMemoryCache::new(16);
+    let mut server = ServerConnection::new(Arc::new(other)).unwrap();
+    let name = ServerName::try_from(NAME).unwrap();
+    let mut client = ClientConnection::new(Arc::new(config.clone()), name).unwrap();
+    for _ in 0..4 {
+        let (mut there, mut back) = (Vec::new(), Vec::new());
+        while client.wants_write() {
+            client.write_tls(&mut there).unwrap();
+        }
+        server.read_tls(&mut &there[..]).unwrap();
+        server.process_new_packets().unwrap();
+        while server.wants_write() {
+            server.write_tls(&mut back).unwrap();
+        }
+        client.read_tls(&mut &back[..]).unwrap();
+        client.process_new_packets().unwrap();
+    }
+    config
+}
+
+/// A ClientHello in one record, without one of its extensions (RFC 8446,
+/// section 4.1.2).
+fn without_extension(record: &[u8], kind: u16) -> Vec<u8> {
+    let length = |at: usize| usize::from(u16::from_be_bytes([record[at], record[at + 1]]));
+    // Record, message, version, random number.
+    let mut at = 5 + 4 + 2 + 32;
+    at += 1 + usize::from(record[at]);
+    at += 2 + length(at);
+    at += 1 + usize::from(record[at]);
+    let (head, mut rest) = (&record[5 + 4..at], &record[at + 2..]);
+    let mut extensions = Vec::new();
+    while !rest.is_empty() {
+        let length = usize::from(u16::from_be_bytes([rest[2], rest[3]]));
+        let (extension, behind) = rest.split_at(4 + length);
+        if u16::from_be_bytes([rest[0], rest[1]]) != kind {
+            extensions.extend_from_slice(extension);
+        }
+        rest = behind;
+    }
+    let short = |length: usize| u16::try_from(length).unwrap().to_be_bytes();
+    let body = [head, &short(extensions.len()), &extensions].concat();
+    let message = [&[1, 0][..], &short(body.len()), &body].concat();
+    [&record[..3], &short(message.len()), &message].concat()
+}
+
+const HANDSHAKE: u8 = 22;
+const SERVER_HELLO: u8 = 2;
+const KEY_SHARE: u16 = 51;
