@@ -136,6 +136,7 @@ async fn finish(
 /// A slow signature was made under `turn` with the ClientHello, unless that is
 /// to be repeated (RFC 8446, section 4.1.4).
 async fn exchange(stream: &mut Stream, turn: Option<SigningTurn<'_>>) -> Result<(), Broken> {
+    stream.process_received()?;
     if let Some(mut turn) = turn {
         turn.give_back().await;
         if stream.tls().handshake_kind() == Some(HandshakeKind::FullWithHelloRetryRequest) {

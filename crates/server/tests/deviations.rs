@@ -78,6 +78,16 @@ async fn a_change_of_ciphers_behind_the_handshake_gets_its_alert() {
     assert!(error.contains("UnexpectedMessage"), "{error}");
 }
 
+/// RFC 5246, section 7.2.2, asks for unexpected_message, and gets it.
+#[tokio::test]
+async fn data_before_the_end_of_the_handshake_gets_its_alert() {
+    let (ca, _, running) = served();
+    let hello = client_hello(client::config_tls12(&ca));
+    let data = [0x17, 3, 3, 0, 1, 0];
+    let answer = raw(running.address, &[&hello[..], &data].concat()).await;
+    assert!(answer.ends_with(&[21, 3, 3, 0, 2, 2, 10]), "{answer:?}");
+}
+
 /// RFC 8446, section 4.2.10, asks that what does not open be skipped.
 #[tokio::test]
 async fn early_data_for_another_server_is_skipped_within_bounds() {

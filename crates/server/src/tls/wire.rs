@@ -10,7 +10,20 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 
 use super::unacknowledged::unacknowledged;
+use super::{Broken, Stream};
 use crate::timeouts::ConnTimeouts;
+
+impl Stream {
+    /// Processes what was received with the ClientHello: rustls takes nothing
+    /// out of its own buffer before the next read.
+    ///
+    /// # Errors
+    /// What breaks TLS's rules there; [`Self::poll_linger`] sends the alert.
+    pub(crate) fn process_received(&mut self) -> Result<(), Broken> {
+        let processed = self.tls.process_new_packets();
+        processed.map(drop).map_err(Broken::Tls)
+    }
+}
 
 /// Reads once into the worker's buffer and shows what came; nothing at the
 /// end of the stream.
