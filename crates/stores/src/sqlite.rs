@@ -19,6 +19,7 @@ pub(super) mod nowait;
 mod read;
 mod rows;
 mod schema;
+pub(crate) mod statements;
 mod watch;
 mod write;
 
@@ -31,9 +32,14 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
+use rusqlite::{Params, Row};
+
 use self::file::{Place, Role, StoreFile};
 use self::inline::InlineReaders;
-use self::read::Reader;
+use self::read::{
+    CREDENTIAL, CREDENTIALS, DOCUMENT, DOCUMENTS, HOST, HOSTS, HOSTS_OF, NEXT_KIND, Reader,
+};
+use self::rows::Step;
 use self::watch::Watch;
 pub use crate::open::Mode;
 use crate::threads::Threads;
@@ -120,6 +126,16 @@ impl Sqlite {
         Box::pin(self.readers.run(move |place| place.with(work)))
     }
 
+    /// Reads all rows of one statement.
+    fn list<T: Send + 'static>(
+        &self,
+        text: &'static str,
+        values: impl Params + Send + 'static,
+        row: fn(&Row<'_>) -> Step<T>,
+    ) -> BoxFuture<'_, Result<Vec<T>>> {
+        self.read(move |reader| reader.list(text, values, row))
+    }
+
     fn change<T: Send + 'static>(
         &self,
         work: impl FnOnce(&mut Reader) -> Result<T> + Send + 'static,
@@ -199,8 +215,8 @@ impl Catalog for Sqlite {
     }
 
     fn hosts<'a>(&'a self, patterns: &'a [HostPattern]) -> BoxFuture<'a, Result<Vec<HostRecord>>> {
-        let patterns = patterns.to_vec();
-        self.read(move |reader| reader.hosts(&patterns))
+        let patterns: Vec<_> = patterns.iter().map(HostPattern::to_string).collect();
+        self.read(move |reader| reader.list_each(&HOST, &patterns, rows::listed_host))
     }
 
     fn list_hosts<'a>(
@@ -208,8 +224,7 @@ impl Catalog for Sqlite {
         after: Option<&'a HostPattern>,
         limit: usize,
     ) -> BoxFuture<'a, Result<Vec<HostRecord>>> {
-        let after = after.cloned();
-        self.read(move |reader| reader.list_hosts(after.as_ref(), limit))
+        self.list(&HOSTS, (text(after), rows::limit(limit)), rows::listed_host)
     }
 
     fn hosts_of<'a>(
@@ -218,16 +233,16 @@ impl Catalog for Sqlite {
         after: Option<&'a HostPattern>,
         limit: usize,
     ) -> BoxFuture<'a, Result<Vec<HostPattern>>> {
-        let after = after.cloned();
-        self.read(move |reader| reader.hosts_of(id, after.as_ref(), limit))
+        let values = (id.as_u64(), text(after), rows::limit(limit));
+        self.list(HOSTS_OF, values, |row| rows::pattern(row, 0))
     }
 
     fn credentials<'a>(
         &'a self,
         ids: &'a [CredentialId],
     ) -> BoxFuture<'a, Result<Vec<StoredCredential<SealedBytes>>>> {
-        let ids = ids.to_vec();
-        self.read(move |reader| reader.credentials(&ids))
+        let ids: Vec<_> = ids.iter().map(|id| id.as_u64()).collect();
+        self.read(move |reader| reader.list_each(&CREDENTIAL, &ids, rows::listed_credential))
     }
 
     fn list_credentials(
@@ -235,16 +250,21 @@ impl Catalog for Sqlite {
         after: Option<CredentialId>,
         limit: usize,
     ) -> BoxFuture<'_, Result<Vec<StoredCredential<SealedBytes>>>> {
-        self.read(move |reader| reader.list_credentials(after, limit))
+        let after = after.map_or(-1, |id| id.as_u64().cast_signed());
+        let values = (after, rows::limit(limit));
+        self.list(&CREDENTIALS, values, rows::listed_credential)
     }
 
     fn document<'a>(
         &'a self,
         id: &'a DocumentId,
     ) -> BoxFuture<'a, Result<Option<Document<SealedBytes>>>> {
-        let id = id.clone();
+        let (kind, key) = (id.kind.as_str().to_owned(), id.key.clone().into_owned());
         let clock = self.file.options.clock.clone();
-        self.read(move |reader| reader.document(&id, clock.now()))
+        self.read(move |reader| {
+            let values = (kind, key, clock.now());
+            Ok(reader.list(DOCUMENT, values, document)?.pop())
+        })
     }
 
     fn list_documents<'a>(
@@ -253,9 +273,12 @@ impl Catalog for Sqlite {
         after: Option<&'a str>,
         limit: usize,
     ) -> BoxFuture<'a, Result<Vec<Document<SealedBytes>>>> {
-        let (kind, after) = (kind.clone(), after.map(str::to_owned));
+        let (kind, after) = (kind.as_str().to_owned(), after.map(str::to_owned));
         let clock = self.file.options.clock.clone();
-        self.read(move |reader| reader.list_documents(&kind, after.as_deref(), limit, clock.now()))
+        self.read(move |reader| {
+            let values = (kind, after, clock.now(), rows::limit(limit));
+            reader.list(DOCUMENTS, values, document)
+        })
     }
 
     fn next_document_kind<'a>(
@@ -263,7 +286,8 @@ impl Catalog for Sqlite {
         after: &'a str,
     ) -> BoxFuture<'a, Result<Option<DocumentKind>>> {
         let after = after.to_owned();
-        self.read(move |reader| reader.next_document_kind(&after))
+        let kind = |row: &Row<'_>| Ok(DocumentKind::from(row.get::<_, String>(0)?));
+        self.read(move |reader| Ok(reader.list(NEXT_KIND, [after], kind)?.pop()))
     }
 
     fn lease<'a>(
@@ -281,6 +305,15 @@ impl Catalog for Sqlite {
         let (name, holder) = (name.to_owned(), holder.to_owned());
         self.change(move |reader| reader.release(&name, &holder))
     }
+}
+
+/// The name behind which a list begins, which is behind the empty one.
+fn text(after: Option<&HostPattern>) -> String {
+    after.map(HostPattern::to_string).unwrap_or_default()
+}
+
+fn document(row: &Row<'_>) -> Step<Document<SealedBytes>> {
+    Ok(documents::read(row)?)
 }
 
 /// A disk answers more than one read at a time, a core runs only one.

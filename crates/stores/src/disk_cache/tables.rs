@@ -1,8 +1,9 @@
 //! The tables of copies, and the statements on them.
 
-use rusqlite::{Connection, OptionalExtension, Params, Result, Row, params};
+use rusqlite::{Connection, Result, Row, params};
 
 use crate::sqlite::documents;
+use crate::sqlite::statements::{first, run};
 use sekisho_certs::credential::{CredentialId, KeyType, SealedBytes};
 use sekisho_certs::host::{HostName, HostPattern};
 use sekisho_certs::record::HostRecord;
@@ -95,8 +96,7 @@ pub(super) fn find(connection: &Connection, name: &HostName) -> Result<Option<(S
         let (bytes, shadowed) = (row.get(1)?, row.get(2)?);
         Ok((row.get(0)?, Copy { bytes, shadowed }))
     };
-    let mut statement = connection.prepare_cached(FIND)?;
-    statement.query_row((name.as_str(), above), read).optional()
+    first(connection, FIND, (name.as_str(), above), read)
 }
 
 /// Whether this pattern has a copy of that digest.
@@ -205,10 +205,6 @@ pub(super) fn set_start(
         documents::put(&transaction, document, document.version)?;
     }
     transaction.commit()
-}
-
-fn run(connection: &Connection, sql: &str, values: impl Params) -> Result<usize> {
-    connection.prepare_cached(sql)?.execute(values)
 }
 
 const FIND: &str = "SELECT pattern, bytes, shadowed FROM copies

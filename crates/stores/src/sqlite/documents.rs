@@ -2,6 +2,7 @@
 
 use rusqlite::{Connection, Result, Row, params};
 
+use super::statements::run;
 use sekisho_certs::credential::SealedBytes;
 use sekisho_certs::store::{Document, DocumentId};
 
@@ -68,16 +69,8 @@ pub(crate) fn put(
     } = &document.bytes;
     let sql = "INSERT OR REPLACE INTO documents (kind, key, key_id, nonce, bytes, expires, version)
                VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)";
-    let mut statement = connection.prepare_cached(sql)?;
     let (kind, key) = (document.id.kind.as_str(), &document.id.key);
-    statement.execute(params![
-        kind,
-        key,
-        key_id,
-        nonce,
-        bytes,
-        document.expires,
-        version
-    ])?;
-    Ok(())
+    let expires = document.expires;
+    let values = params![kind, key, key_id, nonce, bytes, expires, version];
+    run(connection, sql, values).map(|_| ())
 }

@@ -1,7 +1,10 @@
 //! The one read of a handshake.
 
+use std::sync::LazyLock;
+
 use rusqlite::{Connection, Row};
 
+use super::log::{self, POSITION};
 use super::rows::{
     self, CREDENTIAL_COLUMNS, Fault, HOST_COLUMNS, Step, credential_columns, host_columns,
 };
@@ -10,34 +13,40 @@ use sekisho_certs::host::{HostName, HostPattern};
 use sekisho_certs::record::HostRecord;
 use sekisho_certs::store::{Answer, Found, StoreError};
 
-/// Finds the exact record or the wildcard's, with what it refers to, by one
-/// statement: one read transaction, and no descent more than needed, since
-/// the second half runs only if the first gave nothing.
-pub(super) fn find(connection: &Connection, name: &HostName) -> Step<Answer<SealedBytes>> {
-    let mut statement = connection.prepare_cached(FIND)?;
+/// Finds the exact record or the wildcard's, with what it refers to, and the
+/// position of the log. One statement finds it, with no descent more than needed:
+/// its second half runs only if the first gave nothing.
+pub(super) fn find(
+    connection: &Connection,
+    generation: u64,
+    name: &HostName,
+) -> Step<Answer<SealedBytes>> {
+    // As long as this statement is open, the next one reads the same state: a
+    // transaction of its own would take two statements more.
+    let mut position = connection.prepare_cached(POSITION)?;
+    let mut position = position.query(())?;
+    let read_at = log::position(position.next()?, generation)?;
+    let mut statement = connection.prepare_cached(&FIND)?;
     let mut rows = statement.query((name.as_str(), name.parent()))?;
-    let Some(row) = rows.next()? else {
-        return Ok(Answer::absent());
-    };
-    let shadowed = match row.get::<_, u32>(0)? {
-        EXACT => None,
-        wildcard => Some(wildcard == SHADOWED),
-    };
-    let first = found(row, name, shadowed)?;
-    if shadowed.is_none() {
-        return Ok(Answer::found(first));
+    // SQL promises no order between the halves: an exact row wins.
+    let mut best = None;
+    while let Some(row) = rows.next()? {
+        let half = row.get(0)?;
+        best = Some(found(row, name, half)?);
+        if half == EXACT {
+            break;
+        }
     }
-    // SQL promises no order between the halves: an exact row still wins.
-    match rows.next()? {
-        None => Ok(Answer::found(first)),
-        Some(row) => Ok(Answer::found(found(row, name, None)?)),
-    }
+    Ok(Answer {
+        read_at: Some(read_at),
+        ..best.map_or_else(Answer::absent, Answer::found)
+    })
 }
 
-fn found(row: &Row<'_>, name: &HostName, shadowed: Option<bool>) -> Step<Found<SealedBytes>> {
-    let pattern = match shadowed {
-        None => HostPattern::from(name),
-        Some(_) => name
+fn found(row: &Row<'_>, name: &HostName, half: u32) -> Step<Found<SealedBytes>> {
+    let pattern = match half {
+        EXACT => HostPattern::from(name),
+        _ => name
             .wildcard()
             .ok_or_else(|| Fault::Value(format!("a wildcard above {name}")))?,
     };
@@ -51,7 +60,7 @@ fn found(row: &Row<'_>, name: &HostName, shadowed: Option<bool>) -> Step<Found<S
     Ok(Found {
         record,
         credentials,
-        shadowed: shadowed.unwrap_or(false),
+        shadowed: half == SHADOWED,
         fresh_for: None,
     })
 }
@@ -69,35 +78,21 @@ const EXACT: u32 = 0;
 /// The wildcard's half, with exact records below it.
 const SHADOWED: u32 = 2;
 
-macro_rules! half {
-    ($flag:literal, $pattern:literal) => {
-        concat!(
-            "SELECT ",
-            $flag,
-            ", ",
-            host_columns!("h"),
-            ", ",
-            credential_columns!("e", "ei"),
-            ", ",
-            credential_columns!("d", "di"),
-            ", ",
-            credential_columns!("r", "ri"),
-            " FROM hosts h
-              LEFT JOIN credentials e ON e.id = h.ecdsa LEFT JOIN issuers ei ON ei.id = e.issuer
-              LEFT JOIN credentials d ON d.id = h.ed25519 LEFT JOIN issuers di ON di.id = d.issuer
-              LEFT JOIN credentials r ON r.id = h.rsa LEFT JOIN issuers ri ON ri.id = r.issuer
-              WHERE h.pattern = ",
-            $pattern
-        )
-    };
-}
-
 /// The credentials stand in the order of [`KeyType::ALL`].
-pub(super) const FIND: &str = concat!(
-    half!("0", "?1"),
-    " UNION ALL ",
-    half!(
-        "1 + EXISTS (SELECT 1 FROM hosts WHERE parent = ?2)",
-        "'*.' || ?2"
+pub(super) static FIND: LazyLock<String> = LazyLock::new(|| {
+    let exact = half("0", "?1");
+    let below = "1 + EXISTS (SELECT 1 FROM hosts WHERE parent = ?2)";
+    format!("{exact} UNION ALL {}", half(below, "'*.' || ?2"))
+});
+
+fn half(flag: &str, pattern: &str) -> String {
+    let host = host_columns("h");
+    let [e, d, r] = ["e", "d", "r"].map(|one| credential_columns(one, &format!("{one}i")));
+    format!(
+        "SELECT {flag}, {host}, {e}, {d}, {r} FROM hosts h
+         LEFT JOIN credentials e ON e.id = h.ecdsa LEFT JOIN issuers ei ON ei.id = e.issuer
+         LEFT JOIN credentials d ON d.id = h.ed25519 LEFT JOIN issuers di ON di.id = d.issuer
+         LEFT JOIN credentials r ON r.id = h.rsa LEFT JOIN issuers ri ON ri.id = r.issuer
+         WHERE h.pattern = {pattern}"
     )
-);
+}

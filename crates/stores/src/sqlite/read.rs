@@ -2,19 +2,17 @@
 
 use std::fmt;
 use std::path::{Path, PathBuf};
+use std::sync::LazyLock;
 
-use rusqlite::{Connection, Row, Transaction, TransactionBehavior};
+use rusqlite::{Connection, Params, Row, ToSql, Transaction, TransactionBehavior};
 
 use super::documents;
 use super::find::find;
-use super::rows::{
-    self, CREDENTIAL_COLUMNS, Fault, HOST_COLUMNS, Step, at, credential_columns, host_columns,
-    signed,
-};
-use sekisho_certs::credential::{CredentialId, KeyType, SealedBytes, StoredCredential};
-use sekisho_certs::host::{HostName, HostPattern};
-use sekisho_certs::record::HostRecord;
-use sekisho_certs::store::{Answer, Document, DocumentId, DocumentKind, Result};
+use super::rows::{Step, at, credential_columns, host_columns};
+use super::statements::list;
+use sekisho_certs::credential::SealedBytes;
+use sekisho_certs::host::HostName;
+use sekisho_certs::store::{Answer, Result};
 
 /// One connection with its prepared statements, for one thread at a time.
 pub(crate) struct Reader {
@@ -42,134 +40,35 @@ impl Reader {
         at(&self.path, work(&mut self.connection))
     }
 
-    /// What answers for this name: one statement, so one state.
+    /// What answers for this name, and the position that it was read at.
     pub(super) fn find(&mut self, name: &HostName) -> Result<Answer<SealedBytes>> {
-        self.run(|connection| find(connection, name))
+        let generation = self.generation;
+        self.run(|connection| find(connection, generation, name))
     }
 
-    pub(super) fn hosts(&mut self, patterns: &[HostPattern]) -> Result<Vec<HostRecord>> {
+    /// Reads all rows of one statement.
+    pub(super) fn list<T>(
+        &mut self,
+        text: &str,
+        values: impl Params,
+        read: impl Fn(&Row<'_>) -> Step<T>,
+    ) -> Result<Vec<T>> {
+        self.run(|connection| list(connection, text, values, read))
+    }
+
+    /// Reads the rows of one statement for each of these values.
+    pub(super) fn list_each<V: ToSql, T>(
+        &mut self,
+        text: &str,
+        values: &[V],
+        read: impl Fn(&Row<'_>) -> Step<T>,
+    ) -> Result<Vec<T>> {
         self.snapshot(|snapshot| {
-            let mut statement = snapshot.prepare_cached(HOST)?;
-            let mut found = Vec::with_capacity(patterns.len());
-            for pattern in patterns {
-                let mut rows = statement.query([pattern.as_str()])?;
-                if let Some(row) = rows.next()? {
-                    found.push(rows::host(row, 0, pattern.clone())?);
-                }
-            }
-            Ok(found)
-        })
-    }
-
-    pub(super) fn list_hosts(
-        &mut self,
-        after: Option<&HostPattern>,
-        limit: usize,
-    ) -> Result<Vec<HostRecord>> {
-        self.run(|connection| {
-            let mut statement = connection.prepare_cached(HOSTS)?;
-            let after = after.map_or("", HostPattern::as_str);
-            let mut rows = statement.query((after, rows::limit(limit)))?;
-            let mut listed = Vec::new();
-            while let Some(row) = rows.next()? {
-                let pattern = rows::pattern(row, HOST_COLUMNS)?;
-                listed.push(rows::host(row, 0, pattern)?);
+            let mut listed = Vec::with_capacity(values.len());
+            for value in values {
+                listed.extend(list(snapshot, text, [value], &read)?);
             }
             Ok(listed)
-        })
-    }
-
-    pub(super) fn hosts_of(
-        &mut self,
-        id: CredentialId,
-        after: Option<&HostPattern>,
-        limit: usize,
-    ) -> Result<Vec<HostPattern>> {
-        self.run(|connection| {
-            let mut statement = connection.prepare_cached(HOSTS_OF)?;
-            let after = after.map_or("", HostPattern::as_str);
-            let mut rows = statement.query((signed(id.as_u64()), after, rows::limit(limit)))?;
-            let mut listed = Vec::new();
-            while let Some(row) = rows.next()? {
-                listed.push(rows::pattern(row, 0)?);
-            }
-            Ok(listed)
-        })
-    }
-
-    pub(super) fn credentials(
-        &mut self,
-        ids: &[CredentialId],
-    ) -> Result<Vec<StoredCredential<SealedBytes>>> {
-        self.snapshot(|snapshot| {
-            let mut statement = snapshot.prepare_cached(CREDENTIAL)?;
-            let mut found = Vec::with_capacity(ids.len());
-            for id in ids {
-                let mut rows = statement.query([signed(id.as_u64())])?;
-                if let Some(row) = rows.next()? {
-                    found.extend(listed_credential(row)?);
-                }
-            }
-            Ok(found)
-        })
-    }
-
-    pub(super) fn list_credentials(
-        &mut self,
-        after: Option<CredentialId>,
-        limit: usize,
-    ) -> Result<Vec<StoredCredential<SealedBytes>>> {
-        self.run(|connection| {
-            let mut statement = connection.prepare_cached(CREDENTIALS)?;
-            let after = after.map_or(-1, |id| signed(id.as_u64()));
-            let mut rows = statement.query((after, rows::limit(limit)))?;
-            let mut listed = Vec::new();
-            while let Some(row) = rows.next()? {
-                listed.extend(listed_credential(row)?);
-            }
-            Ok(listed)
-        })
-    }
-
-    pub(super) fn document(
-        &mut self,
-        id: &DocumentId,
-        now: i64,
-    ) -> Result<Option<Document<SealedBytes>>> {
-        self.run(|connection| {
-            let mut statement = connection.prepare_cached(DOCUMENT)?;
-            let mut rows = statement.query((id.kind.as_str(), &*id.key, now))?;
-            let row = rows.next()?;
-            Ok(row.map(documents::read).transpose()?)
-        })
-    }
-
-    pub(super) fn list_documents(
-        &mut self,
-        kind: &DocumentKind,
-        after: Option<&str>,
-        limit: usize,
-        now: i64,
-    ) -> Result<Vec<Document<SealedBytes>>> {
-        self.run(|connection| {
-            let mut statement = connection.prepare_cached(DOCUMENTS)?;
-            let limit = rows::limit(limit);
-            let mut rows = statement.query((kind.as_str(), after, now, limit))?;
-            let mut listed = Vec::new();
-            while let Some(row) = rows.next()? {
-                listed.push(documents::read(row)?);
-            }
-            Ok(listed)
-        })
-    }
-
-    pub(super) fn next_document_kind(&mut self, after: &str) -> Result<Option<DocumentKind>> {
-        self.run(|connection| {
-            let mut statement = connection.prepare_cached(NEXT_KIND)?;
-            let mut rows = statement.query([after])?;
-            let row = rows.next()?;
-            let kind: Option<String> = row.map(|row| row.get(0)).transpose()?;
-            Ok(kind.map(DocumentKind::from))
         })
     }
 
@@ -193,70 +92,63 @@ impl fmt::Debug for Reader {
     }
 }
 
-fn listed_credential(row: &Row<'_>) -> Step<Option<StoredCredential<SealedBytes>>> {
-    let id = CredentialId::from_u64(rows::number(row, CREDENTIAL_COLUMNS)?);
-    let key_type = rows::text(row, CREDENTIAL_COLUMNS + 1)?;
-    let key_type = KeyType::parse(key_type)
-        .ok_or_else(|| Fault::Value(format!("{id} has the unknown key type {key_type:?}")))?;
-    rows::credential(row, 0, id, key_type)
+pub(super) static HOST: LazyLock<String> = LazyLock::new(|| hosts("h.pattern = ?1"));
+
+pub(super) static HOSTS: LazyLock<String> =
+    LazyLock::new(|| hosts("h.pattern > ?1 ORDER BY h.pattern LIMIT ?2"));
+
+fn hosts(which: &str) -> String {
+    let columns = host_columns("h");
+    format!("SELECT {columns}, h.pattern FROM hosts h WHERE {which}")
 }
 
-const HOST: &str = concat!(
-    "SELECT ",
-    host_columns!("h"),
-    " FROM hosts h WHERE h.pattern = ?1"
-);
-
-const HOSTS: &str = concat!(
-    "SELECT ",
-    host_columns!("h"),
-    ", h.pattern FROM hosts h WHERE h.pattern > ?1 ORDER BY h.pattern LIMIT ?2"
-);
-
 /// At most one of the columns holds an id, since a credential has one type.
-const HOSTS_OF: &str = "
+pub(super) const HOSTS_OF: &str = "
     SELECT pattern FROM hosts WHERE ecdsa = ?1 AND pattern > ?2
     UNION ALL SELECT pattern FROM hosts WHERE ed25519 = ?1 AND pattern > ?2
     UNION ALL SELECT pattern FROM hosts WHERE rsa = ?1 AND pattern > ?2
     ORDER BY pattern LIMIT ?3";
 
-const CREDENTIAL: &str = concat!(
-    "SELECT ",
-    credential_columns!("c", "i"),
-    ", c.id, c.key_type FROM credentials c LEFT JOIN issuers i ON i.id = c.issuer WHERE c.id = ?1"
-);
+pub(super) static CREDENTIAL: LazyLock<String> = LazyLock::new(|| credentials("c.id = ?1"));
 
-const CREDENTIALS: &str = concat!(
-    "SELECT ",
-    credential_columns!("c", "i"),
-    ", c.id, c.key_type FROM credentials c LEFT JOIN issuers i ON i.id = c.issuer
-     WHERE c.id > ?1 ORDER BY c.id LIMIT ?2"
-);
+pub(super) static CREDENTIALS: LazyLock<String> =
+    LazyLock::new(|| credentials("c.id > ?1 ORDER BY c.id LIMIT ?2"));
 
-const DOCUMENT: &str = concat!(
+fn credentials(which: &str) -> String {
+    let columns = credential_columns("c", "i");
+    format!(
+        "SELECT {columns}, c.id, c.key_type FROM credentials c
+         LEFT JOIN issuers i ON i.id = c.issuer WHERE {which}"
+    )
+}
+
+pub(super) const DOCUMENT: &str = concat!(
     "SELECT ",
     documents::columns!(),
     " FROM documents WHERE kind = ?1 AND key = ?2 AND (expires IS NULL OR expires > ?3)"
 );
 
-const DOCUMENTS: &str = concat!(
+pub(super) const DOCUMENTS: &str = concat!(
     "SELECT ",
     documents::columns!(),
     " FROM documents WHERE kind = ?1 AND (?2 IS NULL OR key > ?2)
       AND (expires IS NULL OR expires > ?3) ORDER BY key LIMIT ?4"
 );
 
-const NEXT_KIND: &str = "SELECT kind FROM documents WHERE kind > ?1 ORDER BY kind LIMIT 1";
+pub(super) const NEXT_KIND: &str =
+    "SELECT kind FROM documents WHERE kind > ?1 ORDER BY kind LIMIT 1";
 
-/// Whose plans a test reads.
+/// Statements whose plans a test reads.
 #[cfg(test)]
-pub(super) const INDEXED: [&str; 8] = [
-    HOST,
-    HOSTS,
-    HOSTS_OF,
-    CREDENTIAL,
-    CREDENTIALS,
-    DOCUMENT,
-    DOCUMENTS,
-    NEXT_KIND,
-];
+pub(super) fn indexed() -> [&'static str; 8] {
+    [
+        &HOST,
+        &HOSTS,
+        HOSTS_OF,
+        &CREDENTIAL,
+        &CREDENTIALS,
+        DOCUMENT,
+        DOCUMENTS,
+        NEXT_KIND,
+    ]
+}

@@ -58,66 +58,47 @@ pub(super) fn at<T>(path: &Path, step: Step<T>) -> Result<T> {
 }
 
 /// The columns of a host record, under the table's short name.
-macro_rules! host_columns {
-    ($table:literal) => {
-        concat!(
-            $table,
-            ".tenant, ",
-            $table,
-            ".site_format, ",
-            $table,
-            ".site, ",
-            $table,
-            ".tls, ",
-            $table,
-            ".disabled, ",
-            $table,
-            ".version, ",
-            $table,
-            ".ecdsa, ",
-            $table,
-            ".ed25519, ",
-            $table,
-            ".rsa"
-        )
-    };
+pub(super) fn host_columns(table: &str) -> String {
+    columns(table, &HOST)
 }
-pub(super) use host_columns;
+
 /// How many they are.
-pub(super) const HOST_COLUMNS: usize = 9;
+pub(super) const HOST_COLUMNS: usize = HOST.len();
+
+const HOST: [&str; 9] = [
+    "tenant",
+    "site_format",
+    "site",
+    "tls",
+    "disabled",
+    "version",
+    "ecdsa",
+    "ed25519",
+    "rsa",
+];
 
 /// The columns of a credential, under the short names of its tables.
-macro_rules! credential_columns {
-    ($table:literal, $issuers:literal) => {
-        concat!(
-            $table,
-            ".version, ",
-            $table,
-            ".leaf, ",
-            $issuers,
-            ".chain, ",
-            $table,
-            ".key_id, ",
-            $table,
-            ".nonce, ",
-            $table,
-            ".key, ",
-            $table,
-            ".not_before, ",
-            $table,
-            ".not_after, ",
-            $table,
-            ".renew_at"
-        )
-    };
+pub(super) fn credential_columns(table: &str, issuers: &str) -> String {
+    format!("{}, {issuers}.chain", columns(table, &CREDENTIAL))
 }
-pub(super) use credential_columns;
-/// How many they are.
-pub(super) const CREDENTIAL_COLUMNS: usize = 9;
 
-/// The column of a record that refers to a credential of that type.
-pub(super) fn column(key_type: KeyType) -> &'static str {
-    key_type.as_str()
+/// How many they are.
+pub(super) const CREDENTIAL_COLUMNS: usize = CREDENTIAL.len() + 1;
+
+const CREDENTIAL: [&str; 8] = [
+    "version",
+    "leaf",
+    "key_id",
+    "nonce",
+    "key",
+    "not_before",
+    "not_after",
+    "renew_at",
+];
+
+fn columns(table: &str, names: &[&str]) -> String {
+    let names = names.iter().map(|name| format!("{table}.{name}"));
+    names.collect::<Vec<_>>().join(", ")
 }
 
 /// A record from [`host_columns`] beginning at `first`.
@@ -136,19 +117,20 @@ pub(super) fn host(row: &Row<'_>, first: usize, pattern: HostPattern) -> Step<Ho
     };
     let tls = TlsPolicy::parse(text(row, first + 3)?)
         .ok_or_else(|| bad("its TLS policy is not known"))?;
-    let mut references = References::default();
-    for (column, key_type) in KeyType::ALL.into_iter().enumerate() {
-        references.set(key_type, id(row, first + 6 + column)?);
-    }
     Ok(HostRecord {
         pattern,
         tenant,
         site,
         tls,
         disabled: row.get(first + 4)?,
-        references,
-        version: number(row, first + 5)?,
+        references: references(row, first + 6)?,
+        version: row.get(first + 5)?,
     })
+}
+
+/// A record from [`host_columns`], with its pattern behind them.
+pub(super) fn listed_host(row: &Row<'_>) -> Step<HostRecord> {
+    host(row, 0, pattern(row, HOST_COLUMNS)?)
 }
 
 /// A credential from [`credential_columns`] beginning at `first`; none where
@@ -163,21 +145,32 @@ pub(super) fn credential(
         return Ok(None);
     }
     let mut chain = vec![CertificateDer::from(blob(row, first + 1)?.to_vec())];
-    if let Some(issuers) = row.get_ref(first + 2)?.as_blob_or_null().map_err(kind)? {
+    if let Some(issuers) = row.get_ref(first + 8)?.as_blob_or_null().map_err(kind)? {
         let issuers = split_chain(issuers)
             .ok_or_else(|| Fault::Value(format!("the issuers of {id} are cut")))?;
         chain.extend(issuers);
     }
     Ok(Some(StoredCredential {
         id,
-        version: number(row, first)?,
+        version: row.get(first)?,
         key_type,
         chain,
-        key: documents::sealed(row, first + 3)?,
-        not_before: row.get(first + 6)?,
-        not_after: row.get(first + 7)?,
-        renew_at: row.get(first + 8)?,
+        key: documents::sealed(row, first + 2)?,
+        not_before: row.get(first + 5)?,
+        not_after: row.get(first + 6)?,
+        renew_at: row.get(first + 7)?,
     }))
+}
+
+/// A credential from [`credential_columns`], with its id and key type behind
+/// them.
+pub(super) fn listed_credential(row: &Row<'_>) -> Step<StoredCredential<SealedBytes>> {
+    let id = CredentialId::from_u64(row.get(CREDENTIAL_COLUMNS)?);
+    let key_type = text(row, CREDENTIAL_COLUMNS + 1)?;
+    let key_type = KeyType::parse(key_type)
+        .ok_or_else(|| Fault::Value(format!("{id} has the unknown key type {key_type:?}")))?;
+    let credential = credential(row, 0, id, key_type)?;
+    credential.ok_or_else(|| Fault::Value(format!("{id} has no version")))
 }
 
 /// A stored pattern.
@@ -186,18 +179,17 @@ pub(super) fn pattern(row: &Row<'_>, column: usize) -> Step<HostPattern> {
     HostPattern::parse(text).map_err(|why| Fault::Value(format!("host {text:?}: {why}")))
 }
 
-/// A credential's id, where there is one.
-pub(super) fn id(row: &Row<'_>, column: usize) -> Step<Option<CredentialId>> {
-    let id: Option<i64> = row.get(column)?;
-    Ok(id.map(|id| CredentialId::from_u64(id.cast_unsigned())))
+/// A record's references, in the order of [`KeyType::ALL`].
+pub(super) fn references(row: &Row<'_>, first: usize) -> rusqlite::Result<References> {
+    let mut references = References::default();
+    for (column, key_type) in KeyType::ALL.into_iter().enumerate() {
+        let id = row.get::<_, Option<_>>(first + column)?;
+        references.set(key_type, id.map(CredentialId::from_u64));
+    }
+    Ok(references)
 }
 
-/// A number of the log.
-pub(super) fn number(row: &Row<'_>, column: usize) -> Step<u64> {
-    Ok(row.get::<_, i64>(column)?.cast_unsigned())
-}
-
-/// An id or a number as SQLite holds it: both stay below 2^63.
+/// A number of a caller as SQLite takes it.
 pub(super) fn signed(number: u64) -> i64 {
     i64::try_from(number).unwrap_or(i64::MAX)
 }

@@ -3,12 +3,13 @@
 use std::collections::BTreeSet;
 
 use aws_lc_rs::digest::{SHA256, digest};
-use rusqlite::{OptionalExtension, Transaction, TransactionBehavior, params};
+use rusqlite::{Row, Transaction, TransactionBehavior, params};
 
 use super::documents;
 use super::log;
 use super::read::Reader;
-use super::rows::{Step, column, signed};
+use super::rows::{self, Step};
+use super::statements::{first, run};
 use sekisho_certs::credential::{CredentialId, KeyType, SealedBytes, StoredCredential};
 use sekisho_certs::host::HostPattern;
 use sekisho_certs::record::{HostRecord, References};
@@ -54,14 +55,14 @@ struct Writer<'a> {
 
 impl<'a> Writer<'a> {
     fn begin(sql: &'a Transaction<'a>) -> Step<Self> {
-        let (number, forgotten) = sql
-            .prepare_cached("SELECT number, forgotten FROM meta")?
-            .query_row((), |row| Ok((row.get::<_, i64>(0)?, row.get::<_, i64>(1)?)))?;
+        let text = "SELECT number, forgotten FROM meta";
+        let numbers = first(sql, text, (), |row| Ok((row.get(0)?, row.get(1)?)))?;
+        let (number, forgotten) = numbers.ok_or_else(log::no_meta)?;
         Ok(Self {
             sql,
-            before: number.cast_unsigned(),
-            number: number.cast_unsigned(),
-            forgotten: forgotten.cast_unsigned(),
+            before: number,
+            number,
+            forgotten,
             mark: mark(),
             dropped: BTreeSet::new(),
         })
@@ -101,9 +102,9 @@ impl<'a> Writer<'a> {
             .split_first()
             .ok_or_else(|| precondition::no_chain(id))?;
         let issuers: Vec<u8> = issuers.iter().flat_map(|der| der.to_vec()).collect();
-        self.sql.prepare_cached(PUT_CREDENTIAL)?.execute(params![
-            signed(id.as_u64()),
-            signed(version),
+        let values = params![
+            id.as_u64(),
+            version,
             key_type,
             leaf.as_ref(),
             self.issuers(&issuers)?,
@@ -113,7 +114,8 @@ impl<'a> Writer<'a> {
             credential.not_before,
             credential.not_after,
             credential.renew_at,
-        ])?;
+        ];
+        run(self.sql, PUT_CREDENTIAL, values)?;
         Ok(())
     }
 
@@ -123,17 +125,13 @@ impl<'a> Writer<'a> {
             return Ok(None);
         }
         let digest = digest(&SHA256, chain);
-        let known = self
-            .sql
-            .prepare_cached("SELECT id FROM issuers WHERE digest = ?1")?
-            .query_row([digest.as_ref()], |row| row.get(0))
-            .optional()?;
+        let text = "SELECT id FROM issuers WHERE digest = ?1";
+        let known = first(self.sql, text, [digest.as_ref()], |row| row.get(0))?;
         if known.is_some() {
             return Ok(known);
         }
-        self.sql
-            .prepare_cached("INSERT INTO issuers (digest, chain) VALUES (?1, ?2)")?
-            .execute((digest.as_ref(), chain))?;
+        let text = "INSERT INTO issuers (digest, chain) VALUES (?1, ?2)";
+        run(self.sql, text, (digest.as_ref(), chain))?;
         Ok(Some(self.sql.last_insert_rowid()))
     }
 
@@ -157,8 +155,9 @@ impl<'a> Writer<'a> {
             Some(_) => None,
             None => pattern.parent(),
         };
-        let reference = |key_type| record.references.of(key_type).map(|id| signed(id.as_u64()));
-        self.sql.prepare_cached(PUT_HOST)?.execute(params![
+        let [ecdsa, ed25519, rsa] =
+            KeyType::ALL.map(|key_type| record.references.of(key_type).map(CredentialId::as_u64));
+        let values = params![
             pattern.as_str(),
             parent,
             record.tenant.as_str(),
@@ -166,11 +165,12 @@ impl<'a> Writer<'a> {
             record.site.as_ref().map(|site| &*site.json),
             record.tls.as_str(),
             record.disabled,
-            reference(KeyType::Ecdsa),
-            reference(KeyType::Ed25519),
-            reference(KeyType::Rsa),
-            signed(version),
-        ])?;
+            ecdsa,
+            ed25519,
+            rsa,
+            version,
+        ];
+        run(self.sql, PUT_HOST, values)?;
         Ok(())
     }
 
@@ -182,9 +182,8 @@ impl<'a> Writer<'a> {
         };
         self.drop_references(&references, &References::default());
         self.log(log::HOST, "", pattern.as_str(), What::Removed)?;
-        self.sql
-            .prepare_cached("DELETE FROM hosts WHERE pattern = ?1")?
-            .execute([pattern.as_str()])?;
+        let text = "DELETE FROM hosts WHERE pattern = ?1";
+        run(self.sql, text, [pattern.as_str()])?;
         Ok(())
     }
 
@@ -208,35 +207,47 @@ impl<'a> Writer<'a> {
             return Ok(());
         }
         self.log(log::DOCUMENT, id.kind.as_str(), &id.key, What::Removed)?;
-        self.sql
-            .prepare_cached("DELETE FROM documents WHERE kind = ?1 AND key = ?2")?
-            .execute((id.kind.as_str(), &*id.key))?;
+        let text = "DELETE FROM documents WHERE kind = ?1 AND key = ?2";
+        run(self.sql, text, (id.kind.as_str(), &*id.key))?;
         Ok(())
     }
 
-    fn reseal(&mut self, reseal: &Reseal) -> Step<()> {
+    fn reseal(&self, reseal: &Reseal) -> Step<()> {
         let Reseal {
-            version, from, to, ..
+            of,
+            version,
+            from,
+            to,
         } = reseal;
-        let version = signed(*version);
-        let (old, new) = (
-            (from.key_id, from.nonce, &from.bytes),
-            (to.key_id, to.nonce, &to.bytes),
-        );
-        match &reseal.of {
+        match of {
             SecretOf::Credential(id) => {
-                let id = signed(id.as_u64());
-                self.sql
-                    .prepare_cached(RESEAL_CREDENTIAL)?
-                    .execute(params![
-                        id, version, old.0, old.1, old.2, new.0, new.1, new.2,
-                    ])?;
+                let id = id.as_u64();
+                let values = params![
+                    version,
+                    from.key_id,
+                    from.nonce,
+                    from.bytes,
+                    to.key_id,
+                    to.nonce,
+                    to.bytes,
+                    id
+                ];
+                run(self.sql, RESEAL_CREDENTIAL, values)?;
             }
             SecretOf::Document(id) => {
                 let (kind, key) = (id.kind.as_str(), &*id.key);
-                self.sql.prepare_cached(RESEAL_DOCUMENT)?.execute(params![
-                    kind, key, version, old.0, old.1, old.2, new.0, new.1, new.2,
-                ])?;
+                let values = params![
+                    version,
+                    from.key_id,
+                    from.nonce,
+                    from.bytes,
+                    to.key_id,
+                    to.nonce,
+                    to.bytes,
+                    kind,
+                    key
+                ];
+                run(self.sql, RESEAL_DOCUMENT, values)?;
             }
         }
         Ok(())
@@ -252,18 +263,12 @@ impl<'a> Writer<'a> {
     /// Deletes what the whole batch left without a reference.
     fn drop_orphans(&mut self) -> Step<()> {
         for (id, key_type) in std::mem::take(&mut self.dropped) {
-            let column = column(key_type);
-            let referred = self
-                .sql
-                .prepare_cached(&format!("SELECT 1 FROM hosts WHERE {column} = ?1 LIMIT 1"))?
-                .exists([signed(id.as_u64())])?;
-            if referred {
-                continue;
-            }
-            let deleted = self
-                .sql
-                .prepare_cached("DELETE FROM credentials WHERE id = ?1")?
-                .execute([signed(id.as_u64())])?;
+            let column = key_type.as_str();
+            let text = format!(
+                "DELETE FROM credentials WHERE id = ?1
+                 AND NOT EXISTS (SELECT 1 FROM hosts WHERE {column} = ?1)"
+            );
+            let deleted = run(self.sql, &text, [id.as_u64()])?;
             if deleted > 0 {
                 self.log(log::CREDENTIAL, "", &id.to_string(), What::Removed)?;
             }
@@ -274,14 +279,9 @@ impl<'a> Writer<'a> {
     /// Takes the next number for a change, and announces it.
     fn log(&mut self, subject: &str, kind: &str, key: &str, what: What) -> Step<u64> {
         self.number += 1;
-        self.sql.prepare_cached(LOG)?.execute((
-            signed(self.number),
-            subject,
-            kind,
-            key,
-            what == What::Removed,
-            self.mark,
-        ))?;
+        let is_removed = what == What::Removed;
+        let values = (self.number, subject, kind, key, is_removed, self.mark);
+        run(self.sql, LOG, values)?;
         Ok(self.number)
     }
 
@@ -294,55 +294,30 @@ impl<'a> Writer<'a> {
         let pace = PRUNE_AT_LEAST.max(2 * (self.number - self.before));
         let floor = self.number.saturating_sub(keep).min(self.forgotten + pace);
         if floor > self.forgotten {
-            self.sql
-                .prepare_cached("DELETE FROM changes WHERE number < ?1")?
-                .execute([signed(floor)])?;
+            run(self.sql, "DELETE FROM changes WHERE number < ?1", [floor])?;
             self.forgotten = floor;
         }
-        self.sql
-            .prepare_cached(PRUNE_DOCUMENTS)?
-            .execute((now, signed(PRUNE_AT_LEAST)))?;
-        self.sql
-            .prepare_cached("UPDATE meta SET number = ?1, forgotten = ?2")?
-            .execute((signed(self.number), signed(self.forgotten)))?;
+        run(self.sql, PRUNE_DOCUMENTS, (now, PRUNE_AT_LEAST))?;
+        let text = "UPDATE meta SET number = ?1, forgotten = ?2";
+        run(self.sql, text, (self.number, self.forgotten))?;
         Ok(self.number)
     }
 
     fn credential(&self, id: CredentialId) -> Step<Option<(u64, String)>> {
-        Ok(self
-            .sql
-            .prepare_cached("SELECT version, key_type FROM credentials WHERE id = ?1")?
-            .query_row([signed(id.as_u64())], |row| {
-                Ok((row.get::<_, i64>(0)?.cast_unsigned(), row.get(1)?))
-            })
-            .optional()?)
+        let text = "SELECT version, key_type FROM credentials WHERE id = ?1";
+        let read = |row: &Row<'_>| Ok((row.get(0)?, row.get(1)?));
+        Ok(first(self.sql, text, [id.as_u64()], read)?)
     }
 
     fn host(&self, pattern: &HostPattern) -> Step<Option<(u64, References)>> {
-        Ok(self
-            .sql
-            .prepare_cached("SELECT version, ecdsa, ed25519, rsa FROM hosts WHERE pattern = ?1")?
-            .query_row([pattern.as_str()], |row| {
-                let mut references = References::default();
-                for (column, key_type) in KeyType::ALL.into_iter().enumerate() {
-                    let id: Option<i64> = row.get(1 + column)?;
-                    let id = id.map(|id| CredentialId::from_u64(id.cast_unsigned()));
-                    references.set(key_type, id);
-                }
-                Ok((row.get::<_, i64>(0)?.cast_unsigned(), references))
-            })
-            .optional()?)
+        let text = "SELECT version, ecdsa, ed25519, rsa FROM hosts WHERE pattern = ?1";
+        let read = |row: &Row<'_>| Ok((row.get(0)?, rows::references(row, 1)?));
+        Ok(first(self.sql, text, [pattern.as_str()], read)?)
     }
 
     fn document(&self, id: &DocumentId, now: i64) -> Step<Option<u64>> {
-        Ok(self
-            .sql
-            .prepare_cached(DOCUMENT_VERSION)?
-            .query_row((id.kind.as_str(), &*id.key, now), |row| {
-                row.get::<_, i64>(0)
-            })
-            .optional()?
-            .map(i64::cast_unsigned))
+        let values = (id.kind.as_str(), &*id.key, now);
+        Ok(first(self.sql, DOCUMENT_VERSION, values, |row| row.get(0))?)
     }
 }
 
@@ -370,11 +345,11 @@ const PUT_HOST: &str = "INSERT INTO hosts (pattern, parent, tenant, site_format,
     ON CONFLICT (pattern) DO UPDATE SET tenant = ?3, site_format = ?4, site = ?5, tls = ?6,
     disabled = ?7, ecdsa = ?8, ed25519 = ?9, rsa = ?10, version = ?11";
 
-const RESEAL_CREDENTIAL: &str = "UPDATE credentials SET key_id = ?6, nonce = ?7, key = ?8
-    WHERE id = ?1 AND version = ?2 AND key_id = ?3 AND nonce = ?4 AND key = ?5";
+const RESEAL_CREDENTIAL: &str = "UPDATE credentials SET key_id = ?5, nonce = ?6, key = ?7
+    WHERE id = ?8 AND version = ?1 AND key_id = ?2 AND nonce = ?3 AND key = ?4";
 
-const RESEAL_DOCUMENT: &str = "UPDATE documents SET key_id = ?7, nonce = ?8, bytes = ?9
-    WHERE kind = ?1 AND key = ?2 AND version = ?3 AND key_id = ?4 AND nonce = ?5 AND bytes = ?6";
+const RESEAL_DOCUMENT: &str = "UPDATE documents SET key_id = ?5, nonce = ?6, bytes = ?7
+    WHERE kind = ?8 AND key = ?9 AND version = ?1 AND key_id = ?2 AND nonce = ?3 AND bytes = ?4";
 
 const DOCUMENT_VERSION: &str = "SELECT version FROM documents
     WHERE kind = ?1 AND key = ?2 AND (expires IS NULL OR expires > ?3)";

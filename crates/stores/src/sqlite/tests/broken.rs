@@ -281,7 +281,7 @@ fn no_read_scans_a_table() {
     let folder = Folder::new();
     drop(folder.create());
     let raw = folder.raw();
-    let reads = [FIND].into_iter().chain(crate::sqlite::read::INDEXED);
+    let reads = [&**FIND].into_iter().chain(crate::sqlite::read::indexed());
     for sql in reads {
         let mut plan = raw.prepare(&format!("EXPLAIN QUERY PLAN {sql}")).unwrap();
         let parameters = plan.parameter_count();
@@ -306,7 +306,7 @@ fn no_read_is_planned_twice() {
     drop(folder.create());
     let options = Options::default();
     let (_, mut reader) = StoreFile::open(&folder.path(), Mode::Existing, &options).unwrap();
-    for sql in [FIND].into_iter().chain(crate::sqlite::read::INDEXED) {
+    for sql in [&**FIND].into_iter().chain(crate::sqlite::read::indexed()) {
         let planned = reader.run(|connection| {
             let mut statement = connection.prepare_cached(sql)?;
             for round in 0..5 {
