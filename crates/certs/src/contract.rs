@@ -35,7 +35,7 @@ macro_rules! catalog_contract {
             reseal: sealing_again_is_no_change, what_was_changed_meanwhile_is_left_alone,
             a_required_document_must_stand_there;
             log: numbers_grow_by_one, a_mark_tells_histories_apart, nobody_sees_a_smaller_number_later,
-            a_new_credential_is_not_announced, a_replaced_one_is_one_change,
+            an_answer_carries_its_position, a_new_credential_is_not_announced, a_replaced_one_is_one_change,
             what_is_too_old_or_beyond_is_a_gap, changed_resolves_after_a_write,
             the_identities_are_fixed;
             lists: lists_are_in_byte_order_and_paged, what_stood_throughout_is_listed_once,

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use super::fixture::{Fixture, host_with, pattern, put_host, record, record_of, sealed};
 use crate::credential::KeyType;
+use crate::host::HostName;
 use crate::seal::Batch;
 use crate::store::{Catalog, Change, LogPosition, Precondition, Subject, What, Write};
 
@@ -153,6 +154,23 @@ pub async fn writers_take_turns(reader: &dyn Catalog, writers: [Arc<dyn Catalog>
         writer.await.unwrap();
     }
     assert_eq!(reader.head().await.unwrap().number, 2 * ROUNDS);
+}
+
+/// An answer and an absence carry the position of the state that was read.
+pub async fn an_answer_carries_its_position(fixture: Fixture) {
+    let read_at = async |name: &str| {
+        let name = HostName::parse(name).unwrap();
+        let answer = fixture.catalog.find(&name).await.unwrap();
+        (answer.read_at, answer.found.is_some())
+    };
+    for (number, name) in ["a.example", "*.b.example"].into_iter().enumerate() {
+        let host = host_with(name, number as u64, sealed);
+        fixture.catalog.write(Batch::unchecked(host)).await.unwrap();
+        let head = Some(fixture.catalog.head().await.unwrap());
+        assert_eq!(read_at("a.example").await, (head, true));
+        assert_eq!(read_at("x.b.example").await, (head, number == 1));
+        assert_eq!(read_at("absent.example").await, (head, false));
+    }
 }
 
 pub async fn a_new_credential_is_not_announced(fixture: Fixture) {

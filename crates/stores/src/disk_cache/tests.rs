@@ -5,7 +5,7 @@ mod follow;
 mod plain;
 mod rotation;
 mod start;
-mod switch;
+pub(crate) mod switch;
 
 use std::path::PathBuf;
 use std::sync::Arc;

@@ -4,7 +4,12 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use tokio::time::Instant;
 
 use super::*;
-use sekisho_certs::store::{LogId, LogPosition};
+use crate::disk_cache::tests::switch::Switch;
+use sekisho_certs::Clock;
+use sekisho_certs::contract::fixture::{put_host, record_of};
+use sekisho_certs::seal::MasterKey;
+use sekisho_certs::store::memory::Memory;
+use sekisho_certs::store::{Catalog, ChangeLog, LogId, LogPosition};
 
 /// Answers as the test says after a while, and counts calls.
 #[derive(Debug, Default)]
@@ -115,4 +120,38 @@ fn an_answer_from_an_older_state_is_told_by_its_number() {
         };
         assert_eq!(question.is_older(&answer), is_older, "{seen:?} {read:?}");
     }
+}
+
+/// A catalog with a host of two versions: what it said before the second, and
+/// tiers that have seen both.
+async fn lagging() -> (Arc<Switch>, Answer<SealedBytes>, Tiers) {
+    let switch = Arc::new(Switch::new(Arc::new(Memory::new(Clock::System))));
+    let ring = KeyRing::new(MasterKey::new(&[5; 32]));
+    let sealer = Sealer::create(switch.clone(), ring).await.unwrap();
+    sealer.seen().restart(switch.head().await.unwrap());
+    for tenant in ["old", "new"] {
+        let host = put_host(record_of("a.example", tenant));
+        sealer.write(vec![host]).await.unwrap();
+        if tenant == "old" {
+            let answer = Catalog::find(&*switch, &name()).await.unwrap();
+            switch.lagging.lock().unwrap().push(answer);
+        }
+    }
+    let old = switch.lagging.lock().unwrap().pop().unwrap();
+    (switch, old, Tiers::catalog(sealer))
+}
+
+#[tokio::test]
+async fn an_answer_older_than_what_was_seen_is_read_again() {
+    let (switch, old, tiers) = lagging().await;
+    let answer = |tiers: Arc<Tiers>| async move {
+        let answer = tiers.find(&name()).await?;
+        Ok::<_, StoreError>(answer.found.unwrap().record.tenant.as_str().to_owned())
+    };
+    let tiers = Arc::new(tiers);
+    *switch.lagging.lock().unwrap() = vec![old.clone(); MAX_READS - 1];
+    assert_eq!(answer(Arc::clone(&tiers)).await.unwrap(), "new");
+    *switch.lagging.lock().unwrap() = vec![old; MAX_READS];
+    let error = answer(tiers).await.unwrap_err();
+    assert!(error.is_retryable() && error.to_string().contains("older state"));
 }

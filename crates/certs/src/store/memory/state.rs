@@ -49,7 +49,7 @@ impl State {
         let exact = self.hosts.get(name.as_str());
         let wildcard = || self.hosts.get(&name.wildcard()?);
         let Some(record) = exact.or_else(wildcard) else {
-            return Ok(Answer::absent());
+            return Ok(self.answer(None));
         };
         let credential = |(_, id)| {
             self.credentials.get(&id).cloned().ok_or_else(|| {
@@ -64,7 +64,7 @@ impl State {
                 .keys()
                 .any(|other| other.wildcard_parent().is_none() && other.parent() == Some(parent))
         };
-        Ok(Answer::found(Found {
+        let found = Found {
             record: record.clone(),
             credentials: record
                 .references
@@ -73,7 +73,16 @@ impl State {
                 .collect::<Result<_>>()?,
             shadowed: record.pattern.wildcard_parent().is_some_and(below),
             fresh_for: None,
-        }))
+        };
+        Ok(self.answer(Some(found.into())))
+    }
+
+    fn answer(&self, found: Option<Box<Found<SealedBytes>>>) -> Answer<SealedBytes> {
+        Answer {
+            read_at: Some(self.head()),
+            found,
+            is_stale: false,
+        }
     }
 
     pub(super) fn head(&self) -> LogPosition {

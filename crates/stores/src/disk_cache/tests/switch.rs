@@ -15,36 +15,39 @@ use sekisho_certs::store::{
 };
 
 #[derive(Debug)]
-pub(super) struct Switch {
+pub(crate) struct Switch {
     inner: Mutex<Arc<dyn Catalog>>,
     says: Mutex<Option<StoreError>>,
     /// Answers of `find` wait while it is held.
-    pub(super) gate: RwLock<()>,
+    pub(crate) gate: RwLock<()>,
     /// As after a restore.
-    pub(super) other_log: AtomicBool,
+    pub(crate) other_log: AtomicBool,
+    /// What the next calls of `find` give instead, as a standby that lags.
+    pub(crate) lagging: Mutex<Vec<Answer<SealedBytes>>>,
 }
 
 impl Switch {
-    pub(super) fn new(inner: Arc<dyn Catalog>) -> Self {
+    pub(crate) fn new(inner: Arc<dyn Catalog>) -> Self {
         Self {
             inner: Mutex::new(inner),
             says: Mutex::default(),
             gate: RwLock::default(),
             other_log: AtomicBool::new(false),
+            lagging: Mutex::default(),
         }
     }
 
     /// What every call fails with from now on.
-    pub(super) fn say(&self, error: Option<StoreError>) {
+    pub(crate) fn say(&self, error: Option<StoreError>) {
         *self.says.lock().unwrap() = error;
     }
 
-    pub(super) fn is_open(&self) -> bool {
+    pub(crate) fn is_open(&self) -> bool {
         self.says.lock().unwrap().is_none()
     }
 
     /// Another catalog stands in the place of this one from now on.
-    pub(super) fn replace(&self, by: Arc<dyn Catalog>) {
+    pub(crate) fn replace(&self, by: Arc<dyn Catalog>) {
         *self.inner.lock().unwrap() = by;
     }
 
@@ -97,7 +100,11 @@ impl Catalog for Switch {
 
     fn find<'a>(&'a self, name: &'a HostName) -> BoxFuture<'a, Result<Answer<SealedBytes>>> {
         Box::pin(async move {
-            let answer = self.call(self.inner().find(name)).await;
+            let old = self.lagging.lock().unwrap().pop();
+            let answer = match old {
+                Some(old) => Ok(old),
+                None => self.call(self.inner().find(name)).await,
+            };
             let _open = self.gate.read().await;
             answer
         })
