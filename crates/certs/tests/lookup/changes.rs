@@ -83,7 +83,7 @@ async fn a_changed_wildcard_voids_what_was_noted_below() {
 }
 
 #[tokio::test]
-async fn a_change_moves_the_position_and_a_removed_host_is_gone() {
+async fn a_change_raises_the_revision_and_a_removed_host_is_gone() {
     let store = store();
     store.put(host("a.test", 1));
     let lookup = watched(&store);
