@@ -4,6 +4,7 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use percent_encoding::percent_decode_str;
 use tokio_postgres::Config;
 use tokio_postgres::config::{Host, SslMode, TargetSessionAttrs};
 
@@ -42,34 +43,37 @@ impl Url {
     /// Says what is wrong, without any text that could hold the password.
     pub fn parse(text: &str, base: &Path) -> Result<Self, String> {
         let parts = Parts::of(text)?;
-        let mut given = Given::default();
+        let (mut security, mut root) = (Security::Prefer, None);
+        let (mut pgbouncer, mut pool) = (false, POOL);
         let mut passed = Vec::new();
         for parameter in parts.query.split('&').filter(|one| !one.is_empty()) {
             let (name, value) = parameter.split_once('=').unwrap_or((parameter, ""));
             match name {
-                "pgbouncer" | "pool" | "sslmode" | "sslrootcert" => given.take(name, value)?,
+                "pgbouncer" => pgbouncer = is_set(value)?,
+                "pool" => pool = pool_size(value)?,
+                "sslmode" => security = sslmode(value)?,
+                "sslrootcert" => root = Some(base.join(path(value)?)),
+                "target_session_attrs" if value != "read-write" => return Err(ATTRS.into()),
                 _ if PASSED.contains(&name) => passed.push(parameter),
                 // It may be a piece of the password: it is not repeated.
                 _ => return Err(unknown()),
             }
         }
+        if root.is_some() && matches!(security, Security::Disable | Security::Prefer) {
+            return Err("sslrootcert is used only with sslmode=require and above".into());
+        }
         let bare = format!("postgres://{}?{}", parts.before_query, passed.join("&"));
-        let mut config: Config = bare
-            .parse()
-            .map_err(|_| format!("a part of it can't be read; {EXAMPLE}"))?;
+        let config: Result<Config, _> = bare.parse();
+        let mut config = config.map_err(|_| format!("a part of it can't be read; {EXAMPLE}"))?;
         if config.get_hosts().is_empty() && config.get_hostaddrs().is_empty() {
             return Err(format!("it names no host; {EXAMPLE}"));
         }
-        if passed.iter().any(|one| is_attrs_of_others(one)) {
-            return Err("target_session_attrs is read-write: a standby lags behind the log".into());
-        }
-        given.settle(&mut config)?;
-        set_defaults(&mut config);
+        settle(&mut config, security);
         Ok(Self {
-            security: given.security,
-            root: given.root.map(|path| base.join(path)),
-            pgbouncer: given.pgbouncer,
-            pool: given.pool.unwrap_or(POOL),
+            security,
+            root,
+            pgbouncer,
+            pool,
             shown: parts.shown(),
             config,
         })
@@ -127,132 +131,74 @@ impl<'a> Parts<'a> {
             Some((user, _)) => format!("{user}:***@"),
             None => format!("{text}@"),
         });
-        let query: Vec<_> = self.query.split('&').map(hidden).collect();
-        let query = match self.query {
-            "" => String::new(),
-            _ => format!("?{}", query.join("&")),
-        };
-        let user = user.unwrap_or_default();
-        format!("postgres://{user}{}{query}", self.place)
-    }
-}
-
-fn hidden(parameter: &str) -> &str {
-    match parameter.starts_with("password=") {
-        true => "password=***",
-        false => parameter,
-    }
-}
-
-/// The parameters that are ours.
-struct Given {
-    security: Security,
-    root: Option<PathBuf>,
-    pgbouncer: bool,
-    pool: Option<usize>,
-}
-
-impl Default for Given {
-    fn default() -> Self {
-        Self {
-            security: Security::Prefer,
-            root: None,
-            pgbouncer: false,
-            pool: None,
-        }
-    }
-}
-
-impl Given {
-    fn take(&mut self, name: &str, value: &str) -> Result<(), String> {
-        match name {
-            "pgbouncer" => {
-                self.pgbouncer = match value {
-                    "1" => true,
-                    "0" => false,
-                    _ => return Err("pgbouncer is 0 or 1".into()),
-                }
-            }
-            "pool" => {
-                let pool = value
-                    .parse()
-                    .ok()
-                    .filter(|pool| (1..=MAX_POOL).contains(pool));
-                self.pool = Some(pool.ok_or_else(|| format!("pool is 1 to {MAX_POOL}"))?);
-            }
-            "sslmode" => self.security = security(value)?,
-            _ => self.root = Some(path(value)?),
-        }
-        Ok(())
-    }
-
-    fn settle(&self, config: &mut Config) -> Result<(), String> {
-        // Whoever may open the socket's file is trusted to be the server.
-        let local = |host: &Host| matches!(host, Host::Unix(_));
-        let is_local = config.get_hostaddrs().is_empty() && config.get_hosts().iter().all(local);
-        config.ssl_mode(match self.security {
-            _ if is_local => SslMode::Disable,
-            Security::Disable => SslMode::Disable,
-            Security::Prefer => SslMode::Prefer,
-            Security::Require | Security::VerifyCa | Security::VerifyFull => SslMode::Require,
+        let query = self.query.split('&').map(|one| match one {
+            one if one.starts_with("password=") => "password=***",
+            one => one,
         });
-        if self.root.is_some() && matches!(self.security, Security::Disable | Security::Prefer) {
-            return Err("sslrootcert is used only with sslmode=require and above".into());
-        }
-        Ok(())
+        let query = query.collect::<Vec<_>>().join("&");
+        let mark = if query.is_empty() { "" } else { "?" };
+        let user = user.unwrap_or_default();
+        format!("postgres://{user}{}{mark}{query}", self.place)
     }
 }
 
-fn security(value: &str) -> Result<Security, String> {
-    Ok(match value {
-        "disable" => Security::Disable,
-        "prefer" => Security::Prefer,
-        "require" => Security::Require,
-        "verify-ca" => Security::VerifyCa,
-        "verify-full" => Security::VerifyFull,
-        _ => return Err("sslmode is disable, prefer, require, verify-ca or verify-full".into()),
-    })
+fn is_set(value: &str) -> Result<bool, String> {
+    match value {
+        "1" => Ok(true),
+        "0" => Ok(false),
+        _ => Err("pgbouncer is 0 or 1".into()),
+    }
 }
 
-/// Percent-encoding undone; "system" stands for the system's authorities.
+fn pool_size(value: &str) -> Result<usize, String> {
+    let size = value.parse().ok();
+    size.filter(|size| (1..=MAX_POOL).contains(size))
+        .ok_or_else(|| format!("pool is 1 to {MAX_POOL}"))
+}
+
+fn sslmode(value: &str) -> Result<Security, String> {
+    let known = SSLMODES.iter().find(|(name, _)| *name == value);
+    let known = known.map(|(_, security)| *security);
+    known.ok_or_else(|| "sslmode is disable, prefer, require, verify-ca or verify-full".into())
+}
+
+/// Undoes percent-encoding.
 fn path(value: &str) -> Result<PathBuf, String> {
-    let mut bytes = Vec::with_capacity(value.len());
-    let mut rest = value.as_bytes();
-    while let Some((&byte, after)) = rest.split_first() {
-        rest = after;
-        if byte != b'%' {
-            bytes.push(byte);
-            continue;
-        }
-        let digits = rest.get(..2).and_then(|two| std::str::from_utf8(two).ok());
-        let decoded = digits.and_then(|two| u8::from_str_radix(two, 16).ok());
-        bytes.push(decoded.ok_or("sslrootcert has a '%' without two digits")?);
-        rest = &rest[2..];
+    let is_digit = |byte: &u8| byte.is_ascii_hexdigit();
+    let mut encoded = value.as_bytes().split(|byte| *byte == b'%').skip(1);
+    if !encoded.all(|rest| rest.len() >= 2 && rest[..2].iter().all(is_digit)) {
+        return Err("sslrootcert has a '%' without two digits".into());
     }
-    let text = String::from_utf8(bytes).ok();
+    let text = percent_decode_str(value).decode_utf8().ok();
     text.filter(|text| !text.is_empty() && !text.contains('\0'))
-        .map(PathBuf::from)
+        .map(|text| PathBuf::from(&*text))
         .ok_or_else(|| "sslrootcert is a path".into())
 }
 
-/// What bounds a dead peer, where the URL does not say it itself.
-fn is_attrs_of_others(parameter: &str) -> bool {
-    parameter.starts_with("target_session_attrs=") && !parameter.ends_with("=read-write")
-}
-
-fn set_defaults(config: &mut Config) {
+/// Sets what the URL does not say itself.
+fn settle(config: &mut Config, security: Security) {
+    // Whoever may open the socket's file is trusted to be the server.
+    let local = |host: &Host| matches!(host, Host::Unix(_));
+    let is_local = config.get_hostaddrs().is_empty() && config.get_hosts().iter().all(local);
+    config.ssl_mode(match security {
+        _ if is_local => SslMode::Disable,
+        Security::Disable => SslMode::Disable,
+        Security::Prefer => SslMode::Prefer,
+        Security::Require | Security::VerifyCa | Security::VerifyFull => SslMode::Require,
+    });
     // A standby answers from an older state, which would be served as fresh.
     config.target_session_attrs(TargetSessionAttrs::ReadWrite);
     if config.get_application_name().is_none() {
         config.application_name("sekisho");
     }
+    // What bounds a dead peer.
     if config.get_connect_timeout().is_none() {
-        config.connect_timeout(CONNECT);
+        config.connect_timeout(CONNECT_TIMEOUT);
     }
     if config.get_tcp_user_timeout().is_none() {
-        config.tcp_user_timeout(UNACKNOWLEDGED);
+        config.tcp_user_timeout(UNACKNOWLEDGED_TIMEOUT);
     }
-    if config.get_keepalives_idle() >= OWN_KEEPALIVES_IDLE {
+    if config.get_keepalives_idle() >= LIBRARY_KEEPALIVES_IDLE {
         config.keepalives_idle(KEEPALIVES_IDLE);
     }
 }
@@ -284,6 +230,14 @@ const PASSED: [&str; 16] = [
     "target_session_attrs",
     "channel_binding",
 ];
+const SSLMODES: [(&str, Security); 5] = [
+    ("disable", Security::Disable),
+    ("prefer", Security::Prefer),
+    ("require", Security::Require),
+    ("verify-ca", Security::VerifyCa),
+    ("verify-full", Security::VerifyFull),
+];
+const ATTRS: &str = "target_session_attrs is read-write: a standby lags behind the log";
 const EXAMPLE: &str = "write \"postgres://USER:PASSWORD@HOST:PORT/DATABASE\"";
 const ENCODE: &str = "in a password write %40 for '@', %3A for ':', %2F for '/', %3F for '?', \
                       %23 for '#', %25 for '%'";
@@ -292,13 +246,13 @@ const ENCODE: &str = "in a password write %40 for '@', %3A for ':', %2F for '/',
 const POOL: usize = 8;
 const MAX_POOL: usize = 100;
 /// Per address.
-const CONNECT: Duration = Duration::from_secs(5);
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 /// How long sent bytes may stay unacknowledged before the connection counts
 /// as dead.
-const UNACKNOWLEDGED: Duration = Duration::from_secs(10);
+const UNACKNOWLEDGED_TIMEOUT: Duration = Duration::from_secs(10);
 const KEEPALIVES_IDLE: Duration = Duration::from_secs(30);
 /// The client library's own default.
-const OWN_KEEPALIVES_IDLE: Duration = Duration::from_secs(2 * 60 * 60);
+const LIBRARY_KEEPALIVES_IDLE: Duration = Duration::from_secs(2 * 60 * 60);
 
 #[cfg(test)]
 mod tests {
