@@ -10,7 +10,7 @@ use sekisho_certs::credential::{Credential, Dates};
 use sekisho_certs::seal::{KeySource, Sealer};
 use sekisho_certs::store::{Precondition, Write};
 use sekisho_certs::{Clock, CredentialId, HostPattern, HostRecord, KeyType, Secret};
-use sekisho_stores::postgres::{Mode, Options, Postgres, Url};
+use sekisho_stores::postgres::{Options, Postgres, Url};
 use tokio::runtime::Handle;
 
 use super::services::Remote;
@@ -33,7 +33,7 @@ impl Changes {
     pub(crate) async fn open(remote: &Remote, fixture: Folder<'_>) -> Result<Self> {
         let url = Url::parse(&remote.url, Path::new("/")).map_err(|why| anyhow!(why))?;
         let options = Options::default();
-        let postgres = Postgres::new(&url, Mode::Existing, &options, &Handle::current())?;
+        let postgres = Postgres::new(&url, &options, &Handle::current())?;
         let key = remote.master_key.clone().context("a sealed store")?;
         let ring = KeySource::File(key).load()?;
         Ok(Self {

@@ -52,7 +52,11 @@ impl World {
     /// One that has looked for its keys once.
     async fn member(&self) -> Member {
         let url = Url::parse(&self.url, Path::new("/")).unwrap();
-        let store = Postgres::new(&url, Mode::Create, &Options::default(), &Handle::current());
+        let options = Options {
+            mode: Mode::Create,
+            ..Options::default()
+        };
+        let store = Postgres::new(&url, &options, &Handle::current());
         let master = KeyRing::new(MasterKey::new(&[7; 32]));
         let store = Arc::new(store.unwrap());
         let sealer = Sealer::create(store, master).await.unwrap();
@@ -161,12 +165,7 @@ async fn ticket_keys_lie_sealed_in_the_database() {
     }
     // Nor does it open under another master key.
     let url = Url::parse(&world.url, Path::new("/")).unwrap();
-    let store = Postgres::new(
-        &url,
-        Mode::Existing,
-        &Options::default(),
-        &Handle::current(),
-    );
+    let store = Postgres::new(&url, &Options::default(), &Handle::current());
     let wrong = KeyRing::new(MasterKey::new(&[8; 32]));
     let opened = Sealer::open(Arc::new(store.unwrap()), wrong).await;
     assert!(opened.unwrap_err().to_string().contains("wrong master key"));

@@ -56,13 +56,13 @@ async fn mapped_sqlite() -> Fixture {
 fn postgres_at(url: &str) -> Fixture {
     let (clock, hand) = Fixture::clock();
     let options = database::Options {
+        mode: database::Mode::Create,
         clock: Some(clock),
         keep: Fixture::KEEP,
         ..database::Options::default()
     };
     let url = database::Url::parse(url, Path::new("/")).unwrap();
-    let mode = database::Mode::Create;
-    let catalog = Postgres::new(&url, mode, &options, &Handle::current()).unwrap();
+    let catalog = Postgres::new(&url, &options, &Handle::current()).unwrap();
     Fixture {
         catalog: Arc::new(catalog),
         clock: hand,

@@ -70,12 +70,13 @@ pub fn open(url: &Url, options: &Options, runtime: &Handle) -> Result<OpenStore>
         #[cfg(feature = "postgres")]
         Kind::Postgres(url) => {
             let defaults = postgres::Options::default();
-            let waits = postgres::Options {
+            let options = postgres::Options {
+                mode: options.mode,
                 connect: options.timeout.unwrap_or(defaults.connect),
                 read: options.timeout.unwrap_or(defaults.read),
                 ..defaults
             };
-            catalog(Postgres::new(url, options.mode, &waits, runtime)?)
+            catalog(Postgres::new(url, &options, runtime)?)
         }
         #[cfg(feature = "http")]
         Kind::Http(template) => {

@@ -26,10 +26,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::runtime::Handle;
+use tokio_postgres::Row;
 
 use self::connection::Connection;
+use self::fault::Step;
 use self::listen::Watch;
+use self::params::{Params, column};
 use self::pool::Pool;
+use self::rows::signed;
 use self::schema::Header;
 use sekisho_certs::clock::Clock;
 use sekisho_certs::credential::{CredentialId, SealedBytes, StoredCredential};
@@ -41,13 +45,11 @@ use sekisho_certs::store::{
     DocumentKind, Lease, LogPosition, Result,
 };
 
-use self::fault::Step;
-
 pub use self::url::Url;
 pub use crate::open::Mode;
 
-/// A catalog in a database. Its connections and calls are driven by the
-/// runtime that it was made with; look-ups also by those that serve
+/// Catalog in a PostgreSQL database. The runtime that it was made with drives
+/// its connections and calls; those of lookups also the runtimes that serve
 /// ([`super::near`]).
 #[derive(Debug)]
 pub struct Postgres {
@@ -56,24 +58,28 @@ pub struct Postgres {
 }
 
 impl Postgres {
-    /// Makes ready for a database that may be out of reach: the first call
+    /// Prepares for a database that may be out of reach: the first call
     /// connects. That runtime must run for as long as calls are made.
     ///
     /// # Errors
     /// If the file of trusted authorities can't be used.
-    pub fn new(url: &Url, mode: Mode, options: &Options, runtime: &Handle) -> Result<Self> {
-        let pool = Arc::new(Pool::new(url, mode, options, runtime)?);
+    pub fn new(url: &Url, options: &Options, runtime: &Handle) -> Result<Self> {
+        let pool = Arc::new(Pool::new(url, options, runtime)?);
         let watch = Watch::start(&pool);
         Ok(Self { pool, watch })
     }
 
-    /// Whether the database holds a store, of whatever version.
+    /// Returns whether the database holds a store, of any version.
     ///
     /// # Errors
     /// If that can't be told.
     pub async fn is_there(url: &Url, runtime: &Handle) -> Result<bool> {
-        let pool = Pool::new(url, Mode::Existing, &Options::default(), runtime)?;
-        Ok(Arc::new(pool).header().await? != Header::Nothing)
+        let pool = Pool::new(url, &Options::default(), runtime)?;
+        Ok(pool.header().await? != Header::Nothing)
+    }
+
+    fn options(&self) -> &Options {
+        &self.pool.dialer.options
     }
 
     fn read<T, F>(
@@ -84,37 +90,25 @@ impl Postgres {
         T: Send + 'static,
         F: Future<Output = Step<T>> + Send + 'static,
     {
-        Box::pin(self.pool.call(self.pool.dialer.options.read, work))
+        Box::pin(self.pool.call(self.options().read, work))
     }
 
-    fn change<T, F>(
-        &self,
-        work: impl FnOnce(Arc<Connection>) -> F + Send + 'static,
-    ) -> BoxFuture<'_, Result<T>>
-    where
-        T: Send + 'static,
-        F: Future<Output = Step<T>> + Send + 'static,
-    {
-        Box::pin(self.pool.call(self.pool.dialer.options.write, work))
-    }
-
-    /// What a test's clock says; none for the database's own.
-    fn now_ms(&self) -> Option<i64> {
-        self.pool.dialer.options.clock.as_ref().map(Clock::now_ms)
-    }
-
+    /// Seconds of a test's clock; none for the database's own.
     fn now(&self) -> Option<i64> {
-        self.pool.dialer.options.clock.as_ref().map(Clock::now)
+        self.options().clock.as_ref().map(Clock::now)
     }
 }
 
 /// How a store is used.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// Tells whether leases and documents are over, instead of the database's
-    /// clock, which all servers share: for tests.
+    /// Whether tables may be missing. Older ones are brought to this version
+    /// either way.
+    pub mode: Mode,
+    /// Clock for the expiry of leases and documents in tests, instead of the
+    /// database's, which all servers share.
     pub clock: Option<Clock>,
-    /// How many changes the log keeps; who is further behind sees a gap.
+    /// How many changes the log keeps; readers further behind see a gap.
     pub keep: u64,
     /// How long a new connection may take until it can be used.
     pub connect: Duration,
@@ -127,6 +121,7 @@ pub struct Options {
 impl Default for Options {
     fn default() -> Self {
         Self {
+            mode: Mode::Existing,
             clock: None,
             keep: 100_000,
             connect: Duration::from_secs(5),
@@ -156,22 +151,23 @@ impl Catalog for Postgres {
     }
 
     fn find<'a>(&'a self, name: &'a HostName) -> BoxFuture<'a, Result<Answer<SealedBytes>>> {
-        Box::pin(self.pool.find(self.pool.dialer.options.read, name.clone()))
+        Box::pin(self.pool.find(self.options().read, name.clone()))
     }
 
     fn write(&self, batch: Batch) -> BoxFuture<'_, Result<u64>> {
-        let (now, keep) = (self.now(), self.pool.dialer.options.keep);
+        let (now, keep) = (self.now(), self.options().keep);
         let notify = self.watch.notify();
-        self.change(async move |on| {
+        let write = async move |on: Arc<Connection>| {
             let number = write::write(&on, batch, now, keep).await?;
             notify.send_replace(());
             Ok(number)
-        })
+        };
+        Box::pin(self.pool.call(self.options().write, write))
     }
 
     fn hosts<'a>(&'a self, patterns: &'a [HostPattern]) -> BoxFuture<'a, Result<Vec<HostRecord>>> {
-        let patterns = patterns.to_vec();
-        self.read(async move |on| read::hosts(&on, &patterns).await)
+        let patterns = column(patterns, |pattern| pattern.as_str().to_owned());
+        self.read(async move |on| on.list(read::HOSTS, &[&patterns], rows::host).await)
     }
 
     fn list_hosts<'a>(
@@ -179,8 +175,14 @@ impl Catalog for Postgres {
         after: Option<&'a HostPattern>,
         limit: usize,
     ) -> BoxFuture<'a, Result<Vec<HostRecord>>> {
-        let after = after.cloned();
-        self.read(async move |on| read::list_hosts(&on, after.as_ref(), limit).await)
+        let (after, limit) = (
+            after.map_or("", HostPattern::as_str).to_owned(),
+            rows::limit(limit),
+        );
+        self.read(async move |on| {
+            on.list(read::LIST_HOSTS, &[&after, &limit], rows::host)
+                .await
+        })
     }
 
     fn hosts_of<'a>(
@@ -189,16 +191,21 @@ impl Catalog for Postgres {
         after: Option<&'a HostPattern>,
         limit: usize,
     ) -> BoxFuture<'a, Result<Vec<HostPattern>>> {
-        let after = after.cloned();
-        self.read(async move |on| read::hosts_of(&on, id, after.as_ref(), limit).await)
+        let (id, limit) = (signed(id.as_u64()), rows::limit(limit));
+        let after = after.map_or("", HostPattern::as_str).to_owned();
+        self.read(async move |on| {
+            let params: Params<'_> = &[&id, &after, &limit];
+            on.list(read::HOSTS_OF, params, |row| rows::pattern(row, 0))
+                .await
+        })
     }
 
     fn credentials<'a>(
         &'a self,
         ids: &'a [CredentialId],
     ) -> BoxFuture<'a, Result<Vec<StoredCredential<SealedBytes>>>> {
-        let ids = ids.to_vec();
-        self.read(async move |on| read::credentials(&on, &ids).await)
+        let ids = column(ids, |id| signed(id.as_u64()));
+        self.read(async move |on| on.list(read::CREDENTIALS, &[&ids], rows::credential).await)
     }
 
     fn list_credentials(
@@ -206,7 +213,13 @@ impl Catalog for Postgres {
         after: Option<CredentialId>,
         limit: usize,
     ) -> BoxFuture<'_, Result<Vec<StoredCredential<SealedBytes>>>> {
-        self.read(async move |on| read::list_credentials(&on, after, limit).await)
+        let after = after.map_or(-1, |id| signed(id.as_u64()));
+        let limit = rows::limit(limit);
+        self.read(async move |on| {
+            let params: Params<'_> = &[&after, &limit];
+            on.list(read::LIST_CREDENTIALS, params, rows::credential)
+                .await
+        })
     }
 
     fn document<'a>(
@@ -214,7 +227,11 @@ impl Catalog for Postgres {
         id: &'a DocumentId,
     ) -> BoxFuture<'a, Result<Option<Document<SealedBytes>>>> {
         let (id, now) = (id.clone(), self.now());
-        self.read(async move |on| read::document(&on, &id, now).await)
+        self.read(async move |on| {
+            let params: Params<'_> = &[&id.kind.as_str(), &&*id.key, &now];
+            let found = on.list(read::DOCUMENT, params, rows::document).await?;
+            Ok(found.into_iter().next())
+        })
     }
 
     fn list_documents<'a>(
@@ -223,10 +240,11 @@ impl Catalog for Postgres {
         after: Option<&'a str>,
         limit: usize,
     ) -> BoxFuture<'a, Result<Vec<Document<SealedBytes>>>> {
-        let (kind, after) = (kind.clone(), after.map(str::to_owned));
-        let now = self.now();
+        let (kind, now, limit) = (kind.as_str().to_owned(), self.now(), rows::limit(limit));
+        let (key, is_first) = (after.unwrap_or("").to_owned(), after.is_none());
         self.read(async move |on| {
-            read::list_documents(&on, &kind, after.as_deref(), limit, now).await
+            let params: Params<'_> = &[&kind, &key, &is_first, &now, &limit];
+            on.list(read::LIST_DOCUMENTS, params, rows::document).await
         })
     }
 
@@ -235,7 +253,11 @@ impl Catalog for Postgres {
         after: &'a str,
     ) -> BoxFuture<'a, Result<Option<DocumentKind>>> {
         let after = after.to_owned();
-        self.read(async move |on| read::next_document_kind(&on, &after).await)
+        self.read(async move |on| {
+            let kind = |row: &Row| rows::get::<String>(row, 0);
+            let found = on.list(read::NEXT_KIND, &[&after], kind).await?;
+            Ok(found.into_iter().next().map(DocumentKind::from))
+        })
     }
 
     fn lease<'a>(
@@ -244,12 +266,19 @@ impl Catalog for Postgres {
         holder: &'a str,
         ttl: Duration,
     ) -> BoxFuture<'a, Result<Option<Lease>>> {
-        let (name, holder, now_ms) = (name.to_owned(), holder.to_owned(), self.now_ms());
-        self.change(async move |on| lease::lease(&on, &name, &holder, ttl, now_ms).await)
+        let (name, holder) = (name.to_owned(), holder.to_owned());
+        let now = self.options().clock.as_ref().map(Clock::now_ms);
+        let lease =
+            async move |on: Arc<Connection>| lease::lease(&on, &name, &holder, ttl, now).await;
+        Box::pin(self.pool.call(self.options().write, lease))
     }
 
     fn release<'a>(&'a self, name: &'a str, holder: &'a str) -> BoxFuture<'a, Result<()>> {
         let (name, holder) = (name.to_owned(), holder.to_owned());
-        self.change(async move |on| lease::release(&on, &name, &holder).await)
+        let release = async move |on: Arc<Connection>| {
+            on.query(lease::RELEASE, &[&name, &holder]).await?;
+            Ok(())
+        };
+        Box::pin(self.pool.call(self.options().write, release))
     }
 }

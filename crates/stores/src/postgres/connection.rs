@@ -12,28 +12,26 @@ use tokio_postgres_rustls::MakeRustlsConnect;
 
 use super::Options;
 use super::fault::{Fault, Step};
+use super::find;
 use super::params::Params;
 use super::schema;
 use super::tls::tls;
 use super::url::Url;
-use super::{Mode, find};
 use sekisho_certs::store::{CatalogId, Result};
 
 /// Makes connections to one store.
 pub(super) struct Dialer {
     pub(super) url: Url,
     tls: MakeRustlsConnect,
-    mode: Mode,
     pub(super) options: Options,
     /// Learnt at the first contact; whatever is reached later must have it.
     pub(super) catalog: OnceLock<CatalogId>,
 }
 
 impl Dialer {
-    pub(super) fn new(url: &Url, mode: Mode, options: &Options) -> Result<Self> {
+    pub(super) fn new(url: &Url, options: &Options) -> Result<Self> {
         Ok(Self {
             tls: tls(url)?,
-            mode,
             options: options.clone(),
             catalog: OnceLock::new(),
             url: url.clone(),
@@ -46,7 +44,7 @@ impl Dialer {
         let bound = self.options.connect;
         let dialled = timeout(bound, async {
             let connection = self.connect(|_| {}).await?;
-            let catalog = schema::settle(&connection, self.mode).await?;
+            let catalog = schema::settle(&connection, self.options.mode).await?;
             Ok((connection, catalog))
         });
         let (connection, catalog) = dialled.await.unwrap_or_else(|_| Err(self.too_slow()))?;
@@ -118,6 +116,16 @@ impl Connection {
     pub(super) async fn query(&self, sql: &str, params: Params<'_>) -> Step<Vec<Row>> {
         let typed: Vec<_> = params.iter().map(|one| one.typed()).collect();
         Ok(self.client.query_typed(sql, &typed).await?)
+    }
+
+    /// Runs a statement and reads each of its rows.
+    pub(super) async fn list<T>(
+        &self,
+        sql: &str,
+        params: Params<'_>,
+        read: impl Fn(&Row) -> Step<T>,
+    ) -> Step<Vec<T>> {
+        self.query(sql, params).await?.iter().map(read).collect()
     }
 
     /// Runs [`find::FIND`], prepared if this connection is one for lookups.

@@ -21,10 +21,12 @@ pub(super) async fn find(connection: &Connection, name: &HostName) -> Step<Answe
     if rows::get::<Option<&str>>(first, HOST)?.is_none() {
         return Ok(answer);
     }
-    let record = rows::host(first, HOST)?;
+    let record = rows::host_from(first, HOST)?;
     let mut credentials = Vec::with_capacity(1);
     for row in &rows {
-        credentials.extend(rows::credential(row, SHADOWED + 1)?);
+        if rows::get::<Option<i64>>(row, CREDENTIAL)?.is_some() {
+            credentials.push(rows::credential_from(row, CREDENTIAL)?);
+        }
     }
     for (key_type, id) in record.references.iter() {
         let fits = |one: &StoredCredential<SealedBytes>| one.id == id && one.key_type == key_type;
@@ -51,6 +53,7 @@ fn dangling(record: &HostRecord, key_type: KeyType) -> Fault {
 /// Where columns begin.
 const HOST: usize = POSITION_COLUMNS;
 const SHADOWED: usize = HOST + HOST_COLUMNS;
+const CREDENTIAL: usize = SHADOWED + 1;
 
 /// The inner select chooses one record before anything is joined to it: at
 /// most two descents, since both names are known. There is a row for each

@@ -2,12 +2,14 @@
 
 use std::time::Duration;
 
+use tokio_postgres::Row;
+
 use super::connection::Connection;
 use super::fault::Step;
 use super::rows;
 use sekisho_certs::store::Lease;
 
-/// `now_ms` is none for the database's own clock.
+/// Takes or prolongs a lease. `now_ms` is none for the database's own clock.
 pub(super) async fn lease(
     on: &Connection,
     name: &str,
@@ -16,25 +18,20 @@ pub(super) async fn lease(
     now_ms: Option<i64>,
 ) -> Step<Option<Lease>> {
     // A hundred years: sums with the clock stay in range.
-    let ttl = i64::try_from(ttl.as_millis()).map_or(LONGEST_MS, |ttl| ttl.min(LONGEST_MS));
-    let rows = on.query(LEASE, &[&name, &holder, &ttl, &now_ms]).await?;
-    let lease = |row| {
+    let ttl = i64::try_from(ttl.as_millis()).map_or(MAX_TTL_MS, |ttl| ttl.min(MAX_TTL_MS));
+    let lease = |row: &Row| {
         Ok(Lease {
             token: rows::number(row, 0)?,
             expires_ms: rows::get(row, 1)?,
         })
     };
+    let rows = on.query(LEASE, &[&name, &holder, &ttl, &now_ms]).await?;
     rows.first().map(lease).transpose()
 }
 
-pub(super) async fn release(on: &Connection, name: &str, holder: &str) -> Step<()> {
-    on.query(RELEASE, &[&name, &holder]).await?;
-    Ok(())
-}
+const MAX_TTL_MS: i64 = 100 * 366 * 24 * 60 * 60 * 1000;
 
-const LONGEST_MS: i64 = 100 * 366 * 24 * 60 * 60 * 1000;
-
-/// Who takes a token holds the row of the fence until its own statement is
+/// Whoever takes a token holds the row of the fence until its own statement is
 /// committed, so tokens grow in the order in which holders change. Another
 /// name's lease that is over goes too; a table of leases is small.
 const LEASE: &str = "
@@ -57,4 +54,4 @@ ON CONFLICT (name) DO UPDATE SET
 WHERE held.holder = excluded.holder OR held.expires_ms <= excluded.expires_ms - $3
 RETURNING token, expires_ms";
 
-const RELEASE: &str = "DELETE FROM sekisho.leases WHERE name = $1 AND holder = $2";
+pub(super) const RELEASE: &str = "DELETE FROM sekisho.leases WHERE name = $1 AND holder = $2";

@@ -45,6 +45,11 @@ impl Scalar for &str {
     const ARRAY: Type = Type::TEXT_ARRAY;
 }
 
+impl Scalar for String {
+    const TYPE: Type = Type::TEXT;
+    const ARRAY: Type = Type::TEXT_ARRAY;
+}
+
 impl Scalar for &[u8] {
     const TYPE: Type = Type::BYTEA;
     const ARRAY: Type = Type::BYTEA_ARRAY;

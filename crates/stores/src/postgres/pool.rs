@@ -14,12 +14,12 @@ use tokio::runtime::Handle;
 use tokio::sync::Semaphore;
 use tokio::time::timeout;
 
+use super::Options;
 use super::connection::{Connection, Dialer};
 use super::fault::{Fault, Step};
 use super::find;
 use super::schema::{self, Header};
 use super::url::Url;
-use super::{Mode, Options};
 use crate::near;
 use crate::reconnecting::{Connected, Reconnecting};
 use sekisho_certs::credential::SealedBytes;
@@ -40,8 +40,8 @@ pub(super) struct Pool {
 }
 
 impl Pool {
-    pub(super) fn new(url: &Url, mode: Mode, options: &Options, runtime: &Handle) -> Result<Self> {
-        let dialer = Arc::new(Dialer::new(url, mode, options)?);
+    pub(super) fn new(url: &Url, options: &Options, runtime: &Handle) -> Result<Self> {
+        let dialer = Arc::new(Dialer::new(url, options)?);
         let exclusive = url.pool.div_ceil(EXCLUSIVE_SHARE);
         let for_lookups = Arc::clone(&dialer);
         // One of them is common to all.

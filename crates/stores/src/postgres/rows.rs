@@ -10,7 +10,7 @@ use sekisho_certs::credential::{
 };
 use sekisho_certs::host::HostPattern;
 use sekisho_certs::record::{HostRecord, References, Site, Tenant, TlsPolicy};
-use sekisho_certs::store::{Document, DocumentId, DocumentKind};
+use sekisho_certs::store::{Document, DocumentId};
 
 /// A column's value.
 pub(super) fn get<'a, T: FromSql<'a>>(row: &'a Row, column: usize) -> Step<T> {
@@ -29,8 +29,13 @@ pub(super) use host_columns;
 /// How many they are.
 pub(super) const HOST_COLUMNS: usize = 10;
 
-/// A record from [`host_columns`] beginning at `first`.
-pub(super) fn host(row: &Row, first: usize) -> Step<HostRecord> {
+/// Reads a record from the first columns, which are [`host_columns`].
+pub(super) fn host(row: &Row) -> Step<HostRecord> {
+    host_from(row, 0)
+}
+
+/// Reads a record from [`host_columns`] beginning at `first`.
+pub(super) fn host_from(row: &Row, first: usize) -> Step<HostRecord> {
     let pattern = pattern(row, first)?;
     let bad = |what: &str| Fault::Value(format!("host {pattern}: {what}"));
     let tenant = match get(row, first + 1)? {
@@ -76,12 +81,14 @@ macro_rules! credential_columns {
 }
 pub(super) use credential_columns;
 
-/// A credential from [`credential_columns`] beginning at `first`; none where
-/// an outer join found no row.
-pub(super) fn credential(row: &Row, first: usize) -> Step<Option<StoredCredential<SealedBytes>>> {
-    let Some(id) = credential_id(row, first)? else {
-        return Ok(None);
-    };
+/// Reads a credential from the first columns, which are [`credential_columns`].
+pub(super) fn credential(row: &Row) -> Step<StoredCredential<SealedBytes>> {
+    credential_from(row, 0)
+}
+
+/// Reads a credential from [`credential_columns`] beginning at `first`.
+pub(super) fn credential_from(row: &Row, first: usize) -> Step<StoredCredential<SealedBytes>> {
+    let id = CredentialId::from_u64(number(row, first)?);
     let key_type = get(row, first + 1)?;
     let key_type = KeyType::parse(key_type)
         .ok_or_else(|| Fault::Value(format!("{id} has the unknown key type {key_type:?}")))?;
@@ -91,7 +98,7 @@ pub(super) fn credential(row: &Row, first: usize) -> Step<Option<StoredCredentia
             .ok_or_else(|| Fault::Value(format!("the issuers of {id} are cut")))?;
         chain.extend(issuers);
     }
-    Ok(Some(StoredCredential {
+    Ok(StoredCredential {
         id,
         version: number(row, first + 2)?,
         key_type,
@@ -100,25 +107,31 @@ pub(super) fn credential(row: &Row, first: usize) -> Step<Option<StoredCredentia
         not_before: get(row, first + 8)?,
         not_after: get(row, first + 9)?,
         renew_at: get(row, first + 10)?,
-    }))
+    })
 }
 
-/// The columns of a document without its kind.
+/// The columns of a document.
 macro_rules! document_columns {
     () => {
-        "key, key_id, nonce, bytes, expires, version"
+        "kind, key, key_id, nonce, bytes, expires, version"
     };
 }
 pub(super) use document_columns;
 
-/// A document from [`document_columns`].
-pub(super) fn document(row: &Row, kind: &DocumentKind) -> Step<Document<SealedBytes>> {
+/// Reads a document from [`document_columns`].
+pub(super) fn document(row: &Row) -> Step<Document<SealedBytes>> {
     Ok(Document {
-        id: DocumentId::new(kind.clone(), get::<String>(row, 0)?),
-        bytes: sealed(row, 1)?,
-        expires: get(row, 4)?,
-        version: number(row, 5)?,
+        id: document_id(row)?,
+        bytes: sealed(row, 2)?,
+        expires: get(row, 5)?,
+        version: number(row, 6)?,
     })
+}
+
+/// Reads kind and key from the first columns.
+pub(super) fn document_id(row: &Row) -> Step<DocumentId> {
+    let (kind, key): (String, String) = (get(row, 0)?, get(row, 1)?);
+    Ok(DocumentId::new(kind, key))
 }
 
 /// Key id, nonce and ciphertext, in three columns.

@@ -31,8 +31,12 @@ fn name_of(url: &str) -> &str {
 }
 
 fn open(url: &str, mode: Mode, options: &Options) -> Postgres {
+    let options = Options {
+        mode,
+        ..options.clone()
+    };
     let url = Url::parse(url, Path::new("/")).unwrap();
-    Postgres::new(&url, mode, options, &Handle::current()).unwrap()
+    Postgres::new(&url, &options, &Handle::current()).unwrap()
 }
 
 fn create(url: &str) -> Postgres {

@@ -110,8 +110,7 @@ fn host(row: &Row) -> Step<(HostPattern, (u64, References))> {
 }
 
 fn document(row: &Row) -> Step<(DocumentId, u64)> {
-    let id = DocumentId::new(rows::get::<String>(row, 0)?, rows::get::<String>(row, 1)?);
-    Ok((id, rows::number(row, 2)?))
+    Ok((rows::document_id(row)?, rows::number(row, 2)?))
 }
 
 /// Bounds what a writer that hangs keeps from others: its server ends it.

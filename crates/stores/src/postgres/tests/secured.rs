@@ -10,7 +10,7 @@ async fn tried(parameters: &str) -> Result<()> {
     let url = format!("{}?{parameters}", server.url(name_of(&plain)));
     let parsed = Url::parse(&url, Path::new("/")).unwrap();
     let options = Options::default();
-    let store = Postgres::new(&parsed, Mode::Existing, &options, &Handle::current())?;
+    let store = Postgres::new(&parsed, &options, &Handle::current())?;
     store.head().await?;
     let encrypted = "SELECT count(*) FROM pg_stat_ssl JOIN pg_stat_activity USING (pid)
         WHERE ssl AND application_name = 'sekisho' AND datname = current_database()";
