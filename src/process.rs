@@ -60,7 +60,7 @@ pub(crate) fn check_files(allowed: Option<u64>, config: &Config) {
         ..
     } = config.limits;
     let addresses = config.listen.https.len() + config.listen.http.len();
-    let needed = connections + workers * (addresses + PER_WORKER) + MAX_OPEN_FILES + BESIDE;
+    let needed = connections + workers * (addresses + PER_WORKER) + MAX_OPEN_FILES + OTHER_FILES;
     let needed = needed as u64;
     if let Some(allowed) = allowed.filter(|allowed| *allowed < needed) {
         tracing::warn!(
@@ -109,4 +109,4 @@ const PER_CONNECTION: usize = 16 << 10;
 const PER_WORKER: usize = 5;
 /// The store's files and threads, the admin listener with its connections, and
 /// files that are being opened.
-const BESIDE: usize = 128;
+const OTHER_FILES: usize = 128;

@@ -24,7 +24,7 @@ pub(crate) async fn edit(
     mut decide: impl AsyncFnMut(Option<HostRecord>) -> Result<Edit>,
 ) -> Result<()> {
     let mut conflict = None;
-    for _ in 0..ATTEMPTS {
+    for _ in 0..MAX_ATTEMPTS {
         let stored = sealer
             .catalog()
             .hosts(std::slice::from_ref(pattern))
@@ -50,4 +50,4 @@ pub(crate) async fn edit(
 }
 
 /// More means that somebody writes the record without pause.
-const ATTEMPTS: usize = 8;
+const MAX_ATTEMPTS: usize = 8;

@@ -143,7 +143,7 @@ fn unknown_key(unknown: &str, known: &[&str]) -> String {
         .iter()
         .map(|key| (distance(unknown, key), key))
         .min()
-        .filter(|(distance, _)| *distance <= NEAR);
+        .filter(|(distance, _)| *distance <= MAX_DISTANCE);
     match nearest {
         Some((_, key)) => format!("unknown key `{unknown}`; did you mean `{key}`?"),
         None => format!("unknown key `{unknown}`; known here: {}", known.join(", ")),
@@ -167,4 +167,4 @@ fn distance(one: &str, other: &str) -> usize {
 }
 
 /// Further apart, a suggestion is a guess.
-const NEAR: usize = 2;
+const MAX_DISTANCE: usize = 2;

@@ -32,7 +32,7 @@ allow = ["/srv/www"]
 [server]
 workers = 2
 "#;
-const LEAST: &str = "listen.https = [\"127.0.0.1:8443\"]\nstore.url = \"sqlite:a.db\"\n";
+const MINIMAL: &str = "listen.https = [\"127.0.0.1:8443\"]\nstore.url = \"sqlite:a.db\"\n";
 
 fn parse(text: &str) -> Result<Config, ConfigError> {
     Config::parse(text, Path::new("/etc/sekisho/sekisho.toml"))
@@ -72,7 +72,7 @@ fn reads_the_example() {
 
 #[test]
 fn applies_the_defaults() {
-    let config = parse(LEAST).unwrap();
+    let config = parse(MINIMAL).unwrap();
     assert!(config.listen.http.is_empty());
     assert_eq!(config.listen.admin, None);
     let beside = KeySource::File("/etc/sekisho/master.key".into());
@@ -141,11 +141,11 @@ fn paths_are_relative_to_the_file() {
             "files:/c/{host}.crt,/etc/sekisho/k/{host}.key",
         ),
     ] {
-        let text = LEAST.replace("sqlite:a.db", url);
+        let text = MINIMAL.replace("sqlite:a.db", url);
         assert_eq!(parse(&text).unwrap().store.url.to_string(), store);
     }
     let text = format!(
-        "{LEAST}keys.master = \"file:k\"\ntickets.key_file = \"t\"\n\
+        "{MINIMAL}keys.master = \"file:k\"\ntickets.key_file = \"t\"\n\
          site.root = \"www\"\nsites.allow = [\"www\"]\nlisten.admin_token = \"file:token\""
     );
     let config = parse(&text).unwrap();
@@ -160,7 +160,7 @@ fn paths_are_relative_to_the_file() {
 
 #[test]
 fn an_endpoint_has_a_token_and_a_ca() {
-    let text = LEAST.replace("sqlite:a.db", "https://certs.example/v1/{host}");
+    let text = MINIMAL.replace("sqlite:a.db", "https://certs.example/v1/{host}");
     let store = parse(&text).unwrap().store;
     assert_eq!(store.url.to_string(), "https://certs.example/v1/{host}");
     assert_eq!((store.token, store.ca), (None, None));
@@ -169,7 +169,7 @@ fn an_endpoint_has_a_token_and_a_ca() {
     let token = TokenSource::File("/etc/sekisho/token".into());
     assert_eq!(store.token, Some(token));
     assert_eq!(store.ca, Some("/etc/sekisho/ca.pem".into()));
-    let loopback = LEAST.replace("sqlite:a.db", "http://127.0.0.1:8000/{host}");
+    let loopback = MINIMAL.replace("sqlite:a.db", "http://127.0.0.1:8000/{host}");
     parse(&format!("{loopback}store.token = \"env:TOKEN\"\n")).unwrap();
 }
 
@@ -184,11 +184,11 @@ fn a_redis_store_is_taken_apart_and_shown_without_its_password() {
         ),
         ("redis+cluster://a,b:1", "redis+cluster://a:6379,b:1"),
     ] {
-        let config = parse(&LEAST.replace("sqlite:a.db", url)).unwrap();
+        let config = parse(&MINIMAL.replace("sqlite:a.db", url)).unwrap();
         assert_eq!(config.store.url.to_string(), shown);
         assert!(!format!("{config:?}").contains("s3same"));
     }
-    let text = LEAST.replace("sqlite:a.db", "rediss://h?ca=ca.pem");
+    let text = MINIMAL.replace("sqlite:a.db", "rediss://h?ca=ca.pem");
     assert!(format!("{:?}", parse(&text).unwrap()).contains("/etc/sekisho/ca.pem"));
 }
 
@@ -200,19 +200,19 @@ fn a_redis_cache_is_taken_before_both_catalogs() {
             ("rediss://h?ca=ca.pem", "rediss://h:6379/0"),
             ("redis+sentinel://a/main", "redis+sentinel://a:26379/main/0"),
         ] {
-            let text = LEAST.replace("sqlite:a.db", store);
+            let text = MINIMAL.replace("sqlite:a.db", store);
             let config = parse(&format!("{text}[cache]\nredis = \"{url}\"\n")).unwrap();
             assert_eq!(config.redis_cache.as_ref().unwrap().to_string(), shown);
             assert!(!format!("{config:?}").contains("s3same"));
         }
     }
-    assert!(parse(LEAST).unwrap().redis_cache.is_none());
+    assert!(parse(MINIMAL).unwrap().redis_cache.is_none());
 }
 
 #[test]
 fn copies_on_disk_are_kept_for_stores_elsewhere() {
     let remote = |url: &str, more: &str| {
-        let config = parse(&format!("{}{more}", LEAST.replace("sqlite:a.db", url)));
+        let config = parse(&format!("{}{more}", MINIMAL.replace("sqlite:a.db", url)));
         config.unwrap().cache.disk
     };
     let disk = |path: &str, size| {
@@ -228,7 +228,7 @@ fn copies_on_disk_are_kept_for_stores_elsewhere() {
     assert_eq!(remote("redis://h", more), wanted);
     assert_eq!(remote("redis://h", "[cache]\ndisk = \"off\"\n"), None);
     assert_eq!(remote("files:/a/{host}", ""), None);
-    let off = parse(&format!("{LEAST}[cache]\ndisk = \"off\"\n"));
+    let off = parse(&format!("{MINIMAL}[cache]\ndisk = \"off\"\n"));
     assert_eq!(off.unwrap().cache.disk, None);
 }
 
@@ -245,7 +245,7 @@ fn a_key_comes_from_a_file_the_environment_or_a_command() {
             },
         ),
     ] {
-        let config = parse(&format!("{LEAST}keys.master = \"{text}\"")).unwrap();
+        let config = parse(&format!("{MINIMAL}keys.master = \"{text}\"")).unwrap();
         assert_eq!(config.keys, Some(source));
     }
 }
@@ -260,9 +260,9 @@ fn the_first_file_that_exists_is_read() {
         error.contains("a.toml nor ") && error.contains("--config FILE"),
         "{error}"
     );
-    fs::write(&second, LEAST).unwrap();
+    fs::write(&second, MINIMAL).unwrap();
     assert_eq!(search().unwrap().file, second);
-    fs::write(&first, LEAST).unwrap();
+    fs::write(&first, MINIMAL).unwrap();
     assert_eq!(search().unwrap().file, first);
 }
 

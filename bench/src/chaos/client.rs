@@ -101,7 +101,10 @@ async fn answered(mut stream: TlsStream<TcpStream>, host: &str) -> Result<()> {
     let ask = async {
         stream.write_all(&request(host)).await?;
         let mut answer = Vec::new();
-        (&mut stream).take(MOST).read_to_end(&mut answer).await?;
+        (&mut stream)
+            .take(MAX_ANSWER)
+            .read_to_end(&mut answer)
+            .await?;
         Ok::<_, io::Error>(answer)
     };
     let answer = timeout(DEADLINE, ask)
@@ -188,4 +191,4 @@ impl ServerCertVerifier for Witness {
 
 /// Longer than the server gives a handshake.
 const DEADLINE: Duration = Duration::from_secs(12);
-const MOST: u64 = 16 * 1024;
+const MAX_ANSWER: u64 = 16 * 1024;

@@ -216,11 +216,11 @@ impl Judge {
     }
 
     fn keep(&mut self, what: String) {
-        if self.complaints.len() < COMPLAINTS {
+        if self.complaints.len() < MAX_COMPLAINTS {
             self.complaints.push(what);
         }
     }
 }
 
 /// More say nothing new.
-const COMPLAINTS: usize = 20;
+const MAX_COMPLAINTS: usize = 20;

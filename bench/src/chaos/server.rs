@@ -45,12 +45,12 @@ impl Server {
         let child = self.spawn(&log)?;
         self.child.replace(Some(child));
         let begun = Instant::now();
-        while begun.elapsed() < START {
+        while begun.elapsed() < START_TIMEOUT {
             if let Some(address) = address(&log)? {
                 self.address.set(Some(address));
                 return Ok(());
             }
-            sleep(LOOK).await;
+            sleep(POLL_INTERVAL).await;
         }
         bail!("a server does not start:\n{}", self.tail());
     }
@@ -68,7 +68,7 @@ impl Server {
     pub(crate) async fn ended(&self) -> Result<()> {
         let child = self.child.take();
         let mut child = child.context("it was started")?;
-        let status = timeout(DRAIN, child.wait()).await;
+        let status = timeout(DRAIN_TIMEOUT, child.wait()).await;
         let status = status.context("a server does not end")??;
         ensure!(
             status.success(),
@@ -121,8 +121,8 @@ fn address(log: &Path) -> Result<Option<SocketAddr>> {
     Ok(Some(address.parse()?))
 }
 
-const START: Duration = Duration::from_secs(30);
-const LOOK: Duration = Duration::from_millis(10);
+const START_TIMEOUT: Duration = Duration::from_secs(30);
+const POLL_INTERVAL: Duration = Duration::from_millis(10);
 /// Longer than `[server] drain_timeout`.
-const DRAIN: Duration = Duration::from_secs(40);
+const DRAIN_TIMEOUT: Duration = Duration::from_secs(40);
 const TAIL: usize = 12;

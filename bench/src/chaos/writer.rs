@@ -52,7 +52,7 @@ impl Writer {
             random,
             hosts,
             generation: 0,
-            rest: REST,
+            rest: WRITE_INTERVAL,
         }
     }
 
@@ -148,7 +148,7 @@ async fn spread(field: Rc<Field>, server: usize, host: String, state: State, wri
             field.judge.borrow_mut().counts.propagated(took);
             return;
         }
-        sleep(LOOK).await;
+        sleep(POLL_INTERVAL).await;
     }
 }
 
@@ -181,7 +181,7 @@ impl Commands {
         let mut command = command(&self.binary, &self.folder, args);
         command.stdout(Stdio::null()).stderr(Stdio::null());
         let mut child = command.spawn().context("a command")?;
-        let ended = timeout(PATIENCE, child.wait()).await;
+        let ended = timeout(COMMAND_TIMEOUT, child.wait()).await;
         Ok(
             match ended.map(|status| status.is_ok_and(|status| status.success())) {
                 Ok(true) => Done::Acknowledged,
@@ -205,8 +205,8 @@ pub(crate) fn command(binary: &Path, folder: &Path, args: &[&str]) -> Command {
 
 pub(crate) const WRITERS: usize = 3;
 /// Between two writes of one writer.
-const REST: Duration = Duration::from_millis(400);
+const WRITE_INTERVAL: Duration = Duration::from_millis(400);
 /// Between two looks for a change.
-const LOOK: Duration = Duration::from_millis(5);
+const POLL_INTERVAL: Duration = Duration::from_millis(5);
 /// A command gives up by itself after its own bounds, which are longer.
-const PATIENCE: Duration = Duration::from_secs(15);
+const COMMAND_TIMEOUT: Duration = Duration::from_secs(15);

@@ -97,7 +97,7 @@ impl Load {
             Work::Paced { rate, seconds, .. } => vec![
                 format!("--rate={rate}"),
                 format!("--seconds={seconds}"),
-                format!("--concurrency={MOST_OPEN}"),
+                format!("--concurrency={MAX_OPEN}"),
             ],
             Work::Herd { connections } => vec![
                 format!("--handshakes={connections}"),
@@ -203,5 +203,5 @@ impl Client {
 /// Enough to keep a server busy; nginx takes the same CPU time from 8 to 64.
 pub(crate) const CONCURRENCY: usize = 16;
 /// What may wait for a server that stands still.
-const MOST_OPEN: usize = 2_000;
+const MAX_OPEN: usize = 2_000;
 const DEADLINE_SECONDS: u32 = 20;

@@ -112,7 +112,7 @@ impl Drop for Server {
     fn drop(&mut self) {
         let family = tree(self.child.id()).unwrap_or_default();
         signal("-TERM", &[self.child.id()]);
-        let patience = Instant::now() + PATIENCE;
+        let patience = Instant::now() + START_TIMEOUT;
         while Instant::now() < patience {
             if matches!(self.child.try_wait(), Ok(Some(_)) | Err(_)) {
                 break;
@@ -174,5 +174,5 @@ fn is_alive(pid: u32) -> bool {
 /// The page that all measurements ask for.
 pub(crate) const PAGE: &str = "/index.html";
 const POLL: Duration = Duration::from_micros(200);
-const PATIENCE: Duration = Duration::from_secs(5);
+const START_TIMEOUT: Duration = Duration::from_secs(5);
 const PROBE_DEADLINE: Duration = Duration::from_secs(10);

@@ -16,12 +16,14 @@ impl Pace {
     /// So many connections, or as many as fit into these seconds.
     pub(super) fn new(rate: NonZeroU32, count: Option<u64>, seconds: Option<f64>) -> Self {
         let fitting = seconds.map(|seconds| (seconds * f64::from(rate.get())) as u64);
-        let most = count.unwrap_or(MOST).min(fitting.unwrap_or(MOST));
+        let most = count
+            .unwrap_or(MAX_NUMBER)
+            .min(fitting.unwrap_or(MAX_NUMBER));
         Self {
             start: Instant::now(),
             rate,
             begun: Cell::new(0),
-            most: most.min(MOST),
+            most: most.min(MAX_NUMBER),
         }
     }
 
@@ -46,7 +48,7 @@ impl Pace {
 }
 
 /// A century at one per second.
-const MOST: u64 = u32::MAX as u64;
+const MAX_NUMBER: u64 = u32::MAX as u64;
 
 #[cfg(test)]
 mod tests {

@@ -53,7 +53,7 @@ impl Tally {
     /// Counts by kind: the host's name in a message must not make each failure a kind.
     pub(crate) fn failure(&mut self, failure: &Failure, host: &str) {
         let mut kind = failure.kind().replace(host, "HOST");
-        if self.errors.len() >= KINDS && !self.errors.contains_key(&kind) {
+        if self.errors.len() >= MAX_KINDS && !self.errors.contains_key(&kind) {
             "others".clone_into(&mut kind);
         }
         *self.errors.entry(kind).or_default() += 1;
@@ -145,7 +145,7 @@ fn micros(took: Duration) -> u64 {
 }
 
 /// Kinds of failure that are counted apart.
-const KINDS: usize = 16;
+const MAX_KINDS: usize = 16;
 
 #[cfg(test)]
 mod tests {

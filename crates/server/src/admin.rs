@@ -64,7 +64,7 @@ impl Admin {
         Self(Arc::new(Shared {
             sources,
             token,
-            places: Arc::new(Semaphore::new(CONNECTIONS)),
+            places: Arc::new(Semaphore::new(MAX_CONNECTIONS)),
             started: Instant::now(),
         }))
     }
@@ -179,7 +179,7 @@ fn is_refusal(status: StatusCode) -> bool {
 
 const OPEN_METRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 /// Probes, scrapers and an operator or two, whose requests passed the guard.
-const CONNECTIONS: usize = 64;
+const MAX_CONNECTIONS: usize = 64;
 /// For a request's head, and between two requests.
 const HEAD_TIMEOUT: Duration = Duration::from_secs(30);
 /// From accepting until a request has passed the guard.

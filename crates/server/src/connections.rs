@@ -91,7 +91,7 @@ impl Connections {
         let victims = {
             let mut open = self.lock();
             let crowd = open.by_count.last().map(|(_, crowd)| *crowd);
-            crowd.map(|crowd| (crowd, open.longest_idle(crowd, LEAST_IDLE)))
+            crowd.map(|crowd| (crowd, open.longest_idle(crowd, MIN_IDLE)))
         };
         if let Some((crowd, victims)) = victims.filter(|(_, victims)| !victims.is_empty()) {
             self.give_up(crowd, &victims);
@@ -146,7 +146,7 @@ impl Connections {
         // A prefix does not push out its own connections while they are at
         // work; another that holds fewer does.
         let held = open.prefixes.get(&prefix).map_or(0, Vec::len);
-        let least_idle = if count > held + 1 { 0 } else { LEAST_IDLE };
+        let least_idle = if count > held + 1 { 0 } else { MIN_IDLE };
         let victims = open.longest_idle(crowd, least_idle);
         (!victims.is_empty()).then_some((crowd, victims))
     }
@@ -270,7 +270,7 @@ const AT_ONCE: usize = 64;
 /// How long all places are taken before idle ones are given up unasked.
 const FULL_WAIT: Duration = Duration::from_millis(250);
 /// Milliseconds within which a connection counts as being at work.
-const LEAST_IDLE: u64 = 1000;
+const MIN_IDLE: u64 = 1000;
 
 #[cfg(test)]
 mod tests;

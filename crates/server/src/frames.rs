@@ -160,7 +160,7 @@ mod tests {
 
     /// Requests on these streams have come.
     fn requested(streams: &[u8]) -> Frames {
-        let mut frames = Frames::new(PATIENCE);
+        let mut frames = Frames::new(LIMIT);
         frames.received(&[0; parser::PREFACE], Duration::ZERO);
         for stream in streams {
             frames.received(&frame(HEADERS, 5, *stream, 20), Duration::ZERO);
@@ -168,21 +168,24 @@ mod tests {
         frames
     }
 
-    const PATIENCE: Duration = Duration::from_secs(90);
-    const LATE: Duration = Duration::from_secs(100);
+    const LIMIT: Duration = Duration::from_secs(90);
+    const PAST_LIMIT: Duration = Duration::from_secs(100);
 
     #[test]
     fn only_an_answer_that_is_begun_and_not_ended_gets_stuck() {
         let mut frames = requested(&[1, 3]);
-        assert!(frames.has_answers() && !frames.is_misused(LATE), "ours");
+        assert!(
+            frames.has_answers() && !frames.is_misused(PAST_LIMIT),
+            "ours"
+        );
         frames.sent(&frame(HEADERS, 4, 1, 30), Duration::ZERO);
         frames.sent(&frame(HEADERS, 5, 3, 30), Duration::ZERO);
-        assert!(!frames.is_misused(PATIENCE));
-        assert!(frames.is_misused(LATE));
-        frames.sent(&frame(DATA, 0, 1, 200), LATE);
-        assert!(!frames.is_misused(LATE), "progress");
-        frames.sent(&frame(DATA, 1, 1, 0), LATE);
-        assert!(!frames.has_answers() && !frames.is_misused(LATE * 2));
+        assert!(!frames.is_misused(LIMIT));
+        assert!(frames.is_misused(PAST_LIMIT));
+        frames.sent(&frame(DATA, 0, 1, 200), PAST_LIMIT);
+        assert!(!frames.is_misused(PAST_LIMIT), "progress");
+        frames.sent(&frame(DATA, 1, 1, 0), PAST_LIMIT);
+        assert!(!frames.has_answers() && !frames.is_misused(PAST_LIMIT * 2));
     }
 
     #[test]

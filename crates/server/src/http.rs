@@ -103,7 +103,7 @@ impl Http {
         };
         // Boxed apart, so that neither holds the other's room.
         let ended = if h2 {
-            stream.watch(Frames::new(STUCK * held.limits.body));
+            stream.watch(Frames::new(STUCK_FACTOR * held.limits.body));
             let served = Box::pin(Self::serve_two(stream, service, &held));
             served.await
         } else {
@@ -270,7 +270,7 @@ const MAX_RESETS: usize = 20;
 
 /// Times the limit of an answer's body: an answer that is stuck on the wire
 /// ends its connection long after [`Streams`] has ended those that it can.
-const STUCK: u32 = 3;
+const STUCK_FACTOR: u32 = 3;
 
 /// A client that vanished without a word is noticed after both.
 const PING_INTERVAL: Duration = Duration::from_secs(20);

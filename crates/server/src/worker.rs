@@ -125,7 +125,7 @@ impl Worker {
         let end = Instant::now() + local.shared.limits.drain;
         let drained = async {
             let _ = timeout_at(end, local.all_closed()).await;
-            self.working.ends(end + OTHERS).await;
+            self.working.ends(end + DRAIN_SLACK).await;
         };
         tokio::select! {
             () = drained => {}
@@ -195,7 +195,7 @@ async fn heartbeat() {
 const HEARTBEAT: Duration = Duration::from_secs(1);
 
 /// How much later than it may another worker has drained.
-const OTHERS: Duration = Duration::from_secs(1);
+const DRAIN_SLACK: Duration = Duration::from_secs(1);
 
 /// Threads of a worker for reads of files: one for each turn, since a read
 /// that hangs keeps its own, and a few for what else blocks.

@@ -35,12 +35,12 @@ async fn hanging(limits: Limits) -> (Running, Sender) {
 }
 
 /// Longer than any answer here takes.
-const PATIENCE: Duration = Duration::from_secs(10);
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
 
 async fn ask(sender: &mut Sender, name: &str) -> u16 {
     let uri = format!("https://{name}/");
     let request = http::Request::get(uri).body(Empty::new()).unwrap();
-    let answer = timeout(PATIENCE, sender.send_request(request)).await;
+    let answer = timeout(ANSWER_TIMEOUT, sender.send_request(request)).await;
     let answer = answer.expect("no call to the hanging store").unwrap();
     answer.status().as_u16()
 }

@@ -28,7 +28,7 @@ const COUNT: usize = 200;
 
 /// Bytes of an idle connection of HTTP/1.1, with what a client's bare socket
 /// takes in this process.
-const MOST: usize = 12 << 10;
+const MAX_PER_CONNECTION: usize = 12 << 10;
 
 /// The only test here: the allocator's statistics are the process's.
 #[tokio::test]
@@ -64,7 +64,7 @@ async fn an_idle_connection_holds_no_buffers_of_http() {
     let each = || allocated().saturating_sub(before) / COUNT;
     let parked = async {
         let mut look = tokio::time::interval(Duration::from_millis(20));
-        while each() > MOST {
+        while each() > MAX_PER_CONNECTION {
             look.tick().await;
         }
     };

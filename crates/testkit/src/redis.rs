@@ -181,7 +181,7 @@ impl RedisServer {
     pub fn wait_for(&self, args: &[&str], text: &str) {
         let begun = Instant::now();
         while !self.cli(args).contains(text) {
-            assert!(begun.elapsed() < START, "{args:?}: {}", self.log());
+            assert!(begun.elapsed() < START_TIMEOUT, "{args:?}: {}", self.log());
             thread::sleep(Duration::from_millis(5));
         }
     }
@@ -241,7 +241,7 @@ impl RedisServer {
             cli: cli.iter().map(ToString::to_string).collect(),
             child: None,
         };
-        for _ in 0..ATTEMPTS {
+        for _ in 0..MAX_ATTEMPTS {
             server.port = free_port();
             let port = server.port.to_string();
             let own = ["--bind", "127.0.0.1", "--save", "", "--appendonly", "no"];
@@ -274,7 +274,7 @@ impl RedisServer {
             panic!("{program}: {error}; install it: apt-get install {program}")
         }));
         let begun = Instant::now();
-        while begun.elapsed() < START {
+        while begun.elapsed() < START_TIMEOUT {
             let output = self.run_cli(&["ping"]);
             if output.stdout.starts_with(b"PONG") {
                 return true;
@@ -335,6 +335,6 @@ fn free_port() -> u16 {
     listener.local_addr().expect("an address").port()
 }
 
-const ATTEMPTS: usize = 5;
+const MAX_ATTEMPTS: usize = 5;
 /// Far more than it takes.
-const START: Duration = Duration::from_secs(20);
+const START_TIMEOUT: Duration = Duration::from_secs(20);

@@ -71,7 +71,7 @@ async fn from_all_hosts(
         let records = catalog.hosts(&patterns).await?;
         match sealer.write(without(records, key_type, id)).await {
             Ok(_) => conflicts = 0,
-            Err(StoreError::Conflict(_)) if conflicts < CONFLICTS => conflicts += 1,
+            Err(StoreError::Conflict(_)) if conflicts < MAX_CONFLICTS => conflicts += 1,
             Err(error) => return Err(error.into()),
         }
     }
@@ -90,7 +90,7 @@ fn without(records: Vec<HostRecord>, key_type: KeyType, id: CredentialId) -> Vec
 }
 
 /// In a row; more means that somebody writes the same hosts without pause.
-const CONFLICTS: usize = 8;
+const MAX_CONFLICTS: usize = 8;
 
 const EXAMPLES: &str = "\
 With a host: its references are dropped. With an id: those of all hosts. A

@@ -40,7 +40,7 @@ impl Refused {
         let Some(Ok(site)) = site else { return };
         if let Some(refusal) = site.refusal(guard) {
             self.count += 1;
-            if self.lines.len() < SHOWN {
+            if self.lines.len() < MAX_NAMED {
                 self.lines.push(line(record, &site, refusal));
             }
         }
@@ -74,4 +74,4 @@ fn line(record: &HostRecord, site: &Site, refusal: Refusal) -> String {
 }
 
 /// Enough to see what they have in common.
-const SHOWN: usize = 20;
+const MAX_NAMED: usize = 20;

@@ -102,7 +102,7 @@ async fn pass(sealer: &Sealer, turn: &Turn<'_>, bar: &ProgressBar) -> Result<Out
         turn.keep().await?;
         let resealed = sealer.reseal(&page).await?;
         outcome.sealed += resealed.sealed;
-        let room = SHOWN.saturating_sub(outcome.failed.len());
+        let room = MAX_NAMED.saturating_sub(outcome.failed.len());
         outcome
             .failed
             .extend(resealed.failed.into_iter().take(room));
@@ -126,13 +126,13 @@ impl<'a> Turn<'a> {
         let begun = Instant::now();
         let mut told = false;
         while !turn.prolonged().await? {
-            if begun.elapsed() > TURN + TURN / 2 {
+            if begun.elapsed() > LEASE_TIME + LEASE_TIME / 2 {
                 bail!("another rotation is running; it does the same");
             }
             if !std::mem::replace(&mut told, true) {
                 eprintln!("waiting: another rotation runs, or was just killed");
             }
-            sleep(LOOK).await;
+            sleep(POLL_INTERVAL).await;
         }
         Ok(turn)
     }
@@ -148,7 +148,7 @@ impl<'a> Turn<'a> {
         let lease = self
             .sealer
             .catalog()
-            .lease(LEASE, &self.holder, TURN)
+            .lease(LEASE, &self.holder, LEASE_TIME)
             .await?;
         Ok(lease.is_some())
     }
@@ -161,11 +161,11 @@ impl<'a> Turn<'a> {
 
 const LEASE: &str = "key-rotation";
 /// Far longer than a page takes, and no longer than an operator waits.
-const TURN: Duration = Duration::from_secs(10);
+const LEASE_TIME: Duration = Duration::from_secs(10);
 /// How often it is looked whether another rotation has ended.
-const LOOK: Duration = Duration::from_millis(250);
+const POLL_INTERVAL: Duration = Duration::from_millis(250);
 /// How many that do not open are named; the counts tell of the rest.
-const SHOWN: usize = 100;
+const MAX_NAMED: usize = 100;
 
 const EXAMPLES: &str = "\
 Every server must have the key before: copy the key file first. From the first

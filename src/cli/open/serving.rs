@@ -123,15 +123,15 @@ fn away<T>(called: Result<T, StoreError>) -> Result<Option<StoreError>, StoreErr
 /// What each request to the store carries. Others may have made it, and they
 /// make long ones.
 fn store_token(source: &TokenSource) -> Result<Secret> {
-    let text = source.read(2 * MOST_TOKEN).context("[store] token")?;
+    let text = source.read(2 * MAX_TOKEN).context("[store] token")?;
     let token = text.trim();
-    let is_one = (1..=MOST_TOKEN).contains(&token.len())
-        && token.bytes().all(|byte| byte.is_ascii_graphic());
+    let is_one =
+        (1..=MAX_TOKEN).contains(&token.len()) && token.bytes().all(|byte| byte.is_ascii_graphic());
     if !is_one {
-        bail!("[store] token: {source}: a token has 1 to {MOST_TOKEN} characters of visible ASCII");
+        bail!("[store] token: {source}: a token has 1 to {MAX_TOKEN} characters of visible ASCII");
     }
     Ok(Secret::new(token.as_bytes().to_vec()))
 }
 
 /// What servers take as one field of a request's head.
-const MOST_TOKEN: usize = 8192;
+const MAX_TOKEN: usize = 8192;

@@ -109,7 +109,7 @@ pub(super) async fn copy(source: &Sealer, target: &Sealer) -> Result<Copied> {
     let mut target = Target::take(source, target).await?;
     let bar = progress::bar(|| None);
     let mut copied = Err(anyhow!("nothing was compared"));
-    for _ in 0..ROUNDS {
+    for _ in 0..MAX_ROUNDS {
         let round = round(source, &mut target, &bar).await;
         copied = round.context("stopped; what was copied stays, run the same again to go on");
         if !copied
@@ -132,7 +132,7 @@ async fn round(source: &Sealer, target: &mut Target<'_>, bar: &ProgressBar) -> R
     let mut found = compare(&mut from, &mut to, target, bar).await?;
     let before = found.len();
     if let Followed::All(changed) = target.follow().await?
-        && before < MOST
+        && before < MAX_DIFFERING
     {
         found.retain(|difference| !changed.contains(difference.item()));
     }
@@ -143,7 +143,7 @@ async fn round(source: &Sealer, target: &mut Target<'_>, bar: &ProgressBar) -> R
     let items = found.iter().map(|difference| difference.item().clone());
     Ok(Copied {
         changed: before - found.len(),
-        differing: items.take(SHOWN).collect(),
+        differing: items.take(MAX_NAMED).collect(),
         from: from.summary(),
         to: to.summary(),
     })
@@ -196,7 +196,7 @@ async fn compare(
             (this, that) => {
                 let difference = Difference(this, that);
                 batch.push(difference.item().clone());
-                if found.len() < MOST {
+                if found.len() < MAX_DIFFERING {
                     found.push(difference);
                 }
             }
@@ -225,12 +225,12 @@ fn side(own: &mut dyn FnMut() -> Result<Config>, text: &str) -> Result<Config> {
 /// moment.
 const BATCH: usize = 200;
 /// The first copies, the second finds both equal, unless others write.
-const ROUNDS: usize = 6;
+const MAX_ROUNDS: usize = 6;
 /// How many differing items are remembered: about 2 MB. With more, the stores
 /// are compared again.
-const MOST: usize = 10_000;
+const MAX_DIFFERING: usize = 10_000;
 /// How many differing items are named.
-const SHOWN: usize = 10;
+const MAX_NAMED: usize = 10;
 
 const EXAMPLES: &str = "\
 Both are sqlite: or postgres:// stores. FROM is served on meanwhile; its changes

@@ -43,7 +43,7 @@ fn an_unknown_key_is_named_with_its_line() {
 #[test]
 fn what_is_not_built_is_refused_by_name() {
     let upstream = refusal(&format!(
-        "{LEAST}[site]\nupstream = \"http://127.0.0.1:8000\"\n"
+        "{MINIMAL}[site]\nupstream = \"http://127.0.0.1:8000\"\n"
     ));
     assert!(
         upstream.contains(".toml:4: [site] upstream: `upstream` is not built yet"),
@@ -54,7 +54,7 @@ fn what_is_not_built_is_refused_by_name() {
 #[test]
 fn a_redis_cache_stands_before_a_catalog_and_is_no_cluster() {
     let redis = |store: &str, url: &str| {
-        let text = LEAST.replace("sqlite:a.db", store);
+        let text = MINIMAL.replace("sqlite:a.db", store);
         refusal(&format!("{text}[cache]\nredis = \"{url}\"\n"))
     };
     for (store, url, expected) in [
@@ -102,7 +102,7 @@ fn a_wrong_secret_is_not_repeated() {
         "listen.admin_token = \"c2VjcmV0\"",
     ] {
         assert!(
-            !refusal(&format!("{LEAST}{line}")).contains("c2VjcmV0"),
+            !refusal(&format!("{MINIMAL}{line}")).contains("c2VjcmV0"),
             "{line}"
         );
     }
@@ -110,7 +110,7 @@ fn a_wrong_secret_is_not_repeated() {
         ("https://me:c2VjcmV0@h/{host}", ""),
         ("https://h/{host}", "store.token = \"c2VjcmV0\""),
     ] {
-        let text = LEAST.replace("sqlite:a.db", url) + line;
+        let text = MINIMAL.replace("sqlite:a.db", url) + line;
         assert!(!refusal(&text).contains("c2VjcmV0"), "{url}");
     }
     for url in [
@@ -118,7 +118,7 @@ fn a_wrong_secret_is_not_repeated() {
         "redis://u:c2VjcmV0@h:x",
         "redis://:c2VjcmV0/@h",
     ] {
-        let error = refusal(&LEAST.replace("sqlite:a.db", url));
+        let error = refusal(&MINIMAL.replace("sqlite:a.db", url));
         assert!(!error.contains("c2VjcmV0"), "{error}");
     }
 }
@@ -176,7 +176,7 @@ fn what_must_be_there_is_asked_for() {
         ("redis:127.0.0.1", "begins with redis://"),
         ("redis://h/x", "/DATABASE, a number"),
     ] {
-        let error = refusal(&LEAST.replace("sqlite:a.db", url));
+        let error = refusal(&MINIMAL.replace("sqlite:a.db", url));
         assert!(
             error.contains(&format!("{file}:2: [store] url: ")),
             "{error}"
@@ -215,7 +215,7 @@ fn a_key_that_the_store_does_not_have_is_refused() {
             "[store] token: this is no source of a token",
         ),
     ] {
-        let error = refusal(&format!("{}{line}\n", LEAST.replace("sqlite:a.db", url)));
+        let error = refusal(&format!("{}{line}\n", MINIMAL.replace("sqlite:a.db", url)));
         assert!(
             error.contains(".toml:3: ") && error.contains(expected),
             "{error}"
@@ -225,7 +225,7 @@ fn a_key_that_the_store_does_not_have_is_refused() {
 
 #[test]
 fn a_site_that_holds_the_stores_keys_is_refused() {
-    let text = LEAST.replace(
+    let text = MINIMAL.replace(
         "sqlite:a.db",
         "files:/etc/certs/{host}.crt,/etc/keys/{host}.key",
     );

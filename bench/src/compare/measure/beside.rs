@@ -47,8 +47,8 @@ impl Beside {
         if let (Some(before), Some(after)) = (before.reads, after.reads) {
             let share = 100.0 * (after.0 - before.0) / (after.1 - before.1);
             ensure!(
-                share >= LEAST_HITS,
-                "the Redis cache answered {share:.1} % of the lookups; {LEAST_HITS} % or more \
+                share >= MIN_HITS,
+                "the Redis cache answered {share:.1} % of the lookups; {MIN_HITS} % or more \
                  would measure it"
             );
         }
@@ -113,4 +113,4 @@ impl Subject<'_> {
 }
 
 /// Percent of the lookups that came to it. Some answers are dropped while it is filled.
-const LEAST_HITS: f64 = 98.0;
+const MIN_HITS: f64 = 98.0;

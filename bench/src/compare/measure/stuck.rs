@@ -63,7 +63,7 @@ impl Subject<'_> {
         let uncached = Work::Paced {
             rate: TRICKLE,
             seconds,
-            deadline: PATIENCE,
+            deadline: CLIENT_SECONDS,
         };
         let uncached = self.uncached(uncached);
         let mut cached = self.client(&cached, server).await?;
@@ -143,5 +143,5 @@ const IN_TIME: u32 = 1;
 /// Uncached names per second.
 const TRICKLE: u32 = 20;
 /// Longer than the server's own deadline, seconds.
-const PATIENCE: u32 = 4;
+const CLIENT_SECONDS: u32 = 4;
 const HEALS: Duration = Duration::from_secs(30);

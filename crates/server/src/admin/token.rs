@@ -15,7 +15,7 @@ impl Token {
     /// Says which rule the token breaks: 16 to 512 characters of visible ASCII.
     pub fn parse(text: &str) -> Result<Self, &'static str> {
         let text = text.trim();
-        if !(LEAST..=MAX_TOKEN).contains(&text.len())
+        if !(MIN_TOKEN..=MAX_TOKEN).contains(&text.len())
             || !text.bytes().all(|byte| byte.is_ascii_graphic())
         {
             return Err(
@@ -39,7 +39,7 @@ impl fmt::Debug for Token {
 }
 
 /// Fewer can be guessed.
-const LEAST: usize = 16;
+const MIN_TOKEN: usize = 16;
 /// The longest token: more does not fit into a request's head beside the rest.
 pub const MAX_TOKEN: usize = 512;
 

@@ -42,7 +42,7 @@ impl Absences {
         if !self.take_of(prefix, self.per_minute) {
             return false;
         }
-        let enough = self.take_of(prefix.wider(), self.per_minute * PREFIXES);
+        let enough = self.take_of(prefix.wider(), self.per_minute * WIDE_FACTOR);
         if !enough {
             self.give_back_to(prefix, self.per_minute);
         }
@@ -52,7 +52,7 @@ impl Absences {
     /// Gives one back.
     pub(super) fn give_back(&self, prefix: Prefix) {
         self.give_back_to(prefix, self.per_minute);
-        self.give_back_to(prefix.wider(), self.per_minute * PREFIXES);
+        self.give_back_to(prefix.wider(), self.per_minute * WIDE_FACTOR);
     }
 
     fn take_of(&self, prefix: Prefix, most: f64) -> bool {
@@ -98,7 +98,7 @@ fn level(bucket: &Bucket, most: f64, now: Instant) -> f64 {
 /// Drops the full buckets, which tell nothing; if there are none, the
 /// older half, so that the search pays for many entries.
 fn make_room(shard: &mut Shard, now: Instant) {
-    shard.retain(|_, bucket| now.saturating_duration_since(bucket.at) < REFILLED);
+    shard.retain(|_, bucket| now.saturating_duration_since(bucket.at) < REFILL_TIME);
     if shard.len() < SHARD_ENTRIES {
         return;
     }
@@ -115,10 +115,10 @@ fn make_room(shard: &mut Shard, now: Instant) {
 }
 
 /// After so long a bucket is full again and tells nothing.
-const REFILLED: Duration = Duration::from_secs(60);
+const REFILL_TIME: Duration = Duration::from_secs(60);
 
 /// A wide prefix may have as much as so many of its prefixes.
-const PREFIXES: f64 = 16.0;
+const WIDE_FACTOR: f64 = 16.0;
 
 /// Keeps workers out of each other's way.
 const SHARDS: usize = 16;

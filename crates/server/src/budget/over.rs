@@ -71,7 +71,7 @@ impl Waiting<'_> {
     /// If a newer one took its place, or too little time is left. That is told
     /// before the deadline, so that the refusal has its cause: the budget.
     pub(super) async fn pause(&self) -> Result<(), Denied> {
-        let next = Instant::now() + PAUSE;
+        let next = Instant::now() + RETRY_INTERVAL;
         if next >= self.until {
             return Err(Denied::OverBudget);
         }
@@ -102,7 +102,7 @@ impl Drop for Waiting<'_> {
 }
 
 /// The time in which a budget of 600 a minute regains one.
-const PAUSE: Duration = Duration::from_millis(100);
+const RETRY_INTERVAL: Duration = Duration::from_millis(100);
 /// Clients ask again; longer waits would only hold more of their handshakes.
 const MAX_WAIT: Duration = Duration::from_secs(3);
 /// A household that opens a page with a cold host per image. Their timers cost

@@ -18,7 +18,7 @@ pub(crate) fn open_root(root: &Path) -> io::Result<OwnedFd> {
 /// Symbolic links are followed while they stay below the root; absolute ones
 /// never do. Neither a FIFO nor a device makes it wait.
 pub(crate) fn open_beneath(root: &OwnedFd, relative: &str) -> io::Result<File> {
-    for _ in 0..RACES {
+    for _ in 0..MAX_ATTEMPTS {
         match openat2(
             root,
             relative,
@@ -56,7 +56,7 @@ const READ: OFlags = OFlags::RDONLY
     .union(OFlags::NOCTTY)
     .union(OFlags::CLOEXEC);
 /// Attempts while directories are renamed under us.
-const RACES: usize = 8;
+const MAX_ATTEMPTS: usize = 8;
 
 #[cfg(test)]
 mod tests {

@@ -48,7 +48,7 @@ pub(super) enum Driven<T> {
     Ended(T),
     /// A limit cut it off.
     Cut,
-    /// No request has come for [`PARK`], and none is begun. Only of HTTP/1.1.
+    /// No request has come for [`PARK_DELAY`], and none is begun. Only of HTTP/1.1.
     Idle,
 }
 
@@ -97,9 +97,9 @@ pub(super) async fn drive<C: Future>(
     let mut draining = pin!(drain.begun());
     let mut drained = false;
     let mut ending = false;
-    let recheck = RECHECK.min(limits.body / 2);
-    let mut park = PARK;
-    let mut timer = pin!(sleep_until(Instant::now() + PATIENCE));
+    let recheck = CHECK_INTERVAL.min(limits.body / 2);
+    let mut park = PARK_DELAY;
+    let mut timer = pin!(sleep_until(Instant::now() + TICKET_DELAY));
     poll_fn(|cx| {
         loop {
             if let Poll::Ready(ended) = connection.as_mut().poll(cx) {
@@ -140,16 +140,16 @@ pub(super) async fn drive<C: Future>(
                     timeouts.close();
                     ending = true;
                     end_gracefully(connection.as_mut());
-                    timer.as_mut().reset(now + PATIENCE);
+                    timer.as_mut().reset(now + TICKET_DELAY);
                 }
-                _ if !drained && timeouts.has_been_idle_for(PARK) => {
+                _ if !drained && timeouts.has_been_idle_for(PARK_DELAY) => {
                     return Poll::Ready(Driven::Idle);
                 }
                 _ => {
                     // A busy connection is looked at ever less often.
                     let next = first.unwrap_or(now + recheck);
                     timer.as_mut().reset(next.min(now + park));
-                    park = RECHECK.min(park * 2);
+                    park = CHECK_INTERVAL.min(park * 2);
                 }
             }
             // The first time it fires, tickets have waited long enough.
@@ -162,11 +162,11 @@ pub(super) async fn drive<C: Future>(
 /// How long no request has come when hyper is given up with its two buffers of
 /// 8 KiB: longer than a busy client's pauses, since it is made anew for the
 /// next one (1 µs).
-const PARK: Duration = Duration::from_millis(100);
+const PARK_DELAY: Duration = Duration::from_millis(100);
 
 /// How long session tickets wait for the first answer to ride with. Clients
 /// send their request at once; one that does not misses nothing.
-const PATIENCE: Duration = Duration::from_millis(20);
+const TICKET_DELAY: Duration = Duration::from_millis(20);
 
 /// How often a connection is looked at whose next step is ours.
-const RECHECK: Duration = Duration::from_secs(5);
+const CHECK_INTERVAL: Duration = Duration::from_secs(5);

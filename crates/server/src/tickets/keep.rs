@@ -114,7 +114,7 @@ impl Keeper {
             From::Process(keys) => refresh_process(keys, &self.ring, now),
         };
         let seconds = u64::try_from(until - now).unwrap_or(0);
-        Ok(Duration::from_secs(seconds).clamp(RETRY, LOOK_AT_LEAST))
+        Ok(Duration::from_secs(seconds).clamp(RETRY_INTERVAL, LOOK_AT_LEAST))
     }
 
     /// Installs the keys of a document that was known of a catalog which is out
@@ -154,7 +154,7 @@ impl Keeper {
                     if !std::mem::replace(&mut broken, true) {
                         tracing::warn!(%error, "ticket keys stay as they are");
                     }
-                    RETRY
+                    RETRY_INTERVAL
                 }
             };
             match &mut self.source {
@@ -281,7 +281,7 @@ const LEASE: &str = "ticket-keys";
 const LEASE_TIME: Duration = Duration::from_secs(30);
 
 /// Between two looks while something is missing or wrong.
-const RETRY: Duration = Duration::from_secs(2);
+const RETRY_INTERVAL: Duration = Duration::from_secs(2);
 
 /// The announcement of a change may get lost with its feed.
 const LOOK_AT_LEAST: Duration = Duration::from_secs(300);

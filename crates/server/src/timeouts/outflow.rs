@@ -11,7 +11,7 @@ use super::Mark;
 /// A socket that takes nothing says little: the kernel wakes a writer when a
 /// third of its buffer is free, for a client of 20 KB/s a minute later. What
 /// the client's kernel acknowledged tells. A window is one limit's length of
-/// blocked time; in each the client must take [`LEAST_RATE`].
+/// blocked time; in each the client must take [`MIN_RATE`].
 #[derive(Debug, Default)]
 pub(super) struct Outflow {
     /// Bytes that the socket took.
@@ -52,7 +52,7 @@ impl Outflow {
         let total = self.total(now);
         let taken = self.sent.load(Relaxed).saturating_sub(unacknowledged());
         let length = total - window.unwrap_or(total);
-        let least = length.saturating_mul(LEAST_RATE) / 1000;
+        let least = length.saturating_mul(MIN_RATE) / 1000;
         if taken.saturating_sub(self.taken.load(Relaxed)) >= least {
             self.window.set(total);
             self.taken.store(taken, Relaxed);
@@ -95,4 +95,4 @@ impl Outflow {
 
 /// Bytes per second that a client must take: a tenth of a modem's. A client
 /// that takes less holds its place, and an open file, for their own sake.
-const LEAST_RATE: u64 = 512;
+const MIN_RATE: u64 = 512;

@@ -26,7 +26,7 @@ impl Settled {
     pub(super) fn remember(&mut self, batch: &[Checked]) {
         for pair in batch {
             for host in &pair.hosts {
-                if self.hashes.len() == SETTLED {
+                if self.hashes.len() == MAX_SETTLED {
                     return;
                 }
                 let hash = self.hash(host, pair.credential.key_type);
@@ -41,4 +41,4 @@ impl Settled {
 }
 
 /// What a table of 2^21 slots takes before it grows: 19 MB.
-const SETTLED: usize = (1 << 21) / 8 * 7;
+const MAX_SETTLED: usize = (1 << 21) / 8 * 7;

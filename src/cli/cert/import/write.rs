@@ -59,7 +59,7 @@ impl<'a> Writer<'a> {
             };
             attempts += 1;
             let again = matches!(error, StoreError::Conflict(_)) || error.is_retryable();
-            if !again || attempts == ATTEMPTS {
+            if !again || attempts == MAX_ATTEMPTS {
                 return Err(error.into());
             }
         }
@@ -101,7 +101,7 @@ impl Met {
     }
 
     fn remember(&mut self, ids: &HashMap<Digest, CredentialId>) {
-        if self.0.len() + ids.len() > MET {
+        if self.0.len() + ids.len() > MAX_REMEMBERED {
             self.0.clear();
         }
         self.0.extend(ids);
@@ -109,7 +109,7 @@ impl Met {
 }
 
 /// About 4 MB.
-const MET: usize = 65_536;
+const MAX_REMEMBERED: usize = 65_536;
 /// More means that somebody writes the same hosts without pause, or that the
 /// store is gone for longer than a moment.
-const ATTEMPTS: usize = 8;
+const MAX_ATTEMPTS: usize = 8;

@@ -112,7 +112,7 @@ impl<'a> Target<'a> {
             other => return Ok(other?),
         };
         // A host may refer to what was stored or came back only now.
-        for _ in 0..ATTEMPTS {
+        for _ in 0..MAX_ATTEMPTS {
             let items = self.with_references(items).await?;
             match self.write(self.plan(&items).await?).await {
                 Err(StoreError::Conflict(what)) => conflict = what,
@@ -263,4 +263,4 @@ const NOBODY: &str = "sekisho-copy.invalid";
 /// Changes and items that are taken over at once.
 const PAGE: usize = 1000;
 /// More means that somebody else writes the target.
-const ATTEMPTS: usize = 3;
+const MAX_ATTEMPTS: usize = 3;

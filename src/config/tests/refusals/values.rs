@@ -5,7 +5,7 @@ use super::*;
 #[test]
 fn a_wrong_value_names_line_key_and_remedy() {
     for (line, expected) in WRONG {
-        let error = refusal(&format!("{LEAST}{line}\n"));
+        let error = refusal(&format!("{MINIMAL}{line}\n"));
         let place = "/etc/sekisho/sekisho.toml:3: ";
         assert!(
             error.starts_with(place) && error.contains(expected),
@@ -14,7 +14,7 @@ fn a_wrong_value_names_line_key_and_remedy() {
     }
 }
 
-/// A line behind [`LEAST`], and what is said of it.
+/// A line behind [`MINIMAL`], and what is said of it.
 const WRONG: &[(&str, &str)] = &[
     (
         "cache.memory = \"64\"",

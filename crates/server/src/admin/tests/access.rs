@@ -64,7 +64,7 @@ async fn connections_are_bounded_and_idle_ones_end() {
     let fixture = Fixture::start(None).await;
     let mut idle = Vec::new();
     // Each holds its place once it was answered.
-    for _ in 0..CONNECTIONS {
+    for _ in 0..MAX_CONNECTIONS {
         let mut socket = TcpStream::connect(fixture.address).await.unwrap();
         let request = b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n";
         socket.write_all(request).await.unwrap();
