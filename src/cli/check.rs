@@ -30,7 +30,7 @@ pub(super) fn run(config: Option<&Path>, args: &Args) -> Result<Ended> {
     open::admin_token(&config)?;
     let (opened, unreachable, refused) = open::runtime()?.block_on(async {
         let opened = open::serving(&config, false).await?;
-        let unreachable = reach(&config, &opened).await?;
+        let unreachable = probe(&config, &opened).await?;
         let catalog = opened.catalog.as_ref();
         let refused = match catalog.filter(|_| unreachable.store.is_none()) {
             Some(sealer) => sites::refused(sealer.catalog().as_ref(), &config).await?,
@@ -55,7 +55,7 @@ pub(super) fn run(config: Option<&Path>, args: &Args) -> Result<Ended> {
     }
     refused.write(&mut output)?;
     output.flush()?;
-    unreachable.tell(args.reachable)
+    unreachable.report(args.reachable)
 }
 
 /// Why stores can't be reached. A server starts all the same.
@@ -68,7 +68,7 @@ struct Unreachable {
 
 impl Unreachable {
     /// Warns of each, or fails with the first.
-    fn tell(self, fails: bool) -> Result<Ended> {
+    fn report(self, fails: bool) -> Result<Ended> {
         for error in self.store.into_iter().chain(self.redis_cache) {
             if fails {
                 return Err(error);
@@ -83,13 +83,13 @@ impl Unreachable {
 }
 
 /// Asks each store. What does not heal by itself is an error.
-async fn reach(config: &Config, opened: &Opened) -> Result<Unreachable> {
+async fn probe(config: &Config, opened: &Opened) -> Result<Unreachable> {
     let mut unreachable = Unreachable::default();
     let Some(sealer) = &opened.catalog else {
         // No answer of it keeps a server from starting, which asks it only when
         // a client comes.
         let url = &config.store.url;
-        let reached = sekisho_stores::reach(url, &*opened.store, &Handle::current()).await;
+        let reached = sekisho_stores::probe(url, &*opened.store, &Handle::current()).await;
         unreachable.store = reached.err().map(|error| anyhow!("{url}: {error}"));
         if let Some(file) = &config.tickets {
             let ring = Arc::new(Ring::random());
@@ -105,7 +105,7 @@ async fn reach(config: &Config, opened: &Opened) -> Result<Unreachable> {
     }
     let used = config.redis_cache.as_ref();
     if let Some(url) = used.filter(|_| !open::ignores_redis(config)) {
-        unreachable.redis_cache = open::reach_cache(url).await.err();
+        unreachable.redis_cache = open::connect_cache(url).await.err();
     }
     Ok(unreachable)
 }

@@ -16,7 +16,7 @@ use crate::cli::configuration;
 use crate::cli::failure::Result;
 use crate::config::Config;
 
-pub(super) use caches::{IGNORED, ignores_redis, reach as reach_cache};
+pub(super) use caches::{IGNORED, connect as connect_cache, ignores_redis};
 pub(super) use serving::serving;
 
 mod caches;

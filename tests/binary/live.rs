@@ -183,13 +183,13 @@ fn a_replaced_certificate_is_served() {
     sandbox.page("a.example", "page of a");
     sandbox.import(&["a.example"]);
     let server = sandbox.serve();
-    let shown = || server.shows("a.example", "page of a");
-    assert!(shown());
+    let is_served = || server.shows("a.example", "page of a");
+    assert!(is_served());
     let first = sandbox.json(&["cert", "show", "a.example", "--json"])[0]["sha256"].clone();
     sandbox.import_type(&["a.example"], Key::P384);
     let second = sandbox.json(&["cert", "show", "a.example", "--json"])[0]["sha256"].clone();
     assert_ne!(first, second);
     let leaf = || crate::peers::fingerprint(server.https, "a.example", &[]);
     until("the new certificate", SOON, || second == leaf().as_str());
-    assert!(shown());
+    assert!(is_served());
 }

@@ -11,15 +11,15 @@ use crate::sandbox::{Sandbox, Server};
 fn a_command_names_the_configuration_that_it_found() {
     let sandbox = Sandbox::new();
     sandbox.ok(&["host", "set", "a.example"]);
-    let said = |args: &[&str]| {
+    let errors = |args: &[&str]| {
         let output = sandbox.command(args).output().expect("it runs");
         assert!(output.status.success(), "{args:?}");
         String::from_utf8(output.stderr).expect("UTF-8")
     };
     let using = format!("using {}\n", sandbox.path("sekisho.toml").display());
-    assert_eq!(said(&["host", "list"]), using);
+    assert_eq!(errors(&["host", "list"]), using);
     let named = ["host", "list", "--config", "sekisho.toml"];
-    assert_eq!(said(&named), "");
+    assert_eq!(errors(&named), "");
 
     let password = "sqlite:hosts.db\"\n[cache]\nredis = \"redis://u:hush@127.0.0.1:1";
     let config = fs::read_to_string(sandbox.path("sekisho.toml")).expect("ours");
@@ -37,10 +37,10 @@ fn a_command_names_the_configuration_that_it_found() {
         (0o660, Some("it can be written by others (mode 660)")),
     ] {
         mode(bits);
-        let said = said(&named);
-        assert_eq!(said.contains("warning: "), warning.is_some(), "{said}");
-        assert!(said.contains(warning.unwrap_or_default()), "{said}");
-        assert!(!said.contains("hush"), "{said}");
+        let text = errors(&named);
+        assert_eq!(text.contains("warning: "), warning.is_some(), "{text}");
+        assert!(text.contains(warning.unwrap_or_default()), "{text}");
+        assert!(!text.contains("hush"), "{text}");
     }
     // Here the log is where it says so.
     let server =

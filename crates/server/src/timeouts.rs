@@ -46,8 +46,8 @@ pub(crate) struct ConnTimeouts {
     closed: Mark,
     winding_down: Mark,
     outflow: Outflow,
-    /// Has the streams of HTTP/2 look at the time.
-    look: Notify,
+    /// Wakes the streams of HTTP/2, which then check how long they wait.
+    stream_check: Notify,
 }
 
 impl ConnTimeouts {
@@ -67,7 +67,7 @@ impl ConnTimeouts {
             closed: Mark::default(),
             winding_down: Mark::default(),
             outflow: Outflow::default(),
-            look: Notify::new(),
+            stream_check: Notify::new(),
         }
     }
 
@@ -212,17 +212,17 @@ impl ConnTimeouts {
         }
     }
 
-    /// Resolves now and then while streams of HTTP/2 are open.
-    pub(crate) fn looked(&self) -> Notified<'_> {
-        self.look.notified()
+    /// Resolves with the next call of [`Self::check_streams`].
+    pub(crate) fn stream_check(&self) -> Notified<'_> {
+        self.stream_check.notified()
     }
 
-    /// Has the streams look at the time.
-    pub(crate) fn look(&self) {
-        self.look.notify_waiters();
+    /// Makes each stream of HTTP/2 check how long it waits.
+    pub(crate) fn check_streams(&self) {
+        self.stream_check.notify_waiters();
     }
 
-    /// Whether streams of HTTP/2 are to be looked at.
+    /// Whether streams of HTTP/2 are to be checked.
     pub(crate) fn has_streams(&self) -> bool {
         self.multiplexed.load(Relaxed) && self.is_in_flight()
     }

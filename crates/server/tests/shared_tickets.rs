@@ -83,7 +83,7 @@ impl World {
     }
 }
 
-async fn visit(member: &Member, config: &Arc<ClientConfig>) -> HandshakeKind {
+async fn handshake(member: &Member, config: &Arc<ClientConfig>) -> HandshakeKind {
     let socket = TcpStream::connect(member.running.address).await.unwrap();
     let name = "a.example".try_into().unwrap();
     let connector = TlsConnector::from(Arc::clone(config));
@@ -107,33 +107,33 @@ async fn tickets_open_on_all_servers_for_one_period_longer() {
     ];
     for tls12 in [true, false] {
         // A client each, that knows a session of the first server.
-        let met = async |member: &Member| {
+        let connect = async |member: &Member| {
             let config = resuming(&world.ca, tls12);
-            assert_eq!(visit(member, &config).await, HandshakeKind::Full);
+            assert_eq!(handshake(member, &config).await, HandshakeKind::Full);
             config
         };
         let mut early = Vec::new();
         let mut late = Vec::new();
         for _ in &members {
-            early.push(met(&members[0]).await);
-            late.push(met(&members[0]).await);
+            early.push(connect(&members[0]).await);
+            late.push(connect(&members[0]).await);
         }
         world.a_period_passes();
         members[0].keeper.refresh().await.unwrap();
         for (member, config) in members.iter().zip(&early) {
-            let kind = visit(member, config).await;
+            let kind = handshake(member, config).await;
             assert_eq!(kind, HandshakeKind::Resumed, "old, tls12: {tls12}");
         }
         // The one that was early seals under the next key already.
-        let next = met(&members[0]).await;
+        let next = connect(&members[0]).await;
         for member in &members[1..] {
-            let kind = visit(member, &next).await;
+            let kind = handshake(member, &next).await;
             assert_eq!(kind, HandshakeKind::Resumed, "new, tls12: {tls12}");
         }
         world.a_period_passes();
         for (member, config) in members.iter_mut().zip(&late) {
             member.keeper.refresh().await.unwrap();
-            let kind = visit(member, config).await;
+            let kind = handshake(member, config).await;
             assert_eq!(kind, HandshakeKind::Full, "too old, tls12: {tls12}");
         }
     }

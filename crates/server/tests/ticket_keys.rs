@@ -81,7 +81,7 @@ impl World {
     }
 }
 
-async fn visit(running: &Running, config: &Arc<ClientConfig>) -> HandshakeKind {
+async fn handshake(running: &Running, config: &Arc<ClientConfig>) -> HandshakeKind {
     let mut stream = TlsConnector::from(Arc::clone(config))
         .connect(
             "a.example".try_into().unwrap(),
@@ -109,13 +109,13 @@ async fn sessions_resume_over_a_restart_and_on_other_servers() {
     let world = World::new().await;
     let config = resuming(&world.ca, false);
     let (first, _) = world.server().await;
-    assert_eq!(visit(&first, &config).await, HandshakeKind::Full);
+    assert_eq!(handshake(&first, &config).await, HandshakeKind::Full);
     first.shutdown.end();
     first.ended.await.unwrap().unwrap();
     let (again, _) = world.server().await;
-    assert_eq!(visit(&again, &config).await, HandshakeKind::Resumed);
+    assert_eq!(handshake(&again, &config).await, HandshakeKind::Resumed);
     let (beside, _) = world.server().await;
-    assert_eq!(visit(&beside, &config).await, HandshakeKind::Resumed);
+    assert_eq!(handshake(&beside, &config).await, HandshakeKind::Resumed);
 }
 
 #[tokio::test]
@@ -124,18 +124,18 @@ async fn keys_rotate_and_every_server_has_the_next_one_already() {
     let (first, mut rotating) = world.server().await;
     let (other, _never_looks_again) = world.server().await;
     let config = resuming(&world.ca, false);
-    visit(&first, &config).await;
+    handshake(&first, &config).await;
     world.periods_pass(1);
     rotating.refresh().await.unwrap();
-    let kind = visit(&first, &config).await;
+    let kind = handshake(&first, &config).await;
     assert_eq!(kind, HandshakeKind::Resumed, "the previous key opens");
-    // That visit left tickets of the new key, which the other server got one
+    // That handshake left tickets of the new key, which the other server got one
     // period ahead.
-    assert_eq!(visit(&other, &config).await, HandshakeKind::Resumed);
-    visit(&first, &config).await;
+    assert_eq!(handshake(&other, &config).await, HandshakeKind::Resumed);
+    handshake(&first, &config).await;
     world.periods_pass(2);
     rotating.refresh().await.unwrap();
-    let kind = visit(&first, &config).await;
+    let kind = handshake(&first, &config).await;
     assert_eq!(kind, HandshakeKind::Full, "two periods later it is gone");
 }
 
@@ -145,23 +145,23 @@ async fn without_the_catalog_no_key_seals_beyond_its_period() {
     let (first, mut keeping) = world.server().await;
     let (other, mut beside) = world.server().await;
     let config = resuming(&world.ca, false);
-    visit(&first, &config).await;
+    handshake(&first, &config).await;
     world.break_document().await;
     world.periods_pass(1);
     keeping.refresh().await.unwrap_err();
     beside.refresh().await.unwrap_err();
-    assert_eq!(visit(&first, &config).await, HandshakeKind::Resumed);
-    let kind = visit(&other, &config).await;
+    assert_eq!(handshake(&first, &config).await, HandshakeKind::Resumed);
+    let kind = handshake(&other, &config).await;
     assert_eq!(kind, HandshakeKind::Resumed, "both had the next key");
     world.periods_pass(2);
     keeping.refresh().await.unwrap_err();
     beside.refresh().await.unwrap_err();
-    let kind = visit(&first, &config).await;
+    let kind = handshake(&first, &config).await;
     assert_eq!(kind, HandshakeKind::Full, "no key of the catalog is left");
     keeping.refresh().await.unwrap_err();
-    let kind = visit(&first, &config).await;
+    let kind = handshake(&first, &config).await;
     assert_eq!(kind, HandshakeKind::Resumed, "its own key stays");
-    assert_eq!(visit(&other, &config).await, HandshakeKind::Full);
+    assert_eq!(handshake(&other, &config).await, HandshakeKind::Full);
 }
 
 #[tokio::test]
@@ -258,11 +258,11 @@ async fn a_key_file_is_read_again_when_it_changes() {
     keeper(&other, &path).refresh().await.unwrap();
     let (one, two) = (server(&ring), server(&other));
     let config = resuming(&world.ca, true);
-    visit(&one, &config).await;
-    assert_eq!(visit(&two, &config).await, HandshakeKind::Resumed);
+    handshake(&one, &config).await;
+    assert_eq!(handshake(&two, &config).await, HandshakeKind::Resumed);
     std::fs::write(&path, [2; 48]).unwrap();
     keeping.refresh().await.unwrap();
-    let kind = visit(&one, &config).await;
+    let kind = handshake(&one, &config).await;
     assert_eq!(kind, HandshakeKind::Resumed, "the previous one opens");
     assert!(
         client::connect(one.address, "a.example", client::config(&world.ca))

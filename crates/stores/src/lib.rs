@@ -37,5 +37,5 @@ mod threads;
 pub mod tiers;
 pub mod url;
 
-pub use open::{Mode, OpenStore, Options, exists, open, reach};
+pub use open::{Mode, OpenStore, Options, exists, open, probe};
 pub use url::Url;

@@ -114,7 +114,7 @@ pub async fn exists(url: &Url, runtime: &Handle) -> Result<bool> {
 ///
 /// # Errors
 /// Says why the store can't be reached.
-pub async fn reach(url: &Url, store: &dyn Store, runtime: &Handle) -> Result<()> {
+pub async fn probe(url: &Url, store: &dyn Store, runtime: &Handle) -> Result<()> {
     match &url.0 {
         #[cfg(feature = "redis")]
         Kind::Redis(url) => Redis::open(url, runtime)?.reach().await,

@@ -43,7 +43,7 @@ pub(in crate::cli) fn ignores_redis(config: &Config) -> bool {
 pub(in crate::cli) const IGNORED: &str = "Redis cache not used: reading sqlite: takes less time";
 
 /// Waits for Redis, and says why it can't be reached.
-pub(in crate::cli) async fn reach(url: &RedisUrl) -> Result<()> {
+pub(in crate::cli) async fn connect(url: &RedisUrl) -> Result<()> {
     let server = CacheServer::open(url, &Handle::current())?;
     server
         .reach()

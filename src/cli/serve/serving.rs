@@ -325,18 +325,18 @@ mod tests {
 
     #[test]
     fn a_port_that_needs_root_says_what_to_do() {
-        let told = |address: &str, kind: ErrorKind| {
+        let describe = |address: &str, kind: ErrorKind| {
             let address = address.parse().expect("an address");
             let source = io::Error::from(kind);
             with_hint(Error::Bind { address, source }).to_string()
         };
-        let denied = told("0.0.0.0:443", ErrorKind::PermissionDenied);
+        let denied = describe("0.0.0.0:443", ErrorKind::PermissionDenied);
         assert!(denied.contains("0.0.0.0:443") && denied.contains("CAP_NET_BIND_SERVICE"));
         for (address, kind) in [
             ("0.0.0.0:443", ErrorKind::AddrInUse),
             ("0.0.0.0:8443", ErrorKind::PermissionDenied),
         ] {
-            assert!(!told(address, kind).contains("CAP_NET_BIND_SERVICE"));
+            assert!(!describe(address, kind).contains("CAP_NET_BIND_SERVICE"));
         }
     }
 }

@@ -46,7 +46,7 @@ fn all() -> Vec<Spoilt> {
 
 /// Serves with a log of everything, lets a client ask for each host, and
 /// looks through what is said.
-fn said(sandbox: &Sandbox, spoilt: &[Spoilt], also: &[&str]) {
+fn check_log(sandbox: &Sandbox, spoilt: &[Spoilt], also: &[&str]) {
     let mut command = sandbox.command(&["serve", "--log", "json"]);
     command.env("SEKISHO_LOG", "trace");
     let server = Server::start(command);
@@ -108,7 +108,7 @@ fn no_log_line_holds_a_key_of_redis() {
         redis.set(&format!("{host}.key"), key);
     }
     let sandbox = redis::on(&redis, "redis://:s3same@127.0.0.1:PORT");
-    said(&sandbox, &spoilt, &["s3same"]);
+    check_log(&sandbox, &spoilt, &["s3same"]);
 }
 
 #[test]
@@ -126,7 +126,7 @@ fn no_log_line_holds_a_key_of_an_endpoint() {
         }
         let sandbox = Sandbox::new();
         endpoint::configure(&sandbox, &endpoint);
-        said(&sandbox, &spoilt, &[endpoint::TOKEN]);
+        check_log(&sandbox, &spoilt, &[endpoint::TOKEN]);
     }
 }
 
@@ -142,7 +142,7 @@ fn no_log_line_holds_a_key_of_files() {
     let config = config.replace("sqlite:hosts.db", "files:live/{host}");
     let config = config.replace("[keys]\nmaster = \"file:master.key\"\n", "");
     sandbox.write("sekisho.toml", &config);
-    said(&sandbox, &spoilt, &[]);
+    check_log(&sandbox, &spoilt, &[]);
 }
 
 #[test]

@@ -24,7 +24,7 @@ impl Answer {
     pub(super) fn new(body: Body, mut guard: Guard) -> Self {
         guard.answered();
         if !http_body::Body::is_end_stream(&body) {
-            guard.offer();
+            guard.wait();
         }
         Self {
             body,
@@ -60,11 +60,11 @@ impl http_body::Body for Answer {
         cx: &mut Context<'_>,
     ) -> Poll<Option<io::Result<Frame<Bytes>>>> {
         let this = &mut *self;
-        this.guard.take();
+        this.guard.sent();
         let piece = this.poll_piece(cx);
         // The last one too: hyper keeps it until there is room.
         if matches!(piece, Poll::Ready(Some(Ok(_)))) {
-            this.guard.offer();
+            this.guard.wait();
         }
         piece
     }
@@ -102,15 +102,15 @@ impl Guard {
         self.timeouts.answered(std::mem::take(&mut self.has_body));
     }
 
-    fn offer(&self) {
+    fn wait(&self) {
         if let Some(progress) = &self.progress {
-            progress.offer(self.timeouts.flowing());
+            progress.wait(self.timeouts.flowing());
         }
     }
 
-    fn take(&self) {
+    fn sent(&self) {
         if let Some(progress) = &self.progress {
-            progress.take();
+            progress.sent();
         }
     }
 }

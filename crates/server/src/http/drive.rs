@@ -124,7 +124,7 @@ pub(super) async fn drive<C: Future>(
             if timer.as_mut().poll(cx).is_pending() {
                 return Poll::Pending;
             }
-            timeouts.look();
+            timeouts.check_streams();
             let now = Instant::now();
             match due {
                 Some((at, Due::Ask)) if at <= now => {

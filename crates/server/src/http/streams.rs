@@ -29,7 +29,7 @@ impl Streams {
     /// Resolves when the client has left something untaken for too long.
     async fn stalled(&self, progress: &Progress) {
         loop {
-            self.timeouts.looked().await;
+            self.timeouts.stream_check().await;
             if progress.is_stalled(self.timeouts.flowing(), self.limit) {
                 return;
             }
@@ -66,7 +66,7 @@ task_local! {
 /// can be blamed.
 #[derive(Debug, Default)]
 pub(super) struct Progress {
-    offered: Mark,
+    waiting_since: Mark,
 }
 
 impl Progress {
@@ -75,20 +75,20 @@ impl Progress {
         PROGRESS.try_with(Arc::clone).ok()
     }
 
-    /// A piece waits until the client has room for it.
-    pub(super) fn offer(&self, flowing: Duration) {
-        self.offered.set(millis(flowing));
+    /// Notes that a piece waits until the client has room for it.
+    pub(super) fn wait(&self, flowing: Duration) {
+        self.waiting_since.set(millis(flowing));
     }
 
-    /// The client had room.
-    pub(super) fn take(&self) {
-        self.offered.clear();
+    /// Notes that the client had room.
+    pub(super) fn sent(&self) {
+        self.waiting_since.clear();
     }
 
     fn is_stalled(&self, flowing: Duration, limit: Duration) -> bool {
-        let waiting = |offered| millis(flowing).saturating_sub(offered);
-        let offered = self.offered.value();
-        offered.is_some_and(|offered| waiting(offered) >= millis(limit))
+        let waited = |since| millis(flowing).saturating_sub(since);
+        let since = self.waiting_since.value();
+        since.is_some_and(|since| waited(since) >= millis(limit))
     }
 }
 

@@ -46,15 +46,15 @@ impl Roots {
 }
 
 fn read(file: &Path) -> Result<Vec<CertificateDer<'static>>> {
-    let shown = || format!("--ca {}", file.display());
-    let text = fs::read(file).with_context(shown)?;
+    let option = || format!("--ca {}", file.display());
+    let text = fs::read(file).with_context(option)?;
     let certificates: std::result::Result<Vec<_>, _> =
         CertificateDer::pem_slice_iter(&text).collect();
-    let certificates = certificates.with_context(shown)?;
+    let certificates = certificates.with_context(option)?;
     ensure!(
         !certificates.is_empty(),
         "{} holds no certificate (BEGIN CERTIFICATE)",
-        shown()
+        option()
     );
     Ok(certificates)
 }
