@@ -23,8 +23,8 @@ use sekisho_certs::metrics::Registry;
 use tokio::sync::Semaphore;
 use tokio::time::{Instant, sleep, timeout};
 
+use crate::body::{Body, plain};
 use crate::metrics::Metrics;
-use crate::site::{Body, plain};
 use listener::Socket;
 use strangers::{Pass, Strangers};
 

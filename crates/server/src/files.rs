@@ -22,9 +22,10 @@ use sekisho_certs::metrics::Writer;
 use tokio::task::spawn_blocking;
 use tokio::time::timeout;
 
+use crate::body::{Body, plain};
 use crate::log_limiter::LogLimits;
 use crate::redirect;
-use crate::site::{Body, Guard, Refused, Root, plain};
+use crate::site::{Guard, Refused, Root};
 use cache::{Age, Cache, Entry, Key, KeyRef, What};
 use load::{Loaded, Place};
 use path::FilePath;

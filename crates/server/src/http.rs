@@ -20,11 +20,11 @@ use hyper::server::conn::{http1, http2};
 use hyper::service::{Service, service_fn};
 use hyper_util::rt::TokioTimer;
 
+use crate::body::Body;
 use crate::frames::Frames;
 use crate::handshake::{Established, Peer};
 use crate::route::{ConnContext, Refused};
 use crate::shared::Shared;
-use crate::site::Body;
 use crate::timeouts::{self, ConnTimeouts};
 use crate::tls::{SEND_LIMIT, Stream};
 use answer::Answer;

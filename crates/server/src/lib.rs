@@ -11,6 +11,7 @@ mod accept;
 pub mod admin;
 mod ask;
 mod authority;
+mod body;
 mod budget;
 mod connections;
 mod files;
@@ -31,6 +32,7 @@ mod shared;
 pub mod shutdown;
 mod signing;
 pub mod site;
+mod template;
 pub mod tickets;
 mod timeouts;
 mod tls;
@@ -43,6 +45,7 @@ pub mod fuzzing {
     pub use crate::hello::client_hello;
 }
 
+pub use body::Body;
 pub use server::{Addresses, Error, Parts, Server};
 pub use settings::{Defaults, Limits, Settings};
 pub use shutdown::{Phase, Shutdown};

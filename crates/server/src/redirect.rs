@@ -7,7 +7,8 @@ use http::uri::{Authority, PathAndQuery};
 use http::{HeaderValue, Response, StatusCode, Uri};
 use sekisho_certs::HostName;
 
-use crate::site::{Body, HOST, NOSNIFF, Template, plain};
+use crate::body::{Body, NOSNIFF, plain};
+use crate::template::{HOST, Template};
 
 /// A site that answers every request with another URL.
 #[derive(Debug)]

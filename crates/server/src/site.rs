@@ -1,10 +1,8 @@
 //! How requests to a host are answered.
 
 mod allow;
-mod body;
 mod guard;
 mod root;
-mod template;
 
 use std::path::Path;
 use std::sync::Arc;
@@ -16,16 +14,15 @@ use sekisho_certs::{HostName, HostPattern, Site as StoredSite};
 use serde::Deserialize;
 use serde::de::IgnoredAny;
 
+use crate::body::{Body, plain};
 use crate::files::Files;
 use crate::redirect::Redirect;
+use crate::template::Template;
 
 pub use crate::files::{MAX_OPEN_FILES, OpenFiles};
 pub use allow::AllowedRoots;
-pub use body::Body;
-pub(crate) use body::NOSNIFF;
 pub use guard::{Guard, OwnFiles, Refusal, Refused};
 pub(crate) use root::Root;
-pub(crate) use template::{HOST, Template};
 
 /// A site as a host record or `[site]` describes it, checked.
 ///
@@ -225,12 +222,6 @@ impl SiteError {
             Self::Format(_) | Self::Document(_) | Self::Choice => None,
         }
     }
-}
-
-/// A short plain-text answer that names the status.
-pub(crate) fn plain(status: StatusCode) -> Response<Body> {
-    let reason = status.canonical_reason().unwrap_or("Error");
-    Body::plain(status, format!("{} {reason}\n", status.as_u16()))
 }
 
 #[derive(Debug)]

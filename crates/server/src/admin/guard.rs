@@ -7,7 +7,7 @@ use http::uri::Authority;
 use http::{HeaderValue, Request, Response, StatusCode};
 
 use super::token::Token;
-use crate::site::{Body, plain};
+use crate::body::{Body, plain};
 
 /// The refusal of a request without the token; where there is none, of one that
 /// names another host than loopback.

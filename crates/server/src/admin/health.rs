@@ -6,7 +6,7 @@ use sekisho_certs::{FeedState, LookupStats};
 use serde_json::json;
 
 use super::Shared;
-use crate::site::{Body, plain};
+use crate::body::{Body, plain};
 
 /// 200 as long as the process answers; the body tells of the rest. A store
 /// that fails is no reason to be restarted.

@@ -13,7 +13,7 @@ use super::load::{Head, LargeFile, SmallFile};
 use super::range::{Selection, select};
 use super::stream::{Place, Stream};
 use super::turns::Share;
-use crate::site::{Body, plain};
+use crate::body::{Body, plain};
 
 /// Answers with a file in memory.
 pub(crate) fn cached(request: &Parts, file: &SmallFile) -> Response<Body> {

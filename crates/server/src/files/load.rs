@@ -15,7 +15,8 @@ use rustix::io::Errno;
 
 use super::kind::content_type;
 use super::open::{open_beneath, open_root};
-use crate::site::{Guard, NOSNIFF, Refusal, Root};
+use crate::body::NOSNIFF;
+use crate::site::{Guard, Refusal, Root};
 
 /// What stands at a path.
 #[derive(Debug)]

@@ -12,7 +12,7 @@ use tokio::time::{advance, pause};
 
 use super::load::SMALL;
 use super::*;
-use crate::site::Template;
+use crate::template::Template;
 
 struct Fixture {
     folder: TempDir,

@@ -128,7 +128,7 @@ const SWEEP_AT: usize = 1024;
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::site::Template;
+    use crate::template::Template;
 
     fn share(turns: &Turns, root: &str, host: &str) -> Share {
         let root = Root::of_operator(Template::parse(root).unwrap());

@@ -9,7 +9,7 @@ use bytes::Bytes;
 use http_body::{Frame, SizeHint};
 
 use super::streams::Progress;
-use crate::site::Body;
+use crate::body::Body;
 use crate::timeouts::ConnTimeouts;
 
 /// A site's answer; dropping it ends the request.

@@ -14,11 +14,11 @@ use tokio::time::timeout;
 
 use super::{MAX_HEAD, MAX_HEADERS};
 use crate::authority;
+use crate::body::Body;
 use crate::redirect::to_https;
 use crate::refuse;
 use crate::route::BAD_HOST;
 use crate::shared::Shared;
-use crate::site::Body;
 
 /// Answers one request with the same URL on HTTPS. A host that is no host name
 /// gets 400. No lookup: whether the host is served shows there.

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use sekisho_certs::HostName;
 
-use super::template::Template;
+use crate::template::Template;
 
 /// A root with its place for the host's name, and whose word it is.
 #[derive(Clone, Debug)]

@@ -35,6 +35,12 @@ impl Body {
     }
 }
 
+/// A short plain-text answer that names the status.
+pub(crate) fn plain(status: StatusCode) -> Response<Body> {
+    let reason = status.canonical_reason().unwrap_or("Error");
+    Body::plain(status, format!("{} {reason}\n", status.as_u16()))
+}
+
 impl From<Bytes> for Body {
     fn from(bytes: Bytes) -> Self {
         if bytes.is_empty() {
