@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use rustls::pki_types::CertificateDer;
 use sekisho_testkit::services::Postgres;
-use sekisho_testkit::{Gate, Key, Pair, client};
+use sekisho_testkit::{Proxy, Key, Pair, client};
 use tokio::runtime::{Builder, Runtime};
 
 use crate::postgres::sandbox;
@@ -38,11 +38,11 @@ impl Rig {
         Self { machines }
     }
 
-    /// On the database of this URL, to which a gate leads the last of them.
-    fn gated(url: &str, gate: &Gate) -> Self {
+    /// On the database of this URL, to which a proxy leads the last of them.
+    fn proxied(url: &str, proxy: &Proxy) -> Self {
         let place = url.rsplit_once('@').expect("a user").1;
         let place = place.split('/').next().expect("host and port");
-        let far = url.replace(place, &format!("127.0.0.1:{}", gate.port()));
+        let far = url.replace(place, &format!("127.0.0.1:{}", proxy.port()));
         let machines = prepared([url, url, &far]).map(Machine::start);
         Self { machines }
     }

@@ -29,7 +29,7 @@ use sekisho_certs::seal::{KeyRing, MasterKey, Sealer};
 
 fn sqlite_with(mmap: bool) -> Fixture {
     let folder = tempfile::tempdir().unwrap();
-    let (clock, hand) = Fixture::clock();
+    let (clock, now) = Fixture::clock();
     let options = Options {
         clock,
         mmap,
@@ -40,7 +40,7 @@ fn sqlite_with(mmap: bool) -> Fixture {
     let catalog = Sqlite::open_with(&path, Mode::Create, &options).unwrap();
     Fixture {
         catalog: Arc::new(catalog),
-        clock: hand,
+        clock: now,
         keep: Box::new(folder),
     }
 }
@@ -54,7 +54,7 @@ async fn mapped_sqlite() -> Fixture {
 }
 
 fn postgres_at(url: &str) -> Fixture {
-    let (clock, hand) = Fixture::clock();
+    let (clock, now) = Fixture::clock();
     let options = database::Options {
         mode: database::Mode::Create,
         clock: Some(clock),
@@ -65,7 +65,7 @@ fn postgres_at(url: &str) -> Fixture {
     let catalog = Postgres::new(&url, &options, &Handle::current()).unwrap();
     Fixture {
         catalog: Arc::new(catalog),
-        clock: hand,
+        clock: now,
         keep: Box::new(()),
     }
 }

@@ -4,13 +4,13 @@
 pub mod ca;
 pub mod client;
 pub mod endpoint;
-pub mod gate;
+pub mod proxy;
 pub mod redis;
 pub mod services;
 pub mod store;
 
 pub use ca::{Key, Pair, TestCa};
 pub use endpoint::{Answer, Endpoint, Speaks};
-pub use gate::{Cut, Gate};
+pub use proxy::{Cut, Proxy};
 pub use redis::RedisServer;
 pub use store::Scripted;

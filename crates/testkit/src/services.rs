@@ -3,7 +3,7 @@
 //! They end with the process that started them, however it ends. One that is
 //! not installed fails the test and says what to install.
 
-mod broom;
+mod reaper;
 mod pgbouncer;
 mod postgres;
 
@@ -66,7 +66,7 @@ impl Runner {
     /// A folder of its own, that others can reach too.
     fn folder(self, prefix: &str) -> PathBuf {
         let folder = tempfile::Builder::new().prefix(prefix).tempdir();
-        // The broom removes it, also when the process was killed.
+        // The reaper removes it, also when the process was killed.
         let folder = folder.expect("a folder").keep();
         self.owns(&folder);
         folder

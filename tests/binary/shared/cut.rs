@@ -26,10 +26,10 @@ fn a_server_that_was_cut_off_from_pgbouncer_catches_up() {
 }
 
 /// The last of three servers reaches the database, or its pooler, through a
-/// gate before this port.
+/// proxy before this port.
 fn catches_up_after(how: Cut, url: &str, port: u16) {
-    let gate = Gate::before(port);
-    let rig = Rig::gated(url, &gate);
+    let proxy = Proxy::before(port);
+    let rig = Rig::proxied(url, &proxy);
     let [near, other, far] = &rig.machines;
     let kept = import(&near.sandbox, &["kept.example"]);
     let before = import(&near.sandbox, &["replaced.example"]);
@@ -40,7 +40,7 @@ fn catches_up_after(how: Cut, url: &str, port: u16) {
     rig.all_show("removed.example", &gone);
     rig.none_knows("added.example");
 
-    gate.cut(how);
+    proxy.cut(how);
     until("the cut is noticed", HEALS, || {
         far.server.log().contains("the change feed is broken")
     });
@@ -66,7 +66,7 @@ fn catches_up_after(how: Cut, url: &str, port: u16) {
     let refused = far.server.refusal("unasked.example");
     assert!(refused.contains("InternalError"), "{refused}");
 
-    gate.open();
+    proxy.open();
     until("a replaced host", HEALS, || {
         shows(&far.server, "replaced.example", &after)
     });

@@ -1,7 +1,7 @@
 //! A standby takes over from the database.
 
 use sekisho_testkit::services::Signal;
-use sekisho_testkit::{Cut, Gate};
+use sekisho_testkit::{Cut, Proxy};
 
 use super::*;
 
@@ -11,9 +11,9 @@ use super::*;
 fn servers_go_on_with_a_standby_that_was_promoted() {
     let primary = Postgres::start();
     let url = primary.database();
-    let to_standby = Gate::before(primary.port());
+    let to_standby = Proxy::before(primary.port());
     let standby = primary.standby(to_standby.port());
-    let to_servers = Gate::before(standby.port());
+    let to_servers = Proxy::before(standby.port());
     let either = |second: u16| {
         let (one, two) = (format!(":{}/", primary.port()), format!(":{second}/"));
         let first = one.trim_end_matches('/');

@@ -31,10 +31,10 @@ impl Fixture {
     /// Builds a fixture over an empty catalog in memory.
     #[must_use]
     pub fn memory() -> Self {
-        let (clock, hand) = Self::clock();
+        let (clock, now) = Self::clock();
         Self {
             catalog: Arc::new(Memory::keeping(clock, Self::KEEP)),
-            clock: hand,
+            clock: now,
             keep: Box::new(()),
         }
     }
@@ -42,11 +42,11 @@ impl Fixture {
     /// How many changes the catalog keeps.
     pub const KEEP: u64 = 200;
 
-    /// A clock for a catalog, and the hand that moves it.
+    /// A clock for a catalog, and the time that it tells.
     #[must_use]
     pub fn clock() -> (Clock, Arc<AtomicI64>) {
-        let hand = Arc::new(AtomicI64::new(1_800_000_000_000));
-        (Clock::Manual(Arc::clone(&hand)), hand)
+        let now = Arc::new(AtomicI64::new(1_800_000_000_000));
+        (Clock::Manual(Arc::clone(&now)), now)
     }
 
     /// Moves the catalog's clock.

@@ -37,14 +37,14 @@ struct Rig {
 
 impl Rig {
     fn new() -> Self {
-        let (clock, hand) = Fixture::clock();
+        let (clock, now) = Fixture::clock();
         let catalog: Arc<dyn Catalog> = Arc::new(Memory::keeping(clock, Fixture::KEEP));
         Self {
             folder: tempfile::tempdir().unwrap(),
             switch: Arc::new(Switch::new(Arc::clone(&catalog))),
             there: Fixture {
                 catalog,
-                clock: hand,
+                clock: now,
                 keep: Box::new(()),
             },
             size: 8 << 20,

@@ -5,7 +5,7 @@ use std::net::TcpStream;
 use std::process::{Child, Stdio};
 use std::sync::OnceLock;
 
-use super::broom::Broom;
+use super::reaper::Reaper;
 use super::postgres::{PASSWORD, Postgres};
 use super::{Runner, free_port, program, until};
 
@@ -13,7 +13,7 @@ use super::{Runner, free_port, program, until};
 pub struct PgBouncer {
     port: u16,
     child: Child,
-    _broom: Broom,
+    _reaper: Reaper,
 }
 
 impl PgBouncer {
@@ -32,7 +32,7 @@ impl PgBouncer {
     pub fn start(server: &Postgres) -> Self {
         let runner = Runner::named("postgres");
         let folder = runner.folder("sekisho-pgbouncer-");
-        let broom = Broom::new(&folder);
+        let reaper = Reaper::new(&folder);
         let port = free_port();
         let users = folder.join("users");
         runner.write(&users, &format!("\"sekisho\" \"{PASSWORD}\"\n"));
@@ -65,7 +65,7 @@ impl PgBouncer {
         Self {
             port,
             child,
-            _broom: broom,
+            _reaper: reaper,
         }
     }
 

@@ -10,7 +10,7 @@ use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
-use super::broom::Broom;
+use super::reaper::Reaper;
 use super::{Runner, free_port, program, ran, until};
 use crate::ca::{Key, TestCa};
 
@@ -22,7 +22,7 @@ pub struct Postgres {
     runner: Runner,
     port: u16,
     server: Mutex<Option<Child>>,
-    _broom: Broom,
+    _reaper: Reaper,
 }
 
 /// What a server can be told.
@@ -54,13 +54,13 @@ impl Postgres {
     pub fn start() -> Self {
         let runner = Runner::named("postgres");
         let folder = runner.folder("sekisho-postgres-");
-        let broom = Broom::new(&folder);
+        let reaper = Reaper::new(&folder);
         let server = Self {
             programs: installed(),
             runner,
             port: free_port(),
             server: Mutex::default(),
-            _broom: broom,
+            _reaper: reaper,
             folder,
         };
         server.init();

@@ -5,7 +5,7 @@ use std::io::Write;
 use std::sync::Mutex;
 
 use super::{PASSWORD, Postgres, installed};
-use crate::services::broom::Broom;
+use crate::services::reaper::Reaper;
 use crate::services::{Runner, free_port, ran, until};
 
 impl Postgres {
@@ -23,7 +23,7 @@ impl Postgres {
             runner,
             port: free_port(),
             server: Mutex::default(),
-            _broom: Broom::new(&folder),
+            _reaper: Reaper::new(&folder),
             folder,
         };
         let url = format!("postgres://sekisho:{PASSWORD}@127.0.0.1:{port}/?sslmode=disable");

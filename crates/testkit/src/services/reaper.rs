@@ -5,12 +5,12 @@ use std::process::{Child, Command, Stdio};
 
 /// A shell that waits for the end of its standard input: it comes with the
 /// process that holds the other end, however that ends.
-pub(super) struct Broom(Child);
+pub(super) struct Reaper(Child);
 
-impl Broom {
+impl Reaper {
     pub(super) fn new(folder: &Path) -> Self {
         let child = Command::new("sh")
-            .args(["-c", SWEEP, "broom"])
+            .args(["-c", SWEEP, "reaper"])
             .arg(folder)
             .current_dir("/")
             .stdin(Stdio::piped())
@@ -21,7 +21,7 @@ impl Broom {
     }
 }
 
-impl Drop for Broom {
+impl Drop for Reaper {
     fn drop(&mut self) {
         drop(self.0.stdin.take());
         // It bounds its own waits.

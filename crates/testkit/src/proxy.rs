@@ -8,10 +8,10 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 
-/// A port of 127.0.0.1 that leads to another one while the gate is open. Its
+/// A port of 127.0.0.1 that leads to another one while the proxy is open. Its
 /// connections end when it is dropped.
 #[derive(Debug)]
-pub struct Gate {
+pub struct Proxy {
     port: u16,
     state: watch::Sender<State>,
 }
@@ -20,7 +20,7 @@ pub struct Gate {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Cut {
     /// Nothing arrives any more, and nobody is told; what was under way
-    /// arrives when the gate is opened again.
+    /// arrives when the proxy is opened again.
     Hang,
     /// Connections are reset, new ones too.
     Reset,
@@ -32,7 +32,7 @@ enum State {
     Closed(Cut),
 }
 
-impl Gate {
+impl Proxy {
     /// An open one before a port of 127.0.0.1.
     ///
     /// # Panics
@@ -96,7 +96,7 @@ async fn carry(
 ) -> io::Result<()> {
     let mut watched = state.clone();
     let reset = async {
-        // An error says that the gate is gone, and all with it.
+        // An error says that the proxy is gone, and all with it.
         let _ = watched
             .wait_for(|state| *state == State::Closed(Cut::Reset))
             .await;
@@ -143,7 +143,7 @@ async fn pump(
 
 async fn opened(state: &mut watch::Receiver<State>) {
     if state.wait_for(|state| *state == State::Open).await.is_err() {
-        // The gate is gone: whoever waits for the reset ends this.
+        // The proxy is gone: whoever waits for the reset ends this.
         std::future::pending::<()>().await;
     }
 }
@@ -168,26 +168,26 @@ mod tests {
 
     #[tokio::test]
     async fn what_hangs_arrives_later_and_what_is_reset_does_not() {
-        let gate = Gate::before(echo().await);
-        let mut client = TcpStream::connect(("127.0.0.1", gate.port()))
+        let proxy = Proxy::before(echo().await);
+        let mut client = TcpStream::connect(("127.0.0.1", proxy.port()))
             .await
             .unwrap();
         let mut byte = [0];
         client.write_all(b"a").await.unwrap();
         client.read_exact(&mut byte).await.unwrap();
-        gate.cut(Cut::Hang);
+        proxy.cut(Cut::Hang);
         client.write_all(b"b").await.unwrap();
         let waited = std::time::Duration::from_millis(50);
         let read = tokio::time::timeout(waited, client.read(&mut byte)).await;
         assert!(read.is_err(), "{read:?}");
-        gate.open();
+        proxy.open();
         client.read_exact(&mut byte).await.unwrap();
         assert_eq!(&byte, b"b");
-        gate.cut(Cut::Reset);
+        proxy.cut(Cut::Reset);
         let error = client.read(&mut byte).await.unwrap_err();
         assert_eq!(error.kind(), io::ErrorKind::ConnectionReset);
-        gate.open();
-        let mut client = TcpStream::connect(("127.0.0.1", gate.port()))
+        proxy.open();
+        let mut client = TcpStream::connect(("127.0.0.1", proxy.port()))
             .await
             .unwrap();
         client.write_all(b"c").await.unwrap();
