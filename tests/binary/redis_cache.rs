@@ -69,7 +69,7 @@ fn what_one_server_loaded_another_serves_without_the_database() {
     let wanted = shown[0]["sha256"].as_str().expect("a digest").to_owned();
     for server in [one, two] {
         until("the new certificate", LONG, || {
-            crate::peers::fingerprint(server.https, HOSTS[0], &[]) == wanted
+            crate::curl_openssl::fingerprint(server.https, HOSTS[0], &[]) == wanted
         });
         server.stop();
     }

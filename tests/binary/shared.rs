@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use rustls::pki_types::CertificateDer;
 use sekisho_testkit::services::Postgres;
-use sekisho_testkit::{Proxy, Key, Pair, client};
+use sekisho_testkit::{Key, Pair, Proxy, client};
 use tokio::runtime::{Builder, Runtime};
 
 use crate::postgres::sandbox;

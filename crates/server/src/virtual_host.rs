@@ -168,6 +168,6 @@ const TICKETS: usize = 2;
 /// Tickets that one gets who asks for more (RFC 9149).
 const MAX_TICKETS: usize = 4;
 
-/// Bytes of a virtual host without its site, as `tests/weight.rs` measures them
+/// Bytes of a virtual host without its site, as `tests/cache_weight.rs` measures them
 /// with the allocator's own statistics.
 const WEIGHT: usize = 460;

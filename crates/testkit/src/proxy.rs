@@ -8,7 +8,7 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 
-/// A port of 127.0.0.1 that leads to another one while the proxy is open. Its
+/// A port of 127.0.0.1 that forwards to another one unless it is cut. Its
 /// connections end when it is dropped.
 #[derive(Debug)]
 pub struct Proxy {
@@ -20,7 +20,7 @@ pub struct Proxy {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Cut {
     /// Nothing arrives any more, and nobody is told; what was under way
-    /// arrives when the proxy is opened again.
+    /// arrives after `open`.
     Hang,
     /// Connections are reset, new ones too.
     Reset,

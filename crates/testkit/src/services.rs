@@ -3,9 +3,9 @@
 //! They end with the process that started them, however it ends. One that is
 //! not installed fails the test and says what to install.
 
-mod reaper;
 mod pgbouncer;
 mod postgres;
+mod reaper;
 
 use std::fs;
 use std::net::TcpListener;

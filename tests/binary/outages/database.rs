@@ -6,7 +6,7 @@ use sekisho_testkit::services::{Postgres, Signal};
 
 use super::{LONG, is_logged, logged, metric, sandbox, states, until_states};
 use crate::sandbox::{Server, until};
-use crate::stall::fetch_aside;
+use crate::stalled_disk::fetch_aside;
 
 #[test]
 fn a_database_that_is_down() {

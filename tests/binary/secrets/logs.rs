@@ -4,7 +4,7 @@
 use sekisho_testkit::{Answer, Endpoint, RedisServer, Speaks};
 
 use super::*;
-use crate::{endpoint, redis};
+use crate::{https_store, redis};
 
 /// A pair as others store it, whole and spoilt.
 struct Spoilt {
@@ -114,19 +114,19 @@ fn no_log_line_holds_a_key_of_redis() {
 #[test]
 fn no_log_line_holds_a_key_of_an_endpoint() {
     for http2 in [true, false] {
-        let certificate = endpoint::certificate();
+        let certificate = https_store::certificate();
         let endpoint = Endpoint::start(match http2 {
             true => Speaks::Http2(&certificate),
             false => Speaks::Http1(&certificate),
         });
-        endpoint.require(endpoint::TOKEN);
+        endpoint.require(https_store::TOKEN);
         let spoilt = all();
         for (host, chain, key) in spoilt.iter().flat_map(|one| &one.files) {
             endpoint.put(&format!("/{host}"), Answer::ok(chain.clone() + key));
         }
         let sandbox = Sandbox::new();
-        endpoint::configure(&sandbox, &endpoint);
-        check_log(&sandbox, &spoilt, &[endpoint::TOKEN]);
+        https_store::configure(&sandbox, &endpoint);
+        check_log(&sandbox, &spoilt, &[https_store::TOKEN]);
     }
 }
 

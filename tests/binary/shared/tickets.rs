@@ -4,7 +4,7 @@ use std::io::Write;
 use std::process::{Child, Command, Stdio};
 
 use super::*;
-use crate::peers::openssl;
+use crate::curl_openssl::openssl;
 use crate::sandbox::Ran;
 
 const VERSIONS: [&str; 2] = ["-tls1_2", "-tls1_3"];

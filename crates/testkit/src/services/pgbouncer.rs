@@ -5,8 +5,8 @@ use std::net::TcpStream;
 use std::process::{Child, Stdio};
 use std::sync::OnceLock;
 
-use super::reaper::Reaper;
 use super::postgres::{PASSWORD, Postgres};
+use super::reaper::Reaper;
 use super::{Runner, free_port, program, until};
 
 /// A pooler before a server.

@@ -1,4 +1,4 @@
-//! What an endpoint is charged with against what memory grows by.
+//! What a virtual host is charged with against what memory grows by.
 
 #![allow(clippy::unwrap_used)]
 

@@ -189,7 +189,7 @@ fn a_replaced_certificate_is_served() {
     sandbox.import_type(&["a.example"], Key::P384);
     let second = sandbox.json(&["cert", "show", "a.example", "--json"])[0]["sha256"].clone();
     assert_ne!(first, second);
-    let leaf = || crate::peers::fingerprint(server.https, "a.example", &[]);
+    let leaf = || crate::curl_openssl::fingerprint(server.https, "a.example", &[]);
     until("the new certificate", SOON, || second == leaf().as_str());
     assert!(is_served());
 }

@@ -2,7 +2,7 @@
 
 use sekisho_testkit::Key;
 
-use crate::peers::fingerprint;
+use crate::curl_openssl::fingerprint;
 use crate::sandbox::Sandbox;
 
 #[test]

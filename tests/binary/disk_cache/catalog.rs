@@ -5,7 +5,7 @@ use std::fs;
 use sekisho_testkit::services::{Postgres, Signal};
 
 use super::{Host, LONG, assert_sealed, kept, kill};
-use crate::peers::openssl;
+use crate::curl_openssl::openssl;
 use crate::sandbox::{Sandbox, Server, until};
 
 fn on(database: &Postgres) -> Sandbox {
