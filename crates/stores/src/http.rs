@@ -31,6 +31,7 @@ pub use self::template::Template;
 use crate::https::HttpsClient;
 use crate::pem_pair::{self, PairRead};
 use crate::roots;
+use crate::tiers::STORE_TIMEOUT;
 use sekisho_certs::credential::Secret;
 use sekisho_certs::host::{HostName, HostPattern};
 use sekisho_certs::seal::OpenKey;
@@ -330,8 +331,9 @@ fn bearer(token: &Secret) -> Option<HeaderValue> {
     Some(value)
 }
 
-/// Of a lookup: less than the two seconds of a store call.
+/// Of a lookup.
 const DEADLINE: Duration = Duration::from_millis(1900);
+const _: () = assert!(DEADLINE.as_millis() < STORE_TIMEOUT.as_millis());
 const AGENT: &str = concat!("sekisho/", env!("CARGO_PKG_VERSION"));
 /// Bytes for about four thousand bundles. Others are asked for without a tag.
 const MEMORY: usize = 16 << 20;

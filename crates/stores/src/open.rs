@@ -52,8 +52,8 @@ pub struct Options {
     /// PEM certificates that alone are believed of an endpoint; else, those
     /// that the system trusts.
     pub ca: Option<PathBuf>,
-    /// How long connecting and a read may take; by default as long as a command
-    /// waits.
+    /// How long connecting to PostgreSQL and a read there may take; by default as
+    /// long as a command waits.
     pub timeout: Option<Duration>,
 }
 
@@ -83,9 +83,7 @@ pub fn open(url: &Url, options: &Options, runtime: &Handle) -> Result<OpenStore>
             let options = http::Options {
                 token: options.token.clone(),
                 ca: options.ca.clone(),
-                deadline: options
-                    .timeout
-                    .unwrap_or_else(|| http::Options::default().deadline),
+                ..http::Options::default()
             };
             plain(Http::new(template.clone(), &options, runtime.clone())?)
         }
