@@ -1,56 +1,96 @@
-//! Servers that look up and follow while Redis suffers, held against what must
-//! be true.
+//! Servers that look up and follow while Redis suffers and the catalog goes
+//! back, compared with a model.
 
+use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU64};
 
 use tokio::task::JoinSet;
 
 use super::*;
 
-const HOSTS: u64 = 8;
 const ROUNDS: usize = 3;
+/// Hosts whose credentials are replaced.
+const REPLACED: [&str; 4] = ["a.example", "b.example", "c.example", "d.example"];
+/// Written and removed.
+const REMOVED: &str = "r.example";
+const WILDCARD: &str = "*.w.example";
+/// Written and removed below the wildcard, which it shadows.
+const SHADOWING: &str = "e.w.example";
+/// Answered by the wildcard.
+const BELOW: &str = "f.w.example";
+/// Writes ahead of a server that follows.
+const MAX_LAG: u64 = 16;
 
-/// What was written last, and what a server was told of.
+/// What a name is answered with: the number of its key; none if it is absent.
+type Served = Option<u64>;
+
+/// What every name is answered with, from which step on.
 #[derive(Default)]
-struct Contents([AtomicU64; HOSTS as usize]);
+struct History {
+    steps: Mutex<BTreeMap<&'static str, Vec<(u64, Served)>>>,
+    /// The last step that is in the catalog.
+    committed: AtomicU64,
+}
 
-impl Contents {
-    fn of(&self, host: u64) -> u64 {
-        self.0[usize::try_from(host).unwrap()].load(Ordering::SeqCst)
+impl History {
+    fn step(&self) -> u64 {
+        self.committed.load(Ordering::SeqCst)
     }
 
-    fn raise(&self, host: u64, content: u64) {
-        self.0[usize::try_from(host).unwrap()].fetch_max(content, Ordering::SeqCst);
+    /// Says what a write will change, lets it happen, and then counts it.
+    async fn write(&self, changes: &[(&'static str, Served)], write: impl Future<Output = ()>) {
+        let step = self.step() + 1;
+        for (name, served) in changes {
+            let mut steps = self.steps.lock().unwrap();
+            steps.entry(name).or_default().push((step, *served));
+        }
+        write.await;
+        self.committed.store(step, Ordering::SeqCst);
     }
 
-    fn least(&self) -> u64 {
-        (0..HOSTS).map(|host| self.of(host)).min().unwrap()
+    fn now(&self) -> Vec<(&'static str, Served)> {
+        let steps = self.steps.lock().unwrap();
+        let last = |(name, steps): (&&'static str, &Vec<(u64, Served)>)| {
+            (*name, steps.last().expect("it was written").1)
+        };
+        steps.iter().map(last).collect()
+    }
+
+    /// Whether a name had that answer at a step, or got it later.
+    fn allows(&self, name: &str, seen: u64, served: Served) -> bool {
+        let steps = self.steps.lock().unwrap();
+        let steps = &steps[name];
+        let at = steps.iter().rposition(|(step, _)| *step <= seen);
+        steps[at.unwrap_or(0)..]
+            .iter()
+            .any(|(_, one)| *one == served)
     }
 }
 
-/// Each look-up gives at least what its server had been told of before,
-/// whatever happens to Redis.
+/// Each lookup gives at least what its server had been told of before,
+/// whatever happens to Redis and the catalog.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn nothing_is_served_that_was_seen_replaced() {
     let mut bench = Bench::new();
-    for host in 0..HOSTS {
-        bench.put(&format!("h{host}.example"), host + 1).await;
-    }
-    let written = Arc::new(Contents::default());
+    let history = Arc::new(History::default());
+    let sealer = bench.sealer().await;
+    let writer = Writer::new(&bench, sealer, &history);
+    writer.begin().await;
     let over = Arc::new(AtomicBool::new(false));
-    let (mut tasks, mut counts, mut told) = (JoinSet::new(), Vec::new(), Vec::new());
+    let (mut tasks, mut counts, mut seen) = (JoinSet::new(), Vec::new(), Vec::new());
     for _ in 0..2 {
         let server = Arc::new(bench.started(&Waits::default()).await);
         server.follow().await;
         counts.push(server.counts());
-        let seen = Arc::new(Contents::default());
-        told.push(Arc::clone(&seen));
-        let (written, all) = (Arc::clone(&written), Arc::clone(&seen));
-        tasks.spawn(follow(Arc::clone(&server), written, all, Arc::clone(&over)));
-        tasks.spawn(look(server, seen, Arc::clone(&over)));
+        let step = Arc::new(AtomicU64::new(history.step()));
+        seen.push(Arc::clone(&step));
+        let (history, over) = (Arc::clone(&history), Arc::clone(&over));
+        let following = follow(server.clone(), history.clone(), step.clone(), over.clone());
+        tasks.spawn(following);
+        tasks.spawn(look(server, history, step, over));
     }
-    let sealer = bench.sealer().await;
-    tasks.spawn(write(sealer, written, told, Arc::clone(&over)));
+    let rolled_back = Arc::clone(&writer.rolled_back);
+    tasks.spawn(writer.run(seen, Arc::clone(&over)));
     let watched = counts.clone();
     let suffered = tokio::task::spawn_blocking(move || suffer(&mut bench.redis, &watched));
     suffered.await.unwrap();
@@ -62,61 +102,141 @@ async fn nothing_is_served_that_was_seen_replaced() {
         assert!(counts.reads(Read::Hit) > 0, "{counts:?}");
         assert!(counts.reads(Read::PassedOver) > 0, "{counts:?}");
     }
+    assert!(rolled_back.load(Ordering::SeqCst) > 2);
 }
 
-/// As its feed does: what was written before it asked, it has seen then.
+/// Follows the log. What was written before it asked, the server has seen then.
 async fn follow(
     server: Arc<Server>,
-    written: Arc<Contents>,
-    seen: Arc<Contents>,
+    history: Arc<History>,
+    seen: Arc<AtomicU64>,
     over: Arc<AtomicBool>,
 ) {
     while !over.load(Ordering::SeqCst) {
-        let before: Vec<_> = (0..HOSTS).map(|host| written.of(host)).collect();
+        let step = history.step();
         server.follow().await;
-        for (host, content) in (0..).zip(before) {
-            seen.raise(host, content);
-        }
+        seen.store(step, Ordering::SeqCst);
         tokio::task::yield_now().await;
     }
 }
 
-async fn look(server: Arc<Server>, seen: Arc<Contents>, over: Arc<AtomicBool>) {
-    let mut host = 0;
-    while !over.load(Ordering::SeqCst) {
-        host = (host + 1) % HOSTS;
-        let least = seen.of(host);
-        let found = server.find(&format!("h{host}.example")).await.unwrap();
-        let key = &found.credentials[0].key;
-        let content = u64::from_be_bytes(key.secret().expose().try_into().unwrap());
-        assert!(
-            content >= least,
-            "host {host}: {content}, and {least} was seen"
-        );
-        tokio::task::yield_now().await;
-    }
-}
-
-/// Never far ahead of those who follow, so that each change meets lookups.
-async fn write(
-    sealer: Sealer,
-    written: Arc<Contents>,
-    told: Vec<Arc<Contents>>,
+async fn look(
+    server: Arc<Server>,
+    history: Arc<History>,
+    seen: Arc<AtomicU64>,
     over: Arc<AtomicBool>,
 ) {
-    let mut content = 100;
-    while !over.load(Ordering::SeqCst) {
+    let names = REPLACED.into_iter().chain([REMOVED, SHADOWING, BELOW]);
+    for name in names.cycle() {
+        if over.load(Ordering::SeqCst) {
+            return;
+        }
+        let least = seen.load(Ordering::SeqCst);
+        match server.answer(name).await {
+            Ok(answer) => {
+                let served = answer.found.map(|found| {
+                    let key = &found.credentials[0].key;
+                    u64::from_be_bytes(key.secret().expose().try_into().unwrap())
+                });
+                let allowed = history.allows(name, least, served);
+                assert!(allowed, "{name}: {served:?}, and step {least} was seen");
+            }
+            // The catalog went back, and this server has not followed yet.
+            Err(error) => assert!(error.to_string().contains("older state"), "{error}"),
+        }
         tokio::task::yield_now().await;
-        let lags = |seen: &Arc<Contents>| seen.least() + 3 < content;
-        if content > 103 && told.iter().any(lags) {
-            continue;
+    }
+}
+
+struct Writer {
+    memory: Arc<Memory>,
+    sealer: Sealer,
+    history: Arc<History>,
+    /// How often the catalog went back to an earlier state.
+    rolled_back: Arc<AtomicU64>,
+    content: AtomicU64,
+}
+
+impl Writer {
+    fn new(bench: &Bench, sealer: Sealer, history: &Arc<History>) -> Self {
+        Self {
+            memory: Arc::clone(&bench.memory),
+            sealer,
+            history: Arc::clone(history),
+            rolled_back: Arc::default(),
+            content: AtomicU64::new(100),
         }
-        for host in 0..HOSTS {
-            let put = Write::PutCredential(credential(host + 1, content), Precondition::Any);
-            sealer.write(vec![put]).await.unwrap();
-            written.raise(host, content);
+    }
+
+    /// Writes everything once, but the host that is written and removed.
+    async fn begin(&self) {
+        for name in REPLACED {
+            self.put(name, &[name]).await;
         }
-        content += 1;
+        self.put(WILDCARD, &[BELOW, SHADOWING]).await;
+        self.history.write(&[(REMOVED, None)], async {}).await;
+    }
+
+    /// Stores a host with a new key, which answers these names.
+    async fn put(&self, pattern: &str, names: &[&'static str]) {
+        let content = self.content.fetch_add(1, Ordering::SeqCst);
+        let number = 1 + self.number_of(pattern);
+        let host = record(pattern, &[(KeyType::Ecdsa, CredentialId::from_u64(number))]);
+        let put = Write::PutCredential(credential(number, content), Precondition::Any);
+        let served: Vec<_> = names.iter().map(|name| (*name, Some(content))).collect();
+        let write = async { _ = self.sealer.write(vec![put, put_host(host)]).await.unwrap() };
+        self.history.write(&served, write).await;
+    }
+
+    fn number_of(&self, name: &str) -> u64 {
+        let all = [&REPLACED[..], &[REMOVED, SHADOWING, WILDCARD]].concat();
+        all.iter().position(|one| *one == name).unwrap() as u64
+    }
+
+    async fn remove(&self, name: &'static str, served: Served) {
+        let remove = vec![Write::RemoveHost(pattern(name), Precondition::Any)];
+        let write = async { _ = self.sealer.write(remove).await.unwrap() };
+        self.history.write(&[(name, served)], write).await;
+    }
+
+    fn served(&self, wanted: &str) -> Served {
+        let now = self.history.now();
+        now.into_iter().find(|(name, _)| *name == wanted).unwrap().1
+    }
+
+    /// Never far ahead of those who follow, so that each change meets lookups.
+    async fn run(self, seen: Vec<Arc<AtomicU64>>, over: Arc<AtomicBool>) {
+        let (mut saved, mut round) = (None, 0_u32);
+        while !over.load(Ordering::SeqCst) {
+            tokio::task::yield_now().await;
+            let step = self.history.step();
+            if seen
+                .iter()
+                .any(|seen| seen.load(Ordering::SeqCst) + MAX_LAG < step)
+            {
+                continue;
+            }
+            round += 1;
+            match round % 8 {
+                0 => self.put(REMOVED, &[REMOVED]).await,
+                1 => self.remove(REMOVED, None).await,
+                2 => self.put(SHADOWING, &[SHADOWING]).await,
+                3 => self.remove(SHADOWING, self.served(BELOW)).await,
+                5 => self.put(WILDCARD, &[BELOW, SHADOWING]).await,
+                6 if round % 16 == 6 => {
+                    saved = Some((self.memory.saved(), self.history.now()));
+                }
+                7 if round % 32 == 31 => {
+                    if let Some((restore, before)) = saved.take() {
+                        self.history.write(&before, async { restore() }).await;
+                        self.rolled_back.fetch_add(1, Ordering::SeqCst);
+                    }
+                }
+                _ => {}
+            }
+            let name = REPLACED[round as usize % REPLACED.len()];
+            self.put(name, &[name]).await;
+        }
     }
 }
 
