@@ -207,7 +207,7 @@ impl<V: Send + Sync + 'static> Lookup<V> {
         }
         match self.calls().get(name) {
             Some(call) => {
-                self.counts.join();
+                self.counts.joined.inc();
                 Cached::InFlight(Wait::on(call.clone()))
             }
             None => Cached::Miss,

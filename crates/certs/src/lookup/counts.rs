@@ -4,6 +4,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
+use prometheus_client::metrics::counter::Counter;
+
 use super::freshness::FeedState;
 use super::{LookupError, Outcome};
 use crate::cache::Usage;
@@ -29,50 +31,33 @@ pub struct LookupStats {
 
 /// Counters that only grow. Clones share them.
 #[derive(Clone, Debug, Default)]
-pub struct Counts(Arc<Cells>);
+pub struct Counts {
+    /// Lookups that the cache answered with a record.
+    pub hits: Counter,
+    /// Lookups that the cache answered with an absence.
+    pub hits_absent: Counter,
+    /// Lookups that joined a load in flight.
+    pub joined: Counter,
+    /// Loads that ended with a record.
+    pub found: Counter,
+    /// Loads that ended with an absence.
+    pub absent: Counter,
+    /// Loads that failed without a cached record to fall back on.
+    pub failed: Counter,
+    /// Loads that failed and served a stale record.
+    pub stale: Counter,
+    /// The sum of the times of all store calls, microseconds.
+    pub call_micros: Counter,
+    /// Store calls that gave an error.
+    pub calls_failed: Counter,
+    calls: Arc<[AtomicU64; CALL_BOUNDS.len() + 1]>,
+    unavailable: Arc<AtomicBool>,
+}
 
 /// Upper bounds of the classes of [`Counts::calls`], seconds.
 pub(super) const CALL_BOUNDS: [f64; 10] = [
     0.000_02, 0.000_05, 0.000_1, 0.000_25, 0.001, 0.005, 0.02, 0.1, 0.5, 2.0,
 ];
-
-macro_rules! cells {
-    ($($(#[$doc:meta])* $name:ident),* $(,)?) => {
-        #[derive(Debug, Default)]
-        struct Cells {
-            $($name: AtomicU64,)*
-            calls: [AtomicU64; CALL_BOUNDS.len() + 1],
-            unavailable: AtomicBool,
-        }
-
-        impl Counts {
-            $($(#[$doc])* #[must_use] pub fn $name(&self) -> u64 {
-                self.0.$name.load(Ordering::Relaxed)
-            })*
-        }
-    };
-}
-
-cells! {
-    /// Lookups that the cache answered with a record.
-    hits,
-    /// Lookups that the cache answered with an absence.
-    hits_absent,
-    /// Lookups that joined a load in flight.
-    joined,
-    /// Loads that ended with a record.
-    found,
-    /// Loads that ended with an absence.
-    absent,
-    /// Loads that failed without a cached record to fall back on.
-    failed,
-    /// Loads that failed and served a stale record.
-    stale,
-    /// The sum of the times of all store calls, microseconds.
-    call_micros,
-    /// Store calls that gave an error.
-    calls_failed,
-}
 
 impl Counts {
     /// Returns the store calls by their time: how many took at most each of
@@ -80,48 +65,44 @@ impl Counts {
     /// unbounded.
     #[must_use]
     pub fn calls(&self) -> [u64; CALL_BOUNDS.len() + 1] {
-        std::array::from_fn(|class| self.0.calls[class].load(Ordering::Relaxed))
+        std::array::from_fn(|class| self.calls[class].load(Ordering::Relaxed))
     }
 
     pub(super) fn hit<V>(&self, outcome: &Outcome<V>) {
-        add(match outcome {
-            Outcome::Absent(_) => &self.0.hits_absent,
-            Outcome::Found(_) | Outcome::Failed(_) => &self.0.hits,
-        });
-    }
-
-    pub(super) fn join(&self) {
-        add(&self.0.joined);
+        match outcome {
+            Outcome::Absent(_) => self.hits_absent.inc(),
+            Outcome::Found(_) | Outcome::Failed(_) => self.hits.inc(),
+        };
     }
 
     pub(super) fn loaded<V>(&self, outcome: &Outcome<V>) {
-        add(match outcome {
-            Outcome::Found(_) => &self.0.found,
-            Outcome::Absent(_) => &self.0.absent,
-            Outcome::Failed(_) => &self.0.failed,
-        });
+        match outcome {
+            Outcome::Found(_) => self.found.inc(),
+            Outcome::Absent(_) => self.absent.inc(),
+            Outcome::Failed(_) => self.failed.inc(),
+        };
     }
 
     pub(super) fn served_stale(&self, error: &LookupError) {
         tracing::debug!(%error, "serving a stale record");
-        add(&self.0.stale);
+        self.stale.inc();
     }
 
     /// Whether the last store call found the store unavailable, late or
     /// overloaded, even if a copy answered in its place.
     #[must_use]
     pub fn unavailable(&self) -> bool {
-        self.0.unavailable.load(Ordering::Relaxed)
+        self.unavailable.load(Ordering::Relaxed)
     }
 
     /// Takes the store for available: it answered another part of the server.
     pub(super) fn store_answered(&self) {
-        self.0.unavailable.store(false, Ordering::Relaxed);
+        self.unavailable.store(false, Ordering::Relaxed);
     }
 
     pub(super) fn asked(&self, time: Duration, answer: &store::Result<Answer<OpenKey>>) {
         if answer.is_err() {
-            add(&self.0.calls_failed);
+            self.calls_failed.inc();
         }
         let unavailable = match answer {
             Ok(answer) => answer.is_stale,
@@ -131,18 +112,14 @@ impl Counts {
         };
         // Mostly unchanged: a read leaves the cache line shared by all cores.
         if self.unavailable() != unavailable {
-            self.0.unavailable.store(unavailable, Ordering::Relaxed);
+            self.unavailable.store(unavailable, Ordering::Relaxed);
         }
         let class = CALL_BOUNDS
             .iter()
             .position(|bound| time.as_secs_f64() <= *bound)
             .unwrap_or(CALL_BOUNDS.len());
-        add(&self.0.calls[class]);
+        self.calls[class].fetch_add(1, Ordering::Relaxed);
         let micros = u64::try_from(time.as_micros()).unwrap_or(u64::MAX);
-        self.0.call_micros.fetch_add(micros, Ordering::Relaxed);
+        self.call_micros.inc_by(micros);
     }
-}
-
-fn add(cell: &AtomicU64) {
-    cell.fetch_add(1, Ordering::Relaxed);
 }

@@ -44,17 +44,17 @@ fn cache(to: &mut Writer<'_>, stats: &LookupStats) -> fmt::Result {
     to.counter(
         "cache_hits",
         "Look-ups answered by a cached record",
-        &counts.hits(),
+        &counts.hits.get(),
     )?;
     to.counter(
         "cache_hits_absent",
         "Look-ups answered by a cached absence",
-        &counts.hits_absent(),
+        &counts.hits_absent.get(),
     )?;
     to.counter(
         "cache_joined",
         "Look-ups that joined a load in flight",
-        &counts.joined(),
+        &counts.joined.get(),
     )
 }
 
@@ -62,15 +62,15 @@ fn loads(to: &mut Writer<'_>, stats: &LookupStats) -> fmt::Result {
     let counts = &stats.counts;
     to.gauge("loads_in_flight", "Loads in flight", &stats.in_flight)?;
     let loads = [
-        ("found", counts.found()),
-        ("absent", counts.absent()),
-        ("failed", counts.failed()),
+        ("found", counts.found.get()),
+        ("absent", counts.absent.get()),
+        ("failed", counts.failed.get()),
     ];
     to.family("loads", "Loads by outcome", "outcome", &loads)?;
     to.counter(
         "stale_served",
         "Loads that failed and served what was remembered (within found)",
-        &counts.stale(),
+        &counts.stale.get(),
     )
 }
 
@@ -78,7 +78,7 @@ fn store(to: &mut Writer<'_>, counts: &Counts) -> fmt::Result {
     to.counter(
         "store_errors",
         "Store calls that gave an error",
-        &counts.calls_failed(),
+        &counts.calls_failed.get(),
     )?;
     to.gauge(
         "store_available",
@@ -90,7 +90,7 @@ fn store(to: &mut Writer<'_>, counts: &Counts) -> fmt::Result {
     to.histogram(
         "store_call_seconds",
         "Time of store calls",
-        counts.call_micros(),
+        counts.call_micros.get(),
         &buckets,
     )
 }

@@ -20,7 +20,7 @@ pub(crate) fn healthz(shared: &Shared) -> Response<Body> {
         "state": state(shared),
         "store": {
             "state": store_state(&stats),
-            "errors": stats.counts.calls_failed(),
+            "errors": stats.counts.calls_failed.get(),
             "loads_in_flight": stats.in_flight,
         },
         "feed": {
