@@ -130,18 +130,22 @@ impl CacheFile {
     fn connect(&self) -> rusqlite::Result<Connection> {
         let connection = Connection::open_with_flags(&self.path, flags())?;
         connection.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true)?;
-        // Ours alone: without the memory that processes would share.
-        connection.pragma_update(None, "locking_mode", "exclusive")?;
-        connection.pragma_update(None, "journal_mode", "wal")?;
-        connection.pragma_update(None, "synchronous", "normal")?;
-        connection.pragma_update(None, "temp_store", "memory")?;
-        connection.pragma_update(None, "mmap_size", 0)?;
-        // Negative: in KiB instead of pages.
-        connection.pragma_update(None, "cache_size", -CACHE_KIB)?;
         let log = self.log_bytes();
-        connection.pragma_update(None, "wal_autocheckpoint", log / 2 / PAGE)?;
-        connection.pragma_update(None, "journal_size_limit", log)?;
-        connection.pragma_update(None, "max_page_count", self.pages())?;
+        // Exclusive: without the memory that processes would share. A negative
+        // size of the cache is in KiB instead of pages.
+        connection.execute_batch(&format!(
+            "PRAGMA locking_mode = exclusive;
+             PRAGMA journal_mode = wal;
+             PRAGMA synchronous = normal;
+             PRAGMA temp_store = memory;
+             PRAGMA mmap_size = 0;
+             PRAGMA cache_size = -{CACHE_KIB};
+             PRAGMA wal_autocheckpoint = {};
+             PRAGMA journal_size_limit = {log};
+             PRAGMA max_page_count = {};",
+            log / 2 / PAGE,
+            self.pages(),
+        ))?;
         Ok(connection)
     }
 

@@ -25,27 +25,29 @@ pub struct Stats {
 impl Stats {
     /// Writes them as metrics.
     pub(super) fn write(&self, to: &mut Writer<'_>) -> fmt::Result {
-        to.gauge(
-            "disk_cache_copies",
-            "Hosts with a copy on disk",
-            &self.copies,
-        )?;
-        to.gauge("disk_cache_bytes", "Bytes of copies on disk", &self.bytes)?;
-        to.gauge(
-            "disk_cache_capacity_bytes",
-            "Bytes that copies may take on disk",
-            &self.capacity,
-        )?;
-        to.counter(
-            "disk_cache_answers",
-            "Store calls that failed and were answered by a copy on disk",
-            &self.answers,
-        )?;
-        to.counter("disk_cache_kept", "Answers copied to disk", &self.kept)?;
-        to.counter(
-            "disk_cache_dropped",
-            "Answers that were not copied to disk",
-            &self.dropped,
-        )
+        for (name, help, value) in [
+            ("copies", "Hosts with a copy on disk", self.copies),
+            ("bytes", "Bytes of copies on disk", self.bytes),
+            (
+                "capacity_bytes",
+                "Bytes that copies may take on disk",
+                self.capacity,
+            ),
+        ] {
+            to.gauge(&format!("disk_cache_{name}"), help, &value)?;
+        }
+        let answers = "Store calls that failed and were answered by a copy on disk";
+        for (name, help, value) in [
+            ("answers", answers, self.answers),
+            ("kept", "Answers copied to disk", self.kept),
+            (
+                "dropped",
+                "Answers that were not copied to disk",
+                self.dropped,
+            ),
+        ] {
+            to.counter(&format!("disk_cache_{name}"), help, &value)?;
+        }
+        Ok(())
     }
 }

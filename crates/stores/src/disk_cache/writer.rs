@@ -4,7 +4,6 @@ mod apply;
 mod keep;
 
 use std::sync::Arc;
-use std::time::{Duration, Instant};
 
 use rusqlite::{Connection, Result};
 
@@ -31,8 +30,6 @@ pub(super) struct Writer {
     shared: Arc<Shared>,
     /// Whether the present failure was logged.
     is_logged: bool,
-    /// When to try again to make a file.
-    retry: Option<Instant>,
 }
 
 impl Writer {
@@ -54,7 +51,6 @@ impl Writer {
             epoch: shared.seen.note().epoch,
             shared,
             is_logged: false,
-            retry: None,
         }
     }
 
@@ -147,7 +143,6 @@ impl Writer {
     fn make(&mut self) {
         self.connection = None;
         self.meta.catalog = None;
-        self.retry = None;
         self.shared.written.clear();
         self.shared
             .count(|stats| (stats.copies, stats.bytes) = (0, 0));
@@ -158,7 +153,6 @@ impl Writer {
                 self.shared.resync.request();
             }
             Err(why) => {
-                self.retry = Some(Instant::now() + RETRY);
                 // What could not be replaced must not answer after a restart.
                 let removed = self.file.remove();
                 if !std::mem::replace(&mut self.is_logged, true) {
@@ -169,8 +163,9 @@ impl Writer {
         }
     }
 
+    /// Tries again to make a file where none could be made: once for each batch.
     fn is_ready(&mut self) -> bool {
-        if self.connection.is_none() && self.retry.is_some_and(|retry| Instant::now() >= retry) {
+        if self.connection.is_none() {
             self.make();
         }
         self.connection.is_some()
@@ -203,5 +198,3 @@ impl Drop for Writer {
 
 /// Copies dropped by one statement: what it adds to the log stays small.
 const STEP: usize = 32;
-/// How often it is tried to make a file where none could be made.
-const RETRY: Duration = Duration::from_secs(60);

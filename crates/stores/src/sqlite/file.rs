@@ -190,14 +190,16 @@ impl StoreFile {
         } else {
             0
         };
-        connection.pragma_update(None, "mmap_size", mmap)?;
-        // Negative: in KiB instead of pages.
-        connection.pragma_update(None, "cache_size", -role.cache_kib())?;
-        connection.pragma_update(None, "temp_store", "memory")?;
-        // Durable when it returns, over a power cut too.
-        connection.pragma_update(None, "synchronous", "full")?;
-        connection.pragma_update(None, "journal_size_limit", LOG_BYTES)?;
-        Ok(())
+        let cache = role.cache_kib();
+        // A negative size of the cache is in KiB instead of pages. Synchronous
+        // commits are durable when they return, over a power cut too.
+        connection.execute_batch(&format!(
+            "PRAGMA mmap_size = {mmap};
+             PRAGMA cache_size = -{cache};
+             PRAGMA temp_store = memory;
+             PRAGMA synchronous = full;
+             PRAGMA journal_size_limit = {LOG_BYTES};"
+        ))
     }
 
     /// Accepts a connection whose file is a store of ours, of this catalog,

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use aws_lc_rs::digest::{SHA256, digest};
-use rusqlite::{Row, Transaction, TransactionBehavior, params};
+use rusqlite::{Row, ToSql, Transaction, TransactionBehavior, params};
 
 use super::documents;
 use super::log;
@@ -219,35 +219,25 @@ impl<'a> Writer<'a> {
             from,
             to,
         } = reseal;
+        let mut values: Vec<&dyn ToSql> = vec![
+            version,
+            &from.key_id,
+            &from.nonce,
+            &from.bytes,
+            &to.key_id,
+            &to.nonce,
+            &to.bytes,
+        ];
         match of {
             SecretOf::Credential(id) => {
                 let id = id.as_u64();
-                let values = params![
-                    version,
-                    from.key_id,
-                    from.nonce,
-                    from.bytes,
-                    to.key_id,
-                    to.nonce,
-                    to.bytes,
-                    id
-                ];
-                run(self.sql, RESEAL_CREDENTIAL, values)?;
+                values.push(&id);
+                run(self.sql, RESEAL_CREDENTIAL, &*values)?;
             }
             SecretOf::Document(id) => {
-                let (kind, key) = (id.kind.as_str(), &*id.key);
-                let values = params![
-                    version,
-                    from.key_id,
-                    from.nonce,
-                    from.bytes,
-                    to.key_id,
-                    to.nonce,
-                    to.bytes,
-                    kind,
-                    key
-                ];
-                run(self.sql, RESEAL_DOCUMENT, values)?;
+                let kind = id.kind.as_str();
+                values.extend([&kind as &dyn ToSql, &id.key]);
+                run(self.sql, RESEAL_DOCUMENT, &*values)?;
             }
         }
         Ok(())
