@@ -27,12 +27,11 @@ use sekisho_certs::feed::{CACHE_TIMEOUT, Feed, Follower};
 use sekisho_certs::log::Seen;
 use sekisho_certs::seal::{KeyRing, MasterKey, Sealer};
 
-fn sqlite_with(mmap: bool) -> Fixture {
+async fn plain_sqlite() -> Fixture {
     let folder = tempfile::tempdir().unwrap();
     let (clock, now) = Fixture::clock();
     let options = Options {
         clock,
-        mmap,
         keep: Fixture::KEEP,
         ..Options::default()
     };
@@ -43,14 +42,6 @@ fn sqlite_with(mmap: bool) -> Fixture {
         clock: now,
         keep: Box::new(folder),
     }
-}
-
-async fn plain_sqlite() -> Fixture {
-    sqlite_with(false)
-}
-
-async fn mapped_sqlite() -> Fixture {
-    sqlite_with(true)
 }
 
 fn postgres_at(url: &str) -> Fixture {
@@ -107,7 +98,6 @@ macro_rules! suites {
 
 suites! {
     sqlite: plain_sqlite();
-    sqlite_mapped: mapped_sqlite();
     postgres: plain_postgres();
     postgres_behind_pgbouncer: pooled_postgres();
 }

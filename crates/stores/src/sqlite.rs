@@ -34,7 +34,7 @@ use std::time::Duration;
 
 use rusqlite::{Params, Row};
 
-use self::file::{Place, Role, StoreFile};
+use self::file::{Role, Slot, StoreFile};
 use self::inline::InlineReaders;
 use self::read::{
     CREDENTIAL, CREDENTIALS, DOCUMENT, DOCUMENTS, HOST, HOSTS, HOSTS_OF, NEXT_KIND, Reader,
@@ -58,9 +58,9 @@ use sekisho_certs::store::{
 #[derive(Debug)]
 pub struct Sqlite {
     file: Arc<StoreFile>,
-    readers: Threads<Arc<Place>>,
+    readers: Threads<Arc<Slot>>,
     inline: Arc<InlineReaders>,
-    writer: Threads<Arc<Place>>,
+    writer: Threads<Arc<Slot>>,
     watch: Watch,
 }
 
@@ -88,22 +88,22 @@ impl Sqlite {
         Self::open_with(path, mode, &Options::default())
     }
 
-    /// The same with options.
+    /// Opens a store with these options.
     ///
     /// # Errors
     /// As [`Sqlite::open`].
     pub fn open_with(path: &Path, mode: Mode, options: &Options) -> Result<Self> {
         let (file, reader) = StoreFile::open(path, mode, options)?;
         let mut first = Some(reader);
-        let readers = [(); READERS].map(|()| file.place(first.take(), Role::Reader));
-        let writer = file.place(None, Role::Writer);
+        let readers = [(); READERS].map(|()| file.slot(first.take(), Role::Reader));
+        let writer = file.slot(None, Role::Writer);
         let inline = Arc::new(InlineReaders::new(&file));
         let threads = |error: io::Error| {
             StoreError::Unavailable(format!("no thread for {}: {error}", path.display()).into())
         };
         Ok(Self {
-            readers: Threads::start("sqlite-read", readers, QUEUE).map_err(threads)?,
-            writer: Threads::start("sqlite-write", [writer], QUEUE).map_err(threads)?,
+            readers: Threads::start("sqlite-read", readers, MAX_WAITING).map_err(threads)?,
+            writer: Threads::start("sqlite-write", [writer], MAX_WAITING).map_err(threads)?,
             watch: Watch::start(Arc::clone(&file), Arc::clone(&inline)).map_err(threads)?,
             inline,
             file,
@@ -123,7 +123,7 @@ impl Sqlite {
         &self,
         work: impl FnOnce(&mut Reader) -> Result<T> + Send + 'static,
     ) -> BoxFuture<'_, Result<T>> {
-        Box::pin(self.readers.run(move |place| place.with(work)))
+        Box::pin(self.readers.run(move |slot| slot.with(work)))
     }
 
     /// Reads all rows of one statement.
@@ -140,7 +140,7 @@ impl Sqlite {
         &self,
         work: impl FnOnce(&mut Reader) -> Result<T> + Send + 'static,
     ) -> BoxFuture<'_, Result<T>> {
-        Box::pin(self.writer.run(move |place| place.with_durably(work)))
+        Box::pin(self.writer.run(move |slot| slot.with_durably(work)))
     }
 }
 
@@ -155,9 +155,6 @@ impl Drop for Sqlite {
 pub struct Options {
     /// Tells whether leases and documents are over.
     pub clock: Clock,
-    /// Whether reads map the file into memory. Off by default: mapped pages
-    /// count as the process's own, and would outgrow its cache's bound.
-    pub mmap: bool,
     /// How many changes the log keeps; who is further behind sees a gap.
     pub keep: u64,
     /// How long a writer waits for another process's transaction.
@@ -168,7 +165,6 @@ impl Default for Options {
     fn default() -> Self {
         Self {
             clock: Clock::System,
-            mmap: false,
             keep: 100_000,
             busy: Duration::from_secs(5),
         }
@@ -318,5 +314,5 @@ fn document(row: &Row<'_>) -> Step<Document<SealedBytes>> {
 
 /// A disk answers more than one read at a time, a core runs only one.
 const READERS: usize = 2;
-/// What waits for a thread; a queue that is longer would outlive deadlines.
-const QUEUE: usize = 1024;
+/// Calls that wait for a thread; those behind more would outlive their deadlines.
+const MAX_WAITING: usize = 1024;

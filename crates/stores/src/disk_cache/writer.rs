@@ -197,4 +197,4 @@ impl Drop for Writer {
 }
 
 /// Copies dropped by one statement: what it adds to the log stays small.
-const STEP: usize = 32;
+const MAX_DROPPED: usize = 32;

@@ -22,20 +22,21 @@ use sekisho_certs::store::{CatalogId, Result, StoreError};
 pub(crate) struct StoreFile {
     pub(super) path: PathBuf,
     pub(super) options: Options,
-    state: Mutex<State>,
+    current: Mutex<Current>,
     /// Learnt at the first opening; a file put in its place must have it too.
     catalog: OnceLock<CatalogId>,
 }
 
+/// The file that lies at the path now, and the connections to it.
 #[derive(Debug)]
-struct State {
+struct Current {
     /// None while the file is missing.
     identity: Option<Identity>,
     /// How often another file was put in its place.
     generation: u64,
     /// The write-ahead log of the open file.
     log: Option<Identity>,
-    places: Vec<Weak<Place>>,
+    slots: Vec<Weak<Slot>>,
     /// Nothing is opened any more.
     closed: bool,
 }
@@ -49,11 +50,11 @@ impl StoreFile {
         let file = Arc::new(Self {
             path: path.to_owned(),
             options: options.clone(),
-            state: Mutex::new(State {
+            current: Mutex::new(Current {
                 identity: identity(path),
                 generation: 0,
                 log: None,
-                places: Vec::new(),
+                slots: Vec::new(),
                 closed: false,
             }),
             catalog: OnceLock::new(),
@@ -71,23 +72,23 @@ impl StoreFile {
         *self.catalog.get().expect("opening has read it")
     }
 
-    /// A place for a connection, which a replaced file empties.
-    pub(super) fn place(self: &Arc<Self>, reader: Option<Reader>, role: Role) -> Arc<Place> {
-        let place = Arc::new(Place {
+    /// A slot for a connection, which a replaced file empties.
+    pub(super) fn slot(self: &Arc<Self>, reader: Option<Reader>, role: Role) -> Arc<Slot> {
+        let slot = Arc::new(Slot {
             file: Arc::clone(self),
             role,
             reader: Mutex::new(reader),
         });
-        let mut state = self.lock();
-        state.places.retain(|place| place.strong_count() > 0);
-        state.places.push(Arc::downgrade(&place));
-        drop(state);
-        place
+        let mut current = self.lock();
+        current.slots.retain(|slot| slot.strong_count() > 0);
+        current.slots.push(Arc::downgrade(&slot));
+        drop(current);
+        slot
     }
 
-    fn places(&self) -> Vec<Arc<Place>> {
-        let state = self.lock();
-        state.places.iter().filter_map(Weak::upgrade).collect()
+    fn slots(&self) -> Vec<Arc<Slot>> {
+        let current = self.lock();
+        current.slots.iter().filter_map(Weak::upgrade).collect()
     }
 
     /// Compares the file with the one that is open. If it is another or gone,
@@ -95,28 +96,28 @@ impl StoreFile {
     ///
     /// All are closed before the first is opened again, and the old file's
     /// log is moved into it and out of the way: a connection that finds it
-    /// would read its pages as the new file's. A place that opens holds its
-    /// own lock, so the places come before the state.
+    /// would read its pages as the new file's. A slot that opens holds its
+    /// own lock, so the slots come before the file.
     pub(super) fn follow(&self) -> bool {
         let now = identity(&self.path);
         if self.lock().identity == now {
             return false;
         }
-        let places = self.places();
-        let mut taken: Vec<_> = places.iter().map(|place| place.lock()).collect();
+        let slots = self.slots();
+        let mut taken: Vec<_> = slots.iter().map(|slot| slot.lock()).collect();
         let open = taken.iter_mut().find_map(|reader| reader.as_mut());
         let emptied = open.is_some_and(|reader| reader.empty_log().unwrap_or(false));
         taken.iter_mut().for_each(|reader| drop(reader.take()));
-        let mut state = self.lock();
-        if state
+        let mut current = self.lock();
+        if current
             .log
             .take()
             .is_some_and(|log| identity(&self.beside("-wal")) == Some(log))
         {
             self.clear_log(emptied);
         }
-        state.identity = now;
-        state.generation += 1;
+        current.identity = now;
+        current.generation += 1;
         true
     }
 
@@ -138,9 +139,9 @@ impl StoreFile {
     /// the log with it: a stale one would harm a file restored later.
     pub(super) fn close(&self) {
         self.lock().closed = true;
-        for place in self.places() {
-            for _ in 0..CLOSING_LOOKS {
-                if let Ok(mut reader) = place.reader.try_lock() {
+        for slot in self.slots() {
+            for _ in 0..MAX_CLOSING_TRIES {
+                if let Ok(mut reader) = slot.reader.try_lock() {
                     drop(reader.take());
                     break;
                 }
@@ -180,21 +181,17 @@ impl StoreFile {
         // Until it is known to be the right file, closing it must not move
         // into it what may be another file's log.
         connection.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true)?;
-        connection.busy_timeout(role.patience(&self.options))?;
+        connection.busy_timeout(role.busy_timeout(&self.options))?;
         // Without this, a statement whose plan could depend on a value is
         // prepared again for each value: two thirds of a handshake's read.
         connection.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true)?;
-        connection.set_prepared_statement_cache_capacity(STATEMENTS);
-        let mmap = if self.options.mmap && role != Role::Inline {
-            MMAP_BYTES
-        } else {
-            0
-        };
+        connection.set_prepared_statement_cache_capacity(MAX_STATEMENTS);
         let cache = role.cache_kib();
         // A negative size of the cache is in KiB instead of pages. Synchronous
-        // commits are durable when they return, over a power cut too.
+        // commits are durable when they return, over a power cut too. Mapped pages
+        // would count as the process's own, and outgrow its cache's bound.
         connection.execute_batch(&format!(
-            "PRAGMA mmap_size = {mmap};
+            "PRAGMA mmap_size = 0;
              PRAGMA cache_size = -{cache};
              PRAGMA temp_store = memory;
              PRAGMA synchronous = full;
@@ -214,7 +211,7 @@ impl StoreFile {
         if let Some(error) = unusable(&self.path, &header) {
             return Err(error);
         }
-        schema::keep_log(&connection, role.patience(&self.options)).map_err(fault)?;
+        schema::keep_log(&connection, role.busy_timeout(&self.options)).map_err(fault)?;
         let catalog = schema::catalog_id(&connection).map_err(fault)?;
         if *self.catalog.get_or_init(|| catalog) != catalog {
             return Err(StoreError::Unavailable(format!(
@@ -233,12 +230,12 @@ impl StoreFile {
     /// The generation of the file at the path, if it is the one that all
     /// connections are open to.
     fn same_file(&self) -> Result<u64> {
-        let state = self.lock();
-        if state.closed {
+        let current = self.lock();
+        if current.closed {
             return Err(StoreError::Unavailable("the store is being closed".into()));
         }
-        if identity(&self.path) == state.identity {
-            return Ok(state.generation);
+        if identity(&self.path) == current.identity {
+            return Ok(current.generation);
         }
         let path = self.path.display();
         Err(StoreError::Unavailable(
@@ -246,8 +243,8 @@ impl StoreFile {
         ))
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> MutexGuard<'_, Current> {
+        self.current.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -271,7 +268,7 @@ impl Role {
         }
     }
 
-    fn patience(self, options: &Options) -> Duration {
+    fn busy_timeout(self, options: &Options) -> Duration {
         match self {
             Self::Reader | Self::Writer => options.busy,
             Self::Inline => Duration::ZERO,
@@ -279,16 +276,15 @@ impl Role {
     }
 }
 
-/// Where a connection stands: opened at its first use, and again after the
-/// file was replaced.
+/// A connection, opened at its first use, and again after the file was replaced.
 #[derive(Debug)]
-pub(crate) struct Place {
+pub(crate) struct Slot {
     file: Arc<StoreFile>,
     role: Role,
     reader: Mutex<Option<Reader>>,
 }
 
-impl Place {
+impl Slot {
     /// Writes, and makes sure that it was into the file at the path: a commit
     /// into one that was just replaced is gone with it.
     pub(super) fn with_durably<T>(&self, work: impl FnOnce(&mut Reader) -> Result<T>) -> Result<T> {
@@ -305,8 +301,8 @@ impl Place {
     }
 
     pub(super) fn with<T>(&self, work: impl FnOnce(&mut Reader) -> Result<T>) -> Result<T> {
-        let mut slot = self.lock();
-        let reader = match &mut *slot {
+        let mut open = self.lock();
+        let reader = match &mut *open {
             Some(reader) => reader,
             empty => empty.insert(self.file.reader(self.role)?),
         };
@@ -322,11 +318,11 @@ impl Place {
         }
     }
 
-    /// The same without waiting: none if another thread is at it, or if it is
-    /// not open.
+    /// Runs `work` without waiting: none if another thread is at it, or if the
+    /// connection is not open.
     pub(super) fn try_with<T>(&self, work: impl FnOnce(&mut Reader) -> T) -> Option<T> {
-        let mut slot = self.reader.try_lock().ok()?;
-        slot.as_mut().map(work)
+        let mut open = self.reader.try_lock().ok()?;
+        open.as_mut().map(work)
     }
 
     /// Closes the connection in which a call panicked: it may stand in the
@@ -366,18 +362,16 @@ fn identity(path: &Path) -> Option<Identity> {
 }
 
 /// More than this program has statements, so that each is prepared once.
-const STATEMENTS: usize = 64;
+const MAX_STATEMENTS: usize = 64;
 /// How long closing waits for a call under way: a few calls' time.
-const CLOSING_LOOKS: u32 = 50;
-/// How often it looks.
+const MAX_CLOSING_TRIES: u32 = 50;
+/// Between two tries to close a connection.
 const CLOSING_PAUSE: Duration = Duration::from_millis(1);
 /// A reader's pages: the upper levels of the tables of a million hosts.
 const READER_CACHE_KIB: i32 = 2048;
-/// The same; there is one per core.
+/// An inline reader's pages, of which there is one per core.
 const INLINE_CACHE_KIB: i32 = 1024;
 /// Only used while writing: what a batch of an import touches.
 const WRITER_CACHE_KIB: i32 = 8192;
-/// Mapped pages count as resident, so no more of the file than this.
-const MMAP_BYTES: i64 = 1 << 30;
 /// The log is cut back to this after a large import.
 const LOG_BYTES: i64 = 16 << 20;

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::available_parallelism;
 
-use super::file::{Place, Role, StoreFile};
+use super::file::{Role, Slot, StoreFile};
 use super::nowait::{Attempt, attempt};
 use sekisho_certs::credential::SealedBytes;
 use sekisho_certs::host::HostName;
@@ -15,26 +15,28 @@ use sekisho_certs::store::{Answer, Result};
 /// Connections that any thread may use for one read at a time.
 #[derive(Debug)]
 pub(super) struct InlineReaders {
-    places: Vec<Arc<Place>>,
+    slots: Vec<Arc<Slot>>,
     /// Cleared for good where the file system can't tell what it has.
     possible: AtomicBool,
 }
 
 impl InlineReaders {
     pub(super) fn new(file: &Arc<StoreFile>) -> Self {
-        let cores = available_parallelism().map_or(1, NonZero::get).min(MOST);
-        let places = (0..cores).map(|_| file.place(None, Role::Inline)).collect();
+        let cores = available_parallelism()
+            .map_or(1, NonZero::get)
+            .min(MAX_READERS);
+        let slots = (0..cores).map(|_| file.slot(None, Role::Inline)).collect();
         Self {
-            places,
+            slots,
             possible: AtomicBool::new(true),
         }
     }
 
     /// Opens what is not open. It waits for the disk.
     pub(super) fn open(&self) {
-        for place in self.places.iter().filter(|place| place.is_empty()) {
+        for slot in self.slots.iter().filter(|slot| slot.is_empty()) {
             // A file that can't be opened is reported to those who read it.
-            let _ = place.with(|_| Ok(()));
+            let _ = slot.with(|_| Ok(()));
         }
     }
 
@@ -50,9 +52,9 @@ impl InlineReaders {
             return None;
         }
         let tried = self
-            .places
+            .slots
             .iter()
-            .find_map(|place| place.try_with(|reader| attempt(|| reader.find(name))));
+            .find_map(|slot| slot.try_with(|reader| attempt(|| reader.find(name))));
         match tried? {
             Attempt::Done(answer) => Result::ok(answer),
             Attempt::WouldWait => None,
@@ -67,4 +69,4 @@ impl InlineReaders {
 
 /// More threads than this at one read each at the same moment take turns with
 /// the readers.
-const MOST: usize = 16;
+const MAX_READERS: usize = 16;

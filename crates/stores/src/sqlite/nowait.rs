@@ -40,17 +40,17 @@ pub(super) fn attempt<T>(work: impl FnOnce() -> T) -> Attempt<T> {
     let armed = Armed::new();
     let given = work();
     match armed.mode() {
-        Mode::Missed => Attempt::WouldWait,
-        Mode::Refused => Attempt::Unsupported,
-        Mode::Waiting | Mode::Armed => Attempt::Done(given),
+        ReadMode::Missed => Attempt::WouldWait,
+        ReadMode::Refused => Attempt::Unsupported,
+        ReadMode::Waiting | ReadMode::NoWait => Attempt::Done(given),
     }
 }
 
 /// How this thread reads now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Mode {
+enum ReadMode {
     Waiting,
-    Armed,
+    NoWait,
     Missed,
     Refused,
 }
@@ -60,23 +60,23 @@ struct Armed;
 
 impl Armed {
     fn new() -> Self {
-        MODE.set(Mode::Armed);
+        MODE.set(ReadMode::NoWait);
         Self
     }
 
-    fn mode(&self) -> Mode {
+    fn mode(&self) -> ReadMode {
         MODE.get()
     }
 }
 
 impl Drop for Armed {
     fn drop(&mut self) {
-        MODE.set(Mode::Waiting);
+        MODE.set(ReadMode::Waiting);
     }
 }
 
 thread_local! {
-    static MODE: Cell<Mode> = const { Cell::new(Mode::Waiting) };
+    static MODE: Cell<ReadMode> = const { Cell::new(ReadMode::Waiting) };
 }
 
 static INSTALLED: OnceLock<bool> = OnceLock::new();
@@ -114,7 +114,7 @@ unsafe extern "C" fn pread(
     count: usize,
     offset: libc::off_t,
 ) -> isize {
-    if MODE.get() == Mode::Waiting {
+    if MODE.get() == ReadMode::Waiting {
         // SAFETY: handed on as it came.
         return unsafe { libc::pread(file, buffer, count, offset) };
     }
@@ -135,8 +135,8 @@ unsafe extern "C" fn pread(
     };
     match error {
         Some(libc::EINTR) => return got,
-        Some(libc::EOPNOTSUPP | libc::EINVAL | libc::ENOSYS) => MODE.set(Mode::Refused),
-        _ => MODE.set(Mode::Missed),
+        Some(libc::EOPNOTSUPP | libc::EINVAL | libc::ENOSYS) => MODE.set(ReadMode::Refused),
+        _ => MODE.set(ReadMode::Missed),
     }
     // SQLite tries again for ever if it finds EINTR there.
     // SAFETY: the thread's own errno.

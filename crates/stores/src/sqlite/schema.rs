@@ -55,13 +55,13 @@ fn header_within(connection: &Transaction<'_>) -> rusqlite::Result<Header> {
 ///
 /// Two that switch at once would each wait for the other to let the file go,
 /// so SQLite refuses one of them at once, whatever its `busy_timeout`: that
-/// one has let go by then and tries again, for up to `patience`.
-pub(super) fn keep_log(connection: &Connection, patience: Duration) -> rusqlite::Result<()> {
+/// one has let go by then and tries again, for up to `busy_timeout`.
+pub(super) fn keep_log(connection: &Connection, busy_timeout: Duration) -> rusqlite::Result<()> {
     let begun = Instant::now();
     loop {
         let switched = connection.pragma_update(None, "journal_mode", "wal");
         match switched.as_ref().map_err(Error::sqlite_error_code) {
-            Err(Some(ErrorCode::DatabaseBusy)) if begun.elapsed() < patience => {
+            Err(Some(ErrorCode::DatabaseBusy)) if begun.elapsed() < busy_timeout => {
                 std::thread::sleep(SWITCH_PAUSE);
             }
             _ => return switched,
@@ -71,11 +71,11 @@ pub(super) fn keep_log(connection: &Connection, patience: Duration) -> rusqlite:
 
 /// Makes the tables in an empty file, whole or not at all. Does nothing if
 /// another process was faster.
-pub(super) fn create(connection: &mut Connection, patience: Duration) -> rusqlite::Result<()> {
+pub(super) fn create(connection: &mut Connection, busy_timeout: Duration) -> rusqlite::Result<()> {
     if header(connection)? != Header::Empty {
         return Ok(());
     }
-    keep_log(connection, patience)?;
+    keep_log(connection, busy_timeout)?;
     let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
     if header_within(&transaction)? != Header::Empty {
         return Ok(());

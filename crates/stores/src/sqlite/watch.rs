@@ -8,11 +8,11 @@ use std::time::Duration;
 
 use tokio::sync::watch;
 
-use super::file::{Place, Role, StoreFile};
+use super::file::{Role, Slot, StoreFile};
 use super::inline::InlineReaders;
 use super::read::Reader;
 
-/// A thread that looks every 25 ms whether a commit or another file came; it
+/// A thread that polls every 25 ms whether a commit or another file came; it
 /// ends when this is dropped.
 #[derive(Debug)]
 pub(super) struct Watch {
@@ -24,13 +24,13 @@ impl Watch {
     pub(super) fn start(file: Arc<StoreFile>, inline: Arc<InlineReaders>) -> io::Result<Self> {
         let changed = Arc::new(watch::Sender::new(()));
         let (stop, stopped) = sync_channel(0);
-        let place = file.place(None, Role::Reader);
+        let slot = file.slot(None, Role::Reader);
         let notify = Arc::clone(&changed);
         thread::Builder::new()
             .name("sqlite-watch".to_owned())
             .spawn(move || {
                 inline.open();
-                look(&file, &place, &notify, &inline, &stopped);
+                poll(&file, &slot, &notify, &inline, &stopped);
             })?;
         Ok(Self {
             changed,
@@ -47,27 +47,27 @@ impl Watch {
         }
     }
 
-    /// Spares the store's own writes the wait for the next look.
+    /// Spares the store's own writes the wait for the next poll.
     pub(super) fn notify(&self) -> Arc<watch::Sender<()>> {
         Arc::clone(&self.changed)
     }
 }
 
-fn look(
+fn poll(
     file: &StoreFile,
-    place: &Place,
+    slot: &Slot,
     changed: &watch::Sender<()>,
     inline: &InlineReaders,
     stopped: &Receiver<()>,
 ) {
     let mut seen = None;
-    // The first look waits too: starting up must not.
-    while stopped.recv_timeout(EVERY) == Err(RecvTimeoutError::Timeout) {
+    // The first poll waits too: starting up must not.
+    while stopped.recv_timeout(POLL_INTERVAL) == Err(RecvTimeoutError::Timeout) {
         let replaced = file.follow();
         // What could not be opened before, or was closed with its file.
         inline.open();
         // A file that can't be read is reported to those who read it.
-        let version = place.with(Reader::data_version).ok();
+        let version = slot.with(Reader::data_version).ok();
         if replaced || (version.is_some() && version != seen) {
             seen = version;
             changed.send_replace(());
@@ -77,4 +77,4 @@ fn look(
 
 /// Servers promise to have a change within 100 ms; the rest of it is for
 /// reading what changed.
-const EVERY: Duration = Duration::from_millis(25);
+const POLL_INTERVAL: Duration = Duration::from_millis(25);

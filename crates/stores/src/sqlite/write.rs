@@ -70,25 +70,27 @@ impl<'a> Writer<'a> {
 
     fn apply(&mut self, write: Write<SealedBytes>, now: i64) -> Step<()> {
         match write {
-            Write::PutCredential(credential, expect) => self.put_credential(&credential, expect),
-            Write::PutHost(record, expect) => self.put_host(&record, expect),
-            Write::RemoveHost(pattern, expect) => self.remove_host(&pattern, expect),
-            Write::PutDocument(document, expect) => self.put_document(&document, expect, now),
-            Write::RemoveDocument(id, expect) => self.remove_document(&id, expect, now),
-            Write::Require(id, expect) => Ok(expect.check(&id, self.document(&id, now)?)?),
+            Write::PutCredential(credential, condition) => {
+                self.put_credential(&credential, condition)
+            }
+            Write::PutHost(record, condition) => self.put_host(&record, condition),
+            Write::RemoveHost(pattern, condition) => self.remove_host(&pattern, condition),
+            Write::PutDocument(document, condition) => self.put_document(&document, condition, now),
+            Write::RemoveDocument(id, condition) => self.remove_document(&id, condition, now),
+            Write::Require(id, condition) => Ok(condition.check(&id, self.document(&id, now)?)?),
         }
     }
 
     fn put_credential(
         &mut self,
         credential: &StoredCredential<SealedBytes>,
-        expect: Precondition,
+        condition: Precondition,
     ) -> Step<()> {
         let id = credential.id;
         let key = &credential.key;
         let key_type = credential.key_type.as_str();
         let there = self.credential(id)?;
-        expect.check(&id, there.as_ref().map(|there| there.0))?;
+        condition.check(&id, there.as_ref().map(|there| there.0))?;
         let version = match there {
             // Nobody can have loaded it: it is not announced.
             None => self.number,
@@ -135,10 +137,10 @@ impl<'a> Writer<'a> {
         Ok(Some(self.sql.last_insert_rowid()))
     }
 
-    fn put_host(&mut self, record: &HostRecord, expect: Precondition) -> Step<()> {
+    fn put_host(&mut self, record: &HostRecord, condition: Precondition) -> Step<()> {
         let pattern = &record.pattern;
         let there = self.host(pattern)?;
-        expect.check(&pattern, there.map(|there| there.0))?;
+        condition.check(&pattern, there.map(|there| there.0))?;
         for (key_type, id) in record.references.iter() {
             match self.credential(id)? {
                 None => return Err(precondition::dangling(pattern, id).into()),
@@ -174,9 +176,9 @@ impl<'a> Writer<'a> {
         Ok(())
     }
 
-    fn remove_host(&mut self, pattern: &HostPattern, expect: Precondition) -> Step<()> {
+    fn remove_host(&mut self, pattern: &HostPattern, condition: Precondition) -> Step<()> {
         let there = self.host(pattern)?;
-        expect.check(&pattern, there.map(|there| there.0))?;
+        condition.check(&pattern, there.map(|there| there.0))?;
         let Some((_, references)) = there else {
             return Ok(());
         };
@@ -190,19 +192,19 @@ impl<'a> Writer<'a> {
     fn put_document(
         &mut self,
         document: &Document<SealedBytes>,
-        expect: Precondition,
+        condition: Precondition,
         now: i64,
     ) -> Step<()> {
         let id = &document.id;
-        expect.check(&id, self.document(id, now)?)?;
+        condition.check(&id, self.document(id, now)?)?;
         let version = self.log(log::DOCUMENT, id.kind.as_str(), &id.key, What::Put)?;
         documents::put(self.sql, document, version)?;
         Ok(())
     }
 
-    fn remove_document(&mut self, id: &DocumentId, expect: Precondition, now: i64) -> Step<()> {
+    fn remove_document(&mut self, id: &DocumentId, condition: Precondition, now: i64) -> Step<()> {
         let there = self.document(id, now)?;
-        expect.check(&id, there)?;
+        condition.check(&id, there)?;
         if there.is_none() {
             return Ok(());
         }
@@ -281,13 +283,13 @@ impl<'a> Writer<'a> {
         if self.number == self.before {
             return Ok(self.number);
         }
-        let pace = PRUNE_AT_LEAST.max(2 * (self.number - self.before));
+        let pace = MIN_PRUNED.max(2 * (self.number - self.before));
         let floor = self.number.saturating_sub(keep).min(self.forgotten + pace);
         if floor > self.forgotten {
             run(self.sql, "DELETE FROM changes WHERE number < ?1", [floor])?;
             self.forgotten = floor;
         }
-        run(self.sql, PRUNE_DOCUMENTS, (now, PRUNE_AT_LEAST))?;
+        run(self.sql, PRUNE_DOCUMENTS, (now, MIN_PRUNED))?;
         let text = "UPDATE meta SET number = ?1, forgotten = ?2";
         run(self.sql, text, (self.number, self.forgotten))?;
         Ok(self.number)
@@ -350,4 +352,4 @@ const PRUNE_DOCUMENTS: &str = "DELETE FROM documents WHERE (kind, key) IN
 
 /// What a write cuts off at least: the log shrinks to its bound, yet no
 /// single write pays for all that was due.
-const PRUNE_AT_LEAST: u64 = 100;
+const MIN_PRUNED: u64 = 100;

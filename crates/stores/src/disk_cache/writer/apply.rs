@@ -3,7 +3,7 @@
 use rusqlite::{Connection, Result};
 
 use super::super::tables;
-use super::{STEP, Writer};
+use super::{MAX_DROPPED, Writer};
 use sekisho_certs::host::HostPattern;
 use sekisho_certs::store::{Change, ChangePage, LogPosition, Subject};
 
@@ -59,7 +59,9 @@ fn apply(connection: &Connection, changes: &[Change], position: LogPosition) -> 
                 dropped.rows += beside(connection, pattern)?;
                 tables::drop_pattern(connection, pattern.as_str())?
             }
-            Subject::Credential(id) => repeated(|| tables::drop_credential(connection, *id, STEP))?,
+            Subject::Credential(id) => {
+                repeated(|| tables::drop_credential(connection, *id, MAX_DROPPED))?
+            }
             Subject::Document(_) => 0,
         };
         dropped.copies += copies;
@@ -80,7 +82,7 @@ fn apply(connection: &Connection, changes: &[Change], position: LogPosition) -> 
 /// above a name.
 fn beside(connection: &Connection, pattern: &HostPattern) -> Result<usize> {
     match (pattern.wildcard_parent(), pattern.parent()) {
-        (Some(parent), _) => repeated(|| tables::drop_notes(connection, parent, STEP)),
+        (Some(parent), _) => repeated(|| tables::drop_notes(connection, parent, MAX_DROPPED)),
         (None, Some(parent)) => Ok(tables::drop_note(connection, pattern.as_str())?
             + tables::shadow(connection, &format!("*.{parent}"))?),
         (None, None) => Ok(0),

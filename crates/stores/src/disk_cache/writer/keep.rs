@@ -2,7 +2,7 @@
 
 use rusqlite::{Connection, Result};
 
-use super::{STEP, Writer};
+use super::{MAX_DROPPED, Writer};
 use crate::disk_cache::file::PAGE;
 use crate::disk_cache::pending::Kept;
 use crate::disk_cache::tables::{self, Copy};
@@ -143,7 +143,7 @@ impl Writer {
         }
         let mut gone = 0;
         while free()? < needed + most / 64 {
-            match tables::drop_oldest(connection, STEP)? {
+            match tables::drop_oldest(connection, MAX_DROPPED)? {
                 0 => break,
                 number => gone += number,
             }
