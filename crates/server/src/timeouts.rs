@@ -28,7 +28,24 @@ pub(crate) struct Limits {
     pub(crate) drain: Duration,
 }
 
-/// What a connection is doing, and since when.
+/// What a connection is doing, and since when. The first row that holds says
+/// when it has done so for too long:
+///
+/// | state | noted by | limit | then |
+/// | --- | --- | --- | --- |
+/// | the socket takes nothing | `blocked` | `body` | [`Due::Ask`] |
+/// | our side is closed | `close` | [`LINGER`] | [`Due::Drop`] |
+/// | a head has begun | `read`, `in_head` | `head` | [`Due::Drop`] |
+/// | a request's body is awaited | `begin`, `read` | `body` | [`Due::Drop`] |
+/// | an answer is made | `begin` | none | |
+/// | between two requests | `established`, `end` | `idle` | [`Due::Close`] |
+///
+/// Beside each of them, a connection that winds down (`wind_down`) is dropped
+/// after `drain`. Over HTTP/1.1 a head counts only while no request is in
+/// flight: the next one may be pipelined.
+///
+/// Relaxed loads and stores suffice: all tasks of a connection run on the
+/// thread of its worker.
 #[derive(Debug)]
 pub(crate) struct ConnTimeouts {
     start: Instant,

@@ -8,7 +8,7 @@ use std::task::Poll;
 use std::time::Duration;
 
 use tokio::sync::Notify;
-use tokio::time::{Instant, sleep_until, timeout};
+use tokio::time::{Instant, Sleep, sleep_until, timeout};
 
 use crate::timeouts::{ConnTimeouts, Due, LINGER, Limits};
 use crate::tls::Stream;
@@ -85,78 +85,127 @@ impl Held<'_> {
 /// has moved away since, it fires, finds nothing and is set again. A request
 /// on a kept-alive connection so leaves it alone.
 pub(super) async fn drive<C: Future>(
-    mut connection: Pin<&mut C>,
+    connection: Pin<&mut C>,
     end_gracefully: impl Fn(Pin<&mut C>),
     held: &Held<'_>,
 ) -> Driven<C::Output> {
-    let Held {
-        timeouts,
-        limits,
-        drain,
-    } = held;
-    let mut draining = pin!(drain.begun());
-    let mut drained = false;
-    let mut ending = false;
-    let recheck = CHECK_INTERVAL.min(limits.body / 2);
-    let mut park = PARK_DELAY;
-    let mut timer = pin!(sleep_until(Instant::now() + TICKET_DELAY));
+    let mut draining = pin!(held.drain.begun());
+    let mut driver = Driver {
+        connection,
+        end_gracefully,
+        held,
+        timer: pin!(sleep_until(Instant::now() + TICKET_DELAY)),
+        interval: CHECK_INTERVAL.min(held.limits.body / 2),
+        park: PARK_DELAY,
+        drained: false,
+        ending: false,
+    };
     poll_fn(|cx| {
         loop {
-            if let Poll::Ready(ended) = connection.as_mut().poll(cx) {
+            if let Poll::Ready(ended) = driver.connection.as_mut().poll(cx) {
                 return Poll::Ready(Driven::Ended(ended));
             }
-            drained = drained || draining.as_mut().poll(cx).is_ready();
-            if drained || timeouts.is_winding_down() {
-                timeouts.close_if_idle();
-                // A client in front of its first request gets it answered.
-                if !ending && timeouts.has_begun() {
-                    ending = true;
-                    end_gracefully(connection.as_mut());
-                    continue;
-                }
+            driver.drained = driver.drained || draining.as_mut().poll(cx).is_ready();
+            if driver.winds_down() {
+                continue;
             }
-            let due = timeouts.due(limits);
-            let look = timeouts.has_streams().then(|| Instant::now() + recheck);
-            let first = due.map(|(at, _)| at).into_iter().chain(look).min();
-            if let Some(at) = first.filter(|at| *at < timer.deadline()) {
-                timer.as_mut().reset(at);
-            }
-            if timer.as_mut().poll(cx).is_pending() {
+            let due = held.timeouts.due(&held.limits);
+            let first = driver.set_timer(due);
+            if driver.timer.as_mut().poll(cx).is_pending() {
                 return Poll::Pending;
             }
-            timeouts.check_streams();
-            let now = Instant::now();
-            match due {
-                Some((at, Due::Ask)) if at <= now => {
-                    // A write that is blocked is tried again, and answers.
-                    if !timeouts.ask_progress() {
-                        return Poll::Ready(Driven::Cut);
-                    }
-                    timer.as_mut().reset(now + recheck);
-                    continue;
-                }
-                Some((at, Due::Drop)) if at <= now => return Poll::Ready(Driven::Cut),
-                Some((at, Due::Close)) if at <= now => {
-                    timeouts.close();
-                    ending = true;
-                    end_gracefully(connection.as_mut());
-                    timer.as_mut().reset(now + TICKET_DELAY);
-                }
-                _ if !drained && timeouts.has_been_idle_for(PARK_DELAY) => {
-                    return Poll::Ready(Driven::Idle);
-                }
-                _ => {
-                    // A busy connection is looked at ever less often.
-                    let next = first.unwrap_or(now + recheck);
-                    timer.as_mut().reset(next.min(now + park));
-                    park = CHECK_INTERVAL.min(park * 2);
-                }
+            if let Some(driven) = driver.fire(due, first) {
+                return Poll::Ready(driven);
             }
-            // The first time it fires, tickets have waited long enough.
-            timeouts.be_impatient();
         }
     })
     .await
+}
+
+/// A connection on its way, with the timer of its limits.
+struct Driver<'a, C, E> {
+    connection: Pin<&'a mut C>,
+    end_gracefully: E,
+    held: &'a Held<'a>,
+    timer: Pin<&'a mut Sleep>,
+    /// The longest time between two checks of a step that is ours.
+    interval: Duration,
+    /// The time until the next check; doubles while the connection is busy.
+    park: Duration,
+    drained: bool,
+    ending: bool,
+}
+
+impl<C: Future, E: Fn(Pin<&mut C>)> Driver<'_, C, E> {
+    /// Asks hyper once to end, if the server drains or the host is gone. True
+    /// if it was asked, so that the connection is to be polled.
+    fn winds_down(&mut self) -> bool {
+        let timeouts = &self.held.timeouts;
+        if !self.drained && !timeouts.is_winding_down() {
+            return false;
+        }
+        timeouts.close_if_idle();
+        // A client in front of its first request gets it answered.
+        let asks = !self.ending && timeouts.has_begun();
+        if asks {
+            self.end();
+        }
+        asks
+    }
+
+    fn end(&mut self) {
+        self.ending = true;
+        (self.end_gracefully)(self.connection.as_mut());
+    }
+
+    /// Sets the timer back if something comes sooner. Returns what comes first:
+    /// a limit, or a check of the streams of HTTP/2.
+    fn set_timer(&mut self, due: Option<(Instant, Due)>) -> Option<Instant> {
+        let streams = self.held.timeouts.has_streams();
+        let check = streams.then(|| Instant::now() + self.interval);
+        let first = due.map(|(at, _)| at).into_iter().chain(check).min();
+        if let Some(at) = first.filter(|at| *at < self.timer.deadline()) {
+            self.timer.as_mut().reset(at);
+        }
+        first
+    }
+
+    /// Does what is due when the timer has fired, and sets it again.
+    fn fire(
+        &mut self,
+        due: Option<(Instant, Due)>,
+        first: Option<Instant>,
+    ) -> Option<Driven<C::Output>> {
+        let timeouts = &self.held.timeouts;
+        timeouts.check_streams();
+        let now = Instant::now();
+        match due.filter(|(at, _)| *at <= now).map(|(_, due)| due) {
+            Some(Due::Ask) => {
+                // A write that is blocked is tried again, and answers.
+                let asked = timeouts.ask_progress();
+                self.timer.as_mut().reset(now + self.interval);
+                return (!asked).then_some(Driven::Cut);
+            }
+            Some(Due::Drop) => return Some(Driven::Cut),
+            Some(Due::Close) => {
+                timeouts.close();
+                self.end();
+                self.timer.as_mut().reset(now + TICKET_DELAY);
+            }
+            None if !self.drained && timeouts.has_been_idle_for(PARK_DELAY) => {
+                return Some(Driven::Idle);
+            }
+            None => {
+                // A busy connection is checked ever less often.
+                let next = first.unwrap_or(now + self.interval);
+                self.timer.as_mut().reset(next.min(now + self.park));
+                self.park = CHECK_INTERVAL.min(self.park * 2);
+            }
+        }
+        // The first time it fires, tickets have waited long enough.
+        timeouts.be_impatient();
+        None
+    }
 }
 
 /// How long no request has come when hyper is given up with its two buffers of
