@@ -1,87 +1,83 @@
 //! Noticing that others wrote: by what they notify of, on a connection of its
 //! own; where there is none, by looking often.
 
+use std::future::pending;
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::sync::watch;
-use tokio::task::AbortHandle;
+use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
 use tokio_postgres::AsyncMessage;
 
 use super::connection::Connection;
 use super::fault::Step;
 use super::pool::Pool;
+use crate::backoff::Backoff;
 
-/// The task that waits for others' writes. It ends when this is dropped.
+/// Waits for others' writes, by a task that ends when this is dropped.
 #[derive(Debug)]
 pub(super) struct Watch {
-    changed: Arc<watch::Sender<()>>,
-    task: AbortHandle,
+    changed: watch::Sender<()>,
+    _task: JoinSet<()>,
 }
 
 impl Watch {
     pub(super) fn start(pool: &Arc<Pool>) -> Self {
-        let changed = Arc::new(watch::Sender::new(()));
-        let follow = follow(Arc::clone(pool), Arc::clone(&changed));
-        let task = pool.runtime.spawn(follow).abort_handle();
-        Self { changed, task }
+        let (changed, mut task) = (watch::Sender::new(()), JoinSet::new());
+        let follow = follow(Arc::clone(pool), changed.clone());
+        task.spawn_on(follow, &pool.runtime);
+        Self {
+            changed,
+            _task: task,
+        }
     }
 
     /// Resolves at the next change from now on.
     pub(super) fn changed(&self) -> impl Future<Output = ()> + Send + use<> {
         let mut changes = self.changed.subscribe();
-        async move {
-            // The sender lives as long as the store that was asked.
-            let _ = changes.changed().await;
-        }
+        // The sender lives as long as the store that was asked.
+        async move { _ = changes.changed().await }
     }
 
     /// Spares the store's own writes the way over the server.
-    pub(super) fn notify(&self) -> Arc<watch::Sender<()>> {
-        Arc::clone(&self.changed)
+    pub(super) fn notify(&self) -> watch::Sender<()> {
+        self.changed.clone()
     }
 }
 
-impl Drop for Watch {
-    fn drop(&mut self) {
-        self.task.abort();
-    }
-}
-
-async fn follow(pool: Arc<Pool>, changed: Arc<watch::Sender<()>>) {
+async fn follow(pool: Arc<Pool>, changed: watch::Sender<()>) {
     if pool.dialer.url.pgbouncer {
-        return look(&changed).await;
+        return poll_until(pending(), &changed).await;
     }
     let bound = pool.dialer.options.connect;
+    let mut delays = RETRY.delays();
     loop {
-        tokio::select! {
-            biased;
-            begun = timeout(bound, begin(&pool, &changed)) => if let Ok(Ok(connection)) = begun {
-                // What was written before we listened.
-                changed.send_replace(());
-                until_broken(connection, bound).await;
-            },
-            () = look(&changed) => {}
+        let begun = timeout(bound, begin(&pool, changed.clone()));
+        if let Ok(Ok(connection)) = poll_until(begun, &changed).await {
+            delays.after_success();
+            // What was written before we listened.
+            changed.send_replace(());
+            until_broken(connection, bound).await;
         }
-        tokio::select! {
-            () = sleep(RETRY) => {}
-            () = look(&changed) => {}
-        }
+        poll_until(sleep(delays.after_failure()), &changed).await;
     }
 }
 
-/// Says again and again that something may have changed.
-async fn look(changed: &watch::Sender<()>) {
+/// Says again and again that something may have changed, until this resolves.
+async fn poll_until<T>(until: impl Future<Output = T>, changed: &watch::Sender<()>) -> T {
+    let mut until = pin!(until);
     loop {
-        sleep(EVERY).await;
+        if let Ok(done) = timeout(POLL, &mut until).await {
+            return done;
+        }
         changed.send_replace(());
     }
 }
 
 /// Connects and begins to listen.
-async fn begin(pool: &Pool, changed: &Arc<watch::Sender<()>>) -> Step<Connection> {
-    let changed = Arc::clone(changed);
+async fn begin(pool: &Pool, changed: watch::Sender<()>) -> Step<Connection> {
     let connection = pool.dialer.connect(move |said| {
         if let AsyncMessage::Notification(_) = said {
             changed.send_replace(());
@@ -97,7 +93,7 @@ async fn begin(pool: &Pool, changed: &Arc<watch::Sender<()>>) -> Step<Connection
 async fn until_broken(connection: Connection, bound: Duration) {
     let ask = async {
         while let Ok(Ok(())) = timeout(bound, connection.run("")).await {
-            sleep(PING).await;
+            sleep(PING_INTERVAL).await;
         }
     };
     tokio::select! {
@@ -111,6 +107,7 @@ const LISTEN: &str = "LISTEN sekisho";
 pub(super) const NOTIFY_AND_COMMIT: &str = "NOTIFY sekisho; COMMIT";
 /// Servers promise to have a change within 100 ms; the rest of it is for
 /// reading what changed.
-const EVERY: Duration = Duration::from_millis(40);
-const RETRY: Duration = Duration::from_millis(500);
-const PING: Duration = Duration::from_secs(3);
+const POLL: Duration = Duration::from_millis(40);
+/// Between two attempts to listen.
+const RETRY: Backoff = Backoff::new(Duration::from_millis(100), Duration::from_secs(1));
+const PING_INTERVAL: Duration = Duration::from_secs(3);
