@@ -89,9 +89,6 @@ pub(super) fn credential(row: &Row) -> Step<StoredCredential<SealedBytes>> {
 /// Reads a credential from [`credential_columns`] beginning at `first`.
 pub(super) fn credential_from(row: &Row, first: usize) -> Step<StoredCredential<SealedBytes>> {
     let id = CredentialId::from_u64(number(row, first)?);
-    let key_type = get(row, first + 1)?;
-    let key_type = KeyType::parse(key_type)
-        .ok_or_else(|| Fault::Value(format!("{id} has the unknown key type {key_type:?}")))?;
     let mut chain = vec![CertificateDer::from(get::<Vec<u8>>(row, first + 3)?)];
     if let Some(issuers) = get::<Option<&[u8]>>(row, first + 4)? {
         let issuers = split_chain(issuers)
@@ -101,7 +98,7 @@ pub(super) fn credential_from(row: &Row, first: usize) -> Step<StoredCredential<
     Ok(StoredCredential {
         id,
         version: number(row, first + 2)?,
-        key_type,
+        key_type: key_type(row, first + 1)?,
         chain,
         key: sealed(row, first + 5)?,
         not_before: get(row, first + 8)?,
@@ -148,6 +145,12 @@ fn sealed(row: &Row, first: usize) -> Step<SealedBytes> {
         nonce,
         bytes: get(row, first + 2)?,
     })
+}
+
+/// Reads the type of a credential's key.
+pub(super) fn key_type(row: &Row, column: usize) -> Step<KeyType> {
+    let word = get(row, column)?;
+    KeyType::parse(word).ok_or_else(|| Fault::Value(format!("unknown key type {word:?}")))
 }
 
 /// A stored pattern.

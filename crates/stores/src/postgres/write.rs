@@ -6,22 +6,20 @@ mod plan;
 mod reseal;
 mod send;
 
-use std::collections::HashMap;
-
 use futures_util::future::try_join5;
 use tokio_postgres::Row;
 
-use self::plan::{Asked, Plan, There};
+use self::plan::{Plan, Stored};
 use super::connection::Connection;
-use super::fault::{Fault, Step};
+use super::fault::Step;
 use super::params::column;
 use super::read::now;
 use super::rows::{self, signed};
-use sekisho_certs::credential::{CredentialId, KeyType};
+use sekisho_certs::credential::{CredentialId, KeyType, SealedBytes};
 use sekisho_certs::host::HostPattern;
-use sekisho_certs::record::References;
+use sekisho_certs::record::{HostRecord, References};
 use sekisho_certs::seal::Batch;
-use sekisho_certs::store::{DocumentId, What};
+use sekisho_certs::store::{Document, DocumentId, What, Write};
 
 use super::log;
 
@@ -29,10 +27,9 @@ use super::log;
 /// `now` is none for the database's own clock.
 pub(super) async fn write(on: &Connection, batch: Batch, now: Option<i64>, keep: u64) -> Step<u64> {
     let (writes, reseals) = batch.into_parts();
-    let asked = Asked::by(&writes)?;
-    let (there, forgotten) = begin(on, &asked, now).await?;
-    let before = there.number;
-    let mut plan = match Plan::new(there, writes) {
+    let stored = begin(on, &writes, now).await?;
+    let before = stored.number;
+    let mut plan = match Plan::new(stored, writes) {
         Ok(plan) => plan,
         Err(conflict) => {
             on.run("ROLLBACK").await?;
@@ -43,65 +40,67 @@ pub(super) async fn write(on: &Connection, batch: Batch, now: Option<i64>, keep:
     for orphan in send::contents(on, &plan).await? {
         plan.log(log::CREDENTIAL, "", &orphan.to_string(), What::Removed);
     }
-    let kept = Kept {
-        before,
-        forgotten,
-        keep,
-    };
-    send::changes(on, &plan, kept, now).await?;
-    Ok(plan.number())
+    match plan.stored.number - before {
+        0 => on.run("COMMIT").await?,
+        count => send::changes(on, &plan, count, keep, now).await?,
+    }
+    Ok(plan.stored.number)
 }
 
-/// Where the log ends, and how long it may be.
-#[derive(Clone, Copy)]
-struct Kept {
-    before: u64,
-    forgotten: u64,
-    keep: u64,
-}
-
-/// Takes the lock and reads what stands there; also how far the log is cut.
-async fn begin(on: &Connection, asked: &Asked, now: Option<i64>) -> Step<(There, u64)> {
-    let documents = &asked.documents;
+/// Takes the lock, and reads what is stored of the things that are written.
+async fn begin(on: &Connection, writes: &[Write<SealedBytes>], now: Option<i64>) -> Step<Stored> {
+    let credentials = writes.iter().flat_map(|write| match write {
+        Write::PutCredential(credential, _) => vec![credential.id],
+        Write::PutHost(record, _) => record.references.iter().map(|(_, id)| id).collect(),
+        _ => Vec::new(),
+    });
+    let hosts = writes.iter().filter_map(|write| match write {
+        Write::PutHost(HostRecord { pattern, .. }, _) | Write::RemoveHost(pattern, _) => {
+            Some(pattern.as_str())
+        }
+        _ => None,
+    });
+    let documents = writes.iter().filter_map(|write| match write {
+        Write::PutDocument(Document { id, .. }, _)
+        | Write::RemoveDocument(id, _)
+        | Write::Require(id, _) => Some(id),
+        _ => None,
+    });
     // Sent together and done in this order: what is read is read under the
     // lock.
-    let ((), meta, credentials, hosts, documents) = try_join5(
+    let ((), meta, credentials, hosts, stored_documents) = try_join5(
         on.run(BEGIN),
         on.query(LOCK, &[]),
-        on.query(
+        on.list(
             CREDENTIALS,
-            &[&column(&asked.credentials, |id| signed(id.as_u64()))],
+            &[&column(credentials, |id| signed(id.as_u64()))],
+            credential,
         ),
-        on.query(HOSTS, &[&column(&asked.hosts, HostPattern::as_str)]),
-        on.query(
+        on.list(HOSTS, &[&hosts.collect::<Vec<_>>()], host),
+        on.list(
             DOCUMENTS,
             &[
-                &column(documents, |id| id.kind.as_str()),
+                &column(documents.clone(), |id| id.kind.as_str()),
                 &column(documents, |id| &*id.key),
                 &now,
             ],
+            document,
         ),
     )
     .await?;
     let meta = meta.first().ok_or_else(rows::no_meta)?;
-    let there = There {
+    Ok(Stored {
         number: rows::number(meta, 0)?,
-        credentials: credentials.iter().map(credential).collect::<Step<_>>()?,
-        hosts: hosts.iter().map(host).collect::<Step<_>>()?,
-        documents: documents
-            .iter()
-            .map(document)
-            .collect::<Step<HashMap<_, _>>>()?,
-    };
-    Ok((there, rows::number(meta, 1)?))
+        forgotten: rows::number(meta, 1)?,
+        credentials: credentials.into_iter().collect(),
+        hosts: hosts.into_iter().collect(),
+        documents: stored_documents.into_iter().collect(),
+    })
 }
 
 fn credential(row: &Row) -> Step<(CredentialId, (u64, KeyType))> {
     let id = CredentialId::from_u64(rows::number(row, 0)?);
-    let key_type = rows::get(row, 2)?;
-    let key_type = KeyType::parse(key_type)
-        .ok_or_else(|| Fault::Value(format!("{id} has the unknown key type {key_type:?}")))?;
-    Ok((id, (rows::number(row, 1)?, key_type)))
+    Ok((id, (rows::number(row, 1)?, rows::key_type(row, 2)?)))
 }
 
 fn host(row: &Row) -> Step<(HostPattern, (u64, References))> {

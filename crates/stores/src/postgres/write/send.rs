@@ -12,7 +12,6 @@ use super::super::listen;
 use super::super::params::column;
 use super::super::read::now;
 use super::super::rows::{self, signed};
-use super::Kept;
 use super::plan::Plan;
 use sekisho_certs::credential::{CredentialId, KeyType};
 use sekisho_certs::host::HostPattern;
@@ -28,32 +27,27 @@ pub(super) async fn contents(on: &Connection, plan: &Plan) -> Step<Vec<Credentia
         credentials(on, plan),
         hosts(on, plan),
         documents(on, plan),
-        on.query(DROP_ORPHANS, &[&dropped]),
+        on.list(DROP_ORPHANS, &[&dropped], |row| rows::number(row, 0)),
     )
     .await?;
-    let ids = orphans.iter().map(|row| rows::credential_id(row, 0));
-    let ids = ids.filter_map(Step::transpose).collect::<Step<Vec<_>>>();
-    ids.map(|mut ids| {
-        ids.sort_unstable();
-        ids
-    })
+    let mut orphans = column(orphans, CredentialId::from_u64);
+    orphans.sort_unstable();
+    Ok(orphans)
 }
 
-/// Announces the changes, cuts the log and what has expired a bounded piece at
+/// Announces `count` changes, cuts the log and what has expired a bounded piece at
 /// a time, stores the number, and commits.
 pub(super) async fn changes(
     on: &Connection,
     plan: &Plan,
-    kept: Kept,
+    count: u64,
+    keep: u64,
     now: Option<i64>,
 ) -> Step<()> {
-    let number = plan.number();
-    if number == kept.before {
-        return on.run("COMMIT").await;
-    }
-    let most = MIN_PRUNED.max(2 * (number - kept.before));
-    let floor = number.saturating_sub(kept.keep).min(kept.forgotten + most);
-    let floor = signed(floor.max(kept.forgotten));
+    let (number, forgotten) = (plan.stored.number, plan.stored.forgotten);
+    let most = MIN_PRUNED.max(2 * count);
+    let floor = number.saturating_sub(keep).min(forgotten + most);
+    let floor = signed(floor.max(forgotten));
     let (number, mark) = (signed(number), mark());
     let all = &plan.changes;
     try_join5(
