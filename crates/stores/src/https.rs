@@ -24,6 +24,8 @@ use tokio::time::timeout;
 use tower_service::Service;
 use zeroize::Zeroizing;
 
+use crate::describe::describe;
+
 /// Sends at most `REQUESTS` at a time. All of it runs on the runtime that
 /// polls it.
 pub struct HttpsClient {
@@ -170,20 +172,6 @@ pub async fn body(
         bytes.extend_from_slice(data);
     }
     Ok(bytes)
-}
-
-/// Words an error with its causes, each once.
-pub(crate) fn describe(error: &(dyn Error + 'static)) -> String {
-    let mut text = error.to_string();
-    let mut next = error.source();
-    while let Some(cause) = next {
-        let cause_text = cause.to_string();
-        if !text.contains(&cause_text) {
-            text = format!("{text}: {cause_text}");
-        }
-        next = cause.source();
-    }
-    text
 }
 
 /// More at a time gain nothing from one server; over HTTP/1.1 each has a

@@ -12,6 +12,8 @@ pub mod breaker;
 #[cfg(test)]
 #[cfg(all(feature = "http", feature = "postgres", feature = "redis"))]
 mod contract;
+#[cfg(any(feature = "http", feature = "postgres"))]
+mod describe;
 pub mod disk_cache;
 pub mod files;
 #[cfg(feature = "http")]

@@ -34,7 +34,6 @@ use self::listen::Watch;
 use self::params::{Params, column};
 use self::pool::Pool;
 use self::rows::signed;
-use self::schema::Header;
 use sekisho_certs::clock::Clock;
 use sekisho_certs::credential::{CredentialId, SealedBytes, StoredCredential};
 use sekisho_certs::host::{HostName, HostPattern};
@@ -75,7 +74,7 @@ impl Postgres {
     /// If that can't be told.
     pub async fn is_there(url: &Url, runtime: &Handle) -> Result<bool> {
         let pool = Pool::new(url, &Options::default(), runtime)?;
-        Ok(pool.header().await? != Header::Nothing)
+        Ok(pool.header().await?.is_some())
     }
 
     fn options(&self) -> &Options {

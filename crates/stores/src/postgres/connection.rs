@@ -38,38 +38,28 @@ impl Dialer {
         })
     }
 
-    /// Connects to a store of this version. The runtime that polls this drives
-    /// the connection.
+    /// Connects to a store of this version, and prepares the statement of
+    /// lookups. Behind PgBouncer the next transaction may meet a server process
+    /// that does not know it. The runtime that polls this drives the connection.
     pub(super) async fn dial(&self) -> Step<Arc<Connection>> {
         let bound = self.options.connect;
         let dialled = timeout(bound, async {
-            let connection = self.connect(|_| {}).await?;
+            let mut connection = self.connect(|_| {}).await?;
             let catalog = schema::settle(&connection, self.options.mode).await?;
+            if !self.url.pgbouncer {
+                let prepared = connection.client.prepare_typed(find::FIND, find::TYPES);
+                connection.prepared = Some(prepared.await?);
+            }
             Ok((connection, catalog))
         });
-        let (connection, catalog) = dialled.await.unwrap_or_else(|_| Err(self.too_slow()))?;
+        let too_slow = |_| Err(Fault::Away(format!("no connection within {bound:?}")));
+        let (connection, catalog) = dialled.await.unwrap_or_else(too_slow)?;
         if *self.catalog.get_or_init(|| catalog) != catalog {
             return Err(Fault::Unusable(
                 "this is another store than before; restart to use it".into(),
             ));
         }
         Ok(Arc::new(connection))
-    }
-
-    /// Connects, with the statement of lookups prepared. Behind PgBouncer the
-    /// next transaction may meet a server process that does not know it.
-    pub(super) async fn dial_for_lookups(&self) -> Step<Arc<Connection>> {
-        let mut connection = self.dial().await?;
-        if !self.url.pgbouncer {
-            let prepared = connection.client.prepare_typed(find::FIND, find::TYPES);
-            let bound = self.options.connect;
-            let prepared = timeout(bound, prepared)
-                .await
-                .map_err(|_| self.too_slow())?;
-            let unshared = Arc::get_mut(&mut connection).expect("nobody else has it yet");
-            unshared.prepared = Some(prepared?);
-        }
-        Ok(connection)
     }
 
     /// Connects, whatever lies in the database; hands over what the server
@@ -94,24 +84,20 @@ impl Dialer {
             retired,
         })
     }
-
-    fn too_slow(&self) -> Fault {
-        Fault::Away(format!("no connection within {:?}", self.options.connect))
-    }
 }
 
 /// A connection to the server, driven by a task of its own until it is dropped.
 pub(super) struct Connection {
     client: Client,
-    /// [`find::FIND`].
+    /// [`find::FIND`]; none behind PgBouncer.
     prepared: Option<Statement>,
     driver: AbortHandle,
     retired: watch::Sender<bool>,
 }
 
 impl Connection {
-    /// Runs a statement and returns its rows, in one round trip. Nothing is
-    /// prepared under a name. Statements are sent in the order in which these
+    /// Runs a statement and returns its rows, in one round trip, without
+    /// preparing it under a name. Statements are sent in the order in which these
     /// futures are first polled.
     pub(super) async fn query(&self, sql: &str, params: Params<'_>) -> Step<Vec<Row>> {
         let typed: Vec<_> = params.iter().map(|one| one.typed()).collect();
@@ -128,7 +114,7 @@ impl Connection {
         self.query(sql, params).await?.iter().map(read).collect()
     }
 
-    /// Runs [`find::FIND`], prepared if this connection is one for lookups.
+    /// Runs [`find::FIND`].
     pub(super) async fn find(&self, name: &str, parent: Option<&str>) -> Step<Vec<Row>> {
         let Some(prepared) = &self.prepared else {
             return self.query(find::FIND, &[&name, &parent]).await;

@@ -1,10 +1,9 @@
 //! What a call to the database can fail with.
 
-use std::error::Error as _;
-
 use tokio_postgres::error::{DbError, Severity, SqlState};
 
 use super::url::Url;
+use crate::describe::describe;
 use sekisho_certs::store::StoreError;
 
 /// What a step of a call fails with, before the database's name is known.
@@ -36,7 +35,7 @@ impl Fault {
             Self::Away(why) => StoreError::Unavailable(format!("{shown}: {why}").into()),
             Self::Sql(error) => match error.as_db_error() {
                 Some(said) => refused(shown, said),
-                None => StoreError::Unavailable(format!("{shown}: {}", with_causes(&error)).into()),
+                None => StoreError::Unavailable(format!("{shown}: {}", describe(&error)).into()),
             },
         }
     }
@@ -46,13 +45,6 @@ impl Fault {
         let Self::Sql(error) = self else { return false };
         let severity = error.as_db_error().map(DbError::parsed_severity);
         matches!(severity, None | Some(Some(Severity::Fatal)))
-    }
-
-    /// Whether the tables, or their schema, are not there.
-    pub(super) fn is_no_table(&self) -> bool {
-        let Self::Sql(error) = self else { return false };
-        let code = error.code();
-        code == Some(&SqlState::UNDEFINED_TABLE) || code == Some(&SqlState::INVALID_SCHEMA_NAME)
     }
 }
 
@@ -90,21 +82,6 @@ fn refused(shown: &str, said: &DbError) -> StoreError {
         // of it heals without us.
         _ => StoreError::Unavailable(text.into()),
     }
-}
-
-/// An error and its causes in one line.
-fn with_causes(error: &tokio_postgres::Error) -> String {
-    let mut text = error.to_string();
-    let mut cause = error.source();
-    while let Some(error) = cause {
-        let said = error.to_string();
-        if !text.contains(&said) {
-            text.push_str(": ");
-            text.push_str(&said);
-        }
-        cause = error.source();
-    }
-    text
 }
 
 /// A prepared statement that is there already, or is not there: another server

@@ -105,7 +105,7 @@ impl Pool {
     }
 
     /// Reads what lies in the database.
-    pub(super) async fn header(&self) -> Result<Header> {
+    pub(super) async fn header(&self) -> Result<Option<Header>> {
         let dialer = Arc::clone(&self.dialer);
         let look = async move { schema::header(&dialer.connect(|_| {}).await?).await };
         let bound = self.dialer.options.connect;
@@ -163,7 +163,7 @@ impl Pool {
 }
 
 async fn dial(dialer: Arc<Dialer>) -> Result<Connected<Arc<Connection>>> {
-    let dialled = dialer.dial_for_lookups().await;
+    let dialled = dialer.dial().await;
     let connection = dialled.map_err(|fault| fault.at(&dialer.url))?;
     let ended = connection.ended();
     let ended = Box::pin(async {

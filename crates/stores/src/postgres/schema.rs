@@ -6,104 +6,80 @@ use super::fault::{Fault, Step};
 use super::rows;
 use sekisho_certs::store::CatalogId;
 
-/// What lies in a database.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Header {
-    /// No store.
-    Nothing,
-    /// A store.
-    Store {
-        /// The version of its tables.
-        version: i32,
-        /// The oldest version that may read and write them.
-        compatible: i32,
-        /// Its identity.
-        catalog: CatalogId,
-    },
+/// A store in a database.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Header {
+    /// Version of the tables.
+    version: i32,
+    /// The oldest version that may read and write them.
+    compatible: i32,
+    catalog: CatalogId,
 }
 
-/// Looks what is there.
-pub(super) async fn header(connection: &Connection) -> Step<Header> {
-    let rows = match connection.query(HEADER, &[]).await {
-        Err(fault) if fault.is_no_table() => return Ok(Header::Nothing),
-        other => other?,
-    };
+/// Reads which store lies in the database, if one does.
+pub(super) async fn header(on: &Connection) -> Step<Option<Header>> {
+    let exists = on.list(EXISTS, &[], |row| rows::get::<bool>(row, 0));
+    if exists.await? == [false] {
+        return Ok(None);
+    }
+    let rows = on.query(HEADER, &[]).await?;
     let row = rows.first().ok_or_else(rows::no_meta)?;
     let version = rows::get(row, 0)?;
-    Ok(Header::Store {
+    Ok(Some(Header {
         version,
         compatible: rows::get::<Option<i32>>(row, 2)?.unwrap_or(version),
         catalog: CatalogId(rows::id(row, 1)?),
-    })
+    }))
 }
 
-/// Sees to it that there are tables of this version, and gives the store's
-/// identity. Older ones are brought forward, newer ones refused.
-pub(super) async fn settle(connection: &Connection, mode: Mode) -> Step<CatalogId> {
-    match header(connection).await? {
-        Header::Store {
-            version: VERSION..,
-            compatible: ..=VERSION,
-            catalog,
-        } => Ok(catalog),
-        Header::Store {
-            version,
-            compatible,
-            ..
-        } if version > VERSION => Err(newer(version, compatible)),
-        Header::Nothing if mode == Mode::Existing => Err(Fault::Unusable(
+/// Makes sure that there are tables of this version, and returns the store's
+/// identity. Older tables are migrated, newer ones refused.
+pub(super) async fn settle(on: &Connection, mode: Mode) -> Step<CatalogId> {
+    match header(on).await? {
+        Some(header) if header.version >= VERSION && header.compatible <= VERSION => {
+            Ok(header.catalog)
+        }
+        Some(header) if header.version > VERSION => Err(newer(header)),
+        None if mode == Mode::Existing => Err(Fault::Unusable(
             "there is no store in this database; `sekisho cert import` or `sekisho host set` \
              makes one, or correct [store] url"
                 .into(),
         )),
         _ => {
-            migrate(connection, MIGRATIONS).await?;
-            match header(connection).await? {
-                Header::Store { catalog, .. } => Ok(catalog),
-                Header::Nothing => Err(rows::no_meta()),
-            }
+            migrate(on, MIGRATIONS).await?;
+            let made = header(on).await?.ok_or_else(rows::no_meta)?;
+            Ok(made.catalog)
         }
     }
 }
 
 /// Brings the tables to the last version, in one transaction. Of several that
 /// do it at once one works, and the others find it done.
-pub(super) async fn migrate(connection: &Connection, migrations: &[&str]) -> Step<()> {
-    connection.run(BEGIN).await?;
-    connection.query(LOCK, &[&ADVISORY_LOCK]).await?;
-    let rows = connection.query(THERE, &[]).await?;
-    let is_there: bool = rows::get(rows.first().ok_or_else(rows::no_meta)?, 0)?;
-    let version = match is_there {
-        true => match header(connection).await? {
-            Header::Store { version, .. } => version,
-            Header::Nothing => 0,
-        },
-        false => 0,
-    };
-    let done = usize::try_from(version).unwrap_or(0);
+pub(super) async fn migrate(on: &Connection, migrations: &[&str]) -> Step<()> {
+    on.run(BEGIN).await?;
+    on.query(LOCK, &[&ADVISORY_LOCK]).await?;
+    let there = header(on).await?;
+    let done = there.map_or(0, |header| header.version.cast_unsigned() as usize);
     let Some(missing) = migrations.get(done..) else {
-        connection.run("ROLLBACK").await?;
-        return Err(newer(version, version));
+        on.run("ROLLBACK").await?;
+        return Err(there.map_or_else(rows::no_meta, newer));
     };
     for migration in missing {
-        connection.run(migration).await?;
+        on.run(migration).await?;
     }
-    if done == 0 {
-        connection
-            .query(FIRST, &[&&random()[..], &&random()[..]])
-            .await?;
+    if there.is_none() {
+        on.query(FIRST, &[&&random()[..], &&random()[..]]).await?;
     }
     let version = migrations.len() as i64;
-    connection.query(SET_VERSION, &[&version]).await?;
-    connection.run("COMMIT").await?;
-    Ok(())
+    on.query(SET_VERSION, &[&version]).await?;
+    on.run("COMMIT").await
 }
 
-fn newer(version: i32, compatible: i32) -> Fault {
+fn newer(header: Header) -> Fault {
     Fault::Unusable(format!(
-        "the store has schema version {version}, which takes a program of schema version \
-         {compatible} or newer, and this one has {VERSION}; use the version of the program that \
-         wrote it, or a newer one"
+        "the store has schema version {}, which takes a program of schema version {} or newer, \
+         and this one has {VERSION}; use the version of the program that wrote it, or a newer one",
+        header.version, header.compatible
     ))
 }
 
@@ -113,12 +89,15 @@ fn random() -> [u8; 16] {
     bytes
 }
 
+/// `compatible` is a column of version 2, read where it is there.
 const HEADER: &str =
     "SELECT version, catalog, (to_jsonb(m) ->> 'compatible')::integer FROM sekisho.meta m";
 /// Held until the transaction ends.
 const LOCK: &str = "SELECT pg_advisory_xact_lock($1)";
-/// A failing statement would end the transaction: this one never fails.
-const THERE: &str = "SELECT to_regclass('sekisho.meta') IS NOT NULL";
+/// Never fails, since a failing statement would end the transaction. `to_regclass`
+/// may not see a table that another connection has just made.
+const EXISTS: &str =
+    "SELECT EXISTS (SELECT FROM pg_tables WHERE schemaname = 'sekisho' AND tablename = 'meta')";
 const FIRST: &str = "INSERT INTO sekisho.meta (one, version, catalog, log, number, forgotten)
            VALUES (true, 0, $1, $2, 0, 0)";
 const SET_VERSION: &str = "UPDATE sekisho.meta SET version = $1";

@@ -54,7 +54,7 @@ impl Url {
                 "sslmode" => security = sslmode(value)?,
                 "sslrootcert" => root = Some(base.join(path(value)?)),
                 "target_session_attrs" if value != "read-write" => return Err(ATTRS.into()),
-                _ if PASSED.contains(&name) => passed.push(parameter),
+                _ if PASSED.split(", ").any(|known| known == name) => passed.push(parameter),
                 // It may be a piece of the password: it is not repeated.
                 _ => return Err(unknown()),
             }
@@ -206,30 +206,14 @@ fn settle(config: &mut Config, security: Security) {
 fn unknown() -> String {
     format!(
         "it has a parameter that is not known; known are pgbouncer, pool, sslmode, sslrootcert, \
-         {}; {ENCODE}",
-        PASSED.join(", ")
+         {PASSED}; {ENCODE}"
     )
 }
 
 /// Parameters that the client library reads itself.
-const PASSED: [&str; 16] = [
-    "user",
-    "password",
-    "dbname",
-    "options",
-    "application_name",
-    "sslnegotiation",
-    "host",
-    "hostaddr",
-    "port",
-    "connect_timeout",
-    "tcp_user_timeout",
-    "keepalives",
-    "keepalives_idle",
-    "keepalives_interval",
-    "target_session_attrs",
-    "channel_binding",
-];
+const PASSED: &str = "user, password, dbname, options, application_name, sslnegotiation, host, \
+                      hostaddr, port, connect_timeout, tcp_user_timeout, keepalives, \
+                      keepalives_idle, keepalives_interval, target_session_attrs, channel_binding";
 const SSLMODES: [(&str, Security); 5] = [
     ("disable", Security::Disable),
     ("prefer", Security::Prefer),
