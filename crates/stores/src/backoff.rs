@@ -56,7 +56,7 @@ impl Delays {
         self.next = self.backoff.min;
     }
 
-    /// Whether no attempt has failed since the start or the last success.
+    /// Tells whether no attempt has failed since the start or the last success.
     #[must_use]
     pub fn is_at_start(&self) -> bool {
         self.next == self.backoff.min

@@ -106,10 +106,10 @@ pub struct DiskCache {
 
 #[derive(Debug)]
 struct Inner {
-    /// One thread, since the file has one user.
+    /// Runs on one thread, since SQLite gives the file to one connection.
     writer: Threads<Writer>,
     shared: Arc<Shared>,
-    /// What is sealed for this file alone is bound to it.
+    /// Id of this file: keys of a plain store are sealed for it alone.
     own: CatalogId,
     options: Options,
     /// Where the file was when it was opened.
@@ -118,7 +118,7 @@ struct Inner {
     outage: Mutex<Outage>,
 }
 
-/// What callers share with the writer.
+/// State that callers share with the writer.
 #[derive(Debug, Default)]
 struct Shared {
     seen: Arc<Seen>,
@@ -128,10 +128,10 @@ struct Shared {
     stats: Mutex<Stats>,
 }
 
-/// What was logged of a store that fails.
+/// Log lines about a store that fails, so that they are not repeated.
 #[derive(Debug, Default)]
 struct Outage {
-    /// Whether the last reading of the feed went well.
+    /// True after a reading of the feed that succeeded.
     is_feed_healthy: bool,
     is_away: bool,
     /// When that was last logged.
@@ -204,8 +204,8 @@ impl DiskCache {
         *self.inner.shared.stats()
     }
 
-    /// What a server starts with while the store is out of reach. It counts
-    /// until the catalog first answers.
+    /// Returns the state that a server starts with while the store is out of
+    /// reach. It counts until the catalog first answers.
     #[must_use]
     pub fn start_state(&self) -> Option<StartState> {
         self.inner.start.clone()
@@ -347,7 +347,8 @@ fn fresh_id() -> CatalogId {
     CatalogId(id)
 }
 
-/// What a copy may take; the store has taken its own time before.
+/// Bounds a call of the disk. In a lookup the store has taken its own time
+/// before.
 const ASK_TIMEOUT: Duration = Duration::from_secs(1);
 /// Calls that wait for the disk: as many as loads may be in flight in a busy
 /// server. Of the log there is one page at most.

@@ -1,5 +1,5 @@
-//! What a server asks for a name behind its memory: Redis cache, store, disk
-//! cache, in one list.
+//! Lookups behind the memory cache: Redis cache, store and disk cache, in one
+//! list.
 
 #[cfg(test)]
 mod tests;
@@ -20,7 +20,7 @@ use sekisho_certs::log::Noted;
 use sekisho_certs::seal::{KeyRing, OpenKey, Sealer};
 use sekisho_certs::store::{Answer, BoxFuture, Found, Result, Store, StoreError};
 
-/// One store with the caches before and behind it.
+/// Store with the caches before and behind it.
 #[derive(Debug)]
 pub struct Tiers {
     origin: Origin,
@@ -40,13 +40,13 @@ enum Origin {
     Plain(Arc<dyn Store>, Option<KeyRing>),
 }
 
-/// One lookup.
+/// Lookup under way.
 struct Question<'a> {
     name: &'a HostName,
     noted: Noted,
     #[cfg(feature = "redis")]
     redis: Option<CachePosition>,
-    /// Whether Redis is asked before the store.
+    /// True if Redis is asked before the store.
     redis_first: bool,
 }
 
@@ -255,7 +255,7 @@ impl Tiers {
                 Ok(stale(answer))
             }
             Ok(_) => Err(failed),
-            // That a copy can't be used says nothing of what the store has.
+            // A copy that can't be used says nothing of what the store has.
             Err(why) => Err(StoreError::Unavailable(why.to_string().into())),
         }
     }
@@ -269,7 +269,7 @@ impl Tiers {
             Err(StoreError::Unavailable(_) | StoreError::TimedOut(_)) => permit.failed(),
             // A full queue is not a store failure.
             Err(StoreError::Overloaded) => {}
-            // What one host's data does says nothing of the store.
+            // A failure by one host's data says nothing of the store.
             Ok(_) | Err(_) => permit.succeeded(),
         }
         outcome
@@ -277,8 +277,8 @@ impl Tiers {
 }
 
 impl Question<'_> {
-    /// Whether an answer is older than what had been seen before it was asked
-    /// for.
+    /// Tells whether an answer is older than what had been seen before it was
+    /// asked for.
     fn is_older(&self, answer: &Answer<SealedBytes>) -> bool {
         let seen = self.noted.position.zip(answer.read_at);
         seen.is_some_and(|(seen, read)| seen.log == read.log && read.number < seen.number)

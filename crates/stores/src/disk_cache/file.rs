@@ -21,7 +21,7 @@ pub(super) struct CacheFile {
     _lock: File,
 }
 
-/// What can't be used, in words for the operator.
+/// Result whose error is text for the operator.
 pub(super) type Result<T> = std::result::Result<T, String>;
 
 impl CacheFile {
@@ -149,7 +149,8 @@ impl CacheFile {
         Ok(connection)
     }
 
-    /// Whether a file of ours lies there; an error if it is another program's.
+    /// Tells whether a disk cache lies there; an error if it is another program's
+    /// file.
     fn is_ours(&self) -> Result<bool> {
         let read = || -> io::Result<Vec<u8>> {
             let mut head = Vec::with_capacity(HEADER);
@@ -161,7 +162,7 @@ impl CacheFile {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(false),
             read => read.map_err(|error| self.fault(&error))?,
         };
-        // What a crash of the system may leave of a file just made.
+        // A crash of the system may leave zeros of a file just made.
         if head.iter().all(|byte| *byte == 0) {
             return Ok(false);
         }
@@ -183,7 +184,7 @@ impl CacheFile {
     }
 }
 
-/// Whether it is what lies there that is wrong, not the way to it.
+/// Tells damage of the file from failures to reach it.
 pub(super) fn is_damage(error: &rusqlite::Error) -> bool {
     match error.sqlite_error_code() {
         Some(code) => matches!(

@@ -26,7 +26,7 @@ pub(super) struct Waiting {
     pub(super) overflowed: bool,
 }
 
-/// What the store said of a name.
+/// Answer of the store for a name.
 #[derive(Debug)]
 pub(super) struct Kept {
     pub(super) name: HostName,

@@ -19,7 +19,7 @@ use sekisho_certs::store::{
 };
 use sekisho_certs::{FeedState, Follower};
 
-/// What the resync has to do.
+/// Work that waits for the resync.
 #[derive(Debug, Default)]
 pub(super) struct Resync {
     /// The file missed a page, and is given none before it has caught up.
@@ -38,7 +38,7 @@ impl Follower for DiskCache {
         if is_healthy && !was_healthy {
             // No lookup may need the store for a long time after it is back.
             self.store_answered();
-            // What a start needs may have changed while this server was off.
+            // Documents may have changed while this server was off.
             self.inner.shared.resync.request();
         }
     }

@@ -1,4 +1,4 @@
-//! What a server starts with while its catalog is out of reach.
+//! State that a server starts with while its catalog is out of reach.
 
 use super::tables::Meta;
 use sekisho_certs::SealedBytes;

@@ -1,4 +1,4 @@
-//! What is counted of the disk cache.
+//! Metrics of the disk cache.
 
 use std::fmt;
 
@@ -17,8 +17,8 @@ pub struct Stats {
     pub answers: u64,
     /// Answers that were copied.
     pub kept: u64,
-    /// What was to be kept and was not: there was no room before the writer, the
-    /// disk did not take it, or it was too large.
+    /// Answers that were not copied: too many waited, the disk did not take
+    /// them, or they were too large.
     pub dropped: u64,
 }
 

@@ -15,12 +15,12 @@ pub(super) const APPLICATION_ID: i32 = 0x7365_6b77;
 /// anew.
 pub(super) const VERSION: i32 = 4;
 
-/// What the copies belong to.
+/// Store and state that the copies belong to.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Meta {
     /// A digest of what the store is called.
     pub(super) store: Vec<u8>,
-    /// What is sealed for this file alone is bound to it.
+    /// Id of this file: keys of a plain store are sealed for it alone.
     pub(super) own: CatalogId,
     /// The catalog's id; none before it was asked, or for a plain store.
     pub(super) catalog: Option<CatalogId>,
@@ -99,7 +99,7 @@ pub(super) fn find(connection: &Connection, name: &HostName) -> Result<Option<(S
     first(connection, FIND, (name.as_str(), above), read)
 }
 
-/// Whether this pattern has a copy of that digest.
+/// Tells whether this pattern has a copy of that digest.
 pub(super) fn has(
     connection: &Connection,
     pattern: &HostPattern,

@@ -21,14 +21,14 @@ pub(super) struct Writer {
     /// None while no file can be made. It is closed before the lock goes.
     pub(super) connection: Option<Connection>,
     file: CacheFile,
-    /// What the file says, or would say.
+    /// Row of the file, or of the next one that can be made.
     meta: Meta,
     /// The changes of late: what was read before one of them is not kept.
     recent: Recent,
     /// The epoch of [`Shared::seen`] in which the file's position counts.
     epoch: u64,
     shared: Arc<Shared>,
-    /// Whether the present failure was logged.
+    /// True once the present failure was logged.
     is_logged: bool,
 }
 
@@ -153,7 +153,7 @@ impl Writer {
                 self.shared.resync.request();
             }
             Err(why) => {
-                // What could not be replaced must not answer after a restart.
+                // Copies that could not be dropped must not answer after a restart.
                 let removed = self.file.remove();
                 if !std::mem::replace(&mut self.is_logged, true) {
                     let left = removed.err().map(|error| error.to_string());

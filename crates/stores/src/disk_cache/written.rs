@@ -1,4 +1,4 @@
-//! What is known to lie on the disk, so that it is not sent there again.
+//! Fingerprints of what lies on the disk: it is not sent there again.
 
 use std::fmt;
 use std::hash::BuildHasher;

@@ -1,4 +1,4 @@
-//! What is wrong with the file, in the operator's words.
+//! Errors of the file, in the operator's words.
 
 use std::fs;
 use std::io;
@@ -9,7 +9,7 @@ use rusqlite::ErrorCode;
 use super::schema::{self, Header};
 use sekisho_certs::store::StoreError;
 
-/// What SQLite reports of a file.
+/// Explains an error of SQLite, and says what to do.
 pub(super) fn explain(path: &Path, error: &rusqlite::Error) -> StoreError {
     let path = path.display();
     let unavailable = |text: String| StoreError::Unavailable(text.into());
@@ -79,7 +79,7 @@ pub(super) fn unreachable_file(path: &Path, error: &io::Error) -> StoreError {
     StoreError::Unavailable(text.into())
 }
 
-/// Nobody may write it here.
+/// Makes the error of a file that this user can't write.
 pub(super) fn read_only(path: &Path) -> StoreError {
     read_only_text(&path.display().to_string())
 }

@@ -248,7 +248,7 @@ impl StoreFile {
     }
 }
 
-/// What a connection is for.
+/// Purpose of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Role {
     /// Reads on a thread that may wait.
@@ -309,7 +309,7 @@ impl Slot {
         work(reader)
     }
 
-    /// Whether nothing is open here; false while a thread is at it.
+    /// Tells whether no connection is open; false while a thread uses it.
     pub(super) fn is_empty(&self) -> bool {
         match self.reader.try_lock() {
             Ok(reader) => reader.is_none(),

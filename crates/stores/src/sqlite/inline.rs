@@ -40,7 +40,7 @@ impl InlineReaders {
         }
     }
 
-    /// Whether the file system can be asked for what it has in memory.
+    /// Tells whether the file system says what it has in memory.
     pub(super) fn is_possible(&self) -> bool {
         self.possible.load(Ordering::Relaxed)
     }

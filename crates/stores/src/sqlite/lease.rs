@@ -45,7 +45,8 @@ impl Reader {
 
 const HELD: &str = "SELECT holder, token FROM leases WHERE name = ?1 AND expires_ms > ?2";
 const PUT: &str = "INSERT OR REPLACE INTO leases VALUES (?1, ?2, ?3, ?4)";
-/// One counter for all names: a token still grows after its row is gone.
+/// Takes the next token, from one counter for all names: a token still grows
+/// after its row is gone.
 const NEXT_TOKEN: &str = "UPDATE meta SET token = token + 1 RETURNING token";
 /// A table of leases is small: what is over is found by a scan.
 const PRUNE: &str = "DELETE FROM leases WHERE name IN

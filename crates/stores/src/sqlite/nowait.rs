@@ -15,14 +15,14 @@ use std::sync::OnceLock;
 
 use rusqlite::ffi;
 
-/// What an attempt came to.
+/// Outcome of an attempt.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Attempt<T> {
     /// Nothing was missing: this is what the work gave.
     Done(T),
     /// Something was not in memory.
     WouldWait,
-    /// This system or file system can't be asked so; don't try again.
+    /// The system or file system has no such reads; don't try again.
     Unsupported,
 }
 

@@ -14,7 +14,7 @@ use sekisho_certs::credential::SealedBytes;
 use sekisho_certs::host::HostName;
 use sekisho_certs::store::{Answer, Result};
 
-/// One connection with its prepared statements, for one thread at a time.
+/// Connection with its prepared statements, for one thread at a time.
 pub(crate) struct Reader {
     connection: Connection,
     path: PathBuf,
@@ -40,7 +40,7 @@ impl Reader {
         at(&self.path, work(&mut self.connection))
     }
 
-    /// What answers for this name, and the position that it was read at.
+    /// Finds what answers for this name, and the position of that state.
     pub(super) fn find(&mut self, name: &HostName) -> Result<Answer<SealedBytes>> {
         let generation = self.generation;
         self.run(|connection| find(connection, generation, name))

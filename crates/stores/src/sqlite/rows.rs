@@ -15,7 +15,7 @@ use sekisho_certs::host::HostPattern;
 use sekisho_certs::record::{HostRecord, References, Site, Tenant, TlsPolicy};
 use sekisho_certs::store::{Result, StoreError};
 
-/// What a statement's run can fail with, before the file's name is known.
+/// Error of a step, before the file's name is known.
 pub(super) enum Fault {
     /// SQLite's own.
     Sql(rusqlite::Error),
@@ -49,7 +49,7 @@ impl From<StoreError> for Fault {
     }
 }
 
-/// What a step of a call gives.
+/// Result of a step of a call.
 pub(super) type Step<T> = std::result::Result<T, Fault>;
 
 /// Adds the file's name to a step's fault.

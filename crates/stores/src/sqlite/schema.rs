@@ -12,7 +12,7 @@ pub(super) const APPLICATION_ID: i32 = 0x7365_6b69;
 /// Grows with each change of the tables.
 pub(super) const VERSION: i32 = 2;
 
-/// What the header says of a file.
+/// Kinds of files, by their header.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Header {
     /// Nothing in it: just made, or its making broke off.

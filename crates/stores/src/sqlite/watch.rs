@@ -64,7 +64,7 @@ fn poll(
     // The first poll waits too: starting up must not.
     while stopped.recv_timeout(POLL_INTERVAL) == Err(RecvTimeoutError::Timeout) {
         let replaced = file.follow();
-        // What could not be opened before, or was closed with its file.
+        // Opens connections that failed before, or were closed with their file.
         inline.open();
         // A file that can't be read is reported to those who read it.
         let version = slot.with(Reader::data_version).ok();

@@ -49,7 +49,7 @@ struct Writer<'a> {
     number: u64,
     forgotten: u64,
     mark: i64,
-    /// What a host no longer refers to.
+    /// Credentials that a host no longer refers to.
     dropped: BTreeSet<(CredentialId, KeyType)>,
 }
 
@@ -92,7 +92,7 @@ impl<'a> Writer<'a> {
         let there = self.credential(id)?;
         condition.check(&id, there.as_ref().map(|there| there.0))?;
         let version = match there {
-            // Nobody can have loaded it: it is not announced.
+            // No server can have loaded a new credential: it is not announced.
             None => self.number,
             Some((_, old)) if old != key_type => {
                 return Err(precondition::other_type(id, &old, credential.key_type).into());
@@ -346,10 +346,10 @@ const RESEAL_DOCUMENT: &str = "UPDATE documents SET key_id = ?5, nonce = ?6, byt
 const DOCUMENT_VERSION: &str = "SELECT version FROM documents
     WHERE kind = ?1 AND key = ?2 AND (expires IS NULL OR expires > ?3)";
 
-/// Nobody sees an expired document, so nobody is told.
+/// Deletes expired documents. Readers don't see them: no change is logged.
 const PRUNE_DOCUMENTS: &str = "DELETE FROM documents WHERE (kind, key) IN
     (SELECT kind, key FROM documents WHERE expires <= ?1 ORDER BY expires LIMIT ?2)";
 
-/// What a write cuts off at least: the log shrinks to its bound, yet no
+/// Changes that a write cuts off at least: the log shrinks to its bound, and no
 /// single write pays for all that was due.
 const MIN_PRUNED: u64 = 100;

@@ -43,7 +43,7 @@ impl Writer {
     }
 }
 
-/// What a page changed in the file.
+/// Rows that a page changed in the file.
 #[derive(Default)]
 struct Dropped {
     copies: usize,

@@ -154,7 +154,7 @@ impl Writer {
     }
 }
 
-/// What a batch did.
+/// Effects of a batch.
 #[derive(Default)]
 struct Done {
     new: usize,
