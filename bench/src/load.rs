@@ -19,6 +19,7 @@ use anyhow::{Context, Result, ensure};
 use tokio::runtime;
 use tokio::task::LocalSet;
 
+pub(crate) use self::failure::Failure;
 pub(crate) use self::names::{Names, SplitMix};
 pub(crate) use self::options::{EXAMPLES, Options};
 pub(crate) use self::tally::{Outcome, Tally};

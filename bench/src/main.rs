@@ -4,6 +4,7 @@
 mod chaos;
 mod compare;
 mod fixtures;
+mod flood;
 mod load;
 mod redis;
 mod tls;
@@ -16,6 +17,7 @@ fn main() -> ExitCode {
     let outcome = match Cli::parse().command {
         Command::Load(options) => load::run(&options),
         Command::Redis(options) => redis::run(&options),
+        Command::Flood(options) => flood::run(&options),
         Command::Fixtures(options) => fixtures::run(&options),
         Command::Compare(options) => compare::run(&options),
         Command::Chaos(options) => chaos::run(&options),
@@ -45,6 +47,9 @@ enum Command {
     /// Read certificates from a Redis as a server does, and do nothing with them.
     #[command(after_help = redis::EXAMPLES)]
     Redis(redis::Options),
+    /// Flood a server of this machine with HTTP/2 frames and measure its other clients.
+    #[command(after_help = flood::EXAMPLES)]
+    Flood(flood::Options),
     /// Make an authority and certificates for many hosts.
     #[command(after_help = fixtures::EXAMPLES)]
     Fixtures(fixtures::Options),

@@ -1,0 +1,170 @@
+//! What one client's flood of HTTP/2 frames costs its neighbours.
+//!
+//! Neighbours ask over open HTTP/1.1 connections at a steady rate. For each kind of frame they are
+//! measured twice: while nothing else happens, and while another thread floods the server over
+//! one connection, which it makes again as soon as the server ends it.
+
+mod attacker;
+
+use std::net::SocketAddr;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, anyhow, ensure};
+use clap::Args;
+use tokio::runtime;
+use tokio::time::{MissedTickBehavior, interval};
+
+use self::attacker::{Flooding, Kind};
+use crate::load::client::Client;
+use crate::load::{Outcome, Tally};
+use crate::tls::{Group, Offer, Trust, Version};
+
+/// Whom to flood, with what, and who is measured.
+#[derive(Args, Clone, Debug)]
+pub(crate) struct Options {
+    /// The server's TLS address; of this machine alone
+    #[arg(long, value_name = "ADDR")]
+    target: SocketAddr,
+
+    /// A host that it serves
+    #[arg(long, value_name = "NAME")]
+    name: String,
+
+    /// What the neighbours ask for
+    #[arg(long, value_name = "PATH", default_value = "/")]
+    path: String,
+
+    /// Which frames; all kinds if none is named
+    #[arg(long, value_enum, value_name = "KIND", value_delimiter = ',')]
+    kinds: Vec<Kind>,
+
+    /// How long each of the two measurements of a kind takes
+    #[arg(long, value_name = "S", default_value_t = 10, value_parser = clap::value_parser!(u64).range(1..=60))]
+    seconds: u64,
+
+    /// Fail if a neighbour's median grows by more than this
+    #[arg(long, value_name = "RATIO", default_value_t = 1.5)]
+    at_most: f64,
+}
+
+pub(crate) fn run(options: &Options) -> Result<()> {
+    let target = options.target;
+    ensure!(
+        target.ip().to_canonical().is_loopback(),
+        "{target} is not on this machine: floods are sent to loopback addresses alone"
+    );
+    let runtime = runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .context("cannot start the runtime")?;
+    runtime.block_on(measure(options))
+}
+
+async fn measure(options: &Options) -> Result<()> {
+    let kinds = match options.kinds.is_empty() {
+        true => Kind::ALL.to_vec(),
+        false => options.kinds.clone(),
+    };
+    let mut worst = 0.0_f64;
+    println!("frames          quiet p50/p99 µs  flood p50/p99 µs  ratio  written/s connections");
+    for kind in kinds {
+        let quiet = neighbours(options).await?;
+        let flooding = Flooding::start(options.target, &options.name, kind)?;
+        let flood = neighbours(options).await;
+        let sent = flooding.stop()?;
+        let flood = flood?;
+        let (before, during) = (&quiet.operation_us, &flood.operation_us);
+        let ratio = during.p50 as f64 / before.p50.max(1) as f64;
+        worst = worst.max(ratio);
+        println!(
+            "{:<15} {:>9}/{:<8} {:>8}/{:<9} {ratio:<6.2} {:<9.0} {}",
+            kind.name(),
+            before.p50,
+            before.p99,
+            during.p50,
+            during.p99,
+            sent.frames as f64 / flood.seconds,
+            sent.connections,
+        );
+        ensure!(sent.frames > 0, "no frame was sent: {}", sent.problem);
+    }
+    let bound = options.at_most;
+    ensure!(
+        worst <= bound,
+        "a neighbour's median grew {worst:.2} times, {bound} is allowed"
+    );
+    Ok(())
+}
+
+/// Requests on open connections, at a rate that leaves the server mostly idle.
+async fn neighbours(options: &Options) -> Result<Outcome> {
+    let offer = Offer {
+        version: Version::Tls13,
+        group: Group::X25519,
+        trust: Trust::Anyone,
+        resume: None,
+    };
+    let client = Client::new(options.target, &offer, DEADLINE)?;
+    let failed = |failure: crate::load::Failure| anyhow!("a neighbour failed: {}", failure.kind());
+    let mut connections = Vec::new();
+    for _ in 0..NEIGHBOURS {
+        connections.push(client.open(&options.name).await.map_err(failed)?);
+    }
+    let mut tally = Tally::new()?;
+    let mut buffer = Vec::new();
+    let mut ticks = interval(PAUSE);
+    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    let begun = Instant::now();
+    let end = Duration::from_secs(options.seconds);
+    for turn in (0..NEIGHBOURS).cycle() {
+        if begun.elapsed() >= end {
+            break;
+        }
+        ticks.tick().await;
+        let asked = client.request(
+            &mut connections[turn],
+            &options.path,
+            &options.name,
+            &mut buffer,
+        );
+        tally.operation(asked.await.map_err(failed)?);
+    }
+    Ok(tally.outcome(begun.elapsed()))
+}
+
+/// Shown below `--help`.
+pub(crate) const EXAMPLES: &str = "\
+Give the server a core of its own; the flood and the neighbours share the others.
+Frames are written, not taken: most stay in the kernel when the server ends the
+connection.
+
+Examples:
+  sekisho-bench flood --target 127.0.0.1:8443 --name h0.example.test
+  taskset -c 1 sekisho-bench flood --target 127.0.0.1:8443 --name h0.example.test \\
+      --kinds ping,reset --seconds 5
+";
+
+const NEIGHBOURS: usize = 8;
+/// Between two requests of all neighbours together.
+const PAUSE: Duration = Duration::from_millis(2);
+const DEADLINE: Duration = Duration::from_secs(20);
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::*;
+
+    #[derive(Parser)]
+    struct Line {
+        #[command(flatten)]
+        options: Options,
+    }
+
+    #[test]
+    fn only_this_machine_is_flooded() {
+        let line = ["flood", "--target", "192.0.2.1:443", "--name", "a.test"];
+        let error = run(&Line::parse_from(line).options).unwrap_err();
+        assert!(error.to_string().contains("loopback"), "{error}");
+    }
+}
