@@ -17,7 +17,7 @@ pub(crate) struct Setting {
     folder: TempDir,
     binary: PathBuf,
     store: String,
-    level: String,
+    redis: String,
 }
 
 impl Setting {
@@ -28,7 +28,7 @@ impl Setting {
                 .tempdir()?,
             binary: fs::canonicalize(binary).with_context(|| binary.display().to_string())?,
             store: database.to_owned(),
-            level: redis.to_owned(),
+            redis: redis.to_owned(),
         };
         for folder in setting.folders() {
             fs::create_dir(&folder)?;
@@ -113,7 +113,7 @@ impl Setting {
              [server]\nworkers = 1\nabsent_per_prefix = 1000000\n",
             self.store,
             self.path("master.key").display(),
-            self.level,
+            self.redis,
             fresh.as_millis(),
             self.path("large").display(),
         )

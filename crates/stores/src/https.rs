@@ -191,7 +191,7 @@ const PING_TIMEOUT: Duration = Duration::from_secs(1);
 const KEEPALIVE: Duration = Duration::from_secs(10);
 /// For a head and the piece of a body behind it; a longer head is refused.
 const BUFFER: usize = 32 << 10;
-/// All fields of a head together.
+/// Bytes of all fields of a head together.
 const HEADERS: u32 = 16 << 10;
 /// Holds a usual bundle of two chains and keys without a further round trip.
 const WINDOW: u32 = 64 << 10;

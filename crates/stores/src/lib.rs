@@ -20,7 +20,6 @@ pub mod files;
 pub mod http;
 #[cfg(feature = "http")]
 pub mod https;
-pub mod near;
 mod open;
 mod pem_pair;
 #[cfg(feature = "postgres")]
@@ -38,6 +37,7 @@ pub mod stored;
 mod threads;
 pub mod tiers;
 pub mod url;
+pub mod worker;
 
 pub use open::{Mode, OpenStore, Options, exists, open, probe};
 pub use url::Url;

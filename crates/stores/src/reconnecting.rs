@@ -1,7 +1,7 @@
 //! Connections that are made again by themselves: one for all callers, and one
 //! more of each worker's own.
 //!
-//! The first belongs to the background runtime. A worker ([`near`]) has one on
+//! The first belongs to the background runtime. A worker ([`worker`]) has one on
 //! its own runtime: question and answer then cross no threads. While that is
 //! not up, any other is used.
 
@@ -17,7 +17,7 @@ use tokio::time::sleep;
 use sekisho_certs::store::{BoxFuture, Result, StoreError};
 
 use crate::backoff::Backoff;
-use crate::near;
+use crate::worker;
 
 /// Connections to one server, each up or being made.
 pub(crate) struct Reconnecting<C> {
@@ -25,7 +25,7 @@ pub(crate) struct Reconnecting<C> {
     runtime: Handle,
     common: OnceLock<Kept<C>>,
     /// Of workers, `max_own` at most.
-    own: Mutex<Vec<(near::Id, Kept<C>)>>,
+    own: Mutex<Vec<(worker::Id, Kept<C>)>>,
     max_own: usize,
 }
 
@@ -101,13 +101,13 @@ impl<C: Clone + Send + Sync + 'static> Reconnecting<C> {
 
     /// The first call from a worker starts connecting.
     pub(crate) fn own(&self, fits: impl Fn(&C) -> bool) -> Option<C> {
-        near::here(|here| {
+        worker::current(|worker| {
             let mut own = self.lock();
-            if let Some((_, kept)) = own.iter().find(|(id, _)| *id == here.id) {
+            if let Some((_, kept)) = own.iter().find(|(id, _)| *id == worker.id) {
                 return kept.up(fits);
             }
             if own.len() < self.max_own {
-                own.push((here.id, self.keep(&here.runtime)));
+                own.push((worker.id, self.keep(&worker.runtime)));
             }
             None
         })?
@@ -124,7 +124,7 @@ impl<C: Clone + Send + Sync + 'static> Reconnecting<C> {
     }
 
     /// No code panics while it holds the lock.
-    fn lock(&self) -> MutexGuard<'_, Vec<(near::Id, Kept<C>)>> {
+    fn lock(&self) -> MutexGuard<'_, Vec<(worker::Id, Kept<C>)>> {
         self.own.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

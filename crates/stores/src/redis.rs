@@ -47,7 +47,7 @@ pub mod fuzzing {
 /// be writing them; then they are an error.
 ///
 /// One connection belongs to the runtime that was given at the start, and one to
-/// each worker that asks ([`crate::near`]). Each is made again by itself. Calls
+/// each worker that asks ([`crate::worker`]). Each is made again by itself. Calls
 /// fail at once while there is none.
 #[derive(Debug)]
 pub struct Redis {

@@ -94,7 +94,7 @@ struct Shared {
     counts: Counts,
 }
 
-/// What is known of the state in Redis.
+/// Knowledge of the state in Redis.
 #[derive(Debug, Default)]
 struct Known {
     /// The generation that was compared with the log, and the epoch of
@@ -151,7 +151,7 @@ impl RedisCache {
         followed.is_some_and(|at| at.elapsed() < FEED_TIMEOUT)
     }
 
-    /// What may be asked and filled by a lookup that noted this; none while
+    /// Gives what a lookup that noted this may ask and fill; none while
     /// Redis is passed over.
     pub(crate) fn checked(&self, noted: Noted) -> Option<CachePosition> {
         let shared = &self.shared;
@@ -164,7 +164,7 @@ impl RedisCache {
         })
     }
 
-    /// What Redis has for a name; none if it has nothing, or is passed over.
+    /// Reads what Redis has for a name; none if it has nothing, or is passed over.
     pub(crate) async fn find(
         &self,
         checked: Option<&CachePosition>,

@@ -16,7 +16,7 @@ use sekisho_server::metrics::{Metrics, register_process};
 use sekisho_server::site::{Guard, Responder};
 use sekisho_server::tickets::{Keeper, Ring, Source};
 use sekisho_server::{Error, Parts, Phase, Publisher, Server, Shutdown, VirtualHost};
-use sekisho_stores::near;
+use sekisho_stores::worker;
 use tokio::runtime::{Builder, Runtime};
 use tokio::time::timeout;
 
@@ -72,7 +72,7 @@ impl Serving {
             metrics: Arc::clone(&metrics),
             responder: Arc::clone(&responder),
             clock: Clock::System,
-            on_worker: near::serve_here,
+            on_worker: worker::register,
         };
         let server = Server::build(config.settings(), parts).map_err(with_hint)?;
         let sources = Sources {

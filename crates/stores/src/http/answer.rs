@@ -30,7 +30,7 @@ pub(super) enum Failure {
     /// The endpoint, for this host or for every host: it says 500 or above, or
     /// nothing in time.
     Host(String),
-    /// Its answer for this one. A client can choose the host, so this keeps
+    /// The answer for this host. A client can choose the host, so this keeps
     /// nobody from asking for others.
     Answer(String),
 }

@@ -20,8 +20,8 @@ use super::fault::{Fault, Step};
 use super::find;
 use super::schema::{self, Header};
 use super::url::Url;
-use crate::near;
 use crate::reconnecting::{Connected, Reconnecting};
+use crate::worker;
 use sekisho_certs::credential::SealedBytes;
 use sekisho_certs::host::HostName;
 use sekisho_certs::store::{Answer, CatalogId, Result, StoreError};
@@ -79,8 +79,8 @@ impl Pool {
         name: HostName,
     ) -> Result<Answer<SealedBytes>> {
         let pool = Arc::clone(self);
-        let near = near::here(|near| near.runtime.clone());
-        let runtime = near.as_ref().unwrap_or(&self.runtime);
+        let worker = worker::current(|worker| worker.runtime.clone());
+        let runtime = worker.as_ref().unwrap_or(&self.runtime);
         let look_up = async move {
             match &pool.lookups {
                 Some(lookups) => pipelined(lookups, &name).await,

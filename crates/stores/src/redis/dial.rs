@@ -1,4 +1,4 @@
-//! From an address to a connection that answers.
+//! Makes a connection that answers from an address.
 
 use std::fmt::Display;
 use std::sync::Arc;

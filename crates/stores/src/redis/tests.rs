@@ -276,7 +276,7 @@ async fn the_database_is_the_one_of_the_url() {
 }
 
 #[tokio::test]
-async fn passwords_and_users_open_the_door() {
+async fn logins_are_sent_and_wrong_ones_named() {
     let args = ["--requirepass", "open:sesame@1"];
     let cli = ["-a", "open:sesame@1", "--no-auth-warning"];
     let server = RedisServer::start_with(&args, &cli);

@@ -1,4 +1,4 @@
-//! What a cache in Redis is worth.
+//! Counters of the Redis cache.
 
 use std::fmt;
 use std::sync::Arc;
@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use sekisho_certs::metrics::Writer;
 
-/// What came of asking Redis.
+/// Outcome of a lookup in Redis.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Read {
     /// Redis had the answer.
@@ -31,7 +31,7 @@ impl Read {
     }
 }
 
-/// What came of storing an answer in Redis.
+/// Outcome of storing an answer in Redis.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Filled {
     /// Redis has it.

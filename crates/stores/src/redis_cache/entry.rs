@@ -1,4 +1,4 @@
-//! What Redis holds of one answer.
+//! Entries of the Redis cache: one answer as subjects with their values.
 
 use redis::Value;
 
@@ -40,7 +40,7 @@ impl Entry {
     }
 }
 
-/// What the scripts read of a host: how many credentials, and which.
+/// Writes what the scripts read of a host: how many credentials, and which.
 fn head(references: &References) -> Vec<u8> {
     let ids: Vec<_> = references.iter().map(|(_, id)| hex(id)).collect();
     format!("{}{}", ids.len(), ids.concat()).into_bytes()
@@ -51,7 +51,7 @@ fn head(references: &References) -> Vec<u8> {
 pub(super) fn read(name: &HostName, values: &[Value]) -> Result<Found<SealedBytes>, FormError> {
     let mut values = values.iter().map(|value| match value {
         Value::BulkString(bytes) => Ok(bytes.as_slice()),
-        // It was too long, and cut off as it arrived.
+        // The value was too long, and was cut off as it arrived.
         Value::ServerError(_) => Err(FormError::TooLarge),
         _ => Err(FormError::Damaged("no text")),
     });
@@ -74,7 +74,7 @@ pub(super) fn read(name: &HostName, values: &[Value]) -> Result<Found<SealedByte
     })
 }
 
-/// What these changes touch, each with the number of its last change: a host
+/// Lists what these changes touch, each with the number of its last change: a host
 /// with the wildcard above it, which it may shadow.
 pub(super) fn touched(changes: &[Change]) -> Vec<(String, u64)> {
     let mut touched = std::collections::BTreeMap::new();

@@ -39,7 +39,7 @@ pub(super) async fn keep(shared: Arc<Shared>) {
     }
 }
 
-/// What was known when a comparison with the log began.
+/// State of this server when a comparison with the log began.
 #[derive(Clone, Copy)]
 struct Begun {
     at: LogPosition,
@@ -84,7 +84,7 @@ impl Shared {
     async fn catch_up(&self, state: &CachePosition, mark: u64, begun: Begun) -> Result<bool> {
         let page = match self.catalog.changes(state.number, PAGE).await {
             Ok(page) => page,
-            // It was right before, and nothing more has been seen since.
+            // The state was right before, and nothing was seen since.
             Err(error) if error.is_retryable() && self.was_right(state, begun) => return Ok(true),
             Err(error) => return Err(error),
         };

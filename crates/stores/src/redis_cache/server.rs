@@ -1,5 +1,5 @@
-//! What a Redis server holds for the cache: copies of what the catalog holds, as
-//! it stood at one number of the catalog's log.
+//! The Redis server of the cache: copies of what the catalog held at one number of
+//! its log.
 //!
 //! Under a prefix of the form of values, the catalog and its log lie
 //!
@@ -246,7 +246,7 @@ pub(crate) struct CachePosition {
     pub(super) number: u64,
 }
 
-/// What the server holds for a name.
+/// Reply of the server about a name.
 pub(crate) enum Got {
     Found(Box<Found<SealedBytes>>),
     Miss,

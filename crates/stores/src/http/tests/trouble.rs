@@ -17,7 +17,7 @@ use sekisho_certs::seal::OpenKey;
 use sekisho_certs::store::{Answer, Store, StoreError};
 
 #[tokio::test]
-async fn who_never_answers_is_too_late() {
+async fn a_host_without_an_answer_fails_in_time() {
     for http2 in [false, true] {
         let rig = Rig::with(http2, &hasty());
         rig.says(
@@ -71,7 +71,7 @@ async fn one_host_that_hangs_shuts_the_endpoint_off_for_no_other() {
 
 /// It takes the connection, and not even the handshake goes on.
 #[tokio::test]
-async fn who_only_accepts_is_too_late() {
+async fn a_handshake_that_hangs_fails_in_time() {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
     let rig = Rig::new(true);

@@ -6,7 +6,7 @@ use tokio::runtime::{Builder, Runtime};
 
 use super::lookups::connections;
 use super::*;
-use crate::near;
+use crate::worker;
 
 fn runtime() -> Runtime {
     Builder::new_current_thread().enable_all().build().unwrap()
@@ -16,7 +16,7 @@ fn runtime() -> Runtime {
 fn serving(work: impl Future<Output = ()> + Send) {
     let serve = || {
         runtime().block_on(async {
-            near::serve_here();
+            worker::register();
             in_time(work).await;
         });
     };

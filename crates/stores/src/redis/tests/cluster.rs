@@ -175,7 +175,7 @@ async fn a_node_that_comes_back_is_used_again() {
 }
 
 #[tokio::test]
-async fn what_is_wrong_is_said() {
+async fn errors_name_what_is_wrong() {
     let single = RedisServer::start();
     let port = single.port();
     let why = unavailable(

@@ -58,7 +58,7 @@ async fn a_real_fail_over_is_followed() {
 
 /// A sentinel that wants a password says so, and none is shown.
 #[tokio::test]
-async fn a_wrong_password_of_the_sentinel_is_told() {
+async fn a_wrong_password_of_the_sentinel_is_named() {
     let master = RedisServer::start();
     let sentinel = RedisServer::start_sentinel_with(
         &master,

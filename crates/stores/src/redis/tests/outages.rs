@@ -3,7 +3,7 @@
 use std::net::TcpListener;
 
 use super::*;
-use crate::near;
+use crate::worker;
 
 #[tokio::test]
 async fn a_server_that_is_not_there_is_failed_at_once_and_then_found() {
@@ -80,7 +80,7 @@ async fn one_that_stands_still_is_failed_within_the_deadline() {
 
 /// It takes the connection and says nothing, or nothing of use.
 #[tokio::test]
-async fn what_is_no_redis_is_told() {
+async fn a_peer_that_is_no_redis_is_an_error() {
     let silent = TcpListener::bind("127.0.0.1:0").unwrap();
     let port = silent.local_addr().unwrap().port();
     let store = open(&format!("redis://127.0.0.1:{port}"));
@@ -141,7 +141,7 @@ fn a_thread_that_serves_has_a_connection_of_its_own() {
     let mut builder = tokio::runtime::Builder::new_current_thread();
     let worker = builder.enable_all().build().unwrap();
     let serving = async {
-        near::serve_here();
+        worker::register();
         absent(&store).await;
         connections(&server, &store, 2).await;
         // The older one of the two, so that each has its turn.
@@ -183,7 +183,7 @@ fn a_thread_that_serves_gives_up_its_connection_with_the_store() {
     let mut builder = tokio::runtime::Builder::new_current_thread();
     let worker = builder.enable_all().build().unwrap();
     let serving = async {
-        near::serve_here();
+        worker::register();
         let store = Redis::open(&url, background.handle()).unwrap();
         connections(&server, &store, 2).await;
         drop(store);

@@ -34,7 +34,7 @@ async fn the_master_is_asked_for_and_followed() {
 }
 
 #[tokio::test]
-async fn what_is_wrong_is_said() {
+async fn errors_name_what_is_wrong() {
     let server = RedisServer::start();
     let sentinel = RedisServer::start_sentinel(&server, "main");
     let reached = async |port: u16, name: &str| {

@@ -1,4 +1,4 @@
-//! From the text of a URL to its parts.
+//! Parser of Redis URLs.
 
 use std::collections::BTreeMap;
 use std::path::Path;

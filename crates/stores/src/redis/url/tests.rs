@@ -55,7 +55,7 @@ fn templates_replace_the_papers_keys() {
 }
 
 #[test]
-fn what_is_wrong_is_said() {
+fn errors_name_what_is_wrong() {
     for (url, wanted) in [
         ("redis:h", "begins with redis://"),
         ("redis://", "HOST:PORT"),

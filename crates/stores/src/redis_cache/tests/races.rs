@@ -30,15 +30,15 @@ async fn resumed(server: &Server, load: tokio::task::JoinHandle<Result<Answer<Op
 
 #[tokio::test]
 async fn a_load_paused_across_a_change_leaves_nothing() {
-    for told_by_other in [false, true] {
+    for followed_by_other in [false, true] {
         let bench = Bench::new();
         bench.put("a.example", 1).await;
         let (one, two) = (bench.server().await, bench.server().await);
         let load = paused(&one).await;
         bench.replace(1, 2).await;
         // Whoever hears of it first.
-        let told = if told_by_other { &two } else { &one };
-        told.follow().await;
+        let first = if followed_by_other { &two } else { &one };
+        first.follow().await;
         resumed(&one, load).await;
         assert_eq!(one.counts().fills(Filled::Refused), 1);
         assert_eq!(bench.entries(), 0);
@@ -124,7 +124,7 @@ async fn one_that_lags_reads_what_is_newer() {
 }
 
 #[tokio::test]
-async fn who_writes_reads_it_at_once() {
+async fn a_writer_reads_its_own_write_at_once() {
     let bench = Bench::new();
     bench.put("a.example", 1).await;
     let server = bench.server().await;

@@ -68,7 +68,7 @@ async fn one_that_lagged_sees_it_after_the_outage() {
     assert_eq!(two.serves("a.example").await, Some(20));
 }
 
-/// The log may have come as far again before the bridge looks.
+/// The log may have come as far again before the resync looks.
 #[tokio::test]
 async fn numbers_that_are_used_again_are_not_trusted() {
     let bench = Bench::new();
