@@ -117,7 +117,7 @@ impl Walk {
         Ok(all.outcome(begin.elapsed()))
     }
 
-    /// One write, as the store has it: the pair, the wildcard's above, and how many there are.
+    /// A write, as the store has it: the pair, the wildcard's above, and how many there are.
     async fn read(&self, number: usize) -> Result<()> {
         let name = self.names.name((self.start + number) % self.names.len());
         let parent = name.split_once('.').map_or("", |(_, parent)| parent);

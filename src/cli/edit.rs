@@ -8,11 +8,11 @@ use crate::cli::failure::Result;
 
 /// What becomes of a record.
 pub(crate) enum Edit {
-    /// It stays as it is.
+    /// The record stays as it is.
     Keep,
-    /// It is stored so.
+    /// The record is stored so.
     Put(HostRecord),
-    /// It is removed.
+    /// The record is removed.
     Remove,
 }
 

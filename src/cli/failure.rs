@@ -107,5 +107,5 @@ const ERROR_WAIT: Timespec = Timespec {
     tv_sec: 1,
     tv_nsec: 0,
 };
-/// The same code that the parser gives.
+/// The exit code that the parser gives.
 const WRONG_USAGE: u8 = 2;

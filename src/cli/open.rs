@@ -45,28 +45,28 @@ pub(super) fn runtime() -> Result<Runtime> {
         .context("the runtime could not be started")
 }
 
-/// The catalog of the configuration for a command, with its keys; it must be
+/// Opens the catalog of the configuration for a command, with its keys; it must be
 /// there.
 pub(super) async fn existing(config: Option<&Path>) -> Result<Sealer> {
     sealed(&configuration::load(config)?).await
 }
 
-/// The catalog of this configuration, with its keys.
+/// Opens the catalog of this configuration, with its keys.
 pub(super) async fn sealed(config: &Config) -> Result<Sealer> {
     let sealer = unopened(config).await?;
     sealer.ensure_open().await?;
     Ok(sealer)
 }
 
-/// The catalog of this configuration, whether the keys open it or not.
+/// Connects to the catalog of this configuration, whether the keys open it or not.
 pub(super) async fn unopened(config: &Config) -> Result<Sealer> {
     let catalog = catalog(config, Mode::Existing)?;
-    // One that is not there says so before its key is looked for.
+    // A missing catalog is told before its missing key.
     catalog.id().await?;
     Ok(Sealer::unopened(catalog, keys(config)?))
 }
 
-/// The same; one that is missing is created, with its master key.
+/// Opens the catalog; a missing one is created, with its master key.
 pub(super) async fn created(config: Option<&Path>) -> Result<Sealer> {
     create(&configuration::load(config)?).await
 }
@@ -75,7 +75,8 @@ pub(super) async fn create(config: &Config) -> Result<Sealer> {
     create_under(config, KeyRing::first).await
 }
 
-/// The same; a new one is sealed under the key that is chosen of the ring.
+/// Opens the catalog; a new one is sealed under the key that `choose` picks of
+/// the ring.
 pub(super) async fn create_under(
     config: &Config,
     choose: impl FnOnce(&KeyRing) -> u32,
@@ -167,7 +168,7 @@ fn new_keys(config: &Config) -> Result<Keys> {
     }
 }
 
-/// Where the master keys of the configuration are.
+/// Returns the source of the configuration's master keys.
 pub(super) fn source(config: &Config) -> Result<&KeySource> {
     config.keys.as_ref().ok_or_else(|| {
         anyhow!(

@@ -15,7 +15,7 @@ impl Output {
         Self(BufWriter::new(io::stdout().lock()))
     }
 
-    /// One JSON object, indented.
+    /// Writes a JSON object, indented.
     pub(crate) fn object(&mut self, value: &impl Serialize) -> io::Result<()> {
         serde_json::to_writer_pretty(&mut *self, value)?;
         writeln!(self)?;

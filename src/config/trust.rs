@@ -1,4 +1,4 @@
-//! Who else may write or read a configuration.
+//! Checks whether others may write or read a configuration.
 
 use std::fs::{self, Metadata};
 use std::io;

@@ -34,7 +34,7 @@ fn the_documentation_lists_every_metric() {
     server.stop();
 }
 
-/// One line of a table for each metric, by its name.
+/// Makes a line of a table for each metric, by its name.
 fn table(exposition: &str) -> Vec<String> {
     let mut families: BTreeMap<&str, Family<'_>> = BTreeMap::new();
     let mut current = "";

@@ -109,7 +109,7 @@ impl Sandbox {
         ran
     }
 
-    /// One at a time: each takes the usual ports if they are free.
+    /// Allows one demo at a time: each takes the usual ports if they are free.
     pub(crate) fn demo(&self, args: &[&str]) -> Ran {
         static ONE: Mutex<()> = Mutex::new(());
         let _one = ONE.lock().unwrap_or_else(PoisonError::into_inner);
@@ -123,7 +123,7 @@ impl Sandbox {
         ran.out
     }
 
-    /// The same, read as JSON.
+    /// Runs a command and reads its output as JSON.
     pub(crate) fn json(&self, args: &[&str]) -> Value {
         let out = self.ok(args);
         serde_json::from_str(&out).unwrap_or_else(|error| panic!("{args:?}: {error}: {out}"))
@@ -157,7 +157,7 @@ impl Ran {
     }
 }
 
-/// One for all tests; making it costs more than using it.
+/// The authority of all tests; making it costs more than using it.
 pub(crate) fn ca() -> &'static TestCa {
     static CA: OnceLock<TestCa> = OnceLock::new();
     CA.get_or_init(TestCa::new)

@@ -7,15 +7,15 @@ use hdrhistogram::Histogram;
 #[derive(Clone, Debug)]
 pub(crate) struct Counts {
     pub(crate) handshakes: u64,
-    /// Of these, for hosts that the server had cached.
+    /// Visits of hosts that the server had cached.
     pub(crate) cached: u64,
-    /// Of these, failed.
+    /// Visits of cached hosts that failed.
     pub(crate) cached_failures: u64,
     /// Failed for hosts that need not have been cached: what an outage costs.
     pub(crate) uncached_failures: u64,
     /// Another host's, or one that was never written.
     pub(crate) wrong_certificates: u64,
-    /// One that was replaced or removed longer ago than a change may take.
+    /// A certificate that was replaced or removed longer ago than a change may take.
     pub(crate) stale: u64,
     /// Hosts that are there, told to be unknown.
     pub(crate) false_absences: u64,
@@ -31,7 +31,7 @@ pub(crate) struct Counts {
 
 impl Default for Counts {
     fn default() -> Self {
-        // One microsecond to a minute, three digits.
+        // From one microsecond to a minute, with three digits.
         let empty = Histogram::new_with_bounds(1, 60_000_000, 3).expect("the bounds make sense");
         Self {
             handshakes: 0,
@@ -72,7 +72,7 @@ impl Counts {
             + self.lost_writes
     }
 
-    /// One line, for people and for grep.
+    /// Writes a line, for people and for grep.
     pub(crate) fn line(&self) -> String {
         format!(
             "handshakes={} of_cached_hosts={} failures_of_cached_hosts={} wrong_certificates={} \

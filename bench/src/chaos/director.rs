@@ -116,7 +116,7 @@ impl Download {
     }
 
     async fn finish(self) -> Result<()> {
-        // It may have failed already, which the task tells.
+        // The task may have failed already, which it tells.
         let _ = self.go_on.send(());
         self.task.await?
     }

@@ -21,7 +21,7 @@ pub(crate) struct Field {
     whole_from: Cell<Option<Duration>>,
 }
 
-/// Who is visited.
+/// The hosts that clients visit.
 #[derive(Debug, Default)]
 pub(crate) struct Names {
     /// Never changed.
@@ -56,7 +56,7 @@ impl Field {
         Some(visit.seen)
     }
 
-    /// The same, unjudged.
+    /// Visits a host without judging what came of it.
     pub(crate) async fn look(&self, server: usize, host: &str) -> Option<Visit> {
         let serving = &self.servers[server];
         let (address, process) = serving.serving()?;

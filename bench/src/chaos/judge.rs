@@ -15,7 +15,7 @@ pub(crate) struct Judge {
     complaints: Vec<String>,
 }
 
-/// One client's connection.
+/// A client's connection.
 #[derive(Clone, Debug)]
 pub(crate) struct Visit {
     pub(crate) server: usize,

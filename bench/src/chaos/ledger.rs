@@ -8,9 +8,9 @@ use std::time::Duration;
 /// What a host is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum State {
-    /// It is not there.
+    /// The host is not there.
     Absent,
-    /// It has its certificate of that number.
+    /// The host has its certificate of that number.
     Generation(u64),
 }
 
@@ -21,7 +21,7 @@ pub(crate) struct Ledger {
     outages: Vec<Outage>,
 }
 
-/// One write to a host. The writes to one host follow each other.
+/// A write to a host. The writes to one host follow each other.
 #[derive(Debug)]
 struct Write {
     state: State,

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use crate::load::SplitMix;
 
-/// One thing that is done, and undone.
+/// A thing that is done, and undone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Action {
     /// Nothing: all is well.
@@ -25,11 +25,11 @@ pub(crate) enum Store {
 /// In which way a store is taken away.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum How {
-    /// It ends in order.
+    /// The server ends in order.
     Stop,
-    /// It stands still: it accepts and answers nothing.
+    /// The server stands still: it accepts and answers nothing.
     Pause,
-    /// It dies without a word.
+    /// The server is killed.
     Kill,
 }
 

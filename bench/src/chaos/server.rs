@@ -1,4 +1,4 @@
-//! One of the servers, and its processes one after the other.
+//! A server, and its processes one after the other.
 
 use std::cell::{Cell, RefCell};
 use std::fs::{self, File};
@@ -91,7 +91,7 @@ impl Server {
     }
 
     fn spawn(&self, log: &Path) -> Result<Child> {
-        // It ends with us, also if we are killed.
+        // The process ends with us, also if we are killed.
         let mut command = Command::new("setpriv");
         command
             .args(["--pdeathsig", "KILL"])

@@ -46,7 +46,7 @@ impl Stores {
                 How::Stop => redis.stop(),
                 How::Pause => redis.pause(),
                 How::Kill => {
-                    // It comes back with what it had now, and not with what
+                    // The store comes back with what it had now, and not with what
                     // is changed meanwhile.
                     redis.cli(&["save"]);
                     redis.kill();

@@ -24,7 +24,7 @@ fn another_hosts_certificate_is_found() {
     assert_eq!(judge.counts.wrong_certificates, 1);
     judge.visit(&visit(10, "nobody", sees("a", 0)));
     assert_eq!(judge.counts.wrong_certificates, 2);
-    // One that nobody has written.
+    // A certificate that nobody has written.
     judge.visit(&visit(10, "a", sees("a", 9)));
     assert_eq!(judge.counts.wrong_certificates, 3);
     assert_eq!(

@@ -161,7 +161,7 @@ pub(crate) struct Commands {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Done {
     Acknowledged,
-    /// It failed or took too long: whether it had its effect is open.
+    /// The write failed or took too long: whether it had its effect is open.
     Refused,
 }
 

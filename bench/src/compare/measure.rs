@@ -1,4 +1,4 @@
-//! One sample of one case.
+//! Takes a sample of a case.
 
 mod beside;
 mod herd;
@@ -25,7 +25,7 @@ use crate::load::Outcome;
 /// Figures by name, the one that matters first.
 pub(crate) type Sample = Vec<(&'static str, f64)>;
 
-/// One case of a row, with its server while that runs.
+/// A case of a row, with its server while that runs.
 pub(crate) struct Subject<'a> {
     place: Place<'a>,
     row: &'a Row,

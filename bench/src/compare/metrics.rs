@@ -8,7 +8,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 
-/// One reading of `/metrics`.
+/// A reading of `/metrics`.
 pub(crate) struct Metrics(String);
 
 impl Metrics {

@@ -9,11 +9,11 @@ use crate::fixtures::{Folder, host_name};
 /// Where nginx has its certificates from.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Certificates {
-    /// One `server` block for each of the first hosts, all read at start.
+    /// A `server` block for each of the first hosts, all read at start.
     Preloaded(usize),
-    /// One block whose file names hold `$ssl_server_name`, read in each handshake.
+    /// A block whose file names hold `$ssl_server_name`, read in each handshake.
     Variable,
-    /// One block that asks Redis on this port by Lua with LuaSocket, which blocks.
+    /// A block that asks Redis on this port by Lua with LuaSocket, which blocks.
     Blocking(u16),
 }
 

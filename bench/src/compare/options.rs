@@ -111,12 +111,12 @@ impl Options {
     }
 }
 
-/// One of the two binaries of sekisho that a run may have.
+/// The two binaries of sekisho that a run may have.
 #[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
 pub(crate) enum Binary {
-    /// That of `--sekisho`.
+    /// The binary of `--sekisho`.
     Measured,
-    /// That of `--against`.
+    /// The binary of `--against`.
     Baseline,
 }
 

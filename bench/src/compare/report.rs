@@ -34,7 +34,7 @@ pub(crate) struct CaseResult {
     pub(crate) error: Option<String>,
 }
 
-/// One figure in every round.
+/// A figure in every round.
 #[derive(Debug, Serialize)]
 pub(crate) struct Figure {
     pub(crate) name: &'static str,

@@ -5,7 +5,7 @@ use super::services::Service;
 use crate::fixtures::KeyKind;
 use crate::tls::Version;
 
-/// One comparison: the same work, the same certificates, several servers in turn.
+/// A comparison: the same work, the same certificates, several servers in turn.
 #[derive(Debug)]
 pub(crate) struct Row {
     pub(crate) id: &'static str,

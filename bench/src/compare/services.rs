@@ -42,7 +42,7 @@ pub(crate) struct Remote {
     pub(crate) master_key: Option<PathBuf>,
 }
 
-/// Those that a run needs, filled; they end with this value.
+/// The services that a run needs, filled; they end with this value.
 #[derive(Default)]
 pub(crate) struct Services {
     redis: Option<RedisServer>,

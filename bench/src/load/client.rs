@@ -1,4 +1,4 @@
-//! One connection after the other.
+//! Opens one connection after the other.
 
 use std::cell::Cell;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
@@ -82,7 +82,7 @@ impl Client {
             .unwrap_or(Err(Failure::Deadline))
     }
 
-    /// One request on a connection that stays open.
+    /// Sends a request on a connection that stays open.
     pub(crate) async fn request(
         &self,
         stream: &mut TlsStream<TcpStream>,
@@ -159,7 +159,7 @@ impl Client {
     }
 }
 
-/// One finished connection.
+/// A finished connection.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Visit {
     pub(crate) handshake: Duration,

@@ -1,6 +1,6 @@
 //! How the process that started us knows what to measure.
 //!
-//! It reads the server's CPU time and memory between our lines: after "ready", which ends
+//! The caller reads the server's CPU time and memory between our lines: after "ready", which ends
 //! the warm-up, and after the result, before the connections are closed.
 
 use std::io::{self, Write};

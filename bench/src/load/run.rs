@@ -85,7 +85,7 @@ impl Run {
             }
         }))
         .await?;
-        // Those that were begun in time may end later: the pace is that of the beginnings.
+        // Connections that were begun in time may end later: the pace is that of the beginnings.
         Ok(finished(tally)?.outcome(pace.duration()))
     }
 

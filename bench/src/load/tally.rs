@@ -19,7 +19,7 @@ pub(crate) struct Tally {
 
 impl Tally {
     pub(crate) fn new() -> Result<Self> {
-        // One microsecond to ten minutes, three digits: about 160 KB, no growth while it runs.
+        // From one microsecond to ten minutes, with three digits: about 160 KB, no growth while it runs.
         let empty = Histogram::new_with_bounds(1, 600_000_000, 3)?;
         Ok(Self {
             handshakes: empty.clone(),

@@ -160,7 +160,7 @@ async fn serve() -> SocketAddr {
     address
 }
 
-/// One read is one request: the client sends each in one write.
+/// A read is a request: the client sends each in one write.
 async fn answer<S: tokio::io::AsyncRead + tokio::io::AsyncWrite + Unpin>(
     mut stream: S,
 ) -> std::io::Result<()> {

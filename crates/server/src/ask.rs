@@ -51,7 +51,7 @@ async fn load(
 ) -> (Outcome<VirtualHost>, LookupResult) {
     match budget.admit(prefix, deadline).await {
         Ok(permit) => {
-            // It stays with the load: a client that goes away must not
+            // The permit stays with the load: a client that goes away must not
             // get it back before.
             let observe = move |outcome: &Outcome<VirtualHost>| {
                 if matches!(outcome, Outcome::Absent(_)) {

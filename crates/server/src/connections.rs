@@ -35,7 +35,7 @@ pub(crate) struct Connections {
 struct Open {
     total: usize,
     prefixes: HashMap<Prefix, Vec<Arc<State>>, RandomState>,
-    /// The same prefixes by how many connections they hold.
+    /// Prefixes by how many connections they hold.
     by_count: BTreeSet<(usize, Prefix)>,
 }
 
@@ -172,7 +172,7 @@ impl Open {
         };
         let before = held.len();
         let index = state.index.load(Ordering::Relaxed);
-        // Those that were given up were taken out then.
+        // Connections that were given up were taken out then.
         if !held
             .get(index)
             .is_some_and(|other| Arc::ptr_eq(other, state))

@@ -7,7 +7,7 @@ use socket2::{Domain, Protocol, Socket, Type};
 
 use crate::Error;
 
-/// One listening address, with a socket for each worker.
+/// A listening address, with a socket for each worker.
 #[derive(Debug)]
 pub(crate) struct Listening {
     /// As it stands in the configuration.

@@ -39,7 +39,7 @@ struct Known {
     revision: u64,
 }
 
-/// Who answers a request.
+/// The host that answers a request.
 pub(crate) struct Target {
     pub(crate) served: Arc<Served<VirtualHost>>,
     /// None for the connection's own name.

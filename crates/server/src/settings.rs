@@ -63,7 +63,7 @@ pub struct Limits {
     pub prefix_absent_budget: usize,
     /// Store loads in flight at once.
     pub loads: usize,
-    /// Of these, for the clients of one prefix while others wait.
+    /// Store loads in flight for the clients of one prefix while others wait.
     pub prefix_in_flight: usize,
     /// Lookups that wait for a load's permit. The prefix with most of them
     /// makes room.

@@ -203,10 +203,10 @@ pub enum SiteError {
     /// None or several of the kinds.
     #[error("a site has exactly one of `root`, `redirect` (with its `status`) and `status`")]
     Choice,
-    /// One value is wrong.
+    /// A value is wrong.
     #[error("`{key}`: {problem}")]
     Value {
-        /// Which.
+        /// The key of the value.
         key: &'static str,
         /// What is wrong, and what to write.
         problem: String,

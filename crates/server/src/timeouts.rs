@@ -50,7 +50,7 @@ pub(crate) struct Limits {
 pub(crate) struct ConnTimeouts {
     start: Instant,
     in_flight: AtomicU32,
-    /// Of these, requests whose body was not there yet at their beginning.
+    /// Requests in flight whose body was not there yet at their beginning.
     reading: AtomicU32,
     multiplexed: AtomicBool,
     impatient: AtomicBool,
@@ -88,14 +88,14 @@ impl ConnTimeouts {
         }
     }
 
-    /// The handshake is done. On a multiplexed connection bytes between
+    /// Notes that the handshake is done. On a multiplexed connection bytes between
     /// requests do not begin a head: they may be pings.
     pub(crate) fn established(&self, multiplexed: bool) {
         self.multiplexed.store(multiplexed, Relaxed);
         self.idle.set(self.now());
     }
 
-    /// The client sent something. On a multiplexed connection that is no
+    /// Notes that the client sent something. On a multiplexed connection that is no
     /// progress of a request: it may be a ping.
     pub(crate) fn read(&self) {
         if self.multiplexed.load(Relaxed) {
@@ -108,7 +108,7 @@ impl ConnTimeouts {
         }
     }
 
-    /// Whether a head has begun and not ended, on a multiplexed connection.
+    /// Notes whether a head has begun and not ended, on a multiplexed connection.
     pub(crate) fn in_head(&self, open: bool) {
         if open {
             self.head.set_once(self.now());
@@ -117,12 +117,12 @@ impl ConnTimeouts {
         }
     }
 
-    /// The socket took so many bytes.
+    /// Notes that the socket took so many bytes.
     pub(crate) fn sent(&self, bytes: usize) {
         self.outflow.sent(bytes, self.now());
     }
 
-    /// The socket takes nothing; `unacknowledged` asks the kernel how many
+    /// Notes that the socket takes nothing; `unacknowledged` asks the kernel how many
     /// bytes the client's has not confirmed.
     pub(crate) fn blocked(&self, unacknowledged: impl FnOnce() -> u64) {
         self.outflow.blocked(self.now(), unacknowledged);
@@ -145,7 +145,7 @@ impl ConnTimeouts {
         self.start.elapsed()
     }
 
-    /// A request's head is complete.
+    /// Notes that a request's head is complete.
     pub(crate) fn begin(&self, has_body: bool) {
         if !self.multiplexed.load(Relaxed) {
             self.head.clear();
@@ -161,12 +161,12 @@ impl ConnTimeouts {
         }
     }
 
-    /// It is answered, whether its body came or not.
+    /// Notes that a request is answered, whether its body came or not.
     pub(crate) fn answered(&self, has_body: bool) {
         self.reading.fetch_sub(u32::from(has_body), Relaxed);
     }
 
-    /// An answer is complete or given up.
+    /// Notes that an answer is complete or given up.
     pub(crate) fn end(&self) {
         if self.in_flight.fetch_sub(1, Relaxed) == 1 {
             self.idle.set(self.now());
@@ -194,7 +194,7 @@ impl ConnTimeouts {
         self.exhausted.load(Relaxed)
     }
 
-    /// What waits for something to ride with waits no longer.
+    /// Ends the wait of session tickets for an answer to ride with.
     pub(crate) fn be_impatient(&self) {
         self.impatient.store(true, Relaxed);
     }
@@ -208,7 +208,7 @@ impl ConnTimeouts {
         self.begun.load(Relaxed)
     }
 
-    /// The connection ends after the requests that are in flight.
+    /// Lets the connection end after the requests that are in flight.
     pub(crate) fn wind_down(&self) {
         self.winding_down.set_once(self.now());
     }
@@ -217,12 +217,12 @@ impl ConnTimeouts {
         self.winding_down.value().is_some()
     }
 
-    /// Our side is being closed.
+    /// Notes that our side is being closed.
     pub(crate) fn close(&self) {
         self.closed.set_once(self.now());
     }
 
-    /// The same, if no request is in flight.
+    /// Notes that our side is being closed, if no request is in flight.
     pub(crate) fn close_if_idle(&self) {
         if !self.is_in_flight() {
             self.close();
@@ -298,11 +298,11 @@ impl ConnTimeouts {
 /// What is due.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Due {
-    /// Say goodbye and close.
+    /// Send close_notify and close.
     Close,
     /// Ask the kernel what the client took, and drop it if that is nothing.
     Ask,
-    /// Close without a word: nobody listens.
+    /// Close without close_notify: the client reads nothing.
     Drop,
 }
 

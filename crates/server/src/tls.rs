@@ -1,6 +1,6 @@
 //! The encrypted stream between the socket and HTTP.
 //!
-//! It spends as few system calls as it can: a read takes what the socket has
+//! The stream spends as few system calls as it can: a read takes what the socket has
 //! into a buffer that all connections of a worker share, a flight goes out in
 //! one vectored write, and TLS 1.3 tickets wait for the first answer to ride
 //! with it. While a connection is idle it holds no buffer of its own beside

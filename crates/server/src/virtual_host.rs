@@ -19,7 +19,7 @@ use crate::tickets::{Binding, Ring, Tickets};
 pub struct VirtualHost {
     config: Arc<ServerConfig>,
     site: Site,
-    /// The same as the default of a listening address; at most one for
+    /// This host as the default of a listening address; at most one for
     /// each address that the configuration lists.
     defaults: Mutex<Vec<(SocketAddr, Arc<ServerConfig>)>>,
     ring: Arc<Ring>,

@@ -30,7 +30,7 @@ pub(crate) struct Worker {
     pub(crate) working: Working,
 }
 
-/// One of the workers that have not drained yet, however that ends.
+/// A worker that has not drained yet; dropping it ends the wait for it.
 pub(crate) struct Working(watch::Sender<usize>);
 
 /// A listening socket of one worker.
@@ -50,7 +50,7 @@ struct Local {
     closed: Notify,
 }
 
-/// An open connection; ends with its task, however that ends.
+/// An open connection, counted until its task ends or is dropped.
 struct Open(Arc<Local>);
 
 impl Working {
@@ -65,7 +65,7 @@ impl Working {
     async fn ends(self, until: Instant) {
         let mut working = self.0.subscribe();
         drop(self);
-        // One that hangs holds up none.
+        // A worker that hangs holds up no other.
         let _ = timeout_at(until, working.wait_for(|working| *working == 0)).await;
     }
 }
@@ -219,7 +219,7 @@ mod tests {
         let (third, second, first) = (working.pop(), working.pop(), working.pop());
         let mut end = pin!(first.unwrap().ends(late()));
         assert!(end.as_mut().now_or_never().is_none());
-        // One that panics is dropped like this.
+        // A worker that panics is dropped like this.
         drop(second);
         assert!(end.as_mut().now_or_never().is_none());
         third.unwrap().ends(late()).await;

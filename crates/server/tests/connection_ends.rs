@@ -339,7 +339,7 @@ async fn an_http2_stream_without_progress_meets_its_limit() {
         (400..9000).contains(&after.as_millis()),
         "answer: {after:?}"
     );
-    // The same over HTTP/1.1: the socket's buffers fill up, and nobody reads.
+    // A stalled answer over HTTP/1.1: the socket's buffers fill up, and nobody reads.
     let mut stream = connect(&running, &ca, &[b"http/1.1"]).await;
     stream.write_all(&REQUEST.repeat(64)).await.unwrap();
     let mut status = [0; 15];

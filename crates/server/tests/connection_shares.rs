@@ -1,4 +1,4 @@
-//! One client network takes all connections.
+//! Connections of one client network keep no other network out.
 
 #![allow(clippy::unwrap_used)]
 

@@ -11,7 +11,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 /// Request, status, and whether the connection ends with it.
 const CASES: &[(&str, &str, bool)] = &[
     ("GET / HTTP/1.1\r\nHost: a.example\r\n\r\n", "308", false),
-    // One transfer coding, chunked, once (RFC 9112, sections 6.1 and 7).
+    // A single transfer coding, chunked, once (RFC 9112, sections 6.1 and 7).
     (
         "POST / HTTP/1.1\r\nHost: a.example\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
         "308",

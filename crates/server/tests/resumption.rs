@@ -15,7 +15,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 
-/// One request; how its handshake went.
+/// Sends a request; returns how its handshake went.
 async fn visit(running: &Running, name: &str, config: &Arc<ClientConfig>) -> HandshakeKind {
     let socket = TcpStream::connect(running.address).await.unwrap();
     let server_name = name.to_owned().try_into().unwrap();

@@ -49,7 +49,7 @@ impl World {
         }
     }
 
-    /// One that has looked for its keys once.
+    /// Returns a member that has looked for its keys once.
     async fn member(&self) -> Member {
         let url = Url::parse(&self.url, Path::new("/")).unwrap();
         let options = Options {

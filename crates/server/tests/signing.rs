@@ -73,7 +73,7 @@ async fn a_retried_hello_is_answered() {
     assert_eq!(kind, Some(HandshakeKind::FullWithHelloRetryRequest));
 }
 
-/// One worker with a host that has a key of 4096 bits.
+/// Starts one worker with a host that has a key of 4096 bits.
 fn served() -> (&'static TestCa, Running) {
     // Making the key takes seconds.
     static PAIR: LazyLock<(TestCa, Pair)> = LazyLock::new(|| {

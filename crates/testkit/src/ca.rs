@@ -43,7 +43,7 @@ impl TestCa {
         self.issue_valid(names, key, (2020, 1, 1), (2120, 1, 1))
     }
 
-    /// The same with its own validity: year, month, day.
+    /// Issues a certificate with its own validity: year, month, day.
     ///
     /// # Panics
     /// If a name is none, or a date is none.
@@ -77,7 +77,7 @@ impl TestCa {
         self.root.der().clone()
     }
 
-    /// The same as PEM.
+    /// Returns the certificate as PEM.
     #[must_use]
     pub fn root_pem(&self) -> String {
         self.root.pem()

@@ -24,7 +24,7 @@ pub fn config(ca: &TestCa) -> ClientConfig {
     config_for(ca, &[&TLS13, &TLS12])
 }
 
-/// The same for TLS 1.2 alone.
+/// Makes a configuration for TLS 1.2 alone.
 #[must_use]
 pub fn config_tls12(ca: &TestCa) -> ClientConfig {
     config_for(ca, &[&TLS12])

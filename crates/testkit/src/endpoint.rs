@@ -199,14 +199,14 @@ impl Answer {
         }
     }
 
-    /// The same with a further field.
+    /// Returns the answer with a further field.
     #[must_use]
     pub fn with(mut self, name: &'static str, value: &str) -> Self {
         self.fields.push((name, value.to_owned()));
         self
     }
 
-    /// The same after this time.
+    /// Returns the answer, sent after this time.
     #[must_use]
     pub fn after(mut self, delay: Duration) -> Self {
         self.delay = delay;
@@ -240,7 +240,7 @@ impl State {
     }
 }
 
-/// One more while this lives.
+/// Counts a request in flight while this lives.
 struct Counted<'a>(&'a AtomicUsize);
 
 impl<'a> Counted<'a> {

@@ -46,7 +46,7 @@ impl RedisServer {
         Self::start_at("--port", args, cli)
     }
 
-    /// One that speaks only TLS, with a certificate of this CA for 127.0.0.1;
+    /// Starts a server that speaks only TLS, with a certificate of this CA for 127.0.0.1;
     /// the CA's file is `ca.pem` in its folder.
     ///
     /// # Panics
@@ -107,7 +107,7 @@ impl RedisServer {
         Self::start_sentinel_with(master, name, &[], &[])
     }
 
-    /// The same with further lines of its configuration, such as
+    /// Starts a server with further lines of its configuration, such as
     /// `"sentinel auth-pass main sesame"`, and what `redis-cli` then needs.
     ///
     /// # Panics
@@ -211,7 +211,7 @@ impl RedisServer {
     /// Kills it; its port and its folder stay.
     pub fn kill(&mut self) {
         if let Some(mut child) = self.child.take() {
-            // It may have ended already.
+            // The process may have ended already.
             let _ = child.kill();
             let _ = child.wait();
         }

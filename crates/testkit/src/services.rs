@@ -1,6 +1,6 @@
 //! Real services on ports and in folders of their own, never the machine's.
 //!
-//! They end with the process that started them, however it ends. One that is
+//! Services end with the process that started them, however it ends. One that is
 //! not installed fails the test and says what to install.
 
 mod pgbouncer;
@@ -24,7 +24,7 @@ fn free_port() -> u16 {
     listener.local_addr().expect("an address").port()
 }
 
-/// Who runs a service that refuses to run as root: the first of the users that
+/// The user that runs a service which refuses to run as root: the first of the users that
 /// exists, if we are root.
 #[derive(Clone, Copy)]
 struct Runner(Option<(u32, u32)>);

@@ -44,7 +44,7 @@ fn push(text: &mut String, label: &str, bytes: &[u8]) {
     text.push_str("-----\n");
 }
 
-/// One to three bytes as four characters of base64 (RFC 4648, section 4).
+/// Writes one to three bytes as four characters of base64 (RFC 4648, section 4).
 fn push_group(text: &mut String, group: &[u8]) {
     let byte = |at: usize| u32::from(group.get(at).copied().unwrap_or(0));
     let bits = byte(0) << 16 | byte(1) << 8 | byte(2);

@@ -39,7 +39,7 @@ impl View {
     }
 }
 
-/// One line of a list.
+/// A line of a list.
 pub(super) fn line<K>(credential: &StoredCredential<K>, leaf: &Leaf) -> String {
     format!(
         "{}  {}  until {}  {}",

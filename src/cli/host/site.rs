@@ -116,7 +116,7 @@ pub(super) fn document(site: &Site) -> Value {
     serde_json::from_str(&site.json).unwrap_or_else(|_| Value::from(&*site.json))
 }
 
-/// One line: `root /srv/www`.
+/// A line: `root /srv/www`.
 pub(super) fn line(site: &Site) -> String {
     let Value::Object(document) = document(site) else {
         return site.json.to_string();

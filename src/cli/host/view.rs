@@ -42,7 +42,7 @@ impl<'a> View<'a> {
     }
 }
 
-/// One line of a list: name, tenant, key types, site.
+/// A line of a list: name, tenant, key types, site.
 pub(super) fn line(record: &HostRecord) -> String {
     let types: Vec<_> = record
         .references

@@ -50,7 +50,7 @@ pub(super) async fn run(sealer: &Sealer, args: &Args) -> Result<Ended> {
     Ok(Ended::Done)
 }
 
-/// One key of the ring or of the store.
+/// A key of the ring or of the store.
 struct Key {
     id: KeyId,
     seals: bool,

@@ -148,7 +148,7 @@ impl Serving {
             .context("signals can't be waited for")?;
         drop(enter);
         self.background.spawn(signals);
-        // Who reads this may send a signal at once.
+        // A reader of this line may send a signal at once.
         self.announce();
         self.run()?;
         if shutdown.phase() == Phase::Ending {
@@ -166,7 +166,7 @@ impl Serving {
             }
             tokio::spawn(self.keeper.run());
             if let Some((listener, admin)) = self.admin {
-                // It ends with the runtime: while the server drains, balancers
+                // The listener ends with the runtime: while the server drains, balancers
                 // must see it.
                 tokio::spawn(admin.serve(listener, std::future::pending()));
             }
@@ -197,7 +197,7 @@ fn lookup(
     )
 }
 
-/// Who follows the catalog's log, in the order in which each has a page.
+/// Lists the followers of the catalog's log in the order in which each has a page.
 async fn feed(
     opened: &Opened,
     lookup: &Arc<Lookup<VirtualHost>>,

@@ -111,7 +111,7 @@ fn what_changed_while_it_was_down_does_not_come_back() {
     sandbox.ok(&["host", "remove", "h0.example"]);
     let replaced = Host::new("h1.example");
     import(&sandbox, std::slice::from_ref(&replaced));
-    // One contact is enough, though nobody asks for any host.
+    // A single contact is enough, though nobody asks for any host.
     let server = sandbox.serve();
     kept(&server, 18);
     kill(server);

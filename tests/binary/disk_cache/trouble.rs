@@ -69,7 +69,7 @@ fn the_second_server_in_a_folder_goes_without() {
     assert!(!first.log().contains("no copies are kept"));
     assert!(second.log().contains("another server uses"));
     assert_eq!(second.metric("sekisho_disk_cache_copies"), None);
-    // It is free again when the first has ended, however.
+    // The file is free again when the first server has ended.
     drop(first);
     second.stop();
     kept(&sandbox.serve(), 1);

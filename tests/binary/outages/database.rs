@@ -44,7 +44,7 @@ fn a_database_that_stands_still() {
     let server = sandbox.serve();
     assert!(server.shows("cached.example", "cached.example"));
     database.signal(Signal::Pause);
-    // It ends by the deadline of the store's call, well before that of the
+    // The store's call ends by its own deadline, well before that of the
     // handshake; meanwhile cached hosts are served.
     let cold = fetch_aside(&server, "cold.example");
     let begun = Instant::now();

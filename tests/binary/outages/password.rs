@@ -17,7 +17,7 @@ fn a_password_that_is_wrong_at_the_start() {
         error.contains("28P01") && !error.contains("first"),
         "{error}"
     );
-    // It may be put right in the database: a server that does not start would
+    // The password may be put right in the database: a server that does not start would
     // not come back by itself.
     let server = sandbox.serve();
     is_logged(

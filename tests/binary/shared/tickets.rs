@@ -46,7 +46,7 @@ impl Client<'_> {
 fn a_session_is_resumed_on_every_server_and_for_its_host_alone() {
     let rig = Rig::new();
     let [one, two, three] = &rig.machines;
-    // One certificate, one tenant: only the name differs.
+    // Certificate and tenant are the same: only the name differs.
     let pair = import(&one.sandbox, &["a.example", "b.example"]);
     rig.all_show("a.example", &pair);
     rig.all_show("b.example", &pair);

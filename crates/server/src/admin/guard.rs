@@ -1,4 +1,4 @@
-//! Who may ask.
+//! Refuses requests that may not read the admin listener.
 
 use std::net::IpAddr;
 

@@ -93,7 +93,7 @@ impl Fixture {
         serde_json::from_str(body).unwrap()
     }
 
-    /// One scrape, each sample by its name and labels.
+    /// Scrapes once; returns each sample by its name and labels.
     async fn scrape(&self) -> HashMap<String, f64> {
         let (status, answer) = self.get("/metrics").await;
         assert_eq!(status, 200);

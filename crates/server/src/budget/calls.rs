@@ -26,7 +26,7 @@ pub(crate) struct Calls {
 struct State {
     idle: usize,
     waiting: usize,
-    /// Those that have calls in flight or waiting.
+    /// Prefixes that have calls in flight or waiting.
     prefixes: HashMap<Prefix, Line, RandomState>,
     /// The prefixes that wait, each once.
     turns: VecDeque<Prefix>,
@@ -38,7 +38,7 @@ struct Line {
     queue: VecDeque<oneshot::Sender<Call>>,
 }
 
-/// One call; dropping it lets the next one in.
+/// The permit of a call; dropping it lets the next one in.
 #[derive(Debug)]
 pub(crate) struct Call(Option<(Arc<Calls>, Prefix)>);
 

@@ -10,7 +10,7 @@ use tokio::time::{Instant, sleep_until};
 
 use super::{Denied, Prefix};
 
-/// Those who wait, by prefix. Where no more of a prefix may wait, the oldest
+/// Waiting handshakes, by prefix. Where no more of a prefix may wait, the oldest
 /// is refused: whoever asks most often has no better chance than others.
 #[derive(Debug, Default)]
 pub(super) struct Over(Mutex<Lines>);
@@ -21,7 +21,7 @@ struct Lines {
     by_prefix: HashMap<Prefix, VecDeque<Arc<AtomicBool>>, RandomState>,
 }
 
-/// One who waits.
+/// A waiting handshake.
 #[derive(Debug)]
 pub(super) struct Waiting<'a> {
     over: &'a Over,

@@ -141,7 +141,7 @@ async fn many_prefixes_share_a_wider_budget() {
     }
     let second = Duration::from_secs(1);
     let next = admit(&budget, prefix("192.0.16.1"));
-    // It regains 16 times 10 a minute.
+    // The wide prefix regains 16 times 10 a minute.
     assert!(timeout(second / 5, next).await.is_err());
     assert!(admit(&budget, prefix("192.1.0.1")).await.is_ok());
     let next = timeout(second, admit(&budget, prefix("192.0.16.1"))).await;

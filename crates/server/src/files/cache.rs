@@ -127,7 +127,7 @@ impl CacheStats {
     }
 }
 
-/// One path of one host.
+/// A path of a host.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Key {
     /// The root as the site has it, so that equal sites share what they found.

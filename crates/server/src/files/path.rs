@@ -53,7 +53,7 @@ impl<'a> FilePath<'a> {
 pub(crate) enum Refused {
     /// No client that means well sends it.
     Malformed,
-    /// It is never served, whether it exists or not.
+    /// The path is never served, whether it exists or not.
     Missing,
 }
 

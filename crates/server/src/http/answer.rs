@@ -122,6 +122,6 @@ impl Drop for Guard {
     }
 }
 
-/// One frame of HTTP/2. Within `body_timeout`'s default this makes a least rate
+/// The size of a frame of HTTP/2. Within `body_timeout`'s default this makes a least rate
 /// of 546 bytes per second for each answer.
 const PIECE: usize = 16 << 10;

@@ -13,7 +13,7 @@ use tokio::time::{Instant, Sleep, sleep_until, timeout};
 use crate::timeouts::{ConnTimeouts, Due, LINGER, Limits};
 use crate::tls::Stream;
 
-/// Tells the connections of a worker to come to their end.
+/// Tells the connections of a worker that the server drains.
 #[derive(Debug, Default)]
 pub(crate) struct Drain {
     begun: AtomicBool,

@@ -37,7 +37,7 @@ pub(crate) async fn redirect(socket: TcpStream, shared: &Shared) {
         .max_headers(MAX_HEADERS)
         .serve_connection(TokioIo::new(socket), service)
         .without_shutdown();
-    // One small answer: the limit for the head holds for all of it.
+    // The answer is small: the limit for the head holds for all of it.
     if let Ok(Ok(parts)) = timeout(shared.limits.head, connection).await {
         refuse::refuse(parts.io.into_inner(), &[]).await;
     }

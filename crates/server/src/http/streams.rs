@@ -70,7 +70,7 @@ pub(super) struct Progress {
 }
 
 impl Progress {
-    /// That of the stream which this task serves; none over HTTP/1.1.
+    /// Returns the progress of the stream that this task serves; none over HTTP/1.1.
     pub(super) fn current() -> Option<Arc<Self>> {
         PROGRESS.try_with(Arc::clone).ok()
     }

@@ -75,7 +75,7 @@ impl std::fmt::Debug for KeyFile {
 /// Reads the file if only its owner may: these keys decrypt recorded sessions
 /// of TLS 1.2.
 fn read_private(path: &Path) -> io::Result<Zeroizing<Vec<u8>>> {
-    // One byte more shows that a file is too long.
+    // A byte more shows that a file is too long.
     let mut bytes = Zeroizing::new(Vec::with_capacity(MAX_LEN + 1));
     private::open(path)?
         .take(MAX_LEN as u64 + 1)

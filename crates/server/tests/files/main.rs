@@ -75,7 +75,7 @@ async fn a_directory_without_a_slash_is_redirected() {
             assert_eq!(answer.header("location"), Some(location), "{path}");
         }
     }
-    // It exists, but nothing lists it.
+    // The folder exists, but nothing lists it.
     assert_eq!(server.get("/sub/", "").await.status(), 404);
 }
 

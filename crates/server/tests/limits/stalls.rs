@@ -89,7 +89,7 @@ async fn stalled_streams_end_beside_a_live_one() {
         }
         () = repeat(&mut sender, &more, Duration::from_millis(20)) => unreachable!(),
     }
-    // Those of answers, and those that are being opened.
+    // Files of answers, and those that are being opened.
     assert!((1..=16 + 32).contains(&most_files), "{most_files} files");
 }
 

@@ -17,14 +17,14 @@ pub struct PgBouncer {
 }
 
 impl PgBouncer {
-    /// One for the whole process, before the shared server.
+    /// Returns the pooler of the whole process, before the shared server.
     #[must_use]
     pub fn shared() -> &'static Self {
         static SHARED: OnceLock<PgBouncer> = OnceLock::new();
         SHARED.get_or_init(|| Self::start(Postgres::shared()))
     }
 
-    /// One of its own.
+    /// Starts a pooler for one test.
     ///
     /// # Panics
     /// If PgBouncer is not installed, or does not start.
@@ -85,7 +85,7 @@ impl PgBouncer {
 
 impl Drop for PgBouncer {
     fn drop(&mut self) {
-        // It may have ended already.
+        // The process may have ended already.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }

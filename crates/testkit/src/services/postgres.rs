@@ -39,14 +39,14 @@ pub enum Signal {
 }
 
 impl Postgres {
-    /// One for the whole process: each test takes a database of its own.
+    /// Returns the server of the whole process: each test takes a database of its own.
     #[must_use]
     pub fn shared() -> &'static Self {
         static SHARED: OnceLock<Postgres> = OnceLock::new();
         SHARED.get_or_init(Self::start)
     }
 
-    /// One that a test may stop and start.
+    /// Starts a server that a test may stop and start.
     ///
     /// # Panics
     /// If PostgreSQL is not installed, or does not start.

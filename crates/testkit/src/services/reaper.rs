@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
-/// A shell that waits for the end of its standard input: it comes with the
+/// A shell that waits for the end of its standard input, which comes with the
 /// process that holds the other end, however that ends.
 pub(super) struct Reaper(Child);
 
@@ -24,7 +24,7 @@ impl Reaper {
 impl Drop for Reaper {
     fn drop(&mut self) {
         drop(self.0.stdin.take());
-        // It bounds its own waits.
+        // The shell bounds its own waits.
         let _ = self.0.wait();
     }
 }

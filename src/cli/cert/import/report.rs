@@ -243,5 +243,5 @@ impl fmt::Display for Counts {
 
 /// Enough to see what is wrong with all of a group.
 const SHOWN_PER_GROUP: u64 = 3;
-/// So that a folder in which each chain is repaired does not fill the terminal.
+/// Bounds the lines of a folder in which each chain is repaired.
 const NOTES_SHOWN: u64 = 100;

@@ -11,7 +11,7 @@ use rustls::pki_types::pem::PemObject;
 
 use crate::cli::failure::Result;
 
-/// Those of `--ca` first, then the system's, which are read when the first leaf
+/// Roots of `--ca` first, then the system's, which are read when the first leaf
 /// needs them.
 pub(crate) struct Roots {
     given: Vec<CertificateDer<'static>>,

@@ -98,7 +98,7 @@ fn write(mut to: impl Write, received: &Receiver<Message>, bytes: &AtomicUsize) 
     while let Ok(message) = received.recv() {
         match message {
             Message::Line(line) => {
-                // Who closed the other end wants no lines.
+                // A reader that closed the other end wants no lines.
                 let _ = to.write_all(&line);
                 bytes.fetch_sub(line.len(), Ordering::Relaxed);
             }

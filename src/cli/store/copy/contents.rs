@@ -13,7 +13,7 @@ use sekisho_certs::{
 use super::marker;
 use crate::cli::failure::Result;
 
-/// One thing in a store, in the order in which they are listed: what is
+/// A thing in a store, in the order in which they are listed: what is
 /// referred to comes first.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(super) enum Item {

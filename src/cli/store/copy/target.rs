@@ -28,7 +28,7 @@ pub(super) struct Target<'a> {
 pub(super) enum Followed {
     /// To its end; these were changed and copied.
     All(HashSet<Item>),
-    /// It does not go on where it was left: anything may have changed.
+    /// The log does not go on where it was left: anything may have changed.
     Gap,
 }
 
@@ -167,7 +167,7 @@ impl<'a> Target<'a> {
         })
     }
 
-    /// One that no host refers to any more goes with the last host that did: a
+    /// A credential that no host refers to any more goes with the last host that did: a
     /// host that comes and goes within one transaction.
     async fn drop_credential(
         &self,

@@ -1,4 +1,4 @@
-//! Who is answered, and for how long a connection may stay.
+//! Tests which requests are answered, and how long a connection may stay.
 
 use super::*;
 use crate::admin::strangers::MAX_STRANGERS;

@@ -28,7 +28,7 @@ impl Postgres {
         };
         let url = format!("postgres://sekisho:{PASSWORD}@127.0.0.1:{port}/?sslmode=disable");
         let mut copy = standby.command("pg_basebackup");
-        // It writes down whom to follow.
+        // pg_basebackup writes down which server to follow.
         copy.args(["-R", "-X", "stream", "-c", "fast", "--no-sync", "-d", &url]);
         copy.arg("-D").arg(standby.folder.join("data"));
         ran(copy.current_dir(&standby.folder));
