@@ -88,7 +88,7 @@ impl KeyRing {
         self
     }
 
-    /// Adds what another ring has, so that what that one opens stays open.
+    /// Adds the keys of another ring: what that ring opens stays open.
     #[must_use]
     pub fn with_all(mut self, other: &Self) -> Self {
         other.keys.iter().for_each(|key| self.add(Arc::clone(key)));

@@ -380,20 +380,13 @@ fn a_key_never_shows() {
 #[test]
 fn a_signature_that_no_client_can_check_is_none() {
     let pair = pair(&ca());
-    // ECDSA with SHA-224 in the place of SHA-256, in both places.
-    let (known, unknown) = (
-        b"\x2a\x86\x48\xce\x3d\x04\x03\x02",
-        b"\x2a\x86\x48\xce\x3d\x04\x03\x01",
-    );
     let mut leaf = pair.chain[0].to_vec();
-    let mut places = 0;
-    for at in 0..leaf.len() - known.len() {
-        if leaf[at..].starts_with(known) {
-            leaf[at..at + known.len()].copy_from_slice(unknown);
-            places += 1;
-        }
-    }
-    assert_eq!(places, 2);
+    let known = b"\x2a\x86\x48\xce\x3d\x04\x03\x02";
+    let places = (0..leaf.len()).filter(|at| leaf[*at..].starts_with(known));
+    let places: Vec<_> = places.collect();
+    assert_eq!(places.len(), 2);
+    // ECDSA with SHA-224 in the place of SHA-256.
+    places.into_iter().for_each(|at| leaf[at + 7] = 1);
     let chain = [&leaf[..], &pair.chain[1]].concat();
     let error = Credential::parse(&chain, pair.key_der().secret_der(), VALID).unwrap_err();
     let wanted = "algorithm that clients do not take";
