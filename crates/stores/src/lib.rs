@@ -24,6 +24,7 @@ mod open;
 mod pem_pair;
 #[cfg(feature = "postgres")]
 pub mod postgres;
+mod random;
 #[cfg(feature = "postgres")]
 mod reconnecting;
 #[cfg(feature = "redis")]

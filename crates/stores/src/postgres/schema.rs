@@ -4,6 +4,7 @@ use super::Mode;
 use super::connection::Connection;
 use super::fault::{Fault, Step};
 use super::rows;
+use crate::random::random;
 use sekisho_certs::store::CatalogId;
 
 /// A store in a database.
@@ -68,7 +69,8 @@ pub(super) async fn migrate(on: &Connection, migrations: &[&str]) -> Step<()> {
         on.run(migration).await?;
     }
     if there.is_none() {
-        on.query(FIRST, &[&&random()[..], &&random()[..]]).await?;
+        on.query(FIRST, &[&&random::<16>()[..], &&random::<16>()[..]])
+            .await?;
     }
     let version = migrations.len() as i64;
     on.query(SET_VERSION, &[&version]).await?;
@@ -81,12 +83,6 @@ fn newer(header: Header) -> Fault {
          and this one has {VERSION}; use the version of the program that wrote it, or a newer one",
         header.version, header.compatible
     ))
-}
-
-fn random() -> [u8; 16] {
-    let mut bytes = [0; 16];
-    aws_lc_rs::rand::fill(&mut bytes).expect("the system gives random bytes");
-    bytes
 }
 
 /// `compatible` is a column of version 2, read where it is there.

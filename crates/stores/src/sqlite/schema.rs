@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 use rusqlite::{Connection, Error, ErrorCode, Transaction, TransactionBehavior, params};
 
 use super::documents;
+use crate::random::random;
 use sekisho_certs::store::CatalogId;
 
 /// "seki", in the file's header: tells it from other programs' databases.
@@ -84,7 +85,7 @@ pub(super) fn create(connection: &mut Connection, busy_timeout: Duration) -> rus
     transaction.execute(
         "INSERT INTO meta (one, catalog, log, number, forgotten, token, compatible)
          VALUES (1, ?1, ?2, 0, 0, 0, ?3)",
-        params![random(), random(), COMPATIBLE],
+        params![random::<16>(), random::<16>(), COMPATIBLE],
     )?;
     transaction.pragma_update(None, "application_id", APPLICATION_ID)?;
     transaction.pragma_update(None, "user_version", VERSION)?;
@@ -100,15 +101,9 @@ pub(super) fn catalog_id(connection: &Connection) -> rusqlite::Result<CatalogId>
 
 /// Gives the log another identity: a copy may give a number a second time.
 pub(super) fn renew_log(connection: &Connection) -> rusqlite::Result<()> {
-    let renewed = connection.execute("UPDATE meta SET log = ?1", [random()])?;
+    let renewed = connection.execute("UPDATE meta SET log = ?1", [random::<16>()])?;
     debug_assert_eq!(renewed, 1, "a store has one row of this");
     Ok(())
-}
-
-fn random() -> [u8; 16] {
-    let mut bytes = [0; 16];
-    aws_lc_rs::rand::fill(&mut bytes).expect("the system gives random bytes");
-    bytes
 }
 
 /// Brings older tables to [`VERSION`], in one transaction. Does nothing if

@@ -10,6 +10,7 @@ use super::log;
 use super::read::Reader;
 use super::rows::{self, Step};
 use super::statements::{first, run};
+use crate::random::random;
 use sekisho_certs::credential::{CredentialId, KeyType, SealedBytes, StoredCredential};
 use sekisho_certs::host::HostPattern;
 use sekisho_certs::record::{HostRecord, References};
@@ -63,7 +64,7 @@ impl<'a> Writer<'a> {
             before: number,
             number,
             forgotten,
-            mark: mark(),
+            mark: i64::from_be_bytes(random()),
             dropped: BTreeSet::new(),
         })
     }
@@ -311,13 +312,6 @@ impl<'a> Writer<'a> {
         let values = (id.kind.as_str(), &*id.key, now);
         Ok(first(self.sql, DOCUMENT_VERSION, values, |row| row.get(0))?)
     }
-}
-
-/// The mark of a transaction's changes.
-fn mark() -> i64 {
-    let mut bytes = [0; 8];
-    aws_lc_rs::rand::fill(&mut bytes).expect("the system gives random bytes");
-    i64::from_be_bytes(bytes)
 }
 
 // Statements name their columns: a later version may add some.

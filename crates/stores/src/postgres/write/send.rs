@@ -13,6 +13,7 @@ use super::super::params::column;
 use super::super::read::now;
 use super::super::rows::{self, signed};
 use super::plan::Plan;
+use crate::random::random;
 use sekisho_certs::credential::{CredentialId, KeyType};
 use sekisho_certs::host::HostPattern;
 use sekisho_certs::record::HostRecord;
@@ -48,7 +49,7 @@ pub(super) async fn changes(
     let most = MIN_PRUNED.max(2 * count);
     let floor = number.saturating_sub(keep).min(forgotten + most);
     let floor = signed(floor.max(forgotten));
-    let (number, mark) = (signed(number), mark());
+    let (number, mark) = (signed(number), i64::from_be_bytes(random()));
     let all = &plan.changes;
     try_join5(
         on.query(
@@ -69,13 +70,6 @@ pub(super) async fn changes(
     )
     .await?;
     Ok(())
-}
-
-/// The random mark of a transaction's changes.
-fn mark() -> i64 {
-    let mut bytes = [0; 8];
-    aws_lc_rs::rand::fill(&mut bytes).expect("the system gives random bytes");
-    i64::from_be_bytes(bytes)
 }
 
 async fn credentials(on: &Connection, plan: &Plan) -> Step<()> {
