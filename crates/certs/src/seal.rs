@@ -27,7 +27,7 @@ pub use self::open::OpenKey;
 pub use self::sealer::{CHECK, Resealed, SealedSecret, Sealer, Walk};
 pub use self::source::KeySource;
 
-use crate::credential::{CredentialId, SealedBytes, Secret};
+use crate::credential::{CredentialId, SealedBytes, Secret, StoredCredential};
 use crate::store::{CatalogId, DocumentId};
 
 /// Master key, expanded once for all uses.
@@ -123,7 +123,7 @@ impl KeyRing {
     /// # Panics
     /// If the system gives no random bytes.
     #[must_use]
-    pub fn seal(&self, secret: &Secret, bound: &Bound<'_>) -> SealedBytes {
+    pub fn seal(&self, secret: &Secret, bound: &Bound) -> SealedBytes {
         self.keys[0].seal(secret, bound)
     }
 
@@ -132,7 +132,7 @@ impl KeyRing {
     /// # Panics
     /// If the system gives no random bytes.
     #[must_use]
-    pub fn seal_under(&self, id: u32, secret: &Secret, bound: &Bound<'_>) -> Option<SealedBytes> {
+    pub fn seal_under(&self, id: u32, secret: &Secret, bound: &Bound) -> Option<SealedBytes> {
         Some(self.key(id)?.seal(secret, bound))
     }
 
@@ -140,7 +140,7 @@ impl KeyRing {
     ///
     /// # Errors
     /// [`UnsealError`]: no such key in the ring, or not what was sealed there.
-    pub fn unseal(&self, sealed: SealedBytes, bound: &Bound<'_>) -> Result<Secret, UnsealError> {
+    pub fn unseal(&self, sealed: SealedBytes, bound: &Bound) -> Result<Secret, UnsealError> {
         let key = self.key(sealed.key_id);
         let key = key.ok_or(UnsealError::UnknownKey(sealed.key_id))?;
         key.unseal(sealed, bound)
@@ -159,7 +159,7 @@ impl KeyRing {
 }
 
 impl MasterKey {
-    fn seal(&self, secret: &Secret, bound: &Bound<'_>) -> SealedBytes {
+    fn seal(&self, secret: &Secret, bound: &Bound) -> SealedBytes {
         let mut nonce = [0; NONCE_LEN];
         // 96 random bits: safe for 2^32 sealings under one key (NIST SP
         // 800-38D, section 8.3).
@@ -170,7 +170,7 @@ impl MasterKey {
         self.key
             .seal_in_place_append_tag(
                 Nonce::assume_unique_for_key(nonce),
-                Aad::from(bound.data()),
+                Aad::from(&bound.0),
                 &mut bytes,
             )
             .expect("secrets are far smaller than 64 GiB");
@@ -181,12 +181,12 @@ impl MasterKey {
         }
     }
 
-    fn unseal(&self, sealed: SealedBytes, bound: &Bound<'_>) -> Result<Secret, UnsealError> {
+    fn unseal(&self, sealed: SealedBytes, bound: &Bound) -> Result<Secret, UnsealError> {
         let mut bytes = sealed.bytes;
         let nonce = Nonce::assume_unique_for_key(sealed.nonce);
         let plain = self
             .key
-            .open_in_place(nonce, Aad::from(bound.data()), &mut bytes)
+            .open_in_place(nonce, Aad::from(&bound.0), &mut bytes)
             .map_err(|_| UnsealError::Forged)?
             .len();
         bytes.truncate(plain);
@@ -195,54 +195,39 @@ impl MasterKey {
 }
 
 /// Place of a secret: the data that is authenticated with it.
-#[derive(Clone, Copy, Debug)]
-pub enum Bound<'a> {
-    /// A credential's private key.
-    Key {
-        /// The catalog.
-        catalog: CatalogId,
-        /// The credential.
-        credential: CredentialId,
-        /// The leaf's SubjectPublicKeyInfo, DER.
-        spki: &'a [u8],
-    },
-    /// A document's content.
-    Document {
-        /// The catalog.
-        catalog: CatalogId,
-        /// The document.
-        document: &'a DocumentId,
-    },
-}
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Bound(Vec<u8>);
 
-impl Bound<'_> {
+impl Bound {
+    /// Encodes the place of a credential's private key; none if the leaf is no
+    /// certificate.
+    #[must_use]
+    pub fn credential<K>(catalog: CatalogId, credential: &StoredCredential<K>) -> Option<Self> {
+        Some(Self::key(catalog, credential.id, credential.spki()?))
+    }
+
+    /// Encodes the place of a key by the leaf's SubjectPublicKeyInfo, DER.
+    fn key(catalog: CatalogId, id: CredentialId, spki: &[u8]) -> Self {
+        let (id, spki) = (id.as_u64().to_be_bytes(), digest(&SHA256, spki));
+        Self::of(&[b"sekisho key 1", &catalog.0, &id, spki.as_ref()])
+    }
+
+    /// Encodes the place of a document's content.
+    #[must_use]
+    pub fn document(catalog: CatalogId, id: &DocumentId) -> Self {
+        let (kind, key) = (id.kind.as_str().as_bytes(), id.key.as_bytes());
+        Self::of(&[b"sekisho document 1", &catalog.0, kind, key])
+    }
+
     /// Encodes each part with its length before it: no two places give equal
     /// bytes.
-    fn data(&self) -> Vec<u8> {
+    fn of(parts: &[&[u8]]) -> Self {
         let mut data = Vec::with_capacity(128);
-        let mut add = |part: &[u8]| {
+        for part in parts {
             data.extend_from_slice(&(part.len() as u64).to_be_bytes());
             data.extend_from_slice(part);
-        };
-        match self {
-            Self::Key {
-                catalog,
-                credential,
-                spki,
-            } => {
-                add(b"sekisho key 1");
-                add(&catalog.0);
-                add(&credential.as_u64().to_be_bytes());
-                add(digest(&SHA256, spki).as_ref());
-            }
-            Self::Document { catalog, document } => {
-                add(b"sekisho document 1");
-                add(&catalog.0);
-                add(document.kind.as_str().as_bytes());
-                add(document.key.as_bytes());
-            }
         }
-        data
+        Self(data)
     }
 }
 

@@ -4,7 +4,6 @@ use std::collections::BTreeMap;
 
 use indicatif::ProgressBar;
 use sekisho_certs::seal::{SealedSecret, Sealer, Walk};
-use sekisho_certs::store::SecretOf;
 
 use crate::cli::failure::Result;
 
@@ -37,9 +36,9 @@ impl Tally {
     pub(super) fn add(&mut self, page: &[SealedSecret]) {
         for secret in page {
             let sealings = self.0.entry(secret.key()).or_default();
-            match secret.of() {
-                SecretOf::Credential(_) => sealings.credentials += 1,
-                SecretOf::Document(_) => sealings.documents += 1,
+            match secret {
+                SealedSecret::Credential(_) => sealings.credentials += 1,
+                SealedSecret::Document(_) => sealings.documents += 1,
             }
         }
     }

@@ -1,11 +1,11 @@
 //! The master keys of this process, and reading their source again when a key
 //! is met that is not among them.
 
-use std::sync::{Arc, Mutex, PoisonError, RwLock};
+use std::sync::{Arc, PoisonError, RwLock};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use tokio::sync::watch;
+use tokio::sync::Mutex;
 use tokio::time::timeout;
 
 use super::{KeyError, KeyRing, KeySource};
@@ -15,15 +15,8 @@ use super::{KeyError, KeyRing, KeySource};
 pub struct Keys {
     ring: Arc<RwLock<Arc<KeyRing>>>,
     source: Option<KeySource>,
-    reload: Mutex<Option<Reload>>,
-}
-
-/// Reload of the source by a thread, since it may block.
-#[derive(Debug)]
-struct Reload {
-    begun: Instant,
-    /// Closed when it ended.
-    ended: watch::Receiver<()>,
+    /// The end of the last reload; locked while one runs.
+    reloaded: Arc<Mutex<Option<Instant>>>,
 }
 
 impl Keys {
@@ -45,25 +38,22 @@ impl Keys {
         Arc::clone(&ring)
     }
 
-    /// Returns the ring, with this key if the source gives it within that time.
-    pub(super) async fn with(&self, id: u32, wait: Duration) -> Arc<KeyRing> {
+    /// Returns the ring, with this key if the source gives it in time.
+    pub(super) async fn with(&self, id: u32) -> Arc<KeyRing> {
         let ring = self.ring();
-        if ring.has(id) {
-            return ring;
+        match &self.source {
+            Some(source) if !ring.has(id) => {
+                // A reload that takes longer goes on without the caller.
+                let _ = timeout(KEY_TIMEOUT, self.reload(source)).await;
+                self.ring()
+            }
+            _ => ring,
         }
-        if let Some(mut ended) = self.reload() {
-            // Nothing is ever sent: it is closed when the reading has ended,
-            // or the wait is over.
-            let _ = timeout(wait, ended.changed()).await;
-        }
-        self.ring()
     }
 
     /// Whether the source is being read.
     pub(super) fn is_reloading(&self) -> bool {
-        let reload = self.reload.lock();
-        let reload = reload.unwrap_or_else(PoisonError::into_inner);
-        reload.as_ref().is_some_and(Reload::runs)
+        self.reloaded.try_lock().is_err()
     }
 
     /// Describes the source as the operator knows it.
@@ -74,45 +64,32 @@ impl Keys {
         }
     }
 
-    /// Begins to read the source, unless that was begun within the last
-    /// second; gives what is closed at the end of it.
-    fn reload(&self) -> Option<watch::Receiver<()>> {
-        let source = self.source.clone()?;
-        let reload = self.reload.lock();
-        let mut reload = reload.unwrap_or_else(PoisonError::into_inner);
-        if let Some(last) = &*reload
-            && (last.runs() || last.begun.elapsed() < MIN_RELOAD_INTERVAL)
-        {
-            return Some(last.ended.clone());
+    /// Reads the source in a thread, since that may block; not within a second
+    /// after the last time.
+    async fn reload(&self, source: &KeySource) {
+        let mut reloaded = Arc::clone(&self.reloaded).lock_owned().await;
+        if reloaded.is_some_and(|end| end.elapsed() < MIN_RELOAD_INTERVAL) {
+            return;
         }
-        let (end, ended) = watch::channel(());
-        let ring = Arc::clone(&self.ring);
-        thread::Builder::new()
-            .name("keys".to_owned())
-            .spawn(move || {
-                match source.load() {
-                    Ok(new) => {
-                        let mut ring = ring.write().unwrap_or_else(PoisonError::into_inner);
-                        // Keys that could be opened stay, even if the source
-                        // has lost them.
-                        *ring = Arc::new(new.with_all(&ring));
-                    }
-                    Err(error) => tracing::warn!(%error, "the master keys could not be read again: new keys are missing"),
+        let (source, ring) = (source.clone(), Arc::clone(&self.ring));
+        let read = move || {
+            match source.load() {
+                Ok(new) => {
+                    let mut ring = ring.write().unwrap_or_else(PoisonError::into_inner);
+                    // Keys that could be opened stay, even if the source has
+                    // lost them.
+                    *ring = Arc::new(new.with_all(&ring));
                 }
-                drop(end);
-            })
-            .ok()?;
-        *reload = Some(Reload {
-            begun: Instant::now(),
-            ended: ended.clone(),
-        });
-        Some(ended)
-    }
-}
-
-impl Reload {
-    fn runs(&self) -> bool {
-        self.ended.has_changed().is_ok()
+                Err(error) => {
+                    tracing::warn!(%error, "the master keys could not be read again: new keys are missing");
+                }
+            }
+            *reloaded = Some(Instant::now());
+        };
+        // Without a thread the next caller tries again.
+        let _ = thread::Builder::new().name("keys".to_owned()).spawn(read);
+        // The thread holds the lock until it has read.
+        drop(self.reloaded.lock().await);
     }
 }
 
@@ -122,11 +99,14 @@ impl From<KeyRing> for Keys {
         Self {
             ring: Arc::new(RwLock::new(Arc::new(ring))),
             source: None,
-            reload: Mutex::new(None),
+            reloaded: Arc::default(),
         }
     }
 }
 
+/// Time that opening a store, and a load, wait for a key that is new. A client
+/// waits no longer.
+const KEY_TIMEOUT: Duration = Duration::from_secs(2);
 /// Bounds the readings of the source for a key that is nowhere.
 const MIN_RELOAD_INTERVAL: Duration = Duration::from_secs(1);
 
@@ -142,16 +122,14 @@ mod tests {
         let keys = Keys::load(&KeySource::File(path.clone())).unwrap();
         let second = KeyRing::extend_file(&path).unwrap();
         assert!(!keys.ring().has(second));
-        let wait = Duration::from_secs(20);
-        let ring = keys.with(second, wait).await;
+        let ring = keys.with(second).await;
         assert!(ring.has(first) && ring.has(second));
         // Right behind a reading the next is not begun.
         let third = KeyRing::extend_file(&path).unwrap();
-        assert!(!keys.with(third, wait).await.has(third));
-        let last = keys.reload.lock().unwrap().take();
-        assert!(!last.unwrap().runs());
+        assert!(!keys.with(third).await.has(third));
+        assert!(keys.reloaded.lock().await.take().is_some());
         KeyRing::shorten_file(&path, first).unwrap();
-        let ring = keys.with(third, wait).await;
+        let ring = keys.with(third).await;
         assert!(ring.has(third) && ring.has(first), "{ring:?}");
     }
 }

@@ -100,7 +100,7 @@ impl Sealer {
                 "the store holds credentials but no check value of a master key; restore it from a backup".into(),
             ));
         }
-        let check = sealer.new_check(id, &sealer.ring(), key)?;
+        let check = sealer.new_check(id, key).await?;
         let batch = Batch::of_check(check, Precondition::Absent);
         match sealer.catalog().write(batch).await {
             // Another process was faster, perhaps with another key.
@@ -140,19 +140,17 @@ impl Sealer {
     pub async fn write(&self, writes: Vec<Write<Secret>>) -> Result<u64> {
         // A secret that is sealed for one catalog must not land in another.
         self.recognize().await?;
-        let mut conflict = None;
-        for _ in 0..MAX_ATTEMPTS {
+        let mut retries = 0..MAX_RETRIES;
+        loop {
             let (batch, check) = self.batch(&writes).await?;
             match self.catalog().write(batch).await {
                 // By the caller's own expectations, or because another key
                 // seals by now.
-                Err(StoreError::Conflict(what)) if self.learn().await? != Some(check) => {
-                    conflict = Some(what);
-                }
+                Err(StoreError::Conflict(_))
+                    if retries.next().is_some() && self.learn().await? != Some(check) => {}
                 other => return other.inspect(|number| self.0.seen.wrote(*number)),
             }
         }
-        Err(StoreError::Conflict(conflict.unwrap_or_default()))
     }
 
     /// Opens a catalog that is out of reach by what was known of it: its id and
@@ -209,4 +207,4 @@ fn no_check() -> StoreError {
 }
 
 /// More means that others change the key without pause.
-const MAX_ATTEMPTS: usize = 3;
+const MAX_RETRIES: usize = 2;

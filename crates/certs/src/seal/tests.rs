@@ -6,35 +6,16 @@ fn opens_only_where_it_was_sealed() {
     let catalog = CatalogId([1; 16]);
     let credential = CredentialId::from_u64(5);
     let (spki, document) = (&b"public"[..], DocumentId::new("a", "b"));
-    let bound = Bound::Key {
-        catalog,
-        credential,
-        spki,
-    };
+    let bound = Bound::key(catalog, credential, spki);
     let secret = Secret::new(b"private".to_vec());
     let sealed = ring.seal(&secret, &bound);
     assert!(!sealed.bytes.windows(7).any(|bytes| bytes == b"private"));
     assert_eq!(ring.unseal(sealed.clone(), &bound), Ok(secret));
     let elsewhere = [
-        Bound::Key {
-            catalog: CatalogId([2; 16]),
-            credential,
-            spki,
-        },
-        Bound::Key {
-            catalog,
-            credential: CredentialId::from_u64(6),
-            spki,
-        },
-        Bound::Key {
-            catalog,
-            credential,
-            spki: b"another",
-        },
-        Bound::Document {
-            catalog,
-            document: &document,
-        },
+        Bound::key(CatalogId([2; 16]), credential, spki),
+        Bound::key(catalog, CredentialId::from_u64(6), spki),
+        Bound::key(catalog, credential, b"another"),
+        Bound::document(catalog, &document),
     ];
     for bound in elsewhere {
         let opened = ring.unseal(sealed.clone(), &bound);
@@ -50,19 +31,14 @@ fn opens_only_where_it_was_sealed() {
 #[test]
 fn parts_of_a_place_do_not_run_together() {
     let document = |kind: &'static str, key: &'static str| {
-        let document = &DocumentId::new(kind, key);
-        let catalog = CatalogId([0; 16]);
-        Bound::Document { catalog, document }.data()
+        Bound::document(CatalogId([0; 16]), &DocumentId::new(kind, key))
     };
     assert_ne!(document("ab", "c"), document("a", "bc"));
 }
 
 #[test]
 fn all_keys_open_and_one_seals() {
-    let bound = Bound::Document {
-        catalog: CatalogId([0; 16]),
-        document: &DocumentId::new("k", "1"),
-    };
+    let bound = Bound::document(CatalogId([0; 16]), &DocumentId::new("k", "1"));
     let old = KeyRing::new(MasterKey::new(&[1; 32]));
     let sealed = old.seal(&Secret::new(vec![9; 40]), &bound);
     let both = KeyRing::new(MasterKey::new(&[2; 32]))

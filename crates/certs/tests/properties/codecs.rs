@@ -14,9 +14,8 @@ fn document(kind: &str, key: &str) -> DocumentId {
     DocumentId::new(kind.to_owned(), key.to_owned())
 }
 
-fn bound(document: &DocumentId) -> Bound<'_> {
-    let catalog = CatalogId([1; 16]);
-    Bound::Document { catalog, document }
+fn bound(document: &DocumentId) -> Bound {
+    Bound::document(CatalogId([1; 16]), document)
 }
 
 proptest! {

@@ -62,13 +62,16 @@ impl DiskCache {
 /// None if a leaf is no certificate.
 fn sealed(found: &Found<OpenKey>, ring: &KeyRing, own: CatalogId) -> Option<Found<SealedBytes>> {
     changed(found, |credential| {
-        Some(ring.seal(credential.key.secret(), &bound(credential, own)?))
+        Some(ring.seal(
+            credential.key.secret(),
+            &Bound::credential(own, credential)?,
+        ))
     })
 }
 
 fn opened(found: &Found<SealedBytes>, ring: &KeyRing, own: CatalogId) -> Option<Found<OpenKey>> {
     changed(found, |credential| {
-        let secret = ring.unseal(credential.key.clone(), &bound(credential, own)?);
+        let secret = ring.unseal(credential.key.clone(), &Bound::credential(own, credential)?);
         Some(OpenKey::unproved(secret.ok()?))
     })
 }
@@ -84,13 +87,5 @@ fn changed<K: Clone, L>(
         credentials: credentials.collect::<Option<_>>()?,
         shadowed: found.shadowed,
         fresh_for: None,
-    })
-}
-
-fn bound<K>(credential: &StoredCredential<K>, own: CatalogId) -> Option<Bound<'_>> {
-    Some(Bound::Key {
-        catalog: own,
-        credential: credential.id,
-        spki: credential.spki()?,
     })
 }

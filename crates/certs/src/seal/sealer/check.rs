@@ -3,14 +3,12 @@
 //! changes the key.
 
 use std::future::ready;
-use std::time::Duration;
 
 use super::Sealer;
-use super::secrets::place;
 use crate::credential::{SealedBytes, Secret};
 use crate::feed::Follower;
 use crate::lookup::FeedState;
-use crate::seal::KeyRing;
+use crate::seal::{Bound, KeyRing};
 use crate::store::{
     BoxFuture, CatalogId, ChangePage, Document, DocumentId, DocumentKind, LogPosition,
     Precondition, Result, StoreError, Subject, Write,
@@ -41,8 +39,6 @@ pub(super) struct Known {
     pub(super) recognized: Option<CatalogId>,
     /// Check value as it was last read.
     pub(super) check: Option<Check>,
-    /// Set by the first page of the log, and by each start-over.
-    is_followed: bool,
     /// Set while the check value may be another than the one known.
     is_stale: bool,
     /// Set while a task reads the check value.
@@ -67,11 +63,9 @@ impl Sealer {
         document: Document<SealedBytes>,
     ) -> Result<Check> {
         let check = self.note_check(&document);
-        let ring = self.0.keys.with(check.key, KEY_TIMEOUT).await;
-        match ring.unseal(document.bytes.clone(), &place(catalog, &document)) {
-            Ok(_) => Ok(check),
-            Err(why) => Err(wrong(&ring, &why)),
-        }
+        let ring = self.0.keys.with(check.key).await;
+        let opened = ring.unseal(document.bytes, &Bound::document(catalog, &CHECK));
+        opened.map(|_| check).map_err(|why| wrong(&ring, &why))
     }
 
     /// Reads which key seals, whether this process has it or not.
@@ -90,16 +84,17 @@ impl Sealer {
     }
 
     /// Makes a check value under this key.
-    pub(super) fn new_check(
+    pub(super) async fn new_check(
         &self,
         catalog: CatalogId,
-        ring: &KeyRing,
         key: u32,
     ) -> Result<Document<SealedBytes>> {
-        let check = Document::new(CHECK, Secret::new(CHECK.kind.as_str().into()));
-        let sealed = ring.seal_under(key, &check.bytes, &place(catalog, &check));
-        let sealed = sealed.ok_or_else(|| self.missing_key(key))?;
-        Ok(check.with_bytes(sealed))
+        let content = Secret::new(CHECK.kind.as_str().into());
+        let bound = Bound::document(catalog, &CHECK);
+        Ok(Document::new(
+            CHECK,
+            self.seal(key, &content, &bound).await?,
+        ))
     }
 
     /// Reads in the background which catalog answers and which key seals, if
@@ -122,12 +117,7 @@ impl Sealer {
         let has_it = self.recognize().await.is_ok()
             && match self.learn().await {
                 Ok(Some(check)) => {
-                    let has_it = self
-                        .0
-                        .keys
-                        .with(check.key, KEY_TIMEOUT)
-                        .await
-                        .has(check.key);
+                    let has_it = self.0.keys.with(check.key).await.has(check.key);
                     self.log_missing(check.key, has_it);
                     has_it
                 }
@@ -168,13 +158,12 @@ impl Sealer {
 /// No page waits: reading is only begun.
 impl Follower for Sealer {
     fn follow<'a>(&'a self, page: &'a ChangePage) -> BoxFuture<'a, ()> {
-        let is_first = !std::mem::replace(&mut self.known().is_followed, true);
-        self.read_again_if(is_first || page.changes.iter().any(|change| is_check(&change.subject)));
+        let is_check = |subject: &Subject| matches!(subject, Subject::Document(id) if *id == CHECK);
+        self.read_again_if(page.changes.iter().any(|change| is_check(&change.subject)));
         Box::pin(ready(()))
     }
 
     fn start_over(&self, _: LogPosition) -> BoxFuture<'_, ()> {
-        self.known().is_followed = true;
         self.read_again_if(true);
         Box::pin(ready(()))
     }
@@ -185,10 +174,6 @@ impl Follower for Sealer {
             self.read_again_if(false);
         }
     }
-}
-
-fn is_check(subject: &Subject) -> bool {
-    matches!(subject, Subject::Document(id) if *id == CHECK)
 }
 
 fn wrong(ring: &KeyRing, why: &dyn std::fmt::Display) -> StoreError {
@@ -205,6 +190,3 @@ fn wrong(ring: &KeyRing, why: &dyn std::fmt::Display) -> StoreError {
 /// The document that is the check value; its kind is its content. It belongs
 /// to one catalog and is never copied into another.
 pub const CHECK: DocumentId = DocumentId::known(DocumentKind::new("check"), "");
-/// Time that opening a store, and a load, wait for a key that is new. A client
-/// waits no longer.
-pub(super) const KEY_TIMEOUT: Duration = Duration::from_secs(2);

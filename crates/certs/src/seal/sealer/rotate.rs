@@ -1,11 +1,12 @@
 //! Changing the key that seals, and sealing again what lies under another.
 
 use super::Sealer;
-use super::check::KEY_TIMEOUT;
-use super::secrets::{SealingKey, does_not_open};
+use super::secrets::bound;
 use crate::credential::{CredentialId, SealedBytes, StoredCredential};
-use crate::seal::{Batch, Bound, KeyRing};
-use crate::store::{Document, DocumentKind, Precondition, Reseal, Result, SecretOf, StoreError};
+use crate::seal::{Batch, Bound};
+use crate::store::{
+    CatalogId, Document, DocumentKind, Precondition, Reseal, Result, SecretOf, StoreError,
+};
 
 impl Sealer {
     /// Returns the id of the key that seals, as the catalog has it now.
@@ -22,29 +23,19 @@ impl Sealer {
     /// key.
     ///
     /// # Errors
-    /// [`StoreError::Refused`] if the ring has no such key; else what the
-    /// catalog failed with.
+    /// [`StoreError::Refused`] if the ring has no such key;
+    /// [`StoreError::Conflict`] if another process changes the key at the same
+    /// time; else what the catalog failed with.
     pub async fn seal_under(&self, key: u32) -> Result<()> {
         let catalog = self.opened().await?;
-        let mut conflict = None;
-        for _ in 0..MAX_ATTEMPTS {
-            let check = self.check(catalog).await?.ok_or_else(super::no_check)?;
-            if check.key == key {
-                return Ok(());
-            }
-            let ring = self.0.keys.with(key, KEY_TIMEOUT).await;
-            let new = self.new_check(catalog, &ring, key)?;
+        let check = self.check(catalog).await?.ok_or_else(super::no_check)?;
+        if check.key != key {
+            let new = self.new_check(catalog, key).await?;
             let batch = Batch::of_check(new, Precondition::Version(check.version));
-            match self.catalog().write(batch).await {
-                Err(StoreError::Conflict(what)) => conflict = Some(what),
-                other => {
-                    other?;
-                    self.learn().await?;
-                    return Ok(());
-                }
-            }
+            self.catalog().write(batch).await?;
+            self.learn().await?;
         }
-        Err(StoreError::Conflict(conflict.unwrap_or_default()))
+        Ok(())
     }
 
     /// Returns at most `limit` secrets where the walk stands; none at its end.
@@ -58,7 +49,7 @@ impl Sealer {
                     let page = self.catalog().list_credentials(*after, limit).await?;
                     if let Some(last) = page.last() {
                         *after = Some(last.id);
-                        return Ok(page.into_iter().map(SealedSecret::credential).collect());
+                        return Ok(page.into_iter().map(SealedSecret::Credential).collect());
                     }
                     walk.0 = Stage::Kinds(String::new());
                 }
@@ -73,7 +64,7 @@ impl Sealer {
                     let page = listed.await?;
                     if let Some(last) = page.last() {
                         *after = Some(last.id.key.clone().into_owned());
-                        return Ok(page.into_iter().map(SealedSecret::document).collect());
+                        return Ok(page.into_iter().map(SealedSecret::Document).collect());
                     }
                     walk.0 = Stage::Kinds(kind.as_str().to_owned());
                 }
@@ -90,25 +81,48 @@ impl Sealer {
     /// [`StoreError::Conflict`] if another key seals by now; else what the
     /// catalog failed with. A secret that does not open is no error of all.
     pub async fn reseal(&self, secrets: &[SealedSecret]) -> Result<Resealed> {
-        let seals = self.sealing_key(true).await?;
+        let (catalog, check) = self.sealing().await?;
         let mut outcome = Resealed::default();
         let mut reseals = Vec::new();
-        for secret in secrets {
-            if secret.key() == seals.check.key {
-                continue;
-            }
-            let ring = self.0.keys.with(secret.key(), KEY_TIMEOUT).await;
-            match secret.again(&ring, &seals) {
+        for secret in secrets.iter().filter(|secret| secret.key() != check.key) {
+            match self.again(secret, catalog, check.key).await {
                 Ok(reseal) => reseals.push(reseal),
+                // Every other secret would fail for the same reason.
+                Err(error @ StoreError::Refused(_)) => return Err(error),
                 Err(error) => outcome.failed.push(error),
             }
         }
         outcome.sealed = reseals.len() as u64;
         if outcome.sealed > 0 {
-            let batch = Batch::new(seals.check.require(), [], reseals);
+            let batch = Batch::new(check.require(), [], reseals);
             self.catalog().write(batch).await?;
         }
         Ok(outcome)
+    }
+
+    /// Seals a secret again, under this key.
+    async fn again(&self, secret: &SealedSecret, catalog: CatalogId, key: u32) -> Result<Reseal> {
+        let (of, version, from, bound) = match secret {
+            SealedSecret::Credential(one) => (
+                SecretOf::Credential(one.id),
+                one.version,
+                &one.key,
+                bound(catalog, one)?,
+            ),
+            SealedSecret::Document(one) => (
+                SecretOf::Document(one.id.clone()),
+                one.version,
+                &one.bytes,
+                Bound::document(catalog, &one.id),
+            ),
+        };
+        let opened = self.unseal(from.clone(), &bound, &of).await?;
+        Ok(Reseal {
+            of,
+            version,
+            from: from.clone(),
+            to: self.seal(key, &opened, &bound).await?,
+        })
     }
 }
 
@@ -134,67 +148,21 @@ impl Default for Walk {
 
 /// Secret as the catalog holds it.
 #[derive(Clone, Debug)]
-pub struct SealedSecret {
-    of: SecretOf,
-    version: u64,
-    sealed: SealedBytes,
-    /// Of a credential's leaf; else empty.
-    spki: Vec<u8>,
+pub enum SealedSecret {
+    /// The key of a credential.
+    Credential(StoredCredential<SealedBytes>),
+    /// The content of a document.
+    Document(Document<SealedBytes>),
 }
 
 impl SealedSecret {
-    /// Takes the key of a credential.
-    fn credential(stored: StoredCredential<SealedBytes>) -> Self {
-        Self {
-            of: SecretOf::Credential(stored.id),
-            version: stored.version,
-            // Nothing is sealed for a leaf that is no certificate.
-            spki: stored.spki().unwrap_or_default().to_vec(),
-            sealed: stored.key,
-        }
-    }
-
-    /// Takes the content of a document.
-    fn document(stored: Document<SealedBytes>) -> Self {
-        Self {
-            of: SecretOf::Document(stored.id),
-            version: stored.version,
-            spki: Vec::new(),
-            sealed: stored.bytes,
-        }
-    }
-
-    /// Returns where the secret stands.
-    #[must_use]
-    pub fn of(&self) -> &SecretOf {
-        &self.of
-    }
-
     /// Returns the id of the key that it is sealed under.
     #[must_use]
     pub fn key(&self) -> u32 {
-        self.sealed.key_id
-    }
-
-    /// Seals the secret again, under the key that seals now.
-    fn again(&self, ring: &KeyRing, seals: &SealingKey) -> Result<Reseal> {
-        let catalog = seals.catalog;
-        let bound = match &self.of {
-            SecretOf::Credential(id) => Bound::Key {
-                catalog,
-                credential: *id,
-                spki: &self.spki,
-            },
-            SecretOf::Document(document) => Bound::Document { catalog, document },
-        };
-        let opened = ring.unseal(self.sealed.clone(), &bound);
-        let opened = opened.map_err(|why| does_not_open(&self.of, why))?;
-        Ok(Reseal {
-            of: self.of.clone(),
-            version: self.version,
-            from: self.sealed.clone(),
-            to: seals.seal(&opened, &bound)?,
-        })
+        match self {
+            Self::Credential(stored) => stored.key.key_id,
+            Self::Document(stored) => stored.bytes.key_id,
+        }
     }
 }
 
@@ -206,6 +174,3 @@ pub struct Resealed {
     /// Reasons why the others could not be.
     pub failed: Vec<StoreError>,
 }
-
-/// More means that others change the key without pause.
-const MAX_ATTEMPTS: usize = 8;

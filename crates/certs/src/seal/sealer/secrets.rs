@@ -1,28 +1,12 @@
 //! Single secrets, sealed and opened where they stand.
 
 use std::fmt::Display;
-use std::sync::Arc;
 
-use super::check::{Check, KEY_TIMEOUT};
+use super::check::Check;
 use super::{Sealer, no_check};
 use crate::credential::{SealedBytes, Secret, StoredCredential};
-use crate::seal::{Batch, Bound, KeyRing, OpenKey, UnsealError};
+use crate::seal::{Batch, Bound, OpenKey};
 use crate::store::{Answer, CatalogId, Document, DocumentId, Found, Result, StoreError, Write};
-
-/// Key of a ring that seals for one catalog.
-#[derive(Debug)]
-pub(super) struct SealingKey {
-    pub(super) catalog: CatalogId,
-    pub(super) ring: Arc<KeyRing>,
-    pub(super) check: Check,
-}
-
-impl SealingKey {
-    pub(super) fn seal(&self, secret: &Secret, bound: &Bound<'_>) -> Result<SealedBytes> {
-        let sealed = self.ring.seal_under(self.check.key, secret, bound);
-        sealed.ok_or_else(|| StoreError::Refused("the key that seals is not there".into()))
-    }
-}
 
 impl Sealer {
     /// Opens the keys of an answer.
@@ -58,7 +42,10 @@ impl Sealer {
         let catalog = self.opened().await?;
         let mut open = Vec::with_capacity(stored.len());
         for credential in stored {
-            open.push(self.open_credential(catalog, credential).await?);
+            let bound = bound(catalog, &credential)?;
+            let (credential, sealed) = credential.replace_key(());
+            let key = self.unseal(sealed, &bound, &credential.id).await?;
+            open.push(credential.with_key(OpenKey::unsealed(key)));
         }
         Ok(open)
     }
@@ -68,10 +55,9 @@ impl Sealer {
     /// # Errors
     /// As [`Sealer::open_answer`].
     pub async fn open_document(&self, stored: Document<SealedBytes>) -> Result<Document<Secret>> {
-        let catalog = self.opened().await?;
-        let ring = self.0.keys.with(stored.bytes.key_id, KEY_TIMEOUT).await;
-        let opened = ring.unseal(stored.bytes.clone(), &place(catalog, &stored));
-        let opened = opened.map_err(|why| does_not_open(&stored.id, why))?;
+        let bound = Bound::document(self.opened().await?, &stored.id);
+        let sealed = stored.bytes.clone();
+        let opened = self.unseal(sealed, &bound, &stored.id).await?;
         Ok(stored.with_bytes(opened))
     }
 
@@ -92,62 +78,41 @@ impl Sealer {
     /// Seals operations under the key that seals now. Returns the check value
     /// that named it, too.
     pub(super) async fn batch(&self, writes: &[Write<Secret>]) -> Result<(Batch, Check)> {
-        let has_secret = writes
-            .iter()
-            .any(|write| matches!(write, Write::PutCredential(..) | Write::PutDocument(..)));
-        let seals = self.sealing_key(has_secret).await?;
-        let sealed = writes.iter().map(|write| seals.operation(write.clone()));
-        let sealed = sealed.collect::<Result<Vec<_>>>()?;
-        let batch = Batch::new(seals.check.require(), sealed, Vec::new());
-        Ok((batch, seals.check))
+        let (catalog, check) = self.sealing().await?;
+        let mut sealed = Vec::with_capacity(writes.len());
+        for write in writes {
+            sealed.push(self.sealed(write.clone(), catalog, check.key).await?);
+        }
+        Ok((Batch::new(check.require(), sealed, Vec::new()), check))
     }
 
-    /// Returns what seals now. The keys are read again if the sealing key is
-    /// not among them; where it is `needed`, its absence is an error.
-    pub(super) async fn sealing_key(&self, needed: bool) -> Result<SealingKey> {
+    /// Returns the catalog to seal for, and the check value that names the key.
+    pub(super) async fn sealing(&self) -> Result<(CatalogId, Check)> {
         let catalog = self.opened().await?;
         let known = self.known().check;
         let check = match known {
             Some(check) => check,
             None => self.learn().await?.ok_or_else(no_check)?,
         };
-        let ring = match needed {
-            true => self.0.keys.with(check.key, KEY_TIMEOUT).await,
-            false => self.ring(),
-        };
-        if needed && !ring.has(check.key) {
-            return Err(self.missing_key(check.key));
-        }
-        Ok(SealingKey {
-            catalog,
-            ring,
-            check,
-        })
+        Ok((catalog, check))
     }
 
-    async fn open_credential(
-        &self,
-        catalog: CatalogId,
-        stored: StoredCredential<SealedBytes>,
-    ) -> Result<StoredCredential<OpenKey>> {
-        let ring = self.0.keys.with(stored.key.key_id, KEY_TIMEOUT).await;
-        let (stored, sealed) = stored.replace_key(());
-        let opened = ring.unseal(sealed, &bound(catalog, &stored)?);
-        let opened = opened.map_err(|why| does_not_open(&stored.id, why))?;
-        Ok(stored.with_key(OpenKey::unsealed(opened)))
-    }
-}
-
-impl SealingKey {
     /// Seals the secret of an operation.
-    fn operation(&self, write: Write<Secret>) -> Result<Write<SealedBytes>> {
+    async fn sealed(
+        &self,
+        write: Write<Secret>,
+        catalog: CatalogId,
+        key: u32,
+    ) -> Result<Write<SealedBytes>> {
         Ok(match write {
             Write::PutCredential(credential, expect) => {
-                let sealed = self.seal(&credential.key, &bound(self.catalog, &credential)?)?;
+                let bound = bound(catalog, &credential)?;
+                let sealed = self.seal(key, &credential.key, &bound).await?;
                 Write::PutCredential(credential.with_key(sealed), expect)
             }
             Write::PutDocument(document, expect) => {
-                let sealed = self.seal(&document.bytes, &place(self.catalog, &document))?;
+                let bound = Bound::document(catalog, &document.id);
+                let sealed = self.seal(key, &document.bytes, &bound).await?;
                 Write::PutDocument(document.with_bytes(sealed), expect)
             }
             Write::PutHost(record, expect) => Write::PutHost(record, expect),
@@ -156,27 +121,34 @@ impl SealingKey {
             Write::Require(id, expect) => Write::Require(id, expect),
         })
     }
-}
 
-pub(super) fn bound<K>(catalog: CatalogId, credential: &StoredCredential<K>) -> Result<Bound<'_>> {
-    let id = credential.id;
-    let spki = credential
-        .spki()
-        .ok_or_else(|| StoreError::Corrupt(format!("the leaf of {id} is no certificate").into()))?;
-    Ok(Bound::Key {
-        catalog,
-        credential: id,
-        spki,
-    })
-}
+    /// Seals one secret. The source is read again if the key is missing.
+    pub(super) async fn seal(
+        &self,
+        key: u32,
+        secret: &Secret,
+        bound: &Bound,
+    ) -> Result<SealedBytes> {
+        let sealed = self.0.keys.with(key).await.seal_under(key, secret, bound);
+        sealed.ok_or_else(|| self.missing_key(key))
+    }
 
-pub(super) fn place<B>(catalog: CatalogId, document: &Document<B>) -> Bound<'_> {
-    Bound::Document {
-        catalog,
-        document: &document.id,
+    /// Opens one secret. The source is read again if the key is missing.
+    pub(super) async fn unseal(
+        &self,
+        sealed: SealedBytes,
+        bound: &Bound,
+        of: &(dyn Display + Sync),
+    ) -> Result<Secret> {
+        let opened = self.0.keys.with(sealed.key_id).await.unseal(sealed, bound);
+        opened.map_err(|why| {
+            StoreError::Corrupt(format!("the secret of {of} does not open: {why}").into())
+        })
     }
 }
 
-pub(super) fn does_not_open(of: &dyn Display, why: UnsealError) -> StoreError {
-    StoreError::Corrupt(format!("the secret of {of} does not open: {why}").into())
+pub(super) fn bound<K>(catalog: CatalogId, credential: &StoredCredential<K>) -> Result<Bound> {
+    Bound::credential(catalog, credential).ok_or_else(|| {
+        StoreError::Corrupt(format!("the leaf of {} is no certificate", credential.id).into())
+    })
 }
