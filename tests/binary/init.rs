@@ -94,7 +94,7 @@ fn a_store_whose_master_key_is_gone_gets_no_new_one() {
     fs::remove_file(&key).expect("a file");
     for args in [&["serve"][..], &["check"], &["host", "set", "b.example"]] {
         let error = sandbox.fails(args);
-        let wanted = format!("master key {} is missing; put back", key.display());
+        let wanted = format!("master key {}: it is missing; put back", key.display());
         assert!(error.contains(&wanted), "{error}");
     }
     assert!(!key.exists());

@@ -15,7 +15,6 @@ mod text;
 use std::fmt;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::Duration;
 
 use aws_lc_rs::aead::{AES_256_GCM, Aad, LessSafeKey, NONCE_LEN, Nonce, UnboundKey};
 use aws_lc_rs::digest::{SHA256, digest};
@@ -248,53 +247,26 @@ pub enum KeyError {
     /// `[keys] master` names no source.
     #[error("this is no source of a key; write \"file:PATH\", \"env:NAME\" or \"command:LINE\"")]
     Source,
-    /// The key file can't be read or made.
-    #[error("master key {0}: {1}")]
-    File(PathBuf, std::io::Error),
-    /// The key file is missing.
-    #[error(
-        "master key {0} is missing; put back the one that the store was made with: without it the keys in the store can't be opened"
-    )]
-    Missing(PathBuf),
     /// A key file is never overwritten.
     #[error("master key {0} exists already; it is not overwritten, since a store may need it")]
     Exists(PathBuf),
-    /// Another command is at the key file.
-    #[error("master key {0} is being changed by another command; try again")]
-    Busy(PathBuf),
-    /// The changed key file can't be given to its owner.
-    #[error("master key {0} belongs to another user; run this as its owner, or as root")]
-    Owner(PathBuf),
-    /// Others than its owner may read the key file.
-    #[error("master key {0} may be read by others (mode {1:04o}); run: chmod 600 {0}")]
-    Exposed(PathBuf, u32),
-    /// The variable is not set, or is no text.
-    #[error("the environment variable {0}, which is to hold the master key, is not set")]
-    Variable(String),
-    /// The command did not give a key.
-    #[error("the command for the master key, {command:?}, {what}")]
-    Command {
-        /// The command as configured.
-        command: String,
-        /// Reason, such as an exit status.
+    /// The source gives no key, or can't be changed.
+    #[error("master key {of}: {what}")]
+    Unusable {
+        /// The source as the operator knows it.
+        of: String,
+        /// What is wrong, and what to do.
         what: String,
     },
-    /// The command did not end.
-    #[error("the command for the master key, {command:?}, did not end within {deadline:?}")]
-    TimedOut {
-        /// The command as configured.
-        command: String,
-        /// Time that the command had.
-        deadline: Duration,
-    },
-    /// The text that was read holds no key.
-    #[error("{source_name}: {what}")]
-    Text {
-        /// Name of the source.
-        source_name: String,
-        /// The line and what is wrong with it.
-        what: String,
-    },
+}
+
+impl KeyError {
+    fn unusable(of: impl fmt::Display, what: impl fmt::Display) -> Self {
+        Self::Unusable {
+            of: of.to_string(),
+            what: what.to_string(),
+        }
+    }
 }
 
 fn key_id(key: &[u8; KEY_BYTES]) -> u32 {

@@ -1,11 +1,12 @@
 //! The key file: made once, read, and changed whole or not at all.
 
-use std::fs::{self, File, Metadata, OpenOptions};
+use std::fmt::Display;
+use std::fs::{self, File, Metadata};
 use std::io::{self, Write as _};
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt, chown};
-use std::path::{Path, PathBuf};
-use std::process;
+use std::os::unix::fs::{MetadataExt, chown};
+use std::path::Path;
 
+use tempfile::{Builder, NamedTempFile};
 use zeroize::Zeroizing;
 
 use super::{KeyError, KeyRing, source, text};
@@ -16,28 +17,26 @@ impl KeyRing {
     /// # Errors
     /// [`KeyError::Exists`], or what the file system says.
     pub fn create_file(path: &Path) -> Result<Self, KeyError> {
-        let fault = |error: io::Error| match error.kind() {
-            io::ErrorKind::AlreadyExists => KeyError::Exists(path.to_owned()),
-            _ => KeyError::File(path.to_owned(), error),
-        };
-        let key = text::generate();
+        let (key, _) = text::extend("");
         // Written whole before it has its name: a run that is killed leaves no
-        // half a key. A link, unlike a rename, never replaces.
-        let fresh = beside(path);
-        let made = write_durably(&key, &fresh).and_then(|()| fs::hard_link(&fresh, path));
-        let removed = fs::remove_file(&fresh);
-        made.and(removed)
-            .and_then(|()| sync_folder(path))
-            .map_err(fault)?;
-        text::parse(&key, &path.display().to_string())
+        // half a key.
+        let made = write_beside(&key, path).and_then(|fresh| {
+            fresh.persist_noclobber(path)?;
+            sync_folder(path)
+        });
+        made.map_err(|error| match error.kind() {
+            io::ErrorKind::AlreadyExists => KeyError::Exists(path.to_owned()),
+            _ => unusable(path, error),
+        })?;
+        text::parse(&key, path.display())
     }
 
     /// Adds a new key at the end of a key file, whole or not at all; gives its
     /// id. Owner and mode stay.
     ///
     /// # Errors
-    /// As [`super::KeySource::load`]; also [`KeyError::Busy`] and
-    /// [`KeyError::Owner`].
+    /// As [`super::KeySource::load`]; also while another command changes the
+    /// file, and for another user than its owner.
     pub fn extend_file(path: &Path) -> Result<u32, KeyError> {
         change(path, text::extend)
     }
@@ -54,7 +53,7 @@ impl KeyRing {
 /// Reads a key file, which only its owner may read.
 pub(super) fn read(path: &Path) -> Result<Zeroizing<String>, KeyError> {
     let (file, _) = open(path)?;
-    contents(&file, path)
+    source::read(file).map_err(|error| unusable(path, error))
 }
 
 fn change<T>(
@@ -63,98 +62,87 @@ fn change<T>(
 ) -> Result<T, KeyError> {
     // Behind a link: the link stays one.
     let path = &fs::canonicalize(path).map_err(|error| missing_or(path, error))?;
-    let fault = |error| KeyError::File(path.clone(), error);
-    let (file, metadata) = open(path)?;
+    let fault = |error| unusable(path, error);
+    let (file, old) = open(path)?;
     // Two changes at once would lose one of the keys.
-    file.try_lock().map_err(|error| match error {
-        fs::TryLockError::WouldBlock => KeyError::Busy(path.clone()),
-        fs::TryLockError::Error(error) => fault(error),
-    })?;
-    if fs::metadata(path).map_err(fault)?.ino() != metadata.ino() {
-        // The holder of the lock before this one has put another file in its
-        // place.
-        return Err(KeyError::Busy(path.clone()));
+    match file.try_lock() {
+        Err(fs::TryLockError::Error(error)) => return Err(fault(error)),
+        Ok(()) if fs::metadata(path).map_err(fault)?.ino() == old.ino() => {}
+        // The lock is held, or its last holder has put another file in place.
+        _ => {
+            let what = "it is being changed by another command; try again";
+            return Err(unusable(path, what));
+        }
     }
-    let (text, done) = edit(&contents(&file, path)?);
+    let (text, done) = edit(&source::read(&file).map_err(fault)?);
     // A text that can't be read again is never put in place.
-    text::parse(&text, &path.display().to_string())?;
-    let fresh = beside(path);
-    let replaced = write_durably(&text, &fresh)
-        .map_err(fault)
-        .and_then(|()| keep_owner(&fresh, &metadata).map_err(|_| KeyError::Owner(path.clone())))
-        .and_then(|()| fs::rename(&fresh, path).map_err(fault));
-    if replaced.is_err() {
-        // The new file holds keys. It may not even exist.
-        let _ = fs::remove_file(&fresh);
-    }
-    replaced?;
-    sync_folder(path).map_err(fault)?;
+    text::parse(&text, path.display())?;
+    let fresh = write_beside(&text, path).map_err(fault)?;
+    // The server may run as another user than the command.
+    let kept = chown(fresh.path(), Some(old.uid()), Some(old.gid()));
+    kept.and_then(|()| fs::set_permissions(fresh.path(), old.permissions()))
+        .map_err(|_| {
+            unusable(
+                path,
+                "it belongs to another user; run this as its owner, or as root",
+            )
+        })?;
+    let replaced = fresh.persist(path).map_err(|error| error.error);
+    replaced.and_then(|_| sync_folder(path)).map_err(fault)?;
     Ok(done)
 }
 
-/// Gives the new file owner and mode of the old one: the server may run as
-/// another user than the command.
-fn keep_owner(fresh: &Path, old: &Metadata) -> io::Result<()> {
-    let new = fs::metadata(fresh)?;
-    if (new.uid(), new.gid()) != (old.uid(), old.gid()) {
-        chown(fresh, Some(old.uid()), Some(old.gid()))?;
-    }
-    fs::set_permissions(fresh, old.permissions())
-}
-
-fn beside(path: &Path) -> PathBuf {
-    let mut fresh = path.as_os_str().to_owned();
-    fresh.push(format!(".{}.new", process::id()));
-    fresh.into()
-}
-
-fn write_durably(text: &str, path: &Path) -> io::Result<()> {
-    // A file that an earlier run left holds no key in use.
-    match fs::remove_file(path) {
-        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
-        _ => {}
-    }
-    let mut options = OpenOptions::new();
-    let mut file = options
-        .write(true)
-        .create_new(true)
-        .mode(0o600)
-        .open(path)?;
-    file.write_all(text.as_bytes())?;
-    file.sync_all()
+/// Writes a file for its owner beside another, on the same file system. Dropped
+/// without a name of its own, it is removed.
+fn write_beside(text: &str, path: &Path) -> io::Result<NamedTempFile> {
+    let name = path.file_name().unwrap_or_default();
+    let mut fresh = Builder::new()
+        .prefix(name)
+        .suffix(".new")
+        .tempfile_in(folder(path))?;
+    fresh.write_all(text.as_bytes())?;
+    fresh.as_file().sync_all()?;
+    Ok(fresh)
 }
 
 /// Syncs the folder: a file's name is durable only with it.
 fn sync_folder(path: &Path) -> io::Result<()> {
-    let folder = path
-        .parent()
-        .filter(|folder| !folder.as_os_str().is_empty());
-    File::open(folder.unwrap_or(Path::new(".")))?.sync_all()
+    File::open(folder(path))?.sync_all()
+}
+
+fn folder(path: &Path) -> &Path {
+    let folder = path.parent();
+    let folder = folder.filter(|folder| !folder.as_os_str().is_empty());
+    folder.unwrap_or(Path::new("."))
 }
 
 fn open(path: &Path) -> Result<(File, Metadata), KeyError> {
     let file = File::open(path).map_err(|error| missing_or(path, error))?;
-    let metadata = file
-        .metadata()
-        .map_err(|error| KeyError::File(path.to_owned(), error))?;
-    let mode = metadata.mode() & 0o777;
-    if mode & 0o077 != 0 {
-        return Err(KeyError::Exposed(path.to_owned(), mode));
+    let metadata = file.metadata().map_err(|error| unusable(path, error))?;
+    match metadata.mode() & 0o777 {
+        mode if mode & 0o077 != 0 => {
+            let path = path.display();
+            let what = format_args!("others may read it (mode {mode:04o}); run: chmod 600 {path}");
+            Err(KeyError::unusable(&path, what))
+        }
+        _ => Ok((file, metadata)),
     }
-    Ok((file, metadata))
 }
 
 fn missing_or(path: &Path, error: io::Error) -> KeyError {
     match error.kind() {
-        io::ErrorKind::NotFound => KeyError::Missing(path.to_owned()),
-        _ => KeyError::File(path.to_owned(), error),
+        io::ErrorKind::NotFound => unusable(path, MISSING),
+        _ => unusable(path, error),
     }
 }
 
-fn contents(file: &File, path: &Path) -> Result<Zeroizing<String>, KeyError> {
-    let bytes = source::read(file).map_err(|error| KeyError::File(path.to_owned(), error))?;
-    source::to_text(&bytes, &path.display().to_string())
+fn unusable(path: &Path, what: impl Display) -> KeyError {
+    KeyError::unusable(path.display(), what)
 }
+
+const MISSING: &str = "\
+it is missing; put back the one that the store was made with: without it the keys in the store \
+can't be opened";
 
 #[cfg(test)]
 mod tests {
@@ -207,7 +195,7 @@ mod tests {
         fs::set_permissions(&path, fs::Permissions::from_mode(0o700)).unwrap();
         fails("directory");
         let nowhere = KeyRing::create_file(&folder.path().join("no/master.key"));
-        assert!(matches!(nowhere, Err(KeyError::File(..))));
+        assert!(matches!(nowhere, Err(KeyError::Unusable { .. })));
     }
 
     #[test]
@@ -241,7 +229,7 @@ mod tests {
         let other = File::open(&path).unwrap();
         other.lock().unwrap();
         let error = KeyRing::extend_file(&path).unwrap_err();
-        assert!(matches!(error, KeyError::Busy(_)), "{error}");
+        assert!(error.to_string().contains("try again"), "{error}");
         drop(other);
         KeyRing::extend_file(&path).unwrap();
     }

@@ -4,9 +4,8 @@ use std::env;
 use std::fmt;
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 use std::str::FromStr;
-use std::sync::mpsc;
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -37,13 +36,7 @@ impl KeySource {
     /// Names the source and what to do; a key file that others may read is
     /// refused.
     pub fn load(&self) -> Result<KeyRing, KeyError> {
-        match self {
-            Self::File(path) => text::parse(&file::read(path)?, &path.display().to_string()),
-            Self::Env(name) => {
-                text::parse(&variable(name)?, &format!("environment variable {name}"))
-            }
-            Self::Command { line, hidden } => load_command(line, hidden, COMMAND_TIMEOUT),
-        }
+        text::parse(&self.text()?, self)
     }
 
     /// Returns the text of the source with one more key at its end, and the id
@@ -53,14 +46,23 @@ impl KeySource {
     /// # Errors
     /// As [`KeySource::load`].
     pub fn extended(&self) -> Result<(Zeroizing<String>, u32), KeyError> {
-        let text = match self {
-            Self::File(path) => file::read(path)?,
-            Self::Env(name) => variable(name)?,
-            Self::Command { line, hidden } => command_text(line, hidden, COMMAND_TIMEOUT)?,
-        };
+        let text = self.text()?;
         // A text that is no ring now is none with one more key either.
-        text::parse(&text, &self.to_string())?;
+        text::parse(&text, self)?;
         Ok(text::extend(&text))
+    }
+
+    fn text(&self) -> Result<Zeroizing<String>, KeyError> {
+        match self {
+            Self::File(path) => file::read(path),
+            // The error itself would show what the variable holds.
+            Self::Env(name) => env::var(name)
+                .map(Zeroizing::new)
+                .map_err(|_| KeyError::unusable(self, "the variable is not set, or no text")),
+            Self::Command { line, hidden } => {
+                run(line, hidden, COMMAND_TIMEOUT).map_err(|what| KeyError::unusable(self, what))
+            }
+        }
     }
 
     /// Keeps variables with other secrets from what a command inherits.
@@ -111,101 +113,61 @@ impl fmt::Display for KeySource {
     }
 }
 
-fn variable(name: &str) -> Result<Zeroizing<String>, KeyError> {
-    let text = env::var(name).map_err(|_| KeyError::Variable(name.to_owned()))?;
-    Ok(Zeroizing::new(text))
-}
-
-fn load_command(command: &str, hidden: &[String], deadline: Duration) -> Result<KeyRing, KeyError> {
-    let text = command_text(command, hidden, deadline)?;
-    text::parse(&text, &format!("command {command:?}"))
-}
-
-fn command_text(
-    command: &str,
-    hidden: &[String],
-    deadline: Duration,
-) -> Result<Zeroizing<String>, KeyError> {
-    let fault = |what: String| KeyError::Command {
-        command: command.to_owned(),
-        what,
-    };
+/// Runs a command and returns what it prints, or what went wrong.
+fn run(line: &str, hidden: &[String], deadline: Duration) -> Result<Zeroizing<String>, String> {
     let started = Instant::now();
     let mut shell = Command::new("sh");
     for name in hidden {
         shell.env_remove(name);
     }
     let mut child = shell
-        .args(["-c", command])
+        .args(["-c", line])
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
         .spawn()
-        .map_err(|error| fault(format!("could not be started: {error}")))?;
+        .map_err(|error| format!("the command could not be started: {error}"))?;
     let stdout = child.stdout.take().expect("it was piped");
-    let (send, received) = mpsc::sync_channel(1);
     // A thread, since the pipe may outlive the child in a grandchild's hands.
-    thread::spawn(move || send.send(read(stdout)));
-    let output = received.recv_timeout(deadline);
-    let ended = wait(&mut child, deadline.saturating_sub(started.elapsed()));
-    let (Ok(output), Some(status)) = (output, ended) else {
-        // The command may have ended by itself meanwhile.
-        let _ = child.kill();
-        let _ = child.wait();
-        let command = command.to_owned();
-        return Err(KeyError::TimedOut { command, deadline });
-    };
-    let output = output.map_err(|error| fault(format!("gave no key: {error}")))?;
-    if !status.success() {
-        return Err(fault(format!("failed ({status})")));
-    }
-    to_text(&output, &format!("command {command:?}"))
-}
-
-fn wait(child: &mut Child, within: Duration) -> Option<std::process::ExitStatus> {
-    let until = Instant::now() + within;
-    loop {
-        if let Ok(Some(status)) = child.try_wait() {
-            return Some(status);
-        }
-        if Instant::now() >= until {
-            return None;
-        }
-        thread::sleep(POLL_INTERVAL);
-    }
-}
-
-/// Reads into memory that is wiped, and that never grows: growing would leave
-/// copies behind.
-pub(super) fn read(mut from: impl Read) -> io::Result<Zeroizing<Vec<u8>>> {
-    let mut bytes = Zeroizing::new(vec![0; MAX_KEY_TEXT]);
-    let mut filled = 0;
-    loop {
-        match from.read(&mut bytes[filled..]) {
-            Ok(0) if filled == MAX_KEY_TEXT => {
-                return Err(io::Error::other("it is over 64 KiB, no master key"));
+    let reader = thread::spawn(move || read(stdout));
+    let status = loop {
+        match child.try_wait() {
+            Ok(Some(status)) if reader.is_finished() => break status,
+            _ if started.elapsed() < deadline => thread::sleep(POLL_INTERVAL),
+            _ => {
+                // The command may have ended by itself meanwhile.
+                let _ = child.kill();
+                let _ = child.wait();
+                return Err(format!("the command did not end within {deadline:?}"));
             }
-            Ok(0) => break,
-            Ok(read) => filled += read,
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-            Err(error) => return Err(error),
         }
+    };
+    let output = reader.join().expect("reading does not panic");
+    let output = output.map_err(|error| format!("the command gave no key: {error}"))?;
+    match status.success() {
+        true => Ok(output),
+        false => Err(format!("the command failed ({status})")),
     }
-    bytes.truncate(filled);
-    Ok(bytes)
 }
 
-/// Copies bytes into a text that is wiped too.
-pub(super) fn to_text(bytes: &[u8], source_name: &str) -> Result<Zeroizing<String>, KeyError> {
-    let text = std::str::from_utf8(bytes).map_err(|_| KeyError::Text {
-        source_name: source_name.to_owned(),
-        what: "is no text, so no master key".to_owned(),
-    })?;
-    Ok(Zeroizing::new(text.to_owned()))
+/// Reads a text into memory that is wiped.
+pub(super) fn read(from: impl Read) -> io::Result<Zeroizing<String>> {
+    // Room for all of it and more: growing would leave copies behind.
+    let mut text = Zeroizing::new(String::with_capacity(2 * MAX_KEY_TEXT));
+    let mut from = from.take(MAX_KEY_TEXT as u64 + 1);
+    from.read_to_string(&mut text)
+        .map_err(|error| match error.kind() {
+            io::ErrorKind::InvalidData => io::Error::other("it is no text, so no master key"),
+            _ => error,
+        })?;
+    match text.len() > MAX_KEY_TEXT {
+        true => Err(io::Error::other("it is over 64 KiB, no master key")),
+        false => Ok(text),
+    }
 }
 
 /// Start-up waits for the command no longer than an operator would.
 const COMMAND_TIMEOUT: Duration = Duration::from_secs(10);
-/// How often it is looked whether the command has ended.
+/// Time between two looks at whether the command has ended.
 const POLL_INTERVAL: Duration = Duration::from_millis(5);
 /// Hundreds of keys with comments.
 pub(super) const MAX_KEY_TEXT: usize = 64 << 10;
@@ -248,9 +210,12 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("master.key");
         let made = KeyRing::create_file(&path).unwrap();
-        let load = |line: &str, deadline| load_command(line, &[], deadline);
-        let second = Duration::from_secs(5);
-        let loaded = load(&format!("cat '{}'", path.display()), second).unwrap();
+        let load = |line: &str| {
+            let line = line.to_owned();
+            let hidden = Vec::new();
+            KeySource::Command { line, hidden }.load()
+        };
+        let loaded = load(&format!("cat '{}'", path.display())).unwrap();
         assert_eq!(loaded.first(), made.first());
         for (line, wanted) in [
             ("exit 3", "exit status: 3"),
@@ -258,7 +223,7 @@ mod tests {
             ("yes", "over 64 KiB"),
             ("true", "holds no key"),
         ] {
-            let error = load(line, second).unwrap_err().to_string();
+            let error = load(line).unwrap_err().to_string();
             assert!(error.contains(wanted), "{line}: {error}");
         }
     }
@@ -269,8 +234,8 @@ mod tests {
         // The first closes its output and lives on.
         for line in ["exec >&-; exec sleep 600", "exec sleep 600"] {
             let begun = Instant::now();
-            let error = load_command(line, &[], deadline).unwrap_err();
-            assert!(matches!(error, KeyError::TimedOut { .. }), "{error}");
+            let error = run(line, &[], deadline).unwrap_err();
+            assert!(error.contains("did not end within 50ms"), "{error}");
             assert!(begun.elapsed() < Duration::from_secs(5));
         }
     }
@@ -278,9 +243,12 @@ mod tests {
     #[test]
     fn a_variable_holds_the_key() {
         // PATH is set everywhere and holds no key; the other nowhere.
-        let error = KeySource::Env("PATH".into()).load().unwrap_err();
-        assert!(matches!(error, KeyError::Text { .. }), "{error}");
-        let error = KeySource::Env("SEKISHO_NO_SUCH_VARIABLE".into()).load();
-        assert!(matches!(error, Err(KeyError::Variable(_))));
+        for (name, wanted) in [
+            ("PATH", "env:PATH: line 1: is no key"),
+            ("SEKISHO_NO_SUCH_VARIABLE", "is not set"),
+        ] {
+            let error = KeySource::Env(name.into()).load().unwrap_err();
+            assert!(error.to_string().contains(wanted), "{error}");
+        }
     }
 }

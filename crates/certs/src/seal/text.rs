@@ -1,17 +1,14 @@
 //! The text of a key ring: one key per line, the newest last.
 
-use std::fmt::Write as _;
+use std::fmt::{Display, Write as _};
+use std::sync::Arc;
 
+use data_encoding::{HEXLOWER, HEXLOWER_PERMISSIVE};
 use zeroize::Zeroizing;
 
 use super::{KEY_BYTES, KeyError, KeyRing, MasterKey, key_id};
 
-/// Makes a new key and its text.
-pub(super) fn generate() -> Zeroizing<String> {
-    extend("").0
-}
-
-/// Adds a new key behind those of a text; gives its id too.
+/// Adds a new key behind those of a text, which may be empty; gives its id too.
 pub(super) fn extend(text: &str) -> (Zeroizing<String>, u32) {
     let mut key = Zeroizing::new([0; KEY_BYTES]);
     aws_lc_rs::rand::fill(key.as_mut()).expect("the system gives random bytes");
@@ -23,9 +20,7 @@ pub(super) fn extend(text: &str) -> (Zeroizing<String>, u32) {
     }
     let id = key_id(&key);
     let _ = write!(longer, "# key {id:08x}\n{PREFIX}");
-    for byte in key.iter() {
-        let _ = write!(longer, "{byte:02x}");
-    }
+    HEXLOWER.encode_append(key.as_ref(), &mut longer);
     longer.push('\n');
     (longer, id)
 }
@@ -46,26 +41,23 @@ pub(super) fn without(text: &str, id: u32) -> Zeroizing<String> {
 }
 
 /// Reads a ring; errors name the line, never its content.
-pub(super) fn parse(text: &str, source_name: &str) -> Result<KeyRing, KeyError> {
-    let mut ring: Option<KeyRing> = None;
+pub(super) fn parse(text: &str, source: impl Display) -> Result<KeyRing, KeyError> {
+    let mut ring = KeyRing { keys: Vec::new() };
     for (line, number) in text.lines().zip(1..) {
         let line = line.trim();
         if line.is_empty() || line.starts_with('#') {
             continue;
         }
-        let key = key(line).map_err(|what| KeyError::Text {
-            source_name: source_name.to_owned(),
-            what: format!("line {number}: {what}"),
-        })?;
-        ring = Some(match ring {
-            None => KeyRing::new(key),
-            Some(ring) => ring.with(key),
-        });
+        let key = key(line);
+        let key =
+            key.map_err(|what| KeyError::unusable(&source, format_args!("line {number}: {what}")))?;
+        ring.add(Arc::new(key));
     }
-    ring.ok_or_else(|| KeyError::Text {
-        source_name: source_name.to_owned(),
-        what: format!("holds no key: a line of {PREFIX:?} and 64 hexadecimal digits"),
-    })
+    if ring.keys.is_empty() {
+        let what = format_args!("it holds no key: a line of {PREFIX:?} and 64 hexadecimal digits");
+        return Err(KeyError::unusable(source, what));
+    }
+    Ok(ring)
 }
 
 fn key(line: &str) -> Result<MasterKey, String> {
@@ -83,14 +75,10 @@ fn key(line: &str) -> Result<MasterKey, String> {
         ));
     }
     let mut bytes = Zeroizing::new([0; KEY_BYTES]);
-    for (byte, pair) in bytes.iter_mut().zip(digits.as_bytes().chunks(2)) {
-        let digit = |at: usize| char::from(pair[at]).to_digit(16);
-        let (Some(high), Some(low)) = (digit(0), digit(1)) else {
-            return Err("the key holds what is no hexadecimal digit".to_owned());
-        };
-        *byte = (high << 4 | low) as u8;
+    match HEXLOWER_PERMISSIVE.decode_mut(digits.as_bytes(), bytes.as_mut()) {
+        Ok(_) => Ok(MasterKey::new(&bytes)),
+        Err(_) => Err("the key holds what is no hexadecimal digit".to_owned()),
     }
-    Ok(MasterKey::new(&bytes))
 }
 
 const HEAD: &str = "\
@@ -104,6 +92,10 @@ const PREFIX: &str = "sekisho-master-key-1:";
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn generate() -> Zeroizing<String> {
+        extend("").0
+    }
 
     #[test]
     fn reads_what_it_writes() {
@@ -151,7 +143,7 @@ mod tests {
         ] {
             let error = parse(&text, "master.key").unwrap_err().to_string();
             assert!(error.contains(wanted), "{error}");
-            assert!(error.starts_with("master.key: "), "{error}");
+            assert!(error.starts_with("master key master.key: "), "{error}");
             assert!(!error.contains("0123"), "{error}");
         }
     }
