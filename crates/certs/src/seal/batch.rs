@@ -1,5 +1,6 @@
 //! Transactions of a catalog.
 
+use super::CHECK;
 use crate::credential::SealedBytes;
 use crate::store::{Document, Precondition, Reseal, Write};
 
@@ -15,12 +16,13 @@ pub struct Batch {
 }
 
 impl Batch {
-    /// Makes a batch that holds while the check value is as `required` says.
+    /// Makes a batch that conflicts unless the check value has that version.
     pub(super) fn new(
-        required: Write<SealedBytes>,
+        check: u64,
         writes: impl IntoIterator<Item = Write<SealedBytes>>,
         reseals: Vec<Reseal>,
     ) -> Self {
+        let required = Write::Require(CHECK, Precondition::Version(check));
         Self {
             writes: std::iter::once(required).chain(writes).collect(),
             reseals,

@@ -43,12 +43,6 @@ impl OpenKey {
         &self.secret
     }
 
-    /// Returns the key alone, to be sealed.
-    #[must_use]
-    pub fn into_secret(self) -> Secret {
-        self.secret
-    }
-
     /// Whether its numbers are known to fit together.
     #[must_use]
     pub fn is_proved(&self) -> bool {
@@ -61,6 +55,6 @@ impl StoredCredential<OpenKey> {
     #[must_use]
     pub fn into_sealable(self) -> StoredCredential<Secret> {
         let (credential, key) = self.replace_key(());
-        credential.with_key(key.into_secret())
+        credential.with_key(key.secret)
     }
 }

@@ -10,8 +10,8 @@ use crate::feed::Follower;
 use crate::lookup::FeedState;
 use crate::seal::{Bound, KeyRing};
 use crate::store::{
-    BoxFuture, CatalogId, ChangePage, Document, DocumentId, DocumentKind, LogPosition,
-    Precondition, Result, StoreError, Subject, Write,
+    BoxFuture, CatalogId, ChangePage, Document, DocumentId, DocumentKind, LogPosition, Result,
+    StoreError, Subject,
 };
 
 /// Check value as it was last read.
@@ -20,13 +20,6 @@ pub(super) struct Check {
     /// The key that it is sealed under.
     pub(super) key: u32,
     pub(super) version: u64,
-}
-
-impl Check {
-    /// Makes a batch conflict if another key seals by then.
-    pub(super) fn require(self) -> Write<SealedBytes> {
-        Write::Require(CHECK, Precondition::Version(self.version))
-    }
 }
 
 /// State of the catalog and its check value, as this process knows them.

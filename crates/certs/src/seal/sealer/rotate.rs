@@ -94,7 +94,7 @@ impl Sealer {
         }
         outcome.sealed = reseals.len() as u64;
         if outcome.sealed > 0 {
-            let batch = Batch::new(check.require(), [], reseals);
+            let batch = Batch::new(check.version, [], reseals);
             self.catalog().write(batch).await?;
         }
         Ok(outcome)

@@ -83,7 +83,7 @@ impl Sealer {
         for write in writes {
             sealed.push(self.sealed(write.clone(), catalog, check.key).await?);
         }
-        Ok((Batch::new(check.require(), sealed, Vec::new()), check))
+        Ok((Batch::new(check.version, sealed, Vec::new()), check))
     }
 
     /// Returns the catalog to seal for, and the check value that names the key.
