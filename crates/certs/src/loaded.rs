@@ -1,11 +1,11 @@
 //! Credentials as a load prepares them: keys parsed and matched with their leaf.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Weak};
 
 use rustls::SignatureScheme;
 use rustls::sign::{CertifiedKey, SigningKey};
-use rustls_pki_types::ServerName;
+use rustls_pki_types::{CertificateDer, ServerName};
 
 use crate::credential::{CredentialId, KeyType, StoredCredential, key};
 use crate::der;
@@ -39,12 +39,8 @@ impl LoadedHost {
     /// Whether record and credentials are equal. Equal credentials are one copy
     /// in memory. Their versions are not compared: a restored log repeats numbers.
     pub(crate) fn is_same(&self, other: &Self) -> bool {
-        let same = |(one, other): (&Arc<LoadedCredential>, &Arc<LoadedCredential>)| {
-            Arc::ptr_eq(one, other)
-        };
-        self.record == other.record
-            && self.credentials.len() == other.credentials.len()
-            && self.credentials.iter().zip(&other.credentials).all(same)
+        let (own, others) = (self.credentials.iter(), other.credentials.iter());
+        self.record == other.record && own.map(Arc::as_ptr).eq(others.map(Arc::as_ptr))
     }
 
     pub(crate) fn is_superseded(&self) -> bool {
@@ -74,8 +70,8 @@ pub struct LoadedCredential {
     /// Set once another version is known to be stored, and never cleared.
     /// Relaxed suffices: a lookup that misses the flag began before the change.
     superseded: AtomicBool,
-    /// Removes the credential from the interner when it is dropped.
-    _interned: intern::Registration,
+    /// Interner that the credential is removed from when it is dropped.
+    interner: Weak<intern::Interner>,
 }
 
 impl LoadedCredential {
@@ -88,16 +84,13 @@ impl LoadedCredential {
     /// Whether the leaf is valid for this name (RFC 9525, section 6).
     #[must_use]
     pub fn covers(&self, name: &HostName) -> bool {
-        let Some(leaf) = self.certified.cert.first() else {
-            return false;
-        };
-        let Ok(leaf) = webpki::EndEntityCert::try_from(leaf) else {
-            return false;
-        };
+        let leaf = webpki::EndEntityCert::try_from(self.leaf());
         // webpki takes no name with an underscore. No public CA gives a
         // certificate for one either.
-        ServerName::try_from(name.as_str())
-            .is_ok_and(|name| leaf.verify_is_valid_for_subject_name(&name).is_ok())
+        let name = ServerName::try_from(name.as_str());
+        leaf.is_ok_and(|leaf| {
+            name.is_ok_and(|name| leaf.verify_is_valid_for_subject_name(&name).is_ok())
+        })
     }
 
     /// Whether the leaf is valid at that time, seconds since the Unix epoch.
@@ -129,14 +122,13 @@ impl LoadedCredential {
     }
 
     fn rsa_bytes(&self) -> usize {
-        let spki = self
-            .certified
-            .cert
-            .first()
-            .and_then(|leaf| der::leaf(leaf))
-            .map(|leaf| leaf.spki);
-        spki.and_then(der::rsa_public)
-            .map_or(0, |[modulus, _]| modulus.len())
+        let public = der::leaf(self.leaf()).and_then(|leaf| der::rsa_public(leaf.spki));
+        public.map_or(0, |[modulus, _]| modulus.len())
+    }
+
+    /// Returns the leaf: an empty chain is not loaded.
+    fn leaf(&self) -> &CertificateDer<'static> {
+        &self.certified.cert[0]
     }
 }
 
@@ -152,14 +144,12 @@ pub(crate) fn prepare(
     stored: StoredCredential<OpenKey>,
     own_chain: usize,
     epoch: u64,
-    interned: intern::Registration,
+    interner: Weak<intern::Interner>,
 ) -> Result<LoadedCredential, String> {
     let id = stored.id;
     let unusable = |what: &str| format!("credential {id}: {what}");
-    let first = stored
-        .chain
-        .first()
-        .ok_or_else(|| unusable("its chain is empty"))?;
+    let first = stored.chain.first();
+    let first = first.ok_or_else(|| unusable("its chain is empty"))?;
     let leaf = der::leaf(first).ok_or_else(|| unusable("its leaf is no certificate"))?;
     let key = matching(&stored, leaf.spki).map_err(|what| unusable(&what))?;
     Ok(LoadedCredential {
@@ -172,7 +162,7 @@ pub(crate) fn prepare(
         own_chain,
         epoch: AtomicU64::new(epoch),
         superseded: AtomicBool::new(false),
-        _interned: interned,
+        interner,
     })
 }
 
@@ -182,16 +172,16 @@ fn matching(
     spki: &[u8],
 ) -> Result<Arc<dyn SigningKey>, String> {
     let secret = stored.key.secret();
-    let numbers = match stored.key.is_proved() && stored.key_type == KeyType::Rsa {
-        true => der::rsa_private(secret.expose()),
-        false => None,
-    };
+    let is_checked = stored.key.is_proved() && stored.key_type == KeyType::Rsa;
+    let numbers = is_checked
+        .then(|| der::rsa_private(secret.expose()))
+        .flatten();
     let (key, is_own): (Arc<dyn SigningKey>, _) = if let Some(numbers) = numbers {
         let key = RsaKey::from_checked(numbers).ok_or("there is no memory for its key")?;
-        let [modulus, exponent, ..] = numbers;
+        let public = &numbers[..2];
         (
             Arc::new(key),
-            der::rsa_public(spki) == Some([modulus, exponent]),
+            der::rsa_public(spki).is_some_and(|own| own == public),
         )
     } else {
         let key = key::parse(secret.expose(), stored.key_type)?;

@@ -20,12 +20,6 @@ pub(crate) struct Interner {
 
 type Loaded = HashMap<CredentialId, Weak<LoadedCredential>, foldhash::fast::RandomState>;
 
-/// Removes a credential from the map when it is dropped.
-pub(crate) struct Registration {
-    interner: Weak<Interner>,
-    id: CredentialId,
-}
-
 impl Interner {
     /// Returns the loaded form of exactly this version and chain, shared by all
     /// hosts that hold it. The load began in `epoch`.
@@ -43,11 +37,7 @@ impl Interner {
             return Ok(found);
         }
         let own_chain = self.share_issuers(&mut stored.chain);
-        let registration = Registration {
-            interner: Arc::downgrade(self),
-            id: stored.id,
-        };
-        let fresh = prepare(stored, own_chain, epoch, registration)?;
+        let fresh = prepare(stored, own_chain, epoch, Arc::downgrade(self))?;
         Ok(self.register(Arc::new(fresh)))
     }
 
@@ -74,11 +64,9 @@ impl Interner {
     /// Flags what is older than change `number` of `epoch`: cached records that
     /// hold it become misses.
     pub(crate) fn supersede(&self, id: CredentialId, epoch: u64, number: u64) {
-        if let Some(found) = self
-            .current(id)
-            .filter(|found| found.age() < (epoch, number))
-        {
-            found.supersede();
+        match self.current(id) {
+            Some(found) if found.age() < (epoch, number) => found.supersede(),
+            _ => {}
         }
     }
 
@@ -119,17 +107,16 @@ impl Interner {
     }
 }
 
-impl Drop for Registration {
+/// Removes the credential from the map.
+impl Drop for LoadedCredential {
     fn drop(&mut self) {
         let Some(interner) = self.interner.upgrade() else {
             return;
         };
         let mut loaded = interner.lock();
         // Another version may have taken the place.
-        if loaded
-            .get(&self.id)
-            .is_some_and(|there| there.strong_count() == 0)
-        {
+        let is_own = |there: &Weak<Self>| there.strong_count() == 0;
+        if loaded.get(&self.id).is_some_and(is_own) {
             loaded.remove(&self.id);
         }
     }

@@ -8,7 +8,6 @@
 //! fault attacks.
 #![expect(unsafe_code, reason = "aws-lc-rs has no reader that skips the check")]
 
-use std::fmt;
 use std::ptr::{self, NonNull};
 use std::sync::Arc;
 
@@ -29,10 +28,11 @@ pub(super) const SCHEMES: [SignatureScheme; 6] = [
 ];
 
 /// A private key of two primes; its numbers are wiped when it is dropped.
-#[derive(Clone)]
+#[derive(Clone, Debug)]
 pub(super) struct RsaKey(Arc<Handle>);
 
-/// aws-lc's object, which is this one's alone.
+/// Owner of aws-lc's object. Its `Debug` shows the address alone.
+#[derive(Debug)]
 struct Handle(NonNull<lc::RSA>);
 
 // SAFETY: aws-lc's RSA objects may be used from many threads once they are
@@ -55,11 +55,15 @@ impl RsaKey {
         // SAFETY: takes no arguments.
         let handle = Handle(NonNull::new(unsafe { lc::RSA_new() })?);
         let rsa = handle.0.as_ptr();
-        let numbers = numbers.map(Number::new);
-        if numbers.iter().any(|number| number.0.is_null()) {
+        // SAFETY: reads the slice; null makes it allocate the number.
+        let number =
+            |bytes: &[u8]| unsafe { lc::BN_bin2bn(bytes.as_ptr(), bytes.len(), ptr::null_mut()) };
+        let numbers = numbers.map(number);
+        if numbers.iter().any(|number| number.is_null()) {
+            // The process is out of memory: the other numbers are not freed.
             return None;
         }
-        let [n, e, d, p, q, dp, dq, inverse] = numbers.map(Number::into_raw);
+        let [n, e, d, p, q, dp, dq, inverse] = numbers;
         // SAFETY: all are live objects, each given away once: a new RSA object
         // takes every number that is there, and frees it with itself.
         let set = unsafe {
@@ -69,89 +73,12 @@ impl RsaKey {
         };
         (set == 1).then(|| Self(Arc::new(handle)))
     }
-
-    fn sign(&self, kind: Kind, digest: &[u8]) -> Option<Vec<u8>> {
-        let rsa = self.0.0.as_ptr();
-        // SAFETY: a live object.
-        let mut signature = vec![0; usize::try_from(unsafe { lc::RSA_size(rsa) }).ok()?];
-        let (written, done) = match kind {
-            Kind::Pss(md) => {
-                let mut written = 0;
-                // SAFETY: the lengths are those of the slices; MD is one of
-                // aws-lc's constants; no second one means the same for MGF1.
-                let done = unsafe {
-                    lc::RSA_sign_pss_mgf1(
-                        rsa,
-                        &raw mut written,
-                        signature.as_mut_ptr(),
-                        signature.len(),
-                        digest.as_ptr(),
-                        digest.len(),
-                        md(),
-                        ptr::null(),
-                        SALT_LIKE_DIGEST,
-                    )
-                };
-                (written, done)
-            }
-            Kind::Pkcs1(nid) => {
-                let mut written = 0;
-                // SAFETY: the signature has the room that RSA_size asks for.
-                let done = unsafe {
-                    lc::RSA_sign(
-                        nid,
-                        digest.as_ptr(),
-                        digest.len(),
-                        signature.as_mut_ptr(),
-                        &raw mut written,
-                        rsa,
-                    )
-                };
-                (usize::try_from(written).ok()?, done)
-            }
-        };
-        if done != 1 {
-            // SAFETY: forgets what this thread's queue of errors holds.
-            unsafe { lc::ERR_clear_error() }
-            return None;
-        }
-        signature.truncate(written);
-        Some(signature)
-    }
 }
 
+/// Number of PSS schemes, which stand first.
+const PSS_SCHEMES: usize = 3;
 /// RFC 8446, section 4.2.3: the salt is as long as the digest.
 const SALT_LIKE_DIGEST: i32 = -1;
-
-/// A number on its way into a key.
-struct Number(*mut lc::BIGNUM);
-
-impl Number {
-    /// Makes a number; null if there is no memory.
-    fn new(bytes: &[u8]) -> Self {
-        // SAFETY: reads the slice; null makes it allocate the number.
-        Self(unsafe { lc::BN_bin2bn(bytes.as_ptr(), bytes.len(), ptr::null_mut()) })
-    }
-
-    fn into_raw(self) -> *mut lc::BIGNUM {
-        let raw = self.0;
-        std::mem::forget(self);
-        raw
-    }
-}
-
-impl Drop for Number {
-    fn drop(&mut self) {
-        // SAFETY: null, or a number that nobody else has; it is wiped.
-        unsafe { lc::BN_free(self.0) }
-    }
-}
-
-#[derive(Clone, Copy)]
-enum Kind {
-    Pss(unsafe extern "C" fn() -> *const lc::EVP_MD),
-    Pkcs1(i32),
-}
 
 impl SigningKey for RsaKey {
     fn choose_scheme(&self, offered: &[SignatureScheme]) -> Option<Box<dyn Signer>> {
@@ -167,12 +94,6 @@ impl SigningKey for RsaKey {
     }
 }
 
-impl fmt::Debug for RsaKey {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("RsaKey(…)")
-    }
-}
-
 #[derive(Debug)]
 struct RsaSigner {
     key: RsaKey,
@@ -181,18 +102,46 @@ struct RsaSigner {
 
 impl Signer for RsaSigner {
     fn sign(&self, message: &[u8]) -> Result<Vec<u8>, Error> {
-        let (kind, algorithm) = match self.scheme {
-            SignatureScheme::RSA_PSS_SHA512 => (Kind::Pss(lc::EVP_sha512), &digest::SHA512),
-            SignatureScheme::RSA_PSS_SHA384 => (Kind::Pss(lc::EVP_sha384), &digest::SHA384),
-            SignatureScheme::RSA_PSS_SHA256 => (Kind::Pss(lc::EVP_sha256), &digest::SHA256),
-            SignatureScheme::RSA_PKCS1_SHA512 => (Kind::Pkcs1(lc::NID_sha512), &digest::SHA512),
-            SignatureScheme::RSA_PKCS1_SHA384 => (Kind::Pkcs1(lc::NID_sha384), &digest::SHA384),
-            _ => (Kind::Pkcs1(lc::NID_sha256), &digest::SHA256),
+        use SignatureScheme as Scheme;
+        let (hash, md): (_, unsafe extern "C" fn() -> _) = match self.scheme {
+            Scheme::RSA_PSS_SHA512 | Scheme::RSA_PKCS1_SHA512 => (&digest::SHA512, lc::EVP_sha512),
+            Scheme::RSA_PSS_SHA384 | Scheme::RSA_PKCS1_SHA384 => (&digest::SHA384, lc::EVP_sha384),
+            _ => (&digest::SHA256, lc::EVP_sha256),
         };
-        let digest = digest::digest(algorithm, message);
-        self.key
-            .sign(kind, digest.as_ref())
-            .ok_or_else(|| Error::General("the RSA key could not sign".into()))
+        let digest = digest::digest(hash, message);
+        let (bytes, count) = (digest.as_ref().as_ptr(), digest.as_ref().len());
+        let rsa = self.key.0.0.as_ptr();
+        // SAFETY: a live object.
+        let size = unsafe { lc::RSA_size(rsa) } as usize;
+        // RFC 8017, section 8: each signature is as long as the modulus.
+        let mut signature = vec![0; size];
+        let to = signature.as_mut_ptr();
+        // SAFETY: the lengths are those of the slices, and the signature has the
+        // room that RSA_size asks for. MD is one of aws-lc's constants; no second
+        // one means the same for MGF1.
+        let done = unsafe {
+            let md = md();
+            match SCHEMES[PSS_SCHEMES..].contains(&self.scheme) {
+                true => lc::RSA_sign(lc::EVP_MD_type(md), bytes, count, to, &mut 0, rsa),
+                false => lc::RSA_sign_pss_mgf1(
+                    rsa,
+                    &mut 0,
+                    to,
+                    size,
+                    bytes,
+                    count,
+                    md,
+                    ptr::null(),
+                    SALT_LIKE_DIGEST,
+                ),
+            }
+        };
+        if done == 1 {
+            return Ok(signature);
+        }
+        // SAFETY: forgets what this thread's queue of errors holds.
+        unsafe { lc::ERR_clear_error() }
+        Err(Error::General("the RSA key could not sign".into()))
     }
 
     fn scheme(&self) -> SignatureScheme {
