@@ -13,7 +13,7 @@ use tokio::runtime::Handle;
 use tokio::task::AbortHandle;
 
 use crate::disk_cache::{self, DiskCache};
-use crate::files::Files;
+use crate::files::{Files, Pattern};
 use crate::http::{self, Http};
 use crate::postgres::{self as database, Postgres};
 use crate::redis::{Redis, RedisUrl};
@@ -289,7 +289,7 @@ async fn plain_files() -> Names {
         "an empty folder counts as not mounted",
     )
     .unwrap();
-    let store = Files::new("{host}", folder.path()).unwrap();
+    let store = Files::new(Pattern::parse("{host}", folder.path()).unwrap()).unwrap();
     let ca = TestCa::new();
     Names {
         store: Arc::new(store),

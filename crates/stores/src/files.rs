@@ -42,15 +42,11 @@ struct Layout {
 }
 
 impl Files {
-    /// Reads the pattern behind `files:`. One pattern is a folder with
-    /// `fullchain.pem` and `privkey.pem`, two are separated by a comma, chain
-    /// first; `{host}` stands in each for the name, a wildcard being
-    /// `_.example.com`. A relative pattern begins at `base`.
+    /// Reads what lies under the pattern.
     ///
     /// # Errors
-    /// [`StoreError::Refused`] says what is wrong with the pattern.
-    pub fn new(pattern: &str, base: &Path) -> Result<Self> {
-        let pattern = Pattern::parse(pattern, base)?;
+    /// If no thread can be started.
+    pub(crate) fn new(pattern: Pattern) -> Result<Self> {
         let threads = Threads::start("files", [(); THREADS], QUEUE).map_err(|error| {
             StoreError::Unavailable(format!("no thread for files: {error}").into())
         })?;

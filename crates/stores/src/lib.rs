@@ -35,6 +35,7 @@ pub mod redis_cache;
 mod roots;
 pub mod sqlite;
 pub mod stored;
+mod template;
 mod threads;
 pub mod tiers;
 pub mod url;

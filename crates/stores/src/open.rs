@@ -65,8 +65,7 @@ pub struct Options {
 pub fn open(url: &Url, options: &Options, runtime: &Handle) -> Result<OpenStore> {
     Ok(match &url.0 {
         Kind::Sqlite(path) => catalog(Sqlite::open(path, options.mode)?),
-        // Parsing has made the paths absolute.
-        Kind::Files(patterns) => plain(Files::new(patterns, "/".as_ref())?),
+        Kind::Files(pattern) => plain(Files::new(pattern.clone())?),
         #[cfg(feature = "postgres")]
         Kind::Postgres(url) => {
             let defaults = postgres::Options::default();

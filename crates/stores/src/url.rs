@@ -20,8 +20,8 @@ pub struct Url(pub(crate) Kind);
 pub(crate) enum Kind {
     /// `sqlite:PATH`: the embedded catalog.
     Sqlite(PathBuf),
-    /// `files:PATTERN`: PEM files; one or two absolute patterns with a comma.
-    Files(String),
+    /// `files:PATTERN`: PEM files.
+    Files(Pattern),
     /// `postgres://…`: the catalog for many servers.
     #[cfg(feature = "postgres")]
     Postgres(Box<postgres::Url>),
@@ -45,11 +45,19 @@ impl Url {
         };
         let kind = match scheme {
             "sqlite" => Kind::Sqlite(path_below(base, rest)?),
-            "files" => files(rest, base)?,
-            "postgres" | "postgresql" => postgres(url, base)?,
-            "https" | "http" => http(url)?,
-            "redis" | "rediss" | "redis+sentinel" | "redis+cluster" => redis(url, base)?,
-            _ => return Err(format!("{scheme:?} is no kind of store; {EXAMPLE}")),
+            "files" => Kind::Files(Pattern::parse(rest, base)?),
+            #[cfg(feature = "postgres")]
+            "postgres" | "postgresql" => Kind::Postgres(Box::new(postgres::Url::parse(url, base)?)),
+            #[cfg(feature = "http")]
+            "https" | "http" => {
+                let template = url.parse();
+                Kind::Http(template.map_err(|why| format!("this URL of a store {why}"))?)
+            }
+            #[cfg(feature = "redis")]
+            "redis" | "rediss" | "redis+sentinel" | "redis+cluster" => {
+                Kind::Redis(Box::new(RedisUrl::parse(url, base)?))
+            }
+            _ => return Err(refusal(scheme)),
         };
         Ok(Self(kind))
     }
@@ -92,9 +100,7 @@ impl Url {
     #[must_use]
     pub fn key_folders(&self) -> Vec<PathBuf> {
         match &self.0 {
-            Kind::Files(patterns) => Pattern::parse(patterns, Path::new("/"))
-                .map(|pattern| pattern.folders())
-                .unwrap_or_default(),
+            Kind::Files(pattern) => pattern.folders(),
             _ => Vec::new(),
         }
     }
@@ -115,7 +121,7 @@ impl fmt::Display for Url {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.0 {
             Kind::Sqlite(path) => write!(f, "sqlite:{}", path.display()),
-            Kind::Files(patterns) => write!(f, "files:{patterns}"),
+            Kind::Files(pattern) => write!(f, "files:{pattern}"),
             #[cfg(feature = "postgres")]
             Kind::Postgres(url) => url.fmt(f),
             #[cfg(feature = "http")]
@@ -137,53 +143,14 @@ pub fn path_below(base: &Path, path: &str) -> Result<PathBuf, String> {
     Ok(base.join(path))
 }
 
-fn files(patterns: &str, base: &Path) -> Result<Kind, String> {
-    let mut paths = Vec::new();
-    for part in patterns.split(',') {
-        let path = path_below(base, part.trim())?.into_os_string();
-        let path = path.into_string();
-        paths.push(path.map_err(|path| format!("{} is not UTF-8", path.display()))?);
-    }
-    let patterns = paths.join(",");
-    Pattern::parse(&patterns, base).map_err(|error| error.to_string())?;
-    Ok(Kind::Files(patterns))
-}
-
-#[cfg(feature = "postgres")]
-fn postgres(url: &str, base: &Path) -> Result<Kind, String> {
-    Ok(Kind::Postgres(Box::new(postgres::Url::parse(url, base)?)))
-}
-
-#[cfg(not(feature = "postgres"))]
-fn postgres(_: &str, _: &Path) -> Result<Kind, String> {
-    Err(lacks("postgres"))
-}
-
-#[cfg(feature = "http")]
-fn http(url: &str) -> Result<Kind, String> {
-    let template = url.parse();
-    let template = template.map_err(|problem| format!("this URL of a store {problem}"))?;
-    Ok(Kind::Http(template))
-}
-
-#[cfg(not(feature = "http"))]
-fn http(_: &str) -> Result<Kind, String> {
-    Err(lacks("http"))
-}
-
-#[cfg(feature = "redis")]
-fn redis(url: &str, base: &Path) -> Result<Kind, String> {
-    Ok(Kind::Redis(Box::new(RedisUrl::parse(url, base)?)))
-}
-
-#[cfg(not(feature = "redis"))]
-fn redis(_: &str, _: &Path) -> Result<Kind, String> {
-    Err(lacks("redis"))
-}
-
-/// The error for a kind of store whose feature is off.
-#[cfg(not(all(feature = "http", feature = "postgres", feature = "redis")))]
-fn lacks(feature: &str) -> String {
+/// Says why a scheme is not taken: it is unknown, or its feature is off.
+fn refusal(scheme: &str) -> String {
+    let feature = match scheme {
+        "postgres" | "postgresql" => "postgres",
+        "https" | "http" => "http",
+        "redis" | "rediss" | "redis+sentinel" | "redis+cluster" => "redis",
+        _ => return format!("{scheme:?} is no kind of store; {EXAMPLE}"),
+    };
     format!("this build has no such stores; build it with the feature `{feature}`")
 }
 

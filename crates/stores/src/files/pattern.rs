@@ -1,96 +1,80 @@
 //! Where the files of a name lie.
 
+use std::fmt;
 use std::path::{Path, PathBuf};
 
 use sekisho_certs::host::HostPattern;
-use sekisho_certs::store::{Result, StoreError};
 
-/// Two paths with a gap for the name.
-#[derive(Debug)]
+use crate::template::{HOST, HostTemplate, segment};
+use crate::url::path_below;
+
+/// Two paths with a place for the name.
+#[derive(Clone, Debug)]
 pub(crate) struct Pattern {
-    chain: Template,
-    key: Template,
+    chain: HostTemplate,
+    key: HostTemplate,
+    /// As it was written, but below the base.
+    shown: String,
 }
 
 impl Pattern {
-    pub(crate) fn parse(text: &str, base: &Path) -> Result<Self> {
-        let (chain, key) = match text.split_once(',') {
-            None => (
-                Path::new(text).join("fullchain.pem"),
-                Path::new(text).join("privkey.pem"),
+    /// Parses a folder, or the path of the chain, a comma and that of the key.
+    /// Relative paths begin at `base`.
+    pub(crate) fn parse(text: &str, base: &Path) -> Result<Self, String> {
+        let mut paths = Vec::new();
+        for part in text.split(',') {
+            let path = path_below(base, part.trim())?.into_os_string();
+            let path = path.into_string();
+            paths.push(path.map_err(|path| format!("{} is not UTF-8", path.display()))?);
+        }
+        let (chain, key) = match &paths[..] {
+            [folder] => (
+                format!("{folder}/fullchain.pem"),
+                format!("{folder}/privkey.pem"),
             ),
-            Some((chain, key)) => (chain.trim().into(), key.trim().into()),
+            [chain, key] => (chain.clone(), key.clone()),
+            _ => return Err("only one comma between two patterns is allowed".into()),
         };
-        let template = |path: PathBuf| {
-            Template::parse(&base.join(path))
-                .map_err(|why| StoreError::Refused(format!("files:{text}: {why}").into()))
+        let template = |path: &str| {
+            HostTemplate::parse_strict(path).map_err(|why| {
+                format!("{path:?} {why}, as in \"files:/etc/letsencrypt/live/{HOST}\"")
+            })
         };
         Ok(Self {
-            chain: template(chain)?,
-            key: template(key)?,
+            chain: template(&chain)?,
+            key: template(&key)?,
+            shown: paths.join(","),
         })
     }
 
     pub(super) fn chain(&self, host: &HostPattern) -> PathBuf {
-        self.chain.path(host)
+        self.chain.fill(&segment(host)).into()
     }
 
     pub(super) fn key(&self, host: &HostPattern) -> PathBuf {
-        self.key.path(host)
+        self.key.fill(&segment(host)).into()
     }
 
     /// Gives the folders above all hosts, which must be there even if a host
     /// is not.
     pub(crate) fn folders(&self) -> Vec<PathBuf> {
-        let mut folders = vec![self.chain.folder(), self.key.folder()];
+        let folder = |template: &HostTemplate| {
+            let path = PathBuf::from(template.to_string());
+            let is_shared = |path: &&Path| !path.to_string_lossy().contains(HOST);
+            path.ancestors().find(is_shared).map(Path::to_owned)
+        };
+        let folders = [&self.chain, &self.key].into_iter().filter_map(folder);
+        let mut folders: Vec<_> = folders.collect();
         folders.dedup();
         folders
     }
 }
 
-/// The text around the gaps: at least two pieces.
-#[derive(Debug)]
-struct Template(Vec<String>);
-
-impl Template {
-    fn parse(path: &Path) -> std::result::Result<Self, String> {
-        let text = path.to_str().ok_or("the path is not UTF-8")?;
-        let pieces: Vec<String> = text.split(GAP).map(str::to_owned).collect();
-        if pieces.len() < 2 {
-            return Err(format!(
-                "{text:?} has no place for the name; write {GAP}, as in \
-                 \"files:/etc/letsencrypt/live/{GAP}\""
-            ));
-        }
-        if pieces.iter().any(|piece| piece.contains(['{', '}', ','])) {
-            return Err(format!(
-                "in {text:?}, only {GAP} may stand in braces, and only one comma between two patterns"
-            ));
-        }
-        Ok(Self(pieces))
-    }
-
-    /// Fills the gaps. A [`HostPattern`] has neither a slash nor an empty label, so
-    /// no name leaves its folder.
-    fn path(&self, host: &HostPattern) -> PathBuf {
-        let stem = match host.wildcard_parent() {
-            None => host.as_str().to_owned(),
-            Some(parent) => format!("_.{parent}"),
-        };
-        self.0.join(&stem).into()
-    }
-
-    fn folder(&self) -> PathBuf {
-        let before = &self.0[0];
-        match before.rfind('/') {
-            Some(0) => PathBuf::from("/"),
-            Some(end) => PathBuf::from(&before[..end]),
-            None => PathBuf::from("."),
-        }
+impl fmt::Display for Pattern {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.shown)
     }
 }
-
-const GAP: &str = "{host}";
 
 #[cfg(test)]
 mod tests {
@@ -142,8 +126,7 @@ mod tests {
             "{host},{host},{host}",
             "{host}.crt,key",
         ] {
-            let error = Pattern::parse(text, Path::new("/")).unwrap_err();
-            assert!(matches!(error, StoreError::Refused(_)), "{error}");
+            assert!(Pattern::parse(text, Path::new("/")).is_err(), "{text}");
         }
     }
 }

@@ -19,7 +19,7 @@ struct Folder {
 impl Folder {
     fn new() -> Self {
         let root = tempfile::tempdir().unwrap();
-        let store = Files::new("live/{host}", root.path()).unwrap();
+        let store = Files::new(Pattern::parse("live/{host}", root.path()).unwrap()).unwrap();
         fs::create_dir(root.path().join("live")).unwrap();
         fs::write(root.path().join("live/README"), "as certbot has it").unwrap();
         Self {
@@ -293,7 +293,8 @@ async fn names_that_no_file_can_have_are_absent() {
     fs::write(folder.of("readme"), "no folder").unwrap();
     assert!(folder.absent("readme").await);
     let root = folder.root.path();
-    let flat = Files::new("live/{host}.crt,live/{host}.key", root).unwrap();
+    let flat =
+        Files::new(Pattern::parse("live/{host}.crt,live/{host}.key", root).unwrap()).unwrap();
     let long = format!("{}.examplexx", ["a".repeat(60).as_str(); 4].join("."));
     let name = HostName::parse(&long).unwrap();
     assert!(matches!(

@@ -2,51 +2,36 @@
 
 use sekisho_certs::host::HostPattern;
 
-/// Two templates with a gap for the name.
+use crate::template::HostTemplate;
+
+/// Templates of the keys, chain first.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Keys {
-    chain: Template,
-    key: Template,
-}
+pub(crate) struct Keys([HostTemplate; 2]);
 
 impl Keys {
+    /// Takes two templates. Other braces stay: a Cluster keeps keys with the
+    /// same text in braces together.
     pub(super) fn new(chain: &str, key: &str) -> Result<Self, String> {
         if chain == key {
             return Err("chain and key must lie under different keys".into());
         }
-        Ok(Self {
-            chain: Template::parse(chain)?,
-            key: Template::parse(key)?,
-        })
+        let template =
+            |text| HostTemplate::parse(text).map_err(|why| format!("a template of the keys {why}"));
+        Ok(Self([template(chain)?, template(key)?]))
     }
 
     /// The keys of a pattern, chain first. A wildcard stands as it is written,
     /// `*.example.com`: to Redis a star in a key is a character like others.
     pub(super) fn of(&self, host: &HostPattern) -> [String; 2] {
-        [&self.chain, &self.key].map(|template| template.0.join(host.as_str()))
+        let keys = self.0.each_ref();
+        keys.map(|template| template.fill(host.as_str()))
     }
 }
 
 impl Default for Keys {
     /// The layout of the papers.
     fn default() -> Self {
-        Self::new("{host}.crt", "{host}.key").expect("both have a gap")
-    }
-}
-
-/// The text around the gaps: at least two pieces.
-#[derive(Clone, Debug, PartialEq, Eq)]
-struct Template(Vec<String>);
-
-impl Template {
-    /// Other braces stay: a Cluster keeps keys with the same text in braces
-    /// together.
-    fn parse(text: &str) -> Result<Self, String> {
-        let pieces: Vec<_> = text.split("{host}").map(str::to_owned).collect();
-        match pieces.len() {
-            1 => Err("a template must hold {host} for the name of the host".into()),
-            _ => Ok(Self(pieces)),
-        }
+        Self::new("{host}.crt", "{host}.key").expect("both have a place for the name")
     }
 }
 
