@@ -1,12 +1,13 @@
-//! The URL of an endpoint, with a gap for the name.
+//! The URL of an endpoint, with a place for the name.
 
 use std::fmt;
 use std::net::IpAddr;
 use std::str::FromStr;
 
-use http::Uri;
-
+use http::uri::{Authority, PathAndQuery};
 use sekisho_certs::host::HostPattern;
+
+use crate::template::{HOST, HostTemplate, segment};
 
 /// `https://…/{host}`: where the bundle of a host is asked for. `{host}`
 /// stands in path or query, at least once.
@@ -15,13 +16,10 @@ use sekisho_certs::host::HostPattern;
 /// the address is refused.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Template {
-    /// Scheme and authority, without a slash at the end.
-    origin: String,
+    url: HostTemplate,
     tls: bool,
     /// A name or an address, without brackets.
     host: String,
-    /// The text around the gaps of path and query: at least two pieces.
-    pieces: Vec<String>,
 }
 
 impl Template {
@@ -34,25 +32,15 @@ impl Template {
         &self.host
     }
 
-    /// Path and query for a host, a wildcard being `_.example.com`. Percent-
-    /// encoding changes nothing about a name: all of its characters are
-    /// unreserved (RFC 3986, section 2.3), so none ends a line or a segment.
-    fn path(&self, host: &HostPattern) -> String {
-        match host.wildcard_parent() {
-            None => self.pieces.join(host.as_str()),
-            Some(parent) => self.pieces.join(&format!("_.{parent}")),
-        }
-    }
-
-    /// The whole URL for a host.
+    /// The whole URL for a host, a wildcard being `_.example.com`.
     pub(super) fn url(&self, host: &HostPattern) -> String {
-        self.origin.clone() + &self.path(host)
+        self.url.fill(&segment(host))
     }
 }
 
 impl fmt::Display for Template {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}{}", self.origin, self.pieces.join(GAP))
+        self.url.fmt(f)
     }
 }
 
@@ -62,8 +50,6 @@ impl FromStr for Template {
 
     fn from_str(text: &str) -> Result<Self, String> {
         let (scheme, rest) = text.split_once("://").ok_or("is no URL")?;
-        let end = rest.find(['/', '?', '#']).unwrap_or(rest.len());
-        let (authority, path) = rest.split_at(end);
         // Anywhere: behind a slash it may be the end of a password, too.
         if rest.contains('@') {
             return Err(
@@ -72,59 +58,48 @@ impl FromStr for Template {
                     .into(),
             );
         }
-        if authority.contains(['{', '}']) {
+        let end = rest.find(['/', '?', '#']).unwrap_or(rest.len());
+        let (server, path) = rest.split_at(end);
+        if server.contains(['{', '}']) {
             return Err(format!(
-                "{GAP} must not stand in {authority:?}: whoever names a host would choose the server"
+                "{HOST} must not stand in {server:?}: whoever names a host would choose the server"
             ));
         }
-        let pieces: Vec<_> = path.split(GAP).map(str::to_owned).collect();
-        check_path(path, &pieces)?;
-        let origin = format!("{scheme}://{authority}");
-        let uri: Uri = origin
-            .parse()
-            .map_err(|error| format!("{origin:?} is no origin of a URL: {error}"))?;
-        let host = uri.host().unwrap_or_default();
-        let host = host.trim_start_matches('[').trim_end_matches(']');
-        if host.is_empty() {
-            return Err("names no server".into());
+        let url = HostTemplate::parse_strict(text)
+            .map_err(|why| format!("{why}, as in https://certs.example/{HOST}"))?;
+        let is_path = path.starts_with('/')
+            && path.replace(HOST, "host").parse::<PathAndQuery>().is_ok()
+            && path
+                .bytes()
+                .all(|byte| byte.is_ascii_graphic() && byte != b'#');
+        if !is_path {
+            return Err(format!(
+                "{path:?} is no path: it begins with '/', holds no '#', and other characters \
+                 than those of a URL are percent-encoded"
+            ));
         }
-        check_port(&uri, authority)?;
+        let host = self::host(server).ok_or_else(|| {
+            format!("{server:?} is no server: it is HOST or HOST:PORT, an IPv6 one in brackets")
+        })?;
         Ok(Self {
-            host: host.to_owned(),
-            tls: encrypted(scheme, host)?,
-            origin,
-            pieces,
+            tls: is_encrypted(scheme, &host)?,
+            host,
+            url,
         })
     }
 }
 
-fn check_path(path: &str, pieces: &[String]) -> Result<(), String> {
-    if pieces.len() < 2 {
-        return Err(format!(
-            "has no place for the name; write {GAP}, as in https://certs.example/{GAP}"
-        ));
-    }
-    if pieces.iter().any(|piece| piece.contains(['{', '}'])) {
-        return Err(format!("only {GAP} may stand in braces"));
-    }
-    if path.contains('#') {
-        return Err("must hold no '#': a fragment is never sent".into());
-    }
-    let is_sendable = path.starts_with('/')
-        && pieces
-            .join("host")
-            .parse::<http::uri::PathAndQuery>()
-            .is_ok();
-    if !is_sendable || !path.bytes().all(|byte| byte.is_ascii_graphic()) {
-        return Err(format!(
-            "{path:?} is no path: it begins with '/', and other characters than those of a URL \
-             are percent-encoded"
-        ));
-    }
-    Ok(())
+/// Takes the host of an authority, without brackets.
+fn host(authority: &str) -> Option<String> {
+    let authority: Authority = authority.parse().ok()?;
+    let host = authority.host();
+    let is_port = authority.port_u16().is_some_and(|port| port != 0);
+    (is_port || host == authority.as_str())
+        .then(|| host.trim_matches(['[', ']']).to_owned())
+        .filter(|host| !host.is_empty())
 }
 
-fn encrypted(scheme: &str, host: &str) -> Result<bool, String> {
+fn is_encrypted(scheme: &str, host: &str) -> Result<bool, String> {
     match scheme {
         "https" => Ok(true),
         "http" if host.parse().is_ok_and(|host: IpAddr| host.is_loopback()) => Ok(false),
@@ -135,17 +110,6 @@ fn encrypted(scheme: &str, host: &str) -> Result<bool, String> {
         _ => Err(format!("{scheme}:// is neither https:// nor http://")),
     }
 }
-
-fn check_port(uri: &Uri, authority: &str) -> Result<(), String> {
-    match (uri.port_u16(), authority.rsplit_once(':')) {
-        (Some(0), _) => Err("port 0 is no port".into()),
-        // Behind the last colon of an IPv6 address stands its bracket.
-        (None, Some((_, text))) if !text.ends_with(']') => Err(format!("{text:?} is no port")),
-        _ => Ok(()),
-    }
-}
-
-const GAP: &str = "{host}";
 
 #[cfg(test)]
 mod tests {
@@ -191,7 +155,7 @@ mod tests {
     #[test]
     fn a_wildcard_is_asked_for_by_an_underscore() {
         let template: Template = "https://c.example/{host}".parse().unwrap();
-        assert_eq!(template.path(&host("*.a.b")), "/_.a.b");
+        assert_eq!(template.url(&host("*.a.b")), "https://c.example/_.a.b");
     }
 
     /// A name is sent as it is: none of its characters ends the path, the line or
@@ -204,7 +168,8 @@ mod tests {
             let Ok(host) = HostPattern::parse(&text) else {
                 continue;
             };
-            let path = template.path(&host);
+            let url = template.url(&host);
+            let path = url.strip_prefix("https://c.example").unwrap();
             let rest = path.replace(host.as_str(), "");
             assert_eq!(rest, "/x/?n=", "{path}");
             let plain = |c: char| c.is_ascii_alphanumeric() || "-_./?=".contains(c);
@@ -237,10 +202,10 @@ mod tests {
             ("https://certs.example/{host} b", "no path"),
             ("https://certs.example/ä/{host}", "no path"),
             ("https://certs.example?{host}", "no path"),
-            ("https:///{host}", "no origin"),
-            ("https://certs.example:0/{host}", "no port"),
-            ("https://certs.example:99999/{host}", "no port"),
-            ("https://certs.example:/{host}", "no port"),
+            ("https:///{host}", "no server"),
+            ("https://certs.example:0/{host}", "HOST:PORT"),
+            ("https://certs.example:99999/{host}", "HOST:PORT"),
+            ("https://certs.example:/{host}", "HOST:PORT"),
             ("http://certs.example/{host}", "in the clear"),
             ("http://localhost/{host}", "in the clear"),
             ("http://192.0.2.1/{host}", "in the clear"),
