@@ -1,5 +1,8 @@
 //! URLs of stores, as `[store] url` has them.
 
+#[cfg(any(feature = "postgres", feature = "redis"))]
+pub(crate) mod parts;
+
 use std::fmt;
 use std::path::{Path, PathBuf};
 

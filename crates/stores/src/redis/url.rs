@@ -1,6 +1,5 @@
 //! The URL of a Redis store or cache, taken apart.
 
-mod parse;
 #[cfg(test)]
 mod tests;
 
@@ -8,8 +7,13 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 
 use redis::RedisConnectionInfo;
+use url::Host;
 
 use super::keys::Keys;
+use crate::url::parts::{ENCODE, Parameters, Parts, decoded};
+use crate::url::path_below;
+
+type Result<T> = std::result::Result<T, String>;
 
 /// Where a Redis store is, and how to read it. Neither `Debug` nor `Display`
 /// shows a password.
@@ -40,14 +44,35 @@ impl RedisUrl {
     ///
     /// # Errors
     /// Says what is wrong. The text repeats nothing that may be a password.
-    pub fn parse(url: &str, base: &Path) -> Result<Self, String> {
-        parse::parse(url, base)
-    }
-
-    /// Whether a scheme is one of these.
-    #[must_use]
-    pub fn is_scheme(scheme: &str) -> bool {
-        parse::SCHEMES.contains(&scheme)
+    pub fn parse(url: &str, base: &Path) -> Result<Self> {
+        let parts = Parts::split(url, &SCHEMES)?;
+        let mut query = parameters(&parts)?;
+        let (servers, path) = parts.place.split_once('/').unwrap_or((parts.place, ""));
+        let (kind, database) = kind(parts.scheme, path, &mut query)?;
+        let nodes = nodes(servers, &kind)?;
+        let shown: Vec<_> = nodes.iter().map(Node::to_string).collect();
+        let shown = format!("{}://{}{}", parts.scheme, parts.user(), shown.join(","));
+        let credentials = parts.login.map(|login| {
+            let (user, password) = login.split_once(':').ok_or(
+                "in front of '@' stands a user with a password: user:password@, or :password@ alone",
+            )?;
+            Ok::<_, String>((decoded(user)?, decoded(password)?))
+        });
+        Ok(Self {
+            shown: match &kind {
+                Kind::Single => format!("{shown}/{database}"),
+                Kind::Sentinel { master, .. } => format!("{shown}/{master}/{database}"),
+                Kind::Cluster => shown,
+            },
+            nodes,
+            login: login(credentials.transpose()?)?.set_db(database),
+            tls: tls(parts.scheme, base, &mut query)?,
+            keys: match pair(&mut query, "chain", "key")? {
+                None => Keys::default(),
+                Some((chain, key)) => Keys::new(&chain, &key)?,
+            },
+            kind,
+        })
     }
 }
 
@@ -102,3 +127,137 @@ pub(super) struct TlsFiles {
     /// Our own certificate and key, for a server that asks for one.
     pub(super) client: Option<(PathBuf, PathBuf)>,
 }
+
+fn parameters<'a>(parts: &Parts<'a>) -> Result<Parameters<'a>> {
+    let query = Parameters::parse(parts.query, &PARAMETERS.map(|(name, _)| name))?;
+    for (name, schemes) in PARAMETERS {
+        if query.contains(name) && !schemes.contains(&parts.scheme) {
+            let (schemes, scheme) = (schemes.join(":// and "), parts.scheme);
+            return Err(format!("{name} is for {schemes}://, not for {scheme}://"));
+        }
+    }
+    Ok(query)
+}
+
+/// Takes two parameters that are given both, or neither.
+fn pair(query: &mut Parameters<'_>, one: &str, other: &str) -> Result<Option<(String, String)>> {
+    match (query.take(one)?, query.take(other)?) {
+        (None, None) => Ok(None),
+        (Some(one), Some(other)) => Ok(Some((one, other))),
+        _ => Err(format!(
+            "{one} and {other} belong together: give both, or neither"
+        )),
+    }
+}
+
+/// Takes the path apart; gives the number of the database as well.
+fn kind(scheme: &str, path: &str, query: &mut Parameters<'_>) -> Result<(Kind, i64)> {
+    match scheme {
+        "redis+cluster" if !["", "0"].contains(&path) => {
+            Err("a Cluster has no databases: nothing stands behind the address".into())
+        }
+        "redis+cluster" => Ok((Kind::Cluster, 0)),
+        "redis+sentinel" => {
+            let (master, database) = path.split_once('/').unwrap_or((path, ""));
+            if master.is_empty() {
+                return Err("behind the sentinels stands the master's name, as in \
+                     redis+sentinel://10.0.0.1,10.0.0.2/mymaster/0"
+                    .into());
+            }
+            let credentials = match (
+                query.take("sentinel_user")?,
+                query.take("sentinel_password")?,
+            ) {
+                (None, None) => None,
+                (user, password) => Some((user.unwrap_or_default(), password.unwrap_or_default())),
+            };
+            let kind = Kind::Sentinel {
+                master: decoded(master)?,
+                login: login(credentials)?,
+            };
+            Ok((kind, self::database(database)?))
+        }
+        _ => Ok((Kind::Single, database(path)?)),
+    }
+}
+
+fn database(text: &str) -> Result<i64> {
+    let number = match text {
+        "" => Some(0),
+        text => text.parse::<u32>().ok(),
+    };
+    let number = number.ok_or("behind the address stands /DATABASE, a number")?;
+    Ok(number.into())
+}
+
+fn login(credentials: Option<(String, String)>) -> Result<RedisConnectionInfo> {
+    let info = RedisConnectionInfo::default().set_skip_set_lib_name();
+    match credentials {
+        None => Ok(info),
+        Some((_, password)) if password.is_empty() => Err("the password is empty".into()),
+        Some((user, password)) if user.is_empty() => Ok(info.set_password(password)),
+        Some((user, password)) => Ok(info.set_username(user).set_password(password)),
+    }
+}
+
+/// Nothing of the text is repeated: it may be a piece of a password.
+fn nodes(text: &str, kind: &Kind) -> Result<Vec<Node>> {
+    let port = match kind {
+        Kind::Single | Kind::Cluster => 6379,
+        Kind::Sentinel { .. } => 26379,
+    };
+    let nodes: Option<Vec<_>> = text.split(',').map(|text| node(text, port)).collect();
+    let nodes = nodes.ok_or_else(|| {
+        format!("an address is HOST or HOST:PORT, an IPv6 one in brackets; {ENCODE}")
+    })?;
+    if nodes.len() > 1 && matches!(kind, Kind::Single) {
+        return Err(
+            "several addresses are for redis+sentinel:// and redis+cluster://; this has one".into(),
+        );
+    }
+    Ok(nodes)
+}
+
+fn node(text: &str, default: u16) -> Option<Node> {
+    let url = url::Url::parse(&format!("redis://{text}")).ok()?;
+    let host = match url.host()? {
+        Host::Ipv6(address) => address.to_string(),
+        host => host.to_string(),
+    };
+    let port = url.port().unwrap_or(default);
+    (port != 0).then_some(Node { host, port })
+}
+
+fn tls(scheme: &str, base: &Path, query: &mut Parameters<'_>) -> Result<Option<TlsFiles>> {
+    let is_wanted = match query.take("tls")?.as_deref() {
+        None => scheme == "rediss",
+        Some("0") => false,
+        Some("1") => true,
+        Some(_) => return Err("tls is 1 or 0".into()),
+    };
+    let path = |path: String| path_below(base, &path);
+    let client = pair(query, "client_cert", "client_key")?;
+    let client = client.map(|(cert, key)| Ok::<_, String>((path(cert)?, path(key)?)));
+    let files = TlsFiles {
+        roots: query.take("ca")?.map(path).transpose()?,
+        client: client.transpose()?,
+    };
+    if !is_wanted && (files.roots.is_some() || files.client.is_some()) {
+        return Err("ca, client_cert and client_key are for TLS: rediss://, or tls=1".into());
+    }
+    Ok(is_wanted.then_some(files))
+}
+
+const SCHEMES: [&str; 4] = ["redis", "rediss", "redis+sentinel", "redis+cluster"];
+/// Each parameter with the schemes that take it. A single server is asked over
+/// TLS by `rediss`.
+const PARAMETERS: [(&str, &[&str]); 8] = [
+    ("chain", &SCHEMES),
+    ("key", &SCHEMES),
+    ("tls", &["redis+sentinel", "redis+cluster"]),
+    ("ca", &SCHEMES),
+    ("client_cert", &SCHEMES),
+    ("client_key", &SCHEMES),
+    ("sentinel_user", &["redis+sentinel"]),
+    ("sentinel_password", &["redis+sentinel"]),
+];

@@ -74,10 +74,10 @@ fn errors_name_what_is_wrong() {
         ("redis+sentinel://h/m/x", "a number"),
         ("redis+sentinel://h/m?sentinel_user=u", "password is empty"),
         ("redis://h?sentinel_password=x", "for redis+sentinel://"),
-        ("redis://h?database=1", "known behind ? are chain, key"),
+        ("redis://h?database=1", "known are chain, key"),
         ("redis://h?ca=a&ca=b", "twice"),
         ("redis://h?ca=a", "rediss://"),
-        ("rediss://h?ca=", "are paths"),
+        ("rediss://h?ca=", "must not be empty"),
         (
             "redis://h?tls=1",
             "for redis+sentinel:// and redis+cluster://",
