@@ -7,24 +7,18 @@ pub(crate) mod dial;
 pub(crate) mod keys;
 mod read;
 mod reply_limit;
-mod sentinel;
+mod target;
 #[cfg(test)]
 mod tests;
 mod tls;
 pub(crate) mod url;
 
-use std::sync::Arc;
-
-use redis::RedisConnectionInfo;
 use tokio::runtime::Handle;
 
 use self::cluster::Cluster;
 use self::connection::RedisConnection;
-use self::dial::Dialer;
 use self::keys::Keys;
 use self::read::Reply;
-use self::sentinel::Sentinels;
-use self::url::Kind;
 use crate::pem_pair::{Half, PairRead, pair, read_until_fit};
 use sekisho_certs::host::{HostName, HostPattern};
 use sekisho_certs::seal::OpenKey;
@@ -69,7 +63,7 @@ impl Redis {
     /// [`StoreError::Refused`] names a file for TLS that can't be used.
     pub fn open(url: &RedisUrl, runtime: &Handle) -> Result<Self> {
         let refused = |why: String| StoreError::Refused(why.into());
-        let server = match single(url, runtime).map_err(refused)? {
+        let server = match RedisConnection::open(url, runtime).map_err(refused)? {
             Some(server) => Server::One(server),
             None => Server::Cluster(Cluster::start(runtime, url).map_err(refused)?),
         };
@@ -125,44 +119,6 @@ impl Server {
             Self::Cluster(cluster) => cluster.read(keys).await,
         }
     }
-}
-
-/// Connects to the one server that a URL names, or to the master that its
-/// sentinels name; none for a Cluster. Does not wait for it.
-pub(crate) fn single(
-    url: &RedisUrl,
-    runtime: &Handle,
-) -> std::result::Result<Option<RedisConnection>, String> {
-    let tls = url.tls.as_ref().map(tls::config).transpose()?;
-    let dialer = |login: &RedisConnectionInfo| Dialer {
-        login: login.clone(),
-        tls: tls.clone(),
-    };
-    Ok(match &url.kind {
-        Kind::Cluster => None,
-        Kind::Single => {
-            let (node, dialer) = (url.nodes[0].clone(), dialer(&url.login));
-            let target = Arc::new((node, dialer));
-            let name = target.0.to_string();
-            Some(RedisConnection::start(runtime, name, move || {
-                let target = Arc::clone(&target);
-                async move { target.1.dial(&target.0).await }
-            }))
-        }
-        Kind::Sentinel { master, login } => {
-            let sentinels = Arc::new(Sentinels {
-                nodes: url.nodes.clone(),
-                name: master.clone(),
-                to_sentinel: dialer(login),
-                to_master: dialer(&url.login),
-            });
-            let name = master.clone();
-            Some(RedisConnection::start(runtime, name, move || {
-                let sentinels = Arc::clone(&sentinels);
-                async move { sentinels.dial().await }
-            }))
-        }
-    })
 }
 
 /// Makes a pair of two replies; none if neither half is there.

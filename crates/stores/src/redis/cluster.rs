@@ -12,9 +12,8 @@ use redis::cluster::{ClusterClient, ClusterClientBuilder};
 use redis::cluster_async::ClusterConnection;
 use redis::{ClientTlsConfig, Cmd, ErrorKind, TlsCertificates, TlsMode, Value};
 use tokio::runtime::Handle;
-use tokio::time::timeout;
 
-use super::connection::{CONNECT, unavailable};
+use super::connection::{CONNECT, keep_up, unavailable};
 use super::dial::REPLY;
 use super::read::{Reply, reply};
 use super::url::{Node, RedisUrl, TlsFiles};
@@ -35,20 +34,15 @@ impl Cluster {
             let target = Arc::clone(&target);
             async move {
                 let (client, name) = &*target;
-                let connected = timeout(CONNECT, client.get_async_connection()).await;
-                let late = |_| unavailable(format!("{name} did not answer within {CONNECT:?}"));
-                let connected = connected.map_err(late)?;
+                let connection = client.get_async_connection().await;
                 Ok(Connected {
-                    connection: connected
-                        .map_err(|error| unavailable(format!("{name}: {error}")))?,
+                    connection: connection.map_err(|error| format!("{name}: {error}"))?,
                     // The library connects again by itself.
                     ended: Box::pin(std::future::pending()),
                 })
             }
         };
-        let connections = Reconnecting::new(runtime, name, usize::MAX, connect);
-        connections.start();
-        Ok(Self(connections))
+        Ok(Self(keep_up(runtime, name, connect)))
     }
 
     /// Reads all keys at once, each from its own node. Stops when the first two

@@ -12,6 +12,8 @@ use redis::{Pipeline, Value};
 use tokio::runtime::Handle;
 use tokio::time::timeout;
 
+use super::target::Target;
+use super::url::RedisUrl;
 use crate::reconnecting::{Connected, Reconnecting};
 use sekisho_certs::store::{Result, StoreError};
 
@@ -34,18 +36,20 @@ pub(super) struct Dialled {
 }
 
 impl RedisConnection {
-    /// Keeps connections up until this is dropped; `dial` makes one.
-    pub(super) fn start<D, F>(runtime: &Handle, name: String, dial: D) -> Self
-    where
-        D: Fn() -> F + Send + Sync + 'static,
-        F: Future<Output = std::result::Result<Dialled, String>> + Send + 'static,
-    {
-        let named = name.clone();
+    /// Keeps connections up to the one server that a URL names, until this is
+    /// dropped; none for a Cluster. Does not wait for the first.
+    pub(crate) fn open(
+        url: &RedisUrl,
+        runtime: &Handle,
+    ) -> std::result::Result<Option<Self>, String> {
+        let Some(target) = Target::of(url)? else {
+            return Ok(None);
+        };
+        let (name, target) = (target.name(), Arc::new(target));
         let connect = move || {
-            let (dialled, name) = (timeout(CONNECT, dial()), named.clone());
+            let target = Arc::clone(&target);
             async move {
-                let late = |_| unavailable(format!("{name} did not answer within {CONNECT:?}"));
-                let dialled = dialled.await.map_err(late)?.map_err(unavailable)?;
+                let dialled = target.dial().await?;
                 Ok(Connected {
                     connection: Link {
                         connection: dialled.connection,
@@ -55,9 +59,7 @@ impl RedisConnection {
                 })
             }
         };
-        let connections = Reconnecting::new(runtime, name, usize::MAX, connect);
-        connections.start();
-        Self(connections)
+        Ok(Some(Self(keep_up(runtime, name, connect))))
     }
 
     /// Sends commands in one write; gives one reply for each. If the
@@ -90,6 +92,29 @@ impl Link {
     fn is_whole(&self) -> bool {
         !self.failed.load(Ordering::Relaxed)
     }
+}
+
+/// Keeps connections up that `dial` makes, within [`CONNECT`] each.
+pub(super) fn keep_up<C, F>(
+    runtime: &Handle,
+    name: String,
+    dial: impl Fn() -> F + Send + Sync + 'static,
+) -> Reconnecting<C>
+where
+    C: Clone + Send + Sync + 'static,
+    F: Future<Output = std::result::Result<Connected<C>, String>> + Send + 'static,
+{
+    let named = name.clone();
+    let connect = move || {
+        let (dialled, name) = (timeout(CONNECT, dial()), named.clone());
+        async move {
+            let late = |_| Err(format!("{name} did not answer within {CONNECT:?}"));
+            dialled.await.unwrap_or_else(late).map_err(unavailable)
+        }
+    };
+    let connections = Reconnecting::new(runtime, name, usize::MAX, connect);
+    connections.start();
+    connections
 }
 
 pub(super) fn unavailable(why: impl Display) -> StoreError {

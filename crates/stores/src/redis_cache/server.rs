@@ -38,10 +38,10 @@ use tokio::runtime::Handle;
 
 use super::entry::{Entry, read, touched};
 use super::script::{Script, unexpected};
+use crate::redis::RedisUrl;
 use crate::redis::connection::RedisConnection;
 use crate::redis::keys::Keys;
 use crate::redis::url::Kind;
-use crate::redis::{RedisUrl, single};
 use crate::stored::{FORM, FormError};
 use sekisho_certs::SealedBytes;
 use sekisho_certs::host::HostName;
@@ -83,7 +83,7 @@ impl CacheServer {
     /// be used.
     pub fn open(url: &RedisUrl, runtime: &Handle) -> Result<Self> {
         let refused = |why: &str| StoreError::Refused(why.into());
-        let connection = single(url, runtime).map_err(|why| refused(&why))?;
+        let connection = RedisConnection::open(url, runtime).map_err(|why| refused(&why))?;
         let connection =
             connection.ok_or_else(|| refused("a Cluster can be no cache before a store"))?;
         Ok(Self { connection })

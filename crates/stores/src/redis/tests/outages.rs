@@ -2,6 +2,8 @@
 
 use std::net::TcpListener;
 
+use std::sync::Arc;
+
 use super::*;
 use crate::worker;
 

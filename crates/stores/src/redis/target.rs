@@ -1,0 +1,95 @@
+//! The server that a URL names, or the master that its sentinels name.
+
+use futures_util::future::select_ok;
+use redis::{RedisConnectionInfo, Value, from_redis_value};
+
+use super::connection::Dialled;
+use super::dial::{Dialer, text};
+use super::tls;
+use super::url::{Kind, Node, RedisUrl};
+
+/// One server, and how it is found.
+pub(super) struct Target {
+    /// The server, or sentinels.
+    nodes: Vec<Node>,
+    server: Dialer,
+    /// The sentinels' name for the master, and how they are reached.
+    master: Option<(String, Dialer)>,
+}
+
+impl Target {
+    /// Returns none for a Cluster, which has many servers.
+    ///
+    /// # Errors
+    /// Names a file for TLS that can't be used.
+    pub(super) fn of(url: &RedisUrl) -> Result<Option<Self>, String> {
+        let tls = url.tls.as_ref().map(tls::config).transpose()?;
+        let dialer = |login: &RedisConnectionInfo| Dialer {
+            login: login.clone(),
+            tls: tls.clone(),
+        };
+        let master = match &url.kind {
+            Kind::Cluster => return Ok(None),
+            Kind::Single => None,
+            Kind::Sentinel { master, login } => Some((master.clone(), dialer(login))),
+        };
+        Ok(Some(Self {
+            nodes: url.nodes.clone(),
+            server: dialer(&url.login),
+            master,
+        }))
+    }
+
+    /// Returns the name that logs and errors show.
+    pub(super) fn name(&self) -> String {
+        match &self.master {
+            Some((master, _)) => master.clone(),
+            None => self.nodes[0].to_string(),
+        }
+    }
+
+    /// Connects to the server. Of sentinels, asks all at once and takes the
+    /// first connection to what is a master indeed: a sentinel that was cut off
+    /// still names the old one.
+    pub(super) async fn dial(&self) -> Result<Dialled, String> {
+        let Some((master, dialer)) = &self.master else {
+            return self.server.dial(&self.nodes[0]).await;
+        };
+        let nodes = self.nodes.iter();
+        let attempts = nodes.map(|sentinel| Box::pin(self.follow(sentinel, master, dialer)));
+        let (dialled, _) = select_ok(attempts).await?;
+        Ok(dialled)
+    }
+
+    async fn follow(
+        &self,
+        sentinel: &Node,
+        name: &str,
+        dialer: &Dialer,
+    ) -> Result<Dialled, String> {
+        let master = ask_for_master(dialer.dial(sentinel).await?, sentinel, name).await?;
+        let mut dialled = self.server.dial(&master).await?;
+        match dialled.ask(redis::pipe().cmd("ROLE")).await? {
+            Value::Array(role) if role.first() != Some(&Value::BulkString(b"master".into())) => {
+                Err(format!(
+                    "{master} is no master, though {sentinel} says so; it may just be replaced"
+                ))
+            }
+            // Without the right to ask for ROLE, the sentinel's word counts.
+            _ => Ok(dialled),
+        }
+    }
+}
+
+async fn ask_for_master(mut dialled: Dialled, sentinel: &Node, name: &str) -> Result<Node, String> {
+    let mut ask = redis::pipe();
+    let ask = ask.cmd("SENTINEL").arg("GET-MASTER-ADDR-BY-NAME").arg(name);
+    match dialled.ask(ask).await? {
+        Value::ServerError(error) => Err(format!("{sentinel}: {}", text(&error))),
+        reply => match from_redis_value(reply) {
+            Ok(Some((host, port))) => Ok(Node { host, port }),
+            Ok(None) => Err(format!("{sentinel}: it knows no master {name:?}")),
+            Err(_) => Err(format!("{sentinel}: this is no sentinel")),
+        },
+    }
+}
