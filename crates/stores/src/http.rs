@@ -92,7 +92,7 @@ impl Http {
             true => roots::load(options.ca.as_deref(), "[store] ca"),
             false => Ok(RootCertStore::empty()),
         };
-        let tls = roots.and_then(roots::client);
+        let tls = roots.and_then(|roots| roots::client(roots, None));
         let tls = tls.map_err(|why| StoreError::Refused(why.into()))?;
         ServerName::try_from(template.host()).map_err(|_| refused("it names no server"))?;
         let authorization = match &options.token {
@@ -103,7 +103,7 @@ impl Http {
             ),
         };
         let endpoint = Endpoint {
-            client: HttpsClient::new(tls.with_no_client_auth()),
+            client: HttpsClient::new(tls),
             authorization,
             memory: Memory::new(MEMORY),
             failing: Failing::default(),

@@ -10,7 +10,6 @@ mod reply_limit;
 mod target;
 #[cfg(test)]
 mod tests;
-mod tls;
 pub(crate) mod url;
 
 use tokio::runtime::Handle;

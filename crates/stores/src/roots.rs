@@ -1,27 +1,36 @@
-//! Authorities that a client of a store believes.
+//! TLS of a client of a store: whom it believes, and as whom it appears.
 
+use std::fmt::Display;
 use std::fs::File;
 use std::io::{self, Read};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use rustls::client::WantsClientCert;
-use rustls::{ClientConfig, ConfigBuilder, RootCertStore};
-use rustls_pki_types::CertificateDer;
+use rustls::{ClientConfig, RootCertStore};
 use rustls_pki_types::pem::PemObject;
+use rustls_pki_types::{CertificateDer, PrivateKeyDer};
 
 /// A configuration that believes these authorities, without protocols (ALPN).
+/// `identity` names the files of the client's certificate and key.
 ///
 /// # Errors
-/// Says what the library objects to.
+/// Names a file that can't be used, or says what the library objects to.
 pub(crate) fn client(
     roots: RootCertStore,
-) -> Result<ConfigBuilder<ClientConfig, WantsClientCert>, String> {
+    identity: Option<&(PathBuf, PathBuf)>,
+) -> Result<ClientConfig, String> {
     let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
     let builder = ClientConfig::builder_with_provider(provider)
         .with_safe_default_protocol_versions()
         .map_err(|error| error.to_string())?;
-    Ok(builder.with_root_certificates(roots))
+    let builder = builder.with_root_certificates(roots);
+    let Some((chain, key)) = identity else {
+        return Ok(builder.with_no_client_auth());
+    };
+    let private = PrivateKeyDer::from_pem_file(key).map_err(|error| at(key, &error))?;
+    builder
+        .with_client_auth_cert(certificates(chain)?, private)
+        .map_err(|error| at(chain, &error))
 }
 
 /// Reads the authorities of a PEM file, or those that the system trusts.
@@ -30,23 +39,34 @@ pub(crate) fn client(
 /// Names the file and what is wrong with it, or `key`, which could name one.
 pub(crate) fn load(file: Option<&Path>, key: &str) -> Result<RootCertStore, String> {
     match file {
-        Some(file) => of_file(file).map_err(|why| format!("{}: {why}", file.display())),
+        Some(file) => of_file(file),
         None => of_system(key),
     }
 }
 
 fn of_file(file: &Path) -> Result<RootCertStore, String> {
-    let pem = read(file).map_err(|error| error.to_string())?;
     let mut roots = RootCertStore::empty();
-    for (certificate, number) in CertificateDer::pem_slice_iter(&pem).zip(1..) {
-        let added = certificate.map_err(|error| error.to_string());
-        let added = added.and_then(|der| roots.add(der).map_err(|error| error.to_string()));
-        added.map_err(|why| format!("certificate {number} can't be used: {why}"))?;
-    }
-    if roots.is_empty() {
-        return Err("holds no certificate (BEGIN CERTIFICATE)".into());
+    for (certificate, number) in certificates(file)?.into_iter().zip(1..) {
+        let added = roots.add(certificate);
+        added.map_err(|error| {
+            at(
+                file,
+                &format!("certificate {number} can't be used: {error}"),
+            )
+        })?;
     }
     Ok(roots)
+}
+
+/// Reads at least one certificate.
+fn certificates(file: &Path) -> Result<Vec<CertificateDer<'static>>, String> {
+    let pem = read(file).map_err(|error| at(file, &error))?;
+    let all: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(&pem).collect();
+    let all = all.map_err(|error| at(file, &error))?;
+    if all.is_empty() {
+        return Err(at(file, &"holds no certificate (BEGIN CERTIFICATE)"));
+    }
+    Ok(all)
 }
 
 fn read(file: &Path) -> io::Result<Vec<u8>> {
@@ -75,6 +95,10 @@ fn of_system(key: &str) -> Result<RootCertStore, String> {
         ));
     }
     Ok(roots)
+}
+
+fn at(file: &Path, what: &dyn Display) -> String {
+    format!("{}: {what}", file.display())
 }
 
 /// All public roots are a quarter of a megabyte.

@@ -3,9 +3,8 @@
 use std::error;
 use std::sync::Arc;
 
-use rustls::ConfigBuilder;
+use rustls::client::WebPkiServerVerifier;
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
-use rustls::client::{WantsClientCert, WebPkiServerVerifier};
 use rustls::crypto::{WebPkiSupportedAlgorithms, aws_lc_rs as provider};
 use rustls::crypto::{verify_tls12_signature, verify_tls13_signature};
 use rustls::{
@@ -26,11 +25,10 @@ pub(super) fn tls(url: &Url) -> Result<MakeRustlsConnect> {
         (Security::Disable | Security::Prefer, _) | (Security::Require, None) => None,
         (_, root) => Some(roots::load(root.as_deref(), "sslrootcert").map_err(refused)?),
     };
-    let config = match (url.security, roots) {
-        (Security::VerifyFull, Some(roots)) => roots::client(roots).map_err(refused)?,
+    let mut config = match (url.security, roots) {
+        (Security::VerifyFull, Some(roots)) => roots::client(roots, None).map_err(refused)?,
         (_, roots) => lenient(roots).map_err(|error| refused(error.to_string()))?,
     };
-    let mut config = config.with_no_client_auth();
     config.alpn_protocols = vec![b"postgresql".to_vec()];
     Ok(MakeRustlsConnect::new(config))
 }
@@ -38,7 +36,7 @@ pub(super) fn tls(url: &Url) -> Result<MakeRustlsConnect> {
 /// Compares no names; without authorities, believes any certificate.
 fn lenient(
     roots: Option<RootCertStore>,
-) -> std::result::Result<ConfigBuilder<ClientConfig, WantsClientCert>, Box<dyn error::Error>> {
+) -> std::result::Result<ClientConfig, Box<dyn error::Error>> {
     let provider = Arc::new(provider::default_provider());
     let chain = roots.map(|roots| {
         WebPkiServerVerifier::builder_with_provider(Arc::new(roots), Arc::clone(&provider)).build()
@@ -49,7 +47,8 @@ fn lenient(
     };
     let builder = ClientConfig::builder_with_provider(provider);
     let builder = builder.with_safe_default_protocol_versions()?.dangerous();
-    Ok(builder.with_custom_certificate_verifier(Arc::new(verifier)))
+    let builder = builder.with_custom_certificate_verifier(Arc::new(verifier));
+    Ok(builder.with_no_client_auth())
 }
 
 /// Accepts a certificate whatever its name, or whoever signed it. The signature

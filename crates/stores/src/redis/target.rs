@@ -1,12 +1,14 @@
 //! The server that a URL names, or the master that its sentinels name.
 
+use std::sync::Arc;
+
 use futures_util::future::select_ok;
 use redis::{RedisConnectionInfo, Value, from_redis_value};
 
 use super::connection::Dialled;
 use super::dial::{Dialer, text};
-use super::tls;
-use super::url::{Kind, Node, RedisUrl};
+use super::url::{Kind, Node, RedisUrl, TlsFiles};
+use crate::roots;
 
 /// One server, and how it is found.
 pub(super) struct Target {
@@ -23,7 +25,11 @@ impl Target {
     /// # Errors
     /// Names a file for TLS that can't be used.
     pub(super) fn of(url: &RedisUrl) -> Result<Option<Self>, String> {
-        let tls = url.tls.as_ref().map(tls::config).transpose()?;
+        let config = |files: &TlsFiles| {
+            let roots = roots::load(files.roots.as_deref(), "ca=")?;
+            Ok::<_, String>(Arc::new(roots::client(roots, files.client.as_ref())?))
+        };
+        let tls = url.tls.as_ref().map(config).transpose()?;
         let dialer = |login: &RedisConnectionInfo| Dialer {
             login: login.clone(),
             tls: tls.clone(),

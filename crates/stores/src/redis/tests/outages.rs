@@ -1,7 +1,6 @@
 //! A server that is not there, stands still, or comes back.
 
 use std::net::TcpListener;
-
 use std::sync::Arc;
 
 use super::*;
