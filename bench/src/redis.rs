@@ -1,5 +1,5 @@
 //! A client of Redis that does what a server's store does, and nothing else: what it uses is
-//! what the look-ups cost a server beyond its own work.
+//! what the lookups cost a server beyond its own work.
 
 use std::cell::Cell;
 use std::net::SocketAddr;

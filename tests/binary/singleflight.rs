@@ -80,7 +80,7 @@ fn served(address: SocketAddr, host: &'static str) -> usize {
 
 const CONNECTIONS: usize = 1000;
 const ANSWER: Duration = Duration::from_secs(20);
-/// Look-ups wait for its end.
+/// Lookups wait for its end.
 const LOCK: &str = "BEGIN; LOCK TABLE sekisho.hosts IN ACCESS EXCLUSIVE MODE; \
                     SELECT pg_sleep(0.4); COMMIT";
 const LOCKS: &str = "SELECT count(*) FROM pg_locks WHERE granted \

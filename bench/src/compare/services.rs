@@ -139,7 +139,7 @@ impl Services {
         })
     }
 
-    /// Lets it answer no look-up for half a second: long enough for many to come together,
+    /// Lets it answer no lookup for half a second: long enough for many to come together,
     /// and less than any of the server's bounds.
     pub(crate) fn hold(&self, service: Service, binary: Binary) -> Result<Held> {
         match service {
