@@ -1,4 +1,4 @@
-//! Accepting: a permit first, then a connection.
+//! The accept loop: takes a permit, then accepts a connection.
 
 use std::io;
 use std::net::SocketAddr;
@@ -10,8 +10,8 @@ use tokio::time::sleep;
 
 use crate::connections::{Connections, Place};
 
-/// Accepts for as long as it is polled. Without a permit connections wait in
-/// the kernel's queue, where they cost nearly nothing.
+/// Accepts connections until the permits end. Without a permit, connections
+/// wait in the kernel's backlog, where they cost almost nothing.
 pub(crate) async fn accept(
     listener: TcpListener,
     connections: Arc<Connections>,
@@ -24,11 +24,11 @@ pub(crate) async fn accept(
                 pause = FIRST_PAUSE;
                 serve(socket, peer, connections.enter(peer.ip().into(), permit));
             }
-            Err(error) if is_the_connections(&error) => {}
-            // EMFILE and the like stay until something is closed, and the
-            // listener stays readable: without a pause this would spin.
+            Err(error) if is_connection_error(&error) => {}
+            // EMFILE and ENFILE last until a descriptor is closed, and the
+            // listener stays readable: without a pause, the loop would spin.
             Err(error) => {
-                tracing::error!(%error, ?pause, "no connection can be accepted");
+                tracing::error!(%error, ?pause, "accept failed: new connections wait");
                 sleep(pause).await;
                 pause = LONGEST_PAUSE.min(pause * 2);
             }
@@ -36,8 +36,9 @@ pub(crate) async fn accept(
     }
 }
 
-/// Errors of a connection that ended before it was accepted (accept(2)).
-fn is_the_connections(error: &io::Error) -> bool {
+/// Tells errors of one connection that ended before it was accepted (accept(2))
+/// from errors of the listener.
+fn is_connection_error(error: &io::Error) -> bool {
     matches!(
         error.kind(),
         io::ErrorKind::ConnectionAborted

@@ -1,4 +1,4 @@
-//! The admin listener: health, readiness, metrics. Plain HTTP/1.1.
+//! The admin listener: health, readiness and metrics over plain HTTP/1.1.
 
 mod guard;
 mod health;
@@ -31,13 +31,13 @@ use strangers::{Pass, Strangers};
 pub use listener::{Address, Listener};
 pub use token::{MAX_TOKEN, Token};
 
-/// What the admin listener tells of. It is read when it is asked for.
+/// Sources of the admin listener's answers. Each request reads them anew.
 pub struct Sources {
-    /// What connections count.
+    /// Counters of connections.
     pub metrics: Arc<Metrics>,
-    /// The state of the cache, the store and the change feed.
+    /// Returns the state of the cache, the store and the change feed.
     pub lookup: Box<dyn Fn() -> LookupStats + Send + Sync>,
-    /// Whether the server no longer takes connections.
+    /// Returns whether the server drains.
     pub draining: Box<dyn Fn() -> bool + Send + Sync>,
     /// All metrics.
     pub registry: Registry,
@@ -51,14 +51,14 @@ impl fmt::Debug for Sources {
     }
 }
 
-/// Answers `/healthz`, `/readyz` and `/metrics`.
+/// Admin service, which answers `/healthz`, `/readyz` and `/metrics`.
 #[derive(Clone, Debug)]
 pub struct Admin(Arc<Shared>);
 
 impl Admin {
-    /// Without a token, only requests that name a loopback host are answered,
-    /// so that no page in the operator's browser can read it through a name of
-    /// its own. With a token, each request must carry it.
+    /// Makes the service. With a token, each request must carry it. Without
+    /// one, only requests that name a loopback host are answered: a page in the
+    /// operator's browser could otherwise read it by DNS rebinding.
     #[must_use]
     pub fn new(sources: Sources, token: Option<Token>) -> Self {
         Self(Arc::new(Shared {
@@ -69,8 +69,9 @@ impl Admin {
         }))
     }
 
-    /// Serves until `shutdown` resolves, then drops what is open. It should
-    /// outlive the draining: balancers must see `/readyz` change.
+    /// Serves until `shutdown` resolves, then drops open connections. The
+    /// service should outlive the drain: load balancers must see `/readyz`
+    /// change.
     pub async fn serve(self, listener: Listener, shutdown: impl Future<Output = ()>) {
         let mut strangers = Strangers::default();
         let mut open = tokio::task::JoinSet::new();
@@ -84,7 +85,7 @@ impl Admin {
                         });
                     }
                     Err(error) => {
-                        tracing::warn!(%error, "the admin listener can't accept");
+                        tracing::warn!(%error, "admin listener: accept failed, retrying");
                         sleep(ACCEPT_PAUSE).await;
                     }
                 }
@@ -124,7 +125,7 @@ impl Admin {
         tokio::select! {
             ended = timeout(CONNECTION_LIFE, connection) => {
                 if let Ok(Err(error)) = ended {
-                    tracing::debug!(%error, "an admin connection broke");
+                    tracing::debug!(%error, "admin connection failed");
                 }
             }
             () = stranger => {}
@@ -158,7 +159,7 @@ impl Admin {
 struct Shared {
     sources: Sources,
     token: Option<Token>,
-    /// Places of connections whose requests passed the guard.
+    /// Permits for connections whose requests passed the guard.
     places: Arc<Semaphore>,
     started: Instant,
 }
@@ -172,23 +173,25 @@ fn metrics(shared: &Shared) -> Response<Body> {
     response
 }
 
-/// The guard's answers.
+/// Returns whether a status is one of the guard's refusals.
 fn is_refusal(status: StatusCode) -> bool {
     matches!(status, StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN)
 }
 
 const OPEN_METRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
-/// Probes, scrapers and an operator or two, whose requests passed the guard.
+/// Connections whose requests passed the guard: probes, scrapers and an
+/// operator or two.
 const MAX_CONNECTIONS: usize = 64;
-/// For a request's head, and between two requests.
+/// Timeout of a request's head, and between two requests.
 const HEAD_TIMEOUT: Duration = Duration::from_secs(30);
 /// From accepting until a request has passed the guard.
 const STRANGER_LIFE: Duration = Duration::from_secs(5);
-/// From accepting to the end, whoever reads slowly included.
+/// From accepting to the end, slow readers included.
 const CONNECTION_LIFE: Duration = Duration::from_secs(300);
-/// The least that hyper takes; a request is one line and a token.
+/// Read buffer: the least that hyper takes. A request is one line and a token.
 const BUFFER: usize = 8 << 10;
-/// Without descriptors, accepting again at once would only burn time.
+/// Pause after a failed accept: without free descriptors, retrying at once
+/// would spin.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
 #[cfg(test)]

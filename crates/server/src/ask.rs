@@ -1,4 +1,4 @@
-//! The lookup, with the client's prefix charged for what it costs.
+//! Lookup on behalf of a client, charged to the client's prefix.
 
 use std::sync::Arc;
 
@@ -9,15 +9,15 @@ use crate::budget::{Budget, Denied, Prefix};
 use crate::metrics::{LookupResult, Metrics};
 use crate::virtual_host::VirtualHost;
 
-/// Asks for `name` on behalf of a client of `prefix`:
+/// Looks up `name` on behalf of a client of `prefix`:
 ///
-/// 1. what is cached costs nothing;
-/// 2. joining a load that is in flight costs nothing either;
+/// 1. a cached result costs nothing;
+/// 2. joining a load in flight costs nothing either (singleflight);
 /// 3. a load needs a permit of the prefix, and waits for it. Where too many
 ///    wait, the answer is a [`LookupError`] that says which bound was met.
 ///
-/// What is not cached is waited for until `deadline`: then nobody knows. A load
-/// that has begun goes on. Gives the result that was counted, too.
+/// Steps 2 and 3 end at `deadline` with [`LookupError::Late`]. A load that has
+/// begun goes on. Returns the counted result, too.
 pub(crate) async fn ask(
     lookup: &Arc<Lookup<VirtualHost>>,
     budget: &Budget,
@@ -41,7 +41,7 @@ pub(crate) async fn ask(
     (outcome, counted)
 }
 
-/// Step 3.
+/// Loads with a permit of the prefix: step 3 of [`ask`].
 async fn load(
     lookup: &Arc<Lookup<VirtualHost>>,
     budget: &Budget,
@@ -51,8 +51,8 @@ async fn load(
 ) -> (Outcome<VirtualHost>, LookupResult) {
     match budget.admit(prefix, deadline).await {
         Ok(permit) => {
-            // The permit stays with the load: a client that goes away must not
-            // get it back before.
+            // The load keeps the permit: a client that disconnects must not
+            // free it early.
             let observe = move |outcome: &Outcome<VirtualHost>| {
                 if matches!(outcome, Outcome::Absent(_)) {
                     permit.was_absent();
@@ -65,7 +65,7 @@ async fn load(
     }
 }
 
-/// Whether nobody knows because too much is going on already.
+/// Returns whether a lookup failed due to overload or the budget.
 pub(crate) fn is_overload(error: &LookupError) -> bool {
     matches!(
         error,
@@ -84,7 +84,8 @@ fn late() -> (Outcome<VirtualHost>, LookupResult) {
     (Outcome::Failed(LookupError::Late), LookupResult::Failed)
 }
 
-/// A refused call is told apart from what a store answered.
+/// Returns the result to count. Refused calls count apart from answers of a
+/// store.
 fn counted(outcome: &Outcome<VirtualHost>, how: LookupResult) -> LookupResult {
     match outcome {
         Outcome::Found(_) => how,

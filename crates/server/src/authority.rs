@@ -1,15 +1,15 @@
-//! The host that a request names.
+//! Host that a request names.
 
 use http::header::HOST;
 use http::uri::Scheme;
 use http::{Request, Version};
 
-/// The host that a request is for, without the port. None if there is none, if
-/// there are several, or if the target is of another scheme.
+/// Returns the host that a request names, without the port. None if it names
+/// none or several, or if the target has another scheme.
 ///
-/// Over HTTP/1.1 a target in absolute form counts, whatever Host says, which
-/// must be there all the same (RFC 9112, sections 3.2 and 3.2.2). Over HTTP/2
-/// the two must be equal (RFC 9113, section 8.3.1).
+/// Over HTTP/1.1, a target in absolute form overrides Host, which must be
+/// present all the same (RFC 9112, sections 3.2 and 3.2.2). Over HTTP/2 the two
+/// must be equal (RFC 9113, section 8.3.1).
 pub(crate) fn of<B>(request: &Request<B>) -> Option<&str> {
     let (uri, version) = (request.uri(), request.version());
     let web = |scheme: &Scheme| *scheme == Scheme::HTTP || *scheme == Scheme::HTTPS;
@@ -17,7 +17,8 @@ pub(crate) fn of<B>(request: &Request<B>) -> Option<&str> {
         return None;
     }
     let target = match uri.authority() {
-        // Credentials in a URL are a way to disguise a host.
+        // User information before the host disguises it, as in
+        // `good.example@evil.example`.
         Some(authority) if authority.as_str().contains('@') => return None,
         Some(authority) => Some(without_port(authority.as_str())?),
         None => None,
@@ -50,7 +51,7 @@ fn without_port(host: &str) -> Option<&str> {
         ),
         None => (host, ""),
     };
-    // A sign would pass as a number.
+    // `parse` would accept a leading `+`.
     let digits = port.bytes().all(|b| b.is_ascii_digit());
     (digits && (port.is_empty() || port.parse::<u16>().is_ok())).then_some(host)
 }

@@ -1,4 +1,4 @@
-//! What an answer carries.
+//! Bodies of responses.
 
 use std::io;
 use std::pin::Pin;
@@ -11,19 +11,18 @@ use http_body::{Frame, SizeHint};
 
 use crate::files::Stream;
 
-/// An answer's content: nothing, bytes in memory, or a file read piece by
-/// piece.
+/// Body of a response: nothing, bytes in memory, or a file read piece by piece.
 #[derive(Debug)]
 pub struct Body(Content);
 
 impl Body {
-    /// No content.
+    /// Makes an empty body.
     #[must_use]
     pub const fn empty() -> Self {
         Self(Content::Empty)
     }
 
-    /// A whole answer of plain text.
+    /// Makes a response of plain text.
     #[must_use]
     pub fn plain(status: StatusCode, text: impl Into<Bytes>) -> Response<Self> {
         let mut response = Response::new(Self::from(text.into()));
@@ -35,7 +34,7 @@ impl Body {
     }
 }
 
-/// A short plain-text answer that names the status.
+/// Makes a short plain-text response that names the status.
 pub(crate) fn plain(status: StatusCode) -> Response<Body> {
     let reason = status.canonical_reason().unwrap_or("Error");
     Body::plain(status, format!("{} {reason}\n", status.as_u16()))

@@ -1,9 +1,8 @@
-//! What one neighbourhood of clients may ask of the store.
+//! Rate limits on store loads by client prefix.
 //!
-//! A name that is not cached costs a call to the store. Two things bound how
-//! much of that one client prefix gets: absences are charged to a budget of
-//! its own, and calls in flight are handed out in turn to the prefixes that
-//! wait.
+//! A name that is not cached costs a store call. Two limits bound the calls of
+//! a client prefix. Absent names are charged to a token bucket per prefix.
+//! Permits for calls in flight go round robin to the prefixes that wait.
 
 mod absences;
 mod calls;
@@ -20,7 +19,7 @@ use absences::Absences;
 pub(crate) use calls::{Call, Calls};
 use over::Over;
 
-/// Gives out the right to ask the store.
+/// Source of permits for store calls.
 #[derive(Debug)]
 pub(crate) struct Budget {
     absences: Arc<Absences>,
@@ -41,14 +40,14 @@ impl Budget {
         }
     }
 
-    /// The right to make one call, kept until the permit is dropped. Waits its
-    /// turn; the caller gives up at `deadline`. Over its budget, a prefix waits
-    /// for what the budget regains: names that exist cost nothing, so that they
-    /// still get through, slowed down.
+    /// Waits for a permit to make one store call. The caller bounds the wait by
+    /// `deadline`. A prefix over its budget waits for the bucket to refill.
+    /// Names that exist cost no token, and therefore still get through, slowed
+    /// down.
     ///
     /// # Errors
-    /// [`Denied`], if too many of the prefix, or of all, wait already, or if the
-    /// budget regains too little before the deadline.
+    /// [`Denied`], if too many clients of the prefix, or of all prefixes, wait
+    /// already, or if the bucket refills too late for the deadline.
     pub(crate) async fn admit(&self, prefix: Prefix, deadline: Instant) -> Result<Permit, Denied> {
         if !self.absences.take(prefix) {
             let waiting = self.over.enter(prefix, deadline)?;
@@ -67,7 +66,7 @@ impl Budget {
     }
 }
 
-/// The right to make one call.
+/// Permit for one store call; dropping it frees the call.
 #[derive(Debug)]
 pub(crate) struct Permit {
     absences: Arc<Absences>,
@@ -77,7 +76,7 @@ pub(crate) struct Permit {
 }
 
 impl Permit {
-    /// The name was absent: it stays charged.
+    /// Keeps the token spent: the name was absent.
     pub(crate) fn was_absent(mut self) {
         self.absent = true;
     }
@@ -91,26 +90,27 @@ impl Drop for Permit {
     }
 }
 
-/// Why there is no permit.
+/// Reasons why a permit is denied.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Denied {
-    /// The prefix asked for too many names that are not here, and too many of
-    /// its clients wait, or waited too long.
+    /// The prefix looked up too many absent names, and too many of its clients
+    /// wait, or this one waited too long.
     OverBudget,
-    /// As many calls as may wait are waiting.
+    /// The queue for permits is full.
     Full,
 }
 
-/// A client's neighbourhood: /24 of IPv4, /56 of IPv6. What an attacker gets
-/// without effort, and what one household or office has.
+/// Client prefix: /24 of IPv4, /56 of IPv6. One household or office has about
+/// that much, and an attacker gets it without effort.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) struct Prefix(u64);
 
 impl Prefix {
-    /// The wider neighbourhood: /16 of IPv4, /48 of IPv6. What a provider gives
-    /// to one customer who asks for more.
+    /// Returns the wider prefix: /16 of IPv4, /48 of IPv6. A provider gives
+    /// that much to one customer on request.
     fn wider(self) -> Self {
-        // Never equal to a /24 or a /56: bit 62 is set in wide ones alone.
+        // A wide prefix never equals a /24 or a /56: only wide ones have bit
+        // 62.
         Self(((self.0 >> 8) << 8) | WIDE)
     }
 }

@@ -1,4 +1,5 @@
-//! Open connections: how many there may be, and who gives one up.
+//! Open connections: the limit of `[server] connections`, and which ones are
+//! closed when it is near.
 
 use std::collections::{BTreeSet, HashMap};
 use std::pin::Pin;
@@ -19,9 +20,10 @@ use crate::metrics::Metrics;
 
 /// All open connections, by the client's prefix.
 ///
-/// Below a water mark everybody has as many as they like. Above it, the prefix
-/// that holds the most gives up those that have been idle for longest, as long
-/// as it holds more than its share; at the limit, even if it holds less.
+/// Below a water mark (15/16 of the limit) no prefix is limited. Above it, the
+/// longest-idle connections of the largest prefix are closed while it holds
+/// more than 1/16 of the limit. At the limit they are closed even below that
+/// share.
 #[derive(Debug)]
 pub(crate) struct Connections {
     permits: Arc<Semaphore>,
@@ -39,7 +41,7 @@ struct Open {
     by_count: BTreeSet<(usize, Prefix)>,
 }
 
-/// The place of one connection, which ends with it.
+/// Place of one connection; dropping it frees the place.
 #[derive(Debug)]
 pub(crate) struct Place {
     connections: Arc<Connections>,
@@ -48,22 +50,23 @@ pub(crate) struct Place {
     _permit: OwnedSemaphorePermit,
 }
 
-/// What others may see and do of a connection.
+/// State of a connection that other tasks read, and that marks it for closing.
 #[derive(Debug)]
 struct State {
-    /// When the connection's task last ran, as [`now`] counts. Relaxed: who
-    /// compares ages minds no millisecond.
+    /// When the connection's task last ran, in [`now`]'s milliseconds. Relaxed:
+    /// comparing ages needs no order with other data.
     active: AtomicU64,
+    /// Tells the task to end. Release in `give_up` pairs with Acquire in `poll`.
     given_up: AtomicBool,
-    /// Where it stands among those of its prefix; read and written under the
-    /// lock alone.
+    /// Index in its prefix's list. Relaxed: only read and written under the
+    /// lock.
     index: AtomicUsize,
     task: AtomicWaker,
 }
 
 impl Connections {
-    /// At most `limit`, and one more for each of `sockets`, which takes a
-    /// permit before it accepts and keeps it while nobody comes.
+    /// Allows `limit` connections, and one permit more per socket of `sockets`:
+    /// each takes a permit before it accepts, and holds it while it waits.
     pub(crate) fn new(limit: usize, sockets: usize, metrics: Arc<Metrics>) -> Self {
         let permits = limit.saturating_add(sockets).min(Semaphore::MAX_PERMITS);
         Self {
@@ -75,13 +78,14 @@ impl Connections {
         }
     }
 
-    /// Waits until there may be one more. None if the server ends.
+    /// Waits for a permit. None if the server ends.
     pub(crate) async fn permit(&self) -> Option<OwnedSemaphorePermit> {
         loop {
             let permit = Arc::clone(&self.permits).acquire_owned();
             match timeout(FULL_WAIT, permit).await {
                 Ok(permit) => return permit.ok(),
-                // Whoever waits in the kernel's queue pushes nobody out.
+                // Connections in the kernel's backlog can't make room: their
+                // prefix is not known before accept.
                 Err(_) => self.make_room(),
             }
         }
@@ -98,8 +102,7 @@ impl Connections {
         }
     }
 
-    /// Takes a new connection in, and makes others give up theirs if there are
-    /// too many.
+    /// Adds a new connection, and closes others if there are too many.
     pub(crate) fn enter(self: &Arc<Self>, prefix: Prefix, permit: OwnedSemaphorePermit) -> Place {
         let state = Arc::new(State {
             active: AtomicU64::new(now()),
@@ -133,7 +136,8 @@ impl Connections {
         self.log_limits.given_up(crowd, self.limit);
     }
 
-    /// Takes out who makes room for a newcomer of `prefix`.
+    /// Removes and returns the connections that make room for a new one of
+    /// `prefix`.
     fn victims(&self, open: &mut Open, prefix: Prefix) -> Option<(Prefix, Vec<Arc<State>>)> {
         let mark = self.limit - self.limit / SHARES;
         if open.total < mark {
@@ -143,8 +147,8 @@ impl Connections {
         if count <= self.limit / SHARES && open.total < self.limit {
             return None;
         }
-        // A prefix does not push out its own connections while they are at
-        // work; another that holds fewer does.
+        // A new connection closes no busy connection of its own prefix or of
+        // one that holds about as many. It does of a prefix that holds more.
         let held = open.prefixes.get(&prefix).map_or(0, Vec::len);
         let least_idle = if count > held + 1 { 0 } else { MIN_IDLE };
         let victims = open.longest_idle(crowd, least_idle);
@@ -172,7 +176,7 @@ impl Open {
         };
         let before = held.len();
         let index = state.index.load(Ordering::Relaxed);
-        // Connections that were given up were taken out then.
+        // `longest_idle` removed the connections that were given up.
         if !held
             .get(index)
             .is_some_and(|other| Arc::ptr_eq(other, state))
@@ -187,8 +191,9 @@ impl Open {
         self.recount(prefix, before, before - 1);
     }
 
-    /// Takes out those of a prefix that have been idle for longest, at least
-    /// `least_idle` milliseconds: several at once, since it looks at them all.
+    /// Removes and returns the connections of a prefix that have been idle for
+    /// longest, at least `least_idle` milliseconds. It scans all of them, and
+    /// hence removes 1/64 at once.
     fn longest_idle(&mut self, prefix: Prefix, least_idle: u64) -> Vec<Arc<State>> {
         let Some(held) = self.prefixes.get_mut(&prefix) else {
             return Vec::new();
@@ -219,7 +224,8 @@ impl Open {
 }
 
 impl Place {
-    /// Drives a connection in its place, until it ends or is given up.
+    /// Drives a connection until it ends or is given up, and holds its place
+    /// meanwhile.
     pub(crate) fn hold<F: Future<Output = ()>>(self, connection: F) -> impl Future<Output = ()> {
         Held {
             place: self,
@@ -245,7 +251,8 @@ impl<F: Future<Output = ()>> Future for Held<F> {
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
         let state = &self.place.state;
         state.task.register(cx.waker());
-        // Acquire pairs with the store in `give_up`, which wakes behind it.
+        // Acquire pairs with the Release store in `give_up`, which wakes the
+        // task after it.
         if state.given_up.load(Ordering::Acquire) {
             return Poll::Ready(());
         }
@@ -254,22 +261,23 @@ impl<F: Future<Output = ()>> Future for Held<F> {
     }
 }
 
-/// Milliseconds of a clock that costs no system call and moves in steps of 1
-/// to 10 ms.
+/// Returns milliseconds of the coarse monotonic clock: no system call, in steps
+/// of 1 to 10 ms.
 fn now() -> u64 {
     let time = clock_gettime(ClockId::MonotonicCoarse);
     let (seconds, nanos) = (time.tv_sec.unsigned_abs(), time.tv_nsec.unsigned_abs());
     seconds * 1000 + nanos / 1_000_000
 }
 
-/// The share of one prefix, and the part above the water mark.
+/// One prefix's share of the limit, and the part above the water mark: 1/16
+/// each.
 const SHARES: usize = 16;
-/// The part of a prefix's connections that are given up at once. A look at
-/// 65,536 of them takes a millisecond, which 1,024 newcomers then share.
+/// Part of a prefix's connections that is closed at once: 1/64. A scan of
+/// 65,536 takes 1 ms, which 1,024 new connections then share.
 const AT_ONCE: usize = 64;
-/// How long all places are taken before idle ones are given up unasked.
+/// How long all permits are taken before idle connections are closed.
 const FULL_WAIT: Duration = Duration::from_millis(250);
-/// Milliseconds within which a connection counts as being at work.
+/// Milliseconds without activity after which a connection counts as idle.
 const MIN_IDLE: u64 = 1000;
 
 #[cfg(test)]

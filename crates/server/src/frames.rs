@@ -1,9 +1,9 @@
-//! HTTP/2 frames as they pass: what they cost, and which answers wait.
+//! Accounts for HTTP/2 frames: their cost, and the answers that are owed.
 //!
-//! h2 bounds streams and resets, but answers every PING and reads control
-//! frames without end. It also keeps the last piece of an answer that the
-//! client gives no room for, when hyper has long forgotten the stream. Both
-//! show in the plaintext between hyper and TLS, by the heads of frames alone.
+//! h2 bounds streams and resets, but answers every PING and reads any number of
+//! control frames. It also keeps the last piece of an answer whose window is
+//! closed after hyper has dropped the stream. The frame heads in the plaintext
+//! between h2 and TLS show both.
 
 mod budget;
 mod parser;
@@ -14,29 +14,30 @@ use std::time::Duration;
 use budget::Budget;
 use parser::{DATA, HEADERS, Head, Parser, RST_STREAM};
 
-/// What both sides of one HTTP/2 connection sent.
+/// Frame counters of both directions of one HTTP/2 connection.
 pub(crate) struct Frames {
     received: Parser,
     sent: Parser,
     budget: Budget,
-    /// Answers that are owed: those of requests that came.
+    /// Answers that are owed to requests.
     answers: Vec<Answer>,
     /// The newest stream that the client opened.
     newest: u32,
-    /// How long an answer may stay silent on the wire.
+    /// How long no frame of an answer may be sent once it has begun.
     patience: Duration,
-    /// Reads on when the last answer has ended.
+    /// Wakes the reader when the last answer has ended.
     waker: Option<Waker>,
 }
 
 struct Answer {
     stream: u32,
-    /// Since when nothing of it was sent, if it has begun.
+    /// When its last frame was sent, if it has begun.
     silent: Option<Duration>,
 }
 
 impl Frames {
-    /// An answer that is silent for `patience` counts as stuck.
+    /// Makes the counters. An answer counts as stuck after `patience` without a
+    /// frame.
     pub(crate) fn new(patience: Duration) -> Self {
         Self {
             received: Parser::server(),
@@ -49,7 +50,7 @@ impl Frames {
         }
     }
 
-    /// Notes what the client sent until `now`, a time of the connection.
+    /// Notes bytes that the client sent by `now`, measured since accept.
     pub(crate) fn received(&mut self, bytes: &[u8], now: Duration) {
         let Self {
             received,
@@ -76,8 +77,8 @@ impl Frames {
         });
     }
 
-    /// Notes what was sent to the client; `flowing` is the time in which the
-    /// socket took something.
+    /// Notes bytes sent to the client; `flowing` is the time in which the
+    /// socket was not blocked.
     pub(crate) fn sent(&mut self, bytes: &[u8], flowing: Duration) {
         let Self {
             sent,
@@ -96,36 +97,36 @@ impl Frames {
         }
     }
 
-    /// Whether the client sent more frames than its requests account for, or
-    /// takes nothing of an answer that only the connection can still end.
+    /// Returns whether the client sent more frames than its budget allows, or
+    /// an answer is stuck that only closing the connection can end.
     pub(crate) fn is_misused(&self, flowing: Duration) -> bool {
         let stuck = |since| flowing.saturating_sub(since) > self.patience;
         let mut silent = self.answers.iter().filter_map(|answer| answer.silent);
         self.budget.is_spent() || silent.any(stuck)
     }
 
-    /// Whether a request's fields have begun and not ended. No other frame
-    /// can come in between (RFC 9113, section 4.3).
+    /// Returns whether a field block has begun and not ended. No other frame
+    /// may come in between (RFC 9113, section 4.3).
     pub(crate) fn is_in_head(&self) -> bool {
         self.received.is_in_head()
     }
 
-    /// Bytes that the client's newest frame lacks.
+    /// Returns the bytes missing from the client's current frame.
     pub(crate) fn rest(&self) -> usize {
         self.received.rest()
     }
 
-    /// Wakes the reader when no answer is left to send.
+    /// Registers a waker for when no answer is owed.
     pub(crate) fn wake_when_answered(&mut self, waker: &Waker) {
         self.waker = Some(waker.clone());
     }
 
-    /// Whether answers are owed.
+    /// Returns whether answers are owed.
     pub(crate) fn has_answers(&self) -> bool {
         !self.answers.is_empty()
     }
 
-    /// GOAWAY with ENHANCE_YOUR_CALM; none within another frame.
+    /// Makes a GOAWAY frame with ENHANCE_YOUR_CALM; None within another frame.
     pub(crate) fn goaway(&self) -> Option<[u8; 17]> {
         let mut frame = [0, 0, 8, 7, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 11];
         frame[9..13].copy_from_slice(&self.newest.to_be_bytes());
@@ -144,8 +145,8 @@ fn note_sent(answers: &mut Vec<Answer>, head: Head, now: Duration) {
     }
 }
 
-/// More than the streams that a client may have open, for those that are being
-/// refused.
+/// Bound on owed answers: more than the 100 open streams, to include streams
+/// that are being refused.
 const MAX_ANSWERS: usize = 256;
 
 #[cfg(test)]
@@ -158,7 +159,7 @@ mod tests {
         frame
     }
 
-    /// Requests on these streams have come.
+    /// Makes counters that have seen requests on these streams.
     fn requested(streams: &[u8]) -> Frames {
         let mut frames = Frames::new(LIMIT);
         frames.received(&[0; parser::PREFACE], Duration::ZERO);

@@ -1,4 +1,5 @@
-//! From the ClientHello to an encrypted stream, or to a refusal that says why.
+//! The TLS handshake: reads the ClientHello, looks up its name, and returns an
+//! encrypted stream or sends a refusal.
 
 use std::future::poll_fn;
 use std::net::SocketAddr;
@@ -21,12 +22,12 @@ use crate::timeouts::{ConnTimeouts, LINGER};
 use crate::tls::{Broken, Stream};
 use crate::virtual_host::VirtualHost;
 
-/// Where a connection comes from, and which listener took it.
+/// Addresses of a connection: the client's, and the listener's.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Peer {
     /// The address of the client.
     pub(crate) address: SocketAddr,
-    /// The listening address as it stands in the configuration.
+    /// The listening address as configured.
     pub(crate) listen: SocketAddr,
 }
 
@@ -39,13 +40,13 @@ pub(crate) struct Established {
     pub(crate) name: HostName,
     /// Whether the client asked for that name.
     pub(crate) named: bool,
-    /// Where the log stood before the lookup.
+    /// Revision of the change log before the lookup.
     pub(crate) revision: u64,
 }
 
-/// Reads the hello, looks its name up and finishes the handshake, all before
-/// one deadline. None if it came to nothing; the client was told what there
-/// was to tell, and the result is counted.
+/// Reads the ClientHello, looks up its name and finishes the handshake, all
+/// before one deadline. Returns None if there is no connection; the alert was
+/// then sent and the result counted.
 pub(crate) async fn establish(
     mut socket: TcpStream,
     peer: Peer,
@@ -102,7 +103,7 @@ pub(crate) async fn establish(
     })
 }
 
-/// Exchanges the flights.
+/// Exchanges the handshake messages before the deadline, and counts the result.
 async fn finish(
     mut stream: Stream,
     turn: Option<SigningTurn<'_>>,
@@ -124,8 +125,8 @@ async fn finish(
     match result {
         Ok(Ok(())) => return Some(stream),
         Ok(Err(Broken::Tls(error))) => {
-            tracing::debug!(%error, "a handshake broke off");
-            // Whoever does not take the alert does not get it.
+            tracing::debug!(%error, "handshake failed");
+            // The alert gets [`LINGER`] to be taken, not longer.
             let _ = tokio::time::timeout(LINGER, poll_fn(|cx| stream.poll_linger(cx))).await;
         }
         Ok(Err(Broken::Io(_))) | Err(_) => {}
@@ -133,8 +134,9 @@ async fn finish(
     None
 }
 
-/// A slow signature was made under `turn` with the ClientHello, unless that is
-/// to be repeated (RFC 8446, section 4.1.4).
+/// Drives the handshake. A slow signature is made while `turn` is held, with
+/// the ClientHello. After a HelloRetryRequest the client repeats it (RFC 8446,
+/// section 4.1.4), and the turn is taken again.
 async fn exchange(stream: &mut Stream, turn: Option<SigningTurn<'_>>) -> Result<(), Broken> {
     stream.process_received()?;
     if let Some(mut turn) = turn {
@@ -146,8 +148,8 @@ async fn exchange(stream: &mut Stream, turn: Option<SigningTurn<'_>>) -> Result<
     poll_fn(|cx| stream.poll_handshake(cx)).await
 }
 
-/// Takes a turn for whatever the client sends, since each read may complete
-/// the ClientHello that is signed.
+/// Takes a signing turn before each read: any read may complete the ClientHello
+/// that is signed.
 async fn exchange_in_turns(stream: &mut Stream, mut turn: SigningTurn<'_>) -> Result<(), Broken> {
     loop {
         poll_fn(|cx| stream.poll_send(cx)).await?;
@@ -162,11 +164,11 @@ async fn exchange_in_turns(stream: &mut Stream, mut turn: SigningTurn<'_>) -> Re
     }
 }
 
-/// What the log says of a handshake at debug, gathered on its way.
+/// Fields of a handshake's debug log line, collected as it proceeds.
 struct Note {
     peer: SocketAddr,
     begun: Instant,
-    /// The name that was looked up; none if nobody reads it.
+    /// The name that was looked up; none unless debug lines are logged.
     name: Option<HostName>,
     lookup: Option<LookupResult>,
 }
@@ -183,8 +185,7 @@ impl Note {
 
     fn looked_up(&mut self, name: &HostName, result: LookupResult) {
         self.lookup = Some(result);
-        // A copy is an allocation, which no handshake makes for a line that
-        // is filtered out.
+        // A copy allocates, which a handshake must not do for a filtered line.
         if tracing::enabled!(tracing::Level::DEBUG) {
             self.name = Some(name.clone());
         }
@@ -204,30 +205,32 @@ impl Note {
     }
 }
 
-/// What a name is served with.
+/// Record, name and signing turn that a handshake continues with.
 struct Chosen<'a> {
     served: Arc<Served<VirtualHost>>,
-    /// The right to sign, where that takes long.
+    /// The right to sign; only for keys that sign slowly.
     turn: Option<SigningTurn<'a>>,
     name: HostName,
     named: bool,
     revision: u64,
 }
 
-/// What a client gets that gets no handshake.
+/// Answer to a client whose handshake is refused, and the result that is
+/// counted.
 struct Refusal {
     words: Vec<u8>,
     result: HandshakeResult,
 }
 
-/// The table of outcomes:
+/// Decides what a ClientHello gets:
 ///
 /// 1. ALPN exactly `acme-tls/1`: `no_application_protocol`;
 /// 2. a server name, or else the default of the listening address, or else
 ///    `missing_extension` for TLS 1.3 and `unrecognized_name` for TLS 1.2;
-/// 3. found: its certificate, expired or not;
+/// 3. found: the host's certificate, expired or not;
 /// 4. absent, or without a credential: `unrecognized_name`;
-/// 5. failed, overloaded or not known before the deadline: `internal_error`;
+/// 5. lookup failed, overloaded or not answered before the deadline:
+///    `internal_error`;
 /// 6. found, with a key that signs slowly: as 3 when its turn comes, else as 5.
 async fn decide<'a>(
     hello: &Hello,
@@ -247,7 +250,7 @@ async fn decide<'a>(
         (Sni::Name(name), _) => (name.clone(), true),
         (Sni::None, Some(default)) => (default.clone(), false),
         (Sni::None, None) => return Err(Refusal::no_name(hello.tls13)),
-        // Nothing of that name can be stored.
+        // No host record can have that name.
         (Sni::Impossible, _) => return Err(Absence::NoHost.into()),
     };
     let revision = shared.lookup.revision();
@@ -283,8 +286,8 @@ async fn decide<'a>(
     })
 }
 
-/// An expired certificate is served on: a wrong clock must not take every host
-/// down. It is counted, and logged now and then.
+/// Counts an expired certificate and logs it at a limited rate. It is served
+/// all the same: a wrong clock must not take every host down.
 fn note_expiry(chosen: &LoadedCredential, name: &HostName, shared: &Shared) {
     let now = shared.clock.now();
     if !chosen.is_valid_at(now) {
@@ -342,7 +345,7 @@ impl From<Unfit> for Refusal {
             Unfit::NoHello => return Self::new(Alert::UnexpectedMessage, Malformed),
             Unfit::TooLong => return Self::new(Alert::IllegalParameter, Malformed),
             Unfit::Malformed(alert, error) => {
-                tracing::debug!(%error, "no valid ClientHello");
+                tracing::debug!(%error, "malformed ClientHello");
                 // rustls gives no alert for a message out of turn.
                 if alert.is_empty() {
                     return Self::new(Alert::UnexpectedMessage, Malformed);
@@ -355,7 +358,7 @@ impl From<Unfit> for Refusal {
     }
 }
 
-/// Whose fault an error of rustls is.
+/// Returns the result that an error of rustls counts as: whose fault it is.
 fn blame(error: &rustls::Error) -> HandshakeResult {
     match error {
         rustls::Error::AlertReceived(_) => HandshakeResult::PeerAlert,

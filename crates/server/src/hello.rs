@@ -1,4 +1,4 @@
-//! The first bytes of a connection, up to the end of the ClientHello.
+//! Reads the first bytes of a connection, up to the end of the ClientHello.
 
 use std::future::poll_fn;
 
@@ -9,17 +9,17 @@ use tokio::net::TcpStream;
 
 use crate::tls::receive;
 
-/// A ClientHello, and what the lookup needs of it. Boxed: rustls's part has
-/// more than a kilobyte, which each step would copy.
+/// ClientHello, and the parts that the lookup needs. Boxed: rustls's part has
+/// more than 1 KB, which each step would copy.
 pub(crate) struct Hello {
     /// Continues the handshake once a configuration is chosen.
     pub(crate) accepted: Accepted,
-    /// Received behind it; usually nothing.
+    /// Bytes received after the ClientHello; usually none.
     pub(crate) rest: Vec<u8>,
     pub(crate) sni: Sni,
-    /// ALPN is exactly `acme-tls/1` (RFC 8737, section 3).
+    /// Whether ALPN is exactly `acme-tls/1` (RFC 8737, section 3).
     pub(crate) challenge: bool,
-    /// A TLS 1.3 cipher suite is among the offered ones.
+    /// Whether a TLS 1.3 cipher suite is offered.
     pub(crate) tls13: bool,
 }
 
@@ -33,27 +33,27 @@ pub(crate) enum Sni {
     Impossible,
 }
 
-/// Why there is no ClientHello.
+/// Reasons why a connection has no valid ClientHello.
 #[derive(Debug)]
 pub(crate) enum Unfit {
     /// The client speaks HTTP without TLS.
     PlainHttp,
-    /// By the first bytes neither TLS nor HTTP, or an alert.
+    /// The first bytes are neither TLS nor HTTP, or they are an alert.
     NotTls,
     /// A TLS record of a type that can't come first.
     NoHello,
-    /// TLS that breaks its rules, with the alert that says so.
+    /// A TLS message that breaks the protocol, with the alert to send.
     Malformed(Vec<u8>, rustls::Error),
     /// More than [`HELLO_LIMIT`] bytes.
     TooLong,
-    /// The client went away.
+    /// The client closed the connection.
     Gone,
 }
 
-/// Reads until the ClientHello is complete. The caller sets the deadline.
+/// Reads until the ClientHello is complete. The caller bounds the time.
 ///
 /// # Errors
-/// What else came.
+/// [`Unfit`] if something else came.
 pub(crate) async fn read(socket: &mut TcpStream) -> Result<Box<Hello>, Unfit> {
     let mut reading = Reading::default();
     loop {
@@ -67,7 +67,7 @@ pub(crate) async fn read(socket: &mut TcpStream) -> Result<Box<Hello>, Unfit> {
     }
 }
 
-/// What a ClientHello in pieces of this size comes to, in words.
+/// Parses a ClientHello in pieces of this size and describes the result.
 #[cfg(fuzzing)]
 pub fn client_hello(bytes: &[u8], piece: usize) -> String {
     let mut reading = Reading::default();
@@ -83,11 +83,12 @@ pub fn client_hello(bytes: &[u8], piece: usize) -> String {
     "incomplete".to_owned()
 }
 
-/// What has been read so far.
+/// State of a ClientHello that is being read.
 #[derive(Default)]
 struct Reading {
     acceptor: Acceptor,
-    /// The first bytes of what does not begin with a handshake record.
+    /// The first bytes of a connection that does not begin with a handshake
+    /// record.
     method: Vec<u8>,
     received: usize,
 }
@@ -110,7 +111,8 @@ impl Reading {
         let (within, beyond) = bytes.split_at(room.min(bytes.len()));
         self.received += within.len();
         match self.feed(within) {
-            // Early data may follow in the same segment: it does not count.
+            // Early data may follow in the same segment. It does not count
+            // towards the limit.
             Step::Done(mut hello) => {
                 hello.rest.extend_from_slice(beyond);
                 Step::Done(hello)
@@ -139,8 +141,9 @@ impl Reading {
     fn feed(&mut self, mut bytes: &[u8]) -> Step {
         while !bytes.is_empty() {
             if let Err(error) = self.acceptor.read_tls(&mut bytes) {
-                // rustls's own bound, below ours for what is no handshake.
-                tracing::debug!(%error, "no room for the ClientHello");
+                // rustls has its own bound, which is lower for non-handshake
+                // records.
+                tracing::debug!(%error, "ClientHello too long");
                 return Step::Unfit(Unfit::TooLong);
             }
             match self.acceptor.accept() {
@@ -185,23 +188,23 @@ fn is_challenge(hello: &ClientHello<'_>) -> bool {
         .is_some_and(|protocols| protocols.eq([b"acme-tls/1".as_slice()]))
 }
 
-/// 0x1301 to 0x1305 (RFC 8446, appendix B.4).
+/// Tells TLS 1.3 suites: 0x1301 to 0x1305 (RFC 8446, appendix B.4).
 fn is_tls13(suite: &CipherSuite) -> bool {
     (0x1301..=0x1305).contains(&u16::from(*suite))
 }
 
-/// The record type that TLS begins with (RFC 8446, section 5.1).
+/// Record type that a TLS connection begins with (RFC 8446, section 5.1).
 const TLS_HANDSHAKE: u8 = 0x16;
 
-/// The record types that can't come first: change_cipher_spec,
-/// application_data, heartbeat (RFC 6520). An alert (0x15) gets no answer
-/// (RFC 8446, section 6.2).
+/// Record types that can't come first: change_cipher_spec, application_data,
+/// heartbeat (RFC 6520). An alert (0x15) gets no answer (RFC 8446, section
+/// 6.2).
 const NO_HELLO: [u8; 3] = [0x14, 0x17, 0x18];
 /// The first byte of a record's version, from SSL 3.0 to TLS 1.3.
 const TLS_MAJOR: u8 = 3;
 
-/// What a client may send before its ClientHello is complete. Clients send
-/// 200 to 2,000 bytes; several post-quantum key shares add up to 8,000.
+/// Bytes that a client may send before its ClientHello is complete. Clients
+/// send 200 to 2,000; several post-quantum key shares add up to 8,000.
 pub(crate) const HELLO_LIMIT: usize = 16 * 1024;
 
 const METHODS: [&[u8]; 10] = [

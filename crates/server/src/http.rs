@@ -1,4 +1,5 @@
-//! HTTP on an established connection: hyper, held to our limits.
+//! Serves HTTP/1.1 and HTTP/2 with hyper on an established connection, and
+//! enforces the limits of `[server]`.
 
 mod answer;
 mod drive;
@@ -33,7 +34,7 @@ use drive::{Driven, Held, drive};
 pub(crate) use plain::redirect;
 use streams::Streams;
 
-/// The builder of HTTP/1.1, made once for each worker.
+/// HTTP/1.1 builder, made once per worker.
 #[derive(Debug)]
 pub(crate) struct Http {
     one: http1::Builder,
@@ -42,11 +43,11 @@ pub(crate) struct Http {
 impl Http {
     pub(crate) fn new() -> Self {
         let mut one = http1::Builder::new();
-        // Times are kept by `timeouts`: hyper's own timer would be set and
-        // unset for each request.
+        // `timeouts` enforces the head limit: hyper's own timer would be set
+        // and cleared for each request.
         one.header_read_timeout(None)
-            // A client that sends nothing more may still read (RFC 8446,
-            // section 6.1).
+            // A client that has closed its sending side may still read (RFC
+            // 8446, section 6.1).
             .half_close(true)
             .max_header_size(MAX_HEAD)
             .max_buf_size(MAX_HEAD)
@@ -54,7 +55,7 @@ impl Http {
         Self { one }
     }
 
-    /// The builder of HTTP/2 for one connection, whose streams it bounds.
+    /// Makes the HTTP/2 builder for one connection, with bounds on its streams.
     fn two(streams: Streams) -> http2::Builder<Streams> {
         let mut two = http2::Builder::new(streams);
         two.timer(TokioTimer::new())
@@ -64,16 +65,16 @@ impl Http {
             .max_send_buf_size(SEND_LIMIT)
             .max_header_list_size(u32::try_from(MAX_HEAD).expect("a few KB"))
             .max_pending_accept_reset_streams(MAX_RESETS)
-            // Counted over a connection's life, which would end every long
-            // one at last. Resets cost of the budget for frames.
+            // h2 counts these over the connection's life, which would end each
+            // long connection. The frame budget charges resets instead.
             .max_local_error_reset_streams(None)
             .keep_alive_interval(PING_INTERVAL)
             .keep_alive_timeout(PING_TIMEOUT);
         two
     }
 
-    /// Serves requests until the client or a limit ends it, or the server
-    /// drains.
+    /// Serves requests until the client closes, a limit is reached or the
+    /// server drains.
     pub(crate) async fn serve(
         &self,
         established: Established,
@@ -101,7 +102,7 @@ impl Http {
             limits,
             drain,
         };
-        // Boxed apart, so that neither holds the other's room.
+        // Boxed separately: neither future's size includes the other's.
         let ended = if h2 {
             stream.watch(Frames::new(STUCK_FACTOR * held.limits.body));
             let served = Box::pin(Self::serve_two(stream, service, &held));
@@ -110,12 +111,12 @@ impl Http {
             self.serve_one(stream, service, &held).await
         };
         if let Err(error) = ended {
-            tracing::debug!(%error, peer = %peer.address, "a connection broke off");
+            tracing::debug!(%error, peer = %peer.address, "connection failed");
         }
     }
 
-    /// HTTP/1.1. While no request comes, hyper with its buffers is gone, and
-    /// only the stream is kept.
+    /// Serves HTTP/1.1. While the connection is idle, hyper and its two 8 KiB
+    /// buffers are dropped, and only the stream is kept.
     async fn serve_one<S: Answering>(
         &self,
         mut stream: Stream,
@@ -157,7 +158,7 @@ impl Http {
     }
 }
 
-/// What answers the requests of a connection.
+/// Service that answers the requests of a connection.
 trait Answering:
     Service<Request<Incoming>, Response = Response<Answer>, Error = Infallible> + Unpin
 {
@@ -168,8 +169,8 @@ impl<S> Answering for S where
 {
 }
 
-/// Drives a connection of HTTP/1.1 to its end, or until no request has come for
-/// a while; then what is left of it.
+/// Drives an HTTP/1.1 connection to its end (None), or until it has been idle
+/// for a while; then returns its parts.
 async fn drive_one<S: Answering>(
     mut connection: http1::Connection<Stream, S>,
     held: &Held<'_>,
@@ -207,7 +208,7 @@ async fn answer(context: &ConnContext, request: Request<Incoming>) -> Response<A
         Err(refused) => refuse(&refused, http1, context.timeouts()),
     };
     context.metrics().request(response.status());
-    // Behind CONNECT the client may send anything.
+    // After CONNECT, the client may send bytes that are not HTTP.
     if http1 && (last || connect) && response.headers().get(CONNECTION).is_none() {
         response.headers_mut().insert(CONNECTION, CLOSE);
     }
@@ -219,8 +220,8 @@ async fn answer(context: &ConnContext, request: Request<Incoming>) -> Response<A
     response.map(|body| Answer::new(body, guard))
 }
 
-/// A refusal as an answer; where the host itself is gone, the connection ends
-/// with it.
+/// Turns a refusal into a response. If the host is gone, the connection ends
+/// after it.
 fn refuse(refused: &Refused, http1: bool, timeouts: &ConnTimeouts) -> Response<Body> {
     let mut response = Body::plain(refused.status, Bytes::from_static(refused.text.as_bytes()));
     if refused.ends {
@@ -232,8 +233,8 @@ fn refuse(refused: &Refused, http1: bool, timeouts: &ConnTimeouts) -> Response<B
     response
 }
 
-/// Whether the client wants the connection closed behind this request (RFC
-/// 9112, section 9.3).
+/// Returns whether the client wants the connection closed after this request
+/// (RFC 9112, section 9.3).
 fn is_last(request: &Request<Incoming>) -> bool {
     let mut tokens = request
         .headers()
@@ -253,25 +254,25 @@ fn is_last(request: &Request<Incoming>) -> bool {
 
 const CLOSE: HeaderValue = HeaderValue::from_static("close");
 
-/// A request's head: four times what browsers and cookies need.
+/// Bytes of a request's head: four times what browsers and cookies need.
 const MAX_HEAD: usize = 32 * 1024;
 const MAX_HEADERS: usize = 100;
 
-/// Browsers open up to 100 at once.
+/// Concurrent streams; browsers open up to 100.
 const MAX_STREAMS: u32 = 100;
 
-/// What a client may send unread, by stream and in all: with many tenants the
-/// sum counts, not the throughput of one upload.
+/// Bytes that a client may send unread, per stream and per connection. With
+/// many tenants the total memory matters, not the throughput of one upload.
 const STREAM_WINDOW: u32 = 64 * 1024;
 const CONNECTION_WINDOW: u32 = 256 * 1024;
 
-/// Streams that a client may reset before they were accepted (CVE-2023-44487).
+/// Streams that a client may reset before hyper accepts them (CVE-2023-44487).
 const MAX_RESETS: usize = 20;
 
-/// Times the limit of an answer's body: an answer that is stuck on the wire
-/// ends its connection long after [`Streams`] has ended those that it can.
+/// Multiple of the body limit after which a stuck answer ends its connection.
+/// [`Streams`] resets the streams that it can at one limit.
 const STUCK_FACTOR: u32 = 3;
 
-/// A client that vanished without a word is noticed after both.
+/// A client that vanished without a FIN is noticed after both, 40 s.
 const PING_INTERVAL: Duration = Duration::from_secs(20);
 const PING_TIMEOUT: Duration = Duration::from_secs(20);

@@ -1,4 +1,4 @@
-//! From the accepted connection to the answered request.
+//! Serves connections, from the accepted socket to the answered request.
 //!
 //! Bytes flow through the modules in this order: [`Settings`] say where, `listen`
 //! binds, `worker` runs, `accept` accepts, `hello` reads the
@@ -39,7 +39,7 @@ mod tls;
 mod virtual_host;
 mod worker;
 
-/// An entrance for fuzzing, which sets this.
+/// Entry points for the fuzz targets; cargo-fuzz sets `cfg(fuzzing)`.
 #[cfg(fuzzing)]
 pub mod fuzzing {
     pub use crate::hello::client_hello;

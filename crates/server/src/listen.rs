@@ -1,4 +1,4 @@
-//! Sockets, bound before anything is accepted.
+//! Binds the listening sockets.
 
 use std::io;
 use std::net::{SocketAddr, TcpListener};
@@ -10,9 +10,9 @@ use crate::Error;
 /// A listening address, with a socket for each worker.
 #[derive(Debug)]
 pub(crate) struct Listening {
-    /// As it stands in the configuration.
+    /// Address as configured.
     pub(crate) configured: SocketAddr,
-    /// As the system bound it.
+    /// Address with the port that the system chose.
     pub(crate) bound: SocketAddr,
     pub(crate) sockets: Vec<TcpListener>,
 }
@@ -24,8 +24,9 @@ impl Listening {
         let failed = |source| Error::Bind { address, source };
         let shared = workers > 1;
         if shared && address.port() != 0 {
-            // SO_REUSEPORT would let a second server bind the same address
-            // and take half of the connections: ask without it first.
+            // SO_REUSEPORT would let a second server bind the same address and
+            // take half of the connections. A bind without it first detects
+            // that server.
             drop(listen(address, false).map_err(failed)?);
         }
         let first = listen(address, shared).map_err(failed)?;
@@ -49,19 +50,20 @@ fn listen(address: SocketAddr, shared: bool) -> io::Result<TcpListener> {
         Some(Protocol::TCP),
     )?;
     socket.set_nonblocking(true)?;
-    // Not refused while connections of an earlier process linger.
+    // Without SO_REUSEADDR, connections of an earlier process in TIME_WAIT
+    // would block the bind.
     socket.set_reuse_address(true)?;
     socket.set_reuse_port(shared)?;
     if address.is_ipv6() {
-        // Else `[::]:443` would take `0.0.0.0:443` as well.
+        // Without it, `[::]:443` would take `0.0.0.0:443` as well.
         socket.set_only_v6(true)?;
     }
-    // Accepted sockets inherit it.
+    // Accepted sockets inherit the option.
     socket.set_tcp_nodelay(true)?;
     socket.bind(&address.into())?;
     socket.listen(BACKLOG)?;
     Ok(socket.into())
 }
 
-/// Connections that wait to be accepted, as far as `net.core.somaxconn` lets.
+/// Connections that wait to be accepted; `net.core.somaxconn` may lower it.
 const BACKLOG: i32 = 4096;

@@ -1,4 +1,4 @@
-//! Limits how often the log tells of trouble that each handshake may meet.
+//! Log rate limits, for problems that every handshake or request may hit.
 
 use std::io;
 use std::sync::Mutex;
@@ -11,8 +11,8 @@ use tokio::time::Instant;
 use crate::budget::Prefix;
 use crate::site::Refusal;
 
-/// Bounds how often the same kind of trouble is logged; all of it is counted
-/// in the metrics.
+/// Rate limits by kind of problem: one line per 10 s. The metrics count all of
+/// them.
 #[derive(Debug, Default)]
 pub(crate) struct LogLimits {
     expired: LogLimiter,
@@ -24,7 +24,7 @@ pub(crate) struct LogLimits {
 }
 
 impl LogLimits {
-    /// A certificate is served outside of its dates.
+    /// Logs a certificate that is served outside of its validity.
     pub(crate) fn expired(&self, name: &HostName, credential: &LoadedCredential, now: i64) {
         if let Some(others) = self.expired.allow() {
             let (id, end) = (credential.id, credential.not_after);
@@ -37,21 +37,21 @@ impl LogLimits {
         }
     }
 
-    /// A lookup failed.
+    /// Logs a failed lookup.
     pub(crate) fn failed(&self, name: &HostName, error: &LookupError) {
         if let Some(others) = self.failed.allow() {
-            tracing::error!(%name, %error, others, "a lookup failed");
+            tracing::error!(%name, %error, others, "lookup failed: the client is refused");
         }
     }
 
-    /// The system failed to read a file.
+    /// Logs a file that the system failed to read.
     pub(crate) fn unreadable(&self, host: &str, root: &str, path: &str, error: &io::Error) {
         if let Some(others) = self.unreadable.allow() {
-            tracing::warn!(host, root, path, %error, others, "a file can't be read");
+            tracing::warn!(host, root, path, %error, others, "file can't be read: answered with 500");
         }
     }
 
-    /// The root of a host record is not allowed.
+    /// Logs a host record whose root is not allowed.
     pub(crate) fn root_refused(&self, pattern: &HostPattern, root: &str) {
         if let Some(others) = self.root_refused.allow() {
             tracing::error!(
@@ -62,7 +62,7 @@ impl LogLimits {
         }
     }
 
-    /// Connections of this prefix made room for others.
+    /// Logs connections of this prefix that were closed to make room.
     pub(crate) fn given_up(&self, prefix: Prefix, limit: usize) {
         if let Some(others) = self.given_up.allow() {
             tracing::warn!(
@@ -73,27 +73,21 @@ impl LogLimits {
         }
     }
 
-    /// A file may not be served.
+    /// Logs a file that may not be served.
     pub(crate) fn file_refused(&self, host: &str, root: &str, path: &str, refusal: Refusal) {
         if let Some(others) = self.file_refused.allow() {
-            tracing::error!(
-                host,
-                root,
-                path,
-                others,
-                "a request for a file is answered with 503: {refusal}"
-            );
+            tracing::error!(host, root, path, others, "file refused with 503: {refusal}");
         }
     }
 }
 
-/// Lets one line per [`INTERVAL`] through.
+/// Rate limit that passes one line per [`INTERVAL`].
 #[derive(Debug, Default)]
 struct LogLimiter(Mutex<Option<(Instant, u64)>>);
 
 impl LogLimiter {
-    /// Returns how many lines were held back since the last one; none if this
-    /// one is to be held back too.
+    /// Returns how many lines were suppressed since the last one; None if this
+    /// one is suppressed too.
     fn allow(&self) -> Option<u64> {
         let mut state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let now = Instant::now();

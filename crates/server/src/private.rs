@@ -1,4 +1,4 @@
-//! Files with secrets.
+//! Opens files with secrets.
 
 use std::fs::File;
 use std::io;

@@ -1,4 +1,4 @@
-//! Answers that point elsewhere.
+//! Redirect responses.
 
 use std::net::IpAddr;
 
@@ -10,7 +10,7 @@ use sekisho_certs::HostName;
 use crate::body::{Body, NOSNIFF, plain};
 use crate::template::{HOST, Template};
 
-/// A site that answers every request with another URL.
+/// Site that redirects every request.
 #[derive(Debug)]
 pub(crate) struct Redirect {
     target: Template,
@@ -20,7 +20,7 @@ pub(crate) struct Redirect {
 }
 
 impl Redirect {
-    /// Checks target and status; on failure the key to blame and the problem.
+    /// Checks target and status. The error is the wrong key and the problem.
     pub(crate) fn parse(target: &str, status: Option<i64>) -> Result<Self, (&'static str, String)> {
         let status = status.map_or(Ok(StatusCode::PERMANENT_REDIRECT), redirect_status);
         let status = status.map_err(|problem| ("status", problem))?;
@@ -32,7 +32,7 @@ impl Redirect {
         })
     }
 
-    /// The answer to a request for `uri` of `host`.
+    /// Answers a request for `uri` of `host`.
     pub(crate) fn respond(&self, host: &HostName, uri: &Uri) -> Response<Body> {
         let target = self.target.fill(host.as_str());
         if self.keeps_path {
@@ -43,14 +43,14 @@ impl Redirect {
         }
     }
 
-    /// Bytes on the heap.
+    /// Returns the bytes on the heap.
     pub(crate) fn weight(&self) -> usize {
         self.target.weight()
     }
 }
 
-/// What plain HTTP gets: the same path and query over HTTPS, for good (308, so
-/// that a method other than GET survives).
+/// Redirects plain HTTP to the same path and query over HTTPS. Status 308 keeps
+/// methods other than GET.
 #[must_use]
 pub fn to_https(
     host: &HostName,
@@ -64,15 +64,15 @@ pub fn to_https(
         format!("https://{host}:{port}{path}")
     };
     let mut response = answer(StatusCode::PERMANENT_REDIRECT, &location);
-    // Browsers cache a 308 without an end (RFC 9110, section 15.4.9), and the
+    // Browsers cache a 308 indefinitely (RFC 9110, section 15.4.9), and the
     // port may change.
     let no_store = HeaderValue::from_static("no-store");
     response.headers_mut().insert(CACHE_CONTROL, no_store);
     response
 }
 
-/// A redirect without content. Only the path of a request can make `location`
-/// unfit for a header, which is the client's error.
+/// Makes a redirect without content. Only a request's path can make `location`
+/// invalid as a header, which is the client's error: 400.
 pub(crate) fn answer(status: StatusCode, location: &str) -> Response<Body> {
     let Ok(location) = HeaderValue::from_str(location) else {
         return plain(StatusCode::BAD_REQUEST);
@@ -86,8 +86,8 @@ pub(crate) fn answer(status: StatusCode, location: &str) -> Response<Body> {
     response
 }
 
-/// `OPTIONS *` has a target without a slash; appended to an authority it would
-/// become part of the name.
+/// Returns the target's path and query, "/" for `OPTIONS *`: a `*` after an
+/// authority would become part of the name.
 fn path_of(path_and_query: Option<&PathAndQuery>) -> &str {
     path_and_query
         .map(PathAndQuery::as_str)
@@ -234,7 +234,7 @@ mod tests {
         assert_eq!(location(&response), "https://a.example:8443/x?q=%20");
         assert_eq!(location(&to_https(&host, 443, None)), "https://a.example/");
         assert_eq!(response.status(), 308);
-        // A browser that kept it would go to a former port.
+        // A browser that cached the redirect would go to a former port.
         assert_eq!(response.headers()[CACHE_CONTROL], "no-store");
     }
 }

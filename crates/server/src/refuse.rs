@@ -1,4 +1,5 @@
-//! Saying no, so that the client hears it.
+//! Refuses a connection in a way that the client can read: alert or HTTP
+//! answer, FIN, then a bounded wait.
 
 use std::future::poll_fn;
 
@@ -9,12 +10,12 @@ use tokio::time::timeout;
 use crate::timeouts::LINGER;
 use crate::tls::receive;
 
-/// A fatal alert that ends a handshake before our first flight (RFC 8446,
-/// section 6.2).
+/// Fatal alert that ends a handshake before the server's first flight (RFC
+/// 8446, section 6.2).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Alert {
     UnexpectedMessage = 10,
-    /// OpenSSL's answer to a ClientHello that is too long, too.
+    /// OpenSSL answers a ClientHello that is too long with this alert, too.
     IllegalParameter = 47,
     InternalError = 80,
     MissingExtension = 109,
@@ -23,15 +24,16 @@ pub(crate) enum Alert {
 }
 
 impl Alert {
-    /// The record: alert, legacy version 3.3, two bytes, fatal.
+    /// Returns the TLS record: alert, legacy version 3.3, two bytes, fatal.
     pub(crate) fn record(self) -> [u8; 7] {
         [0x15, 3, 3, 0, 2, 2, self as u8]
     }
 }
 
-/// Sends the last words, shuts our side, and throws away what the client still
-/// sends: closing a socket with unread input sends a reset, which would destroy
-/// words that the client has not read yet. Bounded in time and bytes.
+/// Sends `words`, shuts the sending side down, and discards what the client
+/// still sends. Closing a socket with unread input sends a reset, which would
+/// destroy words that the client has not read. Bounded by [`LINGER`] and
+/// [`DRAIN_LIMIT`].
 pub(crate) async fn refuse(mut socket: TcpStream, words: &[u8]) {
     let farewell = async {
         if !words.is_empty() {
@@ -49,11 +51,11 @@ pub(crate) async fn refuse(mut socket: TcpStream, words: &[u8]) {
             }
         }
     };
-    // Whoever does not take it does not get it.
+    // The client has [`LINGER`] to read the words, not longer.
     let _ = timeout(LINGER, farewell).await;
 }
 
-/// The answer to HTTP on a TLS port.
+/// Answer to plain HTTP on a TLS port.
 pub(crate) const SPEAKS_HTTPS: &[u8] = b"HTTP/1.1 400 Bad Request\r\n\
     Content-Type: text/plain; charset=utf-8\r\n\
     Content-Length: 80\r\n\
@@ -61,7 +63,7 @@ pub(crate) const SPEAKS_HTTPS: &[u8] = b"HTTP/1.1 400 Bad Request\r\n\
     \r\n\
     This port speaks HTTPS, the request came without TLS. Use https:// in the URL.\r\n";
 
-/// What a refused client may still send.
+/// Bytes that are discarded from a refused client.
 const DRAIN_LIMIT: usize = 256 * 1024;
 
 #[cfg(test)]

@@ -1,4 +1,5 @@
-//! Which host a request is for, and whether this connection may ask for it.
+//! Routes requests: finds the host of a request, and checks that this
+//! connection may ask for it.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -17,14 +18,14 @@ use crate::timeouts::ConnTimeouts;
 use crate::tls::Stream;
 use crate::virtual_host::VirtualHost;
 
-/// A connection, as its requests see it.
+/// Context of a connection for its requests.
 pub(crate) struct ConnContext {
-    /// The record that the handshake was done with: its certificate, tenant
-    /// and TLS policy are the connection's.
+    /// The record of the handshake: its certificate, tenant and TLS policy hold
+    /// for the connection.
     sent: Arc<Served<VirtualHost>>,
-    /// The server name, if there was one.
+    /// The server name, if the client sent one.
     name: Option<HostName>,
-    /// What was found for the names that were asked for.
+    /// Lookup results of names that requests asked for, at most [`MAX_KNOWN`].
     known: Mutex<Vec<Known>>,
     timeouts: Arc<ConnTimeouts>,
     files: OpenFiles,
@@ -35,14 +36,14 @@ pub(crate) struct ConnContext {
 struct Known {
     name: HostName,
     served: Arc<Served<VirtualHost>>,
-    /// Where the log stood before it was looked up.
+    /// Revision of the change log before the lookup.
     revision: u64,
 }
 
 /// The host that answers a request.
 pub(crate) struct Target {
     pub(crate) served: Arc<Served<VirtualHost>>,
-    /// None for the connection's own name.
+    /// Name of the request; None for the connection's own name.
     other: Option<HostName>,
 }
 
@@ -56,12 +57,12 @@ impl Target {
     }
 }
 
-/// Why a request is answered by nobody.
+/// Refusal of a request that no host answers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Refused {
     pub(crate) status: StatusCode,
     pub(crate) text: &'static str,
-    /// The connection ends with it.
+    /// Whether the connection ends after the refusal.
     pub(crate) ends: bool,
 }
 
@@ -96,7 +97,7 @@ impl ConnContext {
         &self.timeouts
     }
 
-    /// The files that answers on this connection have open.
+    /// Returns the open-file permits of this connection.
     pub(crate) fn files(&self) -> &OpenFiles {
         &self.files
     }
@@ -109,26 +110,26 @@ impl ConnContext {
         &self.shared.responder
     }
 
-    /// Finds who answers:
+    /// Finds the host that answers a request:
     ///
     /// 1. the host of the request line and of the Host field, which agree;
-    /// 2. what this connection knows of that name, while the log has not
-    ///    moved: one compare;
-    /// 3. another name than the connection's: only if the certificate that was
+    /// 2. the connection's earlier result for that name, while the revision of
+    ///    the change log is the same: one compare;
+    /// 3. a name other than the connection's: only if the certificate that was
     ///    sent covers it;
     /// 4. a lookup, charged to the client's prefix;
-    /// 5. the record that was found: only of the same tenant and TLS policy.
+    /// 5. the record that was found: only with the same tenant and TLS policy.
     ///
     /// # Errors
-    /// 400 for no host, 421 for a host that this connection must not reach
-    /// (RFC 9110, section 15.5.20), 503 if nobody knows.
+    /// 400 without a valid host, 421 for a host that this connection must not
+    /// reach (RFC 9110, section 15.5.20), 503 if the lookup failed.
     pub(crate) async fn route<B>(&self, request: &Request<B>) -> Result<Target, Refused> {
         let host = authority::of(request).ok_or(BAD_HOST)?;
         if let Some(target) = self.known(host) {
             return Ok(target);
         }
         let name = HostName::parse(host).map_err(|error| match error {
-            // What no certificate of ours can cover.
+            // No certificate here can cover an IP address.
             NameError::Address => MISDIRECTED,
             _ => BAD_HOST,
         })?;
@@ -144,7 +145,7 @@ impl ConnContext {
             ..
         } = &*self.shared;
         let revision = lookup.revision();
-        // As long as for the name of a handshake.
+        // The lookup has the time of a whole handshake.
         let deadline = Instant::now() + self.shared.limits.handshake;
         let asked = ask(lookup, budget, metrics, &name, self.prefix, deadline);
         let served = match asked.await.0 {
@@ -195,8 +196,8 @@ impl ConnContext {
         }
     }
 
-    /// Whether what was sent is valid for that name, whichever of the
-    /// credentials it was.
+    /// Returns whether the certificate that was sent covers `name`. All
+    /// credentials must: which one was sent is not known.
     fn covers(&self, name: &HostName) -> bool {
         let credentials = &self.sent.host().credentials;
         !credentials.is_empty() && credentials.iter().all(|credential| credential.covers(name))
@@ -220,9 +221,9 @@ const GONE: Refused = Refused {
 };
 const UNKNOWN: Refused = Refused {
     status: StatusCode::SERVICE_UNAVAILABLE,
-    text: "What serves this host could not be found out. Try again later.\n",
+    text: "The lookup of this host failed. Try again later.\n",
     ends: false,
 };
 
-/// Names that one connection remembers; a page seldom uses more.
+/// Names that one connection remembers; few pages use more.
 const MAX_KNOWN: usize = 8;

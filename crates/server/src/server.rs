@@ -1,4 +1,5 @@
-//! The server as a value: built, then run.
+//! The server: [`Server::build`] binds its sockets, [`Server::run`] serves
+//! until shutdown.
 
 use std::io;
 use std::net::SocketAddr;
@@ -26,7 +27,7 @@ pub struct Server {
     addresses: Addresses,
 }
 
-/// Where a server listens, as the system bound it.
+/// Addresses that a server listens on, with the ports that the system chose.
 #[derive(Clone, Debug, Default)]
 pub struct Addresses {
     /// In the order of [`Settings::https`].
@@ -35,23 +36,23 @@ pub struct Addresses {
     pub http: Vec<SocketAddr>,
 }
 
-/// What a server is built of, beside its settings.
+/// Components that a server is built from, besides its settings.
 #[derive(Clone)]
 pub struct Parts {
-    /// Answers names; filled by [`crate::Publisher::publish`].
+    /// Host lookup; its cache is filled by [`crate::Publisher::publish`].
     pub lookup: Arc<Lookup<VirtualHost>>,
-    /// Counts what happens.
+    /// Counters of the server.
     pub metrics: Arc<Metrics>,
-    /// Answers requests.
+    /// Responder that answers requests from their site.
     pub responder: Arc<Responder>,
-    /// Tells certificates' validity.
+    /// Clock that certificates' validity is checked against.
     pub clock: Clock,
-    /// Runs first on the runtime of each worker.
+    /// Hook that runs first on each worker's runtime.
     pub on_worker: fn(),
 }
 
 impl Server {
-    /// Binds all sockets, one for each worker and address.
+    /// Binds one socket for each worker and address.
     ///
     /// # Errors
     /// [`Error::Bind`] if an address can't be bound.
@@ -99,18 +100,18 @@ impl Server {
         Ok(Self { workers, addresses })
     }
 
-    /// Where it listens.
+    /// Returns the bound addresses.
     #[must_use]
     pub fn addresses(&self) -> &Addresses {
         &self.addresses
     }
 
-    /// Serves on threads of its own until `shutdown` ends it. Resolves when
+    /// Serves on one thread per worker until `shutdown` ends it. Resolves when
     /// all workers have ended.
     ///
     /// # Errors
     /// [`Error::Worker`] if a thread or its runtime can't be made, or a worker
-    /// panicked. The others are ended then.
+    /// panicked. The other workers are ended then.
     pub async fn run(self, shutdown: Shutdown) -> Result<(), Error> {
         let mut ends = Vec::with_capacity(self.workers.len());
         for (number, worker) in self.workers.into_iter().enumerate() {
@@ -136,21 +137,21 @@ impl Server {
     }
 }
 
-/// Why there is no server.
+/// Reasons why a server can't be built or run.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// A listening address can't be bound.
     #[error("can't listen on {address}: {source}")]
     Bind {
-        /// Which one.
+        /// The configured address.
         address: SocketAddr,
-        /// Why.
+        /// The error of the system.
         source: io::Error,
     },
-    /// A worker could not start, or broke off.
+    /// A worker could not start, or failed while it ran.
     #[error("a worker can't run: {0}")]
     Worker(#[source] io::Error),
-    /// There are no ticket keys; says why and what to do.
+    /// No ticket keys are available; the text says why and what to do.
     #[error("{0}")]
     Tickets(String),
 }
@@ -179,7 +180,7 @@ fn start(
         .name(format!("worker-{number}"))
         .spawn(move || {
             let result = runtime.block_on(worker.run(shutdown));
-            // A read that hangs in the kernel must not hold up the end.
+            // A file read that hangs in the kernel must not delay the exit.
             runtime.shutdown_background();
             let _ = ended.send(result);
         })?;

@@ -1,4 +1,4 @@
-//! What a server is built with; whoever builds it has checked the values.
+//! Settings of a server. The configuration has checked the values.
 
 use std::collections::HashMap;
 use std::net::SocketAddr;
@@ -16,56 +16,57 @@ pub struct Settings {
     /// The port of HTTPS in redirects from plain HTTP; without it, the port
     /// that the first address of `https` is bound to.
     pub public_port: Option<u16>,
-    /// Whose credential is sent without SNI.
+    /// Default hosts, for clients without SNI.
     pub defaults: Defaults,
     /// Bounds on time and number.
     pub limits: Limits,
 }
 
-/// The host whose credential a client without SNI is sent.
+/// Hosts that clients without SNI get.
 #[derive(Clone, Debug, Default)]
 pub struct Defaults {
-    /// By listening address as it stands in [`Settings::https`].
+    /// By listening address, as in [`Settings::https`].
     pub by_address: HashMap<SocketAddr, HostName>,
     /// For all other addresses.
     pub any: Option<HostName>,
 }
 
 impl Defaults {
-    /// Returns the default of a listening address, else the one of all others.
+    /// Returns the default of a listening address, else [`Self::any`].
     #[must_use]
     pub fn of(&self, local: SocketAddr) -> Option<&HostName> {
         self.by_address.get(&local).or(self.any.as_ref())
     }
 }
 
-/// Bounds: nothing waits longer, and nothing grows further.
+/// Bounds on time and number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
     /// Threads that serve connections.
     pub workers: usize,
     /// Connections open at once over all listeners, and at most one more for
-    /// each worker and address. Further ones wait in the kernel's queue.
+    /// each worker and address. Further ones wait in the kernel's backlog.
     pub connections: usize,
     /// From accepting to the end of the TLS handshake, lookup included; also
     /// for the lookup of another host that a request names.
     pub handshake: Duration,
     /// For a request's whole head.
     pub head: Duration,
-    /// Between two requests.
+    /// Between two requests of a connection.
     pub idle: Duration,
     /// Without any progress on a request's or an answer's body.
     pub body: Duration,
     /// From the start of a drain to its end.
     pub drain: Duration,
     /// Lookups without result that the clients of one prefix (/24 or /56) may
-    /// cause per minute. Over it, their uncached names wait, or are refused.
+    /// cause per minute. Over the budget, lookups of uncached names wait or are
+    /// refused.
     pub prefix_absent_budget: usize,
     /// Store loads in flight at once.
     pub loads: usize,
     /// Store loads in flight for the clients of one prefix while others wait.
     pub prefix_in_flight: usize,
-    /// Lookups that wait for a load's permit. The prefix with most of them
-    /// makes room.
+    /// Lookups that wait for a load permit. When full, the newest of the prefix
+    /// with most of them is refused.
     pub loads_waiting: usize,
 }

@@ -1,4 +1,4 @@
-//! What all workers share.
+//! State that all workers share.
 
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ use crate::settings::{Defaults, Limits};
 use crate::site::Responder;
 use crate::virtual_host::VirtualHost;
 
-/// What all workers share; none of it is locked across a wait.
+/// State that all workers share. No lock of it is held across an await.
 pub(crate) struct Shared {
     pub(crate) lookup: Arc<Lookup<VirtualHost>>,
     pub(crate) budget: Budget,
@@ -21,8 +21,8 @@ pub(crate) struct Shared {
     pub(crate) limits: Limits,
     pub(crate) clock: Clock,
     pub(crate) log_limits: LogLimits,
-    /// The port that redirects lead to.
+    /// Port of HTTPS in redirects from plain HTTP.
     pub(crate) https_port: u16,
-    /// Runs first on the runtime of each worker.
+    /// Hook that runs first on each worker's runtime.
     pub(crate) on_worker: fn(),
 }

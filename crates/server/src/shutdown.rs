@@ -1,4 +1,4 @@
-//! Ending in order.
+//! Graceful shutdown: serving, draining, ending.
 
 use std::future::Future;
 use std::io;
@@ -6,23 +6,23 @@ use std::io;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::watch;
 
-/// How far the end has come. It only moves forward.
+/// Phase of a server's shutdown; it only moves forward.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Phase {
     /// Accepting and serving.
     Serving,
-    /// No new connections; those that are open end after what they are at.
+    /// Accepting no connections; open ones end after their requests in flight.
     Draining,
-    /// What is still open is cut off.
+    /// Cutting off the connections that are still open.
     Ending,
 }
 
-/// Moves a server towards its end.
+/// Handle that moves a server through its shutdown phases.
 #[derive(Clone, Debug)]
 pub struct Shutdown(watch::Sender<Phase>);
 
 impl Shutdown {
-    /// A server that serves.
+    /// Begins in phase [`Phase::Serving`].
     #[must_use]
     pub fn new() -> Self {
         Self(watch::Sender::new(Phase::Serving))
@@ -33,18 +33,18 @@ impl Shutdown {
         self.advance(Phase::Draining);
     }
 
-    /// Cuts off what is open.
+    /// Cuts off open connections.
     pub fn end(&self) {
         self.advance(Phase::Ending);
     }
 
-    /// The present phase; `/readyz` tells it to balancers.
+    /// Returns the current phase; `/readyz` reports it to load balancers.
     #[must_use]
     pub fn phase(&self) -> Phase {
         *self.0.borrow()
     }
 
-    /// Resolves once the phase is at least that one.
+    /// Resolves once the phase is `phase` or a later one.
     pub async fn reached(&self, phase: Phase) {
         let mut phases = self.0.subscribe();
         // The sender lives as long as `self`.
@@ -52,11 +52,11 @@ impl Shutdown {
     }
 
     /// Drains at the first SIGTERM, SIGINT or SIGQUIT, ends at the second.
-    /// SIGHUP, SIGUSR1 and SIGUSR2, which other servers reload or reopen logs
-    /// at, are logged and change nothing.
+    /// SIGHUP, SIGUSR1 and SIGUSR2, which make other servers reload or reopen
+    /// logs, are logged and change nothing.
     ///
     /// # Errors
-    /// If the signals can't be listened to.
+    /// If a signal handler can't be installed.
     pub fn on_signals(&self) -> io::Result<impl Future<Output = ()> + Send + use<>> {
         let mut terminate = signal(SignalKind::terminate())?;
         let mut interrupt = signal(SignalKind::interrupt())?;

@@ -1,10 +1,9 @@
-//! Turns to sign with keys that take long.
+//! Signing turns: a worker makes one slow signature at a time.
 //!
-//! A client pays little for a handshake with an RSA key of 4096 bits, the
-//! server 1.5 ms: 700 ClientHellos a second fill a core. So a worker makes one
-//! such signature at a time, lets all other tasks run before the next, and
-//! hands the turns out to the client networks that wait, one after the other.
-//! While no other network has work, one may use all of a worker.
+//! A handshake with an RSA key of 4096 bits costs the client little and the
+//! server 1.5 ms: 700 ClientHellos per second fill a core. A worker therefore
+//! lets all other tasks run between two such signatures. Turns go round robin
+//! to the client networks that wait. A network alone may use all turns.
 
 use std::sync::Arc;
 
@@ -13,7 +12,7 @@ use tokio::time::{Instant, timeout_at};
 
 use crate::budget::{Call, Calls, Denied, Prefix};
 
-/// The turns of one worker.
+/// Signing turns of one worker.
 #[derive(Debug)]
 pub(crate) struct SigningTurns(Arc<Calls>);
 
@@ -71,6 +70,6 @@ impl SigningTurn<'_> {
     }
 }
 
-/// Handshakes of a worker that wait for a turn: what it signs in 6 s, of the
-/// 10 s that a handshake has by default.
+/// Handshakes of a worker that wait for a turn: as many as it signs in 6 s. A
+/// handshake has 10 s by default.
 const MAX_WAITING: usize = 4096;

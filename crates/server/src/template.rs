@@ -1,11 +1,11 @@
-//! Text with a place for the host's name.
+//! Text with the placeholder `{host}`.
 
 use std::borrow::Cow;
 use std::sync::Arc;
 
 use sekisho_certs::HostName;
 
-/// Text in which `{host}` stands for a parsed name; no other braces.
+/// Text in which `{host}` stands for the host name; it has no other braces.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Template {
     text: Arc<str>,
@@ -13,7 +13,7 @@ pub(crate) struct Template {
 }
 
 impl Template {
-    /// Checks the braces.
+    /// Parses a template. Braces other than `{host}` are an error.
     pub(crate) fn parse(text: &str) -> Result<Self, String> {
         let rest = text.replace(HOST, "");
         if rest.contains(['{', '}']) {
@@ -27,18 +27,19 @@ impl Template {
         })
     }
 
-    /// The text as it was written.
+    /// Returns the text as it was written.
     pub(crate) fn text(&self) -> &Arc<str> {
         &self.text
     }
 
-    /// The name, if the text has a place for it: what tells two fills apart.
+    /// Returns the host name if the text has the placeholder, else "". Two
+    /// fills are equal if their variables are.
     pub(crate) fn variable<'a>(&self, host: &'a HostName) -> &'a str {
         if self.has_host { host.as_str() } else { "" }
     }
 
-    /// The text for this name. A name holds no separator of a path or a URL,
-    /// so it stays where it is put.
+    /// Replaces the placeholder. A host name holds no separator of a path or
+    /// URL, and hence can't leave its place.
     pub(crate) fn fill(&self, host: &str) -> Cow<'_, str> {
         if self.has_host {
             Cow::Owned(self.text.replace(HOST, host))
@@ -47,7 +48,7 @@ impl Template {
         }
     }
 
-    /// Bytes on the heap.
+    /// Returns the bytes on the heap.
     pub(crate) fn weight(&self) -> usize {
         self.text.len() + 2 * size_of::<usize>()
     }

@@ -1,8 +1,8 @@
-//! How long a connection may stay as it is.
+//! Timeouts of a connection.
 //!
-//! The stream and the requests note what happens, without timers of their
-//! own; the one timer of the connection looks here when it fires. A request on
-//! a kept-alive connection so costs no timer at all.
+//! The stream and the requests note events here and set no timers. The
+//! connection's one timer reads the notes when it fires. Hence a request on a
+//! kept-alive connection costs no timer.
 
 mod outflow;
 
@@ -15,21 +15,21 @@ use tokio::time::Instant;
 
 use outflow::Outflow;
 
-/// The limits that a connection is held to.
+/// Limits of a connection, from `[server]`.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Limits {
     /// From a request's first byte to the end of its head.
     pub(crate) head: Duration,
-    /// Without a request.
+    /// Time without a request.
     pub(crate) idle: Duration,
-    /// Without progress while a body is read or an answer written.
+    /// Time without progress while a body is read or an answer written.
     pub(crate) body: Duration,
     /// From the decision to end the connection to its end.
     pub(crate) drain: Duration,
 }
 
-/// What a connection is doing, and since when. The first row that holds says
-/// when it has done so for too long:
+/// State of a connection and since when it lasts. The first row that holds
+/// decides the limit:
 ///
 /// | state | noted by | limit | then |
 /// | --- | --- | --- | --- |
@@ -40,22 +40,29 @@ pub(crate) struct Limits {
 /// | an answer is made | `begin` | none | |
 /// | between two requests | `established`, `end` | `idle` | [`Due::Close`] |
 ///
-/// Beside each of them, a connection that winds down (`wind_down`) is dropped
+/// In each state, a connection that winds down (`wind_down`) is also dropped
 /// after `drain`. Over HTTP/1.1 a head counts only while no request is in
 /// flight: the next one may be pipelined.
 ///
-/// Relaxed loads and stores suffice: all tasks of a connection run on the
-/// thread of its worker.
+/// Relaxed ordering suffices for all fields: all tasks of a connection run on
+/// its worker's thread.
 #[derive(Debug)]
 pub(crate) struct ConnTimeouts {
     start: Instant,
     in_flight: AtomicU32,
-    /// Requests in flight whose body was not there yet at their beginning.
+    /// Requests in flight whose body was incomplete when they began.
     reading: AtomicU32,
+    /// The connection speaks HTTP/2; set once, after the handshake. The flags
+    /// are independent of each other, but for `closing_soon`.
     multiplexed: AtomicBool,
+    /// Session tickets wait no longer for the first answer.
     impatient: AtomicBool,
+    /// The last answer is small and waits for close_notify. Implies
+    /// `exhausted`.
     closing_soon: AtomicBool,
+    /// The client sends nothing after the request in flight.
     exhausted: AtomicBool,
+    /// A request has come.
     begun: AtomicBool,
     idle: Mark,
     head: Mark,
@@ -63,7 +70,7 @@ pub(crate) struct ConnTimeouts {
     closed: Mark,
     winding_down: Mark,
     outflow: Outflow,
-    /// Wakes the streams of HTTP/2, which then check how long they wait.
+    /// Wakes the HTTP/2 streams, which then check how long they wait.
     stream_check: Notify,
 }
 
@@ -88,15 +95,15 @@ impl ConnTimeouts {
         }
     }
 
-    /// Notes that the handshake is done. On a multiplexed connection bytes between
-    /// requests do not begin a head: they may be pings.
+    /// Notes that the handshake is done. On a multiplexed connection, bytes
+    /// between requests do not begin a head: they may be PING frames.
     pub(crate) fn established(&self, multiplexed: bool) {
         self.multiplexed.store(multiplexed, Relaxed);
         self.idle.set(self.now());
     }
 
-    /// Notes that the client sent something. On a multiplexed connection that is no
-    /// progress of a request: it may be a ping.
+    /// Notes that the client sent bytes. On a multiplexed connection they are
+    /// not progress of a request: they may be a PING frame.
     pub(crate) fn read(&self) {
         if self.multiplexed.load(Relaxed) {
             return;
@@ -117,30 +124,30 @@ impl ConnTimeouts {
         }
     }
 
-    /// Notes that the socket took so many bytes.
+    /// Notes that the socket took `bytes` bytes.
     pub(crate) fn sent(&self, bytes: usize) {
         self.outflow.sent(bytes, self.now());
     }
 
-    /// Notes that the socket takes nothing; `unacknowledged` asks the kernel how many
-    /// bytes the client's has not confirmed.
+    /// Notes that the socket is blocked. `unacknowledged` asks the kernel how
+    /// many bytes the client's kernel has not acknowledged.
     pub(crate) fn blocked(&self, unacknowledged: impl FnOnce() -> u64) {
         self.outflow.blocked(self.now(), unacknowledged);
     }
 
-    /// Asks the next write that is blocked what the client took. False if it
-    /// was asked before and has taken too little.
+    /// Makes the next blocked write measure what the client took. Returns false
+    /// if the last measurement found too little.
     pub(crate) fn ask_progress(&self) -> bool {
         self.outflow.ask()
     }
 
-    /// The time in which the socket took what there was: what a client does
-    /// not take meanwhile waits for its window.
+    /// Returns the time in which the socket was not blocked. Data that a client
+    /// does not take in that time waits for a stream's window.
     pub(crate) fn flowing(&self) -> Duration {
         Duration::from_millis(self.outflow.flowing(self.now()))
     }
 
-    /// The time since the connection began.
+    /// Returns the time since the connection was accepted.
     pub(crate) fn elapsed(&self) -> Duration {
         self.start.elapsed()
     }
@@ -173,13 +180,13 @@ impl ConnTimeouts {
         }
     }
 
-    /// Whether an answer is awaited.
+    /// Returns whether a request is in flight.
     pub(crate) fn is_in_flight(&self) -> bool {
         self.in_flight.load(Relaxed) > 0
     }
 
-    /// Nobody sends anything more after this answer: it may wait for
-    /// close_notify if it is `small`.
+    /// Notes that nothing follows this answer on the connection. A `small` one
+    /// may wait to be sent with close_notify.
     pub(crate) fn last(&self, small: bool) {
         self.exhausted.store(true, Relaxed);
         self.closing_soon.store(small, Relaxed);
@@ -189,12 +196,12 @@ impl ConnTimeouts {
         self.closing_soon.load(Relaxed)
     }
 
-    /// Whether the client has said all that it will.
+    /// Returns whether the client sends nothing more.
     pub(crate) fn is_exhausted(&self) -> bool {
         self.exhausted.load(Relaxed)
     }
 
-    /// Ends the wait of session tickets for an answer to ride with.
+    /// Ends the wait of session tickets for the first answer.
     pub(crate) fn be_impatient(&self) {
         self.impatient.store(true, Relaxed);
     }
@@ -203,12 +210,12 @@ impl ConnTimeouts {
         self.impatient.load(Relaxed)
     }
 
-    /// Whether there was a request.
+    /// Returns whether a request has come.
     pub(crate) fn has_begun(&self) -> bool {
         self.begun.load(Relaxed)
     }
 
-    /// Lets the connection end after the requests that are in flight.
+    /// Ends the connection after the requests in flight.
     pub(crate) fn wind_down(&self) {
         self.winding_down.set_once(self.now());
     }
@@ -239,13 +246,13 @@ impl ConnTimeouts {
         self.stream_check.notify_waiters();
     }
 
-    /// Whether streams of HTTP/2 are to be checked.
+    /// Returns whether there are HTTP/2 streams to check.
     pub(crate) fn has_streams(&self) -> bool {
         self.multiplexed.load(Relaxed) && self.is_in_flight()
     }
 
-    /// Whether no request has come for so long, and none is begun. Never of a
-    /// multiplexed connection.
+    /// Returns whether no request has come for `time`, and none has begun.
+    /// Always false for a multiplexed connection.
     pub(crate) fn has_been_idle_for(&self, time: Duration) -> bool {
         let between = !self.is_in_flight()
             && self.closed.value().is_none()
@@ -256,11 +263,11 @@ impl ConnTimeouts {
         between && !self.multiplexed.load(Relaxed) && self.idle.value().is_some_and(long)
     }
 
-    /// When the connection has stayed as it is for too long; none while the
-    /// next step is ours.
+    /// Returns when the current state reaches its limit; None while the server
+    /// prepares an answer.
     pub(crate) fn due(&self, limits: &Limits) -> Option<(Instant, Due)> {
         let due = self.due_of_state(limits);
-        // Not a second longer than a drain, whatever else the client asks.
+        // The drain limit also ends a client that keeps sending requests.
         let ended = self.winding_down.value();
         let limit = limits.drain.max(LINGER);
         let ended = ended.map(|began| (self.at(began, limit), Due::Drop));
@@ -289,24 +296,26 @@ impl ConnTimeouts {
         self.start + Duration::from_millis(mark) + limit
     }
 
-    /// Milliseconds of this connection's life.
+    /// Returns milliseconds since the connection was accepted.
     fn now(&self) -> u64 {
         u64::try_from(self.start.elapsed().as_millis()).unwrap_or(u64::MAX - 1)
     }
 }
 
-/// What is due.
+/// Step that is due at a limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Due {
     /// Send close_notify and close.
     Close,
-    /// Ask the kernel what the client took, and drop it if that is nothing.
+    /// Ask the kernel what the client took, and drop the connection if that is
+    /// too little.
     Ask,
     /// Close without close_notify: the client reads nothing.
     Drop,
 }
 
-/// A moment, or none.
+/// Optional moment in one atomic: 0 is none, else milliseconds + 1. Relaxed
+/// suffices: see [`ConnTimeouts`].
 #[derive(Debug, Default)]
 pub(crate) struct Mark(AtomicU64);
 
@@ -330,8 +339,8 @@ impl Mark {
     }
 }
 
-/// How long a closed connection waits for the client's end of it, so that a
-/// reset does not destroy what it has not read yet.
+/// How long a closed connection waits for the client's FIN. Closing earlier
+/// could send a reset, which destroys data that the client has not read.
 pub(crate) const LINGER: Duration = Duration::from_secs(1);
 
 #[cfg(test)]

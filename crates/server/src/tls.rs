@@ -1,10 +1,9 @@
-//! The encrypted stream between the socket and HTTP.
+//! TLS stream between the socket and hyper.
 //!
-//! The stream spends as few system calls as it can: a read takes what the socket has
-//! into a buffer that all connections of a worker share, a flight goes out in
-//! one vectored write, and TLS 1.3 tickets wait for the first answer to ride
-//! with it. While a connection is idle it holds no buffer of its own beside
-//! the one of rustls.
+//! The stream saves system calls. A read takes what the socket has into a
+//! buffer that all connections of a worker share. A flight goes out in one
+//! vectored write. TLS 1.3 tickets are sent with the first answer. An idle
+//! connection holds no buffer besides that of rustls.
 
 mod unacknowledged;
 mod watch;
@@ -28,24 +27,25 @@ pub(crate) use wire::{receive, send};
 pub(crate) struct Stream {
     socket: TcpStream,
     tls: Box<ServerConnection>,
-    /// Plaintext that HTTP gave back.
+    /// Plaintext that hyper read ahead and gave back.
     unread: Bytes,
-    /// Ciphertext that arrived while the reader had plaintext enough.
+    /// Ciphertext that waits while rustls holds [`PLAINTEXT_LIMIT`] of
+    /// plaintext.
     stash: Vec<u8>,
     timeouts: Arc<ConnTimeouts>,
-    /// Only of HTTP/2.
+    /// Frame counters; for HTTP/2 only.
     frames: Option<Box<Frames>>,
-    /// What rustls has queued may wait for something to ride with.
+    /// Queued tickets wait to be sent with the first answer.
     patient: bool,
-    /// The client sends nothing more.
+    /// The client has closed its sending side.
     ended: bool,
-    /// The client is sent away.
+    /// The client misused HTTP/2: the connection ends with GOAWAY.
     misused: bool,
     closing: Closing,
 }
 
 impl Stream {
-    /// `rest` is what was received behind the ClientHello.
+    /// Makes a stream. `rest` holds the bytes received after the ClientHello.
     pub(crate) fn new(
         socket: TcpStream,
         tls: ServerConnection,
@@ -68,16 +68,16 @@ impl Stream {
         }
     }
 
-    /// What was negotiated.
+    /// Returns the TLS connection, to read what was negotiated.
     pub(crate) fn tls(&self) -> &ServerConnection {
         &self.tls
     }
 
-    /// Drives the handshake to its end. TLS 1.3 tickets stay queued: the
-    /// client does not wait for them.
+    /// Drives the handshake to its end. TLS 1.3 tickets stay queued, since no
+    /// client waits for them.
     ///
     /// # Errors
-    /// What broke it off; an alert that rustls has for it is sent.
+    /// The cause, if the handshake failed; the alert of rustls was then sent.
     pub(crate) fn poll_handshake(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Broken>> {
         loop {
             let done = !self.tls.is_handshaking();
@@ -89,7 +89,7 @@ impl Stream {
                 return Poll::Ready(Ok(()));
             }
             if let Err(broken) = ready!(self.poll_fill(cx)) {
-                // The alert, if rustls has one to send.
+                // Sends the alert, if rustls has queued one.
                 let _ = self.poll_send(cx)?;
                 return Poll::Ready(Err(broken));
             }
@@ -99,22 +99,22 @@ impl Stream {
         }
     }
 
-    /// Ends a connection whose handshake broke off: what rustls has to say is
-    /// said, what the client still sends is thrown away.
+    /// Ends a connection whose handshake failed: sends what rustls has queued,
+    /// and discards what the client still sends.
     pub(crate) fn poll_linger(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         self.closing = self.closing.max(Closing::Notified);
         self.poll_close(cx)
     }
 
-    /// Takes back what HTTP/1.1 has read of its next request.
+    /// Takes back what hyper has read ahead of the next HTTP/1.1 request.
     pub(crate) fn put_back(&mut self, unread: Bytes) {
-        // An empty one would hold hyper's buffer.
+        // An empty `Bytes` would still hold hyper's buffer.
         if !unread.is_empty() {
             self.unread = unread;
         }
     }
 
-    /// Resolves when a read would find something, be it the end.
+    /// Resolves when a read would return bytes or the end of the stream.
     pub(crate) fn poll_readable(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         let waiting = self.unread.is_empty() && self.stash.is_empty() && !self.ended;
         if waiting {
@@ -127,8 +127,8 @@ impl Stream {
         self.tls.protocol_version() == Some(rustls::ProtocolVersion::TLSv1_3)
     }
 
-    /// Takes what was left over, else reads once from the socket, and decrypts
-    /// it. The end of the stream sets `ended`.
+    /// Decrypts the stash, or else one read from the socket. The end of the
+    /// stream sets `ended`.
     fn poll_fill(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Broken>> {
         if !self.stash.is_empty() {
             let stash = std::mem::take(&mut self.stash);
@@ -160,7 +160,7 @@ impl Stream {
         send(&mut self.tls, &mut self.socket, cx, &self.timeouts)
     }
 
-    /// Moves plaintext that is there. False: read on.
+    /// Copies available plaintext. Returns false if more must be read first.
     fn take(&mut self, cursor: &mut ReadBufCursor<'_>) -> bool {
         if !self.unread.is_empty() {
             let n = self.unread.len().min(cursor.remaining());
@@ -188,14 +188,14 @@ impl Stream {
                 return true;
             }
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
-            // An end without close_notify. HTTP frames its messages itself
-            // and notices what is cut off (RFC 9112, section 9.8).
+            // The stream ended without close_notify. HTTP frames its messages,
+            // and detects truncated ones (RFC 9112, section 9.8).
             Err(_) => self.ended = true,
         }
         false
     }
 
-    /// Says goodbye and waits for the client's end.
+    /// Sends close_notify and FIN, and waits for the client's end.
     pub(crate) fn poll_close(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         loop {
             match self.closing {
@@ -206,11 +206,12 @@ impl Stream {
                 }
                 Closing::Notified => {
                     ready!(self.poll_send(cx))?;
-                    // A slow reader has all the time that it had before.
+                    // Starts the linger time only now: a slow reader has had
+                    // its body limit.
                     self.timeouts.close();
-                    // Closing the descriptor sends the FIN as well; only with
-                    // input on its way would it send a reset that destroys
-                    // what the client has not read yet.
+                    // Closing the descriptor sends the FIN, too. Only with
+                    // unread input would it send a reset, which destroys data
+                    // that the client has not read.
                     if self.ended || self.timeouts.is_exhausted() {
                         return Poll::Ready(Ok(()));
                     }
@@ -234,9 +235,9 @@ impl Stream {
 }
 
 impl Drop for Stream {
-    /// Where a limit cut the connection off between requests, the client may
-    /// still take a close_notify; nothing waits for that. Within an answer it
-    /// would make what is cut off look complete.
+    /// Sends close_notify, without waiting, if a limit cut the connection off
+    /// between requests. Within an answer it would make a truncated body look
+    /// complete.
     fn drop(&mut self) {
         let established = !self.tls.is_handshaking() && !self.timeouts.is_in_flight();
         if self.closing == Closing::Open && established {
@@ -278,8 +279,8 @@ impl hyper::rt::Read for Stream {
                     return Poll::Ready(Err(broken.into()));
                 }
                 Poll::Pending => {
-                    // What rustls answers by itself, a key update say, must
-                    // not wait for the next request.
+                    // Messages that rustls sends on its own, such as key
+                    // updates, must not wait for the next request.
                     this.patient &= !this.timeouts.is_impatient();
                     if this.tls.wants_write() && !this.patient {
                         let _ = this.poll_send(cx)?;
@@ -321,7 +322,8 @@ impl hyper::rt::Write for Stream {
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        // Tickets wait for the first answer, the last answer for close_notify.
+        // Tickets wait for the first answer; a small last answer for
+        // close_notify.
         if self.patient || self.timeouts.is_closing_soon() {
             return Poll::Ready(Ok(()));
         }
@@ -333,12 +335,12 @@ impl hyper::rt::Write for Stream {
     }
 }
 
-/// What ends a connection from below.
+/// Error of the TLS stream.
 #[derive(Debug)]
 pub(crate) enum Broken {
-    /// The socket.
+    /// The socket failed.
     Io(io::Error),
-    /// The peer broke TLS's rules, or sent an alert.
+    /// The peer broke the TLS protocol, or sent an alert.
     Tls(rustls::Error),
 }
 
@@ -357,21 +359,21 @@ impl From<Broken> for io::Error {
     }
 }
 
-/// How far the closing has come.
+/// Progress of closing the stream.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Closing {
     Open,
     Notified,
-    /// Our side is shut; so many bytes were thrown away since.
+    /// The sending side is shut; this many bytes were discarded since.
     Drained(usize),
 }
 
-/// Hands ciphertext to rustls, as long as the plaintext of it is small enough
-/// to keep; the rest goes to the stash.
+/// Hands ciphertext to rustls until it holds [`PLAINTEXT_LIMIT`] of plaintext.
+/// The rest goes to the stash.
 fn feed(tls: &mut ServerConnection, mut bytes: &[u8], stash: &mut Vec<u8>) -> Result<(), Broken> {
     while !bytes.is_empty() {
         if tls.read_tls(&mut bytes)? == 0 {
-            // Behind close_notify nothing counts (RFC 8446, section 6.1).
+            // Data after close_notify is ignored (RFC 8446, section 6.1).
             return Ok(());
         }
         let state = tls.process_new_packets().map_err(Broken::Tls)?;
@@ -383,13 +385,12 @@ fn feed(tls: &mut ServerConnection, mut bytes: &[u8], stash: &mut Vec<u8>) -> Re
     Ok(())
 }
 
-/// Ciphertext that a connection keeps for a client that does not take it. Two
-/// records: enough to fill a network path's share of one write, small enough
-/// for many slow readers.
+/// Bytes of ciphertext queued for a client that does not take it. Two records
+/// fill one write, and stay small with many slow readers.
 pub(crate) const SEND_LIMIT: usize = 32 * 1024;
 
-/// rustls refuses input while it holds more plaintext than this.
+/// Bytes of plaintext above which rustls refuses input.
 const PLAINTEXT_LIMIT: usize = 16 * 1024;
 
-/// What a closed connection still swallows; more is no polite client's.
+/// Bytes that a closed connection discards before it gives up.
 const LINGER_LIMIT: usize = 256 * 1024;

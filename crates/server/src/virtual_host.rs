@@ -1,5 +1,5 @@
-//! What the server makes of a host record: all that a handshake and its
-//! requests need, made once when the record enters the cache.
+//! Virtual hosts: what a handshake and its requests need of a host record.
+//! Built once, when the record enters the cache.
 
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -14,32 +14,32 @@ use sekisho_certs::{LoadedHost, Published, TlsPolicy};
 use crate::site::{Guard, Site};
 use crate::tickets::{Binding, Ring, Tickets};
 
-/// A host as the server keeps it.
+/// Host record in the form that the server serves it.
 #[derive(Debug)]
 pub struct VirtualHost {
     config: Arc<ServerConfig>,
     site: Site,
-    /// This host as the default of a listening address; at most one for
-    /// each address that the configuration lists.
+    /// TLS configurations of this host as the default of a listening address;
+    /// at most one per address in `[server] https`.
     defaults: Mutex<Vec<(SocketAddr, Arc<ServerConfig>)>>,
     ring: Arc<Ring>,
 }
 
 impl VirtualHost {
-    /// How its requests are answered.
+    /// Returns the site that answers this host's requests.
     #[must_use]
     pub fn site(&self) -> &Site {
         &self.site
     }
 
-    /// For a client that named the host.
+    /// Returns the TLS configuration for clients that named the host.
     pub(crate) fn config(&self) -> &Arc<ServerConfig> {
         &self.config
     }
 
-    /// For a client that named none and gets this host as the address's
-    /// default: with tickets of that address, since rustls can't tell its
-    /// sessions apart by name.
+    /// Returns the TLS configuration for clients without a server name, who get
+    /// this host as the default of address `local`. Its tickets are bound to
+    /// that address: rustls can't tell such sessions apart by name.
     pub(crate) fn default_config(&self, host: &LoadedHost, local: SocketAddr) -> Arc<ServerConfig> {
         let mut defaults = self.defaults.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some((_, config)) = defaults.iter().find(|(address, _)| *address == local) {
@@ -53,7 +53,8 @@ impl VirtualHost {
     }
 }
 
-/// Makes [`VirtualHost`]s; [`sekisho_certs::Lookup`] calls it once per fill.
+/// Builder of [`VirtualHost`]s; [`sekisho_certs::Lookup`] calls it once per
+/// cache fill.
 #[derive(Debug)]
 pub struct Publisher {
     tls12: ServerConfig,
@@ -64,8 +65,8 @@ pub struct Publisher {
 }
 
 impl Publisher {
-    /// Tickets come from `ring`; `site` answers for hosts without their own. A
-    /// host whose own site `guard` refuses is answered with 503.
+    /// Makes a publisher. Tickets come from `ring`, and `site` answers for
+    /// hosts without a site. A host whose site `guard` refuses gets 503.
     ///
     /// # Panics
     /// If the cryptographic provider lacks TLS 1.2 or 1.3.
@@ -80,10 +81,10 @@ impl Publisher {
         }
     }
 
-    /// Makes what a loaded record is served with.
+    /// Builds the virtual host of a loaded record.
     ///
     /// # Errors
-    /// If its site can't be read; says why.
+    /// The reason, if the record's site can't be parsed.
     pub fn publish(&self, host: &Arc<LoadedHost>) -> Result<Published<VirtualHost>, String> {
         let (site, site_weight) = match &host.record.site {
             None => (self.site.clone(), 0),
@@ -99,8 +100,8 @@ impl Publisher {
                 (site, weight)
             }
         };
-        // A clone of a base shares what a builder would make anew for each:
-        // 31 KB of session cache.
+        // A clone of a base configuration shares the session cache, 31 KB,
+        // which a builder would allocate for each host.
         let mut config = match host.record.tls {
             TlsPolicy::Tls12 => self.tls12.clone(),
             TlsPolicy::Tls13 => self.tls13.clone(),
@@ -119,16 +120,15 @@ impl Publisher {
     }
 }
 
-/// Picks the credential, from the signature schemes that rustls has reduced to
-/// what the common cipher suites allow.
+/// Resolver that chooses a credential by the client's signature schemes, which
+/// rustls has reduced to those of the common cipher suites.
 #[derive(Debug)]
 struct Choice(Arc<LoadedHost>);
 
 impl ResolvesServerCert for Choice {
     fn resolve(&self, hello: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
-        // Where none fits, rustls ends the handshake over the first one with
-        // the right alert, handshake_failure; none at all would be
-        // access_denied.
+        // If no credential fits, rustls fails on the first one with the right
+        // alert, handshake_failure. Returning None would send access_denied.
         let chosen = self.0.choose(hello.signature_schemes());
         let chosen = chosen.or_else(|| self.0.credentials.first())?;
         Some(Arc::clone(chosen.certified()))
@@ -140,7 +140,7 @@ fn base(versions: &[&'static rustls::SupportedProtocolVersion]) -> ServerConfig 
         .with_protocol_versions(versions)
         .expect("the provider has suites of TLS 1.2 and 1.3")
         .with_no_client_auth()
-        .with_cert_resolver(Arc::new(Nobody));
+        .with_cert_resolver(Arc::new(NoCertificate));
     config.session_storage = Arc::new(NoServerSessionStorage {});
     config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
     config.send_tls13_tickets = TICKETS;
@@ -152,22 +152,22 @@ fn binding(host: &LoadedHost, local: Option<SocketAddr>) -> Binding {
     Binding::new(&host.record, local)
 }
 
-/// The resolver of a base, which serves nobody.
+/// Resolver of a base configuration, which has no certificate.
 #[derive(Debug)]
-struct Nobody;
+struct NoCertificate;
 
-impl ResolvesServerCert for Nobody {
+impl ResolvesServerCert for NoCertificate {
     fn resolve(&self, _: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
         None
     }
 }
 
-/// Tickets that a TLS 1.3 client gets unasked.
+/// Tickets that a TLS 1.3 client gets without asking.
 const TICKETS: usize = 2;
 
-/// Tickets that one gets who asks for more (RFC 9149).
+/// Most tickets that a client can ask for (RFC 9149).
 const MAX_TICKETS: usize = 4;
 
-/// Bytes of a virtual host without its site, as `tests/cache_weight.rs` measures them
-/// with the allocator's own statistics.
+/// Bytes of a virtual host without its site. `tests/cache_weight.rs` measures
+/// them with the allocator's statistics.
 const WEIGHT: usize = 460;

@@ -1,5 +1,5 @@
-//! A thread with a runtime and sockets of its own, which does connections and
-//! nothing else.
+//! A worker: one thread with its own runtime and listening sockets, which
+//! serves connections and nothing else.
 
 use std::io;
 use std::net::{SocketAddr, TcpListener};
@@ -22,7 +22,7 @@ use crate::shared::Shared;
 use crate::shutdown::{Phase, Shutdown};
 use crate::signing::SigningTurns;
 
-/// What a worker starts with.
+/// Parts that a worker starts with.
 pub(crate) struct Worker {
     pub(crate) shared: Arc<Shared>,
     pub(crate) connections: Arc<Connections>,
@@ -30,7 +30,8 @@ pub(crate) struct Worker {
     pub(crate) working: Working,
 }
 
-/// A worker that has not drained yet; dropping it ends the wait for it.
+/// Mark of a worker that has not drained yet. Dropping the mark ends the other
+/// workers' wait for it.
 pub(crate) struct Working(watch::Sender<usize>);
 
 /// A listening socket of one worker.
@@ -40,12 +41,14 @@ pub(crate) struct Socket {
     pub(crate) tls: bool,
 }
 
-/// What the connections of a worker share.
+/// State that the connections of a worker share.
 struct Local {
     shared: Arc<Shared>,
     signing: SigningTurns,
     http: Http,
     drain: Drain,
+    /// Open connections. The AcqRel decrement pairs with the Acquire load in
+    /// `all_closed`.
     open: AtomicUsize,
     closed: Notify,
 }
@@ -54,18 +57,18 @@ struct Local {
 struct Open(Arc<Local>);
 
 impl Working {
-    /// For so many workers.
+    /// Makes the marks of `count` workers.
     pub(crate) fn all(count: usize) -> impl Iterator<Item = Self> {
         let working = watch::Sender::new(count);
         std::iter::repeat_n(working, count).map(Self)
     }
 
-    /// Peer the work of this one and waits for the others', which have until
-    /// then to drain.
+    /// Ends this worker's mark and waits for the others', at most until
+    /// `until`.
     async fn ends(self, until: Instant) {
         let mut working = self.0.subscribe();
         drop(self);
-        // A worker that hangs holds up no other.
+        // A worker that hangs delays the others until `until`, not longer.
         let _ = timeout_at(until, working.wait_for(|working| *working == 0)).await;
     }
 }
@@ -77,7 +80,7 @@ impl Drop for Working {
 }
 
 impl Worker {
-    /// The runtime that [`Self::run`] is to be run on.
+    /// Makes the runtime that [`Self::run`] must run on.
     pub(crate) fn runtime() -> io::Result<Runtime> {
         Builder::new_current_thread()
             .enable_io()
@@ -86,10 +89,10 @@ impl Worker {
             .build()
     }
 
-    /// Accepts and serves until `shutdown` says otherwise, then lets open
-    /// connections end within the drain limit. Connections that are still
-    /// open then end with the runtime. That waits for the other workers, which
-    /// may be using connections to the store that it drives.
+    /// Accepts and serves until `shutdown` begins the drain, then lets open
+    /// connections end within the drain limit. Connections that are still open
+    /// after it end with the runtime. The runtime outlives the other workers'
+    /// drain: they may use store connections that it drives.
     pub(crate) async fn run(self, shutdown: Shutdown) -> io::Result<()> {
         let local = Arc::new(Local {
             shared: self.shared,
@@ -137,8 +140,8 @@ impl Worker {
 
 impl Local {
     async fn serve(&self, socket: TcpStream, peer: Peer, tls: bool) {
-        // Each phase is boxed, and in a statement of its own: what one held
-        // is free in the next, and no room is kept for it.
+        // Each phase is a boxed future in its own statement: its memory is
+        // freed before the next phase begins.
         if !tls {
             let redirected = Box::pin(redirect(socket, &self.shared));
             return redirected.await;
@@ -154,7 +157,8 @@ impl Local {
     /// Resolves when no connection is open.
     async fn all_closed(&self) {
         loop {
-            // Made before the count is read: no end falls in between.
+            // Created before the count is read: a close in between still
+            // notifies.
             let closed = self.closed.notified();
             if self.open.load(Ordering::Acquire) == 0 {
                 return;
@@ -181,24 +185,24 @@ impl Drop for Open {
     }
 }
 
-/// A timer that begins earlier than all others makes Tokio write to the
-/// worker's own eventfd, a system call for each handshake. With one that is
-/// always about to fire, none does.
+/// Keeps a timer that is always the next to fire. A new timer that is due
+/// before all others makes Tokio write to the worker's eventfd: one system call
+/// per handshake.
 async fn heartbeat() {
     loop {
         sleep(HEARTBEAT).await;
     }
 }
 
-/// Shorter than the time-outs that a handshake sets; one wake-up per second
-/// costs nothing.
+/// Interval of the heartbeat: shorter than the timeouts that a handshake sets.
+/// One wake-up per second costs nothing measurable.
 const HEARTBEAT: Duration = Duration::from_secs(1);
 
-/// How much later than it may another worker has drained.
+/// How long a worker waits after its drain limit for workers that drain late.
 const DRAIN_SLACK: Duration = Duration::from_secs(1);
 
-/// Threads of a worker for reads of files: one for each turn, since a read
-/// that hangs keeps its own, and a few for what else blocks.
+/// Blocking threads of a worker: one per file read in flight, since a read that
+/// hangs keeps its thread, and 8 for other blocking calls.
 const BLOCKING_THREADS: usize = READS_IN_FLIGHT + 8;
 
 #[cfg(test)]
@@ -219,7 +223,7 @@ mod tests {
         let (third, second, first) = (working.pop(), working.pop(), working.pop());
         let mut end = pin!(first.unwrap().ends(late()));
         assert!(end.as_mut().now_or_never().is_none());
-        // A worker that panics is dropped like this.
+        // A panic drops the worker's mark like this.
         drop(second);
         assert!(end.as_mut().now_or_never().is_none());
         third.unwrap().ends(late()).await;

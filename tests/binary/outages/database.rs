@@ -21,7 +21,7 @@ fn a_database_that_is_down() {
         until_states(&server, "unavailable broken", "cached.example");
         shows_it(&server);
         is_logged(&server, "WARN", "the change feed is broken");
-        is_logged(&server, "ERROR", "a lookup failed");
+        is_logged(&server, "ERROR", "lookup failed: the client is refused");
         let error = sandbox.fails(&["host", "list"]);
         assert!(error.contains("refused"), "{error}");
         // Once the time of `fresh` has passed, cached hosts are read again
@@ -63,7 +63,7 @@ fn a_database_that_stands_still() {
     refuses_what_is_not_cached(&server);
     shows_it(&server);
     is_logged(&server, "WARN", "the change feed is broken");
-    is_logged(&server, "ERROR", "a lookup failed");
+    is_logged(&server, "ERROR", "lookup failed: the client is refused");
     assert!(
         server.log().contains("did not answer within 2s"),
         "{}",

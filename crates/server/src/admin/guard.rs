@@ -1,4 +1,4 @@
-//! Refuses requests that may not read the admin listener.
+//! Authorizes requests to the admin listener.
 
 use std::net::IpAddr;
 
@@ -9,8 +9,8 @@ use http::{HeaderValue, Request, Response, StatusCode};
 use super::token::Token;
 use crate::body::{Body, plain};
 
-/// The refusal of a request without the token; where there is none, of one that
-/// names another host than loopback.
+/// Returns the refusal of a request without the token. If no token is set, it
+/// refuses requests that name another host than loopback.
 pub(crate) fn refuse<B>(request: &Request<B>, token: Option<&Token>) -> Option<Response<Body>> {
     match token {
         Some(token) if bears(request, token) => None,
@@ -28,20 +28,21 @@ pub(crate) fn refuse<B>(request: &Request<B>, token: Option<&Token>) -> Option<R
     }
 }
 
-/// RFC 6750, section 2.1.
+/// Returns whether a request carries the token (RFC 6750, section 2.1).
 fn bears<B>(request: &Request<B>, token: &Token) -> bool {
     let Some(value) = request.headers().get(AUTHORIZATION) else {
         return false;
     };
     let value = value.as_bytes();
-    let Some((scheme, given)) = value.split_at_checked(BEARER.len()) else {
+    let Some((scheme, token_text)) = value.split_at_checked(BEARER.len()) else {
         return false;
     };
-    scheme.eq_ignore_ascii_case(BEARER) && token.matches(given.trim_ascii())
+    scheme.eq_ignore_ascii_case(BEARER) && token.matches(token_text.trim_ascii())
 }
 
-/// A browser always names the host of the page's address, also if that name
-/// was made to point here. A request without any comes from no browser.
+/// Returns whether a request names only loopback hosts. A browser sends the
+/// host of the page's address, even if that name was rebound to this address. A
+/// request without a host comes from no browser.
 fn names_loopback<B>(request: &Request<B>) -> bool {
     let target = request.uri().authority().map(Authority::as_str);
     let mut headers = request.headers().get_all(HOST).iter();
@@ -56,7 +57,7 @@ fn is_loopback(name: &[u8]) -> bool {
     let host = authority.host();
     let address: Result<IpAddr, _> = host.trim_matches(['[', ']']).parse();
     let named = host.eq_ignore_ascii_case("localhost");
-    // User information in front of the host would be a trick.
+    // User information before the host disguises it.
     !authority.as_str().contains('@')
         && address.map_or(named, |address| address.to_canonical().is_loopback())
 }

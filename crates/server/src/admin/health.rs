@@ -1,4 +1,4 @@
-//! Is it well, and should it get connections?
+//! Health (`/healthz`) and readiness (`/readyz`).
 
 use http::header::CONTENT_TYPE;
 use http::{HeaderValue, Response, StatusCode};
@@ -8,8 +8,8 @@ use serde_json::json;
 use super::Shared;
 use crate::body::{Body, plain};
 
-/// 200 as long as the process answers; the body tells of the rest. A store
-/// that fails is no reason to be restarted.
+/// Answers 200 as long as the process runs; the body describes the state. A
+/// failing store is no reason for a restart.
 pub(crate) fn healthz(shared: &Shared) -> Response<Body> {
     let metrics = &shared.sources.metrics;
     let stats = (shared.sources.lookup)();
@@ -44,8 +44,8 @@ pub(crate) fn healthz(shared: &Shared) -> Response<Body> {
     response
 }
 
-/// 503 only before the first listen and while draining: an outage of the store
-/// must not make every balancer drop every server.
+/// Answers 503 only before the first listen and while draining. A store outage
+/// must not make load balancers drop all servers.
 pub(crate) fn readyz(shared: &Shared) -> Response<Body> {
     match state(shared) {
         "serving" => plain(StatusCode::OK),

@@ -1,4 +1,4 @@
-//! Where the admin listener accepts: a TCP address or a Unix socket.
+//! Socket of the admin listener: a TCP address or a Unix socket.
 
 use std::fmt;
 use std::fs::{self, Permissions};
@@ -15,14 +15,14 @@ use tokio::net::{TcpListener, UnixListener};
 /// Address of the admin listener.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Address {
-    /// TCP; anybody may connect.
+    /// TCP address, to which any local or remote process may connect.
     Tcp(SocketAddr),
     /// A Unix socket, to which only its owner may connect.
     Unix(PathBuf),
 }
 
 impl fmt::Display for Address {
-    /// Shows it as the configuration has it.
+    /// Shows the address as it is written in the configuration.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Tcp(address) => address.fmt(f),
@@ -54,11 +54,11 @@ pub(super) trait Socket: AsyncRead + AsyncWrite + Send + Unpin {}
 impl<T: AsyncRead + AsyncWrite + Send + Unpin> Socket for T {}
 
 impl Listener {
-    /// Binds an address. A socket file that a former process left is replaced;
-    /// one that a process listens on is not, nor is any other file.
+    /// Binds an address. A socket file that a former process left is replaced.
+    /// A socket with a listener, or any other file, is not.
     ///
     /// # Errors
-    /// Why the address can't be bound.
+    /// The reason, if the address can't be bound.
     pub async fn bind(address: &Address) -> io::Result<Self> {
         match address {
             Address::Tcp(address) => Ok(Self::Tcp(TcpListener::bind(address).await?)),
@@ -86,14 +86,14 @@ impl Listener {
 }
 
 impl UnixSocket {
-    /// Binds beside `path` and renames: nobody can connect before the mode is
-    /// set, and a stale socket is replaced in one step.
+    /// Binds beside `path` and renames: no client can connect before the mode
+    /// is set, and a stale socket is replaced atomically.
     fn bind(path: &Path) -> io::Result<Self> {
         refuse_foreign(path)?;
         let mut beside = path.as_os_str().to_owned();
         beside.push(format!(".{}", process::id()));
         let beside = PathBuf::from(beside);
-        // A process with this id may have left it behind.
+        // A former process with this id may have left the file.
         if fs::symlink_metadata(&beside).is_ok_and(|left| left.file_type().is_socket()) {
             fs::remove_file(&beside)?;
         }
@@ -102,7 +102,7 @@ impl UnixSocket {
             .and_then(|()| fs::symlink_metadata(&beside))
             .and_then(|metadata| fs::rename(&beside, path).map(|()| metadata.ino()));
         if named.is_err() {
-            // The first error is the one to tell.
+            // The first error is reported, not this one.
             let _ = fs::remove_file(&beside);
         }
         Ok(Self {
@@ -117,13 +117,13 @@ impl Drop for UnixSocket {
     fn drop(&mut self) {
         let is_own = |metadata: fs::Metadata| metadata.ino() == self.inode;
         if fs::symlink_metadata(&self.path).is_ok_and(is_own) {
-            // A file that stays is replaced by the next start.
+            // The next start replaces a file that stays.
             let _ = fs::remove_file(&self.path);
         }
     }
 }
 
-/// Refuses to replace what is no socket, and a socket with a listener.
+/// Refuses to replace a file that is no socket, and a socket with a listener.
 fn refuse_foreign(path: &Path) -> io::Result<()> {
     let metadata = match fs::symlink_metadata(path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
@@ -183,7 +183,7 @@ mod tests {
         let error = bind(&path).await.unwrap_err();
         assert_eq!(error.kind(), io::ErrorKind::AddrInUse);
 
-        // The file of a process that was killed.
+        // The socket file of a process that was killed.
         drop(other);
         drop(std::os::unix::net::UnixListener::bind(&path).unwrap());
         assert!(path.exists());

@@ -1,4 +1,5 @@
-//! Connections that have shown no right to ask yet.
+//! Unauthorized admin connections: those without a request that passed the
+//! guard yet.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, OnceLock};
@@ -6,9 +7,9 @@ use std::sync::{Arc, OnceLock};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::task::AbortHandle;
 
-/// Connections without a passed request. A newcomer always finds a place: the
-/// oldest one loses its own. Whoever may ask does so at once, and then holds
-/// a place that no stranger can take.
+/// Queue of connections without an authorized request. When it is full, a new
+/// connection closes the oldest. An authorized client sends its request at
+/// once, and then holds a permit that strangers can't take.
 #[derive(Debug, Default)]
 pub(super) struct Strangers(VecDeque<Stranger>);
 
@@ -18,7 +19,7 @@ struct Stranger {
     task: AbortHandle,
 }
 
-/// The place of a connection whose request passed the guard; empty before.
+/// Permit of a connection whose request passed the guard; empty before.
 #[derive(Debug, Default)]
 pub(super) struct Pass(OnceLock<OwnedSemaphorePermit>);
 
@@ -43,8 +44,8 @@ impl Pass {
         self.0.get().is_some()
     }
 
-    /// Takes one of `places` for the life of the connection, if it has none.
-    /// False: all are taken.
+    /// Takes a permit of `places` for the life of the connection, if it has
+    /// none. Returns false if all are taken.
     pub(super) fn give(&self, places: &Arc<Semaphore>) -> bool {
         self.is_given()
             || Arc::clone(places)

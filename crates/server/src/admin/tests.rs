@@ -133,7 +133,7 @@ async fn ready_from_the_first_listen_until_draining() {
     assert_eq!(
         fixture.get("/readyz").await.0,
         200,
-        "whatever the store does"
+        "a failing store changes nothing"
     );
     fixture.draining.store(true, Ordering::SeqCst);
     let (status, answer) = fixture.get("/readyz").await;
@@ -142,7 +142,7 @@ async fn ready_from_the_first_listen_until_draining() {
 }
 
 #[tokio::test]
-async fn health_tells_of_the_store() {
+async fn health_reports_the_store() {
     let fixture = Fixture::start(None).await;
     let health = fixture.health().await;
     assert_eq!(health["state"], "starting");

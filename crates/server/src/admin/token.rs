@@ -5,11 +5,11 @@ use std::fmt;
 use aws_lc_rs::constant_time::verify_slices_are_equal;
 use aws_lc_rs::digest::{Digest, SHA256, digest};
 
-/// What a request must carry. Only its SHA-256 is kept.
+/// Bearer token, of which only the SHA-256 is kept.
 pub struct Token(Digest);
 
 impl Token {
-    /// Takes a token without the white space around it.
+    /// Parses a token; white space around it is ignored.
     ///
     /// # Errors
     /// Says which rule the token breaks: 16 to 512 characters of visible ASCII.
@@ -25,10 +25,10 @@ impl Token {
         Ok(Self(digest(&SHA256, text.as_bytes())))
     }
 
-    /// Whether this is the token. How long that takes tells nothing of it.
-    pub(crate) fn matches(&self, given: &[u8]) -> bool {
-        let given = digest(&SHA256, given);
-        verify_slices_are_equal(self.0.as_ref(), given.as_ref()).is_ok()
+    /// Compares a token in constant time.
+    pub(crate) fn matches(&self, candidate: &[u8]) -> bool {
+        let candidate = digest(&SHA256, candidate);
+        verify_slices_are_equal(self.0.as_ref(), candidate.as_ref()).is_ok()
     }
 }
 
@@ -38,9 +38,9 @@ impl fmt::Debug for Token {
     }
 }
 
-/// Fewer can be guessed.
+/// Shortest token: fewer characters can be guessed.
 const MIN_TOKEN: usize = 16;
-/// The longest token: more does not fit into a request's head beside the rest.
+/// Longest token: more does not fit into a request's head with the rest.
 pub const MAX_TOKEN: usize = 512;
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! Token buckets by prefix, in tables of bounded size.
+//! Token buckets for absent names by prefix, in tables of bounded size.
 
 use std::collections::HashMap;
 use std::hash::BuildHasher;
@@ -10,7 +10,7 @@ use tokio::time::Instant;
 
 use super::Prefix;
 
-/// How many absent names each prefix may still ask for.
+/// Token buckets: the absent names that each prefix may still look up.
 #[derive(Debug)]
 pub(super) struct Absences {
     per_minute: f64,
@@ -29,15 +29,15 @@ struct Bucket {
 impl Absences {
     pub(super) fn new(per_minute: usize) -> Self {
         Self {
-            // A minute's worth may come at once.
+            // A burst may use a minute's tokens.
             per_minute: per_minute as f64,
             shards: std::array::from_fn(|_| Mutex::default()),
             hasher: RandomState::default(),
         }
     }
 
-    /// Takes one, of the prefix and of the wider one around it; false if there
-    /// is none.
+    /// Takes a token of the prefix and one of the wider prefix around it.
+    /// Returns false if either has none.
     pub(super) fn take(&self, prefix: Prefix) -> bool {
         if !self.take_of(prefix, self.per_minute) {
             return false;
@@ -49,7 +49,7 @@ impl Absences {
         enough
     }
 
-    /// Gives one back.
+    /// Returns one token to the prefix and its wider prefix.
     pub(super) fn give_back(&self, prefix: Prefix) {
         self.give_back_to(prefix, self.per_minute);
         self.give_back_to(prefix.wider(), self.per_minute * WIDE_FACTOR);
@@ -89,14 +89,14 @@ impl Absences {
     }
 }
 
-/// What a bucket of `most` tokens holds now.
+/// Returns how many of `most` tokens a bucket holds now.
 fn level(bucket: &Bucket, most: f64, now: Instant) -> f64 {
     let since = now.saturating_duration_since(bucket.at).as_secs_f64();
     (bucket.tokens + since * most / 60.0).min(most)
 }
 
-/// Drops the full buckets, which tell nothing; if there are none, the
-/// older half, so that the search pays for many entries.
+/// Drops the full buckets, which hold no information. If there are none, it
+/// drops the older half: one scan then pays for many inserts.
 fn make_room(shard: &mut Shard, now: Instant) {
     shard.retain(|_, bucket| now.saturating_duration_since(bucket.at) < REFILL_TIME);
     if shard.len() < SHARD_ENTRIES {
@@ -114,13 +114,13 @@ fn make_room(shard: &mut Shard, now: Instant) {
     });
 }
 
-/// After so long a bucket is full again and tells nothing.
+/// Time after which every bucket is full again.
 const REFILL_TIME: Duration = Duration::from_secs(60);
 
-/// A wide prefix may have as much as so many of its prefixes.
+/// A wide prefix has the budget of 16 prefixes.
 const WIDE_FACTOR: f64 = 16.0;
 
-/// Keeps workers out of each other's way.
+/// Number of locks, against contention between workers.
 const SHARDS: usize = 16;
 
 /// Bounds the table at about 2 MB: 65,536 prefixes in all.
@@ -133,7 +133,7 @@ mod tests {
     use super::*;
 
     fn prefix(number: u32) -> Prefix {
-        // Each in a wide prefix of its own.
+        // Each number gives another wide prefix.
         IpAddr::from(Ipv6Addr::from_bits(u128::from(number) << 80)).into()
     }
 

@@ -1,5 +1,5 @@
-//! Calls in flight: a bounded number, handed out in turn to the prefixes that
-//! wait.
+//! Permits for calls in flight: a bounded number, given round robin to the
+//! prefixes that wait.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -9,16 +9,16 @@ use tokio::sync::oneshot;
 
 use super::{Denied, Prefix};
 
-/// A bounded number of calls. Idle ones go to whoever asks; when there are
-/// none, each prefix has a queue of its own, and what is given back goes to
-/// the queues in turn. Where no more may wait, the newest of the longest queue
-/// makes room for a prefix with fewer.
+/// Permits for a bounded number of calls. A free permit goes to the first
+/// caller. When there is none, each prefix has a queue, and returned permits go
+/// to the queues round robin. When no more callers may wait, the newest of the
+/// longest queue is refused in favour of a prefix with fewer.
 #[derive(Debug)]
 pub(crate) struct Calls {
     state: Mutex<State>,
-    /// Calls of one prefix while others wait.
+    /// Calls of one prefix in flight while others wait.
     share: usize,
-    /// Bound of all queues together.
+    /// Bound on all queues together.
     waiting: usize,
 }
 
@@ -28,7 +28,7 @@ struct State {
     waiting: usize,
     /// Prefixes that have calls in flight or waiting.
     prefixes: HashMap<Prefix, Line, RandomState>,
-    /// The prefixes that wait, each once.
+    /// Round-robin order of the prefixes that wait, each once.
     turns: VecDeque<Prefix>,
 }
 
@@ -38,7 +38,7 @@ struct Line {
     queue: VecDeque<oneshot::Sender<Call>>,
 }
 
-/// The permit of a call; dropping it lets the next one in.
+/// Permit of a call; dropping it passes the permit on.
 #[derive(Debug)]
 pub(crate) struct Call(Option<(Arc<Calls>, Prefix)>);
 
@@ -56,7 +56,7 @@ impl Calls {
         }
     }
 
-    /// Waits for a turn; dropping the future leaves the queue.
+    /// Waits for a permit; dropping the future leaves the queue.
     pub(crate) async fn enter(calls: &Arc<Self>, prefix: Prefix) -> Result<Call, Denied> {
         let turn = {
             let mut state = calls.lock();
@@ -67,12 +67,12 @@ impl Calls {
             }
             state.queue(prefix, calls.waiting)?
         };
-        // The sender lives in the queue until it sends, or makes room.
+        // The sender is dropped without sending only if it makes room.
         turn.await.map_err(|_| Denied::Full)
     }
 
-    /// Gives a call of `prefix` to whose turn it is. One who left the queue
-    /// meanwhile gives it on by dropping it.
+    /// Passes a permit of `prefix` to the next caller. If that caller has left,
+    /// the dropped permit passes on again.
     fn pass_on(self: &Arc<Self>, prefix: Prefix) {
         let next = self.lock().pass_on(prefix, self.share);
         if let Some((prefix, next)) = next {
@@ -100,8 +100,8 @@ impl State {
         Ok(receiver)
     }
 
-    /// Drops those who left; if there are none, the newest of the longest
-    /// queue. A prefix with nearly as long a queue of its own is refused.
+    /// Drops callers that left; if there are none, the newest of the longest
+    /// queue. Refuses a prefix whose own queue is about as long.
     fn make_room(&mut self, prefix: Prefix, bound: usize) -> Result<(), Denied> {
         for line in self.prefixes.values_mut() {
             let before = line.queue.len();
@@ -124,7 +124,7 @@ impl State {
         let lines = self.prefixes.values_mut();
         let longest = lines.max_by_key(|line| line.queue.len());
         let longest = longest.filter(|line| line.queue.len() > own + 1);
-        // Whoever waits on a dropped sender is refused.
+        // Dropping the sender refuses its caller.
         longest
             .and_then(|line| line.queue.pop_back())
             .ok_or(Denied::Full)?;
@@ -132,7 +132,7 @@ impl State {
         Ok(())
     }
 
-    /// Takes a call of `prefix` back and says who gets it.
+    /// Takes a permit of `prefix` back and returns its next caller.
     fn pass_on(&mut self, prefix: Prefix, share: usize) -> Option<(Prefix, oneshot::Sender<Call>)> {
         if let Some(line) = self.prefixes.get_mut(&prefix) {
             line.in_flight -= 1;
@@ -150,8 +150,8 @@ impl State {
         Some((next, sender))
     }
 
-    /// Whose turn it is: the first prefix below its share, else the first.
-    /// Its next call waits at the end of the line.
+    /// Returns the next caller: of the first prefix below its share, else of
+    /// the first. The prefix then moves to the end.
     fn next(&mut self, share: usize) -> Option<(Prefix, oneshot::Sender<Call>)> {
         loop {
             let prefixes = &self.prefixes;

@@ -1,4 +1,5 @@
-//! Prefixes over their budget of absent names: who waits for what it regains.
+//! Queues of handshakes whose prefix is over its budget of absent names, until
+//! its token bucket refills.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -10,8 +11,8 @@ use tokio::time::{Instant, sleep_until};
 
 use super::{Denied, Prefix};
 
-/// Waiting handshakes, by prefix. Where no more of a prefix may wait, the oldest
-/// is refused: whoever asks most often has no better chance than others.
+/// Waiting handshakes, by prefix. When no more of a prefix may wait, the oldest
+/// is refused: asking more often gives no better chance.
 #[derive(Debug, Default)]
 pub(super) struct Over(Mutex<Lines>);
 
@@ -21,7 +22,7 @@ struct Lines {
     by_prefix: HashMap<Prefix, VecDeque<Arc<AtomicBool>>, RandomState>,
 }
 
-/// A waiting handshake.
+/// Place of a waiting handshake; dropping it frees the place.
 #[derive(Debug)]
 pub(super) struct Waiting<'a> {
     over: &'a Over,
@@ -31,10 +32,10 @@ pub(super) struct Waiting<'a> {
 }
 
 impl Over {
-    /// Lets one more of a prefix wait, at most until `deadline`.
+    /// Adds a handshake of a prefix, which waits at most until `deadline`.
     ///
     /// # Errors
-    /// If too many of all prefixes wait.
+    /// If too many handshakes of all prefixes wait.
     pub(super) fn enter(&self, prefix: Prefix, deadline: Instant) -> Result<Waiting<'_>, Denied> {
         let refused = Arc::<AtomicBool>::default();
         let mut lines = self.lock();
@@ -65,18 +66,18 @@ impl Over {
 }
 
 impl Waiting<'_> {
-    /// Waits until it is worth looking again.
+    /// Waits until the bucket may have a token again.
     ///
     /// # Errors
-    /// If a newer one took its place, or too little time is left. That is told
-    /// before the deadline, so that the refusal has its cause: the budget.
+    /// If a newer handshake took the place, or too little time is left.
+    /// Refusing before the deadline keeps the cause: the budget.
     pub(super) async fn pause(&self) -> Result<(), Denied> {
         let next = Instant::now() + RETRY_INTERVAL;
         if next >= self.until {
             return Err(Denied::OverBudget);
         }
         sleep_until(next).await;
-        // Relaxed: nothing else is read because of it.
+        // Relaxed: the flag guards no other data.
         if self.refused.load(Ordering::Relaxed) {
             return Err(Denied::OverBudget);
         }
@@ -101,12 +102,14 @@ impl Drop for Waiting<'_> {
     }
 }
 
-/// The time in which a budget of 600 a minute regains one.
+/// Time in which the default budget of 600 per minute regains one token.
 const RETRY_INTERVAL: Duration = Duration::from_millis(100);
-/// Clients ask again; longer waits would only hold more of their handshakes.
+/// Longest wait. Clients retry, and longer waits would only hold more
+/// handshakes.
 const MAX_WAIT: Duration = Duration::from_secs(3);
-/// A household that opens a page with a cold host per image. Their timers cost
-/// a worker less than a handshake each second.
+/// Waiting handshakes of a prefix: a household that opens a page with an
+/// uncached host per image. Their timers cost a worker less than one handshake
+/// per second.
 const MAX_OF_PREFIX: usize = 64;
-/// Waiting handshakes of all prefixes, whose memory and timers they bound.
+/// Waiting handshakes of all prefixes; bounds their memory and timers.
 const MAX_WAITING: usize = 4096;

@@ -18,7 +18,7 @@ fn budget(absent: usize, loads: usize, per_prefix: usize, waiting: usize) -> Bud
     }
 }
 
-/// With a deadline later than any wait.
+/// Admits with a deadline later than any wait.
 async fn admit(budget: &Budget, prefix: Prefix) -> Result<Permit, Denied> {
     let deadline = Instant::now() + Duration::from_secs(60);
     budget.admit(prefix, deadline).await
@@ -80,7 +80,7 @@ async fn names_that_exist_get_through_over_budget() {
     for _ in 0..600 {
         admit(&budget, crowd).await.unwrap().was_absent();
     }
-    // Five unknown names a second go on, half of what the budget regains.
+    // Five absent names per second continue: half of what the bucket regains.
     let deadline = Duration::from_secs(2);
     for round in 0..10 {
         admit(&budget, crowd).await.unwrap().was_absent();

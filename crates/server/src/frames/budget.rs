@@ -1,10 +1,11 @@
-//! How many frames a client may send for nothing.
+//! Rate limit on HTTP/2 frames.
 
 use std::time::Duration;
 
 use super::parser::{DATA, HEADERS, Head, RST_STREAM};
 
-/// A token bucket: every frame costs, answers and time give back.
+/// Token bucket of frames: received frames cost tokens, answers and time return
+/// them.
 ///
 /// | frame | tokens |
 /// | --- | --- |
@@ -20,9 +21,9 @@ use super::parser::{DATA, HEADERS, Head, RST_STREAM};
 /// Go's does, never comes near the bound.
 pub(super) struct Budget {
     tokens: u32,
-    /// Bytes sent that have not given a token yet.
+    /// Sent bytes that have not earned a token yet.
     bytes: u32,
-    /// When time last gave something.
+    /// When elapsed time last returned tokens.
     given: Duration,
     spent: bool,
 }
@@ -86,24 +87,25 @@ impl Budget {
 }
 
 /// Frames that a client may send at once: ten times what the busiest browser
-/// does in front of its first answer.
+/// sends before its first answer.
 const BURST: u32 = 2000;
 
-/// Frames per second that nobody notices.
+/// Frames per second without any answer; their cost is negligible.
 const RATE: u32 = 100;
 
-/// A request, its priority, and updates of both windows.
+/// Tokens per answer: a request, its priority, and two window updates.
 const ANSWER: u32 = 4;
 
-/// Half of what Go's client takes before it updates both windows.
+/// Sent bytes per token: half of what Go's client reads before it updates both
+/// windows.
 const BYTES: u32 = 2048;
 
-/// A reset costs work that is thrown away (CVE-2023-44487). A request that is
-/// reset behind the head of its answer costs 5 in all: 400 at once, 20 a
-/// second.
+/// Tokens per reset, which wastes work (CVE-2023-44487). A request that is
+/// reset after its answer's head costs 5 in all: 400 at once, 20 per second.
 const RESET: u32 = 8;
 
-/// DATA in small pieces is a flood too (CVE-2019-9518).
+/// DATA frames below this size cost a token: small ones are a flood too
+/// (CVE-2019-9518).
 const FULL: u32 = 256;
 
 #[cfg(test)]

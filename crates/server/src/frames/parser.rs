@@ -1,6 +1,6 @@
-//! The heads of frames in a stream of bytes (RFC 9113, section 4.1).
+//! Parser of frame heads in a byte stream (RFC 9113, section 4.1).
 
-/// The head of a frame.
+/// Head of a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Head {
     pub(super) len: u32,
@@ -26,15 +26,15 @@ impl Head {
     }
 }
 
-/// Finds the heads, however the bytes are cut.
+/// Incremental parser of frame heads.
 #[derive(Default)]
 pub(super) struct Parser {
     head: [u8; HEAD],
-    /// Bytes of the head that came.
+    /// Bytes of the head that have arrived.
     have: usize,
-    /// Bytes to pass over before the next head.
+    /// Bytes to skip before the next head.
     skip: usize,
-    /// A field block has begun, and whether this frame is its last.
+    /// Set while a field block is open: whether the current frame is its last.
     block: Option<Last>,
 }
 
@@ -42,7 +42,7 @@ pub(super) struct Parser {
 struct Last(bool);
 
 impl Parser {
-    /// For what a server receives.
+    /// Makes a parser of what a server receives: the preface comes first.
     pub(super) fn server() -> Self {
         Self {
             skip: PREFACE,
@@ -50,12 +50,12 @@ impl Parser {
         }
     }
 
-    /// For what a client receives.
+    /// Makes a parser of what a client receives.
     pub(super) fn client() -> Self {
         Self::default()
     }
 
-    /// Shows the heads that are complete with these bytes.
+    /// Passes each head that these bytes complete to `show`.
     pub(super) fn feed(&mut self, mut bytes: &[u8], mut show: impl FnMut(Head)) {
         while !bytes.is_empty() {
             let skipped = self.skip.min(bytes.len());
@@ -80,7 +80,7 @@ impl Parser {
         }
     }
 
-    /// Whether a field block has begun and not ended.
+    /// Returns whether a field block has begun and not ended.
     pub(super) fn is_in_head(&self) -> bool {
         self.block.is_some()
     }
@@ -89,7 +89,7 @@ impl Parser {
         self.rest() == 0
     }
 
-    /// Bytes to the end of what has begun: a head, or what stands behind it.
+    /// Returns the bytes to the end of the current head or payload.
     pub(super) fn rest(&self) -> usize {
         if self.skip > 0 {
             self.skip
@@ -109,7 +109,7 @@ const END_HEADERS: u8 = 4;
 
 const HEAD: usize = 9;
 
-/// Bytes in front of a client's first frame (RFC 9113, section 3.4).
+/// Bytes before a client's first frame (RFC 9113, section 3.4).
 pub(super) const PREFACE: usize = 24;
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! An answer that knows when it ends.
+//! Response body that tracks the progress and the end of its request.
 
 use std::io;
 use std::pin::Pin;
@@ -12,10 +12,10 @@ use super::streams::Progress;
 use crate::body::Body;
 use crate::timeouts::ConnTimeouts;
 
-/// A site's answer; dropping it ends the request.
+/// Body of a site's response; dropping it ends the request.
 pub(crate) struct Answer {
     body: Body,
-    /// Of the last frame of `body`, what was not handed out.
+    /// The part of `body`'s last frame that was not handed out yet.
     rest: Bytes,
     guard: Guard,
 }
@@ -33,8 +33,9 @@ impl Answer {
         }
     }
 
-    /// The next piece: over HTTP/2 at most what a client must take within one
-    /// limit, so that no more waits in h2 behind a closed window.
+    /// Returns the next piece. Over HTTP/2 it has at most [`PIECE`] bytes,
+    /// which the client must take within the body limit: more would wait in h2
+    /// behind a closed window.
     fn poll_piece(&mut self, cx: &mut Context<'_>) -> Poll<Option<io::Result<Frame<Bytes>>>> {
         if self.rest.is_empty() {
             let frame = match ready!(http_body::Body::poll_frame(Pin::new(&mut self.body), cx)) {
@@ -62,7 +63,7 @@ impl http_body::Body for Answer {
         let this = &mut *self;
         this.guard.sent();
         let piece = this.poll_piece(cx);
-        // The last one too: hyper keeps it until there is room.
+        // The last piece waits as well: hyper keeps it until there is room.
         if matches!(piece, Poll::Ready(Some(Ok(_)))) {
             this.guard.wait();
         }
@@ -74,7 +75,7 @@ impl http_body::Body for Answer {
     }
 
     fn size_hint(&self) -> SizeHint {
-        // hyper asks before the first piece.
+        // hyper asks before the first piece, when `rest` is empty.
         self.body.size_hint()
     }
 }
@@ -82,9 +83,10 @@ impl http_body::Body for Answer {
 /// A request in flight, from its head to the end of its answer.
 pub(super) struct Guard {
     timeouts: Arc<ConnTimeouts>,
-    /// The request's body may still come.
+    /// Whether the request's body may still come.
     has_body: bool,
-    /// Only of HTTP/2: over HTTP/1.1 what is not taken blocks the socket.
+    /// Set for HTTP/2 only: over HTTP/1.1, data that the client does not take
+    /// blocks the socket.
     progress: Option<Arc<Progress>>,
 }
 
@@ -122,6 +124,6 @@ impl Drop for Guard {
     }
 }
 
-/// The size of a frame of HTTP/2. Within `body_timeout`'s default this makes a least rate
-/// of 546 bytes per second for each answer.
+/// Bytes of an HTTP/2 frame. With the default `body_timeout` of 30 s, each
+/// answer must be taken at 546 bytes per second or more.
 const PIECE: usize = 16 << 10;

@@ -1,4 +1,4 @@
-//! Polls a connection, with one timer for all of its limits.
+//! Drives a connection, with one timer for all of its limits.
 
 use std::future::{Future, poll_fn};
 use std::pin::{Pin, pin};
@@ -13,9 +13,11 @@ use tokio::time::{Instant, Sleep, sleep_until, timeout};
 use crate::timeouts::{ConnTimeouts, Due, LINGER, Limits};
 use crate::tls::Stream;
 
-/// Tells the connections of a worker that the server drains.
+/// Signal to the connections of a worker that the drain has begun.
 #[derive(Debug, Default)]
 pub(crate) struct Drain {
+    /// Release in `begin` pairs with Acquire in `begun`.
+    /// Release in `begin` pairs with Acquire in `begun`.
     begun: AtomicBool,
     notify: Notify,
 }
@@ -27,7 +29,7 @@ impl Drain {
     }
 
     async fn begun(&self) {
-        // Made before the flag is read: no notification falls in between.
+        // Created before the flag is read: a `begin` in between still notifies.
         let notified = self.notify.notified();
         if !self.begun.load(Ordering::Acquire) {
             notified.await;
@@ -35,26 +37,27 @@ impl Drain {
     }
 }
 
-/// What a connection is held to.
+/// Limits and drain signal of a connection.
 pub(super) struct Held<'a> {
     pub(super) timeouts: Arc<ConnTimeouts>,
     pub(super) limits: Limits,
     pub(super) drain: &'a Drain,
 }
 
-/// How far a connection was driven.
+/// Result of driving a connection.
 pub(super) enum Driven<T> {
-    /// To its end.
+    /// The connection ended.
     Ended(T),
-    /// A limit cut it off.
+    /// A limit cut the connection off.
     Cut,
-    /// No request has come for [`PARK_DELAY`], and none is begun. Only of HTTP/1.1.
+    /// No request has come for [`PARK_DELAY`], and none has begun. HTTP/1.1
+    /// only.
     Idle,
 }
 
 impl Held<'_> {
-    /// Waits for bytes of the client without hyper. False if a limit or the
-    /// drain came first; then the stream is closed.
+    /// Waits for bytes of the client without hyper. If a limit or the drain
+    /// comes first, it closes the stream and returns false.
     pub(super) async fn is_asked_again(&self, stream: &mut Stream) -> bool {
         let due = self.timeouts.due(&self.limits);
         let limit = async {
@@ -67,13 +70,13 @@ impl Held<'_> {
             biased;
             () = poll_fn(|cx| stream.poll_readable(cx)) => return true,
             () = limit => {}
-            // A client in front of its first request gets it answered.
+            // A client that has sent no request yet gets its first one answered.
             () = self.drain.begun() => if !self.timeouts.has_begun() {
                 return true;
             }
         }
         self.timeouts.close();
-        // A client that does not take close_notify does not get it.
+        // The close_notify gets [`LINGER`] to be taken, not longer.
         let _ = timeout(LINGER, poll_fn(|cx| stream.poll_close(cx))).await;
         false
     }
@@ -81,9 +84,9 @@ impl Held<'_> {
 
 /// Drives `connection`.
 ///
-/// The timer is set back only for a limit that comes sooner; where the limit
-/// has moved away since, it fires, finds nothing and is set again. A request
-/// on a kept-alive connection so leaves it alone.
+/// The timer is only reset for a limit that comes sooner. If the limit has
+/// moved away, the timer fires, finds nothing due and is set again. Hence a
+/// request on a kept-alive connection does not touch it.
 pub(super) async fn drive<C: Future>(
     connection: Pin<&mut C>,
     end_gracefully: impl Fn(Pin<&mut C>),
@@ -122,13 +125,13 @@ pub(super) async fn drive<C: Future>(
     .await
 }
 
-/// A connection on its way, with the timer of its limits.
+/// Connection that is being driven, with the timer of its limits.
 struct Driver<'a, C, E> {
     connection: Pin<&'a mut C>,
     end_gracefully: E,
     held: &'a Held<'a>,
     timer: Pin<&'a mut Sleep>,
-    /// The longest time between two checks of a step that is ours.
+    /// The longest time between two checks while the server is at work.
     interval: Duration,
     /// The time until the next check; doubles while the connection is busy.
     park: Duration,
@@ -137,15 +140,16 @@ struct Driver<'a, C, E> {
 }
 
 impl<C: Future, E: Fn(Pin<&mut C>)> Driver<'_, C, E> {
-    /// Asks hyper once to end, if the server drains or the host is gone. True
-    /// if it was asked, so that the connection is to be polled.
+    /// Asks hyper once to shut down gracefully, if the server drains or the
+    /// host is gone. Returns true if it asked now: the connection must then be
+    /// polled.
     fn winds_down(&mut self) -> bool {
         let timeouts = &self.held.timeouts;
         if !self.drained && !timeouts.is_winding_down() {
             return false;
         }
         timeouts.close_if_idle();
-        // A client in front of its first request gets it answered.
+        // A client that has sent no request yet gets its first one answered.
         let asks = !self.ending && timeouts.has_begun();
         if asks {
             self.end();
@@ -158,8 +162,8 @@ impl<C: Future, E: Fn(Pin<&mut C>)> Driver<'_, C, E> {
         (self.end_gracefully)(self.connection.as_mut());
     }
 
-    /// Sets the timer back if something comes sooner. Returns what comes first:
-    /// a limit, or a check of the streams of HTTP/2.
+    /// Resets the timer if something is due sooner. Returns what comes first: a
+    /// limit, or a check of the HTTP/2 streams.
     fn set_timer(&mut self, due: Option<(Instant, Due)>) -> Option<Instant> {
         let streams = self.held.timeouts.has_streams();
         let check = streams.then(|| Instant::now() + self.interval);
@@ -170,7 +174,7 @@ impl<C: Future, E: Fn(Pin<&mut C>)> Driver<'_, C, E> {
         first
     }
 
-    /// Does what is due when the timer has fired, and sets it again.
+    /// Handles the timer: does what is due, and sets it again.
     fn fire(
         &mut self,
         due: Option<(Instant, Due)>,
@@ -181,7 +185,8 @@ impl<C: Future, E: Fn(Pin<&mut C>)> Driver<'_, C, E> {
         let now = Instant::now();
         match due.filter(|(at, _)| *at <= now).map(|(_, due)| due) {
             Some(Due::Ask) => {
-                // A write that is blocked is tried again, and answers.
+                // hyper retries the blocked write, which then measures the
+                // progress.
                 let asked = timeouts.ask_progress();
                 self.timer.as_mut().reset(now + self.interval);
                 return (!asked).then_some(Driven::Cut);
@@ -196,26 +201,27 @@ impl<C: Future, E: Fn(Pin<&mut C>)> Driver<'_, C, E> {
                 return Some(Driven::Idle);
             }
             None => {
-                // A busy connection is checked ever less often.
+                // A busy connection is checked less often each time, at least
+                // every 5 s.
                 let next = first.unwrap_or(now + self.interval);
                 self.timer.as_mut().reset(next.min(now + self.park));
                 self.park = CHECK_INTERVAL.min(self.park * 2);
             }
         }
-        // The first time it fires, tickets have waited long enough.
+        // The timer first fires after [`TICKET_DELAY`]: tickets wait no longer.
         timeouts.be_impatient();
         None
     }
 }
 
-/// How long no request has come when hyper is given up with its two buffers of
-/// 8 KiB: longer than a busy client's pauses, since it is made anew for the
-/// next one (1 µs).
+/// Idle time after which hyper and its two 8 KiB buffers are dropped. Longer
+/// than a busy client's pauses, since hyper is made anew for the next request
+/// (1 µs).
 const PARK_DELAY: Duration = Duration::from_millis(100);
 
-/// How long session tickets wait for the first answer to ride with. Clients
-/// send their request at once; one that does not misses nothing.
+/// How long session tickets wait to be sent with the first answer. Most clients
+/// send their request at once; others lose nothing.
 const TICKET_DELAY: Duration = Duration::from_millis(20);
 
-/// How often a connection is looked at whose next step is ours.
+/// Interval of checks while the server is preparing an answer.
 const CHECK_INTERVAL: Duration = Duration::from_secs(5);

@@ -1,13 +1,13 @@
-//! How the body of an HTTP/1.1 request may be framed.
+//! Checks how the body of an HTTP/1.1 request is framed.
 
 use http::StatusCode;
 use http::header::{HeaderMap, TRANSFER_ENCODING};
 
 use crate::route::Refused;
 
-/// Takes one transfer coding, chunked, once: another is not implemented, and
-/// what is chunked twice is malformed (RFC 9112, sections 6.1 and 7). hyper
-/// looks at the last one alone.
+/// Accepts one transfer coding: chunked, once. Other codings get 501, and
+/// chunked twice gets 400 (RFC 9112, sections 6.1 and 7). hyper checks the last
+/// coding only.
 pub(super) fn check(headers: &HeaderMap) -> Result<(), Refused> {
     let mut chunked = 0;
     for field in headers.get_all(TRANSFER_ENCODING) {

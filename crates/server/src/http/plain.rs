@@ -1,4 +1,4 @@
-//! HTTP without TLS: everything is elsewhere.
+//! Plain HTTP: redirects every request to HTTPS.
 
 use std::convert::Infallible;
 
@@ -20,12 +20,12 @@ use crate::refuse;
 use crate::route::BAD_HOST;
 use crate::shared::Shared;
 
-/// Answers one request with the same URL on HTTPS. A host that is no host name
-/// gets 400. No lookup: whether the host is served shows there.
+/// Redirects one request to the same URL on HTTPS. A Host that is no host name
+/// gets 400. There is no lookup: HTTPS answers whether the host is served.
 pub(crate) async fn redirect(socket: TcpStream, shared: &Shared) {
     let port = shared.https_port;
     let service = service_fn(|request: Request<Incoming>| {
-        let response = elsewhere(&request, port);
+        let response = to_same_url(&request, port);
         shared.metrics.request(response.status());
         std::future::ready(Ok::<_, Infallible>(response))
     });
@@ -37,13 +37,13 @@ pub(crate) async fn redirect(socket: TcpStream, shared: &Shared) {
         .max_headers(MAX_HEADERS)
         .serve_connection(TokioIo::new(socket), service)
         .without_shutdown();
-    // The answer is small: the limit for the head holds for all of it.
+    // The answer is small, and therefore the head limit covers all of it.
     if let Ok(Ok(parts)) = timeout(shared.limits.head, connection).await {
         refuse::refuse(parts.io.into_inner(), &[]).await;
     }
 }
 
-fn elsewhere<B>(request: &Request<B>, port: u16) -> Response<Body> {
+fn to_same_url<B>(request: &Request<B>, port: u16) -> Response<Body> {
     let host = authority::of(request).and_then(|host| HostName::parse(host).ok());
     match host {
         Some(host) => to_https(&host, port, request.uri().path_and_query()),
@@ -87,7 +87,7 @@ mod tests {
         ] {
             let host = HeaderValue::from_bytes(host.as_bytes()).unwrap();
             let request = Request::builder().uri(uri).header(HOST, host);
-            let response = elsewhere(&request.body(()).unwrap(), 8443);
+            let response = to_same_url(&request.body(()).unwrap(), 8443);
             let location = response.headers().get(LOCATION);
             let location = location.map(|value| value.to_str().unwrap());
             assert_eq!(location, want, "{uri}");

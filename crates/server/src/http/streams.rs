@@ -1,4 +1,4 @@
-//! The streams of one HTTP/2 connection, each held to its own limit.
+//! Runs the streams of one HTTP/2 connection, each with its own body limit.
 
 use std::future::Future;
 use std::sync::Arc;
@@ -9,12 +9,12 @@ use tokio::task_local;
 
 use crate::timeouts::{ConnTimeouts, Mark};
 
-/// Runs the streams of a connection, and resets one whose client takes nothing
-/// of its answer, whatever the others do.
+/// Executor of a connection's streams. It resets a stream whose client takes
+/// nothing of its answer, independent of other streams.
 #[derive(Clone)]
 pub(super) struct Streams {
     timeouts: Arc<ConnTimeouts>,
-    /// How long a client may leave a piece untaken.
+    /// How long a client may leave a piece unread.
     limit: Duration,
 }
 
@@ -26,7 +26,8 @@ impl Streams {
         }
     }
 
-    /// Resolves when the client has left something untaken for too long.
+    /// Resolves when the client has left a piece unread for longer than the
+    /// limit.
     async fn stalled(&self, progress: &Progress) {
         loop {
             self.timeouts.stream_check().await;
@@ -45,12 +46,12 @@ where
         let (streams, progress) = (self.clone(), Arc::new(Progress::default()));
         tokio::spawn(async move {
             let stream = PROGRESS.scope(Arc::clone(&progress), stream);
-            // Dropped without its end, a stream is reset with CANCEL.
+            // h2 resets a stream that is dropped before its end, with CANCEL.
             tokio::select! {
                 biased;
                 () = stream => {}
                 () = streams.stalled(&progress) => {
-                    tracing::debug!("a stream of HTTP/2 is reset: the client takes nothing of it");
+                    tracing::debug!("HTTP/2 stream reset: the client takes nothing of its answer");
                 }
             }
         });
@@ -61,9 +62,9 @@ task_local! {
     static PROGRESS: Arc<Progress>;
 }
 
-/// Since when a piece of a stream's answer waits for the client, in the
-/// connection's flowing time: while the socket takes nothing, no window
-/// can be blamed.
+/// Start of the wait for the client to take a piece of an answer. Measured in
+/// the connection's flowing time: while the socket is blocked, the stream's
+/// window is not the cause.
 #[derive(Debug, Default)]
 pub(super) struct Progress {
     waiting_since: Mark,

@@ -1,35 +1,36 @@
-//! Whether a client takes what is sent, as its kernel confirms it.
+//! Measures whether a client takes what is sent, by its kernel's
+//! acknowledgements.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
 use super::Mark;
 
-/// What the socket took, and how long it took nothing. Times are milliseconds
-/// of the connection.
+/// Bytes that the socket took, and the time for which it was blocked. Times are
+/// milliseconds since accept.
 ///
-/// A socket that takes nothing says little: the kernel wakes a writer when a
-/// third of its buffer is free, for a client of 20 KB/s a minute later. What
-/// the client's kernel acknowledged tells. A window is one limit's length of
-/// blocked time; in each the client must take [`MIN_RATE`].
+/// A blocked socket does not mean a stalled client: the kernel wakes a writer
+/// when a third of its buffer is free, which takes a 20 KB/s client a minute.
+/// Acknowledged bytes show progress. A window is one body limit of blocked
+/// time, in which the client must take [`MIN_RATE`].
 #[derive(Debug, Default)]
 pub(super) struct Outflow {
     /// Bytes that the socket took.
     sent: AtomicU64,
-    /// Since when it takes nothing.
+    /// Since when the socket is blocked.
     blocked: Mark,
-    /// All blocked time before that.
+    /// Blocked time before `blocked`.
     total: AtomicU64,
     /// Blocked time at the beginning of the window.
     window: Mark,
     /// Acknowledged bytes at the beginning of the window.
     taken: AtomicU64,
-    /// The window is over, and the next blocked write says what was taken.
+    /// The window is over: the next blocked write measures what was taken.
     asked: AtomicBool,
 }
 
 impl Outflow {
-    /// A request begins: what came before does not count.
+    /// Begins a request: earlier blocked time does not count.
     pub(super) fn begin(&self) {
         self.window.clear();
     }
@@ -64,7 +65,8 @@ impl Outflow {
         self.blocked.value().is_some()
     }
 
-    /// Until when the socket may take nothing, if it takes nothing.
+    /// Returns until when the socket may stay blocked; None if it is not
+    /// blocked.
     pub(super) fn blocked_until(&self, limit: Duration) -> Option<u64> {
         let since = self.blocked.value()?;
         let limit = u64::try_from(limit.as_millis()).unwrap_or(u64::MAX);
@@ -73,13 +75,13 @@ impl Outflow {
         Some(since + end.saturating_sub(total))
     }
 
-    /// Has the next blocked write say what was taken. False if one was asked
-    /// before, and the client has taken too little.
+    /// Makes the next blocked write measure what was taken. Returns false if
+    /// the last measurement found too little.
     pub(super) fn ask(&self) -> bool {
         !self.asked.swap(true, Relaxed)
     }
 
-    /// The time in which the socket took what there was.
+    /// Returns the time in which the socket was not blocked.
     pub(super) fn flowing(&self, now: u64) -> u64 {
         now.saturating_sub(self.total(now))
     }
@@ -93,6 +95,6 @@ impl Outflow {
     }
 }
 
-/// Bytes per second that a client must take: a tenth of a modem's. A client
-/// that takes less holds its place, and an open file, for their own sake.
+/// Bytes per second that a client must take: a tenth of a modem's rate. A
+/// slower client is treated as an attack on places and open files.
 const MIN_RATE: u64 = 512;

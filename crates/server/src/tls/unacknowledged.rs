@@ -1,4 +1,4 @@
-//! What the kernel still has to send, or to hear about.
+//! Asks the kernel for the unacknowledged bytes of a socket.
 #![expect(
     unsafe_code,
     reason = "no dependency has this request of ioctl behind a safe function"
@@ -9,8 +9,8 @@ use std::os::fd::AsRawFd;
 use libc::c_int;
 use tokio::net::TcpStream;
 
-/// Bytes that the socket took and the client's kernel has not acknowledged
-/// (SIOCOUTQ, tcp(7)); more than were ever sent if the kernel can't tell.
+/// Returns the bytes that the socket took and the client's kernel has not
+/// acknowledged (SIOCOUTQ, tcp(7)); [`u64::MAX`] if the kernel can't tell.
 pub(super) fn unacknowledged(socket: &TcpStream) -> u64 {
     let mut bytes: c_int = -1;
     // SAFETY: the descriptor is open for as long as the socket is borrowed,

@@ -1,5 +1,5 @@
-//! What the stream does for HTTP/2 alone: it counts frames, and ends what h2
-//! would keep.
+//! The stream's HTTP/2 part: counts frames, and ends connections that h2 would
+//! keep.
 
 use std::io::{self, IoSlice, Write};
 use std::task::Context;
@@ -13,7 +13,7 @@ impl Stream {
         self.frames = Some(Box::new(frames));
     }
 
-    /// Notes what HTTP/2 wrote.
+    /// Notes the frames that h2 wrote.
     pub(super) fn note_sent(&mut self, bufs: &[IoSlice<'_>], mut n: usize) {
         let Some(frames) = &mut self.frames else {
             return;
@@ -26,29 +26,29 @@ impl Stream {
         }
     }
 
-    /// Sends a client of HTTP/2 away that asks too much of the connection.
+    /// Begins to close the connection of a client that misuses HTTP/2.
     pub(super) fn check_frames(&mut self) {
         let Some(frames) = self.frames.as_ref().filter(|_| !self.misused) else {
             return;
         };
         if frames.is_misused(self.timeouts.flowing()) {
-            tracing::debug!("a client of HTTP/2 is sent away: too many frames, or a stuck answer");
+            tracing::debug!("HTTP/2 connection closed: too many frames, or a stuck answer");
             self.misused = true;
             self.timeouts.close();
         }
     }
 
-    /// Bytes that HTTP/2 still gets of a client that is sent away: those of a
-    /// frame that has begun, since h2 takes an end within one for a fault and
-    /// says nothing. Any number of another client.
+    /// Returns how many bytes h2 may still read. For a misusing client, that is
+    /// the rest of the current frame: h2 treats an end within a frame as an
+    /// error and sends no GOAWAY. Else there is no bound.
     pub(super) fn wanted(&self) -> usize {
         let frames = self.frames.as_ref().filter(|_| self.misused);
         frames.map_or(usize::MAX, |frames| frames.rest())
     }
 
-    /// Whether the client's end of the stream is kept from HTTP/2, which would
-    /// give up the answers that are still to be sent (RFC 8446, section 6.1,
-    /// lets the client read on).
+    /// Returns whether to hide the client's end of the stream from h2, which
+    /// would drop the answers still to be sent. The client may read on (RFC
+    /// 8446, section 6.1).
     pub(super) fn keeps_end(&mut self, cx: &Context<'_>) -> bool {
         match &mut self.frames {
             Some(frames) if frames.has_answers() || self.timeouts.is_in_flight() => {
@@ -59,7 +59,7 @@ impl Stream {
         }
     }
 
-    /// Writes GOAWAY for a client that is sent away.
+    /// Writes GOAWAY for a misusing client.
     pub(super) fn send_goaway(&mut self) -> io::Result<()> {
         let frames = self.frames.as_ref().filter(|_| self.misused);
         match frames.and_then(|frames| frames.goaway()) {

@@ -1,4 +1,4 @@
-//! Bytes between the socket and rustls.
+//! Moves bytes between the socket and rustls.
 
 use std::cell::RefCell;
 use std::io::{self, IoSlice, Write};
@@ -14,19 +14,19 @@ use super::{Broken, Stream};
 use crate::timeouts::ConnTimeouts;
 
 impl Stream {
-    /// Processes what was received with the ClientHello: rustls takes nothing
-    /// out of its own buffer before the next read.
+    /// Processes bytes received with the ClientHello: rustls leaves them in its
+    /// buffer until the next read.
     ///
     /// # Errors
-    /// What breaks TLS's rules there; [`Self::poll_linger`] sends the alert.
+    /// If they break the TLS protocol; [`Self::poll_linger`] sends the alert.
     pub(crate) fn process_received(&mut self) -> Result<(), Broken> {
         let processed = self.tls.process_new_packets();
         processed.map(drop).map_err(Broken::Tls)
     }
 }
 
-/// Reads once into the worker's buffer and shows what came; nothing at the
-/// end of the stream.
+/// Reads once into the worker's buffer and passes the bytes to `show`; none at
+/// the end of the stream.
 pub(crate) fn receive<T>(
     socket: &mut TcpStream,
     cx: &mut Context<'_>,
@@ -61,8 +61,8 @@ pub(crate) fn send(
     Poll::Ready(Ok(()))
 }
 
-/// The socket as rustls wants it: not ready is `WouldBlock`, with the task
-/// registered to be woken.
+/// Socket as a blocking writer for rustls: when it is not ready, it registers
+/// the task and returns `WouldBlock`.
 struct Wire<'a, 'b> {
     socket: &'a mut TcpStream,
     cx: &'a mut Context<'b>,
@@ -90,8 +90,8 @@ fn blocking(poll: Poll<io::Result<usize>>) -> io::Result<usize> {
 }
 
 thread_local! {
-    /// Shared by all connections of a worker: it holds bytes only between two
-    /// lines of [`receive`].
+    /// Read buffer that all connections of a worker share: it holds bytes only
+    /// within [`receive`].
     static BUFFER: RefCell<Box<[u8]>> = RefCell::new(vec![0; BUFFER_SIZE].into());
 }
 

@@ -56,14 +56,14 @@ async fn with_a_token_nothing_is_answered_without_it() {
         }
     }
     let unknown = fixture.ask("GET /secret HTTP/1.1\r\nHost: a\r\n").await;
-    assert_eq!(unknown.0, 401, "the paths are not told either");
+    assert_eq!(unknown.0, 401, "paths are not revealed either");
 }
 
 #[tokio::test]
 async fn connections_are_bounded_and_idle_ones_end() {
     let fixture = Fixture::start(None).await;
     let mut idle = Vec::new();
-    // Each holds its place once it was answered.
+    // Each connection holds its permit once it was answered.
     for _ in 0..MAX_CONNECTIONS {
         let mut socket = TcpStream::connect(fixture.address).await.unwrap();
         let request = b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n";
@@ -81,7 +81,7 @@ async fn connections_are_bounded_and_idle_ones_end() {
 
     tokio::time::pause();
     let mut rest = Vec::new();
-    // The timer ends it; nothing else would.
+    // Only the idle timeout ends this connection.
     idle.pop().unwrap().read_to_end(&mut rest).await.unwrap();
 }
 
@@ -93,7 +93,7 @@ async fn strangers_hold_no_place() {
     let request = b"GET /healthz HTTP/1.1\r\nHost: evil.example\r\n\r\n";
     refused.write_all(request).await.unwrap();
     let mut answer = String::new();
-    // No time passes here that a timer could end it by.
+    // The clock is not paused yet: no timeout ends this connection.
     refused.read_to_string(&mut answer).await.unwrap();
     assert!(answer.starts_with("HTTP/1.1 403"), "{answer}");
     assert!(answer.contains("connection: close"), "{answer}");
@@ -124,18 +124,18 @@ async fn strangers_keep_nobody_out() {
     for _ in 0..2 * MAX_STRANGERS {
         silent.push(TcpStream::connect(fixture.address).await.unwrap());
     }
-    // Sooner than any stranger's time is over.
+    // The answer comes before any stranger's timeout.
     let begun = Instant::now();
     assert_eq!(fixture.ask(request).await.0, 200);
     assert!(begun.elapsed() < STRANGER_LIFE);
-    // The first stranger made room, and who had passed did not.
+    // The first stranger made room, and the authorized connection did not.
     assert_eq!(silent[0].read(&mut [0; 1]).await.unwrap_or(0), 0);
     known.write_all(head.as_bytes()).await.unwrap();
     assert!(known.read(&mut [0; 4096]).await.unwrap() > 0);
 }
 
 #[tokio::test]
-async fn the_listener_closes_when_it_is_told_to() {
+async fn the_listener_closes_on_shutdown() {
     let fixture = Fixture::start(None).await;
     let mut open = TcpStream::connect(fixture.address).await.unwrap();
     assert_eq!(fixture.get("/healthz").await.0, 200);

@@ -1,10 +1,10 @@
-//! The samples of a scrape, by the grammar of OpenMetrics.
+//! Tests the samples of a scrape, read by the grammar of OpenMetrics.
 
 use super::*;
 use crate::metrics::{HandshakeResult, LookupResult};
 
 #[tokio::test]
-async fn every_figure_is_told() {
+async fn every_metric_is_exposed() {
     let fixture = Fixture::start(None).await;
     let metrics = &fixture.metrics;
     for (n, result) in HandshakeResult::ALL.into_iter().enumerate() {
