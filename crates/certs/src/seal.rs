@@ -16,7 +16,7 @@ use std::fmt;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use aws_lc_rs::aead::{AES_256_GCM, Aad, LessSafeKey, NONCE_LEN, Nonce, UnboundKey};
+use aws_lc_rs::aead::{AES_256_GCM, Aad, Nonce, RandomizedNonceKey};
 use aws_lc_rs::digest::{SHA256, digest};
 use zeroize::Zeroizing;
 
@@ -32,7 +32,7 @@ use crate::store::{CatalogId, DocumentId};
 /// Master key, expanded once for all uses.
 pub struct MasterKey {
     id: u32,
-    key: LessSafeKey,
+    key: RandomizedNonceKey,
 }
 
 impl MasterKey {
@@ -42,10 +42,9 @@ impl MasterKey {
     /// Never: AES-256 takes any 32 bytes.
     #[must_use]
     pub fn new(bytes: &[u8; KEY_BYTES]) -> Self {
-        let key = UnboundKey::new(&AES_256_GCM, bytes).expect("AES-256 takes any 32 bytes");
         Self {
             id: key_id(bytes),
-            key: LessSafeKey::new(key),
+            key: RandomizedNonceKey::new(&AES_256_GCM, bytes).expect("AES-256 takes any 32 bytes"),
         }
     }
 
@@ -159,23 +158,18 @@ impl KeyRing {
 
 impl MasterKey {
     fn seal(&self, secret: &Secret, bound: &Bound) -> SealedBytes {
-        let mut nonce = [0; NONCE_LEN];
-        // 96 random bits: safe for 2^32 sealings under one key (NIST SP
-        // 800-38D, section 8.3).
-        aws_lc_rs::rand::fill(&mut nonce).expect("the system gives random bytes");
         // Room for the tag from the start: growing would leave a plain copy.
         let mut bytes = Vec::with_capacity(secret.expose().len() + AES_256_GCM.tag_len());
         bytes.extend_from_slice(secret.expose());
-        self.key
-            .seal_in_place_append_tag(
-                Nonce::assume_unique_for_key(nonce),
-                Aad::from(&bound.0),
-                &mut bytes,
-            )
-            .expect("secrets are far smaller than 64 GiB");
+        // 96 random bits: safe for 2^32 sealings under one key (NIST SP
+        // 800-38D, section 8.3).
+        let nonce = self
+            .key
+            .seal_in_place_append_tag(Aad::from(&bound.0), &mut bytes);
+        let nonce = nonce.expect("there are random bytes, and secrets are far below 64 GiB");
         SealedBytes {
             key_id: self.id,
-            nonce,
+            nonce: *nonce.as_ref(),
             bytes,
         }
     }

@@ -28,6 +28,25 @@ fn opens_only_where_it_was_sealed() {
     }
 }
 
+/// Bytes that another implementation of AES-256-GCM made.
+#[test]
+fn the_stored_form_stays() {
+    let ring = KeyRing::new(MasterKey::new(&[7; 32]));
+    let mut sealed = SealedBytes {
+        key_id: ring.first(),
+        nonce: [3; 12],
+        bytes: data_encoding::HEXLOWER
+            .decode(b"558cca753b5c3bf96ab22832bbf6e7564720e2c139f7c1")
+            .unwrap(),
+    };
+    let bound = Bound::document(CatalogId([0; 16]), &DocumentId::new("k", "1"));
+    let opened = ring.unseal(sealed.clone(), &bound).unwrap();
+    assert_eq!(opened.expose(), b"private");
+    // Cut below the length of a tag.
+    sealed.bytes.truncate(15);
+    assert_eq!(ring.unseal(sealed, &bound), Err(UnsealError::Forged));
+}
+
 #[test]
 fn parts_of_a_place_do_not_run_together() {
     let document = |kind: &'static str, key: &'static str| {
