@@ -136,9 +136,10 @@ fn keys(master: Option<&str>, store: &Url, base: &Path) -> Result<Option<KeySour
         (None, Some(path)) => (MASTER_KEY, path.parent().unwrap_or(base)),
         (None, None) => return Ok(None),
     };
-    let source = text.parse::<KeySource>();
-    let source = source.map(|source| Some(source.relative_to(folder)));
-    source.map_err(|error| Problem::at(&["keys", "master"], error.to_string()))
+    let source = KeySource::parse(text, folder);
+    source
+        .map(Some)
+        .map_err(|error| Problem::at(&["keys", "master"], error.to_string()))
 }
 
 fn addresses(key: &str, texts: &[String]) -> Result<Vec<SocketAddr>> {

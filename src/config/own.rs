@@ -36,8 +36,8 @@ impl Config {
     /// Keeps variables with secrets from the command that prints the master
     /// key.
     pub(crate) fn hide(&mut self, variables: Vec<String>) {
-        if let Some(keys) = &mut self.keys {
-            keys.hide(variables);
+        if let Some(KeySource::Command { hidden, .. }) = &mut self.keys {
+            hidden.extend(variables);
         }
     }
 

@@ -5,7 +5,6 @@ use std::fmt;
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-use std::str::FromStr;
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -30,6 +29,26 @@ pub enum KeySource {
 }
 
 impl KeySource {
+    /// Parses the configured text; a relative path begins at `folder`.
+    ///
+    /// # Errors
+    /// [`KeyError::Source`]: the text is not repeated, since it may be the key.
+    pub fn parse(text: &str, folder: &Path) -> Result<Self, KeyError> {
+        match text.split_once(':') {
+            Some(("file", path)) if !path.is_empty() && !path.contains('\0') => {
+                Ok(Self::File(folder.join(path)))
+            }
+            Some(("env", name)) if !name.is_empty() && !name.contains(['=', '\0', ' ']) => {
+                Ok(Self::Env(name.to_owned()))
+            }
+            Some(("command", line)) if !line.trim().is_empty() => Ok(Self::Command {
+                line: line.to_owned(),
+                hidden: Vec::new(),
+            }),
+            _ => Err(KeyError::Source),
+        }
+    }
+
     /// Reads the keys. It blocks: up to 10 seconds for a command.
     ///
     /// # Errors
@@ -62,43 +81,6 @@ impl KeySource {
             Self::Command { line, hidden } => {
                 run(line, hidden, COMMAND_TIMEOUT).map_err(|what| KeyError::unusable(self, what))
             }
-        }
-    }
-
-    /// Keeps variables with other secrets from what a command inherits.
-    pub fn hide(&mut self, variables: impl IntoIterator<Item = String>) {
-        if let Self::Command { hidden, .. } = self {
-            hidden.extend(variables);
-        }
-    }
-
-    /// Takes a relative path from `folder`.
-    #[must_use]
-    pub fn relative_to(self, folder: &Path) -> Self {
-        match self {
-            Self::File(path) => Self::File(folder.join(path)),
-            other => other,
-        }
-    }
-}
-
-impl FromStr for KeySource {
-    type Err = KeyError;
-
-    fn from_str(text: &str) -> Result<Self, KeyError> {
-        match text.split_once(':') {
-            Some(("file", path)) if !path.is_empty() && !path.contains('\0') => {
-                Ok(Self::File(path.into()))
-            }
-            Some(("env", name)) if !name.is_empty() && !name.contains(['=', '\0', ' ']) => {
-                Ok(Self::Env(name.to_owned()))
-            }
-            Some(("command", line)) if !line.trim().is_empty() => Ok(Self::Command {
-                line: line.to_owned(),
-                hidden: Vec::new(),
-            }),
-            // The text may be the key itself: it is not repeated.
-            _ => Err(KeyError::Source),
         }
     }
 }
@@ -178,8 +160,9 @@ mod tests {
 
     #[test]
     fn sources_are_parsed() {
+        let parse = |text| KeySource::parse(text, Path::new("/etc/sekisho"));
         for text in ["file:/a/b", "env:KEY", "command:pass show sekisho:key"] {
-            let source: KeySource = text.parse().unwrap();
+            let source = parse(text).unwrap();
             assert_eq!(source.to_string(), text);
         }
         for text in [
@@ -192,17 +175,12 @@ mod tests {
             "command: ",
             "master.key",
         ] {
-            assert!(text.parse::<KeySource>().is_err(), "{text}");
+            assert!(parse(text).is_err(), "{text}");
         }
-        let error = "sekisho-master-key-1:0123"
-            .parse::<KeySource>()
-            .unwrap_err();
+        let error = parse("sekisho-master-key-1:0123").unwrap_err();
         assert!(!error.to_string().contains("0123"), "{error}");
-        let source: KeySource = "file:master.key".parse().unwrap();
-        assert_eq!(
-            source.relative_to(Path::new("/etc/sekisho")).to_string(),
-            "file:/etc/sekisho/master.key"
-        );
+        let source = parse("file:master.key").unwrap();
+        assert_eq!(source.to_string(), "file:/etc/sekisho/master.key");
     }
 
     #[test]
