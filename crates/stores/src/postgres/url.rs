@@ -4,9 +4,11 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use percent_encoding::percent_decode_str;
 use tokio_postgres::Config;
 use tokio_postgres::config::{Host, SslMode, TargetSessionAttrs};
+
+use crate::url::parts::{Parameters, Parts};
+use crate::url::path_below;
 
 /// A parsed `postgres://` URL. It shows itself without its password.
 #[derive(Clone, PartialEq, Eq)]
@@ -42,27 +44,24 @@ impl Url {
     /// # Errors
     /// Says what is wrong, without any text that could hold the password.
     pub fn parse(text: &str, base: &Path) -> Result<Self, String> {
-        let parts = Parts::of(text)?;
-        let (mut security, mut root) = (Security::Prefer, None);
-        let (mut pgbouncer, mut pool) = (false, POOL);
-        let mut passed = Vec::new();
-        for parameter in parts.query.split('&').filter(|one| !one.is_empty()) {
-            let (name, value) = parameter.split_once('=').unwrap_or((parameter, ""));
-            match name {
-                "pgbouncer" => pgbouncer = is_set(value)?,
-                "pool" => pool = pool_size(value)?,
-                "sslmode" => security = sslmode(value)?,
-                "sslrootcert" => root = Some(base.join(path(value)?)),
-                "target_session_attrs" if value != "read-write" => return Err(ATTRS.into()),
-                _ if PASSED.split(", ").any(|known| known == name) => passed.push(parameter),
-                // It may be a piece of the password: it is not repeated.
-                _ => return Err(unknown()),
-            }
+        let parts = Parts::split(text, &["postgres", "postgresql"])?;
+        let known = format!("pgbouncer, pool, sslmode, sslrootcert, {PASSED}");
+        let mut query = Parameters::parse(parts.query, &known)?;
+        let pgbouncer = query.flag("pgbouncer")?.unwrap_or(false);
+        let pool = query.take("pool")?.map_or(Ok(POOL), pool_size)?;
+        let security = query.take("sslmode")?;
+        let security = security.map_or(Ok(Security::Prefer), sslmode)?;
+        let root = query.take("sslrootcert")?;
+        let root = root.map(|path| path_below(base, &path)).transpose()?;
+        let attrs = query.take("target_session_attrs")?;
+        if attrs.is_some_and(|attrs| attrs != "read-write") {
+            return Err(ATTRS.into());
         }
         if root.is_some() && matches!(security, Security::Disable | Security::Prefer) {
             return Err("sslrootcert is used only with sslmode=require and above".into());
         }
-        let bare = format!("postgres://{}?{}", parts.before_query, passed.join("&"));
+        let before_query = text.split_once('?').map_or(text, |(before, _)| before);
+        let bare = format!("{before_query}?{}", query.rest());
         let config: Result<Config, _> = bare.parse();
         let mut config = config.map_err(|_| format!("a part of it can't be read; {EXAMPLE}"))?;
         if config.get_hosts().is_empty() && config.get_hostaddrs().is_empty() {
@@ -74,7 +73,7 @@ impl Url {
             root,
             pgbouncer,
             pool,
-            shown: parts.shown(),
+            shown: shown(&parts),
             config,
         })
     }
@@ -92,87 +91,26 @@ impl fmt::Debug for Url {
     }
 }
 
-/// The text of a URL, apart.
-struct Parts<'a> {
-    before_query: &'a str,
-    credentials: Option<&'a str>,
-    /// Hosts and what follows them up to the parameters.
-    place: &'a str,
-    query: &'a str,
+fn shown(parts: &Parts<'_>) -> String {
+    let query = parts.query.split('&').map(|one| match one {
+        one if one.starts_with("password=") => "password=***",
+        one => one,
+    });
+    let query = query.collect::<Vec<_>>().join("&");
+    let mark = if query.is_empty() { "" } else { "?" };
+    format!("postgres://{}{}{mark}{query}", parts.user(), parts.place)
 }
 
-impl<'a> Parts<'a> {
-    fn of(text: &'a str) -> Result<Self, String> {
-        let rest = ["postgres://", "postgresql://"]
-            .into_iter()
-            .find_map(|scheme| text.strip_prefix(scheme))
-            .ok_or_else(|| format!("this is no URL of PostgreSQL; {EXAMPLE}"))?;
-        let (before_query, query) = rest.split_once('?').unwrap_or((rest, ""));
-        let (credentials, place) = match before_query.split_once('@') {
-            Some((credentials, place)) => (Some(credentials), place),
-            None => (None, before_query),
-        };
-        // A reserved character in a password would make its rest a host or a
-        // parameter, and those are shown.
-        let strays = |part: &str| part.contains(['@', '#']);
-        if strays(place) || strays(query) || credentials.is_some_and(|text| text.contains('/')) {
-            return Err(format!("it has a stray '@', '/' or '#'; {ENCODE}"));
-        }
-        Ok(Self {
-            before_query,
-            credentials,
-            place,
-            query,
-        })
-    }
-
-    fn shown(&self) -> String {
-        let user = self.credentials.map(|text| match text.split_once(':') {
-            Some((user, _)) => format!("{user}:***@"),
-            None => format!("{text}@"),
-        });
-        let query = self.query.split('&').map(|one| match one {
-            one if one.starts_with("password=") => "password=***",
-            one => one,
-        });
-        let query = query.collect::<Vec<_>>().join("&");
-        let mark = if query.is_empty() { "" } else { "?" };
-        let user = user.unwrap_or_default();
-        format!("postgres://{user}{}{mark}{query}", self.place)
-    }
-}
-
-fn is_set(value: &str) -> Result<bool, String> {
-    match value {
-        "1" => Ok(true),
-        "0" => Ok(false),
-        _ => Err("pgbouncer is 0 or 1".into()),
-    }
-}
-
-fn pool_size(value: &str) -> Result<usize, String> {
+fn pool_size(value: String) -> Result<usize, String> {
     let size = value.parse().ok();
     size.filter(|size| (1..=MAX_POOL).contains(size))
         .ok_or_else(|| format!("pool is 1 to {MAX_POOL}"))
 }
 
-fn sslmode(value: &str) -> Result<Security, String> {
+fn sslmode(value: String) -> Result<Security, String> {
     let known = SSLMODES.iter().find(|(name, _)| *name == value);
     let known = known.map(|(_, security)| *security);
     known.ok_or_else(|| "sslmode is disable, prefer, require, verify-ca or verify-full".into())
-}
-
-/// Undoes percent-encoding.
-fn path(value: &str) -> Result<PathBuf, String> {
-    let is_digit = |byte: &u8| byte.is_ascii_hexdigit();
-    let mut encoded = value.as_bytes().split(|byte| *byte == b'%').skip(1);
-    if !encoded.all(|rest| rest.len() >= 2 && rest[..2].iter().all(is_digit)) {
-        return Err("sslrootcert has a '%' without two digits".into());
-    }
-    let text = percent_decode_str(value).decode_utf8().ok();
-    text.filter(|text| !text.is_empty() && !text.contains('\0'))
-        .map(|text| PathBuf::from(&*text))
-        .ok_or_else(|| "sslrootcert is a path".into())
 }
 
 /// Sets what the URL does not say itself.
@@ -203,13 +141,6 @@ fn settle(config: &mut Config, security: Security) {
     }
 }
 
-fn unknown() -> String {
-    format!(
-        "it has a parameter that is not known; known are pgbouncer, pool, sslmode, sslrootcert, \
-         {PASSED}; {ENCODE}"
-    )
-}
-
 /// Parameters that the client library reads itself.
 const PASSED: &str = "user, password, dbname, options, application_name, sslnegotiation, host, \
                       hostaddr, port, connect_timeout, tcp_user_timeout, keepalives, \
@@ -223,8 +154,6 @@ const SSLMODES: [(&str, Security); 5] = [
 ];
 const ATTRS: &str = "target_session_attrs is read-write: a standby lags behind the log";
 const EXAMPLE: &str = "write \"postgres://USER:PASSWORD@HOST:PORT/DATABASE\"";
-const ENCODE: &str = "in a password write %40 for '@', %3A for ':', %2F for '/', %3F for '?', \
-                      %23 for '#', %25 for '%'";
 /// Enough for some ten thousand loads per second; a hundred servers with it
 /// need a pooler before the database.
 const POOL: usize = 8;
@@ -291,12 +220,12 @@ mod tests {
             ("postgres://u:hush@h:port/d", "can't be read"),
             ("postgres:///d", "no host"),
             ("postgres://h/d?pool=0", "1 to 100"),
-            ("postgres://h/d?pgbouncer=yes", "0 or 1"),
+            ("postgres://h/d?pgbouncer=yes", "1 or 0"),
             ("postgres://h/d?sslmode=allow", "verify-full"),
             ("postgres://h/d?sslrootcert=ca.pem", "sslmode=require"),
             ("postgres://h/d?target_session_attrs=any", "read-write"),
             ("postgres://h/d?sslmode=require&sslrootcert=%2", "digits"),
-            ("postgres:u:hush@h", "no URL"),
+            ("postgres:u:hush@h", "begins with postgres://"),
         ] {
             let error = parsed(text).unwrap_err();
             assert!(

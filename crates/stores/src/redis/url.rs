@@ -46,7 +46,7 @@ impl RedisUrl {
     /// Says what is wrong. The text repeats nothing that may be a password.
     pub fn parse(url: &str, base: &Path) -> Result<Self> {
         let parts = Parts::split(url, &SCHEMES)?;
-        let mut query = parameters(&parts)?;
+        let mut query = Parameters::parse(parts.query, PARAMETERS)?;
         let (servers, path) = parts.place.split_once('/').unwrap_or((parts.place, ""));
         let (kind, database) = kind(parts.scheme, path, &mut query)?;
         let nodes = nodes(servers, &kind)?;
@@ -58,6 +58,19 @@ impl RedisUrl {
             )?;
             Ok::<_, String>((decoded(user)?, decoded(password)?))
         });
+        let login = login(credentials.transpose()?)?.set_db(database);
+        let tls = tls(parts.scheme, base, &mut query)?;
+        let keys = match pair(&mut query, "chain", "key")? {
+            None => Keys::default(),
+            Some((chain, key)) => Keys::new(&chain, &key)?,
+        };
+        if !query.rest().is_empty() {
+            return Err(format!(
+                "tls is for redis+sentinel:// and redis+cluster://, sentinel_user and \
+                 sentinel_password are for redis+sentinel://, not for {}://",
+                parts.scheme
+            ));
+        }
         Ok(Self {
             shown: match &kind {
                 Kind::Single => format!("{shown}/{database}"),
@@ -65,12 +78,9 @@ impl RedisUrl {
                 Kind::Cluster => shown,
             },
             nodes,
-            login: login(credentials.transpose()?)?.set_db(database),
-            tls: tls(parts.scheme, base, &mut query)?,
-            keys: match pair(&mut query, "chain", "key")? {
-                None => Keys::default(),
-                Some((chain, key)) => Keys::new(&chain, &key)?,
-            },
+            login,
+            tls,
+            keys,
             kind,
         })
     }
@@ -126,17 +136,6 @@ pub(super) struct TlsFiles {
     pub(super) roots: Option<PathBuf>,
     /// Our own certificate and key, for a server that asks for one.
     pub(super) client: Option<(PathBuf, PathBuf)>,
-}
-
-fn parameters<'a>(parts: &Parts<'a>) -> Result<Parameters<'a>> {
-    let query = Parameters::parse(parts.query, &PARAMETERS.map(|(name, _)| name))?;
-    for (name, schemes) in PARAMETERS {
-        if query.contains(name) && !schemes.contains(&parts.scheme) {
-            let (schemes, scheme) = (schemes.join(":// and "), parts.scheme);
-            return Err(format!("{name} is for {schemes}://, not for {scheme}://"));
-        }
-    }
-    Ok(query)
 }
 
 /// Takes two parameters that are given both, or neither.
@@ -229,11 +228,10 @@ fn node(text: &str, default: u16) -> Option<Node> {
 }
 
 fn tls(scheme: &str, base: &Path, query: &mut Parameters<'_>) -> Result<Option<TlsFiles>> {
-    let is_wanted = match query.take("tls")?.as_deref() {
-        None => scheme == "rediss",
-        Some("0") => false,
-        Some("1") => true,
-        Some(_) => return Err("tls is 1 or 0".into()),
+    // A single server is asked over TLS by `rediss`.
+    let is_wanted = match scheme {
+        "redis" | "rediss" => scheme == "rediss",
+        _ => query.flag("tls")?.unwrap_or(false),
     };
     let path = |path: String| path_below(base, &path);
     let client = pair(query, "client_cert", "client_key")?;
@@ -249,15 +247,5 @@ fn tls(scheme: &str, base: &Path, query: &mut Parameters<'_>) -> Result<Option<T
 }
 
 const SCHEMES: [&str; 4] = ["redis", "rediss", "redis+sentinel", "redis+cluster"];
-/// Each parameter with the schemes that take it. A single server is asked over
-/// TLS by `rediss`.
-const PARAMETERS: [(&str, &[&str]); 8] = [
-    ("chain", &SCHEMES),
-    ("key", &SCHEMES),
-    ("tls", &["redis+sentinel", "redis+cluster"]),
-    ("ca", &SCHEMES),
-    ("client_cert", &SCHEMES),
-    ("client_key", &SCHEMES),
-    ("sentinel_user", &["redis+sentinel"]),
-    ("sentinel_password", &["redis+sentinel"]),
-];
+const PARAMETERS: &str = "chain, key, ca, client_cert, client_key, tls, sentinel_user, \
+                          sentinel_password";

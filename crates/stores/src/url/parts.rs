@@ -57,17 +57,18 @@ impl<'a> Parts<'a> {
 pub(crate) struct Parameters<'a>(BTreeMap<&'a str, &'a str>);
 
 impl<'a> Parameters<'a> {
+    /// Takes parameters whose names stand in the list `known`.
+    ///
     /// # Errors
-    /// If a parameter is not one of `known`, or is repeated.
-    pub(crate) fn parse(query: &'a str, known: &[&str]) -> Result<Self, String> {
+    /// For one that does not, or that is repeated.
+    pub(crate) fn parse(query: &'a str, known: &str) -> Result<Self, String> {
         let mut parameters = BTreeMap::new();
         for parameter in query.split('&').filter(|text| !text.is_empty()) {
             let (name, value) = parameter.split_once('=').unwrap_or((parameter, ""));
-            if !known.contains(&name) {
+            if !known.split(", ").any(|known| known == name) {
                 // It may be a piece of the password: it is not repeated.
                 return Err(format!(
-                    "it has a parameter that is not known; known are {}; {ENCODE}",
-                    known.join(", ")
+                    "it has a parameter that is not known; known are {known}; {ENCODE}"
                 ));
             }
             if parameters.insert(name, value).is_some() {
@@ -77,18 +78,37 @@ impl<'a> Parameters<'a> {
         Ok(Self(parameters))
     }
 
-    pub(crate) fn contains(&self, name: &str) -> bool {
-        self.0.contains_key(name)
-    }
-
     /// Takes a value out, decoded.
     pub(crate) fn take(&mut self, name: &str) -> Result<Option<String>, String> {
         self.0.remove(name).map(decoded).transpose()
+    }
+
+    /// Takes a value that is 1 or 0.
+    pub(crate) fn flag(&mut self, name: &str) -> Result<Option<bool>, String> {
+        match self.0.remove(name) {
+            None => Ok(None),
+            Some("1") => Ok(Some(true)),
+            Some("0") => Ok(Some(false)),
+            Some(_) => Err(format!("{name} is 1 or 0")),
+        }
+    }
+
+    /// Returns the parameters that were not taken, as a query.
+    pub(crate) fn rest(&self) -> String {
+        let rest = self.0.iter().map(|(name, value)| format!("{name}={value}"));
+        rest.collect::<Vec<_>>().join("&")
     }
 }
 
 /// Undoes percent-encoding.
 pub(crate) fn decoded(text: &str) -> Result<String, String> {
+    let is_digits = |rest: &str| {
+        let digits = rest.bytes().take(2).filter(u8::is_ascii_hexdigit);
+        digits.count() == 2
+    };
+    if !text.split('%').skip(1).all(is_digits) {
+        return Err(format!("a '%' stands without two digits; {ENCODE}"));
+    }
     let decoded = percent_decode_str(text).decode_utf8();
     let decoded = decoded.map_err(|_| "what is behind a % is no UTF-8")?;
     Ok(decoded.into_owned())

@@ -74,6 +74,7 @@ fn errors_name_what_is_wrong() {
         ("redis+sentinel://h/m/x", "a number"),
         ("redis+sentinel://h/m?sentinel_user=u", "password is empty"),
         ("redis://h?sentinel_password=x", "for redis+sentinel://"),
+        ("redis://:100%@h", "two digits"),
         ("redis://h?database=1", "known are chain, key"),
         ("redis://h?ca=a&ca=b", "twice"),
         ("redis://h?ca=a", "rediss://"),
