@@ -4,24 +4,20 @@
 
 use std::error::Error;
 use std::fmt;
-use std::task::{Context, Poll};
 use std::time::Duration;
 
 use bytes::Bytes;
 use http::header::TRANSFER_ENCODING;
-use http::{Request, Response, Uri, Version};
+use http::{Request, Response, Version};
 use http_body_util::{BodyExt, Full};
 use hyper::body::{Body, Incoming};
-use hyper_rustls::{HttpsConnector, HttpsConnectorBuilder, MaybeHttpsStream};
+use hyper_rustls::{HttpsConnector, HttpsConnectorBuilder};
+use hyper_timeout::TimeoutConnector;
 use hyper_util::client::legacy::Client;
 use hyper_util::client::legacy::connect::HttpConnector;
-use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use hyper_util::rt::{TokioExecutor, TokioTimer};
 use rustls::ClientConfig;
-use sekisho_certs::store::BoxFuture;
-use tokio::net::TcpStream;
 use tokio::sync::{Semaphore, SemaphorePermit};
-use tokio::time::timeout;
-use tower_service::Service;
 use zeroize::Zeroizing;
 
 use crate::describe::describe;
@@ -48,8 +44,10 @@ impl HttpsClient {
         tcp.set_keepalive_retries(Some(2));
         let https = HttpsConnectorBuilder::new().with_tls_config(tls);
         let https = https.https_or_http().enable_all_versions();
+        let mut connector = Connector::new(https.wrap_connector(tcp));
+        connector.set_connect_timeout(Some(CONNECT));
         Self {
-            pool: pool(Connector(https.wrap_connector(tcp))),
+            pool: pool(connector),
             requests: Semaphore::new(REQUESTS),
         }
     }
@@ -105,26 +103,7 @@ fn pool(connector: Connector) -> Client<Connector, Full<Bytes>> {
 
 /// Bounds TCP and TLS together: the pool may go on connecting when the request
 /// that asked for it has found another connection.
-#[derive(Clone)]
-struct Connector(HttpsConnector<HttpConnector>);
-
-impl Service<Uri> for Connector {
-    type Response = MaybeHttpsStream<TokioIo<TcpStream>>;
-    type Error = Box<dyn Error + Send + Sync>;
-    type Future = BoxFuture<'static, Result<Self::Response, Self::Error>>;
-
-    fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Self::Error>> {
-        self.0.poll_ready(cx)
-    }
-
-    fn call(&mut self, uri: Uri) -> Self::Future {
-        let connecting = self.0.call(uri);
-        Box::pin(async move {
-            let connected = timeout(CONNECT, connecting).await;
-            connected.unwrap_or_else(|_| Err(format!("none within {CONNECT:?}").into()))
-        })
-    }
-}
+type Connector = TimeoutConnector<HttpsConnector<HttpConnector>>;
 
 /// Why a body is of no use.
 #[derive(Debug, PartialEq, Eq)]
