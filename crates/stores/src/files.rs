@@ -103,7 +103,7 @@ fn half(path: &Path) -> Result<Half<path::Display<'_>>> {
 /// any other fault the store.
 fn read(path: &Path) -> Result<Option<Bytes>> {
     let corrupt = |what: &str| StoreError::Corrupt(format!("{} {what}", path.display()).into());
-    match read_bounded(path) {
+    match read_bounded(path, MAX_HALF) {
         Ok(bytes) if bytes.len() > MAX_HALF => {
             Err(corrupt("has over 1 MiB: no certificate or key"))
         }
@@ -125,8 +125,8 @@ fn read(path: &Path) -> Result<Option<Bytes>> {
     }
 }
 
-/// Reads the file's bytes, or one more than is allowed.
-fn read_bounded(path: &Path) -> io::Result<Bytes> {
+/// Reads the file's bytes, or one more than `most`.
+pub(crate) fn read_bounded(path: &Path, most: usize) -> io::Result<Bytes> {
     // Opening a FIFO would wait for a writer, and keep the thread.
     let file = File::options()
         .read(true)
@@ -138,8 +138,8 @@ fn read_bounded(path: &Path) -> io::Result<Bytes> {
     }
     let size = usize::try_from(metadata.len()).unwrap_or(usize::MAX);
     // Reserved at once: growing would leave copies of a key.
-    let mut bytes = Zeroizing::new(Vec::with_capacity(size.min(MAX_HALF) + 1));
-    file.take(MAX_HALF as u64 + 1).read_to_end(&mut bytes)?;
+    let mut bytes = Zeroizing::new(Vec::with_capacity(size.min(most) + 1));
+    file.take(most as u64 + 1).read_to_end(&mut bytes)?;
     Ok(bytes)
 }
 

@@ -1,14 +1,14 @@
 //! TLS of a client of a store: whom it believes, and as whom it appears.
 
 use std::fmt::Display;
-use std::fs::File;
-use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use rustls::{ClientConfig, RootCertStore};
 use rustls_pki_types::pem::PemObject;
 use rustls_pki_types::{CertificateDer, PrivateKeyDer};
+
+use crate::files::read_bounded;
 
 /// A configuration that believes these authorities, without protocols (ALPN).
 /// `identity` names the files of the client's certificate and key.
@@ -60,24 +60,16 @@ fn of_file(file: &Path) -> Result<RootCertStore, String> {
 
 /// Reads at least one certificate.
 fn certificates(file: &Path) -> Result<Vec<CertificateDer<'static>>, String> {
-    let pem = read(file).map_err(|error| at(file, &error))?;
+    let pem = read_bounded(file, MAX_FILE).map_err(|error| at(file, &error))?;
+    if pem.len() > MAX_FILE {
+        return Err(at(file, &"it is over 4 MiB: no file of certificates"));
+    }
     let all: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(&pem).collect();
     let all = all.map_err(|error| at(file, &error))?;
     if all.is_empty() {
         return Err(at(file, &"holds no certificate (BEGIN CERTIFICATE)"));
     }
     Ok(all)
-}
-
-fn read(file: &Path) -> io::Result<Vec<u8>> {
-    let mut pem = Vec::new();
-    File::open(file)?.take(MAX_FILE + 1).read_to_end(&mut pem)?;
-    if pem.len() as u64 > MAX_FILE {
-        return Err(io::Error::other(
-            "it is over 4 MiB: no file of certificates",
-        ));
-    }
-    Ok(pem)
 }
 
 /// Reads what the system trusts, or what `SSL_CERT_FILE` and `SSL_CERT_DIR` name.
@@ -102,7 +94,7 @@ fn at(file: &Path, what: &dyn Display) -> String {
 }
 
 /// All public roots are a quarter of a megabyte.
-const MAX_FILE: u64 = 4 << 20;
+const MAX_FILE: usize = 4 << 20;
 
 #[cfg(test)]
 mod tests {
