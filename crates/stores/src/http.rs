@@ -9,6 +9,7 @@ mod template;
 mod tests;
 
 use std::path::PathBuf;
+use std::result;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -20,7 +21,7 @@ use http_body_util::Full;
 use rustls::RootCertStore;
 use rustls_pki_types::ServerName;
 use tokio::runtime::Handle;
-use tokio::task::JoinHandle;
+use tokio::task::JoinSet;
 use tokio::time::{Instant, timeout_at};
 use zeroize::Zeroizing;
 
@@ -125,7 +126,9 @@ impl Store for Http {
                 let until = Instant::now() + endpoint.deadline;
                 pem_pair::read_until_fit(|| endpoint.read(&name, until)).await
             };
-            Spawned::new(self.runtime.spawn(work)).end().await
+            let mut task = JoinSet::new();
+            task.spawn_on(work, &self.runtime);
+            end(task).await
         })
     }
 }
@@ -157,7 +160,7 @@ impl Endpoint {
         match above {
             Some(above) => {
                 let host = above.host.clone();
-                self.blamed(&host, above.answer.end().await)
+                self.blamed(&host, end(above.answer).await)
             }
             None => Ok(PairRead::Answer(Answer::absent())),
         }
@@ -260,7 +263,8 @@ impl Endpoint {
 /// The request for the wildcard, beside the one for the name.
 struct WildcardRequest {
     host: HostPattern,
-    answer: Spawned<PairRead>,
+    /// One task, which is aborted when this is dropped.
+    answer: JoinSet<Result<PairRead>>,
     begun: Arc<AtomicBool>,
 }
 
@@ -269,13 +273,14 @@ impl WildcardRequest {
         let begun = Arc::new(AtomicBool::new(false));
         let (endpoint, mark) = (Arc::clone(endpoint), Arc::clone(&begun));
         let host = above.clone();
-        let task = tokio::spawn(async move {
+        let mut answer = JoinSet::new();
+        answer.spawn(async move {
             let begun = || mark.store(true, Ordering::Relaxed);
             endpoint.ask(above, until, begun).await
         });
         Self {
             host,
-            answer: Spawned::new(task),
+            answer,
             begun,
         }
     }
@@ -284,40 +289,19 @@ impl WildcardRequest {
     /// its connection would be lost with it, and its answer may be remembered. A
     /// request that waits for its turn is taken back.
     fn leave(mut self) {
-        self.answer.is_left = self.begun.load(Ordering::Relaxed);
-    }
-}
-
-/// A task that is aborted when this is dropped, unless it was left alone.
-struct Spawned<T> {
-    task: JoinHandle<Result<T>>,
-    is_left: bool,
-}
-
-impl<T> Spawned<T> {
-    fn new(task: JoinHandle<Result<T>>) -> Self {
-        Self {
-            task,
-            is_left: false,
+        if self.begun.load(Ordering::Relaxed) {
+            self.answer.detach_all();
         }
     }
-
-    async fn end(mut self) -> Result<T> {
-        let ended = (&mut self.task).await;
-        ended.unwrap_or_else(|_| {
-            Err(StoreError::Unavailable(
-                "the runtime of its connections has ended".into(),
-            ))
-        })
-    }
 }
 
-impl<T> Drop for Spawned<T> {
-    fn drop(&mut self) {
-        if !self.is_left {
-            self.task.abort();
-        }
-    }
+/// Waits for the set's one task.
+async fn end<T: 'static>(mut task: JoinSet<Result<T>>) -> Result<T> {
+    let ended = task.join_next().await.and_then(result::Result::ok);
+    ended.unwrap_or_else(|| {
+        let text = "the runtime of its connections has ended";
+        Err(StoreError::Unavailable(text.into()))
+    })
 }
 
 fn bearer(token: &Secret) -> Option<HeaderValue> {

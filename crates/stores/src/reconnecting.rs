@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use tokio::runtime::Handle;
 use tokio::sync::watch;
-use tokio::task::AbortHandle;
+use tokio::task::JoinSet;
 use tokio::time::sleep;
 
 use sekisho_certs::store::{BoxFuture, Result, StoreError};
@@ -119,8 +119,9 @@ impl<C: Clone + Send + Sync + 'static> Reconnecting<C> {
 
     fn keep(&self, runtime: &Handle) -> Kept<C> {
         let (tell, state) = watch::channel(State::Connecting);
-        let keeper = runtime.spawn(keep_up(Arc::clone(&self.server), tell));
-        Kept(state, keeper.abort_handle())
+        let mut keeper = JoinSet::new();
+        keeper.spawn_on(keep_up(Arc::clone(&self.server), tell), runtime);
+        Kept(state, keeper)
     }
 
     /// No code panics while it holds the lock.
@@ -138,7 +139,10 @@ impl<C> fmt::Debug for Reconnecting<C> {
 }
 
 /// A connection's state, and the task that keeps it up until this is dropped.
-pub(crate) struct Kept<C>(watch::Receiver<State<C>>, AbortHandle);
+pub(crate) struct Kept<C>(
+    watch::Receiver<State<C>>,
+    #[expect(dead_code, reason = "aborts the task when it is dropped")] JoinSet<()>,
+);
 
 impl<C: Clone> Kept<C> {
     fn up(&self, fits: impl Fn(&C) -> bool) -> Option<C> {
@@ -146,12 +150,6 @@ impl<C: Clone> Kept<C> {
             State::Up(connection) if fits(connection) => Some(connection.clone()),
             _ => None,
         }
-    }
-}
-
-impl<C> Drop for Kept<C> {
-    fn drop(&mut self) {
-        self.1.abort();
     }
 }
 

@@ -36,7 +36,7 @@ use std::time::Duration;
 
 use tokio::runtime::Handle;
 use tokio::sync::{Notify, OnceCell, Semaphore};
-use tokio::task::JoinHandle;
+use tokio::task::JoinSet;
 use tokio::time::{Instant, timeout};
 
 use self::counts::{Counts, Filled, Read};
@@ -55,7 +55,7 @@ use sekisho_certs::{FeedState, Follower, SealedBytes};
 /// Answers of a catalog, kept in Redis. It follows the catalog's log.
 pub struct RedisCache {
     shared: Arc<Shared>,
-    resync: JoinHandle<()>,
+    _resync: JoinSet<()>,
 }
 
 /// The bounds of calls to Redis.
@@ -130,8 +130,12 @@ impl RedisCache {
             fills: Arc::new(Semaphore::new(FILLS)),
             counts: Counts::default(),
         });
-        let resync = runtime.spawn(resync::keep(Arc::clone(&shared)));
-        Self { shared, resync }
+        let mut resync = JoinSet::new();
+        resync.spawn_on(resync::keep(Arc::clone(&shared)), runtime);
+        Self {
+            shared,
+            _resync: resync,
+        }
     }
 
     /// Registers the metrics of reads and fills.
@@ -271,12 +275,6 @@ impl Follower for RedisCache {
         if reads && before.is_none() {
             self.shared.doubt();
         }
-    }
-}
-
-impl Drop for RedisCache {
-    fn drop(&mut self) {
-        self.resync.abort();
     }
 }
 

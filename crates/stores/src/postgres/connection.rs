@@ -4,7 +4,7 @@ use std::future::poll_fn;
 use std::sync::{Arc, OnceLock};
 
 use tokio::sync::watch;
-use tokio::task::AbortHandle;
+use tokio::task::JoinSet;
 use tokio::time::timeout;
 use tokio_postgres::types::ToSql;
 use tokio_postgres::{AsyncMessage, Client, Row, Statement};
@@ -71,7 +71,8 @@ impl Dialer {
         let (client, mut driver) = self.url.config.connect(self.tls.clone()).await?;
         let retired = watch::Sender::new(false);
         let ended = retired.clone();
-        let driver = tokio::spawn(async move {
+        let mut task = JoinSet::new();
+        task.spawn(async move {
             while let Some(Ok(message)) = poll_fn(|cx| driver.poll_message(cx)).await {
                 unasked(message);
             }
@@ -80,7 +81,7 @@ impl Dialer {
         Ok(Connection {
             client,
             prepared: None,
-            driver: driver.abort_handle(),
+            _driver: task,
             retired,
         })
     }
@@ -91,7 +92,9 @@ pub(super) struct Connection {
     client: Client,
     /// [`find::FIND`]; none behind PgBouncer.
     prepared: Option<Statement>,
-    driver: AbortHandle,
+    /// One task. Not aborted, a driver of unread answers would wait for a dead
+    /// server.
+    _driver: JoinSet<()>,
     retired: watch::Sender<bool>,
 }
 
@@ -144,12 +147,5 @@ impl Connection {
         let mut retired = self.retired.subscribe();
         // Without a sender it has ended as well.
         async move { _ = retired.wait_for(|retired| *retired).await }
-    }
-}
-
-impl Drop for Connection {
-    /// Otherwise the driver of unread answers would wait for a dead server.
-    fn drop(&mut self) {
-        self.driver.abort();
     }
 }
