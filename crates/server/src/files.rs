@@ -1,4 +1,4 @@
-//! Files below a site's root.
+//! Serves files below a site's root.
 
 mod answer;
 mod cache;
@@ -35,16 +35,16 @@ pub(crate) use stream::Stream;
 pub use stream::{MAX_OPEN_FILES, OpenFiles};
 pub(crate) use turns::READS_IN_FLIGHT;
 
-/// Answers with files, the small ones from memory.
+/// File server with a memory cache of small files.
 ///
-/// A worker never waits for the disk: opening, reading and checking again run
-/// on the blocking pool, at most [`READS_IN_FLIGHT`] at once.
+/// A worker never waits for the disk: opening, reading and revalidation run on
+/// the blocking pool, at most [`READS_IN_FLIGHT`] at once.
 #[derive(Debug)]
 pub(crate) struct Files(Arc<Shared>);
 
 impl Files {
-    /// Keeps at most `capacity` bytes of small files; reads none that `guard`
-    /// refuses.
+    /// Makes a file server that caches at most `capacity` bytes of small files,
+    /// and reads no file that `guard` refuses.
     pub(crate) fn new(capacity: usize, guard: Arc<Guard>) -> Self {
         Self(Arc::new(Shared {
             cache: Cache::new(capacity),
@@ -75,7 +75,8 @@ impl Files {
         if let Found::Large { .. } = found {
             place = open.try_place(&self.0.open);
             if place.is_none() {
-                // Closed while it waits, so that only what has a place is open.
+                // Closes the file while it waits: only files with a permit stay
+                // open.
                 drop(found);
                 place = open.place(&self.0.open).await;
                 found = self.find(root, host, &path).await;
@@ -107,14 +108,15 @@ impl Files {
         self.refused().write(to)
     }
 
-    /// What the guard refused.
+    /// Returns how often the guard refused.
     pub(crate) fn refused(&self) -> Refused {
         self.0.guard.refused()
     }
 
-    /// What stands at a path: from memory while it is fresh; a little later
-    /// still from memory, while it is checked again in the background; else
-    /// from the disk. A file in memory stands in for a disk that hangs.
+    /// Finds the entry of a path. A fresh entry (1 s) comes from the cache. A
+    /// stale one (10 s) does too, and is revalidated in the background
+    /// (stale-while-revalidate). Else the disk is read. A cached file replaces
+    /// a read that takes longer than [`KNOWN_WAIT`].
     async fn find(&self, root: &Root, host: &HostName, path: &FilePath<'_>) -> Found {
         let key = KeyRef {
             root: root.text(),
@@ -130,8 +132,7 @@ impl Files {
             Some((entry, Age::Old)) => Some(entry),
             None => None,
         };
-        // A folder or an absence that is old stands in for nothing: the file
-        // may be there by now.
+        // An old directory or absence is not served: the file may exist by now.
         let stand_in = known.clone().filter(|entry| entry.is_file());
         let share = self.0.turns.share(root, host);
         let reading = self.read(key.to_key(), root.clone(), share, known);
@@ -144,7 +145,7 @@ impl Files {
     }
 
     async fn read(&self, key: Key, root: Root, share: Share, known: Option<Arc<Entry>>) -> Found {
-        // What else can happen than a turn is the time-out.
+        // The semaphores are never closed: only the timeout can fail here.
         let Ok(Some(turn)) = timeout(READ_WAIT, share.turn()).await else {
             return Found::Refused(StatusCode::SERVICE_UNAVAILABLE);
         };
@@ -154,7 +155,8 @@ impl Files {
             (found, turn)
         });
         let broken = Found::Refused(StatusCode::INTERNAL_SERVER_ERROR);
-        // A disk that hangs, or threads that all wait for it.
+        // The timeout covers a disk that hangs, and threads that all wait for
+        // it.
         match timeout(READ_WAIT, reading).await {
             Ok(Ok((Found::Large { file, .. }, turn))) => Found::Large {
                 file,
@@ -165,9 +167,9 @@ impl Files {
         }
     }
 
-    /// Checks an entry again in the background, once at a time; not at all
-    /// while the disk is busy, since the entry then grows old and somebody
-    /// waits for it.
+    /// Revalidates an entry in the background, once at a time. While the disk
+    /// is busy it does nothing: the entry grows old, and the next request waits
+    /// for the read.
     fn refresh(&self, key: &KeyRef<'_>, root: &Root, host: &HostName, entry: &Arc<Entry>) {
         let Some(claim) = entry.claim() else { return };
         let Some(turn) = self.0.turns.share(root, host).try_turn() else {
@@ -192,7 +194,7 @@ struct Shared {
 }
 
 impl Shared {
-    /// Reads what stands at a path and notes it in the cache. Blocks.
+    /// Reads a path and caches the result. Blocks.
     fn load(&self, key: Key, root: &Root, known: Option<Arc<Entry>>) -> Found {
         let checked = self.cache.now();
         let identity = known.as_ref().and_then(|entry| entry.identity());
@@ -239,16 +241,17 @@ enum Found {
     Entry(Arc<Entry>),
     Large {
         file: Box<load::LargeFile>,
-        /// The turn to read, which bounds the files that have no place yet.
+        /// Read permit; it bounds the open files that have no permit of
+        /// [`OpenFiles`] yet.
         _turn: Option<Turn>,
     },
     Refused(StatusCode),
 }
 
-/// How long a request waits for its turn to read, and then for the disk.
+/// How long a request waits for a read permit, and then for the disk.
 const READ_WAIT: Duration = Duration::from_secs(10);
-/// How long it waits where a file in memory can stand in: longer than a disk
-/// at work takes, shorter than a person minds.
+/// How long a request waits if a cached file can be served instead: longer than
+/// a busy disk takes, shorter than a person notices.
 const KNOWN_WAIT: Duration = Duration::from_millis(500);
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! How requests to a host are answered.
+//! Sites: how requests to a host are answered.
 
 mod allow;
 mod guard;
@@ -24,7 +24,7 @@ pub use allow::AllowedRoots;
 pub use guard::{Guard, OwnFiles, Refusal, Refused};
 pub(crate) use root::Root;
 
-/// A site as a host record or `[site]` describes it, checked.
+/// Checked site of a host record or of `[site]`.
 ///
 /// The document of format 1 is a JSON object with exactly one of
 ///
@@ -40,10 +40,10 @@ pub(crate) use root::Root;
 pub struct Site(Arc<Kind>);
 
 impl Site {
-    /// Reads the document of a host record.
+    /// Parses the document of a host record.
     ///
     /// # Errors
-    /// If the format is another one, or what the document says is not possible.
+    /// If the format is unknown, or the document is invalid.
     pub fn parse(stored: &StoredSite) -> Result<Self, SiteError> {
         if stored.format != FORMAT {
             return Err(SiteError::Format(stored.format));
@@ -53,7 +53,7 @@ impl Site {
         raw.check(None)
     }
 
-    /// The bytes that keeping it takes.
+    /// Returns the bytes that the site takes in memory.
     #[must_use]
     pub fn weight(&self) -> usize {
         let texts = match &*self.0 {
@@ -64,18 +64,18 @@ impl Site {
         size_of::<Kind>() + ARC_COUNTERS + texts
     }
 
-    /// The site that answers every request with 404.
+    /// Makes the site that answers every request with 404.
     #[must_use]
     pub fn not_found() -> Self {
         Self(Arc::new(Kind::Status(StatusCode::NOT_FOUND)))
     }
 
-    /// The site that answers every request with 503.
+    /// Makes the site that answers every request with 503.
     pub(crate) fn unavailable() -> Self {
         Self(Arc::new(Kind::Status(StatusCode::SERVICE_UNAVAILABLE)))
     }
 
-    /// The folder that it serves files from, as it was written.
+    /// Returns the folder that the site serves files from, as it was written.
     #[must_use]
     pub fn root(&self) -> Option<&str> {
         match &*self.0 {
@@ -84,8 +84,8 @@ impl Site {
         }
     }
 
-    /// Tells why `guard` keeps it from being served, as far as that shows
-    /// before a request. Looks at the folder, so it blocks.
+    /// Returns why `guard` refuses the site, as far as that is known before a
+    /// request. Blocks: it reads the folder.
     #[must_use]
     pub fn refusal(&self, guard: &Guard) -> Option<Refusal> {
         match &*self.0 {
@@ -94,8 +94,8 @@ impl Site {
         }
     }
 
-    /// Tells whether `guard` lets a host record have it; counts and logs if
-    /// not.
+    /// Returns whether `guard` allows the site in a host record; counts and
+    /// logs a refusal.
     pub(crate) fn is_admitted(&self, pattern: &HostPattern, guard: &Guard) -> bool {
         match &*self.0 {
             Kind::Files(root) => guard.admits(pattern, root),
@@ -104,16 +104,16 @@ impl Site {
     }
 }
 
-/// Answers requests by their sites. One for the whole server: it holds the
-/// cache of small files.
+/// Responder that answers requests by their sites. The server has one, which
+/// holds the cache of small files.
 #[derive(Debug)]
 pub struct Responder {
     files: Files,
 }
 
 impl Responder {
-    /// Keeps at most `cache` bytes of small files; serves none that `guard`
-    /// refuses.
+    /// Makes a responder that caches at most `cache` bytes of small files, and
+    /// serves no file that `guard` refuses.
     #[must_use]
     pub fn new(cache: usize, guard: Arc<Guard>) -> Self {
         Self {
@@ -123,8 +123,8 @@ impl Responder {
 
     /// Answers one request to `host`.
     ///
-    /// Never blocks: what is not in memory is read on the runtime's blocking
-    /// pool. The request's body is not read; hyper drains or closes.
+    /// Never blocks: uncached files are read on the runtime's blocking pool.
+    /// The request's body is not read; hyper drains it or closes.
     pub async fn respond(
         &self,
         site: &Site,
@@ -146,14 +146,14 @@ impl Responder {
         metrics::register(registry, move |to| responder.files.write(to));
     }
 
-    /// What sites were refused to serve.
+    /// Returns how often the guard refused.
     #[must_use]
     pub fn refused(&self) -> Refused {
         self.files.refused()
     }
 }
 
-/// The keys of a site as an operator wrote them, in JSON or in `[site]`.
+/// Keys of a site as written, in JSON or in `[site]`.
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct RawSite {
@@ -164,8 +164,8 @@ pub struct RawSite {
 }
 
 impl RawSite {
-    /// Checks it. `base` is the folder of the configuration for `[site]`, none
-    /// for a host record; a relative root is taken below it.
+    /// Checks the keys. `base` is the configuration's folder for `[site]`, None
+    /// for a host record; a relative root lies below it.
     ///
     /// # Errors
     /// [`SiteError`] says which key is wrong, and what to write.
@@ -186,21 +186,21 @@ impl RawSite {
     }
 }
 
-/// Why a site can't be used.
+/// Reasons why a site can't be used.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SiteError {
-    /// Another version's document.
+    /// A document of another version.
     #[error(
         "the site has format {0}, this version reads format 1; write it again with `sekisho host set`, or upgrade"
     )]
     Format(u32),
-    /// No JSON, or unknown fields.
+    /// The document is no JSON, or has unknown fields.
     #[error("the site's document can't be read: {0}")]
     Document(String),
-    /// A part that this version lacks.
+    /// A kind of site that this version lacks.
     #[error("`{0}` is not built yet; use `root`, `redirect` or `status`")]
     NotBuilt(&'static str),
-    /// None or several of the kinds.
+    /// No kind of site, or several.
     #[error("a site has exactly one of `root`, `redirect` (with its `status`) and `status`")]
     Choice,
     /// A value is wrong.
@@ -214,7 +214,7 @@ pub enum SiteError {
 }
 
 impl SiteError {
-    /// The key that is to blame, if it is a single one.
+    /// Returns the wrong key, if it is a single one.
     #[must_use]
     pub fn key(&self) -> Option<&'static str> {
         match self {
@@ -231,7 +231,7 @@ enum Kind {
     Status(StatusCode),
 }
 
-/// A root below a `base` is that of the configuration itself.
+/// Checks a root. One with a `base` is the operator's own, from `[site]`.
 fn root_of(root: &str, base: Option<&Path>) -> Result<Root, SiteError> {
     let wrong = |problem| SiteError::Value {
         key: "root",
@@ -267,7 +267,7 @@ fn error_status(status: i64) -> Result<StatusCode, SiteError> {
         })
 }
 
-/// The format of the documents that this version reads.
+/// Document format that this version reads.
 const FORMAT: u32 = 1;
-/// The two counters in front of what an `Arc` points at.
+/// Bytes of an `Arc`'s two counters.
 const ARC_COUNTERS: usize = 2 * size_of::<usize>();

@@ -1,5 +1,5 @@
-//! Session tickets (RFC 5077, RFC 8446 section 4.6.1) that every server with
-//! the same keys can open, and only for the host that they were made for.
+//! Session tickets (RFC 5077, RFC 8446 section 4.6.1). Every server with the
+//! same keys can open them, but only for the host that they were issued for.
 
 mod document;
 mod file;
@@ -19,10 +19,10 @@ pub use keep::{Keeper, Source};
 pub use ring::{Key, Ring};
 pub use schedule::PERIOD;
 
-/// What rustls seals and opens a host's tickets with.
+/// Ticketer of a host, with which rustls seals and opens tickets.
 ///
-/// rustls compares the server name of a ticket with the one asked for; the
-/// rest of what a session is bound to is authenticated with it here.
+/// rustls compares the server name of a ticket. The rest of a session's binding
+/// is authenticated here as additional data.
 #[derive(Debug)]
 pub(crate) struct Tickets {
     ring: Arc<Ring>,
@@ -56,9 +56,9 @@ impl ProducesTickets for Tickets {
     }
 }
 
-/// What a ticket is good for, beside its server name: the record's pattern, the
-/// tenant, the TLS policy, the client CA (none yet), and without a server name
-/// the address.
+/// Binding of a ticket besides its server name: a hash of the record's pattern,
+/// tenant, TLS policy and client CA (none yet). Without a server name, the
+/// address is included.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Binding([u8; 32]);
 
@@ -69,7 +69,8 @@ impl Binding {
         let pattern = record.pattern.to_string();
         let (tenant, policy) = (record.tenant.as_str(), record.tls.as_str());
         for part in [&pattern, tenant, policy, NO_CLIENT_CA, &local] {
-            // Lengths in front, so that no two lists of parts look alike.
+            // Length prefixes keep different lists of parts from hashing the
+            // same bytes.
             context.update(&(part.len() as u64).to_be_bytes());
             context.update(part.as_bytes());
         }

@@ -1,4 +1,4 @@
-//! What one prefix may cost the store, whatever its clients do.
+//! Tests the budget of a prefix: cancelled requests don't escape it.
 
 #![allow(clippy::unwrap_used)]
 
@@ -17,8 +17,8 @@ use tokio::time::timeout;
 
 type Sender = SendRequest<Empty<Bytes>>;
 
-/// A server whose store hangs, and an HTTP/2 client whose certificate covers
-/// everything below `b.example`.
+/// Starts a server whose store hangs, and an HTTP/2 client whose certificate
+/// covers all names below `b.example`.
 async fn hanging(limits: Limits) -> (Running, Sender) {
     let ca = TestCa::new();
     let pair = ca.issue(&["*.b.example"], Key::P256);
@@ -34,7 +34,7 @@ async fn hanging(limits: Limits) -> (Running, Sender) {
     (running, sender)
 }
 
-/// Longer than any answer here takes.
+/// Timeout that is longer than any answer in these tests.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
 
 async fn ask(sender: &mut Sender, name: &str) -> u16 {
@@ -45,8 +45,8 @@ async fn ask(sender: &mut Sender, name: &str) -> u16 {
     answer.status().as_u16()
 }
 
-/// Asks and takes it back (`RST_STREAM`) once the store was called. The status,
-/// if it was answered instead.
+/// Sends a request and cancels it (`RST_STREAM`) once the store was called.
+/// Returns the status if it was answered instead.
 async fn cancel(running: &Running, sender: &mut Sender, name: &str) -> Option<u16> {
     let before = running.store.calls();
     let called = async {
@@ -58,7 +58,7 @@ async fn cancel(running: &Running, sender: &mut Sender, name: &str) -> Option<u1
         () = called => None,
         status = ask(sender, name) => Some(status),
     };
-    // An answer tells that the reset in front of it has arrived.
+    // This answer proves that the reset before it has arrived.
     assert_eq!(ask(sender, "a.b.example").await, 308);
     status
 }
@@ -70,7 +70,7 @@ async fn a_cancelled_request_for_an_absent_name_stays_charged() {
         ..LIMITS
     })
     .await;
-    // The handshake's own lookup found something and cost nothing.
+    // The handshake's own lookup found a record and cost no token.
     for number in 0..3 {
         let name = format!("random{number}.b.example");
         assert_eq!(cancel(&running, &mut sender, &name).await, None, "{name}");

@@ -1,4 +1,4 @@
-//! What a virtual host is charged with against what memory grows by.
+//! Compares the weight of a virtual host with the memory that it allocates.
 
 #![allow(clippy::unwrap_used)]
 
@@ -20,7 +20,7 @@ static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
 
 const COUNT: usize = 5000;
 
-/// The only test here: the allocator's statistics are the process's.
+/// The only test of this binary: the allocator's statistics cover the process.
 #[tokio::test]
 async fn an_endpoint_weighs_what_it_takes() {
     let ca = TestCa::new();
@@ -37,7 +37,7 @@ async fn an_endpoint_weighs_what_it_takes() {
     }
 }
 
-/// Bytes that one endpoint takes, and what it is charged with.
+/// Returns the bytes that one endpoint allocates, and its weight.
 async fn measure(found: sekisho_certs::Found<sekisho_certs::OpenKey>) -> (f64, f64) {
     let publisher = Publisher::new(Arc::new(Ring::random()), Site::not_found(), Arc::default());
     let measured = Arc::new(Mutex::new((0.0, 0.0)));
@@ -55,7 +55,7 @@ async fn measure(found: sekisho_certs::Found<sekisho_certs::OpenKey>) -> (f64, f
             let mut kept: Vec<Published<VirtualHost>> = Vec::with_capacity(COUNT);
             let before = allocated();
             kept.extend((0..COUNT).map(|_| publisher.publish(host).expect("published")));
-            // The value itself stands in the cache's own allocation.
+            // The value itself lies in the cache's own allocation.
             let grown = allocated() - before + COUNT * size_of::<VirtualHost>();
             let charged: usize = kept.iter().map(|one| one.weight).sum();
             *result.lock().unwrap() = (grown as f64 / COUNT as f64, charged as f64 / COUNT as f64);

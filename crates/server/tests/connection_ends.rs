@@ -1,4 +1,4 @@
-//! How connections end: by their limits, and when the server drains.
+//! Tests how connections end: by their limits, and when the server drains.
 
 #![allow(clippy::unwrap_used)]
 
@@ -42,7 +42,8 @@ async fn answer(stream: &mut TlsStream<TcpStream>) -> String {
     String::from_utf8(head).unwrap()
 }
 
-/// How long it takes until the connection ends, and whether with close_notify.
+/// Returns how long the connection lasts, and whether it ends with
+/// close_notify.
 async fn end(stream: &mut TlsStream<TcpStream>) -> (Duration, bool) {
     let begun = Instant::now();
     let mut rest = Vec::new();
@@ -169,7 +170,7 @@ async fn draining_finishes_what_is_begun() {
     idle.write_all(REQUEST).await.unwrap();
     answer(&mut idle).await;
     let mut fresh = connect(&running, &ca, &[]).await;
-    // A request whose answer waits for the store.
+    // The answer to this request waits for the store.
     running.store.hold();
     let mut busy = connect(&running, &ca, &[]).await;
     let other = b"GET / HTTP/1.1\r\nHost: b.example\r\n\r\n";
@@ -180,7 +181,7 @@ async fn draining_finishes_what_is_begun() {
     running.shutdown.drain();
     let (after, polite) = end(&mut idle).await;
     assert!(polite && after < Duration::from_secs(3), "{after:?}");
-    // A client in front of its first request may still ask it.
+    // A client that has sent no request yet may still send its first one.
     fresh.write_all(REQUEST).await.unwrap();
     assert!(answer(&mut fresh).await.starts_with("HTTP/1.1 308"));
     running.store.release(1);
@@ -229,13 +230,13 @@ async fn a_body_without_progress_meets_its_limit() {
     let mut stream = connect(&running, &ca, &[]).await;
     let head = b"POST / HTTP/1.1\r\nHost: b.example\r\nContent-Length: 10\r\n\r\nx";
     stream.write_all(head).await.unwrap();
-    // The answer hangs on the store; the client's body does not come either.
+    // The answer waits for the store; the client sends no body either.
     let (after, _) = end(&mut stream).await;
     assert!((400..4000).contains(&after.as_millis()), "{after:?}");
 }
 
 #[tokio::test]
-async fn a_client_that_resets_its_streams_is_sent_away() {
+async fn a_client_that_resets_its_streams_gets_goaway() {
     let ca = TestCa::new();
     let running = running(&ca, LIMITS);
     let mut stream = connect(&running, &ca, &[b"h2"]).await;
@@ -256,7 +257,7 @@ async fn a_client_that_resets_its_streams_is_sent_away() {
 }
 
 #[tokio::test]
-async fn few_connections_leave_no_socket_out() {
+async fn each_socket_accepts_within_a_small_limit() {
     let ca = TestCa::new();
     let running = running(
         &ca,
@@ -268,7 +269,7 @@ async fn few_connections_leave_no_socket_out() {
     );
     let limit = Duration::from_secs(10);
     for _ in 0..8 {
-        // Whichever worker's socket the system chooses.
+        // The kernel may choose any worker's socket.
         let connecting = tokio::time::timeout(limit, connect(&running, &ca, &[]));
         connecting.await.expect("accepted");
         let plain = b"GET / HTTP/1.1\r\nHost: a.example\r\n\r\n";
@@ -289,8 +290,8 @@ fn frame(kind: u8, flags: u8, id: u32, payload: &[u8]) -> Vec<u8> {
     [&head, payload].concat()
 }
 
-/// How long a client lives that sends this, then a ping now and then, and
-/// takes nothing but what HTTP/2 sends without a window.
+/// Returns how long a connection lasts that sends `begin` and then pings, and
+/// takes only what HTTP/2 sends without a window.
 async fn life(mut stream: TlsStream<TcpStream>, begin: &[u8]) -> Duration {
     let begun = Instant::now();
     stream.write_all(begin).await.unwrap();
@@ -330,7 +331,7 @@ async fn an_http2_stream_without_progress_meets_its_limit() {
             .into(),
     });
     running.store.put(files);
-    // A file, for which this client gives no room.
+    // A file, for which this client opens no window.
     let no_window = frame(4, 0, 0, &[0, 4, 0, 0, 0, 0]);
     let get = [&[0x82, 0x87, 0x84, 0x41, 9][..], b"a.example"].concat();
     let begin = [PREFACE, &no_window, &frame(1, 5, 1, &get)].concat();
@@ -339,7 +340,8 @@ async fn an_http2_stream_without_progress_meets_its_limit() {
         (400..9000).contains(&after.as_millis()),
         "answer: {after:?}"
     );
-    // A stalled answer over HTTP/1.1: the socket's buffers fill up, and nobody reads.
+    // A stalled answer over HTTP/1.1: the client does not read, and the
+    // socket's buffers fill.
     let mut stream = connect(&running, &ca, &[b"http/1.1"]).await;
     stream.write_all(&REQUEST.repeat(64)).await.unwrap();
     let mut status = [0; 15];
@@ -354,7 +356,7 @@ async fn an_http2_stream_without_progress_meets_its_limit() {
     let gone = tokio::time::timeout(Duration::from_secs(9), gone).await;
     gone.expect("a client that takes nothing is dropped");
     assert!(begun.elapsed().as_millis() >= 400, "{:?}", begun.elapsed());
-    // A request whose body does not come, while its answer hangs.
+    // A request whose body does not come while its answer waits.
     running.store.hold();
     let post = [&[0x83, 0x87, 0x84, 0x41, 9][..], b"b.example"].concat();
     let begin = [PREFACE, &frame(4, 0, 0, &[]), &frame(1, 4, 1, &post)].concat();

@@ -1,4 +1,4 @@
-//! Connections of one client network keep no other network out.
+//! Tests that connections of one client network keep no other network out.
 
 #![allow(clippy::unwrap_used)]
 
@@ -15,7 +15,7 @@ use tokio::net::{TcpSocket, TcpStream};
 use tokio::time::timeout;
 
 #[tokio::test]
-async fn a_crowd_of_silent_connections_keeps_nobody_else_out() {
+async fn silent_connections_of_a_crowd_keep_no_other_network_out() {
     let ca = TestCa::new();
     let pair = ca.issue(&["a.example"], Key::P256);
     let hosts = [host("a.example", &[(&pair, Key::P256)])];
@@ -26,7 +26,8 @@ async fn a_crowd_of_silent_connections_keeps_nobody_else_out() {
     });
     let running = start(Scripted::new(hosts), &setup);
     let mut crowd = Vec::new();
-    // More than may be open: the last ones wait in the kernel.
+    // More connections than the limit: the last ones wait in the kernel's
+    // backlog.
     for _ in 0..80 {
         crowd.push(TcpStream::connect(running.address).await.unwrap());
     }
@@ -38,7 +39,7 @@ async fn a_crowd_of_silent_connections_keeps_nobody_else_out() {
         let socket = socket.connect(running.address).await.unwrap();
         client::handshake(socket, "a.example", client::config(&ca)).await
     };
-    // Nothing of the crowd ends by itself within 10 s.
+    // No connection of the crowd ends by itself within 10 s.
     let served = timeout(Duration::from_secs(5), served).await;
     served.expect("served at once").expect("a handshake");
 

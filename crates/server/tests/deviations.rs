@@ -1,5 +1,5 @@
-//! Where rustls answers otherwise than the RFCs of TLS ask. docs/tls.md tells
-//! operators; a test that fails here says that it has changed.
+//! Records where rustls deviates from the RFCs of TLS, as docs/tls.md lists it.
+//! A failing test means that rustls has changed.
 
 #![allow(clippy::unwrap_used)]
 
@@ -37,8 +37,8 @@ fn client_hello(config: ClientConfig) -> Vec<u8> {
     bytes
 }
 
-/// RFC 7507, section 3, asks for the alert inappropriate_fallback (86). With
-/// TLS 1.3 the random number of a ServerHello protects against a downgrade.
+/// RFC 7507, section 3, requires the alert inappropriate_fallback (86). With
+/// TLS 1.3, the random of a ServerHello protects against a downgrade.
 #[tokio::test]
 async fn a_fallback_is_served() {
     let (ca, _, running) = served();
@@ -55,7 +55,7 @@ async fn a_fallback_is_served() {
     assert_eq!((head[0], head[5]), (HANDSHAKE, SERVER_HELLO));
 }
 
-/// RFC 8446, section 9.2, asks for the alert missing_extension (109).
+/// RFC 8446, section 9.2, requires the alert missing_extension (109).
 #[tokio::test]
 async fn a_hello_without_key_shares_gets_handshake_failure() {
     let (ca, _, running) = served();
@@ -64,7 +64,7 @@ async fn a_hello_without_key_shares_gets_handshake_failure() {
     assert_eq!(answer, [21, 3, 3, 0, 2, 2, 40]);
 }
 
-/// RFC 8446, section 5, asks for unexpected_message, and gets it.
+/// RFC 8446, section 5, requires unexpected_message. rustls sends it.
 #[tokio::test]
 async fn a_change_of_ciphers_behind_the_handshake_gets_its_alert() {
     let (ca, _, running) = served();
@@ -78,7 +78,7 @@ async fn a_change_of_ciphers_behind_the_handshake_gets_its_alert() {
     assert!(error.contains("UnexpectedMessage"), "{error}");
 }
 
-/// RFC 5246, section 7.2.2, asks for unexpected_message, and gets it.
+/// RFC 5246, section 7.2.2, requires unexpected_message. rustls sends it.
 #[tokio::test]
 async fn data_before_the_end_of_the_handshake_gets_its_alert() {
     let (ca, _, running) = served();
@@ -88,7 +88,8 @@ async fn data_before_the_end_of_the_handshake_gets_its_alert() {
     assert!(answer.ends_with(&[21, 3, 3, 0, 2, 2, 10]), "{answer:?}");
 }
 
-/// RFC 8446, section 4.2.10, asks that what does not open be skipped.
+/// RFC 8446, section 4.2.10, requires a server to skip early data that it can't
+/// decrypt.
 #[tokio::test]
 async fn early_data_for_another_server_is_skipped_within_bounds() {
     let (ca, pair, running) = served();
@@ -102,7 +103,7 @@ async fn early_data_for_another_server_is_skipped_within_bounds() {
     }
 }
 
-/// Sends so many records of ten bytes before the handshake is done.
+/// Sends this many records of ten bytes before the handshake is done.
 async fn send_early(
     running: &Running,
     config: Arc<ClientConfig>,
@@ -127,7 +128,7 @@ async fn send_early(
     spawn_blocking(exchange).await.unwrap()
 }
 
-/// A client that holds a ticket for early data of another server of that name.
+/// Makes a client with an early-data ticket of another server of that name.
 fn with_ticket(ca: &TestCa, pair: &Pair) -> ClientConfig {
     let mut config = client::config(ca);
     config.enable_early_data = true;
@@ -161,11 +162,11 @@ fn with_ticket(ca: &TestCa, pair: &Pair) -> ClientConfig {
     config
 }
 
-/// A ClientHello in one record, without one of its extensions (RFC 8446,
-/// section 4.1.2).
+/// Removes an extension from a ClientHello in one record (RFC 8446, section
+/// 4.1.2).
 fn without_extension(record: &[u8], kind: u16) -> Vec<u8> {
     let length = |at: usize| usize::from(u16::from_be_bytes([record[at], record[at + 1]]));
-    // Record, message, version, random number.
+    // Lengths of the record head, message head, version and random.
     let mut at = 5 + 4 + 2 + 32;
     at += 1 + usize::from(record[at]);
     at += 2 + length(at);

@@ -1,4 +1,4 @@
-//! The table of outcomes, by what a client sees.
+//! Tests the outcomes of handshakes as a client sees them.
 
 #![allow(clippy::unwrap_used)]
 
@@ -30,7 +30,7 @@ fn without_sni(mut config: ClientConfig) -> ClientConfig {
     config
 }
 
-/// A config that offers one TLS 1.2 suite only.
+/// Makes a configuration that offers one TLS 1.2 suite only.
 fn only_suite(ca: &TestCa, suite: rustls::CipherSuite) -> ClientConfig {
     let mut provider = rustls::crypto::aws_lc_rs::default_provider();
     provider.cipher_suites.retain(|one| one.suite() == suite);
@@ -118,8 +118,8 @@ async fn without_a_name_the_default_answers() {
         let seen = status(&running, "default.example", without_sni(config)).await;
         assert_eq!(seen.unwrap(), SEES);
     }
-    // An address is sent as no server name: the default's certificate comes,
-    // and is not valid for it.
+    // Clients send no server name for an IP address. They get the default's
+    // certificate, which is not valid for it.
     let seen = alert(&running, "127.0.0.1", client::config(&ca)).await;
     assert!(seen.contains("invalid peer certificate"), "{seen}");
 }
@@ -149,7 +149,7 @@ async fn an_expired_certificate_is_served_on() {
             ..Setup::default()
         },
     );
-    // The client's own clock says that it has expired: it saw the certificate.
+    // The client's error about the expiry proves that it got the certificate.
     for year_later in [0, 31_536_000_000] {
         clock.fetch_add(year_later, Ordering::SeqCst);
         let seen = alert(&running, "old.example", client::config(&ca)).await;
@@ -206,7 +206,7 @@ async fn the_tls_policy_holds() {
 }
 
 #[tokio::test]
-async fn plain_http_is_told_where_it_is() {
+async fn plain_http_gets_a_readable_400() {
     let running = start(Scripted::new([]), &Setup::default());
     let request = b"POST /x HTTP/1.1\r\nHost: a.example\r\nContent-Length: 70000\r\n\r\n";
     let request = [&request[..], &[b'x'; 70_000]].concat();
@@ -287,7 +287,7 @@ async fn a_stuck_store_holds_up_only_what_is_not_cached() {
     assert_eq!(seen.unwrap(), SEES);
     let seen = cold.await.unwrap().unwrap_err().to_string();
     assert!(seen.contains("InternalError"), "the delay is ours: {seen}");
-    // The load went on without the client that began it.
+    // The load continued without the client that began it.
     running.store.release(1);
     let seen = status(&running, "cold.example", client::config(&ca)).await;
     assert_eq!(seen.unwrap(), SEES);
@@ -355,7 +355,8 @@ async fn any_bytes_leave_the_server_serving() {
         }
         sockets.push(socket);
     }
-    // The whole hello, and then rubbish instead of the client's flight.
+    // A whole ClientHello, and then random bytes instead of the client's
+    // flight.
     let bytes = [&hello[..], &[0x17, 3, 3, 0, 5, 1, 2, 3, 4, 5]].concat();
     assert!(raw(running.address, &bytes).await.len() > 7);
     let seen = status(&running, "a.example", client::config(&ca)).await;

@@ -1,4 +1,4 @@
-//! What a connection weighs that waits for its next request.
+//! Measures the memory of an idle connection.
 
 #![allow(clippy::unwrap_used)]
 
@@ -14,7 +14,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 #[global_allocator]
 static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
 
-/// Without caches of threads, which would count as allocated.
+/// Disables jemalloc's thread caches, which would count as allocated.
 #[expect(
     unsafe_code,
     reason = "the allocator finds its settings by their symbol"
@@ -26,11 +26,11 @@ static MALLOC_CONF: &[u8; 13] = b"tcache:false\0";
 
 const COUNT: usize = 200;
 
-/// Bytes of an idle connection of HTTP/1.1, with what a client's bare socket
-/// takes in this process.
+/// Bytes of an idle HTTP/1.1 connection, with the client's bare socket in this
+/// process.
 const MAX_PER_CONNECTION: usize = 12 << 10;
 
-/// The only test here: the allocator's statistics are the process's.
+/// The only test of this binary: the allocator's statistics cover the process.
 #[tokio::test]
 async fn an_idle_connection_holds_no_buffers_of_http() {
     let ca = TestCa::new();
@@ -52,7 +52,7 @@ async fn an_idle_connection_holds_no_buffers_of_http() {
             }
             assert!(head.starts_with(b"HTTP/1.1 308"));
         }
-        // The socket stays open, the client's side of TLS goes.
+        // Keeps the client's socket, and drops its TLS state.
         stream.into_inner().0
     };
     let mut sockets = Vec::with_capacity(COUNT);

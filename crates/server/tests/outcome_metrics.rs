@@ -1,4 +1,4 @@
-//! Each outcome of a handshake is counted as itself.
+//! Tests that each outcome of a handshake has its own count.
 
 #![allow(clippy::unwrap_used)]
 
@@ -14,7 +14,7 @@ use sekisho_server::admin::{Admin, Listener, Sources};
 use sekisho_testkit::{Key, TestCa, client};
 use tokio::net::TcpListener;
 
-/// The figure of this name, as a scrape tells it.
+/// Returns the value of a metric in a scrape.
 async fn figure(running: &Running, name: &str) -> u64 {
     let mut registry = Registry::default();
     running
@@ -39,7 +39,8 @@ async fn figure(running: &Running, name: &str) -> u64 {
     line.expect("a figure").trim().parse().unwrap()
 }
 
-/// Waits until the outcome was counted `times`: a client sees its end first.
+/// Waits until the outcome was counted `times`: the client sees the end before
+/// the count.
 async fn counted(running: &Running, outcome: &str, times: u64) {
     let name = format!("sekisho_handshakes_total{{result=\"{outcome}\"}}");
     let mut seen = 0;

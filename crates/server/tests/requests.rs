@@ -1,4 +1,4 @@
-//! Requests that break the rules of HTTP/1.1, or only nearly.
+//! Tests requests that break the rules of HTTP/1.1, and unusual valid ones.
 
 #![allow(clippy::unwrap_used)]
 
@@ -8,10 +8,10 @@ use common::{Scripted, Setup, host, start};
 use sekisho_testkit::{Key, TestCa, client};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
-/// Request, status, and whether the connection ends with it.
+/// Requests with their status, and whether the connection ends.
 const CASES: &[(&str, &str, bool)] = &[
     ("GET / HTTP/1.1\r\nHost: a.example\r\n\r\n", "308", false),
-    // A single transfer coding, chunked, once (RFC 9112, sections 6.1 and 7).
+    // The only transfer coding is chunked, once (RFC 9112, sections 6.1 and 7).
     (
         "POST / HTTP/1.1\r\nHost: a.example\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
         "308",
@@ -33,7 +33,7 @@ const CASES: &[(&str, &str, bool)] = &[
         "501",
         true,
     ),
-    // The target in absolute form counts, not Host (section 3.2.2).
+    // A target in absolute form overrides Host (section 3.2.2).
     (
         "GET http://a.example/ HTTP/1.1\r\nHost: b.example\r\n\r\n",
         "308",
@@ -61,13 +61,13 @@ const CASES: &[(&str, &str, bool)] = &[
         "400",
         false,
     ),
-    // Behind CONNECT the client may send anything.
+    // After CONNECT, the client may send bytes that are not HTTP.
     (
         "CONNECT a.example:443 HTTP/1.1\r\nHost: a.example:443\r\n\r\n",
         "308",
         true,
     ),
-    // docs/configuration.md names these as they are: hyper answers them.
+    // hyper answers these itself, as docs/configuration.md documents.
     ("GET / HTTP/2.0\r\nHost: a.example\r\n\r\n", "400", true),
 ];
 
@@ -81,7 +81,7 @@ async fn each_request_gets_its_status() {
         let config = client::config(&ca);
         let stream = client::connect(running.address, "a.example", config).await;
         let mut stream = stream.unwrap();
-        // Whether the connection ended shows in the answer to the second one.
+        // The answer to the second request shows whether the connection ended.
         let last = "GET / HTTP/1.1\r\nHost: a.example\r\nConnection: close\r\n\r\n";
         let both = format!("{request}{last}");
         stream.write_all(both.as_bytes()).await.unwrap();

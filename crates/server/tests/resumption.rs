@@ -1,4 +1,4 @@
-//! Tickets: across restarts and servers, and only where they belong.
+//! Tests session tickets: across restarts and servers, and bound to their host.
 
 #![allow(clippy::unwrap_used)]
 
@@ -15,7 +15,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 
-/// Sends a request; returns how its handshake went.
+/// Sends a request; returns the kind of its handshake.
 async fn visit(running: &Running, name: &str, config: &Arc<ClientConfig>) -> HandshakeKind {
     let socket = TcpStream::connect(running.address).await.unwrap();
     let server_name = name.to_owned().try_into().unwrap();
@@ -97,7 +97,7 @@ async fn tickets_are_bound_to_tenant_policy_and_address() {
             HandshakeKind::Resumed
         );
     }
-    // A session without a server name is one of the address alone.
+    // A session without a server name is bound to the address.
     let mut nameless = ClientConfig::clone(&resuming(&ca, false));
     nameless.enable_sni = false;
     let nameless = Arc::new(nameless);

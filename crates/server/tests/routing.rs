@@ -1,4 +1,4 @@
-//! Which hosts a connection reaches.
+//! Tests which hosts a connection reaches.
 
 #![allow(clippy::unwrap_used)]
 
@@ -23,7 +23,7 @@ impl Visit {
         Self(stream.expect("a handshake"))
     }
 
-    /// The status of one request, and the body's place.
+    /// Sends one request. Returns the status and the redirect's target.
     async fn ask(&mut self, request: &str) -> (u16, String) {
         self.0.write_all(request.as_bytes()).await.unwrap();
         let mut head = Vec::new();
@@ -51,7 +51,7 @@ impl Visit {
     }
 }
 
-/// Says that this host changed.
+/// Applies a change of this host to the lookup.
 fn change(running: &Running, number: u64, pattern: &str) {
     let log = LogId([7; 16]);
     if running.lookup.stats().position == 0 {
@@ -147,7 +147,7 @@ async fn another_name_needs_the_certificate_the_tenant_and_the_policy() {
     ] {
         assert_eq!(visit.get(name).await, status, "{name}");
     }
-    // Its own record answers, not the connection's.
+    // The record of the requested host answers, not the connection's.
     let (_, head) = visit
         .ask("GET / HTTP/1.1\r\nHost: same.example\r\n\r\n")
         .await;

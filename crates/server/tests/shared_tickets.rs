@@ -1,4 +1,4 @@
-//! Ticket keys in a PostgreSQL that servers share.
+//! Tests ticket keys in a PostgreSQL that servers share.
 
 #![allow(clippy::unwrap_used)]
 
@@ -23,7 +23,7 @@ use tokio::runtime::Handle;
 use tokio::sync::broadcast;
 use tokio_rustls::TlsConnector;
 
-/// What servers share, and their common clock.
+/// State that the servers share, and their common clock.
 struct World {
     ca: TestCa,
     pair: Pair,
@@ -31,7 +31,7 @@ struct World {
     now: Arc<AtomicI64>,
 }
 
-/// A server with connections of its own.
+/// Server with its own connections to PostgreSQL.
 struct Member {
     running: Running,
     keeper: Keeper,
@@ -49,7 +49,7 @@ impl World {
         }
     }
 
-    /// Returns a member that has looked for its keys once.
+    /// Returns a member that has refreshed its keys once.
     async fn member(&self) -> Member {
         let url = Url::parse(&self.url, Path::new("/")).unwrap();
         let options = Options {
@@ -89,14 +89,14 @@ async fn handshake(member: &Member, config: &Arc<ClientConfig>) -> HandshakeKind
     let connector = TlsConnector::from(Arc::clone(config));
     let mut stream = connector.connect(name, socket).await.unwrap();
     let kind = stream.get_ref().1.handshake_kind().unwrap();
-    // The tickets come with the answer.
+    // The server sends the tickets with the answer.
     let request = b"GET / HTTP/1.1\r\nHost: a.example\r\nConnection: close\r\n\r\n";
     stream.write_all(request).await.unwrap();
     stream.read_to_end(&mut Vec::new()).await.unwrap();
     kind
 }
 
-/// Servers rotate when they come to it: one is early, the others late.
+/// Servers rotate at their own times: one is early, the others late.
 #[tokio::test]
 async fn tickets_open_on_all_servers_for_one_period_longer() {
     let world = World::new();
@@ -106,7 +106,7 @@ async fn tickets_open_on_all_servers_for_one_period_longer() {
         world.member().await,
     ];
     for tls12 in [true, false] {
-        // A client each, that knows a session of the first server.
+        // One client per server, each with a session of the first server.
         let connect = async |member: &Member| {
             let config = resuming(&world.ca, tls12);
             assert_eq!(handshake(member, &config).await, HandshakeKind::Full);
@@ -124,7 +124,7 @@ async fn tickets_open_on_all_servers_for_one_period_longer() {
             let kind = handshake(member, config).await;
             assert_eq!(kind, HandshakeKind::Resumed, "old, tls12: {tls12}");
         }
-        // The one that was early seals under the next key already.
+        // The early server seals under the next key already.
         let next = connect(&members[0]).await;
         for member in &members[1..] {
             let kind = handshake(member, &next).await;
@@ -153,7 +153,7 @@ async fn ticket_keys_lie_sealed_in_the_database() {
     let name = rest.split('?').next().unwrap();
     let dump = services::Postgres::shared().dump(name);
     assert!(dump.contains("ticket-keys"));
-    // What stands in it: format, then start, name and secret of each key.
+    // The document has the format, then start, name and secret of each key.
     for key in keys.expose()[1..].chunks_exact(8 + 16 + 32) {
         for piece in key[8 + 16..].chunks(16) {
             let mut digits = String::new();
@@ -163,7 +163,7 @@ async fn ticket_keys_lie_sealed_in_the_database() {
             assert!(!dump.contains(&digits));
         }
     }
-    // Nor does it open under another master key.
+    // Another master key does not open the document.
     let url = Url::parse(&world.url, Path::new("/")).unwrap();
     let store = Postgres::new(&url, &Options::default(), &Handle::current());
     let wrong = KeyRing::new(MasterKey::new(&[8; 32]));

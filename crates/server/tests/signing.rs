@@ -1,4 +1,4 @@
-//! Handshakes that take long to sign, all from one client network.
+//! Tests slow signatures that all come from one client network.
 
 #![allow(clippy::unwrap_used)]
 
@@ -22,7 +22,7 @@ use tokio::time::timeout;
 #[tokio::test]
 async fn one_network_leaves_signatures_to_others() {
     let (ca, running) = served();
-    // The record is loaded.
+    // Loads the record into the cache.
     client::connect(running.address, "rsa.example", client::config(ca))
         .await
         .unwrap();
@@ -44,7 +44,7 @@ async fn one_network_leaves_signatures_to_others() {
     let served = timeout(Duration::from_secs(20), served).await;
     served.expect("served in time").expect("a handshake");
 
-    // Of 300 signatures that were asked for before, many are still to come.
+    // Many of the 300 earlier handshakes still wait for their signature.
     let answered = |socket: &&TcpStream| socket.try_read(&mut [0; 1]).is_ok();
     let before = flood.iter().filter(answered).count();
     assert!(before < FLOOD * 2 / 3, "{before} were served before");
@@ -75,7 +75,7 @@ async fn a_retried_hello_is_answered() {
 
 /// Starts one worker with a host that has a key of 4096 bits.
 fn served() -> (&'static TestCa, Running) {
-    // Making the key takes seconds.
+    // Making the key takes seconds: all tests share it.
     static PAIR: LazyLock<(TestCa, Pair)> = LazyLock::new(|| {
         let ca = TestCa::new();
         let pair = ca.issue(&["rsa.example"], Key::Rsa4096);
@@ -98,7 +98,8 @@ fn client_hello(ca: &TestCa) -> Vec<u8> {
     bytes
 }
 
-/// A group that no server knows, so that it asks for another.
+/// Key exchange group that no server knows: the server sends a
+/// HelloRetryRequest.
 #[derive(Debug)]
 struct Unknown;
 
@@ -126,5 +127,5 @@ impl ActiveKeyExchange for Unknown {
     }
 }
 
-/// More than half a second of signatures.
+/// Handshakes that take more than half a second to sign.
 const FLOOD: usize = 300;

@@ -1,4 +1,4 @@
-//! What sites may not serve: roots outside of `[sites] allow`, and the
+//! Tests that sites serve neither roots outside of `[sites] allow` nor the
 //! server's own files.
 
 #![allow(clippy::unwrap_used)]
@@ -15,7 +15,7 @@ use sekisho_server::site::{RawSite, Refused};
 use sekisho_testkit::{Key, TestCa, client};
 use tempfile::TempDir;
 
-/// A server whose own files lie in `etc`, with sites below `srv`.
+/// Server whose own files lie in `etc`, with sites below `srv`.
 struct Fixture {
     folder: TempDir,
     ca: TestCa,
@@ -66,7 +66,7 @@ impl Fixture {
         self.running.store.put(found);
     }
 
-    /// Status and body; the handshake must succeed.
+    /// Returns status and body; the handshake must succeed.
     async fn get(&self, name: &str, path: &str) -> (u16, String) {
         let config = client::config(&self.ca);
         let answer = client::fetch(self.running.address, name, path, config).await;
@@ -80,7 +80,7 @@ impl Fixture {
     }
 }
 
-/// The site that the operator wrote for hosts without their own.
+/// Makes the operator's site for hosts without their own.
 fn operators_site(root: &Path) -> sekisho_server::site::Site {
     let raw: RawSite = serde_json::from_value(serde_json::json!({ "root": root })).unwrap();
     raw.check(Some(Path::new("/"))).unwrap()
@@ -101,7 +101,7 @@ async fn a_root_outside_of_the_allowed_folders_is_not_served() {
     assert_eq!(fixture.get("c.example", "/").await.0, 503);
     let outside_allow = 2;
     assert_eq!(fixture.refused().outside_allow, outside_allow);
-    // `[site]` is the operator's own word.
+    // The operator wrote `[site]`: the list does not bind it.
     assert_eq!(
         fixture.get("d.example", "/").await,
         (200, "elsewhere".into())
@@ -121,7 +121,7 @@ async fn a_root_that_became_a_link_is_judged_where_it_leads() {
 
     fs::remove_file(&site).unwrap();
     symlink(fixture.path("other"), &site).unwrap();
-    // What is not there is not told apart.
+    // A missing file gets the same answer.
     for file in ["/index.html", "/missing.html"] {
         assert_eq!(fixture.get("a.example", file).await.0, 503, "{file}");
     }
@@ -133,7 +133,7 @@ async fn a_root_that_became_a_link_is_judged_where_it_leads() {
         assert_eq!(fixture.get("a.example", file).await.0, 503, "{file}");
     }
     assert_eq!(fixture.refused().own_files, 3);
-    // Folders below the server's own are no secrets.
+    // Folders below the folder of the server's own files may be served.
     let below = fixture.get("a.example", "/www/").await;
     assert_eq!(below, (200, "page beside".into()));
 }
@@ -144,7 +144,7 @@ async fn the_servers_own_files_are_served_by_no_site() {
     fixture.add("a.example", None);
     assert_eq!(fixture.get("a.example", "/backup.db").await.0, 200);
     assert_eq!(fixture.get("a.example", "/master.key").await.0, 503);
-    // A rotated key is another file.
+    // A rotated key is a new file.
     let fresh = fixture.path("etc/fresh");
     fs::write(&fresh, "another secret").unwrap();
     fs::rename(&fresh, fixture.path("etc/master.key")).unwrap();

@@ -1,4 +1,4 @@
-//! Where ticket keys come from: a catalog that servers share, or a file.
+//! Tests the sources of ticket keys: a shared catalog, or a file.
 
 #![allow(clippy::unwrap_used)]
 
@@ -22,7 +22,7 @@ use sekisho_testkit::{Key, Pair, TestCa, client};
 use tokio::sync::broadcast;
 use tokio_rustls::TlsConnector;
 
-/// Servers come and go; what they share stays.
+/// State that outlives the servers which share it.
 struct World {
     ca: TestCa,
     pair: Pair,
@@ -54,7 +54,7 @@ impl World {
         )
     }
 
-    /// A server whose keeper has looked once.
+    /// Starts a server whose keeper has refreshed once.
     async fn server(&self) -> (Running, Keeper) {
         let ring = Arc::new(Ring::random());
         let mut keeper = self.keeper(&ring);
@@ -92,7 +92,7 @@ async fn handshake(running: &Running, config: &Arc<ClientConfig>) -> HandshakeKi
         .await
         .unwrap();
     let kind = stream.get_ref().1.handshake_kind().unwrap();
-    // The tickets come with the answer.
+    // The server sends the tickets with the answer.
     let request = b"GET / HTTP/1.1\r\nHost: a.example\r\nConnection: close\r\n\r\n";
     tokio::io::AsyncWriteExt::write_all(&mut stream, request)
         .await
@@ -129,8 +129,8 @@ async fn keys_rotate_and_every_server_has_the_next_one_already() {
     rotating.refresh().await.unwrap();
     let kind = handshake(&first, &config).await;
     assert_eq!(kind, HandshakeKind::Resumed, "the previous key opens");
-    // That handshake left tickets of the new key, which the other server got one
-    // period ahead.
+    // That handshake gave tickets of the new key, which the other server got
+    // one period ahead.
     assert_eq!(handshake(&other, &config).await, HandshakeKind::Resumed);
     handshake(&first, &config).await;
     world.periods_pass(2);

@@ -23,7 +23,7 @@ async fn fill(connections: &Arc<Connections>, number: u8, count: usize) -> Vec<P
     places
 }
 
-/// How long ago its task ran.
+/// Sets how long ago the connection's task ran.
 fn idle(place: &Place, millis: u64) {
     place.state.active.store(now() - millis, Ordering::Relaxed);
 }
@@ -58,7 +58,7 @@ async fn above_it_the_longest_idle_of_the_crowd_gives_up() {
     let other = enter(&connections, 2).await;
     assert_eq!(given_up(&crowd), [17]);
     assert!(!is_given_up(&other));
-    // Its own newcomers push out those alone that do nothing.
+    // New connections of the crowd close only idle ones of the crowd.
     let mut crowd = crowd;
     crowd.remove(17);
     crowd.iter().for_each(|place| idle(place, 0));

@@ -1,4 +1,4 @@
-//! The answer that carries a file.
+//! Responses with files.
 
 use std::ops::Range;
 use std::time::SystemTime;
@@ -15,7 +15,7 @@ use super::stream::{Place, Stream};
 use super::turns::Share;
 use crate::body::{Body, plain};
 
-/// Answers with a file in memory.
+/// Answers with a cached file.
 pub(crate) fn cached(request: &Parts, file: &SmallFile) -> Response<Body> {
     respond(request, &file.head, |part| {
         let at = |offset| usize::try_from(offset).expect("a small file's offset");
@@ -37,7 +37,7 @@ pub(crate) fn streamed(
     })
 }
 
-/// Only GET and HEAD are answered.
+/// Answers 405: files allow only GET and HEAD.
 pub(crate) fn method_not_allowed() -> Response<Body> {
     let mut response = plain(StatusCode::METHOD_NOT_ALLOWED);
     response
@@ -65,7 +65,7 @@ fn respond(request: &Parts, head: &Head, body: impl FnOnce(Range<u64>) -> Body) 
         ),
         Selection::Unsatisfiable => return unsatisfiable(head),
     };
-    // `Content-Length` is set, so a HEAD tells the length without the body.
+    // `Content-Length` is set: a HEAD reports the length without the body.
     let body = if request.method == Method::HEAD {
         Body::empty()
     } else {
@@ -77,7 +77,8 @@ fn respond(request: &Parts, head: &Head, body: impl FnOnce(Range<u64>) -> Body) 
     response
 }
 
-/// RFC 9110, section 14.2: ranges are for GET alone.
+/// Selects the range of a GET; other methods have none (RFC 9110, section
+/// 14.2).
 fn selection(request: &Parts, head: &Head, validators: Validators<'_>) -> Selection {
     match request.headers.get(RANGE) {
         Some(range)

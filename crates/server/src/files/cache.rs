@@ -1,4 +1,4 @@
-//! Small files in memory.
+//! Memory cache of small files.
 
 use std::fmt;
 use std::hash::{Hash, Hasher};
@@ -14,7 +14,7 @@ use tokio::time::Instant;
 
 use super::load::{Identity, SmallFile};
 
-/// What was found at paths, bounded in bytes, resistant to scans.
+/// Cache of path results: bounded in bytes, scan-resistant.
 #[derive(Debug)]
 pub(crate) struct Cache {
     entries: Quick<Key, Arc<Entry>, Weigh, RandomState>,
@@ -24,7 +24,8 @@ pub(crate) struct Cache {
 }
 
 impl Cache {
-    /// Keeps at most `capacity` bytes; takes none before the first entry.
+    /// Makes a cache of at most `capacity` bytes; it allocates with the first
+    /// entry.
     pub(crate) fn new(capacity: usize) -> Self {
         let options = OptionsBuilder::new()
             .shards(SHARDS)
@@ -45,12 +46,12 @@ impl Cache {
         }
     }
 
-    /// Milliseconds since the cache was made.
+    /// Returns the milliseconds since the cache was made.
     pub(crate) fn now(&self) -> u64 {
         u64::try_from(self.epoch.elapsed().as_millis()).unwrap_or(u64::MAX)
     }
 
-    /// What was found at a path, and how long ago. Counts.
+    /// Returns the entry of a path and its age. Counts a hit or a miss.
     pub(crate) fn find(&self, key: &KeyRef<'_>) -> Option<(Arc<Entry>, Age)> {
         let found = self
             .entries
@@ -62,7 +63,7 @@ impl Cache {
         found.map(|(age, entry)| (entry, age))
     }
 
-    /// Notes what was found at `checked`.
+    /// Adds a result that was read at `checked`.
     pub(crate) fn insert(&self, key: Key, what: What, checked: u64) -> Arc<Entry> {
         let entry = Arc::new(Entry {
             what,
@@ -73,7 +74,7 @@ impl Cache {
         entry
     }
 
-    /// Forgets a path.
+    /// Removes a path.
     pub(crate) fn remove(&self, key: &Key) {
         self.entries.remove(key);
     }
@@ -89,14 +90,14 @@ impl Cache {
     }
 }
 
-/// What the cache of small files holds, and how often it helped.
+/// Statistics of the file cache.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct CacheStats {
-    /// Paths.
+    /// Cached paths.
     pub(crate) entries: u64,
-    /// Bytes that they take.
+    /// Bytes of the cached entries.
     pub(crate) bytes: u64,
-    /// Bytes that they may take.
+    /// Most bytes of cached entries.
     pub(crate) capacity: u64,
     /// Requests that were answered from memory.
     pub(crate) hits: u64,
@@ -105,7 +106,7 @@ pub(crate) struct CacheStats {
 }
 
 impl CacheStats {
-    /// Writes them as metrics.
+    /// Writes the statistics as metrics.
     pub(crate) fn write(&self, to: &mut Writer<'_>) -> fmt::Result {
         to.gauge("file_cache_bytes", "Bytes of cached files", &self.bytes)?;
         to.gauge(
@@ -127,14 +128,14 @@ impl CacheStats {
     }
 }
 
-/// A path of a host.
+/// Cache key: a path of a host.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Key {
-    /// The root as the site has it, so that equal sites share what they found.
+    /// The root as the site has it: equal sites share entries.
     pub(crate) root: Arc<str>,
-    /// The host's name, empty where the root does not depend on it.
+    /// The host name; empty if the root does not depend on it.
     pub(crate) host: Box<str>,
-    /// Below the root.
+    /// Path below the root.
     pub(crate) path: Box<str>,
 }
 
@@ -145,7 +146,7 @@ impl Hash for Key {
     }
 }
 
-/// A key to ask with.
+/// Borrowed cache key, for lookups.
 #[derive(Clone, Copy, Debug, Hash)]
 pub(crate) struct KeyRef<'a> {
     pub(crate) root: &'a str,
@@ -165,18 +166,18 @@ impl KeyRef<'_> {
 
 impl Equivalent<Key> for KeyRef<'_> {
     fn equivalent(&self, key: &Key) -> bool {
-        // The path differs most often.
+        // The path comes first: it differs most often.
         same(self.path, &key.path) && same(self.host, &key.host) && same(self.root, &key.root)
     }
 }
 
-/// Equality that never compares nothing with nothing: glibc's `memcmp` for
-/// AVX-512 takes 200 ns for the dangling pointers of two empty texts.
+/// Compares two texts without calling `memcmp` for empty ones: glibc's AVX-512
+/// version takes 200 ns for their dangling pointers.
 fn same(one: &str, other: &str) -> bool {
     one.len() == other.len() && (one.is_empty() || one == other)
 }
 
-/// What was found, and when it was last seen to be so.
+/// Cached result, and when it was last validated.
 #[derive(Debug)]
 pub(crate) struct Entry {
     pub(crate) what: What,
@@ -185,7 +186,7 @@ pub(crate) struct Entry {
 }
 
 impl Entry {
-    /// What an unchanged file is known by.
+    /// Returns the identity of a cached file.
     pub(crate) fn identity(&self) -> Option<Identity> {
         match &self.what {
             What::File(file) => file.identity,
@@ -197,12 +198,12 @@ impl Entry {
         matches!(self.what, What::File(_))
     }
 
-    /// Notes that it was still so at `checked`.
+    /// Notes that the result was still valid at `checked`.
     pub(crate) fn renew(&self, checked: u64) {
         self.checked.fetch_max(checked, Ordering::Relaxed);
     }
 
-    /// The right to check it again, given to one at a time.
+    /// Claims the revalidation of the entry, for one task at a time.
     pub(crate) fn claim(self: &Arc<Self>) -> Option<Claim> {
         (!self.claimed.swap(true, Ordering::Acquire)).then(|| Claim(Arc::clone(self)))
     }
@@ -217,7 +218,7 @@ impl Entry {
     }
 }
 
-/// The right to check an entry again, until it is dropped.
+/// Claim to revalidate an entry; dropping it ends the claim.
 pub(crate) struct Claim(Arc<Entry>);
 
 impl Claim {
@@ -232,22 +233,22 @@ impl Drop for Claim {
     }
 }
 
-/// How far an entry is to be trusted.
+/// Freshness of an entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Age {
-    /// As it stands.
+    /// Served as it is.
     Fresh,
-    /// As it stands, but somebody should look again.
+    /// Served as it is, and revalidated in the background.
     Stale,
-    /// Not before somebody has looked again.
+    /// Not served before it is revalidated.
     Old,
 }
 
-/// What stands at a path.
+/// Result of reading a path.
 #[derive(Debug)]
 pub(crate) enum What {
     File(Box<SmallFile>),
-    /// Answered with its own name and a slash.
+    /// Directory, which redirects to its name with a slash.
     Directory,
     Missing,
 }
@@ -261,26 +262,27 @@ impl Weighter<Key, Arc<Entry>> for Weigh {
             What::File(file) => size_of::<SmallFile>() + file.body.len() + HEADERS,
             What::Directory | What::Missing => 0,
         };
-        // The root's text counts in full: a million hosts have as many roots.
+        // The root's text counts in full: a million hosts may have a million
+        // roots.
         let texts = key.root.len() + key.host.len() + key.path.len();
         (texts + content + size_of::<Entry>() + OVERHEAD) as u64
     }
 }
 
-/// How long an entry is trusted: a file that was replaced is served anew after
-/// a second, and a busy one costs one look per second.
+/// How long an entry is fresh. A replaced file is noticed within 1 s of its
+/// next request, and a busy one costs one check per second.
 const FRESH: Duration = Duration::from_secs(1);
-/// How long after that a request is still answered before somebody has looked.
-/// Longer, and a page that nobody asked for during a day would be shown once
-/// more as it was a day ago.
+/// Age up to which an entry is served while it is revalidated. Without this
+/// bound, the first request of a day would get yesterday's page.
 const STALE: Duration = Duration::from_secs(10);
-/// More than cores that ask at once; a shard of 16 MiB / 8 holds the largest
-/// entry 30 times.
+/// Number of locks: more than cores that ask at once. A shard of 16 MiB / 8
+/// holds 30 of the largest entries.
 const SHARDS: usize = 8;
-/// Bytes of a typical entry, to guess how many there will be.
+/// Bytes of a typical entry, to estimate the number of entries.
 const TYPICAL: usize = 8 << 10;
-/// The prebuilt headers: a table of eight and the values that are no statics.
+/// Bytes of the prebuilt headers: a table of eight, and the values that are not
+/// static.
 const HEADERS: usize = 1100;
-/// The cache's own record, the counters of the `Arc`s, and what the allocator
-/// rounds up.
+/// Bytes of the cache's own record, the counters of the `Arc`s, and the
+/// allocator's rounding.
 const OVERHEAD: usize = 160;

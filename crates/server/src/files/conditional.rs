@@ -7,7 +7,7 @@ use http::header::{
     IF_UNMODIFIED_SINCE,
 };
 
-/// What a client's copy is compared with.
+/// Validators of a file, which a client's copy is compared with.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Validators<'a> {
     /// The entity tag, quotes and `W/` included.
@@ -16,14 +16,14 @@ pub(crate) struct Validators<'a> {
     pub(crate) modified: Option<u64>,
 }
 
-/// What the conditions come to.
+/// Result of a request's conditions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Verdict {
-    /// Answer as if there were none.
+    /// Answer as without conditions.
     Proceed,
     /// 304: the client's copy is still good.
     NotModified,
-    /// 412: what the client wants to go on with is no longer there.
+    /// 412: the state that the client wants to continue from is gone.
     Failed,
 }
 
@@ -50,8 +50,8 @@ pub(crate) fn evaluate(headers: &HeaderMap, file: Validators<'_>) -> Verdict {
     Verdict::Proceed
 }
 
-/// Whether a range may be taken (section 13.1.5): without `If-Range`, or if it
-/// names exactly this state of the file.
+/// Returns whether a range applies (section 13.1.5): without `If-Range`, or if
+/// it names exactly this state of the file.
 pub(crate) fn range_applies(headers: &HeaderMap, file: Validators<'_>, now: SystemTime) -> bool {
     let Some(condition) = headers.get(IF_RANGE) else {
         return true;
@@ -63,15 +63,15 @@ pub(crate) fn range_applies(headers: &HeaderMap, file: Validators<'_>, now: Syst
     let (Some(named), Some(modified)) = (parse_date(condition), file.modified) else {
         return false;
     };
-    // Section 8.8.2.2: a date is strong once a second has gone by.
+    // A date is a strong validator once a second has passed (section 8.8.2.2).
     let passed = now
         .duration_since(UNIX_EPOCH + Duration::from_secs(modified))
         .is_ok_and(|age| age >= Duration::from_secs(1));
     named == modified && passed
 }
 
-/// Whether any tag of a list matches; `*` always does. A list that breaks the
-/// grammar matches up to there.
+/// Returns whether any tag of a list matches; `*` always does. A malformed list
+/// is used up to its first error.
 fn lists(headers: &HeaderMap, name: impl AsHeaderName, matches: impl Fn(&[u8]) -> bool) -> bool {
     headers.get_all(name).iter().any(|value| {
         let mut rest = value.as_bytes().trim_ascii();
@@ -88,8 +88,7 @@ fn lists(headers: &HeaderMap, name: impl AsHeaderName, matches: impl Fn(&[u8]) -
     })
 }
 
-/// The first tag of a list and what stands behind its comma. Commas may stand
-/// inside the quotes.
+/// Splits a list after its first tag. The quotes may contain commas.
 fn next_tag(list: &[u8]) -> Option<(&[u8], &[u8])> {
     let start = list
         .iter()
@@ -116,7 +115,7 @@ fn opaque(tag: &[u8]) -> &[u8] {
     tag.strip_prefix(b"W/").unwrap_or(tag)
 }
 
-/// A date of one header; a text that is none counts as no condition.
+/// Parses the date of one header; a malformed date counts as no condition.
 fn date(headers: &HeaderMap, name: impl AsHeaderName) -> Option<u64> {
     parse_date(headers.get(name)?.as_bytes())
 }
@@ -172,7 +171,7 @@ mod tests {
                 &[("if-modified-since", "Thu, 01 Jan 1969 00:00:00 GMT")],
                 Proceed,
             ),
-            // A tag decides alone.
+            // A tag takes precedence over a date.
             (
                 &[("if-none-match", "\"b\""), ("if-modified-since", AFTER)],
                 Proceed,

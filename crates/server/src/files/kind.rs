@@ -1,21 +1,22 @@
-//! A file's content type, by its name.
+//! Content type of a file, by its name.
 
 use http::HeaderValue;
 
-/// The type that the last extension stands for; text is said to be UTF-8.
+/// Returns the media type of the last extension, with charset UTF-8 for text.
 pub(crate) fn content_type(name: &str) -> HeaderValue {
     let file = name.rsplit('/').next().unwrap_or(name);
     let extension = file.rsplit_once('.').map_or("", |(_, extension)| extension);
     let kind = mime_guess::from_ext(extension).first_raw();
     let kind = kind.unwrap_or("application/octet-stream");
-    // RFC 9239, section 6: the one name that is not obsolete.
+    // `text/javascript` is the only name that is not obsolete (RFC 9239,
+    // section 6).
     let kind = kind.replace("application/javascript", "text/javascript");
     let text = kind.starts_with("text/") || TEXT.contains(&kind.as_str());
     let parameter = if text { "; charset=utf-8" } else { "" };
     HeaderValue::from_str(&format!("{kind}{parameter}")).expect("the table holds visible ASCII")
 }
 
-/// Types beside `text/` for which browsers heed the parameter.
+/// Types besides `text/` for which browsers use the charset parameter.
 const TEXT: [&str; 2] = ["application/xhtml+xml", "application/xml"];
 
 #[cfg(test)]

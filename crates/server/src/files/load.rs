@@ -1,4 +1,4 @@
-//! Reading what stands at a path. Everything here blocks.
+//! Reads paths from the disk. Every function here blocks.
 
 use std::fs::{File, Metadata};
 use std::io;
@@ -18,68 +18,70 @@ use super::open::{open_beneath, open_root};
 use crate::body::NOSNIFF;
 use crate::site::{Guard, Refusal, Root};
 
-/// What stands at a path.
+/// Result of reading a path.
 #[derive(Debug)]
 pub(crate) enum Loaded {
-    /// The file that was known, untouched.
+    /// The known file, unchanged.
     Unchanged,
-    /// A file that is kept in memory.
+    /// A file of at most [`SMALL`] bytes, read into memory.
     Small(SmallFile),
     /// A file that is read while it is sent.
     Large(LargeFile),
-    /// A directory, where no slash said so.
+    /// A directory whose path has no slash at its end.
     Directory,
-    /// Nothing that is served.
+    /// Nothing that a site may serve.
     Missing,
-    /// Something that may not be read, or is no file.
+    /// A file without read permission, or no regular file.
     Forbidden,
-    /// Something that the guard keeps from sites.
+    /// A root or file that the guard refuses.
     Refused(Refusal),
-    /// The system failed.
+    /// An error of the system.
     Failed(io::Error),
 }
 
-/// Where something is read.
+/// Path to read, with its root.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Place<'a> {
     pub(crate) root: &'a Root,
-    /// What stands in the root for the host's name.
+    /// Replacement of `{host}` in the root.
     pub(crate) host: &'a str,
-    /// Below the root; empty or with a slash at its end for the directory's
-    /// index.
+    /// Path below the root. Empty, or with a slash at its end, it names a
+    /// directory's index.
     pub(crate) path: &'a str,
 }
 
-/// A whole file in memory.
+/// Whole file in memory.
 #[derive(Debug)]
 pub(crate) struct SmallFile {
     pub(crate) head: Head,
     pub(crate) body: Bytes,
-    /// None if it may have changed while, or just before, it was read.
+    /// None if the file may have changed while, or just before, it was read.
     pub(crate) identity: Option<Identity>,
 }
 
-/// An open file.
+/// Open file, which is read while it is sent.
 #[derive(Debug)]
 pub(crate) struct LargeFile {
     pub(crate) head: Head,
     pub(crate) file: File,
 }
 
-/// What an answer says of a file.
+/// Headers and validators of a file.
 #[derive(Debug)]
 pub(crate) struct Head {
     /// Bytes of the whole file.
     pub(crate) len: u64,
     /// The entity tag with its quotes.
     pub(crate) etag: HeaderValue,
-    /// Seconds since the Unix epoch; none where the file's date can't be sent.
+    /// Last write in seconds since the Unix epoch; None if the date can't be
+    /// sent.
     pub(crate) modified: Option<u64>,
     /// All headers of a 200, ready to be copied.
     pub(crate) headers: HeaderMap,
 }
 
-/// Tells whether a file was written or replaced.
+/// Identity of a file's state, which changes when the file is written or
+/// replaced.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Identity {
     device: u64,
@@ -89,7 +91,7 @@ pub(crate) struct Identity {
     changed: (i64, i64),
 }
 
-/// Reads what stands at a place, if `guard` lets it be served.
+/// Reads a place, if `guard` allows it to be served.
 pub(crate) fn load(place: Place<'_>, known: Option<Identity>, guard: &Guard) -> Loaded {
     let Place { root, host, path } = place;
     let index = path.is_empty() || path.ends_with('/');
@@ -139,7 +141,8 @@ impl Identity {
 impl Head {
     fn new(metadata: &Metadata, name: &str, now: SystemTime, settled: bool) -> Self {
         let since = now.duration_since(UNIX_EPOCH).unwrap_or_default();
-        // RFC 9110, section 8.8.2.1: never later than the answer itself.
+        // A Last-Modified must not be later than the answer's Date (RFC 9110,
+        // section 8.8.2.1).
         let modified = u64::try_from(metadata.mtime())
             .ok()
             .filter(|seconds| *seconds <= since.as_secs());
@@ -182,9 +185,9 @@ fn read(file: File, metadata: &Metadata, name: &str) -> io::Result<Loaded> {
     }))
 }
 
-/// Length and time of the last write, without the inode: servers that hold
-/// copies of the same files agree. Weak while another write could still carry
-/// the same time (RFC 9110, section 8.8.1).
+/// Makes an entity tag from length and last write, without the inode: servers
+/// with copies of the same files agree. It is weak while another write could
+/// still get the same time (RFC 9110, section 8.8.1).
 fn entity_tag(metadata: &Metadata, settled: bool) -> HeaderValue {
     let weak = if settled { "" } else { "W/" };
     let (len, seconds, nanos) = (metadata.len(), metadata.mtime(), metadata.mtime_nsec());
@@ -204,7 +207,7 @@ fn refusal(error: io::Error) -> Loaded {
             Errno::NOENT
             | Errno::NOTDIR
             | Errno::LOOP
-            // What leads out of the root.
+            // The path leads out of the root.
             | Errno::XDEV
             | Errno::NAMETOOLONG,
         ) => Loaded::Missing,
@@ -214,9 +217,9 @@ fn refusal(error: io::Error) -> Loaded {
 }
 
 const INDEX: &str = "index.html";
-/// The largest file that is kept in memory: what a page is made of, while a
+/// Largest file that is cached. It covers the parts of most pages, and a
 /// hundred of them leave room in a cache of 16 MiB.
 pub(crate) const SMALL: u64 = 64 << 10;
-/// File times move in ticks of the kernel's clock, 1 to 10 ms; within a few of
-/// them two writes can't be told apart.
+/// Age from which a file's time is unambiguous. File times move in ticks of 1
+/// to 10 ms: two writes within a few ticks may get equal times.
 const TICK: Duration = Duration::from_millis(50);

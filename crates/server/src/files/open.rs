@@ -1,4 +1,4 @@
-//! Opening a file so that nothing leads out of its root.
+//! Opens files without leaving their root.
 
 use std::fs::File;
 use std::io;
@@ -8,15 +8,15 @@ use rustix::fd::OwnedFd;
 use rustix::fs::{Mode, OFlags, ResolveFlags, open, openat, openat2};
 use rustix::io::Errno;
 
-/// Opens a root; it may be a symbolic link.
+/// Opens a root, which may be a symbolic link.
 pub(crate) fn open_root(root: &Path) -> io::Result<OwnedFd> {
     Ok(open(root, STEP, Mode::empty())?)
 }
 
 /// Opens `relative` below `root` for reading.
 ///
-/// Symbolic links are followed while they stay below the root; absolute ones
-/// never do. Neither a FIFO nor a device makes it wait.
+/// Symbolic links are followed while they stay below the root. Absolute ones
+/// never do. The open does not block on a FIFO or a device.
 pub(crate) fn open_beneath(root: &OwnedFd, relative: &str) -> io::Result<File> {
     for _ in 0..MAX_ATTEMPTS {
         match openat2(
@@ -27,10 +27,10 @@ pub(crate) fn open_beneath(root: &OwnedFd, relative: &str) -> io::Result<File> {
             ResolveFlags::BENEATH | ResolveFlags::NO_MAGICLINKS,
         ) {
             Ok(file) => return Ok(file.into()),
-            // A directory on the way was renamed meanwhile.
+            // A directory of the path was renamed meanwhile.
             Err(Errno::AGAIN) => {}
-            // Before Linux 5.6, and under filters of system calls that don't
-            // know it.
+            // openat2 is missing before Linux 5.6, and under seccomp filters
+            // that don't know it.
             Err(Errno::NOSYS | Errno::PERM) => return open_stepwise(root, relative),
             Err(error) => return Err(error.into()),
         }
@@ -38,8 +38,8 @@ pub(crate) fn open_beneath(root: &OwnedFd, relative: &str) -> io::Result<File> {
     Err(Errno::AGAIN.into())
 }
 
-/// Opens `relative` where the kernel can't watch the whole way: one step after
-/// the other, following no symbolic link.
+/// Opens `relative` without openat2: one segment at a time, without following
+/// symbolic links.
 fn open_stepwise(root: &OwnedFd, relative: &str) -> io::Result<File> {
     let mut directory = root.try_clone()?;
     let mut rest = relative;
@@ -55,7 +55,7 @@ const READ: OFlags = OFlags::RDONLY
     .union(OFlags::NONBLOCK)
     .union(OFlags::NOCTTY)
     .union(OFlags::CLOEXEC);
-/// Attempts while directories are renamed under us.
+/// Attempts while directories of the path are renamed.
 const MAX_ATTEMPTS: usize = 8;
 
 #[cfg(test)]

@@ -1,19 +1,18 @@
-//! From a request's path to a path below the root.
+//! Turns a request's path into a path below the root.
 
 use std::borrow::Cow;
 
 use http::StatusCode;
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_decode_str, utf8_percent_encode};
 
-/// A path that may be opened below a root: decoded, relative, with single
-/// slashes, without segments that begin with a dot (but for a leading
-/// `.well-known`), without control characters. Ends with a slash, or is empty,
-/// where a directory is asked for.
+/// Path that may be opened below a root: decoded, relative, with single slashes
+/// and without control characters. No segment begins with a dot, except a
+/// leading `.well-known`. A directory's path is empty or ends with a slash.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct FilePath<'a>(Cow<'a, str>);
 
 impl<'a> FilePath<'a> {
-    /// Reads the path of a request's target, as it was sent.
+    /// Parses the path of a request's target, as it was sent.
     pub(crate) fn parse(raw: &'a str) -> Result<Self, Refused> {
         let Some(relative) = raw.strip_prefix('/') else {
             return Err(Refused::Malformed);
@@ -32,13 +31,13 @@ impl<'a> FilePath<'a> {
         Ok(Self(if doubled { single(&decoded) } else { decoded }))
     }
 
-    /// The path, relative to the root.
+    /// Returns the path relative to the root.
     pub(crate) fn as_str(&self) -> &str {
         &self.0
     }
 
-    /// The target that asks for the directory of this name. It begins with one
-    /// slash, so that it can't be taken for another host's.
+    /// Returns the target of the directory with this name. It begins with one
+    /// slash: with two it would name another host.
     pub(crate) fn with_slash(&self, query: Option<&str>) -> String {
         let path = utf8_percent_encode(&self.0, ENCODED);
         match query {
@@ -48,12 +47,12 @@ impl<'a> FilePath<'a> {
     }
 }
 
-/// Why a path is not opened.
+/// Reasons why a path is not opened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Refused {
-    /// No client that means well sends it.
+    /// Well-behaved clients don't send the path: 400.
     Malformed,
-    /// The path is never served, whether it exists or not.
+    /// The path is never served, even if it exists: 404.
     Missing,
 }
 
@@ -66,7 +65,7 @@ impl Refused {
     }
 }
 
-/// Decodes once: what is still encoded after that is a file's name.
+/// Percent-decodes once: a `%` that remains is part of the file's name.
 fn decode(raw: &str) -> Result<Cow<'_, str>, Refused> {
     if !raw.contains('%') {
         return Ok(Cow::Borrowed(raw));
@@ -102,13 +101,14 @@ fn single(path: &str) -> Cow<'static, str> {
     Cow::Owned(clean)
 }
 
-/// RFC 8615: the one hidden name that is meant to be fetched.
+/// The one hidden name that clients may fetch (RFC 8615).
 const WELL_KNOWN: &str = ".well-known";
-/// Linux opens no longer path (`PATH_MAX`).
+/// Longest path that Linux opens (`PATH_MAX`).
 const MAX_PATH: usize = 4095;
-/// Nor a longer name in it (`NAME_MAX`).
+/// Longest segment that Linux opens (`NAME_MAX`).
 const MAX_SEGMENT: usize = 255;
-/// What RFC 3986, section 3.3, lets stand in a path as it is.
+/// Characters to percent-encode: all that RFC 3986, section 3.3, does not allow
+/// in a path.
 const ENCODED: &AsciiSet = &NON_ALPHANUMERIC
     .remove(b'/')
     .remove(b'-')

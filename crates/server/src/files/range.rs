@@ -1,20 +1,20 @@
-//! Ranges of bytes (RFC 9110, section 14).
+//! Byte ranges (RFC 9110, section 14).
 
 use std::ops::Range;
 
-/// What a `Range` header asks of a file.
+/// Part of a file that a `Range` header selects.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Selection {
-    /// All of it: another unit, several ranges, or rubbish. A server may
-    /// ignore any `Range` (section 14.2).
+    /// The whole file: another unit, several ranges, or a malformed header. A
+    /// server may ignore any `Range` (section 14.2).
     Whole,
-    /// These bytes.
+    /// These bytes of the file.
     Part(Range<u64>),
-    /// Nothing of it: 416.
+    /// No byte of the file: 416.
     Unsatisfiable,
 }
 
-/// Reads a `Range` header for a file of `len` bytes.
+/// Parses a `Range` header for a file of `len` bytes.
 pub(crate) fn select(header: &[u8], len: u64) -> Selection {
     let Ok(text) = std::str::from_utf8(header) else {
         return Selection::Whole;
@@ -54,7 +54,8 @@ enum Number {
     Given(u64),
 }
 
-/// Digits, or nothing; a number that no file reaches counts as the largest.
+/// Parses digits, or an empty text. A number beyond 64 bits counts as the
+/// largest.
 fn number(text: &str) -> Option<Number> {
     if text.is_empty() {
         return Some(Number::None);

@@ -1,4 +1,4 @@
-//! A file's bytes, read while they are sent.
+//! Streams a file: reads it while it is sent.
 
 use std::fmt;
 use std::fs::File;
@@ -17,11 +17,11 @@ use tokio::time::timeout;
 
 use super::turns::Share;
 
-/// A part of an open file, in pieces of at most [`PIECE`] bytes, one of them
-/// in memory at a time.
+/// Stream of a part of an open file, in pieces of at most [`PIECE`] bytes. One
+/// piece is in memory at a time.
 ///
-/// A file that has become shorter ends the stream with an error: the promised
-/// length can't be kept, and the client must not take the rest for the whole.
+/// A file that became shorter ends the stream with an error: the announced
+/// length can't be kept, and the client must notice the truncation.
 pub(crate) struct Stream {
     file: Arc<File>,
     offset: u64,
@@ -32,7 +32,7 @@ pub(crate) struct Stream {
 }
 
 impl Stream {
-    /// `len` bytes from `offset` on.
+    /// Streams `len` bytes from `offset` on.
     pub(crate) fn new(file: File, offset: u64, len: u64, share: Share, place: Place) -> Self {
         Self {
             file: Arc::new(file),
@@ -44,12 +44,12 @@ impl Stream {
         }
     }
 
-    /// Bytes that are still to come.
+    /// Returns the bytes that remain.
     pub(crate) fn left(&self) -> u64 {
         self.left
     }
 
-    /// The next piece; none at the end, and behind an error.
+    /// Returns the next piece; None at the end, and after an error.
     pub(crate) fn poll_piece(&mut self, cx: &mut Context<'_>) -> Poll<Option<io::Result<Bytes>>> {
         if self.left == 0 {
             return Poll::Ready(None);
@@ -108,8 +108,8 @@ fn read_piece(file: &File, offset: u64, len: u64, place: Arc<Place>) -> io::Resu
     }))
 }
 
-/// Bytes that keep the place of their file until the client took them: also
-/// those that wait in h2 when their stream is long forgotten.
+/// Bytes that hold the permit of their file until they are sent, also while
+/// they wait in h2 after their stream has ended.
 struct Piece {
     bytes: Vec<u8>,
     _place: Arc<Place>,
@@ -121,11 +121,10 @@ impl AsRef<[u8]> for Piece {
     }
 }
 
-/// Files that may be open for answers at once: those of one connection, or of
-/// the server.
+/// Limit on files open for answers: of one connection, or of the server.
 ///
-/// Each holds a descriptor and up to 64 KiB of the file.
-/// Takes no memory before the first one.
+/// Each file holds a descriptor and up to 64 KiB of content. The semaphore is
+/// allocated with the first file.
 #[derive(Debug, Default)]
 pub struct OpenFiles(OnceLock<Arc<Semaphore>>);
 
@@ -139,7 +138,8 @@ impl OpenFiles {
         Arc::clone(self.0.get_or_init(places))
     }
 
-    /// A place among those of this connection and of the server.
+    /// Takes a permit of this connection and one of the server; None if either
+    /// has none free.
     pub(super) fn try_place(&self, server: &Self) -> Option<Place> {
         Some(Place {
             _own: self.places().try_acquire_owned().ok()?,
@@ -147,7 +147,7 @@ impl OpenFiles {
         })
     }
 
-    /// Waits for a place; none if none comes free in time.
+    /// Waits for both permits; None if one does not come free in time.
     pub(super) async fn place(&self, server: &Self) -> Option<Place> {
         let own = timeout(OWN_WAIT, self.places().acquire_owned()).await;
         let own = own.ok()?.ok()?;
@@ -159,23 +159,23 @@ impl OpenFiles {
     }
 }
 
-/// The right to have a file open for an answer.
+/// Permits to keep a file open for an answer.
 #[derive(Debug)]
 pub(crate) struct Place {
     _own: OwnedSemaphorePermit,
     _all: OwnedSemaphorePermit,
 }
 
-/// Four TLS records: large enough that the hop to the reading thread is lost
-/// in the time to encrypt it, small enough for ten thousand downloads at once.
+/// Bytes of a piece: four TLS records. Encrypting it takes far longer than the
+/// hop to the reading thread, and ten thousand downloads fit in memory.
 const PIECE: u64 = 64 << 10;
-/// How long a download waits for its turn to read, and then for the disk.
+/// How long a download waits for a read permit, and then for the disk.
 const PIECE_WAIT: Duration = Duration::from_secs(10);
-/// Files that the answers on one connection have open at once, and so 1 MiB of
-/// memory. Further ones wait, closed.
+/// Open files of one connection, which take up to 1 MiB. Further answers wait
+/// with their file closed.
 const OPEN_OF_CONNECTION: usize = 16;
-/// Files that answers have open at once in all, and so 512 MiB of memory.
+/// Open files of the server, which take up to 512 MiB.
 pub const MAX_OPEN_FILES: usize = 8192;
-/// How long an answer waits for other answers on its own connection. The
-/// client chose to ask for them all at once.
+/// How long an answer waits for other answers on its connection: the client
+/// chose to request them all at once.
 const OWN_WAIT: Duration = Duration::from_secs(600);

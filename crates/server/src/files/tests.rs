@@ -33,7 +33,7 @@ impl Fixture {
         self.folder.path().join("root")
     }
 
-    /// Writes a file whose last write lies a minute back.
+    /// Writes a file with a last write one minute ago.
     fn write(&self, path: &str, content: impl AsRef<[u8]>) {
         write_old(&self.root().join(path), content, 60);
     }
@@ -55,7 +55,7 @@ impl Fixture {
         (status, body.to_bytes().to_vec())
     }
 
-    /// Resolves when nothing reads any more.
+    /// Resolves when no read is in flight.
     async fn settled(&self) {
         let all = u32::try_from(READS_IN_FLIGHT).unwrap();
         drop(self.files.0.turns.all.acquire_many(all).await.unwrap());
@@ -186,7 +186,7 @@ async fn a_small_file_is_served_from_memory_for_a_second() {
     advance(Duration::from_millis(900)).await;
     assert_eq!(fixture.fetch("/page.txt").await.1, b"one");
 
-    // Then once more as it was, while it is read again.
+    // The stale file is served once more while it is revalidated.
     advance(Duration::from_millis(200)).await;
     assert_eq!(fixture.fetch("/page.txt").await.1, b"one");
     fixture.settled().await;
@@ -239,7 +239,7 @@ async fn an_unchanged_file_is_not_read_again() {
 async fn a_file_that_was_just_written_is_read_again() {
     pause();
     let fixture = Fixture::new();
-    // In the future, so that it is unsettled however slow this test runs.
+    // The time lies in the future: the file stays unsettled on a slow machine.
     let path = fixture.root().join("page.txt");
     let soon = SystemTime::now() + Duration::from_secs(3600);
     for content in ["one", "two"] {

@@ -1,4 +1,4 @@
-//! Turns to read, shared out between roots.
+//! Read permits, shared fairly between roots.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
@@ -9,11 +9,11 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use crate::site::Root;
 
-/// The reads of files that may be under way at once.
+/// Limits on file reads in flight.
 ///
-/// A read of a mount that hangs keeps its turn, so no folder takes more than
-/// [`OF_FOLDER`] of the [`READS_IN_FLIGHT`] turns. A root with `{host}` stands
-/// for many folders, often on one mount: all of them take at most
+/// A read of a hung mount keeps its permit. Hence one folder takes at most
+/// [`OF_FOLDER`] of the [`READS_IN_FLIGHT`] permits. A root with `{host}` names
+/// many folders, often on one mount: together they take at most
 /// [`OF_TEMPLATE`].
 #[derive(Debug)]
 pub(crate) struct Turns {
@@ -24,11 +24,11 @@ pub(crate) struct Turns {
 #[derive(Debug)]
 struct Shares {
     by_name: HashMap<Box<str>, Weak<Semaphore>, RandomState>,
-    /// The number of entries at which unused ones are removed.
+    /// Number of entries at which unused ones are removed.
     sweep_at: usize,
 }
 
-/// The turns that the reads of one folder compete for.
+/// Semaphores that a read of one folder must pass.
 #[derive(Clone, Debug)]
 pub(crate) struct Share {
     folder: Arc<Semaphore>,
@@ -36,7 +36,7 @@ pub(crate) struct Share {
     all: Arc<Semaphore>,
 }
 
-/// The right to read once. A read holds its turn until the system returns.
+/// Permit for one read. A read holds it until the system call returns.
 #[derive(Debug)]
 pub(crate) struct Turn {
     _folder: OwnedSemaphorePermit,
@@ -55,7 +55,7 @@ impl Turns {
         }
     }
 
-    /// Returns the share of the folder that `root` means for `host`.
+    /// Returns the share of `root`'s folder for `host`.
     pub(crate) fn share(&self, root: &Root, host: &HostName) -> Share {
         let mut shares = self.shares.lock().unwrap_or_else(PoisonError::into_inner);
         let folder = shares.share(&root.fill(host.as_str()), OF_FOLDER);
@@ -75,7 +75,8 @@ impl Shares {
         }
         if self.by_name.len() >= self.sweep_at {
             self.by_name.retain(|_, share| share.strong_count() > 0);
-            // Twice what is in use, so that a sweep is paid by as many inserts.
+            // Twice the entries in use: one sweep is then paid for by as many
+            // inserts.
             self.sweep_at = SWEEP_AT.max(2 * self.by_name.len());
         }
         let share = Arc::new(Semaphore::new(size));
@@ -85,9 +86,10 @@ impl Shares {
 }
 
 impl Share {
-    /// Waits for a turn. None only if a semaphore were closed, which none is.
+    /// Waits for a permit. None only if a semaphore were closed, which none is.
     pub(crate) async fn turn(&self) -> Option<Turn> {
-        // The own share first: whoever waits for it holds nothing of others.
+        // The folder's semaphore comes first: a read that waits there holds no
+        // shared permit.
         let folder = Arc::clone(&self.folder).acquire_owned().await.ok()?;
         let template = match &self.template {
             Some(template) => Some(Arc::clone(template).acquire_owned().await.ok()?),
@@ -100,7 +102,7 @@ impl Share {
         })
     }
 
-    /// Takes a turn if there is one at once.
+    /// Takes a permit without waiting, if there is one.
     pub(crate) fn try_turn(&self) -> Option<Turn> {
         let folder = Arc::clone(&self.folder).try_acquire_owned().ok()?;
         let template = match &self.template {
@@ -115,14 +117,14 @@ impl Share {
     }
 }
 
-/// Reads of files at once, over all workers: enough to keep a disk busy, few
-/// enough that their threads (8 KiB of touched stack each) don't matter.
+/// File reads in flight over all workers: enough to keep a disk busy. Their
+/// threads touch 8 KiB of stack each, which is negligible.
 pub(crate) const READS_IN_FLIGHT: usize = 64;
-/// Reads at once in one folder: seven that hang leave turns to the others.
+/// Reads in flight in one folder: seven hung folders leave permits to others.
 pub(crate) const OF_FOLDER: usize = 8;
-/// Reads at once in all folders of one root with `{host}`.
+/// Reads in flight in all folders of one root with `{host}`.
 const OF_TEMPLATE: usize = READS_IN_FLIGHT / 2;
-/// Names of shares that are kept before unused ones are removed, some 100 KiB.
+/// Shares that are kept before unused ones are removed, some 100 KiB.
 const SWEEP_AT: usize = 1024;
 
 #[cfg(test)]

@@ -1,6 +1,6 @@
 use super::*;
 
-/// What one reading after the other makes of these pieces.
+/// Feeds these pieces to one reader and returns the result.
 fn read(pieces: &[&[u8]]) -> Step {
     let mut reading = Reading::default();
     for piece in pieces {
@@ -56,7 +56,7 @@ fn a_hello_may_come_byte_by_byte_and_with_more_behind_it() {
     let more = [&bytes[..], &[0x14, 3, 3, 0, 1, 1]].concat();
     let hello = done(read(&[&more]));
     let behind = hello.rest.len();
-    // rustls may have taken it already; nothing is lost either way.
+    // rustls may have taken the bytes already; none are lost either way.
     assert!(behind == 0 || hello.rest == [0x14, 3, 3, 0, 1, 1]);
 }
 
@@ -109,19 +109,19 @@ fn plain_http_is_told_from_rubbish() {
 
 #[test]
 fn an_oversized_hello_ends() {
-    // A handshake record that announces more than a hello may have.
+    // A handshake record that announces more bytes than [`HELLO_LIMIT`].
     let mut record = vec![0x16, 3, 1, 0x40, 0, 1, 0xff, 0xff, 0xff];
     record.resize(5 + 0x4000, 0);
     let pieces: Vec<&[u8]> = std::iter::repeat_n(&record[..], 10).collect();
     let step = read(&pieces);
     let ended = matches!(step, Step::Unfit(Unfit::TooLong | Unfit::Malformed(..)));
     assert!(ended);
-    // Empty records without end.
+    // An endless sequence of empty records.
     let empty = [0x16, 3, 1, 0, 0].repeat(HELLO_LIMIT);
     assert!(matches!(read(&[&empty]), Step::Unfit(_)));
 }
 
-/// A ClientHello of about this size.
+/// Makes a ClientHello of about this size.
 fn long_hello(size: usize) -> Vec<u8> {
     let protocol = [b'x'; 255];
     hello("a.example", &vec![&protocol[..]; size / 256])

@@ -1,18 +1,19 @@
-//! The folders that sites in host records may serve files from.
+//! The list `[sites] allow`: folders that sites in host records may serve files
+//! from.
 
 use std::path::{Component, Path, PathBuf};
 use std::sync::Arc;
 
-/// The folders of `[sites] allow`. A root in a host record must lie in one of
-/// them; `[site]` is the operator's own and is not bound by the list.
+/// Folders of `[sites] allow`. A root in a host record must lie in one of them.
+/// `[site]` is the operator's own, and the list does not bind it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AllowedRoots(Arc<[PathBuf]>);
 
 impl AllowedRoots {
-    /// Takes absolute folders.
+    /// Checks a list of absolute folders.
     ///
     /// # Errors
-    /// The index of the folder that bounds nothing, and what is wrong with it.
+    /// The index of a folder that bounds nothing, and the problem.
     pub fn new(folders: Vec<PathBuf>) -> Result<Self, (usize, String)> {
         for (index, folder) in folders.iter().enumerate() {
             check(folder).map_err(|problem| (index, problem))?;
@@ -20,23 +21,23 @@ impl AllowedRoots {
         Ok(Self(folders.into()))
     }
 
-    /// Tells whether a root lies in one of the folders, judged by its text.
-    /// Symbolic links are judged again when the root is opened.
+    /// Returns whether a root lies in one of the folders by its text. Symbolic
+    /// links are checked when the root is opened.
     #[must_use]
     pub fn contains(&self, root: &Path) -> bool {
         let climbs = root.components().any(|part| part == Component::ParentDir);
         !climbs && self.0.iter().any(|folder| root.starts_with(folder))
     }
 
-    /// Lists the folders as the configuration has them.
+    /// Returns the folders as configured.
     #[must_use]
     pub fn folders(&self) -> &[PathBuf] {
         &self.0
     }
 }
 
-/// The folders for web content in the Filesystem Hierarchy Standard (3.0,
-/// section 3.17) and in Debian.
+/// Returns the folders for web content of the Filesystem Hierarchy Standard
+/// (3.0, section 3.17) and of Debian.
 impl Default for AllowedRoots {
     fn default() -> Self {
         Self(["/srv", "/var/www"].map(PathBuf::from).into())
@@ -58,8 +59,8 @@ fn check(folder: &Path) -> Result<(), String> {
     Ok(())
 }
 
-/// File systems in which the kernel shows the environment and memory of
-/// processes, and devices.
+/// Kernel file systems, which expose devices and the environment and memory of
+/// processes.
 const KERNEL: [&str; 3] = ["/proc", "/sys", "/dev"];
 
 #[cfg(test)]

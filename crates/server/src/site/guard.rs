@@ -1,4 +1,5 @@
-//! What no site may serve, judged on what was opened.
+//! Guards files that no site may serve. It judges opened files, which a swapped
+//! symbolic link can't change.
 
 use std::fmt;
 use std::fs::{self, File, Metadata};
@@ -15,8 +16,9 @@ use super::allow::AllowedRoots;
 use super::root::Root;
 use crate::log_limiter::LogLimits;
 
-/// Keeps sites away from what they may not serve: folders outside `[sites]
-/// allow`, and the server's own files. Counts and logs what it refuses.
+/// Guard that refuses sites folders outside `[sites] allow` and the server's
+/// own files. It counts and logs refusals. The counters are Relaxed: they guard
+/// no other data.
 #[derive(Debug, Default)]
 pub struct Guard {
     allowed: AllowedRoots,
@@ -26,7 +28,7 @@ pub struct Guard {
     log_limits: LogLimits,
 }
 
-/// Why something is not served.
+/// Reasons why a root or file is not served.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Refusal {
     /// The root of a host record lies outside of `[sites] allow`.
@@ -44,7 +46,7 @@ impl fmt::Display for Refusal {
     }
 }
 
-/// How often something was refused.
+/// Numbers of refusals by reason.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Refused {
     /// Records and requests with a root outside of `[sites] allow`.
@@ -54,7 +56,7 @@ pub struct Refused {
 }
 
 impl Refused {
-    /// Writes them as metrics.
+    /// Writes the numbers as metrics.
     pub(crate) fn write(self, to: &mut Writer<'_>) -> fmt::Result {
         let reasons = [
             ("outside_allow", self.outside_allow),
@@ -66,8 +68,8 @@ impl Refused {
 }
 
 impl Guard {
-    /// Bounds the roots of host records to `allowed`, and keeps `own` from
-    /// every site.
+    /// Makes a guard that bounds the roots of host records to `allowed`, and
+    /// refuses every site the files of `own`.
     #[must_use]
     pub fn new(allowed: AllowedRoots, own: OwnFiles) -> Self {
         Self {
@@ -77,7 +79,7 @@ impl Guard {
         }
     }
 
-    /// What was refused until now.
+    /// Returns the refusals since the start.
     #[must_use]
     pub fn refused(&self) -> Refused {
         Refused {
@@ -86,7 +88,7 @@ impl Guard {
         }
     }
 
-    /// Judges a root and the folder that it names, if that is there. Blocks.
+    /// Checks a root and its folder, if that exists. Blocks.
     pub(crate) fn inspect(&self, root: &Root) -> Option<Refusal> {
         let text = Path::new(&**root.text());
         if !root.is_bound() {
@@ -95,7 +97,7 @@ impl Guard {
         if !self.allowed.contains(text) {
             return Some(Refusal::OutsideAllow);
         }
-        // A folder that is not there, or that depends on the name, is judged
+        // A folder that does not exist, or depends on the host name, is checked
         // with each request.
         let real = fs::canonicalize(text).ok()?;
         if !self.lies_in_allowed(root, &real) {
@@ -104,8 +106,8 @@ impl Guard {
         self.own.folders.contains(&real).then_some(Refusal::OwnFile)
     }
 
-    /// Tells, by its text alone, whether the root of a host record may be
-    /// served.
+    /// Returns whether the root of a host record may be served, by its text
+    /// alone.
     pub(crate) fn admits(&self, pattern: &HostPattern, root: &Root) -> bool {
         let admitted = self.allowed.contains(Path::new(&**root.text()));
         if !admitted {
@@ -115,7 +117,7 @@ impl Guard {
         admitted
     }
 
-    /// Counts and logs what a check refused.
+    /// Counts and logs a refusal.
     pub(crate) fn note(&self, refusal: Refusal, host: &str, root: &str, path: &str) {
         let counter = match refusal {
             Refusal::OutsideAllow => &self.outside_allow,
@@ -125,17 +127,18 @@ impl Guard {
         self.log_limits.file_refused(host, root, path, refusal);
     }
 
-    /// Judges the open folder of a root. Symbolic links were followed by then:
-    /// swapping one afterwards changes nothing. Blocks.
+    /// Checks the open folder of a root. Its symbolic links are resolved:
+    /// swapping one afterwards has no effect. Blocks.
     ///
     /// # Errors
-    /// If the kernel can't tell where the folder lies; it is not to be served.
+    /// If the kernel can't tell where the folder lies; then it must not be
+    /// served.
     pub(crate) fn check_root(&self, root: &Root, folder: &impl AsFd) -> Checked {
         let is_allowed = !root.is_bound() || self.lies_in_allowed(root, &real_path(folder)?);
         Ok(is_allowed.then_some(()).ok_or(Refusal::OutsideAllow))
     }
 
-    /// Judges an open file below a root. Blocks.
+    /// Checks an open file below a root. Blocks.
     ///
     /// # Errors
     /// As [`Guard::check_root`].
@@ -145,8 +148,8 @@ impl Guard {
         Ok((!is_own).then_some(()).ok_or(Refusal::OwnFile))
     }
 
-    /// Asks the folder of the root's text first: another one may lie on a file
-    /// system that hangs.
+    /// Returns whether `real` lies in an allowed folder. It resolves those that
+    /// match the root's text first: others may lie on a hung file system.
     fn lies_in_allowed(&self, root: &Root, real: &Path) -> bool {
         let text = Path::new(&**root.text());
         let (near, far): (Vec<_>, Vec<_>) = self
@@ -161,20 +164,20 @@ impl Guard {
     }
 }
 
-/// The verdict, or why there is none.
+/// Verdict of a check, or the error that prevented it.
 type Checked = io::Result<Result<(), Refusal>>;
 
-/// The server's own files: configuration, keys, tokens, store, disk cache.
+/// Files of the server itself: configuration, keys, tokens, store, disk cache.
 #[derive(Clone, Debug, Default)]
 pub struct OwnFiles {
     files: Vec<PathBuf>,
-    /// The folders that they lie in, without symbolic links. Temporary files
-    /// and backups lie there too.
+    /// Folders of the files, without symbolic links. Temporary files and
+    /// backups lie there, too.
     folders: Vec<PathBuf>,
 }
 
 impl OwnFiles {
-    /// Takes the files' absolute paths; they need not be there yet.
+    /// Takes the files' absolute paths; they need not exist yet.
     #[must_use]
     pub fn new(files: Vec<PathBuf>) -> Self {
         let folders = files.iter().filter_map(|file| {
@@ -187,8 +190,8 @@ impl OwnFiles {
         Self { files, folders }
     }
 
-    /// Compares device and inode: a hard link is the same file. The files are
-    /// asked each time, since a rotated key is a new file.
+    /// Compares device and inode: a hard link is the same file. Each call reads
+    /// the metadata again, since a rotated key is a new file.
     fn contains(&self, file: &Metadata) -> bool {
         let is_it = |own: Metadata| (own.dev(), own.ino()) == (file.dev(), file.ino());
         self.files

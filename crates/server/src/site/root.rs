@@ -1,4 +1,4 @@
-//! The folder that a site serves files from.
+//! Root folder of a site.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -7,7 +7,7 @@ use sekisho_certs::HostName;
 
 use crate::template::Template;
 
-/// A root with its place for the host's name, and whose word it is.
+/// Root with its `{host}` placeholder, and whether `[sites] allow` bounds it.
 #[derive(Clone, Debug)]
 pub(crate) struct Root {
     template: Template,
@@ -15,7 +15,7 @@ pub(crate) struct Root {
 }
 
 impl Root {
-    /// The root of `[site]`, which the operator wrote.
+    /// Makes the root of `[site]`, which the operator wrote.
     pub(crate) fn of_operator(template: Template) -> Self {
         Self {
             template,
@@ -23,7 +23,7 @@ impl Root {
         }
     }
 
-    /// The root of a host record, which `[sites] allow` bounds.
+    /// Makes the root of a host record, which `[sites] allow` bounds.
     pub(crate) fn of_record(template: Template) -> Self {
         Self {
             template,
@@ -31,27 +31,27 @@ impl Root {
         }
     }
 
-    /// Tells whether `[sites] allow` bounds it.
+    /// Returns whether `[sites] allow` bounds the root.
     pub(crate) fn is_bound(&self) -> bool {
         self.bound
     }
 
-    /// The text as it was written.
+    /// Returns the text as it was written.
     pub(crate) fn text(&self) -> &Arc<str> {
         self.template.text()
     }
 
-    /// The name, if the root depends on it.
+    /// Returns the host name if the root depends on it, else "".
     pub(crate) fn variable<'a>(&self, host: &'a HostName) -> &'a str {
         self.template.variable(host)
     }
 
-    /// The folder for this name.
+    /// Returns the folder for this host name.
     pub(crate) fn fill(&self, host: &str) -> Cow<'_, str> {
         self.template.fill(host)
     }
 
-    /// Bytes on the heap.
+    /// Returns the bytes on the heap.
     pub(crate) fn weight(&self) -> usize {
         self.template.weight()
     }

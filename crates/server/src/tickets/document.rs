@@ -1,5 +1,6 @@
-//! The keys as a document of the catalog: a format byte, then 56 bytes for
-//! each key: when it begins to seal (big-endian), its name, its secret.
+//! Encoding of the ticket keys as a catalog document: a format byte, then 56
+//! bytes per key. These are the start of sealing (big-endian), the name and the
+//! secret.
 
 use sekisho_certs::Secret;
 use sekisho_certs::store::{DocumentId, DocumentKind};
@@ -13,7 +14,7 @@ pub const KIND: DocumentKind = DocumentKind::new("ticket-keys");
 pub(super) const ID: DocumentId = DocumentId::known(KIND, "ring");
 
 pub(super) fn encode(keys: &[Timed]) -> Secret {
-    // Exact, so that no outgrown copy is left behind unwiped.
+    // The capacity is exact: growing would leave an unwiped copy behind.
     let mut bytes = Vec::with_capacity(1 + keys.len() * ENTRY_LEN);
     bytes.push(FORMAT);
     for key in keys {
@@ -24,7 +25,8 @@ pub(super) fn encode(keys: &[Timed]) -> Secret {
     Secret::new(bytes)
 }
 
-/// None if it is of another format, cut, or holds more keys than ever live.
+/// Returns the keys; None if the format is unknown, the document is truncated,
+/// or it has more than [`MAX_KEYS`] keys.
 pub(super) fn decode(bytes: &[u8]) -> Option<Vec<Timed>> {
     let (&format, entries) = bytes.split_first()?;
     let whole = entries.len() % ENTRY_LEN == 0 && entries.len() <= MAX_KEYS * ENTRY_LEN;
@@ -47,7 +49,8 @@ fn entry(bytes: &[u8]) -> Option<Timed> {
 const FORMAT: u8 = 1;
 const ENTRY_LEN: usize = 8 + NAME_LEN + SECRET_LEN;
 
-/// Three live at a time; clocks that are hours apart may add some.
+/// Most keys of a document. Three are alive at a time; clocks that differ by
+/// hours may add some.
 const MAX_KEYS: usize = 16;
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! A key file that somebody else writes, in nginx's format.
+//! Ticket key file in nginx's format, which another program writes and rotates.
 
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
@@ -10,15 +10,16 @@ use zeroize::Zeroizing;
 use super::ring::{Key, NAME_LEN, SECRET_LEN};
 use crate::{Error, private};
 
-/// The file, and what it held when it was last read.
+/// Key file, and its keys when it was last read.
 pub(super) struct KeyFile {
     path: PathBuf,
-    /// The derived secrets with their names: the present one, and the one
-    /// before it, which still opens.
+    /// The current key, which seals.
     present: Option<Derived>,
+    /// The key before it, which still opens tickets.
     previous: Option<Derived>,
 }
 
+/// Secret derived from a file, with its name.
 struct Derived {
     name: [u8; NAME_LEN],
     secret: Zeroizing<[u8; SECRET_LEN]>,
@@ -33,7 +34,7 @@ impl KeyFile {
         }
     }
 
-    /// The keys, the one that seals in front.
+    /// Reads the file. Returns the sealing key first, then the previous one.
     pub(super) async fn read(&mut self) -> Result<Vec<Key>, Error> {
         let path = self.path.clone();
         let read = spawn_blocking(move || read_private(&path)).await;
@@ -72,10 +73,10 @@ impl std::fmt::Debug for KeyFile {
     }
 }
 
-/// Reads the file if only its owner may: these keys decrypt recorded sessions
-/// of TLS 1.2.
+/// Reads the file if only its owner has access: these keys decrypt recorded TLS
+/// 1.2 sessions.
 fn read_private(path: &Path) -> io::Result<Zeroizing<Vec<u8>>> {
-    // A byte more shows that a file is too long.
+    // One byte more detects a file that is too long.
     let mut bytes = Zeroizing::new(Vec::with_capacity(MAX_LEN + 1));
     private::open(path)?
         .take(MAX_LEN as u64 + 1)
@@ -83,8 +84,8 @@ fn read_private(path: &Path) -> io::Result<Zeroizing<Vec<u8>>> {
     Ok(bytes)
 }
 
-/// nginx's first 16 bytes are the name. The rest are keys of other ciphers
-/// than ours: one is derived from them.
+/// Derives a key from nginx's bytes. The first 16 are the name. The rest are
+/// keys of other ciphers, from which the secret is derived.
 fn derive(bytes: &[u8]) -> Option<Derived> {
     if !LENGTHS.contains(&bytes.len()) {
         return None;
@@ -100,6 +101,6 @@ fn derive(bytes: &[u8]) -> Option<Derived> {
     })
 }
 
-/// For AES-128 and for AES-256.
+/// File sizes of nginx: keys for AES-128 and for AES-256.
 const LENGTHS: [usize; 2] = [48, MAX_LEN];
 const MAX_LEN: usize = 80;

@@ -1,4 +1,4 @@
-//! Keeps the ring's keys as its source has them.
+//! Keeps the ticket keys of a ring up to date with their source.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -17,20 +17,20 @@ use super::ring::{Key, NAME_LEN, Ring, SECRET_LEN};
 use super::schedule::{Action, Timed, is_alive, period_of, schedule, sealing};
 use crate::Error;
 
-/// Where ticket keys come from.
+/// Source of ticket keys.
 #[derive(Debug)]
 pub enum Source {
-    /// A document that all servers with the sealer's catalog share. Whoever
-    /// holds the lease makes new keys.
+    /// Document that all servers with the sealer's catalog share. The holder of
+    /// the lease makes new keys.
     Catalog(Sealer, broadcast::Receiver<DocumentEvent>),
-    /// A file that somebody else writes and rotates; it is read again when it
-    /// changes. 48 or 80 bytes, as nginx takes them.
+    /// File of 48 or 80 bytes in nginx's format, which another program writes
+    /// and rotates. It is read every 10 s.
     File(PathBuf),
-    /// This process alone: resumption ends with it.
+    /// Random keys of this process: no session resumes after a restart.
     Process,
 }
 
-/// The task that keeps a ring. It runs on the background runtime.
+/// Task that keeps a ring up to date, on the background runtime.
 #[derive(Debug)]
 pub struct Keeper {
     source: From,
@@ -43,11 +43,12 @@ enum From {
     Catalog {
         sealer: Sealer,
         events: broadcast::Receiver<DocumentEvent>,
-        /// Tells the lease's holders apart.
+        /// Random name of this process as a holder of the lease.
         holder: String,
-        /// What the catalog held when it was last read.
+        /// Keys of the catalog when it was last read.
         known: Vec<Timed>,
-        /// What was made here because the catalog gave no key of the period.
+        /// Keys made by this process, because the catalog had none for a
+        /// period.
         own: Vec<Timed>,
     },
     File(KeyFile),
@@ -55,7 +56,7 @@ enum From {
 }
 
 impl Keeper {
-    /// Keeps `ring` as `source` says.
+    /// Makes a keeper of `ring` for `source`.
     #[must_use]
     pub fn new(source: Source, ring: Arc<Ring>, clock: Clock) -> Self {
         let source = match source {
@@ -76,14 +77,14 @@ impl Keeper {
         }
     }
 
-    /// Looks at the source once and brings the ring up to date. Returns when
-    /// to look again. Called before the first accept, it lets clients of an
-    /// earlier process resume at once.
+    /// Reads the source once and updates the ring. Returns how long to wait
+    /// before the next refresh. Called before the first accept, it lets clients
+    /// of an earlier process resume at once.
     ///
     /// # Errors
-    /// If the source gives no keys; the ring keeps those it has. A catalog's
-    /// key never seals beyond its period: without the next one, a key that
-    /// only this process knows seals.
+    /// If the source gives no keys; the ring keeps its own. A catalog's key
+    /// never seals beyond its period. If the next one is missing, a key of this
+    /// process seals.
     pub async fn refresh(&mut self) -> Result<Duration, Error> {
         let now = self.clock.now();
         let until = match &mut self.source {
@@ -117,9 +118,9 @@ impl Keeper {
         Ok(Duration::from_secs(seconds).clamp(RETRY_INTERVAL, LOOK_AT_LEAST))
     }
 
-    /// Installs the keys of a document that was known of a catalog which is out
-    /// of reach, as if they had been read; nothing is written by it. Says
-    /// whether there were any.
+    /// Installs the keys of a cached document of a catalog that is unavailable,
+    /// as if they had been read. It writes nothing. Returns whether there were
+    /// any.
     pub async fn begin_with(&mut self, document: &Document<SealedBytes>) -> bool {
         let From::Catalog { sealer, known, .. } = &mut self.source else {
             return false;
@@ -138,21 +139,21 @@ impl Keeper {
         !known.is_empty()
     }
 
-    /// Refreshes for ever: at the time that the last refresh gave, and when
-    /// the catalog announces a change.
+    /// Refreshes in a loop: when the last refresh's wait is over, and when the
+    /// catalog announces a change.
     pub async fn run(mut self) {
         let mut broken = false;
         loop {
             let wait = match self.refresh().await {
                 Ok(wait) => {
                     if std::mem::take(&mut broken) {
-                        tracing::info!("ticket keys are kept again");
+                        tracing::info!("ticket keys are refreshed again");
                     }
                     wait
                 }
                 Err(error) => {
                     if !std::mem::replace(&mut broken, true) {
-                        tracing::warn!(%error, "ticket keys stay as they are");
+                        tracing::warn!(%error, "ticket keys can't be refreshed: the current ones stay in use");
                     }
                     RETRY_INTERVAL
                 }
@@ -160,7 +161,7 @@ impl Keeper {
             match &mut self.source {
                 From::Catalog { events, .. } => tokio::select! {
                     () = sleep(wait) => {}
-                    () = announced(events) => {}
+                    () = keys_changed(events) => {}
                 },
                 From::File(_) | From::Process(_) => sleep(wait).await,
             }
@@ -169,7 +170,7 @@ impl Keeper {
 }
 
 /// Resolves when the keys may have changed.
-async fn announced(events: &mut broadcast::Receiver<DocumentEvent>) {
+async fn keys_changed(events: &mut broadcast::Receiver<DocumentEvent>) {
     loop {
         match events.recv().await {
             Ok(DocumentEvent::Changed(id)) if id != document::ID => {}
@@ -179,8 +180,9 @@ async fn announced(events: &mut broadcast::Receiver<DocumentEvent>) {
     }
 }
 
-/// Takes what the catalog has, and makes what is missing if no other server is
-/// at it. `known` is what was read or written last, after a failure too.
+/// Reads the catalog's keys, and makes the missing ones if no other server
+/// holds the lease. `known` has the keys read or written last, after a failure,
+/// too.
 async fn refresh_catalog(
     sealer: &Sealer,
     holder: &str,
@@ -200,7 +202,8 @@ async fn refresh_catalog(
     made
 }
 
-/// With the lease won: looks again, and makes what is still missing.
+/// Reads again while holding the lease, and makes the keys that are still
+/// missing.
 async fn make(sealer: &Sealer, known: &mut Vec<Timed>, now: i64) -> Result<(), StoreError> {
     let expect = read(sealer, known, now).await?;
     if let Action::Make(starts) = schedule(now, &starts(known)) {
@@ -214,7 +217,7 @@ async fn make(sealer: &Sealer, known: &mut Vec<Timed>, now: i64) -> Result<(), S
     Ok(())
 }
 
-/// Reads what is alive of the document into `known`.
+/// Reads the document's live keys into `known`.
 async fn read(
     sealer: &Sealer,
     known: &mut Vec<Timed>,
@@ -277,14 +280,15 @@ fn random_name() -> [u8; NAME_LEN] {
 
 const LEASE: &str = "ticket-keys";
 
-/// Making keys is one write; whoever dies over it blocks the others this long.
+/// Duration of the lease. Making keys is one write; a holder that dies blocks
+/// the others this long.
 const LEASE_TIME: Duration = Duration::from_secs(30);
 
-/// Between two looks while something is missing or wrong.
+/// Interval of refreshes while keys are missing or the source fails.
 const RETRY_INTERVAL: Duration = Duration::from_secs(2);
 
-/// The announcement of a change may get lost with its feed.
+/// Longest interval of refreshes: the change feed may lose an announcement.
 const LOOK_AT_LEAST: Duration = Duration::from_secs(300);
 
-/// How late a changed key file is noticed.
+/// Interval of reading a key file.
 const FILE_CHECK: Duration = Duration::from_secs(10);

@@ -1,4 +1,4 @@
-//! The keys of the moment.
+//! Ring of the current ticket keys.
 
 use std::fmt;
 
@@ -8,8 +8,8 @@ use aws_lc_rs::hkdf::{HKDF_SHA256, Prk, Salt};
 use aws_lc_rs::rand;
 use zeroize::Zeroizing;
 
-/// The ticket keys of a process, shared by all hosts and workers and swapped
-/// as a whole.
+/// Ticket keys of a process, shared by all hosts and workers, and swapped
+/// atomically.
 #[derive(Debug)]
 pub struct Ring(ArcSwap<Keys>);
 
@@ -18,15 +18,15 @@ struct Keys {
     sealing: Sealing,
 }
 
-/// The key that seals until the next install.
+/// Key that seals until the next install.
 struct Sealing {
-    /// Name and salt: the first bytes of each ticket.
+    /// Name and salt, the first bytes of each ticket.
     head: [u8; NAME_LEN + SALT_LEN],
     aead: LessSafeKey,
 }
 
 impl Ring {
-    /// A single key that only this process knows, until others are installed.
+    /// Makes a ring with one random key of this process.
     ///
     /// # Panics
     /// If the system gives no random bytes.
@@ -35,21 +35,21 @@ impl Ring {
         Self(ArcSwap::from_pointee(Keys::new(vec![Key::random()], 0)))
     }
 
-    /// Puts other keys in; all of them open, the one at `sealing` seals. An
-    /// empty list changes nothing.
+    /// Replaces the keys. All of them open tickets; the one at `sealing` seals.
+    /// An empty list changes nothing.
     pub fn install(&self, all: Vec<Key>, sealing: usize) {
         if sealing < all.len() {
             self.0.store(Keys::new(all, sealing).into());
         }
     }
 
-    /// A ticket: the key's name, the salt, the nonce, ciphertext and tag.
+    /// Seals a ticket: the key's name, the salt, the nonce, ciphertext and tag.
     pub(crate) fn seal(&self, binding: &[u8], plain: &[u8]) -> Option<Vec<u8>> {
         let keys = self.0.load();
         let key = &keys.sealing;
-        // Random nonces: 2^32 tickets under one key may be made before two
-        // are alike with a chance of 2^-33. A fleet may make more: the salt
-        // gives each server a key of its own, new with each install.
+        // Nonces are random: after 2^32 tickets under one key, two are equal
+        // with a probability of 2^-33. A fleet may make more. Hence the salt
+        // gives each server its own key with each install.
         let mut head = [0; HEAD_LEN];
         let (front, nonce) = head.split_at_mut(NAME_LEN + SALT_LEN);
         front.copy_from_slice(&key.head);
@@ -109,21 +109,22 @@ impl fmt::Debug for Keys {
     }
 }
 
-/// A ticket key that servers share. Each derives its sealing key from it.
+/// Ticket key that servers share. Each server derives its sealing key from it.
 pub struct Key {
     name: [u8; NAME_LEN],
     prk: Prk,
 }
 
 impl Key {
-    /// From its public name and its secret. `secret` is the caller's to wipe.
+    /// Makes a key of its public name and its secret. The caller wipes
+    /// `secret`.
     #[must_use]
     pub fn new(name: [u8; NAME_LEN], secret: &[u8; SECRET_LEN]) -> Self {
         let prk = Salt::new(HKDF_SHA256, &name).extract(secret);
         Self { name, prk }
     }
 
-    /// The key of a server that chose this salt (RFC 5869).
+    /// Derives the key of a server that chose this salt (RFC 5869).
     fn derive(&self, salt: &[u8]) -> LessSafeKey {
         let info = [b"sekisho ticket 1".as_slice(), salt];
         let expanded = self.prk.expand(&info, &AES_256_GCM);
@@ -146,10 +147,10 @@ impl fmt::Debug for Key {
     }
 }
 
-/// As in nginx's files: 16 bytes tell keys apart.
+/// Bytes of a key's name, as in nginx's files.
 pub(super) const NAME_LEN: usize = 16;
 pub(super) const SECRET_LEN: usize = 32;
-/// Salts are random; with 16 bytes no two servers choose alike.
+/// Bytes of a random salt: with 16, no two servers choose the same.
 const SALT_LEN: usize = 16;
 const HEAD_LEN: usize = NAME_LEN + SALT_LEN + NONCE_LEN;
 const TAG_LEN: usize = 16;

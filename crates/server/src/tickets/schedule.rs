@@ -1,15 +1,15 @@
-//! When ticket keys are made, used and forgotten.
+//! Schedule of ticket keys: when they are made, used and dropped.
 
 use std::fmt;
 
 use super::ring::{NAME_LEN, SECRET_LEN};
 use zeroize::Zeroizing;
 
-/// A ticket key and its time.
+/// Ticket key and the start of its period.
 #[derive(Clone, PartialEq, Eq)]
 pub(super) struct Timed {
-    /// From when on it seals, seconds since the Unix epoch. It seals for one
-    /// period, and opens for one more.
+    /// When the key begins to seal, in seconds since the Unix epoch. It seals
+    /// for one period, and opens for one more.
     pub(super) from: i64,
     pub(super) name: [u8; NAME_LEN],
     pub(super) secret: Zeroizing<[u8; SECRET_LEN]>,
@@ -21,18 +21,18 @@ impl fmt::Debug for Timed {
     }
 }
 
-/// What is to be done about the keys.
+/// Action that the schedule asks for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Action {
-    /// Nothing before that time, seconds since the Unix epoch.
+    /// Nothing before this time, in seconds since the Unix epoch.
     Wait(i64),
-    /// Make keys for these starts.
+    /// Make keys with these starts.
     Make(Vec<i64>),
 }
 
-/// Keys seal in periods aligned to the epoch, so that servers that know
-/// nothing of each other agree. A key is published one period before it
-/// seals: by then each server has it.
+/// Returns the action that is due. Periods are aligned to the epoch: servers
+/// agree without communication. A key is published one period before it seals:
+/// by then each server has it.
 pub(super) fn schedule(now: i64, starts: &[i64]) -> Action {
     let current = period_of(now);
     let missing: Vec<i64> = [current, current + PERIOD]
@@ -46,18 +46,19 @@ pub(super) fn schedule(now: i64, starts: &[i64]) -> Action {
     }
 }
 
-/// When the present period began, seconds since the Unix epoch.
+/// Returns the start of the current period, in seconds since the Unix epoch.
 pub(super) fn period_of(now: i64) -> i64 {
     now - now.rem_euclid(PERIOD)
 }
 
-/// Whether a key that seals from `from` on may still open tickets, or will.
+/// Returns whether a key that seals from `from` on may open tickets, now or
+/// later.
 pub(super) fn is_alive(now: i64, from: i64) -> bool {
     now < from + 2 * PERIOD
 }
 
-/// Which of the keys seals now: the latest that has begun. A server with a
-/// late clock may know none; then the earliest.
+/// Returns the index of the key that seals now: the latest that has begun. A
+/// server with a late clock may have none; then it is the earliest.
 pub(super) fn sealing(now: i64, keys: &[Timed]) -> Option<usize> {
     let begun = keys
         .iter()
@@ -68,8 +69,8 @@ pub(super) fn sealing(now: i64, keys: &[Timed]) -> Option<usize> {
     begun.or_else(earliest).map(|(index, _)| index)
 }
 
-/// How long a key seals, seconds. A stolen key opens the recorded sessions of
-/// TLS 1.2 clients of two periods.
+/// Seconds for which a key seals. A stolen key opens recorded TLS 1.2 sessions
+/// of two periods.
 pub const PERIOD: i64 = 12 * 3600;
 
 #[cfg(test)]

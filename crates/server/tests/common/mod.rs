@@ -1,4 +1,4 @@
-//! A real server on port 0, in front of a store that does as it is told.
+//! Real server on port 0 with a scripted store.
 #![allow(dead_code, missing_docs, unreachable_pub)]
 
 pub mod store;
@@ -25,10 +25,10 @@ use tokio::task::JoinHandle;
 pub use sekisho_testkit::Scripted;
 pub use store::host;
 
-/// What a test can turn.
+/// Parameters of a test's server.
 pub struct Setup {
     pub settings: Settings,
-    /// Answers for hosts without a site of their own.
+    /// Site of hosts without their own.
     pub site: Site,
     /// Folders that roots in host records lie in.
     pub allow: Vec<PathBuf>,
@@ -59,14 +59,14 @@ impl Default for Setup {
 }
 
 impl Setup {
-    /// Bounds other than those of most tests.
+    /// Makes parameters with these limits instead of [`LIMITS`].
     pub fn limits(limits: Limits) -> Self {
         let mut setup = Self::default();
         setup.settings.limits = limits;
         setup
     }
 
-    /// A default for clients without SNI.
+    /// Makes parameters with a default host for clients without SNI.
     pub fn with_default(host: &str) -> Self {
         let mut setup = Self::default();
         setup.settings.defaults.any = Some(HostName::parse(host).expect("a host"));
@@ -74,7 +74,7 @@ impl Setup {
     }
 }
 
-/// Bounds that no test meets by itself.
+/// Limits that no test reaches by accident.
 pub const LIMITS: Limits = Limits {
     workers: 2,
     connections: 4096,
@@ -89,7 +89,7 @@ pub const LIMITS: Limits = Limits {
     loads_waiting: 4096,
 };
 
-/// A server that runs.
+/// Running server.
 pub struct Running {
     pub address: SocketAddr,
     pub http: SocketAddr,
@@ -101,7 +101,7 @@ pub struct Running {
     pub ended: JoinHandle<Result<(), Error>>,
 }
 
-/// Starts one.
+/// Starts a server.
 pub fn start(store: Scripted, setup: &Setup) -> Running {
     let store = Arc::new(store);
     let allowed = AllowedRoots::new(setup.allow.clone()).expect("folders");
@@ -146,7 +146,7 @@ pub fn start(store: Scripted, setup: &Setup) -> Running {
     }
 }
 
-/// The alert that a handshake for `name` ends with.
+/// Returns the alert that a handshake for `name` ends with.
 pub async fn alert(running: &Running, name: &str, config: ClientConfig) -> String {
     match client::connect(running.address, name, config).await {
         Ok(_) => "none: the handshake succeeded".into(),
@@ -154,13 +154,13 @@ pub async fn alert(running: &Running, name: &str, config: ClientConfig) -> Strin
     }
 }
 
-/// Whether a handshake and a request work.
+/// Returns the status line of one request.
 pub async fn status(running: &Running, name: &str, config: ClientConfig) -> io::Result<String> {
     let answer = client::fetch(running.address, name, "/", config).await?;
     Ok(answer.lines().next().unwrap_or_default().to_owned())
 }
 
-/// What the server answers to these bytes before it closes.
+/// Returns what the server answers to these bytes before it closes.
 pub async fn raw(address: SocketAddr, bytes: &[u8]) -> Vec<u8> {
     let mut socket = TcpStream::connect(address).await.expect("a connection");
     tokio::io::AsyncWriteExt::write_all(&mut socket, bytes)
@@ -171,7 +171,7 @@ pub async fn raw(address: SocketAddr, bytes: &[u8]) -> Vec<u8> {
     answer
 }
 
-/// A client that resumes, and says how its handshakes went.
+/// Makes the configuration of a client that resumes sessions.
 pub fn resuming(ca: &TestCa, tls12: bool) -> Arc<ClientConfig> {
     let mut config = if tls12 {
         client::config_tls12(ca)
@@ -182,7 +182,7 @@ pub fn resuming(ca: &TestCa, tls12: bool) -> Arc<ClientConfig> {
     Arc::new(config)
 }
 
-/// A socket that takes one byte at a time.
+/// Socket that writes one byte at a time.
 pub struct Dribble(pub TcpStream);
 
 impl tokio::io::AsyncRead for Dribble {

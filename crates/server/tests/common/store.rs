@@ -6,7 +6,7 @@ use sekisho_certs::{
 };
 use sekisho_testkit::{Key, Pair};
 
-/// A record of this pattern with these credentials.
+/// Makes a record of this pattern with these credentials.
 pub fn host(pattern: &str, pairs: &[(&Pair, Key)]) -> Found<OpenKey> {
     let mut record = HostRecord::new(HostPattern::parse(pattern).unwrap());
     let mut credentials = Vec::new();

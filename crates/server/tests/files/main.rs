@@ -1,4 +1,4 @@
-//! Sites as a client sees them, through hyper on a real socket.
+//! Tests sites as a client sees them, through hyper on a real socket.
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
 mod partial;
@@ -75,7 +75,7 @@ async fn a_directory_without_a_slash_is_redirected() {
             assert_eq!(answer.header("location"), Some(location), "{path}");
         }
     }
-    // The folder exists, but nothing lists it.
+    // The folder exists, but folders are never listed.
     assert_eq!(server.get("/sub/", "").await.status(), 404);
 }
 
@@ -118,7 +118,7 @@ async fn a_file_cut_while_it_is_sent_breaks_the_answer() {
     let mut socket = TcpStream::connect(server.address).await.unwrap();
     let request = b"GET /large.bin HTTP/1.1\r\nHost: a.example\r\n\r\n";
     socket.write_all(request).await.unwrap();
-    // The rest can't all be in the socket's buffers yet.
+    // The rest exceeds the socket's buffers.
     let mut head = [0; 1000];
     socket.read_exact(&mut head).await.unwrap();
     let file = fs::File::options()

@@ -1,4 +1,4 @@
-//! Conditional and range requests (RFC 9110, sections 13 and 14).
+//! Tests conditional and range requests (RFC 9110, sections 13 and 14).
 
 use crate::server::{MODIFIED, Server};
 

@@ -1,4 +1,4 @@
-//! No path leads out of the root, or to a hidden file.
+//! Tests that no path leads out of the root, or to a hidden file.
 
 use crate::server::{Server, exchange, write_at};
 

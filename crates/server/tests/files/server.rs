@@ -1,4 +1,4 @@
-//! A site behind hyper on a real socket, and a client of bytes.
+//! Site behind hyper on a real socket, and a raw HTTP/1.1 client.
 
 use std::fs;
 use std::net::SocketAddr;
@@ -15,7 +15,7 @@ use tempfile::TempDir;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 
-/// A folder `www` beside a folder `secrets`, served on a port of its own.
+/// Server of the folder `www`, which lies beside a folder `secrets`.
 pub(crate) struct Server {
     pub(crate) folder: TempDir,
     pub(crate) address: SocketAddr,
@@ -52,7 +52,7 @@ impl Server {
     }
 }
 
-/// An answer as it came over the wire.
+/// Answer as it came over the wire.
 #[derive(Debug)]
 pub(crate) struct Answer {
     pub(crate) head: String,
@@ -79,7 +79,7 @@ pub(crate) fn site(json: &str) -> Result<Site, SiteError> {
     })
 }
 
-/// Lets sites serve what lies in the system's folder for temporary files.
+/// Makes a guard that allows the system's folder for temporary files.
 fn guard() -> Arc<Guard> {
     let allowed = AllowedRoots::new(vec![std::env::temp_dir()]).unwrap();
     Arc::new(Guard::new(allowed, OwnFiles::default()))
@@ -141,5 +141,5 @@ pub(crate) fn write_at(path: &Path, content: impl AsRef<[u8]>) {
         .unwrap();
 }
 
-/// The time that [`write_at`] gives each file, as HTTP writes it.
+/// Time that [`write_at`] gives each file, as an HTTP date.
 pub(crate) const MODIFIED: &str = "Sun, 06 Nov 1994 08:49:37 GMT";

@@ -1,4 +1,4 @@
-//! Redirects, status sites, and site documents that are refused.
+//! Tests redirects, status sites, and site documents that are refused.
 
 use sekisho_certs::Site as StoredSite;
 use sekisho_server::site::Site;

@@ -1,4 +1,4 @@
-//! Frames that cost the server more than the client.
+//! Tests floods of frames that cost the server more than the client.
 
 use std::time::Duration;
 
@@ -7,18 +7,18 @@ use tokio::io::{AsyncWriteExt, split};
 use super::frames::*;
 use super::{Fixture, LIMITS};
 
-/// Twice the frames that a client may send for nothing, and less than what the
-/// server still reads of one that it sends away: a reset would destroy GOAWAY.
+/// Twice the burst of the frame budget, and fewer bytes than the server
+/// discards of a closed connection: a reset would destroy GOAWAY.
 const FLOOD: usize = 5_000;
 
-/// Whether the server ends the connection with ENHANCE_YOUR_CALM when this
-/// frame comes over and over.
-async fn is_sent_away(fixture: &Fixture, frame: &[u8]) -> bool {
+/// Returns whether the server answers a flood of this frame with
+/// ENHANCE_YOUR_CALM.
+async fn gets_goaway(fixture: &Fixture, frame: &[u8]) -> bool {
     let (mut receiver, mut sender) = split(fixture.connect(b"h2").await);
     let flood = async {
         let _ = sender.write_all(&preface(65_535)).await;
         let _ = sender.write_all(&frame.repeat(FLOOD)).await;
-        // Had the server taken it all, it would answer on.
+        // A server that accepted the whole flood would keep answering.
         let _ = sender.shutdown().await;
     };
     let seen = async {
@@ -48,14 +48,15 @@ async fn a_flood_of_control_frames_ends_the_connection() {
         ("an unknown kind", frame(0x42, 0, 0, &[])),
     ];
     for (name, frames) in floods {
-        assert!(is_sent_away(&fixture, &frames).await, "{name}");
+        assert!(gets_goaway(&fixture, &frames).await, "{name}");
     }
 }
 
 #[tokio::test]
 async fn a_flood_of_refused_requests_ends_the_connection() {
     let fixture = Fixture::new(LIMITS);
-    // A field of HTTP/1.1: each is a stream error (RFC 9113, section 8.2.2).
+    // A connection-specific field: each is a stream error (RFC 9113, section
+    // 8.2.2).
     let (mut receiver, mut sender) = split(fixture.connect(b"h2").await);
     let wrong = fields("a.example", "/", Some(("connection", "x")));
     let flood = async {
@@ -80,7 +81,7 @@ async fn resets_behind_each_answer_end_the_connection() {
     let fixture = Fixture::new(LIMITS);
     fixture.write("page.html", 600);
     let (mut receiver, mut sender) = split(fixture.connect(b"h2").await);
-    // Without a window each answer waits until it is reset.
+    // Without a window, each answer waits until it is reset.
     sender.write_all(&preface(0)).await.unwrap();
     let mut resets = 0;
     let sent_away = 'resets: {
@@ -116,7 +117,7 @@ async fn a_busy_honest_client_is_kept() {
     let (mut receiver, mut sender) = split(fixture.connect(b"h2").await);
     sender.write_all(&preface(65_535)).await.unwrap();
     for stream in (1..8_000).step_by(2) {
-        // As clients do that acknowledge everything at once.
+        // Acknowledges each frame at once, as some clients do.
         let request = [
             get(stream, "a.example", "/page.html"),
             frame(PRIORITY, 0, stream, &[0, 0, 0, 0, 16]),

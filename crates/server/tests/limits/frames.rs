@@ -1,4 +1,4 @@
-//! HTTP/2 frames, written and read by hand.
+//! Raw HTTP/2 frames: writes and reads them.
 
 use std::io;
 use std::time::Duration;
@@ -23,20 +23,20 @@ pub(crate) const ENHANCE_YOUR_CALM: u8 = 11;
 
 const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 
-/// A frame (RFC 9113, section 4.1).
+/// Makes a frame (RFC 9113, section 4.1).
 pub(crate) fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
     let len = u32::try_from(payload.len()).unwrap().to_be_bytes();
     let head = [&len[1..], &[kind, flags], &stream.to_be_bytes()].concat();
     [&head, payload].concat()
 }
 
-/// The preface, with this initial window for each stream.
+/// Makes the preface, with this initial window for each stream.
 pub(crate) fn preface(window: u32) -> Vec<u8> {
     let window = [&[0, 4][..], &window.to_be_bytes()].concat();
     [PREFACE, &frame(SETTINGS, 0, 0, &window)].concat()
 }
 
-/// The fields of GET (RFC 7541, appendix A) with up to one of our own.
+/// Encodes the fields of a GET (RFC 7541, appendix A), with one more if given.
 pub(crate) fn fields(host: &str, path: &str, extra: Option<(&str, &str)>) -> Vec<u8> {
     let mut fields = vec![0x82, 0x87];
     for (index, value) in [(1, host), (4, path)] {
@@ -51,7 +51,7 @@ pub(crate) fn fields(host: &str, path: &str, extra: Option<(&str, &str)>) -> Vec
     fields
 }
 
-/// A request without a body.
+/// Makes a request without a body.
 pub(crate) fn get(stream: u32, host: &str, path: &str) -> Vec<u8> {
     let fields = fields(host, path, None);
     frame(HEADERS, END_STREAM | END_HEADERS, stream, &fields)
@@ -62,7 +62,7 @@ fn push(fields: &mut Vec<u8>, text: &str) {
     fields.extend(text.as_bytes());
 }
 
-/// A frame that the server sent.
+/// Frame that the server sent.
 #[derive(Debug)]
 pub(crate) struct Frame {
     pub(crate) kind: u8,
@@ -72,7 +72,7 @@ pub(crate) struct Frame {
 }
 
 impl Frame {
-    /// Whether it is GOAWAY with this code.
+    /// Returns whether the frame is GOAWAY with this code.
     pub(crate) fn is_goaway(&self, code: u8) -> bool {
         self.kind == GOAWAY && self.payload[4..8] == [0, 0, 0, code]
     }
@@ -85,7 +85,7 @@ impl Frame {
 pub(crate) type Sender = WriteHalf<TlsStream<TcpStream>>;
 pub(crate) type Receiver = ReadHalf<TlsStream<TcpStream>>;
 
-/// The next frame of the server.
+/// Reads the server's next frame.
 pub(crate) async fn read(receiver: &mut Receiver) -> io::Result<Frame> {
     let mut head = [0; 9];
     receiver.read_exact(&mut head).await?;
@@ -100,7 +100,7 @@ pub(crate) async fn read(receiver: &mut Receiver) -> io::Result<Frame> {
     })
 }
 
-/// All frames until the connection ends, within a bound of time.
+/// Reads all frames until the connection ends, within a time limit.
 pub(crate) async fn read_all(receiver: &mut Receiver) -> Vec<Frame> {
     let mut frames = Vec::new();
     let reading = async {
@@ -113,8 +113,7 @@ pub(crate) async fn read_all(receiver: &mut Receiver) -> Vec<Frame> {
     frames
 }
 
-/// Sends `bytes` again and again, with a pause in between, until the
-/// connection ends.
+/// Sends `bytes` repeatedly, with pauses, until the connection ends.
 pub(crate) async fn repeat(sender: &mut Sender, bytes: &[u8], pause: Duration) {
     let mut pause = tokio::time::interval(pause);
     loop {

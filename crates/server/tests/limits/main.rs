@@ -1,4 +1,5 @@
-//! What one client may hold, send and wait for on one connection.
+//! Tests the limits on what one client may hold, send and wait for on a
+//! connection.
 
 #![allow(clippy::unwrap_used)]
 
@@ -23,7 +24,7 @@ use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 
-/// A server of `a.example` with a folder of files, and of `b.example` with a
+/// Server of `a.example` with a folder of files, and of `b.example` with a
 /// status.
 struct Fixture {
     ca: TestCa,
@@ -55,7 +56,7 @@ impl Fixture {
         }
     }
 
-    /// Writes a file of so many bytes.
+    /// Writes a file of `len` bytes.
     fn write(&self, path: &str, len: usize) {
         std::fs::write(self.folder.path().join(path), vec![b'x'; len]).unwrap();
     }
@@ -74,7 +75,7 @@ impl Fixture {
         connecting.await.expect("a handshake")
     }
 
-    /// Takes a host away; the server notices at the next request for it.
+    /// Removes a host; the server notices at the next request for it.
     fn remove(&self, host: &str) {
         self.running.store.remove(host);
         let log = LogId([7; 16]);

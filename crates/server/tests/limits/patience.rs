@@ -1,4 +1,4 @@
-//! Honest clients that are slow, or have said all that they will.
+//! Tests that slow clients, and half-closed ones, lose nothing.
 
 use std::time::Duration;
 
@@ -71,7 +71,7 @@ async fn a_pause_within_and_between_requests_loses_nothing() {
     let mut stream = fixture.connect(b"http/1.1").await;
     let request = b"GET /page HTTP/1.1\r\nHost: a.example\r\n\r\n";
     let (one, two) = request.split_at(20);
-    // Longer than the server keeps what it reads a request with.
+    // Longer than the idle time after which hyper is dropped.
     let mut pause = tokio::time::interval(Duration::from_millis(400));
     let parts = [&[request, one].concat()[..], two, request, one, two];
     for part in parts {

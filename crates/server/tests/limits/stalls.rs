@@ -1,4 +1,4 @@
-//! Answers that the client does not take, and requests that do not come.
+//! Tests answers that the client does not take, and requests that do not come.
 
 use std::time::{Duration, Instant};
 
@@ -13,8 +13,8 @@ const SHORT: Limits = Limits {
     ..LIMITS
 };
 
-/// How long a connection lives on which `begin` is sent, then a ping now and
-/// then; and the frames that it got.
+/// Sends `begin` and then pings. Returns how long the connection lasted, and
+/// the frames that it got.
 async fn life(fixture: &Fixture, begin: &[u8]) -> (Duration, Vec<Frame>) {
     let (mut receiver, mut sender) = split(fixture.connect(b"h2").await);
     let begun = Instant::now();
@@ -89,11 +89,12 @@ async fn stalled_streams_end_beside_a_live_one() {
         }
         () = repeat(&mut sender, &more, Duration::from_millis(20)) => unreachable!(),
     }
-    // Files of answers, and those that are being opened.
+    // Files of answers, and files that are being opened.
     assert!((1..=16 + 32).contains(&most_files), "{most_files} files");
 }
 
-/// Descriptors of this process, and so of its server, for files of the site.
+/// Counts this process's descriptors for files of the site. The server runs in
+/// it.
 fn open_files(fixture: &Fixture) -> usize {
     let descriptors = std::fs::read_dir("/proc/self/fd").unwrap();
     descriptors
@@ -119,7 +120,7 @@ async fn a_head_that_does_not_end_meets_its_limit() {
 }
 
 #[tokio::test]
-async fn a_removed_host_ends_its_connection_whatever_the_client_sends() {
+async fn a_removed_host_ends_its_connection_despite_requests() {
     let fixture = Fixture::new(Limits {
         drain: Duration::from_secs(1),
         ..LIMITS
@@ -138,7 +139,7 @@ async fn a_removed_host_ends_its_connection_whatever_the_client_sends() {
             }
         }
     };
-    // No ping is acknowledged.
+    // The server acknowledges no ping.
     let frames = tokio::select! {
         frames = read_all(&mut receiver) => frames,
         () = asking => unreachable!(),

@@ -1,8 +1,8 @@
-//! Roots whose reads hang: each read keeps its turn.
+//! Tests roots whose reads hang: each read keeps its permit.
 
 use super::*;
 
-/// Takes every turn of a root, as reads that hang do.
+/// Takes every permit of a root, as hung reads do.
 fn hang(fixture: &Fixture, root: &Root) -> Vec<Turn> {
     let host = HostName::parse("a.example").unwrap();
     let share = fixture.files.0.turns.share(root, &host);
@@ -31,7 +31,7 @@ async fn another_root_is_read_and_what_is_in_memory_is_served() {
     assert_eq!(fetch(&well, "/page.txt").await.1, b"well");
     assert_eq!(fetch(&hung, "/page.txt").await.1, b"page");
     assert!(begun.elapsed() < Duration::from_secs(1));
-    // What is no file may be one by now.
+    // An old directory or absence may be a file by now.
     for path in ["/folder", "/missing.txt", "/other.txt"] {
         assert_eq!(fetch(&hung, path).await.0, 503, "{path}");
     }
