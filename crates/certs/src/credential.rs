@@ -2,6 +2,7 @@
 
 mod base64;
 mod chain;
+mod chain_form;
 mod error;
 pub(crate) mod key;
 mod pem;
@@ -15,6 +16,7 @@ use std::fmt;
 use std::str::FromStr;
 
 use rustls_pki_types::CertificateDer;
+use serde::{Deserialize, Serialize};
 use zeroize::Zeroizing;
 
 use crate::clock::Clock;
@@ -22,7 +24,7 @@ use crate::der;
 
 /// A certificate chain and its private key, as a store takes and gives it.
 /// `K` is the form of the key.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct StoredCredential<K> {
     /// Name of the credential for its whole life, over all renewals.
     pub id: CredentialId,
@@ -33,6 +35,7 @@ pub struct StoredCredential<K> {
     /// Type of the key.
     pub key_type: KeyType,
     /// Leaf first, then each certificate's issuer, without the root.
+    #[serde(with = "chain_form")]
     pub chain: Vec<CertificateDer<'static>>,
     /// The private key: inside, PKCS#8, SEC1 or PKCS#1 DER.
     pub key: K,
@@ -86,7 +89,8 @@ pub fn split_chain(bytes: &[u8]) -> Option<Vec<CertificateDer<'static>>> {
 
 /// Identity of a credential: 63 bits, shown as `cert:` and 16 hexadecimal
 /// digits, which no host name looks like.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(from = "u64")]
 pub struct CredentialId(u64);
 
 impl CredentialId {
@@ -113,6 +117,12 @@ impl CredentialId {
     #[must_use]
     pub fn as_u64(self) -> u64 {
         self.0
+    }
+}
+
+impl From<u64> for CredentialId {
+    fn from(number: u64) -> Self {
+        Self::from_u64(number)
     }
 }
 
@@ -145,7 +155,7 @@ impl FromStr for CredentialId {
 
 /// The type of a credential's key, in the order of preference: what costs the
 /// server least first.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub enum KeyType {
     /// P-256 or P-384.
     Ecdsa,
@@ -180,13 +190,14 @@ impl KeyType {
 
 /// AES-256-GCM ciphertext with its tag behind it (RFC 5116). A
 /// [`Sealer`](crate::seal::Sealer) makes it; stores keep it as it is.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SealedBytes {
     /// Id of the master key that sealed the bytes.
     pub key_id: u32,
     /// Drawn at random for each sealing.
     pub nonce: [u8; 12],
     /// Ciphertext and tag.
+    #[serde(with = "serde_bytes")]
     pub bytes: Vec<u8>,
 }
 

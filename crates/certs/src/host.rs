@@ -8,6 +8,7 @@ use std::str::FromStr;
 
 use idna::AsciiDenyList;
 use idna::uts46::{DnsLength, Hyphens, Uts46};
+use serde::{Deserialize, Serialize};
 
 /// Fully qualified domain name that a client asked for: lower-case A-labels
 /// without a trailing dot, 1 to 253 bytes, never `*`, never an IP address.
@@ -55,7 +56,8 @@ impl HostName {
 }
 
 /// Pattern of a stored record: an exact name, or `*.` and a parent.
-#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(try_from = "&str")]
 pub struct HostPattern(Box<str>);
 
 impl HostPattern {
@@ -121,6 +123,14 @@ impl HostPattern {
             None => idna::domain_to_unicode(&self.0).0,
             Some(parent) => format!("*.{}", idna::domain_to_unicode(parent).0),
         }
+    }
+}
+
+impl TryFrom<&str> for HostPattern {
+    type Error = NameError;
+
+    fn try_from(text: &str) -> Result<Self, NameError> {
+        Self::parse(text)
     }
 }
 

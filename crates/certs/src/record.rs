@@ -2,11 +2,13 @@
 
 use std::sync::Arc;
 
+use serde::{Deserialize, Serialize};
+
 use crate::credential::{CredentialId, KeyType};
 use crate::host::HostPattern;
 
 /// Record that a catalog holds about one pattern.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct HostRecord {
     /// Pattern that the record answers for.
     pub pattern: HostPattern,
@@ -43,7 +45,8 @@ impl HostRecord {
 }
 
 /// The customer who owns hosts. The empty name is the operator's own.
-#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(try_from = "&str")]
 pub struct Tenant(Arc<str>);
 
 impl Tenant {
@@ -71,8 +74,16 @@ impl Tenant {
     }
 }
 
+impl TryFrom<&str> for Tenant {
+    type Error = String;
+
+    fn try_from(name: &str) -> Result<Self, String> {
+        Self::parse(name)
+    }
+}
+
 /// How requests are answered: a JSON document that only the server reads.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Site {
     /// Version of the document's format.
     pub format: u32,
@@ -82,7 +93,7 @@ pub struct Site {
 
 /// Demands on a handshake that reaches the host. Two hosts share a connection
 /// only under equal policies.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum TlsPolicy {
     /// TLS 1.2 or 1.3.
     #[default]
@@ -111,7 +122,7 @@ impl TlsPolicy {
 }
 
 /// At most one credential per key type.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct References([Option<CredentialId>; KeyType::ALL.len()]);
 
 impl References {

@@ -15,6 +15,8 @@ use std::future::Future;
 use std::pin::Pin;
 use std::time::Duration;
 
+use serde::{Deserialize, Serialize};
+
 use crate::credential::{CredentialId, SealedBytes, StoredCredential};
 use crate::host::{HostName, HostPattern};
 use crate::record::HostRecord;
@@ -207,7 +209,7 @@ impl<K> Answer<K> {
 }
 
 /// A record with the credentials that it refers to.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Found<K> {
     /// The record, exact or wildcard.
     pub record: HostRecord,
@@ -217,6 +219,7 @@ pub struct Found<K> {
     /// `b`. A store that cannot list says true.
     pub shadowed: bool,
     /// How long a plain store vouches for it; none leaves it to the reader.
+    #[serde(skip)]
     pub fresh_for: Option<Duration>,
 }
 

@@ -1,4 +1,7 @@
 use super::*;
+use sekisho_certs::credential::{CredentialId, KeyType};
+use sekisho_certs::host::HostPattern;
+use sekisho_certs::record::{Site, Tenant, TlsPolicy};
 
 fn credential(number: u64, key_type: KeyType, key: SealedBytes) -> StoredCredential<SealedBytes> {
     StoredCredential {
@@ -84,8 +87,9 @@ fn other_credentials_than_its_own_are_damage() {
 #[test]
 fn another_form_is_an_error_that_says_so() {
     let mut bytes = write_found(&found()).unwrap();
-    bytes[1] = 3;
-    assert_eq!(read_found(&bytes).unwrap_err(), FormError::Version(3));
+    bytes[1] = FORM + 1;
+    let error = read_found(&bytes).unwrap_err();
+    assert_eq!(error, FormError::Version(FORM + 1));
 }
 
 /// What version 0.1 wrote before values were of form 2.
@@ -139,7 +143,11 @@ fn any_bytes_are_a_value_or_an_error() {
     }
     let host = write_host(&found().record, true).unwrap();
     let end = host.len();
-    for (at, part) in [(3, "pattern"), (end - 1, "shadowed"), (end - 3, "disabled")] {
+    for (at, part) in [
+        (3, "pattern"),
+        (end - 1, "shadowed"),
+        (end - 24, "disabled"),
+    ] {
         let mut host = host.clone();
         host[at] = 0xff;
         assert!(read_host(&host).is_err(), "{part}");
