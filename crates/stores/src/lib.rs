@@ -20,8 +20,10 @@ pub mod files;
 pub mod http;
 #[cfg(feature = "http")]
 pub mod https;
+mod log_row;
 mod open;
 mod pem_pair;
+mod plan;
 #[cfg(feature = "postgres")]
 pub mod postgres;
 mod random;

@@ -4,6 +4,7 @@ use std::fmt::Display;
 
 use crate::credential::{CredentialId, KeyType};
 use crate::host::HostPattern;
+use crate::record::HostRecord;
 use crate::store::{Precondition, Result, StoreError};
 
 impl Precondition {
@@ -29,6 +30,14 @@ impl Precondition {
 #[must_use]
 pub fn dangling(pattern: &HostPattern, id: CredentialId) -> StoreError {
     StoreError::Conflict(format!("{pattern} is to refer to {id}, which does not exist").into())
+}
+
+/// Makes the error of a stored record whose credential is missing.
+#[must_use]
+pub fn missing(record: &HostRecord, key_type: KeyType) -> StoreError {
+    let (pattern, key_type) = (&record.pattern, key_type.as_str());
+    let text = format!("host {pattern} refers to an {key_type} credential that is not there");
+    StoreError::Corrupt(text.into())
 }
 
 /// Makes the conflict of a reference under another key type than the credential

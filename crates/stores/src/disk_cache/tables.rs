@@ -202,7 +202,7 @@ pub(super) fn set_start(
     run(&transaction, "UPDATE meta SET catalog = ?1", [catalog.0])?;
     run(&transaction, "DELETE FROM documents", ())?;
     for document in start {
-        documents::put(&transaction, document, document.version)?;
+        documents::put(&transaction, document)?;
     }
     transaction.commit()
 }

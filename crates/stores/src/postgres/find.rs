@@ -3,13 +3,12 @@
 use tokio_postgres::types::Type;
 
 use super::connection::Connection;
-use super::fault::{Fault, Step};
+use super::fault::Step;
 use super::log::{self, POSITION_COLUMNS, position_columns, position_tables};
 use super::rows::{self, HOST_COLUMNS, credential_columns, host_columns};
-use sekisho_certs::credential::{KeyType, SealedBytes, StoredCredential};
+use sekisho_certs::credential::{SealedBytes, StoredCredential};
 use sekisho_certs::host::HostName;
-use sekisho_certs::record::HostRecord;
-use sekisho_certs::store::{Answer, Found, StoreError};
+use sekisho_certs::store::{Answer, Found, precondition};
 
 /// Finds the exact record or the wildcard's, with what it refers to, by one
 /// statement: one round trip, and one state.
@@ -31,7 +30,7 @@ pub(super) async fn find(connection: &Connection, name: &HostName) -> Step<Answe
     for (key_type, id) in record.references.iter() {
         let fits = |one: &StoredCredential<SealedBytes>| one.id == id && one.key_type == key_type;
         if !credentials.iter().any(fits) {
-            return Err(dangling(&record, key_type));
+            return Err(precondition::missing(&record, key_type).into());
         }
     }
     answer.found = Some(Box::new(Found {
@@ -41,13 +40,6 @@ pub(super) async fn find(connection: &Connection, name: &HostName) -> Step<Answe
         fresh_for: None,
     }));
     Ok(answer)
-}
-
-fn dangling(record: &HostRecord, key_type: KeyType) -> Fault {
-    let (pattern, key_type) = (&record.pattern, key_type.as_str());
-    Fault::Store(StoreError::Corrupt(
-        format!("host {pattern} refers to an {key_type} credential that is not there").into(),
-    ))
 }
 
 /// Where columns begin.

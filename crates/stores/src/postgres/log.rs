@@ -5,7 +5,8 @@ use tokio_postgres::Row;
 use super::connection::Connection;
 use super::fault::{Fault, Step};
 use super::rows::{self, signed};
-use sekisho_certs::store::{Change, ChangePage, DocumentId, LogId, LogPosition, Subject, What};
+use crate::log_row;
+use sekisho_certs::store::{Change, ChangePage, LogId, LogPosition};
 
 pub(super) async fn position(from: &Connection) -> Step<LogPosition> {
     let rows = from.query(POSITION, &[]).await?;
@@ -53,27 +54,14 @@ fn change(row: &Row) -> Step<Option<Change>> {
     let Some(number) = rows::get::<Option<i64>>(row, CHANGE)? else {
         return Ok(None);
     };
-    let bad = |what: String| Fault::Value(format!("change {number}: {what}"));
-    let key: &str = rows::get(row, CHANGE + 3)?;
-    let subject = match rows::get(row, CHANGE + 1)? {
-        HOST => Subject::Host(rows::pattern(row, CHANGE + 3)?),
-        CREDENTIAL => Subject::Credential(key.parse().map_err(bad)?),
-        DOCUMENT => Subject::Document(DocumentId::new(
-            rows::get::<String>(row, CHANGE + 2)?,
-            key.to_owned(),
-        )),
-        other => return Err(bad(format!("of the unknown subject {other:?}"))),
-    };
-    let what = if rows::get(row, CHANGE + 4)? {
-        What::Removed
-    } else {
-        What::Put
-    };
-    Ok(Some(Change {
-        number: number.cast_unsigned(),
-        subject,
-        what,
-    }))
+    let change = log_row::read(
+        number.cast_unsigned(),
+        rows::get(row, CHANGE + 1)?,
+        rows::get(row, CHANGE + 2)?,
+        rows::get(row, CHANGE + 3)?,
+        rows::get(row, CHANGE + 4)?,
+    );
+    change.map(Some).map_err(Fault::Value)
 }
 
 /// The stored identity, made another for tables that were restored from a
@@ -87,13 +75,6 @@ fn log_id(row: &Row) -> Step<LogId> {
     let place = u128::from(table) << 32 | u128::from(timeline);
     Ok(LogId((stored ^ place).to_be_bytes()))
 }
-
-/// How [`Subject`]s are stored.
-pub(super) const HOST: &str = "host";
-/// The same.
-pub(super) const CREDENTIAL: &str = "credential";
-/// The same.
-pub(super) const DOCUMENT: &str = "document";
 
 /// The position of the log; its last change has the short name `l`. The first
 /// digits of the log file that is written now are the timeline.

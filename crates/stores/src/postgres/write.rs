@@ -2,33 +2,29 @@
 //! is. It begins with the lock of the row that counts changes: from there on
 //! no other writer takes a number until our commit.
 
-mod plan;
 mod reseal;
 mod send;
 
 use futures_util::future::try_join5;
 use tokio_postgres::Row;
 
-use self::plan::{Plan, Stored};
 use super::connection::Connection;
 use super::fault::Step;
 use super::params::column;
 use super::read::now;
 use super::rows::{self, signed};
+use crate::plan::{Plan, Stored, Subjects};
 use sekisho_certs::credential::{CredentialId, KeyType, SealedBytes};
 use sekisho_certs::host::HostPattern;
-use sekisho_certs::record::{HostRecord, References};
+use sekisho_certs::record::References;
 use sekisho_certs::seal::Batch;
-use sekisho_certs::store::{Document, DocumentId, What, Write};
-
-use super::log;
+use sekisho_certs::store::{DocumentId, Subject, What, Write};
 
 /// Applies a batch, whole or not at all. `keep` changes stay in the log;
 /// `now` is none for the database's own clock.
 pub(super) async fn write(on: &Connection, batch: Batch, now: Option<i64>, keep: u64) -> Step<u64> {
     let (writes, reseals) = batch.into_parts();
     let stored = begin(on, &writes, now).await?;
-    let before = stored.number;
     let mut plan = match Plan::new(stored, writes) {
         Ok(plan) => plan,
         Err(conflict) => {
@@ -38,50 +34,38 @@ pub(super) async fn write(on: &Connection, batch: Batch, now: Option<i64>, keep:
     };
     reseal::reseal(on, &reseals).await?;
     for orphan in send::contents(on, &plan).await? {
-        plan.log(log::CREDENTIAL, "", &orphan.to_string(), What::Removed);
+        plan.log(Subject::Credential(orphan), What::Removed);
     }
-    match plan.stored.number - before {
-        0 => on.run("COMMIT").await?,
-        count => send::changes(on, &plan, count, keep, now).await?,
+    match plan.changes.is_empty() {
+        true => on.run("COMMIT").await?,
+        false => send::changes(on, &plan, keep, now).await?,
     }
     Ok(plan.stored.number)
 }
 
 /// Takes the lock, and reads what is stored of the things that are written.
 async fn begin(on: &Connection, writes: &[Write<SealedBytes>], now: Option<i64>) -> Step<Stored> {
-    let credentials = writes.iter().flat_map(|write| match write {
-        Write::PutCredential(credential, _) => vec![credential.id],
-        Write::PutHost(record, _) => record.references.iter().map(|(_, id)| id).collect(),
-        _ => Vec::new(),
-    });
-    let hosts = writes.iter().filter_map(|write| match write {
-        Write::PutHost(HostRecord { pattern, .. }, _) | Write::RemoveHost(pattern, _) => {
-            Some(pattern.as_str())
-        }
-        _ => None,
-    });
-    let documents = writes.iter().filter_map(|write| match write {
-        Write::PutDocument(Document { id, .. }, _)
-        | Write::RemoveDocument(id, _)
-        | Write::Require(id, _) => Some(id),
-        _ => None,
-    });
+    let subjects = Subjects::of(writes);
     // Sent together and done in this order: what is read is read under the
     // lock.
-    let ((), meta, credentials, hosts, stored_documents) = try_join5(
+    let ((), meta, credentials, hosts, documents) = try_join5(
         on.run(BEGIN),
         on.query(LOCK, &[]),
         on.list(
             CREDENTIALS,
-            &[&column(credentials, |id| signed(id.as_u64()))],
+            &[&column(&subjects.credentials, |id| signed(id.as_u64()))],
             credential,
         ),
-        on.list(HOSTS, &[&hosts.collect::<Vec<_>>()], host),
+        on.list(
+            HOSTS,
+            &[&column(&subjects.hosts, |pattern| pattern.as_str())],
+            host,
+        ),
         on.list(
             DOCUMENTS,
             &[
-                &column(documents.clone(), |id| id.kind.as_str()),
-                &column(documents, |id| &*id.key),
+                &column(&subjects.documents, |id| id.kind.as_str()),
+                &column(&subjects.documents, |id| &*id.key),
                 &now,
             ],
             document,
@@ -94,7 +78,7 @@ async fn begin(on: &Connection, writes: &[Write<SealedBytes>], now: Option<i64>)
         forgotten: rows::number(meta, 1)?,
         credentials: credentials.into_iter().collect(),
         hosts: hosts.into_iter().collect(),
-        documents: stored_documents.into_iter().collect(),
+        documents: documents.into_iter().collect(),
     })
 }
 

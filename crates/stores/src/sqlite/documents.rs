@@ -57,11 +57,7 @@ pub(super) fn sealed(row: &Row<'_>, first: usize) -> Result<SealedBytes> {
 }
 
 /// Writes a document over the one before it.
-pub(crate) fn put(
-    connection: &Connection,
-    document: &Document<SealedBytes>,
-    version: u64,
-) -> Result<()> {
+pub(crate) fn put(connection: &Connection, document: &Document<SealedBytes>) -> Result<()> {
     let SealedBytes {
         key_id,
         nonce,
@@ -70,7 +66,7 @@ pub(crate) fn put(
     let sql = "INSERT OR REPLACE INTO documents (kind, key, key_id, nonce, bytes, expires, version)
                VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)";
     let (kind, key) = (document.id.kind.as_str(), &document.id.key);
-    let expires = document.expires;
+    let (expires, version) = (document.expires, document.version);
     let values = params![kind, key, key_id, nonce, bytes, expires, version];
     run(connection, sql, values).map(|_| ())
 }

@@ -8,10 +8,9 @@ use super::log::{self, POSITION};
 use super::rows::{
     self, CREDENTIAL_COLUMNS, Fault, HOST_COLUMNS, Step, credential_columns, host_columns,
 };
-use sekisho_certs::credential::{KeyType, SealedBytes};
+use sekisho_certs::credential::SealedBytes;
 use sekisho_certs::host::{HostName, HostPattern};
-use sekisho_certs::record::HostRecord;
-use sekisho_certs::store::{Answer, Found, StoreError};
+use sekisho_certs::store::{Answer, Found, precondition};
 
 /// Finds the exact record or the wildcard's, with what it refers to, and the
 /// position of the log. One statement finds it, with no descent more than needed:
@@ -55,7 +54,7 @@ fn found(row: &Row<'_>, name: &HostName, half: u32) -> Step<Found<SealedBytes>> 
     for (key_type, id) in record.references.iter() {
         let first = 1 + HOST_COLUMNS + key_type as usize * CREDENTIAL_COLUMNS;
         let credential = rows::credential(row, first, id, key_type)?;
-        credentials.push(credential.ok_or_else(|| dangling(&record, key_type))?);
+        credentials.push(credential.ok_or_else(|| precondition::missing(&record, key_type))?);
     }
     Ok(Found {
         record,
@@ -63,14 +62,6 @@ fn found(row: &Row<'_>, name: &HostName, half: u32) -> Step<Found<SealedBytes>> 
         shadowed: half == SHADOWED,
         fresh_for: None,
     })
-}
-
-fn dangling(record: &HostRecord, key_type: KeyType) -> StoreError {
-    let pattern = &record.pattern;
-    let key_type = key_type.as_str();
-    StoreError::Corrupt(
-        format!("host {pattern} refers to an {key_type} credential that is not there").into(),
-    )
 }
 
 /// The exact record's half.

@@ -2,11 +2,11 @@
 
 use rusqlite::{Row, Transaction};
 
-use super::documents;
 use super::read::Reader;
 use super::rows::{self, Fault, Step, signed};
 use super::statements::{first, list};
-use sekisho_certs::store::{Change, ChangePage, LogId, LogPosition, Result, Subject, What};
+use crate::log_row;
+use sekisho_certs::store::{Change, ChangePage, LogId, LogPosition, Result};
 
 impl Reader {
     pub(super) fn position(&mut self) -> Result<LogPosition> {
@@ -76,23 +76,14 @@ fn mark_of(snapshot: &Transaction<'_>, number: u64) -> Step<Option<u64>> {
 }
 
 fn change(row: &Row<'_>) -> Step<Change> {
-    let number = row.get(0)?;
-    let bad = |what: String| Fault::Value(format!("change {number}: {what}"));
-    let subject = match rows::text(row, 1)? {
-        HOST => Subject::Host(rows::pattern(row, 3)?),
-        CREDENTIAL => Subject::Credential(rows::text(row, 3)?.parse().map_err(bad)?),
-        DOCUMENT => Subject::Document(documents::id(row, 2)?),
-        other => return Err(bad(format!("of the unknown subject {other:?}"))),
-    };
-    let what = match row.get(4)? {
-        true => What::Removed,
-        false => What::Put,
-    };
-    Ok(Change {
-        number,
-        subject,
-        what,
-    })
+    let change = log_row::read(
+        row.get(0)?,
+        rows::text(row, 1)?,
+        rows::text(row, 2)?,
+        rows::text(row, 3)?,
+        row.get(4)?,
+    );
+    change.map_err(Fault::Value)
 }
 
 /// The stored identity, made another for each file put in the place of one
@@ -105,11 +96,6 @@ fn log_id(stored: [u8; 16], generation: u64) -> LogId {
 pub(super) fn no_meta() -> Fault {
     Fault::Value("the table meta is empty".into())
 }
-
-// How [`Subject`]s are stored.
-pub(super) const HOST: &str = "host";
-pub(super) const CREDENTIAL: &str = "credential";
-pub(super) const DOCUMENT: &str = "document";
 
 pub(super) const POSITION: &str = "SELECT m.log, m.number, coalesce(c.mark, 0), m.forgotten
     FROM meta m LEFT JOIN changes c ON c.number = m.number";

@@ -166,11 +166,14 @@ pub(super) fn credential(
 /// them.
 pub(super) fn listed_credential(row: &Row<'_>) -> Step<StoredCredential<SealedBytes>> {
     let id = CredentialId::from_u64(row.get(CREDENTIAL_COLUMNS)?);
-    let key_type = text(row, CREDENTIAL_COLUMNS + 1)?;
-    let key_type = KeyType::parse(key_type)
-        .ok_or_else(|| Fault::Value(format!("{id} has the unknown key type {key_type:?}")))?;
-    let credential = credential(row, 0, id, key_type)?;
+    let credential = credential(row, 0, id, key_type(row, CREDENTIAL_COLUMNS + 1)?)?;
     credential.ok_or_else(|| Fault::Value(format!("{id} has no version")))
+}
+
+/// Reads the type of a credential's key.
+pub(super) fn key_type(row: &Row<'_>, column: usize) -> Step<KeyType> {
+    let word = text(row, column)?;
+    KeyType::parse(word).ok_or_else(|| Fault::Value(format!("unknown key type {word:?}")))
 }
 
 /// A stored pattern.

@@ -1,10 +1,8 @@
 //! The statements of a write: each takes any number of rows.
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 
-use aws_lc_rs::digest::{SHA256, digest};
 use futures_util::future::{try_join, try_join4, try_join5};
-use rustls_pki_types::CertificateDer;
 
 use super::super::connection::Connection;
 use super::super::fault::Step;
@@ -12,10 +10,10 @@ use super::super::listen;
 use super::super::params::column;
 use super::super::read::now;
 use super::super::rows::{self, signed};
-use super::plan::Plan;
+use crate::log_row;
+use crate::plan::{self, MIN_PRUNED, Plan};
 use crate::random::random;
 use sekisho_certs::credential::{CredentialId, KeyType};
-use sekisho_certs::host::HostPattern;
 use sekisho_certs::record::HostRecord;
 use sekisho_certs::store::What;
 
@@ -36,29 +34,21 @@ pub(super) async fn contents(on: &Connection, plan: &Plan) -> Step<Vec<Credentia
     Ok(orphans)
 }
 
-/// Announces `count` changes, cuts the log and what has expired a bounded piece at
+/// Announces the changes, cuts the log and what has expired a bounded piece at
 /// a time, stores the number, and commits.
-pub(super) async fn changes(
-    on: &Connection,
-    plan: &Plan,
-    count: u64,
-    keep: u64,
-    now: Option<i64>,
-) -> Step<()> {
-    let (number, forgotten) = (plan.stored.number, plan.stored.forgotten);
-    let most = MIN_PRUNED.max(2 * count);
-    let floor = number.saturating_sub(keep).min(forgotten + most);
-    let floor = signed(floor.max(forgotten));
-    let (number, mark) = (signed(number), i64::from_be_bytes(random()));
+pub(super) async fn changes(on: &Connection, plan: &Plan, keep: u64, now: Option<i64>) -> Step<()> {
+    let (number, floor) = (signed(plan.stored.number), signed(plan.floor(keep)));
+    let mark = i64::from_be_bytes(random());
     let all = &plan.changes;
+    let rows = column(all, |one| log_row::columns(&one.subject));
     try_join5(
         on.query(
             LOG,
             &[
                 &column(all, |one| signed(one.number)),
-                &column(all, |one| one.subject),
-                &column(all, |one| one.kind.as_str()),
-                &column(all, |one| one.key.as_str()),
+                &column(&rows, |row| row.0),
+                &column(&rows, |row| row.1),
+                &column(&rows, |row| &*row.2),
                 &column(all, |one| one.what == What::Removed),
                 &mark,
             ],
@@ -77,18 +67,15 @@ async fn credentials(on: &Connection, plan: &Plan) -> Step<()> {
     if puts.is_empty() {
         return Ok(());
     }
-    let chains: Vec<Vec<u8>> = puts.iter().map(|one| issuers(&one.chain)).collect();
-    let digests: Vec<_> = chains.iter().map(|chain| digest(&SHA256, chain)).collect();
-    let digests = digests.iter().zip(&chains);
-    let digests: Vec<_> = digests
-        .map(|(digest, chain)| (!chain.is_empty()).then(|| digest.as_ref()))
-        .collect();
+    let issuers = column(&puts, |one| plan::issuers(&one.chain));
+    let digests = column(&issuers, |one| one.as_ref().map(|one| one.0.as_ref()));
     // Most credentials of a batch have the same few issuers.
-    let issuers: HashMap<_, _> = digests.iter().copied().zip(&chains).collect();
-    let issuers = issuers
-        .into_iter()
-        .filter_map(|(digest, chain)| Some((digest?, &chain[..])));
-    let (digest, chain): (Vec<_>, Vec<_>) = issuers.unzip();
+    let distinct: BTreeMap<&[u8], &[u8]> = issuers
+        .iter()
+        .flatten()
+        .map(|(digest, chain)| (digest.as_ref(), &chain[..]))
+        .collect();
+    let (digest, chain): (Vec<_>, Vec<_>) = distinct.into_iter().unzip();
     let keys = column(&puts, |one| &one.key);
     try_join(
         on.query(PUT_ISSUERS, &[&digest, &chain]),
@@ -113,11 +100,6 @@ async fn credentials(on: &Connection, plan: &Plan) -> Step<()> {
     Ok(())
 }
 
-/// A chain without its leaf, one certificate behind the other.
-fn issuers(chain: &[CertificateDer<'_>]) -> Vec<u8> {
-    chain[1..].iter().flat_map(|der| der.to_vec()).collect()
-}
-
 async fn hosts(on: &Connection, plan: &Plan) -> Step<()> {
     let gone = plan.hosts.iter().filter(|one| one.1.is_none());
     let gone: Vec<_> = gone.map(|one| one.0.as_str()).collect();
@@ -133,7 +115,7 @@ async fn hosts(on: &Connection, plan: &Plan) -> Step<()> {
             PUT_HOSTS,
             &[
                 &column(&puts, |one| one.pattern.as_str()),
-                &column(&puts, |one| parent(&one.pattern)),
+                &column(&puts, |one| plan::parent(&one.pattern)),
                 &column(&puts, |one| one.tenant.as_str()),
                 &column(&puts, |one| {
                     one.site.as_ref().map(|site| i64::from(site.format))
@@ -150,12 +132,6 @@ async fn hosts(on: &Connection, plan: &Plan) -> Step<()> {
     )
     .await?;
     Ok(())
-}
-
-/// What stands behind the first dot of an exact name.
-fn parent(pattern: &HostPattern) -> Option<&str> {
-    let is_exact = pattern.wildcard_parent().is_none();
-    is_exact.then(|| pattern.parent()).flatten()
 }
 
 async fn documents(on: &Connection, plan: &Plan) -> Step<()> {
@@ -251,7 +227,3 @@ const PRUNE_DOCUMENTS: &str = concat!(
 );
 
 const COUNT: &str = "UPDATE sekisho.meta SET number = $1, forgotten = $2";
-
-/// What a write cuts off at least: the log shrinks to its bound, yet no single
-/// write pays for all that was due.
-const MIN_PRUNED: u64 = 100;

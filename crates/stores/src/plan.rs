@@ -1,60 +1,84 @@
-//! What a batch changes, worked out from what is stored, before anything is
-//! written.
+//! Plan of a batch: what it changes, worked out from what a catalog holds, before
+//! anything is written.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
+
+use aws_lc_rs::digest::{Digest, SHA256, digest};
+use rustls_pki_types::CertificateDer;
 
 use sekisho_certs::credential::{CredentialId, KeyType, SealedBytes, StoredCredential};
 use sekisho_certs::host::HostPattern;
 use sekisho_certs::record::{HostRecord, References};
 use sekisho_certs::store::precondition;
-use sekisho_certs::store::{Document, DocumentId, Precondition, Result, What, Write};
+use sekisho_certs::store::{
+    Change, Document, DocumentId, Precondition, Result, Subject, What, Write,
+};
 
-use super::super::log;
+/// Subjects whose stored state a batch depends on.
+#[derive(Debug, Default)]
+pub(crate) struct Subjects<'a> {
+    pub(crate) credentials: Vec<CredentialId>,
+    pub(crate) hosts: Vec<&'a HostPattern>,
+    pub(crate) documents: Vec<&'a DocumentId>,
+}
 
-/// What is stored of the things that a batch writes.
-#[derive(Debug)]
-pub(super) struct Stored {
+impl<'a> Subjects<'a> {
+    /// Lists the subjects of these writes.
+    pub(crate) fn of(writes: &'a [Write<SealedBytes>]) -> Self {
+        let mut subjects = Self::default();
+        for write in writes {
+            match write {
+                Write::PutCredential(credential, _) => subjects.credentials.push(credential.id),
+                Write::PutHost(record, _) => {
+                    let references = record.references.iter();
+                    subjects.credentials.extend(references.map(|(_, id)| id));
+                    subjects.hosts.push(&record.pattern);
+                }
+                Write::RemoveHost(pattern, _) => subjects.hosts.push(pattern),
+                Write::PutDocument(document, _) => subjects.documents.push(&document.id),
+                Write::RemoveDocument(id, _) | Write::Require(id, _) => subjects.documents.push(id),
+            }
+        }
+        subjects
+    }
+}
+
+/// Stored state of the [`Subjects`] of a batch.
+#[derive(Debug, Default)]
+pub(crate) struct Stored {
     /// Number of the last change. The plan counts it on.
-    pub(super) number: u64,
+    pub(crate) number: u64,
     /// Number of the last change that the log no longer keeps.
-    pub(super) forgotten: u64,
+    pub(crate) forgotten: u64,
     /// Version and type.
-    pub(super) credentials: HashMap<CredentialId, (u64, KeyType)>,
+    pub(crate) credentials: HashMap<CredentialId, (u64, KeyType)>,
     /// Version and references.
-    pub(super) hosts: HashMap<HostPattern, (u64, References)>,
+    pub(crate) hosts: HashMap<HostPattern, (u64, References)>,
     /// Version.
-    pub(super) documents: HashMap<DocumentId, u64>,
+    pub(crate) documents: HashMap<DocumentId, u64>,
 }
 
-/// What is to be written, in the order of the keys. Of several writes of one
-/// thing, the last counts.
+/// Contents to write, in the order of the keys. Of several writes of one subject,
+/// the last counts.
 #[derive(Debug)]
-pub(super) struct Plan {
-    pub(super) stored: Stored,
-    pub(super) credentials: BTreeMap<CredentialId, StoredCredential<SealedBytes>>,
+pub(crate) struct Plan {
+    pub(crate) stored: Stored,
+    pub(crate) credentials: BTreeMap<CredentialId, StoredCredential<SealedBytes>>,
     /// None where a host is removed.
-    pub(super) hosts: BTreeMap<HostPattern, Option<HostRecord>>,
+    pub(crate) hosts: BTreeMap<HostPattern, Option<HostRecord>>,
     /// None where a document is removed.
-    pub(super) documents: BTreeMap<DocumentId, Option<Document<SealedBytes>>>,
-    pub(super) changes: Vec<Entry>,
-    /// Credentials that a host no longer refers to.
-    pub(super) dropped: BTreeSet<CredentialId>,
-}
-
-/// A change to announce.
-#[derive(Debug, PartialEq, Eq)]
-pub(super) struct Entry {
-    pub(super) number: u64,
-    pub(super) subject: &'static str,
-    pub(super) kind: String,
-    pub(super) key: String,
-    pub(super) what: What,
+    pub(crate) documents: BTreeMap<DocumentId, Option<Document<SealedBytes>>>,
+    /// Changes to announce.
+    pub(crate) changes: Vec<Change>,
+    /// Credentials that a host no longer refers to. Without any other reference
+    /// they are deleted.
+    pub(crate) dropped: BTreeSet<CredentialId>,
 }
 
 impl Plan {
     /// # Errors
-    /// A conflict with what is stored: nothing is to be written then.
-    pub(super) fn new(stored: Stored, writes: Vec<Write<SealedBytes>>) -> Result<Self> {
+    /// A conflict with the stored state: nothing may be written then.
+    pub(crate) fn new(stored: Stored, writes: Vec<Write<SealedBytes>>) -> Result<Self> {
         let mut plan = Self {
             stored,
             credentials: BTreeMap::new(),
@@ -70,16 +94,24 @@ impl Plan {
     }
 
     /// Takes the next number for a change, and announces it.
-    pub(super) fn log(&mut self, subject: &'static str, kind: &str, key: &str, what: What) -> u64 {
+    pub(crate) fn log(&mut self, subject: Subject, what: What) -> u64 {
         self.stored.number += 1;
-        self.changes.push(Entry {
+        self.changes.push(Change {
             number: self.stored.number,
             subject,
-            kind: kind.to_owned(),
-            key: key.to_owned(),
             what,
         });
         self.stored.number
+    }
+
+    /// Returns up to which number the log is cut, a bounded piece at a time.
+    pub(crate) fn floor(&self, keep: u64) -> u64 {
+        let Stored {
+            number, forgotten, ..
+        } = self.stored;
+        let most = MIN_PRUNED.max(2 * self.changes.len() as u64);
+        let floor = number.saturating_sub(keep).min(forgotten + most);
+        floor.max(forgotten)
     }
 
     fn apply(&mut self, write: Write<SealedBytes>) -> Result<()> {
@@ -116,7 +148,7 @@ impl Plan {
             Some((_, old)) if old != key_type => {
                 return Err(precondition::other_type(id, old.as_str(), key_type));
             }
-            Some(_) => self.log(log::CREDENTIAL, "", &id.to_string(), What::Put),
+            Some(_) => self.log(Subject::Credential(id), What::Put),
         };
         let now = (credential.version, key_type);
         self.stored.credentials.insert(id, now);
@@ -151,7 +183,8 @@ impl Plan {
             .iter()
             .filter(|(of, id)| references.of(*of) != Some(*id));
         self.dropped.extend(dropped.map(|(_, id)| id));
-        let version = self.log(log::HOST, "", pattern.as_str(), what(record.as_ref()));
+        let subject = Subject::Host(pattern.clone());
+        let version = self.log(subject, what(record.as_ref()));
         if let Some(record) = &mut record {
             record.version = version;
             let now = (version, references);
@@ -172,8 +205,8 @@ impl Plan {
         if stored.is_none() && document.is_none() {
             return Ok(());
         }
-        let kind = id.kind.as_str();
-        let version = self.log(log::DOCUMENT, kind, &id.key, what(document.as_ref()));
+        let subject = Subject::Document(id.clone());
+        let version = self.log(subject, what(document.as_ref()));
         if let Some(document) = &mut document {
             document.version = version;
             self.stored.documents.insert(id.clone(), version);
@@ -186,3 +219,20 @@ impl Plan {
 fn what<T>(put: Option<&T>) -> What {
     put.map_or(What::Removed, |_| What::Put)
 }
+
+/// Returns the text behind the first dot of an exact name; none for a wildcard.
+pub(crate) fn parent(pattern: &HostPattern) -> Option<&str> {
+    let is_exact = pattern.wildcard_parent().is_none();
+    is_exact.then(|| pattern.parent()).flatten()
+}
+
+/// Joins a chain without its leaf, one certificate behind the other, and hashes it:
+/// hosts share a few issuers, which are stored once. None for a leaf alone.
+pub(crate) fn issuers(chain: &[CertificateDer<'_>]) -> Option<(Digest, Vec<u8>)> {
+    let issuers: Vec<u8> = chain[1..].iter().flat_map(|der| der.to_vec()).collect();
+    (!issuers.is_empty()).then(|| (digest(&SHA256, &issuers), issuers))
+}
+
+/// Changes that a write cuts off at least: the log shrinks to its bound, and no
+/// single write pays for all that was due.
+pub(crate) const MIN_PRUNED: u64 = 100;
