@@ -48,9 +48,9 @@ impl Url {
         let known = format!("pgbouncer, pool, sslmode, sslrootcert, {PASSED}");
         let mut query = Parameters::parse(parts.query, &known)?;
         let pgbouncer = query.flag("pgbouncer")?.unwrap_or(false);
-        let pool = query.take("pool")?.map_or(Ok(POOL), pool_size)?;
+        let pool = query.take("pool")?.as_deref().map_or(Ok(POOL), pool_size)?;
         let security = query.take("sslmode")?;
-        let security = security.map_or(Ok(Security::Prefer), sslmode)?;
+        let security = security.as_deref().map_or(Ok(Security::Prefer), sslmode)?;
         let root = query.take("sslrootcert")?;
         let root = root.map(|path| path_below(base, &path)).transpose()?;
         let attrs = query.take("target_session_attrs")?;
@@ -101,13 +101,13 @@ fn shown(parts: &Parts<'_>) -> String {
     format!("postgres://{}{}{mark}{query}", parts.user(), parts.place)
 }
 
-fn pool_size(value: String) -> Result<usize, String> {
+fn pool_size(value: &str) -> Result<usize, String> {
     let size = value.parse().ok();
     size.filter(|size| (1..=MAX_POOL).contains(size))
         .ok_or_else(|| format!("pool is 1 to {MAX_POOL}"))
 }
 
-fn sslmode(value: String) -> Result<Security, String> {
+fn sslmode(value: &str) -> Result<Security, String> {
     let known = SSLMODES.iter().find(|(name, _)| *name == value);
     let known = known.map(|(_, security)| *security);
     known.ok_or_else(|| "sslmode is disable, prefer, require, verify-ca or verify-full".into())
