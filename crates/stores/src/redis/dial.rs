@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use redis::aio::MultiplexedConnection;
-use redis::{AsyncConnectionConfig, ErrorKind, Pipeline, RedisConnectionInfo, ServerError, Value};
+use redis::{AsyncConnectionConfig, Cmd, ErrorKind, RedisConnectionInfo, ServerError, Value};
 use rustls::ClientConfig;
 use rustls_pki_types::ServerName;
 use tokio::io::{AsyncRead, AsyncWrite};
@@ -71,7 +71,7 @@ impl Dialer {
                 }
             }),
         };
-        match dialled.ask(redis::pipe().cmd("PING")).await? {
+        match dialled.ask(&redis::cmd("PING")).await? {
             Value::ServerError(error) if is_fatal(&error) => Err(text(&error)),
             _ => Ok(dialled),
         }
@@ -80,27 +80,24 @@ impl Dialer {
 
 impl Dialled {
     /// Sends one command and drives the connection until its reply is there.
-    pub(super) async fn ask(&mut self, command: &Pipeline) -> Result<Value, String> {
-        let replies = self.connection.send_packed_commands(command, 0, 1);
+    pub(super) async fn ask(&mut self, command: &Cmd) -> Result<Value, String> {
         tokio::select! {
             why = &mut self.driver => Err(why),
-            replies = replies => match replies {
-                Ok(mut replies) => replies.pop().ok_or_else(|| "no reply".to_owned()),
-                Err(error) => Err(error.to_string()),
-            },
+            reply = self.connection.send_packed_command(command) => {
+                reply.map_err(|error| error.to_string())
+            }
         }
     }
 }
 
 /// Pings a server, and ends when it does not reply in time.
 async fn watch(mut connection: MultiplexedConnection) -> String {
-    let mut ping = redis::pipe();
-    ping.cmd("PING");
+    let ping = redis::cmd("PING");
     loop {
         sleep(PING_EVERY).await;
         // Any reply will do. Behind what was asked before, it waits as long as
         // that does. A connection that broke off ends its driver.
-        let replied = timeout(REPLY, connection.send_packed_commands(&ping, 0, 1));
+        let replied = timeout(REPLY, connection.send_packed_command(&ping));
         if replied.await.is_err() {
             return format!("no reply within {REPLY:?}");
         }

@@ -75,7 +75,7 @@ impl Target {
     ) -> Result<Dialled, String> {
         let master = ask_for_master(dialer.dial(sentinel).await?, sentinel, name).await?;
         let mut dialled = self.server.dial(&master).await?;
-        match dialled.ask(redis::pipe().cmd("ROLE")).await? {
+        match dialled.ask(&redis::cmd("ROLE")).await? {
             Value::Array(role) if role.first() != Some(&Value::BulkString(b"master".into())) => {
                 Err(format!(
                     "{master} is no master, though {sentinel} says so; it may just be replaced"
@@ -88,9 +88,9 @@ impl Target {
 }
 
 async fn ask_for_master(mut dialled: Dialled, sentinel: &Node, name: &str) -> Result<Node, String> {
-    let mut ask = redis::pipe();
-    let ask = ask.cmd("SENTINEL").arg("GET-MASTER-ADDR-BY-NAME").arg(name);
-    match dialled.ask(ask).await? {
+    let mut ask = redis::cmd("SENTINEL");
+    ask.arg("GET-MASTER-ADDR-BY-NAME").arg(name);
+    match dialled.ask(&ask).await? {
         Value::ServerError(error) => Err(format!("{sentinel}: {}", text(&error))),
         reply => match from_redis_value(reply) {
             Ok(Some((host, port))) => Ok(Node { host, port }),
