@@ -14,7 +14,7 @@ use tokio::task::AbortHandle;
 
 use crate::disk_cache::{self, DiskCache};
 use crate::files::{Files, Pattern};
-use crate::http::{self, Http};
+use crate::http::Http;
 use crate::postgres::{self as database, Postgres};
 use crate::redis::{Redis, RedisUrl};
 use crate::redis_cache::{CacheServer, RedisCache, Timeouts};
@@ -263,14 +263,14 @@ async fn plain_http(http2: bool) -> Names {
     });
     let file = tempfile::NamedTempFile::new().unwrap();
     fs::write(&file, ca.root_pem()).unwrap();
-    let options = http::Options {
+    let options = crate::Options {
         ca: Some(file.path().to_owned()),
-        // A busy machine must not fail the suite.
-        deadline: std::time::Duration::from_secs(30),
-        ..http::Options::default()
+        ..crate::Options::default()
     };
+    // A busy machine must not fail the suite.
+    let deadline = std::time::Duration::from_secs(30);
     let url = format!("https://{}/{{host}}", endpoint.address);
-    let store = Http::new(url.parse().unwrap(), &options, Handle::current()).unwrap();
+    let store = Http::new(url.parse().unwrap(), &options, deadline, Handle::current()).unwrap();
     Names {
         store: Arc::new(store),
         put: Box::new(move |name| {

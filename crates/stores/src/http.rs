@@ -8,7 +8,6 @@ mod template;
 #[cfg(test)]
 mod tests;
 
-use std::path::PathBuf;
 use std::result;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -30,6 +29,7 @@ use self::failing::Failing;
 use self::memory::{Kept, Memory};
 pub use self::template::Template;
 use crate::https::HttpsClient;
+use crate::open::Options;
 use crate::pem_pair::{self, PairRead};
 use crate::roots;
 use crate::tiers::STORE_TIMEOUT;
@@ -59,43 +59,26 @@ pub struct Http {
     runtime: Handle,
 }
 
-/// Settings of an endpoint beside its URL.
-#[derive(Clone, Debug)]
-pub struct Options {
-    /// Sent as a bearer token (RFC 6750).
-    pub token: Option<Secret>,
-    /// PEM certificates that alone are believed; else, what the system trusts.
-    pub ca: Option<PathBuf>,
-    /// How long a lookup may take, its waits for a connection included.
-    pub deadline: Duration,
-}
-
-impl Default for Options {
-    /// Neither token nor CA, and 1.9 s: below the bound of a store call, which
-    /// can't tell a host that hangs from an endpoint that does.
-    fn default() -> Self {
-        Self {
-            token: None,
-            ca: None,
-            deadline: DEADLINE,
-        }
-    }
-}
-
 impl Http {
-    /// Connects to nothing yet. All connections are driven by `runtime`.
+    /// Connects to nothing yet. All connections are driven by `runtime`. A
+    /// lookup may take until `deadline`, its waits for a connection included.
     ///
     /// # Errors
     /// [`StoreError::Refused`] says what is wrong with CA or token.
-    pub fn new(template: Template, options: &Options, runtime: Handle) -> Result<Self> {
+    pub fn new(
+        template: Template,
+        options: &Options,
+        deadline: Duration,
+        runtime: Handle,
+    ) -> Result<Self> {
         let refused = |why: &str| StoreError::Refused(format!("{template}: {why}").into());
-        let roots = match template.is_tls() {
+        let roots = match template.is_tls {
             true => roots::load(options.ca.as_deref(), "[store] ca"),
             false => Ok(RootCertStore::empty()),
         };
         let tls = roots.and_then(|roots| roots::client(roots, None));
         let tls = tls.map_err(|why| StoreError::Refused(why.into()))?;
-        ServerName::try_from(template.host()).map_err(|_| refused("it names no server"))?;
+        ServerName::try_from(template.host.as_str()).map_err(|_| refused("it names no server"))?;
         let authorization = match &options.token {
             None => None,
             Some(token) => Some(
@@ -108,7 +91,7 @@ impl Http {
             authorization,
             memory: Memory::new(MEMORY),
             failing: Failing::default(),
-            deadline: options.deadline,
+            deadline,
             template,
         };
         Ok(Self {
@@ -315,8 +298,9 @@ fn bearer(token: &Secret) -> Option<HeaderValue> {
     Some(value)
 }
 
-/// Of a lookup.
-const DEADLINE: Duration = Duration::from_millis(1900);
+/// Of a lookup: less than the two seconds of a store call, which can't tell a
+/// host that hangs from an endpoint that does.
+pub(crate) const DEADLINE: Duration = Duration::from_millis(1900);
 const _: () = assert!(DEADLINE.as_millis() < STORE_TIMEOUT.as_millis());
 const AGENT: &str = concat!("sekisho/", env!("CARGO_PKG_VERSION"));
 /// Bytes for about four thousand bundles. Others are asked for without a tag.

@@ -78,14 +78,12 @@ pub fn open(url: &Url, options: &Options, runtime: &Handle) -> Result<OpenStore>
             catalog(Postgres::new(url, &options, runtime)?)
         }
         #[cfg(feature = "http")]
-        Kind::Http(template) => {
-            let options = http::Options {
-                token: options.token.clone(),
-                ca: options.ca.clone(),
-                ..http::Options::default()
-            };
-            plain(Http::new(template.clone(), &options, runtime.clone())?)
-        }
+        Kind::Http(template) => plain(Http::new(
+            template.clone(),
+            options,
+            http::DEADLINE,
+            runtime.clone(),
+        )?),
         #[cfg(feature = "redis")]
         Kind::Redis(url) => plain(Redis::open(url, runtime)?),
     })

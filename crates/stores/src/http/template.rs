@@ -17,21 +17,13 @@ use crate::template::{HOST, HostTemplate, segment};
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Template {
     url: HostTemplate,
-    tls: bool,
+    /// Whether certificates are verified; if not, `host` is a loopback address.
+    pub(super) is_tls: bool,
     /// A name or an address, without brackets.
-    host: String,
+    pub(super) host: String,
 }
 
 impl Template {
-    /// Whether certificates are verified; if not, it is a loopback address.
-    pub(super) fn is_tls(&self) -> bool {
-        self.tls
-    }
-
-    pub(super) fn host(&self) -> &str {
-        &self.host
-    }
-
     /// The whole URL for a host, a wildcard being `_.example.com`.
     pub(super) fn url(&self, host: &HostPattern) -> String {
         self.url.fill(&segment(host))
@@ -82,7 +74,7 @@ impl FromStr for Template {
             format!("{server:?} is no server: it is HOST or HOST:PORT, an IPv6 one in brackets")
         })?;
         Ok(Self {
-            tls: is_encrypted(scheme, &host)?,
+            is_tls: is_encrypted(scheme, &host)?,
             host,
             url,
         })
@@ -147,8 +139,8 @@ mod tests {
             let template: Template = text.parse().unwrap();
             assert_eq!(template.to_string(), text);
             assert_eq!(template.url(&host("a.b")), exact);
-            assert_eq!(template.host(), server);
-            assert_eq!(template.is_tls(), text.starts_with("https"));
+            assert_eq!(template.host, server);
+            assert_eq!(template.is_tls, text.starts_with("https"));
         }
     }
 

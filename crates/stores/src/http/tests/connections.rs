@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use sekisho_testkit::{Answer as Says, Endpoint, Key, Speaks, TestCa};
 
-use super::rig::{Rig, bundle, find, hasty};
-use crate::http::Options;
+use super::rig::{HASTY, Rig, bundle, find};
+use crate::Options;
 use sekisho_certs::host::HostName;
 use sekisho_certs::store::{Answer, Store, StoreError};
 
@@ -79,11 +79,7 @@ async fn a_host_that_fails_costs_no_connection() {
 #[tokio::test]
 async fn connections_are_bounded() {
     for http2 in [false, true] {
-        let options = Options {
-            deadline: Duration::from_secs(20),
-            ..Options::default()
-        };
-        let rig = Arc::new(Rig::with(http2, &options));
+        let rig = Arc::new(Rig::with(http2, Duration::from_secs(20)));
         // Before the first answer the client does not know that one will do.
         assert!(rig.absent("first.example").await);
         rig.endpoint
@@ -125,7 +121,7 @@ async fn a_lost_connection_is_replaced_at_once() {
 
 #[tokio::test]
 async fn an_endpoint_that_comes_later_is_found() {
-    let mut rig = Rig::with(true, &hasty());
+    let mut rig = Rig::with(true, HASTY);
     let address = rig.endpoint.address;
     drop(std::mem::replace(
         &mut rig.endpoint,
@@ -158,7 +154,7 @@ async fn only_the_right_certificate_is_believed() {
     ] {
         let endpoint = Endpoint::start(Speaks::Http2(pair));
         let url = format!("https://{}/{{host}}", endpoint.address);
-        let store = rig.store(&url, &hasty()).unwrap();
+        let store = rig.store(&url, &Options::default(), HASTY).unwrap();
         let error = find(&store, "a.example").await.unwrap_err();
         let text = error.to_string();
         assert!(matches!(error, StoreError::Unavailable(_)), "{text}");
@@ -171,7 +167,7 @@ async fn only_the_right_certificate_is_believed() {
     // What the system trusts does not hold the test's root.
     let url = format!("https://{}/{{host}}", rig.endpoint.address);
     let runtime = tokio::runtime::Handle::current();
-    let system = super::super::Http::new(url.parse().unwrap(), &hasty(), runtime);
+    let system = super::super::Http::new(url.parse().unwrap(), &Options::default(), HASTY, runtime);
     let error = find(&system.unwrap(), "a.example").await.unwrap_err();
     assert!(error.to_string().contains("UnknownIssuer"), "{error}");
 }

@@ -3,6 +3,7 @@
 use sekisho_testkit::{Answer as Says, Key};
 
 use super::rig::{Rig, bundle, find, with_token};
+use crate::http::DEADLINE;
 use sekisho_certs::store::{Answer, StoreError};
 
 #[tokio::test]
@@ -144,7 +145,7 @@ async fn a_token_is_sent_and_never_shown() {
         rig.put("a.example");
         rig.endpoint.require(TOKEN);
         let url = format!("https://{}/{{host}}", rig.endpoint.address);
-        let right = rig.store(&url, &with_token(TOKEN)).unwrap();
+        let right = rig.store(&url, &with_token(TOKEN), DEADLINE).unwrap();
         let found = find(&right, "a.example").await.unwrap();
         assert!(matches!(found, Answer { found: Some(_), .. }));
         assert!(matches!(
@@ -153,7 +154,9 @@ async fn a_token_is_sent_and_never_shown() {
         ));
         assert!(!format!("{right:?}").contains("bearer-token"));
 
-        let wrong = rig.store(&url, &with_token("wrong-token")).unwrap();
+        let wrong = rig
+            .store(&url, &with_token("wrong-token"), DEADLINE)
+            .unwrap();
         for store in [&rig.store, &wrong] {
             for name in ["a.example", "b.example"] {
                 let error = find(store, name).await.unwrap_err();
@@ -166,7 +169,11 @@ async fn a_token_is_sent_and_never_shown() {
         }
     }
     let rig = Rig::new(true);
-    let error = rig.store("https://a.example/{host}", &with_token("line\r\nX: y"));
+    let error = rig.store(
+        "https://a.example/{host}",
+        &with_token("line\r\nX: y"),
+        DEADLINE,
+    );
     let text = error.unwrap_err().to_string();
     assert!(
         text.contains("visible ASCII") && !text.contains("line"),
@@ -181,7 +188,7 @@ async fn a_name_is_sent_as_it_is() {
         "https://{}/v1/{{host}}.pem?of={{host}}",
         rig.endpoint.address
     );
-    let store = rig.store(&url, &with_token("t")).unwrap();
+    let store = rig.store(&url, &with_token("t"), DEADLINE).unwrap();
     let pair = rig.ca.issue(&["a.example"], Key::P256);
     for (name, target) in [
         ("a-b_c.Example", "/v1/a-b_c.example.pem?of=a-b_c.example"),

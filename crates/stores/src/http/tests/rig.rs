@@ -6,7 +6,8 @@ use sekisho_testkit::{Answer as Says, Endpoint, Key, Pair, Speaks, TestCa};
 use tempfile::TempDir;
 use tokio::runtime::Handle;
 
-use crate::http::{Http, Options};
+use crate::Options;
+use crate::http::{DEADLINE, Http};
 use sekisho_certs::credential::Secret;
 use sekisho_certs::host::HostName;
 use sekisho_certs::seal::OpenKey;
@@ -23,10 +24,10 @@ pub(super) struct Rig {
 impl Rig {
     /// Over TLS, with HTTP/2 or without.
     pub(super) fn new(http2: bool) -> Self {
-        Self::with(http2, &Options::default())
+        Self::with(http2, DEADLINE)
     }
 
-    pub(super) fn with(http2: bool, options: &Options) -> Self {
+    pub(super) fn with(http2: bool, deadline: Duration) -> Self {
         let ca = TestCa::new();
         let server = ca.issue(&["127.0.0.1"], Key::P256);
         let endpoint = Endpoint::start(match http2 {
@@ -37,10 +38,10 @@ impl Rig {
         std::fs::write(folder.path().join("ca.pem"), ca.root_pem()).unwrap();
         let options = Options {
             ca: Some(folder.path().join("ca.pem")),
-            ..options.clone()
+            ..Options::default()
         };
         let url = format!("https://{}/{{host}}", endpoint.address);
-        let store = Http::new(url.parse().unwrap(), &options, Handle::current()).unwrap();
+        let store = Http::new(url.parse().unwrap(), &options, deadline, Handle::current()).unwrap();
         Self {
             ca,
             endpoint,
@@ -51,12 +52,22 @@ impl Rig {
     }
 
     /// Another store before the same endpoint.
-    pub(super) fn store(&self, template: &str, options: &Options) -> Result<Http> {
+    pub(super) fn store(
+        &self,
+        template: &str,
+        options: &Options,
+        deadline: Duration,
+    ) -> Result<Http> {
         let options = Options {
             ca: Some(self.folder.path().join("ca.pem")),
             ..options.clone()
         };
-        Http::new(template.parse().unwrap(), &options, Handle::current())
+        Http::new(
+            template.parse().unwrap(),
+            &options,
+            deadline,
+            Handle::current(),
+        )
     }
 
     /// A new pair for the name, and its bundle behind `stem`.
@@ -109,12 +120,7 @@ pub(super) fn bundle(pair: &Pair) -> String {
 }
 
 /// Short enough for a test to wait for, long enough for a busy machine.
-pub(super) fn hasty() -> Options {
-    Options {
-        deadline: Duration::from_millis(500),
-        ..Options::default()
-    }
-}
+pub(super) const HASTY: Duration = Duration::from_millis(500);
 
 pub(super) fn with_token(token: &str) -> Options {
     Options {

@@ -9,8 +9,9 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpListener;
 use tokio::runtime::Handle;
 
-use super::rig::{Rig, bundle, find, hasty};
-use crate::http::{Http, Options};
+use super::rig::{HASTY, Rig, bundle, find};
+use crate::Options;
+use crate::http::Http;
 use crate::tiers::Tiers;
 use sekisho_certs::host::HostName;
 use sekisho_certs::seal::OpenKey;
@@ -19,7 +20,7 @@ use sekisho_certs::store::{Answer, Store, StoreError};
 #[tokio::test]
 async fn a_host_without_an_answer_fails_in_time() {
     for http2 in [false, true] {
-        let rig = Rig::with(http2, &hasty());
+        let rig = Rig::with(http2, HASTY);
         rig.says(
             "a.example",
             Says::status(404).after(Duration::from_secs(600)),
@@ -39,16 +40,15 @@ async fn a_host_without_an_answer_fails_in_time() {
 /// The endpoint's breaker opens only if several hosts in a row get no answer.
 #[tokio::test]
 async fn one_host_that_hangs_shuts_the_endpoint_off_for_no_other() {
-    let options = Options {
-        deadline: Duration::from_millis(100),
-        ..Options::default()
-    };
-    let rig = Rig::with(true, &options);
+    let deadline = Duration::from_millis(100);
+    let rig = Rig::with(true, deadline);
     let hangs = || Says::status(404).after(Duration::from_secs(600));
     rig.says("a.example", hangs());
     rig.put("b.example");
     let url = format!("https://{}/{{host}}", rig.endpoint.address);
-    let store = Tiers::plain(Arc::new(rig.store(&url, &options).unwrap()));
+    let store = Tiers::plain(Arc::new(
+        rig.store(&url, &Options::default(), deadline).unwrap(),
+    ));
     let ask = async |name: &str| store.find(&HostName::parse(name).unwrap()).await;
     for _ in 0..15 {
         let error = ask("a.example").await.unwrap_err();
@@ -77,7 +77,7 @@ async fn a_handshake_that_hangs_fails_in_time() {
     let rig = Rig::new(true);
     for scheme in ["http", "https"] {
         let url = format!("{scheme}://{address}/{{host}}");
-        let store = rig.store(&url, &hasty()).unwrap();
+        let store = rig.store(&url, &Options::default(), HASTY).unwrap();
         let error = find(&store, "a.example").await.unwrap_err();
         assert!(matches!(error, StoreError::Failed(_)), "{error}");
     }
@@ -201,7 +201,12 @@ enum Then {
 async fn answered(answer: String, then: Then) -> sekisho_certs::store::Result<Answer<OpenKey>> {
     let address = raw(answer, then).await;
     let url = format!("http://{address}/{{host}}");
-    let store = Http::new(url.parse().unwrap(), &hasty(), Handle::current());
+    let store = Http::new(
+        url.parse().unwrap(),
+        &Options::default(),
+        HASTY,
+        Handle::current(),
+    );
     find(&store.unwrap(), "example").await
 }
 
