@@ -81,3 +81,5 @@ fn is_logged(server: &Server, level: &str, message: &str) {
 
 /// The breaker's longest rest, and a machine that others use too.
 const LONG: Duration = Duration::from_secs(30);
+
+const FEED_IS_BROKEN: &str = "the change feed is broken: cached answers age until it is back";

@@ -4,7 +4,7 @@ use std::time::Instant;
 
 use sekisho_testkit::services::{Postgres, Signal};
 
-use super::{LONG, is_logged, logged, metric, sandbox, states, until_states};
+use super::{FEED_IS_BROKEN, LONG, is_logged, logged, metric, sandbox, states, until_states};
 use crate::sandbox::{Server, until};
 use crate::stalled_disk::fetch_aside;
 
@@ -20,7 +20,7 @@ fn a_database_that_is_down() {
         refuses_what_is_not_cached(&server);
         until_states(&server, "unavailable broken", "cached.example");
         shows_it(&server);
-        is_logged(&server, "WARN", "the change feed is broken");
+        is_logged(&server, "WARN", FEED_IS_BROKEN);
         is_logged(&server, "ERROR", "lookup failed: the client is refused");
         let error = sandbox.fails(&["host", "list"]);
         assert!(error.contains("refused"), "{error}");
@@ -62,7 +62,7 @@ fn a_database_that_stands_still() {
     until_states(&server, "unavailable broken", "cached.example");
     refuses_what_is_not_cached(&server);
     shows_it(&server);
-    is_logged(&server, "WARN", "the change feed is broken");
+    is_logged(&server, "WARN", FEED_IS_BROKEN);
     is_logged(&server, "ERROR", "lookup failed: the client is refused");
     assert!(
         server.log().contains("did not answer within 2s"),
@@ -113,7 +113,7 @@ fn heals(server: &Server) {
     assert_eq!(metric(server, "sekisho_feed_state{state=\"healthy\"}"), 1.0);
     is_logged(server, "INFO", "the change feed is back");
     // Once per outage, however long it is.
-    let broken = logged(server, "the change feed is broken");
+    let broken = logged(server, FEED_IS_BROKEN);
     let back = logged(server, "the change feed is back");
     assert_eq!(broken.len(), back.len(), "{broken:?}");
     assert!(!server.log().contains("correct-horse"), "{}", server.log());

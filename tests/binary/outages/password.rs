@@ -3,7 +3,7 @@
 
 use sekisho_testkit::services::Postgres;
 
-use super::{LONG, is_logged, metric, sandbox, until_states, use_store};
+use super::{FEED_IS_BROKEN, LONG, is_logged, metric, sandbox, until_states, use_store};
 use crate::sandbox::until;
 
 #[test]
@@ -57,7 +57,7 @@ fn a_password_that_changes_while_it_serves() {
     until_states(&server, "available broken", "cached.example");
     assert!(server.refusal("cold.example").contains("InternalError"));
     until_states(&server, "unavailable broken", "cached.example");
-    is_logged(&server, "WARN", "the change feed is broken");
+    is_logged(&server, "WARN", FEED_IS_BROKEN);
     assert!(server.log().contains("28P01"), "{}", server.log());
 
     // Commands and servers that start with the new one work at once.
