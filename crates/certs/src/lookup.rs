@@ -27,7 +27,6 @@ mod apply;
 mod counts;
 mod freshness;
 mod load;
-mod metrics;
 mod refresh;
 mod singleflight;
 

@@ -1,14 +1,59 @@
-//! Metrics: each part registers what it counts, and writes it with each scrape.
+//! Metrics of every part, in prometheus-client's types.
 
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use prometheus_client::collector::Collector;
+pub use prometheus_client::collector::Collector;
+pub use prometheus_client::encoding::DescriptorEncoder;
 use prometheus_client::encoding::{
-    DescriptorEncoder, EncodeCounterValue, EncodeGaugeValue, NoLabelSet,
+    EncodeCounterValue, EncodeGaugeValue, EncodeMetric, MetricEncoder, NoLabelSet,
 };
 use prometheus_client::metrics::MetricType;
+pub use prometheus_client::metrics::counter::Counter;
+pub use prometheus_client::metrics::gauge::ConstGauge;
 pub use prometheus_client::registry::Registry;
+
+/// A gauge of bytes, entries or another figure that is never negative.
+pub type Gauge = prometheus_client::metrics::gauge::Gauge<u64, AtomicU64>;
+
+/// Counters that differ in the value of one label.
+///
+/// A `Family` would find each counter by hashing its label below a lock. The
+/// handshake path counts with the handle alone.
+#[derive(Debug)]
+pub struct Counters<const N: usize> {
+    /// Name of the label.
+    pub label: &'static str,
+    /// Value of the label, and its counter.
+    pub each: [(&'static str, Counter); N],
+}
+
+impl<const N: usize> EncodeMetric for Counters<N> {
+    fn encode(&self, mut encoder: MetricEncoder<'_>) -> fmt::Result {
+        for (value, counter) in &self.each {
+            counter.encode(encoder.encode_family(&[(self.label, *value)])?)?;
+        }
+        Ok(())
+    }
+
+    fn metric_type(&self) -> MetricType {
+        MetricType::Counter
+    }
+}
+
+/// Writes a gauge whose value is computed with each scrape.
+///
+/// # Errors
+/// The text takes no more.
+pub fn gauge(
+    to: &mut DescriptorEncoder<'_>,
+    name: &str,
+    help: &str,
+    value: &impl EncodeGaugeValue,
+) -> fmt::Result {
+    to.encode_descriptor(name, help, None, MetricType::Gauge)?
+        .encode_gauge(value)
+}
 
 /// Registers what `write` writes when somebody asks.
 pub fn register(
@@ -105,21 +150,6 @@ impl Writer<'_> {
                 .encode_gauge(value)?;
         }
         Ok(())
-    }
-
-    pub fn histogram(
-        &mut self,
-        name: &str,
-        help: &str,
-        sum_micros: u64,
-        buckets: &[(f64, u64)],
-    ) -> fmt::Result {
-        #[expect(clippy::cast_precision_loss, reason = "52 bits hold 140 years")]
-        let sum = sum_micros as f64 / 1e6;
-        let count = buckets.iter().map(|(_, count)| count).sum();
-        self.0
-            .encode_descriptor(name, help, None, MetricType::Histogram)?
-            .encode_histogram::<NoLabelSet>(sum, count, buckets, None)
     }
 }
 

@@ -1,14 +1,16 @@
-//! Counters of the lookup.
+//! Metrics of the lookup.
 
+use std::fmt;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
-use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::MetricType;
+use prometheus_client::metrics::histogram::Histogram;
 
 use super::freshness::FeedState;
-use super::{LookupError, Outcome};
+use super::{Lookup, LookupError, Outcome};
 use crate::cache::Usage;
+use crate::metrics::{Collector, Counter, Counters, DescriptorEncoder, Gauge, Registry, gauge};
 use crate::seal::OpenKey;
 use crate::store::{self, Answer, StoreError};
 
@@ -29,8 +31,8 @@ pub struct LookupStats {
     pub counts: Counts,
 }
 
-/// Counters that only grow. Clones share them.
-#[derive(Clone, Debug, Default)]
+/// Counters since the start. Clones share them.
+#[derive(Clone, Debug)]
 pub struct Counts {
     /// Lookups that the cache answered with a record.
     pub hits: Counter,
@@ -46,26 +48,80 @@ pub struct Counts {
     pub failed: Counter,
     /// Loads that failed and served a stale record.
     pub stale: Counter,
-    /// The sum of the times of all store calls, microseconds.
-    pub call_micros: Counter,
     /// Store calls that gave an error.
     pub calls_failed: Counter,
-    calls: Arc<[AtomicU64; CALL_BOUNDS.len() + 1]>,
-    unavailable: Arc<AtomicBool>,
+    /// Time of store calls. Its lock is taken once per store call.
+    call_seconds: Histogram,
+    /// 0 if the last store call found the store unavailable, late or
+    /// overloaded, even if a copy answered in its place.
+    available: Gauge,
 }
 
-/// Upper bounds of the classes of [`Counts::calls`], seconds.
-pub(super) const CALL_BOUNDS: [f64; 10] = [
-    0.000_02, 0.000_05, 0.000_1, 0.000_25, 0.001, 0.005, 0.02, 0.1, 0.5, 2.0,
-];
+impl<V: Send + Sync + 'static> Lookup<V> {
+    /// Registers the metrics of cache, loads, store and feed.
+    pub fn register(self: &Arc<Self>, registry: &mut Registry) {
+        self.counts.register(registry);
+        registry.register_collector(Box::new(Arc::clone(self)));
+    }
+}
+
+impl<V: Send + Sync + 'static> Collector for Lookup<V> {
+    fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
+        let (to, stats) = (&mut encoder, self.stats());
+        let usage = &stats.usage;
+        gauge(to, "cache_bytes", "Bytes of cached hosts", &usage.bytes)?;
+        let help = "Bytes that cached hosts may take";
+        gauge(to, "cache_capacity_bytes", help, &usage.capacity)?;
+        gauge(to, "cache_records", "Cached host records", &usage.records)?;
+        let help = "Cached absences and aliases below wildcards";
+        gauge(to, "cache_notes", help, &usage.notes)?;
+        let help = "Credentials in memory";
+        gauge(to, "cache_credentials", help, &stats.credentials)?;
+        gauge(to, "loads_in_flight", "Loads in flight", &stats.in_flight)?;
+        let help = "Number of the last applied change";
+        gauge(to, "log_position", help, &stats.position)?;
+        let help = "State of the change feed";
+        let mut feed = to.encode_descriptor("feed_state", help, None, MetricType::Gauge)?;
+        for state in FeedState::ALL {
+            let is_state = u64::from(stats.feed == state);
+            feed.encode_family(&[("state", state.as_str())])?
+                .encode_gauge(&is_state)?;
+        }
+        Ok(())
+    }
+}
+
+impl<V> fmt::Debug for Lookup<V> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Lookup").finish_non_exhaustive()
+    }
+}
 
 impl Counts {
-    /// Returns the store calls by their time: how many took at most each of
-    /// [`CALL_BOUNDS`] and more than the bound before. The last class is
-    /// unbounded.
-    #[must_use]
-    pub fn calls(&self) -> [u64; CALL_BOUNDS.len() + 1] {
-        std::array::from_fn(|class| self.calls[class].load(Ordering::Relaxed))
+    fn register(&self, registry: &mut Registry) {
+        let help = "Look-ups answered by a cached record";
+        registry.register("cache_hits", help, self.hits.clone());
+        let help = "Look-ups answered by a cached absence";
+        registry.register("cache_hits_absent", help, self.hits_absent.clone());
+        let help = "Look-ups that joined a load in flight";
+        registry.register("cache_joined", help, self.joined.clone());
+        let loads = Counters {
+            label: "outcome",
+            each: [
+                ("found", self.found.clone()),
+                ("absent", self.absent.clone()),
+                ("failed", self.failed.clone()),
+            ],
+        };
+        registry.register("loads", "Loads by outcome", loads);
+        let help = "Loads that failed and served what was remembered (within found)";
+        registry.register("stale_served", help, self.stale.clone());
+        let help = "Store calls that gave an error";
+        registry.register("store_errors", help, self.calls_failed.clone());
+        let help = "Whether the last store call was answered (1 before the first)";
+        registry.register("store_available", help, self.available.clone());
+        let help = "Time of store calls";
+        registry.register("store_call_seconds", help, self.call_seconds.clone());
     }
 
     pub(super) fn hit<V>(&self, outcome: &Outcome<V>) {
@@ -88,16 +144,22 @@ impl Counts {
         self.stale.inc();
     }
 
+    /// Whether a load has ended, so that the store was asked.
+    #[must_use]
+    pub fn was_asked(&self) -> bool {
+        self.found.get() + self.absent.get() + self.failed.get() > 0
+    }
+
     /// Whether the last store call found the store unavailable, late or
     /// overloaded, even if a copy answered in its place.
     #[must_use]
     pub fn unavailable(&self) -> bool {
-        self.unavailable.load(Ordering::Relaxed)
+        self.available.get() == 0
     }
 
     /// Takes the store for available: it answered another part of the server.
     pub(super) fn store_answered(&self) {
-        self.unavailable.store(false, Ordering::Relaxed);
+        self.available.set(1);
     }
 
     pub(super) fn asked(&self, time: Duration, answer: &store::Result<Answer<OpenKey>>) {
@@ -112,14 +174,32 @@ impl Counts {
         };
         // Mostly unchanged: a read leaves the cache line shared by all cores.
         if self.unavailable() != unavailable {
-            self.unavailable.store(unavailable, Ordering::Relaxed);
+            self.available.set((!unavailable).into());
         }
-        let class = CALL_BOUNDS
-            .iter()
-            .position(|bound| time.as_secs_f64() <= *bound)
-            .unwrap_or(CALL_BOUNDS.len());
-        self.calls[class].fetch_add(1, Ordering::Relaxed);
-        let micros = u64::try_from(time.as_micros()).unwrap_or(u64::MAX);
-        self.call_micros.inc_by(micros);
+        self.call_seconds.observe(time.as_secs_f64());
     }
 }
+
+impl Default for Counts {
+    fn default() -> Self {
+        let available = Gauge::default();
+        available.set(1);
+        Self {
+            hits: Counter::default(),
+            hits_absent: Counter::default(),
+            joined: Counter::default(),
+            found: Counter::default(),
+            absent: Counter::default(),
+            failed: Counter::default(),
+            stale: Counter::default(),
+            calls_failed: Counter::default(),
+            call_seconds: Histogram::new(CALL_BOUNDS),
+            available,
+        }
+    }
+}
+
+/// Upper bounds of the buckets of store calls, seconds.
+const CALL_BOUNDS: [f64; 10] = [
+    0.000_02, 0.000_05, 0.000_1, 0.000_25, 0.001, 0.005, 0.02, 0.1, 0.5, 2.0,
+];

@@ -44,6 +44,20 @@ pub enum FeedState {
     Broken,
 }
 
+impl FeedState {
+    pub(super) const ALL: [Self; 3] = [Self::None, Self::Healthy, Self::Broken];
+
+    /// Returns the word for it in metrics and in `/healthz`.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::None => "none",
+            Self::Healthy => "healthy",
+            Self::Broken => "broken",
+        }
+    }
+}
+
 impl Freshness {
     pub(super) fn new(fresh: Duration, absent: Duration) -> Self {
         Self {

@@ -2,7 +2,7 @@
 
 use http::header::CONTENT_TYPE;
 use http::{HeaderValue, Response, StatusCode};
-use sekisho_certs::{FeedState, LookupStats};
+use sekisho_certs::LookupStats;
 use serde_json::json;
 
 use super::Shared;
@@ -24,11 +24,7 @@ pub(crate) fn healthz(shared: &Shared) -> Response<Body> {
             "loads_in_flight": stats.in_flight,
         },
         "feed": {
-            "state": match stats.feed {
-                FeedState::None => "none",
-                FeedState::Healthy => "healthy",
-                FeedState::Broken => "broken",
-            },
+            "state": stats.feed.as_str(),
             "position": stats.position,
         },
         "cache": {
@@ -67,10 +63,9 @@ fn state(shared: &Shared) -> &'static str {
 }
 
 fn store_state(stats: &LookupStats) -> &'static str {
-    let asked = stats.counts.calls().iter().any(|calls| *calls > 0);
     match stats.counts.unavailable() {
         true => "unavailable",
-        false if asked => "available",
+        false if stats.counts.was_asked() => "available",
         false => "not asked yet",
     }
 }
