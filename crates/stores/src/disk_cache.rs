@@ -66,7 +66,7 @@ use self::file::CacheFile;
 use self::pending::{Kept, Pending};
 use self::resync::Resync;
 pub use self::start::StartState;
-pub use self::stats::Stats;
+use self::stats::Stats;
 use self::tables::Meta;
 use self::writer::Writer;
 use self::written::Written;
@@ -75,7 +75,7 @@ use sekisho_certs::SealedBytes;
 use sekisho_certs::clock::Clock;
 use sekisho_certs::host::HostName;
 use sekisho_certs::log::{Noted, Seen};
-use sekisho_certs::metrics::{self, Registry};
+use sekisho_certs::metrics::Registry;
 use sekisho_certs::store::{
     Catalog, CatalogId, DocumentKind, Found, LogPosition, Result, StoreError,
 };
@@ -125,7 +125,7 @@ struct Shared {
     pending: Pending,
     written: Written,
     resync: Resync,
-    stats: Mutex<Stats>,
+    stats: Stats,
 }
 
 /// Log lines about a store that fails, so that they are not repeated.
@@ -165,7 +165,6 @@ impl DiskCache {
             seen,
             ..Shared::default()
         });
-        shared.count(|stats| stats.capacity = options.size);
         let writer = Writer::new(file, connection, meta, Arc::clone(&shared));
         let writer = Threads::start("disk-cache", [writer], MAX_CALLS)
             .map_err(|error| unavailable(format!("no thread for the disk cache: {error}")))?;
@@ -193,15 +192,9 @@ impl DiskCache {
     }
 
     /// Registers the metrics of copies and of answers from them.
-    pub fn register(self: &Arc<Self>, registry: &mut Registry) {
-        let disk = Arc::clone(self);
-        metrics::register(registry, move |to| disk.stats().write(to));
-    }
-
-    /// Returns what it counts.
-    #[must_use]
-    pub fn stats(&self) -> Stats {
-        *self.inner.shared.stats()
+    pub fn register(&self, registry: &mut Registry) {
+        let inner = &self.inner;
+        inner.shared.stats.register(registry, inner.options.size);
     }
 
     /// Returns the state that a server starts with while the store is out of
@@ -240,7 +233,8 @@ impl DiskCache {
 
     /// The store failed, and a copy answered.
     pub(crate) fn stood_in(&self, failed: &StoreError) {
-        self.inner.shared.count(|stats| stats.answers += 1);
+        let stats = &self.inner.shared.stats;
+        stats.answers.inc();
         let mut outage = self.inner.outage();
         let now = Instant::now();
         // A store that comes and goes is logged now and then.
@@ -250,10 +244,9 @@ impl DiskCache {
         }
         outage.is_away = true;
         outage.logged = Some(now);
-        let copies = self.stats().copies;
         tracing::warn!(
             error = %failed,
-            copies,
+            copies = stats.copies.get(),
             "the store is out of reach, what is not in memory is answered from the disk cache"
         );
     }
@@ -306,22 +299,13 @@ impl Inner {
 }
 
 impl Shared {
-    fn stats(&self) -> MutexGuard<'_, Stats> {
-        self.stats.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn count(&self, change: impl FnOnce(&mut Stats)) {
-        change(&mut self.stats());
-    }
-
     fn count_copies(&self, new: usize, gone: usize) {
-        self.count(|stats| {
-            stats.copies = (stats.copies + new as u64).saturating_sub(gone as u64);
-        });
+        let copies = &self.stats.copies;
+        copies.set((copies.get() + new as u64).saturating_sub(gone as u64));
     }
 
     fn count_dropped(&self, answers: usize) {
-        self.count(|stats| stats.dropped += answers as u64);
+        self.stats.dropped.inc_by(answers as u64);
     }
 }
 

@@ -39,14 +39,14 @@ use tokio::sync::{Notify, OnceCell, Semaphore};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, timeout};
 
-use self::counts::{Counts, Filled, Read};
+use self::counts::Counts;
 use self::entry::Entry;
 pub(crate) use self::server::CachePosition;
 pub use self::server::CacheServer;
 use self::server::Got;
 use sekisho_certs::host::HostName;
 use sekisho_certs::log::{Noted, Seen};
-use sekisho_certs::metrics::{self, Registry};
+use sekisho_certs::metrics::Registry;
 use sekisho_certs::store::{
     BoxFuture, Catalog, CatalogId, ChangePage, Found, LogPosition, Result, StoreError,
 };
@@ -140,8 +140,7 @@ impl RedisCache {
 
     /// Registers the metrics of reads and fills.
     pub fn register(&self, registry: &mut Registry) {
-        let counts = self.shared.counts.clone();
-        metrics::register(registry, move |to| counts.write(to));
+        self.shared.counts.register(registry);
     }
 
     #[cfg(test)]
@@ -176,36 +175,37 @@ impl RedisCache {
     ) -> Option<Box<Found<SealedBytes>>> {
         let shared = &self.shared;
         let Some(checked) = checked else {
-            shared.counts.read(Read::PassedOver);
+            shared.counts.passed_over.inc();
             return None;
         };
         let got = in_time(shared.timeouts.get, shared.server.get(checked, name));
-        let read = match got.await {
+        let counter = match got.await {
             Ok(Got::Found(found)) => {
-                shared.counts.read(Read::Hit);
+                shared.counts.hits.inc();
                 return Some(found);
             }
-            Ok(Got::Miss) => Read::Miss,
+            Ok(Got::Miss) => &shared.counts.misses,
             Ok(Got::Damaged(why)) => {
                 self.damaged(name, &why);
-                Read::Miss
+                &shared.counts.misses
             }
             Ok(Got::Behind) => {
                 shared.lose();
-                Read::PassedOver
+                &shared.counts.passed_over
             }
             Err(error) => {
                 shared.fail(&error);
-                Read::PassedOver
+                &shared.counts.passed_over
             }
         };
-        shared.counts.read(read);
+        counter.inc();
         None
     }
 
     /// Counts a copy that can't be used.
     pub(crate) fn damaged(&self, name: &HostName, why: &dyn fmt::Display) {
-        if self.shared.counts.damaged().is_power_of_two() {
+        let before = self.shared.counts.unusable_values.inc();
+        if (before + 1).is_power_of_two() {
             tracing::warn!(host = %name, %why, "Redis holds something unusable, the catalog is asked");
         }
     }
@@ -218,25 +218,25 @@ impl RedisCache {
             return;
         }
         let Ok(entry) = Entry::of(found) else {
-            shared.counts.filled(Filled::Refused);
+            shared.counts.refused.inc();
             return;
         };
         let Ok(permit) = Arc::clone(&shared.fills).try_acquire_owned() else {
-            shared.counts.filled(Filled::Dropped);
+            shared.counts.dropped.inc();
             return;
         };
         let shared = Arc::clone(shared);
         self.shared.runtime.spawn(async move {
             let fill = shared.server.fill(&checked, &entry);
-            let filled = match in_time(shared.timeouts.background, fill).await {
-                Ok(true) => Filled::Stored,
-                Ok(false) => Filled::Refused,
+            let counter = match in_time(shared.timeouts.background, fill).await {
+                Ok(true) => &shared.counts.stored,
+                Ok(false) => &shared.counts.refused,
                 Err(error) => {
                     shared.fail(&error);
-                    Filled::Failed
+                    &shared.counts.failed
                 }
             };
-            shared.counts.filled(filled);
+            counter.inc();
             drop(permit);
         });
     }

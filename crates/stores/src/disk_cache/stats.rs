@@ -1,53 +1,38 @@
 //! Metrics of the disk cache.
 
-use std::fmt;
+use sekisho_certs::metrics::{ConstGauge, Counter, Gauge, Registry};
 
-use sekisho_certs::metrics::Writer;
-
-/// Figures for metrics, as of one moment.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Stats {
-    /// Hosts that have a copy.
-    pub copies: u64,
+/// Figures for metrics. Clones share them.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Stats {
+    /// Hosts that have a copy. Only the writer's thread changes the number.
+    pub(super) copies: Gauge,
     /// Bytes of the file that are in use.
-    pub bytes: u64,
-    /// Bytes that file and log may have.
-    pub capacity: u64,
+    pub(super) bytes: Gauge,
     /// Calls that were answered by a copy.
-    pub answers: u64,
+    pub(super) answers: Counter,
     /// Answers that were copied.
-    pub kept: u64,
+    pub(super) kept: Counter,
     /// Answers that were not copied: too many waited, the disk did not take
     /// them, or they were too large.
-    pub dropped: u64,
+    pub(super) dropped: Counter,
 }
 
 impl Stats {
-    /// Writes them as metrics.
-    pub(super) fn write(&self, to: &mut Writer<'_>) -> fmt::Result {
-        for (name, help, value) in [
-            ("copies", "Hosts with a copy on disk", self.copies),
-            ("bytes", "Bytes of copies on disk", self.bytes),
-            (
-                "capacity_bytes",
-                "Bytes that copies may take on disk",
-                self.capacity,
-            ),
-        ] {
-            to.gauge(&format!("disk_cache_{name}"), help, &value)?;
-        }
-        let answers = "Store calls that failed and were answered by a copy on disk";
-        for (name, help, value) in [
-            ("answers", answers, self.answers),
-            ("kept", "Answers copied to disk", self.kept),
-            (
-                "dropped",
-                "Answers that were not copied to disk",
-                self.dropped,
-            ),
-        ] {
-            to.counter(&format!("disk_cache_{name}"), help, &value)?;
-        }
-        Ok(())
+    /// Registers them, with the bytes that file and log may have.
+    pub(super) fn register(&self, registry: &mut Registry, capacity: u64) {
+        let help = "Hosts with a copy on disk";
+        registry.register("disk_cache_copies", help, self.copies.clone());
+        let help = "Bytes of copies on disk";
+        registry.register("disk_cache_bytes", help, self.bytes.clone());
+        let help = "Bytes that copies may take on disk";
+        let capacity = ConstGauge::new(capacity);
+        registry.register("disk_cache_capacity_bytes", help, capacity);
+        let help = "Store calls that failed and were answered by a copy on disk";
+        registry.register("disk_cache_answers", help, self.answers.clone());
+        let help = "Answers copied to disk";
+        registry.register("disk_cache_kept", help, self.kept.clone());
+        let help = "Answers that were not copied to disk";
+        registry.register("disk_cache_dropped", help, self.dropped.clone());
     }
 }

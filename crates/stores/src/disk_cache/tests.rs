@@ -205,10 +205,16 @@ async fn who(store: &dyn Store, name: &str) -> String {
     }
 }
 
+impl DiskCache {
+    fn stats(&self) -> Stats {
+        self.inner.shared.stats.clone()
+    }
+}
+
 /// Waits until that many copies lie on the disk.
 async fn kept(disk: &DiskCache, number: u64) {
     until(
-        || disk.stats().copies == number,
+        || disk.stats().copies.get() == number,
         || format!("{:?}", disk.stats()),
     )
     .await;

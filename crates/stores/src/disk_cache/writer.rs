@@ -144,8 +144,8 @@ impl Writer {
         self.connection = None;
         self.meta.catalog = None;
         self.shared.written.clear();
-        self.shared
-            .count(|stats| (stats.copies, stats.bytes) = (0, 0));
+        self.shared.stats.copies.set(0);
+        self.shared.stats.bytes.set(0);
         match self.file.make(&self.meta) {
             Ok(connection) => {
                 self.connection = Some(connection);
@@ -176,7 +176,7 @@ impl Writer {
         let Some(copies) = self.read(tables::count) else {
             return;
         };
-        self.shared.count(|stats| stats.copies = copies);
+        self.shared.stats.copies.set(copies);
         self.measure();
         let file = self.file.path().display();
         tracing::info!(%file, copies, "the disk cache answers should the store be down");
@@ -184,8 +184,7 @@ impl Writer {
 
     fn measure(&mut self) {
         if let Some(pages) = self.read(tables::pages) {
-            let bytes = pages.saturating_mul(PAGE);
-            self.shared.count(|stats| stats.bytes = bytes);
+            self.shared.stats.bytes.set(pages.saturating_mul(PAGE));
         }
     }
 }

@@ -1,131 +1,60 @@
 //! Counters of the Redis cache.
 
-use std::fmt;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use sekisho_certs::metrics::{Counter, Counters, Gauge, Registry};
 
-use sekisho_certs::metrics::Writer;
-
-/// Outcome of a lookup in Redis.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Read {
-    /// Redis had the answer.
-    Hit,
-    /// Redis had none, or nothing of use.
-    Miss,
-    /// Redis was not asked, failed, took too long, or was behind.
-    PassedOver,
-}
-
-impl Read {
-    /// All of them.
-    pub(super) const ALL: [Self; 3] = [Self::Hit, Self::Miss, Self::PassedOver];
-
-    /// The word in metrics.
-    pub(super) fn as_str(self) -> &'static str {
-        match self {
-            Self::Hit => "hit",
-            Self::Miss => "miss",
-            Self::PassedOver => "passed_over",
-        }
-    }
-}
-
-/// Outcome of storing an answer in Redis.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Filled {
-    /// Redis has it.
-    Stored,
-    /// Something of it had changed meanwhile, or it is too large.
-    Refused,
-    /// Redis failed.
-    Failed,
-    /// Too many were under way.
-    Dropped,
-}
-
-impl Filled {
-    /// All of them.
-    pub(super) const ALL: [Self; 4] = [Self::Stored, Self::Refused, Self::Failed, Self::Dropped];
-
-    /// The word in metrics.
-    pub(super) fn as_str(self) -> &'static str {
-        match self {
-            Self::Stored => "stored",
-            Self::Refused => "refused",
-            Self::Failed => "failed",
-            Self::Dropped => "dropped",
-        }
-    }
-}
-
-/// Counters that only grow. Clones share them.
+/// Counters that only grow, and whether Redis is asked. Clones share them.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Counts(Arc<Cells>);
-
-#[derive(Debug, Default)]
-struct Cells {
-    reads: [AtomicU64; Read::ALL.len()],
-    fills: [AtomicU64; Filled::ALL.len()],
-    damaged: AtomicU64,
-    usable: AtomicBool,
+pub(super) struct Counts {
+    /// Lookups that Redis answered.
+    pub(super) hits: Counter,
+    /// Lookups for which Redis had nothing, or nothing of use.
+    pub(super) misses: Counter,
+    /// Lookups for which Redis was not asked, failed, took too long, or was behind.
+    pub(super) passed_over: Counter,
+    /// Answers that Redis has stored.
+    pub(super) stored: Counter,
+    /// Answers of which something had changed meanwhile, or that are too large.
+    pub(super) refused: Counter,
+    /// Answers that were not stored since Redis failed.
+    pub(super) failed: Counter,
+    /// Answers that were not stored since too many were under way.
+    pub(super) dropped: Counter,
+    /// Values that could not be used.
+    pub(super) unusable_values: Counter,
+    in_use: Gauge,
 }
 
 impl Counts {
-    /// Look-ups with that outcome.
-    pub(super) fn reads(&self, read: Read) -> u64 {
-        self.0.reads[read as usize].load(Ordering::Relaxed)
-    }
-
-    /// Answers of the catalog with that outcome.
-    pub(super) fn fills(&self, filled: Filled) -> u64 {
-        self.0.fills[filled as usize].load(Ordering::Relaxed)
-    }
-
-    /// Misses for a value that could not be used.
-    pub(super) fn unusable_values(&self) -> u64 {
-        self.0.damaged.load(Ordering::Relaxed)
+    pub(super) fn register(&self, registry: &mut Registry) {
+        let label = "outcome";
+        let each = [
+            ("hit", self.hits.clone()),
+            ("miss", self.misses.clone()),
+            ("passed_over", self.passed_over.clone()),
+        ];
+        let help = "Lookups that came to Redis before the catalog, by outcome";
+        registry.register("redis_cache_reads", help, Counters { label, each });
+        let each = [
+            ("stored", self.stored.clone()),
+            ("refused", self.refused.clone()),
+            ("failed", self.failed.clone()),
+            ("dropped", self.dropped.clone()),
+        ];
+        let help = "Answers of the catalog that were offered to Redis, by outcome";
+        registry.register("redis_cache_fills", help, Counters { label, each });
+        let (name, unusable) = ("redis_cache_unusable_values", self.unusable_values.clone());
+        let help = "Values in Redis that could not be used (within miss, or not opened)";
+        registry.register(name, help, unusable);
+        let help = "Whether Redis before the catalog is asked (0: passed over)";
+        registry.register("redis_cache_in_use", help, self.in_use.clone());
     }
 
     /// Whether Redis is asked at the moment.
     pub(super) fn is_usable(&self) -> bool {
-        self.0.usable.load(Ordering::Relaxed)
-    }
-
-    /// Writes them as metrics.
-    pub(super) fn write(&self, to: &mut Writer<'_>) -> fmt::Result {
-        let reads = Read::ALL.map(|read| (read.as_str(), self.reads(read)));
-        let help = "Lookups that came to Redis before the catalog, by outcome";
-        to.family("redis_cache_reads", help, "outcome", &reads)?;
-        let fills = Filled::ALL.map(|filled| (filled.as_str(), self.fills(filled)));
-        let help = "Answers of the catalog that were offered to Redis, by outcome";
-        to.family("redis_cache_fills", help, "outcome", &fills)?;
-        to.counter(
-            "redis_cache_unusable_values",
-            "Values in Redis that could not be used (within miss, or not opened)",
-            &self.unusable_values(),
-        )?;
-        to.gauge(
-            "redis_cache_in_use",
-            "Whether Redis before the catalog is asked (0: passed over)",
-            &u64::from(self.is_usable()),
-        )
-    }
-
-    pub(super) fn read(&self, read: Read) {
-        self.0.reads[read as usize].fetch_add(1, Ordering::Relaxed);
-    }
-
-    pub(super) fn filled(&self, filled: Filled) {
-        self.0.fills[filled as usize].fetch_add(1, Ordering::Relaxed);
-    }
-
-    /// How many there are by now.
-    pub(super) fn damaged(&self) -> u64 {
-        self.0.damaged.fetch_add(1, Ordering::Relaxed) + 1
+        self.in_use.get() == 1
     }
 
     pub(super) fn usable(&self, usable: bool) {
-        self.0.usable.store(usable, Ordering::Relaxed);
+        self.in_use.set(usable.into());
     }
 }

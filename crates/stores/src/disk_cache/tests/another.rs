@@ -73,7 +73,7 @@ async fn what_was_read_of_the_other_is_not_kept() {
     drop(closed);
     read.await.unwrap();
     server.settled().await;
-    assert_eq!(server.disk.stats().copies, 0);
+    assert_eq!(server.disk.stats().copies.get(), 0);
 }
 
 /// The feed is the first to meet it.

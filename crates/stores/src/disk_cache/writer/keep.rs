@@ -65,7 +65,7 @@ impl Writer {
         done.written.iter().for_each(|one| shared.written.put(*one));
         shared.count_copies(done.new, done.gone + done.replaced);
         shared.count_dropped(done.too_large);
-        shared.count(|stats| stats.kept += done.new as u64);
+        shared.stats.kept.inc_by(done.new as u64);
         self.is_logged = false;
         self.measure();
         Ok(())

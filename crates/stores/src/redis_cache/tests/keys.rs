@@ -31,12 +31,12 @@ async fn a_copy_under_a_key_that_is_gone_is_a_miss() {
     let (catalog, counts) = (Arc::clone(&two.catalog), two.counts());
 
     assert_eq!(two.serves("a.example").await, Some(1));
-    assert_eq!((counts.reads(Read::Hit), catalog.finds()), (1, 1));
-    assert_eq!(counts.unusable_values(), 1);
+    assert_eq!((counts.hits.get(), catalog.finds()), (1, 1));
+    assert_eq!(counts.unusable_values.get(), 1);
     // The answer of the catalog took its place.
-    until("it is filled again", || counts.fills(Filled::Stored) == 1).await;
+    until("it is filled again", || counts.stored.get() == 1).await;
     assert_eq!(two.serves("a.example").await, Some(1));
-    assert_eq!((counts.reads(Read::Hit), catalog.finds()), (2, 1));
+    assert_eq!((counts.hits.get(), catalog.finds()), (2, 1));
 }
 
 /// That heals when the catalog is back, and is no damage of the host.

@@ -102,7 +102,7 @@ async fn a_fill_of_the_other_past_is_refused() {
     one.follow().await;
     one.usable().await;
     one.cache.fill(begun, &found);
-    until("the fill ends", || one.counts().fills(Filled::Refused) == 1).await;
+    until("the fill ends", || one.counts().refused.get() == 1).await;
     assert_eq!(one.serves("a.example").await, Some(20));
 }
 
