@@ -10,7 +10,7 @@ use std::path::Path;
 use rustix::process::{
     DumpableBehavior, Resource, Rlimit, getrlimit, set_dumpable_behavior, setrlimit,
 };
-use sekisho_certs::metrics::{self, Registry};
+use sekisho_certs::metrics::{Family, Gauge, Registry};
 use sekisho_server::Limits;
 use sekisho_server::site::MAX_OPEN_FILES;
 
@@ -76,10 +76,11 @@ pub(crate) fn check_files(allowed: Option<u64>, config: &Config) {
 
 /// Registers the metric of the version that runs.
 pub(crate) fn register_build(registry: &mut Registry) {
-    metrics::register(registry, |to| {
-        let version = [(env!("CARGO_PKG_VERSION"), 1)];
-        to.one_of("build_info", "The version that runs", "version", &version)
-    });
+    let versions = Family::<_, Gauge>::default();
+    versions
+        .get_or_create(&[("version", env!("CARGO_PKG_VERSION"))])
+        .set(1);
+    registry.register("build_info", "The version that runs", versions);
 }
 
 /// Says in the log if as many connections as may be open can need more memory

@@ -18,7 +18,7 @@ use std::time::Duration;
 use http::request::Parts;
 use http::{Method, Response, StatusCode};
 use sekisho_certs::HostName;
-use sekisho_certs::metrics::Writer;
+use sekisho_certs::metrics::{Collector, DescriptorEncoder, Registry, gauge};
 use tokio::task::spawn_blocking;
 use tokio::time::timeout;
 
@@ -102,14 +102,19 @@ impl Files {
         }
     }
 
-    /// Writes the metrics of the cache and of refusals.
-    pub(crate) fn write(&self, to: &mut Writer<'_>) -> fmt::Result {
-        self.0.cache.stats().write(to)?;
-        self.refused().write(to)
+    /// Registers the metrics of the cache and of refusals.
+    pub(crate) fn register(&self, registry: &mut Registry) {
+        let cache = &self.0.cache;
+        let help = "Requests for files answered from memory";
+        registry.register("file_cache_hits", help, cache.hits.clone());
+        let help = "Requests for files that waited for the disk";
+        registry.register("file_cache_misses", help, cache.misses.clone());
+        self.refused().register(registry);
+        registry.register_collector(Box::new(Arc::clone(&self.0)));
     }
 
     /// Returns how often the guard refused.
-    pub(crate) fn refused(&self) -> Refused {
+    pub(crate) fn refused(&self) -> &Refused {
         self.0.guard.refused()
     }
 
@@ -191,6 +196,17 @@ struct Shared {
     open: OpenFiles,
     log_limits: LogLimits,
     guard: Arc<Guard>,
+}
+
+impl Collector for Shared {
+    fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
+        let (to, entries) = (&mut encoder, &self.cache.entries);
+        let help = "Bytes of cached files";
+        gauge(to, "file_cache_bytes", help, &entries.weight())?;
+        let help = "Bytes that cached files may take";
+        gauge(to, "file_cache_capacity_bytes", help, &entries.capacity())?;
+        gauge(to, "file_cache_entries", "Cached paths", &entries.len())
+    }
 }
 
 impl Shared {

@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use http::{Request, Response, StatusCode};
 use hyper::body::Incoming;
-use sekisho_certs::metrics::{self, Registry};
+use sekisho_certs::metrics::Registry;
 use sekisho_certs::{HostName, HostPattern, Site as StoredSite};
 use serde::Deserialize;
 use serde::de::IgnoredAny;
@@ -141,14 +141,13 @@ impl Responder {
     }
 
     /// Registers the metrics of the cache of small files and of refusals.
-    pub fn register(self: &Arc<Self>, registry: &mut Registry) {
-        let responder = Arc::clone(self);
-        metrics::register(registry, move |to| responder.files.write(to));
+    pub fn register(&self, registry: &mut Registry) {
+        self.files.register(registry);
     }
 
     /// Returns how often the guard refused.
     #[must_use]
-    pub fn refused(&self) -> Refused {
+    pub fn refused(&self) -> &Refused {
         self.files.refused()
     }
 }

@@ -73,7 +73,7 @@ async fn an_idle_connection_holds_no_buffers_of_http() {
     println!("{} bytes each", each());
     assert_eq!(
         running.metrics.connections_open(),
-        i64::try_from(COUNT + 1).unwrap()
+        u64::try_from(COUNT + 1).unwrap()
     );
 }
 

@@ -75,7 +75,7 @@ impl Fixture {
         (answer[9..12].parse().unwrap(), body.to_owned())
     }
 
-    fn refused(&self) -> Refused {
+    fn refused(&self) -> &Refused {
         self.running.responder.refused()
     }
 }
@@ -100,7 +100,7 @@ async fn a_root_outside_of_the_allowed_folders_is_not_served() {
     assert_eq!(fixture.get("b.example", "/").await.0, 503);
     assert_eq!(fixture.get("c.example", "/").await.0, 503);
     let outside_allow = 2;
-    assert_eq!(fixture.refused().outside_allow, outside_allow);
+    assert_eq!(fixture.refused().outside_allow.get(), outside_allow);
     // The operator wrote `[site]`: the list does not bind it.
     assert_eq!(
         fixture.get("d.example", "/").await,
@@ -125,14 +125,14 @@ async fn a_root_that_became_a_link_is_judged_where_it_leads() {
     for file in ["/index.html", "/missing.html"] {
         assert_eq!(fixture.get("a.example", file).await.0, 503, "{file}");
     }
-    assert_eq!(fixture.refused().outside_allow, 2);
+    assert_eq!(fixture.refused().outside_allow.get(), 2);
 
     fs::remove_file(&site).unwrap();
     symlink(fixture.path("etc"), &site).unwrap();
     for file in ["/master.key", "/sekisho.toml", "/backup.db"] {
         assert_eq!(fixture.get("a.example", file).await.0, 503, "{file}");
     }
-    assert_eq!(fixture.refused().own_files, 3);
+    assert_eq!(fixture.refused().own_files.get(), 3);
     // Folders below the folder of the server's own files may be served.
     let below = fixture.get("a.example", "/www/").await;
     assert_eq!(below, (200, "page beside".into()));

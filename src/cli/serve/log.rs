@@ -9,7 +9,7 @@ use std::panic;
 
 use anyhow::{Context, anyhow};
 use clap::ValueEnum;
-use sekisho_certs::metrics::{self, Registry};
+use sekisho_certs::metrics::Registry;
 use tracing_subscriber::EnvFilter;
 
 use crate::cli::failure::Result;
@@ -52,13 +52,8 @@ pub(super) fn start(format: Format) -> Result<Flush> {
 
 /// Registers the metric of lines that were dropped.
 pub(super) fn register(registry: &mut Registry) {
-    metrics::register(registry, |to| {
-        to.counter(
-            "log_lines_dropped",
-            "Log lines that were dropped, since they were not read fast enough",
-            &queue::dropped(),
-        )
-    });
+    let help = "Log lines that were dropped, since they were not read fast enough";
+    registry.register("log_lines_dropped", help, queue::DROPPED.clone());
 }
 
 /// Such as `warn`, or `info,sekisho_certs=debug`.

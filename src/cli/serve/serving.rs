@@ -65,7 +65,7 @@ impl Serving {
         let feed = background.block_on(feed(&opened, &lookup, documents));
         let keeper = background.block_on(filled(keeper, &opened));
         let shutdown = Shutdown::new();
-        let metrics = Arc::new(Metrics::new());
+        let metrics = Arc::new(Metrics::default());
         let responder = Arc::new(Responder::new(config.cache.files, guard));
         let parts = Parts {
             lookup: Arc::clone(&lookup),

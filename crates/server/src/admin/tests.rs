@@ -45,7 +45,7 @@ impl Fixture {
             })
         };
         let lookup = Lookup::new(store.clone(), &settings, Arc::new(NeverObtain), publish);
-        let metrics = Arc::new(Metrics::new());
+        let metrics = Arc::new(Metrics::default());
         let draining = Arc::new(AtomicBool::new(false));
         let (stats, drains) = (Arc::clone(&lookup), Arc::clone(&draining));
         let mut registry = Registry::default();

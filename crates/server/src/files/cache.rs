@@ -1,6 +1,5 @@
 //! Memory cache of small files.
 
-use std::fmt;
 use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -9,7 +8,7 @@ use std::time::Duration;
 use foldhash::fast::RandomState;
 use quick_cache::sync::{Cache as Quick, DefaultLifecycle};
 use quick_cache::{Equivalent, OptionsBuilder, Weighter};
-use sekisho_certs::metrics::Writer;
+use sekisho_certs::metrics::Counter;
 use tokio::time::Instant;
 
 use super::load::{Identity, SmallFile};
@@ -17,10 +16,10 @@ use super::load::{Identity, SmallFile};
 /// Cache of path results: bounded in bytes, scan-resistant.
 #[derive(Debug)]
 pub(crate) struct Cache {
-    entries: Quick<Key, Arc<Entry>, Weigh, RandomState>,
+    pub(super) entries: Quick<Key, Arc<Entry>, Weigh, RandomState>,
     epoch: Instant,
-    hits: AtomicU64,
-    misses: AtomicU64,
+    pub(super) hits: Counter,
+    pub(super) misses: Counter,
 }
 
 impl Cache {
@@ -41,8 +40,8 @@ impl Cache {
                 DefaultLifecycle::default(),
             ),
             epoch: Instant::now(),
-            hits: AtomicU64::new(0),
-            misses: AtomicU64::new(0),
+            hits: Counter::default(),
+            misses: Counter::default(),
         }
     }
 
@@ -59,7 +58,7 @@ impl Cache {
             .map(|entry| (entry.age(self.now()), entry));
         let served = matches!(found, Some((Age::Fresh | Age::Stale, _)));
         let counter = if served { &self.hits } else { &self.misses };
-        counter.fetch_add(1, Ordering::Relaxed);
+        counter.inc();
         found.map(|(age, entry)| (entry, age))
     }
 
@@ -77,54 +76,6 @@ impl Cache {
     /// Removes a path.
     pub(crate) fn remove(&self, key: &Key) {
         self.entries.remove(key);
-    }
-
-    pub(crate) fn stats(&self) -> CacheStats {
-        CacheStats {
-            entries: self.entries.len() as u64,
-            bytes: self.entries.weight(),
-            capacity: self.entries.capacity(),
-            hits: self.hits.load(Ordering::Relaxed),
-            misses: self.misses.load(Ordering::Relaxed),
-        }
-    }
-}
-
-/// Statistics of the file cache.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct CacheStats {
-    /// Cached paths.
-    pub(crate) entries: u64,
-    /// Bytes of the cached entries.
-    pub(crate) bytes: u64,
-    /// Most bytes of cached entries.
-    pub(crate) capacity: u64,
-    /// Requests that were answered from memory.
-    pub(crate) hits: u64,
-    /// Requests that waited for the disk.
-    pub(crate) misses: u64,
-}
-
-impl CacheStats {
-    /// Writes the statistics as metrics.
-    pub(crate) fn write(&self, to: &mut Writer<'_>) -> fmt::Result {
-        to.gauge("file_cache_bytes", "Bytes of cached files", &self.bytes)?;
-        to.gauge(
-            "file_cache_capacity_bytes",
-            "Bytes that cached files may take",
-            &self.capacity,
-        )?;
-        to.gauge("file_cache_entries", "Cached paths", &self.entries)?;
-        to.counter(
-            "file_cache_hits",
-            "Requests for files answered from memory",
-            &self.hits,
-        )?;
-        to.counter(
-            "file_cache_misses",
-            "Requests for files that waited for the disk",
-            &self.misses,
-        )
     }
 }
 
@@ -254,7 +205,7 @@ pub(crate) enum What {
 }
 
 #[derive(Clone, Debug)]
-struct Weigh;
+pub(super) struct Weigh;
 
 impl Weighter<Key, Arc<Entry>> for Weigh {
     fn weight(&self, key: &Key, entry: &Arc<Entry>) -> u64 {

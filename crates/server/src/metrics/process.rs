@@ -1,11 +1,14 @@
 //! What the system says of this process.
 
+use std::fmt;
 use std::fs;
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use prometheus_client::encoding::NoLabelSet;
+use prometheus_client::metrics::MetricType;
 use rustix::process::{Resource, getrlimit};
 use rustix::time::{ClockId, clock_gettime};
-use sekisho_certs::metrics::{self, Registry};
+use sekisho_certs::metrics::{Collector, ConstGauge, DescriptorEncoder, Registry, gauge};
 
 /// Registers the metrics of the process that runs this.
 pub fn register_process(registry: &mut Registry) {
@@ -13,25 +16,30 @@ pub fn register_process(registry: &mut Registry) {
         .duration_since(UNIX_EPOCH)
         .unwrap_or_default()
         .as_secs_f64();
-    metrics::register(registry, move |to| {
-        let process = Process::read();
+    let help = "Start of the process, since the Unix epoch";
+    registry.register("start_time_seconds", help, ConstGauge::new(started));
+    registry.register_collector(Box::new(ProcessCollector));
+}
+
+#[derive(Debug)]
+struct ProcessCollector;
+
+impl Collector for ProcessCollector {
+    fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
+        let (to, process) = (&mut encoder, Process::read());
         if let Some(bytes) = process.resident {
-            to.gauge("resident_memory_bytes", "Memory in use", &bytes)?;
+            gauge(to, "resident_memory_bytes", "Memory in use", &bytes)?;
         }
-        to.counter(
-            "cpu_seconds",
-            "Processor time, user and system",
-            &process.cpu,
-        )?;
         if let Some(open) = process.descriptors {
-            to.gauge("open_fds", "Open descriptors", &open)?;
+            gauge(to, "open_fds", "Open descriptors", &open)?;
         }
         if let Some(most) = process.most_descriptors {
-            to.gauge("max_fds", "Descriptors that may be open", &most)?;
+            gauge(to, "max_fds", "Descriptors that may be open", &most)?;
         }
-        let help = "Start of the process, since the Unix epoch";
-        to.gauge("start_time_seconds", help, &started)
-    });
+        let help = "Processor time, user and system";
+        to.encode_descriptor("cpu_seconds", help, None, MetricType::Counter)?
+            .encode_counter::<NoLabelSet, _, f64>(&process.cpu, None)
+    }
 }
 
 /// A reading. What can't be read is left out.

@@ -7,10 +7,9 @@ use std::io;
 use std::os::fd::{AsFd, AsRawFd};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU64, Ordering};
 
 use sekisho_certs::HostPattern;
-use sekisho_certs::metrics::Writer;
+use sekisho_certs::metrics::{Counter, Counters, Registry};
 
 use super::allow::AllowedRoots;
 use super::root::Root;
@@ -23,8 +22,7 @@ use crate::log_limiter::LogLimits;
 pub struct Guard {
     allowed: AllowedRoots,
     own: OwnFiles,
-    outside_allow: AtomicU64,
-    own_files: AtomicU64,
+    refused: Refused,
     log_limits: LogLimits,
 }
 
@@ -46,24 +44,26 @@ impl fmt::Display for Refusal {
     }
 }
 
-/// Numbers of refusals by reason.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+/// Counters of refusals by reason. Clones share them.
+#[derive(Clone, Debug, Default)]
 pub struct Refused {
     /// Records and requests with a root outside of `[sites] allow`.
-    pub outside_allow: u64,
+    pub outside_allow: Counter,
     /// Requests for the server's own files.
-    pub own_files: u64,
+    pub own_files: Counter,
 }
 
 impl Refused {
-    /// Writes the numbers as metrics.
-    pub(crate) fn write(self, to: &mut Writer<'_>) -> fmt::Result {
-        let reasons = [
-            ("outside_allow", self.outside_allow),
-            ("own_file", self.own_files),
-        ];
+    pub(crate) fn register(&self, registry: &mut Registry) {
+        let refused = Counters {
+            label: "reason",
+            each: [
+                ("outside_allow", self.outside_allow.clone()),
+                ("own_file", self.own_files.clone()),
+            ],
+        };
         let help = "Roots and files that sites were refused to serve, answered with 503";
-        to.family("sites_refused", help, "reason", &reasons)
+        registry.register("sites_refused", help, refused);
     }
 }
 
@@ -81,11 +81,8 @@ impl Guard {
 
     /// Returns the refusals since the start.
     #[must_use]
-    pub fn refused(&self) -> Refused {
-        Refused {
-            outside_allow: self.outside_allow.load(Ordering::Relaxed),
-            own_files: self.own_files.load(Ordering::Relaxed),
-        }
+    pub fn refused(&self) -> &Refused {
+        &self.refused
     }
 
     /// Checks a root and its folder, if that exists. Blocks.
@@ -111,7 +108,7 @@ impl Guard {
     pub(crate) fn admits(&self, pattern: &HostPattern, root: &Root) -> bool {
         let admitted = self.allowed.contains(Path::new(&**root.text()));
         if !admitted {
-            self.outside_allow.fetch_add(1, Ordering::Relaxed);
+            self.refused.outside_allow.inc();
             self.log_limits.root_refused(pattern, root.text());
         }
         admitted
@@ -120,10 +117,10 @@ impl Guard {
     /// Counts and logs a refusal.
     pub(crate) fn note(&self, refusal: Refusal, host: &str, root: &str, path: &str) {
         let counter = match refusal {
-            Refusal::OutsideAllow => &self.outside_allow,
-            Refusal::OwnFile => &self.own_files,
+            Refusal::OutsideAllow => &self.refused.outside_allow,
+            Refusal::OwnFile => &self.refused.own_files,
         };
-        counter.fetch_add(1, Ordering::Relaxed);
+        counter.inc();
         self.log_limits.file_refused(host, root, path, refusal);
     }
 

@@ -122,7 +122,7 @@ pub fn start(store: Scripted, setup: &Setup) -> Running {
         Arc::new(NeverObtain),
         move |host| publisher.publish(host),
     );
-    let metrics = Arc::new(Metrics::new());
+    let metrics = Arc::new(Metrics::default());
     let responder = Arc::new(Responder::new(1 << 20, guard));
     let parts = Parts {
         lookup: Arc::clone(&lookup),

@@ -1,12 +1,13 @@
 //! Lines on their way to the thread that writes them.
 
 use std::io::{self, Write};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
+use std::sync::{Arc, LazyLock};
 use std::thread;
 use std::time::Duration;
 
+use sekisho_certs::metrics::Counter;
 use tracing_subscriber::fmt::MakeWriter;
 
 /// The bounded queue of lines. A line that finds no room is dropped and
@@ -39,11 +40,6 @@ pub(super) fn start(to: impl Write + Send + 'static) -> io::Result<(Queue, Flush
     Ok((Queue { messages, bytes }, flush))
 }
 
-/// Lines that were dropped since the start.
-pub(crate) fn dropped() -> u64 {
-    DROPPED.load(Ordering::Relaxed)
-}
-
 impl Queue {
     fn push(&self, line: &[u8]) {
         // Relaxed: the count bounds memory and orders nothing else.
@@ -56,7 +52,7 @@ impl Queue {
                 .is_err()
         {
             self.bytes.fetch_sub(line.len(), Ordering::Relaxed);
-            DROPPED.fetch_add(1, Ordering::Relaxed);
+            DROPPED.inc();
         }
     }
 }
@@ -104,7 +100,7 @@ fn write(mut to: impl Write, received: &Receiver<Message>, bytes: &AtomicUsize) 
             }
             Message::Flush(written) => drop(written.try_send(())),
         }
-        let now = dropped();
+        let now = DROPPED.get();
         if now > reported {
             tracing::warn!(
                 lines = now - reported,
@@ -115,7 +111,8 @@ fn write(mut to: impl Write, received: &Receiver<Message>, bytes: &AtomicUsize) 
     }
 }
 
-static DROPPED: AtomicU64 = AtomicU64::new(0);
+/// Lines that were dropped since the start.
+pub(crate) static DROPPED: LazyLock<Counter> = LazyLock::new(Counter::default);
 
 /// A burst of all hosts that fail at once.
 const MAX_LINES: usize = 4096;
@@ -150,12 +147,12 @@ mod tests {
         let (let_one, wait) = channel();
         let (tell, written) = channel();
         let (mut queue, flush) = start(Slow(wait, tell)).unwrap();
-        let before = dropped();
+        let before = DROPPED.get();
         let line = vec![b'x'; MAX_BYTES / 4];
         for _ in 0..100 {
             queue.write_all(&line).unwrap();
         }
-        let lost = dropped() - before;
+        let lost = DROPPED.get() - before;
         assert_eq!(lost, 96);
         for _ in 0..100 - lost {
             let_one.send(()).unwrap();
@@ -164,7 +161,7 @@ mod tests {
         queue.write_all(b"fits again\n").unwrap();
         let_one.send(()).unwrap();
         assert_eq!(written.recv().unwrap(), 11);
-        assert_eq!(dropped() - before, lost);
+        assert_eq!(DROPPED.get() - before, lost);
         drop(flush);
     }
 }
