@@ -8,12 +8,13 @@ mod template;
 #[cfg(test)]
 mod tests;
 
+use std::pin::pin;
 use std::result;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
+use futures_util::future::{Either, select};
 use http::header::{ACCEPT_ENCODING, AUTHORIZATION, IF_NONE_MATCH, USER_AGENT};
 use http::{HeaderValue, Request};
 use http_body_util::Full;
@@ -111,7 +112,8 @@ impl Store for Http {
             };
             let mut task = JoinSet::new();
             task.spawn_on(work, &self.runtime);
-            end(task).await
+            let done = task.join_next().await.and_then(result::Result::ok);
+            done.unwrap_or_else(|| Err(ended()))
         })
     }
 }
@@ -129,23 +131,22 @@ struct Endpoint {
 impl Endpoint {
     /// Reads the exact name's bundle, else that of the wildcard above.
     async fn read(self: &Arc<Self>, name: &HostName, until: Instant) -> Result<PairRead> {
-        let above = name
-            .wildcard()
-            .map(|above| WildcardRequest::start(self, above, until));
-        let host = HostPattern::from(name);
-        let exact = self.ask(host.clone(), until, || ()).await;
-        if !matches!(exact, Ok(PairRead::Answer(Answer { found: None, .. }))) {
-            if let Some(above) = above {
-                above.leave();
+        let (host, above) = (HostPattern::from(name), name.wildcard());
+        let exact = pin!(self.ask(host.clone(), until));
+        let beside = pin!(async {
+            match &above {
+                Some(above) => self.ask(above.clone(), until).await,
+                None => Ok(PairRead::Answer(Answer::absent())),
             }
-            return self.blamed(&host, exact);
-        }
-        match above {
-            Some(above) => {
-                let host = above.host.clone();
-                self.blamed(&host, end(above.answer).await)
-            }
-            None => Ok(PairRead::Answer(Answer::absent())),
+        });
+        let (exact, beside) = match select(exact, beside).await {
+            Either::Left((exact, beside)) if is_absent(&exact) => (exact, beside.await),
+            Either::Left((exact, _)) => return self.blamed(&host, exact),
+            Either::Right((beside, exact)) => (exact.await, beside),
+        };
+        match &above {
+            Some(above) if is_absent(&exact) => self.blamed(above, beside),
+            _ => self.blamed(&host, exact),
         }
     }
 
@@ -159,57 +160,63 @@ impl Endpoint {
         }
     }
 
-    /// Sends one request, or none if a remembered answer is fresh. `begun` is
-    /// called when the request has its turn.
-    async fn ask(
-        &self,
-        host: HostPattern,
-        until: Instant,
-        begun: impl FnOnce(),
-    ) -> Result<PairRead> {
+    /// Sends one request, or none if a remembered answer is fresh.
+    ///
+    /// Dropped, a request that waits for its turn is taken back. A request under way
+    /// goes on to its end: over HTTP/1.1 its connection would be lost with it, and its
+    /// answer may be remembered.
+    async fn ask(self: &Arc<Self>, host: HostPattern, until: Instant) -> Result<PairRead> {
         let kept = self.memory.get(&host);
         if let Some(answer) = kept.as_ref().and_then(|kept| kept.fresh()) {
             return Ok(PairRead::Answer(answer));
         }
         let get = self.get(&host, kept.as_deref())?;
         let turn = timeout_at(until, self.client.turn()).await;
-        let _turn = turn.map_err(|_| StoreError::Overloaded)?;
-        begun();
+        let turn = turn.map_err(|_| StoreError::Overloaded)?;
+        let endpoint = Arc::clone(self);
+        let exchange = tokio::spawn(async move {
+            let _turn = turn;
+            let fetched = endpoint.fetch(&get, until).await;
+            let fetched = fetched.map_err(|failure| endpoint.failed(&host, failure))?;
+            endpoint.failing.answered();
+            Ok(endpoint.reading(&host, fetched, kept.as_deref()))
+        });
+        exchange.await.unwrap_or_else(|_| Err(ended()))
+    }
+
+    async fn fetch(
+        &self,
+        get: &Request<Full<Bytes>>,
+        until: Instant,
+    ) -> result::Result<Fetched, Failure> {
         let is_conditional = get.headers().contains_key(IF_NONE_MATCH);
         let exchange = async {
-            let response = self.client.send(&get).await.map_err(Failure::Endpoint)?;
+            let response = self.client.send(get).await.map_err(Failure::Endpoint)?;
             answer::read(response, is_conditional).await
         };
         let late = |_| {
-            Err(Failure::Host(format!(
-                "no answer within {:?}",
-                self.deadline
-            )))
+            let text = format!("no answer within {:?}", self.deadline);
+            Err(Failure::Host(text))
         };
-        let fetched = timeout_at(until, exchange).await.unwrap_or_else(late);
-        let fetched = fetched.map_err(|failure| self.failed(&host, failure))?;
-        self.failing.answered();
-        Ok(self.reading(&host, fetched, kept.as_deref()))
+        timeout_at(until, exchange).await.unwrap_or_else(late)
     }
 
     fn reading(&self, host: &HostPattern, fetched: Fetched, kept: Option<&Kept>) -> PairRead {
-        let (bundle, etag, freshness) = match fetched {
-            Fetched::Bundle(bundle, etag, freshness) => (bundle, etag, freshness),
-            Fetched::Absent(freshness) => {
-                return PairRead::Answer(self.memory.absent(host, freshness));
-            }
+        let (found, etag, freshness) = match fetched {
+            Fetched::Bundle(bundle, etag, freshness) => match pem_pair::bundle(host, &bundle) {
+                Ok(found) => (Some(Box::new(found)), etag, freshness),
+                Err(why) => {
+                    self.memory.forget(host);
+                    return PairRead::Unfit(self.describe(host, &why));
+                }
+            },
+            Fetched::Absent(freshness) => (None, None, freshness),
             Fetched::Unchanged(freshness) => {
                 let kept = kept.expect("only what is remembered has a tag to send");
-                return PairRead::Answer(self.memory.renewed(host, kept, freshness));
+                kept.renewed(freshness)
             }
         };
-        match pem_pair::bundle(host, &bundle) {
-            Ok(found) => PairRead::Answer(self.memory.found(found, etag, freshness)),
-            Err(why) => {
-                self.memory.forget(host);
-                PairRead::Unfit(self.describe(host, &why))
-            }
-        }
+        PairRead::Answer(self.memory.keep(host, found, etag, freshness))
     }
 
     fn get(&self, host: &HostPattern, kept: Option<&Kept>) -> Result<Request<Full<Bytes>>> {
@@ -243,48 +250,12 @@ impl Endpoint {
     }
 }
 
-/// The request for the wildcard, beside the one for the name.
-struct WildcardRequest {
-    host: HostPattern,
-    /// One task, which is aborted when this is dropped.
-    answer: JoinSet<Result<PairRead>>,
-    begun: Arc<AtomicBool>,
+fn is_absent(reading: &Result<PairRead>) -> bool {
+    matches!(reading, Ok(PairRead::Answer(Answer { found: None, .. })))
 }
 
-impl WildcardRequest {
-    fn start(endpoint: &Arc<Endpoint>, above: HostPattern, until: Instant) -> Self {
-        let begun = Arc::new(AtomicBool::new(false));
-        let (endpoint, mark) = (Arc::clone(endpoint), Arc::clone(&begun));
-        let host = above.clone();
-        let mut answer = JoinSet::new();
-        answer.spawn(async move {
-            let begun = || mark.store(true, Ordering::Relaxed);
-            endpoint.ask(above, until, begun).await
-        });
-        Self {
-            host,
-            answer,
-            begun,
-        }
-    }
-
-    /// Gives up the answer. A request under way goes on to its end: over HTTP/1.1
-    /// its connection would be lost with it, and its answer may be remembered. A
-    /// request that waits for its turn is taken back.
-    fn leave(mut self) {
-        if self.begun.load(Ordering::Relaxed) {
-            self.answer.detach_all();
-        }
-    }
-}
-
-/// Waits for the set's one task.
-async fn end<T: 'static>(mut task: JoinSet<Result<T>>) -> Result<T> {
-    let ended = task.join_next().await.and_then(result::Result::ok);
-    ended.unwrap_or_else(|| {
-        let text = "the runtime of its connections has ended";
-        Err(StoreError::Unavailable(text.into()))
-    })
+fn ended() -> StoreError {
+    StoreError::Unavailable("the runtime of its connections has ended".into())
 }
 
 fn bearer(token: &Secret) -> Option<HeaderValue> {

@@ -4,6 +4,7 @@
 
 use std::error::Error;
 use std::fmt;
+use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -17,7 +18,7 @@ use hyper_util::client::legacy::Client;
 use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::rt::{TokioExecutor, TokioTimer};
 use rustls::ClientConfig;
-use tokio::sync::{Semaphore, SemaphorePermit};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use zeroize::Zeroizing;
 
 use crate::describe::describe;
@@ -26,7 +27,7 @@ use crate::describe::describe;
 /// polls it.
 pub struct HttpsClient {
     pool: Client<Connector, Full<Bytes>>,
-    requests: Semaphore,
+    requests: Arc<Semaphore>,
 }
 
 impl HttpsClient {
@@ -48,13 +49,14 @@ impl HttpsClient {
         connector.set_connect_timeout(Some(CONNECT));
         Self {
             pool: pool(connector),
-            requests: Semaphore::new(REQUESTS),
+            requests: Arc::new(Semaphore::new(REQUESTS)),
         }
     }
 
     /// Waits for a turn, first come first served.
-    pub async fn turn(&self) -> SemaphorePermit<'_> {
-        self.requests.acquire().await.expect("it is never closed")
+    pub async fn turn(&self) -> OwnedSemaphorePermit {
+        let turn = Arc::clone(&self.requests).acquire_owned().await;
+        turn.expect("it is never closed")
     }
 
     /// Sends a request; once more if a kept connection failed under it. The

@@ -21,40 +21,27 @@ impl Freshness {
     pub(super) fn of(headers: &HeaderMap) -> Self {
         let mut freshness = Self::default();
         for value in headers.get_all(CACHE_CONTROL) {
-            let Ok(value) = value.to_str() else {
-                freshness.at_most(Duration::ZERO);
-                continue;
-            };
-            for directive in value.split(',') {
+            for directive in value.to_str().unwrap_or("no-cache").split(',') {
                 freshness.add(directive.trim());
             }
         }
-        let age = headers
-            .get(AGE)
-            .and_then(|age| age.to_str().ok())
-            .and_then(seconds);
-        freshness.time = freshness
-            .time
-            .map(|time| time.saturating_sub(age.unwrap_or_default()));
+        let age = headers.get(AGE).and_then(|age| age.to_str().ok());
+        let age = age.and_then(seconds).unwrap_or_default();
+        freshness.time = freshness.time.map(|time| time.saturating_sub(age));
         freshness
     }
 
     fn add(&mut self, directive: &str) {
         let (name, value) = directive.split_once('=').unwrap_or((directive, ""));
-        if name.eq_ignore_ascii_case("max-age") {
-            self.at_most(seconds(value.trim_matches('"')).unwrap_or_default());
-        } else if name.eq_ignore_ascii_case("no-cache") {
-            self.at_most(Duration::ZERO);
-        } else if name.eq_ignore_ascii_case("no-store") {
-            self.at_most(Duration::ZERO);
-            self.no_store = true;
-        }
-    }
-
-    /// Of several times the shortest holds.
-    fn at_most(&mut self, time: Duration) {
-        let time = time.min(LONGEST);
-        self.time = Some(self.time.map_or(time, |before| before.min(time)));
+        let time = match name.to_ascii_lowercase().as_str() {
+            "max-age" => seconds(value.trim_matches('"')).unwrap_or_default(),
+            "no-cache" | "no-store" => Duration::ZERO,
+            _ => return,
+        };
+        self.no_store |= name.eq_ignore_ascii_case("no-store");
+        // Of several times the shortest holds.
+        let longest = self.time.unwrap_or(LONGEST);
+        self.time = Some(time.min(longest));
     }
 }
 

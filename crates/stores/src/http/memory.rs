@@ -28,10 +28,13 @@ pub(super) struct Kept {
     /// None: absent.
     found: Option<Box<Found<OpenKey>>>,
     pub(super) etag: Option<HeaderValue>,
-    /// How long the answer holds by its own fields, and until when that is.
+    /// How long the answer holds by its own fields, and since when.
     time: Option<Duration>,
-    until: Option<Instant>,
+    since: Instant,
 }
+
+/// A bundle's record, its tag and its time.
+type Parts = (Option<Box<Found<OpenKey>>>, Option<HeaderValue>, Freshness);
 
 impl Memory {
     pub(super) fn new(bytes: usize) -> Self {
@@ -57,77 +60,49 @@ impl Memory {
         self.0.remove(host);
     }
 
-    /// Remembers a bundle if that can save anything, and gives the answer.
-    pub(super) fn found(
+    /// Gives an answer, and remembers it if that can save anything: a bundle with a
+    /// tag, or a wildcard's answer, also its absence, for as long as it says. The cache
+    /// before this store remembers all others.
+    pub(super) fn keep(
         &self,
-        mut found: Found<OpenKey>,
+        host: &HostPattern,
+        found: Option<Box<Found<OpenKey>>>,
         etag: Option<HeaderValue>,
         freshness: Freshness,
     ) -> Answer<OpenKey> {
-        found.fresh_for = freshness.time;
-        let found = Box::new(found);
-        let kept = Kept::new(Some(found.clone()), etag, freshness.time);
-        let is_wildcard = found.record.pattern.wildcard_parent().is_some();
-        let saves = kept.etag.is_some() || is_wildcard && kept.until.is_some();
-        self.store(&found.record.pattern, kept, saves && !freshness.no_store);
-        Answer::found(found)
-    }
-
-    /// Remembers that a wildcard is absent, for as long as the answer says. The
-    /// absence of an exact name is remembered by the cache before this store.
-    pub(super) fn absent(&self, host: &HostPattern, freshness: Freshness) -> Answer<OpenKey> {
-        let kept = Kept::new(None, None, freshness.time);
-        let saves = kept.until.is_some() && host.wildcard_parent().is_some();
-        self.store(host, kept, saves && !freshness.no_store);
-        Answer::absent()
-    }
-
-    /// Prolongs a remembered answer, by the time of the 304 or else by its own (RFC
-    /// 9111, section 4.3.4).
-    pub(super) fn renewed(
-        &self,
-        host: &HostPattern,
-        kept: &Kept,
-        freshness: Freshness,
-    ) -> Answer<OpenKey> {
-        let renewed = Kept::new(
-            kept.found.clone(),
-            kept.etag.clone(),
-            freshness.time.or(kept.time),
-        );
-        let answer = renewed.answer(renewed.time);
-        self.store(host, renewed, !freshness.no_store);
-        answer
-    }
-
-    fn store(&self, host: &HostPattern, kept: Kept, keep: bool) {
-        if keep {
+        let kept = Kept {
+            found,
+            etag,
+            time: freshness.time,
+            since: Instant::now(),
+        };
+        let answer = kept.answer(kept.time);
+        let holds = kept.time.is_some_and(|time| !time.is_zero());
+        let saves = kept.etag.is_some() || holds && host.wildcard_parent().is_some();
+        if saves && !freshness.no_store {
             self.0.insert(host.clone(), Arc::new(kept));
         } else {
             self.0.remove(host);
         }
+        answer
     }
 }
 
 impl Kept {
-    fn new(
-        found: Option<Box<Found<OpenKey>>>,
-        etag: Option<HeaderValue>,
-        time: Option<Duration>,
-    ) -> Self {
-        let until = time.filter(|time| !time.is_zero());
-        Self {
-            found,
-            etag,
-            time,
-            until: until.map(|time| Instant::now() + time),
-        }
-    }
-
     /// The answer, while it holds without being asked for.
     pub(super) fn fresh(&self) -> Option<Answer<OpenKey>> {
-        let left = self.until?.checked_duration_since(Instant::now())?;
+        let left = self.time?.checked_sub(self.since.elapsed())?;
         (!left.is_zero()).then(|| self.answer(Some(left)))
+    }
+
+    /// The parts of the answer after a 304, which holds for its own time or else for
+    /// the time of before (RFC 9111, section 4.3.4).
+    pub(super) fn renewed(&self, freshness: Freshness) -> Parts {
+        let freshness = Freshness {
+            time: freshness.time.or(self.time),
+            ..freshness
+        };
+        (self.found.clone(), self.etag.clone(), freshness)
     }
 
     fn answer(&self, fresh_for: Option<Duration>) -> Answer<OpenKey> {
@@ -216,15 +191,17 @@ mod tests {
         }
     }
 
-    fn tag() -> Option<HeaderValue> {
-        Some(HeaderValue::from_static("\"one\""))
+    fn keep(memory: &Memory, found: Found<OpenKey>, freshness: Freshness) {
+        let host = found.record.pattern.clone();
+        let tag = HeaderValue::from_static("\"one\"");
+        memory.keep(&host, Some(Box::new(found)), Some(tag), freshness);
     }
 
     #[tokio::test(start_paused = true)]
     async fn an_answer_holds_until_its_time_is_over() {
         let memory = Memory::new(1 << 20);
         let name = host("a.example");
-        memory.found(found("a.example", vec![certificate(1)]), tag(), lasts(60));
+        keep(&memory, found("a.example", vec![certificate(1)]), lasts(60));
         tokio::time::advance(Duration::from_secs(20)).await;
         let kept = memory.get(&name).unwrap();
         let Some(Answer {
@@ -238,10 +215,14 @@ mod tests {
         assert!(kept.fresh().is_none() && kept.etag.is_some());
 
         // Unchanged without a new time, it holds for as long again.
-        memory.renewed(&name, &kept, Freshness::default());
+        let renew = |freshness| {
+            let (found, etag, freshness) = kept.renewed(freshness);
+            memory.keep(&name, found, etag, freshness)
+        };
+        renew(Freshness::default());
         tokio::time::advance(Duration::from_secs(59)).await;
         assert!(memory.get(&name).unwrap().fresh().is_some());
-        let Some(now) = memory.renewed(&name, &kept, lasts(10)).found else {
+        let Some(now) = renew(lasts(10)).found else {
             panic!("it was found")
         };
         assert_eq!(now.fresh_for, Some(Duration::from_secs(10)));
@@ -254,16 +235,16 @@ mod tests {
         let memory = Memory::new(256 << 10);
         let chain = || vec![vec![9; 2000].into(), vec![9; 1000].into()];
         for number in 0..1000 {
-            memory.found(
+            keep(
+                &memory,
                 found(&format!("h{number}.example"), chain()),
-                tag(),
                 lasts(0),
             );
         }
         assert!(memory.0.weight() <= 256 << 10, "{memory:?}");
         assert!(memory.0.len() > 40, "{memory:?}");
         let larger = vec![vec![9; 300 << 10].into()];
-        memory.found(found("large.example", larger), tag(), lasts(0));
+        keep(&memory, found("large.example", larger), lasts(0));
         assert!(memory.get(&host("large.example")).is_none());
     }
 }
