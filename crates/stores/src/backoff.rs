@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use crate::random::random;
+
 /// Bounds of the delays between attempts. Each delay doubles, from `min` to
 /// `max`; a random share of it, at most `jitter`, is left out, so that servers
 /// that lost the same peer at the same moment do not return together.
@@ -48,7 +50,7 @@ impl Delays {
     pub fn after_failure(&mut self) -> Duration {
         let delay = self.next.min(self.backoff.max);
         self.next = delay.saturating_mul(2).min(self.backoff.max);
-        delay.mul_f64(1.0 - self.backoff.jitter.clamp(0.0, 1.0) * random())
+        delay.mul_f64(1.0 - self.backoff.jitter.clamp(0.0, 1.0) * fraction())
     }
 
     /// Begins again with the shortest delay.
@@ -63,11 +65,9 @@ impl Delays {
     }
 }
 
-/// From 0 to 1.
-fn random() -> f64 {
-    let mut bytes = [0; 4];
-    aws_lc_rs::rand::fill(&mut bytes).expect("the system gives random bytes");
-    f64::from(u32::from_le_bytes(bytes)) / f64::from(u32::MAX)
+/// Draws a number from 0 to 1.
+fn fraction() -> f64 {
+    f64::from(u32::from_le_bytes(random())) / f64::from(u32::MAX)
 }
 
 #[cfg(test)]

@@ -70,6 +70,7 @@ use self::stats::Stats;
 use self::tables::Meta;
 use self::writer::Writer;
 use self::written::Written;
+use crate::random::random;
 use crate::threads::Threads;
 use sekisho_certs::SealedBytes;
 use sekisho_certs::clock::Clock;
@@ -153,7 +154,7 @@ impl DiskCache {
         let file = CacheFile::lock(&options.path, options.size).map_err(unavailable)?;
         let wanted = Meta {
             store: digest(&SHA256, options.store.as_bytes()).as_ref().to_vec(),
-            own: fresh_id(),
+            own: CatalogId(random()),
             catalog: None,
             position: None,
         };
@@ -323,12 +324,6 @@ impl Drop for DiskCache {
 /// no part: under the same key one sealing is as good as another.
 fn master_key(sealed: &SealedBytes) -> u32 {
     sealed.key_id
-}
-
-fn fresh_id() -> CatalogId {
-    let mut id = [0; 16];
-    aws_lc_rs::rand::fill(&mut id).expect("the system gives random bytes");
-    CatalogId(id)
 }
 
 /// Bounds a call of the disk. In a lookup the store has taken its own time

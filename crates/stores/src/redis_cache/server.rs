@@ -38,6 +38,7 @@ use tokio::runtime::Handle;
 
 use super::entry::{Entry, read, touched};
 use super::script::{Script, unexpected};
+use crate::random::random;
 use crate::redis::RedisUrl;
 use crate::redis::connection::RedisConnection;
 use crate::redis::keys::Keys;
@@ -199,8 +200,7 @@ impl CacheServer {
         log: LogPosition,
     ) -> Result<()> {
         // Its first byte tells it from the subjects beside it.
-        let mut generation = [b'g'; 17];
-        aws_lc_rs::rand::fill(&mut generation[1..]).expect("the system gives random bytes");
+        let generation = [&b"g"[..], &random::<16>()].concat();
         let mark = mark_member(log.mark);
         let args = |args: &mut Pipeline| {
             args.arg(instead.map_or(&[][..], |at| &*at.generation));
@@ -273,9 +273,7 @@ fn mark_of(member: &[u8]) -> Option<u64> {
 /// A day, less up to a tenth of it, so that what was filled together does not
 /// go together.
 fn kept_ms() -> u64 {
-    let mut random = [0; 4];
-    aws_lc_rs::rand::fill(&mut random).expect("the system gives random bytes");
-    ENTRY_MS - u64::from(u32::from_le_bytes(random)) % (ENTRY_MS / 10)
+    ENTRY_MS - u64::from(u32::from_le_bytes(random())) % (ENTRY_MS / 10)
 }
 
 static GET: LazyLock<Script> = LazyLock::new(|| Script::new(include_str!("get.lua")));
