@@ -1,4 +1,4 @@
-//! The command line: what may be typed, and which command it leads to.
+//! The command line: parses arguments and runs the command.
 
 mod cert;
 mod check;
@@ -64,7 +64,7 @@ enum Command {
 }
 
 impl Cli {
-    /// Does what was typed. `begun` is when the process began.
+    /// Runs the command. `begun` is when the process began.
     pub(crate) fn run(self, begun: Instant) -> Result<Ended> {
         let config = self.config.as_deref();
         match self.command {

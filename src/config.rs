@@ -1,4 +1,4 @@
-//! The configuration file: what was written, and what was checked.
+//! The configuration file: reading, checking and defaults.
 
 mod check;
 mod error;
@@ -28,41 +28,40 @@ pub(crate) use token::TokenSource;
 pub(crate) use trust::Exposure;
 pub(crate) use value::Size;
 
-/// A checked configuration, with every default applied and every path absolute.
-/// Defaults and ranges stand in `keys.rs`.
+/// Checked configuration, with every default applied and every path absolute.
+/// `keys.rs` has the defaults and ranges.
 #[derive(Clone, Debug)]
 pub(crate) struct Config {
-    /// The file that it was read from.
+    /// The file that the configuration was read from.
     pub(crate) file: PathBuf,
-    /// `[listen]`: where connections are accepted.
+    /// `[listen]`: addresses that accept connections.
     pub(crate) listen: Listen,
-    /// `[default]`: whose credential is sent without SNI.
+    /// `[default]`: default hosts, for clients without SNI.
     pub(crate) defaults: Defaults,
-    /// `[store]`: where hosts and credentials live.
+    /// `[store]`: the store of hosts and credentials.
     pub(crate) store: Store,
-    /// `[keys] master`: what unseals private keys.
+    /// `[keys] master`: source of the master keys, which seal private keys.
     pub(crate) keys: Option<KeySource>,
-    /// `[cache]`: what is kept in memory.
+    /// `[cache]`: memory caches and the disk cache.
     pub(crate) cache: Cache,
-    /// `[cache] redis`: where copies of what the catalog holds are kept, for all
-    /// servers on it; only before a catalog, and no Cluster. Not used before
-    /// `sqlite:`.
+    /// `[cache] redis`: Redis cache of catalog records, which all servers on
+    /// the catalog share. Only for a catalog, and without Redis Cluster. Not
+    /// used for `sqlite:`.
     pub(crate) redis_cache: Option<Box<RedisUrl>>,
-    /// `[site]`: for a host without a site of its own; 404 if not given.
+    /// `[site]`: site of hosts without their own; 404 by default.
     pub(crate) site: Site,
-    /// `[sites] allow`: the folders that roots in host records lie in.
+    /// `[sites] allow`: folders that roots in host records must lie in.
     pub(crate) allowed_roots: AllowedRoots,
-    /// `[tickets] key_file`: ticket keys for a store that has no place for
-    /// them.
+    /// `[tickets] key_file`: ticket keys for a store that can't hold them.
     pub(crate) tickets: Option<PathBuf>,
-    /// `[server]`: bounds.
+    /// `[server]`: limits.
     pub(crate) limits: Limits,
 }
 
 impl Config {
     /// Reads the file, or the first of `./sekisho.toml` and
-    /// `/etc/sekisho/sekisho.toml` that exists. One that was not named must
-    /// belong to root or the caller, and nobody else may be able to write it.
+    /// `/etc/sekisho/sekisho.toml` that exists. A file that was not named must
+    /// belong to root or the caller, and others must not be able to write it.
     ///
     /// # Errors
     /// Names file, line and key, what is wrong and what to write.
@@ -73,8 +72,8 @@ impl Config {
         }
     }
 
-    /// Checks text as if it stood in `file`; relative paths are taken below
-    /// the folder of that file.
+    /// Checks text as the content of `file`; relative paths lie below the
+    /// folder of that file.
     ///
     /// # Errors
     /// As [`Config::load`].
@@ -90,7 +89,7 @@ impl Config {
     /// Lists how others may change the file, or read a password in it.
     ///
     /// # Errors
-    /// If the file can't be looked at.
+    /// If the file's metadata can't be read.
     pub(crate) fn exposures(&self) -> Result<Vec<Exposure>, ConfigError> {
         // A URL shows three stars for its password.
         let redis = self.redis_cache.as_ref().map(ToString::to_string);
@@ -100,7 +99,7 @@ impl Config {
             .map_err(|error| ConfigError::read(&self.file, error))
     }
 
-    /// Returns what the server is built with.
+    /// Returns the settings of the server.
     pub(crate) fn settings(&self) -> Settings {
         Settings {
             https: self.listen.https.clone(),
@@ -155,19 +154,19 @@ pub(crate) struct Listen {
     /// `admin`: health and metrics over plain HTTP; off by default. Beyond
     /// loopback only with `admin_token`.
     pub(crate) admin: Option<admin::Address>,
-    /// `admin_token`: where the bearer token for the admin listener is read,
-    /// `file:PATH` or `env:NAME`.
+    /// `admin_token`: source of the admin listener's bearer token, `file:PATH`
+    /// or `env:NAME`.
     pub(crate) admin_token: Option<TokenSource>,
 }
 
 /// `[store]`.
 #[derive(Clone, Debug)]
 pub(crate) struct Store {
-    /// `url`: which store, and where.
+    /// `url`: kind and address of the store.
     pub(crate) url: Url,
-    /// `token`: where the bearer token of an endpoint is read.
+    /// `token`: source of an endpoint's bearer token.
     pub(crate) token: Option<TokenSource>,
-    /// `ca`: a file of the certificates that alone are believed.
+    /// `ca`: file of the only root certificates to trust.
     pub(crate) ca: Option<PathBuf>,
 }
 
@@ -186,26 +185,27 @@ pub(crate) struct Cache {
     /// `fresh`: how long an entry of a store without a change feed is served
     /// before it is read again.
     pub(crate) fresh: Duration,
-    /// `absent`: how long a name that was not there is not looked up again.
+    /// `absent`: how long an absent name stays in the negative cache.
     pub(crate) absent: Duration,
     /// `files`: bytes for small files.
     pub(crate) files: usize,
-    /// Copies on disk for a start while the store is down; none if `disk` is
+    /// Disk cache, for a start while the store is down. None if `disk` is
     /// `"off"`, or for a store on this machine.
     pub(crate) disk: Option<Disk>,
 }
 
-/// Where copies of what a store elsewhere said are kept.
+/// Disk cache of a remote store's records.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Disk {
     /// `disk`: the file.
     pub(crate) path: PathBuf,
-    /// `disk_size`: its bytes, its log's included.
+    /// `disk_size`: bytes of the file and its log.
     pub(crate) size: usize,
 }
 
 const DEFAULT_FILES: [&str; 2] = ["sekisho.toml", "/etc/sekisho/sekisho.toml"];
-/// A megabyte is ten thousand lines; more is another file by mistake.
+/// Bytes of the largest configuration. 1 MiB is some ten thousand lines; a
+/// larger file was named by mistake.
 const MAX_FILE: u64 = 1 << 20;
 
 #[cfg(test)]

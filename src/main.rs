@@ -14,7 +14,8 @@ use clap::Parser;
 
 fn main() -> ExitCode {
     let begun = Instant::now();
-    // Before anything that could hold a key is read, and before any thread.
+    // This comes before any key is read and before any thread starts: threads
+    // inherit both settings.
     process::keep_memory_private();
     process::give_up_privileges();
     let cli = cli::Cli::parse();

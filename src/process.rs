@@ -1,4 +1,4 @@
-//! What the process asks of its allocator and its kernel.
+//! Settings of the process: allocator, kernel limits, privileges.
 
 #[cfg(feature = "jemalloc")]
 mod allocator;
@@ -34,8 +34,8 @@ pub(crate) fn keep_memory_private() {
     }
 }
 
-/// Raises the number of files and sockets that may be open to what the system
-/// allows; gives it, none if there is no limit.
+/// Raises the limit of open files to the hard limit. Returns the limit; None if
+/// there is none.
 pub(crate) fn open_all_files() -> Option<u64> {
     let limit = getrlimit(Resource::Nofile);
     let raised = Rlimit {
@@ -45,14 +45,14 @@ pub(crate) fn open_all_files() -> Option<u64> {
     match setrlimit(Resource::Nofile, raised) {
         Ok(()) => limit.maximum,
         Err(error) => {
-            tracing::warn!(%error, "the limit of open files could not be raised");
+            tracing::warn!(%error, "the limit of open files can't be raised: connections may be refused");
             limit.current
         }
     }
 }
 
-/// Says in the log if more files and sockets may be needed than may be open;
-/// `allowed` is what [`open_all_files`] gave.
+/// Warns if the configuration needs more open files than `allowed`, the result
+/// of [`open_all_files`].
 pub(crate) fn check_files(allowed: Option<u64>, config: &Config) {
     let Limits {
         connections,
@@ -83,8 +83,7 @@ pub(crate) fn register_build(registry: &mut Registry) {
     registry.register("build_info", "The version that runs", versions);
 }
 
-/// Says in the log if as many connections as may be open can need more memory
-/// than there is.
+/// Warns if `[server] connections` can need more memory than is available.
 pub(crate) fn check_memory(config: &Config) {
     let connections = config.limits.connections;
     let caches = config.cache.memory + config.cache.files;
@@ -103,11 +102,11 @@ pub(crate) fn check_memory(config: &Config) {
 }
 
 /// Bytes of an idle connection: 11.5 KiB of the process (docs/performance.md),
-/// and what the kernel keeps for its socket.
+/// and the kernel's memory for its socket.
 const PER_CONNECTION: usize = 16 << 10;
-/// What a runtime polls and wakes itself with, and its connections to a store
-/// and a level before it.
+/// Descriptors of a worker: those with which its runtime polls and wakes
+/// itself, and its connections to the store and the Redis cache.
 const PER_WORKER: usize = 5;
-/// The store's files and threads, the admin listener with its connections, and
-/// files that are being opened.
+/// Other descriptors: the store's files and threads, the admin listener with
+/// its connections, and files that are being opened.
 const OTHER_FILES: usize = 128;

@@ -58,7 +58,7 @@ pub(super) fn run(config: Option<&Path>, args: &Args) -> Result<Ended> {
     unreachable.report(args.reachable)
 }
 
-/// Why stores can't be reached. A server starts all the same.
+/// Reasons why stores can't be reached. A server would start all the same.
 #[derive(Default)]
 struct Unreachable {
     store: Option<anyhow::Error>,
@@ -67,7 +67,7 @@ struct Unreachable {
 }
 
 impl Unreachable {
-    /// Warns of each, or fails with the first.
+    /// Warns of each reason, or fails with the first.
     fn report(self, fails: bool) -> Result<Ended> {
         for error in self.store.into_iter().chain(self.redis_cache) {
             if fails {
@@ -82,12 +82,12 @@ impl Unreachable {
     }
 }
 
-/// Asks each store. What does not heal by itself is an error.
+/// Calls each store. Permanent failures are errors.
 async fn probe(config: &Config, opened: &Opened) -> Result<Unreachable> {
     let mut unreachable = Unreachable::default();
     let Some(sealer) = &opened.catalog else {
-        // No answer of it keeps a server from starting, which asks it only when
-        // a client comes.
+        // No answer of an endpoint keeps a server from starting, which calls it
+        // only for clients.
         let url = &config.store.url;
         let reached = sekisho_stores::probe(url, &*opened.store, &Handle::current()).await;
         unreachable.store = reached.err().map(|error| anyhow!("{url}: {error}"));
@@ -98,7 +98,7 @@ async fn probe(config: &Config, opened: &Opened) -> Result<Unreachable> {
         }
         return Ok(unreachable);
     };
-    // Reads from the file, which opening alone may not.
+    // Reads a record: opening the file alone may not read it.
     match sealer.catalog().head().await {
         Err(error) if error.is_retryable() => unreachable.store = Some(error.into()),
         other => drop(other?),

@@ -1,4 +1,4 @@
-//! Changing one record while others change it too.
+//! Edits one record with optimistic concurrency.
 
 use anyhow::bail;
 use sekisho_certs::store::{Precondition, Write};
@@ -6,18 +6,18 @@ use sekisho_certs::{HostPattern, HostRecord, Sealer, StoreError};
 
 use crate::cli::failure::Result;
 
-/// What becomes of a record.
+/// Edit of a record.
 pub(crate) enum Edit {
     /// The record stays as it is.
     Keep,
-    /// The record is stored so.
+    /// This record is stored.
     Put(HostRecord),
     /// The record is removed.
     Remove,
 }
 
-/// Reads a record, decides, and writes only if nobody wrote it in between;
-/// else reads again.
+/// Reads a record, decides, and writes if the version is unchanged. After a
+/// conflict it reads again.
 pub(crate) async fn edit(
     sealer: &Sealer,
     pattern: &HostPattern,
@@ -49,5 +49,6 @@ pub(crate) async fn edit(
     bail!("{pattern} kept changing while it was edited ({conflict}); try again")
 }
 
-/// More means that somebody writes the record without pause.
+/// Attempts; more conflicts mean that another program writes the record without
+/// pause.
 const MAX_ATTEMPTS: usize = 8;

@@ -1,4 +1,4 @@
-//! How a command ends: its exit code, and what it says when it failed.
+//! Ends of commands: exit codes and error texts.
 
 use std::fmt;
 use std::io;
@@ -8,15 +8,15 @@ use std::process::ExitCode;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use sekisho_certs::printable;
 
-/// What a command gives.
+/// Result of a command.
 pub(crate) use anyhow::Result;
 
-/// How a command ended that did its work.
+/// End of a command that did its work.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Ended {
-    /// All of it was done.
+    /// All work was done.
     Done,
-    /// Some of the input was refused, the rest done.
+    /// Some of the input was refused, the rest was done.
     PartlyRefused,
 }
 
@@ -29,7 +29,7 @@ impl From<Ended> for ExitCode {
     }
 }
 
-/// Wrong usage that only shows behind the parser.
+/// Wrong usage that the parser can't detect.
 #[derive(Debug)]
 pub(crate) struct Usage(pub(crate) String);
 
@@ -41,7 +41,7 @@ impl fmt::Display for Usage {
 
 impl std::error::Error for Usage {}
 
-/// Nobody reads standard output any more, as in `sekisho host list | head`.
+/// Standard output was closed by its reader, as in `sekisho host list | head`.
 #[derive(Debug)]
 pub(crate) struct ReaderGone;
 
@@ -53,7 +53,7 @@ impl fmt::Display for ReaderGone {
 
 impl std::error::Error for ReaderGone {}
 
-/// Says on standard error why a command failed; gives its exit code.
+/// Writes the error of a command to standard error; returns the exit code.
 pub(crate) fn report(error: &anyhow::Error) -> ExitCode {
     if error.chain().any(is_reader_gone) {
         return ExitCode::SUCCESS;
@@ -68,22 +68,22 @@ pub(crate) fn report(error: &anyhow::Error) -> ExitCode {
     }
 }
 
-/// Says on standard error what is wrong, but keeps no command from its work.
+/// Writes a warning to standard error.
 pub(crate) fn warn(error: &anyhow::Error, hint: &str) {
     eprintln!("warning: {}; {hint}", printable(&with_causes(error)));
 }
 
-/// Tells whether a line can be written without waiting for a reader, who may
-/// never come: a server that is told to end must end.
+/// Returns whether a line can be written without waiting for a reader. A server
+/// that must end can't wait for one.
 fn takes_a_line(to: impl AsFd) -> bool {
     let mut fds = [PollFd::new(&to, PollFlags::OUT)];
     let waited = poll(&mut fds, Some(&ERROR_WAIT));
-    // What can't be asked is written to as usual.
+    // If poll fails, the line is written as usual.
     !matches!(waited, Ok(0))
 }
 
-/// The error and its causes in one line; some errors tell their cause
-/// themselves.
+/// Joins an error and its causes in one line. A cause that an error's own text
+/// includes is not repeated.
 fn with_causes(error: &anyhow::Error) -> String {
     let mut text = error.to_string();
     for cause in error.chain().skip(1).map(ToString::to_string) {
@@ -102,10 +102,10 @@ fn is_reader_gone(cause: &(dyn std::error::Error + 'static)) -> bool {
         .is_some_and(<dyn std::error::Error + Send + Sync>::is::<ReaderGone>)
 }
 
-/// For a reader that is only slow.
+/// Longest wait for a slow reader.
 const ERROR_WAIT: Timespec = Timespec {
     tv_sec: 1,
     tv_nsec: 0,
 };
-/// The exit code that the parser gives.
+/// Exit code of wrong usage, as clap has it.
 const WRONG_USAGE: u8 = 2;

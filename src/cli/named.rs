@@ -1,4 +1,4 @@
-//! What a NAME on the command line may be: a pattern, or a credential's id.
+//! Arguments NAME of the command line: a pattern, or a credential's id.
 
 use std::str::FromStr;
 
@@ -9,7 +9,7 @@ use sekisho_certs::{
 
 use crate::cli::failure::Result;
 
-/// A host by its pattern, or a credential by its id.
+/// Host by its pattern, or credential by its id.
 #[derive(Clone, Debug)]
 pub(crate) enum Named {
     Credential(CredentialId),
@@ -30,8 +30,8 @@ impl FromStr for Named {
 }
 
 impl Named {
-    /// The credential, or those that the host refers to, in the order of
-    /// preference; fails if there is none.
+    /// Returns the credential, or those that the host refers to, in the order
+    /// of preference. Fails if there is none.
     pub(crate) async fn credentials(
         &self,
         catalog: &dyn Catalog,
@@ -50,7 +50,7 @@ impl Named {
     }
 }
 
-/// The record of a host that must be there.
+/// Returns the record of an existing host.
 pub(crate) async fn host(catalog: &dyn Catalog, pattern: &HostPattern) -> Result<HostRecord> {
     let found = catalog.hosts(std::slice::from_ref(pattern)).await?;
     found.into_iter().next().ok_or_else(|| {
@@ -58,7 +58,7 @@ pub(crate) async fn host(catalog: &dyn Catalog, pattern: &HostPattern) -> Result
     })
 }
 
-/// What a record refers to, in the order of preference.
+/// Returns the credentials of a record, in the order of preference.
 pub(crate) async fn credentials_of(
     catalog: &dyn Catalog,
     record: &HostRecord,

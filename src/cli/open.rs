@@ -1,4 +1,4 @@
-//! From the configuration to an open store.
+//! Opens the store of the configuration.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -22,22 +22,22 @@ pub(super) use serving::serving;
 mod caches;
 mod serving;
 
-/// A store that is ready to be asked.
+/// Open store, with its caches.
 pub(crate) struct Opened {
     pub(crate) store: Arc<dyn Store>,
-    /// What seals for it, if it can also be written.
+    /// Sealer of the store, if it is a catalog.
     pub(crate) catalog: Option<Sealer>,
-    /// Redis before the catalog.
+    /// The Redis cache.
     pub(crate) redis: Option<Arc<RedisCache>>,
-    /// The cache on disk.
+    /// The disk cache.
     pub(crate) disk: Option<Arc<DiskCache>>,
-    /// What was known of a catalog that is out of reach.
+    /// Cached start state, if the catalog is unavailable.
     pub(crate) start: Option<StartState>,
-    /// As the operator knows it.
+    /// The store's URL as shown to the operator.
     pub(crate) shown: String,
 }
 
-/// Drives one command.
+/// Makes the runtime of one command.
 pub(super) fn runtime() -> Result<Runtime> {
     Builder::new_current_thread()
         .enable_all()
@@ -45,8 +45,8 @@ pub(super) fn runtime() -> Result<Runtime> {
         .context("the runtime could not be started")
 }
 
-/// Opens the catalog of the configuration for a command, with its keys; it must be
-/// there.
+/// Opens the existing catalog of the configuration for a command, with its
+/// keys.
 pub(super) async fn existing(config: Option<&Path>) -> Result<Sealer> {
     sealed(&configuration::load(config)?).await
 }
@@ -58,10 +58,11 @@ pub(super) async fn sealed(config: &Config) -> Result<Sealer> {
     Ok(sealer)
 }
 
-/// Connects to the catalog of this configuration, whether the keys open it or not.
+/// Connects to the catalog of this configuration, even if the keys don't open
+/// it.
 pub(super) async fn unopened(config: &Config) -> Result<Sealer> {
     let catalog = catalog(config, Mode::Existing)?;
-    // A missing catalog is told before its missing key.
+    // A missing catalog is reported before its missing key.
     catalog.id().await?;
     Ok(Sealer::unopened(catalog, keys(config)?))
 }
@@ -75,7 +76,7 @@ pub(super) async fn create(config: &Config) -> Result<Sealer> {
     create_under(config, KeyRing::first).await
 }
 
-/// Opens the catalog; a new one is sealed under the key that `choose` picks of
+/// Opens the catalog. A new one is sealed under the key that `choose` picks of
 /// the ring.
 pub(super) async fn create_under(
     config: &Config,
@@ -83,7 +84,8 @@ pub(super) async fn create_under(
 ) -> Result<Sealer> {
     let url = catalog_url(config)?;
     let is_there = sekisho_stores::exists(url, &Handle::current()).await?;
-    // The key first: broken off here, the next run finds a key and no store.
+    // The key comes first: after a crash here, the next run finds a key and no
+    // store, and continues.
     let keys = if is_there {
         keys(config)?
     } else {
@@ -102,7 +104,7 @@ pub(super) async fn create_under(
     Ok(sealer)
 }
 
-/// Opens the catalog of the configuration. The runtime that runs this drives its
+/// Opens the catalog of the configuration. The current runtime drives its
 /// connections.
 fn catalog(config: &Config, mode: Mode) -> Result<Arc<dyn Catalog>> {
     let options = Options {
@@ -130,15 +132,16 @@ fn no_catalog(store: &Url) -> anyhow::Error {
     )
 }
 
-/// What requests to the admin listener must carry; none if there is no such
-/// listener, or one without a token.
+/// Reads the token of the admin listener; None without a listener or without a
+/// token.
 pub(super) fn admin_token(config: &Config) -> Result<Option<Token>> {
     let admin = config.listen.admin.as_ref();
     let source = admin.and(config.listen.admin_token.as_ref());
     let Some(source) = source else {
         return Ok(None);
     };
-    // A longer text is seen to be too long, and never moves in memory.
+    // Twice the length detects a text that is too long, without reallocating
+    // the secret.
     let text = source.read(2 * MAX_TOKEN).context("[listen] admin_token")?;
     let token = Token::parse(&text)
         .map_err(|problem| anyhow!("[listen] admin_token: {source}: {problem}"))?;
@@ -149,8 +152,8 @@ fn keys(config: &Config) -> Result<Keys> {
     Ok(Keys::load(source(config)?)?)
 }
 
-/// For a store that is to be made: a key file that is missing is made too. One
-/// that is there is taken, whether an earlier run or the operator made it.
+/// Loads the keys of a store that will be created. A missing key file is
+/// created, an existing one is used.
 fn new_keys(config: &Config) -> Result<Keys> {
     let KeySource::File(path) = source(config)? else {
         return keys(config);

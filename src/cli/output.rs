@@ -1,4 +1,4 @@
-//! Standard output: text for people, JSON for programs.
+//! Writes standard output: text for people, JSON for programs.
 
 use std::io::{self, BufWriter, StdoutLock, Write};
 
@@ -7,7 +7,8 @@ use serde::Serialize;
 
 use crate::cli::failure::ReaderGone;
 
-/// Buffered standard output that tells a reader who went away from a failure.
+/// Buffered standard output, which distinguishes a closed pipe from other
+/// errors.
 pub(crate) struct Output(BufWriter<StdoutLock<'static>>);
 
 impl Output {
@@ -33,8 +34,7 @@ impl Write for Output {
     }
 }
 
-/// Many things of a kind, one per line, written as they come: a JSON array or
-/// plain lines.
+/// Streaming list, one item per line: a JSON array or plain lines.
 pub(crate) struct Listing<'a> {
     output: &'a mut Output,
     json: bool,
@@ -50,7 +50,7 @@ impl<'a> Listing<'a> {
         }
     }
 
-    /// Writes one of the two forms.
+    /// Writes an item in one of the two forms.
     pub(crate) fn push<T: Serialize>(
         &mut self,
         json: impl FnOnce() -> T,
@@ -75,7 +75,7 @@ impl<'a> Listing<'a> {
     }
 }
 
-/// A pattern, and beside it the form with U-labels where that differs.
+/// Shows a pattern, and its form with U-labels if that differs.
 pub(crate) fn name(pattern: &HostPattern) -> String {
     let unicode = pattern.to_unicode();
     if unicode == pattern.as_str() {
@@ -85,7 +85,7 @@ pub(crate) fn name(pattern: &HostPattern) -> String {
     }
 }
 
-/// Seconds since the Unix epoch as RFC 3339 in UTC.
+/// Formats seconds since the Unix epoch as RFC 3339 in UTC.
 pub(crate) fn rfc3339(seconds: i64) -> String {
     let (days, second) = (
         seconds.div_euclid(SECONDS_PER_DAY),
@@ -96,8 +96,8 @@ pub(crate) fn rfc3339(seconds: i64) -> String {
     format!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}Z")
 }
 
-/// Year, month and day of a day since the Unix epoch, in the proleptic
-/// Gregorian calendar; years begin in March here, so that leap days come last.
+/// Converts a day since the Unix epoch to year, month and day of the proleptic
+/// Gregorian calendar. Years begin in March here, to put leap days last.
 pub(crate) fn civil(days: i64) -> (i64, i64, i64) {
     let days = days + 719_468;
     let era = days.div_euclid(146_097);
@@ -122,7 +122,7 @@ fn tell_reader_gone(error: io::Error) -> io::Error {
 }
 
 pub(crate) const SECONDS_PER_DAY: i64 = 86_400;
-/// How many are read from the store at once: what one page may take of memory.
+/// Records read from the store at once, which bounds the memory of a page.
 pub(crate) const PAGE: usize = 1000;
 
 #[cfg(test)]

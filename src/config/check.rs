@@ -1,4 +1,4 @@
-//! From what was written to what is used.
+//! Checks the written keys and makes a [`Config`] of them.
 
 use std::collections::HashMap;
 use std::net::SocketAddr;
@@ -23,7 +23,7 @@ use super::{Cache, Config, Disk, Listen, Store};
 
 type Result<T> = std::result::Result<T, Problem>;
 
-/// Checks everything; stops at the first problem.
+/// Checks the whole file; stops at the first problem.
 pub(crate) fn check(raw: RawConfig, file: &Path) -> Result<Config> {
     let base = file.parent().expect("an absolute file has a folder");
     let listen = listen(&raw.listen, base)?;
@@ -128,8 +128,7 @@ fn store(raw: &RawStore, base: &Path) -> Result<Store> {
     })
 }
 
-/// Only the embedded store has a folder in which a master key can lie by
-/// default.
+/// Only the embedded store has a folder for a default master key.
 fn keys(master: Option<&str>, store: &Url, base: &Path) -> Result<Option<KeySource>> {
     let (text, folder) = match (master, store.database()) {
         (Some(text), _) => (text, base),
@@ -162,7 +161,7 @@ fn address(text: &str, place: &[&str]) -> Result<SocketAddr> {
     })
 }
 
-/// Port 0 stands for any free port, so it may repeat.
+/// Port 0 means any free port, and therefore may repeat.
 fn distinct(https: &[SocketAddr], http: &[SocketAddr], admin: Option<&Address>) -> Result<()> {
     let mut seen = HashMap::new();
     let https = https.iter().map(|address| ("https", address));

@@ -1,26 +1,26 @@
-//! Why there is no configuration.
+//! Errors of the configuration file.
 
 use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// Why there is no configuration.
+/// Reason why there is no configuration.
 #[derive(Debug)]
 pub(crate) enum ConfigError {
-    /// No file was named, and none stands where it is looked for.
+    /// No file was named, and no default file exists.
     NotFound(Vec<PathBuf>),
     /// The file can't be read.
     Read(PathBuf, io::Error),
-    /// The file was not named, and somebody else may have written it.
+    /// The file was not named, and another user may have written it.
     Untrusted(PathBuf, String),
-    /// The file says something wrong.
+    /// The file has an invalid key or value.
     Invalid {
-        /// Which file.
+        /// The file.
         file: PathBuf,
-        /// The line, from 1 on; none for what is missing altogether.
+        /// The line, from 1 on; None for a missing key.
         line: Option<usize>,
-        /// The key as a reader finds it: `[cache] memory`. Empty where the
-        /// file breaks TOML's grammar.
+        /// The key as in `[cache] memory`. Empty if the file breaks TOML's
+        /// grammar.
         key: String,
         /// What is wrong, and what to write.
         problem: String,

@@ -1,34 +1,35 @@
-//! The keys that have a default or a range, as docs/configuration.md lists them.
+//! Keys with a default or a range, as docs/configuration.md lists them.
 
 use std::time::Duration;
 
 use super::locate::Problem;
 use super::value::Unit;
 
-/// A key of the configuration with a default or a range.
+/// Key of the configuration with a default or a range.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Key {
     pub(super) section: &'static str,
     pub(super) name: &'static str,
     pub(super) unit: Unit,
-    /// As it would be written; none where the machine or another key decides.
+    /// The default as it is written; None if the machine or another key
+    /// decides.
     pub(super) default: Option<&'static str>,
     /// The least and the greatest value.
     pub(super) range: (&'static str, &'static str),
 }
 
-/// All of them. Each default and each range stands here and in the
-/// documentation, which a test compares.
+/// All keys with a default or a range. A test compares them with the
+/// documentation.
 #[rustfmt::skip]
 pub(super) const KEYS: &[Key] = &[
-    // Port 0 is none that a client could connect to.
+    // No client can connect to port 0.
     count("listen", "public_port", None, ("1", "65535")),
-    // Less holds no useful number of entries; more is a slip of the keys.
+    // Smaller caches are useless; larger values are typing errors.
     bytes("cache", "memory", "64MiB", ("1MiB", "1TiB")),
     time("cache", "fresh", "60s", ("1s", "1d")),
     time("cache", "absent", "5s", ("100ms", "1h")),
     bytes("cache", "files", "16MiB", ("1MiB", "1TiB")),
-    // The least holds a thousand hosts.
+    // The minimum holds a thousand hosts.
     bytes("cache", "disk_size", "256MiB", ("4MiB", "1TiB")),
     count("server", "workers", None, ("1", "1024")),
     count("server", "connections", Some("65536"), ("1", "10000000")),
@@ -39,7 +40,7 @@ pub(super) const KEYS: &[Key] = &[
     time("server", "drain_timeout", "30s", ("0s", "1h")),
     count("server", "absent_per_prefix", Some("600"), ("1", "1000000000")),
     count("server", "loads", Some("256"), ("1", "65536")),
-    // Bounded by `loads` too, whatever that is.
+    // `loads` bounds this value, too.
     count("server", "loads_per_prefix", Some("64"), ("1", "65536")),
     count("server", "loads_waiting", Some("4096"), ("0", "1000000")),
 ];
@@ -52,7 +53,7 @@ pub(super) const MASTER_KEY: &str = "file:master.key";
 /// Returns the entry of [`KEYS`].
 ///
 /// # Panics
-/// If there is none, which is a mistake in this program.
+/// If there is no such entry, which is a bug.
 pub(super) fn key(section: &str, name: &str) -> Key {
     let found = KEYS
         .iter()
@@ -77,7 +78,7 @@ impl Key {
         self.count_up_to(number, usize::MAX)
     }
 
-    /// Reads a number; without one, `default` as far as the range has it.
+    /// Reads a number; without one, clamps `default` to the range.
     pub(super) fn count_or(&self, number: Option<i64>, default: usize) -> Result<usize, Problem> {
         let Some(number) = number else {
             let (least, most) = self.bounds();
@@ -87,7 +88,7 @@ impl Key {
         self.count(Some(number))
     }
 
-    /// Reads a number that `most` bounds beside the key's own range.
+    /// Reads a number that `most` bounds besides the key's own range.
     pub(super) fn count_up_to(&self, number: Option<i64>, most: usize) -> Result<usize, Problem> {
         let (least, own) = self.bounds();
         let most = own.min(most as u64);

@@ -1,4 +1,4 @@
-//! From a problem to the place in the file.
+//! Locates problems in the configuration file.
 
 use std::ops::Range;
 use std::path::Path;
@@ -9,7 +9,7 @@ use toml::de::{DeTable, DeValue};
 use super::error::ConfigError;
 use super::raw::RawConfig;
 
-/// A problem on the way to its place.
+/// Problem whose line is not known yet.
 #[derive(Debug)]
 pub(crate) struct Problem {
     place: Place,
@@ -17,8 +17,8 @@ pub(crate) struct Problem {
 }
 
 impl Problem {
-    /// A problem with the value at a path of keys; where it is missing, with
-    /// the nearest key above it.
+    /// Makes a problem of the value at a path of keys. If the value is missing,
+    /// the nearest key above it is shown.
     pub(crate) fn at(path: &[&str], text: impl Into<String>) -> Self {
         Self {
             place: Place::Path(path.iter().map(|key| (*key).to_owned()).collect()),
@@ -33,7 +33,7 @@ enum Place {
     Span(Option<Range<usize>>),
 }
 
-/// Reads the keys.
+/// Parses the keys.
 pub(crate) fn deserialize(text: &str) -> Result<RawConfig, Problem> {
     toml::from_str(text).map_err(|error| Problem {
         place: Place::Span(error.span()),
@@ -41,7 +41,7 @@ pub(crate) fn deserialize(text: &str) -> Result<RawConfig, Problem> {
     })
 }
 
-/// The error for a problem of this text.
+/// Makes the error of a problem in this text.
 pub(crate) fn invalid(text: &str, file: &Path, problem: Problem) -> ConfigError {
     let root = DeTable::parse(text).ok();
     let table = root.as_ref().map(Spanned::get_ref);
@@ -65,7 +65,7 @@ pub(crate) fn invalid(text: &str, file: &Path, problem: Problem) -> ConfigError 
     }
 }
 
-/// `[cache] memory`, `[listen] https[1]`.
+/// Shows a path of keys: `[cache] memory`, `[listen] https[1]`.
 fn display(path: &[String]) -> String {
     let mut shown = String::new();
     for (depth, key) in path.iter().enumerate() {
@@ -85,7 +85,8 @@ fn is_bare(key: &str) -> bool {
         .all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_'))
 }
 
-/// Where the value at `path` begins, or the deepest key above it that exists.
+/// Returns where the value at `path` begins, or the deepest key above it that
+/// exists.
 fn offset_of(table: &DeTable<'_>, path: &[String]) -> Option<usize> {
     let (first, rest) = path.split_first()?;
     let (key, value) = table.iter().find(|(key, _)| key.get_ref() == first)?;
@@ -101,7 +102,7 @@ fn offset_of(table: &DeTable<'_>, path: &[String]) -> Option<usize> {
     Some(below.unwrap_or(here))
 }
 
-/// The keys down to what a span covers.
+/// Returns the path of keys to the value that a span covers.
 fn path_to(table: &DeTable<'_>, span: &Range<usize>) -> Vec<String> {
     for (key, value) in table {
         let name = key.get_ref().to_string();
@@ -109,7 +110,7 @@ fn path_to(table: &DeTable<'_>, span: &Range<usize>) -> Vec<String> {
             return vec![name];
         }
         let below = match value.get_ref() {
-            // A table of its own section lies outside of the span of its name.
+            // A table with its own section lies outside of its name's span.
             DeValue::Table(table) => path_to(table, span),
             _ => Vec::new(),
         };
@@ -124,7 +125,7 @@ fn covers(outer: &Range<usize>, inner: &Range<usize>) -> bool {
     outer.start <= inner.start && inner.end <= outer.end
 }
 
-/// The parser's message in the words of the one who wrote the file.
+/// Rewords the parser's message in terms of the file.
 fn reworded(message: &str) -> String {
     if let Some(list) = message.strip_prefix("unknown field ") {
         let words: Vec<&str> = list.split('`').skip(1).step_by(2).collect();
@@ -150,7 +151,7 @@ fn unknown_key(unknown: &str, known: &[&str]) -> String {
     }
 }
 
-/// How many letters must be changed, added or left out.
+/// Returns the Levenshtein distance of two texts.
 fn distance(one: &str, other: &str) -> usize {
     let other: Vec<char> = other.chars().collect();
     let mut row: Vec<usize> = (0..=other.len()).collect();
@@ -166,5 +167,5 @@ fn distance(one: &str, other: &str) -> usize {
     row[other.len()]
 }
 
-/// Further apart, a suggestion is a guess.
+/// Largest distance of a suggestion; beyond it, a suggestion is a guess.
 const MAX_DISTANCE: usize = 2;

@@ -1,4 +1,4 @@
-//! Which files and variables of this machine are the server's own.
+//! Files and environment variables that are the server's own.
 
 use std::path::{Path, PathBuf};
 
@@ -9,8 +9,8 @@ use sekisho_stores::Url;
 use super::{Config, TokenSource};
 
 impl Config {
-    /// Lists the files that no site serves: this configuration and the files
-    /// with keys, tokens and hosts that it names.
+    /// Lists the files that no site may serve: this configuration, and the
+    /// files with keys, tokens and hosts that it names.
     #[must_use]
     pub(crate) fn own_files(&self) -> OwnFiles {
         OwnFiles::new(self.own_paths())
@@ -33,7 +33,7 @@ impl Config {
         tokens.chain(key).cloned().collect()
     }
 
-    /// Keeps variables with secrets from the command that prints the master
+    /// Hides variables with secrets from the command that prints the master
     /// key.
     pub(crate) fn hide(&mut self, variables: Vec<String>) {
         if let Some(KeySource::Command { hidden, .. }) = &mut self.keys {
@@ -49,15 +49,15 @@ impl Config {
         files.extend(token_file(self.listen.admin_token.as_ref()));
         files.extend(self.tickets.clone());
         files.extend(token_file(self.store.token.as_ref()));
-        // A `files:` store is kept apart from the roots when the configuration
-        // is read.
+        // `apart` checks a `files:` store against the roots when the
+        // configuration is read.
         files.extend(self.store.url.database().into_iter().flat_map(database));
         files.extend(self.store.url.client_key().map(Path::to_owned));
         let redis = self.redis_cache.as_ref().and_then(|url| url.key_file());
         files.extend(redis.map(Path::to_owned));
         if let Some(disk) = &self.cache.disk {
             files.extend(database(&disk.path));
-            // The key of copies of plain keys.
+            // The key that seals the disk cache of plain keys.
             files.push(with_suffix(&disk.path, ".key"));
         }
         files
@@ -81,7 +81,7 @@ pub(super) fn apart(store: &Url, site: &Site) -> Result<(), String> {
     Ok(())
 }
 
-/// Returns the part of a root that does not depend on the host's name.
+/// Returns the part of a root that does not depend on the host name.
 fn fixed_folder(root: &str) -> &Path {
     match root.split_once("{host}") {
         None => Path::new(root),
@@ -99,7 +99,7 @@ fn token_file(source: Option<&TokenSource>) -> Option<PathBuf> {
     }
 }
 
-/// The files of an SQLite database (sqlite.org/tempfiles.html).
+/// Lists the files of an SQLite database (sqlite.org/tempfiles.html).
 fn database(path: &Path) -> impl Iterator<Item = PathBuf> {
     ["", "-wal", "-shm", "-journal"]
         .map(|suffix| with_suffix(path, suffix))

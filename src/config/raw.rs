@@ -1,4 +1,4 @@
-//! The file's keys, as they are written.
+//! Keys of the configuration file, as they are written.
 
 use std::collections::BTreeMap;
 
@@ -6,7 +6,7 @@ use serde::Deserialize;
 
 use sekisho_server::site::RawSite;
 
-/// The whole file.
+/// Content of the whole file.
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct RawConfig {

@@ -9,7 +9,7 @@ use super::value::Unit;
 mod admin;
 mod refusals;
 
-/// The example of the documentation, without the parts that are not built.
+/// Returns the documentation's example without the parts that are not built.
 const EXAMPLE: &str = r#"
 [listen]
 https = ["127.0.0.1:8443"]
@@ -288,14 +288,14 @@ fn a_file_that_is_none_is_refused() {
 
 const DOCUMENTATION: &str = include_str!("../../docs/configuration.md");
 
-/// The chapter of a section.
+/// Returns the documentation's chapter of a section.
 fn chapter(section: &str) -> &'static str {
     let heading = format!("\n## [{section}]\n");
     let chapter = DOCUMENTATION.split(&heading).nth(1).unwrap();
     chapter.split("\n## ").next().unwrap()
 }
 
-/// The cells of each row of the chapter's tables.
+/// Returns the cells of each row of the chapter's tables.
 fn rows(section: &str) -> impl Iterator<Item = Vec<&'static str>> {
     let rows = chapter(section)
         .lines()
@@ -360,7 +360,7 @@ fn the_documentation_has_the_defaults_and_ranges_of_the_keys() {
     }
 }
 
-/// A key with a range is read through [`KEYS`].
+/// The configuration reads a key with a range through [`KEYS`].
 #[test]
 fn the_documentation_has_no_other_ranges() {
     for section in ["cache", "server"] {

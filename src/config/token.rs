@@ -1,4 +1,4 @@
-//! Where tokens are read from.
+//! Sources of tokens.
 
 use std::env;
 use std::fmt;
@@ -9,7 +9,7 @@ use sekisho_server::private;
 use sekisho_stores::url::path_below;
 use zeroize::Zeroizing;
 
-/// `[listen] admin_token` and `[store] token`.
+/// Source of a token: `[listen] admin_token` or `[store] token`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum TokenSource {
     /// `file:PATH`.
@@ -23,22 +23,23 @@ impl TokenSource {
         match text.split_once(':') {
             Some(("file", path)) => Ok(Self::File(path_below(base, path)?)),
             Some(("env", name)) => Ok(Self::Env(variable(name)?)),
-            // The text may be the token itself: it is not repeated.
+            // The text may be the token itself: the error must not repeat it.
             _ => Err("this is no source of a token; write \"file:PATH\" or \"env:NAME\"".into()),
         }
     }
 
-    /// Reads its text. Of a file only the first `most` bytes, so that this is
-    /// more than a token may have. Only its owner may be able to read a file.
+    /// Reads the token's text: of a file, only the first `most` bytes. A larger
+    /// `most` than a token may have detects files that are too long. Only its
+    /// owner may have access to the file.
     ///
     /// # Errors
-    /// Names the file or the variable, never what it holds.
+    /// Names the file or the variable, never its content.
     pub(crate) fn read(&self, most: usize) -> io::Result<Zeroizing<String>> {
         let text = match self {
             Self::File(file) => read_file(file, most),
             Self::Env(name) => match env::var(name) {
                 Ok(text) => Ok(Zeroizing::new(text)),
-                // The error itself would show what the variable holds.
+                // The error itself would show the variable's value.
                 Err(env::VarError::NotUnicode(_)) => Err(io::Error::other("is not UTF-8")),
                 Err(error) => Err(io::Error::other(error)),
             },
@@ -48,7 +49,7 @@ impl TokenSource {
 }
 
 impl fmt::Display for TokenSource {
-    /// The path or the name.
+    /// Shows the path or the variable's name.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::File(file) => file.display().fmt(f),
@@ -58,7 +59,8 @@ impl fmt::Display for TokenSource {
 }
 
 fn read_file(file: &Path, most: usize) -> io::Result<Zeroizing<String>> {
-    // Room for all of it at once: growing would leave copies.
+    // The capacity covers the whole text: growing would leave copies of the
+    // secret.
     let mut text = Zeroizing::new(String::with_capacity(most + 1));
     private::open(file)?
         .take(most as u64)

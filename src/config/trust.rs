@@ -7,11 +7,11 @@ use std::path::Path;
 
 use rustix::process::geteuid;
 
-/// Checks that nobody but root and the caller can have written `file` or put
-/// it there: `command:` in it runs as the caller.
+/// Checks that only root and the caller can have written `file` or put it
+/// there. Its `command:` runs as the caller.
 ///
 /// # Errors
-/// The first thing that somebody else could change, and how to go on.
+/// The first part that another user could change, and what to do.
 pub(super) fn check(file: &Path) -> io::Result<Result<(), String>> {
     Ok(judge(file)?.map_err(|problem| {
         format!(
@@ -27,7 +27,7 @@ fn judge(file: &Path) -> io::Result<Result<(), String>> {
         _ => Path::new("."),
     };
     let caller = geteuid().as_raw();
-    // The link, what it leads to, and where it lies.
+    // Checks the link, its target, and its folder.
     let judged = [
         ("it", fs::symlink_metadata(file)?),
         ("it", fs::metadata(file)?),
@@ -39,18 +39,18 @@ fn judge(file: &Path) -> io::Result<Result<(), String>> {
     Ok(problem.map_or(Ok(()), Err))
 }
 
-/// Mode of a configuration that is taken all the same, and what to do.
+/// Exposure of a configuration that is used all the same, and what to do.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Exposure {
     pub(crate) problem: String,
     pub(crate) hint: &'static str,
 }
 
-/// Lists how a configuration is exposed. `has_password` tells whether it holds
-/// one.
+/// Lists how a configuration is exposed. `has_password` says whether it has a
+/// password.
 ///
 /// # Errors
-/// If the file can't be looked at.
+/// If the file's metadata can't be read.
 pub(super) fn exposures(file: &Path, has_password: bool) -> io::Result<Vec<Exposure>> {
     let mut exposures = Vec::new();
     if let Err(problem) = judge(file)? {
@@ -73,7 +73,7 @@ fn problem(what: &str, metadata: &Metadata, caller: u32) -> Option<String> {
             "{what} belongs to user {owner}, neither to root nor to you"
         ));
     }
-    // A link's own mode means nothing.
+    // The kernel ignores a link's own mode.
     let mode = metadata.mode() & 0o777;
     (!metadata.is_symlink() && mode & 0o022 != 0)
         .then(|| format!("{what} can be written by others (mode {mode:o})"))

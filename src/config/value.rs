@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-/// What a number counts; each has its own spelling.
+/// Unit of a number, with its spelling.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Unit {
     /// Bytes: `64MiB`.
@@ -29,7 +29,7 @@ impl Unit {
         })
     }
 
-    /// Writes it with the greatest suffix that divides it.
+    /// Writes a value with the largest suffix that divides it.
     pub(super) fn display(self, value: u64) -> String {
         let (suffix, factor) = self
             .suffixes()
@@ -67,7 +67,7 @@ impl Unit {
         }
     }
 
-    /// The suffix that every number has; 0 is written with it.
+    /// Returns the suffix of 0.
     fn zero(self) -> (&'static str, u64) {
         match self {
             Self::Bytes => ("B", 1),
@@ -77,7 +77,7 @@ impl Unit {
     }
 }
 
-/// Bytes, shown as the configuration has them: `64MiB`.
+/// Number of bytes, shown as in the configuration: `64MiB`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Size(pub(crate) usize);
 

@@ -1,12 +1,13 @@
 //! jemalloc and its settings.
 
-/// aws-lc and SQLite allocate through C's malloc, which this overrides too.
+/// The global allocator. It overrides C's malloc, too, through which aws-lc and
+/// SQLite allocate.
 #[global_allocator]
 static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
 
-/// Read by jemalloc before `main`. Two arenas: the workers are few, and each
-/// arena keeps pages of its own. Unused pages go back to the system after a
-/// second, by a thread that does nothing else.
+/// Settings that jemalloc reads before `main`. Two arenas suffice for few
+/// workers, and each arena keeps its own free pages. A background thread
+/// returns unused pages to the system after 1 s.
 #[expect(
     unsafe_code,
     reason = "the allocator finds its settings by their symbol"

@@ -1,11 +1,11 @@
-//! Memory that the process may take.
+//! Memory that is available to the process.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// Returns the bytes that the process may still take: what the system has
-/// left, or the limit of its control groups (cgroups(7)) if that is less.
-/// `root` is `/` but in tests. None if the system tells neither.
+/// Returns the bytes available to the process: the system's free memory, or the
+/// limit of its control groups (cgroups(7)) if that is less. `root` is `/`
+/// except in tests. None if neither is known.
 pub(super) fn available(root: &Path) -> Option<u64> {
     group_limits(root).chain(left_in_system(root)).min()
 }
@@ -19,8 +19,8 @@ fn left_in_system(root: &Path) -> Option<u64> {
     kibibytes.checked_mul(1024)
 }
 
-/// Lists the limits of the process's group and of those above it. `max` is no
-/// number and no limit.
+/// Lists the limits of the process's group and of those above it. `max` means
+/// no limit, and is skipped.
 fn group_limits(root: &Path) -> impl Iterator<Item = u64> {
     let text = fs::read_to_string(root.join("proc/self/cgroup")).unwrap_or_default();
     let files: Vec<PathBuf> = text
@@ -46,7 +46,7 @@ fn limit_files(root: &Path, line: &str) -> Vec<PathBuf> {
         }
         _ => return Vec::new(),
     };
-    // A container may see its own group as the mount itself.
+    // In a container, the process's group may be the mount itself.
     let groups = Path::new(group.trim_start_matches('/')).ancestors();
     groups
         .map(|group| root.join(mount).join(group).join(file))
@@ -57,7 +57,7 @@ fn limit_files(root: &Path, line: &str) -> Vec<PathBuf> {
 mod tests {
     use super::*;
 
-    /// A system with these files.
+    /// Returns the available memory of a system with these files.
     fn available_with(files: &[(&str, &str)]) -> Option<u64> {
         let root = tempfile::tempdir().unwrap();
         for (file, text) in files {

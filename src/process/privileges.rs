@@ -1,4 +1,4 @@
-//! What the process may do beyond its user's rights.
+//! Gives up privileges of the process beyond its user's rights.
 
 use rustix::io;
 use rustix::process::geteuid;
@@ -6,11 +6,10 @@ use rustix::thread::{
     CapabilitySet, CapabilitySets, capabilities, set_capabilities, set_no_new_privs,
 };
 
-/// Keeps programs that are started from here from gaining rights by their
-/// files (prctl(2), `PR_SET_NO_NEW_PRIVS`), and gives up all capabilities but
-/// the one to bind low ports. Threads have both from the thread that starts
-/// them, so this comes before the first, but for the allocator's own. Failure is
-/// not fatal.
+/// Keeps programs that are started from here from gaining rights by their files
+/// (prctl(2), `PR_SET_NO_NEW_PRIVS`), and gives up all capabilities but the one
+/// to bind low ports. Threads inherit both: only the allocator's thread starts
+/// earlier. Failure is not fatal.
 pub(crate) fn give_up_privileges() {
     if let Err(error) = set_no_new_privs(true) {
         tracing::debug!(%error, "programs that are started may gain privileges");
@@ -18,24 +17,25 @@ pub(crate) fn give_up_privileges() {
     keep_capabilities(CapabilitySet::NET_BIND_SERVICE);
 }
 
-/// Gives up the right to bind low ports, in this thread and in those that it
-/// starts from now on.
+/// Gives up the right to bind low ports, in this thread and in threads that it
+/// starts later.
 pub(crate) fn give_up_binding() {
     keep_capabilities(CapabilitySet::empty());
 }
 
-/// Warns of a server that runs as root.
+/// Warns if the server runs as root.
 pub(crate) fn check_user() {
     if geteuid().is_root() {
         tracing::warn!(
-            "running as root, so an error here could reach the whole machine; use a user of its \
+            "running as root: an error here could reach the whole machine; use a user of its \
              own, with CAP_NET_BIND_SERVICE for ports below 1024 (AmbientCapabilities= in a \
              systemd unit)"
         );
     }
 }
 
-/// Root keeps its capabilities: it may serve files by them that others own.
+/// Reduces the capabilities to `kept`. Root keeps its own: they may be needed
+/// to serve other users' files.
 fn keep_capabilities(kept: CapabilitySet) {
     if geteuid().is_root() {
         return;

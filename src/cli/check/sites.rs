@@ -1,4 +1,4 @@
-//! Hosts whose files are not served.
+//! Finds hosts whose files are not served.
 
 use std::io::Write;
 
@@ -9,11 +9,11 @@ use sekisho_server::site::{Guard, Refusal, Site};
 use crate::cli::output::{Output, PAGE};
 use crate::config::Config;
 
-/// The hosts whose root the servers of a configuration refuse.
+/// Hosts whose root the servers of a configuration refuse.
 #[derive(Default)]
 pub(super) struct Refused {
     count: usize,
-    /// The first of them.
+    /// The first hosts.
     lines: Vec<String>,
 }
 
@@ -36,7 +36,7 @@ pub(super) async fn refused(catalog: &dyn Catalog, config: &Config) -> Result<Re
 impl Refused {
     fn note(&mut self, record: &HostRecord, guard: &Guard) {
         let site = record.site.as_ref().map(Site::parse);
-        // What can't be parsed is an error of its own when it is served.
+        // A site that can't be parsed is reported when it is served.
         let Some(Ok(site)) = site else { return };
         if let Some(refusal) = site.refusal(guard) {
             self.count += 1;
@@ -46,7 +46,7 @@ impl Refused {
         }
     }
 
-    /// Says nothing if there are none.
+    /// Warns of the hosts, if there are any.
     pub(super) fn write(&self, output: &mut Output) -> Result<()> {
         if self.count == 0 {
             return Ok(());
@@ -73,5 +73,5 @@ fn line(record: &HostRecord, site: &Site, refusal: Refusal) -> String {
     format!("{}: root {root}: {refusal}", record.pattern)
 }
 
-/// Enough to see what they have in common.
+/// Hosts that are named: enough to see what they have in common.
 const MAX_NAMED: usize = 20;

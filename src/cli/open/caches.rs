@@ -1,4 +1,4 @@
-//! The caches of the configuration, before and behind the store.
+//! Opens the Redis cache and the disk cache of the configuration.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -17,7 +17,7 @@ use tokio::runtime::Handle;
 use crate::cli::failure::Result;
 use crate::config::Config;
 
-/// The Redis cache before a catalog. The runtime that runs this drives it.
+/// Opens the Redis cache of a catalog. The current runtime drives it.
 pub(super) fn redis(config: &Config, sealer: &Sealer) -> Result<Option<Arc<RedisCache>>> {
     let Some(url) = &config.redis_cache else {
         return Ok(None);
@@ -33,16 +33,16 @@ pub(super) fn redis(config: &Config, sealer: &Sealer) -> Result<Option<Arc<Redis
     Ok(Some(Arc::new(cache)))
 }
 
-/// Whether `[cache] redis` is set and has no use: a read of SQLite takes 5 µs,
-/// less than a round trip to Redis.
+/// Returns whether `[cache] redis` is set but useless: a read of SQLite takes 5
+/// µs, less than a round trip to Redis.
 pub(in crate::cli) fn ignores_redis(config: &Config) -> bool {
     config.redis_cache.is_some() && config.store.url.is_local()
 }
 
-/// The warning of `serve` and `check` about that.
+/// Warning of `serve` and `check` about an ignored Redis cache.
 pub(in crate::cli) const IGNORED: &str = "Redis cache not used: reading sqlite: takes less time";
 
-/// Waits for Redis, and says why it can't be reached.
+/// Waits until Redis answers. The error says why it does not.
 pub(in crate::cli) async fn connect(url: &RedisUrl) -> Result<()> {
     let server = CacheServer::open(url, &Handle::current())?;
     server
@@ -51,8 +51,7 @@ pub(in crate::cli) async fn connect(url: &RedisUrl) -> Result<()> {
         .with_context(|| format!("[cache] redis {url}"))
 }
 
-/// The cache on disk. Nothing that is wrong with it keeps a server from
-/// serving: it goes without.
+/// Opens the disk cache. If it can't be opened, the server serves without it.
 pub(super) fn disk(config: &Config, seen: &Arc<Seen>) -> Option<Arc<DiskCache>> {
     let disk = config.cache.disk.as_ref()?;
     let options = disk_cache::Options {
@@ -68,8 +67,8 @@ pub(super) fn disk(config: &Config, seen: &Arc<Seen>) -> Option<Arc<DiskCache>> 
         .map(Arc::new)
 }
 
-/// A plain store with its cache on disk, whose keys are sealed under the master
-/// key, or under one beside the file.
+/// Builds the tiers of a plain store with its disk cache. The cached keys are
+/// sealed under the master key, or under a key beside the file.
 pub(super) fn plain(
     config: &Config,
     store: Arc<dyn Store>,
@@ -94,7 +93,7 @@ pub(super) fn plain(
     }
 }
 
-/// The key beside the file, made with the first start.
+/// Loads the key beside the disk cache; the first start creates it.
 fn own_ring(file: &Path) -> Result<KeyRing, KeyError> {
     let mut name = file.as_os_str().to_owned();
     name.push(".key");

@@ -1,4 +1,4 @@
-//! Stores as a server asks them, with their caches.
+//! Opens the store with its caches for `serve`.
 
 use std::sync::Arc;
 
@@ -15,14 +15,14 @@ use super::{Opened, caches, keys};
 use crate::cli::failure::Result;
 use crate::config::{Config, TokenSource};
 
-/// The store of the configuration with its caches; the one on disk only
-/// `with_disk`. The runtime that runs this drives its connections.
+/// Opens the store with its caches; the disk cache only `with_disk`. The
+/// current runtime drives its connections.
 pub(in crate::cli) async fn serving(config: &Config, with_disk: bool) -> Result<Opened> {
     let url = &config.store.url;
     let options = Options {
         token: config.store.token.as_ref().map(store_token).transpose()?,
         ca: config.store.ca.clone(),
-        // A client that asked has gone by then.
+        // After this time, the client has given up its handshake.
         timeout: Some(STORE_TIMEOUT),
         ..Options::default()
     };
@@ -42,9 +42,10 @@ pub(in crate::cli) async fn serving(config: &Config, with_disk: bool) -> Result<
     let disk = with_disk
         .then(|| caches::disk(config, sealer.seen()))
         .flatten();
-    // Read before the first call of the store.
+    // The start state must be read before the first store call, which may
+    // change it.
     let start = disk.as_ref().and_then(|disk| disk.start_state());
-    let start = within_reach_or_later(&sealer, start).await?;
+    let start = open_or_start_cached(&sealer, start).await?;
     with_caches(config, sealer, disk, start)
 }
 
@@ -82,7 +83,7 @@ fn opened(
     }
 }
 
-/// The master keys. A store that is not there is told before its missing key.
+/// Loads the master keys. A missing store is reported before its missing key.
 async fn keys_of(config: &Config, catalog: &dyn Catalog) -> Result<Keys> {
     match keys(config) {
         Ok(keys) => Ok(keys),
@@ -93,10 +94,10 @@ async fn keys_of(config: &Config, catalog: &dyn Catalog) -> Result<Keys> {
     }
 }
 
-/// A store elsewhere may be down while a server starts, which then serves what
-/// was known of it, and everything as soon as it is back. What does not heal by
-/// itself is an error. Gives what is to be used of the known state.
-async fn within_reach_or_later(
+/// Opens a remote catalog, which may be unavailable at the start. The server
+/// then serves its cached state, and everything once the store is back.
+/// Permanent errors are returned. Returns the cached state to use.
+async fn open_or_start_cached(
     sealer: &Sealer,
     start: Option<StartState>,
 ) -> Result<Option<StartState>> {
@@ -112,7 +113,7 @@ async fn within_reach_or_later(
     Ok(start)
 }
 
-/// Takes aside the errors that heal by themselves.
+/// Separates retryable errors from permanent ones.
 fn away<T>(called: Result<T, StoreError>) -> Result<Option<StoreError>, StoreError> {
     match called {
         Err(error) if error.is_retryable() => Ok(Some(error)),
@@ -120,8 +121,8 @@ fn away<T>(called: Result<T, StoreError>) -> Result<Option<StoreError>, StoreErr
     }
 }
 
-/// What each request to the store carries. Others may have made it, and they
-/// make long ones.
+/// Reads the bearer token of an endpoint. Its issuer chose the length: up to
+/// [`MAX_TOKEN`].
 fn store_token(source: &TokenSource) -> Result<Secret> {
     let text = source.read(2 * MAX_TOKEN).context("[store] token")?;
     let token = text.trim();
@@ -133,5 +134,5 @@ fn store_token(source: &TokenSource) -> Result<Secret> {
     Ok(Secret::new(token.as_bytes().to_vec()))
 }
 
-/// What servers take as one field of a request's head.
+/// Bytes that most servers accept as one header field.
 const MAX_TOKEN: usize = 8192;

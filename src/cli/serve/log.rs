@@ -1,4 +1,4 @@
-//! Where log lines go.
+//! Sets up the log.
 
 mod filter;
 mod queue;
@@ -16,7 +16,7 @@ use crate::cli::failure::Result;
 
 pub(super) use queue::Flush;
 
-/// How a line is written.
+/// Format of log lines.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(super) enum Format {
     /// For people
@@ -25,8 +25,8 @@ pub(super) enum Format {
     Json,
 }
 
-/// Sends log lines to standard error, filtered by the environment. A thread of
-/// its own writes them, so that no other thread ever waits for who reads.
+/// Sends log lines to standard error, filtered by the environment. A separate
+/// thread writes them: no other thread waits for a slow reader.
 pub(super) fn start(format: Format) -> Result<Flush> {
     let text = match env::var(FILTER) {
         Ok(text) => text,
@@ -45,7 +45,8 @@ pub(super) fn start(format: Format) -> Result<Flush> {
         Format::Json => lines.json().try_init(),
     }
     .map_err(|error| anyhow!("the log can't be started: {error}"))?;
-    // The standard hook writes to standard error from the thread that panics.
+    // Replaces the standard hook, which blocks the panicking thread on standard
+    // error.
     panic::set_hook(Box::new(|panic| tracing::error!("{panic}")));
     Ok(flush)
 }

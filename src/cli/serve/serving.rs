@@ -1,4 +1,4 @@
-//! From the configuration to a running server: store, lookup, feed, tickets,
+//! Builds a running server of the configuration: store, lookup, feed, tickets,
 //! sockets.
 
 use std::io::ErrorKind;
@@ -26,9 +26,9 @@ use crate::cli::serve::log;
 use crate::config::{Config, Size};
 use crate::process;
 
-/// A server whose sockets are bound, and all that runs beside it.
+/// Server whose sockets are bound, and its background tasks.
 pub(crate) struct Serving {
-    /// Drives whatever is not a connection.
+    /// Runtime of all background tasks.
     background: Runtime,
     server: Server,
     feed: Option<Feed>,
@@ -44,8 +44,8 @@ pub(crate) struct Serving {
 }
 
 impl Serving {
-    /// Opens the store and binds all addresses; accepts nothing yet. `begun`
-    /// is when the process began.
+    /// Opens the store and binds all addresses, without accepting. `begun` is
+    /// when the process began.
     pub(crate) fn build(config: &Config, begun: Instant) -> Result<Self> {
         process::check_files(process::open_all_files(), config);
         process::check_memory(config);
@@ -85,7 +85,8 @@ impl Serving {
             },
         };
         let admin = background.block_on(admin(config, sources))?;
-        // Workers, which clients talk to, are started behind this.
+        // The workers, which handle clients' bytes, start after this: they
+        // inherit no right to bind.
         process::give_up_binding();
         let start_up = begun.elapsed();
         metrics.listening(start_up);
@@ -103,22 +104,23 @@ impl Serving {
         })
     }
 
-    /// The first TLS address, as the system bound it.
+    /// Returns the first TLS address, with the port that the system chose.
     pub(crate) fn https(&self) -> SocketAddr {
         self.server.addresses().https[0]
     }
 
-    /// From the start of the process until all sockets were bound.
+    /// Returns the time from the start of the process until all sockets were
+    /// bound.
     pub(crate) fn start_up(&self) -> Duration {
         self.start_up
     }
 
-    /// Ends it from elsewhere.
+    /// Returns a handle to shut the server down.
     pub(crate) fn shutdown(&self) -> Shutdown {
         self.shutdown.clone()
     }
 
-    /// Logs where it serves what.
+    /// Logs the addresses and the store.
     fn announce(&self) {
         let addresses = self.server.addresses();
         let admin = self
@@ -138,8 +140,7 @@ impl Serving {
         );
     }
 
-    /// Serves until a signal says otherwise, and then lets open connections
-    /// end.
+    /// Serves until a signal begins the drain.
     pub(super) fn run_until_signalled(self) -> Result<()> {
         let shutdown = self.shutdown();
         let enter = self.background.enter();
@@ -148,7 +149,8 @@ impl Serving {
             .context("signals can't be waited for")?;
         drop(enter);
         self.background.spawn(signals);
-        // A reader of this line may send a signal at once.
+        // The signal handlers come first: a reader of this line may send a
+        // signal at once.
         self.announce();
         self.run()?;
         if shutdown.phase() == Phase::Ending {
@@ -166,8 +168,8 @@ impl Serving {
             }
             tokio::spawn(self.keeper.run());
             if let Some((listener, admin)) = self.admin {
-                // The listener ends with the runtime: while the server drains, balancers
-                // must see it.
+                // The listener ends with the runtime: load balancers must see
+                // the drain.
                 tokio::spawn(admin.serve(listener, std::future::pending()));
             }
             self.server.run(self.shutdown).await
@@ -197,7 +199,8 @@ fn lookup(
     )
 }
 
-/// Lists the followers of the catalog's log in the order in which each has a page.
+/// Makes the change feed. Its followers get each page of the catalog's log in
+/// this order.
 async fn feed(
     opened: &Opened,
     lookup: &Arc<Lookup<VirtualHost>>,
@@ -219,8 +222,8 @@ async fn feed(
     Some(feed)
 }
 
-/// Ticket keys come from the catalog, else from the configured file, else from
-/// nowhere.
+/// Makes the keeper of ticket keys: from the catalog, else from the configured
+/// file, else random ones.
 fn keeper(config: &Config, opened: &Opened, documents: &Documents, ring: Arc<Ring>) -> Keeper {
     let source = match (&opened.catalog, &config.tickets) {
         (Some(sealer), _) => Source::Catalog(sealer.clone(), documents.subscribe()),
@@ -230,8 +233,8 @@ fn keeper(config: &Config, opened: &Opened, documents: &Documents, ring: Arc<Rin
     Keeper::new(source, ring, Clock::System)
 }
 
-/// With keys, if they can be had without a long wait: clients of an earlier
-/// process then resume at once.
+/// Reads the ticket keys, and waits at most [`TICKET_KEYS`]: clients of an
+/// earlier process can then resume at once.
 async fn filled(mut keeper: Keeper, opened: &Opened) -> Keeper {
     let problem = match timeout(TICKET_KEYS, keeper.refresh()).await {
         Ok(Ok(_)) => return keeper,
@@ -251,7 +254,7 @@ async fn filled(mut keeper: Keeper, opened: &Opened) -> Keeper {
     keeper
 }
 
-/// Collects what each part counts.
+/// Registers the metrics of all parts.
 fn registry(
     opened: &Opened,
     lookup: &Arc<Lookup<VirtualHost>>,
@@ -291,7 +294,7 @@ async fn admin(config: &Config, sources: Sources) -> Result<Option<(Listener, Ad
     Ok(Some((listener, Admin::new(sources, token))))
 }
 
-/// What to do where the system keeps low ports for root.
+/// Adds a hint to the error of binding a low port.
 fn with_hint(error: Error) -> anyhow::Error {
     match &error {
         Error::Bind { address, source }
@@ -314,7 +317,8 @@ fn joined(addresses: &[impl ToString]) -> String {
 
 /// How long the start waits for ticket keys.
 const TICKET_KEYS: Duration = Duration::from_millis(500);
-/// As far as `net.ipv4.ip_unprivileged_port_start` is not changed.
+/// First port for all users, unless `net.ipv4.ip_unprivileged_port_start` is
+/// changed.
 const FIRST_FREE_PORT: u16 = 1024;
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! Where the admin listener may listen.
+//! Tests where the admin listener may listen.
 
 use super::*;
 

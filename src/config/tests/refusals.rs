@@ -1,4 +1,4 @@
-//! What is refused, and in which words.
+//! Tests which configurations are refused, and the error texts.
 
 use super::*;
 

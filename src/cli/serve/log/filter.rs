@@ -1,11 +1,11 @@
-//! Which lines are written.
+//! Filter of log lines.
 
 use tracing_subscriber::filter::LevelFilter;
 
-/// The directives for a filter as an operator writes it. A level without a
-/// target is for sekisho's own crates; of others only errors are written, since
-/// peers can make them log at will (h2 warns of each unsolicited PING frame).
-/// A target such as `h2=debug` names one of them.
+/// Returns the directives of an operator's filter. A level without a target
+/// applies to sekisho's own crates. Other crates log errors only, since peers
+/// can make them log at will: h2 warns of each unsolicited PING frame. A target
+/// such as `h2=debug` names one of them.
 pub(super) fn directives(text: &str) -> String {
     let mut all = String::from(FOREIGN);
     for directive in text.split(',').map(str::trim) {
@@ -19,9 +19,9 @@ pub(super) fn directives(text: &str) -> String {
     all
 }
 
-/// The level of all other crates.
+/// Level of all other crates.
 const FOREIGN: &str = "error";
-/// What the names of sekisho's own crates begin with.
+/// Prefix of sekisho's own crates.
 const OWN: &str = "sekisho";
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! Lines on their way to the thread that writes them.
+//! Queue of log lines for the thread that writes them.
 
 use std::io::{self, Write};
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -10,8 +10,8 @@ use std::time::Duration;
 use sekisho_certs::metrics::Counter;
 use tracing_subscriber::fmt::MakeWriter;
 
-/// The bounded queue of lines. A line that finds no room is dropped and
-/// counted: whoever reads the log slowly must not slow down the server.
+/// Bounded queue of log lines. A line without room is dropped and counted: a
+/// slow reader of the log must not slow the server down.
 #[derive(Clone)]
 pub(super) struct Queue {
     messages: SyncSender<Message>,
@@ -19,8 +19,8 @@ pub(super) struct Queue {
     bytes: Arc<AtomicUsize>,
 }
 
-/// Waits, when dropped, until the lines before it are written, or for
-/// [`FLUSH_TIMEOUT`] if nobody reads them.
+/// Guard that flushes the log when dropped: waits until earlier lines are
+/// written, at most [`FLUSH_TIMEOUT`].
 pub(crate) struct Flush(SyncSender<Message>);
 
 enum Message {
@@ -80,9 +80,9 @@ impl MakeWriter<'_> for Queue {
 impl Drop for Flush {
     fn drop(&mut self) {
         let (written, done) = sync_channel(1);
-        // A full queue means that nobody reads: its lines are lost.
+        // A full queue means that no reader takes lines: they are lost.
         match self.0.try_send(Message::Flush(written)) {
-            // Times out where nobody reads.
+            // The wait times out if no reader takes the lines.
             Ok(()) => drop(done.recv_timeout(FLUSH_TIMEOUT)),
             Err(TrySendError::Full(_) | TrySendError::Disconnected(_)) => {}
         }
@@ -94,7 +94,7 @@ fn write(mut to: impl Write, received: &Receiver<Message>, bytes: &AtomicUsize) 
     while let Ok(message) = received.recv() {
         match message {
             Message::Line(line) => {
-                // A reader that closed the other end wants no lines.
+                // A reader that closed its end wants no more lines.
                 let _ = to.write_all(&line);
                 bytes.fetch_sub(line.len(), Ordering::Relaxed);
             }
@@ -114,11 +114,11 @@ fn write(mut to: impl Write, received: &Receiver<Message>, bytes: &AtomicUsize) 
 /// Lines that were dropped since the start.
 pub(crate) static DROPPED: LazyLock<Counter> = LazyLock::new(Counter::default);
 
-/// A burst of all hosts that fail at once.
+/// Bytes of the queue: a burst in which all hosts fail at once.
 const MAX_LINES: usize = 4096;
 /// Most lines have 200 bytes; the longest carry a request's path.
 const MAX_BYTES: usize = 1 << 20;
-/// A drain may end this much later.
+/// Longest flush; a drain may end this much later.
 const FLUSH_TIMEOUT: Duration = Duration::from_secs(1);
 
 #[cfg(test)]
@@ -127,7 +127,7 @@ mod tests {
 
     use super::*;
 
-    /// Takes a line when it is let, and tells of it.
+    /// Test writer that takes a line on permission, and reports it.
     struct Slow(Receiver<()>, Sender<usize>);
 
     impl Write for Slow {

@@ -1,4 +1,4 @@
-//! Values of a wrong type, form or size.
+//! Tests values of a wrong type, form or size.
 
 use super::*;
 
