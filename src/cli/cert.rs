@@ -55,7 +55,7 @@ pub(super) fn run(config: Option<&Path>, command: Command) -> Result<Ended> {
     })
 }
 
-/// Reads a key type as people type it.
+/// Parses a key type of the command line.
 fn key_type(text: &str) -> Result<KeyType, String> {
     KeyType::parse(text).ok_or_else(|| {
         let known = KeyType::ALL.map(KeyType::as_str).join(", ");

@@ -17,7 +17,7 @@ pub(crate) struct Args {
 }
 
 pub(crate) fn run(args: &Args) -> Result<Ended> {
-    // clap_complete panics if its writer fails, so it writes to memory.
+    // clap_complete panics if its writer fails: it writes to memory first.
     let mut script = Vec::new();
     clap_complete::generate(args.shell, &mut Cli::command(), "sekisho", &mut script);
     let mut output = Output::new();

@@ -1,4 +1,4 @@
-//! The configuration as commands take it.
+//! Loads the configuration for commands.
 
 use std::path::Path;
 
@@ -9,7 +9,7 @@ use crate::cli::failure::{self, Result};
 use crate::config::{Config, Exposure};
 
 /// Reads the configuration for a command. Standard error names a file that was
-/// found and not given, and says who else may change the file.
+/// found, not given, and warns of exposures.
 pub(super) fn load(file: Option<&Path>) -> Result<Config> {
     let config = Config::load(file)?;
     if file.is_none() {

@@ -60,26 +60,26 @@ pub(super) fn run(args: &Args) -> Result<Ended> {
     Ok(Ended::Done)
 }
 
-/// Serves while the demo's client verifies it.
+/// Serves while the demo's client verifies the server.
 fn serve_and_verify(serving: Serving, folder: &Path) -> Result<[String; 2]> {
     let (https, shutdown) = (serving.https(), serving.shutdown());
     thread::scope(|scope| {
         let server = scope.spawn(|| serving.run());
         let verified = verify::verify(https, folder);
-        // The client is gone: there is nothing to drain.
+        // The client has disconnected: there is nothing to drain.
         shutdown.end();
         server.join().expect("the server does not panic")?;
         verified
     })
 }
 
-/// Stores a certificate of its own for each host, in the way of an import.
+/// Stores one certificate per host, through the import pipeline.
 fn fill(config: &Config, authority: &Authority, hosts: u32) -> Result<String> {
     let runtime = open::runtime()?;
     let sealer = runtime.block_on(open::create(config))?;
     let report = Report::new(|| Some(u64::from(hosts)));
     let issue = |number| issue(authority, number);
-    // What an earlier demo made is as good, whenever it was issued.
+    // A certificate of an earlier demo is valid, too.
     let older = Older::Replaces;
     let report = import::import(&runtime, &sealer, 1..=hosts, issue, report, older)?;
     let (line, ended) = report.end()?;
@@ -101,7 +101,7 @@ fn issue(authority: &Authority, number: u32) -> Result<Checked, Refusal> {
         .map_err(|refused| refuse(refused.reason))
 }
 
-/// What a disk holds; each host takes about 2 KB of it.
+/// Most hosts, for the disk: each takes about 2 KB.
 const MAX_HOSTS: i64 = 10_000_000;
 
 const EXAMPLES: &str = "\

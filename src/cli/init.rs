@@ -38,7 +38,7 @@ pub(super) fn run(args: &Args) -> Result<Ended> {
     Ok(Ended::Done)
 }
 
-/// Ports of a privileged user, or of any other.
+/// Returns the default ports of a privileged user, or of any other.
 fn configuration() -> String {
     let (https, http) = match geteuid().is_root() {
         true => (443, 80),
@@ -49,7 +49,8 @@ fn configuration() -> String {
         .replace("HTTP_PORT", &http.to_string())
 }
 
-/// What a command needs to find the file; nothing in the current folder.
+/// Returns the option with which commands find the file; empty in the current
+/// folder.
 fn option(dir: &Path, file: &Path) -> String {
     match dir == Path::new(".") {
         true => String::new(),

@@ -44,7 +44,7 @@ pub(super) fn run(config: Option<&Path>, command: Command) -> Result<Ended> {
     })
 }
 
-/// A key's id as it is shown: eight hexadecimal digits.
+/// Shows a key's id as eight hexadecimal digits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct KeyId(u32);
 
@@ -54,7 +54,7 @@ impl FromStr for KeyId {
     fn from_str(text: &str) -> Result<Self, String> {
         let is_id = text.len() == 8 && text.bytes().all(|byte| byte.is_ascii_hexdigit());
         let id = u32::from_str_radix(text, 16).ok().filter(|_| is_id);
-        // The text may be the key itself: it is not repeated.
+        // The text may be the key itself: the error must not repeat it.
         id.map(Self).ok_or_else(|| {
             "a key's id has eight hexadecimal digits; 'sekisho key list' shows them".to_owned()
         })

@@ -1,4 +1,4 @@
-//! A bar on a terminal, for what takes long.
+//! Progress bar on a terminal, for long operations.
 
 use std::fmt::Write;
 use std::io::IsTerminal;
@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use indicatif::{HumanCount, ProgressBar, ProgressState, ProgressStyle};
 
-/// Shown if standard error is a terminal; `total` is asked only then.
+/// Makes a bar if standard error is a terminal. Only then is `total` called.
 pub(crate) fn bar(total: impl FnOnce() -> Option<u64>) -> ProgressBar {
     if !std::io::stderr().is_terminal() {
         return ProgressBar::hidden();
@@ -15,7 +15,7 @@ pub(crate) fn bar(total: impl FnOnce() -> Option<u64>) -> ProgressBar {
     let style = ProgressStyle::with_template("{wide_bar} {human_pos}/{human_len} {rate} {eta}")
         .expect("the template is sound")
         .with_key("rate", |state: &ProgressState, out: &mut dyn Write| {
-            // What can't be written is not shown.
+            // A bar that can't be drawn is omitted.
             let _ = write!(out, "{}/s", HumanCount(state.per_sec() as u64));
         });
     bar.set_style(style);

@@ -38,7 +38,8 @@ pub(super) async fn run(sealer: &Sealer, args: &Args) -> Result<Ended> {
     Ok(Ended::Done)
 }
 
-/// Exactly one: two chains in one file would be a trap.
+/// Returns exactly one credential: two chains in one file would confuse
+/// programs.
 fn chosen<K>(
     found: Vec<StoredCredential<K>>,
     wanted: Option<KeyType>,

@@ -1,4 +1,4 @@
-//! What a leaf certificate says of itself, for people.
+//! Reads the fields of a leaf certificate for people.
 
 use anyhow::anyhow;
 use aws_lc_rs::digest;
@@ -8,14 +8,14 @@ use x509_parser::prelude::{FromDer, X509Certificate};
 
 use crate::cli::failure::Result;
 
-/// The fields that are shown.
+/// Fields of a leaf certificate that are shown.
 pub(crate) struct Leaf {
     /// Its DNS names.
     pub(crate) names: Vec<HostPattern>,
     pub(crate) issuer: String,
-    /// Hexadecimal.
+    /// Serial number, hexadecimal.
     pub(crate) serial: String,
-    /// Of the whole certificate, hexadecimal.
+    /// SHA-256 of the whole certificate, hexadecimal.
     pub(crate) sha256: String,
 }
 
@@ -34,8 +34,8 @@ impl Leaf {
     }
 }
 
-/// Refuses a host that none of a certificate's names stands for: every client
-/// would.
+/// Refuses a host that no name of a certificate covers: every client would
+/// refuse it.
 pub(crate) fn check_covers(names: &[HostPattern], host: &HostPattern) -> Result<(), String> {
     if names.iter().any(|name| includes(name, host)) {
         return Ok(());
@@ -46,7 +46,7 @@ pub(crate) fn check_covers(names: &[HostPattern], host: &HostPattern) -> Result<
     ))
 }
 
-/// The first names, and how many more there are.
+/// Joins the first names, and the number of further ones.
 pub(crate) fn joined(names: &[HostPattern]) -> String {
     let mut text = names
         .iter()
@@ -77,7 +77,7 @@ fn names(leaf: &X509Certificate<'_>) -> Vec<HostPattern> {
     parsed.collect()
 }
 
-/// Whether a certificate's name stands for all that a pattern stands for.
+/// Returns whether a certificate's name covers all names of a pattern.
 fn includes(name: &HostPattern, host: &HostPattern) -> bool {
     name == host || host.exact().is_some_and(|host| name.covers(&host))
 }

@@ -1,4 +1,4 @@
-//! Writing PEM (RFC 7468).
+//! Writes PEM (RFC 7468).
 
 use anyhow::anyhow;
 use rustls::pki_types::PrivateKeyDer;
@@ -7,7 +7,7 @@ use zeroize::Zeroizing;
 
 use crate::cli::failure::Result;
 
-/// The whole chain, leaf first.
+/// Writes the whole chain, leaf first.
 pub(super) fn chain<K>(credential: &StoredCredential<K>) -> String {
     let mut text = String::new();
     for certificate in &credential.chain {
@@ -16,7 +16,7 @@ pub(super) fn chain<K>(credential: &StoredCredential<K>) -> String {
     text
 }
 
-/// A private key, in the encoding in which it is stored.
+/// Writes a private key in its stored encoding.
 pub(super) fn key(key: &Secret) -> Result<Zeroizing<String>> {
     let bytes = key.expose();
     let label = match PrivateKeyDer::try_from(bytes) {
@@ -25,7 +25,8 @@ pub(super) fn key(key: &Secret) -> Result<Zeroizing<String>> {
         Ok(PrivateKeyDer::Pkcs1(_)) => "RSA PRIVATE KEY",
         _ => return Err(anyhow!("the stored private key has no known encoding")),
     };
-    // Room for all of it: a string that grows leaves copies behind.
+    // The capacity covers the whole text: growing would leave copies of the
+    // key.
     let mut text = Zeroizing::new(String::with_capacity(bytes.len() * 3 / 2 + ROOM_FOR_LABELS));
     push(&mut text, label, bytes);
     Ok(text)
@@ -58,7 +59,7 @@ fn push_group(text: &mut String, group: &[u8]) {
     }
 }
 
-/// 64 characters.
+/// Bytes of a line of 64 characters.
 const BYTES_PER_LINE: usize = 48;
 const ROOM_FOR_LABELS: usize = 80;
 const BASE64: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";

@@ -49,7 +49,8 @@ async fn from_host(sealer: &Sealer, pattern: &HostPattern, wanted: Option<KeyTyp
     .await
 }
 
-/// The last host takes the credential with it.
+/// Removes the references of all hosts. The store deletes the credential with
+/// the last one.
 async fn from_all_hosts(
     sealer: &Sealer,
     name: &Named,
@@ -89,7 +90,8 @@ fn without(records: Vec<HostRecord>, key_type: KeyType, id: CredentialId) -> Vec
     writes
 }
 
-/// In a row; more means that somebody writes the same hosts without pause.
+/// Conflicts in a row; more mean that another program writes the same hosts
+/// without pause.
 const MAX_CONFLICTS: usize = 8;
 
 const EXAMPLES: &str = "\

@@ -55,7 +55,7 @@ async fn hosts(catalog: &dyn Catalog, id: CredentialId) -> Result<Hosts> {
     Ok(Hosts { first, more })
 }
 
-/// A screen's worth.
+/// Hosts that are shown: one screen.
 const HOSTS_SHOWN: usize = 20;
 
 const EXAMPLES: &str = "\

@@ -1,4 +1,4 @@
-//! A credential as it is shown; never its key.
+//! Shows credentials, without their keys.
 
 use std::io::{self, Write};
 
@@ -8,7 +8,7 @@ use serde::Serialize;
 use crate::cli::cert::{Leaf, joined};
 use crate::cli::output::{name, rfc3339};
 
-/// The fields, as JSON shows them.
+/// JSON form of a credential.
 #[derive(Serialize)]
 pub(super) struct View {
     id: String,
@@ -39,7 +39,7 @@ impl View {
     }
 }
 
-/// A line of a list.
+/// Formats a line of a list.
 pub(super) fn line<K>(credential: &StoredCredential<K>, leaf: &Leaf) -> String {
     format!(
         "{}  {}  until {}  {}",
@@ -50,7 +50,8 @@ pub(super) fn line<K>(credential: &StoredCredential<K>, leaf: &Leaf) -> String {
     )
 }
 
-/// All of it for people, with the first hosts that refer to it.
+/// Writes all fields for people, with the first hosts that refer to the
+/// credential.
 pub(super) fn write<K>(
     out: &mut impl Write,
     credential: &StoredCredential<K>,
@@ -76,10 +77,10 @@ pub(super) fn write<K>(
     Ok(())
 }
 
-/// Which hosts refer to a credential.
+/// Hosts that refer to a credential.
 pub(super) struct Hosts {
-    /// The first in the order of their names.
+    /// The first hosts, ordered by name.
     pub(super) first: Vec<HostPattern>,
-    /// Whether there are others.
+    /// Whether there are further hosts.
     pub(super) more: bool,
 }

@@ -16,24 +16,24 @@ use crate::cli::demo::folder::replace;
 use crate::cli::failure::Result;
 use crate::cli::output::{SECONDS_PER_DAY, civil};
 
-/// Signs certificates for the demo's hosts.
+/// Authority that signs certificates for the demo's hosts.
 pub(super) struct Authority {
     issuer: Issuer<'static, KeyPair>,
-    /// What clients trust, PEM.
+    /// Root certificate that clients trust, PEM.
     root: String,
     /// Today, as days since the Unix epoch.
     today: i64,
 }
 
-/// A certificate and its key, PEM.
+/// Certificate and key, PEM.
 pub(super) struct Issued {
     pub(super) chain: String,
     pub(super) key: String,
 }
 
 impl Authority {
-    /// Takes the one whose files stand in the folder, so that clients may keep
-    /// trusting it, or makes it.
+    /// Loads the authority of the folder, which clients may trust already, or
+    /// creates it.
     pub(super) fn of(folder: &Path) -> Result<Self> {
         let today = Clock::System.now().div_euclid(SECONDS_PER_DAY);
         let (cert, key) = (folder.join(CERTIFICATE), folder.join(KEY));
@@ -59,7 +59,7 @@ impl Authority {
         })
     }
 
-    /// A certificate for one host with an ECDSA key of its own.
+    /// Issues a certificate for one host, with its own ECDSA key.
     pub(super) fn issue(&self, host: &str) -> Result<Issued, rcgen::Error> {
         let mut params = CertificateParams::new([host.to_owned()])?;
         params.distinguished_name = DistinguishedName::new();
@@ -86,7 +86,7 @@ fn params(today: i64) -> Result<CertificateParams, rcgen::Error> {
     Ok(params)
 }
 
-/// From yesterday on, for clocks that are a little behind.
+/// Sets a validity from yesterday on, for clocks that are behind.
 fn set_validity(params: &mut CertificateParams, today: i64, days: i64) {
     let date = |day| {
         let (year, month, day) = civil(day);
@@ -115,7 +115,7 @@ fn write_secret(path: &Path, text: &str) -> Result<()> {
         .with_context(|| path.display().to_string())
 }
 
-/// What clients must trust.
+/// File of the certificate that clients must trust.
 pub(super) const CERTIFICATE: &str = "ca.pem";
 const KEY: &str = "ca.key";
 const CA_DAYS: i64 = 3650;

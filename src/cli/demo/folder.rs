@@ -9,15 +9,15 @@ use anyhow::{Context, bail};
 
 use crate::cli::failure::Result;
 
-/// A folder that is the demo's own.
+/// Folder that belongs to the demo.
 pub(super) struct Folder {
     path: PathBuf,
     hosts: u32,
 }
 
 impl Folder {
-    /// Creates it, or takes one that an earlier demo left. Refuses a folder in
-    /// which anything else stands.
+    /// Creates the folder, or opens one that an earlier demo left. Refuses a
+    /// folder with other files.
     pub(super) fn open(path: &Path, hosts: u32) -> Result<Self> {
         fs::create_dir_all(path).with_context(|| path.display().to_string())?;
         let path = fs::canonicalize(path).with_context(|| path.display().to_string())?;
@@ -87,7 +87,8 @@ impl Folder {
         Ok(())
     }
 
-    /// But for what a demo leaves that was killed at once.
+    /// Returns whether the folder is empty, except for files of a demo that was
+    /// killed at once.
     fn is_empty(&self) -> Result<bool> {
         let leftover = self.config().with_extension(FRESH);
         let entries = fs::read_dir(&self.path)?.filter_map(std::result::Result::ok);
@@ -101,8 +102,8 @@ impl Folder {
     }
 }
 
-/// The name of one host. `.example` never resolves (RFC 2606), so nothing can
-/// be mistaken for the real thing.
+/// Returns the name of one host. `.example` never resolves (RFC 2606), and
+/// hence can't be mistaken for a real host.
 pub(super) fn host(number: u32) -> String {
     format!("host-{number}.example")
 }
@@ -118,7 +119,7 @@ fn write_page(folder: &Path, title: &str) -> Result<()> {
         .with_context(|| path.display().to_string())
 }
 
-/// Whole or not at all.
+/// Replaces a file atomically.
 pub(super) fn replace(path: &Path, bytes: &[u8]) -> std::io::Result<()> {
     let fresh = path.with_extension(FRESH);
     let mut file = fs::File::create(&fresh)?;
@@ -127,7 +128,8 @@ pub(super) fn replace(path: &Path, bytes: &[u8]) -> std::io::Result<()> {
     fs::rename(&fresh, path)
 }
 
-/// A loopback address with this port, or with a free one if it is taken.
+/// Returns a loopback address with this port, or with a free one if it is
+/// taken.
 fn free(port: u16) -> Result<SocketAddr> {
     let wanted = SocketAddr::from((Ipv4Addr::LOCALHOST, port));
     if TcpListener::bind(wanted).is_ok() {
@@ -142,7 +144,8 @@ fn free(port: u16) -> Result<SocketAddr> {
 
 /// The first line of a configuration that may be overwritten.
 const MARK: &str = "# Written by 'sekisho demo', which may write it again.";
-/// The extension of a file that is not whole yet.
+/// Extension of an unfinished file.
 const FRESH: &str = "new";
-/// A folder and a file each; more would fill the disk before the store.
+/// Hosts with their own page. More folders and files would take more disk than
+/// the store.
 const HOSTS_WITH_PAGES: u32 = 10_000;

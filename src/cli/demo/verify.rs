@@ -17,8 +17,8 @@ use super::{authority, folder};
 use crate::cli::failure::Result;
 use crate::cli::open;
 
-/// Fetches the first host's page and asks for a host that nobody serves; gives
-/// what to say of both.
+/// Fetches the first host's page, and requests an unknown host. Returns a
+/// description of both.
 pub(super) fn verify(server: SocketAddr, folder: &Path) -> Result<[String; 2]> {
     let connector = connector(&folder.join(authority::CERTIFICATE))?;
     let both = async {
@@ -94,5 +94,5 @@ async fn refused(connector: &TlsConnector, server: SocketAddr, host: &str) -> Re
 }
 
 const DEADLINE: Duration = Duration::from_secs(10);
-/// The demo's pages have a few hundred bytes.
+/// Bytes of the longest answer; the demo's pages have a few hundred.
 const MAX_ANSWER: u64 = 64 * 1024;

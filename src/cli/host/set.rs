@@ -43,12 +43,12 @@ pub(crate) struct Args {
 }
 
 impl Args {
-    /// Finds wrong usage before a store is created for it.
+    /// Checks the usage, before a store is created.
     pub(super) fn check(&self) -> Result<()> {
         self.site.check()
     }
 
-    /// Finds a root that may not be served before a store is created for it.
+    /// Checks whether the root may be served, before a store is created.
     pub(super) fn check_allowed(&self, config: &Config) -> Result<()> {
         self.site.check_allowed(config)
     }
@@ -76,7 +76,7 @@ impl Args {
         Ok(())
     }
 
-    /// The credentials of `--cert`, each of which must cover the name.
+    /// Returns the credentials of `--cert`, each of which must cover the name.
     async fn certs(&self, catalog: &dyn Catalog) -> Result<Vec<StoredCredential<SealedBytes>>> {
         let Some(named) = &self.cert else {
             return Ok(Vec::new());

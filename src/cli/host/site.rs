@@ -1,4 +1,4 @@
-//! How the command line names a site, and how one is shown.
+//! Sites on the command line: arguments and output.
 
 use std::path::{Component, Path, PathBuf};
 
@@ -30,7 +30,7 @@ pub(crate) struct SiteArgs {
 }
 
 impl SiteArgs {
-    /// Refuses what this version does not do yet.
+    /// Refuses kinds of sites that this version lacks.
     pub(super) fn check(&self) -> Result<()> {
         if self.upstream.is_some() {
             bail!(Usage(
@@ -41,8 +41,8 @@ impl SiteArgs {
         self.chosen().map(drop)
     }
 
-    /// The folder of `--root`, or the one above its first `{host}`, if it is
-    /// not there.
+    /// Returns the folder of `--root`, or the one above its first `{host}`, if
+    /// it is missing.
     pub(super) fn missing_folder(&self) -> Option<PathBuf> {
         let root = self.root.as_ref()?;
         let has_host = |part: &Path| part.to_string_lossy().contains("{host}");
@@ -74,7 +74,7 @@ impl SiteArgs {
         );
     }
 
-    /// The chosen site, none if nothing was chosen. Inside: none for the
+    /// Returns the chosen site; None if none was chosen, Some(None) for the
     /// configuration's.
     pub(super) fn chosen(&self) -> Result<Option<Option<Site>>> {
         let document = if let Some(root) = &self.root {
@@ -93,13 +93,13 @@ impl SiteArgs {
             format: FORMAT,
             json: document.to_string().into(),
         };
-        // The server's own reader says what is wrong with it.
+        // The server's own parser reports the problem.
         site::Site::parse(&site).map_err(|error| Usage(error.to_string()))?;
         Ok(Some(Some(site)))
     }
 }
 
-/// Takes `..` out of an absolute path: a root with it is allowed nowhere.
+/// Resolves `..` in an absolute path: no allowed root may contain it.
 fn without_climbs(path: &Path) -> PathBuf {
     let mut plain = PathBuf::new();
     for part in path.components() {
@@ -111,12 +111,12 @@ fn without_climbs(path: &Path) -> PathBuf {
     plain
 }
 
-/// The site's document, or its text where that can't be read.
+/// Returns the site's document, or its text if it can't be parsed.
 pub(super) fn document(site: &Site) -> Value {
     serde_json::from_str(&site.json).unwrap_or_else(|_| Value::from(&*site.json))
 }
 
-/// A line: `root /srv/www`.
+/// Formats a line such as `root /srv/www`.
 pub(super) fn line(site: &Site) -> String {
     let Value::Object(document) = document(site) else {
         return site.json.to_string();

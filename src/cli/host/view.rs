@@ -1,4 +1,4 @@
-//! A host record as it is shown.
+//! Shows host records.
 
 use std::io::{self, Write};
 
@@ -9,17 +9,17 @@ use serde_json::{Map, Value};
 use crate::cli::host::site;
 use crate::cli::output::{self, rfc3339};
 
-/// The fields of a record, as JSON shows them.
+/// JSON form of a record.
 #[derive(Serialize)]
 pub(super) struct View<'a> {
     name: &'a str,
-    /// With U-labels.
+    /// Pattern with U-labels.
     unicode: String,
     tenant: &'a str,
     site: Option<Value>,
     min_tls: &'static str,
     disabled: bool,
-    /// Key type to credential id.
+    /// Credential ids by key type.
     credentials: Map<String, Value>,
     version: u64,
 }
@@ -42,7 +42,7 @@ impl<'a> View<'a> {
     }
 }
 
-/// A line of a list: name, tenant, key types, site.
+/// Formats a line of a list: name, tenant, key types, site.
 pub(super) fn line(record: &HostRecord) -> String {
     let types: Vec<_> = record
         .references
@@ -67,7 +67,7 @@ pub(super) fn line(record: &HostRecord) -> String {
     format!("{name}  {tenant}  {types}  {site}{disabled}")
 }
 
-/// All of it for people.
+/// Writes all fields for people.
 pub(super) fn write<K>(
     out: &mut impl Write,
     record: &HostRecord,

@@ -50,7 +50,7 @@ pub(super) async fn run(sealer: &Sealer, args: &Args) -> Result<Ended> {
     Ok(Ended::Done)
 }
 
-/// A key of the ring or of the store.
+/// Key of the ring or of the store.
 struct Key {
     id: KeyId,
     seals: bool,
@@ -58,16 +58,16 @@ struct Key {
     under: Sealings,
 }
 
-/// What a key is to the store.
+/// State of a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Role {
-    /// Behind the one that seals: not yet used.
+    /// A key after the sealing one in the ring: not used yet.
     New,
-    /// The one that seals.
+    /// The key that seals.
     Current,
-    /// Before it: once used.
+    /// A key before the sealing one: used earlier.
     Old,
-    /// Needed, and not in the ring.
+    /// A key that the store needs, and the ring lacks.
     Missing,
 }
 
@@ -97,8 +97,8 @@ impl Key {
     }
 }
 
-/// The keys of the ring in their order, and behind them those that the store
-/// needs too.
+/// Lists the keys of the ring in order, and then those that the store needs and
+/// the ring lacks.
 fn keys(ring: &KeyRing, seals: u32, tally: &Tally) -> Vec<Key> {
     let mut role = if ring.has(seals) {
         Role::Old
@@ -128,7 +128,7 @@ fn keys(ring: &KeyRing, seals: u32, tally: &Tally) -> Vec<Key> {
     .collect()
 }
 
-/// A key as JSON.
+/// JSON form of a key.
 #[derive(Serialize)]
 struct View {
     id: String,

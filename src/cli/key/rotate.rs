@@ -58,20 +58,20 @@ pub(super) async fn run(sealer: &Sealer, args: &Args) -> Result<Ended> {
     })
 }
 
-/// What a pass through all secrets came to.
+/// Result of a pass through all secrets.
 #[derive(Default)]
 struct Outcome {
-    /// How many were sealed again, in this pass and those before it.
+    /// Secrets sealed again, in this pass and earlier ones.
     sealed: u64,
-    /// The first that do not open.
+    /// The first secrets that don't open.
     failed: Vec<StoreError>,
-    /// Under which keys they were at the beginning of the pass.
+    /// Secrets by key at the beginning of the pass.
     tally: Tally,
     seconds: f64,
 }
 
-/// Makes the key the one that seals; then nobody seals under another, and
-/// what was sealed before is sealed again until nothing is left.
+/// Makes `key` the sealing key, and then seals all other secrets again. From
+/// then on no program seals under another key.
 async fn rotate(sealer: &Sealer, turn: &Turn<'_>, key: KeyId) -> Result<Outcome> {
     let begun = Instant::now();
     sealer.seal_under(key.0).await?;
@@ -89,7 +89,7 @@ async fn rotate(sealer: &Sealer, turn: &Turn<'_>, key: KeyId) -> Result<Outcome>
     }
 }
 
-/// Goes through all secrets once.
+/// Passes through all secrets once.
 async fn pass(sealer: &Sealer, turn: &Turn<'_>, bar: &ProgressBar) -> Result<Outcome> {
     let (mut outcome, mut walk) = (Outcome::default(), Walk::default());
     bar.reset();
@@ -110,7 +110,7 @@ async fn pass(sealer: &Sealer, turn: &Turn<'_>, bar: &ProgressBar) -> Result<Out
     }
 }
 
-/// The right to rotate alone. One that was killed gives it up by itself.
+/// Lease that lets one rotation run. The lease of a killed rotation expires.
 struct Turn<'a> {
     sealer: &'a Sealer,
     holder: String,
@@ -120,7 +120,7 @@ impl<'a> Turn<'a> {
     async fn take(sealer: &'a Sealer) -> Result<Self> {
         let turn = Self {
             sealer,
-            // Unlike the process id, no two machines draw the same.
+            // The random id differs between machines; a process id may not.
             holder: format!("{} {}", process::id(), CredentialId::fresh(&Clock::System)),
         };
         let begun = Instant::now();
@@ -154,17 +154,18 @@ impl<'a> Turn<'a> {
     }
 
     async fn give_back(self) {
-        // If that fails, it ends by itself.
+        // A lease that can't be released expires.
         let _ = self.sealer.catalog().release(LEASE, &self.holder).await;
     }
 }
 
 const LEASE: &str = "key-rotation";
-/// Far longer than a page takes, and no longer than an operator waits.
+/// Duration of the lease: far longer than a page takes, and short enough for an
+/// operator to wait.
 const LEASE_TIME: Duration = Duration::from_secs(10);
-/// How often it is looked whether another rotation has ended.
+/// Interval of checks whether another rotation has ended.
 const POLL_INTERVAL: Duration = Duration::from_millis(250);
-/// How many that do not open are named; the counts tell of the rest.
+/// Named secrets that don't open; the counts include the rest.
 const MAX_NAMED: usize = 100;
 
 const EXAMPLES: &str = "\

@@ -1,4 +1,4 @@
-//! How much is sealed under which key.
+//! Counts secrets by the key that seals them.
 
 use std::collections::BTreeMap;
 
@@ -7,11 +7,11 @@ use sekisho_certs::seal::{SealedSecret, Sealer, Walk};
 
 use crate::cli::failure::Result;
 
-/// Secrets by the key that they are sealed under.
+/// Counts of secrets by the key that seals them.
 #[derive(Debug, Default)]
 pub(super) struct Tally(BTreeMap<u32, Sealings>);
 
-/// What is sealed under one key.
+/// Counts of secrets under one key.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Sealings {
     pub(super) credentials: u64,
@@ -19,7 +19,7 @@ pub(super) struct Sealings {
 }
 
 impl Tally {
-    /// Counts all of a catalog, a page at a time.
+    /// Counts all secrets of a catalog, a page at a time.
     pub(super) async fn of(sealer: &Sealer, bar: &ProgressBar) -> Result<Self> {
         let (mut tally, mut walk) = (Self::default(), Walk::default());
         loop {
@@ -58,6 +58,6 @@ impl Sealings {
     }
 }
 
-/// Secrets in one page, which is one transaction where they are sealed again:
-/// other writers wait for no more than a moment.
+/// Secrets of a page. Sealing a page again is one transaction, which must delay
+/// other writers little.
 pub(super) const PAGE: usize = 100;

@@ -66,22 +66,22 @@ pub(super) fn run(config: Option<&Path>, args: &Args) -> Result<Ended> {
     Ok(Ended::Done)
 }
 
-/// The file as it is, in one state. Under a wrong master key it would be of use
-/// to nobody who restores it.
+/// Copies the file in one consistent state. Checks the master key first:
+/// without it, the backup could not be restored.
 async fn copy_file(config: &Config, path: &Path, to: &Destination) -> Result<Ended> {
     let same = fs::canonicalize(&to.file).is_ok_and(|to| fs::canonicalize(path).ok() == Some(to));
     if same {
         bail!("{} is the store itself", path.display());
     }
     open::sealed(config).await?;
-    // Its mode must not be more open than the store's.
+    // The backup's mode must not be more open than the store's.
     to.make_part()?;
     Sqlite::open(path, Mode::Existing)?.backup(&to.part).await?;
     Ok(Ended::Done)
 }
 
-/// Everything into a store of one file. What an earlier run left is gone on
-/// with.
+/// Copies all records into a store of one file; continues what an earlier run
+/// left.
 async fn copy_all(config: &Config, to: &Destination, begun: Instant) -> Result<Ended> {
     let source = open::sealed(config).await?;
     let target = copy::open_target(&source, &to.config(config)).await?;
@@ -90,11 +90,11 @@ async fn copy_all(config: &Config, to: &Destination, begun: Instant) -> Result<E
     Ok(copied.ended(begun))
 }
 
-/// Opens the copy as a restored one is opened.
+/// Checks the copy: opens it like a restored one.
 async fn check(config: &Config, to: &Destination) -> Result<()> {
     let copy = open::sealed(&to.config(config)).await;
     let copy = copy.context("the copy does not open")?;
-    // Reads from the file, which opening alone may not.
+    // Reads a record: opening the file alone may not read it.
     copy.catalog()
         .head()
         .await
@@ -102,7 +102,7 @@ async fn check(config: &Config, to: &Destination) -> Result<()> {
     Ok(())
 }
 
-/// The file, and the one beside it that becomes it.
+/// Path of the backup, and of its unfinished part.
 struct Destination {
     file: PathBuf,
     part: PathBuf,
@@ -123,7 +123,7 @@ impl Destination {
         Ok(Self { file, part })
     }
 
-    /// The unfinished copy as a store of its own.
+    /// Returns a configuration with the unfinished copy as its store.
     fn config(&self, config: &Config) -> Config {
         Config {
             store: Url::sqlite(self.part.clone()).into(),
@@ -131,7 +131,7 @@ impl Destination {
         }
     }
 
-    /// Makes it empty, for its owner only.
+    /// Creates the empty part, readable by its owner only.
     fn make_part(&self) -> Result<()> {
         let shown = || self.part.display().to_string();
         match fs::remove_file(&self.part) {
@@ -149,7 +149,7 @@ impl Destination {
         made.map(|_| ()).with_context(shown)
     }
 
-    /// Gives the finished file its name, durably; gives its length.
+    /// Renames the finished file durably; returns its length.
     fn put_in_place(&self) -> Result<u64> {
         let mut log = self.part.clone().into_os_string();
         log.push("-wal");

@@ -50,8 +50,8 @@ pub(super) fn run(config: Option<&Path>, args: &Args) -> Result<Ended> {
     })
 }
 
-/// The store that a copy goes to, made if it is not there, under the key that
-/// seals in the other if it can be.
+/// Opens the target store, or creates it; a new one uses the source's sealing
+/// key if its ring has it.
 pub(super) async fn open_target(source: &Sealer, to: &Config) -> Result<Sealer> {
     let seals = source.seals_under().await?;
     let choose = |ring: &KeyRing| match ring.has(seals) {
@@ -65,19 +65,19 @@ pub(super) async fn open_target(source: &Sealer, to: &Config) -> Result<Sealer> 
     Ok(target)
 }
 
-/// What a copy came to.
+/// Result of a copy.
 pub(super) struct Copied {
     pub(super) from: Summary,
     pub(super) to: Summary,
-    /// How many items the source's writers changed while both were compared;
-    /// they were copied too.
+    /// Items that the source's writers changed during the comparison; they were
+    /// copied, too.
     changed: usize,
     /// The first items that still differ.
     differing: Vec<Item>,
 }
 
 impl Copied {
-    /// Says whether both are equal.
+    /// Reports whether both are equal.
     pub(super) fn ended(&self, begun: Instant) -> Ended {
         if self.differing.is_empty() {
             let seconds = begun.elapsed().as_secs_f64();
@@ -102,9 +102,9 @@ impl Copied {
     }
 }
 
-/// Makes the target equal to the source, which may be written meanwhile:
-/// compares both and copies what differs, until a comparison finds nothing
-/// but what the source's log tells of.
+/// Makes the target equal to the source, which may be written meanwhile. It
+/// compares both and copies the differences, until all differences come from
+/// changes in the source's log.
 pub(super) async fn copy(source: &Sealer, target: &Sealer) -> Result<Copied> {
     let mut target = Target::take(source, target).await?;
     let bar = progress::bar(|| None);
@@ -123,8 +123,8 @@ pub(super) async fn copy(source: &Sealer, target: &Sealer) -> Result<Copied> {
     copied
 }
 
-/// Takes over what the log has, compares everything, and takes over what was
-/// changed meanwhile.
+/// Copies the changes of the log, compares everything, and copies what changed
+/// meanwhile.
 async fn round(source: &Sealer, target: &mut Target<'_>, bar: &ProgressBar) -> Result<Copied> {
     target.follow().await?;
     bar.reset();
@@ -149,7 +149,7 @@ async fn round(source: &Sealer, target: &mut Target<'_>, bar: &ProgressBar) -> R
     })
 }
 
-/// An item that is not the same in both, or is only in one.
+/// Item that differs, or is in one store only.
 struct Difference(Option<Digested>, Option<Digested>);
 
 impl Difference {
@@ -160,8 +160,8 @@ impl Difference {
     }
 }
 
-/// Goes through both at once. What differs is copied, and the first of it
-/// noted; what is equal goes into the digests.
+/// Compares both stores in order. Differing items are copied, and the first of
+/// them noted; equal ones go into the digests.
 async fn compare(
     from: &mut Contents<'_>,
     to: &mut Contents<'_>,
@@ -209,7 +209,8 @@ async fn compare(
     Ok(found)
 }
 
-/// A URL with the keys of the configuration, or another configuration.
+/// Parses FROM or TO: a URL with the configuration's keys, or another
+/// configuration.
 fn side(own: &mut dyn FnMut() -> Result<Config>, text: &str) -> Result<Config> {
     if Path::new(text).extension().is_some_and(|end| end == "toml") {
         return configuration::load(Some(Path::new(text)));
@@ -221,15 +222,15 @@ fn side(own: &mut dyn FnMut() -> Result<Config>, text: &str) -> Result<Config> {
     Ok(config)
 }
 
-/// What goes into one transaction: other writers wait for no more than a
-/// moment.
+/// Items per transaction, which must delay other writers little.
 const BATCH: usize = 200;
-/// The first copies, the second finds both equal, unless others write.
+/// Most rounds. The first copies, the second finds both equal unless others
+/// write.
 const MAX_ROUNDS: usize = 6;
-/// How many differing items are remembered: about 2 MB. With more, the stores
-/// are compared again.
+/// Differing items that are kept, about 2 MB. With more, the stores are
+/// compared again.
 const MAX_DIFFERING: usize = 10_000;
-/// How many differing items are named.
+/// Differing items that are named.
 const MAX_NAMED: usize = 10;
 
 const EXAMPLES: &str = "\
@@ -296,7 +297,7 @@ mod tests {
         let second = round(&source, &mut taken, &bar).await.expect("a round");
         assert!(second.differing.is_empty());
         assert_eq!(second.ended(Instant::now()), Ended::Done);
-        // Written by others as well: it is not taken for a copy any more.
+        // Another program wrote the target: it no longer counts as a copy.
         put(&target, "d.example", "bert").await;
         let error = copy(&source, &target).await.err().expect("it is refused");
         assert!(error.to_string().contains("was written since"), "{error}");

@@ -1,4 +1,4 @@
-//! From two files to a credential that may be stored, or the reason why not.
+//! Checks a pair of files: makes a credential, or the reason of a refusal.
 
 use std::fs::{File, OpenOptions};
 use std::io::{ErrorKind, Read};
@@ -15,28 +15,29 @@ use super::roots::Roots;
 use super::source::{Files, Refusal};
 use crate::cli::cert::check_covers;
 
-/// A pair that passed every check.
+/// Pair that passed every check.
 pub(crate) struct Checked {
     pub(super) credential: StoredCredential<Secret>,
-    /// Each covered by the certificate.
+    /// Hosts of the pair, each covered by the certificate.
     pub(super) hosts: Vec<HostPattern>,
-    /// Of the chain.
+    /// Digest of the chain.
     pub(super) digest: Digest,
-    /// How many of the certificate's names are none of the hosts.
+    /// Number of the certificate's names that are none of the hosts.
     pub(super) unserved: usize,
-    /// What was repaired.
+    /// Notes on repairs.
     pub(super) notes: Vec<String>,
 }
 
-/// SHA-256 of a chain; tells credentials apart, since a chain has one key.
+/// SHA-256 of a chain, which identifies a credential, since a chain has one
+/// key.
 pub(super) type Digest = [u8; 32];
 
-/// For which hosts a pair is.
+/// Hosts of a pair.
 #[derive(Clone, Debug)]
 pub(crate) enum Hosts {
     /// All DNS names of the leaf.
     OfLeaf,
-    /// Exactly these.
+    /// Exactly these hosts.
     Named(Vec<HostPattern>),
 }
 
@@ -53,7 +54,7 @@ pub(super) fn files(files: &Files, dates: Dates, roots: &Roots) -> Result<Checke
     })
 }
 
-/// Checks a pair of files, as far as a client would.
+/// Checks a pair of files as a client would.
 pub(crate) fn pair(
     chain: &[u8],
     key: &[u8],
@@ -96,7 +97,7 @@ pub(crate) fn pair(
     })
 }
 
-/// Why a pair was refused, and which half is to blame.
+/// Refusal of a pair, and the half to blame.
 #[derive(Debug)]
 pub(crate) struct Refused {
     blamed: Half,
@@ -120,7 +121,7 @@ impl Refused {
     }
 }
 
-/// Of a stored credential's chain.
+/// Computes the digest of a stored credential's chain.
 pub(super) fn digest<K>(credential: &StoredCredential<K>) -> Digest {
     let mut context = Context::new(&SHA256);
     for certificate in &credential.chain {
@@ -140,8 +141,8 @@ fn is_about_key(error: &CredentialError, chain: &[u8], dates: Dates) -> bool {
         | CredentialError::RsaBits(_)
         | CredentialError::BrokenKey
         | CredentialError::KeyMismatch { .. } => true,
-        // Either file may have such lines or such a size: the chain's fault
-        // stays without any key.
+        // Either file may have this error: it is the chain's if it remains
+        // without a key.
         CredentialError::Pem { .. } | CredentialError::TooLarge { .. } => {
             Credential::parse(chain, b"", dates).err().as_ref() != Some(error)
         }
@@ -149,7 +150,7 @@ fn is_about_key(error: &CredentialError, chain: &[u8], dates: Dates) -> bool {
     }
 }
 
-/// The hosts that the pair is for, each covered by the certificate's names.
+/// Returns the hosts of the pair, each covered by the certificate's names.
 fn chosen(wanted: Hosts, names: &[HostPattern]) -> Result<Vec<HostPattern>, Refused> {
     let hosts = match wanted {
         Hosts::OfLeaf => names.to_vec(),
@@ -168,8 +169,8 @@ fn chosen(wanted: Hosts, names: &[HostPattern]) -> Result<Vec<HostPattern>, Refu
     Ok(hosts)
 }
 
-/// The whole file. Room is made for all of it at once: a buffer that grows
-/// leaves copies of a key behind.
+/// Reads the whole file. The capacity covers it: growing would leave copies of
+/// a key.
 fn read(path: &Path) -> Result<Zeroizing<Vec<u8>>, Refusal> {
     let unreadable = |reason: String| Refusal::new(path, "a file can't be read", reason);
     let (file, size) = open(path)?;
@@ -186,8 +187,8 @@ fn read(path: &Path) -> Result<Zeroizing<Vec<u8>>, Refusal> {
     Ok(bytes)
 }
 
-/// Opens a regular file, and gives its size. Without `NONBLOCK`, opening a FIFO
-/// would wait for its writer.
+/// Opens a regular file; returns it with its size. Without `NONBLOCK`, opening
+/// a FIFO would wait for its writer.
 fn open(path: &Path) -> Result<(File, u64), Refusal> {
     let mut options = OpenOptions::new();
     let flags = OFlags::NONBLOCK.bits().cast_signed();
@@ -213,5 +214,5 @@ fn open(path: &Path) -> Result<(File, u64), Refusal> {
     }
 }
 
-/// A chain of ten large certificates in PEM has a tenth of it.
+/// Bytes of the largest file: ten times a PEM chain of ten large certificates.
 const MAX_FILE: u64 = 256 * 1024;

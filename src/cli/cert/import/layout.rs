@@ -1,4 +1,4 @@
-//! How folders of pairs are laid out.
+//! Layouts of folders with pairs.
 
 use std::fs;
 use std::io;
@@ -21,7 +21,7 @@ pub(super) enum Layout {
 }
 
 impl Layout {
-    /// The pair that an entry of the folder begins; none for anything else.
+    /// Returns the pair of an entry of the folder; None for other entries.
     pub(super) fn pair(self, path: &Path, all_names: bool) -> Option<Result<Files, Refusal>> {
         match self {
             Self::Flat => flat(path, all_names),
@@ -29,7 +29,7 @@ impl Layout {
         }
     }
 
-    /// How many pairs a folder seems to hold, for a progress bar.
+    /// Estimates the pairs of a folder, for a progress bar.
     pub(super) fn count(self, path: &Path) -> io::Result<u64> {
         let entries = fs::read_dir(path)?.filter_map(Result::ok);
         let counts = |path: &Path| match self {
@@ -40,7 +40,8 @@ impl Layout {
         Ok(counted as u64)
     }
 
-    /// What lies in a folder of which this layout took nothing, and what would.
+    /// Describes a folder in which this layout found nothing, and the layout
+    /// that would fit.
     pub(super) fn explain(self, folder: &Path) -> io::Result<String> {
         let mut found = Found::default();
         for entry in fs::read_dir(folder)?.take(LOOKED_AT) {
@@ -67,7 +68,7 @@ impl Layout {
     }
 }
 
-/// What a folder holds.
+/// Counts of a folder's entries.
 #[derive(Default)]
 struct Found {
     files: usize,
@@ -90,7 +91,7 @@ impl Found {
     }
 }
 
-/// The pair of a `.crt`; a refusal for a `.key` that stands alone.
+/// Returns the pair of a `.crt`; a refusal for a `.key` without one.
 fn flat(path: &Path, all_names: bool) -> Option<Result<Files, Refusal>> {
     if has_extension(path, "key") {
         let chain = path.with_extension("crt");
@@ -115,7 +116,7 @@ fn flat(path: &Path, all_names: bool) -> Option<Result<Files, Refusal>> {
     Some(hosts.map(files).map_err(refuse))
 }
 
-/// The host that a file is named after.
+/// Returns the host that a file is named after.
 fn host_of(path: &Path) -> Result<HostPattern, String> {
     let stem = path.file_stem().and_then(|stem| stem.to_str());
     let stem = stem.ok_or("the file's name is not UTF-8")?;
@@ -129,7 +130,7 @@ fn host_of(path: &Path) -> Result<HostPattern, String> {
     HostPattern::parse(&pattern).map_err(|error| format!("the file's name is no host: {error}"))
 }
 
-/// The pair in a folder; none for what is no folder.
+/// Returns the pair in a folder; None if the entry is no folder.
 fn certbot(path: &Path) -> Option<Result<Files, Refusal>> {
     path.is_dir().then(|| {
         Ok(Files {
@@ -145,10 +146,10 @@ fn has_extension(path: &Path, extension: &str) -> bool {
 }
 
 const CERTBOT_CHAIN: &str = "fullchain.pem";
-/// How tools write the '*' of a wildcard in a file's name: lego and this
-/// program, mkcert, Traefik's exporters.
+/// Spellings of a wildcard's `*` in file names: lego and this program, mkcert,
+/// Traefik's exporters.
 const WILDCARDS: [&str; 3] = ["_.", "_wildcard.", "wildcard_."];
-/// Entries that are looked at to say what lies in a folder.
+/// Entries that are read to describe a folder.
 const LOOKED_AT: usize = 10_000;
 
 #[cfg(test)]

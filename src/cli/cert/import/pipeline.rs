@@ -1,6 +1,5 @@
-//! Pairs are checked on all cores and written by one transaction per batch.
-//! Queues are bounded, so that a million pairs take no more memory than a few
-//! batches.
+//! Import pipeline: checks pairs on all cores, and writes one transaction per
+//! batch. Bounded queues keep the memory of a million pairs at a few batches.
 
 use std::num::NonZeroUsize;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
@@ -17,8 +16,8 @@ use super::source::Refusal;
 use super::write::Writer;
 use crate::cli::failure::Result;
 
-/// Makes a pair of each job, and stores it unless it is refused. Gives what to
-/// say at the end.
+/// Makes a pair of each job, and stores it unless it is refused. Returns the
+/// report.
 pub(crate) fn import<J: Send>(
     runtime: &Runtime,
     sealer: &Sealer,
@@ -37,7 +36,7 @@ pub(crate) fn import<J: Send>(
             scope.spawn(move || check_all(jobs, check, &sender));
         }
         drop(sender);
-        // On an error the receiver goes, and with it the threads.
+        // An error drops the receiver, which ends the threads.
         while let Some(batch) = next_batch(&checked, &mut report)? {
             let written = runtime.block_on(writer.write(batch));
             match written {
@@ -52,10 +51,10 @@ pub(crate) fn import<J: Send>(
     })
 }
 
-/// What became of some jobs.
+/// Results of some jobs.
 type Chunk = Vec<Result<Checked, Refusal>>;
 
-/// Takes jobs until there are none, or nobody listens any more.
+/// Takes jobs until there are none, or the receiver is gone.
 fn check_all<J>(
     jobs: &Mutex<impl Iterator<Item = J>>,
     check: &impl Fn(J) -> Result<Checked, Refusal>,
@@ -75,7 +74,7 @@ fn check_all<J>(
     }
 }
 
-/// The next pairs to write; none at the end.
+/// Returns the next pairs to write; None at the end.
 fn next_batch(checked: &Receiver<Chunk>, report: &mut Report) -> Result<Option<Vec<Checked>>> {
     let mut batch = Vec::with_capacity(BATCH + CHUNK);
     while batch.len() < BATCH {
@@ -93,8 +92,8 @@ fn next_batch(checked: &Receiver<Chunk>, report: &mut Report) -> Result<Option<V
     Ok((!batch.is_empty()).then_some(batch))
 }
 
-/// Pairs per transaction: enough that waiting for the disk once per batch
-/// costs little, few enough that other writers wait for no more than a moment.
+/// Pairs per transaction. The disk sync per batch costs little, and other
+/// writers wait shortly.
 const BATCH: usize = 1000;
-/// Jobs that a thread takes at once, so that threads wake each other seldom.
+/// Jobs that a thread takes at once, to limit wake-ups between threads.
 const CHUNK: usize = 40;

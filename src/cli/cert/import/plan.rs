@@ -1,5 +1,4 @@
-//! What a batch of pairs changes in a catalog, worked out before it is
-//! written.
+//! Plans the writes of a batch of pairs.
 
 use std::collections::{HashMap, HashSet};
 
@@ -14,12 +13,12 @@ use super::report::Counts;
 use super::settled::Settled;
 use crate::cli::output::rfc3339;
 
-/// What becomes of a certificate that was issued before the stored one.
+/// Handling of a certificate that was issued before the stored one.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Older {
     Replaces,
-    /// As long as the stored one is valid at this time, seconds since the Unix
-    /// epoch.
+    /// Skipped while the stored one is valid at this time, in seconds since the
+    /// Unix epoch.
     IsSkipped {
         now: i64,
     },
@@ -40,21 +39,21 @@ impl Older {
     }
 }
 
-/// The operations of one transaction, and what to say of them.
+/// Operations of one transaction, with notes on them.
 pub(super) struct Plan {
     pub(super) writes: Vec<Write<Secret>>,
     pub(super) counts: Counts,
-    /// Of pairs that were issued before what their hosts have.
+    /// Notes on pairs that were issued before their hosts' certificates.
     pub(super) notes: Vec<String>,
-    /// Where each chain of the batch is stored afterwards.
+    /// Credential of each chain of the batch after the write.
     pub(super) ids: HashMap<Digest, CredentialId>,
 }
 
 impl Plan {
-    /// `records` are the batch's hosts that exist, `stored` the credentials
-    /// that they refer to and others of which the batch may hold copies. Later
-    /// pairs of the batch win, but over what is `settled` only if they are
-    /// valid no shorter.
+    /// Plans a batch. `records` are the existing hosts of the batch. `stored`
+    /// are the credentials that they refer to, and others that the batch may
+    /// repeat. Later pairs of the batch win, but replace a `settled` one only
+    /// if they are valid at least as long.
     pub(super) fn new(
         records: Vec<HostRecord>,
         stored: &[StoredCredential<SealedBytes>],
@@ -111,14 +110,14 @@ impl Plan {
     }
 }
 
-/// The batch's hosts, before and after.
+/// Hosts of the batch, before and after it.
 struct Hosts(HashMap<HostPattern, Host>);
 
 struct Host {
     before: References,
-    /// Whether a pair of the batch was issued before what it has.
+    /// Whether a pair of the batch was issued before the host's certificate.
     is_newer: bool,
-    /// Its version is 0 if there was none.
+    /// The record after the batch; version 0 for a new host.
     after: HostRecord,
 }
 
@@ -139,7 +138,7 @@ impl Hosts {
         Self(records.into_iter().map(with_pattern).collect())
     }
 
-    /// What a host referred to before the batch.
+    /// Returns the credential that a host referred to before the batch.
     fn before(&self, pattern: &HostPattern, key_type: KeyType) -> Option<CredentialId> {
         self.0.get(pattern)?.before.of(key_type)
     }
@@ -160,7 +159,7 @@ impl Hosts {
         }
     }
 
-    /// What becomes of one pair.
+    /// Counts the result of one pair.
     fn count(&self, pair: &Checked, id: CredentialId) -> Counts {
         let key_type = pair.credential.key_type;
         let mut changed = pair
@@ -203,13 +202,13 @@ impl Hosts {
     }
 }
 
-/// Gives each chain that is not stored an id of its own.
+/// Gives each new chain its own id.
 fn number(ids: &mut HashMap<Digest, CredentialId>, batch: &[Checked]) {
     let mut taken: HashSet<_> = ids.values().copied().collect();
     for pair in batch {
         ids.entry(pair.digest).or_insert_with(|| {
-            // Many are drawn in one millisecond, and few of their bits are
-            // random.
+            // Ids of one millisecond have few random bits: collisions are
+            // possible.
             loop {
                 let id = CredentialId::fresh(&Clock::System);
                 if taken.insert(id) {
@@ -220,7 +219,7 @@ fn number(ids: &mut HashMap<Digest, CredentialId>, batch: &[Checked]) {
     }
 }
 
-/// The credentials that are new and that a host refers to in the end, each
+/// Returns the new credentials that a host refers to after the batch, each
 /// once.
 fn credentials(
     batch: &[Checked],

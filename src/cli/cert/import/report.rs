@@ -1,4 +1,4 @@
-//! What an import says while it runs and when it ends.
+//! Report of an import, while it runs and at its end.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -16,38 +16,40 @@ use crate::cli::failure::{Ended, Result};
 use crate::cli::output::Output;
 use crate::cli::progress;
 
-/// Counts what became of the pairs, and shows it: a bar on a terminal, the
-/// first refusals of each group and the first notes as they come.
+/// Report that counts results and shows them: a progress bar, and the first
+/// refusals and notes as they come.
 pub(crate) struct Report {
     counts: Counts,
-    /// How many were refused, by what they have in common.
+    /// Number of refusals by group.
     groups: BTreeMap<&'static str, u64>,
     notes: u64,
-    /// Names of certificates that no host got.
+    /// Number of certificates' names that are no host.
     unserved: u64,
     begun: Instant,
     bar: ProgressBar,
-    /// All refusals and the counts go here, if JSON is asked for.
+    /// JSON output of all refusals and counts, with `--json`.
     json: Option<Json>,
 }
 
-/// What became of pairs.
+/// Counts of pairs by result.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Counts {
-    /// No host had a certificate of that type before.
+    /// Pairs whose hosts had no certificate of that type.
     pub(super) imported: u64,
-    /// At least one host had another one.
+    /// Pairs that replaced a certificate of at least one host.
     pub(super) replaced: u64,
-    /// Nothing changed.
+    /// Pairs that changed nothing.
     pub(super) skipped: u64,
-    /// Nothing changed, since the stored certificate was issued later.
+    /// Pairs that changed nothing, since the stored certificate was issued
+    /// later.
     pub(super) older: u64,
-    /// Not stored.
+    /// Pairs that were refused.
     pub(super) refused: u64,
 }
 
 impl Report {
-    /// With a bar if standard error is a terminal; `total` is asked only then.
+    /// Makes a report, with a progress bar if standard error is a terminal.
+    /// Only then is `total` called.
     pub(crate) fn new(total: impl FnOnce() -> Option<u64>) -> Self {
         Self {
             counts: Counts::default(),
@@ -60,7 +62,7 @@ impl Report {
         }
     }
 
-    /// As one JSON object on standard output, with all refusals.
+    /// Writes one JSON object with all refusals to standard output.
     pub(super) fn with_json(mut self) -> Self {
         self.json = Some(Json::new());
         self
@@ -85,7 +87,7 @@ impl Report {
         Ok(())
     }
 
-    /// Says what was repaired.
+    /// Shows notes on repairs.
     pub(super) fn note(&mut self, pair: &Checked) {
         self.unserved += pair.unserved as u64;
         for note in &pair.notes {
@@ -93,7 +95,7 @@ impl Report {
         }
     }
 
-    /// Says what may surprise.
+    /// Shows a note.
     pub(super) fn remark(&mut self, note: &str) {
         self.notes += 1;
         if self.notes <= NOTES_SHOWN {
@@ -106,13 +108,13 @@ impl Report {
         self.bar.inc(counts.total());
     }
 
-    /// Whether nothing came to it at all.
+    /// Returns whether there was no pair at all.
     pub(super) fn is_empty(&self) -> bool {
         self.counts.total() == 0
     }
 
-    /// Takes the bar away and says what was held back; gives the counts as a
-    /// line, none if they went out as JSON, and how the command ended.
+    /// Removes the bar and shows the suppressed refusals. Returns the counts as
+    /// a line (None with JSON), and the command's end.
     pub(crate) fn end(mut self) -> Result<(Option<String>, Ended)> {
         self.bar.finish_and_clear();
         self.tell_groups();
@@ -148,8 +150,7 @@ impl Report {
         }
     }
 
-    /// Takes the bar away; gives what to say of an import that ends before its
-    /// time.
+    /// Removes the bar; returns the text for an aborted import.
     pub(super) fn stop(self) -> String {
         self.bar.finish_and_clear();
         let counts = self.counts;
@@ -161,7 +162,7 @@ impl Report {
     }
 }
 
-/// The object of `--json`, written as it grows.
+/// JSON object of `--json`, written incrementally.
 struct Json {
     output: Output,
     begun: bool,
@@ -241,7 +242,7 @@ impl fmt::Display for Counts {
     }
 }
 
-/// Enough to see what is wrong with all of a group.
+/// Refusals shown per group: enough to see their cause.
 const SHOWN_PER_GROUP: u64 = 3;
-/// Bounds the lines of a folder in which each chain is repaired.
+/// Notes shown, which bounds the output if every chain is repaired.
 const NOTES_SHOWN: u64 = 100;

@@ -1,5 +1,5 @@
-//! Authorities that clients have already, so that a leaf which one of them
-//! issued may stand alone.
+//! Root certificates that clients have: a leaf that one of them issued needs no
+//! chain.
 
 use std::fs;
 use std::path::Path;
@@ -11,7 +11,7 @@ use rustls::pki_types::pem::PemObject;
 
 use crate::cli::failure::Result;
 
-/// Roots of `--ca` first, then the system's, which are read when the first leaf
+/// Roots of `--ca`, then the system's. The latter are read when the first leaf
 /// needs them.
 pub(crate) struct Roots {
     given: Vec<CertificateDer<'static>>,
@@ -19,7 +19,7 @@ pub(crate) struct Roots {
 }
 
 impl Roots {
-    /// With the certificates of `--ca`.
+    /// Loads the certificates of `--ca`.
     pub(super) fn load(file: Option<&Path>) -> Result<Self> {
         let given = file.map(read).transpose()?.unwrap_or_default();
         Ok(Self {
@@ -28,7 +28,7 @@ impl Roots {
         })
     }
 
-    /// None: a chain must bring its issuers.
+    /// Makes an empty set: each chain must include its issuers.
     pub(crate) fn none() -> Self {
         Self {
             given: Vec::new(),
@@ -38,7 +38,7 @@ impl Roots {
 
     pub(super) fn all(&self) -> &[CertificateDer<'static>] {
         self.all.get_or_init(|| {
-            // A system without roots is one on which every leaf needs its chain.
+            // On a system without roots, every leaf needs its chain.
             let system = rustls_native_certs::load_native_certs().certs;
             [self.given.clone(), system].concat()
         })

@@ -1,5 +1,5 @@
-//! Which hosts an import has given a certificate already, so that a later pair
-//! with a shorter validity does not take it away.
+//! Hosts that this import has given a certificate: a later pair with a shorter
+//! validity must not replace it.
 
 use std::collections::HashSet;
 use std::hash::{BuildHasher, RandomState};
@@ -8,8 +8,8 @@ use sekisho_certs::{HostPattern, KeyType};
 
 use super::check::Checked;
 
-/// Hosts with key types of which this import had a pair. Only hashes are kept:
-/// that two of them are the same is less likely than a broken disk.
+/// Set of hosts and key types of which this import had a pair. It keeps hashes:
+/// a collision is less likely than a disk failure.
 #[derive(Default)]
 pub(super) struct Settled {
     hashes: HashSet<u64>,
@@ -21,8 +21,8 @@ impl Settled {
         self.hashes.contains(&self.hash(host, key_type))
     }
 
-    /// Notes what was written. Once it is full, further hosts get the last of
-    /// their pairs that came in different batches.
+    /// Notes a written batch. When the set is full, further hosts get the last
+    /// of their pairs over batches.
     pub(super) fn remember(&mut self, batch: &[Checked]) {
         for pair in batch {
             for host in &pair.hosts {
@@ -40,5 +40,5 @@ impl Settled {
     }
 }
 
-/// What a table of 2^21 slots takes before it grows: 19 MB.
+/// Entries of a table with 2^21 slots before it grows: 19 MB.
 const MAX_SETTLED: usize = (1 << 21) / 8 * 7;

@@ -1,4 +1,4 @@
-//! Which files are to be imported: named one by one, or found in a folder.
+//! Source of pairs: named files, or a folder.
 
 use std::fs::{self, ReadDir};
 use std::io;
@@ -8,7 +8,7 @@ use std::vec;
 use super::check::Hosts;
 use super::layout::Layout;
 
-/// A chain and its key on disk.
+/// Files of a chain and its key.
 #[derive(Debug)]
 pub(super) struct Files {
     pub(super) chain: PathBuf,
@@ -16,24 +16,25 @@ pub(super) struct Files {
     pub(super) hosts: Hosts,
 }
 
-/// A stream of pairs; of a folder, in the order in which the system gives it,
-/// so that a million names are never held at once.
+/// Stream of pairs. A folder's come in the system's order: a million names are
+/// never in memory at once.
 pub(super) enum Source {
     Pairs(vec::IntoIter<Files>),
     Folder {
         path: PathBuf,
         entries: ReadDir,
         layout: Layout,
-        /// Whether all names of a certificate become hosts, in any layout.
+        /// Whether all names of a certificate become hosts, independent of the
+        /// layout.
         all_names: bool,
     },
 }
 
-/// A file or folder that can't be part of a pair, and why.
+/// Refusal of a file or folder, with its reason.
 #[derive(Debug)]
 pub(crate) struct Refusal {
     pub(super) path: PathBuf,
-    /// What many refusals have in common.
+    /// Group of the refusal, for the summary.
     pub(super) group: &'static str,
     pub(super) reason: String,
 }
@@ -70,7 +71,7 @@ impl Iterator for Source {
         loop {
             let path = match entries.next()? {
                 Ok(entry) => entry.path(),
-                // The system gives no further entry behind such an error.
+                // The system returns no further entry after such an error.
                 Err(error) => {
                     let reason = format!("the rest of the folder can't be listed: {error}");
                     let group = "the folder can't be listed";

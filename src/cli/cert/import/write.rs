@@ -1,5 +1,4 @@
-//! Writing checked pairs: what is the same is left alone, the rest goes into
-//! the catalog as one transaction.
+//! Writes checked pairs: one transaction per batch, without the unchanged ones.
 
 use std::collections::{HashMap, HashSet};
 
@@ -11,20 +10,20 @@ use super::report::Counts;
 use super::settled::Settled;
 use crate::cli::failure::Result;
 
-/// Writes batches of pairs into a catalog.
+/// Writer of batches of pairs into a catalog.
 pub(super) struct Writer<'a> {
     sealer: &'a Sealer,
-    /// Chains that this import has met, so that hosts whose files repeat one
-    /// certificate share one credential.
-    met: Met,
+    /// Chains that this import has seen: hosts whose files repeat a certificate
+    /// share one credential.
+    known_chains: KnownChains,
     settled: Settled,
     older: Older,
 }
 
-/// What became of a batch.
+/// Result of a batch.
 pub(super) struct Written {
     pub(super) counts: Counts,
-    /// What may surprise.
+    /// Notes on skipped pairs.
     pub(super) notes: Vec<String>,
 }
 
@@ -32,25 +31,25 @@ impl<'a> Writer<'a> {
     pub(super) fn new(sealer: &'a Sealer, older: Older) -> Self {
         Self {
             sealer,
-            met: Met::default(),
+            known_chains: KnownChains::default(),
             settled: Settled::default(),
             older,
         }
     }
 
-    /// All of the batch or, on an error, nothing of it. Starts over if others
-    /// wrote the same hosts meanwhile.
+    /// Writes the whole batch or, on an error, nothing. Retries if others wrote
+    /// the same hosts meanwhile.
     ///
-    /// Of several certificates of one type for one host, the one that is valid
-    /// longest is stored, whatever the order of the files: within a batch by
-    /// sorting, over batches for as many hosts as [`Settled`] holds.
+    /// Of several certificates of one type for one host, the longest valid is
+    /// stored, in any order of the files. Sorting does this within a batch,
+    /// [`Settled`] over batches.
     pub(super) async fn write(&mut self, mut batch: Vec<Checked>) -> Result<Written> {
         batch.sort_by_key(|pair| pair.credential.not_after);
         let mut attempts = 0;
         loop {
             let plan = self.plan(&batch).await?;
             let Err(error) = self.sealer.write(plan.writes).await else {
-                self.met.remember(&plan.ids);
+                self.known_chains.remember(&plan.ids);
                 self.settled.remember(&batch);
                 return Ok(Written {
                     counts: plan.counts,
@@ -69,7 +68,7 @@ impl<'a> Writer<'a> {
         let patterns: HashSet<_> = batch.iter().flat_map(|pair| &pair.hosts).cloned().collect();
         let patterns: Vec<_> = patterns.into_iter().collect();
         let records = self.sealer.catalog().hosts(&patterns).await?;
-        let ids = self.referred_or_met(&records, batch);
+        let ids = self.referred_or_known(&records, batch);
         let stored = self.sealer.catalog().credentials(&ids).await?;
         Ok(Plan::new(
             records,
@@ -80,22 +79,26 @@ impl<'a> Writer<'a> {
         ))
     }
 
-    /// What must be compared with the batch: what its hosts refer to by now,
-    /// and what was stored before with one of its chains.
-    fn referred_or_met(&self, records: &[HostRecord], batch: &[Checked]) -> Vec<CredentialId> {
+    /// Returns the credentials to compare with the batch: those its hosts refer
+    /// to, and those stored earlier with one of its chains.
+    fn referred_or_known(&self, records: &[HostRecord], batch: &[Checked]) -> Vec<CredentialId> {
         let referred = records.iter().flat_map(|record| record.references.iter());
         let mut ids: HashSet<_> = referred.map(|(_, id)| id).collect();
-        ids.extend(batch.iter().filter_map(|pair| self.met.id(pair.digest)));
+        ids.extend(
+            batch
+                .iter()
+                .filter_map(|pair| self.known_chains.id(pair.digest)),
+        );
         ids.into_iter().collect()
     }
 }
 
-/// Chains by their digests; forgotten from time to time, which costs no more
-/// than a credential that could have been shared.
+/// Chains by their digests. Clearing the table at its bound costs at most some
+/// duplicate credentials.
 #[derive(Default)]
-struct Met(HashMap<Digest, CredentialId>);
+struct KnownChains(HashMap<Digest, CredentialId>);
 
-impl Met {
+impl KnownChains {
     fn id(&self, chain: Digest) -> Option<CredentialId> {
         self.0.get(&chain).copied()
     }
@@ -108,8 +111,8 @@ impl Met {
     }
 }
 
-/// About 4 MB.
+/// Entries of the table, about 4 MB.
 const MAX_REMEMBERED: usize = 65_536;
-/// More means that somebody writes the same hosts without pause, or that the
-/// store is gone for longer than a moment.
+/// Attempts; more mean that another program writes the same hosts without
+/// pause, or that the store is down.
 const MAX_ATTEMPTS: usize = 8;

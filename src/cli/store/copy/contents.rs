@@ -1,4 +1,4 @@
-//! All that a store holds, in order, as digests.
+//! Lists the contents of a store in order, as digests.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -13,8 +13,7 @@ use sekisho_certs::{
 use super::marker;
 use crate::cli::failure::Result;
 
-/// A thing in a store, in the order in which they are listed: what is
-/// referred to comes first.
+/// Item of a store, in listing order: referenced items come first.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(super) enum Item {
     Credential(CredentialId),
@@ -32,15 +31,15 @@ impl fmt::Display for Item {
     }
 }
 
-/// An item with a digest of its content; what a catalog adds by itself, such
-/// as versions, is no content.
+/// Item with a digest of its content, which excludes catalog data such as
+/// versions.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Digested {
     pub(super) item: Item,
     digest: [u8; 32],
 }
 
-/// Goes through a store, a page at a time.
+/// Iterator over a store, a page at a time.
 pub(super) struct Contents<'a> {
     sealer: &'a Sealer,
     stage: Stage,
@@ -68,7 +67,7 @@ impl<'a> Contents<'a> {
         }
     }
 
-    /// The next item; none at the end.
+    /// Returns the next item; None at the end.
     pub(super) async fn next(&mut self) -> Result<Option<Digested>> {
         while self.page.is_empty() && !matches!(self.stage, Stage::End) {
             self.turn().await?;
@@ -84,12 +83,12 @@ impl<'a> Contents<'a> {
         Ok(next)
     }
 
-    /// Takes an item into the digest.
+    /// Adds an item to the digest.
     pub(super) fn add(&mut self, item: &Digested) {
         self.digest.update(&item.digest);
     }
 
-    /// Counts of what was passed, and the digest of what was added.
+    /// Returns the counts of listed items, and the digest of added ones.
     pub(super) fn summary(self) -> Summary {
         let digest = self.digest.finish();
         let digest = digest.as_ref().first_chunk().copied();
@@ -149,7 +148,7 @@ impl<'a> Contents<'a> {
     }
 }
 
-/// Counts, and a digest over the contents in order.
+/// Counts and digest of a store's contents in order.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Summary {
     hosts: u64,
@@ -215,8 +214,7 @@ fn document(one: &Document<Secret>) -> Digested {
     digest.end(item)
 }
 
-/// Each part with its length before it, so that no two contents give the same
-/// bytes.
+/// Hash of length-prefixed parts: different contents hash different bytes.
 struct Parts(Context);
 
 impl Parts {
@@ -248,5 +246,5 @@ impl Parts {
     }
 }
 
-/// How many are read at once: what one page may take of memory.
+/// Items of a page, which bounds its memory.
 const PAGE: usize = 500;

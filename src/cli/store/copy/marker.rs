@@ -1,16 +1,15 @@
-//! The document that makes a store a copy of another: of which, and how far
-//! that one's log was followed.
+//! Marker document of a copy: its source, and the position in the source's log.
 
 use sekisho_certs::Secret;
 use sekisho_certs::seal::CHECK;
 use sekisho_certs::store::{CatalogId, Document, DocumentId, DocumentKind, LogId, LogPosition};
 
-/// What a copy knows of its source.
+/// Marker of a copy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Marker {
     pub(super) catalog: CatalogId,
-    /// Up to here the source's changes are in the copy, or what they changed
-    /// was read later.
+    /// Position up to which the copy has the source's changes, or read the
+    /// items later.
     pub(super) position: LogPosition,
 }
 
@@ -24,7 +23,7 @@ impl Marker {
         Document::new(ID, Secret::new(bytes))
     }
 
-    /// None if another version of this program wrote it.
+    /// Parses a marker; None if another version of this program wrote it.
     pub(super) fn read(document: &Document<Secret>) -> Option<Self> {
         let (format, bytes) = document.bytes.expose().split_first()?;
         let (catalog, bytes) = bytes.split_first_chunk()?;
@@ -42,8 +41,8 @@ impl Marker {
     }
 }
 
-/// Documents that belong to one store and are not copied: its check value,
-/// and this marker.
+/// Returns whether a document is not copied: the check value and the marker
+/// belong to one store.
 pub(super) fn stays(kind: &DocumentKind) -> bool {
     *kind == CHECK.kind || *kind == ID.kind
 }

@@ -1,4 +1,4 @@
-//! The store that is made equal to another.
+//! Target store of a copy.
 
 use std::collections::{BTreeSet, HashSet};
 
@@ -13,31 +13,31 @@ use super::contents::Item;
 use super::marker::{self, Marker};
 use crate::cli::failure::Result;
 
-/// A copy under way. Each batch writes the marker too, so that two copies at
-/// once, and whatever else writes the target, are noticed.
+/// Target of a copy. Each batch writes the marker, too: concurrent copies and
+/// other writers cause a conflict.
 pub(super) struct Target<'a> {
     source: &'a Sealer,
     target: &'a Sealer,
     marker: Marker,
-    /// What must stand there of the marker.
+    /// Precondition on the marker.
     expect: Precondition,
 }
 
-/// What following the source's log gave.
+/// Result of following the source's log.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Followed {
-    /// To its end; these were changed and copied.
+    /// The log was read to its end; these items were copied.
     All(HashSet<Item>),
-    /// The log does not go on where it was left: anything may have changed.
+    /// The log has a gap: any item may have changed.
     Gap,
 }
 
 impl<'a> Target<'a> {
-    /// Takes an empty store, or a copy of this source that nobody else has
-    /// written.
+    /// Takes an empty store, or a copy of this source without other changes.
     pub(super) async fn take(source: &'a Sealer, target: &'a Sealer) -> Result<Self> {
         let catalog = source.catalog().id().await?;
-        // Before anything is read: what changes from here on is followed.
+        // The position comes before the first read: later changes are then
+        // followed.
         let position = source.catalog().head().await?;
         let mut taken = Self {
             source,
@@ -76,7 +76,7 @@ impl<'a> Target<'a> {
         self.target
     }
 
-    /// Takes over the source's changes.
+    /// Copies the source's changes.
     pub(super) async fn follow(&mut self) -> Result<Followed> {
         let mut changed = HashSet::new();
         loop {
@@ -86,7 +86,7 @@ impl<'a> Target<'a> {
                 .changes(self.marker.position.number, PAGE)
                 .await?;
             let Some(reached) = page.continued(self.marker.position) else {
-                // What it does not tell, a comparison finds.
+                // A comparison finds what the log lacks.
                 self.marker.position = self.source.catalog().head().await?;
                 self.write(Vec::new()).await?;
                 return Ok(Followed::Gap);
@@ -97,21 +97,21 @@ impl<'a> Target<'a> {
             let items = page.changes.iter().filter_map(|one| item(&one.subject));
             let items: BTreeSet<_> = items.collect();
             let items: Vec<_> = items.into_iter().collect();
-            // Written with them, in one transaction.
+            // The marker is written with the items, in one transaction.
             self.marker.position = reached;
             self.make_equal(&items).await?;
-            // A new credential is announced by its hosts alone.
+            // The log announces a new credential only by its hosts.
             changed.extend(self.with_references(&items).await?);
         }
     }
 
-    /// Makes these what they are in the source by now.
+    /// Makes these items equal to the source's.
     pub(super) async fn make_equal(&mut self, items: &[Item]) -> Result<()> {
         let mut conflict = match self.write(self.plan(items).await?).await {
             Err(StoreError::Conflict(what)) => what,
             other => return Ok(other?),
         };
-        // A host may refer to what was stored or came back only now.
+        // A host may refer to a credential that was stored only now.
         for _ in 0..MAX_ATTEMPTS {
             let items = self.with_references(items).await?;
             match self.write(self.plan(&items).await?).await {
@@ -167,8 +167,8 @@ impl<'a> Target<'a> {
         })
     }
 
-    /// A credential that no host refers to any more goes with the last host that did: a
-    /// host that comes and goes within one transaction.
+    /// Deletes a credential. The catalog does this with its last host: a
+    /// temporary host comes and goes in one transaction.
     async fn drop_credential(
         &self,
         id: CredentialId,
@@ -185,10 +185,11 @@ impl<'a> Target<'a> {
             .await?
             .is_empty()
         {
-            // Its hosts are not what they are to be yet: it goes with them.
+            // Other hosts still refer to the credential: it is deleted with the
+            // last of them.
             return Ok(());
         }
-        let nobody = HostPattern::parse(NOBODY).expect("it is a name");
+        let nobody = HostPattern::parse(TEMPORARY_HOST).expect("it is a name");
         let mut host = HostRecord::new(nobody.clone());
         host.references.set(stored.key_type, Some(id));
         writes.push(Write::PutHost(host, Precondition::Any));
@@ -196,7 +197,7 @@ impl<'a> Target<'a> {
         Ok(())
     }
 
-    /// With the credentials that the hosts among them refer to.
+    /// Adds the credentials that the hosts among the items refer to.
     async fn with_references(&self, items: &[Item]) -> Result<Vec<Item>> {
         let patterns = items.iter().filter_map(|item| match item {
             Item::Host(pattern) => Some(pattern.clone()),
@@ -220,7 +221,8 @@ fn gone<K>(ids: &[CredentialId], stored: &[StoredCredential<K>]) -> HashSet<Cred
     gone.copied().collect()
 }
 
-/// Such a host was changed between two readings: the log tells of it.
+/// Returns whether a host refers to a missing credential. Such a host changed
+/// between two reads, and the log announces it.
 fn refers(host: &HostRecord, gone: &HashSet<CredentialId>) -> bool {
     host.references.iter().any(|(_, id)| gone.contains(&id))
 }
@@ -246,8 +248,8 @@ async fn is_empty(catalog: &dyn Catalog) -> Result<bool> {
     Ok(hosts.is_empty() && catalog.list_credentials(None, 1).await?.is_empty())
 }
 
-/// Whether the marker's change is the last, but for credentials that went in
-/// the same transaction, and for a change of the key that seals.
+/// Returns whether the marker's change is the last one. Deleted credentials of
+/// its transaction and a change of the sealing key don't count.
 async fn unwritten_since(catalog: &dyn Catalog, version: u64) -> Result<bool> {
     let page = catalog.changes(version, PAGE).await?;
     let ours = page.changes.iter().all(|change| match &change.subject {
@@ -258,9 +260,9 @@ async fn unwritten_since(catalog: &dyn Catalog, version: u64) -> Result<bool> {
     Ok(!page.gap && ours && page.changes.len() < PAGE)
 }
 
-/// Under a domain that nobody can have (RFC 2606, section 2).
-const NOBODY: &str = "sekisho-copy.invalid";
-/// Changes and items that are taken over at once.
+/// Temporary host, in a reserved domain (RFC 2606, section 2).
+const TEMPORARY_HOST: &str = "sekisho-copy.invalid";
+/// Changes and items that are copied at once.
 const PAGE: usize = 1000;
-/// More means that somebody else writes the target.
+/// Attempts; more mean that another program writes the target.
 const MAX_ATTEMPTS: usize = 3;
