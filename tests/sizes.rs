@@ -1,6 +1,5 @@
-//! The sizes of files and functions that keep the code readable. A file has no
-//! more than 400 lines, tests included. A function over 80 lines says why beside
-//! it.
+//! Checks the sizes of files and functions. A file has at most 400 lines, tests
+//! included. A function over 80 lines gives its reason in an attribute.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -28,7 +27,7 @@ impl A {
     pub(crate) async fn one(
         &self,
     ) -> u8 {
-        // Neither this nor an empty line counts.
+        // Comments and empty lines don't count.
 
         1
     }
@@ -105,7 +104,7 @@ struct Source {
     lines: Vec<String>,
 }
 
-/// Every Rust file of the workspace.
+/// Lists the Rust files of the workspace.
 fn sources() -> impl Iterator<Item = Source> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let mut paths = Vec::new();
@@ -133,8 +132,8 @@ fn walk(folder: &Path, paths: &mut Vec<PathBuf>) {
     }
 }
 
-/// The functions of a file. rustfmt puts the closing brace of a function under
-/// the first letter of its first line, so no parser is needed.
+/// Lists the functions of a file. rustfmt puts a function's closing brace under
+/// the first letter of its first line: no parser is needed.
 fn functions(source: &Source) -> Vec<Size> {
     let mut found = Vec::new();
     for (first, line) in source.lines.iter().enumerate() {
@@ -167,8 +166,8 @@ fn function_name(line: &str) -> Option<&str> {
         .next()
 }
 
-/// Lines of code from the first line to the closing brace; none for a function
-/// without a body.
+/// Counts the lines of code to the closing brace; None for a function without a
+/// body.
 fn length(lines: &[String]) -> Option<usize> {
     let indent = lines[0].len() - lines[0].trim_start().len();
     for (number, line) in lines.iter().enumerate() {
@@ -197,5 +196,5 @@ const FILE_P90: usize = 400;
 const FILE_LONGEST: usize = 400;
 const FUNCTION_P90: usize = 30;
 const FUNCTION_LONGEST: usize = 80;
-/// How far above a function its attribute may stand.
+/// Lines above a function in which its attribute may stand.
 const ATTRIBUTE_LINES: usize = 4;

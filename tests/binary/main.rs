@@ -1,4 +1,4 @@
-//! The real binary, from the outside: commands, files, sockets, signals.
+//! Tests the real binary from the outside: commands, files, sockets, signals.
 
 mod cert;
 mod curl_openssl;

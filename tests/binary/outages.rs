@@ -1,5 +1,5 @@
-//! What is promised of outages: who is served, who is refused with which
-//! alert, what log and metrics say, and that it heals by itself.
+//! Tests the promises for outages: which hosts are served, which are refused
+//! with which alert, what log and metrics show, and that the server recovers.
 
 mod clock;
 mod copies;
@@ -14,7 +14,7 @@ use serde_json::Value;
 
 use crate::sandbox::{Sandbox, Server, until};
 
-/// A sandbox on this store, with pages and certificates for these hosts.
+/// Makes a sandbox on this store, with pages and certificates for these hosts.
 fn sandbox(url: &str, hosts: &[&str]) -> Sandbox {
     let sandbox = Sandbox::new();
     // Short enough to pass in a test. Copies on disk would answer for the
@@ -36,8 +36,8 @@ fn use_store(sandbox: &Sandbox, url: &str) {
     sandbox.write("sekisho.toml", &config);
 }
 
-/// `available healthy`: the states of store and feed, which `/healthz` tells
-/// with status 200 whatever they are.
+/// Returns the states of store and feed from `/healthz`, such as `available
+/// healthy`. Its status is always 200.
 fn states(server: &Server) -> String {
     let answer = server.ask("/healthz");
     assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
@@ -48,12 +48,12 @@ fn states(server: &Server) -> String {
     format!("{} {}", state("store"), state("feed"))
 }
 
-/// The value of one line of the metrics, which must be there.
+/// Returns the value of an existing metric.
 fn metric(server: &Server, name: &str) -> f64 {
     server.metric(name).expect(name)
 }
 
-/// Waits until the server has noticed, while it goes on serving this host.
+/// Waits until the server has these states; meanwhile it must serve this host.
 fn until_states(server: &Server, wanted: &str, cached: &str) {
     until(wanted, LONG, || {
         assert!(server.shows(cached, cached), "{}", server.log());
@@ -61,7 +61,7 @@ fn until_states(server: &Server, wanted: &str, cached: &str) {
     });
 }
 
-/// The lines of the log with this message.
+/// Returns the log lines with this message.
 fn logged(server: &Server, message: &str) -> Vec<Value> {
     let log = server.log();
     let lines = log.lines().map(serde_json::from_str);
@@ -79,7 +79,7 @@ fn is_logged(server: &Server, level: &str, message: &str) {
     });
 }
 
-/// The breaker's longest rest, and a machine that others use too.
+/// The circuit breaker's longest rest, with time for a loaded machine.
 const LONG: Duration = Duration::from_secs(30);
 
 const FEED_IS_BROKEN: &str = "the change feed is broken: cached answers age until it is back";

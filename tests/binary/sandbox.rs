@@ -1,4 +1,4 @@
-//! A folder with a configuration, and the binary run in it.
+//! Sandbox: a folder with a configuration, in which the binary runs.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -20,7 +20,7 @@ pub(crate) struct Sandbox {
     folder: TempDir,
 }
 
-/// What a command left.
+/// Result of a command.
 pub(crate) struct Ran {
     pub(crate) code: Option<i32>,
     pub(crate) out: String,
@@ -28,7 +28,7 @@ pub(crate) struct Ran {
 }
 
 impl Sandbox {
-    /// With a configuration that listens on free ports.
+    /// Makes a sandbox with a configuration that listens on free ports.
     pub(crate) fn new() -> Self {
         let sandbox = Self {
             folder: tempfile::tempdir().expect("a folder"),
@@ -52,14 +52,14 @@ impl Sandbox {
         fs::write(path, text).expect("a file");
     }
 
-    /// A file that only its owner may read.
+    /// Writes a file that only its owner may read.
     pub(crate) fn write_private(&self, name: &str, text: &str) {
         self.write(name, text);
         let mode = fs::Permissions::from_mode(0o600);
         fs::set_permissions(self.path(name), mode).expect("ours");
     }
 
-    /// A page of the default site.
+    /// Writes a page of the default site.
     pub(crate) fn page(&self, host: &str, text: &str) {
         self.write(&format!("www/{host}/index.html"), text);
     }
@@ -116,7 +116,7 @@ impl Sandbox {
         self.run(&[&["demo"], args].concat())
     }
 
-    /// Runs what must succeed; gives its standard output.
+    /// Runs a command that must succeed; returns its standard output.
     pub(crate) fn ok(&self, args: &[&str]) -> String {
         let ran = self.run(args);
         assert_eq!(ran.code, Some(0), "{args:?}: {}", ran.err);
@@ -129,7 +129,7 @@ impl Sandbox {
         serde_json::from_str(&out).unwrap_or_else(|error| panic!("{args:?}: {error}: {out}"))
     }
 
-    /// Runs what must fail with exit code 1; gives what it says.
+    /// Runs a command that must fail with exit code 1; returns its error text.
     pub(crate) fn fails(&self, args: &[&str]) -> String {
         let ran = self.run(args);
         assert_eq!(ran.code, Some(1), "{args:?}: {}{}", ran.out, ran.err);
@@ -157,13 +157,13 @@ impl Ran {
     }
 }
 
-/// The authority of all tests; making it costs more than using it.
+/// Returns the authority of all tests, which is made once: making keys is slow.
 pub(crate) fn ca() -> &'static TestCa {
     static CA: OnceLock<TestCa> = OnceLock::new();
     CA.get_or_init(TestCa::new)
 }
 
-/// Asks until the answer is yes; fails at the deadline.
+/// Polls until the answer is true; fails at the deadline.
 pub(crate) fn until(what: &str, deadline: Duration, mut asked: impl FnMut() -> bool) {
     let begun = Instant::now();
     while !asked() {

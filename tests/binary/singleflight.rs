@@ -1,4 +1,4 @@
-//! A thousand connections that want one host which is not cached.
+//! Tests singleflight: a thousand connections that want one uncached host.
 
 use std::net::SocketAddr;
 use std::thread;
@@ -19,7 +19,7 @@ fn a_thousand_connections_cost_redis_one_call() {
     redis::put(&redis, "a.example");
     let sandbox = redis::on(&redis, "redis://127.0.0.1:PORT");
     let server = patient(&sandbox);
-    // Others shall come while the first waits.
+    // The pause lets others come while the first load waits.
     redis.cli(&["client", "pause", "400", "all"]);
     assert_eq!(served(server.https, "a.example"), CONNECTIONS);
     assert_eq!(server.metric("sekisho_store_call_seconds_count"), Some(1.0));
@@ -38,7 +38,7 @@ fn a_thousand_connections_cost_postgres_one_call() {
     thread::scope(|scope| {
         let name = postgres::name_of(&url);
         let lock = scope.spawn(|| database.sql(name, LOCK));
-        // A machine may be too busy to see it; one call is one call then, too.
+        // A busy machine may miss the lock; the test then still sees one call.
         let is_held = || database.sql(name, LOCKS).trim() == "1";
         until("the lock", ANSWER, || lock.is_finished() || is_held());
         assert_eq!(served(server.https, "a.example"), CONNECTIONS);
@@ -47,7 +47,7 @@ fn a_thousand_connections_cost_postgres_one_call() {
     server.stop();
 }
 
-/// A server that lets clients take their time, on a busy machine.
+/// Starts a server with a long handshake timeout, for busy machines.
 fn patient(sandbox: &Sandbox) -> Server {
     let config = std::fs::read_to_string(sandbox.path("sekisho.toml")).expect("a file");
     let config = format!("{config}[server]\nhandshake_timeout = \"60s\"\n");
@@ -55,8 +55,8 @@ fn patient(sandbox: &Sandbox) -> Server {
     sandbox.serve()
 }
 
-/// How many of the connections, all begun at once, end their handshake with
-/// the certificate of this host.
+/// Opens connections at once; returns how many get the certificate of this
+/// host.
 fn served(address: SocketAddr, host: &'static str) -> usize {
     let hard = getrlimit(Resource::Nofile).maximum;
     let open = Rlimit {
@@ -70,7 +70,7 @@ fn served(address: SocketAddr, host: &'static str) -> usize {
         let mut clients = JoinSet::new();
         for _ in 0..CONNECTIONS {
             let connect = client::connect(address, host, config.clone());
-            // Kept, so that all are open at once.
+            // Kept open: all connections exist at once.
             clients.spawn(connect);
         }
         let ended = clients.join_all().await;

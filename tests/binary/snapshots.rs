@@ -1,6 +1,6 @@
-//! Help and error texts as they were last looked at: files beside this one.
-//! `SEKISHO_UPDATE_SNAPSHOTS=1 cargo test --test binary snapshots` writes them
-//! anew.
+//! Compares help and error texts with the snapshots beside this file.
+//! `SEKISHO_UPDATE_SNAPSHOTS=1 cargo test --test binary snapshots` updates
+//! them.
 
 use std::env;
 use std::fs;
@@ -100,7 +100,7 @@ fn every_error_is_as_it_was() {
     compare("errors.txt", &text);
 }
 
-/// Compares with a file, or writes it if that is asked for.
+/// Compares a text with a file, or updates the file.
 fn compare(name: &str, text: &str) {
     let file = Path::new(env!("CARGO_MANIFEST_DIR"))
         .join("tests/binary")

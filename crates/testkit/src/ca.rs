@@ -1,4 +1,4 @@
-//! A certificate authority of the tests' own: root, intermediate, leaves.
+//! Test certificate authority: root, intermediate, leaves.
 
 use rcgen::{
     BasicConstraints, Certificate, CertificateParams, DistinguishedName, DnType, IsCa, Issuer,
@@ -6,7 +6,7 @@ use rcgen::{
 };
 use rustls_pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer};
 
-/// A root and an intermediate that signs the leaves.
+/// Root and intermediate, which signs the leaves.
 pub struct TestCa {
     root: Certificate,
     intermediate: Certificate,
@@ -36,8 +36,8 @@ impl TestCa {
         }
     }
 
-    /// A leaf for these names (wildcards too) with a key of that type, valid
-    /// from 2020 to 2120.
+    /// Issues a leaf for these names (wildcards, too) with a key of that type,
+    /// valid from 2020 to 2120.
     #[must_use]
     pub fn issue(&self, names: &[&str], key: Key) -> Pair {
         self.issue_valid(names, key, (2020, 1, 1), (2120, 1, 1))
@@ -71,7 +71,7 @@ impl TestCa {
         }
     }
 
-    /// What a client trusts.
+    /// Returns the root certificate that clients trust.
     #[must_use]
     pub fn root(&self) -> CertificateDer<'static> {
         self.root.der().clone()
@@ -90,7 +90,7 @@ impl Default for TestCa {
     }
 }
 
-/// A leaf with its chain and its key.
+/// Leaf with its chain and key.
 pub struct Pair {
     /// Leaf and intermediate.
     pub chain: Vec<CertificateDer<'static>>,
@@ -100,32 +100,32 @@ pub struct Pair {
 }
 
 impl Pair {
-    /// Leaf and intermediate, PEM.
+    /// Returns leaf and intermediate as PEM.
     #[must_use]
     pub fn chain_pem(&self) -> String {
         format!("{}{}", self.leaf.pem(), self.issuer)
     }
 
-    /// The leaf alone, PEM.
+    /// Returns the leaf alone as PEM.
     #[must_use]
     pub fn leaf_pem(&self) -> String {
         self.leaf.pem()
     }
 
-    /// The key, PKCS#8 PEM.
+    /// Returns the key as PKCS#8 PEM.
     #[must_use]
     pub fn key_pem(&self) -> String {
         self.key.serialize_pem()
     }
 
-    /// The key, PKCS#8 DER.
+    /// Returns the key as PKCS#8 DER.
     #[must_use]
     pub fn key_der(&self) -> PrivateKeyDer<'static> {
         PrivatePkcs8KeyDer::from(self.key.serialize_der()).into()
     }
 }
 
-/// The type of a leaf's key.
+/// Type of a leaf's key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Key {
     /// ECDSA on P-256.

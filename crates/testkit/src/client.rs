@@ -1,4 +1,4 @@
-//! Clients that see what a browser would see.
+//! TLS and HTTP clients that verify like a browser.
 
 use std::io;
 use std::net::SocketAddr;
@@ -15,7 +15,8 @@ use tokio_rustls::client::TlsStream;
 
 use crate::ca::TestCa;
 
-/// A verifying client that trusts only this CA, without resumption.
+/// Makes the configuration of a client that trusts only this CA, without
+/// resumption.
 ///
 /// # Panics
 /// If the provider lacks the default versions.
@@ -33,7 +34,7 @@ pub fn config_tls12(ca: &TestCa) -> ClientConfig {
 /// Connects and finishes the handshake for `name`.
 ///
 /// # Errors
-/// What the handshake failed with; an alert of the server shows in the text.
+/// The handshake's error; its text includes an alert of the server.
 ///
 /// # Panics
 /// If `name` is no server name.
@@ -64,10 +65,10 @@ pub async fn handshake(
         .await
 }
 
-/// Fetches `path` over HTTP/1.1 and gives the whole answer, head and body.
+/// Fetches `path` over HTTP/1.1; returns the whole answer, head and body.
 ///
 /// # Errors
-/// As [`connect`], or what broke the exchange off.
+/// As [`connect`], or the error of the exchange.
 pub async fn fetch(
     address: SocketAddr,
     name: &str,

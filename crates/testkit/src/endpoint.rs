@@ -1,5 +1,4 @@
-//! An endpoint that hands certificates out, as an operator would write it,
-//! with what a test wants to know and to break.
+//! HTTP endpoint that serves certificates, with counters and faults for tests.
 
 use std::collections::HashMap;
 use std::convert::Infallible;
@@ -25,45 +24,45 @@ use tokio_rustls::TlsAcceptor;
 
 use crate::ca::Pair;
 
-/// A server on a thread of its own; it ends, with all of its connections, when
-/// this is dropped.
+/// Endpoint on its own thread. Dropping it ends the thread and all connections.
 pub struct Endpoint {
-    /// Where it listens.
+    /// Bound address.
     pub address: SocketAddr,
     state: Arc<State>,
     running: Option<(oneshot::Sender<()>, JoinHandle<()>)>,
 }
 
-/// What an endpoint speaks.
+/// Protocol of an endpoint.
 #[derive(Clone, Copy)]
 pub enum Speaks<'a> {
     /// HTTP/1.1 in the clear.
     Plain,
     /// HTTP/1.1 over TLS, with this certificate.
     Http1(&'a Pair),
-    /// HTTP/2 over TLS, or HTTP/1.1 for who can't.
+    /// HTTP/2 over TLS, or HTTP/1.1 for other clients.
     Http2(&'a Pair),
 }
 
-/// What is answered to GET of a path.
+/// Answer to GET of a path.
 #[derive(Clone, Debug)]
 pub struct Answer {
-    /// 200 is answered with 304 to a condition that names the `etag` field.
+    /// Status. A 200 becomes 304 if the request's condition names the `etag`
+    /// field.
     pub status: u16,
-    /// Further fields.
+    /// Further header fields.
     pub fields: Vec<(&'static str, String)>,
     /// The body.
     pub body: String,
-    /// How long it takes.
+    /// Delay before the answer.
     pub delay: Duration,
 }
 
-/// What was asked.
+/// Request that the endpoint received.
 #[derive(Clone, Debug)]
 pub struct Asked {
     /// Path and query.
     pub target: String,
-    /// All fields.
+    /// All header fields.
     pub fields: HeaderMap,
     /// The version of HTTP.
     pub version: http::Version,
@@ -126,42 +125,42 @@ impl Endpoint {
         lock(&self.state.answers).insert(target.to_owned(), answer);
     }
 
-    /// What is answered to all other targets.
+    /// Sets the answer to all other targets.
     pub fn otherwise(&self, answer: Answer) {
         *lock(&self.state.default) = Some(answer);
     }
 
-    /// Answers 401 to who does not carry this bearer token.
+    /// Answers 401 to requests without this bearer token.
     pub fn require(&self, token: &str) {
         *lock(&self.state.token) = Some(format!("Bearer {token}"));
     }
 
-    /// All requests so far.
+    /// Returns all requests so far.
     #[must_use]
     pub fn asked(&self) -> Vec<Asked> {
         lock(&self.state.asked).clone()
     }
 
-    /// How often this target was asked for.
+    /// Returns how often this target was requested.
     #[must_use]
     pub fn times(&self, target: &str) -> usize {
         let asked = lock(&self.state.asked);
         asked.iter().filter(|asked| asked.target == target).count()
     }
 
-    /// How many connections were accepted.
+    /// Returns how many connections were accepted.
     #[must_use]
     pub fn connections(&self) -> usize {
         self.state.connections.load(Ordering::SeqCst)
     }
 
-    /// How many connections were open at once, at most.
+    /// Returns the largest number of open connections.
     #[must_use]
     pub fn most_open(&self) -> usize {
         self.state.most_open.load(Ordering::SeqCst)
     }
 
-    /// How many requests waited for an answer at once, at most.
+    /// Returns the largest number of requests in flight.
     #[must_use]
     pub fn most_in_flight(&self) -> usize {
         self.state.most_in_flight.load(Ordering::SeqCst)
@@ -172,14 +171,14 @@ impl Drop for Endpoint {
     fn drop(&mut self) {
         if let Some((stop, thread)) = self.running.take() {
             drop(stop);
-            // Its panic has been printed, and this may be one itself.
+            // The thread's panic was printed. A second panic here would abort.
             let _ = thread.join();
         }
     }
 }
 
 impl Answer {
-    /// 200 with this body.
+    /// Makes a 200 with this body.
     #[must_use]
     pub fn ok(body: impl Into<String>) -> Self {
         Self {
@@ -188,7 +187,7 @@ impl Answer {
         }
     }
 
-    /// This status with an empty body.
+    /// Makes this status with an empty body.
     #[must_use]
     pub fn status(status: u16) -> Self {
         Self {
@@ -240,7 +239,7 @@ impl State {
     }
 }
 
-/// Counts a request in flight while this lives.
+/// Guard that counts a request in flight.
 struct Counted<'a>(&'a AtomicUsize);
 
 impl<'a> Counted<'a> {
@@ -287,7 +286,7 @@ async fn accept(listener: TcpListener, tls: Option<TlsAcceptor>, state: Arc<Stat
     }
 }
 
-/// How a connection ends is for the client to say.
+/// Errors are ignored: the client checks how a connection ends.
 async fn serve(socket: TcpStream, tls: Option<TlsAcceptor>, state: Arc<State>) {
     let _open = Counted::add(&state.open, &state.most_open);
     let service = service_fn(|request| {

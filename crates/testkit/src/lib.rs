@@ -1,4 +1,4 @@
-//! What the tests of every crate share.
+//! Test helpers that all crates share.
 #![forbid(unsafe_code)]
 
 pub mod ca;

@@ -1,4 +1,4 @@
-//! A way to a service that a test can cut.
+//! TCP proxy to a service, which a test can cut.
 
 use std::io;
 use std::net::TcpListener as StdListener;
@@ -8,21 +8,21 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 
-/// A port of 127.0.0.1 that forwards to another one unless it is cut. Its
-/// connections end when it is dropped.
+/// Proxy from a port of 127.0.0.1 to another one. Dropping it ends its
+/// connections.
 #[derive(Debug)]
 pub struct Proxy {
     port: u16,
     state: watch::Sender<State>,
 }
 
-/// How connections are cut.
+/// Way to cut connections.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Cut {
-    /// Nothing arrives any more, and nobody is told; what was under way
-    /// arrives after `open`.
+    /// No byte arrives, and no side gets an error; bytes on their way arrive
+    /// after `open`.
     Hang,
-    /// Connections are reset, new ones too.
+    /// Connections are reset, also new ones.
     Reset,
 }
 
@@ -33,7 +33,7 @@ enum State {
 }
 
 impl Proxy {
-    /// An open one before a port of 127.0.0.1.
+    /// Starts an open proxy in front of a port of 127.0.0.1.
     ///
     /// # Panics
     /// If there is no free port.
@@ -53,18 +53,18 @@ impl Proxy {
         Self { port, state }
     }
 
-    /// Its own port.
+    /// Returns the proxy's own port.
     #[must_use]
     pub fn port(&self) -> u16 {
         self.port
     }
 
-    /// Cuts all connections, also those that are yet to be made.
+    /// Cuts all connections, also later ones.
     pub fn cut(&self, how: Cut) {
         self.state.send_replace(State::Closed(how));
     }
 
-    /// Lets everything through again.
+    /// Forwards all connections again.
     pub fn open(&self) {
         self.state.send_replace(State::Open);
     }
@@ -83,7 +83,7 @@ async fn accept(listener: StdListener, service: u16, mut state: watch::Receiver<
         };
         let state = state.clone();
         tokio::spawn(async move {
-            // A service that is not there is as good as one that hangs up.
+            // A missing service is handled like one that closes the connection.
             let _ = carry(client, service, state).await;
         });
     }
@@ -96,7 +96,7 @@ async fn carry(
 ) -> io::Result<()> {
     let mut watched = state.clone();
     let reset = async {
-        // An error says that the proxy is gone, and all with it.
+        // An error means that the proxy was dropped.
         let _ = watched
             .wait_for(|state| *state == State::Closed(Cut::Reset))
             .await;
@@ -143,7 +143,7 @@ async fn pump(
 
 async fn opened(state: &mut watch::Receiver<State>) {
     if state.wait_for(|state| *state == State::Open).await.is_err() {
-        // The proxy is gone: whoever waits for the reset ends this.
+        // The proxy was dropped: the other branch ends the connection.
         std::future::pending::<()>().await;
     }
 }

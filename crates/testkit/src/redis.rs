@@ -1,4 +1,4 @@
-//! A real Redis server of the test's own, or a Valkey server in its place.
+//! Real Redis or Valkey server of one test.
 
 use std::env;
 use std::fs::{self, File};
@@ -21,13 +21,13 @@ pub struct RedisServer {
     folder: TempDir,
     args: Vec<String>,
     port: u16,
-    /// How `redis-cli` is let in.
+    /// Arguments with which `redis-cli` connects.
     cli: Vec<String>,
     child: Option<Child>,
 }
 
 impl RedisServer {
-    /// Starts one and waits until it answers.
+    /// Starts a server and waits until it answers.
     ///
     /// # Panics
     /// If there is no `redis-server`, or it does not start.
@@ -36,8 +36,8 @@ impl RedisServer {
         Self::start_with(&[], &[])
     }
 
-    /// With further arguments, such as `["--requirepass", "sesame"]`, and
-    /// those that `redis-cli` then needs.
+    /// Starts a server with further arguments, such as `["--requirepass",
+    /// "sesame"]`, and those that `redis-cli` then needs.
     ///
     /// # Panics
     /// As [`RedisServer::start`].
@@ -76,7 +76,7 @@ impl RedisServer {
         Self::start_in(folder, "--tls-port", &tls, &cli)
     }
 
-    /// A cluster of this one node, which serves all slots.
+    /// Starts a cluster of one node, which serves all slots.
     ///
     /// # Panics
     /// As [`RedisServer::start`].
@@ -88,7 +88,7 @@ impl RedisServer {
         server
     }
 
-    /// A node of a cluster that has no slots yet and knows no other.
+    /// Starts a cluster node without slots, which knows no other node.
     ///
     /// # Panics
     /// As [`RedisServer::start`].
@@ -98,7 +98,7 @@ impl RedisServer {
         Self::start_with(&["--cluster-enabled", "yes", "--cluster-port", &bus], &[])
     }
 
-    /// A sentinel that watches this server under that name, alone.
+    /// Starts a single sentinel that watches `master` under this name.
     ///
     /// # Panics
     /// As [`RedisServer::start`].
@@ -123,13 +123,13 @@ impl RedisServer {
         Self::start_in(folder, "--port", &[&file, "--sentinel"], cli)
     }
 
-    /// Its port on 127.0.0.1.
+    /// Returns the port on 127.0.0.1.
     #[must_use]
     pub fn port(&self) -> u16 {
         self.port
     }
 
-    /// Its process, as it is now.
+    /// Returns the id of the current process.
     ///
     /// # Panics
     /// If it does not run.
@@ -138,7 +138,7 @@ impl RedisServer {
         self.child.as_ref().expect("it runs").id()
     }
 
-    /// The port on which the nodes of its cluster talk.
+    /// Returns the port of the cluster bus.
     ///
     /// # Panics
     /// As [`RedisServer::cli`].
@@ -148,13 +148,13 @@ impl RedisServer {
         answer.lines().next_back().expect("a port").to_owned()
     }
 
-    /// A file in its folder.
+    /// Returns the path of a file in the server's folder.
     #[must_use]
     pub fn path(&self, name: &str) -> PathBuf {
         self.folder.path().join(name)
     }
 
-    /// Runs `redis-cli` with these arguments; gives what it prints.
+    /// Runs `redis-cli` with these arguments; returns its output.
     ///
     /// # Panics
     /// If it fails, or the server answers with an error.
@@ -166,7 +166,7 @@ impl RedisServer {
         out
     }
 
-    /// SET.
+    /// Sets a key.
     ///
     /// # Panics
     /// As [`RedisServer::cli`].
@@ -174,7 +174,7 @@ impl RedisServer {
         assert_eq!(self.cli(&["set", key, value]), "OK");
     }
 
-    /// Waits until a command's output holds this text.
+    /// Waits until a command's output contains this text.
     ///
     /// # Panics
     /// If it does not in the end.
@@ -186,18 +186,17 @@ impl RedisServer {
         }
     }
 
-    /// Stops it from running, without ending anything: it accepts and never
-    /// answers.
+    /// Pauses the process: it accepts, and never answers.
     pub fn pause(&self) {
         self.signal(Signal::STOP);
     }
 
-    /// Lets it go on.
+    /// Resumes the process.
     pub fn resume(&self) {
         self.signal(Signal::CONT);
     }
 
-    /// Ends it in order; its port and its folder stay.
+    /// Shuts the server down; its port and folder stay.
     ///
     /// # Panics
     /// If it does not run.
@@ -208,7 +207,7 @@ impl RedisServer {
         }
     }
 
-    /// Kills it; its port and its folder stay.
+    /// Kills the server; its port and folder stay.
     pub fn kill(&mut self) {
         if let Some(mut child) = self.child.take() {
             // The process may have ended already.
@@ -217,7 +216,7 @@ impl RedisServer {
         }
     }
 
-    /// Starts it again on its port, after [`RedisServer::stop`] or
+    /// Starts the server again on its port, after [`RedisServer::stop`] or
     /// [`RedisServer::kill`].
     ///
     /// # Panics
@@ -232,7 +231,8 @@ impl RedisServer {
         Self::start_in(folder, port, args, cli)
     }
 
-    /// A free port may be taken by somebody else in between: then another.
+    /// Another process may take the free port first: then another port is
+    /// tried.
     fn start_in(folder: TempDir, option: &str, args: &[&str], cli: &[&str]) -> Self {
         let mut server = Self {
             folder,
@@ -256,7 +256,7 @@ impl RedisServer {
         panic!("redis-server does not start: {}", server.log());
     }
 
-    /// Whether it answers in the end.
+    /// Starts the process; returns whether it answers before the timeout.
     fn spawn(&mut self) -> bool {
         let log = File::options()
             .create(true)
@@ -319,7 +319,7 @@ impl Drop for RedisServer {
     }
 }
 
-/// Redis or Valkey, as the environment wants it.
+/// Returns the program's name: Redis, or Valkey if the environment says so.
 fn program(role: &str) -> String {
     let family = match env::var("SEKISHO_TEST_REDIS").as_deref() {
         Err(_) | Ok("" | "redis") => "redis",
@@ -329,12 +329,12 @@ fn program(role: &str) -> String {
     format!("{family}-{role}")
 }
 
-/// Nobody listens there at the moment.
+/// Returns a free port.
 fn free_port() -> u16 {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
     listener.local_addr().expect("an address").port()
 }
 
 const MAX_ATTEMPTS: usize = 5;
-/// Far more than it takes.
+/// Longest start; far more than a start takes.
 const START_TIMEOUT: Duration = Duration::from_secs(20);

@@ -1,7 +1,8 @@
-//! Real services on ports and in folders of their own, never the machine's.
+//! Starts real services on their own ports and in their own folders, never the
+//! machine's.
 //!
-//! Services end with the process that started them, however it ends. One that is
-//! not installed fails the test and says what to install.
+//! Services end with the process that started them, even if it is killed. A
+//! missing program fails the test, which says what to install.
 
 mod pgbouncer;
 mod postgres;
@@ -18,14 +19,14 @@ use std::time::{Duration, Instant};
 pub use pgbouncer::PgBouncer;
 pub use postgres::{Postgres, Signal};
 
-/// A port that nobody listens on.
+/// Returns a free port.
 fn free_port() -> u16 {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
     listener.local_addr().expect("an address").port()
 }
 
-/// The user that runs a service which refuses to run as root: the first of the users that
-/// exists, if we are root.
+/// User for services that refuse to run as root: the first existing one, if
+/// this process is root.
 #[derive(Clone, Copy)]
 struct Runner(Option<(u32, u32)>);
 
@@ -63,10 +64,10 @@ impl Runner {
         }
     }
 
-    /// A folder of its own, that others can reach too.
+    /// Makes a folder that other users can reach.
     fn folder(self, prefix: &str) -> PathBuf {
         let folder = tempfile::Builder::new().prefix(prefix).tempdir();
-        // The reaper removes it, also when the process was killed.
+        // The reaper removes the folder, even if this process is killed.
         let folder = folder.expect("a folder").keep();
         self.owns(&folder);
         folder
@@ -92,7 +93,7 @@ fn program(name: &str, folders: &[PathBuf], package: &str) -> PathBuf {
         .unwrap_or_else(|| panic!("there is no {name}; install {package}, or run `make deps`"))
 }
 
-/// Runs what must succeed; gives its standard output.
+/// Runs a command that must succeed; returns its standard output.
 fn ran(command: &mut Command) -> String {
     let Output {
         status,
@@ -106,7 +107,7 @@ fn ran(command: &mut Command) -> String {
     String::from_utf8_lossy(&stdout).into_owned()
 }
 
-/// Asks until the answer is yes; fails at the deadline with what the log says.
+/// Polls until `asked` is true; fails at the deadline with the log.
 fn until(what: &str, log: &Path, mut asked: impl FnMut() -> bool) {
     let begun = Instant::now();
     while !asked() {

@@ -15,7 +15,7 @@ pub struct Scripted {
     calls: AtomicUsize,
     failing: AtomicBool,
     stale: AtomicBool,
-    /// Each call takes a permit for good.
+    /// Each call uses up a permit.
     permits: Semaphore,
 }
 
@@ -62,14 +62,13 @@ impl Scripted {
         self.failing.store(failing, Ordering::SeqCst);
     }
 
-    /// Says of answers from now on whether a cache gave them because the store
-    /// could not.
+    /// Marks later answers as stale ones of a cache, or as fresh.
     pub fn answer_stale(&self, stale: bool) {
         self.stale.store(stale, Ordering::SeqCst);
     }
 
-    /// Holds all calls from now on. They have read their answer already: one
-    /// that is released late tells an old state.
+    /// Holds all later calls after they have read their answer: one that is
+    /// released late returns an old state.
     pub fn hold(&self) {
         self.permits.forget_permits(usize::MAX);
     }
@@ -121,5 +120,5 @@ impl Store for Scripted {
     }
 }
 
-/// More permits than any test has calls.
+/// Permits of a store that holds no calls: more than any test has calls.
 const UNHELD: usize = 1 << 40;

@@ -1,4 +1,4 @@
-//! The database is down, or stands still.
+//! Tests a database that is down, or paused.
 
 use std::time::Instant;
 
@@ -75,7 +75,7 @@ fn a_database_that_stands_still() {
     server.stop();
 }
 
-/// Known or unknown: nobody knows.
+/// Known and unknown hosts get the same alert: the lookup failed.
 fn refuses_what_is_not_cached(server: &Server) {
     for host in ["cold.example", "unknown.example"] {
         let refusal = server.refusal(host);
@@ -112,7 +112,7 @@ fn heals(server: &Server) {
     assert_eq!(metric(server, "sekisho_store_available"), 1.0);
     assert_eq!(metric(server, "sekisho_feed_state{state=\"healthy\"}"), 1.0);
     is_logged(server, "INFO", "the change feed is back");
-    // Once per outage, however long it is.
+    // The feed logs once per outage.
     let broken = logged(server, FEED_IS_BROKEN);
     let back = logged(server, "the change feed is back");
     assert_eq!(broken.len(), back.len(), "{broken:?}");

@@ -1,4 +1,4 @@
-//! A running `sekisho serve`.
+//! Running `sekisho serve`.
 
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -57,20 +57,19 @@ impl Server {
         self.child.id()
     }
 
-    /// What it logged so far, one JSON object per line.
+    /// Returns the log so far, one JSON object per line.
     pub(crate) fn log(&self) -> String {
         let lines: Vec<_> = lock(&self.log).iter().map(Value::to_string).collect();
         lines.join("\n")
     }
 
-    /// The lines that were logged so far. While they are locked nobody reads
-    /// the pipe, which fills up.
+    /// Returns the lines that were logged so far. While they are locked, no
+    /// thread reads the pipe, which fills up.
     pub(crate) fn log_lines(&self) -> Arc<Mutex<Vec<Value>>> {
         Arc::clone(&self.log)
     }
 
-    /// The answer to a request for this host, head and body; or why there is
-    /// none.
+    /// Fetches this host's page: head and body, or the error.
     pub(crate) fn fetch(&self, host: &str) -> io::Result<String> {
         self.fetch_with(host, client::config(ca()))
     }
@@ -82,13 +81,13 @@ impl Server {
             .expect("an answer in time")
     }
 
-    /// Whether this host's page comes and holds this text.
+    /// Returns whether this host's page contains this text.
     pub(crate) fn shows(&self, host: &str, text: &str) -> bool {
         self.fetch(host)
             .is_ok_and(|answer| answer.starts_with("HTTP/1.1 200") && answer.contains(text))
     }
 
-    /// The text of the error with which a handshake for this host fails.
+    /// Returns the error text of a failed handshake for this host.
     pub(crate) fn refusal(&self, host: &str) -> String {
         match self.fetch(host) {
             Ok(answer) => panic!("{host} was answered: {answer}"),
@@ -96,7 +95,7 @@ impl Server {
         }
     }
 
-    /// What the admin listener answers, head and body.
+    /// Returns the admin listener's answer, head and body.
     pub(crate) fn ask(&self, path: &str) -> String {
         let mut stream = TcpStream::connect(self.admin).expect("it listens");
         let request =
@@ -107,8 +106,8 @@ impl Server {
         answer
     }
 
-    /// The value of one line of the metrics, by its name and labels; none if
-    /// there is no such line.
+    /// Returns the value of a metric by its name and labels; None if it is
+    /// missing.
     pub(crate) fn metric(&self, name: &str) -> Option<f64> {
         let text = self.ask("/metrics");
         let mut lines = text.lines().filter_map(|line| line.strip_prefix(name));
@@ -125,13 +124,13 @@ impl Server {
         self.child.try_wait().expect("it is a child")
     }
 
-    /// Waits until it ended by itself.
+    /// Waits until the server has ended by itself.
     pub(crate) fn ended(&mut self) -> ExitStatus {
         until("the server ends", ANSWER, || self.has_ended().is_some());
         self.has_ended().expect("it just did")
     }
 
-    /// Ends it as an operator does, and waits.
+    /// Ends the server as an operator does, and waits.
     pub(crate) fn stop(mut self) {
         self.signal(Signal::TERM);
         let status = self.ended();
@@ -178,5 +177,5 @@ fn lock(log: &Mutex<Vec<Value>>) -> MutexGuard<'_, Vec<Value>> {
     log.lock().expect("no test panics while it holds the log")
 }
 
-/// Far more than anything here takes.
+/// Longest wait for an answer, far more than any takes.
 const ANSWER: Duration = Duration::from_secs(20);

@@ -9,7 +9,7 @@ use super::postgres::{PASSWORD, Postgres};
 use super::reaper::Reaper;
 use super::{Runner, free_port, program, until};
 
-/// A pooler before a server.
+/// PgBouncer in front of a server.
 pub struct PgBouncer {
     port: u16,
     child: Child,
@@ -36,7 +36,8 @@ impl PgBouncer {
         let port = free_port();
         let users = folder.join("users");
         runner.write(&users, &format!("\"sekisho\" \"{PASSWORD}\"\n"));
-        // Few servers for many clients: each transaction meets another one.
+        // Few server connections for many clients: each transaction gets
+        // another one.
         let config = format!(
             "[databases]\n* = host=127.0.0.1 port={}\n[pgbouncer]\nlisten_addr = 127.0.0.1\n\
              listen_port = {port}\nunix_socket_dir =\nauth_type = scram-sha-256\nauth_file = {}\n\
@@ -69,13 +70,13 @@ impl PgBouncer {
         }
     }
 
-    /// Its port on 127.0.0.1.
+    /// Returns the port on 127.0.0.1.
     #[must_use]
     pub fn port(&self) -> u16 {
         self.port
     }
 
-    /// The URL through the pooler of a database's URL.
+    /// Returns a database's URL through the pooler.
     #[must_use]
     pub fn through(&self, server: &Postgres, url: &str) -> String {
         let (own, server) = (format!(":{}/", self.port), format!(":{}/", server.port()));

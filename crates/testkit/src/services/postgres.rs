@@ -14,8 +14,8 @@ use super::reaper::Reaper;
 use super::{Runner, free_port, program, ran, until};
 use crate::ca::{Key, TestCa};
 
-/// A server with a user `sekisho`, TLS, and an order of texts that is not that
-/// of their bytes.
+/// PostgreSQL server with a user `sekisho`, TLS, and a collation that differs
+/// from byte order.
 pub struct Postgres {
     folder: PathBuf,
     programs: Vec<PathBuf>,
@@ -25,21 +25,22 @@ pub struct Postgres {
     _reaper: Reaper,
 }
 
-/// What a server can be told.
+/// Signal to a server.
 #[derive(Clone, Copy, Debug)]
 pub enum Signal {
-    /// End: clients are cut off, what was committed is kept.
+    /// Shut down: clients are cut off, committed data is kept.
     End,
-    /// End as if the power had gone.
+    /// Kill, as in a power failure.
     Kill,
-    /// Stand still: it accepts, and answers nothing.
+    /// Pause: the server accepts, and answers nothing.
     Pause,
-    /// Go on.
+    /// Resume after a pause.
     Resume,
 }
 
 impl Postgres {
-    /// Returns the server of the whole process: each test takes a database of its own.
+    /// Returns the server of the whole process, in which each test makes its
+    /// own database.
     #[must_use]
     pub fn shared() -> &'static Self {
         static SHARED: OnceLock<Postgres> = OnceLock::new();
@@ -68,7 +69,7 @@ impl Postgres {
         server
     }
 
-    /// The URL of a new, empty database, without TLS.
+    /// Creates a database; returns its URL without TLS.
     #[must_use]
     pub fn database(&self) -> String {
         static NEXT: AtomicU64 = AtomicU64::new(1);
@@ -80,7 +81,7 @@ impl Postgres {
         format!("{}?sslmode=disable", self.url(&name))
     }
 
-    /// The URL of a database, without parameters.
+    /// Returns the URL of a database, without parameters.
     #[must_use]
     pub fn url(&self, database: &str) -> String {
         format!(
@@ -89,13 +90,13 @@ impl Postgres {
         )
     }
 
-    /// Its port on 127.0.0.1.
+    /// Returns the port on 127.0.0.1.
     #[must_use]
     pub fn port(&self) -> u16 {
         self.port
     }
 
-    /// Its main process, whose children are all others.
+    /// Returns the main process, the parent of all others.
     ///
     /// # Panics
     /// If it does not run.
@@ -104,14 +105,14 @@ impl Postgres {
         self.server().as_ref().expect("it runs").id()
     }
 
-    /// The certificate of the authority that its certificate is of, PEM. It is
-    /// for 127.0.0.1.
+    /// Returns the file of the CA's certificate, PEM. The server's certificate
+    /// is for 127.0.0.1.
     #[must_use]
     pub fn authority(&self) -> PathBuf {
         self.folder.join("authority.pem")
     }
 
-    /// Runs SQL as another program would; gives the rows as lines.
+    /// Runs SQL with psql; returns the rows as lines.
     ///
     /// # Panics
     /// If it fails.
@@ -121,7 +122,7 @@ impl Postgres {
         ran(&mut psql)
     }
 
-    /// A database as text, all of it.
+    /// Dumps a whole database as text.
     #[must_use]
     pub fn dump(&self, database: &str) -> String {
         ran(self.client("pg_dump").args(["-d", database]))
@@ -139,8 +140,8 @@ impl Postgres {
         ran(psql.arg("-f").arg(file));
     }
 
-    /// Tells the server something; after [`Signal::End`] and [`Signal::Kill`]
-    /// waits until it is gone.
+    /// Sends a signal; after [`Signal::End`] and [`Signal::Kill`] waits until
+    /// the server is gone.
     ///
     /// # Panics
     /// If it does not run.
@@ -163,7 +164,7 @@ impl Postgres {
         }
     }
 
-    /// Starts it again on the same port, with what it had.
+    /// Starts the server again on the same port, with its data.
     ///
     /// # Panics
     /// If it does not start.
@@ -194,7 +195,7 @@ impl Postgres {
         self.server.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A pause stops all of its processes, and a kill leaves none behind.
+    /// Returns the processes to signal: pausing and killing affect all of them.
     fn processes(&self, main: u32, signal: Signal) -> Vec<u32> {
         let children = match signal {
             Signal::End => String::new(),
@@ -249,7 +250,7 @@ impl Postgres {
         self.runner.write(&at("tls.crt"), &pair.chain_pem());
         self.runner.write(&at("tls.key"), &pair.key_pem());
         fs::set_permissions(at("tls.key"), Permissions::from_mode(0o600)).expect("our file");
-        // Others may trust the authority.
+        // Other users may read the CA's certificate.
         fs::set_permissions(&self.folder, Permissions::from_mode(0o755)).expect("our folder");
     }
 
@@ -287,7 +288,7 @@ impl Drop for Postgres {
     }
 }
 
-/// Where Debian puts the programs that are not in `PATH`, the newest first.
+/// Returns Debian's folders of programs outside of `PATH`, the newest first.
 fn installed() -> Vec<PathBuf> {
     let Ok(versions) = fs::read_dir(Path::new("/usr/lib/postgresql")) else {
         return Vec::new();
@@ -301,5 +302,5 @@ fn installed() -> Vec<PathBuf> {
     folders
 }
 
-/// Of the user `sekisho`.
+/// Password of the user `sekisho`.
 pub(super) const PASSWORD: &str = "correct-horse";

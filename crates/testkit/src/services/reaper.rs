@@ -3,8 +3,8 @@
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
-/// A shell that waits for the end of its standard input, which comes with the
-/// process that holds the other end, however that ends.
+/// Shell that waits for the end of its standard input. The end comes when the
+/// process with the other end is gone, even if killed.
 pub(super) struct Reaper(Child);
 
 impl Reaper {
@@ -29,8 +29,8 @@ impl Drop for Reaper {
     }
 }
 
-/// Only processes that wrote their number into this folder, and that still are
-/// what they were.
+/// Ends only processes that wrote their id into this folder, and that still run
+/// the same program.
 const SWEEP: &str = r#"
 trap '' INT TERM HUP
 cat >/dev/null

@@ -1,4 +1,4 @@
-//! What leaves a server: dumps, and the files that it writes.
+//! Dumps of a server, and its files.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -16,7 +16,7 @@ impl Postgres {
         ran(dump.args(["-Fc", "-d", database, "-f"]).arg(file));
     }
 
-    /// Such a file as text.
+    /// Unpacks an archive as text.
     ///
     /// # Panics
     /// If it fails.
@@ -26,7 +26,7 @@ impl Postgres {
         ran(restore.args(["-f", "-"]).arg(archive))
     }
 
-    /// The folder of all its files, with what it had in memory written out.
+    /// Returns the folder of the server's files, after a checkpoint.
     ///
     /// # Panics
     /// If it does not run.

@@ -1,4 +1,4 @@
-//! A standby, which follows another server until it is promoted.
+//! Standbys, which follow another server until they are promoted.
 
 use std::fs::File;
 use std::io::Write;
@@ -9,7 +9,7 @@ use crate::services::reaper::Reaper;
 use crate::services::{Runner, free_port, ran, until};
 
 impl Postgres {
-    /// A copy of this server that follows it through `port`, which leads to
+    /// Starts a standby that follows this server through `port`, which leads to
     /// this server.
     ///
     /// # Panics
@@ -28,11 +28,11 @@ impl Postgres {
         };
         let url = format!("postgres://sekisho:{PASSWORD}@127.0.0.1:{port}/?sslmode=disable");
         let mut copy = standby.command("pg_basebackup");
-        // pg_basebackup writes down which server to follow.
+        // pg_basebackup stores which server to follow.
         copy.args(["-R", "-X", "stream", "-c", "fast", "--no-sync", "-d", &url]);
         copy.arg("-D").arg(standby.folder.join("data"));
         ran(copy.current_dir(&standby.folder));
-        // The last line of a name counts.
+        // The last line of a setting counts.
         let settings = standby.folder.join("data/postgresql.auto.conf");
         let mut settings = File::options().append(true).open(settings).expect("a file");
         let folder = standby.folder.display();
@@ -45,7 +45,7 @@ impl Postgres {
         standby
     }
 
-    /// Waits until this standby has all that the other one has.
+    /// Waits until this standby has all data of the primary.
     pub fn catches_up_with(&self, primary: &Self) {
         let position = primary.sql("postgres", "SELECT pg_current_wal_lsn()");
         let sql = format!("SELECT pg_last_wal_replay_lsn() >= '{}'", position.trim());
@@ -54,7 +54,7 @@ impl Postgres {
         });
     }
 
-    /// Makes a server of this standby that takes writes.
+    /// Promotes this standby, which then takes writes.
     ///
     /// # Panics
     /// If it is none.
