@@ -166,6 +166,7 @@ impl DiskCache {
             seen,
             ..Shared::default()
         });
+        shared.stats.start_state.set(start.is_some().into());
         let writer = Writer::new(file, connection, meta, Arc::clone(&shared));
         let writer = Threads::start("disk-cache", [writer], MAX_CALLS)
             .map_err(|error| unavailable(format!("no thread for the disk cache: {error}")))?;

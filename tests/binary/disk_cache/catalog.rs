@@ -41,6 +41,7 @@ fn warmed(sandbox: &Sandbox, hosts: &[Host]) -> Server {
             assert!(host.is_served(&server), "{}: {}", host.name, server.log());
         }
         server.metric("sekisho_disk_cache_copies") == Some(copies)
+            && server.metric("sekisho_disk_cache_start_state") == Some(1.0)
     });
     server
 }

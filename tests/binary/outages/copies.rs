@@ -19,6 +19,7 @@ fn both_are_down_and_a_server_starts() {
     until("the copies", LONG, || {
         serves_all(&server);
         metric(&server, "sekisho_disk_cache_copies") == 2.0
+            && metric(&server, "sekisho_disk_cache_start_state") == 1.0
     });
     drop(server);
     redis.kill();

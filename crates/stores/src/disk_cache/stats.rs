@@ -9,6 +9,8 @@ pub(super) struct Stats {
     pub(super) copies: Gauge,
     /// Bytes of the file that are in use.
     pub(super) bytes: Gauge,
+    /// 1 if the file has what a start without the catalog needs.
+    pub(super) start_state: Gauge,
     /// Calls that were answered by a copy.
     pub(super) answers: Counter,
     /// Answers that were copied.
@@ -28,6 +30,8 @@ impl Stats {
         let help = "Bytes that copies may take on disk";
         let capacity = ConstGauge::new(capacity);
         registry.register("disk_cache_capacity_bytes", help, capacity);
+        let help = "Whether the disk cache has what a start without the catalog needs";
+        registry.register("disk_cache_start_state", help, self.start_state.clone());
         let help = "Store calls that failed and were answered by a copy on disk";
         registry.register("disk_cache_answers", help, self.answers.clone());
         let help = "Answers copied to disk";

@@ -14,6 +14,7 @@ use crate::stored;
 use sekisho_certs::SealedBytes;
 use sekisho_certs::host::HostName;
 use sekisho_certs::log::{Noted, Recent};
+use sekisho_certs::seal::CHECK;
 use sekisho_certs::store::{CatalogId, Document, Found, LogPosition};
 
 /// The only user of the file.
@@ -97,7 +98,11 @@ impl Writer {
         }
         self.meta.catalog = Some(catalog);
         if self.is_ready() {
-            self.read(|connection| tables::set_start(connection, catalog, documents));
+            let kept = self.read(|connection| tables::set_start(connection, catalog, documents));
+            let is_enough = kept.is_some()
+                && self.meta.position.is_some()
+                && documents.iter().any(|one| one.id == CHECK);
+            self.shared.stats.start_state.set(is_enough.into());
         }
     }
 
@@ -146,6 +151,7 @@ impl Writer {
         self.shared.written.clear();
         self.shared.stats.copies.set(0);
         self.shared.stats.bytes.set(0);
+        self.shared.stats.start_state.set(0);
         match self.file.make(&self.meta) {
             Ok(connection) => {
                 self.connection = Some(connection);
