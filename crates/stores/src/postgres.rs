@@ -49,7 +49,7 @@ pub use crate::open::Mode;
 
 /// Catalog in a PostgreSQL database. The runtime that it was made with drives
 /// its connections and calls; those of lookups also the runtimes that serve
-/// ([`super::near`]).
+/// ([`crate::worker`]).
 #[derive(Debug)]
 pub struct Postgres {
     pool: Arc<Pool>,
