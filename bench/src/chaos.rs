@@ -1,6 +1,7 @@
-//! Outages under load: three servers on one PostgreSQL and one Redis, which go
-//! and come back in every way, while hosts are added, replaced and removed.
-//! What clients see is held against what was written.
+//! Chaos test: outages under load. Three servers share one PostgreSQL and one
+//! Redis, which fail in every way and come back. Meanwhile hosts are added,
+//! replaced and removed. The judge compares what clients see with what was
+//! written.
 
 mod authority;
 mod client;
@@ -84,7 +85,7 @@ async fn chaos(options: &Options, seed: u64) -> Result<()> {
     let phases = plan::phases(whole, &mut random);
     let stores = spawn_blocking(Stores::start).await;
     let stores = stores.context("the stores do not start")?;
-    // So short that it passes within an outage.
+    // The shortest life of a cached entry must pass within an outage.
     let fresh = (whole / 60).max(Duration::from_secs(1));
     let setting = Setting::new(&options.sekisho, &stores.database(), &stores.redis(), fresh)?;
     let authority = Rc::new(Authority::new()?);
@@ -103,7 +104,7 @@ async fn chaos(options: &Options, seed: u64) -> Result<()> {
     Ok(())
 }
 
-/// Three servers on a catalog with hosts.
+/// Stores the hosts, and starts three servers on their catalog.
 async fn field(setting: &Setting, authority: &Authority) -> Result<Field> {
     let names = setting::names();
     setting.fill(&names, authority).await?;
@@ -129,7 +130,7 @@ async fn field(setting: &Setting, authority: &Authority) -> Result<Field> {
     Ok(field)
 }
 
-/// Clients, writers and the director, until the director has done all.
+/// Runs clients and writers until the director has finished all phases.
 async fn events(
     options: &Options,
     field: &Rc<Field>,
@@ -163,13 +164,13 @@ async fn events(
         Some(broken) = writers.join_next() => return broken?,
         Some(broken) = clients.join_next() => return Ok(broken?),
     }
-    // What a writer has in hand stays unacknowledged.
+    // A write that this interrupts stays unacknowledged.
     writers.shutdown().await;
     clients.shutdown().await;
     ending::compare(field, setting).await
 }
 
-/// What was found wrong, and the counts as the last line.
+/// Prints the violations, and the counts as the last line.
 fn report(field: &Field) {
     let judge = field.judge.borrow();
     for complaint in judge.complaints() {

@@ -1,8 +1,9 @@
-//! What one client's flood of HTTP/2 frames costs its neighbours.
+//! Flood test: what one client's flood of HTTP/2 frames costs its neighbours.
 //!
-//! Neighbours ask over open HTTP/1.1 connections at a steady rate. For each kind of frame they are
-//! measured twice: while nothing else happens, and while another thread floods the server over
-//! one connection, which it makes again as soon as the server ends it.
+//! Neighbours send requests over open HTTP/1.1 connections at a steady rate.
+//! For each kind of frame they are measured twice: on a quiet server, and
+//! during a flood. Another thread floods the server over one connection, and
+//! reconnects as soon as the server ends it.
 
 mod attacker;
 
@@ -96,7 +97,8 @@ async fn measure(options: &Options) -> Result<()> {
     Ok(())
 }
 
-/// Requests on open connections, at a rate that leaves the server mostly idle.
+/// Measures requests on open connections, at a rate that leaves the server
+/// mostly idle.
 async fn neighbours(options: &Options) -> Result<Outcome> {
     let offer = Offer {
         version: Version::Tls13,
@@ -132,7 +134,7 @@ async fn neighbours(options: &Options) -> Result<Outcome> {
     Ok(tally.outcome(begun.elapsed()))
 }
 
-/// Shown below `--help`.
+/// Text below `--help`.
 pub(crate) const EXAMPLES: &str = "\
 Give the server a core of its own; the flood and the neighbours share the others.
 Frames are written, not taken: most stay in the kernel when the server ends the
@@ -145,7 +147,7 @@ Examples:
 ";
 
 const NEIGHBOURS: usize = 8;
-/// Between two requests of all neighbours together.
+/// Pause between two requests, over all neighbours.
 const PAUSE: Duration = Duration::from_millis(2);
 const DEADLINE: Duration = Duration::from_secs(20);
 

@@ -1,4 +1,4 @@
-//! The load generator: one thread, so that `taskset` pins all of it to one core.
+//! Load generator. It uses one thread: `taskset` then pins it to one core.
 
 pub(crate) mod client;
 mod failure;

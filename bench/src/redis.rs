@@ -1,5 +1,5 @@
-//! A client of Redis that does what a server's store does, and nothing else: what it uses is
-//! what the lookups cost a server beyond its own work.
+//! Redis client that sends a store's lookups and does nothing else. Its CPU
+//! time is what the lookups cost a server beyond its own work.
 
 use std::cell::Cell;
 use std::net::SocketAddr;
@@ -117,7 +117,8 @@ impl Walk {
         Ok(all.outcome(begin.elapsed()))
     }
 
-    /// A write, as the store has it: the pair, the wildcard's above, and how many there are.
+    /// Reads a pair as the store does, in one write: the pair, its wildcard's,
+    /// and how many of the keys exist.
     async fn read(&self, number: usize) -> Result<()> {
         let name = self.names.name((self.start + number) % self.names.len());
         let parent = name.split_once('.').map_or("", |(_, parent)| parent);
@@ -140,7 +141,7 @@ impl Walk {
     }
 }
 
-/// Shown below `--help`.
+/// Examples below `--help`.
 pub(crate) const EXAMPLES: &str = "\
 Examples:
   sekisho-bench redis --target 127.0.0.1:6379 --name-pattern 'h{n}.example.test' \\

@@ -1,4 +1,5 @@
-//! The client's side of TLS: one suite, one group, so that both servers do the same work.
+//! TLS of the client: one cipher suite and one group, for the same work on both
+//! servers.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -16,13 +17,13 @@ use rustls::{
     SupportedProtocolVersion,
 };
 
-/// What a client offers, and how it judges the answer.
+/// What a client offers, and how it verifies the answer.
 #[derive(Clone, Debug)]
 pub(crate) struct Offer {
     pub(crate) version: Version,
     pub(crate) group: Group,
     pub(crate) trust: Trust,
-    /// For how many hosts tickets are kept; none if every handshake is to be a full one.
+    /// Number of hosts whose tickets are kept; None for full handshakes only.
     pub(crate) resume: Option<usize>,
 }
 
@@ -51,8 +52,9 @@ impl Offer {
         Ok(config)
     }
 
-    /// TLS 1.2 uses one list for key exchange and for the curves of certificates, so a server
-    /// may have to refuse a P-256 certificate to a client that offers X25519 alone.
+    /// Returns the groups to offer. TLS 1.2 has one list for key exchange and
+    /// for curves of certificates. A server might refuse a P-256 certificate to
+    /// a client that offers X25519 alone.
     fn groups(&self) -> Vec<&'static dyn SupportedKxGroup> {
         match (self.version, self.group) {
             (Version::Tls12, Group::P256) | (Version::Tls13, _) => vec![self.group.kx()],
@@ -63,9 +65,9 @@ impl Offer {
 
 #[derive(Clone, Debug)]
 pub(crate) enum Trust {
-    /// Chain and name are verified up to the certificates in this file.
+    /// Chain and name are verified with the certificates in this file.
     Authority(PathBuf),
-    /// Nothing is verified: the client stays cheap, so that it does not set the pace.
+    /// Nothing is verified: a cheap client does not limit the throughput.
     Anyone,
 }
 

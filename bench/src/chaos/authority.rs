@@ -1,4 +1,4 @@
-//! Certificates that say whose they are and which of that host's they are.
+//! Certificate authority whose leaves name their host and generation.
 
 use anyhow::{Context, Result, ensure};
 use rcgen::{
@@ -9,13 +9,13 @@ use rustls::pki_types::CertificateDer;
 use x509_parser::extensions::GeneralName;
 use x509_parser::prelude::{FromDer, X509Certificate};
 
-/// Signs for all hosts. The generation is the serial number less one.
+/// Authority for all hosts. A leaf's generation is its serial number minus one.
 pub(crate) struct Authority {
     issuer: Issuer<'static, KeyPair>,
     pem: String,
 }
 
-/// PEM.
+/// Certificate chain and key in PEM.
 pub(crate) struct Pair {
     pub(crate) chain: String,
     pub(crate) key: String,
@@ -48,7 +48,7 @@ impl Authority {
     }
 }
 
-/// The host and the generation of a leaf.
+/// Returns the host and the generation of a leaf.
 pub(crate) fn read(leaf: &CertificateDer<'_>) -> Result<(String, u64)> {
     let (_, leaf) = X509Certificate::from_der(leaf).context("the leaf can't be read")?;
     let names = leaf.subject_alternative_name()?.context("it has no name")?;
@@ -58,7 +58,7 @@ pub(crate) fn read(leaf: &CertificateDer<'_>) -> Result<(String, u64)> {
     Ok((host.to_owned(), generation(leaf.raw_serial())?))
 }
 
-/// From a serial number's bytes.
+/// Converts a serial number to a generation.
 pub(crate) fn generation(serial: &[u8]) -> Result<u64> {
     let fold = |sum: u64, byte: &u8| sum << 8 | u64::from(*byte);
     let number = serial.iter().fold(0, fold);

@@ -1,4 +1,4 @@
-//! A client that takes every certificate and says which it got.
+//! Client that accepts every certificate and reports which one it got.
 
 use std::io;
 use std::net::SocketAddr;
@@ -35,7 +35,7 @@ impl Client {
         Ok(Self(TlsConnector::from(Arc::new(config))))
     }
 
-    /// Connects, asks for the host's page, and tells what came of it.
+    /// Connects, requests the host's page, and returns the result.
     pub(crate) async fn visit(&self, server: SocketAddr, host: &str) -> Seen {
         let stream = match timeout(DEADLINE, self.connect(server, host)).await {
             Ok(Ok(stream)) => stream,
@@ -57,7 +57,8 @@ impl Client {
         }
     }
 
-    /// Asks for a large file, says when it has begun, and waits for all of it.
+    /// Requests a large file, reports when the answer has begun, and reads all
+    /// of it.
     pub(crate) async fn download(
         &self,
         server: SocketAddr,
@@ -73,7 +74,7 @@ impl Client {
         anyhow::ensure!(head.starts_with("HTTP/1.1 200"), "{}", first_line(&head));
         let (head, body) = head.split_once("\r\n\r\n").context("half a head")?;
         let wanted = length(head).context("no Content-Length")?;
-        // Whoever waits may be gone.
+        // The receiver may have been dropped.
         let _ = begun.send(());
         let _ = go_on.await;
         let mut missing = wanted - body.len();
@@ -88,15 +89,15 @@ impl Client {
     async fn connect(&self, server: SocketAddr, host: &str) -> io::Result<TlsStream<TcpStream>> {
         let name = ServerName::try_from(host.to_owned()).map_err(io::Error::other)?;
         let socket = TcpStream::connect(server).await?;
-        // Read up to the server's end, a connection may close with a reset:
-        // it leaves no TIME_WAIT, and ports do not run out.
+        // Resets the connection on close. The server has ended it by then. A
+        // reset leaves no TIME_WAIT, which would use up the ports.
         socket.set_zero_linger()?;
         socket.set_nodelay(true)?;
         self.0.connect(name, socket).await
     }
 }
 
-/// The page of a host is a redirect that names it.
+/// Requests the host's page: a redirect that names the host.
 async fn answered(mut stream: TlsStream<TcpStream>, host: &str) -> Result<()> {
     let ask = async {
         stream.write_all(&request(host)).await?;
@@ -149,7 +150,8 @@ fn is_unknown(error: &io::Error) -> bool {
     )
 }
 
-/// Believes every chain, but wants the key that belongs to it.
+/// Verifier that accepts every chain, but checks the signature of the leaf's
+/// key.
 #[derive(Debug)]
 struct Witness(Arc<CryptoProvider>);
 
@@ -189,6 +191,6 @@ impl ServerCertVerifier for Witness {
     }
 }
 
-/// Longer than the server gives a handshake.
+/// Longer than the server's handshake timeout.
 const DEADLINE: Duration = Duration::from_secs(12);
 const MAX_ANSWER: u64 = 16 * 1024;

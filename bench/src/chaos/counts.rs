@@ -1,4 +1,4 @@
-//! What is counted, and which of it is a violation.
+//! Counts of a run, and which of them are violations.
 
 use std::time::Duration;
 
@@ -9,29 +9,33 @@ pub(crate) struct Counts {
     pub(crate) handshakes: u64,
     /// Visits of hosts that the server had cached.
     pub(crate) cached: u64,
-    /// Visits of cached hosts that failed.
+    /// Failed visits of cached hosts.
     pub(crate) cached_failures: u64,
-    /// Failed for hosts that need not have been cached: what an outage costs.
+    /// Failed visits of hosts that were possibly not cached: the cost of an
+    /// outage.
     pub(crate) uncached_failures: u64,
-    /// Another host's, or one that was never written.
+    /// Certificates of another host, or never written for this one.
     pub(crate) wrong_certificates: u64,
-    /// A certificate that was replaced or removed longer ago than a change may take.
+    /// Certificates that were replaced or removed longer ago than a change may
+    /// take.
     pub(crate) stale: u64,
-    /// Hosts that are there, told to be unknown.
+    /// Existing hosts that were answered with `unrecognized_name`.
     pub(crate) false_absences: u64,
-    /// Requests on connections of cached hosts, or in flight at a restart.
+    /// Unanswered requests on connections of cached hosts, or in flight at a
+    /// restart.
     pub(crate) unanswered: u64,
     pub(crate) lost_writes: u64,
     pub(crate) acknowledged: u64,
     pub(crate) refused: u64,
     propagation: Histogram<u64>,
-    /// Connections of cached hosts, from their start to the answer's end.
+    /// Times of connections to cached hosts, from their start to the answer's
+    /// end.
     pub(crate) latency: Histogram<u64>,
 }
 
 impl Default for Counts {
     fn default() -> Self {
-        // From one microsecond to a minute, with three digits.
+        // 1 µs to 1 minute, with three digits.
         let empty = Histogram::new_with_bounds(1, 60_000_000, 3).expect("the bounds make sense");
         Self {
             handshakes: 0,
@@ -52,12 +56,13 @@ impl Default for Counts {
 }
 
 impl Counts {
-    /// From a write's acknowledgement until one server served it.
+    /// Records the time from a write's acknowledgement until one server served
+    /// it.
     pub(crate) fn propagated(&mut self, took: Duration) {
         self.propagation.saturating_record(micros(took));
     }
 
-    /// A connection of a cached host.
+    /// Records a connection of a cached host.
     pub(crate) fn of_a_cached_host(&mut self, took: Duration) {
         self.cached += 1;
         self.latency.saturating_record(micros(took));
@@ -72,7 +77,7 @@ impl Counts {
             + self.lost_writes
     }
 
-    /// Writes a line, for people and for grep.
+    /// Formats all counts as one line, for people and for grep.
     pub(crate) fn line(&self) -> String {
         format!(
             "handshakes={} of_cached_hosts={} failures_of_cached_hosts={} wrong_certificates={} \
@@ -96,7 +101,8 @@ impl Counts {
         )
     }
 
-    /// What a phase added to what was before it, when its latencies began.
+    /// Formats what a phase added to `before`. The latencies begin with the
+    /// phase.
     pub(crate) fn since(&self, before: &Self) -> String {
         format!(
             "{} handshakes, {} of cached hosts (p99 {:.1} ms); {} of uncached hosts failed; writes: {} \

@@ -1,4 +1,4 @@
-//! Takes stores and servers away, one after the other.
+//! Stops and restarts stores and servers, one after the other.
 
 use std::rc::Rc;
 
@@ -18,7 +18,7 @@ pub(crate) struct Director {
 }
 
 impl Director {
-    /// All phases; says what each of them came to.
+    /// Runs all phases and prints the result of each.
     pub(crate) async fn run(&self, phases: &[Phase]) -> Result<()> {
         for (index, phase) in phases.iter().enumerate() {
             let before = self.field.judge.borrow().counts.clone();
@@ -52,7 +52,7 @@ impl Director {
     }
 
     async fn outage(&self, store: Store, how: How, phase: &Phase) -> Result<()> {
-        // Only the catalog carries changes.
+        // Changes travel through the catalog alone, not through Redis.
         let carries = store == Store::Postgres;
         self.field.breaks();
         if carries {
@@ -70,7 +70,7 @@ impl Director {
         Ok(())
     }
 
-    /// What is in flight when the server is told to end is answered.
+    /// Restarts a server. Requests in flight at its SIGTERM must be answered.
     async fn restart(&self, number: usize) -> Result<()> {
         self.field.breaks();
         let server = &self.field.servers[number];
@@ -92,7 +92,7 @@ impl Director {
     }
 }
 
-/// A request whose answer has begun.
+/// Request in flight: its answer has begun.
 struct Download {
     go_on: oneshot::Sender<()>,
     task: JoinHandle<Result<()>>,
@@ -116,7 +116,7 @@ impl Download {
     }
 
     async fn finish(self) -> Result<()> {
-        // The task may have failed already, which it tells.
+        // A task that failed has dropped the receiver; its result says why.
         let _ = self.go_on.send(());
         self.task.await?
     }

@@ -1,4 +1,5 @@
-//! The last look: at the catalog, and at what each server makes of it.
+//! Final comparison of the catalog with the writes, and of each server with the
+//! catalog.
 
 use std::collections::BTreeMap;
 
@@ -13,7 +14,7 @@ use super::ledger::{HEALED, State};
 use super::plan::SERVERS;
 use super::setting::{DOWNLOADS, Setting};
 
-/// Nobody writes any more. Waits until all changes have arrived, and compares.
+/// Waits until all changes have arrived, and compares. The writers have ended.
 pub(crate) async fn compare(field: &Field, setting: &Setting) -> Result<()> {
     println!(
         "[{:6.1} s] comparing catalog and servers",
@@ -39,7 +40,8 @@ pub(crate) async fn compare(field: &Field, setting: &Setting) -> Result<()> {
     Ok(())
 }
 
-/// Refused for a moment is not lost: it is asked for once more.
+/// Visits a host on a server. A second visit follows a failed one: a momentary
+/// failure is no lost write.
 async fn last_look(field: &Field, server: usize, host: &str, state: State) -> Result<()> {
     let mut visit = field.look(server, host).await.context("it serves")?;
     if matches!(visit.seen, Seen::Failed(_)) {
@@ -50,7 +52,7 @@ async fn last_look(field: &Field, server: usize, host: &str, state: State) -> Re
     Ok(())
 }
 
-/// The generations of all hosts, as the commands list them.
+/// Returns the generations of all hosts, as the commands list them.
 async fn catalog(setting: &Setting) -> Result<BTreeMap<String, Vec<u64>>> {
     let hosts = list(setting, "host").await?;
     let mut found: BTreeMap<_, Vec<_>> = hosts

@@ -1,4 +1,4 @@
-//! What clients, writers and the director share.
+//! State that clients, writers and the director share.
 
 use std::cell::{Cell, RefCell};
 use std::time::Duration;
@@ -17,18 +17,18 @@ pub(crate) struct Field {
     pub(crate) names: RefCell<Names>,
     pub(crate) client: Client,
     begun: Instant,
-    /// From when on all is well; none while something is away.
+    /// Time from which all servers have recovered; None during an outage.
     whole_from: Cell<Option<Duration>>,
 }
 
-/// The hosts that clients visit.
+/// Hosts that clients visit.
 #[derive(Debug, Default)]
 pub(crate) struct Names {
-    /// Never changed.
+    /// Hosts that never change.
     pub(crate) steady: Vec<String>,
-    /// Replaced, removed and added again.
+    /// Hosts that are replaced, removed and added again.
     pub(crate) changing: Vec<String>,
-    /// Visited seldom: seldom cached.
+    /// Hosts that are visited seldom, hence seldom cached.
     pub(crate) cold: Vec<String>,
 }
 
@@ -44,19 +44,19 @@ impl Field {
         })
     }
 
-    /// Since the start of the run.
+    /// Returns the time since the start of the run.
     pub(crate) fn now(&self) -> Duration {
         self.begun.elapsed()
     }
 
-    /// Visits a host and lets it be judged; none while the server is down.
+    /// Visits a host and judges the result; None while the server is down.
     pub(crate) async fn visit(&self, server: usize, host: &str) -> Option<Seen> {
         let visit = self.look(server, host).await?;
         self.judge.borrow_mut().visit(&visit);
         Some(visit.seen)
     }
 
-    /// Visits a host without judging what came of it.
+    /// Visits a host without judging the result; None while the server is down.
     pub(crate) async fn look(&self, server: usize, host: &str) -> Option<Visit> {
         let serving = &self.servers[server];
         let (address, process) = serving.serving()?;
@@ -73,17 +73,17 @@ impl Field {
         })
     }
 
-    /// Something is taken away.
+    /// Marks the start of an outage.
     pub(crate) fn breaks(&self) {
         self.whole_from.set(None);
     }
 
-    /// All is back, and will soon be noticed by all.
+    /// Marks the end of an outage, from which all recover within [`HEALED`].
     pub(crate) fn mends(&self) {
         self.whole_from.set(Some(self.now() + HEALED));
     }
 
-    /// Whether everything is there, and all have noticed.
+    /// Returns whether every store and server is up, and all have recovered.
     pub(crate) fn is_whole(&self) -> bool {
         let from = self.whole_from.get();
         from.is_some_and(|from| self.now() >= from)

@@ -1,4 +1,4 @@
-//! Holds what clients saw against what was written.
+//! Judge that compares what clients saw with what was written.
 
 use std::collections::{BTreeMap, HashMap};
 use std::time::Duration;
@@ -6,7 +6,7 @@ use std::time::Duration;
 use super::counts::Counts;
 use super::ledger::{Ledger, State};
 
-/// All that is known of the run, and what was found wrong.
+/// Judge with the history of the run and its violations.
 #[derive(Debug, Default)]
 pub(crate) struct Judge {
     pub(crate) ledger: Ledger,
@@ -15,13 +15,13 @@ pub(crate) struct Judge {
     complaints: Vec<String>,
 }
 
-/// A client's connection.
+/// Connection of a client.
 #[derive(Clone, Debug)]
 pub(crate) struct Visit {
     pub(crate) server: usize,
-    /// Which process of that server, counted from its first.
+    /// Number of the server's process, counted from its first.
     pub(crate) process: u32,
-    /// Whether that process was to serve throughout.
+    /// Whether that process was serving from start to end of the visit.
     pub(crate) running: bool,
     pub(crate) host: String,
     pub(crate) from: Duration,
@@ -29,24 +29,25 @@ pub(crate) struct Visit {
     pub(crate) seen: Seen,
 }
 
-/// What came of it.
+/// Result of a visit.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Seen {
-    /// The handshake ended with this certificate.
+    /// The handshake succeeded with this certificate.
     Certificate {
         host: String,
         generation: u64,
-        /// Why the request was not answered, if it was not.
+        /// Reason why the request was not answered, if it was not.
         unanswered: Option<String>,
     },
-    /// The alert `unrecognized_name`.
+    /// The server sent the alert `unrecognized_name`.
     Unknown,
-    /// No handshake; says why.
+    /// The handshake failed for this reason.
     Failed(String),
 }
 
 impl Seen {
-    /// None if nobody knows.
+    /// Returns the state of the host that the client saw; None if the visit
+    /// failed.
     pub(crate) fn state(&self) -> Option<State> {
         match self {
             Self::Certificate { generation, .. } => Some(State::Generation(*generation)),
@@ -56,7 +57,7 @@ impl Seen {
     }
 }
 
-/// When this process began to answer for a host the last time, and with what.
+/// Time of the last right answer of a process for a host.
 #[derive(Clone, Copy, Debug)]
 struct Served {
     process: u32,
@@ -92,13 +93,15 @@ impl Judge {
         }
     }
 
-    /// A request that was in flight when its server was told to end.
+    /// Counts a request that was in flight at its server's SIGTERM and was not
+    /// answered.
     pub(crate) fn cut_off(&mut self, what: String) {
         self.counts.unanswered += 1;
         self.keep(what);
     }
 
-    /// What stands in the catalog at the end: generations by host.
+    /// Compares the catalog at the end, as generations by host, with the
+    /// writes.
     pub(crate) fn database(&mut self, found: &BTreeMap<String, Vec<u64>>) {
         let strangers: Vec<_> = found
             .keys()
@@ -125,7 +128,7 @@ impl Judge {
         }
     }
 
-    /// The last look at a server: it must serve what the catalog has.
+    /// Judges the final visit to a server: it must serve what the catalog has.
     pub(crate) fn at_the_end(&mut self, visit: &Visit, database: State) {
         self.visit(visit);
         if visit.seen.state() != Some(database) {
@@ -136,13 +139,13 @@ impl Judge {
         }
     }
 
-    /// What was found wrong, the first of it.
+    /// Returns the first violations.
     pub(crate) fn complaints(&self) -> &[String] {
         &self.complaints
     }
 
-    /// A host is cached that this process has served since its last change
-    /// reached all servers, and that nobody has begun to change again.
+    /// Returns whether the host must be cached. This process has served it
+    /// since its last change reached all servers, and no later write has begun.
     fn is_cached(&self, visit: &Visit) -> bool {
         let key = (visit.server, visit.host.clone());
         let served = self.served.get(&key);
@@ -222,5 +225,5 @@ impl Judge {
     }
 }
 
-/// More say nothing new.
+/// The first violations show the cause; the counts include the rest.
 const MAX_COMPLAINTS: usize = 20;

@@ -1,33 +1,33 @@
-//! What was written, and what a server may therefore serve.
+//! Ledger of all writes, from which follows what a server may serve.
 //!
 //! All times are since the start of the run.
 
 use std::collections::HashMap;
 use std::time::Duration;
 
-/// What a host is.
+/// State of a host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum State {
-    /// The host is not there.
+    /// The host does not exist.
     Absent,
-    /// The host has its certificate of that number.
+    /// The host has its certificate of this number.
     Generation(u64),
 }
 
-/// The history of all hosts, and of the catalog's outages.
+/// History of all hosts, and of the catalog's outages.
 #[derive(Debug, Default)]
 pub(crate) struct Ledger {
     hosts: HashMap<String, Vec<Write>>,
     outages: Vec<Outage>,
 }
 
-/// A write to a host. The writes to one host follow each other.
+/// Write to a host. The writes to one host are sequential.
 #[derive(Debug)]
 struct Write {
     state: State,
     begun: Duration,
-    /// None while it goes on, and for one that was refused: it may have had
-    /// its effect all the same.
+    /// Time of the acknowledgement. None while the write runs, and if it was
+    /// refused: it may have taken effect nevertheless.
     acknowledged: Option<Duration>,
 }
 
@@ -38,7 +38,8 @@ struct Outage {
 }
 
 impl Ledger {
-    /// A write begins. It is one that was refused unless it is acknowledged.
+    /// Records the start of a write. Without an acknowledgement it counts as
+    /// refused.
     pub(crate) fn begin(&mut self, host: &str, state: State, now: Duration) {
         let write = Write {
             state,
@@ -48,7 +49,7 @@ impl Ledger {
         self.hosts.entry(host.to_owned()).or_default().push(write);
     }
 
-    /// The last write to this host is acknowledged.
+    /// Records that the last write to this host is acknowledged.
     pub(crate) fn acknowledge(&mut self, host: &str, now: Duration) {
         let last = self.hosts.get_mut(host).and_then(|all| all.last_mut());
         last.expect("it was begun").acknowledged = Some(now);
@@ -70,14 +71,14 @@ impl Ledger {
         self.hosts.keys().map(String::as_str)
     }
 
-    /// Whether such a certificate was ever to be written for the host.
+    /// Returns whether a write of this state to the host was ever begun.
     pub(crate) fn knows(&self, host: &str, state: State) -> bool {
         self.writes(host).iter().any(|write| write.state == state)
     }
 
-    /// What a server may serve to a client that came at `from` and was
-    /// answered at `to`: the last state that has reached all servers by then,
-    /// and all that was tried since.
+    /// Returns what a server may serve to a client that came at `from` and was
+    /// answered at `to`. These are the last state that had reached all servers
+    /// at `from`, and every later write.
     pub(crate) fn allowed(&self, host: &str, from: Duration, to: Duration) -> Vec<State> {
         let mut states = Vec::new();
         let begun = self.writes(host).iter().filter(|write| write.begun <= to);
@@ -92,7 +93,7 @@ impl Ledger {
         states
     }
 
-    /// What may stand in the catalog once nobody writes any more.
+    /// Returns what the catalog may hold after the last write.
     pub(crate) fn last(&self, host: &str) -> Vec<State> {
         let mut states = Vec::new();
         for write in self.writes(host).iter().rev() {
@@ -105,15 +106,15 @@ impl Ledger {
         states
     }
 
-    /// Since when all servers serve what was written last; none if that is not
-    /// certain yet.
+    /// Returns the time from which all servers serve the last write; None if
+    /// that is still open.
     pub(crate) fn settled(&self, host: &str) -> Option<Duration> {
         let last = self.writes(host).last()?;
         self.reached(last.acknowledged?)
     }
 
-    /// When the change of a write that was acknowledged then has reached all
-    /// servers at the latest; none if that is open.
+    /// Returns when a write that was acknowledged at this time has reached all
+    /// servers at the latest. None during an outage of the catalog.
     fn reached(&self, acknowledged: Duration) -> Option<Duration> {
         let mut due = acknowledged + BOUND;
         for outage in &self.outages {
@@ -130,14 +131,14 @@ impl Ledger {
     }
 }
 
-/// How long after its acknowledgement a write may be unknown to a server whose
-/// change feed is up. The promise is 100 ms at the 99th percentile, on a
-/// machine that does nothing else; here three servers, two stores and their
-/// clients share it.
+/// Longest time from a write's acknowledgement until a server with a working
+/// change feed serves it. The promise is 100 ms at the 99th percentile, on an
+/// idle machine. Here three servers, two stores and their clients share one
+/// machine.
 pub(crate) const BOUND: Duration = Duration::from_secs(2);
 
-/// How long after the catalog is back: the longest rest of the breaker before
-/// it, 5 s, and the time to connect again.
+/// Longest time from the end of a catalog outage until a server follows changes
+/// again: the longest rest of the circuit breaker, 5 s, and a reconnect.
 pub(crate) const HEALED: Duration = Duration::from_secs(8);
 
 #[cfg(test)]

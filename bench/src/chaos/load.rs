@@ -1,4 +1,4 @@
-//! Clients that come one after the other.
+//! Load: lanes of clients, each of which makes one visit after the other.
 
 use std::rc::Rc;
 use std::time::Duration;
@@ -8,17 +8,17 @@ use tokio::time::sleep;
 use super::field::{Field, Names};
 use crate::load::SplitMix;
 
-/// Whom a lane of clients visits. What waits for a store that is away holds up
-/// its own lane alone.
+/// Group of hosts that a lane of clients visits. A lane that waits for an
+/// unavailable store delays no other lane.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Lane {
     Steady,
     Changing,
-    /// Hosts that are seldom cached, and some that nobody has.
+    /// Hosts that are seldom cached, and some that do not exist.
     Cold,
 }
 
-/// The lanes to each server.
+/// Lanes to each server.
 pub(crate) const LANES: [Lane; 8] = [
     Lane::Steady,
     Lane::Steady,
@@ -30,7 +30,7 @@ pub(crate) const LANES: [Lane; 8] = [
     Lane::Cold,
 ];
 
-/// Visits for ever, resting between two visits.
+/// Visits hosts until it is dropped, with a rest between two visits.
 pub(crate) async fn visit(
     field: Rc<Field>,
     server: usize,

@@ -1,18 +1,18 @@
-//! What is done to stores and servers, and when: from a length and a seed.
+//! Plan of outages and restarts, which follows from a length and a seed.
 
 use std::fmt;
 use std::time::Duration;
 
 use crate::load::SplitMix;
 
-/// A thing that is done, and undone.
+/// Action of a phase.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Action {
-    /// Nothing: all is well.
+    /// No fault.
     Calm,
-    /// A store is taken away.
+    /// A store is unavailable.
     Take(Store, How),
-    /// The server of that number is ended and started again.
+    /// The server of this number is ended and started again.
     Restart(usize),
 }
 
@@ -22,35 +22,38 @@ pub(crate) enum Store {
     Redis,
 }
 
-/// In which way a store is taken away.
+/// Way in which a store becomes unavailable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum How {
-    /// The server ends in order.
+    /// The store shuts down in order.
     Stop,
-    /// The server stands still: it accepts and answers nothing.
+    /// The store is stopped by a signal: its sockets accept, but answer
+    /// nothing.
     Pause,
-    /// The server is killed.
+    /// The store is killed.
     Kill,
 }
 
-/// A piece of the run.
+/// Phase of the run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Phase {
     pub(crate) action: Action,
-    /// For how long the store is gone; the length of a calm phase.
+    /// Length of the outage, or of a calm phase.
     pub(crate) lasts: Duration,
-    /// How long is waited afterwards.
+    /// Pause after the action.
     pub(crate) rests: Duration,
 }
 
-/// Calm at both ends; between them each store goes in each way, and each
-/// server is restarted once, in an order of the seed's choice.
+/// Returns the phases: calm at both ends, and between them all faults. Each
+/// store fails in each way, and each server restarts once, in an order that
+/// depends on the seed.
 pub(crate) fn phases(whole: Duration, random: &mut SplitMix) -> Vec<Phase> {
     let mut outages = outages();
     shuffle(&mut outages, random);
     let mut servers: Vec<_> = (0..SERVERS).map(Action::Restart).collect();
     shuffle(&mut servers, random);
-    // A restarted server remembers nothing: it reads what outages left behind.
+    // Restarts come between outages: a restarted server has an empty cache, and
+    // reads what the outages left in the stores.
     let between = outages
         .chunks(outages.len() / SERVERS)
         .zip(servers)
@@ -88,7 +91,7 @@ fn shuffle<T>(items: &mut [T], random: &mut SplitMix) {
 }
 
 impl SplitMix {
-    /// A number below this one, which is not 0.
+    /// Returns a random number below `end`, which must not be 0.
     #[expect(
         clippy::cast_possible_truncation,
         clippy::cast_sign_loss,
@@ -110,10 +113,10 @@ impl fmt::Display for Action {
     }
 }
 
-/// How many servers share the stores.
+/// Number of servers that share the stores.
 pub(crate) const SERVERS: usize = 3;
 
-/// Shares of the whole run; all phases together make 1.
+/// Shares of the whole run. Those of all phases add up to 1.
 const CALM: f64 = 0.065;
 const OUTAGE: f64 = 0.08;
 const HEALING: f64 = 0.04;

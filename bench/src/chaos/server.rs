@@ -1,4 +1,4 @@
-//! A server, and its processes one after the other.
+//! Server under test: its processes, one after the other.
 
 use std::cell::{Cell, RefCell};
 use std::fs::{self, File};
@@ -15,7 +15,7 @@ use tokio::time::{Instant, sleep, timeout};
 
 pub(crate) struct Server {
     binary: PathBuf,
-    /// Holds its configuration and its logs.
+    /// Folder with the configuration and the logs.
     folder: PathBuf,
     process: Cell<u32>,
     address: Cell<Option<SocketAddr>>,
@@ -33,13 +33,13 @@ impl Server {
         }
     }
 
-    /// Where it serves, and which of its processes does; none while it is
-    /// being restarted.
+    /// Returns the address and the number of the current process; None during a
+    /// restart.
     pub(crate) fn serving(&self) -> Option<(SocketAddr, u32)> {
         Some((self.address.get()?, self.process.get()))
     }
 
-    /// Starts it and waits until it serves.
+    /// Starts a process and waits until it serves.
     pub(crate) async fn start(&self) -> Result<()> {
         let log = self.log();
         let child = self.spawn(&log)?;
@@ -55,7 +55,7 @@ impl Server {
         bail!("a server does not start:\n{}", self.tail());
     }
 
-    /// Tells it to end; it counts as ended from now on.
+    /// Sends SIGTERM. From now on the server counts as ended.
     pub(crate) fn tell_to_end(&self) -> Result<()> {
         self.address.set(None);
         let child = self.child.borrow();
@@ -64,7 +64,7 @@ impl Server {
         Ok(kill_process(pid.context("a number")?, Signal::TERM)?)
     }
 
-    /// Waits until it has ended in order.
+    /// Waits until the process has exited with success.
     pub(crate) async fn ended(&self) -> Result<()> {
         let child = self.child.take();
         let mut child = child.context("it was started")?;
@@ -79,7 +79,7 @@ impl Server {
         Ok(())
     }
 
-    /// The last lines of its log.
+    /// Returns the last lines of the log.
     pub(crate) fn tail(&self) -> String {
         let text = fs::read_to_string(self.log()).unwrap_or_default();
         let lines: Vec<_> = text.lines().collect();
@@ -91,7 +91,8 @@ impl Server {
     }
 
     fn spawn(&self, log: &Path) -> Result<Child> {
-        // The process ends with us, also if we are killed.
+        // The kernel ends the process with this one, even if this one is
+        // killed.
         let mut command = Command::new("setpriv");
         command
             .args(["--pdeathsig", "KILL"])
@@ -107,7 +108,7 @@ impl Server {
     }
 }
 
-/// From the line that says that it serves.
+/// Reads the address from the log line `serving`; None before that line.
 fn address(log: &Path) -> Result<Option<SocketAddr>> {
     let text = fs::read_to_string(log)?;
     let mut lines = text

@@ -12,7 +12,7 @@ use super::field::Names;
 use super::plan::SERVERS;
 use super::writer::{Commands, WRITERS, command};
 
-/// Removed when dropped.
+/// Folder of a run, removed when dropped.
 pub(crate) struct Setting {
     folder: TempDir,
     binary: PathBuf,
@@ -77,7 +77,7 @@ impl Setting {
         Ok(())
     }
 
-    /// Runs a command that must succeed; gives what it prints.
+    /// Runs a command that must succeed; returns its standard output.
     pub(crate) async fn run(&self, args: &[&str]) -> Result<Vec<u8>> {
         let output = command(&self.binary, &self.path("writer0"), args)
             .output()
@@ -103,7 +103,9 @@ impl Setting {
         servers.chain(writers).collect()
     }
 
-    /// Each server has a core at most, and all clients come from one prefix.
+    /// Returns the configuration of a server. One worker limits each server to
+    /// one core. All clients come from one prefix, hence the high
+    /// `absent_per_prefix`.
     fn config(&self, fresh: Duration) -> String {
         format!(
             "[listen]\nhttps = [\"127.0.0.1:0\"]\n[store]\nurl = \"{}\"\n\
@@ -132,9 +134,9 @@ pub(crate) fn names() -> Names {
     }
 }
 
-/// The host whose page is a large file.
+/// Host whose page is the large file.
 pub(crate) const DOWNLOADS: &str = "downloads.chaos.test";
-/// More than the sockets between server and client hold.
+/// More than the buffers of all sockets between server and client hold.
 const LARGE: u64 = 32 << 20;
-/// Of what a command says.
+/// Lines of a command's error text that are shown.
 const LINES: usize = 5;

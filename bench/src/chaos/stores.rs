@@ -1,4 +1,4 @@
-//! The stores, and taking them away.
+//! PostgreSQL and Redis of a run, and their outages.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -9,7 +9,7 @@ use tokio::task::spawn_blocking;
 
 use super::plan::{How, Store};
 
-/// On ports and in folders of their own. They end when this is dropped.
+/// Stores on their own ports and in their own folders. Dropping them ends both.
 #[derive(Clone)]
 pub(crate) struct Stores {
     postgres: Arc<Postgres>,
@@ -24,7 +24,7 @@ impl Stores {
         }
     }
 
-    /// A new, empty database.
+    /// Creates an empty database.
     pub(crate) fn database(&self) -> String {
         self.postgres.database()
     }
@@ -34,7 +34,7 @@ impl Stores {
         format!("redis://127.0.0.1:{}/0", redis.port())
     }
 
-    /// Takes a store away.
+    /// Makes a store unavailable.
     pub(crate) async fn take(&self, store: Store, how: How) -> Result<()> {
         self.aside(move |stores| match store {
             Store::Postgres => stores.postgres.signal(match how {
@@ -46,8 +46,8 @@ impl Stores {
                 How::Stop => redis.stop(),
                 How::Pause => redis.pause(),
                 How::Kill => {
-                    // The store comes back with what it had now, and not with what
-                    // is changed meanwhile.
+                    // Redis must come back with its contents of now, not of its
+                    // last periodic save.
                     redis.cli(&["save"]);
                     redis.kill();
                 }
@@ -56,7 +56,7 @@ impl Stores {
         .await
     }
 
-    /// Brings it back, and waits until it answers.
+    /// Ends an outage, and waits until the store answers.
     pub(crate) async fn bring_back(&self, store: Store, how: How) -> Result<()> {
         self.aside(move |stores| match (store, how) {
             (Store::Postgres, How::Pause) => stores.postgres.signal(Signal::Resume),
@@ -71,7 +71,7 @@ impl Stores {
         act(&mut self.redis.lock().unwrap_or_else(PoisonError::into_inner));
     }
 
-    /// Starting and ending block; clients must go on meanwhile.
+    /// Runs a blocking call on another thread: clients must go on meanwhile.
     async fn aside(&self, act: impl FnOnce(&Self) + Send + 'static) -> Result<()> {
         let stores = self.clone();
         let acted = spawn_blocking(move || act(&stores)).await;

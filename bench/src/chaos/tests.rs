@@ -1,4 +1,5 @@
-//! The judge must find what is wrong, and nothing else.
+//! Tests that the judge finds every violation, and counts no right answer as
+//! one.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -24,7 +25,7 @@ fn another_hosts_certificate_is_found() {
     assert_eq!(judge.counts.wrong_certificates, 1);
     judge.visit(&visit(10, "nobody", sees("a", 0)));
     assert_eq!(judge.counts.wrong_certificates, 2);
-    // A certificate that nobody has written.
+    // No write of this generation was begun.
     judge.visit(&visit(10, "a", sees("a", 9)));
     assert_eq!(judge.counts.wrong_certificates, 3);
     assert_eq!(
@@ -43,7 +44,7 @@ fn a_failure_counts_once_the_host_is_cached() {
         (0, 1)
     );
     judge.visit(&visit(11, "a", sees("a", 0)));
-    // Neither another server nor another process has it.
+    // Another server or process need not have it cached.
     let elsewhere = Visit {
         server: 1,
         ..visit(12, "a", failed.clone())
@@ -122,7 +123,7 @@ fn a_request_without_an_answer_is_found() {
 fn lost_writes_are_found_in_the_catalog_and_on_the_servers() {
     let right = [("a", vec![0]), ("b", vec![0])];
     assert_eq!(lost(&right), 0);
-    // Gone, old, twice, and what nobody wrote.
+    // Missing, unknown generation, two generations, unknown host.
     assert_eq!(lost(&right[..1]), 1);
     assert_eq!(lost(&[("a", vec![7]), ("b", vec![0])]), 1);
     assert_eq!(lost(&[("a", vec![0, 1]), ("b", vec![0])]), 1);
@@ -145,7 +146,7 @@ fn lost(found: &[(&str, Vec<u64>)]) -> u64 {
     judge.counts.lost_writes
 }
 
-/// Hosts `a` and `b` were written long ago.
+/// Makes a judge for hosts `a` and `b`, which were written long ago.
 fn judge() -> Judge {
     let mut judge = Judge::default();
     for host in ["a", "b"] {

@@ -17,15 +17,14 @@ use super::ledger::{BOUND, State};
 use super::plan::SERVERS;
 use crate::load::SplitMix;
 
-/// Each writer has hosts of its own, so that the writes to a host follow each
-/// other.
+/// Writer with its own hosts: the writes to one host must be sequential.
 pub(crate) struct Writer {
     field: Rc<Field>,
     authority: Rc<Authority>,
     commands: Commands,
     number: usize,
     random: SplitMix,
-    /// Its hosts, with what they were when a write was acknowledged last.
+    /// The writer's hosts, with their last acknowledged states.
     hosts: Vec<(String, State)>,
     generation: u64,
     rest: Duration,
@@ -59,7 +58,8 @@ impl Writer {
     /// Writes until it is dropped.
     ///
     /// # Errors
-    /// If a command can't be run at all.
+    ///
+    /// If a command can't be started.
     pub(crate) async fn run(mut self) -> Result<()> {
         loop {
             let (index, state) = self.choose();
@@ -70,8 +70,8 @@ impl Writer {
         }
     }
 
-    /// One in five adds a host, one in five removes one; else one is replaced
-    /// or added again.
+    /// Chooses the next write. A fifth add a new host, and up to a fifth remove
+    /// one. The rest replace a host, or add a removed one again.
     fn choose(&mut self) -> (usize, State) {
         self.generation += 1;
         let next = State::Generation(self.generation);
@@ -128,7 +128,7 @@ impl Writer {
         Ok(done)
     }
 
-    /// A new host gets visitors.
+    /// Adds a new host to those that clients visit.
     fn show(&self, host: &str) {
         let mut names = self.field.names.borrow_mut();
         if !names.changing.iter().any(|known| known == host) {
@@ -137,7 +137,8 @@ impl Writer {
     }
 }
 
-/// Looks until a server serves what was written, and notes how long it took.
+/// Visits a server until it serves what was written, and records the time.
+/// Gives up after [`BOUND`], or at an outage.
 async fn spread(field: Rc<Field>, server: usize, host: String, state: State, written: Duration) {
     while field.is_whole() && field.now() < written + BOUND {
         let Some(seen) = field.visit(server, &host).await else {
@@ -161,7 +162,7 @@ pub(crate) struct Commands {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Done {
     Acknowledged,
-    /// The write failed or took too long: whether it had its effect is open.
+    /// The write failed or took too long: it may have taken effect.
     Refused,
 }
 
@@ -191,7 +192,7 @@ impl Commands {
     }
 }
 
-/// Ended if nobody waits for it any more.
+/// Builds a command. Dropping its child kills the process.
 pub(crate) fn command(binary: &Path, folder: &Path, args: &[&str]) -> Command {
     let mut command = Command::new(binary);
     command
@@ -204,9 +205,10 @@ pub(crate) fn command(binary: &Path, folder: &Path, args: &[&str]) -> Command {
 }
 
 pub(crate) const WRITERS: usize = 3;
-/// Between two writes of one writer.
+/// Pause between two writes of one writer.
 const WRITE_INTERVAL: Duration = Duration::from_millis(400);
-/// Between two looks for a change.
+/// Pause between two visits that look for a change.
 const POLL_INTERVAL: Duration = Duration::from_millis(5);
-/// A command gives up by itself after its own bounds, which are longer.
+/// Shorter than the bounds of a command itself, so a stuck one counts as
+/// refused soon.
 const COMMAND_TIMEOUT: Duration = Duration::from_secs(15);

@@ -1,4 +1,4 @@
-//! The client that floods, on a thread of its own.
+//! Client that floods, on its own thread.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -39,16 +39,16 @@ impl Kind {
     }
 }
 
-/// What was sent.
+/// Result of a flood.
 #[derive(Debug, Default)]
 pub(super) struct Sent {
     pub(super) frames: u64,
     pub(super) connections: u64,
-    /// Why the last connection ended.
+    /// Error that ended the last connection.
     pub(super) problem: String,
 }
 
-/// A flood that goes on until it is stopped.
+/// Flood that runs until it is stopped.
 pub(super) struct Flooding {
     stop: Arc<AtomicBool>,
     thread: JoinHandle<Result<Sent>>,
@@ -104,7 +104,8 @@ impl Attacker {
             socket.set_nodelay(true)?;
             let stream = tls.connect(name.clone(), socket).await?;
             sent.connections += 1;
-            // The server ends it: that is what is measured.
+            // The server is expected to end the connection: that limits the
+            // flood.
             if let Err(error) = self.connection(stream, &mut sent.frames).await {
                 sent.problem = error.to_string();
             }
@@ -139,7 +140,8 @@ impl Attacker {
         }
     }
 
-    /// Without a window each answer waits until it is reset.
+    /// Resets each request once its answer has begun. Without a window, each
+    /// answer stays pending until its reset.
     async fn reset(
         &self,
         from: &mut ReadHalf<TlsStream<TcpStream>>,
@@ -164,25 +166,27 @@ impl Attacker {
     }
 
     fn is_stopped(&self) -> bool {
-        // Relaxed: one flood more or less does not matter.
+        // Relaxed: the flag orders nothing else, and one more write does not
+        // matter.
         self.stop.load(Ordering::Relaxed)
     }
 }
 
-/// A frame (RFC 9113, section 4.1).
+/// Encodes a frame (RFC 9113, section 4.1).
 fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
     let length = u32::try_from(payload.len()).expect("short").to_be_bytes();
     let head = [&length[1..], &[kind, flags], &stream.to_be_bytes()].concat();
     [&head, payload].concat()
 }
 
-/// The preface, with SETTINGS_INITIAL_WINDOW_SIZE.
+/// Encodes the preface, with SETTINGS_INITIAL_WINDOW_SIZE.
 fn preface(window: u32) -> Vec<u8> {
     let window = [&[0, 4][..], &window.to_be_bytes()].concat();
     [PREFACE, &frame(4, 0, 0, &window)].concat()
 }
 
-/// HEADERS with END_STREAM and END_HEADERS: GET, https, authority and path (RFC 7541).
+/// Encodes HEADERS with END_STREAM and END_HEADERS: GET, https, path "/" and
+/// the authority (RFC 7541).
 fn get(stream: u32, host: &str) -> Vec<u8> {
     let length = u8::try_from(host.len()).expect("a name of a test is short");
     let fields = [&[0x82, 0x87, 0x84, 1, length], host.as_bytes()].concat();
@@ -192,7 +196,7 @@ fn get(stream: u32, host: &str) -> Vec<u8> {
 const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 /// Frames in one write.
 const AT_ONCE: usize = 256;
-/// Behind that a new connection is made.
+/// Stream id that ends a connection: ids must not be reused.
 const MOST_STREAMS: u32 = 1 << 30;
 
 #[cfg(test)]

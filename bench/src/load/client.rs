@@ -1,4 +1,4 @@
-//! Opens one connection after the other.
+//! Client of the load generator, which opens connections.
 
 use std::cell::Cell;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
@@ -43,7 +43,7 @@ impl Client {
         Self { sources, ..self }
     }
 
-    /// Connects, asks once if there is a path, and ends the connection.
+    /// Connects, sends a request if there is a path, and ends the connection.
     pub(crate) async fn visit(
         &self,
         host: &str,
@@ -62,7 +62,8 @@ impl Client {
             }
             let resumed = is_resumed(&stream);
             let whole = start.elapsed();
-            // The server closes first; its tickets arrive on the way there.
+            // The server closes first. Its session tickets arrive before that
+            // end.
             http::read_to_end(&mut stream, buffer).await;
             Ok(Visit {
                 handshake,
@@ -75,7 +76,7 @@ impl Client {
             .unwrap_or(Err(Failure::Deadline))
     }
 
-    /// Connects and keeps the connection.
+    /// Connects and keeps the connection open.
     pub(crate) async fn open(&self, host: &str) -> Result<TlsStream<TcpStream>, Failure> {
         timeout(self.deadline, self.handshake(host))
             .await
@@ -127,11 +128,12 @@ impl Client {
         Ok(stream)
     }
 
-    /// A million connections do not fit into 28,000 ports that each wait for a minute after
-    /// use. The server ends each connection first and we read up to that end, so nothing is
-    /// in flight when we close; closing with a zero linger then sends a reset, which ends
-    /// the server's half too, and leaves no TIME_WAIT on either side. Source addresses
-    /// matter only for more connections at the same time than one address has ports.
+    /// Connects with a zero linger: closing then sends a reset, which leaves no
+    /// TIME_WAIT on either side. With TIME_WAIT, each of 28,000 ports would be
+    /// blocked for a minute, too few for a million connections. The reset
+    /// destroys no data: the server ends each connection first, and this client
+    /// reads up to that end. Source addresses matter only for more connections
+    /// at the same time than one address has ports.
     async fn connect(&self) -> std::io::Result<TcpStream> {
         let stream = match self.next_source() {
             Some(source) => {
@@ -147,7 +149,7 @@ impl Client {
         Ok(stream)
     }
 
-    /// 127.1.0.1 and up, 250 of them to a /24.
+    /// Returns the next source address: 127.1.0.1 and up, 250 per /24.
     fn next_source(&self) -> Option<IpAddr> {
         let turn = self.opened.get();
         self.opened.set(turn.wrapping_add(1));
@@ -159,7 +161,7 @@ impl Client {
     }
 }
 
-/// A finished connection.
+/// Times of a finished connection.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Visit {
     pub(crate) handshake: Duration,

@@ -1,4 +1,4 @@
-//! What can go wrong with one connection, in few words, since the words are counted.
+//! Failures of one connection, in few words: the tally groups by them.
 
 use std::io;
 
@@ -7,12 +7,12 @@ pub(crate) enum Failure {
     Connect(io::Error),
     Handshake(io::Error),
     Exchange(io::Error),
-    /// Another key exchange than the one that is to be measured.
+    /// The handshake used another key exchange group than the one to measure.
     Group,
     Status(u16),
     Response(&'static str),
     Deadline,
-    /// A name that TLS cannot carry.
+    /// The host name is invalid in TLS.
     Name,
 }
 

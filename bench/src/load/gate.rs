@@ -1,7 +1,8 @@
-//! How the process that started us knows what to measure.
+//! Gate: the protocol with the parent process, which measures the server.
 //!
-//! The caller reads the server's CPU time and memory between our lines: after "ready", which ends
-//! the warm-up, and after the result, before the connections are closed.
+//! The parent reads the server's CPU time and memory between two lines of this
+//! process. The line "ready" ends the warm-up. The line with the result comes
+//! before the connections are closed.
 
 use std::io::{self, Write};
 
@@ -11,7 +12,8 @@ use anyhow::Result;
 pub(crate) struct Gate(pub(crate) bool);
 
 impl Gate {
-    /// Blocks the only thread: nothing happens on the wire until the line arrives.
+    /// Prints "ready" and waits for a line. Blocking the only thread keeps the
+    /// wire silent meanwhile.
     pub(crate) fn ready(self) -> Result<()> {
         if self.0 {
             say(READY)?;
@@ -20,7 +22,8 @@ impl Gate {
         Ok(())
     }
 
-    /// Prints the result and holds what is open until a line, or the end, arrives.
+    /// Prints the result and keeps the connections open until a line or EOF
+    /// arrives.
     pub(crate) fn done(self, result: &str) -> Result<()> {
         say(result)?;
         if self.0 {

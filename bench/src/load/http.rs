@@ -1,10 +1,10 @@
-//! As much of HTTP/1.1 as it takes to know that the request was answered.
+//! HTTP/1.1 client, just enough to tell whether a request was answered.
 
 use tokio::io::{AsyncRead, AsyncReadExt};
 
 use super::failure::Failure;
 
-/// The bytes of a request for one host.
+/// Returns the bytes of a request for one host.
 pub(crate) fn request(path: &str, host: &str, connection: Connection) -> Vec<u8> {
     let close = match connection {
         Connection::Close => "Connection: close\r\n",
@@ -19,7 +19,7 @@ pub(crate) enum Connection {
     KeepAlive,
 }
 
-/// Reads one response, up to the last byte of its body, and wants status 200.
+/// Reads one response, up to the last byte of its body. Its status must be 200.
 pub(crate) async fn read_response<S: AsyncRead + Unpin>(
     stream: &mut S,
     buffer: &mut Vec<u8>,
@@ -51,9 +51,9 @@ pub(crate) async fn read_response<S: AsyncRead + Unpin>(
     Ok(())
 }
 
-/// Waits for the peer's end of the connection.
+/// Reads until the peer ends the connection.
 ///
-/// A peer that ends without a close_notify is no failure here: the length of the body says
+/// A missing close_notify is no failure here: the length of the body shows
 /// whether it is complete.
 pub(crate) async fn read_to_end<S: AsyncRead + Unpin>(stream: &mut S, buffer: &mut Vec<u8>) {
     loop {
@@ -82,7 +82,8 @@ struct Head {
     length: Option<usize>,
 }
 
-/// The head and the index of the body's first byte, once the blank line is there.
+/// Returns the head and the index of the body's first byte; None before the
+/// blank line.
 fn parse_head(bytes: &[u8]) -> Result<Option<(Head, usize)>, Failure> {
     let Some(end) = bytes.windows(4).position(|window| window == b"\r\n\r\n") else {
         return Ok(None);

@@ -1,4 +1,4 @@
-//! Which host is asked for next.
+//! Host names of a run, and the order in which they are requested.
 
 use std::fs;
 use std::path::Path;
@@ -6,11 +6,11 @@ use std::str::FromStr;
 
 use anyhow::{Context, Result, bail, ensure};
 
-/// The hosts that a run knows.
+/// Hosts of a run.
 #[derive(Debug)]
 pub(crate) enum Names {
     List(Vec<String>),
-    /// A million names as two strings and a number.
+    /// Names by number: a million of them take two strings.
     Pattern {
         before: String,
         after: String,
@@ -59,12 +59,12 @@ impl Names {
     }
 }
 
-/// In which order the hosts are asked for.
+/// Order in which hosts are requested.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Order {
     Walk,
     Random,
-    /// The n-th host is asked for in proportion to n to the power of minus s.
+    /// The n-th host is requested in proportion to n^-s.
     Zipf(f64),
 }
 
@@ -81,14 +81,14 @@ impl FromStr for Order {
     }
 }
 
-/// An endless sequence of host numbers below `len`, the same for the same seed.
+/// Endless sequence of host numbers below `len`, determined by the seed.
 #[derive(Debug)]
 pub(crate) struct Picker {
     len: usize,
     position: usize,
     random: SplitMix,
     order: Order,
-    /// Zipf only: the share of all picks that go to hosts up to each one.
+    /// Zipf only: for each host, the share of all picks up to and including it.
     cumulative: Vec<f64>,
 }
 
@@ -138,12 +138,13 @@ fn zipf_shares(len: usize, exponent: f64) -> Vec<f64> {
     shares
 }
 
-/// Steele, Lea and Flood's generator: one addition and three mixing steps, any seed will do.
+/// SplitMix64 generator (Steele, Lea and Flood): one addition and three mixing
+/// steps. Any seed will do.
 #[derive(Debug)]
 pub(crate) struct SplitMix(pub(crate) u64);
 
 impl SplitMix {
-    /// From 0 up to 1, which is never given.
+    /// Returns a number of at least 0 and below 1.
     pub(crate) fn unit(&mut self) -> f64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut bits = self.0;
@@ -172,7 +173,8 @@ mod tests {
         for _ in 0..200_000 {
             counts[picker.pick()] += 1;
         }
-        // The harmonic number of 1,000 is 7.485, so the first host gets 13.4 % of all picks.
+        // The harmonic number of 1,000 is 7.485: the first host gets 13.4 % of
+        // all picks.
         assert!((counts[0] as f64 / 200_000.0 - 0.1336).abs() < 0.005);
         assert!((counts[0] as f64 / counts[9] as f64 - 10.0).abs() < 1.0);
     }

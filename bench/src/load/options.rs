@@ -144,7 +144,7 @@ impl Options {
         }
     }
 
-    /// Nothing here runs without an end.
+    /// Refuses options without a bound: every run must end.
     pub(crate) fn check(&self) -> Result<()> {
         let bounded = self.handshakes.is_some() || self.seconds.is_some();
         if self.concurrency == 0 {
@@ -168,7 +168,7 @@ pub(crate) enum Resume {
     Resumed,
 }
 
-/// Shown below `--help`.
+/// Examples below `--help`.
 pub(crate) const EXAMPLES: &str = "\
 Examples:
   10,000 full handshakes with one request each, over 100 hosts:

@@ -1,10 +1,11 @@
-//! Connections that begin by the clock.
+//! Open-loop pace: connections begin by the clock, however long earlier ones
+//! take.
 
 use std::cell::Cell;
 use std::num::NonZeroU32;
 use std::time::{Duration, Instant};
 
-/// When the next connection is due.
+/// Schedule of the next connections.
 pub(super) struct Pace {
     start: Instant,
     rate: NonZeroU32,
@@ -13,7 +14,8 @@ pub(super) struct Pace {
 }
 
 impl Pace {
-    /// So many connections, or as many as fit into these seconds.
+    /// Makes a schedule of `count` connections, or of those that are due within
+    /// `seconds`.
     pub(super) fn new(rate: NonZeroU32, count: Option<u64>, seconds: Option<f64>) -> Self {
         let fitting = seconds.map(|seconds| (seconds * f64::from(rate.get())) as u64);
         let most = count
@@ -29,7 +31,7 @@ impl Pace {
 
     pub(super) fn next(&self) -> Option<Instant> {
         let number = self.begun.get();
-        // Whoever fell so far behind that the time is over begins nothing more.
+        // A client that is late at the end begins no further connection.
         if number >= self.most || Instant::now() > self.due(self.most) {
             return None;
         }
@@ -37,7 +39,8 @@ impl Pace {
         Some(self.due(number))
     }
 
-    /// From the first that was due to the end of the last one's turn.
+    /// Returns the length of the whole schedule, including the turn of its last
+    /// connection.
     pub(super) fn duration(&self) -> Duration {
         self.due(self.most) - self.start
     }
@@ -47,7 +50,7 @@ impl Pace {
     }
 }
 
-/// A century at one per second.
+/// Bound of the schedule: 136 years at one connection per second.
 const MAX_NUMBER: u64 = u32::MAX as u64;
 
 #[cfg(test)]

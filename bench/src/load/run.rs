@@ -1,4 +1,4 @@
-//! The phases of a run: tasks on one thread that share cells, never a lock.
+//! Phases of a run. All tasks run on one thread and share cells without locks.
 
 use std::cell::{Cell, RefCell};
 use std::future::Future;
@@ -43,7 +43,8 @@ impl Run {
         })
     }
 
-    /// Connections one after the other in each task, until the bound is met.
+    /// Makes connections, one after the other in each task, until the bound is
+    /// met.
     pub(crate) async fn handshakes(
         self: &Rc<Self>,
         count: Option<u64>,
@@ -65,7 +66,7 @@ impl Run {
         Ok(finished(tally)?.outcome(start.elapsed()))
     }
 
-    /// Connections that begin when they are due, for as long as the bounds say.
+    /// Makes connections at the times of the schedule, within the bounds.
     pub(crate) async fn paced(
         self: &Rc<Self>,
         rate: NonZeroU32,
@@ -85,11 +86,11 @@ impl Run {
             }
         }))
         .await?;
-        // Connections that were begun in time may end later: the pace is that of the beginnings.
+        // Connections may end after the schedule: the rate counts their starts.
         Ok(finished(tally)?.outcome(pace.duration()))
     }
 
-    /// `late` is how long ago it should have begun.
+    /// Makes one connection and records it. `late` is how long ago it was due.
     async fn visit_next(&self, late: Duration, tally: &RefCell<Tally>, buffer: &mut Vec<u8>) {
         let host = self.next_name();
         let visit = self.client.visit(&host, self.path.as_deref(), buffer).await;
@@ -103,7 +104,8 @@ impl Run {
         }
     }
 
-    /// As many open connections as the concurrency says, each after one request.
+    /// Opens as many connections as `concurrency` says, and sends one request
+    /// on each.
     pub(crate) async fn connections(self: &Rc<Self>) -> Result<Connections> {
         let tally = Rc::new(RefCell::new(Tally::new()?));
         let open = Rc::new(RefCell::new(Vec::with_capacity(self.concurrency)));
@@ -147,7 +149,7 @@ impl Run {
         Ok(stream)
     }
 
-    /// Requests on connections that are open, until the bound is met.
+    /// Sends requests on open connections until the bound is met.
     pub(crate) async fn requests(
         self: &Rc<Self>,
         connections: &Connections,
@@ -169,7 +171,7 @@ impl Run {
     async fn repeat(&self, held: &Held, tally: &RefCell<Tally>, budget: &Budget) {
         let path = self.path.as_deref().unwrap_or("/");
         let mut buffer = Vec::new();
-        // Taken out for as long as it is used, since a borrow may not live across an await.
+        // Taken out while it is used: a borrow may not live across an await.
         let Some(mut stream) = held.stream.take() else {
             return;
         };
@@ -188,7 +190,8 @@ impl Run {
         held.stream.replace(Some(stream));
     }
 
-    /// Holds the connections and counts those that the server ended meanwhile.
+    /// Holds the connections for this time, and counts those that the server
+    /// ended.
     pub(crate) async fn hold(
         &self,
         connections: &Connections,
@@ -237,7 +240,7 @@ impl Held {
     }
 }
 
-/// How much may still be started; without a bound, nothing.
+/// Budget of operations that may still be started. Without a bound it is empty.
 struct Budget {
     left: Cell<u64>,
     until: Option<Instant>,
@@ -262,7 +265,7 @@ impl Budget {
     }
 }
 
-/// Runs all on this thread and waits for the last.
+/// Runs all tasks on this thread and waits for the last.
 async fn all<F: Future<Output = ()> + 'static>(tasks: impl Iterator<Item = F>) -> Result<()> {
     let mut set = JoinSet::new();
     for task in tasks {
@@ -280,5 +283,6 @@ fn finished(tally: Rc<RefCell<Tally>>) -> Result<Tally> {
         .ok_or_else(|| anyhow!("a task still holds the tally"))
 }
 
-/// Handshakes at the same time while many connections are opened, below every backlog.
+/// Concurrent handshakes while many connections are opened: fewer than any
+/// listen backlog.
 const OPENING: usize = 64;

@@ -1,4 +1,4 @@
-//! What a run adds up.
+//! Tally of a run: latencies, and failures by kind.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -19,7 +19,8 @@ pub(crate) struct Tally {
 
 impl Tally {
     pub(crate) fn new() -> Result<Self> {
-        // From one microsecond to ten minutes, with three digits: about 160 KB, no growth while it runs.
+        // 1 µs to 10 minutes, with three digits: about 160 KB, which do not
+        // grow.
         let empty = Histogram::new_with_bounds(1, 600_000_000, 3)?;
         Ok(Self {
             handshakes: empty.clone(),
@@ -34,12 +35,12 @@ impl Tally {
         self.resumed += u64::from(resumed);
     }
 
-    /// A connection with its request; with `--keepalive`, one request.
+    /// Records a connection with its request; with `--keepalive`, one request.
     pub(crate) fn operation(&mut self, took: Duration) {
         self.operations.saturating_record(micros(took));
     }
 
-    /// Takes in what another one has counted.
+    /// Adds the counts of another tally.
     pub(crate) fn add(&mut self, other: &Self) -> Result<()> {
         self.handshakes.add(&other.handshakes)?;
         self.operations.add(&other.operations)?;
@@ -50,7 +51,8 @@ impl Tally {
         Ok(())
     }
 
-    /// Counts by kind: the host's name in a message must not make each failure a kind.
+    /// Counts a failure by its kind. Without its host name, a message is the
+    /// same kind for all hosts.
     pub(crate) fn failure(&mut self, failure: &Failure, host: &str) {
         let mut kind = failure.kind().replace(host, "HOST");
         if self.errors.len() >= MAX_KINDS && !self.errors.contains_key(&kind) {
@@ -75,7 +77,7 @@ impl Tally {
     }
 }
 
-/// The result of a run, as it is printed.
+/// Result of a run, as printed.
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 pub(crate) struct Outcome {
     pub(crate) operations: u64,
@@ -83,10 +85,10 @@ pub(crate) struct Outcome {
     pub(crate) resumed: u64,
     pub(crate) seconds: f64,
     pub(crate) per_second: f64,
-    /// From the connection's start to its response's last byte; with `--keepalive`, from a
-    /// request's start to its response's last byte.
+    /// Time from the connection's start to its response's last byte. With
+    /// `--keepalive`, it begins with the request.
     pub(crate) operation_us: Latency,
-    /// From the connection's start to the handshake's end.
+    /// Time from the connection's start to the handshake's end.
     pub(crate) handshake_us: Latency,
     pub(crate) failed: u64,
     pub(crate) errors: BTreeMap<String, u64>,
@@ -144,7 +146,7 @@ fn micros(took: Duration) -> u64 {
     u64::try_from(took.as_micros()).unwrap_or(u64::MAX)
 }
 
-/// Kinds of failure that are counted apart.
+/// Kinds of failures that are counted separately.
 const MAX_KINDS: usize = 16;
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! The generator against a small rustls server in this process.
+//! Tests the load generator against a small rustls server in this process.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -160,7 +160,8 @@ async fn serve() -> SocketAddr {
     address
 }
 
-/// A read is a request: the client sends each in one write.
+/// Answers requests. Each read is one request: the client sends it in one
+/// write.
 async fn answer<S: tokio::io::AsyncRead + tokio::io::AsyncWrite + Unpin>(
     mut stream: S,
 ) -> std::io::Result<()> {
