@@ -43,7 +43,7 @@ pub enum Speaks<'a> {
     Http2(&'a Pair),
 }
 
-/// Answer to GET of a path.
+/// Answer to requests of a path.
 #[derive(Clone, Debug)]
 pub struct Answer {
     /// Status. A 200 becomes 304 if the request's condition names the `etag`
@@ -120,7 +120,7 @@ impl Endpoint {
         }
     }
 
-    /// Answers GET of this path and query from now on.
+    /// Sets the answer to requests of this path and query.
     pub fn put(&self, target: &str, answer: Answer) {
         lock(&self.state.answers).insert(target.to_owned(), answer);
     }
@@ -239,7 +239,8 @@ impl State {
     }
 }
 
-/// Guard that counts a request in flight.
+/// Guard that counts an open connection or a request in flight, until it is
+/// dropped.
 struct Counted<'a>(&'a AtomicUsize);
 
 impl<'a> Counted<'a> {

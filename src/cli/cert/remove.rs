@@ -49,8 +49,8 @@ async fn from_host(sealer: &Sealer, pattern: &HostPattern, wanted: Option<KeyTyp
     .await
 }
 
-/// Removes the references of all hosts. The store deletes the credential with
-/// the last one.
+/// Removes the references of all hosts to a credential, a page at a time. The
+/// catalog deletes the credential with its last reference.
 async fn from_all_hosts(
     sealer: &Sealer,
     name: &Named,

@@ -50,8 +50,8 @@ pub(super) fn run(config: Option<&Path>, args: &Args) -> Result<Ended> {
     })
 }
 
-/// Opens the target store, or creates it; a new one uses the source's sealing
-/// key if its ring has it.
+/// Opens the target store, or creates it. A new one seals under the source's
+/// sealing key if its own ring has that key, else under its ring's first key.
 pub(super) async fn open_target(source: &Sealer, to: &Config) -> Result<Sealer> {
     let seals = source.seals_under().await?;
     let choose = |ring: &KeyRing| match ring.has(seals) {

@@ -7,8 +7,9 @@ use tokio::io::{AsyncWriteExt, split};
 use super::frames::*;
 use super::{Fixture, LIMITS};
 
-/// Twice the burst of the frame budget, and fewer bytes than the server
-/// discards of a closed connection: a reset would destroy GOAWAY.
+/// More than twice the burst of the frame budget. Its 85 KB are fewer than the
+/// server discards of a closed connection: beyond them, a reset would destroy
+/// GOAWAY.
 const FLOOD: usize = 5_000;
 
 /// Returns whether the server answers a flood of this frame with
@@ -117,7 +118,8 @@ async fn a_busy_honest_client_is_kept() {
     let (mut receiver, mut sender) = split(fixture.connect(b"h2").await);
     sender.write_all(&preface(65_535)).await.unwrap();
     for stream in (1..8_000).step_by(2) {
-        // Acknowledges each frame at once, as some clients do.
+        // An eager client sends PRIORITY with each request, and WINDOW_UPDATE
+        // for each DATA frame.
         let request = [
             get(stream, "a.example", "/page.html"),
             frame(PRIORITY, 0, stream, &[0, 0, 0, 0, 16]),

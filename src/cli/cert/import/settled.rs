@@ -1,5 +1,5 @@
-//! Hosts that this import has given a certificate: a later pair with a shorter
-//! validity must not replace it.
+//! Hosts that earlier batches of this import gave a certificate. A later pair
+//! with a shorter validity must not replace it.
 
 use std::collections::HashSet;
 use std::hash::{BuildHasher, RandomState};
@@ -8,8 +8,8 @@ use sekisho_certs::{HostPattern, KeyType};
 
 use super::check::Checked;
 
-/// Set of hosts and key types of which this import had a pair. It keeps hashes:
-/// a collision is less likely than a disk failure.
+/// Set of the hosts and key types of written pairs. It keeps 64-bit hashes to
+/// save memory: two of 1.8 million collide with probability 10^-7.
 #[derive(Default)]
 pub(super) struct Settled {
     hashes: HashSet<u64>,
@@ -21,8 +21,8 @@ impl Settled {
         self.hashes.contains(&self.hash(host, key_type))
     }
 
-    /// Notes a written batch. When the set is full, further hosts get the last
-    /// of their pairs over batches.
+    /// Notes a written batch. Hosts beyond the bound are not noted: a later
+    /// batch may replace their certificate by one with a shorter validity.
     pub(super) fn remember(&mut self, batch: &[Checked]) {
         for pair in batch {
             for host in &pair.hosts {
@@ -40,5 +40,6 @@ impl Settled {
     }
 }
 
-/// Entries of a table with 2^21 slots before it grows: 19 MB.
+/// Entries that fit into 2^21 slots, 9 bytes each, before the table grows: 19
+/// MB.
 const MAX_SETTLED: usize = (1 << 21) / 8 * 7;

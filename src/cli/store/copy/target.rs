@@ -167,8 +167,9 @@ impl<'a> Target<'a> {
         })
     }
 
-    /// Deletes a credential. The catalog does this with its last host: a
-    /// temporary host comes and goes in one transaction.
+    /// Deletes a credential from the target. No write does this: a catalog
+    /// deletes a credential with its last host. The batch therefore adds a
+    /// temporary host that refers to it, and removes the host again.
     async fn drop_credential(
         &self,
         id: CredentialId,

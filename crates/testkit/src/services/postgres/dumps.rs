@@ -1,4 +1,4 @@
-//! Dumps of a server, and its files.
+//! Dumps of a database, and the server's files.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -7,29 +7,33 @@ use super::Postgres;
 use crate::services::ran;
 
 impl Postgres {
-    /// Packs a database into this file, in the custom form of `pg_dump`.
+    /// Dumps a database into this file, in the custom format of `pg_dump`.
     ///
     /// # Panics
-    /// If it fails.
+    ///
+    /// If `pg_dump` fails.
     pub fn archive(&self, database: &str, file: &Path) {
         let mut dump = self.client("pg_dump");
         ran(dump.args(["-Fc", "-d", database, "-f"]).arg(file));
     }
 
-    /// Unpacks an archive as text.
+    /// Converts an archive to SQL text with `pg_restore`.
     ///
     /// # Panics
-    /// If it fails.
+    ///
+    /// If `pg_restore` fails.
     #[must_use]
     pub fn unpacked(&self, archive: &Path) -> String {
         let mut restore = Command::new(self.program("pg_restore"));
         ran(restore.args(["-f", "-"]).arg(archive))
     }
 
-    /// Returns the folder of the server's files, after a checkpoint.
+    /// Returns the data directory of the server, whose files a checkpoint has
+    /// made current.
     ///
     /// # Panics
-    /// If it does not run.
+    ///
+    /// If the server does not run.
     #[must_use]
     pub fn data(&self) -> PathBuf {
         self.sql("postgres", "CHECKPOINT");
