@@ -1,4 +1,4 @@
-//! What sekisho says of itself.
+//! Metrics of a sekisho server.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -8,7 +8,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 
-/// A reading of `/metrics`.
+/// Scrape of `/metrics`.
 pub(crate) struct Metrics(String);
 
 impl Metrics {
@@ -34,18 +34,17 @@ impl Metrics {
         Ok(value.trim().parse()?)
     }
 
-    /// Lookups that the Redis cache answered, and all that came to it.
+    /// Returns the lookups that the Redis cache answered, and all that it
+    /// received.
     pub(crate) fn redis_cache_reads(&self) -> Result<(f64, f64)> {
-        let value = |outcome: &str| {
-            let [name, former] =
-                REDIS_CACHE_READS.map(|name| format!("{name}{{outcome=\"{outcome}\"}}"));
-            self.value(&name).or_else(|_| self.value(&former))
-        };
+        let value =
+            |outcome: &str| self.value(&format!("{REDIS_CACHE_READS}{{outcome=\"{outcome}\"}}"));
         let hits = value("hit")?;
         Ok((hits, hits + value("miss")? + value("passed_over")?))
     }
 
-    /// Calls of the store, and the seconds that they took all in all.
+    /// Returns the number of store calls, and the seconds that they took
+    /// together.
     pub(crate) fn store_calls(&self) -> Result<(f64, f64)> {
         Ok((
             self.value("sekisho_store_call_seconds_count")?,
@@ -54,11 +53,7 @@ impl Metrics {
     }
 }
 
-/// In this version, and in those before the cache had its name.
-const REDIS_CACHE_READS: [&str; 2] = [
-    "sekisho_redis_cache_reads_total",
-    "sekisho_redis_cache_reads_total",
-];
+const REDIS_CACHE_READS: &str = "sekisho_redis_cache_reads_total";
 const BOUND: Duration = Duration::from_secs(5);
 
 #[cfg(test)]
@@ -73,16 +68,14 @@ mod tests {
     }
 
     #[test]
-    fn reads_of_the_redis_cache_are_found_by_either_name() {
-        for name in REDIS_CACHE_READS {
-            let outcomes = [("hit", 5), ("miss", 2), ("passed_over", 1)];
-            let lines =
-                outcomes.map(|(outcome, n)| format!("{name}{{outcome=\"{outcome}\"}} {n}\n"));
-            assert_eq!(
-                Metrics(lines.concat()).redis_cache_reads().unwrap(),
-                (5.0, 8.0)
-            );
-        }
+    fn reads_of_the_redis_cache_are_found_by_outcome() {
+        let outcomes = [("hit", 5), ("miss", 2), ("passed_over", 1)];
+        let lines = outcomes
+            .map(|(outcome, n)| format!("{REDIS_CACHE_READS}{{outcome=\"{outcome}\"}} {n}\n"));
+        assert_eq!(
+            Metrics(lines.concat()).redis_cache_reads().unwrap(),
+            (5.0, 8.0)
+        );
         assert!(Metrics(String::new()).redis_cache_reads().is_err());
     }
 }
