@@ -1,4 +1,5 @@
-//! sekisho and nginx side by side, with the same certificates and the same client.
+//! Comparison of sekisho and nginx, with the same certificates and the same
+//! client.
 
 mod accounting;
 mod catalog;
@@ -59,7 +60,8 @@ pub(crate) fn run(options: &Options) -> Result<()> {
     let runtime = runtime::Builder::new_current_thread()
         .enable_all()
         .build()?;
-    // Whatever ends the comparison drops its future, and with it every child process.
+    // Dropping the future ends every child process, however the comparison
+    // ends.
     let outcome = runtime.block_on(async {
         tokio::select! {
             outcome = compare(options) => outcome,
@@ -104,7 +106,8 @@ async fn compare(options: &Options) -> Result<()> {
         };
         let missing = unprepared.get(&store_of(options, row));
         report.rows.push(round::measure(place, row, missing).await);
-        // Every row is kept as soon as it is there.
+        // The report is written after every row: an aborted run keeps its
+        // finished rows.
         write(options, &report)?;
     }
     let failed = report.rows.iter().flat_map(|row| &row.cases);
@@ -113,7 +116,8 @@ async fn compare(options: &Options) -> Result<()> {
     Ok(())
 }
 
-/// What the rows need beside the servers; all of them have the same hosts.
+/// Starts the services that the rows need. All of these rows have the same
+/// hosts.
 async fn services(
     options: &Options,
     workspace: &Workspace,
@@ -149,8 +153,8 @@ fn write(options: &Options, report: &Report) -> Result<()> {
     Ok(())
 }
 
-/// Keeps this process off the servers' core, since it polls them while they start, and lets
-/// it and its children open as many connections as the hard limit allows.
+/// Pins this process to the client's core: it polls servers while they start.
+/// Raises the limit of open files to the hard limit, for its children too.
 fn settle(core: usize) {
     let id = std::process::id().to_string();
     let core = core.to_string();

@@ -1,4 +1,4 @@
-//! Certificates for as many hosts as a measurement wants.
+//! Fixtures: certificates for as many hosts as a measurement needs.
 
 mod authority;
 mod der;
@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 pub(crate) use self::authority::Authority;
 use self::manifest::Manifest;
 
-/// Makes the folder unless it already holds what is asked for.
+/// Fills the folder unless it already holds these hosts.
 pub(crate) fn run(options: &Options) -> Result<()> {
     let made = prepare(options)?;
     let folder = options.dir.display();
@@ -26,7 +26,7 @@ pub(crate) fn run(options: &Options) -> Result<()> {
     Ok(())
 }
 
-/// True if anything had to be written.
+/// Fills the folder; returns whether anything had to be written.
 pub(crate) fn prepare(options: &Options) -> Result<bool> {
     ensure!(options.hosts > 0, "--hosts must be at least 1");
     let wanted = Manifest::of(options);
@@ -35,7 +35,8 @@ pub(crate) fn prepare(options: &Options) -> Result<bool> {
     }
     let folder = Folder(&options.dir);
     std::fs::create_dir_all(folder.hosts())?;
-    // An interrupted run must not be continued with keys of another kind.
+    // The manifest comes first: an interrupted run must not continue with keys
+    // of another kind.
     wanted.begun().write(&options.dir)?;
     let authority = Authority::load_or_create(folder)?;
     write::hosts(options, folder, &authority)?;
@@ -91,12 +92,13 @@ impl KeyKind {
     }
 }
 
-/// Where things are in a fixture's folder.
+/// Paths in a fixture's folder.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Folder<'a>(pub(crate) &'a Path);
 
 impl Folder<'_> {
-    /// `NAME.crt` and `NAME.key`, all hosts in one folder: `cert import --layout flat`.
+    /// Returns the folder with `NAME.crt` and `NAME.key`, as for `cert import
+    /// --layout flat`.
     pub(crate) fn hosts(self) -> PathBuf {
         self.0.join("hosts")
     }
@@ -132,7 +134,7 @@ pub(crate) fn host_name(number: usize) -> String {
 
 pub(crate) const HOST_PATTERN: &str = "h{n}.example.test";
 
-/// Shown below `--help`.
+/// Text below `--help`.
 pub(crate) const EXAMPLES: &str = "\
 Examples:
   100,000 hosts with a P-256 key each (400 MB of files take 800 MB of disk):

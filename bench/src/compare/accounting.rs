@@ -1,9 +1,9 @@
-//! What a server used, as the kernel has it in `/proc`.
+//! CPU time and memory of a server, as the kernel accounts them in `/proc`.
 //!
-//! CPU time is the first number of each thread's `schedstat`: time on a CPU in nanoseconds.
-//! `utime` and `stime` in `stat` say the same in steps of 10 ms, but also remember threads
-//! that have ended, so they stand in when a thread went away between two readings. Neither
-//! counts time in which the process waited for a CPU that another process had.
+//! CPU time is the first number of each thread's `schedstat`: time on a CPU in
+//! nanoseconds. `utime` and `stime` in `stat` have steps of 10 ms, but include
+//! threads that have ended. They replace `schedstat` if a thread ended between
+//! two readings. Neither counts time in which the process waited for a CPU.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 
-/// CPU time of a process and its descendants up to now.
+/// CPU time of a process and its descendants up to a reading.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct CpuTime {
     threads: BTreeMap<(u32, u32), Duration>,
@@ -33,7 +33,7 @@ impl CpuTime {
         let folder = format!("/proc/{pid}");
         self.processes += parse_stat(&fs::read_to_string(format!("{folder}/stat"))?)?.cpu;
         for thread in numbers_in(Path::new(&folder).join("task").as_path())? {
-            // A thread may end between the listing and this.
+            // A thread may end after it was listed.
             let Ok(text) = fs::read_to_string(format!("{folder}/task/{thread}/schedstat")) else {
                 continue;
             };
@@ -61,7 +61,8 @@ impl CpuTime {
 
 /// Memory of a process and its descendants in bytes.
 ///
-/// Pages that several of them share count once in `pss`, once for each in `rss`.
+/// A page that several processes share counts once in `pss`, and once per
+/// process in `rss`.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(crate) struct Memory {
     pub(crate) rss: u64,
@@ -82,11 +83,11 @@ impl Memory {
     }
 }
 
-/// All threads of the process and of its descendants.
+/// Returns all threads of the process and of its descendants.
 pub(crate) fn threads(root: u32) -> Result<BTreeSet<u32>> {
     let mut threads = BTreeSet::new();
     for pid in tree(root)? {
-        // A process may end between the listing and this.
+        // A process may end after it was listed.
         threads.extend(
             numbers_in(&Path::new("/proc").join(format!("{pid}/task"))).unwrap_or_default(),
         );
@@ -94,11 +95,12 @@ pub(crate) fn threads(root: u32) -> Result<BTreeSet<u32>> {
     Ok(threads)
 }
 
-/// The process and all that descend from it.
+/// Returns the process and all its descendants.
 pub(crate) fn tree(root: u32) -> Result<Vec<u32>> {
     let mut children: BTreeMap<u32, Vec<u32>> = BTreeMap::new();
     for pid in numbers_in(Path::new("/proc"))? {
-        // Processes that end while the list is read are none of ours.
+        // A process that ends while the list is read is no descendant: those
+        // run throughout.
         if let Ok(text) = fs::read_to_string(format!("/proc/{pid}/stat")) {
             let parent = parse_stat(&text)?.parent;
             children.entry(parent).or_default().push(pid);
@@ -120,7 +122,8 @@ struct Stat {
     cpu: Duration,
 }
 
-/// The name in brackets may hold spaces and brackets; what follows the last one is plain.
+/// Parses a `stat` line. The name in brackets may hold spaces and brackets,
+/// hence the last bracket is the border.
 fn parse_stat(text: &str) -> Result<Stat> {
     let plain = text.rsplit_once(')').map(|(_, plain)| plain);
     let fields: Vec<&str> = plain.unwrap_or_default().split_ascii_whitespace().collect();
@@ -162,11 +165,12 @@ fn numbers_in(folder: &Path) -> Result<Vec<u32>> {
         .collect())
 }
 
-/// Positions after the name's closing bracket.
+/// Positions of fields after the name's closing bracket.
 const PARENT: usize = 1;
 const UTIME: usize = 11;
 const STIME: usize = 12;
-/// Linux gives times to user space in hundredths of a second, whatever its own tick is.
+/// Linux reports times to user space in units of 10 ms (USER_HZ), independent
+/// of its own tick.
 const MS_PER_TICK: u64 = 10;
 
 #[cfg(test)]

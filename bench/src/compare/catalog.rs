@@ -1,4 +1,4 @@
-//! Changes in a catalog that servers share, written as the commands write them.
+//! Changes of a shared catalog, written as the commands write them.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -16,13 +16,13 @@ use tokio::runtime::Handle;
 use super::services::Remote;
 use crate::fixtures::{Authority, Folder, host_name};
 
-/// Writes certificates of the fixture's authority.
+/// Writer of certificates that the fixture's authority signs.
 pub(crate) struct Changes {
     sealer: Sealer,
     authority: Authority,
 }
 
-/// A host with its next certificate.
+/// Change of a host: its next certificate.
 pub(crate) struct Change {
     pub(crate) host: String,
     pub(crate) leaf: CertificateDer<'static>,
@@ -42,7 +42,8 @@ impl Changes {
         })
     }
 
-    /// Every fifth change is a new host, the others are new certificates of old ones.
+    /// Prepares a change. Every fifth adds a host, the others replace a
+    /// certificate.
     pub(crate) async fn prepare(&self, number: usize) -> Result<Change> {
         let host = match number % 5 {
             0 => format!("new{number}.example.test"),
@@ -76,7 +77,7 @@ impl Changes {
         Ok(Change { host, leaf, writes })
     }
 
-    /// Returns when it is committed.
+    /// Writes a change; returns after the commit.
     pub(crate) async fn write(&self, change: Change) -> Result<()> {
         self.sealer.write(change.writes).await?;
         Ok(())

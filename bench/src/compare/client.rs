@@ -1,4 +1,4 @@
-//! The load generator as a child process on a core of its own.
+//! Load generator as a child process on its own core.
 
 use std::fs::File;
 use std::net::SocketAddr;
@@ -16,13 +16,13 @@ use crate::load::Outcome;
 use crate::load::gate::READY;
 use crate::tls::Version;
 
-/// What the client is to do; everything else is the same in all measurements.
+/// Load of a client. All other parameters are the same in all measurements.
 #[derive(Clone, Debug)]
 pub(crate) struct Load {
     pub(crate) version: Version,
-    /// The names of the hosts, by number.
+    /// Pattern of the host names, by number.
     pub(crate) pattern: String,
-    /// Hosts that are asked for, in order, from the one with the number `start`.
+    /// Number of hosts to request in order, beginning with number `start`.
     pub(crate) hosts: usize,
     pub(crate) start: usize,
     pub(crate) warmup: u64,
@@ -42,13 +42,13 @@ pub(crate) enum Work {
     Idle {
         connections: usize,
     },
-    /// Connections that begin by the clock and may fail.
+    /// Open-loop connections at a fixed rate, which may fail.
     Paced {
         rate: u32,
         seconds: u32,
         deadline: u32,
     },
-    /// All at the same time, one each.
+    /// Connections to one host, all at the same time.
     Herd {
         connections: usize,
     },
@@ -115,7 +115,7 @@ impl Load {
     }
 }
 
-/// A client that stands between two steps.
+/// Client between two steps of its gate.
 #[derive(Debug)]
 pub(crate) struct Client {
     child: Child,
@@ -125,7 +125,7 @@ pub(crate) struct Client {
 }
 
 impl Client {
-    /// Starts it and waits until the warm-up is over.
+    /// Starts the client and waits until its warm-up is over.
     pub(crate) async fn start(
         arguments: &[String],
         core: usize,
@@ -163,8 +163,8 @@ impl Client {
         self.child.id().context("the client has ended")
     }
 
-    /// The measured part, in which connections may fail; those that are kept stay open after
-    /// it.
+    /// Runs the measured part, in which connections may fail. Kept connections
+    /// stay open after it.
     pub(crate) async fn attempt(&mut self) -> Result<Outcome> {
         self.input.write_all(b"\n").await?;
         let line = self.line().await?;
@@ -172,7 +172,7 @@ impl Client {
             .with_context(|| format!("cannot read the client's result {line:?}"))
     }
 
-    /// The same, in which none may fail.
+    /// Runs the measured part, in which no connection may fail.
     pub(crate) async fn go(&mut self) -> Result<Outcome> {
         let outcome = self.attempt().await?;
         if outcome.failed > 0 {
@@ -182,7 +182,7 @@ impl Client {
         Ok(outcome)
     }
 
-    /// Closes what is open and waits for the end.
+    /// Lets the client close its connections, and waits for its end.
     pub(crate) async fn finish(mut self) -> Result<()> {
         drop(self.input);
         timeout(self.bound, self.child.wait())
@@ -200,8 +200,9 @@ impl Client {
     }
 }
 
-/// Enough to keep a server busy; nginx takes the same CPU time from 8 to 64.
+/// Concurrency that keeps a server busy; nginx takes the same CPU time from 8
+/// to 64.
 pub(crate) const CONCURRENCY: usize = 16;
-/// What may wait for a server that stands still.
+/// Connections that may wait for a paused server.
 const MAX_OPEN: usize = 2_000;
 const DEADLINE_SECONDS: u32 = 20;

@@ -1,8 +1,8 @@
-//! Instructions and cycles of a server, counted by the processor.
+//! Hardware counters: instructions and cycles of a server.
 //!
-//! Time on a CPU changes with the clock rate and with what else the machine does. Instructions
-//! and cycles do so far less. Many virtual machines pass no counters on to their guests: a
-//! report then says so, and CPU time stands alone.
+//! CPU time changes with the clock rate and with the machine's other work.
+//! Instructions and cycles change far less. Many virtual machines give their
+//! guests no counters. The report then says this, and uses CPU time alone.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
@@ -16,7 +16,7 @@ use rustix::io::Errno;
 use super::accounting::threads;
 use super::rows::figure;
 
-/// A kind of hardware counter, by the name of its figure.
+/// Kind of hardware counter, with the name of its figure.
 #[derive(Clone, Copy, Debug)]
 struct Kind<E> {
     name: &'static str,
@@ -24,7 +24,7 @@ struct Kind<E> {
     side: Side,
 }
 
-/// The code whose events count.
+/// Code whose events count.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 enum Side {
     User,
@@ -32,11 +32,12 @@ enum Side {
     Both,
 }
 
-/// The kinds of events that this machine counts, and why it does not count the others.
+/// Kinds of events that this machine counts, and why it does not count the
+/// others.
 #[derive(Debug)]
 pub(crate) struct Support {
     kinds: Vec<Kind<Hardware>>,
-    /// By reason.
+    /// Names of the missing kinds, by reason.
     missing: BTreeMap<String, Vec<&'static str>>,
 }
 
@@ -79,13 +80,13 @@ impl Support {
         parts.join("; ")
     }
 
-    /// Counts from now on what this process and its descendants do.
+    /// Starts to count events of this process and its descendants.
     pub(crate) fn start(&self, root: u32) -> Result<Counters> {
         Counters::start(&self.kinds, root)
     }
 }
 
-/// Counters that run, one of each kind for each thread.
+/// Running counters, one of each kind per thread.
 #[derive(Debug)]
 pub(crate) struct Counters(Vec<(&'static str, Vec<Counter>)>);
 
@@ -102,7 +103,8 @@ impl Counters {
         Ok(Self(running))
     }
 
-    /// The sums over all threads; a kind without a turn on the processor has none.
+    /// Returns the sums over all threads, without kinds that were never
+    /// scheduled on the processor.
     pub(crate) fn read(mut self) -> Result<Vec<(&'static str, f64)>> {
         let mut sums = Vec::new();
         for (name, counters) in &mut self.0 {
@@ -117,7 +119,7 @@ impl Counters {
 }
 
 impl<E: Event + Copy> Kind<E> {
-    /// Threads that end meanwhile are left out.
+    /// Opens a counter for each thread, except for threads that have ended.
     fn open_all(&self, threads: &BTreeSet<u32>) -> io::Result<Vec<Counter>> {
         let mut counters = Vec::new();
         for thread in threads {
@@ -130,7 +132,8 @@ impl<E: Event + Copy> Kind<E> {
         Ok(counters)
     }
 
-    /// Counts one thread and, by inheritance, what it starts from now on.
+    /// Opens a counter for one thread and, by inheritance, for threads that it
+    /// starts later.
     fn open(&self, thread: u32) -> io::Result<Counter> {
         Builder::new(self.event)
             .observe_pid(thread.cast_signed())
@@ -143,8 +146,8 @@ impl<E: Event + Copy> Kind<E> {
     }
 }
 
-/// A counter's value, and for how long of its time it was on the processor: there may be
-/// more events to count than the processor has counters for.
+/// Value of a counter, and the share of time in which it was scheduled. The
+/// processor may have fewer counters than there are events to count.
 #[derive(Clone, Copy, Debug)]
 struct Reading {
     count: u64,
@@ -162,7 +165,8 @@ impl From<&CounterData> for Reading {
     }
 }
 
-/// Each value scaled to the whole time. None if a thread ran and was never counted.
+/// Sums the values, each scaled to its whole time. None if a thread ran and was
+/// never counted.
 fn sum(readings: impl Iterator<Item = Reading>) -> Option<f64> {
     let mut sum = 0.0;
     for reading in readings {
@@ -190,7 +194,7 @@ fn describe(error: &io::Error) -> String {
     }
 }
 
-/// The number by which perf_event_open(2) knows the calling thread.
+/// Thread id by which perf_event_open(2) means the calling thread.
 const OWN_THREAD: u32 = 0;
 
 const HARDWARE: [Kind<Hardware>; 3] = [
@@ -278,7 +282,8 @@ mod tests {
         assert_eq!(support.kinds.len() + missing, HARDWARE.len());
     }
 
-    /// A counter of the kernel's own takes the way of the processor's counters on any machine.
+    /// Uses a software counter, which works on every machine through the same
+    /// calls.
     #[test]
     fn threads_that_start_later_are_counted() {
         let clock = Kind {
@@ -289,7 +294,7 @@ mod tests {
         let counters = match Counters::start(&[clock], std::process::id()) {
             Ok(counters) => counters,
             Err(error) => {
-                // A sandbox may forbid the call.
+                // A sandbox may forbid perf_event_open.
                 let error = error.downcast_ref::<io::Error>().expect("the call's error");
                 assert!(describe(error).starts_with("not "), "{error}");
                 return;

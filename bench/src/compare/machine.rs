@@ -1,4 +1,4 @@
-//! Where it was measured, and with what.
+//! Facts about the machine and the programs of a comparison.
 
 use std::fs;
 use std::path::Path;
@@ -56,7 +56,8 @@ fn baseline(options: &Options) -> Result<String> {
     Ok(format!("{version}, {}", program.display()))
 }
 
-/// Seconds are not needed to tell two reports apart, and colons are no good in file names.
+/// Returns the time in UTC, for file names: without colons, and without
+/// seconds, which two reports never share.
 pub(crate) fn date() -> Result<String> {
     output(Path::new("date"), &["-u", "+%Y-%m-%d-%H%M"], 1)
 }
@@ -66,7 +67,8 @@ pub(crate) fn load_average() -> String {
     text.split(' ').next().unwrap_or_default().to_owned()
 }
 
-/// Tells a slow machine, or a busy one, from a slow server.
+/// Measures the time of one signature. It tells a slow or busy machine from a
+/// slow server.
 fn signature_micros() -> Result<f64> {
     let key = KeyPair::generate()?;
     let mut best = f64::INFINITY;
@@ -99,7 +101,8 @@ fn read(file: &str) -> Result<String> {
     Ok(text.trim().to_owned())
 }
 
-/// The newest that is installed, which is the one that is started.
+/// Returns the version of the newest installed PostgreSQL, which is the one
+/// that is started.
 fn postgres() -> Result<String> {
     let folders = fs::read_dir("/usr/lib/postgresql").context("is it installed?")?;
     let newest = folders.flatten().map(|folder| folder.path()).max();

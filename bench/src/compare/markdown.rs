@@ -1,4 +1,4 @@
-//! The report as people read it.
+//! Report in Markdown, for people.
 
 use std::fmt::Write;
 
@@ -103,7 +103,7 @@ fn ratio(figure: &Figure) -> String {
         .map_or_else(String::new, |ratio| format!("{ratio:.3}"))
 }
 
-/// Three digits or more, no digit that is noise.
+/// Formats a number with three digits or more: further digits would be noise.
 pub(crate) fn number(value: f64) -> String {
     match value.abs() {
         size if size >= 100.0 => format!("{value:.0}"),

@@ -1,4 +1,4 @@
-//! Takes a sample of a case.
+//! Measures samples of a case.
 
 mod beside;
 mod herd;
@@ -22,22 +22,23 @@ use super::setup::{self, Place};
 use crate::fixtures::HOST_PATTERN;
 use crate::load::Outcome;
 
-/// Figures by name, the one that matters first.
+/// Figures by name, the most important first.
 pub(crate) type Sample = Vec<(&'static str, f64)>;
 
-/// A case of a row, with its server while that runs.
+/// Case of a row, with its running server.
 pub(crate) struct Subject<'a> {
     place: Place<'a>,
     row: &'a Row,
     pub(crate) case: &'a Case,
-    /// Of sekisho's two, if that is what the case runs.
+    /// Binary of sekisho, if the case runs sekisho.
     pub(crate) binary: Binary,
-    /// Row and number of the case: the name of its files.
+    /// Name of the case's files: row and number.
     name: String,
     server: Option<Server>,
-    /// Hosts that were asked for so far, so that no walk repeats one before all had a turn.
+    /// Number of hosts requested so far. Each walk continues there: no host
+    /// repeats before all had a turn.
     walked: usize,
-    /// The commands of the last sample.
+    /// Commands of the last sample.
     pub(crate) commands: Vec<String>,
 }
 
@@ -87,7 +88,7 @@ impl<'a> Subject<'a> {
         }
     }
 
-    /// CPU time per operation of a server that goes on to the next sample.
+    /// Measures CPU time per operation. The server is kept for the next sample.
     async fn operations(&mut self, work: Work, warmup: u64) -> Result<Sample> {
         let server = match self.server.take() {
             Some(server) => server,
@@ -125,11 +126,13 @@ impl<'a> Subject<'a> {
         Ok(growth(before, after, connections))
     }
 
-    /// nginx has its hosts from the start, so it is started twice; sekisho fills its cache.
+    /// Measures memory per host. nginx loads its hosts at the start, hence it
+    /// is started twice; sekisho fills its cache.
     async fn host_memory(&mut self, from: usize, to: usize) -> Result<Sample> {
         let preloads = matches!(self.case.setup, Setup::Nginx { .. });
         let mut server = self.launch(preloads.then_some(from)).await?;
-        // Buffers and arenas reach their size before the first reading.
+        // Buffers and allocator arenas reach their size before the first
+        // reading.
         let first = Load {
             hosts: from,
             start: 0,
@@ -158,7 +161,7 @@ impl<'a> Subject<'a> {
         let memory = server.memory()?;
         Ok(vec![
             (figure::START, millis(server.start_up)),
-            // Unlike the time on the clock, the same on a machine that does other things.
+            // Unlike the elapsed time, CPU time is the same on a busy machine.
             (figure::START_CPU, millis(used)),
             (figure::RSS, mib(memory.rss)),
             (figure::PSS, mib(memory.pss)),
@@ -174,12 +177,12 @@ impl<'a> Subject<'a> {
         let used = meter.stop()?;
         client.finish().await?;
         let mut sample = operation_figures(&outcome, &used, server.memory()?);
-        // What matters here is memory.
+        // Memory is the main figure of this row.
         sample.sort_by_key(|(name, _)| *name != figure::RSS);
         Ok(sample)
     }
 
-    /// A Redis cache has all hosts before it is measured.
+    /// Starts a server, and fills its Redis cache with all hosts if it has one.
     async fn launch_filled(&mut self) -> Result<Server> {
         let server = self.launch(None).await?;
         if self.case.setup.has_redis_cache() {
@@ -196,7 +199,7 @@ impl<'a> Subject<'a> {
         Ok(server)
     }
 
-    /// All the work at once, nothing read in between.
+    /// Runs all of the load at once, without readings in between.
     async fn run(&mut self, load: &Load, server: &Server) -> Result<()> {
         let mut client = self.client(load, server).await?;
         client.go().await?;
@@ -249,7 +252,7 @@ impl<'a> Subject<'a> {
         self.launch_as(&name, preload).await
     }
 
-    /// The same with files of another name.
+    /// Starts a server whose files have this name.
     async fn launch_as(&mut self, name: &str, preload: Option<usize>) -> Result<Server> {
         let launch = setup::launch(self.place, self.row, self.case, self.binary, name, preload)?;
         self.commands.push(launch.command());
@@ -286,7 +289,8 @@ fn operation_figures(outcome: &Outcome, used: &Used, memory: Memory) -> Sample {
     figures
 }
 
-/// Growth of the memory that is the server's own: a page shared by two processes counts once.
+/// Returns the growth of PSS, in which a page shared by two processes counts
+/// once.
 fn growth(before: Memory, after: Memory, things: usize) -> Sample {
     let grown = after.pss as f64 - before.pss as f64;
     vec![
@@ -312,13 +316,14 @@ fn millis(duration: Duration) -> f64 {
 }
 
 const HANDSHAKE_WARMUP: u64 = 500;
-/// A quick run does this part of the work.
+/// Part of the work that a quick run does.
 const QUICK_PART: u64 = 5;
-/// A server that is short of time offers the cache nothing; the second walk makes up for it.
+/// Walks that fill the Redis cache. A busy server leaves hosts out; the second
+/// walk adds them.
 const FILLS: usize = 2;
-/// Servers give buffers of idle connections back after a while, and their
-/// allocators give pages back after a second.
+/// Servers release buffers of idle connections after some seconds, and their
+/// allocators release pages after one.
 const IDLE: Duration = Duration::from_secs(5);
 const CLIENT_BOUND: Duration = Duration::from_secs(60);
-/// nginx signs with RSA 4096 in 4.4 ms.
+/// nginx takes 4.4 ms for a signature with RSA 4096.
 const OPERATION_BOUND: Duration = Duration::from_millis(20);

@@ -7,14 +7,14 @@ use anyhow::Result;
 use super::accounting::CpuTime;
 use super::counters::{Counters, Support};
 
-/// A measurement that runs.
+/// Running measurement.
 pub(crate) struct Meter {
     root: u32,
     cpu: CpuTime,
     counters: Counters,
 }
 
-/// The resources used between two readings.
+/// Resources used between two readings.
 #[derive(Debug, Default)]
 pub(crate) struct Used {
     pub(crate) cpu: Duration,

@@ -1,4 +1,5 @@
-//! nginx: its configuration, as an operator would write it for these certificates.
+//! Configuration of nginx, as an operator would write it for these
+//! certificates.
 
 use std::fmt::Write;
 use std::net::SocketAddr;
@@ -6,14 +7,16 @@ use std::path::Path;
 
 use crate::fixtures::{Folder, host_name};
 
-/// Where nginx has its certificates from.
+/// Source of nginx's certificates.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Certificates {
-    /// A `server` block for each of the first hosts, all read at start.
+    /// A `server` block for each of the first hosts, all read at the start.
     Preloaded(usize),
-    /// A block whose file names hold `$ssl_server_name`, read in each handshake.
+    /// A `server` block whose file names hold `$ssl_server_name`, read in each
+    /// handshake.
     Variable,
-    /// A block that asks Redis on this port by Lua with LuaSocket, which blocks.
+    /// A `server` block that asks Redis on this port from Lua with LuaSocket,
+    /// which blocks.
     Blocking(u16),
 }
 
@@ -114,7 +117,7 @@ impl Nginx<'_> {
     }
 }
 
-/// As Debian installs them.
+/// Modules at the paths of Debian's packages.
 const MODULES: &str = "\
 load_module /usr/lib/nginx/modules/ndk_http_module.so;
 load_module /usr/lib/nginx/modules/ngx_http_lua_module.so;

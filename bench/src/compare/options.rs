@@ -72,7 +72,7 @@ pub(crate) struct Options {
 }
 
 impl Options {
-    /// In the order of the table, whatever the order of the arguments.
+    /// Returns the selected rows in the order of the table.
     pub(crate) fn selected(&self) -> Result<Vec<&'static Row>> {
         for id in &self.rows {
             ensure!(
@@ -90,7 +90,7 @@ impl Options {
         Ok(all().filter(wanted).collect())
     }
 
-    /// In the order in which the first round runs them.
+    /// Returns the binaries in the order of the first round.
     pub(crate) fn binaries(&self) -> &'static [Binary] {
         match (&self.against, self.peers_only) {
             (Some(_), _) => &[Binary::Baseline, Binary::Measured],
@@ -111,12 +111,12 @@ impl Options {
     }
 }
 
-/// The two binaries of sekisho that a run may have.
+/// Binaries of sekisho that a run may have.
 #[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
 pub(crate) enum Binary {
-    /// The binary of `--sekisho`.
+    /// Binary of `--sekisho`.
     Measured,
-    /// The binary of `--against`.
+    /// Binary of `--against`.
     Baseline,
 }
 
@@ -124,7 +124,7 @@ fn all() -> impl Iterator<Item = &'static Row> {
     ROWS.iter().chain(STORE_ROWS)
 }
 
-/// Shown below `--help`.
+/// Examples below `--help`.
 pub(crate) const EXAMPLES: &str = "\
 Examples:
   Everything, about half an hour and 15 GB of disk:

@@ -1,9 +1,8 @@
-//! What a sample reads from files is in the system's memory when it begins.
+//! Page cache: reads the files of a sample into memory before the sample.
 //!
-//! A virtual machine's host may take back pages that nobody used for some
-//! seconds, however much memory is free, and the same case would then be
-//! measured with the files in memory in one round and with disk reads in the
-//! next. Both servers' files are treated alike.
+//! The host of a virtual machine may take back pages that were unused for some
+//! seconds, even if much memory is free. One round would then read from memory
+//! and the next from the disk. The files of both servers are treated alike.
 
 use std::fs::File;
 use std::io;
@@ -18,7 +17,7 @@ use super::sekisho::Store;
 use super::setup::Place;
 use crate::fixtures::{Folder, host_name};
 
-/// Reads the store of a case as far as this load will.
+/// Reads the files of a case that this load will read.
 pub(crate) fn read(
     place: Place<'_>,
     row: &Row,
@@ -51,7 +50,7 @@ pub(crate) fn read(
                 file(&Folder(&fixture).key(&name))
             })
         }
-        // In memory, or in that of another process.
+        // The hosts are in memory, or in another process.
         Setup::Nginx { .. } | Setup::NginxLua | Setup::RedisClient | Setup::Sekisho { .. } => {
             Ok(())
         }

@@ -1,4 +1,4 @@
-//! Certificates and stores for all rows, made before anything is measured.
+//! Makes certificates and stores of all rows before the first measurement.
 
 use std::collections::BTreeMap;
 
@@ -9,14 +9,15 @@ use super::rows::{Row, Setup};
 use super::workspace::Workspace;
 use crate::fixtures::KeyKind;
 
-/// Kind and number of a row's certificates.
+/// Key kind and number of a row's certificates.
 pub(crate) type StoreKey = (&'static str, usize);
 
 pub(crate) fn store_of(options: &Options, row: &Row) -> StoreKey {
     (row.key.name(), row.hosts.count(options.quick))
 }
 
-/// What fails here fails the cases that need it, and no others.
+/// Prepares all rows. A failure fails the cases that need the store, and no
+/// others.
 pub(crate) async fn prepare(
     options: &Options,
     workspace: &Workspace,
@@ -56,7 +57,7 @@ async fn catalogs(
     Ok(())
 }
 
-/// What could not be made, and why.
+/// Store that could not be made, with the reason.
 pub(crate) enum Unprepared {
     Everything(String),
     Catalog(String),

@@ -1,4 +1,4 @@
-//! What came out, in the form in which it is kept.
+//! Results of a comparison, as they are stored.
 
 use serde::Serialize;
 
@@ -9,7 +9,7 @@ use super::rows::{Goal, Scale, figure};
 pub(crate) struct Report {
     pub(crate) date: String,
     pub(crate) command: String,
-    /// Hardware and versions, name and value.
+    /// Hardware and versions, each a name and a value.
     pub(crate) facts: Vec<(String, String)>,
     pub(crate) rows: Vec<RowResult>,
 }
@@ -20,7 +20,8 @@ pub(crate) struct RowResult {
     pub(crate) title: &'static str,
     pub(crate) hosts: usize,
     pub(crate) seconds: f64,
-    /// The machine's load average when the row was done: what else was running.
+    /// Load average of the machine at the end of the row, which shows other
+    /// work.
     pub(crate) load: String,
     pub(crate) cases: Vec<CaseResult>,
 }
@@ -34,13 +35,14 @@ pub(crate) struct CaseResult {
     pub(crate) error: Option<String>,
 }
 
-/// A figure in every round.
+/// Figure of a case, with its values in all rounds.
 #[derive(Debug, Serialize)]
 pub(crate) struct Figure {
     pub(crate) name: &'static str,
     pub(crate) values: Vec<f64>,
     pub(crate) median: f64,
-    /// To the case that this one is compared with: the median of each round's ratio.
+    /// Ratio to the first case, or to the baseline: the median of each round's
+    /// ratio.
     pub(crate) ratio: Option<f64>,
 }
 
@@ -78,8 +80,8 @@ impl CaseResult {
         self.figures.iter().find(|figure| figure.name == name)
     }
 
-    /// Fills in the ratios of every figure to the same one of `other`, round by round: what
-    /// slows a round down slows both.
+    /// Sets the ratio of every figure to that of `other`, round by round: a
+    /// disturbance slows both cases of a round.
     pub(crate) fn divide_by(&mut self, other: &Self) {
         for figure in &mut self.figures {
             figure.ratio = other.figure(figure.name).map(|divisor| {
@@ -90,7 +92,7 @@ impl CaseResult {
         }
     }
 
-    /// What becomes of the goals, given all cases of the row.
+    /// Judges the goals, given all cases of the row.
     pub(crate) fn verdicts(&self, goals: &[Goal], row: &[Self]) -> Vec<Verdict> {
         let mine = |goal: &&Goal| goal.case.is_none_or(|label| label == self.label);
         let goals = goals.iter().filter(mine);

@@ -1,4 +1,4 @@
-//! The cases of a row in turn, A B B A.
+//! Rounds: the cases of a row in turn, in the order A B B A.
 
 use std::time::Instant;
 
@@ -39,7 +39,8 @@ pub(crate) async fn measure(
     let rounds = row.rounds(options.rounds());
     for round in 1..=rounds {
         let progress = format!("  {round}/{rounds}");
-        // A steady drift of the machine helps each case as often as it harms it.
+        // A steady drift of the machine helps each case as often as it harms
+        // it.
         let back = round % 2 == 0;
         for turn in 0..running.len() {
             let turn = if back { running.len() - 1 - turn } else { turn };
@@ -56,7 +57,7 @@ pub(crate) async fn measure(
     }
 }
 
-/// Tells whether a run with these options has the case at all.
+/// Returns whether a run with these options includes the case.
 pub(crate) fn is_run(options: &Options, case: &Case) -> bool {
     if case.setup.is_sekisho() {
         !options.peers_only
@@ -65,15 +66,15 @@ pub(crate) fn is_run(options: &Options, case: &Case) -> bool {
     }
 }
 
-/// A case in its turn within each round.
+/// Turn of a case within each round.
 struct Turn<'a> {
     case: &'a Case,
     binary: Binary,
-    /// The number of the turn that this one is divided by; its own if there is none.
+    /// Index of the turn that divides this one; its own index if none does.
     divisor: usize,
 }
 
-/// The order of the first round.
+/// Returns the turns in the order of the first round.
 fn turns<'a>(options: &Options, row: &'a Row) -> Vec<Turn<'a>> {
     let mut turns = Vec::new();
     for case in row.cases.iter().filter(|case| is_run(options, case)) {
@@ -94,12 +95,12 @@ fn turns<'a>(options: &Options, row: &'a Row) -> Vec<Turn<'a>> {
     turns
 }
 
-/// A case and what it has shown so far.
+/// Case with its samples so far.
 struct Running<'a> {
     subject: Subject<'a>,
     divisor: usize,
     samples: Vec<Sample>,
-    /// A case that failed once is not tried again.
+    /// Error of a failed case, which is not tried again.
     error: Option<String>,
 }
 
@@ -159,7 +160,8 @@ fn results(options: &Options, row: &Row, running: &[Running<'_>]) -> Vec<CaseRes
     cases
 }
 
-/// Against a baseline, no row may be worse, and what is relative to peers does not count.
+/// Returns the goals of a row. Against a baseline, no row may be worse, and
+/// goals relative to peers are dropped.
 fn goals(options: &Options, row: &Row) -> Vec<Goal> {
     if options.against.is_none() {
         return row.goals.to_vec();

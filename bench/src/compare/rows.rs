@@ -1,11 +1,11 @@
-//! What a measurement is made of.
+//! Rows, cases and goals: the types of the tables.
 
 use super::sekisho::Store;
 use super::services::Service;
 use crate::fixtures::KeyKind;
 use crate::tls::Version;
 
-/// A comparison: the same work, the same certificates, several servers in turn.
+/// Comparison of several servers, with the same work and certificates.
 #[derive(Debug)]
 pub(crate) struct Row {
     pub(crate) id: &'static str,
@@ -14,15 +14,17 @@ pub(crate) struct Row {
     pub(crate) hosts: Hosts,
     pub(crate) version: Version,
     pub(crate) measure: Measure,
-    /// The first one is what the others are divided by.
+    /// Cases; the first divides the others.
     pub(crate) cases: &'static [Case],
     pub(crate) goals: &'static [Goal],
-    /// Takes minutes or gigabytes, so it is left out of a quick run unless it is named.
+    /// Takes minutes or gigabytes. A quick run leaves the row out unless it is
+    /// named.
     pub(crate) heavy: bool,
 }
 
 impl Row {
-    /// A soak takes minutes and says little more the second time.
+    /// Returns the number of rounds. Some rows take minutes, and a second round
+    /// adds little.
     pub(crate) fn rounds(&self, wanted: usize) -> usize {
         match self.measure {
             Measure::Soak { .. } | Measure::Propagation { .. } => 1,
@@ -41,12 +43,12 @@ impl Row {
     }
 }
 
-/// How many hosts the store holds.
+/// Number of hosts in the store.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum Hosts {
     Hundred,
     Thousand,
-    /// 100,000, and 10,000 in a quick run.
+    /// 100,000, or 10,000 in a quick run.
     Many,
     HundredThousand,
     Million,
@@ -74,16 +76,18 @@ pub(crate) enum Measure {
     IdleMemory { connections: usize },
     /// Growth of memory per host that is ready to be served.
     HostMemory { from: usize, to: usize },
-    /// From before the fork to the first answered request.
+    /// Time from before the fork to the first answered request.
     StartUp,
-    /// Memory after so many handshakes, each with another host as long as there are any.
+    /// Memory after this many handshakes, each for another host as long as
+    /// there are any.
     Soak { handshakes: u64 },
-    /// Handshakes for cached hosts at this rate, while the store answers and while it stands
-    /// still.
+    /// Handshakes for cached hosts at this rate, while the store answers and
+    /// while it is paused.
     Stuck { seconds: u32, rate: u32 },
-    /// Store calls for so many connections that want one uncached host at the same time.
+    /// Store calls of this many concurrent connections for one uncached host.
     Herd { connections: usize },
-    /// From the commit of a change to the handshake that shows it, on each of three servers.
+    /// Time from the commit of a change to the handshake that shows it, on each
+    /// of three servers.
     Propagation { changes: usize },
 }
 
@@ -92,7 +96,8 @@ pub(crate) struct Case {
     pub(crate) label: &'static str,
     pub(crate) setup: Setup,
     pub(crate) asked: Asked,
-    /// Only with `--with-preloaded-100k`: minutes to start, gigabytes of memory.
+    /// Runs with `--with-preloaded-100k` only: it takes minutes to start, and
+    /// gigabytes of memory.
     pub(crate) optional: bool,
 }
 
@@ -102,13 +107,14 @@ pub(crate) enum Setup {
         loaded: Loaded,
         file_cache: bool,
     },
-    /// Reads from Redis by Lua, blocking its worker, and remembers what it read.
+    /// nginx that reads from Redis in Lua, which blocks its worker, and caches
+    /// the pairs.
     NginxLua,
     Sekisho {
         store: Store,
         memory: &'static str,
     },
-    /// No server: a client of Redis alone, in the servers' place.
+    /// Redis client in the servers' place.
     RedisClient,
 }
 
@@ -121,7 +127,7 @@ impl Setup {
         matches!(self, Self::RedisClient)
     }
 
-    /// The processes beside the server that answer it, the store first.
+    /// Returns the services behind the server, the store first.
     pub(crate) fn services(self) -> &'static [Service] {
         match self {
             Self::Nginx { .. } => &[],
@@ -130,7 +136,7 @@ impl Setup {
         }
     }
 
-    /// The store, where it is a process of its own.
+    /// Returns the store's service; None for a store without one.
     pub(crate) fn service(self) -> Option<Service> {
         self.services().first().copied()
     }
@@ -156,7 +162,7 @@ impl Setup {
     }
 }
 
-/// Which certificates nginx has.
+/// Certificates that nginx has.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Loaded {
     Hundred,
@@ -164,39 +170,40 @@ pub(crate) enum Loaded {
     ByVariable,
 }
 
-/// Which hosts the client asks for, one after the other.
+/// Hosts that the client requests, in order.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum Asked {
     Hundred,
     All,
 }
 
-/// What a figure of sekisho's must come to, and what is hoped for.
+/// Goal of a figure of sekisho: the bound, and the value hoped for.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Goal {
     pub(crate) figure: &'static str,
     pub(crate) scale: Scale,
     pub(crate) must: f64,
     pub(crate) aim: Option<f64>,
-    /// The label of the case that it is for; none for all of sekisho's.
+    /// Label of the goal's case; None for all cases of sekisho.
     pub(crate) case: Option<&'static str>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Scale {
-    /// Divided by the same figure of the first case; with two binaries, of the baseline.
+    /// Ratio to the same figure of the first case; with two binaries, of the
+    /// baseline.
     Ratio,
     Absolute,
-    /// At most so much more than so many times the same figure of other cases, all in all.
+    /// Sum of the same figure of other cases, each times a factor, plus `must`.
     Over(&'static [(f64, &'static str)]),
-    /// At most so much more than another figure of the case, or so many times as much: the
-    /// larger of the two.
+    /// Another figure of the case, plus `must` or times this factor, whichever
+    /// is larger.
     Near(&'static str, f64),
 }
 
 pub(crate) mod figure {
     pub(crate) const CPU: &str = "server CPU µs";
-    /// Of user code and kernel together.
+    /// Cycles of user code and kernel together.
     pub(crate) const CYCLES: &str = "cycles";
     pub(crate) const USER: &str = "user instructions";
     pub(crate) const KERNEL: &str = "kernel instructions";

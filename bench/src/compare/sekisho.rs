@@ -1,4 +1,4 @@
-//! sekisho: its configuration.
+//! Configuration of sekisho.
 
 use std::net::SocketAddr;
 use std::path::Path;
@@ -6,7 +6,7 @@ use std::path::Path;
 use super::services::{Remote, Service};
 use crate::fixtures::Folder;
 
-/// Where sekisho has its hosts from.
+/// Source of sekisho's hosts.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum Store {
     Sqlite,
@@ -17,16 +17,16 @@ pub(crate) enum Store {
     RedisCache,
 }
 
-/// Whether what a store elsewhere said is kept on disk for a warm start.
+/// Whether a disk cache keeps answers of a remote store for a start without it.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum Copies {
     None,
-    /// The default.
+    /// Default of the configuration.
     Kept,
 }
 
 impl Store {
-    /// The store's own first.
+    /// Returns the services, that of the store first.
     pub(crate) fn services(self) -> &'static [Service] {
         match self {
             Self::Sqlite | Self::Files => &[],
@@ -45,9 +45,9 @@ pub(crate) struct Sekisho<'a> {
     pub(crate) site: &'a Path,
     /// Folder of the SQLite file and its master key.
     pub(crate) catalog: &'a Path,
-    /// The service that the store needs, if it needs one.
+    /// Remote store, if there is one.
     pub(crate) remote: Option<Remote>,
-    /// The Redis cache, if there is one before the store.
+    /// URL of the Redis cache, if there is one.
     pub(crate) redis_cache: Option<String>,
     pub(crate) address: SocketAddr,
     pub(crate) admin: Option<SocketAddr>,

@@ -1,4 +1,4 @@
-//! A server as a child process that ends with its value.
+//! Server as a child process. Dropping it ends the process.
 
 use std::env;
 use std::fs::File;
@@ -20,20 +20,20 @@ pub(crate) struct Server {
     child: Child,
     pub(crate) address: SocketAddr,
     pub(crate) admin: Option<SocketAddr>,
-    /// From before the fork to the first answered request.
+    /// Time from before the fork to the first answered request.
     pub(crate) start_up: Duration,
 }
 
-/// How to start a server and how to tell that it serves.
+/// Command of a server, and how to tell that it serves.
 #[derive(Clone, Debug)]
 pub(crate) struct Launch {
     pub(crate) program: PathBuf,
     pub(crate) arguments: Vec<String>,
     pub(crate) address: SocketAddr,
-    /// Where it tells its metrics, if it has any.
+    /// Address of the metrics, if the server has any.
     pub(crate) admin: Option<SocketAddr>,
     pub(crate) core: usize,
-    /// Standard output and error of the server.
+    /// File for standard output and error.
     pub(crate) log: PathBuf,
     pub(crate) authority: PathBuf,
     pub(crate) first_host: String,
@@ -83,7 +83,8 @@ impl Server {
                 let kind = failure.kind();
                 bail!("serves nothing after {seconds} s ({kind}); it wrote {log}");
             }
-            // The client's core has nothing else to do, and a timer would round to 1 ms.
+            // The client's core is idle otherwise, and a timer would round to 1
+            // ms.
             thread::sleep(POLL);
         }
     }
@@ -96,7 +97,7 @@ impl Server {
         CpuTime::read(self.child.id())
     }
 
-    /// What it counted so far.
+    /// Scrapes the server's metrics.
     pub(crate) async fn metrics(&self) -> Result<Metrics> {
         let admin = self.admin.context("this server has no metrics")?;
         Metrics::read(admin).await
@@ -108,7 +109,8 @@ impl Server {
 }
 
 impl Drop for Server {
-    /// Asks politely, so that a master ends its workers, then ends what is left by its id.
+    /// Sends SIGTERM, on which an nginx master ends its workers, then SIGKILL
+    /// to what is left.
     fn drop(&mut self) {
         let family = tree(self.child.id()).unwrap_or_default();
         signal("-TERM", &[self.child.id()]);
@@ -138,8 +140,8 @@ impl Launch {
         Client::new(self.address, &offer, PROBE_DEADLINE)
     }
 
-    /// The command as one would type it.
-    /// As it can be typed in the folder where this runs, wherever that is.
+    /// Returns the command with paths relative to the current folder, as one
+    /// would type it there.
     pub(crate) fn command(&self) -> String {
         let program = self.program.display();
         let arguments = self.arguments.join(" ");
@@ -151,7 +153,7 @@ impl Launch {
     }
 }
 
-/// A port that was free a moment ago.
+/// Returns an address whose port was free a moment ago.
 pub(crate) fn free_address() -> Result<SocketAddr> {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
     Ok(listener.local_addr()?)
@@ -166,12 +168,12 @@ fn signal(signal: &str, pids: &[u32]) {
         .status();
 }
 
-/// A zombie that nobody has waited for yet is not alive.
+/// Returns whether a process runs. A zombie does not: it has no executable.
 fn is_alive(pid: u32) -> bool {
     Path::new(&format!("/proc/{pid}/exe")).read_link().is_ok()
 }
 
-/// The page that all measurements ask for.
+/// Page that all measurements request.
 pub(crate) const PAGE: &str = "/index.html";
 const POLL: Duration = Duration::from_micros(200);
 const START_TIMEOUT: Duration = Duration::from_secs(5);

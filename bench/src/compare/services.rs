@@ -1,4 +1,4 @@
-//! Redis and PostgreSQL of the comparison's own, on the client's core.
+//! Redis and PostgreSQL of the comparison, on the client's core.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -18,7 +18,7 @@ use super::rows::figure;
 use super::workspace::Workspace;
 use crate::fixtures::{Folder, KeyKind, host_name};
 
-/// A process beside the servers that answers them.
+/// Service behind the servers.
 #[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
 pub(crate) enum Service {
     Redis,
@@ -26,7 +26,7 @@ pub(crate) enum Service {
 }
 
 impl Service {
-    /// The name of the CPU time that it uses.
+    /// Returns the name of the figure with its CPU time.
     pub(crate) fn cpu_figure(self) -> &'static str {
         match self {
             Self::Redis => figure::REDIS_CPU,
@@ -35,14 +35,14 @@ impl Service {
     }
 }
 
-/// How a server finds its store.
+/// Address of a store, and its master key.
 #[derive(Clone, Debug)]
 pub(crate) struct Remote {
     pub(crate) url: String,
     pub(crate) master_key: Option<PathBuf>,
 }
 
-/// The services that a run needs, filled; they end with this value.
+/// Filled services of a run. Dropping them ends the services.
 #[derive(Default)]
 pub(crate) struct Services {
     redis: Option<RedisServer>,
@@ -51,7 +51,8 @@ pub(crate) struct Services {
 
 struct Database {
     server: Arc<Postgres>,
-    /// Each binary has one that it made itself: they may disagree on the schema.
+    /// Databases by the binary that created each: binaries may differ in their
+    /// schema.
     filled: BTreeMap<Binary, Filled>,
 }
 
@@ -61,8 +62,8 @@ struct Filled {
 }
 
 impl Services {
-    /// Starts them and fills them with the P-256 hosts. What is not installed is named by a
-    /// panic of the test kit, which says what to install.
+    /// Starts the services and fills them with the P-256 hosts. The test kit
+    /// panics if one is not installed, and says what to install.
     pub(crate) async fn start(
         wanted: &BTreeSet<Service>,
         workspace: &Workspace,
@@ -123,7 +124,8 @@ impl Services {
         })
     }
 
-    /// Stops it from running until the value is dropped: it accepts, and answers nothing.
+    /// Pauses a service until the guard is dropped: its sockets accept, but
+    /// answer nothing.
     pub(crate) fn stop(&self, service: Service) -> Result<Stopped<'_>> {
         Ok(match service {
             Service::Redis => {
@@ -139,8 +141,8 @@ impl Services {
         })
     }
 
-    /// Lets it answer no lookup for half a second: long enough for many to come together,
-    /// and less than any of the server's bounds.
+    /// Holds all lookups of a service for 0.5 s. That lets many clients arrive,
+    /// and is shorter than every bound of the server.
     pub(crate) fn hold(&self, service: Service, binary: Binary) -> Result<Held> {
         match service {
             Service::Redis => {
@@ -156,7 +158,7 @@ impl Services {
         }
     }
 
-    /// Reads of Redis by MGET so far.
+    /// Returns the number of MGET calls of Redis so far.
     pub(crate) fn mgets(&self) -> Result<u64> {
         let stats = self.redis()?.cli(&["info", "commandstats"]);
         let line = stats
@@ -175,7 +177,7 @@ impl Services {
     }
 }
 
-/// Goes on when this is dropped.
+/// Guard of a paused service, which resumes it when dropped.
 pub(crate) enum Stopped<'a> {
     Redis(&'a RedisServer),
     Postgres(&'a Postgres),
@@ -190,7 +192,7 @@ impl Drop for Stopped<'_> {
     }
 }
 
-/// Ends by itself.
+/// Guard of a held service; the hold ends by itself.
 pub(crate) struct Held(Option<JoinHandle<String>>);
 
 impl Held {
@@ -217,7 +219,7 @@ impl Filled {
     }
 }
 
-/// What it starts from now on is pinned with it.
+/// Pins a process, with all it starts later, to a core.
 fn pin(pid: u32, core: usize) -> Result<()> {
     let done = Command::new("taskset")
         .args(["-acp", &core.to_string(), &pid.to_string()])
@@ -230,7 +232,8 @@ fn pin(pid: u32, core: usize) -> Result<()> {
     Ok(())
 }
 
-/// The layout of the papers, as redis-cli SET would leave it.
+/// Fills Redis with chains and keys as plain strings, as redis-cli SET would
+/// store them.
 fn fill(redis: &RedisServer, fixture: Folder<'_>, hosts: usize) -> Result<()> {
     let begin = Instant::now();
     let client = ::redis::Client::open(("127.0.0.1", redis.port()))?;
@@ -252,8 +255,8 @@ fn fill(redis: &RedisServer, fixture: Folder<'_>, hosts: usize) -> Result<()> {
     Ok(())
 }
 
-/// All reads of hosts wait for its end.
+/// All reads of hosts wait until this transaction ends.
 const LOCK: &str = "BEGIN; LOCK TABLE sekisho.hosts IN ACCESS EXCLUSIVE MODE; \
                     SELECT pg_sleep(0.5); COMMIT";
-/// Hosts in one write.
+/// Hosts per write.
 const AT_ONCE: usize = 500;

@@ -1,4 +1,4 @@
-//! From a case to a server that can be started.
+//! Setup of a server for a case.
 
 use std::fs;
 use std::net::SocketAddr;
@@ -18,24 +18,25 @@ use super::services::{Service, Services};
 use super::workspace::Workspace;
 use crate::fixtures::{Folder, host_name};
 
-/// Where and with what everything happens.
+/// Options and resources of a comparison.
 #[derive(Clone, Copy)]
 pub(crate) struct Place<'a> {
     pub(crate) options: &'a Options,
     pub(crate) workspace: &'a Workspace,
     pub(crate) services: &'a Services,
-    /// The counters that this machine's processor has.
+    /// Hardware counters of this machine.
     pub(crate) support: &'a Support,
 }
 
 impl Place<'_> {
-    /// The file for what one side of a case writes.
+    /// Returns the log file for one side of a case.
     pub(crate) fn log(&self, name: &str, side: &str) -> PathBuf {
         self.workspace.log(&format!("{name}-{side}.log"))
     }
 }
 
-/// Writes the configuration; `preload` overrides how many hosts nginx has.
+/// Writes a server's configuration; returns its launch. `preload` overrides
+/// nginx's number of hosts.
 pub(crate) fn launch(
     place: Place<'_>,
     row: &Row,
@@ -63,7 +64,7 @@ pub(crate) fn launch(
     }
 }
 
-/// What both servers are given.
+/// Parameters that all servers share.
 struct Frame<'a> {
     place: Place<'a>,
     row: &'a Row,
@@ -122,7 +123,8 @@ impl Frame<'_> {
         let mut remotes = store.services().iter().map(remote);
         let remote = remotes.next().transpose()?;
         let redis_cache = remotes.next().transpose()?.map(|cache| cache.url);
-        // What is compared with earlier reports stays as it was there.
+        // Local stores get no admin listener, to stay comparable with earlier
+        // reports.
         let admin = remote.as_ref().map(|_| free_address()).transpose()?;
         let config = Sekisho {
             fixture: Folder(&self.fixture),
@@ -144,7 +146,7 @@ impl Frame<'_> {
         self.launch(program, arguments.to_vec(), &text, START_BOUND, admin)
     }
 
-    /// The last argument is the file that the text goes to.
+    /// Writes the configuration's text, and adds its file as the last argument.
     fn launch(
         self,
         program: PathBuf,
@@ -172,5 +174,5 @@ impl Frame<'_> {
 }
 
 const START_BOUND: Duration = Duration::from_secs(20);
-/// nginx takes 1 ms for each host.
+/// nginx takes 1 ms per host.
 const PRELOAD_BOUND: Duration = Duration::from_millis(4);

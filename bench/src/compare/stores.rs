@@ -1,4 +1,4 @@
-//! The measurements of stores elsewhere, as data.
+//! Table of the rows with remote stores.
 
 use super::rows::{Asked, Case, Goal, Loaded, Measure, Row, Scale, Setup, figure};
 use super::sekisho::{Copies, Store};
@@ -118,7 +118,7 @@ pub(crate) const STORE_ROWS: &[Row] = &[
     },
 ];
 
-/// A cache that holds a few hundred hosts at most, walked by many more.
+/// Case whose cache holds a few hundred of the many hosts.
 const fn cold(label: &'static str, store: Store) -> Case {
     Case {
         asked: Asked::All,

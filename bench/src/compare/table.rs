@@ -1,4 +1,4 @@
-//! The measurements, as data.
+//! Table of the rows with local stores.
 
 use super::rows::{Asked, Case, Goal, Hosts, Loaded, Measure, Row, Scale, Setup, figure};
 use super::sekisho::Store;
@@ -143,7 +143,8 @@ pub(crate) const ROWS: &[Row] = &[
             asked: Asked::All,
             ..SEKISHO
         }],
-        // The cache and the 15 % by which its weights may be off, and what a start takes.
+        // The cache, the 15 % by which its weights may be wrong, and the memory
+        // of a start.
         goals: &[absolute(figure::RSS, 64.0 * 1.15 + 15.0, None)],
         heavy: true,
         ..BASE
@@ -214,7 +215,7 @@ pub(crate) const fn sekisho(label: &'static str, store: Store, memory: &'static 
     }
 }
 
-/// A cache that holds a few hundred hosts at most, walked by many more.
+/// Case whose cache holds a few hundred of the many hosts.
 const fn cold(store: Store) -> Case {
     Case {
         asked: Asked::All,

@@ -1,4 +1,5 @@
-//! The folder with everything that a comparison needs, kept for the next one.
+//! Folder with certificates, stores and logs, which the next comparison uses
+//! again.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -44,7 +45,8 @@ impl Workspace {
         self.root.join("fixtures").join(name)
     }
 
-    /// Each binary reads the one that it made: they may disagree on the schema.
+    /// Returns the folder of a SQLite store. Each binary has its own: binaries
+    /// may differ in their schema.
     pub(crate) fn catalog(&self, binary: Binary, key: KeyKind, hosts: usize) -> PathBuf {
         let name = match binary {
             Binary::Measured => format!("{}-{hosts}", key.name()),
@@ -53,7 +55,7 @@ impl Workspace {
         self.root.join("catalogs").join(name)
     }
 
-    /// An empty folder for the files of one server.
+    /// Makes an empty folder for the files of one server.
     pub(crate) fn scratch(&self, name: &str) -> Result<PathBuf> {
         let folder = self.root.join("run").join(name);
         if folder.exists() {
@@ -63,13 +65,14 @@ impl Workspace {
         Ok(folder)
     }
 
-    /// Certificates, unless they are there from an earlier run.
+    /// Makes certificates unless an earlier run did.
     pub(crate) async fn prepare_fixture(&self, key: KeyKind, hosts: usize) -> Result<()> {
         let options = fixtures::Options {
             dir: self.fixture(key, hosts),
             hosts,
             key,
-            // A key of 4096 bits takes a second to find, and only 100 hosts ask for one.
+            // Finding a key of 4096 bits takes a second, and one row with 100
+            // hosts uses such keys.
             pool: (key == KeyKind::Rsa4096).then_some(20),
         };
         let begin = Instant::now();
@@ -81,7 +84,7 @@ impl Workspace {
         Ok(())
     }
 
-    /// The SQLite store, filled through the command line as an operator would.
+    /// Fills a SQLite store with the command, as an operator would.
     pub(crate) async fn prepare_catalog(
         &self,
         options: &Options,
@@ -113,7 +116,8 @@ impl Workspace {
         Ok(fs::write(marker, format!("{seconds:.1}\n"))?)
     }
 
-    /// Fills an empty database with P-256 hosts; gives the folder of its master key.
+    /// Fills an empty database with P-256 hosts; returns the folder of its
+    /// master key.
     pub(crate) async fn import_into(
         &self,
         options: &Options,
@@ -135,7 +139,8 @@ impl Workspace {
         Ok(folder)
     }
 
-    /// Gives the seconds that it took. Without a remote store, into SQLite in this folder.
+    /// Imports the hosts into the remote store, or into SQLite in this folder.
+    /// Returns the seconds that it took.
     async fn import(
         &self,
         sekisho: &Path,
@@ -203,7 +208,7 @@ async fn run(mut command: Command, bound: Duration) -> Result<()> {
     Ok(())
 }
 
-/// 612 bytes, the size of the page that nginx is installed with.
+/// Returns a page of 612 bytes, the size of nginx's own welcome page.
 fn page() -> String {
     let head = "<!DOCTYPE html><title>A page to measure with</title>\n";
     format!("{head:x<width$}\n", width = PAGE_SIZE - 1)
@@ -211,7 +216,7 @@ fn page() -> String {
 
 const PAGE_SIZE: usize = 612;
 const CHECK_BOUND: Duration = Duration::from_secs(20);
-/// A million pairs, each checked and sealed, on a slow disk.
+/// Longest import: a million pairs, each checked and sealed, on a slow disk.
 const IMPORT_BOUND: Duration = Duration::from_secs(3_600);
 
 #[cfg(test)]

@@ -1,4 +1,5 @@
-//! What is used beside the server, and by a client of Redis in its place.
+//! Resources of the services behind a server, and of a Redis client in the
+//! server's place.
 
 use anyhow::{Result, ensure};
 
@@ -13,14 +14,14 @@ use crate::compare::setup::Place;
 use crate::fixtures::HOST_PATTERN;
 use crate::load::Outcome;
 
-/// The services behind the server and its calls, before a measurement.
+/// Reading of the services and the server's store calls, before a measurement.
 pub(super) struct Beside(Option<Reading>);
 
 struct Reading {
     cpu: Vec<(Service, CpuTime)>,
     /// Seconds that store calls took so far.
     waited: f64,
-    /// Lookups that the Redis cache answered so far, and all that came to it.
+    /// Lookups that the Redis cache answered so far, and all that it received.
     reads: Option<(f64, f64)>,
 }
 
@@ -80,7 +81,7 @@ impl Reading {
 }
 
 impl Subject<'_> {
-    /// What it costs a process to ask Redis for as many pairs, and nothing else.
+    /// Measures a Redis client that reads as many pairs and does nothing else.
     pub(super) async fn redis_client(&mut self, calls: u64) -> Result<Sample> {
         let options = self.place.options;
         let hosts = self.row.hosts.count(options.quick);
@@ -112,5 +113,5 @@ impl Subject<'_> {
     }
 }
 
-/// Percent of the lookups that came to it. Some answers are dropped while it is filled.
+/// Least percentage of hits: some hosts are left out while the cache is filled.
 const MIN_HITS: f64 = 98.0;

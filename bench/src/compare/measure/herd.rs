@@ -1,4 +1,4 @@
-//! Many connections that want one uncached host at the same time.
+//! Herd: many concurrent connections for one uncached host.
 
 use anyhow::Result;
 
@@ -8,7 +8,8 @@ use crate::compare::services::Service;
 use crate::fixtures::HOST_PATTERN;
 
 impl Subject<'_> {
-    /// The store is held back meanwhile, so that they come together.
+    /// Measures store calls per herd. The store is held meanwhile: all
+    /// connections arrive before its answer.
     pub(super) async fn herd(&mut self, connections: usize) -> Result<Sample> {
         let server = match self.server.take() {
             Some(server) => server,
@@ -37,7 +38,8 @@ impl Subject<'_> {
         Ok(sample)
     }
 
-    /// Host 10, 20, 30 …: its number is a prefix and the 0 that a pattern of one host counts.
+    /// Returns a load for host 10, 20, 30 …: the number is a prefix, then the 0
+    /// that a pattern of one host counts.
     fn one_host(&mut self, connections: usize) -> Load {
         self.walked += 1;
         Load {

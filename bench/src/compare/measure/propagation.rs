@@ -1,4 +1,5 @@
-//! From the commit of a change to the handshakes that show it.
+//! Propagation: time from the commit of a change to the handshakes that show
+//! it.
 
 use std::time::{Duration, Instant};
 
@@ -15,8 +16,8 @@ use crate::load::client::Client;
 use crate::tls::{Group, Offer, Trust};
 
 impl Subject<'_> {
-    /// Each change is seen by a client of each of three servers, which does handshakes one
-    /// after the other until it meets the new certificate.
+    /// Measures propagation. A client of each of three servers makes handshakes
+    /// until one shows the new certificate.
     pub(super) async fn propagation(&mut self, changes: usize) -> Result<Sample> {
         let changes = self.effort(changes as u64) as usize;
         let mut servers = Vec::new();
@@ -43,7 +44,8 @@ impl Subject<'_> {
         for number in 0..changes {
             let change = writer.prepare(number).await?;
             for client in &clients {
-                // What there is so far is cached: a certificate, or that there is no host.
+                // Each server caches the earlier state: a certificate, or the
+                // host's absence.
                 let _ = client.open(&change.host).await;
             }
             let (host, leaf) = (change.host.clone(), change.leaf.clone());
@@ -64,11 +66,11 @@ impl Subject<'_> {
     }
 }
 
-/// When this host's certificate was met first.
+/// Returns when a handshake first showed this certificate.
 async fn shows(client: &Client, host: &str, leaf: &CertificateDer<'_>) -> Result<Instant> {
     let begin = Instant::now();
     while begin.elapsed() < BOUND {
-        // A new host is refused until it is there.
+        // A new host is refused until the change arrives.
         if let Ok(stream) = client.open(host).await {
             let met = stream.get_ref().1.peer_certificates();
             if met.and_then(|chain| chain.first()) == Some(leaf) {
@@ -83,7 +85,7 @@ async fn shows(client: &Client, host: &str, leaf: &CertificateDer<'_>) -> Result
     );
 }
 
-/// Microseconds of all changes.
+/// Times of all changes in microseconds.
 struct Seen {
     each: [Histogram<u64>; SERVERS],
     last: Histogram<u64>,
@@ -136,8 +138,8 @@ impl Seen {
 }
 
 const SERVERS: usize = figure::SEEN_EACH.len();
-/// Between two handshakes with one server: 500 per second cost it little.
+/// Pause between two handshakes with one server: 500 per second cost it little.
 const PAUSE: Duration = Duration::from_millis(1);
 const HANDSHAKE: Duration = Duration::from_secs(5);
-/// Far more than what is promised.
+/// Far more than the promised 100 ms.
 const BOUND: Duration = Duration::from_secs(5);

@@ -1,4 +1,4 @@
-//! Cached hosts while the store answers, and while it stands still.
+//! Stuck store: cached hosts while the store answers, and while it is paused.
 
 use std::time::{Duration, Instant};
 
@@ -12,7 +12,7 @@ use crate::fixtures::HOST_PATTERN;
 use crate::load::Outcome;
 
 impl Subject<'_> {
-    /// Both phases of one round, on a server that goes on to the next.
+    /// Measures both phases of one round. The server is kept for the next.
     pub(super) async fn stuck(&mut self, seconds: u32, rate: u32) -> Result<Sample> {
         let server = match self.server.take() {
             Some(server) => server,
@@ -39,8 +39,8 @@ impl Subject<'_> {
         ])
     }
 
-    /// A steady load on cached hosts, and beside it a few names that are not cached. The store
-    /// stops just before both, and goes on when both have ended.
+    /// Runs a steady load on cached hosts, and beside it a few uncached names.
+    /// With [`Store::StandsStill`] the store is paused during both.
     async fn phase(
         &mut self,
         server: &Server,
@@ -82,7 +82,7 @@ impl Subject<'_> {
         Ok(Phase { cached, uncached })
     }
 
-    /// Hosts behind the cached ones, each asked for once.
+    /// Returns a load of uncached hosts, each requested once.
     fn uncached(&mut self, work: Work) -> Load {
         let hosts = self.row.hosts.count(self.place.options.quick);
         let start = CACHED + self.walked % (hosts - CACHED);
@@ -98,7 +98,8 @@ impl Subject<'_> {
         load
     }
 
-    /// Breakers rest for some seconds, connections are made again.
+    /// Waits until the server uses its store again: circuit breakers rest for
+    /// some seconds, and connections are made again.
     async fn until_healed(&mut self, server: &Server) -> Result<()> {
         let begin = Instant::now();
         loop {
@@ -138,10 +139,10 @@ impl Phase {
 }
 
 const CACHED: usize = 100;
-/// A handshake that takes longer has not kept the rate, seconds.
+/// A slower handshake has not kept the rate. In seconds.
 const IN_TIME: u32 = 1;
 /// Uncached names per second.
 const TRICKLE: u32 = 20;
-/// Longer than the server's own deadline, seconds.
+/// Longer than the server's own deadline. In seconds.
 const CLIENT_SECONDS: u32 = 4;
 const HEALS: Duration = Duration::from_secs(30);
