@@ -264,6 +264,7 @@ impl<V: Send + Sync + 'static> Lookup<V> {
             feed: self.freshness.feed(),
             counts: self.counts.clone(),
         }
+            store_available: self.freshness.store_available(),
     }
 
     /// Does step 1: returns what is cached and needs no new read first.
@@ -317,12 +318,7 @@ impl<V: Send + Sync + 'static> Lookup<V> {
         } else if epoch != self.epoch() {
             Age::Stale
         } else {
-            match self.freshness.age(fresh_until) {
-                // A read would most likely fail, too, and every lookup until
-                // then would wait for the store's deadline.
-                Age::Stale if self.counts.unavailable() => Age::Refresh,
-                age => age,
-            }
+            self.freshness.age(fresh_until)
         };
         match age {
             Age::Stale => None,

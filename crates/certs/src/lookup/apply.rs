@@ -61,9 +61,6 @@ impl<V: Send + Sync + 'static> Follower for Lookup<V> {
     }
 
     fn feed_is(&self, state: FeedState) {
-        // The store answered the feed: no lookup may need it for a long time.
-        if self.freshness.set_feed(state) {
-            self.counts.store_answered();
-        }
+        self.freshness.set_feed(state);
     }
 }

@@ -10,9 +10,7 @@ use prometheus_client::metrics::histogram::Histogram;
 use super::freshness::FeedState;
 use super::{Lookup, LookupError, Outcome};
 use crate::cache::Usage;
-use crate::metrics::{Collector, Counter, Counters, DescriptorEncoder, Gauge, Registry, gauge};
-use crate::seal::OpenKey;
-use crate::store::{self, Answer, StoreError};
+use crate::metrics::{Collector, Counter, Counters, DescriptorEncoder, Registry, gauge};
 
 /// Figures for metrics, as of one moment.
 #[derive(Clone, Debug)]
@@ -27,6 +25,9 @@ pub struct LookupStats {
     pub position: u64,
     /// The state of the change feed.
     pub feed: FeedState,
+    /// False if the last store call found the store unavailable, late or
+    /// overloaded, even if a copy answered in its place.
+    pub store_available: bool,
     /// Counters since the start.
     pub counts: Counts,
 }
@@ -52,9 +53,6 @@ pub struct Counts {
     pub calls_failed: Counter,
     /// Time of store calls. Its lock is taken once per store call.
     call_seconds: Histogram,
-    /// 0 if the last store call found the store unavailable, late or
-    /// overloaded, even if a copy answered in its place.
-    available: Gauge,
 }
 
 impl<V: Send + Sync + 'static> Lookup<V> {
@@ -80,6 +78,9 @@ impl<V: Send + Sync + 'static> Collector for Lookup<V> {
         gauge(to, "loads_in_flight", "Loads in flight", &stats.in_flight)?;
         let help = "Number of the last applied change";
         gauge(to, "log_position", help, &stats.position)?;
+        let help = "Whether the last store call was answered (1 before the first)";
+        let available = u64::from(stats.store_available);
+        gauge(to, "store_available", help, &available)?;
         let help = "State of the change feed";
         let mut feed = to.encode_descriptor("feed_state", help, None, MetricType::Gauge)?;
         for state in FeedState::ALL {
@@ -118,8 +119,6 @@ impl Counts {
         registry.register("stale_served", help, self.stale.clone());
         let help = "Store calls that gave an error";
         registry.register("store_errors", help, self.calls_failed.clone());
-        let help = "Whether the last store call was answered (1 before the first)";
-        registry.register("store_available", help, self.available.clone());
         let help = "Time of store calls";
         registry.register("store_call_seconds", help, self.call_seconds.clone());
     }
@@ -150,31 +149,10 @@ impl Counts {
         self.found.get() + self.absent.get() + self.failed.get() > 0
     }
 
-    /// Whether the last store call found the store unavailable, late or
-    /// overloaded, even if a copy answered in its place.
-    #[must_use]
-    pub fn unavailable(&self) -> bool {
-        self.available.get() == 0
-    }
-
-    /// Takes the store for available: it answered another part of the server.
-    pub(super) fn store_answered(&self) {
-        self.available.set(1);
-    }
-
-    pub(super) fn asked(&self, time: Duration, answer: &store::Result<Answer<OpenKey>>) {
-        if answer.is_err() {
+    /// Counts a store call.
+    pub(super) fn asked(&self, time: Duration, failed: bool) {
+        if failed {
             self.calls_failed.inc();
-        }
-        let unavailable = match answer {
-            Ok(answer) => answer.is_stale,
-            // The store answers other calls.
-            Err(StoreError::Failed(_)) => false,
-            Err(error) => error.is_retryable(),
-        };
-        // Mostly unchanged: a read leaves the cache line shared by all cores.
-        if self.unavailable() != unavailable {
-            self.available.set((!unavailable).into());
         }
         self.call_seconds.observe(time.as_secs_f64());
     }
@@ -182,8 +160,6 @@ impl Counts {
 
 impl Default for Counts {
     fn default() -> Self {
-        let available = Gauge::default();
-        available.set(1);
         Self {
             hits: Counter::default(),
             hits_absent: Counter::default(),
@@ -194,7 +170,6 @@ impl Default for Counts {
             stale: Counter::default(),
             calls_failed: Counter::default(),
             call_seconds: Histogram::new(CALL_BOUNDS),
-            available,
         }
     }
 }

@@ -1,9 +1,12 @@
 //! How long a cached answer may be served without a new read.
 
-use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 use std::time::Duration;
 
 use tokio::time::Instant;
+
+use crate::seal::OpenKey;
+use crate::store::{self, Answer, StoreError};
 
 /// Time limits of cached answers. They hold without a change feed and while it
 /// is broken; a healthy feed needs none.
@@ -17,6 +20,9 @@ pub(super) struct Freshness {
     /// When the feed last succeeded, microseconds since `start`. Written
     /// before `feed` is released, so a reader of `Healthy` sees its time.
     vouched_at: AtomicU64,
+    /// Whether the last store call reached the store. Relaxed suffices: the
+    /// flag guards no other data.
+    store_available: AtomicBool,
 }
 
 /// Age of a cached answer.
@@ -26,8 +32,7 @@ pub(super) enum Age {
     Fresh,
     /// Serve it, and read again in the background.
     Refresh,
-    /// Read again first, and serve it only if that fails. Counts as
-    /// [`Age::Refresh`] while the store is known to be unavailable.
+    /// Read again first, and serve it only if that fails.
     Stale,
 }
 
@@ -66,6 +71,7 @@ impl Freshness {
             absent: micros(absent),
             feed: AtomicU8::new(FeedState::None as u8),
             vouched_at: AtomicU64::new(0),
+            store_available: AtomicBool::new(true),
         }
     }
 
@@ -77,7 +83,30 @@ impl Freshness {
         match self.now() {
             now if now < until => Age::Fresh,
             now if now < until.saturating_add(self.fresh) => Age::Refresh,
+            // A read would most likely fail, too, and every lookup until then
+            // would wait for the store's deadline.
+            _ if !self.store_available() => Age::Refresh,
             _ => Age::Stale,
+        }
+    }
+
+    /// Returns false if the last store call found the store unavailable, late
+    /// or overloaded, even if a copy answered in its place.
+    pub(super) fn store_available(&self) -> bool {
+        self.store_available.load(Ordering::Relaxed)
+    }
+
+    /// Judges by the answer of a store call whether the store is available.
+    pub(super) fn asked(&self, answer: &store::Result<Answer<OpenKey>>) {
+        let available = match answer {
+            Ok(answer) => !answer.is_stale,
+            // The store answers other calls.
+            Err(StoreError::Failed(_)) => true,
+            Err(error) => !error.is_retryable(),
+        };
+        // Mostly unchanged: a read leaves the cache line shared by all cores.
+        if self.store_available() != available {
+            self.store_available.store(available, Ordering::Relaxed);
         }
     }
 
@@ -121,13 +150,16 @@ impl Freshness {
         }
     }
 
-    /// Notes the feed's state; true if it was broken and is healthy again.
-    pub(super) fn set_feed(&self, state: FeedState) -> bool {
+    /// Notes the feed's state. A feed that recovers was answered by the store:
+    /// the store counts as available before the next lookup asks it.
+    pub(super) fn set_feed(&self, state: FeedState) {
         if state == FeedState::Healthy {
             self.vouched_at.store(self.now(), Ordering::Relaxed);
         }
         let before = self.feed.swap(state as u8, Ordering::AcqRel);
-        before == FeedState::Broken as u8 && state == FeedState::Healthy
+        if before == FeedState::Broken as u8 && state == FeedState::Healthy {
+            self.store_available.store(true, Ordering::Relaxed);
+        }
     }
 
     /// Extends `fresh_until` while the feed is broken: up to its last success

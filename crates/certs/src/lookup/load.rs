@@ -92,8 +92,9 @@ impl<V: Send + Sync + 'static> Load<V> {
     async fn read(&self, begun: Begun) -> Result<Read<V>, LookupError> {
         let asked = Instant::now();
         let answer = self.lookup.store.find(&self.name).await;
-        let counts = &self.lookup.counts;
-        counts.asked(asked.elapsed(), &answer);
+        let lookup = &self.lookup;
+        lookup.counts.asked(asked.elapsed(), answer.is_err());
+        lookup.freshness.asked(&answer);
         match answer?.found {
             None => Ok(Read::Absent(Absence::NoHost, None)),
             Some(found) if found.record.disabled => Ok(Read::Absent(

@@ -63,9 +63,9 @@ fn state(shared: &Shared) -> &'static str {
 }
 
 fn store_state(stats: &LookupStats) -> &'static str {
-    match stats.counts.unavailable() {
-        true => "unavailable",
-        false if stats.counts.was_asked() => "available",
-        false => "not asked yet",
+    match stats.store_available {
+        false => "unavailable",
+        true if stats.counts.was_asked() => "available",
+        true => "not asked yet",
     }
 }
