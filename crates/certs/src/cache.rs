@@ -137,13 +137,13 @@ impl<V> Cache<V> {
     pub(crate) fn insert(&self, name: &HostName, served: &Arc<Served<V>>) -> bool {
         let pattern = &served.host.record.pattern;
         let old = self.records.peek(record_key(pattern));
-        let mut moved = old.is_some_and(|old| !old.host.is_same(&served.host));
+        let mut replaced = old.is_some_and(|old| !old.host.is_same(&served.host));
         // The record first: an alias vouches for the record that is cached.
         self.records
             .insert(record_key(pattern).into(), Arc::clone(served));
         let is_wildcard = pattern.wildcard_parent().is_some();
         if is_wildcard {
-            moved |= self.records.remove(name.as_str()).is_some();
+            replaced |= self.records.remove(name.as_str()).is_some();
         }
         if is_wildcard && served.state.shadowed.load(Ordering::Relaxed) {
             let alias = Note::Alias {
@@ -154,14 +154,14 @@ impl<V> Cache<V> {
         } else {
             self.notes.remove(name.as_str());
         }
-        moved
+        replaced
     }
 
     /// Caches an absence, and drops the records that contradict it. Returns
     /// whether there were any.
     pub(crate) fn insert_absence(&self, name: &HostName, note: Note) -> bool {
         self.notes.insert(name.as_str().into(), note);
-        let mut moved = self.records.remove(name.as_str()).is_some();
+        let mut dropped = self.records.remove(name.as_str()).is_some();
         // The store has no wildcard above the name either.
         if let Note::Absent {
             reason: Absence::NoHost,
@@ -169,9 +169,9 @@ impl<V> Cache<V> {
         } = note
             && let Some(above) = wildcard_key(name.as_str())
         {
-            moved |= self.records.remove(above).is_some();
+            dropped |= self.records.remove(above).is_some();
         }
-        moved
+        dropped
     }
 
     /// Applies changes of records, given by their numbers in the log of `epoch`.

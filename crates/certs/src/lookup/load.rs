@@ -188,13 +188,13 @@ impl<V: Send + Sync + 'static> Lookup<V> {
         if meanwhile == Meanwhile::Overtaken {
             return None;
         }
-        let (outcome, moved) = match read {
+        let (outcome, replaced) = match read {
             Read::Found(served, _) => {
                 if meanwhile == Meanwhile::Shadowed {
                     served.state.shadowed.store(true, Ordering::Relaxed);
                 }
-                let moved = self.cache.insert(name, &served);
-                (Outcome::Found(served), moved)
+                let replaced = self.cache.insert(name, &served);
+                (Outcome::Found(served), replaced)
             }
             Read::Absent(reason, _) => {
                 let note = Note::Absent {
@@ -208,7 +208,7 @@ impl<V: Send + Sync + 'static> Lookup<V> {
                 )
             }
         };
-        if moved {
+        if replaced {
             self.raise_revision(recent);
         }
         Some(outcome)
