@@ -42,7 +42,8 @@ mod singleflight;
 /// 3. the store: the exact pattern, else the wildcard above, with credentials;
 /// 4. issuance, where the host may.
 ///
-/// `V` is what `publish` makes of a record, once per load.
+/// `V` is what `publish` makes of a record, once per read that finds one. A load
+/// makes at most 8 reads: a read that a change overtook is thrown away.
 ///
 /// ```
 /// use std::{sync::Arc, time::Duration};
@@ -238,13 +239,14 @@ impl<V: Send + Sync + 'static> Lookup<V> {
         self.launch(calls, name, observe)
     }
 
-    /// Returns a counter that grows whenever something that was served may be
-    /// served otherwise. It has nothing to do with numbers of the log.
+    /// Returns the lookup's revision: a counter that grows whenever something
+    /// that was served may be served otherwise. No number of the change log.
     pub fn revision(&self) -> u64 {
         self.revision.load(Ordering::Acquire)
     }
 
-    /// Whether a record found at `revision` needs no new lookup.
+    /// Whether a record found at `revision` needs no new lookup: the revision is
+    /// the same, and the record is fresh.
     pub fn is_current(&self, served: &Served<V>, revision: u64) -> bool {
         revision == self.revision()
             && self
@@ -262,9 +264,9 @@ impl<V: Send + Sync + 'static> Lookup<V> {
             in_flight: self.calls().len(),
             position: recent.number,
             feed: self.freshness.feed(),
+            store_available: self.freshness.store_available(),
             counts: self.counts.clone(),
         }
-            store_available: self.freshness.store_available(),
     }
 
     /// Does step 1: returns what is cached and needs no new read first.

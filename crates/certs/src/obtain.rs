@@ -9,6 +9,9 @@ use crate::store::BoxFuture;
 
 /// Obtains a credential while a client waits, where that is allowed.
 ///
+/// On-demand issuance will implement this trait. Nothing issues yet:
+/// [`NeverObtain`] is the only implementation.
+///
 /// - Called only for a name that the store answered: with its record if there
 ///   is one without a credential, without one if the host is absent. Never
 ///   after a failure.

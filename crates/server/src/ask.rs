@@ -9,14 +9,15 @@ use crate::budget::{Budget, Denied, Prefix};
 use crate::metrics::{LookupResult, Metrics};
 use crate::virtual_host::VirtualHost;
 
-/// Looks up `name` on behalf of a client of `prefix`:
+/// Looks up `name` on behalf of a client of `prefix`. The numbers are those of
+/// the steps of [`Lookup`]:
 ///
-/// 1. a cached result costs nothing;
-/// 2. joining a load in flight costs nothing either (singleflight);
-/// 3. a load needs a permit of the prefix, and waits for it. Where too many
-///    wait, the answer is a [`LookupError`] that says which bound was met.
+/// - 1, a cached result, costs nothing;
+/// - 2, joining a load in flight, costs nothing either (singleflight);
+/// - 3 and 4, a load, need a permit of the prefix, and wait for it. Where too
+///   many wait, the answer is a [`LookupError`] that says which bound was met.
 ///
-/// Steps 2 and 3 end at `deadline` with [`LookupError::Late`]. A load that has
+/// Steps 2 to 4 end at `deadline` with [`LookupError::Late`]. A load that has
 /// begun goes on. Returns the counted result, too.
 pub(crate) async fn ask(
     lookup: &Arc<Lookup<VirtualHost>>,
@@ -41,7 +42,7 @@ pub(crate) async fn ask(
     (outcome, counted)
 }
 
-/// Loads with a permit of the prefix: step 3 of [`ask`].
+/// Does steps 3 and 4 of [`ask`]: loads with a permit of the prefix.
 async fn load(
     lookup: &Arc<Lookup<VirtualHost>>,
     budget: &Budget,

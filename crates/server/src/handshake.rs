@@ -40,7 +40,7 @@ pub(crate) struct Established {
     pub(crate) name: HostName,
     /// Whether the client asked for that name.
     pub(crate) named: bool,
-    /// Revision of the change log before the lookup.
+    /// The lookup's revision before `name` was looked up.
     pub(crate) revision: u64,
 }
 

@@ -36,7 +36,7 @@ pub(crate) struct ConnContext {
 struct Known {
     name: HostName,
     served: Arc<Served<VirtualHost>>,
-    /// Revision of the change log before the lookup.
+    /// The lookup's revision before `name` was looked up.
     revision: u64,
 }
 
@@ -113,11 +113,11 @@ impl ConnContext {
     /// Finds the host that answers a request:
     ///
     /// 1. the host of the request line and of the Host field, which agree;
-    /// 2. the connection's earlier result for that name, while the revision of
-    ///    the change log is the same: one compare;
+    /// 2. the connection's earlier result for that name, while the lookup's
+    ///    revision is the same and the record is fresh;
     /// 3. a name other than the connection's: only if the certificate that was
     ///    sent covers it;
-    /// 4. a lookup, charged to the client's prefix;
+    /// 4. a lookup by [`ask`], whose load is charged to the client's prefix;
     /// 5. the record that was found: only with the same tenant and TLS policy.
     ///
     /// # Errors

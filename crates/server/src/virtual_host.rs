@@ -1,5 +1,6 @@
 //! Virtual hosts: what a handshake and its requests need of a host record.
-//! Built once, when the record enters the cache.
+//! Built by each read of the record, before the read is compared with the changes
+//! since it began: a read that a change overtook is thrown away.
 
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -54,7 +55,7 @@ impl VirtualHost {
 }
 
 /// Builder of [`VirtualHost`]s; [`sekisho_certs::Lookup`] calls it once per
-/// cache fill.
+/// read that finds a record.
 #[derive(Debug)]
 pub struct Publisher {
     tls12: ServerConfig,

@@ -138,7 +138,8 @@ impl<V: Send + Sync + 'static> Drop for Load<V> {
 }
 
 impl<V: Send + Sync + 'static> Lookup<V> {
-    /// Loads the credentials and publishes the record.
+    /// Loads the credentials and publishes the record, before the read is
+    /// compared with the changes since it began.
     fn prepare(&self, found: Found<OpenKey>, begun: Begun) -> Result<Read<V>, String> {
         let ids: Vec<_> = found.credentials.iter().map(|stored| stored.id).collect();
         let mut credentials = Vec::with_capacity(found.credentials.len());

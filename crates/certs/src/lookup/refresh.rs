@@ -50,6 +50,7 @@ impl<V> Drop for Refresh<V> {
     }
 }
 
-/// An eighth of the 256 calls that a store takes at once. With calls of 50 ms
-/// that refreshes 38,000 records within the default freshness of 60 s.
+/// Comes on top of `[server] loads`, which bounds only loads that clients wait
+/// for, and is an eighth of that key's default of 256. With calls of 50 ms, 32
+/// refresh 38,000 records within the default freshness of 60 s.
 const MAX_REFRESHES: usize = 32;
