@@ -1,8 +1,9 @@
-//! Rate limits on store loads by client prefix.
+//! Limits on loads by client prefix.
 //!
-//! A name that is not cached costs a store call. Two limits bound the calls of
-//! a client prefix. Absent names are charged to a token bucket per prefix.
-//! Permits for calls in flight go round robin to the prefixes that wait.
+//! A name that is not cached costs a load, which makes 1 to 8 store calls. Two
+//! limits bound the loads of a client prefix. Absent names are charged to a token
+//! bucket per prefix. Permits for loads in flight go round robin to the prefixes
+//! that wait.
 
 mod absences;
 mod calls;
@@ -19,7 +20,7 @@ use absences::Absences;
 pub(crate) use calls::{Call, Calls};
 use over::Over;
 
-/// Source of permits for store calls.
+/// Source of permits for loads.
 #[derive(Debug)]
 pub(crate) struct Budget {
     absences: Arc<Absences>,
@@ -40,10 +41,10 @@ impl Budget {
         }
     }
 
-    /// Waits for a permit to make one store call. The caller bounds the wait by
-    /// `deadline`. A prefix over its budget waits for the bucket to refill.
-    /// Names that exist cost no token, and therefore still get through, slowed
-    /// down.
+    /// Waits for a permit for one load. The caller bounds the wait by `deadline`.
+    /// A load takes a token of the prefix, and gives it back unless the name is
+    /// absent. A prefix without tokens waits for the bucket to refill: its loads
+    /// of names that exist still get through, slowed down.
     ///
     /// # Errors
     /// [`Denied`], if too many clients of the prefix, or of all prefixes, wait
@@ -55,36 +56,44 @@ impl Budget {
                 waiting.pause().await?;
             }
         }
-        let mut permit = Permit {
+        // Made before the wait: a caller that leaves gives the token back.
+        let token = AbsenceToken {
             absences: Arc::clone(&self.absences),
             prefix,
-            absent: false,
-            _call: None,
+            spent: false,
         };
-        permit._call = Some(Calls::enter(&self.calls, prefix).await?);
-        Ok(permit)
+        let call = Calls::enter(&self.calls, prefix).await?;
+        Ok(Permit { token, _call: call })
     }
 }
 
-/// Permit for one store call; dropping it frees the call.
+/// Permit for one load. Dropping it gives the token back.
 #[derive(Debug)]
 pub(crate) struct Permit {
-    absences: Arc<Absences>,
-    prefix: Prefix,
-    absent: bool,
-    _call: Option<Call>,
+    token: AbsenceToken,
+    /// Place among the loads in flight, held until it is dropped.
+    _call: Call,
 }
 
 impl Permit {
-    /// Keeps the token spent: the name was absent.
+    /// Spends the token: the name was absent.
     pub(crate) fn was_absent(mut self) {
-        self.absent = true;
+        self.token.spent = true;
     }
 }
 
-impl Drop for Permit {
+/// Token taken from the prefix's bucket. Dropping it gives it back, unless it is
+/// spent.
+#[derive(Debug)]
+struct AbsenceToken {
+    absences: Arc<Absences>,
+    prefix: Prefix,
+    spent: bool,
+}
+
+impl Drop for AbsenceToken {
     fn drop(&mut self) {
-        if !self.absent {
+        if !self.spent {
             self.absences.give_back(self.prefix);
         }
     }

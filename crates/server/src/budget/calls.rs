@@ -1,4 +1,4 @@
-//! Permits for calls in flight: a bounded number, given round robin to the
+//! Permits for loads in flight: a bounded number, given round robin to the
 //! prefixes that wait.
 
 use std::collections::{HashMap, VecDeque};
@@ -9,14 +9,14 @@ use tokio::sync::oneshot;
 
 use super::{Denied, Prefix};
 
-/// Permits for a bounded number of calls. A free permit goes to the first
+/// Permits for a bounded number of loads. A free permit goes to the first
 /// caller. When there is none, each prefix has a queue, and returned permits go
 /// to the queues round robin. When no more callers may wait, the newest of the
 /// longest queue is refused in favour of a prefix with fewer.
 #[derive(Debug)]
 pub(crate) struct Calls {
     state: Mutex<State>,
-    /// Calls of one prefix in flight while others wait.
+    /// Loads of one prefix in flight while others wait.
     share: usize,
     /// Bound on all queues together.
     waiting: usize,
@@ -26,7 +26,7 @@ pub(crate) struct Calls {
 struct State {
     idle: usize,
     waiting: usize,
-    /// Prefixes that have calls in flight or waiting.
+    /// Prefixes that have loads in flight or waiting.
     prefixes: HashMap<Prefix, Line, RandomState>,
     /// Round-robin order of the prefixes that wait, each once.
     turns: VecDeque<Prefix>,
@@ -38,7 +38,7 @@ struct Line {
     queue: VecDeque<oneshot::Sender<Call>>,
 }
 
-/// Permit of a call; dropping it passes the permit on.
+/// Permit of a load; dropping it passes the permit on.
 #[derive(Debug)]
 pub(crate) struct Call(Option<(Arc<Calls>, Prefix)>);
 
