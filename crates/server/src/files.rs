@@ -118,10 +118,10 @@ impl Files {
         self.0.guard.refused()
     }
 
-    /// Finds the entry of a path. A fresh entry (1 s) comes from the cache. A
-    /// stale one (10 s) does too, and is revalidated in the background
-    /// (stale-while-revalidate). Else the disk is read. A cached file replaces
-    /// a read that takes longer than [`KNOWN_WAIT`].
+    /// Finds the entry of a path. An entry is fresh for 1 s and comes from
+    /// the cache. A file does so up to 10 s, and is read again in the background
+    /// (stale-while-revalidate). Else the disk is read first. A stale file is
+    /// served if that takes longer than [`KNOWN_WAIT`].
     async fn find(&self, root: &Root, host: &HostName, path: &FilePath<'_>) -> Found {
         let key = KeyRef {
             root: root.text(),
@@ -130,18 +130,18 @@ impl Files {
         };
         let known = match self.0.cache.find(&key) {
             Some((entry, Age::Fresh)) => return Found::Entry(entry),
-            Some((entry, Age::Stale)) => {
+            Some((entry, Age::Refresh)) => {
                 self.refresh(&key, root, host, &entry);
                 return Found::Entry(entry);
             }
-            Some((entry, Age::Old)) => Some(entry),
+            Some((entry, Age::Stale)) => Some(entry),
             None => None,
         };
-        // An old directory or absence is not served: the file may exist by now.
-        let stand_in = known.clone().filter(|entry| entry.is_file());
+        // A stale directory or absence is not served: the file may exist by now.
+        let fallback = known.clone().filter(|entry| entry.is_file());
         let share = self.0.turns.share(root, host);
         let reading = self.read(key.to_key(), root.clone(), share, known);
-        match stand_in {
+        match fallback {
             None => reading.await,
             Some(entry) => timeout(KNOWN_WAIT, reading)
                 .await

@@ -56,7 +56,7 @@ impl Cache {
             .entries
             .get(key)
             .map(|entry| (entry.age(self.now()), entry));
-        let served = matches!(found, Some((Age::Fresh | Age::Stale, _)));
+        let served = matches!(found, Some((Age::Fresh | Age::Refresh, _)));
         let counter = if served { &self.hits } else { &self.misses };
         counter.inc();
         found.map(|(age, entry)| (entry, age))
@@ -163,8 +163,8 @@ impl Entry {
         let age = Duration::from_millis(now.saturating_sub(self.checked.load(Ordering::Relaxed)));
         match self.what {
             _ if age < FRESH => Age::Fresh,
-            What::File(_) if age < STALE => Age::Stale,
-            _ => Age::Old,
+            What::File(_) if age < REFRESH => Age::Refresh,
+            _ => Age::Stale,
         }
     }
 }
@@ -187,12 +187,12 @@ impl Drop for Claim {
 /// Freshness of an entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Age {
-    /// Served as it is.
+    /// Serve it.
     Fresh,
-    /// Served as it is, and revalidated in the background.
+    /// Serve it, and read again in the background (stale-while-revalidate).
+    Refresh,
+    /// Read again first. A file is served if that takes too long.
     Stale,
-    /// Not served before it is revalidated.
-    Old,
 }
 
 /// Result of reading a path.
@@ -225,7 +225,7 @@ impl Weighter<Key, Arc<Entry>> for Weigh {
 const FRESH: Duration = Duration::from_secs(1);
 /// Age up to which an entry is served while it is revalidated. Without this
 /// bound, the first request of a day would get yesterday's page.
-const STALE: Duration = Duration::from_secs(10);
+const REFRESH: Duration = Duration::from_secs(10);
 /// Number of locks: more than cores that ask at once. A shard of 16 MiB / 8
 /// holds 30 of the largest entries.
 const SHARDS: usize = 8;
