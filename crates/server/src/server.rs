@@ -47,7 +47,8 @@ pub struct Parts {
     pub responder: Arc<Responder>,
     /// Clock that certificates' validity is checked against.
     pub clock: Clock,
-    /// Hook that runs first on each worker's runtime.
+    /// Hook that each worker calls first, on its own runtime. A store with
+    /// connections of each worker registers the worker there.
     pub on_worker: fn(),
 }
 

@@ -23,6 +23,7 @@ pub(crate) struct Shared {
     pub(crate) log_limits: LogLimits,
     /// Port of HTTPS in redirects from plain HTTP.
     pub(crate) https_port: u16,
-    /// Hook that runs first on each worker's runtime.
+    /// Hook that each worker calls first, on its own runtime. A store with
+    /// connections of each worker registers the worker there.
     pub(crate) on_worker: fn(),
 }
