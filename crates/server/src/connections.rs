@@ -20,7 +20,7 @@ use crate::metrics::Metrics;
 
 /// All open connections, by the client's prefix.
 ///
-/// Below a water mark (15/16 of the limit) no prefix is limited. Above it, the
+/// Below a watermark (15/16 of the limit) no prefix is limited. Above it, the
 /// longest-idle connections of the largest prefix are closed while it holds
 /// more than 1/16 of the limit. At the limit they are closed even below that
 /// share.
@@ -138,9 +138,9 @@ impl Connections {
 
     /// Removes and returns the connections that make room for a new one of
     /// `prefix`.
-    fn victims(&self, open: &mut Open, prefix: Prefix) -> Option<(Prefix, Vec<Arc<State>>)> {
-        let mark = self.limit - self.limit / SHARES;
-        if open.total < mark {
+    fn victims(&self, open: &mut ByPrefix, prefix: Prefix) -> Option<(Prefix, Vec<Arc<State>>)> {
+        let watermark = self.limit - self.limit / SHARES;
+        if open.total < watermark {
             return None;
         }
         let (count, crowd) = *open.by_count.last()?;
@@ -269,7 +269,7 @@ fn now() -> u64 {
     seconds * 1000 + nanos / 1_000_000
 }
 
-/// One prefix's share of the limit, and the part above the water mark: 1/16
+/// One prefix's share of the limit, and the part above the watermark: 1/16
 /// each.
 const SHARES: usize = 16;
 /// Part of a prefix's connections that is closed at once: 1/64. A scan of

@@ -64,11 +64,11 @@ pub(crate) struct ConnTimeouts {
     exhausted: AtomicBool,
     /// A request has come.
     begun: AtomicBool,
-    idle: Mark,
-    head: Mark,
-    read: Mark,
-    closed: Mark,
-    winding_down: Mark,
+    idle: Moment,
+    head: Moment,
+    read: Moment,
+    closed: Moment,
+    winding_down: Moment,
     outflow: Outflow,
     /// Wakes the HTTP/2 streams, which then check how long they wait.
     stream_check: Notify,
@@ -85,11 +85,11 @@ impl ConnTimeouts {
             closing_soon: AtomicBool::new(false),
             exhausted: AtomicBool::new(false),
             begun: AtomicBool::new(false),
-            idle: Mark::default(),
-            head: Mark::default(),
-            read: Mark::default(),
-            closed: Mark::default(),
-            winding_down: Mark::default(),
+            idle: Moment::default(),
+            head: Moment::default(),
+            read: Moment::default(),
+            closed: Moment::default(),
+            winding_down: Moment::default(),
             outflow: Outflow::default(),
             stream_check: Notify::new(),
         }
@@ -292,8 +292,8 @@ impl ConnTimeouts {
         Some((self.at(self.idle.value()?, limits.idle), Due::Close))
     }
 
-    fn at(&self, mark: u64, limit: Duration) -> Instant {
-        self.start + Duration::from_millis(mark) + limit
+    fn at(&self, moment: u64, limit: Duration) -> Instant {
+        self.start + Duration::from_millis(moment) + limit
     }
 
     /// Returns milliseconds since the connection was accepted.
@@ -317,9 +317,9 @@ pub(crate) enum Due {
 /// Optional moment in one atomic: 0 is none, else milliseconds + 1. Relaxed
 /// suffices: see [`ConnTimeouts`].
 #[derive(Debug, Default)]
-pub(crate) struct Mark(AtomicU64);
+pub(crate) struct Moment(AtomicU64);
 
-impl Mark {
+impl Moment {
     pub(crate) fn set(&self, ms: u64) {
         self.0.store(ms + 1, Relaxed);
     }

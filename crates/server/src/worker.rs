@@ -30,8 +30,8 @@ pub(crate) struct Worker {
     pub(crate) working: Working,
 }
 
-/// Mark of a worker that has not drained yet. Dropping the mark ends the other
-/// workers' wait for it.
+/// Registration of a worker that has not drained yet, in the count of all such
+/// workers. Dropping the registration ends the other workers' wait for this one.
 pub(crate) struct Working(watch::Sender<usize>);
 
 /// A listening socket of one worker.
@@ -54,16 +54,16 @@ struct Local {
 }
 
 /// An open connection, counted until its task ends or is dropped.
-struct Open(Arc<Local>);
+struct OpenConnection(Arc<Local>);
 
 impl Working {
-    /// Makes the marks of `count` workers.
+    /// Registers `count` workers.
     pub(crate) fn all(count: usize) -> impl Iterator<Item = Self> {
         let working = watch::Sender::new(count);
         std::iter::repeat_n(working, count).map(Self)
     }
 
-    /// Ends this worker's mark and waits for the others', at most until
+    /// Drops this worker's registration and waits for the others', at most until
     /// `until`.
     async fn ends(self, until: Instant) {
         let mut working = self.0.subscribe();
@@ -114,7 +114,7 @@ impl Worker {
                 listener,
                 connections,
                 move |socket, address, place| {
-                    let open = Open::new(&local);
+                    let open = OpenConnection::new(&local);
                     let peer = Peer { address, listen };
                     tokio::spawn(place.hold(async move {
                         open.0.serve(socket, peer, tls).await;
@@ -168,7 +168,7 @@ impl Local {
     }
 }
 
-impl Open {
+impl OpenConnection {
     fn new(local: &Arc<Local>) -> Self {
         local.open.fetch_add(1, Ordering::AcqRel);
         local.shared.metrics.connection_opened();
@@ -176,7 +176,7 @@ impl Open {
     }
 }
 
-impl Drop for Open {
+impl Drop for OpenConnection {
     fn drop(&mut self) {
         self.0.shared.metrics.connection_closed();
         if self.0.open.fetch_sub(1, Ordering::AcqRel) == 1 {
@@ -223,7 +223,7 @@ mod tests {
         let (third, second, first) = (working.pop(), working.pop(), working.pop());
         let mut end = pin!(first.unwrap().ends(late()));
         assert!(end.as_mut().now_or_never().is_none());
-        // A panic drops the worker's mark like this.
+        // A panic drops the worker's registration like this.
         drop(second);
         assert!(end.as_mut().now_or_never().is_none());
         third.unwrap().ends(late()).await;

@@ -7,7 +7,7 @@ use std::time::Duration;
 use hyper::rt::Executor;
 use tokio::task_local;
 
-use crate::timeouts::{ConnTimeouts, Mark};
+use crate::timeouts::{ConnTimeouts, Moment};
 
 /// Executor of a connection's streams. It resets a stream whose client takes
 /// nothing of its answer, independent of other streams.
@@ -67,7 +67,7 @@ task_local! {
 /// window is not the cause.
 #[derive(Debug, Default)]
 pub(super) struct Progress {
-    waiting_since: Mark,
+    waiting_since: Moment,
 }
 
 impl Progress {

@@ -4,7 +4,7 @@
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
-use super::Mark;
+use super::Moment;
 
 /// Bytes that the socket took, and the time for which it was blocked. Times are
 /// milliseconds since accept.
@@ -18,11 +18,11 @@ pub(super) struct Outflow {
     /// Bytes that the socket took.
     sent: AtomicU64,
     /// Since when the socket is blocked.
-    blocked: Mark,
+    blocked: Moment,
     /// Blocked time before `blocked`.
     total: AtomicU64,
     /// Blocked time at the beginning of the window.
-    window: Mark,
+    window: Moment,
     /// Acknowledged bytes at the beginning of the window.
     taken: AtomicU64,
     /// The window is over: the next blocked write measures what was taken.
