@@ -94,11 +94,11 @@ impl Site {
         }
     }
 
-    /// Returns whether `guard` allows the site in a host record; counts and
-    /// logs a refusal.
-    pub(crate) fn is_admitted(&self, pattern: &HostPattern, guard: &Guard) -> bool {
+    /// Asks `guard` whether a host record may have the site. If not, counts and
+    /// logs the refusal and returns false.
+    pub(crate) fn admit(&self, pattern: &HostPattern, guard: &Guard) -> bool {
         match &*self.0 {
-            Kind::Files(root) => guard.admits(pattern, root),
+            Kind::Files(root) => guard.admit(pattern, root),
             Kind::Redirect(_) | Kind::Status(_) => true,
         }
     }

@@ -92,7 +92,7 @@ impl Publisher {
             Some(stored) => {
                 let site = Site::parse(stored)
                     .map_err(|error| format!("the site of {}: {error}", host.record.pattern))?;
-                let site = if site.is_admitted(&host.record.pattern, &self.guard) {
+                let site = if site.admit(&host.record.pattern, &self.guard) {
                     site
                 } else {
                     Site::unavailable()

@@ -103,9 +103,9 @@ impl Guard {
         self.own.folders.contains(&real).then_some(Refusal::OwnFile)
     }
 
-    /// Returns whether the root of a host record may be served, by its text
-    /// alone.
-    pub(crate) fn admits(&self, pattern: &HostPattern, root: &Root) -> bool {
+    /// Judges by its text alone whether the root of a host record may be served.
+    /// If not, counts and logs the refusal and returns false.
+    pub(crate) fn admit(&self, pattern: &HostPattern, root: &Root) -> bool {
         let admitted = self.allowed.contains(Path::new(&**root.text()));
         if !admitted {
             self.refused.outside_allow.inc();
