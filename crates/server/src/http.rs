@@ -30,7 +30,7 @@ use crate::timeouts::{self, ConnTimeouts};
 use crate::tls::{SEND_LIMIT, Stream};
 use answer::Answer;
 pub(crate) use drive::Drain;
-use drive::{Driven, Held, drive};
+use drive::{Bounds, Driven, drive};
 pub(crate) use plain::redirect;
 use streams::Streams;
 
@@ -97,18 +97,18 @@ impl Http {
             let context = Arc::clone(&context);
             async move { Ok::<_, Infallible>(answer(&context, request).await) }
         });
-        let held = Held {
+        let bounds = Bounds {
             timeouts,
             limits,
             drain,
         };
         // Boxed separately: neither future's size includes the other's.
         let ended = if h2 {
-            stream.watch(Frames::new(STUCK_FACTOR * held.limits.body));
-            let served = Box::pin(Self::serve_two(stream, service, &held));
+            stream.watch(Frames::new(STUCK_FACTOR * bounds.limits.body));
+            let served = Box::pin(Self::serve_two(stream, service, &bounds));
             served.await
         } else {
-            self.serve_one(stream, service, &held).await
+            self.serve_one(stream, service, &bounds).await
         };
         if let Err(error) = ended {
             tracing::debug!(%error, peer = %peer.address, "connection failed");
@@ -121,20 +121,20 @@ impl Http {
         &self,
         mut stream: Stream,
         mut service: S,
-        held: &Held<'_>,
+        bounds: &Bounds<'_>,
     ) -> hyper::Result<()>
     where
         S::Future: Send,
     {
         loop {
             let connection = self.one.serve_connection(stream, service);
-            let driven = Box::pin(drive_one(connection, held));
+            let driven = Box::pin(drive_one(connection, bounds));
             let Some(parts) = driven.await? else {
                 return Ok(());
             };
             (stream, service) = (parts.io, parts.service);
             stream.put_back(parts.read_buf);
-            if !held.is_asked_again(&mut stream).await {
+            if !bounds.wait_or_close(&mut stream).await {
                 return Ok(());
             }
         }
@@ -143,15 +143,15 @@ impl Http {
     async fn serve_two<S: Answering>(
         stream: Stream,
         service: S,
-        held: &Held<'_>,
+        bounds: &Bounds<'_>,
     ) -> hyper::Result<()>
     where
         S::Future: Send + 'static,
     {
-        let streams = Streams::new(&held.timeouts, held.limits.body);
+        let streams = Streams::new(&bounds.timeouts, bounds.limits.body);
         let mut connection = Self::two(streams).serve_connection(stream, service);
         let end = http2::Connection::graceful_shutdown;
-        match drive(Pin::new(&mut connection), end, held).await {
+        match drive(Pin::new(&mut connection), end, bounds).await {
             Driven::Ended(result) => result,
             Driven::Cut | Driven::Idle => Ok(()),
         }
@@ -173,13 +173,13 @@ impl<S> Answering for S where
 /// for a while; then returns its parts.
 async fn drive_one<S: Answering>(
     mut connection: http1::Connection<Stream, S>,
-    held: &Held<'_>,
+    bounds: &Bounds<'_>,
 ) -> hyper::Result<Option<http1::Parts<Stream, S>>>
 where
     S::Future: Send,
 {
     let end = http1::Connection::graceful_shutdown;
-    match drive(Pin::new(&mut connection), end, held).await {
+    match drive(Pin::new(&mut connection), end, bounds).await {
         Driven::Ended(result) => result.map(|()| None),
         Driven::Cut => Ok(None),
         Driven::Idle => Ok(Some(connection.into_parts())),
@@ -189,7 +189,7 @@ where
 /// Answers one request.
 async fn answer(context: &ConnContext, request: Request<Incoming>) -> Response<Answer> {
     let has_body = !request.body().is_end_stream();
-    let guard = answer::Guard::new(context.timeouts(), has_body);
+    let guard = answer::RequestGuard::new(context.timeouts(), has_body);
     let last = is_last(&request);
     let connect = request.method() == Method::CONNECT;
     let http1 = request.version() < Version::HTTP_2;

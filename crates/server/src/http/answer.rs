@@ -17,11 +17,11 @@ pub(crate) struct Answer {
     body: Body,
     /// The part of `body`'s last frame that was not handed out yet.
     rest: Bytes,
-    guard: Guard,
+    guard: RequestGuard,
 }
 
 impl Answer {
-    pub(super) fn new(body: Body, mut guard: Guard) -> Self {
+    pub(super) fn new(body: Body, mut guard: RequestGuard) -> Self {
         guard.answered();
         if !http_body::Body::is_end_stream(&body) {
             guard.wait();
@@ -81,7 +81,7 @@ impl http_body::Body for Answer {
 }
 
 /// A request in flight, from its head to the end of its answer.
-pub(super) struct Guard {
+pub(super) struct RequestGuard {
     timeouts: Arc<ConnTimeouts>,
     /// Whether the request's body may still come.
     has_body: bool,
@@ -90,7 +90,7 @@ pub(super) struct Guard {
     progress: Option<Arc<Progress>>,
 }
 
-impl Guard {
+impl RequestGuard {
     pub(super) fn new(timeouts: &Arc<ConnTimeouts>, has_body: bool) -> Self {
         timeouts.begin(has_body);
         Self {
@@ -117,7 +117,7 @@ impl Guard {
     }
 }
 
-impl Drop for Guard {
+impl Drop for RequestGuard {
     fn drop(&mut self) {
         self.answered();
         self.timeouts.end();

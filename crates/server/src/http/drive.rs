@@ -16,8 +16,8 @@ use crate::tls::Stream;
 /// Signal to the connections of a worker that the drain has begun.
 #[derive(Debug, Default)]
 pub(crate) struct Drain {
-    /// Release in `begin` pairs with Acquire in `begun`.
-    /// Release in `begin` pairs with Acquire in `begun`.
+    /// Set once the drain has begun, and never cleared. Release in `begin` pairs
+    /// with Acquire in `begun`.
     begun: AtomicBool,
     notify: Notify,
 }
@@ -38,7 +38,7 @@ impl Drain {
 }
 
 /// Limits and drain signal of a connection.
-pub(super) struct Held<'a> {
+pub(super) struct Bounds<'a> {
     pub(super) timeouts: Arc<ConnTimeouts>,
     pub(super) limits: Limits,
     pub(super) drain: &'a Drain,
@@ -55,10 +55,11 @@ pub(super) enum Driven<T> {
     Idle,
 }
 
-impl Held<'_> {
-    /// Waits for bytes of the client without hyper. If a limit or the drain
-    /// comes first, it closes the stream and returns false.
-    pub(super) async fn is_asked_again(&self, stream: &mut Stream) -> bool {
+impl Bounds<'_> {
+    /// Waits for bytes of the client without hyper, and returns true. If a limit
+    /// comes first, or the drain after a request, closes the stream and returns
+    /// false.
+    pub(super) async fn wait_or_close(&self, stream: &mut Stream) -> bool {
         let due = self.timeouts.due(&self.limits);
         let limit = async {
             match due {
@@ -90,15 +91,15 @@ impl Held<'_> {
 pub(super) async fn drive<C: Future>(
     connection: Pin<&mut C>,
     end_gracefully: impl Fn(Pin<&mut C>),
-    held: &Held<'_>,
+    bounds: &Bounds<'_>,
 ) -> Driven<C::Output> {
-    let mut draining = pin!(held.drain.begun());
+    let mut draining = pin!(bounds.drain.begun());
     let mut driver = Driver {
         connection,
         end_gracefully,
-        held,
+        bounds,
         timer: pin!(sleep_until(Instant::now() + TICKET_DELAY)),
-        interval: CHECK_INTERVAL.min(held.limits.body / 2),
+        interval: CHECK_INTERVAL.min(bounds.limits.body / 2),
         park: PARK_DELAY,
         drained: false,
         ending: false,
@@ -112,7 +113,7 @@ pub(super) async fn drive<C: Future>(
             if driver.winds_down() {
                 continue;
             }
-            let due = held.timeouts.due(&held.limits);
+            let due = bounds.timeouts.due(&bounds.limits);
             let first = driver.set_timer(due);
             if driver.timer.as_mut().poll(cx).is_pending() {
                 return Poll::Pending;
@@ -129,7 +130,7 @@ pub(super) async fn drive<C: Future>(
 struct Driver<'a, C, E> {
     connection: Pin<&'a mut C>,
     end_gracefully: E,
-    held: &'a Held<'a>,
+    bounds: &'a Bounds<'a>,
     timer: Pin<&'a mut Sleep>,
     /// The longest time between two checks while the server is at work.
     interval: Duration,
@@ -144,7 +145,7 @@ impl<C: Future, E: Fn(Pin<&mut C>)> Driver<'_, C, E> {
     /// host is gone. Returns true if it asked now: the connection must then be
     /// polled.
     fn winds_down(&mut self) -> bool {
-        let timeouts = &self.held.timeouts;
+        let timeouts = &self.bounds.timeouts;
         if !self.drained && !timeouts.is_winding_down() {
             return false;
         }
@@ -165,7 +166,7 @@ impl<C: Future, E: Fn(Pin<&mut C>)> Driver<'_, C, E> {
     /// Resets the timer if something is due sooner. Returns what comes first: a
     /// limit, or a check of the HTTP/2 streams.
     fn set_timer(&mut self, due: Option<(Instant, Due)>) -> Option<Instant> {
-        let streams = self.held.timeouts.has_streams();
+        let streams = self.bounds.timeouts.has_streams();
         let check = streams.then(|| Instant::now() + self.interval);
         let first = due.map(|(at, _)| at).into_iter().chain(check).min();
         if let Some(at) = first.filter(|at| *at < self.timer.deadline()) {
@@ -180,7 +181,7 @@ impl<C: Future, E: Fn(Pin<&mut C>)> Driver<'_, C, E> {
         due: Option<(Instant, Due)>,
         first: Option<Instant>,
     ) -> Option<Driven<C::Output>> {
-        let timeouts = &self.held.timeouts;
+        let timeouts = &self.bounds.timeouts;
         timeouts.check_streams();
         let now = Instant::now();
         match due.filter(|(at, _)| *at <= now).map(|(_, due)| due) {
