@@ -53,7 +53,7 @@ impl fmt::Debug for Sources {
 
 /// Admin service, which answers `/healthz`, `/readyz` and `/metrics`.
 #[derive(Clone, Debug)]
-pub struct Admin(Arc<Shared>);
+pub struct Admin(Arc<AdminState>);
 
 impl Admin {
     /// Makes the service. With a token, each request must carry it. Without
@@ -61,7 +61,7 @@ impl Admin {
     /// operator's browser could otherwise read it by DNS rebinding.
     #[must_use]
     pub fn new(sources: Sources, token: Option<Token>) -> Self {
-        Self(Arc::new(Shared {
+        Self(Arc::new(AdminState {
             sources,
             token,
             places: Arc::new(Semaphore::new(MAX_CONNECTIONS)),
@@ -136,7 +136,7 @@ impl Admin {
         if let Some(refused) = guard::refuse(request, self.0.token.as_ref()) {
             return refused;
         }
-        let answer: fn(&Shared) -> Response<Body> = match request.uri().path() {
+        let answer: fn(&AdminState) -> Response<Body> = match request.uri().path() {
             "/healthz" => health::healthz,
             "/readyz" => health::readyz,
             "/metrics" => metrics,
@@ -156,7 +156,7 @@ impl Admin {
 }
 
 #[derive(Debug)]
-struct Shared {
+struct AdminState {
     sources: Sources,
     token: Option<Token>,
     /// Permits for connections whose requests passed the guard.
@@ -164,7 +164,7 @@ struct Shared {
     started: Instant,
 }
 
-fn metrics(shared: &Shared) -> Response<Body> {
+fn metrics(shared: &AdminState) -> Response<Body> {
     let mut text = String::new();
     encode(&mut text, &shared.sources.registry).expect("a String takes all text");
     let mut response = Body::plain(StatusCode::OK, text);

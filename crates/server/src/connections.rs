@@ -28,13 +28,13 @@ use crate::metrics::Metrics;
 pub(crate) struct Connections {
     permits: Arc<Semaphore>,
     limit: usize,
-    open: Mutex<Open>,
+    open: Mutex<ByPrefix>,
     metrics: Arc<Metrics>,
     log_limits: LogLimits,
 }
 
 #[derive(Debug, Default)]
-struct Open {
+struct ByPrefix {
     total: usize,
     prefixes: HashMap<Prefix, Vec<Arc<State>>, RandomState>,
     /// Prefixes by how many connections they hold.
@@ -155,12 +155,12 @@ impl Connections {
         (!victims.is_empty()).then_some((crowd, victims))
     }
 
-    fn lock(&self) -> MutexGuard<'_, Open> {
+    fn lock(&self) -> MutexGuard<'_, ByPrefix> {
         self.open.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Open {
+impl ByPrefix {
     fn add(&mut self, prefix: Prefix, state: Arc<State>) {
         let held = self.prefixes.entry(prefix).or_default();
         state.index.store(held.len(), Ordering::Relaxed);
@@ -227,7 +227,7 @@ impl Place {
     /// Drives a connection until it ends or is given up, and holds its place
     /// meanwhile.
     pub(crate) fn hold<F: Future<Output = ()>>(self, connection: F) -> impl Future<Output = ()> {
-        Held {
+        WithPlace {
             place: self,
             connection: Box::pin(connection),
         }
@@ -240,12 +240,12 @@ impl Drop for Place {
     }
 }
 
-struct Held<F> {
+struct WithPlace<F> {
     place: Place,
     connection: Pin<Box<F>>,
 }
 
-impl<F: Future<Output = ()>> Future for Held<F> {
+impl<F: Future<Output = ()>> Future for WithPlace<F> {
     type Output = ();
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {

@@ -25,9 +25,9 @@ use tokio::time::timeout;
 use crate::body::{Body, plain};
 use crate::log_limiter::LogLimits;
 use crate::redirect;
-use crate::site::{Guard, Refused, Root};
+use crate::site::{Guard, Refusals, Root};
 use cache::{Age, Cache, Entry, Key, KeyRef, What};
-use load::{Loaded, Place};
+use load::{Loaded, RootedPath};
 use path::FilePath;
 use turns::{Share, Turn, Turns};
 
@@ -40,13 +40,13 @@ pub(crate) use turns::READS_IN_FLIGHT;
 /// A worker never waits for the disk: opening, reading and revalidation run on
 /// the blocking pool, at most [`READS_IN_FLIGHT`] at once.
 #[derive(Debug)]
-pub(crate) struct Files(Arc<Shared>);
+pub(crate) struct Files(Arc<FilesState>);
 
 impl Files {
     /// Makes a file server that caches at most `capacity` bytes of small files,
     /// and reads no file that `guard` refuses.
     pub(crate) fn new(capacity: usize, guard: Arc<Guard>) -> Self {
-        Self(Arc::new(Shared {
+        Self(Arc::new(FilesState {
             cache: Cache::new(capacity),
             turns: Turns::new(),
             open: OpenFiles::of_server(),
@@ -71,14 +71,14 @@ impl Files {
             Err(refused) => return plain(refused.status()),
         };
         let mut found = self.find(root, host, &path).await;
-        let mut place = None;
+        let mut permit = None;
         if let Found::Large { .. } = found {
-            place = open.try_place(&self.0.open);
-            if place.is_none() {
+            permit = open.try_permit(&self.0.open);
+            if permit.is_none() {
                 // Closes the file while it waits: only files with a permit stay
                 // open.
                 drop(found);
-                place = open.place(&self.0.open).await;
+                permit = open.permit(&self.0.open).await;
                 found = self.find(root, host, &path).await;
             }
         }
@@ -91,10 +91,10 @@ impl Files {
                 }
                 What::Missing => plain(StatusCode::NOT_FOUND),
             },
-            Found::Large { file, .. } => match place {
-                Some(place) => {
+            Found::Large { file, .. } => match permit {
+                Some(permit) => {
                     let share = self.0.turns.share(root, host);
-                    answer::streamed(request, *file, share, place)
+                    answer::streamed(request, *file, share, permit)
                 }
                 None => plain(StatusCode::SERVICE_UNAVAILABLE),
             },
@@ -114,7 +114,7 @@ impl Files {
     }
 
     /// Returns how often the guard refused.
-    pub(crate) fn refused(&self) -> &Refused {
+    pub(crate) fn refused(&self) -> &Refusals {
         self.0.guard.refused()
     }
 
@@ -190,7 +190,7 @@ impl Files {
 }
 
 #[derive(Debug)]
-struct Shared {
+struct FilesState {
     cache: Cache,
     turns: Turns,
     open: OpenFiles,
@@ -198,7 +198,7 @@ struct Shared {
     guard: Arc<Guard>,
 }
 
-impl Collector for Shared {
+impl Collector for FilesState {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
         let (to, entries) = (&mut encoder, &self.cache.entries);
         let help = "Bytes of cached files";
@@ -209,17 +209,17 @@ impl Collector for Shared {
     }
 }
 
-impl Shared {
+impl FilesState {
     /// Reads a path and caches the result. Blocks.
     fn load(&self, key: Key, root: &Root, known: Option<Arc<Entry>>) -> Found {
         let checked = self.cache.now();
         let identity = known.as_ref().and_then(|entry| entry.identity());
-        let place = Place {
+        let path = RootedPath {
             root,
             host: &key.host,
             path: &key.path,
         };
-        let loaded = load::load(place, identity, &self.guard);
+        let loaded = load::load(path, identity, &self.guard);
         let what = match loaded {
             Loaded::Unchanged => {
                 let entry = known.expect("only a known file can be unchanged");

@@ -53,14 +53,14 @@ pub(crate) async fn establish(
     shared: &Shared,
     signing: &SigningTurns,
 ) -> Option<Established> {
-    let mut note = Note::new(peer.address);
-    let deadline = note.begun + shared.limits.handshake;
+    let mut report = Report::new(peer.address);
+    let deadline = report.begun + shared.limits.handshake;
     let Ok(hello) = timeout_at(deadline, hello::read(&mut socket)).await else {
-        note.end(HandshakeResult::TimedOut, shared);
+        report.end(HandshakeResult::TimedOut, shared);
         return None;
     };
     let decided = match hello {
-        Ok(hello) => decide(&hello, peer, deadline, shared, signing, &mut note)
+        Ok(hello) => decide(&hello, peer, deadline, shared, signing, &mut report)
             .await
             .map(|chosen| (chosen, hello)),
         Err(unfit) => Err(unfit.into()),
@@ -68,8 +68,8 @@ pub(crate) async fn establish(
     let (chosen, hello) = match decided {
         Ok(decided) => decided,
         Err(refusal) => {
-            note.end(refusal.result, shared);
-            refuse(socket, &refusal.words).await;
+            report.end(refusal.result, shared);
+            refuse(socket, &refusal.bytes).await;
             return None;
         }
     };
@@ -83,16 +83,16 @@ pub(crate) async fn establish(
     let tls = match accepted.into_connection(config) {
         Ok(tls) => tls,
         Err((error, mut alert)) => {
-            let mut words = Vec::new();
-            alert.write_all(&mut words).expect("a Vec takes all");
-            note.end(blame(&error), shared);
-            refuse(socket, &words).await;
+            let mut bytes = Vec::new();
+            alert.write_all(&mut bytes).expect("a Vec takes all");
+            report.end(blame(&error), shared);
+            refuse(socket, &bytes).await;
             return None;
         }
     };
     let timeouts = Arc::new(ConnTimeouts::new());
     let stream = Stream::new(socket, tls, rest, Arc::clone(&timeouts));
-    let stream = finish(stream, chosen.turn, deadline, shared, &note).await?;
+    let stream = finish(stream, chosen.turn, deadline, shared, &report).await?;
     Some(Established {
         stream,
         timeouts,
@@ -109,7 +109,7 @@ async fn finish(
     turn: Option<SigningTurn<'_>>,
     deadline: Instant,
     shared: &Shared,
-    note: &Note,
+    report: &Report,
 ) -> Option<Stream> {
     let result = timeout_at(deadline, exchange(&mut stream, turn)).await;
     let counted = match &result {
@@ -121,7 +121,7 @@ async fn finish(
         }
         Ok(Ok(())) => HandshakeResult::Full,
     };
-    note.end(counted, shared);
+    report.end(counted, shared);
     match result {
         Ok(Ok(())) => return Some(stream),
         Ok(Err(Broken::Tls(error))) => {
@@ -165,7 +165,7 @@ async fn exchange_in_turns(stream: &mut Stream, mut turn: SigningTurn<'_>) -> Re
 }
 
 /// Fields of a handshake's debug log line, collected as it proceeds.
-struct Note {
+struct Report {
     peer: SocketAddr,
     begun: Instant,
     /// The name that was looked up; none unless debug lines are logged.
@@ -173,7 +173,7 @@ struct Note {
     lookup: Option<LookupResult>,
 }
 
-impl Note {
+impl Report {
     fn new(peer: SocketAddr) -> Self {
         Self {
             peer,
@@ -218,7 +218,7 @@ struct Chosen<'a> {
 /// Answer to a client whose handshake is refused, and the result that is
 /// counted.
 struct Refusal {
-    words: Vec<u8>,
+    bytes: Vec<u8>,
     result: HandshakeResult,
 }
 
@@ -238,7 +238,7 @@ async fn decide<'a>(
     deadline: Instant,
     shared: &Shared,
     signing: &'a SigningTurns,
-    note: &mut Note,
+    report: &mut Report,
 ) -> Result<Chosen<'a>, Refusal> {
     if hello.challenge {
         return Err(Refusal::new(
@@ -257,7 +257,7 @@ async fn decide<'a>(
     let prefix = Prefix::from(peer.address.ip());
     let (lookup, budget, metrics) = (&shared.lookup, &shared.budget, &shared.metrics);
     let (outcome, how) = ask(lookup, budget, metrics, &name, prefix, deadline).await;
-    note.looked_up(&name, how);
+    report.looked_up(&name, how);
     let served = match outcome {
         Outcome::Found(served) => served,
         Outcome::Absent(absence) => return Err(absence.into()),
@@ -299,7 +299,7 @@ fn note_expiry(chosen: &LoadedCredential, name: &HostName, shared: &Shared) {
 impl Refusal {
     fn new(alert: Alert, result: HandshakeResult) -> Self {
         Self {
-            words: alert.record().to_vec(),
+            bytes: alert.record().to_vec(),
             result,
         }
     }
@@ -339,7 +339,7 @@ impl From<Unfit> for Refusal {
     fn from(unfit: Unfit) -> Self {
         use HandshakeResult::Malformed;
 
-        let (words, result) = match unfit {
+        let (bytes, result) = match unfit {
             Unfit::PlainHttp => (SPEAKS_HTTPS.to_vec(), HandshakeResult::PlainHttp),
             Unfit::NotTls => (Vec::new(), HandshakeResult::NotTls),
             Unfit::NoHello => return Self::new(Alert::UnexpectedMessage, Malformed),
@@ -354,7 +354,7 @@ impl From<Unfit> for Refusal {
             }
             Unfit::Gone => (Vec::new(), HandshakeResult::Aborted),
         };
-        Self { words, result }
+        Self { bytes, result }
     }
 }
 

@@ -30,14 +30,14 @@ impl Alert {
     }
 }
 
-/// Sends `words`, shuts the sending side down, and discards what the client
+/// Sends `bytes`, shuts the sending side down, and discards what the client
 /// still sends. Closing a socket with unread input sends a reset, which would
-/// destroy words that the client has not read. Bounded by [`LINGER`] and
+/// destroy bytes that the client has not read. Bounded by [`LINGER`] and
 /// [`DRAIN_LIMIT`].
-pub(crate) async fn refuse(mut socket: TcpStream, words: &[u8]) {
+pub(crate) async fn refuse(mut socket: TcpStream, bytes: &[u8]) {
     let farewell = async {
-        if !words.is_empty() {
-            socket.write_all(words).await?;
+        if !bytes.is_empty() {
+            socket.write_all(bytes).await?;
         }
         socket.shutdown().await?;
         let mut drained = 0;
@@ -51,7 +51,7 @@ pub(crate) async fn refuse(mut socket: TcpStream, words: &[u8]) {
             }
         }
     };
-    // The client has [`LINGER`] to read the words, not longer.
+    // The client has [`LINGER`] to read the bytes, not longer.
     let _ = timeout(LINGER, farewell).await;
 }
 

@@ -21,7 +21,7 @@ use crate::template::Template;
 
 pub use crate::files::{MAX_OPEN_FILES, OpenFiles};
 pub use allow::AllowedRoots;
-pub use guard::{Guard, OwnFiles, Refusal, Refused};
+pub use guard::{Guard, OwnFiles, Refusal, Refusals};
 pub(crate) use root::Root;
 
 /// Checked site of a host record or of `[site]`.
@@ -147,7 +147,7 @@ impl Responder {
 
     /// Returns how often the guard refused.
     #[must_use]
-    pub fn refused(&self) -> &Refused {
+    pub fn refused(&self) -> &Refusals {
         self.files.refused()
     }
 }

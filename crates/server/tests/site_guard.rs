@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 
 use common::{Running, Scripted, Setup, host, start};
 use sekisho_certs::Site;
-use sekisho_server::site::{RawSite, Refused};
+use sekisho_server::site::{RawSite, Refusals};
 use sekisho_testkit::{Key, TestCa, client};
 use tempfile::TempDir;
 
@@ -75,7 +75,7 @@ impl Fixture {
         (answer[9..12].parse().unwrap(), body.to_owned())
     }
 
-    fn refused(&self) -> &Refused {
+    fn refused(&self) -> &Refusals {
         self.running.responder.refused()
     }
 }

@@ -5,12 +5,12 @@ use http::{HeaderValue, Response, StatusCode};
 use sekisho_certs::LookupStats;
 use serde_json::json;
 
-use super::Shared;
+use super::AdminState;
 use crate::body::{Body, plain};
 
 /// Answers 200 as long as the process runs; the body describes the state. A
 /// failing store is no reason for a restart.
-pub(crate) fn healthz(shared: &Shared) -> Response<Body> {
+pub(crate) fn healthz(shared: &AdminState) -> Response<Body> {
     let metrics = &shared.sources.metrics;
     let stats = (shared.sources.lookup)();
     let body = json!({
@@ -42,7 +42,7 @@ pub(crate) fn healthz(shared: &Shared) -> Response<Body> {
 
 /// Answers 503 only before the first listen and while draining. A store outage
 /// must not make load balancers drop all servers.
-pub(crate) fn readyz(shared: &Shared) -> Response<Body> {
+pub(crate) fn readyz(shared: &AdminState) -> Response<Body> {
     match state(shared) {
         "serving" => plain(StatusCode::OK),
         state => Body::plain(
@@ -52,7 +52,7 @@ pub(crate) fn readyz(shared: &Shared) -> Response<Body> {
     }
 }
 
-fn state(shared: &Shared) -> &'static str {
+fn state(shared: &AdminState) -> &'static str {
     if (shared.sources.draining)() {
         "draining"
     } else if shared.sources.metrics.start_up().is_some() {

@@ -11,7 +11,7 @@ use http::{HeaderValue, Method, Response, StatusCode};
 use super::conditional::{Validators, Verdict, evaluate, range_applies};
 use super::load::{Head, LargeFile, SmallFile};
 use super::range::{Selection, select};
-use super::stream::{Place, Stream};
+use super::stream::{OpenPermit, Stream};
 use super::turns::Share;
 use crate::body::{Body, plain};
 
@@ -29,11 +29,11 @@ pub(crate) fn streamed(
     request: &Parts,
     large: LargeFile,
     share: Share,
-    place: Place,
+    permit: OpenPermit,
 ) -> Response<Body> {
     let LargeFile { head, file } = large;
     respond(request, &head, |part| {
-        Stream::new(file, part.start, part.end - part.start, share, place).into()
+        Stream::new(file, part.start, part.end - part.start, share, permit).into()
     })
 }
 

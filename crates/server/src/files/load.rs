@@ -41,7 +41,7 @@ pub(crate) enum Loaded {
 
 /// Path to read, with its root.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Place<'a> {
+pub(crate) struct RootedPath<'a> {
     pub(crate) root: &'a Root,
     /// Replacement of `{host}` in the root.
     pub(crate) host: &'a str,
@@ -91,9 +91,9 @@ pub(crate) struct Identity {
     changed: (i64, i64),
 }
 
-/// Reads a place, if `guard` allows it to be served.
-pub(crate) fn load(place: Place<'_>, known: Option<Identity>, guard: &Guard) -> Loaded {
-    let Place { root, host, path } = place;
+/// Reads a path, if `guard` allows it to be served.
+pub(crate) fn load(path: RootedPath<'_>, known: Option<Identity>, guard: &Guard) -> Loaded {
+    let RootedPath { root, host, path } = path;
     let index = path.is_empty() || path.ends_with('/');
     let read = open_root(Path::new(&*root.fill(host))).and_then(|folder| {
         if let Err(refusal) = guard.check_root(root, &folder)? {

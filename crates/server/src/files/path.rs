@@ -13,12 +13,12 @@ pub(crate) struct FilePath<'a>(Cow<'a, str>);
 
 impl<'a> FilePath<'a> {
     /// Parses the path of a request's target, as it was sent.
-    pub(crate) fn parse(raw: &'a str) -> Result<Self, Refused> {
+    pub(crate) fn parse(raw: &'a str) -> Result<Self, PathError> {
         let Some(relative) = raw.strip_prefix('/') else {
-            return Err(Refused::Malformed);
+            return Err(PathError::Malformed);
         };
         if relative.len() > MAX_PATH {
-            return Err(Refused::Missing);
+            return Err(PathError::Missing);
         }
         let decoded = decode(relative)?;
         let mut doubled = decoded.starts_with('/');
@@ -49,14 +49,14 @@ impl<'a> FilePath<'a> {
 
 /// Reasons why a path is not opened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Refused {
+pub(crate) enum PathError {
     /// Well-behaved clients don't send the path: 400.
     Malformed,
     /// The path is never served, even if it exists: 404.
     Missing,
 }
 
-impl Refused {
+impl PathError {
     pub(crate) fn status(self) -> StatusCode {
         match self {
             Self::Malformed => StatusCode::BAD_REQUEST,
@@ -66,29 +66,29 @@ impl Refused {
 }
 
 /// Percent-decodes once: a `%` that remains is part of the file's name.
-fn decode(raw: &str) -> Result<Cow<'_, str>, Refused> {
+fn decode(raw: &str) -> Result<Cow<'_, str>, PathError> {
     if !raw.contains('%') {
         return Ok(Cow::Borrowed(raw));
     }
     let bytes = raw.as_bytes();
     for (at, _) in raw.match_indices('%') {
-        let digits = bytes.get(at + 1..at + 3).ok_or(Refused::Malformed)?;
+        let digits = bytes.get(at + 1..at + 3).ok_or(PathError::Malformed)?;
         if !digits.iter().all(u8::is_ascii_hexdigit) || digits.eq_ignore_ascii_case(b"2f") {
-            return Err(Refused::Malformed);
+            return Err(PathError::Malformed);
         }
     }
     percent_decode_str(raw)
         .decode_utf8()
-        .map_err(|_| Refused::Malformed)
+        .map_err(|_| PathError::Malformed)
 }
 
-fn check(segment: &str, first: bool) -> Result<(), Refused> {
+fn check(segment: &str, first: bool) -> Result<(), PathError> {
     if segment == ".." || segment.chars().any(|c| c.is_control() || c == '\\') {
-        return Err(Refused::Malformed);
+        return Err(PathError::Malformed);
     }
     let hidden = segment.starts_with('.') && !(first && segment == WELL_KNOWN);
     if hidden || segment.len() > MAX_SEGMENT {
-        return Err(Refused::Missing);
+        return Err(PathError::Missing);
     }
     Ok(())
 }
@@ -174,36 +174,36 @@ mod tests {
         let deep = "/a".repeat(3000);
         let long = format!("/{}", "a".repeat(256));
         for (raw, refused) in [
-            ("", Refused::Malformed),
-            ("*", Refused::Malformed),
-            ("a", Refused::Malformed),
-            ("/..", Refused::Malformed),
-            ("/a/../b", Refused::Malformed),
-            ("/%2e%2E/a", Refused::Malformed),
-            ("/a%2fb", Refused::Malformed),
-            ("/a%2Fb", Refused::Malformed),
-            ("/a%5Cb", Refused::Malformed),
-            ("/a\\b", Refused::Malformed),
-            ("/a%00", Refused::Malformed),
-            ("/a%0a", Refused::Malformed),
-            ("/a%7f", Refused::Malformed),
-            ("/a%C2%85", Refused::Malformed),
-            ("/%", Refused::Malformed),
-            ("/%2", Refused::Malformed),
-            ("/%zz", Refused::Malformed),
-            ("/%+1", Refused::Malformed),
-            ("/%c0%ae", Refused::Malformed),
-            ("/%ff", Refused::Malformed),
-            ("/.", Refused::Missing),
-            ("/...", Refused::Missing),
-            ("/.git/config", Refused::Missing),
-            ("/a/.env", Refused::Missing),
-            ("/a/.well-known/x", Refused::Missing),
-            ("/.well-known2", Refused::Missing),
-            ("/.well-known/.secret", Refused::Missing),
-            ("/%2ehtaccess", Refused::Missing),
-            (&deep, Refused::Missing),
-            (&long, Refused::Missing),
+            ("", PathError::Malformed),
+            ("*", PathError::Malformed),
+            ("a", PathError::Malformed),
+            ("/..", PathError::Malformed),
+            ("/a/../b", PathError::Malformed),
+            ("/%2e%2E/a", PathError::Malformed),
+            ("/a%2fb", PathError::Malformed),
+            ("/a%2Fb", PathError::Malformed),
+            ("/a%5Cb", PathError::Malformed),
+            ("/a\\b", PathError::Malformed),
+            ("/a%00", PathError::Malformed),
+            ("/a%0a", PathError::Malformed),
+            ("/a%7f", PathError::Malformed),
+            ("/a%C2%85", PathError::Malformed),
+            ("/%", PathError::Malformed),
+            ("/%2", PathError::Malformed),
+            ("/%zz", PathError::Malformed),
+            ("/%+1", PathError::Malformed),
+            ("/%c0%ae", PathError::Malformed),
+            ("/%ff", PathError::Malformed),
+            ("/.", PathError::Missing),
+            ("/...", PathError::Missing),
+            ("/.git/config", PathError::Missing),
+            ("/a/.env", PathError::Missing),
+            ("/a/.well-known/x", PathError::Missing),
+            ("/.well-known2", PathError::Missing),
+            ("/.well-known/.secret", PathError::Missing),
+            ("/%2ehtaccess", PathError::Missing),
+            (&deep, PathError::Missing),
+            (&long, PathError::Missing),
         ] {
             assert_eq!(FilePath::parse(raw), Err(refused), "{raw}");
         }

@@ -26,19 +26,19 @@ pub(crate) struct Stream {
     file: Arc<File>,
     offset: u64,
     left: u64,
-    place: Arc<Place>,
+    permit: Arc<OpenPermit>,
     share: Share,
     reading: Option<Reading>,
 }
 
 impl Stream {
     /// Streams `len` bytes from `offset` on.
-    pub(crate) fn new(file: File, offset: u64, len: u64, share: Share, place: Place) -> Self {
+    pub(crate) fn new(file: File, offset: u64, len: u64, share: Share, permit: OpenPermit) -> Self {
         Self {
             file: Arc::new(file),
             offset,
             left: len,
-            place: Arc::new(place),
+            permit: Arc::new(permit),
             share,
             reading: None,
         }
@@ -75,11 +75,11 @@ impl Stream {
     fn next_piece(&self) -> Reading {
         let (file, share) = (Arc::clone(&self.file), self.share.clone());
         let (offset, len) = (self.offset, self.left.min(PIECE));
-        let place = Arc::clone(&self.place);
+        let permit = Arc::clone(&self.permit);
         Box::pin(async move {
             let turn = timeout(PIECE_WAIT, share.turn()).await?;
             let read = spawn_blocking(move || {
-                let piece = read_piece(&file, offset, len, place);
+                let piece = read_piece(&file, offset, len, permit);
                 drop(turn);
                 piece
             });
@@ -99,12 +99,12 @@ impl fmt::Debug for Stream {
 
 type Reading = Pin<Box<dyn Future<Output = io::Result<Bytes>> + Send>>;
 
-fn read_piece(file: &File, offset: u64, len: u64, place: Arc<Place>) -> io::Result<Bytes> {
+fn read_piece(file: &File, offset: u64, len: u64, permit: Arc<OpenPermit>) -> io::Result<Bytes> {
     let mut bytes = vec![0; usize::try_from(len).expect("a piece is small")];
     file.read_exact_at(&mut bytes, offset)?;
     Ok(Bytes::from_owner(Piece {
         bytes,
-        _place: place,
+        _permit: permit,
     }))
 }
 
@@ -112,7 +112,7 @@ fn read_piece(file: &File, offset: u64, len: u64, place: Arc<Place>) -> io::Resu
 /// they wait in h2 after their stream has ended.
 struct Piece {
     bytes: Vec<u8>,
-    _place: Arc<Place>,
+    _permit: Arc<OpenPermit>,
 }
 
 impl AsRef<[u8]> for Piece {
@@ -133,26 +133,26 @@ impl OpenFiles {
         Self(Arc::new(Semaphore::new(MAX_OPEN_FILES)).into())
     }
 
-    fn places(&self) -> Arc<Semaphore> {
-        let places = || Arc::new(Semaphore::new(OPEN_OF_CONNECTION));
-        Arc::clone(self.0.get_or_init(places))
+    fn permits(&self) -> Arc<Semaphore> {
+        let permits = || Arc::new(Semaphore::new(OPEN_OF_CONNECTION));
+        Arc::clone(self.0.get_or_init(permits))
     }
 
     /// Takes a permit of this connection and one of the server; None if either
     /// has none free.
-    pub(super) fn try_place(&self, server: &Self) -> Option<Place> {
-        Some(Place {
-            _own: self.places().try_acquire_owned().ok()?,
-            _all: server.places().try_acquire_owned().ok()?,
+    pub(super) fn try_permit(&self, server: &Self) -> Option<OpenPermit> {
+        Some(OpenPermit {
+            _own: self.permits().try_acquire_owned().ok()?,
+            _all: server.permits().try_acquire_owned().ok()?,
         })
     }
 
     /// Waits for both permits; None if one does not come free in time.
-    pub(super) async fn place(&self, server: &Self) -> Option<Place> {
-        let own = timeout(OWN_WAIT, self.places().acquire_owned()).await;
+    pub(super) async fn permit(&self, server: &Self) -> Option<OpenPermit> {
+        let own = timeout(OWN_WAIT, self.permits().acquire_owned()).await;
         let own = own.ok()?.ok()?;
-        let all = timeout(PIECE_WAIT, server.places().acquire_owned()).await;
-        Some(Place {
+        let all = timeout(PIECE_WAIT, server.permits().acquire_owned()).await;
+        Some(OpenPermit {
             _own: own,
             _all: all.ok()?.ok()?,
         })
@@ -161,7 +161,7 @@ impl OpenFiles {
 
 /// Permits to keep a file open for an answer.
 #[derive(Debug)]
-pub(crate) struct Place {
+pub(crate) struct OpenPermit {
     _own: OwnedSemaphorePermit,
     _all: OwnedSemaphorePermit,
 }

@@ -22,7 +22,7 @@ use crate::log_limiter::LogLimits;
 pub struct Guard {
     allowed: AllowedRoots,
     own: OwnFiles,
-    refused: Refused,
+    refused: Refusals,
     log_limits: LogLimits,
 }
 
@@ -46,14 +46,14 @@ impl fmt::Display for Refusal {
 
 /// Counters of refusals by reason. Clones share them.
 #[derive(Clone, Debug, Default)]
-pub struct Refused {
+pub struct Refusals {
     /// Records and requests with a root outside of `[sites] allow`.
     pub outside_allow: Counter,
     /// Requests for the server's own files.
     pub own_files: Counter,
 }
 
-impl Refused {
+impl Refusals {
     pub(crate) fn register(&self, registry: &mut Registry) {
         let refused = Counters {
             label: "reason",
@@ -81,7 +81,7 @@ impl Guard {
 
     /// Returns the refusals since the start.
     #[must_use]
-    pub fn refused(&self) -> &Refused {
+    pub fn refused(&self) -> &Refusals {
         &self.refused
     }
 

@@ -33,13 +33,14 @@ pub enum Source {
 /// Task that keeps a ring up to date, on the background runtime.
 #[derive(Debug)]
 pub struct Keeper {
-    source: From,
+    source: SourceState,
     ring: Arc<Ring>,
     clock: Clock,
 }
 
+/// State of the [`Source`] that a keeper reads.
 #[derive(Debug)]
-enum From {
+enum SourceState {
     Catalog {
         sealer: Sealer,
         events: broadcast::Receiver<DocumentEvent>,
@@ -60,15 +61,15 @@ impl Keeper {
     #[must_use]
     pub fn new(source: Source, ring: Arc<Ring>, clock: Clock) -> Self {
         let source = match source {
-            Source::Catalog(sealer, events) => From::Catalog {
+            Source::Catalog(sealer, events) => SourceState::Catalog {
                 sealer,
                 events,
                 holder: random_name().iter().map(|b| format!("{b:02x}")).collect(),
                 known: Vec::new(),
                 own: Vec::new(),
             },
-            Source::File(path) => From::File(KeyFile::new(path)),
-            Source::Process => From::Process(Vec::new()),
+            Source::File(path) => SourceState::File(KeyFile::new(path)),
+            Source::Process => SourceState::Process(Vec::new()),
         };
         Self {
             source,
@@ -88,7 +89,7 @@ impl Keeper {
     pub async fn refresh(&mut self) -> Result<Duration, Error> {
         let now = self.clock.now();
         let until = match &mut self.source {
-            From::Catalog {
+            SourceState::Catalog {
                 sealer,
                 holder,
                 known,
@@ -108,11 +109,11 @@ impl Keeper {
                 refreshed.map_err(|error| Error::Tickets(error.to_string()))?;
                 next(now, known)
             }
-            From::File(file) => {
+            SourceState::File(file) => {
                 self.ring.install(file.read().await?, 0);
                 return Ok(FILE_CHECK);
             }
-            From::Process(keys) => refresh_process(keys, &self.ring, now),
+            SourceState::Process(keys) => refresh_process(keys, &self.ring, now),
         };
         let seconds = u64::try_from(until - now).unwrap_or(0);
         Ok(Duration::from_secs(seconds).clamp(RETRY_INTERVAL, LOOK_AT_LEAST))
@@ -122,7 +123,7 @@ impl Keeper {
     /// as if they had been read. It writes nothing. Returns whether there were
     /// any.
     pub async fn begin_with(&mut self, document: &Document<SealedBytes>) -> bool {
-        let From::Catalog { sealer, known, .. } = &mut self.source else {
+        let SourceState::Catalog { sealer, known, .. } = &mut self.source else {
             return false;
         };
         if document.id != document::ID {
@@ -159,11 +160,11 @@ impl Keeper {
                 }
             };
             match &mut self.source {
-                From::Catalog { events, .. } => tokio::select! {
+                SourceState::Catalog { events, .. } => tokio::select! {
                     () = sleep(wait) => {}
                     () = keys_changed(events) => {}
                 },
-                From::File(_) | From::Process(_) => sleep(wait).await,
+                SourceState::File(_) | SourceState::Process(_) => sleep(wait).await,
             }
         }
     }
