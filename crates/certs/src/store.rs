@@ -53,9 +53,8 @@ pub trait Store: Debug + Send + Sync + 'static {
 
 /// Tells what changed in a catalog, in order.
 ///
-/// - Each write transaction takes its change numbers last and holds the
-///   counter until its commit: nobody who has seen a number sees a smaller one
-///   appear later.
+/// - Each write transaction locks the counter first and holds it until its
+///   commit: nobody who has seen a number sees a smaller one appear later.
 /// - The changes of a transaction carry a random mark of 64 bits, which is kept
 ///   as long as the change.
 pub trait ChangeLog: Debug + Send + Sync + 'static {
