@@ -1,5 +1,6 @@
-//! Recent changes of a catalog's log, as every cache remembers them. They tell
-//! a load that a change overtook from one that is still right.
+//! Recent changes of a catalog's log, as the lookup and the disk cache's writer
+//! remember them. They tell a load that a change overtook from one that is still
+//! right. Redis remembers changed subjects itself.
 
 mod seen;
 
@@ -8,18 +9,14 @@ use std::collections::VecDeque;
 pub use self::seen::{Noted, Seen};
 use crate::credential::CredentialId;
 use crate::host::{HostName, HostPattern};
-use crate::store::{Change, ChangePage, LogId, LogPosition, Subject};
+use crate::store::{Change, ChangePage, LogPosition, Subject};
 
 /// Last changes that were applied. A load asks whether what it read has changed
 /// since it began.
 #[derive(Debug, Default)]
 pub struct Recent {
-    /// The log that is followed; none before the first contact.
-    pub log: Option<LogId>,
     /// The number of the last applied change.
     pub number: u64,
-    /// The mark of that change; 0 before the first.
-    pub mark: u64,
     /// Grows when everything remembered must be read again.
     pub epoch: u64,
     /// The number of the last change that is no longer remembered.
@@ -84,20 +81,10 @@ impl Recent {
     /// Forgets the log and starts a new epoch behind `position`.
     pub fn restart(&mut self, position: LogPosition) {
         *self = Self {
-            log: Some(position.log),
             number: position.number,
-            mark: position.mark,
             epoch: self.epoch + 1,
             dropped: position.number,
             changes: VecDeque::new(),
-        };
-    }
-
-    /// Knows no log any more, and starts a new epoch.
-    pub fn forget(&mut self) {
-        *self = Self {
-            epoch: self.epoch + 1,
-            ..Self::default()
         };
     }
 
@@ -176,7 +163,7 @@ const MAX_REMEMBERED: usize = 8192;
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::store::What;
+    use crate::store::{LogId, What};
 
     const AT: LogPosition = LogPosition {
         log: LogId([7; 16]),

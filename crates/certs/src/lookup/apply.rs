@@ -21,7 +21,6 @@ impl<V: Send + Sync + 'static> Lookup<V> {
     /// Applies a page that continues what was applied.
     pub fn apply(&self, page: &ChangePage) {
         let mut recent = self.recent();
-        recent.mark = page.mark_last.unwrap_or(recent.mark);
         for change in &page.changes {
             recent.push(change);
             if let Subject::Credential(id) = &change.subject {
