@@ -32,7 +32,8 @@ pub(super) struct Known {
     pub(super) recognized: Option<CatalogId>,
     /// Check value as it was last read.
     pub(super) check: Option<Check>,
-    /// Set while the check value may be another than the one known.
+    /// Set while the check value may be another than the one known, could not be
+    /// read, or is sealed under a key that is missing.
     is_stale: bool,
     /// Set while a task reads the check value.
     is_reading: bool,
@@ -91,20 +92,19 @@ impl Sealer {
     }
 
     /// Reads in the background which catalog answers and which key seals, if
-    /// that may have changed. What could not be read is tried again with the
-    /// next page.
-    fn read_again_if(&self, changed: bool) {
+    /// [`Known::is_stale`]. What could not be read stays stale, and is tried
+    /// again with the next page or report of the feed.
+    fn read_if_stale(&self) {
         let mut known = self.known();
-        known.is_stale |= changed;
         // Opening the catalog reads the check value too.
         if known.is_stale && !known.is_reading && known.opened.is_some() {
             known.is_reading = true;
             let sealer = self.clone();
-            tokio::spawn(async move { sealer.read_again().await });
+            tokio::spawn(async move { sealer.read_stale().await });
         }
     }
 
-    async fn read_again(&self) {
+    async fn read_stale(&self) {
         // A page may tell of the next check value while this one is read.
         self.known().is_stale = false;
         let has_it = self.recognize().await.is_ok()
@@ -152,19 +152,23 @@ impl Sealer {
 impl Follower for Sealer {
     fn follow<'a>(&'a self, page: &'a ChangePage) -> BoxFuture<'a, ()> {
         let is_check = |subject: &Subject| matches!(subject, Subject::Document(id) if *id == CHECK);
-        self.read_again_if(page.changes.iter().any(|change| is_check(&change.subject)));
+        if page.changes.iter().any(|change| is_check(&change.subject)) {
+            self.known().is_stale = true;
+        }
+        self.read_if_stale();
         Box::pin(ready(()))
     }
 
     fn start_over(&self, _: LogPosition) -> BoxFuture<'_, ()> {
-        self.read_again_if(true);
+        self.known().is_stale = true;
+        self.read_if_stale();
         Box::pin(ready(()))
     }
 
     /// Tries again what could not be read.
     fn feed_is(&self, state: FeedState) {
         if state == FeedState::Healthy {
-            self.read_again_if(false);
+            self.read_if_stale();
         }
     }
 }
