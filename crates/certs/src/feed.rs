@@ -15,7 +15,21 @@ use crate::log::Seen;
 use crate::lookup::FeedState;
 use crate::store::{BoxFuture, ChangeLog, ChangePage, LogPosition, Result, StoreError};
 
-/// Something that a change of the catalog may make wrong.
+/// Reader of the log: a cache that a change may make wrong, or a task that
+/// waits for a change.
+///
+/// A server hands each page to its followers in this order:
+///
+/// 1. `RedisCache` (`stores/redis_cache.rs`) and `DiskCache`
+///    (`stores/disk_cache/resync.rs`), at the same time;
+/// 2. [`Sealer`](crate::Sealer) (`seal/sealer/check.rs`), which looks for another
+///    sealing key;
+/// 3. [`Lookup`](crate::Lookup) (`lookup/apply.rs`), which then reads nothing old
+///    from the caches;
+/// 4. [`Documents`] (`feed/documents.rs`), which tells those who keep documents.
+///
+/// Followers ignore [`Change::what`](crate::store::Change::what): a copy is dropped
+/// and read again, whether its subject was put or removed.
 ///
 /// - Pages arrive in the order of the log, and each continues the one before.
 ///   Where that is not so, [`Self::start_over`] is called instead.
@@ -46,37 +60,40 @@ pub trait Follower: Send + Sync + 'static {
 pub struct Feed {
     log: Arc<dyn ChangeLog>,
     seen: Arc<Seen>,
-    caches: Vec<Arc<dyn Follower>>,
-    cache_timeout: Duration,
-    followers: Vec<Arc<dyn Follower>>,
+    /// Caches outside of the process's memory: asked together, and not waited
+    /// for longer than `first_timeout`.
+    first: Vec<Arc<dyn Follower>>,
+    first_timeout: Duration,
+    /// Followers inside of this process, asked one by one behind `first`.
+    then: Vec<Arc<dyn Follower>>,
     /// The last position that was handed on; none before the first contact.
     at: Option<LogPosition>,
 }
 
 impl Feed {
-    /// Follows this log. A page counts as seen once the caches have had it.
+    /// Follows this log. A page counts as seen once the first followers had it.
     #[must_use]
     pub fn new(log: Arc<dyn ChangeLog>, seen: Arc<Seen>) -> Self {
         Self {
             log,
             seen,
-            caches: Vec::new(),
-            cache_timeout: CACHE_TIMEOUT,
-            followers: Vec::new(),
+            first: Vec::new(),
+            first_timeout: CACHE_TIMEOUT,
+            then: Vec::new(),
             at: None,
         }
     }
 
-    /// Hands each page to these first, to all at the same time, and waits for
-    /// them no longer than `within`: [`CACHE_TIMEOUT`] in a server.
+    /// Hands each page to these caches first, to all at the same time, and waits
+    /// for them no longer than `within`: [`CACHE_TIMEOUT`] in a server.
     #[must_use]
-    pub fn caches(
+    pub fn first(
         mut self,
         caches: impl IntoIterator<Item = Arc<dyn Follower>>,
         within: Duration,
     ) -> Self {
-        self.caches.extend(caches);
-        self.cache_timeout = within;
+        self.first.extend(caches);
+        self.first_timeout = within;
         self
     }
 
@@ -84,16 +101,20 @@ impl Feed {
     /// not wait for anything outside of this process.
     #[must_use]
     pub fn then(mut self, follower: Arc<dyn Follower>) -> Self {
-        self.followers.push(follower);
+        self.then.push(follower);
         self
     }
 
     /// Begins behind `at` instead of at the end of the log. A server that
     /// answers from copies of that position then learns at the first contact
     /// what was replaced since.
+    ///
+    /// The first followers are left out. Each keeps its own position over a
+    /// restart: the file of the disk cache stands at `at`, and Redis is compared
+    /// with the log at the first contact.
     pub async fn begin_at(&mut self, at: LogPosition) {
         self.seen.restart(at);
-        for follower in &self.followers {
+        for follower in &self.then {
             follower.start_over(at).await;
         }
         self.at = Some(at);
@@ -135,7 +156,7 @@ impl Feed {
             Ok(()) => FeedState::Healthy,
             Err(_) => FeedState::Broken,
         };
-        for follower in self.caches.iter().chain(&self.followers) {
+        for follower in self.first.iter().chain(&self.then) {
             follower.feed_is(state);
         }
         read
@@ -172,9 +193,9 @@ impl Feed {
 
     /// Hands on a page that ends at `at`.
     async fn hand_on(&mut self, page: &ChangePage, at: LogPosition) {
-        self.ask_caches(|cache| cache.follow(page)).await;
+        self.ask_first(|cache| cache.follow(page)).await;
         self.seen.raise(at);
-        for follower in &self.followers {
+        for follower in &self.then {
             follower.follow(page).await;
         }
         self.at = Some(at);
@@ -183,16 +204,16 @@ impl Feed {
     async fn start_over(&mut self, at: LogPosition) {
         // Positions noted before count no longer, in the caches neither.
         self.seen.restart(at);
-        self.ask_caches(|cache| cache.start_over(at)).await;
-        for follower in &self.followers {
+        self.ask_first(|cache| cache.start_over(at)).await;
+        for follower in &self.then {
             follower.start_over(at).await;
         }
         self.at = Some(at);
     }
 
-    async fn ask_caches<'a>(&'a self, call: impl Fn(&'a dyn Follower) -> BoxFuture<'a, ()>) {
-        let calls = self.caches.iter().map(|cache| async {
-            if timeout(self.cache_timeout, call(cache.as_ref()))
+    async fn ask_first<'a>(&'a self, call: impl Fn(&'a dyn Follower) -> BoxFuture<'a, ()>) {
+        let calls = self.first.iter().map(|cache| async {
+            if timeout(self.first_timeout, call(cache.as_ref()))
                 .await
                 .is_err()
             {
@@ -207,8 +228,8 @@ impl fmt::Debug for Feed {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Feed")
             .field("at", &self.at)
-            .field("caches", &self.caches.len())
-            .field("followers", &self.followers.len())
+            .field("first", &self.first.len())
+            .field("then", &self.then.len())
             .finish_non_exhaustive()
     }
 }
@@ -218,8 +239,13 @@ async fn in_time<T>(call: BoxFuture<'_, Result<T>>) -> Result<T> {
     answer.unwrap_or(Err(StoreError::TimedOut(READ_TIMEOUT)))
 }
 
-/// Time that all caches have together for one page. A change reaches the lookup
-/// within 60 ms even if a cache hangs, and every server within 100 ms.
+/// Time that all caches have together for one page. Every server promises to
+/// have a change within 100 ms, even if a cache hangs:
+///
+/// - at most 40 ms until the log is read, if a store without notifications is
+///   polled (`POLL` in `stores/postgres/listen.rs`; SQLite's watch takes 25 ms);
+/// - at most 40 ms for the caches;
+/// - the other 20 ms for reading the page and dropping what changed.
 pub const CACHE_TIMEOUT: Duration = Duration::from_millis(40);
 /// Changes in one page: bounds the time for which the lookup's lock is held.
 const MAX_PAGE: usize = 1000;

@@ -179,7 +179,7 @@ async fn a_page_of_1000_changes_passes_caches_that_hang() {
     let hung = [Arc::new(Hung::default()), Arc::new(Hung::default())];
     let feed = Feed::new(rig.catalog.clone(), rig.seen.clone());
     let caches = hung.clone().map(|one| one as _);
-    let feed = run(feed.caches(caches, CACHE_TIMEOUT).then(rig.told.clone()));
+    let feed = run(feed.first(caches, CACHE_TIMEOUT).then(rig.told.clone()));
     rig.reaches(1).await;
     for one in &hung {
         one.hang();
@@ -206,7 +206,7 @@ async fn a_page_is_seen_between_the_caches_and_the_lookup() {
     let told = Arc::new(Told::noting(&rig.seen));
     let feed = Feed::new(rig.catalog.clone(), rig.seen.clone());
     let feed = run(feed
-        .caches([cache.clone() as _], CACHE_TIMEOUT)
+        .first([cache.clone() as _], CACHE_TIMEOUT)
         .then(told.clone()));
     until(|| told.number() == Some(1)).await;
     cache.hang();

@@ -118,7 +118,7 @@ async fn tiers(inner: Fixture) -> Names {
     let (disk, folder) = disk_cache(seen.clone());
     disk.keep_up(catalog.clone(), &runtime);
     let caches: [Arc<dyn Follower>; 2] = [redis.clone(), disk.clone()];
-    let feed = Feed::new(catalog, seen).caches(caches, CACHE_TIMEOUT);
+    let feed = Feed::new(catalog, seen).first(caches, CACHE_TIMEOUT);
     let feed = tokio::spawn(feed.then(Arc::new(sealer.clone())).run());
     let tiers = Tiers::catalog(sealer.clone())
         .redis(Some(redis))

@@ -212,7 +212,7 @@ async fn feed(
     let keys = Arc::new(sealer.clone());
     let feed = Feed::new(Arc::clone(sealer.catalog()) as _, Arc::clone(sealer.seen()));
     let mut feed = feed
-        .caches(redis.into_iter().chain(disk), CACHE_TIMEOUT)
+        .first(redis.into_iter().chain(disk), CACHE_TIMEOUT)
         .then(keys)
         .then(lookup.clone())
         .then(documents);

@@ -110,7 +110,7 @@ impl Rig {
             sealer.open_with(start.catalog, start.check).await?;
         }
         disk.keep_up(Arc::clone(&catalog), &tokio::runtime::Handle::current());
-        let feed = Feed::new(catalog, seen).caches([disk.clone() as Arc<dyn Follower>], LONG);
+        let feed = Feed::new(catalog, seen).first([disk.clone() as Arc<dyn Follower>], LONG);
         let mut feed = feed.then(Arc::new(sealer.clone()));
         if let Some(at) = disk.position() {
             feed.begin_at(at).await;

@@ -105,8 +105,8 @@ async fn until_broken(connection: Connection, bound: Duration) {
 const LISTEN: &str = "LISTEN sekisho";
 /// The end of a write transaction: listeners hear of it when it is committed.
 pub(super) const NOTIFY_AND_COMMIT: &str = "NOTIFY sekisho; COMMIT";
-/// Servers promise to have a change within 100 ms; the rest of it is for
-/// reading what changed.
+/// Share of the 100 ms that [`CACHE_TIMEOUT`](sekisho_certs::feed::CACHE_TIMEOUT)
+/// adds up.
 const POLL: Duration = Duration::from_millis(40);
 /// Between two attempts to listen.
 const RETRY: Backoff = Backoff::new(Duration::from_millis(100), Duration::from_secs(1));

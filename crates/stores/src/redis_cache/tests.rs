@@ -87,7 +87,7 @@ impl Bench {
         let cache = RedisCache::new(redis, catalog.clone(), seen.clone(), timeouts, &runtime);
         let cache = Arc::new(cache);
         let feed = Feed::new(catalog.clone(), seen);
-        let feed = feed.caches([cache.clone() as Arc<dyn Follower>], waits.advance);
+        let feed = feed.first([cache.clone() as Arc<dyn Follower>], waits.advance);
         let tiers = Tiers::catalog(sealer.clone()).redis(Some(cache.clone()));
         Server {
             catalog,

@@ -75,6 +75,6 @@ fn poll(
     }
 }
 
-/// Servers promise to have a change within 100 ms; the rest of it is for
-/// reading what changed.
+/// Share of the 100 ms that [`CACHE_TIMEOUT`](sekisho_certs::feed::CACHE_TIMEOUT)
+/// adds up.
 const POLL_INTERVAL: Duration = Duration::from_millis(25);
