@@ -149,20 +149,20 @@ impl RedisCache {
     }
 
     /// Whether changes arrive: then Redis is as good as the catalog.
-    pub(crate) fn follows(&self) -> bool {
+    pub(crate) fn is_feed_healthy(&self) -> bool {
         let followed = self.shared.known().followed;
         followed.is_some_and(|at| at.elapsed() < FEED_TIMEOUT)
     }
 
-    /// Gives what a lookup that noted this may ask and fill; none while
-    /// Redis is passed over.
-    pub(crate) fn checked(&self, noted: Noted) -> Option<CachePosition> {
+    /// Returns the position by which a lookup that noted this may ask and fill;
+    /// none while Redis is passed over.
+    pub(crate) fn position(&self, noted: Noted) -> Option<CachePosition> {
         let shared = &self.shared;
-        let position = noted.position.filter(|_| shared.counts.is_usable())?;
+        let seen = noted.position.filter(|_| shared.counts.is_usable())?;
         let known = shared.known();
         let (compared, epoch) = known.compared.as_ref()?;
-        (*epoch == noted.epoch && compared.space.log == position.log).then(|| CachePosition {
-            number: position.number,
+        (*epoch == noted.epoch && compared.space.log == seen.log).then(|| CachePosition {
+            number: seen.number,
             ..compared.clone()
         })
     }
@@ -170,15 +170,15 @@ impl RedisCache {
     /// Reads what Redis has for a name; none if it has nothing, or is passed over.
     pub(crate) async fn find(
         &self,
-        checked: Option<&CachePosition>,
+        position: Option<&CachePosition>,
         name: &HostName,
     ) -> Option<Box<Found<SealedBytes>>> {
         let shared = &self.shared;
-        let Some(checked) = checked else {
+        let Some(position) = position else {
             shared.counts.passed_over.inc();
             return None;
         };
-        let got = in_time(shared.timeouts.get, shared.server.get(checked, name));
+        let got = in_time(shared.timeouts.get, shared.server.get(position, name));
         let counter = match got.await {
             Ok(Got::Found(found)) => {
                 shared.counts.hits.inc();
@@ -186,7 +186,7 @@ impl RedisCache {
             }
             Ok(Got::Miss) => &shared.counts.misses,
             Ok(Got::Damaged(why)) => {
-                self.damaged(name, &why);
+                self.count_unusable(name, &why);
                 &shared.counts.misses
             }
             Ok(Got::Behind) => {
@@ -203,16 +203,16 @@ impl RedisCache {
     }
 
     /// Counts a copy that can't be used.
-    pub(crate) fn damaged(&self, name: &HostName, why: &dyn fmt::Display) {
+    pub(crate) fn count_unusable(&self, name: &HostName, why: &dyn fmt::Display) {
         let before = self.shared.counts.unusable_values.inc();
         if (before + 1).is_power_of_two() {
             tracing::warn!(host = %name, %why, "Redis holds something unusable, the catalog is asked");
         }
     }
 
-    /// Stores an answer of the catalog, which was asked after `checked` was
+    /// Stores an answer of the catalog, which was asked after `position` was
     /// noted, while its client is served.
-    pub(crate) fn fill(&self, checked: CachePosition, found: &Found<SealedBytes>) {
+    pub(crate) fn fill(&self, position: CachePosition, found: &Found<SealedBytes>) {
         let shared = &self.shared;
         if found.shadowed || !shared.counts.is_usable() {
             return;
@@ -227,7 +227,7 @@ impl RedisCache {
         };
         let shared = Arc::clone(shared);
         self.shared.runtime.spawn(async move {
-            let fill = shared.server.fill(&checked, &entry);
+            let fill = shared.server.fill(&position, &entry);
             let counter = match in_time(shared.timeouts.background, fill).await {
                 Ok(true) => &shared.counts.stored,
                 Ok(false) => &shared.counts.refused,
@@ -247,10 +247,10 @@ impl Follower for RedisCache {
         Box::pin(async move {
             let shared = &self.shared;
             // Where it is passed over, the resync pages from its own number.
-            let Some(checked) = self.checked(shared.seen.note()) else {
+            let Some(position) = self.position(shared.seen.note()) else {
                 return;
             };
-            match shared.server.advance(&checked, page).await {
+            match shared.server.advance(&position, page).await {
                 Ok(true) => {}
                 Ok(false) => shared.lose(),
                 Err(error) => shared.fail(&error),

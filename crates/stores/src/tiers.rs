@@ -81,15 +81,15 @@ impl Tiers {
         Self { redis, ..self }
     }
 
-    /// Asks this cache while the store is out of reach. It follows the log of
-    /// the same catalog.
+    /// Asks this cache where the store failed with a retryable error. The cache
+    /// follows the log of the same catalog.
     #[must_use]
     pub fn disk(self, disk: Option<Arc<DiskCache>>) -> Self {
         Self { disk, ..self }
     }
 
-    /// Asks this cache while the plain store is out of reach, and seals its
-    /// keys under that ring.
+    /// Asks this cache where the plain store failed with a retryable error, and
+    /// seals its keys under that ring.
     #[must_use]
     pub fn disk_sealed(self, disk: Arc<DiskCache>, ring: KeyRing) -> Self {
         let origin = match self.origin {
@@ -117,7 +117,9 @@ impl Store for Tiers {
     /// 3. Asks the store, under a deadline and a circuit breaker. Its answer is
     ///    offered to both caches and opened. An answer from an older state than
     ///    was noted is read again.
-    /// 4. Only if the store can't be reached: Redis, then the disk.
+    /// 4. Only if the store failed with a retryable error (out of reach, too
+    ///    slow, overloaded, or this call failed): asks Redis, unless step 2 did,
+    ///    then the disk. The answer counts as stale.
     ///
     /// Without a log, 1 and 2 fall away, and each answer, an absence too,
     /// replaces or drops the copy on disk.
@@ -138,7 +140,7 @@ impl Store for Tiers {
 }
 
 impl Tiers {
-    /// Step 1.
+    /// Step 1: notes how far the log was seen, and whether Redis comes first.
     fn note<'a>(&self, name: &'a HostName) -> Question<'a> {
         let noted = match &self.origin {
             Origin::Catalog(sealer) => sealer.seen().note(),
@@ -150,15 +152,16 @@ impl Tiers {
             name,
             noted,
             #[cfg(feature = "redis")]
-            redis: redis.and_then(|redis| redis.checked(noted)),
+            redis: redis.and_then(|redis| redis.position(noted)),
             #[cfg(feature = "redis")]
-            redis_first: redis.is_some_and(|redis| redis.follows()),
+            redis_first: redis.is_some_and(|redis| redis.is_feed_healthy()),
             #[cfg(not(feature = "redis"))]
             redis_first: false,
         }
     }
 
-    /// Step 2.
+    /// Step 2, or part of step 4: asks Redis for a state that is as far, and opens
+    /// its answer.
     #[cfg(feature = "redis")]
     async fn ask_redis(&self, question: &Question<'_>) -> Option<Answer<OpenKey>> {
         let (Origin::Catalog(sealer), Some(redis)) = (&self.origin, &self.redis) else {
@@ -167,17 +170,17 @@ impl Tiers {
         let found = redis.find(question.redis.as_ref(), question.name).await?;
         let opened = sealer.open_answer(Answer::found(*found)).await;
         opened
-            .inspect_err(|why| redis.damaged(question.name, why))
+            .inspect_err(|why| redis.count_unusable(question.name, why))
             .ok()
     }
 
-    /// Step 2.
+    /// Has no Redis to ask in this build.
     #[cfg(not(feature = "redis"))]
     async fn ask_redis(&self, _: &Question<'_>) -> Option<Answer<OpenKey>> {
         None
     }
 
-    /// Step 3.
+    /// Step 3: asks the store, and offers its answer to the caches.
     async fn ask_store(&self, question: &Question<'_>) -> Result<Answer<OpenKey>> {
         match &self.origin {
             Origin::Catalog(sealer) => self.ask_catalog(question, sealer).await,
@@ -216,15 +219,16 @@ impl Tiers {
         }
         let Some(found) = found else { return };
         #[cfg(feature = "redis")]
-        if let (Some(redis), Some(checked)) = (&self.redis, &question.redis) {
-            redis.fill(checked.clone(), found);
+        if let (Some(redis), Some(position)) = (&self.redis, &question.redis) {
+            redis.fill(position.clone(), found);
         }
         if let Some(disk) = &self.disk {
             disk.keep(question.name, found, question.noted);
         }
     }
 
-    /// Step 4. What stands in is no contact with the store.
+    /// Step 4: asks Redis, then the disk, for a copy. A copy is no contact with the
+    /// store.
     async fn stand_in(
         &self,
         question: &Question<'_>,

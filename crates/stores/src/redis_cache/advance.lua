@@ -13,10 +13,12 @@ for i = 8, #ARGV, 2 do
   redis.call('ZADD', KEYS[1], ARGV[i + 1], ARGV[i])
   redis.call('DEL', ARGV[1] .. ARGV[i])
 end
+-- Four members are no subjects: generation, `upto`, `floor`, mark.
 local excess = redis.call('ZCARD', KEYS[1]) - 4 - tonumber(ARGV[4])
 if excess > 0 then
   local cut = redis.call('ZRANGEBYSCORE', KEYS[1], '(-inf', '+inf', 'WITHSCORES', 'LIMIT', excess, 1)
-  -- The floor first: loads below it are refused before their marks are gone.
+  -- The floor first: loads below it are refused before the subjects that
+  -- changed since they began are gone.
   redis.call('ZADD', KEYS[1], cut[2], 'floor')
   redis.call('ZREMRANGEBYSCORE', KEYS[1], '(-inf', '(' .. cut[2])
 end

@@ -41,7 +41,7 @@ pub(super) async fn keep(shared: Arc<Shared>) {
 
 /// State of this server when a comparison with the log began.
 #[derive(Clone, Copy)]
-struct Begun {
+struct Baseline {
     at: LogPosition,
     epoch: u64,
     doubts: u64,
@@ -53,42 +53,45 @@ impl Shared {
     /// from a backup, no longer had.
     async fn resync(&self) -> Result<()> {
         loop {
-            let begun = self.begun()?;
+            let baseline = self.baseline()?;
             let catalog = self.id.get_or_try_init(|| self.catalog.id()).await?;
-            let space = Arc::new(Space::new(*catalog, begun.at.log));
+            let space = Arc::new(Space::new(*catalog, baseline.at.log));
             let state = self.server.state(&space);
             let Some((state, mark)) = in_time(self.timeouts.background, state).await? else {
                 self.begin(&space, None).await?;
                 continue;
             };
-            if !self.catch_up(&state, mark, begun).await? {
+            if !self.catch_up(&state, mark, baseline).await? {
                 continue;
             }
             // Lookups will wait for it no longer than this.
             in_time(self.timeouts.get, self.server.state(&space)).await?;
-            if self.compared(state, begun) {
+            if self.compared(state, baseline) {
                 return Ok(());
             }
         }
     }
 
-    fn begun(&self) -> Result<Begun> {
+    /// Notes the state of this server before Redis and the log are read.
+    fn baseline(&self) -> Result<Baseline> {
         let doubts = self.known().doubts;
         let Noted { position, epoch } = self.seen.note();
         let at = position.ok_or_else(|| unavailable("the log was not read yet"))?;
-        Ok(Begun { at, epoch, doubts })
+        Ok(Baseline { at, epoch, doubts })
     }
 
     /// Carries in one page of the log, or begins a new generation where the log
     /// has another history; true when Redis is as far as this server was.
-    async fn catch_up(&self, state: &CachePosition, mark: u64, begun: Begun) -> Result<bool> {
+    async fn catch_up(&self, state: &CachePosition, mark: u64, baseline: Baseline) -> Result<bool> {
         let page = match self.catalog.changes(state.number, PAGE).await {
             Ok(page) => page,
             // The state was right before, and nothing was seen since.
-            Err(error) if error.is_retryable() && self.was_right(state, begun) => return Ok(true),
+            Err(error) if error.is_retryable() && self.was_right(state, baseline) => {
+                return Ok(true);
+            }
             Err(error) => return Err(error),
         };
-        if page.log != begun.at.log || page.ends_before(begun.at) {
+        if page.log != baseline.at.log || page.ends_before(baseline.at) {
             return Err(unavailable("the log starts over"));
         }
         let upto = LogPosition {
@@ -120,20 +123,20 @@ impl Shared {
     }
 
     /// Whether that state was compared before in this epoch, and is as far.
-    fn was_right(&self, state: &CachePosition, begun: Begun) -> bool {
+    fn was_right(&self, state: &CachePosition, baseline: Baseline) -> bool {
         let known = self.known();
         let is_it = |(compared, epoch): &(CachePosition, u64)| {
-            compared.generation == state.generation && *epoch == begun.epoch
+            compared.generation == state.generation && *epoch == baseline.epoch
         };
-        known.compared.as_ref().is_some_and(is_it) && state.number >= begun.at.number
+        known.compared.as_ref().is_some_and(is_it) && state.number >= baseline.at.number
     }
 
     /// Has Redis asked from now on; false if it has to be compared again.
-    fn compared(&self, state: CachePosition, begun: Begun) -> bool {
+    fn compared(&self, state: CachePosition, baseline: Baseline) -> bool {
         let mut known = self.known();
-        let holds = known.doubts == begun.doubts && self.seen.note().epoch == begun.epoch;
+        let holds = known.doubts == baseline.doubts && self.seen.note().epoch == baseline.epoch;
         if holds {
-            known.compared = Some((state, begun.epoch));
+            known.compared = Some((state, baseline.epoch));
             self.counts.usable(true);
         }
         holds

@@ -9,6 +9,11 @@
 //! | `c:ID` | a credential with its sealed key, shared by all hosts |
 //! | `state` | a sorted set: the generation, `upto` with its mark, `floor`, and the last subjects that changed, each with the number of its last change |
 //!
+//! The generation is the member with the score `-inf`, so each script finds it by
+//! `ZRANGE 0 0`. The mark of the change `upto` is the member with the score
+//! `+inf`, which `ZRANGE -1 -1` finds. With `upto` and `floor` these are four
+//! members that are no subjects, which `advance.lua` subtracts.
+//!
 //! Each value begins with the name of the generation in which it was written;
 //! those of another are as if they were not there.
 //!
@@ -139,6 +144,10 @@ impl CacheServer {
 
     /// Carries these changes, the next ones behind the state, into it. False if
     /// the state is not that far yet, or there is none of that generation.
+    ///
+    /// `at` gives the generation alone. Its number is what this server has seen,
+    /// which its own writes may raise beyond the page. The page's first change
+    /// says how far the state must be.
     pub(crate) async fn advance(&self, at: &CachePosition, page: &ChangePage) -> Result<bool> {
         let changes = &page.changes;
         let (Some(first), Some(last)) = (changes.first(), changes.last()) else {

@@ -170,8 +170,8 @@ impl Server {
     }
 
     /// What a lookup that begins now may take from Redis and put there.
-    fn checked(&self) -> Option<CachePosition> {
-        self.cache.checked(self.sealer.seen().note())
+    fn position(&self) -> Option<CachePosition> {
+        self.cache.position(self.sealer.seen().note())
     }
 
     async fn answer(&self, name: &str) -> Result<Answer<OpenKey>> {

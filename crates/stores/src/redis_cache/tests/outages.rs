@@ -79,7 +79,7 @@ async fn redis_that_was_emptied_begins_anew() {
     bench.put("a.example", 1).await;
     let (one, two) = (bench.server().await, bench.server().await);
     one.fill("a.example").await;
-    let load_began = one.checked().unwrap();
+    let load_began = one.position().unwrap();
     let found = bench.sealed("a.example").await;
     bench.replace(1, 2).await;
     one.follow().await;

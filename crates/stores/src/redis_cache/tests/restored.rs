@@ -98,7 +98,7 @@ async fn a_fill_of_the_other_past_is_refused() {
     let one = bench.server().await;
     let found = bench.sealed("a.example").await;
     behind_redis(&bench, &one).await;
-    let begun = one.checked().unwrap();
+    let begun = one.position().unwrap();
     one.follow().await;
     one.usable().await;
     one.cache.fill(begun, &found);
