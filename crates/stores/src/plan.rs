@@ -48,7 +48,8 @@ impl<'a> Subjects<'a> {
 pub(crate) struct Stored {
     /// Number of the last change. The plan counts it on.
     pub(crate) number: u64,
-    /// Number of the last change that the log no longer keeps.
+    /// Number behind which the log has every change; readers further behind see
+    /// a gap.
     pub(crate) forgotten: u64,
     /// Version and type.
     pub(crate) credentials: HashMap<CredentialId, (u64, KeyType)>,
@@ -94,7 +95,7 @@ impl Plan {
     }
 
     /// Takes the next number for a change, and announces it.
-    pub(crate) fn log(&mut self, subject: Subject, what: What) -> u64 {
+    pub(crate) fn announce(&mut self, subject: Subject, what: What) -> u64 {
         self.stored.number += 1;
         self.changes.push(Change {
             number: self.stored.number,
@@ -148,7 +149,7 @@ impl Plan {
             Some((_, old)) if old != key_type => {
                 return Err(precondition::other_type(id, old.as_str(), key_type));
             }
-            Some(_) => self.log(Subject::Credential(id), What::Put),
+            Some(_) => self.announce(Subject::Credential(id), What::Put),
         };
         let now = (credential.version, key_type);
         self.stored.credentials.insert(id, now);
@@ -184,7 +185,7 @@ impl Plan {
             .filter(|(of, id)| references.of(*of) != Some(*id));
         self.dropped.extend(dropped.map(|(_, id)| id));
         let subject = Subject::Host(pattern.clone());
-        let version = self.log(subject, what(record.as_ref()));
+        let version = self.announce(subject, what(record.as_ref()));
         if let Some(record) = &mut record {
             record.version = version;
             let now = (version, references);
@@ -206,7 +207,7 @@ impl Plan {
             return Ok(());
         }
         let subject = Subject::Document(id.clone());
-        let version = self.log(subject, what(document.as_ref()));
+        let version = self.announce(subject, what(document.as_ref()));
         if let Some(document) = &mut document {
             document.version = version;
             self.stored.documents.insert(id.clone(), version);

@@ -103,8 +103,6 @@ async fn until_broken(connection: Connection, bound: Duration) {
 }
 
 const LISTEN: &str = "LISTEN sekisho";
-/// The end of a write transaction: listeners hear of it when it is committed.
-pub(super) const NOTIFY_AND_COMMIT: &str = "NOTIFY sekisho; COMMIT";
 /// Share of the 100 ms that [`CACHE_TIMEOUT`](sekisho_certs::feed::CACHE_TIMEOUT)
 /// adds up.
 const POLL: Duration = Duration::from_millis(40);

@@ -34,7 +34,7 @@ pub(super) async fn write(on: &Connection, batch: Batch, now: Option<i64>, keep:
     };
     reseal::reseal(on, &reseals).await?;
     for orphan in send::contents(on, &plan).await? {
-        plan.log(Subject::Credential(orphan), What::Removed);
+        plan.announce(Subject::Credential(orphan), What::Removed);
     }
     match plan.changes.is_empty() {
         true => on.run("COMMIT").await?,

@@ -29,7 +29,7 @@ impl Reader {
             }
             for id in std::mem::take(&mut plan.dropped) {
                 if run(&sql, DROP_ORPHAN, [id.as_u64()])? > 0 {
-                    plan.log(Subject::Credential(id), What::Removed);
+                    plan.announce(Subject::Credential(id), What::Removed);
                 }
             }
             if !plan.changes.is_empty() {
@@ -191,7 +191,7 @@ fn put_changes(sql: &Transaction<'_>, plan: &Plan, now: i64, keep: u64) -> Step<
         run(sql, LOG, values)?;
     }
     let floor = plan.floor(keep);
-    run(sql, "DELETE FROM changes WHERE number < ?1", [floor])?;
+    run(sql, CUT_LOG, [floor])?;
     run(sql, PRUNE_DOCUMENTS, (now, MIN_PRUNED))?;
     let text = "UPDATE meta SET number = ?1, forgotten = ?2";
     run(sql, text, (plan.stored.number, floor))?;
@@ -219,6 +219,10 @@ const DROP_ORPHAN: &str = "DELETE FROM credentials WHERE id = ?1
 
 const LOG: &str = "INSERT INTO changes (number, subject, kind, key, removed, mark)
     VALUES (?1, ?2, ?3, ?4, ?5, ?6)";
+
+/// Spares the change with the number `forgotten`: a page read behind it gives its
+/// mark as `mark_before`.
+const CUT_LOG: &str = "DELETE FROM changes WHERE number < ?1";
 
 const PUT_CREDENTIAL: &str = "INSERT INTO credentials (id, version, key_type, leaf, issuer,
     key_id, nonce, key, not_before, not_after, renew_at)

@@ -6,7 +6,6 @@ use futures_util::future::{try_join, try_join4, try_join5};
 
 use super::super::connection::Connection;
 use super::super::fault::Step;
-use super::super::listen;
 use super::super::params::column;
 use super::super::read::now;
 use super::super::rows::{self, signed};
@@ -56,7 +55,7 @@ pub(super) async fn changes(on: &Connection, plan: &Plan, keep: u64, now: Option
         on.query(CUT_LOG, &[&floor]),
         on.query(PRUNE_DOCUMENTS, &[&now, &signed(MIN_PRUNED)]),
         on.query(COUNT, &[&number, &floor]),
-        on.run(listen::NOTIFY_AND_COMMIT),
+        on.run(NOTIFY_AND_COMMIT),
     )
     .await?;
     Ok(())
@@ -205,7 +204,7 @@ SELECT * FROM unnest($1::text[], $2::text[], $3::bigint[], $4::bytea[], $5::byte
 ON CONFLICT (kind, key) DO UPDATE SET key_id = excluded.key_id, nonce = excluded.nonce,
     bytes = excluded.bytes, expires = excluded.expires, version = excluded.version";
 
-/// What the whole batch left without a reference.
+/// Deletes credentials that the whole batch left without a reference.
 const DROP_ORPHANS: &str = "DELETE FROM sekisho.credentials c WHERE c.id = ANY ($1)
            AND NOT EXISTS (SELECT 1 FROM sekisho.hosts h WHERE h.ecdsa = c.id)
            AND NOT EXISTS (SELECT 1 FROM sekisho.hosts h WHERE h.ed25519 = c.id)
@@ -216,9 +215,11 @@ const LOG: &str = "INSERT INTO sekisho.changes (number, subject, kind, key, remo
            SELECT c.*, $6
            FROM unnest($1::bigint[], $2::text[], $3::text[], $4::text[], $5::boolean[]) AS c";
 
+/// Spares the change with the number `forgotten`: a page read behind it gives its
+/// mark as `mark_before`.
 const CUT_LOG: &str = "DELETE FROM sekisho.changes WHERE number < $1";
 
-/// Nobody sees an expired document, so nobody is told.
+/// Deletes expired documents. Readers don't see them: no change is announced.
 const PRUNE_DOCUMENTS: &str = concat!(
     "DELETE FROM sekisho.documents WHERE (kind, key) IN
          (SELECT kind, key FROM sekisho.documents WHERE expires <= ",
@@ -227,3 +228,7 @@ const PRUNE_DOCUMENTS: &str = concat!(
 );
 
 const COUNT: &str = "UPDATE sekisho.meta SET number = $1, forgotten = $2";
+
+/// Ends the transaction. `LISTEN` in `postgres/listen.rs` hears of it once it is
+/// committed.
+const NOTIFY_AND_COMMIT: &str = "NOTIFY sekisho; COMMIT";
