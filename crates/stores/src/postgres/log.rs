@@ -8,6 +8,7 @@ use super::rows::{self, signed};
 use crate::log_row;
 use sekisho_certs::store::{Change, ChangePage, LogId, LogPosition};
 
+/// Reads the position of the log.
 pub(super) async fn position(from: &Connection) -> Step<LogPosition> {
     let rows = from.query(POSITION, &[]).await?;
     position_of(rows.first().ok_or_else(rows::no_meta)?)
@@ -22,6 +23,7 @@ pub(super) fn position_of(row: &Row) -> Step<LogPosition> {
     })
 }
 
+/// Reads at most `limit` changes behind number `after`.
 pub(super) async fn changes(from: &Connection, after: u64, limit: usize) -> Step<ChangePage> {
     let rows = from
         .query(CHANGES, &[&signed(after), &rows::limit(limit)])
@@ -46,10 +48,10 @@ fn mark(row: &Row, column: usize) -> Step<Option<u64>> {
     Ok(rows::get::<Option<i64>>(row, column)?.map(i64::cast_unsigned))
 }
 
-/// Where the columns of a change begin.
+/// Index of a change's first column.
 const CHANGE: usize = POSITION_COLUMNS + 2;
 
-/// None in the one row of an empty page.
+/// Reads a change; none from the one row of an empty page.
 fn change(row: &Row) -> Step<Option<Change>> {
     let Some(number) = rows::get::<Option<i64>>(row, CHANGE)? else {
         return Ok(None);
@@ -64,9 +66,9 @@ fn change(row: &Row) -> Step<Option<Change>> {
     change.map(Some).map_err(Fault::Value)
 }
 
-/// The stored identity, made another for tables that were restored from a
-/// dump and for a server that took over: a copy carries its identity with it,
-/// not its history, and may give a number a second time.
+/// Reads the log's identity. Tables that were restored from a dump, and a server
+/// that took over, make another of the stored one. A copy carries its identity
+/// with it, not its history, and may give a number a second time.
 fn log_id(row: &Row) -> Step<LogId> {
     let stored = u128::from_be_bytes(rows::id(row, 0)?);
     let table: u32 = rows::get(row, 1)?;
@@ -76,8 +78,8 @@ fn log_id(row: &Row) -> Step<LogId> {
     Ok(LogId((stored ^ place).to_be_bytes()))
 }
 
-/// The position of the log; its last change has the short name `l`. The first
-/// digits of the log file that is written now are the timeline.
+/// Columns of the log's position; the last change has the short name `l`. The
+/// timeline is the first digits of the write-ahead log file in use.
 macro_rules! position_columns {
     () => {
         "m.log, m.tableoid, CASE WHEN pg_is_in_recovery() THEN ''
@@ -85,10 +87,10 @@ macro_rules! position_columns {
     };
 }
 pub(super) use position_columns;
-/// How many they are.
+/// Number of [`position_columns`].
 pub(super) const POSITION_COLUMNS: usize = 5;
 
-/// The tables of [`position_columns`]: always one row.
+/// Tables of [`position_columns`]: always one row.
 macro_rules! position_tables {
     () => {
         "sekisho.meta m LEFT JOIN sekisho.changes l ON l.number = m.number"

@@ -12,13 +12,13 @@ use sekisho_certs::host::HostPattern;
 use sekisho_certs::record::{HostRecord, References, Site, Tenant, TlsPolicy};
 use sekisho_certs::store::{Document, DocumentId};
 
-/// A column's value.
+/// Reads a column's value.
 pub(super) fn get<'a, T: FromSql<'a>>(row: &'a Row, column: usize) -> Step<T> {
     row.try_get(column)
         .map_err(|error| Fault::Value(format!("column {column}: {error}")))
 }
 
-/// The columns of a host record, under the table's short name `h`.
+/// Columns of a host record, under the table's short name `h`.
 macro_rules! host_columns {
     () => {
         "h.pattern, h.tenant, h.site_format, h.site, h.tls, h.disabled, h.version, \
@@ -26,7 +26,7 @@ macro_rules! host_columns {
     };
 }
 pub(super) use host_columns;
-/// How many they are.
+/// Number of [`host_columns`].
 pub(super) const HOST_COLUMNS: usize = 10;
 
 /// Reads a record from the first columns, which are [`host_columns`].
@@ -62,7 +62,7 @@ pub(super) fn host_from(row: &Row, first: usize) -> Step<HostRecord> {
     })
 }
 
-/// Three columns, in the order of [`KeyType::ALL`].
+/// Reads references from three columns, in the order of [`KeyType::ALL`].
 pub(super) fn references(row: &Row, first: usize) -> Step<References> {
     let mut references = References::default();
     for (column, key_type) in KeyType::ALL.into_iter().enumerate() {
@@ -71,7 +71,7 @@ pub(super) fn references(row: &Row, first: usize) -> Step<References> {
     Ok(references)
 }
 
-/// The columns of a credential, under the short names `c` and `i` of its
+/// Columns of a credential, under the short names `c` and `i` of its
 /// tables.
 macro_rules! credential_columns {
     () => {
@@ -107,7 +107,7 @@ pub(super) fn credential_from(row: &Row, first: usize) -> Step<StoredCredential<
     })
 }
 
-/// The columns of a document.
+/// Columns of a document.
 macro_rules! document_columns {
     () => {
         "kind, key, key_id, nonce, bytes, expires, version"
@@ -131,7 +131,7 @@ pub(super) fn document_id(row: &Row) -> Step<DocumentId> {
     Ok(DocumentId::new(kind, key))
 }
 
-/// Key id, nonce and ciphertext, in three columns.
+/// Reads key id, nonce and ciphertext from three columns.
 fn sealed(row: &Row, first: usize) -> Step<SealedBytes> {
     let key_id = u32::try_from(get::<i64>(row, first)?).ok();
     let nonce = get::<&[u8]>(row, first + 1)?.try_into().ok();
@@ -153,41 +153,41 @@ pub(super) fn key_type(row: &Row, column: usize) -> Step<KeyType> {
     KeyType::parse(word).ok_or_else(|| Fault::Value(format!("unknown key type {word:?}")))
 }
 
-/// A stored pattern.
+/// Reads a host's pattern.
 pub(super) fn pattern(row: &Row, column: usize) -> Step<HostPattern> {
     let text = get(row, column)?;
     HostPattern::parse(text).map_err(|why| Fault::Value(format!("host {text:?}: {why}")))
 }
 
-/// A credential's id, where there is one.
+/// Reads a credential's id; none from an empty column.
 pub(super) fn credential_id(row: &Row, column: usize) -> Step<Option<CredentialId>> {
     let id: Option<i64> = get(row, column)?;
     Ok(id.map(|id| CredentialId::from_u64(id.cast_unsigned())))
 }
 
-/// 16 bytes that identify a catalog or a log.
+/// Reads the 16 bytes that identify a catalog or a log.
 pub(super) fn id(row: &Row, column: usize) -> Step<[u8; 16]> {
     let bytes: &[u8] = get(row, column)?;
     let id = bytes.try_into();
     id.map_err(|_| Fault::Value("an identity has not 16 bytes".into()))
 }
 
-/// A number of the log.
+/// Reads a number of the log.
 pub(super) fn number(row: &Row, column: usize) -> Step<u64> {
     Ok(get::<i64>(row, column)?.cast_unsigned())
 }
 
-/// An id or a number as the database holds it: both stay below 2^63.
+/// Converts an id or a number to the database's form: both stay below 2^63.
 pub(super) fn signed(number: u64) -> i64 {
     i64::try_from(number).unwrap_or(i64::MAX)
 }
 
-/// A caller's limit as the database takes it.
+/// Converts a caller's limit to the database's form.
 pub(super) fn limit(limit: usize) -> i64 {
     i64::try_from(limit).unwrap_or(i64::MAX)
 }
 
-/// A store without its first row is none that this program made.
+/// Makes the error for a missing row of `meta`, which each store has.
 pub(super) fn no_meta() -> Fault {
     Fault::Value("the table meta is empty".into())
 }
