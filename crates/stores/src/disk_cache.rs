@@ -84,9 +84,9 @@ use sekisho_certs::store::{
 /// Where copies are kept, and of what.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// The file. Beside it lie its log (`-wal`) and a lock (`.lock`).
+    /// The file. Beside it lie its write-ahead log (`-wal`) and a lock (`.lock`).
     pub path: PathBuf,
-    /// Bytes that file and log may have together, 4 MiB at least.
+    /// Bytes that file and write-ahead log may have together, 4 MiB at least.
     pub size: u64,
     /// Names the store, without passwords: copies of another are not used.
     pub store: String,
@@ -129,13 +129,13 @@ struct Shared {
     stats: Stats,
 }
 
-/// Log lines about a store that fails, so that they are not repeated.
+/// State of log lines about a store that fails, which are not repeated.
 #[derive(Debug, Default)]
 struct Outage {
     /// True after a reading of the feed that succeeded.
     is_feed_healthy: bool,
     is_away: bool,
-    /// When that was last logged.
+    /// When a log line last told of it.
     logged: Option<Instant>,
 }
 
@@ -240,7 +240,7 @@ impl DiskCache {
         let mut outage = self.inner.outage();
         let now = Instant::now();
         // A store that comes and goes is logged now and then.
-        let is_logged = outage.logged.is_some_and(|at| now < at + LOG_EVERY);
+        let is_logged = outage.logged.is_some_and(|at| now < at + LOG_LINE_EVERY);
         if outage.is_away || is_logged {
             return;
         }
@@ -331,9 +331,9 @@ fn master_key(sealed: &SealedBytes) -> u32 {
 /// before.
 const ASK_TIMEOUT: Duration = Duration::from_secs(1);
 /// Calls that wait for the disk: as many as loads may be in flight in a busy
-/// server. Of the log there is one page at most.
+/// server. Of the change log there is one page at most.
 const MAX_CALLS: usize = 1024;
 /// How long the first answer waits for more to share a transaction with.
 const BATCH_DELAY: Duration = Duration::from_millis(20);
-/// Between two warnings.
-const LOG_EVERY: Duration = Duration::from_secs(10);
+/// Between two log lines that the store is out of reach.
+const LOG_LINE_EVERY: Duration = Duration::from_secs(10);

@@ -54,15 +54,15 @@ impl CacheFile {
         i64::try_from(self.size / 2048).unwrap_or(i64::MAX)
     }
 
-    /// The pages that the file may have, beside its log.
+    /// The pages that the file may have, beside its write-ahead log.
     pub(super) fn pages(&self) -> u64 {
-        (self.size - self.log_bytes()) / PAGE
+        (self.size - self.wal_bytes()) / PAGE
     }
 
-    /// The log's part of the size, and twice what may stand in it before it is
-    /// moved into the file: the second half is for the transaction at the time.
-    fn log_bytes(&self) -> u64 {
-        (self.size / 4).min(MAX_LOG)
+    /// The write-ahead log's part of the size, and twice what may stand in it before
+    /// it is moved into the file: the second half is for the transaction at the time.
+    fn wal_bytes(&self) -> u64 {
+        (self.size / 4).min(MAX_WAL)
     }
 
     /// Opens what lies there if it is of this store; else makes it anew.
@@ -104,7 +104,7 @@ impl CacheFile {
         self.connect().map_err(|error| self.fault(&error))
     }
 
-    /// Removes the file and its log.
+    /// Removes the file and its write-ahead log.
     pub(super) fn remove(&self) -> io::Result<()> {
         remove_all(&self.path, &["-wal", "-shm", "-journal", ""])
     }
@@ -130,7 +130,7 @@ impl CacheFile {
     fn connect(&self) -> rusqlite::Result<Connection> {
         let connection = Connection::open_with_flags(&self.path, flags())?;
         connection.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true)?;
-        let log = self.log_bytes();
+        let wal = self.wal_bytes();
         // Exclusive: without the memory that processes would share. A negative
         // size of the cache is in KiB instead of pages.
         connection.execute_batch(&format!(
@@ -141,9 +141,9 @@ impl CacheFile {
              PRAGMA mmap_size = 0;
              PRAGMA cache_size = -{CACHE_KIB};
              PRAGMA wal_autocheckpoint = {};
-             PRAGMA journal_size_limit = {log};
+             PRAGMA journal_size_limit = {wal};
              PRAGMA max_page_count = {};",
-            log / 2 / PAGE,
+            wal / 2 / PAGE,
             self.pages(),
         ))?;
         Ok(connection)
@@ -209,8 +209,8 @@ fn remove_old(path: &Path) {
     }
 }
 
-/// Removes files beside this one, in order: a log before its file, since alone
-/// it says nothing.
+/// Removes files beside this one, in order: the write-ahead log before its file,
+/// since alone it says nothing.
 fn remove_all(path: &Path, suffixes: &[&str]) -> io::Result<()> {
     let mut suffixes = suffixes.iter();
     suffixes.try_for_each(|suffix| clear(&beside(path, suffix)))
@@ -245,10 +245,10 @@ const NAME: &str = "disk-cache.db";
 const OLD_NAME: &str = "warm.db";
 /// SQLite's default, of which sizes are multiples.
 pub(super) const PAGE: u64 = 4096;
-/// A smaller file has no room for a log and a batch.
+/// A smaller file has no room for a write-ahead log and a batch.
 const MIN_SIZE: u64 = 4 << 20;
-/// A larger log only takes longer to read after a crash.
-const MAX_LOG: u64 = 8 << 20;
+/// A larger write-ahead log only takes longer to read after a crash.
+const MAX_WAL: u64 = 8 << 20;
 /// The upper levels of the tables; a start without the store reads each copy
 /// once.
 const CACHE_KIB: i32 = 512;

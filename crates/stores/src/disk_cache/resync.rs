@@ -103,7 +103,7 @@ impl Inner {
         matches!(subject, Subject::Document(id) if is_kept(id))
     }
 
-    /// Works until it is dropped.
+    /// Catches up at each request, until the future is dropped.
     pub(super) async fn keep_up(self: Arc<Self>, catalog: Arc<dyn Catalog>) {
         let resync = &self.shared.resync;
         loop {
@@ -121,13 +121,18 @@ impl Inner {
     }
 
     async fn catch_up(&self, catalog: &dyn Catalog) -> Result<()> {
-        while !self.is_at_end(catalog).await? {}
+        while !self.step(catalog).await? {}
         self.read_documents(catalog).await
     }
 
-    /// Applies the next page of the log; true if there is none. The last look
-    /// comes after pages are handed over again: none is missed between.
-    async fn is_at_end(&self, catalog: &dyn Catalog) -> Result<bool> {
+    /// Takes one step towards the end of the log: applies its next page, or drops
+    /// everything where it does not continue. Returns whether the end is reached.
+    ///
+    /// While the file is late, `follow` skips the feed's pages. At the end of the
+    /// log this step first ends that, and returns false. A page that was skipped
+    /// since the log was read comes with the next step. Later pages come from the
+    /// feed.
+    async fn step(&self, catalog: &dyn Catalog) -> Result<bool> {
         let noted = self.shared.seen.note();
         if noted.position.is_none() {
             // The feed has not met the log yet.
@@ -143,7 +148,8 @@ impl Inner {
             let head = Noted { position, ..noted };
             self.ask(move |writer| writer.start_over(head)).await?;
         } else if page.changes.is_empty() {
-            return Ok(!self.shared.resync.is_late.swap(false, Ordering::AcqRel));
+            let was_late = self.shared.resync.is_late.swap(false, Ordering::AcqRel);
+            return Ok(!was_late);
         } else {
             self.ask(move |writer| writer.apply(&page)).await?;
         }

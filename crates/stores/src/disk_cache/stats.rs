@@ -21,7 +21,7 @@ pub(super) struct Stats {
 }
 
 impl Stats {
-    /// Registers them, with the bytes that file and log may have.
+    /// Registers them, with the bytes that file and write-ahead log may have.
     pub(super) fn register(&self, registry: &mut Registry, capacity: u64) {
         let help = "Hosts with a copy on disk";
         registry.register("disk_cache_copies", help, self.copies.clone());

@@ -26,8 +26,9 @@ pub(super) struct Writer {
     meta: Meta,
     /// The changes of late: what was read before one of them is not kept.
     recent: Recent,
-    /// The epoch of [`Shared::seen`] in which the file's position counts.
-    epoch: u64,
+    /// The epoch of [`Shared::seen`] in which the file's position counts. `recent`
+    /// counts epochs of its own.
+    seen_epoch: u64,
     shared: Arc<Shared>,
     /// True once the present failure was logged.
     is_logged: bool,
@@ -49,7 +50,7 @@ impl Writer {
             file,
             meta,
             recent,
-            epoch: shared.seen.note().epoch,
+            seen_epoch: shared.seen.note().epoch,
             shared,
             is_logged: false,
         }
@@ -57,7 +58,7 @@ impl Writer {
 
     /// How far the copies are right, if that counts in this epoch.
     pub(super) fn position(&self, epoch: u64) -> Option<LogPosition> {
-        self.meta.position.filter(|_| self.epoch == epoch)
+        self.meta.position.filter(|_| self.seen_epoch == epoch)
     }
 
     /// Returns the copy that answers, if it can be read and the file is as far
@@ -69,7 +70,7 @@ impl Writer {
                 return None;
             }
         }
-        let (pattern, copy) = self.read(|connection| tables::find(connection, name))??;
+        let (pattern, copy) = self.with_file(|connection| tables::find(connection, name))??;
         let why = match stored::read_found(&copy.bytes) {
             Ok(mut found) if found.record.pattern.covers(name) => {
                 found.shadowed = copy.shadowed;
@@ -97,8 +98,9 @@ impl Writer {
             self.make();
         }
         self.meta.catalog = Some(catalog);
-        if self.is_ready() {
-            let kept = self.read(|connection| tables::set_start(connection, catalog, documents));
+        if self.ensure_file() {
+            let kept =
+                self.with_file(|connection| tables::set_start(connection, catalog, documents));
             let is_enough = kept.is_some()
                 && self.meta.position.is_some()
                 && documents.iter().any(|one| one.id == CHECK);
@@ -110,7 +112,7 @@ impl Writer {
     /// it is looked for, so only dropping it is logged.
     pub(super) fn drop_unusable(&mut self, pattern: &str, why: &str) {
         let drop = |connection: &Connection| tables::drop_pattern(connection, pattern);
-        let gone = self.read(drop).unwrap_or(0);
+        let gone = self.with_file(drop).unwrap_or(0);
         if gone > 0 {
             self.shared.written.clear();
             self.shared.count_copies(0, gone);
@@ -120,7 +122,7 @@ impl Writer {
 
     /// Drops everything. Changes behind that position are applied from now on.
     pub(super) fn start_over(&mut self, noted: Noted) {
-        self.epoch = noted.epoch;
+        self.seen_epoch = noted.epoch;
         self.meta.position = noted.position;
         if let Some(position) = noted.position {
             self.recent.restart(position);
@@ -128,8 +130,8 @@ impl Writer {
         self.make();
     }
 
-    /// Uses the file; none if there is none, or it failed.
-    fn read<T>(&mut self, work: impl FnOnce(&Connection) -> Result<T>) -> Option<T> {
+    /// Reads or writes the file; none if there is none, or it failed.
+    fn with_file<T>(&mut self, work: impl FnOnce(&Connection) -> Result<T>) -> Option<T> {
         let done = work(self.connection.as_ref()?);
         done.map_err(|error| self.failed(&error)).ok()
     }
@@ -170,7 +172,8 @@ impl Writer {
     }
 
     /// Tries again to make a file where none could be made: once for each batch.
-    fn is_ready(&mut self) -> bool {
+    /// Returns whether there is one.
+    fn ensure_file(&mut self) -> bool {
         if self.connection.is_none() {
             self.make();
         }
@@ -179,7 +182,7 @@ impl Writer {
 
     /// Counts the copies that lie in the file.
     pub(super) fn count(&mut self) {
-        let Some(copies) = self.read(tables::count) else {
+        let Some(copies) = self.with_file(tables::count) else {
             return;
         };
         self.shared.stats.copies.set(copies);
@@ -189,7 +192,7 @@ impl Writer {
     }
 
     fn measure(&mut self) {
-        if let Some(pages) = self.read(tables::pages) {
+        if let Some(pages) = self.with_file(tables::pages) {
             self.shared.stats.bytes.set(pages.saturating_mul(PAGE));
         }
     }
@@ -201,5 +204,6 @@ impl Drop for Writer {
     }
 }
 
-/// Copies dropped by one statement: what it adds to the log stays small.
+/// Copies dropped by one statement: what it adds to the write-ahead log stays
+/// small.
 const MAX_DROPPED: usize = 32;

@@ -67,8 +67,8 @@ fn apply(connection: &Connection, changes: &[Change], position: LogPosition) -> 
         dropped.copies += copies;
         dropped.rows += copies;
     }
-    // The last transaction is synced, and all of the log before it: what was
-    // dropped must not come back with a power cut.
+    // The last transaction is synced, and all of the write-ahead log before it:
+    // what was dropped must not come back with a power cut.
     let level = |level| connection.pragma_update(None, "synchronous", level);
     if dropped.rows > 0 {
         level("full")?;

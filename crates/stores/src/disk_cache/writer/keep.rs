@@ -22,7 +22,7 @@ impl Writer {
             self.make();
         }
         for batch in waiting.answers.chunks(BATCH) {
-            if !self.is_ready() {
+            if !self.ensure_file() {
                 self.shared.count_dropped(batch.len());
             } else if let Err(error) = self.keep(batch) {
                 self.shared.count_dropped(batch.len());
@@ -121,6 +121,8 @@ impl Writer {
             pattern: Some(&found.record.pattern),
             credentials: &ids,
         };
+        // `position` compared the epochs of what was seen. `recent` may have started
+        // over within that epoch: it then overtakes what was read at a lower number.
         let begun = Begun {
             number: seen.number,
             epoch: self.recent.epoch,
@@ -177,7 +179,7 @@ fn absent(connection: &Connection, name: &HostName) -> Result<usize> {
     Ok(gone + tables::drop_pattern(connection, above.as_str())?)
 }
 
-/// Answers in one transaction: what it adds to the log stays small.
+/// Answers in one transaction: what it adds to the write-ahead log stays small.
 const BATCH: usize = 32;
 /// Far above a chain of ten certificates with a site.
 const MAX_COPY: usize = 64 << 10;
