@@ -37,7 +37,7 @@ use rusqlite::{Params, Row};
 use self::file::{Role, Slot, StoreFile};
 use self::inline::InlineReaders;
 use self::read::{
-    CREDENTIAL, CREDENTIALS, DOCUMENT, DOCUMENTS, HOST, HOSTS, HOSTS_OF, NEXT_KIND, Reader,
+    CREDENTIAL, CREDENTIALS, DOCUMENT, DOCUMENTS, HOST, HOSTS, HOSTS_OF, NEXT_KIND, StoreConnection,
 };
 use self::rows::Step;
 use self::watch::Watch;
@@ -93,8 +93,8 @@ impl Sqlite {
     /// # Errors
     /// As [`Sqlite::open`].
     pub fn open_with(path: &Path, mode: Mode, options: &Options) -> Result<Self> {
-        let (file, reader) = StoreFile::open(path, mode, options)?;
-        let mut first = Some(reader);
+        let (file, connection) = StoreFile::open(path, mode, options)?;
+        let mut first = Some(connection);
         let readers = [(); READERS].map(|()| file.slot(first.take(), Role::Reader));
         let writer = file.slot(None, Role::Writer);
         let inline = Arc::new(InlineReaders::new(&file));
@@ -116,12 +116,12 @@ impl Sqlite {
     /// of what that one's readers have seen.
     pub fn backup(&self, to: &Path) -> BoxFuture<'_, Result<()>> {
         let to = to.to_owned();
-        self.read(move |reader| reader.backup(&to))
+        self.read(move |connection| connection.backup(&to))
     }
 
     fn read<T: Send + 'static>(
         &self,
-        work: impl FnOnce(&mut Reader) -> Result<T> + Send + 'static,
+        work: impl FnOnce(&mut StoreConnection) -> Result<T> + Send + 'static,
     ) -> BoxFuture<'_, Result<T>> {
         Box::pin(self.readers.run(move |slot| slot.with(work)))
     }
@@ -133,12 +133,12 @@ impl Sqlite {
         values: impl Params + Send + 'static,
         row: fn(&Row<'_>) -> Step<T>,
     ) -> BoxFuture<'_, Result<Vec<T>>> {
-        self.read(move |reader| reader.list(text, values, row))
+        self.read(move |connection| connection.list(text, values, row))
     }
 
     fn change<T: Send + 'static>(
         &self,
-        work: impl FnOnce(&mut Reader) -> Result<T> + Send + 'static,
+        work: impl FnOnce(&mut StoreConnection) -> Result<T> + Send + 'static,
     ) -> BoxFuture<'_, Result<T>> {
         Box::pin(self.writer.run(move |slot| slot.with_durably(work)))
     }
@@ -173,11 +173,11 @@ impl Default for Options {
 
 impl ChangeLog for Sqlite {
     fn head(&self) -> BoxFuture<'_, Result<LogPosition>> {
-        self.read(Reader::position)
+        self.read(StoreConnection::position)
     }
 
     fn changes(&self, after: u64, limit: usize) -> BoxFuture<'_, Result<ChangePage>> {
-        self.read(move |reader| reader.changes(after, limit))
+        self.read(move |connection| connection.changes(after, limit))
     }
 
     fn changed(&self) -> BoxFuture<'_, ()> {
@@ -196,15 +196,15 @@ impl Catalog for Sqlite {
                 return Ok(answer);
             }
             let name = name.clone();
-            self.read(move |reader| reader.find(&name)).await
+            self.read(move |connection| connection.find(&name)).await
         })
     }
 
     fn write(&self, batch: Batch) -> BoxFuture<'_, Result<u64>> {
         let Options { clock, keep, .. } = self.file.options.clone();
         let notify = self.watch.notify();
-        self.change(move |reader| {
-            let number = reader.write(batch, clock.now(), keep)?;
+        self.change(move |connection| {
+            let number = connection.write(batch, clock.now(), keep)?;
             notify.send_replace(());
             Ok(number)
         })
@@ -212,7 +212,7 @@ impl Catalog for Sqlite {
 
     fn hosts<'a>(&'a self, patterns: &'a [HostPattern]) -> BoxFuture<'a, Result<Vec<HostRecord>>> {
         let patterns: Vec<_> = patterns.iter().map(HostPattern::to_string).collect();
-        self.read(move |reader| reader.list_each(&HOST, &patterns, rows::listed_host))
+        self.read(move |connection| connection.list_each(&HOST, &patterns, rows::listed_host))
     }
 
     fn list_hosts<'a>(
@@ -238,7 +238,9 @@ impl Catalog for Sqlite {
         ids: &'a [CredentialId],
     ) -> BoxFuture<'a, Result<Vec<StoredCredential<SealedBytes>>>> {
         let ids: Vec<_> = ids.iter().map(|id| id.as_u64()).collect();
-        self.read(move |reader| reader.list_each(&CREDENTIAL, &ids, rows::listed_credential))
+        self.read(move |connection| {
+            connection.list_each(&CREDENTIAL, &ids, rows::listed_credential)
+        })
     }
 
     fn list_credentials(
@@ -257,9 +259,9 @@ impl Catalog for Sqlite {
     ) -> BoxFuture<'a, Result<Option<Document<SealedBytes>>>> {
         let (kind, key) = (id.kind.as_str().to_owned(), id.key.clone().into_owned());
         let clock = self.file.options.clock.clone();
-        self.read(move |reader| {
+        self.read(move |connection| {
             let values = (kind, key, clock.now());
-            Ok(reader.list(DOCUMENT, values, document)?.pop())
+            Ok(connection.list(DOCUMENT, values, document)?.pop())
         })
     }
 
@@ -271,9 +273,9 @@ impl Catalog for Sqlite {
     ) -> BoxFuture<'a, Result<Vec<Document<SealedBytes>>>> {
         let (kind, after) = (kind.as_str().to_owned(), after.map(str::to_owned));
         let clock = self.file.options.clock.clone();
-        self.read(move |reader| {
+        self.read(move |connection| {
             let values = (kind, after, clock.now(), rows::limit(limit));
-            reader.list(DOCUMENTS, values, document)
+            connection.list(DOCUMENTS, values, document)
         })
     }
 
@@ -283,7 +285,7 @@ impl Catalog for Sqlite {
     ) -> BoxFuture<'a, Result<Option<DocumentKind>>> {
         let after = after.to_owned();
         let kind = |row: &Row<'_>| Ok(DocumentKind::from(row.get::<_, String>(0)?));
-        self.read(move |reader| Ok(reader.list(NEXT_KIND, [after], kind)?.pop()))
+        self.read(move |connection| Ok(connection.list(NEXT_KIND, [after], kind)?.pop()))
     }
 
     fn lease<'a>(
@@ -294,12 +296,12 @@ impl Catalog for Sqlite {
     ) -> BoxFuture<'a, Result<Option<Lease>>> {
         let (name, holder) = (name.to_owned(), holder.to_owned());
         let clock = self.file.options.clock.clone();
-        self.change(move |reader| reader.lease(&name, &holder, ttl, clock.now_ms()))
+        self.change(move |connection| connection.lease(&name, &holder, ttl, clock.now_ms()))
     }
 
     fn release<'a>(&'a self, name: &'a str, holder: &'a str) -> BoxFuture<'a, Result<()>> {
         let (name, holder) = (name.to_owned(), holder.to_owned());
-        self.change(move |reader| reader.release(&name, &holder))
+        self.change(move |connection| connection.release(&name, &holder))
     }
 }
 

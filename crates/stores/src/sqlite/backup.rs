@@ -6,13 +6,13 @@ use std::path::Path;
 use rusqlite::{Connection, OpenFlags};
 
 use super::fault::explain;
-use super::read::Reader;
+use super::read::StoreConnection;
 use super::schema;
 use sekisho_certs::store::{Result, StoreError};
 
-impl Reader {
+impl StoreConnection {
     /// Writes a copy into a new or empty file. Writers go on; what they write
-    /// stays in the log beside the store until the copy is made.
+    /// stays in the write-ahead log beside the store until the copy is made.
     pub(super) fn backup(&mut self, to: &Path) -> Result<()> {
         let path = to.to_str().ok_or_else(|| {
             StoreError::Refused(format!("{} is no UTF-8, name another file", to.display()).into())

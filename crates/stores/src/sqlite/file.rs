@@ -12,7 +12,7 @@ use rusqlite::{Connection, OpenFlags};
 
 use super::fault::{explain, read_only, unreachable_file, unusable};
 use super::nowait;
-use super::read::Reader;
+use super::read::StoreConnection;
 use super::schema::{self, Header};
 use super::{Mode, Options};
 use sekisho_certs::store::{CatalogId, Result, StoreError};
@@ -35,14 +35,18 @@ struct Current {
     /// How often another file was put in its place.
     generation: u64,
     /// The write-ahead log of the open file.
-    log: Option<Identity>,
+    wal: Option<Identity>,
     slots: Vec<Weak<Slot>>,
     /// Nothing is opened any more.
     closed: bool,
 }
 
 impl StoreFile {
-    pub(super) fn open(path: &Path, mode: Mode, options: &Options) -> Result<(Arc<Self>, Reader)> {
+    pub(super) fn open(
+        path: &Path,
+        mode: Mode,
+        options: &Options,
+    ) -> Result<(Arc<Self>, StoreConnection)> {
         nowait::prepare();
         if mode == Mode::Create {
             make(path)?;
@@ -53,7 +57,7 @@ impl StoreFile {
             current: Mutex::new(Current {
                 identity: identity(path),
                 generation: 0,
-                log: None,
+                wal: None,
                 slots: Vec::new(),
                 closed: false,
             }),
@@ -63,8 +67,8 @@ impl StoreFile {
         if mode == Mode::Create {
             schema::create(&mut connection, options.busy).map_err(|error| explain(path, &error))?;
         }
-        let reader = file.checked(connection, Role::Reader)?;
-        Ok((file, reader))
+        let connection = file.checked(connection, Role::Reader)?;
+        Ok((file, connection))
     }
 
     /// The identity that all connections agree on.
@@ -73,11 +77,15 @@ impl StoreFile {
     }
 
     /// A slot for a connection, which a replaced file empties.
-    pub(super) fn slot(self: &Arc<Self>, reader: Option<Reader>, role: Role) -> Arc<Slot> {
+    pub(super) fn slot(
+        self: &Arc<Self>,
+        connection: Option<StoreConnection>,
+        role: Role,
+    ) -> Arc<Slot> {
         let slot = Arc::new(Slot {
             file: Arc::clone(self),
             role,
-            reader: Mutex::new(reader),
+            connection: Mutex::new(connection),
         });
         let mut current = self.lock();
         current.slots.retain(|slot| slot.strong_count() > 0);
@@ -95,8 +103,8 @@ impl StoreFile {
     /// closes every connection, and says true. Only the watch calls it.
     ///
     /// All are closed before the first is opened again, and the old file's
-    /// log is moved into it and out of the way: a connection that finds it
-    /// would read its pages as the new file's. A slot that opens holds its
+    /// write-ahead log is moved into it and out of the way: a connection that finds
+    /// it would read its pages as the new file's. A slot that opens holds its
     /// own lock, so the slots come before the file.
     pub(super) fn follow(&self) -> bool {
         let now = identity(&self.path);
@@ -105,44 +113,46 @@ impl StoreFile {
         }
         let slots = self.slots();
         let mut taken: Vec<_> = slots.iter().map(|slot| slot.lock()).collect();
-        let open = taken.iter_mut().find_map(|reader| reader.as_mut());
-        let emptied = open.is_some_and(|reader| reader.empty_log().unwrap_or(false));
-        taken.iter_mut().for_each(|reader| drop(reader.take()));
+        let open = taken.iter_mut().find_map(|connection| connection.as_mut());
+        let emptied = open.is_some_and(|connection| connection.empty_wal().unwrap_or(false));
+        taken
+            .iter_mut()
+            .for_each(|connection| drop(connection.take()));
         let mut current = self.lock();
         if current
-            .log
+            .wal
             .take()
-            .is_some_and(|log| identity(&self.beside("-wal")) == Some(log))
+            .is_some_and(|wal| identity(&self.beside("-wal")) == Some(wal))
         {
-            self.clear_log(emptied);
+            self.clear_wal(emptied);
         }
         current.identity = now;
         current.generation += 1;
         true
     }
 
-    /// Removes the log that an old file left at the path; one that could not
-    /// be emptied may be all there is of a commit, so it is kept aside.
-    fn clear_log(&self, emptied: bool) {
-        let log = self.beside("-wal");
+    /// Removes the write-ahead log that an old file left at the path. If it could
+    /// not be emptied, it may be all there is of a commit, and is kept aside.
+    fn clear_wal(&self, emptied: bool) {
+        let wal = self.beside("-wal");
         let cleared = match emptied {
-            true => fs::remove_file(&log),
-            false => fs::rename(&log, self.beside("-wal.old")),
+            true => fs::remove_file(&wal),
+            false => fs::rename(&wal, self.beside("-wal.old")),
         };
         if let Err(error) = cleared.and_then(|()| fs::remove_file(self.beside("-shm"))) {
-            let log = log.display();
-            tracing::warn!("{log} of the file that was replaced can't be cleared away: {error}");
+            let wal = wal.display();
+            tracing::warn!("{wal} of the file that was replaced can't be cleared away: {error}");
         }
     }
 
     /// Closes all connections that are idle, so that the last of them takes
-    /// the log with it: a stale one would harm a file restored later.
+    /// the write-ahead log with it: a stale one would harm a file restored later.
     pub(super) fn close(&self) {
         self.lock().closed = true;
         for slot in self.slots() {
             for _ in 0..MAX_CLOSING_TRIES {
-                if let Ok(mut reader) = slot.reader.try_lock() {
-                    drop(reader.take());
+                if let Ok(mut connection) = slot.connection.try_lock() {
+                    drop(connection.take());
                     break;
                 }
                 std::thread::sleep(CLOSING_PAUSE);
@@ -157,7 +167,7 @@ impl StoreFile {
     }
 
     /// Opens one more connection to the same file and checks its header.
-    fn reader(&self, role: Role) -> Result<Reader> {
+    fn opened(&self, role: Role) -> Result<StoreConnection> {
         self.checked(self.connect(role)?, role)
     }
 
@@ -179,7 +189,7 @@ impl StoreFile {
 
     fn set_up(&self, connection: &Connection, role: Role) -> rusqlite::Result<()> {
         // Until it is known to be the right file, closing it must not move
-        // into it what may be another file's log.
+        // into it what may be another file's write-ahead log.
         connection.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true)?;
         connection.busy_timeout(role.busy_timeout(&self.options))?;
         // Without this, a statement whose plan could depend on a value is
@@ -195,13 +205,13 @@ impl StoreFile {
              PRAGMA cache_size = -{cache};
              PRAGMA temp_store = memory;
              PRAGMA synchronous = full;
-             PRAGMA journal_size_limit = {LOG_BYTES};"
+             PRAGMA journal_size_limit = {WAL_BYTES};"
         ))
     }
 
     /// Accepts a connection whose file is a store of ours, of this catalog,
     /// and still the one that lies at the path.
-    fn checked(&self, mut connection: Connection, role: Role) -> Result<Reader> {
+    fn checked(&self, mut connection: Connection, role: Role) -> Result<StoreConnection> {
         let fault = |error| explain(&self.path, &error);
         let mut header = schema::header(&connection).map_err(fault)?;
         if matches!(header, Header::Store { version, .. } if version < schema::VERSION) {
@@ -211,7 +221,7 @@ impl StoreFile {
         if let Some(error) = unusable(&self.path, &header) {
             return Err(error);
         }
-        schema::keep_log(&connection, role.busy_timeout(&self.options)).map_err(fault)?;
+        schema::switch_to_wal(&connection, role.busy_timeout(&self.options)).map_err(fault)?;
         let catalog = schema::catalog_id(&connection).map_err(fault)?;
         if *self.catalog.get_or_init(|| catalog) != catalog {
             return Err(StoreError::Unavailable(format!(
@@ -220,11 +230,11 @@ impl StoreFile {
             ).into()));
         }
         let generation = self.same_file()?;
-        self.lock().log = identity(&self.beside("-wal"));
+        self.lock().wal = identity(&self.beside("-wal"));
         connection
             .set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, false)
             .map_err(fault)?;
-        Ok(Reader::new(connection, &self.path, generation))
+        Ok(StoreConnection::new(connection, &self.path, generation))
     }
 
     /// The generation of the file at the path, if it is the one that all
@@ -281,16 +291,19 @@ impl Role {
 pub(crate) struct Slot {
     file: Arc<StoreFile>,
     role: Role,
-    reader: Mutex<Option<Reader>>,
+    connection: Mutex<Option<StoreConnection>>,
 }
 
 impl Slot {
     /// Writes, and makes sure that it was into the file at the path: a commit
     /// into one that was just replaced is gone with it.
-    pub(super) fn with_durably<T>(&self, work: impl FnOnce(&mut Reader) -> Result<T>) -> Result<T> {
-        self.with(|reader| {
-            let done = work(reader)?;
-            if self.file.same_file()? != reader.generation() {
+    pub(super) fn with_durably<T>(
+        &self,
+        work: impl FnOnce(&mut StoreConnection) -> Result<T>,
+    ) -> Result<T> {
+        self.with(|connection| {
+            let done = work(connection)?;
+            if self.file.same_file()? != connection.generation() {
                 let path = self.file.path.display();
                 return Err(StoreError::Unavailable(
                     format!("{path} was just replaced").into(),
@@ -300,19 +313,22 @@ impl Slot {
         })
     }
 
-    pub(super) fn with<T>(&self, work: impl FnOnce(&mut Reader) -> Result<T>) -> Result<T> {
+    pub(super) fn with<T>(
+        &self,
+        work: impl FnOnce(&mut StoreConnection) -> Result<T>,
+    ) -> Result<T> {
         let mut open = self.lock();
-        let reader = match &mut *open {
-            Some(reader) => reader,
-            empty => empty.insert(self.file.reader(self.role)?),
+        let connection = match &mut *open {
+            Some(connection) => connection,
+            empty => empty.insert(self.file.opened(self.role)?),
         };
-        work(reader)
+        work(connection)
     }
 
     /// Tells whether no connection is open; false while a thread uses it.
     pub(super) fn is_empty(&self) -> bool {
-        match self.reader.try_lock() {
-            Ok(reader) => reader.is_none(),
+        match self.connection.try_lock() {
+            Ok(connection) => connection.is_none(),
             Err(TryLockError::Poisoned(_)) => self.lock().is_none(),
             Err(TryLockError::WouldBlock) => false,
         }
@@ -320,25 +336,25 @@ impl Slot {
 
     /// Runs `work` without waiting: none if another thread is at it, or if the
     /// connection is not open.
-    pub(super) fn try_with<T>(&self, work: impl FnOnce(&mut Reader) -> T) -> Option<T> {
-        let mut open = self.reader.try_lock().ok()?;
+    pub(super) fn try_with<T>(&self, work: impl FnOnce(&mut StoreConnection) -> T) -> Option<T> {
+        let mut open = self.connection.try_lock().ok()?;
         open.as_mut().map(work)
     }
 
     /// Closes the connection in which a call panicked: it may stand in the
     /// middle of a transaction.
-    fn lock(&self) -> MutexGuard<'_, Option<Reader>> {
-        self.reader.lock().unwrap_or_else(|poisoned| {
-            self.reader.clear_poison();
-            let mut reader = poisoned.into_inner();
-            *reader = None;
-            reader
+    fn lock(&self) -> MutexGuard<'_, Option<StoreConnection>> {
+        self.connection.lock().unwrap_or_else(|poisoned| {
+            self.connection.clear_poison();
+            let mut connection = poisoned.into_inner();
+            *connection = None;
+            connection
         })
     }
 }
 
-/// Makes the file if it is missing, for its owner only. SQLite gives its log
-/// files the same mode.
+/// Makes the file if it is missing, for its owner only. SQLite gives its
+/// write-ahead log the same mode.
 fn make(path: &Path) -> Result<()> {
     let made = OpenOptions::new()
         .write(true)
@@ -373,5 +389,5 @@ const READER_CACHE_KIB: i32 = 2048;
 const INLINE_CACHE_KIB: i32 = 1024;
 /// Only used while writing: what a batch of an import touches.
 const WRITER_CACHE_KIB: i32 = 8192;
-/// The log is cut back to this after a large import.
-const LOG_BYTES: i64 = 16 << 20;
+/// The write-ahead log is cut back to this after a large import.
+const WAL_BYTES: i64 = 16 << 20;

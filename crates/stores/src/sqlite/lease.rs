@@ -4,11 +4,11 @@ use std::time::Duration;
 
 use rusqlite::{Row, TransactionBehavior};
 
-use super::read::Reader;
+use super::read::StoreConnection;
 use super::statements::{first, run};
 use sekisho_certs::store::{Lease, Result};
 
-impl Reader {
+impl StoreConnection {
     pub(super) fn lease(
         &mut self,
         name: &str,

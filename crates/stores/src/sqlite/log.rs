@@ -1,14 +1,14 @@
-//! The ordered log: its position, its pages, its end.
+//! The change log: its position, its pages, its end.
 
 use rusqlite::{Row, Transaction};
 
-use super::read::Reader;
+use super::read::StoreConnection;
 use super::rows::{self, Fault, Step, signed};
 use super::statements::{first, list};
 use crate::log_row;
 use sekisho_certs::store::{Change, ChangePage, LogId, LogPosition, Result};
 
-impl Reader {
+impl StoreConnection {
     pub(super) fn position(&mut self) -> Result<LogPosition> {
         let generation = self.generation();
         self.run(|connection| {
@@ -41,7 +41,7 @@ impl Reader {
 
     /// Moves the whole write-ahead log into the file; false if others read
     /// from it.
-    pub(super) fn empty_log(&mut self) -> Result<bool> {
+    pub(super) fn empty_wal(&mut self) -> Result<bool> {
         self.run(|connection| {
             let busy: i64 =
                 connection.query_row("PRAGMA wal_checkpoint(TRUNCATE)", (), |row| row.get(0))?;

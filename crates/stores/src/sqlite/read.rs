@@ -15,13 +15,13 @@ use sekisho_certs::host::HostName;
 use sekisho_certs::store::{Answer, Result};
 
 /// Connection with its prepared statements, for one thread at a time.
-pub(crate) struct Reader {
+pub(crate) struct StoreConnection {
     connection: Connection,
     path: PathBuf,
     generation: u64,
 }
 
-impl Reader {
+impl StoreConnection {
     pub(super) fn new(connection: Connection, path: &Path, generation: u64) -> Self {
         Self {
             connection,
@@ -83,9 +83,9 @@ impl Reader {
     }
 }
 
-impl fmt::Debug for Reader {
+impl fmt::Debug for StoreConnection {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Reader")
+        f.debug_struct("StoreConnection")
             .field("path", &self.path)
             .field("generation", &self.generation)
             .finish_non_exhaustive()

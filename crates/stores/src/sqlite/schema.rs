@@ -57,7 +57,10 @@ fn header_within(connection: &Transaction<'_>) -> rusqlite::Result<Header> {
 /// Two that switch at once would each wait for the other to let the file go,
 /// so SQLite refuses one of them at once, whatever its `busy_timeout`: that
 /// one has let go by then and tries again, for up to `busy_timeout`.
-pub(super) fn keep_log(connection: &Connection, busy_timeout: Duration) -> rusqlite::Result<()> {
+pub(super) fn switch_to_wal(
+    connection: &Connection,
+    busy_timeout: Duration,
+) -> rusqlite::Result<()> {
     let begun = Instant::now();
     loop {
         let switched = connection.pragma_update(None, "journal_mode", "wal");
@@ -76,7 +79,7 @@ pub(super) fn create(connection: &mut Connection, busy_timeout: Duration) -> rus
     if header(connection)? != Header::Empty {
         return Ok(());
     }
-    keep_log(connection, busy_timeout)?;
+    switch_to_wal(connection, busy_timeout)?;
     let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
     if header_within(&transaction)? != Header::Empty {
         return Ok(());

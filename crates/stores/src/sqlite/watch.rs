@@ -10,7 +10,7 @@ use tokio::sync::watch;
 
 use super::file::{Role, Slot, StoreFile};
 use super::inline::InlineReaders;
-use super::read::Reader;
+use super::read::StoreConnection;
 
 /// A thread that polls every 25 ms whether a commit or another file came; it
 /// ends when this is dropped.
@@ -67,7 +67,7 @@ fn poll(
         // Opens connections that failed before, or were closed with their file.
         inline.open();
         // A file that can't be read is reported to those who read it.
-        let version = slot.with(Reader::data_version).ok();
+        let version = slot.with(StoreConnection::data_version).ok();
         if replaced || (version.is_some() && version != seen) {
             seen = version;
             changed.send_replace(());

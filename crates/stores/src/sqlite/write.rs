@@ -4,7 +4,7 @@ use rusqlite::{Row, ToSql, Transaction, TransactionBehavior, params};
 
 use super::documents;
 use super::log;
-use super::read::Reader;
+use super::read::StoreConnection;
 use super::rows::{self, Step};
 use super::statements::{first, list, run};
 use crate::log_row;
@@ -15,7 +15,7 @@ use sekisho_certs::record::HostRecord;
 use sekisho_certs::seal::Batch;
 use sekisho_certs::store::{Reseal, Result, SecretOf, Subject, What, Write};
 
-impl Reader {
+impl StoreConnection {
     /// Applies a batch, whole or not at all. `keep` changes stay in the log.
     pub(super) fn write(&mut self, batch: Batch, now: i64, keep: u64) -> Result<u64> {
         self.run(|connection| {
