@@ -10,7 +10,7 @@ use crate::cli::failure::Result;
 pub(crate) enum Edit {
     /// The record stays as it is.
     Keep,
-    /// This record is stored.
+    /// The new record is stored.
     Put(HostRecord),
     /// The record is removed.
     Remove,

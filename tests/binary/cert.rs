@@ -1,4 +1,4 @@
-//! `sekisho cert`, one certificate at a time.
+//! Tests `sekisho cert` with single certificates.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -219,7 +219,7 @@ fn last_id(list: &Value) -> String {
         .to_owned()
 }
 
-/// PEM, whatever its line ends.
+/// Splits PEM into lines, to ignore differences in line ends.
 fn lines(pem: &str) -> Vec<String> {
     pem.lines().map(str::to_owned).collect()
 }

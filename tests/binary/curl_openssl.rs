@@ -1,4 +1,4 @@
-//! curl and OpenSSL as clients.
+//! Tests curl and OpenSSL as clients.
 
 use std::net::SocketAddr;
 use std::process::{Command, Stdio};
@@ -125,7 +125,8 @@ fn curl(sandbox: &Sandbox, server: SocketAddr, host: &str, args: &[&str]) -> Ran
     Ran::of(&output)
 }
 
-/// Runs `openssl s_client`, which ends once a session ticket could arrive.
+/// Runs `openssl s_client`. It ends with the answer to a request, which comes
+/// after the session tickets.
 pub(crate) fn openssl(server: SocketAddr, args: &[&str]) -> Ran {
     let output = Command::new("openssl")
         .args(["s_client", "-connect", &server.to_string(), "-ign_eof"])
@@ -136,12 +137,12 @@ pub(crate) fn openssl(server: SocketAddr, args: &[&str]) -> Ran {
     Ran::of(&output)
 }
 
-/// SHA-256 of the certificate that a client gets for this name.
+/// Returns the SHA-256 of the certificate that a client gets for this name.
 pub(crate) fn fingerprint(server: SocketAddr, host: &str, args: &[&str]) -> String {
     sha256(&openssl(server, &[&["-servername", host], args].concat()))
 }
 
-/// A request that makes the server close the connection after its answer.
+/// Returns a request after whose answer the server closes the connection.
 fn request() -> Stdio {
     let mut echo = Command::new("printf")
         .arg("GET / HTTP/1.0\\r\\n\\r\\n")
@@ -153,7 +154,7 @@ fn request() -> Stdio {
     out.into()
 }
 
-/// Of the certificate that `openssl s_client` printed.
+/// Returns the SHA-256 of the certificate that `openssl s_client` printed.
 fn sha256(ran: &Ran) -> String {
     use std::io::Write;
     let mut child = Command::new("openssl")

@@ -1,4 +1,4 @@
-//! `sekisho demo`.
+//! Tests `sekisho demo`.
 
 use std::net::TcpListener;
 
@@ -53,7 +53,7 @@ fn a_folder_of_somebody_elses_is_left_alone() {
 #[test]
 fn a_port_that_is_taken_is_told() {
     let sandbox = Sandbox::new();
-    // Whether this or another process has it: it is taken.
+    // The port is taken, by this process or by another one.
     let _taken = TcpListener::bind("127.0.0.1:8443");
     let ran = sandbox.demo(&["--hosts", "1", "--dir", "made"]);
     assert_eq!(ran.code, Some(0), "{}{}", ran.out, ran.err);

@@ -1,5 +1,5 @@
-//! A server that starts while its store is down, with copies on disk of what
-//! it had.
+//! Tests a server that starts while its store is down, and serves from the disk
+//! cache.
 
 mod catalog;
 mod plain;
@@ -15,7 +15,7 @@ use tokio::runtime::Builder;
 use crate::sandbox::{Sandbox, Server, ca, until};
 use crate::secrets::search::Search;
 
-/// A host with a certificate of its own.
+/// Host with its own certificate.
 struct Host {
     name: String,
     pair: Pair,
@@ -33,13 +33,13 @@ impl Host {
         self.pair.chain_pem() + &self.pair.key_pem()
     }
 
-    /// Whether this very certificate is served for it.
+    /// Returns whether the server serves exactly this certificate.
     fn is_served(&self, server: &Server) -> bool {
         leaf(server, &self.name).is_ok_and(|leaf| leaf == self.pair.chain[0].as_ref())
     }
 }
 
-/// The certificate that a client is shown, which trusts the CA of the tests.
+/// Returns the leaf that a client gets, which trusts the test CA.
 fn leaf(server: &Server, name: &str) -> io::Result<Vec<u8>> {
     let runtime = Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(async {
@@ -49,20 +49,20 @@ fn leaf(server: &Server, name: &str) -> io::Result<Vec<u8>> {
     })
 }
 
-/// Waits until that many hosts have a copy.
+/// Waits until the disk cache has this number of hosts.
 fn kept(server: &Server, number: usize) {
     let is = |wanted: f64| server.metric("sekisho_disk_cache_copies") == Some(wanted);
     let number = f64::from(u32::try_from(number).expect("a few"));
     until("the copies", LONG, || is(number));
 }
 
-/// Ends it as the system does with one that takes too much.
+/// Kills the server, as the kernel does when memory runs out.
 fn kill(server: Server) {
     // Dropping sends SIGKILL and waits.
     drop(server);
 }
 
-/// Nothing on the disk beside the certificates' files holds any of these keys.
+/// Fails if a file of the disk cache contains one of these keys in the clear.
 fn assert_sealed(sandbox: &Sandbox, hosts: &[Host]) {
     let search = Search::of(hosts.iter().map(|host| &host.pair));
     let mut looked = 0;
@@ -77,5 +77,6 @@ fn assert_sealed(sandbox: &Sandbox, hosts: &[Host]) {
     assert!(looked >= 2, "file and lock");
 }
 
-/// What a breaker and a loaded machine add to a restart of a store.
+/// Longest wait for a store that restarts: the circuit breaker's rest, on a
+/// loaded machine.
 const LONG: Duration = Duration::from_secs(30);

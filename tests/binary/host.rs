@@ -1,4 +1,4 @@
-//! `sekisho host`, as an operator uses it.
+//! Tests `sekisho host`.
 
 use serde_json::json;
 
@@ -178,7 +178,7 @@ fn a_root_that_is_not_allowed_is_refused_and_listed() {
     let own = sandbox.fails(&set(".").each_ref().map(String::as_str));
     assert!(own.contains("the server's own files"), "{own}");
 
-    // Allowed once, and then no more.
+    // A root that the configuration allows at first, and later no more.
     sandbox.ok(&["host", "set", "a.example", "--root", "www/../pages"]);
     assert!(!sandbox.ok(&["check"]).contains("503"));
     let config = std::fs::read_to_string(sandbox.path("sekisho.toml")).expect("a file");

@@ -1,4 +1,4 @@
-//! A store behind HTTPS.
+//! Tests a store behind HTTPS.
 
 use std::fs;
 use std::time::Duration;
@@ -32,7 +32,7 @@ fn hosts_of_an_endpoint_are_served() {
     let error = sandbox.fails(&["host", "list"]);
     assert!(error.contains("is written by others"), "{error}");
 
-    // A store that is gone is no reason to forget.
+    // Cached hosts survive an outage of the store.
     drop(endpoint);
     assert!(server.shows("a.example", "page of a.example"));
     assert!(server.refusal("e.example").contains("InternalError"));
@@ -127,7 +127,7 @@ fn many_who_ask_for_one_host_cost_one_request() {
     configure(&sandbox, &endpoint);
     sandbox.page("cold.example", "page of cold");
     let pair = ca().issue(&["cold.example"], Key::P256);
-    // So slow that all of them are there before the answer is.
+    // The delay lets all clients arrive before the answer.
     let answer = Answer::ok(bundle(&pair)).after(Duration::from_millis(1500));
     endpoint.put("/cold.example", answer);
     let server = sandbox.serve();
@@ -146,9 +146,10 @@ fn many_who_ask_for_one_host_cost_one_request() {
     });
     assert_eq!(shown, 200);
     assert_eq!(endpoint.times("/cold.example"), 1);
-    // The wildcard above it is asked for beside it.
+    // The second request is for the wildcard above the host.
     assert_eq!(endpoint.asked().len(), 2);
-    // Each of the two may open a connection before either is up; one stays.
+    // Each of the two requests may open a connection before either is up; one
+    // is kept.
     assert!((1..=2).contains(&endpoint.connections()));
     server.stop();
 }
@@ -166,7 +167,7 @@ fn put(endpoint: &Endpoint, stem: &str, names: &[&str]) {
     endpoint.put(&format!("/{stem}"), Answer::ok(bundle(&pair)));
 }
 
-/// With the CA of the tests, and a token.
+/// Configures the endpoint as the store, with the test CA and a token.
 pub(crate) fn configure(sandbox: &Sandbox, endpoint: &Endpoint) {
     sandbox.write("ca.pem", &ca().root_pem());
     sandbox.write_private("token", &format!("{TOKEN}\n"));
@@ -183,5 +184,5 @@ fn write(sandbox: &Sandbox, url: &str, more: &str) {
     sandbox.write("sekisho.toml", &config);
 }
 
-/// The longest rest of a store that failed, and what a loaded machine adds.
+/// Longest rest of the circuit breaker, on a loaded machine.
 const BACK: Duration = Duration::from_secs(15);

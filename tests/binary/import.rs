@@ -1,4 +1,4 @@
-//! Folders of pairs.
+//! Tests imports of folders.
 
 use std::process::Stdio;
 use std::time::Duration;
@@ -65,7 +65,7 @@ fn a_certbot_folder_takes_the_names_of_the_leaf() {
     );
     assert_eq!(names(&sandbox), ["a.example", "www.a.example"]);
 
-    // A renewal, and the same once more.
+    // A renewal, and the same folder a second time.
     let renewed = ca().issue(&["a.example", "www.a.example"], Key::P256);
     sandbox.write("live/anything/fullchain.pem", &renewed.chain_pem());
     sandbox.write("live/anything/privkey.pem", &renewed.key_pem());
@@ -98,14 +98,15 @@ fn of_two_certificates_for_one_host_the_longer_valid_is_stored() {
 
 #[test]
 fn the_longer_valid_is_stored_over_many_batches() {
-    // More than two batches lie between the first and the last.
+    // More than two batches lie between the first and the last pair.
     const BETWEEN: usize = 2100;
     let sandbox = Sandbox::new();
     let write = |folder: &str, pair: &sekisho_testkit::Pair| {
         sandbox.write(&format!("live/{folder}/fullchain.pem"), &pair.chain_pem());
         sandbox.write(&format!("live/{folder}/privkey.pem"), &pair.key_pem());
     };
-    // Folders are listed as they were made, backwards, or in no order at all.
+    // A file system may list folders in the order of creation, backwards, or in
+    // neither.
     let of_both = |side: &str, until: [i32; 2]| {
         for number in 0..16 {
             let until = until[number % 2];
@@ -131,7 +132,7 @@ fn the_longer_valid_is_stored_over_many_batches() {
             assert!(is_between || until.starts_with("2099"), "{credential}");
         }
     }
-    // Another import may replace it with a shorter one.
+    // Another import may replace a certificate by one with a shorter validity.
     let shorter = ca().issue_valid(&["host-0.example"], Key::P256, (2020, 1, 1), (2080, 1, 1));
     sandbox.write("shorter.crt", &shorter.chain_pem());
     sandbox.write("shorter.key", &shorter.key_pem());
@@ -212,7 +213,7 @@ fn an_import_that_is_killed_goes_on_where_it_was() {
         .stderr(Stdio::piped())
         .spawn()
         .expect("the binary runs");
-    // Once the first batch is there, many are not.
+    // When the first batch is stored, most pairs are not.
     let mut list = Vec::new();
     until("the first batch", Duration::from_secs(60), || {
         if sandbox.path("hosts.db").exists() {
@@ -221,7 +222,7 @@ fn an_import_that_is_killed_goes_on_where_it_was() {
         }
         !list.is_empty()
     });
-    // SIGKILL.
+    // Sends SIGKILL.
     import.kill().expect("it runs");
     let killed = Ran::of(&import.wait_with_output().expect("it ended"));
     assert_eq!(

@@ -1,4 +1,4 @@
-//! What an import does with folders and files that are not as it expects them.
+//! Tests imports of unusual folders and files.
 
 use std::ffi::OsStr;
 use std::fs;
@@ -102,7 +102,7 @@ fn what_was_issued_earlier_replaces_nothing() {
     let out = sandbox.ok(&[&PAIR[..], &["--replace-newer"]].concat());
     assert!(out.contains("replaced 1"), "{out}");
     assert_eq!(stored(), "2090-01-01T00:00:00Z");
-    // What is expired is kept for nobody.
+    // An expired certificate does not protect its host from an older one.
     write(2022, 2023);
     sandbox.ok(&[&PAIR[..], &["--allow-expired"]].concat());
     write(2020, 2090);

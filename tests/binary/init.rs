@@ -1,4 +1,4 @@
-//! `sekisho init`, and the master key that an embedded store gets.
+//! Tests `sekisho init`, and the master key of an embedded store.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -7,7 +7,7 @@ use sekisho_testkit::Key;
 
 use crate::sandbox::Sandbox;
 
-/// A sandbox whose configuration names no master key.
+/// Makes a sandbox whose configuration names no master key.
 fn without_keys() -> Sandbox {
     let sandbox = Sandbox::new();
     let config = fs::read_to_string(sandbox.path("sekisho.toml")).expect("a file");
@@ -36,7 +36,7 @@ fn what_it_writes_can_be_used_at_once() {
         );
     }
 
-    // Free ports, so that it can be served here.
+    // Free ports: the usual ones may be taken here.
     let list = |key: &str, line: &str| match line.starts_with(key) {
         true => format!("{key} = [\"127.0.0.1:0\"]"),
         false => line.to_owned(),

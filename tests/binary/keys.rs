@@ -1,4 +1,5 @@
-//! Master keys: added, changed while servers serve, listed, removed.
+//! Tests master keys: they are added, rotated while servers serve, listed and
+//! removed.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -16,18 +17,18 @@ use tokio::runtime::Builder;
 use crate::sandbox::{Ran, SOON, Sandbox, Server, ca, until};
 
 const HOSTS: usize = 2000;
-/// Far more than anything here takes on a busy machine.
+/// Far more than any step takes on a busy machine.
 const LONG: Duration = Duration::from_secs(120);
 
 #[test]
 fn a_rotation_is_not_noticed_by_clients_and_goes_on_after_a_kill() {
     let sandbox = Sandbox::new();
-    // Room for all: what is loaded again was not evicted.
+    // The memory cache holds all hosts: a later load is not due to an eviction.
     sandbox.configure("[cache]\nmemory = \"512MiB\"\n");
     import_many(&sandbox);
     let server = sandbox.serve();
     shake_all(&server);
-    // What was loaded before the log was followed is read once more.
+    // Hosts loaded before the server followed the change log are loaded again.
     shake_all(&server);
     let loads = loads(&server);
     assert!(loads >= HOSTS as f64, "{loads}");
@@ -60,7 +61,7 @@ fn a_rotation_is_not_noticed_by_clients_and_goes_on_after_a_kill() {
             .ok(&["key", "list"])
             .contains(&format!("key remove {old}"))
     );
-    // What is new is read by the server with the new key, which it has by now.
+    // The running server has read the new key by now, and opens new records.
     sandbox.import(&["new.example"]);
     until("the new host", SOON, || server.fetch("new.example").is_ok());
     server.stop();
@@ -74,8 +75,8 @@ fn a_rotation_is_not_noticed_by_clients_and_goes_on_after_a_kill() {
     );
 }
 
-/// Begins a rotation and kills it when some, but not all, is sealed again. One
-/// that was done before the busy machine came to that is taken back.
+/// Starts a rotation and kills it when some secrets, but not all, are sealed
+/// again. A rotation that finished first is undone and repeated.
 fn kill_in_the_middle(sandbox: &Sandbox, old: &str) {
     for _ in 0..20 {
         let left = kill_once(sandbox, old);
@@ -88,7 +89,7 @@ fn kill_in_the_middle(sandbox: &Sandbox, old: &str) {
     panic!("each rotation was done before it was killed");
 }
 
-/// How many are not sealed again when the rotation is dead.
+/// Kills one rotation; returns how many credentials it left under the old key.
 fn kill_once(sandbox: &Sandbox, old: &str) -> usize {
     let mut child = sandbox
         .command(&["key", "rotate"])
@@ -124,7 +125,8 @@ fn a_server_without_the_new_key_serves_what_it_can_and_says_so() {
     rich.import(&["b.example"]);
     let [first, second] = &servers;
     until("the new host", SOON, || first.fetch("b.example").is_ok());
-    // Failed, not unknown; what it has is served on.
+    // The lookup fails, and must not look like an absent host. Cached hosts
+    // stay served.
     until("it fails", LONG, || {
         second.refusal("b.example").contains("InternalError")
     });
@@ -250,7 +252,7 @@ fn sandbox(url: &str) -> Sandbox {
     sandbox
 }
 
-/// Hosts with a certificate of its own each.
+/// Imports hosts, each with its own certificate.
 fn import_many(sandbox: &Sandbox) {
     for number in 0..HOSTS {
         let name = format!("h{number}.example");
@@ -263,7 +265,7 @@ fn shake_all(server: &Server) {
     assert_eq!(shake(server, HOSTS), 0, "{}", server.log());
 }
 
-/// Finishes a handshake with each host, some at a time; gives how many failed.
+/// Makes a handshake with each host, eight at a time; returns how many failed.
 fn shake(server: &Server, hosts: usize) -> u64 {
     let runtime = Builder::new_current_thread().enable_all().build();
     let (address, config) = (server.https, client::config(ca()));
@@ -285,13 +287,13 @@ fn shake(server: &Server, hosts: usize) -> u64 {
     })
 }
 
-/// How often the server loaded something that was there.
+/// Returns how often the server loaded a host that exists.
 fn loads(server: &Server) -> f64 {
     let loads = server.metric("sekisho_loads_total{outcome=\"found\"}");
     loads.expect("it is counted")
 }
 
-/// The first key, and how many there are.
+/// Returns the first key, and the number of keys.
 fn ids(sandbox: &Sandbox) -> (String, usize) {
     let listed = sandbox.json(&["key", "list", "--json"]);
     let keys = listed.as_array().expect("an array");
@@ -308,7 +310,7 @@ fn seals(sandbox: &Sandbox) -> String {
     seals["id"].as_str().expect("an id").to_owned()
 }
 
-/// Credentials and documents by key.
+/// Returns the counts of credentials and documents by key.
 fn under(sandbox: &Sandbox) -> BTreeMap<String, (u64, u64)> {
     let listed = sandbox.json(&["key", "list", "--json"]);
     let keys = listed.as_array().expect("an array").iter();

@@ -1,4 +1,5 @@
-//! What a peer can do to the log, and the log to the server.
+//! Tests that a peer can't flood the log, and that a full log can't stall the
+//! server.
 
 use std::io;
 
@@ -66,7 +67,7 @@ fn flood(server: &Server) {
         io::Result::Ok(())
     };
     let runtime = Builder::new_current_thread().enable_all().build();
-    // The server may end such a connection.
+    // The server may end the connection.
     let _ = runtime.expect("a runtime").block_on(sent);
 }
 

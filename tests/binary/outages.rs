@@ -17,8 +17,8 @@ use crate::sandbox::{Sandbox, Server, until};
 /// Makes a sandbox on this store, with pages and certificates for these hosts.
 fn sandbox(url: &str, hosts: &[&str]) -> Sandbox {
     let sandbox = Sandbox::new();
-    // Short enough to pass in a test. Copies on disk would answer for the
-    // database; `warm.rs` tests those.
+    // Entries age within a test. The disk cache is off: it would answer instead
+    // of the database (`disk_cache.rs` tests that).
     sandbox.configure("[cache]\nfresh = \"1s\"\ndisk = \"off\"\n");
     use_store(&sandbox, url);
     for host in hosts {

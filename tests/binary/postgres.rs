@@ -1,4 +1,4 @@
-//! Several servers and the commands on one PostgreSQL.
+//! Tests several servers and commands on one PostgreSQL.
 
 use std::time::{Duration, Instant};
 
@@ -7,7 +7,7 @@ use sekisho_testkit::services::{PgBouncer, Postgres, Signal};
 
 use crate::sandbox::{SOON, Sandbox, ca, until};
 
-/// A sandbox whose configuration names this store.
+/// Makes a sandbox on this store.
 pub(crate) fn sandbox(url: &str) -> Sandbox {
     let sandbox = Sandbox::new();
     let config = std::fs::read_to_string(sandbox.path("sekisho.toml")).expect("a file");
@@ -40,7 +40,7 @@ fn a_change_is_served_by_all_within_a_tenth_of_a_second() {
         for server in &servers {
             assert!(server.shows("a.example", "page of a"), "{}", server.log());
         }
-        // The median of several: one of them may meet a busy machine.
+        // The median of nine: single changes may meet a busy machine.
         let mut waits = Vec::new();
         for round in 0..9 {
             let disabled = round % 2 == 0;
@@ -108,13 +108,13 @@ fn a_server_starts_without_its_database_and_heals() {
     }
     assert!(!check.out.contains("is there"), "{}", check.out);
     let server = sandbox.serve();
-    // Failed is not absent.
+    // A failed lookup must not look like an absent host.
     assert!(server.refusal("a.example").contains("InternalError"));
     database.begin();
     let heals = Duration::from_secs(20);
     until("it heals", heals, || server.shows("a.example", "page of a"));
     database.signal(Signal::Kill);
-    // What is cached is served on.
+    // Cached hosts stay served.
     assert!(server.shows("a.example", "page of a"));
     assert!(server.refusal("b.example").contains("InternalError"));
     database.begin();
@@ -132,7 +132,7 @@ fn a_wrong_master_key_is_told_at_the_start() {
     let url = Postgres::shared().database();
     import(&sandbox(&url), "a.example");
     let other = sandbox(&url);
-    // A key of another store.
+    // The master key of another store.
     let elsewhere = Sandbox::new();
     elsewhere.import(&["b.example"]);
     std::fs::copy(elsewhere.path("master.key"), other.path("master.key")).expect("a copy");
@@ -151,7 +151,8 @@ fn a_pooler_that_was_not_named_is_guessed() {
     let pooled = PgBouncer::shared().through(server, &direct);
     let other = sandbox(&pooled.replace("&pgbouncer=1", ""));
     std::fs::copy(first.path("master.key"), other.path("master.key")).expect("a copy");
-    // The first command leaves its statement to the next.
+    // A pooled connection keeps the first command's prepared statement for the
+    // next.
     let mut errors = (0..20).map(|_| other.run(&["host", "list"]).err);
     let error = errors.find(|error| !error.is_empty());
     let error = error.expect("a statement is there already");

@@ -1,4 +1,4 @@
-//! What a server keeps of the rights that it was started with.
+//! Tests which privileges a server keeps.
 
 use std::fs;
 use std::os::unix::fs::chown;
@@ -8,7 +8,7 @@ use rustix::process::geteuid;
 
 use crate::sandbox::{Sandbox, Server};
 
-/// The line of this name in the status of each thread, by the thread's name.
+/// Returns this line of each thread's status, with the thread's name.
 fn statuses(server: &Server, line: &str) -> Vec<(String, String)> {
     let tasks = fs::read_dir(format!("/proc/{}/task", server.pid())).expect("it runs");
     tasks
@@ -20,7 +20,7 @@ fn statuses(server: &Server, line: &str) -> Vec<(String, String)> {
             let value = value.expect("each kernel has it").trim().to_owned();
             (read("comm").trim().to_owned(), value)
         })
-        // The allocator starts its thread before `main`.
+        // The allocator starts its thread before `main` drops any privilege.
         .filter(|(thread, _)| thread != "jemalloc_bg_thd")
         .collect()
 }
@@ -40,7 +40,7 @@ fn no_program_that_is_started_gains_rights() {
 #[test]
 fn low_ports_are_bound_and_no_capability_is_left() {
     if !geteuid().is_root() {
-        // Only root can give others the capability.
+        // Only root can pass on the capability.
         return;
     }
     let sandbox = Sandbox::new();
@@ -79,6 +79,6 @@ fn low_ports_are_bound_and_no_capability_is_left() {
     server.stop();
 }
 
-/// The user that systems keep for nobody's files.
+/// User `nobody`.
 const NOBODY: u32 = 65534;
 const NONE: &str = "0000000000000000";

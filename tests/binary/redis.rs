@@ -1,4 +1,5 @@
-//! The papers' layout in a real Redis, filled by its own client.
+//! Tests a real Redis with chains and keys as plain strings, filled by
+//! redis-cli.
 
 use std::time::Duration;
 
@@ -102,7 +103,7 @@ pub(crate) fn put(redis: &RedisServer, name: &str) {
     redis.set(&format!("{name}.key"), &pair.key_pem());
 }
 
-/// PORT stands for the server's in the URL.
+/// Makes a sandbox on this Redis. PORT in the URL stands for its port.
 pub(crate) fn on(redis: &RedisServer, url: &str) -> Sandbox {
     let sandbox = Sandbox::new();
     configure(&sandbox, redis, url);
@@ -118,6 +119,6 @@ fn configure(sandbox: &Sandbox, redis: &RedisServer, url: &str) {
     sandbox.write("sekisho.toml", &config);
 }
 
-/// The breaker's rest and a rest between two attempts to connect, on a loaded
-/// machine.
+/// The circuit breaker's rest and one between two connection attempts, on a
+/// loaded machine.
 const SOON: Duration = Duration::from_secs(20);

@@ -1,4 +1,4 @@
-//! The Redis cache before the catalog of several servers.
+//! Tests the Redis cache before the catalog of several servers.
 
 use std::time::Duration;
 
@@ -30,7 +30,8 @@ fn what_one_server_loaded_another_serves_without_the_database() {
     for server in [&one, &two] {
         in_use(server);
     }
-    // A busy machine may leave one out; then it is offered again elsewhere.
+    // A busy server may leave a host out of Redis; it offers the host again
+    // with a later load.
     let filled = || figure(&one, "redis_cache_fills_total{outcome=\"stored\"}");
     for host in HOSTS {
         assert!(one.shows(host, host), "{}", one.log());
@@ -38,9 +39,9 @@ fn what_one_server_loaded_another_serves_without_the_database() {
     until("the cache is filled", LONG, || filled() >= 1);
     let stored = redis.cli(&["keys", "sekisho:*:h:*"]).lines().count();
 
-    // While the database is there, only what the cache lacks comes from it.
+    // With the database up, only hosts that Redis lacks are read from it.
     assert!(two.shows(HOSTS[0], HOSTS[0]), "{}", two.log());
-    // And while it is gone, the rest comes from Redis.
+    // With the database down, the other hosts come from Redis.
     database.signal(Signal::End);
     let shown = |host: &&str| {
         let there = redis.cli(&["keys", &format!("sekisho:*:h:{host}")]);
@@ -55,14 +56,15 @@ fn what_one_server_loaded_another_serves_without_the_database() {
     assert!(hits >= u64::try_from(served).unwrap(), "{hits}");
     assert!(two.refusal("g.example").contains("InternalError"));
 
-    // No key lies in what Redis writes to its disk.
+    // The file that Redis writes to its disk contains no private key.
     redis.cli(&["save"]);
     let dump = std::fs::read(redis.path("dump.rdb")).expect("a dump");
     Search::of(&pairs).text("dump.rdb", &dump);
     let leaves = Search::for_bytes(pairs.iter().map(|pair| &pair.chain[0][..]));
     assert!(leaves.hit(&dump).is_some(), "no certificate is there");
 
-    // When it is back, a replaced certificate is off both at once.
+    // With the database back, a replaced certificate leaves both servers at
+    // once.
     database.begin();
     sandbox.import_type(&[HOSTS[0]], Key::P256);
     let shown = sandbox.json(&["cert", "show", HOSTS[0], "--json"]);
@@ -111,7 +113,7 @@ fn redis_that_comes_and_goes_takes_no_host_away() {
     server.stop();
 }
 
-/// SQLite answers sooner than Redis.
+/// A read of SQLite takes less time than a round trip to Redis.
 #[test]
 fn before_sqlite_redis_is_ignored_with_one_warning() {
     const IGNORED: &str = "Redis cache not used: reading sqlite: takes less time";
@@ -133,7 +135,7 @@ fn before_sqlite_redis_is_ignored_with_one_warning() {
     server.stop();
 }
 
-/// A sandbox on this database, with pages.
+/// Makes a sandbox on this database, with a page for each host.
 pub(crate) fn sandbox(url: &str, redis: &RedisServer) -> Sandbox {
     let sandbox = Sandbox::new();
     configure(&sandbox, redis);
@@ -156,11 +158,11 @@ fn in_use(server: &Server) {
     });
 }
 
-/// A figure of a scrape.
+/// Returns the value of a metric without its prefix.
 fn figure(server: &Server, name: &str) -> u64 {
     let value = server.metric(&format!("sekisho_{name}"));
     value.expect("a figure") as u64
 }
 
-/// Rests between attempts, on a loaded machine.
+/// Longest rest between two attempts, on a loaded machine.
 const LONG: Duration = Duration::from_secs(30);

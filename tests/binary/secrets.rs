@@ -1,5 +1,5 @@
-//! No private key is anywhere in the clear: not in a store's files, not in a
-//! dump, not in a log, not in a core.
+//! Tests that no private key is in the clear in a store's files, a dump, a log
+//! or a core.
 
 mod logs;
 pub(crate) mod search;
@@ -25,14 +25,14 @@ const KEYS: [(&str, Key); 4] = [
     ("rsa.example", Key::Rsa2048),
 ];
 
-/// A store with a key of each type, some of them replaced.
+/// Store with a key of each type, some of which were replaced.
 struct Filled {
-    /// Every key that ever was in the store.
+    /// Every pair that was ever stored.
     pairs: Vec<Pair>,
     server: Server,
 }
 
-/// Imports while a server runs, which also puts its ticket keys there.
+/// Imports while a server runs, which also stores its ticket keys.
 fn fill(sandbox: &Sandbox) -> Filled {
     let mut pairs: Vec<_> = KEYS.map(|(name, key)| import(sandbox, name, key)).into();
     let server = sandbox.serve();
@@ -45,7 +45,7 @@ fn fill(sandbox: &Sandbox) -> Filled {
     Filled { pairs, server }
 }
 
-/// The files of the pair are gone when it is stored.
+/// Imports a pair, and removes its files afterwards.
 pub(crate) fn import(sandbox: &Sandbox, name: &str, key: Key) -> Pair {
     let pair = ca().issue(&[name], key);
     sandbox.write("a.crt", &pair.chain_pem());
@@ -57,7 +57,7 @@ pub(crate) fn import(sandbox: &Sandbox, name: &str, key: Key) -> Pair {
     pair
 }
 
-/// The search finds what is there: a key in each form, in the clear.
+/// The search finds a key in the clear in each form.
 #[test]
 fn the_search_itself_finds_keys() {
     for (name, key) in KEYS {
@@ -97,7 +97,7 @@ fn the_files_of_sqlite_hold_no_private_key() {
     let filled = fill(&sandbox);
     let search = Search::of(&filled.pairs);
     assert!(sandbox.path("hosts.db-wal").exists());
-    // With the write-ahead log, and with the whole log in the file.
+    // First with a write-ahead log, then with all pages in the file.
     search.through(sandbox.root());
     filled.server.stop();
     search.through(sandbox.root());
@@ -123,7 +123,7 @@ fn dumps_and_files_of_postgresql_hold_no_private_key() {
     let text = database.unpacked(&archive);
     search.text("pg_restore", text.as_bytes());
     assert!(stored.hit(text.as_bytes()).is_some(), "the certificate");
-    // Tables, and the log that brings them to a standby.
+    // Table files, and the write-ahead log, which a standby receives.
     let data = database.data();
     search.through(&data);
     assert!(stored.hit_below(&data.join("base")), "the certificate");
@@ -137,7 +137,7 @@ fn a_crash_leaves_no_core() {
     let sandbox = Sandbox::new();
     sandbox.import(&["a.example"]);
     let mut command = Command::new("sh");
-    // As far as the machine allows it.
+    // The limit is raised as far as the machine allows.
     let serve = "ulimit -S -c \"$(ulimit -H -c)\" && exec \"$0\" serve --log json";
     command
         .args(["-c", serve])
@@ -150,7 +150,8 @@ fn a_crash_leaves_no_core() {
     let core = limits.lines().find(|line| line.starts_with("Max core"));
     let words: Vec<_> = core.expect("a limit").split_whitespace().collect();
     assert_eq!(words[4..6], ["0", "0"], "soft and hard: {core:?}");
-    // What is closed to debuggers belongs to root, whoever runs it.
+    // Files of a process that is closed to debuggers belong to root, whichever
+    // user runs it.
     let environment = fs::metadata(format!("/proc/{}/environ", server.pid()));
     assert_eq!(environment.expect("it runs").uid(), 0);
     server.signal(Signal::ABORT);
@@ -176,7 +177,7 @@ fn a_command_for_the_key_inherits_no_secret() {
         .replace("file:master.key", command)
         .replace("[store]", "admin_token = \"env:ADMIN_TOKEN\"\n[store]");
     sandbox.write("sekisho.toml", &text);
-    // The source of a copy has its key in a variable.
+    // The source of the copy has its master key in a variable.
     let ring = fs::read_to_string(sandbox.path("master.key")).expect("ours");
     sandbox.write("to.toml", &text.replace("hosts.db", "to.db"));
     sandbox.write("from.toml", &text.replace(command, "env:MASTER"));

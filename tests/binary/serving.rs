@@ -1,4 +1,4 @@
-//! What is edited while `serve` runs, and how it ends.
+//! Tests edits while `serve` runs, its admin listener, and its end.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -66,7 +66,7 @@ fn a_change_is_served_within_a_tenth_of_a_second() {
     sandbox.page("a.example", "page of a");
     sandbox.import(&["a.example"]);
     let server = sandbox.serve();
-    // The median of several: one of them may meet a busy machine.
+    // The median of nine: single changes may meet a busy machine.
     let mut waits = Vec::new();
     for round in 0..9 {
         let disabled = round % 2 == 0;
@@ -127,7 +127,7 @@ fn the_admin_listener_may_be_a_unix_socket() {
         &config.replace(admin, "admin = \"unix:admin.sock\""),
     );
     let path = sandbox.path("admin.sock");
-    // What a server that was killed leaves behind.
+    // A server that was killed leaves its socket file.
     drop(UnixListener::bind(&path).expect("a socket"));
     let mut server = sandbox.command(&["serve"]).spawn().expect("it runs");
     let mut answer = String::new();
@@ -164,7 +164,7 @@ fn plain_http_is_sent_to_https() {
     assert!(answer.contains(public), "{answer}");
 }
 
-/// The answer to a request over plain HTTP.
+/// Returns the answer to a request over plain HTTP.
 fn redirect(server: &Server) -> String {
     let mut stream = TcpStream::connect(server.http).expect("it listens");
     write!(

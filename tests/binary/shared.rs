@@ -1,5 +1,5 @@
-//! Three servers on one PostgreSQL, each on a machine of its own as far as it
-//! can tell: a folder with a configuration, and the master key.
+//! Tests three servers on one PostgreSQL. Each has what a machine of its own
+//! would have: a folder with a configuration, and the master key.
 
 use std::fs;
 use std::io;
@@ -20,7 +20,7 @@ mod failover;
 mod replaced;
 mod tickets;
 
-/// The machines, in no order.
+/// Three machines on one database.
 struct Rig {
     machines: [Machine; 3],
 }
@@ -31,14 +31,15 @@ struct Machine {
 }
 
 impl Rig {
-    /// On a new database.
+    /// Starts three servers on a new database.
     fn new() -> Self {
         let url = Postgres::shared().database();
         let machines = prepared([&url, &url, &url]).map(Machine::start);
         Self { machines }
     }
 
-    /// On the database of this URL, to which a proxy leads the last of them.
+    /// Starts three servers on the database of this URL. The last one reaches
+    /// it through the proxy.
     fn proxied(url: &str, proxy: &Proxy) -> Self {
         let place = url.rsplit_once('@').expect("a user").1;
         let place = place.split('/').next().expect("host and port");
@@ -47,30 +48,30 @@ impl Rig {
         Self { machines }
     }
 
-    /// Waits until every server shows this host with that certificate.
+    /// Waits until every server serves this certificate for the host.
     fn all_show(&self, host: &str, pair: &Pair) {
         for Machine { server, .. } in &self.machines {
             until(host, ARRIVES, || shows(server, host, pair));
         }
     }
 
-    /// Waits until no server knows this host.
+    /// Waits until every server refuses this host as unknown.
     fn none_knows(&self, host: &str) {
         for Machine { server, .. } in &self.machines {
             until(host, ARRIVES, || is_unknown(server, host));
         }
     }
 
-    /// Waits until all servers have read the log of what was written so far. A
-    /// host that is read before its own change has come is dropped by that.
+    /// Waits until all servers have read the change log up to now. A server
+    /// that caches a host before its change arrives drops it then.
     fn all_have_read_the_log(&self, writer: &Sandbox) {
         self.none_knows("log.example");
         let last = import(writer, &["log.example"]);
-        // Each remembers that it is not there until the log says otherwise.
+        // Each server caches the absence until it reads the change in the log.
         self.all_show("log.example", &last);
     }
 
-    /// Ends all of them as an operator does.
+    /// Ends all servers as an operator does.
     fn stop(self) {
         for Machine { server, .. } in self.machines {
             let log = server.log();
@@ -87,7 +88,7 @@ impl Machine {
     }
 }
 
-/// Machines on a store at these URLs, where nothing runs yet.
+/// Makes machines with a store at these URLs, without servers.
 fn prepared<const N: usize>(urls: [&str; N]) -> [Sandbox; N] {
     let sandboxes = urls.map(sandbox);
     sandboxes[0].ok(&["host", "set", "made.example"]);
@@ -98,7 +99,7 @@ fn prepared<const N: usize>(urls: [&str; N]) -> [Sandbox; N] {
     sandboxes
 }
 
-/// Stores a new certificate for these names, by the command on that machine.
+/// Stores a new certificate for these names, with the command on this machine.
 fn import(machine: &Sandbox, names: &[&str]) -> Pair {
     let pair = ca().issue(names, Key::P256);
     machine.write("new.crt", &pair.chain_pem());
@@ -111,13 +112,13 @@ fn shows(server: &Server, host: &str, pair: &Pair) -> bool {
     leaf(server.https, host).is_ok_and(|leaf| leaf == pair.chain[0])
 }
 
-/// Absent, which is not failed.
+/// Returns whether the host is absent, which differs from a failed lookup.
 fn is_unknown(server: &Server, host: &str) -> bool {
     let refused = leaf(server.https, host).err();
     refused.is_some_and(|error| error.to_string().contains("UnrecognisedName"))
 }
 
-/// The certificate that a client of the whole handshake gets.
+/// Returns the leaf that a client gets in a full handshake.
 fn leaf(server: SocketAddr, host: &str) -> io::Result<CertificateDer<'static>> {
     let connect = client::connect(server, host, client::config(ca()));
     let stream = blocking(connect)?;
@@ -127,7 +128,7 @@ fn leaf(server: SocketAddr, host: &str) -> io::Result<CertificateDer<'static>> {
         .into_owned())
 }
 
-/// Runs a client's future; a server that says nothing fails the test.
+/// Runs a client's future; fails the test if the server does not answer.
 fn blocking<T>(future: impl Future<Output = T>) -> T {
     thread_local! {
         static RUNTIME: Runtime = Builder::new_current_thread()
@@ -141,12 +142,13 @@ fn blocking<T>(future: impl Future<Output = T>) -> T {
     })
 }
 
-/// Far more than anything here takes.
+/// Longest wait for an answer, far more than any takes.
 const ANSWER: Duration = Duration::from_secs(20);
 
-/// Other tests say how soon; these say that it does.
+/// Longest wait for a change. Other tests check the time; these check the
+/// arrival.
 const ARRIVES: Duration = Duration::from_secs(15);
 
-/// A broken connection is given up, the breaker rests, and both are tried
-/// again, on a loaded machine.
+/// Longest wait for a recovery on a loaded machine: the connection times out,
+/// the circuit breaker rests, and both are tried again.
 const HEALS: Duration = Duration::from_secs(30);

@@ -1,4 +1,4 @@
-//! What `serve` does at signals.
+//! Tests how `serve` handles signals.
 
 use rustix::process::Signal;
 

@@ -1,4 +1,4 @@
-//! A disk that has stalled: only names, and sites, that need it wait.
+//! Tests a stalled disk: only hosts and sites that need it wait.
 
 use std::fs;
 use std::process::Command;
@@ -19,7 +19,8 @@ fn a_stalled_store_stalls_no_cached_host() {
         sandbox.page(host, host);
     }
     sandbox.import(&["cached.example"]);
-    // So many that SQLite has not read every page for the first host.
+    // The first host's lookup must not read all pages of the file into SQLite's
+    // cache.
     for number in 0..200 {
         let host = format!("between-{number}.example");
         sandbox.pair(&format!("pairs/{host}"), &[&host], Key::P256);
@@ -32,8 +33,8 @@ fn a_stalled_store_stalls_no_cached_host() {
     fs::write(sandbox.path("slow"), "").expect("a file");
     let cold = fetch_aside(&server, "cold.example");
     let mut served = 0;
-    // The store's deadline ends it. On a stalled worker no request for a
-    // cached host would be answered before.
+    // The load ends at the store's deadline. A stalled worker would answer no
+    // request before it.
     let answer = loop {
         assert!(server.shows("cached.example", "cached.example"));
         served += 1;
@@ -58,7 +59,7 @@ fn a_store_that_stays_stalled_is_a_failure_and_no_absence() {
     sandbox.import(&["cold.example"]);
     let server = slow(&sandbox, "hosts.db");
     fs::write(sandbox.path("slow"), "").expect("a file");
-    // The store's deadline ends it, before the handshake's does.
+    // The load ends at the store's deadline, before the handshake's.
     assert!(server.refusal("cold.example").contains("InternalError"));
     assert!(server.refusal("unknown.example").contains("InternalError"));
     fs::remove_file(sandbox.path("slow")).expect("a file");
@@ -74,7 +75,7 @@ fn a_stalled_site_stalls_no_other() {
     sandbox.import(&["hung.example", "well.example"]);
     let server = slow(&sandbox, "www/hung.example");
     fs::write(sandbox.path("slow"), "").expect("a file");
-    // More than may be read at once.
+    // More requests than the server reads files for at once.
     let hung: Vec<_> = (0..100)
         .map(|_| fetch_aside(&server, "hung.example"))
         .collect();
@@ -90,7 +91,8 @@ fn a_stalled_site_stalls_no_other() {
     assert!(server.shows("hung.example", "hung.example"));
 }
 
-/// The server over a disk where this file stalls while `slow` is there.
+/// Starts a server for which reads of this file stall while the file `slow`
+/// exists.
 fn slow(sandbox: &Sandbox, file: &str) -> Server {
     let shim = sandbox.path("slow_read.so");
     let source = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/shim/slow_read.c");
@@ -108,7 +110,8 @@ fn slow(sandbox: &Sandbox, file: &str) -> Server {
     Server::start(command)
 }
 
-/// The answer, or why there is none, comes when it comes.
+/// Fetches a page on another thread. The receiver gets the answer, or the
+/// error.
 pub(crate) fn fetch_aside(server: &Server, host: &'static str) -> Receiver<String> {
     let (tell, told) = channel();
     let address = server.https;
@@ -118,7 +121,7 @@ pub(crate) fn fetch_aside(server: &Server, host: &'static str) -> Receiver<Strin
             .build()
             .expect("a runtime");
         let fetched = runtime.block_on(client::fetch(address, host, "/", client::config(ca())));
-        // The test may be over.
+        // The test may have ended.
         let _ = tell.send(fetched.unwrap_or_else(|error| error.to_string()));
     });
     told

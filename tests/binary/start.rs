@@ -1,4 +1,4 @@
-//! `check` and the start of `serve`.
+//! Tests `check` and the start of `serve`.
 
 use std::fs::Permissions;
 use std::io::{Read, Write};
@@ -181,9 +181,10 @@ fn signals_are_caught_before_the_server_is_announced() {
     const SIGTERM: u32 = 15;
     let sandbox = Sandbox::new();
     sandbox.import(&["a.example"]);
-    // Few enough for any limit of files: no warning stands before the line.
+    // 16 connections fit any limit of files: no warning comes before the first
+    // line.
     sandbox.configure("[server]\nconnections = 16\n");
-    // A log that is full holds the server up at its first line.
+    // A full log pipe blocks the server at its first line.
     let (mut log, mut full) = std::io::pipe().expect("a pipe");
     full.write_all(&vec![b'\n'; PIPE]).expect("it has room");
     let mut child = sandbox
@@ -218,5 +219,5 @@ fn the_log_level_is_what_the_environment_says() {
     assert!(ran.err.contains("SEKISHO_LOG"), "{}", ran.err);
 }
 
-/// What a pipe holds on Linux.
+/// Bytes that a pipe holds on Linux.
 const PIPE: usize = 64 * 1024;

@@ -1,4 +1,4 @@
-//! A whole store copied into another, and backed up.
+//! Tests `store copy` and `store backup`.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -13,14 +13,15 @@ use sekisho_testkit::services::Postgres;
 
 use crate::sandbox::{SOON, Sandbox, until};
 
-/// Far more than anything here takes on a busy machine.
+/// Far more than any step takes on a busy machine.
 const LONG: Duration = Duration::from_secs(120);
 
 #[test]
 fn to_postgres_and_back_everything_is_equal() {
     let sandbox = Sandbox::new();
     fill(&sandbox, 30);
-    // A credential for two hosts, another type, a wildcard, a site, documents.
+    // A credential of two hosts, another key type, a wildcard, a site, and
+    // documents.
     sandbox.import(&["x.example", "*.y.example"]);
     sandbox.import_type(&["x.example"], Key::Rsa2048);
     sandbox.ok(&[
@@ -50,7 +51,7 @@ fn to_postgres_and_back_everything_is_equal() {
     let back = sandbox.ok(&["store", "copy", &url, "sqlite:back.db"]);
     let all = [digests(&there), digests(&back)].concat();
     assert!(all.iter().all(|one| *one == all[0]), "{all:?}");
-    // Served from the copy, with the same tickets and under the same ids.
+    // The copy has the same records under the same ids.
     let config = fs::read_to_string(sandbox.path("sekisho.toml")).expect("a file");
     sandbox.write("back.toml", &config.replace("hosts.db", "back.db"));
     for list in [["host", "list"], ["cert", "list"]] {
@@ -58,7 +59,8 @@ fn to_postgres_and_back_everything_is_equal() {
         let listed = sandbox.ok(&[&list[..], &["--json"]].concat());
         assert_eq!(without_versions(&copy), without_versions(&listed));
     }
-    // Named by its configuration, and the same once more: nothing is left.
+    // A second copy to the same target, named by its configuration, changes
+    // nothing.
     let again = sandbox.ok(&["store", "copy", &url, "back.toml"]);
     assert!(again.contains("both are equal"), "{again}");
 }
@@ -71,7 +73,7 @@ fn a_copy_that_was_killed_goes_on_and_follows_its_source() {
     let killed = (0..20).any(|_| {
         let copied = copied_when_killed(&sandbox, &args);
         if copied == 1500 {
-            // The machine is busy: it was done before.
+            // The copy finished before the kill: start over.
             for file in ["copy.db", "copy.db-wal", "copy.db-shm"] {
                 let _ = fs::remove_file(sandbox.path(file));
             }
@@ -92,7 +94,7 @@ fn a_copy_that_was_killed_goes_on_and_follows_its_source() {
         panic!("{went_on}")
     };
     assert_eq!(from, to);
-    // And once more behind it, before servers move.
+    // A further run catches up before servers move.
     sandbox.ok(&["host", "remove", "h4.example"]);
     let caught_up = sandbox.ok(&args);
     assert!(
@@ -101,7 +103,8 @@ fn a_copy_that_was_killed_goes_on_and_follows_its_source() {
     );
 }
 
-/// Begins a copy and kills it when some, but not all, is there.
+/// Starts a copy and kills it after its first credentials; returns how many
+/// hosts it copied.
 fn copied_when_killed(sandbox: &Sandbox, args: &[&str]) -> i64 {
     let mut child = sandbox.command(args);
     let child = child.stdout(Stdio::null()).stderr(Stdio::null());
@@ -126,7 +129,7 @@ fn a_source_that_is_written_all_the_while_is_copied() {
             let mut number = 0;
             while !done.load(Ordering::SeqCst) {
                 number += 1;
-                // Replaced, removed and set, all over the list.
+                // Replaces, changes and removes hosts all over the list.
                 let name = format!("h{}.example", number * 7 % 300);
                 sandbox.import(&[&name]);
                 sandbox.ok(&["host", "set", &name, "--tenant", &format!("t{number}")]);
@@ -159,7 +162,7 @@ fn what_is_no_copy_of_it_is_not_overwritten() {
     };
     assert!(fails("sqlite:hosts.db").contains("the same store"));
     sandbox.ok(&["store", "copy", "sqlite:hosts.db", "sqlite:copy.db"]);
-    // Written by somebody else.
+    // Another program writes the copy.
     let config = fs::read_to_string(sandbox.path("sekisho.toml")).expect("a file");
     sandbox.write("copy.toml", &config.replace("hosts.db", "copy.db"));
     sandbox.ok(&["host", "set", "b.example", "--config", "copy.toml"]);
@@ -267,7 +270,7 @@ fn a_backup_of_postgres_is_a_store_that_is_copied_back() {
     assert_eq!(digests(&restored)[0], digests(&restored)[1]);
 }
 
-/// Hosts with a certificate of its own each.
+/// Imports hosts, each with its own certificate.
 fn fill(sandbox: &Sandbox, hosts: usize) {
     for number in 0..hosts {
         let name = format!("h{number}.example");
@@ -276,7 +279,7 @@ fn fill(sandbox: &Sandbox, hosts: usize) {
     sandbox.ok(&["cert", "import", "--dir", "pairs"]);
 }
 
-/// What both sides' digests are.
+/// Returns the digests of both stores.
 fn digests(said: &str) -> Vec<String> {
     let digests = said.lines().filter_map(|line| line.split_once("sha256 "));
     digests.map(|(_, digest)| digest.to_owned()).collect()
@@ -291,7 +294,8 @@ fn without_versions(json: &str) -> Vec<serde_json::Value> {
     listed
 }
 
-/// How many rows the copy has in a table; none while it is not there.
+/// Returns the number of rows in a table of the copy; 0 while the copy is
+/// missing.
 fn count(sandbox: &Sandbox, table: &str) -> i64 {
     let flags = OpenFlags::SQLITE_OPEN_READ_ONLY;
     let Ok(file) = Connection::open_with_flags(sandbox.path("copy.db"), flags) else {

@@ -1,4 +1,4 @@
-//! Store files and master keys that can't be used.
+//! Tests store files and master keys that can't be used.
 
 use std::fs;
 
@@ -31,7 +31,8 @@ fn a_creation_that_broke_off_is_completed() {
     let sandbox = Sandbox::new();
     sandbox.import(&["a.example"]);
     let key = fs::read(sandbox.path("master.key")).expect("a file");
-    // Killed between key and store, and while the store was made.
+    // A process killed between key and store, and one killed while it created
+    // the store.
     for left in [None, Some(b"")] {
         fs::remove_file(sandbox.path("hosts.db")).expect("a file");
         if let Some(bytes) = left {
@@ -161,7 +162,7 @@ fn what_is_cached_is_served_while_the_file_is_gone() {
     sandbox.import(&["b.example"]);
     let server = sandbox.serve();
     assert!(server.shows("a.example", "page of a"));
-    // What only the log holds so far.
+    // A host that no lookup has read yet.
     sandbox.import(&["c.example"]);
     fs::rename(sandbox.path("hosts.db"), sandbox.path("away.db")).expect("a file");
     let mut name = 0..;
@@ -181,7 +182,7 @@ fn sql(sandbox: &Sandbox, sql: &str) {
     connection.execute_batch(sql).expect(sql);
 }
 
-/// Holds the write lock until it is dropped.
+/// Takes SQLite's write lock until the connection is dropped.
 fn locked(sandbox: &Sandbox) -> Connection {
     let connection = Connection::open(sandbox.path("hosts.db")).expect("a database");
     connection

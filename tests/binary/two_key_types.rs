@@ -1,4 +1,4 @@
-//! A host with an ECDSA and an RSA certificate.
+//! Tests a host with an ECDSA and an RSA certificate.
 
 use sekisho_testkit::Key;
 

@@ -1,4 +1,4 @@
-//! Wrong usage, help, and readers that go away.
+//! Tests wrong usage, help, and readers that close standard output.
 
 use std::fs;
 use std::io::{BufRead, BufReader};
@@ -42,7 +42,7 @@ fn a_command_names_the_configuration_that_it_found() {
         assert!(text.contains(warning.unwrap_or_default()), "{text}");
         assert!(!text.contains("hush"), "{text}");
     }
-    // Here the log is where it says so.
+    // The server writes the same warning to its log.
     let server =
         Server::start(sandbox.command(&["serve", "--config", "sekisho.toml", "--log", "json"]));
     assert!(server.log().contains("the configuration is exposed"));
@@ -160,7 +160,7 @@ fn every_command_helps() {
 #[test]
 fn a_reader_that_goes_away_is_no_error() {
     let sandbox = Sandbox::new();
-    // More than a pipe holds.
+    // 2,000 hosts: more than a pipe holds.
     assert_eq!(
         sandbox.demo(&["--hosts", "2000", "--dir", "many"]).code,
         Some(0)

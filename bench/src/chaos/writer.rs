@@ -209,6 +209,6 @@ pub(crate) const WRITERS: usize = 3;
 const WRITE_INTERVAL: Duration = Duration::from_millis(400);
 /// Pause between two visits that look for a change.
 const POLL_INTERVAL: Duration = Duration::from_millis(5);
-/// Shorter than the bounds of a command itself, so a stuck one counts as
+/// Shorter than the bounds of a command itself: a stuck command counts as
 /// refused soon.
 const COMMAND_TIMEOUT: Duration = Duration::from_secs(15);

@@ -10,7 +10,7 @@ use crate::cli::failure::Result;
 
 /// Fields of a leaf certificate that are shown.
 pub(crate) struct Leaf {
-    /// Its DNS names.
+    /// DNS names of the leaf.
     pub(crate) names: Vec<HostPattern>,
     pub(crate) issuer: String,
     /// Serial number, hexadecimal.

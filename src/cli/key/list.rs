@@ -150,7 +150,8 @@ impl View {
     }
 }
 
-/// What is not in the store.
+/// Note about copies of secrets outside the store, which rotation does not seal
+/// again.
 pub(super) const KEPT: &str = "\
 note: backups of the store are sealed under an older key, and so may be Redis
 before it for up to a day, and each server's copy of a host on disk until the

@@ -315,7 +315,7 @@ fn joined(addresses: &[impl ToString]) -> String {
     texts.join(" ")
 }
 
-/// How long the start waits for ticket keys.
+/// Longest wait of the start for ticket keys.
 const TICKET_KEYS: Duration = Duration::from_millis(500);
 /// First port for all users, unless `net.ipv4.ip_unprivileged_port_start` is
 /// changed.

@@ -1,4 +1,4 @@
-//! Over PostgreSQL.
+//! Tests the disk cache over PostgreSQL.
 
 use std::fs;
 
@@ -31,8 +31,8 @@ fn hosts() -> Vec<Host> {
     names.map(|name| Host::new(&name)).collect()
 }
 
-/// Serves all hosts until they have copies: the first contact with the log
-/// drops what came before it.
+/// Serves all hosts until they are in the disk cache. The first contact with
+/// the log drops earlier copies.
 fn warmed(sandbox: &Sandbox, hosts: &[Host]) -> Server {
     let server = sandbox.serve();
     let copies = f64::from(u32::try_from(hosts.len()).expect("a few"));
@@ -71,7 +71,7 @@ fn it_starts_without_its_database_and_serves_what_it_had() {
     for host in &hosts {
         assert!(host.is_served(&server), "{}: {}", host.name, server.log());
     }
-    // Failed is not absent.
+    // A failed lookup must not look like an absent host.
     assert!(server.refusal("unknown.example").contains("InternalError"));
     assert!(server.metric("sekisho_disk_cache_answers_total") >= Some(20.0));
     assert!(server.log().contains("\"copies\":20"), "{}", server.log());
@@ -112,7 +112,7 @@ fn what_changed_while_it_was_down_does_not_come_back() {
     sandbox.ok(&["host", "remove", "h0.example"]);
     let replaced = Host::new("h1.example");
     import(&sandbox, std::slice::from_ref(&replaced));
-    // A single contact is enough, though nobody asks for any host.
+    // One contact with the log suffices, without any request for a host.
     let server = sandbox.serve();
     kept(&server, 18);
     kill(server);

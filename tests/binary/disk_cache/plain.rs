@@ -1,4 +1,4 @@
-//! Over stores that others write.
+//! Tests the disk cache over stores that others write.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -8,7 +8,7 @@ use sekisho_testkit::{Answer, Endpoint, RedisServer, Speaks};
 use super::{Host, LONG, assert_sealed, kept, kill};
 use crate::sandbox::{Sandbox, Server, ca, until};
 
-/// Without a master key, and with a short memory.
+/// Makes a sandbox without a master key, whose cached answers age after 1 s.
 fn on(url: &str, more: &str) -> Sandbox {
     let sandbox = Sandbox::new();
     sandbox.configure("[cache]\nfresh = \"1s\"\nabsent = \"1s\"\n");
@@ -107,8 +107,8 @@ fn an_endpoint_that_is_down_has_copies() {
     server.stop();
 }
 
-/// The first host is gone and the second has another certificate, in its copy
-/// too.
+/// Waits until the first host is removed, and the second has a new certificate
+/// in the memory cache and in the disk cache.
 fn changed(server: &Server, hosts: &[Host; 3]) {
     until("the removed host is refused", LONG, || {
         let refused = server.fetch("a.example").err();

@@ -1,4 +1,4 @@
-//! Nothing that is wrong with the copies keeps a server from serving.
+//! Tests that a server serves without its disk cache if that is unusable.
 
 use std::fs;
 
@@ -69,7 +69,7 @@ fn the_second_server_in_a_folder_goes_without() {
     assert!(!first.log().contains("no copies are kept"));
     assert!(second.log().contains("another server uses"));
     assert_eq!(second.metric("sekisho_disk_cache_copies"), None);
-    // The file is free again when the first server has ended.
+    // The first server has ended and released the lock.
     drop(first);
     second.stop();
     kept(&sandbox.serve(), 1);
@@ -107,7 +107,7 @@ fn a_server_killed_at_any_moment_starts_again() {
         .map(|number| Host::new(&format!("h{number}.example")))
         .collect();
     hosts.iter().for_each(|host| put(&redis, host));
-    // Killed in the middle of making the file, or of some write to it.
+    // Kills servers while they create or write the file.
     for round in 0..8 {
         let server = sandbox.serve();
         for host in hosts.iter().skip(round).take(round * 5) {

@@ -1,4 +1,4 @@
-//! A server's clock jumps.
+//! Tests jumps of a server's clock.
 
 use std::process::Command;
 
@@ -17,14 +17,15 @@ fn a_clock_that_jumps_stops_nothing() {
         let ahead = years * 365 * 24 * 3600_i64;
         sandbox.write("ahead", &ahead.to_string());
         assert!(server.shows("a.example", "a.example"), "{}", server.log());
-        // What others write arrives, and is served.
+        // Changes of other programs still arrive.
         let host = format!("new{number}.example");
         sandbox.page(&host, &host);
         sandbox.import(&[&host]);
         until("a new host", SOON, || server.shows(&host, &host));
         assert_eq!(states(&server), "available healthy");
     }
-    // The certificates of 2020 to 2120 had expired, or were not valid yet.
+    // The test certificates, valid from 2020 to 2120, were expired or not valid
+    // yet.
     let served = metric(&server, "sekisho_expired_served_total");
     assert!(served >= 4.0, "{served}");
     is_logged(&server, "WARN", "served a certificate that is expired");
@@ -33,7 +34,8 @@ fn a_clock_that_jumps_stops_nothing() {
     server.stop();
 }
 
-/// The file `ahead` says by how many seconds its clock is ahead.
+/// Starts a server with a clock that is ahead by the seconds in the file
+/// `ahead`.
 fn with_its_own_clock(sandbox: &Sandbox) -> Server {
     let shim = sandbox.path("jump.so");
     let source = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/shim/jump.c");

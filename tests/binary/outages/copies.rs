@@ -1,4 +1,4 @@
-//! Database and Redis are away, and copies on disk stand in for them.
+//! Tests an outage of database and Redis while the disk cache answers.
 
 use sekisho_testkit::RedisServer;
 use sekisho_testkit::services::{Postgres, Signal};
@@ -30,7 +30,8 @@ fn both_are_down_and_a_server_starts() {
     until_states(&server, "unavailable broken", "cached.example");
     stands_in(&server);
     is_logged(&server, "WARN", STANDS_IN);
-    // Redis alone changes nothing: which catalog it belongs to is not known.
+    // Redis alone changes nothing: without the catalog, the server can't know
+    // that its contents belong to it.
     redis.restart();
     stands_in(&server);
 
@@ -39,7 +40,8 @@ fn both_are_down_and_a_server_starts() {
     is_logged(&server, "INFO", "the store answers again");
     is_in_use(&server);
     serves_all(&server);
-    // Lookups come back with the breaker's next trial, some seconds later.
+    // Lookups use the store again with the circuit breaker's next trial, some
+    // seconds later.
     until("the store answers lookups", LONG, || {
         server
             .refusal("unknown.example")
@@ -48,7 +50,8 @@ fn both_are_down_and_a_server_starts() {
     server.stop();
 }
 
-/// Answers of copies heal no state: the store is still out of reach.
+/// Checks that the disk cache answers, and that its answers leave the states as
+/// they are: the store is still unavailable.
 fn stands_in(server: &Server) {
     let begun = metric(server, "sekisho_disk_cache_answers_total");
     until("copies answer again", LONG, || {

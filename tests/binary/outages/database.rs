@@ -24,8 +24,8 @@ fn a_database_that_is_down() {
         is_logged(&server, "ERROR", "lookup failed: the client is refused");
         let error = sandbox.fails(&["host", "list"]);
         assert!(error.contains("refused"), "{error}");
-        // Once the time of `fresh` has passed, cached hosts are read again
-        // aside; that it fails changes nothing.
+        // Cached hosts older than `fresh` are refreshed in the background. They
+        // stay served when that fails.
         until("it is served though it could not be read", LONG, || {
             assert!(server.shows("cached.example", "cached.example"));
             metric(&server, "sekisho_stale_served_total") > 0.0
@@ -44,8 +44,8 @@ fn a_database_that_stands_still() {
     let server = sandbox.serve();
     assert!(server.shows("cached.example", "cached.example"));
     database.signal(Signal::Pause);
-    // The store's call ends by its own deadline, well before that of the
-    // handshake; meanwhile cached hosts are served.
+    // The store call ends at its own deadline, well before the handshake's.
+    // Cached hosts are served meanwhile.
     let cold = fetch_aside(&server, "cold.example");
     let begun = Instant::now();
     let mut served = 0;
@@ -75,7 +75,7 @@ fn a_database_that_stands_still() {
     server.stop();
 }
 
-/// Known and unknown hosts get the same alert: the lookup failed.
+/// Checks that known and unknown hosts get the same alert: the lookup failed.
 fn refuses_what_is_not_cached(server: &Server) {
     for host in ["cold.example", "unknown.example"] {
         let refusal = server.refusal(host);

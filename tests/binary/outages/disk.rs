@@ -1,13 +1,13 @@
-//! The database's disk is full.
+//! Tests a full disk of the database.
 
 use sekisho_testkit::services::Postgres;
 
 use super::{metric, sandbox, states};
 use crate::sandbox::{SOON, Sandbox, until};
 
-/// The database gives the error of a full disk in the middle of the
-/// transaction, when credentials are written and hosts are not. (For the
-/// SQLite file the same is tested where it is implemented.)
+/// The database reports a full disk within the transaction, after the
+/// credentials and before the hosts. (The SQLite store has its own test beside
+/// its code.)
 #[test]
 fn a_full_disk_refuses_writes_whole() {
     let server = Postgres::shared();
@@ -24,7 +24,7 @@ fn a_full_disk_refuses_writes_whole() {
         || sql("SELECT (SELECT number FROM sekisho.meta), count(*) FROM sekisho.credentials");
     let before = content();
     sql(FULL);
-    // Neither a new host nor a replaced certificate.
+    // Imports of a new host and of a replacement fail.
     for host in ["new.example", "cached.example"] {
         let error = refused(&sandbox, host);
         assert!(error.contains("No space left on device (53100)"), "{error}");

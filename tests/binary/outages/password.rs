@@ -1,5 +1,4 @@
-//! A password that the database does not take: from the start, and of a
-//! sudden.
+//! Tests a password that the database refuses, from the start and later.
 
 use sekisho_testkit::services::Postgres;
 
@@ -17,8 +16,8 @@ fn a_password_that_is_wrong_at_the_start() {
         error.contains("28P01") && !error.contains("first"),
         "{error}"
     );
-    // The password may be put right in the database: a server that does not start would
-    // not come back by itself.
+    // The password may be corrected in the database. A server that refused to
+    // start would then stay down.
     let server = sandbox.serve();
     is_logged(
         &server,
@@ -48,7 +47,7 @@ fn a_password_that_changes_while_it_serves() {
     let server = sandbox.serve();
     assert!(server.shows("cached.example", "cached.example"));
     database.sql("postgres", "ALTER ROLE keeper PASSWORD 'second'");
-    // Connections that are open stay open, and serve every worker.
+    // Open connections stay open and serve every worker.
     for name in &names {
         assert!(server.shows(name, name), "{}", server.log());
     }
@@ -60,7 +59,7 @@ fn a_password_that_changes_while_it_serves() {
     is_logged(&server, "WARN", FEED_IS_BROKEN);
     assert!(server.log().contains("28P01"), "{}", server.log());
 
-    // Commands and servers that start with the new one work at once.
+    // Commands and servers that start with the new password work at once.
     use_store(&sandbox, &right.replace("first", "second"));
     sandbox.ok(&["check"]);
     let restarted = sandbox.serve();
@@ -75,7 +74,7 @@ fn a_password_that_changes_while_it_serves() {
     server.stop();
 }
 
-/// A new database, as a user whose password can be changed by another.
+/// Makes a database, and a user whose password another user can change.
 fn user(database: &Postgres) -> String {
     database.sql(
         "postgres",

@@ -1,5 +1,5 @@
-//! Redis before the database is away, alone or together with it: it is only
-//! ever passed over.
+//! Tests outages of the Redis cache, alone or together with the database:
+//! lookups bypass it.
 
 use sekisho_testkit::RedisServer;
 use sekisho_testkit::services::{Postgres, Signal};
@@ -89,7 +89,7 @@ fn both_are_down() {
     until_states(&server, "unavailable broken", "cached.example");
     assert_eq!(metric(&server, "sekisho_redis_cache_in_use"), 0.0);
 
-    // Each of them heals by itself.
+    // Both recover independently.
     database.begin();
     until("the database is back", LONG, || {
         server.shows("cold.example", "cold.example")
@@ -100,7 +100,7 @@ fn both_are_down() {
     server.stop();
 }
 
-/// Nothing is refused and no change is missed.
+/// Checks that the server bypasses Redis, refuses no host and misses no change.
 fn passes_it_over(sandbox: &Sandbox, server: &Server) {
     assert!(server.shows("cached.example", "cached.example"));
     assert!(server.shows("cold.example", "cold.example"));
@@ -122,7 +122,7 @@ fn passes_it_over(sandbox: &Sandbox, server: &Server) {
     assert_eq!(states(server), "available healthy");
     is_logged(server, "WARN", PASSED_OVER);
     assert_eq!(metric(server, "sekisho_redis_cache_in_use"), 0.0);
-    // Once per outage, however long it is.
+    // The server logs once per outage, even a long one.
     assert_eq!(logged(server, PASSED_OVER).len(), 1, "{}", server.log());
 }
 

@@ -1,19 +1,19 @@
-//! What is said about keys, to the last detail: logs with every line that
-//! there is, and the texts of errors.
+//! Tests that no log line, at any level, and no error text shows a private key.
 
 use sekisho_testkit::{Answer, Endpoint, RedisServer, Speaks};
 
 use super::*;
 use crate::{https_store, redis};
 
-/// A pair as others store it, whole and spoilt.
+/// Pairs as another program may store them: one good, the others spoilt.
 struct Spoilt {
     pair: Pair,
-    /// Name, chain and key.
+    /// Name, chain and key of each pair.
     files: Vec<(String, String, String)>,
 }
 
-/// A chain with another's key, a key that was cut, a key alone, two keys.
+/// Makes the pairs: good, another pair's chain, a cut key, a key alone, two
+/// keys, and swapped halves.
 fn spoilt(key: Key) -> Spoilt {
     let pair = ca().issue(&["*.keys.example"], key);
     let (chain, pem) = (pair.chain_pem(), pair.key_pem());
@@ -44,21 +44,21 @@ fn all() -> Vec<Spoilt> {
     KEYS.map(|(_, key)| spoilt(key)).into()
 }
 
-/// Serves with a log of everything, lets a client ask for each host, and
-/// looks through what is said.
+/// Serves with all log levels, fetches each host, and searches the log for
+/// keys.
 fn check_log(sandbox: &Sandbox, spoilt: &[Spoilt], also: &[&str]) {
     let mut command = sandbox.command(&["serve", "--log", "json"]);
     command.env("SEKISHO_LOG", "trace");
     let server = Server::start(command);
     for (host, ..) in spoilt.iter().flat_map(|one| &one.files) {
         let answered = server.fetch(host).is_ok();
-        // Some stores read two keys, or halves that are swapped.
+        // Some stores accept two keys, or swapped halves.
         if !host.starts_with("twice") && !host.starts_with("swapped") {
             assert_eq!(answered, host.starts_with("good"), "{host}");
         }
     }
     let log = server.log();
-    // The first trouble is told, those right behind it are held back.
+    // The first error is logged; those right after it are suppressed.
     assert!(log.contains("-p256.keys.example"), "{log}");
     quiet(spoilt, &log);
     for secret in also {

@@ -1,19 +1,20 @@
-//! Looks for private keys in whatever form.
+//! Searches bytes for private keys in many forms.
 
 use std::fs;
 use std::path::Path;
 
 use sekisho_testkit::Pair;
 
-/// What is looked for: pieces of the secret parts of keys, as bytes, as
-/// hexadecimal digits, in base64, and as a program shows bytes.
+/// Pieces of secrets to find: as bytes, hexadecimal digits, base64, and as
+/// programs print bytes.
 pub(crate) struct Search {
-    /// By their first two bytes.
+    /// Pieces by their first two bytes.
     pieces: Vec<Vec<Box<[u8]>>>,
 }
 
 impl Search {
-    /// The secrets of these keys, and what introduces any key in PEM.
+    /// Searches for the secrets of these keys, and for the PEM header of any
+    /// key.
     pub(crate) fn of<'a>(pairs: impl IntoIterator<Item = &'a Pair>) -> Self {
         let mut search = Self::empty();
         search.add(b"PRIVATE KEY-----");
@@ -26,14 +27,14 @@ impl Search {
         search
     }
 
-    /// Other bytes.
+    /// Searches for these bytes.
     pub(crate) fn for_bytes<'a>(all: impl IntoIterator<Item = &'a [u8]>) -> Self {
         let mut search = Self::empty();
         all.into_iter().for_each(|bytes| search.add_forms(bytes));
         search
     }
 
-    /// Where in these bytes something begins that is looked for.
+    /// Returns the position of the first piece in these bytes.
     pub(crate) fn hit(&self, bytes: &[u8]) -> Option<usize> {
         let begins = |at: &usize| {
             let rest = &bytes[*at..];
@@ -43,21 +44,21 @@ impl Search {
         (0..bytes.len().saturating_sub(1)).find(begins)
     }
 
-    /// Fails if there is one.
+    /// Fails if these bytes contain a piece.
     pub(crate) fn text(&self, what: &str, bytes: &[u8]) {
         if let Some(at) = self.hit(bytes) {
             panic!("{what} holds a private key at {at} of {}", bytes.len());
         }
     }
 
-    /// Fails if there is one in this file, or in any file below this folder.
+    /// Fails if this file, or a file below this folder, contains a piece.
     pub(crate) fn through(&self, path: &Path) {
         each(path, &mut |file, bytes| {
             self.text(&file.display().to_string(), bytes);
         });
     }
 
-    /// Whether any file there has one.
+    /// Returns whether any file there contains a piece.
     pub(crate) fn hit_below(&self, path: &Path) -> bool {
         let mut hit = false;
         each(path, &mut |_, bytes| {
@@ -72,8 +73,9 @@ impl Search {
         }
     }
 
-    /// Pieces are short, so that a page's end or a line's in the middle of a
-    /// secret hides nothing, and long enough to be nothing else.
+    /// Adds a secret in all forms. Pieces are short: a page or line that ends
+    /// within a secret hides only one. They are long enough to match nothing
+    /// else.
     fn add_forms(&mut self, secret: &[u8]) {
         let hex: String = secret.iter().map(|byte| format!("{byte:02x}")).collect();
         self.add_pieces(secret);
@@ -81,11 +83,11 @@ impl Search {
         self.add_pieces(hex.to_uppercase().as_bytes());
         let shown = format!("{secret:?}");
         self.add_pieces(shown.trim_matches(['[', ']']).as_bytes());
-        // Also where a text is quoted in JSON.
+        // Also as a text that JSON quotes.
         let escaped = secret.escape_ascii().to_string();
         self.add_pieces(escaped.as_bytes());
         self.add_pieces(escaped.replace('\\', "\\\\").as_bytes());
-        // Wherever in its groups of three a secret begins.
+        // A secret may begin at any byte of a base64 group of three.
         for shift in 0..3 {
             let text = base64(&secret[shift..]);
             self.add_pieces(text.trim_end_matches('=').as_bytes());
@@ -112,13 +114,13 @@ fn each(path: &Path, with: &mut dyn FnMut(&Path, &[u8])) {
             each(&file.path(), with);
         }
     } else if let Ok(bytes) = fs::read(path) {
-        // A server removes files while this looks.
+        // A server may remove a file after it was listed.
         with(path, &bytes);
     }
 }
 
-/// The secret numbers and strings of a key in DER: all that are as long as
-/// one, but the modulus of an RSA key.
+/// Collects the secret numbers and strings of a key in DER: all of a secret's
+/// length, except for the modulus of an RSA key.
 fn collect(mut der: &[u8], secrets: &mut Vec<Vec<u8>>) {
     let mut numbers = 0;
     while let Some((tag, value, rest)) = element(der) {
@@ -138,7 +140,7 @@ fn collect(mut der: &[u8], secrets: &mut Vec<Vec<u8>>) {
     }
 }
 
-/// Tag, value and what follows.
+/// Returns tag and value of the first element, and the rest.
 fn element(der: &[u8]) -> Option<(u8, &[u8], &[u8])> {
     let (&tag, rest) = der.split_first()?;
     let (&first, rest) = rest.split_first()?;
@@ -154,7 +156,7 @@ fn element(der: &[u8]) -> Option<(u8, &[u8], &[u8])> {
     Some((tag, value, rest))
 }
 
-/// RFC 4648, section 4.
+/// Encodes base64 (RFC 4648, section 4).
 pub(crate) fn base64(bytes: &[u8]) -> String {
     const DIGITS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
     let mut text = String::new();
@@ -175,8 +177,9 @@ pub(crate) fn base64(bytes: &[u8]) -> String {
 const SEQUENCE: u8 = 0x30;
 const OCTET_STRING: u8 = 0x04;
 const INTEGER: u8 = 0x02;
-/// The lengths of a seed of Ed25519 and of scalars; what holds one is longer.
+/// Lengths of Ed25519 seeds and of scalars. A longer string contains one.
 const SECRETS: [usize; 2] = [32, 48];
-/// The least that a number of an RSA key has which is not known to all.
+/// Least length of a secret number of an RSA key; the public exponent is
+/// shorter.
 const NUMBER: usize = 32;
 const PIECE: usize = 16;

@@ -1,4 +1,4 @@
-//! What is changed on one machine, on all of them.
+//! Tests that a change on one machine reaches all servers.
 
 use sekisho_testkit::client;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -12,7 +12,7 @@ fn what_any_machine_changes_every_server_serves() {
     let rig = Rig::new();
     for (number, machine) in rig.machines.iter().enumerate() {
         let host = format!("{number}.example");
-        // All of them remember that it is absent.
+        // Every server caches the absence of the host.
         rig.none_knows(&host);
         let first = import(&machine.sandbox, &[&host]);
         rig.all_show(&host, &first);
@@ -64,7 +64,7 @@ fn open_connections_of_a_removed_host_end_on_every_server() {
     rig.stop();
 }
 
-/// A connection that was made for a.example.
+/// Connection whose handshake was for a.example.
 struct Visit(TlsStream<TcpStream>);
 
 impl Visit {

@@ -1,4 +1,4 @@
-//! A server that is cut off from the database and comes back.
+//! Tests a server that loses its database connections and catches up.
 
 use sekisho_testkit::Cut;
 use sekisho_testkit::services::PgBouncer;
@@ -25,8 +25,8 @@ fn a_server_that_was_cut_off_from_pgbouncer_catches_up() {
     catches_up_after(Cut::Hang, &url, pooler.port());
 }
 
-/// The last of three servers reaches the database, or its pooler, through a
-/// proxy before this port.
+/// Cuts the last of three servers off and lets it catch up. That one reaches
+/// the database, or its pooler, through a proxy before this port.
 fn catches_up_after(how: Cut, url: &str, port: u16) {
     let proxy = Proxy::before(port);
     let rig = Rig::proxied(url, &proxy);
@@ -55,7 +55,8 @@ fn catches_up_after(how: Cut, url: &str, port: u16) {
         };
         until("the others", ARRIVES, || is_right(&machine.server));
     }
-    // What it knows is served on; what it does not know it can't deny.
+    // The server still serves its cached hosts. It must not call an uncached
+    // host unknown.
     for (host, pair) in [
         ("kept.example", &kept),
         ("replaced.example", &before),
@@ -70,7 +71,8 @@ fn catches_up_after(how: Cut, url: &str, port: u16) {
     until("a replaced host", HEALS, || {
         shows(&far.server, "replaced.example", &after)
     });
-    // By then it has applied what was written before, and soon what follows.
+    // By now the server has applied earlier changes, and applies later ones
+    // soon.
     rig.all_show("added.example", &added);
     rig.none_knows("removed.example");
     rig.all_show("kept.example", &kept);
@@ -80,7 +82,7 @@ fn catches_up_after(how: Cut, url: &str, port: u16) {
         !log.contains("reading everything again"),
         "by sequence: {log}"
     );
-    // And it goes on.
+    // The change feed goes on afterwards.
     let again = import(&other.sandbox, &["kept.example"]);
     rig.all_show("kept.example", &again);
     rig.stop();

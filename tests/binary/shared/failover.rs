@@ -1,12 +1,12 @@
-//! A standby takes over from the database.
+//! Tests the failover to a standby of the database.
 
 use sekisho_testkit::services::Signal;
 use sekisho_testkit::{Cut, Proxy};
 
 use super::*;
 
-/// The standby lacks the last writes: their numbers are given a second time,
-/// before any server sees it, and what they wrote is gone.
+/// The standby lacks the last writes. It gives their change numbers to other
+/// writes before any server reads the log, and their contents are lost.
 #[test]
 fn servers_go_on_with_a_standby_that_was_promoted() {
     let primary = Postgres::start();
@@ -49,7 +49,8 @@ fn servers_go_on_with_a_standby_that_was_promoted() {
         desk.run(&["host", "set", "first.example"]).code == Some(0)
     });
     let added = import(&desk, &["added.example"]);
-    // More than were lost: by numbers alone nothing seems to be missing.
+    // More changes than were lost: by their numbers alone the log seems to
+    // continue.
     for number in 0..10 {
         desk.ok(&["host", "set", &format!("{number}.example")]);
     }

@@ -1,4 +1,5 @@
-//! A certificate whose key was stolen is off every server at once.
+//! Tests that a replaced certificate, say of a stolen key, leaves every server
+//! at once.
 
 use std::sync::Barrier;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -7,7 +8,7 @@ use std::time::Instant;
 
 use super::*;
 
-/// A handshake: its time, and whether it showed the stolen certificate.
+/// Handshake: its time, and whether it showed the replaced certificate.
 struct Seen {
     begun: Instant,
     ended: Instant,
@@ -20,7 +21,7 @@ fn a_certificate_of_many_hosts_is_off_every_server_at_once() {
     let hosts: Vec<_> = (0..50).map(|number| format!("h{number}.example")).collect();
     let names: Vec<_> = hosts.iter().map(String::as_str).collect();
     let stolen = import(&rig.machines[0].sandbox, &names);
-    // From here on every server has every host in memory.
+    // From here on every server has every host in its memory cache.
     for host in &hosts {
         rig.all_show(host, &stolen);
     }
@@ -53,7 +54,7 @@ fn a_certificate_of_many_hosts_is_off_every_server_at_once() {
     rig.stop();
 }
 
-/// Asks for one host after the other until it is done.
+/// Makes handshakes with one host after the other until `done` is set.
 fn watch(server: SocketAddr, hosts: &[String], stolen: &Pair, done: &AtomicBool) -> Vec<Seen> {
     let mut seen = Vec::new();
     let started = Instant::now();

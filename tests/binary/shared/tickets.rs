@@ -1,4 +1,4 @@
-//! Sessions that are resumed on another server than the one that made them.
+//! Tests that a session of one server is resumed on the others.
 
 use std::io::Write;
 use std::process::{Child, Command, Stdio};
@@ -9,7 +9,7 @@ use crate::sandbox::Ran;
 
 const VERSIONS: [&str; 2] = ["-tls1_2", "-tls1_3"];
 
-/// A client that remembers one session in a file.
+/// Client that stores one session in a file.
 struct Client<'a> {
     folder: &'a Sandbox,
     version: &'a str,
@@ -21,13 +21,13 @@ impl Client<'_> {
         file.to_str().expect("UTF-8").to_owned()
     }
 
-    /// Makes a session that it remembers.
+    /// Makes a full handshake and stores its session.
     fn meets(&self, server: &Server, host: &str) {
         let ran = self.visit(server, host, &["-sess_out", &self.file()]);
         assert!(ran.out.contains("New, TLSv1"), "{}{}", ran.out, ran.err);
     }
 
-    /// Whether the session is resumed there.
+    /// Returns whether the server resumes the stored session.
     fn resumes(&self, server: &Server, host: &str) -> bool {
         let ran = self.visit(server, host, &["-sess_in", &self.file()]);
         let reused = ran.out.contains("Reused, TLSv1");
@@ -46,7 +46,7 @@ impl Client<'_> {
 fn a_session_is_resumed_on_every_server_and_for_its_host_alone() {
     let rig = Rig::new();
     let [one, two, three] = &rig.machines;
-    // Certificate and tenant are the same: only the name differs.
+    // Both hosts share certificate and tenant: only the names differ.
     let pair = import(&one.sandbox, &["a.example", "b.example"]);
     rig.all_show("a.example", &pair);
     rig.all_show("b.example", &pair);
@@ -90,8 +90,8 @@ fn a_session_ends_with_the_tls_policy_and_the_tenant() {
     rig.stop();
 }
 
-/// The lease is held for the moment in which keys are made: a writer that
-/// holds the counter draws that moment out.
+/// The lease is held only while keys are made. A writer that locks the change
+/// counter prolongs that.
 #[test]
 fn another_server_makes_the_keys_when_the_holder_is_killed() {
     let database = Postgres::shared();
@@ -114,18 +114,18 @@ fn another_server_makes_the_keys_when_the_holder_is_killed() {
     let holder = Machine::start(one);
     until("the lease is taken", HEALS, || leases() == "1");
     let Machine { sandbox, server } = holder;
-    // SIGKILL: it gives nothing back.
+    // SIGKILL: the server releases no lease.
     drop(server);
     writer.end();
     let shift = |milliseconds: i64| {
         let sql = format!("UPDATE sekisho.leases SET expires_ms = expires_ms + {milliseconds}");
         database.sql(name, &sql);
     };
-    // However slow this machine is, it is not over yet.
+    // The lease must not expire yet, even on a slow machine.
     shift(3_600_000);
     let rest = [two, three].map(Machine::start);
     assert_eq!((leases(), keys()), ("1".into(), "0".into()));
-    // Its time passes.
+    // The lease expires.
     shift(-3_700_000);
     until("keys are made", HEALS, || keys() == "1");
     let [two, three] = rest;
@@ -142,7 +142,8 @@ fn another_server_makes_the_keys_when_the_holder_is_killed() {
     three.server.stop();
 }
 
-/// Servers that start before there are keys look for them again in a moment.
+/// Waits until all servers have the same ticket keys. A server that starts
+/// before there are keys soon reads them again.
 fn share_keys(rig: &Rig) {
     let [one, two, three] = &rig.machines;
     let client = Client {
@@ -157,7 +158,7 @@ fn share_keys(rig: &Rig) {
     }
 }
 
-/// Another program with an open transaction on the counter of changes.
+/// Other program that locks the change counter in an open transaction.
 struct Writer(Child);
 
 impl Writer {
@@ -171,7 +172,7 @@ impl Writer {
         Self(child)
     }
 
-    /// Rolls back.
+    /// Ends psql, which rolls the transaction back.
     fn end(&mut self) {
         drop(self.0.stdin.take());
         let status = self.0.wait().expect("it is a child");

@@ -10,7 +10,7 @@ use sekisho_certs::HostPattern;
 use super::check::Hosts;
 use super::source::{Files, Refusal};
 
-/// What stands in a folder of pairs.
+/// Layout of a folder of pairs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(super) enum Layout {
     /// NAME.crt and NAME.key; the stem is the host, '_.' a wildcard

@@ -190,11 +190,11 @@ impl<'a> Target<'a> {
             // last of them.
             return Ok(());
         }
-        let nobody = HostPattern::parse(TEMPORARY_HOST).expect("it is a name");
-        let mut host = HostRecord::new(nobody.clone());
+        let temporary = HostPattern::parse(TEMPORARY_HOST).expect("it is a name");
+        let mut host = HostRecord::new(temporary.clone());
         host.references.set(stored.key_type, Some(id));
         writes.push(Write::PutHost(host, Precondition::Any));
-        writes.push(Write::RemoveHost(nobody, Precondition::Any));
+        writes.push(Write::RemoveHost(temporary, Precondition::Any));
         Ok(())
     }
 
