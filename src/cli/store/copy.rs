@@ -281,7 +281,7 @@ mod tests {
         let copied = copy(&source, &target).await.expect("it is copied");
         assert_eq!(copied.ended(Instant::now()), Ended::Done);
         let mut taken = Target::take(&source, &target).await.expect("its copy");
-        // In the target alone, in both, and in the source alone.
+        // A record that differs, one in the target alone, one in the source alone.
         put(&target, "a.example", "bert").await;
         put(&target, "c.example", "bert").await;
         put(&source, "0.example", "bert").await;
