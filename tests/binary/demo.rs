@@ -5,7 +5,7 @@ use std::net::TcpListener;
 use crate::sandbox::Sandbox;
 
 #[test]
-fn it_verifies_what_it_made_and_can_be_run_again() {
+fn demo_verifies_its_server_and_can_be_run_again() {
     let sandbox = Sandbox::new();
     let demo = |hosts: &str| sandbox.demo(&["--hosts", hosts, "--dir", "made"]);
     let ran = demo("20");

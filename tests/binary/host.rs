@@ -5,7 +5,7 @@ use serde_json::json;
 use crate::sandbox::Sandbox;
 
 #[test]
-fn what_is_set_is_shown() {
+fn host_show_shows_what_host_set_stored() {
     let sandbox = Sandbox::new();
     let ran = sandbox.run(&[
         "host",

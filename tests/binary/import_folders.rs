@@ -60,7 +60,7 @@ fn a_wildcard_may_be_spelled_out() {
 }
 
 #[test]
-fn what_is_no_regular_file_is_refused_at_once() {
+fn a_fifo_is_refused_at_once() {
     let sandbox = Sandbox::new();
     sandbox.pair("a", &["a.example"], Key::P256);
     let fifo = sandbox.path("fifo");
@@ -77,7 +77,7 @@ fn what_is_no_regular_file_is_refused_at_once() {
 }
 
 #[test]
-fn what_was_issued_earlier_replaces_nothing() {
+fn a_certificate_issued_earlier_replaces_nothing() {
     let sandbox = Sandbox::new();
     let write = |from: i32, to: i32| {
         let pair = ca().issue_valid(&["a.example"], Key::P256, (from, 1, 1), (to, 1, 1));

@@ -19,7 +19,7 @@ fn without_keys() -> Sandbox {
 }
 
 #[test]
-fn what_it_writes_can_be_used_at_once() {
+fn init_writes_a_usable_configuration() {
     let sandbox = Sandbox::new();
     let out = sandbox.ok(&["init", "made/here"]);
     for command in ["cert import", "check", "serve"] {

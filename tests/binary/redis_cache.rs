@@ -19,7 +19,7 @@ const HOSTS: [&str; 6] = [
 ];
 
 #[test]
-fn what_one_server_loaded_another_serves_without_the_database() {
+fn the_redis_cache_serves_another_server_without_the_database() {
     let redis = RedisServer::start_with(&["--rdbcompression", "no"], &[]);
     let database = Postgres::start();
     let sandbox = sandbox(&database.database(), &redis);

@@ -152,7 +152,7 @@ fn a_source_that_is_written_all_the_while_is_copied() {
 }
 
 #[test]
-fn what_is_no_copy_of_it_is_not_overwritten() {
+fn a_store_that_is_no_copy_is_not_overwritten() {
     let sandbox = Sandbox::new();
     sandbox.import(&["a.example"]);
     let copy = |to: &str| ["store", "copy", "sqlite:hosts.db", to].map(str::to_owned);

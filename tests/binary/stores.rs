@@ -155,7 +155,7 @@ fn a_server_goes_on_with_a_replaced_file() {
 }
 
 #[test]
-fn what_is_cached_is_served_while_the_file_is_gone() {
+fn cached_hosts_are_served_while_the_store_file_is_gone() {
     let sandbox = Sandbox::new();
     sandbox.page("a.example", "page of a");
     sandbox.import(&["a.example"]);

@@ -8,7 +8,7 @@ use super::judge::{Judge, Seen, Visit};
 use super::ledger::State;
 
 #[test]
-fn what_is_right_is_no_violation() {
+fn right_answers_are_no_violations() {
     let mut judge = judge();
     for second in 10..20 {
         judge.visit(&visit(second, "a", sees("a", 0)));

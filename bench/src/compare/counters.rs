@@ -245,7 +245,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_counted_is_said_with_its_reason() {
+    fn missing_counters_are_named_with_their_reason() {
         let refuse = |kind: &Kind<Hardware>| match kind.side {
             Side::Both => Err(Errno::OPNOTSUPP.into()),
             Side::Kernel => Err(Errno::ACCESS.into()),

@@ -47,7 +47,7 @@ fn warmed(sandbox: &Sandbox, hosts: &[Host]) -> Server {
 }
 
 #[test]
-fn it_starts_without_its_database_and_serves_what_it_had() {
+fn a_server_starts_without_its_database_from_the_disk_cache() {
     let database = Postgres::start();
     let sandbox = on(&database);
     let mut hosts = hosts();
@@ -103,7 +103,7 @@ fn it_starts_without_its_database_and_serves_what_it_had() {
 }
 
 #[test]
-fn what_changed_while_it_was_down_does_not_come_back() {
+fn a_change_during_downtime_invalidates_the_disk_cache() {
     let database = Postgres::start();
     let sandbox = on(&database);
     let hosts = hosts();

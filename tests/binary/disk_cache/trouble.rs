@@ -25,7 +25,7 @@ fn put(redis: &RedisServer, host: &Host) {
 }
 
 #[test]
-fn it_serves_without_copies_and_says_so() {
+fn a_server_without_its_disk_cache_serves_and_warns() {
     let redis = RedisServer::start();
     let host = Host::new("a.example");
     put(&redis, &host);

@@ -10,7 +10,7 @@ use crate::sandbox::{Sandbox, Server, until};
 const HOSTS: [&str; 2] = ["cached.example", "cold.example"];
 
 #[test]
-fn both_are_down_and_a_server_starts() {
+fn a_server_starts_while_redis_and_database_are_down() {
     let database = Postgres::start();
     let mut redis = RedisServer::start();
     let sandbox = with_copies(&database, &redis);

@@ -72,7 +72,7 @@ fn redis_that_does_not_take_the_password() {
 }
 
 #[test]
-fn both_are_down() {
+fn redis_and_database_are_down() {
     let database = Postgres::start();
     let mut redis = RedisServer::start();
     let sandbox = on(&database.database(), &url(&redis, ""));

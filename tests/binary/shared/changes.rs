@@ -8,7 +8,7 @@ use tokio_rustls::client::TlsStream;
 use super::*;
 
 #[test]
-fn what_any_machine_changes_every_server_serves() {
+fn a_change_on_any_machine_reaches_every_server() {
     let rig = Rig::new();
     for (number, machine) in rig.machines.iter().enumerate() {
         let host = format!("{number}.example");
