@@ -1,7 +1,7 @@
 
--- What was read is remembered in the worker, as sekisho does; what was not is
--- read from Redis with LuaSocket, and the worker waits for it, two seconds at
--- most, as long as sekisho would.
+-- Caches pairs in the worker, as sekisho does. An uncached pair is read from
+-- Redis with LuaSocket, which blocks the worker for at most 2 s: sekisho's own
+-- deadline for a store call.
 local ssl = require "ngx.ssl"
 local name = ssl.server_name()
 local pair = pairs_of[name]
