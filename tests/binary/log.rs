@@ -22,7 +22,7 @@ fn frames_of_a_peer_are_no_log_lines() {
 }
 
 #[test]
-fn a_log_that_nobody_reads_stalls_nothing() {
+fn an_unread_log_stalls_no_connection() {
     let (_sandbox, mut server) = serve("info,h2=warn");
     let lines = server.log_lines();
     let unread = lines.lock().expect("nobody panicked");

@@ -105,7 +105,7 @@ fn sigterm_drains_and_ends_well() {
 }
 
 #[test]
-fn the_admin_listener_tells_how_it_is() {
+fn the_admin_listener_reports_readiness_health_and_metrics() {
     let sandbox = Sandbox::new();
     sandbox.import(&["a.example"]);
     let server = sandbox.serve();

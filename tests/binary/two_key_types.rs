@@ -6,7 +6,7 @@ use crate::curl_openssl::fingerprint;
 use crate::sandbox::Sandbox;
 
 #[test]
-fn each_client_gets_the_one_that_it_can_use() {
+fn each_client_gets_a_certificate_it_can_use() {
     let sandbox = Sandbox::new();
     sandbox.import_type(&["a.example"], Key::Rsa2048);
     sandbox.import_type(&["a.example"], Key::P256);

@@ -19,7 +19,7 @@ fn a_database_that_is_down() {
         until_states(&server, "available broken", "cached.example");
         refuses_what_is_not_cached(&server);
         until_states(&server, "unavailable broken", "cached.example");
-        shows_it(&server);
+        reports_the_outage(&server);
         is_logged(&server, "WARN", FEED_IS_BROKEN);
         is_logged(&server, "ERROR", "lookup failed: the client is refused");
         let error = sandbox.fails(&["host", "list"]);
@@ -61,7 +61,7 @@ fn a_database_that_stands_still() {
     assert!(served > 5, "{served} requests were answered meanwhile");
     until_states(&server, "unavailable broken", "cached.example");
     refuses_what_is_not_cached(&server);
-    shows_it(&server);
+    reports_the_outage(&server);
     is_logged(&server, "WARN", FEED_IS_BROKEN);
     is_logged(&server, "ERROR", "lookup failed: the client is refused");
     assert!(
@@ -83,7 +83,7 @@ fn refuses_what_is_not_cached(server: &Server) {
     }
 }
 
-fn shows_it(server: &Server) {
+fn reports_the_outage(server: &Server) {
     assert_eq!(states(server), "unavailable broken");
     assert_eq!(metric(server, "sekisho_feed_state{state=\"broken\"}"), 1.0);
     assert_eq!(metric(server, "sekisho_store_available"), 0.0);

@@ -17,7 +17,7 @@ fn redis_that_is_down() {
     let server = sandbox.serve();
     is_in_use(&server);
     redis.stop();
-    passes_it_over(&sandbox, &server);
+    bypasses_redis(&sandbox, &server);
     redis.restart();
     is_in_use(&server);
     is_logged(&server, "INFO", USED_AGAIN);
@@ -31,7 +31,7 @@ fn redis_that_stands_still() {
     let server = sandbox.serve();
     is_in_use(&server);
     redis.pause();
-    passes_it_over(&sandbox, &server);
+    bypasses_redis(&sandbox, &server);
     redis.resume();
     is_in_use(&server);
     is_logged(&server, "INFO", USED_AGAIN);
@@ -45,7 +45,7 @@ fn redis_that_has_no_room() {
     let server = sandbox.serve();
     is_in_use(&server);
     redis.cli(&["config", "set", "maxmemory", "1"]);
-    passes_it_over(&sandbox, &server);
+    bypasses_redis(&sandbox, &server);
     redis.cli(&["config", "set", "maxmemory", "0"]);
     is_in_use(&server);
     is_logged(&server, "INFO", USED_AGAIN);
@@ -63,7 +63,7 @@ fn redis_that_does_not_take_the_password() {
     assert!(error.contains("[cache] redis"), "{error}");
     assert!(error.contains("wrong user or password"), "{error}");
     let server = sandbox.serve();
-    passes_it_over(&sandbox, &server);
+    bypasses_redis(&sandbox, &server);
     redis.cli(&["config", "set", "requirepass", "wr0ng"]);
     is_in_use(&server);
     is_logged(&server, "INFO", USED_AGAIN);
@@ -101,7 +101,7 @@ fn redis_and_database_are_down() {
 }
 
 /// Checks that the server bypasses Redis, refuses no host and misses no change.
-fn passes_it_over(sandbox: &Sandbox, server: &Server) {
+fn bypasses_redis(sandbox: &Sandbox, server: &Server) {
     assert!(server.shows("cached.example", "cached.example"));
     assert!(server.shows("cold.example", "cold.example"));
     assert!(
