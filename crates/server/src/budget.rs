@@ -6,7 +6,7 @@
 //! that wait.
 
 mod absences;
-mod calls;
+mod fair;
 mod over;
 
 use std::fmt;
@@ -17,7 +17,7 @@ use tokio::time::Instant;
 
 use crate::settings::Limits;
 use absences::Absences;
-pub(crate) use calls::{Call, Calls};
+pub(crate) use fair::{FairPermit, FairSemaphore};
 use over::Over;
 
 /// Source of permits for loads.
@@ -25,7 +25,7 @@ use over::Over;
 pub(crate) struct Budget {
     absences: Arc<Absences>,
     over: Over,
-    calls: Arc<Calls>,
+    in_flight: Arc<FairSemaphore>,
 }
 
 impl Budget {
@@ -33,7 +33,7 @@ impl Budget {
         Self {
             absences: Arc::new(Absences::new(limits.prefix_absent_budget)),
             over: Over::default(),
-            calls: Arc::new(Calls::new(
+            in_flight: Arc::new(FairSemaphore::new(
                 limits.loads,
                 limits.prefix_in_flight,
                 limits.loads_waiting,
@@ -62,8 +62,11 @@ impl Budget {
             prefix,
             spent: false,
         };
-        let call = Calls::enter(&self.calls, prefix).await?;
-        Ok(Permit { token, _call: call })
+        let in_flight = FairSemaphore::enter(&self.in_flight, prefix).await?;
+        Ok(Permit {
+            token,
+            _in_flight: in_flight,
+        })
     }
 }
 
@@ -72,7 +75,7 @@ impl Budget {
 pub(crate) struct Permit {
     token: AbsenceToken,
     /// Place among the loads in flight, held until it is dropped.
-    _call: Call,
+    _in_flight: FairPermit,
 }
 
 impl Permit {

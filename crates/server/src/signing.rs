@@ -10,11 +10,11 @@ use std::sync::Arc;
 use tokio::task::yield_now;
 use tokio::time::{Instant, timeout_at};
 
-use crate::budget::{Call, Calls, Denied, Prefix};
+use crate::budget::{Denied, FairPermit, FairSemaphore, Prefix};
 
 /// Signing turns of one worker.
 #[derive(Debug)]
-pub(crate) struct SigningTurns(Arc<Calls>);
+pub(crate) struct SigningTurns(Arc<FairSemaphore>);
 
 /// The right to make one slow signature.
 #[derive(Debug)]
@@ -22,12 +22,12 @@ pub(crate) struct SigningTurn<'a> {
     turns: &'a SigningTurns,
     prefix: Prefix,
     deadline: Instant,
-    call: Option<Call>,
+    permit: Option<FairPermit>,
 }
 
 impl SigningTurns {
     pub(crate) fn new() -> Self {
-        Self(Arc::new(Calls::new(1, 1, MAX_WAITING)))
+        Self(Arc::new(FairSemaphore::new(1, 1, MAX_WAITING)))
     }
 
     /// Waits for a turn.
@@ -44,7 +44,7 @@ impl SigningTurns {
             turns: self,
             prefix,
             deadline,
-            call: None,
+            permit: None,
         };
         turn.retake().await?;
         Ok(turn)
@@ -55,7 +55,7 @@ impl SigningTurn<'_> {
     /// Gives the turn back once every other task that is ready has run.
     pub(crate) async fn give_back(&mut self) {
         yield_now().await;
-        self.call = None;
+        self.permit = None;
     }
 
     /// Waits for another turn.
@@ -63,9 +63,9 @@ impl SigningTurn<'_> {
     /// # Errors
     /// As [`SigningTurns::take`].
     pub(crate) async fn retake(&mut self) -> Result<(), Denied> {
-        let call = Calls::enter(&self.turns.0, self.prefix);
-        let call = timeout_at(self.deadline, call).await;
-        self.call = Some(call.map_err(|_| Denied::Full)??);
+        let permit = FairSemaphore::enter(&self.turns.0, self.prefix);
+        let permit = timeout_at(self.deadline, permit).await;
+        self.permit = Some(permit.map_err(|_| Denied::Full)??);
         Ok(())
     }
 }

@@ -14,7 +14,7 @@ fn budget(absent: usize, loads: usize, per_prefix: usize, waiting: usize) -> Bud
     Budget {
         absences: Arc::new(Absences::new(absent)),
         over: Over::default(),
-        calls: Arc::new(Calls::new(loads, per_prefix, waiting)),
+        in_flight: Arc::new(FairSemaphore::new(loads, per_prefix, waiting)),
     }
 }
 

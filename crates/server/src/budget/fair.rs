@@ -1,5 +1,5 @@
-//! Permits for loads in flight: a bounded number, given round robin to the
-//! prefixes that wait.
+//! Fair semaphore: a bounded number of permits, given round robin to the prefixes
+//! that wait. Bounds the loads in flight, and the long signatures.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -9,14 +9,14 @@ use tokio::sync::oneshot;
 
 use super::{Denied, Prefix};
 
-/// Permits for a bounded number of loads. A free permit goes to the first
-/// caller. When there is none, each prefix has a queue, and returned permits go
-/// to the queues round robin. When no more callers may wait, the newest of the
+/// Bounded number of permits. A free permit goes to the first caller. When there
+/// is none, each prefix has a queue, and returned permits go to the queues round
+/// robin. When no more callers may wait, the newest of the
 /// longest queue is refused in favour of a prefix with fewer.
 #[derive(Debug)]
-pub(crate) struct Calls {
+pub(crate) struct FairSemaphore {
     state: Mutex<State>,
-    /// Loads of one prefix in flight while others wait.
+    /// Permits of one prefix in use while others wait.
     share: usize,
     /// Bound on all queues together.
     waiting: usize,
@@ -26,7 +26,7 @@ pub(crate) struct Calls {
 struct State {
     idle: usize,
     waiting: usize,
-    /// Prefixes that have loads in flight or waiting.
+    /// Prefixes that have permits in use, or wait.
     prefixes: HashMap<Prefix, Line, RandomState>,
     /// Round-robin order of the prefixes that wait, each once.
     turns: VecDeque<Prefix>,
@@ -35,14 +35,14 @@ struct State {
 #[derive(Debug, Default)]
 struct Line {
     in_flight: usize,
-    queue: VecDeque<oneshot::Sender<Call>>,
+    queue: VecDeque<oneshot::Sender<FairPermit>>,
 }
 
-/// Permit of a load; dropping it passes the permit on.
+/// Permit of a [`FairSemaphore`]; dropping it passes the permit on.
 #[derive(Debug)]
-pub(crate) struct Call(Option<(Arc<Calls>, Prefix)>);
+pub(crate) struct FairPermit(Option<(Arc<FairSemaphore>, Prefix)>);
 
-impl Calls {
+impl FairSemaphore {
     pub(crate) fn new(in_flight: usize, share: usize, waiting: usize) -> Self {
         Self {
             state: Mutex::new(State {
@@ -57,15 +57,15 @@ impl Calls {
     }
 
     /// Waits for a permit; dropping the future leaves the queue.
-    pub(crate) async fn enter(calls: &Arc<Self>, prefix: Prefix) -> Result<Call, Denied> {
+    pub(crate) async fn enter(semaphore: &Arc<Self>, prefix: Prefix) -> Result<FairPermit, Denied> {
         let turn = {
-            let mut state = calls.lock();
+            let mut state = semaphore.lock();
             if state.idle > 0 {
                 state.idle -= 1;
                 state.prefixes.entry(prefix).or_default().in_flight += 1;
-                return Ok(Call(Some((Arc::clone(calls), prefix))));
+                return Ok(FairPermit(Some((Arc::clone(semaphore), prefix))));
             }
-            state.queue(prefix, calls.waiting)?
+            state.queue(prefix, semaphore.waiting)?
         };
         // The sender is dropped without sending only if it makes room.
         turn.await.map_err(|_| Denied::Full)
@@ -76,7 +76,7 @@ impl Calls {
     fn pass_on(self: &Arc<Self>, prefix: Prefix) {
         let next = self.lock().pass_on(prefix, self.share);
         if let Some((prefix, next)) = next {
-            let _ = next.send(Call(Some((Arc::clone(self), prefix))));
+            let _ = next.send(FairPermit(Some((Arc::clone(self), prefix))));
         }
     }
 
@@ -86,7 +86,11 @@ impl Calls {
 }
 
 impl State {
-    fn queue(&mut self, prefix: Prefix, bound: usize) -> Result<oneshot::Receiver<Call>, Denied> {
+    fn queue(
+        &mut self,
+        prefix: Prefix,
+        bound: usize,
+    ) -> Result<oneshot::Receiver<FairPermit>, Denied> {
         if self.waiting >= bound {
             self.make_room(prefix, bound)?;
         }
@@ -133,7 +137,11 @@ impl State {
     }
 
     /// Takes a permit of `prefix` back and returns its next caller.
-    fn pass_on(&mut self, prefix: Prefix, share: usize) -> Option<(Prefix, oneshot::Sender<Call>)> {
+    fn pass_on(
+        &mut self,
+        prefix: Prefix,
+        share: usize,
+    ) -> Option<(Prefix, oneshot::Sender<FairPermit>)> {
         if let Some(line) = self.prefixes.get_mut(&prefix) {
             line.in_flight -= 1;
             if line.in_flight == 0 && line.queue.is_empty() {
@@ -152,7 +160,7 @@ impl State {
 
     /// Returns the next caller: of the first prefix below its share, else of
     /// the first. The prefix then moves to the end.
-    fn next(&mut self, share: usize) -> Option<(Prefix, oneshot::Sender<Call>)> {
+    fn next(&mut self, share: usize) -> Option<(Prefix, oneshot::Sender<FairPermit>)> {
         loop {
             let prefixes = &self.prefixes;
             let below = |prefix| {
@@ -180,10 +188,10 @@ impl State {
     }
 }
 
-impl Drop for Call {
+impl Drop for FairPermit {
     fn drop(&mut self) {
-        if let Some((calls, prefix)) = self.0.take() {
-            calls.pass_on(prefix);
+        if let Some((semaphore, prefix)) = self.0.take() {
+            semaphore.pass_on(prefix);
         }
     }
 }
