@@ -100,11 +100,11 @@ impl<V> fmt::Debug for Lookup<V> {
 
 impl Counts {
     fn register(&self, registry: &mut Registry) {
-        let help = "Look-ups answered by a cached record";
+        let help = "Lookups answered by a cached record";
         registry.register("cache_hits", help, self.hits.clone());
-        let help = "Look-ups answered by a cached absence";
+        let help = "Lookups answered by a cached absence";
         registry.register("cache_hits_absent", help, self.hits_absent.clone());
-        let help = "Look-ups that joined a load in flight";
+        let help = "Lookups that joined a load in flight";
         registry.register("cache_joined", help, self.joined.clone());
         let loads = Counters {
             label: "outcome",

@@ -65,7 +65,7 @@ labels! {
 }
 
 labels! {
-    /// How a look-up was answered, as the connection that asked saw it.
+    /// How a lookup was answered, as the connection that asked saw it.
     LookupResult {
         /// From memory.
         Hit = "hit",

@@ -238,7 +238,7 @@ async fn more_free_pages_than_there_are_do_no_harm() {
     }
 }
 
-/// Found by review: it warned at each look-up, and stayed.
+/// Found by review: the server warned at each lookup, and the row stayed.
 #[tokio::test]
 async fn a_copy_that_cannot_be_read_is_dropped() {
     let rig = Rig::new();
