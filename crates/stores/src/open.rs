@@ -89,7 +89,8 @@ pub fn open(url: &Url, options: &Options, runtime: &Handle) -> Result<OpenStore>
     })
 }
 
-/// Tells whether a catalog of any version is there.
+/// Tells whether a catalog of any version is there. Commands that create a
+/// missing catalog ask first, since a new one needs a new master key.
 ///
 /// # Errors
 /// If that can't be told, or the store is no catalog.
@@ -100,24 +101,38 @@ pub async fn exists(url: &Url, runtime: &Handle) -> Result<bool> {
         }),
         #[cfg(feature = "postgres")]
         Kind::Postgres(url) => Postgres::is_there(url, runtime).await,
-        _ => Err(StoreError::Refused(format!("{url} is no catalog").into())),
+        Kind::Files(_) => Err(no_catalog(url)),
+        #[cfg(feature = "http")]
+        Kind::Http(_) => Err(no_catalog(url)),
+        #[cfg(feature = "redis")]
+        Kind::Redis(_) => Err(no_catalog(url)),
     }
 }
 
+fn no_catalog(url: &Url) -> StoreError {
+    StoreError::Refused(format!("{url} is no catalog").into())
+}
+
 /// Waits for a store that others write: it has a connection, or answers for a
-/// name that nobody has.
+/// name that nobody has. `sekisho check` asks; a catalog it asks for its log.
 ///
 /// # Errors
 /// Says why the store can't be reached.
 pub async fn probe(url: &Url, store: &dyn Store, runtime: &Handle) -> Result<()> {
     match &url.0 {
+        Kind::Sqlite(_) | Kind::Files(_) => find_nobody(store).await,
+        #[cfg(feature = "postgres")]
+        Kind::Postgres(_) => find_nobody(store).await,
+        #[cfg(feature = "http")]
+        Kind::Http(_) => find_nobody(store).await,
         #[cfg(feature = "redis")]
         Kind::Redis(url) => Redis::open(url, runtime)?.reach().await,
-        _ => {
-            let name = HostName::parse(NOBODY).expect("it is a name");
-            store.find(&name).await.map(drop)
-        }
     }
+}
+
+async fn find_nobody(store: &dyn Store) -> Result<()> {
+    let name = HostName::parse(NOBODY).expect("it is a name");
+    store.find(&name).await.map(drop)
 }
 
 fn catalog(catalog: impl Catalog + 'static) -> OpenStore {

@@ -18,7 +18,8 @@ use crate::redis::RedisUrl;
 #[derive(Clone, Debug)]
 pub struct Url(pub(crate) Kind);
 
-/// The kinds of store.
+/// The kinds of store. What depends on the kind is a `match` over all of them
+/// here and in open.rs, so that the compiler names each place for a new one.
 #[derive(Clone, Debug)]
 pub(crate) enum Kind {
     /// `sqlite:PATH`: the embedded catalog.
@@ -46,6 +47,10 @@ impl Url {
         let Some((scheme, rest)) = url.split_once(':') else {
             return Err(format!("{url:?} is no store; {EXAMPLE}"));
         };
+        let known = SCHEMES.iter().find(|(known, _)| *known == scheme);
+        let Some((_, feature)) = known else {
+            return Err(format!("{scheme:?} is no kind of store; {EXAMPLE}"));
+        };
         let kind = match scheme {
             "sqlite" => Kind::Sqlite(path_below(base, rest)?),
             "files" => Kind::Files(Pattern::parse(rest, base)?),
@@ -60,7 +65,11 @@ impl Url {
             "redis" | "rediss" | "redis+sentinel" | "redis+cluster" => {
                 Kind::Redis(Box::new(RedisUrl::parse(url, base)?))
             }
-            _ => return Err(refusal(scheme)),
+            _ => {
+                return Err(format!(
+                    "this build has no such stores; build it with the feature `{feature}`"
+                ));
+            }
         };
         Ok(Self(kind))
     }
@@ -71,50 +80,94 @@ impl Url {
         Self(Kind::Sqlite(path))
     }
 
-    /// Whether the store is a catalog: commands write it, and it tells what
-    /// changed. Others write all other stores.
+    /// Whether the store is a catalog: commands list and write it, and it keeps
+    /// a log of what changed. Others write all other stores.
+    ///
+    /// Commands and `store backup` refuse a store that is none. `[cache] redis`
+    /// stands only before a catalog, whose log tells which copies are old.
+    /// [`crate::open()`] returns a catalog exactly if this is true.
     #[must_use]
     pub fn is_catalog(&self) -> bool {
         match &self.0 {
             Kind::Sqlite(_) => true,
+            Kind::Files(_) => false,
             #[cfg(feature = "postgres")]
             Kind::Postgres(_) => true,
-            _ => false,
+            #[cfg(feature = "http")]
+            Kind::Http(_) => false,
+            #[cfg(feature = "redis")]
+            Kind::Redis(_) => false,
         }
     }
 
     /// Whether the store lies on this machine, so that it is there whenever the
     /// machine is up.
+    ///
+    /// A local store has no disk cache: its copies would lie beside it. A Redis
+    /// cache before it is ignored: a round trip takes longer than a read. A server
+    /// opens a local catalog strictly at the start, and starts without one
+    /// elsewhere if copies on disk suffice.
     #[must_use]
     pub fn is_local(&self) -> bool {
-        matches!(self.0, Kind::Sqlite(_) | Kind::Files(_))
+        match &self.0 {
+            Kind::Sqlite(_) | Kind::Files(_) => true,
+            #[cfg(feature = "postgres")]
+            Kind::Postgres(_) => false,
+            #[cfg(feature = "http")]
+            Kind::Http(_) => false,
+            #[cfg(feature = "redis")]
+            Kind::Redis(_) => false,
+        }
     }
 
     /// Returns the file of an embedded catalog.
+    ///
+    /// The default of `[keys] master` lies beside this file, sites don't serve
+    /// the file, and `store backup` copies it as a whole.
     #[must_use]
     pub fn database(&self) -> Option<&Path> {
         match &self.0 {
             Kind::Sqlite(path) => Some(path),
-            _ => None,
+            Kind::Files(_) => None,
+            #[cfg(feature = "postgres")]
+            Kind::Postgres(_) => None,
+            #[cfg(feature = "http")]
+            Kind::Http(_) => None,
+            #[cfg(feature = "redis")]
+            Kind::Redis(_) => None,
         }
     }
 
     /// Lists the folders in which the private keys of a `files:` store lie.
+    ///
+    /// The configuration refuses a `[site] root` that holds one of these.
     #[must_use]
     pub fn key_folders(&self) -> Vec<PathBuf> {
         match &self.0 {
             Kind::Files(pattern) => pattern.folders(),
-            _ => Vec::new(),
+            Kind::Sqlite(_) => Vec::new(),
+            #[cfg(feature = "postgres")]
+            Kind::Postgres(_) => Vec::new(),
+            #[cfg(feature = "http")]
+            Kind::Http(_) => Vec::new(),
+            #[cfg(feature = "redis")]
+            Kind::Redis(_) => Vec::new(),
         }
     }
 
     /// Returns the file with the key that this server shows to the store.
+    ///
+    /// Sites don't serve this file.
     #[must_use]
     pub fn client_key(&self) -> Option<&Path> {
         match &self.0 {
+            Kind::Sqlite(_) | Kind::Files(_) => None,
+            #[cfg(feature = "postgres")]
+            Kind::Postgres(_) => None,
+            #[cfg(feature = "http")]
+            Kind::Http(_) => None,
             #[cfg(feature = "redis")]
             Kind::Redis(url) => url.key_file(),
-            _ => None,
         }
     }
 }
@@ -146,16 +199,21 @@ pub fn path_below(base: &Path, path: &str) -> Result<PathBuf, String> {
     Ok(base.join(path))
 }
 
-/// Says why a scheme is not taken: it is unknown, or its feature is off.
-fn refusal(scheme: &str) -> String {
-    let feature = match scheme {
-        "postgres" | "postgresql" => "postgres",
-        "https" | "http" => "http",
-        "redis" | "rediss" | "redis+sentinel" | "redis+cluster" => "redis",
-        _ => return format!("{scheme:?} is no kind of store; {EXAMPLE}"),
-    };
-    format!("this build has no such stores; build it with the feature `{feature}`")
-}
+/// Schemes of URLs, each with the feature that its kind needs; every build has
+/// those without one. [`Url::parse`] takes no other. A test compares the schemes
+/// with README.md and docs/configuration.md.
+const SCHEMES: &[(&str, &str)] = &[
+    ("sqlite", ""),
+    ("files", ""),
+    ("postgres", "postgres"),
+    ("postgresql", "postgres"),
+    ("https", "http"),
+    ("http", "http"),
+    ("redis", "redis"),
+    ("rediss", "redis"),
+    ("redis+sentinel", "redis"),
+    ("redis+cluster", "redis"),
+];
 
 const EXAMPLE: &str = "write \"sqlite:PATH\", \"postgres://USER@HOST/DATABASE\", \
                        \"files:PATTERN\", \"redis://HOST\" or \"https://SERVER/{host}\"";
@@ -204,5 +262,25 @@ mod tests {
         );
         assert_eq!(folders("files:/live/{host}"), [Path::new("/live")]);
         assert!(folders("sqlite:a.db").is_empty());
+    }
+
+    #[test]
+    fn the_documentation_lists_each_scheme() {
+        // Other spellings, of which docs/stores.md and the row of https:// tell.
+        let aliases = ["postgresql", "http"];
+        let schemes = SCHEMES.iter().map(|(scheme, _)| *scheme);
+        for scheme in schemes.filter(|scheme| !aliases.contains(scheme)) {
+            for (file, text) in [
+                ("README.md", include_str!("../../../README.md")),
+                (
+                    "docs/configuration.md",
+                    include_str!("../../../docs/configuration.md"),
+                ),
+            ] {
+                let mut rows = text.lines().filter(|line| line.starts_with('|'));
+                let listed = rows.any(|row| row.contains(&format!("`{scheme}:")));
+                assert!(listed, "no table of {file} has `{scheme}:…`");
+            }
+        }
     }
 }
