@@ -3,10 +3,8 @@ use sekisho_server::admin::Address;
 
 use super::*;
 
-use super::keys::{DISK_CACHE, KEYS, Key, MASTER_KEY};
-use super::value::Unit;
-
 mod admin;
+mod documentation;
 mod refusals;
 
 /// Returns the documentation's example without the parts that are not built.
@@ -284,88 +282,4 @@ fn a_file_that_is_none_is_refused() {
     );
     let error = Config::load(Some(folder.path())).unwrap_err().to_string();
     assert!(error.contains("can't be read: Is a directory"), "{error}");
-}
-
-const DOCUMENTATION: &str = include_str!("../../docs/configuration.md");
-
-/// Returns the documentation's chapter of a section.
-fn chapter(section: &str) -> &'static str {
-    let heading = format!("\n## [{section}]\n");
-    let chapter = DOCUMENTATION.split(&heading).nth(1).unwrap();
-    chapter.split("\n## ").next().unwrap()
-}
-
-/// Returns the cells of each row of the chapter's tables.
-fn rows(section: &str) -> impl Iterator<Item = Vec<&'static str>> {
-    let rows = chapter(section)
-        .lines()
-        .filter(|line| line.starts_with("| `"));
-    rows.map(|line| line.split('|').map(str::trim).skip(1).collect())
-}
-
-#[test]
-fn the_documentation_knows_every_key() {
-    let example = DOCUMENTATION.split("```toml\n").nth(1).unwrap();
-    let example = example.split("```").next().unwrap();
-    parse(example).unwrap();
-    for section in [
-        "listen", "store", "keys", "cache", "site", "tickets", "server",
-    ] {
-        let error = refusal(&format!("[{section}]\nqqqqqqqq = 1\n"));
-        let keys = error.split("known here: ").nth(1).unwrap();
-        for key in keys.split(", ") {
-            let name = format!("`{key}`");
-            assert!(chapter(section).contains(&name), "[{section}] {key}");
-        }
-    }
-}
-
-#[test]
-fn the_documentation_has_the_defaults_and_ranges_of_the_keys() {
-    for key in KEYS {
-        let Key { section, name, .. } = key;
-        let row = rows(section).find(|row| row[0] == format!("`{name}`"));
-        let row = row.unwrap_or_else(|| panic!("[{section}] {name} is not documented"));
-        let default = match (key.default, key.unit) {
-            (None, _) => None,
-            (Some(text), Unit::Count) => Some(text.to_owned()),
-            (Some(text), _) => Some(format!("`\"{text}\"`")),
-        };
-        if let Some(default) = default {
-            assert!(
-                row[1].starts_with(&default),
-                "[{section}] {name}: {default}"
-            );
-        }
-        let (least, most) = key.range;
-        let range = format!("{least} to {most}");
-        let documented = row.join(" ").replace(',', "");
-        assert!(documented.contains(&range), "[{section}] {name}: {range}");
-    }
-    for (section, name, default) in [
-        ("cache", "disk", format!("`\"{DISK_CACHE}\"`")),
-        ("keys", "master", format!("`\"{MASTER_KEY}\"`")),
-        (
-            "sites",
-            "allow",
-            format!("`{:?}`", AllowedRoots::default().folders()),
-        ),
-    ] {
-        let row = rows(section).find(|row| row[0] == format!("`{name}`"));
-        let row = row.unwrap();
-        assert!(
-            row[1].starts_with(&default),
-            "[{section}] {name}: {default}"
-        );
-    }
-}
-
-/// The configuration reads a key with a range through [`KEYS`].
-#[test]
-fn the_documentation_has_no_other_ranges() {
-    for section in ["cache", "server"] {
-        let with_range = rows(section).filter(|row| row[2].contains(" to "));
-        let keys = KEYS.iter().filter(|key| key.section == section);
-        assert_eq!(with_range.count(), keys.count(), "[{section}]");
-    }
 }

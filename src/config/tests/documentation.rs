@@ -1,0 +1,138 @@
+//! Compares docs/configuration.md with the keys that the program reads.
+
+use super::super::keys::{DISK_CACHE, KEYS, MASTER_KEY};
+use super::super::value::Unit;
+use super::*;
+
+const DOCUMENTATION: &str = include_str!("../../../docs/configuration.md");
+
+/// Returns the names that the program knows behind `prefix`.
+fn known(prefix: &str) -> Vec<String> {
+    let error = refusal(&format!("{prefix}qqqqqqqq = 1\n"));
+    let (_, known) = error.split_once("known here: ").unwrap();
+    known.split(", ").map(str::to_owned).collect()
+}
+
+/// Returns all sections but `[default]`, whose keys are addresses.
+fn sections() -> Vec<String> {
+    let mut sections = known("");
+    sections.retain(|section| section != "default");
+    sections
+}
+
+/// Returns the documentation's chapter of a section.
+fn chapter(section: &str) -> &'static str {
+    let heading = format!("\n## [{section}]\n");
+    let chapter = DOCUMENTATION.split(&heading).nth(1);
+    let chapter = chapter.unwrap_or_else(|| panic!("{FILE} has no chapter ## [{section}]"));
+    chapter.split("\n## ").next().unwrap()
+}
+
+/// Returns the cells of each row of the chapter's tables.
+fn rows(section: &str) -> impl Iterator<Item = Vec<&'static str>> {
+    let rows = chapter(section)
+        .lines()
+        .filter(|line| line.starts_with("| `"));
+    rows.map(|line| line.split('|').map(str::trim).skip(1).collect())
+}
+
+/// Returns the cells of a key's row.
+fn row(section: &str, name: &str) -> Vec<&'static str> {
+    let row = rows(section).find(|row| row[0] == format!("`{name}`"));
+    row.unwrap_or_else(|| panic!("{FILE}: no table of [{section}] has a row for `{name}`"))
+}
+
+/// Returns the value with which the cell of a default begins: code, else the
+/// text before the first comma.
+fn default_in(cell: &str) -> &str {
+    match cell.strip_prefix('`').and_then(|code| code.find('`')) {
+        Some(length) => &cell[..length + 2],
+        None => cell.split(',').next().unwrap_or(cell),
+    }
+}
+
+fn assert_default(section: &str, name: &str, expected: &str) {
+    let cell = row(section, name)[1];
+    assert!(
+        default_in(cell) == expected,
+        "{FILE}, [{section}] {name}: the default should be {expected}, but the cell has {cell:?}"
+    );
+}
+
+#[test]
+fn the_example_is_taken() {
+    let example = DOCUMENTATION.split("```toml\n").nth(1).unwrap();
+    parse(example.split("```").next().unwrap()).unwrap();
+}
+
+#[test]
+fn the_documentation_knows_every_key() {
+    for section in sections() {
+        for name in known(&format!("[{section}]\n")) {
+            if (section.as_str(), name.as_str()) != NOT_BUILT {
+                row(&section, &name);
+            }
+        }
+    }
+}
+
+#[test]
+fn the_documentation_has_the_defaults() {
+    for key in KEYS {
+        let default = match (key.default, key.unit) {
+            (None, _) => continue,
+            (Some(text), Unit::Count) => text.to_owned(),
+            (Some(text), _) => format!("`\"{text}\"`"),
+        };
+        assert_default(key.section, key.name, &default);
+    }
+    assert_default("cache", "disk", &format!("`\"{DISK_CACHE}\"`"));
+    assert_default("keys", "master", &format!("`\"{MASTER_KEY}\"`"));
+    let allowed = AllowedRoots::default();
+    assert_default("sites", "allow", &format!("`{:?}`", allowed.folders()));
+}
+
+/// The program reads a key with a range through [`KEYS`].
+#[test]
+fn the_documentation_has_these_ranges_and_no_others() {
+    for section in sections() {
+        for row in rows(&section) {
+            let name = row[0].trim_matches('`');
+            let mut keys = KEYS.iter();
+            let key = keys.find(|key| (key.section, key.name) == (&section, name));
+            let expected = key.map(|key| format!("{} to {}", key.range.0, key.range.1));
+            let (expected, found) = (expected.as_deref(), range_in(&row.join(" ")));
+            let is_other = OTHER_RANGES.contains(&(&section, name));
+            assert!(
+                found.as_deref() == expected || is_other,
+                "{FILE}, [{section}] {name}: the range should be {}, but the row has {}",
+                expected.unwrap_or("none"),
+                found.as_deref().unwrap_or("none")
+            );
+        }
+    }
+    for key in KEYS {
+        row(key.section, key.name);
+    }
+}
+
+/// Returns the first `A to B` of a row, without separators of thousands.
+fn range_in(row: &str) -> Option<String> {
+    let row = row.replace(',', "");
+    let words: Vec<_> = row.split([' ', ';']).collect();
+    let is_value = |word: &str| word.starts_with(|first: char| first.is_ascii_digit());
+    let mut ranges = words.windows(3);
+    let range = ranges.find(|words| words[1] == "to" && is_value(words[0]) && is_value(words[2]));
+    range.map(|words| words.join(" "))
+}
+
+const FILE: &str = "docs/configuration.md";
+/// A key whose only answer is that this version lacks it.
+const NOT_BUILT: (&str, &str) = ("site", "upstream");
+/// Ranges of something else than the key's value, and the one that a site has
+/// also in a host record.
+const OTHER_RANGES: &[(&str, &str)] = &[
+    ("listen", "admin_token"),
+    ("store", "token"),
+    ("site", "status"),
+];
