@@ -25,13 +25,34 @@ fn the_documentation_lists_every_metric() {
         .lines()
         .filter(|line| line.starts_with("| `"))
         .collect();
-    assert_eq!(
-        documented,
-        live,
-        "docs/metrics.md should have:\n{}\n",
-        live.join("\n")
-    );
+    assert!(documented == live, "{}", difference(&documented, &live));
     server.stop();
+}
+
+/// Says which rows docs/metrics.md lacks and which it has too many, and then how
+/// its table should be.
+fn difference(documented: &[&str], live: &[String]) -> String {
+    let missing = live
+        .iter()
+        .filter(|row| !documented.contains(&row.as_str()));
+    let missing: Vec<_> = missing.map(String::as_str).collect();
+    let surplus = documented
+        .iter()
+        .filter(|row| !live.iter().any(|line| line == *row));
+    let surplus: Vec<_> = surplus.copied().collect();
+    let what = if missing.is_empty() && surplus.is_empty() {
+        "docs/metrics.md has its rows in another order than by name".to_owned()
+    } else {
+        format!(
+            "rows that docs/metrics.md lacks:\n{}\n\nrows that no server has:\n{}",
+            missing.join("\n"),
+            surplus.join("\n")
+        )
+    };
+    format!(
+        "{what}\n\nthe rows as they should be:\n{}\n",
+        live.join("\n")
+    )
 }
 
 /// Makes a line of a table for each metric, by its name.

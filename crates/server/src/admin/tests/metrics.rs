@@ -4,7 +4,7 @@ use super::*;
 use crate::metrics::{HandshakeResult, LookupResult};
 
 #[tokio::test]
-async fn every_metric_is_exposed() {
+async fn a_scrape_has_what_was_counted() {
     let fixture = Fixture::start(None).await;
     let metrics = &fixture.metrics;
     for (n, result) in HandshakeResult::ALL.into_iter().enumerate() {
