@@ -31,7 +31,7 @@ pub(crate) struct Options {
     #[arg(long, value_name = "NAME")]
     name: String,
 
-    /// What the neighbours ask for
+    /// Path that the neighbours request
     #[arg(long, value_name = "PATH", default_value = "/")]
     path: String,
 

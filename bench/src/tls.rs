@@ -17,7 +17,7 @@ use rustls::{
     SupportedProtocolVersion,
 };
 
-/// What a client offers, and how it verifies the answer.
+/// TLS parameters of a client, and how it verifies the answer.
 #[derive(Clone, Debug)]
 pub(crate) struct Offer {
     pub(crate) version: Version,

@@ -21,7 +21,7 @@ pub(crate) struct Visit {
     pub(crate) server: usize,
     /// Number of the server's process, counted from its first.
     pub(crate) process: u32,
-    /// Whether that process was serving from start to end of the visit.
+    /// True if the process served from the start to the end of the visit.
     pub(crate) running: bool,
     pub(crate) host: String,
     pub(crate) from: Duration,

@@ -17,7 +17,7 @@ pub(crate) enum Store {
     RedisCache,
 }
 
-/// Whether a disk cache keeps answers of a remote store for a start without it.
+/// Disk cache setting of a server: without one, or the default.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum Copies {
     None,

@@ -149,7 +149,7 @@ impl Feed {
     /// Reads the log to its end once, and reports whether that went well.
     ///
     /// # Errors
-    /// What reading the log failed with.
+    /// The error of reading the log.
     pub async fn read(&mut self) -> Result<()> {
         let read = self.catch_up().await;
         let state = match read {

@@ -99,8 +99,8 @@ impl LoadedCredential {
         (self.not_before..=self.not_after).contains(&now)
     }
 
-    /// Whether a signature takes several times as long as with other keys: RSA
-    /// with more than 2048 bits. A signature of 4096 bits takes 1.5 ms.
+    /// Tells whether a signature takes several times as long as with other keys:
+    /// RSA with more than 2048 bits. A signature of 4096 bits takes 1.5 ms.
     #[must_use]
     pub fn signs_slowly(&self) -> bool {
         self.key_type == KeyType::Rsa && self.rsa_bytes() > COMMON_RSA_BYTES

@@ -245,8 +245,8 @@ impl<V: Send + Sync + 'static> Lookup<V> {
         self.revision.load(Ordering::Acquire)
     }
 
-    /// Whether a record found at `revision` needs no new lookup: the revision is
-    /// the same, and the record is fresh.
+    /// Tells whether a record found at `revision` needs no new lookup: the
+    /// revision is the same, and the record is fresh.
     pub fn is_current(&self, served: &Served<V>, revision: u64) -> bool {
         revision == self.revision()
             && self

@@ -69,7 +69,7 @@ impl Certificate<'_> {
         self.parsed.is_ca() && self.is_named_by(other) && self.signed(other) == Some(true)
     }
 
-    /// Whether the certificate names itself as issuer. Clients do not check the
+    /// Tells whether the certificate names itself as issuer. Clients do not check the
     /// signature of a root, so its algorithm does not matter.
     fn is_self_signed(&self) -> bool {
         self.is_named_by(self) && self.signed(self) != Some(false)
@@ -79,8 +79,8 @@ impl Certificate<'_> {
         self.parsed.subject().as_raw() == other.parsed.issuer().as_raw()
     }
 
-    /// Whether this one's key made the signature of the other; none for an
-    /// algorithm that clients do not take.
+    /// Tells whether this certificate's key made the signature of the other.
+    /// Returns none for an algorithm that clients do not take.
     fn signed(&self, other: &Self) -> Option<bool> {
         let oid = other.parsed.signature_algorithm.algorithm.as_bytes();
         // Behind tag and length of the identifier.

@@ -90,7 +90,7 @@ pub enum CredentialError {
         leaf: String,
         /// Its issuer's name.
         issuer: String,
-        /// What that certificate lacks.
+        /// Fault of the certificate that has this name.
         why: &'static str,
     },
     /// A certificate of the chain that clients refuse.

@@ -54,9 +54,9 @@ pub(super) fn to_pkcs8(key: Secret, key_type: KeyType) -> Result<Secret, Credent
     converted.ok_or(CredentialError::BrokenKey)
 }
 
-/// Whether a key says itself that it belongs to this SubjectPublicKeyInfo,
-/// without a computation; none if it does not say. Loading the key checks it in
-/// full.
+/// Compares the public key inside a private key with a SubjectPublicKeyInfo,
+/// without a computation. Returns none if the private key holds no public one.
+/// Loading the key checks it in full.
 pub(super) fn claims(key: &[u8], key_type: KeyType, spki: &[u8]) -> Option<bool> {
     if key_type == KeyType::Rsa {
         return Some(der::rsa_public(spki)?[0] == der::rsa_private_modulus(key)?);

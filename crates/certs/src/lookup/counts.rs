@@ -143,7 +143,7 @@ impl Counts {
         self.stale.inc();
     }
 
-    /// Whether a load has ended, so that the store was asked.
+    /// Tells whether a load has ended: then the store was asked.
     #[must_use]
     pub fn was_asked(&self) -> bool {
         self.found.get() + self.absent.get() + self.failed.get() > 0
