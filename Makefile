@@ -42,7 +42,7 @@ test: deps ## Run all tests
 	@$(MAKE) --no-print-directory test-valkey
 
 # Modules and files whose tests start Redis, PostgreSQL or PgBouncer.
-WITH_SERVICES := contract:: layered:: postgres::tests redis::tests
+WITH_SERVICES := contract:: postgres::tests redis::tests redis_cache::tests
 
 .PHONY: test-fast
 test-fast: ## Run the tests of the crates that start no service
@@ -69,9 +69,7 @@ fuzz: ## Fuzz each target for SECONDS_EACH=3 seconds
 test-valkey: # The tests that need Redis, over Valkey, where there is one
 	@if command -v valkey-server >/dev/null; then \
 		echo 'over Valkey:'; \
-		for tests in redis layered; do \
-			SEKISHO_TEST_REDIS=valkey $(CARGO) test --workspace --locked $$tests; \
-		done; \
+		SEKISHO_TEST_REDIS=valkey $(CARGO) test --workspace --locked redis; \
 	else \
 		echo 'there is no valkey-server: these tests ran over Redis alone'; \
 	fi
