@@ -174,9 +174,9 @@ pub trait Catalog: ChangeLog {
 /// the lookup, [`SealedBytes`] from a catalog.
 #[derive(Clone, Debug)]
 pub struct Answer<K> {
-    /// Last change of the state that was read, for an absence too; none from a
-    /// store without a change log.
-    pub read_at: Option<LogPosition>,
+    /// State that was read, for an absence too; none from a store without a
+    /// change log.
+    pub read_at: Option<ReadAt>,
     /// Record that answers; none if neither the name nor a wildcard above it is
     /// there.
     pub found: Option<Box<Found<K>>>,
@@ -241,6 +241,23 @@ pub struct LogPosition {
     /// The random mark of that change; 0 before the first. A log that was
     /// restored from a snapshot and written again repeats numbers, not marks.
     pub mark: u64,
+}
+
+/// State of a catalog that an answer was read from. It lacks the mark, since
+/// each uncached handshake would read that from the log's last row and nothing
+/// compares it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ReadAt {
+    /// Identity of the log.
+    pub log: LogId,
+    /// The number of the last change in that state; 0 before the first.
+    pub number: u64,
+}
+
+impl From<LogPosition> for ReadAt {
+    fn from(LogPosition { log, number, .. }: LogPosition) -> Self {
+        Self { log, number }
+    }
 }
 
 /// Page of the log.

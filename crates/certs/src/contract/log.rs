@@ -7,7 +7,7 @@ use super::fixture::{Fixture, host_with, pattern, put_host, record, record_of, s
 use crate::credential::KeyType;
 use crate::host::HostName;
 use crate::seal::Batch;
-use crate::store::{Catalog, Change, LogPosition, Precondition, Subject, What, Write};
+use crate::store::{Catalog, Change, LogPosition, Precondition, ReadAt, Subject, What, Write};
 
 pub async fn numbers_grow_by_one(fixture: Fixture) {
     let before = fixture.number().await;
@@ -166,7 +166,7 @@ pub async fn an_answer_carries_its_position(fixture: Fixture) {
     for (number, name) in ["a.example", "*.b.example"].into_iter().enumerate() {
         let host = host_with(name, number as u64, sealed);
         fixture.catalog.write(Batch::unchecked(host)).await.unwrap();
-        let head = Some(fixture.catalog.head().await.unwrap());
+        let head = Some(ReadAt::from(fixture.catalog.head().await.unwrap()));
         assert_eq!(read_at("a.example").await, (head, true));
         assert_eq!(read_at("x.b.example").await, (head, number == 1));
         assert_eq!(read_at("absent.example").await, (head, false));

@@ -4,7 +4,7 @@ use tokio_postgres::types::Type;
 
 use super::connection::Connection;
 use super::fault::Step;
-use super::log::{self, POSITION_COLUMNS, position_columns, position_tables};
+use super::log::{self, READ_AT_COLUMNS, read_at_columns};
 use super::rows::{self, HOST_COLUMNS, credential_columns, host_columns};
 use sekisho_certs::credential::{SealedBytes, StoredCredential};
 use sekisho_certs::host::HostName;
@@ -16,7 +16,7 @@ pub(super) async fn find(connection: &Connection, name: &HostName) -> Step<Answe
     let rows = connection.find(name.as_str(), name.parent()).await?;
     let first = rows.first().ok_or_else(rows::no_meta)?;
     let mut answer = Answer::absent();
-    answer.read_at = Some(log::position_of(first)?);
+    answer.read_at = Some(log::read_at(first)?);
     if rows::get::<Option<&str>>(first, HOST)?.is_none() {
         return Ok(answer);
     }
@@ -43,7 +43,7 @@ pub(super) async fn find(connection: &Connection, name: &HostName) -> Step<Answe
 }
 
 /// Where columns begin.
-const HOST: usize = POSITION_COLUMNS;
+const HOST: usize = READ_AT_COLUMNS;
 const SHADOWED: usize = HOST + HOST_COLUMNS;
 const CREDENTIAL: usize = SHADOWED + 1;
 
@@ -52,14 +52,13 @@ const CREDENTIAL: usize = SHADOWED + 1;
 /// credential, one for a host without, and one without a host if none is there.
 pub(super) const FIND: &str = concat!(
     "SELECT ",
-    position_columns!(),
+    read_at_columns!(),
     ", ",
     host_columns!(),
     ", h.pattern <> $1 AND EXISTS (SELECT 1 FROM sekisho.hosts b WHERE b.parent = $2), ",
     credential_columns!(),
-    " FROM ",
-    position_tables!(),
-    " LEFT JOIN (SELECT * FROM sekisho.hosts WHERE pattern IN ($1, '*.' || $2)
+    " FROM sekisho.meta m
+          LEFT JOIN (SELECT * FROM sekisho.hosts WHERE pattern IN ($1, '*.' || $2)
                 ORDER BY pattern = $1 DESC LIMIT 1) h ON true
           LEFT JOIN sekisho.credentials c ON c.id = ANY (ARRAY[h.ecdsa, h.ed25519, h.rsa])
           LEFT JOIN sekisho.issuers i ON i.id = c.issuer"

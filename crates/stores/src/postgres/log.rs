@@ -6,7 +6,7 @@ use super::connection::Connection;
 use super::fault::{Fault, Step};
 use super::rows::{self, signed};
 use crate::log_row;
-use sekisho_certs::store::{Change, ChangePage, LogId, LogPosition};
+use sekisho_certs::store::{Change, ChangePage, LogId, LogPosition, ReadAt};
 
 /// Reads the position of the log.
 pub(super) async fn position(from: &Connection) -> Step<LogPosition> {
@@ -15,11 +15,17 @@ pub(super) async fn position(from: &Connection) -> Step<LogPosition> {
 }
 
 /// Reads the position from the first columns, which are [`position_columns`].
-pub(super) fn position_of(row: &Row) -> Step<LogPosition> {
-    Ok(LogPosition {
+fn position_of(row: &Row) -> Step<LogPosition> {
+    let ReadAt { log, number } = read_at(row)?;
+    let mark = rows::number(row, READ_AT_COLUMNS)?;
+    Ok(LogPosition { log, number, mark })
+}
+
+/// Reads the state from the first columns, which are [`read_at_columns`].
+pub(super) fn read_at(row: &Row) -> Step<ReadAt> {
+    Ok(ReadAt {
         log: log_id(row)?,
         number: rows::number(row, 3)?,
-        mark: rows::number(row, 4)?,
     })
 }
 
@@ -78,17 +84,26 @@ fn log_id(row: &Row) -> Step<LogId> {
     Ok(LogId((stored ^ place).to_be_bytes()))
 }
 
-/// Columns of the log's position; the last change has the short name `l`. The
-/// timeline is the first digits of the write-ahead log file in use.
-macro_rules! position_columns {
+/// Columns of the state that is read, from `sekisho.meta` as `m`. The timeline is
+/// the first digits of the write-ahead log file in use.
+macro_rules! read_at_columns {
     () => {
         "m.log, m.tableoid, CASE WHEN pg_is_in_recovery() THEN ''
-          ELSE left(pg_walfile_name(pg_current_wal_lsn()), 8) END, m.number, coalesce(l.mark, 0)"
+          ELSE left(pg_walfile_name(pg_current_wal_lsn()), 8) END, m.number"
     };
 }
-pub(super) use position_columns;
+pub(super) use read_at_columns;
+/// Number of [`read_at_columns`].
+pub(super) const READ_AT_COLUMNS: usize = 4;
+
+/// Columns of the log's position; the last change has the short name `l`.
+macro_rules! position_columns {
+    () => {
+        concat!(read_at_columns!(), ", coalesce(l.mark, 0)")
+    };
+}
 /// Number of [`position_columns`].
-pub(super) const POSITION_COLUMNS: usize = 5;
+const POSITION_COLUMNS: usize = READ_AT_COLUMNS + 1;
 
 /// Tables of [`position_columns`]: always one row.
 macro_rules! position_tables {
@@ -96,7 +111,6 @@ macro_rules! position_tables {
         "sekisho.meta m LEFT JOIN sekisho.changes l ON l.number = m.number"
     };
 }
-pub(super) use position_tables;
 
 const POSITION: &str = concat!("SELECT ", position_columns!(), " FROM ", position_tables!());
 

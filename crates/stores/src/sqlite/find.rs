@@ -4,7 +4,7 @@ use std::sync::LazyLock;
 
 use rusqlite::{Connection, Row};
 
-use super::log::{self, POSITION};
+use super::log::{self, READ_AT};
 use super::rows::{
     self, CREDENTIAL_COLUMNS, Fault, HOST_COLUMNS, Step, credential_columns, host_columns,
 };
@@ -13,7 +13,7 @@ use sekisho_certs::host::{HostName, HostPattern};
 use sekisho_certs::store::{Answer, Found, precondition};
 
 /// Finds the exact record or the wildcard's, with what it refers to, and the
-/// position of the log. One statement finds it, with no descent more than needed:
+/// state that was read. One statement finds it, with no descent more than needed:
 /// its second half runs only if the first gave nothing.
 pub(super) fn find(
     connection: &Connection,
@@ -22,9 +22,9 @@ pub(super) fn find(
 ) -> Step<Answer<SealedBytes>> {
     // As long as this statement is open, the next one reads the same state: a
     // transaction of its own would take two statements more.
-    let mut position = connection.prepare_cached(POSITION)?;
-    let mut position = position.query(())?;
-    let read_at = log::position(position.next()?, generation)?;
+    let mut read_at = connection.prepare_cached(READ_AT)?;
+    let mut read_at = read_at.query(())?;
+    let read_at = log::read_at(read_at.next()?, generation)?;
     let mut statement = connection.prepare_cached(&FIND)?;
     let mut rows = statement.query((name.as_str(), name.parent()))?;
     // SQL promises no order between the halves: an exact row wins.

@@ -6,7 +6,7 @@ use super::read::StoreConnection;
 use super::rows::{self, Fault, Step, signed};
 use super::statements::{first, list};
 use crate::log_row;
-use sekisho_certs::store::{Change, ChangePage, LogId, LogPosition, Result};
+use sekisho_certs::store::{Change, ChangePage, LogId, LogPosition, ReadAt, Result};
 
 impl StoreConnection {
     pub(super) fn position(&mut self) -> Result<LogPosition> {
@@ -59,8 +59,17 @@ impl StoreConnection {
     }
 }
 
+/// Reads a row of [`READ_AT`].
+pub(super) fn read_at(row: Option<&Row<'_>>, generation: u64) -> Step<ReadAt> {
+    let row = row.ok_or_else(no_meta)?;
+    Ok(ReadAt {
+        log: log_id(row.get(0)?, generation),
+        number: row.get(1)?,
+    })
+}
+
 /// Reads a row of [`POSITION`].
-pub(super) fn position(row: Option<&Row<'_>>, generation: u64) -> Step<LogPosition> {
+fn position(row: Option<&Row<'_>>, generation: u64) -> Step<LogPosition> {
     let row = row.ok_or_else(no_meta)?;
     Ok(LogPosition {
         log: log_id(row.get(0)?, generation),
@@ -97,7 +106,8 @@ pub(super) fn no_meta() -> Fault {
     Fault::Value("the table meta is empty".into())
 }
 
-pub(super) const POSITION: &str = "SELECT m.log, m.number, coalesce(c.mark, 0), m.forgotten
+pub(super) const READ_AT: &str = "SELECT log, number FROM meta";
+const POSITION: &str = "SELECT m.log, m.number, coalesce(c.mark, 0), m.forgotten
     FROM meta m LEFT JOIN changes c ON c.number = m.number";
 const MARK: &str = "SELECT mark FROM changes WHERE number = ?1";
 const CHANGES: &str = "SELECT number, subject, kind, key, removed FROM changes

@@ -9,7 +9,7 @@ use sekisho_certs::Clock;
 use sekisho_certs::contract::fixture::{put_host, record_of};
 use sekisho_certs::seal::MasterKey;
 use sekisho_certs::store::memory::Memory;
-use sekisho_certs::store::{Catalog, ChangeLog, LogId, LogPosition};
+use sekisho_certs::store::{Catalog, ChangeLog, LogId, LogPosition, ReadAt};
 
 /// Answers as the test says after a while, and counts calls.
 #[derive(Debug, Default)]
@@ -114,7 +114,7 @@ fn an_answer_from_an_older_state_is_told_by_its_number() {
     ] {
         question.noted.position = seen;
         let answer = Answer {
-            read_at: read,
+            read_at: read.map(ReadAt::from),
             found: None,
             is_stale: false,
         };

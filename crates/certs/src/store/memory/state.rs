@@ -79,7 +79,7 @@ impl State {
 
     fn answer(&self, found: Option<Box<Found<SealedBytes>>>) -> Answer<SealedBytes> {
         Answer {
-            read_at: Some(self.head()),
+            read_at: Some(self.head().into()),
             found,
             is_stale: false,
         }

@@ -73,7 +73,7 @@ async fn an_answer_carries_the_position_that_it_was_read_at() {
         assert_eq!(head.number, number);
         for (host, is_there) in [("h1.example", true), ("absent.example", false)] {
             let answer = store.find(&name(host)).await.unwrap();
-            assert_eq!(answer.read_at, Some(head), "{host}");
+            assert_eq!(answer.read_at, Some(head.into()), "{host}");
             assert_eq!(answer.found.is_some(), is_there, "{host}");
         }
     }
