@@ -10,7 +10,9 @@ use std::panic;
 use anyhow::{Context, anyhow};
 use clap::ValueEnum;
 use sekisho_certs::metrics::Registry;
-use tracing_subscriber::EnvFilter;
+use tracing_subscriber::filter::{LevelFilter, Targets};
+use tracing_subscriber::layer::SubscriberExt;
+use tracing_subscriber::util::SubscriberInitExt;
 
 use crate::cli::failure::Result;
 
@@ -33,16 +35,18 @@ pub(super) fn start(format: Format) -> Result<Flush> {
         Err(env::VarError::NotPresent) => "info".to_owned(),
         Err(env::VarError::NotUnicode(_)) => return Err(anyhow!("{FILTER} is not UTF-8")),
     };
-    let filter = EnvFilter::try_new(filter::directives(&text)).context(FILTER)?;
+    let filter: Targets = filter::directives(&text).parse().context(FILTER)?;
     let (queue, flush) = queue::start(io::stderr()).context("the log can't be started")?;
     let lines = tracing_subscriber::fmt()
-        .with_env_filter(filter)
+        .with_max_level(LevelFilter::TRACE)
         .with_writer(queue);
     match format {
         Format::Text => lines
             .with_ansi(io::IsTerminal::is_terminal(&io::stderr()))
+            .finish()
+            .with(filter)
             .try_init(),
-        Format::Json => lines.json().try_init(),
+        Format::Json => lines.json().finish().with(filter).try_init(),
     }
     .map_err(|error| anyhow!("the log can't be started: {error}"))?;
     // Replaces the standard hook, which blocks the panicking thread on standard
