@@ -1,0 +1,2 @@
+//! Issuance: certificates from CAs that speak ACME (RFC 8555).
+#![forbid(unsafe_code)]
