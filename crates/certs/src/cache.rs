@@ -1,8 +1,8 @@
 //! Memory cache of answers, bounded in bytes and shared by all workers.
 //!
 //! Two regions, both scan-resistant (S3-FIFO): records by pattern, and a small
-//! one of notes by name. A note is an absence (negative cache), or an alias of a
-//! wildcard that not every name below it may use.
+//! one of notes by name. A note is an absence (negative cache), also where issuance
+//! failed, or an alias of a wildcard that not every name below it may use.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -86,8 +86,13 @@ pub(crate) enum Note {
     /// The store has nothing for this name.
     Absent {
         reason: Absence,
+        /// Whether issuance was allowed and failed: an error, not an absence.
+        not_obtained: bool,
         epoch: u64,
         fresh_until: u64,
+        /// End of the note in any case, a healthy feed's too: microseconds of the
+        /// lookup's time, `u64::MAX` for none.
+        ends: u64,
     },
     /// The wildcard above answers, and the name has no record of its own.
     Alias { epoch: u64, fresh_until: u64 },

@@ -1,24 +1,24 @@
 //! Lookup: from a name to what is served, through cache, store and issuance.
 
 use std::collections::HashMap;
-use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use foldhash::quality::RandomState;
 
-use crate::cache::{Absence, Cache, Note, Served};
+use crate::cache::{Cache, Note, Served};
 use crate::host::HostName;
 use crate::loaded::LoadedHost;
 use crate::loaded::intern::Interner;
 use crate::log::Recent;
 use crate::obtain::Obtain;
-use crate::store::{Store, StoreError};
+use crate::store::Store;
 pub use counts::{Counts, LookupStats};
 pub use freshness::FeedState;
 use freshness::{Age, Freshness};
 use load::Load;
+pub use outcome::{LookupError, Outcome};
 use refresh::Refreshes;
 use singleflight::Call;
 pub use singleflight::Wait;
@@ -27,6 +27,7 @@ mod apply;
 mod counts;
 mod freshness;
 mod load;
+mod outcome;
 mod refresh;
 mod singleflight;
 
@@ -125,16 +126,6 @@ pub struct LookupSettings {
     pub absent: Duration,
 }
 
-/// Outcome of a lookup. Cheap to clone: all waiters share it.
-pub enum Outcome<V> {
-    /// The record to serve.
-    Found(Arc<Served<V>>),
-    /// Nothing to serve, as the store answered.
-    Absent(Absence),
-    /// No answer: neither found nor absent.
-    Failed(LookupError),
-}
-
 /// Result of [`Lookup::cached`].
 pub enum Cached<V> {
     /// The answer, from the cache.
@@ -143,32 +134,6 @@ pub enum Cached<V> {
     InFlight(Wait<V>),
     /// The store must be asked.
     Miss,
-}
-
-/// Reason why a lookup failed.
-#[derive(Clone, Debug, thiserror::Error)]
-pub enum LookupError {
-    /// The store gave no answer.
-    #[error(transparent)]
-    Store(#[from] StoreError),
-    /// The store's answer can't be served: a bad pair, a bad site.
-    #[error("{0}")]
-    Unusable(Arc<str>),
-    /// Issuance was allowed but did not work.
-    #[error("no certificate could be obtained: {0}")]
-    NotObtained(Arc<str>),
-    /// The client's network asked for too many names that are not here.
-    #[error(
-        "the client's network asked for too many names that are not here \
-         ([server] absent_per_prefix)"
-    )]
-    OverBudget,
-    /// The deadline of the lookup passed; the load goes on.
-    #[error("there was no answer in time")]
-    Late,
-    /// Changes overtook every read, or the load's task ended early.
-    #[error("the load was broken off")]
-    BrokenOff,
 }
 
 impl<V: Send + Sync + 'static> Lookup<V> {
@@ -278,11 +243,18 @@ impl<V: Send + Sync + 'static> Lookup<V> {
         match self.cache.note(key) {
             Some(Note::Absent {
                 reason,
+                not_obtained,
                 epoch,
                 fresh_until,
+                ends,
             }) => {
-                let known = epoch == self.epoch() && self.freshness.absence_holds(fresh_until);
-                return known.then_some((Outcome::Absent(reason), Age::Fresh));
+                let holds = self.freshness.absence_holds(fresh_until, ends);
+                let outcome = if not_obtained {
+                    Outcome::Failed(LookupError::NotDue)
+                } else {
+                    Outcome::Absent(reason)
+                };
+                return (epoch == self.epoch() && holds).then_some((outcome, Age::Fresh));
             }
             Some(Note::Alias { epoch, fresh_until }) => {
                 return self.usable_as(self.cache.wildcard(key)?, epoch, fresh_until);
@@ -372,25 +344,5 @@ impl<V: Send + Sync + 'static> Lookup<V> {
 
     fn recent(&self) -> MutexGuard<'_, Recent> {
         self.recent.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-impl<V> Clone for Outcome<V> {
-    fn clone(&self) -> Self {
-        match self {
-            Self::Found(served) => Self::Found(Arc::clone(served)),
-            Self::Absent(reason) => Self::Absent(*reason),
-            Self::Failed(error) => Self::Failed(error.clone()),
-        }
-    }
-}
-
-impl<V> fmt::Debug for Outcome<V> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Found(served) => write!(f, "Found({})", served.host().record.pattern),
-            Self::Absent(reason) => write!(f, "Absent({reason:?})"),
-            Self::Failed(error) => write!(f, "Failed({error})"),
-        }
     }
 }

@@ -2,20 +2,28 @@
 
 use std::fmt::Debug;
 use std::sync::Arc;
+use std::time::Duration;
 
 use crate::host::HostName;
 use crate::record::HostRecord;
 use crate::store::BoxFuture;
 
-/// Obtains a credential while a client waits, where that is allowed.
+/// Obtains a credential while clients wait, where that is allowed.
 ///
-/// On-demand issuance will implement this trait. Nothing issues yet:
-/// [`NeverObtain`] is the only implementation.
-///
-/// - Called only for a name that the store answered: with its record if there
-///   is one without a credential, without one if the host is absent. Never
-///   after a failure.
-/// - Called once per name at a time, in a task that no client can cancel.
+/// - Called only for a name that the store itself answered: with the record that
+///   answers if it has no credential, without one if the name is absent. Never
+///   after a failure, never for a disabled host, and never with a stale answer
+///   ([`Answer::is_stale`](crate::Answer::is_stale)).
+/// - Called for one name once at a time, in a task that no client can cancel. The
+///   task ends with its runtime.
+/// - Called for any number of names at once: implementations bound what they
+///   have in flight.
+/// - What is answered holds for its time, or until the feed tells that the
+///   record or the wildcard above the name changed. Until then the name is not
+///   obtained again, unless the note about it is evicted. If no healthy feed
+///   watches the record, the answer holds as long as an absence at most.
+/// - Called again by the same load if a change overtook the answer, or if the
+///   store still has no credential after [`Obtained::Stored`].
 pub trait Obtain: Debug + Send + Sync + 'static {
     /// Tries to obtain a credential for `name`.
     fn obtain<'a>(
@@ -28,12 +36,23 @@ pub trait Obtain: Debug + Send + Sync + 'static {
 /// Result of an attempt.
 #[derive(Clone, Debug)]
 pub enum Obtained {
-    /// This host may not have one.
-    Refused,
+    /// This host may not have a credential: clients get the absence that the
+    /// store answered.
+    Refused {
+        /// Time after which this is asked again; none if only a change of the
+        /// record can alter it.
+        retry_after: Option<Duration>,
+    },
     /// The credential is in the store now.
     Stored,
-    /// Issuance is allowed, but failed for this reason.
-    Failed(Arc<str>),
+    /// Issuance is allowed, but failed: clients get an error.
+    Failed {
+        /// The cause, for the log.
+        why: Arc<str>,
+        /// Time after which the next attempt is made. Lookups fail until then,
+        /// without a store call.
+        retry_after: Duration,
+    },
 }
 
 /// Disables on-demand issuance.
@@ -42,6 +61,6 @@ pub struct NeverObtain;
 
 impl Obtain for NeverObtain {
     fn obtain<'a>(&'a self, _: &'a HostName, _: Option<&'a HostRecord>) -> BoxFuture<'a, Obtained> {
-        Box::pin(std::future::ready(Obtained::Refused))
+        Box::pin(std::future::ready(Obtained::Refused { retry_after: None }))
     }
 }

@@ -4,6 +4,7 @@
 pub mod ca;
 pub mod client;
 pub mod endpoint;
+pub mod obtain;
 pub mod proxy;
 pub mod redis;
 pub mod services;
@@ -11,6 +12,7 @@ pub mod store;
 
 pub use ca::{Key, Pair, TestCa};
 pub use endpoint::{Answer, Endpoint, Speaks};
+pub use obtain::Issuer;
 pub use proxy::{Cut, Proxy};
 pub use redis::RedisServer;
 pub use store::Scripted;

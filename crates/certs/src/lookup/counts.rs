@@ -37,7 +37,8 @@ pub struct LookupStats {
 pub struct Counts {
     /// Lookups that the cache answered with a record.
     pub hits: Counter,
-    /// Lookups that the cache answered with an absence.
+    /// Lookups that the cache answered with an absence, or with a failure to
+    /// obtain a certificate.
     pub hits_absent: Counter,
     /// Lookups that joined a load in flight.
     pub joined: Counter,
@@ -102,7 +103,7 @@ impl Counts {
     fn register(&self, registry: &mut Registry) {
         let help = "Lookups answered by a cached record";
         registry.register("cache_hits", help, self.hits.clone());
-        let help = "Lookups answered by a cached absence";
+        let help = "Lookups answered by a cached absence or failed issuance";
         registry.register("cache_hits_absent", help, self.hits_absent.clone());
         let help = "Lookups that joined a load in flight";
         registry.register("cache_joined", help, self.joined.clone());
@@ -125,8 +126,8 @@ impl Counts {
 
     pub(super) fn hit<V>(&self, outcome: &Outcome<V>) {
         match outcome {
-            Outcome::Absent(_) => self.hits_absent.inc(),
-            Outcome::Found(_) | Outcome::Failed(_) => self.hits.inc(),
+            Outcome::Found(_) => self.hits.inc(),
+            Outcome::Absent(_) | Outcome::Failed(_) => self.hits_absent.inc(),
         };
     }
 

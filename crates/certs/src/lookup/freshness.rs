@@ -110,8 +110,12 @@ impl Freshness {
         }
     }
 
-    pub(super) fn absence_holds(&self, fresh_until: u64) -> bool {
-        self.feed() == FeedState::Healthy || self.now() < self.until(fresh_until, self.absent)
+    /// Whether an absence still holds. One with an end of its own, see
+    /// [`Self::end_of`], holds no longer than that.
+    pub(super) fn absence_holds(&self, fresh_until: u64, ends: u64) -> bool {
+        (ends == u64::MAX || self.now() < ends)
+            && (self.feed() == FeedState::Healthy
+                || self.now() < self.until(fresh_until, self.absent))
     }
 
     /// Whether a failed read is so recent that the store is not asked again.
@@ -132,6 +136,12 @@ impl Freshness {
     /// Returns until when an absence read now is fresh.
     pub(super) fn absence(&self) -> u64 {
         self.now().saturating_add(self.absent)
+    }
+
+    /// Returns the end of a note that begins now and holds for `time`; `u64::MAX`
+    /// for none.
+    pub(super) fn end_of(&self, time: Option<Duration>) -> u64 {
+        time.map_or(u64::MAX, |time| self.now().saturating_add(micros(time)))
     }
 
     /// Returns when the store is asked again after a read that fails now.
@@ -189,7 +199,7 @@ fn micros(time: Duration) -> u64 {
 
 /// Bounds the calls for one host to a store that fails: one per second, instead
 /// of one per handshake.
-const RETRY_DELAY: Duration = Duration::from_secs(1);
+pub(super) const RETRY_DELAY: Duration = Duration::from_secs(1);
 /// A feed reports success every second. Ten missed reports are no hiccup, and
 /// bound for how long a change may go unnoticed.
 const FEED_TIMEOUT: Duration = Duration::from_secs(10);

@@ -2,10 +2,12 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
 
 use tokio::sync::oneshot::Sender;
 use tokio::time::Instant;
 
+use super::freshness::RETRY_DELAY;
 use super::singleflight::Call;
 use super::{Lookup, LookupError, Outcome};
 use crate::cache::{Absence, EntryState, Note, Served};
@@ -16,7 +18,7 @@ use crate::log::{Begun, LoadSubjects, Meanwhile, Recent};
 use crate::obtain::Obtained;
 use crate::record::HostRecord;
 use crate::seal::OpenKey;
-use crate::store::Found;
+use crate::store::{Answer, Found};
 
 /// Task that reads for all waiters of a [`Call`]. Dropping it ends the call, so
 /// a runtime that ends leaves no waiter behind.
@@ -32,7 +34,20 @@ pub(super) struct Load<V: Send + Sync + 'static> {
 /// Result of one read, before it is compared with the changes since it began.
 enum Read<V> {
     Found(Arc<Served<V>>, Vec<CredentialId>),
-    Absent(Absence, Option<Box<HostRecord>>),
+    Missing(Missing),
+}
+
+/// Answer of the store that leaves nothing to serve.
+struct Missing {
+    reason: Absence,
+    /// The record, if there is one.
+    record: Option<Box<HostRecord>>,
+    /// Whether a copy answered in place of the store.
+    is_stale: bool,
+    /// Time for which this is remembered; none for no such bound.
+    holds: Option<Duration>,
+    /// Why an allowed issuance failed.
+    not_obtained: Option<Arc<str>>,
 }
 
 impl<V: Send + Sync + 'static> Load<V> {
@@ -61,15 +76,15 @@ impl<V: Send + Sync + 'static> Load<V> {
     /// Reads once, and obtains a missing credential. Returns none if the name
     /// must be read again.
     async fn attempt(&self, begun: Begun) -> Result<Option<Outcome<V>>, LookupError> {
-        let read = self.read(begun).await?;
-        if let Read::Absent(reason, record) = &read
-            && *reason != Absence::Disabled
-        {
-            let obtain = &self.lookup.obtain;
-            match obtain.obtain(&self.name, record.as_deref()).await {
-                Obtained::Refused => {}
+        let mut read = self.read(begun).await?;
+        if let Read::Missing(missing) = &mut read {
+            match self.obtain(missing).await {
                 Obtained::Stored => return Ok(None),
-                Obtained::Failed(why) => return Err(LookupError::NotObtained(why)),
+                Obtained::Refused { retry_after } => missing.holds = retry_after,
+                Obtained::Failed { why, retry_after } => {
+                    missing.holds = Some(retry_after);
+                    missing.not_obtained = Some(why);
+                }
             }
         }
         let recent = self.lookup.recent();
@@ -78,6 +93,20 @@ impl<V: Send + Sync + 'static> Load<V> {
             self.leave(&recent);
         }
         Ok(outcome)
+    }
+
+    /// Obtains a credential, if the store itself answered that there is none.
+    async fn obtain(&self, missing: &Missing) -> Obtained {
+        if missing.reason == Absence::Disabled {
+            return Obtained::Refused { retry_after: None };
+        }
+        if missing.is_stale {
+            // Remembered without end, it would keep the host from issuance.
+            let retry_after = Some(RETRY_DELAY);
+            return Obtained::Refused { retry_after };
+        }
+        let record = missing.record.as_deref();
+        self.lookup.obtain.obtain(&self.name, record).await
     }
 
     /// Falls back on a stale record, if there is one.
@@ -95,18 +124,25 @@ impl<V: Send + Sync + 'static> Load<V> {
         let lookup = &self.lookup;
         lookup.counts.asked(asked.elapsed(), answer.is_err());
         lookup.freshness.asked(&answer);
-        match answer?.found {
-            None => Ok(Read::Absent(Absence::NoHost, None)),
-            Some(found) if found.record.disabled => Ok(Read::Absent(
-                Absence::Disabled,
-                Some(Box::new(found.record)),
-            )),
-            Some(found) if found.credentials.is_empty() => Ok(Read::Absent(
-                Absence::NoCredential,
-                Some(Box::new(found.record)),
-            )),
-            Some(found) => self
-                .lookup
+        let Answer {
+            found, is_stale, ..
+        } = answer?;
+        let missing = |reason, record| {
+            Ok(Read::Missing(Missing {
+                reason,
+                record,
+                is_stale,
+                holds: None,
+                not_obtained: None,
+            }))
+        };
+        match found {
+            None => missing(Absence::NoHost, None),
+            Some(found) if found.record.disabled => missing(Absence::Disabled, None),
+            Some(found) if found.credentials.is_empty() => {
+                missing(Absence::NoCredential, Some(Box::new(found.record)))
+            }
+            Some(found) => lookup
                 .prepare(*found, begun)
                 .map_err(|why| LookupError::Unusable(why.into())),
         }
@@ -176,7 +212,7 @@ impl<V: Send + Sync + 'static> Lookup<V> {
     ) -> Option<Outcome<V>> {
         let (pattern, credentials) = match &read {
             Read::Found(served, ids) => (Some(&served.host().record.pattern), ids.as_slice()),
-            Read::Absent(..) => (None, [].as_slice()),
+            Read::Missing(_) => (None, [].as_slice()),
         };
         let meanwhile = recent.meanwhile(
             begun,
@@ -197,16 +233,19 @@ impl<V: Send + Sync + 'static> Lookup<V> {
                 let replaced = self.cache.insert(name, &served);
                 (Outcome::Found(served), replaced)
             }
-            Read::Absent(reason, _) => {
+            Read::Missing(missing) => {
                 let note = Note::Absent {
-                    reason,
+                    reason: missing.reason,
+                    not_obtained: missing.not_obtained.is_some(),
                     epoch: begun.epoch,
                     fresh_until: self.freshness.absence(),
+                    ends: self.freshness.end_of(missing.holds),
                 };
-                (
-                    Outcome::Absent(reason),
-                    self.cache.insert_absence(name, note),
-                )
+                let outcome = match missing.not_obtained {
+                    Some(why) => Outcome::Failed(LookupError::NotObtained(why)),
+                    None => Outcome::Absent(missing.reason),
+                };
+                (outcome, self.cache.insert_absence(name, note))
             }
         };
         if replaced {
@@ -219,10 +258,6 @@ impl<V: Send + Sync + 'static> Lookup<V> {
     /// except with a credential that is known to be replaced: keys that leaked
     /// are replaced.
     fn stale_if_error(&self, name: &HostName, error: LookupError) -> Outcome<V> {
-        if matches!(error, LookupError::NotObtained(_)) {
-            // The store answered: there is nothing to serve.
-            return Outcome::Failed(error);
-        }
         let exact = self.cache.exact(name.as_str());
         let stale = exact.or_else(|| match self.cache.note(name.as_str()) {
             Some(Note::Absent { .. }) => None,

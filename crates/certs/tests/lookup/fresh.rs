@@ -1,16 +1,10 @@
 //! Time limits: for plain stores, and while the feed is broken.
 
-use std::time::Duration;
-
 use sekisho_certs::{Cached, FeedState, Follower, Found, HostName, Outcome};
 use tokio::task::yield_now;
-use tokio::time::{advance, pause};
+use tokio::time::pause;
 
-use crate::scripted::{ask, host, host_version, lookup, pattern, store, watched};
-
-async fn pass(seconds: u64) {
-    advance(Duration::from_secs(seconds)).await;
-}
+use crate::scripted::{ask, host, host_version, lookup, pass, pattern, run_loads, store, watched};
 
 #[tokio::test]
 async fn a_plain_store_is_asked_again_in_the_background() {
@@ -30,9 +24,7 @@ async fn a_plain_store_is_asked_again_in_the_background() {
     };
     assert_eq!(old.host().record.version, 1, "nobody waits");
     assert!(!lookup.is_current(&old, revision));
-    for _ in 0..10 {
-        yield_now().await;
-    }
+    run_loads().await;
     let Outcome::Found(new) = ask(&lookup, "a.test").await else {
         panic!("not found")
     };
@@ -212,9 +204,7 @@ async fn a_store_that_cannot_list_has_its_aliases_looked_up_again() {
         "*.w.test",
         "looked up aside"
     );
-    for _ in 0..10 {
-        yield_now().await;
-    }
+    run_loads().await;
     assert_eq!(pattern(&lookup, "a.w.test").await, "a.w.test");
 }
 
@@ -232,9 +222,7 @@ async fn while_the_store_fails_an_alias_is_served_without_asking_each_time() {
     store.fail(true);
     // Past its freshness it is served at once, and looked up aside.
     assert_eq!(pattern(&lookup, "a.w.test").await, "*.w.test");
-    for _ in 0..10 {
-        yield_now().await;
-    }
+    run_loads().await;
     pass(86_400).await;
     let calls = store.calls();
     for _ in 0..100 {
@@ -254,9 +242,7 @@ async fn a_removed_wildcard_serves_no_other_name_on() {
     store.remove("*.w.test");
     pass(65).await;
     assert_eq!(pattern(&lookup, "a.w.test").await, "*.w.test");
-    for _ in 0..10 {
-        yield_now().await;
-    }
+    run_loads().await;
     assert_eq!(pattern(&lookup, "b.w.test").await, "Absent(NoHost)");
 }
 

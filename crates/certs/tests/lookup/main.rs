@@ -6,6 +6,7 @@ mod cache;
 mod changes;
 mod fresh;
 mod model;
+mod obtain;
 mod outcomes;
 mod refresh;
 mod replaced;

@@ -1,22 +1,10 @@
 //! Loads in the background that keep cached records fresh.
 
-use std::time::Duration;
-
 use sekisho_certs::{FeedState, Follower, HostName, Outcome};
 use tokio::task::yield_now;
-use tokio::time::{advance, pause};
+use tokio::time::pause;
 
-use crate::scripted::{ask, held_store, host, lookup, pattern, store, watched};
-
-async fn pass(seconds: u64) {
-    advance(Duration::from_secs(seconds)).await;
-}
-
-async fn run_loads() {
-    for _ in 0..10 {
-        yield_now().await;
-    }
-}
+use crate::scripted::{ask, held_store, host, lookup, pass, pattern, run_loads, store, watched};
 
 /// With a broken feed every cached record is due at once. A slow store must
 /// keep most of its room for names that nothing is cached for.

@@ -7,10 +7,13 @@ use sekisho_certs::credential::Secret;
 use sekisho_certs::store::{Change, ChangePage, LogId, LogPosition, Subject, What};
 use sekisho_certs::{
     Cached, CredentialId, FeedState, Follower, Found, HostName, HostPattern, HostRecord, KeyType,
-    Lookup, LookupSettings, NeverObtain, OpenKey, Outcome, Published, Store, StoredCredential,
+    Lookup, LookupSettings, NeverObtain, Obtain, OpenKey, Outcome, Published, Store,
+    StoredCredential,
 };
 pub(crate) use sekisho_testkit::Scripted;
 use sekisho_testkit::{Key, Pair, TestCa};
+use tokio::task::yield_now;
+use tokio::time::advance;
 
 pub(crate) const LOG: LogId = LogId([7; 16]);
 
@@ -33,13 +36,22 @@ pub(crate) fn lookup(store: &Arc<Scripted>) -> Arc<Names> {
 }
 
 pub(crate) fn lookup_with(store: &Arc<Scripted>, memory: usize) -> Arc<Names> {
+    obtaining(store, memory, Arc::new(NeverObtain))
+}
+
+/// Makes a lookup that obtains missing credentials.
+pub(crate) fn obtaining(
+    store: &Arc<Scripted>,
+    memory: usize,
+    obtain: Arc<dyn Obtain>,
+) -> Arc<Names> {
     let settings = LookupSettings {
         memory,
         fresh: Duration::from_secs(60),
         absent: Duration::from_secs(5),
     };
     let store: Arc<dyn Store> = store.clone();
-    Lookup::new(store, &settings, Arc::new(NeverObtain), |host| {
+    Lookup::new(store, &settings, obtain, |host| {
         Ok(Published {
             value: host.record.pattern.to_string(),
             weight: 32,
@@ -50,13 +62,30 @@ pub(crate) fn lookup_with(store: &Arc<Scripted>, memory: usize) -> Arc<Names> {
 /// Makes a lookup with a feed that vouches for it, at change 0.
 pub(crate) fn watched(store: &Arc<Scripted>) -> Arc<Names> {
     let lookup = lookup(store);
+    watch(&lookup);
+    lookup
+}
+
+/// Begins a feed that vouches for the lookup, at change 0.
+pub(crate) fn watch(lookup: &Names) {
     lookup.restart(LogPosition {
         log: LOG,
         number: 0,
         mark: 0,
     });
     lookup.feed_is(FeedState::Healthy);
-    lookup
+}
+
+/// Lets time pass, which is paused.
+pub(crate) async fn pass(seconds: u64) {
+    advance(Duration::from_secs(seconds)).await;
+}
+
+/// Lets the loads in flight go on as far as they come.
+pub(crate) async fn run_loads() {
+    for _ in 0..10 {
+        yield_now().await;
+    }
 }
 
 /// Does both steps of a lookup.
