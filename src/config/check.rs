@@ -9,7 +9,7 @@ use sekisho_certs::HostName;
 use sekisho_certs::seal::KeySource;
 use sekisho_server::admin::Address;
 use sekisho_server::site::{AllowedRoots, RawSite, Site, SiteError};
-use sekisho_server::{Defaults, Limits};
+use sekisho_server::{CertificateWaits, Defaults, Limits};
 use sekisho_stores::Url;
 use sekisho_stores::redis::RedisUrl;
 use sekisho_stores::url::path_below;
@@ -294,5 +294,6 @@ fn limits(raw: &RawServer) -> Result<Limits> {
         loads,
         prefix_in_flight: key("loads_per_prefix").count_up_to(raw.loads_per_prefix, loads)?,
         loads_waiting: key("loads_waiting").count(raw.loads_waiting)?,
+        certificates: CertificateWaits::default(),
     })
 }

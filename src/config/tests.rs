@@ -1,4 +1,5 @@
 use sekisho_certs::HostName;
+use sekisho_server::CertificateWaits;
 use sekisho_server::admin::Address;
 
 use super::*;
@@ -99,6 +100,10 @@ fn applies_the_defaults() {
         loads: 256,
         prefix_in_flight: 64,
         loads_waiting: 4096,
+        certificates: CertificateWaits {
+            places: 1000,
+            time: Duration::from_secs(20),
+        },
     };
     assert_eq!(config.limits, limits);
 }

@@ -32,7 +32,8 @@ pub use feed::{DocumentEvent, Documents, Feed, Follower};
 pub use host::{HostName, HostPattern, NameError};
 pub use loaded::{LoadedCredential, LoadedHost};
 pub use lookup::{
-    Cached, FeedState, Lookup, LookupError, LookupSettings, LookupStats, Outcome, Published, Wait,
+    Cached, FeedState, Lookup, LookupError, LookupSettings, LookupStats, Outcome, Progress,
+    Published, Wait,
 };
 pub use obtain::{NeverObtain, Obtain, Obtained};
 pub use printable::printable;

@@ -20,8 +20,8 @@ use freshness::{Age, Freshness};
 use load::Load;
 pub use outcome::{LookupError, Outcome};
 use refresh::Refreshes;
-use singleflight::Call;
-pub use singleflight::Wait;
+use singleflight::{Audience, Call};
+pub use singleflight::{Progress, Wait};
 
 mod apply;
 mod counts;
@@ -186,8 +186,10 @@ impl<V: Send + Sync + 'static> Lookup<V> {
     }
 
     /// Loads like [`Self::load`]. `observe` is called with the outcome before
-    /// any waiter has it, even if all waiters have left. If this call starts no
-    /// load, or the load's task ends early, `observe` is dropped uncalled.
+    /// any waiter has it, even if all waiters have left. If a certificate must
+    /// be waited for, it is called before that with the absence that the store
+    /// answered, and no more. If this call starts no load, or the load's task
+    /// ends early, `observe` is dropped uncalled.
     pub fn load_with(
         self: &Arc<Self>,
         name: &HostName,
@@ -328,9 +330,9 @@ impl<V: Send + Sync + 'static> Lookup<V> {
             lookup: Arc::clone(self),
             name: name.clone(),
             call: call.clone(),
-            complete: Some(complete),
+            audience: Audience::new(observe, complete),
         };
-        tokio::spawn(load.run(observe));
+        tokio::spawn(load.run());
         Wait::on(call)
     }
 

@@ -15,6 +15,25 @@ pub use prometheus_client::registry::Registry;
 /// A gauge of bytes, entries or another figure that is never negative.
 pub type Gauge = prometheus_client::metrics::gauge::Gauge<u64, AtomicU64>;
 
+/// One of what a gauge counts, until it is dropped.
+#[derive(Debug)]
+pub struct InGauge(Gauge);
+
+impl InGauge {
+    /// Counts one more.
+    #[must_use]
+    pub fn new(gauge: &Gauge) -> Self {
+        gauge.inc();
+        Self(gauge.clone())
+    }
+}
+
+impl Drop for InGauge {
+    fn drop(&mut self) {
+        self.0.dec();
+    }
+}
+
 /// Counters that differ in the value of one label.
 ///
 /// A `Family` would find each counter by hashing its label below a lock. The

@@ -18,6 +18,10 @@ use crate::store::BoxFuture;
 ///   task ends with its runtime.
 /// - Called for any number of names at once: implementations bound what they
 ///   have in flight.
+/// - A call that answers at its first poll is part of the load. During any other
+///   call waiters know that a certificate is being obtained
+///   ([`Progress::Obtaining`](crate::Progress)), and observers of the load have
+///   been told of the absence ([`Lookup::load_with`](crate::Lookup::load_with)).
 /// - What is answered holds for its time, or until the feed tells that the
 ///   record or the wildcard above the name changed. Until then the name is not
 ///   obtained again, unless the note about it is evicted. If no healthy feed

@@ -2,7 +2,9 @@
 
 use std::sync::Arc;
 
-use sekisho_certs::{Absence, Cached, HostName, Lookup, LookupError, Outcome, StoreError};
+use sekisho_certs::{
+    Absence, Cached, HostName, Lookup, LookupError, Outcome, Progress, StoreError, Tenant, Wait,
+};
 use tokio::time::{Instant, timeout_at};
 
 use crate::budget::{Budget, Denied, Prefix};
@@ -14,11 +16,13 @@ use crate::virtual_host::VirtualHost;
 ///
 /// - 1, a cached result, costs nothing;
 /// - 2, joining a load in flight, costs nothing either (singleflight);
-/// - 3 and 4, a load, need a permit of the prefix, and wait for it. Where too
-///   many wait, the answer is a [`LookupError`] that says which bound was met.
+/// - 3, a load, needs a permit of the prefix, and waits for it;
+/// - 4, a certificate that is not there at once, needs a place of the host's
+///   tenant, with or without a permit before. The load gives its permit back.
 ///
-/// Steps 2 to 4 end at `deadline` with [`LookupError::Late`]. A load that has
-/// begun goes on. Returns the counted result, too.
+/// Where too many wait, the answer is a [`LookupError`] that says which bound
+/// was met. Steps 2 to 4 end at `deadline` with [`LookupError::Late`]. A load
+/// that has begun goes on. Returns the counted result, too.
 pub(crate) async fn ask(
     lookup: &Arc<Lookup<VirtualHost>>,
     budget: &Budget,
@@ -27,42 +31,63 @@ pub(crate) async fn ask(
     prefix: Prefix,
     deadline: Instant,
 ) -> (Outcome<VirtualHost>, LookupResult) {
-    let (outcome, how) = match lookup.cached(name) {
-        Cached::Hit(outcome) => (outcome, LookupResult::Hit),
-        Cached::InFlight(wait) => match timeout_at(deadline, wait).await {
-            Ok(outcome) => (outcome, LookupResult::Joined),
-            Err(_) => late(),
-        },
-        Cached::Miss => timeout_at(deadline, load(lookup, budget, name, prefix, deadline))
+    let reached = match lookup.cached(name) {
+        Cached::Hit(outcome) => return count(metrics, outcome, LookupResult::Hit),
+        Cached::InFlight(wait) => timeout_at(deadline, wait.progress())
             .await
-            .unwrap_or_else(|_| late()),
+            .map(|progress| (progress, LookupResult::Joined)),
+        Cached::Miss => timeout_at(deadline, load(lookup, budget, name, prefix, deadline)).await,
     };
-    let counted = counted(&outcome, how);
-    metrics.lookup(counted);
-    (outcome, counted)
+    let (outcome, how) = match reached {
+        Ok((Progress::Ended(outcome), how)) => (outcome, how),
+        Ok((Progress::Obtaining { tenant, outcome }, how)) => {
+            let certificate = certificate(budget, metrics, tenant, outcome, deadline);
+            // Boxed: no other lookup has room for it.
+            (Box::pin(certificate).await, how)
+        }
+        Err(_) => (Outcome::Failed(LookupError::Late), LookupResult::Failed),
+    };
+    count(metrics, outcome, how)
 }
 
-/// Does steps 3 and 4 of [`ask`]: loads with a permit of the prefix.
+/// Does step 3 of [`ask`]: loads with a permit of the prefix.
 async fn load(
     lookup: &Arc<Lookup<VirtualHost>>,
     budget: &Budget,
     name: &HostName,
     prefix: Prefix,
     deadline: Instant,
-) -> (Outcome<VirtualHost>, LookupResult) {
+) -> (Progress<VirtualHost>, LookupResult) {
     match budget.admit(prefix, deadline).await {
         Ok(permit) => {
-            // The load keeps the permit: a client that disconnects must not
-            // free it early.
+            // The load keeps the permit for its store calls: a client that
+            // disconnects must not free it early.
             let observe = move |outcome: &Outcome<VirtualHost>| {
                 if matches!(outcome, Outcome::Absent(_)) {
                     permit.was_absent();
                 }
             };
-            let outcome = lookup.load_with(name, observe).await;
-            (outcome, LookupResult::Loaded)
+            let progress = lookup.load_with(name, observe).progress().await;
+            (progress, LookupResult::Loaded)
         }
-        Err(denied) => (refused(denied), denied.into()),
+        Err(denied) => (Progress::Ended(refused(denied)), denied.into()),
+    }
+}
+
+/// Does step 4 of [`ask`]: waits for a certificate in a place of the tenant.
+async fn certificate(
+    budget: &Budget,
+    metrics: &Metrics,
+    tenant: Option<Tenant>,
+    outcome: Wait<VirtualHost>,
+    deadline: Instant,
+) -> Outcome<VirtualHost> {
+    let _waiting = metrics.waits_for_certificate();
+    let places = &budget.certificates;
+    match places.wait(tenant, timeout_at(deadline, outcome)).await {
+        Ok(Ok(outcome)) => outcome,
+        Ok(Err(_)) => Outcome::Failed(LookupError::Late),
+        Err(_) => Outcome::Failed(LookupError::Crowded),
     }
 }
 
@@ -70,7 +95,7 @@ async fn load(
 pub(crate) fn is_overload(error: &LookupError) -> bool {
     matches!(
         error,
-        LookupError::Store(StoreError::Overloaded) | LookupError::OverBudget
+        LookupError::Store(StoreError::Overloaded) | LookupError::OverBudget | LookupError::Crowded
     )
 }
 
@@ -81,8 +106,14 @@ fn refused(denied: Denied) -> Outcome<VirtualHost> {
     })
 }
 
-fn late() -> (Outcome<VirtualHost>, LookupResult) {
-    (Outcome::Failed(LookupError::Late), LookupResult::Failed)
+fn count(
+    metrics: &Metrics,
+    outcome: Outcome<VirtualHost>,
+    how: LookupResult,
+) -> (Outcome<VirtualHost>, LookupResult) {
+    let counted = counted(&outcome, how);
+    metrics.lookup(counted);
+    (outcome, counted)
 }
 
 /// Returns the result to count. Refused calls count apart from answers of a
@@ -107,3 +138,6 @@ impl From<Denied> for LookupResult {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,11 +1,13 @@
-//! Limits on loads by client prefix.
+//! Limits on loads by client prefix, and on waits for certificates by tenant.
 //!
 //! A name that is not cached costs a load, which makes 1 to 8 store calls. Two
 //! limits bound the loads of a client prefix. Absent names are charged to a token
 //! bucket per prefix. Permits for loads in flight go round robin to the prefixes
-//! that wait.
+//! that wait. A load gives its permit back with the store's answer: who then waits
+//! for a certificate has a place of the host's tenant instead.
 
 mod absences;
+mod certificates;
 mod fair;
 mod over;
 
@@ -17,15 +19,18 @@ use tokio::time::Instant;
 
 use crate::settings::Limits;
 use absences::Absences;
+pub(crate) use certificates::Places;
 pub(crate) use fair::{FairPermit, FairSemaphore};
 use over::Over;
 
-/// Source of permits for loads.
+/// Source of permits for loads, and of places for what takes longer.
 #[derive(Debug)]
 pub(crate) struct Budget {
     absences: Arc<Absences>,
     over: Over,
-    in_flight: Arc<FairSemaphore>,
+    in_flight: Arc<FairSemaphore<Prefix>>,
+    /// Places of lookups that wait for a certificate.
+    pub(crate) certificates: Places,
 }
 
 impl Budget {
@@ -38,12 +43,13 @@ impl Budget {
                 limits.prefix_in_flight,
                 limits.loads_waiting,
             )),
+            certificates: Places::new(limits.certificates.places),
         }
     }
 
     /// Waits for a permit for one load. The caller bounds the wait by `deadline`.
     /// A load takes a token of the prefix, and gives it back unless the name is
-    /// absent. A prefix without tokens waits for the bucket to refill: its loads
+    /// absent, or a certificate must be waited for. A prefix without tokens waits for the bucket to refill: its loads
     /// of names that exist still get through, slowed down.
     ///
     /// # Errors
@@ -75,11 +81,11 @@ impl Budget {
 pub(crate) struct Permit {
     token: AbsenceToken,
     /// Place among the loads in flight, held until it is dropped.
-    _in_flight: FairPermit,
+    _in_flight: FairPermit<Prefix>,
 }
 
 impl Permit {
-    /// Spends the token: the name was absent.
+    /// Spends the token: the store has nothing to serve for the name.
     pub(crate) fn was_absent(mut self) {
         self.token.spent = true;
     }

@@ -47,6 +47,6 @@ pub mod fuzzing {
 
 pub use body::Body;
 pub use server::{Addresses, Error, Parts, Server};
-pub use settings::{Defaults, Limits, Settings};
+pub use settings::{CertificateWaits, Defaults, Limits, Settings};
 pub use shutdown::{Phase, Shutdown};
 pub use virtual_host::{Publisher, VirtualHost};

@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use http::StatusCode;
 use sekisho_certs::metrics::{
-    Collector, Counter, Counters, DescriptorEncoder, Gauge, Registry, gauge,
+    Collector, Counter, Counters, DescriptorEncoder, Gauge, InGauge, Registry, gauge,
 };
 
 pub use labels::{HandshakeResult, LookupResult};
@@ -30,6 +30,7 @@ pub struct Metrics {
     accepted: Counter,
     given_up: Counter,
     open: Gauge,
+    certificate_waits: Gauge,
     start_up_micros: AtomicU64,
 }
 
@@ -63,6 +64,8 @@ impl Metrics {
         let help = "Connections that were closed to make room for those of other clients";
         registry.register("connections_given_up", help, self.given_up.clone());
         registry.register("connections_open", "Open connections", self.open.clone());
+        let help = "Handshakes and requests that wait for a certificate";
+        registry.register("certificate_waits", help, self.certificate_waits.clone());
         registry.register_collector(Box::new(Arc::clone(self)));
     }
 
@@ -80,6 +83,18 @@ impl Metrics {
     /// its own result.
     pub fn expired_served(&self) {
         self.expired_served.inc();
+    }
+
+    /// Counts a lookup that waits for a certificate, until it is dropped.
+    #[must_use]
+    pub fn waits_for_certificate(&self) -> InGauge {
+        InGauge::new(&self.certificate_waits)
+    }
+
+    /// Lookups that wait for a certificate now.
+    #[must_use]
+    pub fn certificate_waits(&self) -> u64 {
+        self.certificate_waits.get()
     }
 
     /// Counts an accepted connection.

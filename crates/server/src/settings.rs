@@ -69,4 +69,27 @@ pub struct Limits {
     /// Lookups that wait for a load permit. When full, the newest of the prefix
     /// with most of them is refused.
     pub loads_waiting: usize,
+    /// Lookups that wait until a certificate is obtained.
+    pub certificates: CertificateWaits,
+}
+
+/// Bounds on lookups that wait until a certificate is obtained. They hold no
+/// place among [`Limits::loads`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CertificateWaits {
+    /// Lookups that wait at once. When full, the newest of the tenant with most
+    /// of them is refused.
+    pub places: usize,
+    /// From the store's answer to the end of the TLS handshake, instead of
+    /// [`Limits::handshake`].
+    pub time: Duration,
+}
+
+impl Default for CertificateWaits {
+    fn default() -> Self {
+        Self {
+            places: 1000,
+            time: Duration::from_secs(20),
+        }
+    }
 }

@@ -14,7 +14,7 @@ use crate::budget::{Denied, FairPermit, FairSemaphore, Prefix};
 
 /// Signing turns of one worker.
 #[derive(Debug)]
-pub(crate) struct SigningTurns(Arc<FairSemaphore>);
+pub(crate) struct SigningTurns(Arc<FairSemaphore<Prefix>>);
 
 /// The right to make one slow signature.
 #[derive(Debug)]
@@ -22,7 +22,7 @@ pub(crate) struct SigningTurn<'a> {
     turns: &'a SigningTurns,
     prefix: Prefix,
     deadline: Instant,
-    permit: Option<FairPermit>,
+    permit: Option<FairPermit<Prefix>>,
 }
 
 impl SigningTurns {

@@ -10,7 +10,7 @@ use prometheus_client::metrics::histogram::Histogram;
 use super::freshness::FeedState;
 use super::{Lookup, LookupError, Outcome};
 use crate::cache::Usage;
-use crate::metrics::{Collector, Counter, Counters, DescriptorEncoder, Registry, gauge};
+use crate::metrics::{Collector, Counter, Counters, DescriptorEncoder, Gauge, Registry, gauge};
 
 /// Figures for metrics, as of one moment.
 #[derive(Clone, Debug)]
@@ -32,7 +32,7 @@ pub struct LookupStats {
     pub counts: Counts,
 }
 
-/// Counters since the start. Clones share them.
+/// Counters since the start, and what goes on now. Clones share them.
 #[derive(Clone, Debug)]
 pub struct Counts {
     /// Lookups that the cache answered with a record.
@@ -52,6 +52,8 @@ pub struct Counts {
     pub stale: Counter,
     /// Store calls that gave an error.
     pub calls_failed: Counter,
+    /// Loads that wait for a certificate now.
+    pub obtaining: Gauge,
     /// Time of store calls. Its lock is taken once per store call.
     call_seconds: Histogram,
 }
@@ -120,6 +122,8 @@ impl Counts {
         registry.register("stale_served", help, self.stale.clone());
         let help = "Store calls that gave an error";
         registry.register("store_errors", help, self.calls_failed.clone());
+        let help = "Loads that wait for a certificate (within in flight)";
+        registry.register("loads_obtaining", help, self.obtaining.clone());
         let help = "Time of store calls";
         registry.register("store_call_seconds", help, self.call_seconds.clone());
     }
@@ -170,6 +174,7 @@ impl Default for Counts {
             failed: Counter::default(),
             stale: Counter::default(),
             calls_failed: Counter::default(),
+            obtaining: Gauge::default(),
             call_seconds: Histogram::new(CALL_BOUNDS),
         }
     }

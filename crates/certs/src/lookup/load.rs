@@ -4,17 +4,18 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
-use tokio::sync::oneshot::Sender;
+use futures_util::FutureExt as _;
 use tokio::time::Instant;
 
 use super::freshness::RETRY_DELAY;
-use super::singleflight::Call;
+use super::singleflight::{Audience, Call};
 use super::{Lookup, LookupError, Outcome};
 use crate::cache::{Absence, EntryState, Note, Served};
 use crate::credential::CredentialId;
 use crate::host::HostName;
 use crate::loaded::{LoadedCredential, LoadedHost};
 use crate::log::{Begun, LoadSubjects, Meanwhile, Recent};
+use crate::metrics::InGauge;
 use crate::obtain::Obtained;
 use crate::record::HostRecord;
 use crate::seal::OpenKey;
@@ -22,13 +23,12 @@ use crate::store::{Answer, Found};
 
 /// Task that reads for all waiters of a [`Call`]. Dropping it ends the call, so
 /// a runtime that ends leaves no waiter behind.
-pub(super) struct Load<V: Send + Sync + 'static> {
+pub(super) struct Load<V: Send + Sync + 'static, O> {
     pub(super) lookup: Arc<Lookup<V>>,
     pub(super) name: HostName,
     /// As it stands among the calls in flight; never polled here.
     pub(super) call: Call<V>,
-    /// None once the call has ended.
-    pub(super) complete: Option<Sender<Outcome<V>>>,
+    pub(super) audience: Audience<V, O>,
 }
 
 /// Result of one read, before it is compared with the changes since it began.
@@ -50,18 +50,14 @@ struct Missing {
     not_obtained: Option<Arc<str>>,
 }
 
-impl<V: Send + Sync + 'static> Load<V> {
-    pub(super) async fn run(mut self, observe: impl FnOnce(&Outcome<V>) + Send) {
+impl<V: Send + Sync + 'static, O: FnOnce(&Outcome<V>)> Load<V, O> {
+    pub(super) async fn run(mut self) {
         let outcome = self.outcome().await;
         self.lookup.counts.loaded(&outcome);
-        observe(&outcome);
-        if let Some(complete) = self.complete.take() {
-            // An error tells that all waiters have left.
-            let _ = complete.send(outcome);
-        }
+        self.audience.ended(outcome);
     }
 
-    async fn outcome(&self) -> Outcome<V> {
+    async fn outcome(&mut self) -> Outcome<V> {
         for _ in 0..MAX_READS {
             let begun = self.lookup.recent().begun();
             match self.attempt(begun).await {
@@ -75,8 +71,8 @@ impl<V: Send + Sync + 'static> Load<V> {
 
     /// Reads once, and obtains a missing credential. Returns none if the name
     /// must be read again.
-    async fn attempt(&self, begun: Begun) -> Result<Option<Outcome<V>>, LookupError> {
-        let mut read = self.read(begun).await?;
+    async fn attempt(&mut self, begun: Begun) -> Result<Option<Outcome<V>>, LookupError> {
+        let mut read = self.lookup.read(&self.name, begun).await?;
         if let Read::Missing(missing) = &mut read {
             match self.obtain(missing).await {
                 Obtained::Stored => return Ok(None),
@@ -96,7 +92,7 @@ impl<V: Send + Sync + 'static> Load<V> {
     }
 
     /// Obtains a credential, if the store itself answered that there is none.
-    async fn obtain(&self, missing: &Missing) -> Obtained {
+    async fn obtain(&mut self, missing: &Missing) -> Obtained {
         if missing.reason == Absence::Disabled {
             return Obtained::Refused { retry_after: None };
         }
@@ -106,7 +102,15 @@ impl<V: Send + Sync + 'static> Load<V> {
             return Obtained::Refused { retry_after };
         }
         let record = missing.record.as_deref();
-        self.lookup.obtain.obtain(&self.name, record).await
+        let mut obtained = self.lookup.obtain.obtain(&self.name, record);
+        // An answer that is there at once makes nobody wait.
+        if let Some(obtained) = (&mut obtained).now_or_never() {
+            return obtained;
+        }
+        let tenant = record.map(|record| &record.tenant);
+        self.audience.obtaining(missing.reason, tenant);
+        let _obtaining = InGauge::new(&self.lookup.counts.obtaining);
+        obtained.await
     }
 
     /// Falls back on a stale record, if there is one.
@@ -117,13 +121,40 @@ impl<V: Send + Sync + 'static> Load<V> {
         outcome
     }
 
+    /// Lets no lookup join any more. `recent` is locked since the outcome was
+    /// decided: a lookup that follows a later change starts a new load.
+    fn leave(&self, _: &Recent) {
+        self.remove();
+    }
+}
+
+impl<V: Send + Sync + 'static, O> Load<V, O> {
+    fn remove(&self) {
+        let mut calls = self.lookup.calls();
+        // After a removal, another call may stand under this name.
+        if calls
+            .get(&self.name)
+            .is_some_and(|there| there.ptr_eq(&self.call))
+        {
+            calls.remove(&self.name);
+        }
+    }
+}
+
+impl<V: Send + Sync + 'static, O> Drop for Load<V, O> {
+    fn drop(&mut self) {
+        // Before the sender goes: no waiter may join a call that is broken off.
+        self.remove();
+    }
+}
+
+impl<V: Send + Sync + 'static> Lookup<V> {
     /// Asks the store and prepares its answer.
-    async fn read(&self, begun: Begun) -> Result<Read<V>, LookupError> {
+    async fn read(&self, name: &HostName, begun: Begun) -> Result<Read<V>, LookupError> {
         let asked = Instant::now();
-        let answer = self.lookup.store.find(&self.name).await;
-        let lookup = &self.lookup;
-        lookup.counts.asked(asked.elapsed(), answer.is_err());
-        lookup.freshness.asked(&answer);
+        let answer = self.store.find(name).await;
+        self.counts.asked(asked.elapsed(), answer.is_err());
+        self.freshness.asked(&answer);
         let Answer {
             found, is_stale, ..
         } = answer?;
@@ -142,38 +173,12 @@ impl<V: Send + Sync + 'static> Load<V> {
             Some(found) if found.credentials.is_empty() => {
                 missing(Absence::NoCredential, Some(Box::new(found.record)))
             }
-            Some(found) => lookup
+            Some(found) => self
                 .prepare(*found, begun)
                 .map_err(|why| LookupError::Unusable(why.into())),
         }
     }
 
-    /// Lets no lookup join any more. `recent` is locked since the outcome was
-    /// decided: a lookup that follows a later change starts a new load.
-    fn leave(&self, _: &Recent) {
-        self.remove();
-    }
-
-    fn remove(&self) {
-        let mut calls = self.lookup.calls();
-        // After a removal, another call may stand under this name.
-        if calls
-            .get(&self.name)
-            .is_some_and(|there| there.ptr_eq(&self.call))
-        {
-            calls.remove(&self.name);
-        }
-    }
-}
-
-impl<V: Send + Sync + 'static> Drop for Load<V> {
-    fn drop(&mut self) {
-        // Before the sender goes: no waiter may join a call that is broken off.
-        self.remove();
-    }
-}
-
-impl<V: Send + Sync + 'static> Lookup<V> {
     /// Loads the credentials and publishes the record, before the read is
     /// compared with the changes since it began.
     fn prepare(&self, found: Found<OpenKey>, begun: Begun) -> Result<Read<V>, String> {

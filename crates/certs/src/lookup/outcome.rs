@@ -37,6 +37,9 @@ pub enum LookupError {
          ([server] absent_per_prefix)"
     )]
     OverBudget,
+    /// The place among those who wait for a certificate was taken.
+    #[error("too many clients wait for certificates ([acme] waiting)")]
+    Crowded,
     /// The deadline of the lookup passed; the load goes on.
     #[error("there was no answer in time")]
     Late,

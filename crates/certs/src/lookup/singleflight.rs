@@ -2,20 +2,35 @@
 
 use std::future::Future;
 use std::pin::Pin;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
 
 use futures_util::future::{FutureExt, Shared};
 use tokio::sync::oneshot::{Receiver, Sender, channel};
 
 use super::{LookupError, Outcome};
+use crate::cache::Absence;
+use crate::record::Tenant;
 
 /// A load in flight, shared by its waiters.
-pub(super) type Call<V> = Shared<Receiver<Outcome<V>>>;
+pub(super) type Call<V> = Shared<Receiver<Progress<V>>>;
 
-/// Begins a call. It ends for all waiters once its sender is used or dropped.
-pub(super) fn begin<V>() -> (Sender<Outcome<V>>, Call<V>) {
-    let (complete, outcome) = channel();
-    (complete, outcome.shared())
+/// Begins a call. All waiters hear once the sender is used or dropped.
+pub(super) fn begin<V>() -> (Sender<Progress<V>>, Call<V>) {
+    let (complete, progress) = channel();
+    (complete, progress.shared())
+}
+
+/// How far a load has come.
+pub enum Progress<V> {
+    /// The load has ended.
+    Ended(Outcome<V>),
+    /// The store has nothing to serve, and a certificate is being obtained.
+    Obtaining {
+        /// Owner of the host; none if the name has no record.
+        tenant: Option<Tenant>,
+        /// The outcome of the load.
+        outcome: Wait<V>,
+    },
 }
 
 /// Future of a load's outcome. Dropping it cancels nothing.
@@ -34,19 +49,102 @@ impl<V> Wait<V> {
     pub(super) fn known(outcome: Outcome<V>) -> Self {
         Self(Waited::Known(outcome))
     }
+
+    /// Waits until the load has ended, or is obtaining a certificate: that takes
+    /// much longer than a store call.
+    pub async fn progress(self) -> Progress<V> {
+        match self.0 {
+            Waited::Known(outcome) => Progress::Ended(outcome),
+            Waited::Call(call) => call.await.unwrap_or(Progress::BROKEN_OFF),
+        }
+    }
 }
 
 impl<V> Future for Wait<V> {
     type Output = Outcome<V>;
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Outcome<V>> {
-        match &mut self.0 {
-            Waited::Known(outcome) => Poll::Ready(outcome.clone()),
-            Waited::Call(call) => {
-                let broken_off = |_| Outcome::Failed(LookupError::BrokenOff);
-                call.poll_unpin(context)
-                    .map(|ended| ended.unwrap_or_else(broken_off))
+        loop {
+            let progress = match &mut self.0 {
+                Waited::Known(outcome) => return Poll::Ready(outcome.clone()),
+                Waited::Call(call) => ready!(call.poll_unpin(context)),
+            };
+            match progress.unwrap_or(Progress::BROKEN_OFF) {
+                Progress::Ended(outcome) => return Poll::Ready(outcome),
+                Progress::Obtaining { outcome, .. } => *self = outcome,
             }
+        }
+    }
+}
+
+impl<V> Progress<V> {
+    /// End of a call whose load's task ended early.
+    const BROKEN_OFF: Self = Self::Ended(Outcome::Failed(LookupError::BrokenOff));
+}
+
+impl<V> Clone for Progress<V> {
+    fn clone(&self) -> Self {
+        match self {
+            Self::Ended(outcome) => Self::Ended(outcome.clone()),
+            Self::Obtaining { tenant, outcome } => Self::Obtaining {
+                tenant: tenant.clone(),
+                outcome: outcome.clone(),
+            },
+        }
+    }
+}
+
+impl<V> Clone for Wait<V> {
+    fn clone(&self) -> Self {
+        Self(match &self.0 {
+            Waited::Known(outcome) => Waited::Known(outcome.clone()),
+            Waited::Call(call) => Waited::Call(call.clone()),
+        })
+    }
+}
+
+/// Those who hear how a load goes: its observer, and the waiters of its call.
+pub(super) struct Audience<V, O> {
+    observe: Option<O>,
+    /// None once the call has ended.
+    complete: Option<Sender<Progress<V>>>,
+}
+
+impl<V, O: FnOnce(&Outcome<V>)> Audience<V, O> {
+    pub(super) fn new(observe: O, complete: Sender<Progress<V>>) -> Self {
+        Self {
+            observe: Some(observe),
+            complete: Some(complete),
+        }
+    }
+
+    /// Tells that the store answered with this absence, and that a certificate is
+    /// being obtained. Only the first of several attempts is told.
+    pub(super) fn obtaining(&mut self, reason: Absence, tenant: Option<&Tenant>) {
+        let Some(observe) = self.observe.take() else {
+            return;
+        };
+        observe(&Outcome::Absent(reason));
+        let (complete, call) = begin();
+        self.tell(Progress::Obtaining {
+            tenant: tenant.cloned(),
+            outcome: Wait::on(call),
+        });
+        self.complete = Some(complete);
+    }
+
+    /// Tells the outcome.
+    pub(super) fn ended(&mut self, outcome: Outcome<V>) {
+        if let Some(observe) = self.observe.take() {
+            observe(&outcome);
+        }
+        self.tell(Progress::Ended(outcome));
+    }
+
+    fn tell(&mut self, progress: Progress<V>) {
+        if let Some(complete) = self.complete.take() {
+            // An error tells that all waiters have left.
+            let _ = complete.send(progress);
         }
     }
 }

@@ -5,14 +5,17 @@ use std::time::Duration;
 
 use sekisho_certs::{
     Absence, FeedState, Follower, Found, HostName, LookupError, Obtained, OpenKey, Outcome,
+    Progress, Tenant,
 };
 use sekisho_testkit::{Issuer, Scripted};
 use tokio::task::yield_now;
 use tokio::time::pause;
 
 use crate::scripted::{
-    Names, ask, host, host_change, obtaining, pass, pattern, run_loads, store, watch, watched,
+    Names, ask, host, host_change, obtaining, pass, pattern, run_loads, store, watch,
 };
+
+mod remembered;
 
 const HOUR: u64 = 3600;
 
@@ -53,133 +56,6 @@ async fn pass_watched(lookup: &Names, seconds: u64) {
         pass(1).await;
         lookup.feed_is(FeedState::Healthy);
     }
-}
-
-fn is_failure(outcome: &Outcome<String>) -> bool {
-    matches!(
-        outcome,
-        Outcome::Failed(LookupError::NotObtained(_) | LookupError::NotDue)
-    )
-}
-
-#[tokio::test]
-async fn a_refusal_is_an_absence_until_its_end() {
-    pause();
-    let issuer = Arc::new(Issuer::new(|_, _| refused(60)));
-    let (store, lookup) = issuing(&["bare.test"], &issuer);
-    for name in ["bare.test", "none.test"] {
-        let absent = pattern(&lookup, name).await;
-        assert!(absent.starts_with("Absent"), "{absent}");
-    }
-    pass_watched(&lookup, 59).await;
-    assert_eq!(pattern(&lookup, "bare.test").await, "Absent(NoCredential)");
-    assert_eq!(pattern(&lookup, "none.test").await, "Absent(NoHost)");
-    assert_eq!((store.calls(), issuer.calls()), (2, 2));
-    pass_watched(&lookup, 1).await;
-    store.put(host("bare.test", 1));
-    assert_eq!(pattern(&lookup, "bare.test").await, "bare.test");
-    assert_eq!(pattern(&lookup, "none.test").await, "Absent(NoHost)");
-    assert_eq!((store.calls(), issuer.calls()), (4, 3));
-}
-
-#[tokio::test]
-async fn a_refusal_without_end_holds_while_the_feed_is_healthy() {
-    pause();
-    let issuer = Arc::new(Issuer::new(|_, _| Obtained::Refused { retry_after: None }));
-    let (store, obtained) = issuing(&["bare.test"], &issuer);
-    let never = watched(&store);
-    for lookup in [&obtained, &never] {
-        let before = store.calls();
-        assert_eq!(pattern(lookup, "bare.test").await, "Absent(NoCredential)");
-        pass_watched(lookup, HOUR).await;
-        assert_eq!(pattern(lookup, "bare.test").await, "Absent(NoCredential)");
-        assert_eq!(store.calls(), before + 1);
-        lookup.apply(&host_change(1, "bare.test"));
-        assert_eq!(pattern(lookup, "bare.test").await, "Absent(NoCredential)");
-        assert_eq!(store.calls(), before + 2);
-    }
-    assert_eq!(issuer.calls(), 2);
-}
-
-#[tokio::test]
-async fn a_failure_makes_one_read_and_one_call_until_its_end() {
-    pause();
-    let issuer = Arc::new(Issuer::new(|_, _| failed(60)));
-    let (store, lookup) = issuing(&["bare.test"], &issuer);
-    let first = ask(&lookup, "bare.test").await;
-    assert!(
-        matches!(&first, Outcome::Failed(LookupError::NotObtained(why)) if &**why == "the test says so"),
-        "{first:?}"
-    );
-    for _ in 1..100 {
-        let next = ask(&lookup, "bare.test").await;
-        assert!(
-            matches!(next, Outcome::Failed(LookupError::NotDue)),
-            "{next:?}"
-        );
-    }
-    pass_watched(&lookup, 59).await;
-    assert!(is_failure(&ask(&lookup, "bare.test").await));
-    assert_eq!((store.calls(), issuer.calls()), (1, 1));
-    pass_watched(&lookup, 1).await;
-    assert!(is_failure(&ask(&lookup, "bare.test").await));
-    assert_eq!((store.calls(), issuer.calls()), (2, 2));
-    let counts = lookup.stats().counts;
-    assert_eq!((counts.hits.get(), counts.hits_absent.get()), (0, 100));
-}
-
-#[tokio::test]
-async fn a_change_of_the_record_ends_a_refusal_and_a_failure() {
-    for answer in [refused(HOUR), failed(HOUR)] {
-        let issuer = Arc::new(Issuer::new(move |_, _| answer.clone()));
-        let (store, lookup) = issuing(&[], &issuer);
-        for (number, changed) in [(1, "a.w.test"), (2, "*.w.test")] {
-            ask(&lookup, "a.w.test").await;
-            let calls = (store.calls(), issuer.calls());
-            lookup.apply(&host_change(number, "b.w.test"));
-            ask(&lookup, "a.w.test").await;
-            assert_eq!((store.calls(), issuer.calls()), calls, "another's change");
-            lookup.apply(&host_change(number, changed));
-            ask(&lookup, "a.w.test").await;
-            assert_eq!((store.calls(), issuer.calls()), (calls.0 + 1, calls.1 + 1));
-        }
-        store.put(host("a.w.test", 1));
-        lookup.apply(&host_change(3, "a.w.test"));
-        assert_eq!(pattern(&lookup, "a.w.test").await, "a.w.test");
-    }
-}
-
-#[tokio::test]
-async fn without_a_healthy_feed_both_hold_as_long_as_an_absence() {
-    pause();
-    for answer in [refused(HOUR), failed(HOUR)] {
-        let issuer = Arc::new(Issuer::new(move |_, _| answer.clone()));
-        let store = store();
-        let lookup = obtaining(&store, 8 << 20, issuer.clone());
-        ask(&lookup, "a.test").await;
-        pass(4).await;
-        ask(&lookup, "a.test").await;
-        assert_eq!((store.calls(), issuer.calls()), (1, 1));
-        pass(2).await;
-        ask(&lookup, "a.test").await;
-        assert_eq!((store.calls(), issuer.calls()), (2, 2));
-    }
-}
-
-#[tokio::test]
-async fn an_evicted_note_is_obtained_again() {
-    let issuer = Arc::new(Issuer::new(|_, _| refused(HOUR)));
-    let store = store();
-    let lookup = obtaining(&store, 64 << 10, issuer.clone());
-    watch(&lookup);
-    for number in 0..1000 {
-        ask(&lookup, &format!("h{number}.test")).await;
-    }
-    assert_eq!(issuer.calls(), 1000);
-    for number in 0..1000 {
-        ask(&lookup, &format!("h{number}.test")).await;
-    }
-    assert!(issuer.calls() > 1000);
 }
 
 #[tokio::test]
@@ -264,26 +140,6 @@ async fn what_is_stored_nowhere_ends_the_load() {
 }
 
 #[tokio::test]
-async fn a_failure_leaves_no_record_to_fall_back_on() {
-    pause();
-    let issuer = Arc::new(Issuer::new(|_, _| failed(1)));
-    let store = store();
-    store.put(host("a.test", 1));
-    let lookup = obtaining(&store, 8 << 20, issuer);
-    assert_eq!(pattern(&lookup, "a.test").await, "a.test");
-    store.put(bare("a.test"));
-    pass(121).await;
-    assert!(is_failure(&ask(&lookup, "a.test").await));
-    store.fail(true);
-    pass(2).await;
-    let outcome = ask(&lookup, "a.test").await;
-    assert!(
-        matches!(outcome, Outcome::Failed(LookupError::Store(_))),
-        "{outcome:?}"
-    );
-}
-
-#[tokio::test]
 async fn a_change_that_overtakes_it_has_the_name_read_again() {
     for answer in [refused(HOUR), failed(HOUR)] {
         let issuer = Arc::new(Issuer::held(move |_, _| answer.clone()));
@@ -320,6 +176,51 @@ async fn waiters_share_a_call_that_no_client_cancels() {
     assert!(absent(first.await.unwrap()));
     assert!(absent(late.await.unwrap()));
     assert_eq!((store.calls(), issuer.calls()), (1, 1));
+}
+
+#[tokio::test]
+async fn who_waits_for_it_hears_so_with_the_tenant() {
+    let issuer = Arc::new(Issuer::held(|_, _| refused(HOUR)));
+    let (store, lookup) = issuing(&[], &issuer);
+    let mut owned = bare("bare.test");
+    owned.record.tenant = Tenant::parse("customer").unwrap();
+    store.put(owned);
+    for (name, owner) in [("bare.test", Some("customer")), ("none.test", None)] {
+        let name = HostName::parse(name).unwrap();
+        let observed = Arc::new(Mutex::new(Vec::new()));
+        let observe = {
+            let observed = Arc::clone(&observed);
+            move |outcome: &Outcome<_>| observed.lock().unwrap().push(format!("{outcome:?}"))
+        };
+        let early = tokio::spawn(lookup.load_with(&name, observe).progress());
+        run_loads().await;
+        let late = tokio::spawn(lookup.load(&name).progress());
+        let mut outcomes = Vec::new();
+        for waits in [early, late] {
+            let Progress::Obtaining { tenant, outcome } = waits.await.unwrap() else {
+                panic!("ended before it was released")
+            };
+            assert_eq!(tenant.as_ref().map(Tenant::as_str), owner);
+            outcomes.push(outcome);
+        }
+        assert_eq!(observed.lock().unwrap().len(), 1, "told before the end");
+        assert_eq!(lookup.stats().counts.obtaining.get(), 1);
+        issuer.release(1);
+        for outcome in outcomes {
+            let outcome = format!("{:?}", outcome.await);
+            assert_eq!(*observed.lock().unwrap(), [outcome], "and only once");
+        }
+        assert_eq!(lookup.stats().counts.obtaining.get(), 0);
+    }
+}
+
+#[tokio::test]
+async fn what_it_answers_at_once_nobody_waits_for() {
+    let issuer = Arc::new(Issuer::new(|_, _| refused(HOUR)));
+    let (_, lookup) = issuing(&["bare.test"], &issuer);
+    let name = HostName::parse("bare.test").unwrap();
+    let progress = lookup.load(&name).progress().await;
+    assert!(matches!(progress, Progress::Ended(Outcome::Absent(_))));
 }
 
 #[tokio::test]

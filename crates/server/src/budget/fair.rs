@@ -1,54 +1,61 @@
-//! Fair semaphore: a bounded number of permits, given round robin to the prefixes
-//! that wait. Bounds the loads in flight, and the long signatures.
+//! Fair semaphore: a bounded number of permits, given round robin to the groups
+//! of callers that wait. Bounds the loads in flight and the long signatures, by
+//! client prefix, and the clients that wait for a certificate, by tenant.
 
 use std::collections::{HashMap, VecDeque};
+use std::hash::Hash;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use foldhash::quality::RandomState;
 use tokio::sync::oneshot;
 
-use super::{Denied, Prefix};
+use super::Denied;
 
 /// Bounded number of permits. A free permit goes to the first caller. When there
-/// is none, each prefix has a queue, and returned permits go to the queues round
-/// robin. When no more callers may wait, the newest of the
-/// longest queue is refused in favour of a prefix with fewer.
+/// is none, each group has a queue, and returned permits go to the queues round
+/// robin. When no more callers may wait, the newest of the longest queue is
+/// refused in favour of a group with fewer. `K` names the group of a caller.
 #[derive(Debug)]
-pub(crate) struct FairSemaphore {
-    state: Mutex<State>,
-    /// Permits of one prefix in use while others wait.
+pub(crate) struct FairSemaphore<K: Group> {
+    state: Mutex<State<K>>,
+    /// Permits of one group in use while others wait.
     share: usize,
     /// Bound on all queues together.
     waiting: usize,
 }
 
+/// Name of a group of callers.
+pub(crate) trait Group: Clone + Eq + Hash {}
+
+impl<K: Clone + Eq + Hash> Group for K {}
+
 #[derive(Debug)]
-struct State {
+struct State<K: Group> {
     idle: usize,
     waiting: usize,
-    /// Prefixes that have permits in use, or wait.
-    prefixes: HashMap<Prefix, Line, RandomState>,
-    /// Round-robin order of the prefixes that wait, each once.
-    turns: VecDeque<Prefix>,
+    /// Groups that have permits in use, or wait.
+    groups: HashMap<K, Line<K>, RandomState>,
+    /// Round-robin order of the groups that wait, each once.
+    turns: VecDeque<K>,
 }
 
-#[derive(Debug, Default)]
-struct Line {
+#[derive(Debug)]
+struct Line<K: Group> {
     in_flight: usize,
-    queue: VecDeque<oneshot::Sender<FairPermit>>,
+    queue: VecDeque<oneshot::Sender<FairPermit<K>>>,
 }
 
 /// Permit of a [`FairSemaphore`]; dropping it passes the permit on.
 #[derive(Debug)]
-pub(crate) struct FairPermit(Option<(Arc<FairSemaphore>, Prefix)>);
+pub(crate) struct FairPermit<K: Group>(Option<(Arc<FairSemaphore<K>>, K)>);
 
-impl FairSemaphore {
+impl<K: Group> FairSemaphore<K> {
     pub(crate) fn new(in_flight: usize, share: usize, waiting: usize) -> Self {
         Self {
             state: Mutex::new(State {
                 idle: in_flight,
                 waiting: 0,
-                prefixes: HashMap::default(),
+                groups: HashMap::default(),
                 turns: VecDeque::new(),
             }),
             share,
@@ -57,46 +64,46 @@ impl FairSemaphore {
     }
 
     /// Waits for a permit; dropping the future leaves the queue.
-    pub(crate) async fn enter(semaphore: &Arc<Self>, prefix: Prefix) -> Result<FairPermit, Denied> {
+    pub(crate) async fn enter(semaphore: &Arc<Self>, group: K) -> Result<FairPermit<K>, Denied> {
         let turn = {
             let mut state = semaphore.lock();
             if state.idle > 0 {
                 state.idle -= 1;
-                state.prefixes.entry(prefix).or_default().in_flight += 1;
-                return Ok(FairPermit(Some((Arc::clone(semaphore), prefix))));
+                state.groups.entry(group.clone()).or_default().in_flight += 1;
+                return Ok(FairPermit(Some((Arc::clone(semaphore), group))));
             }
-            state.queue(prefix, semaphore.waiting)?
+            state.queue(group, semaphore.waiting)?
         };
         // The sender is dropped without sending only if it makes room.
         turn.await.map_err(|_| Denied::Full)
     }
 
-    /// Passes a permit of `prefix` to the next caller. If that caller has left,
+    /// Passes a permit of `group` to the next caller. If that caller has left,
     /// the dropped permit passes on again.
-    fn pass_on(self: &Arc<Self>, prefix: Prefix) {
-        let next = self.lock().pass_on(prefix, self.share);
-        if let Some((prefix, next)) = next {
-            let _ = next.send(FairPermit(Some((Arc::clone(self), prefix))));
+    fn pass_on(self: &Arc<Self>, group: &K) {
+        let next = self.lock().pass_on(group, self.share);
+        if let Some((group, next)) = next {
+            let _ = next.send(FairPermit(Some((Arc::clone(self), group))));
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
+    fn lock(&self) -> MutexGuard<'_, State<K>> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl State {
+impl<K: Group> State<K> {
     fn queue(
         &mut self,
-        prefix: Prefix,
+        group: K,
         bound: usize,
-    ) -> Result<oneshot::Receiver<FairPermit>, Denied> {
+    ) -> Result<oneshot::Receiver<FairPermit<K>>, Denied> {
         if self.waiting >= bound {
-            self.make_room(prefix, bound)?;
+            self.make_room(&group, bound)?;
         }
-        let line = self.prefixes.entry(prefix).or_default();
+        let line = self.groups.entry(group.clone()).or_default();
         if line.queue.is_empty() {
-            self.turns.push_back(prefix);
+            self.turns.push_back(group);
         }
         let (sender, receiver) = oneshot::channel();
         line.queue.push_back(sender);
@@ -105,27 +112,24 @@ impl State {
     }
 
     /// Drops callers that left; if there are none, the newest of the longest
-    /// queue. Refuses a prefix whose own queue is about as long.
-    fn make_room(&mut self, prefix: Prefix, bound: usize) -> Result<(), Denied> {
-        for line in self.prefixes.values_mut() {
+    /// queue. Refuses a group whose own queue is about as long.
+    fn make_room(&mut self, group: &K, bound: usize) -> Result<(), Denied> {
+        for line in self.groups.values_mut() {
             let before = line.queue.len();
             line.queue.retain(|waiting| !waiting.is_closed());
             self.waiting -= before - line.queue.len();
         }
         self.turns.retain(|turn| {
-            let line = self.prefixes.get(turn);
+            let line = self.groups.get(turn);
             line.is_some_and(|line| !line.queue.is_empty())
         });
-        self.prefixes
+        self.groups
             .retain(|_, line| line.in_flight > 0 || !line.queue.is_empty());
         if self.waiting < bound {
             return Ok(());
         }
-        let own = self
-            .prefixes
-            .get(&prefix)
-            .map_or(0, |line| line.queue.len());
-        let lines = self.prefixes.values_mut();
+        let own = self.groups.get(group).map_or(0, |line| line.queue.len());
+        let lines = self.groups.values_mut();
         let longest = lines.max_by_key(|line| line.queue.len());
         let longest = longest.filter(|line| line.queue.len() > own + 1);
         // Dropping the sender refuses its caller.
@@ -136,62 +140,63 @@ impl State {
         Ok(())
     }
 
-    /// Takes a permit of `prefix` back and returns its next caller.
-    fn pass_on(
-        &mut self,
-        prefix: Prefix,
-        share: usize,
-    ) -> Option<(Prefix, oneshot::Sender<FairPermit>)> {
-        if let Some(line) = self.prefixes.get_mut(&prefix) {
+    /// Takes a permit of `group` back and returns its next caller.
+    fn pass_on(&mut self, group: &K, share: usize) -> Option<(K, oneshot::Sender<FairPermit<K>>)> {
+        if let Some(line) = self.groups.get_mut(group) {
             line.in_flight -= 1;
             if line.in_flight == 0 && line.queue.is_empty() {
-                self.prefixes.remove(&prefix);
+                self.groups.remove(group);
             }
         }
         let Some((next, sender)) = self.next(share) else {
             self.idle += 1;
             return None;
         };
-        if let Some(line) = self.prefixes.get_mut(&next) {
+        if let Some(line) = self.groups.get_mut(&next) {
             line.in_flight += 1;
         }
         Some((next, sender))
     }
 
-    /// Returns the next caller: of the first prefix below its share, else of
-    /// the first. The prefix then moves to the end.
-    fn next(&mut self, share: usize) -> Option<(Prefix, oneshot::Sender<FairPermit>)> {
+    /// Returns the next caller: of the first group below its share, else of
+    /// the first. The group then moves to the end.
+    fn next(&mut self, share: usize) -> Option<(K, oneshot::Sender<FairPermit<K>>)> {
         loop {
-            let prefixes = &self.prefixes;
-            let below = |prefix| {
-                prefixes
-                    .get(prefix)
-                    .is_some_and(|line| line.in_flight < share)
-            };
+            let groups = &self.groups;
+            let below = |group| groups.get(group).is_some_and(|line| line.in_flight < share);
             let index = self.turns.iter().position(below).unwrap_or(0);
-            let prefix = self.turns.remove(index)?;
-            let line = self.prefixes.get_mut(&prefix)?;
+            let group = self.turns.remove(index)?;
+            let line = self.groups.get_mut(&group)?;
             while let Some(sender) = line.queue.pop_front() {
                 self.waiting -= 1;
                 if sender.is_closed() {
                     continue;
                 }
                 if !line.queue.is_empty() {
-                    self.turns.push_back(prefix);
+                    self.turns.push_back(group.clone());
                 }
-                return Some((prefix, sender));
+                return Some((group, sender));
             }
             if line.in_flight == 0 {
-                self.prefixes.remove(&prefix);
+                self.groups.remove(&group);
             }
         }
     }
 }
 
-impl Drop for FairPermit {
+impl<K: Group> Default for Line<K> {
+    fn default() -> Self {
+        Self {
+            in_flight: 0,
+            queue: VecDeque::new(),
+        }
+    }
+}
+
+impl<K: Group> Drop for FairPermit<K> {
     fn drop(&mut self) {
-        if let Some((semaphore, prefix)) = self.0.take() {
-            semaphore.pass_on(prefix);
+        if let Some((semaphore, group)) = self.0.take() {
+            semaphore.pass_on(&group);
         }
     }
 }

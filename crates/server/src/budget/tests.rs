@@ -15,6 +15,7 @@ fn budget(absent: usize, loads: usize, per_prefix: usize, waiting: usize) -> Bud
         absences: Arc::new(Absences::new(absent)),
         over: Over::default(),
         in_flight: Arc::new(FairSemaphore::new(loads, per_prefix, waiting)),
+        certificates: Places::new(0),
     }
 }
 

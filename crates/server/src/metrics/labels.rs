@@ -81,7 +81,7 @@ labels! {
         Disabled = "disabled",
         /// The store failed, or what it gave can't be used.
         Failed = "failed",
-        /// Too many loads in flight.
+        /// Too many loads in flight, or lookups that wait for a certificate.
         Overloaded = "overloaded",
         /// The client's prefix is over its budget.
         OverBudget = "over_budget",

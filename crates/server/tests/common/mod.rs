@@ -10,12 +10,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use rustls::ClientConfig;
-use sekisho_certs::{Clock, HostName, Lookup, LookupSettings, NeverObtain};
+use sekisho_certs::{Clock, HostName, Lookup, LookupSettings, NeverObtain, Obtain};
 use sekisho_server::metrics::Metrics;
 use sekisho_server::site::{AllowedRoots, Guard, OwnFiles, Responder, Site};
 use sekisho_server::tickets::Ring;
 use sekisho_server::{
-    Defaults, Error, Limits, Parts, Publisher, Server, Settings, Shutdown, VirtualHost,
+    CertificateWaits, Defaults, Error, Limits, Parts, Publisher, Server, Settings, Shutdown,
+    VirtualHost,
 };
 use sekisho_testkit::{TestCa, client};
 use tokio::io::AsyncReadExt;
@@ -36,6 +37,7 @@ pub struct Setup {
     pub own: Vec<PathBuf>,
     pub ring: Arc<Ring>,
     pub clock: Clock,
+    pub obtain: Arc<dyn Obtain>,
 }
 
 impl Default for Setup {
@@ -54,6 +56,7 @@ impl Default for Setup {
             own: Vec::new(),
             ring: Arc::new(Ring::random()),
             clock: Clock::System,
+            obtain: Arc::new(NeverObtain),
         }
     }
 }
@@ -87,6 +90,10 @@ pub const LIMITS: Limits = Limits {
     loads: 256,
     prefix_in_flight: 64,
     loads_waiting: 4096,
+    certificates: CertificateWaits {
+        places: 1000,
+        time: Duration::from_secs(20),
+    },
 };
 
 /// Running server.
@@ -102,8 +109,8 @@ pub struct Running {
 }
 
 /// Starts a server.
-pub fn start(store: Scripted, setup: &Setup) -> Running {
-    let store = Arc::new(store);
+pub fn start(store: impl Into<Arc<Scripted>>, setup: &Setup) -> Running {
+    let store = store.into();
     let allowed = AllowedRoots::new(setup.allow.clone()).expect("folders");
     let guard = Arc::new(Guard::new(allowed, OwnFiles::new(setup.own.clone())));
     let publisher = Publisher::new(
@@ -119,7 +126,7 @@ pub fn start(store: Scripted, setup: &Setup) -> Running {
     let lookup = Lookup::new(
         Arc::clone(&store) as Arc<dyn sekisho_certs::Store>,
         &settings,
-        Arc::new(NeverObtain),
+        Arc::clone(&setup.obtain),
         move |host| publisher.publish(host),
     );
     let metrics = Arc::new(Metrics::default());

@@ -1,10 +1,12 @@
 //! Records for the store of a test.
 
+use std::sync::Arc;
+
 use sekisho_certs::{
-    Clock, CredentialId, Found, HostPattern, HostRecord, KeyType, OpenKey, Secret, Site,
-    StoredCredential,
+    Clock, CredentialId, Found, HostPattern, HostRecord, KeyType, Obtained, OpenKey, Secret, Site,
+    StoredCredential, Tenant,
 };
-use sekisho_testkit::{Key, Pair};
+use sekisho_testkit::{Issuer, Key, Pair, Scripted};
 
 /// Makes a record of this pattern with these credentials.
 pub fn host(pattern: &str, pairs: &[(&Pair, Key)]) -> Found<OpenKey> {
@@ -39,4 +41,23 @@ pub fn host(pattern: &str, pairs: &[(&Pair, Key)]) -> Found<OpenKey> {
         shadowed: true,
         fresh_for: None,
     }
+}
+
+/// Makes a record without a credential.
+pub fn bare(pattern: &str, tenant: &str) -> Found<OpenKey> {
+    let mut bare = host(pattern, &[]);
+    bare.record.tenant = Tenant::parse(tenant).unwrap();
+    bare
+}
+
+/// Makes an issuance that stores this certificate for each host with a record,
+/// once it is released.
+pub fn issuer(store: &Arc<Scripted>, pair: Pair) -> Arc<Issuer> {
+    let store = Arc::clone(store);
+    Arc::new(Issuer::held(move |name, record| {
+        let mut issued = host(name.as_str(), &[(&pair, Key::P256)]);
+        issued.record.tenant = record.expect("a record").tenant.clone();
+        store.put(issued);
+        Obtained::Stored
+    }))
 }
