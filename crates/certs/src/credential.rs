@@ -43,9 +43,6 @@ pub struct StoredCredential<K> {
     pub not_before: i64,
     /// End of the leaf's validity, seconds since the Unix epoch.
     pub not_after: i64,
-    /// Time of the next renewal, seconds since the Unix epoch; none if it is
-    /// renewed elsewhere.
-    pub renew_at: Option<i64>,
 }
 
 impl<K> StoredCredential<K> {
@@ -73,7 +70,6 @@ impl<K> StoredCredential<K> {
             key,
             not_before: self.not_before,
             not_after: self.not_after,
-            renew_at: self.renew_at,
         };
         (replaced, self.key)
     }

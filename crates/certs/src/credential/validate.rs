@@ -194,7 +194,6 @@ impl Credential {
             key: OpenKey::unproved(self.key),
             not_before: self.not_before,
             not_after: self.not_after,
-            renew_at: None,
         }
     }
 }

@@ -174,7 +174,6 @@ mod tests {
             key: OpenKey::unproved(plain(&[7; 138])),
             not_before: 0,
             not_after: i64::MAX,
-            renew_at: None,
         };
         Found {
             record: HostRecord::new(host(name)),

@@ -76,7 +76,7 @@ pub(super) fn references(row: &Row, first: usize) -> Step<References> {
 macro_rules! credential_columns {
     () => {
         "c.id, c.key_type, c.version, c.leaf, i.chain, c.key_id, c.nonce, c.key, \
-         c.not_before, c.not_after, c.renew_at"
+         c.not_before, c.not_after"
     };
 }
 pub(super) use credential_columns;
@@ -103,7 +103,6 @@ pub(super) fn credential_from(row: &Row, first: usize) -> Step<StoredCredential<
         key: sealed(row, first + 5)?,
         not_before: get(row, first + 8)?,
         not_after: get(row, first + 9)?,
-        renew_at: get(row, first + 10)?,
     })
 }
 

@@ -222,7 +222,6 @@ fn credential(number: u64, content: u64) -> StoredCredential<Secret> {
         key: plain(&content.to_be_bytes()),
         not_before: 0,
         not_after: 1,
-        renew_at: None,
     }
 }
 

@@ -85,7 +85,7 @@ pub(super) fn credential_columns(table: &str, issuers: &str) -> String {
 /// How many they are.
 pub(super) const CREDENTIAL_COLUMNS: usize = CREDENTIAL.len() + 1;
 
-const CREDENTIAL: [&str; 8] = [
+const CREDENTIAL: [&str; 7] = [
     "version",
     "leaf",
     "key_id",
@@ -93,7 +93,6 @@ const CREDENTIAL: [&str; 8] = [
     "key",
     "not_before",
     "not_after",
-    "renew_at",
 ];
 
 fn columns(table: &str, names: &[&str]) -> String {
@@ -145,7 +144,7 @@ pub(super) fn credential(
         return Ok(None);
     }
     let mut chain = vec![CertificateDer::from(blob(row, first + 1)?.to_vec())];
-    if let Some(issuers) = row.get_ref(first + 8)?.as_blob_or_null().map_err(kind)? {
+    if let Some(issuers) = row.get_ref(first + 7)?.as_blob_or_null().map_err(kind)? {
         let issuers = split_chain(issuers)
             .ok_or_else(|| Fault::Value(format!("the issuers of {id} are cut")))?;
         chain.extend(issuers);
@@ -158,7 +157,6 @@ pub(super) fn credential(
         key: documents::sealed(row, first + 2)?,
         not_before: row.get(first + 5)?,
         not_after: row.get(first + 6)?,
-        renew_at: row.get(first + 7)?,
     }))
 }
 

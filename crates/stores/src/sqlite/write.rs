@@ -107,7 +107,6 @@ fn put_credential(sql: &Transaction<'_>, credential: &StoredCredential<SealedByt
         key.bytes,
         credential.not_before,
         credential.not_after,
-        credential.renew_at,
     ];
     run(sql, PUT_CREDENTIAL, values)?;
     Ok(())
@@ -225,10 +224,10 @@ const LOG: &str = "INSERT INTO changes (number, subject, kind, key, removed, mar
 const CUT_LOG: &str = "DELETE FROM changes WHERE number < ?1";
 
 const PUT_CREDENTIAL: &str = "INSERT INTO credentials (id, version, key_type, leaf, issuer,
-    key_id, nonce, key, not_before, not_after, renew_at)
-    VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11)
+    key_id, nonce, key, not_before, not_after)
+    VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10)
     ON CONFLICT (id) DO UPDATE SET version = ?2, leaf = ?4, issuer = ?5, key_id = ?6,
-    nonce = ?7, key = ?8, not_before = ?9, not_after = ?10, renew_at = ?11";
+    nonce = ?7, key = ?8, not_before = ?9, not_after = ?10";
 
 const PUT_HOST: &str = "INSERT INTO hosts (pattern, parent, tenant, site_format, site, tls,
     disabled, ecdsa, ed25519, rsa, version)

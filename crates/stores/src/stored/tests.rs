@@ -12,7 +12,6 @@ fn credential(number: u64, key_type: KeyType, key: SealedBytes) -> StoredCredent
         key,
         not_before: -5,
         not_after: 1 << 40,
-        renew_at: (number > 7).then_some(-1),
     }
 }
 

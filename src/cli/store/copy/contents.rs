@@ -180,7 +180,6 @@ fn credential(one: &StoredCredential<OpenKey>) -> Digested {
     digest.add(one.key.secret().expose());
     digest.add(&one.not_before.to_be_bytes());
     digest.add(&one.not_after.to_be_bytes());
-    digest.number(one.renew_at);
     digest.end(Item::Credential(one.id))
 }
 

@@ -22,7 +22,6 @@ fn stored(pair: &Pair, version: u64) -> StoredCredential<OpenKey> {
         key: OpenKey::unproved(Secret::new(pair.key_der().secret_der().to_vec())),
         not_before: 0,
         not_after: i64::MAX,
-        renew_at: None,
     }
 }
 

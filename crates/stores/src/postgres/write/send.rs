@@ -91,7 +91,6 @@ async fn credentials(on: &Connection, plan: &Plan) -> Step<()> {
                 &column(&keys, |key| &key.bytes[..]),
                 &column(&puts, |one| one.not_before),
                 &column(&puts, |one| one.not_after),
-                &column(&puts, |one| one.renew_at),
             ],
         ),
     )
@@ -169,17 +168,16 @@ const PUT_ISSUERS: &str =
 
 const PUT_CREDENTIALS: &str = "
 INSERT INTO sekisho.credentials (id, version, key_type, leaf, issuer, key_id, nonce, key,
-    not_before, not_after, renew_at)
+    not_before, not_after)
 SELECT p.id, p.version, p.key_type, p.leaf, i.id, p.key_id, p.nonce, p.key,
-    p.not_before, p.not_after, p.renew_at
+    p.not_before, p.not_after
 FROM unnest($1::bigint[], $2::bigint[], $3::text[], $4::bytea[], $5::bytea[], $6::bigint[],
-    $7::bytea[], $8::bytea[], $9::bigint[], $10::bigint[], $11::bigint[])
-    AS p (id, version, key_type, leaf, digest, key_id, nonce, key, not_before, not_after, renew_at)
+    $7::bytea[], $8::bytea[], $9::bigint[], $10::bigint[])
+    AS p (id, version, key_type, leaf, digest, key_id, nonce, key, not_before, not_after)
 LEFT JOIN sekisho.issuers i ON i.digest = p.digest
 ON CONFLICT (id) DO UPDATE SET version = excluded.version, leaf = excluded.leaf,
     issuer = excluded.issuer, key_id = excluded.key_id, nonce = excluded.nonce,
-    key = excluded.key, not_before = excluded.not_before, not_after = excluded.not_after,
-    renew_at = excluded.renew_at";
+    key = excluded.key, not_before = excluded.not_before, not_after = excluded.not_after";
 
 const REMOVE_HOSTS: &str = "DELETE FROM sekisho.hosts WHERE pattern = ANY ($1)";
 
