@@ -8,6 +8,7 @@
 #![deny(unsafe_code)]
 
 pub mod cache;
+pub mod challenge;
 pub mod clock;
 #[cfg(any(test, feature = "testing"))]
 pub mod contract;
@@ -15,6 +16,7 @@ pub mod credential;
 pub mod der;
 pub mod feed;
 pub mod host;
+pub mod lineage;
 pub mod loaded;
 pub mod log;
 pub mod lookup;
@@ -26,10 +28,12 @@ pub mod seal;
 pub mod store;
 
 pub use cache::{Absence, Served, Usage};
+pub use challenge::{ChallengeKind, Challenges, KeyAuthorization};
 pub use clock::Clock;
 pub use credential::{CredentialId, KeyType, SealedBytes, Secret, StoredCredential};
 pub use feed::{DocumentEvent, Documents, Feed, Follower};
 pub use host::{HostName, HostPattern, NameError};
+pub use lineage::{Claim, Fence, LastError, Lineage, LineageName, Listed, ToClaim, Wishes};
 pub use loaded::{LoadedCredential, LoadedHost};
 pub use lookup::{
     Cached, FeedState, Lookup, LookupError, LookupSettings, LookupStats, Outcome, Progress,

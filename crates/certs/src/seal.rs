@@ -1,7 +1,8 @@
 //! Sealing: secrets at rest under a master key, AES-256-GCM (RFC 5116).
 //!
 //! Each sealing is bound to its place: a key to its catalog, credential and
-//! public key, a document to its catalog, kind and key. Moved elsewhere, it
+//! public key, a document to its catalog, kind and key, an order to its catalog
+//! and lineage. Moved elsewhere, it
 //! does not open.
 
 mod batch;
@@ -27,6 +28,7 @@ pub use self::sealer::{CHECK, Resealed, SealedSecret, Sealer, Walk};
 pub use self::source::KeySource;
 
 use crate::credential::{CredentialId, SealedBytes, Secret, StoredCredential};
+use crate::lineage::LineageName;
 use crate::store::{CatalogId, DocumentId};
 
 /// Master key, expanded once for all uses.
@@ -210,6 +212,12 @@ impl Bound {
     pub fn document(catalog: CatalogId, id: &DocumentId) -> Self {
         let (kind, key) = (id.kind.as_str().as_bytes(), id.key.as_bytes());
         Self::of(&[b"sekisho document 1", &catalog.0, kind, key])
+    }
+
+    /// Encodes the place of a lineage's order.
+    #[must_use]
+    pub fn lineage(catalog: CatalogId, name: &LineageName) -> Self {
+        Self::of(&[b"sekisho lineage 1", &catalog.0, name.as_str().as_bytes()])
     }
 
     /// Encodes each part with its length before it: no two places give equal

@@ -19,6 +19,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::credential::{CredentialId, SealedBytes, StoredCredential};
 use crate::host::{HostName, HostPattern};
+use crate::lineage::{Claim, Lineage, LineageName, Listed, ToClaim};
 use crate::record::HostRecord;
 use crate::seal::{Batch, OpenKey};
 
@@ -70,8 +71,8 @@ pub trait ChangeLog: Debug + Send + Sync + 'static {
     fn changed(&self) -> BoxFuture<'_, ()>;
 }
 
-/// Holds hosts, credentials and documents; is written, listed, watched and
-/// leased. Its secrets are sealed: a [`Sealer`] seals what is written and
+/// Holds hosts, credentials, documents and lineages; is written, listed,
+/// watched and leased. Its secrets are sealed: a [`Sealer`] seals what is written and
 /// opens what is read.
 ///
 /// - [`Catalog::find`] answers names under the contract of [`Store`].
@@ -85,6 +86,9 @@ pub trait ChangeLog: Debug + Send + Sync + 'static {
 ///   stays, and nothing but the sealed bytes is replaced. The secret is left
 ///   alone if it has another version, or is sealed in another way, than was
 ///   read.
+/// - Neither lineages nor claims nor documents that are not announced
+///   ([`DocumentKind::is_announced`]) are changes of the log: a batch of them
+///   alone takes no number.
 /// - Lists are in the byte order of the pattern or the id, paged by key, and
 ///   may be read while others write: what stood there throughout is listed
 ///   exactly once.
@@ -155,6 +159,42 @@ pub trait Catalog: ChangeLog {
         &'a self,
         after: &'a str,
     ) -> BoxFuture<'a, Result<Option<DocumentKind>>>;
+
+    /// Claims lineages for `ttl`, and returns those that this holder has got, in
+    /// the order of their turns. What another has claimed is left out.
+    ///
+    /// - Of those that are due, only unclaimed ones are taken. If more than
+    ///   [`MAX_CANDIDATES`](crate::lineage::MAX_CANDIDATES) are due, the order
+    ///   holds among that many which have been due longest and as many with the
+    ///   smallest turns.
+    /// - Named ones of the holder's own are prolonged and keep their epoch.
+    /// - A claim ends by the store's clock, or with a write that releases it.
+    fn claim<'a>(
+        &'a self,
+        which: ToClaim,
+        holder: &'a str,
+        ttl: Duration,
+    ) -> BoxFuture<'a, Result<Vec<(LineageName, Claim)>>>;
+
+    /// Returns the lineages of these names that exist, in no order.
+    fn lineages<'a>(
+        &'a self,
+        names: &'a [LineageName],
+    ) -> BoxFuture<'a, Result<Vec<Lineage<SealedBytes>>>>;
+
+    /// Returns the lineages whose present credentials these are, in no order.
+    fn lineages_of<'a>(
+        &'a self,
+        ids: &'a [CredentialId],
+    ) -> BoxFuture<'a, Result<Vec<Lineage<SealedBytes>>>>;
+
+    /// Lists at most `limit` lineages behind `after`, by their names.
+    fn list_lineages<'a>(
+        &'a self,
+        which: Listed,
+        after: Option<&'a LineageName>,
+        limit: usize,
+    ) -> BoxFuture<'a, Result<Vec<Lineage<SealedBytes>>>>;
 
     /// Takes the lease for `ttl` if no other holder has it, or prolongs the
     /// holder's own. None while another holds it. The token grows each time the

@@ -20,6 +20,7 @@ pub mod files;
 pub mod http;
 #[cfg(feature = "http")]
 pub mod https;
+mod lineage_row;
 mod log_row;
 mod open;
 mod pem_pair;

@@ -8,6 +8,7 @@ use rustls_pki_types::CertificateDer;
 
 use sekisho_certs::credential::{CredentialId, KeyType, SealedBytes, StoredCredential};
 use sekisho_certs::host::HostPattern;
+use sekisho_certs::lineage::{Fence, Lineage, LineageName};
 use sekisho_certs::record::{HostRecord, References};
 use sekisho_certs::store::precondition;
 use sekisho_certs::store::{
@@ -20,6 +21,7 @@ pub(crate) struct Subjects<'a> {
     pub(crate) credentials: Vec<CredentialId>,
     pub(crate) hosts: Vec<&'a HostPattern>,
     pub(crate) documents: Vec<&'a DocumentId>,
+    pub(crate) lineages: Vec<&'a LineageName>,
 }
 
 impl<'a> Subjects<'a> {
@@ -37,6 +39,8 @@ impl<'a> Subjects<'a> {
                 Write::RemoveHost(pattern, _) => subjects.hosts.push(pattern),
                 Write::PutDocument(document, _) => subjects.documents.push(&document.id),
                 Write::RemoveDocument(id, _) | Write::Require(id, _) => subjects.documents.push(id),
+                Write::PutLineage(lineage, _) => subjects.lineages.push(&lineage.name),
+                Write::RemoveLineage(name, _) => subjects.lineages.push(name),
             }
         }
         subjects
@@ -57,6 +61,8 @@ pub(crate) struct Stored {
     pub(crate) hosts: HashMap<HostPattern, (u64, References)>,
     /// Version.
     pub(crate) documents: HashMap<DocumentId, u64>,
+    /// Epoch of the claim that holds, if one does.
+    pub(crate) lineages: HashMap<LineageName, Option<u64>>,
 }
 
 /// Contents to write, in the order of the keys. Of several writes of one subject,
@@ -69,6 +75,8 @@ pub(crate) struct Plan {
     pub(crate) hosts: BTreeMap<HostPattern, Option<HostRecord>>,
     /// None where a document is removed.
     pub(crate) documents: BTreeMap<DocumentId, Option<Document<SealedBytes>>>,
+    /// None where a lineage is removed.
+    pub(crate) lineages: BTreeMap<LineageName, Option<Lineage<SealedBytes>>>,
     /// Changes to announce.
     pub(crate) changes: Vec<Change>,
     /// Credentials that a host no longer refers to. Without any other reference
@@ -85,6 +93,7 @@ impl Plan {
             credentials: BTreeMap::new(),
             hosts: BTreeMap::new(),
             documents: BTreeMap::new(),
+            lineages: BTreeMap::new(),
             changes: Vec::new(),
             dropped: BTreeSet::new(),
         };
@@ -94,8 +103,12 @@ impl Plan {
         Ok(plan)
     }
 
-    /// Takes the next number for a change, and announces it.
+    /// Takes the next number for a change, and announces it. A subject that is
+    /// not announced gets the number of the last change.
     pub(crate) fn announce(&mut self, subject: Subject, what: What) -> u64 {
+        if matches!(&subject, Subject::Document(id) if !id.kind.is_announced()) {
+            return self.stored.number;
+        }
         self.stored.number += 1;
         self.changes.push(Change {
             number: self.stored.number,
@@ -126,6 +139,10 @@ impl Plan {
                 self.set_document(document.id.clone(), Some(document), expect)
             }
             Write::RemoveDocument(id, expect) => self.set_document(id, None, expect),
+            Write::PutLineage(lineage, fence) => {
+                self.set_lineage(lineage.name.clone(), Some(lineage), fence)
+            }
+            Write::RemoveLineage(name, fence) => self.set_lineage(name, None, fence),
             Write::Require(id, expect) => {
                 expect.check(&id, self.stored.documents.get(&id).copied())
             }
@@ -214,6 +231,30 @@ impl Plan {
         }
         self.documents.insert(id, document);
         Ok(())
+    }
+
+    fn set_lineage(
+        &mut self,
+        name: LineageName,
+        mut lineage: Option<Lineage<SealedBytes>>,
+        fence: Fence,
+    ) -> Result<()> {
+        let stored = self.stored.lineages.remove(&name);
+        fence.check(&name, stored)?;
+        if let Some(lineage) = &mut lineage {
+            let kept = stored.flatten().filter(|_| lineage.claim.is_some());
+            lineage.claim = lineage.claim.take().filter(|_| kept.is_some());
+            self.stored.lineages.insert(name.clone(), kept);
+        }
+        self.lineages.insert(name, lineage);
+        Ok(())
+    }
+
+    /// Lists the lineages whose claims end with this batch.
+    pub(crate) fn released(&self) -> impl Iterator<Item = &str> {
+        let ends = |one: &Option<Lineage<_>>| one.as_ref().is_none_or(|one| one.claim.is_none());
+        let released = self.lineages.iter().filter(move |(_, one)| ends(one));
+        released.map(|(name, _)| name.as_str())
     }
 }
 

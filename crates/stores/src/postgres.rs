@@ -8,6 +8,7 @@ mod connection;
 mod fault;
 mod find;
 mod lease;
+mod lineages;
 mod listen;
 mod log;
 mod params;
@@ -37,6 +38,7 @@ use self::rows::signed;
 use sekisho_certs::clock::Clock;
 use sekisho_certs::credential::{CredentialId, SealedBytes, StoredCredential};
 use sekisho_certs::host::{HostName, HostPattern};
+use sekisho_certs::lineage::{Claim, Lineage, LineageName, Listed, ToClaim};
 use sekisho_certs::record::HostRecord;
 use sekisho_certs::seal::Batch;
 use sekisho_certs::store::{
@@ -96,6 +98,11 @@ impl Postgres {
     fn now(&self) -> Option<i64> {
         self.options().clock.as_ref().map(Clock::now)
     }
+
+    /// Milliseconds of a test's clock; none for the database's own.
+    fn now_ms(&self) -> Option<i64> {
+        self.options().clock.as_ref().map(Clock::now_ms)
+    }
 }
 
 /// How a store is used.
@@ -154,12 +161,14 @@ impl Catalog for Postgres {
     }
 
     fn write(&self, batch: Batch) -> BoxFuture<'_, Result<u64>> {
-        let (now, keep) = (self.now(), self.options().keep);
+        let (now_ms, keep) = (self.now_ms(), self.options().keep);
         let notify = self.watch.notify();
         let write = async move |on: Arc<Connection>| {
-            let number = write::write(&on, batch, now, keep).await?;
-            notify.send_replace(());
-            Ok(number)
+            let written = write::write(&on, batch, now_ms, keep).await?;
+            if written.is_announced {
+                notify.send_replace(());
+            }
+            Ok(written.number)
         };
         Box::pin(self.pool.call(self.options().write, write))
     }
@@ -259,6 +268,60 @@ impl Catalog for Postgres {
         })
     }
 
+    fn claim<'a>(
+        &'a self,
+        which: ToClaim,
+        holder: &'a str,
+        ttl: Duration,
+    ) -> BoxFuture<'a, Result<Vec<(LineageName, Claim)>>> {
+        let (holder, now_ms) = (holder.to_owned(), self.now_ms());
+        let claim = async move |on: Arc<Connection>| {
+            lineages::claim(&on, &which, &holder, ttl, now_ms).await
+        };
+        Box::pin(self.pool.call(self.options().write, claim))
+    }
+
+    fn lineages<'a>(
+        &'a self,
+        names: &'a [LineageName],
+    ) -> BoxFuture<'a, Result<Vec<Lineage<SealedBytes>>>> {
+        let (names, now_ms) = (column(names, LineageName::to_string), self.now_ms());
+        self.read(async move |on| {
+            let params: Params<'_> = &[&now_ms, &names];
+            on.list(lineages::LINEAGES, params, lineages::lineage).await
+        })
+    }
+
+    fn lineages_of<'a>(
+        &'a self,
+        ids: &'a [CredentialId],
+    ) -> BoxFuture<'a, Result<Vec<Lineage<SealedBytes>>>> {
+        let (ids, now_ms) = (column(ids, |id| signed(id.as_u64())), self.now_ms());
+        self.read(async move |on| {
+            let params: Params<'_> = &[&now_ms, &ids];
+            on.list(lineages::LINEAGES_OF, params, lineages::lineage)
+                .await
+        })
+    }
+
+    fn list_lineages<'a>(
+        &'a self,
+        which: Listed,
+        after: Option<&'a LineageName>,
+        limit: usize,
+    ) -> BoxFuture<'a, Result<Vec<Lineage<SealedBytes>>>> {
+        let (now_ms, limit) = (self.now_ms(), rows::limit(limit));
+        let after = after.map_or("", LineageName::as_str).to_owned();
+        let text = match which {
+            Listed::All => lineages::LIST_LINEAGES,
+            Listed::Failing => lineages::LIST_FAILING,
+        };
+        self.read(async move |on| {
+            let params: Params<'_> = &[&now_ms, &after, &limit];
+            on.list(text, params, lineages::lineage).await
+        })
+    }
+
     fn lease<'a>(
         &'a self,
         name: &'a str,
@@ -266,7 +329,7 @@ impl Catalog for Postgres {
         ttl: Duration,
     ) -> BoxFuture<'a, Result<Option<Lease>>> {
         let (name, holder) = (name.to_owned(), holder.to_owned());
-        let now = self.options().clock.as_ref().map(Clock::now_ms);
+        let now = self.now_ms();
         let lease =
             async move |on: Arc<Connection>| lease::lease(&on, &name, &holder, ttl, now).await;
         Box::pin(self.pool.call(self.options().write, lease))

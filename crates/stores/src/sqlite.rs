@@ -14,6 +14,7 @@ mod file;
 mod find;
 mod inline;
 mod lease;
+mod lineages;
 mod log;
 pub(super) mod nowait;
 mod read;
@@ -46,6 +47,7 @@ use crate::threads::Threads;
 use sekisho_certs::clock::Clock;
 use sekisho_certs::credential::{CredentialId, SealedBytes, StoredCredential};
 use sekisho_certs::host::{HostName, HostPattern};
+use sekisho_certs::lineage::{Claim, Lineage, LineageName, Listed, ToClaim};
 use sekisho_certs::record::HostRecord;
 use sekisho_certs::seal::Batch;
 use sekisho_certs::store::{
@@ -204,7 +206,7 @@ impl Catalog for Sqlite {
         let Options { clock, keep, .. } = self.file.options.clone();
         let notify = self.watch.notify();
         self.change(move |connection| {
-            let number = connection.write(batch, clock.now(), keep)?;
+            let number = connection.write(batch, clock.now_ms(), keep)?;
             notify.send_replace(());
             Ok(number)
         })
@@ -286,6 +288,50 @@ impl Catalog for Sqlite {
         let after = after.to_owned();
         let kind = |row: &Row<'_>| Ok(DocumentKind::from(row.get::<_, String>(0)?));
         self.read(move |connection| Ok(connection.list(NEXT_KIND, [after], kind)?.pop()))
+    }
+
+    fn claim<'a>(
+        &'a self,
+        which: ToClaim,
+        holder: &'a str,
+        ttl: Duration,
+    ) -> BoxFuture<'a, Result<Vec<(LineageName, Claim)>>> {
+        let holder = holder.to_owned();
+        let clock = self.file.options.clock.clone();
+        self.change(move |connection| connection.claim(&which, &holder, ttl, clock.now_ms()))
+    }
+
+    fn lineages<'a>(
+        &'a self,
+        names: &'a [LineageName],
+    ) -> BoxFuture<'a, Result<Vec<Lineage<SealedBytes>>>> {
+        let names: Vec<_> = names.iter().map(LineageName::to_string).collect();
+        let now_ms = self.file.options.clock.now_ms();
+        self.read(move |connection| connection.lineages(lineages::LINEAGE, &names, now_ms))
+    }
+
+    fn lineages_of<'a>(
+        &'a self,
+        ids: &'a [CredentialId],
+    ) -> BoxFuture<'a, Result<Vec<Lineage<SealedBytes>>>> {
+        let ids: Vec<_> = ids.iter().map(|id| id.as_u64()).collect();
+        let now_ms = self.file.options.clock.now_ms();
+        self.read(move |connection| connection.lineages(lineages::LINEAGES_OF, &ids, now_ms))
+    }
+
+    fn list_lineages<'a>(
+        &'a self,
+        which: Listed,
+        after: Option<&'a LineageName>,
+        limit: usize,
+    ) -> BoxFuture<'a, Result<Vec<Lineage<SealedBytes>>>> {
+        let after = after.map_or(String::new(), LineageName::to_string);
+        let values = (self.file.options.clock.now_ms(), after, rows::limit(limit));
+        let text = match which {
+            Listed::All => lineages::LINEAGES,
+            Listed::Failing => lineages::FAILING_LINEAGES,
+        };
+        self.list(text, values, lineages::lineage)
     }
 
     fn lease<'a>(

@@ -1,7 +1,6 @@
 //! `sekisho key list`
 
 use anyhow::bail;
-use indicatif::HumanCount;
 use sekisho_certs::seal::{KeyRing, Sealer};
 use serde::Serialize;
 
@@ -89,11 +88,7 @@ impl Key {
             Role::New => "; 'sekisho key rotate' makes it seal".to_owned(),
             _ => String::new(),
         };
-        format!(
-            "{id}  {role}: {} credentials, {} documents{note}",
-            HumanCount(under.credentials),
-            HumanCount(under.documents)
-        )
+        format!("{id}  {role}: {under}{note}")
     }
 }
 
@@ -136,6 +131,7 @@ struct View {
     seals: bool,
     credentials: u64,
     documents: u64,
+    orders: u64,
 }
 
 impl View {
@@ -146,6 +142,7 @@ impl View {
             seals: key.seals,
             credentials: key.under.credentials,
             documents: key.under.documents,
+            orders: key.under.orders,
         }
     }
 }

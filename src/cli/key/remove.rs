@@ -32,12 +32,7 @@ pub(super) async fn run(config: &Config, args: &Args) -> Result<Ended> {
     bar.finish_and_clear();
     let under = tally?.under(id.0);
     if !under.are_none() {
-        bail!(
-            "{} credentials and {} documents are sealed under {id}; 'sekisho key rotate' seals \
-             them again",
-            under.credentials,
-            under.documents
-        );
+        bail!("sealed under {id}: {under}; 'sekisho key rotate' seals them again");
     }
     let KeySource::File(path) = source else {
         bail!(

@@ -36,10 +36,8 @@ pub(super) async fn run(sealer: &Sealer, args: &Args) -> Result<Ended> {
     let left = outcome.tally;
     let under = left.under(key.0);
     println!(
-        "sealed {sealed} again in {:.1} s; {} credentials and {} documents are under {key}",
-        outcome.seconds,
-        HumanCount(under.credentials),
-        HumanCount(under.documents)
+        "sealed {sealed} again in {:.1} s; under {key}: {under}",
+        outcome.seconds
     );
     for error in &outcome.failed {
         eprintln!("refused: {error}");
@@ -47,10 +45,7 @@ pub(super) async fn run(sealer: &Sealer, args: &Args) -> Result<Ended> {
     let others: Vec<_> = left.keys().filter(|other| *other != key.0).collect();
     for other in &others {
         let (under, other) = (left.under(*other), KeyId(*other));
-        eprintln!(
-            "left under {other}: {} credentials, {} documents",
-            under.credentials, under.documents
-        );
+        eprintln!("left under {other}: {under}");
     }
     Ok(match others.is_empty() {
         true => Ended::Done,

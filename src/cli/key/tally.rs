@@ -1,8 +1,9 @@
 //! Counts secrets by the key that seals them.
 
 use std::collections::BTreeMap;
+use std::fmt;
 
-use indicatif::ProgressBar;
+use indicatif::{HumanCount, ProgressBar};
 use sekisho_certs::seal::{SealedSecret, Sealer, Walk};
 
 use crate::cli::failure::Result;
@@ -16,6 +17,7 @@ pub(super) struct Tally(BTreeMap<u32, Sealings>);
 pub(super) struct Sealings {
     pub(super) credentials: u64,
     pub(super) documents: u64,
+    pub(super) orders: u64,
 }
 
 impl Tally {
@@ -39,6 +41,7 @@ impl Tally {
             match secret {
                 SealedSecret::Credential(_) => sealings.credentials += 1,
                 SealedSecret::Document(_) => sealings.documents += 1,
+                SealedSecret::Order(..) => sealings.orders += 1,
             }
         }
     }
@@ -55,6 +58,17 @@ impl Tally {
 impl Sealings {
     pub(super) fn are_none(self) -> bool {
         self == Self::default()
+    }
+}
+
+impl fmt::Display for Sealings {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let [credentials, documents, orders] =
+            [self.credentials, self.documents, self.orders].map(HumanCount);
+        write!(
+            f,
+            "{credentials} credentials, {documents} documents, {orders} orders"
+        )
     }
 }
 

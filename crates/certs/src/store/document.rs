@@ -3,6 +3,8 @@
 use std::borrow::Cow;
 use std::fmt;
 
+use crate::challenge::ChallengeKind;
+
 /// Word that says what a document is for, such as `ticket-keys`.
 ///
 /// Not an enum: a store may hold kinds of a later version, which a change of
@@ -21,6 +23,15 @@ impl DocumentKind {
     #[must_use]
     pub fn as_str(&self) -> &str {
         &self.0
+    }
+
+    /// Whether the log announces documents of this kind: not challenges. Nobody
+    /// caches them, and a bulk run would push all else out of the log.
+    #[must_use]
+    pub fn is_announced(&self) -> bool {
+        ChallengeKind::ALL
+            .iter()
+            .all(|kind| kind.document() != *self)
     }
 }
 
@@ -84,7 +95,8 @@ pub struct Document<B> {
     pub bytes: B,
     /// When the document is gone, seconds since the Unix epoch.
     pub expires: Option<i64>,
-    /// Number of the change that wrote it; ignored by a write.
+    /// Number of the change that wrote it, or of the last change before if it is
+    /// not announced; ignored by a write.
     pub version: u64,
 }
 

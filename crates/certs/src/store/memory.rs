@@ -1,5 +1,7 @@
 //! A catalog in memory: for tests, and the shortest reading of the contract.
 
+mod lease;
+mod lineages;
 mod state;
 
 use std::future::ready;
@@ -16,6 +18,7 @@ use super::{
 use crate::clock::Clock;
 use crate::credential::{CredentialId, SealedBytes, StoredCredential};
 use crate::host::{HostName, HostPattern};
+use crate::lineage::{Claim, Lineage, LineageName, Listed, ToClaim};
 use crate::record::HostRecord;
 use crate::seal::Batch;
 
@@ -61,9 +64,12 @@ impl Memory {
         let mut current = self.lock();
         let mut next = State::clone(&current);
         let outcome = change(&mut next)?;
+        let is_announced = next.head() != current.head();
         *current = Arc::new(next);
         drop(current);
-        self.changed.send_replace(());
+        if is_announced {
+            self.changed.send_replace(());
+        }
         Ok(outcome)
     }
 }
@@ -107,7 +113,7 @@ impl Catalog for Memory {
     fn write(&self, batch: Batch) -> BoxFuture<'_, Result<u64>> {
         Box::pin(async move {
             let mark = u64::from_be_bytes(random());
-            self.advance(|state| state.write(batch, mark, self.clock.now()))
+            self.advance(|state| state.write(batch, mark, self.clock.now_ms()))
         })
     }
 
@@ -171,6 +177,49 @@ impl Catalog for Memory {
         after: &'a str,
     ) -> BoxFuture<'a, Result<Option<DocumentKind>>> {
         Box::pin(async move { Ok(self.state().next_document_kind(after)) })
+    }
+
+    fn claim<'a>(
+        &'a self,
+        which: ToClaim,
+        holder: &'a str,
+        ttl: Duration,
+    ) -> BoxFuture<'a, Result<Vec<(LineageName, Claim)>>> {
+        let now_ms = self.clock.now_ms();
+        Box::pin(async move { self.advance(|state| Ok(state.claim(&which, holder, ttl, now_ms))) })
+    }
+
+    fn lineages<'a>(
+        &'a self,
+        names: &'a [LineageName],
+    ) -> BoxFuture<'a, Result<Vec<Lineage<SealedBytes>>>> {
+        let is_asked = |one: &Lineage<_>| names.contains(&one.name);
+        let found = self.state().lineages(self.clock.now_ms(), is_asked);
+        Box::pin(ready(Ok(found)))
+    }
+
+    fn lineages_of<'a>(
+        &'a self,
+        ids: &'a [CredentialId],
+    ) -> BoxFuture<'a, Result<Vec<Lineage<SealedBytes>>>> {
+        let is_asked = |one: &Lineage<_>| one.credential.is_some_and(|id| ids.contains(&id));
+        let found = self.state().lineages(self.clock.now_ms(), is_asked);
+        Box::pin(ready(Ok(found)))
+    }
+
+    fn list_lineages<'a>(
+        &'a self,
+        which: Listed,
+        after: Option<&'a LineageName>,
+        limit: usize,
+    ) -> BoxFuture<'a, Result<Vec<Lineage<SealedBytes>>>> {
+        let is_asked = |one: &Lineage<_>| {
+            (which == Listed::All || one.attempts > 0)
+                && after.is_none_or(|after| one.name > *after)
+        };
+        let mut found = self.state().lineages(self.clock.now_ms(), is_asked);
+        found.truncate(limit);
+        Box::pin(ready(Ok(found)))
     }
 
     fn lease<'a>(

@@ -4,6 +4,7 @@ use std::fmt::Display;
 
 use crate::credential::{CredentialId, KeyType};
 use crate::host::HostPattern;
+use crate::lineage::{Fence, LineageName};
 use crate::record::HostRecord;
 use crate::store::{Precondition, Result, StoreError};
 
@@ -23,6 +24,27 @@ impl Precondition {
             }
         };
         Err(StoreError::Conflict(text.into()))
+    }
+}
+
+impl Fence {
+    /// Compares itself with what is stored: none without the lineage, else the
+    /// epoch of the claim that holds.
+    ///
+    /// # Errors
+    /// [`StoreError::Conflict`] if it does not hold; names the lineage.
+    pub fn check(self, name: &LineageName, stored: Option<Option<u64>>) -> Result<()> {
+        let what = match (self, stored) {
+            (Self::Any, _) | (Self::Absent, None) => return Ok(()),
+            (Self::Epoch(ours), Some(Some(epoch))) if ours == epoch => return Ok(()),
+            (Self::Absent, Some(_)) => "exists already",
+            (Self::Epoch(_), None) => "does not exist any more",
+            (Self::Epoch(_), Some(None)) => "is not claimed any more: the claim has ended",
+            (Self::Epoch(_), Some(Some(_))) => "was claimed by another meanwhile",
+        };
+        Err(StoreError::Conflict(
+            format!("lineage {name} {what}").into(),
+        ))
     }
 }
 

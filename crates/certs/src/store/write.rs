@@ -4,6 +4,7 @@ use std::fmt;
 
 use crate::credential::{CredentialId, SealedBytes, StoredCredential};
 use crate::host::HostPattern;
+use crate::lineage::{Fence, Lineage, LineageName};
 use crate::record::HostRecord;
 use crate::store::{Document, DocumentId};
 
@@ -24,6 +25,11 @@ pub enum Write<S> {
     PutDocument(Document<S>, Precondition),
     /// Removes a document, like a host.
     RemoveDocument(DocumentId, Precondition),
+    /// Stores a lineage.
+    PutLineage(Lineage<S>, Fence),
+    /// Removes a lineage; removing an absent one under [`Fence::Any`] changes
+    /// nothing.
+    RemoveLineage(LineageName, Fence),
     /// Changes nothing: the batch happens only if this document is as
     /// expected.
     Require(DocumentId, Precondition),
@@ -34,7 +40,7 @@ pub enum Write<S> {
 pub struct Reseal {
     /// Whose secret it is.
     pub of: SecretOf,
-    /// The version that was read.
+    /// The version that was read; 0 of a lineage, which has none.
     pub version: u64,
     /// As it was read.
     pub from: SealedBytes,
@@ -49,6 +55,8 @@ pub enum SecretOf {
     Credential(CredentialId),
     /// The content of a document.
     Document(DocumentId),
+    /// The order of a lineage.
+    Lineage(LineageName),
 }
 
 impl fmt::Display for SecretOf {
@@ -56,6 +64,7 @@ impl fmt::Display for SecretOf {
         match self {
             Self::Credential(id) => id.fmt(f),
             Self::Document(id) => id.fmt(f),
+            Self::Lineage(name) => write!(f, "lineage {name}"),
         }
     }
 }

@@ -7,6 +7,7 @@ use tokio_postgres::Row;
 use super::connection::Connection;
 use super::fault::Step;
 use super::rows;
+use crate::lineage_row::ttl_ms;
 use sekisho_certs::store::Lease;
 
 /// Takes or prolongs a lease. `now_ms` is none for the database's own clock.
@@ -17,8 +18,7 @@ pub(super) async fn lease(
     ttl: Duration,
     now_ms: Option<i64>,
 ) -> Step<Option<Lease>> {
-    // A hundred years: sums with the clock stay in range.
-    let ttl = i64::try_from(ttl.as_millis()).map_or(MAX_TTL_MS, |ttl| ttl.min(MAX_TTL_MS));
+    let ttl = ttl_ms(ttl);
     let lease = |row: &Row| {
         Ok(Lease {
             token: rows::number(row, 0)?,
@@ -28,8 +28,6 @@ pub(super) async fn lease(
     let rows = on.query(LEASE, &[&name, &holder, &ttl, &now_ms]).await?;
     rows.first().map(lease).transpose()
 }
-
-const MAX_TTL_MS: i64 = 100 * 366 * 24 * 60 * 60 * 1000;
 
 /// Whoever takes a token holds the row of the fence until its own statement is
 /// committed, so tokens grow in the order in which holders change. Another

@@ -47,6 +47,18 @@ macro_rules! now {
 }
 pub(super) use now;
 
+/// Milliseconds since the Unix epoch: the given ones, else the database's.
+macro_rules! now_ms {
+    ($given:literal) => {
+        concat!(
+            "COALESCE(",
+            $given,
+            ", floor(extract(epoch FROM statement_timestamp()) * 1000)::bigint)"
+        )
+    };
+}
+pub(super) use now_ms;
+
 pub(super) const DOCUMENT: &str = concat!(
     "SELECT ",
     document_columns!(),

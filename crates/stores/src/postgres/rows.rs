@@ -131,7 +131,7 @@ pub(super) fn document_id(row: &Row) -> Step<DocumentId> {
 }
 
 /// Reads key id, nonce and ciphertext from three columns.
-fn sealed(row: &Row, first: usize) -> Step<SealedBytes> {
+pub(super) fn sealed(row: &Row, first: usize) -> Step<SealedBytes> {
     let key_id = u32::try_from(get::<i64>(row, first)?).ok();
     let nonce = get::<&[u8]>(row, first + 1)?.try_into().ok();
     let (Some(key_id), Some(nonce)) = (key_id, nonce) else {

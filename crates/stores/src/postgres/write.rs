@@ -5,11 +5,12 @@
 mod reseal;
 mod send;
 
-use futures_util::future::try_join5;
+use futures_util::future::{try_join, try_join5};
 use tokio_postgres::Row;
 
 use super::connection::Connection;
 use super::fault::Step;
+use super::lineages;
 use super::params::column;
 use super::read::now;
 use super::rows::{self, signed};
@@ -21,10 +22,15 @@ use sekisho_certs::seal::Batch;
 use sekisho_certs::store::{DocumentId, Subject, What, Write};
 
 /// Applies a batch, whole or not at all. `keep` changes stay in the log;
-/// `now` is none for the database's own clock.
-pub(super) async fn write(on: &Connection, batch: Batch, now: Option<i64>, keep: u64) -> Step<u64> {
+/// `now_ms` is none for the database's own clock.
+pub(super) async fn write(
+    on: &Connection,
+    batch: Batch,
+    now_ms: Option<i64>,
+    keep: u64,
+) -> Step<Written> {
     let (writes, reseals) = batch.into_parts();
-    let stored = begin(on, &writes, now).await?;
+    let stored = begin(on, &writes, now_ms).await?;
     let mut plan = match Plan::new(stored, writes) {
         Ok(plan) => plan,
         Err(conflict) => {
@@ -36,21 +42,41 @@ pub(super) async fn write(on: &Connection, batch: Batch, now: Option<i64>, keep:
     for orphan in send::contents(on, &plan).await? {
         plan.announce(Subject::Credential(orphan), What::Removed);
     }
-    match plan.changes.is_empty() {
-        true => on.run("COMMIT").await?,
-        false => send::changes(on, &plan, keep, now).await?,
+    let is_announced = !plan.changes.is_empty();
+    match is_announced {
+        true => send::changes(on, &plan, keep, seconds(now_ms)).await?,
+        false => on.run("COMMIT").await?,
     }
-    Ok(plan.stored.number)
+    Ok(Written {
+        number: plan.stored.number,
+        is_announced,
+    })
+}
+
+/// Outcome of a write.
+pub(super) struct Written {
+    /// The number of the log's last change.
+    pub(super) number: u64,
+    /// Whether it made changes.
+    pub(super) is_announced: bool,
+}
+
+fn seconds(ms: Option<i64>) -> Option<i64> {
+    ms.map(|ms| ms.div_euclid(1000))
 }
 
 /// Takes the lock, and reads what is stored of the things that are written.
-async fn begin(on: &Connection, writes: &[Write<SealedBytes>], now: Option<i64>) -> Step<Stored> {
+async fn begin(
+    on: &Connection,
+    writes: &[Write<SealedBytes>],
+    now_ms: Option<i64>,
+) -> Step<Stored> {
     let subjects = Subjects::of(writes);
+    let now = seconds(now_ms);
     // Sent together and done in this order: what is read is read under the
     // lock.
-    let ((), meta, credentials, hosts, documents) = try_join5(
-        on.run(BEGIN),
-        on.query(LOCK, &[]),
+    let (((), meta), credentials, hosts, documents, lineages) = try_join5(
+        try_join(on.run(BEGIN), on.query(LOCK, &[])),
         on.list(
             CREDENTIALS,
             &[&column(&subjects.credentials, |id| signed(id.as_u64()))],
@@ -70,6 +96,7 @@ async fn begin(on: &Connection, writes: &[Write<SealedBytes>], now: Option<i64>)
             ],
             document,
         ),
+        lineages::held(on, &subjects.lineages, now_ms),
     )
     .await?;
     let meta = meta.first().ok_or_else(rows::no_meta)?;
@@ -79,6 +106,7 @@ async fn begin(on: &Connection, writes: &[Write<SealedBytes>], now: Option<i64>)
         credentials: credentials.into_iter().collect(),
         hosts: hosts.into_iter().collect(),
         documents: documents.into_iter().collect(),
+        lineages: lineages.into_iter().collect(),
     })
 }
 
@@ -97,7 +125,7 @@ fn document(row: &Row) -> Step<(DocumentId, u64)> {
 }
 
 /// Bounds what a writer that hangs keeps from others: its server ends it.
-const BEGIN: &str = "BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE;
+pub(super) const BEGIN: &str = "BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE;
     SET LOCAL lock_timeout = '10s';
     SET LOCAL statement_timeout = '30s';
     SET LOCAL idle_in_transaction_session_timeout = '10s'";

@@ -8,6 +8,8 @@ use rusqlite::{Connection, Params, Row, ToSql, Transaction, TransactionBehavior}
 
 use super::documents;
 use super::find::find;
+#[cfg(test)]
+use super::lineages;
 use super::rows::{Step, at, credential_columns, host_columns};
 use super::statements::list;
 use sekisho_certs::credential::SealedBytes;
@@ -140,7 +142,7 @@ pub(super) const NEXT_KIND: &str =
 
 /// Statements whose plans a test reads.
 #[cfg(test)]
-pub(super) fn indexed() -> [&'static str; 8] {
+pub(super) fn indexed() -> [&'static str; 14] {
     [
         &HOST,
         &HOSTS,
@@ -150,5 +152,11 @@ pub(super) fn indexed() -> [&'static str; 8] {
         DOCUMENT,
         DOCUMENTS,
         NEXT_KIND,
+        lineages::LINEAGE,
+        lineages::LINEAGES_OF,
+        lineages::LINEAGES,
+        lineages::FAILING_LINEAGES,
+        lineages::HELD,
+        lineages::LONGEST_DUE,
     ]
 }

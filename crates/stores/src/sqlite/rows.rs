@@ -209,6 +209,6 @@ fn blob<'a>(row: &'a Row<'_>, column: usize) -> Step<&'a [u8]> {
 }
 
 /// A value of another kind than its column's.
-fn kind(error: FromSqlError) -> Fault {
+pub(super) fn kind(error: FromSqlError) -> Fault {
     Fault::Sql(error.into())
 }

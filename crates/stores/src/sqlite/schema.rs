@@ -4,14 +4,14 @@ use std::time::{Duration, Instant};
 
 use rusqlite::{Connection, Error, ErrorCode, Transaction, TransactionBehavior, params};
 
-use super::documents;
+use super::{documents, lineages};
 use crate::random::random;
 use sekisho_certs::store::CatalogId;
 
 /// "seki", in the file's header: tells it from other programs' databases.
 pub(super) const APPLICATION_ID: i32 = 0x7365_6b69;
 /// Grows with each change of the tables.
-pub(super) const VERSION: i32 = 2;
+pub(super) const VERSION: i32 = 3;
 
 /// Kinds of files, by their header.
 #[derive(Debug, PartialEq, Eq)]
@@ -85,6 +85,7 @@ pub(super) fn create(connection: &mut Connection, busy_timeout: Duration) -> rus
         return Ok(());
     }
     transaction.execute_batch(TABLES)?;
+    transaction.execute_batch(lineages::TABLES)?;
     transaction.execute(
         "INSERT INTO meta (one, catalog, log, number, forgotten, token, compatible)
          VALUES (1, ?1, ?2, 0, 0, 0, ?3)",
@@ -122,7 +123,8 @@ pub(super) fn migrate(connection: &mut Connection) -> rusqlite::Result<()> {
     };
     let done = usize::try_from(version - 1).unwrap_or(0);
     for step in MIGRATIONS.iter().skip(done) {
-        transaction.execute_batch(step)?;
+        step.iter()
+            .try_for_each(|sql| transaction.execute_batch(sql))?;
     }
     transaction.pragma_update(None, "user_version", VERSION)?;
     transaction.commit()
@@ -137,7 +139,9 @@ const COMPATIBLE: i32 = 2;
 
 /// Each brings the tables from the version of its place, counted from 1, to
 /// the next.
-const MIGRATIONS: [&str; VERSION as usize - 1] = ["
+const MIGRATIONS: [&[&str]; VERSION as usize - 1] = [&[MARKS], &[NO_RENEWALS, lineages::TABLES]];
+
+const MARKS: &str = "
 -- version 1 writes changes without naming columns: it is refused from now on
 ALTER TABLE meta ADD COLUMN compatible INTEGER NOT NULL DEFAULT 2;
 ALTER TABLE changes RENAME TO changes_1;
@@ -152,7 +156,10 @@ CREATE TABLE changes (
 INSERT INTO changes (number, subject, kind, key, removed)
     SELECT number, subject, kind, key, removed FROM changes_1;
 DROP TABLE changes_1;
-"];
+";
+
+/// Programs of version 2 write the column `renew_at`, which stays.
+const NO_RENEWALS: &str = "DROP INDEX due";
 
 /// `hosts` without a rowid: one descent finds a pattern. `credentials` by
 /// their id, which grows with time: what is imported together lies together.
@@ -191,9 +198,9 @@ CREATE TABLE credentials (
     key BLOB NOT NULL,
     not_before INTEGER NOT NULL,
     not_after INTEGER NOT NULL,
+    -- unused since version 3: programs of version 2 write it
     renew_at INTEGER
 ) STRICT;
-CREATE INDEX due ON credentials (renew_at) WHERE renew_at IS NOT NULL;
 
 CREATE TABLE hosts (
     pattern TEXT PRIMARY KEY,

@@ -3,6 +3,7 @@
 use rusqlite::{Row, ToSql, Transaction, TransactionBehavior, params};
 
 use super::documents;
+use super::lineages;
 use super::log;
 use super::read::StoreConnection;
 use super::rows::{self, Step};
@@ -17,12 +18,12 @@ use sekisho_certs::store::{Reseal, Result, SecretOf, Subject, What, Write};
 
 impl StoreConnection {
     /// Applies a batch, whole or not at all. `keep` changes stay in the log.
-    pub(super) fn write(&mut self, batch: Batch, now: i64, keep: u64) -> Result<u64> {
+    pub(super) fn write(&mut self, batch: Batch, now_ms: i64, keep: u64) -> Result<u64> {
         self.run(|connection| {
             // From here on no other writer takes a number until our commit.
             let sql = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
             let (writes, reseals) = batch.into_parts();
-            let mut plan = Plan::new(stored(&sql, &writes, now)?, writes)?;
+            let mut plan = Plan::new(stored(&sql, &writes, now_ms)?, writes)?;
             put_contents(&sql, &plan)?;
             for one in &reseals {
                 reseal(&sql, one)?;
@@ -33,7 +34,7 @@ impl StoreConnection {
                 }
             }
             if !plan.changes.is_empty() {
-                put_changes(&sql, &plan, now, keep)?;
+                put_changes(&sql, &plan, now_ms.div_euclid(1000), keep)?;
             }
             sql.commit()?;
             Ok(plan.stored.number)
@@ -42,7 +43,7 @@ impl StoreConnection {
 }
 
 /// Reads the stored state that these writes depend on.
-fn stored(sql: &Transaction<'_>, writes: &[Write<SealedBytes>], now: i64) -> Step<Stored> {
+fn stored(sql: &Transaction<'_>, writes: &[Write<SealedBytes>], now_ms: i64) -> Step<Stored> {
     let text = "SELECT number, forgotten FROM meta";
     let numbers = first(sql, text, (), |row| Ok((row.get(0)?, row.get(1)?)))?;
     let (number, forgotten) = numbers.ok_or_else(log::no_meta)?;
@@ -62,15 +63,21 @@ fn stored(sql: &Transaction<'_>, writes: &[Write<SealedBytes>], now: i64) -> Ste
         let found = list(sql, HOST, [pattern.as_str()], read)?;
         stored.hosts.extend(found);
     }
+    let now = now_ms.div_euclid(1000);
     for id in subjects.documents {
         let values = (id.kind.as_str(), &*id.key, now);
         let found = list(sql, DOCUMENT, values, |row| Ok((id.clone(), row.get(0)?)))?;
         stored.documents.extend(found);
     }
+    for name in subjects.lineages {
+        let read = |row: &Row<'_>| Ok((name.clone(), row.get(0)?));
+        let found = list(sql, lineages::HELD, (name.as_str(), now_ms), read)?;
+        stored.lineages.extend(found);
+    }
     Ok(stored)
 }
 
-/// Writes credentials, hosts and documents.
+/// Writes credentials, hosts, documents and lineages.
 fn put_contents(sql: &Transaction<'_>, plan: &Plan) -> Step<()> {
     for credential in plan.credentials.values() {
         put_credential(sql, credential)?;
@@ -91,7 +98,7 @@ fn put_contents(sql: &Transaction<'_>, plan: &Plan) -> Step<()> {
             }
         }
     }
-    Ok(())
+    lineages::put(sql, plan)
 }
 
 fn put_credential(sql: &Transaction<'_>, credential: &StoredCredential<SealedBytes>) -> Step<()> {
@@ -174,6 +181,11 @@ fn reseal(sql: &Transaction<'_>, reseal: &Reseal) -> Step<()> {
             let kind = id.kind.as_str();
             values.extend([&kind as &dyn ToSql, &id.key]);
             run(sql, RESEAL_DOCUMENT, &*values)?;
+        }
+        SecretOf::Lineage(name) => {
+            let name = name.as_str();
+            values.push(&name);
+            run(sql, lineages::RESEAL, &*values)?;
         }
     }
     Ok(())

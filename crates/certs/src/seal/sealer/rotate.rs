@@ -3,6 +3,7 @@
 use super::Sealer;
 use super::secrets::bound;
 use crate::credential::{CredentialId, SealedBytes, StoredCredential};
+use crate::lineage::{Lineage, LineageName, Listed};
 use crate::seal::{Batch, Bound};
 use crate::store::{
     CatalogId, Document, DocumentKind, Precondition, Reseal, Result, SecretOf, StoreError,
@@ -51,7 +52,21 @@ impl Sealer {
                         *after = Some(last.id);
                         return Ok(page.into_iter().map(SealedSecret::Credential).collect());
                     }
-                    walk.0 = Stage::Kinds(String::new());
+                    walk.0 = Stage::Lineages(None);
+                }
+                Stage::Lineages(after) => {
+                    let catalog = self.catalog();
+                    let listed = catalog.list_lineages(Listed::All, after.as_ref(), limit);
+                    let page = listed.await?;
+                    let Some(last) = page.last() else {
+                        walk.0 = Stage::Kinds(String::new());
+                        continue;
+                    };
+                    *after = Some(last.name.clone());
+                    let orders: Vec<_> = page.into_iter().filter_map(order).collect();
+                    if !orders.is_empty() {
+                        return Ok(orders);
+                    }
                 }
                 Stage::Kinds(after) => {
                     walk.0 = match self.catalog().next_document_kind(after).await? {
@@ -115,6 +130,12 @@ impl Sealer {
                 &one.bytes,
                 Bound::document(catalog, &one.id),
             ),
+            SealedSecret::Order(name, sealed) => (
+                SecretOf::Lineage(name.clone()),
+                0,
+                sealed,
+                Bound::lineage(catalog, name),
+            ),
         };
         let opened = self.unseal(from.clone(), &bound, &of).await?;
         Ok(Reseal {
@@ -127,13 +148,14 @@ impl Sealer {
 }
 
 /// Walk through everything that is sealed in a catalog: credentials by their
-/// ids, then documents by kind and key.
+/// ids, then the orders of lineages by name, then documents by kind and key.
 #[derive(Debug)]
 pub struct Walk(Stage);
 
 #[derive(Debug)]
 enum Stage {
     Credentials(Option<CredentialId>),
+    Lineages(Option<LineageName>),
     Kinds(String),
     Documents(DocumentKind, Option<String>),
     End,
@@ -153,6 +175,12 @@ pub enum SealedSecret {
     Credential(StoredCredential<SealedBytes>),
     /// The content of a document.
     Document(Document<SealedBytes>),
+    /// The order of a lineage.
+    Order(LineageName, SealedBytes),
+}
+
+fn order(lineage: Lineage<SealedBytes>) -> Option<SealedSecret> {
+    Some(SealedSecret::Order(lineage.name, lineage.order?))
 }
 
 impl SealedSecret {
@@ -162,6 +190,7 @@ impl SealedSecret {
         match self {
             Self::Credential(stored) => stored.key.key_id,
             Self::Document(stored) => stored.bytes.key_id,
+            Self::Order(_, sealed) => sealed.key_id,
         }
     }
 }

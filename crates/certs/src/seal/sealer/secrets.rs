@@ -5,8 +5,11 @@ use std::fmt::Display;
 use super::check::Check;
 use super::{Sealer, no_check};
 use crate::credential::{SealedBytes, Secret, StoredCredential};
+use crate::lineage::Lineage;
 use crate::seal::{Batch, Bound, OpenKey};
-use crate::store::{Answer, CatalogId, Document, DocumentId, Found, Result, StoreError, Write};
+use crate::store::{
+    Answer, CatalogId, Document, DocumentId, Found, Result, SecretOf, StoreError, Write,
+};
 
 impl Sealer {
     /// Opens the keys of an answer.
@@ -75,6 +78,20 @@ impl Sealer {
         }
     }
 
+    /// Opens the order of a lineage.
+    ///
+    /// # Errors
+    /// As [`Sealer::open_answer`].
+    pub async fn open_lineage(&self, stored: Lineage<SealedBytes>) -> Result<Lineage<Secret>> {
+        let (mut lineage, order) = stored.split_order();
+        if let Some(sealed) = order {
+            let bound = Bound::lineage(self.opened().await?, &lineage.name);
+            let of = SecretOf::Lineage(lineage.name.clone());
+            lineage.order = Some(self.unseal(sealed, &bound, &of).await?);
+        }
+        Ok(lineage)
+    }
+
     /// Seals operations under the key that seals now. Returns the check value
     /// that named it, too.
     pub(super) async fn batch(&self, writes: &[Write<Secret>]) -> Result<(Batch, Check)> {
@@ -115,6 +132,15 @@ impl Sealer {
                 let sealed = self.seal(key, &document.bytes, &bound).await?;
                 Write::PutDocument(document.with_bytes(sealed), expect)
             }
+            Write::PutLineage(lineage, fence) => {
+                let (mut lineage, order) = lineage.split_order();
+                if let Some(order) = order {
+                    let bound = Bound::lineage(catalog, &lineage.name);
+                    lineage.order = Some(self.seal(key, &order, &bound).await?);
+                }
+                Write::PutLineage(lineage, fence)
+            }
+            Write::RemoveLineage(name, fence) => Write::RemoveLineage(name, fence),
             Write::PutHost(record, expect) => Write::PutHost(record, expect),
             Write::RemoveHost(pattern, expect) => Write::RemoveHost(pattern, expect),
             Write::RemoveDocument(id, expect) => Write::RemoveDocument(id, expect),

@@ -7,7 +7,9 @@ use std::time::Duration;
 use super::*;
 use crate::clock::Clock;
 use crate::contract::fixture::{host_with, plain, put_host, record};
-use crate::host::HostName;
+use crate::host::{HostName, HostPattern};
+use crate::lineage::{Fence, Lineage, Listed};
+use crate::record::Tenant;
 use crate::seal::{KeySource, OpenKey};
 use crate::store::memory::Memory;
 use crate::store::{Answer, Document, DocumentId};
@@ -82,6 +84,16 @@ async fn document(sealer: &Sealer, key: &str) -> Result<u64> {
     sealer.write(vec![put]).await
 }
 
+/// Puts a lineage with an order.
+async fn order(sealer: &Sealer, name: &str) -> Result<u64> {
+    let names = [HostPattern::parse(name).unwrap()];
+    let mut lineage = Lineage::new(Tenant::default(), names).unwrap();
+    lineage.order = Some(plain(name.as_bytes()));
+    sealer
+        .write(vec![Write::PutLineage(lineage, Fence::Any)])
+        .await
+}
+
 async fn find(sealer: &Sealer, name: &str) -> Result<Answer<OpenKey>> {
     let name = HostName::parse(name).unwrap();
     let answer = sealer.catalog().find(&name).await?;
@@ -135,6 +147,9 @@ async fn sealing_again_is_resumable_and_no_change() {
     for number in 1..=5 {
         put(&catalog, number).await.unwrap();
         document(&catalog, &number.to_string()).await.unwrap();
+        order(&catalog, &format!("h{number}.example"))
+            .await
+            .unwrap();
     }
     let second = KeyRing::extend_file(&rig.file).unwrap();
     catalog.seal_under(second).await.unwrap();
@@ -142,14 +157,23 @@ async fn sealing_again_is_resumable_and_no_change() {
     // A pass that ends in the middle.
     let page = catalog.secrets(&mut Walk::default(), 3).await.unwrap();
     assert_eq!(catalog.reseal(&page).await.unwrap().sealed, 3);
-    assert_eq!(reseal_all(&rig.process().await).await, 7);
+    assert_eq!(reseal_all(&rig.process().await).await, 12);
     assert_eq!(reseal_all(&catalog).await, 0);
     assert_eq!(catalog.catalog().head().await.unwrap(), position);
-    assert_eq!(rig.sealings().await, [second; 11]);
+    assert_eq!(rig.sealings().await, [second; 16]);
     KeyRing::shorten_file(&rig.file, rig.first).unwrap();
     let alone = rig.process().await;
     for number in 1..=5 {
         assert_eq!(key_of(&alone, number).await, number.to_be_bytes());
+    }
+    for stored in alone
+        .catalog()
+        .list_lineages(Listed::All, None, 9)
+        .await
+        .unwrap()
+    {
+        let opened = alone.open_lineage(stored).await.unwrap();
+        assert_eq!(opened.order, Some(plain(opened.name.as_str().as_bytes())));
     }
 }
 
@@ -224,6 +248,19 @@ async fn what_was_sealed_opens_only_where_it_was_sealed() {
     assert!(error.to_string().contains("does not open"), "{error}");
     let opened = sealer.open_credentials(stored).await.unwrap();
     assert!(opened.iter().all(|one| one.key.is_proved()));
+    for name in ["a.example", "b.example"] {
+        order(&sealer, name).await.unwrap();
+    }
+    let mut stored = rig
+        .catalog
+        .list_lineages(Listed::All, None, 9)
+        .await
+        .unwrap();
+    let (other, mut moved) = (stored.remove(1), stored.remove(0));
+    moved.order = other.order;
+    let error = sealer.open_lineage(moved).await.unwrap_err();
+    assert!(matches!(error, StoreError::Corrupt(_)), "{error}");
+    assert!(error.to_string().contains("lineage a.example"), "{error}");
 }
 
 /// Hosts alone need no key, and yet conflict with a change of the key: the

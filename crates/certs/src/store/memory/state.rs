@@ -2,10 +2,10 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound::{Excluded, Unbounded};
-use std::time::Duration;
 
 use crate::credential::{CredentialId, KeyType, SealedBytes, StoredCredential};
 use crate::host::{HostName, HostPattern};
+use crate::lineage::{Lineage, LineageName};
 use crate::record::{HostRecord, References};
 use crate::seal::Batch;
 use crate::store::precondition;
@@ -21,12 +21,13 @@ pub(super) struct State {
     number: u64,
     /// The mark of the transaction under way, or of the last one.
     mark: u64,
-    token: u64,
+    pub(super) token: u64,
     changes: BTreeMap<u64, (Change, u64)>,
     hosts: BTreeMap<HostPattern, HostRecord>,
     credentials: BTreeMap<CredentialId, StoredCredential<SealedBytes>>,
     documents: BTreeMap<DocumentId, Document<SealedBytes>>,
-    leases: BTreeMap<String, (String, Lease)>,
+    pub(super) leases: BTreeMap<String, (String, Lease)>,
+    pub(super) lineages: BTreeMap<LineageName, Lineage<SealedBytes>>,
 }
 
 impl State {
@@ -42,6 +43,7 @@ impl State {
             credentials: BTreeMap::new(),
             documents: BTreeMap::new(),
             leases: BTreeMap::new(),
+            lineages: BTreeMap::new(),
         }
     }
 
@@ -175,40 +177,9 @@ impl State {
         kinds.find(|kind| kind.as_str() > after).cloned()
     }
 
-    pub(super) fn lease(
-        &mut self,
-        name: &str,
-        holder: &str,
-        ttl: Duration,
-        now_ms: i64,
-    ) -> Option<Lease> {
-        self.leases
-            .retain(|_, (_, lease)| lease.expires_ms > now_ms);
-        let ttl_ms = i64::try_from(ttl.as_millis()).unwrap_or(i64::MAX);
-        let token = match self.leases.get(name) {
-            Some((other, _)) if other != holder => return None,
-            Some((_, lease)) => lease.token,
-            None => {
-                self.token += 1;
-                self.token
-            }
-        };
-        let lease = Lease {
-            token,
-            expires_ms: now_ms.saturating_add(ttl_ms),
-        };
-        self.leases
-            .insert(name.to_owned(), (holder.to_owned(), lease.clone()));
-        Some(lease)
-    }
-
-    pub(super) fn release(&mut self, name: &str, holder: &str) {
-        self.leases
-            .retain(|other, (by, _)| other != name || by != holder);
-    }
-
     /// Applies a batch to this state, which the caller drops on an error.
-    pub(super) fn write(&mut self, batch: Batch, mark: u64, now: i64) -> Result<u64> {
+    pub(super) fn write(&mut self, batch: Batch, mark: u64, now_ms: i64) -> Result<u64> {
+        let now = now_ms.div_euclid(1000);
         self.mark = mark;
         let mut dropped = BTreeSet::new();
         let (writes, reseals) = batch.into_parts();
@@ -223,6 +194,8 @@ impl State {
                 }
                 Write::PutDocument(document, expect) => self.put_document(document, expect, now)?,
                 Write::RemoveDocument(id, expect) => self.remove_document(id, expect, now)?,
+                Write::PutLineage(lineage, fence) => self.put_lineage(lineage, fence, now_ms)?,
+                Write::RemoveLineage(name, fence) => self.remove_lineage(&name, fence, now_ms)?,
                 Write::Require(id, expect) => expect.check(&id, self.version(&id, now))?,
             }
         }
@@ -350,6 +323,10 @@ impl State {
                 let there = self.documents.get_mut(&id);
                 there.map(|one| (one.version, &mut one.bytes))
             }
+            SecretOf::Lineage(name) => {
+                let order = self.lineages.get_mut(&name).map(|one| &mut one.order);
+                order.and_then(|order| Some((version, order.as_mut()?)))
+            }
         };
         if let Some((is, secret)) = there
             && is == version
@@ -359,8 +336,11 @@ impl State {
         }
     }
 
-    /// Takes the next number.
+    /// Takes the next number, unless such a subject is not announced.
     fn announce(&mut self, subject: Subject, what: What) -> u64 {
+        if matches!(&subject, Subject::Document(id) if !id.kind.is_announced()) {
+            return self.number;
+        }
         self.number += 1;
         let change = Change {
             number: self.number,

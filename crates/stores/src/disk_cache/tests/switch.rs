@@ -9,6 +9,7 @@ use tokio::sync::RwLock;
 use super::*;
 use sekisho_certs::credential::{CredentialId, SealedBytes, StoredCredential};
 use sekisho_certs::host::HostPattern;
+use sekisho_certs::lineage::{Claim, Lineage, LineageName, Listed, ToClaim};
 use sekisho_certs::seal::Batch;
 use sekisho_certs::store::{
     BoxFuture, CatalogId, ChangeLog, ChangePage, Document, DocumentId, Lease, LogId, Result,
@@ -170,6 +171,38 @@ impl Catalog for Switch {
     }
 
     fn next_document_kind<'a>(&'a self, _: &'a str) -> BoxFuture<'a, Result<Option<DocumentKind>>> {
+        unreachable!("nobody asks")
+    }
+
+    fn claim<'a>(
+        &'a self,
+        _: ToClaim,
+        _: &'a str,
+        _: Duration,
+    ) -> BoxFuture<'a, Result<Vec<(LineageName, Claim)>>> {
+        unreachable!("nobody asks")
+    }
+
+    fn lineages<'a>(
+        &'a self,
+        _: &'a [LineageName],
+    ) -> BoxFuture<'a, Result<Vec<Lineage<SealedBytes>>>> {
+        unreachable!("nobody asks")
+    }
+
+    fn lineages_of<'a>(
+        &'a self,
+        _: &'a [CredentialId],
+    ) -> BoxFuture<'a, Result<Vec<Lineage<SealedBytes>>>> {
+        unreachable!("nobody asks")
+    }
+
+    fn list_lineages<'a>(
+        &'a self,
+        _: Listed,
+        _: Option<&'a LineageName>,
+        _: usize,
+    ) -> BoxFuture<'a, Result<Vec<Lineage<SealedBytes>>>> {
         unreachable!("nobody asks")
     }
 

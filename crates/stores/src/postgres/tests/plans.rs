@@ -1,6 +1,6 @@
 //! Through an index, never by a scan.
 
-use super::super::{find, log, read};
+use super::super::{find, lineages, log, read};
 use super::*;
 
 #[tokio::test]
@@ -13,7 +13,7 @@ async fn every_read_uses_an_index() {
         .write(Batch::unchecked(hosts.collect()))
         .await
         .unwrap();
-    let statements: [(&str, &str); 11] = [
+    let statements: [(&str, &str); 18] = [
         (find::FIND, "'h1.example', 'example'"),
         (log::CHANGES, "5, 10"),
         (read::HOSTS, "ARRAY['h1.example']"),
@@ -25,6 +25,16 @@ async fn every_read_uses_an_index() {
         (read::LIST_DOCUMENTS, "'k', '', true, NULL, 10"),
         (read::LIST_DOCUMENTS, "'k', 'a', false, 5, 10"),
         (read::NEXT_KIND, "'k'"),
+        (lineages::LINEAGES, "NULL, ARRAY['h1.example']"),
+        (lineages::LINEAGES_OF, "5, ARRAY[5, 6]::bigint[]"),
+        (lineages::LIST_LINEAGES, "NULL, 'h1.example', 10"),
+        (lineages::LIST_FAILING, "NULL, 'h1.example', 10"),
+        (lineages::HELD, "NULL, ARRAY['h1.example']"),
+        (lineages::CLAIM_DUE, "NULL, 'holder', 10, 10, 40"),
+        (
+            lineages::CLAIM_NAMED,
+            "5, 'holder', 10, ARRAY['h1.example']",
+        ),
     ];
     let server = services::Postgres::shared();
     for (statement, values) in statements {
@@ -36,9 +46,10 @@ async fn every_read_uses_an_index() {
         );
         let plan = server.sql(name_of(&url), &sql);
         // Tables of one row, or of some dozen, need no index.
+        let small = ["on meta", "on issuers", "on fence"];
         let scans = plan.lines().filter(|line| line.contains("Seq Scan on"));
         let scans: Vec<_> = scans
-            .filter(|line| !line.contains("on meta") && !line.contains("on issuers"))
+            .filter(|line| !small.iter().any(|one| line.contains(one)))
             .collect();
         assert!(scans.is_empty(), "{statement}\n{plan}");
         assert!(!statement.contains("OFFSET"));

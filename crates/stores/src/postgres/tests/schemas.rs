@@ -1,6 +1,9 @@
 use super::super::schema::migrate;
 use super::*;
-use sekisho_certs::store::LogPosition;
+use sekisho_certs::contract::fixture::pattern;
+use sekisho_certs::lineage::Fence;
+use sekisho_certs::record::Tenant;
+use sekisho_certs::store::{LogPosition, Write};
 
 #[tokio::test]
 async fn a_server_makes_no_store() {
@@ -72,7 +75,7 @@ async fn a_newer_store_is_refused_unless_it_takes_this_version() {
         let error = error.unwrap_err().to_string();
         assert!(
             error.contains("schema version 99")
-                && error.contains("98 or newer, and this one has 2"),
+                && error.contains("98 or newer, and this one has 3"),
             "{error}"
         );
     }
@@ -81,11 +84,17 @@ async fn a_newer_store_is_refused_unless_it_takes_this_version() {
 }
 
 #[tokio::test]
-async fn a_store_of_version_1_is_migrated() {
-    let url = database();
-    let server = services::Postgres::shared();
-    server.restore(name_of(&url), include_str!("version-1.sql"));
-    let store = existing(&url);
+async fn a_store_of_an_earlier_version_is_migrated() {
+    let (first, second) = (include_str!("version-1.sql"), include_str!("version-2.sql"));
+    for made in [first.to_owned(), format!("{first}{second}")] {
+        let url = database();
+        services::Postgres::shared().restore(name_of(&url), &made);
+        is_migrated(&url).await;
+    }
+}
+
+async fn is_migrated(url: &str) {
+    let store = existing(url);
     for host in ["a.example", "x.b.example", "c.example"] {
         assert!(finds(&store, host).await, "{host}");
     }
@@ -103,6 +112,19 @@ async fn a_store_of_version_1_is_migrated() {
         .unwrap();
     let page = store.changes(head.number, 99).await.unwrap();
     assert_eq!(page.continued(head), Some(store.head().await.unwrap()));
+    let names = [pattern("d.example")];
+    let lineage = Lineage::new(Tenant::default(), names).unwrap();
+    let put = Write::PutLineage(lineage.clone(), Fence::Absent);
+    store.write(Batch::unchecked(vec![put])).await.unwrap();
+    let there = store.list_lineages(Listed::All, None, 9).await.unwrap();
+    assert_eq!(there, [lineage]);
+    // One of version 2 goes on beside this one.
+    let old = "INSERT INTO sekisho.credentials (id, version, key_type, leaf, issuer, key_id, nonce,
+            key, not_before, not_after, renew_at)
+        SELECT 5, version, key_type, leaf, issuer, key_id, nonce, key, not_before, not_after, NULL
+        FROM sekisho.credentials LIMIT 1; SELECT compatible FROM sekisho.meta";
+    let compatible = services::Postgres::shared().sql(name_of(url), old);
+    assert_eq!(compatible.trim().lines().last(), Some("2"));
 }
 
 #[tokio::test]
@@ -143,6 +165,7 @@ async fn an_older_store_is_brought_forward_once() {
     const LATER: &[&str] = &[
         "SELECT 1",
         "SELECT 2",
+        "SELECT 3",
         "ALTER TABLE sekisho.hosts ADD COLUMN more text",
     ];
     let url = database();
@@ -170,7 +193,7 @@ async fn an_older_store_is_brought_forward_once() {
     }
     let server = services::Postgres::shared();
     let version = server.sql(name_of(&url), "SELECT version FROM sekisho.meta");
-    assert_eq!(version.trim(), "3");
+    assert_eq!(version.trim(), "4");
     let column = "SELECT count(*) FROM sekisho.hosts WHERE more IS NULL";
     assert_eq!(server.sql(name_of(&url), column).trim(), "1");
     // Nor is it made anew: it keeps its identity.

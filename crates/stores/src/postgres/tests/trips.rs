@@ -6,6 +6,10 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 
 use super::*;
+use sekisho_certs::contract::fixture::pattern;
+use sekisho_certs::lineage::Fence;
+use sekisho_certs::record::Tenant;
+use sekisho_certs::store::Write;
 
 /// Stands before the server and counts how often a client had to wait for it.
 ///
@@ -120,6 +124,14 @@ async fn a_read_takes_one_and_a_write_three() {
             .trips(store.write(Batch::unchecked(batch.collect())))
             .await;
         assert!(trips <= 3, "{trips} for a write{mode}");
+        let names = [pattern("h1.example")];
+        let mut lineage = Lineage::new(Tenant::default(), names).unwrap();
+        lineage.due = Some(0);
+        let put = Write::PutLineage(lineage, Fence::Any);
+        let trips = counter.trips(store.write(Batch::unchecked(vec![put])));
+        assert!(trips.await <= 3, "for a lineage{mode}");
+        let claim = store.claim(ToClaim::Due(9), "holder", Duration::from_secs(9));
+        assert_eq!(counter.trips(claim).await, 1, "{mode}");
     }
 }
 

@@ -4,6 +4,7 @@ use futures_util::future::try_join_all;
 
 use super::super::connection::Connection;
 use super::super::fault::Step;
+use super::super::lineages;
 use super::super::params::Param;
 use super::super::rows::signed;
 use sekisho_certs::credential::SealedBytes;
@@ -30,6 +31,11 @@ async fn replace(on: &Connection, one: &Reseal) -> Step<()> {
             let (kind, key) = (id.kind.as_str(), &*id.key);
             params.extend([&kind as &dyn Param, &key]);
             on.query(DOCUMENT, &params).await?;
+        }
+        SecretOf::Lineage(name) => {
+            let name = name.as_str();
+            params.push(&name);
+            on.query(lineages::RESEAL, &params).await?;
         }
     }
     Ok(())

@@ -2,10 +2,11 @@
 
 use std::collections::BTreeMap;
 
-use futures_util::future::{try_join, try_join4, try_join5};
+use futures_util::future::{try_join, try_join5};
 
 use super::super::connection::Connection;
 use super::super::fault::Step;
+use super::super::lineages;
 use super::super::params::column;
 use super::super::read::now;
 use super::super::rows::{self, signed};
@@ -16,15 +17,16 @@ use sekisho_certs::credential::{CredentialId, KeyType};
 use sekisho_certs::record::HostRecord;
 use sekisho_certs::store::What;
 
-/// Writes credentials, hosts and documents; returns the credentials that it
+/// Writes credentials, hosts, documents and lineages; returns the credentials that it
 /// deleted since no host refers to them any more.
 pub(super) async fn contents(on: &Connection, plan: &Plan) -> Step<Vec<CredentialId>> {
     let dropped = column(&plan.dropped, |id| signed(id.as_u64()));
     // Sent together and done in this order.
-    let ((), (), (), orphans) = try_join4(
+    let ((), (), (), (), orphans) = try_join5(
         credentials(on, plan),
         hosts(on, plan),
         documents(on, plan),
+        lineages::put(on, plan),
         on.list(DROP_ORPHANS, &[&dropped], |row| rows::number(row, 0)),
     )
     .await?;

@@ -1,5 +1,6 @@
 //! A catalog whose answers can be held back and made to fail.
 
+use sekisho_certs::lineage::{Claim, Lineage, LineageName, Listed, ToClaim};
 use sekisho_certs::store::{DocumentId, DocumentKind};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
@@ -92,6 +93,10 @@ macro_rules! catalog_passed_on {
                 document(id: &'a DocumentId) -> Option<Document<SealedBytes>>;
                 list_documents(kind: &'a DocumentKind, after: Option<&'a str>, limit: usize) -> Vec<Document<SealedBytes>>;
                 next_document_kind(after: &'a str) -> Option<DocumentKind>;
+                claim(which: ToClaim, holder: &'a str, ttl: Duration) -> Vec<(LineageName, Claim)>;
+                lineages(names: &'a [LineageName]) -> Vec<Lineage<SealedBytes>>;
+                lineages_of(ids: &'a [CredentialId]) -> Vec<Lineage<SealedBytes>>;
+                list_lineages(which: Listed, after: Option<&'a LineageName>, limit: usize) -> Vec<Lineage<SealedBytes>>;
                 lease(name: &'a str, holder: &'a str, ttl: Duration) -> Option<Lease>;
                 release(name: &'a str, holder: &'a str) -> ();
             }

@@ -1,6 +1,8 @@
 //! Files of other versions of the program.
 
 use super::*;
+use sekisho_certs::lineage::Fence;
+use sekisho_certs::record::Tenant;
 use sekisho_certs::store::LogPosition;
 
 /// Makes the file that version 1 had made.
@@ -11,9 +13,22 @@ fn version_1() -> Folder {
     folder
 }
 
-#[tokio::test]
-async fn a_file_of_version_1_is_migrated() {
+/// Makes the file that version 2 had made.
+fn version_2() -> Folder {
     let folder = version_1();
+    let raw = folder.raw();
+    raw.execute_batch(include_str!("version-2.sql")).unwrap();
+    folder
+}
+
+#[tokio::test]
+async fn a_file_of_an_earlier_version_is_migrated() {
+    for folder in [version_1(), version_2()] {
+        is_migrated(&folder).await;
+    }
+}
+
+async fn is_migrated(folder: &Folder) {
     let store = folder.open().unwrap();
     for host in ["a.example", "x.b.example", "c.example"] {
         assert!(finds(&store, host).await, "{host}");
@@ -36,6 +51,29 @@ async fn a_file_of_version_1_is_migrated() {
         Some(store.head().await.unwrap()),
         "the log goes on over the migration"
     );
+    let names = [pattern("d.example")];
+    let lineage = Lineage::new(Tenant::default(), names).unwrap();
+    let put = Write::PutLineage(lineage.clone(), Fence::Absent);
+    store.write(Batch::unchecked(vec![put])).await.unwrap();
+    let there = store.list_lineages(Listed::All, None, 9).await.unwrap();
+    assert_eq!(there, [lineage]);
+}
+
+/// Servers are upgraded one by one: one of version 2 goes on beside this one.
+#[tokio::test]
+async fn version_2_writes_what_is_migrated() {
+    let folder = version_2();
+    let store = folder.open().unwrap();
+    let raw = folder.raw();
+    let compatible = "SELECT compatible FROM meta";
+    let compatible: i32 = raw.query_row(compatible, (), |row| row.get(0)).unwrap();
+    assert_eq!(compatible, 2);
+    let put = "INSERT INTO credentials (id, version, key_type, leaf, issuer, key_id, nonce, key,
+            not_before, not_after, renew_at)
+        SELECT 5, version, key_type, leaf, issuer, key_id, nonce, key, not_before, not_after, NULL
+        FROM credentials";
+    assert_eq!(raw.execute(put, ()).unwrap(), 1);
+    assert_eq!(store.list_credentials(None, 9).await.unwrap().len(), 2);
 }
 
 #[test]
@@ -50,7 +88,7 @@ fn several_migrate_at_once() {
         .raw()
         .pragma_query_value(None, "user_version", |row| row.get(0))
         .unwrap();
-    assert_eq!(version, 2);
+    assert_eq!(version, 3);
 }
 
 #[tokio::test]
@@ -83,7 +121,7 @@ fn a_newer_version_is_refused_and_left_alone() {
     assert!(
         create
             .to_string()
-            .contains("schema version 98 or newer, and this one has 2"),
+            .contains("schema version 98 or newer, and this one has 3"),
         "{create}"
     );
 }

@@ -1,0 +1,259 @@
+//! Challenges of certificate authorities (RFC 8555, section 8): who answers one
+//! proves control of a name.
+//!
+//! A challenge is a document of the catalog that is not announced: any server
+//! answers one that another server was given.
+
+use std::collections::HashMap;
+use std::fmt;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use crate::clock::Clock;
+use crate::credential::Secret;
+use crate::seal::Sealer;
+use crate::store::{Document, DocumentId, DocumentKind, Precondition, Result, StoreError, Write};
+
+/// Answers to challenges: those that this server was given, and those that it
+/// has read, are in memory until they expire.
+#[derive(Debug)]
+pub struct Challenges {
+    sealer: Sealer,
+    clock: Clock,
+    known: Mutex<HashMap<DocumentId, Known>>,
+}
+
+impl Challenges {
+    /// Answers from this sealer's catalog.
+    #[must_use]
+    pub fn new(sealer: Sealer, clock: Clock) -> Self {
+        Self {
+            sealer,
+            clock,
+            known: Mutex::default(),
+        }
+    }
+
+    /// Remembers a challenge for `key`, a token or a host name, and returns the
+    /// operation that tells the other servers. `expires` is in seconds since the
+    /// Unix epoch.
+    #[must_use = "other servers learn of it only by the write"]
+    pub fn put(
+        &self,
+        kind: ChallengeKind,
+        key: &str,
+        answer: KeyAuthorization,
+        expires: i64,
+    ) -> Write<Secret> {
+        let bytes = Secret::new(answer.as_str().into());
+        let mut document = Document::new(id(kind, key), bytes);
+        document.expires = Some(expires);
+        self.remember(document.id.clone(), Known { answer, expires });
+        Write::PutDocument(document, Precondition::Any)
+    }
+
+    /// Forgets a challenge, and returns the operation that removes it from the
+    /// catalog. Servers that have read it answer it until it expires.
+    #[must_use = "only the write removes it from the catalog"]
+    pub fn remove(&self, kind: ChallengeKind, key: &str) -> Write<Secret> {
+        let id = id(kind, key);
+        self.known().remove(&id);
+        Write::RemoveDocument(id, Precondition::Any)
+    }
+
+    /// Returns the answer that is in memory.
+    #[must_use]
+    pub fn own(&self, kind: ChallengeKind, key: &str) -> Option<KeyAuthorization> {
+        let known = self.known();
+        let found = known.get(&id(kind, key))?;
+        (found.expires > self.clock.now()).then(|| found.answer.clone())
+    }
+
+    /// Returns the answer from memory, else from the catalog; none if there is no
+    /// such challenge. An absence is not remembered: callers bound how often a
+    /// client may ask.
+    ///
+    /// # Errors
+    /// As [`Sealer::document`]; [`StoreError::Corrupt`] for an answer that is no
+    /// text.
+    pub async fn answer(&self, kind: ChallengeKind, key: &str) -> Result<Option<KeyAuthorization>> {
+        let own = self.own(kind, key);
+        // No CA asks for such a key, and not every database takes any text.
+        if own.is_some() || key.len() > MAX_KEY || !key.bytes().all(|b| b.is_ascii_graphic()) {
+            return Ok(own);
+        }
+        let id = id(kind, key);
+        let Some(document) = self.sealer.document(&id).await? else {
+            return Ok(None);
+        };
+        let Ok(text) = std::str::from_utf8(document.bytes.expose()) else {
+            return Err(StoreError::Corrupt(format!("{id} is no text").into()));
+        };
+        let answer = KeyAuthorization::new(text);
+        if let Some(expires) = document.expires {
+            let answer = answer.clone();
+            self.remember(id, Known { answer, expires });
+        }
+        Ok(Some(answer))
+    }
+
+    /// Makes room by dropping what has expired, else what expires first.
+    fn remember(&self, id: DocumentId, new: Known) {
+        let mut known = self.known();
+        if known.len() >= MAX_KNOWN {
+            let now = self.clock.now();
+            known.retain(|_, one| one.expires > now);
+        }
+        if known.len() >= MAX_KNOWN {
+            let first = known.iter().min_by_key(|(_, one)| one.expires);
+            let first = first.map(|(id, _)| id.clone());
+            first.and_then(|id| known.remove(&id));
+        }
+        known.insert(id, new);
+    }
+
+    fn known(&self) -> MutexGuard<'_, HashMap<DocumentId, Known>> {
+        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[derive(Debug)]
+struct Known {
+    answer: KeyAuthorization,
+    /// Seconds since the Unix epoch.
+    expires: i64,
+}
+
+/// Challenges that a server answers itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ChallengeKind {
+    /// By host name, in a handshake (RFC 8737).
+    TlsAlpn01,
+    /// By token, over plain HTTP (RFC 8555, section 8.3).
+    Http01,
+}
+
+impl ChallengeKind {
+    /// Both.
+    pub const ALL: [Self; 2] = [Self::TlsAlpn01, Self::Http01];
+
+    /// Returns the kind of the documents.
+    #[must_use]
+    pub const fn document(self) -> DocumentKind {
+        DocumentKind::new(match self {
+            Self::TlsAlpn01 => "challenge-tls-alpn-01",
+            Self::Http01 => "challenge-http-01",
+        })
+    }
+}
+
+/// Token with the thumbprint of the account's key (RFC 8555, section 8.1).
+#[derive(Clone, PartialEq, Eq)]
+pub struct KeyAuthorization(Arc<str>);
+
+impl KeyAuthorization {
+    /// Takes the text over.
+    #[must_use]
+    pub fn new(text: &str) -> Self {
+        Self(text.into())
+    }
+
+    /// Returns the text.
+    #[must_use]
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Debug for KeyAuthorization {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("KeyAuthorization(…)")
+    }
+}
+
+fn id(kind: ChallengeKind, key: &str) -> DocumentId {
+    DocumentId::new(kind.document(), key.to_owned())
+}
+
+/// Answers in memory, some 300 bytes each. A cluster has fewer orders in flight.
+const MAX_KNOWN: usize = 4096;
+/// A host name's. Tokens of CAs have 43 bytes.
+const MAX_KEY: usize = 253;
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicI64, Ordering};
+
+    use super::*;
+    use crate::seal::{KeyRing, MasterKey};
+    use crate::store::Catalog;
+    use crate::store::memory::Memory;
+
+    const HTTP: ChallengeKind = ChallengeKind::Http01;
+
+    /// Two servers on one catalog, and their time in milliseconds.
+    async fn servers() -> (Challenges, Challenges, Arc<AtomicI64>) {
+        let now = Arc::new(AtomicI64::new(1_800_000_000_000));
+        let clock = Clock::Manual(Arc::clone(&now));
+        let catalog: Arc<dyn Catalog> = Arc::new(Memory::new(clock.clone()));
+        let ring = KeyRing::new(MasterKey::new(&[7; 32]));
+        let one = Sealer::create(catalog, ring).await.unwrap();
+        let other = Challenges::new(one.clone(), clock.clone());
+        (Challenges::new(one, clock), other, now)
+    }
+
+    async fn put(server: &Challenges, key: &str, text: &str) {
+        let expires = server.clock.now() + 60;
+        let put = server.put(HTTP, key, KeyAuthorization::new(text), expires);
+        server.sealer.write(vec![put]).await.unwrap();
+    }
+
+    async fn asked(server: &Challenges, key: &str) -> Option<String> {
+        let answer = server.answer(HTTP, key).await.unwrap();
+        answer.map(|answer| answer.as_str().to_owned())
+    }
+
+    #[tokio::test]
+    async fn every_server_answers_and_reads_once() {
+        let (one, other, now) = servers().await;
+        let head = one.sealer.catalog().head().await.unwrap();
+        assert_eq!(asked(&other, "token").await, None);
+        put(&one, "token", "token.thumb").await;
+        assert!(one.own(HTTP, "token").is_some() && other.own(HTTP, "token").is_none());
+        // The absence was not remembered.
+        assert_eq!(asked(&other, "token").await.unwrap(), "token.thumb");
+        assert_eq!(
+            other
+                .answer(ChallengeKind::TlsAlpn01, "token")
+                .await
+                .unwrap(),
+            None
+        );
+        let remove = one.remove(HTTP, "token");
+        one.sealer.write(vec![remove]).await.unwrap();
+        assert_eq!(asked(&one, "token").await, None);
+        assert_eq!(asked(&other, "token").await.unwrap(), "token.thumb");
+        now.fetch_add(60_000, Ordering::SeqCst);
+        assert_eq!(asked(&other, "token").await, None);
+        assert_eq!(one.sealer.catalog().head().await.unwrap(), head);
+    }
+
+    #[tokio::test]
+    async fn memory_is_bounded_and_odd_keys_are_absent() {
+        let (one, ..) = servers().await;
+        let expires = one.clock.now() + 60;
+        for number in 0..MAX_KNOWN + 9 {
+            let answer = KeyAuthorization::new("x");
+            let expires = expires + i64::try_from(number).unwrap();
+            let _ = one.put(HTTP, &number.to_string(), answer, expires);
+        }
+        assert_eq!(one.known().len(), MAX_KNOWN);
+        assert!(one.own(HTTP, "8").is_none() && one.own(HTTP, "9").is_some());
+        for odd in ["a\0b", "a b", "ü", &"a".repeat(254)] {
+            assert_eq!(asked(&one, odd).await, None);
+        }
+        assert_eq!(
+            format!("{:?}", one.own(HTTP, "9")),
+            "Some(KeyAuthorization(…))"
+        );
+    }
+}

@@ -1,0 +1,336 @@
+//! Lineages and their claims. Claims are rows of their own: claiming a thousand
+//! lineages writes few pages.
+
+use std::time::Duration;
+
+use futures_util::future::{try_join, try_join3, try_join4};
+use tokio_postgres::Row;
+
+use super::connection::Connection;
+use super::fault::{Fault, Step};
+use super::params::{Params, column};
+use super::read::now_ms;
+use super::rows::{self, get, signed};
+use super::write::BEGIN;
+use crate::lineage_row;
+use crate::plan::Plan;
+use sekisho_certs::credential::{KeyType, SealedBytes};
+use sekisho_certs::lineage::{
+    Claim, LastError, Lineage, LineageName, MAX_CANDIDATES, ToClaim, Wishes,
+};
+
+/// Claims lineages in one transaction of one round trip. It begins with the lock
+/// of the row that counts tokens: those who claim take turns, and each sees the
+/// claims of the one before.
+pub(super) async fn claim(
+    on: &Connection,
+    which: &ToClaim,
+    holder: &str,
+    ttl: Duration,
+    now_ms: Option<i64>,
+) -> Step<Vec<(LineageName, Claim)>> {
+    let ttl = lineage_row::ttl_ms(ttl);
+    let (limit, most, names);
+    let (text, params): (&str, Params<'_>) = match which {
+        ToClaim::Due(count) => {
+            limit = rows::limit(*count);
+            most = rows::limit(MAX_CANDIDATES).max(limit);
+            (CLAIM_DUE, &[&now_ms, &holder, &ttl, &limit, &most])
+        }
+        ToClaim::Named(named) => {
+            names = column(named, LineageName::as_str);
+            (CLAIM_NAMED, &[&now_ms, &holder, &ttl, &names])
+        }
+    };
+    let read = |row: &Row| {
+        let claim = Claim {
+            holder: holder.to_owned(),
+            until_ms: get(row, 1)?,
+            epoch: rows::number(row, 2)?,
+        };
+        Ok((name(row)?, claim))
+    };
+    // Sent together and done in this order.
+    let ((), _, claimed, ()) = try_join4(
+        on.run(BEGIN),
+        on.query(NEXT_TOKEN, &[]),
+        on.list(text, params, read),
+        on.run("COMMIT"),
+    )
+    .await?;
+    Ok(claimed)
+}
+
+/// Reads which lineages exist, with the epochs of the claims that hold. Their
+/// claims are locked: none is taken by another until the transaction's end.
+pub(super) async fn held(
+    on: &Connection,
+    names: &[&LineageName],
+    now_ms: Option<i64>,
+) -> Step<Vec<(LineageName, Option<u64>)>> {
+    if names.is_empty() {
+        return Ok(Vec::new());
+    }
+    let names = column(names, |name| name.as_str());
+    let read = |row: &Row| {
+        let epoch: Option<i64> = get(row, 1)?;
+        Ok((name(row)?, epoch.map(i64::cast_unsigned)))
+    };
+    let (_, held) = try_join(
+        on.query(LOCK, &[&names]),
+        on.list(HELD, &[&now_ms, &names], read),
+    )
+    .await?;
+    Ok(held)
+}
+
+/// Writes lineages, and deletes the claims that end with that.
+pub(super) async fn put(on: &Connection, plan: &Plan) -> Step<()> {
+    if plan.lineages.is_empty() {
+        return Ok(());
+    }
+    let gone = plan.lineages.iter().filter(|one| one.1.is_none());
+    let gone: Vec<_> = gone.map(|one| one.0.as_str()).collect();
+    let released: Vec<_> = plan.released().collect();
+    let puts: Vec<_> = plan.lineages.values().flatten().collect();
+    let wishes = column(&puts, |one| &one.wishes);
+    let errors = column(&puts, |one| one.last_error.as_ref());
+    let orders = column(&puts, |one| one.order.as_ref());
+    try_join3(
+        on.query(REMOVE, &[&gone]),
+        on.query(RELEASE, &[&released]),
+        on.query(
+            PUT,
+            &[
+                &column(&puts, |one| one.name.as_str()),
+                &column(&puts, |one| one.tenant.as_str()),
+                &column(&puts, |one| lineage_row::names(&one.names)),
+                &column(&wishes, |one| one.ca.as_deref()),
+                &column(&wishes, |one| one.profile.as_deref()),
+                &column(&wishes, |one| one.key_type.map(KeyType::as_str)),
+                &column(&wishes, |one| one.solver.as_deref()),
+                &column(&puts, |one| one.credential.map(|id| signed(id.as_u64()))),
+                &column(&puts, |one| one.due),
+                &column(&puts, |one| one.turn),
+                &column(&puts, |one| i64::from(one.attempts)),
+                &column(&errors, |one| one.map(|error| error.at)),
+                &column(&errors, |one| one.map(|error| error.text.as_str())),
+                &column(&orders, |one| one.map(|order| i64::from(order.key_id))),
+                &column(&orders, |one| one.map(|order| &order.nonce[..])),
+                &column(&orders, |one| one.map(|order| &order.bytes[..])),
+            ],
+        ),
+    )
+    .await?;
+    Ok(())
+}
+
+/// Reads a lineage from [`select`].
+pub(super) fn lineage(row: &Row) -> Step<Lineage<SealedBytes>> {
+    let read = lineage_row::read(get(row, 0)?, get(row, 1)?, get(row, 2)?, get(row, 5)?);
+    let read = read.map_err(Fault::Value)?;
+    let attempts = u32::try_from(get::<i64>(row, 10)?);
+    let last_error = match get(row, 11)? {
+        Some(at) => Some(LastError {
+            at,
+            text: get(row, 12)?,
+        }),
+        None => None,
+    };
+    let order = match get::<Option<i64>>(row, 13)? {
+        Some(_) => Some(rows::sealed(row, 13)?),
+        None => None,
+    };
+    let claim = match get(row, 16)? {
+        Some(holder) => Some(Claim {
+            holder,
+            until_ms: get(row, 17)?,
+            epoch: rows::number(row, 18)?,
+        }),
+        None => None,
+    };
+    Ok(Lineage {
+        wishes: Wishes {
+            ca: get(row, 3)?,
+            profile: get(row, 4)?,
+            key_type: read.wishes.key_type,
+            solver: get(row, 6)?,
+        },
+        credential: rows::credential_id(row, 7)?,
+        due: get(row, 8)?,
+        turn: get(row, 9)?,
+        attempts: attempts.map_err(|_| Fault::Value("a count of attempts is no count".into()))?,
+        last_error,
+        order,
+        claim,
+        ..read
+    })
+}
+
+fn name(row: &Row) -> Step<LineageName> {
+    LineageName::parse(get(row, 0)?).map_err(Fault::Value)
+}
+
+macro_rules! select {
+    ($which:literal) => {
+        concat!(
+            "SELECT l.name, l.tenant, l.names, l.ca, l.profile, l.key_type, l.solver, l.credential,
+    l.due, l.turn, l.attempts, l.error_at, l.error, l.key_id, l.nonce, l.bytes,
+    c.holder, c.until_ms, c.epoch
+FROM sekisho.lineages l
+LEFT JOIN sekisho.lineage_claims c ON c.name = l.name AND c.until_ms > ",
+            now_ms!("$1"),
+            " WHERE ",
+            $which
+        )
+    };
+}
+
+pub(super) const LINEAGES: &str = select!("l.name = ANY ($2)");
+
+pub(super) const LINEAGES_OF: &str = select!("l.credential = ANY ($2)");
+
+pub(super) const LIST_LINEAGES: &str = select!("l.name > $2 ORDER BY l.name LIMIT $3");
+
+pub(super) const LIST_FAILING: &str =
+    select!("l.attempts > 0 AND l.name > $2 ORDER BY l.name LIMIT $3");
+
+/// In one order: two that lock several never wait for each other.
+const LOCK: &str =
+    "SELECT FROM sekisho.lineage_claims WHERE name = ANY ($1) ORDER BY name FOR UPDATE";
+
+pub(super) const HELD: &str = concat!(
+    "SELECT l.name, c.epoch FROM sekisho.lineages l
+LEFT JOIN sekisho.lineage_claims c ON c.name = l.name AND c.until_ms > ",
+    now_ms!("$1"),
+    " WHERE l.name = ANY ($2)"
+);
+
+const NEXT_TOKEN: &str = "UPDATE sekisho.fence SET token = token + 1";
+
+macro_rules! free {
+    () => {
+        concat!(
+            "NOT EXISTS (SELECT FROM sekisho.lineage_claims c
+        WHERE c.name = l.name AND c.until_ms > ",
+            now_ms!("$1"),
+            ")"
+        )
+    };
+}
+
+macro_rules! claim {
+    ($($chosen:expr),+) => {
+        concat!(
+            "WITH ",
+            $($chosen,)+
+            ", claimed AS (
+    INSERT INTO sekisho.lineage_claims AS held (name, holder, until_ms, epoch)
+    SELECT chosen.name, $2, ",
+            now_ms!("$1"),
+            " + $3, (SELECT token FROM sekisho.fence) FROM chosen ORDER BY chosen.name
+    ON CONFLICT (name) DO UPDATE SET holder = excluded.holder, until_ms = excluded.until_ms,
+        epoch = CASE WHEN held.until_ms > ",
+            now_ms!("$1"),
+            " THEN held.epoch ELSE excluded.epoch END
+    RETURNING name, until_ms, epoch
+)
+SELECT name, until_ms, epoch FROM claimed JOIN chosen USING (name) ORDER BY turn, name"
+        )
+    };
+}
+
+/// Looks for turns only if more are due than were looked at. That looks at
+/// lineages that are not due yet, too: the inner limit bounds the time.
+pub(super) const CLAIM_DUE: &str = claim!(
+    "longest AS MATERIALIZED (
+    SELECT l.name, l.turn FROM sekisho.lineages l
+    WHERE l.due <= ",
+    now_ms!("$1"),
+    " / 1000 AND ",
+    free!(),
+    " ORDER BY l.due LIMIT $5
+), first AS MATERIALIZED (
+    SELECT l.name, l.turn, l.due FROM sekisho.lineages l
+    WHERE l.due IS NOT NULL AND (SELECT count(*) FROM longest) = $5 AND ",
+    free!(),
+    " ORDER BY l.turn LIMIT $5
+), chosen AS MATERIALIZED (
+    SELECT name, turn FROM longest
+    UNION SELECT name, turn FROM first WHERE due <= ",
+    now_ms!("$1"),
+    " / 1000
+    ORDER BY turn, name LIMIT $4
+)"
+);
+
+pub(super) const CLAIM_NAMED: &str = claim!(
+    "chosen AS MATERIALIZED (
+    SELECT l.name, l.turn FROM sekisho.lineages l
+    LEFT JOIN sekisho.lineage_claims c ON c.name = l.name AND c.until_ms > ",
+    now_ms!("$1"),
+    " WHERE l.name = ANY ($4) AND (c.holder IS NULL OR c.holder = $2)
+)"
+);
+
+const REMOVE: &str = "DELETE FROM sekisho.lineages WHERE name = ANY ($1)";
+
+const RELEASE: &str = "DELETE FROM sekisho.lineage_claims WHERE name = ANY ($1)";
+
+const PUT: &str = "
+INSERT INTO sekisho.lineages (name, tenant, names, ca, profile, key_type, solver, credential,
+    due, turn, attempts, error_at, error, key_id, nonce, bytes)
+SELECT * FROM unnest($1::text[], $2::text[], $3::text[], $4::text[], $5::text[], $6::text[],
+    $7::text[], $8::bigint[], $9::bigint[], $10::bigint[], $11::bigint[], $12::bigint[],
+    $13::text[], $14::bigint[], $15::bytea[], $16::bytea[])
+ON CONFLICT (name) DO UPDATE SET tenant = excluded.tenant, names = excluded.names,
+    ca = excluded.ca, profile = excluded.profile, key_type = excluded.key_type,
+    solver = excluded.solver, credential = excluded.credential, due = excluded.due,
+    turn = excluded.turn, attempts = excluded.attempts, error_at = excluded.error_at,
+    error = excluded.error, key_id = excluded.key_id, nonce = excluded.nonce,
+    bytes = excluded.bytes";
+
+/// An order has no version: its nonce is drawn anew for each sealing.
+pub(super) const RESEAL: &str = "
+UPDATE sekisho.lineages SET key_id = $5, nonce = $6, bytes = $7
+WHERE key_id = $2 AND nonce = $3 AND bytes = $4 AND name = $8";
+
+/// Indexes of what is due hold all that a claim compares. Orders are sealed.
+/// Programs of version 2 write the column `renew_at` of credentials, which
+/// stays, and nobody reads.
+pub(super) const TABLES: &str = r#"
+DROP INDEX sekisho.due;
+
+CREATE TABLE sekisho.lineages (
+    name text COLLATE "C" PRIMARY KEY,
+    tenant text NOT NULL,
+    -- patterns with a space between two
+    names text NOT NULL,
+    ca text,
+    profile text,
+    key_type text,
+    solver text,
+    credential bigint,
+    -- seconds since the Unix epoch
+    due bigint,
+    turn bigint NOT NULL,
+    attempts bigint NOT NULL,
+    error_at bigint,
+    error text,
+    key_id bigint,
+    nonce bytea,
+    bytes bytea
+);
+CREATE INDEX lineages_by_due ON sekisho.lineages (due, turn, name) WHERE due IS NOT NULL;
+CREATE INDEX lineages_by_turn ON sekisho.lineages (turn, due, name) WHERE due IS NOT NULL;
+CREATE INDEX lineages_by_credential ON sekisho.lineages (credential)
+    WHERE credential IS NOT NULL;
+CREATE INDEX lineages_failing ON sekisho.lineages (name) WHERE attempts > 0;
+
+CREATE TABLE sekisho.lineage_claims (
+    name text COLLATE "C" PRIMARY KEY,
+    holder text NOT NULL,
+    until_ms bigint NOT NULL,
+    epoch bigint NOT NULL
+);
+"#;

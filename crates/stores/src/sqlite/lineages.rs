@@ -1,0 +1,307 @@
+//! Lineages and their claims. Claims are rows of their own: claiming a thousand
+//! lineages writes few pages.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use rusqlite::{Row, ToSql, Transaction, TransactionBehavior, params};
+
+use super::documents;
+use super::lease::next_token;
+use super::read::StoreConnection;
+use super::rows::{self, Fault, Step, text};
+use super::statements::{list, run};
+use crate::lineage_row;
+use crate::plan::Plan;
+use sekisho_certs::credential::{CredentialId, KeyType, SealedBytes};
+use sekisho_certs::lineage::{
+    Claim, LastError, Lineage, LineageName, MAX_CANDIDATES, ToClaim, Wishes,
+};
+use sekisho_certs::store::Result;
+
+impl StoreConnection {
+    /// Reads the lineages of each of these values.
+    pub(super) fn lineages(
+        &mut self,
+        text: &str,
+        values: &[impl ToSql],
+        now_ms: i64,
+    ) -> Result<Vec<Lineage<SealedBytes>>> {
+        self.snapshot(|snapshot| {
+            let mut listed = Vec::new();
+            for value in values {
+                listed.extend(list(snapshot, text, (now_ms, value), lineage)?);
+            }
+            Ok(listed)
+        })
+    }
+
+    pub(super) fn claim(
+        &mut self,
+        which: &ToClaim,
+        holder: &str,
+        ttl: Duration,
+        now_ms: i64,
+    ) -> Result<Vec<(LineageName, Claim)>> {
+        let until_ms = now_ms.saturating_add(lineage_row::ttl_ms(ttl));
+        self.run(|connection| {
+            let sql = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
+            let chosen = match which {
+                ToClaim::Due(limit) => due(&sql, *limit, now_ms)?,
+                ToClaim::Named(names) => named(&sql, names, holder, now_ms)?,
+            };
+            if chosen.is_empty() {
+                return Ok(Vec::new());
+            }
+            let token = next_token(&sql)?;
+            let mut claimed = Vec::with_capacity(chosen.len());
+            for Chosen { name, own, .. } in chosen {
+                let epoch = own.unwrap_or(token);
+                run(&sql, CLAIM, (&name, holder, until_ms, epoch))?;
+                let name = LineageName::parse(&name).map_err(Fault::Value)?;
+                let holder = holder.to_owned();
+                let claim = Claim {
+                    holder,
+                    until_ms,
+                    epoch,
+                };
+                claimed.push((name, claim));
+            }
+            sql.commit()?;
+            Ok(claimed)
+        })
+    }
+}
+
+/// Lineage to claim, in the order of the turns.
+#[derive(PartialEq, Eq, PartialOrd, Ord)]
+struct Chosen {
+    turn: i64,
+    name: String,
+    /// Epoch of the holder's own claim, which is prolonged.
+    own: Option<u64>,
+}
+
+fn due(sql: &Transaction<'_>, limit: usize, now_ms: i64) -> Step<BTreeSet<Chosen>> {
+    let row = |row: &Row<'_>| {
+        Ok(Chosen {
+            name: row.get(0)?,
+            turn: row.get(1)?,
+            own: None,
+        })
+    };
+    let most = rows::limit(MAX_CANDIDATES.max(limit));
+    let values = (now_ms.div_euclid(1000), now_ms, most);
+    let mut chosen: BTreeSet<_> = list(sql, LONGEST_DUE, values, row)?.into_iter().collect();
+    if rows::limit(chosen.len()) == most {
+        chosen.extend(list(sql, FIRST_TURNS, values, row)?);
+    }
+    Ok(chosen.into_iter().take(limit).collect())
+}
+
+fn named(
+    sql: &Transaction<'_>,
+    names: &[LineageName],
+    holder: &str,
+    now_ms: i64,
+) -> Step<BTreeSet<Chosen>> {
+    let mut chosen = BTreeSet::new();
+    for name in names {
+        let row = |row: &Row<'_>| {
+            Ok(Chosen {
+                name: name.as_str().to_owned(),
+                turn: row.get(0)?,
+                own: row.get(1)?,
+            })
+        };
+        chosen.extend(list(sql, NAMED, (name.as_str(), holder, now_ms), row)?);
+    }
+    Ok(chosen)
+}
+
+/// Writes lineages, and deletes the claims that end with that.
+pub(super) fn put(sql: &Transaction<'_>, plan: &Plan) -> Step<()> {
+    for (name, lineage) in &plan.lineages {
+        match lineage {
+            Some(lineage) => put_one(sql, lineage)?,
+            None => {
+                run(sql, REMOVE, [name.as_str()])?;
+            }
+        }
+    }
+    for name in plan.released() {
+        run(sql, RELEASE, [name])?;
+    }
+    Ok(())
+}
+
+fn put_one(sql: &Transaction<'_>, lineage: &Lineage<SealedBytes>) -> Step<()> {
+    let (wishes, error) = (&lineage.wishes, lineage.last_error.as_ref());
+    let order = lineage.order.as_ref();
+    let values = params![
+        lineage.name.as_str(),
+        lineage.tenant.as_str(),
+        lineage_row::names(&lineage.names),
+        wishes.ca,
+        wishes.profile,
+        wishes.key_type.map(KeyType::as_str),
+        wishes.solver,
+        lineage.credential.map(CredentialId::as_u64),
+        lineage.due,
+        lineage.turn,
+        lineage.attempts,
+        error.map(|error| error.at),
+        error.map(|error| &error.text),
+        order.map(|order| order.key_id),
+        order.map(|order| order.nonce),
+        order.map(|order| &order.bytes),
+    ];
+    run(sql, PUT, values)?;
+    Ok(())
+}
+
+/// Reads a lineage from [`columns`].
+pub(super) fn lineage(row: &Row<'_>) -> Step<Lineage<SealedBytes>> {
+    let key_type = row.get_ref(5)?.as_str_or_null().map_err(rows::kind)?;
+    let read = lineage_row::read(text(row, 0)?, text(row, 1)?, text(row, 2)?, key_type);
+    let read = read.map_err(Fault::Value)?;
+    let last_error = match row.get(11)? {
+        Some(at) => Some(LastError {
+            at,
+            text: row.get(12)?,
+        }),
+        None => None,
+    };
+    let order = match row.get::<_, Option<u32>>(13)? {
+        Some(_) => Some(documents::sealed(row, 13)?),
+        None => None,
+    };
+    let claim = match row.get(16)? {
+        Some(holder) => Some(Claim {
+            holder,
+            until_ms: row.get(17)?,
+            epoch: row.get(18)?,
+        }),
+        None => None,
+    };
+    Ok(Lineage {
+        wishes: Wishes {
+            ca: row.get(3)?,
+            profile: row.get(4)?,
+            key_type: read.wishes.key_type,
+            solver: row.get(6)?,
+        },
+        credential: row.get::<_, Option<_>>(7)?.map(CredentialId::from_u64),
+        due: row.get(8)?,
+        turn: row.get(9)?,
+        attempts: row.get(10)?,
+        last_error,
+        order,
+        claim,
+        ..read
+    })
+}
+
+macro_rules! select {
+    ($which:literal) => {
+        concat!(
+            "SELECT l.name, l.tenant, l.names, l.ca, l.profile, l.key_type, l.solver, l.credential,
+    l.due, l.turn, l.attempts, l.error_at, l.error, l.key_id, l.nonce, l.bytes,
+    c.holder, c.until_ms, c.epoch
+FROM lineages l LEFT JOIN lineage_claims c ON c.name = l.name AND c.until_ms > ?1
+WHERE ",
+            $which
+        )
+    };
+}
+
+pub(super) const LINEAGE: &str = select!("l.name = ?2");
+
+pub(super) const LINEAGES_OF: &str = select!("l.credential = ?2");
+
+pub(super) const LINEAGES: &str = select!("l.name > ?2 ORDER BY l.name LIMIT ?3");
+
+pub(super) const FAILING_LINEAGES: &str =
+    select!("l.attempts > 0 AND l.name > ?2 ORDER BY l.name LIMIT ?3");
+
+/// Reads whether a lineage exists, and the epoch of the claim that holds.
+pub(super) const HELD: &str = "SELECT (SELECT c.epoch FROM lineage_claims c
+        WHERE c.name = l.name AND c.until_ms > ?2)
+    FROM lineages l WHERE l.name = ?1";
+
+macro_rules! free {
+    () => {
+        "NOT EXISTS (SELECT 1 FROM lineage_claims c WHERE c.name = l.name AND c.until_ms > ?2)"
+    };
+}
+
+pub(super) const LONGEST_DUE: &str = concat!(
+    "SELECT l.name, l.turn FROM lineages l WHERE l.due <= ?1 AND ",
+    free!(),
+    " ORDER BY l.due LIMIT ?3"
+);
+
+/// Looks at lineages that are not due yet, too: the inner limit bounds the time.
+const FIRST_TURNS: &str = concat!(
+    "SELECT name, turn FROM (
+        SELECT l.name, l.turn, l.due FROM lineages l WHERE l.due IS NOT NULL AND ",
+    free!(),
+    " ORDER BY l.turn LIMIT ?3) WHERE due <= ?1"
+);
+
+const NAMED: &str = "SELECT l.turn, c.epoch FROM lineages l
+    LEFT JOIN lineage_claims c ON c.name = l.name AND c.until_ms > ?3
+    WHERE l.name = ?1 AND (c.holder IS NULL OR c.holder = ?2)";
+
+const CLAIM: &str = "INSERT OR REPLACE INTO lineage_claims (name, holder, until_ms, epoch)
+    VALUES (?1, ?2, ?3, ?4)";
+
+const PUT: &str = "INSERT INTO lineages (name, tenant, names, ca, profile, key_type, solver,
+    credential, due, turn, attempts, error_at, error, key_id, nonce, bytes)
+    VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16)
+    ON CONFLICT (name) DO UPDATE SET tenant = ?2, names = ?3, ca = ?4, profile = ?5,
+    key_type = ?6, solver = ?7, credential = ?8, due = ?9, turn = ?10, attempts = ?11,
+    error_at = ?12, error = ?13, key_id = ?14, nonce = ?15, bytes = ?16";
+
+const REMOVE: &str = "DELETE FROM lineages WHERE name = ?1";
+
+const RELEASE: &str = "DELETE FROM lineage_claims WHERE name = ?1";
+
+/// An order has no version: its nonce is drawn anew for each sealing.
+pub(super) const RESEAL: &str = "UPDATE lineages SET key_id = ?5, nonce = ?6, bytes = ?7
+    WHERE name = ?8 AND key_id = ?2 AND nonce = ?3 AND bytes = ?4";
+
+/// Indexes of what is due hold all that a claim compares. Orders are sealed.
+pub(super) const TABLES: &str = "
+CREATE TABLE lineages (
+    name TEXT PRIMARY KEY,
+    tenant TEXT NOT NULL,
+    -- patterns with a space between two
+    names TEXT NOT NULL,
+    ca TEXT,
+    profile TEXT,
+    key_type TEXT,
+    solver TEXT,
+    credential INTEGER,
+    -- seconds since the Unix epoch
+    due INTEGER,
+    turn INTEGER NOT NULL,
+    attempts INTEGER NOT NULL,
+    error_at INTEGER,
+    error TEXT,
+    key_id INTEGER,
+    nonce BLOB,
+    bytes BLOB
+) STRICT, WITHOUT ROWID;
+CREATE INDEX lineages_by_due ON lineages (due, turn) WHERE due IS NOT NULL;
+CREATE INDEX lineages_by_turn ON lineages (turn, due) WHERE due IS NOT NULL;
+CREATE INDEX lineages_by_credential ON lineages (credential) WHERE credential IS NOT NULL;
+CREATE INDEX lineages_failing ON lineages (name) WHERE attempts > 0;
+
+CREATE TABLE lineage_claims (
+    name TEXT PRIMARY KEY,
+    holder TEXT NOT NULL,
+    until_ms INTEGER NOT NULL,
+    epoch INTEGER NOT NULL
+) STRICT, WITHOUT ROWID;
+";
