@@ -109,8 +109,8 @@ pub(super) async fn copy(source: &Sealer, target: &Sealer) -> Result<Copied> {
     let mut target = Target::take(source, target).await?;
     let bar = progress::bar(|| None);
     let mut copied = Err(anyhow!("nothing was compared"));
-    for _ in 0..MAX_ROUNDS {
-        let round = round(source, &mut target, &bar).await;
+    for number in 0..MAX_ROUNDS {
+        let round = round(source, &mut target, number == 0, &bar).await;
         copied = round.context("stopped; what was copied stays, run the same again to go on");
         if !copied
             .as_ref()
@@ -124,8 +124,14 @@ pub(super) async fn copy(source: &Sealer, target: &Sealer) -> Result<Copied> {
 }
 
 /// Copies the changes of the log, compares everything, and copies what changed
-/// meanwhile.
-async fn round(source: &Sealer, target: &mut Target<'_>, bar: &ProgressBar) -> Result<Copied> {
+/// meanwhile. No log announces lineages: those that differ behind the first
+/// round changed meanwhile.
+async fn round(
+    source: &Sealer,
+    target: &mut Target<'_>,
+    is_first: bool,
+    bar: &ProgressBar,
+) -> Result<Copied> {
     target.follow().await?;
     bar.reset();
     let (mut from, mut to) = (Contents::of(source), Contents::of(target.sealer()));
@@ -134,7 +140,10 @@ async fn round(source: &Sealer, target: &mut Target<'_>, bar: &ProgressBar) -> R
     if let Followed::All(changed) = target.follow().await?
         && before < MAX_DIFFERING
     {
-        found.retain(|difference| !changed.contains(difference.item()));
+        found.retain(|difference| match difference.item() {
+            Item::Lineage(_) => is_first,
+            item => !changed.contains(item),
+        });
     }
     for Difference(one, other) in &found {
         one.iter().for_each(|one| from.add(one));
@@ -251,11 +260,15 @@ Examples:
 #[cfg(test)]
 mod tests {
     use std::sync::Arc;
+    use std::time::Duration;
 
     use sekisho_certs::seal::MasterKey;
     use sekisho_certs::store::memory::Memory;
     use sekisho_certs::store::{Precondition, Write};
-    use sekisho_certs::{Clock, HostPattern, HostRecord, Tenant};
+    use sekisho_certs::{
+        ChallengeKind, Challenges, Clock, Fence, HostPattern, HostRecord, KeyAuthorization,
+        Lineage, Listed, Secret, Tenant, ToClaim,
+    };
 
     use super::*;
 
@@ -289,18 +302,56 @@ mod tests {
         let followed = taken.follow().await.expect("a log");
         let pattern = HostPattern::parse("0.example").expect("a name");
         assert_eq!(followed, Followed::All([Item::Host(pattern)].into()));
-        let first = round(&source, &mut taken, &bar).await.expect("a round");
+        let first = round(&source, &mut taken, false, &bar)
+            .await
+            .expect("a round");
         let named: Vec<_> = first.differing.iter().map(Item::to_string).collect();
         assert_eq!(named, ["host a.example", "host c.example"]);
         assert_ne!(first.from, first.to);
         assert_eq!(first.ended(Instant::now()), Ended::PartlyRefused);
-        let second = round(&source, &mut taken, &bar).await.expect("a round");
+        let second = round(&source, &mut taken, false, &bar)
+            .await
+            .expect("a round");
         assert!(second.differing.is_empty());
         assert_eq!(second.ended(Instant::now()), Ended::Done);
         // Another program wrote the target: it no longer counts as a copy.
         put(&target, "d.example", "bert").await;
         let error = copy(&source, &target).await.err().expect("it is refused");
         assert!(error.to_string().contains("was written since"), "{error}");
+    }
+
+    #[tokio::test]
+    async fn lineages_are_copied_without_claims_and_challenges_are_not() {
+        let (source, target) = (store().await, store().await);
+        let pattern = HostPattern::parse("a.example").expect("a name");
+        let mut lineage = Lineage::new(Tenant::default(), [pattern]).expect("a name");
+        lineage.order = Some(Secret::new(b"order".to_vec()));
+        let challenges = Challenges::new(source.clone(), Clock::System);
+        let answer = KeyAuthorization::new("answer");
+        let challenge = challenges.put(ChallengeKind::Http01, "token", answer, i64::MAX);
+        let writes = vec![Write::PutLineage(lineage.clone(), Fence::Absent), challenge];
+        source.write(writes).await.expect("it is written");
+        let which = ToClaim::Named(vec![lineage.name.clone()]);
+        let claim = source
+            .catalog()
+            .claim(which, "server", Duration::from_secs(9));
+        assert_eq!(claim.await.expect("a claim").len(), 1);
+        for there in [Some(lineage.clone()), None] {
+            let copied = copy(&source, &target).await.expect("it is copied");
+            assert_eq!(copied.ended(Instant::now()), Ended::Done);
+            assert_eq!(copied.from, copied.to);
+            let stored = target.catalog().list_lineages(Listed::All, None, 9).await;
+            let mut stored = stored.expect("a list");
+            assert_eq!(stored.len(), usize::from(there.is_some()));
+            if let Some(stored) = stored.pop() {
+                assert_eq!(target.open_lineage(stored).await.ok(), there);
+            }
+            let remove = Write::RemoveLineage(lineage.name.clone(), Fence::Any);
+            source.write(vec![remove]).await.expect("it is written");
+        }
+        let other = Challenges::new(target, Clock::System);
+        let answer = other.answer(ChallengeKind::Http01, "token").await;
+        assert_eq!(answer.expect("an answer"), None);
     }
 
     #[tokio::test]

@@ -5,6 +5,7 @@ use std::fmt;
 
 use aws_lc_rs::digest::{Context, SHA256};
 use indicatif::HumanCount;
+use sekisho_certs::lineage::{Lineage, LineageName, Listed};
 use sekisho_certs::store::{Document, DocumentId, DocumentKind};
 use sekisho_certs::{
     CredentialId, HostPattern, HostRecord, KeyType, OpenKey, Sealer, Secret, StoredCredential,
@@ -18,6 +19,7 @@ use crate::cli::failure::Result;
 pub(super) enum Item {
     Credential(CredentialId),
     Host(HostPattern),
+    Lineage(LineageName),
     Document(DocumentId),
 }
 
@@ -26,6 +28,7 @@ impl fmt::Display for Item {
         match self {
             Self::Credential(id) => id.fmt(f),
             Self::Host(pattern) => write!(f, "host {pattern}"),
+            Self::Lineage(name) => write!(f, "lineage {name}"),
             Self::Document(id) => id.fmt(f),
         }
     }
@@ -51,6 +54,7 @@ pub(super) struct Contents<'a> {
 enum Stage {
     Credentials(Option<CredentialId>),
     Hosts(Option<HostPattern>),
+    Lineages(Option<LineageName>),
     Kinds(String),
     Documents(DocumentKind, Option<String>),
     End,
@@ -77,6 +81,7 @@ impl<'a> Contents<'a> {
             match next.item {
                 Item::Credential(_) => self.summary.credentials += 1,
                 Item::Host(_) => self.summary.hosts += 1,
+                Item::Lineage(_) => self.summary.lineages += 1,
                 Item::Document(_) => self.summary.documents += 1,
             }
         }
@@ -116,8 +121,20 @@ impl<'a> Contents<'a> {
                 self.page = page.iter().map(host).collect();
                 self.stage = match page.last() {
                     Some(last) => Stage::Hosts(Some(last.pattern.clone())),
+                    None => Stage::Lineages(None),
+                };
+            }
+            Stage::Lineages(after) => {
+                let page = catalog.list_lineages(Listed::All, after.as_ref(), PAGE);
+                let page = page.await?;
+                self.stage = match page.last() {
+                    Some(last) => Stage::Lineages(Some(last.name.clone())),
                     None => Stage::Kinds(String::new()),
                 };
+                for stored in page {
+                    let opened = self.sealer.open_lineage(stored).await?;
+                    self.page.push_back(lineage(&opened));
+                }
             }
             Stage::Kinds(after) => {
                 self.stage = match catalog.next_document_kind(after).await? {
@@ -153,17 +170,26 @@ impl<'a> Contents<'a> {
 pub(crate) struct Summary {
     hosts: u64,
     credentials: u64,
+    lineages: u64,
     documents: u64,
     digest: [u8; 32],
 }
 
 impl fmt::Display for Summary {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let [hosts, credentials, documents] =
-            [self.hosts, self.credentials, self.documents].map(HumanCount);
+        let Self {
+            hosts,
+            credentials,
+            lineages,
+            documents,
+            ..
+        } = *self;
+        let counts = [hosts, credentials, documents, lineages].map(HumanCount);
+        let [hosts, credentials, documents, lineages] = counts;
         write!(
             f,
-            "{hosts} hosts, {credentials} credentials, {documents} documents, sha256 "
+            "{hosts} hosts, {credentials} credentials, {documents} documents, \
+             {lineages} lineages, sha256 "
         )?;
         self.digest
             .iter()
@@ -203,6 +229,29 @@ fn host(one: &HostRecord) -> Digested {
     digest.end(Item::Host(one.pattern.clone()))
 }
 
+/// Digests a lineage without its claim, which is not copied.
+fn lineage(one: &Lineage<Secret>) -> Digested {
+    let mut digest = Parts::of("lineage");
+    digest.add(one.name.as_str().as_bytes());
+    digest.add(one.tenant.as_str().as_bytes());
+    digest.add(&(one.names.len() as u64).to_be_bytes());
+    let names = one.names.iter();
+    names.for_each(|name| digest.add(name.as_str().as_bytes()));
+    let key_type = one.wishes.key_type.map(KeyType::as_str);
+    for wish in [&one.wishes.ca, &one.wishes.profile, &one.wishes.solver] {
+        digest.text(wish.as_deref());
+    }
+    digest.text(key_type);
+    digest.number(one.credential.map(|id| id.as_u64().cast_signed()));
+    digest.number(one.due);
+    digest.number(Some(one.turn));
+    digest.number(Some(one.attempts.into()));
+    digest.number(one.last_error.as_ref().map(|error| error.at));
+    digest.text(one.last_error.as_ref().map(|error| error.text.as_str()));
+    digest.optional(one.order.as_ref().map(Secret::expose));
+    digest.end(Item::Lineage(one.name.clone()))
+}
+
 fn document(one: &Document<Secret>) -> Digested {
     let item = Item::Document(one.id.clone());
     let mut digest = Parts::of("document");
@@ -233,6 +282,16 @@ impl Parts {
             Some(number) => self.add(&number.to_be_bytes()),
             None => self.add(b""),
         }
+    }
+
+    /// Adds a part that may be empty, and whether it is there.
+    fn optional(&mut self, part: Option<&[u8]>) {
+        self.add(&[u8::from(part.is_some())]);
+        self.add(part.unwrap_or_default());
+    }
+
+    fn text(&mut self, text: Option<&str>) {
+        self.optional(text.map(str::as_bytes));
     }
 
     fn end(self, item: Item) -> Digested {

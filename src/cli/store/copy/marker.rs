@@ -42,9 +42,9 @@ impl Marker {
 }
 
 /// Returns whether a document is not copied: the check value and the marker
-/// belong to one store.
+/// belong to one store, and challenges are over before the copy is used.
 pub(super) fn stays(kind: &DocumentKind) -> bool {
-    *kind == CHECK.kind || *kind == ID.kind
+    *kind == CHECK.kind || *kind == ID.kind || !kind.is_announced()
 }
 
 pub(super) const ID: DocumentId = DocumentId::known(DocumentKind::new("copy"), "from");

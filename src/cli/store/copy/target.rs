@@ -3,6 +3,7 @@
 use std::collections::{BTreeSet, HashSet};
 
 use anyhow::{anyhow, bail};
+use sekisho_certs::lineage::{Fence, LineageName, Listed};
 use sekisho_certs::seal::CHECK;
 use sekisho_certs::store::{DocumentId, Precondition, Subject, What, Write};
 use sekisho_certs::{
@@ -134,11 +135,13 @@ impl<'a> Target<'a> {
     }
 
     async fn plan(&self, items: &[Item]) -> Result<Vec<Write<Secret>>> {
-        let (mut ids, mut patterns, mut writes) = (Vec::new(), Vec::new(), Vec::new());
+        let (mut ids, mut patterns, mut names) = (Vec::new(), Vec::new(), Vec::new());
+        let mut writes = Vec::new();
         for item in items {
             match item {
                 Item::Credential(id) => ids.push(*id),
                 Item::Host(pattern) => patterns.push(pattern.clone()),
+                Item::Lineage(name) => names.push(name.clone()),
                 Item::Document(id) => writes.push(self.document(id).await?),
             }
         }
@@ -157,7 +160,27 @@ impl<'a> Target<'a> {
         for id in gone {
             self.drop_credential(id, &mut writes).await?;
         }
+        self.lineages(names, &mut writes).await?;
         Ok(writes)
+    }
+
+    async fn lineages(
+        &self,
+        names: Vec<LineageName>,
+        writes: &mut Vec<Write<Secret>>,
+    ) -> Result<()> {
+        let mut gone: BTreeSet<_> = names.iter().cloned().collect();
+        for stored in self.source.catalog().lineages(&names).await? {
+            let mut lineage = self.source.open_lineage(stored).await?;
+            lineage.claim = None;
+            gone.remove(&lineage.name);
+            writes.push(Write::PutLineage(lineage, Fence::Any));
+        }
+        writes.extend(
+            gone.into_iter()
+                .map(|name| Write::RemoveLineage(name, Fence::Any)),
+        );
+        Ok(())
     }
 
     async fn document(&self, id: &DocumentId) -> Result<Write<Secret>> {
@@ -202,7 +225,7 @@ impl<'a> Target<'a> {
     async fn with_references(&self, items: &[Item]) -> Result<Vec<Item>> {
         let patterns = items.iter().filter_map(|item| match item {
             Item::Host(pattern) => Some(pattern.clone()),
-            Item::Credential(_) | Item::Document(_) => None,
+            Item::Credential(_) | Item::Lineage(_) | Item::Document(_) => None,
         });
         let hosts = self
             .source
@@ -245,8 +268,11 @@ async fn is_empty(catalog: &dyn Catalog) -> Result<bool> {
         }
         kind = next.as_str().to_owned();
     }
+    let lineages = catalog.list_lineages(Listed::All, None, 1).await?;
     let hosts = catalog.list_hosts(None, 1).await?;
-    Ok(hosts.is_empty() && catalog.list_credentials(None, 1).await?.is_empty())
+    Ok(lineages.is_empty()
+        && hosts.is_empty()
+        && catalog.list_credentials(None, 1).await?.is_empty())
 }
 
 /// Returns whether the marker's change is the last one. Deleted credentials of
