@@ -29,15 +29,14 @@ use self::answer::{Failure, Fetched};
 use self::failing::Failing;
 use self::memory::{Kept, Memory};
 pub use self::template::Template;
-use crate::https::HttpsClient;
 use crate::open::Options;
 use crate::pem_pair::{self, PairRead};
-use crate::roots;
 use crate::tiers::STORE_TIMEOUT;
 use sekisho_certs::credential::Secret;
 use sekisho_certs::host::{HostName, HostPattern};
 use sekisho_certs::seal::OpenKey;
 use sekisho_certs::store::{Answer, BoxFuture, Result, Store, StoreError};
+use sekisho_https::{HttpsClient, Timeouts, roots};
 
 /// An endpoint that answers GET with a host's PEM bundle: its chain and its key,
 /// told apart by their labels. The endpoint is only read.
@@ -88,7 +87,7 @@ impl Http {
             ),
         };
         let endpoint = Endpoint {
-            client: HttpsClient::new(tls),
+            client: HttpsClient::new(tls, Timeouts::NEAR),
             authorization,
             memory: Memory::new(MEMORY),
             failing: Failing::default(),

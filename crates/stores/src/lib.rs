@@ -12,14 +12,10 @@ pub mod breaker;
 #[cfg(test)]
 #[cfg(all(feature = "http", feature = "postgres", feature = "redis"))]
 mod contract;
-#[cfg(any(feature = "http", feature = "postgres"))]
-mod describe;
 pub mod disk_cache;
 pub mod files;
 #[cfg(feature = "http")]
 pub mod http;
-#[cfg(feature = "http")]
-pub mod https;
 mod lineage_row;
 mod log_row;
 mod open;
@@ -34,8 +30,6 @@ mod reconnecting;
 pub mod redis;
 #[cfg(feature = "redis")]
 pub mod redis_cache;
-#[cfg(feature = "tls")]
-mod roots;
 pub mod sqlite;
 pub mod stored;
 mod template;

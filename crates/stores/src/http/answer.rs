@@ -10,7 +10,7 @@ use tokio::time::timeout;
 use zeroize::Zeroizing;
 
 use super::freshness::Freshness;
-use crate::https::{self, BodyError};
+use sekisho_https::BodyError;
 
 /// An answer that means something.
 pub(super) enum Fetched {
@@ -44,7 +44,9 @@ pub(super) async fn read(
     let fetched = match response.status() {
         StatusCode::OK => {
             let etag = response.headers().get(ETAG).and_then(tag);
-            let bundle = https::body(response, MAX_BODY).await.map_err(unread)?;
+            let bundle = sekisho_https::body(response, MAX_BODY)
+                .await
+                .map_err(unread)?;
             return Ok(Fetched::Bundle(bundle, etag, freshness));
         }
         StatusCode::NOT_FOUND | StatusCode::GONE => Ok(Fetched::Absent(freshness)),

@@ -3,8 +3,8 @@
 use tokio_postgres::error::{DbError, Severity, SqlState};
 
 use super::url::Url;
-use crate::describe::describe;
 use sekisho_certs::store::StoreError;
+use sekisho_https::describe;
 
 /// What a step of a call fails with, before the database's name is known.
 #[derive(Debug)]

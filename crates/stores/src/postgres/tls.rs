@@ -14,8 +14,8 @@ use rustls_pki_types::{CertificateDer, ServerName, UnixTime};
 use tokio_postgres_rustls::MakeRustlsConnect;
 
 use super::url::{Security, Url};
-use crate::roots;
 use sekisho_certs::store::{Result, StoreError};
+use sekisho_https::roots;
 
 /// Returns what secures connections as the URL's `sslmode` says; reads the
 /// authorities' file.

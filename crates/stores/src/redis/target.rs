@@ -8,7 +8,7 @@ use redis::{RedisConnectionInfo, Value, from_redis_value};
 use super::connection::Dialled;
 use super::dial::{Dialer, text};
 use super::url::{Kind, Node, RedisUrl, TlsFiles};
-use crate::roots;
+use sekisho_https::roots;
 
 /// One server, and how it is found.
 pub(super) struct Target {

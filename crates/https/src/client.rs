@@ -1,6 +1,6 @@
-//! A small HTTPS client: connections are kept and bounded, an answer has a
-//! bound, and only the roots that it was given are believed. Redirects are not
-//! followed. The caller bounds the time.
+//! The client: connections are kept and bounded, an answer has a bound, and only
+//! the roots that it was given are believed. Redirects are not followed. The
+//! caller bounds the time.
 
 use std::error::Error;
 use std::fmt;
@@ -34,21 +34,21 @@ impl HttpsClient {
     /// Speaks HTTP/2 where it is offered, else HTTP/1.1; `http://` too. The
     /// configuration names no protocols (ALPN).
     #[must_use]
-    pub fn new(tls: ClientConfig) -> Self {
+    pub fn new(tls: ClientConfig, timeouts: Timeouts) -> Self {
         let mut tcp = HttpConnector::new();
         tcp.enforce_http(false);
         // A request is one small write, and somebody waits for the answer.
         tcp.set_nodelay(true);
-        tcp.set_connect_timeout(Some(CONNECT));
+        tcp.set_connect_timeout(Some(timeouts.connect));
         tcp.set_keepalive(Some(KEEPALIVE));
-        tcp.set_keepalive_interval(Some(PING_TIMEOUT));
+        tcp.set_keepalive_interval(Some(timeouts.ping));
         tcp.set_keepalive_retries(Some(2));
         let https = HttpsConnectorBuilder::new().with_tls_config(tls);
         let https = https.https_or_http().enable_all_versions();
         let mut connector = Connector::new(https.wrap_connector(tcp));
-        connector.set_connect_timeout(Some(CONNECT));
+        connector.set_connect_timeout(Some(timeouts.connect));
         Self {
-            pool: pool(connector),
+            pool: pool(connector, timeouts),
             requests: Arc::new(Semaphore::new(REQUESTS)),
         }
     }
@@ -88,7 +88,31 @@ impl fmt::Debug for HttpsClient {
     }
 }
 
-fn pool(connector: Connector) -> Client<Connector, Full<Bytes>> {
+/// How long a connection may keep a request waiting.
+#[derive(Clone, Copy, Debug)]
+pub struct Timeouts {
+    /// For TCP and TLS together, to all addresses of the name.
+    pub connect: Duration,
+    /// Interval and timeout of pings while requests are under way over HTTP/2: an
+    /// endpoint that is gone without a word is noticed within twice this time.
+    pub ping: Duration,
+}
+
+impl Timeouts {
+    /// For a service in the same network, while a client of ours waits:
+    /// connecting ends before the two seconds of a store call do.
+    pub const NEAR: Self = Self {
+        connect: Duration::from_millis(1500),
+        ping: Duration::from_secs(1),
+    };
+    /// For a service on another continent.
+    pub const FAR: Self = Self {
+        connect: Duration::from_secs(10),
+        ping: Duration::from_secs(10),
+    };
+}
+
+fn pool(connector: Connector, timeouts: Timeouts) -> Client<Connector, Full<Bytes>> {
     Client::builder(TokioExecutor::new())
         .timer(TokioTimer::new())
         .pool_timer(TokioTimer::new())
@@ -98,8 +122,8 @@ fn pool(connector: Connector) -> Client<Connector, Full<Bytes>> {
         .http2_initial_stream_window_size(WINDOW)
         .http2_initial_connection_window_size(WINDOW * 4)
         .http2_max_header_list_size(HEADERS)
-        .http2_keep_alive_interval(PING_EVERY)
-        .http2_keep_alive_timeout(PING_TIMEOUT)
+        .http2_keep_alive_interval(timeouts.ping)
+        .http2_keep_alive_timeout(timeouts.ping)
         .build(connector)
 }
 
@@ -158,16 +182,9 @@ pub async fn body(
 /// More at a time gain nothing from one server; over HTTP/1.1 each has a
 /// connection of its own, and as many are kept.
 const REQUESTS: usize = 64;
-/// For TCP and TLS together, to all addresses of the name: below the two seconds
-/// of a store call.
-const CONNECT: Duration = Duration::from_millis(1500);
 /// Most servers have closed a connection by then; what a firewall has dropped
 /// without a word is not used again.
 const IDLE: Duration = Duration::from_secs(90);
-/// While requests are under way over HTTP/2: an endpoint that is gone without a
-/// word is noticed within this and [`PING_TIMEOUT`].
-const PING_EVERY: Duration = Duration::from_secs(1);
-const PING_TIMEOUT: Duration = Duration::from_secs(1);
 /// Of a connection that is idle: it is probed twice more before it is given up.
 const KEEPALIVE: Duration = Duration::from_secs(10);
 /// For a head and the piece of a body behind it; a longer head is refused.

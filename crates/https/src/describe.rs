@@ -3,7 +3,8 @@
 use std::error::Error;
 
 /// Words an error with its causes, each once.
-pub(crate) fn describe(error: &(dyn Error + 'static)) -> String {
+#[must_use]
+pub fn describe(error: &(dyn Error + 'static)) -> String {
     let mut text = error.to_string();
     let mut next = error.source();
     while let Some(cause) = next {

@@ -1,6 +1,8 @@
-//! TLS of a client of a store: whom it believes, and as whom it appears.
+//! TLS configurations of clients: trusted authorities and client certificates.
 
 use std::fmt::Display;
+use std::fs::{self, File};
+use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -8,14 +10,12 @@ use rustls::{ClientConfig, RootCertStore};
 use rustls_pki_types::pem::PemObject;
 use rustls_pki_types::{CertificateDer, PrivateKeyDer};
 
-use crate::files::read_bounded;
-
 /// A configuration that believes these authorities, without protocols (ALPN).
 /// `identity` names the files of the client's certificate and key.
 ///
 /// # Errors
 /// Names a file that can't be used, or says what the library objects to.
-pub(crate) fn client(
+pub fn client(
     roots: RootCertStore,
     identity: Option<&(PathBuf, PathBuf)>,
 ) -> Result<ClientConfig, String> {
@@ -37,7 +37,7 @@ pub(crate) fn client(
 ///
 /// # Errors
 /// Names the file and what is wrong with it, or `key`, which could name one.
-pub(crate) fn load(file: Option<&Path>, key: &str) -> Result<RootCertStore, String> {
+pub fn load(file: Option<&Path>, key: &str) -> Result<RootCertStore, String> {
     match file {
         Some(file) => of_file(file),
         None => of_system(key),
@@ -60,7 +60,7 @@ fn of_file(file: &Path) -> Result<RootCertStore, String> {
 
 /// Reads at least one certificate.
 fn certificates(file: &Path) -> Result<Vec<CertificateDer<'static>>, String> {
-    let pem = read_bounded(file, MAX_FILE).map_err(|error| at(file, &error))?;
+    let pem = read(file).map_err(|error| at(file, &error))?;
     if pem.len() > MAX_FILE {
         return Err(at(file, &"it is over 4 MiB: no file of certificates"));
     }
@@ -70,6 +70,18 @@ fn certificates(file: &Path) -> Result<Vec<CertificateDer<'static>>, String> {
         return Err(at(file, &"holds no certificate (BEGIN CERTIFICATE)"));
     }
     Ok(all)
+}
+
+/// Reads a regular file, up to a byte more than [`MAX_FILE`].
+fn read(file: &Path) -> io::Result<Vec<u8>> {
+    // Opening a FIFO would wait for a writer.
+    if !fs::metadata(file)?.is_file() {
+        return Err(io::ErrorKind::IsADirectory.into());
+    }
+    let mut pem = Vec::new();
+    let most = MAX_FILE as u64 + 1;
+    File::open(file)?.take(most).read_to_end(&mut pem)?;
+    Ok(pem)
 }
 
 /// Reads what the system trusts, or what `SSL_CERT_FILE` and `SSL_CERT_DIR` name.
