@@ -75,8 +75,27 @@ pub async fn fetch(
     path: &str,
     config: ClientConfig,
 ) -> io::Result<String> {
+    send(address, name, ("GET", path, ""), config).await
+}
+
+/// Sends a request of this method, target and body, as [`fetch`] does.
+///
+/// # Errors
+/// As [`fetch`].
+pub async fn send(
+    address: SocketAddr,
+    name: &str,
+    (method, target, body): (&str, &str, &str),
+    config: ClientConfig,
+) -> io::Result<String> {
     let mut stream = connect(address, name, config).await?;
-    let request = format!("GET {path} HTTP/1.1\r\nHost: {name}\r\nConnection: close\r\n\r\n");
+    let length = match body.len() {
+        0 => String::new(),
+        length => format!("Content-Length: {length}\r\n"),
+    };
+    let request = format!(
+        "{method} {target} HTTP/1.1\r\nHost: {name}\r\nUser-Agent: testkit\r\n{length}Connection: close\r\n\r\n{body}"
+    );
     stream.write_all(request.as_bytes()).await?;
     let mut answer = Vec::new();
     stream.read_to_end(&mut answer).await?;

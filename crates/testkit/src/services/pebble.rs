@@ -1,0 +1,287 @@
+//! Pebble: a CA that speaks ACME and forgets all when it ends.
+
+mod challenges;
+
+use std::fs::{self, File};
+use std::net::{Ipv4Addr, SocketAddr, TcpStream};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
+
+pub use challenges::ChallengeServer;
+
+use super::free_port;
+use super::reaper::Reaper;
+use crate::ca::{Key, TestCa};
+use crate::client;
+
+/// Pebble with a challenge server of its own, which is its resolver too.
+pub struct Pebble {
+    folder: PathBuf,
+    ca: TestCa,
+    port: u16,
+    management: u16,
+    challenges: ChallengeServer,
+    _process: Process,
+    _reaper: Reaper,
+}
+
+/// What a CA does differently. The default rejects no nonce, uses no
+/// authorization a second time, validates at once and tells nobody to wait.
+#[derive(Clone, Debug, Default)]
+pub struct PebbleOptions {
+    /// Id and key (base64url) of an external account; accounts then need one.
+    pub external_account: Option<(String, String)>,
+    /// Further roots, each with a chain of its own.
+    pub alternate_roots: u8,
+    /// Percentage of good nonces that are rejected.
+    pub rejected_nonces: u8,
+    /// Profiles and their validity in seconds; none means one, `default`.
+    pub profiles: Vec<(String, u64)>,
+    /// Seconds of the field `Retry-After` of orders.
+    pub retry_after: u32,
+    /// Names that no certificate is issued for.
+    pub blocked: Vec<String>,
+    /// Port at which HTTP-01 is validated; that of the challenge server if none.
+    pub http_port: Option<u16>,
+    /// Port at which TLS-ALPN-01 is validated, likewise.
+    pub tls_port: Option<u16>,
+}
+
+impl Pebble {
+    /// Starts a CA.
+    ///
+    /// # Panics
+    /// If Pebble is not installed, or does not start.
+    #[must_use]
+    pub fn start(options: &PebbleOptions) -> Self {
+        let folder = tempfile::Builder::new().prefix("sekisho-pebble-").tempdir();
+        // The reaper removes the folder, even if this process is killed.
+        let folder = folder.expect("a folder").keep();
+        let reaper = Reaper::new(&folder);
+        let challenges = ChallengeServer::start(&folder);
+        let ca = TestCa::new();
+        let pair = ca.issue(&["127.0.0.1", "localhost"], Key::P256);
+        write(&folder, "cert.pem", &pair.chain_pem());
+        write(&folder, "key.pem", &pair.key_pem());
+        write(&folder, "root.pem", &ca.root_pem());
+        let ((port, management), process) = attempts("Pebble", || {
+            let ports = (free_port(), free_port());
+            let config = options.config(ports, &challenges);
+            write(&folder, "config.json", &config);
+            let process = options.spawn(&folder, &challenges);
+            process.answers(ports.0).map(|process| (ports, process))
+        });
+        Self {
+            folder,
+            ca,
+            port,
+            management,
+            challenges,
+            _process: process,
+            _reaper: reaper,
+        }
+    }
+
+    /// Returns the URL of the directory.
+    #[must_use]
+    pub fn directory(&self) -> String {
+        format!("https://127.0.0.1:{}/dir", self.port)
+    }
+
+    /// Returns the file with the root of Pebble's own HTTPS certificate. It is none of
+    /// the roots that issue.
+    #[must_use]
+    pub fn root(&self) -> PathBuf {
+        self.folder.join("root.pem")
+    }
+
+    /// Returns the challenge server.
+    #[must_use]
+    pub fn challenges(&self) -> &ChallengeServer {
+        &self.challenges
+    }
+
+    /// Returns the root, PEM, that issues chain `number`; 0 is the default one.
+    ///
+    /// # Panics
+    /// If there is none of that number.
+    pub async fn issuer(&self, number: u8) -> String {
+        let answer = self.managed("GET", &format!("/roots/{number}"), "").await;
+        let begin = answer.find("-----BEGIN").expect("a root of that number");
+        answer[begin..].to_owned()
+    }
+
+    /// Sets the renewal information (RFC 9773) of a certificate, PEM, to this JSON
+    /// text.
+    ///
+    /// # Panics
+    /// If Pebble did not issue the certificate.
+    pub async fn set_renewal_info(&self, certificate: &str, json: &str) {
+        let body = format!(
+            r#"{{"Certificate": {}, "ARIResponse": {}}}"#,
+            quoted(certificate),
+            quoted(json)
+        );
+        let answer = self.managed("POST", "/set-renewal-info/", &body).await;
+        assert!(answer.starts_with("HTTP/1.1 200 "), "{answer}");
+    }
+
+    /// Returns the status of a certificate, `Valid` or `Revoked`, and more, as JSON.
+    ///
+    /// # Panics
+    /// If Pebble can't be asked.
+    pub async fn status(&self, serial: &str) -> String {
+        let target = format!("/cert-status-by-serial/{serial}");
+        self.managed("GET", &target, "").await
+    }
+
+    /// Returns what Pebble wrote.
+    #[must_use]
+    pub fn log(&self) -> String {
+        fs::read_to_string(self.folder.join("pebble.log")).unwrap_or_default()
+    }
+
+    async fn managed(&self, method: &str, target: &str, body: &str) -> String {
+        let address = SocketAddr::from((Ipv4Addr::LOCALHOST, self.management));
+        let config = client::config(&self.ca);
+        let sent = client::send(address, "127.0.0.1", (method, target, body), config).await;
+        sent.expect("Pebble answers")
+    }
+}
+
+impl Drop for Pebble {
+    fn drop(&mut self) {
+        if thread::panicking() {
+            eprintln!("Pebble:\n{}", self.log());
+        }
+    }
+}
+
+impl PebbleOptions {
+    fn config(&self, ports: (u16, u16), challenges: &ChallengeServer) -> String {
+        let (port, management) = ports;
+        let external = match &self.external_account {
+            None => String::new(),
+            Some((id, key)) => format!(
+                r#""externalAccountBindingRequired": true,
+                "externalAccountMACKeys": {{{}: {}}},"#,
+                quoted(id),
+                quoted(key)
+            ),
+        };
+        let profile = |(name, seconds): &(String, u64)| {
+            format!(
+                r#"{}: {{"description": "", "validityPeriod": {seconds}}}"#,
+                quoted(name)
+            )
+        };
+        let profiles: Vec<_> = self.profiles.iter().map(profile).collect();
+        let blocked: Vec<_> = self.blocked.iter().map(|name| quoted(name)).collect();
+        format!(
+            r#"{{"pebble": {{
+                "listenAddress": "127.0.0.1:{port}",
+                "managementListenAddress": "127.0.0.1:{management}",
+                "certificate": "cert.pem",
+                "privateKey": "key.pem",
+                "httpPort": {},
+                "tlsPort": {},
+                "keyAlgorithm": "ecdsa",
+                {external}
+                "domainBlocklist": [{}],
+                "profiles": {{{}}},
+                "retryAfter": {{"authz": {retry_after}, "order": {retry_after}}}
+            }}}}"#,
+            self.http_port.unwrap_or(challenges.http),
+            self.tls_port.unwrap_or(challenges.tls),
+            blocked.join(","),
+            profiles.join(","),
+            retry_after = self.retry_after,
+        )
+    }
+
+    fn spawn(&self, folder: &Path, challenges: &ChallengeServer) -> Process {
+        let resolver = format!("127.0.0.1:{}", challenges.dns);
+        let mut command = Command::new(program("pebble"));
+        command
+            .args(["-config", "config.json", "-strict", "-dnsserver", &resolver])
+            .env("PEBBLE_VA_NOSLEEP", "1")
+            .env("PEBBLE_AUTHZREUSE", "0")
+            .env("PEBBLE_WFE_NONCEREJECT", self.rejected_nonces.to_string())
+            .env("PEBBLE_ALTERNATE_ROOTS", self.alternate_roots.to_string());
+        Process::spawn(&mut command, folder, "pebble")
+    }
+}
+
+/// Process of a service; it ends when this is dropped.
+struct Process(Child);
+
+impl Process {
+    /// Starts a command in this folder, with a log and a file of its id there.
+    fn spawn(command: &mut Command, folder: &Path, name: &str) -> Self {
+        let log = File::create(folder.join(format!("{name}.log"))).expect("a log");
+        let child = command
+            .current_dir(folder)
+            .stdin(Stdio::null())
+            .stdout(log.try_clone().expect("a handle"))
+            .stderr(log)
+            .spawn();
+        let child = child.unwrap_or_else(|error| panic!("{command:?}: {error}"));
+        write(folder, &format!("{name}.pid"), &child.id().to_string());
+        Self(child)
+    }
+
+    /// Waits until something listens at this port. None if the process ended first,
+    /// since another one took a port.
+    fn answers(mut self, port: u16) -> Option<Self> {
+        let begun = Instant::now();
+        while begun.elapsed() < START_TIMEOUT {
+            if self.0.try_wait().expect("it is a child").is_some() {
+                return None;
+            }
+            if TcpStream::connect((Ipv4Addr::LOCALHOST, port)).is_ok() {
+                return Some(self);
+            }
+            thread::sleep(Duration::from_millis(5));
+        }
+        None
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        // The process may have ended already.
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// Starts something anew with other ports until it runs.
+fn attempts<T>(what: &str, mut start: impl FnMut() -> Option<T>) -> T {
+    let started = (0..MAX_ATTEMPTS).find_map(|_| start());
+    started.unwrap_or_else(|| panic!("{what} does not start"))
+}
+
+/// Returns the path of a program that `make deps` installs.
+fn program(name: &str) -> PathBuf {
+    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../../target/pebble-2.10.1");
+    let program = Path::new(folder).join(name);
+    let is_there = program.is_file();
+    assert!(is_there, "there is no {name} in {folder}; run `make deps`");
+    program
+}
+
+fn write(folder: &Path, name: &str, text: &str) {
+    fs::write(folder.join(name), text).expect("a file");
+}
+
+/// Writes a text of printable characters and line feeds as JSON.
+fn quoted(text: &str) -> String {
+    let escaped = text.replace('\\', r"\\").replace('"', "\\\"");
+    format!("\"{}\"", escaped.replace('\n', r"\n").replace('\r', ""))
+}
+
+const MAX_ATTEMPTS: usize = 5;
+/// Far more than a start takes.
+const START_TIMEOUT: Duration = Duration::from_secs(20);
