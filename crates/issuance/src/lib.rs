@@ -1,2 +1,4 @@
 //! Issuance: certificates from CAs that speak ACME (RFC 8555).
 #![forbid(unsafe_code)]
+
+pub mod acme;

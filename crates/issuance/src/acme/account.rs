@@ -1,0 +1,272 @@
+//! Accounts (RFC 8555, section 7.3).
+
+use std::fmt;
+
+use data_encoding::BASE64URL_NOPAD;
+use instant_acme::{AccountCredentials, ExternalAccountKey, RevocationReason, RevocationRequest};
+use rustls_pki_types::CertificateDer;
+use sekisho_certs::credential::Secret;
+use serde::Deserialize;
+
+use super::ca::Ca;
+use super::error::{Error, Fault};
+use super::exchange::{Exchange, Noted};
+use super::order::{NewOrder, Order};
+
+/// Account at a CA. The CA knows it by its key: whoever has the key can order and
+/// revoke in its name.
+#[derive(Clone)]
+pub struct Account {
+    pub(super) ca: Ca,
+    id: String,
+    credentials: Secret,
+}
+
+/// What a new account is made of.
+#[derive(Clone, Debug, Default)]
+pub struct NewAccount {
+    /// URIs, such as `mailto:ops@example.com`, at which the CA can warn.
+    pub contact: Vec<String>,
+    /// Whether the operator agrees to [`super::Meta::terms_of_service`].
+    pub agree: bool,
+    /// Account of another kind at the CA that this one is bound to.
+    pub external: Option<ExternalAccount>,
+}
+
+/// External account (RFC 8555, section 7.3.4).
+#[derive(Clone, Debug)]
+pub struct ExternalAccount {
+    /// Key identifier.
+    pub id: String,
+    /// MAC key, base64url text as the CA gave it.
+    pub key: Secret,
+}
+
+impl Ca {
+    /// Makes an account with a fresh key. The caller saves [`Account::to_bytes`]
+    /// before it uses the account. A kill between the CA's answer and the saving
+    /// leaves an account that nobody uses.
+    ///
+    /// # Errors
+    /// [`Fault::Setting`] names `agree`, `eab_id` or `eab_key`.
+    pub async fn create_account(&self, new: &NewAccount) -> Result<Account, Error> {
+        let account = self.create(new).await;
+        account.map_err(|fault| fault.at(&self.name, "creating an account"))
+    }
+
+    /// Takes an account that [`Account::to_bytes`] gave; sends nothing.
+    ///
+    /// # Errors
+    /// If the bytes are none, or of an account at another CA.
+    pub fn account(&self, bytes: &Secret) -> Result<Account, Error> {
+        let account = Account::from_bytes(self, bytes);
+        account.map_err(|fault| fault.at(&self.name, "reading the account"))
+    }
+
+    async fn create(&self, new: &NewAccount) -> Result<Account, Fault> {
+        let meta = self.endpoints().await?.meta;
+        if let (Some(terms), false) = (&meta.terms_of_service, new.agree) {
+            let why = format!("the CA asks for agreement to {terms}");
+            return Err(Fault::Setting { key: "agree", why });
+        }
+        if meta.external_account_required && new.external.is_none() {
+            let why = "the CA asks for an external account: eab_id and eab_key".into();
+            return Err(Fault::Setting { key: "eab_id", why });
+        }
+        let external = new.external.as_ref().map(external_key).transpose()?;
+        let contact: Vec<_> = new.contact.iter().map(String::as_str).collect();
+        let asked = instant_acme::NewAccount {
+            contact: &contact,
+            terms_of_service_agreed: new.agree,
+            only_return_existing: false,
+        };
+        let (exchange, _) = Exchange::new(&self.transport);
+        let created = instant_acme::Account::builder_with_http(exchange)
+            .create(&asked, self.directory().to_owned(), external.as_ref())
+            .await;
+        let (account, credentials) = created.map_err(|error| match Fault::from(error) {
+            Fault::Refused {
+                problem: Some(problem),
+                status: 400..=403,
+                ..
+            } if external.is_some() => {
+                let why = format!("the CA refuses this external account: {problem}");
+                Fault::Setting {
+                    key: "eab_key",
+                    why,
+                }
+            }
+            fault => fault,
+        })?;
+        Account::of(self, account.id(), &credentials)
+    }
+}
+
+fn external_key(external: &ExternalAccount) -> Result<ExternalAccountKey, Fault> {
+    let text = external.key.expose().trim_ascii();
+    let padding = text.iter().rev().take_while(|&&byte| byte == b'=').count();
+    let key = BASE64URL_NOPAD.decode(&text[..text.len() - padding]);
+    let key = key.map_err(|_| Fault::Setting {
+        key: "eab_key",
+        why: "it is not base64url".into(),
+    })?;
+    Ok(ExternalAccountKey::new(external.id.clone(), &key))
+}
+
+impl Account {
+    /// Returns the account's URL, which names it at the CA and in CAA records
+    /// (RFC 8657).
+    #[must_use]
+    pub fn id(&self) -> &str {
+        &self.id
+    }
+
+    /// Returns the CA.
+    #[must_use]
+    pub fn ca(&self) -> &Ca {
+        &self.ca
+    }
+
+    /// Returns the account with its private key, for [`Ca::account`].
+    #[must_use]
+    pub fn to_bytes(&self) -> Secret {
+        self.credentials.clone()
+    }
+
+    /// Begins an order. The caller saves [`Order::url`] before anything else.
+    ///
+    /// # Errors
+    /// [`Error`].
+    pub async fn order(&self, new: &NewOrder<'_>) -> Result<Order, Error> {
+        Order::begin(self, new).await
+    }
+
+    /// Goes on with an order that any process began with this account.
+    ///
+    /// # Errors
+    /// [`Error::is_lost`] tells whether the CA does not know it any more.
+    pub async fn resume(&self, url: &str) -> Result<Order, Error> {
+        Order::resume(self, url).await
+    }
+
+    /// Replaces the URIs at which the CA can warn.
+    ///
+    /// # Errors
+    /// [`Error`].
+    pub async fn set_contact(&self, contact: &[String]) -> Result<(), Error> {
+        let contact: Vec<_> = contact.iter().map(String::as_str).collect();
+        let done = async {
+            let (account, _) = self.session().await?;
+            Ok(account.update_contacts(&contact).await?)
+        };
+        done.await
+            .map_err(|fault| self.at(fault, "changing the contact"))
+    }
+
+    /// Gives the account a fresh key (RFC 8555, section 7.3.5). The old key is worth
+    /// nothing from then on. The caller saves [`Account::to_bytes`] of the returned
+    /// account at once: instant-acme makes the key itself, so that a kill before the
+    /// saving loses the account.
+    ///
+    /// # Errors
+    /// [`Error`]; the old key holds on, unless the CA's answer was lost.
+    pub async fn rotate(&self) -> Result<Self, Error> {
+        let done = async {
+            let (mut account, _) = self.session().await?;
+            let credentials = account.update_key().await?;
+            Self::of(&self.ca, &self.id, &credentials)
+        };
+        done.await
+            .map_err(|fault| self.at(fault, "replacing the account's key"))
+    }
+
+    /// Ends the account for ever (RFC 8555, section 7.3.6). Certificates stay valid.
+    ///
+    /// # Errors
+    /// [`Error`].
+    pub async fn deactivate(&self) -> Result<(), Error> {
+        let done = async {
+            let (account, _) = self.session().await?;
+            Ok(account.deactivate().await?)
+        };
+        done.await
+            .map_err(|fault| self.at(fault, "deactivating the account"))
+    }
+
+    /// Revokes a certificate that this account ordered (RFC 8555, section 7.6). One
+    /// that is revoked already counts as done.
+    ///
+    /// # Errors
+    /// [`Error`].
+    pub async fn revoke(
+        &self,
+        certificate: &CertificateDer<'_>,
+        reason: Option<RevocationReason>,
+    ) -> Result<(), Error> {
+        let done = async {
+            let (account, _) = self.session().await?;
+            let request = RevocationRequest {
+                certificate,
+                reason,
+            };
+            Ok(account.revoke(&request).await?)
+        };
+        let done = done
+            .await
+            .map_err(|fault| self.at(fault, "revoking a certificate"));
+        match done {
+            Err(error) if error.problem().is_some_and(|p| p.kind == "alreadyRevoked") => Ok(()),
+            done => done,
+        }
+    }
+
+    /// Returns what speaks for the account, and what it notes of answers. Each has its
+    /// own notes, so that only one order uses them.
+    pub(super) async fn session(&self) -> Result<(instant_acme::Account, Noted), Fault> {
+        let (exchange, noted) = Exchange::new(&self.ca.transport);
+        let builder = instant_acme::Account::builder_with_http(exchange);
+        let credentials: AccountCredentials = serde_json::from_slice(self.credentials.expose())?;
+        Ok((builder.from_credentials(credentials).await?, noted))
+    }
+
+    pub(super) fn at(&self, fault: Fault, step: impl fmt::Display) -> Error {
+        fault.at(&self.ca.name, step)
+    }
+
+    fn of(ca: &Ca, id: &str, credentials: &AccountCredentials) -> Result<Self, Fault> {
+        let bytes = serde_json::to_vec(credentials)?;
+        Ok(Self {
+            ca: ca.clone(),
+            id: id.to_owned(),
+            credentials: Secret::new(bytes),
+        })
+    }
+
+    fn from_bytes(ca: &Ca, bytes: &Secret) -> Result<Self, Fault> {
+        #[derive(Deserialize)]
+        struct Stored {
+            id: String,
+            directory: String,
+        }
+        let damaged = |error| Fault::Malformed(format!("the stored account is damaged: {error}"));
+        let stored: Stored = serde_json::from_slice(bytes.expose()).map_err(damaged)?;
+        let credentials = serde_json::from_slice(bytes.expose()).map_err(damaged)?;
+        if stored.directory != ca.directory() {
+            let why = format!("this account is one of {}", stored.directory);
+            return Err(Fault::Setting {
+                key: "directory",
+                why,
+            });
+        }
+        Self::of(ca, &stored.id, &credentials)
+    }
+}
+
+impl fmt::Debug for Account {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Account")
+            .field("ca", &self.ca.name)
+            .field("id", &self.id)
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,254 @@
+//! Orders (RFC 8555, section 7.4).
+
+mod issue;
+
+use std::fmt;
+
+use instant_acme::{
+    AuthorizationState, AuthorizationStatus, ChallengeStatus, Identifier, OrderStatus,
+};
+use rustls_pki_types::CertificateDer;
+use sekisho_certs::credential::Secret;
+use sekisho_certs::host::HostPattern;
+
+use super::account::Account;
+use super::authorization::{Authorization, Challenge, ChallengeKind};
+use super::directory::Directory;
+use super::error::{Error, Fault};
+use super::exchange::Noted;
+use super::renewal_info;
+
+/// What is ordered.
+#[derive(Clone, Copy, Debug)]
+pub struct NewOrder<'a> {
+    /// Names of the certificate; at least one.
+    pub names: &'a [HostPattern],
+    /// One of [`super::Meta::profiles`]; the CA's choice if none.
+    pub profile: Option<&'a str>,
+    /// Certificate that this one follows (RFC 9773, section 5): CAs exempt such orders
+    /// from limits. Passed over where the CA has no renewal information.
+    pub replaces: Option<&'a CertificateDer<'a>>,
+}
+
+/// How the certificate should be.
+#[derive(Clone, Copy, Debug)]
+pub struct Wanted<'a> {
+    /// The key that it was requested with, PKCS#8.
+    pub key: &'a Secret,
+    /// Names that it must have.
+    pub names: &'a [HostPattern],
+    /// Common name of the root that its chain should lead to. Where the CA offers no
+    /// such chain, its default one is taken and a line logged.
+    pub chain: Option<&'a str>,
+    /// Now, seconds since the Unix epoch.
+    pub now: i64,
+    /// Roots that may have issued the certificate themselves, without another between.
+    pub roots: &'a [CertificateDer<'static>],
+}
+
+/// Order at a CA. Its steps are, in this order, each to be repeated after a failure or
+/// in another process:
+///
+/// 1. [`Order::authorizations`], and for each pending one [`Order::set_ready`] once the
+///    challenge is answered;
+/// 2. [`Order::wait_ready`];
+/// 3. [`Order::finalize`], with a key that is saved;
+/// 4. [`Order::certificate`].
+///
+/// [`Order::status`] says where a resumed one stands: `pending` 1, `ready` 3,
+/// `processing` and `valid` 4; `invalid` is the end.
+pub struct Order {
+    account: Account,
+    inner: instant_acme::Order,
+    noted: Noted,
+    status: OrderStatus,
+    /// Of the account's key (RFC 7638).
+    thumbprint: String,
+    /// For errors: its names or its URL.
+    what: String,
+}
+
+impl Order {
+    pub(super) async fn begin(account: &Account, new: &NewOrder<'_>) -> Result<Self, Error> {
+        let what = listed(new.names);
+        let begun = Self::place(account, new, what.clone()).await;
+        begun.map_err(|fault| account.at(fault, format_args!("ordering {what}")))
+    }
+
+    pub(super) async fn resume(account: &Account, url: &str) -> Result<Self, Error> {
+        let resumed = async {
+            let session = account.session().await?;
+            let inner = session.0.order(url.to_owned()).await?;
+            Ok(Self::new(account, session, inner, url.to_owned()))
+        };
+        let resumed = resumed.await;
+        resumed.map_err(|fault| account.at(fault, format_args!("resuming order {url}")))
+    }
+
+    async fn place(account: &Account, new: &NewOrder<'_>, what: String) -> Result<Self, Fault> {
+        let identifier = |name: &HostPattern| Identifier::Dns(name.as_str().to_owned());
+        let identifiers: Vec<_> = new.names.iter().map(identifier).collect();
+        let directory = account.ca.endpoints().await?;
+        let mut asked = instant_acme::NewOrder::new(&identifiers);
+        if let Some(profile) = new.profile {
+            offers(&directory, profile)?;
+            asked = asked.profile(profile);
+        }
+        if let Some(replaced) = new.replaces
+            && directory.renewal_info.is_some()
+        {
+            asked = asked.replaces(renewal_info::identifier(replaced)?);
+        }
+        let session = account.session().await?;
+        let inner = session.0.new_order(&asked).await?;
+        Ok(Self::new(account, session, inner, what))
+    }
+
+    fn new(
+        account: &Account,
+        (session, noted): (instant_acme::Account, Noted),
+        mut inner: instant_acme::Order,
+        what: String,
+    ) -> Self {
+        Self {
+            thumbprint: session.key_thumbprint().to_owned(),
+            account: account.clone(),
+            status: inner.state().status,
+            inner,
+            noted,
+            what,
+        }
+    }
+
+    /// Returns the URL, by which any process resumes the order.
+    #[must_use]
+    pub fn url(&self) -> &str {
+        self.inner.url()
+    }
+
+    /// Returns the status as the last answer had it.
+    #[must_use]
+    pub fn status(&self) -> OrderStatus {
+        self.status
+    }
+
+    /// Returns what the CA wants for each name. Each authorization is read once.
+    ///
+    /// # Errors
+    /// [`Error`].
+    pub async fn authorizations(&mut self) -> Result<Vec<Authorization>, Error> {
+        let read = self.read_authorizations().await;
+        read.map_err(|fault| self.at(fault, "reading the authorizations of"))
+    }
+
+    /// Tells the CA that it may validate. It may do so before this returns. Does
+    /// nothing if validation has ended, so that a step may be repeated.
+    ///
+    /// # Errors
+    /// [`Fault::Unsupported`] if the CA does not offer this challenge for the name.
+    pub async fn set_ready(&mut self, name: &str, kind: ChallengeKind) -> Result<(), Error> {
+        let mut told = self.tell_ready(name, kind).await;
+        // Another process may have asked before.
+        if matches!(told, Err(Fault::Refused { .. })) && self.is_decided(name).await {
+            told = Ok(());
+        }
+        told.map_err(|fault| self.at(fault, "asking for validation of"))
+    }
+
+    async fn read_authorizations(&mut self) -> Result<Vec<Authorization>, Fault> {
+        let mut found = Vec::new();
+        let mut authorizations = self.inner.authorizations();
+        while let Some(handle) = authorizations.next().await {
+            found.push(authorization(&*handle?, &self.thumbprint));
+        }
+        Ok(found)
+    }
+
+    async fn tell_ready(&mut self, name: &str, kind: ChallengeKind) -> Result<(), Fault> {
+        let mut authorizations = self.inner.authorizations();
+        while let Some(handle) = authorizations.next().await {
+            let mut handle = handle?;
+            if handle.identifier().to_string() != name {
+                continue;
+            }
+            if let Some(mut challenge) = handle.challenge(kind.wire()) {
+                return match challenge.status {
+                    ChallengeStatus::Pending => Ok(challenge.set_ready().await?),
+                    _ => Ok(()),
+                };
+            }
+        }
+        let what = format!("challenge {} for {name}", kind.as_str());
+        Err(Fault::Unsupported(what))
+    }
+
+    async fn is_decided(&mut self, name: &str) -> bool {
+        let mut authorizations = self.inner.authorizations();
+        while let Some(Ok(mut handle)) = authorizations.next().await {
+            if handle.identifier().to_string() == name {
+                let read = handle.refresh().await;
+                return read.is_ok_and(|state| state.status != AuthorizationStatus::Pending);
+            }
+        }
+        false
+    }
+
+    fn at(&self, fault: Fault, step: &str) -> Error {
+        let what = &self.what;
+        self.account.at(fault, format_args!("{step} {what}"))
+    }
+}
+
+impl fmt::Debug for Order {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Order")
+            .field("url", &self.url())
+            .field("status", &self.status)
+            .finish_non_exhaustive()
+    }
+}
+
+fn authorization(state: &AuthorizationState, thumbprint: &str) -> Authorization {
+    // One that is decided is not to be answered.
+    let open = match state.status {
+        AuthorizationStatus::Pending => &state.challenges[..],
+        _ => &[],
+    };
+    let challenges = open.iter().filter_map(|challenge| {
+        let kind = ChallengeKind::of(&challenge.r#type)?;
+        Challenge::new(kind, &challenge.token, thumbprint)
+    });
+    Authorization {
+        name: state.identifier().to_string(),
+        status: state.status,
+        challenges: challenges.collect(),
+    }
+}
+
+/// Whether the CA has this profile.
+fn offers(directory: &Directory, profile: &str) -> Result<(), Fault> {
+    let profiles = &directory.meta.profiles;
+    if profiles.contains_key(profile) {
+        return Ok(());
+    }
+    let names: Vec<_> = profiles.keys().map(String::as_str).collect();
+    let why = format!("the CA has no {profile:?}, only {}", names.join(", "));
+    let key = "profile";
+    Err(Fault::Setting { key, why })
+}
+
+/// Names for an error: the first few.
+fn listed(names: &[HostPattern]) -> String {
+    let shown: Vec<_> = names
+        .iter()
+        .take(MAX_SHOWN)
+        .map(HostPattern::as_str)
+        .collect();
+    let shown = shown.join(", ");
+    match names.len().checked_sub(MAX_SHOWN) {
+        Some(more @ 1..) => format!("{shown} and {more} more"),
+        _ => shown,
+    }
+}
+
+const MAX_SHOWN: usize = 3;

@@ -1,0 +1,10 @@
+//! The ACME client against real CAs: Pebble, and a scripted one for what Pebble can't
+//! do.
+#![allow(clippy::unwrap_used, reason = "a test may panic")]
+
+mod accounts;
+mod fixture;
+mod orders;
+mod refusals;
+mod renewals;
+mod scripted;

@@ -1,0 +1,237 @@
+//! A scripted CA for what Pebble can't do.
+
+use std::time::Duration;
+
+use sekisho_certs::credential::{CredentialError, Secret};
+use sekisho_issuance::acme::{Account, Blame, Ca, CaSettings, Error, Fault, Order, Retry};
+use sekisho_testkit::{Answer, Endpoint, Key, Pair, Speaks, TestCa};
+use tempfile::TempDir;
+
+use crate::fixture::{PATIENCE, agreed, fetch, names, order_of};
+
+/// CA whose answers a test sets. It checks no signature.
+struct Scripted {
+    endpoint: Endpoint,
+    issuer: TestCa,
+    ca: Ca,
+    _folder: TempDir,
+}
+
+impl Scripted {
+    fn start() -> Self {
+        Self::with_deadline(PATIENCE)
+    }
+
+    fn with_deadline(deadline: Duration) -> Self {
+        let issuer = TestCa::new();
+        let endpoint = Endpoint::start(Speaks::Http2(&issuer.issue(&["127.0.0.1"], Key::P256)));
+        let folder = tempfile::tempdir().unwrap();
+        let root = folder.path().join("root.pem");
+        std::fs::write(&root, issuer.root_pem()).unwrap();
+        let settings = CaSettings {
+            name: "scripted".into(),
+            directory: format!("https://{}/dir", endpoint.address),
+            root: Some(root),
+            deadline,
+        };
+        let scripted = Self {
+            ca: Ca::new(&settings).unwrap(),
+            endpoint,
+            issuer,
+            _folder: folder,
+        };
+        let urls = ["newNonce", "newAccount", "newOrder"];
+        let urls = urls.map(|name| format!(r#""{name}": "{}""#, scripted.url(name)));
+        scripted.put("dir", Answer::ok(format!("{{{}}}", urls.join(","))));
+        scripted.put("newNonce", Answer::ok(""));
+        let account = Answer::status(201).with("location", &scripted.url("account"));
+        scripted.put("newAccount", account);
+        scripted
+    }
+
+    fn url(&self, name: &str) -> String {
+        format!("https://{}/{name}", self.endpoint.address)
+    }
+
+    fn put(&self, name: &str, answer: Answer) {
+        let answer = answer.with("replay-nonce", "nonce");
+        self.endpoint.put(&format!("/{name}"), answer);
+    }
+
+    async fn account(&self) -> Account {
+        self.ca.create_account(&agreed()).await.unwrap()
+    }
+
+    async fn refused(&self) -> Error {
+        let names = names(&["a.example"]);
+        self.account()
+            .await
+            .order(&order_of(&names))
+            .await
+            .unwrap_err()
+    }
+
+    /// Makes an order of this status, and returns it.
+    async fn order(&self, status: &str, fields: &[(&'static str, &str)]) -> Order {
+        let json = format!(
+            r#"{{"status": "{status}", "authorizations": [], "finalize": "{}",
+                "certificate": "{}"}}"#,
+            self.url("finalize"),
+            self.url("certificate")
+        );
+        let with = |answer: Answer, (name, value): &(&'static str, &str)| answer.with(name, value);
+        self.put("order", fields.iter().fold(Answer::ok(json), with));
+        self.account()
+            .await
+            .resume(&self.url("order"))
+            .await
+            .unwrap()
+    }
+
+    /// Fetches this pair's certificate as the answer to an order with this key.
+    async fn fetched(&self, issued: &Pair, key: &Pair) -> Error {
+        let chain = Answer::ok(issued.chain_pem());
+        self.put(
+            "certificate",
+            chain.with("content-type", "application/pem-certificate-chain"),
+        );
+        let mut order = self.order("valid", &[]).await;
+        let key = Secret::new(key.key_der().secret_der().to_vec());
+        fetch(&mut order, &names(&["a.example"]), &key, None)
+            .await
+            .unwrap_err()
+    }
+}
+
+#[tokio::test]
+async fn a_rate_limit_says_until_when() {
+    let ca = Scripted::start();
+    let problem = r#"{"type": "urn:ietf:params:acme:error:rateLimited",
+        "detail": "too many certificates (5) already issued"}"#;
+    let limited = Answer {
+        body: problem.into(),
+        ..Answer::status(429)
+    };
+    ca.put("newOrder", limited.with("retry-after", "3600"));
+    let error = ca.refused().await;
+    assert_eq!(
+        error.to_string(),
+        "scripted: ordering a.example: rateLimited: too many certificates (5) already issued"
+    );
+    assert!(error.is_rate_limit());
+    assert_eq!(error.retry(), Retry::After(Duration::from_secs(3600)));
+}
+
+#[tokio::test]
+async fn an_overloaded_ca_needs_no_problem_document() {
+    let ca = Scripted::start();
+    let busy = Answer {
+        body: "<html>".into(),
+        ..Answer::status(503)
+    };
+    let busy = busy.with("date", "Sun, 06 Nov 1994 08:49:37 GMT");
+    ca.put(
+        "newOrder",
+        busy.with("retry-after", "Sun, 06 Nov 1994 08:51:37 GMT"),
+    );
+    let error = ca.refused().await;
+    assert!(error.to_string().contains("503"), "{error}");
+    assert_eq!(error.retry(), Retry::After(Duration::from_secs(120)));
+    assert_eq!(error.blame(), Blame::Ca);
+}
+
+#[tokio::test]
+async fn a_hang_ends_at_the_deadline() {
+    let ca = Scripted::with_deadline(Duration::from_millis(300));
+    let account = ca.account().await;
+    ca.put("newOrder", Answer::status(201).after(PATIENCE * 10));
+    let names = names(&["a.example"]);
+    let error = account.order(&order_of(&names)).await.unwrap_err();
+    assert!(
+        error.to_string().ends_with("did not answer within 0.3 s"),
+        "{error}"
+    );
+    assert_eq!((error.blame(), error.retry()), (Blame::Ca, Retry::Later));
+}
+
+#[tokio::test]
+async fn a_lost_order_is_told_apart() {
+    let ca = Scripted::start();
+    let account = ca.account().await;
+    let lost = account.resume(&ca.url("order")).await.unwrap_err();
+    assert!(lost.is_lost(), "{lost}");
+    assert!(lost.to_string().contains(&ca.url("order")), "{lost}");
+    ca.put("order", Answer::status(500));
+    let broken = account.resume(&ca.url("order")).await.unwrap_err();
+    assert!(!broken.is_lost(), "{broken}");
+}
+
+#[tokio::test]
+async fn the_ca_decides_when_to_look_again() {
+    let ca = Scripted::start();
+    let mut order = ca.order("pending", &[("retry-after", "90")]).await;
+    let error = order.wait_ready(PATIENCE).await.unwrap_err();
+    assert_eq!(
+        error.retry(),
+        Retry::After(Duration::from_secs(90)),
+        "{error}"
+    );
+    let mut order = ca.order("invalid", &[]).await;
+    let error = order.wait_ready(PATIENCE).await.unwrap_err();
+    assert!(error.to_string().contains("and not why"), "{error}");
+}
+
+#[tokio::test]
+async fn a_certificate_that_can_not_be_served_is_refused() {
+    let ca = Scripted::start();
+    let own = ca.issuer.issue(&["a.example"], Key::P256);
+    let other = ca.issuer.issue(&["a.example"], Key::P256);
+    let error = ca.fetched(&other, &own).await;
+    let fault = &error.fault;
+    assert!(
+        matches!(
+            fault,
+            Fault::Certificate(CredentialError::KeyMismatch { .. })
+        ),
+        "{error}"
+    );
+    let old = ca
+        .issuer
+        .issue_valid(&["a.example"], Key::P256, (2020, 1, 1), (2020, 4, 1));
+    let error = ca.fetched(&old, &old).await;
+    let fault = &error.fault;
+    assert!(
+        matches!(fault, Fault::Certificate(CredentialError::Expired(_))),
+        "{error}"
+    );
+    let elsewhere = ca.issuer.issue(&["b.example"], Key::P256);
+    let error = ca.fetched(&elsewhere, &elsewhere).await;
+    assert!(
+        error
+            .to_string()
+            .ends_with("the certificate is not for a.example"),
+        "{error}"
+    );
+    assert_eq!(error.blame(), Blame::Ca);
+}
+
+#[tokio::test]
+async fn answers_that_make_no_sense_are_bounded_errors() {
+    let ca = Scripted::start();
+    for (body, says) in [
+        ("<html>".to_owned(), "expected value"),
+        (r#"{"newNonce": "x"}"#.to_owned(), "missing field"),
+        ("[".repeat(1 << 20), "over 131072 bytes"),
+        (
+            r#"{"newNonce": "http://127.0.0.1/n", "newAccount": "x", "newOrder": "x"}"#.into(),
+            "is not https",
+        ),
+    ] {
+        let fresh = Scripted::start();
+        fresh.put("dir", Answer::ok(body));
+        let error = fresh.ca.create_account(&agreed()).await.unwrap_err();
+        assert!(error.to_string().contains(says), "{error}");
+    }
+    ca.put("newOrder", Answer::status(201));
+    assert!(matches!(ca.refused().await.fault, Fault::Malformed(_)));
+}
