@@ -21,27 +21,33 @@ use crate::virtual_host::VirtualHost;
 ///   tenant, with or without a permit before. The load gives its permit back.
 ///
 /// Where too many wait, the answer is a [`LookupError`] that says which bound
-/// was met. Steps 2 to 4 end at `deadline` with [`LookupError::Late`]. A load
-/// that has begun goes on. Returns the counted result, too.
+/// was met. Steps 2 and 3 end at `deadline` with [`LookupError::Late`], so does
+/// step 4, which moves `deadline` when it begins: a certificate takes longer
+/// than a store call. A load that has begun goes on. Returns the counted result,
+/// too.
 pub(crate) async fn ask(
     lookup: &Arc<Lookup<VirtualHost>>,
     budget: &Budget,
     metrics: &Metrics,
     name: &HostName,
     prefix: Prefix,
-    deadline: Instant,
+    deadline: &mut Instant,
 ) -> (Outcome<VirtualHost>, LookupResult) {
     let reached = match lookup.cached(name) {
         Cached::Hit(outcome) => return count(metrics, outcome, LookupResult::Hit),
-        Cached::InFlight(wait) => timeout_at(deadline, wait.progress())
+        Cached::InFlight(wait) => timeout_at(*deadline, wait.progress())
             .await
             .map(|progress| (progress, LookupResult::Joined)),
-        Cached::Miss => timeout_at(deadline, load(lookup, budget, name, prefix, deadline)).await,
+        Cached::Miss => {
+            let load = load(lookup, budget, name, prefix, *deadline);
+            timeout_at(*deadline, load).await
+        }
     };
     let (outcome, how) = match reached {
         Ok((Progress::Ended(outcome), how)) => (outcome, how),
         Ok((Progress::Obtaining { tenant, outcome }, how)) => {
-            let certificate = certificate(budget, metrics, tenant, outcome, deadline);
+            *deadline = Instant::now() + budget.certificates.time;
+            let certificate = certificate(budget, metrics, tenant, outcome, *deadline);
             // Boxed: no other lookup has room for it.
             (Box::pin(certificate).await, how)
         }

@@ -43,7 +43,7 @@ impl Budget {
                 limits.prefix_in_flight,
                 limits.loads_waiting,
             )),
-            certificates: Places::new(limits.certificates.places),
+            certificates: Places::new(limits.certificates),
         }
     }
 

@@ -45,7 +45,8 @@ pub(crate) struct Established {
 }
 
 /// Reads the ClientHello, looks up its name and finishes the handshake, all
-/// before one deadline. Returns None if there is no connection; the alert was
+/// before one deadline, which [`ask`] moves where a certificate must be waited
+/// for. Returns None if there is no connection; the alert was
 /// then sent and the result counted.
 pub(crate) async fn establish(
     mut socket: TcpStream,
@@ -54,13 +55,13 @@ pub(crate) async fn establish(
     signing: &SigningTurns,
 ) -> Option<Established> {
     let mut report = Report::new(peer.address);
-    let deadline = report.begun + shared.limits.handshake;
+    let mut deadline = report.begun + shared.limits.handshake;
     let Ok(hello) = timeout_at(deadline, hello::read(&mut socket)).await else {
         report.end(HandshakeResult::TimedOut, shared);
         return None;
     };
     let decided = match hello {
-        Ok(hello) => decide(&hello, peer, deadline, shared, signing, &mut report)
+        Ok(hello) => decide(&hello, peer, &mut deadline, shared, signing, &mut report)
             .await
             .map(|chosen| (chosen, hello)),
         Err(unfit) => Err(unfit.into()),
@@ -229,13 +230,13 @@ struct Refusal {
 ///    `missing_extension` for TLS 1.3 and `unrecognized_name` for TLS 1.2;
 /// 3. found: the host's certificate, expired or not;
 /// 4. absent, or without a credential: `unrecognized_name`;
-/// 5. lookup failed, overloaded or not answered before the deadline:
-///    `internal_error`;
+/// 5. lookup failed, overloaded or not answered before the deadline, which
+///    [`ask`] may move: `internal_error`;
 /// 6. found, with a key that signs slowly: as 3 when its turn comes, else as 5.
 async fn decide<'a>(
     hello: &Hello,
     peer: Peer,
-    deadline: Instant,
+    deadline: &mut Instant,
     shared: &Shared,
     signing: &'a SigningTurns,
     report: &mut Report,
@@ -273,7 +274,7 @@ async fn decide<'a>(
     if let Some(chosen) = chosen {
         note_expiry(chosen, &name, shared);
         if chosen.signs_slowly() {
-            let taken = signing.take(prefix, deadline).await;
+            let taken = signing.take(prefix, *deadline).await;
             turn = Some(taken.map_err(|_| Refusal::failed(true))?);
         }
     }

@@ -145,9 +145,10 @@ impl ConnContext {
             ..
         } = &*self.shared;
         let revision = lookup.revision();
-        // The lookup has the time of a whole handshake.
-        let deadline = Instant::now() + self.shared.limits.handshake;
-        let asked = ask(lookup, budget, metrics, &name, self.prefix, deadline);
+        // The lookup has the time of a whole handshake, or of one that waits for
+        // a certificate.
+        let mut deadline = Instant::now() + self.shared.limits.handshake;
+        let asked = ask(lookup, budget, metrics, &name, self.prefix, &mut deadline);
         let served = match asked.await.0 {
             Outcome::Found(served) => served,
             Outcome::Absent(_) => return Err(gone),

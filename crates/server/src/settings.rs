@@ -48,7 +48,8 @@ pub struct Limits {
     /// each worker and address. Further ones wait in the kernel's backlog.
     pub connections: usize,
     /// From accepting to the end of the TLS handshake, lookup included; also
-    /// for the lookup of another host that a request names.
+    /// for the lookup of another host that a request names. Where a certificate
+    /// is waited for, [`CertificateWaits::time`] takes its place.
     pub handshake: Duration,
     /// For a request's whole head.
     pub head: Duration,
@@ -80,8 +81,8 @@ pub struct CertificateWaits {
     /// Lookups that wait at once. When full, the newest of the tenant with most
     /// of them is refused.
     pub places: usize,
-    /// From the store's answer to the end of the TLS handshake, instead of
-    /// [`Limits::handshake`].
+    /// From the beginning of the wait to the end of the TLS handshake, or of a
+    /// request's lookup; takes the place of [`Limits::handshake`].
     pub time: Duration,
 }
 

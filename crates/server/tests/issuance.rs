@@ -12,6 +12,7 @@ use common::{LIMITS, Running, Scripted, Setup, alert, host, start, status};
 use sekisho_certs::{Found, Obtained, OpenKey};
 use sekisho_server::{CertificateWaits, Limits};
 use sekisho_testkit::{Issuer, Key, TestCa, client};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
@@ -31,7 +32,9 @@ impl Fixture {
         let store = Arc::new(Scripted::new(hosts));
         let cold = ca.issue(&["cold.example"], Key::P256);
         store.put(host("cold.example", &[(&cold, Key::P256)]));
-        let issuer = issuer(&store, ca.issue(&["*.w.example"], Key::P256));
+        let pair = ca.issue(&["*.w.example"], Key::P256);
+        store.put(host("known.w.example", &[(&pair, Key::P256)]));
+        let issuer = issuer(&store, pair);
         let mut setup = Setup::limits(limits);
         setup.obtain = issuer.clone();
         Self {
@@ -51,6 +54,13 @@ impl Fixture {
                 Err(error) => error.to_string(),
             }
         })
+    }
+
+    /// Waits until no load is in flight.
+    async fn loads_end(&self) {
+        while self.running.lookup.stats().in_flight > 0 {
+            tokio::task::yield_now().await;
+        }
     }
 
     /// Waits until this many handshakes and requests wait for a certificate.
@@ -105,9 +115,7 @@ async fn beyond_the_places_clients_are_refused_and_orders_go_on() {
     for visit in visits {
         assert_eq!(visit.await.unwrap(), SEES);
     }
-    while fixture.running.lookup.stats().in_flight > 0 {
-        tokio::task::yield_now().await;
-    }
+    fixture.loads_end().await;
     let calls = (fixture.running.store.calls(), fixture.issuer.calls());
     assert_eq!(calls, (8, 4), "two reads and one order each");
     let seen = status(&fixture.running, names[3], client::config(&fixture.ca)).await;
@@ -141,6 +149,51 @@ async fn a_tenant_with_all_places_makes_room_for_another() {
     seen.sort();
     assert!(seen.pop().unwrap().contains("InternalError"), "{seen:?}");
     assert_eq!(seen, [SEES, SEES]);
+}
+
+/// Lets the time of a handshake pass: one that waits for the store ends.
+async fn handshake_passes(fixture: &Fixture) {
+    fixture.running.store.hold();
+    let seen = fixture.visit("cold.example").await.unwrap();
+    assert!(seen.contains("InternalError"), "{seen}");
+    fixture.running.store.unhold();
+}
+
+#[tokio::test]
+async fn a_certificate_is_waited_for_longer_than_the_store() {
+    let limits = Limits {
+        handshake: Duration::from_millis(500),
+        ..LIMITS
+    };
+    let hosts = ["a.w.example", "b.w.example"].map(|name| bare(name, ""));
+    let fixture = Fixture::new(limits, hosts);
+    let config = client::config(&fixture.ca);
+    let stream = client::connect(fixture.running.address, "known.w.example", config).await;
+    let mut stream = stream.unwrap();
+    let request = b"GET / HTTP/1.1\r\nHost: b.w.example\r\nConnection: close\r\n\r\n";
+    stream.write_all(request).await.unwrap();
+    let visit = fixture.visit("a.w.example");
+    fixture.waiting(2).await;
+    handshake_passes(&fixture).await;
+    fixture.waiting(2).await;
+    fixture.issuer.release(2);
+    assert_eq!(visit.await.unwrap(), SEES);
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).await.unwrap();
+    assert!(answer.starts_with(SEES), "{answer}");
+}
+
+#[tokio::test]
+async fn a_late_certificate_is_an_error_and_its_order_goes_on() {
+    let mut limits = places(3);
+    limits.certificates.time = Duration::from_millis(500);
+    let fixture = Fixture::new(limits, [bare("a.w.example", "")]);
+    let seen = fixture.visit("a.w.example").await.unwrap();
+    assert!(seen.contains("InternalError"), "{seen}");
+    fixture.issuer.release(1);
+    fixture.loads_end().await;
+    assert_eq!(fixture.visit("a.w.example").await.unwrap(), SEES);
+    assert_eq!(fixture.issuer.calls(), 1);
 }
 
 #[tokio::test]

@@ -6,6 +6,7 @@ use std::time::Duration;
 use sekisho_certs::{Found, LookupSettings, OpenKey, Store};
 use sekisho_testkit::{Issuer, Key, Scripted, TestCa};
 use tokio::task::{JoinHandle, yield_now};
+use tokio::time::advance;
 
 use self::store::{bare, issuer};
 use super::*;
@@ -25,6 +26,7 @@ const HANDSHAKE: Duration = Duration::from_secs(10);
 /// Lookups of many clients, and an issuance that stores a certificate for each
 /// host below `test` once it is released.
 struct World {
+    store: Arc<Scripted>,
     issuer: Arc<Issuer>,
     lookup: Arc<Lookup<VirtualHost>>,
     budget: Arc<Budget>,
@@ -43,12 +45,13 @@ impl World {
         };
         let guard = Arc::new(Guard::default());
         let publisher = Publisher::new(Arc::new(Ring::random()), Site::not_found(), guard);
-        let store: Arc<dyn Store> = store;
+        let asked: Arc<dyn Store> = store.clone();
         let publish = move |host: &Arc<_>| publisher.publish(host);
         Self {
-            lookup: Lookup::new(store, &settings, issuer.clone(), publish),
+            lookup: Lookup::new(asked, &settings, issuer.clone(), publish),
             budget: Arc::new(Budget::new(&LIMITS)),
             metrics: Arc::default(),
+            store,
             issuer,
         }
     }
@@ -59,8 +62,8 @@ impl World {
         let (metrics, name) = (Arc::clone(&self.metrics), HostName::parse(name).unwrap());
         tokio::spawn(async move {
             let prefix = IpAddr::from(Ipv4Addr::LOCALHOST).into();
-            let deadline = Instant::now() + HANDSHAKE;
-            ask(&lookup, &budget, &metrics, &name, prefix, deadline)
+            let mut deadline = Instant::now() + HANDSHAKE;
+            ask(&lookup, &budget, &metrics, &name, prefix, &mut deadline)
                 .await
                 .0
         })
@@ -106,6 +109,56 @@ const LIMITS: Limits = Limits {
         time: Duration::from_secs(20),
     },
 };
+
+fn is_late(outcome: &Outcome<VirtualHost>) -> bool {
+    matches!(error(outcome), Some(LookupError::Late))
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_certificate_has_longer_than_a_store_call() {
+    let world = World::new([bare("a.test", "customer"), bare("b.test", "customer")]);
+    let begun = Instant::now();
+    world.store.hold();
+    assert!(is_late(&world.ask("b.test").await.unwrap()));
+    assert_eq!(begun.elapsed(), HANDSHAKE);
+    world.store.unhold();
+    let first = world.ask("a.test");
+    world.obtains(2).await;
+    advance(15 * SECOND).await;
+    let joins = world.ask("a.test");
+    run().await;
+    assert!(!first.is_finished());
+    world.issuer.release(2);
+    for wait in [first, joins] {
+        assert!(matches!(wait.await.unwrap(), Outcome::Found(_)));
+    }
+    assert_eq!(begun.elapsed(), 25 * SECOND);
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_wait_for_a_certificate_counts_from_its_beginning() {
+    let world = World::new([bare("a.test", "customer")]);
+    let begun = Instant::now();
+    world.store.hold();
+    let first = world.ask("a.test");
+    run().await;
+    advance(9 * SECOND).await;
+    world.store.unhold();
+    world.obtains(1).await;
+    advance(19 * SECOND).await;
+    let joins = world.ask("a.test");
+    run().await;
+    assert!(!first.is_finished());
+    assert!(is_late(&first.await.unwrap()));
+    assert_eq!(begun.elapsed(), 29 * SECOND);
+    assert!(is_late(&joins.await.unwrap()));
+    assert_eq!(begun.elapsed(), 48 * SECOND, "20 s for who joined at 28 s");
+    world.issuer.release(1);
+    run().await;
+    let name = HostName::parse("a.test").unwrap();
+    let cached = world.lookup.cached(&name);
+    assert!(matches!(cached, Cached::Hit(Outcome::Found(_))));
+}
 
 #[tokio::test(start_paused = true)]
 async fn beyond_the_places_an_order_goes_on_without_its_client() {

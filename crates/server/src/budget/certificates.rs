@@ -1,10 +1,12 @@
 //! Places of clients that wait for a certificate.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use sekisho_certs::Tenant;
 
 use super::{Denied, FairSemaphore};
+use crate::settings::CertificateWaits;
 
 /// Bounded number of places for handshakes and requests that wait until a
 /// certificate is obtained, whether they started the load or joined it. When all
@@ -15,12 +17,15 @@ use super::{Denied, FairSemaphore};
 pub(crate) struct Places {
     /// Has no permit to give: its queue is the places.
     queue: Arc<FairSemaphore<Option<Tenant>>>,
+    /// Time that the holder of a place has from then on for its handshake.
+    pub(crate) time: Duration,
 }
 
 impl Places {
-    pub(crate) fn new(places: usize) -> Self {
+    pub(crate) fn new(limits: CertificateWaits) -> Self {
         Self {
-            queue: Arc::new(FairSemaphore::new(0, 0, places)),
+            queue: Arc::new(FairSemaphore::new(0, 0, limits.places)),
+            time: limits.time,
         }
     }
 

@@ -5,6 +5,7 @@ use std::time::Duration;
 use tokio::time::{advance, timeout, timeout_at};
 
 use super::*;
+use crate::settings::CertificateWaits;
 
 fn poll<F: Future>(future: Pin<&mut F>) -> Poll<F::Output> {
     future.poll(&mut Context::from_waker(Waker::noop()))
@@ -15,7 +16,7 @@ fn budget(absent: usize, loads: usize, per_prefix: usize, waiting: usize) -> Bud
         absences: Arc::new(Absences::new(absent)),
         over: Over::default(),
         in_flight: Arc::new(FairSemaphore::new(loads, per_prefix, waiting)),
-        certificates: Places::new(0),
+        certificates: Places::new(CertificateWaits::default()),
     }
 }
 
