@@ -3,3 +3,4 @@
 
 pub mod acme;
 pub mod names;
+pub mod schedule;

@@ -1,0 +1,211 @@
+use super::*;
+
+/// A day in 2026 as time of the tests.
+const NOW: i64 = 1_790_000_000;
+
+fn issued(lifetime: i64) -> Validity {
+    Validity {
+        not_before: NOW,
+        not_after: NOW + lifetime,
+    }
+}
+
+fn seeds(count: u32) -> impl Iterator<Item = Seed> {
+    (0..count).map(|host| Seed::of(&format!("h{host}.example")))
+}
+
+#[test]
+fn renewals_begin_where_lets_encrypt_advises() {
+    for (lifetime, earliest, latest) in [
+        (90 * DAY, 60 * DAY, 70 * DAY),
+        (45 * DAY, 30 * DAY, 35 * DAY),
+        (10 * DAY, 6 * DAY + 16 * HOUR, 7 * DAY + 19 * HOUR),
+        (160 * HOUR, 80 * HOUR, 107 * HOUR),
+        (HOUR, 30 * MINUTE, 40 * MINUTE),
+    ] {
+        let due = seeds(2_000).map(|seed| renewal_due(NOW, issued(lifetime), None, seed) - NOW);
+        let due: Vec<_> = due.collect();
+        let (first, last) = (due.iter().min().unwrap(), due.iter().max().unwrap());
+        assert!(
+            *first >= earliest && *last <= latest,
+            "{lifetime}: {first} to {last}"
+        );
+        assert!(
+            (last - first) * 100 > (latest - earliest) * 90,
+            "{lifetime}: not spread"
+        );
+    }
+}
+
+#[test]
+fn an_imported_certificate_past_its_time_is_not_due_at_once_with_all_others() {
+    let old = Validity {
+        not_before: NOW - 80 * DAY,
+        not_after: NOW + 10 * DAY,
+    };
+    let due = seeds(1_000).map(|seed| renewal_due(NOW, old, None, seed) - NOW);
+    let first_day = due.filter(|due| *due < DAY).count();
+    assert!(
+        (200..400).contains(&first_day),
+        "{first_day} of 1,000 over 3 days"
+    );
+}
+
+#[test]
+fn a_window_is_followed_and_redrawn_only_if_it_changes() {
+    let validity = issued(90 * DAY);
+    let window = Window {
+        start: NOW + 20 * DAY,
+        end: NOW + 22 * DAY,
+    };
+    let seed = Seed::of("example.com");
+    let due = renewal_due(NOW, validity, Some(window), seed);
+    assert!(window.contains(due));
+    assert_eq!(renewal_due(NOW + DAY, validity, Some(window), seed), due);
+    let revoked = Window {
+        start: NOW - DAY,
+        end: NOW - HOUR,
+    };
+    assert_eq!(
+        renewal_due(NOW, validity, Some(revoked), seed),
+        NOW,
+        "at once"
+    );
+}
+
+#[test]
+fn a_useless_window_leaves_the_own_schedule() {
+    let validity = issued(90 * DAY);
+    let seed = Seed::of("example.com");
+    let own = renewal_due(NOW, validity, None, seed);
+    let window = |start, end| Some(Window { start, end });
+    for useless in [
+        window(NOW + DAY, NOW + DAY),
+        window(NOW + DAY, NOW),
+        window(i64::MIN, i64::MAX),
+        window(validity.not_after, validity.not_after + DAY),
+        window(i64::MAX - 1, i64::MAX),
+    ] {
+        assert_eq!(
+            renewal_due(NOW, validity, useless, seed),
+            own,
+            "{useless:?}"
+        );
+    }
+}
+
+#[test]
+fn an_expired_certificate_is_due_at_once() {
+    let expired = Validity {
+        not_before: NOW - 91 * DAY,
+        not_after: NOW - DAY,
+    };
+    assert_eq!(renewal_due(NOW, expired, None, Seed::of("a.example")), NOW);
+}
+
+#[test]
+fn a_tenants_bulk_does_not_stand_before_other_tenants() {
+    let mut bulk = Vec::new();
+    for _ in 0..50_000 {
+        bulk.push(first_turn(NOW, bulk.last().copied()));
+    }
+    let later = NOW + 5 * DAY;
+    let other = first_turn(later, None);
+    let before = bulk.iter().filter(|turn| **turn < other).count();
+    assert_eq!(before, 5 * 24, "one per hour, less than any CA allows");
+    assert_eq!(first_turn(NOW, Some(NOW - DAY)), NOW, "a turn that is over");
+}
+
+#[test]
+fn urgency_is_relative_to_the_lifetime() {
+    let ends_in = |lifetime: i64, left: i64| {
+        renewal_turn(Validity {
+            not_before: NOW + left - lifetime,
+            not_after: NOW + left,
+        })
+    };
+    assert!(ends_in(6 * DAY, 2 * DAY) < ends_in(90 * DAY, 30 * DAY));
+    assert!(ends_in(90 * DAY, 10 * DAY) < ends_in(6 * DAY, 2 * DAY));
+    assert!(
+        ends_in(90 * DAY, 14 * DAY) < first_turn(NOW, None),
+        "past its deadline"
+    );
+    assert!(first_turn(NOW, None) < ends_in(90 * DAY, 16 * DAY));
+}
+
+#[test]
+fn failures_are_tried_again_as_the_table_says() {
+    let calm = issued(90 * DAY);
+    let late = Validity {
+        not_before: NOW - 80 * DAY,
+        not_after: NOW + 10 * DAY,
+    };
+    let rows: [(Failure, Option<Validity>, [i64; 7]); 5] = [
+        (
+            Failure::Names,
+            Some(calm),
+            [1, 10, 100, 1440, 1440, 1440, 1440],
+        ),
+        (Failure::Names, Some(late), [1, 5, 15, 60, 180, 360, 360]),
+        (Failure::Names, None, [1, 5, 15, 60, 180, 360, 1440]),
+        (
+            Failure::Authority,
+            Some(calm),
+            [1, 10, 100, 1440, 1440, 1440, 1440],
+        ),
+        (Failure::Authority, None, [1, 5, 15, 60, 60, 60, 60]),
+    ];
+    for (failure, validity, minutes) in rows {
+        for (before, minutes) in [0, 1, 2, 3, 4, 8, 9].into_iter().zip(minutes) {
+            let next = after_failure(NOW, failure, before, validity, Seed::of("a.example"));
+            let (pause, least) = (next.due - NOW, minutes * MINUTE);
+            assert!(
+                (least..=least + least / 8).contains(&pause),
+                "{failure:?} {before}: {pause}"
+            );
+            let daily = failure == Failure::Names && before >= 9 && minutes == 1440;
+            assert_eq!(next.suspended, daily, "{failure:?} {validity:?} {before}");
+        }
+    }
+}
+
+#[test]
+fn a_renewal_is_tried_at_its_deadline() {
+    let validity = issued(90 * DAY);
+    let seed = Seed::of("a.example");
+    let due = |now, failure| after_failure(now, failure, 7, Some(validity), seed).due;
+    let deadline = validity.deadline();
+    assert_eq!(due(deadline - HOUR, Failure::Names), deadline);
+    assert_eq!(due(deadline - 1, Failure::Authority), deadline - 1 + MINUTE);
+    let until = deadline + DAY;
+    assert!(
+        due(deadline - HOUR, Failure::Closed { until }) >= until,
+        "the CA refuses anyway"
+    );
+}
+
+#[test]
+fn only_what_the_names_are_to_blame_for_is_counted() {
+    let seed = Seed::of("a.example");
+    let next = |failure, attempts| after_failure(NOW, failure, attempts, None, seed).attempts;
+    assert_eq!(next(Failure::Names, 0), 1);
+    assert_eq!(
+        [0, 3, 4, 7].map(|n| next(Failure::Authority, n)),
+        [1, 4, 4, 7]
+    );
+    let until = NOW + 34 * HOUR;
+    let closed = after_failure(NOW, Failure::Closed { until }, 2, None, seed);
+    assert_eq!((closed.attempts, closed.suspended), (2, false));
+    assert!((until..until + 5 * HOUR).contains(&closed.due));
+}
+
+#[test]
+fn ari_is_asked_ten_times_a_second_by_all() {
+    assert_eq!(ari_pause(2_000_000, None), 200_000, "55.6 hours");
+    assert_eq!(ari_pause(10, None), 6 * HOUR);
+    assert_eq!(
+        [-5, 3_600, i64::MAX].map(|s| ari_pause(10, Some(s))),
+        [MINUTE, HOUR, DAY]
+    );
+    assert_eq!(ari_pause(u64::MAX, Some(1)), 1_844_674_407_370_955_162);
+}

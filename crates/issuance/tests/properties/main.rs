@@ -1,0 +1,3 @@
+//! Properties of the schedule.
+
+mod schedule;
