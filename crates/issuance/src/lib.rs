@@ -3,4 +3,5 @@
 
 pub mod acme;
 pub mod names;
+pub mod quota;
 pub mod schedule;

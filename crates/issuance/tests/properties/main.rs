@@ -1,3 +1,4 @@
-//! Properties of the schedule.
+//! Properties of the schedule and of the quotas.
 
+mod quota;
 mod schedule;
