@@ -139,6 +139,12 @@ chaos: ## Take stores and servers away under load for MINUTES=10 and judge it
 	$(CARGO) build --release --locked --workspace
 	target/release/sekisho-bench chaos --sekisho target/release/sekisho --minutes $(MINUTES) $(if $(SEED),--seed $(SEED))
 
+.PHONY: renewal-year
+renewal-year: ## Simulate a year of renewals, 2,000,000 hosts; draws docs/renewal-year.svg
+	@tools/need build
+	$(CARGO) build --release --locked --workspace
+	target/release/sekisho-bench renewal-year --picture docs/renewal-year.svg
+
 .PHONY: bench-stores
 bench-stores: ## Measure Redis and PostgreSQL as stores; writes such a report too
 	@tools/need build nginx nginx-lua openssl redis postgresql

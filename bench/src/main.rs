@@ -1,4 +1,5 @@
-//! Load generator, fixtures, the comparison with nginx, and outages under load.
+//! Load generator, fixtures, the comparison with nginx, outages under load, and a
+//! simulated year of renewals.
 #![forbid(unsafe_code)]
 
 mod chaos;
@@ -7,6 +8,7 @@ mod fixtures;
 mod flood;
 mod load;
 mod redis;
+mod renewal_year;
 mod tls;
 
 use std::process::ExitCode;
@@ -21,6 +23,7 @@ fn main() -> ExitCode {
         Command::Fixtures(options) => fixtures::run(&options),
         Command::Compare(options) => compare::run(&options),
         Command::Chaos(options) => chaos::run(&options),
+        Command::RenewalYear(options) => renewal_year::run(&options),
     };
     match outcome {
         Ok(()) => ExitCode::SUCCESS,
@@ -59,4 +62,7 @@ enum Command {
     /// Take stores and servers away under load and judge what clients see.
     #[command(after_help = chaos::EXAMPLES)]
     Chaos(chaos::Options),
+    /// Simulate a year of renewals and judge how evenly they spread.
+    #[command(after_help = renewal_year::EXAMPLES)]
+    RenewalYear(renewal_year::Options),
 }
