@@ -49,6 +49,8 @@ WITH_SERVICES := contract:: postgres::tests redis::tests redis_cache::tests
 test-fast: ## Run the tests of the crates that start no service
 	@tools/need build openssl
 	$(CARGO) test --locked -p sekisho-certs
+	$(CARGO) test --locked -p sekisho-https --lib --features client
+	$(CARGO) test --locked -p sekisho-issuance --lib
 	$(CARGO) test --locked -p sekisho-server --lib
 	$(CARGO) test --locked -p sekisho-stores --lib -- $(addprefix --skip ,$(WITH_SERVICES))
 
