@@ -110,7 +110,8 @@ fn external_key(external: &ExternalAccount) -> Result<ExternalAccountKey, Fault>
         key: "eab_key",
         why: "it is not base64url".into(),
     })?;
-    Ok(ExternalAccountKey::new(external.id.clone(), &key))
+    let key = Secret::new(key);
+    Ok(ExternalAccountKey::new(external.id.clone(), key.expose()))
 }
 
 impl Account {
