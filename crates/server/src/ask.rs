@@ -21,10 +21,9 @@ use crate::virtual_host::VirtualHost;
 ///   tenant, with or without a permit before. The load gives its permit back.
 ///
 /// Where too many wait, the answer is a [`LookupError`] that says which bound
-/// was met. Steps 2 and 3 end at `deadline` with [`LookupError::Late`], so does
-/// step 4, which moves `deadline` when it begins: a certificate takes longer
-/// than a store call. A load that has begun goes on. Returns the counted result,
-/// too.
+/// was met. Steps 2 to 4 end at `deadline` with [`LookupError::Late`]. Step 4
+/// first moves `deadline`: a certificate takes longer than a store call. A load
+/// that has begun goes on. Returns the counted result, too.
 pub(crate) async fn ask(
     lookup: &Arc<Lookup<VirtualHost>>,
     budget: &Budget,

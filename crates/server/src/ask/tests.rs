@@ -35,6 +35,10 @@ struct World {
 
 impl World {
     fn new(hosts: impl IntoIterator<Item = Found<OpenKey>>) -> Self {
+        Self::limited(&LIMITS, hosts)
+    }
+
+    fn limited(limits: &Limits, hosts: impl IntoIterator<Item = Found<OpenKey>>) -> Self {
         let store = Arc::new(Scripted::new(hosts));
         let issuer = issuer(&store, TestCa::new().issue(&["*.test"], Key::P256));
         let day = Duration::from_secs(86_400);
@@ -49,7 +53,7 @@ impl World {
         let publish = move |host: &Arc<_>| publisher.publish(host);
         Self {
             lookup: Lookup::new(asked, &settings, issuer.clone(), publish),
-            budget: Arc::new(Budget::new(&LIMITS)),
+            budget: Arc::new(Budget::new(limits)),
             metrics: Arc::default(),
             store,
             issuer,
@@ -220,4 +224,40 @@ async fn a_tenant_with_all_places_makes_room_for_another() {
     for wait in small {
         assert!(matches!(wait.await.unwrap(), Outcome::Found(_)));
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn names_without_a_record_share_the_places_of_one_tenant() {
+    let world = World::new([bare("a.test", "customer")]);
+    let unknown = |number| world.ask(&format!("u{number}.test"));
+    let waits: Vec<_> = (0..1000).map(unknown).collect();
+    world.obtains(1000).await;
+    let known = world.ask("a.test");
+    world.obtains(1001).await;
+    assert!(!known.is_finished());
+    assert_eq!(waits.iter().filter(|wait| wait.is_finished()).count(), 1);
+    let last = unknown(1000).await.unwrap();
+    assert!(
+        matches!(error(&last), Some(LookupError::Crowded)),
+        "{last:?}"
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_wait_for_a_certificate_is_charged_to_the_prefix() {
+    let limits = Limits {
+        prefix_absent_budget: 3,
+        ..LIMITS
+    };
+    let names = ["a.test", "b.test", "c.test", "d.test"];
+    let world = World::limited(&limits, names.map(|name| bare(name, "customer")));
+    let waits = [0, 1, 2].map(|name| world.ask(names[name]));
+    world.obtains(3).await;
+    let last = world.ask(names[3]).await.unwrap();
+    assert!(
+        matches!(error(&last), Some(LookupError::OverBudget)),
+        "{last:?}"
+    );
+    assert!(!waits.iter().any(JoinHandle::is_finished));
+    assert_eq!(world.issuer.calls(), 3);
 }
