@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::header::{CONTENT_TYPE, HeaderValue, LINK, USER_AGENT};
+use http::header::{CONTENT_TYPE, HeaderValue, LINK, RETRY_AFTER, USER_AGENT};
 use http::{HeaderMap, Request, Response};
 use http_body_util::{BodyExt, Full};
 use instant_acme::{BodyWrapper, BytesResponse, Error, HttpClient};
@@ -154,7 +154,9 @@ impl HttpClient for Exchange {
                 Some(fault) => return Err(given_up(fault)),
                 None => *lock(&noted.0) = dropped(&answer),
             }
-            let (parts, body) = answer.into_parts();
+            let (mut parts, body) = answer.into_parts();
+            // instant-acme would add any number of seconds to its clock, and panic.
+            parts.headers.remove(RETRY_AFTER);
             let body = Box::new(body);
             Ok(BytesResponse { parts, body })
         })

@@ -5,9 +5,13 @@ use std::time::{Duration, SystemTime};
 use http::HeaderMap;
 use http::header::{DATE, HeaderName, RETRY_AFTER};
 
-/// Returns how long the CA wants to be left alone. A date counts from the answer's
-/// own `Date`: this machine's clock may be wrong.
+/// Returns how long the CA wants to be left alone, at most [`LONGEST`]. A date counts
+/// from the answer's own `Date`: this machine's clock may be wrong.
 pub(super) fn of(fields: &HeaderMap) -> Option<Duration> {
+    Some(wait(fields)?.min(LONGEST))
+}
+
+fn wait(fields: &HeaderMap) -> Option<Duration> {
     let value = text(fields, &RETRY_AFTER)?;
     if let Ok(seconds) = value.parse() {
         return Some(Duration::from_secs(seconds));
@@ -22,6 +26,10 @@ fn text<'a>(fields: &'a HeaderMap, name: &HeaderName) -> Option<&'a str> {
     Some(fields.get(name)?.to_str().ok()?.trim())
 }
 
+/// The longest window of a CA's limits is shorter. A time without bound would
+/// overflow sums with it.
+const LONGEST: Duration = Duration::from_secs(30 * 24 * 60 * 60);
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -34,6 +42,8 @@ mod tests {
             (" 0 ", Some(0)),
             ("Sun, 06 Nov 1994 08:50:37 GMT", Some(60)),
             ("Sun, 06 Nov 1994 08:00:00 GMT", Some(0)),
+            ("18446744073709551615", Some(30 * 24 * 60 * 60)),
+            ("Fri, 31 Dec 9999 23:59:59 GMT", Some(30 * 24 * 60 * 60)),
             ("-1", None),
             ("soon", None),
             ("", None),

@@ -169,13 +169,13 @@ async fn a_lost_order_is_told_apart() {
 #[tokio::test]
 async fn the_ca_decides_when_to_look_again() {
     let ca = Scripted::start();
-    let mut order = ca.order("pending", &[("retry-after", "90")]).await;
-    let error = order.wait_ready(PATIENCE).await.unwrap_err();
-    assert_eq!(
-        error.retry(),
-        Retry::After(Duration::from_secs(90)),
-        "{error}"
-    );
+    let days = 24 * 60 * 60;
+    for (said, seconds) in [("90", 90), ("18446744073709551615", 30 * days)] {
+        let mut order = ca.order("pending", &[("retry-after", said)]).await;
+        let error = order.wait_ready(PATIENCE).await.unwrap_err();
+        let expected = Retry::After(Duration::from_secs(seconds));
+        assert_eq!(error.retry(), expected, "{error}");
+    }
     let mut order = ca.order("invalid", &[]).await;
     let error = order.wait_ready(PATIENCE).await.unwrap_err();
     assert!(error.to_string().contains("and not why"), "{error}");
