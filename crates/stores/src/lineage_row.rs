@@ -7,6 +7,16 @@ use sekisho_certs::host::HostPattern;
 use sekisho_certs::lineage::{Lineage, LineageName};
 use sekisho_certs::record::Tenant;
 
+/// Columns of a lineage `l` and of the claim `c` that holds.
+macro_rules! columns {
+    () => {
+        "l.name, l.tenant, l.names, l.ca, l.profile, l.key_type, l.solver, l.credential,
+    l.due, l.turn, l.attempts, l.error_at, l.error, l.key_id, l.nonce, l.bytes,
+    c.holder, c.until_ms, c.epoch"
+    };
+}
+pub(crate) use columns;
+
 /// Returns the column `names`: no pattern holds a space.
 pub(crate) fn names(names: &[HostPattern]) -> String {
     let names: Vec<_> = names.iter().map(HostPattern::as_str).collect();

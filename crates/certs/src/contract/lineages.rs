@@ -6,7 +6,9 @@ use std::time::Duration;
 
 use super::fixture::{Fixture, pattern, put_host, record, sealed};
 use crate::credential::{CredentialId, KeyType, SealedBytes};
-use crate::lineage::{Claim, Fence, LastError, Lineage, LineageName, Listed, ToClaim, Wishes};
+use crate::lineage::{
+    Claim, Fence, LastError, Lineage, LineageName, Listed, MAX_CANDIDATES, ToClaim, Wishes,
+};
 use crate::record::Tenant;
 use crate::seal::Batch;
 use crate::store::{DocumentId, Precondition, Reseal, SecretOf, StoreError, Write};
@@ -104,6 +106,31 @@ pub async fn the_due_are_claimed_in_their_turns(fixture: Fixture) {
     );
     fixture.advance(10);
     assert_eq!(read(&fixture, "first.example").await.unwrap().claim, None);
+}
+
+/// More are due than a claim looks at: those that have been due longest do not
+/// stand before one with a smaller turn.
+pub async fn a_backlog_is_claimed_in_turns(fixture: Fixture) {
+    let of = |number: i64, due, turn| {
+        let mut lineage = lineage(&format!("h{number}.example"));
+        (lineage.due, lineage.turn) = (Some(due), turn);
+        put(lineage)
+    };
+    let many = i64::try_from(MAX_CANDIDATES).unwrap() + 9;
+    let now = fixture.now();
+    let mut writes: Vec<_> = (0..many)
+        .map(|number| of(number, now - 9, 10 * number))
+        .collect();
+    writes.extend([of(many, now, 15), of(many + 1, now + 1, 5)]);
+    write(&fixture, writes).await.unwrap();
+    let last = format!("h{many}.example");
+    assert_eq!(
+        claim(&fixture, "a", 3).await,
+        ["h0.example", "h1.example", last.as_str()]
+    );
+    let rest = claim(&fixture, "b", MAX_CANDIDATES + 99).await;
+    assert_eq!(rest.len(), MAX_CANDIDATES + 7);
+    assert_eq!(rest[..2], ["h2.example", "h3.example"]);
 }
 
 pub async fn one_holder_claims_a_lineage_at_a_time(fixture: Fixture) {

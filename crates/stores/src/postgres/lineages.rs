@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use futures_util::future::{try_join, try_join3, try_join4};
+use futures_util::future::{try_join, try_join3, try_join5};
 use tokio_postgres::Row;
 
 use super::connection::Connection;
@@ -51,8 +51,9 @@ pub(super) async fn claim(
         Ok((name(row)?, claim))
     };
     // Sent together and done in this order.
-    let ((), _, claimed, ()) = try_join4(
+    let ((), (), _, claimed, ()) = try_join5(
         on.run(BEGIN),
+        on.run(PLAN_BY_INDEX),
         on.query(NEXT_TOKEN, &[]),
         on.list(text, params, read),
         on.run("COMMIT"),
@@ -125,7 +126,7 @@ pub(super) async fn put(on: &Connection, plan: &Plan) -> Step<()> {
     Ok(())
 }
 
-/// Reads a lineage from [`select`].
+/// Reads a lineage from [`lineage_row::columns`].
 pub(super) fn lineage(row: &Row) -> Step<Lineage<SealedBytes>> {
     let read = lineage_row::read(get(row, 0)?, get(row, 1)?, get(row, 2)?, get(row, 5)?);
     let read = read.map_err(Fault::Value)?;
@@ -174,9 +175,9 @@ fn name(row: &Row) -> Step<LineageName> {
 macro_rules! select {
     ($which:literal) => {
         concat!(
-            "SELECT l.name, l.tenant, l.names, l.ca, l.profile, l.key_type, l.solver, l.credential,
-    l.due, l.turn, l.attempts, l.error_at, l.error, l.key_id, l.nonce, l.bytes,
-    c.holder, c.until_ms, c.epoch
+            "SELECT ",
+            lineage_row::columns!(),
+            "
 FROM sekisho.lineages l
 LEFT JOIN sekisho.lineage_claims c ON c.name = l.name AND c.until_ms > ",
             now_ms!("$1"),
@@ -206,13 +207,17 @@ LEFT JOIN sekisho.lineage_claims c ON c.name = l.name AND c.until_ms > ",
     " WHERE l.name = ANY ($2)"
 );
 
+/// The planner's statistics lag behind an import: it would sort millions of rows,
+/// and compile the statement for that. Claims are to be hashed, however many.
+const PLAN_BY_INDEX: &str = "SET LOCAL jit = off; SET LOCAL work_mem = '64MB';
+    SET LOCAL enable_seqscan = off; SET LOCAL enable_sort = off";
+
 const NEXT_TOKEN: &str = "UPDATE sekisho.fence SET token = token + 1";
 
 macro_rules! free {
     () => {
         concat!(
-            "NOT EXISTS (SELECT FROM sekisho.lineage_claims c
-        WHERE c.name = l.name AND c.until_ms > ",
+            "l.name NOT IN (SELECT c.name FROM sekisho.lineage_claims c WHERE c.until_ms > ",
             now_ms!("$1"),
             ")"
         )

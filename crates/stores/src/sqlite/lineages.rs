@@ -160,7 +160,7 @@ fn put_one(sql: &Transaction<'_>, lineage: &Lineage<SealedBytes>) -> Step<()> {
     Ok(())
 }
 
-/// Reads a lineage from [`columns`].
+/// Reads a lineage from [`lineage_row::columns`].
 pub(super) fn lineage(row: &Row<'_>) -> Step<Lineage<SealedBytes>> {
     let key_type = row.get_ref(5)?.as_str_or_null().map_err(rows::kind)?;
     let read = lineage_row::read(text(row, 0)?, text(row, 1)?, text(row, 2)?, key_type);
@@ -205,9 +205,9 @@ pub(super) fn lineage(row: &Row<'_>) -> Step<Lineage<SealedBytes>> {
 macro_rules! select {
     ($which:literal) => {
         concat!(
-            "SELECT l.name, l.tenant, l.names, l.ca, l.profile, l.key_type, l.solver, l.credential,
-    l.due, l.turn, l.attempts, l.error_at, l.error, l.key_id, l.nonce, l.bytes,
-    c.holder, c.until_ms, c.epoch
+            "SELECT ",
+            lineage_row::columns!(),
+            "
 FROM lineages l LEFT JOIN lineage_claims c ON c.name = l.name AND c.until_ms > ?1
 WHERE ",
             $which
