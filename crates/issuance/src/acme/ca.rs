@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use rustls_pki_types::CertificateDer;
 
-use super::directory::{Directory, Meta};
+use super::directory::{Directory, Meta, is_https};
 use super::error::{Error, Fault};
 use super::exchange::Transport;
 use super::renewal_info::{self, RenewalInfo};
@@ -67,8 +67,7 @@ impl Ca {
         let name = settings.name.as_str().into();
         let step = "using the CA";
         let wrong = |key, why| Fault::Setting { key, why }.at(&name, step);
-        let uri = settings.directory.parse::<http::Uri>();
-        if !uri.is_ok_and(|uri| uri.scheme_str() == Some("https") && uri.authority().is_some()) {
+        if !is_https(&settings.directory) {
             let why = format!("{:?} is no https:// URL", settings.directory);
             return Err(wrong("directory", why));
         }
@@ -125,7 +124,7 @@ impl Ca {
 
     pub(super) async fn endpoints(&self) -> Result<Directory, Fault> {
         let json = self.transport.directory().await?;
-        Ok(serde_json::from_slice(&json)?)
+        Directory::parse(&json)
     }
 }
 

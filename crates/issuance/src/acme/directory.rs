@@ -3,16 +3,47 @@
 
 use std::collections::BTreeMap;
 
+use http::Uri;
 use serde::Deserialize;
+
+use super::error::Fault;
 
 /// Endpoints and features of a CA.
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct Directory {
+    new_nonce: String,
+    new_account: String,
+    new_order: String,
     /// Where renewal information stands (RFC 9773, section 3).
     pub(super) renewal_info: Option<String>,
     #[serde(default)]
     pub(super) meta: Meta,
+}
+
+impl Directory {
+    /// Reads a directory and checks the URLs that every order needs: instant-acme
+    /// panics at one that is none.
+    pub(super) fn parse(json: &[u8]) -> Result<Self, Fault> {
+        let directory: Self = serde_json::from_slice(json)?;
+        for (name, url) in [
+            ("newNonce", &directory.new_nonce),
+            ("newAccount", &directory.new_account),
+            ("newOrder", &directory.new_order),
+        ] {
+            if !is_https(url) {
+                let what = format!("{name} is {url:?}, no https:// URL");
+                return Err(Fault::Malformed(what));
+            }
+        }
+        Ok(directory)
+    }
+}
+
+/// Whether a text is a URL of HTTPS with a host.
+pub(super) fn is_https(url: &str) -> bool {
+    let uri = url.parse::<Uri>();
+    uri.is_ok_and(|uri| uri.scheme_str() == Some("https") && uri.authority().is_some())
 }
 
 /// What a CA says of itself.

@@ -13,6 +13,7 @@ use http_body_util::{BodyExt, Full};
 use instant_acme::{BodyWrapper, BytesResponse, Error, HttpClient};
 use tokio::time::{Instant, timeout};
 
+use super::directory::Directory;
 use super::error::Fault;
 use super::problem::Problem;
 use super::retry_after;
@@ -40,6 +41,7 @@ impl Transport {
             return Ok(json.clone());
         }
         let json = self.get(&self.directory).await?.into_body();
+        Directory::parse(&json)?;
         *lock(&self.read) = Some((Instant::now(), json.clone()));
         Ok(json)
     }

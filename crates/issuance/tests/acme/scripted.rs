@@ -222,10 +222,8 @@ async fn answers_that_make_no_sense_are_bounded_errors() {
         ("<html>".to_owned(), "expected value"),
         (r#"{"newNonce": "x"}"#.to_owned(), "missing field"),
         ("[".repeat(1 << 20), "over 131072 bytes"),
-        (
-            r#"{"newNonce": "http://127.0.0.1/n", "newAccount": "x", "newOrder": "x"}"#.into(),
-            "is not https",
-        ),
+        (directory("http://127.0.0.1/n"), "newNonce is"),
+        (directory("no URL"), "newNonce is"),
     ] {
         let fresh = Scripted::start();
         fresh.put("dir", Answer::ok(body));
@@ -234,4 +232,12 @@ async fn answers_that_make_no_sense_are_bounded_errors() {
     }
     ca.put("newOrder", Answer::status(201));
     assert!(matches!(ca.refused().await.fault, Fault::Malformed(_)));
+    let plain = ca.url("order").replace("https", "http");
+    let error = ca.account().await.resume(&plain).await.unwrap_err();
+    assert!(error.to_string().ends_with("is not https"), "{error}");
+}
+
+fn directory(nonce: &str) -> String {
+    let ca = "https://127.0.0.1";
+    format!(r#"{{"newNonce": "{nonce}", "newAccount": "{ca}/a", "newOrder": "{ca}/o"}}"#)
 }
