@@ -176,7 +176,7 @@ pub enum ToClaim {
 
 /// Most lineages that a claim of due ones looks at by their due dates, and again
 /// by their turns: its time stays bounded when millions are due.
-pub const MAX_CANDIDATES: usize = 2000;
+pub const MAX_CANDIDATES: usize = 1000;
 
 /// Lineages that a list shows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -51,10 +51,10 @@ pub(super) async fn claim(
         Ok((name(row)?, claim))
     };
     // Sent together and done in this order.
-    let ((), (), _, claimed, ()) = try_join5(
-        on.run(BEGIN),
-        on.run(PLAN_BY_INDEX),
+    let (_, _, _, claimed, ()) = try_join5(
+        try_join(on.run(BEGIN), on.run(PLAN_BY_INDEX)),
         on.query(NEXT_TOKEN, &[]),
+        on.query(PRUNE, &[&now_ms]),
         on.list(text, params, read),
         on.run("COMMIT"),
     )
@@ -214,18 +214,18 @@ const PLAN_BY_INDEX: &str = "SET LOCAL jit = off; SET LOCAL work_mem = '64MB';
 
 const NEXT_TOKEN: &str = "UPDATE sekisho.fence SET token = token + 1";
 
-macro_rules! free {
-    () => {
-        concat!(
-            "l.name NOT IN (SELECT c.name FROM sekisho.lineage_claims c WHERE c.until_ms > ",
-            now_ms!("$1"),
-            ")"
-        )
-    };
-}
+/// Deletes claims that have ended: a claim of what is due then has no conflict,
+/// whose handling would take most of its time. One that a writer has locked stays
+/// for now, and counts.
+const PRUNE: &str = concat!(
+    "DELETE FROM sekisho.lineage_claims WHERE name IN (
+    SELECT name FROM sekisho.lineage_claims WHERE until_ms <= ",
+    now_ms!("$1"),
+    " FOR UPDATE SKIP LOCKED)"
+);
 
 macro_rules! claim {
-    ($($chosen:expr),+) => {
+    ($conflict:expr; $($chosen:expr),+) => {
         concat!(
             "WITH ",
             $($chosen,)+
@@ -233,11 +233,9 @@ macro_rules! claim {
     INSERT INTO sekisho.lineage_claims AS held (name, holder, until_ms, epoch)
     SELECT chosen.name, $2, ",
             now_ms!("$1"),
-            " + $3, (SELECT token FROM sekisho.fence) FROM chosen ORDER BY chosen.name
-    ON CONFLICT (name) DO UPDATE SET holder = excluded.holder, until_ms = excluded.until_ms,
-        epoch = CASE WHEN held.until_ms > ",
-            now_ms!("$1"),
-            " THEN held.epoch ELSE excluded.epoch END
+            " + $3, (SELECT token FROM sekisho.fence) FROM chosen ORDER BY chosen.name",
+            $conflict,
+            "
     RETURNING name, until_ms, epoch
 )
 SELECT name, until_ms, epoch FROM claimed JOIN chosen USING (name) ORDER BY turn, name"
@@ -248,18 +246,18 @@ SELECT name, until_ms, epoch FROM claimed JOIN chosen USING (name) ORDER BY turn
 /// Looks for turns only if more are due than were looked at. That looks at
 /// lineages that are not due yet, too: the inner limit bounds the time.
 pub(super) const CLAIM_DUE: &str = claim!(
+    "";
     "longest AS MATERIALIZED (
     SELECT l.name, l.turn FROM sekisho.lineages l
     WHERE l.due <= ",
     now_ms!("$1"),
-    " / 1000 AND ",
-    free!(),
-    " ORDER BY l.due LIMIT $5
+    " / 1000 AND l.name NOT IN (SELECT name FROM sekisho.lineage_claims)
+    ORDER BY l.due LIMIT $5
 ), first AS MATERIALIZED (
     SELECT l.name, l.turn, l.due FROM sekisho.lineages l
-    WHERE l.due IS NOT NULL AND (SELECT count(*) FROM longest) = $5 AND ",
-    free!(),
-    " ORDER BY l.turn LIMIT $5
+    WHERE l.due IS NOT NULL AND (SELECT count(*) FROM longest) = $5
+        AND l.name NOT IN (SELECT name FROM sekisho.lineage_claims)
+    ORDER BY l.turn LIMIT $5
 ), chosen AS MATERIALIZED (
     SELECT name, turn FROM longest
     UNION SELECT name, turn FROM first WHERE due <= ",
@@ -270,6 +268,13 @@ pub(super) const CLAIM_DUE: &str = claim!(
 );
 
 pub(super) const CLAIM_NAMED: &str = claim!(
+    concat!(
+        "
+    ON CONFLICT (name) DO UPDATE SET holder = excluded.holder, until_ms = excluded.until_ms,
+        epoch = CASE WHEN held.until_ms > ",
+        now_ms!("$1"),
+        " THEN held.epoch ELSE excluded.epoch END"
+    );
     "chosen AS MATERIALIZED (
     SELECT l.name, l.turn FROM sekisho.lineages l
     LEFT JOIN sekisho.lineage_claims c ON c.name = l.name AND c.until_ms > ",
