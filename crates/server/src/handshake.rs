@@ -1,6 +1,8 @@
 //! The TLS handshake: reads the ClientHello, looks up its name, and returns an
 //! encrypted stream or sends a refusal.
 
+mod refusal;
+
 use std::future::poll_fn;
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -13,14 +15,15 @@ use tokio::time::{Instant, timeout_at};
 
 use crate::ask::{ask, is_overload};
 use crate::budget::Prefix;
-use crate::hello::{self, Hello, Sni, Unfit};
+use crate::hello::{self, Hello, Sni};
 use crate::metrics::{HandshakeResult, LookupResult};
-use crate::refuse::{Alert, SPEAKS_HTTPS, refuse};
+use crate::refuse::{Alert, refuse};
 use crate::shared::Shared;
 use crate::signing::{SigningTurn, SigningTurns};
 use crate::timeouts::{ConnTimeouts, LINGER};
 use crate::tls::{Broken, Stream};
 use crate::virtual_host::VirtualHost;
+use refusal::{Refusal, failure};
 
 /// Addresses of a connection: the client's, and the listener's.
 #[derive(Clone, Copy, Debug)]
@@ -46,8 +49,8 @@ pub(crate) struct Established {
 
 /// Reads the ClientHello, looks up its name and finishes the handshake, all
 /// before one deadline, which [`ask`] moves where a certificate must be waited
-/// for. Returns None if there is no connection; the alert was
-/// then sent and the result counted.
+/// for. Returns None if there is no connection; the alert was then sent and the
+/// result counted.
 pub(crate) async fn establish(
     mut socket: TcpStream,
     peer: Peer,
@@ -69,8 +72,7 @@ pub(crate) async fn establish(
     let (chosen, hello) = match decided {
         Ok(decided) => decided,
         Err(refusal) => {
-            report.end(refusal.result, shared);
-            refuse(socket, &refusal.bytes).await;
+            report.refuse(socket, &refusal, shared).await;
             return None;
         }
     };
@@ -83,11 +85,8 @@ pub(crate) async fn establish(
     };
     let tls = match accepted.into_connection(config) {
         Ok(tls) => tls,
-        Err((error, mut alert)) => {
-            let mut bytes = Vec::new();
-            alert.write_all(&mut bytes).expect("a Vec takes all");
-            report.end(blame(&error), shared);
-            refuse(socket, &bytes).await;
+        Err(error) => {
+            report.refuse(socket, &error.into(), shared).await;
             return None;
         }
     };
@@ -113,14 +112,12 @@ async fn finish(
     report: &Report,
 ) -> Option<Stream> {
     let result = timeout_at(deadline, exchange(&mut stream, turn)).await;
-    let counted = match &result {
-        Err(_) => HandshakeResult::TimedOut,
-        Ok(Err(Broken::Io(_))) => HandshakeResult::Aborted,
-        Ok(Err(Broken::Tls(error))) => blame(error),
-        Ok(Ok(())) if stream.tls().handshake_kind() == Some(HandshakeKind::Resumed) => {
+    let counted = match failure(&result) {
+        Some(failure) => failure,
+        None if stream.tls().handshake_kind() == Some(HandshakeKind::Resumed) => {
             HandshakeResult::Resumed
         }
-        Ok(Ok(())) => HandshakeResult::Full,
+        None => HandshakeResult::Full,
     };
     report.end(counted, shared);
     match result {
@@ -204,6 +201,12 @@ impl Report {
             "handshake"
         );
     }
+
+    /// Ends with a refusal, which the client gets.
+    async fn refuse(&self, socket: TcpStream, refusal: &Refusal, shared: &Shared) {
+        self.end(refusal.result, shared);
+        refuse(socket, &refusal.bytes).await;
+    }
 }
 
 /// Record, name and signing turn that a handshake continues with.
@@ -214,13 +217,6 @@ struct Chosen<'a> {
     name: HostName,
     named: bool,
     revision: u64,
-}
-
-/// Answer to a client whose handshake is refused, and the result that is
-/// counted.
-struct Refusal {
-    bytes: Vec<u8>,
-    result: HandshakeResult,
 }
 
 /// Decides what a ClientHello gets:
@@ -294,78 +290,5 @@ fn note_expiry(chosen: &LoadedCredential, name: &HostName, shared: &Shared) {
     if !chosen.is_valid_at(now) {
         shared.metrics.expired_served();
         shared.log_limits.expired(name, chosen, now);
-    }
-}
-
-impl Refusal {
-    fn new(alert: Alert, result: HandshakeResult) -> Self {
-        Self {
-            bytes: alert.record().to_vec(),
-            result,
-        }
-    }
-
-    fn no_name(tls13: bool) -> Self {
-        // RFC 8446, section 9.2; TLS 1.2 has no such alert.
-        let alert = if tls13 {
-            Alert::MissingExtension
-        } else {
-            Alert::UnrecognizedName
-        };
-        Self::new(alert, HandshakeResult::NoSni)
-    }
-
-    fn failed(overloaded: bool) -> Self {
-        let result = if overloaded {
-            HandshakeResult::Overloaded
-        } else {
-            HandshakeResult::Failed
-        };
-        Self::new(Alert::InternalError, result)
-    }
-}
-
-impl From<Absence> for Refusal {
-    fn from(absence: Absence) -> Self {
-        let result = match absence {
-            Absence::NoHost => HandshakeResult::AbsentHost,
-            Absence::NoCredential => HandshakeResult::NoCredential,
-            Absence::Disabled => HandshakeResult::Disabled,
-        };
-        Self::new(Alert::UnrecognizedName, result)
-    }
-}
-
-impl From<Unfit> for Refusal {
-    fn from(unfit: Unfit) -> Self {
-        use HandshakeResult::Malformed;
-
-        let (bytes, result) = match unfit {
-            Unfit::PlainHttp => (SPEAKS_HTTPS.to_vec(), HandshakeResult::PlainHttp),
-            Unfit::NotTls => (Vec::new(), HandshakeResult::NotTls),
-            Unfit::NoHello => return Self::new(Alert::UnexpectedMessage, Malformed),
-            Unfit::TooLong => return Self::new(Alert::IllegalParameter, Malformed),
-            Unfit::Malformed(alert, error) => {
-                tracing::debug!(%error, "malformed ClientHello");
-                // rustls gives no alert for a message out of turn.
-                if alert.is_empty() {
-                    return Self::new(Alert::UnexpectedMessage, Malformed);
-                }
-                (alert, Malformed)
-            }
-            Unfit::Gone => (Vec::new(), HandshakeResult::Aborted),
-        };
-        Self { bytes, result }
-    }
-}
-
-/// Returns the result that an error of rustls counts as: whose fault it is.
-fn blame(error: &rustls::Error) -> HandshakeResult {
-    match error {
-        rustls::Error::AlertReceived(_) => HandshakeResult::PeerAlert,
-        rustls::Error::PeerIncompatible(_) => HandshakeResult::Incompatible,
-        rustls::Error::NoApplicationProtocol => HandshakeResult::NoApplicationProtocol,
-        rustls::Error::General(_) => HandshakeResult::Failed,
-        _ => HandshakeResult::Malformed,
     }
 }
