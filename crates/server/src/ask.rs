@@ -75,7 +75,10 @@ async fn load(
             let progress = lookup.load_with(name, observe).progress().await;
             (progress, LookupResult::Loaded)
         }
-        Err(denied) => (Progress::Ended(refused(denied)), denied.into()),
+        Err(denied) => {
+            let outcome = Outcome::Failed(denied.into());
+            (Progress::Ended(outcome), denied.into())
+        }
     }
 }
 
@@ -104,13 +107,6 @@ pub(crate) fn is_overload(error: &LookupError) -> bool {
     )
 }
 
-fn refused(denied: Denied) -> Outcome<VirtualHost> {
-    Outcome::Failed(match denied {
-        Denied::OverBudget => LookupError::OverBudget,
-        Denied::Full => LookupError::Store(StoreError::Overloaded),
-    })
-}
-
 fn count(
     metrics: &Metrics,
     outcome: Outcome<VirtualHost>,
@@ -132,6 +128,15 @@ fn counted(outcome: &Outcome<VirtualHost>, how: LookupResult) -> LookupResult {
         Outcome::Failed(_) if how == LookupResult::OverBudget => how,
         Outcome::Failed(error) if is_overload(error) => LookupResult::Overloaded,
         Outcome::Failed(_) => LookupResult::Failed,
+    }
+}
+
+impl From<Denied> for LookupError {
+    fn from(denied: Denied) -> Self {
+        match denied {
+            Denied::OverBudget => Self::OverBudget,
+            Denied::Full => Self::Store(StoreError::Overloaded),
+        }
     }
 }
 

@@ -1,6 +1,7 @@
 //! The TLS handshake: reads the ClientHello, looks up its name, and returns an
 //! encrypted stream or sends a refusal.
 
+mod challenge;
 mod refusal;
 
 use std::future::poll_fn;
@@ -17,7 +18,7 @@ use crate::ask::{ask, is_overload};
 use crate::budget::Prefix;
 use crate::hello::{self, Hello, Sni};
 use crate::metrics::{HandshakeResult, LookupResult};
-use crate::refuse::{Alert, refuse};
+use crate::refuse::refuse;
 use crate::shared::Shared;
 use crate::signing::{SigningTurn, SigningTurns};
 use crate::timeouts::{ConnTimeouts, LINGER};
@@ -49,8 +50,8 @@ pub(crate) struct Established {
 
 /// Reads the ClientHello, looks up its name and finishes the handshake, all
 /// before one deadline, which [`ask`] moves where a certificate must be waited
-/// for. Returns None if there is no connection; the alert was then sent and the
-/// result counted.
+/// for. A client that validates a challenge gets its answer instead. Returns None
+/// if there is no connection; the alert was then sent and the result counted.
 pub(crate) async fn establish(
     mut socket: TcpStream,
     peer: Peer,
@@ -64,6 +65,14 @@ pub(crate) async fn establish(
         return None;
     };
     let decided = match hello {
+        Ok(hello) if hello.challenge => {
+            // Boxed: no other handshake has room for it.
+            Box::pin(challenge::answer(
+                socket, hello, peer, deadline, shared, report,
+            ))
+            .await;
+            return None;
+        }
         Ok(hello) => decide(&hello, peer, &mut deadline, shared, signing, &mut report)
             .await
             .map(|chosen| (chosen, hello)),
@@ -183,6 +192,10 @@ impl Report {
 
     fn looked_up(&mut self, name: &HostName, result: LookupResult) {
         self.lookup = Some(result);
+        self.name(name);
+    }
+
+    fn name(&mut self, name: &HostName) {
         // A copy allocates, which a handshake must not do for a filtered line.
         if tracing::enabled!(tracing::Level::DEBUG) {
             self.name = Some(name.clone());
@@ -221,14 +234,13 @@ struct Chosen<'a> {
 
 /// Decides what a ClientHello gets:
 ///
-/// 1. ALPN exactly `acme-tls/1`: `no_application_protocol`;
-/// 2. a server name, or else the default of the listening address, or else
+/// 1. a server name, or else the default of the listening address, or else
 ///    `missing_extension` for TLS 1.3 and `unrecognized_name` for TLS 1.2;
-/// 3. found: the host's certificate, expired or not;
-/// 4. absent, or without a credential: `unrecognized_name`;
-/// 5. lookup failed, overloaded or not answered before the deadline, which
+/// 2. found: the host's certificate, expired or not;
+/// 3. absent, or without a credential: `unrecognized_name`;
+/// 4. lookup failed, overloaded or not answered before the deadline, which
 ///    [`ask`] may move: `internal_error`;
-/// 6. found, with a key that signs slowly: as 3 when its turn comes, else as 5.
+/// 5. found, with a key that signs slowly: as 2 when its turn comes, else as 4.
 async fn decide<'a>(
     hello: &Hello,
     peer: Peer,
@@ -237,12 +249,6 @@ async fn decide<'a>(
     signing: &'a SigningTurns,
     report: &mut Report,
 ) -> Result<Chosen<'a>, Refusal> {
-    if hello.challenge {
-        return Err(Refusal::new(
-            Alert::NoApplicationProtocol,
-            HandshakeResult::NoApplicationProtocol,
-        ));
-    }
     let (name, named) = match (&hello.sni, shared.defaults.of(peer.listen)) {
         (Sni::Name(name), _) => (name.clone(), true),
         (Sni::None, Some(default)) => (default.clone(), false),

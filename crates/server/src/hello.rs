@@ -185,7 +185,7 @@ impl Hello {
 fn is_challenge(hello: &ClientHello<'_>) -> bool {
     hello
         .alpn()
-        .is_some_and(|protocols| protocols.eq([b"acme-tls/1".as_slice()]))
+        .is_some_and(|protocols| protocols.eq([ACME_TLS]))
 }
 
 /// Tells TLS 1.3 suites: 0x1301 to 0x1305 (RFC 8446, appendix B.4).
@@ -202,6 +202,9 @@ const TLS_HANDSHAKE: u8 = 0x16;
 const NO_HELLO: [u8; 3] = [0x14, 0x17, 0x18];
 /// The first byte of a record's version, from SSL 3.0 to TLS 1.3.
 const TLS_MAJOR: u8 = 3;
+
+/// ALPN protocol of TLS-ALPN-01 challenges (RFC 8737, section 4).
+pub(crate) const ACME_TLS: &[u8] = b"acme-tls/1";
 
 /// Bytes that a client may send before its ClientHello is complete. Clients
 /// send 200 to 2,000; several post-quantum key shares add up to 8,000.

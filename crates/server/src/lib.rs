@@ -4,7 +4,8 @@
 //! binds, `worker` runs, `accept` accepts, `hello` reads the
 //! ClientHello, `ask` looks its name up, `handshake` finishes with what
 //! `virtual_host` made of the record, `tls` encrypts, `http` speaks, `route` finds
-//! who answers a request, and [`site`], `files` and [`redirect`] answer it.
+//! who answers a request, and [`site`], `files` and [`redirect`] answer it. CAs that
+//! validate a challenge are answered by `challenge`, from `handshake`.
 #![deny(unsafe_code)]
 
 mod accept;
@@ -13,6 +14,7 @@ mod ask;
 mod authority;
 mod body;
 mod budget;
+mod challenge;
 mod connections;
 mod files;
 mod frames;

@@ -17,6 +17,7 @@ use crate::site::Refusal;
 pub(crate) struct LogLimits {
     expired: LogLimiter,
     failed: LogLimiter,
+    challenge_failed: LogLimiter,
     unreadable: LogLimiter,
     root_refused: LogLimiter,
     file_refused: LogLimiter,
@@ -41,6 +42,13 @@ impl LogLimits {
     pub(crate) fn failed(&self, name: &HostName, error: &LookupError) {
         if let Some(others) = self.failed.allow() {
             tracing::error!(%name, %error, others, "lookup failed: the client is refused");
+        }
+    }
+
+    /// Logs a challenge, by its host name or token, that could not be read.
+    pub(crate) fn challenge_failed(&self, key: &str, error: &LookupError) {
+        if let Some(others) = self.challenge_failed.allow() {
+            tracing::error!(challenge = key, %error, others, "challenge can't be read: its CA gets no answer");
         }
     }
 

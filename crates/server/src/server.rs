@@ -6,10 +6,11 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::thread;
 
-use sekisho_certs::{Clock, Lookup};
+use sekisho_certs::{Challenges, Clock, Lookup};
 use tokio::sync::oneshot;
 
 use crate::budget::Budget;
+use crate::challenge::Answers;
 use crate::connections::Connections;
 use crate::listen::Listening;
 use crate::log_limiter::LogLimits;
@@ -45,6 +46,9 @@ pub struct Parts {
     pub metrics: Arc<Metrics>,
     /// Responder that answers requests from their site.
     pub responder: Arc<Responder>,
+    /// Challenges that are answered for CAs; without them, `acme-tls/1` is
+    /// refused.
+    pub challenges: Option<Arc<Challenges>>,
     /// Clock that certificates' validity is checked against.
     pub clock: Clock,
     /// Hook that each worker calls first, on its own runtime. A store with
@@ -74,6 +78,7 @@ impl Server {
             budget: Budget::new(&settings.limits),
             metrics: parts.metrics,
             responder: parts.responder,
+            answers: parts.challenges.map(Answers::new),
             defaults: settings.defaults,
             limits: settings.limits,
             clock: parts.clock,

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use sekisho_certs::{Clock, Lookup};
 
 use crate::budget::Budget;
+use crate::challenge::Answers;
 use crate::log_limiter::LogLimits;
 use crate::metrics::Metrics;
 use crate::settings::{Defaults, Limits};
@@ -17,6 +18,8 @@ pub(crate) struct Shared {
     pub(crate) budget: Budget,
     pub(crate) metrics: Arc<Metrics>,
     pub(crate) responder: Arc<Responder>,
+    /// Answers to challenges; none without issuance.
+    pub(crate) answers: Option<Answers>,
     pub(crate) defaults: Defaults,
     pub(crate) limits: Limits,
     pub(crate) clock: Clock,

@@ -136,7 +136,8 @@ impl ResolvesServerCert for Choice {
     }
 }
 
-fn base(versions: &[&'static rustls::SupportedProtocolVersion]) -> ServerConfig {
+/// Makes a TLS configuration without a certificate and a ticketer.
+pub(crate) fn base(versions: &[&'static rustls::SupportedProtocolVersion]) -> ServerConfig {
     let mut config = ServerConfig::builder_with_provider(Arc::new(default_provider()))
         .with_protocol_versions(versions)
         .expect("the provider has suites of TLS 1.2 and 1.3")

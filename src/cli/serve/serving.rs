@@ -71,6 +71,7 @@ impl Serving {
             lookup: Arc::clone(&lookup),
             metrics: Arc::clone(&metrics),
             responder: Arc::clone(&responder),
+            challenges: None,
             clock: Clock::System,
             on_worker: worker::register,
         };

@@ -30,8 +30,13 @@ labels! {
         Full = "full",
         /// Finished, resumed from a ticket.
         Resumed = "resumed",
+        /// Finished with a challenge certificate, and closed (RFC 8737).
+        Challenge = "challenge",
         /// Refused: no such host (`unrecognized_name`).
         AbsentHost = "absent_host",
+        /// Refused: `acme-tls/1` for a name without a challenge
+        /// (`no_application_protocol`).
+        AbsentChallenge = "absent_challenge",
         /// Refused: the host has no credential (`unrecognized_name`).
         NoCredential = "no_credential",
         /// Refused: the host is disabled (`unrecognized_name`).

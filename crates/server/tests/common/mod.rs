@@ -1,6 +1,8 @@
 //! Real server on port 0 with a scripted store.
 #![allow(dead_code, missing_docs, unreachable_pub)]
 
+pub mod challenges;
+pub mod metrics;
 pub mod store;
 
 use std::io;
@@ -10,7 +12,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use rustls::ClientConfig;
-use sekisho_certs::{Clock, HostName, Lookup, LookupSettings, NeverObtain, Obtain};
+use sekisho_certs::{Challenges, Clock, HostName, Lookup, LookupSettings, NeverObtain, Obtain};
 use sekisho_server::metrics::Metrics;
 use sekisho_server::site::{AllowedRoots, Guard, OwnFiles, Responder, Site};
 use sekisho_server::tickets::Ring;
@@ -38,6 +40,7 @@ pub struct Setup {
     pub ring: Arc<Ring>,
     pub clock: Clock,
     pub obtain: Arc<dyn Obtain>,
+    pub challenges: Option<Arc<Challenges>>,
 }
 
 impl Default for Setup {
@@ -57,6 +60,7 @@ impl Default for Setup {
             ring: Arc::new(Ring::random()),
             clock: Clock::System,
             obtain: Arc::new(NeverObtain),
+            challenges: None,
         }
     }
 }
@@ -135,6 +139,7 @@ pub fn start(store: impl Into<Arc<Scripted>>, setup: &Setup) -> Running {
         lookup: Arc::clone(&lookup),
         metrics: Arc::clone(&metrics),
         responder: Arc::clone(&responder),
+        challenges: setup.challenges.clone(),
         clock: setup.clock.clone(),
         on_worker: || {},
     };

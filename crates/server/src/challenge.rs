@@ -1,0 +1,85 @@
+//! Challenges of CAs (RFC 8555, section 8): finds the answer to one, as a
+//! certificate, on behalf of a client.
+
+mod certificate;
+
+use std::sync::Arc;
+
+use rustls::ServerConfig;
+use sekisho_certs::{ChallengeKind, Challenges, HostName, KeyAuthorization, LookupError};
+use tokio::time::{Instant, timeout_at};
+
+use crate::budget::{Budget, Prefix};
+use certificate::Certificates;
+
+/// Answers to challenges, and what is needed to send them.
+pub(crate) struct Answers {
+    challenges: Arc<Challenges>,
+    certificates: Certificates,
+}
+
+impl Answers {
+    /// Makes a key for the certificates.
+    pub(crate) fn new(challenges: Arc<Challenges>) -> Self {
+        Self {
+            challenges,
+            certificates: Certificates::new(),
+        }
+    }
+
+    /// Returns the TLS configuration that answers a challenge for `name` (RFC
+    /// 8737, section 3); None if there is no such challenge.
+    ///
+    /// # Errors
+    /// As [`Self::find`].
+    pub(crate) async fn over_tls(
+        &self,
+        name: &HostName,
+        budget: &Budget,
+        prefix: Prefix,
+        deadline: Instant,
+    ) -> Result<Option<Arc<ServerConfig>>, LookupError> {
+        let kind = ChallengeKind::TlsAlpn01;
+        let answer = self.find(kind, name.as_str(), budget, prefix, deadline);
+        let answer = answer.await?;
+        Ok(answer.map(|answer| self.certificates.config(name, &answer)))
+    }
+
+    /// Finds the answer for `key`, a host name or a token:
+    ///
+    /// 1. in memory, which costs nothing;
+    /// 2. in the catalog, with a permit of the prefix. An unknown key is charged
+    ///    like the load of an absent name.
+    ///
+    /// # Errors
+    /// [`LookupError`], if the prefix gets no permit or the catalog gives no
+    /// answer before `deadline`.
+    async fn find(
+        &self,
+        kind: ChallengeKind,
+        key: &str,
+        budget: &Budget,
+        prefix: Prefix,
+        deadline: Instant,
+    ) -> Result<Option<KeyAuthorization>, LookupError> {
+        if let Some(own) = self.challenges.own(kind, key) {
+            return Ok(Some(own));
+        }
+        let read = async {
+            let permit = budget.admit(prefix, deadline).await?;
+            let (challenges, key) = (Arc::clone(&self.challenges), key.to_owned());
+            // A task of its own keeps the permit: a client that disconnects must
+            // not free it early.
+            let read = tokio::spawn(async move {
+                let answer = challenges.answer(kind, &key).await;
+                if matches!(answer, Ok(None)) {
+                    permit.was_absent();
+                }
+                answer
+            });
+            Ok(read.await.map_err(|_| LookupError::BrokenOff)??)
+        };
+        let read = timeout_at(deadline, read).await;
+        read.unwrap_or(Err(LookupError::Late))
+    }
+}
