@@ -1,21 +1,40 @@
 //! Challenges of CAs (RFC 8555, section 8): finds the answer to one, as a
-//! certificate, on behalf of a client.
+//! certificate or as a response, on behalf of a client.
 
 mod certificate;
+mod token;
 
 use std::sync::Arc;
 
+use http::{Request, Response};
 use rustls::ServerConfig;
 use sekisho_certs::{ChallengeKind, Challenges, HostName, KeyAuthorization, LookupError};
 use tokio::time::{Instant, timeout_at};
 
+use crate::body::Body;
 use crate::budget::{Budget, Prefix};
+use crate::shared::Shared;
 use certificate::Certificates;
 
 /// Answers to challenges, and what is needed to send them.
 pub(crate) struct Answers {
     challenges: Arc<Challenges>,
     certificates: Certificates,
+}
+
+/// Returns the response to a request for the key authorization of a token (RFC
+/// 8555, section 8.3), over HTTP or HTTPS: CAs follow redirects.
+///
+/// None for any other request, for an unknown token, and if the answer can't be
+/// read: a tenant who gets certificates too has tokens on the host's own site.
+pub(crate) async fn respond<B>(
+    request: &Request<B>,
+    shared: &Shared,
+    prefix: Prefix,
+) -> Option<Response<Body>> {
+    let (answers, token) = (shared.answers.as_ref()?, token::of(request)?);
+    // Boxed: no other request has room for it.
+    Box::pin(answers.over_http(token, shared, prefix)).await
 }
 
 impl Answers {
@@ -43,6 +62,26 @@ impl Answers {
         let answer = self.find(kind, name.as_str(), budget, prefix, deadline);
         let answer = answer.await?;
         Ok(answer.map(|answer| self.certificates.config(name, &answer)))
+    }
+
+    /// Returns the response that answers a challenge of this token; None if there
+    /// is no such challenge, or if it can't be read.
+    async fn over_http(
+        &self,
+        token: &str,
+        shared: &Shared,
+        prefix: Prefix,
+    ) -> Option<Response<Body>> {
+        let deadline = Instant::now() + shared.limits.handshake;
+        let kind = ChallengeKind::Http01;
+        let answer = self.find(kind, token, &shared.budget, prefix, deadline);
+        match answer.await {
+            Ok(answer) => answer.map(|answer| token::response(&answer)),
+            Err(error) => {
+                shared.log_limits.challenge_failed(token, &error);
+                None
+            }
+        }
     }
 
     /// Finds the answer for `key`, a host name or a token:

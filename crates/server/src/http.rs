@@ -193,18 +193,8 @@ async fn answer(context: &ConnContext, request: Request<Incoming>) -> Response<A
     let last = is_last(&request);
     let connect = request.method() == Method::CONNECT;
     let http1 = request.version() < Version::HTTP_2;
-    let routed = match framing::check(request.headers()) {
-        Ok(()) => context.route(&request).await,
-        Err(refused) => Err(refused),
-    };
-    let mut response = match routed {
-        Ok(target) => {
-            let (site, name) = (target.served.value().site(), target.name(context));
-            let responder = context.responder();
-            responder
-                .respond(site, name, request, context.files())
-                .await
-        }
+    let mut response = match respond(context, request).await {
+        Ok(response) => response,
         Err(refused) => refuse(&refused, http1, context.timeouts()),
     };
     context.metrics().request(response.status());
@@ -218,6 +208,23 @@ async fn answer(context: &ConnContext, request: Request<Incoming>) -> Response<A
         context.timeouts().last(small);
     }
     response.map(|body| Answer::new(body, guard))
+}
+
+/// Answers a challenge of a CA, else from the site of the request's host.
+async fn respond(
+    context: &ConnContext,
+    request: Request<Incoming>,
+) -> Result<Response<Body>, Refused> {
+    framing::check(request.headers())?;
+    if let Some(answer) = context.challenge(&request).await {
+        return Ok(answer);
+    }
+    let target = context.route(&request).await?;
+    let (site, name) = (target.served.value().site(), target.name(context));
+    let responder = context.responder();
+    Ok(responder
+        .respond(site, name, request, context.files())
+        .await)
 }
 
 /// Turns a refusal into a response. If the host is gone, the connection ends

@@ -5,7 +5,7 @@
 //! ClientHello, `ask` looks its name up, `handshake` finishes with what
 //! `virtual_host` made of the record, `tls` encrypts, `http` speaks, `route` finds
 //! who answers a request, and [`site`], `files` and [`redirect`] answer it. CAs that
-//! validate a challenge are answered by `challenge`, from `handshake`.
+//! validate a challenge are answered by `challenge`, from `handshake` and `http`.
 #![deny(unsafe_code)]
 
 mod accept;

@@ -3,13 +3,15 @@
 
 use std::sync::{Arc, Mutex, PoisonError};
 
-use http::{Request, StatusCode};
+use http::{Request, Response, StatusCode};
 use sekisho_certs::{HostName, NameError, Outcome, Served};
 use tokio::time::Instant;
 
 use crate::ask::ask;
 use crate::authority;
+use crate::body::Body;
 use crate::budget::Prefix;
+use crate::challenge;
 use crate::handshake::{Established, Peer};
 use crate::metrics::Metrics;
 use crate::shared::Shared;
@@ -108,6 +110,12 @@ impl ConnContext {
 
     pub(crate) fn responder(&self) -> &Responder {
         &self.shared.responder
+    }
+
+    /// Answers a challenge, if the request asks for that: before any host is looked
+    /// up.
+    pub(crate) async fn challenge<B>(&self, request: &Request<B>) -> Option<Response<Body>> {
+        challenge::respond(request, &self.shared, self.prefix).await
     }
 
     /// Finds the host that answers a request:

@@ -47,7 +47,7 @@ pub struct Parts {
     /// Responder that answers requests from their site.
     pub responder: Arc<Responder>,
     /// Challenges that are answered for CAs; without them, `acme-tls/1` is
-    /// refused.
+    /// refused, and tokens are paths like any other.
     pub challenges: Option<Arc<Challenges>>,
     /// Clock that certificates' validity is checked against.
     pub clock: Clock,

@@ -143,7 +143,7 @@ impl Local {
         // Each phase is a boxed future in its own statement: its memory is
         // freed before the next phase begins.
         if !tls {
-            let redirected = Box::pin(redirect(socket, &self.shared));
+            let redirected = Box::pin(redirect(socket, peer, &self.shared));
             return redirected.await;
         }
         let handshake = Box::pin(establish(socket, peer, &self.shared, &self.signing));

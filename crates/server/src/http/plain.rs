@@ -1,4 +1,4 @@
-//! Plain HTTP: redirects every request to HTTPS.
+//! Plain HTTP: answers challenges, and redirects every other request to HTTPS.
 
 use std::convert::Infallible;
 
@@ -15,19 +15,25 @@ use tokio::time::timeout;
 use super::{MAX_HEAD, MAX_HEADERS};
 use crate::authority;
 use crate::body::Body;
+use crate::challenge;
+use crate::handshake::Peer;
 use crate::redirect::to_https;
 use crate::refuse;
 use crate::route::BAD_HOST;
 use crate::shared::Shared;
 
-/// Redirects one request to the same URL on HTTPS. A Host that is no host name
-/// gets 400. There is no lookup: HTTPS answers whether the host is served.
-pub(crate) async fn redirect(socket: TcpStream, shared: &Shared) {
-    let port = shared.https_port;
-    let service = service_fn(|request: Request<Incoming>| {
-        let response = to_same_url(&request, port);
+/// Answers one request: with the answer to a challenge, else with a redirect to
+/// the same URL on HTTPS. A Host that is no host name gets 400. There is no lookup:
+/// HTTPS answers whether the host is served.
+pub(crate) async fn redirect(socket: TcpStream, peer: Peer, shared: &Shared) {
+    let service = service_fn(async |request: Request<Incoming>| {
+        let prefix = peer.address.ip().into();
+        let response = match challenge::respond(&request, shared, prefix).await {
+            Some(answer) => answer,
+            None => to_same_url(&request, shared.https_port),
+        };
         shared.metrics.request(response.status());
-        std::future::ready(Ok::<_, Infallible>(response))
+        Ok::<_, Infallible>(response)
     });
     let connection = http1::Builder::new()
         .header_read_timeout(None)
@@ -37,7 +43,8 @@ pub(crate) async fn redirect(socket: TcpStream, shared: &Shared) {
         .max_headers(MAX_HEADERS)
         .serve_connection(TokioIo::new(socket), service)
         .without_shutdown();
-    // The answer is small, and therefore the head limit covers all of it.
+    // The answer is small, and therefore the head limit covers all of it, a read of
+    // a challenge included.
     if let Ok(Ok(parts)) = timeout(shared.limits.head, connection).await {
         refuse::refuse(parts.io.into_inner(), &[]).await;
     }

@@ -6,6 +6,7 @@
 mod common;
 
 mod handshakes;
+mod tokens;
 mod validator;
 
 use std::sync::Arc;
