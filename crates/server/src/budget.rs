@@ -4,7 +4,8 @@
 //! limits bound the loads of a client prefix. Absent names are charged to a token
 //! bucket per prefix. Permits for loads in flight go round robin to the prefixes
 //! that wait. A load gives its permit back with the store's answer: who then waits
-//! for a certificate has a place of the host's tenant instead.
+//! for a certificate has a place of the host's tenant instead. A read of a challenge
+//! counts as a load, and an unknown challenge as an absent name.
 
 mod absences;
 mod certificates;

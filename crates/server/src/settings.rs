@@ -59,9 +59,9 @@ pub struct Limits {
     pub body: Duration,
     /// From the start of a drain to its end.
     pub drain: Duration,
-    /// Lookups without result that the clients of one prefix (/24 or /56) may
-    /// cause per minute. Over the budget, lookups of uncached names wait or are
-    /// refused.
+    /// Lookups without result, of names and of challenges, that the clients of one
+    /// prefix (/24 or /56) may cause per minute. Over the budget, lookups of uncached
+    /// names wait or are refused.
     pub prefix_absent_budget: usize,
     /// Store loads in flight at once.
     pub loads: usize,
