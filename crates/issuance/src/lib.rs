@@ -4,4 +4,5 @@
 pub mod acme;
 pub mod names;
 pub mod quota;
+pub mod resolver;
 pub mod schedule;
