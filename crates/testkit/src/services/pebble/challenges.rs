@@ -1,7 +1,7 @@
 //! Pebble's challenge server: answers validations, and DNS for all names.
 
 use std::io::{Read, Write};
-use std::net::{Ipv4Addr, TcpStream};
+use std::net::{IpAddr, Ipv4Addr, TcpStream};
 use std::path::Path;
 use std::process::Command;
 
@@ -94,13 +94,27 @@ impl ChallengeServer {
         self.tell("clear-servfail", &[("host", name)]);
     }
 
-    /// Sets the address of this name.
-    pub fn set_address(&self, name: &str, address: Ipv4Addr) {
-        let body = format!(
-            r#"{{"host": {}, "addresses": ["{address}"]}}"#,
-            quoted(name)
-        );
-        self.post("add-a", &body);
+    /// Sets the only address of this name.
+    pub fn set_address(&self, name: &str, address: impl Into<IpAddr>) {
+        let address = address.into();
+        self.tell("clear-a", &[("host", name)]);
+        self.tell("clear-aaaa", &[("host", name)]);
+        let what = if address.is_ipv4() {
+            "add-a"
+        } else {
+            "add-aaaa"
+        };
+        let name = quoted(name);
+        let body = format!(r#"{{"host": {name}, "addresses": ["{address}"]}}"#);
+        self.post(what, &body);
+    }
+
+    /// Adds a CAA record.
+    pub fn add_caa(&self, name: &str, tag: &str, value: &str) {
+        let [name, tag, value] = [name, tag, value].map(quoted);
+        let policy = format!(r#"{{"tag": {tag}, "value": {value}}}"#);
+        let body = format!(r#"{{"host": {name}, "policies": [{policy}]}}"#);
+        self.post("add-caa", &body);
     }
 
     /// Returns the requests for a name that HTTP-01 received, as JSON.
