@@ -2,6 +2,7 @@
 #![forbid(unsafe_code)]
 
 pub mod acme;
+pub mod admission;
 pub mod names;
 pub mod quota;
 pub mod resolver;

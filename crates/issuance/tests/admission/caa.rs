@@ -1,0 +1,149 @@
+//! The condition CAA.
+
+use hickory_proto::op::ResponseCode;
+use hickory_proto::rr::rdata::CAA;
+use hickory_proto::rr::{Name, RData};
+use sekisho_issuance::acme::Meta;
+use sekisho_issuance::admission::{Admission, Decision, Settings};
+use sekisho_testkit::services::{Pebble, PebbleOptions};
+
+use super::fixture::*;
+use super::nameserver::{self, add};
+
+fn checking(server: std::net::SocketAddr) -> Admission {
+    let settings = Settings {
+        caa: true,
+        ..resolving_by(server)
+    };
+    Admission::new(settings).unwrap()
+}
+
+async fn decide_by(admission: &Admission, pattern: &str, cas: &[Meta]) -> Decision {
+    let record = record(pattern, "acme");
+    let host = name(&pattern.replace('*', "a"));
+    admission.decide(&host, Some(&record), cas).await
+}
+
+#[tokio::test]
+async fn the_closest_records_at_or_above_the_name_count() {
+    let pebble = Pebble::start(&PebbleOptions::default());
+    let dns = pebble.challenges();
+    dns.add_caa("example.com", "issue", "ca.example");
+    dns.add_caa("deep.example.com", "issue", "other.example");
+    dns.add_caa("both.example.com", "issue", "other.example");
+    dns.add_caa(
+        "both.example.com",
+        "issue",
+        "CA.example; accounturi=https://a/1",
+    );
+    dns.add_caa("none.example.com", "issue", ";");
+    dns.add_caa("wild.example.com", "issuewild", "other.example");
+    dns.add_caa("mail.example.com", "iodef", "mailto:a@example.com");
+    dns.set_cname("alias.example.com.", "none.example.com.");
+    let admission = checking(dns_of(&pebble));
+    let ours = [ca(&["ca.example", "ca2.example"])];
+    for pattern in [
+        "example.com",
+        "*.example.com",
+        "a.b.example.com",
+        "both.example.com",
+        "mail.example.com",
+        "a.wild.example.com",
+        "unrestricted.example",
+    ] {
+        let decision = decide_by(&admission, pattern, &ours).await;
+        assert!(is_allowed(&decision), "{pattern}: {decision:?}");
+    }
+    for pattern in [
+        "deep.example.com",
+        "a.b.deep.example.com",
+        "none.example.com",
+        "alias.example.com",
+        "*.wild.example.com",
+    ] {
+        let decision = decide_by(&admission, pattern, &ours).await;
+        let why = format!("the CAA records of {pattern} allow none of the CAs");
+        assert_eq!(refused(&decision), (why.as_str(), Some(60)));
+    }
+}
+
+#[tokio::test]
+async fn the_cas_that_are_allowed_are_told() {
+    let pebble = Pebble::start(&PebbleOptions::default());
+    pebble
+        .challenges()
+        .add_caa("example.com", "issue", "second.example");
+    let admission = checking(dns_of(&pebble));
+    let (first, second) = (ca(&["first.example"]), ca(&["second.example"]));
+    let cas = [first.clone(), second.clone()];
+    let Decision::Allowed(allowed) = decide_by(&admission, "example.com", &cas).await else {
+        panic!("the second CA is allowed");
+    };
+    assert!(!allowed.issuers.permit(&first.caa_identities));
+    assert!(allowed.issuers.permit(&second.caa_identities));
+    // The answer is remembered; the CAs are compared with it each time.
+    let decision = decide_by(&admission, "example.com", &[first]).await;
+    assert!(refused(&decision).1 <= Some(60));
+    // A CA that does not say that it heeds CAA, and none that is known.
+    assert!(is_allowed(
+        &decide_by(&admission, "example.com", &[ca(&[])]).await
+    ));
+    assert!(is_allowed(&decide_by(&admission, "example.com", &[]).await));
+}
+
+#[tokio::test]
+async fn an_unknown_critical_property_refuses() {
+    let server = nameserver::start(|question, _, answer| {
+        let ours = Name::from_ascii("ca.example").unwrap();
+        let mut future = CAA::new_issue(true, None, Vec::new());
+        future.tag = "future".into();
+        match question.name.to_ascii().as_str() {
+            "critical.example." => add(answer, "critical.example.", RData::CAA(future)),
+            "known.example." => {
+                let known = CAA::new_issue(true, Some(ours), Vec::new());
+                add(answer, "known.example.", RData::CAA(known));
+            }
+            _ => {}
+        }
+    })
+    .await;
+    let admission = checking(server);
+    let ours = [ca(&["ca.example"])];
+    let decision = decide_by(&admission, "a.critical.example", &ours).await;
+    let why = "CAA: critical.example: a critical CAA property is unknown: future";
+    assert_eq!(refused(&decision), (why, Some(60)));
+    assert!(is_allowed(
+        &decide_by(&admission, "known.example", &ours).await
+    ));
+}
+
+#[tokio::test]
+async fn records_that_can_not_be_read_fail() {
+    // The name has no records, and its parent's can't be read.
+    let server = nameserver::start(|question, _, answer| {
+        if question.name.to_ascii() == "example.com." {
+            answer.metadata.response_code = ResponseCode::ServFail;
+        }
+    })
+    .await;
+    let admission = checking(server);
+    let decision = decide_by(&admission, "www.example.com", &[]).await;
+    let (why, seconds) = failed(&decision);
+    assert!(
+        why.starts_with("CAA: CAA of example.com. from name server"),
+        "{why}"
+    );
+    assert_eq!(seconds, 10);
+}
+
+#[tokio::test]
+async fn a_name_server_that_hangs_fails_at_the_deadline() {
+    let silent = std::net::UdpSocket::bind(("127.0.0.1", 0)).unwrap();
+    let admission = checking(silent.local_addr().unwrap());
+    tokio::time::pause();
+    let decision = decide_by(&admission, "a.example", &[]).await;
+    assert!(
+        failed(&decision).0.contains("no answer within"),
+        "{decision:?}"
+    );
+}
