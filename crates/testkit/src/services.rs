@@ -7,6 +7,7 @@
 mod pebble;
 mod pgbouncer;
 mod postgres;
+mod process;
 mod reaper;
 
 use std::fs;

@@ -2,16 +2,16 @@
 
 mod challenges;
 
-use std::fs::{self, File};
-use std::net::{Ipv4Addr, SocketAddr, TcpStream};
+use std::fs;
+use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::Command;
 use std::thread;
-use std::time::{Duration, Instant};
 
 pub use challenges::ChallengeServer;
 
 use super::free_port;
+use super::process::{Process, attempts, write};
 use super::reaper::Reaper;
 use crate::ca::{Key, TestCa};
 use crate::client;
@@ -71,7 +71,9 @@ impl Pebble {
             let config = options.config(ports, &challenges);
             write(&folder, "config.json", &config);
             let process = options.spawn(&folder, &challenges);
-            process.answers(ports.0).map(|process| (ports, process))
+            process
+                .answers((Ipv4Addr::LOCALHOST, ports.0).into())
+                .map(|process| (ports, process))
         });
         Self {
             folder,
@@ -214,55 +216,6 @@ impl PebbleOptions {
     }
 }
 
-/// Process of a service; it ends when this is dropped.
-struct Process(Child);
-
-impl Process {
-    /// Starts a command in this folder, with a log and a file of its id there.
-    fn spawn(command: &mut Command, folder: &Path, name: &str) -> Self {
-        let log = File::create(folder.join(format!("{name}.log"))).expect("a log");
-        let child = command
-            .current_dir(folder)
-            .stdin(Stdio::null())
-            .stdout(log.try_clone().expect("a handle"))
-            .stderr(log)
-            .spawn();
-        let child = child.unwrap_or_else(|error| panic!("{command:?}: {error}"));
-        write(folder, &format!("{name}.pid"), &child.id().to_string());
-        Self(child)
-    }
-
-    /// Waits until something listens at this port. None if the process ended first,
-    /// since another one took a port.
-    fn answers(mut self, port: u16) -> Option<Self> {
-        let begun = Instant::now();
-        while begun.elapsed() < START_TIMEOUT {
-            if self.0.try_wait().expect("it is a child").is_some() {
-                return None;
-            }
-            if TcpStream::connect((Ipv4Addr::LOCALHOST, port)).is_ok() {
-                return Some(self);
-            }
-            thread::sleep(Duration::from_millis(5));
-        }
-        None
-    }
-}
-
-impl Drop for Process {
-    fn drop(&mut self) {
-        // The process may have ended already.
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
-}
-
-/// Starts something anew with other ports until it runs.
-fn attempts<T>(what: &str, mut start: impl FnMut() -> Option<T>) -> T {
-    let started = (0..MAX_ATTEMPTS).find_map(|_| start());
-    started.unwrap_or_else(|| panic!("{what} does not start"))
-}
-
 /// Returns the path of a program that `make deps` installs.
 fn program(name: &str) -> PathBuf {
     let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../../target/pebble-2.10.1");
@@ -272,16 +225,8 @@ fn program(name: &str) -> PathBuf {
     program
 }
 
-fn write(folder: &Path, name: &str, text: &str) {
-    fs::write(folder.join(name), text).expect("a file");
-}
-
 /// Writes a text of printable characters and line feeds as JSON.
 fn quoted(text: &str) -> String {
     let escaped = text.replace('\\', r"\\").replace('"', "\\\"");
     format!("\"{}\"", escaped.replace('\n', r"\n").replace('\r', ""))
 }
-
-const MAX_ATTEMPTS: usize = 5;
-/// Far more than a start takes.
-const START_TIMEOUT: Duration = Duration::from_secs(20);

@@ -5,8 +5,9 @@ use std::net::{IpAddr, Ipv4Addr, TcpStream};
 use std::path::Path;
 use std::process::Command;
 
-use super::{Process, attempts, program, quoted};
+use super::{program, quoted};
 use crate::services::free_port;
+use crate::services::process::{Process, attempts};
 
 /// Challenge server, told by tests what to answer. Every name leads to 127.0.0.1
 /// until told otherwise.
@@ -34,9 +35,9 @@ impl ChallengeServer {
             }
             command.args(["-https01", "", "-doh", "", "-defaultIPv6", ""]);
             let process = Process::spawn(&mut command, folder, "challtestsrv");
-            let process = process.answers(management)?;
+            let process = process.answers((Ipv4Addr::LOCALHOST, management).into())?;
             // The last one bound: without it, no name resolves.
-            let process = process.answers(dns)?;
+            let process = process.answers((Ipv4Addr::LOCALHOST, dns).into())?;
             Some(Self {
                 http,
                 tls,
