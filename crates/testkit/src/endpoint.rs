@@ -11,7 +11,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use http::header::{AUTHORIZATION, ETAG, IF_NONE_MATCH};
 use http::{HeaderMap, HeaderName, HeaderValue, Request, Response, StatusCode};
-use http_body_util::Full;
+use http_body_util::{BodyExt, Collected, Full};
 use hyper::body::Incoming;
 use hyper::server::conn::{http1, http2};
 use hyper::service::service_fn;
@@ -60,12 +60,16 @@ pub struct Answer {
 /// Request that the endpoint received.
 #[derive(Clone, Debug)]
 pub struct Asked {
+    /// Method, in capitals.
+    pub method: String,
     /// Path and query.
     pub target: String,
     /// All header fields.
     pub fields: HeaderMap,
     /// The version of HTTP.
     pub version: http::Version,
+    /// The body, as text.
+    pub body: String,
 }
 
 #[derive(Default)]
@@ -215,15 +219,20 @@ impl Answer {
 
 impl State {
     async fn answer(&self, request: Request<Incoming>) -> Response<Full<Bytes>> {
-        let (head, _) = request.into_parts();
+        let (head, body) = request.into_parts();
+        // A body that breaks off is recorded as an empty one.
+        let body = body.collect().await.map(Collected::to_bytes);
+        let body = String::from_utf8_lossy(&body.unwrap_or_default()).into_owned();
         let target = head
             .uri
             .path_and_query()
             .map_or("/", |target| target.as_str());
         lock(&self.asked).push(Asked {
+            method: head.method.to_string(),
             target: target.to_owned(),
             fields: head.headers.clone(),
             version: head.version,
+            body,
         });
         let answer = lock(&self.answers).get(target).cloned();
         let answer = answer.or_else(|| lock(&self.default).clone());
