@@ -34,7 +34,7 @@ verify: ## Fetch 1,000 random hosts of 100,000 with curl and openssl s_client
 
 .PHONY: deps
 deps: ## Install what building and testing need, or name what is missing
-	@tools/need build curl openssl nginx redis valkey postgresql pgbouncer go
+	@tools/need build curl openssl nginx redis valkey postgresql pgbouncer knot go
 	@tools/pebble
 
 .PHONY: test

@@ -4,6 +4,7 @@
 //! Services end with the process that started them, even if it is killed. A
 //! missing program fails the test, which says what to install.
 
+mod knot;
 mod pebble;
 mod pgbouncer;
 mod postgres;
@@ -18,6 +19,7 @@ use std::process::{Command, Output};
 use std::thread;
 use std::time::{Duration, Instant};
 
+pub use knot::{Knot, Zone};
 pub use pebble::{ChallengeServer, Pebble, PebbleOptions};
 pub use pgbouncer::PgBouncer;
 pub use postgres::{Postgres, Signal};

@@ -47,6 +47,8 @@ pub struct PebbleOptions {
     pub http_port: Option<u16>,
     /// Port at which TLS-ALPN-01 is validated, likewise.
     pub tls_port: Option<u16>,
+    /// Name server that is asked; the challenge server if none.
+    pub resolver: Option<SocketAddr>,
 }
 
 impl Pebble {
@@ -204,7 +206,8 @@ impl PebbleOptions {
     }
 
     fn spawn(&self, folder: &Path, challenges: &ChallengeServer) -> Process {
-        let resolver = format!("127.0.0.1:{}", challenges.dns);
+        let own = (Ipv4Addr::LOCALHOST, challenges.dns).into();
+        let resolver = self.resolver.unwrap_or(own).to_string();
         let mut command = Command::new(program("pebble"));
         command
             .args(["-config", "config.json", "-strict", "-dnsserver", &resolver])

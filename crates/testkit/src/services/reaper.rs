@@ -37,7 +37,7 @@ cat >/dev/null
 for file in "$1"/*.pid "$1"/*/postmaster.pid; do
     pid=$(head -n 1 "$file") || continue
     case $(cat "/proc/$pid/comm") in
-    postgres | pgbouncer | pebble | pebble-challtes) ;;
+    postgres | pgbouncer | pebble | pebble-challtes | knotd) ;;
     *) continue ;;
     esac
     kill -CONT "$pid"
