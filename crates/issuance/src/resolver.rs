@@ -63,7 +63,7 @@ impl Resolver {
         let mut aliases = 0;
         loop {
             let asked = at.clone();
-            let answers = self.ask(&asked, kind).await?;
+            let answers = self.ask(&asked, kind).await?.answers;
             loop {
                 let found = data(&answers, &at, kind);
                 if !found.is_empty() {
@@ -85,17 +85,17 @@ impl Resolver {
         }
     }
 
-    async fn ask(&self, name: &Name, kind: RecordType) -> Result<Vec<Record>, ResolveError> {
+    /// Returns the first answer that is no failure; NXDOMAIN is an answer.
+    pub(crate) async fn ask(&self, name: &Name, kind: RecordType) -> Result<Message, ResolveError> {
         let mut why = String::new();
         let tries = self.servers.len() * ROUNDS;
         for server in self.servers.iter().cycle().take(tries) {
-            let what = match timeout(TRY, exchange(*server, &question(name, kind))).await {
-                Err(_) => format!("no answer within {} s", TRY.as_secs()),
-                Ok(Err(error)) => error.to_string(),
-                Ok(Ok(answer)) => match answer.metadata.response_code {
-                    ResponseCode::NoError | ResponseCode::NXDomain => return Ok(answer.answers),
+            let what = match send(*server, &question(name, kind), TRY).await {
+                Ok((answer, _)) => match answer.metadata.response_code {
+                    ResponseCode::NoError | ResponseCode::NXDomain => return Ok(answer),
                     code => code.to_string(),
                 },
+                Err(what) => what,
             };
             why = format!("{kind} of {name} from name server {server}: {what}");
         }
@@ -103,7 +103,21 @@ impl Resolver {
     }
 }
 
-fn question(name: &Name, kind: RecordType) -> Message {
+/// Sends a request to one server, once. Returns its answer, and the bytes of it, or
+/// what went wrong within the bound.
+pub(crate) async fn send(
+    server: SocketAddr,
+    request: &Message,
+    bound: Duration,
+) -> Result<(Message, Vec<u8>), String> {
+    match timeout(bound, exchange(server, request)).await {
+        Ok(answered) => answered.map_err(|error| error.to_string()),
+        Err(_) => Err(format!("no answer within {} s", bound.as_secs())),
+    }
+}
+
+/// Makes a question for a recursive server.
+pub(crate) fn question(name: &Name, kind: RecordType) -> Message {
     // With a random id; the socket adds a random port (RFC 5452).
     let mut message = Message::query();
     message.metadata.recursion_desired = true;
@@ -137,12 +151,13 @@ fn system(text: &str) -> Vec<SocketAddr> {
 }
 
 const SYSTEM: &str = "/etc/resolv.conf";
-const PORT: u16 = 53;
+/// Port of name servers.
+pub(crate) const PORT: u16 = 53;
 /// As many as common resolvers follow.
 const MAX_ALIASES: usize = 8;
 /// Most answers come within it; a server that is slower has cached its answer when
 /// it is asked again.
-const TRY: Duration = Duration::from_secs(2);
+pub(crate) const TRY: Duration = Duration::from_secs(2);
 /// A lost datagram must not fail an answer.
 const ROUNDS: usize = 2;
 
