@@ -7,3 +7,4 @@ pub mod names;
 pub mod quota;
 pub mod resolver;
 pub mod schedule;
+pub mod solver;

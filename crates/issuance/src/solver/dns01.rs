@@ -1,0 +1,179 @@
+//! DNS-01 (RFC 8555, section 8.4): a TXT record below `_acme-challenge`.
+//!
+//! 1. [`Dns01::locate`] follows CNAMEs of `_acme-challenge` to where the record
+//!    goes, and finds the zone by its SOA. It writes nothing.
+//! 2. The caller stores the [`Presented`] that it gets: whoever finds it after a
+//!    crash knows what to remove.
+//! 3. [`Dns01::present`] writes the record and waits until all authoritative
+//!    servers of the zone have it. The CA may ask any of them.
+//! 4. [`Dns01::clean_up`] removes the record; it may be repeated.
+//!
+//! Records are written by [`WriterSettings`]: RFC 2136 with TSIG. Several values at one name are several records: those of a wildcard
+//! and of its parent, or of two servers, do not disturb each other.
+
+mod error;
+mod place;
+mod propagation;
+mod rfc2136;
+mod tsig;
+
+use std::time::Duration;
+
+use sekisho_certs::HostPattern;
+use serde::{Deserialize, Serialize};
+use tokio::time::timeout;
+
+use crate::resolver::{PORT, Resolver};
+pub use error::{Error, Fault};
+use rfc2136::Rfc2136;
+pub use rfc2136::Rfc2136Settings;
+pub use tsig::TsigKey;
+
+/// Solver of DNS-01 with one way to write records.
+#[derive(Debug)]
+pub struct Dns01 {
+    settings: Settings,
+    writer: Writer,
+}
+
+/// How records are written and awaited.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// Who writes.
+    pub writer: WriterSettings,
+    /// Resolvers for CNAMEs, zones and servers.
+    pub resolver: Resolver,
+    /// Port at which authoritative servers are asked: 53 outside tests.
+    pub port: u16,
+    /// Bound for finding the place of a record, and for writing it.
+    pub deadline: Duration,
+    /// Bound for the wait until all authoritative servers have a record.
+    pub propagation: Duration,
+    /// Time between two questions to a server that lacks it.
+    pub interval: Duration,
+}
+
+/// Way to write records.
+#[derive(Clone, Debug)]
+pub enum WriterSettings {
+    /// Dynamic updates (RFC 2136).
+    Rfc2136(Rfc2136Settings),
+}
+
+/// Record of a challenge: stored before it is written, so that it can be removed
+/// after a crash.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct Presented {
+    /// Name of the record, at the end of all CNAMEs, with its last dot.
+    pub fqdn: String,
+    /// Zone that holds it, with its last dot.
+    pub zone: String,
+    /// Text of the record.
+    pub value: String,
+}
+
+impl Settings {
+    /// Asks the system's resolvers, and waits no longer than two minutes for
+    /// propagation: most DNS hosts need less than one.
+    #[must_use]
+    pub fn new(writer: WriterSettings) -> Self {
+        Self {
+            writer,
+            resolver: Resolver::new(&[]),
+            port: PORT,
+            deadline: Duration::from_secs(60),
+            propagation: Duration::from_secs(120),
+            interval: Duration::from_secs(2),
+        }
+    }
+}
+
+impl Dns01 {
+    /// Writes and asks nothing.
+    ///
+    /// # Errors
+    /// [`Fault::Setting`] names the key.
+    pub fn new(settings: Settings) -> Result<Self, Error> {
+        let writer: Result<_, Fault> = match &settings.writer {
+            WriterSettings::Rfc2136(rfc2136) => Ok(Writer::Rfc2136(Rfc2136::new(rfc2136))),
+        };
+        let writer = writer.map_err(|fault| fault.at("dns-01"))?;
+        Ok(Self { settings, writer })
+    }
+
+    /// Finds where the record of a challenge goes. `value` is the challenge's text.
+    ///
+    /// # Errors
+    /// [`Fault::Name`] if there is no zone, or CNAMEs lead nowhere;
+    /// [`Fault::Unreachable`] if no resolver answers in time.
+    pub async fn locate(&self, name: &HostPattern, value: &str) -> Result<Presented, Error> {
+        let place = place::find(&self.settings.resolver, name);
+        let place = timeout(self.settings.deadline, place).await;
+        let place = place.unwrap_or_else(|_| Err(self.late("the resolvers")));
+        let (fqdn, zone) = place.map_err(|fault| fault.at(name.as_str()))?;
+        Ok(Presented {
+            fqdn: fqdn.to_ascii(),
+            zone: zone.to_ascii(),
+            value: value.to_owned(),
+        })
+    }
+
+    /// Writes a record and waits until all authoritative servers of its zone have
+    /// it. A server that does not answer at all is not waited for beyond the bound
+    /// if another one has the record.
+    ///
+    /// # Errors
+    /// [`Error`]; the record may have been written nevertheless.
+    pub async fn present(&self, presented: &Presented) -> Result<(), Error> {
+        let done = async {
+            self.write(Action::Present, presented).await?;
+            propagation::wait(&self.settings, presented).await
+        };
+        done.await.map_err(|fault| fault.at(&presented.fqdn))
+    }
+
+    /// Removes a record; one that is not there is no error. Other records of the
+    /// name stay.
+    ///
+    /// # Errors
+    /// [`Error`]; the caller keeps `presented` and tries again.
+    pub async fn clean_up(&self, presented: &Presented) -> Result<(), Error> {
+        let done = self.write(Action::CleanUp, presented).await;
+        done.map_err(|fault| fault.at(&presented.fqdn))
+    }
+
+    async fn write(&self, action: Action, presented: &Presented) -> Result<(), Fault> {
+        let done = async {
+            match &self.writer {
+                Writer::Rfc2136(rfc2136) => rfc2136.write(action, presented).await,
+            }
+        };
+        let done = timeout(self.settings.deadline, done).await;
+        done.unwrap_or_else(|_| Err(self.late(&self.writer.to_string())))
+    }
+
+    fn late(&self, who: &str) -> Fault {
+        let seconds = self.settings.deadline.as_secs_f32();
+        Fault::Unreachable(format!("{who}: not done within {seconds} s"))
+    }
+}
+
+#[derive(Debug)]
+enum Writer {
+    Rfc2136(Rfc2136),
+}
+
+impl std::fmt::Display for Writer {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Rfc2136(rfc2136) => rfc2136.fmt(f),
+        }
+    }
+}
+
+/// What a writer does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Action {
+    Present,
+    CleanUp,
+}
