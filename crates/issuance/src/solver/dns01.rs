@@ -8,10 +8,11 @@
 //!    servers of the zone have it. The CA may ask any of them.
 //! 4. [`Dns01::clean_up`] removes the record; it may be repeated.
 //!
-//! Records are written by [`WriterSettings`]: RFC 2136 with TSIG. Several values at one name are several records: those of a wildcard
+//! Records are written by [`WriterSettings`]: RFC 2136 with TSIG, or a program. Several values at one name are several records: those of a wildcard
 //! and of its parent, or of two servers, do not disturb each other.
 
 mod error;
+mod exec;
 mod place;
 mod propagation;
 mod rfc2136;
@@ -25,6 +26,8 @@ use tokio::time::timeout;
 
 use crate::resolver::{PORT, Resolver};
 pub use error::{Error, Fault};
+use exec::Exec;
+pub use exec::ExecSettings;
 use rfc2136::Rfc2136;
 pub use rfc2136::Rfc2136Settings;
 pub use tsig::TsigKey;
@@ -58,6 +61,8 @@ pub struct Settings {
 pub enum WriterSettings {
     /// Dynamic updates (RFC 2136).
     Rfc2136(Rfc2136Settings),
+    /// A program in the convention of lego's provider `exec`.
+    Exec(ExecSettings),
 }
 
 /// Record of a challenge: stored before it is written, so that it can be removed
@@ -96,6 +101,7 @@ impl Dns01 {
     pub fn new(settings: Settings) -> Result<Self, Error> {
         let writer: Result<_, Fault> = match &settings.writer {
             WriterSettings::Rfc2136(rfc2136) => Ok(Writer::Rfc2136(Rfc2136::new(rfc2136))),
+            WriterSettings::Exec(exec) => Ok(Writer::Exec(Exec::new(exec))),
         };
         let writer = writer.map_err(|fault| fault.at("dns-01"))?;
         Ok(Self { settings, writer })
@@ -143,9 +149,15 @@ impl Dns01 {
     }
 
     async fn write(&self, action: Action, presented: &Presented) -> Result<(), Fault> {
+        // Waiting for the turn is no fault of the program.
+        let _turn = match &self.writer {
+            Writer::Exec(exec) => Some(exec.turn().await),
+            Writer::Rfc2136(_) => None,
+        };
         let done = async {
             match &self.writer {
                 Writer::Rfc2136(rfc2136) => rfc2136.write(action, presented).await,
+                Writer::Exec(exec) => exec.write(action, presented).await,
             }
         };
         let done = timeout(self.settings.deadline, done).await;
@@ -161,12 +173,14 @@ impl Dns01 {
 #[derive(Debug)]
 enum Writer {
     Rfc2136(Rfc2136),
+    Exec(Exec),
 }
 
 impl std::fmt::Display for Writer {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Self::Rfc2136(rfc2136) => rfc2136.fmt(f),
+            Self::Exec(exec) => exec.fmt(f),
         }
     }
 }
@@ -176,4 +190,14 @@ impl std::fmt::Display for Writer {
 enum Action {
     Present,
     CleanUp,
+}
+
+impl Action {
+    /// Returns lego's word.
+    fn as_str(self) -> &'static str {
+        match self {
+            Self::Present => "present",
+            Self::CleanUp => "cleanup",
+        }
+    }
 }

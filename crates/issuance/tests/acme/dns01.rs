@@ -1,5 +1,6 @@
 //! DNS-01 with Knot: where records go, who writes them, and when they are there.
 
+mod exec;
 mod order;
 mod place;
 mod propagation;
