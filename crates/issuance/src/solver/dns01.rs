@@ -8,7 +8,8 @@
 //!    servers of the zone have it. The CA may ask any of them.
 //! 4. [`Dns01::clean_up`] removes the record; it may be repeated.
 //!
-//! Records are written by [`WriterSettings`]: RFC 2136 with TSIG, or a program. Several values at one name are several records: those of a wildcard
+//! Records are written by [`WriterSettings`]: RFC 2136 with TSIG, a program, or a
+//! webhook. Several values at one name are several records: those of a wildcard
 //! and of its parent, or of two servers, do not disturb each other.
 
 mod error;
@@ -17,6 +18,7 @@ mod place;
 mod propagation;
 mod rfc2136;
 mod tsig;
+mod webhook;
 
 use std::time::Duration;
 
@@ -31,6 +33,8 @@ pub use exec::ExecSettings;
 use rfc2136::Rfc2136;
 pub use rfc2136::Rfc2136Settings;
 pub use tsig::TsigKey;
+use webhook::Webhook;
+pub use webhook::WebhookSettings;
 
 /// Solver of DNS-01 with one way to write records.
 #[derive(Debug)]
@@ -63,6 +67,8 @@ pub enum WriterSettings {
     Rfc2136(Rfc2136Settings),
     /// A program in the convention of lego's provider `exec`.
     Exec(ExecSettings),
+    /// A server in the convention of lego's provider `httpreq`.
+    Webhook(WebhookSettings),
 }
 
 /// Record of a challenge: stored before it is written, so that it can be removed
@@ -94,14 +100,15 @@ impl Settings {
 }
 
 impl Dns01 {
-    /// Writes and asks nothing.
+    /// Reads the webhook's roots; writes and asks nothing.
     ///
     /// # Errors
     /// [`Fault::Setting`] names the key.
     pub fn new(settings: Settings) -> Result<Self, Error> {
-        let writer: Result<_, Fault> = match &settings.writer {
+        let writer = match &settings.writer {
             WriterSettings::Rfc2136(rfc2136) => Ok(Writer::Rfc2136(Rfc2136::new(rfc2136))),
             WriterSettings::Exec(exec) => Ok(Writer::Exec(Exec::new(exec))),
+            WriterSettings::Webhook(webhook) => Webhook::new(webhook).map(Writer::Webhook),
         };
         let writer = writer.map_err(|fault| fault.at("dns-01"))?;
         Ok(Self { settings, writer })
@@ -152,12 +159,13 @@ impl Dns01 {
         // Waiting for the turn is no fault of the program.
         let _turn = match &self.writer {
             Writer::Exec(exec) => Some(exec.turn().await),
-            Writer::Rfc2136(_) => None,
+            Writer::Rfc2136(_) | Writer::Webhook(_) => None,
         };
         let done = async {
             match &self.writer {
                 Writer::Rfc2136(rfc2136) => rfc2136.write(action, presented).await,
                 Writer::Exec(exec) => exec.write(action, presented).await,
+                Writer::Webhook(webhook) => webhook.write(action, presented).await,
             }
         };
         let done = timeout(self.settings.deadline, done).await;
@@ -174,6 +182,7 @@ impl Dns01 {
 enum Writer {
     Rfc2136(Rfc2136),
     Exec(Exec),
+    Webhook(Webhook),
 }
 
 impl std::fmt::Display for Writer {
@@ -181,6 +190,7 @@ impl std::fmt::Display for Writer {
         match self {
             Self::Rfc2136(rfc2136) => rfc2136.fmt(f),
             Self::Exec(exec) => exec.fmt(f),
+            Self::Webhook(webhook) => webhook.fmt(f),
         }
     }
 }

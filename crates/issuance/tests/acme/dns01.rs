@@ -5,6 +5,7 @@ mod order;
 mod place;
 mod propagation;
 mod rfc2136;
+mod webhook;
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::time::Duration;

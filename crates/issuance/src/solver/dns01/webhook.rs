@@ -1,0 +1,117 @@
+//! A server that changes records, in the convention of lego's provider `httpreq`:
+//! `POST URL/present` and `POST URL/cleanup` with `{"fqdn": …, "value": …}`,
+//! without its mode `RAW`.
+
+use std::fmt;
+use std::path::PathBuf;
+
+use bytes::Bytes;
+use data_encoding::BASE64;
+use http::header::{AUTHORIZATION, CONTENT_TYPE, HeaderValue, USER_AGENT};
+use http::{Request, Uri};
+use http_body_util::Full;
+use sekisho_certs::credential::Secret;
+use sekisho_https::{HttpsClient, Timeouts, roots};
+use serde::Serialize;
+
+use super::error::Fault;
+use super::{Action, Presented};
+
+/// Server that writes records. Any status from 200 to 299 means that it did. It
+/// must be idempotent: it may be asked to remove what is not there.
+#[derive(Clone, Debug)]
+pub struct WebhookSettings {
+    /// `https://` or `http://`; `/present` and `/cleanup` are appended.
+    pub url: String,
+    /// File with the roots, PEM, that its certificate is verified with; none means
+    /// the system's.
+    pub root: Option<PathBuf>,
+    /// User and password (RFC 7617).
+    pub login: Option<(String, Secret)>,
+}
+
+pub(super) struct Webhook {
+    url: String,
+    login: Option<HeaderValue>,
+    client: HttpsClient,
+}
+
+impl Webhook {
+    pub(super) fn new(settings: &WebhookSettings) -> Result<Self, Fault> {
+        let wrong = |key, why| Fault::Setting { key, why };
+        let url = settings.url.trim_end_matches('/');
+        let is_url = url.parse().is_ok_and(|uri: Uri| {
+            let authority = uri
+                .authority()
+                .is_some_and(|host| !host.as_str().contains('@'));
+            matches!(uri.scheme_str(), Some("https" | "http")) && authority && uri.query().is_none()
+        });
+        if !is_url {
+            // A URL with a password must not reach the log.
+            let why = "it is no https:// or http:// URL without user and query".to_owned();
+            return Err(wrong("webhook", why));
+        }
+        let tls = roots::load(settings.root.as_deref(), "root");
+        let tls = tls.and_then(|roots| roots::client(roots, None));
+        let tls = tls.map_err(|why| wrong("root", why))?;
+        Ok(Self {
+            url: url.to_owned(),
+            login: settings.login.as_ref().map(basic),
+            client: HttpsClient::new(tls, Timeouts::FAR),
+        })
+    }
+
+    pub(super) async fn write(&self, action: Action, presented: &Presented) -> Result<(), Fault> {
+        let url = format!("{}/{}", self.url, action.as_str());
+        let record = Json {
+            fqdn: &presented.fqdn,
+            value: &presented.value,
+        };
+        let json = serde_json::to_vec(&record).expect("texts are JSON");
+        let mut request = Request::post(&url)
+            .header(CONTENT_TYPE, "application/json")
+            .header(USER_AGENT, AGENT);
+        if let Some(login) = &self.login {
+            request = request.header(AUTHORIZATION, login);
+        }
+        let request = request.body(Full::new(Bytes::from(json)));
+        let request = request.expect("the URL was parsed");
+        let _turn = self.client.turn().await;
+        let answer = self.client.send(&request).await;
+        let answer = answer.map_err(|why| Fault::Unreachable(format!("webhook {url}: {why}")))?;
+        match answer.status() {
+            status if status.is_success() => Ok(()),
+            status => Err(Fault::Refused(format!(
+                "webhook {url}: it answered {status}"
+            ))),
+        }
+    }
+}
+
+impl fmt::Display for Webhook {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "webhook {}", self.url)
+    }
+}
+
+impl fmt::Debug for Webhook {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Webhook({})", self.url)
+    }
+}
+
+#[derive(Serialize)]
+struct Json<'a> {
+    fqdn: &'a str,
+    value: &'a str,
+}
+
+fn basic((user, password): &(String, Secret)) -> HeaderValue {
+    let login = [user.as_bytes(), b":", password.expose()].concat();
+    let value = format!("Basic {}", BASE64.encode(&login));
+    let mut value = HeaderValue::from_str(&value).expect("base64 is text");
+    value.set_sensitive(true);
+    value
+}
+
+const AGENT: &str = concat!("sekisho/", env!("CARGO_PKG_VERSION"));
