@@ -50,8 +50,12 @@ async fn pebble_validates_over_http_and_tls() {
         external: None,
     };
     let account = ca.create_account(&new).await.unwrap();
-    for kind in [ChallengeKind::Http01, ChallengeKind::TlsAlpn01] {
-        let names = ["a.example", "b.example"].map(|name| HostPattern::parse(name).unwrap());
+    // Names of their own: an authorization that is valid already offers one kind.
+    for (kind, names) in [
+        (ChallengeKind::Http01, ["a.example", "b.example"]),
+        (ChallengeKind::TlsAlpn01, ["c.example", "d.example"]),
+    ] {
+        let names = names.map(|name| HostPattern::parse(name).unwrap());
         let new = NewOrder {
             names: &names,
             profile: None,
