@@ -64,7 +64,7 @@ pub struct Settings {
 #[derive(Clone, Debug)]
 pub enum WriterSettings {
     /// Dynamic updates (RFC 2136).
-    Rfc2136(Rfc2136Settings),
+    Rfc2136(Box<Rfc2136Settings>),
     /// A program in the convention of lego's provider `exec`.
     Exec(ExecSettings),
     /// A server in the convention of lego's provider `httpreq`.
@@ -106,9 +106,13 @@ impl Dns01 {
     /// [`Fault::Setting`] names the key.
     pub fn new(settings: Settings) -> Result<Self, Error> {
         let writer = match &settings.writer {
-            WriterSettings::Rfc2136(rfc2136) => Ok(Writer::Rfc2136(Rfc2136::new(rfc2136))),
+            WriterSettings::Rfc2136(rfc2136) => {
+                Ok(Writer::Rfc2136(Box::new(Rfc2136::new(rfc2136))))
+            }
             WriterSettings::Exec(exec) => Ok(Writer::Exec(Exec::new(exec))),
-            WriterSettings::Webhook(webhook) => Webhook::new(webhook).map(Writer::Webhook),
+            WriterSettings::Webhook(webhook) => {
+                Webhook::new(webhook).map(|webhook| Writer::Webhook(Box::new(webhook)))
+            }
         };
         let writer = writer.map_err(|fault| fault.at("dns-01"))?;
         Ok(Self { settings, writer })
@@ -180,9 +184,9 @@ impl Dns01 {
 
 #[derive(Debug)]
 enum Writer {
-    Rfc2136(Rfc2136),
+    Rfc2136(Box<Rfc2136>),
     Exec(Exec),
-    Webhook(Webhook),
+    Webhook(Box<Webhook>),
 }
 
 impl std::fmt::Display for Writer {

@@ -45,11 +45,11 @@ fn settings(knot: &Knot, writer: WriterSettings) -> Settings {
 }
 
 fn rfc2136(server: SocketAddr, key: &str) -> WriterSettings {
-    WriterSettings::Rfc2136(Rfc2136Settings {
+    WriterSettings::Rfc2136(Box::new(Rfc2136Settings {
         server,
         key: TsigKey::parse(key).unwrap(),
         clock: Clock::System,
-    })
+    }))
 }
 
 /// Makes a solver that writes to Knot with its key.
