@@ -7,4 +7,5 @@ pub mod names;
 pub mod quota;
 pub mod resolver;
 pub mod schedule;
+pub mod settings;
 pub mod solver;

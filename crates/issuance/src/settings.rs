@@ -1,0 +1,87 @@
+//! What an issuer works with, as the configuration gives it.
+
+use sekisho_certs::HostName;
+
+use crate::acme::{CaSettings, ChallengeKind, ExternalAccount, KeyKind};
+use crate::admission;
+use crate::quota::Quotas;
+use crate::solver::dns01;
+
+/// Settings of an issuer, `[acme]`.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// CAs in the order of preference; at least one.
+    pub cas: Vec<CaOptions>,
+    /// URIs, such as `mailto:ops@example.com`, at which the CAs can warn.
+    pub contact: Vec<String>,
+    /// True if the operator agrees to the terms of all of these CAs.
+    pub agree: bool,
+    /// Conditions of a certificate on first access.
+    pub admission: admission::Settings,
+    /// Orders in flight at most, of this process.
+    pub orders: usize,
+    /// Kind of keys for lineages without a wish.
+    pub key: KeyKind,
+    /// True if a renewal keeps the key of the certificate before it.
+    pub reuse_key: bool,
+    /// Challenges in the order in which they are tried. Wildcards have DNS-01 only.
+    pub solvers: Vec<ChallengeKind>,
+    /// Zones in which records of DNS-01 can be written.
+    pub dns: Vec<DnsZone>,
+}
+
+/// CA with what is particular to it, `[acme.ca.NAME]`.
+#[derive(Clone, Debug)]
+pub struct CaOptions {
+    /// Name, directory and root.
+    pub ca: CaSettings,
+    /// Account of another kind at the CA that ours is bound to.
+    pub external: Option<ExternalAccount>,
+    /// Profile of certificates; the CA's choice if none.
+    pub profile: Option<String>,
+    /// Common name of the root that chains should lead to.
+    pub chain: Option<String>,
+    /// Limits of the CA.
+    pub quotas: Quotas,
+}
+
+impl CaOptions {
+    /// Makes the options of a CA that is known by name; none for another name.
+    #[must_use]
+    pub fn builtin(name: &str) -> Option<Self> {
+        Some(Self::new(CaSettings::builtin(name)?))
+    }
+
+    /// Makes the options of a CA without anything particular: Let's Encrypt's limits
+    /// for its directories, no limits for others.
+    #[must_use]
+    pub fn new(ca: CaSettings) -> Self {
+        let is = |name| crate::acme::directory_of(name) == Some(ca.directory.as_str());
+        let quotas = match () {
+            () if is("letsencrypt") => Quotas::letsencrypt(),
+            () if is("letsencrypt-staging") => Quotas::letsencrypt_staging(),
+            () => Quotas::default(),
+        };
+        Self {
+            ca,
+            external: None,
+            profile: None,
+            chain: None,
+            quotas,
+        }
+    }
+}
+
+/// Zone with the way to write its records, `[acme.dns."ZONE"]`.
+#[derive(Clone, Debug)]
+pub struct DnsZone {
+    /// The zone: it and all names below it are meant.
+    pub zone: HostName,
+    /// Way to write records.
+    pub solver: dns01::Settings,
+}
+
+impl Settings {
+    /// Orders in flight at most, where nothing else is configured.
+    pub const ORDERS: usize = 64;
+}
