@@ -47,7 +47,7 @@ use rules::Lists;
 /// Conditions of a certificate on first access. The default has none but a record.
 #[derive(Clone, Debug, Default)]
 pub struct Settings {
-    /// Which names may have one.
+    /// Names that may have one.
     pub first_access: FirstAccess,
     /// URL that is asked, `http://` or `https://`.
     pub ask: Option<String>,
@@ -56,7 +56,7 @@ pub struct Settings {
     pub ask_root: Option<PathBuf>,
     /// Addresses of which a name must lead to one; empty: not checked.
     pub addresses: Vec<IpAddr>,
-    /// Whether CAA records must allow the CA.
+    /// True if CAA records must allow the CA.
     pub caa: bool,
     /// Patterns that may have one; empty: all. A wildcard stands for itself and
     /// for all names one label below it.
@@ -85,7 +85,7 @@ pub enum FirstAccess {
 pub struct SettingError {
     /// Field of [`Settings`].
     pub key: &'static str,
-    /// What is wrong with it.
+    /// Problem with it.
     pub why: String,
 }
 
@@ -110,12 +110,12 @@ impl Admission {
     /// # Errors
     /// [`SettingError`] names what can't be used.
     pub fn new(settings: Settings) -> Result<Self, SettingError> {
-        let wrong = |why| SettingError { key: "ask", why };
         let ask = settings.ask.as_deref();
         let ask = ask.map(|url| Ask::new(url, settings.ask_root.as_deref()));
-        let ask = ask.transpose().map_err(wrong)?;
+        let ask = ask.transpose()?;
         if settings.first_access == FirstAccess::Ask && ask.is_none() {
-            return Err(wrong("first_access = \"ask\" needs a URL".into()));
+            let why = "first_access = \"ask\" needs a URL".into();
+            return Err(SettingError { key: "ask", why });
         }
         Ok(Self {
             first_access: settings.first_access,
@@ -136,10 +136,10 @@ impl Admission {
     /// directories that are known; if none is, the CAs are left to check CAA.
     ///
     /// `record` is the store's own, fresh answer for the name, exact or the
-    /// wildcard above; none if the store answered that there is no such host. The
-    /// caller never decides after a failure of the store or by an old copy: the
-    /// name would look like one without a record, and a store failure is never a
-    /// reason to issue.
+    /// wildcard above, and not disabled; none if the store answered that there is
+    /// no such host. The caller never decides after a failure of the store or by an
+    /// old copy: the name would look like one without a record, and a store failure
+    /// is never a reason to issue.
     ///
     /// Takes at most 20 s. Names below one wildcard record share one decision.
     pub async fn decide(
@@ -159,7 +159,7 @@ impl Admission {
             Ok(granted) => granted,
             Err(denied) => return denied.decision(retry_after),
         };
-        let permits = |ca: &Meta| granted.issuers.permit(&ca.caa_identities);
+        let permits = |ca: &Meta| granted.issuers.permits(&ca.caa_identities);
         if !cas.is_empty() && !cas.iter().any(permits) {
             return Decision::Refused {
                 why: format!("the CAA records of {pattern} allow none of the CAs").into(),

@@ -3,13 +3,13 @@
 use std::path::Path;
 
 use bytes::Bytes;
-use http::uri::{Scheme, Uri};
-use http::{HeaderMap, Request};
+use http::{HeaderMap, Request, Uri};
 use http_body_util::Full;
 use rustls::RootCertStore;
 use sekisho_certs::{HostPattern, Tenant};
 use sekisho_https::{HttpsClient, Timeouts, roots};
 
+use super::SettingError;
 use super::decision::No;
 
 /// Endpoint that is asked with `?domain=NAME`. Redirects are not followed, and
@@ -25,23 +25,27 @@ pub(super) struct Ask {
 
 impl Ask {
     /// Reads the roots; sends nothing.
-    pub(super) fn new(url: &str, root: Option<&Path>) -> Result<Self, String> {
-        let not_usable = || format!("{url:?} is no http:// or https:// URL");
-        let uri: Uri = url.parse().map_err(|_| not_usable())?;
-        let is_https = match uri.scheme() {
-            Some(scheme) if *scheme == Scheme::HTTPS => true,
-            Some(scheme) if *scheme == Scheme::HTTP => false,
-            _ => return Err(not_usable()),
-        };
+    pub(super) fn new(url: &str, root: Option<&Path>) -> Result<Self, SettingError> {
+        let wrong = |why| SettingError { key: "ask", why };
+        let uri = url.parse::<Uri>().ok();
+        let uri = uri.filter(|uri| matches!(uri.scheme_str(), Some("http" | "https")));
+        let not_usable = || wrong(format!("{url:?} is no http:// or https:// URL"));
+        let uri = uri.ok_or_else(not_usable)?;
         let server = uri.authority().ok_or_else(not_usable)?.to_string();
+        if server.contains('@') {
+            return Err(wrong("a user and password are not sent".into()));
+        }
         // A system without roots can ask over HTTP.
-        let trusted = match is_https {
-            true => roots::load(root, "ask_root")?,
-            false => RootCertStore::empty(),
+        let trusted = match uri.scheme_str() {
+            Some("https") => roots::load(root, "ask_root"),
+            _ => Ok(RootCertStore::empty()),
         };
+        let tls = trusted.and_then(|trusted| roots::client(trusted, None));
+        let key = "ask_root";
+        let tls = tls.map_err(|why| SettingError { key, why })?;
         let separator = if uri.query().is_some() { '&' } else { '?' };
         Ok(Self {
-            client: HttpsClient::new(roots::client(trusted, None)?, Timeouts::NEAR),
+            client: HttpsClient::new(tls, Timeouts::NEAR),
             // A parsed URI has no fragment.
             prefix: format!("{uri}{separator}domain="),
             server,
@@ -97,6 +101,7 @@ mod tests {
             "ftp://ask.example/",
             "ask.example/check",
             "https://",
+            "http://user:password@ask.example/",
         ] {
             assert!(Ask::new(url, None).is_err(), "{url}");
         }

@@ -22,10 +22,10 @@ pub enum Issuers {
 }
 
 impl Issuers {
-    /// Whether a CA with these `caaIdentities` may issue. A CA that names none
+    /// Tells whether a CA with these `caaIdentities` may issue. A CA that names none
     /// does not say that it heeds CAA, and is not checked.
     #[must_use]
-    pub fn permit(&self, identities: &[String]) -> bool {
+    pub fn permits(&self, identities: &[String]) -> bool {
         match self {
             Self::Any => true,
             Self::Only(allowed) => {
@@ -94,9 +94,9 @@ fn issuer(caa: &CAA) -> Option<Box<str>> {
     (!name.is_empty()).then(|| name.to_ascii_lowercase().into())
 }
 
-/// Property tags that are understood. RFC 8659, section 4.1: others forbid
-/// issuance if they are critical.
-const KNOWN: [&str; 3] = ["issue", "issuewild", "iodef"];
+/// Property tags that are understood; `issuemail` (RFC 9495) is not about hosts.
+/// RFC 8659, section 4.1: others forbid issuance if they are critical.
+const KNOWN: [&str; 4] = ["issue", "issuewild", "issuemail", "iodef"];
 
 #[cfg(test)]
 mod tests {
@@ -113,7 +113,7 @@ mod tests {
         let records: Vec<_> = records.iter().copied().map(record).collect();
         let records: Vec<_> = records.iter().collect();
         let issuers = Issuers::of(&records, is_wildcard);
-        issuers.is_ok_and(|issuers| issuers.permit(&[identity.to_owned()]))
+        issuers.is_ok_and(|issuers| issuers.permits(&[identity.to_owned()]))
     }
 
     #[test]
@@ -163,6 +163,7 @@ mod tests {
                 false,
             ),
             (&[(128, "tbs", "x")], WILD, false),
+            (&[(128, "issuemail", ";")], EXACT, true),
         ] {
             assert_eq!(
                 permit(records, kind, "ca.example"),
@@ -174,7 +175,7 @@ mod tests {
 
     #[test]
     fn a_ca_without_identities_is_not_checked() {
-        assert!(Issuers::Only(Arc::new([])).permit(&[]));
-        assert!(Issuers::Any.permit(&["ca.example".to_owned()]));
+        assert!(Issuers::Only(Arc::new([])).permits(&[]));
+        assert!(Issuers::Any.permits(&["ca.example".to_owned()]));
     }
 }

@@ -8,7 +8,7 @@ use sekisho_certs::{HostPattern, Tenant};
 use super::caa::Issuers;
 use crate::resolver::ResolveError;
 
-/// Whether a name may have a certificate.
+/// Decision about the certificate of a name.
 #[derive(Clone, Debug)]
 pub enum Decision {
     /// All configured conditions say yes.
@@ -30,7 +30,7 @@ pub enum Decision {
     },
 }
 
-/// What to order, and for whom.
+/// Order that is allowed, and its tenant.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Allowed {
     /// Pattern to order: the record's, which may be a wildcard; else the name.
@@ -46,9 +46,9 @@ pub struct Allowed {
 /// Why a condition does not say yes.
 #[derive(Clone, Debug)]
 pub(super) enum No {
-    /// It says no.
+    /// A condition says no.
     Refused(String),
-    /// It could not be decided.
+    /// A condition could not be decided.
     Failed(String),
 }
 

@@ -17,7 +17,7 @@ use super::decision::No;
 /// a time.
 pub(super) struct Memory(Cache<HostPattern, Arc<Remembered>, ByWeight, RandomState>);
 
-/// What the network said of a pattern, and until when that counts.
+/// Answer of the network about a pattern, and its end.
 #[derive(Debug)]
 pub(super) struct Remembered {
     pub(super) answer: Result<Granted, Denied>,
@@ -36,7 +36,7 @@ pub(super) struct Granted {
 #[derive(Debug)]
 pub(super) struct Denied {
     pub(super) why: Arc<str>,
-    /// Whether a condition could not be decided, instead of saying no.
+    /// True if a condition could not be decided, instead of saying no.
     pub(super) is_failure: bool,
 }
 
@@ -132,7 +132,7 @@ impl Weighter<HostPattern, Arc<Remembered>> for ByWeight {
 /// A minute after a customer has corrected their DNS, the host works. For a wave
 /// of visitors one question a minute is little.
 const DECIDED: Duration = Duration::from_secs(60);
-/// What was down is asked again soon, and not for every handshake.
+/// A server that was down is asked again soon, and not for every handshake.
 const FAILED: Duration = Duration::from_secs(10);
 /// Bytes of a refusal with a name of common length.
 const USUAL: usize = 400;

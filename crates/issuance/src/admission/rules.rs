@@ -21,7 +21,7 @@ pub fn orderable(pattern: &HostPattern) -> Result<(), String> {
     Ok(())
 }
 
-/// Whether CAs take a label: letters, digits and hyphens; two hyphens at its third
+/// Tells whether CAs take a label: letters, digits and hyphens; two hyphens at its third
 /// place only in an A-label (CA/Browser Forum Baseline Requirements, section
 /// 7.1.2.7.12; RFC 5890, section 2.3.1).
 fn is_ldh(label: &str) -> bool {

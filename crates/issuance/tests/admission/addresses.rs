@@ -1,6 +1,6 @@
 //! The condition `addresses`.
 
-use std::net::{Ipv4Addr, SocketAddr};
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
@@ -31,10 +31,7 @@ async fn a_name_leads_here_by_either_family_and_through_cnames() {
     let pebble = Pebble::start(&PebbleOptions::default());
     let dns = pebble.challenges();
     dns.set_address("v4.example", HERE);
-    dns.set_address(
-        "v6.example",
-        "2001:db8::1".parse::<std::net::Ipv6Addr>().unwrap(),
-    );
+    dns.set_address("v6.example", "2001:db8::1".parse::<Ipv6Addr>().unwrap());
     dns.set_cname("www.v4.example.", "v4.example.");
     dns.set_address("*.wild.example", HERE);
     let admission = leading_here(dns_of(&pebble));
@@ -90,7 +87,7 @@ async fn a_name_server_that_fails_refuses_nobody() {
 #[tokio::test]
 async fn a_name_server_that_hangs_fails_at_the_deadline() {
     // Bound, and never read.
-    let silent = std::net::UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+    let silent = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
     let admission = leading_here(silent.local_addr().unwrap());
     tokio::time::pause();
     let begun = tokio::time::Instant::now();

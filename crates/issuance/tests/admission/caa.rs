@@ -1,5 +1,7 @@
 //! The condition CAA.
 
+use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
+
 use hickory_proto::op::ResponseCode;
 use hickory_proto::rr::rdata::CAA;
 use hickory_proto::rr::{Name, RData};
@@ -10,7 +12,7 @@ use sekisho_testkit::services::{Pebble, PebbleOptions};
 use super::fixture::*;
 use super::nameserver::{self, add};
 
-fn checking(server: std::net::SocketAddr) -> Admission {
+fn checking(server: SocketAddr) -> Admission {
     let settings = Settings {
         caa: true,
         ..resolving_by(server)
@@ -79,8 +81,8 @@ async fn the_cas_that_are_allowed_are_told() {
     let Decision::Allowed(allowed) = decide_by(&admission, "example.com", &cas).await else {
         panic!("the second CA is allowed");
     };
-    assert!(!allowed.issuers.permit(&first.caa_identities));
-    assert!(allowed.issuers.permit(&second.caa_identities));
+    assert!(!allowed.issuers.permits(&first.caa_identities));
+    assert!(allowed.issuers.permits(&second.caa_identities));
     // The answer is remembered; the CAs are compared with it each time.
     let decision = decide_by(&admission, "example.com", &[first]).await;
     assert!(refused(&decision).1 <= Some(60));
@@ -138,7 +140,7 @@ async fn records_that_can_not_be_read_fail() {
 
 #[tokio::test]
 async fn a_name_server_that_hangs_fails_at_the_deadline() {
-    let silent = std::net::UdpSocket::bind(("127.0.0.1", 0)).unwrap();
+    let silent = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
     let admission = checking(silent.local_addr().unwrap());
     tokio::time::pause();
     let decision = decide_by(&admission, "a.example", &[]).await;

@@ -59,9 +59,13 @@ pub(crate) fn endpoint() -> Endpoint {
 
 /// Settings under which an endpoint decides for all names.
 pub(crate) fn asking(endpoint: &Endpoint) -> Settings {
+    asking_at(endpoint.address)
+}
+
+pub(crate) fn asking_at(address: SocketAddr) -> Settings {
     Settings {
         first_access: FirstAccess::Ask,
-        ask: Some(format!("http://{}/check", endpoint.address)),
+        ask: Some(format!("http://{address}/check")),
         ..Settings::default()
     }
 }
