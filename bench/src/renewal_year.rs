@@ -39,14 +39,14 @@ pub(crate) struct Options {
     picture: Option<PathBuf>,
 }
 
-/// What a year is simulated with.
+/// Assumptions of a simulated year.
 #[derive(Clone, Debug)]
 struct Scenario {
     title: &'static str,
     hosts: u32,
     /// Lifetime of certificates, in seconds.
     lifetime: i64,
-    /// Whether the CA suggests windows and exempts renewals in them.
+    /// True if the CA suggests windows and exempts renewals in them.
     ari: bool,
     quotas: Quotas,
     /// Orders per hour that the servers make at most.

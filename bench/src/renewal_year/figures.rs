@@ -1,4 +1,4 @@
-/// What a simulated year came to.
+/// Figures of a simulated year.
 pub(super) struct Figures {
     /// Orders of each hour.
     pub(super) orders: Vec<u32>,

@@ -4,12 +4,12 @@ use sekisho_issuance::schedule::{Seed, Validity, Window, renewal_due, renewal_tu
 
 use super::DAY;
 
-/// What the catalog has of a lineage. Seconds count from the year's start.
+/// Lineage as the catalog has it. Seconds count from the year's start.
 pub(super) struct Host {
     pub(super) seed: Seed,
-    /// None before the first certificate.
+    /// Validity of the certificate; none before the first.
     pub(super) valid: Option<Validity>,
-    /// Whether the CA suggests a window, which it does for what it issued itself.
+    /// True if the CA suggests a window, which it does for what it issued itself.
     pub(super) ari: bool,
     pub(super) due: i64,
     pub(super) turn: i64,

@@ -7,7 +7,7 @@ use super::figures::Figures;
 use super::host::{Charged, Host};
 use super::{DAY, HOUR, Scenario};
 
-/// One year of a cluster, hour by hour, by the schedule and the quotas of the
+/// Year of a cluster, hour by hour, by the schedule and the quotas of the
 /// product. Seconds count from the year's start.
 pub(super) struct Year {
     scenario: Scenario,

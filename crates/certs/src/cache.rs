@@ -86,7 +86,7 @@ pub(crate) enum Note {
     /// The store has nothing for this name.
     Absent {
         reason: Absence,
-        /// Whether issuance was allowed and failed: an error, not an absence.
+        /// True if issuance was allowed and failed: an error, not an absence.
         not_obtained: bool,
         epoch: u64,
         fresh_until: u64,

@@ -18,7 +18,7 @@ pub struct Lineage<S> {
     pub name: LineageName,
     /// Owner of the names.
     pub tenant: Tenant,
-    /// What the certificate covers: in order, each once, at least one.
+    /// Names that the certificate covers: in order, each once, at least one.
     pub names: Vec<HostPattern>,
     /// Where it differs from the configuration.
     pub wishes: Wishes,
@@ -170,7 +170,7 @@ pub struct Claim {
 pub enum ToClaim {
     /// At most so many that are due, in the order of their turns.
     Due(usize),
-    /// Those of these names that exist, due or not.
+    /// All of these names that exist, due or not.
     Named(Vec<LineageName>),
 }
 
@@ -183,7 +183,7 @@ pub const MAX_CANDIDATES: usize = 1000;
 pub enum Listed {
     /// All.
     All,
-    /// Those whose last attempt failed.
+    /// Lineages whose last attempt failed.
     Failing,
 }
 

@@ -21,7 +21,7 @@ pub fn registered_domain<N: Borrow<str>>(name: &N) -> &str {
         .unwrap_or(name)
 }
 
-/// Whether a name is a suffix of the list's ICANN section, such as `co.uk`, or
+/// Tells whether a name is a suffix of the list's ICANN section, such as `co.uk`, or
 /// a pattern is a wildcard below one. No CA may issue for either (CA/Browser
 /// Forum Baseline Requirements, section 3.2.2.6).
 ///

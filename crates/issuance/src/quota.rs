@@ -40,7 +40,7 @@ pub struct Quotas {
     pub duplicates: Option<Limit>,
     /// Failed validations of a name.
     pub failures: Option<Limit>,
-    /// Which orders the CA exempts.
+    /// Orders that the CA exempts.
     pub exempt: Exempt,
 }
 

@@ -64,7 +64,7 @@ impl Validity {
 }
 
 impl Window {
-    /// Whether `now` lies in the window. Let's Encrypt exempts an order that
+    /// Tells whether `now` lies in the window. Let's Encrypt exempts an order that
     /// replaces a certificate from its limits only inside the window.
     #[must_use]
     pub fn contains(self, now: i64) -> bool {

@@ -298,7 +298,7 @@ pub async fn an_order_is_sealed_again(fixture: Fixture) {
     );
 }
 
-/// What stands beside a lineage in a batch takes numbers as ever.
+/// Other writes of a batch with a lineage take numbers as ever.
 pub async fn challenges_are_no_changes(fixture: Fixture) {
     let before = fixture.catalog.head().await.unwrap();
     let id = DocumentId::new("challenge-http-01", "token");

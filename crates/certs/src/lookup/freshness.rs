@@ -110,7 +110,7 @@ impl Freshness {
         }
     }
 
-    /// Whether an absence still holds. One with an end of its own, see
+    /// Tells whether an absence still holds. One with an end of its own, see
     /// [`Self::end_of`], holds no longer than that.
     pub(super) fn absence_holds(&self, fresh_until: u64, ends: u64) -> bool {
         (ends == u64::MAX || self.now() < ends)
@@ -118,7 +118,7 @@ impl Freshness {
                 || self.now() < self.until(fresh_until, self.absent))
     }
 
-    /// Whether a failed read is so recent that the store is not asked again.
+    /// Tells whether a failed read is so recent that the store is not asked again.
     pub(super) fn retries_later(&self, retry_at: &AtomicU64) -> bool {
         match retry_at.load(Ordering::Relaxed) {
             0 => false,

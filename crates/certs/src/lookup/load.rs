@@ -42,7 +42,7 @@ struct Missing {
     reason: Absence,
     /// The record, if there is one.
     record: Option<Box<HostRecord>>,
-    /// Whether a copy answered in place of the store.
+    /// True if a copy answered in place of the store.
     is_stale: bool,
     /// Time for which this is remembered; none for no such bound.
     holds: Option<Duration>,

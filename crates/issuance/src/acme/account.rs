@@ -22,12 +22,12 @@ pub struct Account {
     credentials: Secret,
 }
 
-/// What a new account is made of.
+/// Content of a new account.
 #[derive(Clone, Debug, Default)]
 pub struct NewAccount {
     /// URIs, such as `mailto:ops@example.com`, at which the CA can warn.
     pub contact: Vec<String>,
-    /// Whether the operator agrees to [`super::Meta::terms_of_service`].
+    /// True if the operator agrees to [`super::Meta::terms_of_service`].
     pub agree: bool,
     /// Account of another kind at the CA that this one is bound to.
     pub external: Option<ExternalAccount>,

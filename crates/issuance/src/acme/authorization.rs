@@ -66,7 +66,7 @@ impl ChallengeKind {
 /// One way to prove a name, with all that is to be shown.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Challenge {
-    /// Which way.
+    /// Kind of the challenge.
     pub kind: ChallengeKind,
     /// Name of the file for HTTP-01, in base64url.
     pub token: String,

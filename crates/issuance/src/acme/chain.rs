@@ -5,7 +5,7 @@ use rustls_pki_types::pem::PemObject;
 use x509_parser::certificate::X509Certificate;
 use x509_parser::prelude::FromDer;
 
-/// Whether the topmost certificate of a chain, PEM, was issued by the authority of this
+/// Tells whether the topmost certificate of a chain, PEM, was issued by the authority of this
 /// common name.
 pub(super) fn leads_to(chain: &[u8], authority: &str) -> bool {
     let Some(Ok(top)) = CertificateDer::pem_slice_iter(chain).last() else {

@@ -40,13 +40,13 @@ impl Directory {
     }
 }
 
-/// Whether a text is a URL of HTTPS with a host.
+/// Tells whether a text is a URL of HTTPS with a host.
 pub(super) fn is_https(url: &str) -> bool {
     let uri = url.parse::<Uri>();
     uri.is_ok_and(|uri| uri.scheme_str() == Some("https") && uri.authority().is_some())
 }
 
-/// What a CA says of itself.
+/// Description that a CA gives of itself.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Meta {
@@ -55,7 +55,7 @@ pub struct Meta {
     /// Names that CAA records know the CA by (RFC 8659).
     #[serde(default)]
     pub caa_identities: Vec<String>,
-    /// Whether an account needs an external one.
+    /// True if an account needs an external one.
     #[serde(default)]
     pub external_account_required: bool,
     /// Profiles of certificates, with a description each.

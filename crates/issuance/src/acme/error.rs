@@ -14,7 +14,7 @@ use super::problem::Problem;
 pub struct Error {
     /// Name of the CA.
     pub ca: Arc<str>,
-    /// What failed, and for which names.
+    /// Step that failed, with its names.
     pub step: Box<str>,
     /// Why.
     pub fault: Fault,
@@ -56,7 +56,7 @@ pub enum Fault {
     Setting {
         /// Key of the configuration, such as `eab_key`.
         key: &'static str,
-        /// What is wrong with its value.
+        /// Problem with its value.
         why: String,
     },
     /// The certificate that was issued can't be used.
@@ -67,7 +67,7 @@ pub enum Fault {
     Names(String),
 }
 
-/// Who must change something before a certificate can be had.
+/// Party that must change something before a certificate can be had.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Blame {
     /// The CA: another one may do.
@@ -79,7 +79,7 @@ pub enum Blame {
     Operator,
 }
 
-/// Whether another attempt is worth it.
+/// Advice about another attempt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Retry {
     /// Not before somebody has changed something.
@@ -141,7 +141,7 @@ impl Error {
         }
     }
 
-    /// Whether the CA has no such order, or none for this account: the order begins
+    /// Tells whether the CA has no such order, or none for this account: the order begins
     /// anew. Asked of errors of [`super::Account::resume`].
     #[must_use]
     pub fn is_lost(&self) -> bool {
@@ -154,7 +154,7 @@ impl Error {
         )
     }
 
-    /// Whether the CA wants fewer requests (RFC 8555, section 6.6).
+    /// Tells whether the CA wants fewer requests (RFC 8555, section 6.6).
     #[must_use]
     pub fn is_rate_limit(&self) -> bool {
         let is_limit = |problem: &Problem| problem.kind == "rateLimited";
@@ -178,7 +178,7 @@ impl From<instant_acme::Error> for Fault {
     fn from(error: instant_acme::Error) -> Self {
         use instant_acme::Error as Acme;
         match error {
-            // What the exchange gave up on, as it was.
+            // Takes the fault that the exchange carried through.
             Acme::Other(other) => match other.downcast::<Self>() {
                 Ok(fault) => *fault,
                 Err(other) => Self::Malformed(other.to_string()),

@@ -19,7 +19,7 @@ use super::problem::Problem;
 use super::retry_after;
 use sekisho_https::{BodyError, HttpsClient, body};
 
-/// What all requests to a CA share.
+/// State that all requests to a CA share.
 pub(super) struct Transport {
     pub(super) client: HttpsClient,
     /// URL of the directory.
@@ -106,7 +106,7 @@ pub(super) struct Exchange {
     noted: Noted,
 }
 
-/// What instant-acme drops of the last answer.
+/// Parts of the last answer that instant-acme drops.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Noted(Arc<Mutex<Dropped>>);
 
@@ -179,7 +179,7 @@ fn refusal(answer: &Response<Bytes>) -> Option<Fault> {
     })
 }
 
-/// Whether instant-acme sends the request again with a fresh nonce (RFC 8555,
+/// Tells whether instant-acme sends the request again with a fresh nonce (RFC 8555,
 /// section 6.5).
 fn is_bad_nonce(problem: Option<&Problem>) -> bool {
     problem.is_some_and(|problem| problem.kind == "badNonce")

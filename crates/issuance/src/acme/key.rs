@@ -46,7 +46,7 @@ impl KeyKind {
         }
     }
 
-    /// Whether making such a key takes longer than a server's thread may be kept: up
+    /// Tells whether making such a key takes longer than a server's thread may be kept: up
     /// to a second and more for RSA.
     #[must_use]
     pub fn is_slow(self) -> bool {

@@ -18,7 +18,7 @@ use super::error::{Error, Fault};
 use super::exchange::Noted;
 use super::renewal_info;
 
-/// What is ordered.
+/// Content of a new order.
 #[derive(Clone, Copy, Debug)]
 pub struct NewOrder<'a> {
     /// Names of the certificate; at least one.
@@ -225,7 +225,7 @@ fn authorization(state: &AuthorizationState, thumbprint: &str) -> Authorization 
     }
 }
 
-/// Whether the CA has this profile.
+/// Tells whether the CA has this profile.
 fn offers(directory: &Directory, profile: &str) -> Result<(), Fault> {
     let profiles = &directory.meta.profiles;
     if profiles.contains_key(profile) {

@@ -85,7 +85,7 @@ impl Problem {
         }
     }
 
-    /// Whether the same request may be answered otherwise some time later, although
+    /// Tells whether the same request may be answered otherwise some time later, although
     /// nobody has changed anything at the CA.
     pub(super) fn may_pass(&self) -> bool {
         let is_final = matches!(

@@ -18,12 +18,12 @@ pub struct Limit {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Bucket(i64);
 
-/// Which part of a bucket an order may take.
+/// Part of a bucket that an order may take.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Share {
     /// All of it: first certificates, and renewals past their deadline.
     Whole,
-    /// What leaves a tenth, rounded up, for first certificates: other renewals.
+    /// All but a tenth, rounded up, which first certificates have: other renewals.
     /// Of a limit of one, that is nothing to leave: it may take it.
     Unreserved,
 }

@@ -23,7 +23,7 @@ pub struct Next {
     pub due: i64,
     /// Failed attempts since the last success, for the next call.
     pub attempts: u32,
-    /// Whether the lineage is only tried once a day, after many failures.
+    /// True if the lineage is only tried once a day, after many failures.
     pub suspended: bool,
 }
 

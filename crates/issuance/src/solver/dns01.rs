@@ -46,7 +46,7 @@ pub struct Dns01 {
 /// How records are written and awaited.
 #[derive(Clone, Debug)]
 pub struct Settings {
-    /// Who writes.
+    /// Way to write records.
     pub writer: WriterSettings,
     /// Resolvers for CNAMEs, zones and servers.
     pub resolver: Resolver,
@@ -199,7 +199,7 @@ impl std::fmt::Display for Writer {
     }
 }
 
-/// What a writer does.
+/// Action of a writer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Action {
     Present,

@@ -24,10 +24,10 @@ pub enum Fault {
     Setting {
         /// Key of the configuration, such as `tsig`.
         key: &'static str,
-        /// What is wrong with its value.
+        /// Problem with its value.
         why: String,
     },
-    /// Who writes the record refused to, or failed.
+    /// The writer of the record refused, or failed.
     #[error("{0}")]
     Refused(String),
     /// There is no answer: no connection, broken off, or late.

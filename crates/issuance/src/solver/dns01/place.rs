@@ -49,7 +49,7 @@ async fn end_of_chain(resolver: &Resolver, first: Name) -> Result<Name, Fault> {
     Err(Fault::Name(why))
 }
 
-/// Whether a name is safe as an argument of programs. The target of a CNAME is
+/// Tells whether a name is safe as an argument of programs. The target of a CNAME is
 /// the text of whoever runs the host's DNS.
 fn is_plain(name: &Name) -> bool {
     let is_plain = |byte: &u8| byte.is_ascii_alphanumeric() || b"-_".contains(byte);

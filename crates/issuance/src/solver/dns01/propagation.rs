@@ -100,7 +100,7 @@ async fn servers(settings: &Settings, zone: &Name) -> Result<Vec<Server>, Fault>
     }
 }
 
-/// What one server has.
+/// Records of one server.
 enum Seen {
     Record,
     Nothing,
