@@ -39,6 +39,7 @@ pub use rules::orderable;
 use crate::acme::Meta;
 use crate::names::registered_domain;
 use crate::resolver::Resolver;
+use crate::settings::SettingError;
 use ask::Ask;
 use decision::No;
 use memory::{Denied, Granted, Memory};
@@ -79,16 +80,6 @@ pub enum FirstAccess {
     Off,
 }
 
-/// Setting that can't be used.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{key}: {why}")]
-pub struct SettingError {
-    /// Field of [`Settings`].
-    pub key: &'static str,
-    /// Problem with it.
-    pub why: String,
-}
-
 /// Conditions with their answers. Connections belong to the runtime that polls
 /// [`Admission::decide`].
 #[derive(Debug)]
@@ -114,8 +105,8 @@ impl Admission {
         let ask = ask.map(|url| Ask::new(url, settings.ask_root.as_deref()));
         let ask = ask.transpose()?;
         if settings.first_access == FirstAccess::Ask && ask.is_none() {
-            let why = "first_access = \"ask\" needs a URL".into();
-            return Err(SettingError { key: "ask", why });
+            let why = "first_access = \"ask\" needs a URL";
+            return Err(SettingError::new("ask", why));
         }
         Ok(Self {
             first_access: settings.first_access,

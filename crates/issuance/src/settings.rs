@@ -2,7 +2,7 @@
 
 use sekisho_certs::HostName;
 
-use crate::acme::{CaSettings, ChallengeKind, ExternalAccount, KeyKind};
+use crate::acme::{self, CaSettings, ChallengeKind, ExternalAccount, KeyKind};
 use crate::admission;
 use crate::quota::Quotas;
 use crate::solver::dns01;
@@ -84,4 +84,81 @@ pub struct DnsZone {
 impl Settings {
     /// Orders in flight at most, where nothing else is configured.
     pub const ORDERS: usize = 64;
+}
+
+/// Setting that can't be used.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{key}: {why}")]
+pub struct SettingError {
+    /// Path of its key below `[acme]`, such as `ask`, `ca.internal.root` or
+    /// `dns."example.com".tsig`.
+    pub key: String,
+    /// Problem with it.
+    pub why: String,
+}
+
+impl SettingError {
+    /// Makes the error of a key of `[acme]` itself.
+    pub(crate) fn new(key: &str, why: impl Into<String>) -> Self {
+        Self {
+            key: key.to_owned(),
+            why: why.into(),
+        }
+    }
+
+    /// Makes the error of a solver that [`dns01::Dns01::new`] could not build for
+    /// this zone.
+    #[must_use]
+    pub fn of_zone(zone: &HostName, error: &dns01::Error) -> Self {
+        let table = format!("dns.\"{zone}\"");
+        match &error.fault {
+            dns01::Fault::Setting { key, why } => Self::new(&format!("{table}.{key}"), why),
+            fault => Self::new(&table, fault.to_string()),
+        }
+    }
+}
+
+impl From<acme::Error> for SettingError {
+    /// Finds the key of a fault of the configuration, below the CA's name unless all
+    /// CAs share it.
+    fn from(error: acme::Error) -> Self {
+        match error.fault {
+            acme::Fault::Setting { key: "agree", why } => Self::new("agree", why),
+            acme::Fault::Setting { key, why } => Self::new(&format!("ca.{}.{key}", error.ca), why),
+            fault => Self::new(&format!("ca.{}", error.ca), fault.to_string()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::PathBuf;
+
+    use super::*;
+
+    #[test]
+    fn errors_name_the_key_below_acme() {
+        let mut ca = CaSettings::builtin("zerossl").unwrap();
+        ca.root = Some(PathBuf::from("/nowhere/ca.pem"));
+        let error = SettingError::from(acme::Ca::new(&ca).unwrap_err()).to_string();
+        let expected = "ca.zerossl.root: /nowhere/ca.pem: No such file";
+        assert!(error.starts_with(expected), "{error}");
+
+        let zone = HostName::parse("example.com").unwrap();
+        let webhook = dns01::WebhookSettings {
+            url: "ftp://hook.example".into(),
+            root: None,
+            login: None,
+        };
+        let solver = dns01::Settings::new(dns01::WriterSettings::Webhook(webhook));
+        let error = SettingError::of_zone(&zone, &dns01::Dns01::new(solver).unwrap_err());
+        assert_eq!(error.key, "dns.\"example.com\".webhook");
+
+        let admission = admission::Settings {
+            ask: Some("ftp://ask.example".into()),
+            ..admission::Settings::default()
+        };
+        let error = admission::Admission::new(admission).unwrap_err();
+        assert_eq!(error.key, "ask");
+    }
 }

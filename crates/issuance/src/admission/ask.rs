@@ -9,8 +9,8 @@ use rustls::RootCertStore;
 use sekisho_certs::{HostPattern, Tenant};
 use sekisho_https::{HttpsClient, Timeouts, roots};
 
-use super::SettingError;
 use super::decision::No;
+use crate::settings::SettingError;
 
 /// Endpoint that is asked with `?domain=NAME`. Redirects are not followed, and
 /// bodies not read.
@@ -26,7 +26,7 @@ pub(super) struct Ask {
 impl Ask {
     /// Reads the roots; sends nothing.
     pub(super) fn new(url: &str, root: Option<&Path>) -> Result<Self, SettingError> {
-        let wrong = |why| SettingError { key: "ask", why };
+        let wrong = |why: String| SettingError::new("ask", why);
         let uri = url.parse::<Uri>().ok();
         let uri = uri.filter(|uri| matches!(uri.scheme_str(), Some("http" | "https")));
         let not_usable = || wrong(format!("{url:?} is no http:// or https:// URL"));
@@ -41,8 +41,7 @@ impl Ask {
             _ => Ok(RootCertStore::empty()),
         };
         let tls = trusted.and_then(|trusted| roots::client(trusted, None));
-        let key = "ask_root";
-        let tls = tls.map_err(|why| SettingError { key, why })?;
+        let tls = tls.map_err(|why| SettingError::new("ask_root", why))?;
         let separator = if uri.query().is_some() { '&' } else { '?' };
         Ok(Self {
             client: HttpsClient::new(tls, Timeouts::NEAR),
