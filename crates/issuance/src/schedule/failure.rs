@@ -82,6 +82,15 @@ pub fn after_failure(
     }
 }
 
+/// Tells whether a lineage is suspended, by what is kept of it: its failures in a
+/// row, the time of the last one, and when it is due.
+///
+/// A renewal whose deadline comes within a day is not: it is tried then.
+#[must_use]
+pub fn is_suspended(attempts: u32, failed_at: i64, due: i64) -> bool {
+    attempts >= SUSPENDED && due.saturating_sub(failed_at) >= DAY
+}
+
 /// Returns the pause after the n-th failure, counted from 1.
 fn step(pauses: &[i64], attempts: u32, later: i64) -> i64 {
     let index = usize::try_from(attempts).unwrap_or(usize::MAX);

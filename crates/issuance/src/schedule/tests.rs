@@ -165,6 +165,7 @@ fn failures_are_tried_again_as_the_table_says() {
             );
             let daily = failure == Failure::Names && before >= 9 && minutes == 1440;
             assert_eq!(next.suspended, daily, "{failure:?} {validity:?} {before}");
+            assert_eq!(is_suspended(next.attempts, NOW, next.due), daily);
         }
     }
 }
