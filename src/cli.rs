@@ -10,6 +10,7 @@ pub(crate) mod failure;
 mod host;
 mod init;
 mod key;
+mod lineage;
 mod named;
 mod open;
 mod output;

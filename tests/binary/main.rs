@@ -10,6 +10,7 @@ mod import;
 mod import_folders;
 mod init;
 mod keys;
+mod lineages;
 mod log;
 mod metrics;
 mod outages;

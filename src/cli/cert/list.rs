@@ -1,16 +1,20 @@
 //! `sekisho cert list`
 
-use sekisho_certs::Catalog;
+use sekisho_certs::{Catalog, Clock, Listed};
 
 use crate::cli::cert::Leaf;
 use crate::cli::cert::view::{self, View};
 use crate::cli::failure::{Ended, Result};
+use crate::cli::lineage;
 use crate::cli::output::{Listing, Output, PAGE};
 
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Args {
-    /// As a JSON array, one credential per line
+    /// List the lineages whose last attempt failed, instead
+    #[arg(long)]
+    failing: bool,
+    /// As a JSON array, one element per line
     #[arg(long)]
     json: bool,
 }
@@ -18,10 +22,21 @@ pub(crate) struct Args {
 pub(super) async fn run(catalog: &dyn Catalog, args: &Args) -> Result<Ended> {
     let mut output = Output::new();
     let mut listing = Listing::new(&mut output, args.json);
+    match args.failing {
+        true => failing(catalog, &mut listing).await?,
+        false => credentials(catalog, &mut listing).await?,
+    }
+    listing.end()?;
+    Ok(Ended::Done)
+}
+
+async fn credentials(catalog: &dyn Catalog, listing: &mut Listing<'_>) -> Result<()> {
     let mut after = None;
     loop {
         let page = catalog.list_credentials(after, PAGE).await?;
-        let Some(last) = page.last() else { break };
+        let Some(last) = page.last() else {
+            return Ok(());
+        };
         after = Some(last.id);
         for credential in &page {
             let leaf = Leaf::of(credential)?;
@@ -31,13 +46,30 @@ pub(super) async fn run(catalog: &dyn Catalog, args: &Args) -> Result<Ended> {
             )?;
         }
     }
-    listing.end()?;
-    Ok(Ended::Done)
+}
+
+async fn failing(catalog: &dyn Catalog, listing: &mut Listing<'_>) -> Result<()> {
+    let mut after = None;
+    loop {
+        let page = catalog.list_lineages(Listed::Failing, after.as_ref(), PAGE);
+        let page = page.await?;
+        let Some(last) = page.last() else {
+            return Ok(());
+        };
+        after = Some(last.name.clone());
+        let now = Clock::System.now();
+        for one in &page {
+            listing.push(|| lineage::View::new(one), || lineage::line(one, now))?;
+        }
+    }
 }
 
 const EXAMPLES: &str = "\
-Ids grow with time: what was stored first is listed first.
+Ids grow with time: what was stored first is listed first. --failing lists by
+name what could not be issued or renewed: state, next attempt, and the last
+error with its time.
 
 Examples:
   sekisho cert list
+  sekisho cert list --failing
   sekisho cert list --json | jq -r '.[] | select(.not_after < \"2027\") | .id'";

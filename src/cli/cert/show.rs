@@ -2,11 +2,12 @@
 
 use std::io::Write;
 
-use sekisho_certs::{Catalog, CredentialId};
+use sekisho_certs::{Catalog, Clock, CredentialId, SealedBytes, StoredCredential};
 
 use crate::cli::cert::Leaf;
 use crate::cli::cert::view::{self, Hosts, View};
 use crate::cli::failure::{Ended, Result};
+use crate::cli::lineage;
 use crate::cli::named::Named;
 use crate::cli::output::{Listing, Output};
 
@@ -24,18 +25,8 @@ pub(crate) struct Args {
 pub(super) async fn run(catalog: &dyn Catalog, args: &Args) -> Result<Ended> {
     let credentials = args.name.credentials(catalog).await?;
     let mut output = Output::new();
-    if args.json && matches!(args.name, Named::Credential(_)) {
-        output.object(&View::new(&credentials[0], &Leaf::of(&credentials[0])?))?;
-        return Ok(Ended::Done);
-    }
     if args.json {
-        let mut listing = Listing::new(&mut output, true);
-        for credential in &credentials {
-            let leaf = Leaf::of(credential)?;
-            listing.push(|| View::new(credential, &leaf), String::new)?;
-        }
-        listing.end()?;
-        return Ok(Ended::Done);
+        return json(catalog, &args.name, &credentials, output).await;
     }
     for (number, credential) in credentials.iter().enumerate() {
         if number > 0 {
@@ -43,8 +34,39 @@ pub(super) async fn run(catalog: &dyn Catalog, args: &Args) -> Result<Ended> {
         }
         let hosts = hosts(catalog, credential.id).await?;
         view::write(&mut output, credential, &Leaf::of(credential)?, &hosts)?;
+        if let Some(lineage) = lineage::of_credential(catalog, credential.id).await? {
+            lineage::write(&mut output, &lineage, Clock::System.now(), view::COLUMN)?;
+        }
     }
     output.flush()?;
+    Ok(Ended::Done)
+}
+
+/// Writes an object for an id, an array for a host.
+async fn json(
+    catalog: &dyn Catalog,
+    name: &Named,
+    credentials: &[StoredCredential<SealedBytes>],
+    mut output: Output,
+) -> Result<Ended> {
+    let mut shown = Vec::with_capacity(credentials.len());
+    for credential in credentials {
+        let lineage = lineage::of_credential(catalog, credential.id).await?;
+        shown.push((credential, Leaf::of(credential)?, lineage));
+    }
+    let mut views = shown.iter().map(|(credential, leaf, lineage)| {
+        View::new(credential, leaf).with_lineage(lineage.as_ref())
+    });
+    match name {
+        Named::Credential(_) => output.object(&views.next())?,
+        Named::Host(_) => {
+            let mut listing = Listing::new(&mut output, true);
+            for view in views {
+                listing.push(|| view, String::new)?;
+            }
+            listing.end()?;
+        }
+    }
     Ok(Ended::Done)
 }
 
@@ -59,6 +81,9 @@ async fn hosts(catalog: &dyn Catalog, id: CredentialId) -> Result<Hosts> {
 const HOSTS_SHOWN: usize = 20;
 
 const EXAMPLES: &str = "\
+Shows the lineage of a certificate, too: when it is renewed, and why the last
+attempt failed. A certificate without one is not renewed.
+
 Examples:
   sekisho cert show shop.example
   sekisho cert show cert:0123456789abcdef --json";

@@ -2,15 +2,16 @@
 
 use std::io::{self, Write};
 
-use sekisho_certs::{HostPattern, StoredCredential};
+use sekisho_certs::{HostPattern, Lineage, StoredCredential};
 use serde::Serialize;
 
 use crate::cli::cert::{Leaf, joined};
+use crate::cli::lineage;
 use crate::cli::output::{name, rfc3339};
 
 /// JSON form of a credential.
 #[derive(Serialize)]
-pub(super) struct View {
+pub(super) struct View<'a> {
     id: String,
     #[serde(rename = "type")]
     key_type: &'static str,
@@ -21,9 +22,12 @@ pub(super) struct View {
     not_before: String,
     not_after: String,
     version: u64,
+    /// The lineage, if there is one; lists leave it out.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    lineage: Option<lineage::View<'a>>,
 }
 
-impl View {
+impl<'a> View<'a> {
     pub(super) fn new<K>(credential: &StoredCredential<K>, leaf: &Leaf) -> Self {
         Self {
             id: credential.id.to_string(),
@@ -35,7 +39,13 @@ impl View {
             not_before: rfc3339(credential.not_before),
             not_after: rfc3339(credential.not_after),
             version: credential.version,
+            lineage: None,
         }
+    }
+
+    pub(super) fn with_lineage<S>(mut self, lineage: Option<&'a Lineage<S>>) -> Self {
+        self.lineage = lineage.map(lineage::View::new);
+        self
     }
 }
 
@@ -84,3 +94,6 @@ pub(super) struct Hosts {
     /// Whether there are further hosts.
     pub(super) more: bool,
 }
+
+/// Column of the values.
+pub(super) const COLUMN: usize = 12;

@@ -2,12 +2,12 @@
 
 use std::io::Write;
 
-use sekisho_certs::{Catalog, HostPattern};
+use sekisho_certs::{Catalog, Clock, HostPattern};
 
 use crate::cli::failure::{Ended, Result};
 use crate::cli::host::view::{self, View};
-use crate::cli::named;
 use crate::cli::output::Output;
+use crate::cli::{lineage, named};
 
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
@@ -21,18 +21,25 @@ pub(crate) struct Args {
 
 pub(super) async fn run(catalog: &dyn Catalog, args: &Args) -> Result<Ended> {
     let record = named::host(catalog, &args.name).await?;
+    let lineages = lineage::of_host(catalog, &record).await?;
     let mut output = Output::new();
     if args.json {
-        output.object(&View::new(&record))?;
+        output.object(&View::new(&record).with_lineages(&lineages))?;
     } else {
         let credentials = named::credentials_of(catalog, &record).await?;
         view::write(&mut output, &record, &credentials)?;
+        for one in &lineages {
+            lineage::write(&mut output, one, Clock::System.now(), view::COLUMN)?;
+        }
     }
     output.flush()?;
     Ok(Ended::Done)
 }
 
 const EXAMPLES: &str = "\
+Shows the lineages of its certificates, too: whether they are renewed, when, and
+why the last attempt failed.
+
 Examples:
   sekisho host show shop.example
   sekisho host show '*.shop.example' --json";

@@ -2,11 +2,12 @@
 
 use std::io::{self, Write};
 
-use sekisho_certs::{HostRecord, StoredCredential, TlsPolicy};
+use sekisho_certs::{HostRecord, Lineage, StoredCredential, TlsPolicy};
 use serde::Serialize;
 use serde_json::{Map, Value};
 
 use crate::cli::host::site;
+use crate::cli::lineage;
 use crate::cli::output::{self, rfc3339};
 
 /// JSON form of a record.
@@ -22,6 +23,9 @@ pub(super) struct View<'a> {
     /// Credential ids by key type.
     credentials: Map<String, Value>,
     version: u64,
+    /// Lineages; lists leave them out.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    lineages: Option<Vec<lineage::View<'a>>>,
 }
 
 impl<'a> View<'a> {
@@ -38,7 +42,13 @@ impl<'a> View<'a> {
                 .map(|(key_type, id)| (key_type.as_str().into(), id.to_string().into()))
                 .collect(),
             version: record.version,
+            lineages: None,
         }
+    }
+
+    pub(super) fn with_lineages<S>(mut self, lineages: &'a [Lineage<S>]) -> Self {
+        self.lineages = Some(lineages.iter().map(lineage::View::new).collect());
+        self
     }
 }
 
@@ -106,3 +116,6 @@ pub(super) fn write<K>(
     }
     writeln!(out, "version   {}", record.version)
 }
+
+/// Column of the values.
+pub(super) const COLUMN: usize = 10;
