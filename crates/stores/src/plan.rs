@@ -224,8 +224,10 @@ impl Plan {
             return Ok(());
         }
         let subject = Subject::Document(id.clone());
-        let version = self.announce(subject, what(document.as_ref()));
+        let number = self.announce(subject, what(document.as_ref()));
         if let Some(document) = &mut document {
+            // Larger than the number where writes of it are not announced.
+            let version = number.max(stored.map_or(0, |before| before + 1));
             document.version = version;
             self.stored.documents.insert(id.clone(), version);
         }

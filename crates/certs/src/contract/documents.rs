@@ -186,3 +186,44 @@ pub async fn documents_are_announced(fixture: Fixture) {
     });
     assert_eq!(changes, expected.collect::<Vec<_>>());
 }
+
+/// Two writers that read the same version: the second one conflicts.
+pub async fn a_version_grows_unannounced(fixture: Fixture) {
+    let id = DocumentId::known(DocumentKind::ACME_QUOTA, "key");
+    let put = async |content: &[u8], expect| {
+        let document = fixture.document("acme-quota", "key", content);
+        let put = Write::PutDocument(document, expect);
+        fixture.catalog.write(Batch::unchecked(vec![put])).await
+    };
+    let version = async || {
+        let read = fixture.catalog.document(&id).await.unwrap();
+        read.unwrap().version
+    };
+    let number = fixture.number().await;
+    assert_eq!(put(b"1", Precondition::Absent).await.unwrap(), number);
+    let first = version().await;
+    put(b"2", Precondition::Version(first)).await.unwrap();
+    let second = version().await;
+    assert!(second > first);
+    let late = put(b"3", Precondition::Version(first)).await.unwrap_err();
+    assert!(matches!(late, StoreError::Conflict(_)), "{late}");
+    for _ in 0..3 {
+        let before = version().await;
+        put(b"4", Precondition::Any).await.unwrap();
+        assert!(version().await > before);
+    }
+    let before = version().await;
+    let twice = Write::PutDocument(
+        fixture.document("acme-quota", "key", b"5"),
+        Precondition::Any,
+    );
+    let batch = Batch::unchecked(vec![twice.clone(), twice]);
+    assert_eq!(fixture.catalog.write(batch).await.unwrap(), number);
+    assert!(version().await > before);
+    // Changes of the log overtake it.
+    for _ in 0..9 {
+        fixture.put("a.example").await;
+    }
+    put(b"6", Precondition::Any).await.unwrap();
+    assert!(version().await >= fixture.number().await);
+}

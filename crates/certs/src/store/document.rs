@@ -19,19 +19,22 @@ impl DocumentKind {
         Self(Cow::Borrowed(word))
     }
 
+    /// What was taken from the limits of CAs.
+    pub const ACME_QUOTA: Self = Self::new("acme-quota");
+
     /// Returns the stored form.
     #[must_use]
     pub fn as_str(&self) -> &str {
         &self.0
     }
 
-    /// Whether the log announces documents of this kind: not challenges. Nobody
-    /// caches them, and a bulk run would push all else out of the log.
+    /// Whether the log announces documents of this kind: neither challenges nor
+    /// quotas. Nobody caches them, and a bulk run would push all else out of the
+    /// log.
     #[must_use]
     pub fn is_announced(&self) -> bool {
-        ChallengeKind::ALL
-            .iter()
-            .all(|kind| kind.document() != *self)
+        let challenges = ChallengeKind::ALL.map(ChallengeKind::document);
+        *self != Self::ACME_QUOTA && !challenges.contains(self)
     }
 }
 
@@ -95,8 +98,10 @@ pub struct Document<B> {
     pub bytes: B,
     /// When the document is gone, seconds since the Unix epoch.
     pub expires: Option<i64>,
-    /// Number of the change that wrote it, or of the last change before if it is
-    /// not announced; ignored by a write.
+    /// Number of the change that wrote it. If it is not announced, the number of
+    /// the last change or the version before plus 1, whichever is larger: each
+    /// write makes the version grow, until the document is removed or expires.
+    /// Ignored by a write.
     pub version: u64,
 }
 

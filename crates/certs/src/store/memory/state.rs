@@ -287,8 +287,10 @@ impl State {
         now: i64,
     ) -> Result<()> {
         let id = document.id.clone();
-        expect.check(&id, self.version(&id, now))?;
-        document.version = self.announce(Subject::Document(id.clone()), What::Put);
+        let before = self.version(&id, now);
+        expect.check(&id, before)?;
+        let number = self.announce(Subject::Document(id.clone()), What::Put);
+        document.version = number.max(before.map_or(0, |before| before + 1));
         self.documents.insert(id, document);
         Ok(())
     }
