@@ -40,7 +40,7 @@ macro_rules! catalog_contract {
             what_is_too_old_or_beyond_is_a_gap, changed_resolves_after_a_write,
             the_identities_are_fixed;
             lists: lists_are_in_byte_order_and_paged, what_stood_throughout_is_listed_once,
-            hosts_are_found_by_their_credential, many_are_read_by_their_keys;
+            hosts_are_found_by_their_credential, many_are_read_by_their_keys, lineages_are_counted;
             documents: a_document_comes_back, an_expired_document_is_not_there,
             documents_are_listed_by_kind, kinds_are_found_in_order, documents_are_announced,
             a_version_grows_unannounced;

@@ -196,6 +196,10 @@ pub trait Catalog: ChangeLog {
         limit: usize,
     ) -> BoxFuture<'a, Result<Vec<Lineage<SealedBytes>>>>;
 
+    /// Counts the lineages. It may scan an index of them: a server asks about once
+    /// an hour.
+    fn count_lineages(&self) -> BoxFuture<'_, Result<u64>>;
+
     /// Takes the lease for `ttl` if no other holder has it, or prolongs the
     /// holder's own. None while another holds it. The token grows each time the
     /// holder changes, which tells a late holder apart.

@@ -322,6 +322,14 @@ impl Catalog for Postgres {
         })
     }
 
+    fn count_lineages(&self) -> BoxFuture<'_, Result<u64>> {
+        self.read(async move |on| {
+            let count = |row: &Row| rows::number(row, 0);
+            let counted = on.list(lineages::COUNT, &[], count).await?;
+            Ok(counted.into_iter().sum())
+        })
+    }
+
     fn lease<'a>(
         &'a self,
         name: &'a str,

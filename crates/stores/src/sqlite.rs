@@ -334,6 +334,14 @@ impl Catalog for Sqlite {
         self.list(text, values, lineages::lineage)
     }
 
+    fn count_lineages(&self) -> BoxFuture<'_, Result<u64>> {
+        let count = |row: &Row<'_>| Ok(row.get::<_, u64>(0)?);
+        self.read(move |connection| {
+            let counted = connection.list(lineages::COUNT, (), count)?;
+            Ok(counted.into_iter().sum())
+        })
+    }
+
     fn lease<'a>(
         &'a self,
         name: &'a str,

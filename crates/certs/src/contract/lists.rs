@@ -7,6 +7,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use super::fixture::{Fixture, pattern, put_host, record, record_of};
 use crate::credential::{CredentialId, KeyType};
 use crate::host::HostPattern;
+use crate::lineage::{Fence, Lineage};
+use crate::record::Tenant;
 use crate::seal::Batch;
 use crate::store::{Precondition, Write};
 
@@ -154,4 +156,23 @@ pub async fn many_are_read_by_their_keys(fixture: Fixture) {
     assert_eq!(found, ids.into_iter().collect());
     assert!(fixture.catalog.hosts(&[]).await.unwrap().is_empty());
     assert!(fixture.catalog.credentials(&[]).await.unwrap().is_empty());
+}
+
+pub async fn lineages_are_counted(fixture: Fixture) {
+    let write = async |writes| {
+        let batch = Batch::unchecked(writes);
+        fixture.catalog.write(batch).await.unwrap();
+        fixture.catalog.count_lineages().await.unwrap()
+    };
+    assert_eq!(fixture.catalog.count_lineages().await.unwrap(), 0);
+    let [mut a, b, c] = ["a.example", "b.example", "c.example"]
+        .map(|name| Lineage::new(Tenant::default(), [pattern(name)]).unwrap());
+    a.due = Some(fixture.now());
+    let name = a.name.clone();
+    let put = |lineage| Write::PutLineage(lineage, Fence::Any);
+    assert_eq!(write(vec![put(a), put(b.clone()), put(c)]).await, 3);
+    // Replaced.
+    assert_eq!(write(vec![put(b)]).await, 3);
+    let remove = Write::RemoveLineage(name, Fence::Any);
+    assert_eq!(write(vec![remove]).await, 2);
 }

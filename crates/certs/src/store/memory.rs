@@ -222,6 +222,10 @@ impl Catalog for Memory {
         Box::pin(ready(Ok(found)))
     }
 
+    fn count_lineages(&self) -> BoxFuture<'_, Result<u64>> {
+        Box::pin(ready(Ok(self.state().lineages.len() as u64)))
+    }
+
     fn lease<'a>(
         &'a self,
         name: &'a str,

@@ -141,6 +141,7 @@ impl Catalog for Counted {
         lineages(&'a [LineageName]) -> Vec<Lineage<SealedBytes>>;
         lineages_of(&'a [CredentialId]) -> Vec<Lineage<SealedBytes>>;
         list_lineages(Listed, Option<&'a LineageName>, usize) -> Vec<Lineage<SealedBytes>>;
+        count_lineages() -> u64;
         lease(&'a str, &'a str, Duration) -> Option<Lease>;
         release(&'a str, &'a str) -> ();
     }

@@ -196,6 +196,8 @@ pub(super) const LIST_LINEAGES: &str = select!("l.name > $2 ORDER BY l.name LIMI
 pub(super) const LIST_FAILING: &str =
     select!("l.attempts > 0 AND l.name > $2 ORDER BY l.name LIMIT $3");
 
+pub(super) const COUNT: &str = "SELECT count(*) FROM sekisho.lineages";
+
 /// In one order: two that lock several never wait for each other.
 const LOCK: &str =
     "SELECT FROM sekisho.lineage_claims WHERE name = ANY ($1) ORDER BY name FOR UPDATE";

@@ -224,6 +224,8 @@ pub(super) const LINEAGES: &str = select!("l.name > ?2 ORDER BY l.name LIMIT ?3"
 pub(super) const FAILING_LINEAGES: &str =
     select!("l.attempts > 0 AND l.name > ?2 ORDER BY l.name LIMIT ?3");
 
+pub(super) const COUNT: &str = "SELECT count(*) FROM lineages";
+
 /// Reads whether a lineage exists, and the epoch of the claim that holds.
 pub(super) const HELD: &str = "SELECT (SELECT c.epoch FROM lineage_claims c
         WHERE c.name = l.name AND c.until_ms > ?2)
