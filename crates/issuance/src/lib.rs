@@ -3,6 +3,7 @@
 
 pub mod acme;
 pub mod admission;
+pub mod ledger;
 pub mod names;
 pub mod quota;
 pub mod resolver;

@@ -42,7 +42,8 @@ impl Marker {
 }
 
 /// Returns whether a document is not copied: the check value and the marker
-/// belong to one store, and challenges are over before the copy is used.
+/// belong to one store, challenges are over before the copy is used, and quotas
+/// change with each order.
 pub(super) fn stays(kind: &DocumentKind) -> bool {
     *kind == CHECK.kind || *kind == ID.kind || !kind.is_announced()
 }
