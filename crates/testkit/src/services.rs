@@ -26,8 +26,15 @@ pub use postgres::{Postgres, Signal};
 
 /// Returns a free port.
 fn free_port() -> u16 {
-    let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
-    listener.local_addr().expect("an address").port()
+    let [port] = free_ports();
+    port
+}
+
+/// Returns free ports, each another one.
+fn free_ports<const N: usize>() -> [u16; N] {
+    // All are bound before one is free again.
+    let bound = [(); N].map(|()| TcpListener::bind("127.0.0.1:0").expect("a port"));
+    bound.map(|listener| listener.local_addr().expect("an address").port())
 }
 
 /// User for services that refuse to run as root: the first existing one, if

@@ -10,7 +10,7 @@ use std::thread;
 
 pub use challenges::ChallengeServer;
 
-use super::free_port;
+use super::free_ports;
 use super::process::{Process, attempts, write};
 use super::reaper::Reaper;
 use crate::ca::{Key, TestCa};
@@ -69,7 +69,8 @@ impl Pebble {
         write(&folder, "key.pem", &pair.key_pem());
         write(&folder, "root.pem", &ca.root_pem());
         let ((port, management), process) = attempts("Pebble", || {
-            let ports = (free_port(), free_port());
+            let [port, management] = free_ports();
+            let ports = (port, management);
             let config = options.config(ports, &challenges);
             write(&folder, "config.json", &config);
             let process = options.spawn(&folder, &challenges);

@@ -6,7 +6,7 @@ use std::path::Path;
 use std::process::Command;
 
 use super::{program, quoted};
-use crate::services::free_port;
+use crate::services::free_ports;
 use crate::services::process::{Process, attempts};
 
 /// Challenge server, told by tests what to answer. Every name leads to 127.0.0.1
@@ -22,7 +22,7 @@ pub struct ChallengeServer {
 impl ChallengeServer {
     pub(super) fn start(folder: &Path) -> Self {
         attempts("pebble-challtestsrv", || {
-            let [http, tls, dns, management] = [(); 4].map(|()| free_port());
+            let [http, tls, dns, management] = free_ports();
             let mut command = Command::new(program("pebble-challtestsrv"));
             let ports = [
                 ("-http01", http),
