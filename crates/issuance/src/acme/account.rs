@@ -3,10 +3,12 @@
 use std::fmt;
 
 use data_encoding::BASE64URL_NOPAD;
-use instant_acme::{AccountCredentials, ExternalAccountKey, RevocationReason, RevocationRequest};
+use instant_acme::{
+    AccountCredentials, ExternalAccountKey, Key, RevocationReason, RevocationRequest,
+};
 use rustls_pki_types::CertificateDer;
 use sekisho_certs::credential::Secret;
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 
 use super::ca::Ca;
 use super::error::{Error, Fault};
@@ -19,6 +21,7 @@ use super::order::{NewOrder, Order};
 pub struct Account {
     pub(super) ca: Ca,
     id: String,
+    contact: Vec<String>,
     credentials: Secret,
 }
 
@@ -98,7 +101,7 @@ impl Ca {
             }
             fault => fault,
         })?;
-        Account::of(self, account.id(), &credentials)
+        Account::of(self, account.id(), new.contact.clone(), &credentials)
     }
 }
 
@@ -120,6 +123,12 @@ impl Account {
     #[must_use]
     pub fn id(&self) -> &str {
         &self.id
+    }
+
+    /// Returns the URIs that were last given to the CA: not every CA shows them.
+    #[must_use]
+    pub fn contact(&self) -> &[String] {
+        &self.contact
     }
 
     /// Returns the CA.
@@ -150,15 +159,39 @@ impl Account {
         Order::resume(self, url).await
     }
 
-    /// Replaces the URIs at which the CA can warn.
+    /// Asks the CA whether it knows the account and takes its key.
+    ///
+    /// # Errors
+    /// [`Error::doubts_account`] tells whether it does not.
+    pub async fn check(&self) -> Result<(), Error> {
+        let done = async {
+            let credentials = self.parsed()?;
+            let key = credentials.private_key();
+            let key = (
+                Key::from_pkcs8_der(key.clone_key())?,
+                key.clone_key().into(),
+            );
+            let (exchange, _) = Exchange::new(&self.ca.transport);
+            let builder = instant_acme::Account::builder_with_http(exchange);
+            let known = builder.from_key(key, self.ca.directory().to_owned());
+            known.await.map(drop)?;
+            Ok(())
+        };
+        done.await
+            .map_err(|fault| self.at(fault, "asking for the account"))
+    }
+
+    /// Replaces the URIs at which the CA can warn. The caller saves
+    /// [`Account::to_bytes`] of the returned account.
     ///
     /// # Errors
     /// [`Error`].
-    pub async fn set_contact(&self, contact: &[String]) -> Result<(), Error> {
-        let contact: Vec<_> = contact.iter().map(String::as_str).collect();
+    pub async fn set_contact(&self, contact: &[String]) -> Result<Self, Error> {
+        let uris: Vec<_> = contact.iter().map(String::as_str).collect();
         let done = async {
             let (account, _) = self.session().await?;
-            Ok(account.update_contacts(&contact).await?)
+            account.update_contacts(&uris).await?;
+            Self::of(&self.ca, &self.id, contact.to_vec(), &self.parsed()?)
         };
         done.await
             .map_err(|fault| self.at(fault, "changing the contact"))
@@ -175,7 +208,7 @@ impl Account {
         let done = async {
             let (mut account, _) = self.session().await?;
             let credentials = account.update_key().await?;
-            Self::of(&self.ca, &self.id, &credentials)
+            Self::of(&self.ca, &self.id, self.contact.clone(), &credentials)
         };
         done.await
             .map_err(|fault| self.at(fault, "replacing the account's key"))
@@ -226,41 +259,63 @@ impl Account {
     pub(super) async fn session(&self) -> Result<(instant_acme::Account, Noted), Fault> {
         let (exchange, noted) = Exchange::new(&self.ca.transport);
         let builder = instant_acme::Account::builder_with_http(exchange);
-        let credentials: AccountCredentials = serde_json::from_slice(self.credentials.expose())?;
-        Ok((builder.from_credentials(credentials).await?, noted))
+        Ok((builder.from_credentials(self.parsed()?).await?, noted))
+    }
+
+    fn parsed(&self) -> Result<AccountCredentials, Fault> {
+        Ok(serde_json::from_slice(self.credentials.expose())?)
     }
 
     pub(super) fn at(&self, fault: Fault, step: impl fmt::Display) -> Error {
         fault.at(&self.ca.name, step)
     }
 
-    fn of(ca: &Ca, id: &str, credentials: &AccountCredentials) -> Result<Self, Fault> {
-        let bytes = serde_json::to_vec(credentials)?;
+    fn of(
+        ca: &Ca,
+        id: &str,
+        contact: Vec<String>,
+        credentials: &AccountCredentials,
+    ) -> Result<Self, Fault> {
+        let bytes = serde_json::to_vec(&Stored {
+            credentials,
+            contact: &contact,
+        })?;
         Ok(Self {
             ca: ca.clone(),
             id: id.to_owned(),
+            contact,
             credentials: Secret::new(bytes),
         })
     }
 
     fn from_bytes(ca: &Ca, bytes: &Secret) -> Result<Self, Fault> {
         #[derive(Deserialize)]
-        struct Stored {
+        struct Head {
             id: String,
             directory: String,
+            #[serde(default)]
+            contact: Vec<String>,
         }
         let damaged = |error| Fault::Malformed(format!("the stored account is damaged: {error}"));
-        let stored: Stored = serde_json::from_slice(bytes.expose()).map_err(damaged)?;
+        let head: Head = serde_json::from_slice(bytes.expose()).map_err(damaged)?;
         let credentials = serde_json::from_slice(bytes.expose()).map_err(damaged)?;
-        if stored.directory != ca.directory() {
-            let why = format!("this account is one of {}", stored.directory);
+        if head.directory != ca.directory() {
+            let why = format!("this account is one of {}", head.directory);
             return Err(Fault::Setting {
                 key: "directory",
                 why,
             });
         }
-        Self::of(ca, &stored.id, &credentials)
+        Self::of(ca, &head.id, head.contact, &credentials)
     }
+}
+
+/// Form of [`Account::to_bytes`].
+#[derive(Serialize)]
+struct Stored<'a> {
+    #[serde(flatten)]
+    credentials: &'a AccountCredentials,
+    contact: &'a [String],
 }
 
 impl fmt::Debug for Account {

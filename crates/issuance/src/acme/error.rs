@@ -154,6 +154,24 @@ impl Error {
         )
     }
 
+    /// Tells whether the CA may have refused the account rather than the request: it
+    /// does not know the account, has ended it, or verified the signature by another
+    /// key. Boulder and Pebble call the last one `malformed`.
+    #[must_use]
+    pub fn doubts_account(&self) -> bool {
+        let Fault::Refused {
+            problem: Some(problem),
+            ..
+        } = &self.fault
+        else {
+            return false;
+        };
+        matches!(
+            problem.kind.as_str(),
+            "accountDoesNotExist" | "malformed" | "unauthorized"
+        )
+    }
+
     /// Tells whether the CA wants fewer requests (RFC 8555, section 6.6).
     #[must_use]
     pub fn is_rate_limit(&self) -> bool {
