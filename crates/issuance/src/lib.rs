@@ -1,6 +1,7 @@
 //! Issuance: certificates from CAs that speak ACME (RFC 8555).
 #![forbid(unsafe_code)]
 
+pub mod accounts;
 pub mod acme;
 pub mod admission;
 pub mod ledger;

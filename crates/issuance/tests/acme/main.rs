@@ -9,3 +9,4 @@ mod orders;
 mod refusals;
 mod renewals;
 mod scripted;
+mod shared_account;

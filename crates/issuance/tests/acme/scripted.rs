@@ -10,19 +10,19 @@ use tempfile::TempDir;
 use crate::fixture::{PATIENCE, agreed, fetch, names, order_of};
 
 /// CA whose answers a test sets. It checks no signature.
-struct Scripted {
-    endpoint: Endpoint,
+pub(crate) struct Scripted {
+    pub(crate) endpoint: Endpoint,
     issuer: TestCa,
-    ca: Ca,
+    pub(crate) ca: Ca,
     _folder: TempDir,
 }
 
 impl Scripted {
-    fn start() -> Self {
+    pub(crate) fn start() -> Self {
         Self::with_deadline(PATIENCE)
     }
 
-    fn with_deadline(deadline: Duration) -> Self {
+    pub(crate) fn with_deadline(deadline: Duration) -> Self {
         let issuer = TestCa::new();
         let endpoint = Endpoint::start(Speaks::Http2(&issuer.issue(&["127.0.0.1"], Key::P256)));
         let folder = tempfile::tempdir().unwrap();
@@ -49,11 +49,11 @@ impl Scripted {
         scripted
     }
 
-    fn url(&self, name: &str) -> String {
+    pub(crate) fn url(&self, name: &str) -> String {
         format!("https://{}/{name}", self.endpoint.address)
     }
 
-    fn put(&self, name: &str, answer: Answer) {
+    pub(crate) fn put(&self, name: &str, answer: Answer) {
         let answer = answer.with("replay-nonce", "nonce");
         self.endpoint.put(&format!("/{name}"), answer);
     }

@@ -1,0 +1,287 @@
+//! One account per CA for all servers of a catalog.
+//!
+//! The account with its private key is a sealed document; its key is the URL of the
+//! CA's directory. Whoever makes or changes an account holds a lease, so that two
+//! servers make one. A server that is killed meanwhile blocks the others for 60 s at
+//! most.
+
+mod change;
+
+use std::collections::HashMap;
+use std::fmt;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use aws_lc_rs::rand;
+use data_encoding::HEXLOWER;
+use sekisho_certs::store::{Document, DocumentId, DocumentKind, Precondition, Write};
+use sekisho_certs::{Sealer, StoreError};
+use tokio::time::{Instant, sleep};
+
+use crate::acme::{self, Account, Ca, ExternalAccount, NewAccount};
+
+/// Accounts of a catalog, each read or made with its first use.
+pub struct Accounts {
+    sealer: Sealer,
+    contact: Vec<String>,
+    agree: bool,
+    /// Random name of this process as a holder of leases.
+    holder: String,
+    /// By the URL of the directory.
+    slots: Mutex<HashMap<String, Arc<tokio::sync::Mutex<Slot>>>>,
+}
+
+/// State of an account in this process.
+#[derive(Default)]
+struct Slot {
+    account: Option<Account>,
+    /// Last failure and its time, for those who were waiting by then.
+    failed: Option<(Instant, AccountError)>,
+    /// True once the contact was compared with the configured one. Servers with
+    /// different contacts would else change it back and forth for ever.
+    is_aligned: bool,
+}
+
+/// Why there is no account.
+#[derive(Clone, Debug, thiserror::Error)]
+pub enum AccountError {
+    /// The CA refused it, or could not be reached.
+    #[error(transparent)]
+    Ca(#[from] acme::Error),
+    /// The catalog failed.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    /// Another process was at work on it for as long as this one waits.
+    #[error(
+        "{0}: another server has been making or changing the account for {secs} s",
+        secs = PATIENCE.as_secs()
+    )]
+    Busy(Arc<str>),
+    /// No server has made it.
+    #[error("{0}: the store has no account at {1}; the first order makes one")]
+    Absent(Arc<str>, Arc<str>),
+}
+
+impl Accounts {
+    /// Makes accounts with this contact, of an operator who agrees to the terms of
+    /// all CAs or does not; sends nothing.
+    ///
+    /// # Panics
+    /// If the system gives no random bytes.
+    #[must_use]
+    pub fn new(sealer: Sealer, contact: Vec<String>, agree: bool) -> Self {
+        let mut name = [0; 16];
+        rand::fill(&mut name).expect("the system gives random bytes");
+        Self {
+            sealer,
+            contact,
+            agree,
+            holder: HEXLOWER.encode(&name),
+            slots: Mutex::default(),
+        }
+    }
+
+    /// Returns the account:
+    ///
+    /// 1. from memory;
+    /// 2. from the catalog; if its contact is not the configured one, the CA is told;
+    /// 3. else makes it, or waits for another server that does.
+    ///
+    /// One caller per CA does 2 and 3; all who wait share its failure. A caller that
+    /// goes away leaves them to the next one.
+    ///
+    /// # Errors
+    /// [`AccountError`]; never [`AccountError::Absent`].
+    pub async fn get(
+        &self,
+        ca: &Ca,
+        external: Option<&ExternalAccount>,
+    ) -> Result<Account, AccountError> {
+        let asked = Instant::now();
+        let slot = self.slot(ca);
+        let mut slot = slot.lock().await;
+        if let Some(account) = &slot.account {
+            return Ok(account.clone());
+        }
+        if let Some((at, error)) = &slot.failed
+            && *at >= asked
+        {
+            return Err(error.clone());
+        }
+        let found = self.find_or_make(ca, external, !slot.is_aligned).await;
+        match &found {
+            Ok(account) => {
+                slot.account = Some(account.clone());
+                slot.is_aligned = true;
+                slot.failed = None;
+            }
+            Err(error) => slot.failed = Some((Instant::now(), error.clone())),
+        }
+        found
+    }
+
+    /// Tells whether a request failed because the account was replaced or removed since
+    /// it was read, as far as the catalog knows. [`Accounts::get`] then returns the
+    /// present one, with which the request is worth repeating once.
+    ///
+    /// # Errors
+    /// What the catalog failed with.
+    pub async fn is_stale(
+        &self,
+        account: &Account,
+        error: &acme::Error,
+    ) -> Result<bool, AccountError> {
+        if !error.doubts_account() {
+            return Ok(false);
+        }
+        let is_it = |other: &Account| other.to_bytes() == account.to_bytes();
+        let stored = self.stored(account.ca()).await?;
+        if stored.as_ref().is_some_and(is_it) {
+            return Ok(false);
+        }
+        let slot = self.slot(account.ca());
+        let mut slot = slot.lock().await;
+        if slot.account.as_ref().is_some_and(is_it) {
+            slot.account = stored;
+        }
+        Ok(true)
+    }
+
+    /// Reads the account from the catalog; none if no server has made it.
+    ///
+    /// # Errors
+    /// What the catalog failed with, or that the document is no account.
+    pub async fn stored(&self, ca: &Ca) -> Result<Option<Account>, AccountError> {
+        Ok(self.read(ca).await?.map(|(account, _)| account))
+    }
+
+    async fn find_or_make(
+        &self,
+        ca: &Ca,
+        external: Option<&ExternalAccount>,
+        align: bool,
+    ) -> Result<Account, AccountError> {
+        let until = Instant::now() + PATIENCE;
+        loop {
+            match self.stored(ca).await? {
+                Some(account) if align => return Ok(self.align(account).await),
+                Some(account) => return Ok(account),
+                None => {}
+            }
+            if self.lease(ca).await? {
+                let made = self.make(ca, external).await;
+                self.release(ca).await;
+                return made;
+            }
+            self.pause(ca, until).await?;
+        }
+    }
+
+    /// Makes the account while holding the lease.
+    async fn make(
+        &self,
+        ca: &Ca,
+        external: Option<&ExternalAccount>,
+    ) -> Result<Account, AccountError> {
+        // Another server may have made it since the last look.
+        if let Some(account) = self.stored(ca).await? {
+            return Ok(account);
+        }
+        let new = NewAccount {
+            contact: self.contact.clone(),
+            agree: self.agree,
+            external: external.cloned(),
+        };
+        let account = ca.create_account(&new).await?;
+        tracing::info!(ca = ca.name(), account = account.id(), "account made");
+        match self.save(&account, Precondition::Absent).await {
+            // The CA took longer than the lease, and another server was faster.
+            Err(StoreError::Conflict(why)) => {
+                let other = self.stored(ca).await?;
+                other.ok_or_else(|| StoreError::Conflict(why).into())
+            }
+            saved => Ok(saved.map(|()| account)?),
+        }
+    }
+
+    /// Writes the account. Tries again while the store is out of reach: the CA has
+    /// this key already, and nobody else has it.
+    async fn save(&self, account: &Account, expect: Precondition) -> Result<(), StoreError> {
+        let until = Instant::now() + SAVING;
+        loop {
+            let document = Document::new(id(account.ca()), account.to_bytes());
+            let write = Write::PutDocument(document, expect);
+            match self.sealer.write(vec![write]).await {
+                Err(error) if error.is_retryable() && Instant::now() < until => {
+                    tracing::warn!(ca = account.ca().name(), %error, "account not saved: trying again");
+                    sleep(POLL).await;
+                }
+                written => return written.map(drop),
+            }
+        }
+    }
+
+    /// Reads the account with the version of its document.
+    async fn read(&self, ca: &Ca) -> Result<Option<(Account, u64)>, AccountError> {
+        match self.sealer.document(&id(ca)).await? {
+            None => Ok(None),
+            Some(stored) => Ok(Some((ca.account(&stored.bytes)?, stored.version))),
+        }
+    }
+
+    async fn lease(&self, ca: &Ca) -> Result<bool, StoreError> {
+        let (catalog, name) = (self.sealer.catalog(), id(ca).to_string());
+        let lease = catalog.lease(&name, &self.holder, LEASE_TIME).await?;
+        Ok(lease.is_some())
+    }
+
+    async fn release(&self, ca: &Ca) {
+        let name = id(ca).to_string();
+        let released = self.sealer.catalog().release(&name, &self.holder).await;
+        if let Err(error) = released {
+            tracing::debug!(ca = ca.name(), %error, "lease of the account not given back");
+        }
+    }
+
+    /// Waits before another look at what another process does.
+    async fn pause(&self, ca: &Ca, until: Instant) -> Result<(), AccountError> {
+        if Instant::now() >= until {
+            return Err(AccountError::Busy(ca.name().into()));
+        }
+        sleep(POLL).await;
+        Ok(())
+    }
+
+    fn slot(&self, ca: &Ca) -> Arc<tokio::sync::Mutex<Slot>> {
+        let mut slots = self.slots.lock().unwrap_or_else(PoisonError::into_inner);
+        Arc::clone(slots.entry(ca.directory().to_owned()).or_default())
+    }
+}
+
+impl fmt::Debug for Accounts {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Accounts")
+            .field("contact", &self.contact)
+            .field("agree", &self.agree)
+            .finish_non_exhaustive()
+    }
+}
+
+/// Kind of the documents.
+pub const KIND: DocumentKind = DocumentKind::new("acme-account");
+
+/// Names the document; the lease is named likewise.
+fn id(ca: &Ca) -> DocumentId {
+    DocumentId::new(KIND, ca.directory().to_owned())
+}
+
+/// Time for the few requests that make or change an account. A CA that takes longer
+/// may be asked by two servers; one of the accounts is then never used.
+const LEASE_TIME: Duration = Duration::from_secs(60);
+/// Wait for another process: the lease of one that was killed, and the work of the
+/// next one.
+const PATIENCE: Duration = Duration::from_secs(90);
+/// Pause between two looks, and between two attempts of saving.
+const POLL: Duration = Duration::from_millis(250);
+/// Time for saving an account while the store is out of reach.
+const SAVING: Duration = Duration::from_secs(30);
