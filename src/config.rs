@@ -6,7 +6,7 @@ mod keys;
 mod locate;
 mod own;
 mod raw;
-mod token;
+mod secret;
 mod trust;
 mod value;
 
@@ -24,7 +24,7 @@ use sekisho_stores::Url;
 use sekisho_stores::redis::RedisUrl;
 
 pub(crate) use error::ConfigError;
-pub(crate) use token::TokenSource;
+pub(crate) use secret::SecretSource;
 pub(crate) use trust::Exposure;
 pub(crate) use value::Size;
 
@@ -156,7 +156,7 @@ pub(crate) struct Listen {
     pub(crate) admin: Option<admin::Address>,
     /// `admin_token`: source of the admin listener's bearer token, `file:PATH`
     /// or `env:NAME`.
-    pub(crate) admin_token: Option<TokenSource>,
+    pub(crate) admin_token: Option<SecretSource>,
 }
 
 /// `[store]`.
@@ -165,7 +165,7 @@ pub(crate) struct Store {
     /// `url`: kind and address of the store.
     pub(crate) url: Url,
     /// `token`: source of an endpoint's bearer token.
-    pub(crate) token: Option<TokenSource>,
+    pub(crate) token: Option<SecretSource>,
     /// `ca`: file of the only root certificates to trust.
     pub(crate) ca: Option<PathBuf>,
 }

@@ -18,7 +18,7 @@ use super::keys::{DISK_CACHE, MASTER_KEY, key};
 use super::locate::Problem;
 use super::own;
 use super::raw::{RawCache, RawConfig, RawListen, RawServer, RawSites, RawStore};
-use super::token::TokenSource;
+use super::secret::SecretSource;
 use super::{Cache, Config, Disk, Listen, Store};
 
 type Result<T> = std::result::Result<T, Problem>;
@@ -58,7 +58,7 @@ fn listen(raw: &RawListen, base: &Path) -> Result<Listen> {
     }
     let http = addresses("http", &raw.http)?;
     let source = |text: &String| {
-        TokenSource::parse(text, base).map_err(|text| Problem::at(&["listen", "admin_token"], text))
+        SecretSource::parse(text, base).map_err(|text| Problem::at(&["listen", "admin_token"], text))
     };
     let admin_token = raw.admin_token.as_ref().map(source).transpose()?;
     let admin = raw.admin.as_ref().map(|text| admin(text, base));
@@ -119,7 +119,7 @@ fn store(raw: &RawStore, base: &Path) -> Result<Store> {
         let text = "http:// has no certificate to verify; leave the key out";
         return Err(at("ca")(text.into()));
     }
-    let token = token.map(|text| TokenSource::parse(text, base));
+    let token = token.map(|text| SecretSource::parse(text, base));
     let ca = ca.map(|text| path_below(base, text));
     Ok(Store {
         url,

@@ -6,7 +6,7 @@ use sekisho_certs::seal::KeySource;
 use sekisho_server::site::{OwnFiles, Site};
 use sekisho_stores::Url;
 
-use super::{Config, TokenSource};
+use super::{Config, SecretSource};
 
 impl Config {
     /// Lists the files that no site may serve: this configuration, and the
@@ -23,8 +23,8 @@ impl Config {
             .into_iter()
             .flatten()
             .filter_map(|token| match token {
-                TokenSource::Env(name) => Some(name),
-                TokenSource::File(_) => None,
+                SecretSource::Env(name) => Some(name),
+                SecretSource::File(_) => None,
             });
         let key = match &self.keys {
             Some(KeySource::Env(name)) => Some(name),
@@ -92,10 +92,10 @@ fn fixed_folder(root: &str) -> &Path {
     }
 }
 
-fn token_file(source: Option<&TokenSource>) -> Option<PathBuf> {
+fn token_file(source: Option<&SecretSource>) -> Option<PathBuf> {
     match source? {
-        TokenSource::File(path) => Some(path.clone()),
-        TokenSource::Env(_) => None,
+        SecretSource::File(path) => Some(path.clone()),
+        SecretSource::Env(_) => None,
     }
 }
 

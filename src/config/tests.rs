@@ -157,7 +157,7 @@ fn paths_are_relative_to_the_file() {
     assert!(format!("{:?}", config.site).contains("/etc/sekisho/www"));
     let allowed = [Path::new("/etc/sekisho/www")];
     assert_eq!(config.allowed_roots.folders(), allowed);
-    let token = TokenSource::File("/etc/sekisho/token".into());
+    let token = SecretSource::File("/etc/sekisho/token".into());
     assert_eq!(config.listen.admin_token, Some(token));
 }
 
@@ -169,7 +169,7 @@ fn an_endpoint_has_a_token_and_a_ca() {
     assert_eq!((store.token, store.ca), (None, None));
     let text = format!("{text}store.token = \"file:token\"\nstore.ca = \"ca.pem\"\n");
     let store = parse(&text).unwrap().store;
-    let token = TokenSource::File("/etc/sekisho/token".into());
+    let token = SecretSource::File("/etc/sekisho/token".into());
     assert_eq!(store.token, Some(token));
     assert_eq!(store.ca, Some("/etc/sekisho/ca.pem".into()));
     let loopback = MINIMAL.replace("sqlite:a.db", "http://127.0.0.1:8000/{host}");

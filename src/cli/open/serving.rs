@@ -13,7 +13,7 @@ use tokio::runtime::Handle;
 
 use super::{Opened, caches, keys};
 use crate::cli::failure::Result;
-use crate::config::{Config, TokenSource};
+use crate::config::{Config, SecretSource};
 
 /// Opens the store with its caches; the disk cache only `with_disk`. The
 /// current runtime drives its connections.
@@ -123,7 +123,7 @@ fn away<T>(called: Result<T, StoreError>) -> Result<Option<StoreError>, StoreErr
 
 /// Reads the bearer token of an endpoint. Its issuer chose the length: up to
 /// [`MAX_TOKEN`].
-fn store_token(source: &TokenSource) -> Result<Secret> {
+fn store_token(source: &SecretSource) -> Result<Secret> {
     let text = source.read(2 * MAX_TOKEN).context("[store] token")?;
     let token = text.trim();
     let is_one =

@@ -7,7 +7,7 @@ fn an_open_admin_listener_needs_a_token() {
     let text =
         format!("{MINIMAL}listen.admin = \"0.0.0.0:9443\"\nlisten.admin_token = \"env:TOKEN\"");
     let listen = parse(&text).unwrap().listen;
-    assert_eq!(listen.admin_token, Some(TokenSource::Env("TOKEN".into())));
+    assert_eq!(listen.admin_token, Some(SecretSource::Env("TOKEN".into())));
     for address in ["127.0.0.2:1", "[::1]:1", "[::ffff:127.0.0.1]:1"] {
         let text = format!("{MINIMAL}listen.admin = \"{address}\"");
         assert!(parse(&text).unwrap().listen.admin.is_some());

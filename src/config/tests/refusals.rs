@@ -212,7 +212,7 @@ fn a_key_that_the_store_does_not_have_is_refused() {
         (
             "https://h/{host}",
             "store.token = \"t\"",
-            "[store] token: this is no source of a token",
+            "[store] token: this is no source of a secret",
         ),
     ] {
         let error = refusal(&format!("{}{line}\n", MINIMAL.replace("sqlite:a.db", url)));

@@ -140,7 +140,7 @@ const WRONG: &[(&str, &str)] = &[
     ),
     (
         "listen.admin_token = \"secret\"",
-        "[listen] admin_token: this is no source of a token; write \"file:PATH\" or \"env:NAME\"",
+        "[listen] admin_token: this is no source of a secret; write \"file:PATH\" or \"env:NAME\"",
     ),
     (
         "keys.master = \"c2VjcmV0\"",

@@ -1,4 +1,4 @@
-//! Sources of tokens.
+//! Sources of secrets.
 
 use std::env;
 use std::fmt;
@@ -9,27 +9,27 @@ use sekisho_server::private;
 use sekisho_stores::url::path_below;
 use zeroize::Zeroizing;
 
-/// Source of a token: `[listen] admin_token` or `[store] token`.
+/// Source of a secret, such as `[listen] admin_token`.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum TokenSource {
+pub(crate) enum SecretSource {
     /// `file:PATH`.
     File(PathBuf),
     /// `env:NAME`: an environment variable.
     Env(String),
 }
 
-impl TokenSource {
+impl SecretSource {
     pub(crate) fn parse(text: &str, base: &Path) -> Result<Self, String> {
         match text.split_once(':') {
             Some(("file", path)) => Ok(Self::File(path_below(base, path)?)),
             Some(("env", name)) => Ok(Self::Env(variable(name)?)),
-            // The text may be the token itself: the error must not repeat it.
-            _ => Err("this is no source of a token; write \"file:PATH\" or \"env:NAME\"".into()),
+            // The text may be the secret itself: the error must not repeat it.
+            _ => Err("this is no source of a secret; write \"file:PATH\" or \"env:NAME\"".into()),
         }
     }
 
-    /// Reads the token's text: of a file, only the first `most` bytes. A larger
-    /// `most` than a token may have detects files that are too long. Only its
+    /// Reads the secret's text: of a file, only the first `most` bytes. A larger
+    /// `most` than a secret may have detects files that are too long. Only its
     /// owner may have access to the file.
     ///
     /// # Errors
@@ -48,7 +48,7 @@ impl TokenSource {
     }
 }
 
-impl fmt::Display for TokenSource {
+impl fmt::Display for SecretSource {
     /// Shows the path or the variable's name.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -83,10 +83,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_token_is_read_from_a_file_of_its_owner() {
+    fn a_secret_is_read_from_a_file_of_its_owner() {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("token");
-        let source = TokenSource::File(file.clone());
+        let source = SecretSource::File(file.clone());
         fs::write(&file, "0123456789abcdef\n").unwrap();
         fs::set_permissions(&file, Permissions::from_mode(0o600)).unwrap();
         assert_eq!(*source.read(1024).unwrap(), "0123456789abcdef\n");
@@ -100,7 +100,7 @@ mod tests {
         fs::remove_file(&file).unwrap();
         let error = source.read(1024).unwrap_err().to_string();
         assert!(error.contains("token: No such file"), "{error}");
-        let missing = TokenSource::Env("SEKISHO_TEST_UNSET".into());
+        let missing = SecretSource::Env("SEKISHO_TEST_UNSET".into());
         let error = missing.read(1024).unwrap_err().to_string();
         assert!(
             error.contains("SEKISHO_TEST_UNSET: environment variable not found"),
