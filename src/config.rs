@@ -1,5 +1,6 @@
 //! The configuration file: reading, checking and defaults.
 
+mod acme;
 mod check;
 mod error;
 mod keys;
@@ -17,16 +18,20 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use sekisho_certs::seal::KeySource;
+use sekisho_issuance::settings::SettingError;
 use sekisho_server::admin;
 use sekisho_server::site::{AllowedRoots, Site};
 use sekisho_server::{Defaults, Limits, Settings};
 use sekisho_stores::Url;
 use sekisho_stores::redis::RedisUrl;
 
+pub(crate) use acme::Acme;
 pub(crate) use error::ConfigError;
 pub(crate) use secret::SecretSource;
 pub(crate) use trust::Exposure;
 pub(crate) use value::Size;
+
+use locate::Problem;
 
 /// Checked configuration, with every default applied and every path absolute.
 /// `keys.rs` has the defaults and ranges.
@@ -54,6 +59,8 @@ pub(crate) struct Config {
     pub(crate) allowed_roots: AllowedRoots,
     /// `[tickets] key_file`: ticket keys for a store that can't hold them.
     pub(crate) tickets: Option<PathBuf>,
+    /// `[acme]`: certificates from CAs.
+    pub(crate) acme: Option<Acme>,
     /// `[server]`: limits.
     pub(crate) limits: Limits,
 }
@@ -97,6 +104,27 @@ impl Config {
         let has_password = urls.iter().flatten().any(|url| url.contains("***"));
         trust::exposures(&self.file, has_password)
             .map_err(|error| ConfigError::read(&self.file, error))
+    }
+
+    /// Reads the secrets of `[acme]`, and returns what an issuer works with; none
+    /// without the section.
+    ///
+    /// # Errors
+    /// Names file, line and key of a secret that can't be used.
+    pub(crate) fn issuance(
+        &self,
+    ) -> Result<Option<sekisho_issuance::settings::Settings>, ConfigError> {
+        let hidden = self.secret_variables();
+        let settings = self.acme.as_ref().map(|acme| acme.settings(&hidden));
+        settings.transpose().map_err(|error| self.located(error))
+    }
+
+    /// Finds the line of a setting of `[acme]` that can't be used. The file is read
+    /// again: its text is needed for nothing else.
+    pub(crate) fn located(&self, error: SettingError) -> ConfigError {
+        let text = fs::read_to_string(&self.file).unwrap_or_default();
+        let problem = Problem::below("acme", &error.key, error.why);
+        locate::invalid(&text, &self.file, problem)
     }
 
     /// Returns the settings of the server.

@@ -17,9 +17,11 @@ use crate::cli::failure::Result;
 use crate::config::Config;
 
 pub(super) use caches::{IGNORED, connect as connect_cache, ignores_redis};
+pub(super) use issuance::issuance;
 pub(super) use serving::serving;
 
 mod caches;
+mod issuance;
 mod serving;
 
 /// Open store, with its caches.

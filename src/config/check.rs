@@ -9,11 +9,12 @@ use sekisho_certs::HostName;
 use sekisho_certs::seal::KeySource;
 use sekisho_server::admin::Address;
 use sekisho_server::site::{AllowedRoots, RawSite, Site, SiteError};
-use sekisho_server::{CertificateWaits, Defaults, Limits};
+use sekisho_server::{Defaults, Limits};
 use sekisho_stores::Url;
 use sekisho_stores::redis::RedisUrl;
 use sekisho_stores::url::path_below;
 
+use super::acme::{self, RawAcme};
 use super::keys::{DISK_CACHE, MASTER_KEY, key};
 use super::locate::Problem;
 use super::own;
@@ -33,6 +34,8 @@ pub(crate) fn check(raw: RawConfig, file: &Path) -> Result<Config> {
     let tickets = |path: String| {
         path_below(base, &path).map_err(|text| Problem::at(&["tickets", "key_file"], text))
     };
+    let acme = raw.acme.as_ref();
+    let acme = acme.map(|acme| acme::check(acme, &store.url, base));
     Ok(Config {
         file: file.to_owned(),
         defaults: defaults(&raw.default, &listen.https)?,
@@ -43,7 +46,8 @@ pub(crate) fn check(raw: RawConfig, file: &Path) -> Result<Config> {
         site,
         allowed_roots: allowed_roots(raw.sites, base)?,
         tickets: raw.tickets.key_file.map(tickets).transpose()?,
-        limits: limits(&raw.server)?,
+        acme: acme.transpose()?,
+        limits: limits(&raw.server, raw.acme.as_ref())?,
         listen,
     })
 }
@@ -58,7 +62,8 @@ fn listen(raw: &RawListen, base: &Path) -> Result<Listen> {
     }
     let http = addresses("http", &raw.http)?;
     let source = |text: &String| {
-        SecretSource::parse(text, base).map_err(|text| Problem::at(&["listen", "admin_token"], text))
+        SecretSource::parse(text, base)
+            .map_err(|text| Problem::at(&["listen", "admin_token"], text))
     };
     let admin_token = raw.admin_token.as_ref().map(source).transpose()?;
     let admin = raw.admin.as_ref().map(|text| admin(text, base));
@@ -278,7 +283,7 @@ fn allowed_roots(raw: RawSites, base: &Path) -> Result<AllowedRoots> {
     AllowedRoots::new(folders).map_err(|(index, text)| at(index, text))
 }
 
-fn limits(raw: &RawServer) -> Result<Limits> {
+fn limits(raw: &RawServer, acme: Option<&RawAcme>) -> Result<Limits> {
     let key = |name| key("server", name);
     let cores = thread::available_parallelism().map_or(1, Into::into);
     let loads = key("loads").count(raw.loads)?;
@@ -294,6 +299,6 @@ fn limits(raw: &RawServer) -> Result<Limits> {
         loads,
         prefix_in_flight: key("loads_per_prefix").count_up_to(raw.loads_per_prefix, loads)?,
         loads_waiting: key("loads_waiting").count(raw.loads_waiting)?,
-        certificates: CertificateWaits::default(),
+        certificates: acme::waits(acme)?,
     })
 }

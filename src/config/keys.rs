@@ -31,6 +31,10 @@ pub(super) const KEYS: &[Key] = &[
     bytes("cache", "files", "16MiB", ("1MiB", "1TiB")),
     // The minimum holds a thousand hosts.
     bytes("cache", "disk_size", "256MiB", ("4MiB", "1TiB")),
+    count("acme", "waiting", Some("1000"), ("1", "1000000")),
+    // No client waits for longer.
+    time("acme", "wait", "20s", ("1s", "5m")),
+    count("acme", "orders", Some("64"), ("1", "1024")),
     count("server", "workers", None, ("1", "1024")),
     count("server", "connections", Some("65536"), ("1", "10000000")),
     time("server", "handshake_timeout", "10s", ("100ms", "5m")),

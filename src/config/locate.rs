@@ -25,6 +25,26 @@ impl Problem {
             text: text.into(),
         }
     }
+
+    /// Makes a problem of a key that is written as a path below a section, such as
+    /// `dns."example.com".tsig`.
+    pub(crate) fn below(section: &str, key: &str, text: String) -> Self {
+        let mut path = vec![section.to_owned()];
+        for (index, piece) in key.split('"').enumerate() {
+            match index % 2 {
+                // What stands in quotes is one key, with its dots.
+                1 => path.push(piece.to_owned()),
+                _ => path.extend(
+                    piece
+                        .split('.')
+                        .filter(|key| !key.is_empty())
+                        .map(str::to_owned),
+                ),
+            }
+        }
+        let place = Place::Path(path);
+        Self { place, text }
+    }
 }
 
 #[derive(Debug)]
@@ -74,7 +94,8 @@ fn display(path: &[String]) -> String {
             _ if key.parse::<usize>().is_ok() => shown += &format!("[{key}]"),
             1 if is_bare(key) => shown += &format!(" {key}"),
             1 => shown += &format!(" {key:?}"),
-            _ => shown += &format!(".{key}"),
+            _ if is_bare(key) => shown += &format!(".{key}"),
+            _ => shown += &format!(".{key:?}"),
         }
     }
     shown

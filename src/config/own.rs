@@ -6,7 +6,7 @@ use sekisho_certs::seal::KeySource;
 use sekisho_server::site::{OwnFiles, Site};
 use sekisho_stores::Url;
 
-use super::{Config, SecretSource};
+use super::{Acme, Config, SecretSource};
 
 impl Config {
     /// Lists the files that no site may serve: this configuration, and the
@@ -18,19 +18,15 @@ impl Config {
 
     /// Lists the environment variables that hold secrets.
     pub(crate) fn secret_variables(&self) -> Vec<String> {
-        let tokens = [self.listen.admin_token.as_ref(), self.store.token.as_ref()];
-        let tokens = tokens
-            .into_iter()
-            .flatten()
-            .filter_map(|token| match token {
-                SecretSource::Env(name) => Some(name),
-                SecretSource::File(_) => None,
-            });
+        let sources = self.secrets().filter_map(|secret| match secret {
+            SecretSource::Env(name) => Some(name),
+            SecretSource::File(_) => None,
+        });
         let key = match &self.keys {
             Some(KeySource::Env(name)) => Some(name),
             _ => None,
         };
-        tokens.chain(key).cloned().collect()
+        sources.chain(key).cloned().collect()
     }
 
     /// Hides variables with secrets from the command that prints the master
@@ -41,14 +37,22 @@ impl Config {
         }
     }
 
+    /// Lists the sources of tokens and of the secrets of `[acme]`.
+    fn secrets(&self) -> impl Iterator<Item = &SecretSource> {
+        let tokens = self.listen.admin_token.iter().chain(&self.store.token);
+        tokens.chain(self.acme.iter().flat_map(Acme::secrets))
+    }
+
     fn own_paths(&self) -> Vec<PathBuf> {
         let mut files = vec![self.file.clone()];
         if let Some(KeySource::File(path)) = &self.keys {
             files.push(path.clone());
         }
-        files.extend(token_file(self.listen.admin_token.as_ref()));
+        files.extend(self.secrets().filter_map(|secret| match secret {
+            SecretSource::File(path) => Some(path.clone()),
+            SecretSource::Env(_) => None,
+        }));
         files.extend(self.tickets.clone());
-        files.extend(token_file(self.store.token.as_ref()));
         // `apart` checks a `files:` store against the roots when the
         // configuration is read.
         files.extend(self.store.url.database().into_iter().flat_map(database));
@@ -89,13 +93,6 @@ fn fixed_folder(root: &str) -> &Path {
             let end = fixed.rfind('/').unwrap_or(0);
             Path::new(if end == 0 { "/" } else { &fixed[..end] })
         }
-    }
-}
-
-fn token_file(source: Option<&SecretSource>) -> Option<PathBuf> {
-    match source? {
-        SecretSource::File(path) => Some(path.clone()),
-        SecretSource::Env(_) => None,
     }
 }
 

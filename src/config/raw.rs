@@ -6,6 +6,8 @@ use serde::Deserialize;
 
 use sekisho_server::site::RawSite;
 
+use super::acme::RawAcme;
+
 /// Content of the whole file.
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
@@ -18,6 +20,7 @@ pub(crate) struct RawConfig {
     pub(crate) site: Option<RawSite>,
     pub(crate) sites: RawSites,
     pub(crate) tickets: RawTickets,
+    pub(crate) acme: Option<RawAcme>,
     pub(crate) server: RawServer,
 }
 

@@ -4,6 +4,7 @@ use sekisho_server::admin::Address;
 
 use super::*;
 
+mod acme;
 mod admin;
 mod documentation;
 mod refusals;

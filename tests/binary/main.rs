@@ -1,5 +1,6 @@
 //! Tests the real binary from the outside: commands, files, sockets, signals.
 
+mod acme;
 mod cert;
 mod curl_openssl;
 mod demo;

@@ -8,7 +8,7 @@ use std::time::Instant;
 use rustix::process::{Pid, Signal, kill_process};
 use sekisho_testkit::{Key, client};
 
-use crate::sandbox::{SOON, Sandbox, Server, ca, until};
+use crate::sandbox::{SOON, Sandbox, ca, until};
 
 #[test]
 fn edits_are_served_at_once() {
@@ -151,7 +151,7 @@ fn plain_http_is_sent_to_https() {
     let sandbox = Sandbox::new();
     sandbox.import(&["a.example"]);
     let server = sandbox.serve();
-    let answer = redirect(&server);
+    let answer = server.fetch_plain("a.example", "/path?query");
     assert!(answer.starts_with("HTTP/1.1 308"), "{answer}");
     let bound = format!("https://a.example:{}/path?query\r\n", server.https.port());
     assert!(answer.contains(&bound), "{answer}");
@@ -159,22 +159,9 @@ fn plain_http_is_sent_to_https() {
     let config = std::fs::read_to_string(sandbox.path("sekisho.toml")).expect("a file");
     let forwarded = config.replace("[listen]", "[listen]\npublic_port = 443");
     sandbox.write("sekisho.toml", &forwarded);
-    let answer = redirect(&sandbox.serve());
+    let answer = sandbox.serve().fetch_plain("a.example", "/path?query");
     let public = "https://a.example/path?query\r\n";
     assert!(answer.contains(public), "{answer}");
-}
-
-/// Returns the answer to a request over plain HTTP.
-fn redirect(server: &Server) -> String {
-    let mut stream = TcpStream::connect(server.http).expect("it listens");
-    write!(
-        stream,
-        "GET /path?query HTTP/1.1\r\nHost: a.example\r\nConnection: close\r\n\r\n"
-    )
-    .expect("it reads");
-    let mut answer = String::new();
-    stream.read_to_string(&mut answer).expect("an answer");
-    answer
 }
 
 #[test]

@@ -20,7 +20,7 @@ mod retry_after;
 
 pub use account::{Account, ExternalAccount, NewAccount};
 pub use authorization::{Authorization, Challenge, ChallengeKind};
-pub use ca::{Ca, CaSettings, directory_of};
+pub use ca::{Ca, CaSettings, builtin_names, directory_of};
 pub use directory::Meta;
 pub use error::{Blame, Error, Fault, Retry};
 pub use instant_acme::{AuthorizationStatus, OrderStatus, RevocationReason};

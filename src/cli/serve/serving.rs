@@ -10,7 +10,9 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, anyhow, bail};
 use sekisho_certs::feed::CACHE_TIMEOUT;
 use sekisho_certs::metrics::Registry;
-use sekisho_certs::{Clock, Documents, Feed, Follower, Lookup, LookupSettings, NeverObtain};
+use sekisho_certs::{
+    Challenges, Clock, Documents, Feed, Follower, Lookup, LookupSettings, NeverObtain, Sealer,
+};
 use sekisho_server::admin::{Address, Admin, Listener, Sources};
 use sekisho_server::metrics::{Metrics, register_process};
 use sekisho_server::site::{Guard, Responder};
@@ -59,6 +61,7 @@ impl Serving {
         let ring = Arc::new(Ring::random());
         let guard = Guard::new(config.allowed_roots.clone(), config.own_files());
         let guard = Arc::new(guard);
+        open::issuance(config)?;
         let lookup = lookup(config, &opened, &ring, &guard);
         let documents = Arc::new(Documents::default());
         let keeper = keeper(config, &opened, &documents, ring);
@@ -71,7 +74,8 @@ impl Serving {
             lookup: Arc::clone(&lookup),
             metrics: Arc::clone(&metrics),
             responder: Arc::clone(&responder),
-            challenges: None,
+            // Another server may order, and a command that orders has no sockets.
+            challenges: opened.catalog.clone().map(challenges),
             clock: Clock::System,
             on_worker: worker::register,
         };
@@ -198,6 +202,10 @@ fn lookup(
         Arc::new(NeverObtain),
         publish,
     )
+}
+
+fn challenges(sealer: Sealer) -> Arc<Challenges> {
+    Arc::new(Challenges::new(sealer, Clock::System))
 }
 
 /// Makes the change feed. Its followers get each page of the catalog's log in

@@ -17,6 +17,7 @@ fn known(prefix: &str) -> Vec<String> {
 fn sections() -> Vec<String> {
     let mut sections = known("");
     sections.retain(|section| section != "default");
+    sections.extend(TABLES.map(str::to_owned));
     sections
 }
 
@@ -63,6 +64,32 @@ fn assert_default(section: &str, name: &str, expected: &str) {
 fn the_example_is_taken() {
     let example = DOCUMENTATION.split("```toml\n").nth(1).unwrap();
     parse(example.split("```").next().unwrap()).unwrap();
+}
+
+#[test]
+fn the_examples_of_acme_are_taken() {
+    let chapters = DOCUMENTATION.split("\n## [acme").skip(1);
+    let examples: Vec<_> = chapters
+        .flat_map(|chapter| chapter.split("```toml\n").nth(1))
+        .collect();
+    assert_eq!(examples.len(), 1 + TABLES.len());
+    for example in examples {
+        let example = example.split("```").next().unwrap();
+        let required = match example.starts_with("[acme]\n") {
+            true => "",
+            false => "[acme]\nagree = true\ncas = [\"letsencrypt\"]\n",
+        };
+        parse(&format!("{MINIMAL}{required}{example}")).unwrap();
+    }
+}
+
+#[test]
+fn the_documentation_lists_the_known_cas() {
+    for name in sekisho_issuance::acme::builtin_names() {
+        let directory = sekisho_issuance::acme::directory_of(name).unwrap();
+        let cell = row("acme", name)[1];
+        assert!(cell.contains(&format!("`{directory}`")), "{name}: {cell}");
+    }
 }
 
 #[test]
@@ -126,6 +153,8 @@ fn range_in(row: &str) -> Option<String> {
     range.map(|words| words.join(" "))
 }
 
+/// Tables below a section, under any name.
+const TABLES: [&str; 2] = ["acme.ca.NAME", "acme.dns.\"ZONE\""];
 const FILE: &str = "docs/configuration.md";
 /// A key whose only answer is that this version lacks it.
 const NOT_BUILT: (&str, &str) = ("site", "upstream");

@@ -2,6 +2,7 @@
 
 use super::*;
 
+mod acme;
 mod values;
 
 #[test]

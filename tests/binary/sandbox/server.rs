@@ -97,13 +97,12 @@ impl Server {
 
     /// Returns the admin listener's answer, head and body.
     pub(crate) fn ask(&self, path: &str) -> String {
-        let mut stream = TcpStream::connect(self.admin).expect("it listens");
-        let request =
-            format!("GET {path} HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: close\r\n\r\n");
-        stream.write_all(request.as_bytes()).expect("it reads");
-        let mut answer = String::new();
-        stream.read_to_string(&mut answer).expect("an answer");
-        answer
+        plain(self.admin, "127.0.0.1", path)
+    }
+
+    /// Returns the answer over plain HTTP, head and body.
+    pub(crate) fn fetch_plain(&self, host: &str, path: &str) -> String {
+        plain(self.http, host, path)
     }
 
     /// Returns the value of a metric by its name and labels; None if it is
@@ -144,6 +143,15 @@ impl Drop for Server {
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
+}
+
+fn plain(address: SocketAddr, host: &str, path: &str) -> String {
+    let mut stream = TcpStream::connect(address).expect("it listens");
+    let request = format!("GET {path} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n");
+    stream.write_all(request.as_bytes()).expect("it reads");
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).expect("an answer");
+    answer
 }
 
 fn follow(stderr: ChildStderr, log: Arc<Mutex<Vec<Value>>>) {

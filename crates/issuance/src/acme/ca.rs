@@ -58,6 +58,11 @@ pub fn directory_of(name: &str) -> Option<&'static str> {
     known.map(|(_, url)| *url)
 }
 
+/// Lists the names of the CAs that are known.
+pub fn builtin_names() -> impl Iterator<Item = &'static str> {
+    BUILTIN.iter().map(|(name, _)| *name)
+}
+
 impl Ca {
     /// Reads the roots; sends nothing.
     ///

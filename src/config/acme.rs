@@ -1,0 +1,153 @@
+//! `[acme]`: what an issuer works with.
+
+mod ca;
+mod check;
+mod dns;
+mod raw;
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+
+use sekisho_certs::{Clock, HostName, Secret};
+use sekisho_issuance::acme::ExternalAccount;
+use sekisho_issuance::resolver::Resolver;
+use sekisho_issuance::settings::{DnsZone, SettingError, Settings};
+use sekisho_issuance::solver::dns01::{
+    self, ExecSettings, Rfc2136Settings, TsigKey, WebhookSettings, WriterSettings,
+};
+
+pub(super) use check::{check, waits};
+pub(super) use raw::RawAcme;
+
+use super::SecretSource;
+
+/// Checked `[acme]`, without its secrets.
+#[derive(Clone, Debug)]
+pub(crate) struct Acme {
+    /// Settings without external accounts and zones.
+    settings: Settings,
+    /// External account of each CA in `settings`.
+    external: Vec<Option<External>>,
+    zones: Vec<Zone>,
+}
+
+/// `eab_id` and `eab_key` of a CA.
+#[derive(Clone, Debug)]
+struct External {
+    id: String,
+    key: SecretSource,
+}
+
+/// `[acme.dns."ZONE"]`.
+#[derive(Clone, Debug)]
+struct Zone {
+    zone: HostName,
+    way: Way,
+}
+
+/// Way to write the records of a zone.
+#[derive(Clone, Debug)]
+enum Way {
+    Exec(PathBuf),
+    Webhook {
+        url: String,
+        root: Option<PathBuf>,
+        login: Option<(String, SecretSource)>,
+    },
+    Rfc2136 {
+        server: SocketAddr,
+        tsig: SecretSource,
+    },
+}
+
+impl Acme {
+    /// Reads the secrets. The programs of zones don't inherit the variables of
+    /// `hidden`.
+    ///
+    /// # Errors
+    /// [`SettingError`] names the key of a secret that can't be used.
+    pub(super) fn settings(&self, hidden: &[String]) -> Result<Settings, SettingError> {
+        let mut settings = self.settings.clone();
+        for (options, external) in settings.cas.iter_mut().zip(&self.external) {
+            let name = format!("ca.{}.eab_key", options.ca.name);
+            let read = |External { id, key }: &External| {
+                let key = secret(key, name, |text| Ok(bytes(text)));
+                let id = id.clone();
+                key.map(|key| ExternalAccount { id, key })
+            };
+            options.external = external.as_ref().map(read).transpose()?;
+        }
+        let resolver = Resolver::new(&settings.admission.resolvers);
+        for Zone { zone, way } in &self.zones {
+            let mut solver = dns01::Settings::new(way.writer(zone, hidden)?);
+            solver.resolver = resolver.clone();
+            let zone = zone.clone();
+            settings.dns.push(DnsZone { zone, solver });
+        }
+        Ok(settings)
+    }
+
+    /// Lists the sources of secrets.
+    pub(super) fn secrets(&self) -> impl Iterator<Item = &SecretSource> {
+        let accounts = self.external.iter().flatten().map(|external| &external.key);
+        accounts.chain(self.zones.iter().filter_map(|zone| match &zone.way {
+            Way::Exec(_) => None,
+            Way::Webhook { login, .. } => login.as_ref().map(|(_, password)| password),
+            Way::Rfc2136 { tsig, .. } => Some(tsig),
+        }))
+    }
+}
+
+impl Way {
+    fn writer(&self, zone: &HostName, hidden: &[String]) -> Result<WriterSettings, SettingError> {
+        let key = |name| format!("dns.\"{zone}\".{name}");
+        Ok(match self {
+            Self::Exec(program) => WriterSettings::Exec(ExecSettings {
+                program: program.clone(),
+                hidden: hidden.to_vec(),
+            }),
+            Self::Webhook { url, root, login } => {
+                let read = |(user, source): &(String, SecretSource)| {
+                    let password = secret(source, key("password"), |text| Ok(bytes(text)));
+                    password.map(|password| (user.clone(), password))
+                };
+                WriterSettings::Webhook(WebhookSettings {
+                    url: url.clone(),
+                    root: root.clone(),
+                    login: login.as_ref().map(read).transpose()?,
+                })
+            }
+            Self::Rfc2136 { server, tsig } => WriterSettings::Rfc2136(Box::new(Rfc2136Settings {
+                server: *server,
+                key: secret(tsig, key("tsig"), TsigKey::parse)?,
+                clock: Clock::System,
+            })),
+        })
+    }
+}
+
+/// Reads a secret, without the line break at its end.
+fn secret<T>(
+    source: &SecretSource,
+    key: String,
+    parse: impl Fn(&str) -> Result<T, String>,
+) -> Result<T, SettingError> {
+    let read = || {
+        let text = source.read(MAX_SECRET + 1).map_err(|why| why.to_string())?;
+        match text.trim_end_matches(['\r', '\n']) {
+            "" => Err(format!("{source}: it is empty")),
+            text if text.len() > MAX_SECRET => {
+                Err(format!("{source}: it is over {MAX_SECRET} bytes"))
+            }
+            text => parse(text).map_err(|why| format!("{source}: {why}")),
+        }
+    };
+    read().map_err(|why| SettingError { key, why })
+}
+
+fn bytes(text: &str) -> Secret {
+    Secret::new(text.as_bytes().to_vec())
+}
+
+/// Far more than any key has.
+const MAX_SECRET: usize = 4096;

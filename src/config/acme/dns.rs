@@ -1,0 +1,109 @@
+//! Checks `[acme.dns."ZONE"]`.
+
+use std::collections::BTreeMap;
+use std::net::{IpAddr, SocketAddr};
+use std::path::Path;
+
+use sekisho_certs::HostName;
+use sekisho_stores::url::path_below;
+
+use super::raw::RawZone;
+use super::{Way, Zone};
+use crate::config::locate::Problem;
+use crate::config::secret::SecretSource;
+
+type Result<T> = std::result::Result<T, Problem>;
+
+pub(super) fn check(tables: &BTreeMap<String, RawZone>, base: &Path) -> Result<Vec<Zone>> {
+    let zone = |(name, raw): (&String, &RawZone)| {
+        Ok(Zone {
+            zone: parsed(name).map_err(|text| Problem::at(&["acme", "dns", name], text))?,
+            way: way(name, raw, base)?,
+        })
+    };
+    tables.iter().map(zone).collect()
+}
+
+/// Takes a name in the one form that other messages repeat.
+fn parsed(name: &str) -> std::result::Result<HostName, String> {
+    let zone = HostName::parse(name).map_err(|error| format!("{name:?} is no zone: {error}"))?;
+    if zone.as_str() != name {
+        return Err(format!("write this zone as \"{zone}\""));
+    }
+    Ok(zone)
+}
+
+fn way(zone: &str, raw: &RawZone, base: &Path) -> Result<Way> {
+    let at = |key: &'static str| move |text: String| Problem::at(&["acme", "dns", zone, key], text);
+    belongs(zone, raw)?;
+    match (&raw.exec, &raw.webhook, &raw.rfc2136) {
+        (Some(program), None, None) => {
+            Ok(Way::Exec(path_below(base, program).map_err(at("exec"))?))
+        }
+        (None, Some(url), None) => {
+            let root = raw.root.as_deref().map(|path| path_below(base, path));
+            let login = match (&raw.user, &raw.password) {
+                (Some(user), Some(password)) => {
+                    let source = SecretSource::parse(password, base);
+                    Some((user.clone(), source.map_err(at("password"))?))
+                }
+                (None, None) => None,
+                (Some(_), None) => return Err(at("user")("only together with password".into())),
+                (None, Some(_)) => return Err(at("password")("only together with user".into())),
+            };
+            Ok(Way::Webhook {
+                url: url.clone(),
+                root: root.transpose().map_err(at("root"))?,
+                login,
+            })
+        }
+        (None, None, Some(server)) => {
+            let Some(tsig) = &raw.tsig else {
+                let text = "is missing: updates are signed; write tsig = \"file:PATH\"";
+                return Err(at("tsig")(text.into()));
+            };
+            Ok(Way::Rfc2136 {
+                server: name_server(server).map_err(at("rfc2136"))?,
+                tsig: SecretSource::parse(tsig, base).map_err(at("tsig"))?,
+            })
+        }
+        _ => Err(Problem::at(
+            &["acme", "dns", zone],
+            "write exactly one of exec, webhook and rfc2136",
+        )),
+    }
+}
+
+/// Refuses keys of a way that is not chosen.
+fn belongs(zone: &str, raw: &RawZone) -> Result<()> {
+    for (key, is_given, way, is_chosen) in [
+        ("tsig", raw.tsig.is_some(), "rfc2136", raw.rfc2136.is_some()),
+        ("root", raw.root.is_some(), "webhook", raw.webhook.is_some()),
+        ("user", raw.user.is_some(), "webhook", raw.webhook.is_some()),
+        (
+            "password",
+            raw.password.is_some(),
+            "webhook",
+            raw.webhook.is_some(),
+        ),
+    ] {
+        if is_given && !is_chosen {
+            let text = format!("only together with {way}; leave the key out");
+            return Err(Problem::at(&["acme", "dns", zone, key], text));
+        }
+    }
+    Ok(())
+}
+
+/// Reads the address of a name server, whose port is 53 if none is given.
+pub(super) fn name_server(text: &str) -> std::result::Result<SocketAddr, String> {
+    let address = text.parse().ok();
+    let address = address.or_else(|| Some(SocketAddr::new(text.parse::<IpAddr>().ok()?, PORT)));
+    address
+        .filter(|address| address.port() != 0)
+        .ok_or_else(|| {
+            format!("{text:?} is no address; write \"192.0.2.53\" or \"192.0.2.53:5353\"")
+        })
+}
+
+const PORT: u16 = 53;
