@@ -4,6 +4,7 @@
 pub mod accounts;
 pub mod acme;
 pub mod admission;
+pub mod authorities;
 pub mod ledger;
 pub mod names;
 pub mod quota;

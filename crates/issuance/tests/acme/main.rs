@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
 mod accounts;
+mod authorities;
 mod dns01;
 mod fixture;
 mod orders;

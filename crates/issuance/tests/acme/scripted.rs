@@ -14,6 +14,7 @@ pub(crate) struct Scripted {
     pub(crate) endpoint: Endpoint,
     issuer: TestCa,
     pub(crate) ca: Ca,
+    pub(crate) settings: CaSettings,
     _folder: TempDir,
 }
 
@@ -38,6 +39,7 @@ impl Scripted {
             ca: Ca::new(&settings).unwrap(),
             endpoint,
             issuer,
+            settings,
             _folder: folder,
         };
         let urls = ["newNonce", "newAccount", "newOrder"];

@@ -1,0 +1,301 @@
+//! The configured CAs, in the order of preference, with fail-over.
+//!
+//! A CA that fails is passed over: for 10 s, then twice as long with each further
+//! failure, up to 10 min, and never shorter than its `Retry-After`. After that a
+//! single order tries it, and only a success opens it for all. Each process
+//! remembers this for itself.
+
+mod outage;
+
+use std::fmt;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use tokio::time::{Instant, timeout};
+
+use crate::acme::{self, Ca, ExternalAccount, Fault, Meta};
+use crate::quota::Quotas;
+use crate::settings::{CaOptions, SettingError};
+use outage::Outage;
+
+/// The configured CAs, in the order of preference; at least one.
+#[derive(Debug)]
+pub struct Authorities(Vec<Arc<Authority>>);
+
+/// CA with what is particular to it.
+pub struct Authority {
+    /// Client of the CA.
+    pub ca: Ca,
+    /// Account of another kind that ours is bound to.
+    pub external: Option<ExternalAccount>,
+    /// Profile of certificates; the CA's choice if none.
+    pub profile: Option<String>,
+    /// Common name of the root that chains should lead to.
+    pub chain: Option<String>,
+    /// Limits of the CA.
+    pub quotas: Quotas,
+    state: Mutex<State>,
+}
+
+#[derive(Default)]
+struct State {
+    /// Description that the CA gave last.
+    meta: Option<Meta>,
+    outage: Option<Outage>,
+}
+
+/// Why there is no CA to ask.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum NoAuthority {
+    /// The configuration has no CA of that name.
+    #[error("the CA {name:?} is not configured; there is {known}")]
+    Unknown {
+        /// Name that was wished for.
+        name: String,
+        /// Names of the configured CAs.
+        known: String,
+    },
+    /// None of the CAs is permitted.
+    #[error("the CAA records allow no certificate from {0}")]
+    Forbidden(String),
+    /// All of them failed a short time ago.
+    #[error("{why}")]
+    PassedOver {
+        /// Each CA with the time until it is asked again, and its failure.
+        why: String,
+        /// Time until the first of them is asked again.
+        retry_after: Duration,
+    },
+}
+
+impl Authorities {
+    /// Reads the roots; sends nothing.
+    ///
+    /// # Errors
+    /// Names the setting that can't be used.
+    pub fn new(options: Vec<CaOptions>) -> Result<Self, SettingError> {
+        let mut all: Vec<Arc<Authority>> = Vec::with_capacity(options.len());
+        for one in options {
+            let new = Authority::new(one)?;
+            let (name, directory) = (new.ca.name(), new.ca.directory());
+            let same = |other: &&Arc<Authority>| {
+                other.ca.directory() == directory || other.ca.name() == name
+            };
+            if let Some(other) = all.iter().find(same) {
+                let why = format!("{:?} and {name:?} are the same CA", other.ca.name());
+                return Err(SettingError::new("ca", why));
+            }
+            all.push(Arc::new(new));
+        }
+        match all.is_empty() {
+            true => Err(SettingError::new("ca", "name at least one CA")),
+            false => Ok(Self(all)),
+        }
+    }
+
+    /// Returns all CAs, in the order of preference.
+    #[must_use]
+    pub fn all(&self) -> &[Arc<Authority>] {
+        &self.0
+    }
+
+    /// Returns the CAs that are worth asking now, in the order of preference, at least
+    /// one. With a `wish`, the name of a CA, only that one counts. `permits` says which
+    /// CAs may issue, by what is known of them: a CA that was never asked is not left
+    /// out, since it checks CAA records itself.
+    ///
+    /// # Errors
+    /// [`NoAuthority`].
+    pub fn candidates(
+        &self,
+        wish: Option<&str>,
+        permits: impl Fn(&Meta) -> bool,
+    ) -> Result<Vec<Arc<Authority>>, NoAuthority> {
+        let wished = self.wished(wish)?;
+        let permitted = wished.iter().filter(|one| {
+            let state = one.state();
+            state.meta.as_ref().is_none_or(&permits)
+        });
+        let permitted: Vec<_> = permitted.collect();
+        if permitted.is_empty() {
+            return Err(NoAuthority::Forbidden(names(wished)));
+        }
+        let now = Instant::now();
+        let worth_trying = permitted.iter().filter(|one| one.is_worth_trying(now));
+        let worth_trying: Vec<_> = worth_trying.map(|one| Arc::clone(one)).collect();
+        match worth_trying.is_empty() {
+            true => Err(passed_over(&permitted, now)),
+            false => Ok(worth_trying),
+        }
+    }
+
+    /// Returns the CA with this directory: of an order that is under way, or of a
+    /// certificate that is to be revoked.
+    #[must_use]
+    pub fn by_directory(&self, url: &str) -> Option<&Arc<Authority>> {
+        self.0.iter().find(|one| one.ca.directory() == url)
+    }
+
+    /// Returns what the CAs say of themselves; empty unless it is known of all, because
+    /// a CAA record may allow the very CA that is not known. Waits for 5 s at most for
+    /// each that was not asked within an hour and has not failed.
+    pub async fn metas(&self) -> Vec<Meta> {
+        let mut metas = Vec::with_capacity(self.0.len());
+        for one in &self.0 {
+            metas.extend(self.meta(one).await);
+        }
+        match metas.len() == self.0.len() {
+            true => metas,
+            false => Vec::new(),
+        }
+    }
+
+    /// Passes the CA over if this error is of a kind that concerns all orders: no
+    /// answer, one that says that the CA is out of order or asks for fewer requests, or
+    /// a refusal of the account. An error that one order alone may cause says nothing
+    /// about the CA: else a customer could shut it off for all. Tells whether the CA is
+    /// passed over.
+    pub fn failed(&self, authority: &Authority, error: &acme::Error) -> bool {
+        if !concerns_all(error) {
+            return false;
+        }
+        let now = Instant::now();
+        let mut state = authority.state();
+        let outage = Outage::after(state.outage.take(), now, error);
+        let again_in_s = outage.pause(now).as_secs();
+        tracing::warn!(ca = authority.ca.name(), %error, again_in_s, "CA failed: passing it over");
+        state.outage = Some(outage);
+        true
+    }
+
+    /// Notes that the CA did what it was asked.
+    pub fn succeeded(&self, authority: &Authority) {
+        if authority.state().outage.take().is_some() {
+            tracing::info!(ca = authority.ca.name(), "CA works again");
+        }
+    }
+
+    fn wished(&self, wish: Option<&str>) -> Result<&[Arc<Authority>], NoAuthority> {
+        let Some(name) = wish else {
+            return Ok(&self.0);
+        };
+        let index = self.0.iter().position(|one| one.ca.name() == name);
+        let index = index.ok_or_else(|| NoAuthority::Unknown {
+            name: name.to_owned(),
+            known: names(&self.0),
+        })?;
+        Ok(&self.0[index..=index])
+    }
+
+    /// Returns what the CA says, or what it said before it failed.
+    async fn meta(&self, authority: &Authority) -> Option<Meta> {
+        if authority.state().outage.is_none() {
+            match timeout(META, authority.ca.meta()).await {
+                Ok(Ok(meta)) => authority.state().meta = Some(meta),
+                Ok(Err(error)) => drop(self.failed(authority, &error)),
+                Err(_) => drop(self.failed(authority, &late(&authority.ca))),
+            }
+        }
+        authority.state().meta.clone()
+    }
+}
+
+impl Authority {
+    fn new(options: CaOptions) -> Result<Self, SettingError> {
+        Ok(Self {
+            ca: Ca::new(&options.ca)?,
+            external: options.external,
+            profile: options.profile,
+            chain: options.chain,
+            quotas: options.quotas,
+            state: Mutex::default(),
+        })
+    }
+
+    fn is_worth_trying(&self, now: Instant) -> bool {
+        let mut state = self.state();
+        let outage = state.outage.as_mut();
+        outage.is_none_or(|outage| outage.is_over_for_one(now))
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl fmt::Debug for Authority {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Authority")
+            .field("ca", &self.ca)
+            .field("profile", &self.profile)
+            .field("chain", &self.chain)
+            .field("quotas", &self.quotas)
+            .finish_non_exhaustive()
+    }
+}
+
+/// Tells whether an error concerns all orders at the CA.
+fn concerns_all(error: &acme::Error) -> bool {
+    match &error.fault {
+        Fault::Unreachable(_) | Fault::Untrusted(_) => true,
+        Fault::Setting { key, .. } => ["agree", "eab_id", "eab_key"].contains(key),
+        Fault::Refused {
+            status, problem, ..
+        } => {
+            let kind = problem.as_ref().map(|problem| problem.kind.as_str());
+            // 404 and 410 are about one order.
+            let is_none_of_acme = kind.is_none() && !matches!(status, 404 | 410);
+            let is_account = kind.is_some_and(|kind| ACCOUNT.contains(&kind));
+            *status >= 500 || error.is_rate_limit() || is_none_of_acme || is_account
+        }
+        _ => false,
+    }
+}
+
+fn late(ca: &Ca) -> acme::Error {
+    let late = format!("no directory within {} s", META.as_secs());
+    acme::Error {
+        ca: ca.name().into(),
+        step: "reading its directory".into(),
+        fault: Fault::Unreachable(late),
+    }
+}
+
+fn passed_over(all: &[&Arc<Authority>], now: Instant) -> NoAuthority {
+    let mut retry_after = Duration::MAX;
+    let mut each = Vec::with_capacity(all.len());
+    for one in all {
+        let state = one.state();
+        // Another task's success may have ended the outage since it was looked at.
+        let pause = state
+            .outage
+            .as_ref()
+            .map_or(Duration::ZERO, |it| it.pause(now));
+        let fault = state.outage.as_ref().map_or("", Outage::why);
+        retry_after = retry_after.min(pause);
+        each.push(format!(
+            "{} (again in {} s): {fault}",
+            one.ca.name(),
+            pause.as_secs()
+        ));
+    }
+    NoAuthority::PassedOver {
+        why: format!("no CA is worth asking now: {}", each.join("; ")),
+        retry_after,
+    }
+}
+
+fn names(all: &[Arc<Authority>]) -> String {
+    let names: Vec<_> = all.iter().map(|one| one.ca.name()).collect();
+    names.join(", ")
+}
+
+/// Wait for a directory: a visitor waits 20 s for the decision and the order.
+const META: Duration = Duration::from_secs(5);
+/// Types of problems (RFC 8555, section 6.7) with which a CA refuses an account.
+const ACCOUNT: [&str; 4] = [
+    "accountDoesNotExist",
+    "externalAccountRequired",
+    "unauthorized",
+    "userActionRequired",
+];
