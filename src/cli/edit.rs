@@ -2,9 +2,10 @@
 
 use anyhow::bail;
 use sekisho_certs::store::{Precondition, Write};
-use sekisho_certs::{HostPattern, HostRecord, Sealer, StoreError};
+use sekisho_certs::{HostPattern, HostRecord, References, Sealer, StoreError};
 
 use crate::cli::failure::Result;
+use crate::cli::lineage::{self, Changed};
 
 /// Edit of a record.
 pub(crate) enum Edit {
@@ -17,7 +18,7 @@ pub(crate) enum Edit {
 }
 
 /// Reads a record, decides, and writes if the version is unchanged. After a
-/// conflict it reads again.
+/// conflict it reads again. Lineages whose certificates lose their last host end.
 pub(crate) async fn edit(
     sealer: &Sealer,
     pattern: &HostPattern,
@@ -30,16 +31,24 @@ pub(crate) async fn edit(
             .hosts(std::slice::from_ref(pattern))
             .await?
             .pop();
+        let before = stored.as_ref().map(|record| record.references);
         let expect = match &stored {
             Some(record) => Precondition::Version(record.version),
             None => Precondition::Absent,
         };
-        let write = match decide(stored).await? {
+        let (after, write) = match decide(stored).await? {
             Edit::Keep => return Ok(()),
-            Edit::Put(record) => Write::PutHost(record, expect),
-            Edit::Remove => Write::RemoveHost(pattern.clone(), expect),
+            Edit::Put(record) => (record.references, Write::PutHost(record, expect)),
+            Edit::Remove => {
+                let write = Write::RemoveHost(pattern.clone(), expect);
+                (References::default(), write)
+            }
         };
-        match sealer.write(vec![write]).await {
+        let mut changed = Changed::default();
+        changed.add(pattern, before, after);
+        let ended = changed.ended(sealer.catalog().as_ref()).await?;
+        let writes = [write].into_iter().chain(ended.iter().map(lineage::end));
+        match sealer.write(writes.collect()).await {
             Ok(_) => return Ok(()),
             Err(StoreError::Conflict(what)) => conflict = Some(what),
             Err(error) => return Err(error.into()),

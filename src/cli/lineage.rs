@@ -1,5 +1,7 @@
 //! Shows lineages: where the issuance and renewal of a certificate stand.
 
+mod ended;
+
 use std::collections::BTreeMap;
 use std::io::{self, Write};
 
@@ -13,6 +15,8 @@ use serde::Serialize;
 use crate::cli::cert::joined;
 use crate::cli::failure::Result;
 use crate::cli::output::rfc3339;
+
+pub(crate) use ended::{Changed, end};
 
 /// JSON form of a lineage.
 #[derive(Serialize)]
@@ -150,7 +154,10 @@ pub(crate) async fn of_host(
     let ids: Vec<_> = record.references.iter().map(|(_, id)| id).collect();
     let name = LineageName::from(&record.pattern);
     let mut named = catalog.lineages(&[name]).await?;
-    named.retain(|lineage| lineage.names.contains(&record.pattern));
+    named.retain(|lineage| {
+        let is_first = lineage.credential.is_none() || record.references.is_empty();
+        is_first && lineage.names.contains(&record.pattern)
+    });
     let found = catalog.lineages_of(&ids).await?.into_iter().chain(named);
     let by_name: BTreeMap<_, _> = found.map(|one| (one.name.clone(), one)).collect();
     Ok(by_name.into_values().collect())

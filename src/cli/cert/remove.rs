@@ -7,6 +7,7 @@ use sekisho_certs::{CredentialId, HostPattern, HostRecord, KeyType, Sealer, Secr
 use crate::cli::cert::key_type;
 use crate::cli::edit::{Edit, edit};
 use crate::cli::failure::{Ended, Result};
+use crate::cli::lineage::{self, Changed};
 use crate::cli::named::Named;
 use crate::cli::output::PAGE;
 
@@ -70,7 +71,11 @@ async fn from_all_hosts(
             return Ok(());
         }
         let records = catalog.hosts(&patterns).await?;
-        match sealer.write(without(records, key_type, id)).await {
+        let mut changed = Changed::default();
+        let mut writes = without(records, key_type, id, &mut changed);
+        let ended = changed.ended(catalog.as_ref()).await?;
+        writes.extend(ended.iter().map(lineage::end));
+        match sealer.write(writes).await {
             Ok(_) => conflicts = 0,
             Err(StoreError::Conflict(_)) if conflicts < MAX_CONFLICTS => conflicts += 1,
             Err(error) => return Err(error.into()),
@@ -78,11 +83,18 @@ async fn from_all_hosts(
     }
 }
 
-fn without(records: Vec<HostRecord>, key_type: KeyType, id: CredentialId) -> Vec<Write<Secret>> {
+fn without(
+    records: Vec<HostRecord>,
+    key_type: KeyType,
+    id: CredentialId,
+    changed: &mut Changed,
+) -> Vec<Write<Secret>> {
     let mut writes = Vec::with_capacity(records.len());
     for mut record in records {
         if record.references.of(key_type) == Some(id) {
+            let before = record.references;
             record.references.set(key_type, None);
+            changed.add(&record.pattern, Some(before), record.references);
             let expect = Precondition::Version(record.version);
             writes.push(Write::PutHost(record, expect));
         }
@@ -96,7 +108,9 @@ const MAX_CONFLICTS: usize = 8;
 
 const EXAMPLES: &str = "\
 With a host: its references are dropped. With an id: those of all hosts. A
-certificate that no host refers to any more is deleted with its key.
+certificate that no host refers to any more is deleted with its key, and not
+renewed. With [acme] first_access = \"hosts\" a host without a certificate gets
+one at its next visit.
 
 Examples:
   sekisho cert remove shop.example
