@@ -15,7 +15,7 @@ use clap::Subcommand;
 use sekisho_certs::KeyType;
 
 use crate::cli::failure::{Ended, Result};
-use crate::cli::open;
+use crate::cli::{configuration, open};
 
 pub(super) use leaf::{Leaf, check_covers, joined};
 
@@ -38,7 +38,9 @@ pub(crate) enum Command {
 pub(super) fn run(config: Option<&Path>, command: Command) -> Result<Ended> {
     let runtime = open::runtime()?;
     if let Command::Import(args) = command {
-        return import::run(&runtime, &runtime.block_on(open::created(config))?, &args);
+        let config = configuration::load(config)?;
+        let sealer = runtime.block_on(open::create(&config))?;
+        return import::run(&runtime, &sealer, &config, &args);
     }
     runtime.block_on(async {
         match command {

@@ -81,7 +81,7 @@ fn fill(config: &Config, authority: &Authority, hosts: u32) -> Result<String> {
     let issue = |number| issue(authority, number);
     // A certificate of an earlier demo is valid, too.
     let older = Older::Replaces;
-    let report = import::import(&runtime, &sealer, 1..=hosts, issue, report, older)?;
+    let report = import::import(&runtime, &sealer, 1..=hosts, issue, report, older, None)?;
     let (line, ended) = report.end()?;
     let line = line.unwrap_or_default();
     ensure!(ended == Ended::Done, "{line}");

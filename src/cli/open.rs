@@ -70,10 +70,6 @@ pub(super) async fn unopened(config: &Config) -> Result<Sealer> {
 }
 
 /// Opens the catalog; a missing one is created, with its master key.
-pub(super) async fn created(config: Option<&Path>) -> Result<Sealer> {
-    create(&configuration::load(config)?).await
-}
-
 pub(super) async fn create(config: &Config) -> Result<Sealer> {
     create_under(config, KeyRing::first).await
 }

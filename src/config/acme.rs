@@ -8,8 +8,8 @@ mod raw;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
-use sekisho_certs::{Clock, HostName, Secret};
-use sekisho_issuance::acme::ExternalAccount;
+use sekisho_certs::{Clock, HostName, KeyType, Secret};
+use sekisho_issuance::acme::{ExternalAccount, KeyKind};
 use sekisho_issuance::resolver::Resolver;
 use sekisho_issuance::settings::{DnsZone, SettingError, Settings};
 use sekisho_issuance::solver::dns01::{
@@ -85,6 +85,14 @@ impl Acme {
             settings.dns.push(DnsZone { zone, solver });
         }
         Ok(settings)
+    }
+
+    /// Returns the type of new keys.
+    pub(crate) fn key_type(&self) -> KeyType {
+        match self.settings.key {
+            KeyKind::P256 | KeyKind::P384 => KeyType::Ecdsa,
+            KeyKind::Rsa2048 | KeyKind::Rsa3072 | KeyKind::Rsa4096 => KeyType::Rsa,
+        }
     }
 
     /// Lists the sources of secrets.

@@ -9,6 +9,7 @@ mod host;
 mod https_store;
 mod import;
 mod import_folders;
+mod import_renewal;
 mod init;
 mod keys;
 mod lineages;

@@ -4,6 +4,7 @@ mod check;
 mod layout;
 mod pipeline;
 mod plan;
+mod renew;
 mod report;
 mod roots;
 mod settled;
@@ -18,7 +19,9 @@ use sekisho_certs::{Clock, HostPattern, Sealer};
 use tokio::runtime::Runtime;
 
 use crate::cli::failure::{Ended, Result};
+use crate::config::Config;
 use layout::Layout;
+use renew::Renewal;
 use source::{Files, Source};
 
 pub(crate) use check::{Checked, Hosts, pair};
@@ -54,6 +57,9 @@ pub(crate) struct Args {
     /// Make hosts of all names of each certificate, not of the file's name
     #[arg(long, requires = "dir")]
     all_names: bool,
+    /// Renew the certificates at the CAs of [acme], as if they were issued there
+    #[arg(long)]
+    renew: bool,
     /// Take certificates that are expired or not valid yet, too
     #[arg(long)]
     allow_expired: bool,
@@ -69,7 +75,12 @@ pub(crate) struct Args {
     json: bool,
 }
 
-pub(super) fn run(runtime: &Runtime, sealer: &Sealer, args: &Args) -> Result<Ended> {
+pub(super) fn run(
+    runtime: &Runtime,
+    sealer: &Sealer,
+    config: &Config,
+    args: &Args,
+) -> Result<Ended> {
     let source = args.source()?;
     let roots = Roots::load(args.ca.as_deref())?;
     let mut report = Report::new(|| args.layout.count(args.dir.as_ref()?).ok());
@@ -87,7 +98,11 @@ pub(super) fn run(runtime: &Runtime, sealer: &Sealer, args: &Args) -> Result<End
     };
     let check =
         |files: Result<Files, Refusal>| files.and_then(|files| check::files(&files, dates, &roots));
-    let report = import(runtime, sealer, source, check, report, older)?;
+    let renewal = args.renew.then(|| Renewal::of(config, now));
+    if renewal.is_some() {
+        report = report.with_renewal();
+    }
+    let report = import(runtime, sealer, source, check, report, older, renewal)?;
     if let Some(dir) = args.dir.as_ref().filter(|_| report.is_empty()) {
         bail!("{}: {}", dir.display(), args.layout.explain(dir)?);
     }
@@ -131,6 +146,13 @@ first of them). A bad pair is refused with its file and the reason, and the rest
 imported (exit code 1): the first three of each reason are shown, --json prints
 all. Stopped at any moment, run it again: it goes on.
 
+Without --renew nothing imported is ever renewed, and the renewal of a
+certificate that it replaces for all hosts ends. With --renew each certificate
+gets a lineage for the hosts that refer to it, and servers with [acme] renew it
+when it is due; imported again, the lineage is brought up to date. Names that no
+CA issues for, Ed25519 keys, and certificates with more than 100 hosts are
+reported and not renewed.
+
 Layouts of --dir:
   flat      NAME.crt and NAME.key; '_.', '_wildcard.' or 'wildcard_.' at the
             start stands for '*.'
@@ -140,4 +162,4 @@ Examples:
   sekisho cert import --chain shop.crt --key shop.key
   sekisho cert import --chain all.crt --key all.key --host a.example b.example
   sekisho cert import --dir /srv/certificates
-  sekisho cert import --dir /etc/letsencrypt/live --layout certbot";
+  sekisho cert import --dir /etc/letsencrypt/live --layout certbot --renew";

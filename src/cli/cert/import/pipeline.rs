@@ -11,6 +11,7 @@ use tokio::runtime::Runtime;
 
 use super::check::Checked;
 use super::plan::Older;
+use super::renew::Renewal;
 use super::report::Report;
 use super::source::Refusal;
 use super::write::Writer;
@@ -25,10 +26,11 @@ pub(crate) fn import<J: Send>(
     check: impl Fn(J) -> Result<Checked, Refusal> + Sync,
     mut report: Report,
     older: Older,
+    renewal: Option<Renewal>,
 ) -> Result<Report> {
     let jobs = Mutex::new(jobs);
     let checkers = thread::available_parallelism().map_or(1, NonZeroUsize::get);
-    let mut writer = Writer::new(sealer, older);
+    let mut writer = Writer::new(sealer, older, renewal);
     thread::scope(|scope| {
         let (sender, checked) = sync_channel(BATCH / CHUNK);
         for _ in 0..checkers {
@@ -43,6 +45,7 @@ pub(crate) fn import<J: Send>(
                 Ok(written) => {
                     written.notes.iter().for_each(|note| report.remark(note));
                     report.add(written.counts);
+                    report.add_renewed(written.renewed);
                 }
                 Err(error) => return Err(error.context(report.stop())),
             }

@@ -1,6 +1,6 @@
 //! Plans the writes of a batch of pairs.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 
 use sekisho_certs::store::{Precondition, Write};
 use sekisho_certs::{
@@ -8,9 +8,13 @@ use sekisho_certs::{
     StoredCredential,
 };
 
+use sekisho_issuance::schedule::Validity;
+
 use super::check::{Checked, Digest, digest};
+use super::renew::Subject;
 use super::report::Counts;
 use super::settled::Settled;
+use crate::cli::lineage::Changed;
 use crate::cli::output::rfc3339;
 
 /// Handling of a certificate that was issued before the stored one.
@@ -47,19 +51,26 @@ pub(super) struct Plan {
     pub(super) notes: Vec<String>,
     /// Credential of each chain of the batch after the write.
     pub(super) ids: HashMap<Digest, CredentialId>,
+    /// Credentials that were stored before.
+    pub(super) known: HashSet<CredentialId>,
+    /// Changed references.
+    pub(super) changed: Changed,
+    /// Certificates of the batch that hosts refer to, if they are to be renewed.
+    pub(super) subjects: Vec<Subject>,
 }
 
 impl Plan {
     /// Plans a batch. `records` are the existing hosts of the batch. `stored`
     /// are the credentials that they refer to, and others that the batch may
     /// repeat. Later pairs of the batch win, but replace a `settled` one only
-    /// if they are valid at least as long.
+    /// if they are valid at least as long. `renews` lists what is to be renewed.
     pub(super) fn new(
         records: Vec<HostRecord>,
         stored: &[StoredCredential<SealedBytes>],
         batch: &[Checked],
         settled: &Settled,
         older: Older,
+        renews: bool,
     ) -> Self {
         let mut ids: HashMap<_, _> = stored
             .iter()
@@ -98,6 +109,11 @@ impl Plan {
             .iter()
             .map(|pair| hosts.count(pair, ids[&pair.digest]))
             .fold(Counts::default(), |sum, counts| sum + counts);
+        let changed = hosts.references();
+        let subjects = match renews {
+            true => hosts.subjects(batch, &ids),
+            false => Vec::new(),
+        };
         let hosts = hosts.changed();
         let mut writes = credentials(batch, &ids, &known, &hosts);
         writes.extend(hosts.into_iter().map(put_host));
@@ -106,6 +122,9 @@ impl Plan {
             counts,
             notes,
             ids,
+            known,
+            changed,
+            subjects,
         }
     }
 }
@@ -191,6 +210,45 @@ impl Hosts {
                 ..Counts::default()
             },
         }
+    }
+
+    /// Returns the references that the batch changes.
+    fn references(&self) -> Changed {
+        let mut changed = Changed::default();
+        for (pattern, host) in &self.0 {
+            let before = (host.after.version > 0).then_some(host.before);
+            changed.add(pattern, before, host.after.references);
+        }
+        changed
+    }
+
+    /// Returns the certificates of the batch that hosts refer to behind it, the
+    /// preferred key type first.
+    fn subjects(&self, batch: &[Checked], ids: &HashMap<Digest, CredentialId>) -> Vec<Subject> {
+        let mut subjects: BTreeMap<_, Subject> = BTreeMap::new();
+        for pair in batch {
+            let (id, credential) = (ids[&pair.digest], &pair.credential);
+            let key_type = credential.key_type;
+            let hosts = pair.hosts.iter().map(|pattern| &self.0[pattern]);
+            for host in hosts.filter(|host| host.after.references.of(key_type) == Some(id)) {
+                let subject = subjects.entry((key_type, id)).or_insert_with(|| Subject {
+                    id,
+                    key_type,
+                    validity: Validity {
+                        not_before: credential.not_before,
+                        not_after: credential.not_after,
+                    },
+                    names: Vec::new(),
+                    tenant: host.after.tenant.clone(),
+                    replaces: Vec::new(),
+                });
+                subject.names.push(host.after.pattern.clone());
+                subject
+                    .replaces
+                    .extend(host.before.of(key_type).filter(|before| *before != id));
+            }
+        }
+        subjects.into_values().collect()
     }
 
     fn changed(self) -> Vec<HostRecord> {

@@ -25,6 +25,8 @@ pub(crate) struct Report {
     notes: u64,
     /// Number of certificates' names that are no host.
     unserved: u64,
+    /// Number of certificates that will be renewed; none without `--renew`.
+    renewed: Option<u64>,
     begun: Instant,
     bar: ProgressBar,
     /// JSON output of all refusals and counts, with `--json`.
@@ -56,6 +58,7 @@ impl Report {
             groups: BTreeMap::new(),
             notes: 0,
             unserved: 0,
+            renewed: None,
             begun: Instant::now(),
             bar: progress::bar(total),
             json: None,
@@ -65,6 +68,12 @@ impl Report {
     /// Writes one JSON object with all refusals to standard output.
     pub(super) fn with_json(mut self) -> Self {
         self.json = Some(Json::new());
+        self
+    }
+
+    /// Reports how many certificates will be renewed, too.
+    pub(super) fn with_renewal(mut self) -> Self {
+        self.renewed = Some(0);
         self
     }
 
@@ -108,6 +117,11 @@ impl Report {
         self.bar.inc(counts.total());
     }
 
+    /// Adds certificates that will be renewed.
+    pub(super) fn add_renewed(&mut self, renewed: u64) {
+        self.renewed = self.renewed.map(|before| before + renewed);
+    }
+
     /// Returns whether there was no pair at all.
     pub(super) fn is_empty(&self) -> bool {
         self.counts.total() == 0
@@ -123,11 +137,15 @@ impl Report {
             _ => Ended::PartlyRefused,
         };
         if let Some(json) = self.json.take() {
-            json.end(self.counts)?;
+            json.end(self.counts, self.renewed)?;
             return Ok((None, ended));
         }
+        let renewed = self
+            .renewed
+            .map(|renewed| format!(", {} to be renewed", HumanCount(renewed)));
+        let (counts, renewed) = (self.counts, renewed.unwrap_or_default());
         let seconds = self.begun.elapsed().as_secs_f64();
-        Ok((Some(format!("{} in {seconds:.1} s", self.counts)), ended))
+        Ok((Some(format!("{counts}{renewed} in {seconds:.1} s")), ended))
     }
 
     fn tell_groups(&self) {
@@ -190,7 +208,7 @@ impl Json {
         Ok(())
     }
 
-    fn end(mut self, counts: Counts) -> io::Result<()> {
+    fn end(mut self, counts: Counts, renewed: Option<u64>) -> io::Result<()> {
         let before = if self.begun { "\n]" } else { "{\"refused\":[]" };
         let Counts {
             imported,
@@ -201,7 +219,8 @@ impl Json {
         } = counts;
         writeln!(
             self.output,
-            "{before},\"imported\":{imported},\"replaced\":{replaced},\"skipped\":{skipped},\"older\":{older}}}"
+            "{before},\"imported\":{imported},\"replaced\":{replaced},\"skipped\":{skipped},\"older\":{older},\"renewed\":{}}}",
+            renewed.unwrap_or_default()
         )?;
         self.output.flush()
     }

@@ -6,6 +6,7 @@ use sekisho_certs::{CredentialId, HostRecord, Sealer, StoreError};
 
 use super::check::{Checked, Digest};
 use super::plan::{Older, Plan};
+use super::renew::{self, Renewal};
 use super::report::Counts;
 use super::settled::Settled;
 use crate::cli::failure::Result;
@@ -18,22 +19,26 @@ pub(super) struct Writer<'a> {
     known_chains: KnownChains,
     settled: Settled,
     older: Older,
+    renewal: Option<Renewal>,
 }
 
 /// Result of a batch.
 pub(super) struct Written {
     pub(super) counts: Counts,
-    /// Notes on skipped pairs.
+    /// Number of certificates that will be renewed.
+    pub(super) renewed: u64,
+    /// Notes on skipped pairs, and on certificates that won't be renewed.
     pub(super) notes: Vec<String>,
 }
 
 impl<'a> Writer<'a> {
-    pub(super) fn new(sealer: &'a Sealer, older: Older) -> Self {
+    pub(super) fn new(sealer: &'a Sealer, older: Older, renewal: Option<Renewal>) -> Self {
         Self {
             sealer,
             known_chains: KnownChains::default(),
             settled: Settled::default(),
             older,
+            renewal,
         }
     }
 
@@ -47,13 +52,17 @@ impl<'a> Writer<'a> {
         batch.sort_by_key(|pair| pair.credential.not_after);
         let mut attempts = 0;
         loop {
-            let plan = self.plan(&batch).await?;
+            let mut plan = self.plan(&batch).await?;
+            let catalog = self.sealer.catalog().as_ref();
+            let lineages = renew::plan(catalog, &mut plan, self.renewal).await?;
+            plan.writes.extend(lineages.writes);
             let Err(error) = self.sealer.write(plan.writes).await else {
                 self.known_chains.remember(&plan.ids);
                 self.settled.remember(&batch);
                 return Ok(Written {
                     counts: plan.counts,
-                    notes: plan.notes,
+                    renewed: lineages.renewed,
+                    notes: [plan.notes, lineages.notes].concat(),
                 });
             };
             attempts += 1;
@@ -76,6 +85,7 @@ impl<'a> Writer<'a> {
             batch,
             &self.settled,
             self.older,
+            self.renewal.is_some(),
         ))
     }
 

@@ -1,0 +1,224 @@
+//! Plans the renewal of imported certificates.
+
+use std::collections::{HashMap, HashSet};
+
+use anyhow::anyhow;
+use sekisho_certs::store::Write;
+use sekisho_certs::{
+    Catalog, CredentialId, Fence, HostPattern, KeyType, Lineage, LineageName, SealedBytes, Secret,
+    Tenant,
+};
+use sekisho_issuance::admission::orderable;
+use sekisho_issuance::schedule::{Seed, Validity, renewal_due, renewal_turn};
+
+use super::plan::Plan;
+use crate::cli::cert::joined;
+use crate::cli::failure::{self, Result};
+use crate::cli::lineage::end;
+use crate::config::{Acme, Config};
+
+/// Renewal of what is imported.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Renewal {
+    /// Type of the keys that lineages without a wish get.
+    pub(crate) key_type: KeyType,
+    /// Time of the import, seconds since the Unix epoch.
+    pub(crate) now: i64,
+}
+
+/// Certificate that hosts refer to behind a batch.
+pub(super) struct Subject {
+    pub(super) id: CredentialId,
+    pub(super) key_type: KeyType,
+    pub(super) validity: Validity,
+    /// Patterns that refer to it.
+    pub(super) names: Vec<HostPattern>,
+    /// Owner of the first of them.
+    pub(super) tenant: Tenant,
+    /// Credentials that it replaces.
+    pub(super) replaces: Vec<CredentialId>,
+}
+
+/// Lineages of a batch.
+#[derive(Default)]
+pub(super) struct Planned {
+    pub(super) writes: Vec<Write<Secret>>,
+    /// Number of certificates that will be renewed.
+    pub(super) renewed: u64,
+    /// Reasons why others won't.
+    pub(super) notes: Vec<String>,
+}
+
+/// Plans the lineages that a batch ends. With a renewal, those that it makes, too: a
+/// certificate in the place of another one takes its lineage over.
+pub(super) async fn plan(
+    catalog: &dyn Catalog,
+    plan: &mut Plan,
+    renewal: Option<Renewal>,
+) -> Result<Planned> {
+    let ended = plan.changed.ended(catalog).await?;
+    let Some(renewal) = renewal else {
+        return Ok(Planned {
+            writes: ended.iter().map(end).collect(),
+            ..Planned::default()
+        });
+    };
+    let mut planned = Planned::default();
+    let mut renewable = Vec::new();
+    for mut subject in std::mem::take(&mut plan.subjects) {
+        subject.add_others(catalog, plan).await?;
+        match subject.renewable() {
+            Ok(notes) => {
+                planned.notes.extend(notes);
+                renewable.push(subject);
+            }
+            Err(note) => planned.notes.push(note),
+        }
+    }
+    let mut names = Names::read(catalog, &renewable, &ended).await?;
+    for subject in &renewable {
+        planned.renewed += 1;
+        planned.writes.extend(renewal.lineage(subject, &mut names)?);
+    }
+    let ended = ended.iter().filter(|one| !names.taken.contains(&one.name));
+    planned.writes.extend(ended.map(end));
+    Ok(planned)
+}
+
+impl Renewal {
+    /// Returns the renewal of this configuration, and warns if it has none.
+    pub(super) fn of(config: &Config, now: i64) -> Self {
+        if config.acme.is_none() {
+            failure::warn(
+                &anyhow!("{} has no [acme]", config.file.display()),
+                "a server that has it renews these certificates",
+            );
+        }
+        let key_type = config.acme.as_ref().map(Acme::key_type);
+        Self {
+            key_type: key_type.unwrap_or(KeyType::Ecdsa),
+            now,
+        }
+    }
+
+    /// Returns the write of a certificate's lineage; none if it stays as it is.
+    fn lineage(self, subject: &Subject, names: &mut Names) -> Result<Option<Write<Secret>>> {
+        let (name, before) = names.take(subject)?;
+        let is_same = |one: &Lineage<SealedBytes>| {
+            one.credential == Some(subject.id) && one.names == subject.names && one.due.is_some()
+        };
+        if before.as_ref().is_some_and(is_same) {
+            return Ok(None);
+        }
+        let fence = before.as_ref().map_or(Fence::Absent, |_| Fence::Any);
+        let new = Lineage::new(Tenant::default(), subject.names.clone());
+        let mut lineage = new.ok_or_else(|| anyhow!("{} has no host", subject.id))?;
+        // An order under way was for the certificate before, and ends with its claim.
+        lineage.wishes = before.map(|before| before.wishes).unwrap_or_default();
+        lineage.wishes.key_type = Some(subject.key_type).filter(|one| *one != self.key_type);
+        let seed = Seed::of(name.as_str());
+        lineage.name = name;
+        lineage.tenant = subject.tenant.clone();
+        lineage.credential = Some(subject.id);
+        lineage.due = Some(renewal_due(self.now, subject.validity, None, seed));
+        lineage.turn = renewal_turn(subject.validity);
+        Ok(Some(Write::PutLineage(lineage, fence)))
+    }
+}
+
+impl Subject {
+    /// Adds the hosts that referred to the certificate before the batch.
+    async fn add_others(&mut self, catalog: &dyn Catalog, plan: &Plan) -> Result<()> {
+        if plan.known.contains(&self.id) {
+            let others = catalog.hosts_of(self.id, None, MAX_NAMES + 1).await?;
+            let stay = |host: &HostPattern| !plan.changed.drops(self.id, host);
+            self.names.extend(others.into_iter().filter(stay));
+        }
+        self.names.sort_unstable();
+        self.names.dedup();
+        Ok(())
+    }
+
+    /// Leaves out the names that no CA issues for: returns notes on them, or the
+    /// reason why nothing is left.
+    fn renewable(&mut self) -> std::result::Result<Vec<String>, String> {
+        let shown = joined(&self.names);
+        let mut notes = Vec::new();
+        self.names.retain(|name| match orderable(name) {
+            Ok(()) => true,
+            Err(why) => {
+                notes.push(format!("{name} is not renewed: {why}"));
+                false
+            }
+        });
+        let why = match self.names.len() {
+            _ if self.key_type == KeyType::Ed25519 => "no CA issues for Ed25519 keys".to_owned(),
+            0 => return Err(notes.join("; ")),
+            1..=MAX_NAMES => return Ok(notes),
+            _ => format!("it has more than {MAX_NAMES} hosts, the most that CAs issue for"),
+        };
+        Err(format!("the certificate of {shown} is not renewed: {why}"))
+    }
+}
+
+/// Lineages that a batch may go on with.
+struct Names {
+    /// Those that are there, by name.
+    there: HashMap<LineageName, Lineage<SealedBytes>>,
+    /// Names of those that belong to a credential, or have ended with it.
+    by_credential: HashMap<CredentialId, LineageName>,
+    /// Names that end with the batch unless it writes them.
+    ended: HashSet<LineageName>,
+    /// Names that the batch writes.
+    taken: HashSet<LineageName>,
+}
+
+impl Names {
+    async fn read(
+        catalog: &dyn Catalog,
+        subjects: &[Subject],
+        ended: &[Lineage<SealedBytes>],
+    ) -> Result<Self> {
+        let ids: Vec<_> = subjects.iter().map(|subject| subject.id).collect();
+        let firsts = subjects.iter().filter_map(|subject| subject.names.first());
+        let firsts: Vec<_> = firsts.map(LineageName::from).collect();
+        let own = catalog.lineages_of(&ids).await?;
+        let by_credential = ended.iter().chain(&own);
+        let by_credential = by_credential
+            .filter_map(|one| Some((one.credential?, one.name.clone())))
+            .collect();
+        let named = catalog.lineages(&firsts).await?;
+        let there = named.into_iter().chain(own).chain(ended.iter().cloned());
+        Ok(Self {
+            there: there.map(|one| (one.name.clone(), one)).collect(),
+            by_credential,
+            ended: ended.iter().map(|one| one.name.clone()).collect(),
+            taken: HashSet::new(),
+        })
+    }
+
+    /// Takes the lineage that a certificate goes on with, or the name of a new one:
+    /// its first host's, or its id if another certificate's lineage has that.
+    fn take(&mut self, subject: &Subject) -> Result<(LineageName, Option<Lineage<SealedBytes>>)> {
+        let first = subject.names.first().map(LineageName::from);
+        let first = first.ok_or_else(|| anyhow!("{} has no host", subject.id))?;
+        let ids = [subject.id]
+            .into_iter()
+            .chain(subject.replaces.iter().copied());
+        let of_ids = ids.filter_map(|id| self.by_credential.get(&id));
+        let mut known = of_ids.chain(self.ended.get(&first));
+        let known = known.find(|name| !self.taken.contains(*name)).cloned();
+        let is_free = !self.there.contains_key(&first) && !self.taken.contains(&first);
+        let name = match known {
+            Some(name) => name,
+            None if is_free => first,
+            None => LineageName::parse(&subject.id.to_string()).map_err(|why| anyhow!(why))?,
+        };
+        self.taken.insert(name.clone());
+        let before = self.there.get(&name).cloned();
+        Ok((name, before))
+    }
+}
+
+/// Names of a certificate: Let's Encrypt's limit.
+const MAX_NAMES: usize = 100;
