@@ -28,7 +28,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use sekisho_certs::{HostName, HostPattern, HostRecord, Tenant};
+use sekisho_certs::{HostName, HostPattern, HostRecord, Obtained, Tenant};
 use tokio::sync::Semaphore;
 use tokio::time::{Instant, timeout};
 
@@ -121,6 +121,15 @@ impl Admission {
             turns: Semaphore::new(TURNS),
             memory: Memory::new(MEMORY),
         })
+    }
+
+    /// Refuses `name` at once, if nobody need be asked for that: unknown names are
+    /// many. None if [`Admission::decide`] has to look further.
+    #[must_use]
+    pub fn refuses(&self, name: &HostName, record: Option<&HostRecord>) -> Option<Obtained> {
+        let pattern = record.map_or_else(|| name.into(), |record| record.pattern.clone());
+        let refused = self.rules(&pattern, record).is_err();
+        refused.then_some(Obtained::Refused { retry_after: None })
     }
 
     /// Decides whether `name` may have a certificate from one of `cas`, the

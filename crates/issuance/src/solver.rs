@@ -1,3 +1,145 @@
 //! Ways to prove control of a name to a CA (RFC 8555, section 8).
 
 pub mod dns01;
+
+use sekisho_certs::{HostName, HostPattern};
+
+use crate::acme::ChallengeKind;
+use crate::settings::{DnsZone, SettingError};
+use dns01::Dns01;
+
+/// Challenges in the order in which they are tried, and the zones of DNS-01.
+#[derive(Debug)]
+pub struct Solvers {
+    order: Vec<ChallengeKind>,
+    /// The longest first.
+    zones: Vec<(HostName, Dns01)>,
+}
+
+impl Solvers {
+    /// Reads the roots of webhooks; writes and asks nothing.
+    ///
+    /// # Errors
+    /// Names the zone and the key that can't be used.
+    pub fn new(order: Vec<ChallengeKind>, zones: Vec<DnsZone>) -> Result<Self, SettingError> {
+        let mut built = Vec::with_capacity(zones.len());
+        for DnsZone { zone, solver } in zones {
+            let dns = Dns01::new(solver).map_err(|error| SettingError::of_zone(&zone, &error))?;
+            built.push((zone, dns));
+        }
+        built.sort_by_key(|(zone, _)| std::cmp::Reverse(zone.as_str().len()));
+        Ok(Self {
+            order,
+            zones: built,
+        })
+    }
+
+    /// Returns the challenges that can prove all of these names, the first to be tried
+    /// first: `wish`, a challenge's name, before the configured order.
+    ///
+    /// # Errors
+    /// Says what to configure if there is none.
+    pub fn of(
+        &self,
+        names: &[HostPattern],
+        wish: Option<&str>,
+    ) -> Result<Vec<ChallengeKind>, String> {
+        let proves = |kind: &ChallengeKind| names.iter().all(|name| self.proves(*kind, name));
+        let mut kinds: Vec<_> = self.order.iter().copied().filter(proves).collect();
+        // A stable sort: the others keep their order.
+        kinds.sort_by_key(|kind| Some(kind.as_str()) != wish);
+        if !kinds.is_empty() {
+            return Ok(kinds);
+        }
+        let dns_only = names.iter().find(|name| !self.is_without_dns(name));
+        Err(match dns_only {
+            Some(name) => format!(
+                "no solver can prove {name}: a wildcard needs dns-01, [acme.dns.\"{}\"]",
+                name.parent().unwrap_or_default()
+            ),
+            None => "[acme] solvers has none that can prove these names".to_owned(),
+        })
+    }
+
+    /// Returns the zone's way to write records for this name.
+    #[must_use]
+    pub fn dns(&self, name: &HostPattern) -> Option<&Dns01> {
+        let name = name.wildcard_parent().unwrap_or(name.as_str());
+        let holds = |zone: &HostName| {
+            let below = name.strip_suffix(zone.as_str());
+            below.is_some_and(|below| below.is_empty() || below.ends_with('.'))
+        };
+        let found = self.zones.iter().find(|(zone, _)| holds(zone));
+        found.map(|(_, dns)| dns)
+    }
+
+    fn proves(&self, kind: ChallengeKind, name: &HostPattern) -> bool {
+        match kind {
+            ChallengeKind::Dns01 => self.dns(name).is_some(),
+            ChallengeKind::Http01 | ChallengeKind::TlsAlpn01 => name.wildcard_parent().is_none(),
+        }
+    }
+
+    fn is_without_dns(&self, name: &HostPattern) -> bool {
+        name.wildcard_parent().is_none() || self.dns(name).is_some()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::dns01::{ExecSettings, Settings, WriterSettings};
+    use super::*;
+
+    fn solvers(zones: &[&str]) -> Solvers {
+        let zone = |zone: &&str| DnsZone {
+            zone: HostName::parse(zone).unwrap(),
+            solver: Settings::new(WriterSettings::Exec(ExecSettings {
+                program: "/bin/true".into(),
+                hidden: Vec::new(),
+            })),
+        };
+        let order = [
+            ChallengeKind::TlsAlpn01,
+            ChallengeKind::Http01,
+            ChallengeKind::Dns01,
+        ];
+        Solvers::new(order.to_vec(), zones.iter().map(zone).collect()).unwrap()
+    }
+
+    fn of(zones: &[&str], names: &[&str], wish: Option<&str>) -> Result<String, String> {
+        let names: Vec<_> = names
+            .iter()
+            .map(|name| HostPattern::parse(name).unwrap())
+            .collect();
+        let kinds = solvers(zones).of(&names, wish)?;
+        let kinds: Vec<_> = kinds.iter().map(|kind| kind.as_str()).collect();
+        Ok(kinds.join(" "))
+    }
+
+    #[test]
+    fn challenges_follow_names_zones_and_wish() {
+        let all = "tls-alpn-01 http-01 dns-01";
+        let usual = "tls-alpn-01 http-01";
+        for (zones, names, wish, expected) in [
+            (&[][..], &["a.example"][..], None, usual),
+            (&["example"], &["a.example"], None, all),
+            (&["a.example"], &["ba.example"], None, usual),
+            (
+                &["a.example"],
+                &["a.example", "*.a.example"],
+                None,
+                "dns-01",
+            ),
+            (&[], &["a.example"], Some("http-01"), "http-01 tls-alpn-01"),
+            (&[], &["a.example"], Some("dns-01"), usual),
+        ] {
+            assert_eq!(of(zones, names, wish).unwrap(), expected, "{names:?}");
+        }
+    }
+
+    #[test]
+    fn a_wildcard_without_a_zone_says_what_to_configure() {
+        let error = of(&["other.example"], &["a.example", "*.b.example"], None).unwrap_err();
+        assert!(error.contains("[acme.dns.\"b.example\"]"), "{error}");
+    }
+}

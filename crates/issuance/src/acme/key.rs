@@ -5,6 +5,7 @@ use std::str::FromStr;
 
 use rcgen::{CertificateParams, DistinguishedName, KeyPair, RsaKeySize};
 use rustls_pki_types::PrivatePkcs8KeyDer;
+use sekisho_certs::KeyType;
 use sekisho_certs::credential::Secret;
 use sekisho_certs::host::HostPattern;
 
@@ -43,6 +44,15 @@ impl KeyKind {
             Self::Rsa2048 => "rsa2048",
             Self::Rsa3072 => "rsa3072",
             Self::Rsa4096 => "rsa4096",
+        }
+    }
+
+    /// Returns the type of the key, whatever its size.
+    #[must_use]
+    pub fn key_type(self) -> KeyType {
+        match self {
+            Self::P256 | Self::P384 => KeyType::Ecdsa,
+            Self::Rsa2048 | Self::Rsa3072 | Self::Rsa4096 => KeyType::Rsa,
         }
     }
 

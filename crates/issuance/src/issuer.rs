@@ -1,0 +1,200 @@
+//! Gets certificates: for first visitors, for commands, and before they expire.
+//!
+//! One lineage is worked on by one process at a time, which holds its claim:
+//!
+//! 1. [`OnDemand`] (first access), [`Issuer::issue`] (commands) or
+//!    [`Issuer::renew_due`] takes up a lineage; whoever comes later joins;
+//! 2. `attempt` orders at the first CA that is worth trying, with the first
+//!    challenge that can prove the names: `order` has the steps;
+//! 3. `outcome` writes the certificate with its hosts, or the failure with the time of
+//!    the next attempt, in one batch that is fenced by the claim.
+//!
+//! All that a step needs is in the lineage's row before the step: any process goes on
+//! where another one ended.
+
+mod attempt;
+mod claimed;
+mod failure;
+mod first_access;
+mod in_use;
+mod kind;
+mod order;
+mod outcome;
+mod prove;
+mod renewal;
+mod revoke;
+mod turns;
+mod under_way;
+mod working;
+
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
+
+use data_encoding::HEXLOWER;
+use sekisho_certs::metrics::Registry;
+use sekisho_certs::store::Write;
+use sekisho_certs::{
+    Challenges, Clock, CredentialId, Fence, HostPattern, Lineage, LineageName, Sealer, Secret,
+    StoreError,
+};
+use tokio::sync::{Notify, Semaphore};
+
+use crate::accounts::Accounts;
+use crate::acme::{Account, KeyKind};
+use crate::admission::Admission;
+use crate::authorities::{Authorities, Authority};
+use crate::ledger::Ledger;
+use crate::metrics::Metrics;
+use crate::settings::{SettingError, Settings};
+use crate::solver::Solvers;
+
+use attempt::When;
+use failure::Failure;
+pub use first_access::OnDemand;
+use turns::Turns;
+use working::Working;
+
+/// Issuer of one process. Its connections belong to the runtime that polls it.
+pub struct Issuer {
+    sealer: Sealer,
+    challenges: Arc<Challenges>,
+    clock: Clock,
+    authorities: Authorities,
+    accounts: Accounts,
+    ledger: Ledger,
+    admission: Admission,
+    solvers: Solvers,
+    key: KeyKind,
+    reuse_key: bool,
+    /// A permit is an order in flight.
+    orders: Arc<Semaphore>,
+    most_orders: usize,
+    working: Working,
+    turns: Turns,
+    /// Told when there is something due.
+    due: Notify,
+    /// Lineages of the catalog, as last counted.
+    lineages: AtomicU64,
+    /// Name of this process among the holders of claims.
+    holder: String,
+    metrics: Metrics,
+}
+
+/// Certificate that was stored.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Issued {
+    /// Its credential.
+    pub credential: CredentialId,
+    /// Names that it covers.
+    pub names: Vec<HostPattern>,
+    /// End of its validity, Unix seconds.
+    pub not_after: i64,
+}
+
+/// Attempt without a certificate.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Failed {
+    /// The reason, for the operator.
+    pub why: Arc<str>,
+    /// Unix second of the next attempt; none if nobody will try again by itself.
+    pub next: Option<i64>,
+}
+
+impl Issuer {
+    /// Makes an issuer that writes to the sealer's catalog. Reads roots; sends nothing.
+    ///
+    /// # Errors
+    /// Names the key that can't be used.
+    pub fn new(
+        settings: Settings,
+        sealer: Sealer,
+        challenges: Arc<Challenges>,
+        clock: Clock,
+    ) -> Result<Self, SettingError> {
+        let (contact, agree) = (settings.contact, settings.agree);
+        Ok(Self {
+            authorities: Authorities::new(settings.cas)?,
+            accounts: Accounts::new(sealer.clone(), contact, agree),
+            ledger: Ledger::new(sealer.clone(), clock.clone()),
+            admission: Admission::new(settings.admission)?,
+            solvers: Solvers::new(settings.solvers, settings.dns)?,
+            key: settings.key,
+            reuse_key: settings.reuse_key,
+            orders: Arc::new(Semaphore::new(settings.orders)),
+            most_orders: settings.orders,
+            working: Working::default(),
+            turns: Turns::default(),
+            due: Notify::new(),
+            lineages: AtomicU64::new(0),
+            holder: holder(),
+            metrics: Metrics::default(),
+            sealer,
+            challenges,
+            clock,
+        })
+    }
+
+    /// Registers the counters.
+    pub fn register(&self, registry: &mut Registry) {
+        self.metrics.register(registry);
+    }
+
+    /// Stores a lineage unless there is one by its name; tells whether it was stored.
+    ///
+    /// # Errors
+    /// [`StoreError`].
+    pub async fn add(&self, lineage: Lineage<Secret>) -> Result<bool, StoreError> {
+        let put = Write::PutLineage(lineage, Fence::Absent);
+        match self.sealer.write(vec![put]).await {
+            Ok(_) => Ok(true),
+            Err(StoreError::Conflict(_)) => Ok(false),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Gets a certificate for a lineage now, whether it is due or not. Waits for a
+    /// process that works on it already, and for a place among the orders in flight.
+    ///
+    /// # Errors
+    /// [`Failed`]; the lineage says the same.
+    pub async fn issue(self: &Arc<Self>, name: &LineageName) -> Result<Issued, Failed> {
+        if let Some(joined) = self.working.join(name) {
+            return joined.outcome().await;
+        }
+        let permit = Arc::clone(&self.orders).acquire_owned().await;
+        let permit = permit.expect("the semaphore is never closed");
+        self.start(name, When::Now, permit).outcome().await
+    }
+
+    /// Returns the account at a CA.
+    async fn account(&self, authority: &Authority) -> Result<Account, Failure> {
+        let external = authority.external.as_ref();
+        Ok(self.accounts.get(&authority.ca, external).await?)
+    }
+
+    /// Reads a lineage and opens its order.
+    async fn lineage(&self, name: &LineageName) -> Result<Option<Lineage<Secret>>, StoreError> {
+        let names = std::slice::from_ref(name);
+        let found = self.sealer.catalog().lineages(names).await?.pop();
+        match found {
+            Some(found) => Ok(Some(self.sealer.open_lineage(found).await?)),
+            None => Ok(None),
+        }
+    }
+}
+
+impl fmt::Debug for Issuer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Issuer")
+            .field("holder", &self.holder)
+            .finish_non_exhaustive()
+    }
+}
+
+/// Draws the name of a process: two on one machine are two.
+fn holder() -> String {
+    let mut random = [0; 8];
+    aws_lc_rs::rand::fill(&mut random).expect("the system gives random bytes");
+    format!("{}-{}", std::process::id(), HEXLOWER.encode(&random))
+}

@@ -1,0 +1,208 @@
+//! One attempt to get the certificate of a lineage.
+
+use std::time::Duration;
+
+use sekisho_certs::credential::{Credential, SealedBytes, StoredCredential};
+use sekisho_certs::store::Write;
+use sekisho_certs::{Fence, HostPattern, Lineage, LineageName, Secret, StoreError};
+
+use super::Issuer;
+use super::claimed::removed;
+use super::failure::Failure;
+use super::under_way::UnderWay;
+use super::working::Outcome;
+use crate::acme::{Blame, ChallengeKind};
+use crate::authorities::Authority;
+use crate::schedule::Window;
+
+/// Attempt of a process that has claimed the lineage.
+pub(super) struct Attempt<'a> {
+    pub(super) issuer: &'a Issuer,
+    /// The lineage as it was last written.
+    pub(super) lineage: Lineage<Secret>,
+    /// What is kept of its order.
+    pub(super) state: UnderWay,
+    /// Epoch of the claim, which fences all writes.
+    pub(super) epoch: u64,
+    /// Certificate that is in use.
+    pub(super) current: Option<StoredCredential<SealedBytes>>,
+    /// Names to order: those of the lineage that are in use.
+    pub(super) names: Vec<HostPattern>,
+    /// Window in which the CA suggests renewal.
+    pub(super) suggested: Option<Suggested>,
+    /// Answers that were shown to the CA.
+    pub(super) published: Vec<(sekisho_certs::ChallengeKind, String)>,
+}
+
+/// Answer of a CA about the certificate in use.
+pub(super) struct Suggested {
+    pub(super) directory: String,
+    pub(super) window: Window,
+    /// Pause until it wants to be asked again.
+    pub(super) ask_again: Duration,
+}
+
+/// Time of an attempt.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum When {
+    /// At once.
+    Now,
+    /// If the certificate in use is due for renewal.
+    IfDue,
+}
+
+impl Issuer {
+    /// Makes one attempt and writes its outcome. `IfDue` asks the CA first whether it
+    /// is time.
+    pub(super) async fn attempt(&self, name: &LineageName, epoch: u64, when: When) -> Outcome {
+        let mut attempt = match Attempt::read(self, name, epoch).await {
+            Ok(Some(attempt)) => attempt,
+            Ok(None) => return Err(removed()),
+            Err(error) => return Err(self.no_store(&error)),
+        };
+        attempt.ask_renewal_info().await;
+        if when == When::IfDue
+            && let Some(due) = attempt.later()
+        {
+            return attempt.postponed(due).await;
+        }
+        match attempt.run().await {
+            Ok(credential) => attempt.issued(credential).await,
+            Err(failure) => attempt.failed(failure).await,
+        }
+    }
+}
+
+impl<'a> Attempt<'a> {
+    /// Reads all that is known; none if there is no such lineage.
+    pub(super) async fn read(
+        issuer: &'a Issuer,
+        name: &LineageName,
+        epoch: u64,
+    ) -> Result<Option<Self>, StoreError> {
+        let Some(mut lineage) = issuer.lineage(name).await? else {
+            return Ok(None);
+        };
+        let state = UnderWay::read(lineage.order.take().as_ref());
+        let ids: Vec<_> = lineage.credential.into_iter().collect();
+        let current = issuer.sealer.catalog().credentials(&ids).await?.pop();
+        Ok(Some(Self {
+            issuer,
+            lineage,
+            state,
+            epoch,
+            current,
+            names: Vec::new(),
+            suggested: None,
+            published: Vec::new(),
+        }))
+    }
+
+    /// Tries the CAs that are worth trying, in their order.
+    async fn run(&mut self) -> Result<Credential, Failure> {
+        self.names = self.names_in_use().await?;
+        self.forget_foreign_order();
+        let wishes = &self.lineage.wishes;
+        let solvers = self
+            .issuer
+            .solvers
+            .of(&self.names, wishes.solver.as_deref());
+        let solvers = solvers.map_err(Failure::Setting)?;
+        let candidates = self
+            .issuer
+            .authorities
+            .candidates(wishes.ca.as_deref(), |_| true);
+        let mut candidates = candidates.map_err(|no| Failure::of(no, self.issuer.clock.now()))?;
+        // An order that is under way is gone on with before another one begins.
+        candidates.sort_by_key(|authority| !self.has_order_at(authority));
+        let mut last = None;
+        for authority in candidates {
+            match self.at(&authority, &solvers).await {
+                Err(failure) if self.is_of_ca(&authority, &failure) => last = Some(failure),
+                done => {
+                    if done.is_ok() {
+                        self.issuer.authorities.succeeded(&authority);
+                    }
+                    return done;
+                }
+            }
+        }
+        Err(last.unwrap_or_else(|| Failure::Setting("no CA is configured".into())))
+    }
+
+    /// Tries the challenges at one CA, one order each: an order is over when one of
+    /// its challenges has failed.
+    async fn at(
+        &mut self,
+        authority: &Authority,
+        solvers: &[ChallengeKind],
+    ) -> Result<Credential, Failure> {
+        let (last, first) = solvers.split_last().expect("there is a solver");
+        for solver in first {
+            match self.as_account(authority, *solver).await {
+                Err(failure) if failure.is_validation() => {
+                    let (solver, why) = (solver.as_str(), failure.why());
+                    tracing::info!(lineage = %self.lineage.name, solver, %why, "trying the next challenge");
+                }
+                done => return done,
+            }
+        }
+        self.as_account(authority, *last).await
+    }
+
+    /// Orders with the account; once again if another server has replaced it.
+    async fn as_account(
+        &mut self,
+        authority: &Authority,
+        solver: ChallengeKind,
+    ) -> Result<Credential, Failure> {
+        let account = self.issuer.account(authority).await?;
+        let done = self.order(authority, &account, solver).await;
+        if let Err(Failure::Acme(error)) = &done
+            && self.issuer.accounts.is_stale(&account, error).await?
+        {
+            let account = self.issuer.account(authority).await?;
+            return self.order(authority, &account, solver).await;
+        }
+        done
+    }
+
+    /// Tells whether another CA may do, and passes this one over if it failed.
+    fn is_of_ca(&self, authority: &Authority, failure: &Failure) -> bool {
+        match failure {
+            Failure::Acme(error) if error.blame() == Blame::Ca => {
+                self.issuer.authorities.failed(authority, error);
+                true
+            }
+            Failure::Closed { .. } => true,
+            _ => false,
+        }
+    }
+
+    fn has_order_at(&self, authority: &Authority) -> bool {
+        let saved = self.state.order.as_ref();
+        saved.is_some_and(|saved| saved.directory == authority.ca.directory())
+    }
+
+    /// Drops an order for other names than those that are in use by now.
+    fn forget_foreign_order(&mut self) {
+        let names = &self.names;
+        self.state.order.take_if(|saved| !saved.is_for(names));
+    }
+
+    /// Writes what is kept of the order; the claim stays.
+    pub(super) async fn save(&mut self) -> Result<(), Failure> {
+        self.lineage.order = self.state.to_secret();
+        let put = Write::PutLineage(self.lineage.clone(), Fence::Epoch(self.epoch));
+        self.write(vec![put]).await
+    }
+
+    /// Writes under the fence: a conflict means that the claim is lost.
+    pub(super) async fn write(&self, writes: Vec<Write<Secret>>) -> Result<(), Failure> {
+        match self.issuer.sealer.write(writes).await {
+            Ok(_) => Ok(()),
+            Err(StoreError::Conflict(_)) => Err(Failure::ClaimLost),
+            Err(error) => Err(error.into()),
+        }
+    }
+}

@@ -1,0 +1,155 @@
+//! Why a lineage has no new certificate.
+
+use std::sync::Arc;
+
+use sekisho_certs::StoreError;
+
+use crate::accounts::AccountError;
+use crate::acme::{self, Blame, Fault, Retry};
+use crate::authorities::NoAuthority;
+use crate::metrics::Reason;
+use crate::quota::RetryAt;
+use crate::schedule;
+use crate::solver::dns01;
+
+/// Failure of one attempt.
+#[derive(Debug)]
+pub(super) enum Failure {
+    /// At the CA, or on the way to it.
+    Acme(acme::Error),
+    /// While the records of DNS-01 were written.
+    Dns(dns01::Error),
+    /// The catalog did not do its part.
+    Store(StoreError),
+    /// Nothing allows an order before this Unix second.
+    Closed { until: i64, why: String },
+    /// Somebody must change the configuration or the wishes of the lineage.
+    Setting(String),
+    /// Another process has the claim now.
+    ClaimLost,
+    /// No host refers to the certificate any more.
+    Unused,
+}
+
+impl Failure {
+    /// Makes the failure of a lineage that no CA is worth asking for. `now` is in Unix
+    /// seconds.
+    pub(super) fn of(no: NoAuthority, now: i64) -> Self {
+        match no {
+            NoAuthority::PassedOver { why, retry_after } => {
+                let pause = i64::try_from(retry_after.as_secs()).unwrap_or(i64::MAX);
+                let until = now.saturating_add(pause);
+                Self::Closed { until, why }
+            }
+            NoAuthority::Unknown { .. } | NoAuthority::Forbidden(_) => {
+                Self::Setting(no.to_string())
+            }
+        }
+    }
+
+    pub(super) fn closed(ca: &str, RetryAt(until): RetryAt) -> Self {
+        let why = format!("the limits of {ca} allow no order now");
+        Self::Closed { until, why }
+    }
+
+    /// Returns the reason in words.
+    pub(super) fn why(&self) -> Arc<str> {
+        match self {
+            Self::Acme(error) => error.to_string().into(),
+            Self::Dns(error) => format!("dns-01: {error}").into(),
+            Self::Store(error) => error.to_string().into(),
+            Self::Closed { why, .. } | Self::Setting(why) => why.as_str().into(),
+            Self::ClaimLost => "another process took the work over".into(),
+            Self::Unused => "no host refers to the certificate".into(),
+        }
+    }
+
+    /// Returns who must change something.
+    pub(super) fn blame(&self) -> Blame {
+        match self {
+            Self::Acme(error) => error.blame(),
+            Self::Dns(error) => error.blame(),
+            Self::Setting(_) => Blame::Operator,
+            Self::Unused => Blame::Host,
+            Self::Store(_) | Self::Closed { .. } | Self::ClaimLost => Blame::Ca,
+        }
+    }
+
+    /// Returns how it is counted.
+    pub(super) fn reason(&self) -> Reason {
+        match self {
+            Self::Closed { .. } => Reason::Quota,
+            Self::Store(_) | Self::ClaimLost => Reason::Store,
+            _ => Reason::Blame(self.blame()),
+        }
+    }
+
+    /// Returns what the schedule makes of it. `now` is in Unix seconds.
+    pub(super) fn kind(&self, now: i64) -> schedule::Failure {
+        if let Self::Closed { until, .. } = self {
+            return schedule::Failure::Closed { until: *until };
+        }
+        if let Self::Acme(error) = self
+            && let Retry::After(pause) = error.retry()
+        {
+            let pause = i64::try_from(pause.as_secs()).unwrap_or(i64::MAX);
+            let until = now.saturating_add(pause);
+            return schedule::Failure::Closed { until };
+        }
+        match self.blame() {
+            Blame::Ca => schedule::Failure::Authority,
+            Blame::Host | Blame::Operator => schedule::Failure::Names,
+        }
+    }
+
+    /// Tells whether the CA could not validate a name: another challenge may do.
+    pub(super) fn is_validation(&self) -> bool {
+        matches!(self, Self::Acme(error)
+            if matches!(error.fault, Fault::Invalid(_)) && error.blame() == Blame::Host)
+            || matches!(self, Self::Dns(_))
+            || matches!(self, Self::Acme(error) if matches!(error.fault, Fault::Unsupported(_)))
+    }
+
+    /// Tells whether the order may be gone on with: its URL stays saved.
+    pub(super) fn leaves_order(&self) -> bool {
+        match self {
+            Self::Acme(error) => matches!(
+                error.fault,
+                Fault::Pending(_) | Fault::Unreachable(_) | Fault::Untrusted(_)
+            ),
+            Self::Store(_) | Self::ClaimLost => true,
+            _ => false,
+        }
+    }
+}
+
+impl From<acme::Error> for Failure {
+    fn from(error: acme::Error) -> Self {
+        Self::Acme(error)
+    }
+}
+
+impl From<AccountError> for Failure {
+    fn from(error: AccountError) -> Self {
+        match error {
+            AccountError::Ca(error) => Self::Acme(error),
+            AccountError::Store(error) => Self::Store(error),
+            // Another process is at it, or was killed: its lease ends.
+            AccountError::Busy(_) | AccountError::Absent(..) => {
+                Self::Store(StoreError::Unavailable(error.to_string().into()))
+            }
+        }
+    }
+}
+
+impl From<dns01::Error> for Failure {
+    fn from(error: dns01::Error) -> Self {
+        Self::Dns(error)
+    }
+}
+
+impl From<StoreError> for Failure {
+    fn from(error: StoreError) -> Self {
+        Self::Store(error)
+    }
+}

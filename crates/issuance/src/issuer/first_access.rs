@@ -1,0 +1,194 @@
+//! First access: a visitor waits for the certificate.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use sekisho_certs::store::{BoxFuture, Precondition, Write};
+use sekisho_certs::{
+    HostName, HostPattern, HostRecord, Lineage, LineageName, Obtain, Obtained, Secret, StoreError,
+};
+use tokio::runtime::Handle;
+
+use super::attempt::When;
+use super::under_way::UnderWay;
+use super::working::Outcome;
+use super::{Failed, Issuer};
+use crate::admission::{Allowed, Decision};
+use crate::metrics::Decided;
+
+/// Issuer as the lookup asks it. Its work is done on a runtime of its own.
+#[derive(Debug)]
+pub struct OnDemand {
+    issuer: Arc<Issuer>,
+    runtime: Handle,
+}
+
+impl OnDemand {
+    /// Hands the work to this runtime.
+    #[must_use]
+    pub fn new(issuer: Arc<Issuer>, runtime: Handle) -> Self {
+        Self { issuer, runtime }
+    }
+}
+
+impl Obtain for OnDemand {
+    fn obtain<'a>(
+        &'a self,
+        name: &'a HostName,
+        record: Option<&'a HostRecord>,
+    ) -> BoxFuture<'a, Obtained> {
+        // Unknown names are many: they cost no task and make nobody wait.
+        if let Some(refused) = self.issuer.admission.refuses(name, record) {
+            return Box::pin(std::future::ready(refused));
+        }
+        let (issuer, name, record) = (Arc::clone(&self.issuer), name.clone(), record.cloned());
+        let visit = async move { issuer.visited(&name, record.as_ref()).await };
+        let visit = self.runtime.spawn(visit);
+        Box::pin(async move {
+            visit.await.unwrap_or_else(|error| Obtained::Failed {
+                why: format!("the work was broken off: {error}").into(),
+                retry_after: SOON,
+            })
+        })
+    }
+}
+
+impl Issuer {
+    /// Gets a certificate for the first visitor of a name, if it may have one.
+    async fn visited(self: &Arc<Self>, name: &HostName, record: Option<&HostRecord>) -> Obtained {
+        let cas = self.authorities.metas().await;
+        let decision = self.admission.decide(name, record, &cas).await;
+        self.metrics.decided(match &decision {
+            Decision::Allowed(_) => Decided::Allowed,
+            Decision::Refused { .. } => Decided::Refused,
+            Decision::Failed { .. } => Decided::Failed,
+        });
+        match decision {
+            Decision::Refused { why, retry_after } => {
+                tracing::debug!(%name, %why, "no certificate on first access");
+                Obtained::Refused { retry_after }
+            }
+            Decision::Failed { why, retry_after } => Obtained::Failed { why, retry_after },
+            Decision::Allowed(allowed) => match self.admitted(&allowed, record.is_none()).await {
+                Ok(obtained) => obtained,
+                Err(error) => Obtained::Failed {
+                    why: error.to_string().into(),
+                    retry_after: SOON,
+                },
+            },
+        }
+    }
+
+    /// Gets a certificate for a name that may have one, or says why not now.
+    async fn admitted(
+        self: &Arc<Self>,
+        allowed: &Allowed,
+        makes_hosts: bool,
+    ) -> Result<Obtained, StoreError> {
+        let name = LineageName::from(&allowed.pattern);
+        if let Some(joined) = self.working.join(&name) {
+            return Ok(self.obtained(joined.outcome().await));
+        }
+        if let Some(there) = self.lineage(&name).await? {
+            if let Some(waits) = self.waits(&there) {
+                return Ok(waits);
+            }
+            if self.adopt(&there, &allowed.pattern).await? {
+                return Ok(Obtained::Stored);
+            }
+        } else if !self.add(self.first(allowed, makes_hosts)).await? {
+            tracing::debug!(lineage = %name, "another server was faster");
+        }
+        let Ok(permit) = Arc::clone(&self.orders).try_acquire_owned() else {
+            // The lineage is due: it is taken up in its turn.
+            return Ok(Obtained::Failed {
+                why: format!("{} orders are in flight", self.most_orders).into(),
+                retry_after: SOON,
+            });
+        };
+        Ok(self.obtained(self.start(&name, When::IfDue, permit).outcome().await))
+    }
+
+    /// Makes the lineage of a name that has none.
+    fn first(&self, allowed: &Allowed, makes_hosts: bool) -> Lineage<Secret> {
+        let (now, tenant) = (self.clock.now(), allowed.tenant.clone());
+        let turn = self.turns.next(&tenant, now);
+        let lineage = Lineage::new(tenant, [allowed.pattern.clone()]);
+        let mut lineage = lineage.expect("a lineage of one name");
+        lineage.due = Some(now);
+        lineage.turn = turn;
+        let state = UnderWay {
+            makes_hosts,
+            ..UnderWay::default()
+        };
+        lineage.order = state.to_secret();
+        lineage
+    }
+
+    /// Returns what holds a lineage up; none if work on it may begin, or be joined.
+    fn waits(&self, lineage: &Lineage<Secret>) -> Option<Obtained> {
+        let now = self.clock.now();
+        let Some(due) = lineage.due else {
+            // Somebody has decided that nothing is to be done.
+            return Some(Obtained::Refused { retry_after: None });
+        };
+        // Its certificate may be there since the record was read, or its hosts were
+        // removed and have come back.
+        let failed = lineage.last_error.as_ref()?;
+        (lineage.claim.is_none() && due > now).then(|| Obtained::Failed {
+            why: failed.text.as_str().into(),
+            retry_after: pause(due, now),
+        })
+    }
+
+    /// Lets a host refer to the certificate that its lineage has: it was stored since
+    /// the record was read, or the host was removed and has come back.
+    async fn adopt(
+        &self,
+        lineage: &Lineage<Secret>,
+        pattern: &HostPattern,
+    ) -> Result<bool, StoreError> {
+        let catalog = self.sealer.catalog();
+        let stored = catalog
+            .credentials(lineage.credential.as_slice())
+            .await?
+            .pop();
+        let Some(stored) = stored.filter(|_| lineage.names.contains(pattern)) else {
+            return Ok(false);
+        };
+        let record = catalog.hosts(std::slice::from_ref(pattern)).await?.pop();
+        let Some(mut record) = record.filter(|one| one.tenant == lineage.tenant) else {
+            return Ok(false);
+        };
+        if record.references.iter().next().is_some() {
+            return Ok(true);
+        }
+        record.references.set(stored.key_type, Some(stored.id));
+        let expected = Precondition::Version(record.version);
+        self.sealer
+            .write(vec![Write::PutHost(record, expected)])
+            .await?;
+        Ok(true)
+    }
+
+    fn obtained(&self, outcome: Outcome) -> Obtained {
+        match outcome {
+            Ok(_) => Obtained::Stored,
+            Err(Failed { why, next }) => Obtained::Failed {
+                why,
+                retry_after: next.map_or(SOON, |next| pause(next, self.clock.now())),
+            },
+        }
+    }
+}
+
+/// Returns the time until a Unix second, at most [`LATEST`]: what others do meanwhile
+/// may not be announced.
+fn pause(until: i64, now: i64) -> Duration {
+    let seconds = u64::try_from(until.saturating_sub(now)).unwrap_or(0);
+    Duration::from_secs(seconds).clamp(Duration::from_secs(1), LATEST)
+}
+
+/// Pause where nothing says when it is worth trying again.
+const SOON: Duration = Duration::from_secs(5);
+const LATEST: Duration = Duration::from_hours(1);

@@ -1,0 +1,61 @@
+//! Names of a lineage that are still in use.
+
+use sekisho_certs::HostPattern;
+
+use super::attempt::Attempt;
+use super::failure::Failure;
+
+impl Attempt<'_> {
+    /// Returns the names to order: of a certificate in use those that hosts which refer
+    /// to it need, of a first one those that have a record of the lineage's tenant, or
+    /// get one with the certificate.
+    pub(super) async fn names_in_use(&self) -> Result<Vec<HostPattern>, Failure> {
+        let names = match &self.current {
+            Some(current) => self.needed(current.id).await?,
+            None => self.with_records().await?,
+        };
+        match names.is_empty() {
+            true => Err(Failure::Unused),
+            false => Ok(names),
+        }
+    }
+
+    async fn needed(&self, id: sekisho_certs::CredentialId) -> Result<Vec<HostPattern>, Failure> {
+        let catalog = self.issuer.sealer.catalog();
+        let mut missing = self.lineage.names.clone();
+        let mut after = None;
+        // Below a wildcard any number of hosts may refer to its certificate.
+        while !missing.is_empty() {
+            let page = catalog.hosts_of(id, after.as_ref(), PAGE).await?;
+            missing.retain(|name| !page.iter().any(|host| needs(host, name)));
+            match page.len() {
+                PAGE => after = page.into_iter().next_back(),
+                _ => break,
+            }
+        }
+        let names = self.lineage.names.iter();
+        Ok(names
+            .filter(|name| !missing.contains(name))
+            .cloned()
+            .collect())
+    }
+
+    async fn with_records(&self) -> Result<Vec<HostPattern>, Failure> {
+        let names = &self.lineage.names;
+        let records = self.issuer.sealer.catalog().hosts(names).await?;
+        let is_in_use = |name: &&HostPattern| {
+            let record = records.iter().find(|record| record.pattern == **name);
+            record.map_or(self.state.makes_hosts, |record| {
+                record.tenant == self.lineage.tenant
+            })
+        };
+        Ok(names.iter().filter(is_in_use).cloned().collect())
+    }
+}
+
+/// Tells whether a host that refers to a certificate is served by this name of it.
+fn needs(host: &HostPattern, name: &HostPattern) -> bool {
+    host == name || host.exact().is_some_and(|host| name.covers(&host))
+}
+
+const PAGE: usize = 1000;

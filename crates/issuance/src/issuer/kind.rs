@@ -1,0 +1,113 @@
+//! What an order is to the CA's limits, and what it takes of them.
+
+use rustls_pki_types::CertificateDer;
+
+use super::attempt::Attempt;
+use super::failure::Failure;
+use crate::acme::{Fault, Problem};
+use crate::authorities::Authority;
+use crate::quota::{Charge, Kind, Share};
+use crate::schedule::Validity;
+
+/// Kind of an order, with the certificate that it replaces.
+pub(super) struct OrderKind {
+    pub(super) kind: Kind,
+    pub(super) replaces: Option<CertificateDer<'static>>,
+}
+
+impl Attempt<'_> {
+    /// Returns what an order at this CA would be. Only the CA that has issued a
+    /// certificate knows its renewal information.
+    pub(super) fn order_kind(&self, authority: &Authority) -> OrderKind {
+        let Some(current) = self
+            .current
+            .as_ref()
+            .filter(|_| self.names == self.lineage.names)
+        else {
+            return OrderKind {
+                kind: Kind::First,
+                replaces: None,
+            };
+        };
+        let now = self.issuer.clock.now();
+        let suggested = self.suggested.as_ref();
+        let suggested = suggested.filter(|one| one.directory == authority.ca.directory());
+        let kind = match suggested {
+            Some(suggested) if suggested.window.contains(now) => Kind::Replaces,
+            _ => Kind::Renewal,
+        };
+        let replaces = suggested.and_then(|_| current.chain.first().cloned());
+        OrderKind { kind, replaces }
+    }
+
+    /// Takes from the CA's limits what an order costs, all of it or nothing.
+    pub(super) async fn take_quota(
+        &self,
+        authority: &Authority,
+        kind: Kind,
+    ) -> Result<Vec<Charge>, Failure> {
+        let (ledger, ca) = (&self.issuer.ledger, authority.ca.name());
+        if kind != Kind::Replaces {
+            let names = self.names.iter();
+            let failures: Vec<_> = names
+                .filter_map(|name| authority.quotas.failure(name))
+                .collect();
+            let room = ledger.has_room(ca, &failures).await?;
+            room.map_err(|retry| Failure::closed(ca, retry))?;
+        }
+        let charges = authority.quotas.charges(kind, &self.names);
+        let taken = ledger.take(ca, &charges, self.share()).await?;
+        taken.map_err(|retry| Failure::closed(ca, retry))?;
+        Ok(charges)
+    }
+
+    /// Counts the names whose validation has failed.
+    pub(super) async fn count_failure(&self, authority: &Authority, failure: &Failure) {
+        let Failure::Acme(error) = failure else {
+            return;
+        };
+        let Fault::Invalid(problem) = &error.fault else {
+            return;
+        };
+        let ca = authority.ca.name();
+        for name in self
+            .names
+            .iter()
+            .filter(|name| is_about(problem, name.as_str()))
+        {
+            let Some(charge) = authority.quotas.failure(name) else {
+                continue;
+            };
+            if let Err(error) = self.issuer.ledger.charge(ca, &charge).await {
+                tracing::debug!(ca, %error, "a failed validation was not counted");
+            }
+        }
+    }
+
+    /// First certificates, and those that expire soon, may take the reserve.
+    fn share(&self) -> Share {
+        let now = self.issuer.clock.now();
+        match self.validity() {
+            Some(validity) if now < validity.deadline() => Share::Unreserved,
+            _ => Share::Whole,
+        }
+    }
+
+    /// Returns the validity of the certificate in use.
+    pub(super) fn validity(&self) -> Option<Validity> {
+        self.current.as_ref().map(|current| Validity {
+            not_before: current.not_before,
+            not_after: current.not_after,
+        })
+    }
+}
+
+/// Tells whether a problem is about a name; one that names none is about all.
+fn is_about(problem: &Problem, name: &str) -> bool {
+    let bare = name.strip_prefix("*.").unwrap_or(name);
+    match &problem.identifier {
+        Some(identifier) => identifier.value == name || identifier.value == bare,
+        None if problem.subproblems.is_empty() => true,
+        None => problem.subproblems.iter().any(|one| is_about(one, name)),
+    }
+}

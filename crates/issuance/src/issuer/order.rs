@@ -1,0 +1,212 @@
+//! Steps of one order. What a step needs is saved before it.
+
+use std::time::Duration;
+
+use sekisho_certs::KeyType;
+use sekisho_certs::credential::Credential;
+
+use super::attempt::Attempt;
+use super::failure::Failure;
+use super::kind::OrderKind;
+use super::under_way::Saved;
+use crate::acme::{
+    Account, CertificateKey, ChallengeKind, Error, KeyKind, NewOrder, Order, OrderStatus, Retry,
+    Wanted,
+};
+use crate::authorities::Authority;
+use crate::quota::Charge;
+
+impl Attempt<'_> {
+    /// Gets the certificate by one order, the saved one or a new one, and removes what
+    /// was shown to the CA.
+    pub(super) async fn order(
+        &mut self,
+        authority: &Authority,
+        account: &Account,
+        solver: ChallengeKind,
+    ) -> Result<Credential, Failure> {
+        let done = self.steps(authority, account, solver).await;
+        if let Err(failure) = &done {
+            self.count_failure(authority, failure).await;
+            if !failure.leaves_order() {
+                self.state.order = None;
+            }
+        }
+        self.clean_up().await;
+        done
+    }
+
+    async fn steps(
+        &mut self,
+        authority: &Authority,
+        account: &Account,
+        solver: ChallengeKind,
+    ) -> Result<Credential, Failure> {
+        let mut order = match self.resume(account).await? {
+            Some(order) => order,
+            None => self.begin(authority, account, solver).await?,
+        };
+        if order.status() == OrderStatus::Pending {
+            self.prove(&mut order).await?;
+            order.wait_ready(VALIDATION).await?;
+        }
+        let key = self.key().await?;
+        order.finalize(&key, &self.names).await?;
+        let wanted = Wanted {
+            key: &key.to_pkcs8(),
+            names: &self.names,
+            chain: authority.chain.as_deref(),
+            now: self.issuer.clock.now(),
+            roots: &[],
+        };
+        Ok(order.certificate(&wanted, ISSUANCE).await?)
+    }
+
+    /// Goes on with the saved order of this CA; none if there is none, or it is over.
+    async fn resume(&mut self, account: &Account) -> Result<Option<Order>, Failure> {
+        let directory = account.ca().directory();
+        let saved = self.state.order.as_ref();
+        let Some(saved) = saved.filter(|saved| saved.directory == directory) else {
+            return Ok(None);
+        };
+        match account.resume(&saved.url).await {
+            Ok(order) if order.status() != OrderStatus::Invalid => Ok(Some(order)),
+            Err(error) if !error.is_lost() => Err(error.into()),
+            // It has failed or expired.
+            _ => Ok(None),
+        }
+    }
+
+    /// Begins an order and saves its URL before anything else.
+    async fn begin(
+        &mut self,
+        authority: &Authority,
+        account: &Account,
+        solver: ChallengeKind,
+    ) -> Result<Order, Failure> {
+        let OrderKind { kind, replaces } = self.order_kind(authority);
+        let charges = self.take_quota(authority, kind).await?;
+        let profile = self.lineage.wishes.profile.as_deref();
+        let mut new = NewOrder {
+            names: &self.names,
+            profile: profile.or(authority.profile.as_deref()),
+            replaces: replaces.as_ref(),
+        };
+        let mut begun = account.order(&new).await;
+        if begun.as_ref().is_err_and(is_about_replaces) {
+            new.replaces = None;
+            begun = account.order(&new).await;
+        }
+        let order = match begun {
+            Ok(order) => order,
+            Err(error) => return Err(self.refused(authority, error, &charges).await),
+        };
+        let directory = authority.ca.directory();
+        self.state.order = Some(Saved::new(directory, order.url(), &self.names, solver));
+        self.save().await?;
+        Ok(order)
+    }
+
+    /// Closes the limit that a refusal names, or gives back what was taken.
+    async fn refused(&self, authority: &Authority, error: Error, charges: &[Charge]) -> Failure {
+        let (ledger, ca) = (&self.issuer.ledger, authority.ca.name());
+        let Retry::After(pause) = error.retry() else {
+            if error.problem().is_some()
+                && let Err(error) = ledger.give_back(ca, charges).await
+            {
+                tracing::debug!(ca, %error, "an unused part of the limits was not given back");
+            }
+            return error.into();
+        };
+        let detail = error.problem().map_or("", |problem| &problem.detail);
+        let closed = authority.quotas.closed_by(detail, &self.names);
+        if !error.is_rate_limit() || closed.is_empty() {
+            return error.into();
+        }
+        let pause = i64::try_from(pause.as_secs()).unwrap_or(i64::MAX);
+        let until = self.issuer.clock.now().saturating_add(pause);
+        match ledger.close(ca, &closed, until).await {
+            Ok(()) => Failure::Closed {
+                until,
+                why: error.to_string(),
+            },
+            Err(error) => error.into(),
+        }
+    }
+
+    /// Returns the saved key, or makes one and saves it: a certificate without its key
+    /// would be worthless.
+    async fn key(&mut self) -> Result<CertificateKey, Failure> {
+        let saved = self
+            .state
+            .order
+            .as_ref()
+            .and_then(|saved| saved.key.as_ref());
+        if let Some(key) = saved.and_then(|key| CertificateKey::from_pkcs8(key).ok()) {
+            return Ok(key);
+        }
+        let key = match self.kept_key().await? {
+            Some(key) => key,
+            None => generate(self.key_kind()).await.map_err(Failure::Setting)?,
+        };
+        if let Some(saved) = &mut self.state.order {
+            saved.key = Some(key.to_pkcs8());
+        }
+        self.save().await?;
+        Ok(key)
+    }
+
+    /// Returns the key of the certificate in use, where renewals keep it.
+    async fn kept_key(&self) -> Result<Option<CertificateKey>, Failure> {
+        let kind = self.key_kind();
+        let current = self
+            .current
+            .as_ref()
+            .filter(|one| one.key_type == kind.key_type());
+        let (true, Some(current)) = (self.issuer.reuse_key, current) else {
+            return Ok(None);
+        };
+        let opened = self
+            .issuer
+            .sealer
+            .open_credentials(vec![current.clone()])
+            .await?;
+        let key = opened
+            .first()
+            .map(|one| CertificateKey::from_pkcs8(one.key.secret()));
+        Ok(key.and_then(Result::ok))
+    }
+
+    /// Returns the kind of the key: the configured one, unless the lineage wants
+    /// another type.
+    fn key_kind(&self) -> KeyKind {
+        let configured = self.issuer.key;
+        match self.lineage.wishes.key_type {
+            Some(KeyType::Rsa) if configured.key_type() != KeyType::Rsa => KeyKind::Rsa2048,
+            Some(KeyType::Ecdsa) if configured.key_type() != KeyType::Ecdsa => KeyKind::P256,
+            _ => configured,
+        }
+    }
+}
+
+/// Makes a key, a slow one on a thread for such work.
+async fn generate(kind: KeyKind) -> Result<CertificateKey, String> {
+    if !kind.is_slow() {
+        return CertificateKey::generate(kind);
+    }
+    let made = tokio::task::spawn_blocking(move || CertificateKey::generate(kind)).await;
+    made.unwrap_or_else(|error| Err(error.to_string()))
+}
+
+/// Tells whether the CA refuses only what the order says of the certificate before
+/// (RFC 9773, section 5).
+fn is_about_replaces(error: &Error) -> bool {
+    error
+        .problem()
+        .is_some_and(|problem| problem.kind == "alreadyReplaced")
+}
+
+/// Wait for the CA's validation, and for its certificate. Where it takes longer, the
+/// order is gone on with later.
+const VALIDATION: Duration = Duration::from_mins(2);
+const ISSUANCE: Duration = Duration::from_mins(2);

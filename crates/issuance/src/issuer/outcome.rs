@@ -1,0 +1,208 @@
+//! Outcome of an attempt, as the catalog gets it.
+
+use sekisho_certs::credential::{Credential, StoredCredential};
+use sekisho_certs::store::{Precondition, Write};
+use sekisho_certs::{CredentialId, Fence, HostPattern, HostRecord, LastError, Secret, StoreError};
+
+use super::attempt::Attempt;
+use super::failure::Failure;
+use super::working::Outcome;
+use super::{Failed, Issued};
+use crate::schedule::{Seed, Validity, after_failure, renewal_due, renewal_turn};
+
+impl Attempt<'_> {
+    /// Stores a certificate: with the hosts that it is for, in one batch.
+    pub(super) async fn issued(&mut self, credential: Credential) -> Outcome {
+        let stored = credential.into_stored(CredentialId::fresh(&self.issuer.clock));
+        let stored = stored.into_sealable();
+        match self.store(&stored).await {
+            Ok(credential) => {
+                let (lineage, names) = (&self.lineage.name, self.names.len());
+                tracing::info!(%lineage, names, %credential, "certificate stored");
+                self.issuer.metrics.issued(self.current.is_some());
+                Ok(Issued {
+                    credential,
+                    names: self.names.clone(),
+                    not_after: stored.not_after,
+                })
+            }
+            Err(failure) => self.failed(failure).await,
+        }
+    }
+
+    /// Stores a failure with the time of the next attempt. A lineage that nothing uses
+    /// any more is removed.
+    pub(super) async fn failed(&mut self, failure: Failure) -> Outcome {
+        let (why, now) = (failure.why(), self.issuer.clock.now());
+        if !matches!(failure, Failure::Unused) {
+            self.issuer.metrics.failed(failure.reason());
+        }
+        let (write, next) = match failure {
+            Failure::Store(error) => return Err(self.issuer.no_store(&error)),
+            Failure::ClaimLost => return Err(Failed { why, next: None }),
+            Failure::Unused => (self.removal(), None),
+            failure => self.failure(&failure, &why, now),
+        };
+        let lineage = &self.lineage.name;
+        match next {
+            Some(next) => tracing::warn!(%lineage, %why, again_in_s = next - now, "no certificate"),
+            None => tracing::info!(%lineage, %why, "lineage removed"),
+        }
+        if let Err(failure) = self.write(vec![write]).await {
+            let error = failure.why();
+            tracing::warn!(%lineage, %error, "the failure was not stored");
+        }
+        Err(Failed { why, next })
+    }
+
+    /// Puts the renewal of a certificate off.
+    pub(super) async fn postponed(&mut self, due: i64) -> Outcome {
+        let current = self.current.as_ref().map(|one| (one.id, one.not_after));
+        self.lineage.due = Some(due);
+        self.lineage.order = self.state.to_secret();
+        self.lineage.claim = None;
+        let put = Write::PutLineage(self.lineage.clone(), Fence::Epoch(self.epoch));
+        let written = self.write(vec![put]).await;
+        match (written, current) {
+            (Ok(()), Some((credential, not_after))) => Ok(Issued {
+                credential,
+                names: self.lineage.names.clone(),
+                not_after,
+            }),
+            (Err(failure), _) => self.failed(failure).await,
+            (Ok(()), None) => self.failed(Failure::Unused).await,
+        }
+    }
+
+    /// Writes the batch. Hosts that others write meanwhile are read again.
+    async fn store(&mut self, stored: &StoredCredential<Secret>) -> Result<CredentialId, Failure> {
+        for _ in 0..MAX_TRIES {
+            let mut writes = Vec::new();
+            let id = self.put_credential(stored.clone(), &mut writes).await?;
+            writes.push(self.renewed(stored, id));
+            match self.issuer.sealer.write(writes).await {
+                Ok(_) => return Ok(id),
+                Err(StoreError::Conflict(_)) if self.is_claimed().await? => {}
+                Err(StoreError::Conflict(_)) => return Err(Failure::ClaimLost),
+                Err(error) => return Err(error.into()),
+            }
+        }
+        Err(Failure::Store(StoreError::Conflict(
+            "others write its hosts without pause".into(),
+        )))
+    }
+
+    /// Replaces the credential in use, which all its hosts refer to; else makes a new
+    /// one, and the hosts refer to it.
+    async fn put_credential(
+        &self,
+        mut stored: StoredCredential<Secret>,
+        writes: &mut Vec<Write<Secret>>,
+    ) -> Result<CredentialId, Failure> {
+        let catalog = self.issuer.sealer.catalog();
+        let before = self.lineage.credential.as_slice();
+        let before = catalog.credentials(before).await?.pop();
+        if let Some(before) = before.filter(|one| one.key_type == stored.key_type) {
+            stored.id = before.id;
+            let expected = Precondition::Version(before.version);
+            writes.push(Write::PutCredential(stored, expected));
+            return Ok(before.id);
+        }
+        let (id, key_type) = (stored.id, stored.key_type);
+        writes.push(Write::PutCredential(stored, Precondition::Absent));
+        let begun = writes.len();
+        let records = catalog.hosts(&self.names).await?;
+        for name in &self.names {
+            let there = records.iter().find(|record| record.pattern == *name);
+            let Some((mut record, expected)) = self.record(name, there) else {
+                continue;
+            };
+            record.references.set(key_type, Some(id));
+            writes.push(Write::PutHost(record, expected));
+        }
+        // Without a host that refers to it, nobody could be served with it.
+        match writes.len() > begun {
+            true => Ok(id),
+            false => Err(Failure::Unused),
+        }
+    }
+
+    /// Returns the record to write for a name; none for a host that was removed or
+    /// given to another tenant meanwhile.
+    fn record(
+        &self,
+        name: &HostPattern,
+        there: Option<&HostRecord>,
+    ) -> Option<(HostRecord, Precondition)> {
+        match there {
+            Some(record) if record.tenant == self.lineage.tenant => {
+                let expected = Precondition::Version(record.version);
+                Some((record.clone(), expected))
+            }
+            Some(_) => None,
+            None if self.state.makes_hosts => {
+                let mut record = HostRecord::new(name.clone());
+                record.tenant = self.lineage.tenant.clone();
+                Some((record, Precondition::Absent))
+            }
+            None => None,
+        }
+    }
+
+    /// Returns the write of the lineage with its new certificate.
+    fn renewed(&mut self, stored: &StoredCredential<Secret>, id: CredentialId) -> Write<Secret> {
+        let now = self.issuer.clock.now();
+        let validity = Validity {
+            not_before: stored.not_before,
+            not_after: stored.not_after,
+        };
+        let seed = Seed::of(self.lineage.name.as_str());
+        let own = renewal_due(now, validity, None, seed);
+        let mut lineage = self.lineage.clone();
+        lineage.names.clone_from(&self.names);
+        lineage.credential = Some(id);
+        lineage.due = Some(own.min(now + self.issuer.renewal_info_pause(None)));
+        lineage.turn = renewal_turn(validity);
+        lineage.attempts = 0;
+        lineage.last_error = None;
+        // What is left are records that could not be removed.
+        self.state.order = None;
+        self.state.makes_hosts = false;
+        lineage.order = self.state.to_secret();
+        lineage.claim = None;
+        Write::PutLineage(lineage, Fence::Epoch(self.epoch))
+    }
+
+    fn failure(&mut self, failure: &Failure, why: &str, now: i64) -> (Write<Secret>, Option<i64>) {
+        let seed = Seed::of(self.lineage.name.as_str());
+        let validity = self.validity();
+        let attempts = self.lineage.attempts;
+        let next = after_failure(now, failure.kind(now), attempts, validity, seed);
+        let mut lineage = self.lineage.clone();
+        lineage.due = Some(next.due);
+        // A first certificate waits behind those of others.
+        lineage.turn = validity.map_or(next.due, renewal_turn);
+        lineage.attempts = next.attempts;
+        let text = why.chars().take(LONGEST_ERROR).collect();
+        lineage.last_error = Some(LastError { at: now, text });
+        lineage.order = self.state.to_secret();
+        lineage.claim = None;
+        let put = Write::PutLineage(lineage, Fence::Epoch(self.epoch));
+        (put, Some(next.due))
+    }
+
+    fn removal(&self) -> Write<Secret> {
+        Write::RemoveLineage(self.lineage.name.clone(), Fence::Epoch(self.epoch))
+    }
+
+    async fn is_claimed(&self) -> Result<bool, StoreError> {
+        let lineage = self.issuer.lineage(&self.lineage.name).await?;
+        let claim = lineage.and_then(|lineage| lineage.claim);
+        Ok(claim.is_some_and(|claim| claim.epoch == self.epoch))
+    }
+}
+
+/// More means that others write the same hosts without pause.
+const MAX_TRIES: usize = 5;
+/// Characters of a CA's words that are kept.
+const LONGEST_ERROR: usize = 2000;

@@ -1,0 +1,122 @@
+//! Answers of challenges, shown and removed.
+
+use sekisho_certs::{HostPattern, KeyAuthorization};
+
+use super::attempt::Attempt;
+use super::failure::Failure;
+use super::under_way::{Record, Saved};
+use crate::acme::{Authorization, AuthorizationStatus, Challenge, ChallengeKind, Order};
+
+impl Attempt<'_> {
+    /// Answers the open challenges of an order, and tells the CA.
+    pub(super) async fn prove(&mut self, order: &mut Order) -> Result<(), Failure> {
+        let solver = self.state.order.as_ref().and_then(Saved::solver);
+        let solver = solver.unwrap_or(ChallengeKind::Http01);
+        let authorizations = order.authorizations().await?;
+        let pending = |one: &&Authorization| one.status == AuthorizationStatus::Pending;
+        let pending: Vec<_> = authorizations.iter().filter(pending).collect();
+        let open: Vec<_> = pending
+            .iter()
+            .filter_map(|one| Some((one.name.as_str(), one.challenge(solver)?)))
+            .collect();
+        match solver {
+            ChallengeKind::Dns01 => self.present(&open).await?,
+            ChallengeKind::Http01 => {
+                let kind = sekisho_certs::ChallengeKind::Http01;
+                self.publish(kind, open.iter().map(|(_, one)| (one.token.as_str(), *one)))
+                    .await?;
+            }
+            ChallengeKind::TlsAlpn01 => {
+                let kind = sekisho_certs::ChallengeKind::TlsAlpn01;
+                self.publish(kind, open.iter().copied()).await?;
+            }
+        }
+        // One that lacks this challenge fails here, and says so.
+        for authorization in pending {
+            order.set_ready(&authorization.name, solver).await?;
+        }
+        Ok(())
+    }
+
+    /// Writes the answers for all servers, before the CA asks any of them.
+    async fn publish<'c>(
+        &mut self,
+        kind: sekisho_certs::ChallengeKind,
+        open: impl Iterator<Item = (&'c str, &'c Challenge)>,
+    ) -> Result<(), Failure> {
+        let expires = self.issuer.clock.now() + EXPIRY;
+        let mut writes = Vec::new();
+        for (key, challenge) in open {
+            let answer = KeyAuthorization::new(&challenge.key_authorization);
+            writes.push(self.issuer.challenges.put(kind, key, answer, expires));
+            self.published.push((kind, key.to_owned()));
+        }
+        if !writes.is_empty() {
+            self.issuer.sealer.write(writes).await?;
+        }
+        Ok(())
+    }
+
+    /// Writes TXT records. What is to be removed is saved before it is there.
+    async fn present(&mut self, open: &[(&str, &Challenge)]) -> Result<(), Failure> {
+        let mut records = Vec::new();
+        for (name, challenge) in open {
+            let pattern = HostPattern::parse(name);
+            let pattern = pattern.map_err(|error| Failure::Setting(error.to_string()))?;
+            let Some(dns) = self.issuer.solvers.dns(&pattern) else {
+                let why = format!("[acme.dns] has no zone for {name}");
+                return Err(Failure::Setting(why));
+            };
+            let presented = dns.locate(&pattern, &challenge.txt).await?;
+            records.push(Record {
+                name: pattern.as_str().to_owned(),
+                presented,
+            });
+        }
+        self.state.records.extend(records.iter().cloned());
+        self.save().await?;
+        let present = records.iter().map(|record| async {
+            match self.dns(record) {
+                Some(dns) => dns.present(&record.presented).await,
+                None => Ok(()),
+            }
+        });
+        futures_util::future::try_join_all(present).await?;
+        Ok(())
+    }
+
+    /// Removes what was shown. A TXT record that can't be removed stays noted for the
+    /// next attempt; other answers expire by themselves.
+    pub(super) async fn clean_up(&mut self) {
+        let lineage = &self.lineage.name;
+        let challenges = &self.issuer.challenges;
+        let published = self.published.drain(..);
+        let writes: Vec<_> = published
+            .map(|(kind, key)| challenges.remove(kind, &key))
+            .collect();
+        if !writes.is_empty()
+            && let Err(error) = self.issuer.sealer.write(writes).await
+        {
+            tracing::debug!(%lineage, %error, "answers of challenges stay until they expire");
+        }
+        let mut left = Vec::new();
+        for record in std::mem::take(&mut self.state.records) {
+            let Some(dns) = self.dns(&record) else {
+                continue;
+            };
+            if let Err(error) = dns.clean_up(&record.presented).await {
+                tracing::warn!(%lineage, %error, "a TXT record was not removed");
+                left.push(record);
+            }
+        }
+        self.state.records = left;
+    }
+
+    fn dns(&self, record: &Record) -> Option<&crate::solver::dns01::Dns01> {
+        let name = HostPattern::parse(&record.name).ok()?;
+        self.issuer.solvers.dns(&name)
+    }
+}
+
+/// Seconds for which an answer is there: longer than an attempt takes.
+const EXPIRY: i64 = 3600;

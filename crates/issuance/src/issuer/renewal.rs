@@ -1,0 +1,141 @@
+//! Renewal of what is due.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use sekisho_certs::{StoreError, ToClaim};
+use tokio::time::{Instant, sleep, timeout};
+
+use super::Issuer;
+use super::attempt::{Attempt, Suggested};
+use super::claimed::CLAIM;
+use crate::quota::{Charge, Limit};
+use crate::schedule::{ARI_PER_SECOND, Seed, Window, ari_pause, renewal_due};
+
+impl Issuer {
+    /// Gets certificates for lineages that are due, for as long as it is polled: the
+    /// most urgent first, those of dead servers too.
+    pub async fn renew_due(self: Arc<Self>) {
+        let mut counted = None::<Instant>;
+        loop {
+            if counted.is_none_or(|at| at.elapsed() > COUNT) {
+                self.count().await;
+                counted = Some(Instant::now());
+            }
+            let more = self.take_due().await.unwrap_or_else(|error| {
+                tracing::warn!(%error, "what is due for renewal is not known");
+                false
+            });
+            match more {
+                true => sleep(BREATH).await,
+                // Nobody tells this server of what others have put.
+                false => drop(timeout(PAUSE, self.due.notified()).await),
+            }
+        }
+    }
+
+    /// Claims what is due and begins with it. Tells whether more may be due.
+    async fn take_due(self: &Arc<Self>) -> Result<bool, StoreError> {
+        let free = self.orders.available_permits();
+        // A first visitor waits; nobody waits for a renewal.
+        let free = free.saturating_sub(self.most_orders / 4);
+        let mut permits = Vec::new();
+        for _ in 0..free.max(usize::from(self.most_orders == 1)) {
+            permits.extend(Arc::clone(&self.orders).try_acquire_owned().ok());
+        }
+        if permits.is_empty() {
+            return Ok(true);
+        }
+        let asked = permits.len();
+        let due = ToClaim::Due(asked);
+        let claimed = self
+            .sealer
+            .catalog()
+            .claim(due, &self.holder, CLAIM)
+            .await?;
+        let more = claimed.len() == asked;
+        for ((name, claim), permit) in claimed.into_iter().zip(permits) {
+            // Another task may have begun since the claim: it has the same one.
+            if let (_, Some(mine)) = self.working.begin(&name) {
+                self.start_claimed(&name, claim.epoch, permit, mine);
+            }
+        }
+        Ok(more)
+    }
+
+    async fn count(&self) {
+        match self.sealer.catalog().count_lineages().await {
+            Ok(count) => self.lineages.store(count, Ordering::Relaxed),
+            Err(error) => tracing::debug!(%error, "lineages not counted"),
+        }
+    }
+
+    /// Returns the seconds until the CA is asked again about a certificate.
+    pub(super) fn renewal_info_pause(&self, ask_again: Option<Duration>) -> i64 {
+        let ask_again = ask_again.map(|pause| i64::try_from(pause.as_secs()).unwrap_or(i64::MAX));
+        ari_pause(self.lineages.load(Ordering::Relaxed), ask_again)
+    }
+}
+
+impl Attempt<'_> {
+    /// Asks the CA for the window of renewal (RFC 9773), if the cluster may ask now.
+    /// Without an answer the own schedule holds.
+    pub(super) async fn ask_renewal_info(&mut self) {
+        let Some(leaf) = self.current.as_ref().and_then(|one| one.chain.first()) else {
+            return;
+        };
+        let ledger = &self.issuer.ledger;
+        if !matches!(ledger.take_up_to(ARI, &questions(), 1).await, Ok(1)) {
+            return;
+        }
+        for authority in self.issuer.authorities.all() {
+            match authority.ca.renewal_info(leaf).await {
+                Ok(info) => {
+                    self.issuer.metrics.renewal_information(true);
+                    let (start, end) = (info.start, info.end);
+                    self.suggested = Some(Suggested {
+                        directory: authority.ca.directory().to_owned(),
+                        window: Window { start, end },
+                        ask_again: info.ask_again,
+                    });
+                    return;
+                }
+                Err(error) => {
+                    self.issuer.metrics.renewal_information(false);
+                    tracing::debug!(lineage = %self.lineage.name, %error, "no renewal information");
+                }
+            }
+        }
+    }
+
+    /// Returns when to look again at a certificate that is not due yet; none if it is.
+    pub(super) fn later(&self) -> Option<i64> {
+        let (validity, now) = (self.validity()?, self.issuer.clock.now());
+        let seed = Seed::of(self.lineage.name.as_str());
+        let window = self.suggested.as_ref().map(|suggested| suggested.window);
+        // As of the start of its validity, the time stays the same at each look.
+        let due = renewal_due(validity.not_before, validity, window, seed);
+        let ask_again = self.suggested.as_ref().map(|suggested| suggested.ask_again);
+        let look = now + self.issuer.renewal_info_pause(ask_again);
+        (due > now).then(|| due.min(look))
+    }
+}
+
+/// Limit of questions, shared by the cluster.
+fn questions() -> Charge {
+    let per_second = u32::try_from(ARI_PER_SECOND).unwrap_or(1);
+    Charge {
+        key: "questions".to_owned(),
+        limit: Limit::new(per_second, 1).expect("it is not zero"),
+    }
+}
+
+/// Name of the limit, which no CA has.
+const ARI: &str = "renewal-info";
+/// Time between two looks for what is due, where nothing was.
+const PAUSE: Duration = Duration::from_secs(5);
+/// Time between two claims while more is due than this server may do at once.
+const BREATH: Duration = Duration::from_millis(250);
+/// Time between two counts of the lineages.
+const COUNT: Duration = Duration::from_hours(1);

@@ -1,0 +1,74 @@
+//! Revocation (RFC 8555, section 7.6).
+
+use sekisho_certs::store::Write;
+use sekisho_certs::{Fence, LineageName, ToClaim};
+
+use super::claimed::{CLAIM, removed};
+use super::{Failed, Issuer};
+use crate::acme::RevocationReason;
+
+impl Issuer {
+    /// Revokes the certificate in use of a lineage, at the CA that has issued it. The
+    /// lineage is then not renewed by itself: whoever wants a new certificate calls
+    /// [`Issuer::issue`].
+    ///
+    /// # Errors
+    /// [`Failed`] has the words of all CAs that were asked.
+    pub async fn revoke(
+        &self,
+        name: &LineageName,
+        reason: Option<RevocationReason>,
+    ) -> Result<(), Failed> {
+        let failed = |why: String| Failed {
+            why: why.into(),
+            next: None,
+        };
+        let catalog = self.sealer.catalog();
+        let named = ToClaim::Named(vec![name.clone()]);
+        let claimed = catalog.claim(named, &self.holder, CLAIM).await;
+        let claimed = claimed.map_err(|error| self.no_store(&error))?;
+        let lineage = self
+            .lineage(name)
+            .await
+            .map_err(|error| self.no_store(&error))?;
+        let mut lineage = lineage.ok_or_else(removed)?;
+        let Some((_, claim)) = claimed.first() else {
+            return Err(failed("another process works on it, try again".into()));
+        };
+        let ids = lineage.credential.as_slice();
+        let found = catalog.credentials(ids).await;
+        let current = found.map_err(|error| self.no_store(&error))?.pop();
+        let leaf = current.as_ref().and_then(|one| one.chain.first());
+        let leaf = leaf.ok_or_else(|| failed("it has no certificate".into()))?;
+        self.revoke_at_any(leaf, reason).await.map_err(failed)?;
+        lineage.due = None;
+        lineage.claim = None;
+        let put = Write::PutLineage(lineage, Fence::Epoch(claim.epoch));
+        let written = self.sealer.write(vec![put]).await;
+        written.map_err(|error| self.no_store(&error))?;
+        Ok(())
+    }
+
+    /// Asks each CA: only the one that has issued the certificate knows it.
+    async fn revoke_at_any(
+        &self,
+        leaf: &rustls_pki_types::CertificateDer<'_>,
+        reason: Option<RevocationReason>,
+    ) -> Result<(), String> {
+        let mut refusals = Vec::new();
+        for authority in self.authorities.all() {
+            let account = match self.account(authority).await {
+                Ok(account) => account,
+                Err(failure) => {
+                    refusals.push(failure.why().to_string());
+                    continue;
+                }
+            };
+            match account.revoke(leaf, reason.clone()).await {
+                Ok(()) => return Ok(()),
+                Err(error) => refusals.push(error.to_string()),
+            }
+        }
+        Err(refusals.join("; "))
+    }
+}

@@ -1,0 +1,156 @@
+//! What is kept of an order until its certificate is stored.
+
+use sekisho_certs::{HostPattern, Secret};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use zeroize::Zeroizing;
+
+use crate::acme::ChallengeKind;
+use crate::solver::dns01::Presented;
+
+/// Order of a lineage, as its row keeps it, sealed. Any server goes on from there.
+#[derive(Debug, Default, Serialize, Deserialize)]
+pub(super) struct UnderWay {
+    /// True if hosts without a record get one with the certificate.
+    #[serde(default)]
+    pub(super) makes_hosts: bool,
+    /// The order, once the CA has accepted it.
+    #[serde(default)]
+    pub(super) order: Option<Saved>,
+    /// TXT records that may be there and are to be removed.
+    #[serde(default)]
+    pub(super) records: Vec<Record>,
+}
+
+/// TXT record with the name that it proves.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(super) struct Record {
+    pub(super) name: String,
+    pub(super) presented: Presented,
+}
+
+/// Order that a CA has accepted.
+#[derive(Debug, Serialize, Deserialize)]
+pub(super) struct Saved {
+    /// URL of the CA's directory.
+    pub(super) directory: String,
+    /// URL of the order.
+    pub(super) url: String,
+    /// Names of the order.
+    names: Vec<String>,
+    /// Challenge that proves the names.
+    solver: String,
+    /// Key of the certificate, PKCS#8, before the order is finalized.
+    #[serde(
+        default,
+        serialize_with = "write_key",
+        deserialize_with = "read_key",
+        skip_serializing_if = "Option::is_none"
+    )]
+    pub(super) key: Option<Secret>,
+}
+
+impl UnderWay {
+    /// Reads what a lineage keeps. An unreadable text, of a later version, counts as
+    /// none: a new order then replaces the one that is lost.
+    pub(super) fn read(kept: Option<&Secret>) -> Self {
+        let read = kept.and_then(|kept| serde_json::from_slice(kept.expose()).ok());
+        read.unwrap_or_default()
+    }
+
+    /// Returns the text for the lineage; none if there is nothing to keep.
+    pub(super) fn to_secret(&self) -> Option<Secret> {
+        if self.order.is_none() && self.records.is_empty() && !self.makes_hosts {
+            return None;
+        }
+        // Growing would leave copies of the key behind.
+        let mut text = Vec::with_capacity(LARGEST);
+        serde_json::to_writer(&mut text, self).ok()?;
+        Some(Secret::new(text))
+    }
+}
+
+impl Saved {
+    pub(super) fn new(
+        directory: &str,
+        url: &str,
+        names: &[HostPattern],
+        solver: ChallengeKind,
+    ) -> Self {
+        Self {
+            directory: directory.to_owned(),
+            url: url.to_owned(),
+            names: names.iter().map(|name| name.as_str().to_owned()).collect(),
+            solver: solver.as_str().to_owned(),
+            key: None,
+        }
+    }
+
+    /// Tells whether the order is for exactly these names.
+    pub(super) fn is_for(&self, names: &[HostPattern]) -> bool {
+        self.names
+            .iter()
+            .map(String::as_str)
+            .eq(names.iter().map(HostPattern::as_str))
+    }
+
+    /// Returns the challenge that proves the names; none for one that this version
+    /// does not know.
+    pub(super) fn solver(&self) -> Option<ChallengeKind> {
+        ChallengeKind::ALL
+            .into_iter()
+            .find(|kind| kind.as_str() == self.solver)
+    }
+}
+
+fn write_key<S: Serializer>(key: &Option<Secret>, to: S) -> Result<S::Ok, S::Error> {
+    let text = key
+        .as_ref()
+        .map(|key| data_encoding::BASE64.encode(key.expose()));
+    to.serialize_str(&Zeroizing::new(text.unwrap_or_default()))
+}
+
+fn read_key<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Secret>, D::Error> {
+    let text = Zeroizing::new(String::deserialize(from)?);
+    let key = data_encoding::BASE64.decode(text.as_bytes());
+    key.map(|key| Some(Secret::new(key)))
+        .map_err(serde::de::Error::custom)
+}
+
+/// Bytes of an order with a hundred names, an RSA key of 4096 bits and a TXT record
+/// for each name.
+const LARGEST: usize = 64 << 10;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_kept_comes_back() {
+        let names = [HostPattern::parse("a.example").unwrap()];
+        let solver = ChallengeKind::TlsAlpn01;
+        let mut saved = Saved::new("https://ca/dir", "https://ca/order/1", &names, solver);
+        saved.key = Some(Secret::new(b"\x00key".to_vec()));
+        let kept = UnderWay {
+            makes_hosts: true,
+            order: Some(saved),
+            records: Vec::new(),
+        };
+        let read = UnderWay::read(kept.to_secret().as_ref());
+        let order = read.order.unwrap();
+        assert!(read.makes_hosts && order.is_for(&names) && !order.is_for(&[]));
+        assert_eq!(
+            (order.url.as_str(), order.solver()),
+            ("https://ca/order/1", Some(solver))
+        );
+        assert_eq!(order.key.unwrap().expose(), b"\x00key");
+    }
+
+    #[test]
+    fn nothing_is_kept_of_nothing_and_read_from_what_is_unknown() {
+        assert!(UnderWay::default().to_secret().is_none());
+        for text in ["", "{", "[1]", "{\"order\": 1}"] {
+            let read = UnderWay::read(Some(&Secret::new(text.into())));
+            assert!(read.order.is_none() && !read.makes_hosts, "{text}");
+        }
+    }
+}

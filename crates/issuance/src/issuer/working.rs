@@ -1,0 +1,122 @@
+//! Lineages that this process works on, so that others join.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use sekisho_certs::LineageName;
+use tokio::sync::watch;
+
+use super::{Failed, Issued};
+
+/// Work in progress, by lineage. Has at most as many entries as orders may be in
+/// flight.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Working(Arc<Mutex<HashMap<LineageName, Receiver>>>);
+
+type Receiver = watch::Receiver<Option<Outcome>>;
+pub(super) type Outcome = Result<Issued, Failed>;
+
+/// Work that one waits for.
+pub(super) struct Joined(Receiver);
+
+/// Work that is this task's. Dropping it ends the work without an outcome.
+pub(super) struct Mine {
+    working: Working,
+    name: LineageName,
+    sender: watch::Sender<Option<Outcome>>,
+}
+
+impl Working {
+    /// Returns the work on this lineage, if there is one.
+    pub(super) fn join(&self, name: &LineageName) -> Option<Joined> {
+        self.all().get(name).cloned().map(Joined)
+    }
+
+    /// Joins the work on this lineage, or begins it: then the caller does it.
+    pub(super) fn begin(&self, name: &LineageName) -> (Joined, Option<Mine>) {
+        let mut all = self.all();
+        if let Some(there) = all.get(name) {
+            return (Joined(there.clone()), None);
+        }
+        let (sender, receiver) = watch::channel(None);
+        all.insert(name.clone(), receiver.clone());
+        let mine = Mine {
+            working: self.clone(),
+            name: name.clone(),
+            sender,
+        };
+        (Joined(receiver), Some(mine))
+    }
+
+    fn all(&self) -> MutexGuard<'_, HashMap<LineageName, Receiver>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Mine {
+    /// Ends the work.
+    pub(super) fn end(self, outcome: Outcome) {
+        // Before the outcome is told: who comes after it begins anew.
+        self.working.all().remove(&self.name);
+        self.sender.send_replace(Some(outcome));
+    }
+}
+
+impl Drop for Mine {
+    fn drop(&mut self) {
+        let mut all = self.working.all();
+        // Another work may stand there by now.
+        if all
+            .get(&self.name)
+            .is_some_and(|there| there.same_channel(&self.sender.subscribe()))
+        {
+            all.remove(&self.name);
+        }
+    }
+}
+
+impl Joined {
+    /// Waits for the outcome.
+    pub(super) async fn outcome(mut self) -> Outcome {
+        let ended = self.0.wait_for(Option::is_some).await;
+        let outcome = ended.ok().and_then(|outcome| outcome.clone());
+        outcome.unwrap_or_else(|| {
+            let why = "the work was broken off".into();
+            Err(Failed { why, next: None })
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use sekisho_certs::HostPattern;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn all_get_the_outcome_of_the_first() {
+        let (working, name) = (Working::default(), name());
+        let (first, mine) = working.begin(&name);
+        let (second, none) = working.begin(&name);
+        assert!(none.is_none() && working.join(&name).is_some());
+        let why = "no".into();
+        mine.unwrap().end(Err(Failed { why, next: Some(7) }));
+        for joined in [first, second] {
+            assert_eq!(joined.outcome().await.unwrap_err().next, Some(7));
+        }
+        assert!(working.join(&name).is_none());
+    }
+
+    #[tokio::test]
+    async fn broken_off_work_is_told_and_begins_anew() {
+        let (working, name) = (Working::default(), name());
+        let (joined, mine) = working.begin(&name);
+        drop(mine);
+        assert!(joined.outcome().await.is_err());
+        assert!(working.begin(&name).1.is_some());
+    }
+
+    fn name() -> LineageName {
+        LineageName::from(&HostPattern::parse("a.example").unwrap())
+    }
+}

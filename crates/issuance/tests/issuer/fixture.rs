@@ -1,0 +1,188 @@
+//! What the tests share: a CA, a catalog, servers that issue and one that answers
+//! challenges.
+
+use std::net::{Ipv4Addr, SocketAddr};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, Ordering};
+use std::time::Duration;
+
+use sekisho_certs::seal::{KeyRing, MasterKey};
+use sekisho_certs::store::memory::Memory;
+use sekisho_certs::store::{Precondition, Write};
+use sekisho_certs::{
+    Catalog, ChallengeKind, Challenges, Clock, HostName, HostPattern, HostRecord, Lineage,
+    LineageName, Obtain as _, Obtained, Sealer, Secret, Tenant,
+};
+use sekisho_issuance::acme::{self, CaSettings, KeyKind};
+use sekisho_issuance::admission;
+use sekisho_issuance::issuer::{Issuer, OnDemand};
+use sekisho_issuance::settings::{CaOptions, Settings};
+use sekisho_testkit::services::{Pebble, PebbleOptions};
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::runtime::Handle;
+
+/// A catalog, and a CA that validates at the challenges in it.
+pub(crate) struct Fixture {
+    pub(crate) pebble: Pebble,
+    pub(crate) catalog: Arc<dyn Catalog>,
+    pub(crate) sealer: Sealer,
+    /// Time of the catalog, milliseconds: claims end by it.
+    pub(crate) time: Arc<AtomicI64>,
+}
+
+impl Fixture {
+    pub(crate) async fn start() -> Self {
+        Self::with(PebbleOptions::default()).await
+    }
+
+    pub(crate) async fn with(options: PebbleOptions) -> Self {
+        let time = Arc::new(AtomicI64::new(Clock::System.now_ms()));
+        let catalog = Memory::new(Clock::Manual(Arc::clone(&time)));
+        let catalog: Arc<dyn Catalog> = Arc::new(catalog);
+        let sealer = open(&catalog).await;
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
+        let port = listener.local_addr().unwrap().port();
+        let challenges = Challenges::new(sealer.clone(), Clock::System);
+        tokio::spawn(answer_all(listener, challenges));
+        let pebble = Pebble::start(&PebbleOptions {
+            http_port: options.http_port.or(Some(port)),
+            ..options
+        });
+        Self {
+            pebble,
+            catalog,
+            sealer,
+            time,
+        }
+    }
+
+    /// Starts one more server.
+    pub(crate) async fn issuer(&self) -> Arc<Issuer> {
+        self.issuer_with(|_| {}).await
+    }
+
+    pub(crate) async fn issuer_with(&self, change: impl FnOnce(&mut Settings)) -> Arc<Issuer> {
+        let mut settings = self.settings();
+        change(&mut settings);
+        let sealer = open(&self.catalog).await;
+        let challenges = Arc::new(Challenges::new(sealer.clone(), Clock::System));
+        Arc::new(Issuer::new(settings, sealer, challenges, Clock::System).unwrap())
+    }
+
+    fn settings(&self) -> Settings {
+        Settings {
+            cas: vec![CaOptions::new(CaSettings {
+                name: "pebble".into(),
+                directory: self.pebble.directory(),
+                root: Some(self.pebble.root()),
+                deadline: CaSettings::DEADLINE,
+            })],
+            contact: Vec::new(),
+            agree: true,
+            admission: admission::Settings::default(),
+            orders: Settings::ORDERS,
+            key: KeyKind::P256,
+            reuse_key: false,
+            solvers: vec![acme::ChallengeKind::Http01],
+            dns: Vec::new(),
+        }
+    }
+
+    /// Stores a host without a certificate.
+    pub(crate) async fn host(&self, name: &str) -> HostRecord {
+        let mut record = HostRecord::new(pattern(name));
+        record.tenant = Tenant::parse("customer").unwrap();
+        let put = Write::PutHost(record.clone(), Precondition::Any);
+        self.sealer.write(vec![put]).await.unwrap();
+        record
+    }
+
+    pub(crate) async fn record(&self, name: &str) -> Option<HostRecord> {
+        self.catalog.hosts(&[pattern(name)]).await.unwrap().pop()
+    }
+
+    pub(crate) async fn lineage(&self, name: &str) -> Option<Lineage<Secret>> {
+        let name = LineageName::from(&pattern(name));
+        let found = self.catalog.lineages(&[name]).await.unwrap().pop()?;
+        Some(self.sealer.open_lineage(found).await.unwrap())
+    }
+
+    /// Returns how many orders the CA was asked for.
+    pub(crate) fn orders(&self) -> usize {
+        self.pebble.log().matches("orders in the db").count()
+    }
+
+    /// Lets all claims end.
+    pub(crate) fn end_claims(&self) {
+        self.time.fetch_add(61_000, Ordering::SeqCst);
+    }
+}
+
+/// Visits a name for the first time, as the lookup does.
+pub(crate) async fn visit(
+    issuer: &Arc<Issuer>,
+    name: &str,
+    record: Option<&HostRecord>,
+) -> Obtained {
+    let demand = OnDemand::new(Arc::clone(issuer), Handle::current());
+    let name = HostName::parse(name).unwrap();
+    demand.obtain(&name, record).await
+}
+
+pub(crate) fn pattern(name: &str) -> HostPattern {
+    HostPattern::parse(name).unwrap()
+}
+
+/// Waits for what happens within seconds.
+pub(crate) async fn eventually(mut is_so: impl AsyncFnMut() -> bool) {
+    let is_so = async {
+        while !is_so().await {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    };
+    let late = "it did not happen within a minute";
+    tokio::time::timeout(Duration::from_mins(1), is_so)
+        .await
+        .expect(late);
+}
+
+async fn open(catalog: &Arc<dyn Catalog>) -> Sealer {
+    let ring = KeyRing::new(MasterKey::new(&[7; 32]));
+    Sealer::create(Arc::clone(catalog), ring).await.unwrap()
+}
+
+/// Answers HTTP-01 as a server does that reads challenges from the catalog.
+async fn answer_all(listener: TcpListener, challenges: Challenges) {
+    loop {
+        let (stream, _) = listener.accept().await.unwrap();
+        answer(stream, &challenges).await;
+    }
+}
+
+async fn answer(mut stream: TcpStream, challenges: &Challenges) {
+    let mut head = [0; 4096];
+    let read = stream.read(&mut head).await.unwrap_or(0);
+    let head = String::from_utf8_lossy(&head[..read]);
+    let token = head.split(['/', ' ']).nth(4).unwrap_or_default();
+    let found = challenges
+        .answer(ChallengeKind::Http01, token)
+        .await
+        .unwrap();
+    let answer = match &found {
+        Some(text) => format!(
+            "200 OK\r\ncontent-length: {}\r\n\r\n{}",
+            text.as_str().len(),
+            text.as_str()
+        ),
+        None => "404 Not Found\r\ncontent-length: 0\r\n\r\n".into(),
+    };
+    let answer = format!("HTTP/1.1 {answer}");
+    let _ = stream.write_all(answer.as_bytes()).await;
+}
+
+/// Address at which nobody listens.
+pub(crate) fn nobody() -> SocketAddr {
+    let listener = std::net::TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+    listener.local_addr().unwrap()
+}

@@ -1,0 +1,8 @@
+//! Certificates from a real CA, by issuers that share a catalog.
+
+#![allow(clippy::unwrap_used, reason = "a test may panic")]
+
+mod first_access;
+mod fixture;
+mod renewal;
+mod resumed;

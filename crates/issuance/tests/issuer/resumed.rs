@@ -1,0 +1,47 @@
+use std::sync::Arc;
+
+use sekisho_certs::{LineageName, Obtained};
+use sekisho_testkit::services::PebbleOptions;
+use tokio::net::TcpListener;
+use tokio::runtime::Builder;
+
+use crate::fixture::{Fixture, eventually, pattern, visit};
+
+#[tokio::test]
+async fn another_server_goes_on_with_the_order_of_a_dead_one() {
+    // Accepts validations and never answers them.
+    let silent = TcpListener::bind(("127.0.0.1", 0)).await.unwrap();
+    let options = PebbleOptions {
+        http_port: Some(silent.local_addr().unwrap().port()),
+        ..PebbleOptions::default()
+    };
+    let fixture = Fixture::with(options).await;
+    let record = fixture.host("a.example").await;
+    let doomed = fixture.issuer().await;
+    let runtime = Builder::new_multi_thread()
+        .worker_threads(1)
+        .enable_all()
+        .build()
+        .unwrap();
+    let visited = record.clone();
+    runtime.spawn(async move { visit(&doomed, "a.example", Some(&visited)).await });
+    eventually(async || {
+        let lineage = fixture.lineage("a.example").await;
+        lineage.is_some_and(|one| one.claim.is_some() && one.order.is_some())
+    })
+    .await;
+    runtime.shutdown_background();
+    let issuer = fixture.issuer().await;
+    let name = LineageName::from(&pattern("a.example"));
+    let waiting = tokio::spawn({
+        let issuer = Arc::clone(&issuer);
+        async move { issuer.issue(&name).await }
+    });
+    fixture.end_claims();
+    let failed = waiting.await.unwrap().unwrap_err();
+    assert!(failed.why.contains("a.example"), "{failed:?}");
+    assert_eq!(fixture.orders(), 1, "the same order");
+    drop(silent);
+    let obtained = visit(&issuer, "a.example", Some(&record)).await;
+    assert!(matches!(obtained, Obtained::Failed { .. }));
+}
