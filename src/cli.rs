@@ -1,5 +1,6 @@
 //! The command line: parses arguments and runs the command.
 
+mod acme;
 mod cert;
 mod check;
 mod completions;
@@ -52,6 +53,9 @@ enum Command {
     /// Import, show, list, remove and export certificates with their keys
     #[command(subcommand)]
     Cert(cert::Command),
+    /// Manage the accounts at CAs
+    #[command(subcommand)]
+    Acme(acme::Command),
     /// Add, change, list and remove master keys
     #[command(subcommand)]
     Key(key::Command),
@@ -74,6 +78,7 @@ impl Cli {
             Command::Check(args) => check::run(config, &args),
             Command::Host(command) => host::run(config, command),
             Command::Cert(command) => cert::run(config, command),
+            Command::Acme(command) => acme::run(config, command),
             Command::Key(command) => key::run(config, command),
             Command::Store(command) => store::run(config, command),
             Command::Demo(args) => demo::run(&args),

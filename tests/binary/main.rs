@@ -1,6 +1,7 @@
 //! Tests the real binary from the outside: commands, files, sockets, signals.
 
 mod acme;
+mod acme_account;
 mod cert;
 mod curl_openssl;
 mod demo;

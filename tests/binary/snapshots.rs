@@ -8,7 +8,7 @@ use std::path::Path;
 
 use crate::sandbox::Sandbox;
 
-const COMMANDS: [&str; 25] = [
+const COMMANDS: [&str; 30] = [
     "",
     "init",
     "serve",
@@ -26,6 +26,11 @@ const COMMANDS: [&str; 25] = [
     "cert list",
     "cert remove",
     "cert export",
+    "acme",
+    "acme account",
+    "acme account show",
+    "acme account rotate",
+    "acme account deactivate",
     "key",
     "key new",
     "key rotate",

@@ -83,12 +83,12 @@ impl Authorities {
             };
             if let Some(other) = all.iter().find(same) {
                 let why = format!("{:?} and {name:?} are the same CA", other.ca.name());
-                return Err(SettingError::new("ca", why));
+                return Err(SettingError::new("cas", why));
             }
             all.push(Arc::new(new));
         }
         match all.is_empty() {
-            true => Err(SettingError::new("ca", "name at least one CA")),
+            true => Err(SettingError::new("cas", "name at least one CA")),
             false => Ok(Self(all)),
         }
     }

@@ -245,10 +245,10 @@ async fn a_ca_without_a_directory_leaves_the_others() {
 #[test]
 fn settings_that_can_not_be_used_are_named() {
     let refused = |options| Authorities::new(options).unwrap_err().to_string();
-    assert_eq!(refused(vec![]), "ca: name at least one CA");
+    assert_eq!(refused(vec![]), "cas: name at least one CA");
     let ca = |name: &str, url: &str| CaOptions::new(settings(name, url));
     let same = vec![ca("a", "https://a.example"), ca("b", "https://a.example")];
-    assert_eq!(refused(same), r#"ca: "a" and "b" are the same CA"#);
+    assert_eq!(refused(same), r#"cas: "a" and "b" are the same CA"#);
     let wrong = vec![ca("a", "http://a.example")];
     assert_eq!(
         refused(wrong),

@@ -1,0 +1,29 @@
+//! `sekisho acme`: what is kept at the CAs.
+
+mod account;
+
+use std::path::Path;
+
+use clap::Subcommand;
+
+use crate::cli::failure::{Ended, Result};
+
+/// What is done at the CAs of `[acme]`.
+#[derive(Debug, Subcommand)]
+#[command(after_help = EXAMPLES)]
+pub(crate) enum Command {
+    /// Show, rotate and deactivate the accounts at the CAs
+    #[command(subcommand)]
+    Account(account::Command),
+}
+
+pub(super) fn run(config: Option<&Path>, command: Command) -> Result<Ended> {
+    match command {
+        Command::Account(command) => account::run(config, &command),
+    }
+}
+
+const EXAMPLES: &str = "\
+Examples:
+  sekisho acme account show
+  sekisho acme account rotate --ca letsencrypt";
