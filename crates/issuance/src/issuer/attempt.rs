@@ -144,10 +144,24 @@ impl<'a> Attempt<'a> {
                     let (solver, why) = (solver.as_str(), failure.why());
                     tracing::info!(lineage = %self.lineage.name, solver, %why, "trying the next challenge");
                 }
-                done => return done,
+                done => return self.proved_by(*solver, solvers, done),
             }
         }
-        self.as_account(authority, *last).await
+        let done = self.as_account(authority, *last).await;
+        self.proved_by(*last, solvers, done)
+    }
+
+    /// Notes which challenge has worked: renewals then try it first.
+    fn proved_by(
+        &mut self,
+        solver: ChallengeKind,
+        solvers: &[ChallengeKind],
+        done: Result<Credential, Failure>,
+    ) -> Result<Credential, Failure> {
+        if done.is_ok() && solvers.first() != Some(&solver) {
+            self.lineage.wishes.solver = Some(solver.as_str().to_owned());
+        }
+        done
     }
 
     /// Orders with the account; once again if another server has replaced it.

@@ -41,7 +41,7 @@ impl Issuer {
         // A first visitor waits; nobody waits for a renewal.
         let free = free.saturating_sub(self.most_orders / 4);
         let mut permits = Vec::new();
-        for _ in 0..free.max(usize::from(self.most_orders == 1)) {
+        for _ in 0..free {
             permits.extend(Arc::clone(&self.orders).try_acquire_owned().ok());
         }
         if permits.is_empty() {
