@@ -65,12 +65,22 @@ impl Fixture {
     pub(crate) async fn issuer_with(&self, change: impl FnOnce(&mut Settings)) -> Arc<Issuer> {
         let mut settings = self.settings();
         change(&mut settings);
-        let sealer = open(&self.catalog).await;
-        let challenges = Arc::new(Challenges::new(sealer.clone(), Clock::System));
-        Arc::new(Issuer::new(settings, sealer, challenges, Clock::System).unwrap())
+        self.built(settings, Clock::System).await
     }
 
-    fn settings(&self) -> Settings {
+    /// Starts a server with another time.
+    pub(crate) async fn issuer_at(&self, clock: Clock) -> Arc<Issuer> {
+        self.built(self.settings(), clock).await
+    }
+
+    async fn built(&self, settings: Settings, clock: Clock) -> Arc<Issuer> {
+        let sealer = open(&self.catalog).await;
+        // Answers expire by the time of who asks for them.
+        let challenges = Arc::new(Challenges::new(sealer.clone(), clock.clone()));
+        Arc::new(Issuer::new(settings, sealer, challenges, clock).unwrap())
+    }
+
+    pub(crate) fn settings(&self) -> Settings {
         Settings {
             cas: vec![CaOptions::new(CaSettings {
                 name: "pebble".into(),

@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
+mod bad_days;
 mod first_access;
 mod fixture;
 mod renewal;

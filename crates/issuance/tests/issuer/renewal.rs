@@ -3,6 +3,8 @@ use std::sync::Arc;
 use sekisho_certs::store::Write;
 use sekisho_certs::{Clock, Fence, LineageName};
 
+use rustls_pki_types::CertificateDer;
+
 use crate::fixture::{Fixture, eventually, pattern, visit};
 
 #[tokio::test]
@@ -49,4 +51,61 @@ async fn a_server_takes_up_what_is_due_and_leaves_what_is_not() {
     .await;
     renewing.abort();
     assert_eq!(fixture.orders(), 3);
+}
+
+#[tokio::test]
+async fn a_window_of_the_ca_makes_a_certificate_due() {
+    let fixture = Fixture::start().await;
+    let record = fixture.host("a.example").await;
+    let issuer = fixture.issuer().await;
+    visit(&issuer, "a.example", Some(&record)).await;
+    let name = LineageName::from(&pattern("a.example"));
+    let id = fixture
+        .lineage("a.example")
+        .await
+        .unwrap()
+        .credential
+        .unwrap();
+    // Pebble compares serial numbers as text, with the zero that DER puts before a
+    // high bit or without it: it does not find such a certificate.
+    let leaf = loop {
+        let chain = &fixture.catalog.credentials(&[id]).await.unwrap()[0].chain;
+        if has_low_serial(&chain[0]) {
+            break chain[0].clone();
+        }
+        issuer.issue(&name).await.unwrap();
+    };
+    let before = fixture.orders();
+    let window = r#"{"suggestedWindow": {"start": "2026-01-02T03:04:05Z",
+        "end": "2026-01-02T05:04:05Z"}}"#;
+    fixture.pebble.set_renewal_info(&pem(&leaf), window).await;
+    let mut looked_at = fixture.lineage("a.example").await.unwrap();
+    looked_at.due = Some(0);
+    let put = Write::PutLineage(looked_at, Fence::Any);
+    fixture.sealer.write(vec![put]).await.unwrap();
+    let renewing = tokio::spawn(Arc::clone(&issuer).renew_due());
+    eventually(async || {
+        let chain = &fixture.catalog.credentials(&[id]).await.unwrap()[0].chain;
+        chain[0] != leaf
+    })
+    .await;
+    renewing.abort();
+    assert_eq!(fixture.orders(), before + 1);
+}
+
+fn has_low_serial(leaf: &CertificateDer<'_>) -> bool {
+    use x509_parser::prelude::FromDer as _;
+    let (_, leaf) = x509_parser::certificate::X509Certificate::from_der(leaf).unwrap();
+    leaf.raw_serial()[0] != 0
+}
+
+fn pem(leaf: &CertificateDer<'_>) -> String {
+    let text = data_encoding::BASE64.encode(leaf);
+    let lines: Vec<_> = text
+        .as_bytes()
+        .chunks(64)
+        .map(String::from_utf8_lossy)
+        .collect();
+    let body = lines.join("\n");
+    format!("-----BEGIN CERTIFICATE-----\n{body}\n-----END CERTIFICATE-----\n")
 }

@@ -1,0 +1,149 @@
+//! Days on which something fails, and somebody corrects it.
+
+use std::sync::Arc;
+use std::sync::atomic::AtomicI64;
+
+use sekisho_certs::{Clock, LineageName, Obtained};
+use sekisho_issuance::acme::{CaSettings, ChallengeKind};
+use sekisho_issuance::issuer::Issuer;
+use sekisho_issuance::quota::Limit;
+use sekisho_issuance::settings::CaOptions;
+use sekisho_testkit::services::PebbleOptions;
+
+use crate::fixture::{Fixture, nobody, pattern, visit};
+
+#[tokio::test]
+async fn where_the_first_ca_is_down_the_second_one_issues() {
+    let fixture = Fixture::start().await;
+    let record = fixture.host("a.example").await;
+    let issuer = fixture
+        .issuer_with(|settings| {
+            let down = CaOptions::new(CaSettings {
+                name: "down".into(),
+                directory: format!("https://{}/dir", nobody()),
+                ..settings.cas[0].ca.clone()
+            });
+            settings.cas.insert(0, down);
+        })
+        .await;
+    let obtained = visit(&issuer, "a.example", Some(&record)).await;
+    assert!(matches!(obtained, Obtained::Stored), "{obtained:?}");
+}
+
+#[tokio::test]
+async fn a_ca_that_is_down_is_tried_again_and_the_names_bear_no_blame() {
+    let fixture = Fixture::start().await;
+    let record = fixture.host("a.example").await;
+    let unreachable = format!("https://{}/dir", nobody());
+    let issuer = fixture
+        .issuer_with(|settings| settings.cas[0].ca.directory = unreachable)
+        .await;
+    let obtained = visit(&issuer, "a.example", Some(&record)).await;
+    assert!(matches!(obtained, Obtained::Failed { .. }), "{obtained:?}");
+    let lineage = fixture.lineage("a.example").await.unwrap();
+    let pause = lineage.due.unwrap() - Clock::System.now();
+    assert!((1..120).contains(&pause), "{pause}");
+    // It is up again: a server that has not seen the failure tries at once.
+    let issuer = fixture.issuer().await;
+    let issued = issuer.issue(&lineage.name).await.unwrap();
+    assert_eq!(issued.names, [pattern("a.example")]);
+    let lineage = fixture.lineage("a.example").await.unwrap();
+    assert_eq!((lineage.attempts, lineage.last_error), (0, None));
+}
+
+#[tokio::test]
+async fn the_challenge_that_works_is_tried_first_from_then_on() {
+    let options = PebbleOptions {
+        tls_port: Some(nobody().port()),
+        ..PebbleOptions::default()
+    };
+    let fixture = Fixture::with(options).await;
+    let record = fixture.host("a.example").await;
+    let issuer = fixture
+        .issuer_with(|settings| {
+            settings.solvers = vec![ChallengeKind::TlsAlpn01, ChallengeKind::Http01];
+        })
+        .await;
+    let obtained = visit(&issuer, "a.example", Some(&record)).await;
+    assert!(matches!(obtained, Obtained::Stored), "{obtained:?}");
+    assert_eq!(fixture.orders(), 2);
+    let name = LineageName::from(&pattern("a.example"));
+    issuer.issue(&name).await.unwrap();
+    assert_eq!(fixture.orders(), 3);
+}
+
+#[tokio::test]
+async fn all_servers_keep_to_the_limits_of_a_ca() {
+    let fixture = Fixture::start().await;
+    let limited = async || {
+        let limit = |settings: &mut sekisho_issuance::settings::Settings| {
+            settings.cas[0].quotas.orders = Limit::new(1, 3600);
+        };
+        fixture.issuer_with(limit).await
+    };
+    let servers = [limited().await, limited().await];
+    for (server, name, is_stored) in [(0, "a.example", true), (1, "b.example", false)] {
+        let record = fixture.host(name).await;
+        let obtained = visit(&servers[server], name, Some(&record)).await;
+        assert_eq!(
+            matches!(obtained, Obtained::Stored),
+            is_stored,
+            "{obtained:?}"
+        );
+    }
+    assert_eq!(fixture.orders(), 1);
+    let lineage = fixture.lineage("b.example").await.unwrap();
+    assert!(
+        lineage
+            .last_error
+            .unwrap()
+            .text
+            .contains("limits of pebble")
+    );
+    let pause = lineage.due.unwrap() - Clock::System.now();
+    assert!((3500..4200).contains(&pause), "{pause}");
+    assert_eq!(lineage.attempts, 0, "nobody was refused");
+}
+
+#[tokio::test]
+async fn past_the_bound_of_orders_a_name_waits_for_its_turn() {
+    let fixture = Fixture::start().await;
+    let record = fixture.host("a.example").await;
+    let issuer = fixture.issuer_with(|settings| settings.orders = 0).await;
+    let obtained = visit(&issuer, "a.example", Some(&record)).await;
+    let Obtained::Failed { why, retry_after } = obtained else {
+        panic!("{obtained:?}");
+    };
+    assert!(
+        why.contains("in flight") && retry_after.as_secs() < 10,
+        "{why}"
+    );
+    let lineage = fixture.lineage("a.example").await.unwrap();
+    assert!(lineage.due.unwrap() <= Clock::System.now(), "it is due");
+}
+
+#[tokio::test]
+async fn a_clock_that_is_a_day_off_holds_nothing_up() {
+    let fixture = Fixture::start().await;
+    for (day, name) in [(-1, "a.example"), (1, "b.example")] {
+        let now = Clock::System.now_ms() + day * 86_400_000;
+        let clock = Clock::Manual(Arc::new(AtomicI64::new(now)));
+        let record = fixture.host(name).await;
+        let issuer = fixture.issuer_at(clock.clone()).await;
+        let obtained = visit(&issuer, name, Some(&record)).await;
+        assert!(matches!(obtained, Obtained::Stored), "{day}: {obtained:?}");
+        let due = fixture.lineage(name).await.unwrap().due.unwrap();
+        assert!(due > clock.now(), "{day}");
+    }
+}
+
+#[tokio::test]
+async fn a_setting_that_can_not_be_used_is_named() {
+    let fixture = Fixture::start().await;
+    let mut settings = fixture.settings();
+    settings.cas[0].ca.root = Some("/nowhere/ca.pem".into());
+    let sealer = fixture.sealer.clone();
+    let challenges = sekisho_certs::Challenges::new(sealer.clone(), Clock::System);
+    let error = Issuer::new(settings, sealer, Arc::new(challenges), Clock::System).unwrap_err();
+    assert_eq!(error.key, "ca.pebble.root");
+}
