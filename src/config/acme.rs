@@ -71,9 +71,11 @@ impl Acme {
         for (options, external) in settings.cas.iter_mut().zip(&self.external) {
             let name = format!("ca.{}.eab_key", options.ca.name);
             let read = |External { id, key }: &External| {
-                let key = secret(key, name, |text| Ok(bytes(text)));
-                let id = id.clone();
-                key.map(|key| ExternalAccount { id, key })
+                secret(key, name, |text| {
+                    let (id, key) = (id.clone(), bytes(text));
+                    let account = ExternalAccount { id, key };
+                    account.check().map(|()| account)
+                })
             };
             options.external = external.as_ref().map(read).transpose()?;
         }

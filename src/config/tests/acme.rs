@@ -132,6 +132,7 @@ fn secrets_are_read_when_an_issuer_is_built() {
             "eab: others may read it (mode 644); run chmod 600",
         ),
         (&[("eab", "\n", 0o600)], "eab: it is empty"),
+        (&[("eab", "c2VjcmV0+", 0o600)], "eab: it is not base64url"),
         (
             &[("eab", "a2V5", 0o600), ("tsig", "c2VjcmV0", 0o600)],
             ":12: [acme] dns.\"a.example\".tsig: ",

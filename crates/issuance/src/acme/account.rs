@@ -45,6 +45,16 @@ pub struct ExternalAccount {
     pub key: Secret,
 }
 
+impl ExternalAccount {
+    /// Checks the form of the key; whether the CA takes it shows with the account.
+    ///
+    /// # Errors
+    /// Says what is wrong, without the key.
+    pub fn check(&self) -> Result<(), String> {
+        mac_key(self).map(drop)
+    }
+}
+
 impl Ca {
     /// Makes an account with a fresh key. The caller saves [`Account::to_bytes`]
     /// before it uses the account. A kill between the CA's answer and the saving
@@ -106,15 +116,19 @@ impl Ca {
 }
 
 fn external_key(external: &ExternalAccount) -> Result<ExternalAccountKey, Fault> {
+    let key = mac_key(external).map_err(|why| Fault::Setting {
+        key: "eab_key",
+        why,
+    })?;
+    Ok(ExternalAccountKey::new(external.id.clone(), key.expose()))
+}
+
+fn mac_key(external: &ExternalAccount) -> Result<Secret, String> {
     let text = external.key.expose().trim_ascii();
     let padding = text.iter().rev().take_while(|&&byte| byte == b'=').count();
     let key = BASE64URL_NOPAD.decode(&text[..text.len() - padding]);
-    let key = key.map_err(|_| Fault::Setting {
-        key: "eab_key",
-        why: "it is not base64url".into(),
-    })?;
-    let key = Secret::new(key);
-    Ok(ExternalAccountKey::new(external.id.clone(), key.expose()))
+    key.map(Secret::new)
+        .map_err(|_| "it is not base64url".into())
 }
 
 impl Account {
