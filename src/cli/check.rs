@@ -28,9 +28,11 @@ pub(crate) struct Args {
 pub(super) fn run(config: Option<&Path>, args: &Args) -> Result<Ended> {
     let config = configuration::load(config)?;
     open::admin_token(&config)?;
-    open::issuance(&config)?;
     let (opened, unreachable, refused) = open::runtime()?.block_on(async {
         let opened = open::serving(&config, false).await?;
+        if let Some(sealer) = &opened.catalog {
+            open::issuer(&config, sealer, &open::challenges(sealer))?;
+        }
         let unreachable = probe(&config, &opened).await?;
         let catalog = opened.catalog.as_ref();
         let refused = match catalog.filter(|_| unreachable.store.is_none()) {

@@ -17,7 +17,7 @@ use crate::cli::failure::Result;
 use crate::config::Config;
 
 pub(super) use caches::{IGNORED, connect as connect_cache, ignores_redis};
-pub(super) use issuance::issuance;
+pub(super) use issuance::{challenges, issuer};
 pub(super) use serving::serving;
 
 mod caches;

@@ -1,5 +1,6 @@
 //! `sekisho serve`
 
+mod issuance;
 mod log;
 mod serving;
 

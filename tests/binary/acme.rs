@@ -1,5 +1,6 @@
 //! Tests `[acme]` as far as no CA is asked, and challenges without it.
 
+use std::fs::{self, DirEntry};
 use std::sync::Arc;
 
 use sekisho_certs::seal::KeySource;
@@ -8,9 +9,10 @@ use sekisho_stores::Mode;
 use sekisho_stores::sqlite::Sqlite;
 use tokio::runtime::Runtime;
 
-use crate::sandbox::{Sandbox, ca};
+use crate::sandbox::{SOON, Sandbox, ca, until};
 
-const ACME: &str = "\
+/// A CA that is never reached.
+pub(crate) const ACME: &str = "\
 [acme]
 cas = [\"internal\"]
 agree = true
@@ -62,6 +64,11 @@ fn parts_that_can_not_be_built_are_named_with_their_line() {
             "open: others may read it (mode 644); run chmod 600",
         ),
         (
+            format!("{ACME}[acme.ca.twin]\ndirectory = \"https://127.0.0.1:1/\"\n")
+                .replace("[\"internal\"]", "[\"internal\", \"twin\"]"),
+            ":14: [acme] cas: \"internal\" and \"twin\" are the same CA",
+        ),
+        (
             format!("{ACME}[acme.dns.\"b.example\"]\nwebhook = \"https://h/?k=hush\"\n"),
             ":20: [acme] dns.\"b.example\".webhook: it is no https://",
         ),
@@ -78,7 +85,25 @@ fn parts_that_can_not_be_built_are_named_with_their_line() {
     }
     sandbox.configure(ACME);
     sandbox.ok(&["check"]);
-    sandbox.serve().stop();
+}
+
+#[test]
+fn only_acme_starts_a_thread_of_orders() {
+    let sandbox = sandbox();
+    for (text, is_there) in [("", false), (ACME, true)] {
+        sandbox.configure(text);
+        let server = sandbox.serve();
+        until("it serves", SOON, || server.fetch("a.example").is_ok());
+        let tasks = fs::read_dir(format!("/proc/{}/task", server.pid())).expect("it runs");
+        let name = |task: DirEntry| fs::read_to_string(task.path().join("comm")).ok();
+        let names: Vec<_> = tasks.flatten().filter_map(name).collect();
+        assert_eq!(
+            names.iter().any(|name| name == "issuance\n"),
+            is_there,
+            "{names:?}"
+        );
+        server.stop();
+    }
 }
 
 #[test]

@@ -6,6 +6,7 @@ mod cert;
 mod curl_openssl;
 mod demo;
 mod disk_cache;
+mod first_access;
 mod host;
 mod https_store;
 mod import;

@@ -6,14 +6,20 @@ use std::fs;
 use sekisho_testkit::RedisServer;
 use sekisho_testkit::services::Postgres;
 
+use crate::acme::ACME;
 use crate::redis_cache;
+use crate::sandbox::ca;
 
 #[test]
 fn the_documentation_lists_every_metric() {
-    // With PostgreSQL and a Redis cache before it, a server has all its parts.
+    // With PostgreSQL, a Redis cache before it and issuance, a server has all its
+    // parts.
     let redis = RedisServer::start();
     let database = Postgres::start();
     let sandbox = redis_cache::sandbox(&database.database(), &redis);
+    let config = fs::read_to_string(sandbox.path("sekisho.toml")).expect("a file");
+    sandbox.write_private("sekisho.toml", &format!("{config}{ACME}"));
+    sandbox.write("root.pem", &ca().root_pem());
     sandbox.import(&["a.example"]);
     let server = sandbox.serve();
     let answer = server.ask("/metrics");

@@ -7,7 +7,8 @@ use std::sync::Arc;
 use rustls::client::Resumption;
 use rustls::version::{TLS12, TLS13};
 use rustls::{ClientConfig, RootCertStore};
-use rustls_pki_types::ServerName;
+use rustls_pki_types::pem::PemObject;
+use rustls_pki_types::{CertificateDer, ServerName};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
@@ -22,13 +23,23 @@ use crate::ca::TestCa;
 /// If the provider lacks the default versions.
 #[must_use]
 pub fn config(ca: &TestCa) -> ClientConfig {
-    config_for(ca, &[&TLS13, &TLS12])
+    config_for(ca.root(), &[&TLS13, &TLS12])
 }
 
 /// Makes a configuration for TLS 1.2 alone.
 #[must_use]
 pub fn config_tls12(ca: &TestCa) -> ClientConfig {
-    config_for(ca, &[&TLS12])
+    config_for(ca.root(), &[&TLS12])
+}
+
+/// Makes a configuration as [`config`] does, for another CA by its root, PEM.
+///
+/// # Panics
+/// If it is no certificate.
+#[must_use]
+pub fn config_of(root: &str) -> ClientConfig {
+    let root = CertificateDer::from_pem_slice(root.as_bytes()).expect("a certificate");
+    config_for(root, &[&TLS13, &TLS12])
 }
 
 /// Connects and finishes the handshake for `name`.
@@ -102,9 +113,12 @@ pub async fn send(
     Ok(String::from_utf8_lossy(&answer).into_owned())
 }
 
-fn config_for(ca: &TestCa, versions: &[&'static rustls::SupportedProtocolVersion]) -> ClientConfig {
+fn config_for(
+    root: CertificateDer<'static>,
+    versions: &[&'static rustls::SupportedProtocolVersion],
+) -> ClientConfig {
     let mut roots = RootCertStore::empty();
-    roots.add(ca.root()).expect("the root is a certificate");
+    roots.add(root).expect("the root is a certificate");
     let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
     let mut config = ClientConfig::builder_with_provider(provider)
         .with_protocol_versions(versions)

@@ -31,7 +31,11 @@ fn free_port() -> u16 {
 }
 
 /// Returns free ports, each another one.
-fn free_ports<const N: usize>() -> [u16; N] {
+///
+/// # Panics
+/// If there is none.
+#[must_use]
+pub fn free_ports<const N: usize>() -> [u16; N] {
     // All are bound before one is free again.
     let bound = [(); N].map(|()| TcpListener::bind("127.0.0.1:0").expect("a port"));
     bound.map(|listener| listener.local_addr().expect("an address").port())

@@ -6,7 +6,7 @@ mod show;
 
 use std::path::Path;
 
-use anyhow::{Context, anyhow};
+use anyhow::anyhow;
 use clap::Subcommand;
 use sekisho_certs::Sealer;
 use sekisho_issuance::accounts::Accounts;
@@ -50,7 +50,7 @@ struct AtCas {
 
 impl AtCas {
     async fn open(config: &Config) -> Result<Self> {
-        let settings = open::issuance(config)?.ok_or_else(|| {
+        let settings = config.issuance()?.ok_or_else(|| {
             let file = config.file.display();
             anyhow!("{file}: [acme] is missing; it names the CAs, as in cas = [\"letsencrypt\"]")
         })?;
@@ -61,7 +61,7 @@ impl AtCas {
         Ok(Self {
             accounts: Accounts::new(sealer.clone(), contact.clone(), settings.agree),
             sealer,
-            cas: cas.context("[acme]")?,
+            cas: cas.map_err(|error| config.located(error.into()))?,
             contact,
         })
     }

@@ -1,31 +1,29 @@
-//! Reads what an issuer of the configuration works with.
+//! Makes the issuer of the configuration.
 
-use sekisho_issuance::acme::Ca;
-use sekisho_issuance::admission::Admission;
-use sekisho_issuance::settings::{SettingError, Settings};
-use sekisho_issuance::solver::dns01::Dns01;
+use std::sync::Arc;
+
+use sekisho_certs::{Challenges, Clock, Sealer};
+use sekisho_issuance::issuer::Issuer;
 
 use crate::cli::failure::Result;
 use crate::config::Config;
 
 /// Reads the secrets and roots of `[acme]`, and sends nothing. None without the
 /// section.
-pub(in crate::cli) fn issuance(config: &Config) -> Result<Option<Settings>> {
+pub(in crate::cli) fn issuer(
+    config: &Config,
+    sealer: &Sealer,
+    challenges: &Arc<Challenges>,
+) -> Result<Option<Issuer>> {
     let Some(settings) = config.issuance()? else {
         return Ok(None);
     };
-    verify(&settings).map_err(|error| config.located(error))?;
-    Ok(Some(settings))
+    let (sealer, challenges) = (sealer.clone(), Arc::clone(challenges));
+    let issuer = Issuer::new(settings, sealer, challenges, Clock::System);
+    Ok(Some(issuer.map_err(|error| config.located(error))?))
 }
 
-fn verify(settings: &Settings) -> Result<(), SettingError> {
-    for options in &settings.cas {
-        Ca::new(&options.ca)?;
-    }
-    Admission::new(settings.admission.clone())?;
-    for zone in &settings.dns {
-        let solver = Dns01::new(zone.solver.clone());
-        solver.map_err(|error| SettingError::of_zone(&zone.zone, &error))?;
-    }
-    Ok(())
+/// Makes the answers to challenges of a catalog, whoever orders.
+pub(in crate::cli) fn challenges(sealer: &Sealer) -> Arc<Challenges> {
+    Arc::new(Challenges::new(sealer.clone(), Clock::System))
 }

@@ -11,7 +11,7 @@ use anyhow::{Context, anyhow, bail};
 use sekisho_certs::feed::CACHE_TIMEOUT;
 use sekisho_certs::metrics::Registry;
 use sekisho_certs::{
-    Challenges, Clock, Documents, Feed, Follower, Lookup, LookupSettings, NeverObtain, Sealer,
+    Challenges, Clock, Documents, Feed, Follower, Lookup, LookupSettings, NeverObtain, Obtain,
 };
 use sekisho_server::admin::{Address, Admin, Listener, Sources};
 use sekisho_server::metrics::{Metrics, register_process};
@@ -24,6 +24,7 @@ use tokio::time::timeout;
 
 use crate::cli::failure::Result;
 use crate::cli::open::{self, Opened};
+use crate::cli::serve::issuance::Issuance;
 use crate::cli::serve::log;
 use crate::config::{Config, Size};
 use crate::process;
@@ -34,6 +35,7 @@ pub(crate) struct Serving {
     background: Runtime,
     server: Server,
     feed: Option<Feed>,
+    issuance: Option<Issuance>,
     keeper: Keeper,
     admin: Option<(Listener, Admin)>,
     shutdown: Shutdown,
@@ -61,8 +63,10 @@ impl Serving {
         let ring = Arc::new(Ring::random());
         let guard = Guard::new(config.allowed_roots.clone(), config.own_files());
         let guard = Arc::new(guard);
-        open::issuance(config)?;
-        let lookup = lookup(config, &opened, &ring, &guard);
+        let challenges = opened.catalog.as_ref().map(open::challenges);
+        let issuance = issuance(config, &opened, challenges.as_ref())?;
+        let obtain = issuance.as_ref().map(Issuance::on_demand);
+        let lookup = lookup(config, &opened, &ring, &guard, obtain);
         let documents = Arc::new(Documents::default());
         let keeper = keeper(config, &opened, &documents, ring);
         let feed = background.block_on(feed(&opened, &lookup, documents));
@@ -75,13 +79,13 @@ impl Serving {
             metrics: Arc::clone(&metrics),
             responder: Arc::clone(&responder),
             // Another server may order, and a command that orders has no sockets.
-            challenges: opened.catalog.clone().map(challenges),
+            challenges,
             clock: Clock::System,
             on_worker: worker::register,
         };
         let server = Server::build(config.settings(), parts).map_err(with_hint)?;
         let sources = Sources {
-            registry: registry(&opened, &lookup, &metrics, &responder),
+            registry: registry(&opened, &lookup, &metrics, &responder, issuance.as_ref()),
             metrics: Arc::clone(&metrics),
             lookup: Box::new(move || lookup.stats()),
             draining: {
@@ -99,6 +103,7 @@ impl Serving {
             background,
             server,
             feed,
+            issuance,
             keeper,
             admin,
             shutdown,
@@ -167,6 +172,7 @@ impl Serving {
 
     /// Serves until it is shut down.
     pub(crate) fn run(self) -> Result<()> {
+        self.issuance.map(Issuance::start).transpose()?;
         self.background.block_on(async {
             if let Some(feed) = self.feed {
                 tokio::spawn(feed.run());
@@ -188,6 +194,7 @@ fn lookup(
     opened: &Opened,
     ring: &Arc<Ring>,
     guard: &Arc<Guard>,
+    obtain: Option<Arc<dyn Obtain>>,
 ) -> Arc<Lookup<VirtualHost>> {
     let settings = LookupSettings {
         memory: config.cache.memory,
@@ -199,13 +206,22 @@ fn lookup(
     Lookup::new(
         Arc::clone(&opened.store),
         &settings,
-        Arc::new(NeverObtain),
+        obtain.unwrap_or_else(|| Arc::new(NeverObtain)),
         publish,
     )
 }
 
-fn challenges(sealer: Sealer) -> Arc<Challenges> {
-    Arc::new(Challenges::new(sealer, Clock::System))
+/// Makes what orders certificates. None without `[acme]`, which needs a catalog.
+fn issuance(
+    config: &Config,
+    opened: &Opened,
+    challenges: Option<&Arc<Challenges>>,
+) -> Result<Option<Issuance>> {
+    let Some((sealer, challenges)) = opened.catalog.as_ref().zip(challenges) else {
+        return Ok(None);
+    };
+    let issuer = open::issuer(config, sealer, challenges)?;
+    issuer.map(Issuance::new).transpose()
 }
 
 /// Makes the change feed. Its followers get each page of the catalog's log in
@@ -269,6 +285,7 @@ fn registry(
     lookup: &Arc<Lookup<VirtualHost>>,
     metrics: &Arc<Metrics>,
     responder: &Arc<Responder>,
+    issuance: Option<&Issuance>,
 ) -> Registry {
     let mut registry = Registry::default();
     register_process(registry.sub_registry_with_prefix("process"));
@@ -281,6 +298,9 @@ fn registry(
     }
     if let Some(disk) = &opened.disk {
         disk.register(own);
+    }
+    if let Some(issuance) = issuance {
+        issuance.register(own);
     }
     log::register(own);
     process::register_build(own);

@@ -1,0 +1,61 @@
+//! The thread of orders: first access and renewal.
+
+use std::sync::Arc;
+use std::thread;
+
+use anyhow::Context;
+use sekisho_certs::Obtain;
+use sekisho_certs::metrics::Registry;
+use sekisho_issuance::issuer::{Issuer, OnDemand};
+use tokio::runtime::{Builder, Runtime};
+
+use crate::cli::failure::Result;
+
+/// Issuer with a runtime of its own. What keys and certificates cost must not
+/// delay the background runtime, which delivers changes.
+pub(super) struct Issuance {
+    issuer: Arc<Issuer>,
+    runtime: Runtime,
+}
+
+impl Issuance {
+    pub(super) fn new(issuer: Issuer) -> Result<Self> {
+        let runtime = Builder::new_current_thread()
+            .enable_all()
+            .max_blocking_threads(BLOCKING)
+            .thread_name("issuance")
+            .build()
+            .context("the runtime of orders could not be started")?;
+        let issuer = Arc::new(issuer);
+        Ok(Self { issuer, runtime })
+    }
+
+    /// Returns what lookups ask. They are answered once the thread has started.
+    pub(super) fn on_demand(&self) -> Arc<dyn Obtain> {
+        let runtime = self.runtime.handle().clone();
+        Arc::new(OnDemand::new(Arc::clone(&self.issuer), runtime))
+    }
+
+    pub(super) fn register(&self, registry: &mut Registry) {
+        self.issuer.register(registry);
+    }
+
+    /// Starts the thread, which ends with the process: any server goes on with the
+    /// orders that it leaves.
+    pub(super) fn start(self) -> Result<()> {
+        let work = move || {
+            // A task of its own: if it panicked, first access would go on.
+            self.runtime.spawn(self.issuer.renew_due());
+            self.runtime.block_on(std::future::pending::<()>());
+        };
+        let thread = thread::Builder::new().name("issuance".into());
+        thread
+            .spawn(work)
+            .context("the thread of orders could not be started")?;
+        Ok(())
+    }
+}
+
+/// Threads that make RSA keys and resolve the names of CAs. More would take the
+/// cores from the workers.
+const BLOCKING: usize = 2;
