@@ -23,6 +23,7 @@ mod outcome;
 mod prove;
 mod renewal;
 mod revoke;
+mod shares;
 mod turns;
 mod under_way;
 mod working;
@@ -52,6 +53,7 @@ use crate::solver::Solvers;
 use attempt::When;
 use failure::Failure;
 pub use first_access::OnDemand;
+use shares::Shares;
 use turns::Turns;
 use working::Working;
 
@@ -70,6 +72,10 @@ pub struct Issuer {
     /// A permit is an order in flight.
     orders: Arc<Semaphore>,
     most_orders: usize,
+    /// Orders of first visitors, shared among tenants.
+    first_orders: Shares,
+    /// First visitors that something is done for.
+    visits: Shares,
     working: Working,
     turns: Turns,
     /// Told when there is something due.
@@ -123,6 +129,8 @@ impl Issuer {
             reuse_key: settings.reuse_key,
             orders: Arc::new(Semaphore::new(settings.orders)),
             most_orders: settings.orders,
+            first_orders: Shares::new(settings.orders, settings.orders.div_ceil(2)),
+            visits: Shares::new(VISITS, VISITS / 8),
             working: Working::default(),
             turns: Turns::default(),
             due: Notify::new(),
@@ -191,6 +199,10 @@ impl fmt::Debug for Issuer {
             .finish_non_exhaustive()
     }
 }
+
+/// First visits at once, those that wait for another server's order too. A task has
+/// some KiB.
+const VISITS: usize = 4096;
 
 /// Draws the name of a process: two on one machine are two.
 fn holder() -> String {

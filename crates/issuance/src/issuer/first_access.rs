@@ -41,8 +41,15 @@ impl Obtain for OnDemand {
         if let Some(refused) = self.issuer.admission.refuses(name, record) {
             return Box::pin(std::future::ready(refused));
         }
+        let tenant = record.map(|record| &record.tenant);
+        let Some(place) = self.issuer.visits.take(tenant) else {
+            return Box::pin(std::future::ready(busy("too many first visits at once")));
+        };
         let (issuer, name, record) = (Arc::clone(&self.issuer), name.clone(), record.cloned());
-        let visit = async move { issuer.visited(&name, record.as_ref()).await };
+        let visit = async move {
+            let _place = place;
+            issuer.visited(&name, record.as_ref()).await
+        };
         let visit = self.runtime.spawn(visit);
         Box::pin(async move {
             visit.await.unwrap_or_else(|error| Obtained::Failed {
@@ -99,12 +106,11 @@ impl Issuer {
         } else if !self.add(self.first(allowed, makes_hosts)).await? {
             tracing::debug!(lineage = %name, "another server was faster");
         }
-        let Ok(permit) = Arc::clone(&self.orders).try_acquire_owned() else {
+        let share = self.first_orders.take(Some(&allowed.tenant));
+        let permit = Arc::clone(&self.orders).try_acquire_owned();
+        let (Some(_share), Ok(permit)) = (share, permit) else {
             // The lineage is due: it is taken up in its turn.
-            return Ok(Obtained::Failed {
-                why: format!("{} orders are in flight", self.most_orders).into(),
-                retry_after: SOON,
-            });
+            return Ok(busy("too many orders are in flight"));
         };
         Ok(self.obtained(self.start(&name, When::IfDue, permit).outcome().await))
     }
@@ -179,6 +185,14 @@ impl Issuer {
                 retry_after: next.map_or(SOON, |next| pause(next, self.clock.now())),
             },
         }
+    }
+}
+
+/// Returns the answer where there is no place.
+fn busy(why: &str) -> Obtained {
+    Obtained::Failed {
+        why: why.into(),
+        retry_after: SOON,
     }
 }
 
