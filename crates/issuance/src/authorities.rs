@@ -189,7 +189,7 @@ impl Authorities {
 
     /// Returns what the CA says, or what it said before it failed.
     async fn meta(&self, authority: &Authority) -> Option<Meta> {
-        if authority.state().outage.is_none() {
+        if authority.works() {
             match timeout(META, authority.ca.meta()).await {
                 Ok(Ok(meta)) => authority.state().meta = Some(meta),
                 Ok(Err(error)) => drop(self.failed(authority, &error)),
@@ -210,6 +210,12 @@ impl Authority {
             quotas: options.quotas,
             state: Mutex::default(),
         })
+    }
+
+    /// Tells whether no failure of the CA stands that concerns all orders.
+    #[must_use]
+    pub fn works(&self) -> bool {
+        self.state().outage.is_none()
     }
 
     fn is_worth_trying(&self, now: Instant) -> bool {

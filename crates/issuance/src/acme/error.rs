@@ -172,6 +172,14 @@ impl Error {
         )
     }
 
+    /// Tells whether CAA records (RFC 8659) forbid this CA to issue: another one may.
+    #[must_use]
+    pub fn is_forbidden(&self) -> bool {
+        let is_caa = |problem: &Problem| problem.kind == "caa";
+        self.problem()
+            .is_some_and(|problem| is_caa(problem) || problem.subproblems.iter().any(is_caa))
+    }
+
     /// Tells whether the CA wants fewer requests (RFC 8555, section 6.6).
     #[must_use]
     pub fn is_rate_limit(&self) -> bool {
@@ -273,5 +281,25 @@ mod tests {
             (invalid.blame(), invalid.retry()),
             (Blame::Host, Retry::Later)
         );
+    }
+
+    #[test]
+    fn a_ca_may_be_forbidden_and_an_account_doubted() {
+        let problem = |kind: &str, subproblems| Problem {
+            kind: kind.into(),
+            subproblems,
+            ..Problem::default()
+        };
+        let invalid = |problem| Fault::Invalid(Box::new(problem)).at(&"ca".into(), "ordering");
+        let caa = || problem("caa", Vec::new());
+        assert!(invalid(caa()).is_forbidden());
+        assert!(invalid(problem("compound", vec![caa()])).is_forbidden());
+        assert!(!invalid(problem("dns", Vec::new())).is_forbidden());
+        for kind in ["unauthorized", "accountDoesNotExist", "malformed"] {
+            assert!(refusal(403, kind, None).doubts_account(), "{kind}");
+            // A challenge says nothing of the account.
+            assert!(!invalid(problem(kind, Vec::new())).doubts_account());
+        }
+        assert!(!refusal(429, "rateLimited", None).doubts_account());
     }
 }

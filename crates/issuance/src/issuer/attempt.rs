@@ -118,9 +118,11 @@ impl<'a> Attempt<'a> {
         let mut last = None;
         for authority in candidates {
             match self.at(&authority, &solvers).await {
-                Err(failure) if self.is_of_ca(&authority, &failure) => last = Some(failure),
+                Err(failure) if self.may_do_elsewhere(&authority, &failure) => {
+                    last = Some(failure);
+                }
                 done => {
-                    if done.is_ok() {
+                    if is_answered(&done) {
                         self.issuer.authorities.succeeded(&authority);
                     }
                     return done;
@@ -182,11 +184,11 @@ impl<'a> Attempt<'a> {
     }
 
     /// Tells whether another CA may do, and passes this one over if it failed.
-    fn is_of_ca(&self, authority: &Authority, failure: &Failure) -> bool {
+    fn may_do_elsewhere(&self, authority: &Authority, failure: &Failure) -> bool {
         match failure {
-            Failure::Acme(error) if error.blame() == Blame::Ca => {
-                self.issuer.authorities.failed(authority, error);
-                true
+            Failure::Acme(error) => {
+                let is_passed_over = self.issuer.authorities.failed(authority, error);
+                is_passed_over || error.is_forbidden() || error.blame() == Blame::Ca
             }
             Failure::Closed { .. } => true,
             _ => false,
@@ -218,5 +220,14 @@ impl<'a> Attempt<'a> {
             Err(StoreError::Conflict(_)) => Err(Failure::ClaimLost),
             Err(error) => Err(error.into()),
         }
+    }
+}
+
+/// Tells whether the CA did its part: it issued, or found the host's answer wrong.
+fn is_answered(done: &Result<Credential, Failure>) -> bool {
+    match done {
+        Ok(_) => true,
+        Err(Failure::Acme(error)) => error.blame() == Blame::Host,
+        Err(_) => false,
     }
 }

@@ -105,7 +105,9 @@ impl Failure {
     /// Tells whether the CA could not validate a name: another challenge may do.
     pub(super) fn is_validation(&self) -> bool {
         matches!(self, Self::Acme(error)
-            if matches!(error.fault, Fault::Invalid(_)) && error.blame() == Blame::Host)
+            if matches!(error.fault, Fault::Invalid(_))
+                && error.blame() == Blame::Host
+                && !error.is_forbidden())
             || matches!(self, Self::Dns(_))
             || matches!(self, Self::Acme(error) if matches!(error.fault, Fault::Unsupported(_)))
     }

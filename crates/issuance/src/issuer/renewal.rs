@@ -10,6 +10,7 @@ use tokio::time::{Instant, sleep, timeout};
 use super::Issuer;
 use super::attempt::{Attempt, Suggested};
 use super::claimed::CLAIM;
+use crate::acme::Fault;
 use crate::quota::{Charge, Limit};
 use crate::schedule::{ARI_PER_SECOND, Seed, Window, ari_pause, renewal_due};
 
@@ -89,7 +90,9 @@ impl Attempt<'_> {
         if !matches!(ledger.take_up_to(ARI, &questions(), 1).await, Ok(1)) {
             return;
         }
-        for authority in self.issuer.authorities.all() {
+        let authorities = &self.issuer.authorities;
+        // Each question to a CA that is down would keep a place among the orders.
+        for authority in authorities.all().iter().filter(|one| one.works()) {
             match authority.ca.renewal_info(leaf).await {
                 Ok(info) => {
                     self.issuer.metrics.renewal_information(true);
@@ -103,6 +106,9 @@ impl Attempt<'_> {
                 }
                 Err(error) => {
                     self.issuer.metrics.renewal_information(false);
+                    if matches!(error.fault, Fault::Unreachable(_)) {
+                        authorities.failed(authority, &error);
+                    }
                     tracing::debug!(lineage = %self.lineage.name, %error, "no renewal information");
                 }
             }
