@@ -157,6 +157,7 @@ fn reworded(message: &str) -> String {
     message
         .replace("expected i64", "expected a whole number")
         .replace("expected a string", "expected a text in quotes")
+        .replace("expected a map", "expected a table")
         .replace("expected a sequence", "expected a list in [ ]")
 }
 

@@ -1,10 +1,11 @@
 //! Tests that a name's first visit gets a certificate from a real CA.
 
-use sekisho_testkit::client;
 use sekisho_testkit::services::{Pebble, PebbleOptions, Postgres, free_ports};
+use sekisho_testkit::{Answer, Endpoint, Speaks, client};
 use tokio::runtime::Runtime;
 
-use crate::sandbox::{Sandbox, Server};
+use crate::acme::ACME;
+use crate::sandbox::{SOON, Sandbox, Server, ca, until};
 
 /// Pebble, which validates at the ports of the sandbox's server.
 struct Fixture {
@@ -117,4 +118,63 @@ fn visit_first(fixture: &Fixture) {
     for name in ["a.example", "b.example"] {
         fixture.assert_served(&server, name);
     }
+}
+
+#[test]
+fn a_server_answers_challenges_of_another_ones_order() {
+    let fixture = Fixture::start("sqlite:hosts.db");
+    fixture.configure("");
+    fixture.host("a.example");
+    let answering = fixture.sandbox.serve();
+    fixture.sandbox.configure(&fixture.acme(""));
+    let ordering = fixture.sandbox.serve();
+    fixture.assert_served(&ordering, "a.example");
+    until("the other one has it", SOON, || {
+        fixture.visit(&answering, "a.example").is_ok()
+    });
+}
+
+#[test]
+fn the_ask_url_admits_names_without_a_record() {
+    let fixture = Fixture::start("sqlite:hosts.db");
+    let endpoint = Endpoint::start(Speaks::Plain);
+    endpoint.put("/check?domain=new.example", Answer::ok(""));
+    endpoint.otherwise(Answer::status(404));
+    let ask = endpoint.address;
+    let keys = format!("first_access = \"ask\"\nask = \"http://{ask}/check\"");
+    fixture.configure(&fixture.acme(&keys));
+    // Makes the store.
+    fixture.sandbox.import(&["imported.example"]);
+    fixture.sandbox.page("new.example", "page of new.example");
+    let server = fixture.sandbox.serve();
+    fixture.assert_served(&server, "new.example");
+    let refused = fixture.visit(&server, "other.example");
+    let refused = refused.expect_err("it is not admitted").to_string();
+    assert!(refused.contains("UnrecognisedName"), "{refused}");
+    let listed = fixture
+        .sandbox
+        .json(&["host", "list", "--json"])
+        .to_string();
+    assert!(
+        listed.contains("new.example") && !listed.contains("other.example"),
+        "{listed}"
+    );
+}
+
+#[test]
+fn a_ca_out_of_reach_is_told_and_other_hosts_are_served() {
+    let sandbox = Sandbox::new();
+    sandbox.write("root.pem", &ca().root_pem());
+    sandbox.configure(&ACME.replace("agree", "caa = false\nagree"));
+    sandbox.import(&["imported.example"]);
+    sandbox.page("imported.example", "page");
+    sandbox.ok(&["host", "set", "a.example"]);
+    let server = sandbox.serve();
+    let refused = server.refusal("a.example");
+    assert!(refused.contains("InternalError"), "{refused}");
+    assert!(server.shows("imported.example", "page"));
+    until("the log tells", SOON, || {
+        server.log().contains("127.0.0.1:1: no connection")
+    });
+    server.stop();
 }

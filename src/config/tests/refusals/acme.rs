@@ -74,6 +74,10 @@ const WRONG: &[(&str, &str)] = &[
         ":6: [acme] contacts: unknown key `contacts`; did you mean `contact`?",
     ),
     (
+        "ca = [\"letsencrypt\"]",
+        ":6: [acme] ca: invalid type: sequence, expected a table",
+    ),
+    (
         "contact = [\"ops@example.com\"]",
         ":6: [acme] contact[0]: \"ops@example.com\" is no mailto: URI; write \"mailto:",
     ),
