@@ -95,6 +95,13 @@ allow = ["/srv", "/var/www"]
 [site]
 # Files of a host that has no site of its own; {host} stands for its name.
 root = "/srv/www/{host}"
+
+# Certificates by ACME for hosts that have none: remove the signs # below and write
+# your address. Ports 443 and 80 of the hosts must lead here.
+# [acme]
+# cas = ["letsencrypt"]
+# agree = true
+# contact = ["mailto:you@example.com"]
 "#;
 
 const EXAMPLES: &str = "\

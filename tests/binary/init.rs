@@ -52,6 +52,13 @@ fn init_writes_a_usable_configuration() {
     let server = sandbox.serve();
     assert!(server.fetch("a.example").is_ok());
     server.stop();
+
+    // What is written as a comment can be used as well.
+    let (before, acme) = config.split_once("# [acme]").expect("a comment");
+    let acme = acme.replace("\n# ", "\n");
+    sandbox.write("sekisho.toml", &format!("{before}[acme]{acme}"));
+    sandbox.ok(&["host", "list"]);
+    assert!(acme.contains("\ncas = ["), "{acme}");
 }
 
 #[test]
