@@ -67,8 +67,11 @@ async fn all_are_taken_or_none() {
     assert_eq!(take(&ledger, &both).await, Ok(()));
     assert_eq!(take(&ledger, &both).await, Err(RetryAt(NOW + 60)));
     // The answer is the latest of those that refuse.
-    assert_eq!(take(&ledger, &[one.clone()]).await, Ok(()));
-    ledger.close(CA, &[one.clone()], NOW + 500).await.unwrap();
+    assert_eq!(take(&ledger, std::slice::from_ref(&one)).await, Ok(()));
+    ledger
+        .close(CA, std::slice::from_ref(&one), NOW + 500)
+        .await
+        .unwrap();
     let all = [many.clone(), few.clone(), one];
     assert_eq!(take(&ledger, &all).await, Err(RetryAt(NOW + 500)));
     // Refusals took nothing.
