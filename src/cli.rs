@@ -10,6 +10,7 @@ mod edit;
 pub(crate) mod failure;
 mod host;
 mod init;
+mod issuance;
 mod key;
 mod lineage;
 mod named;
@@ -50,7 +51,7 @@ enum Command {
     /// Set, show, list and remove hosts
     #[command(subcommand)]
     Host(host::Command),
-    /// Import, show, list, remove and export certificates with their keys
+    /// Import, order, renew, show, list, revoke, remove and export certificates
     #[command(subcommand)]
     Cert(cert::Command),
     /// Manage the accounts at CAs

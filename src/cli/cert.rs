@@ -2,10 +2,13 @@
 
 mod export;
 pub(super) mod import;
+mod issue;
 mod leaf;
 mod list;
 mod pem;
 mod remove;
+mod renew;
+mod revoke;
 mod show;
 mod view;
 
@@ -17,6 +20,7 @@ use sekisho_certs::KeyType;
 use crate::cli::failure::{Ended, Result};
 use crate::cli::{configuration, open};
 
+pub(super) use issue::order_one;
 pub(super) use leaf::{Leaf, check_covers, joined};
 
 /// What is done with credentials.
@@ -25,6 +29,12 @@ pub(super) use leaf::{Leaf, check_covers, joined};
 pub(crate) enum Command {
     /// Store certificates with their keys, and point hosts at them
     Import(Box<import::Args>),
+    /// Order certificates for hosts now
+    Issue(Box<issue::Args>),
+    /// Renew certificates now
+    Renew(renew::Args),
+    /// Revoke a certificate at its CA
+    Revoke(revoke::Args),
     /// Show the certificates of a host, or one by its id
     Show(show::Args),
     /// List all credentials
@@ -45,6 +55,9 @@ pub(super) fn run(config: Option<&Path>, command: Command) -> Result<Ended> {
     runtime.block_on(async {
         match command {
             Command::Import(_) => unreachable!("imports returned above"),
+            Command::Issue(args) => issue::run(&configuration::load(config)?, &args).await,
+            Command::Renew(args) => renew::run(&configuration::load(config)?, &args).await,
+            Command::Revoke(args) => revoke::run(&configuration::load(config)?, &args).await,
             Command::Show(args) => {
                 show::run(open::existing(config).await?.catalog().as_ref(), &args).await
             }
@@ -70,6 +83,7 @@ NAME is a host as it was stored, or a credential's id (cert: and 16 digits).
 
 Examples:
   sekisho cert import --chain shop.crt --key shop.key
+  sekisho cert issue shop.example
   sekisho cert show shop.example
   sekisho cert export shop.example > shop.crt
   sekisho cert remove shop.example --type rsa";

@@ -37,7 +37,7 @@ pub(super) fn run(config: Option<&Path>, command: Command) -> Result<Ended> {
             Command::Set(args) => {
                 let config = configuration::load(config)?;
                 args.check_allowed(&config)?;
-                set::run(&open::create(&config).await?, &args).await
+                set::run(&config, &args).await
             }
             Command::Show(args) => {
                 show::run(open::existing(config).await?.catalog().as_ref(), &args).await

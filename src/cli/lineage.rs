@@ -14,6 +14,7 @@ use serde::Serialize;
 
 use crate::cli::cert::joined;
 use crate::cli::failure::Result;
+use crate::cli::named::{self, Named};
 use crate::cli::output::rfc3339;
 
 pub(crate) use ended::{Changed, end};
@@ -142,6 +143,14 @@ pub(crate) fn write<S>(
     match next(lineage, now) {
         Some(next) => row("next", next),
         None => Ok(()),
+    }
+}
+
+/// Returns the lineages of a host or a credential.
+pub(crate) async fn of(catalog: &dyn Catalog, named: &Named) -> Result<Vec<Lineage<SealedBytes>>> {
+    match named {
+        Named::Host(pattern) => of_host(catalog, &named::host(catalog, pattern).await?).await,
+        Named::Credential(id) => Ok(of_credential(catalog, *id).await?.into_iter().collect()),
     }
 }
 

@@ -1,5 +1,6 @@
 //! Arguments NAME of the command line: a pattern, or a credential's id.
 
+use std::fmt;
 use std::str::FromStr;
 
 use anyhow::{anyhow, bail};
@@ -26,6 +27,15 @@ impl FromStr for Named {
         HostPattern::parse(text)
             .map(Self::Host)
             .map_err(|error| error.to_string())
+    }
+}
+
+impl fmt::Display for Named {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Credential(id) => id.fmt(f),
+            Self::Host(pattern) => pattern.fmt(f),
+        }
     }
 }
 

@@ -9,7 +9,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use sekisho_certs::{Clock, HostName, KeyType, Secret};
-use sekisho_issuance::acme::{ExternalAccount, KeyKind};
+use sekisho_issuance::acme::ExternalAccount;
 use sekisho_issuance::resolver::Resolver;
 use sekisho_issuance::settings::{DnsZone, SettingError, Settings};
 use sekisho_issuance::solver::dns01::{
@@ -91,10 +91,7 @@ impl Acme {
 
     /// Returns the type of new keys.
     pub(crate) fn key_type(&self) -> KeyType {
-        match self.settings.key {
-            KeyKind::P256 | KeyKind::P384 => KeyType::Ecdsa,
-            KeyKind::Rsa2048 | KeyKind::Rsa3072 | KeyKind::Rsa4096 => KeyType::Rsa,
-        }
+        self.settings.key.key_type()
     }
 
     /// Lists the sources of secrets.

@@ -8,9 +8,9 @@ use crate::acme::ACME;
 use crate::sandbox::{SOON, Sandbox, Server, ca, until};
 
 /// Pebble, which validates at the ports of the sandbox's server.
-struct Fixture {
-    pebble: Pebble,
-    sandbox: Sandbox,
+pub(crate) struct Fixture {
+    pub(crate) pebble: Pebble,
+    pub(crate) sandbox: Sandbox,
     /// Ports that Pebble knows, and the store, in place of the sandbox's own.
     chosen: [(String, String); 3],
     /// Root that Pebble issues under.
@@ -18,7 +18,7 @@ struct Fixture {
 }
 
 impl Fixture {
-    fn start(store: &str) -> Self {
+    pub(crate) fn start(store: &str) -> Self {
         let [https, http] = free_ports();
         let pebble = Pebble::start(&PebbleOptions {
             http_port: Some(http),
@@ -45,7 +45,7 @@ impl Fixture {
     }
 
     /// Writes the configuration with this `[acme]`, or without one.
-    fn configure(&self, acme: &str) {
+    pub(crate) fn configure(&self, acme: &str) {
         self.sandbox.configure(acme);
         let mut text = std::fs::read_to_string(self.sandbox.path("sekisho.toml")).expect("a file");
         for (own, chosen) in &self.chosen {
@@ -55,7 +55,7 @@ impl Fixture {
         self.sandbox.write_private("sekisho.toml", &text);
     }
 
-    fn acme(&self, keys: &str) -> String {
+    pub(crate) fn acme(&self, keys: &str) -> String {
         format!(
             "[acme]\ncas = [\"pebble\"]\nagree = true\naddresses = [\"127.0.0.1\"]\n\
              resolvers = [\"127.0.0.1:{}\"]\n{keys}\n\
@@ -67,17 +67,17 @@ impl Fixture {
     }
 
     /// Makes a host with a page, without a certificate.
-    fn host(&self, name: &str) {
+    pub(crate) fn host(&self, name: &str) {
         self.sandbox.page(name, &format!("page of {name}"));
         self.sandbox.ok(&["host", "set", name]);
     }
 
     /// Fetches the host's page as a client that trusts Pebble.
-    fn visit(&self, server: &Server, name: &str) -> std::io::Result<String> {
+    pub(crate) fn visit(&self, server: &Server, name: &str) -> std::io::Result<String> {
         server.fetch_with(name, client::config_of(&self.issuer))
     }
 
-    fn assert_served(&self, server: &Server, name: &str) {
+    pub(crate) fn assert_served(&self, server: &Server, name: &str) {
         let answer = self.visit(server, name);
         let answer = answer.unwrap_or_else(|error| panic!("{name}: {error}\n{}", server.log()));
         assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");

@@ -13,6 +13,7 @@ mod import;
 mod import_folders;
 mod import_renewal;
 mod init;
+mod issue;
 mod keys;
 mod lineages;
 mod log;

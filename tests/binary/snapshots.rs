@@ -8,7 +8,7 @@ use std::path::Path;
 
 use crate::sandbox::Sandbox;
 
-const COMMANDS: [&str; 30] = [
+const COMMANDS: [&str; 33] = [
     "",
     "init",
     "serve",
@@ -22,6 +22,9 @@ const COMMANDS: [&str; 30] = [
     "host remove",
     "cert",
     "cert import",
+    "cert issue",
+    "cert renew",
+    "cert revoke",
     "cert show",
     "cert list",
     "cert remove",

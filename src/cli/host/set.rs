@@ -2,15 +2,16 @@
 
 use anyhow::anyhow;
 use sekisho_certs::{
-    Catalog, HostPattern, HostRecord, SealedBytes, Sealer, StoredCredential, Tenant, TlsPolicy,
-    printable,
+    Catalog, HostPattern, HostRecord, SealedBytes, StoredCredential, Tenant, TlsPolicy, printable,
 };
 
-use crate::cli::cert::{Leaf, check_covers};
+use crate::cli::cert::{self, Leaf, check_covers};
 use crate::cli::edit::{Edit, edit};
 use crate::cli::failure::{Ended, Result};
 use crate::cli::host::site::SiteArgs;
+use crate::cli::issuance::{Issuance, WishArgs};
 use crate::cli::named::Named;
+use crate::cli::open;
 use crate::config::Config;
 
 #[derive(Debug, clap::Args)]
@@ -24,6 +25,9 @@ pub(crate) struct Args {
     /// Serve it with this credential, or with those that another host uses
     #[arg(long, value_name = "ID|PATTERN")]
     cert: Option<Named>,
+    /// Order a certificate for it now, as 'sekisho cert issue' does
+    #[arg(long, conflicts_with = "cert")]
+    issue: bool,
     #[command(flatten)]
     site: SiteArgs,
     /// The lowest TLS version that its clients may use
@@ -51,6 +55,17 @@ impl Args {
     /// Checks whether the root may be served, before a store is created.
     pub(super) fn check_allowed(&self, config: &Config) -> Result<()> {
         self.site.check_allowed(config)
+    }
+
+    /// Checks, before a store is created, whether a certificate can be ordered.
+    fn issuance<'a>(&self, config: &'a Config) -> Result<Option<Issuance<'a>>> {
+        if !self.issue {
+            return Ok(None);
+        }
+        let issuance = Issuance::of(config)?;
+        let names = std::slice::from_ref(&self.name);
+        issuance.check(&[names], &WishArgs::default())?;
+        Ok(Some(issuance))
     }
 
     fn apply(
@@ -90,7 +105,9 @@ impl Args {
     }
 }
 
-pub(super) async fn run(sealer: &Sealer, args: &Args) -> Result<Ended> {
+pub(super) async fn run(config: &Config, args: &Args) -> Result<Ended> {
+    let issuance = args.issuance(config)?;
+    let sealer = &open::create(config).await?;
     let mut certless = false;
     edit(sealer, &args.name, async |stored| {
         let certs = args.certs(sealer.catalog().as_ref()).await?;
@@ -110,11 +127,14 @@ pub(super) async fn run(sealer: &Sealer, args: &Args) -> Result<Ended> {
         let folder = printable(&folder.display().to_string());
         eprintln!("warning: {folder} is not there; until it is, requests get 404");
     }
+    if let Some(issuance) = issuance {
+        return cert::order_one(issuance, sealer, &args.name).await;
+    }
     if certless {
         let name = &args.name;
         eprintln!(
             "note: {name} has no certificate yet; store one with 'sekisho cert import', \
-             or point it at one with 'sekisho host set {name} --cert …'"
+             order one with --issue, or point it at one with 'sekisho host set {name} --cert …'"
         );
     }
     Ok(Ended::Done)
@@ -129,6 +149,7 @@ Only the given fields change; a host that does not exist is created.
 
 Examples:
   sekisho host set shop.example --tenant anna --root /srv/www/shop
+  sekisho host set shop.example --issue
   sekisho host set old.example --redirect https://shop.example
   sekisho host set www.shop.example --cert shop.example
   sekisho host set shop.example --min-tls 1.3

@@ -1,0 +1,87 @@
+//! `sekisho cert issue`
+
+use std::collections::HashSet;
+
+use sekisho_certs::{HostPattern, Sealer, Tenant};
+
+use crate::cli::failure::{Ended, Result, Usage};
+use crate::cli::issuance::{Issuance, Wanted, WishArgs};
+use crate::cli::open;
+use crate::config::Config;
+
+#[derive(Debug, clap::Args)]
+#[command(after_help = EXAMPLES)]
+pub(crate) struct Args {
+    /// The hosts: names, or '*.' and a name
+    #[arg(value_name = "NAME", required = true)]
+    names: Vec<HostPattern>,
+    /// One certificate for all of them, instead of one for each
+    #[arg(long)]
+    together: bool,
+    #[command(flatten)]
+    wishes: WishArgs,
+    /// Who owns the hosts that are made; '' is the operator
+    #[arg(long, value_name = "T", value_parser = Tenant::parse)]
+    tenant: Option<Tenant>,
+}
+
+pub(super) async fn run(config: &Config, args: &Args) -> Result<Ended> {
+    let mut seen = HashSet::new();
+    let names = args.names.iter().filter(|name| seen.insert(*name));
+    let names: Vec<_> = names.cloned().collect();
+    if args.together && names.len() > MAX_TOGETHER {
+        let most = format!("--together: a certificate has at most {MAX_TOGETHER} names");
+        return Err(Usage(most).into());
+    }
+    let each = if args.together { names.len() } else { 1 };
+    let certificates: Vec<_> = names.chunks(each).collect();
+    let issuance = Issuance::of(config)?;
+    issuance.check(&certificates, &args.wishes)?;
+    let sealer = open::create(config).await?;
+    let tenant = args.tenant.as_ref();
+    order(issuance, &sealer, certificates, &args.wishes, tenant).await
+}
+
+/// Orders a certificate for an existing host.
+pub(crate) async fn order_one(
+    issuance: Issuance<'_>,
+    sealer: &Sealer,
+    name: &HostPattern,
+) -> Result<Ended> {
+    let names = std::slice::from_ref(name);
+    order(issuance, sealer, vec![names], &WishArgs::default(), None).await
+}
+
+async fn order(
+    issuance: Issuance<'_>,
+    sealer: &Sealer,
+    certificates: Vec<&[HostPattern]>,
+    wishes: &WishArgs,
+    tenant: Option<&Tenant>,
+) -> Result<Ended> {
+    let wanted = Wanted {
+        certificates,
+        wishes,
+        tenant,
+        key_type: issuance.key_type(),
+    };
+    let ordering = issuance.ordering(sealer)?;
+    ordering.order(wanted.put(sealer).await?).await
+}
+
+/// Names of a certificate: Let's Encrypt's limit.
+const MAX_TOGETHER: usize = 100;
+
+const EXAMPLES: &str = "\
+Makes the hosts that do not exist, orders a certificate for each name from the
+CAs of [acme], and waits. Servers with this store answer the challenges, so at
+least one must serve ports 80 and 443 of the names; a wildcard is validated by
+DNS, [acme.dns.\"ZONE\"]. A name that has a certificate gets a new one. Servers
+with [acme] renew it with the same options, and go on with orders that failed or
+were left. What failed is listed at the end (exit code 1).
+
+Examples:
+  sekisho cert issue shop.example www.shop.example
+  sekisho cert issue shop.example www.shop.example --together --tenant anna
+  sekisho cert issue '*.shop.example' --ca letsencrypt
+  sekisho cert issue shop.example --key rsa";

@@ -1,0 +1,69 @@
+//! `sekisho cert renew`
+
+use anyhow::anyhow;
+use sekisho_certs::store::Write;
+use sekisho_certs::{Fence, Lineage, LineageName, SealedBytes, Sealer};
+
+use crate::cli::failure::{Ended, Result};
+use crate::cli::issuance::Issuance;
+use crate::cli::lineage;
+use crate::cli::named::Named;
+use crate::cli::open;
+use crate::config::Config;
+
+#[derive(Debug, clap::Args)]
+#[command(after_help = EXAMPLES)]
+pub(crate) struct Args {
+    /// Hosts, or credentials' ids
+    #[arg(value_name = "NAME", required = true)]
+    names: Vec<Named>,
+}
+
+pub(super) async fn run(config: &Config, args: &Args) -> Result<Ended> {
+    let issuance = Issuance::of(config)?;
+    let sealer = open::sealed(config).await?;
+    let mut names: Vec<LineageName> = Vec::new();
+    for named in &args.names {
+        for one in of(&sealer, named).await? {
+            if !names.contains(&one.name) {
+                names.push(one.name.clone());
+                resume(&sealer, one).await?;
+            }
+        }
+    }
+    issuance.ordering(&sealer)?.order(names).await
+}
+
+/// Returns the lineages of a host or a credential. Fails if there is none.
+pub(super) async fn of(sealer: &Sealer, named: &Named) -> Result<Vec<Lineage<SealedBytes>>> {
+    let found = lineage::of(sealer.catalog().as_ref(), named).await?;
+    if found.is_empty() {
+        return Err(anyhow!(
+            "{named} is not renewed here; 'sekisho cert issue' orders a certificate for a host, \
+             'sekisho cert import --renew' renews an imported one"
+        ));
+    }
+    Ok(found)
+}
+
+/// Forgets the failures of a lineage: if this attempt fails, too, the next one comes
+/// soon. What another process works on stays as it is.
+async fn resume(sealer: &Sealer, lineage: Lineage<SealedBytes>) -> Result<()> {
+    if lineage.attempts == 0 || lineage.claim.is_some() {
+        return Ok(());
+    }
+    let mut lineage = sealer.open_lineage(lineage).await?;
+    lineage.attempts = 0;
+    sealer
+        .write(vec![Write::PutLineage(lineage, Fence::Any)])
+        .await?;
+    Ok(())
+}
+
+const EXAMPLES: &str = "\
+Orders new certificates now, due or not, also where many failures have left one
+try a day, and waits for them. What failed is listed at the end (exit code 1).
+
+Examples:
+  sekisho cert renew shop.example
+  sekisho cert list --failing --json | jq -r '.[].names[0]' | xargs sekisho cert renew";

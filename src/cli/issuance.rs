@@ -1,0 +1,83 @@
+//! Orders certificates from commands, as a server does.
+
+mod order;
+mod wanted;
+mod wishes;
+
+use std::sync::Arc;
+
+use anyhow::anyhow;
+use sekisho_certs::{Challenges, Clock, HostPattern, KeyType, Sealer};
+use sekisho_issuance::admission::orderable;
+use sekisho_issuance::issuer::Issuer;
+use sekisho_issuance::settings::Settings;
+use sekisho_issuance::solver::Solvers;
+
+use crate::cli::failure::{Result, Usage};
+use crate::config::{Acme, Config};
+
+pub(crate) use order::Ordering;
+pub(crate) use wanted::Wanted;
+pub(crate) use wishes::WishArgs;
+
+/// `[acme]` of the configuration, with its secrets.
+pub(crate) struct Issuance<'a> {
+    config: &'a Config,
+    settings: Settings,
+    key_type: KeyType,
+}
+
+impl<'a> Issuance<'a> {
+    /// Reads the secrets. Fails without `[acme]`.
+    pub(crate) fn of(config: &'a Config) -> Result<Self> {
+        let settings = config.issuance()?.ok_or_else(|| {
+            anyhow!(
+                "{} has no [acme]; it names the CAs that certificates are ordered from, as in \
+                 cas = [\"letsencrypt\"] and agree = true",
+                config.file.display()
+            )
+        })?;
+        let key_type = config.acme.as_ref().map(Acme::key_type);
+        Ok(Self {
+            config,
+            settings,
+            key_type: key_type.unwrap_or(KeyType::Ecdsa),
+        })
+    }
+
+    /// Makes each new certificate with a new key, whatever is configured.
+    pub(crate) fn with_new_keys(mut self) -> Self {
+        self.settings.reuse_key = false;
+        self
+    }
+
+    /// Checks, before anything is stored, whether certificates for these names can be
+    /// ordered at all.
+    pub(crate) fn check(&self, certificates: &[&[HostPattern]], wishes: &WishArgs) -> Result<()> {
+        wishes.check(&self.settings)?;
+        let (order, dns) = (self.settings.solvers.clone(), self.settings.dns.clone());
+        let solvers = Solvers::new(order, dns).map_err(|error| self.config.located(error))?;
+        for names in certificates {
+            for name in *names {
+                orderable(name).map_err(|why| Usage(format!("{name}: {why}")))?;
+            }
+            let proof = solvers.of(names, wishes.solver());
+            proof.map_err(|why| anyhow!("{}: {why}", self.config.file.display()))?;
+        }
+        Ok(())
+    }
+
+    /// Returns the type of keys that differ from no wish.
+    pub(crate) fn key_type(&self) -> KeyType {
+        self.key_type
+    }
+
+    /// Makes what orders certificates into this catalog.
+    pub(crate) fn ordering(self, sealer: &Sealer) -> Result<Ordering> {
+        let most = self.settings.orders;
+        let challenges = Arc::new(Challenges::new(sealer.clone(), Clock::System));
+        let issuer = Issuer::new(self.settings, sealer.clone(), challenges, Clock::System);
+        let issuer = issuer.map_err(|error| self.config.located(error))?;
+        Ok(Ordering::new(issuer, most))
+    }
+}

@@ -1,0 +1,121 @@
+//! Orders several certificates at once, and tells what came of it.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use anyhow::Context;
+use sekisho_certs::{LineageName, printable};
+use sekisho_issuance::acme::RevocationReason;
+use sekisho_issuance::issuer::{Failed, Issued, Issuer};
+use tokio::task::JoinSet;
+
+use crate::cli::cert::joined;
+use crate::cli::failure::{Ended, Result};
+use crate::cli::output::rfc3339;
+use crate::cli::progress;
+
+/// Orders of one command.
+pub(crate) struct Ordering {
+    issuer: Arc<Issuer>,
+    /// Orders in flight at most.
+    most: usize,
+}
+
+impl Ordering {
+    pub(super) fn new(issuer: Issuer, most: usize) -> Self {
+        let issuer = Arc::new(issuer);
+        Self { issuer, most }
+    }
+
+    /// Works on these lineages now. Standard output names each certificate as it is
+    /// stored, standard error lists at the end those that failed.
+    pub(crate) async fn order(&self, names: Vec<LineageName>) -> Result<Ended> {
+        let bar = progress::bar(|| Some(names.len() as u64));
+        let (mut names, mut failures) = (names.into_iter(), BTreeMap::new());
+        let mut orders = JoinSet::new();
+        loop {
+            while orders.len() < self.most
+                && let Some(name) = names.next()
+            {
+                let issuer = Arc::clone(&self.issuer);
+                orders.spawn(async move { (issuer.issue(&name).await, name) });
+            }
+            let Some(ended) = orders.join_next().await else {
+                break;
+            };
+            match ended.context("the work was broken off")? {
+                (Ok(issued), _) => bar.suspend(|| println!("{}", line(&issued))),
+                (Err(failed), name) => drop(failures.insert(name, failed)),
+            }
+            bar.inc(1);
+        }
+        bar.finish_and_clear();
+        Ok(tell(&failures))
+    }
+
+    /// Revokes the present certificate of a lineage.
+    pub(crate) async fn revoke(
+        &self,
+        name: &LineageName,
+        reason: Option<RevocationReason>,
+    ) -> Result<()> {
+        let revoked = self.issuer.revoke(name, reason).await;
+        revoked.map_err(|failed| anyhow::anyhow!("{}", failed.why))
+    }
+}
+
+fn line(issued: &Issued) -> String {
+    let until = match issued.not_after {
+        0 => String::new(),
+        until => format!("  until {}", rfc3339(until)),
+    };
+    format!("{}{until}  {}", issued.credential, joined(&issued.names))
+}
+
+fn tell(failures: &BTreeMap<LineageName, Failed>) -> Ended {
+    for (name, Failed { why, next }) in failures {
+        let next = next.map(|next| format!("; tried again at {}", rfc3339(next)));
+        let (why, next) = (printable(why), next.unwrap_or_default());
+        eprintln!("failed: {name}: {why}{next}");
+    }
+    if failures.values().any(|failed| is_unreached(&failed.why)) {
+        eprintln!("hint: {UNREACHED}");
+    }
+    match failures.is_empty() {
+        true => Ended::Done,
+        false => Ended::PartlyRefused,
+    }
+}
+
+/// Tells whether a CA reached no server of this catalog, by the type of the problem
+/// (RFC 8555, section 6.7).
+fn is_unreached(why: &str) -> bool {
+    let types = ["connection", "incorrectResponse", "tls", "unauthorized"];
+    types.iter().any(|one| why.contains(&format!(": {one}: ")))
+}
+
+const UNREACHED: &str = "CAs validate at ports 80 and 443 of each name; 'sekisho serve' with \
+                         this store must listen there, as [listen] http and https";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_validation_that_reaches_no_server_is_recognized() {
+        for (why, unreached) in [
+            (
+                "pebble: validating a.example: a.example: connection: refused",
+                true,
+            ),
+            (
+                "le: validating a.example: a.example: unauthorized: 404",
+                true,
+            ),
+            ("le: order for a.example: rateLimited: too many", false),
+            ("le: order for connection.example: caa: forbidden", false),
+        ] {
+            assert_eq!(is_unreached(why), unreached, "{why}");
+        }
+    }
+}

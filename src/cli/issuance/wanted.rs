@@ -1,0 +1,204 @@
+//! Certificates that a command wants: their hosts and lineages.
+
+use std::collections::{HashMap, HashSet};
+
+use anyhow::{anyhow, bail};
+use sekisho_certs::store::{Precondition, Write};
+use sekisho_certs::{
+    Catalog, Clock, CredentialId, Fence, HostPattern, HostRecord, KeyType, Lineage, LineageName,
+    SealedBytes, Sealer, Secret, StoreError, Tenant,
+};
+use sekisho_issuance::schedule::first_turn;
+
+use super::WishArgs;
+use crate::cli::failure::Result;
+
+/// Certificates for these names, each with what it covers.
+pub(crate) struct Wanted<'a> {
+    pub(crate) certificates: Vec<&'a [HostPattern]>,
+    pub(crate) wishes: &'a WishArgs,
+    /// Owner of new hosts, and of the existing ones.
+    pub(crate) tenant: Option<&'a Tenant>,
+    /// Type of keys that differ from no wish.
+    pub(crate) key_type: KeyType,
+}
+
+impl Wanted<'_> {
+    /// Makes the hosts that are not there, and the lineages; returns these. A page of
+    /// certificates is one transaction.
+    pub(crate) async fn put(&self, sealer: &Sealer) -> Result<Vec<LineageName>> {
+        let mut lineages = Vec::new();
+        for page in self.certificates.chunks(PAGE) {
+            lineages.extend(self.put_page(sealer, page).await?);
+        }
+        Ok(lineages)
+    }
+
+    async fn put_page(&self, sealer: &Sealer, page: &[&[HostPattern]]) -> Result<Vec<LineageName>> {
+        let mut attempts = 0;
+        loop {
+            let there = There::read(sealer, page, self).await?;
+            let (mut writes, mut names) = (Vec::new(), Vec::new());
+            for certificate in page {
+                let tenant = self.put_hosts(certificate, &there, &mut writes)?;
+                names.push(self.put_lineage(certificate, tenant, &there, &mut writes)?);
+            }
+            attempts += 1;
+            match sealer.write(writes).await {
+                Ok(_) => return Ok(names),
+                Err(StoreError::Conflict(_)) if attempts < MAX_ATTEMPTS => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+    }
+
+    /// Adds the hosts that are missing; returns the tenant of all.
+    fn put_hosts(
+        &self,
+        names: &[HostPattern],
+        there: &There,
+        writes: &mut Vec<Write<Secret>>,
+    ) -> Result<Tenant> {
+        let records = names.iter().filter_map(|name| there.hosts.get(name));
+        let mut tenant = self.tenant;
+        for record in records {
+            let wanted = *tenant.get_or_insert(&record.tenant);
+            if *wanted != record.tenant {
+                bail!(
+                    "{} belongs to the tenant {:?}, not to {:?}; one certificate has the names \
+                     of one tenant",
+                    record.pattern,
+                    record.tenant.as_str(),
+                    wanted.as_str()
+                );
+            }
+        }
+        let tenant = tenant.cloned().unwrap_or_default();
+        for name in names.iter().filter(|name| !there.hosts.contains_key(*name)) {
+            let mut record = HostRecord::new(name.clone());
+            record.tenant = tenant.clone();
+            writes.push(Write::PutHost(record, Precondition::Absent));
+        }
+        Ok(tenant)
+    }
+
+    /// Adds the lineage unless it is there as it should be; returns its name.
+    fn put_lineage(
+        &self,
+        names: &[HostPattern],
+        tenant: Tenant,
+        there: &There,
+        writes: &mut Vec<Write<Secret>>,
+    ) -> Result<LineageName> {
+        let new = Lineage::new(tenant, names.iter().cloned());
+        let mut new = new.ok_or_else(|| anyhow!("a certificate needs a name"))?;
+        let now = Clock::System.now();
+        // Servers go on with it if this command ends before it.
+        new.due = Some(now + HEAD_START);
+        new.turn = first_turn(now, None);
+        let before = there.lineage_for(names, self.wanted_type());
+        if let Some(before) = before {
+            new.name = before.name.clone();
+            new.wishes = before.wishes.clone();
+        } else if there.lineages.contains_key(&new.name) {
+            new.name = second_name(&new.name, self.wanted_type())?;
+        }
+        self.wishes.apply(&mut new.wishes, self.key_type);
+        let name = new.name.clone();
+        match before {
+            Some(before) if names.len() == 1 || before.names == new.names => {
+                if before.wishes != new.wishes {
+                    let mut changed = before.clone();
+                    changed.wishes = new.wishes;
+                    writes.push(Write::PutLineage(changed.split_order().0, Fence::Any));
+                }
+            }
+            // With other names, it is as before its first certificate.
+            Some(_) => writes.push(Write::PutLineage(new, Fence::Any)),
+            None => writes.push(Write::PutLineage(new, Fence::Absent)),
+        }
+        Ok(name)
+    }
+
+    fn wanted_type(&self) -> KeyType {
+        self.wishes.key_type().unwrap_or(self.key_type)
+    }
+}
+
+/// What is there of a page.
+struct There {
+    hosts: HashMap<HostPattern, HostRecord>,
+    lineages: HashMap<LineageName, Lineage<SealedBytes>>,
+    /// Credentials of these lineages.
+    credentials: HashSet<CredentialId>,
+    /// Type of keys that differ from no wish.
+    key_type: KeyType,
+}
+
+impl There {
+    async fn read(sealer: &Sealer, page: &[&[HostPattern]], wanted: &Wanted<'_>) -> Result<Self> {
+        let catalog: &dyn Catalog = sealer.catalog().as_ref();
+        let patterns: Vec<_> = page.iter().copied().flatten().cloned().collect();
+        let records = catalog.hosts(&patterns).await?;
+        let references = records.iter().flat_map(|record| record.references.iter());
+        let mut ids: Vec<_> = references.map(|(_, id)| id).collect();
+        ids.sort_unstable();
+        ids.dedup();
+        let mut names = Vec::with_capacity(2 * page.len());
+        for first in page.iter().filter_map(|certificate| certificate.first()) {
+            let name = LineageName::from(first);
+            names.push(second_name(&name, wanted.wanted_type())?);
+            names.push(name);
+        }
+        let mut lineages = catalog.lineages(&names).await?;
+        lineages.extend(catalog.lineages_of(&ids).await?);
+        let ids: Vec<_> = lineages.iter().filter_map(|one| one.credential).collect();
+        let credentials = catalog.credentials(&ids).await?;
+        Ok(Self {
+            credentials: credentials.into_iter().map(|one| one.id).collect(),
+            hosts: records
+                .into_iter()
+                .map(|one| (one.pattern.clone(), one))
+                .collect(),
+            lineages: lineages
+                .into_iter()
+                .map(|one| (one.name.clone(), one))
+                .collect(),
+            key_type: wanted.key_type,
+        })
+    }
+
+    /// Returns the lineage that is to get these names a certificate with such a key.
+    fn lineage_for(
+        &self,
+        names: &[HostPattern],
+        key_type: KeyType,
+    ) -> Option<&Lineage<SealedBytes>> {
+        let first = names.first()?;
+        let referred = self
+            .hosts
+            .get(first)
+            .and_then(|record| record.references.of(key_type));
+        let is_for = |one: &&Lineage<SealedBytes>| {
+            one.wishes.key_type.unwrap_or(self.key_type) == key_type && one.names.contains(first)
+        };
+        let fits = |one: &&Lineage<SealedBytes>| match one.credential {
+            Some(id) => Some(id) == referred || !self.credentials.contains(&id),
+            None => true,
+        };
+        self.lineages.values().filter(is_for).find(fits)
+    }
+}
+
+/// Name of a lineage where another one is called after the first name.
+fn second_name(first: &LineageName, key_type: KeyType) -> Result<LineageName> {
+    let name = format!("{first}+{}", key_type.as_str());
+    LineageName::parse(&name).map_err(|why| anyhow!(why))
+}
+
+/// Certificates that are written at once.
+const PAGE: usize = 1000;
+/// Attempts; more mean that another program writes the same hosts without pause.
+const MAX_ATTEMPTS: usize = 8;
+/// Seconds after which a server takes up what a command has left.
+const HEAD_START: i64 = 60;

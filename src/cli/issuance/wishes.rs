@@ -1,0 +1,84 @@
+//! Arguments about a certificate in particular.
+
+use sekisho_certs::{KeyType, Wishes};
+use sekisho_issuance::acme::ChallengeKind;
+use sekisho_issuance::settings::Settings;
+
+use crate::cli::failure::{Result, Usage};
+
+/// Where a certificate differs from `[acme]`, for its renewals, too.
+#[derive(Clone, Debug, Default, clap::Args)]
+pub(crate) struct WishArgs {
+    /// Order from this CA of [acme] alone
+    #[arg(long, value_name = "NAME")]
+    ca: Option<String>,
+    /// Type of the key: ecdsa or rsa
+    #[arg(long, value_name = "KIND", value_parser = key_type)]
+    key: Option<KeyType>,
+    /// The CA's profile, such as shortlived
+    #[arg(long, value_name = "P")]
+    profile: Option<String>,
+    /// The challenge to try first: tls-alpn-01, http-01 or dns-01
+    #[arg(long, value_name = "S", value_parser = solver)]
+    solver: Option<ChallengeKind>,
+}
+
+impl WishArgs {
+    /// Refuses what `[acme]` lacks.
+    pub(super) fn check(&self, settings: &Settings) -> Result<()> {
+        let cas: Vec<_> = settings
+            .cas
+            .iter()
+            .map(|one| one.ca.name.as_str())
+            .collect();
+        if let Some(ca) = self.ca.as_deref().filter(|ca| !cas.contains(ca)) {
+            let known = cas.join(", ");
+            return Err(Usage(format!("--ca {ca}: [acme] cas has {known}")).into());
+        }
+        if let Some(solver) = self
+            .solver
+            .filter(|solver| !settings.solvers.contains(solver))
+        {
+            let known: Vec<_> = settings.solvers.iter().map(|one| one.as_str()).collect();
+            let (solver, known) = (solver.as_str(), known.join(", "));
+            return Err(Usage(format!("--solver {solver}: [acme] solvers has {known}")).into());
+        }
+        Ok(())
+    }
+
+    pub(super) fn solver(&self) -> Option<&'static str> {
+        self.solver.map(ChallengeKind::as_str)
+    }
+
+    pub(super) fn key_type(&self) -> Option<KeyType> {
+        self.key
+    }
+
+    /// Changes the given wishes. `configured` is the type of key without a wish.
+    pub(super) fn apply(&self, wishes: &mut Wishes, configured: KeyType) {
+        if let Some(ca) = &self.ca {
+            wishes.ca = Some(ca.clone());
+        }
+        if let Some(key_type) = self.key {
+            wishes.key_type = Some(key_type).filter(|one| *one != configured);
+        }
+        if let Some(profile) = &self.profile {
+            wishes.profile = Some(profile.clone());
+        }
+        if let Some(solver) = self.solver() {
+            wishes.solver = Some(solver.to_owned());
+        }
+    }
+}
+
+fn key_type(text: &str) -> Result<KeyType, String> {
+    let known = KeyType::parse(text).filter(|one| *one != KeyType::Ed25519);
+    known.ok_or_else(|| "there are ecdsa and rsa; no CA issues for others".into())
+}
+
+fn solver(text: &str) -> Result<ChallengeKind, String> {
+    let known = ChallengeKind::ALL
+        .into_iter()
+        .find(|one| one.as_str() == text);
+    known.ok_or_else(|| "there are tls-alpn-01, http-01 and dns-01".into())
+}
