@@ -102,24 +102,23 @@ impl<'a> Attempt<'a> {
     async fn run(&mut self) -> Result<Credential, Failure> {
         self.names = self.names_in_use().await?;
         self.forget_foreign_order();
-        let wishes = &self.lineage.wishes;
-        let solvers = self
-            .issuer
-            .solvers
-            .of(&self.names, wishes.solver.as_deref());
+        let wished = self.lineage.wishes.solver.as_deref();
+        let solvers = self.issuer.solvers.of(&self.names, wished);
         let solvers = solvers.map_err(Failure::Setting)?;
+        let wish = self.lineage.wishes.ca.clone();
         let candidates = self
             .issuer
             .authorities
-            .candidates(wishes.ca.as_deref(), |_| true);
+            .candidates(wish.as_deref(), |_| true);
         let mut candidates = candidates.map_err(|no| Failure::of(no, self.issuer.clock.now()))?;
         // An order that is under way is gone on with before another one begins.
         candidates.sort_by_key(|authority| !self.has_order_at(authority));
-        let mut last = None;
+        let passed_over = self.issuer.authorities.all().len() - candidates.len();
+        let mut soonest = None;
         for authority in candidates {
             match self.at(&authority, &solvers).await {
                 Err(failure) if self.may_do_elsewhere(&authority, &failure) => {
-                    last = Some(failure);
+                    soonest = Some(failure.or_sooner(soonest));
                 }
                 done => {
                     if is_answered(&done) {
@@ -129,7 +128,13 @@ impl<'a> Attempt<'a> {
                 }
             }
         }
-        Err(last.unwrap_or_else(|| Failure::Setting("no CA is configured".into())))
+        let failure = soonest.unwrap_or_else(|| Failure::Setting("no CA is configured".into()));
+        // One that is passed over now may work long before a limit opens.
+        let latest = self.issuer.clock.now() + LONGEST_OUTAGE;
+        Err(match passed_over > 0 && wish.is_none() {
+            true => failure.closed_at_most(latest),
+            false => failure,
+        })
     }
 
     /// Tries the challenges at one CA, one order each: an order is over when one of
@@ -188,7 +193,7 @@ impl<'a> Attempt<'a> {
         match failure {
             Failure::Acme(error) => {
                 let is_passed_over = self.issuer.authorities.failed(authority, error);
-                is_passed_over || error.is_forbidden() || error.blame() == Blame::Ca
+                is_passed_over || error.is_forbidden() || error.blame() != Blame::Host
             }
             Failure::Closed { .. } => true,
             _ => false,
@@ -231,3 +236,6 @@ fn is_answered(done: &Result<Credential, Failure>) -> bool {
         Err(_) => false,
     }
 }
+
+/// Seconds after which a CA that failed is tried again at the latest.
+const LONGEST_OUTAGE: i64 = 600;

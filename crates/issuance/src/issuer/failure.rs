@@ -52,6 +52,32 @@ impl Failure {
         Self::Closed { until, why }
     }
 
+    /// Returns that of two failures after which another attempt is sooner worth it.
+    pub(super) fn or_sooner(self, other: Option<Self>) -> Self {
+        match (self, other) {
+            (new, None) => new,
+            (Self::Closed { until, why }, Some(Self::Closed { until: other, .. }))
+                if until < other =>
+            {
+                Self::Closed { until, why }
+            }
+            (Self::Closed { .. }, Some(other)) => other,
+            (new, Some(Self::Closed { .. })) => new,
+            (_, Some(other)) => other,
+        }
+    }
+
+    /// Returns the failure with a limit that opens by this Unix second.
+    pub(super) fn closed_at_most(self, latest: i64) -> Self {
+        match self {
+            Self::Closed { until, why } => Self::Closed {
+                until: until.min(latest),
+                why,
+            },
+            other => other,
+        }
+    }
+
     /// Returns the reason in words.
     pub(super) fn why(&self) -> Arc<str> {
         match self {
@@ -153,5 +179,34 @@ impl From<dns01::Error> for Failure {
 impl From<StoreError> for Failure {
     fn from(error: StoreError) -> Self {
         Self::Store(error)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn closed(until: i64) -> Failure {
+        let why = "limits".to_owned();
+        Failure::Closed { until, why }
+    }
+
+    fn down() -> Failure {
+        Failure::Store(StoreError::Unavailable("down".into()))
+    }
+
+    #[test]
+    fn the_failure_that_passes_sooner_counts() {
+        let until = |failure: Failure| match failure {
+            Failure::Closed { until, .. } => Some(until),
+            _ => None,
+        };
+        assert_eq!(until(closed(9).or_sooner(None)), Some(9));
+        assert_eq!(until(closed(9).or_sooner(Some(closed(5)))), Some(5));
+        assert_eq!(until(closed(5).or_sooner(Some(closed(9)))), Some(5));
+        assert_eq!(until(closed(5).or_sooner(Some(down()))), None);
+        assert_eq!(until(down().or_sooner(Some(closed(5)))), None);
+        assert_eq!(until(closed(9).closed_at_most(7)), Some(7));
+        assert_eq!(until(closed(5).closed_at_most(7)), Some(5));
     }
 }
