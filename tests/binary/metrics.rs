@@ -112,8 +112,8 @@ impl<'a> Family<'a> {
     fn line(&self, name: &str) -> String {
         let suffix = if self.kind == "counter" { "_total" } else { "" };
         let labels = self.labels.iter().map(|(key, values)| {
-            // The version is another one in each release.
-            let values = values.iter().filter(|_| *key != "version");
+            // The version is another one in each release, and CAs are configured.
+            let values = values.iter().filter(|_| !["version", "ca"].contains(key));
             let values: Vec<_> = values.map(|value| format!("`{value}`")).collect();
             format!("`{key}` {}", values.join(", "))
                 .trim_end()

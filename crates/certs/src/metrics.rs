@@ -6,7 +6,7 @@ use std::sync::atomic::AtomicU64;
 pub use prometheus_client::collector::Collector;
 pub use prometheus_client::encoding::DescriptorEncoder;
 use prometheus_client::encoding::{EncodeGaugeValue, EncodeMetric, MetricEncoder};
-use prometheus_client::metrics::MetricType;
+pub use prometheus_client::metrics::MetricType;
 pub use prometheus_client::metrics::counter::Counter;
 pub use prometheus_client::metrics::family::Family;
 pub use prometheus_client::metrics::gauge::ConstGauge;

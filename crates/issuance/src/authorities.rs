@@ -11,6 +11,7 @@ use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use sekisho_certs::metrics::{Collector, DescriptorEncoder, MetricType, Registry};
 use tokio::time::{Instant, timeout};
 
 use crate::acme::{self, Ca, ExternalAccount, Fault, Meta};
@@ -161,9 +162,16 @@ impl Authorities {
         }
         let now = Instant::now();
         let mut state = authority.state();
+        let is_new = state
+            .outage
+            .as_ref()
+            .is_none_or(|outage| outage.is_over(now));
         let outage = Outage::after(state.outage.take(), now, error);
-        let again_in_s = outage.pause(now).as_secs();
-        tracing::warn!(ca = authority.ca.name(), %error, again_in_s, "CA failed: passing it over");
+        // The orders in flight meet the same failure.
+        if is_new {
+            let again_in_s = outage.pause(now).as_secs();
+            tracing::warn!(ca = authority.ca.name(), %error, again_in_s, "CA failed: passing it over");
+        }
         state.outage = Some(outage);
         true
     }
@@ -173,6 +181,11 @@ impl Authorities {
         if authority.state().outage.take().is_some() {
             tracing::info!(ca = authority.ca.name(), "CA works again");
         }
+    }
+
+    /// Registers a gauge of each CA.
+    pub fn register(&self, registry: &mut Registry) {
+        registry.register_collector(Box::new(PassedOver(self.0.clone())));
     }
 
     fn wished(&self, wish: Option<&str>) -> Result<&[Arc<Authority>], NoAuthority> {
@@ -226,6 +239,24 @@ impl Authority {
 
     fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Writes which CAs are passed over.
+#[derive(Debug)]
+struct PassedOver(Vec<Arc<Authority>>);
+
+impl Collector for PassedOver {
+    fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
+        let help = "Whether orders pass the CA over since it failed";
+        let kind = MetricType::Gauge;
+        let mut gauge = encoder.encode_descriptor("acme_ca_passed_over", help, None, kind)?;
+        for one in &self.0 {
+            gauge
+                .encode_family(&[("ca", one.ca.name())])?
+                .encode_gauge(&u64::from(!one.works()))?;
+        }
+        Ok(())
     }
 }
 

@@ -146,6 +146,7 @@ impl Issuer {
     /// Registers the counters.
     pub fn register(&self, registry: &mut Registry) {
         self.metrics.register(registry);
+        self.authorities.register(registry);
     }
 
     /// Stores a lineage unless there is one by its name; tells whether it was stored.

@@ -20,6 +20,7 @@ pub(crate) struct Metrics {
     undecided: Counter,
     asked: Counter,
     not_answered: Counter,
+    late: Counter,
     in_flight: Gauge,
 }
 
@@ -72,8 +73,15 @@ impl Metrics {
         let label = "outcome";
         let help = "Questions for renewal information (ARI), by outcome";
         registry.register("acme_renewal_information", help, Counters { label, each });
+        let help = "Attempts to renew a certificate in the last sixth of its validity, or after it";
+        registry.register("acme_late_renewals", help, self.late.clone());
         let help = "Orders that this server works on";
         registry.register("acme_orders_in_flight", help, self.in_flight.clone());
+    }
+
+    /// Counts an attempt past the deadline of a certificate.
+    pub(crate) fn late(&self) {
+        self.late.inc();
     }
 
     pub(crate) fn in_flight(&self) -> InGauge {

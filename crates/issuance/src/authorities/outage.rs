@@ -23,9 +23,7 @@ impl Outage {
     /// Returns the outage after one more failure. Failures of orders that were begun
     /// before the first of them count once.
     pub(super) fn after(before: Option<Self>, now: Instant, error: &acme::Error) -> Self {
-        let counted = before
-            .as_ref()
-            .is_none_or(|outage| outage.is_tried || outage.until <= now);
+        let counted = before.as_ref().is_none_or(|outage| outage.is_over(now));
         let failures = before.as_ref().map_or(0, |outage| outage.failures);
         let failures = failures.saturating_add(counted.into());
         let begun = match before {
@@ -38,6 +36,11 @@ impl Outage {
             is_tried: false,
             why: error.fault.to_string(),
         }
+    }
+
+    /// Tells whether a failure at this time is a further one.
+    pub(super) fn is_over(&self, now: Instant) -> bool {
+        self.is_tried || self.until <= now
     }
 
     /// Tells whether the CA is worth a try. Others then wait for its outcome, in case

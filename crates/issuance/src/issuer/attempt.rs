@@ -66,6 +66,10 @@ impl Issuer {
         {
             return attempt.postponed(due).await;
         }
+        let now = self.clock.now();
+        if attempt.validity().is_some_and(|it| it.deadline() <= now) {
+            self.metrics.late();
+        }
         match attempt.run().await {
             Ok(credential) => attempt.issued(credential).await,
             Err(failure) => attempt.failed(failure).await,

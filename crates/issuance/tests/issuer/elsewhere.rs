@@ -7,7 +7,7 @@ use sekisho_testkit::services::{Pebble, PebbleOptions};
 use sekisho_testkit::{Answer, Endpoint, Key, Speaks, TestCa};
 use x509_parser::prelude::{FromDer as _, X509Certificate};
 
-use crate::fixture::{Fixture, pattern, visit};
+use crate::fixture::{Fixture, metrics, pattern, visit};
 
 /// Returns the options of another CA than the fixture's.
 fn other(pebble: &Pebble) -> CaOptions {
@@ -33,6 +33,16 @@ async fn a_ca_that_refuses_the_account_is_passed_over() {
     let record = fixture.host("a.example").await;
     let obtained = visit(&issuer, "a.example", Some(&record)).await;
     assert!(matches!(obtained, Obtained::Stored), "{obtained:?}");
+    let shown = metrics(&issuer);
+    for line in [
+        r#"acme_ca_passed_over{ca="other"} 1"#,
+        r#"acme_ca_passed_over{ca="pebble"} 0"#,
+        r#"acme_attempts_total{outcome="issued"} 1"#,
+        r#"acme_first_access_total{decision="allowed"} 1"#,
+        "acme_orders_in_flight 0",
+    ] {
+        assert!(shown.contains(&format!("\n{line}\n")), "{line}: {shown}");
+    }
 }
 
 #[tokio::test]

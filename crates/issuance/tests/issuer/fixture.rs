@@ -6,6 +6,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::Duration;
 
+use prometheus_client::encoding::text::encode;
+use sekisho_certs::metrics::Registry;
 use sekisho_certs::seal::{KeyRing, MasterKey};
 use sekisho_certs::store::memory::Memory;
 use sekisho_certs::store::{Precondition, Write};
@@ -138,6 +140,14 @@ pub(crate) async fn visit(
     let demand = OnDemand::new(Arc::clone(issuer), Handle::current());
     let name = HostName::parse(name).unwrap();
     demand.obtain(&name, record).await
+}
+
+/// Returns the metrics of a server as Prometheus reads them.
+pub(crate) fn metrics(issuer: &Issuer) -> String {
+    let (mut registry, mut text) = (Registry::default(), String::new());
+    issuer.register(&mut registry);
+    encode(&mut text, &registry).unwrap();
+    text
 }
 
 pub(crate) fn pattern(name: &str) -> HostPattern {

@@ -1,11 +1,12 @@
 use std::sync::Arc;
+use std::sync::atomic::AtomicI64;
 
 use sekisho_certs::store::Write;
 use sekisho_certs::{Clock, Fence, LineageName};
 
 use rustls_pki_types::CertificateDer;
 
-use crate::fixture::{Fixture, eventually, pattern, visit};
+use crate::fixture::{Fixture, eventually, metrics, pattern, visit};
 
 #[tokio::test]
 async fn what_is_due_is_renewed_in_place() {
@@ -108,4 +109,22 @@ fn pem(leaf: &CertificateDer<'_>) -> String {
         .collect();
     let body = lines.join("\n");
     format!("-----BEGIN CERTIFICATE-----\n{body}\n-----END CERTIFICATE-----\n")
+}
+
+#[tokio::test]
+async fn a_renewal_past_its_deadline_is_counted() {
+    let fixture = Fixture::start().await;
+    let record = fixture.host("a.example").await;
+    visit(&fixture.issuer().await, "a.example", Some(&record)).await;
+    let name = LineageName::from(&pattern("a.example"));
+    // Pebble's certificates are valid for 90 days, of which 15 are past the deadline.
+    for (days, late) in [(74, 0), (76, 1)] {
+        let time = Clock::System.now_ms() + days * 86_400_000;
+        let clock = Clock::Manual(Arc::new(AtomicI64::new(time)));
+        let issuer = fixture.issuer_at(clock).await;
+        issuer.issue(&name).await.unwrap();
+        let shown = metrics(&issuer);
+        let line = format!("\nacme_late_renewals_total {late}\n");
+        assert!(shown.contains(&line), "{shown}");
+    }
 }
