@@ -29,6 +29,14 @@ fn sandbox() -> Sandbox {
     sandbox
 }
 
+/// Opens the store of a sandbox.
+pub(crate) async fn sealer(sandbox: &Sandbox) -> Sealer {
+    let catalog = Sqlite::open(&sandbox.path("hosts.db"), Mode::Existing).expect("a store");
+    let keys = KeySource::File(sandbox.path("master.key")).load();
+    let sealer = Sealer::open(Arc::new(catalog), keys.expect("keys")).await;
+    sealer.expect("its keys")
+}
+
 #[test]
 fn parts_that_can_not_be_built_are_named_with_their_line() {
     let sandbox = sandbox();
@@ -112,10 +120,7 @@ fn a_server_without_acme_answers_challenges_of_others() {
     let server = sandbox.serve();
     let runtime = Runtime::new().expect("a runtime");
     runtime.block_on(async {
-        let catalog = Sqlite::open(&sandbox.path("hosts.db"), Mode::Existing).expect("a store");
-        let keys = KeySource::File(sandbox.path("master.key")).load();
-        let sealer = Sealer::open(Arc::new(catalog), keys.expect("keys")).await;
-        let sealer = sealer.expect("its keys");
+        let sealer = sealer(&sandbox).await;
         let challenges = Challenges::new(sealer.clone(), Clock::System);
         let answer = KeyAuthorization::new("thumbprint");
         let expires = Clock::System.now() + 600;

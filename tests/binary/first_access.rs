@@ -1,10 +1,15 @@
 //! Tests that a name's first visit gets a certificate from a real CA.
 
+use std::net::TcpListener;
+use std::time::Instant;
+
+use sekisho_certs::store::Write;
+use sekisho_certs::{Clock, Fence, HostPattern, Lineage, Tenant};
 use sekisho_testkit::services::{Pebble, PebbleOptions, Postgres, free_ports};
 use sekisho_testkit::{Answer, Endpoint, Speaks, client};
 use tokio::runtime::Runtime;
 
-use crate::acme::ACME;
+use crate::acme::{ACME, sealer};
 use crate::sandbox::{SOON, Sandbox, Server, ca, until};
 
 /// Pebble, which validates at the ports of the sandbox's server.
@@ -177,4 +182,45 @@ fn a_ca_out_of_reach_is_told_and_other_hosts_are_served() {
         server.log().contains("127.0.0.1:1: no connection")
     });
     server.stop();
+}
+
+#[test]
+fn a_visit_waits_as_long_as_configured() {
+    let sandbox = Sandbox::new();
+    sandbox.write("root.pem", &ca().root_pem());
+    // A CA that accepts connections and never answers.
+    let silent = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let address = silent.local_addr().expect("it is bound").to_string();
+    let acme = ACME.replace("127.0.0.1:1", &address);
+    sandbox.configure(&acme.replace("agree", "wait = \"1s\"\ncaa = false\nagree"));
+    sandbox.ok(&["host", "set", "a.example"]);
+    let server = sandbox.serve();
+    let begun = Instant::now();
+    let refused = server.refusal("a.example");
+    let waited = begun.elapsed();
+    assert!(refused.contains("InternalError"), "{refused}");
+    // A server that did not know the key would wait for 20 s.
+    assert!((1..8).contains(&waited.as_secs()), "{waited:?}");
+    server.stop();
+}
+
+#[test]
+fn what_is_due_is_ordered_without_a_visit() {
+    let fixture = Fixture::start("sqlite:hosts.db");
+    fixture.configure(&fixture.acme("first_access = \"off\""));
+    fixture.host("a.example");
+    let runtime = Runtime::new().expect("a runtime");
+    runtime.block_on(async {
+        let pattern = HostPattern::parse("a.example").expect("a name");
+        let mut lineage = Lineage::new(Tenant::default(), [pattern]).expect("one name");
+        lineage.due = Some(Clock::System.now());
+        let put = Write::PutLineage(lineage, Fence::Absent);
+        let written = sealer(&fixture.sandbox).await.write(vec![put]).await;
+        written.expect("it is written");
+    });
+    let server = fixture.sandbox.serve();
+    until("its certificate", SOON, || {
+        fixture.visit(&server, "a.example").is_ok()
+    });
+    fixture.assert_served(&server, "a.example");
 }
