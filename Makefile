@@ -147,6 +147,14 @@ renewal-year: ## Simulate a year of renewals, 2,000,000 hosts; draws docs/renewa
 	$(CARGO) build --release --locked --workspace
 	target/release/sekisho-bench renewal-year --picture docs/renewal-year.svg
 
+LINEAGES ?= 2000000
+
+.PHONY: bench-renewal
+bench-renewal: ## Claim due lineages among LINEAGES=2000000 in SQLite and PostgreSQL
+	@tools/need build postgresql
+	$(CARGO) build --release --locked --workspace
+	target/release/sekisho-bench claims --lineages $(LINEAGES)
+
 .PHONY: bench-stores
 bench-stores: ## Measure Redis and PostgreSQL as stores; writes such a report too
 	@tools/need build nginx nginx-lua openssl redis postgresql

@@ -1,8 +1,9 @@
-//! Load generator, fixtures, the comparison with nginx, outages under load, and a
-//! simulated year of renewals.
+//! Load generator, fixtures, the comparison with nginx, outages under load, claims
+//! of due lineages, and a simulated year of renewals.
 #![forbid(unsafe_code)]
 
 mod chaos;
+mod claims;
 mod compare;
 mod fixtures;
 mod flood;
@@ -23,6 +24,7 @@ fn main() -> ExitCode {
         Command::Fixtures(options) => fixtures::run(&options),
         Command::Compare(options) => compare::run(&options),
         Command::Chaos(options) => chaos::run(&options),
+        Command::Claims(options) => claims::run(&options),
         Command::RenewalYear(options) => renewal_year::run(&options),
     };
     match outcome {
@@ -62,6 +64,9 @@ enum Command {
     /// Take stores and servers away under load and judge what clients see.
     #[command(after_help = chaos::EXAMPLES)]
     Chaos(chaos::Options),
+    /// Claim due lineages among millions and judge how long that takes.
+    #[command(after_help = claims::EXAMPLES)]
+    Claims(claims::Options),
     /// Simulate a year of renewals and judge how evenly they spread.
     #[command(after_help = renewal_year::EXAMPLES)]
     RenewalYear(renewal_year::Options),
