@@ -30,8 +30,9 @@ pub(super) fn run(config: Option<&Path>, args: &Args) -> Result<Ended> {
     open::admin_token(&config)?;
     let (opened, unreachable, refused) = open::runtime()?.block_on(async {
         let opened = open::serving(&config, false).await?;
-        if let Some(sealer) = &opened.catalog {
-            open::issuer(&config, sealer, &open::challenges(sealer))?;
+        let challenges = open::challenges(&opened);
+        if let Some((sealer, challenges)) = opened.catalog.as_ref().zip(challenges.as_ref()) {
+            open::issuer(&config, sealer, challenges)?;
         }
         let unreachable = probe(&config, &opened).await?;
         let catalog = opened.catalog.as_ref();

@@ -4,11 +4,12 @@ use std::path::Path;
 use std::sync::Arc;
 
 use anyhow::{Context, anyhow};
+use sekisho_certs::Catalog;
 use sekisho_certs::seal::{KeyError, KeyRing, KeySource, Keys, Sealer};
-use sekisho_certs::{Catalog, Store};
 use sekisho_server::admin::{MAX_TOKEN, Token};
 use sekisho_stores::disk_cache::{DiskCache, StartState};
 use sekisho_stores::redis_cache::RedisCache;
+use sekisho_stores::tiers::Tiers;
 use sekisho_stores::{Mode, OpenStore, Options, Url};
 use tokio::runtime::{Builder, Handle, Runtime};
 
@@ -26,7 +27,7 @@ mod serving;
 
 /// Open store, with its caches.
 pub(crate) struct Opened {
-    pub(crate) store: Arc<dyn Store>,
+    pub(crate) store: Arc<Tiers>,
     /// Sealer of the store, if it is a catalog.
     pub(crate) catalog: Option<Sealer>,
     /// The Redis cache.

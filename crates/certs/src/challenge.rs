@@ -5,29 +5,58 @@
 //! answers one that another server was given.
 
 use std::collections::HashMap;
-use std::fmt;
+use std::fmt::{self, Debug};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::clock::Clock;
 use crate::credential::Secret;
 use crate::seal::Sealer;
-use crate::store::{Document, DocumentId, DocumentKind, Precondition, Result, StoreError, Write};
+use crate::store::{
+    BoxFuture, Document, DocumentId, DocumentKind, Precondition, Result, StoreError, Write,
+};
 
 /// Answers to challenges: those that this server was given, and those that it
 /// has read, are in memory until they expire.
 #[derive(Debug)]
 pub struct Challenges {
-    sealer: Sealer,
+    source: Arc<dyn ChallengeSource>,
     clock: Clock,
     known: Mutex<HashMap<DocumentId, Known>>,
+}
+
+/// Reader of the challenges that other servers were given.
+///
+/// A [`Sealer`] reads its catalog without bounds of its own. What serves clients
+/// puts the deadline and the circuit breaker of its lookups before it.
+pub trait ChallengeSource: Debug + Send + Sync + 'static {
+    /// Reads a document and opens it; none if it is not there.
+    fn challenge<'a>(
+        &'a self,
+        id: &'a DocumentId,
+    ) -> BoxFuture<'a, Result<Option<Document<Secret>>>>;
+}
+
+impl ChallengeSource for Sealer {
+    fn challenge<'a>(
+        &'a self,
+        id: &'a DocumentId,
+    ) -> BoxFuture<'a, Result<Option<Document<Secret>>>> {
+        Box::pin(self.document(id))
+    }
 }
 
 impl Challenges {
     /// Answers from this sealer's catalog.
     #[must_use]
     pub fn new(sealer: Sealer, clock: Clock) -> Self {
+        Self::of(Arc::new(sealer), clock)
+    }
+
+    /// Answers from this source.
+    #[must_use]
+    pub fn of(source: Arc<dyn ChallengeSource>, clock: Clock) -> Self {
         Self {
-            sealer,
+            source,
             clock,
             known: Mutex::default(),
         }
@@ -73,7 +102,7 @@ impl Challenges {
     /// client may ask.
     ///
     /// # Errors
-    /// As [`Sealer::document`]; [`StoreError::Corrupt`] for an answer that is no
+    /// As [`ChallengeSource::challenge`]; [`StoreError::Corrupt`] for an answer that is no
     /// text.
     pub async fn answer(&self, kind: ChallengeKind, key: &str) -> Result<Option<KeyAuthorization>> {
         let own = self.own(kind, key);
@@ -82,7 +111,7 @@ impl Challenges {
             return Ok(own);
         }
         let id = id(kind, key);
-        let Some(document) = self.sealer.document(&id).await? else {
+        let Some(document) = self.source.challenge(&id).await? else {
             return Ok(None);
         };
         let Ok(text) = std::str::from_utf8(document.bytes.expose()) else {
@@ -190,21 +219,21 @@ mod tests {
 
     const HTTP: ChallengeKind = ChallengeKind::Http01;
 
-    /// Two servers on one catalog, and their time in milliseconds.
-    async fn servers() -> (Challenges, Challenges, Arc<AtomicI64>) {
+    /// Two servers on one catalog, its sealer, and their time in milliseconds.
+    async fn servers() -> (Challenges, Challenges, Sealer, Arc<AtomicI64>) {
         let now = Arc::new(AtomicI64::new(1_800_000_000_000));
         let clock = Clock::Manual(Arc::clone(&now));
         let catalog: Arc<dyn Catalog> = Arc::new(Memory::new(clock.clone()));
         let ring = KeyRing::new(MasterKey::new(&[7; 32]));
-        let one = Sealer::create(catalog, ring).await.unwrap();
-        let other = Challenges::new(one.clone(), clock.clone());
-        (Challenges::new(one, clock), other, now)
+        let sealer = Sealer::create(catalog, ring).await.unwrap();
+        let server = || Challenges::new(sealer.clone(), clock.clone());
+        (server(), server(), sealer.clone(), now)
     }
 
-    async fn put(server: &Challenges, key: &str, text: &str) {
+    async fn put(server: &Challenges, sealer: &Sealer, key: &str, text: &str) {
         let expires = server.clock.now() + 60;
         let put = server.put(HTTP, key, KeyAuthorization::new(text), expires);
-        server.sealer.write(vec![put]).await.unwrap();
+        sealer.write(vec![put]).await.unwrap();
     }
 
     async fn asked(server: &Challenges, key: &str) -> Option<String> {
@@ -214,10 +243,10 @@ mod tests {
 
     #[tokio::test]
     async fn every_server_answers_and_reads_once() {
-        let (one, other, now) = servers().await;
-        let head = one.sealer.catalog().head().await.unwrap();
+        let (one, other, sealer, now) = servers().await;
+        let head = sealer.catalog().head().await.unwrap();
         assert_eq!(asked(&other, "token").await, None);
-        put(&one, "token", "token.thumb").await;
+        put(&one, &sealer, "token", "token.thumb").await;
         assert!(one.own(HTTP, "token").is_some() && other.own(HTTP, "token").is_none());
         // The absence was not remembered.
         assert_eq!(asked(&other, "token").await.unwrap(), "token.thumb");
@@ -229,12 +258,12 @@ mod tests {
             None
         );
         let remove = one.remove(HTTP, "token");
-        one.sealer.write(vec![remove]).await.unwrap();
+        sealer.write(vec![remove]).await.unwrap();
         assert_eq!(asked(&one, "token").await, None);
         assert_eq!(asked(&other, "token").await.unwrap(), "token.thumb");
         now.fetch_add(60_000, Ordering::SeqCst);
         assert_eq!(asked(&other, "token").await, None);
-        assert_eq!(one.sealer.catalog().head().await.unwrap(), head);
+        assert_eq!(sealer.catalog().head().await.unwrap(), head);
     }
 
     #[tokio::test]

@@ -28,7 +28,7 @@ pub mod seal;
 pub mod store;
 
 pub use cache::{Absence, Served, Usage};
-pub use challenge::{ChallengeKind, Challenges, KeyAuthorization};
+pub use challenge::{ChallengeKind, ChallengeSource, Challenges, KeyAuthorization};
 pub use clock::Clock;
 pub use credential::{CredentialId, KeyType, SealedBytes, Secret, StoredCredential};
 pub use feed::{DocumentEvent, Documents, Feed, Follower};

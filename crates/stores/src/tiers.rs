@@ -14,11 +14,13 @@ use crate::breaker::{Breaker, BreakerOpen};
 use crate::disk_cache::DiskCache;
 #[cfg(feature = "redis")]
 use crate::redis_cache::{CachePosition, RedisCache};
-use sekisho_certs::SealedBytes;
 use sekisho_certs::host::HostName;
 use sekisho_certs::log::Noted;
 use sekisho_certs::seal::{KeyRing, OpenKey, Sealer};
-use sekisho_certs::store::{Answer, BoxFuture, Found, Result, Store, StoreError};
+use sekisho_certs::store::{
+    Answer, BoxFuture, Document, DocumentId, Found, Result, Store, StoreError,
+};
+use sekisho_certs::{ChallengeSource, SealedBytes, Secret};
 
 /// Store with the caches before and behind it.
 #[derive(Debug)]
@@ -134,6 +136,23 @@ impl Store for Tiers {
             match self.ask_store(&question).await {
                 Err(failed) if failed.is_retryable() => self.stand_in(&question, failed).await,
                 answer => answer,
+            }
+        })
+    }
+}
+
+impl ChallengeSource for Tiers {
+    /// Asks the catalog, under the deadline and the circuit breaker of lookups: a
+    /// catalog that is out of reach keeps no CA waiting. Nobody writes challenges
+    /// into another store.
+    fn challenge<'a>(
+        &'a self,
+        id: &'a DocumentId,
+    ) -> BoxFuture<'a, Result<Option<Document<Secret>>>> {
+        Box::pin(async move {
+            match &self.origin {
+                Origin::Catalog(sealer) => self.bounded(sealer.document(id)).await,
+                Origin::Plain(..) => Ok(None),
             }
         })
     }

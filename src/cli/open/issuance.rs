@@ -5,6 +5,7 @@ use std::sync::Arc;
 use sekisho_certs::{Challenges, Clock, Sealer};
 use sekisho_issuance::issuer::Issuer;
 
+use super::Opened;
 use crate::cli::failure::Result;
 use crate::config::Config;
 
@@ -23,7 +24,10 @@ pub(in crate::cli) fn issuer(
     Ok(Some(issuer.map_err(|error| config.located(error))?))
 }
 
-/// Makes the answers to challenges of a catalog, whoever orders.
-pub(in crate::cli) fn challenges(sealer: &Sealer) -> Arc<Challenges> {
-    Arc::new(Challenges::new(sealer.clone(), Clock::System))
+/// Makes the answers to challenges of a catalog, whoever orders; none for another
+/// store.
+pub(in crate::cli) fn challenges(opened: &Opened) -> Option<Arc<Challenges>> {
+    opened.catalog.as_ref()?;
+    let challenges = Challenges::of(Arc::clone(&opened.store) as _, Clock::System);
+    Some(Arc::new(challenges))
 }

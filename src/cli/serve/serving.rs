@@ -63,7 +63,7 @@ impl Serving {
         let ring = Arc::new(Ring::random());
         let guard = Guard::new(config.allowed_roots.clone(), config.own_files());
         let guard = Arc::new(guard);
-        let challenges = opened.catalog.as_ref().map(open::challenges);
+        let challenges = open::challenges(&opened);
         let issuance = issuance(config, &opened, challenges.as_ref())?;
         let obtain = issuance.as_ref().map(Issuance::on_demand);
         let lookup = lookup(config, &opened, &ring, &guard, obtain);
@@ -204,7 +204,7 @@ fn lookup(
     let publisher = Publisher::new(Arc::clone(ring), config.site.clone(), Arc::clone(guard));
     let publish = move |host: &Arc<_>| publisher.publish(host);
     Lookup::new(
-        Arc::clone(&opened.store),
+        Arc::clone(&opened.store) as _,
         &settings,
         obtain.unwrap_or_else(|| Arc::new(NeverObtain)),
         publish,

@@ -5,11 +5,11 @@ use tokio::time::Instant;
 
 use super::*;
 use crate::disk_cache::tests::switch::Switch;
-use sekisho_certs::Clock;
 use sekisho_certs::contract::fixture::{put_host, record_of};
 use sekisho_certs::seal::MasterKey;
 use sekisho_certs::store::memory::Memory;
 use sekisho_certs::store::{Catalog, ChangeLog, LogId, LogPosition, ReadAt};
+use sekisho_certs::{ChallengeKind, Challenges, Clock, KeyAuthorization};
 
 /// Answers as the test says after a while, and counts calls.
 #[derive(Debug, Default)]
@@ -155,3 +155,59 @@ async fn an_answer_older_than_what_was_seen_is_read_again() {
     let error = answer(tiers).await.unwrap_err();
     assert!(error.is_retryable() && error.to_string().contains("older state"));
 }
+
+/// A catalog with a challenge of another server, and how this one reads it.
+async fn challenged() -> (Arc<Switch>, Arc<Tiers>, Challenges) {
+    let switch = Arc::new(Switch::new(Arc::new(Memory::new(Clock::System))));
+    let ring = KeyRing::new(MasterKey::new(&[5; 32]));
+    let sealer = Sealer::create(switch.clone(), ring).await.unwrap();
+    let other = Challenges::new(sealer.clone(), Clock::System);
+    let put = other.put(
+        HTTP,
+        "token",
+        KeyAuthorization::new("token.thumb"),
+        i64::MAX,
+    );
+    sealer.write(vec![put]).await.unwrap();
+    let tiers = Arc::new(Tiers::catalog(sealer));
+    let challenges = Challenges::of(tiers.clone(), Clock::System);
+    (switch, tiers, challenges)
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_challenge_is_read_within_the_deadline() {
+    let (switch, _, challenges) = challenged().await;
+    let held = switch.documents.write().await;
+    let begun = Instant::now();
+    let error = challenges.answer(HTTP, "token").await.unwrap_err();
+    assert!(matches!(error, StoreError::TimedOut(after) if after == STORE_TIMEOUT));
+    assert_eq!(begun.elapsed(), STORE_TIMEOUT);
+    drop(held);
+    assert!(challenges.answer(HTTP, "token").await.unwrap().is_some());
+}
+
+#[tokio::test(start_paused = true)]
+async fn challenges_and_lookups_leave_a_dead_catalog_alone() {
+    let (switch, tiers, challenges) = challenged().await;
+    let held = switch.documents.write().await;
+    for _ in 0..FAILURES {
+        challenges.answer(HTTP, "token").await.unwrap_err();
+    }
+    // Nobody waits any more.
+    let begun = Instant::now();
+    challenges.answer(HTTP, "token").await.unwrap_err();
+    tiers.find(&name()).await.unwrap_err();
+    assert_eq!(begun.elapsed(), Duration::ZERO);
+    drop(held);
+    tokio::time::advance(BREAKER_DELAYS.min).await;
+    assert!(challenges.answer(HTTP, "token").await.unwrap().is_some());
+    assert!(tiers.find(&name()).await.unwrap().found.is_none());
+}
+
+#[tokio::test]
+async fn a_plain_store_has_no_challenges() {
+    let challenges = Challenges::of(Arc::new(tiers().1), Clock::System);
+    assert_eq!(challenges.answer(HTTP, "token").await.unwrap(), None);
+}
+
+const HTTP: ChallengeKind = ChallengeKind::Http01;

@@ -21,6 +21,8 @@ pub(crate) struct Switch {
     says: Mutex<Option<StoreError>>,
     /// Answers of `find` wait while it is held.
     pub(crate) gate: RwLock<()>,
+    /// Answers of `document` wait while it is held.
+    pub(crate) documents: RwLock<()>,
     /// As after a restore.
     pub(crate) other_log: AtomicBool,
     /// What the next calls of `find` give instead, as a standby that lags.
@@ -33,6 +35,7 @@ impl Switch {
             inner: Mutex::new(inner),
             says: Mutex::default(),
             gate: RwLock::default(),
+            documents: RwLock::default(),
             other_log: AtomicBool::new(false),
             lagging: Mutex::default(),
         }
@@ -155,7 +158,11 @@ impl Catalog for Switch {
         &'a self,
         id: &'a DocumentId,
     ) -> BoxFuture<'a, Result<Option<Document<SealedBytes>>>> {
-        Box::pin(async move { self.call(self.inner().document(id)).await })
+        Box::pin(async move {
+            let document = self.call(self.inner().document(id)).await;
+            let _open = self.documents.read().await;
+            document
+        })
     }
 
     fn list_documents<'a>(
