@@ -5,6 +5,7 @@ mod lineages;
 mod state;
 
 use std::future::ready;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -13,7 +14,7 @@ use tokio::sync::watch;
 use self::state::State;
 use super::{
     Answer, BoxFuture, Catalog, CatalogId, ChangeLog, ChangePage, Document, DocumentId,
-    DocumentKind, Lease, LogId, LogPosition, Result,
+    DocumentKind, Lease, LogId, LogPosition, Result, StoreError,
 };
 use crate::clock::Clock;
 use crate::credential::{CredentialId, SealedBytes, StoredCredential};
@@ -30,6 +31,8 @@ pub struct Memory {
     id: CatalogId,
     clock: Clock,
     state: Mutex<Arc<State>>,
+    /// Writes that are still to fail.
+    failing: AtomicUsize,
     changed: watch::Sender<()>,
 }
 
@@ -47,6 +50,7 @@ impl Memory {
             id: CatalogId(random()),
             clock,
             state: Mutex::new(Arc::new(State::new(LogId(random()), keep))),
+            failing: AtomicUsize::new(0),
             changed: watch::Sender::new(()),
         }
     }
@@ -75,6 +79,11 @@ impl Memory {
 }
 
 impl Memory {
+    /// Lets the next writes fail as those to a catalog that is out of reach.
+    pub fn fail_writes(&self, count: usize) {
+        self.failing.store(count, Ordering::SeqCst);
+    }
+
     /// Returns a function that goes back to the present state, log and all, as
     /// a database does that is restored from a snapshot of its volume.
     pub fn saved(&self) -> impl FnOnce() + use<'_> {
@@ -112,6 +121,11 @@ impl Catalog for Memory {
 
     fn write(&self, batch: Batch) -> BoxFuture<'_, Result<u64>> {
         Box::pin(async move {
+            let (failing, order) = (&self.failing, Ordering::SeqCst);
+            let fails = failing.fetch_update(order, order, |left| left.checked_sub(1));
+            if fails.is_ok() {
+                return Err(StoreError::Unavailable("a test wants it so".into()));
+            }
             let mark = u64::from_be_bytes(random());
             self.advance(|state| state.write(batch, mark, self.clock.now_ms()))
         })

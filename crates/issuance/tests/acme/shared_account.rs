@@ -19,6 +19,7 @@ use crate::scripted::Scripted;
 
 /// Catalog of a cluster, and its time in milliseconds.
 struct Cluster {
+    catalog: Arc<Memory>,
     sealer: Sealer,
     now: Arc<AtomicI64>,
 }
@@ -28,8 +29,12 @@ impl Cluster {
         let now = Arc::new(AtomicI64::new(1_800_000_000_000));
         let catalog = Arc::new(Memory::new(Clock::Manual(Arc::clone(&now))));
         let ring = KeyRing::new(MasterKey::new(&[7; 32]));
-        let sealer = Sealer::create(catalog, ring).await.unwrap();
-        Self { sealer, now }
+        let sealer = Sealer::create(Arc::clone(&catalog) as _, ring).await;
+        Self {
+            catalog,
+            sealer: sealer.unwrap(),
+            now,
+        }
     }
 
     fn server(&self) -> Accounts {
@@ -156,6 +161,20 @@ async fn the_wait_for_another_server_is_bounded() {
         "letsencrypt: another server has been making or changing the account for 90 s"
     );
     assert!(began.elapsed() < Duration::from_secs(91));
+}
+
+#[tokio::test]
+async fn a_key_that_the_ca_has_is_saved_when_the_store_is_back() {
+    let (fixture, cluster) = (Fixture::start(), Cluster::start().await);
+    let (server, ca) = (cluster.server(), &fixture.ca);
+    cluster.catalog.fail_writes(1);
+    let made = server.get(ca, None).await.unwrap();
+    cluster.catalog.fail_writes(2);
+    let rotated = server.rotate(ca).await.unwrap();
+    assert_eq!(rotated.id(), made.id());
+    let stored = cluster.server().stored(ca).await.unwrap().unwrap();
+    assert_eq!(stored.to_bytes(), rotated.to_bytes());
+    stored.check().await.unwrap();
 }
 
 #[tokio::test]
