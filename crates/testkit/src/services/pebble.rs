@@ -74,9 +74,10 @@ impl Pebble {
             let config = options.config(ports, &challenges);
             write(&folder, "config.json", &config);
             let process = options.spawn(&folder, &challenges);
-            process
-                .answers((Ipv4Addr::LOCALHOST, ports.0).into())
-                .map(|process| (ports, process))
+            let process = process.answers((Ipv4Addr::LOCALHOST, port).into())?;
+            // The two are bound in no order.
+            let process = process.answers((Ipv4Addr::LOCALHOST, management).into())?;
+            Some((ports, process))
         });
         Self {
             folder,
