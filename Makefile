@@ -26,6 +26,13 @@ demo: ## Build it unoptimized, serve 1,000 hosts, fetch some of them with curl
 	$(CARGO) build --profile demo --no-default-features --locked --bin sekisho
 	tools/demo target/demo/sekisho
 
+.PHONY: demo-acme
+demo-acme: ## Visit ten hosts for the first time: two servers get certificates from a test CA
+	@tools/need build curl openssl go
+	@tools/pebble
+	$(CARGO) build --profile demo --no-default-features --locked --bin sekisho
+	tools/demo-acme target/demo/sekisho
+
 .PHONY: verify
 verify: ## Fetch 1,000 random hosts of 100,000 with curl and openssl s_client
 	@tools/need build curl openssl
