@@ -4,6 +4,7 @@ mod ended;
 
 use std::collections::BTreeMap;
 use std::io::{self, Write};
+use std::slice;
 
 use sekisho_certs::{
     Catalog, Claim, CredentialId, HostPattern, HostRecord, KeyType, LastError, Lineage,
@@ -14,7 +15,7 @@ use serde::Serialize;
 
 use crate::cli::cert::joined;
 use crate::cli::failure::Result;
-use crate::cli::named::{self, Named};
+use crate::cli::named::Named;
 use crate::cli::output::rfc3339;
 
 pub(crate) use ended::{Changed, end};
@@ -146,10 +147,13 @@ pub(crate) fn write<S>(
     }
 }
 
-/// Returns the lineages of a host or a credential.
+/// Returns the lineages of a host or a credential; none if it is not there.
 pub(crate) async fn of(catalog: &dyn Catalog, named: &Named) -> Result<Vec<Lineage<SealedBytes>>> {
     match named {
-        Named::Host(pattern) => of_host(catalog, &named::host(catalog, pattern).await?).await,
+        Named::Host(pattern) => match catalog.hosts(slice::from_ref(pattern)).await?.pop() {
+            Some(record) => of_host(catalog, &record).await,
+            None => Ok(Vec::new()),
+        },
         Named::Credential(id) => Ok(of_credential(catalog, *id).await?.into_iter().collect()),
     }
 }

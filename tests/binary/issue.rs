@@ -76,85 +76,62 @@ fn certificates_are_ordered_renewed_and_revoked() {
 }
 
 #[test]
-fn options_of_an_order_are_kept() {
+fn a_certificate_of_several_names_is_one() {
     let fixture = Fixture::start("sqlite:hosts.db");
     let sandbox = &fixture.sandbox;
     fixture.configure(&fixture.acme("first_access = \"off\""));
     sandbox.ok(&["host", "set", "owned.example", "--tenant", "anna"]);
     let _server = sandbox.serve();
+    let together = |options: &[&str], names: &[&str]| {
+        sandbox.ok(&[&["cert", "issue", "--together"], options, names].concat());
+    };
     let names = ["b.example", "owned.example", "a.example"];
-    let together = [
-        "cert",
-        "issue",
-        "--together",
-        "--solver",
-        "http-01",
-        "--tenant",
-        "anna",
-    ];
-    sandbox.ok(&[&together[..], &names].concat());
+    together(&["--solver", "http-01", "--tenant", "anna"], &names);
     let id = shown(sandbox, "a.example")["id"].clone();
     for name in names {
         let host = sandbox.json(&["host", "show", name, "--json"]);
-        assert_eq!(
-            (&host["tenant"], &host["credentials"]["ecdsa"]),
-            (&json!("anna"), &id)
-        );
+        assert_eq!(host["tenant"], "anna");
+        assert_eq!(host["credentials"]["ecdsa"], id);
         let lineage = &host["lineages"][0];
-        assert_eq!(
-            (&lineage["name"], &lineage["solver"]),
-            (&json!("b.example"), &json!("http-01"))
-        );
-        assert_eq!(
-            lineage["names"],
-            json!(["a.example", "b.example", "owned.example"])
-        );
+        assert_eq!(lineage["name"], "b.example");
+        assert_eq!(lineage["solver"], "http-01");
+        let sorted = json!(["a.example", "b.example", "owned.example"]);
+        assert_eq!(lineage["names"], sorted);
     }
     let error = sandbox.fails(&["cert", "issue", "a.example", "--tenant", "bert"]);
-    assert!(
-        error.contains("belongs to the tenant \"anna\", not to \"bert\""),
-        "{error}"
-    );
+    let says = "belongs to the tenant \"anna\", not to \"bert\"";
+    assert!(error.contains(says), "{error}");
 
-    // A name of the certificate alone renews all of it; another key is another one.
+    // One of its names renews all of it; with more names it is another one.
     sandbox.ok(&["cert", "issue", "a.example"]);
     assert_eq!(shown(sandbox, "b.example")["id"], id);
-    sandbox.ok(&[
-        "cert",
-        "issue",
-        "b.example",
-        "--key",
-        "rsa",
-        "--ca",
-        "pebble",
-    ]);
+    together(&[], &[&names[..], &["c.example"]].concat());
+    let lineage = &sandbox.json(&["host", "show", "c.example", "--json"])["lineages"][0];
+    assert_eq!(lineage["names"].as_array().map(Vec::len), Some(4));
+    let same = shown(sandbox, "c.example")["id"].clone();
+    assert_eq!(shown(sandbox, "b.example")["id"], same);
+}
+
+#[test]
+fn a_host_may_have_certificates_of_two_key_types() {
+    let fixture = Fixture::start("sqlite:hosts.db");
+    let sandbox = &fixture.sandbox;
+    fixture.configure(&fixture.acme("first_access = \"off\""));
+    let issue = |args: &[&str]| sandbox.ok(&[&["cert"], args].concat());
+    sandbox.ok(&["host", "set", "b.example"]);
+    let _server = sandbox.serve();
+    sandbox.ok(&["host", "set", "b.example", "--issue"]);
+    let id = shown(sandbox, "b.example")["id"].clone();
+    issue(&["issue", "b.example", "--key", "rsa", "--ca", "pebble"]);
     let both = sandbox.json(&["host", "show", "b.example", "--json"]);
     assert_eq!(both["credentials"]["ecdsa"], id);
     assert!(both["credentials"]["rsa"].is_string(), "{both}");
     assert_eq!(both["lineages"][1]["name"], "b.example+rsa");
     assert_eq!(both["lineages"][1]["ca"], "pebble");
-    // With more names it is another certificate.
-    sandbox.ok(&[
-        "cert",
-        "issue",
-        "--together",
-        "b.example",
-        "a.example",
-        "owned.example",
-        "c.example",
-    ]);
-    let lineage = &sandbox.json(&["host", "show", "c.example", "--json"])["lineages"][0];
-    assert_eq!(lineage["names"].as_array().map(Vec::len), Some(4));
-    assert_eq!(
-        shown(sandbox, "b.example")["id"],
-        shown(sandbox, "c.example")["id"]
-    );
-
-    sandbox.ok(&["host", "set", "set.example", "--issue"]);
-    assert_eq!(
-        shown(sandbox, "set.example")["names"],
-        json!(["set.example"])
-    );
+    let renewed = issue(&["renew", "b.example"]);
+    assert_eq!(renewed.lines().count(), 2, "both of them: {renewed}");
+    let renewed = issue(&["renew", "b.example+rsa"]);
+    assert_eq!(renewed.lines().count(), 1, "{renewed}");
 }
 
 #[test]
