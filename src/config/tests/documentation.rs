@@ -115,6 +115,13 @@ fn the_documentation_has_the_defaults() {
     }
     assert_default("cache", "disk", &format!("`\"{DISK_CACHE}\"`"));
     assert_default("keys", "master", &format!("`\"{MASTER_KEY}\"`"));
+    let small = format!("{MINIMAL}[acme]\nagree = true\ncas = [\"letsencrypt\"]\n");
+    let acme = parse(&small).unwrap().issuance().unwrap().unwrap();
+    let solvers: Vec<_> = acme.solvers.iter().map(|kind| kind.as_str()).collect();
+    assert_default("acme", "solvers", &format!("`{solvers:?}`"));
+    assert_default("acme", "key", &format!("`\"{}\"`", acme.key));
+    assert_default("acme", "caa", &format!("`{}`", acme.admission.caa));
+    assert_default("acme", "reuse_key", &format!("`{}`", acme.reuse_key));
     let allowed = AllowedRoots::default();
     assert_default("sites", "allow", &format!("`{:?}`", allowed.folders()));
 }
