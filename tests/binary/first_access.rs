@@ -101,8 +101,12 @@ fn the_first_visit_gets_a_certificate_into_postgresql() {
 }
 
 fn visit_first(fixture: &Fixture) {
-    for (solver, name) in [("tls-alpn-01", "a.example"), ("http-01", "b.example")] {
-        fixture.configure(&fixture.acme(&format!("solvers = [\"{solver}\"]")));
+    for (solver, key, name) in [
+        ("tls-alpn-01", "p256", "a.example"),
+        ("http-01", "rsa2048", "b.example"),
+    ] {
+        let keys = format!("solvers = [\"{solver}\"]\nkey = \"{key}\"");
+        fixture.configure(&fixture.acme(&keys));
         fixture.host(name);
         let server = fixture.sandbox.serve();
         fixture.assert_served(&server, name);

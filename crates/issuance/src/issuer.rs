@@ -69,6 +69,8 @@ pub struct Issuer {
     solvers: Solvers,
     key: KeyKind,
     reuse_key: bool,
+    /// A permit is a key that takes long to make.
+    slow_keys: Semaphore,
     /// A permit is an order in flight.
     orders: Arc<Semaphore>,
     most_orders: usize,
@@ -127,6 +129,7 @@ impl Issuer {
             solvers: Solvers::new(settings.solvers, settings.dns)?,
             key: settings.key,
             reuse_key: settings.reuse_key,
+            slow_keys: Semaphore::new(SLOW_KEYS),
             orders: Arc::new(Semaphore::new(settings.orders)),
             most_orders: settings.orders,
             first_orders: Shares::new(settings.orders, settings.orders.div_ceil(2)),
@@ -201,6 +204,8 @@ impl fmt::Debug for Issuer {
     }
 }
 
+/// Keys that take long, at once: each takes a core for up to seconds.
+const SLOW_KEYS: usize = 2;
 /// First visits at once, those that wait for another server's order too. A task has
 /// some KiB.
 const VISITS: usize = 4096;

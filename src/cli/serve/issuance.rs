@@ -56,6 +56,6 @@ impl Issuance {
     }
 }
 
-/// Threads that make RSA keys and resolve the names of CAs. More would take the
-/// cores from the workers.
-const BLOCKING: usize = 2;
+/// Threads that make RSA keys, two at once, and resolve the names of CAs. More
+/// keys would take the cores from the workers.
+const BLOCKING: usize = 4;

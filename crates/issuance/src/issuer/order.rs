@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use sekisho_certs::KeyType;
 use sekisho_certs::credential::Credential;
+use tokio::task::spawn_blocking;
 
 use super::attempt::Attempt;
 use super::failure::Failure;
@@ -147,7 +148,7 @@ impl Attempt<'_> {
         }
         let key = match self.kept_key().await? {
             Some(key) => key,
-            None => generate(self.key_kind()).await.map_err(Failure::Setting)?,
+            None => self.generate().await.map_err(Failure::Setting)?,
         };
         if let Some(saved) = &mut self.state.order {
             saved.key = Some(key.to_pkcs8());
@@ -177,6 +178,19 @@ impl Attempt<'_> {
         Ok(key.and_then(Result::ok))
     }
 
+    /// Makes a key, a slow one on a thread for such work. Those threads resolve the
+    /// names of CAs too: keys leave some free.
+    async fn generate(&self) -> Result<CertificateKey, String> {
+        let kind = self.key_kind();
+        if !kind.is_slow() {
+            return CertificateKey::generate(kind);
+        }
+        let permit = self.issuer.slow_keys.acquire().await;
+        let _permit = permit.expect("the semaphore is never closed");
+        let made = spawn_blocking(move || CertificateKey::generate(kind)).await;
+        made.unwrap_or_else(|error| Err(error.to_string()))
+    }
+
     /// Returns the kind of the key: the configured one, unless the lineage wants
     /// another type.
     fn key_kind(&self) -> KeyKind {
@@ -187,15 +201,6 @@ impl Attempt<'_> {
             _ => configured,
         }
     }
-}
-
-/// Makes a key, a slow one on a thread for such work.
-async fn generate(kind: KeyKind) -> Result<CertificateKey, String> {
-    if !kind.is_slow() {
-        return CertificateKey::generate(kind);
-    }
-    let made = tokio::task::spawn_blocking(move || CertificateKey::generate(kind)).await;
-    made.unwrap_or_else(|error| Err(error.to_string()))
 }
 
 /// Tells whether the CA refuses only what the order says of the certificate before
