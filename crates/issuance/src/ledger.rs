@@ -220,8 +220,8 @@ impl Stored {
 
     /// Makes the write that requires the version that was read.
     fn write(self, now_ms: i64) -> Write<Secret> {
-        let content = self.bucket.to_stored().to_be_bytes();
-        let mut document = Document::new(self.id, Secret::new(content.to_vec()));
+        let content = self.bucket.to_stored().map(i64::to_be_bytes).concat();
+        let mut document = Document::new(self.id, Secret::new(content));
         let full_at = self.bucket.full_at_ms().max(now_ms);
         document.expires = Some(full_at.div_euclid(1000) + 1 + MARGIN);
         Write::PutDocument(document, self.expect)
@@ -238,10 +238,17 @@ fn take_each(buckets: &mut [Stored], now_ms: i64, share: Share) -> Result<(), Re
 }
 
 fn bucket(document: &Document<Secret>) -> Result<Bucket, StoreError> {
-    let content = <[u8; 8]>::try_from(document.bytes.expose());
-    let corrupt = |_| StoreError::Corrupt(format!("{} is no bucket", document.id).into());
-    let number = content.map(i64::from_be_bytes).map_err(corrupt)?;
-    Ok(Bucket::from_stored(number))
+    let (numbers, rest) = document.bytes.expose().as_chunks::<8>();
+    match (numbers, rest) {
+        ([one, two, three], []) => {
+            let stored = [one, two, three].map(|number| i64::from_be_bytes(*number));
+            Ok(Bucket::from_stored(stored))
+        }
+        _ => {
+            let corrupt = format!("{} is no bucket", document.id);
+            Err(StoreError::Corrupt(corrupt.into()))
+        }
+    }
 }
 
 /// Draws a pause; the longest possible one doubles with each attempt, since there

@@ -1,7 +1,7 @@
 //! What a CA allows: limits as token buckets, taken by all servers.
 //!
-//! Pure functions: the state of each bucket is one number ([`Bucket`]), which the
-//! catalog keeps under [`Charge::key`] until the bucket is full again.
+//! Pure functions: the catalog keeps the state of each bucket ([`Bucket`]) under
+//! [`Charge::key`] until the bucket is full again.
 //!
 //! Let's Encrypt's limits (<https://letsencrypt.org/docs/rate-limits/>, as of
 //! 2026-08-05), and which orders count:

@@ -10,13 +10,28 @@ pub struct Limit {
     interval: i64,
 }
 
-/// State of one bucket: the Unix microsecond at which it is full again (the
-/// theoretical arrival time of GCRA).
-///
-/// One number, so that a catalog can hold it as a row that expires at
+/// State of one bucket, which a catalog can hold as a row that expires at
 /// [`Bucket::full_at_ms`]. A row that is missing is a full bucket.
+///
+/// Servers write it by their own clocks. What was taken and what was closed are
+/// apart: what was taken reaches at most a period ahead, and a closure says when it
+/// was made. State that a wrong clock has written is told by that.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Bucket(i64);
+pub struct Bucket {
+    /// Unix microsecond at which what was taken is back (the theoretical arrival
+    /// time of GCRA).
+    full_at: i64,
+    closure: Closure,
+}
+
+/// Closure of a bucket; none where both are 0.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Closure {
+    /// Unix microsecond at which it was made.
+    at: i64,
+    /// Unix microsecond at which the bucket is full again.
+    full_at: i64,
+}
 
 /// Part of a bucket that an order may take.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -50,10 +65,10 @@ impl Limit {
 
     /// Takes `n` tokens.
     ///
-    /// `now_ms` must be one clock for all servers, the catalog's where it has one.
-    /// A bucket that is full further away than a period and
-    /// [`Limit::close_until`] allow was written by a wrong clock; it counts as
-    /// full, and the CA has the last word.
+    /// `now_ms` is the server's clock. A bucket that is full further ahead than a
+    /// period was written by a clock that is ahead; it counts as full, and so does
+    /// one that was closed at a time to come: the CA has the last word. A clock that
+    /// is ahead by less takes as many tokens as come back meanwhile.
     ///
     /// # Errors
     /// Returns from when it succeeds; the bucket stays as it was. More than the
@@ -70,7 +85,7 @@ impl Limit {
         let cost = i64::from(n) * self.interval;
         let full_at = self.full_at(*bucket, now);
         if cost <= room - (full_at - now) {
-            *bucket = Bucket(full_at + cost);
+            bucket.full_at = full_at + cost;
             return Ok(());
         }
         let from = full_at + cost.min(room) - room;
@@ -92,13 +107,13 @@ impl Limit {
     pub fn charge(self, bucket: &mut Bucket, now_ms: i64) {
         let now = now_ms.saturating_mul(1000);
         let most = now + self.size(Share::Whole) * self.interval;
-        let full_at = self.full_at(*bucket, now);
-        *bucket = Bucket(full_at.max(most.min(full_at + self.interval)));
+        let full_at = self.taken(*bucket, now);
+        bucket.full_at = full_at.max(most.min(full_at + self.interval));
     }
 
     /// Returns `n` tokens that were taken and not used.
     pub fn give_back(self, bucket: &mut Bucket, n: u32) {
-        bucket.0 = bucket.0.saturating_sub(i64::from(n) * self.interval);
+        bucket.full_at = bucket.full_at.saturating_sub(i64::from(n) * self.interval);
     }
 
     /// Closes the bucket until a Unix second, at most 8 days ahead: at that second
@@ -108,7 +123,9 @@ impl Limit {
         let now = now_ms.saturating_mul(1000);
         let until = until.saturating_mul(MICROS).min(now + LONGEST_CLOSURE);
         let full_at = until + (self.size(Share::Whole) - 1) * self.interval;
-        *bucket = Bucket(full_at.max(self.full_at(*bucket, now)));
+        if full_at > self.closed(*bucket, now) {
+            bucket.closure = Closure { at: now, full_at };
+        }
     }
 
     fn size(self, share: Share) -> i64 {
@@ -119,40 +136,65 @@ impl Limit {
         }
     }
 
+    /// Returns the microsecond at which the bucket is full: `now` or later.
     fn full_at(self, bucket: Bucket, now: i64) -> i64 {
-        let latest = now + LONGEST_CLOSURE + self.size(Share::Whole) * self.interval;
-        if bucket.0 > latest {
-            now
-        } else {
-            bucket.0.max(now)
+        self.taken(bucket, now).max(self.closed(bucket, now))
+    }
+
+    /// Returns the microsecond at which what was taken is back: `now` or later.
+    fn taken(self, bucket: Bucket, now: i64) -> i64 {
+        let period = self.size(Share::Whole) * self.interval;
+        // Clocks that are right differ, too; but no clock may hold up a limit per
+        // second for a minute.
+        match bucket.full_at > now + period + period.min(SKEW) {
+            true => now,
+            false => bucket.full_at.max(now),
+        }
+    }
+
+    /// Returns the microsecond at which a closure lets the bucket be full; in the past
+    /// if none holds.
+    fn closed(self, bucket: Bucket, now: i64) -> i64 {
+        let period = self.size(Share::Whole) * self.interval;
+        let Closure { at, full_at } = bucket.closure;
+        match at > now + SKEW || full_at > now + LONGEST_CLOSURE + period {
+            true => i64::MIN,
+            false => full_at,
         }
     }
 }
 
 impl Bucket {
-    /// Reads a bucket from the number of [`Bucket::to_stored`].
+    /// Reads a bucket from the numbers of [`Bucket::to_stored`].
     #[must_use]
-    pub fn from_stored(number: i64) -> Self {
-        Self(number)
+    pub fn from_stored([full_at, closed_at, open_at]: [i64; 3]) -> Self {
+        let closure = Closure {
+            at: closed_at,
+            full_at: open_at,
+        };
+        Self { full_at, closure }
     }
 
-    /// Returns the number to store.
+    /// Returns the numbers to store.
     #[must_use]
-    pub fn to_stored(self) -> i64 {
-        self.0
+    pub fn to_stored(self) -> [i64; 3] {
+        [self.full_at, self.closure.at, self.closure.full_at]
     }
 
     /// Returns the Unix millisecond from which the bucket is full, so that its
     /// row may vanish.
     #[must_use]
     pub fn full_at_ms(self) -> i64 {
-        self.0.div_euclid(1000) + i64::from(self.0.rem_euclid(1000) != 0)
+        let full_at = self.full_at.max(self.closure.full_at);
+        full_at.div_euclid(1000) + i64::from(full_at.rem_euclid(1000) != 0)
     }
 }
 
 const MICROS: i64 = 1_000_000;
 /// Let's Encrypt's longest limit is of 7 days.
 const LONGEST_CLOSURE: i64 = 8 * 24 * 3600 * MICROS;
+/// Difference between two clocks that are right.
+const SKEW: i64 = 60 * MICROS;
 
 #[cfg(test)]
 mod tests {
@@ -241,12 +283,43 @@ mod tests {
     }
 
     #[test]
-    fn a_bucket_of_a_clock_a_year_ahead_counts_as_full() {
+    fn a_clock_that_is_ahead_empties_and_closes_no_bucket() {
+        const DAY_MS: i64 = 86_400_000;
+        for ahead in [DAY_MS, 365 * DAY_MS] {
+            let (limit, mut bucket) = (orders(), Bucket::default());
+            limit
+                .take(&mut bucket, NOW_MS + ahead, 1, Share::Whole)
+                .unwrap();
+            assert_eq!(limit.available(bucket, NOW_MS, Share::Whole), 300);
+            limit.close_until(&mut bucket, NOW_MS + ahead, NOW + ahead / 1000 + 600);
+            assert_eq!(limit.take(&mut bucket, NOW_MS, 300, Share::Whole), Ok(()));
+            // A closure by a right clock takes the place of that one.
+            limit.close_until(&mut bucket, NOW_MS, NOW + 600);
+            let refused = limit.take(&mut bucket, NOW_MS, 1, Share::Whole);
+            assert_eq!(refused, Err(RetryAt(NOW + 600)));
+            assert_eq!(Bucket::from_stored(bucket.to_stored()), bucket);
+        }
+    }
+
+    #[test]
+    fn clocks_that_differ_by_seconds_share_a_bucket() {
         let (limit, mut bucket) = (orders(), Bucket::default());
-        limit
-            .take(&mut bucket, NOW_MS + 365 * 86_400_000, 300, Share::Whole)
-            .unwrap();
-        assert_eq!(limit.take(&mut bucket, NOW_MS, 300, Share::Whole), Ok(()));
-        assert_eq!(Bucket::from_stored(bucket.to_stored()), bucket);
+        let ahead = NOW_MS + 5000;
+        limit.take(&mut bucket, ahead, 300, Share::Whole).unwrap();
+        let refused = limit.take(&mut bucket, NOW_MS, 1, Share::Whole);
+        assert_eq!(refused, Err(RetryAt(NOW + 41)));
+        limit.close_until(&mut bucket, ahead, NOW + 600);
+        let refused = limit.take(&mut bucket, NOW_MS, 1, Share::Whole);
+        assert_eq!(refused, Err(RetryAt(NOW + 600)));
+    }
+
+    #[test]
+    fn what_is_given_back_opens_no_closed_bucket() {
+        let (limit, mut bucket) = (orders(), Bucket::default());
+        limit.take(&mut bucket, NOW_MS, 1, Share::Whole).unwrap();
+        limit.close_until(&mut bucket, NOW_MS, NOW + 600);
+        limit.give_back(&mut bucket, 1);
+        let refused = limit.take(&mut bucket, NOW_MS, 1, Share::Whole);
+        assert_eq!(refused, Err(RetryAt(NOW + 600)));
     }
 }

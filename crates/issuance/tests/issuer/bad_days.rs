@@ -6,7 +6,7 @@ use std::sync::atomic::AtomicI64;
 use sekisho_certs::{Clock, LineageName, Obtained};
 use sekisho_issuance::acme::{CaSettings, ChallengeKind};
 use sekisho_issuance::issuer::Issuer;
-use sekisho_issuance::quota::Limit;
+use sekisho_issuance::quota::{Limit, Quotas};
 use sekisho_issuance::settings::CaOptions;
 use sekisho_testkit::services::PebbleOptions;
 
@@ -125,15 +125,28 @@ async fn past_the_bound_of_orders_a_name_waits_for_its_turn() {
 #[tokio::test]
 async fn a_clock_that_is_a_day_off_holds_nothing_up() {
     let fixture = Fixture::start().await;
-    for (day, name) in [(-1, "a.example"), (1, "b.example")] {
+    let limited = || {
+        let mut settings = fixture.settings();
+        settings.cas[0].quotas = Quotas::letsencrypt();
+        settings
+    };
+    let servers = [(-1, "a.one.example"), (1, "a.two.example")];
+    for (day, name) in servers {
         let now = Clock::System.now_ms() + day * 86_400_000;
         let clock = Clock::Manual(Arc::new(AtomicI64::new(now)));
         let record = fixture.host(name).await;
-        let issuer = fixture.issuer_at(clock.clone()).await;
+        let issuer = fixture.built(limited(), clock.clone()).await;
         let obtained = visit(&issuer, name, Some(&record)).await;
         assert!(matches!(obtained, Obtained::Stored), "{day}: {obtained:?}");
         let due = fixture.lineage(name).await.unwrap().due.unwrap();
         assert!(due > clock.now(), "{day}");
+    }
+    // What they took holds no server up whose clock is right.
+    let issuer = fixture.built(limited(), Clock::System).await;
+    for name in ["b.one.example", "b.two.example"] {
+        let record = fixture.host(name).await;
+        let obtained = visit(&issuer, name, Some(&record)).await;
+        assert!(matches!(obtained, Obtained::Stored), "{obtained:?}");
     }
 }
 

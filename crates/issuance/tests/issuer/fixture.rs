@@ -75,7 +75,7 @@ impl Fixture {
         self.built(self.settings(), clock).await
     }
 
-    async fn built(&self, settings: Settings, clock: Clock) -> Arc<Issuer> {
+    pub(crate) async fn built(&self, settings: Settings, clock: Clock) -> Arc<Issuer> {
         let sealer = open(&self.catalog).await;
         // Answers expire by the time of who asks for them.
         let challenges = Arc::new(Challenges::new(sealer.clone(), clock.clone()));
