@@ -101,7 +101,7 @@ impl Authorities {
     }
 
     /// Returns the CAs that are worth asking now, in the order of preference, at least
-    /// one. With a `wish`, the name of a CA, only that one counts. `permits` says which
+    /// one; [`Authorities::begin`] says whether an order may. With a `wish`, the name of a CA, only that one counts. `permits` says which
     /// CAs may issue, by what is known of them: a CA that was never asked is not left
     /// out, since it checks CAA records itself.
     ///
@@ -122,11 +122,24 @@ impl Authorities {
             return Err(NoAuthority::Forbidden(names(wished)));
         }
         let now = Instant::now();
-        let worth_trying = permitted.iter().filter(|one| one.is_worth_trying(now));
+        let worth_trying = permitted.iter().filter(|one| one.is_worth_asking(now));
         let worth_trying: Vec<_> = worth_trying.map(|one| Arc::clone(one)).collect();
         match worth_trying.is_empty() {
             true => Err(passed_over(&permitted, now)),
             false => Ok(worth_trying),
+        }
+    }
+
+    /// Begins with an order at a CA. After a failure one order at a time may try the CA:
+    /// call it just before the CA is asked, since the others then pass it over.
+    ///
+    /// # Errors
+    /// [`NoAuthority::PassedOver`].
+    pub fn begin(&self, authority: &Arc<Authority>) -> Result<(), NoAuthority> {
+        let now = Instant::now();
+        match authority.begin(now) {
+            true => Ok(()),
+            false => Err(passed_over(&[authority], now)),
         }
     }
 
@@ -139,7 +152,7 @@ impl Authorities {
 
     /// Returns what the CAs say of themselves; empty unless it is known of all, because
     /// a CAA record may allow the very CA that is not known. Waits for 5 s at most for
-    /// each that was not asked within an hour and has not failed.
+    /// each that was not asked within an hour and is not passed over.
     pub async fn metas(&self) -> Vec<Meta> {
         let mut metas = Vec::with_capacity(self.0.len());
         for one in &self.0 {
@@ -202,7 +215,7 @@ impl Authorities {
 
     /// Returns what the CA says, or what it said before it failed.
     async fn meta(&self, authority: &Authority) -> Option<Meta> {
-        if authority.works() {
+        if authority.is_worth_asking(Instant::now()) {
             match timeout(META, authority.ca.meta()).await {
                 Ok(Ok(meta)) => authority.state().meta = Some(meta),
                 Ok(Err(error)) => drop(self.failed(authority, &error)),
@@ -231,7 +244,17 @@ impl Authority {
         self.state().outage.is_none()
     }
 
-    fn is_worth_trying(&self, now: Instant) -> bool {
+    /// Tells whether the CA has not failed, or so long ago that it may work again.
+    #[must_use]
+    pub fn is_worth_asking(&self, now: Instant) -> bool {
+        let state = self.state();
+        state
+            .outage
+            .as_ref()
+            .is_none_or(|it| it.pause(now).is_zero())
+    }
+
+    fn begin(&self, now: Instant) -> bool {
         let mut state = self.state();
         let outage = state.outage.as_mut();
         outage.is_none_or(|outage| outage.is_over_for_one(now))

@@ -120,6 +120,10 @@ impl<'a> Attempt<'a> {
         let passed_over = self.issuer.authorities.all().len() - candidates.len();
         let mut soonest = None;
         for authority in candidates {
+            if let Err(no) = self.issuer.authorities.begin(&authority) {
+                soonest = Some(Failure::of(no, self.issuer.clock.now()).or_sooner(soonest));
+                continue;
+            }
             match self.at(&authority, &solvers).await {
                 Err(failure) if self.may_do_elsewhere(&authority, &failure) => {
                     soonest = Some(failure.or_sooner(soonest));

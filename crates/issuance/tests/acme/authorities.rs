@@ -50,9 +50,11 @@ fn candidates(of: &Authorities) -> Vec<Arc<Authority>> {
     of.candidates(None, |_| true).unwrap()
 }
 
+/// Begins an order at each CA that is worth asking.
 fn named(of: &Authorities) -> Vec<String> {
     let found = candidates(of);
-    found.iter().map(|one| one.ca.name().to_owned()).collect()
+    let begun = found.iter().filter(|one| of.begin(one).is_ok());
+    begun.map(|one| one.ca.name().to_owned()).collect()
 }
 
 /// Returns the time until the first CA is asked again, and tries it then.
@@ -85,6 +87,25 @@ async fn a_ca_that_fails_is_passed_over_ever_longer() {
     assert!(paused(&cas).await <= 13);
     // The try came to nothing: another one follows.
     assert_eq!(paused(&cas).await, 30);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_ca_that_no_order_came_to_stays_worth_asking() {
+    let cas = two();
+    let two = Arc::clone(&cas.all()[1]);
+    cas.failed(&two, &refused(503, "", None));
+    advance(Duration::from_secs(60)).await;
+    // Orders that the first CA fulfils.
+    for _ in 0..9 {
+        assert_eq!(candidates(&cas).len(), 2);
+    }
+    assert_eq!(cas.begin(&two), Ok(()));
+    // While one order tries it, others pass it over, also those that listed it before.
+    assert_eq!(candidates(&cas).len(), 1);
+    let passed_over = cas.begin(&two).unwrap_err().to_string();
+    assert!(passed_over.contains("again in 30 s"), "{passed_over}");
+    cas.succeeded(&two);
+    assert_eq!(cas.begin(&two), Ok(()));
 }
 
 #[tokio::test(start_paused = true)]
