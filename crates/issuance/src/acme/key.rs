@@ -8,6 +8,7 @@ use rustls_pki_types::PrivatePkcs8KeyDer;
 use sekisho_certs::KeyType;
 use sekisho_certs::credential::Secret;
 use sekisho_certs::host::HostPattern;
+use zeroize::Zeroizing;
 
 /// Type of the key of a new certificate.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -82,8 +83,8 @@ impl FromStr for KeyKind {
 }
 
 /// Private key of a certificate to come. It is saved before the order is finalized,
-/// since the certificate is worthless without it.
-pub struct CertificateKey(KeyPair);
+/// since the certificate is worthless without it. Its memory is wiped.
+pub struct CertificateKey(Zeroizing<KeyPair>);
 
 impl CertificateKey {
     /// Makes a key. A kind that [`KeyKind::is_slow`] is made on a thread of its own.
@@ -99,7 +100,8 @@ impl CertificateKey {
             KeyKind::Rsa3072 => rsa(RsaKeySize::_3072),
             KeyKind::Rsa4096 => rsa(RsaKeySize::_4096),
         };
-        made.map(Self).map_err(|error| error.to_string())
+        made.map(|pair| Self(Zeroizing::new(pair)))
+            .map_err(|error| error.to_string())
     }
 
     /// Reads a key that [`CertificateKey::to_pkcs8`] gave.
@@ -109,7 +111,8 @@ impl CertificateKey {
     pub fn from_pkcs8(key: &Secret) -> Result<Self, String> {
         let der = PrivatePkcs8KeyDer::from(key.expose());
         let pair = KeyPair::try_from(&der);
-        pair.map(Self).map_err(|error| error.to_string())
+        pair.map(|pair| Self(Zeroizing::new(pair)))
+            .map_err(|error| error.to_string())
     }
 
     /// Returns the key as PKCS#8 DER.
@@ -127,7 +130,7 @@ impl CertificateKey {
         let request = CertificateParams::new(names).and_then(|mut params| {
             // Public CAs fill in the subject themselves.
             params.distinguished_name = DistinguishedName::new();
-            params.serialize_request(&self.0)
+            params.serialize_request(&*self.0)
         });
         let request = request.map_err(|error| error.to_string())?;
         Ok(request.der().to_vec())
@@ -170,6 +173,17 @@ mod tests {
             assert_eq!(found.len(), 2);
             assert!(found[1].contains("*.b.example"), "{found:?}");
         }
+    }
+
+    #[test]
+    fn a_key_is_wiped_once_it_is_not_used() {
+        fn is_wiped(_: &impl zeroize::ZeroizeOnDrop) {}
+        let key = CertificateKey::generate(KeyKind::P256).unwrap();
+        is_wiped(&key.0);
+        let pkcs8 = key.to_pkcs8();
+        let mut pair = key.0;
+        zeroize::Zeroize::zeroize(&mut *pair);
+        assert_ne!(pkcs8.expose(), pair.serialized_der());
     }
 
     #[test]
