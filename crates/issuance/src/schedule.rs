@@ -121,6 +121,19 @@ pub fn first_turn(now: i64, previous: Option<i64>) -> i64 {
     previous.map_or(now, |turn| now.max(turn.saturating_add(HOUR)))
 }
 
+/// Returns when a first certificate that a limit has refused is tried again: once the
+/// limit opens at `until`, and later by the place of its `turn`, a day at most.
+///
+/// The turns of a tenant lie an hour apart ([`first_turn`]): the n-th name comes 9 n
+/// seconds later. 50,000 names of one tenant then ask the limit once per second, in
+/// place of all together each time it opens, and a name of another tenant does so
+/// among the first.
+#[must_use]
+pub fn first_again(now: i64, until: i64, turn: i64) -> i64 {
+    let behind = turn.saturating_sub(now) / (HOUR / 9);
+    until.saturating_add(behind.clamp(0, DAY))
+}
+
 /// Returns how many seconds lie between two questions for a certificate's ARI
 /// window, so that a cluster with that many lineages asks at most
 /// [`ARI_PER_SECOND`] times per second: 6 hours up to 216,000 lineages, 55.6

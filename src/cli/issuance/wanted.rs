@@ -27,21 +27,27 @@ impl Wanted<'_> {
     /// Makes the hosts that are not there, and the lineages; returns these. A page of
     /// certificates is one transaction.
     pub(crate) async fn put(&self, sealer: &Sealer) -> Result<Vec<LineageName>> {
-        let mut lineages = Vec::new();
+        let (mut lineages, mut turns) = (Vec::new(), Turns::new());
         for page in self.certificates.chunks(PAGE) {
-            lineages.extend(self.put_page(sealer, page).await?);
+            lineages.extend(self.put_page(sealer, page, &mut turns).await?);
         }
         Ok(lineages)
     }
 
-    async fn put_page(&self, sealer: &Sealer, page: &[&[HostPattern]]) -> Result<Vec<LineageName>> {
+    async fn put_page(
+        &self,
+        sealer: &Sealer,
+        page: &[&[HostPattern]],
+        turns: &mut Turns,
+    ) -> Result<Vec<LineageName>> {
         let mut attempts = 0;
         loop {
             let there = There::read(sealer, page, self).await?;
             let (mut writes, mut names) = (Vec::new(), Vec::new());
             for certificate in page {
                 let tenant = self.put_hosts(certificate, &there, &mut writes)?;
-                names.push(self.put_lineage(certificate, tenant, &there, &mut writes)?);
+                let new = new(certificate, tenant, turns)?;
+                names.push(self.put_lineage(certificate, new, &there, &mut writes)?);
             }
             attempts += 1;
             match sealer.write(writes).await {
@@ -86,16 +92,10 @@ impl Wanted<'_> {
     fn put_lineage(
         &self,
         names: &[HostPattern],
-        tenant: Tenant,
+        mut new: Lineage<Secret>,
         there: &There,
         writes: &mut Vec<Write<Secret>>,
     ) -> Result<LineageName> {
-        let new = Lineage::new(tenant, names.iter().cloned());
-        let mut new = new.ok_or_else(|| anyhow!("a certificate needs a name"))?;
-        let now = Clock::System.now();
-        // Servers go on with it if this command ends before it.
-        new.due = Some(now + HEAD_START);
-        new.turn = first_turn(now, None);
         let before = there.lineage_for(names, self.wanted_type());
         if let Some(before) = before {
             new.name = before.name.clone();
@@ -123,6 +123,23 @@ impl Wanted<'_> {
     fn wanted_type(&self) -> KeyType {
         self.wishes.key_type().unwrap_or(self.key_type)
     }
+}
+
+/// Last turn of each tenant: what the command leaves does not stand before the names
+/// of others.
+type Turns = HashMap<Tenant, i64>;
+
+/// Makes the lineage of a certificate that is not there.
+fn new(names: &[HostPattern], tenant: Tenant, turns: &mut Turns) -> Result<Lineage<Secret>> {
+    let now = Clock::System.now();
+    let turn = first_turn(now, turns.get(&tenant).copied());
+    turns.insert(tenant.clone(), turn);
+    let new = Lineage::new(tenant, names.iter().cloned());
+    let mut new = new.ok_or_else(|| anyhow!("a certificate needs a name"))?;
+    // Servers go on with it if this command ends before it.
+    new.due = Some(now + HEAD_START);
+    new.turn = turn;
+    Ok(new)
 }
 
 /// What is there of a page.

@@ -8,7 +8,9 @@ use super::attempt::Attempt;
 use super::failure::Failure;
 use super::working::Outcome;
 use super::{Failed, Issued};
-use crate::schedule::{Seed, Validity, after_failure, renewal_due, renewal_turn};
+use crate::schedule::{
+    self, Seed, Validity, after_failure, first_again, renewal_due, renewal_turn,
+};
 
 impl Attempt<'_> {
     /// Stores a certificate: with the hosts that it is for, in one batch.
@@ -177,11 +179,20 @@ impl Attempt<'_> {
         let seed = Seed::of(self.lineage.name.as_str());
         let validity = self.validity();
         let attempts = self.lineage.attempts;
-        let next = after_failure(now, failure.kind(now), attempts, validity, seed);
+        let mut kind = failure.kind(now);
+        if let (schedule::Failure::Closed { until }, None) = (&mut kind, validity) {
+            *until = first_again(now, *until, self.lineage.turn);
+        }
+        let next = after_failure(now, kind, attempts, validity, seed);
         let mut lineage = self.lineage.clone();
         lineage.due = Some(next.due);
-        // A first certificate waits behind those of others.
-        lineage.turn = validity.map_or(next.due, renewal_turn);
+        lineage.turn = match (validity, kind) {
+            (Some(validity), _) => renewal_turn(validity),
+            // Nothing was tried: it keeps its place among the names of its tenant.
+            (None, schedule::Failure::Closed { .. }) => lineage.turn,
+            // A first certificate waits behind those of others.
+            (None, _) => next.due,
+        };
         lineage.attempts = next.attempts;
         let text = why.chars().take(LONGEST_ERROR).collect();
         lineage.last_error = Some(LastError { at: now, text });

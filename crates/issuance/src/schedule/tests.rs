@@ -201,6 +201,19 @@ fn only_what_the_names_are_to_blame_for_is_counted() {
 }
 
 #[test]
+fn refused_names_of_one_tenant_leave_a_limit_to_others() {
+    let until = NOW + 36;
+    let again = |place: i64| first_again(NOW, until, NOW + place * HOUR);
+    assert_eq!(
+        [-1, 0, 1, 100].map(again),
+        [until, until, until + 9, until + 900]
+    );
+    let per_minute = (0..50_000).filter(|place| again(*place) < until + MINUTE);
+    assert_eq!(per_minute.count(), 7);
+    assert_eq!(again(i64::MAX / HOUR / 2), until + DAY, "a senseless turn");
+}
+
+#[test]
 fn ari_is_asked_ten_times_a_second_by_all() {
     assert_eq!(ari_pause(2_000_000, None), 200_000, "55.6 hours");
     assert_eq!(ari_pause(10, None), 6 * HOUR);

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::AtomicI64;
 
-use sekisho_certs::{Clock, LineageName, Obtained};
+use sekisho_certs::{Clock, Lineage, LineageName, Obtained};
 use sekisho_issuance::acme::{CaSettings, ChallengeKind};
 use sekisho_issuance::issuer::Issuer;
 use sekisho_issuance::quota::{Limit, Quotas};
@@ -103,6 +103,28 @@ async fn all_servers_keep_to_the_limits_of_a_ca() {
     let pause = lineage.due.unwrap() - Clock::System.now();
     assert!((3500..4200).contains(&pause), "{pause}");
     assert_eq!(lineage.attempts, 0, "nobody was refused");
+}
+
+#[tokio::test]
+async fn a_refused_name_keeps_its_place_behind_those_of_other_tenants() {
+    let fixture = Fixture::start().await;
+    let limit = |settings: &mut sekisho_issuance::settings::Settings| {
+        settings.cas[0].quotas.orders = Limit::new(1, 60);
+    };
+    let issuer = fixture.issuer_with(limit).await;
+    let (now, hours) = (Clock::System.now(), 1000 * 3600);
+    let record = fixture.host("a.example").await;
+    let mut last = Lineage::new(record.tenant.clone(), [record.pattern.clone()]).unwrap();
+    (last.due, last.turn) = (Some(now), now + hours);
+    let late = last.name.clone();
+    issuer.add(last).await.unwrap();
+    let record = fixture.host("b.example").await;
+    visit(&issuer, "b.example", Some(&record)).await;
+    issuer.issue(&late).await.unwrap_err();
+    let last = fixture.lineage("a.example").await.unwrap();
+    assert_eq!(last.turn, now + hours);
+    let pause = last.due.unwrap() - now;
+    assert!(pause >= hours / 400, "{pause}");
 }
 
 #[tokio::test]
