@@ -82,4 +82,4 @@ try a day, and waits for them. What failed is listed at the end (exit code 1).
 
 Examples:
   sekisho cert renew shop.example
-  sekisho cert list --failing --json | jq -r '.[].name' | xargs sekisho cert renew";
+  sekisho cert list --failing --json | jq -r '.[].name' | xargs -r sekisho cert renew";
