@@ -148,6 +148,17 @@ chaos: ## Take stores and servers away under load for MINUTES=10 and judge it
 	$(CARGO) build --release --locked --workspace
 	target/release/sekisho-bench chaos --sekisho target/release/sekisho --minutes $(MINUTES) $(if $(SEED),--seed $(SEED))
 
+.PHONY: acme-faults
+acme-faults: deps ## Kill servers, flood them and hang the CA while they order certificates
+	$(CARGO) build --release --locked --workspace
+	target/release/sekisho-bench acme-faults --sekisho target/release/sekisho
+
+# Built as for the tests: with the tests of one target, features are the same.
+.PHONY: acme-faults-quick
+acme-faults-quick: deps ## Do a little of that, unoptimized, in a minute and a half
+	$(CARGO) build --workspace --locked --bins --test sizes
+	target/debug/sekisho-bench acme-faults --quick --sekisho target/debug/sekisho
+
 .PHONY: renewal-year
 renewal-year: ## Simulate a year of renewals, 2,000,000 hosts; draws docs/renewal-year.svg
 	@tools/need build

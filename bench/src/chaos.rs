@@ -13,7 +13,6 @@ mod judge;
 mod ledger;
 mod load;
 mod plan;
-mod server;
 mod setting;
 mod stores;
 mod writer;
@@ -36,11 +35,11 @@ use self::director::Director;
 use self::field::Field;
 use self::ledger::State;
 use self::plan::{Phase, SERVERS};
-use self::server::Server;
 use self::setting::Setting;
 use self::stores::Stores;
 use self::writer::{WRITERS, Writer};
 use crate::load::SplitMix;
+use crate::server::Server;
 
 /// What to run, and for how long.
 #[derive(Args, Clone, Debug)]
@@ -184,7 +183,7 @@ fn report(field: &Field) {
     println!("{}", judge.counts.line());
 }
 
-async fn interrupted() -> Result<()> {
+pub(crate) async fn interrupted() -> Result<()> {
     let mut terminate = signal(SignalKind::terminate())?;
     tokio::select! {
         ended = tokio::signal::ctrl_c() => ended?,

@@ -1,7 +1,6 @@
 //! Comparison of sekisho and nginx, with the same certificates and the same
 //! client.
 
-mod accounting;
 mod catalog;
 mod client;
 mod counters;
@@ -9,7 +8,6 @@ mod machine;
 mod markdown;
 mod measure;
 mod meter;
-mod metrics;
 mod nginx;
 mod options;
 mod pages;

@@ -1,15 +1,20 @@
-//! Load generator, fixtures, the comparison with nginx, outages under load, claims
-//! of due lineages, and a simulated year of renewals.
+//! Load generator, fixtures, the comparison with nginx, outages under load, faults
+//! while certificates are ordered, claims of due lineages, and a simulated year of
+//! renewals.
 #![forbid(unsafe_code)]
 
+mod accounting;
+mod acme_faults;
 mod chaos;
 mod claims;
 mod compare;
 mod fixtures;
 mod flood;
 mod load;
+mod metrics;
 mod redis;
 mod renewal_year;
+mod server;
 mod tls;
 
 use std::process::ExitCode;
@@ -24,6 +29,7 @@ fn main() -> ExitCode {
         Command::Fixtures(options) => fixtures::run(&options),
         Command::Compare(options) => compare::run(&options),
         Command::Chaos(options) => chaos::run(&options),
+        Command::AcmeFaults(options) => acme_faults::run(&options),
         Command::Claims(options) => claims::run(&options),
         Command::RenewalYear(options) => renewal_year::run(&options),
     };
@@ -64,6 +70,9 @@ enum Command {
     /// Take stores and servers away under load and judge what clients see.
     #[command(after_help = chaos::EXAMPLES)]
     Chaos(chaos::Options),
+    /// Kill servers, flood them and stop the CA while certificates are ordered.
+    #[command(after_help = acme_faults::EXAMPLES)]
+    AcmeFaults(acme_faults::Options),
     /// Claim due lineages among millions and judge how long that takes.
     #[command(after_help = claims::EXAMPLES)]
     Claims(claims::Options),

@@ -9,7 +9,7 @@ use tokio::time::Instant;
 use super::client::Client;
 use super::judge::{Judge, Seen, Visit};
 use super::ledger::HEALED;
-use super::server::Server;
+use crate::server::Server;
 
 pub(crate) struct Field {
     pub(crate) judge: RefCell<Judge>,

@@ -13,8 +13,8 @@ use perf_event::events::{Event, Hardware};
 use perf_event::{Builder, Counter, CounterData};
 use rustix::io::Errno;
 
-use super::accounting::threads;
 use super::rows::figure;
+use crate::accounting::threads;
 
 /// Kind of hardware counter, with the name of its figure.
 #[derive(Clone, Copy, Debug)]

@@ -11,7 +11,6 @@ use anyhow::{Context, Result};
 use tokio::time::sleep;
 
 use self::beside::Beside;
-use super::accounting::{CpuTime, Memory};
 use super::client::{Client, Load, Work};
 use super::meter::{Meter, Used};
 use super::options::Binary;
@@ -19,6 +18,7 @@ use super::pages;
 use super::rows::{Asked, Case, Measure, Row, Setup, figure};
 use super::server::Server;
 use super::setup::{self, Place};
+use crate::accounting::{CpuTime, Memory};
 use crate::fixtures::HOST_PATTERN;
 use crate::load::Outcome;
 

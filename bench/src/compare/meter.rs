@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use anyhow::Result;
 
-use super::accounting::CpuTime;
 use super::counters::{Counters, Support};
+use crate::accounting::CpuTime;
 
 /// Running measurement.
 pub(crate) struct Meter {

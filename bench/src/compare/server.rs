@@ -10,9 +10,9 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 
-use super::accounting::{CpuTime, Memory, tree};
-use super::metrics::Metrics;
+use crate::accounting::{CpuTime, Memory, tree};
 use crate::load::client::Client;
+use crate::metrics::Metrics;
 use crate::tls::{Group, Offer, Trust, Version};
 
 #[derive(Debug)]

@@ -12,10 +12,10 @@ use anyhow::{Context, Result, ensure};
 use sekisho_testkit::RedisServer;
 use sekisho_testkit::services::{Postgres, Signal};
 
-use super::accounting::CpuTime;
 use super::options::{Binary, Options};
 use super::rows::figure;
 use super::workspace::Workspace;
+use crate::accounting::CpuTime;
 use crate::fixtures::{Folder, KeyKind, host_name};
 
 /// Service behind the servers.

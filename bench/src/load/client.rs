@@ -24,6 +24,8 @@ pub(crate) struct Client {
     group: NamedGroup,
     deadline: Duration,
     sources: u32,
+    /// Second number of the first source address.
+    net: u8,
     opened: Cell<u32>,
 }
 
@@ -35,12 +37,18 @@ impl Client {
             group: offer.group.kx().name(),
             deadline,
             sources: 0,
+            net: 1,
             opened: Cell::new(0),
         })
     }
 
     pub(crate) fn sources(self, sources: u32) -> Self {
         Self { sources, ..self }
+    }
+
+    /// Lets the source addresses begin at 127.NET.0.1.
+    pub(crate) fn in_net(self, net: u8) -> Self {
+        Self { net, ..self }
     }
 
     /// Connects, sends a request if there is a path, and ends the connection.
@@ -149,7 +157,7 @@ impl Client {
         Ok(stream)
     }
 
-    /// Returns the next source address: 127.1.0.1 and up, 250 per /24.
+    /// Returns the next source address: 127.1.0.1 or 127.NET.0.1 and up, 250 per /24.
     fn next_source(&self) -> Option<IpAddr> {
         let turn = self.opened.get();
         self.opened.set(turn.wrapping_add(1));
@@ -157,7 +165,7 @@ impl Client {
         let net = u16::try_from(number / 250).unwrap_or(u16::MAX);
         let [high, low] = net.to_be_bytes();
         let host = (number % 250) as u8 + 1;
-        Some(Ipv4Addr::new(127, high.wrapping_add(1), low, host).into())
+        Some(Ipv4Addr::new(127, high.wrapping_add(self.net), low, host).into())
     }
 }
 

@@ -327,7 +327,7 @@ async fn serve(socket: TcpStream, tls: Option<TlsAcceptor>, state: Arc<State>) {
     }
 }
 
-fn acceptor(speaks: Speaks<'_>) -> Option<TlsAcceptor> {
+pub(crate) fn acceptor(speaks: Speaks<'_>) -> Option<TlsAcceptor> {
     let (pair, alpn): (_, &[&[u8]]) = match speaks {
         Speaks::Plain => return None,
         Speaks::Http1(pair) => (pair, &[b"http/1.1"]),

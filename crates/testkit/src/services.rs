@@ -20,7 +20,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 pub use knot::{Knot, Zone};
-pub use pebble::{ChallengeServer, Pebble, PebbleOptions};
+pub use pebble::{CaProxy, ChallengeServer, Pebble, PebbleOptions};
 pub use pgbouncer::PgBouncer;
 pub use postgres::{Postgres, Signal};
 

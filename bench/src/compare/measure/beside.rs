@@ -4,7 +4,7 @@
 use anyhow::{Result, ensure};
 
 use super::{Memory, Sample, Subject, operation_figures};
-use crate::compare::accounting::CpuTime;
+use crate::accounting::CpuTime;
 use crate::compare::client::CONCURRENCY;
 use crate::compare::meter::Meter;
 use crate::compare::rows::{Setup, figure};

@@ -1,6 +1,7 @@
 //! Pebble: a CA that speaks ACME and forgets all when it ends.
 
 mod challenges;
+mod proxy;
 
 use std::fs;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -9,6 +10,7 @@ use std::process::Command;
 use std::thread;
 
 pub use challenges::ChallengeServer;
+pub use proxy::CaProxy;
 
 use super::free_ports;
 use super::process::{Process, attempts, write};

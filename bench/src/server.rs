@@ -13,12 +13,15 @@ use serde_json::Value;
 use tokio::process::{Child, Command};
 use tokio::time::{Instant, sleep, timeout};
 
+use crate::metrics::Metrics;
+
 pub(crate) struct Server {
     binary: PathBuf,
     /// Folder with the configuration and the logs.
     folder: PathBuf,
     process: Cell<u32>,
     address: Cell<Option<SocketAddr>>,
+    admin: Cell<Option<SocketAddr>>,
     child: RefCell<Option<Child>>,
 }
 
@@ -29,6 +32,7 @@ impl Server {
             folder,
             process: Cell::new(0),
             address: Cell::new(None),
+            admin: Cell::new(None),
             child: RefCell::new(None),
         }
     }
@@ -46,8 +50,9 @@ impl Server {
         self.child.replace(Some(child));
         let begun = Instant::now();
         while begun.elapsed() < START_TIMEOUT {
-            if let Some(address) = address(&log)? {
-                self.address.set(Some(address));
+            if let Some(serving) = Serving::read(&log)? {
+                self.address.set(Some(serving.https));
+                self.admin.set(serving.admin);
                 return Ok(());
             }
             sleep(POLL_INTERVAL).await;
@@ -55,12 +60,22 @@ impl Server {
         bail!("a server does not start:\n{}", self.tail());
     }
 
+    /// Returns the id of the process.
+    pub(crate) fn pid(&self) -> Result<u32> {
+        let child = self.child.borrow();
+        child.as_ref().and_then(Child::id).context("it runs")
+    }
+
+    /// Scrapes its metrics.
+    pub(crate) async fn metrics(&self) -> Result<Metrics> {
+        let admin = self.admin.get();
+        Metrics::read(admin.context("this server has no metrics")?).await
+    }
+
     /// Sends SIGTERM. From now on the server counts as ended.
     pub(crate) fn tell_to_end(&self) -> Result<()> {
         self.address.set(None);
-        let child = self.child.borrow();
-        let pid = child.as_ref().and_then(Child::id).context("it runs")?;
-        let pid = i32::try_from(pid).ok().and_then(Pid::from_raw);
+        let pid = i32::try_from(self.pid()?).ok().and_then(Pid::from_raw);
         Ok(kill_process(pid.context("a number")?, Signal::TERM)?)
     }
 
@@ -108,18 +123,29 @@ impl Server {
     }
 }
 
-/// Reads the address from the log line `serving`; None before that line.
-fn address(log: &Path) -> Result<Option<SocketAddr>> {
-    let text = fs::read_to_string(log)?;
-    let mut lines = text
-        .lines()
-        .filter_map(|line| serde_json::from_str::<Value>(line).ok());
-    let serving = lines.find(|line| line["fields"]["message"] == "serving");
-    let Some(serving) = serving else {
-        return Ok(None);
-    };
-    let address = serving["fields"]["https"].as_str().context("an address")?;
-    Ok(Some(address.parse()?))
+/// Addresses of a process.
+struct Serving {
+    https: SocketAddr,
+    admin: Option<SocketAddr>,
+}
+
+impl Serving {
+    /// Reads the log line `serving`; None before that line.
+    fn read(log: &Path) -> Result<Option<Self>> {
+        let text = fs::read_to_string(log)?;
+        let mut lines = text
+            .lines()
+            .filter_map(|line| serde_json::from_str::<Value>(line).ok());
+        let serving = lines.find(|line| line["fields"]["message"] == "serving");
+        let Some(serving) = serving else {
+            return Ok(None);
+        };
+        let address = |name: &str| serving["fields"][name].as_str()?.parse().ok();
+        Ok(Some(Self {
+            https: address("https").context("an address")?,
+            admin: address("admin"),
+        }))
+    }
 }
 
 const START_TIMEOUT: Duration = Duration::from_secs(30);
