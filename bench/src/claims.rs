@@ -77,16 +77,16 @@ async fn measure(options: &Options) -> Result<Vec<Figures>> {
         let took = begun.elapsed().as_millis();
         ensure!(counted == options.lineages as u64, "{name} has {counted}");
         println!("{name}: counted {counted} lineages in {took} ms");
-        let rest = || catalogs.rest(name);
-        let times = times(&sealer, options.repeats, rest).await?;
+        let vacuum = || catalogs.vacuum(name);
+        let times = times(&sealer, options.repeats, vacuum).await?;
         all.push(Figures { name, times });
     }
     Ok(all)
 }
 
 /// Claims so many times. Two holders take turns: each stores what it claimed after
-/// the other has claimed. `rest` stands for the time between two claims.
-async fn times(sealer: &Sealer, repeats: usize, rest: impl Fn()) -> Result<Vec<Duration>> {
+/// the other has claimed. `vacuum` stands for the time between two claims.
+async fn times(sealer: &Sealer, repeats: usize, vacuum: impl Fn()) -> Result<Vec<Duration>> {
     let mut seen = HashSet::new();
     let mut before = Vec::new();
     let mut times = Vec::with_capacity(repeats);
@@ -101,7 +101,7 @@ async fn times(sealer: &Sealer, repeats: usize, rest: impl Fn()) -> Result<Vec<D
             ensure!(seen.insert(name.clone()), "{name} was claimed twice");
         }
         finish(sealer, std::mem::replace(&mut before, claimed)).await?;
-        rest();
+        vacuum();
     }
     times.sort_unstable();
     Ok(times)

@@ -53,18 +53,11 @@ impl Catalogs {
         [("sqlite", sqlite), (POSTGRES, postgres)]
     }
 
-    /// Does after a fill what PostgreSQL's autovacuum does within minutes.
+    /// Does what PostgreSQL does in the background from time to time: removes old
+    /// versions of rows and writes changed pages. Else the next claim would do it.
     pub(super) fn vacuum(&self, name: &str) {
         if name == POSTGRES {
-            self.sql("VACUUM ANALYZE");
-            self.rest(name);
-        }
-    }
-
-    /// Has PostgreSQL write its changed pages, as it does in the background: else
-    /// the next claim would wait for that.
-    pub(super) fn rest(&self, name: &str) {
-        if name == POSTGRES {
+            self.sql("VACUUM ANALYZE sekisho.lineages, sekisho.lineage_claims");
             self.sql("CHECKPOINT");
         }
     }
