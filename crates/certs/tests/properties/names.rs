@@ -52,8 +52,9 @@ proptest! {
 
     #[test]
     fn a_pattern_covers_by_its_text(pattern in name(), name in name(), wild: bool) {
-        // A random name covers next to nothing; these end with the pattern.
-        let ends = ["", "a.", "a.b.", "x"].map(|start| format!("{start}{pattern}"));
+        // A random name covers next to nothing; these end with the pattern. No "x":
+        // with a label like "n--0" it would begin like punycode.
+        let ends = ["", "a.", "a.b.", "y"].map(|start| format!("{start}{pattern}"));
         for name in ends.iter().chain([&name]).map(|name| host(name)) {
             let prefix = if wild { "*." } else { "" };
             let pattern = HostPattern::parse(&format!("{prefix}{pattern}")).unwrap();
