@@ -89,6 +89,12 @@ impl Challenges {
         Write::RemoveDocument(id, Precondition::Any)
     }
 
+    /// Forgets a challenge in memory alone: another server may be given one for the
+    /// same name.
+    pub fn forget(&self, kind: ChallengeKind, key: &str) {
+        self.known().remove(&id(kind, key));
+    }
+
     /// Returns the answer that is in memory.
     #[must_use]
     pub fn own(&self, kind: ChallengeKind, key: &str) -> Option<KeyAuthorization> {
@@ -120,6 +126,7 @@ impl Challenges {
         let answer = KeyAuthorization::new(text);
         if let Some(expires) = document.expires {
             let answer = answer.clone();
+            let expires = expires.min(self.clock.now() + kind.repeats());
             self.remember(id, Known { answer, expires });
         }
         Ok(Some(answer))
@@ -164,6 +171,16 @@ pub enum ChallengeKind {
 impl ChallengeKind {
     /// Both.
     pub const ALL: [Self; 2] = [Self::TlsAlpn01, Self::Http01];
+
+    /// Returns the seconds for which one server's challenge answers at another without
+    /// a look at the catalog. A token is used once; the name of a host has another
+    /// challenge with each order, but a CA looks from several places at once.
+    const fn repeats(self) -> i64 {
+        match self {
+            Self::TlsAlpn01 => 2,
+            Self::Http01 => 3600,
+        }
+    }
 
     /// Returns the kind of the documents.
     #[must_use]
@@ -264,6 +281,24 @@ mod tests {
         now.fetch_add(60_000, Ordering::SeqCst);
         assert_eq!(asked(&other, "token").await, None);
         assert_eq!(sealer.catalog().head().await.unwrap(), head);
+    }
+
+    #[tokio::test]
+    async fn the_next_order_for_a_name_is_answered_by_all_servers() {
+        let (one, other, sealer, now) = servers().await;
+        let kind = ChallengeKind::TlsAlpn01;
+        for text in ["first", "second"] {
+            let expires = one.clock.now() + 3600;
+            let put = one.put(kind, "a.example", KeyAuthorization::new(text), expires);
+            sealer.write(vec![put]).await.unwrap();
+            let answer = other.answer(kind, "a.example").await.unwrap().unwrap();
+            assert_eq!(answer.as_str(), text);
+            // An order takes longer than that.
+            now.fetch_add(2_000, Ordering::SeqCst);
+        }
+        one.forget(kind, "a.example");
+        assert!(one.own(kind, "a.example").is_none());
+        assert!(one.answer(kind, "a.example").await.unwrap().is_some());
     }
 
     #[tokio::test]
