@@ -171,12 +171,34 @@ impl Issuer {
     /// # Errors
     /// [`Failed`]; the lineage says the same.
     pub async fn issue(self: &Arc<Self>, name: &LineageName) -> Result<Issued, Failed> {
-        if let Some(joined) = self.working.join(name) {
-            return joined.outcome().await;
+        let before = self
+            .version(name)
+            .await
+            .map_err(|error| self.no_store(&error))?;
+        for _ in 0..MAX_LOOKS {
+            let joined = match self.working.join(name) {
+                Some(joined) => joined,
+                None => self.start(name, When::Now, self.permit().await),
+            };
+            let outcome = joined.outcome().await;
+            let after = self.version(name).await;
+            if outcome.is_err() || after.is_ok_and(|after| after != before) {
+                return outcome;
+            }
+            // Who was joined has only looked whether it is due.
         }
-        let permit = Arc::clone(&self.orders).acquire_owned().await;
-        let permit = permit.expect("the semaphore is never closed");
-        self.start(name, When::Now, permit).outcome().await
+        Err(Failed {
+            why: "others work on it without a new certificate".into(),
+            next: None,
+        })
+    }
+
+    /// Returns the version of the certificate in use, which each renewal changes.
+    async fn version(&self, name: &LineageName) -> Result<Option<u64>, StoreError> {
+        let lineage = self.lineage(name).await?;
+        let ids: Vec<_> = lineage.and_then(|one| one.credential).into_iter().collect();
+        let current = self.sealer.catalog().credentials(&ids).await?.pop();
+        Ok(current.map(|current| current.version))
     }
 
     /// Returns the account at a CA.
@@ -190,7 +212,14 @@ impl Issuer {
         let names = std::slice::from_ref(name);
         let found = self.sealer.catalog().lineages(names).await?.pop();
         match found {
-            Some(found) => Ok(Some(self.sealer.open_lineage(found).await?)),
+            Some(found) => match self.sealer.open_lineage(found.clone()).await {
+                // A new order replaces one that can't be read.
+                Err(StoreError::Corrupt(why)) => {
+                    tracing::warn!(lineage = %name, %why, "its order is lost");
+                    Ok(Some(found.split_order().0))
+                }
+                opened => opened.map(Some),
+            },
             None => Ok(None),
         }
     }
@@ -206,6 +235,8 @@ impl fmt::Debug for Issuer {
 
 /// Keys that take long, at once: each takes a core for up to seconds.
 const SLOW_KEYS: usize = 2;
+/// Tries of a command that meets others at work.
+const MAX_LOOKS: usize = 3;
 /// First visits at once, those that wait for another server's order too. A task has
 /// some KiB.
 const VISITS: usize = 4096;

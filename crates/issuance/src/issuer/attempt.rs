@@ -9,8 +9,10 @@ use sekisho_certs::{Fence, HostPattern, Lineage, LineageName, Secret, StoreError
 use super::Issuer;
 use super::claimed::removed;
 use super::failure::Failure;
-use super::under_way::UnderWay;
+use super::under_way::{Saved, UnderWay};
 use super::working::Outcome;
+use tokio::time::sleep;
+
 use crate::acme::{Blame, ChallengeKind};
 use crate::authorities::Authority;
 use crate::schedule::Window;
@@ -77,6 +79,15 @@ impl Issuer {
     }
 }
 
+impl Drop for Attempt<'_> {
+    fn drop(&mut self) {
+        // Another process may show other answers for these names from now on.
+        for (kind, key) in &self.published {
+            self.issuer.challenges.forget(*kind, key);
+        }
+    }
+}
+
 impl<'a> Attempt<'a> {
     /// Reads all that is known; none if there is no such lineage.
     pub(super) async fn read(
@@ -108,7 +119,10 @@ impl<'a> Attempt<'a> {
         self.forget_foreign_order();
         let wished = self.lineage.wishes.solver.as_deref();
         let solvers = self.issuer.solvers.of(&self.names, wished);
-        let solvers = solvers.map_err(Failure::Setting)?;
+        let mut solvers = solvers.map_err(Failure::Setting)?;
+        // Its answers may be shown already.
+        let saved = self.state.order.as_ref().and_then(Saved::solver);
+        solvers.sort_by_key(|solver| Some(*solver) != saved);
         let wish = self.lineage.wishes.ca.clone();
         let candidates = self
             .issuer
@@ -208,7 +222,7 @@ impl<'a> Attempt<'a> {
         }
     }
 
-    fn has_order_at(&self, authority: &Authority) -> bool {
+    pub(super) fn has_order_at(&self, authority: &Authority) -> bool {
         let saved = self.state.order.as_ref();
         saved.is_some_and(|saved| saved.directory == authority.ca.directory())
     }
@@ -226,12 +240,19 @@ impl<'a> Attempt<'a> {
         self.write(vec![put]).await
     }
 
-    /// Writes under the fence: a conflict means that the claim is lost.
+    /// Writes under the fence: a conflict means that the claim is lost. What a CA has
+    /// answered is worth some tries: the claim ends before they do.
     pub(super) async fn write(&self, writes: Vec<Write<Secret>>) -> Result<(), Failure> {
-        match self.issuer.sealer.write(writes).await {
-            Ok(_) => Ok(()),
-            Err(StoreError::Conflict(_)) => Err(Failure::ClaimLost),
-            Err(error) => Err(error.into()),
+        loop {
+            match self.issuer.sealer.write(writes.clone()).await {
+                Ok(_) => return Ok(()),
+                Err(StoreError::Conflict(_)) => return Err(Failure::ClaimLost),
+                Err(error) if error.is_retryable() => {
+                    tracing::debug!(lineage = %self.lineage.name, %error, "writing again");
+                    sleep(RETRY).await;
+                }
+                Err(error) => return Err(error.into()),
+            }
         }
     }
 }
@@ -245,5 +266,7 @@ fn is_answered(done: &Result<Credential, Failure>) -> bool {
     }
 }
 
+/// Time between two tries to write.
+const RETRY: Duration = Duration::from_secs(1);
 /// Seconds after which a CA that failed is tried again at the latest.
 const LONGEST_OUTAGE: i64 = 600;

@@ -3,11 +3,11 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use sekisho_certs::{LineageName, StoreError, ToClaim};
-use tokio::sync::OwnedSemaphorePermit;
+use sekisho_certs::{Lineage, LineageName, Secret, StoreError, ToClaim};
 use tokio::time::{Instant, sleep};
 
 use super::attempt::When;
+use super::shares::Permit;
 use super::working::{Joined, Mine, Outcome};
 use super::{Failed, Issued, Issuer};
 
@@ -17,7 +17,7 @@ impl Issuer {
         self: &Arc<Self>,
         name: &LineageName,
         when: When,
-        permit: OwnedSemaphorePermit,
+        permit: Permit,
     ) -> Joined {
         let (joined, mine) = self.working.begin(name);
         if let Some(mine) = mine {
@@ -35,7 +35,7 @@ impl Issuer {
         self: &Arc<Self>,
         name: &LineageName,
         epoch: u64,
-        permit: OwnedSemaphorePermit,
+        permit: Permit,
         mine: Mine,
     ) {
         let (issuer, name) = (Arc::clone(self), name.clone());
@@ -47,12 +47,7 @@ impl Issuer {
     }
 
     /// Claims a lineage and works on it, or waits for the process that does.
-    async fn take_up(
-        &self,
-        name: &LineageName,
-        when: When,
-        permit: OwnedSemaphorePermit,
-    ) -> Outcome {
+    async fn take_up(&self, name: &LineageName, when: When, permit: Permit) -> Outcome {
         match self.claim(name).await {
             Ok(Some(epoch)) => self.work(name, epoch, when).await,
             Ok(None) => {
@@ -102,6 +97,15 @@ impl Issuer {
         }
     }
 
+    /// Waits for a place among the orders in flight.
+    pub(super) async fn permit(&self) -> Permit {
+        let order = Arc::clone(&self.orders).acquire_owned().await;
+        Permit {
+            _order: order.expect("the semaphore is never closed"),
+            _share: None,
+        }
+    }
+
     /// Waits until another process has ended its work, or its claim has ended.
     async fn wait_for_other(&self, name: &LineageName, when: When) -> Outcome {
         let until = Instant::now() + LONGEST_WAIT;
@@ -119,22 +123,13 @@ impl Issuer {
             }
             if lineage.due.is_some_and(|due| due <= self.clock.now()) {
                 // Its holder is gone.
+                let _permit = self.permit().await;
                 if let Ok(Some(epoch)) = self.claim(name).await {
                     return self.work(name, epoch, when).await;
                 }
                 continue;
             }
-            return match (lineage.last_error, lineage.credential) {
-                (None, Some(credential)) => Ok(Issued {
-                    credential,
-                    names: lineage.names,
-                    not_after: 0,
-                }),
-                (error, _) => Err(Failed {
-                    why: error.map_or("it is not due".into(), |error| error.text.into()),
-                    next: lineage.due,
-                }),
-            };
+            return self.outcome_of(lineage).await;
         }
         Err(Failed {
             why: "another process has worked on it for too long".into(),
@@ -142,7 +137,30 @@ impl Issuer {
         })
     }
 
+    /// Returns what another process has made of a lineage.
+    async fn outcome_of(&self, lineage: Lineage<Secret>) -> Outcome {
+        let stored = match lineage.credential {
+            Some(id) if lineage.last_error.is_none() => {
+                let found = self.sealer.catalog().credentials(&[id]).await;
+                found.map_err(|error| self.no_store(&error))?.pop()
+            }
+            _ => None,
+        };
+        match (stored, lineage.last_error) {
+            (Some(stored), _) => Ok(Issued {
+                credential: stored.id,
+                names: lineage.names,
+                not_after: stored.not_after,
+            }),
+            (None, error) => Err(Failed {
+                why: error.map_or("it is not due".into(), |error| error.text.into()),
+                next: lineage.due,
+            }),
+        }
+    }
+
     pub(super) fn no_store(&self, error: &StoreError) -> Failed {
+        tracing::warn!(%error, "the catalog failed while a certificate was worked on");
         Failed {
             why: error.to_string().into(),
             next: Some(self.clock.now() + AFTER_STORE),

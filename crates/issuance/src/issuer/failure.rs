@@ -119,7 +119,7 @@ impl Failure {
             && let Retry::After(pause) = error.retry()
         {
             let pause = i64::try_from(pause.as_secs()).unwrap_or(i64::MAX);
-            let until = now.saturating_add(pause);
+            let until = now.saturating_add(pause.min(LONGEST_PAUSE));
             return schedule::Failure::Closed { until };
         }
         match self.blame() {
@@ -130,23 +130,37 @@ impl Failure {
 
     /// Tells whether the CA could not validate a name: another challenge may do.
     pub(super) fn is_validation(&self) -> bool {
-        matches!(self, Self::Acme(error)
-            if matches!(error.fault, Fault::Invalid(_))
-                && error.blame() == Blame::Host
-                && !error.is_forbidden())
-            || matches!(self, Self::Dns(_))
-            || matches!(self, Self::Acme(error) if matches!(error.fault, Fault::Unsupported(_)))
+        match self {
+            Self::Dns(_) => true,
+            Self::Acme(error) => match &error.fault {
+                Fault::Unsupported(_) => true,
+                // A name that does not resolve does so for no challenge.
+                Fault::Invalid(problem) => {
+                    error.blame() == Blame::Host && !error.is_forbidden() && problem.kind != "dns"
+                }
+                _ => false,
+            },
+            _ => false,
+        }
     }
 
     /// Tells whether the order may be gone on with: its URL stays saved.
     pub(super) fn leaves_order(&self) -> bool {
         match self {
-            Self::Acme(error) => matches!(
-                error.fault,
-                Fault::Pending(_) | Fault::Unreachable(_) | Fault::Untrusted(_)
-            ),
-            Self::Store(_) | Self::ClaimLost => true,
-            _ => false,
+            Self::Acme(error) => match &error.fault {
+                Fault::Pending(_)
+                | Fault::Unreachable(_)
+                | Fault::Untrusted(_)
+                | Fault::Malformed(_) => true,
+                Fault::Refused { status, .. } => *status >= 500 || error.is_rate_limit(),
+                Fault::Invalid(_)
+                | Fault::Unsupported(_)
+                | Fault::Setting { .. }
+                | Fault::Certificate(_)
+                | Fault::Names(_) => false,
+            },
+            Self::Dns(_) | Self::Store(_) | Self::ClaimLost => true,
+            Self::Closed { .. } | Self::Setting(_) | Self::Unused => false,
         }
     }
 }
@@ -181,6 +195,10 @@ impl From<StoreError> for Failure {
         Self::Store(error)
     }
 }
+
+/// Seconds of the longest `Retry-After` that is heeded: a renewal is not put off beyond
+/// what is left of its certificate.
+const LONGEST_PAUSE: i64 = 24 * 3600;
 
 #[cfg(test)]
 mod tests {

@@ -3,6 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use aws_lc_rs::digest::{SHA256, digest};
+use data_encoding::HEXLOWER;
 use sekisho_certs::store::{BoxFuture, Precondition, Write};
 use sekisho_certs::{
     HostName, HostPattern, HostRecord, Lineage, LineageName, Obtain, Obtained, Secret, StoreError,
@@ -10,6 +12,7 @@ use sekisho_certs::{
 use tokio::runtime::Handle;
 
 use super::attempt::When;
+use super::shares::Permit;
 use super::under_way::UnderWay;
 use super::working::Outcome;
 use super::{Failed, Issuer};
@@ -92,25 +95,38 @@ impl Issuer {
         allowed: &Allowed,
         makes_hosts: bool,
     ) -> Result<Obtained, StoreError> {
-        let name = LineageName::from(&allowed.pattern);
+        let mut name = LineageName::from(&allowed.pattern);
+        let mut there = self.lineage(&name).await?;
+        if there.as_ref().is_some_and(|there| !is_for(there, allowed)) {
+            // That certificate has lost this name, or is of the tenant before.
+            name = own_name(allowed);
+            there = self.lineage(&name).await?;
+        }
         if let Some(joined) = self.working.join(&name) {
             return Ok(self.obtained(joined.outcome().await));
         }
-        if let Some(there) = self.lineage(&name).await? {
+        if let Some(there) = there {
             if let Some(waits) = self.waits(&there) {
                 return Ok(waits);
             }
             if self.adopt(&there, &allowed.pattern).await? {
                 return Ok(Obtained::Stored);
             }
-        } else if !self.add(self.first(allowed, makes_hosts)).await? {
-            tracing::debug!(lineage = %name, "another server was faster");
+        } else {
+            let mut lineage = self.first(allowed, makes_hosts);
+            lineage.name = name.clone();
+            // If this one is not stored, another server was faster.
+            self.add(lineage).await?;
         }
         let share = self.first_orders.take(Some(&allowed.tenant));
-        let permit = Arc::clone(&self.orders).try_acquire_owned();
-        let (Some(_share), Ok(permit)) = (share, permit) else {
+        let order = Arc::clone(&self.orders).try_acquire_owned();
+        let (Some(share), Ok(order)) = (share, order) else {
             // The lineage is due: it is taken up in its turn.
             return Ok(busy("too many orders are in flight"));
+        };
+        let permit = Permit {
+            _order: order,
+            _share: Some(share),
         };
         Ok(self.obtained(self.start(&name, When::IfDue, permit).outcome().await))
     }
@@ -186,6 +202,19 @@ impl Issuer {
             },
         }
     }
+}
+
+/// Tells whether a lineage is to get this name a certificate.
+fn is_for(lineage: &Lineage<Secret>, allowed: &Allowed) -> bool {
+    lineage.tenant == allowed.tenant && lineage.names.contains(&allowed.pattern)
+}
+
+/// Returns the name of a lineage where the usual one is taken: another for each tenant.
+fn own_name(allowed: &Allowed) -> LineageName {
+    let of = format!("{} {}", allowed.pattern, allowed.tenant.as_str());
+    let hash = digest(&SHA256, of.as_bytes());
+    let name = format!("own:{}", HEXLOWER.encode(&hash.as_ref()[..16]));
+    LineageName::parse(&name).expect("a name of a lineage")
 }
 
 /// Returns the answer where there is no place.

@@ -1,6 +1,6 @@
 //! Names of a lineage that are still in use.
 
-use sekisho_certs::HostPattern;
+use sekisho_certs::{CredentialId, HostPattern, StoreError};
 
 use super::attempt::Attempt;
 use super::failure::Failure;
@@ -20,7 +20,7 @@ impl Attempt<'_> {
         }
     }
 
-    async fn needed(&self, id: sekisho_certs::CredentialId) -> Result<Vec<HostPattern>, Failure> {
+    async fn needed(&self, id: CredentialId) -> Result<Vec<HostPattern>, Failure> {
         let catalog = self.issuer.sealer.catalog();
         let mut missing = self.lineage.names.clone();
         let mut after = None;
@@ -38,6 +38,20 @@ impl Attempt<'_> {
             .filter(|name| !missing.contains(name))
             .cloned()
             .collect())
+    }
+
+    /// Returns all hosts that refer to a credential.
+    pub(super) async fn hosts_of(&self, id: CredentialId) -> Result<Vec<HostPattern>, StoreError> {
+        let catalog = self.issuer.sealer.catalog();
+        let mut all: Vec<HostPattern> = Vec::new();
+        loop {
+            let page = catalog.hosts_of(id, all.last(), PAGE).await?;
+            let is_last = page.len() < PAGE;
+            all.extend(page);
+            if is_last {
+                return Ok(all);
+            }
+        }
     }
 
     async fn with_records(&self) -> Result<Vec<HostPattern>, Failure> {

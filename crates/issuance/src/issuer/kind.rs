@@ -15,6 +15,16 @@ pub(super) struct OrderKind {
     pub(super) replaces: Option<CertificateDer<'static>>,
 }
 
+impl OrderKind {
+    /// Makes the kind of a renewal that says nothing of the certificate before it.
+    pub(super) fn renewal() -> Self {
+        Self {
+            kind: Kind::Renewal,
+            replaces: None,
+        }
+    }
+}
+
 impl Attempt<'_> {
     /// Returns what an order at this CA would be. Only the CA that has issued a
     /// certificate knows its renewal information.

@@ -29,7 +29,11 @@ impl Attempt<'_> {
         let done = self.steps(authority, account, solver).await;
         if let Err(failure) = &done {
             self.count_failure(authority, failure).await;
-            if !failure.leaves_order() {
+            if failure.leaves_order() {
+                // The CA may still validate, or another process has the order now.
+                return done;
+            }
+            if self.has_order_at(authority) {
                 self.state.order = None;
             }
         }
@@ -48,7 +52,7 @@ impl Attempt<'_> {
             None => self.begin(authority, account, solver).await?,
         };
         if order.status() == OrderStatus::Pending {
-            self.prove(&mut order).await?;
+            self.prove(&mut order, solver).await?;
             order.wait_ready(VALIDATION).await?;
         }
         let key = self.key().await?;
@@ -85,27 +89,33 @@ impl Attempt<'_> {
         account: &Account,
         solver: ChallengeKind,
     ) -> Result<Order, Failure> {
-        let OrderKind { kind, replaces } = self.order_kind(authority);
-        let charges = self.take_quota(authority, kind).await?;
-        let profile = self.lineage.wishes.profile.as_deref();
-        let mut new = NewOrder {
-            names: &self.names,
-            profile: profile.or(authority.profile.as_deref()),
-            replaces: replaces.as_ref(),
-        };
-        let mut begun = account.order(&new).await;
-        if begun.as_ref().is_err_and(is_about_replaces) {
-            new.replaces = None;
-            begun = account.order(&new).await;
-        }
-        let order = match begun {
-            Ok(order) => order,
-            Err(error) => return Err(self.refused(authority, error, &charges).await),
+        let mut kind = self.order_kind(authority);
+        let order = loop {
+            let charges = self.take_quota(authority, kind.kind).await?;
+            match account.order(&self.new_order(authority, &kind)).await {
+                Ok(order) => break order,
+                // The certificate before it is of another account, or was replaced
+                // already (RFC 9773, section 5): CAs differ in their words.
+                Err(error) if kind.replaces.is_some() && is_refusal(&error) => {
+                    tracing::info!(lineage = %self.lineage.name, %error, "ordering without replaces");
+                    kind = OrderKind::renewal();
+                }
+                Err(error) => return Err(self.refused(authority, error, &charges).await),
+            }
         };
         let directory = authority.ca.directory();
         self.state.order = Some(Saved::new(directory, order.url(), &self.names, solver));
         self.save().await?;
         Ok(order)
+    }
+
+    fn new_order<'a>(&'a self, authority: &'a Authority, kind: &'a OrderKind) -> NewOrder<'a> {
+        let profile = self.lineage.wishes.profile.as_deref();
+        NewOrder {
+            names: &self.names,
+            profile: profile.or(authority.profile.as_deref()),
+            replaces: kind.replaces.as_ref(),
+        }
     }
 
     /// Closes the limit that a refusal names, or gives back what was taken.
@@ -203,12 +213,9 @@ impl Attempt<'_> {
     }
 }
 
-/// Tells whether the CA refuses only what the order says of the certificate before
-/// (RFC 9773, section 5).
-fn is_about_replaces(error: &Error) -> bool {
-    error
-        .problem()
-        .is_some_and(|problem| problem.kind == "alreadyReplaced")
+/// Tells whether the CA refuses the order for what it says.
+fn is_refusal(error: &Error) -> bool {
+    error.problem().is_some() && !error.is_rate_limit()
 }
 
 /// Wait for the CA's validation, and for its certificate. Where it takes longer, the

@@ -1,11 +1,16 @@
 //! Outcome of an attempt, as the catalog gets it.
 
+use std::time::Duration;
+
 use sekisho_certs::credential::{Credential, StoredCredential};
 use sekisho_certs::store::{Precondition, Write};
 use sekisho_certs::{CredentialId, Fence, HostPattern, HostRecord, LastError, Secret, StoreError};
 
+use tokio::time::sleep;
+
 use super::attempt::Attempt;
 use super::failure::Failure;
+use super::under_way::UnderWay;
 use super::working::Outcome;
 use super::{Failed, Issued};
 use crate::schedule::{
@@ -39,10 +44,14 @@ impl Attempt<'_> {
         if !matches!(failure, Failure::Unused) {
             self.issuer.metrics.failed(failure.reason());
         }
+        if matches!(failure, Failure::Unused) {
+            self.clean_up().await;
+        }
         let (write, next) = match failure {
             Failure::Store(error) => return Err(self.issuer.no_store(&error)),
             Failure::ClaimLost => return Err(Failed { why, next: None }),
-            Failure::Unused => (self.removal(), None),
+            // With TXT records that are still to be removed, the lineage stays.
+            Failure::Unused if self.state.records.is_empty() => (self.removal(), None),
             failure => self.failure(&failure, &why, now),
         };
         let lineage = &self.lineage.name;
@@ -84,8 +93,13 @@ impl Attempt<'_> {
             writes.push(self.renewed(stored, id));
             match self.issuer.sealer.write(writes).await {
                 Ok(_) => return Ok(id),
-                Err(StoreError::Conflict(_)) if self.is_claimed().await? => {}
-                Err(StoreError::Conflict(_)) => return Err(Failure::ClaimLost),
+                Err(StoreError::Conflict(_)) => match self.progress(id).await? {
+                    Progress::Claimed => {}
+                    Progress::Stored => return Ok(id),
+                    Progress::Lost => return Err(Failure::ClaimLost),
+                },
+                // It may have happened nevertheless: the next try tells.
+                Err(error) if error.is_retryable() => sleep(RETRY).await,
                 Err(error) => return Err(error.into()),
             }
         }
@@ -104,7 +118,9 @@ impl Attempt<'_> {
         let catalog = self.issuer.sealer.catalog();
         let before = self.lineage.credential.as_slice();
         let before = catalog.credentials(before).await?.pop();
-        if let Some(before) = before.filter(|one| one.key_type == stored.key_type) {
+        if let Some(before) = &before
+            && before.key_type == stored.key_type
+        {
             stored.id = before.id;
             let expected = Precondition::Version(before.version);
             writes.push(Write::PutCredential(stored, expected));
@@ -113,12 +129,25 @@ impl Attempt<'_> {
         let (id, key_type) = (stored.id, stored.key_type);
         writes.push(Write::PutCredential(stored, Precondition::Absent));
         let begun = writes.len();
-        let records = catalog.hosts(&self.names).await?;
-        for name in &self.names {
+        let before = before.map(|one| (one.key_type, one.id));
+        let mut names = self.names.clone();
+        if let Some((_, before)) = before {
+            names.extend(self.hosts_of(before).await?);
+            names.sort_unstable();
+            names.dedup();
+        }
+        let records = catalog.hosts(&names).await?;
+        for name in &names {
             let there = records.iter().find(|record| record.pattern == *name);
             let Some((mut record, expected)) = self.record(name, there) else {
                 continue;
             };
+            // One with a key of another type would be preferred until it expires.
+            if let Some((old_type, old)) = before
+                && record.references.of(old_type) == Some(old)
+            {
+                record.references.set(old_type, None);
+            }
             record.references.set(key_type, Some(id));
             writes.push(Write::PutHost(record, expected));
         }
@@ -152,7 +181,7 @@ impl Attempt<'_> {
     }
 
     /// Returns the write of the lineage with its new certificate.
-    fn renewed(&mut self, stored: &StoredCredential<Secret>, id: CredentialId) -> Write<Secret> {
+    fn renewed(&self, stored: &StoredCredential<Secret>, id: CredentialId) -> Write<Secret> {
         let now = self.issuer.clock.now();
         let validity = Validity {
             not_before: stored.not_before,
@@ -168,9 +197,11 @@ impl Attempt<'_> {
         lineage.attempts = 0;
         lineage.last_error = None;
         // What is left are records that could not be removed.
-        self.state.order = None;
-        self.state.makes_hosts = false;
-        lineage.order = self.state.to_secret();
+        let left = UnderWay {
+            records: self.state.records.clone(),
+            ..UnderWay::default()
+        };
+        lineage.order = left.to_secret();
         lineage.claim = None;
         Write::PutLineage(lineage, Fence::Epoch(self.epoch))
     }
@@ -180,8 +211,13 @@ impl Attempt<'_> {
         let validity = self.validity();
         let attempts = self.lineage.attempts;
         let mut kind = failure.kind(now);
-        if let (schedule::Failure::Closed { until }, None) = (&mut kind, validity) {
-            *until = first_again(now, *until, self.lineage.turn);
+        if let schedule::Failure::Closed { until } = &mut kind {
+            *until = match validity {
+                None => first_again(now, *until, self.lineage.turn),
+                // From its deadline on, a renewal may take the reserve of a limit.
+                Some(validity) if now < validity.deadline() => (*until).min(validity.deadline()),
+                Some(_) => *until,
+            };
         }
         let next = after_failure(now, kind, attempts, validity, seed);
         let mut lineage = self.lineage.clone();
@@ -206,14 +242,34 @@ impl Attempt<'_> {
         Write::RemoveLineage(self.lineage.name.clone(), Fence::Epoch(self.epoch))
     }
 
-    async fn is_claimed(&self) -> Result<bool, StoreError> {
-        let lineage = self.issuer.lineage(&self.lineage.name).await?;
-        let claim = lineage.and_then(|lineage| lineage.claim);
-        Ok(claim.is_some_and(|claim| claim.epoch == self.epoch))
+    /// Tells why a write of the certificate found something else than it expected.
+    async fn progress(&self, id: CredentialId) -> Result<Progress, StoreError> {
+        let Some(lineage) = self.issuer.lineage(&self.lineage.name).await? else {
+            return Ok(Progress::Lost);
+        };
+        let is_stored = lineage.credential == Some(id) && lineage.last_error.is_none();
+        Ok(match lineage.claim {
+            Some(claim) if claim.epoch == self.epoch => Progress::Claimed,
+            None if is_stored => Progress::Stored,
+            _ => Progress::Lost,
+        })
     }
 }
 
+/// State of a lineage whose certificate was to be written.
+enum Progress {
+    /// This process still works on it: a host has changed.
+    Claimed,
+    /// An earlier try has done it.
+    Stored,
+    /// Another process works on it, or it was removed.
+    Lost,
+}
+
+/// Time between two tries to write.
+const RETRY: Duration = Duration::from_secs(1);
+
 /// More means that others write the same hosts without pause.
-const MAX_TRIES: usize = 5;
+const MAX_TRIES: usize = 20;
 /// Characters of a CA's words that are kept.
 const LONGEST_ERROR: usize = 2000;

@@ -1,17 +1,22 @@
 //! Answers of challenges, shown and removed.
 
+use std::time::Duration;
+
 use sekisho_certs::{HostPattern, KeyAuthorization};
+use tokio::time::timeout;
 
 use super::attempt::Attempt;
 use super::failure::Failure;
-use super::under_way::{Record, Saved};
+use super::under_way::Record;
 use crate::acme::{Authorization, AuthorizationStatus, Challenge, ChallengeKind, Order};
 
 impl Attempt<'_> {
     /// Answers the open challenges of an order, and tells the CA.
-    pub(super) async fn prove(&mut self, order: &mut Order) -> Result<(), Failure> {
-        let solver = self.state.order.as_ref().and_then(Saved::solver);
-        let solver = solver.unwrap_or(ChallengeKind::Http01);
+    pub(super) async fn prove(
+        &mut self,
+        order: &mut Order,
+        solver: ChallengeKind,
+    ) -> Result<(), Failure> {
         let authorizations = order.authorizations().await?;
         let pending = |one: &&Authorization| one.status == AuthorizationStatus::Pending;
         let pending: Vec<_> = authorizations.iter().filter(pending).collect();
@@ -99,17 +104,22 @@ impl Attempt<'_> {
         {
             tracing::debug!(%lineage, %error, "answers of challenges stay until they expire");
         }
-        let mut left = Vec::new();
-        for record in std::mem::take(&mut self.state.records) {
-            let Some(dns) = self.dns(&record) else {
-                continue;
-            };
-            if let Err(error) = dns.clean_up(&record.presented).await {
-                tracing::warn!(%lineage, %error, "a TXT record was not removed");
-                left.push(record);
-            }
-        }
-        self.state.records = left;
+        let records = std::mem::take(&mut self.state.records);
+        let removals = records.into_iter().map(|record| self.remove(record));
+        let left = futures_util::future::join_all(removals).await;
+        self.state.records = left.into_iter().flatten().collect();
+    }
+
+    /// Removes a TXT record; returns it if that failed.
+    async fn remove(&self, record: Record) -> Option<Record> {
+        let removal = self.dns(&record)?.clean_up(&record.presented);
+        let why = match timeout(REMOVAL, removal).await {
+            Ok(Ok(())) => return None,
+            Ok(Err(error)) => error.to_string(),
+            Err(_) => format!("not done within {REMOVAL:?}"),
+        };
+        tracing::warn!(lineage = %self.lineage.name, why, "a TXT record was not removed");
+        Some(record)
     }
 
     fn dns(&self, record: &Record) -> Option<&crate::solver::dns01::Dns01> {
@@ -118,6 +128,8 @@ impl Attempt<'_> {
     }
 }
 
+/// A visitor waits for it: what is left is removed with the next attempt.
+const REMOVAL: Duration = Duration::from_secs(15);
 /// Seconds for which an answer is there if nobody removes it: other servers answer it
 /// even if their clocks are a day ahead.
 const EXPIRY: i64 = 2 * 24 * 3600;

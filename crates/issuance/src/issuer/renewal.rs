@@ -10,6 +10,7 @@ use tokio::time::{Instant, sleep, timeout};
 use super::Issuer;
 use super::attempt::{Attempt, Suggested};
 use super::claimed::CLAIM;
+use super::shares::Permit;
 use crate::acme::Fault;
 use crate::quota::{Charge, Limit};
 use crate::schedule::{ARI_PER_SECOND, Seed, Window, ari_pause, renewal_due};
@@ -43,7 +44,11 @@ impl Issuer {
         let free = free.saturating_sub(self.most_orders / 4);
         let mut permits = Vec::new();
         for _ in 0..free {
-            permits.extend(Arc::clone(&self.orders).try_acquire_owned().ok());
+            let order = Arc::clone(&self.orders).try_acquire_owned().ok();
+            permits.extend(order.map(|order| Permit {
+                _order: order,
+                _share: None,
+            }));
         }
         if permits.is_empty() {
             return Ok(true);

@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use sekisho_certs::Tenant;
+use tokio::sync::OwnedSemaphorePermit;
 
 /// Bounded number of places, of which no tenant has more than its share. Names without
 /// a record share those of one tenant: anybody can make up such names.
@@ -12,6 +13,14 @@ pub(super) struct Shares {
     places: usize,
     share: usize,
     taken: Arc<Mutex<HashMap<Option<Tenant>, usize>>>,
+}
+
+/// Right to have an order in flight.
+#[derive(Debug)]
+pub(super) struct Permit {
+    pub(super) _order: OwnedSemaphorePermit,
+    /// Of a first visitor.
+    pub(super) _share: Option<Place>,
 }
 
 /// Place of a tenant, until it is dropped.

@@ -23,12 +23,15 @@ use sekisho_testkit::services::{Pebble, PebbleOptions};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::runtime::Handle;
+use tokio::sync::watch;
 
 /// A catalog, and a CA that validates at the challenges in it.
 pub(crate) struct Fixture {
     pub(crate) pebble: Pebble,
     pub(crate) catalog: Arc<dyn Catalog>,
     pub(crate) sealer: Sealer,
+    /// True while validations wait for their answers.
+    pub(crate) held: watch::Sender<bool>,
     /// Time of the catalog, milliseconds: claims end by it.
     pub(crate) time: Arc<AtomicI64>,
 }
@@ -46,7 +49,8 @@ impl Fixture {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
         let port = listener.local_addr().unwrap().port();
         let challenges = Challenges::new(sealer.clone(), Clock::System);
-        tokio::spawn(answer_all(listener, challenges));
+        let held = watch::Sender::new(false);
+        tokio::spawn(answer_all(listener, challenges, held.subscribe()));
         let pebble = Pebble::start(&PebbleOptions {
             http_port: options.http_port.or(Some(port)),
             ..options
@@ -55,6 +59,7 @@ impl Fixture {
             pebble,
             catalog,
             sealer,
+            held,
             time,
         }
     }
@@ -173,9 +178,14 @@ async fn open(catalog: &Arc<dyn Catalog>) -> Sealer {
 }
 
 /// Answers HTTP-01 as a server does that reads challenges from the catalog.
-async fn answer_all(listener: TcpListener, challenges: Challenges) {
+async fn answer_all(
+    listener: TcpListener,
+    challenges: Challenges,
+    mut held: watch::Receiver<bool>,
+) {
     loop {
         let (stream, _) = listener.accept().await.unwrap();
+        let _ = held.wait_for(|held| !held).await;
         answer(stream, &challenges).await;
     }
 }

@@ -1,8 +1,10 @@
 use std::sync::Arc;
 use std::sync::atomic::AtomicI64;
 
-use sekisho_certs::store::Write;
-use sekisho_certs::{Clock, Fence, LineageName};
+use sekisho_certs::store::{DocumentKind, Precondition, Write};
+use sekisho_certs::{Clock, Fence, KeyType, Lineage, LineageName, Obtained};
+use sekisho_issuance::acme::KeyKind;
+use sekisho_issuance::settings::Settings;
 
 use rustls_pki_types::CertificateDer;
 
@@ -92,6 +94,67 @@ async fn a_window_of_the_ca_makes_a_certificate_due() {
     .await;
     renewing.abort();
     assert_eq!(fixture.orders(), before + 1);
+}
+
+#[tokio::test]
+async fn a_renewal_with_another_account_replaces_nothing() {
+    let fixture = Fixture::start().await;
+    let record = fixture.host("a.example").await;
+    let issuer = fixture.issuer().await;
+    visit(&issuer, "a.example", Some(&record)).await;
+    let kind = DocumentKind::new("acme-account");
+    let account = fixture
+        .catalog
+        .list_documents(&kind, None, 1)
+        .await
+        .unwrap();
+    let remove = Write::RemoveDocument(account[0].id.clone(), Precondition::Any);
+    fixture.sealer.write(vec![remove]).await.unwrap();
+    let name = LineageName::from(&pattern("a.example"));
+    fixture.issuer().await.issue(&name).await.unwrap();
+    assert_eq!(fixture.orders(), 2);
+}
+
+#[tokio::test]
+async fn another_type_of_key_takes_the_place_of_the_old_one() {
+    let fixture = Fixture::start().await;
+    let record = fixture.host("a.example").await;
+    let issuer = fixture.issuer().await;
+    visit(&issuer, "a.example", Some(&record)).await;
+    let rsa = |settings: &mut Settings| settings.key = KeyKind::Rsa2048;
+    let issuer = fixture.issuer_with(rsa).await;
+    let name = LineageName::from(&pattern("a.example"));
+    let issued = issuer.issue(&name).await.unwrap();
+    let references = fixture.record("a.example").await.unwrap().references;
+    assert_eq!(references.of(KeyType::Rsa), Some(issued.credential));
+    assert_eq!(references.of(KeyType::Ecdsa), None);
+    let all = fixture.catalog.list_credentials(None, 9).await.unwrap();
+    assert_eq!(all.len(), 1, "the old one is gone");
+}
+
+#[tokio::test]
+async fn a_name_that_has_left_its_certificate_gets_one_of_its_own() {
+    let fixture = Fixture::start().await;
+    let record = fixture.host("a.example").await;
+    fixture.host("b.example").await;
+    let issuer = fixture.issuer().await;
+    let both = ["a.example", "b.example"].map(pattern);
+    let lineage = Lineage::new(record.tenant.clone(), both).unwrap();
+    issuer.add(lineage.clone()).await.unwrap();
+    issuer.issue(&lineage.name).await.unwrap();
+    let remove = Write::RemoveHost(pattern("a.example"), Precondition::Any);
+    fixture.sealer.write(vec![remove]).await.unwrap();
+    issuer.issue(&lineage.name).await.unwrap();
+    let left = fixture.lineage("a.example").await.unwrap();
+    assert_eq!(left.names, [pattern("b.example")]);
+    let record = fixture.host("a.example").await;
+    for _ in 0..2 {
+        let obtained = visit(&issuer, "a.example", Some(&record)).await;
+        assert!(matches!(obtained, Obtained::Stored), "{obtained:?}");
+    }
+    assert_eq!(fixture.orders(), 3);
+    let record = fixture.record("a.example").await.unwrap();
+    assert_ne!(record.references.of(KeyType::Ecdsa), left.credential);
 }
 
 fn has_low_serial(leaf: &CertificateDer<'_>) -> bool {

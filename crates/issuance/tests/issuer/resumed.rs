@@ -45,3 +45,27 @@ async fn another_server_goes_on_with_the_order_of_a_dead_one() {
     let obtained = visit(&issuer, "a.example", Some(&record)).await;
     assert!(matches!(obtained, Obtained::Failed { .. }));
 }
+
+#[tokio::test]
+async fn the_order_of_a_dead_server_is_brought_to_its_certificate() {
+    let fixture = Fixture::start().await;
+    let record = fixture.host("a.example").await;
+    fixture.held.send_replace(true);
+    let doomed = fixture.issuer().await;
+    let runtime = Builder::new_multi_thread()
+        .worker_threads(1)
+        .enable_all()
+        .build()
+        .unwrap();
+    let visited = record.clone();
+    runtime.spawn(async move { visit(&doomed, "a.example", Some(&visited)).await });
+    let validates = || fixture.pebble.log().contains("Attempting to validate");
+    eventually(async || validates()).await;
+    runtime.shutdown_background();
+    fixture.end_claims();
+    fixture.held.send_replace(false);
+    let issuer = fixture.issuer().await;
+    let obtained = visit(&issuer, "a.example", Some(&record)).await;
+    assert!(matches!(obtained, Obtained::Stored), "{obtained:?}");
+    assert_eq!(fixture.orders(), 1, "the same order");
+}

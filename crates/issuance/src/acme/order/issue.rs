@@ -88,7 +88,7 @@ impl Order {
             if is_done(self.status) {
                 return Ok(());
             }
-            let wait = asked.unwrap_or(pause);
+            let wait = asked.unwrap_or(pause).max(FIRST_PAUSE);
             if Instant::now() + wait > until {
                 return Err(Fault::Pending(wait));
             }
