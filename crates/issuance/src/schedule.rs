@@ -148,6 +148,23 @@ pub fn ari_pause(lineages: u64, retry_after: Option<i64>) -> i64 {
     asked.max(i64::try_from(pace).unwrap_or(i64::MAX))
 }
 
+/// Returns after how many seconds a lineage is looked at again that was due for a
+/// question while the cluster asked [`ARI_PER_SECOND`] others: drawn from 1 to 10
+/// minutes. With more than 48,000 lineages the time is longer, so that at most 80 per
+/// second are looked at if all were due at once.
+#[must_use]
+pub fn ari_retry(now: i64, lineages: u64, seed: Seed) -> i64 {
+    let most = i64::try_from(lineages / (8 * ARI_PER_SECOND)).unwrap_or(i64::MAX);
+    MINUTE + seed.below(now, most.max(10 * MINUTE) - MINUTE)
+}
+
+/// Returns when an imported certificate is first looked at: it may have been revoked,
+/// which its CA's ARI window tells. Imports of one hour spread over 6 hours.
+#[must_use]
+pub fn first_look(now: i64, seed: Seed) -> i64 {
+    now.saturating_add(seed.below(now, ari_pause(0, None)))
+}
+
 /// Questions for ARI windows per second of the whole cluster. Let's Encrypt
 /// allows 1,000 per second and address.
 pub const ARI_PER_SECOND: u64 = 10;

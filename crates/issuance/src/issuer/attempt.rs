@@ -32,6 +32,8 @@ pub(super) struct Attempt<'a> {
     pub(super) names: Vec<HostPattern>,
     /// Window in which the CA suggests renewal.
     pub(super) suggested: Option<Suggested>,
+    /// True if the cluster has asked too many such questions to ask one more.
+    pub(super) not_asked: bool,
     /// Answers that were shown to the CA.
     pub(super) published: Vec<(sekisho_certs::ChallengeKind, String)>,
 }
@@ -109,6 +111,7 @@ impl<'a> Attempt<'a> {
             current,
             names: Vec::new(),
             suggested: None,
+            not_asked: false,
             published: Vec::new(),
         }))
     }

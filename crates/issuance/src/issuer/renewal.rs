@@ -13,7 +13,7 @@ use super::claimed::CLAIM;
 use super::shares::Permit;
 use crate::acme::Fault;
 use crate::quota::{Charge, Limit};
-use crate::schedule::{ARI_PER_SECOND, Seed, Window, ari_pause, renewal_due};
+use crate::schedule::{ARI_PER_SECOND, Seed, Window, ari_pause, ari_retry, renewal_due};
 
 impl Issuer {
     /// Gets certificates for lineages that are due, for as long as it is polled: the
@@ -86,19 +86,25 @@ impl Issuer {
 
 impl Attempt<'_> {
     /// Asks the CA for the window of renewal (RFC 9773), if the cluster may ask now.
-    /// Without an answer the own schedule holds.
+    /// Without an answer the own schedule holds. Section 4.3 of the RFC forbids
+    /// questions about a certificate that has expired.
     pub(super) async fn ask_renewal_info(&mut self) {
-        let Some(leaf) = self.current.as_ref().and_then(|one| one.chain.first()) else {
+        let now = self.issuer.clock.now();
+        let valid = self.current.as_ref().filter(|one| now <= one.not_after);
+        let Some(leaf) = valid.and_then(|one| one.chain.first().cloned()) else {
             return;
         };
-        let ledger = &self.issuer.ledger;
-        if !matches!(ledger.take_up_to(ARI, &questions(), 1).await, Ok(1)) {
-            return;
-        }
-        let authorities = &self.issuer.authorities;
-        // Each question to a CA that is down would keep a place among the orders.
-        for authority in authorities.all().iter().filter(|one| one.works()) {
-            match authority.ca.renewal_info(leaf).await {
+        let (authorities, ledger) = (&self.issuer.authorities, &self.issuer.ledger);
+        for authority in authorities.all() {
+            // A question to a CA that is down would keep a place among the orders.
+            if !authority.is_worth_asking(Instant::now()) {
+                continue;
+            }
+            if !matches!(ledger.take_up_to(ARI, &questions(), 1).await, Ok(1)) {
+                self.not_asked = true;
+                return;
+            }
+            match authority.ca.renewal_info(&leaf).await {
                 Ok(info) => {
                     self.issuer.metrics.renewal_information(true);
                     let (start, end) = (info.start, info.end);
@@ -128,7 +134,11 @@ impl Attempt<'_> {
         // As of the start of its validity, the time stays the same at each look.
         let due = renewal_due(validity.not_before, validity, window, seed);
         let ask_again = self.suggested.as_ref().map(|suggested| suggested.ask_again);
-        let look = now + self.issuer.renewal_info_pause(ask_again);
+        let pause = match self.not_asked {
+            true => ari_retry(now, self.issuer.lineages.load(Ordering::Relaxed), seed),
+            false => self.issuer.renewal_info_pause(ask_again),
+        };
+        let look = now + pause;
         (due > now).then(|| due.min(look))
     }
 }

@@ -214,6 +214,23 @@ fn refused_names_of_one_tenant_leave_a_limit_to_others() {
 }
 
 #[test]
+fn lineages_that_were_not_asked_about_spread() {
+    for (lineages, most) in [(0, 600), (48_000, 600), (2_000_000, 25_000)] {
+        let draws = (0..1000).map(|host| Seed::of(&format!("h{host}.example")));
+        let mut draws: Vec<_> = draws.map(|seed| ari_retry(NOW, lineages, seed)).collect();
+        draws.sort_unstable();
+        assert!(draws[0] >= MINUTE && draws[999] < most, "{lineages}");
+        assert!(
+            draws[999] - draws[0] > (most - MINUTE) * 9 / 10,
+            "{lineages}"
+        );
+    }
+    let looks = (0..1000).map(|host| first_look(NOW, Seed::of(&format!("h{host}.example"))));
+    let late = looks.filter(|look| *look >= NOW + 3 * HOUR).count();
+    assert!((400..600).contains(&late), "{late}");
+}
+
+#[test]
 fn ari_is_asked_ten_times_a_second_by_all() {
     assert_eq!(ari_pause(2_000_000, None), 200_000, "55.6 hours");
     assert_eq!(ari_pause(10, None), 6 * HOUR);

@@ -7,6 +7,11 @@ use sekisho_issuance::acme::KeyKind;
 use sekisho_issuance::settings::Settings;
 
 use rustls_pki_types::CertificateDer;
+use sekisho_issuance::acme::CaSettings;
+use sekisho_issuance::ledger::Ledger;
+use sekisho_issuance::quota::{Charge, Limit};
+use sekisho_issuance::settings::CaOptions;
+use sekisho_testkit::services::{Pebble, PebbleOptions};
 
 use crate::fixture::{Fixture, eventually, metrics, pattern, visit};
 
@@ -172,6 +177,74 @@ fn pem(leaf: &CertificateDer<'_>) -> String {
         .collect();
     let body = lines.join("\n");
     format!("-----BEGIN CERTIFICATE-----\n{body}\n-----END CERTIFICATE-----\n")
+}
+
+#[tokio::test]
+async fn no_ca_is_asked_about_an_expired_certificate() {
+    let fixture = Fixture::start().await;
+    let record = fixture.host("a.example").await;
+    visit(&fixture.issuer().await, "a.example", Some(&record)).await;
+    let name = LineageName::from(&pattern("a.example"));
+    for (days, asked) in [(89, true), (91, false)] {
+        let time = Clock::System.now_ms() + days * 86_400_000;
+        let clock = Clock::Manual(Arc::new(AtomicI64::new(time)));
+        let issuer = fixture.issuer_at(clock).await;
+        // With the later clock the new certificate has expired, too.
+        let _ended = issuer.issue(&name).await;
+        let none = ["answered", "failed"]
+            .map(|outcome| format!("acme_renewal_information_total{{outcome=\"{outcome}\"}} 0\n"));
+        let shown = metrics(&issuer);
+        let is_none = none.iter().all(|line| shown.contains(line));
+        assert_eq!(is_none, !asked, "{shown}");
+    }
+}
+
+#[tokio::test]
+async fn each_ca_that_is_asked_takes_from_the_limit_of_questions() {
+    let fixture = Fixture::start().await;
+    let record = fixture.host("a.example").await;
+    visit(&fixture.issuer().await, "a.example", Some(&record)).await;
+    // The limit of the cluster, as servers keep it, has one question left.
+    let clock = Clock::Manual(Arc::new(AtomicI64::new(Clock::System.now_ms())));
+    let ledger = Ledger::new(fixture.sealer.clone(), clock.clone());
+    let questions = Charge {
+        key: "questions".into(),
+        limit: Limit::new(10, 1).unwrap(),
+    };
+    let taken = ledger
+        .take_up_to("renewal-info", &questions, 9)
+        .await
+        .unwrap();
+    assert_eq!(taken, 9);
+    let mut looked_at = fixture.lineage("a.example").await.unwrap();
+    looked_at.due = Some(0);
+    let put = Write::PutLineage(looked_at, Fence::Any);
+    fixture.sealer.write(vec![put]).await.unwrap();
+    let other = Pebble::start(&PebbleOptions::default());
+    let mut settings = fixture.settings();
+    settings.cas.insert(
+        0,
+        CaOptions::new(CaSettings {
+            name: "other".into(),
+            directory: other.directory(),
+            root: Some(other.root()),
+            ..settings.cas[0].ca.clone()
+        }),
+    );
+    let issuer = fixture.built(settings, clock.clone()).await;
+    let renewing = tokio::spawn(Arc::clone(&issuer).renew_due());
+    eventually(async || fixture.lineage("a.example").await.unwrap().due > Some(0)).await;
+    renewing.abort();
+    let shown = metrics(&issuer);
+    // The other CA does not know the certificate; the one that does was not asked.
+    for line in [r#"{outcome="answered"} 0"#, r#"{outcome="failed"} 1"#] {
+        assert!(
+            shown.contains(&format!("acme_renewal_information_total{line}")),
+            "{shown}"
+        );
+    }
+    let due = fixture.lineage("a.example").await.unwrap().due.unwrap();
+    assert!((60..600).contains(&(due - clock.now())), "{due}");
 }
 
 #[tokio::test]

@@ -9,7 +9,7 @@ use sekisho_certs::{
     Tenant,
 };
 use sekisho_issuance::admission::orderable;
-use sekisho_issuance::schedule::{Seed, Validity, renewal_due, renewal_turn};
+use sekisho_issuance::schedule::{Seed, Validity, first_look, renewal_due, renewal_turn};
 
 use super::plan::Plan;
 use crate::cli::cert::joined;
@@ -120,7 +120,8 @@ impl Renewal {
         lineage.name = name;
         lineage.tenant = subject.tenant.clone();
         lineage.credential = Some(subject.id);
-        lineage.due = Some(renewal_due(self.now, subject.validity, None, seed));
+        let due = renewal_due(self.now, subject.validity, None, seed);
+        lineage.due = Some(due.min(first_look(self.now, seed)));
         lineage.turn = renewal_turn(subject.validity);
         Ok(Some(Write::PutLineage(lineage, fence)))
     }
