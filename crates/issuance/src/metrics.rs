@@ -21,6 +21,7 @@ pub(crate) struct Metrics {
     asked: Counter,
     not_answered: Counter,
     late: Counter,
+    panics: Counter,
     in_flight: Gauge,
 }
 
@@ -75,6 +76,8 @@ impl Metrics {
         registry.register("acme_renewal_information", help, Counters { label, each });
         let help = "Attempts to renew a certificate in the last sixth of its validity, or after it";
         registry.register("acme_late_renewals", help, self.late.clone());
+        let help = "Panics of the renewal, each a bug; it was started again";
+        registry.register("acme_renewal_panics", help, self.panics.clone());
         let help = "Orders that this server works on";
         registry.register("acme_orders_in_flight", help, self.in_flight.clone());
     }
@@ -82,6 +85,10 @@ impl Metrics {
     /// Counts an attempt past the deadline of a certificate.
     pub(crate) fn late(&self) {
         self.late.inc();
+    }
+
+    pub(crate) fn renewal_panicked(&self) {
+        self.panics.inc();
     }
 
     pub(crate) fn in_flight(&self) -> InGauge {

@@ -44,7 +44,6 @@ impl Issuance {
     /// orders that it leaves.
     pub(super) fn start(self) -> Result<()> {
         let work = move || {
-            // A task of its own: if it panicked, first access would go on.
             self.runtime.spawn(self.issuer.renew_due());
             self.runtime.block_on(std::future::pending::<()>());
         };

@@ -5,6 +5,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use sekisho_certs::{StoreError, ToClaim};
+use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, timeout};
 
 use super::Issuer;
@@ -19,6 +20,11 @@ impl Issuer {
     /// Gets certificates for lineages that are due, for as long as it is polled: the
     /// most urgent first, those of dead servers too.
     pub async fn renew_due(self: Arc<Self>) {
+        let work = || Arc::clone(&self).renew();
+        restarted(work, || self.metrics.renewal_panicked()).await;
+    }
+
+    async fn renew(self: Arc<Self>) {
         let mut counted = None::<Instant>;
         loop {
             if counted.is_none_or(|at| at.elapsed() > COUNT) {
@@ -143,6 +149,26 @@ impl Attempt<'_> {
     }
 }
 
+/// Runs work in a task of its own, and again after each panic: else a bug would end
+/// renewal, and nobody would notice before certificates expire.
+async fn restarted<F>(work: impl Fn() -> F, panicked: impl Fn())
+where
+    F: Future<Output = ()> + Send + 'static,
+{
+    loop {
+        // Dropping the set ends its task.
+        let mut task = JoinSet::new();
+        task.spawn(work());
+        let Some(Err(error)) = task.join_next().await else {
+            return;
+        };
+        panicked();
+        let again_in_s = RESTART.as_secs();
+        tracing::error!(%error, again_in_s, "renewal panicked: starting it again");
+        sleep(RESTART).await;
+    }
+}
+
 /// Limit of questions, shared by the cluster.
 fn questions() -> Charge {
     let per_second = u32::try_from(ARI_PER_SECOND).unwrap_or(1);
@@ -160,3 +186,26 @@ const PAUSE: Duration = Duration::from_secs(5);
 const BREATH: Duration = Duration::from_millis(250);
 /// Time between two counts of the lineages.
 const COUNT: Duration = Duration::from_hours(1);
+/// Pause after a panic, which the same lineage may cause again.
+const RESTART: Duration = Duration::from_secs(10);
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::AtomicU32;
+
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_panic_does_not_end_renewal() {
+        let (runs, panics) = (Arc::new(AtomicU32::new(0)), AtomicU32::new(0));
+        let work = || {
+            let runs = Arc::clone(&runs);
+            async move { assert!(runs.fetch_add(1, Ordering::SeqCst) == 2, "a bug") }
+        };
+        let panicked = || {
+            panics.fetch_add(1, Ordering::SeqCst);
+        };
+        restarted(work, panicked).await;
+        assert_eq!((runs.load(Ordering::SeqCst), panics.into_inner()), (3, 2));
+    }
+}
