@@ -3,8 +3,7 @@
 use std::str::FromStr;
 
 use anyhow::anyhow;
-use sekisho_certs::store::Write;
-use sekisho_certs::{Fence, Lineage, LineageName, SealedBytes, Sealer};
+use sekisho_certs::{Lineage, LineageName, SealedBytes, Sealer};
 
 use crate::cli::failure::{Ended, Result, Usage};
 use crate::cli::issuance::Issuance;
@@ -28,8 +27,7 @@ pub(super) async fn run(config: &Config, args: &Args) -> Result<Ended> {
     for name in &args.names {
         for one in called(&sealer, name).await? {
             if !names.contains(&one.name) {
-                names.push(one.name.clone());
-                resume(&sealer, one).await?;
+                names.push(one.name);
             }
         }
     }
@@ -60,20 +58,6 @@ pub(super) async fn of(sealer: &Sealer, named: &Named) -> Result<Vec<Lineage<Sea
         ));
     }
     Ok(found)
-}
-
-/// Forgets the failures of a lineage: if this attempt fails, too, the next one comes
-/// soon. What another process works on stays as it is.
-async fn resume(sealer: &Sealer, lineage: Lineage<SealedBytes>) -> Result<()> {
-    if lineage.attempts == 0 || lineage.claim.is_some() {
-        return Ok(());
-    }
-    let mut lineage = sealer.open_lineage(lineage).await?;
-    lineage.attempts = 0;
-    sealer
-        .write(vec![Write::PutLineage(lineage, Fence::Any)])
-        .await?;
-    Ok(())
 }
 
 const EXAMPLES: &str = "\

@@ -1,14 +1,16 @@
 //! Certificates that a command wants: their hosts and lineages.
 
 use std::collections::{HashMap, HashSet};
+use std::time::Duration;
 
 use anyhow::{anyhow, bail};
 use sekisho_certs::store::{Precondition, Write};
 use sekisho_certs::{
     Catalog, Clock, CredentialId, Fence, HostPattern, HostRecord, KeyType, Lineage, LineageName,
-    SealedBytes, Sealer, Secret, StoreError, Tenant,
+    Sealer, Secret, StoreError, Tenant, ToClaim,
 };
 use sekisho_issuance::schedule::first_turn;
+use tokio::time::{Instant, sleep};
 
 use super::WishArgs;
 use crate::cli::failure::Result;
@@ -41,18 +43,25 @@ impl Wanted<'_> {
         turns: &mut Turns,
     ) -> Result<Vec<LineageName>> {
         let mut attempts = 0;
+        let mut claims = Claims::default();
         loop {
             let there = There::read(sealer, page, self).await?;
             let (mut writes, mut names) = (Vec::new(), Vec::new());
+            claims.missing.clear();
             for certificate in page {
                 let tenant = self.put_hosts(certificate, &there, &mut writes)?;
                 let new = new(certificate, tenant, turns)?;
-                names.push(self.put_lineage(certificate, new, &there, &mut writes)?);
+                names.push(self.put_lineage(certificate, new, &there, &mut claims, &mut writes)?);
+            }
+            if !claims.missing.is_empty() {
+                // Read again: another process may have written until then.
+                claims.claim(sealer).await?;
+                continue;
             }
             attempts += 1;
             match sealer.write(writes).await {
                 Ok(_) => return Ok(names),
-                Err(StoreError::Conflict(_)) if attempts < MAX_ATTEMPTS => {}
+                Err(StoreError::Conflict(_)) if attempts < MAX_ATTEMPTS => claims.held.clear(),
                 Err(error) => return Err(error.into()),
             }
         }
@@ -94,6 +103,7 @@ impl Wanted<'_> {
         names: &[HostPattern],
         mut new: Lineage<Secret>,
         there: &There,
+        claims: &mut Claims,
         writes: &mut Vec<Write<Secret>>,
     ) -> Result<LineageName> {
         let before = there.lineage_for(names, self.wanted_type());
@@ -110,11 +120,15 @@ impl Wanted<'_> {
                 if before.wishes != new.wishes {
                     let mut changed = before.clone();
                     changed.wishes = new.wishes;
-                    writes.push(Write::PutLineage(changed.split_order().0, Fence::Any));
+                    writes.extend(claims.write(changed));
                 }
             }
-            // With other names, it is as before its first certificate.
-            Some(_) => writes.push(Write::PutLineage(new, Fence::Any)),
+            // With other names, it is as before its first certificate. What is kept of
+            // the order says which records are to be removed.
+            Some(before) => {
+                new.order.clone_from(&before.order);
+                writes.extend(claims.write(new));
+            }
             None => writes.push(Write::PutLineage(new, Fence::Absent)),
         }
         Ok(name)
@@ -142,10 +156,52 @@ fn new(names: &[HostPattern], tenant: Tenant, turns: &mut Turns) -> Result<Linea
     Ok(new)
 }
 
+/// Claims on the lineages that a page changes: a server may work on one, and what it
+/// has saved of its order must not be lost.
+#[derive(Default)]
+struct Claims {
+    held: HashMap<LineageName, u64>,
+    missing: Vec<LineageName>,
+}
+
+impl Claims {
+    /// Returns the write of a lineage, which releases its claim; none before there is
+    /// one.
+    fn write(&mut self, mut lineage: Lineage<Secret>) -> Option<Write<Secret>> {
+        let Some(epoch) = self.held.get(&lineage.name) else {
+            self.missing.push(lineage.name);
+            return None;
+        };
+        lineage.claim = None;
+        Some(Write::PutLineage(lineage, Fence::Epoch(*epoch)))
+    }
+
+    /// Claims what is missing; waits for the processes that work on it.
+    async fn claim(&mut self, sealer: &Sealer) -> Result<()> {
+        let holder = format!("command-{}-{}", std::process::id(), Clock::System.now_ms());
+        let begun = Instant::now();
+        loop {
+            let named = ToClaim::Named(self.missing.clone());
+            let claimed = sealer.catalog().claim(named, &holder, CLAIM).await?;
+            for (name, claim) in claimed {
+                self.missing.retain(|missing| *missing != name);
+                self.held.insert(name, claim.epoch);
+            }
+            let Some(name) = self.missing.first() else {
+                return Ok(());
+            };
+            if begun.elapsed() > LONGEST_WAIT {
+                bail!("another process works on {name}; try again in a minute");
+            }
+            sleep(LOOK).await;
+        }
+    }
+}
+
 /// What is there of a page.
 struct There {
     hosts: HashMap<HostPattern, HostRecord>,
-    lineages: HashMap<LineageName, Lineage<SealedBytes>>,
+    lineages: HashMap<LineageName, Lineage<Secret>>,
     /// Credentials of these lineages.
     credentials: HashSet<CredentialId>,
     /// Type of keys that differ from no wish.
@@ -169,7 +225,12 @@ impl There {
         }
         let mut lineages = catalog.lineages(&names).await?;
         lineages.extend(catalog.lineages_of(&ids).await?);
-        let ids: Vec<_> = lineages.iter().filter_map(|one| one.credential).collect();
+        let mut opened = HashMap::with_capacity(lineages.len());
+        for one in lineages {
+            opened.insert(one.name.clone(), sealer.open_lineage(one).await?);
+        }
+        let lineages = opened;
+        let ids: Vec<_> = lineages.values().filter_map(|one| one.credential).collect();
         let credentials = catalog.credentials(&ids).await?;
         Ok(Self {
             credentials: credentials.into_iter().map(|one| one.id).collect(),
@@ -177,29 +238,22 @@ impl There {
                 .into_iter()
                 .map(|one| (one.pattern.clone(), one))
                 .collect(),
-            lineages: lineages
-                .into_iter()
-                .map(|one| (one.name.clone(), one))
-                .collect(),
+            lineages,
             key_type: wanted.key_type,
         })
     }
 
     /// Returns the lineage that is to get these names a certificate with such a key.
-    fn lineage_for(
-        &self,
-        names: &[HostPattern],
-        key_type: KeyType,
-    ) -> Option<&Lineage<SealedBytes>> {
+    fn lineage_for(&self, names: &[HostPattern], key_type: KeyType) -> Option<&Lineage<Secret>> {
         let first = names.first()?;
         let referred = self
             .hosts
             .get(first)
             .and_then(|record| record.references.of(key_type));
-        let is_for = |one: &&Lineage<SealedBytes>| {
+        let is_for = |one: &&Lineage<Secret>| {
             one.wishes.key_type.unwrap_or(self.key_type) == key_type && one.names.contains(first)
         };
-        let fits = |one: &&Lineage<SealedBytes>| match one.credential {
+        let fits = |one: &&Lineage<Secret>| match one.credential {
             Some(id) => Some(id) == referred || !self.credentials.contains(&id),
             None => true,
         };
@@ -219,3 +273,110 @@ const PAGE: usize = 1000;
 const MAX_ATTEMPTS: usize = 8;
 /// Seconds after which a server takes up what a command has left.
 const HEAD_START: i64 = 60;
+/// A command that was killed holds its lineages up for so long.
+const CLAIM: Duration = Duration::from_mins(1);
+/// Wait for an order that a server works on: it takes seconds, with DNS-01 minutes.
+const LONGEST_WAIT: Duration = Duration::from_mins(2);
+const LOOK: Duration = Duration::from_millis(500);
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicI64, Ordering};
+
+    use clap::{Args as _, FromArgMatches as _};
+    use sekisho_certs::Claim;
+    use sekisho_certs::seal::{KeyRing, MasterKey};
+    use sekisho_certs::store::memory::Memory;
+
+    use super::*;
+
+    /// Catalog with a lineage that a server works on, and its time.
+    async fn claimed() -> (Sealer, Arc<AtomicI64>, Claim) {
+        let time = Arc::new(AtomicI64::new(1_800_000_000_000));
+        let catalog: Arc<dyn Catalog> = Arc::new(Memory::new(Clock::Manual(Arc::clone(&time))));
+        let ring = KeyRing::new(MasterKey::new(&[7; 32]));
+        let sealer = Sealer::create(catalog, ring).await.unwrap();
+        let names = [HostPattern::parse("a.example").unwrap()];
+        let lineage = Lineage::new(Tenant::default(), names).unwrap();
+        let name = lineage.name.clone();
+        let put = Write::PutLineage(lineage.clone(), Fence::Absent);
+        sealer.write(vec![put]).await.unwrap();
+        let named = ToClaim::Named(vec![name]);
+        let claim = sealer.catalog().claim(named, "server", CLAIM).await;
+        let claim = claim.unwrap().pop().unwrap().1;
+        let begun = Lineage {
+            order: Some(Secret::new(b"order".to_vec())),
+            claim: Some(claim.clone()),
+            ..lineage
+        };
+        let put = Write::PutLineage(begun, Fence::Epoch(claim.epoch));
+        sealer.write(vec![put]).await.unwrap();
+        (sealer, time, claim)
+    }
+
+    async fn put(sealer: &Sealer, names: &[HostPattern]) -> Result<Vec<LineageName>> {
+        let command = WishArgs::augment_args(clap::Command::new("issue"));
+        let matches = command.get_matches_from(["issue", "--profile", "shortlived"]);
+        let wishes = WishArgs::from_arg_matches(&matches).unwrap();
+        let wanted = Wanted {
+            certificates: vec![names],
+            wishes: &wishes,
+            tenant: None,
+            key_type: KeyType::Ecdsa,
+        };
+        wanted.put(sealer).await
+    }
+
+    async fn lineage(sealer: &Sealer) -> Lineage<Secret> {
+        let name = LineageName::parse("a.example").unwrap();
+        let found = sealer.catalog().lineages(&[name]).await.unwrap().pop();
+        sealer.open_lineage(found.unwrap()).await.unwrap()
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_lineage_that_a_server_works_on_stays_as_it_is() {
+        let (sealer, _, claim) = claimed().await;
+        let names = ["a.example", "b.example"].map(|name| HostPattern::parse(name).unwrap());
+        for names in [&names[..1], &names] {
+            let error = put(&sealer, names).await.unwrap_err();
+            let text = format!("{error:?}");
+            assert!(
+                text.contains("another process works on a.example"),
+                "{text}"
+            );
+            let there = lineage(&sealer).await;
+            assert_eq!(there.claim.unwrap().epoch, claim.epoch);
+            assert_eq!(there.order.unwrap().expose(), b"order");
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_command_waits_for_the_claim_and_keeps_the_order() {
+        let names = ["a.example", "b.example"].map(|name| HostPattern::parse(name).unwrap());
+        for names in [&names[..1], &names] {
+            let (sealer, time, _) = claimed().await;
+            let ended = async {
+                sleep(Duration::from_secs(5)).await;
+                time.fetch_add(61_000, Ordering::SeqCst);
+            };
+            let (done, ()) = tokio::join!(put(&sealer, names), ended);
+            assert_eq!(done.unwrap().len(), 1);
+            let there = lineage(&sealer).await;
+            assert_eq!((there.claim, there.names.len()), (None, names.len()));
+            assert_eq!(there.wishes.profile.as_deref(), Some("shortlived"));
+            assert_eq!(there.order.unwrap().expose(), b"order");
+        }
+    }
+
+    #[tokio::test]
+    async fn what_a_command_leaves_is_spaced_per_tenant() {
+        let [many, few] = ["many", "few"].map(|name| Tenant::parse(name).unwrap());
+        let (mut turns, names) = (Turns::new(), [HostPattern::parse("a.example").unwrap()]);
+        let mut turn = |tenant: &Tenant| new(&names, tenant.clone(), &mut turns).unwrap().turn;
+        let first = turn(&many);
+        let last = (0..99).map(|_| turn(&many)).last().unwrap();
+        assert!(last >= first + 99 * 3600, "{last}");
+        assert!(turn(&few) < first + 60);
+    }
+}

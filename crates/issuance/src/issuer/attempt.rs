@@ -64,6 +64,9 @@ impl Issuer {
             Ok(None) => return Err(removed()),
             Err(error) => return Err(self.no_store(&error)),
         };
+        if when == When::Now {
+            attempt.lineage.attempts = 0;
+        }
         attempt.ask_renewal_info().await;
         if when == When::IfDue
             && let Some(due) = attempt.later()

@@ -128,6 +128,23 @@ async fn a_refused_name_keeps_its_place_behind_those_of_other_tenants() {
 }
 
 #[tokio::test]
+async fn an_order_by_hand_forgets_earlier_failures() {
+    let fixture = Fixture::start().await;
+    let record = fixture.host("a.example").await;
+    let mut failing = Lineage::new(record.tenant.clone(), [record.pattern.clone()]).unwrap();
+    failing.attempts = 9;
+    let name = failing.name.clone();
+    let issuer = fixture
+        .issuer_with(|settings| settings.solvers = vec![ChallengeKind::Dns01])
+        .await;
+    issuer.add(failing).await.unwrap();
+    let failed = issuer.issue(&name).await.unwrap_err();
+    let pause = failed.next.unwrap() - Clock::System.now();
+    assert!((50..120).contains(&pause), "{pause}");
+    assert_eq!(fixture.lineage("a.example").await.unwrap().attempts, 1);
+}
+
+#[tokio::test]
 async fn past_the_bound_of_orders_a_name_waits_for_its_turn() {
     let fixture = Fixture::start().await;
     let record = fixture.host("a.example").await;
