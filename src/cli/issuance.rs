@@ -45,12 +45,6 @@ impl<'a> Issuance<'a> {
         })
     }
 
-    /// Makes each new certificate with a new key, whatever is configured.
-    pub(crate) fn with_new_keys(mut self) -> Self {
-        self.settings.reuse_key = false;
-        self
-    }
-
     /// Checks, before anything is stored, whether certificates for these names can be
     /// ordered at all.
     pub(crate) fn check(&self, certificates: &[&[HostPattern]], wishes: &WishArgs) -> Result<()> {

@@ -78,7 +78,9 @@ impl State {
             Some(schedule::is_suspended(lineage.attempts, error.at, due))
         };
         match () {
-            () if lineage.claim.is_some() || lineage.order.is_some() => Self::Ordering,
+            () if lineage.claim.is_some() => Self::Ordering,
+            // Of a revoked certificate is kept that its key must not be used again.
+            () if lineage.order.is_some() && lineage.due.is_some() => Self::Ordering,
             () if suspended().unwrap_or(false) => Self::Suspended,
             () if lineage.attempts > 0 => Self::Failing,
             () if lineage.due.is_none() => Self::Off,

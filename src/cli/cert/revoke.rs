@@ -43,7 +43,7 @@ enum Reason {
 }
 
 pub(super) async fn run(config: &Config, args: &Args) -> Result<Ended> {
-    let issuance = Issuance::of(config)?.with_new_keys();
+    let issuance = Issuance::of(config)?;
     let sealer = open::sealed(config).await?;
     let found = args.name.credentials(sealer.catalog().as_ref()).await?;
     let fits = |one: KeyType| args.key_type.is_none_or(|wanted| wanted == one);
@@ -61,7 +61,8 @@ pub(super) async fn run(config: &Config, args: &Args) -> Result<Ended> {
     let names: Vec<_> = lineages.into_iter().map(|one| one.name).collect();
     let ordering = issuance.ordering(&sealer)?;
     for name in &names {
-        ordering.revoke(name, args.reason.map(Into::into)).await?;
+        let reason = args.reason.map(Into::into);
+        ordering.revoke(name, reason, args.reissue).await?;
         println!("revoked {id}");
     }
     if args.reissue {

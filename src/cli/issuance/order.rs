@@ -53,13 +53,15 @@ impl Ordering {
         Ok(tell(&failures))
     }
 
-    /// Revokes the present certificate of a lineage.
+    /// Revokes the present certificate of a lineage. With `reissue` another one is
+    /// ordered, by a server if not by this command.
     pub(crate) async fn revoke(
         &self,
         name: &LineageName,
         reason: Option<RevocationReason>,
+        reissue: bool,
     ) -> Result<()> {
-        let revoked = self.issuer.revoke(name, reason).await;
+        let revoked = self.issuer.revoke(name, reason, reissue).await;
         revoked.map_err(|failed| anyhow::anyhow!("{}", failed.why))
     }
 }

@@ -167,14 +167,16 @@ impl Attempt<'_> {
         Ok(key)
     }
 
-    /// Returns the key of the certificate in use, where renewals keep it.
+    /// Returns the key of the certificate in use, where renewals keep it: that of a
+    /// revoked one they don't.
     async fn kept_key(&self) -> Result<Option<CertificateKey>, Failure> {
         let kind = self.key_kind();
         let current = self
             .current
             .as_ref()
             .filter(|one| one.key_type == kind.key_type());
-        let (true, Some(current)) = (self.issuer.reuse_key, current) else {
+        let is_kept = self.issuer.reuse_key && !self.state.revoked;
+        let (true, Some(current)) = (is_kept, current) else {
             return Ok(None);
         };
         let opened = self

@@ -145,7 +145,7 @@ impl Attempt<'_> {
             false => self.issuer.renewal_info_pause(ask_again),
         };
         let look = now + pause;
-        (due > now).then(|| due.min(look))
+        (due > now && !self.state.revoked).then(|| due.min(look))
     }
 }
 

@@ -4,13 +4,14 @@ use sekisho_certs::store::Write;
 use sekisho_certs::{Fence, LineageName, ToClaim};
 
 use super::claimed::{CLAIM, removed};
+use super::under_way::UnderWay;
 use super::{Failed, Issuer};
 use crate::acme::RevocationReason;
 
 impl Issuer {
     /// Revokes the certificate in use of a lineage, at the CA that has issued it. The
-    /// lineage is then not renewed by itself: whoever wants a new certificate calls
-    /// [`Issuer::issue`].
+    /// next certificate gets a new key. With `reissue` a server orders it after a minute
+    /// unless [`Issuer::issue`] did; else only that call does.
     ///
     /// # Errors
     /// [`Failed`] has the words of all CAs that were asked.
@@ -18,6 +19,7 @@ impl Issuer {
         &self,
         name: &LineageName,
         reason: Option<RevocationReason>,
+        reissue: bool,
     ) -> Result<(), Failed> {
         let failed = |why: String| Failed {
             why: why.into(),
@@ -41,7 +43,11 @@ impl Issuer {
         let leaf = current.as_ref().and_then(|one| one.chain.first());
         let leaf = leaf.ok_or_else(|| failed("it has no certificate".into()))?;
         self.revoke_at_any(leaf, reason).await.map_err(failed)?;
-        lineage.due = None;
+        lineage.due = reissue.then(|| self.clock.now() + HEAD_START);
+        let mut state = UnderWay::read(lineage.order.as_ref());
+        // The order may have the key of the certificate.
+        (state.revoked, state.order) = (true, None);
+        lineage.order = state.to_secret();
         lineage.claim = None;
         let put = Write::PutLineage(lineage, Fence::Epoch(claim.epoch));
         let written = self.sealer.write(vec![put]).await;
@@ -77,3 +83,6 @@ impl Issuer {
         }
     }
 }
+
+/// Seconds after which a server takes up what a command has left.
+const HEAD_START: i64 = 60;

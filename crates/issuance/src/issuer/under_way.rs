@@ -13,6 +13,10 @@ pub(super) struct UnderWay {
     /// True if hosts without a record get one with the certificate.
     #[serde(default)]
     pub(super) makes_hosts: bool,
+    /// True if the certificate in use was revoked: the next one is due now and gets
+    /// another key, since others may have this one.
+    #[serde(default)]
+    pub(super) revoked: bool,
     /// The order, once the CA has accepted it.
     #[serde(default)]
     pub(super) order: Option<Saved>,
@@ -59,7 +63,8 @@ impl UnderWay {
 
     /// Returns the text for the lineage; none if there is nothing to keep.
     pub(super) fn to_secret(&self) -> Option<Secret> {
-        if self.order.is_none() && self.records.is_empty() && !self.makes_hosts {
+        let is_marked = self.makes_hosts || self.revoked;
+        if self.order.is_none() && self.records.is_empty() && !is_marked {
             return None;
         }
         // Growing would leave copies of the key behind.
@@ -132,6 +137,7 @@ mod tests {
         saved.key = Some(Secret::new(b"\x00key".to_vec()));
         let kept = UnderWay {
             makes_hosts: true,
+            revoked: false,
             order: Some(saved),
             records: Vec::new(),
         };

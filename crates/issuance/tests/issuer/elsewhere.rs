@@ -107,7 +107,7 @@ async fn a_revocation_asks_cas_with_an_account_alone() {
         .issuer_with(|settings| settings.cas.insert(0, other(&unused)))
         .await;
     let name = LineageName::from(&pattern("a.example"));
-    issuer.revoke(&name, None).await.unwrap();
+    issuer.revoke(&name, None, false).await.unwrap();
     let status = fixture.pebble.status(&serial).await;
     assert!(status.contains("Revoked"), "{status}");
     assert!(!unused.log().contains("account"), "{}", unused.log());

@@ -1,16 +1,13 @@
 use std::sync::Arc;
 use std::sync::atomic::AtomicI64;
 
+use rustls_pki_types::CertificateDer;
 use sekisho_certs::store::{DocumentKind, Precondition, Write};
 use sekisho_certs::{Clock, Fence, KeyType, Lineage, LineageName, Obtained};
-use sekisho_issuance::acme::KeyKind;
-use sekisho_issuance::settings::Settings;
-
-use rustls_pki_types::CertificateDer;
-use sekisho_issuance::acme::CaSettings;
+use sekisho_issuance::acme::{CaSettings, KeyKind};
 use sekisho_issuance::ledger::Ledger;
 use sekisho_issuance::quota::{Charge, Limit};
-use sekisho_issuance::settings::CaOptions;
+use sekisho_issuance::settings::{CaOptions, Settings};
 use sekisho_testkit::services::{Pebble, PebbleOptions};
 
 use crate::fixture::{Fixture, eventually, metrics, pattern, visit};
@@ -160,6 +157,53 @@ async fn a_name_that_has_left_its_certificate_gets_one_of_its_own() {
     assert_eq!(fixture.orders(), 3);
     let record = fixture.record("a.example").await.unwrap();
     assert_ne!(record.references.of(KeyType::Ecdsa), left.credential);
+}
+
+#[tokio::test]
+async fn a_server_replaces_a_revoked_certificate_with_another_key() {
+    let fixture = Fixture::start().await;
+    let record = fixture.host("a.example").await;
+    let keeps_keys = async || {
+        fixture
+            .issuer_with(|settings| settings.reuse_key = true)
+            .await
+    };
+    let issuer = keeps_keys().await;
+    visit(&issuer, "a.example", Some(&record)).await;
+    let id = fixture
+        .lineage("a.example")
+        .await
+        .unwrap()
+        .credential
+        .unwrap();
+    let key = async || {
+        let stored = fixture.catalog.credentials(&[id]).await.unwrap().remove(0);
+        public_key(&stored.chain[0])
+    };
+    let first = key().await;
+    let name = LineageName::from(&pattern("a.example"));
+    issuer.issue(&name).await.unwrap();
+    assert_eq!(key().await, first, "renewals keep the key");
+    // Whoever has revoked it ends before it orders another one.
+    issuer.revoke(&name, None, true).await.unwrap();
+    let mut revoked = fixture.lineage("a.example").await.unwrap();
+    let pause = revoked.due.unwrap() - Clock::System.now();
+    assert!((30..=60).contains(&pause), "{pause}");
+    revoked.due = Some(0);
+    let put = Write::PutLineage(revoked, Fence::Any);
+    fixture.sealer.write(vec![put]).await.unwrap();
+    let renewing = tokio::spawn(keeps_keys().await.renew_due());
+    eventually(async || key().await != first).await;
+    renewing.abort();
+    let next = key().await;
+    issuer.issue(&name).await.unwrap();
+    assert_eq!(key().await, next, "renewals keep it again");
+}
+
+fn public_key(leaf: &CertificateDer<'_>) -> Vec<u8> {
+    use x509_parser::prelude::FromDer as _;
+    let (_, leaf) = x509_parser::certificate::X509Certificate::from_der(leaf).unwrap();
+    leaf.public_key().subject_public_key.data.to_vec()
 }
 
 fn has_low_serial(leaf: &CertificateDer<'_>) -> bool {
