@@ -25,7 +25,7 @@ pub(crate) fn check(raw: &RawAcme, store: &Url, base: &Path) -> Result<Acme> {
                     section out";
         return Err(Problem::at(&["acme"], text));
     }
-    let (cas, external) = ca::check(&raw.cas, &raw.ca, base)?.into_iter().unzip();
+    let (cas, external) = ca::check(raw, base)?.into_iter().unzip();
     if !raw.agree {
         let text = "required: you agree to the terms of these CAs with agree = true";
         return Err(at("agree", text));
