@@ -22,7 +22,12 @@ pub(super) enum Failure {
     /// The catalog did not do its part.
     Store(StoreError),
     /// Nothing allows an order before this Unix second.
-    Closed { until: i64, why: String },
+    Closed {
+        until: i64,
+        why: String,
+        /// Whether a limit is used up, which the names share. Else no CA works.
+        is_limit: bool,
+    },
     /// Somebody must change the configuration or the wishes of the lineage.
     Setting(String),
     /// Another process has the claim now.
@@ -39,7 +44,11 @@ impl Failure {
             NoAuthority::PassedOver { why, retry_after } => {
                 let pause = i64::try_from(retry_after.as_secs()).unwrap_or(i64::MAX);
                 let until = now.saturating_add(pause);
-                Self::Closed { until, why }
+                Self::Closed {
+                    until,
+                    why,
+                    is_limit: false,
+                }
             }
             NoAuthority::Unknown { .. } | NoAuthority::Forbidden(_) => {
                 Self::Setting(no.to_string())
@@ -49,17 +58,21 @@ impl Failure {
 
     pub(super) fn closed(ca: &str, RetryAt(until): RetryAt) -> Self {
         let why = format!("the limits of {ca} allow no order now");
-        Self::Closed { until, why }
+        Self::Closed {
+            until,
+            why,
+            is_limit: true,
+        }
     }
 
     /// Returns that of two failures after which another attempt is sooner worth it.
     pub(super) fn or_sooner(self, other: Option<Self>) -> Self {
         match (self, other) {
             (new, None) => new,
-            (Self::Closed { until, why }, Some(Self::Closed { until: other, .. }))
+            (new @ Self::Closed { until, .. }, Some(Self::Closed { until: other, .. }))
                 if until < other =>
             {
-                Self::Closed { until, why }
+                new
             }
             (Self::Closed { .. }, Some(other)) => other,
             (new, Some(Self::Closed { .. })) => new,
@@ -68,14 +81,16 @@ impl Failure {
     }
 
     /// Returns the failure with a limit that opens by this Unix second.
-    pub(super) fn closed_at_most(self, latest: i64) -> Self {
-        match self {
-            Self::Closed { until, why } => Self::Closed {
-                until: until.min(latest),
-                why,
-            },
-            other => other,
+    pub(super) fn closed_at_most(mut self, latest: i64) -> Self {
+        if let Self::Closed { until, .. } = &mut self {
+            *until = latest.min(*until);
         }
+        self
+    }
+
+    /// Tells whether a limit of a CA is used up.
+    pub(super) fn is_of_limit(&self) -> bool {
+        matches!(self, Self::Closed { is_limit: true, .. })
     }
 
     /// Returns the reason in words.
@@ -206,7 +221,11 @@ mod tests {
 
     fn closed(until: i64) -> Failure {
         let why = "limits".to_owned();
-        Failure::Closed { until, why }
+        Failure::Closed {
+            until,
+            why,
+            is_limit: true,
+        }
     }
 
     fn down() -> Failure {

@@ -140,6 +140,7 @@ impl Attempt<'_> {
             Ok(()) => Failure::Closed {
                 until,
                 why: error.to_string(),
+                is_limit: true,
             },
             Err(error) => error.into(),
         }

@@ -213,7 +213,8 @@ impl Attempt<'_> {
         let mut kind = failure.kind(now);
         if let schedule::Failure::Closed { until } = &mut kind {
             *until = match validity {
-                None => first_again(now, *until, self.lineage.turn),
+                None if failure.is_of_limit() => first_again(now, *until, self.lineage.turn),
+                None => *until,
                 // From its deadline on, a renewal may take the reserve of a limit.
                 Some(validity) if now < validity.deadline() => (*until).min(validity.deadline()),
                 Some(_) => *until,

@@ -145,6 +145,26 @@ async fn an_order_by_hand_forgets_earlier_failures() {
 }
 
 #[tokio::test]
+async fn after_an_outage_no_name_waits_for_its_turn() {
+    let fixture = Fixture::start().await;
+    let record = fixture.host("a.example").await;
+    let mut late = Lineage::new(record.tenant.clone(), [record.pattern.clone()]).unwrap();
+    late.turn = Clock::System.now() + 1000 * 3600;
+    let name = late.name.clone();
+    let unreachable = format!("https://{}/dir", nobody());
+    let issuer = fixture
+        .issuer_with(|settings| settings.cas[0].ca.directory = unreachable)
+        .await;
+    issuer.add(late).await.unwrap();
+    issuer.issue(&name).await.unwrap_err();
+    // Nothing is asked now: the CA is passed over.
+    let failed = issuer.issue(&name).await.unwrap_err();
+    assert!(failed.why.contains("no CA is worth asking"), "{failed:?}");
+    let pause = failed.next.unwrap() - Clock::System.now();
+    assert!(pause < 120, "{pause}");
+}
+
+#[tokio::test]
 async fn past_the_bound_of_orders_a_name_waits_for_its_turn() {
     let fixture = Fixture::start().await;
     let record = fixture.host("a.example").await;
