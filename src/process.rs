@@ -2,6 +2,7 @@
 
 #[cfg(feature = "jemalloc")]
 mod allocator;
+mod code;
 mod memory;
 mod privileges;
 
@@ -16,6 +17,7 @@ use sekisho_server::site::MAX_OPEN_FILES;
 
 use crate::config::Config;
 
+pub(crate) use code::give_up_code_of_the_start;
 pub(crate) use privileges::{check_user, give_up_binding, give_up_privileges};
 
 /// Keeps private keys out of core dumps and out of reach of other processes
