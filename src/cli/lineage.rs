@@ -79,10 +79,10 @@ impl State {
         };
         match () {
             () if lineage.claim.is_some() => Self::Ordering,
-            // Of a revoked certificate is kept that its key must not be used again.
-            () if lineage.order.is_some() && lineage.due.is_some() => Self::Ordering,
             () if suspended().unwrap_or(false) => Self::Suspended,
             () if lineage.attempts > 0 => Self::Failing,
+            // Of a revoked certificate is kept that its key must not be used again.
+            () if lineage.order.is_some() && lineage.due.is_some() => Self::Ordering,
             () if lineage.due.is_none() => Self::Off,
             () if lineage.credential.is_none() => Self::Waiting,
             () => Self::Scheduled,

@@ -150,7 +150,7 @@ fn a_failed_order_says_what_to_do() {
     fixture.configure(&fixture.acme("solvers = [\"http-01\", \"tls-alpn-01\"]"));
     let error = sandbox.fails(&["cert", "issue", "a.example", "*.w.example"]);
     assert!(
-        error.contains("*.w.example: a wildcard needs dns-01, [acme.dns.\"w.example\"]"),
+        error.contains("a wildcard needs dns-01: add [acme.dns.\"w.example\"] for *.w.example"),
         "{error}"
     );
     for (option, value, known) in [

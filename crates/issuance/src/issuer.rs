@@ -50,7 +50,7 @@ use crate::metrics::Metrics;
 use crate::settings::{SettingError, Settings};
 use crate::solver::Solvers;
 
-use attempt::When;
+use attempt::{Task, When};
 use failure::Failure;
 pub use first_access::OnDemand;
 use shares::Shares;
@@ -179,7 +179,7 @@ impl Issuer {
         for _ in 0..MAX_LOOKS {
             let joined = match self.working.join(name) {
                 Some(joined) => joined,
-                None => self.start(name, When::Now, self.permit().await),
+                None => self.start(name, Task::new(When::Now), self.permit().await),
             };
             let outcome = joined.outcome().await;
             let after = self.version(name).await;

@@ -51,13 +51,15 @@ impl Solvers {
         if !kinds.is_empty() {
             return Ok(kinds);
         }
-        let dns_only = names.iter().find(|name| !self.is_without_dns(name));
-        Err(match dns_only {
-            Some(name) => format!(
-                "no solver can prove {name}: a wildcard needs dns-01, [acme.dns.\"{}\"]",
-                name.parent().unwrap_or_default()
+        let has_wildcard = names.iter().any(|name| name.wildcard_parent().is_some());
+        let without_zone = names.iter().find(|name| self.dns(name).is_none());
+        Err(match without_zone {
+            Some(name) if has_wildcard => format!(
+                "one challenge must prove all names, and a wildcard needs dns-01: add \
+                 [acme.dns.\"{}\"] for {name}",
+                name.wildcard_parent().unwrap_or(name.as_str())
             ),
-            None => "[acme] solvers has none that can prove these names".to_owned(),
+            _ => "[acme] solvers has none that can prove these names".to_owned(),
         })
     }
 
@@ -78,10 +80,6 @@ impl Solvers {
             ChallengeKind::Dns01 => self.dns(name).is_some(),
             ChallengeKind::Http01 | ChallengeKind::TlsAlpn01 => name.wildcard_parent().is_none(),
         }
-    }
-
-    fn is_without_dns(&self, name: &HostPattern) -> bool {
-        name.wildcard_parent().is_none() || self.dns(name).is_some()
     }
 }
 
@@ -140,6 +138,14 @@ mod tests {
     #[test]
     fn a_wildcard_without_a_zone_says_what_to_configure() {
         let error = of(&["other.example"], &["a.example", "*.b.example"], None).unwrap_err();
-        assert!(error.contains("[acme.dns.\"b.example\"]"), "{error}");
+        assert!(
+            error.contains("[acme.dns.\"a.example\"] for a.example"),
+            "{error}"
+        );
+        let error = of(&["a.example"], &["a.example", "*.b.example"], None).unwrap_err();
+        assert!(
+            error.contains("[acme.dns.\"b.example\"] for *.b.example"),
+            "{error}"
+        );
     }
 }

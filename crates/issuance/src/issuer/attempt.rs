@@ -14,6 +14,7 @@ use super::working::Outcome;
 use tokio::time::sleep;
 
 use crate::acme::{Blame, ChallengeKind};
+use crate::admission::Issuers;
 use crate::authorities::Authority;
 use crate::schedule::Window;
 
@@ -46,24 +47,41 @@ pub(super) struct Suggested {
     pub(super) ask_again: Duration,
 }
 
+/// What an attempt is asked for.
+#[derive(Clone, Debug)]
+pub(super) struct Task {
+    pub(super) when: When,
+    /// CAs that may be asked, by the CAA records that were read for a first visitor.
+    pub(super) issuers: Issuers,
+}
+
 /// Time of an attempt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum When {
     /// At once.
     Now,
-    /// If the certificate in use is due for renewal.
+    /// At once if there is no certificate in use, else if that one is due.
     IfDue,
+}
+
+impl Task {
+    /// Makes a task at any CA: it reads CAA records itself.
+    pub(super) fn new(when: When) -> Self {
+        let issuers = Issuers::Any;
+        Self { when, issuers }
+    }
 }
 
 impl Issuer {
     /// Makes one attempt and writes its outcome. `IfDue` asks the CA first whether it
     /// is time.
-    pub(super) async fn attempt(&self, name: &LineageName, epoch: u64, when: When) -> Outcome {
+    pub(super) async fn attempt(&self, name: &LineageName, epoch: u64, task: Task) -> Outcome {
         let mut attempt = match Attempt::read(self, name, epoch).await {
             Ok(Some(attempt)) => attempt,
             Ok(None) => return Err(removed()),
             Err(error) => return Err(self.no_store(&error)),
         };
+        let when = task.when;
         if when == When::Now {
             attempt.lineage.attempts = 0;
         }
@@ -77,7 +95,7 @@ impl Issuer {
         if attempt.validity().is_some_and(|it| it.deadline() <= now) {
             self.metrics.late();
         }
-        match attempt.run().await {
+        match attempt.run(&task.issuers).await {
             Ok(credential) => attempt.issued(credential).await,
             Err(failure) => attempt.failed(failure).await,
         }
@@ -120,7 +138,7 @@ impl<'a> Attempt<'a> {
     }
 
     /// Tries the CAs that are worth trying, in their order.
-    async fn run(&mut self) -> Result<Credential, Failure> {
+    async fn run(&mut self, issuers: &Issuers) -> Result<Credential, Failure> {
         self.names = self.names_in_use().await?;
         self.forget_foreign_order();
         let wished = self.lineage.wishes.solver.as_deref();
@@ -133,7 +151,7 @@ impl<'a> Attempt<'a> {
         let candidates = self
             .issuer
             .authorities
-            .candidates(wish.as_deref(), |_| true);
+            .candidates(wish.as_deref(), |ca| issuers.permits(&ca.caa_identities));
         let mut candidates = candidates.map_err(|no| Failure::of(no, self.issuer.clock.now()))?;
         // An order that is under way is gone on with before another one begins.
         candidates.sort_by_key(|authority| !self.has_order_at(authority));
@@ -179,21 +197,22 @@ impl<'a> Attempt<'a> {
                     let (solver, why) = (solver.as_str(), failure.why());
                     tracing::info!(lineage = %self.lineage.name, solver, %why, "trying the next challenge");
                 }
-                done => return self.proved_by(*solver, solvers, done),
+                done => return self.proved_by(*solver, done),
             }
         }
         let done = self.as_account(authority, *last).await;
-        self.proved_by(*last, solvers, done)
+        self.proved_by(*last, done)
     }
 
     /// Notes which challenge has worked: renewals then try it first.
     fn proved_by(
         &mut self,
         solver: ChallengeKind,
-        solvers: &[ChallengeKind],
         done: Result<Credential, Failure>,
     ) -> Result<Credential, Failure> {
-        if done.is_ok() && solvers.first() != Some(&solver) {
+        let wished = self.lineage.wishes.solver.as_deref();
+        let usual = self.issuer.solvers.of(&self.names, wished);
+        if done.is_ok() && usual.is_ok_and(|usual| usual.first() != Some(&solver)) {
             self.lineage.wishes.solver = Some(solver.as_str().to_owned());
         }
         done

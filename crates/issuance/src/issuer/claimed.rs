@@ -6,7 +6,7 @@ use std::time::Duration;
 use sekisho_certs::{Lineage, LineageName, Secret, StoreError, ToClaim};
 use tokio::time::{Instant, sleep};
 
-use super::attempt::When;
+use super::attempt::{Task, When};
 use super::shares::Permit;
 use super::working::{Joined, Mine, Outcome};
 use super::{Failed, Issued, Issuer};
@@ -16,14 +16,14 @@ impl Issuer {
     pub(super) fn start(
         self: &Arc<Self>,
         name: &LineageName,
-        when: When,
+        task: Task,
         permit: Permit,
     ) -> Joined {
         let (joined, mine) = self.working.begin(name);
         if let Some(mine) = mine {
             let (issuer, name) = (Arc::clone(self), name.clone());
             tokio::spawn(async move {
-                let outcome = issuer.take_up(&name, when, permit).await;
+                let outcome = issuer.take_up(&name, task, permit).await;
                 mine.end(outcome);
             });
         }
@@ -40,30 +40,30 @@ impl Issuer {
     ) {
         let (issuer, name) = (Arc::clone(self), name.clone());
         tokio::spawn(async move {
-            let outcome = issuer.work(&name, epoch, When::IfDue).await;
+            let outcome = issuer.work(&name, epoch, Task::new(When::IfDue)).await;
             mine.end(outcome);
             drop(permit);
         });
     }
 
     /// Claims a lineage and works on it, or waits for the process that does.
-    async fn take_up(&self, name: &LineageName, when: When, permit: Permit) -> Outcome {
+    async fn take_up(&self, name: &LineageName, task: Task, permit: Permit) -> Outcome {
         match self.claim(name).await {
-            Ok(Some(epoch)) => self.work(name, epoch, when).await,
+            Ok(Some(epoch)) => self.work(name, epoch, task).await,
             Ok(None) => {
                 // Another process has a place for it.
                 drop(permit);
-                self.wait_for_other(name, when).await
+                self.wait_for_other(name, task).await
             }
             Err(error) => Err(self.no_store(&error)),
         }
     }
 
     /// Makes an attempt, and prolongs the claim meanwhile.
-    async fn work(&self, name: &LineageName, epoch: u64, when: When) -> Outcome {
+    async fn work(&self, name: &LineageName, epoch: u64, task: Task) -> Outcome {
         let _order = self.metrics.in_flight();
         tokio::select! {
-            outcome = self.attempt(name, epoch, when) => outcome,
+            outcome = self.attempt(name, epoch, task) => outcome,
             () = self.keep_claim(name, epoch) => Err(Failed {
                 why: "another process took the work over".into(),
                 next: None,
@@ -106,8 +106,9 @@ impl Issuer {
         }
     }
 
-    /// Waits until another process has ended its work, or its claim has ended.
-    async fn wait_for_other(&self, name: &LineageName, when: When) -> Outcome {
+    /// Waits until another process has ended its work. If its claim ends instead, this
+    /// process takes the work over.
+    async fn wait_for_other(&self, name: &LineageName, task: Task) -> Outcome {
         let until = Instant::now() + LONGEST_WAIT;
         let mut pause = FIRST_LOOK;
         while Instant::now() < until {
@@ -125,7 +126,7 @@ impl Issuer {
                 // Its holder is gone.
                 let _permit = self.permit().await;
                 if let Ok(Some(epoch)) = self.claim(name).await {
-                    return self.work(name, epoch, when).await;
+                    return self.work(name, epoch, task).await;
                 }
                 continue;
             }

@@ -11,7 +11,7 @@ use sekisho_certs::{
 };
 use tokio::runtime::Handle;
 
-use super::attempt::When;
+use super::attempt::{Task, When};
 use super::shares::Permit;
 use super::under_way::UnderWay;
 use super::working::Outcome;
@@ -122,13 +122,18 @@ impl Issuer {
         let order = Arc::clone(&self.orders).try_acquire_owned();
         let (Some(share), Ok(order)) = (share, order) else {
             // The lineage is due: it is taken up in its turn.
+            self.due.notify_one();
             return Ok(busy("too many orders are in flight"));
+        };
+        let task = Task {
+            when: When::IfDue,
+            issuers: allowed.issuers.clone(),
         };
         let permit = Permit {
             _order: order,
             _share: Some(share),
         };
-        Ok(self.obtained(self.start(&name, When::IfDue, permit).outcome().await))
+        Ok(self.obtained(self.start(&name, task, permit).outcome().await))
     }
 
     /// Makes the lineage of a name that has none.

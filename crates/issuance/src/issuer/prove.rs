@@ -112,13 +112,19 @@ impl Attempt<'_> {
 
     /// Removes a TXT record; returns it if that failed.
     async fn remove(&self, record: Record) -> Option<Record> {
-        let removal = self.dns(&record)?.clean_up(&record.presented);
+        let lineage = &self.lineage.name;
+        let Some(dns) = self.dns(&record) else {
+            let fqdn = record.presented.fqdn;
+            tracing::warn!(%lineage, fqdn, "remove this TXT record by hand: its zone has left [acme.dns]");
+            return None;
+        };
+        let removal = dns.clean_up(&record.presented);
         let why = match timeout(REMOVAL, removal).await {
             Ok(Ok(())) => return None,
             Ok(Err(error)) => error.to_string(),
             Err(_) => format!("not done within {REMOVAL:?}"),
         };
-        tracing::warn!(lineage = %self.lineage.name, why, "a TXT record was not removed");
+        tracing::warn!(%lineage, why, "a TXT record was not removed");
         Some(record)
     }
 
