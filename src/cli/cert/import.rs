@@ -57,7 +57,7 @@ pub(crate) struct Args {
     /// Make hosts of all names of each certificate, not of the file's name
     #[arg(long, requires = "dir")]
     all_names: bool,
-    /// Renew the certificates at the CAs of [acme], as if they were issued there
+    /// Renew the certificates at the configured CAs, as if they were issued there
     #[arg(long)]
     renew: bool,
     /// Take certificates that are expired or not valid yet, too

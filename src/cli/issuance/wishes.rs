@@ -9,7 +9,7 @@ use crate::cli::failure::{Result, Usage};
 /// Where a certificate differs from `[acme]`, for its renewals, too.
 #[derive(Clone, Debug, Default, clap::Args)]
 pub(crate) struct WishArgs {
-    /// Order from this CA of [acme] alone
+    /// Order from this configured CA alone
     #[arg(long, value_name = "NAME")]
     ca: Option<String>,
     /// Type of the key: ecdsa or rsa
