@@ -66,6 +66,8 @@ impl Transport {
         let agent = HeaderValue::from_static(AGENT);
         request.headers_mut().insert(USER_AGENT, agent);
         let host = uri.authority().map_or("", |host| host.as_str());
+        // The wait for a turn is no fault of the CA.
+        let _turn = self.client.turn().await;
         let answered = timeout(self.deadline, self.answer(&request, host)).await;
         answered.unwrap_or_else(|_| {
             let seconds = self.deadline.as_secs_f32();
@@ -79,7 +81,6 @@ impl Transport {
         request: &Request<Full<Bytes>>,
         host: &str,
     ) -> Result<Response<Bytes>, Fault> {
-        let _turn = self.client.turn().await;
         let answer = self.client.send(request).await;
         let answer = answer.map_err(|why| match why.contains(UNTRUSTED) {
             true => Fault::Untrusted(format!("{host} is not trusted by {}: {why}", self.trusted)),
