@@ -161,7 +161,8 @@ impl<V: Send + Sync + 'static> Lookup<V> {
         })
     }
 
-    /// Does steps 1 and 2: neither waits nor calls the store.
+    /// Does steps 1 and 2. The caller neither waits nor calls the store; an old record
+    /// may be read again in the background.
     pub fn cached(self: &Arc<Self>, name: &HostName) -> Cached<V> {
         if let Some((outcome, age)) = self.remembered(name) {
             if let (Age::Refresh, Outcome::Found(served)) = (age, &outcome) {

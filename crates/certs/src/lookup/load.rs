@@ -284,6 +284,6 @@ impl<V: Send + Sync + 'static> Lookup<V> {
     }
 }
 
-/// Reads of one load. Each further read means that a change overtook the one
-/// before, within the milliseconds that a read takes.
+/// Reads of one load. Each further read means that a certificate was stored, or that a
+/// change overtook the one before within the milliseconds that a read takes.
 const MAX_READS: usize = 8;

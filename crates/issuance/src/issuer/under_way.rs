@@ -55,7 +55,8 @@ pub(super) struct Saved {
 
 impl UnderWay {
     /// Reads what a lineage keeps. An unreadable text, of a later version, counts as
-    /// none: a new order then replaces the one that is lost.
+    /// nothing: a new order then replaces the one that is lost, TXT records stay, and
+    /// hosts without a record get none.
     pub(super) fn read(kept: Option<&Secret>) -> Self {
         let read = kept.and_then(|kept| serde_json::from_slice(kept.expose()).ok());
         read.unwrap_or_default()

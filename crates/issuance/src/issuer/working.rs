@@ -8,8 +8,8 @@ use tokio::sync::watch;
 
 use super::{Failed, Issued};
 
-/// Work in progress, by lineage. Has at most as many entries as orders may be in
-/// flight.
+/// Work in progress, by lineage: orders in flight, and visits that wait for another
+/// server.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Working(Arc<Mutex<HashMap<LineageName, Receiver>>>);
 
