@@ -17,10 +17,11 @@ use sekisho_issuance::acme::{
     self, Ca, CaSettings, CertificateKey, KeyKind, NewAccount, NewOrder, Order,
 };
 use sekisho_server::metrics::Metrics;
-use sekisho_server::site::{AllowedRoots, Guard, OwnFiles, Responder, Site};
+use sekisho_server::site::{AllowedRoots, Guard, OwnFiles, Site};
 use sekisho_server::tickets::Ring;
 use sekisho_server::{
-    Addresses, CertificateWaits, Defaults, Limits, Parts, Publisher, Server, Settings, Shutdown,
+    Addresses, CertificateWaits, Defaults, Limits, Parts, Publisher, Responder, Server, Settings,
+    Shutdown,
 };
 use sekisho_stores::Mode;
 use sekisho_stores::sqlite::Sqlite;

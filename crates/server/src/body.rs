@@ -1,5 +1,6 @@
 //! Bodies of responses.
 
+use std::fmt;
 use std::io;
 use std::pin::Pin;
 use std::task::{Context, Poll};
@@ -11,7 +12,8 @@ use http_body::{Frame, SizeHint};
 
 use crate::files::Stream;
 
-/// Body of a response: nothing, bytes in memory, or a file read piece by piece.
+/// Body of a response: nothing, bytes in memory, a file read piece by piece, or
+/// frames of another body.
 #[derive(Debug)]
 pub struct Body(Content);
 
@@ -38,6 +40,17 @@ impl Body {
 pub(crate) fn plain(status: StatusCode) -> Response<Body> {
     let reason = status.canonical_reason().unwrap_or("Error");
     Body::plain(status, format!("{} {reason}\n", status.as_u16()))
+}
+
+impl Body {
+    #[allow(dead_code, reason = "made by the reverse proxy")]
+    /// Passes on the frames of `body`, trailers included.
+    pub(crate) fn passing<B>(body: B) -> Self
+    where
+        B: http_body::Body<Data = Bytes, Error = io::Error> + Send + Unpin + 'static,
+    {
+        Self(Content::Passed(Box::new(body)))
+    }
 }
 
 impl From<Bytes> for Body {
@@ -74,6 +87,7 @@ impl http_body::Body for Body {
             Content::Stream(stream) => stream
                 .poll_piece(cx)
                 .map(|piece| piece.map(|bytes| bytes.map(Frame::data))),
+            Content::Passed(body) => Pin::new(body).poll_frame(cx),
         }
     }
 
@@ -82,6 +96,7 @@ impl http_body::Body for Body {
             Content::Empty => true,
             Content::Bytes(_) => false,
             Content::Stream(stream) => stream.left() == 0,
+            Content::Passed(body) => body.is_end_stream(),
         }
     }
 
@@ -90,15 +105,27 @@ impl http_body::Body for Body {
             Content::Empty => 0,
             Content::Bytes(bytes) => bytes.len() as u64,
             Content::Stream(stream) => stream.left(),
+            Content::Passed(body) => return body.size_hint(),
         })
     }
 }
 
-#[derive(Debug)]
 enum Content {
     Empty,
     Bytes(Bytes),
     Stream(Box<Stream>),
+    Passed(Box<dyn http_body::Body<Data = Bytes, Error = io::Error> + Send + Unpin>),
+}
+
+impl fmt::Debug for Content {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Empty => f.write_str("Empty"),
+            Self::Bytes(bytes) => write!(f, "Bytes({})", bytes.len()),
+            Self::Stream(stream) => write!(f, "Stream({})", stream.left()),
+            Self::Passed(_) => f.write_str("Passed"),
+        }
+    }
 }
 
 const PLAIN: HeaderValue = HeaderValue::from_static("text/plain; charset=utf-8");

@@ -24,10 +24,11 @@ use hyper_util::rt::TokioTimer;
 use crate::body::Body;
 use crate::frames::Frames;
 use crate::handshake::{Established, Peer};
+use crate::request::RequestContext;
 use crate::route::{ConnContext, Refused};
-use crate::shared::Shared;
 use crate::timeouts::{self, ConnTimeouts};
 use crate::tls::{SEND_LIMIT, Stream};
+use crate::worker::Local;
 use answer::Answer;
 pub(crate) use drive::Drain;
 use drive::{Bounds, Driven, drive};
@@ -75,23 +76,18 @@ impl Http {
 
     /// Serves requests until the client closes, a limit is reached or the
     /// server drains.
-    pub(crate) async fn serve(
-        &self,
-        established: Established,
-        peer: Peer,
-        shared: &Arc<Shared>,
-        drain: &Drain,
-    ) {
+    pub(crate) async fn serve(&self, established: Established, peer: Peer, local: &Arc<Local>) {
+        let limits = &local.shared.limits;
         let limits = timeouts::Limits {
-            head: shared.limits.head,
-            idle: shared.limits.idle,
-            body: shared.limits.body,
-            drain: shared.limits.drain,
+            head: limits.head,
+            idle: limits.idle,
+            body: limits.body,
+            drain: limits.drain,
         };
         let h2 = established.stream.tls().alpn_protocol() == Some(b"h2");
         let timeouts = Arc::clone(&established.timeouts);
         timeouts.established(h2);
-        let (mut stream, context) = ConnContext::new(established, peer, Arc::clone(shared));
+        let (mut stream, context) = ConnContext::new(established, peer, Arc::clone(local));
         let context = Arc::new(context);
         let service = service_fn(move |request| {
             let context = Arc::clone(&context);
@@ -100,7 +96,7 @@ impl Http {
         let bounds = Bounds {
             timeouts,
             limits,
-            drain,
+            drain: &local.drain,
         };
         // Boxed separately: neither future's size includes the other's.
         let ended = if h2 {
@@ -220,11 +216,10 @@ async fn respond(
         return Ok(answer);
     }
     let target = context.route(&request).await?;
-    let (site, name) = (target.served.value().site(), target.name(context));
+    let site = target.served.value().site();
     let responder = context.responder();
-    Ok(responder
-        .respond(site, name, request, context.files())
-        .await)
+    let context = RequestContext::new(context, &target);
+    Ok(responder.respond(&context, site, request).await)
 }
 
 /// Turns a refusal into a response. If the host is gone, the connection ends

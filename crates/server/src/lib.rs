@@ -4,7 +4,8 @@
 //! binds, `worker` runs, `accept` accepts, `hello` reads the
 //! ClientHello, `ask` looks its name up, `handshake` finishes with what
 //! `virtual_host` made of the record, `tls` encrypts, `http` speaks, `route` finds
-//! who answers a request, and [`site`], `files` and [`redirect`] answer it. CAs that
+//! who answers a request, `respond` decides by its [`site`], and `files` and
+//! [`redirect`] answer it. CAs that
 //! validate a challenge are answered by `challenge`, from `handshake` and `http`.
 #![deny(unsafe_code)]
 
@@ -27,6 +28,8 @@ pub mod metrics;
 pub mod private;
 pub mod redirect;
 mod refuse;
+mod request;
+mod respond;
 mod route;
 mod server;
 mod settings;
@@ -48,6 +51,7 @@ pub mod fuzzing {
 }
 
 pub use body::Body;
+pub use respond::Responder;
 pub use server::{Addresses, Error, Parts, Server};
 pub use settings::{CertificateWaits, Defaults, Limits, Settings};
 pub use shutdown::{Phase, Shutdown};

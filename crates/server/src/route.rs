@@ -4,6 +4,9 @@
 use std::sync::{Arc, Mutex, PoisonError};
 
 use http::{Request, Response, StatusCode};
+use rustls::pki_types::CertificateDer;
+use rustls::server::ServerConnection;
+use rustls::{HandshakeKind, ProtocolVersion};
 use sekisho_certs::{HostName, NameError, Outcome, Served};
 use tokio::time::Instant;
 
@@ -14,11 +17,13 @@ use crate::budget::Prefix;
 use crate::challenge;
 use crate::handshake::{Established, Peer};
 use crate::metrics::Metrics;
+use crate::respond::Responder;
 use crate::shared::Shared;
-use crate::site::{OpenFiles, Responder};
+use crate::site::OpenFiles;
 use crate::timeouts::ConnTimeouts;
 use crate::tls::Stream;
 use crate::virtual_host::VirtualHost;
+use crate::worker::Local;
 
 /// Context of a connection for its requests.
 pub(crate) struct ConnContext {
@@ -31,8 +36,32 @@ pub(crate) struct ConnContext {
     known: Mutex<Vec<Known>>,
     timeouts: Arc<ConnTimeouts>,
     files: OpenFiles,
+    peer: Peer,
     prefix: Prefix,
-    shared: Arc<Shared>,
+    tls: Negotiated,
+    local: Arc<Local>,
+}
+
+/// Results of a TLS handshake, for fields and logs.
+#[allow(dead_code, reason = "read by the steps that answer")]
+#[derive(Debug)]
+pub(crate) struct Negotiated {
+    pub(crate) version: Option<ProtocolVersion>,
+    pub(crate) resumed: bool,
+    /// Certificate that the client proved to own, in DER.
+    pub(crate) client_certificate: Option<Box<CertificateDer<'static>>>,
+}
+
+impl From<&ServerConnection> for Negotiated {
+    fn from(tls: &ServerConnection) -> Self {
+        let own =
+            |chain: &[CertificateDer<'_>]| Some(Box::new(chain.first()?.clone().into_owned()));
+        Self {
+            version: tls.protocol_version(),
+            resumed: tls.handshake_kind() == Some(HandshakeKind::Resumed),
+            client_certificate: tls.peer_certificates().and_then(own),
+        }
+    }
 }
 
 struct Known {
@@ -69,7 +98,7 @@ pub(crate) struct Refused {
 }
 
 impl ConnContext {
-    pub(crate) fn new(established: Established, peer: Peer, shared: Arc<Shared>) -> (Stream, Self) {
+    pub(crate) fn new(established: Established, peer: Peer, local: Arc<Local>) -> (Stream, Self) {
         let Established {
             stream,
             timeouts,
@@ -90,7 +119,9 @@ impl ConnContext {
             timeouts,
             files: OpenFiles::default(),
             prefix: peer.address.ip().into(),
-            shared,
+            peer,
+            tls: stream.tls().into(),
+            local,
         };
         (stream, context)
     }
@@ -99,23 +130,44 @@ impl ConnContext {
         &self.timeouts
     }
 
+    /// Returns the addresses of the connection.
+    pub(crate) fn peer(&self) -> &Peer {
+        &self.peer
+    }
+
+    #[allow(dead_code, reason = "read by the steps that answer")]
+    /// Returns what the TLS handshake negotiated.
+    pub(crate) fn tls(&self) -> &Negotiated {
+        &self.tls
+    }
+
+    #[allow(dead_code, reason = "read by the steps that answer")]
+    /// Returns the state of the worker that serves the connection.
+    pub(crate) fn local(&self) -> &Arc<Local> {
+        &self.local
+    }
+
+    fn shared(&self) -> &Shared {
+        &self.local.shared
+    }
+
     /// Returns the open-file permits of this connection.
     pub(crate) fn files(&self) -> &OpenFiles {
         &self.files
     }
 
     pub(crate) fn metrics(&self) -> &Metrics {
-        &self.shared.metrics
+        &self.shared().metrics
     }
 
     pub(crate) fn responder(&self) -> &Responder {
-        &self.shared.responder
+        &self.shared().responder
     }
 
     /// Answers a challenge, if the request asks for that: before any host is looked
     /// up.
     pub(crate) async fn challenge<B>(&self, request: &Request<B>) -> Option<Response<Body>> {
-        challenge::respond(request, &self.shared, self.prefix).await
+        challenge::respond(request, self.shared(), self.prefix).await
     }
 
     /// Finds the host that answers a request:
@@ -151,17 +203,17 @@ impl ConnContext {
             budget,
             metrics,
             ..
-        } = &*self.shared;
+        } = self.shared();
         let revision = lookup.revision();
         // The lookup has the time of a whole handshake, or of one that waits for
         // a certificate.
-        let mut deadline = Instant::now() + self.shared.limits.handshake;
+        let mut deadline = Instant::now() + self.shared().limits.handshake;
         let asked = ask(lookup, budget, metrics, &name, self.prefix, &mut deadline);
         let served = match asked.await.0 {
             Outcome::Found(served) => served,
             Outcome::Absent(_) => return Err(gone),
             Outcome::Failed(error) => {
-                self.shared.log_limits.failed(&name, &error);
+                self.shared().log_limits.failed(&name, &error);
                 return Err(UNKNOWN);
             }
         };
@@ -181,7 +233,7 @@ impl ConnContext {
         let known = known
             .iter()
             .find(|known| known.name.as_str().eq_ignore_ascii_case(host))?;
-        let lookup = &self.shared.lookup;
+        let lookup = &self.shared().lookup;
         let current = lookup.is_current(&known.served, known.revision);
         current.then(|| Target {
             served: Arc::clone(&known.served),

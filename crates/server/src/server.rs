@@ -15,10 +15,10 @@ use crate::connections::Connections;
 use crate::listen::Listening;
 use crate::log_limiter::LogLimits;
 use crate::metrics::Metrics;
+use crate::respond::Responder;
 use crate::settings::Settings;
 use crate::shared::Shared;
 use crate::shutdown::Shutdown;
-use crate::site::Responder;
 use crate::virtual_host::VirtualHost;
 use crate::worker::{Socket, Worker, Working};
 

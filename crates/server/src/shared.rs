@@ -8,8 +8,8 @@ use crate::budget::Budget;
 use crate::challenge::Answers;
 use crate::log_limiter::LogLimits;
 use crate::metrics::Metrics;
+use crate::respond::Responder;
 use crate::settings::{Defaults, Limits};
-use crate::site::Responder;
 use crate::virtual_host::VirtualHost;
 
 /// State that all workers share. No lock of it is held across an await.

@@ -7,15 +7,11 @@ mod root;
 use std::path::Path;
 use std::sync::Arc;
 
-use http::{Request, Response, StatusCode};
-use hyper::body::Incoming;
-use sekisho_certs::metrics::Registry;
-use sekisho_certs::{HostName, HostPattern, Site as StoredSite};
+use http::StatusCode;
+use sekisho_certs::{HostPattern, Site as StoredSite};
 use serde::Deserialize;
 use serde::de::IgnoredAny;
 
-use crate::body::{Body, plain};
-use crate::files::Files;
 use crate::redirect::Redirect;
 use crate::template::Template;
 
@@ -75,6 +71,11 @@ impl Site {
         Self(Arc::new(Kind::Status(StatusCode::SERVICE_UNAVAILABLE)))
     }
 
+    /// Returns what the site does with a request.
+    pub(crate) fn kind(&self) -> &Kind {
+        &self.0
+    }
+
     /// Returns the folder that the site serves files from, as it was written.
     #[must_use]
     pub fn root(&self) -> Option<&str> {
@@ -101,54 +102,6 @@ impl Site {
             Kind::Files(root) => guard.admit(pattern, root),
             Kind::Redirect(_) | Kind::Status(_) => true,
         }
-    }
-}
-
-/// Responder that answers requests by their sites. The server has one, which
-/// holds the cache of small files.
-#[derive(Debug)]
-pub struct Responder {
-    files: Files,
-}
-
-impl Responder {
-    /// Makes a responder that caches at most `cache` bytes of small files, and
-    /// serves no file that `guard` refuses.
-    #[must_use]
-    pub fn new(cache: usize, guard: Arc<Guard>) -> Self {
-        Self {
-            files: Files::new(cache, guard),
-        }
-    }
-
-    /// Answers one request to `host`.
-    ///
-    /// Never blocks: uncached files are read on the runtime's blocking pool.
-    /// The request's body is not read; hyper drains it or closes.
-    pub async fn respond(
-        &self,
-        site: &Site,
-        host: &HostName,
-        request: Request<Incoming>,
-        open: &OpenFiles,
-    ) -> Response<Body> {
-        let (head, _) = request.into_parts();
-        match &*site.0 {
-            Kind::Files(root) => self.files.respond(root, host, &head, open).await,
-            Kind::Redirect(redirect) => redirect.respond(host, &head.uri),
-            Kind::Status(status) => plain(*status),
-        }
-    }
-
-    /// Registers the metrics of the cache of small files and of refusals.
-    pub fn register(&self, registry: &mut Registry) {
-        self.files.register(registry);
-    }
-
-    /// Returns how often the guard refused.
-    #[must_use]
-    pub fn refused(&self) -> &Refusals {
-        self.files.refused()
     }
 }
 
@@ -223,8 +176,9 @@ impl SiteError {
     }
 }
 
+/// Ways to answer requests.
 #[derive(Debug)]
-enum Kind {
+pub(crate) enum Kind {
     Files(Root),
     Redirect(Redirect),
     Status(StatusCode),

@@ -41,12 +41,12 @@ pub(crate) struct Socket {
     pub(crate) tls: bool,
 }
 
-/// State that the connections of a worker share.
-struct Local {
-    shared: Arc<Shared>,
+/// State that belongs to a worker; its connections share it.
+pub(crate) struct Local {
+    pub(crate) shared: Arc<Shared>,
     signing: SigningTurns,
     http: Http,
-    drain: Drain,
+    pub(crate) drain: Drain,
     /// Open connections. The AcqRel decrement pairs with the Acquire load in
     /// `all_closed`.
     open: AtomicUsize,
@@ -139,7 +139,7 @@ impl Worker {
 }
 
 impl Local {
-    async fn serve(&self, socket: TcpStream, peer: Peer, tls: bool) {
+    async fn serve(self: &Arc<Self>, socket: TcpStream, peer: Peer, tls: bool) {
         // Each phase is a boxed future in its own statement: its memory is
         // freed before the next phase begins.
         if !tls {
@@ -148,8 +148,7 @@ impl Local {
         }
         let handshake = Box::pin(establish(socket, peer, &self.shared, &self.signing));
         if let Some(established) = handshake.await {
-            let (shared, drain) = (&self.shared, &self.drain);
-            let served = Box::pin(self.http.serve(established, peer, shared, drain));
+            let served = Box::pin(self.http.serve(established, peer, self));
             served.await;
         }
     }

@@ -15,9 +15,9 @@ use sekisho_certs::{
 };
 use sekisho_server::admin::{Address, Admin, Listener, Sources};
 use sekisho_server::metrics::{Metrics, register_process};
-use sekisho_server::site::{Guard, Responder};
+use sekisho_server::site::Guard;
 use sekisho_server::tickets::{Keeper, Ring, Source};
-use sekisho_server::{Error, Parts, Phase, Publisher, Server, Shutdown, VirtualHost};
+use sekisho_server::{Error, Parts, Phase, Publisher, Responder, Server, Shutdown, VirtualHost};
 use sekisho_stores::worker;
 use tokio::runtime::{Builder, Runtime};
 use tokio::time::timeout;

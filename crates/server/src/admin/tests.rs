@@ -13,7 +13,7 @@ use tokio::sync::oneshot;
 
 use super::*;
 use crate::metrics::register_process;
-use crate::site::Responder;
+use crate::respond::Responder;
 
 struct Fixture {
     address: SocketAddr,

@@ -14,11 +14,11 @@ use std::time::Duration;
 use rustls::ClientConfig;
 use sekisho_certs::{Challenges, Clock, HostName, Lookup, LookupSettings, NeverObtain, Obtain};
 use sekisho_server::metrics::Metrics;
-use sekisho_server::site::{AllowedRoots, Guard, OwnFiles, Responder, Site};
+use sekisho_server::site::{AllowedRoots, Guard, OwnFiles, Site};
 use sekisho_server::tickets::Ring;
 use sekisho_server::{
-    CertificateWaits, Defaults, Error, Limits, Parts, Publisher, Server, Settings, Shutdown,
-    VirtualHost,
+    CertificateWaits, Defaults, Error, Limits, Parts, Publisher, Responder, Server, Settings,
+    Shutdown, VirtualHost,
 };
 use sekisho_testkit::{TestCa, client};
 use tokio::io::AsyncReadExt;

@@ -6,11 +6,14 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, UNIX_EPOCH};
 
+use hyper::Request;
+use hyper::body::Incoming;
 use hyper::server::conn::{http1, http2};
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use sekisho_certs::{HostName, Site as StoredSite};
-use sekisho_server::site::{AllowedRoots, Guard, OpenFiles, OwnFiles, Responder, Site, SiteError};
+use sekisho_server::Responder;
+use sekisho_server::site::{AllowedRoots, Guard, OpenFiles, OwnFiles, Site, SiteError};
 use tempfile::TempDir;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
@@ -93,13 +96,14 @@ pub(crate) async fn serve(site: Site) -> SocketAddr {
         loop {
             let (socket, _) = listener.accept().await.unwrap();
             let (responder, site) = (Arc::clone(&responder), site.clone());
-            let service = service_fn(move |request| {
+            let service = service_fn(move |request: Request<Incoming>| {
                 let (responder, site) = (Arc::clone(&responder), site.clone());
+                let (head, _) = request.into_parts();
                 async move {
                     let host = HostName::parse("a.example").unwrap();
                     Ok::<_, std::convert::Infallible>(
                         responder
-                            .respond(&site, &host, request, &OpenFiles::default())
+                            .respond_locally(&site, &host, &head, &OpenFiles::default())
                             .await,
                     )
                 }

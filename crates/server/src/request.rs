@@ -1,0 +1,31 @@
+//! Context of one request: who asks, for which host, over which connection.
+
+use std::net::IpAddr;
+
+use sekisho_certs::{HostName, Tenant};
+
+use crate::route::{ConnContext, Target};
+
+/// Facts of a routed request, for all steps that answer it.
+#[allow(dead_code, reason = "read by the steps that answer")]
+#[derive(Clone, Copy)]
+pub(crate) struct RequestContext<'a> {
+    /// Host that the request asks for.
+    pub(crate) host: &'a HostName,
+    /// Tenant of that host.
+    pub(crate) tenant: &'a Tenant,
+    pub(crate) connection: &'a ConnContext,
+    /// Address of the client, for rates, logs and fields.
+    pub(crate) client: IpAddr,
+}
+
+impl<'a> RequestContext<'a> {
+    pub(crate) fn new(connection: &'a ConnContext, target: &'a Target) -> Self {
+        Self {
+            host: target.name(connection),
+            tenant: &target.served.host().record.tenant,
+            connection,
+            client: connection.peer().address.ip(),
+        }
+    }
+}

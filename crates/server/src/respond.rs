@@ -1,0 +1,73 @@
+//! Answers requests from their sites.
+
+use std::sync::Arc;
+
+use http::request::Parts;
+use http::{Request, Response};
+use hyper::body::Incoming;
+use sekisho_certs::HostName;
+use sekisho_certs::metrics::Registry;
+
+use crate::body::{Body, plain};
+use crate::files::{Files, OpenFiles};
+use crate::request::RequestContext;
+use crate::site::{Guard, Kind, Refusals, Site};
+
+/// Responder that answers requests from their sites. The server has one, which
+/// holds the cache of small files.
+#[derive(Debug)]
+pub struct Responder {
+    files: Files,
+}
+
+impl Responder {
+    /// Makes a responder that caches at most `cache` bytes of small files, and
+    /// serves no file that `guard` refuses.
+    #[must_use]
+    pub fn new(cache: usize, guard: Arc<Guard>) -> Self {
+        Self {
+            files: Files::new(cache, guard),
+        }
+    }
+
+    /// Answers one request from `site`. hyper drains a body that is not read, or
+    /// closes.
+    pub(crate) async fn respond(
+        &self,
+        context: &RequestContext<'_>,
+        site: &Site,
+        request: Request<Incoming>,
+    ) -> Response<Body> {
+        let (head, _) = request.into_parts();
+        let open = context.connection.files();
+        self.respond_locally(site, context.host, &head, open).await
+    }
+
+    /// Answers a request to `host` that needs nothing of its connection.
+    ///
+    /// Never blocks: uncached files are read on the runtime's blocking pool.
+    pub async fn respond_locally(
+        &self,
+        site: &Site,
+        host: &HostName,
+        head: &Parts,
+        open: &OpenFiles,
+    ) -> Response<Body> {
+        match site.kind() {
+            Kind::Files(root) => self.files.respond(root, host, head, open).await,
+            Kind::Redirect(redirect) => redirect.respond(host, &head.uri),
+            Kind::Status(status) => plain(*status),
+        }
+    }
+
+    /// Registers the metrics of the cache of small files and of refusals.
+    pub fn register(&self, registry: &mut Registry) {
+        self.files.register(registry);
+    }
+
+    /// Returns how often the guard refused.
+    #[must_use]
+    pub fn refused(&self) -> &Refusals {
+        self.files.refused()
+    }
+}
