@@ -21,7 +21,7 @@ use crate::cli::failure::{Ended, Result};
 use crate::cli::{configuration, open};
 
 pub(super) use issue::order_one;
-pub(super) use leaf::{Leaf, check_covers, joined};
+pub(super) use leaf::{Leaf, check_covers, hexadecimal, joined};
 
 /// What is done with credentials.
 #[derive(Debug, Subcommand)]

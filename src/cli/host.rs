@@ -1,5 +1,6 @@
 //! `sekisho host`: the records of hosts.
 
+mod client_ca;
 mod list;
 mod remove;
 mod set;

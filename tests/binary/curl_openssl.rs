@@ -113,7 +113,7 @@ fn a_session_is_resumed_over_a_restart() {
     }
 }
 
-fn curl(sandbox: &Sandbox, server: SocketAddr, host: &str, args: &[&str]) -> Ran {
+pub(crate) fn curl(sandbox: &Sandbox, server: SocketAddr, host: &str, args: &[&str]) -> Ran {
     let output = Command::new("curl")
         .args(["-sS", "--max-time", "20", "--cacert", "ca.pem", "--resolve"])
         .arg(format!("{host}:{}:{}", server.port(), server.ip()))

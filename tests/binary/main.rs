@@ -3,6 +3,7 @@
 mod acme;
 mod acme_account;
 mod cert;
+mod client_certificates;
 mod curl_openssl;
 mod demo;
 mod disk_cache;

@@ -11,7 +11,7 @@ use rusqlite::{Connection, OpenFlags};
 use sekisho_testkit::Key;
 use sekisho_testkit::services::Postgres;
 
-use crate::sandbox::{SOON, Sandbox, until};
+use crate::sandbox::{SOON, Sandbox, ca, until};
 
 /// Far more than any step takes on a busy machine.
 const LONG: Duration = Duration::from_secs(120);
@@ -39,6 +39,8 @@ fn to_postgres_and_back_everything_is_equal() {
         "--redirect",
         "https://x.example",
     ]);
+    sandbox.write("clients.pem", &ca().root_pem());
+    sandbox.ok(&["host", "set", "h2.example", "--client-ca", "clients.pem"]);
     let server = sandbox.serve();
     until("ticket keys", SOON, || server.fetch("x.example").is_ok());
     let url = Postgres::shared().database();

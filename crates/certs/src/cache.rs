@@ -54,8 +54,10 @@ impl<V> Served<V> {
             .sum();
         let record = &host.record;
         let site = record.site.as_ref().map_or(0, |site| site.json.len());
+        let client_ca = record.tls.client_ca.as_ref();
+        let client_ca = client_ca.map_or(0, |ca| PER_CLIENT_CA + ca.pem().len());
         let text = 2 * record.pattern.as_str().len() + record.tenant.as_str().len() + site;
-        let weight = (PER_RECORD + text + credentials + value_weight) as u64;
+        let weight = (PER_RECORD + text + client_ca + credentials + value_weight) as u64;
         Self {
             host,
             value,
@@ -297,6 +299,8 @@ const USUAL_NOTE: usize = PER_NOTE + 24;
 // small, and the fill of its table moves the figure by a fifth: this is the mean.
 const PER_RECORD: usize = 310;
 const PER_NOTE: usize = 100;
+/// Bytes of a client CA without its PEM.
+const PER_CLIENT_CA: usize = 64;
 
 #[cfg(test)]
 mod tests;

@@ -32,7 +32,8 @@ macro_rules! catalog_contract {
             a_dropped_read_leaves_nothing_waiting;
             write: a_write_is_whole_or_not_at_all, what_is_expected_must_be_there,
             an_orphan_is_deleted_in_the_same_transaction, a_reference_must_exist,
-            a_credential_keeps_its_type, every_field_comes_back, removing_what_is_absent_changes_nothing;
+            a_credential_keeps_its_type, every_field_comes_back,
+            a_client_ca_is_replaced_and_dropped, removing_what_is_absent_changes_nothing;
             reseal: sealing_again_is_no_change, what_was_changed_meanwhile_is_left_alone,
             a_required_document_must_stand_there;
             log: numbers_grow_by_one, a_mark_tells_histories_apart, nobody_sees_a_smaller_number_later,

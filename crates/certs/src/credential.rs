@@ -3,12 +3,14 @@
 mod base64;
 mod chain;
 mod chain_form;
+mod client_ca;
 mod error;
 pub(crate) mod key;
 mod pem;
 pub mod validate;
 mod verify;
 
+pub use client_ca::ClientCa;
 pub use error::{CredentialError, Date};
 pub use validate::{Credential, Dates};
 

@@ -30,7 +30,7 @@ pub mod store;
 pub use cache::{Absence, Served, Usage};
 pub use challenge::{ChallengeKind, ChallengeSource, Challenges, KeyAuthorization};
 pub use clock::Clock;
-pub use credential::{CredentialId, KeyType, SealedBytes, Secret, StoredCredential};
+pub use credential::{ClientCa, CredentialId, KeyType, SealedBytes, Secret, StoredCredential};
 pub use feed::{DocumentEvent, Documents, Feed, Follower};
 pub use host::{HostName, HostPattern, NameError};
 pub use lineage::{Claim, Fence, LastError, Lineage, LineageName, Listed, ToClaim, Wishes};
@@ -41,6 +41,6 @@ pub use lookup::{
 };
 pub use obtain::{NeverObtain, Obtain, Obtained};
 pub use printable::printable;
-pub use record::{HostRecord, References, Site, Tenant, TlsPolicy};
+pub use record::{HostRecord, References, Site, Tenant, TlsPolicy, TlsVersion};
 pub use seal::{Batch, OpenKey, Sealer};
 pub use store::{Answer, Catalog, ChangeLog, Found, Store, StoreError};

@@ -1,10 +1,11 @@
 //! The host record: what the operator says of one pattern.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Serialize, Serializer};
 
-use crate::credential::{CredentialId, KeyType};
+use crate::credential::{ClientCa, CredentialId, KeyType};
 use crate::host::HostPattern;
 
 /// Record that a catalog holds about one pattern.
@@ -93,8 +94,71 @@ pub struct Site {
 
 /// Demands on a handshake that reaches the host. Two hosts share a connection
 /// only under equal policies.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
-pub enum TlsPolicy {
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Deserialize)]
+#[serde(try_from = "&str")]
+pub struct TlsPolicy {
+    /// The lowest version that clients may use.
+    pub min: TlsVersion,
+    /// Clients must have a certificate that this CA issued; none demands no
+    /// certificate.
+    pub client_ca: Option<Arc<ClientCa>>,
+}
+
+impl TlsPolicy {
+    /// Returns the stored form, one text: the version, then the client CA. Programs
+    /// that know only versions refuse the text of a policy with a client CA.
+    #[must_use]
+    pub fn to_text(&self) -> Cow<'static, str> {
+        let min = self.min.as_str();
+        match &self.client_ca {
+            None => min.into(),
+            Some(ca) => format!("{min}{CLIENT_CA}{}", ca.pem()).into(),
+        }
+    }
+
+    /// Reads the stored form; none for a policy this version does not know.
+    #[must_use]
+    pub fn parse(text: &str) -> Option<Self> {
+        let (min, pem) = match text.split_once(CLIENT_CA) {
+            None => (text, None),
+            Some((min, pem)) => (min, Some(pem)),
+        };
+        let client_ca = match pem {
+            None => None,
+            Some(pem) => Some(Arc::new(ClientCa::parse(pem)?)),
+        };
+        let min = TlsVersion::parse(min)?;
+        Some(Self { min, client_ca })
+    }
+}
+
+/// Makes a policy without a client CA.
+impl From<TlsVersion> for TlsPolicy {
+    fn from(min: TlsVersion) -> Self {
+        Self {
+            min,
+            client_ca: None,
+        }
+    }
+}
+
+impl Serialize for TlsPolicy {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(&self.to_text())
+    }
+}
+
+impl TryFrom<&str> for TlsPolicy {
+    type Error = &'static str;
+
+    fn try_from(text: &str) -> Result<Self, Self::Error> {
+        Self::parse(text).ok_or("the TLS policy is not known")
+    }
+}
+
+/// Version of TLS.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum TlsVersion {
     /// TLS 1.2 or 1.3.
     #[default]
     Tls12,
@@ -102,7 +166,7 @@ pub enum TlsPolicy {
     Tls13,
 }
 
-impl TlsPolicy {
+impl TlsVersion {
     /// Returns the stored and shown form.
     #[must_use]
     pub fn as_str(self) -> &'static str {
@@ -112,14 +176,17 @@ impl TlsPolicy {
         }
     }
 
-    /// Reads the stored form; none for a policy this version does not know.
+    /// Reads the stored form; none for a version that is not served.
     #[must_use]
     pub fn parse(text: &str) -> Option<Self> {
         [Self::Tls12, Self::Tls13]
             .into_iter()
-            .find(|policy| policy.as_str() == text)
+            .find(|version| version.as_str() == text)
     }
 }
+
+/// What stands between version and PEM in [`TlsPolicy::to_text`].
+const CLIENT_CA: &str = " client-ca\n";
 
 /// At most one credential per key type.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]

@@ -101,7 +101,8 @@ pub(crate) async fn establish(
     };
     let timeouts = Arc::new(ConnTimeouts::new());
     let stream = Stream::new(socket, tls, rest, Arc::clone(&timeouts));
-    let stream = finish(stream, chosen.turn, deadline, shared, &report).await?;
+    let host = chosen.served.value();
+    let stream = finish(stream, host, chosen.turn, deadline, shared, &report).await?;
     Some(Established {
         stream,
         timeouts,
@@ -112,24 +113,31 @@ pub(crate) async fn establish(
     })
 }
 
-/// Exchanges the handshake messages before the deadline, and counts the result.
+/// Exchanges the handshake messages before the deadline, and counts the result. A
+/// session whose client certificate has expired meanwhile is closed.
 async fn finish(
     mut stream: Stream,
+    host: &VirtualHost,
     turn: Option<SigningTurn<'_>>,
     deadline: Instant,
     shared: &Shared,
     report: &Report,
 ) -> Option<Stream> {
     let result = timeout_at(deadline, exchange(&mut stream, turn)).await;
+    let tls = stream.tls();
     let counted = match failure(&result) {
         Some(failure) => failure,
-        None if stream.tls().handshake_kind() == Some(HandshakeKind::Resumed) => {
+        None if tls.handshake_kind() != Some(HandshakeKind::Resumed) => HandshakeResult::Full,
+        None if host.accepts(tls.peer_certificates(), shared.clock.now()) => {
             HandshakeResult::Resumed
         }
-        None => HandshakeResult::Full,
+        None => HandshakeResult::ClientCertificate,
     };
     report.end(counted, shared);
     match result {
+        Ok(Ok(())) if counted == HandshakeResult::ClientCertificate => {
+            let _ = tokio::time::timeout(LINGER, poll_fn(|cx| stream.poll_close(cx))).await;
+        }
         Ok(Ok(())) => return Some(stream),
         Ok(Err(Broken::Tls(error))) => {
             tracing::debug!(%error, "handshake failed");

@@ -218,7 +218,7 @@ impl ConnContext {
             }
         };
         let (sent, found) = (&self.sent.host().record, &served.host().record);
-        if (&sent.tenant, sent.tls) != (&found.tenant, found.tls) {
+        if (&sent.tenant, &sent.tls) != (&found.tenant, &found.tls) {
             return Err(gone);
         }
         self.note(&name, &served, revision);

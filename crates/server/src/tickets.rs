@@ -48,6 +48,9 @@ impl ProducesTickets for Tickets {
     }
 
     fn encrypt(&self, plain: &[u8]) -> Option<Vec<u8>> {
+        if plain.len() > MAX_PLAIN {
+            return None;
+        }
         self.ring.seal(&self.binding.0, plain)
     }
 
@@ -57,8 +60,8 @@ impl ProducesTickets for Tickets {
 }
 
 /// Binding of a ticket besides its server name: a hash of the record's pattern,
-/// tenant, TLS policy and client CA (none yet). Without a server name, the
-/// address is included.
+/// tenant, least TLS version and client CA. Without a server name, the address is
+/// included.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Binding([u8; 32]);
 
@@ -67,23 +70,31 @@ impl Binding {
         let mut context = Context::new(&SHA256);
         let local = local.map_or_else(String::new, |local| local.to_string());
         let pattern = record.pattern.to_string();
-        let (tenant, policy) = (record.tenant.as_str(), record.tls.as_str());
-        for part in [&pattern, tenant, policy, NO_CLIENT_CA, &local] {
+        let (tenant, min) = (record.tenant.as_str(), record.tls.min.as_str());
+        let client_ca = record.tls.client_ca.as_ref();
+        let client_ca = client_ca.map_or(&[][..], |ca| ca.hash());
+        let texts = [&pattern, tenant, min].map(str::as_bytes);
+        for part in texts.into_iter().chain([client_ca, local.as_bytes()]) {
             // Length prefixes keep different lists of parts from hashing the
             // same bytes.
             context.update(&(part.len() as u64).to_be_bytes());
-            context.update(part.as_bytes());
+            context.update(part);
         }
         let digest = context.finish();
         Self(digest.as_ref().try_into().expect("SHA-256 has 32 bytes"))
     }
 }
 
-const NO_CLIENT_CA: &str = "";
+/// Bytes of a session that is resumed. Only a client's chain is as long. The client
+/// sends the ticket in its next ClientHello, which has at most
+/// [`HELLO_LIMIT`](crate::hello::HELLO_LIMIT) bytes. Without a ticket, each of its
+/// handshakes is a full one.
+const MAX_PLAIN: usize = 8 * 1024;
 
 #[cfg(test)]
 mod tests {
-    use sekisho_certs::{HostPattern, Tenant, TlsPolicy};
+    use sekisho_certs::{ClientCa, HostPattern, Tenant, TlsVersion};
+    use sekisho_testkit::TestCa;
 
     use super::*;
 
@@ -91,19 +102,26 @@ mod tests {
     fn a_ticket_opens_only_where_it_was_made() {
         let ring = Arc::new(Ring::random());
         let (one, other) = ("192.0.2.1:443", "192.0.2.2:443");
+        let (tls12, tls13) = (TlsVersion::Tls12, TlsVersion::Tls13);
+        let cas = [TestCa::new(), TestCa::new()];
+        let [ca, new_ca] = cas.map(|ca| ClientCa::check(ca.root_pem().as_bytes()).unwrap());
         let bindings = [
-            ("x.example", "a", TlsPolicy::Tls12, None),
-            ("x.example", "b", TlsPolicy::Tls12, None),
-            ("x.example", "a", TlsPolicy::Tls13, None),
-            ("x.example", "a", TlsPolicy::Tls12, Some(one)),
-            ("x.example", "a", TlsPolicy::Tls12, Some(other)),
-            ("x.example", "a1.2", TlsPolicy::Tls12, None),
-            ("*.example", "a", TlsPolicy::Tls12, None),
+            ("x.example", "a", tls12, None, None),
+            ("x.example", "b", tls12, None, None),
+            ("x.example", "a", tls13, None, None),
+            ("x.example", "a", tls12, None, Some(one)),
+            ("x.example", "a", tls12, None, Some(other)),
+            ("x.example", "a1.2", tls12, None, None),
+            ("*.example", "a", tls12, None, None),
+            ("x.example", "a", tls12, Some(&ca), None),
+            ("x.example", "a", tls12, Some(&new_ca), None),
+            ("x.example", "a", tls13, Some(&ca), None),
         ]
-        .map(|(pattern, tenant, policy, local)| {
+        .map(|(pattern, tenant, min, client_ca, local)| {
             let mut record = HostRecord::new(HostPattern::parse(pattern).unwrap());
             record.tenant = Tenant::parse(tenant).unwrap();
-            record.tls = policy;
+            record.tls.min = min;
+            record.tls.client_ca = client_ca.cloned().map(Arc::new);
             let local = local.map(|local: &str| local.parse().unwrap());
             Tickets::new(&ring, Binding::new(&record, local))
         });
@@ -114,5 +132,13 @@ mod tests {
                 assert_eq!(opened.is_some(), maker == opener, "{maker} {opener}");
             }
         }
+    }
+    #[test]
+    fn a_session_that_fits_no_client_hello_gets_no_ticket() {
+        let record = HostRecord::new(HostPattern::parse("x.example").unwrap());
+        let tickets = Tickets::new(&Arc::new(Ring::random()), Binding::new(&record, None));
+        let ticket = tickets.encrypt(&[0; MAX_PLAIN]).unwrap();
+        assert!(ticket.len() < crate::hello::HELLO_LIMIT / 2 + 100);
+        assert!(tickets.encrypt(&[0; MAX_PLAIN + 1]).is_none());
     }
 }

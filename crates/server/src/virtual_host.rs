@@ -2,23 +2,28 @@
 //! Built by each read of the record, before the read is compared with the changes
 //! since it began: a read that a change overtook is thrown away.
 
+mod bases;
+
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use rustls::ServerConfig;
-use rustls::crypto::aws_lc_rs::default_provider;
-use rustls::server::{ClientHello, NoServerSessionStorage, ResolvesServerCert};
+use rustls::pki_types::CertificateDer;
+use rustls::server::{ClientHello, ResolvesServerCert};
 use rustls::sign::CertifiedKey;
-use rustls::version::{TLS12, TLS13};
-use sekisho_certs::{LoadedHost, Published, TlsPolicy};
+use sekisho_certs::{LoadedHost, Published};
 
 use crate::site::{Guard, Site};
 use crate::tickets::{Binding, Ring, Tickets};
+pub(crate) use bases::base;
+use bases::{Bases, WithClientCa};
 
 /// Host record in the form that the server serves it.
 #[derive(Debug)]
 pub struct VirtualHost {
     config: Arc<ServerConfig>,
+    /// The shared base, if clients must have a certificate.
+    with_client_ca: Option<Arc<WithClientCa>>,
     site: Site,
     /// TLS configurations of this host as the default of a listening address;
     /// at most one per address in `[server] https`.
@@ -36,6 +41,14 @@ impl VirtualHost {
     /// Returns the TLS configuration for clients that named the host.
     pub(crate) fn config(&self) -> &Arc<ServerConfig> {
         &self.config
+    }
+
+    /// Tells whether a client with this chain, leaf first, may resume a session at
+    /// that time, seconds since the Unix epoch: rustls takes the chain from the
+    /// ticket as it is, and it may have expired since. Without a client CA, any may.
+    pub(crate) fn accepts(&self, chain: Option<&[CertificateDer<'_>]>, now: i64) -> bool {
+        let base = self.with_client_ca.as_ref();
+        base.is_none_or(|base| base.accepts(chain.unwrap_or_default(), now))
     }
 
     /// Returns the TLS configuration for clients without a server name, who get
@@ -58,8 +71,7 @@ impl VirtualHost {
 /// read that finds a record.
 #[derive(Debug)]
 pub struct Publisher {
-    tls12: ServerConfig,
-    tls13: ServerConfig,
+    bases: Bases,
     ring: Arc<Ring>,
     site: Site,
     guard: Arc<Guard>,
@@ -74,8 +86,7 @@ impl Publisher {
     #[must_use]
     pub fn new(ring: Arc<Ring>, site: Site, guard: Arc<Guard>) -> Self {
         Self {
-            tls12: base(&[&TLS13, &TLS12]),
-            tls13: base(&[&TLS13]),
+            bases: Bases::new(),
             ring,
             site,
             guard,
@@ -85,7 +96,7 @@ impl Publisher {
     /// Builds the virtual host of a loaded record.
     ///
     /// # Errors
-    /// The reason, if the record's site can't be parsed.
+    /// The reason, if the record's site can't be parsed, or its client CA not used.
     pub fn publish(&self, host: &Arc<LoadedHost>) -> Result<Published<VirtualHost>, String> {
         let (site, site_weight) = match &host.record.site {
             None => (self.site.clone(), 0),
@@ -101,22 +112,21 @@ impl Publisher {
                 (site, weight)
             }
         };
-        // A clone of a base configuration shares the session cache, 31 KB,
-        // which a builder would allocate for each host.
-        let mut config = match host.record.tls {
-            TlsPolicy::Tls12 => self.tls12.clone(),
-            TlsPolicy::Tls13 => self.tls13.clone(),
-        };
+        let based = self.bases.config(&host.record.tls);
+        let (mut config, with_client_ca) =
+            based.map_err(|error| format!("{}: {error}", host.record.pattern))?;
+        let base_weight = with_client_ca.as_ref().map_or(0, |base| base.weight());
         config.cert_resolver = Arc::new(Choice(Arc::clone(host)));
         config.ticketer = Arc::new(Tickets::new(&self.ring, binding(host, None)));
         Ok(Published {
             value: VirtualHost {
                 config: Arc::new(config),
+                with_client_ca,
                 site,
                 defaults: Mutex::default(),
                 ring: Arc::clone(&self.ring),
             },
-            weight: WEIGHT + site_weight,
+            weight: WEIGHT + site_weight + base_weight,
         })
     }
 }
@@ -136,20 +146,6 @@ impl ResolvesServerCert for Choice {
     }
 }
 
-/// Makes a TLS configuration without a certificate and a ticketer.
-pub(crate) fn base(versions: &[&'static rustls::SupportedProtocolVersion]) -> ServerConfig {
-    let mut config = ServerConfig::builder_with_provider(Arc::new(default_provider()))
-        .with_protocol_versions(versions)
-        .expect("the provider has suites of TLS 1.2 and 1.3")
-        .with_no_client_auth()
-        .with_cert_resolver(Arc::new(NoCertificate));
-    config.session_storage = Arc::new(NoServerSessionStorage {});
-    config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
-    config.send_tls13_tickets = TICKETS;
-    config.max_tls13_tickets = MAX_TICKETS;
-    config
-}
-
 fn binding(host: &LoadedHost, local: Option<SocketAddr>) -> Binding {
     Binding::new(&host.record, local)
 }
@@ -163,12 +159,6 @@ impl ResolvesServerCert for NoCertificate {
         None
     }
 }
-
-/// Tickets that a TLS 1.3 client gets without asking.
-const TICKETS: usize = 2;
-
-/// Most tickets that a client can ask for (RFC 9149).
-const MAX_TICKETS: usize = 4;
 
 /// Bytes of a virtual host without its site. `tests/cache_weight.rs` measures
 /// them with the allocator's statistics.

@@ -8,7 +8,10 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use common::{Scripted, host};
-use sekisho_certs::{HostName, Lookup, LookupSettings, NeverObtain, Published};
+use sekisho_certs::{
+    ClientCa, Found, HostName, LoadedHost, Lookup, LookupSettings, NeverObtain, OpenKey, Published,
+    TlsPolicy,
+};
 use sekisho_server::site::Site;
 use sekisho_server::tickets::Ring;
 use sekisho_server::{Publisher, VirtualHost};
@@ -19,6 +22,8 @@ use tikv_jemalloc_ctl::{epoch, stats};
 static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
 
 const COUNT: usize = 5000;
+/// As many as hosts: each has one of its own.
+const CLIENT_CAS: usize = COUNT;
 
 /// The only test of this binary: the allocator's statistics cover the process.
 #[tokio::test]
@@ -28,17 +33,35 @@ async fn an_endpoint_weighs_what_it_takes() {
     let with_site = host("a.example", &[(&pair, Key::P256)]);
     let mut without_site = with_site.clone();
     without_site.record.site = None;
-    for found in [with_site, without_site] {
+    for found in [with_site, without_site.clone()] {
         let has_site = found.record.site.is_some();
-        let (grown, charged) = measure(found).await;
+        let (grown, charged) = measure(found, vec![TlsPolicy::default()]).await;
         let ratio = charged / grown;
         println!("site {has_site}: {grown:.0} bytes each, charged {charged:.0}, {ratio:.3}");
         assert!((0.85..=1.15).contains(&ratio), "{ratio}");
     }
+    let own: Vec<_> = (0..CLIENT_CAS).map(|_| with_client_ca()).collect();
+    let (grown, charged) = measure(without_site.clone(), own).await;
+    let ratio = charged / grown;
+    println!("a client CA of its own: {grown:.0} bytes each, charged {charged:.0}, {ratio:.3}");
+    assert!((0.85..=1.15).contains(&ratio), "{ratio}");
+    // Which host leaves the cache last is not known: each is charged with the whole.
+    let (grown, charged) = measure(without_site, vec![with_client_ca()]).await;
+    println!("a client CA that all share: {grown:.0} bytes each, charged {charged:.0}");
+    assert!(grown < 1000.0 && grown < charged, "{grown}");
 }
 
-/// Returns the bytes that one endpoint allocates, and its weight.
-async fn measure(found: sekisho_certs::Found<sekisho_certs::OpenKey>) -> (f64, f64) {
+fn with_client_ca() -> TlsPolicy {
+    let ca = ClientCa::check(TestCa::new().root_pem().as_bytes()).unwrap();
+    TlsPolicy {
+        client_ca: Some(Arc::new(ca)),
+        ..TlsPolicy::default()
+    }
+}
+
+/// Returns the bytes that one endpoint allocates, and its weight. Endpoints have
+/// these policies in turn.
+async fn measure(found: Found<OpenKey>, policies: Vec<TlsPolicy>) -> (f64, f64) {
     let publisher = Publisher::new(Arc::new(Ring::random()), Site::not_found(), Arc::default());
     let measured = Arc::new(Mutex::new((0.0, 0.0)));
     let result = Arc::clone(&measured);
@@ -52,9 +75,20 @@ async fn measure(found: sekisho_certs::Found<sekisho_certs::OpenKey>) -> (f64, f
         &settings,
         Arc::new(NeverObtain),
         move |host| {
+            let with_policy = |policy: &TlsPolicy| {
+                let mut record = host.record.clone();
+                record.tls = policy.clone();
+                let credentials = host.credentials.clone();
+                Arc::new(LoadedHost {
+                    record,
+                    credentials,
+                })
+            };
+            let hosts: Vec<_> = policies.iter().map(with_policy).collect();
+            let hosts = hosts.iter().cycle().take(COUNT);
             let mut kept: Vec<Published<VirtualHost>> = Vec::with_capacity(COUNT);
             let before = allocated();
-            kept.extend((0..COUNT).map(|_| publisher.publish(host).expect("published")));
+            kept.extend(hosts.map(|host| publisher.publish(host).expect("published")));
             // The value itself lies in the cache's own allocation.
             let grown = allocated() - before + COUNT * size_of::<VirtualHost>();
             let charged: usize = kept.iter().map(|one| one.weight).sum();

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use common::{LIMITS, Running, Scripted, Setup, alert, host, raw, start, status};
 use rustls::ClientConfig;
-use sekisho_certs::{Clock, Found, OpenKey, TlsPolicy};
+use sekisho_certs::{Clock, Found, OpenKey, TlsVersion};
 use sekisho_server::Limits;
 use sekisho_testkit::{Key, Pair, TestCa, client};
 use tokio::io::AsyncWriteExt;
@@ -197,7 +197,7 @@ async fn a_dual_host_sends_what_the_client_takes() {
 async fn the_tls_policy_holds() {
     let ca = TestCa::new();
     let mut strict = simple(&ca, "strict.example");
-    strict.record.tls = TlsPolicy::Tls13;
+    strict.record.tls = TlsVersion::Tls13.into();
     let running = start(Scripted::new([strict]), &Setup::default());
     let seen = alert(&running, "strict.example", client::config_tls12(&ca)).await;
     assert!(seen.contains("ProtocolVersion"), "{seen}");

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use common::{Running, Scripted, Setup, host, resuming, start};
 use rustls::{ClientConfig, HandshakeKind};
-use sekisho_certs::{Found, OpenKey, Tenant, TlsPolicy};
+use sekisho_certs::{Found, OpenKey, Tenant, TlsVersion};
 use sekisho_server::tickets::Ring;
 use sekisho_testkit::{Key, TestCa};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -79,7 +79,7 @@ async fn tickets_are_bound_to_tenant_policy_and_address() {
         &with_ring(&ring),
     );
     let stricter = start(
-        made(&|found| found.record.tls = TlsPolicy::Tls13),
+        made(&|found| found.record.tls = TlsVersion::Tls13.into()),
         &with_ring(&ring),
     );
     for other in [&moved, &stricter] {

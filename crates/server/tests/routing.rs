@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use common::{LIMITS, Running, Scripted, Setup, host, start};
 use sekisho_certs::store::{ChangePage, LogId, LogPosition, Subject, What};
-use sekisho_certs::{FeedState, Follower as _, HostPattern, Tenant, TlsPolicy};
+use sekisho_certs::{FeedState, Follower as _, HostPattern, Tenant, TlsVersion};
 use sekisho_server::Limits;
 use sekisho_testkit::{Key, TestCa, client};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -124,7 +124,7 @@ async fn another_name_needs_the_certificate_the_tenant_and_the_policy() {
     let mut tenant = record("tenant.example");
     tenant.record.tenant = Tenant::parse("other").unwrap();
     let mut policy = record("policy.example");
-    policy.record.tls = TlsPolicy::Tls13;
+    policy.record.tls = TlsVersion::Tls13.into();
     let running = start(
         Scripted::new([
             record("a.example"),

@@ -5,6 +5,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use rustls::client::Resumption;
+use rustls::sign::{CertifiedKey, SingleCertAndKey};
 use rustls::version::{TLS12, TLS13};
 use rustls::{ClientConfig, RootCertStore};
 use rustls_pki_types::pem::PemObject;
@@ -14,7 +15,7 @@ use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 
-use crate::ca::TestCa;
+use crate::ca::{Pair, TestCa};
 
 /// Makes the configuration of a client that trusts only this CA, without
 /// resumption.
@@ -40,6 +41,19 @@ pub fn config_tls12(ca: &TestCa) -> ClientConfig {
 pub fn config_of(root: &str) -> ClientConfig {
     let root = CertificateDer::from_pem_slice(root.as_bytes()).expect("a certificate");
     config_for(root, &[&TLS13, &TLS12])
+}
+
+/// Adds a client certificate, which is sent to every server that asks for one.
+///
+/// # Panics
+/// If the key is none.
+#[must_use]
+pub fn with_certificate(mut config: ClientConfig, pair: &Pair) -> ClientConfig {
+    let provider = config.crypto_provider();
+    let certified = CertifiedKey::from_der(pair.chain.clone(), pair.key_der(), provider);
+    let certified = certified.expect("a certificate with its key");
+    config.client_auth_cert_resolver = Arc::new(SingleCertAndKey::from(certified));
+    config
 }
 
 /// Connects and finishes the handshake for `name`.

@@ -82,7 +82,8 @@ fn includes(name: &HostPattern, host: &HostPattern) -> bool {
     name == host || host.exact().is_some_and(|host| name.covers(&host))
 }
 
-fn hexadecimal(bytes: &[u8]) -> String {
+/// Formats bytes as lower-case hexadecimal digits.
+pub(crate) fn hexadecimal(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 

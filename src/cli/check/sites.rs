@@ -1,4 +1,4 @@
-//! Finds hosts whose files are not served.
+//! Finds hosts that are not served as their records say.
 
 use std::io::Write;
 
@@ -6,15 +6,17 @@ use anyhow::Result;
 use sekisho_certs::{Catalog, HostRecord};
 use sekisho_server::site::{Guard, Refusal, Site};
 
+use super::client_cas::Unusable;
 use crate::cli::output::{Output, PAGE};
 use crate::config::Config;
 
-/// Hosts whose root the servers of a configuration refuse.
+/// Hosts whose root or client CA the servers of a configuration refuse.
 #[derive(Default)]
 pub(super) struct Refused {
     count: usize,
     /// The first hosts.
     lines: Vec<String>,
+    client_cas: Unusable,
 }
 
 /// Reads all hosts of the catalog.
@@ -28,6 +30,7 @@ pub(super) async fn refused(catalog: &dyn Catalog, config: &Config) -> Result<Re
         after = Some(last.pattern.clone());
         for record in &page {
             refused.note(record, &guard);
+            refused.client_cas.note(record);
         }
     }
     Ok(refused)
@@ -48,6 +51,7 @@ impl Refused {
 
     /// Warns of the hosts, if there are any.
     pub(super) fn write(&self, output: &mut Output) -> Result<()> {
+        self.client_cas.write(output)?;
         if self.count == 0 {
             return Ok(());
         }

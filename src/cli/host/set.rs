@@ -1,13 +1,17 @@
 //! `sekisho host set`
 
+use std::sync::Arc;
+
 use anyhow::anyhow;
 use sekisho_certs::{
-    Catalog, HostPattern, HostRecord, SealedBytes, StoredCredential, Tenant, TlsPolicy, printable,
+    Catalog, ClientCa, HostPattern, HostRecord, SealedBytes, StoredCredential, Tenant, TlsVersion,
+    printable,
 };
 
 use crate::cli::cert::{self, Leaf, check_covers};
 use crate::cli::edit::{Edit, edit};
 use crate::cli::failure::{Ended, Result};
+use crate::cli::host::client_ca::ClientCaArgs;
 use crate::cli::host::site::SiteArgs;
 use crate::cli::issuance::{Issuance, WishArgs};
 use crate::cli::named::Named;
@@ -31,8 +35,10 @@ pub(crate) struct Args {
     #[command(flatten)]
     site: SiteArgs,
     /// The lowest TLS version that its clients may use
-    #[arg(long, value_name = "VERSION", value_parser = tls_policy)]
-    min_tls: Option<TlsPolicy>,
+    #[arg(long, value_name = "VERSION", value_parser = tls_version)]
+    min_tls: Option<TlsVersion>,
+    #[command(flatten)]
+    client_ca: ClientCaArgs,
     /// Answer as if the host did not exist, but keep its record
     /// [--disabled=false takes it back]
     #[arg(
@@ -71,6 +77,7 @@ impl Args {
     fn apply(
         &self,
         record: &mut HostRecord,
+        client_ca: Option<&Option<Arc<ClientCa>>>,
         certs: &[StoredCredential<SealedBytes>],
     ) -> Result<()> {
         if let Some(tenant) = &self.tenant {
@@ -79,8 +86,11 @@ impl Args {
         if let Some(site) = self.site.chosen()? {
             record.site = site;
         }
-        if let Some(tls) = self.min_tls {
-            record.tls = tls;
+        if let Some(min) = self.min_tls {
+            record.tls.min = min;
+        }
+        if let Some(client_ca) = client_ca {
+            record.tls.client_ca.clone_from(client_ca);
         }
         if let Some(disabled) = self.disabled {
             record.disabled = disabled;
@@ -107,6 +117,7 @@ impl Args {
 
 pub(super) async fn run(config: &Config, args: &Args) -> Result<Ended> {
     let issuance = args.issuance(config)?;
+    let client_ca = args.client_ca.chosen()?;
     let sealer = &open::create(config).await?;
     let mut certless = false;
     edit(sealer, &args.name, async |stored| {
@@ -114,7 +125,7 @@ pub(super) async fn run(config: &Config, args: &Args) -> Result<Ended> {
         let mut record = stored
             .clone()
             .unwrap_or_else(|| HostRecord::new(args.name.clone()));
-        args.apply(&mut record, &certs)?;
+        args.apply(&mut record, client_ca.as_ref(), &certs)?;
         certless = record.references.is_empty();
         Ok(if stored.as_ref() == Some(&record) {
             Edit::Keep
@@ -140,8 +151,8 @@ pub(super) async fn run(config: &Config, args: &Args) -> Result<Ended> {
     Ok(Ended::Done)
 }
 
-fn tls_policy(text: &str) -> Result<TlsPolicy, String> {
-    TlsPolicy::parse(text).ok_or_else(|| "there are 1.2 and 1.3".into())
+fn tls_version(text: &str) -> Result<TlsVersion, String> {
+    TlsVersion::parse(text).ok_or_else(|| "there are 1.2 and 1.3".into())
 }
 
 const EXAMPLES: &str = "\
@@ -153,5 +164,6 @@ Examples:
   sekisho host set old.example --redirect https://shop.example
   sekisho host set www.shop.example --cert shop.example
   sekisho host set shop.example --min-tls 1.3
+  sekisho host set api.example --client-ca partners.pem
   sekisho host set shop.example --disabled
   sekisho host set shop.example --disabled=false --default-site";

@@ -2,11 +2,11 @@
 
 use std::io::{self, Write};
 
-use sekisho_certs::{HostRecord, Lineage, StoredCredential, TlsPolicy};
+use sekisho_certs::{HostRecord, Lineage, StoredCredential, TlsVersion};
 use serde::Serialize;
 use serde_json::{Map, Value};
 
-use crate::cli::host::site;
+use crate::cli::host::{client_ca, site};
 use crate::cli::lineage;
 use crate::cli::output::{self, rfc3339};
 
@@ -19,6 +19,8 @@ pub(super) struct View<'a> {
     tenant: &'a str,
     site: Option<Value>,
     min_tls: &'static str,
+    /// Certificates of the client CA; null if clients need no certificate.
+    client_ca: Option<Vec<client_ca::View>>,
     disabled: bool,
     /// Credential ids by key type.
     credentials: Map<String, Value>,
@@ -36,7 +38,8 @@ impl<'a> View<'a> {
             unicode: record.pattern.to_unicode(),
             tenant: record.tenant.as_str(),
             site: record.site.as_ref().map(site::document),
-            min_tls: record.tls.as_str(),
+            min_tls: record.tls.min.as_str(),
+            client_ca: record.tls.client_ca.as_deref().map(client_ca::View::all),
             disabled: record.disabled,
             credentials: credentials
                 .map(|(key_type, id)| (key_type.as_str().into(), id.to_string().into()))
@@ -96,11 +99,15 @@ pub(super) fn write<K>(
         "site      {}",
         site.as_deref().unwrap_or("as [site] in the configuration")
     )?;
-    let tls = match record.tls {
-        TlsPolicy::Tls12 => "1.2 and 1.3",
-        TlsPolicy::Tls13 => "1.3",
+    let tls = match record.tls.min {
+        TlsVersion::Tls12 => "1.2 and 1.3",
+        TlsVersion::Tls13 => "1.3",
     };
     writeln!(out, "tls       {tls}")?;
+    let client_ca = record.tls.client_ca.as_deref().map(client_ca::View::all);
+    for client_ca::View { subject, sha256 } in client_ca.into_iter().flatten() {
+        writeln!(out, "client ca {subject}, SHA-256 {sha256}")?;
+    }
     writeln!(
         out,
         "disabled  {}",

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use rustls_pki_types::CertificateDer;
 
 use crate::clock::Clock;
-use crate::credential::{CredentialId, KeyType, SealedBytes, Secret, StoredCredential};
+use crate::credential::{ClientCa, CredentialId, KeyType, SealedBytes, Secret, StoredCredential};
 use crate::host::{HostName, HostPattern};
 use crate::record::{HostRecord, Tenant};
 use crate::seal::{Batch, OpenKey};
@@ -134,6 +134,14 @@ impl fmt::Debug for Fixture {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.catalog.fmt(f)
     }
+}
+
+/// A client CA of one certificate, whose bytes are `fill`.
+#[must_use]
+pub fn client_ca(fill: u8) -> Arc<ClientCa> {
+    let text = data_encoding::BASE64.encode(&[fill; 48]);
+    let pem = format!("-----BEGIN CERTIFICATE-----\n{text}\n-----END CERTIFICATE-----\n");
+    Arc::new(ClientCa::parse(&pem).unwrap())
 }
 
 /// A store under test, that may only be read.

@@ -1,8 +1,8 @@
 //! The sentences on writes.
 
-use super::fixture::{Fixture, certificate, pattern, put_host, record};
+use super::fixture::{Fixture, certificate, client_ca, pattern, put_host, record};
 use crate::credential::{KeyType, SealedBytes};
-use crate::record::{Site, Tenant, TlsPolicy};
+use crate::record::{Site, Tenant, TlsPolicy, TlsVersion};
 use crate::seal::Batch;
 use crate::store::{DocumentId, Precondition, StoreError, Write};
 
@@ -176,7 +176,10 @@ pub async fn every_field_comes_back(fixture: Fixture) {
         format: 3,
         json: "{\"root\":\"/srv\"}".into(),
     });
-    host.tls = TlsPolicy::Tls13;
+    host.tls = TlsPolicy {
+        min: TlsVersion::Tls13,
+        client_ca: Some(client_ca(1)),
+    };
     host.disabled = true;
     let mut writes = Vec::new();
     let mut stored = Vec::new();
@@ -206,6 +209,27 @@ pub async fn every_field_comes_back(fixture: Fixture) {
         assert_eq!(read.key, credential.key);
         assert_eq!(read.not_before, credential.not_before);
         assert_eq!(read.not_after, credential.not_after);
+    }
+}
+
+pub async fn a_client_ca_is_replaced_and_dropped(fixture: Fixture) {
+    let id = fixture.put("a.example").await;
+    for client_ca in [Some(client_ca(1)), Some(client_ca(2)), None] {
+        let mut host = record("a.example", &[(KeyType::Ecdsa, id)]);
+        host.tls.client_ca = client_ca;
+        let writes = vec![put_host(host.clone())];
+        fixture
+            .catalog
+            .write(Batch::unchecked(writes))
+            .await
+            .unwrap();
+        let listed = fixture.catalog.list_hosts(None, 9).await.unwrap();
+        for found in [
+            fixture.find("a.example").await.unwrap().record,
+            listed[0].clone(),
+        ] {
+            assert_eq!(found.tls.to_text(), host.tls.to_text());
+        }
     }
 }
 

@@ -53,35 +53,45 @@ pub(super) fn arrange(
     Ok(Chain { ders, root, notes })
 }
 
-struct Certificate<'a> {
+/// Certificate with its parsed form.
+pub(super) struct Certificate<'a> {
     der: &'a CertificateDer<'static>,
     parsed: X509Certificate<'a>,
 }
 
-impl Certificate<'_> {
-    fn subject(&self) -> String {
+impl<'a> Certificate<'a> {
+    pub(super) fn der(&self) -> &'a CertificateDer<'static> {
+        self.der
+    }
+
+    /// Tells whether the certificate says that it is an authority's.
+    pub(super) fn is_authority(&self) -> bool {
+        self.parsed.is_ca()
+    }
+
+    pub(super) fn subject(&self) -> String {
         describe(&self.parsed)
     }
 
     /// Whether this one is the issuer of the other: an authority of that name
     /// whose key made the signature.
-    fn issued(&self, other: &Self) -> bool {
+    fn issued(&self, other: &Certificate<'_>) -> bool {
         self.parsed.is_ca() && self.is_named_by(other) && self.signed(other) == Some(true)
     }
 
     /// Tells whether the certificate names itself as issuer. Clients do not check the
     /// signature of a root, so its algorithm does not matter.
-    fn is_self_signed(&self) -> bool {
+    pub(super) fn is_self_signed(&self) -> bool {
         self.is_named_by(self) && self.signed(self) != Some(false)
     }
 
-    fn is_named_by(&self, other: &Self) -> bool {
+    fn is_named_by(&self, other: &Certificate<'_>) -> bool {
         self.parsed.subject().as_raw() == other.parsed.issuer().as_raw()
     }
 
     /// Tells whether this certificate's key made the signature of the other.
     /// Returns none for an algorithm that clients do not take.
-    fn signed(&self, other: &Self) -> Option<bool> {
+    fn signed(&self, other: &Certificate<'_>) -> Option<bool> {
         let oid = other.parsed.signature_algorithm.algorithm.as_bytes();
         // Behind tag and length of the identifier.
         let is_named = |known: &&&dyn SignatureVerificationAlgorithm| {
@@ -111,7 +121,8 @@ pub(super) fn describe(certificate: &X509Certificate<'_>) -> String {
     printable(&name)
 }
 
-fn without_copies(
+/// Drops what stands there twice.
+pub(super) fn without_copies(
     ders: Vec<CertificateDer<'static>>,
     notes: &mut Vec<String>,
 ) -> Vec<CertificateDer<'static>> {
@@ -125,7 +136,9 @@ fn without_copies(
     kept
 }
 
-fn parse<'a>(ders: &'a [CertificateDer<'static>]) -> Result<Vec<Certificate<'a>>, CredentialError> {
+pub(super) fn parse<'a>(
+    ders: &'a [CertificateDer<'static>],
+) -> Result<Vec<Certificate<'a>>, CredentialError> {
     if ders.len() > MAX_CERTIFICATES {
         return Err(CredentialError::TooMany {
             certificates: ders.len(),

@@ -36,7 +36,7 @@ proptest! {
     #[test]
     fn other_words_are_no_key_type_and_no_policy(text in "[a-z0-9.]{0,8}") {
         prop_assert!(KeyType::parse(&text).is_none_or(|found| found.as_str() == text));
-        prop_assert!(TlsPolicy::parse(&text).is_none_or(|found| found.as_str() == text));
+        prop_assert!(TlsPolicy::parse(&text).is_none_or(|found| found.to_text() == text));
     }
 
     #[test]

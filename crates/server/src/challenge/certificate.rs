@@ -30,7 +30,7 @@ impl Certificates {
         let key = key.expect("the provider makes P-256 keys");
         let der = PrivatePkcs8KeyDer::from(key.serialize_der()).into();
         let signing = any_ecdsa_type(&der).expect("the provider takes its own keys");
-        let mut base = virtual_host::base(&[&TLS13, &TLS12]);
+        let mut base = virtual_host::base(&[&TLS13, &TLS12], None);
         base.alpn_protocols = vec![ACME_TLS.to_vec()];
         (base.send_tls13_tickets, base.max_tls13_tickets) = (0, 0);
         Self { key, signing, base }

@@ -101,6 +101,9 @@ pub(super) fn failure(result: &Result<Result<(), Broken>, Elapsed>) -> Option<Ha
 fn blame(error: &rustls::Error) -> HandshakeResult {
     match error {
         rustls::Error::AlertReceived(_) => HandshakeResult::PeerAlert,
+        rustls::Error::NoCertificatesPresented | rustls::Error::InvalidCertificate(_) => {
+            HandshakeResult::ClientCertificate
+        }
         rustls::Error::PeerIncompatible(_) => HandshakeResult::Incompatible,
         rustls::Error::NoApplicationProtocol => HandshakeResult::NoApplicationProtocol,
         rustls::Error::General(_) => HandshakeResult::Failed,

@@ -51,6 +51,9 @@ labels! {
         NoSni = "no_sni",
         /// Refused: no protocol of the client's ALPN list is served here.
         NoApplicationProtocol = "no_application_protocol",
+        /// Refused: the client has no certificate, or none that the host's client CA
+        /// accepts.
+        ClientCertificate = "client_certificate",
         /// Refused: no version, cipher suite, group or signature scheme in
         /// common.
         Incompatible = "incompatible",

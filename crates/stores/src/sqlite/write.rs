@@ -144,7 +144,7 @@ fn put_host(sql: &Transaction<'_>, record: &HostRecord) -> Step<()> {
         record.tenant.as_str(),
         record.site.as_ref().map(|site| site.format),
         record.site.as_ref().map(|site| &*site.json),
-        record.tls.as_str(),
+        record.tls.to_text(),
         record.disabled,
         ecdsa,
         ed25519,

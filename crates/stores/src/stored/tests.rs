@@ -1,7 +1,8 @@
 use super::*;
+use sekisho_certs::contract::fixture::client_ca;
 use sekisho_certs::credential::{CredentialId, KeyType};
 use sekisho_certs::host::HostPattern;
-use sekisho_certs::record::{Site, Tenant, TlsPolicy};
+use sekisho_certs::record::{Site, Tenant, TlsPolicy, TlsVersion};
 
 fn credential(number: u64, key_type: KeyType, key: SealedBytes) -> StoredCredential<SealedBytes> {
     StoredCredential {
@@ -30,7 +31,10 @@ fn found() -> Found<SealedBytes> {
         format: 9,
         json: r#"{"root":"/srv"}"#.into(),
     });
-    record.tls = TlsPolicy::Tls13;
+    record.tls = TlsPolicy {
+        min: TlsVersion::Tls13,
+        client_ca: Some(client_ca(1)),
+    };
     record.version = 1 << 60;
     let first = credential(7, KeyType::Ecdsa, sealed(1));
     let second = credential((1 << 63) - 1, KeyType::Rsa, sealed(2));

@@ -220,7 +220,7 @@ fn host(one: &HostRecord) -> Digested {
         }
         None => digest.add(b""),
     }
-    digest.add(one.tls.as_str().as_bytes());
+    digest.add(one.tls.to_text().as_bytes());
     digest.add(&[u8::from(one.disabled)]);
     for key_type in KeyType::ALL {
         let id = one.references.of(key_type);

@@ -280,7 +280,7 @@ async fn a_file_of_another_version_or_store_is_started_anew() {
     disk.settled().await;
     assert_eq!(disk.stats().copies.get(), 0);
 
-    for version in [1, 2, 99] {
+    for version in [1, 2, 4, 99] {
         let rig = Rig::new();
         filled(&rig).await;
         let other = rusqlite::Connection::open(rig.path()).unwrap();

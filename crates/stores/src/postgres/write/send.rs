@@ -109,6 +109,7 @@ async fn hosts(on: &Connection, plan: &Plan) -> Step<()> {
         id.map(|id| signed(id.as_u64()))
     };
     let [ecdsa, ed25519, rsa] = KeyType::ALL.map(|key_type| column(&puts, |one| id(one, key_type)));
+    let policies = column(&puts, |one| one.tls.to_text());
     try_join(
         on.query(REMOVE_HOSTS, &[&gone]),
         on.query(
@@ -121,7 +122,7 @@ async fn hosts(on: &Connection, plan: &Plan) -> Step<()> {
                     one.site.as_ref().map(|site| i64::from(site.format))
                 }),
                 &column(&puts, |one| one.site.as_ref().map(|site| &*site.json)),
-                &column(&puts, |one| one.tls.as_str()),
+                &column(&policies, |text| &**text),
                 &column(&puts, |one| one.disabled),
                 &ecdsa,
                 &ed25519,

@@ -1,6 +1,7 @@
 //! Files of other versions of the program.
 
 use super::*;
+use sekisho_certs::contract::fixture::client_ca;
 use sekisho_certs::lineage::Fence;
 use sekisho_certs::record::Tenant;
 use sekisho_certs::store::LogPosition;
@@ -74,6 +75,35 @@ async fn version_2_writes_what_is_migrated() {
         FROM credentials";
     assert_eq!(raw.execute(put, ()).unwrap(), 1);
     assert_eq!(store.list_credentials(None, 9).await.unwrap().len(), 2);
+}
+
+/// Programs of version 3 that know no client CA take the words 1.2 and 1.3, and refuse
+/// each other text: they must not serve such a host without client certificates.
+#[tokio::test]
+async fn a_policy_with_a_client_ca_is_no_word_of_an_older_program() {
+    let folder = Folder::new();
+    let store = folder.create();
+    let mut writes = host_with("a.example", 1, sealed);
+    let host = writes.iter_mut().find_map(|write| match write {
+        Write::PutHost(host, _) => Some(host),
+        _ => None,
+    });
+    host.unwrap().tls.client_ca = Some(client_ca(1));
+    store.write(Batch::unchecked(writes)).await.unwrap();
+    let raw = folder.raw();
+    let read = |row: &rusqlite::Row<'_>| row.get(0);
+    let text: String = raw.query_row("SELECT tls FROM hosts", (), read).unwrap();
+    assert!(text.starts_with("1.2 client-ca\n-----BEGIN"), "{text}");
+    // This program refuses what a later one may add.
+    raw.execute("UPDATE hosts SET tls = '1.2 later'", ())
+        .unwrap();
+    let name = HostName::parse("a.example").unwrap();
+    let error = store.find(&name).await.unwrap_err();
+    let text = error.to_string();
+    assert!(
+        text.contains("a.example: its TLS policy is not known"),
+        "{text}"
+    );
 }
 
 #[test]

@@ -1,0 +1,78 @@
+//! Client CAs on the command line: arguments and output.
+
+use std::fs::File;
+use std::io::{self, Read};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use anyhow::Context;
+use aws_lc_rs::digest;
+use sekisho_certs::ClientCa;
+use serde::Serialize;
+
+use crate::cli::cert::hexadecimal;
+use crate::cli::failure::Result;
+
+/// Client CA to set, or none of both to leave it.
+#[derive(Debug, clap::Args)]
+#[group(id = "clients", multiple = false)]
+pub(crate) struct ClientCaArgs {
+    /// Demand a client certificate that a CA in this PEM file issued; '-' reads
+    /// standard input
+    #[arg(long, value_name = "FILE")]
+    client_ca: Option<PathBuf>,
+    /// Demand no client certificate
+    #[arg(long)]
+    no_client_ca: bool,
+}
+
+impl ClientCaArgs {
+    /// Returns the chosen client CA, read and checked; None if none was chosen,
+    /// Some(None) for none. Standard input can be read only once.
+    pub(super) fn chosen(&self) -> Result<Option<Option<Arc<ClientCa>>>> {
+        let Some(path) = &self.client_ca else {
+            return Ok(self.no_client_ca.then_some(None));
+        };
+        let option = || format!("--client-ca {}", path.display());
+        let bytes = read(path).with_context(option)?;
+        let ca = ClientCa::check(&bytes).with_context(option)?;
+        Ok(Some(Some(Arc::new(ca))))
+    }
+}
+
+/// Reads the file, or as much as shows that it is too long.
+fn read(path: &Path) -> io::Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    if path == Path::new("-") {
+        io::stdin().lock().take(MOST).read_to_end(&mut bytes)?;
+    } else {
+        File::open(path)?.take(MOST).read_to_end(&mut bytes)?;
+    }
+    Ok(bytes)
+}
+
+/// JSON form of a certificate of a client CA.
+#[derive(Serialize)]
+pub(super) struct View {
+    /// Subject name; its serial number if that is empty.
+    pub(super) subject: String,
+    /// SHA-256 of the certificate, hexadecimal.
+    pub(super) sha256: String,
+}
+
+impl View {
+    /// Returns one for each certificate.
+    pub(super) fn all(ca: &ClientCa) -> Vec<Self> {
+        let certificates = ca.certificates();
+        let named = ca.subjects().into_iter().zip(&certificates);
+        named
+            .map(|(subject, der)| Self {
+                subject,
+                sha256: hexadecimal(digest::digest(&digest::SHA256, der).as_ref()),
+            })
+            .collect()
+    }
+}
+
+/// A byte more than [`ClientCa::check`] reads.
+const MOST: u64 = (1 << 20) + 1;
