@@ -16,7 +16,7 @@ fn sandbox() -> (Sandbox, TestCa) {
     sandbox.write("ca.pem", &ca().root_pem());
     sandbox.page("a.example", "page of a");
     sandbox.import(&["a.example"]);
-    let clients = TestCa::new();
+    let clients = TestCa::named("clients");
     sandbox.write("clients.pem", &clients.root_pem());
     client(&sandbox, "client", &issue(&clients));
     (sandbox, clients)
@@ -42,11 +42,11 @@ fn host_show_names_the_certificates_of_the_client_ca() {
     assert_eq!(shown(&sandbox), json!(null));
     sandbox.ok(&SET);
     let certificates = shown(&sandbox);
-    assert_eq!(certificates[0]["subject"], "CN=sekisho test root");
+    assert_eq!(certificates[0]["subject"], "CN=clients root");
     let sha256 = certificates[0]["sha256"].as_str().expect("a text");
     assert_eq!(sha256.len(), 64);
     let text = sandbox.ok(&["host", "show", "a.example"]);
-    let line = format!("client ca CN=sekisho test root, SHA-256 {sha256}");
+    let line = format!("client ca CN=clients root, SHA-256 {sha256}");
     assert!(text.contains(&line), "{text}");
     // Other fields stay, and the CA stays with other fields.
     sandbox.ok(&["host", "set", "a.example", "--min-tls", "1.3"]);
@@ -85,7 +85,7 @@ fn a_file_that_verifies_no_client_is_refused() {
 #[test]
 fn curl_needs_a_certificate_of_the_client_ca() {
     let (sandbox, _) = sandbox();
-    client(&sandbox, "stranger", &issue(&TestCa::new()));
+    client(&sandbox, "stranger", &issue(&TestCa::named("strangers")));
     let server = sandbox.serve();
     let fetch = |args: &[&str]| curl(&sandbox, server.https, "a.example", args);
     assert_eq!(fetch(&[]).out, "page of a");
@@ -120,7 +120,7 @@ fn curl_needs_a_certificate_of_the_client_ca() {
 fn openssl_resumes_only_under_the_same_client_ca() {
     let (sandbox, _) = sandbox();
     sandbox.ok(&SET);
-    let stranger = TestCa::new();
+    let stranger = TestCa::named("strangers");
     client(&sandbox, "stranger", &issue(&stranger));
     sandbox.write("strangers.pem", &stranger.root_pem());
     for version in ["-tls1_2", "-tls1_3"] {

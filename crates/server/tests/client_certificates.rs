@@ -44,8 +44,8 @@ impl Cas {
         Self {
             pair: servers.issue(&NAMES, Key::P256),
             servers,
-            clients: TestCa::new(),
-            strangers: TestCa::new(),
+            clients: TestCa::named("clients"),
+            strangers: TestCa::named("strangers"),
         }
     }
 

@@ -20,12 +20,21 @@ impl TestCa {
     /// If keys can't be made.
     #[must_use]
     pub fn new() -> Self {
+        Self::named("sekisho test")
+    }
+
+    /// Makes a CA whose certificates have names that begin so.
+    ///
+    /// # Panics
+    /// As [`TestCa::new`].
+    #[must_use]
+    pub fn named(name: &str) -> Self {
         let root_key = KeyPair::generate().expect("a key");
-        let root_params = authority("sekisho test root");
+        let root_params = authority(&format!("{name} root"));
         let root = root_params.self_signed(&root_key).expect("a root");
         let root_issuer = Issuer::new(root_params, root_key);
         let key = KeyPair::generate().expect("a key");
-        let params = authority("sekisho test intermediate");
+        let params = authority(&format!("{name} intermediate"));
         let intermediate = params
             .signed_by(&key, &root_issuer)
             .expect("an intermediate");
