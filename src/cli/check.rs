@@ -119,10 +119,10 @@ const EXAMPLES: &str = "\
 Reads the configuration and the files of keys and tokens that it names, opens
 the store and tries the master key; asks a store that others write for a host
 that nobody has, sekisho-check.invalid. Lists the hosts of a catalog whose root
-lies outside of [sites] allow: they are answered with 503; and those whose client
-CA can't be used. Fails on what 'sekisho serve' would fail
-on; a store that can't be reached is a warning, or an error with --reachable. It
-listens nowhere, so it may run beside the server.
+lies outside of [sites] allow, which are answered with 503, and those whose
+client CA can't be used. Fails on what 'sekisho serve' would fail on; a store
+that can't be reached is a warning, or an error with --reachable. It listens
+nowhere, so it may run beside the server.
 
 Examples:
   sekisho check --config /etc/sekisho/sekisho.toml && systemctl restart sekisho

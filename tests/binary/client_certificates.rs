@@ -128,9 +128,20 @@ fn openssl_resumes_only_under_the_same_client_ca() {
         let server = sandbox.serve();
         let ran = visit(&sandbox, &server, &[version]);
         assert!(ran.contains("alert number 116"), "{ran}");
-        let own = [version, "-cert", "client.pem", "-key", "client.key"];
+        let own = [
+            version,
+            "-cert",
+            "client.pem",
+            "-cert_chain",
+            "client.pem",
+            "-key",
+            "client.key",
+        ];
         let ran = visit(&sandbox, &server, &[&own[..], &["-sess_out", "s"]].concat());
-        assert!(ran.contains("New, TLSv1"), "{ran}");
+        assert!(
+            ran.contains("New, TLSv1") && ran.contains("HTTP/1.0 "),
+            "{ran}"
+        );
         // The session holds the certificate: it takes the place of one.
         let resumed = [&own[..], &["-sess_in", "s"]].concat();
         let ran = visit(&sandbox, &server, &resumed);
@@ -141,7 +152,15 @@ fn openssl_resumes_only_under_the_same_client_ca() {
             let ran = visit(&sandbox, &server, &resumed);
             ran.contains("unknown ca") && !ran.contains("Reused, TLSv1")
         });
-        let new = [version, "-cert", "stranger.pem", "-key", "stranger.key"];
+        let new = [
+            version,
+            "-cert",
+            "stranger.pem",
+            "-cert_chain",
+            "stranger.pem",
+            "-key",
+            "stranger.key",
+        ];
         let ran = visit(&sandbox, &server, &new);
         assert!(ran.contains("HTTP/1.0 "), "{ran}");
         server.stop();
@@ -150,7 +169,7 @@ fn openssl_resumes_only_under_the_same_client_ca() {
 
 /// Returns all that `openssl s_client` prints.
 fn visit(sandbox: &Sandbox, server: &Server, args: &[&str]) -> String {
-    let files = ["-cert", "-key", "-sess_out", "-sess_in"];
+    let files = ["-cert", "-cert_chain", "-key", "-sess_out", "-sess_in"];
     let mut all = vec!["-servername".to_owned(), "a.example".to_owned()];
     for (at, arg) in args.iter().enumerate() {
         let is_file = at > 0 && files.contains(&args[at - 1]);
