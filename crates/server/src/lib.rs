@@ -25,6 +25,7 @@ mod http;
 mod listen;
 mod log_limiter;
 pub mod metrics;
+pub mod network;
 pub mod private;
 pub mod redirect;
 mod refuse;
