@@ -19,9 +19,9 @@ use std::time::Duration;
 
 use sekisho_certs::seal::KeySource;
 use sekisho_issuance::settings::SettingError;
-use sekisho_server::admin;
+use sekisho_server::network::Networks;
 use sekisho_server::site::{AllowedRoots, Site};
-use sekisho_server::{Defaults, Limits, Settings};
+use sekisho_server::{Defaults, Limits, Settings, admin};
 use sekisho_stores::Url;
 use sekisho_stores::redis::RedisUrl;
 
@@ -133,6 +133,8 @@ impl Config {
             https: self.listen.https.clone(),
             http: self.listen.http.clone(),
             public_port: self.listen.public_port,
+            proxies: self.listen.proxy.clone(),
+            trusted: self.listen.trusted.clone(),
             defaults: self.defaults.clone(),
             limits: self.limits,
         }
@@ -185,6 +187,11 @@ pub(crate) struct Listen {
     /// `admin_token`: source of the admin listener's bearer token, `file:PATH`
     /// or `env:NAME`.
     pub(crate) admin_token: Option<SecretSource>,
+    /// `trusted`: networks whose `X-Forwarded-For` and `X-Request-Id` are
+    /// believed.
+    pub(crate) trusted: Networks,
+    /// `proxy`: networks that speak the PROXY protocol to `https` and `http`.
+    pub(crate) proxy: Networks,
 }
 
 /// `[store]`.

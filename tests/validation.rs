@@ -17,6 +17,7 @@ use sekisho_issuance::acme::{
     self, Ca, CaSettings, CertificateKey, KeyKind, NewAccount, NewOrder, Order,
 };
 use sekisho_server::metrics::Metrics;
+use sekisho_server::network::Networks;
 use sekisho_server::site::{AllowedRoots, Guard, OwnFiles, Site};
 use sekisho_server::tickets::Ring;
 use sekisho_server::{
@@ -129,6 +130,8 @@ fn serve(challenges: Challenges) -> Addresses {
         https: vec![any_port],
         http: vec![any_port],
         public_port: None,
+        proxies: Networks::default(),
+        trusted: Networks::default(),
         defaults: Defaults::default(),
         limits: LIMITS,
     };

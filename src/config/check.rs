@@ -8,6 +8,7 @@ use std::thread;
 use sekisho_certs::HostName;
 use sekisho_certs::seal::KeySource;
 use sekisho_server::admin::Address;
+use sekisho_server::network::{Network, Networks};
 use sekisho_server::site::{AllowedRoots, RawSite, Site, SiteError};
 use sekisho_server::{Defaults, Limits};
 use sekisho_stores::Url;
@@ -91,7 +92,18 @@ fn listen(raw: &RawListen, base: &Path) -> Result<Listen> {
         public_port: raw.public_port.map(port).transpose()?,
         admin,
         admin_token,
+        trusted: networks("trusted", &raw.trusted)?,
+        proxy: networks("proxy", &raw.proxy)?,
     })
+}
+
+fn networks(key: &str, texts: &[String]) -> Result<Networks> {
+    let at = |index: usize, text| Problem::at(&["listen", key, &index.to_string()], text);
+    let networks = texts.iter().enumerate().map(|(index, text)| {
+        let network = Network::parse(text);
+        network.map_err(|error| at(index, error.to_string()))
+    });
+    networks.collect()
 }
 
 fn admin(text: &str, base: &Path) -> Result<Address> {

@@ -32,6 +32,8 @@ pub(crate) struct RawListen {
     pub(crate) public_port: Option<i64>,
     pub(crate) admin: Option<String>,
     pub(crate) admin_token: Option<String>,
+    pub(crate) trusted: Vec<String>,
+    pub(crate) proxy: Vec<String>,
 }
 
 #[derive(Debug, Default, Deserialize)]

@@ -7,6 +7,7 @@ use super::*;
 mod acme;
 mod admin;
 mod documentation;
+mod edges;
 mod refusals;
 
 /// Returns the documentation's example without the parts that are not built.
@@ -78,6 +79,7 @@ fn applies_the_defaults() {
     let beside = KeySource::File("/etc/sekisho/master.key".into());
     assert_eq!(config.keys, Some(beside));
     assert_eq!(config.tickets, None);
+    assert!(config.listen.trusted.is_empty() && config.listen.proxy.is_empty());
     assert_eq!(config.allowed_roots, AllowedRoots::default());
     assert_eq!(config.defaults.of("127.0.0.1:8443".parse().unwrap()), None);
     let cache = Cache {

@@ -6,23 +6,24 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::sleep;
 
-use crate::connections::{Connections, Place};
+use crate::connections::Connections;
 
 /// Accepts connections until the permits end. Without a permit, connections
 /// wait in the kernel's backlog, where they cost almost nothing.
 pub(crate) async fn accept(
     listener: TcpListener,
     connections: Arc<Connections>,
-    serve: impl Fn(TcpStream, SocketAddr, Place),
+    serve: impl Fn(TcpStream, SocketAddr, OwnedSemaphorePermit),
 ) {
     let mut pause = FIRST_PAUSE;
     while let Some(permit) = connections.permit().await {
         match listener.accept().await {
             Ok((socket, peer)) => {
                 pause = FIRST_PAUSE;
-                serve(socket, peer, connections.enter(peer.ip().into(), permit));
+                serve(socket, peer, permit);
             }
             Err(error) if is_connection_error(&error) => {}
             // EMFILE and ENFILE last until a descriptor is closed, and the

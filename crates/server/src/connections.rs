@@ -50,6 +50,15 @@ pub(crate) struct Place {
     _permit: OwnedSemaphorePermit,
 }
 
+/// Connection of a proxy that has not named its client yet. It counts among the
+/// open connections, and belongs to no prefix.
+#[derive(Debug)]
+pub(crate) struct Unnamed {
+    connections: Arc<Connections>,
+    /// Taken when the client is known.
+    permit: Option<OwnedSemaphorePermit>,
+}
+
 /// State of a connection that other tasks read, and that marks it for closing.
 #[derive(Debug)]
 struct State {
@@ -124,6 +133,16 @@ impl Connections {
             prefix,
             state,
             _permit: permit,
+        }
+    }
+
+    /// Adds a connection of a proxy. It closes no others before its client is
+    /// known, and is closed by its own deadline alone.
+    pub(crate) fn enter_unnamed(self: &Arc<Self>, permit: OwnedSemaphorePermit) -> Unnamed {
+        self.lock().total += 1;
+        Unnamed {
+            connections: Arc::clone(self),
+            permit: Some(permit),
         }
     }
 
@@ -237,6 +256,24 @@ impl Place {
 impl Drop for Place {
     fn drop(&mut self) {
         self.connections.lock().remove(self.prefix, &self.state);
+    }
+}
+
+impl Unnamed {
+    /// Takes a place for the client's prefix, and closes others if there are
+    /// too many.
+    pub(crate) fn enter(mut self, prefix: Prefix) -> Place {
+        let connections = Arc::clone(&self.connections);
+        let permit = self.permit.take().expect("taken once, here");
+        // Counted anew below its prefix.
+        drop(self);
+        connections.enter(prefix, permit)
+    }
+}
+
+impl Drop for Unnamed {
+    fn drop(&mut self) {
+        self.connections.lock().total -= 1;
     }
 }
 

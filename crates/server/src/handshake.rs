@@ -29,7 +29,8 @@ use refusal::{Refusal, failure};
 /// Addresses of a connection: the client's, and the listener's.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Peer {
-    /// The address of the client.
+    /// The address of the client; from the PROXY protocol's header if there is
+    /// one.
     pub(crate) address: SocketAddr,
     /// The listening address as configured.
     pub(crate) listen: SocketAddr,
@@ -49,17 +50,18 @@ pub(crate) struct Established {
 }
 
 /// Reads the ClientHello, looks up its name and finishes the handshake, all
-/// before one deadline, which [`ask`] moves where a certificate must be waited
+/// before one deadline after `begun`, which [`ask`] moves where a certificate must be waited
 /// for. A client that validates a challenge gets its answer instead. Returns None
 /// if there is no connection; the alert was then sent and the result counted.
 pub(crate) async fn establish(
     mut socket: TcpStream,
     peer: Peer,
+    begun: Instant,
     shared: &Shared,
     signing: &SigningTurns,
 ) -> Option<Established> {
-    let mut report = Report::new(peer.address);
-    let mut deadline = report.begun + shared.limits.handshake;
+    let mut report = Report::new(peer.address, begun);
+    let mut deadline = begun + shared.limits.handshake;
     let Ok(hello) = timeout_at(deadline, hello::read(&mut socket)).await else {
         report.end(HandshakeResult::TimedOut, shared);
         return None;
@@ -189,10 +191,10 @@ struct Report {
 }
 
 impl Report {
-    fn new(peer: SocketAddr) -> Self {
+    fn new(peer: SocketAddr, begun: Instant) -> Self {
         Self {
             peer,
-            begun: Instant::now(),
+            begun,
             name: None,
             lookup: None,
         }

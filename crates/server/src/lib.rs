@@ -27,6 +27,7 @@ mod log_limiter;
 pub mod metrics;
 pub mod network;
 pub mod private;
+mod proxy_protocol;
 pub mod redirect;
 mod refuse;
 mod request;
@@ -49,6 +50,7 @@ mod worker;
 #[cfg(fuzzing)]
 pub mod fuzzing {
     pub use crate::hello::client_hello;
+    pub use crate::proxy_protocol::proxy_header;
 }
 
 pub use body::Body;

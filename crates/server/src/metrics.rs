@@ -14,7 +14,7 @@ use sekisho_certs::metrics::{
     Collector, Counter, Counters, DescriptorEncoder, Gauge, InGauge, Registry, gauge,
 };
 
-pub use labels::{HandshakeResult, LookupResult};
+pub use labels::{HandshakeResult, LookupResult, ProxyHeaderResult};
 pub use process::register_process;
 
 /// What connections count. Shared behind one `Arc` by all workers.
@@ -26,6 +26,7 @@ pub struct Metrics {
     handshakes: [Counter; HandshakeResult::ALL.len()],
     lookups: [Counter; LookupResult::ALL.len()],
     requests: [Counter; STATUS_CLASSES.len()],
+    proxy_headers: [Counter; ProxyHeaderResult::ALL.len()],
     expired_served: Counter,
     accepted: Counter,
     given_up: Counter,
@@ -57,6 +58,13 @@ impl Metrics {
         };
         let help = "Answered requests by class of their status";
         registry.register("requests", help, requests);
+        let proxy_headers = Counters {
+            label: "result",
+            each: ProxyHeaderResult::ALL
+                .map(|result| (result.as_str(), self.proxy_headers[result as usize].clone())),
+        };
+        let help = "Connections from [listen] proxy by their PROXY protocol header";
+        registry.register("proxy_headers", help, proxy_headers);
         let help = "Handshakes served with an expired certificate";
         registry.register("expired_served", help, self.expired_served.clone());
         let help = "Accepted connections";
@@ -77,6 +85,11 @@ impl Metrics {
     /// Counts how a name was looked up, in a handshake or for a request.
     pub fn lookup(&self, result: LookupResult) {
         self.lookups[result as usize].inc();
+    }
+
+    /// Counts the header of a connection from a proxy.
+    pub fn proxy_header(&self, result: ProxyHeaderResult) {
+        self.proxy_headers[result as usize].inc();
     }
 
     /// Counts a handshake that was served with an expired certificate, beside

@@ -80,6 +80,7 @@ impl Server {
             responder: parts.responder,
             answers: parts.challenges.map(Answers::new),
             defaults: settings.defaults,
+            proxies: settings.proxies,
             limits: settings.limits,
             clock: parts.clock,
             log_limits: LogLimits::default(),

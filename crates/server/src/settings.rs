@@ -6,6 +6,8 @@ use std::time::Duration;
 
 use sekisho_certs::HostName;
 
+use crate::network::Networks;
+
 /// Addresses and bounds of a server.
 #[derive(Clone, Debug)]
 pub struct Settings {
@@ -16,6 +18,10 @@ pub struct Settings {
     /// The port of HTTPS in redirects from plain HTTP; without it, the port
     /// that the first address of `https` is bound to.
     pub public_port: Option<u16>,
+    /// Peers that speak the PROXY protocol, on all these addresses.
+    pub proxies: Networks,
+    /// Peers whose `X-Forwarded-For` and `X-Request-Id` are believed.
+    pub trusted: Networks,
     /// Default hosts, for clients without SNI.
     pub defaults: Defaults,
     /// Bounds on time and number.

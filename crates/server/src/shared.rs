@@ -8,6 +8,7 @@ use crate::budget::Budget;
 use crate::challenge::Answers;
 use crate::log_limiter::LogLimits;
 use crate::metrics::Metrics;
+use crate::network::Networks;
 use crate::respond::Responder;
 use crate::settings::{Defaults, Limits};
 use crate::virtual_host::VirtualHost;
@@ -21,6 +22,8 @@ pub(crate) struct Shared {
     /// Answers to challenges; none without issuance.
     pub(crate) answers: Option<Answers>,
     pub(crate) defaults: Defaults,
+    /// `[listen] proxy`: peers that speak the PROXY protocol.
+    pub(crate) proxies: Networks,
     pub(crate) limits: Limits,
     pub(crate) clock: Clock,
     pub(crate) log_limits: LogLimits,

@@ -9,15 +9,16 @@ use std::time::Duration;
 
 use tokio::net::TcpStream;
 use tokio::runtime::{Builder, Runtime};
-use tokio::sync::{Notify, watch};
+use tokio::sync::{Notify, OwnedSemaphorePermit, watch};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, timeout_at};
 
 use crate::accept::accept;
-use crate::connections::Connections;
+use crate::connections::{Connections, Unnamed};
 use crate::files::READS_IN_FLIGHT;
 use crate::handshake::{Peer, establish};
 use crate::http::{Drain, Http, redirect};
+use crate::proxy_protocol;
 use crate::shared::Shared;
 use crate::shutdown::{Phase, Shutdown};
 use crate::signing::SigningTurns;
@@ -108,17 +109,16 @@ impl Worker {
         for socket in self.sockets {
             let listener = tokio::net::TcpListener::from_std(socket.socket)?;
             let connections = Arc::clone(&self.connections);
+            let entrance = Arc::clone(&self.connections);
             let (listen, tls) = (socket.configured, socket.tls);
             let local = Arc::clone(&local);
             accepting.spawn(accept(
                 listener,
                 connections,
-                move |socket, address, place| {
+                move |socket, address, permit| {
                     let open = OpenConnection::new(&local);
                     let peer = Peer { address, listen };
-                    tokio::spawn(place.hold(async move {
-                        open.0.serve(socket, peer, tls).await;
-                    }));
+                    open.begin(socket, peer, tls, &entrance, permit);
                 },
             ));
         }
@@ -139,14 +139,16 @@ impl Worker {
 }
 
 impl Local {
-    async fn serve(self: &Arc<Self>, socket: TcpStream, peer: Peer, tls: bool) {
+    /// Serves a connection whose first bytes are awaited since `begun`.
+    async fn serve(self: &Arc<Self>, socket: TcpStream, peer: Peer, tls: bool, begun: Instant) {
         // Each phase is a boxed future in its own statement: its memory is
         // freed before the next phase begins.
         if !tls {
-            let redirected = Box::pin(redirect(socket, peer, &self.shared));
+            let redirected = Box::pin(redirect(socket, peer, begun, &self.shared));
             return redirected.await;
         }
-        let handshake = Box::pin(establish(socket, peer, &self.shared, &self.signing));
+        let handshake = establish(socket, peer, begun, &self.shared, &self.signing);
+        let handshake = Box::pin(handshake);
         if let Some(established) = handshake.await {
             let served = Box::pin(self.http.serve(established, peer, self));
             served.await;
@@ -172,6 +174,45 @@ impl OpenConnection {
         local.open.fetch_add(1, Ordering::AcqRel);
         local.shared.metrics.connection_opened();
         Self(Arc::clone(local))
+    }
+
+    /// Serves the connection in a task of its own. A peer in `[listen] proxy`
+    /// speaks the PROXY protocol.
+    fn begin(
+        self,
+        socket: TcpStream,
+        peer: Peer,
+        tls: bool,
+        connections: &Arc<Connections>,
+        permit: OwnedSemaphorePermit,
+    ) {
+        let address = peer.address.ip();
+        if self.0.shared.proxies.contain(address) {
+            let unnamed = connections.enter_unnamed(permit);
+            tokio::spawn(self.serve_proxied(socket, peer, tls, unnamed));
+            return;
+        }
+        let place = connections.enter(address.into(), permit);
+        tokio::spawn(place.hold(async move {
+            self.0.serve(socket, peer, tls, Instant::now()).await;
+        }));
+    }
+
+    /// Serves a connection that begins with a header of the PROXY protocol. The
+    /// header and what follows, a handshake or the head of a request, have one
+    /// deadline.
+    async fn serve_proxied(self, socket: TcpStream, peer: Peer, tls: bool, unnamed: Unnamed) {
+        let begun = Instant::now();
+        let shared = &self.0.shared;
+        let limits = &shared.limits;
+        let deadline = begun + if tls { limits.handshake } else { limits.head };
+        let admitted = proxy_protocol::admit(socket, peer, deadline, shared);
+        let Some((socket, peer)) = Box::pin(admitted).await else {
+            return;
+        };
+        let place = unnamed.enter(peer.address.ip().into());
+        let served = async { self.0.serve(socket, peer, tls, begun).await };
+        place.hold(served).await;
     }
 }
 

@@ -112,3 +112,27 @@ async fn who_is_given_up_ends() {
     first.await.unwrap();
     assert_eq!(connections.lock().total, 1);
 }
+
+#[tokio::test]
+async fn a_proxys_connections_have_the_share_of_their_clients() {
+    let connections = connections(64);
+    let permit = async || connections.permit().await.unwrap();
+    let mut unnamed = Vec::new();
+    for _ in 0..60 {
+        unnamed.push(connections.enter_unnamed(permit().await));
+    }
+    assert_eq!(connections.lock().total, 60);
+    assert!(connections.lock().prefixes.is_empty());
+    let crowd: Vec<_> = unnamed
+        .drain(..40)
+        .map(|unnamed| unnamed.enter(prefix(1)))
+        .collect();
+    assert_eq!(connections.lock().total, 60);
+    crowd.iter().for_each(|place| idle(place, 60_000));
+    let other = connections.enter_unnamed(permit().await).enter(prefix(2));
+    assert_eq!(given_up(&crowd).len(), 1);
+    assert!(!is_given_up(&other));
+    drop((crowd, unnamed, other));
+    let open = connections.lock();
+    assert_eq!((open.total, open.by_count.len()), (0, 0));
+}

@@ -10,7 +10,7 @@ use hyper::service::service_fn;
 use hyper_util::rt::TokioIo;
 use sekisho_certs::HostName;
 use tokio::net::TcpStream;
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout_at};
 
 use super::{MAX_HEAD, MAX_HEADERS};
 use crate::authority;
@@ -25,7 +25,7 @@ use crate::shared::Shared;
 /// Answers one request: with the answer to a challenge, else with a redirect to
 /// the same URL on HTTPS. A Host that is no host name gets 400. There is no lookup:
 /// HTTPS answers whether the host is served.
-pub(crate) async fn redirect(socket: TcpStream, peer: Peer, shared: &Shared) {
+pub(crate) async fn redirect(socket: TcpStream, peer: Peer, begun: Instant, shared: &Shared) {
     let service = service_fn(async |request: Request<Incoming>| {
         let prefix = peer.address.ip().into();
         let response = match challenge::respond(&request, shared, prefix).await {
@@ -45,7 +45,7 @@ pub(crate) async fn redirect(socket: TcpStream, peer: Peer, shared: &Shared) {
         .without_shutdown();
     // The answer is small, and therefore the head limit covers all of it, a read of
     // a challenge included.
-    if let Ok(Ok(parts)) = timeout(shared.limits.head, connection).await {
+    if let Ok(Ok(parts)) = timeout_at(begun + shared.limits.head, connection).await {
         refuse::refuse(parts.io.into_inner(), &[]).await;
     }
 }

@@ -95,3 +95,23 @@ labels! {
         OverBudget = "over_budget",
     }
 }
+
+labels! {
+    /// How a connection from `[listen] proxy` began.
+    ProxyHeaderResult {
+        /// With the address of a client.
+        Client = "client",
+        /// With a header of the proxy's own, such as that of a health check.
+        Local = "local",
+        /// With a header that names no address.
+        Unknown = "unknown",
+        /// Not at all: closed before the first byte.
+        Closed = "closed",
+        /// Refused: something else than a header.
+        Malformed = "malformed",
+        /// Refused: a header that is not complete.
+        Cut = "cut",
+        /// Refused: no complete header before the deadline.
+        TimedOut = "timed_out",
+    }
+}

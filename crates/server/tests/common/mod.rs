@@ -14,6 +14,7 @@ use std::time::Duration;
 use rustls::ClientConfig;
 use sekisho_certs::{Challenges, Clock, HostName, Lookup, LookupSettings, NeverObtain, Obtain};
 use sekisho_server::metrics::Metrics;
+use sekisho_server::network::Networks;
 use sekisho_server::site::{AllowedRoots, Guard, OwnFiles, Site};
 use sekisho_server::tickets::Ring;
 use sekisho_server::{
@@ -51,6 +52,8 @@ impl Default for Setup {
                 https: vec![any_port],
                 http: vec![any_port],
                 public_port: None,
+                proxies: Networks::default(),
+                trusted: Networks::default(),
                 defaults: Defaults::default(),
                 limits: LIMITS,
             },

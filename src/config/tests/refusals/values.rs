@@ -143,6 +143,18 @@ const WRONG: &[(&str, &str)] = &[
         "[listen] admin_token: this is no source of a secret; write \"file:PATH\" or \"env:NAME\"",
     ),
     (
+        "listen.trusted = [\"10.0.0.0/8\", \"10.0.0.5/8\"]",
+        "[listen] trusted[1]: \"10.0.0.5/8\" has bits set behind its length; write \"10.0.0.0/8\"",
+    ),
+    (
+        "listen.proxy = [\"lb.example\"]",
+        "[listen] proxy[0]: \"lb.example\" is no network; write \"10.0.0.0/8\"",
+    ),
+    (
+        "listen.proxy = \"10.0.0.5\"",
+        "[listen] proxy: invalid type: string \"10.0.0.5\", expected a list in [ ]",
+    ),
+    (
         "keys.master = \"c2VjcmV0\"",
         "[keys] master: this is no source of a key; write \"file:PATH\"",
     ),

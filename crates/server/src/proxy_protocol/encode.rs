@@ -1,0 +1,105 @@
+//! Encodes the header for an upstream.
+
+use std::net::{IpAddr, Ipv6Addr, SocketAddr};
+
+use super::parse::{SIGNATURE, TCP4, TCP6};
+
+/// Version of a header.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum ProxyVersion {
+    /// A line of text.
+    V1,
+    /// Binary.
+    V2,
+}
+
+/// Encodes the header of a connection that `client` made to `server`. If one of
+/// them has IPv4 and the other IPv6, both are written as IPv6.
+pub(crate) fn encode(version: ProxyVersion, client: SocketAddr, server: SocketAddr) -> Vec<u8> {
+    let (from, to) = (client.ip().to_canonical(), server.ip().to_canonical());
+    let ports = (client.port(), server.port());
+    match (from, to) {
+        (IpAddr::V4(from), IpAddr::V4(to)) => match version {
+            ProxyVersion::V1 => line("TCP4", from, to, ports),
+            ProxyVersion::V2 => block(TCP4, &from.octets(), &to.octets(), ports),
+        },
+        _ => {
+            let (from, to) = (mapped(from), mapped(to));
+            match version {
+                ProxyVersion::V1 => line("TCP6", from, to, ports),
+                ProxyVersion::V2 => block(TCP6, &from.octets(), &to.octets(), ports),
+            }
+        }
+    }
+}
+
+fn line(family: &str, from: impl ToString, to: impl ToString, ports: (u16, u16)) -> Vec<u8> {
+    let (from, to) = (from.to_string(), to.to_string());
+    format!("PROXY {family} {from} {to} {} {}\r\n", ports.0, ports.1).into_bytes()
+}
+
+fn block(family: u8, from: &[u8], to: &[u8], ports: (u16, u16)) -> Vec<u8> {
+    let length = u16::try_from(from.len() + to.len() + 4).expect("at most 36");
+    let (source, destination) = (ports.0.to_be_bytes(), ports.1.to_be_bytes());
+    [
+        SIGNATURE,
+        &[VERSION_2_PROXY, family],
+        &length.to_be_bytes(),
+        from,
+        to,
+        &source,
+        &destination,
+    ]
+    .concat()
+}
+
+fn mapped(address: IpAddr) -> Ipv6Addr {
+    match address {
+        IpAddr::V4(v4) => v4.to_ipv6_mapped(),
+        IpAddr::V6(v6) => v6,
+    }
+}
+
+/// Version 2, command `PROXY`.
+const VERSION_2_PROXY: u8 = 0x21;
+
+#[cfg(test)]
+mod tests {
+    use super::super::Source;
+    use super::super::parse::parse;
+    use super::*;
+
+    #[test]
+    fn both_versions_have_the_form_of_the_specification() {
+        let (client, server) = (
+            "192.0.2.1:49152".parse().unwrap(),
+            "198.51.100.2:443".parse().unwrap(),
+        );
+        assert_eq!(
+            encode(ProxyVersion::V1, client, server),
+            b"PROXY TCP4 192.0.2.1 198.51.100.2 49152 443\r\n"
+        );
+        assert_eq!(
+            encode(ProxyVersion::V2, client, server),
+            b"\r\n\r\n\0\r\nQUIT\n\x21\x11\0\x0c\xc0\0\x02\x01\xc6\x33\x64\x02\xc0\0\x01\xbb"
+        );
+    }
+
+    #[test]
+    fn what_is_encoded_is_parsed() {
+        for (client, server, read) in [
+            ("192.0.2.1:1", "198.51.100.2:443", "192.0.2.1:1"),
+            ("[2001:db8::1]:65535", "[::1]:8443", "[2001:db8::1]:65535"),
+            ("[2001:db8::1]:9", "192.0.2.1:443", "[2001:db8::1]:9"),
+            ("192.0.2.1:9", "[2001:db8::1]:443", "192.0.2.1:9"),
+            ("[::ffff:192.0.2.1]:9", "192.0.2.2:443", "192.0.2.1:9"),
+        ] {
+            let (client, server) = (client.parse().unwrap(), server.parse().unwrap());
+            let source = Source::Client(read.parse().unwrap());
+            for version in [ProxyVersion::V1, ProxyVersion::V2] {
+                let header = encode(version, client, server);
+                assert_eq!(parse(&header), Ok(Some((source, header.len()))));
+            }
+        }
+    }
+}
