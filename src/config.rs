@@ -21,7 +21,7 @@ use sekisho_certs::seal::KeySource;
 use sekisho_issuance::settings::SettingError;
 use sekisho_server::network::Networks;
 use sekisho_server::site::{AllowedRoots, Site};
-use sekisho_server::{Defaults, Limits, Settings, admin};
+use sekisho_server::{Defaults, Limits, Settings, access_log, admin};
 use sekisho_stores::Url;
 use sekisho_stores::redis::RedisUrl;
 
@@ -59,6 +59,8 @@ pub(crate) struct Config {
     pub(crate) allowed_roots: AllowedRoots,
     /// `[tickets] key_file`: ticket keys for a store that can't hold them.
     pub(crate) tickets: Option<PathBuf>,
+    /// `[log]`: the access log; none by default.
+    pub(crate) access_log: Option<access_log::Settings>,
     /// `[acme]`: certificates from CAs.
     pub(crate) acme: Option<Acme>,
     /// `[server]`: limits.

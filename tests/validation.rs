@@ -122,6 +122,7 @@ fn serve(challenges: Challenges) -> Addresses {
         metrics: Arc::new(Metrics::default()),
         responder: Arc::new(Responder::new(1 << 20, guard)),
         challenges: Some(Arc::new(challenges)),
+        access_log: None,
         clock: Clock::System,
         on_worker: || {},
     };

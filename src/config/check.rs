@@ -7,6 +7,7 @@ use std::thread;
 
 use sekisho_certs::HostName;
 use sekisho_certs::seal::KeySource;
+use sekisho_server::access_log::{self, Format, Target};
 use sekisho_server::admin::Address;
 use sekisho_server::network::{Network, Networks};
 use sekisho_server::site::{AllowedRoots, RawSite, Site, SiteError};
@@ -19,7 +20,7 @@ use super::acme::{self, RawAcme};
 use super::keys::{DISK_CACHE, MASTER_KEY, key};
 use super::locate::Problem;
 use super::own;
-use super::raw::{RawCache, RawConfig, RawListen, RawServer, RawSites, RawStore};
+use super::raw::{RawCache, RawConfig, RawListen, RawLog, RawServer, RawSites, RawStore};
 use super::secret::SecretSource;
 use super::{Cache, Config, Disk, Listen, Store};
 
@@ -47,6 +48,7 @@ pub(crate) fn check(raw: RawConfig, file: &Path) -> Result<Config> {
         site,
         allowed_roots: allowed_roots(raw.sites, base)?,
         tickets: raw.tickets.key_file.map(tickets).transpose()?,
+        access_log: access_log(&raw.log, base)?,
         acme: acme.transpose()?,
         limits: limits(&raw.server, raw.acme.as_ref())?,
         listen,
@@ -104,6 +106,29 @@ fn networks(key: &str, texts: &[String]) -> Result<Networks> {
         network.map_err(|error| at(index, error.to_string()))
     });
     networks.collect()
+}
+
+fn access_log(raw: &RawLog, base: &Path) -> Result<Option<access_log::Settings>> {
+    let at = |key: &'static str| move |text: String| Problem::at(&["log", key], text);
+    let format = match raw.format.as_deref() {
+        None | Some("json") => Format::Json,
+        Some("combined") => Format::Combined,
+        Some(other) => {
+            let text = format!("{other:?} is no format; write \"json\" or \"combined\"");
+            return Err(at("format")(text));
+        }
+    };
+    let target = match raw.access.as_deref() {
+        Some("-") => Target::Stdout,
+        Some(path) => Target::File(path_below(base, path).map_err(at("access"))?),
+        None if raw.format.is_some() => {
+            let text = "is of use with access alone; write access = \"access.log\", or leave the \
+                        key out";
+            return Err(at("format")(text.into()));
+        }
+        None => return Ok(None),
+    };
+    Ok(Some(access_log::Settings { target, format }))
 }
 
 fn admin(text: &str, base: &Path) -> Result<Address> {

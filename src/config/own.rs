@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use sekisho_certs::seal::KeySource;
+use sekisho_server::access_log::Target;
 use sekisho_server::site::{OwnFiles, Site};
 use sekisho_stores::Url;
 
@@ -53,6 +54,10 @@ impl Config {
             SecretSource::Env(_) => None,
         }));
         files.extend(self.tickets.clone());
+        files.extend(self.access_log.iter().filter_map(|log| match &log.target {
+            Target::File(path) => Some(path.clone()),
+            Target::Stdout => None,
+        }));
         // `apart` checks a `files:` store against the roots when the
         // configuration is read.
         files.extend(self.store.url.database().into_iter().flat_map(database));
@@ -116,7 +121,8 @@ mod tests {
     #[test]
     fn files_with_keys_tokens_and_hosts_are_the_servers_own() {
         let listen = "listen.https = [\"127.0.0.1:0\"]\nlisten.admin = \"127.0.0.1:0\"\n\
-                      listen.admin_token = \"file:admin\"\ntickets.key_file = \"tickets\"\n";
+                      listen.admin_token = \"file:admin\"\ntickets.key_file = \"tickets\"\n\
+                      log.access = \"log\"\n";
         for (store, wanted) in [
             (
                 "store.url = \"sqlite:a.db\"\ncache.redis = \"rediss://h?client_cert=c&client_key=redis.key\"\n",
@@ -151,7 +157,9 @@ mod tests {
             let config = Config::parse(&format!("{listen}{store}"), file).unwrap();
             let mut found = config.own_paths();
             found.sort();
-            let wanted = wanted.iter().chain(&["sekisho.toml", "admin", "tickets"]);
+            let wanted = wanted
+                .iter()
+                .chain(&["sekisho.toml", "admin", "tickets", "log"]);
             let mut wanted: Vec<_> = wanted.map(|name| file.with_file_name(name)).collect();
             wanted.sort();
             assert_eq!(found, wanted, "{store}");

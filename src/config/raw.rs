@@ -20,6 +20,7 @@ pub(crate) struct RawConfig {
     pub(crate) site: Option<RawSite>,
     pub(crate) sites: RawSites,
     pub(crate) tickets: RawTickets,
+    pub(crate) log: RawLog,
     pub(crate) acme: Option<RawAcme>,
     pub(crate) server: RawServer,
 }
@@ -72,6 +73,13 @@ pub(crate) struct RawSites {
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct RawTickets {
     pub(crate) key_file: Option<String>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(crate) struct RawLog {
+    pub(crate) access: Option<String>,
+    pub(crate) format: Option<String>,
 }
 
 #[derive(Debug, Default, Deserialize)]

@@ -80,6 +80,7 @@ fn applies_the_defaults() {
     assert_eq!(config.keys, Some(beside));
     assert_eq!(config.tickets, None);
     assert!(config.listen.trusted.is_empty() && config.listen.proxy.is_empty());
+    assert_eq!(config.access_log, None);
     assert_eq!(config.allowed_roots, AllowedRoots::default());
     assert_eq!(config.defaults.of("127.0.0.1:8443".parse().unwrap()), None);
     let cache = Cache {

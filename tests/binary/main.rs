@@ -1,5 +1,6 @@
 //! Tests the real binary from the outside: commands, files, sockets, signals.
 
+mod access_log;
 mod acme;
 mod acme_account;
 mod cert;

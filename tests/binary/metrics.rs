@@ -18,7 +18,10 @@ fn the_documentation_lists_every_metric() {
     let database = Postgres::start();
     let sandbox = redis_cache::sandbox(&database.database(), &redis);
     let config = fs::read_to_string(sandbox.path("sekisho.toml")).expect("a file");
-    sandbox.write_private("sekisho.toml", &format!("{config}{ACME}"));
+    sandbox.write_private(
+        "sekisho.toml",
+        &format!("{config}[log]\naccess = \"access.log\"\n{ACME}"),
+    );
     sandbox.write("root.pem", &ca().root_pem());
     sandbox.import(&["a.example"]);
     let server = sandbox.serve();

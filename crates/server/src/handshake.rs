@@ -47,6 +47,8 @@ pub(crate) struct Established {
     pub(crate) named: bool,
     /// The lookup's revision before `name` was looked up.
     pub(crate) revision: u64,
+    /// How `name` was looked up.
+    pub(crate) lookup: LookupResult,
 }
 
 /// Reads the ClientHello, looks up its name and finishes the handshake, all
@@ -112,6 +114,7 @@ pub(crate) async fn establish(
         name: chosen.name,
         named: chosen.named,
         revision: chosen.revision,
+        lookup: chosen.lookup,
     })
 }
 
@@ -240,6 +243,7 @@ struct Chosen<'a> {
     name: HostName,
     named: bool,
     revision: u64,
+    lookup: LookupResult,
 }
 
 /// Decides what a ClientHello gets:
@@ -296,6 +300,7 @@ async fn decide<'a>(
         name,
         named,
         revision,
+        lookup: how,
     })
 }
 

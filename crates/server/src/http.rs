@@ -8,6 +8,7 @@ mod plain;
 mod streams;
 
 use std::convert::Infallible;
+use std::net::IpAddr;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
@@ -21,6 +22,7 @@ use hyper::server::conn::{http1, http2};
 use hyper::service::{Service, service_fn};
 use hyper_util::rt::TokioTimer;
 
+use crate::access_log::{Entry, Logged};
 use crate::body::Body;
 use crate::frames::Frames;
 use crate::handshake::{Established, Peer};
@@ -156,12 +158,12 @@ impl Http {
 
 /// Service that answers the requests of a connection.
 trait Answering:
-    Service<Request<Incoming>, Response = Response<Answer>, Error = Infallible> + Unpin
+    Service<Request<Incoming>, Response = Response<Logged<Answer>>, Error = Infallible> + Unpin
 {
 }
 
 impl<S> Answering for S where
-    S: Service<Request<Incoming>, Response = Response<Answer>, Error = Infallible> + Unpin
+    S: Service<Request<Incoming>, Response = Response<Logged<Answer>>, Error = Infallible> + Unpin
 {
 }
 
@@ -183,15 +185,22 @@ where
 }
 
 /// Answers one request.
-async fn answer(context: &ConnContext, request: Request<Incoming>) -> Response<Answer> {
+async fn answer(context: &ConnContext, request: Request<Incoming>) -> Response<Logged<Answer>> {
     let has_body = !request.body().is_end_stream();
     let guard = answer::RequestGuard::new(context.timeouts(), has_body);
     let last = is_last(&request);
     let connect = request.method() == Method::CONNECT;
     let http1 = request.version() < Version::HTTP_2;
-    let mut response = match respond(context, request).await {
+    let client = context.client(request.headers());
+    let mut entry = context.entry(&request, client);
+    let mut response = match respond(context, request, client, entry.as_deref_mut()).await {
         Ok(response) => response,
-        Err(refused) => refuse(&refused, http1, context.timeouts()),
+        Err(refused) => {
+            if let Some(entry) = &mut entry {
+                entry.refused(refused.lookup);
+            }
+            refuse(&refused, http1, context.timeouts())
+        }
     };
     context.metrics().request(response.status());
     // After CONNECT, the client may send bytes that are not HTTP.
@@ -203,13 +212,15 @@ async fn answer(context: &ConnContext, request: Request<Incoming>) -> Response<A
         let small = exact.is_some_and(|bytes| bytes <= (SEND_LIMIT / 2) as u64);
         context.timeouts().last(small);
     }
-    response.map(|body| Answer::new(body, guard))
+    Logged::response(response.map(|body| Answer::new(body, guard)), entry)
 }
 
 /// Answers a challenge of a CA, else from the site of the request's host.
 async fn respond(
     context: &ConnContext,
     request: Request<Incoming>,
+    client: IpAddr,
+    mut entry: Option<&mut Entry>,
 ) -> Result<Response<Body>, Refused> {
     framing::check(request.headers())?;
     if let Some(answer) = context.challenge(&request).await {
@@ -218,7 +229,11 @@ async fn respond(
     let target = context.route(&request).await?;
     let site = target.served.value().site();
     let responder = context.responder();
-    let context = RequestContext::new(context, &target);
+    if let Some(entry) = &mut entry {
+        let tenant = &target.served.host().record.tenant;
+        entry.routed(target.name(context), tenant, target.lookup);
+    }
+    let context = RequestContext::new(context, &target, client, entry.as_deref());
     Ok(responder.respond(&context, site, request).await)
 }
 

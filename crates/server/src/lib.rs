@@ -10,12 +10,14 @@
 #![deny(unsafe_code)]
 
 mod accept;
+pub mod access_log;
 pub mod admin;
 mod ask;
 mod authority;
 mod body;
 mod budget;
 mod challenge;
+mod client;
 mod connections;
 mod files;
 mod frames;

@@ -91,12 +91,12 @@ impl LogLimits {
 
 /// Rate limit that passes one line per [`INTERVAL`].
 #[derive(Debug, Default)]
-struct LogLimiter(Mutex<Option<(Instant, u64)>>);
+pub(crate) struct LogLimiter(Mutex<Option<(Instant, u64)>>);
 
 impl LogLimiter {
     /// Returns how many lines were suppressed since the last one; None if this
     /// one is suppressed too.
-    fn allow(&self) -> Option<u64> {
+    pub(crate) fn allow(&self) -> Option<u64> {
         let mut state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let now = Instant::now();
         match &mut *state {

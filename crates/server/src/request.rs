@@ -4,6 +4,7 @@ use std::net::IpAddr;
 
 use sekisho_certs::{HostName, Tenant};
 
+use crate::access_log::Entry;
 use crate::route::{ConnContext, Target};
 
 /// Facts of a routed request, for all steps that answer it.
@@ -17,15 +18,23 @@ pub(crate) struct RequestContext<'a> {
     pub(crate) connection: &'a ConnContext,
     /// Address of the client, for rates, logs and fields.
     pub(crate) client: IpAddr,
+    /// Entry of the access log; none without one.
+    pub(crate) entry: Option<&'a Entry>,
 }
 
 impl<'a> RequestContext<'a> {
-    pub(crate) fn new(connection: &'a ConnContext, target: &'a Target) -> Self {
+    pub(crate) fn new(
+        connection: &'a ConnContext,
+        target: &'a Target,
+        client: IpAddr,
+        entry: Option<&'a Entry>,
+    ) -> Self {
         Self {
             host: target.name(connection),
             tenant: &target.served.host().record.tenant,
             connection,
-            client: connection.peer().address.ip(),
+            client,
+            entry,
         }
     }
 }

@@ -1,22 +1,25 @@
 //! Routes requests: finds the host of a request, and checks that this
 //! connection may ask for it.
 
+use std::net::IpAddr;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use http::{Request, Response, StatusCode};
+use http::{HeaderMap, Request, Response, StatusCode};
 use rustls::pki_types::CertificateDer;
 use rustls::server::ServerConnection;
 use rustls::{HandshakeKind, ProtocolVersion};
 use sekisho_certs::{HostName, NameError, Outcome, Served};
 use tokio::time::Instant;
 
+use crate::access_log::{Connection, Entry};
 use crate::ask::ask;
 use crate::authority;
 use crate::body::Body;
 use crate::budget::Prefix;
 use crate::challenge;
+use crate::client;
 use crate::handshake::{Established, Peer};
-use crate::metrics::Metrics;
+use crate::metrics::{LookupResult, Metrics};
 use crate::respond::Responder;
 use crate::shared::Shared;
 use crate::site::OpenFiles;
@@ -69,6 +72,8 @@ struct Known {
     served: Arc<Served<VirtualHost>>,
     /// The lookup's revision before `name` was looked up.
     revision: u64,
+    /// How the handshake looked `name` up; taken by the first request.
+    lookup: Option<LookupResult>,
 }
 
 /// The host that answers a request.
@@ -76,6 +81,8 @@ pub(crate) struct Target {
     pub(crate) served: Arc<Served<VirtualHost>>,
     /// Name of the request; None for the connection's own name.
     other: Option<HostName>,
+    /// How the host was looked up; None if the connection knew it.
+    pub(crate) lookup: Option<LookupResult>,
 }
 
 impl Target {
@@ -95,6 +102,8 @@ pub(crate) struct Refused {
     pub(crate) text: &'static str,
     /// Whether the connection ends after the refusal.
     pub(crate) ends: bool,
+    /// How the host was looked up, if it was.
+    pub(crate) lookup: Option<LookupResult>,
 }
 
 impl ConnContext {
@@ -106,11 +115,13 @@ impl ConnContext {
             name,
             named,
             revision,
+            lookup,
         } = established;
         let known = named.then(|| Known {
             name: name.clone(),
             served: Arc::clone(&served),
             revision,
+            lookup: Some(lookup),
         });
         let context = Self {
             sent: served,
@@ -130,6 +141,7 @@ impl ConnContext {
         &self.timeouts
     }
 
+    #[allow(dead_code, reason = "read by the steps that answer")]
     /// Returns the addresses of the connection.
     pub(crate) fn peer(&self) -> &Peer {
         &self.peer
@@ -162,6 +174,28 @@ impl ConnContext {
 
     pub(crate) fn responder(&self) -> &Responder {
         &self.shared().responder
+    }
+
+    /// Returns whether the peer's `X-Forwarded-For` and `X-Request-Id` are
+    /// believed.
+    pub(crate) fn is_trusted(&self) -> bool {
+        self.shared().trusted.contain(self.peer.address.ip())
+    }
+
+    /// Returns the client of a request with these fields.
+    pub(crate) fn client(&self, fields: &HeaderMap) -> IpAddr {
+        client::of(self.peer.address.ip(), fields, &self.shared().trusted)
+    }
+
+    /// Begins the access log's entry of a request; none without an access log.
+    pub(crate) fn entry<B>(&self, request: &Request<B>, client: IpAddr) -> Option<Box<Entry>> {
+        let log = self.shared().access_log.as_ref()?;
+        let connection = Connection {
+            tls: self.tls.version,
+            resumed: self.tls.resumed,
+            trusted: self.is_trusted(),
+        };
+        Some(Entry::begin(log, request, client, connection))
     }
 
     /// Answers a challenge, if the request asks for that: before any host is looked
@@ -209,35 +243,42 @@ impl ConnContext {
         // a certificate.
         let mut deadline = Instant::now() + self.shared().limits.handshake;
         let asked = ask(lookup, budget, metrics, &name, self.prefix, &mut deadline);
-        let served = match asked.await.0 {
+        let (outcome, how) = asked.await;
+        let refused = |refusal| Refused {
+            lookup: Some(how),
+            ..refusal
+        };
+        let served = match outcome {
             Outcome::Found(served) => served,
-            Outcome::Absent(_) => return Err(gone),
+            Outcome::Absent(_) => return Err(refused(gone)),
             Outcome::Failed(error) => {
                 self.shared().log_limits.failed(&name, &error);
-                return Err(UNKNOWN);
+                return Err(refused(UNKNOWN));
             }
         };
         let (sent, found) = (&self.sent.host().record, &served.host().record);
         if (&sent.tenant, &sent.tls) != (&found.tenant, &found.tls) {
-            return Err(gone);
+            return Err(refused(gone));
         }
         self.note(&name, &served, revision);
         Ok(Target {
             served,
             other: (!own).then_some(name),
+            lookup: Some(how),
         })
     }
 
     fn known(&self, host: &str) -> Option<Target> {
-        let known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
         let known = known
-            .iter()
+            .iter_mut()
             .find(|known| known.name.as_str().eq_ignore_ascii_case(host))?;
         let lookup = &self.shared().lookup;
         let current = lookup.is_current(&known.served, known.revision);
         current.then(|| Target {
             served: Arc::clone(&known.served),
             other: (self.name.as_ref() != Some(&known.name)).then(|| known.name.clone()),
+            lookup: known.lookup.take(),
         })
     }
 
@@ -246,6 +287,7 @@ impl ConnContext {
             name: name.clone(),
             served: Arc::clone(served),
             revision,
+            lookup: None,
         };
         let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
         match known.iter_mut().find(|known| known.name == *name) {
@@ -269,21 +311,25 @@ pub(crate) const BAD_HOST: Refused = Refused {
     status: StatusCode::BAD_REQUEST,
     text: "The request must name one host, the same in its URL and its Host field.\n",
     ends: false,
+    lookup: None,
 };
 const MISDIRECTED: Refused = Refused {
     status: StatusCode::MISDIRECTED_REQUEST,
     text: "This host is not served on this connection.\n",
     ends: false,
+    lookup: None,
 };
 const GONE: Refused = Refused {
     status: StatusCode::MISDIRECTED_REQUEST,
     text: "This host is no longer served on this connection.\n",
     ends: true,
+    lookup: None,
 };
 const UNKNOWN: Refused = Refused {
     status: StatusCode::SERVICE_UNAVAILABLE,
     text: "The lookup of this host failed. Try again later.\n",
     ends: false,
+    lookup: None,
 };
 
 /// Names that one connection remembers; few pages use more.

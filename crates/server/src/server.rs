@@ -9,6 +9,7 @@ use std::thread;
 use sekisho_certs::{Challenges, Clock, Lookup};
 use tokio::sync::oneshot;
 
+use crate::access_log::AccessLog;
 use crate::budget::Budget;
 use crate::challenge::Answers;
 use crate::connections::Connections;
@@ -49,6 +50,8 @@ pub struct Parts {
     /// Challenges that are answered for CAs; without them, `acme-tls/1` is
     /// refused, and tokens are paths like any other.
     pub challenges: Option<Arc<Challenges>>,
+    /// Access log, if requests are logged.
+    pub access_log: Option<Arc<AccessLog>>,
     /// Clock that certificates' validity is checked against.
     pub clock: Clock,
     /// Hook that each worker calls first, on its own runtime. A store with
@@ -81,8 +84,10 @@ impl Server {
             answers: parts.challenges.map(Answers::new),
             defaults: settings.defaults,
             proxies: settings.proxies,
+            trusted: settings.trusted,
             limits: settings.limits,
             clock: parts.clock,
+            access_log: parts.access_log,
             log_limits: LogLimits::default(),
             on_worker: parts.on_worker,
             https_port: settings.public_port.unwrap_or_else(|| {

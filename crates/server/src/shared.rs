@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use sekisho_certs::{Clock, Lookup};
 
+use crate::access_log::AccessLog;
 use crate::budget::Budget;
 use crate::challenge::Answers;
 use crate::log_limiter::LogLimits;
@@ -24,8 +25,13 @@ pub(crate) struct Shared {
     pub(crate) defaults: Defaults,
     /// `[listen] proxy`: peers that speak the PROXY protocol.
     pub(crate) proxies: Networks,
+    /// `[listen] trusted`: peers whose `X-Forwarded-For` and `X-Request-Id` are
+    /// believed.
+    pub(crate) trusted: Networks,
     pub(crate) limits: Limits,
     pub(crate) clock: Clock,
+    /// `[log] access`; none by default.
+    pub(crate) access_log: Option<Arc<AccessLog>>,
     pub(crate) log_limits: LogLimits,
     /// Port of HTTPS in redirects from plain HTTP.
     pub(crate) https_port: u16,

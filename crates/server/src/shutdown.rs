@@ -52,12 +52,15 @@ impl Shutdown {
     }
 
     /// Drains at the first SIGTERM, SIGINT or SIGQUIT, ends at the second.
-    /// SIGHUP, SIGUSR1 and SIGUSR2, which make other servers reload or reopen
-    /// logs, are logged and change nothing.
+    /// SIGUSR1 calls `reopen`, if there is a log to open again. SIGHUP and
+    /// SIGUSR2, which make other servers reload, are logged and change nothing.
     ///
     /// # Errors
     /// If a signal handler can't be installed.
-    pub fn on_signals(&self) -> io::Result<impl Future<Output = ()> + Send + use<>> {
+    pub fn on_signals<F: Fn() + Send>(
+        &self,
+        reopen: Option<F>,
+    ) -> io::Result<impl Future<Output = ()> + Send + use<F>> {
         let mut terminate = signal(SignalKind::terminate())?;
         let mut interrupt = signal(SignalKind::interrupt())?;
         let mut quit = signal(SignalKind::quit())?;
@@ -73,7 +76,13 @@ impl Shutdown {
                     _ = interrupt.recv() => "SIGINT",
                     _ = quit.recv() => "SIGQUIT",
                     _ = hang_up.recv() => { ignore("SIGHUP"); continue }
-                    _ = user1.recv() => { ignore("SIGUSR1"); continue }
+                    _ = user1.recv() => {
+                        match &reopen {
+                            Some(reopen) => reopen(),
+                            None => ignore("SIGUSR1"),
+                        }
+                        continue;
+                    }
                     _ = user2.recv() => { ignore("SIGUSR2"); continue }
                 };
                 let Some(phase) = phases.next() else { return };

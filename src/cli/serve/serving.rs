@@ -13,6 +13,7 @@ use sekisho_certs::metrics::Registry;
 use sekisho_certs::{
     Challenges, Clock, Documents, Feed, Follower, Lookup, LookupSettings, NeverObtain, Obtain,
 };
+use sekisho_server::access_log::{AccessLog, Target};
 use sekisho_server::admin::{Address, Admin, Listener, Sources};
 use sekisho_server::metrics::{Metrics, register_process};
 use sekisho_server::site::Guard;
@@ -38,6 +39,7 @@ pub(crate) struct Serving {
     issuance: Option<Issuance>,
     keeper: Keeper,
     admin: Option<(Listener, Admin)>,
+    access_log: Option<Arc<AccessLog>>,
     shutdown: Shutdown,
     store: String,
     /// `[cache] memory`.
@@ -74,18 +76,24 @@ impl Serving {
         let shutdown = Shutdown::new();
         let metrics = Arc::new(Metrics::default());
         let responder = Arc::new(Responder::new(config.cache.files, guard));
+        let access_log = access_log(config)?;
         let parts = Parts {
             lookup: Arc::clone(&lookup),
             metrics: Arc::clone(&metrics),
             responder: Arc::clone(&responder),
             // Another server may order, and a command that orders has no sockets.
             challenges,
+            access_log: access_log.clone(),
             clock: Clock::System,
             on_worker: worker::register,
         };
         let server = Server::build(config.settings(), parts).map_err(with_hint)?;
+        let mut registry = registry(&opened, &lookup, &metrics, &responder, issuance.as_ref());
+        if let Some(log) = &access_log {
+            log.register(registry.sub_registry_with_prefix("sekisho"));
+        }
         let sources = Sources {
-            registry: registry(&opened, &lookup, &metrics, &responder, issuance.as_ref()),
+            registry,
             metrics: Arc::clone(&metrics),
             lookup: Box::new(move || lookup.stats()),
             draining: {
@@ -107,6 +115,7 @@ impl Serving {
             issuance,
             keeper,
             admin,
+            access_log,
             shutdown,
             store: opened.shown,
             memory: Size(config.cache.memory),
@@ -155,8 +164,9 @@ impl Serving {
     pub(super) fn run_until_signalled(self) -> Result<()> {
         let shutdown = self.shutdown();
         let enter = self.background.enter();
+        let reopen = self.access_log.clone().map(|log| move || log.reopen());
         let signals = shutdown
-            .on_signals()
+            .on_signals(reopen)
             .context("signals can't be waited for")?;
         drop(enter);
         self.background.spawn(signals);
@@ -186,8 +196,23 @@ impl Serving {
             }
             self.server.run(self.shutdown).await
         })?;
+        if let Some(log) = self.access_log {
+            log.flush();
+        }
         Ok(())
     }
+}
+
+/// Opens the access log; none without `[log] access`.
+fn access_log(config: &Config) -> Result<Option<Arc<AccessLog>>> {
+    let Some(settings) = &config.access_log else {
+        return Ok(None);
+    };
+    let opened = AccessLog::start(settings).with_context(|| match &settings.target {
+        Target::File(path) => format!("[log] access: {} can't be opened", path.display()),
+        Target::Stdout => "[log] access: standard output can't be used".to_owned(),
+    });
+    opened.map(Some)
 }
 
 fn lookup(

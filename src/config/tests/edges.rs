@@ -1,6 +1,8 @@
-//! Tests the networks of `[listen]`.
+//! Tests the networks of `[listen]`, and `[log]`.
 
 use std::net::IpAddr;
+
+use sekisho_server::access_log::{self, Format, Target};
 
 use super::*;
 
@@ -20,5 +22,31 @@ fn networks_are_trusted_or_speak_the_proxy_protocol() {
     ] {
         let found = [inside, proxy, outside].map(|address| networks.contain(address));
         assert_eq!(found, contained);
+    }
+}
+
+#[test]
+fn the_access_log_has_a_target_and_a_format() {
+    let file = |path: &str| Target::File(path.into());
+    for (text, target, format) in [
+        (
+            "access = \"access.log\"",
+            file("/etc/sekisho/access.log"),
+            Format::Json,
+        ),
+        (
+            "access = \"/var/log/a.log\"\nformat = \"json\"",
+            file("/var/log/a.log"),
+            Format::Json,
+        ),
+        (
+            "access = \"-\"\nformat = \"combined\"",
+            Target::Stdout,
+            Format::Combined,
+        ),
+    ] {
+        let config = parse(&format!("{MINIMAL}[log]\n{text}\n")).unwrap();
+        let settings = access_log::Settings { target, format };
+        assert_eq!(config.access_log, Some(settings));
     }
 }

@@ -28,9 +28,11 @@ const UNKNOWN_CODING: Refused = Refused {
     status: StatusCode::NOT_IMPLEMENTED,
     text: "The only transfer coding of this server is chunked.\n",
     ends: true,
+    lookup: None,
 };
 const CHUNKED_TWICE: Refused = Refused {
     status: StatusCode::BAD_REQUEST,
     text: "A body is chunked once.\n",
     ends: true,
+    lookup: None,
 };

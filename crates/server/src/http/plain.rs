@@ -13,9 +13,11 @@ use tokio::net::TcpStream;
 use tokio::time::{Instant, timeout_at};
 
 use super::{MAX_HEAD, MAX_HEADERS};
+use crate::access_log::{Connection, Entry, Logged};
 use crate::authority;
 use crate::body::Body;
 use crate::challenge;
+use crate::client;
 use crate::handshake::Peer;
 use crate::redirect::to_https;
 use crate::refuse;
@@ -28,12 +30,13 @@ use crate::shared::Shared;
 pub(crate) async fn redirect(socket: TcpStream, peer: Peer, begun: Instant, shared: &Shared) {
     let service = service_fn(async |request: Request<Incoming>| {
         let prefix = peer.address.ip().into();
+        let entry = entry(&request, peer, shared);
         let response = match challenge::respond(&request, shared, prefix).await {
             Some(answer) => answer,
             None => to_same_url(&request, shared.https_port),
         };
         shared.metrics.request(response.status());
-        Ok::<_, Infallible>(response)
+        Ok::<_, Infallible>(Logged::response(response, entry))
     });
     let connection = http1::Builder::new()
         .header_read_timeout(None)
@@ -48,6 +51,18 @@ pub(crate) async fn redirect(socket: TcpStream, peer: Peer, begun: Instant, shar
     if let Ok(Ok(parts)) = timeout_at(begun + shared.limits.head, connection).await {
         refuse::refuse(parts.io.into_inner(), &[]).await;
     }
+}
+
+/// Begins the access log's entry of a request; none without an access log.
+fn entry<B>(request: &Request<B>, peer: Peer, shared: &Shared) -> Option<Box<Entry>> {
+    let log = shared.access_log.as_ref()?;
+    let peer = peer.address.ip();
+    let client = client::of(peer, request.headers(), &shared.trusted);
+    let connection = Connection {
+        trusted: shared.trusted.contain(peer),
+        ..Connection::default()
+    };
+    Some(Entry::begin(log, request, client, connection))
 }
 
 fn to_same_url<B>(request: &Request<B>, port: u16) -> Response<Body> {

@@ -13,6 +13,7 @@ use std::time::Duration;
 
 use rustls::ClientConfig;
 use sekisho_certs::{Challenges, Clock, HostName, Lookup, LookupSettings, NeverObtain, Obtain};
+use sekisho_server::access_log::AccessLog;
 use sekisho_server::metrics::Metrics;
 use sekisho_server::network::Networks;
 use sekisho_server::site::{AllowedRoots, Guard, OwnFiles, Site};
@@ -42,6 +43,7 @@ pub struct Setup {
     pub clock: Clock,
     pub obtain: Arc<dyn Obtain>,
     pub challenges: Option<Arc<Challenges>>,
+    pub access_log: Option<Arc<AccessLog>>,
 }
 
 impl Default for Setup {
@@ -64,6 +66,7 @@ impl Default for Setup {
             clock: Clock::System,
             obtain: Arc::new(NeverObtain),
             challenges: None,
+            access_log: None,
         }
     }
 }
@@ -143,6 +146,7 @@ pub fn start(store: impl Into<Arc<Scripted>>, setup: &Setup) -> Running {
         metrics: Arc::clone(&metrics),
         responder: Arc::clone(&responder),
         challenges: setup.challenges.clone(),
+        access_log: setup.access_log.clone(),
         clock: setup.clock.clone(),
         on_worker: || {},
     };

@@ -155,6 +155,18 @@ const WRONG: &[(&str, &str)] = &[
         "[listen] proxy: invalid type: string \"10.0.0.5\", expected a list in [ ]",
     ),
     (
+        "log.format = \"json\"",
+        "[log] format: is of use with access alone; write access = \"access.log\"",
+    ),
+    (
+        "log = { access = \"-\", format = \"common\" }",
+        "[log] format: \"common\" is no format; write \"json\" or \"combined\"",
+    ),
+    (
+        "log.access = \"\"",
+        "[log] access: the path must not be empty",
+    ),
+    (
         "keys.master = \"c2VjcmV0\"",
         "[keys] master: this is no source of a key; write \"file:PATH\"",
     ),

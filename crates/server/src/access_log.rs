@@ -1,0 +1,109 @@
+//! Access log: one line per request, to a file or standard output.
+//!
+//! A request has an [`Entry`] while there is an access log. Dropping the entry,
+//! at the end of the answer's body or where the client left, writes the line.
+//! A thread of its own writes lines from a bounded queue: no request waits for
+//! it.
+
+mod combined;
+mod entry;
+mod file;
+mod json;
+mod queue;
+mod request_id;
+mod text;
+mod time;
+
+use std::io;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use sekisho_certs::metrics::Registry;
+
+pub(crate) use entry::{Connection, Entry, Logged};
+use file::File;
+use queue::Queue;
+#[allow(unused_imports, reason = "read by the reverse proxy")]
+pub(crate) use request_id::X_REQUEST_ID;
+
+/// Where the access log is written to, and how.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Settings {
+    /// Target of the lines.
+    pub target: Target,
+    /// Format of the lines.
+    pub format: Format,
+}
+
+/// Target of the access log's lines.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Target {
+    /// Standard output.
+    Stdout,
+    /// A file, created with mode 640.
+    File(PathBuf),
+}
+
+/// Format of the access log's lines.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Format {
+    /// One JSON object per line.
+    Json,
+    /// The combined format of Apache and nginx, and further fields behind it.
+    Combined,
+}
+
+/// Open access log.
+#[derive(Debug)]
+pub struct AccessLog {
+    format: Format,
+    queue: Queue,
+}
+
+impl AccessLog {
+    /// Opens the target and starts the thread that writes.
+    ///
+    /// # Errors
+    /// If the file can't be opened, or the thread not started.
+    pub fn start(settings: &Settings) -> io::Result<Arc<Self>> {
+        let file = File::open(&settings.target)?;
+        Ok(Arc::new(Self {
+            format: settings.format,
+            queue: Queue::start(file)?,
+        }))
+    }
+
+    /// Opens the file again, behind the line that is being written. If that fails,
+    /// the open file is kept. Does not wait.
+    pub fn reopen(&self) {
+        self.queue.reopen();
+    }
+
+    /// Waits until earlier lines are written, at most 1 s.
+    pub fn flush(&self) {
+        self.queue.flush();
+    }
+
+    /// Registers the metric of lines that were dropped.
+    pub fn register(&self, registry: &mut Registry) {
+        let help = "Lines of the access log that were dropped: not written, or not fast enough";
+        let dropped = self.queue.dropped().clone();
+        registry.register("access_log_lines_dropped", help, dropped);
+    }
+
+    fn write(&self, entry: &Entry) {
+        let mut line = Vec::with_capacity(TYPICAL_LINE);
+        match self.format {
+            Format::Json => json::write(&mut line, entry),
+            Format::Combined => combined::write(&mut line, entry),
+        }
+        line.push(b'\n');
+        self.queue.push(line);
+    }
+}
+
+/// Bytes that most lines have room in.
+const TYPICAL_LINE: usize = 640;
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,100 @@
+//! Target of the lines: each line is one write.
+
+use std::fs;
+use std::io::{self, Write};
+use std::os::fd::AsFd;
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::Path;
+
+use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
+
+use super::Target;
+
+/// Open target.
+#[derive(Debug)]
+pub(super) struct File {
+    target: Target,
+    open: fs::File,
+    /// The last write took only the beginning of a line.
+    torn: bool,
+}
+
+impl File {
+    /// Opens the target.
+    ///
+    /// # Errors
+    /// The system's. A named pipe that no process reads is an error, too.
+    pub(super) fn open(target: &Target) -> io::Result<Self> {
+        let open = match target {
+            Target::Stdout => fs::File::from(io::stdout().as_fd().try_clone_to_owned()?),
+            Target::File(path) => append_to(path)?,
+        };
+        Ok(Self {
+            target: target.clone(),
+            open,
+            torn: false,
+        })
+    }
+
+    /// Opens the file again. Standard output stays as it is.
+    ///
+    /// # Errors
+    /// As [`File::open`]; the open file is then kept.
+    pub(super) fn reopen(&mut self) -> io::Result<()> {
+        if let Target::File(path) = &self.target {
+            self.open = append_to(path)?;
+            self.torn = false;
+        }
+        Ok(())
+    }
+
+    /// Writes a line, which ends with a line break. Behind half a line, of which
+    /// a full disk took no more, it begins a new one.
+    ///
+    /// # Errors
+    /// The system's; the line is then lost, or its rest.
+    pub(super) fn write(&mut self, line: &[u8]) -> io::Result<()> {
+        if self.torn {
+            self.open.write_all(b"\n")?;
+            self.torn = false;
+        }
+        let mut rest = line;
+        while !rest.is_empty() {
+            match self.open.write(rest) {
+                Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
+                Ok(written) => {
+                    rest = &rest[written..];
+                    self.torn = !rest.is_empty();
+                }
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Opens a file to append lines to. Opening does not wait for the reader of a
+/// named pipe; writing does.
+fn append_to(path: &Path) -> io::Result<fs::File> {
+    let flags = OFlags::NONBLOCK | OFlags::NOCTTY;
+    let file = fs::File::options()
+        .append(true)
+        .create(true)
+        .mode(MODE)
+        .custom_flags(i32::try_from(flags.bits()).expect("flags of open(2) fit"))
+        .open(path)?;
+    fcntl_setfl(&file, fcntl_getfl(&file)? - OFlags::NONBLOCK)?;
+    Ok(file)
+}
+
+/// Readable by the group, which may be that of a log shipper.
+const MODE: u32 = 0o640;
+
+#[cfg(test)]
+impl File {
+    /// Lets the next line find half a line before it.
+    pub(super) fn tear(&mut self) {
+        self.torn = true;
+    }
+}

@@ -1,0 +1,127 @@
+//! Queue of lines for the thread that writes them.
+
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::thread;
+use std::time::Duration;
+
+use sekisho_certs::metrics::Counter;
+
+use super::file::File;
+use crate::log_limiter::LogLimiter;
+
+/// Bounded queue of lines. A line without room is dropped and counted: no
+/// request waits for a slow disk.
+#[derive(Debug)]
+pub(super) struct Queue {
+    messages: SyncSender<Message>,
+    state: Arc<State>,
+}
+
+/// State that the queue shares with its writer.
+#[derive(Debug, Default)]
+struct State {
+    /// Bytes in the queue. Relaxed: the count bounds memory and orders nothing
+    /// else.
+    bytes: AtomicUsize,
+    /// Asks the writer to open the file again. Release in `reopen` pairs with
+    /// Acquire in the writer.
+    reopen: AtomicBool,
+    dropped: Counter,
+    full: LogLimiter,
+    failed: LogLimiter,
+}
+
+#[derive(Debug)]
+enum Message {
+    Line(Vec<u8>),
+    /// Wakes the writer.
+    Wake,
+    Flush(SyncSender<()>),
+}
+
+impl Queue {
+    /// Starts the thread that writes lines to `file`.
+    pub(super) fn start(file: File) -> io::Result<Self> {
+        let (messages, received) = sync_channel(MAX_LINES);
+        let state = Arc::<State>::default();
+        let shared = Arc::clone(&state);
+        thread::Builder::new()
+            .name("access-log".to_owned())
+            .spawn(move || write(file, &received, &shared))?;
+        Ok(Self { messages, state })
+    }
+
+    pub(super) fn push(&self, line: Vec<u8>) {
+        let (state, length) = (&self.state, line.len());
+        let before = state.bytes.fetch_add(length, Ordering::Relaxed);
+        let fits = before + length <= MAX_BYTES;
+        if fits && self.messages.try_send(Message::Line(line)).is_ok() {
+            return;
+        }
+        state.bytes.fetch_sub(length, Ordering::Relaxed);
+        state.dropped.inc();
+        if let Some(others) = state.full.allow() {
+            tracing::warn!(
+                others,
+                "a line of the access log was dropped: lines come faster than they are written"
+            );
+        }
+    }
+
+    pub(super) fn reopen(&self) {
+        self.state.reopen.store(true, Ordering::Release);
+        // A full queue wakes the writer anyway.
+        let _ = self.messages.try_send(Message::Wake);
+    }
+
+    /// Waits until the lines before are written, at most [`FLUSH_TIMEOUT`].
+    pub(super) fn flush(&self) {
+        let (written, done) = sync_channel(1);
+        // A full queue means that nothing takes lines: they are lost.
+        if self.messages.try_send(Message::Flush(written)).is_ok() {
+            let _ = done.recv_timeout(FLUSH_TIMEOUT);
+        }
+    }
+
+    pub(super) fn dropped(&self) -> &Counter {
+        &self.state.dropped
+    }
+}
+
+/// Writes what the queue has until its sender is gone.
+fn write(mut file: File, received: &Receiver<Message>, state: &State) {
+    while let Ok(message) = received.recv() {
+        if state.reopen.swap(false, Ordering::AcqRel) {
+            match file.reopen() {
+                Ok(()) => tracing::info!("access log opened again"),
+                Err(error) => tracing::error!(
+                    %error,
+                    "access log can't be opened again: lines go on to the open file"
+                ),
+            }
+        }
+        match message {
+            Message::Line(line) => {
+                if let Err(error) = file.write(&line) {
+                    state.dropped.inc();
+                    if let Some(others) = state.failed.allow() {
+                        tracing::error!(%error, others, "a line of the access log can't be written");
+                    }
+                }
+                state.bytes.fetch_sub(line.len(), Ordering::Relaxed);
+            }
+            Message::Wake => {}
+            Message::Flush(written) => drop(written.try_send(())),
+        }
+    }
+}
+
+/// Lines in the queue: a fifth of a second at 20,000 requests per second.
+const MAX_LINES: usize = 4096;
+/// Bytes in the queue. Most lines have 500.
+const MAX_BYTES: usize = 4 << 20;
+/// Longest flush; a drain may end this much later.
+const FLUSH_TIMEOUT: Duration = Duration::from_secs(1);
