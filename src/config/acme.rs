@@ -9,8 +9,8 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use sekisho_certs::{Clock, HostName, KeyType, Secret};
+use sekisho_dns::Resolver;
 use sekisho_issuance::acme::ExternalAccount;
-use sekisho_issuance::resolver::Resolver;
 use sekisho_issuance::settings::{DnsZone, SettingError, Settings};
 use sekisho_issuance::solver::dns01::{
     self, ExecSettings, Rfc2136Settings, TsigKey, WebhookSettings, WriterSettings,

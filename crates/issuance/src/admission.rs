@@ -38,12 +38,12 @@ pub use rules::orderable;
 
 use crate::acme::Meta;
 use crate::names::registered_domain;
-use crate::resolver::Resolver;
 use crate::settings::SettingError;
 use ask::Ask;
 use decision::No;
 use memory::{Denied, Granted, Memory};
 use rules::Lists;
+use sekisho_dns::Resolver;
 
 /// Conditions of a certificate on first access. The default has none but a record.
 #[derive(Clone, Debug, Default)]

@@ -10,7 +10,6 @@ pub mod ledger;
 mod metrics;
 pub mod names;
 pub mod quota;
-pub mod resolver;
 pub mod schedule;
 pub mod settings;
 pub mod solver;

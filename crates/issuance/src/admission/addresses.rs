@@ -6,7 +6,7 @@ use hickory_proto::rr::{RData, RecordType};
 use sekisho_certs::HostPattern;
 
 use super::decision::No;
-use crate::resolver::Resolver;
+use sekisho_dns::Resolver;
 
 /// Says yes if one of the name's A and AAAA records, also through CNAMEs, is an
 /// expected address. A wildcard is resolved as it stands, which answers with the

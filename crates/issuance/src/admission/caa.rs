@@ -7,7 +7,7 @@ use hickory_proto::rr::{RData, RecordType};
 use sekisho_certs::HostPattern;
 
 use super::decision::No;
-use crate::resolver::Resolver;
+use sekisho_dns::Resolver;
 
 /// CAs that the CAA records of a name allow, by their issuer domain names.
 ///

@@ -6,7 +6,7 @@ use std::time::Duration;
 use sekisho_certs::{HostPattern, Tenant};
 
 use super::caa::Issuers;
-use crate::resolver::ResolveError;
+use sekisho_dns::ResolveError;
 
 /// Decision about the certificate of a name.
 #[derive(Clone, Debug)]

@@ -26,12 +26,12 @@ use sekisho_certs::HostPattern;
 use serde::{Deserialize, Serialize};
 use tokio::time::timeout;
 
-use crate::resolver::{PORT, Resolver};
 pub use error::{Error, Fault};
 use exec::Exec;
 pub use exec::ExecSettings;
 use rfc2136::Rfc2136;
 pub use rfc2136::Rfc2136Settings;
+use sekisho_dns::{PORT, Resolver};
 pub use tsig::TsigKey;
 use webhook::Webhook;
 pub use webhook::WebhookSettings;

@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use hickory_proto::rr::{RData, RecordType};
 use sekisho_certs::{Clock, HostPattern};
-use sekisho_issuance::resolver::Resolver;
+use sekisho_dns::Resolver;
 use sekisho_issuance::solver::dns01::{
     Dns01, Presented, Rfc2136Settings, Settings, TsigKey, WriterSettings,
 };

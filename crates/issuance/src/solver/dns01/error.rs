@@ -1,7 +1,7 @@
 //! Why a record is not in place, and whose fault it is.
 
 use crate::acme::Blame;
-use crate::resolver::ResolveError;
+use sekisho_dns::ResolveError;
 
 /// Failure of DNS-01 for one name, in words for an operator. Never shows a key.
 #[derive(Clone, Debug, thiserror::Error)]

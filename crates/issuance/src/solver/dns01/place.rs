@@ -7,7 +7,7 @@ use sekisho_certs::HostPattern;
 
 use super::error::Fault;
 use crate::names::is_public_suffix;
-use crate::resolver::Resolver;
+use sekisho_dns::Resolver;
 
 /// Returns the name of the record and of its zone.
 pub(super) async fn find(resolver: &Resolver, name: &HostPattern) -> Result<(Name, Name), Fault> {

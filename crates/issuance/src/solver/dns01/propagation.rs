@@ -11,7 +11,7 @@ use tokio::time::{Instant, sleep, timeout, timeout_at};
 use super::error::Fault;
 use super::place::parse;
 use super::{Presented, Settings};
-use crate::resolver::{TRY, question, send};
+use sekisho_dns::{TRY, question, send};
 
 /// Waits for a record, up to the bound of the settings.
 pub(super) async fn wait(settings: &Settings, presented: &Presented) -> Result<(), Fault> {

@@ -13,7 +13,7 @@ use sekisho_certs::Clock;
 use super::error::Fault;
 use super::place::parse;
 use super::{Action, Presented, TsigKey};
-use crate::resolver::send;
+use sekisho_dns::send;
 
 /// Server that takes updates.
 #[derive(Clone, Debug)]

@@ -1,7 +1,7 @@
 //! Where records go.
 
+use sekisho_dns::Resolver;
 use sekisho_issuance::acme::Blame;
-use sekisho_issuance::resolver::Resolver;
 use sekisho_issuance::solver::dns01::{Dns01, Fault};
 use sekisho_testkit::services::{Knot, Zone};
 use tokio::net::UdpSocket;

@@ -1,8 +1,4 @@
-//! Stub resolver: asks recursive name servers (RFC 1035), and follows CNAMEs.
-//!
-//! Nothing is cached, and DNSSEC is not validated: the name servers do both.
-
-mod exchange;
+//! Questions to name servers in turn, and the answers of all CNAMEs' ends.
 
 use std::fs;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
@@ -12,7 +8,7 @@ use hickory_proto::op::{Edns, Message, Query, ResponseCode};
 use hickory_proto::rr::{Name, RData, Record, RecordType};
 use tokio::time::timeout;
 
-use exchange::exchange;
+use crate::exchange::{MAX_DATAGRAM, exchange};
 
 /// Resolver over configured name servers.
 #[derive(Clone, Debug)]
@@ -57,20 +53,26 @@ impl Resolver {
     /// # Errors
     /// [`ResolveError`].
     pub async fn records(&self, name: &str, kind: RecordType) -> Result<Vec<RData>, ResolveError> {
+        Ok(self.found(name, kind).await?.data)
+    }
+
+    /// Like [`Self::records`], with the time that the records may be kept for.
+    pub(crate) async fn found(&self, name: &str, kind: RecordType) -> Result<Found, ResolveError> {
         let parsed = Name::from_ascii(name);
         let mut at = parsed.map_err(|why| ResolveError::Name(name.into(), why.to_string()))?;
         at.set_fqdn(true);
+        let mut found = Found::default();
         let mut aliases = 0;
         loop {
             let asked = at.clone();
             let answers = self.ask(&asked, kind).await?.answers;
             loop {
-                let found = data(&answers, &at, kind);
-                if !found.is_empty() {
+                found.data = found.take(&answers, &at, kind);
+                if !found.data.is_empty() {
                     return Ok(found);
                 }
-                let Some(RData::CNAME(target)) = data(&answers, &at, RecordType::CNAME).pop()
-                else {
+                let alias = found.take(&answers, &at, RecordType::CNAME).pop();
+                let Some(RData::CNAME(target)) = alias else {
                     break;
                 };
                 aliases += 1;
@@ -80,13 +82,16 @@ impl Resolver {
                 at = target.0;
             }
             if at == asked {
-                return Ok(Vec::new());
+                return Ok(found);
             }
         }
     }
 
     /// Returns the first answer that is no failure; NXDOMAIN is an answer.
-    pub(crate) async fn ask(&self, name: &Name, kind: RecordType) -> Result<Message, ResolveError> {
+    ///
+    /// # Errors
+    /// [`ResolveError::NoAnswer`].
+    pub async fn ask(&self, name: &Name, kind: RecordType) -> Result<Message, ResolveError> {
         let mut why = String::new();
         let tries = self.servers.len() * ROUNDS;
         for server in self.servers.iter().cycle().take(tries) {
@@ -103,9 +108,29 @@ impl Resolver {
     }
 }
 
-/// Sends a request to one server, once. Returns its answer, and the bytes of it, or
-/// what went wrong within the bound.
-pub(crate) async fn send(
+/// Records that a name or its CNAMEs lead to.
+#[derive(Debug, Default)]
+pub(crate) struct Found {
+    pub(crate) data: Vec<RData>,
+    /// Smallest TTL of these records and of the CNAMEs before them, in seconds.
+    pub(crate) ttl: Option<u32>,
+}
+
+impl Found {
+    /// Returns the data of a name's records of one kind, and notes their TTL.
+    fn take(&mut self, answers: &[Record], name: &Name, kind: RecordType) -> Vec<RData> {
+        let of = |record: &&Record| record.name == *name && record.record_type() == kind;
+        let found = answers.iter().filter(of);
+        self.ttl = found.clone().map(|record| record.ttl).chain(self.ttl).min();
+        found.map(|record| record.data.clone()).collect()
+    }
+}
+
+/// Sends a request to one server, once. Returns its answer, and the bytes of it.
+///
+/// # Errors
+/// A text that says what went wrong within the bound.
+pub async fn send(
     server: SocketAddr,
     request: &Message,
     bound: Duration,
@@ -117,21 +142,16 @@ pub(crate) async fn send(
 }
 
 /// Makes a question for a recursive server.
-pub(crate) fn question(name: &Name, kind: RecordType) -> Message {
+#[must_use]
+pub fn question(name: &Name, kind: RecordType) -> Message {
     // With a random id; the socket adds a random port (RFC 5452).
     let mut message = Message::query();
     message.metadata.recursion_desired = true;
     message.add_query(Query::query(name.clone(), kind));
     let mut edns = Edns::new();
-    edns.set_max_payload(exchange::MAX_DATAGRAM);
+    edns.set_max_payload(MAX_DATAGRAM);
     message.set_edns(edns);
     message
-}
-
-fn data(answers: &[Record], name: &Name, kind: RecordType) -> Vec<RData> {
-    let of = |record: &&Record| record.name == *name && record.record_type() == kind;
-    let found = answers.iter().filter(of);
-    found.map(|record| record.data.clone()).collect()
 }
 
 /// Reads the name servers of resolv.conf(5). Addresses with a zone are passed
@@ -152,12 +172,12 @@ fn system(text: &str) -> Vec<SocketAddr> {
 
 const SYSTEM: &str = "/etc/resolv.conf";
 /// Port of name servers.
-pub(crate) const PORT: u16 = 53;
+pub const PORT: u16 = 53;
 /// As many as common resolvers follow.
 const MAX_ALIASES: usize = 8;
 /// Most answers come within it; a server that is slower has cached its answer when
 /// it is asked again.
-pub(crate) const TRY: Duration = Duration::from_secs(2);
+pub const TRY: Duration = Duration::from_secs(2);
 /// A lost datagram must not fail an answer.
 const ROUNDS: usize = 2;
 

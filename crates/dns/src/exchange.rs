@@ -9,7 +9,7 @@ use tokio::net::{TcpStream, UdpSocket};
 
 /// Sends a question or an update to a name server. Returns the answer, and its
 /// bytes, which a signature covers. The caller bounds the time.
-pub(super) async fn exchange(
+pub(crate) async fn exchange(
     server: SocketAddr,
     request: &Message,
 ) -> io::Result<(Message, Vec<u8>)> {
@@ -79,4 +79,4 @@ fn answers(answer: &Message, request: &Message) -> bool {
 
 /// Bytes of an answer over UDP. Larger datagrams would be fragmented on many
 /// paths (DNS flag day 2020).
-pub(super) const MAX_DATAGRAM: u16 = 1232;
+pub(crate) const MAX_DATAGRAM: u16 = 1232;
