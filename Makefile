@@ -16,7 +16,7 @@ tool = $(CARGO) $(1) --version >/dev/null 2>&1 || CARGO_PROFILE_DEV_DEBUG=0 $(CA
 
 .PHONY: help
 help: ## Show the targets
-	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 22
+	@sed -n 's/^\([a-z0-9-]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 22
 
 .PHONY: demo
 demo: ## Build it unoptimized, serve 1,000 hosts, fetch some of them with curl
@@ -41,7 +41,7 @@ verify: ## Fetch 1,000 random hosts of 100,000 with curl and openssl s_client
 
 .PHONY: deps
 deps: ## Install what building and testing need, or name what is missing
-	@tools/need build curl openssl nginx redis valkey postgresql pgbouncer knot go
+	@tools/need build curl openssl nginx nginx-lua node redis valkey postgresql pgbouncer knot go
 	@tools/pebble
 
 .PHONY: test
@@ -158,6 +158,43 @@ acme-faults: deps ## Kill servers, flood them and hang the CA while they order c
 acme-faults-quick: deps ## Do a little of that, unoptimized, in a minute and a half
 	$(CARGO) build --workspace --locked --bins --test sizes
 	target/debug/sekisho-bench acme-faults --quick --sekisho target/debug/sekisho
+
+# Binaries for the proofs below, built as for the tests.
+PROOF := $(CARGO) build --workspace --locked --bins --test sizes
+
+.PHONY: h2spec
+h2spec: ## Run h2spec, all cases, on files and through the proxy
+	@tools/need build nginx nginx-lua node go
+	@tools/h2spec/build
+	$(PROOF)
+	target/debug/sekisho-bench h2spec --sekisho target/debug/sekisho
+
+.PHONY: smuggling
+smuggling: ## Send requests that servers read differently, over HTTP/1.1 and HTTP/2
+	@tools/need build nginx nginx-lua node
+	$(PROOF)
+	target/debug/sekisho-bench smuggling --sekisho target/debug/sekisho
+
+.PHONY: smuggling-quick
+smuggling-quick: # Each case once, not cut into single bytes too
+	@tools/need build nginx nginx-lua node
+	$(PROOF)
+	target/debug/sekisho-bench smuggling --quick --sekisho target/debug/sekisho
+
+# Not a step of .ci/run: what others notice is measured, on cores of their own.
+.PHONY: floods
+floods: ## Attack each limit and measure another tenant's clients beside it
+	@tools/need build nginx nginx-lua
+	$(CARGO) build --release --locked --workspace
+	target/release/sekisho-bench floods --sekisho target/release/sekisho
+
+HOSTS ?= 10000
+
+.PHONY: sites
+sites: ## Visit HOSTS=10000 hosts, each with a site of its own; WebSocket in Chromium
+	@tools/need build nginx nginx-lua node chromium
+	$(CARGO) build --release --locked --workspace
+	target/release/sekisho-bench sites --hosts $(HOSTS) --sekisho target/release/sekisho
 
 .PHONY: renewal-year
 renewal-year: ## Simulate a year of renewals, 2,000,000 hosts; draws docs/renewal-year.svg

@@ -1,11 +1,11 @@
-//! Flood test: what one client's flood of HTTP/2 frames costs its neighbours.
+//! Flood test: what one client's flood costs its neighbours.
 //!
 //! Neighbours send requests over open HTTP/1.1 connections at a steady rate.
-//! For each kind of frame they are measured twice: on a quiet server, and
-//! during a flood. Another thread floods the server over one connection, and
-//! reconnects as soon as the server ends it.
+//! For each kind of flood they are measured twice: on a quiet server, and
+//! during a flood. Another thread floods the server, and reconnects as soon as the
+//! server ends a connection.
 
-mod attacker;
+pub(crate) mod attacker;
 
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
@@ -15,7 +15,7 @@ use clap::Args;
 use tokio::runtime;
 use tokio::time::{MissedTickBehavior, interval};
 
-use self::attacker::{Flooding, Kind};
+use self::attacker::{Flooding, Kind, Target};
 use crate::load::client::Client;
 use crate::load::{Outcome, Tally};
 use crate::tls::{Group, Offer, Trust, Version};
@@ -67,11 +67,19 @@ async fn measure(options: &Options) -> Result<()> {
         false => options.kinds.clone(),
     };
     let mut worst = 0.0_f64;
-    println!("frames          quiet p50/p99 µs  flood p50/p99 µs  ratio  written/s connections");
+    println!("flood           quiet p50/p99 µs  flood p50/p99 µs  ratio  written/s connections");
+    let target = Target {
+        address: options.target,
+        host: options.name.clone(),
+        path: options.path.clone(),
+        net: None,
+        per_prefix: usize::MAX,
+    };
+    let over = Duration::from_secs(options.seconds);
     for kind in kinds {
-        let quiet = neighbours(options).await?;
-        let flooding = Flooding::start(options.target, &options.name, kind)?;
-        let flood = neighbours(options).await;
+        let quiet = neighbours(&target, over).await?;
+        let flooding = Flooding::start(&target, kind)?;
+        let flood = neighbours(&target, over).await;
         let sent = flooding.stop()?;
         let flood = flood?;
         let (before, during) = (&quiet.operation_us, &flood.operation_us);
@@ -87,7 +95,7 @@ async fn measure(options: &Options) -> Result<()> {
             sent.frames as f64 / flood.seconds,
             sent.connections,
         );
-        ensure!(sent.frames > 0, "no frame was sent: {}", sent.problem);
+        ensure!(sent.frames > 0, "nothing was sent");
     }
     let bound = options.at_most;
     ensure!(
@@ -99,34 +107,33 @@ async fn measure(options: &Options) -> Result<()> {
 
 /// Measures requests on open connections, at a rate that leaves the server
 /// mostly idle.
-async fn neighbours(options: &Options) -> Result<Outcome> {
+pub(crate) async fn neighbours(target: &Target, over: Duration) -> Result<Outcome> {
     let offer = Offer {
         version: Version::Tls13,
         group: Group::X25519,
         trust: Trust::Anyone,
         resume: None,
     };
-    let client = Client::new(options.target, &offer, DEADLINE)?;
+    let client = Client::new(target.address, &offer, DEADLINE)?;
     let failed = |failure: crate::load::Failure| anyhow!("a neighbour failed: {}", failure.kind());
     let mut connections = Vec::new();
     for _ in 0..NEIGHBOURS {
-        connections.push(client.open(&options.name).await.map_err(failed)?);
+        connections.push(client.open(&target.host).await.map_err(failed)?);
     }
     let mut tally = Tally::new()?;
     let mut buffer = Vec::new();
     let mut ticks = interval(PAUSE);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let begun = Instant::now();
-    let end = Duration::from_secs(options.seconds);
     for turn in (0..NEIGHBOURS).cycle() {
-        if begun.elapsed() >= end {
+        if begun.elapsed() >= over {
             break;
         }
         ticks.tick().await;
         let asked = client.request(
             &mut connections[turn],
-            &options.path,
-            &options.name,
+            &target.path,
+            &target.host,
             &mut buffer,
         );
         tally.operation(asked.await.map_err(failed)?);

@@ -1,6 +1,6 @@
 //! Load generator, fixtures, the comparison with nginx, outages under load, faults
-//! while certificates are ordered, claims of due lineages, and a simulated year of
-//! renewals.
+//! while certificates are ordered, claims of due lineages, a simulated year of
+//! renewals, and attacks on sites and their upstreams.
 #![forbid(unsafe_code)]
 
 mod accounting;
@@ -10,11 +10,16 @@ mod claims;
 mod compare;
 mod fixtures;
 mod flood;
+mod floods;
+mod h2spec;
+mod hosting;
 mod load;
 mod metrics;
 mod redis;
 mod renewal_year;
 mod server;
+mod sites;
+mod smuggling;
 mod tls;
 
 use std::process::ExitCode;
@@ -32,6 +37,10 @@ fn main() -> ExitCode {
         Command::AcmeFaults(options) => acme_faults::run(&options),
         Command::Claims(options) => claims::run(&options),
         Command::RenewalYear(options) => renewal_year::run(&options),
+        Command::H2spec(options) => h2spec::run(&options),
+        Command::Smuggling(options) => smuggling::run(&options),
+        Command::Sites(options) => sites::run(&options),
+        Command::Floods(options) => floods::run(&options),
     };
     match outcome {
         Ok(()) => ExitCode::SUCCESS,
@@ -58,7 +67,7 @@ enum Command {
     /// Read certificates from a Redis as a server does, and do nothing with them.
     #[command(after_help = redis::EXAMPLES)]
     Redis(redis::Options),
-    /// Flood a server of this machine with HTTP/2 frames and measure its other clients.
+    /// Flood a server of this machine and measure its other clients.
     #[command(after_help = flood::EXAMPLES)]
     Flood(flood::Options),
     /// Make an authority and certificates for many hosts.
@@ -79,4 +88,16 @@ enum Command {
     /// Simulate a year of renewals and judge how evenly they spread.
     #[command(after_help = renewal_year::EXAMPLES)]
     RenewalYear(renewal_year::Options),
+    /// Run h2spec on files and through the proxy.
+    #[command(after_help = h2spec::EXAMPLES)]
+    H2spec(h2spec::Options),
+    /// Send requests that servers read differently, to upstreams that tell what they saw.
+    #[command(after_help = smuggling::EXAMPLES)]
+    Smuggling(smuggling::Options),
+    /// Serve thousands of hosts, each with a site of its own, and visit all.
+    #[command(after_help = sites::EXAMPLES)]
+    Sites(sites::Options),
+    /// Flood a server in each way that has a limit, and judge what others notice.
+    #[command(after_help = floods::EXAMPLES)]
+    Floods(floods::Options),
 }

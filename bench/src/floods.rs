@@ -1,0 +1,222 @@
+//! Limits under attack: for each, an attack on one tenant while another tenant's clients
+//! are measured, five times, and the server's memory.
+
+mod setting;
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use anyhow::{Context, Result, ensure};
+use clap::Args;
+use tokio::runtime;
+use tokio::time::sleep;
+
+use self::setting::Setting;
+use crate::accounting::Memory;
+use crate::flood::attacker::{Flooding, Kind, Target};
+use crate::flood::neighbours;
+
+/// Which server, and which attacks.
+#[derive(Args, Clone, Debug)]
+pub(crate) struct Options {
+    /// The server's binary
+    #[arg(long, value_name = "FILE", default_value = "target/release/sekisho")]
+    sekisho: PathBuf,
+
+    /// Only attacks whose name contains this
+    #[arg(long, value_name = "TEXT", default_value = "")]
+    only: String,
+
+    /// Times that each is measured
+    #[arg(long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=99))]
+    rounds: u32,
+
+    /// Seconds of each measurement
+    #[arg(long, value_name = "S", default_value_t = 2, value_parser = clap::value_parser!(u64).range(1..=60))]
+    seconds: u64,
+}
+
+pub(crate) fn run(options: &Options) -> Result<()> {
+    let runtime = runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .context("cannot start the runtime")?;
+    runtime.block_on(attack(options))
+}
+
+async fn attack(options: &Options) -> Result<()> {
+    let mut broken = 0;
+    let mut count = 0;
+    println!("{:<30} quiet p99   flood p99  memory  sent", "attack");
+    for (name, kind, place) in attacks() {
+        if !name.contains(&options.only) {
+            continue;
+        }
+        count += 1;
+        let judged = judge(options, kind, place).await;
+        let judged = judged.with_context(|| name.clone())?;
+        let verdict = match judged.complaint() {
+            None => "",
+            Some(complaint) => {
+                broken += 1;
+                complaint
+            }
+        };
+        println!("{name:<30} {} {verdict}", judged.line());
+    }
+    println!("{count} attacks, {broken} limits broken");
+    ensure!(broken == 0, "a limit does not hold");
+    Ok(())
+}
+
+/// What the attacked host does with a request.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+enum Place {
+    /// Answers with a small page
+    Page,
+    /// Answers with a file of 32 MB
+    Download,
+    /// Passes it on to an upstream that reads it
+    Upstream,
+    /// Passes it on to an upstream that never answers
+    Silent,
+}
+
+fn attacks() -> Vec<(String, Kind, Place)> {
+    let place = |kind| match kind {
+        Kind::SlowReading | Kind::ClosedWindows => Place::Download,
+        Kind::TinyFrames | Kind::SlowBodies => Place::Upstream,
+        _ => Place::Page,
+    };
+    let mut attacks: Vec<_> = Kind::ALL
+        .into_iter()
+        .map(|kind| (kind.name().to_owned(), kind, place(kind)))
+        .collect();
+    let proxied = [
+        Kind::Reset,
+        Kind::RapidReset,
+        Kind::SlowReading,
+        Kind::Requests,
+    ];
+    for kind in proxied {
+        let name = format!("{}, proxied", kind.name());
+        attacks.push((name, kind, Place::Upstream));
+    }
+    attacks.push((
+        "a silent upstream".to_owned(),
+        Kind::Requests,
+        Place::Silent,
+    ));
+    attacks.push((
+        "a silent upstream, reset".to_owned(),
+        Kind::RapidReset,
+        Place::Silent,
+    ));
+    attacks
+}
+
+/// Medians of the rounds.
+struct Judged {
+    kind: Kind,
+    quiet_us: u64,
+    flood_us: u64,
+    grown: u64,
+    frames: u64,
+    connections: u64,
+}
+
+impl Judged {
+    fn line(&self) -> String {
+        format!(
+            "{:>6} µs {:>8} µs {:>+5} MiB  {} in {} connections",
+            self.quiet_us,
+            self.flood_us,
+            self.grown >> 20,
+            self.frames,
+            self.connections
+        )
+    }
+
+    fn complaint(&self) -> Option<&'static str> {
+        let slower = self.flood_us > self.quiet_us + MOST_SLOWER_US;
+        if slower && self.flood_us as f64 > self.quiet_us as f64 * MOST_TIMES {
+            return Some("TOO SLOW");
+        }
+        let most = MOST_GROWN + self.kind.connections() as u64 * MOST_PER_CONNECTION;
+        (self.grown > most).then_some("TOO MUCH MEMORY")
+    }
+}
+
+/// Attacks a server of its own.
+async fn judge(options: &Options, kind: Kind, place: Place) -> Result<Judged> {
+    let setting = Setting::new(&options.sekisho).await?;
+    let over = Duration::from_secs(options.seconds);
+    let neighbour = setting.neighbour()?;
+    let target = setting.target(place)?;
+    // What the first clients make the server allocate stays with it.
+    neighbours(&neighbour, over).await?;
+    let pid = setting.server.pid()?;
+    let before = Memory::read(pid)?.rss;
+    let (mut quiet, mut flood) = (Vec::new(), Vec::new());
+    let (mut most, mut frames, mut connections) = (0, 0, 0);
+    for _ in 0..options.rounds {
+        quiet.push(neighbours(&neighbour, over).await?.operation_us.p99);
+        let flooding = Flooding::start(&target, kind)?;
+        let measured = measure(&neighbour, over, pid, &mut most).await;
+        let sent = flooding.stop()?;
+        flood.push(measured?);
+        frames += sent.frames;
+        connections += sent.connections;
+        sleep(REST).await;
+    }
+    ensure!(frames > 0, "nothing was sent to {}", target.host);
+    setting.end().await?;
+    Ok(Judged {
+        kind,
+        quiet_us: median(quiet),
+        flood_us: median(flood),
+        grown: most.saturating_sub(before),
+        frames,
+        connections,
+    })
+}
+
+/// Measures the neighbour's p99, and the most memory, once the attack has begun.
+async fn measure(neighbour: &Target, over: Duration, pid: u32, most: &mut u64) -> Result<u64> {
+    sleep(WARM_UP).await;
+    let mut watching = async || -> Result<()> {
+        loop {
+            *most = Memory::read(pid)?.rss.max(*most);
+            sleep(WATCH).await;
+        }
+    };
+    tokio::select! {
+        outcome = neighbours(neighbour, over) => Ok(outcome?.operation_us.p99),
+        failed = watching() => failed.map(|()| 0),
+    }
+}
+
+fn median(mut values: Vec<u64>) -> u64 {
+    values.sort_unstable();
+    values[values.len() / 2]
+}
+
+/// Text below `--help`.
+pub(crate) const EXAMPLES: &str = "\
+The server gets core 1, clients and attackers core 0. Attackers come from 127.66.0.0/16.
+
+Examples:
+  sekisho-bench floods
+  sekisho-bench floods --only slow --rounds 1
+";
+
+/// What a neighbour's p99 may grow by: 1.5 times, or 5 ms.
+const MOST_TIMES: f64 = 1.5;
+const MOST_SLOWER_US: u64 = 5_000;
+const MOST_GROWN: u64 = 24 << 20;
+/// Buffers of TLS, HTTP and an answer.
+const MOST_PER_CONNECTION: u64 = 96 << 10;
+const WARM_UP: Duration = Duration::from_millis(500);
+const REST: Duration = Duration::from_millis(200);
+/// Between two readings of the memory; each takes milliseconds.
+const WATCH: Duration = Duration::from_millis(250);

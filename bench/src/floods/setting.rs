@@ -1,0 +1,140 @@
+//! Server under attack, on a core of its own, with hosts of two tenants.
+
+use std::fs::{self, File};
+use std::net::SocketAddr;
+use std::path::Path;
+use std::process::Stdio;
+
+use anyhow::{Context, Result, ensure};
+use serde_json::{Value, json};
+use tokio::net::TcpListener;
+use tokio::process::Command;
+use tokio::task::AbortHandle;
+
+use super::Place;
+use crate::flood::attacker::Target;
+use crate::hosting::{Host, Hosting, Kind, Upstream};
+use crate::server::Server;
+
+pub(super) struct Setting {
+    pub(super) server: Server,
+    silent: AbortHandle,
+    _upstream: Upstream,
+    _hosting: Hosting,
+}
+
+impl Setting {
+    pub(super) async fn new(binary: &Path) -> Result<Self> {
+        let hosting = Hosting::new(binary).await?;
+        let pages = hosting.pages();
+        fs::write(pages.join("index.html"), "here\n".repeat(120))?;
+        File::create(pages.join("large"))?.set_len(LARGE)?;
+        let upstream = Upstream::start(Kind::Nginx, &hosting.upstreams()).await?;
+        let (silent, address) = silent().await?;
+        let files = json!({ "root": pages });
+        let proxied = json!({ "upstream": format!("http://{}", upstream.address) });
+        let never = json!({ "upstream": format!("http://{address}") });
+        let host = |name: &str, tenant: &str, site: &Value| Host {
+            name: name.to_owned(),
+            tenant: tenant.to_owned(),
+            site: site.clone(),
+            also: Vec::new(),
+        };
+        hosting
+            .put(&[
+                host("neighbour.test", "good", &files),
+                host("files.test", "bad", &files),
+                host("proxied.test", "bad", &proxied),
+                host("silent.test", "bad", &never),
+            ])
+            .await?;
+        let server = hosting.serve("workers = 1\nconnections = 4000").await?;
+        pin(server.pid()?, SERVER_CORE).await?;
+        pin(std::process::id(), CLIENT_CORE).await?;
+        Ok(Self {
+            server,
+            silent,
+            _upstream: upstream,
+            _hosting: hosting,
+        })
+    }
+
+    /// Returns what is measured: a page of the other tenant.
+    pub(super) fn neighbour(&self) -> Result<Target> {
+        Ok(Target {
+            address: self.address()?,
+            host: "neighbour.test".to_owned(),
+            path: "/".to_owned(),
+            net: None,
+            per_prefix: usize::MAX,
+        })
+    }
+
+    /// Returns what is attacked, from prefixes of its own.
+    pub(super) fn target(&self, place: Place) -> Result<Target> {
+        let (host, path) = match place {
+            Place::Page => ("files.test", "/"),
+            Place::Download => ("files.test", "/large"),
+            Place::Upstream => ("proxied.test", "/"),
+            Place::Silent => ("silent.test", "/"),
+        };
+        Ok(Target {
+            address: self.address()?,
+            host: host.to_owned(),
+            path: path.to_owned(),
+            net: Some(ATTACKERS),
+            per_prefix: PER_PREFIX,
+        })
+    }
+
+    pub(super) async fn end(self) -> Result<()> {
+        let server = &self.server;
+        ensure!(server.pid().is_ok(), "the server ended:\n{}", server.tail());
+        server.tell_to_end()?;
+        server.ended().await
+    }
+
+    fn address(&self) -> Result<SocketAddr> {
+        Ok(self.server.serving().context("it serves")?.0)
+    }
+}
+
+impl Drop for Setting {
+    fn drop(&mut self) {
+        self.silent.abort();
+    }
+}
+
+/// Starts an upstream that takes connections and never says anything.
+async fn silent() -> Result<(AbortHandle, SocketAddr)> {
+    let listener = TcpListener::bind("127.0.0.1:0").await?;
+    let address = listener.local_addr()?;
+    let accepting = tokio::spawn(async move {
+        let mut held = Vec::new();
+        while let Ok((socket, _)) = listener.accept().await {
+            held.push(socket);
+        }
+    });
+    Ok((accepting.abort_handle(), address))
+}
+
+async fn pin(pid: u32, core: &str) -> Result<()> {
+    let status = Command::new("taskset")
+        .args(["--all-tasks", "--pid", "--cpu-list", core, &pid.to_string()])
+        .stdout(Stdio::null())
+        .status()
+        .await;
+    ensure!(
+        status.context("taskset, of util-linux")?.success(),
+        "taskset"
+    );
+    Ok(())
+}
+
+const SERVER_CORE: &str = "1";
+const CLIENT_CORE: &str = "0";
+/// Second number of the attackers' addresses.
+const ATTACKERS: u8 = 66;
+/// All attackers of a kind in one /24, as far as it has addresses with ports.
+const PER_PREFIX: usize = 1000;
+const LARGE: u64 = 32 << 20;

@@ -1,0 +1,153 @@
+//! Chromium, driven over WebDriver.
+
+use std::fs::{self, File};
+use std::net::{Ipv4Addr, SocketAddr};
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail, ensure};
+use sekisho_testkit::services::free_ports;
+use serde_json::{Value, json};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+use tokio::process::{Child, Command};
+use tokio::time::{Instant, sleep, timeout};
+
+/// Driver of Chromium, with a home that trusts one CA. Both end when it is dropped.
+pub(super) struct Driver {
+    address: SocketAddr,
+    profile: PathBuf,
+    _child: Child,
+}
+
+/// Browser with one window.
+pub(super) struct Session<'a> {
+    driver: &'a Driver,
+    path: String,
+}
+
+impl Driver {
+    /// Starts chromedriver. Its home below `folder` trusts the CA of this PEM file.
+    pub(super) async fn start(folder: &Path, root: &Path) -> Result<Self> {
+        let home = folder.join("home");
+        let trusted = home.join(".pki/nssdb");
+        fs::create_dir_all(&trusted)?;
+        let store = format!("sql:{}", trusted.display());
+        certutil(&["-N", "--empty-password", "-d", &store]).await?;
+        let root = root.to_string_lossy();
+        certutil(&["-A", "-d", &store, "-n", "test", "-t", "C,,", "-i", &root]).await?;
+        let [port] = free_ports();
+        let mut child = Command::new("setpriv")
+            .args(["--pdeathsig", "TERM", "chromedriver"])
+            .arg(format!("--port={port}"))
+            .env("HOME", &home)
+            .stdin(Stdio::null())
+            .stdout(File::create(folder.join("chromedriver.log"))?)
+            .stderr(File::create(folder.join("chromium.log"))?)
+            .kill_on_drop(true)
+            .spawn()
+            .context("setpriv, of util-linux")?;
+        let address = SocketAddr::from((Ipv4Addr::LOCALHOST, port));
+        let begun = Instant::now();
+        while TcpStream::connect(address).await.is_err() {
+            ensure!(
+                child.try_wait()?.is_none(),
+                "chromedriver does not start; run `make deps`"
+            );
+            ensure!(begun.elapsed() < START, "chromedriver does not listen");
+            sleep(POLL).await;
+        }
+        Ok(Self {
+            address,
+            profile: folder.join("profile"),
+            _child: child,
+        })
+    }
+
+    /// Opens a browser in which all names lead to loopback.
+    pub(super) async fn open(&self, arguments: &[&str]) -> Result<Session<'_>> {
+        let profile = format!("--user-data-dir={}", self.profile.display());
+        let own = [
+            "--headless=new",
+            // As root, Chromium has no sandbox.
+            "--no-sandbox",
+            "--disable-gpu",
+            "--disable-dev-shm-usage",
+            "--host-resolver-rules=MAP * 127.0.0.1",
+            &profile,
+        ];
+        let arguments: Vec<_> = own.iter().chain(arguments).collect();
+        let options = json!({ "args": arguments });
+        let wanted =
+            json!({ "capabilities": { "alwaysMatch": { "goog:chromeOptions": options } } });
+        let made = self.call("POST", "/session", &wanted).await?;
+        let id = made["sessionId"].as_str().context("no session")?;
+        Ok(Session {
+            driver: self,
+            path: format!("/session/{id}"),
+        })
+    }
+
+    /// Calls the driver; returns the `value` of its answer.
+    async fn call(&self, method: &str, path: &str, body: &Value) -> Result<Value> {
+        let body = body.to_string();
+        let request = format!(
+            "{method} {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\
+             Content-Type: application/json\r\nContent-Length: {}\r\n\r\n{body}",
+            body.len()
+        );
+        let exchange = async {
+            let mut stream = TcpStream::connect(self.address).await?;
+            stream.write_all(request.as_bytes()).await?;
+            let mut answer = Vec::new();
+            stream.read_to_end(&mut answer).await?;
+            anyhow::Ok(answer)
+        };
+        let answer = timeout(PATIENCE, exchange)
+            .await
+            .context("Chromium hangs")??;
+        let answer = String::from_utf8_lossy(&answer);
+        let (head, body) = answer.split_once("\r\n\r\n").context("no answer")?;
+        let mut answer: Value = serde_json::from_str(body).with_context(|| head.to_owned())?;
+        let value = answer["value"].take();
+        if let Some(error) = value["error"].as_str() {
+            bail!("{method} {path}: {error}: {}", value["message"]);
+        }
+        Ok(value)
+    }
+}
+
+impl Session<'_> {
+    pub(super) async fn visit(&self, url: &str) -> Result<()> {
+        let path = format!("{}/url", self.path);
+        let body = json!({ "url": url });
+        self.driver.call("POST", &path, &body).await?;
+        Ok(())
+    }
+
+    /// Runs a script that calls its last argument with its result.
+    pub(super) async fn run(&self, script: &str, arguments: &[&str]) -> Result<Value> {
+        let path = format!("{}/execute/async", self.path);
+        let body = json!({ "script": script, "args": arguments });
+        self.driver.call("POST", &path, &body).await
+    }
+
+    pub(super) async fn close(self) -> Result<()> {
+        self.driver.call("DELETE", &self.path, &json!({})).await?;
+        Ok(())
+    }
+}
+
+async fn certutil(arguments: &[&str]) -> Result<()> {
+    let output = Command::new("certutil").args(arguments).output().await;
+    let output = output.context("certutil, of libnss3-tools; run `make deps`")?;
+    let said = String::from_utf8_lossy(&output.stderr);
+    ensure!(output.status.success(), "certutil: {said}");
+    Ok(())
+}
+
+const START: Duration = Duration::from_secs(20);
+const POLL: Duration = Duration::from_millis(20);
+/// A browser's start on a busy machine.
+const PATIENCE: Duration = Duration::from_secs(120);
