@@ -5,14 +5,13 @@ use std::time::Duration;
 use sekisho_certs::credential::{Credential, SealedBytes, StoredCredential};
 use sekisho_certs::store::Write;
 use sekisho_certs::{Fence, HostPattern, Lineage, LineageName, Secret, StoreError};
+use tokio::time::sleep;
 
 use super::Issuer;
 use super::claimed::removed;
 use super::failure::Failure;
 use super::under_way::{Saved, UnderWay};
 use super::working::Outcome;
-use tokio::time::sleep;
-
 use crate::acme::{Blame, ChallengeKind};
 use crate::admission::Issuers;
 use crate::authorities::Authority;
@@ -292,6 +291,6 @@ fn is_answered(done: &Result<Credential, Failure>) -> bool {
 }
 
 /// Time between two tries to write.
-const RETRY: Duration = Duration::from_secs(1);
+pub(super) const RETRY: Duration = Duration::from_secs(1);
 /// Seconds after which a CA that failed is tried again at the latest.
 const LONGEST_OUTAGE: i64 = 600;

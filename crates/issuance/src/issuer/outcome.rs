@@ -1,14 +1,11 @@
 //! Outcome of an attempt, as the catalog gets it.
 
-use std::time::Duration;
-
 use sekisho_certs::credential::{Credential, StoredCredential};
 use sekisho_certs::store::{Precondition, Write};
 use sekisho_certs::{CredentialId, Fence, HostPattern, HostRecord, LastError, Secret, StoreError};
-
 use tokio::time::sleep;
 
-use super::attempt::Attempt;
+use super::attempt::{Attempt, RETRY};
 use super::failure::Failure;
 use super::under_way::UnderWay;
 use super::working::Outcome;
@@ -266,9 +263,6 @@ enum Progress {
     /// Another process works on it, or it was removed.
     Lost,
 }
-
-/// Time between two tries to write.
-const RETRY: Duration = Duration::from_secs(1);
 
 /// More means that others write the same hosts without pause.
 const MAX_TRIES: usize = 20;
