@@ -12,20 +12,19 @@ use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use aws_lc_rs::rand;
-use data_encoding::HEXLOWER;
 use sekisho_certs::store::{Document, DocumentId, DocumentKind, Precondition, Write};
 use sekisho_certs::{Sealer, StoreError};
 use tokio::time::{Instant, sleep};
 
 use crate::acme::{self, Account, Ca, ExternalAccount, NewAccount};
+use crate::holder;
 
 /// Accounts of a catalog, each read or made with its first use.
 pub struct Accounts {
     sealer: Sealer,
     contact: Vec<String>,
     agree: bool,
-    /// Random name of this process as a holder of leases.
+    /// Name of this process among the holders of leases.
     holder: String,
     /// By the URL of the directory.
     slots: Mutex<HashMap<String, Arc<tokio::sync::Mutex<Slot>>>>,
@@ -70,13 +69,11 @@ impl Accounts {
     /// If the system gives no random bytes.
     #[must_use]
     pub fn new(sealer: Sealer, contact: Vec<String>, agree: bool) -> Self {
-        let mut name = [0; 16];
-        rand::fill(&mut name).expect("the system gives random bytes");
         Self {
             sealer,
             contact,
             agree,
-            holder: HEXLOWER.encode(&name),
+            holder: holder::fresh(),
             slots: Mutex::default(),
         }
     }

@@ -32,7 +32,6 @@ use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
-use data_encoding::HEXLOWER;
 use sekisho_certs::metrics::Registry;
 use sekisho_certs::store::Write;
 use sekisho_certs::{
@@ -45,6 +44,7 @@ use crate::accounts::Accounts;
 use crate::acme::{Account, KeyKind};
 use crate::admission::Admission;
 use crate::authorities::{Authorities, Authority};
+use crate::holder;
 use crate::ledger::Ledger;
 use crate::metrics::Metrics;
 use crate::settings::{SettingError, Settings};
@@ -138,7 +138,7 @@ impl Issuer {
             turns: Turns::default(),
             due: Notify::new(),
             lineages: AtomicU64::new(0),
-            holder: holder(),
+            holder: holder::fresh(),
             metrics: Metrics::default(),
             sealer,
             challenges,
@@ -241,10 +241,3 @@ const MAX_LOOKS: usize = 3;
 /// First visits at once, those that wait for another server's order too. A task has
 /// some KiB.
 const VISITS: usize = 4096;
-
-/// Draws the name of a process: two on one machine are two.
-fn holder() -> String {
-    let mut random = [0; 8];
-    aws_lc_rs::rand::fill(&mut random).expect("the system gives random bytes");
-    format!("{}-{}", std::process::id(), HEXLOWER.encode(&random))
-}

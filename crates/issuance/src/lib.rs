@@ -5,6 +5,7 @@ pub mod accounts;
 pub mod acme;
 pub mod admission;
 pub mod authorities;
+pub mod holder;
 pub mod issuer;
 pub mod ledger;
 mod metrics;

@@ -9,6 +9,7 @@ use sekisho_certs::{
     Catalog, Clock, CredentialId, Fence, HostPattern, HostRecord, KeyType, Lineage, LineageName,
     Sealer, Secret, StoreError, Tenant, ToClaim,
 };
+use sekisho_issuance::holder;
 use sekisho_issuance::schedule::first_turn;
 use tokio::time::{Instant, sleep};
 
@@ -178,7 +179,7 @@ impl Claims {
 
     /// Claims what is missing; waits for the processes that work on it.
     async fn claim(&mut self, sealer: &Sealer) -> Result<()> {
-        let holder = format!("command-{}-{}", std::process::id(), Clock::System.now_ms());
+        let holder = format!("command-{}", holder::fresh());
         let begun = Instant::now();
         loop {
             let named = ToClaim::Named(self.missing.clone());
