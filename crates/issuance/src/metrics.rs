@@ -10,16 +10,16 @@ use crate::acme::Blame;
 pub(crate) struct Metrics {
     issued: Counter,
     renewed: Counter,
-    refused_by_ca: Counter,
-    refused_by_host: Counter,
-    refused_by_operator: Counter,
-    no_quota: Counter,
-    store_failed: Counter,
-    allowed: Counter,
-    refused: Counter,
-    undecided: Counter,
-    asked: Counter,
-    not_answered: Counter,
+    failed_ca: Counter,
+    failed_host: Counter,
+    failed_operator: Counter,
+    failed_quota: Counter,
+    failed_store: Counter,
+    access_allowed: Counter,
+    access_refused: Counter,
+    access_failed: Counter,
+    information_answered: Counter,
+    information_failed: Counter,
     late: Counter,
     panics: Counter,
     in_flight: Gauge,
@@ -49,27 +49,27 @@ impl Metrics {
         let each = [
             ("issued", self.issued.clone()),
             ("renewed", self.renewed.clone()),
-            ("failed_ca", self.refused_by_ca.clone()),
-            ("failed_host", self.refused_by_host.clone()),
-            ("failed_operator", self.refused_by_operator.clone()),
-            ("failed_quota", self.no_quota.clone()),
-            ("failed_store", self.store_failed.clone()),
+            ("failed_ca", self.failed_ca.clone()),
+            ("failed_host", self.failed_host.clone()),
+            ("failed_operator", self.failed_operator.clone()),
+            ("failed_quota", self.failed_quota.clone()),
+            ("failed_store", self.failed_store.clone()),
         ];
         let label = "outcome";
         let help =
             "Attempts to get a certificate, by outcome; failures by who must change something";
         registry.register("acme_attempts", help, Counters { label, each });
         let each = [
-            ("allowed", self.allowed.clone()),
-            ("refused", self.refused.clone()),
-            ("failed", self.undecided.clone()),
+            ("allowed", self.access_allowed.clone()),
+            ("refused", self.access_refused.clone()),
+            ("failed", self.access_failed.clone()),
         ];
         let label = "decision";
         let help = "Decisions whether a name may have a certificate on first access";
         registry.register("acme_first_access", help, Counters { label, each });
         let each = [
-            ("answered", self.asked.clone()),
-            ("failed", self.not_answered.clone()),
+            ("answered", self.information_answered.clone()),
+            ("failed", self.information_failed.clone()),
         ];
         let label = "outcome";
         let help = "Questions for renewal information (ARI), by outcome";
@@ -104,26 +104,26 @@ impl Metrics {
 
     pub(crate) fn failed(&self, reason: Reason) {
         match reason {
-            Reason::Blame(Blame::Ca) => self.refused_by_ca.inc(),
-            Reason::Blame(Blame::Host) => self.refused_by_host.inc(),
-            Reason::Blame(Blame::Operator) => self.refused_by_operator.inc(),
-            Reason::Quota => self.no_quota.inc(),
-            Reason::Store => self.store_failed.inc(),
+            Reason::Blame(Blame::Ca) => self.failed_ca.inc(),
+            Reason::Blame(Blame::Host) => self.failed_host.inc(),
+            Reason::Blame(Blame::Operator) => self.failed_operator.inc(),
+            Reason::Quota => self.failed_quota.inc(),
+            Reason::Store => self.failed_store.inc(),
         };
     }
 
     pub(crate) fn decided(&self, decided: Decided) {
         match decided {
-            Decided::Allowed => self.allowed.inc(),
-            Decided::Refused => self.refused.inc(),
-            Decided::Failed => self.undecided.inc(),
+            Decided::Allowed => self.access_allowed.inc(),
+            Decided::Refused => self.access_refused.inc(),
+            Decided::Failed => self.access_failed.inc(),
         };
     }
 
     pub(crate) fn renewal_information(&self, is_answered: bool) {
         match is_answered {
-            true => self.asked.inc(),
-            false => self.not_answered.inc(),
+            true => self.information_answered.inc(),
+            false => self.information_failed.inc(),
         };
     }
 }
