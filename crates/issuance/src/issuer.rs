@@ -16,6 +16,7 @@ mod attempt;
 mod claimed;
 mod failure;
 mod first_access;
+mod held;
 mod in_use;
 mod kind;
 mod order;
@@ -55,6 +56,7 @@ use failure::Failure;
 pub use first_access::OnDemand;
 use shares::Shares;
 use turns::Turns;
+pub use under_way::left_of;
 use working::Working;
 
 /// Issuer of one process. Its connections belong to the runtime that polls it.

@@ -5,11 +5,12 @@ mod lineages;
 mod state;
 
 use std::future::ready;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use tokio::sync::watch;
+use tokio::time::sleep;
 
 use self::state::State;
 use super::{
@@ -33,6 +34,10 @@ pub struct Memory {
     state: Mutex<Arc<State>>,
     /// Writes that are still to fail.
     failing: AtomicUsize,
+    /// Claims that are still to fail.
+    failing_claims: AtomicUsize,
+    /// Milliseconds between a write and its answer.
+    delay_ms: AtomicU64,
     changed: watch::Sender<()>,
 }
 
@@ -51,6 +56,8 @@ impl Memory {
             clock,
             state: Mutex::new(Arc::new(State::new(LogId(random()), keep))),
             failing: AtomicUsize::new(0),
+            failing_claims: AtomicUsize::new(0),
+            delay_ms: AtomicU64::new(0),
             changed: watch::Sender::new(()),
         }
     }
@@ -82,6 +89,17 @@ impl Memory {
     /// Lets the next writes fail as those to a catalog that is out of reach.
     pub fn fail_writes(&self, count: usize) {
         self.failing.store(count, Ordering::SeqCst);
+    }
+
+    /// Lets the next claims fail as those of a catalog that is out of reach.
+    pub fn fail_claims(&self, count: usize) {
+        self.failing_claims.store(count, Ordering::SeqCst);
+    }
+
+    /// Lets answers of writes arrive this much later than the writes happen.
+    pub fn delay_answers(&self, by: Duration) {
+        let by = u64::try_from(by.as_millis()).unwrap_or(u64::MAX);
+        self.delay_ms.store(by, Ordering::SeqCst);
     }
 
     /// Returns a function that goes back to the present state, log and all, as
@@ -121,13 +139,14 @@ impl Catalog for Memory {
 
     fn write(&self, batch: Batch) -> BoxFuture<'_, Result<u64>> {
         Box::pin(async move {
-            let (failing, order) = (&self.failing, Ordering::SeqCst);
-            let fails = failing.fetch_update(order, order, |left| left.checked_sub(1));
-            if fails.is_ok() {
-                return Err(StoreError::Unavailable("a test wants it so".into()));
-            }
+            fail(&self.failing)?;
             let mark = u64::from_be_bytes(random());
-            self.advance(|state| state.write(batch, mark, self.clock.now_ms()))
+            let written = self.advance(|state| state.write(batch, mark, self.clock.now_ms()));
+            let delay = Duration::from_millis(self.delay_ms.load(Ordering::SeqCst));
+            if !delay.is_zero() {
+                sleep(delay).await;
+            }
+            written
         })
     }
 
@@ -200,7 +219,10 @@ impl Catalog for Memory {
         ttl: Duration,
     ) -> BoxFuture<'a, Result<Vec<(LineageName, Claim)>>> {
         let now_ms = self.clock.now_ms();
-        Box::pin(async move { self.advance(|state| Ok(state.claim(&which, holder, ttl, now_ms))) })
+        Box::pin(async move {
+            fail(&self.failing_claims)?;
+            self.advance(|state| Ok(state.claim(&which, holder, ttl, now_ms)))
+        })
     }
 
     fn lineages<'a>(
@@ -257,6 +279,15 @@ impl Catalog for Memory {
                 Ok(())
             })
         })
+    }
+}
+
+/// Fails as long as calls are still to fail.
+fn fail(calls: &AtomicUsize) -> Result<()> {
+    let order = Ordering::SeqCst;
+    match calls.fetch_update(order, order, |left| left.checked_sub(1)) {
+        Ok(_) => Err(StoreError::Unavailable("a test wants it so".into())),
+        Err(_) => Ok(()),
     }
 }
 

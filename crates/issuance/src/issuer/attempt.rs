@@ -10,6 +10,7 @@ use tokio::time::sleep;
 use super::Issuer;
 use super::claimed::removed;
 use super::failure::Failure;
+use super::held::Held;
 use super::under_way::{Saved, UnderWay};
 use super::working::Outcome;
 use crate::acme::{Blame, ChallengeKind};
@@ -24,8 +25,8 @@ pub(super) struct Attempt<'a> {
     pub(super) lineage: Lineage<Secret>,
     /// What is kept of its order.
     pub(super) state: UnderWay,
-    /// Epoch of the claim, which fences all writes.
-    pub(super) epoch: u64,
+    /// The claim, which fences all writes.
+    pub(super) held: &'a Held,
     /// Certificate that is in use.
     pub(super) current: Option<StoredCredential<SealedBytes>>,
     /// Names to order: those of the lineage that are in use.
@@ -74,8 +75,8 @@ impl Task {
 impl Issuer {
     /// Makes one attempt and writes its outcome. `IfDue` asks the CA first whether it
     /// is time.
-    pub(super) async fn attempt(&self, name: &LineageName, epoch: u64, task: Task) -> Outcome {
-        let mut attempt = match Attempt::read(self, name, epoch).await {
+    pub(super) async fn attempt(&self, name: &LineageName, held: &Held, task: Task) -> Outcome {
+        let mut attempt = match Attempt::read(self, name, held).await {
             Ok(Some(attempt)) => attempt,
             Ok(None) => return Err(removed()),
             Err(error) => return Err(self.no_store(&error)),
@@ -115,7 +116,7 @@ impl<'a> Attempt<'a> {
     pub(super) async fn read(
         issuer: &'a Issuer,
         name: &LineageName,
-        epoch: u64,
+        held: &'a Held,
     ) -> Result<Option<Self>, StoreError> {
         let Some(mut lineage) = issuer.lineage(name).await? else {
             return Ok(None);
@@ -127,7 +128,7 @@ impl<'a> Attempt<'a> {
             issuer,
             lineage,
             state,
-            epoch,
+            held,
             current,
             names: Vec::new(),
             suggested: None,
@@ -260,7 +261,7 @@ impl<'a> Attempt<'a> {
     /// Writes what is kept of the order; the claim stays.
     pub(super) async fn save(&mut self) -> Result<(), Failure> {
         self.lineage.order = self.state.to_secret();
-        let put = Write::PutLineage(self.lineage.clone(), Fence::Epoch(self.epoch));
+        let put = Write::PutLineage(self.lineage.clone(), Fence::Epoch(self.held.epoch));
         self.write(vec![put]).await
     }
 

@@ -7,6 +7,8 @@ use sekisho_certs::{Lineage, LineageName, Secret, StoreError, ToClaim};
 use tokio::time::{Instant, sleep};
 
 use super::attempt::{Task, When};
+use super::failure::CLAIM_LOST;
+use super::held::Held;
 use super::shares::Permit;
 use super::working::{Joined, Mine, Outcome};
 use super::{Failed, Issued, Issuer};
@@ -62,12 +64,13 @@ impl Issuer {
     /// Makes an attempt, and prolongs the claim meanwhile.
     async fn work(&self, name: &LineageName, epoch: u64, task: Task) -> Outcome {
         let _order = self.metrics.in_flight();
+        let held = Held::new(epoch);
         tokio::select! {
-            outcome = self.attempt(name, epoch, task) => outcome,
-            () = self.keep_claim(name, epoch) => Err(Failed {
-                why: "another process took the work over".into(),
-                next: None,
-            }),
+            outcome = self.attempt(name, &held, task) => outcome,
+            why = self.keep_claim(name, &held) => {
+                tracing::warn!(lineage = %name, %why, "work broken off");
+                Err(Failed { why, next: None })
+            }
         }
     }
 
@@ -83,18 +86,26 @@ impl Issuer {
         Ok(claimed.first().map(|(_, claim)| claim.epoch))
     }
 
-    /// Prolongs a claim; ends when it is lost.
-    async fn keep_claim(&self, name: &LineageName, epoch: u64) {
-        let mut held = Instant::now();
-        while held.elapsed() < CLAIM {
+    /// Prolongs a claim until the last write of its work. Ends when the claim is lost,
+    /// and says why.
+    async fn keep_claim(&self, name: &LineageName, held: &Held) -> Arc<str> {
+        let mut prolonged = Instant::now();
+        let mut why = "its last write was not answered".to_owned();
+        while prolonged.elapsed() < CLAIM {
             sleep(CLAIM / 4).await;
             let asked = Instant::now();
-            match self.claim(name).await {
-                Ok(Some(current)) if current == epoch => held = asked,
-                Ok(_) => return,
-                Err(error) => tracing::debug!(lineage = %name, %error, "claim not prolonged"),
+            match held.prolong(self.claim(name)).await {
+                Some(Ok(Some(epoch))) if epoch == held.epoch => prolonged = asked,
+                Some(Ok(_)) => return CLAIM_LOST.into(),
+                Some(Err(error)) => {
+                    tracing::debug!(lineage = %name, %error, "claim not prolonged");
+                    why = error.to_string();
+                }
+                None => {}
             }
         }
+        let seconds = CLAIM.as_secs();
+        format!("the claim was lost: not prolonged for {seconds} s: {why}").into()
     }
 
     /// Waits for a place among the orders in flight.
@@ -185,3 +196,76 @@ const LAST_LOOK: Duration = Duration::from_secs(2);
 const LONGEST_WAIT: Duration = Duration::from_mins(10);
 /// Seconds after which work goes on when the catalog has failed.
 const AFTER_STORE: i64 = 10;
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::AtomicI64;
+
+    use sekisho_certs::seal::{KeyRing, MasterKey};
+    use sekisho_certs::store::memory::Memory;
+    use sekisho_certs::store::{Precondition, Write};
+    use sekisho_certs::{
+        Catalog, Challenges, Clock, Fence, HostPattern, HostRecord, Sealer, Tenant,
+    };
+
+    use super::*;
+    use crate::acme::{ChallengeKind, KeyKind};
+    use crate::admission;
+    use crate::settings::{CaOptions, Settings};
+
+    /// Process with the claim of a lineage that fails before any CA is asked.
+    async fn claimed() -> (Issuer, Arc<Memory>, LineageName, u64) {
+        let time = Arc::new(AtomicI64::new(1_800_000_000_000));
+        let memory = Arc::new(Memory::new(Clock::Manual(time)));
+        let catalog: Arc<dyn Catalog> = memory.clone();
+        let ring = KeyRing::new(MasterKey::new(&[7; 32]));
+        let sealer = Sealer::create(catalog, ring).await.unwrap();
+        let settings = Settings {
+            cas: vec![CaOptions::builtin("letsencrypt").unwrap()],
+            contact: Vec::new(),
+            agree: true,
+            admission: admission::Settings::default(),
+            orders: 1,
+            key: KeyKind::P256,
+            reuse_key: false,
+            solvers: vec![ChallengeKind::Http01],
+            dns: Vec::new(),
+        };
+        let challenges = Arc::new(Challenges::new(sealer.clone(), Clock::System));
+        let issuer = Issuer::new(settings, sealer.clone(), challenges, Clock::System).unwrap();
+        let pattern = HostPattern::parse("a.example").unwrap();
+        let mut lineage = Lineage::new(Tenant::default(), [pattern.clone()]).unwrap();
+        lineage.wishes.ca = Some("unknown".into());
+        let name = lineage.name.clone();
+        let host = Write::PutHost(HostRecord::new(pattern), Precondition::Absent);
+        let put = Write::PutLineage(lineage, Fence::Absent);
+        sealer.write(vec![host, put]).await.unwrap();
+        let epoch = issuer.claim(&name).await.unwrap().unwrap();
+        (issuer, memory, name, epoch)
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn work_whose_last_write_is_answered_late_leaves_no_claim() {
+        let (issuer, memory, name, epoch) = claimed().await;
+        memory.delay_answers(CLAIM / 4 + Duration::from_secs(5));
+        let outcome = issuer.work(&name, epoch, Task::new(When::Now)).await;
+        let why = outcome.unwrap_err().why;
+        assert!(why.contains("unknown"), "{why}");
+        let lineage = issuer.lineage(&name).await.unwrap().unwrap();
+        assert_eq!(lineage.claim, None);
+        assert_eq!(lineage.last_error.unwrap().text, *why);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_lost_claim_says_why() {
+        let (issuer, memory, name, epoch) = claimed().await;
+        let held = Held::new(epoch);
+        memory.fail_claims(4);
+        let why = issuer.keep_claim(&name, &held).await;
+        assert!(why.contains("for 60 s: ") && why.contains("test"), "{why}");
+
+        let before = issuer.claim(&name).await.unwrap().unwrap();
+        let why = issuer.keep_claim(&name, &Held::new(before + 1)).await;
+        assert!(why.contains("another process"), "{why}");
+    }
+}

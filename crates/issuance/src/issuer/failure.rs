@@ -30,7 +30,7 @@ pub(super) enum Failure {
     },
     /// Somebody must change the configuration or the wishes of the lineage.
     Setting(String),
-    /// Another process has the claim now.
+    /// The claim has ended: another process has it, or removed the lineage.
     ClaimLost,
     /// No host refers to the certificate any more.
     Unused,
@@ -100,7 +100,7 @@ impl Failure {
             Self::Dns(error) => format!("dns-01: {error}").into(),
             Self::Store(error) => error.to_string().into(),
             Self::Closed { why, .. } | Self::Setting(why) => why.as_str().into(),
-            Self::ClaimLost => "another process took the work over".into(),
+            Self::ClaimLost => CLAIM_LOST.into(),
             Self::Unused => "no host refers to the certificate".into(),
         }
     }
@@ -211,6 +211,9 @@ impl From<StoreError> for Failure {
     }
 }
 
+/// Reason where a claim has ended before the work.
+pub(super) const CLAIM_LOST: &str =
+    "the claim was lost: another process has it, or the lineage was removed";
 /// Seconds of the longest `Retry-After` that is heeded: a renewal is not put off beyond
 /// what is left of its certificate.
 const LONGEST_PAUSE: i64 = 24 * 3600;

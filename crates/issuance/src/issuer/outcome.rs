@@ -7,7 +7,6 @@ use tokio::time::sleep;
 
 use super::attempt::{Attempt, RETRY};
 use super::failure::Failure;
-use super::under_way::UnderWay;
 use super::working::Outcome;
 use super::{Failed, Issued};
 use crate::schedule::{
@@ -56,6 +55,7 @@ impl Attempt<'_> {
             Some(next) => tracing::warn!(%lineage, %why, again_in_s = next - now, "no certificate"),
             None => tracing::info!(%lineage, %why, "lineage removed"),
         }
+        self.held.end().await;
         if let Err(failure) = self.write(vec![write]).await {
             let error = failure.why();
             tracing::warn!(%lineage, %error, "the failure was not stored");
@@ -69,7 +69,8 @@ impl Attempt<'_> {
         self.lineage.due = Some(due);
         self.lineage.order = self.state.to_secret();
         self.lineage.claim = None;
-        let put = Write::PutLineage(self.lineage.clone(), Fence::Epoch(self.epoch));
+        let put = Write::PutLineage(self.lineage.clone(), Fence::Epoch(self.held.epoch));
+        self.held.end().await;
         let written = self.write(vec![put]).await;
         match (written, current) {
             (Ok(()), Some((credential, not_after))) => Ok(Issued {
@@ -84,6 +85,7 @@ impl Attempt<'_> {
 
     /// Writes the batch. Hosts that others write meanwhile are read again.
     async fn store(&mut self, stored: &StoredCredential<Secret>) -> Result<CredentialId, Failure> {
+        self.held.end().await;
         for _ in 0..MAX_TRIES {
             let mut writes = Vec::new();
             let id = self.put_credential(stored.clone(), &mut writes).await?;
@@ -193,14 +195,9 @@ impl Attempt<'_> {
         lineage.turn = renewal_turn(validity);
         lineage.attempts = 0;
         lineage.last_error = None;
-        // What is left are records that could not be removed.
-        let left = UnderWay {
-            records: self.state.records.clone(),
-            ..UnderWay::default()
-        };
-        lineage.order = left.to_secret();
+        lineage.order = self.state.left().to_secret();
         lineage.claim = None;
-        Write::PutLineage(lineage, Fence::Epoch(self.epoch))
+        Write::PutLineage(lineage, Fence::Epoch(self.held.epoch))
     }
 
     fn failure(&mut self, failure: &Failure, why: &str, now: i64) -> (Write<Secret>, Option<i64>) {
@@ -232,12 +229,12 @@ impl Attempt<'_> {
         lineage.last_error = Some(LastError { at: now, text });
         lineage.order = self.state.to_secret();
         lineage.claim = None;
-        let put = Write::PutLineage(lineage, Fence::Epoch(self.epoch));
+        let put = Write::PutLineage(lineage, Fence::Epoch(self.held.epoch));
         (put, Some(next.due))
     }
 
     fn removal(&self) -> Write<Secret> {
-        Write::RemoveLineage(self.lineage.name.clone(), Fence::Epoch(self.epoch))
+        Write::RemoveLineage(self.lineage.name.clone(), Fence::Epoch(self.held.epoch))
     }
 
     /// Tells why a write of the certificate found something else than it expected.
@@ -247,7 +244,7 @@ impl Attempt<'_> {
         };
         let is_stored = lineage.credential == Some(id) && lineage.last_error.is_none();
         Ok(match lineage.claim {
-            Some(claim) if claim.epoch == self.epoch => Progress::Claimed,
+            Some(claim) if claim.epoch == self.held.epoch => Progress::Claimed,
             None if is_stored => Progress::Stored,
             _ => Progress::Lost,
         })

@@ -62,6 +62,14 @@ impl UnderWay {
         read.unwrap_or_default()
     }
 
+    /// Returns what is left once the order is over: records that could not be removed.
+    pub(super) fn left(&self) -> Self {
+        Self {
+            records: self.records.clone(),
+            ..Self::default()
+        }
+    }
+
     /// Returns the text for the lineage; none if there is nothing to keep.
     pub(super) fn to_secret(&self) -> Option<Secret> {
         let is_marked = self.makes_hosts || self.revoked;
@@ -73,6 +81,13 @@ impl UnderWay {
         serde_json::to_writer(&mut text, self).ok()?;
         Some(Secret::new(text))
     }
+}
+
+/// Returns what a lineage keeps of its order when another certificate takes the place
+/// of the ordered one: TXT records that are still to be removed.
+#[must_use]
+pub fn left_of(order: Option<&Secret>) -> Option<Secret> {
+    UnderWay::read(order).left().to_secret()
 }
 
 impl Saved {
