@@ -1,5 +1,6 @@
 //! Shows lineages: where the issuance and renewal of a certificate stand.
 
+pub(crate) mod claims;
 mod ended;
 
 use std::collections::BTreeMap;
@@ -18,6 +19,7 @@ use crate::cli::failure::Result;
 use crate::cli::named::Named;
 use crate::cli::output::rfc3339;
 
+pub(crate) use claims::Claims;
 pub(crate) use ended::{Changed, end};
 
 /// JSON form of a lineage.

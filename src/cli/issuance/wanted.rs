@@ -1,20 +1,18 @@
 //! Certificates that a command wants: their hosts and lineages.
 
 use std::collections::{HashMap, HashSet};
-use std::time::Duration;
 
 use anyhow::{anyhow, bail};
 use sekisho_certs::store::{Precondition, Write};
 use sekisho_certs::{
     Catalog, Clock, CredentialId, Fence, HostPattern, HostRecord, KeyType, Lineage, LineageName,
-    Sealer, Secret, StoreError, Tenant, ToClaim,
+    Sealer, Secret, StoreError, Tenant,
 };
-use sekisho_issuance::holder;
 use sekisho_issuance::schedule::first_turn;
-use tokio::time::{Instant, sleep};
 
 use super::WishArgs;
 use crate::cli::failure::Result;
+use crate::cli::lineage::Claims;
 
 /// Certificates for these names, each with what it covers.
 pub(crate) struct Wanted<'a> {
@@ -44,25 +42,22 @@ impl Wanted<'_> {
         turns: &mut Turns,
     ) -> Result<Vec<LineageName>> {
         let mut attempts = 0;
-        let mut claims = Claims::default();
+        let mut claims = Claims::new();
         loop {
             let there = There::read(sealer, page, self).await?;
             let (mut writes, mut names) = (Vec::new(), Vec::new());
-            claims.missing.clear();
             for certificate in page {
                 let tenant = self.put_hosts(certificate, &there, &mut writes)?;
                 let new = new(certificate, tenant, turns)?;
                 names.push(self.put_lineage(certificate, new, &there, &mut claims, &mut writes)?);
             }
-            if !claims.missing.is_empty() {
-                // Read again: another process may have written until then.
-                claims.claim(sealer).await?;
+            if claims.claim_missing(sealer).await? {
                 continue;
             }
             attempts += 1;
             match sealer.write(writes).await {
                 Ok(_) => return Ok(names),
-                Err(StoreError::Conflict(_)) if attempts < MAX_ATTEMPTS => claims.held.clear(),
+                Err(StoreError::Conflict(_)) if attempts < MAX_ATTEMPTS => claims.forget(),
                 Err(error) => return Err(error.into()),
             }
         }
@@ -157,48 +152,6 @@ fn new(names: &[HostPattern], tenant: Tenant, turns: &mut Turns) -> Result<Linea
     Ok(new)
 }
 
-/// Claims on the lineages that a page changes: a server may work on one, and what it
-/// has saved of its order must not be lost.
-#[derive(Default)]
-struct Claims {
-    held: HashMap<LineageName, u64>,
-    missing: Vec<LineageName>,
-}
-
-impl Claims {
-    /// Returns the write of a lineage, which releases its claim; none before there is
-    /// one.
-    fn write(&mut self, mut lineage: Lineage<Secret>) -> Option<Write<Secret>> {
-        let Some(epoch) = self.held.get(&lineage.name) else {
-            self.missing.push(lineage.name);
-            return None;
-        };
-        lineage.claim = None;
-        Some(Write::PutLineage(lineage, Fence::Epoch(*epoch)))
-    }
-
-    /// Claims what is missing; waits for the processes that work on it.
-    async fn claim(&mut self, sealer: &Sealer) -> Result<()> {
-        let holder = format!("command-{}", holder::fresh());
-        let begun = Instant::now();
-        loop {
-            let named = ToClaim::Named(self.missing.clone());
-            let claimed = sealer.catalog().claim(named, &holder, CLAIM).await?;
-            for (name, claim) in claimed {
-                self.missing.retain(|missing| *missing != name);
-                self.held.insert(name, claim.epoch);
-            }
-            let Some(name) = self.missing.first() else {
-                return Ok(());
-            };
-            if begun.elapsed() > LONGEST_WAIT {
-                bail!("another process works on {name}; try again in a minute");
-            }
-            sleep(LOOK).await;
-        }
-    }
-}
-
 /// What is there of a page.
 struct There {
     hosts: HashMap<HostPattern, HostRecord>,
@@ -274,47 +227,17 @@ const PAGE: usize = 1000;
 const MAX_ATTEMPTS: usize = 8;
 /// Seconds after which a server takes up what a command has left.
 const HEAD_START: i64 = 60;
-/// A command that was killed holds its lineages up for so long.
-const CLAIM: Duration = Duration::from_mins(1);
-/// Wait for an order that a server works on: it takes seconds, with DNS-01 minutes.
-const LONGEST_WAIT: Duration = Duration::from_mins(2);
-const LOOK: Duration = Duration::from_millis(500);
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Arc;
-    use std::sync::atomic::{AtomicI64, Ordering};
+    use std::sync::atomic::Ordering;
+    use std::time::Duration;
 
     use clap::{Args as _, FromArgMatches as _};
-    use sekisho_certs::Claim;
-    use sekisho_certs::seal::{KeyRing, MasterKey};
-    use sekisho_certs::store::memory::Memory;
+    use tokio::time::sleep;
 
     use super::*;
-
-    /// Catalog with a lineage that a server works on, and its time.
-    async fn claimed() -> (Sealer, Arc<AtomicI64>, Claim) {
-        let time = Arc::new(AtomicI64::new(1_800_000_000_000));
-        let catalog: Arc<dyn Catalog> = Arc::new(Memory::new(Clock::Manual(Arc::clone(&time))));
-        let ring = KeyRing::new(MasterKey::new(&[7; 32]));
-        let sealer = Sealer::create(catalog, ring).await.unwrap();
-        let names = [HostPattern::parse("a.example").unwrap()];
-        let lineage = Lineage::new(Tenant::default(), names).unwrap();
-        let name = lineage.name.clone();
-        let put = Write::PutLineage(lineage.clone(), Fence::Absent);
-        sealer.write(vec![put]).await.unwrap();
-        let named = ToClaim::Named(vec![name]);
-        let claim = sealer.catalog().claim(named, "server", CLAIM).await;
-        let claim = claim.unwrap().pop().unwrap().1;
-        let begun = Lineage {
-            order: Some(Secret::new(b"order".to_vec())),
-            claim: Some(claim.clone()),
-            ..lineage
-        };
-        let put = Write::PutLineage(begun, Fence::Epoch(claim.epoch));
-        sealer.write(vec![put]).await.unwrap();
-        (sealer, time, claim)
-    }
+    use crate::cli::lineage::claims::fixture::{claimed, lineage};
 
     async fn put(sealer: &Sealer, names: &[HostPattern]) -> Result<Vec<LineageName>> {
         let command = WishArgs::augment_args(clap::Command::new("issue"));
@@ -327,12 +250,6 @@ mod tests {
             key_type: KeyType::Ecdsa,
         };
         wanted.put(sealer).await
-    }
-
-    async fn lineage(sealer: &Sealer) -> Lineage<Secret> {
-        let name = LineageName::parse("a.example").unwrap();
-        let found = sealer.catalog().lineages(&[name]).await.unwrap().pop();
-        sealer.open_lineage(found.unwrap()).await.unwrap()
     }
 
     #[tokio::test(start_paused = true)]

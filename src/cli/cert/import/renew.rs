@@ -5,16 +5,17 @@ use std::collections::{HashMap, HashSet};
 use anyhow::anyhow;
 use sekisho_certs::store::Write;
 use sekisho_certs::{
-    Catalog, CredentialId, Fence, HostPattern, KeyType, Lineage, LineageName, SealedBytes, Secret,
-    Tenant,
+    Catalog, CredentialId, Fence, HostPattern, KeyType, Lineage, LineageName, SealedBytes, Sealer,
+    Secret, StoreError, Tenant,
 };
 use sekisho_issuance::admission::orderable;
+use sekisho_issuance::issuer::left_of;
 use sekisho_issuance::schedule::{Seed, Validity, first_look, renewal_due, renewal_turn};
 
 use super::plan::Plan;
 use crate::cli::cert::joined;
 use crate::cli::failure::{self, Result};
-use crate::cli::lineage::end;
+use crate::cli::lineage::{Claims, end};
 use crate::config::{Acme, Config};
 
 /// Renewal of what is imported.
@@ -52,10 +53,12 @@ pub(super) struct Planned {
 /// Plans the lineages that a batch ends. With a renewal, those that it makes, too: a
 /// certificate in the place of another one takes its lineage over.
 pub(super) async fn plan(
-    catalog: &dyn Catalog,
+    sealer: &Sealer,
     plan: &mut Plan,
     renewal: Option<Renewal>,
+    claims: &mut Claims,
 ) -> Result<Planned> {
+    let catalog = sealer.catalog().as_ref();
     let ended = plan.changed.ended(catalog).await?;
     let Some(renewal) = renewal else {
         return Ok(Planned {
@@ -78,7 +81,13 @@ pub(super) async fn plan(
     let mut names = Names::read(catalog, &renewable, &ended).await?;
     for subject in &renewable {
         planned.renewed += 1;
-        planned.writes.extend(renewal.lineage(subject, &mut names)?);
+        let (name, before) = names.take(subject)?;
+        let before = match before {
+            Some(before) => Some(opened(sealer, before).await?),
+            None => None,
+        };
+        let put = renewal.lineage(subject, name, before, claims)?;
+        planned.writes.extend(put);
     }
     let ended = ended.iter().filter(|one| !names.taken.contains(&one.name));
     planned.writes.extend(ended.map(end));
@@ -101,20 +110,29 @@ impl Renewal {
         }
     }
 
-    /// Returns the write of a certificate's lineage; none if it stays as it is.
-    fn lineage(self, subject: &Subject, names: &mut Names) -> Result<Option<Write<Secret>>> {
-        let (name, before) = names.take(subject)?;
-        let is_same = |one: &Lineage<SealedBytes>| {
+    /// Returns the write of a certificate's lineage; none if it stays as it is, or is
+    /// to be claimed first.
+    fn lineage(
+        self,
+        subject: &Subject,
+        name: LineageName,
+        before: Option<Lineage<Secret>>,
+        claims: &mut Claims,
+    ) -> Result<Option<Write<Secret>>> {
+        let is_same = |one: &Lineage<Secret>| {
             one.credential == Some(subject.id) && one.names == subject.names && one.due.is_some()
         };
         if before.as_ref().is_some_and(is_same) {
             return Ok(None);
         }
-        let fence = before.as_ref().map_or(Fence::Absent, |_| Fence::Any);
+        let is_new = before.is_none();
         let new = Lineage::new(Tenant::default(), subject.names.clone());
         let mut lineage = new.ok_or_else(|| anyhow!("{} has no host", subject.id))?;
-        // An order under way was for the certificate before, and ends with its claim.
-        lineage.wishes = before.map(|before| before.wishes).unwrap_or_default();
+        if let Some(before) = before {
+            // An order under way was for the certificate before.
+            lineage.order = left_of(before.order.as_ref());
+            lineage.wishes = before.wishes;
+        }
         lineage.wishes.key_type = Some(subject.key_type).filter(|one| *one != self.key_type);
         let seed = Seed::of(name.as_str());
         lineage.name = name;
@@ -123,7 +141,18 @@ impl Renewal {
         let due = renewal_due(self.now, subject.validity, None, seed);
         lineage.due = Some(due.min(first_look(self.now, seed)));
         lineage.turn = renewal_turn(subject.validity);
-        Ok(Some(Write::PutLineage(lineage, fence)))
+        Ok(match is_new {
+            true => Some(Write::PutLineage(lineage, Fence::Absent)),
+            false => claims.write(lineage),
+        })
+    }
+}
+
+/// Opens the order of a lineage; one that can't be read counts as none.
+async fn opened(sealer: &Sealer, lineage: Lineage<SealedBytes>) -> Result<Lineage<Secret>> {
+    match sealer.open_lineage(lineage.clone()).await {
+        Err(StoreError::Corrupt(_)) => Ok(lineage.split_order().0),
+        opened => Ok(opened?),
     }
 }
 

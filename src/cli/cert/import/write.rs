@@ -10,6 +10,7 @@ use super::renew::{self, Renewal};
 use super::report::Counts;
 use super::settled::Settled;
 use crate::cli::failure::Result;
+use crate::cli::lineage::Claims;
 
 /// Writer of batches of pairs into a catalog.
 pub(super) struct Writer<'a> {
@@ -50,11 +51,13 @@ impl<'a> Writer<'a> {
     /// [`Settled`] over batches.
     pub(super) async fn write(&mut self, mut batch: Vec<Checked>) -> Result<Written> {
         batch.sort_by_key(|pair| pair.credential.not_after);
-        let mut attempts = 0;
+        let (mut attempts, mut claims) = (0, Claims::new());
         loop {
             let mut plan = self.plan(&batch).await?;
-            let catalog = self.sealer.catalog().as_ref();
-            let lineages = renew::plan(catalog, &mut plan, self.renewal).await?;
+            let lineages = renew::plan(self.sealer, &mut plan, self.renewal, &mut claims).await?;
+            if claims.claim_missing(self.sealer).await? {
+                continue;
+            }
             plan.writes.extend(lineages.writes);
             let Err(error) = self.sealer.write(plan.writes).await else {
                 self.known_chains.remember(&plan.ids);
@@ -70,6 +73,7 @@ impl<'a> Writer<'a> {
             if !again || attempts == MAX_ATTEMPTS {
                 return Err(error.into());
             }
+            claims.forget();
         }
     }
 
@@ -126,3 +130,59 @@ const MAX_REMEMBERED: usize = 65_536;
 /// Attempts; more mean that another program writes the same hosts without
 /// pause, or that the store is down.
 const MAX_ATTEMPTS: usize = 8;
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::Ordering;
+    use std::time::Duration;
+
+    use sekisho_certs::credential::Dates;
+    use sekisho_certs::store::{Precondition, Write};
+    use sekisho_certs::{HostPattern, KeyType};
+    use sekisho_testkit::{Key, TestCa};
+    use tokio::time::sleep;
+
+    use super::super::check::{Hosts, pair};
+    use super::super::roots::Roots;
+    use super::*;
+    use crate::cli::lineage::claims::fixture::{claimed, lineage};
+
+    #[tokio::test(start_paused = true)]
+    async fn an_import_waits_for_the_server_that_works_on_its_lineage() {
+        let (sealer, time, claim) = claimed().await;
+        let host = HostRecord::new(HostPattern::parse("a.example").unwrap());
+        let put = Write::PutHost(host, Precondition::Absent);
+        sealer.write(vec![put]).await.unwrap();
+        let made = TestCa::new().issue(&["a.example"], Key::P256);
+        let (chain, key) = (made.chain_pem(), made.key_pem());
+        let batch = || {
+            let (chain, key, roots) = (chain.as_bytes(), key.as_bytes(), Roots::none());
+            let checked = pair(chain, key, Hosts::OfLeaf, Dates::Any, &roots);
+            vec![checked.unwrap_or_else(|refused| panic!("{refused:?}"))]
+        };
+        let renewal = Renewal {
+            key_type: KeyType::Ecdsa,
+            now: 1_800_000_000,
+        };
+        let mut writer = Writer::new(&sealer, Older::Replaces, Some(renewal));
+        let error = writer.write(batch()).await.err().expect("it is claimed");
+        let text = format!("{error:?}");
+        assert!(
+            text.contains("another process works on a.example"),
+            "{text}"
+        );
+        let there = lineage(&sealer).await;
+        assert_eq!(there.claim.unwrap().epoch, claim.epoch);
+        assert_eq!(there.order.unwrap().expose(), b"order");
+
+        let ended = async {
+            sleep(Duration::from_secs(5)).await;
+            time.fetch_add(61_000, Ordering::SeqCst);
+        };
+        let (written, ()) = tokio::join!(writer.write(batch()), ended);
+        assert_eq!(written.unwrap().renewed, 1);
+        let there = lineage(&sealer).await;
+        assert!(there.credential.is_some() && there.due.is_some());
+        assert!(there.claim.is_none() && there.order.is_none());
+    }
+}
