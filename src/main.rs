@@ -14,7 +14,7 @@ use clap::Parser;
 
 fn main() -> ExitCode {
     let begun = Instant::now();
-    // This comes before any key is read and before any thread starts: threads
+    // Must come before any key is read and before any thread starts: threads
     // inherit both settings.
     process::keep_memory_private();
     process::give_up_privileges();

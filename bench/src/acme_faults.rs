@@ -91,7 +91,7 @@ impl Options {
     }
 }
 
-/// What happened, over all parts.
+/// Counts of what happened, over all parts.
 #[derive(Default)]
 pub(super) struct Counts {
     kills: usize,

@@ -8,7 +8,7 @@ use clap::Subcommand;
 
 use crate::cli::failure::{Ended, Result};
 
-/// What is done at the CAs of `[acme]`.
+/// Commands on the CAs of `[acme]`.
 #[derive(Debug, Subcommand)]
 #[command(after_help = EXAMPLES)]
 pub(crate) enum Command {

@@ -23,7 +23,7 @@ use crate::cli::{configuration, open};
 pub(super) use issue::order_one;
 pub(super) use leaf::{Leaf, check_covers, hexadecimal, joined};
 
-/// What is done with credentials.
+/// Commands on credentials.
 #[derive(Debug, Subcommand)]
 #[command(after_help = EXAMPLES)]
 pub(crate) enum Command {

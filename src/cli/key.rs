@@ -15,7 +15,7 @@ use clap::Subcommand;
 use crate::cli::failure::{Ended, Result};
 use crate::cli::{configuration, open};
 
-/// What is done with master keys.
+/// Commands on master keys.
 #[derive(Debug, Subcommand)]
 #[command(after_help = EXAMPLES)]
 pub(crate) enum Command {

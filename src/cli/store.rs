@@ -9,7 +9,7 @@ use clap::Subcommand;
 
 use crate::cli::failure::{Ended, Result};
 
-/// What is done with a store.
+/// Commands on a store.
 #[derive(Debug, Subcommand)]
 #[command(after_help = EXAMPLES)]
 pub(crate) enum Command {

@@ -22,7 +22,7 @@ pub(crate) enum ConfigError {
         /// The key as in `[cache] memory`. Empty if the file breaks TOML's
         /// grammar.
         key: String,
-        /// What is wrong, and what to write.
+        /// The problem, and what to write.
         problem: String,
     },
 }

@@ -32,7 +32,7 @@ impl Problem {
         let mut path = vec![section.to_owned()];
         for (index, piece) in key.split('"').enumerate() {
             match index % 2 {
-                // What stands in quotes is one key, with its dots.
+                // A quoted piece is one key, with its dots.
                 1 => path.push(piece.to_owned()),
                 _ => path.extend(
                     piece

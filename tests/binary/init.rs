@@ -53,7 +53,7 @@ fn init_writes_a_usable_configuration() {
     assert!(server.fetch("a.example").is_ok());
     server.stop();
 
-    // What is written as a comment can be used as well.
+    // The commented settings can be used as well.
     let (before, acme) = config.split_once("# [acme]").expect("a comment");
     let acme = acme.replace("\n# ", "\n");
     sandbox.write("sekisho.toml", &format!("{before}[acme]{acme}"));

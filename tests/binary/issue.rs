@@ -102,7 +102,7 @@ fn a_certificate_of_several_names_is_one() {
     let says = "belongs to the tenant \"anna\", not to \"bert\"";
     assert!(error.contains(says), "{error}");
 
-    // One of its names renews all of it; with more names it is another one.
+    // A part of its names renews all of it; with more names it is another certificate.
     sandbox.ok(&["cert", "issue", "a.example"]);
     assert_eq!(shown(sandbox, "b.example")["id"], id);
     together(&[], &[&names[..], &["c.example"]].concat());
@@ -176,7 +176,7 @@ fn a_failed_order_says_what_to_do() {
     );
     assert!(!sandbox.path("hosts.db").exists(), "nothing was stored");
 
-    // Nobody answers challenges.
+    // No server answers challenges.
     let ran = sandbox.run(&["cert", "issue", "a.example", "b.example"]);
     assert_eq!((ran.code, ran.out.as_str()), (Some(1), ""), "{}", ran.err);
     for name in ["a.example", "b.example"] {

@@ -64,7 +64,7 @@ fn a_host_shows_what_becomes_of_its_first_certificate() {
         (&view["state"], &view["claim"]["holder"]),
         (&json!("ordering"), &json!("server-7"))
     );
-    // It is not the lineage of another name that is called the same.
+    // A lineage of another name that is called the same is not meant.
     let mut other = self::lineage(&["b.example"]);
     other.name = lineage.name;
     store.put(&other);

@@ -38,7 +38,7 @@ pub(super) async fn run(setting: &Arc<Setting>, names: usize, counts: &mut Count
         names: usize::try_from(over.as_millis()).unwrap_or(0) * PER_MINUTE as usize / 60_000,
         over,
     };
-    // What the first strangers make the server allocate stays with it.
+    // The server keeps what the first strangers make it allocate.
     let first = cold.next().unwrap_or_default();
     flood(Kind::Hello, 65, WARM_UP)
         .run(&server, &client, first, counts)

@@ -79,7 +79,7 @@ impl Default for Gate {
     }
 }
 
-/// One kill.
+/// Kill at a point of an order.
 struct Case {
     setting: Arc<Setting>,
     number: u8,

@@ -1,4 +1,4 @@
-//! What all parts share: the CA, the binary, pages and trust.
+//! Setting of all parts: the CA, the binary, pages and trust.
 
 use std::fs;
 use std::net::{Ipv4Addr, SocketAddr};

@@ -41,7 +41,7 @@ fn lineage(number: usize, count: usize, due: usize, now: i64) -> Result<Write<Se
         _ => now + HOUR + behind * INTERVAL / i64::try_from(count)?,
     };
     lineage.due = Some(at);
-    // What has the most time left comes last; not in the order of the due dates.
+    // The lineage with the most time left comes last; not in the order of the due dates.
     lineage.turn = at + i64::try_from(number % 100)? * HOUR;
     Ok(Write::PutLineage(lineage, Fence::Any))
 }

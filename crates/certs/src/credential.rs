@@ -32,7 +32,7 @@ pub struct StoredCredential<K> {
     pub id: CredentialId,
     /// The number of the change that replaced it, or of the last change before
     /// it was created; together with the id it names exactly these bytes.
-    /// What stands here is ignored by a write.
+    /// A write ignores it.
     pub version: u64,
     /// Type of the key.
     pub key_type: KeyType,

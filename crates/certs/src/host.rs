@@ -100,7 +100,7 @@ impl HostPattern {
         self.0.split_once('.').map(|(_, parent)| parent)
     }
 
-    /// Whether this pattern answers for `name`: equal, or a wildcard exactly
+    /// Tells whether this pattern answers for `name`: equal, or a wildcard exactly
     /// one label above it.
     #[must_use]
     pub fn covers(&self, name: &HostName) -> bool {

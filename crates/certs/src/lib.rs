@@ -1,4 +1,4 @@
-//! What answers this name?
+//! Certificates: what answers this name?
 //!
 //! Data flows one way. A [`HostName`] enters [`lookup`], passes the [`cache`],
 //! and joins or starts a load. The load reads a [`store`] and makes of the

@@ -190,7 +190,7 @@ pub enum Listed {
 /// Precondition of a write of a lineage.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fence {
-    /// None: the write always happens, also to what another has claimed.
+    /// The write always happens, also to what another has claimed.
     Any,
     /// The lineage must not exist.
     Absent,

@@ -36,7 +36,7 @@ impl LoadedHost {
             .find(|credential| credential.signs_one_of(offered))
     }
 
-    /// Whether record and credentials are equal. Equal credentials are one copy
+    /// Tells whether record and credentials are equal. Equal credentials are one copy
     /// in memory. Their versions are not compared: a restored log repeats numbers.
     pub(crate) fn is_same(&self, other: &Self) -> bool {
         let (own, others) = (self.credentials.iter(), other.credentials.iter());
@@ -81,7 +81,7 @@ impl LoadedCredential {
         &self.certified
     }
 
-    /// Whether the leaf is valid for this name (RFC 9525, section 6).
+    /// Tells whether the leaf is valid for this name (RFC 9525, section 6).
     #[must_use]
     pub fn covers(&self, name: &HostName) -> bool {
         let leaf = webpki::EndEntityCert::try_from(self.leaf());
@@ -93,7 +93,7 @@ impl LoadedCredential {
         })
     }
 
-    /// Whether the leaf is valid at that time, seconds since the Unix epoch.
+    /// Tells whether the leaf is valid at that time, seconds since the Unix epoch.
     #[must_use]
     pub fn is_valid_at(&self, now: i64) -> bool {
         (self.not_before..=self.not_after).contains(&now)

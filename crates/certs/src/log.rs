@@ -134,7 +134,7 @@ impl ChangePage {
         })
     }
 
-    /// Whether the log ended before a position of it that was seen before this
+    /// Tells whether the log ended before a position of it that was seen before this
     /// page was asked for: the catalog was set back.
     #[must_use]
     pub fn ends_before(&self, seen: LogPosition) -> bool {

@@ -15,7 +15,7 @@ pub use prometheus_client::registry::Registry;
 /// A gauge of bytes, entries or another figure that is never negative.
 pub type Gauge = prometheus_client::metrics::gauge::Gauge<u64, AtomicU64>;
 
-/// One of what a gauge counts, until it is dropped.
+/// Guard that a gauge counts until it is dropped.
 #[derive(Debug)]
 pub struct InGauge(Gauge);
 

@@ -40,7 +40,7 @@ pub trait Obtain: Debug + Send + Sync + 'static {
 /// Result of an attempt.
 #[derive(Clone, Debug)]
 pub enum Obtained {
-    /// This host may not have a credential: clients get the absence that the
+    /// The host may not have a credential: clients get the absence that the
     /// store answered.
     Refused {
         /// Time after which this is asked again; none if only a change of the

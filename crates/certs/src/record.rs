@@ -212,7 +212,7 @@ impl References {
             .filter_map(|key_type| Some((key_type, self.of(key_type)?)))
     }
 
-    /// Whether no credential is referred to.
+    /// Tells whether no credential is referred to.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.0.iter().all(Option::is_none)

@@ -112,7 +112,7 @@ impl KeyRing {
         self.keys.iter().map(|key| key.id)
     }
 
-    /// Whether it has this key.
+    /// Tells whether it has this key.
     #[must_use]
     pub fn has(&self, id: u32) -> bool {
         self.key(id).is_some()
@@ -257,7 +257,7 @@ pub enum KeyError {
     Unusable {
         /// The source as the operator knows it.
         of: String,
-        /// What is wrong, and what to do.
+        /// The problem, and what to do.
         what: String,
     },
 }

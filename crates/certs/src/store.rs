@@ -224,7 +224,7 @@ pub struct Answer<K> {
     /// Record that answers; none if neither the name nor a wildcard above it is
     /// there.
     pub found: Option<Box<Found<K>>>,
-    /// Whether a cache answered because the store could not (stale-if-error,
+    /// True if a cache answered because the store could not (stale-if-error,
     /// RFC 5861).
     pub is_stale: bool,
 }
@@ -311,7 +311,7 @@ pub struct ChangePage {
     pub log: LogId,
     /// The number of the log's last change when this was read.
     pub last: u64,
-    /// Whether changes behind `after` are missing: too old to be kept, or
+    /// True if changes behind `after` are missing: too old to be kept, or
     /// `after` lies beyond the log's end. The reader then trusts nothing that
     /// it remembers.
     pub gap: bool,

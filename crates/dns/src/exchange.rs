@@ -1,4 +1,4 @@
-//! One request and its answer: over UDP, over TCP if the answer was cut off.
+//! Request and answer: over UDP, over TCP if the answer was cut off.
 
 use std::io;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};

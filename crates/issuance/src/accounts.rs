@@ -1,4 +1,4 @@
-//! One account per CA for all servers of a catalog.
+//! Accounts, one per CA for all servers of a catalog.
 //!
 //! The account with its private key is a sealed document; its key is the URL of the
 //! CA's directory. Whoever makes or changes an account holds a lease, so that two
@@ -84,7 +84,7 @@ impl Accounts {
     /// 2. from the catalog; if its contact is not the configured one, the CA is told;
     /// 3. else makes it, or waits for another server that does.
     ///
-    /// One caller per CA does 2 and 3; all who wait share its failure. A caller that
+    /// Only one caller per CA does 2 and 3; all who wait share its failure. A caller that
     /// goes away leaves them to the next one.
     ///
     /// # Errors
@@ -122,7 +122,7 @@ impl Accounts {
     /// present one, with which the request is worth repeating once.
     ///
     /// # Errors
-    /// What the catalog failed with.
+    /// The catalog's failure.
     pub async fn is_stale(
         &self,
         account: &Account,
@@ -147,7 +147,7 @@ impl Accounts {
     /// Reads the account from the catalog; none if no server has made it.
     ///
     /// # Errors
-    /// What the catalog failed with, or that the document is no account.
+    /// The catalog's failure, or that the document is no account.
     pub async fn stored(&self, ca: &Ca) -> Result<Option<Account>, AccountError> {
         Ok(self.read(ca).await?.map(|(account, _)| account))
     }

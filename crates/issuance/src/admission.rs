@@ -1,4 +1,4 @@
-//! Who may have a certificate on first access.
+//! Admission: names that may have a certificate on first access.
 //!
 //! [`Admission::decide`] asks all configured conditions, in this order; each must
 //! say yes:
@@ -76,7 +76,7 @@ pub enum FirstAccess {
     Hosts,
     /// Names without a record too, if the ask URL admits them.
     Ask,
-    /// None: only what was ordered.
+    /// Only what was ordered gets a certificate.
     Off,
 }
 

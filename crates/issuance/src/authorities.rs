@@ -56,7 +56,7 @@ pub enum NoAuthority {
         /// Names of the configured CAs.
         known: String,
     },
-    /// None of the CAs is permitted.
+    /// No CA is permitted.
     #[error("the CAA records allow no certificate from {0}")]
     Forbidden(String),
     /// All of them failed a short time ago.

@@ -1,6 +1,6 @@
 //! Gets certificates: for first visitors, for commands, and before they expire.
 //!
-//! One lineage is worked on by one process at a time, which holds its claim:
+//! A lineage is worked on by one process at a time, which holds its claim:
 //!
 //! 1. [`OnDemand`] (first access), [`Issuer::issue`] (commands) or
 //!    [`Issuer::renew_due`] takes up a lineage; whoever comes later joins;
@@ -188,7 +188,7 @@ impl Issuer {
             if outcome.is_err() || after.is_ok_and(|after| after != before) {
                 return outcome;
             }
-            // Who was joined has only looked whether it is due.
+            // The joined work has only looked whether it is due.
         }
         Err(Failed {
             why: "others work on it without a new certificate".into(),

@@ -1,4 +1,4 @@
-//! What was taken from the limits of CAs: buckets in the catalog, from which all
+//! Ledger of what was taken from the limits of CAs: buckets in the catalog, from which all
 //! servers take.
 //!
 //! A bucket ([`quota`](crate::quota)) is a document of the kind
@@ -25,7 +25,7 @@ use crate::quota::{Bucket, Charge, Limit, RetryAt, Share};
 pub struct Ledger {
     sealer: Sealer,
     clock: Clock,
-    /// One lock for each CA that the configuration names. Calls of one process
+    /// Locks, one for each CA that the configuration names. Calls of one process
     /// take turns, so that they conflict with those of other processes only.
     turns: Mutex<HashMap<String, Arc<tokio::sync::Mutex<()>>>>,
 }
@@ -81,7 +81,7 @@ impl Ledger {
     /// Says whether [`Ledger::take`] would succeed, and takes nothing.
     ///
     /// # Errors
-    /// What the catalog failed with.
+    /// The catalog's failure.
     pub async fn has_room(
         &self,
         ca: &str,
@@ -211,7 +211,7 @@ struct Stored {
 }
 
 impl Stored {
-    /// Whether the bucket has to be written. One that is missing and still full
+    /// Tells whether the bucket has to be written. A bucket that is missing and still full
     /// has not.
     fn differs(&self, before: Bucket, now_ms: i64) -> bool {
         let is_new = self.expect == Precondition::Absent;

@@ -1,4 +1,4 @@
-//! What a CA allows: limits as token buckets, taken by all servers.
+//! Limits of a CA as token buckets, taken by all servers.
 //!
 //! Pure functions: the catalog keeps the state of each bucket ([`Bucket`]) under
 //! [`Charge::key`] until the bucket is full again.
@@ -47,7 +47,7 @@ pub struct Quotas {
 /// Exemptions of a CA from its limits.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Exempt {
-    /// None: each order counts.
+    /// Each order counts.
     #[default]
     Nothing,
     /// Let's Encrypt's: see the table of this module.
@@ -75,7 +75,7 @@ pub struct Charge {
     pub limit: Limit,
 }
 
-/// One of a CA's limits.
+/// Limit of a CA, by its name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Named {
     /// New orders of the account.

@@ -1,4 +1,4 @@
-//! What an issuer works with, as the configuration gives it.
+//! Settings of an issuer, as the configuration gives them.
 
 use sekisho_certs::HostName;
 

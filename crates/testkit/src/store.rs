@@ -83,7 +83,7 @@ impl Scripted {
         self.permits.add_permits(UNHELD);
     }
 
-    /// Whether a call would be held.
+    /// Tells whether a call would be held.
     pub fn is_held(&self) -> bool {
         self.permits.available_permits() == 0
     }

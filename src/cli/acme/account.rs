@@ -16,7 +16,7 @@ use crate::cli::failure::{Ended, Result, Usage};
 use crate::cli::{configuration, open};
 use crate::config::Config;
 
-/// What is done with accounts.
+/// Commands on accounts.
 #[derive(Debug, Subcommand)]
 #[command(after_help = EXAMPLES)]
 pub(crate) enum Command {

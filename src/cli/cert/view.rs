@@ -91,7 +91,7 @@ pub(super) fn write<K>(
 pub(super) struct Hosts {
     /// The first hosts, ordered by name.
     pub(super) first: Vec<HostPattern>,
-    /// Whether there are further hosts.
+    /// True if there are further hosts.
     pub(super) more: bool,
 }
 

@@ -152,7 +152,7 @@ fn new(names: &[HostPattern], tenant: Tenant, turns: &mut Turns) -> Result<Linea
     Ok(new)
 }
 
-/// What is there of a page.
+/// Existing hosts and lineages of a page.
 struct There {
     hosts: HashMap<HostPattern, HostRecord>,
     lineages: HashMap<LineageName, Lineage<Secret>>,

@@ -112,7 +112,7 @@ fn a_change_during_downtime_invalidates_the_disk_cache() {
     sandbox.ok(&["host", "remove", "h0.example"]);
     let replaced = Host::new("h1.example");
     import(&sandbox, std::slice::from_ref(&replaced));
-    // One contact with the log suffices, without any request for a host.
+    // A single contact with the log suffices, without any request for a host.
     let server = sandbox.serve();
     kept(&server, 18);
     kill(server);

@@ -38,7 +38,7 @@ impl Kind {
             Self::Challenge => {
                 told.contains("NoApplicationProtocol") || told.contains("InternalError")
             }
-            // What is no challenge is redirected to HTTPS.
+            // An unknown token is redirected to HTTPS.
             Self::Token => told == "308",
         }
     }

@@ -142,7 +142,7 @@ impl Watch {
 
     fn kill(&self) {
         self.is_killed.store(true, Ordering::SeqCst);
-        // It has not ended by itself: its requests are not answered.
+        // The process has not ended by itself: its requests are not answered.
         let _ = kill(self.pid());
     }
 

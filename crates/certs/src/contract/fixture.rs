@@ -119,7 +119,7 @@ impl Fixture {
         self.catalog.hosts(&[pattern(name)]).await.unwrap().pop()
     }
 
-    /// Whether a credential exists.
+    /// Tells whether a credential exists.
     pub async fn has(&self, id: CredentialId) -> bool {
         !self.catalog.credentials(&[id]).await.unwrap().is_empty()
     }

@@ -16,7 +16,7 @@ pub async fn a_write_is_whole_or_not_at_all(fixture: Fixture) {
         put_host(record("new.example", &[(KeyType::Ecdsa, id)])),
         Write::PutDocument(fixture.document("kind", "key", b"x"), Precondition::Absent),
         Write::RemoveHost(pattern("kept.example"), Precondition::Any),
-        // This one does not hold.
+        // Its precondition does not hold.
         Write::RemoveHost(pattern("other.example"), Precondition::Version(1)),
     ];
     let error = fixture
@@ -90,7 +90,7 @@ pub async fn what_is_expected_must_be_there(fixture: Fixture) {
             .write(Batch::unchecked(writes.clone()))
             .await
             .unwrap();
-        // The same once more: now it is too late.
+        // Written once more, now it is too late.
         refused(&fixture, writes).await;
     }
     for writes in put(Precondition::Any) {

@@ -64,7 +64,7 @@ impl Base64 {
     }
 }
 
-/// Whether all of these are of the alphabet; leaves what they stand for. The
+/// Tells whether all of these are of the alphabet; leaves what they stand for. The
 /// lengths are fixed so that the compiler takes many characters at once.
 fn all_known(piece: &[u8; PIECE], values: &mut [u8; PIECE]) -> bool {
     let mut known = [0; PIECE];

@@ -73,7 +73,7 @@ impl<'a> Certificate<'a> {
         describe(&self.parsed)
     }
 
-    /// Whether this one is the issuer of the other: an authority of that name
+    /// Tells whether this one is the issuer of the other: an authority of that name
     /// whose key made the signature.
     fn issued(&self, other: &Certificate<'_>) -> bool {
         self.parsed.is_ca() && self.is_named_by(other) && self.signed(other) == Some(true)

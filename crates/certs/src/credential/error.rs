@@ -12,7 +12,7 @@ pub enum CredentialError {
     Pem {
         /// Counted from 1.
         line: usize,
-        /// What is wrong.
+        /// The problem.
         what: String,
     },
     /// Nothing that is a certificate.
@@ -47,7 +47,7 @@ pub enum CredentialError {
     BrokenCertificate {
         /// Counted from 1.
         number: usize,
-        /// What is wrong.
+        /// The problem.
         why: &'static str,
     },
     /// No certificate has the key's public half.
@@ -98,7 +98,7 @@ pub enum CredentialError {
     Refused {
         /// The certificate's subject.
         subject: String,
-        /// What clients find.
+        /// Problem that clients find.
         why: String,
     },
     /// A client CA's private key, which stays with the CA.
@@ -117,7 +117,7 @@ pub enum CredentialError {
     /// Over a bound in bytes.
     #[error("{what} has {bytes} bytes, at most {most} are taken")]
     TooLarge {
-        /// What is too large.
+        /// Part that is too large.
         what: &'static str,
         /// How large it is.
         bytes: usize,

@@ -198,7 +198,7 @@ impl Credential {
     }
 }
 
-/// Whether the leaf must be valid.
+/// Requirement on the validity of the leaf.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Dates {
     /// At this time, seconds since the Unix epoch.

@@ -14,7 +14,7 @@ pub struct Documents(broadcast::Sender<DocumentEvent>);
 /// News of the log about documents.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum DocumentEvent {
-    /// This document was put or removed.
+    /// The document was put or removed.
     Changed(DocumentId),
     /// Changes may have been missed: read everything again.
     All,

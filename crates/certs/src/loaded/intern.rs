@@ -129,7 +129,7 @@ impl LoadedCredential {
         (self.epoch.load(Ordering::Relaxed), self.version)
     }
 
-    /// Whether this is a current form of that version and chain. Chains are
+    /// Tells whether this is a current form of that version and chain. Chains are
     /// compared because two logs may give one version to different chains.
     fn is_form(&self, version: u64, chain: &[CertificateDer<'_>]) -> bool {
         !self.superseded.load(Ordering::Relaxed)

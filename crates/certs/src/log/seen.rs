@@ -13,7 +13,7 @@ pub struct Seen(Mutex<Noted>);
 /// Position that had been seen at some moment.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Noted {
-    /// None before the first contact with the log. Its mark may be of an older
+    /// Position; none before the first contact with the log. Its mark may be of an older
     /// change: a write tells only its number.
     pub position: Option<LogPosition>,
     /// Grows each time that the log did not continue: positions of different epochs are

@@ -20,7 +20,7 @@ pub(super) struct Freshness {
     /// When the feed last succeeded, microseconds since `start`. Written
     /// before `feed` is released, so a reader of `Healthy` sees its time.
     vouched_at: AtomicU64,
-    /// Whether the last store call reached the store. Relaxed suffices: the
+    /// True if the last store call reached the store. Relaxed suffices: the
     /// flag guards no other data.
     store_available: AtomicBool,
 }

@@ -103,10 +103,10 @@ impl<V> Clone for Wait<V> {
     }
 }
 
-/// Those who hear how a load goes: its observer, and the waiters of its call.
+/// Audience of a load: its observer, and the waiters of its call.
 pub(super) struct Audience<V, O> {
     observe: Option<O>,
-    /// None once the call has ended.
+    /// Sender to the waiters; none once the call has ended.
     complete: Option<Sender<Progress<V>>>,
 }
 

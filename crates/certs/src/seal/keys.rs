@@ -51,7 +51,7 @@ impl Keys {
         }
     }
 
-    /// Whether the source is being read.
+    /// Tells whether the source is being read.
     pub(super) fn is_reloading(&self) -> bool {
         self.reloaded.try_lock().is_err()
     }

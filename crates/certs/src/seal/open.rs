@@ -43,7 +43,7 @@ impl OpenKey {
         &self.secret
     }
 
-    /// Whether its numbers are known to fit together.
+    /// Tells whether its numbers are known to fit together.
     #[must_use]
     pub fn is_proved(&self) -> bool {
         self.proved

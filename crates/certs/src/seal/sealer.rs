@@ -168,7 +168,7 @@ impl Sealer {
     /// the next call that needs the keys.
     ///
     /// # Errors
-    /// What the catalog failed with.
+    /// The catalog's failure.
     pub async fn recognize(&self) -> Result<()> {
         let catalog = self.catalog().id().await?;
         let mut known = self.known();

@@ -19,7 +19,7 @@ impl DocumentKind {
         Self(Cow::Borrowed(word))
     }
 
-    /// What was taken from the limits of CAs.
+    /// Buckets of the limits of CAs.
     pub const ACME_QUOTA: Self = Self::new("acme-quota");
 
     /// Returns the stored form.
@@ -28,7 +28,7 @@ impl DocumentKind {
         &self.0
     }
 
-    /// Whether the log announces documents of this kind: neither challenges nor
+    /// Tells whether the log announces documents of this kind: neither challenges nor
     /// quotas. Nobody caches them, and a bulk run would push all else out of the
     /// log.
     #[must_use]

@@ -12,7 +12,7 @@ pub enum StoreError {
     /// The store did not answer in time.
     #[error("the store did not answer within {0:?}")]
     TimedOut(Duration),
-    /// This call failed, but the store answers others. A client picks the host,
+    /// The call failed, but the store answers others. A client picks the host,
     /// and no host may shut the store off for all.
     #[error("the store failed on this call: {0}")]
     Failed(Arc<str>),
@@ -25,13 +25,13 @@ pub enum StoreError {
     /// A write met another state than it expected; says which.
     #[error("{0}")]
     Conflict(Arc<str>),
-    /// This store does not take such input; says why.
+    /// The store does not take such input; says why.
     #[error("{0}")]
     Refused(Arc<str>),
 }
 
 impl StoreError {
-    /// Whether the same call may succeed later without anybody's help.
+    /// Tells whether the same call may succeed later without anybody's help.
     #[must_use]
     pub fn is_retryable(&self) -> bool {
         matches!(

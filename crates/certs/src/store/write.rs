@@ -72,7 +72,7 @@ impl fmt::Display for SecretOf {
 /// Precondition of an operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Precondition {
-    /// None: the operation always happens.
+    /// The operation always happens.
     Any,
     /// The subject must not exist.
     Absent,

@@ -63,7 +63,7 @@ impl ChallengeKind {
     }
 }
 
-/// One way to prove a name, with all that is to be shown.
+/// Way to prove a name, with all that is to be shown.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Challenge {
     /// Kind of the challenge.
@@ -79,7 +79,7 @@ pub struct Challenge {
 }
 
 impl Challenge {
-    /// None if the token holds other characters than base64url: it becomes a path.
+    /// Returns none if the token holds other characters than base64url: it becomes a path.
     pub(super) fn new(kind: ChallengeKind, token: &str, thumbprint: &str) -> Option<Self> {
         let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_".contains(&byte);
         if token.is_empty() || !token.bytes().all(is_plain) {

@@ -13,7 +13,7 @@ use super::exchange::Transport;
 use super::renewal_info::{self, RenewalInfo};
 use sekisho_https::{HttpsClient, Timeouts, roots};
 
-/// One CA; cheap to clone. All clones share connections, which belong to the runtime
+/// CA; cheap to clone. All clones share connections, which belong to the runtime
 /// that sends the requests.
 #[derive(Clone)]
 pub struct Ca {

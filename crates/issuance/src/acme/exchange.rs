@@ -59,7 +59,7 @@ impl Transport {
 
     async fn send(&self, mut request: Request<Full<Bytes>>) -> Result<Response<Bytes>, Fault> {
         let uri = request.uri().clone();
-        // Whoever changes an answer on its way can put another directory in place.
+        // A forged answer on its way could put another directory in place.
         if uri.scheme_str() != Some("https") {
             return Err(Fault::Malformed(format!("{uri} is not https")));
         }

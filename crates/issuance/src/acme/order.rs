@@ -23,7 +23,7 @@ use super::renewal_info;
 pub struct NewOrder<'a> {
     /// Names of the certificate; at least one.
     pub names: &'a [HostPattern],
-    /// One of [`super::Meta::profiles`]; the CA's choice if none.
+    /// Name among [`super::Meta::profiles`]; the CA's choice if none.
     pub profile: Option<&'a str>,
     /// Certificate that this one follows (RFC 9773, section 5): CAs exempt such orders
     /// from limits. Passed over where the CA has no renewal information.
@@ -209,7 +209,7 @@ impl fmt::Debug for Order {
 }
 
 fn authorization(state: &AuthorizationState, thumbprint: &str) -> Authorization {
-    // One that is decided is not to be answered.
+    // A decided authorization is not to be answered.
     let open = match state.status {
         AuthorizationStatus::Pending => &state.challenges[..],
         _ => &[],

@@ -17,7 +17,7 @@ use sekisho_dns::Resolver;
 pub enum Issuers {
     /// No record restricts issuance.
     Any,
-    /// These alone, in lower case; none if the list is empty.
+    /// Only these CAs, in lower case; none if the list is empty.
     Only(Arc<[Box<str>]>),
 }
 

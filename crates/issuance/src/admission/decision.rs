@@ -1,4 +1,4 @@
-//! What admission answers.
+//! Answers of admission.
 
 use std::sync::Arc;
 use std::time::Duration;

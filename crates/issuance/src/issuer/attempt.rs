@@ -1,4 +1,4 @@
-//! One attempt to get the certificate of a lineage.
+//! Attempt to get the certificate of a lineage.
 
 use std::time::Duration;
 
@@ -23,7 +23,7 @@ pub(super) struct Attempt<'a> {
     pub(super) issuer: &'a Issuer,
     /// The lineage as it was last written.
     pub(super) lineage: Lineage<Secret>,
-    /// What is kept of its order.
+    /// State of its order, as the row keeps it.
     pub(super) state: UnderWay,
     /// The claim, which fences all writes.
     pub(super) held: &'a Held,
@@ -47,7 +47,7 @@ pub(super) struct Suggested {
     pub(super) ask_again: Duration,
 }
 
-/// What an attempt is asked for.
+/// Request for an attempt.
 #[derive(Clone, Debug)]
 pub(super) struct Task {
     pub(super) when: When,
@@ -175,7 +175,7 @@ impl<'a> Attempt<'a> {
             }
         }
         let failure = soonest.unwrap_or_else(|| Failure::Setting("no CA is configured".into()));
-        // One that is passed over now may work long before a limit opens.
+        // A CA that is passed over now may work long before a limit opens.
         let latest = self.issuer.clock.now() + LONGEST_OUTAGE;
         Err(match passed_over > 0 && wish.is_none() {
             true => failure.closed_at_most(latest),

@@ -25,7 +25,7 @@ pub(super) enum Failure {
     Closed {
         until: i64,
         why: String,
-        /// Whether a limit is used up, which the names share. Else no CA works.
+        /// True if a limit is used up, which the names share. Else no CA works.
         is_limit: bool,
     },
     /// Somebody must change the configuration or the wishes of the lineage.

@@ -1,4 +1,4 @@
-//! What an order is to the CA's limits, and what it takes of them.
+//! Kind of an order for the CA's limits, and what it takes of them.
 
 use rustls_pki_types::CertificateDer;
 

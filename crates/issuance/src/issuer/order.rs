@@ -77,7 +77,7 @@ impl Attempt<'_> {
         match account.resume(&saved.url).await {
             Ok(order) if order.status() != OrderStatus::Invalid => Ok(Some(order)),
             Err(error) if !error.is_lost() => Err(error.into()),
-            // It has failed or expired.
+            // The order has failed or expired.
             _ => Ok(None),
         }
     }

@@ -97,7 +97,7 @@ impl Attempt<'_> {
                     Progress::Stored => return Ok(id),
                     Progress::Lost => return Err(Failure::ClaimLost),
                 },
-                // It may have happened nevertheless: the next try tells.
+                // The write may have happened nevertheless: the next try tells.
                 Err(error) if error.is_retryable() => sleep(RETRY).await,
                 Err(error) => return Err(error.into()),
             }
@@ -141,7 +141,7 @@ impl Attempt<'_> {
             let Some((mut record, expected)) = self.record(name, there) else {
                 continue;
             };
-            // One with a key of another type would be preferred until it expires.
+            // A certificate with a key of another type would be preferred until it expires.
             if let Some((old_type, old)) = before
                 && record.references.of(old_type) == Some(old)
             {
@@ -253,7 +253,7 @@ impl Attempt<'_> {
 
 /// State of a lineage whose certificate was to be written.
 enum Progress {
-    /// This process still works on it: a host has changed.
+    /// The process still works on it: a host has changed.
     Claimed,
     /// An earlier try has done it.
     Stored,

@@ -36,7 +36,7 @@ impl Attempt<'_> {
                 self.publish(kind, open.iter().copied()).await?;
             }
         }
-        // One that lacks this challenge fails here, and says so.
+        // An authorization without this challenge fails here, and says so.
         for authorization in pending {
             order.set_ready(&authorization.name, solver).await?;
         }

@@ -37,7 +37,7 @@ impl Issuer {
             });
             match more {
                 true => sleep(BREATH).await,
-                // Nobody tells this server of what others have put.
+                // No notification tells this server of what others have put.
                 false => drop(timeout(PAUSE, self.due.notified()).await),
             }
         }

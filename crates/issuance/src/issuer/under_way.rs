@@ -1,4 +1,4 @@
-//! What is kept of an order until its certificate is stored.
+//! State of an order, kept until its certificate is stored.
 
 use sekisho_certs::{HostPattern, Secret};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};

@@ -152,7 +152,7 @@ async fn failures_count_on_an_empty_bucket_and_room_is_only_looked_at() {
     }
     assert_eq!(room().await, Err(RetryAt(NOW + 60)));
     shared.advance(30);
-    // One more failure, and the half of a token is gone, too.
+    // After one more failure the half of a token is gone, too.
     ledger.charge(CA, &failures[0]).await.unwrap();
     assert_eq!(room().await, Err(RetryAt(NOW + 90)));
     shared.advance(60);

@@ -16,7 +16,7 @@ impl Seed {
     }
 
     /// Draws uniformly from 0 to `bound - 1`; 0 if `bound` is not positive.
-    /// The same `salt` gives the same number.
+    /// Returns a number below `bound`, always the same one for a `salt`.
     pub(super) fn below(self, salt: i64, bound: i64) -> i64 {
         let bound = u128::try_from(bound).unwrap_or(0);
         let drawn = u128::from(mix(self.0 ^ mix(salt.cast_unsigned())));

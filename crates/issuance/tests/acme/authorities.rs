@@ -78,7 +78,7 @@ async fn a_ca_that_fails_is_passed_over_ever_longer() {
         assert_eq!(named(&cas), ["two"]);
         let pause = paused(&cas).await;
         assert!((seconds..=seconds * 5 / 4 + 1).contains(&pause), "{pause}");
-        // One order tries it; the others don't wait for its outcome.
+        // A single order tries it; the others don't wait for its outcome.
         assert_eq!(named(&cas), ["two"]);
     }
     cas.succeeded(&one);
@@ -241,7 +241,7 @@ async fn a_directory_tells_who_may_issue() {
         none.to_string(),
         "the CAA records allow no certificate from one"
     );
-    // What is known of a CA that fails stays known, and nobody asks it.
+    // The metadata of a CA that fails stays known, and nobody asks it.
     cas.failed(&cas.all()[1], &refused(503, "", None));
     assert_eq!(cas.metas().await, metas);
 }

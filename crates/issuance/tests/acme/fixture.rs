@@ -1,4 +1,4 @@
-//! What the tests share: a CA, an account, and the way to a certificate.
+//! Fixture of the tests: a CA, an account, and the way to a certificate.
 
 use std::time::Duration;
 

@@ -112,7 +112,7 @@ async fn an_order_goes_on_in_another_process_after_each_step() {
     let saved = CertificateKey::from_pkcs8(&key).unwrap();
     order.finalize(&saved, &names).await.unwrap();
     order = resumed().await;
-    // Who does not know whether that was done does it again.
+    // A process that does not know whether that was done does it again.
     order.wait_ready(PATIENCE).await.unwrap();
     order.finalize(&saved, &names).await.unwrap();
     let first = fetch(&mut order, &names, &key, None).await.unwrap();
@@ -135,7 +135,7 @@ async fn two_processes_may_ask_for_the_same_validation() {
         .await
         .unwrap();
     one.wait_ready(PATIENCE).await.unwrap();
-    // It still believes that the challenge is pending.
+    // That process still believes that the challenge is pending.
     let told = other.set_ready("a.example", ChallengeKind::Http01).await;
     told.unwrap();
     finish(&mut other, &names, None).await.unwrap();

@@ -1,4 +1,4 @@
-//! What Pebble refuses, and a Pebble that is not there.
+//! Refusals of Pebble, and a Pebble that is not there.
 
 use sekisho_issuance::acme::{Blame, Ca, ChallengeKind, Fault, OrderStatus, Retry};
 use sekisho_testkit::TestCa;

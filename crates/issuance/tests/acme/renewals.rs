@@ -1,4 +1,4 @@
-//! What follows a certificate: renewal information and revocation.
+//! Tests of what follows a certificate: renewal information and revocation.
 
 use std::time::Duration;
 

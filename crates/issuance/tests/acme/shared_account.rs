@@ -1,4 +1,4 @@
-//! One account per CA for all servers of a catalog.
+//! Accounts, one per CA for all servers of a catalog.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};

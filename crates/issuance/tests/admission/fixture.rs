@@ -1,4 +1,4 @@
-//! What the tests share: settings, a decision for a name, and time that passes.
+//! Fixture of the tests: settings, a decision for a name, and time that passes.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::time::Duration;

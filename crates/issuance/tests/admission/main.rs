@@ -1,4 +1,4 @@
-//! Who may have a certificate, by real DNS and HTTP servers.
+//! Tests of admission with real DNS and HTTP servers.
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
 mod addresses;

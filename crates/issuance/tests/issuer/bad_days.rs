@@ -43,7 +43,7 @@ async fn a_ca_that_is_down_is_tried_again_and_the_names_bear_no_blame() {
     let lineage = fixture.lineage("a.example").await.unwrap();
     let pause = lineage.due.unwrap() - Clock::System.now();
     assert!((1..120).contains(&pause), "{pause}");
-    // It is up again: a server that has not seen the failure tries at once.
+    // The CA is up again: a server that has not seen the failure tries at once.
     let issuer = fixture.issuer().await;
     let issued = issuer.issue(&lineage.name).await.unwrap();
     assert_eq!(issued.names, [pattern("a.example")]);
@@ -200,7 +200,7 @@ async fn a_clock_that_is_a_day_off_holds_nothing_up() {
         let due = fixture.lineage(name).await.unwrap().due.unwrap();
         assert!(due > clock.now(), "{day}");
     }
-    // What they took holds no server up whose clock is right.
+    // Their use of the limits holds no server up whose clock is right.
     let issuer = fixture.built(limited(), Clock::System).await;
     for name in ["b.one.example", "b.two.example"] {
         let record = fixture.host(name).await;

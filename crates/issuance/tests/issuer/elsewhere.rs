@@ -1,4 +1,4 @@
-//! What one CA does not do, another one does.
+//! Tests with several CAs: the next one does what the first does not.
 
 use sekisho_certs::{LineageName, Obtained};
 use sekisho_issuance::acme::CaSettings;

@@ -1,4 +1,4 @@
-//! What the tests share: a CA, a catalog, servers that issue and one that answers
+//! Fixture of the tests: a CA, a catalog, servers that issue and one that answers
 //! challenges.
 
 use std::net::{Ipv4Addr, SocketAddr};

@@ -38,7 +38,7 @@ async fn a_server_takes_up_what_is_due_and_leaves_what_is_not() {
         let record = fixture.host(name).await;
         visit(&issuer, name, Some(&record)).await;
     }
-    // One is looked at again, though it is not due; one has never had a certificate.
+    // The first is looked at again, though it is not due; the last has never had a certificate.
     let mut known = fixture.lineage("a.example").await.unwrap();
     known.due = Some(0);
     fixture.host("c.example").await;
@@ -184,7 +184,7 @@ async fn a_server_replaces_a_revoked_certificate_with_another_key() {
     let name = LineageName::from(&pattern("a.example"));
     issuer.issue(&name).await.unwrap();
     assert_eq!(key().await, first, "renewals keep the key");
-    // Whoever has revoked it ends before it orders another one.
+    // The revoking process ends before it orders another one.
     issuer.revoke(&name, None, true).await.unwrap();
     let mut revoked = fixture.lineage("a.example").await.unwrap();
     let pause = revoked.due.unwrap() - Clock::System.now();

@@ -56,7 +56,7 @@ proptest! {
         }
     }
 
-    /// What is given back was never taken, and a stored bucket is the same one.
+    /// A return undoes a take, and a stored bucket comes back equal.
     #[test]
     fn a_return_undoes_a_take(count in 1..500_u32, n in 1..500_u32, used in 0..500_u32) {
         let limit = Limit::new(count, 3_600).unwrap();

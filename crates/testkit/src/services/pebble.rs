@@ -29,7 +29,7 @@ pub struct Pebble {
     _reaper: Reaper,
 }
 
-/// What a CA does differently. The default rejects no nonce, uses no
+/// Behaviour of a CA. The default rejects no nonce, uses no
 /// authorization a second time, validates at once and tells nobody to wait.
 #[derive(Clone, Debug, Default)]
 pub struct PebbleOptions {

@@ -134,7 +134,7 @@ struct Hosts(HashMap<HostPattern, Host>);
 
 struct Host {
     before: References,
-    /// Whether a pair of the batch was issued before the host's certificate.
+    /// True if a pair of the batch was issued before the host's certificate.
     is_newer: bool,
     /// The record after the batch; version 0 for a new host.
     after: HostRecord,

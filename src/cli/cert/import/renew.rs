@@ -193,7 +193,7 @@ impl Subject {
 
 /// Lineages that a batch may go on with.
 struct Names {
-    /// Those that are there, by name.
+    /// Existing lineages, by name.
     there: HashMap<LineageName, Lineage<SealedBytes>>,
     /// Names of those that belong to a credential, or have ended with it.
     by_credential: HashMap<CredentialId, LineageName>,

@@ -24,7 +24,7 @@ pub(super) enum Source {
         path: PathBuf,
         entries: ReadDir,
         layout: Layout,
-        /// Whether all names of a certificate become hosts, independent of the
+        /// True if all names of a certificate become hosts, independent of the
         /// layout.
         all_names: bool,
     },

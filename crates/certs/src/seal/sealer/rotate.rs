@@ -42,7 +42,7 @@ impl Sealer {
     /// Returns at most `limit` secrets where the walk stands; none at its end.
     ///
     /// # Errors
-    /// What the catalog failed with.
+    /// The catalog's failure.
     pub async fn secrets(&self, walk: &mut Walk, limit: usize) -> Result<Vec<SealedSecret>> {
         loop {
             match &mut walk.0 {

@@ -130,7 +130,7 @@ async fn nothing_is_written_under_an_old_key_once_another_seals() {
     put(&command, 2).await.unwrap();
     assert_eq!(rig.sealings().await, [rig.first; 3]);
     command.seal_under(second).await.unwrap();
-    // This one has followed no log and has not read the file again.
+    // The last one has followed no log and has not read the file again.
     put(&server, 3).await.unwrap();
     document(&server, "a").await.unwrap();
     let (old, new) = (rig.first, second);

@@ -1,4 +1,4 @@
-//! What the lookup remembers of refused and failed issuance.
+//! Tests of what the lookup remembers of refused and failed issuance.
 
 use std::sync::Arc;
 

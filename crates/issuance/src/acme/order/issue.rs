@@ -135,7 +135,7 @@ impl Order {
         let chain = self.preferred(&url, wanted.chain).await?;
         let key = wanted.key.expose();
         let credential = Credential::parse_under(&chain, key, Dates::Any, wanted.roots)?;
-        // One that is not valid yet is taken: only this machine's clock can be wrong.
+        // A certificate that is not valid yet is taken: only this machine's clock can be wrong.
         if wanted.now > credential.not_after() {
             return Err(CredentialError::Expired(Date(credential.not_after())).into());
         }

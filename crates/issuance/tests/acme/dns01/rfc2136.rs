@@ -148,7 +148,7 @@ async fn a_server_that_hangs_is_given_up() {
     assert!(error.to_string().ends_with(&expected), "{error}");
 }
 
-/// Whoever answers faster than the server must not be believed.
+/// A forger who answers faster than the server must not be believed.
 #[tokio::test]
 async fn an_answer_without_a_signature_is_refused() {
     let forger = UdpSocket::bind("127.0.0.1:0").await.unwrap();
