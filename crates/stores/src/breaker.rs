@@ -196,7 +196,7 @@ mod tests {
         advance(Duration::from_millis(100)).await;
         let trial = breaker.allow().unwrap();
         assert!(is_open(&breaker));
-        // One that is given up lets another try.
+        // A trial that is given up lets another try.
         drop(trial);
         let trial = breaker.allow().unwrap();
         assert!(is_open(&breaker));

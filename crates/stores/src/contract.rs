@@ -224,7 +224,7 @@ mod redis_sentinel {
         let names = redis_at(server, &url);
         Names {
             put: Box::new(move |name| {
-                // It lives as long.
+                // The sentinel lives as long.
                 let _ = &sentinel;
                 (names.put)(name)
             }),

@@ -32,10 +32,10 @@ pub enum OpenStore {
     Plain(Arc<dyn Store>),
 }
 
-/// Whether a catalog may be missing.
+/// Handling of a catalog that is missing.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Mode {
-    /// It must be there: a server would otherwise start empty after a typo.
+    /// The catalog must be there: a server would otherwise start empty after a typo.
     #[default]
     Existing,
     /// Made if it is missing; an empty one is completed.
@@ -45,7 +45,7 @@ pub enum Mode {
 /// How a store is opened.
 #[derive(Clone, Debug, Default)]
 pub struct Options {
-    /// Whether a catalog may be missing.
+    /// Handling of a catalog that is missing.
     pub mode: Mode,
     /// The bearer token for an endpoint (RFC 6750).
     pub token: Option<Secret>,

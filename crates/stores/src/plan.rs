@@ -71,11 +71,11 @@ pub(crate) struct Stored {
 pub(crate) struct Plan {
     pub(crate) stored: Stored,
     pub(crate) credentials: BTreeMap<CredentialId, StoredCredential<SealedBytes>>,
-    /// None where a host is removed.
+    /// Hosts by pattern; none where one is removed.
     pub(crate) hosts: BTreeMap<HostPattern, Option<HostRecord>>,
-    /// None where a document is removed.
+    /// Documents; none where one is removed.
     pub(crate) documents: BTreeMap<DocumentId, Option<Document<SealedBytes>>>,
-    /// None where a lineage is removed.
+    /// Lineages; none where one is removed.
     pub(crate) lineages: BTreeMap<LineageName, Option<Lineage<SealedBytes>>>,
     /// Changes to announce.
     pub(crate) changes: Vec<Change>,
@@ -161,7 +161,7 @@ impl Plan {
         let stored = self.stored.credentials.get(&id).copied();
         expect.check(&id, stored.map(|stored| stored.0))?;
         credential.version = match stored {
-            // Nobody can have loaded it: it is not announced.
+            // No server can have loaded it: it is not announced.
             None => self.stored.number,
             Some((_, old)) if old != key_type => {
                 return Err(precondition::other_type(id, old.as_str(), key_type));

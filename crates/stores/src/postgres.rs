@@ -108,7 +108,7 @@ impl Postgres {
 /// How a store is used.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// Whether tables may be missing. Older ones are brought to this version
+    /// Handling of missing tables. Older ones are brought to this version
     /// either way.
     pub mode: Mode,
     /// Clock for the expiry of leases and documents in tests, instead of the

@@ -39,7 +39,7 @@ pub mod fuzzing {
 /// 1 MiB are read again for a quarter of a second, since a renewal may just
 /// be writing them; then they are an error.
 ///
-/// One connection belongs to the runtime that was given at the start, and one to
+/// A connection belongs to the runtime that was given at the start, and one to
 /// each worker that asks ([`crate::worker`]). Each is made again by itself. Calls
 /// fail at once while there is none.
 #[derive(Debug)]
@@ -72,7 +72,7 @@ impl Redis {
         })
     }
 
-    /// Whether there is a connection; waits for the first attempt to make
+    /// Tells whether there is a connection; waits for the first attempt to make
     /// one. On a Cluster, all nodes are asked.
     ///
     /// # Errors

@@ -86,7 +86,7 @@ struct Shared {
     runtime: Handle,
     timeouts: Timeouts,
     known: Mutex<Known>,
-    /// Whether Redis was lost by a call that failed or took too long.
+    /// True if Redis was lost by a call that failed or took too long.
     failed: AtomicBool,
     /// Wakes the resync.
     lost: Notify,
@@ -148,7 +148,7 @@ impl RedisCache {
         self.shared.counts.clone()
     }
 
-    /// Whether changes arrive: then Redis is as good as the catalog.
+    /// Tells whether changes arrive: then Redis is as good as the catalog.
     pub(crate) fn is_feed_healthy(&self) -> bool {
         let followed = self.shared.known().followed;
         followed.is_some_and(|at| at.elapsed() < FEED_TIMEOUT)

@@ -55,7 +55,7 @@ pub fn read_found(bytes: &[u8]) -> Result<Found<SealedBytes>> {
     }
 }
 
-/// Whether these are the credentials that the record refers to, each once.
+/// Tells whether these are the credentials that the record refers to, each once.
 #[must_use]
 pub fn belong(record: &HostRecord, credentials: &[StoredCredential<SealedBytes>]) -> bool {
     record.references.iter().count() == credentials.len()

@@ -80,7 +80,7 @@ impl Url {
         Self(Kind::Sqlite(path))
     }
 
-    /// Whether the store is a catalog: commands list and write it, and it keeps
+    /// Tells whether the store is a catalog: commands list and write it, and it keeps
     /// a log of what changed. Others write all other stores.
     ///
     /// Commands and `store backup` refuse a store that is none. `[cache] redis`
@@ -100,7 +100,7 @@ impl Url {
         }
     }
 
-    /// Whether the store lies on this machine, so that it is there whenever the
+    /// Tells whether the store lies on this machine, so that it is there whenever the
     /// machine is up.
     ///
     /// A local store has no disk cache: its copies would lie beside it. A Redis

@@ -30,7 +30,7 @@ pub(super) struct Waiting {
 #[derive(Debug)]
 pub(super) struct Kept {
     pub(super) name: HostName,
-    /// None if the store has nothing for it, or what it has finds no room.
+    /// The answer; none if the store has nothing, or what it has finds no room.
     pub(super) found: Option<(Found<SealedBytes>, Fingerprint)>,
     /// How far the log was seen before the store was asked; none for a plain
     /// store.

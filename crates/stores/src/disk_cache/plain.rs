@@ -59,7 +59,7 @@ impl DiskCache {
     }
 }
 
-/// None if a leaf is no certificate.
+/// Returns none if a leaf is no certificate.
 fn sealed(found: &Found<OpenKey>, ring: &KeyRing, own: CatalogId) -> Option<Found<SealedBytes>> {
     changed(found, |credential| {
         Some(ring.seal(

@@ -29,7 +29,7 @@ use sekisho_certs::store::{Answer, Catalog, Document, Precondition, Store, Write
 /// A catalog that a test cuts off, and a folder for copies of it.
 struct Rig {
     folder: TempDir,
-    /// What the catalog holds, whether it can be reached or not.
+    /// Contents of the catalog, also while it can't be reached.
     there: Fixture,
     switch: Arc<Switch>,
     size: u64,
@@ -123,7 +123,7 @@ impl Rig {
         })
     }
 
-    /// The same, following the log.
+    /// Starts a server that follows the log.
     async fn following(&self) -> Server {
         let server = self.server().await;
         server.follow().await;
@@ -196,7 +196,7 @@ fn ring() -> KeyRing {
     KeyRing::new(master(5))
 }
 
-/// Who answers for a name; an empty text for nobody, and for a failure what it
+/// Returns who answers for a name; an empty text for nobody, and for a failure what it
 /// says.
 async fn who(store: &dyn Store, name: &str) -> String {
     match find(store, name).await {

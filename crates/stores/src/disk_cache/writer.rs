@@ -19,7 +19,7 @@ use sekisho_certs::store::{CatalogId, Document, Found, LogPosition};
 
 /// The only user of the file.
 pub(super) struct Writer {
-    /// None while no file can be made. It is closed before the lock goes.
+    /// Connection; none while no file can be made. Closed before the lock goes.
     pub(super) connection: Option<Connection>,
     file: CacheFile,
     /// Row of the file, or of the next one that can be made.

@@ -8,7 +8,7 @@ use http::header::{AGE, CACHE_CONTROL};
 /// For how long an answer needs no second look, and whether it may be kept.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Freshness {
-    /// None if the answer does not say.
+    /// Freshness; none if the answer does not say.
     pub(super) time: Option<Duration>,
     /// `no-store`: it is handed on, and not kept here.
     pub(super) no_store: bool,

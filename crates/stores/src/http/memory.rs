@@ -25,7 +25,7 @@ pub(super) struct Memory(Cache<HostPattern, Arc<Kept>, ByWeight, RandomState>);
 
 /// An answer that is remembered.
 pub(super) struct Kept {
-    /// None: absent.
+    /// The host; none if it is absent.
     found: Option<Box<Found<OpenKey>>>,
     pub(super) etag: Option<HeaderValue>,
     /// How long the answer holds by its own fields, and since when.

@@ -17,7 +17,7 @@ use crate::template::{HOST, HostTemplate, segment};
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Template {
     url: HostTemplate,
-    /// Whether certificates are verified; if not, `host` is a loopback address.
+    /// True if certificates are verified; if not, `host` is a loopback address.
     pub(super) is_tls: bool,
     /// A name or an address, without brackets.
     pub(super) host: String,
@@ -37,7 +37,7 @@ impl fmt::Display for Template {
 }
 
 impl FromStr for Template {
-    /// What is wrong, in words for the one who wrote it; never a password.
+    /// The problem, in words for the one who wrote it; never a password.
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {

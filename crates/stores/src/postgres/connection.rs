@@ -92,7 +92,7 @@ pub(super) struct Connection {
     client: Client,
     /// [`find::FIND`]; none behind PgBouncer.
     prepared: Option<Statement>,
-    /// One task. Not aborted, a driver of unread answers would wait for a dead
+    /// Task of the driver. Not aborted, a driver of unread answers would wait for a dead
     /// server.
     _driver: JoinSet<()>,
     retired: watch::Sender<bool>,
@@ -131,7 +131,7 @@ impl Connection {
         Ok(self.client.batch_execute(text).await?)
     }
 
-    /// Whether further calls may use it.
+    /// Tells whether further calls may use it.
     pub(super) fn is_open(&self) -> bool {
         // A runtime that ends takes the driver with it.
         !*self.retired.borrow() && !self.client.is_closed()

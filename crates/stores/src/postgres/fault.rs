@@ -1,4 +1,4 @@
-//! What a call to the database can fail with.
+//! Failures of calls to the database.
 
 use tokio_postgres::error::{DbError, Severity, SqlState};
 
@@ -6,7 +6,7 @@ use super::url::Url;
 use sekisho_certs::store::StoreError;
 use sekisho_https::describe;
 
-/// What a step of a call fails with, before the database's name is known.
+/// Failure of a step of a call, before the database's name is known.
 #[derive(Debug)]
 pub(super) enum Fault {
     /// The client library's or the server's own.
@@ -17,11 +17,11 @@ pub(super) enum Fault {
     Value(String),
     /// There is no store that this program can use; says why.
     Unusable(String),
-    /// It can't be reached; says why.
+    /// The database can't be reached; says why.
     Away(String),
 }
 
-/// What a step of a call gives.
+/// Result of a step of a call.
 pub(super) type Step<T> = std::result::Result<T, Fault>;
 
 impl Fault {
@@ -40,7 +40,7 @@ impl Fault {
         }
     }
 
-    /// Whether the connection ended, or is ended by the server after this.
+    /// Tells whether the connection ended, or is ended by the server after this.
     pub(super) fn ends_connection(&self) -> bool {
         let Self::Sql(error) = self else { return false };
         let severity = error.as_db_error().map(DbError::parsed_severity);
@@ -60,7 +60,7 @@ impl From<StoreError> for Fault {
     }
 }
 
-/// What the server said itself. Its detail is left out: it may quote values.
+/// Makes the error of the server's own words. Its detail is left out: it may quote values.
 fn refused(shown: &str, said: &DbError) -> StoreError {
     let code = said.code();
     let mut text = format!("{shown}: {} ({})", said.message(), code.code());

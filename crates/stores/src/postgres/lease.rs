@@ -29,7 +29,7 @@ pub(super) async fn lease(
     rows.first().map(lease).transpose()
 }
 
-/// Whoever takes a token holds the row of the fence until its own statement is
+/// Taking a token locks the row of the fence until the statement is
 /// committed, so tokens grow in the order in which holders change. Another
 /// name's lease that is over goes too; a table of leases is small.
 const LEASE: &str = "

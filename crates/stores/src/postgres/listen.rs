@@ -57,7 +57,7 @@ async fn follow(pool: Arc<Pool>, changed: watch::Sender<()>) {
         let begun = timeout(bound, begin(&pool, changed.clone()));
         if let Ok(Ok(connection)) = poll_until(begun, &changed).await {
             delays.after_success();
-            // What was written before we listened.
+            // Changes may have been written before we listened.
             changed.send_replace(());
             until_broken(connection, bound).await;
         }

@@ -35,7 +35,7 @@ pub(super) struct Pool {
     /// Of calls that have a connection of their own.
     exclusive: Semaphore,
     idle: Mutex<Vec<Arc<Connection>>>,
-    /// None where the pool is one connection.
+    /// Connection for lookups; none where the pool is one connection.
     pub(super) lookups: Option<Reconnecting<Arc<Connection>>>,
 }
 
@@ -44,7 +44,7 @@ impl Pool {
         let dialer = Arc::new(Dialer::new(url, options)?);
         let exclusive = url.pool.div_ceil(EXCLUSIVE_SHARE);
         let for_lookups = Arc::clone(&dialer);
-        // One of them is common to all.
+        // The connection for lookups is common to all.
         let own = (url.pool - exclusive).checked_sub(1);
         let dial = move || dial(Arc::clone(&for_lookups));
         Ok(Self {
@@ -133,7 +133,7 @@ impl Pool {
         }
     }
 
-    /// Whoever came first has a connection first. It is used again only if the
+    /// Serves callers in their order. A connection is used again only if the
     /// call ended in order: an error of the server, or a call that was given up,
     /// may leave a transaction open.
     async fn exclusively<T, F>(&self, work: impl FnOnce(Arc<Connection>) -> F) -> Step<T>
@@ -154,7 +154,7 @@ impl Pool {
         done
     }
 
-    /// Those that are open.
+    /// Returns the open connections.
     fn idle(&self) -> MutexGuard<'_, Vec<Arc<Connection>>> {
         let mut idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner);
         idle.retain(|connection| connection.is_open());

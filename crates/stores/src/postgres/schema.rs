@@ -104,7 +104,7 @@ const BEGIN: &str = "BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE;
 /// "sekisho" as a number: advisory locks are shared by all programs on the
 /// database.
 const ADVISORY_LOCK: i64 = 0x0073_656b_6973_686f;
-/// What the tables are brought to.
+/// Version that the tables are brought to.
 const VERSION: i32 = MIGRATIONS.len() as i32;
 /// Each brings the tables from the version of its place to the next.
 const MIGRATIONS: &[&str] = &[TABLES, MARKS, lineages::TABLES];

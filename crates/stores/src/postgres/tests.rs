@@ -1,4 +1,4 @@
-//! What only a database can do: be shared, stopped, slow, newer, empty.
+//! Tests of what only a database can do: be shared, stopped, slow, newer, empty.
 
 mod lookups;
 mod outages;

@@ -115,7 +115,7 @@ fn sslmode(value: &str) -> Result<Security, String> {
 
 /// Sets what the URL does not say itself.
 fn settle(config: &mut Config, security: Security) {
-    // Whoever may open the socket's file is trusted to be the server.
+    // A process that may open the socket's file is trusted to be the server.
     let local = |host: &Host| matches!(host, Host::Unix(_));
     let is_local = config.get_hostaddrs().is_empty() && config.get_hosts().iter().all(local);
     config.ssl_mode(match security {
@@ -129,7 +129,7 @@ fn settle(config: &mut Config, security: Security) {
     if config.get_application_name().is_none() {
         config.application_name("sekisho");
     }
-    // What bounds a dead peer.
+    // Bounds on a dead peer.
     if config.get_connect_timeout().is_none() {
         config.connect_timeout(CONNECT_TIMEOUT);
     }

@@ -57,7 +57,7 @@ pub(super) async fn write(
 pub(super) struct Written {
     /// The number of the log's last change.
     pub(super) number: u64,
-    /// Whether it made changes.
+    /// True if it made changes.
     pub(super) is_announced: bool,
 }
 

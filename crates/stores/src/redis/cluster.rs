@@ -61,7 +61,7 @@ impl Cluster {
         Ok(read)
     }
 
-    /// Whether all nodes that serve slots answer.
+    /// Tells whether all nodes that serve slots answer.
     pub(super) async fn reach(&self) -> Result<()> {
         let connection = self.0.up(|_| true).await?;
         ask(&connection, &redis::cmd("PING")).await.map(|_| ())

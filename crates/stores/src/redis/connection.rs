@@ -82,7 +82,7 @@ impl RedisConnection {
         }
     }
 
-    /// Whether the last attempt to connect succeeded; waits for the first.
+    /// Tells whether the last attempt to connect succeeded; waits for the first.
     pub(crate) async fn reach(&self) -> Result<()> {
         self.0.up(Link::is_whole).await.map(|_| ())
     }

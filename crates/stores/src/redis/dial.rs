@@ -112,7 +112,7 @@ pub(crate) fn text(error: &ServerError) -> String {
     }
 }
 
-/// Whether what a ping was answered with means that nothing can be read. A
+/// Tells whether what a ping was answered with means that nothing can be read. A
 /// server that can't write its own disk refuses pings, and still answers.
 fn is_fatal(error: &ServerError) -> bool {
     ["NOAUTH", "LOADING", "ERR"].contains(&error.code())

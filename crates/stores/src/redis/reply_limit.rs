@@ -82,7 +82,7 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for ReplyLimit<S> {
     }
 }
 
-/// What passes the filter of a reply that arrives in pieces of this size; none
+/// Returns what passes the filter of a reply that arrives in pieces of this size; none
 /// if it ends the connection.
 #[cfg(fuzzing)]
 pub fn bounded(reply: &[u8], piece: usize) -> Option<Vec<u8>> {
@@ -101,7 +101,7 @@ struct Filter {
     line: Vec<u8>,
     /// Bytes of a value that are still to come, its line end included.
     rest: usize,
-    /// Whether that value passes.
+    /// True if that value passes.
     passes: bool,
 }
 

@@ -10,7 +10,7 @@ use super::dial::{Dialer, text};
 use super::url::{Kind, Node, RedisUrl, TlsFiles};
 use sekisho_https::roots;
 
-/// One server, and how it is found.
+/// Server, and how it is found.
 pub(super) struct Target {
     /// The server, or sentinels.
     nodes: Vec<Node>,

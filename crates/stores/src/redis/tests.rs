@@ -57,7 +57,7 @@ impl Bench {
         matches!(self.find(name).await, Ok(Answer { found: None, .. }))
     }
 
-    /// What the server calls the store's connection.
+    /// Name of the store's connection at the server.
     fn connection(&self) -> String {
         let list = self.server.cli(&["client", "list"]);
         let ours = list.lines().find(|line| !line.contains("cmd=client"));
@@ -238,7 +238,7 @@ async fn a_key_that_holds_no_string_is_failed_and_not_absent() {
     bench.server.cli(&["hset", "a.example.com.crt", "f", "v"]);
     bench.corrupt("a.example.com").await;
     bench.found("b.example.com").await;
-    // What is wrong with the wildcard is none of the exact pair's concern.
+    // The exact pair is no concern of what is wrong with the wildcard.
     bench.put("c.example.com", Key::P256);
     bench.server.cli(&["del", "*.example.com.crt"]);
     bench.server.cli(&["hset", "*.example.com.crt", "f", "v"]);

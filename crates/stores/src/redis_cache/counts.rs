@@ -49,7 +49,7 @@ impl Counts {
         registry.register("redis_cache_in_use", help, self.in_use.clone());
     }
 
-    /// Whether Redis is asked at the moment.
+    /// Tells whether Redis is asked at the moment.
     pub(super) fn is_usable(&self) -> bool {
         self.in_use.get() == 1
     }

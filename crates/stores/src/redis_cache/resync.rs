@@ -122,7 +122,7 @@ impl Shared {
         in_time(self.timeouts.background, begin).await
     }
 
-    /// Whether that state was compared before in this epoch, and is as far.
+    /// Tells whether that state was compared before in this epoch, and is as far.
     fn was_right(&self, state: &CachePosition, baseline: Baseline) -> bool {
         let known = self.known();
         let is_it = |(compared, epoch): &(CachePosition, u64)| {

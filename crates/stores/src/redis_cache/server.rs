@@ -17,7 +17,7 @@
 //! Each value begins with the name of the generation in which it was written;
 //! those of another are as if they were not there.
 //!
-//! What holds at every moment, since each script is one step:
+//! Invariants at every moment, since each script is one step:
 //!
 //! - Every value of the generation is exactly what the catalog held at `upto`.
 //! - Every subject that changed behind `floor`, up to `upto`, is in the set.
@@ -95,7 +95,7 @@ impl CacheServer {
         Ok(Self { connection })
     }
 
-    /// Whether there is a connection; waits for the first attempt to make one.
+    /// Tells whether there is a connection; waits for the first attempt to make one.
     ///
     /// # Errors
     /// Says why there is none.

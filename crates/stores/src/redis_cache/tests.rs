@@ -32,7 +32,7 @@ use sekisho_certs::store::{
     Answer, CatalogId, ChangeLog, Document, Lease, Precondition, Store, Write,
 };
 
-/// One Redis and one catalog, that servers share.
+/// A Redis and a catalog that servers share.
 struct Bench {
     redis: RedisServer,
     memory: Arc<Memory>,
@@ -131,7 +131,7 @@ impl Bench {
             .await;
     }
 
-    /// What the catalog has for a name.
+    /// Returns what the catalog has for a name.
     async fn sealed(&self, name: &str) -> Box<Found<SealedBytes>> {
         let name = HostName::parse(name).unwrap();
         let answer = Catalog::find(self.memory.as_ref(), &name).await.unwrap();
@@ -169,7 +169,7 @@ impl Server {
         until("Redis is used", || self.counts().is_usable()).await;
     }
 
-    /// What a lookup that begins now may take from Redis and put there.
+    /// Returns the position by which a lookup that begins now may read and fill Redis.
     fn position(&self) -> Option<CachePosition> {
         self.cache.position(self.sealer.seen().note())
     }

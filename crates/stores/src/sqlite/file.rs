@@ -30,7 +30,7 @@ pub(crate) struct StoreFile {
 /// The file that lies at the path now, and the connections to it.
 #[derive(Debug)]
 struct Current {
-    /// None while the file is missing.
+    /// Identity of the file; none while it is missing.
     identity: Option<Identity>,
     /// How often another file was put in its place.
     generation: u64,

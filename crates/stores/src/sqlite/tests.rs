@@ -1,4 +1,4 @@
-//! What only a file can do: be missing, locked, damaged, replaced, full.
+//! Tests of what only a file can do: be missing, locked, damaged, replaced, full.
 
 mod backup;
 mod broken;

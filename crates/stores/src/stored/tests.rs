@@ -95,7 +95,7 @@ fn another_form_is_an_error_that_says_so() {
     assert_eq!(error, FormError::Version(FORM + 1));
 }
 
-/// What version 0.1 wrote before values were of form 2.
+/// Values that version 0.1 wrote before those of form 2.
 #[test]
 fn values_of_form_1_are_refused() {
     let host = concat!(

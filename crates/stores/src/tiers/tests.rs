@@ -193,7 +193,7 @@ async fn challenges_and_lookups_leave_a_dead_catalog_alone() {
     for _ in 0..FAILURES {
         challenges.answer(HTTP, "token").await.unwrap_err();
     }
-    // Nobody waits any more.
+    // No caller waits any more.
     let begun = Instant::now();
     challenges.answer(HTTP, "token").await.unwrap_err();
     tiers.find(&name()).await.unwrap_err();

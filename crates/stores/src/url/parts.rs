@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use percent_encoding::percent_decode_str;
 
-/// What stands where in a URL, still percent-encoded.
+/// Parts of a URL, still percent-encoded.
 pub(crate) struct Parts<'a> {
     pub(crate) scheme: &'a str,
     /// `USER` or `USER:PASSWORD`.
@@ -66,7 +66,7 @@ impl<'a> Parameters<'a> {
         for parameter in query.split('&').filter(|text| !text.is_empty()) {
             let (name, value) = parameter.split_once('=').unwrap_or((parameter, ""));
             if !known.split(", ").any(|known| known == name) {
-                // It may be a piece of the password: it is not repeated.
+                // The text may be a piece of the password: it is not repeated.
                 return Err(format!(
                     "it has a parameter that is not known; known are {known}; {ENCODE}"
                 ));

@@ -64,7 +64,7 @@ async fn what_was_read_of_the_other_is_not_kept() {
     let closed = rig.switch.gate.write().await;
     let reading = Arc::clone(&server.tiers);
     let read = tokio::spawn(async move { who(&*reading, "old.example").await });
-    // It has read, and has no answer.
+    // The call has read, and has no answer.
     tokio::task::yield_now().await;
     let other = other();
     with(&other, "new.example").await;

@@ -57,7 +57,7 @@ async fn the_file_stays_within_its_size_and_the_oldest_go() {
     rig.switch.say(away());
     assert_eq!(server.who("h2999.example").await, "h2999.example");
     assert_eq!(server.who("h0.example").await, AWAY);
-    // It counts the same when it is opened again.
+    // The count is equal when it is opened again.
     drop(server);
     let server = rig.server().await;
     server.kept(stats.copies.get()).await;
@@ -262,7 +262,7 @@ async fn a_copy_that_cannot_be_read_is_dropped() {
     assert_eq!(server.who("a.example").await, AWAY);
     assert_eq!(server.who("x.b.example").await, AWAY);
     assert_eq!(server.disk.stats().copies.get(), 0);
-    // They are kept again.
+    // The copies are kept again.
     rig.switch.say(None);
     serves().await;
     server.kept(2).await;

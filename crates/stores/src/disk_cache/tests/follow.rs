@@ -1,4 +1,4 @@
-//! What the log says drops copies, now and after a restart.
+//! Changes of the log drop copies, now and after a restart.
 
 use std::sync::atomic::Ordering;
 
@@ -95,7 +95,7 @@ async fn another_log_or_a_gap_drops_all() {
     rig.switch.other_log.store(true, Ordering::SeqCst);
     server.follow().await;
     server.kept(0).await;
-    // The same version is kept again.
+    // That version is kept again.
     assert_eq!(server.who("a.example").await, "a.example");
     server.kept(1).await;
     for round in 0..=Fixture::KEEP {
@@ -194,7 +194,7 @@ async fn a_name_of_its_own_shadows_the_wildcard() {
     for name in ["own.b.example", "x.b.example"] {
         assert_eq!(server.who(name).await, AWAY);
     }
-    // What the wildcard answers now is noted, and dropped with it.
+    // The wildcard's answer is noted now, and dropped with it.
     rig.switch.say(None);
     assert_eq!(server.who("x.b.example").await, "*.b.example");
     assert_eq!(server.who("y.b.example").await, "*.b.example");

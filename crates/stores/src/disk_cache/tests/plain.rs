@@ -89,7 +89,7 @@ async fn keys_are_sealed_on_disk_and_plain_again() {
     said.say(fails());
     let server = Plain::over(&rig, &said, 1).await;
     let found = server.find("a.example").await.unwrap().unwrap();
-    // It is proved in full, as when the store gave it.
+    // The key is proved in full, as when the store gave it.
     let key = &found.credentials[0].key;
     assert!(!key.is_proved());
     assert_eq!(key.secret().expose(), SECRET);
@@ -127,7 +127,7 @@ async fn the_next_answer_replaces_or_drops_a_copy() {
     said.say(Ok(Answer::absent()));
     assert_eq!(server.who("a.example").await, "");
     assert!(version().await.is_err());
-    // The same version is kept again.
+    // That version is kept again.
     said.say(Ok(newer));
     server.find("a.example").await.unwrap();
     assert_eq!(version().await.unwrap(), Some(2));

@@ -38,7 +38,7 @@ async fn a_host_that_is_read_again_needs_the_old_key_no_more() {
     let secrets = rotating.secrets(&mut Walk::default(), 10).await.unwrap();
     assert_eq!(rotating.reseal(&secrets).await.unwrap().sealed, 2);
     server.follow().await;
-    // One is read again by the same process, the other by the next.
+    // The first is read again by this process, the other by the next.
     assert_eq!(server.who("a.example").await, "a.example");
     server.settled().await;
     drop(server);

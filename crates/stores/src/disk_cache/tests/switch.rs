@@ -25,7 +25,7 @@ pub(crate) struct Switch {
     pub(crate) documents: RwLock<()>,
     /// As after a restore.
     pub(crate) other_log: AtomicBool,
-    /// What the next calls of `find` give instead, as a standby that lags.
+    /// Answers of the next calls of `find`, as of a standby that lags.
     pub(crate) lagging: Mutex<Vec<Answer<SealedBytes>>>,
 }
 
@@ -41,7 +41,7 @@ impl Switch {
         }
     }
 
-    /// What every call fails with from now on.
+    /// Sets the error of every call from now on.
     pub(crate) fn say(&self, error: Option<StoreError>) {
         *self.says.lock().unwrap() = error;
     }

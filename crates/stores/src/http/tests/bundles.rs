@@ -1,4 +1,4 @@
-//! What a bundle may hold.
+//! Contents of a bundle.
 
 use sekisho_testkit::{Answer as Says, Key};
 

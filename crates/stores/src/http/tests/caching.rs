@@ -55,7 +55,7 @@ async fn what_holds_is_not_asked_for_again() {
     }
 }
 
-/// What each name below it would cost.
+/// Saves the call that each name below it would cost.
 #[tokio::test]
 async fn a_wildcard_that_holds_is_not_asked_for_by_each_name() {
     let rig = Rig::new(true);

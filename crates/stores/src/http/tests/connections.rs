@@ -164,7 +164,7 @@ async fn only_the_right_certificate_is_believed() {
         );
         assert!(endpoint.asked().is_empty());
     }
-    // What the system trusts does not hold the test's root.
+    // The system's roots do not hold the test's root.
     let url = format!("https://{}/{{host}}", rig.endpoint.address);
     let runtime = tokio::runtime::Handle::current();
     let system = super::super::Http::new(url.parse().unwrap(), &Options::default(), HASTY, runtime);

@@ -1,4 +1,4 @@
-//! What each status means.
+//! Meaning of each status.
 
 use sekisho_testkit::{Answer as Says, Key};
 

@@ -32,7 +32,7 @@ async fn a_host_without_an_answer_fails_in_time() {
             "{error}"
         );
         assert!(begun.elapsed() < Duration::from_secs(5));
-        // One name that hangs keeps no other from being answered.
+        // A name that hangs keeps no other from being answered.
         assert!(rig.absent("b.example").await);
     }
 }
@@ -69,7 +69,7 @@ async fn one_host_that_hangs_shuts_the_endpoint_off_for_no_other() {
     assert!((10..=20).contains(&number), "{number}");
 }
 
-/// It takes the connection, and not even the handshake goes on.
+/// The server takes the connection, and not even the handshake goes on.
 #[tokio::test]
 async fn a_handshake_that_hangs_fails_in_time() {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
@@ -107,7 +107,7 @@ async fn a_whole_answer_is_found() {
 async fn an_answer_that_breaks_off_is_failed() {
     let body = pem();
     let length = body.len() + 1;
-    // What arrives is a whole bundle: only the framing tells that it is not.
+    // A whole bundle seems to arrive: only the framing tells that it is not.
     for answer in [
         format!("HTTP/1.1 200 OK\r\nContent-Length: {length}\r\n\r\n{body}"),
         format!(
@@ -164,7 +164,7 @@ async fn a_body_that_is_too_large_is_failed() {
             other => panic!("{other:?}"),
         }
     }
-    // One byte less is read, and is then no pair.
+    // An answer of one byte less is read, and is then no pair.
     let rig = Rig::new(true);
     for (size, says) in [(262_144, "no certificate"), (262_145, "over 262144 bytes")] {
         rig.says("a.example", Says::ok("x".repeat(size)));
@@ -188,7 +188,7 @@ async fn a_head_that_is_too_large_is_failed() {
     rig.failed("a.example").await;
 }
 
-/// What the other side does behind its answer.
+/// Behaviour of the other side behind its answer.
 #[derive(Clone, Copy)]
 enum Then {
     Close,
@@ -197,7 +197,7 @@ enum Then {
     Chunks,
 }
 
-/// What comes of an endpoint that sends exactly this for each request.
+/// Asks an endpoint that sends exactly this for each request.
 async fn answered(answer: String, then: Then) -> sekisho_certs::store::Result<Answer<OpenKey>> {
     let address = raw(answer, then).await;
     let url = format!("http://{address}/{{host}}");

@@ -62,7 +62,7 @@ async fn other_calls_have_their_turn_among_lookups() {
     }
 }
 
-/// What was found, and that nothing was.
+/// Both what was found, and that nothing was.
 #[tokio::test]
 async fn an_answer_carries_the_position_that_it_was_read_at() {
     let store = create(&database());

@@ -42,7 +42,7 @@ async fn a_server_that_never_answers_is_given_up() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let port = listener.local_addr().unwrap().port();
     std::thread::spawn(move || {
-        // It accepts, reads, and says nothing.
+        // This listener accepts, reads, and says nothing.
         for stream in listener.incoming().flatten() {
             std::thread::spawn(move || (&stream).read_to_end(&mut Vec::new()));
         }
@@ -109,7 +109,7 @@ async fn it_heals_when_the_server_is_back() {
     }
 }
 
-/// What a server does that starts before its database.
+/// Covers a server that starts before its database.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_sealed_store_opens_at_the_first_contact() {
     let server = services::Postgres::start();

@@ -118,7 +118,7 @@ async fn is_migrated(url: &str) {
     store.write(Batch::unchecked(vec![put])).await.unwrap();
     let there = store.list_lineages(Listed::All, None, 9).await.unwrap();
     assert_eq!(there, [lineage]);
-    // One of version 2 goes on beside this one.
+    // A server of version 2 goes on beside this one.
     let old = "INSERT INTO sekisho.credentials (id, version, key_type, leaf, issuer, key_id, nonce,
             key, not_before, not_after, renew_at)
         SELECT 5, version, key_type, leaf, issuer, key_id, nonce, key, not_before, not_after, NULL

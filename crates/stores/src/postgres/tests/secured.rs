@@ -2,7 +2,7 @@
 
 use super::*;
 
-/// Whether a read works, or why not.
+/// Tells whether a read works, or why not.
 async fn tried(parameters: &str) -> Result<()> {
     let server = services::Postgres::shared();
     let plain = database();
@@ -35,7 +35,7 @@ async fn what_sslmode_asks_for_is_checked() {
     for mode in ["require", "verify-ca", "verify-full"] {
         tried(&trusting(mode)).await.unwrap();
     }
-    // Nobody that the system trusts signed it.
+    // No root that the system trusts signed it.
     for mode in ["verify-ca", "verify-full"] {
         let error = tried(&format!("sslmode={mode}")).await.unwrap_err();
         let text = error.to_string();
@@ -49,7 +49,7 @@ async fn what_sslmode_asks_for_is_checked() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_name_counts_only_for_verify_full() {
-    // The same server under a name that its certificate does not have.
+    // The server is asked under a name that its certificate does not have.
     let by_name = |mode: &str| format!("{}&host=localhost&hostaddr=127.0.0.1", trusting(mode));
     let server = services::Postgres::shared();
     let plain = database();

@@ -13,7 +13,7 @@ use sekisho_certs::store::Write;
 
 /// Stands before the server and counts how often a client had to wait for it.
 ///
-/// What goes together in one trip leaves the client in any number of pieces.
+/// Counts trips: what goes together in one leaves the client in any number of pieces.
 /// So while it counts, it holds the answers back until all of them have had
 /// the time to arrive.
 struct Counter {
@@ -27,10 +27,10 @@ struct Trips {
     count: AtomicU64,
 }
 
-/// One connection's part. The one that listens is told things unasked.
+/// Part of one connection. The listening one is told things unasked.
 struct Conversation {
     trips: Arc<Trips>,
-    /// Whether the client spoke since answers were last let through.
+    /// True if the client spoke since answers were last let through.
     asked: AtomicBool,
 }
 

@@ -23,7 +23,7 @@ fn serving(work: impl Future<Output = ()> + Send) {
     std::thread::scope(|scope| scope.spawn(serve).join().unwrap());
 }
 
-/// Whether the worker that asks has a connection of its own that is up.
+/// Tells whether the worker that asks has a connection of its own that is up.
 fn has_own(store: &Postgres) -> bool {
     let lookups = store.pool.lookups.as_ref();
     lookups.is_some_and(|lookups| lookups.own(|_| true).is_some())
@@ -92,7 +92,7 @@ fn connections_of_workers_count_in_the_pool() {
             have.filter(|has| *has).count()
         });
         assert_eq!(have, own, "pool={pool}");
-        // Those of workers that ended are not missed.
+        // Connections of workers that ended are not missed.
         assert!(background.block_on(finds(&store, "a.example")));
     }
 }

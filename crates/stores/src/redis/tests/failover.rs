@@ -36,7 +36,7 @@ async fn a_real_fail_over_is_followed() {
     put(&master, "a.example");
     let store = open(&url);
     assert_eq!(found(find(&store, "a.example").await).credentials.len(), 1);
-    // It has what the master has, and the sentinel knows of it.
+    // The replica has what the master has, and the sentinel knows of it.
     replica.wait_for(&["exists", "a.example.crt", "a.example.key"], "2");
     sentinel.wait_for(&["sentinel", "master", "main"], "num-slaves\n1\n");
 

@@ -79,7 +79,7 @@ async fn one_that_stands_still_is_failed_within_the_deadline() {
     healed(&store, "a.example").await;
 }
 
-/// It takes the connection and says nothing, or nothing of use.
+/// The server takes the connection and says nothing, or nothing of use.
 #[tokio::test]
 async fn a_peer_that_is_no_redis_is_an_error() {
     let silent = TcpListener::bind("127.0.0.1:0").unwrap();

@@ -108,7 +108,7 @@ fn no_text_shows_a_password() {
             "{shown}"
         );
     }
-    // What must be encoded and is not.
+    // Characters that must be encoded and are not.
     for url in [
         "redis://u:/sesame@h",
         "redis://u:?sesame@h",

@@ -21,10 +21,10 @@ const BELOW: &str = "f.w.example";
 /// Writes ahead of a server that follows.
 const MAX_LAG: u64 = 16;
 
-/// What a name is answered with: the number of its key; none if it is absent.
+/// Answer for a name: the number of its key; none if it is absent.
 type Served = Option<u64>;
 
-/// What every name is answered with, from which step on.
+/// Answers of every name, from which step on.
 #[derive(Default)]
 struct History {
     steps: Mutex<BTreeMap<&'static str, Vec<(u64, Served)>>>,
@@ -56,7 +56,7 @@ impl History {
         steps.iter().map(last).collect()
     }
 
-    /// Whether a name had that answer at a step, or got it later.
+    /// Tells whether a name had that answer at a step, or got it later.
     fn allows(&self, name: &str, seen: u64, served: Served) -> bool {
         let steps = self.steps.lock().unwrap();
         let steps = &steps[name];
@@ -240,7 +240,7 @@ impl Writer {
     }
 }
 
-/// One thing after the other, each on a Redis that all servers use.
+/// Breaks one thing after the other, each on a Redis that all servers use.
 fn suffer(redis: &mut RedisServer, servers: &[Counts]) {
     for _ in 0..ROUNDS {
         for step in 0..8 {

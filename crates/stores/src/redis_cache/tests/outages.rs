@@ -137,7 +137,7 @@ async fn redis_that_went_back_in_time_serves_nothing_old() {
         until("it is used again", || server.counts().is_usable()).await;
         assert_eq!(server.serves("a.example").await, Some(2));
     }
-    // What did not change is still there.
+    // Unchanged values are still there.
     let finds = two.catalog.finds();
     assert_eq!(two.serves("b.example").await, Some(3));
     assert_eq!(two.catalog.finds(), finds);
@@ -153,7 +153,7 @@ async fn a_catalog_that_is_down_is_answered_for() {
     // The feed has not noticed yet.
     assert_eq!(two.serves("a.example").await, Some(1));
     two.follow_in_vain().await;
-    // It has: the catalog is asked first, and fails.
+    // Redis was refilled: the catalog is asked first, and fails.
     assert_eq!(two.serves("a.example").await, Some(1));
     assert_eq!((two.hits(), two.catalog.finds()), (2, 1));
     assert!(two.answer("a.example").await.unwrap().is_stale);
@@ -166,7 +166,7 @@ async fn a_catalog_that_is_down_is_answered_for() {
     assert_eq!(two.serves("a.example").await, Some(2));
 }
 
-/// What this server has seen replaced is not served, whoever is down.
+/// Never serves what this server has seen replaced, whoever is down.
 #[tokio::test]
 async fn both_down_in_turn_brings_back_nothing_old() {
     let mut bench = Bench::new();

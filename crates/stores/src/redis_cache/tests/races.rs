@@ -36,7 +36,7 @@ async fn a_load_paused_across_a_change_leaves_nothing() {
         let (one, two) = (bench.server().await, bench.server().await);
         let load = paused(&one).await;
         bench.replace(1, 2).await;
-        // Whoever hears of it first.
+        // Either server hears of it first.
         let first = if followed_by_other { &two } else { &one };
         first.follow().await;
         resumed(&one, load).await;
@@ -70,7 +70,7 @@ async fn a_fill_between_a_change_and_its_telling_is_dropped_by_it() {
     assert_eq!(one.serves("a.example").await, Some(2));
 }
 
-/// What is newer than the number in Redis is not taken: Redis holds one
+/// Takes nothing newer than the number in Redis: Redis holds one
 /// state, not two halves.
 #[tokio::test]
 async fn what_is_newer_than_redis_is_not_filled() {

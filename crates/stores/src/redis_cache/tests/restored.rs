@@ -28,7 +28,7 @@ async fn what_a_restored_catalog_replaces_is_not_served() {
     assert!(one.find("h5.example").await.is_none());
     one.usable().await;
     assert!(one.find("h5.example").await.is_none());
-    // What follows is of one past again.
+    // Both have one past again from here on.
     let before = one.hits();
     one.fill("a.example").await;
     assert_eq!(one.serves("a.example").await, Some(20));
@@ -55,7 +55,7 @@ async fn a_server_that_starts_on_a_restored_catalog_sees_it() {
     assert_eq!(one.serves("a.example").await, Some(20));
 }
 
-/// One that was not as far as Redis sees nothing go back.
+/// A server that was not as far as Redis sees nothing go back.
 #[tokio::test]
 async fn one_that_lagged_sees_it_after_the_outage() {
     let bench = Bench::new();

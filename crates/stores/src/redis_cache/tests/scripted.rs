@@ -30,7 +30,7 @@ impl Scripted {
         })
     }
 
-    /// Whether every call fails, as if it could not be reached.
+    /// Makes every call fail, as if it could not be reached, or not.
     pub(super) fn fail(&self, failing: bool) {
         self.failing.store(failing, Ordering::SeqCst);
     }

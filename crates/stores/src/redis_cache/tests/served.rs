@@ -1,4 +1,4 @@
-//! What is kept, and for whom.
+//! Tests of what is kept, and for whom.
 
 use super::*;
 
@@ -29,7 +29,7 @@ async fn a_credential_is_kept_once_for_all_its_hosts() {
     server.fill("a.example").await;
     server.fill("b.example").await;
     assert_eq!(bench.entries(), 3);
-    // One change, and neither host is answered with what was replaced.
+    // After one change neither host is answered with what was replaced.
     bench.replace(1, 2).await;
     server.follow().await;
     assert_eq!(bench.entries(), 2);

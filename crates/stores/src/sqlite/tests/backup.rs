@@ -37,6 +37,6 @@ async fn a_copy_is_of_one_state_and_another_log() {
         let both = [format!("a{number}.example"), format!("b{number}.example")];
         assert_eq!(finds(&copy, &both[0]).await, finds(&copy, &both[1]).await);
     }
-    // What is there is not written over.
+    // An existing file is not written over.
     assert!(store.backup(&to).await.is_err());
 }

@@ -265,7 +265,7 @@ async fn no_file_holds_a_key_in_the_clear() {
         for file in fs::read_dir(folder.0.path()).unwrap() {
             let bytes = fs::read(file.unwrap().path()).unwrap();
             assert!(!bytes.windows(16).any(|window| window == &secret[32..48]));
-            // What is not secret is there: the right files were read.
+            // The public parts are there: the right files were read.
             seen |= bytes.windows(leaf.len()).any(|window| window == leaf);
         }
         folder

@@ -124,8 +124,7 @@ async fn writes_until_killed() {
     }
 }
 
-/// Whoever runs the tests as root may write anything: then the child runs as
-/// nobody.
+/// Runs the child as nobody where the tests run as root, who may write anything.
 #[test]
 fn a_read_only_file_is_said_to_be_one() {
     const NOBODY: u32 = 65534;

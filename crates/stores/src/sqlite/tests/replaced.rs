@@ -52,7 +52,7 @@ async fn a_restored_file_is_read_and_is_a_gap() {
     assert!(!finds(&store, "new.example").await);
     let page = store.changes(before.number, 9).await.unwrap();
     assert!(page.log != before.log && page.gap);
-    // It takes writes, into the new file, that survive.
+    // The store takes writes, into the new file, that survive.
     store
         .write(Batch::unchecked(host_with("later.example", 3, sealed)))
         .await
