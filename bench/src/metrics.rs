@@ -43,6 +43,16 @@ impl Metrics {
         Ok((hits, hits + value("miss")? + value("passed_over")?))
     }
 
+    /// Returns the reads of the catalog for challenges.
+    pub(crate) fn challenge_reads(&self) -> Result<f64> {
+        let reads = ["absent", "failed", "found"].map(|outcome| {
+            self.value(&format!(
+                "sekisho_challenge_reads_total{{outcome=\"{outcome}\"}}"
+            ))
+        });
+        reads.into_iter().sum()
+    }
+
     /// Returns the number of store calls, and the seconds that they took
     /// together.
     pub(crate) fn store_calls(&self) -> Result<(f64, f64)> {

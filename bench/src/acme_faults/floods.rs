@@ -87,7 +87,7 @@ impl Flood {
         counts: &mut Counts,
     ) -> Result<()> {
         let kind = self.stranger.kind();
-        let before = server.metrics().await?.store_calls()?.0;
+        let before = calls(server).await?;
         let cached: Vec<_> = cold[..1].iter().cycle().take(CACHED).cloned().collect();
         let (told, cached, loaded) = tokio::join!(
             self.stranger.flood(self.names, self.over),
@@ -95,7 +95,7 @@ impl Flood {
             visit(client, cold, self.over),
         );
         let (told, cached, loaded) = (told?, cached?, loaded?);
-        let calls = server.metrics().await?.store_calls()?.0 - before;
+        let calls = calls(server).await? - before;
         let most = self.most_calls(cold.len());
         let (p50, p99) = (loaded.operation_us.p50, loaded.operation_us.p99);
         println!(
@@ -126,6 +126,12 @@ impl Flood {
         let absent = f64::from(ABSENT_PER_PREFIX) * (1.0 + self.over.as_secs_f64() / 60.0);
         absent * CALLS_ABSENT + cold as f64 * CALLS_FOUND
     }
+}
+
+/// Returns the store calls of lookups and of challenges.
+async fn calls(server: &Server) -> Result<f64> {
+    let metrics = server.metrics().await?;
+    Ok(metrics.store_calls()?.0 + metrics.challenge_reads()?)
 }
 
 /// Random names per minute.

@@ -10,6 +10,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::clock::Clock;
 use crate::credential::Secret;
+use crate::metrics::{Counter, Counters, Registry};
 use crate::seal::Sealer;
 use crate::store::{
     BoxFuture, Document, DocumentId, DocumentKind, Precondition, Result, StoreError, Write,
@@ -22,6 +23,15 @@ pub struct Challenges {
     source: Arc<dyn ChallengeSource>,
     clock: Clock,
     known: Mutex<HashMap<DocumentId, Known>>,
+    reads: Reads,
+}
+
+/// Counters of reads of the source.
+#[derive(Debug, Default)]
+struct Reads {
+    found: Counter,
+    absent: Counter,
+    failed: Counter,
 }
 
 /// Reader of the challenges that other servers were given.
@@ -59,7 +69,22 @@ impl Challenges {
             source,
             clock,
             known: Mutex::default(),
+            reads: Reads::default(),
         }
+    }
+
+    /// Registers the counters.
+    pub fn register(&self, registry: &mut Registry) {
+        let reads = Counters {
+            label: "outcome",
+            each: [
+                ("found", self.reads.found.clone()),
+                ("absent", self.reads.absent.clone()),
+                ("failed", self.reads.failed.clone()),
+            ],
+        };
+        let help = "Reads of the catalog for challenges that this server was not given, by outcome";
+        registry.register("challenge_reads", help, reads);
     }
 
     /// Remembers a challenge for `key`, a token or a host name, and returns the
@@ -117,7 +142,9 @@ impl Challenges {
             return Ok(own);
         }
         let id = id(kind, key);
-        let Some(document) = self.source.challenge(&id).await? else {
+        let read = self.source.challenge(&id).await;
+        self.reads.count(&read);
+        let Some(document) = read? else {
             return Ok(None);
         };
         let Ok(text) = std::str::from_utf8(document.bytes.expose()) else {
@@ -149,6 +176,16 @@ impl Challenges {
 
     fn known(&self) -> MutexGuard<'_, HashMap<DocumentId, Known>> {
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Reads {
+    fn count<T>(&self, read: &Result<Option<T>>) {
+        match read {
+            Ok(Some(_)) => self.found.inc(),
+            Ok(None) => self.absent.inc(),
+            Err(_) => self.failed.inc(),
+        };
     }
 }
 

@@ -82,13 +82,20 @@ impl Serving {
             metrics: Arc::clone(&metrics),
             responder: Arc::clone(&responder),
             // Another server may order, and a command that orders has no sockets.
-            challenges,
+            challenges: challenges.clone(),
             access_log: access_log.clone(),
             clock: Clock::System,
             on_worker: worker::register,
         };
         let server = Server::build(config.settings(), parts).map_err(with_hint)?;
-        let mut registry = registry(&opened, &lookup, &metrics, &responder, issuance.as_ref());
+        let mut registry = registry(
+            &opened,
+            &lookup,
+            &metrics,
+            &responder,
+            challenges.as_deref(),
+            issuance.as_ref(),
+        );
         if let Some(log) = &access_log {
             log.register(registry.sub_registry_with_prefix("sekisho"));
         }
@@ -311,6 +318,7 @@ fn registry(
     lookup: &Arc<Lookup<VirtualHost>>,
     metrics: &Arc<Metrics>,
     responder: &Arc<Responder>,
+    challenges: Option<&Challenges>,
     issuance: Option<&Issuance>,
 ) -> Registry {
     let mut registry = Registry::default();
@@ -324,6 +332,9 @@ fn registry(
     }
     if let Some(disk) = &opened.disk {
         disk.register(own);
+    }
+    if let Some(challenges) = challenges {
+        challenges.register(own);
     }
     if let Some(issuance) = issuance {
         issuance.register(own);
