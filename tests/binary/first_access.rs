@@ -1,6 +1,6 @@
 //! Tests that a name's first visit gets a certificate from a real CA.
 
-use std::net::TcpListener;
+use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 use std::time::Instant;
 
 use sekisho_certs::store::Write;
@@ -20,16 +20,25 @@ pub(crate) struct Fixture {
     chosen: [(String, String); 3],
     /// Root that Pebble issues under.
     issuer: String,
+    /// URL of the directory as servers reach it.
+    pub(crate) directory: String,
+    /// Name server of the servers.
+    resolver: SocketAddr,
 }
 
 impl Fixture {
     pub(crate) fn start(store: &str) -> Self {
+        Self::with(store, PebbleOptions::default())
+    }
+
+    pub(crate) fn with(store: &str, options: PebbleOptions) -> Self {
         let [https, http] = free_ports();
         let pebble = Pebble::start(&PebbleOptions {
             http_port: Some(http),
             tls_port: Some(https),
-            ..PebbleOptions::default()
+            ..options
         });
+        let own = (Ipv4Addr::LOCALHOST, pebble.challenges().dns_port()).into();
         let port = |key: &str, port: u16| {
             let free = format!("{key} = [\"127.0.0.1:0\"]");
             (free, format!("{key} = [\"127.0.0.1:{port}\"]"))
@@ -44,6 +53,8 @@ impl Fixture {
                 port("http", http),
                 ("sqlite:hosts.db".into(), store.to_owned()),
             ],
+            directory: pebble.directory(),
+            resolver: options.resolver.unwrap_or(own),
             pebble,
             issuer,
         }
@@ -63,10 +74,10 @@ impl Fixture {
     pub(crate) fn acme(&self, keys: &str) -> String {
         format!(
             "[acme]\ncas = [\"pebble\"]\nagree = true\naddresses = [\"127.0.0.1\"]\n\
-             resolvers = [\"127.0.0.1:{}\"]\n{keys}\n\
+             resolvers = [\"{}\"]\n{keys}\n\
              [acme.ca.pebble]\ndirectory = \"{}\"\nroot = \"{}\"\n",
-            self.pebble.challenges().dns_port(),
-            self.pebble.directory(),
+            self.resolver,
+            self.directory,
             self.pebble.root().display()
         )
     }

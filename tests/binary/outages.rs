@@ -1,7 +1,7 @@
 //! Tests the promises for outages: which hosts are served, which are refused
 //! with which alert, what log and metrics show, and that the server recovers.
 
-mod clock;
+pub(crate) mod clock;
 mod copies;
 mod database;
 mod disk;

@@ -10,7 +10,7 @@ use crate::sandbox::{SOON, Sandbox, Server, until};
 #[test]
 fn a_clock_that_jumps_stops_nothing() {
     let sandbox = sandbox(&Postgres::shared().database(), &["a.example"]);
-    let server = with_its_own_clock(&sandbox);
+    let server = with_its_own_clock(&sandbox, Clocks::Wall);
     assert!(server.shows("a.example", "a.example"));
     assert_eq!(metric(&server, "sekisho_expired_served_total"), 0.0);
     for (number, years) in [200, -40, 0].into_iter().enumerate() {
@@ -34,9 +34,17 @@ fn a_clock_that_jumps_stops_nothing() {
     server.stop();
 }
 
-/// Starts a server with a clock that is ahead by the seconds in the file
-/// `ahead`.
-fn with_its_own_clock(sandbox: &Sandbox) -> Server {
+/// Clocks that jump.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Clocks {
+    /// The wall clock, as when it is set.
+    Wall,
+    /// The monotonic clock, too: time has passed.
+    All,
+}
+
+/// Starts a server with clocks that are ahead by the seconds in the file `ahead`.
+pub(crate) fn with_its_own_clock(sandbox: &Sandbox, clocks: Clocks) -> Server {
     let shim = sandbox.path("jump.so");
     let source = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/shim/jump.c");
     let built = Command::new("cc")
@@ -49,5 +57,8 @@ fn with_its_own_clock(sandbox: &Sandbox) -> Server {
     command
         .env("LD_PRELOAD", shim)
         .env("JUMP_FILE", sandbox.path("ahead"));
+    if clocks == Clocks::All {
+        command.env("JUMP_ALL", "1");
+    }
     Server::start(command)
 }

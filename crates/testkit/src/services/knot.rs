@@ -7,7 +7,7 @@ use std::process::Command;
 
 use super::process::{Process, attempts, write};
 use super::reaper::Reaper;
-use super::{free_port, program};
+use super::{free_port, program, ran};
 
 /// Knot with zones of its own.
 pub struct Knot {
@@ -82,11 +82,58 @@ impl Knot {
         self.address
     }
 
+    /// Adds a TXT record to a zone; the name ends with a dot.
+    ///
+    /// # Panics
+    /// If the zone takes no change.
+    pub fn add_txt(&self, zone: &str, name: &str, value: &str) {
+        self.change(zone, &["zone-set", zone, name, "60", "TXT", &quoted(value)]);
+    }
+
+    /// Removes a TXT record.
+    ///
+    /// # Panics
+    /// If it is not there.
+    pub fn remove_txt(&self, zone: &str, name: &str, value: &str) {
+        self.change(zone, &["zone-unset", zone, name, "TXT", &quoted(value)]);
+    }
+
+    /// Tells whether a name has TXT records.
+    ///
+    /// # Panics
+    /// If the server does not run.
+    #[must_use]
+    pub fn has_txt(&self, zone: &str, name: &str) -> bool {
+        let read = self.control(&["zone-read", zone, name, "TXT"]).output();
+        read.expect("knotc runs").status.success()
+    }
+
+    /// Makes a command of the control utility, for scripts too.
+    #[must_use]
+    pub fn control(&self, args: &[&str]) -> Command {
+        let mut command = Command::new(program("knotc", &[], "knot"));
+        command
+            .arg("-s")
+            .arg(self.folder.join("knot.sock"))
+            .args(args);
+        command
+    }
+
+    fn change(&self, zone: &str, change: &[&str]) {
+        for args in [&["zone-begin", zone], change, &["zone-commit", zone]] {
+            ran(&mut self.control(args));
+        }
+    }
+
     /// Returns what the server wrote.
     #[must_use]
     pub fn log(&self) -> String {
         std::fs::read_to_string(self.folder.join("knotd.log")).unwrap_or_default()
     }
+}
+
+fn quoted(text: &str) -> String {
+    format!("\"{text}\"")
 }
 
 fn config(

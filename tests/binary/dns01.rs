@@ -1,0 +1,191 @@
+//! Tests certificates by DNS-01: the records are written in each way to a real name
+//! server.
+
+use std::fs;
+use std::net::Ipv4Addr;
+use std::os::unix::fs::PermissionsExt;
+use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
+use std::thread;
+use std::time::Duration;
+
+use rustix::process::geteuid;
+use sekisho_testkit::services::{Knot, PebbleOptions, Zone};
+use sekisho_testkit::{Answer, Endpoint, Speaks};
+use serde_json::Value;
+
+use crate::first_access::Fixture;
+
+/// Name server of a zone, and a CA that asks it.
+struct AtKnot {
+    knot: Knot,
+    fixture: Fixture,
+}
+
+impl AtKnot {
+    /// Starts both; none without the right to bind port 53, at which authoritative
+    /// servers are asked.
+    fn start() -> Option<Self> {
+        geteuid().is_root().then(|| {
+            let knot = knot();
+            let fixture = Fixture::with(
+                "sqlite:hosts.db",
+                PebbleOptions {
+                    resolver: Some(knot.address()),
+                    ..PebbleOptions::default()
+                },
+            );
+            Self { knot, fixture }
+        })
+    }
+
+    /// Configures how records of the zone are written.
+    fn configure(&self, way: &str) {
+        let acme = self.fixture.acme("");
+        let zone = format!("{acme}[acme.dns.\"{ZONE}\"]\n{way}\n");
+        self.fixture.configure(&zone);
+    }
+
+    /// Makes a wildcard host, and visits a name below it first.
+    fn visit_first(&self) {
+        let name = format!("a.w.{ZONE}");
+        let sandbox = &self.fixture.sandbox;
+        sandbox.page(&name, &format!("page of {name}"));
+        sandbox.ok(&["host", "set", &format!("*.w.{ZONE}")]);
+        let server = sandbox.serve();
+        self.fixture.assert_served(&server, &name);
+        assert!(!self.knot.has_txt(ZONE, RECORD), "the record is removed");
+        server.stop();
+    }
+}
+
+#[test]
+fn a_wildcard_and_its_parent_are_ordered_by_signed_updates() {
+    let Some(at) = AtKnot::start() else { return };
+    let sandbox = &at.fixture.sandbox;
+    sandbox.write_private("tsig", &format!("hmac-sha256:acme:{SECRET}"));
+    let server = at.knot.address().ip();
+    at.configure(&format!("rfc2136 = \"{server}\"\ntsig = \"file:tsig\""));
+    let (parent, wildcard) = (format!("w.{ZONE}"), format!("*.w.{ZONE}"));
+    let out = sandbox.ok(&["cert", "issue", &parent, &wildcard, "--together"]);
+    assert_eq!(out.lines().count(), 1, "{out}");
+    assert!(!at.knot.has_txt(ZONE, RECORD), "the records are removed");
+    let server = sandbox.serve();
+    for name in [parent, format!("a.w.{ZONE}")] {
+        sandbox.page(&name, &format!("page of {name}"));
+        at.fixture.assert_served(&server, &name);
+    }
+    server.stop();
+}
+
+#[test]
+fn the_first_visit_below_a_wildcard_orders_it_by_a_program() {
+    let Some(at) = AtKnot::start() else { return };
+    let sandbox = &at.fixture.sandbox;
+    let control = |args: &[&str]| {
+        let command = at.knot.control(args);
+        let args = command.get_args().map(|arg| arg.to_str().expect("a text"));
+        let args: Vec<_> = args.collect();
+        let program = command.get_program().to_str().expect("a text");
+        format!("{program} {}", args.join(" "))
+    };
+    let change = |action: &str, with: &str| {
+        control(&[action, ZONE, "\"$2\"", with, "TXT", "\"\\\"$3\\\"\""])
+    };
+    let script = format!(
+        "#!/bin/sh\nset -e\necho \"$1 $2\" >>'{said}'\n{begin}\n\
+         case $1 in present) {present};; cleanup) {cleanup};; esac\n{commit}\n",
+        said = sandbox.path("said").display(),
+        begin = control(&["zone-begin", ZONE]),
+        present = change("zone-set", "60"),
+        cleanup = change("zone-unset", ""),
+        commit = control(&["zone-commit", ZONE]),
+    );
+    sandbox.write("dns", &script);
+    let mode = fs::Permissions::from_mode(0o700);
+    fs::set_permissions(sandbox.path("dns"), mode).expect("ours");
+    at.configure("exec = \"dns\"");
+    at.visit_first();
+    let said = fs::read_to_string(sandbox.path("said")).expect("it was called");
+    assert_eq!(said, format!("present {RECORD}\ncleanup {RECORD}\n"));
+}
+
+#[test]
+fn the_first_visit_below_a_wildcard_orders_it_by_a_webhook() {
+    let Some(at) = AtKnot::start() else { return };
+    let endpoint = Endpoint::start(Speaks::Plain);
+    endpoint.otherwise(Answer::status(204));
+    at.fixture.sandbox.write_private("password", "pass:word");
+    at.configure(&format!(
+        "webhook = \"http://{}\"\nuser = \"user\"\npassword = \"file:password\"",
+        endpoint.address
+    ));
+    let is_over = AtomicBool::new(false);
+    thread::scope(|scope| {
+        scope.spawn(|| apply(&endpoint, &at.knot, &is_over));
+        at.visit_first();
+        is_over.store(true, Ordering::SeqCst);
+    });
+    let asked = endpoint.asked();
+    let targets: Vec<_> = asked.iter().map(|asked| asked.target.as_str()).collect();
+    assert_eq!(targets, ["/present", "/cleanup"]);
+    for asked in asked {
+        assert_eq!(asked.fields["authorization"], "Basic dXNlcjpwYXNzOndvcmQ=");
+    }
+}
+
+#[test]
+fn a_wrong_key_of_updates_is_told() {
+    let Some(at) = AtKnot::start() else { return };
+    let sandbox = &at.fixture.sandbox;
+    let server = at.knot.address().ip();
+    at.configure(&format!("rfc2136 = \"{server}\"\ntsig = \"file:tsig\""));
+    for (key, expected) in [
+        ("acme:d3Jvbmc=", "key acme.: the secret"),
+        ("other:d3Jvbmc=", "key other.: the server knows no"),
+    ] {
+        sandbox.write_private("tsig", key);
+        let ran = sandbox.run(&["cert", "issue", &format!("*.w.{ZONE}")]);
+        assert_eq!(ran.code, Some(1), "{}", ran.err);
+        let failed = format!(
+            "failed: *.w.{ZONE}: dns-01: {RECORD}: rfc2136 {server}:53: zone {ZONE}., {expected}"
+        );
+        assert!(ran.err.contains(&failed), "{}", ran.err);
+        assert!(!ran.err.contains("d3Jvbmc"), "{}", ran.err);
+    }
+}
+
+/// Does what a webhook is told, until the test is over.
+fn apply(endpoint: &Endpoint, knot: &Knot, is_over: &AtomicBool) {
+    let mut done = 0;
+    while !is_over.load(Ordering::SeqCst) {
+        for asked in endpoint.asked().into_iter().skip(done) {
+            let body: Value = serde_json::from_str(&asked.body).expect("JSON");
+            let text = |key: &str| body[key].as_str().expect("a text").to_owned();
+            let (fqdn, value) = (text("fqdn"), text("value"));
+            match asked.target.as_str() {
+                "/present" => knot.add_txt(ZONE, &fqdn, &value),
+                _ => knot.remove_txt(ZONE, &fqdn, &value),
+            }
+            done += 1;
+        }
+        thread::sleep(Duration::from_millis(5));
+    }
+}
+
+/// Starts a name server at an address of its own.
+fn knot() -> Knot {
+    static NEXT: AtomicU8 = AtomicU8::new(53);
+    let [.., high, low] = std::process::id().to_be_bytes();
+    let ip = Ipv4Addr::new(127, NEXT.fetch_add(1, Ordering::SeqCst), high, low);
+    let records = format!("@ NS ns\nns A {ip}\nw A 127.0.0.1\n*.w A 127.0.0.1");
+    let zone = Zone {
+        name: ZONE,
+        records: &records,
+        key: "acme",
+    };
+    Knot::start_at(ip, Some(53), &[("hmac-sha256", "acme", SECRET)], &[zone])
+}
+
+const ZONE: &str = "example.test";
+const RECORD: &str = "_acme-challenge.w.example.test.";
+const SECRET: &str = "c2VjcmV0IG9mIHRoZSB0ZXN0cyB0aGF0IGlzIGxvbmcgZW5vdWdo";
