@@ -318,6 +318,8 @@ mod tests {
         now.fetch_add(60_000, Ordering::SeqCst);
         assert_eq!(asked(&other, "token").await, None);
         assert_eq!(sealer.catalog().head().await.unwrap(), head);
+        let reads = [&other.reads.found, &other.reads.absent];
+        assert_eq!(reads.map(|count| count.get()), [1, 3]);
     }
 
     #[tokio::test]
