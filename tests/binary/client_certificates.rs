@@ -2,6 +2,7 @@
 
 use std::process::Stdio;
 
+use rusqlite::Connection;
 use sekisho_testkit::{Key, Pair, TestCa};
 use serde_json::{Value, json};
 
@@ -80,6 +81,29 @@ fn a_file_that_verifies_no_client_is_refused() {
         assert!(error.contains(says), "{error}");
     }
     assert_eq!(shown(&sandbox), json!(null));
+}
+
+/// Other programs may write a store, without the checks of `host set`.
+#[test]
+fn a_client_ca_that_verifies_nobody_is_listed_and_not_served() {
+    let (sandbox, _) = sandbox();
+    sandbox.ok(&SET);
+    let listed = || {
+        sandbox
+            .ok(&["check"])
+            .contains("client CA that can't be used")
+    };
+    assert!(!listed());
+    let raw = Connection::open(sandbox.path("hosts.db")).expect("a store");
+    let broken = "1.2 client-ca\n-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n";
+    let changed = raw.execute("UPDATE hosts SET tls = ?1", [broken]);
+    assert_eq!(changed, Ok(1));
+    drop(raw);
+    assert!(listed());
+    let server = sandbox.serve();
+    let ran = visit(&sandbox, &server, &["-tls1_3"]);
+    assert!(ran.contains("internal error"), "{ran}");
+    server.stop();
 }
 
 #[test]

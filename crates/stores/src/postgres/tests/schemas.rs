@@ -1,6 +1,6 @@
 use super::super::schema::migrate;
 use super::*;
-use sekisho_certs::contract::fixture::pattern;
+use sekisho_certs::contract::fixture::{client_ca, pattern, put_host, record};
 use sekisho_certs::lineage::Fence;
 use sekisho_certs::record::Tenant;
 use sekisho_certs::store::{LogPosition, Write};
@@ -83,6 +83,29 @@ async fn a_newer_store_is_refused_unless_it_takes_this_version() {
     assert_eq!(hosts.trim(), "2");
 }
 
+/// Programs of version 3 that know no client CA take the words 1.2 and 1.3, and refuse
+/// each other text: they must not serve such a host without client certificates.
+#[tokio::test]
+async fn a_policy_with_a_client_ca_is_no_word_of_an_older_program() {
+    let url = database();
+    let store = create(&url);
+    let mut host = record("a.example", &[]);
+    host.tls.client_ca = Some(client_ca(1));
+    let writes = vec![put_host(host)];
+    store.write(Batch::unchecked(writes)).await.unwrap();
+    let sql = |sql| services::Postgres::shared().sql(name_of(&url), sql);
+    let text = sql("SELECT tls FROM sekisho.hosts");
+    assert!(text.starts_with("1.2 client-ca\n-----BEGIN"), "{text}");
+    // This program refuses what a later one may add.
+    sql("UPDATE sekisho.hosts SET tls = '1.2 later'");
+    let error = store.find(&name("a.example")).await.unwrap_err();
+    let text = error.to_string();
+    assert!(
+        text.contains("a.example: its TLS policy is not known"),
+        "{text}"
+    );
+}
+
 #[tokio::test]
 async fn a_store_of_an_earlier_version_is_migrated() {
     let (first, second) = (include_str!("version-1.sql"), include_str!("version-2.sql"));
@@ -110,6 +133,13 @@ async fn is_migrated(url: &str) {
         .write(Batch::unchecked(host_with("d.example", 1, sealed)))
         .await
         .unwrap();
+    // No step of the tables: the column is as old as they are.
+    let mut host = record("d.example", &[]);
+    host.tls.client_ca = Some(client_ca(1));
+    let writes = vec![put_host(host.clone())];
+    store.write(Batch::unchecked(writes)).await.unwrap();
+    let read = store.hosts(&[pattern("d.example")]).await.unwrap();
+    assert_eq!(read[0].tls, host.tls);
     let page = store.changes(head.number, 99).await.unwrap();
     assert_eq!(page.continued(head), Some(store.head().await.unwrap()));
     let names = [pattern("d.example")];

@@ -1,7 +1,7 @@
 //! Files of other versions of the program.
 
 use super::*;
-use sekisho_certs::contract::fixture::client_ca;
+use sekisho_certs::contract::fixture::{client_ca, put_host, record};
 use sekisho_certs::lineage::Fence;
 use sekisho_certs::record::Tenant;
 use sekisho_certs::store::LogPosition;
@@ -46,6 +46,13 @@ async fn is_migrated(folder: &Folder) {
         .write(Batch::unchecked(host_with("d.example", 1, sealed)))
         .await
         .unwrap();
+    // No step of the tables: the column is as old as they are.
+    let mut host = record("d.example", &[]);
+    host.tls.client_ca = Some(client_ca(1));
+    let writes = vec![put_host(host.clone())];
+    store.write(Batch::unchecked(writes)).await.unwrap();
+    let read = store.hosts(&[pattern("d.example")]).await.unwrap();
+    assert_eq!(read[0].tls, host.tls);
     let page = store.changes(head.number, 99).await.unwrap();
     assert_eq!(
         page.continued(head),
