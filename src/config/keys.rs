@@ -2,8 +2,9 @@
 
 use std::time::Duration;
 
+use sekisho_server::value::Unit;
+
 use super::locate::Problem;
-use super::value::Unit;
 
 /// Key of the configuration with a default or a range.
 #[derive(Clone, Copy, Debug)]

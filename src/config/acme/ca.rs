@@ -6,13 +6,13 @@ use std::path::Path;
 use sekisho_issuance::acme::{CaSettings, builtin_names};
 use sekisho_issuance::quota::{Limit, Quotas};
 use sekisho_issuance::settings::CaOptions;
+use sekisho_server::value::Unit;
 use sekisho_stores::url::path_below;
 
 use super::External;
 use super::raw::{RawAcme, RawCa, RawCas, RawQuotas};
 use crate::config::locate::Problem;
 use crate::config::secret::SecretSource;
-use crate::config::value::Unit;
 
 type Result<T> = std::result::Result<T, Problem>;
 

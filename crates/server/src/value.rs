@@ -1,10 +1,10 @@
-//! Values with units.
+//! Values with units, as the configuration and site documents write them.
 
 use std::fmt;
 
 /// Unit of a number, with its spelling.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Unit {
+pub enum Unit {
     /// Bytes: `64MiB`.
     Bytes,
     /// Milliseconds: `60s`.
@@ -15,7 +15,10 @@ pub(super) enum Unit {
 
 impl Unit {
     /// Reads a whole number with one of the suffixes.
-    pub(super) fn parse(self, text: &str) -> Result<u64, String> {
+    ///
+    /// # Errors
+    /// Says what to write.
+    pub fn parse(self, text: &str) -> Result<u64, String> {
         self.value(text).ok_or_else(|| match self {
             Self::Bytes => format!(
                 "{text:?} is no size; write a whole number with B, KiB, MiB, GiB or TiB, \
@@ -30,7 +33,8 @@ impl Unit {
     }
 
     /// Writes a value with the largest suffix that divides it.
-    pub(super) fn display(self, value: u64) -> String {
+    #[must_use]
+    pub fn display(self, value: u64) -> String {
         let (suffix, factor) = self
             .suffixes()
             .iter()
@@ -79,7 +83,7 @@ impl Unit {
 
 /// Number of bytes, shown as in the configuration: `64MiB`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Size(pub(crate) usize);
+pub struct Size(pub usize);
 
 impl fmt::Display for Size {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
