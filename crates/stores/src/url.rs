@@ -155,6 +155,25 @@ impl Url {
         }
     }
 
+    /// Returns the servers of the store that its URL names.
+    ///
+    /// No upstream of a host record may be one of them.
+    #[must_use]
+    pub fn servers(&self) -> Vec<StoreServer> {
+        match &self.0 {
+            Kind::Sqlite(_) | Kind::Files(_) => Vec::new(),
+            #[cfg(feature = "postgres")]
+            Kind::Postgres(url) => url.servers(),
+            #[cfg(feature = "http")]
+            Kind::Http(template) => {
+                let (host, port) = template.server();
+                vec![StoreServer::Tcp(host, port)]
+            }
+            #[cfg(feature = "redis")]
+            Kind::Redis(url) => url.servers(),
+        }
+    }
+
     /// Returns the file with the key that this server shows to the store.
     ///
     /// Sites don't serve this file.
@@ -170,6 +189,15 @@ impl Url {
             Kind::Redis(url) => url.key_file(),
         }
     }
+}
+
+/// Server of a store.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum StoreServer {
+    /// A name, or an address without brackets, and a port.
+    Tcp(String, u16),
+    /// A Unix socket.
+    Unix(PathBuf),
 }
 
 /// Shows the URL without passwords.

@@ -21,9 +21,15 @@ pub struct Template {
     pub(super) is_tls: bool,
     /// A name or an address, without brackets.
     pub(super) host: String,
+    pub(super) port: u16,
 }
 
 impl Template {
+    /// Returns the server, which may be a name.
+    pub(crate) fn server(&self) -> (String, u16) {
+        (self.host.clone(), self.port)
+    }
+
     /// The whole URL for a host, a wildcard being `_.example.com`.
     pub(super) fn url(&self, host: &HostPattern) -> String {
         self.url.fill(&segment(host))
@@ -73,8 +79,12 @@ impl FromStr for Template {
         let host = self::host(server).ok_or_else(|| {
             format!("{server:?} is no server: it is HOST or HOST:PORT, an IPv6 one in brackets")
         })?;
+        let is_tls = is_encrypted(scheme, &host)?;
+        let port = server.parse().ok();
+        let port = port.and_then(|server: Authority| server.port_u16());
         Ok(Self {
-            is_tls: is_encrypted(scheme, &host)?,
+            port: port.unwrap_or(if is_tls { 443 } else { 80 }),
+            is_tls,
             host,
             url,
         })

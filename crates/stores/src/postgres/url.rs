@@ -8,7 +8,7 @@ use tokio_postgres::Config;
 use tokio_postgres::config::{Host, SslMode, TargetSessionAttrs};
 
 use crate::url::parts::{Parameters, Parts};
-use crate::url::path_below;
+use crate::url::{StoreServer, path_below};
 
 /// A parsed `postgres://` URL. It shows itself without its password.
 #[derive(Clone, PartialEq, Eq)]
@@ -79,6 +79,25 @@ impl Url {
     }
 }
 
+impl Url {
+    /// Returns the servers that the URL names.
+    pub(crate) fn servers(&self) -> Vec<StoreServer> {
+        let ports = self.config.get_ports();
+        // libpq's rule: one port for all, or one for each.
+        let port = |index: usize| *ports.get(index).or(ports.first()).unwrap_or(&DEFAULT_PORT);
+        let hosts = self.config.get_hosts().iter().enumerate();
+        let hosts = hosts.map(|(index, host)| match host {
+            Host::Tcp(host) => StoreServer::Tcp(host.clone(), port(index)),
+            Host::Unix(folder) => {
+                StoreServer::Unix(folder.join(format!(".s.PGSQL.{}", port(index))))
+            }
+        });
+        let addresses = self.config.get_hostaddrs().iter().enumerate();
+        let addresses = addresses.map(|(index, ip)| StoreServer::Tcp(ip.to_string(), port(index)));
+        hosts.chain(addresses).collect()
+    }
+}
+
 impl fmt::Display for Url {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.shown)
@@ -90,6 +109,9 @@ impl fmt::Debug for Url {
         f.debug_tuple("Url").field(&self.shown).finish()
     }
 }
+
+/// PostgreSQL's port.
+const DEFAULT_PORT: u16 = 5432;
 
 fn shown(parts: &Parts<'_>) -> String {
     let query = parts.query.split('&').map(|one| match one {

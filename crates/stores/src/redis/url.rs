@@ -11,7 +11,7 @@ use url::Host;
 
 use super::keys::Keys;
 use crate::url::parts::{ENCODE, Parameters, Parts, decoded};
-use crate::url::path_below;
+use crate::url::{StoreServer, path_below};
 
 type Result<T> = std::result::Result<T, String>;
 
@@ -36,6 +36,15 @@ impl RedisUrl {
     pub fn key_file(&self) -> Option<&Path> {
         let (_, key) = self.tls.as_ref()?.client.as_ref()?;
         Some(key)
+    }
+
+    /// Returns the servers that the URL names: of sentinels and of a Cluster not
+    /// those that they lead to.
+    #[must_use]
+    pub fn servers(&self) -> Vec<StoreServer> {
+        let nodes = self.nodes.iter();
+        let nodes = nodes.map(|node| StoreServer::Tcp(node.host.clone(), node.port));
+        nodes.collect()
     }
 
     /// Parses `redis://`, `rediss://`, `redis+sentinel://` and
