@@ -9,7 +9,6 @@ mod own;
 mod raw;
 mod secret;
 mod trust;
-mod value;
 
 use std::fs;
 use std::io;
@@ -20,7 +19,7 @@ use std::time::Duration;
 use sekisho_certs::seal::KeySource;
 use sekisho_issuance::settings::SettingError;
 use sekisho_server::network::Networks;
-use sekisho_server::site::{AllowedRoots, Site};
+use sekisho_server::site::{Allowed, Site};
 use sekisho_server::{Defaults, Limits, Settings, access_log, admin};
 use sekisho_stores::Url;
 use sekisho_stores::redis::RedisUrl;
@@ -28,8 +27,8 @@ use sekisho_stores::redis::RedisUrl;
 pub(crate) use acme::Acme;
 pub(crate) use error::ConfigError;
 pub(crate) use secret::SecretSource;
+pub(crate) use sekisho_server::value::Size;
 pub(crate) use trust::Exposure;
-pub(crate) use value::Size;
 
 use locate::Problem;
 
@@ -55,8 +54,9 @@ pub(crate) struct Config {
     pub(crate) redis_cache: Option<Box<RedisUrl>>,
     /// `[site]`: site of hosts without their own; 404 by default.
     pub(crate) site: Site,
-    /// `[sites] allow`: folders that roots in host records must lie in.
-    pub(crate) allowed_roots: AllowedRoots,
+    /// `[sites] allow`: folders, sockets and networks that sites in host records
+    /// may name.
+    pub(crate) allowed: Allowed,
     /// `[tickets] key_file`: ticket keys for a store that can't hold them.
     pub(crate) tickets: Option<PathBuf>,
     /// `[log]`: the access log; none by default.

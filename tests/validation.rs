@@ -18,7 +18,7 @@ use sekisho_issuance::acme::{
 };
 use sekisho_server::metrics::Metrics;
 use sekisho_server::network::Networks;
-use sekisho_server::site::{AllowedRoots, Guard, OwnFiles, Site};
+use sekisho_server::site::{Allowed, Guard, OwnFiles, Site};
 use sekisho_server::tickets::Ring;
 use sekisho_server::{
     Addresses, CertificateWaits, Defaults, Limits, Parts, Publisher, Responder, Server, Settings,
@@ -102,7 +102,7 @@ async fn answer(order: &mut Order, kind: ChallengeKind, sealer: &Sealer) {
 /// Serves no host, and these challenges.
 fn serve(challenges: Challenges) -> Addresses {
     let guard = Arc::new(Guard::new(
-        AllowedRoots::new(Vec::new()).unwrap(),
+        Allowed::parse(&[""; 0], Path::new("/")).unwrap(),
         OwnFiles::new(Vec::new()),
     ));
     let ring = Arc::new(Ring::random());

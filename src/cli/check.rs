@@ -1,6 +1,5 @@
 //! `sekisho check`
 
-mod client_cas;
 mod sites;
 
 use std::io::Write;
@@ -118,9 +117,9 @@ async fn probe(config: &Config, opened: &Opened) -> Result<Unreachable> {
 const EXAMPLES: &str = "\
 Reads the configuration and the files of keys and tokens that it names, opens
 the store and tries the master key; asks a store that others write for a host
-that nobody has, sekisho-check.invalid. Lists the hosts of a catalog whose root
-lies outside of [sites] allow, which are answered with 503, and those whose
-client CA can't be used. Fails on what 'sekisho serve' would fail on; a store
+that nobody has, sekisho-check.invalid. Lists the hosts of a catalog whose site
+lies outside of [sites] allow, which are answered with 503, and those whose site
+or client CA can't be used. Fails on what 'sekisho serve' would fail on; a store
 that can't be reached is a warning, or an error with --reachable. It listens
 nowhere, so it may run beside the server.
 

@@ -30,15 +30,13 @@ pub(crate) enum Command {
 }
 
 pub(super) fn run(config: Option<&Path>, command: Command) -> Result<Ended> {
-    if let Command::Set(args) = &command {
-        args.check()?;
-    }
     open::runtime()?.block_on(async {
         match command {
             Command::Set(args) => {
+                let chosen = args.chosen()?;
                 let config = configuration::load(config)?;
-                args.check_allowed(&config)?;
-                set::run(&config, &args).await
+                args.check(&chosen, &config)?;
+                set::run(&config, &args, &chosen).await
             }
             Command::Show(args) => {
                 show::run(open::existing(config).await?.catalog().as_ref(), &args).await

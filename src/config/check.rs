@@ -10,7 +10,7 @@ use sekisho_certs::seal::KeySource;
 use sekisho_server::access_log::{self, Format, Target};
 use sekisho_server::admin::Address;
 use sekisho_server::network::{Network, Networks};
-use sekisho_server::site::{AllowedRoots, RawSite, Site, SiteError};
+use sekisho_server::site::{Allowed, RawSite, Site, SiteError};
 use sekisho_server::{Defaults, Limits};
 use sekisho_stores::Url;
 use sekisho_stores::redis::RedisUrl;
@@ -46,7 +46,7 @@ pub(crate) fn check(raw: RawConfig, file: &Path) -> Result<Config> {
         cache: cache(&raw.cache, &store.url, base)?,
         store,
         site,
-        allowed_roots: allowed_roots(raw.sites, base)?,
+        allowed: allowed(raw.sites, base)?,
         tickets: raw.tickets.key_file.map(tickets).transpose()?,
         access_log: access_log(&raw.log, base)?,
         acme: acme.transpose()?,
@@ -297,27 +297,27 @@ fn disk(raw: &RawCache, store: &Url, base: &Path) -> Result<Option<Disk>> {
     Ok(Some(Disk { path, size }))
 }
 
-fn site(raw: Option<RawSite>, base: &Path) -> Result<Site> {
-    let Some(raw) = raw else {
+fn site(raw: Option<toml::Table>, base: &Path) -> Result<Site> {
+    let Some(table) = raw else {
         return Ok(Site::not_found());
     };
-    raw.check(Some(base)).map_err(|error| match error {
-        SiteError::Value { key, problem } => Problem::at(&["site", key], problem),
-        SiteError::NotBuilt(key) => Problem::at(&["site", key], error.to_string()),
-        _ => Problem::at(&["site"], error.to_string()),
+    let site = RawSite::read(toml::Value::Table(table)).and_then(|raw| raw.check(Some(base)));
+    site.map_err(|error| match error {
+        SiteError::Wrong(wrong) => {
+            let keys = wrong.key().iter().map(String::as_str);
+            let place: Vec<_> = std::iter::once("site").chain(keys).collect();
+            Problem::at(&place, wrong.problem())
+        }
+        other => Problem::at(&["site"], other.to_string()),
     })
 }
 
-fn allowed_roots(raw: RawSites, base: &Path) -> Result<AllowedRoots> {
-    let Some(folders) = raw.allow else {
-        return Ok(AllowedRoots::default());
+fn allowed(raw: RawSites, base: &Path) -> Result<Allowed> {
+    let Some(entries) = raw.allow else {
+        return Ok(Allowed::default());
     };
-    let at = |index: usize, text| Problem::at(&["sites", "allow", &index.to_string()], text);
-    let folders = folders.iter().enumerate();
-    let folders: Vec<_> = folders
-        .map(|(index, folder)| path_below(base, folder).map_err(|text| at(index, text)))
-        .collect::<Result<_>>()?;
-    AllowedRoots::new(folders).map_err(|(index, text)| at(index, text))
+    Allowed::parse(&entries, base)
+        .map_err(|(index, text)| Problem::at(&["sites", "allow", &index.to_string()], text))
 }
 
 fn limits(raw: &RawServer, acme: Option<&RawAcme>) -> Result<Limits> {

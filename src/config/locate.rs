@@ -3,6 +3,7 @@
 use std::ops::Range;
 use std::path::Path;
 
+use sekisho_server::site::reworded;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
@@ -114,9 +115,14 @@ fn offset_of(table: &DeTable<'_>, path: &[String]) -> Option<usize> {
     let here = key.span().start;
     let below = match (value.get_ref(), rest) {
         (DeValue::Table(table), rest) => offset_of(table, rest),
-        (DeValue::Array(items), [index]) => {
+        (DeValue::Array(items), [index, rest @ ..]) => {
             let index: usize = index.parse().ok()?;
-            items.get(index).map(|item| item.span().start)
+            let item = items.get(index)?;
+            let below = match item.get_ref() {
+                DeValue::Table(table) => offset_of(table, rest),
+                _ => None,
+            };
+            Some(below.unwrap_or(item.span().start))
         }
         _ => None,
     };
@@ -145,49 +151,3 @@ fn path_to(table: &DeTable<'_>, span: &Range<usize>) -> Vec<String> {
 fn covers(outer: &Range<usize>, inner: &Range<usize>) -> bool {
     outer.start <= inner.start && inner.end <= outer.end
 }
-
-/// Rewords the parser's message in terms of the file.
-fn reworded(message: &str) -> String {
-    if let Some(list) = message.strip_prefix("unknown field ") {
-        let words: Vec<&str> = list.split('`').skip(1).step_by(2).collect();
-        if let Some((unknown, known)) = words.split_first() {
-            return unknown_key(unknown, known);
-        }
-    }
-    message
-        .replace("expected i64", "expected a whole number")
-        .replace("expected a string", "expected a text in quotes")
-        .replace("expected a map", "expected a table")
-        .replace("expected a sequence", "expected a list in [ ]")
-}
-
-fn unknown_key(unknown: &str, known: &[&str]) -> String {
-    let nearest = known
-        .iter()
-        .map(|key| (distance(unknown, key), key))
-        .min()
-        .filter(|(distance, _)| *distance <= MAX_DISTANCE);
-    match nearest {
-        Some((_, key)) => format!("unknown key `{unknown}`; did you mean `{key}`?"),
-        None => format!("unknown key `{unknown}`; known here: {}", known.join(", ")),
-    }
-}
-
-/// Returns the Levenshtein distance of two texts.
-fn distance(one: &str, other: &str) -> usize {
-    let other: Vec<char> = other.chars().collect();
-    let mut row: Vec<usize> = (0..=other.len()).collect();
-    for (i, a) in one.chars().enumerate() {
-        let mut diagonal = row[0];
-        row[0] = i + 1;
-        for (j, b) in other.iter().enumerate() {
-            let changed = diagonal + usize::from(a != *b);
-            diagonal = row[j + 1];
-            row[j + 1] = changed.min(diagonal + 1).min(row[j] + 1);
-        }
-    }
-    row[other.len()]
-}
-
-/// Largest distance of a suggestion; beyond it, a suggestion is a guess.
-const MAX_DISTANCE: usize = 2;

@@ -1,11 +1,13 @@
-//! Files and environment variables that are the server's own.
+//! Files, addresses and environment variables that are the server's own.
 
 use std::path::{Path, PathBuf};
 
 use sekisho_certs::seal::KeySource;
 use sekisho_server::access_log::Target;
-use sekisho_server::site::{OwnFiles, Site};
+use sekisho_server::admin::Address;
+use sekisho_server::site::{OwnAddress, OwnAddresses, OwnFiles, Site};
 use sekisho_stores::Url;
+use sekisho_stores::url::StoreServer;
 
 use super::{Acme, Config, SecretSource};
 
@@ -15,6 +17,30 @@ impl Config {
     #[must_use]
     pub(crate) fn own_files(&self) -> OwnFiles {
         OwnFiles::new(self.own_paths())
+    }
+
+    /// Lists the addresses and sockets that no upstream of a host record may
+    /// have: those that this server listens on, and those of its stores.
+    #[must_use]
+    pub(crate) fn own_addresses(&self) -> OwnAddresses {
+        let listeners = self.listen.https.iter().chain(&self.listen.http);
+        let listeners = listeners.copied().map(OwnAddress::Listener);
+        let admin = self.listen.admin.as_ref().map(|admin| match admin {
+            Address::Tcp(address) => OwnAddress::Listener(*address),
+            Address::Unix(path) => OwnAddress::Socket(path.clone()),
+        });
+        let redis = self.redis_cache.as_ref().map(|url| url.servers());
+        let stores = self
+            .store
+            .url
+            .servers()
+            .into_iter()
+            .chain(redis.into_iter().flatten());
+        let stores = stores.map(|server| match server {
+            StoreServer::Tcp(host, port) => OwnAddress::Store(host, port),
+            StoreServer::Unix(path) => OwnAddress::Socket(path),
+        });
+        OwnAddresses::new(listeners.chain(admin).chain(stores))
     }
 
     /// Lists the environment variables that hold secrets.
@@ -75,11 +101,9 @@ impl Config {
 
 /// Keeps the keys of a `files:` store out of the folder that `[site]` serves.
 pub(super) fn apart(store: &Url, site: &Site) -> Result<(), String> {
-    let Some(root) = site.root().map(fixed_folder) else {
-        return Ok(());
-    };
-    for keys in store.key_folders() {
-        if keys.starts_with(root) {
+    let keys = store.key_folders();
+    for root in site.roots().map(fixed_folder) {
+        if let Some(keys) = keys.iter().find(|keys| keys.starts_with(root)) {
             return Err(format!(
                 "{} holds {}, where the store's private keys are; serve a folder beside it",
                 root.display(),
@@ -90,9 +114,10 @@ pub(super) fn apart(store: &Url, site: &Site) -> Result<(), String> {
     Ok(())
 }
 
-/// Returns the part of a root that does not depend on the host name.
+/// Returns the part of a root that depends neither on the host name nor on its
+/// tenant.
 fn fixed_folder(root: &str) -> &Path {
-    match root.split_once("{host}") {
+    match root.split_once('{') {
         None => Path::new(root),
         Some((fixed, _)) => {
             let end = fixed.rfind('/').unwrap_or(0);

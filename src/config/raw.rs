@@ -4,8 +4,6 @@ use std::collections::BTreeMap;
 
 use serde::Deserialize;
 
-use sekisho_server::site::RawSite;
-
 use super::acme::RawAcme;
 
 /// Content of the whole file.
@@ -17,7 +15,7 @@ pub(crate) struct RawConfig {
     pub(crate) store: RawStore,
     pub(crate) keys: RawKeys,
     pub(crate) cache: RawCache,
-    pub(crate) site: Option<RawSite>,
+    pub(crate) site: Option<toml::Table>,
     pub(crate) sites: RawSites,
     pub(crate) tickets: RawTickets,
     pub(crate) log: RawLog,

@@ -64,7 +64,7 @@ fn reads_the_example() {
         config.keys,
         Some(KeySource::File("/etc/sekisho/master.key".into()))
     );
-    assert_eq!(config.allowed_roots.folders(), [Path::new("/srv/www")]);
+    assert_eq!(config.allowed.folders(), [Path::new("/srv/www")]);
     assert_eq!(config.limits.workers, 2);
     assert_eq!(config.cache.memory, 64 << 20);
     assert_eq!(config.cache.fresh, Duration::from_secs(60));
@@ -81,7 +81,7 @@ fn applies_the_defaults() {
     assert_eq!(config.tickets, None);
     assert!(config.listen.trusted.is_empty() && config.listen.proxy.is_empty());
     assert_eq!(config.access_log, None);
-    assert_eq!(config.allowed_roots, AllowedRoots::default());
+    assert_eq!(config.allowed.texts(), Allowed::default().texts());
     assert_eq!(config.defaults.of("127.0.0.1:8443".parse().unwrap()), None);
     let cache = Cache {
         memory: 64 << 20,
@@ -160,7 +160,7 @@ fn paths_are_relative_to_the_file() {
     assert_eq!(config.tickets, Some("/etc/sekisho/t".into()));
     assert!(format!("{:?}", config.site).contains("/etc/sekisho/www"));
     let allowed = [Path::new("/etc/sekisho/www")];
-    assert_eq!(config.allowed_roots.folders(), allowed);
+    assert_eq!(config.allowed.folders(), allowed);
     let token = SecretSource::File("/etc/sekisho/token".into());
     assert_eq!(config.listen.admin_token, Some(token));
 }

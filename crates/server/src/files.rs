@@ -25,7 +25,7 @@ use tokio::time::timeout;
 use crate::body::{Body, plain};
 use crate::log_limiter::LogLimits;
 use crate::redirect;
-use crate::site::{Guard, Refusals, Root};
+use crate::site::{Guard, Refusals, Root, SitePath};
 use cache::{Age, Cache, Entry, Key, KeyRef, What};
 use load::{Loaded, RootedPath};
 use path::FilePath;
@@ -55,18 +55,20 @@ impl Files {
         }))
     }
 
-    /// Answers a request for a file of `host` below `root`.
+    /// Answers a request of `host` for the file below `root` that `asked` names,
+    /// as its rule rewrote it.
     pub(crate) async fn respond(
         &self,
         root: &Root,
         host: &HostName,
-        request: &Parts,
+        (request, asked): (&Parts, &SitePath<'_>),
+        rewritten: &SitePath<'_>,
         open: &OpenFiles,
     ) -> Response<Body> {
         if request.method != Method::GET && request.method != Method::HEAD {
             return answer::method_not_allowed();
         }
-        let path = match FilePath::parse(request.uri.path()) {
+        let path = match FilePath::parse(rewritten) {
             Ok(path) => path,
             Err(refused) => return plain(refused.status()),
         };
@@ -86,7 +88,7 @@ impl Files {
             Found::Entry(entry) => match &entry.what {
                 What::File(file) => answer::cached(request, file),
                 What::Directory => {
-                    let location = path.with_slash(request.uri.query());
+                    let location = path::with_slash(asked, request.uri.query());
                     redirect::answer(StatusCode::PERMANENT_REDIRECT, &location)
                 }
                 What::Missing => plain(StatusCode::NOT_FOUND),

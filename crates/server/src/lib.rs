@@ -45,6 +45,7 @@ mod template;
 pub mod tickets;
 mod timeouts;
 mod tls;
+pub mod value;
 mod virtual_host;
 mod worker;
 

@@ -1,5 +1,6 @@
 //! Log rate limits, for problems that every handshake or request may hit.
 
+use std::fmt;
 use std::io;
 use std::sync::Mutex;
 use std::sync::PoisonError;
@@ -19,7 +20,9 @@ pub(crate) struct LogLimits {
     failed: LogLimiter,
     challenge_failed: LogLimiter,
     unreadable: LogLimiter,
-    root_refused: LogLimiter,
+    site_refused: LogLimiter,
+    #[allow(dead_code, reason = "read by the reverse proxy")]
+    upstream_refused: LogLimiter,
     file_refused: LogLimiter,
     given_up: LogLimiter,
 }
@@ -59,14 +62,22 @@ impl LogLimits {
         }
     }
 
-    /// Logs a host record whose root is not allowed.
-    pub(crate) fn root_refused(&self, pattern: &HostPattern, root: &str) {
-        if let Some(others) = self.root_refused.allow() {
+    /// Logs a host record whose root or upstream is not allowed.
+    pub(crate) fn site_refused(&self, pattern: &HostPattern, what: &str, refusal: Refusal) {
+        if let Some(others) = self.site_refused.allow() {
             tracing::error!(
-                %pattern, root, others,
-                "the host is answered with 503: its root lies outside of [sites] allow; \
-                 `sekisho check` lists all such hosts"
+                %pattern, what, others,
+                "the host is answered with 503: {refusal}; `sekisho check` lists all such hosts"
             );
+        }
+    }
+
+    /// Logs a request whose upstream resolved to an address that is not allowed.
+    #[allow(dead_code, reason = "called by the reverse proxy")]
+    pub(crate) fn upstream_refused(&self, host: &str, address: &dyn fmt::Display) {
+        if let Some(others) = self.upstream_refused.allow() {
+            let refusal = Refusal::Upstream;
+            tracing::error!(host, %address, others, "upstream refused with 503: {refusal}");
         }
     }
 

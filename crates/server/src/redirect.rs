@@ -11,7 +11,7 @@ use crate::body::{Body, NOSNIFF, plain};
 use crate::template::{HOST, Template};
 
 /// Site that redirects every request.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Redirect {
     target: Template,
     status: StatusCode,
@@ -126,7 +126,7 @@ fn parse_target(text: &str) -> Result<(Template, bool), String> {
             "{text:?} holds characters that a URL must percent-encode"
         ));
     }
-    Ok((Template::parse(text)?, path.is_empty()))
+    Ok((Template::parse(text, &[HOST])?, path.is_empty()))
 }
 
 fn is_host_with_port(text: &str) -> bool {

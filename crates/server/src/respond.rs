@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use http::request::Parts;
-use http::{Request, Response};
+use http::{Request, Response, StatusCode};
 use hyper::body::Incoming;
 use sekisho_certs::HostName;
 use sekisho_certs::metrics::Registry;
@@ -11,7 +11,7 @@ use sekisho_certs::metrics::Registry;
 use crate::body::{Body, plain};
 use crate::files::{Files, OpenFiles};
 use crate::request::RequestContext;
-use crate::site::{Guard, Kind, Refusals, Site};
+use crate::site::{Action, Guard, Refusals, Site, SitePath};
 
 /// Responder that answers requests from their sites. The server has one, which
 /// holds the cache of small files.
@@ -53,10 +53,28 @@ impl Responder {
         head: &Parts,
         open: &OpenFiles,
     ) -> Response<Body> {
-        match site.kind() {
-            Kind::Files(root) => self.files.respond(root, host, head, open).await,
-            Kind::Redirect(redirect) => redirect.respond(host, &head.uri),
-            Kind::Status(status) => plain(*status),
+        let path = match SitePath::parse(&head.uri) {
+            Ok(path) => path,
+            Err(status) => return plain(status),
+        };
+        let Some(rule) = site.rule(&path) else {
+            return plain(StatusCode::NOT_FOUND);
+        };
+        match &rule.action {
+            Action::Files(root) => {
+                let rewritten = path.rewritten(rule);
+                let asked = (head, &path);
+                self.files
+                    .respond(root, host, asked, &rewritten, open)
+                    .await
+            }
+            Action::Upstream(_) => plain(StatusCode::BAD_GATEWAY),
+            Action::Redirect(redirect) => redirect.respond(host, &head.uri),
+            Action::Status { code, text: None } => plain(*code),
+            Action::Status {
+                code,
+                text: Some(text),
+            } => Body::plain(*code, text.as_bytes().to_vec()),
         }
     }
 

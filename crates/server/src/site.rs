@@ -1,226 +1,190 @@
 //! Sites: how requests to a host are answered.
 
 mod allow;
+mod check;
+mod document;
+mod error;
+mod fields;
 mod guard;
+mod path;
 mod root;
+mod rule;
+mod tenant;
+mod upstream;
+mod weight;
 
+use std::fmt;
 use std::path::Path;
 use std::sync::Arc;
 
 use http::StatusCode;
-use sekisho_certs::{HostPattern, Site as StoredSite};
-use serde::Deserialize;
-use serde::de::IgnoredAny;
-
-use crate::redirect::Redirect;
-use crate::template::Template;
+use sekisho_certs::{HostPattern, Site as StoredSite, Tenant};
 
 pub use crate::files::{MAX_OPEN_FILES, OpenFiles};
-pub use allow::AllowedRoots;
+pub use allow::{Allowed, OwnAddress, OwnAddresses};
+pub use document::{RawSite, reworded};
+pub use error::{SiteError, Wrong};
 pub use guard::{Guard, OwnFiles, Refusal, Refusals};
 pub(crate) use root::Root;
+pub(crate) use weight::shared;
+#[allow(unused_imports, reason = "read by the reverse proxy")]
+pub(crate) use {
+    fields::FieldOps,
+    guard::OpenSocket,
+    path::SitePath,
+    rule::{Action, CacheRule, Candidate, MediaRange, Rule, RuleOptions},
+    upstream::{
+        ActiveCheck, Address, Balance, Protocol, ProxyVersion, Scheme, Upstream, UpstreamOptions,
+        UpstreamServer, UpstreamTimeouts, UpstreamTls,
+    },
+};
 
-/// Checked site of a host record or of `[site]`.
-///
-/// The document of format 1 is a JSON object with exactly one of
-///
-/// - `{"root": "/srv/www/{host}"}`: files below that absolute path;
-/// - `{"redirect": "https://www.example.com", "status": 308}`: elsewhere, with
-///   status 301, 302, 307 or 308 (the default). A target without a path keeps
-///   the request's path and query; one with a path, even `/`, is used as it
-///   stands;
-/// - `{"status": 404}`: that status, 400 to 599, for every request.
-///
-/// `{host}` in a root or a redirect stands for the name that was asked for.
+/// Checked site of a host record or of `[site]`: rules by the prefix of the
+/// path, the longest first. docs/sites.md describes the document.
 #[derive(Clone, Debug)]
-pub struct Site(Arc<Kind>);
+pub struct Site(Arc<[Rule]>);
 
 impl Site {
-    /// Parses the document of a host record.
+    /// Parses the document of a host record of this tenant.
     ///
     /// # Errors
     /// If the format is unknown, or the document is invalid.
-    pub fn parse(stored: &StoredSite) -> Result<Self, SiteError> {
-        if stored.format != FORMAT {
+    pub fn parse(stored: &StoredSite, tenant: &Tenant) -> Result<Self, SiteError> {
+        if !FORMATS.contains(&stored.format) {
             return Err(SiteError::Format(stored.format));
         }
-        let raw: RawSite = serde_json::from_str(&stored.json)
-            .map_err(|error| SiteError::Document(error.to_string()))?;
-        raw.check(None)
+        let raw = RawSite::read_json(&stored.json)?;
+        if let Some(key) = raw.new_key().filter(|_| stored.format == 1) {
+            let text = "format 1 has no such key; write the site again with `sekisho host set`";
+            return Err(Wrong::at([key.to_owned()], text.to_owned()).into());
+        }
+        Ok(raw.check(None)?.of_tenant(tenant)?)
     }
 
-    /// Returns the bytes that the site takes in memory.
-    #[must_use]
-    pub fn weight(&self) -> usize {
-        let texts = match &*self.0 {
-            Kind::Files(root) => root.weight(),
-            Kind::Redirect(redirect) => redirect.weight(),
-            Kind::Status(_) => 0,
+    /// Makes the stored form of a document, in the oldest format that suffices.
+    ///
+    /// # Errors
+    /// If the document is invalid.
+    pub fn to_stored(json: &str, tenant: &Tenant) -> Result<StoredSite, SiteError> {
+        let raw = RawSite::read_json(json)?;
+        let format = if raw.new_key().is_some() { 2 } else { 1 };
+        let stored = StoredSite {
+            format,
+            json: json.into(),
         };
-        size_of::<Kind>() + ARC_COUNTERS + texts
+        Self::parse(&stored, tenant)?;
+        Ok(stored)
     }
 
     /// Makes the site that answers every request with 404.
     #[must_use]
     pub fn not_found() -> Self {
-        Self(Arc::new(Kind::Status(StatusCode::NOT_FOUND)))
+        Self::of_status(StatusCode::NOT_FOUND)
     }
 
     /// Makes the site that answers every request with 503.
     pub(crate) fn unavailable() -> Self {
-        Self(Arc::new(Kind::Status(StatusCode::SERVICE_UNAVAILABLE)))
+        Self::of_status(StatusCode::SERVICE_UNAVAILABLE)
     }
 
-    /// Returns what the site does with a request.
-    pub(crate) fn kind(&self) -> &Kind {
-        &self.0
+    fn of_status(code: StatusCode) -> Self {
+        Self(Arc::new([Rule {
+            prefix: Box::default(),
+            action: Action::Status { code, text: None },
+            options: None,
+        }]))
     }
 
-    /// Returns the folder that the site serves files from, as it was written.
+    /// Returns the rule of a path: that with the longest prefix which ends at a
+    /// segment of it.
+    pub(crate) fn rule(&self, path: &SitePath<'_>) -> Option<&Rule> {
+        let path = path.as_str();
+        self.0.iter().find(|rule| rule.matches(path))
+    }
+
+    /// Returns whether both are the same site in memory.
+    pub(crate) fn is(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
+    }
+
+    /// Returns the folders that the site serves from, as they were written.
+    pub fn roots(&self) -> impl Iterator<Item = &str> {
+        self.bound_folders().map(|root| &**root.text())
+    }
+
+    /// Returns what `guard` refuses of the site, as far as that is known before
+    /// a request. Blocks: it reads folders.
     #[must_use]
-    pub fn root(&self) -> Option<&str> {
-        match &*self.0 {
-            Kind::Files(root) => Some(root.text()),
-            Kind::Redirect(_) | Kind::Status(_) => None,
-        }
-    }
-
-    /// Returns why `guard` refuses the site, as far as that is known before a
-    /// request. Blocks: it reads the folder.
-    #[must_use]
-    pub fn refusal(&self, guard: &Guard) -> Option<Refusal> {
-        match &*self.0 {
-            Kind::Files(root) => guard.inspect(root),
-            Kind::Redirect(_) | Kind::Status(_) => None,
-        }
+    pub fn refused(&self, guard: &Guard) -> Option<Refused> {
+        let roots = self.bound_folders().find_map(|root| {
+            let refusal = guard.inspect(root)?;
+            let what = format!("root {}", root.text());
+            Some(Refused { what, refusal })
+        });
+        roots.or_else(|| {
+            let address = self
+                .upstreams()
+                .find_map(|one| guard.inspect_upstream(one))?;
+            let (what, refusal) = (format!("upstream {address}"), Refusal::Upstream);
+            Some(Refused { what, refusal })
+        })
     }
 
     /// Asks `guard` whether a host record may have the site. If not, counts and
     /// logs the refusal and returns false.
     pub(crate) fn admit(&self, pattern: &HostPattern, guard: &Guard) -> bool {
-        match &*self.0 {
-            Kind::Files(root) => guard.admit(pattern, root),
-            Kind::Redirect(_) | Kind::Status(_) => true,
-        }
+        self.bound_folders().all(|root| guard.admit(pattern, root))
+            && self
+                .upstreams()
+                .all(|one| guard.admit_upstream(pattern, one))
     }
-}
 
-/// Keys of a site as written, in JSON or in `[site]`.
-#[derive(Debug, Default, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct RawSite {
-    root: Option<String>,
-    redirect: Option<String>,
-    status: Option<i64>,
-    upstream: Option<IgnoredAny>,
+    /// Returns roots, and folders of error pages.
+    fn bound_folders(&self) -> impl Iterator<Item = &Root> {
+        self.0.iter().flat_map(|rule| {
+            let root = match &rule.action {
+                Action::Files(root) => Some(root),
+                _ => None,
+            };
+            let options = rule.options.as_ref();
+            root.into_iter()
+                .chain(options.and_then(|options| options.errors.as_ref()))
+        })
+    }
+
+    fn upstreams(&self) -> impl Iterator<Item = &Upstream> {
+        self.0.iter().filter_map(|rule| match &rule.action {
+            Action::Upstream(upstream) => Some(&**upstream),
+            _ => None,
+        })
+    }
 }
 
 impl RawSite {
     /// Checks the keys. `base` is the configuration's folder for `[site]`, None
-    /// for a host record; a relative root lies below it.
+    /// for a host record; a relative folder lies below it.
     ///
     /// # Errors
     /// [`SiteError`] says which key is wrong, and what to write.
     pub fn check(self, base: Option<&Path>) -> Result<Site, SiteError> {
-        if self.upstream.is_some() {
-            return Err(SiteError::NotBuilt("upstream"));
-        }
-        let kind = match (self.root, self.redirect, self.status) {
-            (Some(root), None, None) => Kind::Files(root_of(&root, base)?),
-            (None, Some(target), status) => Kind::Redirect(
-                Redirect::parse(&target, status)
-                    .map_err(|(key, problem)| SiteError::Value { key, problem })?,
-            ),
-            (None, None, Some(status)) => Kind::Status(error_status(status)?),
-            _ => return Err(SiteError::Choice),
-        };
-        Ok(Site(Arc::new(kind)))
+        Ok(Site(check::rules(self, base)?))
     }
 }
 
-/// Reasons why a site can't be used.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum SiteError {
-    /// A document of another version.
-    #[error(
-        "the site has format {0}, this version reads format 1; write it again with `sekisho host set`, or upgrade"
-    )]
-    Format(u32),
-    /// The document is no JSON, or has unknown fields.
-    #[error("the site's document can't be read: {0}")]
-    Document(String),
-    /// A kind of site that this version lacks.
-    #[error("`{0}` is not built yet; use `root`, `redirect` or `status`")]
-    NotBuilt(&'static str),
-    /// No kind of site, or several.
-    #[error("a site has exactly one of `root`, `redirect` (with its `status`) and `status`")]
-    Choice,
-    /// A value is wrong.
-    #[error("`{key}`: {problem}")]
-    Value {
-        /// The key of the value.
-        key: &'static str,
-        /// What is wrong, and what to write.
-        problem: String,
-    },
+/// Part of a site that a [`Guard`] refuses.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Refused {
+    what: String,
+    refusal: Refusal,
 }
 
-impl SiteError {
-    /// Returns the wrong key, if it is a single one.
-    #[must_use]
-    pub fn key(&self) -> Option<&'static str> {
-        match self {
-            Self::NotBuilt(key) | Self::Value { key, .. } => Some(key),
-            Self::Format(_) | Self::Document(_) | Self::Choice => None,
-        }
+impl fmt::Display for Refused {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.what, self.refusal)
     }
 }
 
-/// Ways to answer requests.
-#[derive(Debug)]
-pub(crate) enum Kind {
-    Files(Root),
-    Redirect(Redirect),
-    Status(StatusCode),
-}
-
-/// Checks a root. One with a `base` is the operator's own, from `[site]`.
-fn root_of(root: &str, base: Option<&Path>) -> Result<Root, SiteError> {
-    let wrong = |problem| SiteError::Value {
-        key: "root",
-        problem,
-    };
-    if root.is_empty() || root.contains('\0') {
-        return Err(wrong("a path must not be empty nor hold a NUL".into()));
-    }
-    let path = base.map_or_else(|| Path::new(root).to_owned(), |base| base.join(root));
-    if !path.is_absolute() {
-        return Err(wrong(format!(
-            "{root:?} is relative; write an absolute path, such as \"/srv/www/{{host}}\""
-        )));
-    }
-    let path = path
-        .to_str()
-        .ok_or_else(|| wrong(format!("{} is not UTF-8", path.display())))?;
-    let template = Template::parse(path).map_err(wrong)?;
-    Ok(match base {
-        Some(_) => Root::of_operator(template),
-        None => Root::of_record(template),
-    })
-}
-
-fn error_status(status: i64) -> Result<StatusCode, SiteError> {
-    u16::try_from(status)
-        .ok()
-        .filter(|code| (400..600).contains(code))
-        .and_then(|code| StatusCode::from_u16(code).ok())
-        .ok_or_else(|| SiteError::Value {
-            key: "status",
-            problem: format!("{status} is not a status from 400 to 599, such as 404"),
-        })
-}
-
-/// Document format that this version reads.
-const FORMAT: u32 = 1;
-/// Bytes of an `Arc`'s two counters.
-const ARC_COUNTERS: usize = 2 * size_of::<usize>();
+/// Bytes of the longest document.
+pub const MAX_DOCUMENT: usize = 64 << 10;
+/// Document formats that this version reads.
+const FORMATS: std::ops::RangeInclusive<u32> = 1..=2;

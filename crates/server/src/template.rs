@@ -1,11 +1,12 @@
-//! Text with the placeholder `{host}`.
+//! Text with the placeholders `{host}` and `{tenant}`.
 
 use std::borrow::Cow;
 use std::sync::Arc;
 
-use sekisho_certs::HostName;
+use sekisho_certs::{HostName, Tenant};
 
-/// Text in which `{host}` stands for the host name; it has no other braces.
+/// Text in which `{host}` stands for the host name, and `{tenant}` for its
+/// tenant; it has no other braces.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Template {
     text: Arc<str>,
@@ -13,18 +14,45 @@ pub(crate) struct Template {
 }
 
 impl Template {
-    /// Parses a template. Braces other than `{host}` are an error.
-    pub(crate) fn parse(text: &str) -> Result<Self, String> {
-        let rest = text.replace(HOST, "");
+    /// Parses a template. Braces other than these placeholders are an error.
+    pub(crate) fn parse(text: &str, placeholders: &[&str]) -> Result<Self, String> {
+        let mut rest = text.to_owned();
+        for placeholder in placeholders {
+            rest = rest.replace(placeholder, "");
+        }
         if rest.contains(['{', '}']) {
+            let known = placeholders.join(" and ");
+            return Err(format!("{text:?} has braces other than {known}"));
+        }
+        Ok(Self::of(text))
+    }
+
+    fn of(text: &str) -> Self {
+        Self {
+            text: text.into(),
+            has_host: text.contains(HOST),
+        }
+    }
+
+    /// Replaces `{tenant}`. None if the text has none.
+    ///
+    /// # Errors
+    /// If the tenant's name is not one plain segment of a path, and could lead
+    /// out of its place.
+    pub(crate) fn fill_tenant(&self, tenant: &Tenant) -> Result<Option<Self>, String> {
+        if !self.text.contains(TENANT) {
+            return Ok(None);
+        }
+        let name = tenant.as_str();
+        let is_plain =
+            |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'.' | b'-');
+        if name.is_empty() || name == "." || name == ".." || !name.bytes().all(is_plain) {
             return Err(format!(
-                "{text:?} has braces other than {HOST}, the only placeholder"
+                "{TENANT} stands for {name:?} here, which is no folder's name of the characters \
+                 A-Z a-z 0-9 _ . -"
             ));
         }
-        Ok(Self {
-            text: text.into(),
-            has_host: rest.len() != text.len(),
-        })
+        Ok(Some(Self::of(&self.text.replace(TENANT, name))))
     }
 
     /// Returns the text as it was written.
@@ -50,8 +78,9 @@ impl Template {
 
     /// Returns the bytes on the heap.
     pub(crate) fn weight(&self) -> usize {
-        self.text.len() + 2 * size_of::<usize>()
+        crate::site::shared(self.text.len())
     }
 }
 
 pub(crate) const HOST: &str = "{host}";
+pub(crate) const TENANT: &str = "{tenant}";

@@ -11,9 +11,9 @@ use rustls::ServerConfig;
 use rustls::pki_types::CertificateDer;
 use rustls::server::{ClientHello, ResolvesServerCert};
 use rustls::sign::CertifiedKey;
-use sekisho_certs::{LoadedHost, Published};
+use sekisho_certs::{HostRecord, LoadedHost, Published};
 
-use crate::site::{Guard, Site};
+use crate::site::{Guard, Site, SiteError};
 use crate::tickets::{Binding, Ring, Tickets};
 pub(crate) use bases::base;
 use bases::{Bases, WithClientCa};
@@ -98,20 +98,9 @@ impl Publisher {
     /// # Errors
     /// The reason, if the record's site can't be parsed, or its client CA not used.
     pub fn publish(&self, host: &Arc<LoadedHost>) -> Result<Published<VirtualHost>, String> {
-        let (site, site_weight) = match &host.record.site {
-            None => (self.site.clone(), 0),
-            Some(stored) => {
-                let site = Site::parse(stored)
-                    .map_err(|error| format!("the site of {}: {error}", host.record.pattern))?;
-                let site = if site.admit(&host.record.pattern, &self.guard) {
-                    site
-                } else {
-                    Site::unavailable()
-                };
-                let weight = site.weight();
-                (site, weight)
-            }
-        };
+        let (site, site_weight) = self
+            .site_of(&host.record)
+            .map_err(|error| format!("the site of {}: {error}", host.record.pattern))?;
         let based = self.bases.config(&host.record.tls);
         let (mut config, with_client_ca) =
             based.map_err(|error| format!("{}: {error}", host.record.pattern))?;
@@ -128,6 +117,28 @@ impl Publisher {
             },
             weight: WEIGHT + site_weight + base_weight,
         })
+    }
+}
+
+impl Publisher {
+    /// Returns the site of a record, and the bytes that it adds to those of all
+    /// hosts.
+    fn site_of(&self, record: &HostRecord) -> Result<(Site, usize), SiteError> {
+        let Some(stored) = &record.site else {
+            let site = self.site.of_tenant(&record.tenant)?;
+            let weight = if site.is(&self.site) {
+                0
+            } else {
+                site.weight()
+            };
+            return Ok((site, weight));
+        };
+        let mut site = Site::parse(stored, &record.tenant)?;
+        if !site.admit(&record.pattern, &self.guard) {
+            site = Site::unavailable();
+        }
+        let weight = site.weight();
+        Ok((site, weight))
     }
 }
 

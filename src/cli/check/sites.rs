@@ -1,27 +1,38 @@
 //! Finds hosts that are not served as their records say.
 
 use std::io::Write;
+use std::sync::Arc;
 
 use anyhow::Result;
-use sekisho_certs::{Catalog, HostRecord};
-use sekisho_server::site::{Guard, Refusal, Site};
+use sekisho_certs::{Catalog, ClientCa, HostRecord};
+use sekisho_server::site::{Guard, Site};
 
-use super::client_cas::Unusable;
 use crate::cli::output::{Output, PAGE};
 use crate::config::Config;
 
-/// Hosts whose root or client CA the servers of a configuration refuse.
+/// Hosts whose site or client CA the servers of a configuration refuse.
 #[derive(Default)]
 pub(super) struct Refused {
+    /// Sites with a root or upstream that is not allowed.
+    outside: Hosts,
+    /// Sites that can't be read.
+    unreadable: Hosts,
+    /// Client CAs that verify nobody.
+    client_cas: Hosts,
+}
+
+#[derive(Default)]
+struct Hosts {
     count: usize,
     /// The first hosts.
     lines: Vec<String>,
-    client_cas: Unusable,
 }
 
 /// Reads all hosts of the catalog.
 pub(super) async fn refused(catalog: &dyn Catalog, config: &Config) -> Result<Refused> {
-    let guard = Guard::new(config.allowed_roots.clone(), config.own_files());
+    let guard = Guard::new(config.allowed.clone(), config.own_files());
+    let addresses = Arc::new(config.own_addresses());
+    let guard = guard.with_addresses(addresses);
     let mut refused = Refused::default();
     let mut after = None;
     loop {
@@ -30,7 +41,6 @@ pub(super) async fn refused(catalog: &dyn Catalog, config: &Config) -> Result<Re
         after = Some(last.pattern.clone());
         for record in &page {
             refused.note(record, &guard);
-            refused.client_cas.note(record);
         }
     }
     Ok(refused)
@@ -38,29 +48,48 @@ pub(super) async fn refused(catalog: &dyn Catalog, config: &Config) -> Result<Re
 
 impl Refused {
     fn note(&mut self, record: &HostRecord, guard: &Guard) {
-        let site = record.site.as_ref().map(Site::parse);
-        // A site that can't be parsed is reported when it is served.
-        let Some(Ok(site)) = site else { return };
-        if let Some(refusal) = site.refusal(guard) {
-            self.count += 1;
-            if self.lines.len() < MAX_NAMED {
-                self.lines.push(line(record, &site, refusal));
+        // Other programs may write a store, without the checks of `host set`.
+        let client_ca = record.tls.client_ca.as_ref();
+        if let Some(Err(why)) = client_ca.map(|ca| ClientCa::check(ca.pem().as_bytes())) {
+            self.client_cas.add(record, &why);
+        }
+        let Some(stored) = &record.site else { return };
+        match Site::parse(stored, &record.tenant) {
+            Ok(site) => {
+                if let Some(refused) = site.refused(guard) {
+                    self.outside.add(record, &refused);
+                }
             }
+            Err(error) => self.unreadable.add(record, &error),
         }
     }
 
     /// Warns of the hosts, if there are any.
     pub(super) fn write(&self, output: &mut Output) -> Result<()> {
-        self.client_cas.write(output)?;
+        let text = "hosts have a client CA that can't be used; change it with `sekisho host set`:";
+        self.client_cas.write(text, output)?;
+        let text = "hosts are answered with 503; change their site with `sekisho host set`, or \
+                    [sites] allow:";
+        self.outside.write(text, output)?;
+        let text = "hosts are not served, their site can't be read; write it again with \
+                    `sekisho host set`:";
+        self.unreadable.write(text, output)
+    }
+}
+
+impl Hosts {
+    fn add(&mut self, record: &HostRecord, why: &dyn std::fmt::Display) {
+        self.count += 1;
+        if self.lines.len() < MAX_NAMED {
+            self.lines.push(format!("{}: {why}", record.pattern));
+        }
+    }
+
+    fn write(&self, text: &str, output: &mut Output) -> Result<()> {
         if self.count == 0 {
             return Ok(());
         }
-        writeln!(
-            output,
-            "{} hosts are answered with 503; change their root with `sekisho host set`, or \
-             [sites] allow:",
-            self.count
-        )?;
+        writeln!(output, "{} {text}", self.count)?;
         for line in &self.lines {
             writeln!(output, "  {line}")?;
         }
@@ -70,11 +99,6 @@ impl Refused {
         }
         Ok(())
     }
-}
-
-fn line(record: &HostRecord, site: &Site, refusal: Refusal) -> String {
-    let root = site.root().unwrap_or_default();
-    format!("{}: root {root}: {refusal}", record.pattern)
 }
 
 /// Hosts that are named: enough to see what they have in common.

@@ -12,7 +12,7 @@ use crate::cli::cert::{self, Leaf, check_covers};
 use crate::cli::edit::{Edit, edit};
 use crate::cli::failure::{Ended, Result};
 use crate::cli::host::client_ca::ClientCaArgs;
-use crate::cli::host::site::SiteArgs;
+use crate::cli::host::site::{Chosen, SiteArgs};
 use crate::cli::issuance::{Issuance, WishArgs};
 use crate::cli::named::Named;
 use crate::cli::open;
@@ -53,14 +53,15 @@ pub(crate) struct Args {
 }
 
 impl Args {
-    /// Checks the usage, before a store is created.
-    pub(super) fn check(&self) -> Result<()> {
-        self.site.check()
+    /// Reads the site that the arguments choose.
+    pub(super) fn chosen(&self) -> Result<Chosen> {
+        self.site.read()
     }
 
-    /// Checks whether the root may be served, before a store is created.
-    pub(super) fn check_allowed(&self, config: &Config) -> Result<()> {
-        self.site.check_allowed(config)
+    /// Checks whether the servers of this configuration would answer by the
+    /// site, before a store is created.
+    pub(super) fn check(&self, chosen: &Chosen, config: &Config) -> Result<()> {
+        chosen.check(config, self.tenant.as_ref())
     }
 
     /// Checks, before a store is created, whether a certificate can be ordered.
@@ -77,15 +78,14 @@ impl Args {
     fn apply(
         &self,
         record: &mut HostRecord,
-        client_ca: Option<&Option<Arc<ClientCa>>>,
+        (chosen, client_ca): (&Chosen, Option<&Option<Arc<ClientCa>>>),
         certs: &[StoredCredential<SealedBytes>],
     ) -> Result<()> {
+        let before = record.tenant.clone();
         if let Some(tenant) = &self.tenant {
             record.tenant = tenant.clone();
         }
-        if let Some(site) = self.site.chosen()? {
-            record.site = site;
-        }
+        chosen.apply(record, &before)?;
         if let Some(min) = self.min_tls {
             record.tls.min = min;
         }
@@ -115,7 +115,7 @@ impl Args {
     }
 }
 
-pub(super) async fn run(config: &Config, args: &Args) -> Result<Ended> {
+pub(super) async fn run(config: &Config, args: &Args, chosen: &Chosen) -> Result<Ended> {
     let issuance = args.issuance(config)?;
     let client_ca = args.client_ca.chosen()?;
     let sealer = &open::create(config).await?;
@@ -125,7 +125,7 @@ pub(super) async fn run(config: &Config, args: &Args) -> Result<Ended> {
         let mut record = stored
             .clone()
             .unwrap_or_else(|| HostRecord::new(args.name.clone()));
-        args.apply(&mut record, client_ca.as_ref(), &certs)?;
+        args.apply(&mut record, (chosen, client_ca.as_ref()), &certs)?;
         certless = record.references.is_empty();
         Ok(if stored.as_ref() == Some(&record) {
             Edit::Keep
@@ -161,7 +161,10 @@ Only the given fields change; a host that does not exist is created.
 Examples:
   sekisho host set shop.example --tenant anna --root /srv/www/shop
   sekisho host set shop.example --issue
+  sekisho host set app.example --upstream http://127.0.0.1:3000
+  sekisho host set shop.example --site site.json
   sekisho host set old.example --redirect https://shop.example
+  sekisho host set late.example --status 503 --text suspended.txt
   sekisho host set www.shop.example --cert shop.example
   sekisho host set shop.example --min-tls 1.3
   sekisho host set api.example --client-ca partners.pem

@@ -1,102 +1,182 @@
 //! Sites on the command line: arguments and output.
 
+use std::fs::File;
+use std::io::{self, Read};
 use std::path::{Component, Path, PathBuf};
+use std::sync::Arc;
 
 use anyhow::{Context, bail};
-use sekisho_certs::Site;
-use sekisho_server::site::{self, Guard};
+use sekisho_certs::{HostRecord, Site, Tenant};
+use sekisho_server::site::{self, Guard, MAX_DOCUMENT};
 use serde_json::{Value, json};
 
 use crate::cli::failure::{Result, Usage};
 use crate::config::Config;
 
+/// Site of a host.
+#[derive(Debug, clap::Args)]
+pub(crate) struct SiteArgs {
+    #[command(flatten)]
+    way: Way,
+    /// Text of the answer with --status; '-' is standard input
+    #[arg(long, value_name = "FILE", requires = "status")]
+    text: Option<PathBuf>,
+}
+
 /// At most one of the ways to answer requests.
 #[derive(Debug, clap::Args)]
 #[group(id = "site", multiple = false)]
-pub(crate) struct SiteArgs {
+struct Way {
+    /// Answer as this JSON document says; '-' is standard input
+    #[arg(long = "site", id = "document", value_name = "FILE")]
+    document: Option<PathBuf>,
     /// Pass requests on to this server
     #[arg(long, value_name = "URL")]
     upstream: Option<String>,
     /// Answer with the files of this folder; {host} stands for the name asked
-    /// for
+    /// for, {tenant} for its owner
     #[arg(long, value_name = "DIR")]
     root: Option<PathBuf>,
     /// Send clients to this URL; without a path there, theirs is kept
     #[arg(long, value_name = "URL")]
     redirect: Option<String>,
+    /// Answer with this status, such as 503 or 451 for a suspended host
+    #[arg(long, value_name = "CODE")]
+    status: Option<u16>,
     /// Answer as [site] in the configuration says
     #[arg(long)]
     default_site: bool,
 }
 
 impl SiteArgs {
-    /// Refuses kinds of sites that this version lacks.
-    pub(super) fn check(&self) -> Result<()> {
-        if self.upstream.is_some() {
-            bail!(Usage(
-                "--upstream is not built yet; this version answers with --root or --redirect"
-                    .into()
-            ));
-        }
-        self.chosen().map(drop)
-    }
-
-    /// Returns the folder of `--root`, or the one above its first `{host}`, if
-    /// it is missing.
-    pub(super) fn missing_folder(&self) -> Option<PathBuf> {
-        let root = self.root.as_ref()?;
-        let has_host = |part: &Path| part.to_string_lossy().contains("{host}");
-        let fixed = root.ancestors().find(|part| !has_host(part))?;
-        (!fixed.as_os_str().is_empty() && !fixed.is_dir()).then(|| fixed.to_owned())
-    }
-
-    /// Refuses a root that the servers of this configuration would not serve.
-    pub(super) fn check_allowed(&self, config: &Config) -> Result<()> {
-        let Some(Some(site)) = self.chosen()? else {
-            return Ok(());
-        };
-        let guard = Guard::new(config.allowed_roots.clone(), config.own_files());
-        let site = site::Site::parse(&site)?;
-        let Some(refusal) = site.refusal(&guard) else {
-            return Ok(());
-        };
-        let folders = config.allowed_roots.folders().iter();
-        let folders: Vec<_> = folders.map(|folder| folder.to_string_lossy()).collect();
-        bail!(
-            "--root {}: {refusal}; {} allows {}",
-            site.root().unwrap_or_default(),
-            config.file.display(),
-            if folders.is_empty() {
-                "none".into()
-            } else {
-                folders.join(", ")
-            },
-        );
-    }
-
-    /// Returns the chosen site; None if none was chosen, Some(None) for the
-    /// configuration's.
-    pub(super) fn chosen(&self) -> Result<Option<Option<Site>>> {
-        let document = if let Some(root) = &self.root {
+    /// Reads the files that are named, and makes the document.
+    ///
+    /// # Errors
+    /// If a file can't be read.
+    pub(super) fn read(&self) -> Result<Chosen> {
+        let way = &self.way;
+        let document = if let Some(file) = &way.document {
+            let text = text_of(file).context("--site")?;
+            return Ok(Chosen::Document(text));
+        } else if let Some(url) = &way.upstream {
+            json!({ "upstream": url })
+        } else if let Some(root) = &way.root {
             let root = std::path::absolute(root).context("--root")?;
             let root = without_climbs(&root);
             let root = root
                 .to_str()
                 .context("--root: the folder's name is not UTF-8")?;
             json!({ "root": root })
-        } else if let Some(url) = &self.redirect {
+        } else if let Some(url) = &way.redirect {
             json!({ "redirect": url })
+        } else if let Some(status) = way.status {
+            match &self.text {
+                Some(file) => json!({
+                    "status": status,
+                    "text": text_of(file).context("--text")?,
+                }),
+                None => json!({ "status": status }),
+            }
+        } else if way.default_site {
+            return Ok(Chosen::Default);
         } else {
-            return Ok(self.default_site.then_some(None));
+            return Ok(Chosen::Nothing);
         };
-        let site = Site {
-            format: FORMAT,
-            json: document.to_string().into(),
-        };
-        // The server's own parser reports the problem.
-        site::Site::parse(&site).map_err(|error| Usage(error.to_string()))?;
-        Ok(Some(Some(site)))
+        Ok(Chosen::Document(document.to_string()))
     }
+
+    /// Returns the folder of `--root`, or the one above its first placeholder,
+    /// if it is missing.
+    pub(super) fn missing_folder(&self) -> Option<PathBuf> {
+        let root = self.way.root.as_ref()?;
+        let has_placeholder = |part: &Path| part.to_string_lossy().contains('{');
+        let fixed = root.ancestors().find(|part| !has_placeholder(part))?;
+        (!fixed.as_os_str().is_empty() && !fixed.is_dir()).then(|| fixed.to_owned())
+    }
+}
+
+/// Site that a command chose.
+#[derive(Debug)]
+pub(super) enum Chosen {
+    /// None: the record keeps its own.
+    Nothing,
+    /// That of the configuration.
+    Default,
+    /// A document in JSON.
+    Document(String),
+}
+
+impl Chosen {
+    /// Checks the document as far as no tenant is needed, before a store is
+    /// created: its keys, and what the servers of this configuration allow.
+    pub(super) fn check(&self, config: &Config, tenant: Option<&Tenant>) -> Result<()> {
+        let Self::Document(json) = self else {
+            return Ok(());
+        };
+        // A folder by tenant is judged once the record is known.
+        let any = Tenant::parse("tenant").map_err(Usage)?;
+        let site = parsed(json, tenant.unwrap_or(&any))?;
+        let addresses = Arc::new(config.own_addresses());
+        let guard = Guard::new(config.allowed.clone(), config.own_files());
+        let Some(refused) = site.refused(&guard.with_addresses(addresses)) else {
+            return Ok(());
+        };
+        let file = config.file.display();
+        let allowed = config.allowed.texts();
+        let allowed = if allowed.is_empty() {
+            "nothing".into()
+        } else {
+            allowed.join(", ")
+        };
+        bail!("{refused}; {file} allows {allowed}");
+    }
+
+    /// Puts the site into a record. `before` is the record's earlier tenant.
+    pub(super) fn apply(&self, record: &mut HostRecord, before: &Tenant) -> Result<()> {
+        match self {
+            Self::Nothing => {
+                // A folder may depend on the tenant.
+                let Some(site) = &record.site else {
+                    return Ok(());
+                };
+                if site::Site::parse(site, before).is_ok() {
+                    let site = site::Site::parse(site, &record.tenant);
+                    site.map_err(|error| Usage(error.to_string()))?;
+                }
+            }
+            Self::Default => record.site = None,
+            Self::Document(json) => {
+                let site = site::Site::to_stored(json, &record.tenant);
+                record.site = Some(site.map_err(|error| Usage(error.to_string()))?);
+            }
+        }
+        Ok(())
+    }
+}
+
+fn parsed(json: &str, tenant: &Tenant) -> Result<site::Site> {
+    let stored = site::Site::to_stored(json, tenant);
+    let site = stored.and_then(|stored| site::Site::parse(&stored, tenant));
+    Ok(site.map_err(|error| Usage(error.to_string()))?)
+}
+
+/// Reads a file, or standard input, of at most [`MAX_DOCUMENT`] bytes.
+fn text_of(file: &Path) -> Result<String> {
+    let shown = file.display();
+    let reader: Box<dyn Read> = if file == Path::new("-") {
+        Box::new(io::stdin().lock())
+    } else {
+        Box::new(File::open(file).with_context(|| format!("{shown} can't be read"))?)
+    };
+    let mut bytes = Vec::new();
+    let mut reader = reader.take(MAX_DOCUMENT as u64 + 1);
+    reader
+        .read_to_end(&mut bytes)
+        .with_context(|| format!("{shown} can't be read"))?;
+    if bytes.len() > MAX_DOCUMENT {
+        bail!("{shown} has more than the {MAX_DOCUMENT} bytes that a site's document may have");
+    }
+    String::from_utf8(bytes).with_context(|| format!("{shown} is not UTF-8"))
 }
 
 /// Resolves `..` in an absolute path: no allowed root may contain it.
@@ -127,5 +207,3 @@ pub(super) fn line(site: &Site) -> String {
     });
     pairs.collect::<Vec<_>>().join(", ")
 }
-
-const FORMAT: u32 = 1;

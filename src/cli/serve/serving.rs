@@ -16,7 +16,7 @@ use sekisho_certs::{
 use sekisho_server::access_log::{AccessLog, Target};
 use sekisho_server::admin::{Address, Admin, Listener, Sources};
 use sekisho_server::metrics::{Metrics, register_process};
-use sekisho_server::site::Guard;
+use sekisho_server::site::{Guard, OwnAddresses};
 use sekisho_server::tickets::{Keeper, Ring, Source};
 use sekisho_server::{Error, Parts, Phase, Publisher, Responder, Server, Shutdown, VirtualHost};
 use sekisho_stores::worker;
@@ -40,6 +40,7 @@ pub(crate) struct Serving {
     keeper: Keeper,
     admin: Option<(Listener, Admin)>,
     access_log: Option<Arc<AccessLog>>,
+    own_addresses: Arc<OwnAddresses>,
     shutdown: Shutdown,
     store: String,
     /// `[cache] memory`.
@@ -63,8 +64,9 @@ impl Serving {
             .context("the background runtime could not be started")?;
         let opened = background.block_on(open::serving(config, true))?;
         let ring = Arc::new(Ring::random());
-        let guard = Guard::new(config.allowed_roots.clone(), config.own_files());
-        let guard = Arc::new(guard);
+        let own_addresses = Arc::new(config.own_addresses());
+        let guard = Guard::new(config.allowed.clone(), config.own_files());
+        let guard = Arc::new(guard.with_addresses(Arc::clone(&own_addresses)));
         let challenges = open::challenges(&opened);
         let issuance = issuance(config, &opened, challenges.as_ref())?;
         let obtain = issuance.as_ref().map(Issuance::on_demand);
@@ -109,6 +111,7 @@ impl Serving {
             },
         };
         let admin = background.block_on(admin(config, sources))?;
+        own_addresses.bind(bound(&server, admin.as_ref()));
         // The workers, which handle clients' bytes, start after this: they
         // inherit no right to bind.
         process::give_up_binding();
@@ -123,6 +126,7 @@ impl Serving {
             keeper,
             admin,
             access_log,
+            own_addresses,
             shutdown,
             store: opened.shown,
             memory: Size(config.cache.memory),
@@ -196,6 +200,8 @@ impl Serving {
                 tokio::spawn(feed.run());
             }
             tokio::spawn(self.keeper.run());
+            let own_addresses = self.own_addresses;
+            tokio::spawn(async move { own_addresses.keep_resolved().await });
             if let Some((listener, admin)) = self.admin {
                 // The listener ends with the runtime: load balancers must see
                 // the drain.
@@ -358,6 +364,18 @@ async fn admin(config: &Config, sources: Sources) -> Result<Option<(Listener, Ad
         ),
     })?;
     Ok(Some((listener, Admin::new(sources, token))))
+}
+
+/// Lists the addresses that the server listens on, with the ports that the
+/// system chose.
+fn bound(server: &Server, admin: Option<&(Listener, Admin)>) -> Vec<SocketAddr> {
+    let addresses = server.addresses();
+    let admin = admin.and_then(|(listener, _)| match listener.address() {
+        Ok(Address::Tcp(address)) => Some(address),
+        _ => None,
+    });
+    let all = addresses.https.iter().chain(&addresses.http).copied();
+    all.chain(admin).collect()
 }
 
 /// Adds a hint to the error of binding a low port.

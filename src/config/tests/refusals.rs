@@ -30,7 +30,7 @@ fn an_unknown_key_is_named_with_its_line() {
         ),
         (
             "[site]\nroot = \"/a\"\nindex = \"x\"\n",
-            "sekisho.toml:3: [site] index: unknown key `index`; known here: root, redirect, status, upstream",
+            "sekisho.toml:3: [site] index: unknown key `index`; known here: paths, root, upstream, redirect, status, text, strip, add, try, request, response, hsts, cache, errors, body_limit, rate, allow, deny",
         ),
         (
             "[server]\n\"worker s\" = 1\n",
@@ -42,14 +42,31 @@ fn an_unknown_key_is_named_with_its_line() {
 }
 
 #[test]
-fn what_is_not_built_is_refused_by_name() {
-    let upstream = refusal(&format!(
-        "{MINIMAL}[site]\nupstream = \"http://127.0.0.1:8000\"\n"
-    ));
-    assert!(
-        upstream.contains(".toml:4: [site] upstream: `upstream` is not built yet"),
-        "{upstream}"
-    );
+fn a_wrong_value_of_the_site_is_named_with_its_line_and_path() {
+    for (text, expected) in [
+        (
+            "[site]\nupstream = \"127.0.0.1:8000\"\n",
+            "4: [site] upstream: \"127.0.0.1:8000\" is no URL of a server",
+        ),
+        (
+            "[[site.paths]]\npath = \"/\"\nstatus = 404\n[[site.paths]]\npath = \"/a\"\n\
+             upstream = { servers = [\"http://a\", \"http://b/c\"] }\n",
+            "8: [site] paths[1].upstream.servers[1]: \"http://b/c\" has more than a host",
+        ),
+        (
+            "[site]\nstatus = 503\n[site.rate]\nclient = 0\n",
+            "6: [site] rate.client: 0 is out of range; write 1 to 1000000",
+        ),
+        (
+            "[site]\nroot = 1\n",
+            "4: [site] root: invalid type: integer `1`, expected a text in quotes",
+        ),
+    ] {
+        let error = refusal(&format!(
+            "listen.https = [\"127.0.0.1:8443\"]\nstore.url = \"sqlite:a.db\"\n{text}"
+        ));
+        assert!(error.contains(&format!(".toml:{expected}")), "{error}");
+    }
 }
 
 #[test]

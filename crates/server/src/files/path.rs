@@ -1,49 +1,53 @@
 //! Turns a request's path into a path below the root.
 
-use std::borrow::Cow;
-
 use http::StatusCode;
-use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_decode_str, utf8_percent_encode};
+
+use crate::site::SitePath;
 
 /// Path that may be opened below a root: decoded, relative, with single slashes
 /// and without control characters. No segment begins with a dot, except a
 /// leading `.well-known`. A directory's path is empty or ends with a slash.
-#[derive(Debug, PartialEq, Eq)]
-pub(crate) struct FilePath<'a>(Cow<'a, str>);
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct FilePath<'a>(&'a str);
 
 impl<'a> FilePath<'a> {
-    /// Parses the path of a request's target, as it was sent.
-    pub(crate) fn parse(raw: &'a str) -> Result<Self, PathError> {
-        let Some(relative) = raw.strip_prefix('/') else {
+    /// Checks the path of a request, as its rule rewrote it.
+    pub(crate) fn parse(path: &'a SitePath<'_>) -> Result<Self, PathError> {
+        if path.has_encoded_slash() {
+            return Err(PathError::Malformed);
+        }
+        Self::of_decoded(path.as_str())
+    }
+
+    /// Checks a decoded path, which begins with a slash.
+    fn of_decoded(path: &'a str) -> Result<Self, PathError> {
+        let Some(relative) = path.strip_prefix('/') else {
             return Err(PathError::Malformed);
         };
         if relative.len() > MAX_PATH {
             return Err(PathError::Missing);
         }
-        let decoded = decode(relative)?;
-        let mut doubled = decoded.starts_with('/');
         let mut first = true;
-        for segment in decoded.split('/').filter(|segment| !segment.is_empty()) {
+        for segment in relative.split('/') {
             check(segment, first)?;
             first = false;
         }
-        doubled |= decoded.contains("//");
-        Ok(Self(if doubled { single(&decoded) } else { decoded }))
+        Ok(Self(relative))
     }
 
     /// Returns the path relative to the root.
-    pub(crate) fn as_str(&self) -> &str {
-        &self.0
+    pub(crate) fn as_str(&self) -> &'a str {
+        self.0
     }
+}
 
-    /// Returns the target of the directory with this name. It begins with one
-    /// slash: with two it would name another host.
-    pub(crate) fn with_slash(&self, query: Option<&str>) -> String {
-        let path = utf8_percent_encode(&self.0, ENCODED);
-        match query {
-            Some(query) => format!("/{path}/?{query}"),
-            None => format!("/{path}/"),
-        }
+/// Returns the target of the directory that a request names without a slash at
+/// its end. It begins with one slash: with two it would name another host.
+pub(crate) fn with_slash(path: &SitePath<'_>, query: Option<&str>) -> String {
+    let path = path.encoded();
+    match query {
+        Some(query) => format!("{path}/?{query}"),
+        None => format!("{path}/"),
     }
 }
 
@@ -65,23 +69,6 @@ impl PathError {
     }
 }
 
-/// Percent-decodes once: a `%` that remains is part of the file's name.
-fn decode(raw: &str) -> Result<Cow<'_, str>, PathError> {
-    if !raw.contains('%') {
-        return Ok(Cow::Borrowed(raw));
-    }
-    let bytes = raw.as_bytes();
-    for (at, _) in raw.match_indices('%') {
-        let digits = bytes.get(at + 1..at + 3).ok_or(PathError::Malformed)?;
-        if !digits.iter().all(u8::is_ascii_hexdigit) || digits.eq_ignore_ascii_case(b"2f") {
-            return Err(PathError::Malformed);
-        }
-    }
-    percent_decode_str(raw)
-        .decode_utf8()
-        .map_err(|_| PathError::Malformed)
-}
-
 fn check(segment: &str, first: bool) -> Result<(), PathError> {
     if segment == ".." || segment.chars().any(|c| c.is_control() || c == '\\') {
         return Err(PathError::Malformed);
@@ -93,45 +80,21 @@ fn check(segment: &str, first: bool) -> Result<(), PathError> {
     Ok(())
 }
 
-fn single(path: &str) -> Cow<'static, str> {
-    let mut clean = String::with_capacity(path.len());
-    for segment in path.split_inclusive('/').filter(|segment| *segment != "/") {
-        clean.push_str(segment);
-    }
-    Cow::Owned(clean)
-}
-
 /// The one hidden name that clients may fetch (RFC 8615).
 const WELL_KNOWN: &str = ".well-known";
 /// Longest path that Linux opens (`PATH_MAX`).
 const MAX_PATH: usize = 4095;
 /// Longest segment that Linux opens (`NAME_MAX`).
 const MAX_SEGMENT: usize = 255;
-/// Characters to percent-encode: all that RFC 3986, section 3.3, does not allow
-/// in a path.
-const ENCODED: &AsciiSet = &NON_ALPHANUMERIC
-    .remove(b'/')
-    .remove(b'-')
-    .remove(b'.')
-    .remove(b'_')
-    .remove(b'~')
-    .remove(b'!')
-    .remove(b'$')
-    .remove(b'&')
-    .remove(b'\'')
-    .remove(b'(')
-    .remove(b')')
-    .remove(b'*')
-    .remove(b'+')
-    .remove(b',')
-    .remove(b';')
-    .remove(b'=')
-    .remove(b':')
-    .remove(b'@');
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn parse(raw: &str) -> Result<String, PathError> {
+        let path = SitePath::of_text(raw).ok_or(PathError::Malformed)?;
+        Ok(FilePath::parse(&path)?.as_str().to_owned())
+    }
 
     #[test]
     fn decodes_and_joins() {
@@ -149,6 +112,7 @@ mod tests {
             ("/b%C3%BCcher", "bücher"),
             ("/%2561", "%61"),
             ("/%252e%252e/x", "%2e%2e/x"),
+            ("/a/../b", "b"),
             ("/a%3Fb%23c", "a?b#c"),
             ("/a..b", "a..b"),
             ("/a./b", "a./b"),
@@ -159,14 +123,8 @@ mod tests {
             ("//.well-known/x", ".well-known/x"),
             ("/C:", "C:"),
         ] {
-            assert_eq!(FilePath::parse(raw).expect(raw).as_str(), path, "{raw}");
+            assert_eq!(parse(raw).expect(raw), path, "{raw}");
         }
-    }
-
-    #[test]
-    fn a_plain_path_is_not_copied() {
-        let parsed = FilePath::parse("/a/b.css").unwrap();
-        assert!(matches!(parsed.0, Cow::Borrowed(_)));
     }
 
     #[test]
@@ -178,7 +136,7 @@ mod tests {
             ("*", PathError::Malformed),
             ("a", PathError::Malformed),
             ("/..", PathError::Malformed),
-            ("/a/../b", PathError::Malformed),
+            ("/a/../../b", PathError::Malformed),
             ("/%2e%2E/a", PathError::Malformed),
             ("/a%2fb", PathError::Malformed),
             ("/a%2Fb", PathError::Malformed),
@@ -205,7 +163,7 @@ mod tests {
             (&deep, PathError::Missing),
             (&long, PathError::Missing),
         ] {
-            assert_eq!(FilePath::parse(raw), Err(refused), "{raw}");
+            assert_eq!(parse(raw), Err(refused), "{raw}");
         }
     }
 
@@ -218,8 +176,8 @@ mod tests {
             ("/b%C3%BCcher%20x", None, "/b%C3%BCcher%20x/"),
             ("/a%3Fb%23c%25", None, "/a%3Fb%23c%25/"),
         ] {
-            let path = FilePath::parse(raw).unwrap();
-            assert_eq!(path.with_slash(query), location, "{raw}");
+            let path = SitePath::of_text(raw).unwrap();
+            assert_eq!(with_slash(&path, query), location, "{raw}");
         }
     }
 }

@@ -46,9 +46,12 @@ impl Fixture {
     async fn fetch_below(&self, root: &Root, host: &str, path: &str) -> (StatusCode, Vec<u8>) {
         let (parts, ()) = Request::get(path).body(()).unwrap().into_parts();
         let host = HostName::parse(host).unwrap();
+        let Some(path) = SitePath::of_text(parts.uri.path()) else {
+            return (StatusCode::BAD_REQUEST, Vec::new());
+        };
         let response = self
             .files
-            .respond(root, &host, &parts, &OpenFiles::default())
+            .respond(root, &host, (&parts, &path), &path, &OpenFiles::default())
             .await;
         let status = response.status();
         let body = response.into_body().collect().await.unwrap();
@@ -63,7 +66,7 @@ impl Fixture {
 }
 
 fn root(text: &str) -> Root {
-    Root::of_operator(Template::parse(text).unwrap())
+    Root::of_operator(Template::parse(text, &["{host}"]).unwrap())
 }
 
 fn write_old(path: &Path, content: impl AsRef<[u8]>, seconds: u64) {
@@ -221,7 +224,8 @@ async fn an_unchanged_file_is_not_read_again() {
     let template = root(fixture.root().to_str().unwrap());
     let find = async || {
         let host = HostName::parse("a.example").unwrap();
-        let path = FilePath::parse("/page.txt").unwrap();
+        let path = SitePath::of_text("/page.txt").unwrap();
+        let path = FilePath::parse(&path).unwrap();
         let Found::Entry(entry) = fixture.files.find(&template, &host, &path).await else {
             panic!("a small file has an entry");
         };
@@ -270,12 +274,13 @@ async fn one_request_at_a_time_checks_again() {
     let fixture = Fixture::new();
     fixture.write("page.txt", "one");
     fixture.fetch("/page.txt").await;
+    let path = SitePath::of_text("/page.txt").unwrap();
     let Found::Entry(entry) = fixture
         .files
         .find(
             &root(fixture.root().to_str().unwrap()),
             &HostName::parse("a.example").unwrap(),
-            &FilePath::parse("/page.txt").unwrap(),
+            &FilePath::parse(&path).unwrap(),
         )
         .await
     else {

@@ -133,7 +133,7 @@ mod tests {
     use crate::template::Template;
 
     fn share(turns: &Turns, root: &str, host: &str) -> Share {
-        let root = Root::of_operator(Template::parse(root).unwrap());
+        let root = Root::of_operator(Template::parse(root, &["{host}"]).unwrap());
         turns.share(&root, &HostName::parse(host).unwrap())
     }
 

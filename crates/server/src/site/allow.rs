@@ -1,50 +1,149 @@
-//! The list `[sites] allow`: folders that sites in host records may serve files
-//! from.
+//! The list `[sites] allow`: folders, sockets and networks that sites in host
+//! records may name.
 
+mod own;
+mod target;
+
+use std::net::SocketAddr;
 use std::path::{Component, Path, PathBuf};
 use std::sync::Arc;
 
-/// Folders of `[sites] allow`. A root in a host record must lie in one of them.
-/// `[site]` is the operator's own, and the list does not bind it.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct AllowedRoots(Arc<[PathBuf]>);
+use super::upstream::{Address, Upstream};
+pub use own::{OwnAddress, OwnAddresses};
+use target::Target;
+pub(crate) use target::unmapped;
 
-impl AllowedRoots {
-    /// Checks a list of absolute folders.
+/// Entries of `[sites] allow`. A root in a host record must lie in one of its
+/// folders, an upstream's socket in one of its folders of sockets, and each
+/// address that an upstream resolves to in one of its networks. `[site]` is the
+/// operator's own, and the list does not bind it.
+#[derive(Clone, Debug)]
+pub struct Allowed(Arc<Entries>);
+
+#[derive(Debug, Default)]
+struct Entries {
+    texts: Vec<String>,
+    folders: Vec<PathBuf>,
+    sockets: Vec<PathBuf>,
+    targets: Vec<Target>,
+}
+
+impl Allowed {
+    /// Checks a list. A relative folder lies below `base`.
     ///
     /// # Errors
-    /// The index of a folder that bounds nothing, and the problem.
-    pub fn new(folders: Vec<PathBuf>) -> Result<Self, (usize, String)> {
-        for (index, folder) in folders.iter().enumerate() {
-            check(folder).map_err(|problem| (index, problem))?;
+    /// The index of a wrong entry, and the problem.
+    pub fn parse<T: AsRef<str>>(texts: &[T], base: &Path) -> Result<Self, (usize, String)> {
+        let mut entries = Entries::default();
+        for (index, text) in texts.iter().enumerate() {
+            let text = text.as_ref();
+            entries.add(text, base).map_err(|text| (index, text))?;
+            entries.texts.push(text.to_owned());
         }
-        Ok(Self(folders.into()))
+        Ok(Self(Arc::new(entries)))
     }
 
     /// Returns whether a root lies in one of the folders by its text. Symbolic
     /// links are checked when the root is opened.
     #[must_use]
-    pub fn contains(&self, root: &Path) -> bool {
-        let climbs = root.components().any(|part| part == Component::ParentDir);
-        !climbs && self.0.iter().any(|folder| root.starts_with(folder))
+    pub fn folder(&self, root: &Path) -> bool {
+        lies_in(root, &self.0.folders)
     }
 
-    /// Returns the folders as configured.
+    /// Returns whether a socket lies in one of the folders of sockets by its
+    /// text. Symbolic links are checked when it is opened.
+    #[must_use]
+    pub fn socket(&self, socket: &Path) -> bool {
+        lies_in(socket, &self.0.sockets)
+    }
+
+    /// Returns whether an upstream may be at a resolved address.
+    ///
+    /// 1. The IPv4 address counts for those in `::ffff:0:0/96` and
+    ///    `64:ff9b::/96`.
+    /// 2. A single address with this single port in the list is allowed.
+    /// 3. Link-local, metadata and unspecified addresses are refused, and
+    ///    those of the server itself and of its stores.
+    /// 4. Else one of the networks must hold it.
+    #[must_use]
+    pub fn address(&self, address: SocketAddr, own: &OwnAddresses) -> bool {
+        let (ip, port) = (unmapped(address.ip()), address.port());
+        let mut holding = self
+            .0
+            .targets
+            .iter()
+            .filter(|target| target.holds(ip, port));
+        let is_named = holding.clone().any(Target::is_single);
+        is_named || (holding.next().is_some() && !target::is_special(ip) && !own.contain(ip, port))
+    }
+
+    /// Returns the first server of an upstream that can't be allowed, judged by
+    /// text: a socket, or an IP address. Names are judged at each connect.
+    pub(crate) fn refused<'a>(
+        &self,
+        upstream: &'a Upstream,
+        own: &OwnAddresses,
+    ) -> Option<&'a Address> {
+        let mut addresses = upstream.servers.iter().map(|server| &server.address);
+        let refused = |address: &&Address| match address {
+            Address::Unix(path) => !self.socket(path) || own.is_socket(path),
+            Address::Tcp { host, port } => host
+                .parse()
+                .is_ok_and(|ip| !self.address(SocketAddr::new(ip, *port), own)),
+        };
+        addresses.find(refused).filter(|_| upstream.is_bound)
+    }
+
+    /// Returns the folders that roots may lie in.
     #[must_use]
     pub fn folders(&self) -> &[PathBuf] {
-        &self.0
+        &self.0.folders
+    }
+
+    /// Returns the folders that sockets may lie in.
+    #[allow(dead_code, reason = "called by the reverse proxy")]
+    pub(crate) fn sockets(&self) -> &[PathBuf] {
+        &self.0.sockets
+    }
+
+    /// Returns the entries as they were written.
+    #[must_use]
+    pub fn texts(&self) -> &[String] {
+        &self.0.texts
     }
 }
 
 /// Returns the folders for web content of the Filesystem Hierarchy Standard
 /// (3.0, section 3.17) and of Debian.
-impl Default for AllowedRoots {
+impl Default for Allowed {
     fn default() -> Self {
-        Self(["/srv", "/var/www"].map(PathBuf::from).into())
+        Self::parse(&["/srv", "/var/www"], Path::new("/")).expect("both are folders")
     }
 }
 
-fn check(folder: &Path) -> Result<(), String> {
+impl Entries {
+    fn add(&mut self, text: &str, base: &Path) -> Result<(), String> {
+        if let Some(folder) = text.strip_prefix("unix:") {
+            self.sockets.push(folder_of(folder, base)?);
+        } else if target::is_like(text) {
+            self.targets.push(Target::parse(text)?);
+        } else {
+            self.folders.push(folder_of(text, base)?);
+        }
+        Ok(())
+    }
+}
+
+fn lies_in(path: &Path, folders: &[PathBuf]) -> bool {
+    let climbs = path.components().any(|part| part == Component::ParentDir);
+    !climbs && folders.iter().any(|folder| path.starts_with(folder))
+}
+
+fn folder_of(text: &str, base: &Path) -> Result<PathBuf, String> {
+    if text.is_empty() || text.contains('\0') {
+        return Err("the path must not be empty nor hold a NUL".into());
+    }
+    let folder = base.join(text);
     let shown = folder.display();
     if folder.components().any(|part| part == Component::ParentDir) {
         return Err(format!("{shown} holds `..`; write the folder's own path"));
@@ -56,7 +155,7 @@ fn check(folder: &Path) -> Result<(), String> {
              name the folders that hold sites, such as \"/srv\""
         ));
     }
-    Ok(())
+    Ok(folder)
 }
 
 /// Kernel file systems, which expose devices and the environment and memory of
@@ -64,51 +163,4 @@ fn check(folder: &Path) -> Result<(), String> {
 const KERNEL: [&str; 3] = ["/proc", "/sys", "/dev"];
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn allowed(folders: &[&str]) -> Result<AllowedRoots, (usize, String)> {
-        AllowedRoots::new(folders.iter().map(PathBuf::from).collect())
-    }
-
-    #[test]
-    fn a_root_lies_in_a_folder_of_the_list() {
-        let list = allowed(&["/srv", "/home/sites/."]).unwrap();
-        for root in [
-            "/srv",
-            "/srv/",
-            "/srv/www/{host}",
-            "//srv/./a",
-            "/home/sites/a",
-        ] {
-            assert!(list.contains(Path::new(root)), "{root}");
-        }
-        for root in [
-            "/",
-            "/etc/sekisho",
-            "/srvx",
-            "/srv/../etc",
-            "/srv/a/../b",
-            "/home/sitesx",
-            "/{host}/a",
-            "srv/a",
-        ] {
-            assert!(!list.contains(Path::new(root)), "{root}");
-        }
-        assert!(!allowed(&[]).unwrap().contains(Path::new("/srv")));
-    }
-
-    #[test]
-    fn a_folder_that_bounds_nothing_is_refused() {
-        for (folder, wanted) in [
-            ("/", "such as \"/srv\""),
-            ("/proc/self", "such as \"/srv\""),
-            ("/dev", "such as \"/srv\""),
-            ("/srv/..", "`..`"),
-        ] {
-            let (index, problem) = allowed(&["/srv", folder]).unwrap_err();
-            assert_eq!(index, 1);
-            assert!(problem.contains(wanted), "{problem}");
-        }
-    }
-}
+mod tests;

@@ -4,35 +4,43 @@
 use std::fmt;
 use std::fs::{self, File, Metadata};
 use std::io;
-use std::os::fd::{AsFd, AsRawFd};
+use std::net::SocketAddr;
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
+use rustix::fs::{Mode, OFlags};
 use sekisho_certs::HostPattern;
 use sekisho_certs::metrics::{Counter, Counters, Registry};
 
-use super::allow::AllowedRoots;
+use super::allow::{Allowed, OwnAddresses};
 use super::root::Root;
+use super::upstream::{Address, Upstream};
 use crate::log_limiter::LogLimits;
 
-/// Guard that refuses sites folders outside `[sites] allow` and the server's
-/// own files. It counts and logs refusals. The counters are Relaxed: they guard
+/// Guard that refuses sites folders, sockets and addresses outside `[sites]
+/// allow`, and the server's own. It counts and logs refusals. The counters are Relaxed: they guard
 /// no other data.
 #[derive(Debug, Default)]
 pub struct Guard {
-    allowed: AllowedRoots,
+    allowed: Allowed,
     own: OwnFiles,
+    own_addresses: Arc<OwnAddresses>,
     refused: Refusals,
     log_limits: LogLimits,
 }
 
-/// Reasons why a root or file is not served.
+/// Reasons why a root, file or upstream is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Refusal {
     /// The root of a host record lies outside of `[sites] allow`.
     OutsideAllow,
     /// The file is one of the server's own, or lies beside one.
     OwnFile,
+    /// The upstream of a host record is at an address or socket that is not
+    /// allowed.
+    Upstream,
 }
 
 impl fmt::Display for Refusal {
@@ -40,6 +48,10 @@ impl fmt::Display for Refusal {
         f.write_str(match self {
             Self::OutsideAllow => "the root lies outside of the folders of [sites] allow",
             Self::OwnFile => "it is one of the server's own files, or lies beside one",
+            Self::Upstream => {
+                "the upstream lies outside of the networks and sockets of [sites] allow, or is \
+                 link-local or the server's own"
+            }
         })
     }
 }
@@ -51,6 +63,8 @@ pub struct Refusals {
     pub outside_allow: Counter,
     /// Requests for the server's own files.
     pub own_files: Counter,
+    /// Records and requests with an upstream that is not allowed.
+    pub upstreams: Counter,
 }
 
 impl Refusals {
@@ -60,9 +74,10 @@ impl Refusals {
             each: [
                 ("outside_allow", self.outside_allow.clone()),
                 ("own_file", self.own_files.clone()),
+                ("upstream", self.upstreams.clone()),
             ],
         };
-        let help = "Roots and files that sites were refused to serve, answered with 503";
+        let help = "Roots, files and upstreams that sites were refused, answered with 503";
         registry.register("sites_refused", help, refused);
     }
 }
@@ -71,11 +86,20 @@ impl Guard {
     /// Makes a guard that bounds the roots of host records to `allowed`, and
     /// refuses every site the files of `own`.
     #[must_use]
-    pub fn new(allowed: AllowedRoots, own: OwnFiles) -> Self {
+    pub fn new(allowed: Allowed, own: OwnFiles) -> Self {
         Self {
             allowed,
             own,
             ..Self::default()
+        }
+    }
+
+    /// Refuses upstreams of host records these addresses, too.
+    #[must_use]
+    pub fn with_addresses(self, own_addresses: Arc<OwnAddresses>) -> Self {
+        Self {
+            own_addresses,
+            ..self
         }
     }
 
@@ -91,7 +115,7 @@ impl Guard {
         if !root.is_bound() {
             return None;
         }
-        if !self.allowed.contains(text) {
+        if !self.allowed.folder(text) {
             return Some(Refusal::OutsideAllow);
         }
         // A folder that does not exist, or depends on the host name, is checked
@@ -106,12 +130,86 @@ impl Guard {
     /// Judges by its text alone whether the root of a host record may be served.
     /// If not, counts and logs the refusal and returns false.
     pub(crate) fn admit(&self, pattern: &HostPattern, root: &Root) -> bool {
-        let admitted = self.allowed.contains(Path::new(&**root.text()));
+        let text = root.text();
+        let admitted = !root.is_bound() || self.allowed.folder(Path::new(&**text));
         if !admitted {
             self.refused.outside_allow.inc();
-            self.log_limits.root_refused(pattern, root.text());
+            self.log_limits
+                .site_refused(pattern, text, Refusal::OutsideAllow);
         }
         admitted
+    }
+
+    /// Judges an upstream of a host record by its text alone, as
+    /// [`Guard::admit`].
+    pub(crate) fn admit_upstream(&self, pattern: &HostPattern, upstream: &Upstream) -> bool {
+        let refused = self.inspect_upstream(upstream);
+        if let Some(address) = refused {
+            self.refused.upstreams.inc();
+            let address = address.to_string();
+            self.log_limits
+                .site_refused(pattern, &address, Refusal::Upstream);
+        }
+        refused.is_none()
+    }
+
+    /// Returns the first server of an upstream that its text alone refuses.
+    pub(crate) fn inspect_upstream<'a>(&self, upstream: &'a Upstream) -> Option<&'a Address> {
+        self.allowed.refused(upstream, &self.own_addresses)
+    }
+
+    /// Judges a resolved address of an upstream, before each connect and each
+    /// use of a pooled connection. Counts and logs a refusal.
+    #[allow(dead_code, reason = "called by the reverse proxy")]
+    pub(crate) fn check_address(
+        &self,
+        upstream: &Upstream,
+        host: &str,
+        address: SocketAddr,
+    ) -> bool {
+        let allowed = !upstream.is_bound || self.allowed.address(address, &self.own_addresses);
+        if !allowed {
+            self.note_upstream(host, &address);
+        }
+        allowed
+    }
+
+    /// Opens the socket of an upstream, and judges where it really lies: a
+    /// symbolic link in its path can't lead elsewhere, nor can one that is
+    /// swapped later. None if it is refused, which is counted and logged.
+    /// Blocks.
+    ///
+    /// # Errors
+    /// If there is no socket.
+    #[allow(dead_code, reason = "called by the reverse proxy")]
+    pub(crate) fn open_socket(
+        &self,
+        upstream: &Upstream,
+        host: &str,
+        socket: &Path,
+    ) -> io::Result<Option<OpenSocket>> {
+        let file = rustix::fs::open(socket, OFlags::PATH | OFlags::CLOEXEC, Mode::empty())?;
+        if upstream.is_bound && !self.is_allowed_socket(&file)? {
+            self.note_upstream(host, &socket.display());
+            return Ok(None);
+        }
+        Ok(Some(OpenSocket(file)))
+    }
+
+    #[allow(dead_code, reason = "called by the reverse proxy")]
+    fn is_allowed_socket(&self, file: &OwnedFd) -> io::Result<bool> {
+        let real = real_path(file)?;
+        let folders = self.allowed.sockets().iter();
+        let mut folders = folders.filter_map(|folder| fs::canonicalize(folder).ok());
+        let metadata = fs::metadata(descriptor(file))?;
+        Ok(folders.any(|folder| real.starts_with(folder))
+            && !self.own_addresses.is_open_socket(&metadata))
+    }
+
+    #[allow(dead_code, reason = "called by the reverse proxy")]
+    fn note_upstream(&self, host: &str, address: &dyn fmt::Display) {
+        self.refused.upstreams.inc();
+        self.log_limits.upstream_refused(host, address);
     }
 
     /// Counts and logs a refusal.
@@ -119,6 +217,7 @@ impl Guard {
         let counter = match refusal {
             Refusal::OutsideAllow => &self.refused.outside_allow,
             Refusal::OwnFile => &self.refused.own_files,
+            Refusal::Upstream => &self.refused.upstreams,
         };
         counter.inc();
         self.log_limits.file_refused(host, root, path, refusal);
@@ -164,6 +263,19 @@ impl Guard {
 /// Verdict of a check, or the error that prevented it.
 type Checked = io::Result<Result<(), Refusal>>;
 
+/// Socket of an upstream, opened but not connected. While it is open, the path
+/// names that socket, wherever links lead.
+#[derive(Debug)]
+pub(crate) struct OpenSocket(OwnedFd);
+
+impl OpenSocket {
+    /// Returns the path to connect to.
+    #[allow(dead_code, reason = "called by the reverse proxy")]
+    pub(crate) fn path(&self) -> PathBuf {
+        descriptor(&self.0)
+    }
+}
+
 /// Files of the server itself: configuration, keys, tokens, store, disk cache.
 #[derive(Clone, Debug, Default)]
 pub struct OwnFiles {
@@ -204,5 +316,9 @@ impl OwnFiles {
 }
 
 fn real_path(open: &impl AsFd) -> io::Result<PathBuf> {
-    fs::read_link(format!("/proc/self/fd/{}", open.as_fd().as_raw_fd()))
+    fs::read_link(descriptor(open))
+}
+
+fn descriptor(open: &impl AsFd) -> PathBuf {
+    format!("/proc/self/fd/{}", open.as_fd().as_raw_fd()).into()
 }

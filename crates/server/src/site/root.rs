@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 use std::sync::Arc;
 
-use sekisho_certs::HostName;
+use sekisho_certs::{HostName, Tenant};
 
 use crate::template::Template;
 
@@ -49,6 +49,16 @@ impl Root {
     /// Returns the folder for this host name.
     pub(crate) fn fill(&self, host: &str) -> Cow<'_, str> {
         self.template.fill(host)
+    }
+
+    /// Replaces `{tenant}`. None if the root has none.
+    ///
+    /// # Errors
+    /// As [`Template::fill_tenant`].
+    pub(crate) fn fill_tenant(&self, tenant: &Tenant) -> Result<Option<Self>, String> {
+        let filled = self.template.fill_tenant(tenant)?;
+        let bound = self.bound;
+        Ok(filled.map(|template| Self { template, bound }))
     }
 
     /// Returns the bytes on the heap.

@@ -7,7 +7,7 @@ pub mod store;
 
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -16,7 +16,7 @@ use sekisho_certs::{Challenges, Clock, HostName, Lookup, LookupSettings, NeverOb
 use sekisho_server::access_log::AccessLog;
 use sekisho_server::metrics::Metrics;
 use sekisho_server::network::Networks;
-use sekisho_server::site::{AllowedRoots, Guard, OwnFiles, Site};
+use sekisho_server::site::{Allowed, Guard, OwnFiles, Site};
 use sekisho_server::tickets::Ring;
 use sekisho_server::{
     CertificateWaits, Defaults, Error, Limits, Parts, Publisher, Responder, Server, Settings,
@@ -35,7 +35,7 @@ pub struct Setup {
     pub settings: Settings,
     /// Site of hosts without their own.
     pub site: Site,
-    /// Folders that roots in host records lie in.
+    /// Entries of `[sites] allow`.
     pub allow: Vec<PathBuf>,
     /// Files that no site serves.
     pub own: Vec<PathBuf>,
@@ -121,7 +121,9 @@ pub struct Running {
 /// Starts a server.
 pub fn start(store: impl Into<Arc<Scripted>>, setup: &Setup) -> Running {
     let store = store.into();
-    let allowed = AllowedRoots::new(setup.allow.clone()).expect("folders");
+    let entries = setup.allow.iter().map(|entry| entry.to_string_lossy());
+    let entries: Vec<_> = entries.collect();
+    let allowed = Allowed::parse(&entries, Path::new("/")).expect("entries");
     let guard = Arc::new(Guard::new(allowed, OwnFiles::new(setup.own.clone())));
     let publisher = Publisher::new(
         Arc::clone(&setup.ring),

@@ -11,9 +11,9 @@ use hyper::body::Incoming;
 use hyper::server::conn::{http1, http2};
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo};
-use sekisho_certs::{HostName, Site as StoredSite};
+use sekisho_certs::{HostName, Tenant};
 use sekisho_server::Responder;
-use sekisho_server::site::{AllowedRoots, Guard, OpenFiles, OwnFiles, Site, SiteError};
+use sekisho_server::site::{Allowed, Guard, OpenFiles, OwnFiles, Site, SiteError};
 use tempfile::TempDir;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
@@ -76,15 +76,17 @@ impl Answer {
 }
 
 pub(crate) fn site(json: &str) -> Result<Site, SiteError> {
-    Site::parse(&StoredSite {
-        format: 1,
-        json: json.into(),
-    })
+    let tenant = Tenant::default();
+    Site::parse(&Site::to_stored(json, &tenant)?, &tenant)
 }
 
 /// Makes a guard that allows the system's folder for temporary files.
 fn guard() -> Arc<Guard> {
-    let allowed = AllowedRoots::new(vec![std::env::temp_dir()]).unwrap();
+    let allowed = Allowed::parse(
+        &[std::env::temp_dir().to_string_lossy()],
+        std::path::Path::new("/"),
+    )
+    .unwrap();
     Arc::new(Guard::new(allowed, OwnFiles::default()))
 }
 

@@ -209,7 +209,7 @@ const WRONG: &[(&str, &str)] = &[
     ("site.root = \"\"", "[site] root: a path must not be empty"),
     (
         "site.root = \"/{x}\"",
-        "[site] root: \"/{x}\" has braces other than {host}",
+        "[site] root: \"/{x}\" has braces other than {host} and {tenant}",
     ),
     (
         "site.redirect = \"x\"",

@@ -1,0 +1,325 @@
+//! Makes a site of its document's keys.
+
+mod fields;
+mod options;
+mod servers;
+mod upstream;
+
+use std::path::Path;
+use std::sync::Arc;
+
+use http::StatusCode;
+
+use super::document::{RawAction, RawOptions, RawPath, RawRewrite, RawRule, RawSite, TextOr};
+use super::error::{Below, Checked, Wrong};
+use super::path::SitePath;
+use super::root::Root;
+use super::rule::{Action, Candidate, Rule, RuleOptions};
+use crate::redirect::Redirect;
+use crate::template::{HOST, TENANT, Template};
+
+/// Checks all keys. `base` is the configuration's folder for `[site]`, None for
+/// a host record; relative folders lie below it.
+pub(super) fn rules(raw: RawSite, base: Option<&Path>) -> Checked<Arc<[Rule]>> {
+    let (paths, top) = raw.split();
+    let paths = paths.unwrap_or_default();
+    if paths.len() > MAX_PATHS {
+        let count = paths.len();
+        return Err(Wrong::new(format!(
+            "{count} paths are more than {MAX_PATHS}"
+        )))
+        .below("paths");
+    }
+    let shared = shared_options(&top.options, base)?;
+    let mut rules = Vec::with_capacity(paths.len() + 1);
+    if top.action.is_there() || paths.is_empty() {
+        rules.push(top_rule(&top, shared.clone(), base)?);
+    } else {
+        top.rewrite.refuse()?;
+    }
+    for (index, raw) in paths.into_iter().enumerate() {
+        let rule = path_rule(raw, index, (&top.options, shared.as_ref()), base);
+        let rule = rule.and_then(|rule| match is_taken(&rules, &rule.prefix) {
+            true => Err(Wrong::new(TWICE)).below("path"),
+            false => Ok(rule),
+        });
+        rules.push(rule.below(&index.to_string()).below("paths")?);
+    }
+    // The longest prefix that matches counts: `Site::rule` takes the first.
+    rules.sort_by_key(|rule| std::cmp::Reverse(rule.prefix.len()));
+    Ok(rules.into())
+}
+
+/// Checks the options of the top level, which all paths share.
+fn shared_options(raw: &RawOptions, base: Option<&Path>) -> Checked<Option<Arc<RuleOptions>>> {
+    if raw.is_empty() {
+        return Ok(None);
+    }
+    Ok(Some(Arc::new(options::options(raw, 0, base)?)))
+}
+
+fn top_rule(raw: &RawRule, shared: Option<Arc<RuleOptions>>, base: Option<&Path>) -> Checked<Rule> {
+    let action = action(&raw.action, base)?;
+    if raw.rewrite.strip.is_some() {
+        let text = "the top level has no prefix to strip; write it in `paths`";
+        return Err(Wrong::new(text)).below("strip");
+    }
+    let shared_options = shared.as_deref();
+    let own = raw
+        .rewrite
+        .apply(&action, || shared_options.cloned().unwrap_or_default())?;
+    Ok(Rule {
+        prefix: Box::default(),
+        action,
+        options: own.map(Arc::new).or(shared),
+    })
+}
+
+fn path_rule(
+    raw: RawPath,
+    index: usize,
+    (above, shared): (&RawOptions, Option<&Arc<RuleOptions>>),
+    base: Option<&Path>,
+) -> Checked<Rule> {
+    let (path, raw) = raw.split();
+    let prefix = prefix(path.as_deref()).below("path")?;
+    let action = action(&raw.action, base)?;
+    if raw.options.request.is_some() && !matches!(action, Action::Upstream(_)) {
+        return Err(Wrong::new("only an `upstream` gets request fields")).below("request");
+    }
+    let mut own = None;
+    if !raw.options.is_empty() {
+        // Rates of a path's own are counted apart from those of other paths.
+        let scope = if raw.options.rate.is_some() {
+            index + 1
+        } else {
+            0
+        };
+        // Wrong keys are reported here only if they are the path's own: those
+        // above have been checked.
+        own = Some(options::options(&raw.options.or(above), scope, base)?);
+    }
+    let rewritten = raw.rewrite.apply(&action, || {
+        own.clone()
+            .or_else(|| shared.map(|shared| RuleOptions::clone(shared)))
+            .unwrap_or_default()
+    })?;
+    Ok(Rule {
+        prefix,
+        action,
+        options: rewritten.or(own).map(Arc::new).or_else(|| shared.cloned()),
+    })
+}
+
+fn is_taken(rules: &[Rule], prefix: &str) -> bool {
+    rules.iter().any(|rule| &*rule.prefix == prefix)
+}
+
+/// Checks `path` of a rule, and returns it without the slash of `/`.
+fn prefix(path: Option<&str>) -> Checked<Box<str>> {
+    let path = path.ok_or_else(|| Wrong::new("is missing; write a path such as \"/api\""))?;
+    if path == "/" {
+        return Ok(Box::default());
+    }
+    plain_prefix(path)
+}
+
+/// Checks a decoded path that begins with a slash and ends without.
+fn plain_prefix(path: &str) -> Checked<Box<str>> {
+    if path.ends_with('/') {
+        return Err(Wrong::new(format!(
+            "{path:?} ends with a slash; leave that out"
+        )));
+    }
+    if !is_plain(path) {
+        return Err(Wrong::new(format!(
+            "{path:?} is no plain path; write it decoded, from its first slash, without \
+             `%`, `\\`, `//`, `.` and `..`"
+        )));
+    }
+    Ok(path.into())
+}
+
+/// Returns whether a decoded path is the one that requests for it have.
+fn is_plain(path: &str) -> bool {
+    let is_same = |found: SitePath<'_>| found.as_str() == path;
+    path.starts_with('/')
+        && !path.contains(char::is_control)
+        && SitePath::of_text(path).is_some_and(is_same)
+}
+
+impl RawAction {
+    fn is_there(&self) -> bool {
+        self.root.is_some()
+            || self.upstream.is_some()
+            || self.redirect.is_some()
+            || self.status.is_some()
+            || self.text.is_some()
+    }
+}
+
+fn action(raw: &RawAction, base: Option<&Path>) -> Checked<Action> {
+    let is_status = raw.status.is_some() && raw.redirect.is_none();
+    let kinds = [
+        raw.root.is_some(),
+        raw.upstream.is_some(),
+        raw.redirect.is_some(),
+        is_status,
+    ];
+    let text = raw.text.as_deref();
+    if text.is_some() && !is_status {
+        return Err(Wrong::new("only a `status` has a text")).below("text");
+    }
+    if kinds.into_iter().filter(|kind| *kind).count() != 1 {
+        return Err(Wrong::new(CHOICE));
+    }
+    if let Some(root) = &raw.root {
+        Ok(Action::Files(root_of(root, base).below("root")?))
+    } else if let Some(upstream) = &raw.upstream {
+        let is_bound = base.is_none();
+        let checked = match upstream {
+            TextOr::Text(url) => upstream::of_url(url, is_bound),
+            TextOr::Table(keys) => upstream::upstream(keys, is_bound),
+        };
+        Ok(Action::Upstream(Arc::new(checked.below("upstream")?)))
+    } else if let Some(target) = &raw.redirect {
+        let redirect = Redirect::parse(target, raw.status);
+        redirect
+            .map(Action::Redirect)
+            .map_err(|(key, problem)| Wrong::at([key.to_owned()], problem))
+    } else {
+        let code = error_status(raw.status.unwrap_or_default()).below("status")?;
+        let text = text.map(|text| text_of(text).below("text")).transpose()?;
+        Ok(Action::Status { code, text })
+    }
+}
+
+/// Checks a folder. One with a `base` is the operator's own, from `[site]`.
+pub(super) fn root_of(root: &str, base: Option<&Path>) -> Checked<Root> {
+    if root.is_empty() || root.contains('\0') {
+        return Err(Wrong::new("a path must not be empty nor hold a NUL"));
+    }
+    let path = base.map_or_else(|| Path::new(root).to_owned(), |base| base.join(root));
+    if !path.is_absolute() {
+        return Err(Wrong::new(format!(
+            "{root:?} is relative; write an absolute path, such as \"/srv/www/{{host}}\""
+        )));
+    }
+    let path = path
+        .to_str()
+        .ok_or_else(|| Wrong::new(format!("{} is not UTF-8", path.display())))?;
+    let template = Template::parse(path, &[HOST, TENANT]).map_err(Wrong::new)?;
+    Ok(match base {
+        Some(_) => Root::of_operator(template),
+        None => Root::of_record(template),
+    })
+}
+
+fn error_status(status: i64) -> Checked<StatusCode> {
+    u16::try_from(status)
+        .ok()
+        .filter(|code| (400..600).contains(code))
+        .and_then(|code| StatusCode::from_u16(code).ok())
+        .ok_or_else(|| {
+            Wrong::new(format!(
+                "{status} is not a status from 400 to 599, such as 404"
+            ))
+        })
+}
+
+fn text_of(text: &str) -> Checked<Arc<str>> {
+    if text.len() > MAX_TEXT {
+        let length = text.len();
+        return Err(Wrong::new(format!(
+            "{length} bytes are more than {MAX_TEXT}"
+        )));
+    }
+    Ok(text.into())
+}
+
+impl RawRewrite {
+    /// Refuses the keys where no rule has them.
+    fn refuse(&self) -> Checked<()> {
+        let keys = [
+            (self.strip.is_some(), "strip"),
+            (self.add.is_some(), "add"),
+            (self.r#try.is_some(), "try"),
+        ];
+        match keys.into_iter().find(|(is_there, _)| *is_there) {
+            Some((_, key)) => {
+                let text = "no path takes it from the top level; write it in `paths`";
+                Err(Wrong::new(text)).below(key)
+            }
+            None => Ok(()),
+        }
+    }
+
+    /// Puts the keys into options, which `make` makes if there is a key.
+    fn apply(
+        &self,
+        action: &Action,
+        make: impl FnOnce() -> RuleOptions,
+    ) -> Checked<Option<RuleOptions>> {
+        let is_passed_on = matches!(action, Action::Files(_) | Action::Upstream(_));
+        for (is_there, key) in [(self.strip.is_some(), "strip"), (self.add.is_some(), "add")] {
+            if is_there && !is_passed_on {
+                return Err(Wrong::new("only `root` and `upstream` get a path")).below(key);
+            }
+        }
+        if self.r#try.is_some() && !matches!(action, Action::Files(_)) {
+            return Err(Wrong::new("only a `root` tries paths")).below("try");
+        }
+        if self.strip != Some(true) && self.add.is_none() && self.r#try.is_none() {
+            return Ok(None);
+        }
+        let add = self.add.as_deref().map(plain_prefix).transpose();
+        let candidates = self.r#try.as_deref().map(candidates).transpose();
+        Ok(Some(RuleOptions {
+            strip_prefix: self.strip.unwrap_or_default(),
+            add_prefix: add.below("add")?,
+            try_files: candidates.below("try")?.unwrap_or_default(),
+            ..make()
+        }))
+    }
+}
+
+fn candidates(texts: &[String]) -> Checked<Box<[Candidate]>> {
+    if texts.is_empty() || texts.len() > MAX_CANDIDATES {
+        let text =
+            format!("write 1 to {MAX_CANDIDATES} paths, such as [\"{{path}}\", \"/index.html\"]");
+        return Err(Wrong::new(text));
+    }
+    super::error::each(texts, |text| candidate(text))
+}
+
+fn candidate(text: &str) -> Checked<Candidate> {
+    let example =
+        format!("{text:?} is no path to try; write \"{PATH}\", \"{PATH}.html\" or \"/index.html\"");
+    let wrong = || Wrong::new(example.clone());
+    let plain = |path: &str| !path.contains(['{', '}']) && is_plain(path);
+    match text.split_once(PATH) {
+        None if plain(text) => Ok(Candidate::Fixed(text.into())),
+        Some((before, after)) => {
+            let is_before = before.is_empty() || !before.ends_with('/') && plain(before);
+            // Behind a path stands more of its last name, or further segments.
+            if is_before && plain(&format!("/a{after}")) {
+                let (before, after) = (before.into(), after.into());
+                return Ok(Candidate::Path { before, after });
+            }
+            Err(wrong())
+        }
+        None => Err(wrong()),
+    }
+}
+
+/// Placeholder of the request's path in `try`.
+const PATH: &str = "{path}";
+/// Paths of one site.
+pub(super) const MAX_PATHS: usize = 64;
+/// Paths that are tried for one request.
+const MAX_CANDIDATES: usize = 8;
+/// Bytes of a status's text.
+const MAX_TEXT: usize = 16 << 10;
+const TWICE: &str = "the path stands twice; the top level stands for \"/\"";
+const CHOICE: &str = "a site has exactly one of `root`, `upstream`, `redirect` (with its `status`) and `status`, \
+     and so has each of its `paths`";

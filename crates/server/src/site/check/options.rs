@@ -1,0 +1,193 @@
+//! Checks options, which a path takes from the top level unless it has its own.
+
+use std::num::NonZeroU32;
+use std::ops::RangeInclusive;
+use std::path::Path;
+use std::time::Duration;
+
+use http::HeaderValue;
+
+use super::fields::{field_value, fields};
+use super::root_of;
+use crate::network::{Network, Networks};
+use crate::site::document::{Pairs, RawHsts, RawOptions, RawRate};
+use crate::site::error::{Below, Checked, Wrong, each};
+use crate::site::fields::FieldOps;
+use crate::site::rule::{CacheRule, DEFAULT_BODY_LIMIT, MediaRange, RuleOptions};
+use crate::value::Unit;
+
+/// Checks the options. `scope` tells rates of this place from others.
+pub(super) fn options(raw: &RawOptions, scope: usize, base: Option<&Path>) -> Checked<RuleOptions> {
+    let (request, response) = (raw.request.as_ref(), raw.response.as_ref());
+    let request = request.map_or(Ok(FieldOps::default()), |raw| fields(raw).below("request"))?;
+    let response = response.map_or(Ok(FieldOps::default()), |raw| fields(raw).below("response"))?;
+    let errors = raw.errors.as_deref().map(|folder| root_of(folder, base));
+    let cache = raw.cache.as_ref().map(cache).transpose();
+    let allow = raw.allow.as_deref().map(networks).transpose();
+    let deny = raw.deny.as_deref().map(networks).transpose();
+    let rate = raw.rate.as_ref().map(rates).transpose();
+    let (rate_client, rate_host) = rate.below("rate")?.unwrap_or_default();
+    Ok(RuleOptions {
+        request_fields: request,
+        response_fields: response,
+        hsts: raw.hsts.as_ref().map(hsts).transpose().below("hsts")?,
+        cache: cache.below("cache")?.unwrap_or_default(),
+        errors: errors.transpose().below("errors")?,
+        body_limit: body_limit(raw.body_limit.as_deref()).below("body_limit")?,
+        rate_client,
+        rate_host,
+        rate_scope: u8::try_from(scope).unwrap_or(u8::MAX),
+        allow: allow.below("allow")?,
+        deny: deny.below("deny")?.unwrap_or_default(),
+        ..RuleOptions::default()
+    })
+}
+
+/// Checks a whole number.
+pub(super) fn number<T>(number: i64, range: RangeInclusive<T>) -> Checked<T>
+where
+    T: TryFrom<i64> + PartialOrd + std::fmt::Display,
+{
+    T::try_from(number)
+        .ok()
+        .filter(|number| range.contains(number))
+        .ok_or_else(|| {
+            let (least, most) = (range.start(), range.end());
+            Wrong::new(format!("{number} is out of range; write {least} to {most}"))
+        })
+}
+
+/// Checks a duration.
+pub(super) fn duration(
+    text: Option<&str>,
+    default: Duration,
+    (least, most): (&str, &str),
+) -> Checked<Duration> {
+    let Some(text) = text else {
+        return Ok(default);
+    };
+    let millis = |text| Unit::Time.parse(text).map_err(Wrong::new);
+    let (found, range) = (millis(text)?, millis(least)?..=millis(most)?);
+    if !range.contains(&found) {
+        return Err(Wrong::new(format!(
+            "{text} is out of range; write {least} to {most}"
+        )));
+    }
+    Ok(Duration::from_millis(found))
+}
+
+/// Makes the value of `Strict-Transport-Security` (RFC 6797, section 6.1).
+fn hsts(raw: &RawHsts) -> Checked<HeaderValue> {
+    let max_age = raw
+        .max_age
+        .ok_or_else(|| Wrong::new("is missing; write seconds, such as 31536000"));
+    let max_age = max_age
+        .and_then(|seconds| number(seconds, 0..=MAX_AGE))
+        .below("max_age")?;
+    if raw.preload && (max_age < PRELOAD_AGE || !raw.subdomains) {
+        return Err(Wrong::new(format!(
+            "browsers' list wants `max_age` of at least {PRELOAD_AGE} and `subdomains` (hstspreload.org)"
+        )))
+        .below("preload");
+    }
+    let subdomains = if raw.subdomains {
+        "; includeSubDomains"
+    } else {
+        ""
+    };
+    let preload = if raw.preload { "; preload" } else { "" };
+    let text = format!("max-age={max_age}{subdomains}{preload}");
+    HeaderValue::from_str(&text).map_err(|error| Wrong::new(error.to_string()))
+}
+
+/// Checks `cache`, and orders it: the narrowest media range counts.
+fn cache(raw: &Pairs) -> Checked<Box<[CacheRule]>> {
+    let mut rules: Vec<CacheRule> = Vec::with_capacity(raw.0.len());
+    for (media, value) in &raw.0 {
+        let rule = media_range(media).and_then(|range| {
+            if rules.iter().any(|rule| rule.media == range) {
+                return Err(Wrong::new("the media range stands twice"));
+            }
+            let value = field_value(value)?;
+            Ok(CacheRule {
+                media: range,
+                value,
+            })
+        });
+        rules.push(rule.below(media)?);
+    }
+    rules.sort_by_key(|rule| match rule.media {
+        MediaRange::Exact(_) => 0,
+        MediaRange::Type(_) => 1,
+        MediaRange::Any => 2,
+    });
+    Ok(rules.into())
+}
+
+fn media_range(text: &str) -> Checked<MediaRange> {
+    // Names of types and of fields have nearly the same characters (RFC 6838,
+    // section 4.2).
+    let is_name =
+        |name: &str| http::HeaderName::from_bytes(name.as_bytes()).is_ok() && !name.contains('*');
+    match text.to_ascii_lowercase().split_once('/') {
+        Some(("*", "*")) => Ok(MediaRange::Any),
+        Some((kind, "*")) if is_name(kind) => Ok(MediaRange::Type(format!("{kind}/").into())),
+        Some((kind, sub)) if is_name(kind) && is_name(sub) => {
+            Ok(MediaRange::Exact(format!("{kind}/{sub}").into()))
+        }
+        _ => Err(Wrong::new(
+            "is no media range; write \"text/css\", \"image/*\" or \"*/*\"",
+        )),
+    }
+}
+
+fn body_limit(text: Option<&str>) -> Checked<u64> {
+    let Some(text) = text else {
+        return Ok(DEFAULT_BODY_LIMIT);
+    };
+    let bytes = Unit::Bytes.parse(text).map_err(Wrong::new)?;
+    if bytes > MAX_BODY {
+        return Err(Wrong::new(format!(
+            "{text} is out of range; write 0B to 1TiB"
+        )));
+    }
+    Ok(bytes)
+}
+
+type Rates = (Option<NonZeroU32>, Option<NonZeroU32>);
+
+fn rates(raw: &RawRate) -> Checked<Rates> {
+    let rate = |rate: Option<i64>| {
+        let rate = rate.map(|rate| number(rate, 1..=MAX_RATE)).transpose()?;
+        Ok(rate.and_then(NonZeroU32::new))
+    };
+    if raw.client.is_none() && raw.host.is_none() {
+        return Err(Wrong::new("write `client` or `host`, requests per second"));
+    }
+    Ok((
+        rate(raw.client).below("client")?,
+        rate(raw.host).below("host")?,
+    ))
+}
+
+fn networks(texts: &[String]) -> Checked<Networks> {
+    if texts.len() > MAX_NETWORKS {
+        let count = texts.len();
+        return Err(Wrong::new(format!(
+            "{count} networks are more than {MAX_NETWORKS}"
+        )));
+    }
+    let networks = each(texts, |text| {
+        Network::parse(text).map_err(|error| Wrong::new(error.to_string()))
+    });
+    Ok(networks?.into_iter().collect())
+}
+
+/// Two years, the longest that is in use.
+const MAX_AGE: u32 = 63_072_000;
+/// A year.
+const PRELOAD_AGE: u32 = 31_536_000;
+const MAX_BODY: u64 = 1 << 40;
+const MAX_RATE: u32 = 1_000_000;
+/// Networks of one list, each of which every request is compared with.
+const MAX_NETWORKS: usize = 256;

@@ -1,0 +1,181 @@
+//! Checks URLs of upstream servers.
+
+use std::net::{IpAddr, Ipv6Addr};
+use std::path::{Component, Path};
+
+use sekisho_certs::HostName;
+
+use crate::site::error::{Checked, Wrong};
+use crate::site::upstream::{Address, Scheme};
+
+/// Checks the URL of a server.
+pub(super) fn parse(url: &str) -> Checked<(Scheme, Address)> {
+    if let Some(path) = url.strip_prefix("unix:") {
+        return Ok((Scheme::Unix, Address::Unix(socket(path)?)));
+    }
+    let known = [
+        ("http://", Scheme::Http, 80),
+        ("https://", Scheme::Https, 443),
+        ("h2c://", Scheme::H2c, 80),
+    ];
+    let mut known = known.into_iter();
+    let found = known.find_map(|(prefix, scheme, port)| {
+        let authority = url.strip_prefix(prefix)?;
+        Some((scheme, authority, port))
+    });
+    let (scheme, authority, port) =
+        found.ok_or_else(|| Wrong::new(format!("{url:?} is no URL of a server; {EXAMPLES}")))?;
+    if authority.contains(['/', '?', '#']) {
+        return Err(Wrong::new(format!(
+            "{url:?} has more than a host and a port; leave that out (`add` puts a prefix before \
+             each path)"
+        )));
+    }
+    if authority.contains('@') {
+        // The text may hold a password.
+        let text = "a server's URL has no user; set `Authorization` in `request`";
+        return Err(Wrong::new(text));
+    }
+    let address = host_and_port(authority, port);
+    let address = address.ok_or_else(|| {
+        Wrong::new(format!(
+            "{url:?} has no host name or address, or no valid port; {EXAMPLES}"
+        ))
+    })?;
+    Ok((scheme, address))
+}
+
+/// Reads `HOST`, `HOST:PORT`, `[IPV6]` or `[IPV6]:PORT`.
+fn host_and_port(text: &str, default: u16) -> Option<Address> {
+    let (host, port) = match text.strip_prefix('[') {
+        Some(rest) => {
+            let (host, port) = rest.split_once(']')?;
+            host.parse::<Ipv6Addr>().ok()?;
+            let port = (!port.is_empty()).then(|| port.strip_prefix(':').unwrap_or_default());
+            (host, port)
+        }
+        None => match text.split_once(':') {
+            Some((host, port)) => (host, Some(port)),
+            None => (text, None),
+        },
+    };
+    let port = match port {
+        Some(digits) if digits.bytes().all(|digit| digit.is_ascii_digit()) => {
+            digits.parse().ok()?
+        }
+        Some(_) => return None,
+        None => default,
+    };
+    let host = match host.parse::<IpAddr>() {
+        Ok(address) => address.to_canonical().to_string().into(),
+        Err(_) => name(host)?,
+    };
+    (port > 0).then_some(Address::Tcp { host, port })
+}
+
+/// Checks a name. Some resolvers take one like `0x7f.1` for an address.
+fn name(text: &str) -> Option<Box<str>> {
+    let name = HostName::parse(text).ok()?;
+    let last = name.as_str().rsplit('.').next()?;
+    let hex = last.strip_prefix("0x");
+    let is_number = hex.is_some_and(|hex| hex.bytes().all(|digit| digit.is_ascii_hexdigit()));
+    (!is_number).then(|| name.as_str().into())
+}
+
+fn socket(path: &str) -> Checked<Box<Path>> {
+    let wrong = || {
+        Wrong::new(format!(
+            "{path:?} is no path of a socket; write it in full, such as \"unix:/run/apps/a.sock\""
+        ))
+    };
+    let is_plain = |part: Component<'_>| matches!(part, Component::RootDir | Component::Normal(_));
+    let parsed = Path::new(path);
+    let collected: std::path::PathBuf = parsed.components().collect();
+    // Linux's limit for the path of a socket is 108 bytes with a NUL behind it.
+    let fits = path.len() < MAX_SOCKET && !path.contains('\0');
+    let is_full = parsed.is_absolute() && parsed.components().count() > 1;
+    if !fits || !is_full || !parsed.components().all(is_plain) || collected.as_os_str() != path {
+        return Err(wrong());
+    }
+    Ok(parsed.into())
+}
+
+const MAX_SOCKET: usize = 108;
+const EXAMPLES: &str = "write \"http://127.0.0.1:3000\", \"https://app.example\", \"h2c://[::1]:50051\" or \
+     \"unix:/run/apps/a.sock\"";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn takes_hosts_ports_and_sockets() {
+        for (url, scheme, shown) in [
+            ("http://127.0.0.1:3000", Scheme::Http, "127.0.0.1:3000"),
+            ("http://App.Example", Scheme::Http, "app.example:80"),
+            ("http://app_1:8080", Scheme::Http, "app_1:8080"),
+            (
+                "https://bücher.example",
+                Scheme::Https,
+                "xn--bcher-kva.example:443",
+            ),
+            ("https://[2001:DB8::1]", Scheme::Https, "[2001:db8::1]:443"),
+            ("h2c://[::1]:50051", Scheme::H2c, "[::1]:50051"),
+            ("http://[::ffff:10.0.0.1]:1", Scheme::Http, "10.0.0.1:1"),
+            ("unix:/run/a.sock", Scheme::Unix, "unix:/run/a.sock"),
+        ] {
+            let (found, address) = parse(url).unwrap_or_else(|wrong| panic!("{url}: {wrong}"));
+            assert_eq!(
+                (found, address.to_string()),
+                (scheme, shown.to_owned()),
+                "{url}"
+            );
+        }
+    }
+
+    #[test]
+    fn refuses_what_names_no_server() {
+        let long = format!("unix:/{}", "a".repeat(107));
+        for url in [
+            "",
+            "127.0.0.1:3000",
+            "ftp://a",
+            "HTTP://a",
+            "http://",
+            "http://a/",
+            "http://a/b",
+            "http://a?b",
+            "http://a#b",
+            "http://a:",
+            "http://a:0",
+            "http://a:+80",
+            "http://a:65536",
+            "http://a:80:80",
+            "http://::1",
+            "http://[::1",
+            "http://[::1]80",
+            "http://[::1]:",
+            "http://[fe80::1%eth0]",
+            "http://127.1",
+            "http://2130706433",
+            "http://0x7f000001",
+            "http://127.0.0.0x1",
+            "http://a b",
+            "http://a\n",
+            "http://*.a",
+            "unix:",
+            "unix:a.sock",
+            "unix:/",
+            "unix:/run/../a",
+            "unix:/run/./a",
+            "unix://run/a",
+            "unix:/run/a/",
+            "unix:/run/a\0",
+            &long,
+        ] {
+            assert!(parse(url).is_err(), "{url:?}");
+        }
+        let wrong = parse("http://me:c2VjcmV0@a").unwrap_err().to_string();
+        assert!(!wrong.contains("c2VjcmV0"), "{wrong}");
+    }
+}

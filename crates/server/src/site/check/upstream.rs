@@ -1,0 +1,301 @@
+//! Checks `upstream`.
+
+use std::ops::RangeInclusive;
+use std::sync::Arc;
+use std::time::Duration;
+
+use http::uri::{Authority, PathAndQuery};
+use http::{HeaderName, HeaderValue};
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, ServerName};
+use sekisho_certs::HostName;
+
+use super::fields::field_name;
+use super::options::{duration, number};
+use super::servers;
+use crate::site::document::{
+    RawCheck, RawCookie, RawServer, RawTimeouts, RawTls, RawUpstream, TextOr,
+};
+use crate::site::error::{Below, Checked, Wrong, each};
+use crate::site::upstream::{
+    ActiveCheck, Balance, MAX_SERVERS, MAX_WEIGHT, Protocol, ProxyVersion, Scheme, Upstream,
+    UpstreamOptions, UpstreamServer, UpstreamTimeouts, UpstreamTls,
+};
+
+/// Checks an upstream that is a single URL.
+pub(super) fn of_url(url: &str, is_bound: bool) -> Checked<Upstream> {
+    let (scheme, address) = servers::parse(url)?;
+    Ok(Upstream {
+        servers: [UpstreamServer { address, weight: 1 }].into(),
+        scheme,
+        is_bound,
+        options: None,
+    })
+}
+
+/// Checks all keys of an upstream.
+pub(super) fn upstream(raw: &RawUpstream, is_bound: bool) -> Checked<Upstream> {
+    let (scheme, servers) = servers_of(&raw.servers).below("servers")?;
+    let options = options(raw, scheme)?;
+    let is_default = options == *UpstreamOptions::of_scheme(scheme);
+    Ok(Upstream {
+        servers,
+        scheme,
+        is_bound,
+        options: (!is_default).then(|| Box::new(options)),
+    })
+}
+
+fn servers_of(raw: &[TextOr<RawServer>]) -> Checked<(Scheme, Box<[UpstreamServer]>)> {
+    if raw.is_empty() || raw.len() > MAX_SERVERS {
+        let text = format!("write 1 to {MAX_SERVERS} servers, such as [\"http://127.0.0.1:3000\"]");
+        return Err(Wrong::new(text));
+    }
+    let servers = each(raw, server)?;
+    let scheme = servers[0].0;
+    for (index, (other, server)) in servers.iter().enumerate() {
+        let before = &servers[..index];
+        let problem = if *other != scheme {
+            "all servers of an upstream have the same scheme"
+        } else if before
+            .iter()
+            .any(|(_, other)| other.address == server.address)
+        {
+            "the server stands twice; give it a `weight`"
+        } else {
+            continue;
+        };
+        return Err(Wrong::new(problem)).below(&index.to_string());
+    }
+    let servers = servers.into_iter().map(|(_, server)| server);
+    Ok((scheme, servers.collect()))
+}
+
+fn server(raw: &TextOr<RawServer>) -> Checked<(Scheme, UpstreamServer)> {
+    let (url, weight) = match raw {
+        TextOr::Text(url) => (servers::parse(url)?, 1),
+        TextOr::Table(RawServer { url, weight }) => {
+            let url = url.as_deref().ok_or_else(|| Wrong::new("is missing"));
+            let url = url.and_then(servers::parse).below("url")?;
+            let weight = weight.map_or(Ok(1), |weight| number(weight, 1..=MAX_WEIGHT));
+            (url, weight.below("weight")?)
+        }
+    };
+    let (scheme, address) = url;
+    Ok((scheme, UpstreamServer { address, weight }))
+}
+
+fn options(raw: &RawUpstream, scheme: Scheme) -> Checked<UpstreamOptions> {
+    let defaults = UpstreamOptions::of_scheme(scheme);
+    let field = |name: &Option<String>, key| {
+        let name = name.as_deref().map(own_field).transpose();
+        name.below(key)
+    };
+    let (tenant_field, certificate_field) = (
+        field(&raw.tenant_field, "tenant_field")?,
+        field(&raw.certificate_field, "certificate_field")?,
+    );
+    if tenant_field.is_some() && tenant_field == certificate_field {
+        return Err(Wrong::new("`tenant_field` has that name")).below("certificate_field");
+    }
+    let check = raw.check.as_ref().map(active_check).transpose();
+    let host = raw.host.as_deref().map(host).transpose();
+    let balance = raw.balance.as_ref().map(balance).transpose();
+    let proxy = raw.proxy_protocol.as_deref().map(proxy_version).transpose();
+    let connections = raw
+        .connections
+        .map(|count| number(count, 1..=MAX_CONNECTIONS));
+    let waiting = raw.waiting.map(|count| number(count, 0..=MAX_WAITING));
+    Ok(UpstreamOptions {
+        protocol: protocol(raw.protocol.as_deref(), scheme).below("protocol")?,
+        tls: tls(raw.tls.as_ref(), scheme).below("tls")?,
+        host: host.below("host")?,
+        balance: balance.below("balance")?.unwrap_or(Balance::LeastInFlight),
+        check: check.below("check")?,
+        timeouts: timeouts(&raw.timeouts).below("timeouts")?,
+        proxy_protocol: proxy.below("proxy_protocol")?,
+        forwarded: raw.forwarded,
+        underscores: raw.underscores,
+        tenant_field,
+        certificate_field,
+        connections: connections
+            .transpose()
+            .below("connections")?
+            .unwrap_or(defaults.connections),
+        waiting: waiting
+            .transpose()
+            .below("waiting")?
+            .unwrap_or(defaults.waiting),
+    })
+}
+
+/// Checks the name of a field that this server sets for the upstream.
+fn own_field(name: &str) -> Checked<HeaderName> {
+    let name = field_name(name)?;
+    let is_forwarding = name.as_str().starts_with("x-forwarded-");
+    if is_forwarding || ["forwarded", "x-real-ip", "x-request-id"].contains(&name.as_str()) {
+        return Err(Wrong::new(format!(
+            "{name} says something else; choose another name"
+        )));
+    }
+    Ok(name)
+}
+
+fn protocol(text: Option<&str>, scheme: Scheme) -> Checked<Protocol> {
+    let Some(text) = text else {
+        return Ok(UpstreamOptions::of_scheme(scheme).protocol);
+    };
+    match (text, scheme) {
+        ("http1", Scheme::Https | Scheme::Unix | Scheme::Http) => Ok(Protocol::Http1),
+        ("http2", Scheme::Https | Scheme::Unix | Scheme::H2c) => Ok(Protocol::Http2),
+        ("auto", Scheme::Https) => Ok(Protocol::Negotiated),
+        ("http2", Scheme::Http) => Err(Wrong::new("http:// is HTTP/1.1; write h2c:// servers")),
+        ("http1", Scheme::H2c) => Err(Wrong::new("h2c:// is HTTP/2; write http:// servers")),
+        ("auto", _) => Err(Wrong::new(
+            "only https:// servers choose; write \"http1\" or \"http2\"",
+        )),
+        _ => Err(Wrong::new(format!(
+            "{text:?} is no protocol; write \"http1\", \"http2\" or \"auto\""
+        ))),
+    }
+}
+
+fn tls(raw: Option<&RawTls>, scheme: Scheme) -> Checked<Option<Arc<UpstreamTls>>> {
+    let Some(raw) = raw else {
+        return Ok(UpstreamOptions::of_scheme(scheme).tls.clone());
+    };
+    if scheme != Scheme::Https {
+        return Err(Wrong::new("only https:// servers have TLS; leave it out"));
+    }
+    let certificate_of = raw.certificate_of.as_deref().map(|name| {
+        HostName::parse(name)
+            .map_err(|error| Wrong::new(format!("{name:?} is no host name: {error}")))
+    });
+    Ok(Some(Arc::new(UpstreamTls {
+        name: raw
+            .name
+            .as_deref()
+            .map(server_name)
+            .transpose()
+            .below("name")?,
+        ca: raw.ca.as_deref().map(ca).transpose().below("ca")?,
+        certificate_of: certificate_of.transpose().below("certificate_of")?,
+    })))
+}
+
+fn server_name(name: &str) -> Checked<Box<str>> {
+    match ServerName::try_from(name) {
+        Ok(_) => Ok(name.to_ascii_lowercase().into()),
+        Err(_) => Err(Wrong::new(format!(
+            "{name:?} is neither a name nor an address"
+        ))),
+    }
+}
+
+fn ca(pem: &str) -> Checked<Box<str>> {
+    let wrong =
+        || Wrong::new("write the text of PEM certificates, \"-----BEGIN CERTIFICATE-----…\"");
+    let certificates: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(pem.as_bytes()).collect();
+    match certificates {
+        Ok(certificates) if !certificates.is_empty() => Ok(pem.into()),
+        _ => Err(wrong()),
+    }
+}
+
+fn host(text: &str) -> Checked<HeaderValue> {
+    let wrong = || Wrong::new(format!("{text:?} is no host with an optional port"));
+    let authority: Authority = text.parse().map_err(|_| wrong())?;
+    if text.contains('@') || authority.host().is_empty() {
+        return Err(wrong());
+    }
+    HeaderValue::from_str(text).map_err(|_| wrong())
+}
+
+fn balance(raw: &TextOr<RawCookie>) -> Checked<Balance> {
+    let wrong = "write \"least\", \"client\" or {\"cookie\": \"NAME\"}";
+    match raw {
+        TextOr::Text(text) => match text.as_str() {
+            "least" => Ok(Balance::LeastInFlight),
+            "client" => Ok(Balance::ClientAddress),
+            _ => Err(Wrong::new(format!("{text:?} is no way to choose; {wrong}"))),
+        },
+        TextOr::Table(RawCookie { cookie }) => {
+            let name = cookie.as_deref().ok_or_else(|| Wrong::new(wrong))?;
+            // A cookie's name is a token (RFC 6265, section 4.1.1), as that of a
+            // field is.
+            match HeaderName::from_bytes(name.as_bytes()) {
+                Ok(_) if name.len() <= MAX_COOKIE => Ok(Balance::Cookie(name.into())),
+                _ => Err(Wrong::new(format!("{name:?} is no name of a cookie"))).below("cookie"),
+            }
+        }
+    }
+}
+
+fn active_check(raw: &RawCheck) -> Checked<ActiveCheck> {
+    let path = raw
+        .path
+        .as_deref()
+        .ok_or_else(|| Wrong::new("is missing; write \"/health\""));
+    let status = raw
+        .status
+        .as_ref()
+        .map(|text| statuses(&text.0))
+        .transpose();
+    let time = |text, default, range| duration(text, default, range);
+    Ok(ActiveCheck {
+        path: path.and_then(check_path).below("path")?,
+        interval: time(raw.interval.as_deref(), INTERVAL, ("1s", "1h")).below("interval")?,
+        timeout: time(raw.timeout.as_deref(), TIMEOUT, ("100ms", "1m")).below("timeout")?,
+        status: status.below("status")?.unwrap_or(HEALTHY),
+    })
+}
+
+fn check_path(path: &str) -> Checked<Box<str>> {
+    match path.parse::<PathAndQuery>() {
+        Ok(_) if path.starts_with('/') && !path.contains('#') => Ok(path.into()),
+        _ => Err(Wrong::new(format!(
+            "{path:?} is no path; write \"/health\""
+        ))),
+    }
+}
+
+/// Reads `204` or `200-399`.
+fn statuses(text: &str) -> Checked<RangeInclusive<u16>> {
+    let (first, last) = text.split_once('-').unwrap_or((text, text));
+    match (first.parse(), last.parse()) {
+        (Ok(first), Ok(last)) if (100..=last).contains(&first) && last < 600 => Ok(first..=last),
+        _ => Err(Wrong::new(format!(
+            "{text:?} is no status; write \"200\" or \"200-399\""
+        ))),
+    }
+}
+
+fn proxy_version(text: &str) -> Checked<ProxyVersion> {
+    match text {
+        "v1" => Ok(ProxyVersion::V1),
+        "v2" => Ok(ProxyVersion::V2),
+        _ => Err(Wrong::new(format!(
+            "{text:?} is no version; write \"v1\" or \"v2\""
+        ))),
+    }
+}
+
+fn timeouts(raw: &RawTimeouts) -> Checked<UpstreamTimeouts> {
+    let defaults = UpstreamTimeouts::DEFAULT;
+    let time = |text: &Option<String>, default, range| duration(text.as_deref(), default, range);
+    let (short, long) = (("100ms", "1m"), ("100ms", "1d"));
+    Ok(UpstreamTimeouts {
+        connect: time(&raw.connect, defaults.connect, short).below("connect")?,
+        first_byte: time(&raw.first_byte, defaults.first_byte, long).below("first_byte")?,
+        idle: time(&raw.idle, defaults.idle, long).below("idle")?,
+        upgraded: time(&raw.upgraded, defaults.upgraded, long).below("upgraded")?,
+    })
+}
+
+const MAX_CONNECTIONS: u32 = 65_536;
+const MAX_WAITING: u32 = 65_536;
+const MAX_COOKIE: usize = 64;
+const INTERVAL: Duration = Duration::from_secs(10);
+const TIMEOUT: Duration = Duration::from_secs(5);
+/// Statuses of a server that does what it should.
+const HEALTHY: RangeInclusive<u16> = 200..=399;

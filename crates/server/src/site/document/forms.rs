@@ -1,0 +1,101 @@
+//! Values of several forms. An untagged enum would lose the path of a wrong
+//! key.
+
+use std::fmt;
+use std::marker::PhantomData;
+
+use serde::de::value::MapAccessDeserializer;
+use serde::de::{Error, MapAccess, Visitor};
+use serde::{Deserialize, Deserializer};
+
+/// Text, or a table with more keys.
+#[derive(Clone, Debug)]
+pub(crate) enum TextOr<T> {
+    Text(String),
+    Table(T),
+}
+
+impl<'de, T: Deserialize<'de>> Deserialize<'de> for TextOr<T> {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        from.deserialize_any(TextOrTable(PhantomData))
+    }
+}
+
+struct TextOrTable<T>(PhantomData<T>);
+
+impl<'de, T: Deserialize<'de>> Visitor<'de> for TextOrTable<T> {
+    type Value = TextOr<T>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a string or a map")
+    }
+
+    fn visit_str<E: Error>(self, text: &str) -> Result<TextOr<T>, E> {
+        Ok(TextOr::Text(text.to_owned()))
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<TextOr<T>, A::Error> {
+        T::deserialize(MapAccessDeserializer::new(map)).map(TextOr::Table)
+    }
+}
+
+/// Text or a whole number.
+#[derive(Clone, Debug)]
+pub(crate) struct TextOrNumber(pub(crate) String);
+
+impl<'de> Deserialize<'de> for TextOrNumber {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        from.deserialize_any(NumberToText)
+    }
+}
+
+struct NumberToText;
+
+impl Visitor<'_> for NumberToText {
+    type Value = TextOrNumber;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a string or i64")
+    }
+
+    fn visit_str<E: Error>(self, text: &str) -> Result<TextOrNumber, E> {
+        Ok(TextOrNumber(text.to_owned()))
+    }
+
+    fn visit_i64<E: Error>(self, number: i64) -> Result<TextOrNumber, E> {
+        Ok(TextOrNumber(number.to_string()))
+    }
+
+    fn visit_u64<E: Error>(self, number: u64) -> Result<TextOrNumber, E> {
+        Ok(TextOrNumber(number.to_string()))
+    }
+}
+
+/// Table of texts under any keys, in the order of the document. A map would
+/// drop a key that stands twice.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Pairs(pub(crate) Vec<(String, String)>);
+
+impl<'de> Deserialize<'de> for Pairs {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        from.deserialize_map(PairsOfMap)
+    }
+}
+
+struct PairsOfMap;
+
+impl<'de> Visitor<'de> for PairsOfMap {
+    type Value = Pairs;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a map")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Pairs, A::Error> {
+        let mut pairs = Vec::new();
+        while let Some(pair) = map.next_entry()? {
+            pairs.push(pair);
+        }
+        Ok(Pairs(pairs))
+    }
+}

@@ -1,0 +1,107 @@
+//! Errors of site documents.
+
+use std::fmt;
+
+/// Reasons why a site can't be used.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum SiteError {
+    /// A document of a later version.
+    #[error(
+        "the site has format {0}, this version reads formats 1 and 2; write it again with `sekisho host set`, or upgrade"
+    )]
+    Format(u32),
+    /// A document beyond [`MAX_DOCUMENT`](super::MAX_DOCUMENT).
+    #[error("the site's document has {0} bytes, more than the 65536 that one may have")]
+    TooLong(usize),
+    /// The document is no JSON.
+    #[error("the site's document can't be read: {0}")]
+    Syntax(String),
+    /// A key or value is wrong.
+    #[error("{0}")]
+    Wrong(#[from] Wrong),
+}
+
+/// Wrong key or value of a site document.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Wrong {
+    /// Path of keys to the value, with indices as numbers; empty for the whole
+    /// document.
+    key: Vec<String>,
+    /// What is wrong, and what to write.
+    problem: String,
+}
+
+impl Wrong {
+    /// Makes an error of the value at hand.
+    pub(crate) fn new(problem: impl Into<String>) -> Self {
+        Self {
+            key: Vec::new(),
+            problem: problem.into(),
+        }
+    }
+
+    /// Makes an error of the value at a path of keys.
+    pub(crate) fn at(key: impl IntoIterator<Item = String>, problem: String) -> Self {
+        Self {
+            key: key.into_iter().collect(),
+            problem,
+        }
+    }
+
+    /// Returns the path of keys to the value.
+    #[must_use]
+    pub fn key(&self) -> &[String] {
+        &self.key
+    }
+
+    /// Returns what is wrong, and what to write.
+    #[must_use]
+    pub fn problem(&self) -> &str {
+        &self.problem
+    }
+}
+
+impl std::error::Error for Wrong {}
+
+impl fmt::Display for Wrong {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.key.is_empty() {
+            return f.write_str(&self.problem);
+        }
+        f.write_str("`")?;
+        for (depth, key) in self.key.iter().enumerate() {
+            match depth {
+                _ if key.parse::<usize>().is_ok() => write!(f, "[{key}]")?,
+                0 => f.write_str(key)?,
+                _ => write!(f, ".{key}")?,
+            }
+        }
+        write!(f, "`: {}", self.problem)
+    }
+}
+
+/// Result of a check, whose error learns the keys above it on its way out.
+pub(crate) type Checked<T> = Result<T, Wrong>;
+
+/// Adds the key above a value to an error.
+pub(crate) trait Below {
+    /// Adds a key.
+    fn below(self, key: &str) -> Self;
+}
+
+impl<T> Below for Checked<T> {
+    fn below(self, key: &str) -> Self {
+        self.map_err(|mut wrong| {
+            wrong.key.insert(0, key.to_owned());
+            wrong
+        })
+    }
+}
+
+/// Checks each item of a list, and adds its index to an error.
+pub(crate) fn each<I, T>(items: &[I], check: impl Fn(&I) -> Checked<T>) -> Checked<Box<[T]>> {
+    let items = items.iter().enumerate();
+    items
+        .map(|(index, item)| check(item).below(&index.to_string()))
+        .collect()
+}

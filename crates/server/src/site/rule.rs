@@ -1,0 +1,216 @@
+//! Rule of a site: a path prefix, and how requests below it are answered.
+
+use std::num::NonZeroU32;
+use std::sync::Arc;
+
+use http::{HeaderValue, StatusCode};
+
+use super::fields::FieldOps;
+use super::root::Root;
+use super::upstream::Upstream;
+use crate::network::Networks;
+use crate::redirect::Redirect;
+
+/// How requests below a path are answered.
+#[derive(Clone, Debug)]
+pub(crate) struct Rule {
+    /// Decoded path without a slash at its end; empty for `/`, which matches
+    /// every path.
+    pub(crate) prefix: Box<str>,
+    /// How requests are answered.
+    pub(crate) action: Action,
+    /// Options; none if all have their defaults. Rules share the options of
+    /// the document's top level.
+    pub(crate) options: Option<Arc<RuleOptions>>,
+}
+
+impl Rule {
+    /// Returns whether a decoded path is the rule's prefix, or lies below it.
+    pub(crate) fn matches(&self, path: &str) -> bool {
+        path.strip_prefix(&*self.prefix)
+            .is_some_and(|rest| rest.is_empty() || rest.starts_with('/') || self.prefix.is_empty())
+    }
+}
+
+/// How requests are answered.
+#[derive(Clone, Debug)]
+pub(crate) enum Action {
+    /// From files below a folder.
+    Files(Root),
+    /// By other servers.
+    Upstream(Arc<Upstream>),
+    /// Elsewhere.
+    Redirect(Redirect),
+    /// With a status.
+    Status {
+        /// The status, 400 to 599.
+        code: StatusCode,
+        /// Plain text of the answer; by default the status and its reason.
+        text: Option<Arc<str>>,
+    },
+}
+
+/// Options of a rule.
+#[allow(dead_code, reason = "read by the steps that answer")]
+#[derive(Clone, Debug)]
+pub(crate) struct RuleOptions {
+    /// Whether the rule's prefix is taken off the path that files and upstream
+    /// get.
+    pub(crate) strip_prefix: bool,
+    /// Percent-encoded prefix of the path that files and upstream get, after
+    /// `strip_prefix`. It begins with a slash and ends without.
+    pub(crate) add_prefix: Option<Box<str>>,
+    /// Changes to the request's fields, towards an upstream.
+    pub(crate) request_fields: FieldOps,
+    /// Changes to the response's fields.
+    pub(crate) response_fields: FieldOps,
+    /// `Strict-Transport-Security` of each response.
+    pub(crate) hsts: Option<HeaderValue>,
+    /// `Cache-Control` of successful responses by media type: the first that
+    /// matches.
+    pub(crate) cache: Box<[CacheRule]>,
+    /// Paths that are tried in this order for a request of files; empty for
+    /// the request's own.
+    pub(crate) try_files: Box<[Candidate]>,
+    /// Folder of the error pages `404.html`, `502.html`, `503.html` and
+    /// `504.html`.
+    pub(crate) errors: Option<Root>,
+    /// Bytes of the largest request body.
+    pub(crate) body_limit: u64,
+    /// Requests per second of one client prefix.
+    pub(crate) rate_client: Option<NonZeroU32>,
+    /// Requests per second of the host.
+    pub(crate) rate_host: Option<NonZeroU32>,
+    /// Number of the place where the rates were written: rules with the same
+    /// number share their counts. 0 is the document's top level.
+    pub(crate) rate_scope: u8,
+    /// Networks of the clients that alone are answered; none for all.
+    pub(crate) allow: Option<Networks>,
+    /// Networks of clients that are refused; it prevails over `allow`.
+    pub(crate) deny: Networks,
+}
+
+impl Default for RuleOptions {
+    fn default() -> Self {
+        Self {
+            strip_prefix: false,
+            add_prefix: None,
+            request_fields: FieldOps::default(),
+            response_fields: FieldOps::default(),
+            hsts: None,
+            cache: Box::default(),
+            try_files: Box::default(),
+            errors: None,
+            body_limit: DEFAULT_BODY_LIMIT,
+            rate_client: None,
+            rate_host: None,
+            rate_scope: 0,
+            allow: None,
+            deny: Networks::default(),
+        }
+    }
+}
+
+/// `Cache-Control` for media types.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct CacheRule {
+    /// Media types.
+    pub(crate) media: MediaRange,
+    /// Value of the field.
+    pub(crate) value: HeaderValue,
+}
+
+/// Media types, in lower case.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum MediaRange {
+    /// `*/*`.
+    Any,
+    /// `text/*`: the type with its slash, `text/`.
+    Type(Box<str>),
+    /// `text/css`.
+    Exact(Box<str>),
+}
+
+impl MediaRange {
+    /// Returns whether a `Content-Type` has one of the media types.
+    #[allow(dead_code, reason = "called by the steps that answer")]
+    pub(crate) fn contains(&self, content_type: &str) -> bool {
+        let media = content_type.split(';').next().unwrap_or_default().trim();
+        match self {
+            Self::Any => true,
+            Self::Type(prefix) => media
+                .get(..prefix.len())
+                .is_some_and(|start| start.eq_ignore_ascii_case(prefix)),
+            Self::Exact(exact) => media.eq_ignore_ascii_case(exact),
+        }
+    }
+}
+
+/// Path that is tried for a request of files.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Candidate {
+    /// The request's path with a text before and behind it: `{path}`,
+    /// `{path}.html`.
+    Path {
+        /// Text before the path: empty, or a prefix that begins with a slash
+        /// and ends without.
+        before: Box<str>,
+        /// Text behind the path.
+        after: Box<str>,
+    },
+    /// A decoded path, which begins with a slash: `/index.html`.
+    Fixed(Box<str>),
+}
+
+/// Bytes of the largest request body, unless a site says otherwise: 100 MiB.
+pub(crate) const DEFAULT_BODY_LIMIT: u64 = 100 << 20;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_prefix_ends_at_a_segment() {
+        for (prefix, path, expected) in [
+            ("", "/", true),
+            ("", "/a", true),
+            ("", "*", true),
+            ("/api", "/api", true),
+            ("/api", "/api/", true),
+            ("/api", "/api/v1", true),
+            ("/api", "/apis", false),
+            ("/api", "/api%2Fv1", false),
+            ("/api", "/", false),
+            ("/api", "/Api", false),
+            ("/a/b", "/a/b/c", true),
+            ("/a/b", "/a", false),
+        ] {
+            let rule = Rule {
+                prefix: prefix.into(),
+                action: Action::Status {
+                    code: StatusCode::NOT_FOUND,
+                    text: None,
+                },
+                options: None,
+            };
+            assert_eq!(rule.matches(path), expected, "{prefix} {path}");
+        }
+    }
+
+    #[test]
+    fn a_media_range_ignores_case_and_parameters() {
+        let text = MediaRange::Type("text/".into());
+        let css = MediaRange::Exact("text/css".into());
+        for (content_type, in_text, in_css) in [
+            ("text/css", true, true),
+            ("Text/CSS; charset=utf-8", true, true),
+            ("text/html ;a=b", true, false),
+            ("image/png", false, false),
+            ("", false, false),
+        ] {
+            assert_eq!(text.contains(content_type), in_text, "{content_type}");
+            assert_eq!(css.contains(content_type), in_css, "{content_type}");
+            assert!(MediaRange::Any.contains(content_type));
+        }
+    }
+}

@@ -1,0 +1,58 @@
+//! Fills `{tenant}` in the folders of a site.
+
+use std::sync::Arc;
+
+use sekisho_certs::Tenant;
+
+use super::Site;
+use super::error::{Below, Checked, Wrong};
+use super::root::Root;
+use super::rule::{Action, Rule};
+
+impl Site {
+    /// Returns the site of a host of this tenant: the same site if no folder
+    /// depends on the tenant.
+    ///
+    /// # Errors
+    /// If a folder does, and the tenant's name is no folder's name.
+    pub(crate) fn of_tenant(&self, tenant: &Tenant) -> Checked<Self> {
+        let mut rules: Vec<Option<Rule>> = Vec::new();
+        for rule in &*self.0 {
+            rules.push(rule_of(rule, tenant)?);
+        }
+        if rules.iter().all(Option::is_none) {
+            return Ok(self.clone());
+        }
+        let rules = rules.into_iter().zip(&*self.0);
+        Ok(Self(
+            rules
+                .map(|(new, old)| new.unwrap_or_else(|| old.clone()))
+                .collect(),
+        ))
+    }
+}
+
+/// Returns a rule with filled folders. None if none depends on the tenant.
+fn rule_of(rule: &Rule, tenant: &Tenant) -> Checked<Option<Rule>> {
+    let fill = |root: &Root| root.fill_tenant(tenant).map_err(Wrong::new);
+    let root = match &rule.action {
+        Action::Files(root) => fill(root).below("root")?,
+        _ => None,
+    };
+    let errors = rule
+        .options
+        .as_ref()
+        .and_then(|options| options.errors.as_ref());
+    let errors = errors.map_or(Ok(None), |errors| fill(errors).below("errors"))?;
+    if root.is_none() && errors.is_none() {
+        return Ok(None);
+    }
+    let mut rule = rule.clone();
+    if let Some(root) = root {
+        rule.action = Action::Files(root);
+    }
+    if let (Some(errors), Some(options)) = (errors, &mut rule.options) {
+        Arc::make_mut(options).errors = Some(errors);
+    }
+    Ok(Some(rule))
+}
