@@ -139,6 +139,7 @@ impl Config {
             trusted: self.listen.trusted.clone(),
             defaults: self.defaults.clone(),
             limits: self.limits,
+            name_servers: Vec::new(),
         }
     }
 

@@ -135,6 +135,7 @@ fn serve(challenges: Challenges) -> Addresses {
         trusted: Networks::default(),
         defaults: Defaults::default(),
         limits: LIMITS,
+        name_servers: Vec::new(),
     };
     let server = Server::build(settings, parts).unwrap();
     let addresses = server.addresses().clone();

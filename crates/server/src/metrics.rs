@@ -2,6 +2,7 @@
 
 mod labels;
 mod process;
+mod upstream;
 
 use std::array;
 use std::fmt;
@@ -14,8 +15,9 @@ use sekisho_certs::metrics::{
     Collector, Counter, Counters, DescriptorEncoder, Gauge, InGauge, Registry, gauge,
 };
 
-pub use labels::{HandshakeResult, LookupResult, ProxyHeaderResult};
+pub use labels::{HandshakeResult, LookupResult, ProxyHeaderResult, Resolution, UpstreamResult};
 pub use process::register_process;
+pub(crate) use upstream::UpstreamMetrics;
 
 /// What connections count. Shared behind one `Arc` by all workers.
 ///
@@ -33,6 +35,7 @@ pub struct Metrics {
     open: Gauge,
     certificate_waits: Gauge,
     start_up_micros: AtomicU64,
+    upstream: UpstreamMetrics,
 }
 
 impl Metrics {
@@ -74,6 +77,7 @@ impl Metrics {
         registry.register("connections_open", "Open connections", self.open.clone());
         let help = "Handshakes and requests that wait for a certificate";
         registry.register("certificate_waits", help, self.certificate_waits.clone());
+        self.upstream.register(registry);
         registry.register_collector(Box::new(Arc::clone(self)));
     }
 
@@ -137,6 +141,11 @@ impl Metrics {
         // `StatusCode` holds 100 to 999; what is beyond 5xx counts as 5xx.
         let class = usize::from(status.as_u16() / 100).min(STATUS_CLASSES.len());
         self.requests[class - 1].inc();
+    }
+
+    /// What requests to upstream servers count.
+    pub(crate) fn upstream(&self) -> &UpstreamMetrics {
+        &self.upstream
     }
 
     /// Notes that the server accepts connections, and how long that took from

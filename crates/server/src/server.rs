@@ -8,6 +8,7 @@ use std::thread;
 
 use sekisho_certs::{Challenges, Clock, Lookup};
 use tokio::sync::oneshot;
+use tokio::task::JoinSet;
 
 use crate::access_log::AccessLog;
 use crate::budget::Budget;
@@ -20,6 +21,7 @@ use crate::respond::Responder;
 use crate::settings::Settings;
 use crate::shared::Shared;
 use crate::shutdown::Shutdown;
+use crate::upstream::{Background, Servers};
 use crate::virtual_host::VirtualHost;
 use crate::worker::{Socket, Worker, Working};
 
@@ -27,6 +29,7 @@ use crate::worker::{Socket, Worker, Working};
 pub struct Server {
     workers: Vec<Worker>,
     addresses: Addresses,
+    background: Background,
 }
 
 /// Addresses that a server listens on, with the ports that the system chose.
@@ -76,7 +79,10 @@ impl Server {
             https: bound(&https),
             http: bound(&http),
         };
+        let (upstream_servers, background) =
+            Servers::new(Arc::clone(&parts.metrics), settings.name_servers);
         let shared = Arc::new(Shared {
+            upstream_servers,
             lookup: parts.lookup,
             budget: Budget::new(&settings.limits),
             metrics: parts.metrics,
@@ -109,7 +115,11 @@ impl Server {
             .collect();
         deal(https, true, &mut workers);
         deal(http, false, &mut workers);
-        Ok(Self { workers, addresses })
+        Ok(Self {
+            workers,
+            addresses,
+            background,
+        })
     }
 
     /// Returns the bound addresses.
@@ -125,6 +135,9 @@ impl Server {
     /// [`Error::Worker`] if a thread or its runtime can't be made, or a worker
     /// panicked. The other workers are ended then.
     pub async fn run(self, shutdown: Shutdown) -> Result<(), Error> {
+        // Ends with this future.
+        let mut background = JoinSet::new();
+        background.spawn(self.background.run());
         let mut ends = Vec::with_capacity(self.workers.len());
         for (number, worker) in self.workers.into_iter().enumerate() {
             match start(number, worker, shutdown.clone()) {

@@ -26,6 +26,9 @@ pub struct Settings {
     pub defaults: Defaults,
     /// Bounds on time and number.
     pub limits: Limits,
+    /// Recursive name servers that resolve the names of upstream servers; if
+    /// empty, those of `/etc/resolv.conf`.
+    pub name_servers: Vec<SocketAddr>,
 }
 
 /// Hosts that clients without SNI get.

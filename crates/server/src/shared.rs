@@ -12,6 +12,7 @@ use crate::metrics::Metrics;
 use crate::network::Networks;
 use crate::respond::Responder;
 use crate::settings::{Defaults, Limits};
+use crate::upstream::Servers;
 use crate::virtual_host::VirtualHost;
 
 /// State that all workers share. No lock of it is held across an await.
@@ -33,6 +34,9 @@ pub(crate) struct Shared {
     /// `[log] access`; none by default.
     pub(crate) access_log: Option<Arc<AccessLog>>,
     pub(crate) log_limits: LogLimits,
+    /// State of upstream servers.
+    #[allow(dead_code, reason = "read by the reverse proxy")]
+    pub(crate) upstream_servers: Servers,
     /// Port of HTTPS in redirects from plain HTTP.
     pub(crate) https_port: u16,
     /// Hook that each worker calls first, on its own runtime. A store with

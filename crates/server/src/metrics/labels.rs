@@ -115,3 +115,33 @@ labels! {
         TimedOut = "timed_out",
     }
 }
+
+labels! {
+    /// How a request to an upstream server ended.
+    UpstreamResult {
+        /// With an answer.
+        Answered = "answered",
+        /// With an answer of 502, 503 or 504.
+        Unavailable = "unavailable",
+        /// Without a connection.
+        Unreachable = "unreachable",
+        /// With a connection, without an answer.
+        NoAnswer = "no_answer",
+        /// Before any of these, as when the client left.
+        Abandoned = "abandoned",
+        /// Too many requests waited for a connection, or for too long.
+        Refused = "refused",
+    }
+}
+
+labels! {
+    /// How a question for the addresses of an upstream server ended.
+    Resolution {
+        /// With addresses.
+        Found = "found",
+        /// The name has none.
+        Absent = "absent",
+        /// Without an answer.
+        Failed = "failed",
+    }
+}

@@ -58,6 +58,7 @@ impl Default for Setup {
                 trusted: Networks::default(),
                 defaults: Defaults::default(),
                 limits: LIMITS,
+                name_servers: Vec::new(),
             },
             site: Site::not_found(),
             allow: vec![std::env::temp_dir()],

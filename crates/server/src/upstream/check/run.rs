@@ -1,0 +1,71 @@
+//! Runs active checks, each until it is no longer used.
+
+use std::future::Future;
+use std::sync::Arc;
+
+use tokio::sync::mpsc;
+use tokio::task::JoinSet;
+use tokio::time::{Instant, sleep_until, timeout};
+
+use super::{Check, Started};
+use crate::upstream::servers::Server;
+
+/// Checks that workers start, to be run on the background runtime.
+pub(in crate::upstream) struct Checking(mpsc::Receiver<Started>);
+
+impl Checking {
+    pub(super) fn new(started: mpsc::Receiver<Started>) -> Self {
+        Self(started)
+    }
+
+    /// Runs checks until this future is dropped. `probe` sends the request of one
+    /// and judges the answer; an error says what is wrong.
+    pub(in crate::upstream) async fn run<P, F>(mut self, probe: P)
+    where
+        P: Fn(Arc<Server>, Arc<Check>) -> F + Clone + Send + 'static,
+        F: Future<Output = Result<(), String>> + Send + 'static,
+    {
+        let mut running = JoinSet::new();
+        loop {
+            tokio::select! {
+                started = self.0.recv() => match started {
+                    Some(started) => drop(running.spawn(started.run(probe.clone()))),
+                    None => return,
+                },
+                Some(_) = running.join_next() => {}
+            }
+        }
+    }
+}
+
+impl Started {
+    /// Sends a request per interval until no site uses the check.
+    async fn run<P, F>(self, probe: P)
+    where
+        P: Fn(Arc<Server>, Arc<Check>) -> F,
+        F: Future<Output = Result<(), String>>,
+    {
+        let Self {
+            server,
+            check,
+            place: _place,
+        } = self;
+        let (asks, common) = (&check.asks.check, &server.common);
+        loop {
+            let begun = Instant::now();
+            let probe = probe(Arc::clone(&server), Arc::clone(&check));
+            let probed = timeout(asks.timeout, probe).await;
+            let probed = probed.unwrap_or_else(|_| Err(format!("late after {:?}", asks.timeout)));
+            if probed.is_err() {
+                common.metrics.upstream().checks_failed.inc();
+            }
+            if check.note(probed.is_ok()) {
+                common.check_turned(&server.identity.address, probed.err());
+            }
+            sleep_until(begun + asks.interval).await;
+            if server.checks.remove_unused(&check, common.now()) {
+                return;
+            }
+        }
+    }
+}

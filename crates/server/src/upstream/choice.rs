@@ -1,0 +1,151 @@
+//! Choice of a server: which of a site's servers gets a request.
+
+pub(super) mod draw;
+pub(super) mod rendezvous;
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use super::health::Standing;
+use super::servers::{Affinity, Server, Servers};
+use crate::site::{Balance, Upstream, UpstreamOptions};
+use draw::Load;
+
+/// Choice for one request.
+pub(super) struct Choice<'a> {
+    pub(super) servers: &'a Servers,
+    pub(super) upstream: &'a Arc<Upstream>,
+    pub(super) options: &'a UpstreamOptions,
+    pub(super) by: &'a Affinity<'a>,
+    /// Indices of the servers that had the request already.
+    pub(super) tried: &'a [usize],
+    pub(super) now: u64,
+}
+
+/// Server with its index.
+type Picked = (usize, Arc<Server>);
+
+impl Choice<'_> {
+    /// Returns the server, and its index:
+    ///
+    /// 1. the one that the client or its cookie keeps, if the site asks for that;
+    /// 2. else the less loaded of two at random;
+    /// 3. if that takes no requests, or has no free connection, the least loaded of
+    ///    all, those with a free connection first;
+    /// 4. if all are ejected or fail their checks, the one whose pause ends first.
+    ///
+    /// None if all were tried.
+    pub(super) fn server(&self) -> Option<Picked> {
+        let picked = match self.key() {
+            Some(key) => self.keeper(key, true).or_else(|| self.keeper(key, false)),
+            None => self
+                .less_loaded()
+                .or_else(|| self.least_loaded(true))
+                .or_else(|| self.least_loaded(false)),
+        };
+        picked.or_else(|| self.first_to_come_back())
+    }
+
+    fn key(&self) -> Option<u64> {
+        match &self.options.balance {
+            Balance::LeastInFlight => None,
+            Balance::ClientAddress => Some(rendezvous::client(self.by.client)),
+            Balance::Cookie(_) => self.by.cookie.map(rendezvous::cookie),
+        }
+    }
+
+    /// Returns the indices and weights of the servers that were not tried.
+    fn untried(&self) -> impl Iterator<Item = (usize, u16)> + Clone {
+        let servers = self.upstream.servers.iter().enumerate();
+        let untried = servers.filter(|(index, _)| !self.tried.contains(index));
+        untried.map(|(index, server)| (index, server.weight))
+    }
+
+    /// Returns the servers that were not tried and take requests. `due` adds those
+    /// whose pause is over: another request may claim one first.
+    fn taking(&self, due: bool) -> impl Iterator<Item = Picked> {
+        let servers = self.untried().map(|(index, _)| self.picked(index));
+        servers.filter(move |(_, server)| {
+            let takes = match server.health.standing(self.now) {
+                Standing::Healthy => true,
+                Standing::Due => due,
+                Standing::Ejected(_) => false,
+            };
+            takes && !self.is_down(server)
+        })
+    }
+
+    fn less_loaded(&self) -> Option<Picked> {
+        let (first, second) = draw::two(self.untried(), self.servers.random())?;
+        let mut picked = self.picked(first);
+        if let Some(other) = second.map(|second| self.picked(second))
+            && self.load(&other).is_below(self.load(&picked))
+        {
+            picked = other;
+        }
+        (self.has_room(&picked) && self.takes(&picked)).then_some(picked)
+    }
+
+    fn least_loaded(&self, due: bool) -> Option<Picked> {
+        let is_better =
+            |one: &Picked, other: &Picked| match (self.has_room(one), self.has_room(other)) {
+                (true, false) => true,
+                (false, true) => false,
+                _ => self.load(one).is_below(self.load(other)),
+            };
+        let least = self
+            .taking(due)
+            .reduce(|least, one| if is_better(&one, &least) { one } else { least });
+        least.filter(|least| self.takes(least))
+    }
+
+    fn keeper(&self, key: u64, due: bool) -> Option<Picked> {
+        let score = |(index, _): &Picked| {
+            let server = &self.upstream.servers[*index];
+            rendezvous::score(key, &server.address, server.weight)
+        };
+        let best = self
+            .taking(due)
+            .max_by(|one, other| score(one).total_cmp(&score(other)));
+        best.filter(|best| self.takes(best))
+    }
+
+    fn first_to_come_back(&self) -> Option<Picked> {
+        let servers = self.untried().map(|(index, _)| self.picked(index));
+        servers.min_by_key(|(_, server)| (server.health.standing(self.now), self.is_down(server)))
+    }
+
+    fn picked(&self, index: usize) -> Picked {
+        let address = &self.upstream.servers[index].address;
+        (index, self.servers.server(address, self.options))
+    }
+
+    /// Tells whether a server takes this request. Of those that come when its pause
+    /// is over, it takes one.
+    fn takes(&self, (_, server): &Picked) -> bool {
+        !self.is_down(server)
+            && match server.health.standing(self.now) {
+                Standing::Healthy => true,
+                Standing::Due => server.health.claim(self.now),
+                Standing::Ejected(_) => false,
+            }
+    }
+
+    /// Tells whether the site's check of a server failed.
+    fn is_down(&self, server: &Arc<Server>) -> bool {
+        server
+            .checks
+            .is_down(server, self.upstream, self.by, self.now)
+    }
+
+    fn has_room(&self, (_, server): &Picked) -> bool {
+        server.slots.has_room(self.options.connections)
+    }
+
+    fn load(&self, (index, server): &Picked) -> Load {
+        Load {
+            in_flight: server.in_flight.load(Ordering::Relaxed),
+            weight: self.upstream.servers[*index].weight,
+        }
+    }
+}

@@ -1,0 +1,180 @@
+//! The server that was chosen for a request, until the request ends.
+
+use std::net::{IpAddr, SocketAddr};
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use http::StatusCode;
+use tokio::time::Instant;
+
+use super::health::Failure;
+use super::limits::{Bounds, Denied, Slot, Slots};
+use super::resolve::Unresolved;
+use super::servers::Server;
+use crate::metrics::UpstreamResult;
+use crate::site::{Address, UpstreamOptions};
+
+/// Server that a request goes to. The request counts as in flight until this is
+/// dropped: after the last byte of the answer.
+pub(crate) struct Chosen {
+    index: usize,
+    pub(super) server: Arc<Server>,
+    /// Hash of the request's host.
+    host: u64,
+    /// Hash of its tenant.
+    tenant: u64,
+    is_noted: bool,
+}
+
+/// How a request to a server ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Outcome {
+    /// An answer's head came.
+    Answered(StatusCode),
+    /// No connection came about: the name has no address, or connecting, TLS or
+    /// HTTP/2 failed.
+    Unreachable,
+    /// A new connection closed before an answer, or no answer came in time. A
+    /// reused connection that closed is no failure of its server.
+    NoAnswer,
+}
+
+/// Reason why no server can take a request: 503.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum Unavailable {
+    /// All servers were tried.
+    #[error("all servers of the upstream were tried")]
+    Tried,
+    /// Too many requests wait for a connection to the server.
+    #[error("too many requests wait for a connection to the server")]
+    Full,
+    /// No connection came free in time.
+    #[error("all connections to the server were in use for too long")]
+    TimedOut,
+}
+
+/// Addresses to connect to.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Addresses<'a> {
+    /// Not empty, in the order in which they are to be tried.
+    Tcp(Vec<SocketAddr>),
+    Unix(&'a Path),
+}
+
+impl Chosen {
+    pub(super) fn new(index: usize, server: Arc<Server>, host: u64, tenant: u64) -> Self {
+        server.in_flight.fetch_add(1, Ordering::Relaxed);
+        Self {
+            index,
+            server,
+            host,
+            tenant,
+            is_noted: false,
+        }
+    }
+
+    /// Returns the place of the server in `Upstream::servers`.
+    pub(crate) fn index(&self) -> usize {
+        self.index
+    }
+
+    /// Waits for the right to use one connection to the server. To be held while a
+    /// connection of HTTP/1.1 has this request, or as long as one of HTTP/2 is open.
+    ///
+    /// The wait is as long as one for a connection that is being made may be.
+    ///
+    /// # Errors
+    /// [`Unavailable::Full`] and [`Unavailable::TimedOut`].
+    pub(crate) async fn slot(&mut self, options: &UpstreamOptions) -> Result<Slot, Unavailable> {
+        let bounds = Bounds {
+            connections: options.connections,
+            waiting: options.waiting,
+        };
+        let until = Instant::now() + options.timeouts.connect;
+        let slot = Slots::enter(&self.server.slots, self.host, bounds, until).await;
+        slot.map_err(|denied| {
+            self.count(UpstreamResult::Refused);
+            match denied {
+                Denied::Full => Unavailable::Full,
+                Denied::TimedOut => Unavailable::TimedOut,
+            }
+        })
+    }
+
+    /// Returns the server's addresses. Only a name is waited for, 5 s at most.
+    ///
+    /// # Errors
+    /// [`Unresolved`].
+    pub(crate) async fn addresses(&self) -> Result<Addresses<'_>, Unresolved> {
+        let (host, port) = match &self.server.identity.address {
+            Address::Unix(path) => return Ok(Addresses::Unix(path)),
+            Address::Tcp { host, port } => (host, *port),
+        };
+        if let Ok(ip) = host.parse::<IpAddr>() {
+            return Ok(Addresses::Tcp(vec![(ip, port).into()]));
+        }
+        let ips = self.server.common.names.resolve(host).await?;
+        Ok(Addresses::Tcp(turned(&ips, port, self.host)))
+    }
+
+    /// Notes how the request ended, for the server's health.
+    pub(crate) fn note(&mut self, outcome: Outcome) {
+        let server = &self.server;
+        let (result, failure) = match outcome {
+            Outcome::Answered(
+                StatusCode::BAD_GATEWAY
+                | StatusCode::SERVICE_UNAVAILABLE
+                | StatusCode::GATEWAY_TIMEOUT,
+            ) => (UpstreamResult::Unavailable, Some(Failure::Application)),
+            Outcome::Answered(_) => (UpstreamResult::Answered, None),
+            Outcome::Unreachable => (UpstreamResult::Unreachable, Some(Failure::Unreachable)),
+            Outcome::NoAnswer => (UpstreamResult::NoAnswer, Some(Failure::Application)),
+        };
+        match failure {
+            None => server.succeeded(),
+            Some(failure) => server.failed(failure, self.tenant),
+        }
+        self.count(result);
+    }
+
+    /// Takes a retry from the server's budget; false if there is none.
+    pub(crate) fn may_retry(&self) -> bool {
+        let (common, retries) = (&self.server.common, &self.server.retries);
+        let may = retries.take(common.now());
+        if may {
+            common.metrics.upstream().retries.inc();
+        }
+        may
+    }
+
+    fn count(&mut self, result: UpstreamResult) {
+        self.is_noted = true;
+        self.server.common.metrics.upstream().request(result);
+    }
+}
+
+impl Drop for Chosen {
+    fn drop(&mut self) {
+        self.server.in_flight.fetch_sub(1, Ordering::Relaxed);
+        if !self.is_noted {
+            self.count(UpstreamResult::Abandoned);
+        }
+    }
+}
+
+/// Turns the addresses of each family by a hash: hosts whose server is one name with
+/// several addresses spread over them.
+fn turned(ips: &[IpAddr], port: u16, by: u64) -> Vec<SocketAddr> {
+    let first_v6 = ips.iter().position(IpAddr::is_ipv6).unwrap_or(ips.len());
+    let (v4, v6) = ips.split_at(first_v6);
+    let mut turned = Vec::with_capacity(ips.len());
+    for family in [v4, v6].into_iter().filter(|family| !family.is_empty()) {
+        let length = family.len();
+        #[expect(clippy::cast_possible_truncation, reason = "any number will do")]
+        let (before, from) = family.split_at(by as usize % length);
+        let family = from.iter().chain(before);
+        turned.extend(family.map(|ip| SocketAddr::new(*ip, port)));
+    }
+    turned
+}

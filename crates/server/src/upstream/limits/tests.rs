@@ -1,0 +1,177 @@
+use std::time::Duration;
+
+use futures_util::FutureExt as _;
+use tokio::task::JoinHandle;
+use tokio::time::advance;
+
+use super::*;
+
+const A: u64 = 1;
+const B: u64 = 2;
+
+fn bounds(connections: u32, waiting: u32) -> Bounds {
+    Bounds {
+        connections,
+        waiting,
+    }
+}
+
+fn later() -> Instant {
+    Instant::now() + Duration::from_secs(5)
+}
+
+/// Takes a slot that is free.
+fn taken(slots: &Arc<Slots>, connections: u32) -> Slot {
+    let entered = Slots::enter(slots, A, bounds(connections, 0), later());
+    let entered = entered.now_or_never();
+    entered.expect("no wait").expect("a slot")
+}
+
+/// Begins to wait for a slot of this many.
+async fn waits(
+    slots: &Arc<Slots>,
+    host: u64,
+    connections: u32,
+    waiting: u32,
+) -> JoinHandle<Result<Slot, Denied>> {
+    let slots = Arc::clone(slots);
+    let waits = tokio::spawn(async move {
+        Slots::enter(&slots, host, bounds(connections, waiting), later()).await
+    });
+    tokio::task::yield_now().await;
+    waits
+}
+
+async fn denied(waits: JoinHandle<Result<Slot, Denied>>) -> Denied {
+    waits.await.unwrap().expect_err("no slot")
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_returned_slot_goes_to_the_one_that_waits() {
+    let slots = Arc::new(Slots::default());
+    let first = taken(&slots, 1);
+    let second = waits(&slots, A, 1, 8).await;
+    assert!(!second.is_finished());
+    drop(first);
+    let second = second.await.unwrap().unwrap();
+    assert!(!slots.has_room(1));
+    drop(second);
+    assert!(slots.has_room(1));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_wait_ends_at_its_deadline() {
+    let slots = Arc::new(Slots::default());
+    let held = taken(&slots, 1);
+    let waiting = waits(&slots, A, 1, 8).await;
+    advance(Duration::from_millis(5_001)).await;
+    assert_eq!(denied(waiting).await, Denied::TimedOut);
+    drop(held);
+    // The one that left keeps nothing.
+    drop(taken(&slots, 1));
+}
+
+#[tokio::test(start_paused = true)]
+async fn more_than_the_queue_holds_are_refused() {
+    let slots = Arc::new(Slots::default());
+    let _held = taken(&slots, 1);
+    let _first = waits(&slots, A, 1, 1).await;
+    assert_eq!(denied(waits(&slots, A, 1, 1).await).await, Denied::Full);
+    let entered = Slots::enter(&slots, B, bounds(1, 0), later());
+    assert_eq!(entered.await.err(), Some(Denied::Full));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_host_that_fills_the_queue_makes_room_for_others() {
+    let slots = Arc::new(Slots::default());
+    let held = taken(&slots, 1);
+    let mut flood = Vec::new();
+    for _ in 0..4 {
+        flood.push(waits(&slots, A, 1, 4).await);
+    }
+    let other = waits(&slots, B, 1, 4).await;
+    let newest = flood.pop().unwrap();
+    assert_eq!(denied(newest).await, Denied::Full);
+    // Then the hosts take turns.
+    drop(held);
+    let first = flood.remove(0).await.unwrap().unwrap();
+    drop(first);
+    let other = other.await.unwrap().unwrap();
+    assert!(flood.iter().all(|one| !one.is_finished()));
+    drop(other);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_site_with_more_connections_does_not_wait_for_one_with_fewer() {
+    let slots = Arc::new(Slots::default());
+    let (first, _second) = (taken(&slots, 2), taken(&slots, 2));
+    let few = waits(&slots, A, 1, 8).await;
+    let many = waits(&slots, B, 3, 8).await;
+    let _many = many.await.unwrap().unwrap();
+    drop(first);
+    assert!(!few.is_finished());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_slot_is_not_lost_with_a_request_that_left() {
+    let slots = Arc::new(Slots::default());
+    let held = taken(&slots, 1);
+    let left = waits(&slots, A, 1, 8).await;
+    let stays = waits(&slots, A, 1, 8).await;
+    left.abort();
+    assert!(left.await.unwrap_err().is_cancelled());
+    drop(held);
+    drop(stays.await.unwrap().unwrap());
+    drop(taken(&slots, 1));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn no_slot_is_lost_or_made_between_threads() {
+    const CONNECTIONS: u32 = 3;
+    let slots = Arc::new(Slots::default());
+    let most = Arc::new(AtomicU32::new(0));
+    let tasks: Vec<_> = (0..8)
+        .map(|host| {
+            let (slots, most) = (Arc::clone(&slots), Arc::clone(&most));
+            tokio::spawn(async move {
+                for _ in 0..500 {
+                    let bounds = bounds(CONNECTIONS, 64);
+                    let slot = Slots::enter(&slots, host, bounds, later()).await.unwrap();
+                    most.fetch_max(slots.in_use.load(Ordering::SeqCst), Ordering::SeqCst);
+                    tokio::task::yield_now().await;
+                    drop(slot);
+                }
+            })
+        })
+        .collect();
+    for task in tasks {
+        task.await.unwrap();
+    }
+    assert!(most.load(Ordering::SeqCst) <= CONNECTIONS);
+    assert_eq!(slots.in_use.load(Ordering::SeqCst), 0);
+    assert_eq!(slots.waiting.load(Ordering::SeqCst), 0);
+}
+
+fn takes(retries: &Retries, now: u64) -> usize {
+    (0..1000).take_while(|_| retries.take(now)).count()
+}
+
+#[test]
+fn a_server_without_requests_has_three_retries_per_second() {
+    let retries = Retries::new(1);
+    assert_eq!(takes(&retries, 1), 3);
+    assert_eq!(takes(&retries, 1_001), 3);
+    assert_eq!(takes(&retries, 1_300), 0);
+    assert_eq!(takes(&retries, 1_335), 1);
+    assert_eq!(takes(&retries, u64::MAX), 100);
+}
+
+#[test]
+fn a_fifth_of_the_requests_may_be_retried() {
+    let retries = Retries::new(1);
+    takes(&retries, 1);
+    (0..50).for_each(|_| retries.request());
+    assert_eq!(takes(&retries, 1), 10);
+    (0..10_000).for_each(|_| retries.request());
+    assert_eq!(takes(&retries, 1), 100);
+}

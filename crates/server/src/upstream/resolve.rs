@@ -1,0 +1,252 @@
+//! Addresses of upstream servers' names.
+//!
+//! Names are resolved on the background runtime, never on a worker: a task and a
+//! socket exist while a question is open, none before the first name. Answers are
+//! kept for their TTL, 1 s to 5 min. After it, a request waits for the next answer;
+//! if that takes more than 1 s or fails, the old one is used for 5 min more.
+
+mod ask;
+
+use std::hash::RandomState;
+use std::net::{IpAddr, SocketAddr};
+use std::pin::pin;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use quick_cache::sync::Cache;
+use quick_cache::{Lifecycle, OptionsBuilder, UnitWeighter};
+use tokio::sync::{Notify, mpsc};
+use tokio::time::{Instant, timeout_at};
+
+use crate::metrics::Metrics;
+pub(super) use ask::Asking;
+
+/// Names with their addresses, shared by all workers. Bounded: the names that were
+/// not asked for lately are forgotten.
+pub(super) struct Names {
+    names: Cache<Box<str>, Arc<Name>, UnitWeighter, RandomState, InUse>,
+    questions: mpsc::Sender<Question>,
+}
+
+/// Reason why a name has no addresses.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum Unresolved {
+    /// The name is not there, or has no address.
+    #[error("the name leads to no address")]
+    Absent,
+    /// No answer.
+    #[error("{0}")]
+    Failed(Arc<str>),
+}
+
+/// A name, and what is known of it.
+#[derive(Debug)]
+struct Name {
+    name: Box<str>,
+    known: Mutex<Known>,
+    /// Notified when an answer, or its failure, is known.
+    settled: Notify,
+}
+
+#[derive(Debug, Default)]
+struct Known {
+    answer: Option<Answer>,
+    /// Last failure, and until when it is remembered.
+    failure: Option<(Arc<str>, Instant)>,
+    is_asked: bool,
+}
+
+#[derive(Clone, Debug)]
+struct Answer {
+    /// None if the name has no address.
+    ips: Arc<[IpAddr]>,
+    expires: Instant,
+}
+
+/// Question for a name's addresses. Dropping it unanswered settles it as failed.
+struct Question(Option<Arc<Name>>);
+
+/// Next step of a request that wants to know a name's addresses.
+enum Step {
+    Take(Result<Arc<[IpAddr]>, Unresolved>),
+    /// Wait until the question is settled; `ask` it first. Meanwhile the old
+    /// addresses are still good.
+    Wait {
+        ask: bool,
+        old: Option<Arc<[IpAddr]>>,
+    },
+}
+
+/// Keeps names that are being asked for, with the requests that wait for them.
+#[derive(Clone, Debug)]
+struct InUse;
+
+impl Names {
+    /// Makes an empty cache, and what asks these name servers for it; those of
+    /// `/etc/resolv.conf` if there are none.
+    pub(super) fn new(servers: Vec<SocketAddr>, metrics: Arc<Metrics>) -> (Self, Asking) {
+        let (names, questions) = Self::queueing();
+        (names, Asking::new(questions, servers, metrics))
+    }
+
+    fn queueing() -> (Self, mpsc::Receiver<Question>) {
+        let (questions, asked) = mpsc::channel(QUESTIONS);
+        let options = OptionsBuilder::new()
+            .shards(1)
+            .estimated_items_capacity(NAMES)
+            .weight_capacity(NAMES as u64)
+            .build()
+            .expect("capacity and estimate are given");
+        let names = Cache::with_options(options, UnitWeighter, RandomState::new(), InUse);
+        (Self { names, questions }, asked)
+    }
+
+    /// Returns the addresses of a name, one at least. Waits 5 s at most.
+    pub(super) async fn resolve(&self, name: &str) -> Result<Arc<[IpAddr]>, Unresolved> {
+        let begun = Instant::now();
+        let entry = self.entry(name);
+        loop {
+            // Registered before the look: an answer in between still notifies.
+            let mut settled = pin!(entry.settled.notified());
+            settled.as_mut().enable();
+            let old = match entry.step(Instant::now()) {
+                Step::Take(taken) => return taken,
+                Step::Wait { ask, old } => {
+                    if ask {
+                        self.ask(&entry);
+                    }
+                    old
+                }
+            };
+            let longest = if old.is_some() { REFRESH } else { DEADLINE };
+            if timeout_at(begun + longest, settled).await.is_err() {
+                return old.ok_or_else(|| Unresolved::Failed(LATE.into()));
+            }
+        }
+    }
+
+    fn entry(&self, name: &str) -> Arc<Name> {
+        if let Some(entry) = self.names.get(name) {
+            return entry;
+        }
+        let name: Box<str> = name.into();
+        let entry = self.names.get_or_insert_with(&name, || {
+            let name = Name {
+                name: name.clone(),
+                known: Mutex::default(),
+                settled: Notify::new(),
+            };
+            Ok::<_, std::convert::Infallible>(Arc::new(name))
+        });
+        entry.unwrap_or_else(|never| match never {})
+    }
+
+    /// Queues a question. One that finds no room is dropped, and thereby fails.
+    fn ask(&self, name: &Arc<Name>) {
+        let _ = self.questions.try_send(Question(Some(Arc::clone(name))));
+    }
+}
+
+impl Name {
+    fn step(&self, now: Instant) -> Step {
+        let mut known = self.lock();
+        let answer = known.answer.clone();
+        let taken = |answer: Answer| match answer.ips.is_empty() {
+            true => Step::Take(Err(Unresolved::Absent)),
+            false => Step::Take(Ok(answer.ips)),
+        };
+        if let Some(answer) = answer.clone().filter(|answer| now < answer.expires) {
+            return taken(answer);
+        }
+        let old = answer.filter(|old| !old.ips.is_empty() && now < old.expires + STALE);
+        if let Some((why, until)) = &known.failure
+            && now < *until
+        {
+            let failed = || Step::Take(Err(Unresolved::Failed(Arc::clone(why))));
+            return old.map_or_else(failed, taken);
+        }
+        let ask = !known.is_asked;
+        known.is_asked = true;
+        let old = old.map(|old| old.ips);
+        Step::Wait { ask, old }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Known> {
+        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Question {
+    fn name(&self) -> &str {
+        self.0.as_ref().map_or("", |name| &name.name)
+    }
+
+    /// Keeps addresses for their TTL, or that there are none.
+    fn answered(mut self, ips: &[IpAddr], ttl: Duration) {
+        let ttl = match ips {
+            [] => FAILURE,
+            _ => ttl.clamp(LEAST_TTL, MOST_TTL),
+        };
+        let answer = Answer {
+            ips: ips.into(),
+            expires: Instant::now() + ttl,
+        };
+        self.settle(|known| {
+            known.answer = Some(answer);
+            known.failure = None;
+        });
+    }
+
+    fn failed(mut self, why: &str) {
+        self.fail(why);
+    }
+
+    fn fail(&mut self, why: &str) {
+        let until = Instant::now() + FAILURE;
+        self.settle(|known| known.failure = Some((why.into(), until)));
+    }
+
+    fn settle(&mut self, change: impl FnOnce(&mut Known)) {
+        if let Some(name) = self.0.take() {
+            let mut known = name.lock();
+            change(&mut known);
+            known.is_asked = false;
+            drop(known);
+            name.settled.notify_waiters();
+        }
+    }
+}
+
+impl Drop for Question {
+    fn drop(&mut self) {
+        self.fail(BUSY);
+    }
+}
+
+impl Lifecycle<Box<str>, Arc<Name>> for InUse {
+    type RequestState = ();
+
+    fn is_pinned(&self, _: &Box<str>, name: &Arc<Name>) -> bool {
+        Arc::strong_count(name) > 1
+    }
+}
+
+/// Some 300 bytes each.
+const NAMES: usize = 4096;
+/// Questions that wait for their turn.
+const QUESTIONS: usize = 1024;
+/// Longest wait for the first answer.
+const DEADLINE: Duration = Duration::from_secs(5);
+/// Longest wait for a new answer while the old one is still good.
+const REFRESH: Duration = Duration::from_secs(1);
+const LEAST_TTL: Duration = Duration::from_secs(1);
+const MOST_TTL: Duration = Duration::from_secs(300);
+/// How long an old answer is good after its TTL, if there is no new one.
+const STALE: Duration = Duration::from_secs(300);
+/// How long a failure, and a name without addresses, are remembered.
+const FAILURE: Duration = Duration::from_secs(5);
+const LATE: &str = "no answer from the name servers within 5 s";
+const BUSY: &str = "too many names are being resolved";
+
+#[cfg(test)]
+mod tests;

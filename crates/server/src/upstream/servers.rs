@@ -1,0 +1,287 @@
+//! Upstream servers: the state that all sites and workers share of each.
+
+use std::convert::Infallible;
+use std::hash::{BuildHasher, Hash, Hasher};
+use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+
+use foldhash::fast::RandomState;
+use quick_cache::sync::Cache;
+use quick_cache::{Equivalent, Lifecycle, OptionsBuilder, UnitWeighter};
+use sekisho_certs::{HostName, Tenant};
+use tokio::time::Instant;
+
+use super::check::{Checking, Checks, Starting};
+use super::choice::{Choice, rendezvous};
+use super::chosen::{Chosen, Unavailable};
+use super::health::{Failure, Health};
+use super::limits::{Retries, Slots};
+use super::resolve::{Asking, Names};
+use crate::log_limiter::LogLimiter;
+use crate::metrics::Metrics;
+use crate::site::{Address, Upstream, UpstreamOptions, UpstreamTls};
+
+/// State of upstream servers: requests in flight, health, connections in use. Shared
+/// by all workers, and by all sites that name a server in the same way.
+///
+/// Bounded: servers that have had no request lately are forgotten, but none with a
+/// request in flight.
+pub(crate) struct Servers {
+    servers: Cache<Arc<Identity>, Arc<Server>, UnitWeighter, RandomState, InUse>,
+    common: Arc<Common>,
+    hasher: RandomState,
+    /// Number of the next draw.
+    draw: AtomicU64,
+}
+
+/// Parts that all servers use.
+pub(super) struct Common {
+    pub(super) names: Names,
+    pub(super) checks: Starting,
+    pub(super) metrics: Arc<Metrics>,
+    /// Begin of times in milliseconds.
+    epoch: Instant,
+    ejected: LogLimiter,
+    returned: LogLimiter,
+    turned: LogLimiter,
+}
+
+/// Work for servers that no worker does.
+pub(crate) struct Background {
+    pub(super) asking: Asking,
+    pub(super) checking: Checking,
+}
+
+/// Facts of a request that its server depends on.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Affinity<'a> {
+    pub(crate) client: IpAddr,
+    /// Value of the cookie that the site names.
+    pub(crate) cookie: Option<&'a [u8]>,
+    pub(crate) host: &'a HostName,
+    pub(crate) tenant: &'a Tenant,
+}
+
+/// Server as sites name it. Servers that differ in what TLS expects of them are
+/// different ones: a wrong CA in one tenant's site is no failure of another's server.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Identity {
+    pub(super) address: Address,
+    tls: Option<Arc<UpstreamTls>>,
+}
+
+/// Borrowed [`Identity`], for look-ups.
+#[derive(Clone, Copy, Hash)]
+struct IdentityRef<'a> {
+    address: &'a Address,
+    tls: Option<&'a UpstreamTls>,
+}
+
+/// State of one server.
+pub(super) struct Server {
+    pub(super) identity: Arc<Identity>,
+    pub(super) common: Arc<Common>,
+    /// Relaxed: a choice may see a number from a moment ago.
+    pub(super) in_flight: AtomicU32,
+    pub(super) health: Health,
+    pub(super) checks: Checks,
+    pub(super) slots: Arc<Slots>,
+    pub(super) retries: Retries,
+}
+
+/// Keeps servers that a request uses.
+#[derive(Clone, Debug)]
+struct InUse;
+
+impl Servers {
+    /// Makes the state of no server, and what works for it in the background. Names
+    /// are resolved by these name servers, or those of `/etc/resolv.conf` if there
+    /// are none.
+    pub(crate) fn new(metrics: Arc<Metrics>, name_servers: Vec<SocketAddr>) -> (Self, Background) {
+        let options = OptionsBuilder::new()
+            .shards(SHARDS)
+            .estimated_items_capacity(SERVERS)
+            .weight_capacity(SERVERS as u64)
+            .build()
+            .expect("capacity and estimate are given");
+        let hasher = RandomState::default();
+        let (names, asking) = Names::new(name_servers, Arc::clone(&metrics));
+        let (checks, checking) = Starting::new();
+        let servers = Self {
+            servers: Cache::with_options(options, UnitWeighter, hasher.clone(), InUse),
+            common: Arc::new(Common {
+                names,
+                checks,
+                metrics,
+                epoch: Instant::now(),
+                ejected: LogLimiter::default(),
+                returned: LogLimiter::default(),
+                turned: LogLimiter::default(),
+            }),
+            hasher,
+            draw: AtomicU64::new(0),
+        };
+        (servers, Background { asking, checking })
+    }
+
+    /// Chooses the server of a request, other than those `tried` already.
+    ///
+    /// A healthy server with a free connection comes first. If all are ejected, the
+    /// one whose pause ends first is tried all the same.
+    ///
+    /// # Errors
+    /// [`Unavailable::Tried`].
+    pub(crate) fn choose(
+        &self,
+        upstream: &Arc<Upstream>,
+        by: &Affinity<'_>,
+        tried: &[usize],
+    ) -> Result<Chosen, Unavailable> {
+        let choice = Choice {
+            servers: self,
+            upstream,
+            options: upstream.options(),
+            by,
+            tried,
+            now: self.common.now(),
+        };
+        let (index, server) = choice.server().ok_or(Unavailable::Tried)?;
+        let tenant = self.hasher.hash_one(by.tenant) | 1;
+        server.health.used_by(tenant, choice.now);
+        if tried.is_empty() {
+            server.retries.request();
+        }
+        let host = self.hasher.hash_one(by.host);
+        Ok(Chosen::new(index, server, host, tenant))
+    }
+
+    /// Returns the state of a server.
+    pub(super) fn server(&self, address: &Address, options: &UpstreamOptions) -> Arc<Server> {
+        let tls = options.tls.as_ref();
+        let identity = IdentityRef {
+            address,
+            tls: tls.map(|tls| &**tls),
+        };
+        if let Some(server) = self.servers.get(&identity) {
+            return server;
+        }
+        let identity = Arc::new(Identity {
+            address: address.clone(),
+            tls: tls.cloned(),
+        });
+        let server = self.servers.get_or_insert_with(&Arc::clone(&identity), || {
+            Ok::<_, Infallible>(Arc::new(Server {
+                identity,
+                in_flight: AtomicU32::new(0),
+                health: Health::default(),
+                checks: Checks::default(),
+                slots: Arc::default(),
+                retries: Retries::new(self.common.now()),
+                common: Arc::clone(&self.common),
+            }))
+        });
+        server.unwrap_or_else(|never| match never {})
+    }
+
+    pub(super) fn random(&self) -> u64 {
+        // Relaxed: the number need only be another one.
+        let draw = self.draw.fetch_add(1, Ordering::Relaxed);
+        rendezvous::mix(self.hasher.hash_one(draw))
+    }
+}
+
+impl Background {
+    /// Resolves names until this future is dropped.
+    pub(crate) async fn run(self) {
+        self.asking.run().await;
+    }
+}
+
+impl Common {
+    /// Returns the milliseconds since the epoch; never 0.
+    pub(super) fn now(&self) -> u64 {
+        let millis = self.epoch.elapsed().as_millis();
+        u64::try_from(millis).unwrap_or(u64::MAX - 1) + 1
+    }
+
+    /// Logs that a server's check fails from now on, and why, or no longer does.
+    pub(super) fn check_turned(&self, server: &Address, problem: Option<String>) {
+        let Some(others) = self.turned.allow() else {
+            return;
+        };
+        match problem {
+            Some(problem) => tracing::warn!(
+                %server, problem, others,
+                "upstream server is down: its check failed twice in a row"
+            ),
+            None => tracing::info!(%server, others, "upstream server is up: its check succeeded"),
+        }
+    }
+}
+
+impl Server {
+    pub(super) fn succeeded(&self) {
+        if self.health.succeeded()
+            && let Some(others) = self.common.returned.allow()
+        {
+            let server = &self.identity.address;
+            tracing::info!(%server, others, "upstream server answers again");
+        }
+    }
+
+    pub(super) fn failed(&self, failure: Failure, tenant: u64) {
+        let (now, metrics) = (self.common.now(), self.common.metrics.upstream());
+        let jitter = rendezvous::mix(now ^ tenant);
+        let health = &self.health;
+        let pause = health.failed(failure, tenant, now, jitter, || metrics.ejected());
+        let Some(pause) = pause else { return };
+        metrics.ejections.inc();
+        if let Some(others) = self.common.ejected.allow() {
+            let (server, pause_s) = (&self.identity.address, pause.as_secs_f32());
+            tracing::warn!(
+                %server, pause_s, others,
+                "upstream server ejected: it failed several times in a row; sites use their \
+                 other servers meanwhile"
+            );
+        }
+    }
+}
+
+impl Identity {
+    fn as_ref(&self) -> IdentityRef<'_> {
+        IdentityRef {
+            address: &self.address,
+            tls: self.tls.as_deref(),
+        }
+    }
+}
+
+impl Hash for Identity {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.as_ref().hash(state);
+    }
+}
+
+impl Equivalent<Arc<Identity>> for IdentityRef<'_> {
+    fn equivalent(&self, key: &Arc<Identity>) -> bool {
+        *self.address == key.address && self.tls == key.tls.as_deref()
+    }
+}
+
+impl Lifecycle<Arc<Identity>, Arc<Server>> for InUse {
+    type RequestState = ();
+
+    fn is_pinned(&self, _: &Arc<Identity>, server: &Arc<Server>) -> bool {
+        // Each request in flight holds the server.
+        Arc::strong_count(server) > 1
+    }
+}
+
+/// Some 500 bytes each.
+const SERVERS: usize = 4096;
+/// Enough that workers seldom wait for each other.
+const SHARDS: usize = 4;
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,322 @@
+use std::collections::HashSet;
+use std::path::Path;
+use std::time::Duration;
+
+use http::StatusCode;
+use tokio::time::advance;
+
+use super::super::chosen::{Addresses, Outcome};
+use super::super::resolve::Unresolved;
+use super::*;
+use crate::site::{Balance, Scheme, UpstreamServer};
+
+const OK: Outcome = Outcome::Answered(StatusCode::OK);
+
+struct Fixture {
+    servers: Servers,
+    host: HostName,
+    tenant: Tenant,
+    metrics: Arc<Metrics>,
+}
+
+impl Fixture {
+    fn new() -> Self {
+        let metrics = Arc::new(Metrics::default());
+        let (servers, _) = Servers::new(Arc::clone(&metrics), Vec::new());
+        Self {
+            servers,
+            host: HostName::parse("a.example").unwrap(),
+            tenant: Tenant::parse("acme").unwrap(),
+            metrics,
+        }
+    }
+
+    fn by<'a>(&'a self, client: &str, cookie: Option<&'a [u8]>) -> Affinity<'a> {
+        Affinity {
+            client: client.parse().unwrap(),
+            cookie,
+            host: &self.host,
+            tenant: &self.tenant,
+        }
+    }
+
+    fn choose(&self, upstream: &Arc<Upstream>, tried: &[usize]) -> Chosen {
+        let by = self.by("192.0.2.1", None);
+        self.servers.choose(upstream, &by, tried).unwrap()
+    }
+
+    fn choose_for(&self, upstream: &Arc<Upstream>, client: &str, cookie: Option<&[u8]>) -> usize {
+        let by = self.by(client, cookie);
+        self.servers.choose(upstream, &by, &[]).unwrap().index()
+    }
+
+    /// Lets requests to one server fail until it is ejected.
+    fn eject(&self, upstream: &Arc<Upstream>, index: usize) {
+        let others: Vec<_> = (0..upstream.servers.len())
+            .filter(|other| *other != index)
+            .collect();
+        for _ in 0..5 {
+            self.choose(upstream, &others).note(Outcome::Unreachable);
+        }
+    }
+
+    fn chosen_of(&self, upstream: &Arc<Upstream>, requests: usize) -> HashSet<usize> {
+        let chosen = |_| {
+            let mut chosen = self.choose(upstream, &[]);
+            chosen.note(OK);
+            chosen.index()
+        };
+        (0..requests).map(chosen).collect()
+    }
+}
+
+fn upstream(addresses: &[&str], options: UpstreamOptions) -> Arc<Upstream> {
+    let server = |address: &&str| UpstreamServer {
+        address: match address.strip_prefix("unix:") {
+            Some(path) => Address::Unix(Path::new(path).into()),
+            None => {
+                let (host, port) = address.rsplit_once(':').unwrap();
+                let (host, port) = (host.into(), port.parse().unwrap());
+                Address::Tcp { host, port }
+            }
+        },
+        weight: 1,
+    };
+    Arc::new(Upstream {
+        servers: addresses.iter().map(server).collect(),
+        scheme: Scheme::Http,
+        is_bound: true,
+        options: Some(Box::new(options)),
+    })
+}
+
+fn plain() -> UpstreamOptions {
+    UpstreamOptions::of_scheme(Scheme::Http).clone()
+}
+
+fn three(balance: Balance) -> Arc<Upstream> {
+    let addresses = ["10.0.0.1:80", "10.0.0.2:80", "10.0.0.3:80"];
+    upstream(&addresses, UpstreamOptions { balance, ..plain() })
+}
+
+#[tokio::test(start_paused = true)]
+async fn requests_go_where_fewer_are_in_flight() {
+    let fixture = Fixture::new();
+    let upstream = three(Balance::LeastInFlight);
+    let chosen: Vec<_> = (0..300).map(|_| fixture.choose(&upstream, &[])).collect();
+    for index in 0..3 {
+        let count = chosen.iter().filter(|one| one.index() == index).count();
+        assert!((90..=110).contains(&count), "{count}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn servers_that_had_the_request_are_left_out() {
+    let fixture = Fixture::new();
+    let upstream = three(Balance::LeastInFlight);
+    for _ in 0..100 {
+        assert_eq!(fixture.choose(&upstream, &[0, 2]).index(), 1);
+    }
+    let by = fixture.by("192.0.2.1", None);
+    let none = fixture.servers.choose(&upstream, &by, &[0, 1, 2]);
+    assert_eq!(none.err(), Some(Unavailable::Tried));
+}
+
+#[tokio::test(start_paused = true)]
+async fn sites_share_what_is_known_of_a_server() {
+    let fixture = Fixture::new();
+    fixture.eject(&three(Balance::LeastInFlight), 0);
+    let other = upstream(&["10.0.0.1:80", "10.0.0.9:80"], plain());
+    assert_eq!(fixture.chosen_of(&other, 100), HashSet::from([1]));
+}
+
+#[tokio::test(start_paused = true)]
+async fn tls_that_differs_makes_another_server() {
+    let fixture = Fixture::new();
+    let tls = |name: &str| UpstreamOptions {
+        tls: Some(Arc::new(UpstreamTls {
+            name: Some(name.into()),
+            ..UpstreamTls::default()
+        })),
+        ..plain()
+    };
+    let addresses = ["10.0.0.1:443", "10.0.0.2:443"];
+    fixture.eject(&upstream(&addresses, tls("wrong.example")), 0);
+    let right = upstream(&addresses, tls("right.example"));
+    assert_eq!(fixture.chosen_of(&right, 100).len(), 2);
+    let same = upstream(&addresses, tls("wrong.example"));
+    assert_eq!(fixture.chosen_of(&same, 100), HashSet::from([1]));
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_ejected_server_comes_back_with_one_success() {
+    let fixture = Fixture::new();
+    let upstream = three(Balance::LeastInFlight);
+    fixture.eject(&upstream, 1);
+    assert_eq!(fixture.chosen_of(&upstream, 100), HashSet::from([0, 2]));
+    advance(Duration::from_secs(7)).await;
+    // The first request that draws the server tries it, and the others do not.
+    let held: Vec<_> = (0..100).map(|_| fixture.choose(&upstream, &[])).collect();
+    let mut tries: Vec<_> = held.into_iter().filter(|one| one.index() == 1).collect();
+    assert_eq!(tries.len(), 1);
+    tries[0].note(OK);
+    drop(tries);
+    assert_eq!(fixture.chosen_of(&upstream, 100).len(), 3);
+}
+
+#[tokio::test(start_paused = true)]
+async fn if_all_are_ejected_the_first_to_come_back_is_tried() {
+    let fixture = Fixture::new();
+    let upstream = three(Balance::LeastInFlight);
+    fixture.eject(&upstream, 2);
+    advance(Duration::from_secs(3)).await;
+    fixture.eject(&upstream, 0);
+    fixture.eject(&upstream, 1);
+    assert_eq!(fixture.choose(&upstream, &[]).index(), 2);
+    assert_ne!(fixture.choose(&upstream, &[2]).index(), 2);
+    assert_eq!(fixture.chosen_of(&upstream, 1), HashSet::from([2]));
+    // That answered, and takes all requests now.
+    assert_eq!(fixture.chosen_of(&upstream, 100), HashSet::from([2]));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_client_keeps_its_server_until_that_is_ejected() {
+    let fixture = Fixture::new();
+    let upstream = three(Balance::ClientAddress);
+    let keeps = |client: &str| fixture.choose_for(&upstream, client, None);
+    let clients: Vec<_> = (0..60).map(|n| format!("192.0.2.{n}")).collect();
+    let before: Vec<_> = clients.iter().map(|client| keeps(client)).collect();
+    assert_eq!(before.iter().collect::<HashSet<_>>().len(), 3);
+    fixture.eject(&upstream, before[0]);
+    for (client, before_it) in clients.iter().zip(&before) {
+        match *before_it == before[0] {
+            true => assert_ne!(keeps(client), *before_it),
+            false => assert_eq!(keeps(client), *before_it),
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_cookie_keeps_its_server_whoever_sends_it() {
+    let fixture = Fixture::new();
+    let upstream = three(Balance::Cookie("session".into()));
+    let keeps =
+        |client, cookie: &str| fixture.choose_for(&upstream, client, Some(cookie.as_bytes()));
+    let servers: HashSet<_> = (0..60)
+        .map(|n| {
+            let cookie = format!("{n:x}");
+            let server = keeps("192.0.2.1", &cookie);
+            assert_eq!(keeps("2001:db8::1", &cookie), server);
+            server
+        })
+        .collect();
+    assert_eq!(servers.len(), 3);
+    // Without the cookie, by requests in flight.
+    assert_eq!(fixture.chosen_of(&upstream, 100).len(), 3);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_server_without_a_free_connection_comes_last() {
+    let fixture = Fixture::new();
+    let options = UpstreamOptions {
+        connections: 1,
+        ..plain()
+    };
+    let upstream = upstream(&["10.0.0.1:80", "10.0.0.2:80"], options);
+    let mut first = fixture.choose(&upstream, &[1]);
+    let _slot = first.slot(upstream.options()).await.unwrap();
+    // More in flight, but with a free connection.
+    let _held: Vec<_> = (0..5).map(|_| fixture.choose(&upstream, &[0])).collect();
+    assert_eq!(fixture.chosen_of(&upstream, 50), HashSet::from([1]));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_wait_for_a_connection_is_bounded() {
+    let fixture = Fixture::new();
+    let options = UpstreamOptions {
+        connections: 1,
+        waiting: 1,
+        ..plain()
+    };
+    let upstream = upstream(&["10.0.0.1:80"], options);
+    let options = upstream.options();
+    let mut first = fixture.choose(&upstream, &[]);
+    let _slot = first.slot(options).await.unwrap();
+    let (mut second, mut third) = (
+        fixture.choose(&upstream, &[]),
+        fixture.choose(&upstream, &[]),
+    );
+    let begun = Instant::now();
+    let (second, third) = tokio::join!(second.slot(options), third.slot(options));
+    assert_eq!(second.err(), Some(Unavailable::TimedOut));
+    assert_eq!(third.err(), Some(Unavailable::Full));
+    assert_eq!(begun.elapsed().as_secs(), 5);
+}
+
+#[tokio::test(start_paused = true)]
+async fn servers_with_requests_in_flight_are_not_forgotten() {
+    let fixture = Fixture::new();
+    let address = |n: usize| format!("10.{}.{}.{}:80", n >> 16, n >> 8 & 255, n & 255);
+    let one = |n: usize| upstream(&[&address(n)], plain());
+    let held: Vec<_> = (0..100).map(|n| fixture.choose(&one(n), &[])).collect();
+    for n in 100..30_000 {
+        fixture.choose(&one(n), &[]);
+    }
+    assert!(fixture.servers.servers.len() <= SERVERS);
+    for (n, held) in held.iter().enumerate() {
+        let again = fixture.choose(&one(n), &[]);
+        assert!(Arc::ptr_eq(&again.server, &held.server), "{n}");
+        assert_eq!(again.server.in_flight.load(Ordering::Relaxed), 2);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn addresses_and_sockets_need_no_resolver() {
+    let fixture = Fixture::new();
+    let of = |address: &str| fixture.choose(&upstream(&[address], plain()), &[]);
+    for (address, expected) in [
+        ("192.0.2.1:80", "192.0.2.1:80"),
+        ("2001:db8::1:80", "[2001:db8::1]:80"),
+    ] {
+        let chosen = of(address);
+        let addresses = chosen.addresses().await.unwrap();
+        assert_eq!(addresses, Addresses::Tcp(vec![expected.parse().unwrap()]));
+    }
+    let chosen = of("unix:/run/app.sock");
+    let path = Path::new("/run/app.sock");
+    assert_eq!(chosen.addresses().await, Ok(Addresses::Unix(path)));
+    // The resolver is gone: a name fails at once.
+    let failed = of("app.example:80").addresses().await.map(drop);
+    assert!(matches!(failed, Err(Unresolved::Failed(_))), "{failed:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn outcomes_are_counted() {
+    let fixture = Fixture::new();
+    let upstream = three(Balance::LeastInFlight);
+    let unavailable = Outcome::Answered(StatusCode::SERVICE_UNAVAILABLE);
+    for outcome in [OK, unavailable, Outcome::Unreachable, Outcome::NoAnswer] {
+        fixture.choose(&upstream, &[]).note(outcome);
+    }
+    drop(fixture.choose(&upstream, &[]));
+    for result in [
+        "answered",
+        "unavailable",
+        "unreachable",
+        "no_answer",
+        "abandoned",
+    ] {
+        assert_eq!(count(&fixture.metrics, result), 1, "{result}");
+    }
+}
+
+/// Returns the value of a label of `upstream_requests`.
+fn count(metrics: &Arc<Metrics>, outcome: &str) -> u64 {
+    let mut registry = sekisho_certs::metrics::Registry::default();
+    metrics.register(&mut registry);
+    let mut text = String::new();
+    prometheus_client::encoding::text::encode(&mut text, &registry).unwrap();
+    let row = format!("upstream_requests_total{{outcome=\"{outcome}\"}} ");
+    let found = text.lines().find_map(|line| line.strip_prefix(&row));
+    found.unwrap().parse().unwrap()
+}
