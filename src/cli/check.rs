@@ -28,6 +28,7 @@ pub(crate) struct Args {
 pub(super) fn run(config: Option<&Path>, args: &Args) -> Result<Ended> {
     let config = configuration::load(config)?;
     open::admin_token(&config)?;
+    open::access_log::check(&config)?;
     let (opened, unreachable, refused) = open::runtime()?.block_on(async {
         let opened = open::serving(&config, false).await?;
         let challenges = open::challenges(&opened);

@@ -21,6 +21,7 @@ pub(super) use caches::{IGNORED, connect as connect_cache, ignores_redis};
 pub(super) use issuance::{challenges, issuer};
 pub(super) use serving::serving;
 
+pub(super) mod access_log;
 mod caches;
 mod issuance;
 mod serving;

@@ -182,6 +182,19 @@ fn the_file_is_opened_again_when_told() {
 }
 
 #[test]
+fn a_file_that_cant_be_opened_is_an_error_of_check_and_serve() {
+    let (sandbox, path) = sandbox("");
+    sandbox.ok(&["check"]);
+    assert!(!path.exists());
+    fs::create_dir(&path).expect("a folder");
+    for command in ["check", "serve"] {
+        let error = sandbox.fails(&[command]);
+        let expected = format!("[log] access: {} can't be opened", path.display());
+        assert!(error.contains(&expected), "{command}: {error}");
+    }
+}
+
+#[test]
 fn a_stalled_file_drops_lines_and_stalls_no_request() {
     let (sandbox, path) = sandbox("[server]\nworkers = 1\n");
     let made = Command::new("mkfifo").arg(&path).status();

@@ -73,6 +73,17 @@ impl AccessLog {
         }))
     }
 
+    /// Checks that the target can be opened, without creating the file.
+    ///
+    /// # Errors
+    /// The system's.
+    pub fn check(settings: &Settings) -> io::Result<()> {
+        match &settings.target {
+            Target::Stdout => Ok(()),
+            Target::File(path) => file::check(path),
+        }
+    }
+
     /// Opens the file again, behind the line that is being written. If that fails,
     /// the open file is kept. Does not wait.
     pub fn reopen(&self) {

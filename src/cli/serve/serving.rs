@@ -13,7 +13,7 @@ use sekisho_certs::metrics::Registry;
 use sekisho_certs::{
     Challenges, Clock, Documents, Feed, Follower, Lookup, LookupSettings, NeverObtain, Obtain,
 };
-use sekisho_server::access_log::{AccessLog, Target};
+use sekisho_server::access_log::AccessLog;
 use sekisho_server::admin::{Address, Admin, Listener, Sources};
 use sekisho_server::metrics::{Metrics, register_process};
 use sekisho_server::site::{Guard, OwnAddresses};
@@ -78,7 +78,7 @@ impl Serving {
         let shutdown = Shutdown::new();
         let metrics = Arc::new(Metrics::default());
         let responder = Arc::new(Responder::new(config.cache.files, guard));
-        let access_log = access_log(config)?;
+        let access_log = open::access_log::open(config)?;
         let parts = Parts {
             lookup: Arc::clone(&lookup),
             metrics: Arc::clone(&metrics),
@@ -214,18 +214,6 @@ impl Serving {
         }
         Ok(())
     }
-}
-
-/// Opens the access log; none without `[log] access`.
-fn access_log(config: &Config) -> Result<Option<Arc<AccessLog>>> {
-    let Some(settings) = &config.access_log else {
-        return Ok(None);
-    };
-    let opened = AccessLog::start(settings).with_context(|| match &settings.target {
-        Target::File(path) => format!("[log] access: {} can't be opened", path.display()),
-        Target::Stdout => "[log] access: standard output can't be used".to_owned(),
-    });
-    opened.map(Some)
 }
 
 fn lookup(

@@ -6,7 +6,8 @@ use std::os::fd::AsFd;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
-use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
+use rustix::fs::{Access, OFlags, access, fcntl_getfl, fcntl_setfl};
+use rustix::io::Errno;
 
 use super::Target;
 
@@ -71,6 +72,18 @@ impl File {
             }
         }
         Ok(())
+    }
+}
+
+/// Checks that the file can be opened, or created if it is not there.
+pub(super) fn check(path: &Path) -> io::Result<()> {
+    match access(path, Access::WRITE_OK) {
+        Ok(()) if path.is_dir() => Err(io::ErrorKind::IsADirectory.into()),
+        Err(Errno::NOENT) => {
+            let folder = path.parent().unwrap_or(Path::new("/"));
+            Ok(access(folder, Access::WRITE_OK | Access::EXEC_OK)?)
+        }
+        checked => Ok(checked?),
     }
 }
 

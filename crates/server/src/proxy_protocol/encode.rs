@@ -20,20 +20,20 @@ pub(crate) fn encode(version: ProxyVersion, client: SocketAddr, server: SocketAd
     let ports = (client.port(), server.port());
     match (from, to) {
         (IpAddr::V4(from), IpAddr::V4(to)) => match version {
-            ProxyVersion::V1 => line("TCP4", from, to, ports),
+            ProxyVersion::V1 => line("TCP4", &from, &to, ports),
             ProxyVersion::V2 => block(TCP4, &from.octets(), &to.octets(), ports),
         },
         _ => {
             let (from, to) = (mapped(from), mapped(to));
             match version {
-                ProxyVersion::V1 => line("TCP6", from, to, ports),
+                ProxyVersion::V1 => line("TCP6", &from, &to, ports),
                 ProxyVersion::V2 => block(TCP6, &from.octets(), &to.octets(), ports),
             }
         }
     }
 }
 
-fn line(family: &str, from: impl ToString, to: impl ToString, ports: (u16, u16)) -> Vec<u8> {
+fn line(family: &str, from: &impl ToString, to: &impl ToString, ports: (u16, u16)) -> Vec<u8> {
     let (from, to) = (from.to_string(), to.to_string());
     format!("PROXY {family} {from} {to} {} {}\r\n", ports.0, ports.1).into_bytes()
 }
