@@ -19,8 +19,10 @@ mod sekisho;
 mod server;
 mod services;
 mod setup;
+mod sites;
 mod stores;
 mod table;
+mod upstreams;
 mod workspace;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -42,6 +44,7 @@ use self::services::Services;
 use self::setup::Place;
 use self::stores::STORE_ROWS;
 use self::table::ROWS;
+use self::upstreams::Upstreams;
 use self::workspace::Workspace;
 
 pub(crate) fn run(options: &Options) -> Result<()> {
@@ -86,6 +89,7 @@ async fn compare(options: &Options) -> Result<()> {
     let workspace = Workspace::open(&options.work)?;
     let unprepared = prepare(options, &workspace, &rows).await;
     let services = services(options, &workspace, &rows, &unprepared).await?;
+    let upstreams = Upstreams::start(&rows, &workspace, options).await?;
     let support = Support::probe();
     eprintln!("hardware counters: {}", support.describe());
     let mut report = Report {
@@ -100,6 +104,7 @@ async fn compare(options: &Options) -> Result<()> {
             options,
             workspace: &workspace,
             services: &services,
+            upstreams: &upstreams,
             support: &support,
         };
         let missing = unprepared.get(&store_of(options, row));

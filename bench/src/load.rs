@@ -4,11 +4,13 @@ pub(crate) mod client;
 mod failure;
 pub(crate) mod gate;
 mod http;
+mod multiplexed;
 mod names;
 mod options;
 mod pace;
 mod run;
 mod tally;
+mod websocket;
 
 #[cfg(test)]
 mod tests;
@@ -37,6 +39,8 @@ pub(crate) fn run(options: &Options) -> Result<()> {
     LocalSet::new().block_on(&runtime, async {
         if options.idle {
             idle(run, options).await
+        } else if let Some(streams) = options.http2 {
+            multiplexed(run, options, streams).await
         } else if options.keepalive.is_some() {
             keepalive(run, options).await
         } else {
@@ -67,6 +71,20 @@ async fn keepalive(run: Rc<Run>, options: &Options) -> Result<()> {
     let all = each.saturating_mul(options.concurrency as u64);
     let outcome = run
         .requests(&connections, Some(all), options.seconds)
+        .await?;
+    finish(gate, &outcome, options.json)
+}
+
+async fn multiplexed(run: Rc<Run>, options: &Options, streams: usize) -> Result<()> {
+    let gate = Gate(options.gate);
+    let connections = run.multiplexed().await?;
+    let warmup = Some(options.warmup);
+    run.streams(&connections, streams, warmup, None).await?;
+    gate.ready()?;
+    let each = options.keepalive.unwrap_or_default();
+    let all = Some(each.saturating_mul(options.concurrency as u64));
+    let outcome = run
+        .streams(&connections, streams, all, options.seconds)
         .await?;
     finish(gate, &outcome, options.json)
 }

@@ -21,6 +21,7 @@ mod server;
 mod sites;
 mod smuggling;
 mod tls;
+mod upstream;
 
 use std::process::ExitCode;
 
@@ -41,6 +42,7 @@ fn main() -> ExitCode {
         Command::Smuggling(options) => smuggling::run(&options),
         Command::Sites(options) => sites::run(&options),
         Command::Floods(options) => floods::run(&options),
+        Command::Upstream(options) => upstream::run(&options),
     };
     match outcome {
         Ok(()) => ExitCode::SUCCESS,
@@ -100,4 +102,7 @@ enum Command {
     /// Flood a server in each way that has a limit, and judge what others notice.
     #[command(after_help = floods::EXAMPLES)]
     Floods(floods::Options),
+    /// Answer requests of a proxy, on many loopback addresses.
+    #[command(after_help = upstream::EXAMPLES)]
+    Upstream(upstream::Options),
 }

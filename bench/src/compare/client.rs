@@ -11,7 +11,7 @@ use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader, Lines};
 use tokio::process::{Child, ChildStdin, ChildStdout, Command};
 use tokio::time::timeout;
 
-use super::server::PAGE;
+use super::server::{LARGE_FILE, PAGE};
 use crate::load::Outcome;
 use crate::load::gate::READY;
 use crate::tls::Version;
@@ -39,6 +39,21 @@ pub(crate) enum Work {
         connections: usize,
         each: u64,
     },
+    AnyHost {
+        connections: usize,
+        each: u64,
+    },
+    Streams {
+        streams: usize,
+        count: u64,
+    },
+    Downloads {
+        count: u64,
+    },
+    Echoes {
+        connections: usize,
+        each: u64,
+    },
     Idle {
         connections: usize,
     },
@@ -57,8 +72,12 @@ pub(crate) enum Work {
 impl Load {
     pub(crate) fn operations(&self) -> u64 {
         match self.work {
-            Work::Handshakes { count, .. } => count,
-            Work::Requests { connections, each } => connections as u64 * each,
+            Work::Handshakes { count, .. }
+            | Work::Streams { count, .. }
+            | Work::Downloads { count } => count,
+            Work::Requests { connections, each }
+            | Work::AnyHost { connections, each }
+            | Work::Echoes { connections, each } => connections as u64 * each,
             Work::Idle { connections } | Work::Herd { connections } => connections as u64,
             Work::Paced { rate, seconds, .. } => u64::from(rate) * u64::from(seconds),
         }
@@ -77,7 +96,7 @@ impl Load {
             format!("--start={}", self.start),
             format!("--warmup={}", self.warmup),
             format!("--tls={version}"),
-            format!("--request={PAGE}"),
+            format!("--request={}", self.path()),
             format!("--deadline={}", self.deadline()),
             "--no-verify".to_owned(),
         ];
@@ -88,6 +107,24 @@ impl Load {
                 format!("--resume={}", if resumed { "resumed" } else { "full" }),
             ],
             Work::Requests { connections, each } => vec![
+                format!("--keepalive={each}"),
+                format!("--concurrency={connections}"),
+            ],
+            Work::AnyHost { connections, each } => vec![
+                "--any-host".into(),
+                format!("--keepalive={each}"),
+                format!("--concurrency={connections}"),
+            ],
+            Work::Streams { streams, count } => vec![
+                format!("--http2={streams}"),
+                format!("--keepalive={count}"),
+                "--concurrency=1".into(),
+            ],
+            Work::Downloads { count } => {
+                vec![format!("--keepalive={count}"), "--concurrency=1".into()]
+            }
+            Work::Echoes { connections, each } => vec![
+                "--websocket".into(),
                 format!("--keepalive={each}"),
                 format!("--concurrency={connections}"),
             ],
@@ -105,6 +142,14 @@ impl Load {
             ],
         });
         arguments
+    }
+
+    fn path(&self) -> &'static str {
+        match self.work {
+            Work::Downloads { .. } => LARGE_FILE,
+            Work::Echoes { .. } => "/ws",
+            _ => PAGE,
+        }
     }
 
     fn deadline(&self) -> u32 {

@@ -78,6 +78,25 @@ impl<'a> Subject<'a> {
                 let work = Work::Requests { connections, each };
                 self.operations(work, 2 * connections as u64).await
             }
+            Measure::AnyHost { connections, each } => {
+                let each = self.effort(each);
+                let work = Work::AnyHost { connections, each };
+                self.operations(work, 2 * connections as u64).await
+            }
+            Measure::Streams { streams, count } => {
+                let count = self.effort(count);
+                let work = Work::Streams { streams, count };
+                self.operations(work, 10 * streams as u64).await
+            }
+            Measure::Downloads { count } => {
+                let count = self.effort(count);
+                self.operations(Work::Downloads { count }, 1).await
+            }
+            Measure::Echoes { connections, each } => {
+                let each = self.effort(each);
+                let work = Work::Echoes { connections, each };
+                self.operations(work, 2 * connections as u64).await
+            }
             Measure::IdleMemory { connections } => self.idle_memory(connections).await,
             Measure::HostMemory { from, to } => self.host_memory(from, to).await,
             Measure::StartUp => self.start_up().await,

@@ -6,6 +6,7 @@ use std::net::SocketAddr;
 use std::path::Path;
 
 use crate::fixtures::{Folder, host_name};
+use crate::upstream;
 
 /// Source of nginx's certificates.
 #[derive(Clone, Copy, Debug)]
@@ -28,6 +29,9 @@ pub(crate) struct Nginx<'a> {
     pub(crate) scratch: &'a Path,
     pub(crate) address: SocketAddr,
     pub(crate) file_cache: bool,
+    /// Port of the upstreams, and their number; None for files.
+    pub(crate) upstreams: Option<(u16, usize)>,
+    pub(crate) http2: bool,
 }
 
 impl Nginx<'_> {
@@ -72,6 +76,9 @@ impl Nginx<'_> {
         for temporary in ["client_body", "proxy", "fastcgi", "uwsgi", "scgi"] {
             let _ = writeln!(text, "    {temporary}_temp_path {scratch}/{temporary};");
         }
+        if self.upstreams.is_some() {
+            text.push_str(UPGRADES);
+        }
         self.add_servers(&mut text);
         text.push_str("}\n");
         text
@@ -82,7 +89,12 @@ impl Nginx<'_> {
             Certificates::Preloaded(hosts) => {
                 for number in 0..hosts {
                     let name = host_name(number);
-                    self.add_server(text, &name, &name);
+                    if let Some((port, count)) = self.upstreams {
+                        let upstream = upstream::address(number % count, port);
+                        self.add_proxy(text, number, &name, upstream);
+                    } else {
+                        self.add_server(text, &name, &name);
+                    }
                 }
             }
             Certificates::Variable => self.add_server(text, "_", "$ssl_server_name"),
@@ -101,11 +113,32 @@ impl Nginx<'_> {
         }
     }
 
+    /// Adds a host whose requests go to an upstream of its own over connections
+    /// that are kept.
+    fn add_proxy(&self, text: &mut String, number: usize, name: &str, upstream: SocketAddr) {
+        let _ = writeln!(
+            text,
+            "    upstream u{number} {{\n\
+             \x20       server {upstream};\n\
+             \x20       keepalive 64;\n\
+             \x20       keepalive_requests 1000000000;\n\
+             \x20   }}"
+        );
+        self.add_server(text, name, name);
+        let end = text.rfind('}').unwrap_or(text.len());
+        text.truncate(end);
+        let _ = writeln!(
+            text,
+            "    location / {{ proxy_pass http://u{number}; }}\n    }}"
+        );
+    }
+
     fn add_server(&self, text: &mut String, server_name: &str, stem: &str) {
+        let http2 = if self.http2 { " http2" } else { "" };
         let _ = writeln!(
             text,
             "    server {{\n\
-             \x20       listen {} ssl;\n\
+             \x20       listen {} ssl{http2};\n\
              \x20       server_name {server_name};\n\
              \x20       ssl_certificate {};\n\
              \x20       ssl_certificate_key {};\n\
@@ -116,6 +149,19 @@ impl Nginx<'_> {
         );
     }
 }
+
+/// Fields of a proxy as operators set them, kept connections, and WebSockets. An
+/// answer that the client reads slowly is not written to the disk.
+const UPGRADES: &str = "    map $http_upgrade $connection_upgrade { default upgrade; '' ''; }
+    proxy_http_version 1.1;
+    proxy_max_temp_file_size 0;
+    proxy_set_header Host $host;
+    proxy_set_header Upgrade $http_upgrade;
+    proxy_set_header Connection $connection_upgrade;
+    proxy_set_header X-Forwarded-For $proxy_add_x_forwarded_for;
+    proxy_set_header X-Forwarded-Proto $scheme;
+    proxy_set_header X-Forwarded-Host $host;
+";
 
 /// Modules at the paths of Debian's packages.
 const MODULES: &str = "\
@@ -136,6 +182,8 @@ mod tests {
             scratch: Path::new("/scratch"),
             address: "127.0.0.1:443".parse().unwrap(),
             file_cache: false,
+            upstreams: None,
+            http2: false,
         };
         let text = nginx.config();
         assert_eq!(text.matches("listen 127.0.0.1:443 ssl;").count(), 3);
@@ -146,6 +194,12 @@ mod tests {
         nginx.certificates = Certificates::Blocking(7);
         let text = nginx.config();
         assert!(text.contains("connect(\"127.0.0.1\", 7)"));
+        assert_eq!(text.matches('{').count(), text.matches('}').count());
+        nginx.certificates = Certificates::Preloaded(3);
+        nginx.upstreams = Some((9000, 2));
+        let text = nginx.config();
+        assert_eq!(text.matches("server 127.9.0.1:9000;").count(), 2);
+        assert!(text.contains("proxy_pass http://u2;"));
         assert_eq!(text.matches('{').count(), text.matches('}').count());
     }
 }

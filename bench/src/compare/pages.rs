@@ -12,7 +12,7 @@ use anyhow::{Context, Result};
 
 use super::client::Load;
 use super::options::Binary;
-use super::rows::{Case, Loaded, Row, Setup};
+use super::rows::{Case, Content, Loaded, Row, Setup};
 use super::sekisho::Store;
 use super::setup::Place;
 use crate::fixtures::{Folder, host_name};
@@ -31,7 +31,10 @@ pub(crate) fn read(
             store: Store::Sqlite,
             ..
         } => {
-            let catalog = place.workspace.catalog(binary, row.key, hosts);
+            let catalog = match case.content {
+                Content::Files => place.workspace.catalog(binary, row.key, hosts),
+                content => place.workspace.sites(hosts, content),
+            };
             file(&catalog.join("hosts.db"))
         }
         Setup::Sekisho {

@@ -39,7 +39,20 @@ impl Row {
     }
 
     pub(crate) fn needs_catalog(&self) -> bool {
-        self.cases.iter().any(|case| case.setup.reads_catalog())
+        let reads = |case: &Case| case.setup.reads_catalog() && case.content == Content::Files;
+        self.cases.iter().any(reads)
+    }
+
+    /// Returns what host records say, for the catalogs that the row needs beside
+    /// the one of all rows.
+    pub(crate) fn contents(&self) -> impl Iterator<Item = Content> {
+        let sites = |case: &&Case| case.setup.is_sekisho() && case.content != Content::Files;
+        self.cases.iter().filter(sites).map(|case| case.content)
+    }
+
+    pub(crate) fn needs_upstreams(&self) -> bool {
+        let proxied = |case: &Case| matches!(case.content, Content::Upstreams(_));
+        self.cases.iter().any(proxied)
     }
 }
 
@@ -72,6 +85,15 @@ pub(crate) enum Measure {
     Handshakes { count: u64, resumed: bool },
     /// CPU time of the server per request on connections that stay open.
     Requests { connections: usize, each: u64 },
+    /// The same, each request for another host.
+    AnyHost { connections: usize, each: u64 },
+    /// CPU time of the server per request on an HTTP/2 connection with this many
+    /// streams.
+    Streams { streams: usize, count: u64 },
+    /// CPU time of the server per file of 100 MB, one after the other.
+    Downloads { count: u64 },
+    /// CPU time of the server per message of 64 bytes and its echo.
+    Echoes { connections: usize, each: u64 },
     /// Growth of memory per connection that has had one request.
     IdleMemory { connections: usize },
     /// Growth of memory per host that is ready to be served.
@@ -96,6 +118,7 @@ pub(crate) struct Case {
     pub(crate) label: &'static str,
     pub(crate) setup: Setup,
     pub(crate) asked: Asked,
+    pub(crate) content: Content,
     /// Runs with `--with-preloaded-100k` only: it takes minutes to start, and
     /// gigabytes of memory.
     pub(crate) optional: bool,
@@ -160,6 +183,18 @@ impl Setup {
             }
         )
     }
+}
+
+/// Source of the answers.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) enum Content {
+    /// Files of the configuration's one root; each host has its own certificate.
+    Files,
+    /// Files of a root in each host's record; all hosts share one certificate.
+    Roots,
+    /// An upstream in each host's record, of this many; all hosts share one
+    /// certificate. nginx has one for each of its hosts.
+    Upstreams(usize),
 }
 
 /// Certificates that nginx has.

@@ -51,6 +51,8 @@ pub(crate) struct Sekisho<'a> {
     pub(crate) redis_cache: Option<String>,
     pub(crate) address: SocketAddr,
     pub(crate) admin: Option<SocketAddr>,
+    /// Whether host records may name the upstreams.
+    pub(crate) proxies: bool,
 }
 
 impl Sekisho<'_> {
@@ -83,16 +85,22 @@ impl Sekisho<'_> {
         let admin = self
             .admin
             .map_or_else(String::new, |admin| format!("admin = \"{admin}\"\n"));
+        let site = self.site.display();
+        // Roots in records lie in the folder of the bench, outside of the default.
+        let sites = if self.proxies {
+            format!("[sites]\nallow = [\"{site}\", \"127.9.0.0/16\"]\n")
+        } else {
+            String::new()
+        };
         format!(
             "[listen]\nhttps = [\"{}\"]\n\
              {admin}\
              {store}\
              [cache]\nmemory = \"{}\"\n{disk}{redis_cache}\
-             [site]\nroot = \"{}\"\n\
+             [site]\nroot = \"{site}\"\n\
+             {sites}\
              [server]\nworkers = 1\n",
-            self.address,
-            self.memory,
-            self.site.display()
+            self.address, self.memory,
         )
     }
 }
@@ -120,6 +128,7 @@ mod tests {
             redis_cache: None,
             address: "127.0.0.1:443".parse().unwrap(),
             admin: None,
+            proxies: false,
         };
         let url = "url = \"files:/f/hosts/{host}.crt,/f/hosts/{host}.key\"";
         assert!(sekisho.config().contains(url));

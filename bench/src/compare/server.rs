@@ -175,6 +175,8 @@ fn is_alive(pid: u32) -> bool {
 
 /// Page that all measurements request.
 pub(crate) const PAGE: &str = "/index.html";
+/// File of 100 MB.
+pub(crate) const LARGE_FILE: &str = "/large.bin";
 const POLL: Duration = Duration::from_micros(200);
 const START_TIMEOUT: Duration = Duration::from_secs(5);
 const PROBE_DEADLINE: Duration = Duration::from_secs(10);

@@ -11,10 +11,11 @@ use super::Options;
 use super::counters::Support;
 use super::nginx::{Certificates, Nginx};
 use super::options::Binary;
-use super::rows::{Case, Loaded, Row, Setup};
+use super::rows::{Case, Content, Loaded, Measure, Row, Setup};
 use super::sekisho::{Sekisho, Store};
 use super::server::{Launch, free_address};
 use super::services::{Service, Services};
+use super::upstreams::Upstreams;
 use super::workspace::Workspace;
 use crate::fixtures::{Folder, host_name};
 
@@ -24,6 +25,7 @@ pub(crate) struct Place<'a> {
     pub(crate) options: &'a Options,
     pub(crate) workspace: &'a Workspace,
     pub(crate) services: &'a Services,
+    pub(crate) upstreams: &'a Upstreams,
     /// Hardware counters of this machine.
     pub(crate) support: &'a Support,
 }
@@ -52,6 +54,7 @@ pub(crate) fn launch(
         hosts,
         fixture: place.workspace.fixture(row.key, hosts),
         site: place.workspace.site(),
+        content: case.content,
         scratch: place.workspace.scratch(name)?,
         log: place.log(name, "server"),
         address: free_address()?,
@@ -71,6 +74,7 @@ struct Frame<'a> {
     hosts: usize,
     fixture: PathBuf,
     site: PathBuf,
+    content: Content,
     scratch: PathBuf,
     log: PathBuf,
     address: SocketAddr,
@@ -110,6 +114,11 @@ impl Frame<'_> {
             scratch: &self.scratch,
             address: self.address,
             file_cache,
+            upstreams: match self.content {
+                Content::Upstreams(count) => Some((self.place.upstreams.port()?, count)),
+                Content::Files | Content::Roots => None,
+            },
+            http2: matches!(self.row.measure, Measure::Streams { .. }),
         };
         let text = config.config();
         let prefix = self.scratch.display().to_string();
@@ -126,19 +135,21 @@ impl Frame<'_> {
         // Local stores get no admin listener, to stay comparable with earlier
         // reports.
         let admin = remote.as_ref().map(|_| free_address()).transpose()?;
+        let workspace = self.place.workspace;
         let config = Sekisho {
             fixture: Folder(&self.fixture),
             store,
             memory,
             site: &self.site,
-            catalog: &self
-                .place
-                .workspace
-                .catalog(binary, self.row.key, self.hosts),
+            catalog: &match self.content {
+                Content::Files => workspace.catalog(binary, self.row.key, self.hosts),
+                content => workspace.sites(self.hosts, content),
+            },
             remote,
             redis_cache,
             address: self.address,
             admin,
+            proxies: self.content != Content::Files,
         };
         let text = config.config();
         let arguments = ["serve", "--config"].map(str::to_owned);

@@ -1,7 +1,8 @@
 //! Table of the rows with local stores.
 
-use super::rows::{Asked, Case, Goal, Hosts, Loaded, Measure, Row, Scale, Setup, figure};
+use super::rows::{Asked, Case, Content, Goal, Hosts, Loaded, Measure, Row, Scale, Setup, figure};
 use super::sekisho::Store;
+use super::sites::{DOWNLOAD, H2_100, PROXY_10, PROXY_100, PROXY_COLD, WEBSOCKET};
 use crate::fixtures::KeyKind;
 use crate::tls::Version;
 
@@ -96,6 +97,12 @@ pub(crate) const ROWS: &[Row] = &[
         "Request on one of 1,000 open connections",
         1_000,
     ),
+    PROXY_10,
+    PROXY_100,
+    PROXY_COLD,
+    H2_100,
+    DOWNLOAD,
+    WEBSOCKET,
     Row {
         id: "idle-memory",
         title: "Memory per idle TLS 1.3 connection, after one request",
@@ -192,7 +199,7 @@ const NGINX_FILE_CACHE: Case = Case {
     )
 };
 
-const SEKISHO: Case = sekisho("sekisho", Store::Sqlite, "64MiB");
+pub(crate) const SEKISHO: Case = sekisho("sekisho", Store::Sqlite, "64MiB");
 
 pub(crate) const fn nginx(label: &'static str, loaded: Loaded) -> Case {
     Case {
@@ -202,6 +209,7 @@ pub(crate) const fn nginx(label: &'static str, loaded: Loaded) -> Case {
             file_cache: false,
         },
         asked: Asked::Hundred,
+        content: Content::Files,
         optional: false,
     }
 }
@@ -211,6 +219,7 @@ pub(crate) const fn sekisho(label: &'static str, store: Store, memory: &'static 
         label,
         setup: Setup::Sekisho { store, memory },
         asked: Asked::Hundred,
+        content: Content::Files,
         optional: false,
     }
 }
@@ -253,7 +262,7 @@ const fn start_up(id: &'static str, title: &'static str, hosts: Hosts) -> Row {
     }
 }
 
-const fn ratio(must: f64, aim: Option<f64>) -> Goal {
+pub(crate) const fn ratio(must: f64, aim: Option<f64>) -> Goal {
     Goal {
         figure: figure::CPU,
         scale: Scale::Ratio,

@@ -11,9 +11,12 @@ use tokio::process::Command;
 use tokio::time::timeout;
 
 use super::options::{Binary, Options};
+use super::rows::Content;
 use super::sekisho::{Copies, Sekisho, Store};
+use super::server::LARGE_FILE;
 use super::services::Remote;
 use crate::fixtures::{self, Folder, KeyKind};
+use crate::upstream::LARGE;
 
 #[derive(Clone, Debug)]
 pub(crate) struct Workspace {
@@ -29,6 +32,9 @@ impl Workspace {
         fs::create_dir_all(workspace.site())?;
         fs::create_dir_all(workspace.log(""))?;
         fs::write(workspace.site().join("index.html"), page())?;
+        // Without blocks on the disk: its pages are read as zeros.
+        let large = fs::File::create(workspace.site().join(&LARGE_FILE[1..]))?;
+        large.set_len(LARGE as u64)?;
         Ok(workspace)
     }
 
@@ -51,6 +57,15 @@ impl Workspace {
         let name = match binary {
             Binary::Measured => format!("{}-{hosts}", key.name()),
             Binary::Baseline => format!("{}-{hosts}-baseline", key.name()),
+        };
+        self.root.join("catalogs").join(name)
+    }
+
+    /// Returns the folder of a SQLite store whose host records have sites.
+    pub(crate) fn sites(&self, hosts: usize, content: Content) -> PathBuf {
+        let name = match content {
+            Content::Files | Content::Roots => format!("roots-{hosts}"),
+            Content::Upstreams(count) => format!("upstreams-{count}-{hosts}"),
         };
         self.root.join("catalogs").join(name)
     }
@@ -163,6 +178,7 @@ impl Workspace {
             redis_cache: None,
             address: super::server::free_address()?,
             admin: None,
+            proxies: false,
         };
         let file = folder.join("sekisho.toml");
         fs::write(&file, config.config())?;

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::Result;
 use rustls::pki_types::ServerName;
-use rustls::{HandshakeKind, NamedGroup};
+use rustls::{ClientConfig, HandshakeKind, NamedGroup};
 use tokio::io::AsyncWriteExt;
 use tokio::net::{TcpSocket, TcpStream};
 use tokio::time::timeout;
@@ -46,6 +46,14 @@ impl Client {
         Self { sources, ..self }
     }
 
+    /// Offers HTTP/2 by ALPN instead of HTTP/1.1.
+    pub(crate) fn http2(mut self) -> Self {
+        let mut config = ClientConfig::clone(self.tls.config());
+        config.alpn_protocols = vec![b"h2".to_vec()];
+        self.tls = TlsConnector::from(Arc::new(config));
+        self
+    }
+
     /// Lets the source addresses begin at 127.NET.0.1.
     pub(crate) fn in_net(self, net: u8) -> Self {
         Self { net, ..self }
@@ -79,16 +87,12 @@ impl Client {
                 resumed: resumed || is_resumed(&stream),
             })
         };
-        timeout(self.deadline, visit)
-            .await
-            .unwrap_or(Err(Failure::Deadline))
+        self.bounded(visit).await
     }
 
     /// Connects and keeps the connection open.
     pub(crate) async fn open(&self, host: &str) -> Result<TlsStream<TcpStream>, Failure> {
-        timeout(self.deadline, self.handshake(host))
-            .await
-            .unwrap_or(Err(Failure::Deadline))
+        self.bounded(self.handshake(host)).await
     }
 
     /// Sends a request on a connection that stays open.
@@ -100,11 +104,19 @@ impl Client {
         buffer: &mut Vec<u8>,
     ) -> Result<Duration, Failure> {
         let start = Instant::now();
-        let ask = self.ask(stream, path, host, Connection::KeepAlive, buffer);
-        timeout(self.deadline, ask)
-            .await
-            .unwrap_or(Err(Failure::Deadline))?;
+        self.bounded(self.ask(stream, path, host, Connection::KeepAlive, buffer))
+            .await?;
         Ok(start.elapsed())
+    }
+
+    /// Waits for an exchange until the deadline.
+    pub(crate) async fn bounded<T>(
+        &self,
+        exchange: impl Future<Output = Result<T, Failure>>,
+    ) -> Result<T, Failure> {
+        timeout(self.deadline, exchange)
+            .await
+            .unwrap_or(Err(Failure::Deadline))
     }
 
     async fn ask(

@@ -105,7 +105,8 @@ fn parse_head(bytes: &[u8]) -> Result<Option<(Head, usize)>, Failure> {
 
 const BAD_HEAD: Failure = Failure::Response("no HTTP/1.1 response");
 const HEAD_LIMIT: usize = 16 * 1024;
-const READ_SIZE: usize = 4 * 1024;
+/// Largest TLS record: a read returns one at most.
+const READ_SIZE: usize = 16 * 1024;
 
 #[cfg(test)]
 mod tests {

@@ -101,6 +101,18 @@ pub(crate) struct Options {
     #[arg(long, value_name = "REQUESTS", conflicts_with = "idle")]
     pub(crate) keepalive: Option<u64>,
 
+    /// Speak HTTP/2, with this many requests at a time on each connection
+    #[arg(long, value_name = "STREAMS", requires = "keepalive")]
+    pub(crate) http2: Option<usize>,
+
+    /// Upgrade each connection to a WebSocket; a request is then 64 bytes and their echo
+    #[arg(long, requires = "keepalive", conflicts_with = "http2")]
+    pub(crate) websocket: bool,
+
+    /// Ask for the next host in each request; the first certificate must cover all
+    #[arg(long, requires = "keepalive", conflicts_with_all = ["http2", "websocket"])]
+    pub(crate) any_host: bool,
+
     /// Open C connections and hold them without traffic
     #[arg(long)]
     pub(crate) idle: bool,
@@ -147,6 +159,9 @@ impl Options {
     /// Refuses options without a bound: every run must end.
     pub(crate) fn check(&self) -> Result<()> {
         let bounded = self.handshakes.is_some() || self.seconds.is_some();
+        if self.http2 == Some(0) {
+            bail!("--http2 must be at least 1");
+        }
         if self.concurrency == 0 {
             bail!("--concurrency must be at least 1");
         }
@@ -188,4 +203,9 @@ Examples:
         --keepalive 1000 --no-verify
     sekisho-bench load --target 127.0.0.1:8443 --names names.txt --concurrency 2000 \\
         --idle --seconds 60 --no-verify
+  One HTTP/2 connection with 100 streams, and 1,000 WebSockets:
+    sekisho-bench load --target 127.0.0.1:8443 --names names.txt --concurrency 1 --http2 100 \\
+        --keepalive 10000 --no-verify
+    sekisho-bench load --target 127.0.0.1:8443 --names names.txt --concurrency 1000 --websocket \\
+        --request /ws --keepalive 100 --no-verify
 ";

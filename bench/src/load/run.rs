@@ -15,10 +15,12 @@ use tokio_rustls::client::TlsStream;
 
 use super::client::{Client, is_resumed};
 use super::failure::Failure;
+use super::multiplexed::Multiplexed;
 use super::names::{Names, Picker};
 use super::options::Options;
 use super::pace::Pace;
 use super::tally::{Outcome, Tally};
+use super::websocket;
 
 pub(crate) struct Run {
     client: Client,
@@ -26,6 +28,30 @@ pub(crate) struct Run {
     picker: RefCell<Picker>,
     path: Option<String>,
     concurrency: usize,
+    exchange: Exchange,
+}
+
+/// Operation on a connection that stays open.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+enum Exchange {
+    /// A request for the connection's host.
+    Request,
+    /// A request for the next host.
+    AnyHost,
+    /// 64 bytes on a WebSocket, and their echo.
+    Echo,
+}
+
+impl Exchange {
+    fn of(options: &Options) -> Self {
+        if options.websocket {
+            Self::Echo
+        } else if options.any_host {
+            Self::AnyHost
+        } else {
+            Self::Request
+        }
+    }
 }
 
 impl Run {
@@ -34,7 +60,13 @@ impl Run {
         let deadline = Duration::from_secs_f64(options.deadline);
         let picker = Picker::new(options.order, names.len(), options.start, options.seed);
         let client = Client::new(options.target, &options.offer(names.len()), deadline)?;
+        let client = if options.http2.is_some() {
+            client.http2()
+        } else {
+            client
+        };
         Ok(Self {
+            exchange: Exchange::of(options),
             client: client.sources(options.sources),
             picker: RefCell::new(picker),
             path: (options.request != "none").then(|| options.request.clone()),
@@ -140,7 +172,14 @@ impl Run {
         let mut stream = self.client.open(host).await?;
         let resumed = is_resumed(&stream);
         tally.borrow_mut().handshake(start.elapsed(), resumed);
-        if let Some(path) = &self.path {
+        let Some(path) = &self.path else {
+            return Ok(stream);
+        };
+        if self.exchange == Exchange::Echo {
+            self.client
+                .bounded(websocket::open(&mut stream, path, host))
+                .await?;
+        } else {
             let mut buffer = Vec::new();
             self.client
                 .request(&mut stream, path, host, &mut buffer)
@@ -176,11 +215,22 @@ impl Run {
             return;
         };
         while budget.take() {
-            let request = self
-                .client
-                .request(&mut stream, path, &held.host, &mut buffer);
-            match request.await {
-                Ok(took) => tally.borrow_mut().operation(took),
+            let start = Instant::now();
+            let done = match self.exchange {
+                Exchange::Echo => self.client.bounded(websocket::echo(&mut stream)).await,
+                Exchange::AnyHost => {
+                    let host = self.next_name();
+                    let request = self.client.request(&mut stream, path, &host, &mut buffer);
+                    request.await.map(drop)
+                }
+                Exchange::Request => {
+                    let client = &self.client;
+                    let request = client.request(&mut stream, path, &held.host, &mut buffer);
+                    request.await.map(drop)
+                }
+            };
+            match done {
+                Ok(()) => tally.borrow_mut().operation(start.elapsed()),
                 Err(failure) => {
                     tally.borrow_mut().failure(&failure, &held.host);
                     return;
@@ -188,6 +238,60 @@ impl Run {
             }
         }
         held.stream.replace(Some(stream));
+    }
+
+    /// Opens as many HTTP/2 connections as `concurrency` says, and sends one
+    /// request on each.
+    pub(crate) async fn multiplexed(&self) -> Result<Vec<Multiplexed>> {
+        let mut open = Vec::with_capacity(self.concurrency);
+        for _ in 0..self.concurrency {
+            let host = self.next_name();
+            let failed = |failure: Failure| anyhow!("{host}: {}", failure.kind());
+            let stream = self.client.open(&host).await.map_err(failed)?;
+            let path = self.path.as_deref().unwrap_or("/");
+            let connection = Multiplexed::open(stream, path, &host).await;
+            let connection = connection.map_err(failed)?;
+            self.client
+                .bounded(connection.request())
+                .await
+                .map_err(failed)?;
+            open.push(connection);
+        }
+        Ok(open)
+    }
+
+    /// Sends requests on this many streams of each connection at a time, until the
+    /// bound is met.
+    pub(crate) async fn streams(
+        self: &Rc<Self>,
+        connections: &[Multiplexed],
+        streams: usize,
+        count: Option<u64>,
+        seconds: Option<f64>,
+    ) -> Result<Outcome> {
+        let tally = Rc::new(RefCell::new(Tally::new()?));
+        let budget = Rc::new(Budget::new(count, seconds));
+        let start = Instant::now();
+        let each = connections.iter().cloned();
+        all(each
+            .flat_map(|one| std::iter::repeat_n(one, streams))
+            .map(|one| {
+                let (run, tally, budget) = (self.clone(), tally.clone(), budget.clone());
+                async move {
+                    while budget.take() {
+                        let begun = Instant::now();
+                        match run.client.bounded(one.request()).await {
+                            Ok(()) => tally.borrow_mut().operation(begun.elapsed()),
+                            Err(failure) => {
+                                tally.borrow_mut().failure(&failure, "");
+                                return;
+                            }
+                        }
+                    }
+                }
+            }))
+        .await?;
+        Ok(finished(tally)?.outcome(start.elapsed()))
     }
 
     /// Holds the connections for this time, and counts those that the server

@@ -1,0 +1,142 @@
+//! Table of the rows with sites in host records, above all upstreams.
+
+use super::rows::{Asked, Case, Content, Goal, Hosts, Measure, Row, Scale, figure};
+use super::sekisho::Store;
+use super::table::{BASE, NGINX, SEKISHO, ratio, sekisho};
+
+pub(crate) const PROXY_10: Row = proxy("proxy-10", "Proxied request on one of 10 connections", 10);
+pub(crate) const PROXY_100: Row = proxy(
+    "proxy-100",
+    "Proxied request on one of 100 connections",
+    100,
+);
+
+/// The bound is nginx's proxied request, and a look-up: that of a file whose host is
+/// not cached, less that of one whose host is.
+pub(crate) const PROXY_COLD: Row = Row {
+    id: "proxy-cold",
+    title: "Proxied request for another of 100,000 sites each time, 10 upstreams",
+    measure: Measure::AnyHost {
+        connections: 100,
+        each: 500,
+    },
+    cases: &[
+        NGINX_PROXY,
+        Case {
+            content: Content::Roots,
+            ..sekisho(CACHED_FILES, Store::Sqlite, "64MiB")
+        },
+        Case {
+            content: Content::Roots,
+            asked: Asked::All,
+            ..sekisho(COLD_FILES, Store::Sqlite, "1MiB")
+        },
+        Case {
+            content: Content::Upstreams(10),
+            asked: Asked::All,
+            ..sekisho(COLD_PROXY, Store::Sqlite, "1MiB")
+        },
+    ],
+    goals: &[Goal {
+        figure: figure::CPU,
+        scale: Scale::Over(&[
+            (1.0, NGINX_PROXY.label),
+            (1.0, COLD_FILES),
+            (-1.0, CACHED_FILES),
+        ]),
+        must: 0.0,
+        aim: None,
+        case: Some(COLD_PROXY),
+    }],
+    ..BASE
+};
+
+pub(crate) const H2_100: Row = Row {
+    id: "h2-100",
+    title: "Request on one of 100 streams of an HTTP/2 connection",
+    hosts: Hosts::Hundred,
+    measure: Measure::Streams {
+        streams: 100,
+        count: 100_000,
+    },
+    cases: &[NGINX, NGINX_PROXY, SEKISHO, SEKISHO_PROXY],
+    goals: &[
+        Goal {
+            case: Some(SEKISHO.label),
+            ..ratio(1.0, Some(0.7))
+        },
+        of_nginx_proxy(&[(1.0, NGINX_PROXY.label)]),
+    ],
+    ..BASE
+};
+
+pub(crate) const DOWNLOAD: Row = Row {
+    id: "download",
+    title: "File of 100 MB, from the disk cache and through the proxy",
+    hosts: Hosts::Hundred,
+    measure: Measure::Downloads { count: 10 },
+    cases: &[NGINX, NGINX_PROXY, SEKISHO, SEKISHO_PROXY],
+    goals: &[
+        Goal {
+            case: Some(SEKISHO.label),
+            ..ratio(1.1, Some(0.9))
+        },
+        of_nginx_proxy(&[(1.1, NGINX_PROXY.label)]),
+    ],
+    ..BASE
+};
+
+pub(crate) const WEBSOCKET: Row = Row {
+    id: "websocket",
+    title: "Message of 64 bytes and its echo on one of 1,000 WebSockets",
+    hosts: Hosts::Hundred,
+    measure: Measure::Echoes {
+        connections: 1_000,
+        each: 100,
+    },
+    cases: &[NGINX_PROXY, SEKISHO_PROXY],
+    goals: &[ratio(1.1, None)],
+    ..BASE
+};
+
+const NGINX_PROXY: Case = Case {
+    label: "nginx, proxy",
+    content: Content::Upstreams(100),
+    ..NGINX
+};
+
+const SEKISHO_PROXY: Case = Case {
+    label: "sekisho, proxy",
+    content: Content::Upstreams(100),
+    ..SEKISHO
+};
+
+const fn proxy(id: &'static str, title: &'static str, connections: usize) -> Row {
+    Row {
+        id,
+        title,
+        hosts: Hosts::Hundred,
+        measure: Measure::Requests {
+            connections,
+            each: 50_000 / connections as u64,
+        },
+        cases: &[NGINX_PROXY, SEKISHO_PROXY],
+        goals: const { &[ratio(1.0, Some(0.7))] },
+        ..BASE
+    }
+}
+
+/// Bounds the proxied case by nginx's in the same row.
+const fn of_nginx_proxy(bound: &'static [(f64, &'static str)]) -> Goal {
+    Goal {
+        figure: figure::CPU,
+        scale: Scale::Over(bound),
+        must: 0.0,
+        aim: None,
+        case: Some(SEKISHO_PROXY.label),
+    }
+}
+
+const CACHED_FILES: &str = "sekisho, files, cached";
+const COLD_FILES: &str = "sekisho, files, memory = \"1MiB\"";
+const COLD_PROXY: &str = "sekisho, proxy, memory = \"1MiB\"";

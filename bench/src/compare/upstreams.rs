@@ -1,0 +1,155 @@
+//! Upstreams of the proxies, on the client's core, and catalogs that name them.
+
+use std::fs;
+use std::net::Ipv4Addr;
+use std::process::Stdio;
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::{Context, Result, ensure};
+use rcgen::KeyPair;
+use sekisho_certs::credential::{Credential, Dates};
+use sekisho_certs::seal::KeyRing;
+use sekisho_certs::store::{Precondition, Write};
+use sekisho_certs::{Clock, CredentialId, HostPattern, HostRecord, KeyType, Sealer, Secret, Site};
+use sekisho_stores::Mode;
+use sekisho_stores::sqlite::Sqlite;
+use tokio::io::{AsyncBufReadExt, BufReader};
+use tokio::process::{Child, Command};
+use tokio::time::timeout;
+
+use super::options::Options;
+use super::rows::{Content, Row};
+use super::workspace::Workspace;
+use crate::fixtures::{Authority, Folder, KeyKind, host_name};
+use crate::upstream;
+
+/// Running upstreams. Dropping them ends their process.
+#[derive(Debug, Default)]
+pub(crate) struct Upstreams(Option<(Child, u16)>);
+
+impl Upstreams {
+    /// Starts the upstreams if a row needs them, and makes the catalogs whose host
+    /// records have sites. The port changes with each run, and the catalogs with it.
+    pub(crate) async fn start(
+        rows: &[&Row],
+        workspace: &Workspace,
+        options: &Options,
+    ) -> Result<Self> {
+        let mut upstreams = Self::default();
+        if rows.iter().any(|row| row.needs_upstreams()) {
+            upstreams.0 = Some(launch(options.client_core).await?);
+        }
+        let mut made = Vec::new();
+        for row in rows {
+            let hosts = row.hosts.count(options.quick);
+            for content in row.contents() {
+                if !made.contains(&(hosts, content)) {
+                    upstreams.fill(workspace, row.key, hosts, content).await?;
+                    made.push((hosts, content));
+                }
+            }
+        }
+        Ok(upstreams)
+    }
+
+    pub(crate) fn port(&self) -> Result<u16> {
+        let running = self.0.as_ref().context("no row needs upstreams")?;
+        Ok(running.1)
+    }
+
+    /// Makes a catalog of hosts that share a wildcard's certificate, each with a
+    /// site of its own.
+    async fn fill(
+        &self,
+        workspace: &Workspace,
+        key: KeyKind,
+        hosts: usize,
+        content: Content,
+    ) -> Result<()> {
+        let folder = workspace.sites(hosts, content);
+        if folder.exists() {
+            fs::remove_dir_all(&folder)?;
+        }
+        fs::create_dir_all(&folder)?;
+        let catalog = Sqlite::open(&folder.join("hosts.db"), Mode::Create)?;
+        let ring = KeyRing::create_file(&folder.join("master.key"))?;
+        let sealer = Sealer::create(Arc::new(catalog), ring).await?;
+        let id = CredentialId::fresh(&Clock::System);
+        let fixture = workspace.fixture(key, hosts);
+        sealer.write(vec![wildcard(id, Folder(&fixture))?]).await?;
+        let numbers: Vec<usize> = (0..hosts).collect();
+        for some in numbers.chunks(CHUNK) {
+            let put = |number: &usize| {
+                let site = self.site(workspace, *number, content)?;
+                host(*number, id, site)
+            };
+            let writes: Result<Vec<_>> = some.iter().map(put).collect();
+            sealer.write(writes?).await?;
+        }
+        Ok(())
+    }
+
+    fn site(&self, workspace: &Workspace, number: usize, content: Content) -> Result<Site> {
+        let (format, json) = match content {
+            Content::Files | Content::Roots => {
+                let root = workspace.site();
+                (1, serde_json::json!({ "root": root }))
+            }
+            Content::Upstreams(count) => {
+                let address = upstream::address(number % count, self.port()?);
+                let url = format!("http://{address}");
+                (2, serde_json::json!({ "upstream": url }))
+            }
+        };
+        let json = json.to_string().into();
+        Ok(Site { format, json })
+    }
+}
+
+async fn launch(core: usize) -> Result<(Child, u16)> {
+    let listener = std::net::TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
+    let port = listener.local_addr()?.port();
+    let mut child = Command::new("taskset")
+        .args(["-c", &core.to_string()])
+        .arg(std::env::current_exe()?)
+        .args(["upstream", "--port", &port.to_string()])
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .kill_on_drop(true)
+        .spawn()
+        .context("cannot run taskset")?;
+    let output = child
+        .stdout
+        .take()
+        .context("the upstreams have no output")?;
+    let mut lines = BufReader::new(output).lines();
+    let line = timeout(START_BOUND, lines.next_line()).await;
+    let line = line.context("the upstreams do not start")??;
+    ensure!(
+        line.as_deref() == Some(upstream::READY),
+        "the upstreams ended at their start"
+    );
+    Ok((child, port))
+}
+
+fn wildcard(id: CredentialId, fixture: Folder<'_>) -> Result<Write<Secret>> {
+    let key = KeyPair::generate()?;
+    let wildcard = host_name(0).replacen("h0.", "*.", 1);
+    let chain = Authority::load_or_create(fixture)?.chain(&wildcard, &key)?;
+    let pem = key.serialize_pem();
+    let credential = Credential::parse(chain.as_bytes(), pem.as_bytes(), Dates::Any)?;
+    let stored = credential.into_stored(id).into_sealable();
+    Ok(Write::PutCredential(stored, Precondition::Absent))
+}
+
+fn host(number: usize, id: CredentialId, site: Site) -> Result<Write<Secret>> {
+    let mut record = HostRecord::new(HostPattern::parse(&host_name(number))?);
+    record.references.set(KeyType::Ecdsa, Some(id));
+    record.site = Some(site);
+    Ok(Write::PutHost(record, Precondition::Absent))
+}
+
+/// Hosts of one transaction.
+const CHUNK: usize = 1_000;
+const START_BOUND: Duration = Duration::from_secs(10);
