@@ -7,6 +7,7 @@ use std::process::Stdio;
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail, ensure};
+use rustix::process::{Pid, Signal, kill_process_group};
 use sekisho_testkit::services::free_ports;
 use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -14,11 +15,22 @@ use tokio::net::TcpStream;
 use tokio::process::{Child, Command};
 use tokio::time::{Instant, sleep, timeout};
 
+use crate::hosting::answers;
+
 /// Driver of Chromium, with a home that trusts one CA. Both end when it is dropped.
 pub(super) struct Driver {
     address: SocketAddr,
     profile: PathBuf,
+    /// The driver's process group, which the browser belongs to.
+    group: Pid,
     _child: Child,
+}
+
+impl Drop for Driver {
+    fn drop(&mut self) {
+        // A killed driver would leave its browser behind. Both may have ended already.
+        let _ = kill_process_group(self.group, Signal::KILL);
+    }
 }
 
 /// Browser with one window.
@@ -45,9 +57,11 @@ impl Driver {
             .stdin(Stdio::null())
             .stdout(File::create(folder.join("chromedriver.log"))?)
             .stderr(File::create(folder.join("chromium.log"))?)
+            .process_group(0)
             .kill_on_drop(true)
             .spawn()
             .context("setpriv, of util-linux")?;
+        let group = child.id().and_then(|id| Pid::from_raw(id.cast_signed()));
         let address = SocketAddr::from((Ipv4Addr::LOCALHOST, port));
         let begun = Instant::now();
         while TcpStream::connect(address).await.is_err() {
@@ -61,6 +75,7 @@ impl Driver {
         Ok(Self {
             address,
             profile: folder.join("profile"),
+            group: group.context("it runs")?,
             _child: child,
         })
     }
@@ -93,23 +108,30 @@ impl Driver {
     async fn call(&self, method: &str, path: &str, body: &Value) -> Result<Value> {
         let body = body.to_string();
         let request = format!(
-            "{method} {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\
+            "{method} {path} HTTP/1.1\r\nHost: localhost\r\n\
              Content-Type: application/json\r\nContent-Length: {}\r\n\r\n{body}",
             body.len()
         );
         let exchange = async {
             let mut stream = TcpStream::connect(self.address).await?;
             stream.write_all(request.as_bytes()).await?;
-            let mut answer = Vec::new();
-            stream.read_to_end(&mut answer).await?;
-            anyhow::Ok(answer)
+            // The driver keeps the connection open.
+            let mut received = Vec::new();
+            loop {
+                ensure!(
+                    stream.read_buf(&mut received).await? > 0,
+                    "the driver ended"
+                );
+                let answer = answers::parse(&received, &[]).into_iter().next();
+                if let Some(answer) = answer.filter(|answer| answer.complete) {
+                    return anyhow::Ok(answer);
+                }
+            }
         };
         let answer = timeout(PATIENCE, exchange)
             .await
-            .context("Chromium hangs")??;
-        let answer = String::from_utf8_lossy(&answer);
-        let (head, body) = answer.split_once("\r\n\r\n").context("no answer")?;
-        let mut answer: Value = serde_json::from_str(body).with_context(|| head.to_owned())?;
+            .with_context(|| format!("{method} {path}: Chromium hangs"))??;
+        let mut answer: Value = serde_json::from_slice(&answer.body)?;
         let value = answer["value"].take();
         if let Some(error) = value["error"].as_str() {
             bail!("{method} {path}: {error}: {}", value["message"]);
