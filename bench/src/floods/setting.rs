@@ -48,7 +48,8 @@ impl Setting {
                 host("silent.test", "bad", &never),
             ])
             .await?;
-        let server = hosting.serve("workers = 1\nconnections = 4000").await?;
+        // Fewer than the attackers' connections, so that these must make room.
+        let server = hosting.serve("workers = 1\nconnections = 800").await?;
         pin(server.pid()?, SERVER_CORE).await?;
         pin(std::process::id(), CLIENT_CORE).await?;
         Ok(Self {

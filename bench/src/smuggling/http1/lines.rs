@@ -19,7 +19,10 @@ pub(super) fn cases() -> Vec<Case> {
         let request = get(&format!("X-Value: a{value}b\r\n"));
         Case::text("value", value, request, Expect::either(&[""])).method("GET")
     });
-    let injected = VALUES.iter().map(|value| {
+    // A server may end lines at a bare LF (RFC 9112, section 2.2), if those behind it see
+    // CRLF: a client that sends two heads then has sent two requests.
+    let inside = VALUES.iter().filter(|value| !value.contains('\n'));
+    let injected = inside.map(|value| {
         let request = get(&format!("X-Value: a{value}{value}{SMUGGLED}"));
         Case::text("value before a request", value, request, Expect::Refused).method("GET")
     });

@@ -52,7 +52,7 @@ const METHODS: [&str; 9] = [
 ];
 
 /// Methods that no server takes in this place, or that differ from known ones.
-const REFUSED: [&str; 4] = ["CONNECT", "PRI", "G ET", "GET\u{b}"];
+const REFUSED: [&str; 3] = ["CONNECT", "G ET", "GET\u{b}"];
 
 /// Fields, body, and bodies that may be seen. HTTP/1.0 knows no chunks.
 const OLD: [(&str, &str, &[&str]); 7] = [
