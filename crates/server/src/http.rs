@@ -5,6 +5,7 @@ mod answer;
 mod drive;
 mod framing;
 mod plain;
+pub(crate) mod rest;
 mod streams;
 
 use std::convert::Infallible;

@@ -10,6 +10,7 @@ use sekisho_certs::metrics::Registry;
 
 use crate::body::{Body, plain};
 use crate::files::{Files, OpenFiles};
+use crate::http::rest;
 use crate::request::RequestContext;
 use crate::site::{Action, Guard, Refusals, Site, SitePath};
 
@@ -30,15 +31,17 @@ impl Responder {
         }
     }
 
-    /// Answers one request from `site`. hyper drains a body that is not read, or
-    /// closes.
+    /// Answers one request from `site`.
     pub(crate) async fn respond(
         &self,
         context: &RequestContext<'_>,
         site: &Site,
         request: Request<Incoming>,
     ) -> Response<Body> {
-        let (head, _) = request.into_parts();
+        let (head, body) = request.into_parts();
+        if rest::is_open(&head, &body) {
+            Box::pin(rest::discard(body)).await;
+        }
         let open = context.connection.files();
         self.respond_locally(site, context.host, &head, open).await
     }

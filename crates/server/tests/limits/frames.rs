@@ -19,6 +19,8 @@ pub(crate) const WINDOW_UPDATE: u8 = 8;
 pub(crate) const END_STREAM: u8 = 1;
 pub(crate) const END_HEADERS: u8 = 4;
 
+pub(crate) const PROTOCOL_ERROR: u8 = 1;
+pub(crate) const FLOW_CONTROL_ERROR: u8 = 3;
 pub(crate) const ENHANCE_YOUR_CALM: u8 = 11;
 
 const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";

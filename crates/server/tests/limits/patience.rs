@@ -89,3 +89,43 @@ async fn a_pause_within_and_between_requests_loses_nothing() {
     }
     assert_eq!(answers, [b'x'; 40]);
 }
+
+#[tokio::test]
+async fn a_request_is_read_to_its_end_before_its_answer() {
+    let fixture = Fixture::new(LIMITS);
+    fixture.write("page.html", 600);
+    let (mut receiver, mut sender) = split(fixture.connect(b"h2").await);
+    sender.write_all(&preface(65_535)).await.unwrap();
+    let mut first = async |stream: u32, kinds: &[u8]| loop {
+        let seen = read(&mut receiver).await.expect("a frame");
+        if seen.stream == stream && kinds.contains(&seen.kind) {
+            return seen;
+        }
+    };
+    // Trailers must end the stream (RFC 9113, section 8.1).
+    let trailers = frame(HEADERS, END_HEADERS, 1, &[0, 1, b'x', 1, b'y']);
+    // Two such increments exceed 2^31 - 1 (RFC 9113, section 6.9.1).
+    let update = frame(WINDOW_UPDATE, 0, 3, &[0x7f, 0xff, 0xff, 0xff]);
+    let end = frame(DATA, END_STREAM, 5, b"body");
+    let fields = fields("a.example", "/page.html", None);
+    for (stream, rest) in [(1, trailers), (3, update.repeat(2)), (5, end)] {
+        let begin = frame(HEADERS, END_HEADERS, stream, &fields);
+        sender.write_all(&begin).await.unwrap();
+        // The request's head is handled before the pong.
+        sender.write_all(&frame(PING, 0, 0, &[7; 8])).await.unwrap();
+        first(0, &[PING]).await;
+        sender.write_all(&rest).await.unwrap();
+        let answer = first(stream, &[HEADERS, RST_STREAM]).await;
+        match stream {
+            1 => assert_eq!(
+                (answer.kind, answer.payload[3]),
+                (RST_STREAM, PROTOCOL_ERROR)
+            ),
+            3 => assert_eq!(
+                (answer.kind, answer.payload[3]),
+                (RST_STREAM, FLOW_CONTROL_ERROR)
+            ),
+            _ => assert_eq!(answer.kind, HEADERS),
+        }
+    }
+}
