@@ -3,6 +3,7 @@
 //! since it began: a read that a change overtook is thrown away.
 
 mod bases;
+mod short_chains;
 
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, PoisonError};

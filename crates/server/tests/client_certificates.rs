@@ -340,3 +340,24 @@ async fn a_session_with_a_long_chain_gets_no_ticket() {
         assert!(!error.to_string().contains("InternalError"), "{error}");
     }
 }
+
+/// Any client can send issuers, and the order in which they sign each other is tried.
+#[tokio::test]
+async fn three_issuers_of_a_client_are_read() {
+    let cas = Cas::new();
+    let running = start(cas.one_host(), &Setup::default());
+    let padding = TestCa::named("padding").root();
+    for (before, is_read) in [(2, true), (3, false)] {
+        let mut pair = issue(&cas.clients);
+        let filled = std::iter::repeat_n(padding.clone(), before);
+        pair.chain.splice(1..1, filled);
+        let visited = visit(&running, "a.example", &cas.client(false, Some(&pair))).await;
+        match visited {
+            Ok(_) => assert!(is_read),
+            Err(error) => assert!(
+                !is_read && error.to_string().contains("UnknownCA"),
+                "{error}"
+            ),
+        }
+    }
+}

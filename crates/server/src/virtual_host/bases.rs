@@ -13,6 +13,7 @@ use rustls::{RootCertStore, SupportedProtocolVersion};
 use sekisho_certs::{ClientCa, TlsPolicy, TlsVersion};
 
 use super::NoCertificate;
+use super::short_chains::ShortChains;
 
 /// Base configurations by policy. Those with a client CA live as long as a host
 /// uses them: the cache of hosts bounds them.
@@ -98,6 +99,7 @@ impl WithClientCa {
         let verifier = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider)
             .build()
             .map_err(|error| format!("its client CA can't be used: {error}"))?;
+        let verifier: Arc<dyn ClientCertVerifier> = Arc::new(ShortChains(verifier));
         let versions: &[_] = match key.0 {
             TlsVersion::Tls12 => &[&TLS13, &TLS12],
             TlsVersion::Tls13 => &[&TLS13],
