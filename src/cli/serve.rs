@@ -1,5 +1,6 @@
 //! `sekisho serve`
 
+mod bind_error;
 mod issuance;
 mod log;
 mod serving;

@@ -18,8 +18,10 @@ use crate::handshake::Peer;
 use crate::metrics::ProxyHeaderResult;
 use crate::refuse::refuse;
 use crate::shared::Shared;
+#[allow(unused_imports, reason = "named by the reverse proxy")]
+pub(crate) use crate::site::ProxyVersion;
 #[allow(unused_imports, reason = "called by the reverse proxy")]
-pub(crate) use encode::{ProxyVersion, encode};
+pub(crate) use encode::encode;
 #[cfg(fuzzing)]
 pub use parse::proxy_header;
 use parse::{Malformed, parse};

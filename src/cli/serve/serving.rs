@@ -1,13 +1,12 @@
 //! Builds a running server of the configuration: store, lookup, feed, tickets,
 //! sockets.
 
-use std::io::ErrorKind;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, anyhow, bail};
+use anyhow::{Context, bail};
 use sekisho_certs::feed::CACHE_TIMEOUT;
 use sekisho_certs::metrics::Registry;
 use sekisho_certs::{
@@ -18,7 +17,7 @@ use sekisho_server::admin::{Address, Admin, Listener, Sources};
 use sekisho_server::metrics::{Metrics, register_process};
 use sekisho_server::site::{Guard, OwnAddresses};
 use sekisho_server::tickets::{Keeper, Ring, Source};
-use sekisho_server::{Error, Parts, Phase, Publisher, Responder, Server, Shutdown, VirtualHost};
+use sekisho_server::{Parts, Phase, Publisher, Responder, Server, Shutdown, VirtualHost};
 use sekisho_stores::worker;
 use tokio::runtime::{Builder, Runtime};
 use tokio::time::timeout;
@@ -26,7 +25,7 @@ use tokio::time::timeout;
 use crate::cli::failure::Result;
 use crate::cli::open::{self, Opened};
 use crate::cli::serve::issuance::Issuance;
-use crate::cli::serve::log;
+use crate::cli::serve::{bind_error, log};
 use crate::config::{Config, Size};
 use crate::process;
 
@@ -89,7 +88,7 @@ impl Serving {
             clock: Clock::System,
             on_worker: worker::register,
         };
-        let server = Server::build(config.settings(), parts).map_err(with_hint)?;
+        let server = Server::build(config.settings(), parts).map_err(bind_error::with_hint)?;
         let mut registry = registry(
             &opened,
             &lookup,
@@ -366,22 +365,6 @@ fn bound(server: &Server, admin: Option<&(Listener, Admin)>) -> Vec<SocketAddr> 
     all.chain(admin).collect()
 }
 
-/// Adds a hint to the error of binding a low port.
-fn with_hint(error: Error) -> anyhow::Error {
-    match &error {
-        Error::Bind { address, source }
-            if source.kind() == ErrorKind::PermissionDenied && address.port() < FIRST_FREE_PORT =>
-        {
-            anyhow!(
-                "{error}; a port below {FIRST_FREE_PORT} needs root or CAP_NET_BIND_SERVICE: \
-                 AmbientCapabilities= in a systemd unit, or 'setcap cap_net_bind_service=+ep' on \
-                 the binary; or listen on another port, such as 8443"
-            )
-        }
-        _ => error.into(),
-    }
-}
-
 fn joined(addresses: &[impl ToString]) -> String {
     let texts: Vec<_> = addresses.iter().map(ToString::to_string).collect();
     texts.join(" ")
@@ -389,30 +372,3 @@ fn joined(addresses: &[impl ToString]) -> String {
 
 /// Longest wait of the start for ticket keys.
 const TICKET_KEYS: Duration = Duration::from_millis(500);
-/// First port for all users, unless `net.ipv4.ip_unprivileged_port_start` is
-/// changed.
-const FIRST_FREE_PORT: u16 = 1024;
-
-#[cfg(test)]
-mod tests {
-    use std::io;
-
-    use super::*;
-
-    #[test]
-    fn a_port_that_needs_root_says_what_to_do() {
-        let describe = |address: &str, kind: ErrorKind| {
-            let address = address.parse().expect("an address");
-            let source = io::Error::from(kind);
-            with_hint(Error::Bind { address, source }).to_string()
-        };
-        let denied = describe("0.0.0.0:443", ErrorKind::PermissionDenied);
-        assert!(denied.contains("0.0.0.0:443") && denied.contains("CAP_NET_BIND_SERVICE"));
-        for (address, kind) in [
-            ("0.0.0.0:443", ErrorKind::AddrInUse),
-            ("0.0.0.0:8443", ErrorKind::PermissionDenied),
-        ] {
-            assert!(!describe(address, kind).contains("CAP_NET_BIND_SERVICE"));
-        }
-    }
-}

@@ -3,15 +3,7 @@
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 
 use super::parse::{SIGNATURE, TCP4, TCP6};
-
-/// Version of a header.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) enum ProxyVersion {
-    /// A line of text.
-    V1,
-    /// Binary.
-    V2,
-}
+use crate::site::ProxyVersion;
 
 /// Encodes the header of a connection that `client` made to `server`. If one of
 /// them has IPv4 and the other IPv6, both are written as IPv6.

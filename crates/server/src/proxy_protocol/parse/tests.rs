@@ -1,7 +1,8 @@
 use proptest::prelude::*;
 
-use super::super::{ProxyVersion, encode};
+use super::super::encode;
 use super::*;
+use crate::site::ProxyVersion;
 
 fn client(address: &str) -> Source {
     Source::Client(address.parse().unwrap())
