@@ -67,11 +67,11 @@ impl<'a> Issuance<'a> {
     }
 
     /// Makes what orders certificates into this catalog.
-    pub(crate) fn ordering(self, sealer: &Sealer) -> Result<Ordering> {
+    pub(crate) fn ordering(self, sealer: &Sealer) -> Result<Ordering<'a>> {
         let most = self.settings.orders;
         let challenges = Arc::new(Challenges::new(sealer.clone(), Clock::System));
         let issuer = Issuer::new(self.settings, sealer.clone(), challenges, Clock::System);
         let issuer = issuer.map_err(|error| self.config.located(error))?;
-        Ok(Ordering::new(issuer, most))
+        Ok(Ordering::new(self.config, issuer, most))
     }
 }

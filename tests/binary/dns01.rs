@@ -14,6 +14,7 @@ use sekisho_testkit::{Answer, Endpoint, Speaks};
 use serde_json::Value;
 
 use crate::first_access::Fixture;
+use crate::refused_settings::line_of;
 use crate::sandbox::{SOON, until};
 
 /// Name server of a zone, and a CA that asks it.
@@ -154,6 +155,9 @@ fn a_wrong_key_of_updates_is_told() {
             "failed: *.w.{ZONE}: dns-01: {RECORD}: rfc2136 {server}:53: zone {ZONE}., {expected}"
         );
         assert!(ran.err.contains(&failed), "{}", ran.err);
+        let line = line_of(sandbox, "tsig = ");
+        let hint = format!("{line}: [acme] dns.\"{ZONE}\".tsig: rfc2136 {server}:53: ");
+        assert!(ran.err.contains(&hint), "{}", ran.err);
         assert!(!ran.err.contains("d3Jvbmc"), "{}", ran.err);
     }
 }

@@ -27,6 +27,7 @@ mod postgres;
 mod privileges;
 mod redis;
 mod redis_cache;
+mod refused_settings;
 mod sandbox;
 mod secrets;
 mod serving;

@@ -104,11 +104,23 @@ pub struct Issued {
 
 /// Attempt without a certificate.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Failed {
+pub struct NoCertificate {
     /// The reason, for the operator.
     pub why: Arc<str>,
     /// Unix second of the next attempt; none if nobody will try again by itself.
     pub next: Option<i64>,
+    /// Setting that a CA or name server refused, if this process asked it.
+    pub setting: Option<Arc<SettingError>>,
+}
+
+impl NoCertificate {
+    fn new(why: impl Into<Arc<str>>, next: Option<i64>) -> Self {
+        Self {
+            why: why.into(),
+            next,
+            setting: None,
+        }
+    }
 }
 
 impl Issuer {
@@ -172,8 +184,8 @@ impl Issuer {
     /// process that works on it already, and for a place among the orders in flight.
     ///
     /// # Errors
-    /// [`Failed`]; the lineage says the same.
-    pub async fn issue(self: &Arc<Self>, name: &LineageName) -> Result<Issued, Failed> {
+    /// [`NoCertificate`]; the lineage says the same.
+    pub async fn issue(self: &Arc<Self>, name: &LineageName) -> Result<Issued, NoCertificate> {
         let before = self
             .version(name)
             .await
@@ -190,10 +202,8 @@ impl Issuer {
             }
             // The joined work has only looked whether it is due.
         }
-        Err(Failed {
-            why: "others work on it without a new certificate".into(),
-            next: None,
-        })
+        let why = "others work on it without a new certificate";
+        Err(NoCertificate::new(why, None))
     }
 
     /// Returns the version of the certificate in use, which each renewal changes.

@@ -66,13 +66,28 @@ impl Solvers {
     /// Returns the zone's way to write records for this name.
     #[must_use]
     pub fn dns(&self, name: &HostPattern) -> Option<&Dns01> {
+        self.zone(name).map(|(_, dns)| dns)
+    }
+
+    fn zone(&self, name: &HostPattern) -> Option<&(HostName, Dns01)> {
         let name = name.wildcard_parent().unwrap_or(name.as_str());
         let holds = |zone: &HostName| {
             let below = name.strip_suffix(zone.as_str());
             below.is_some_and(|below| below.is_empty() || below.ends_with('.'))
         };
-        let found = self.zones.iter().find(|(zone, _)| holds(zone));
-        found.map(|(_, dns)| dns)
+        self.zones.iter().find(|(zone, _)| holds(zone))
+    }
+
+    /// Returns the setting by which this name's records could not be written.
+    pub(crate) fn setting(&self, name: &HostPattern, error: &dns01::Error) -> Option<SettingError> {
+        let dns01::Fault::Refused(why) = &error.fault else {
+            return None;
+        };
+        let (zone, dns) = self.zone(name)?;
+        Some(SettingError {
+            key: format!("dns.\"{zone}\".{}", dns.key()),
+            why: why.clone(),
+        })
     }
 
     fn proves(&self, kind: ChallengeKind, name: &HostPattern) -> bool {

@@ -6,25 +6,30 @@ use std::sync::Arc;
 use anyhow::Context;
 use sekisho_certs::{LineageName, printable};
 use sekisho_issuance::acme::RevocationReason;
-use sekisho_issuance::issuer::{Failed, Issued, Issuer};
+use sekisho_issuance::issuer::{Issued, Issuer, NoCertificate};
 use tokio::task::JoinSet;
 
 use crate::cli::cert::joined;
 use crate::cli::failure::{Ended, Result};
 use crate::cli::output::rfc3339;
 use crate::cli::progress;
+use crate::config::Config;
 
 /// Orders of one command.
-pub(crate) struct Ordering {
+pub(crate) struct Ordering<'a> {
+    config: &'a Config,
     issuer: Arc<Issuer>,
     /// Orders in flight at most.
     most: usize,
 }
 
-impl Ordering {
-    pub(super) fn new(issuer: Issuer, most: usize) -> Self {
-        let issuer = Arc::new(issuer);
-        Self { issuer, most }
+impl<'a> Ordering<'a> {
+    pub(super) fn new(config: &'a Config, issuer: Issuer, most: usize) -> Self {
+        Self {
+            config,
+            issuer: Arc::new(issuer),
+            most,
+        }
     }
 
     /// Works on these lineages now. Standard output names each certificate as it is
@@ -50,7 +55,7 @@ impl Ordering {
             bar.inc(1);
         }
         bar.finish_and_clear();
-        Ok(tell(&failures))
+        Ok(tell(self.config, &failures))
     }
 
     /// Revokes the present certificate of a lineage. With `reissue` another one is
@@ -74,11 +79,18 @@ fn line(issued: &Issued) -> String {
     format!("{}{until}  {}", issued.credential, joined(&issued.names))
 }
 
-fn tell(failures: &BTreeMap<LineageName, Failed>) -> Ended {
-    for (name, Failed { why, next }) in failures {
+fn tell(config: &Config, failures: &BTreeMap<LineageName, NoCertificate>) -> Ended {
+    let mut settings = BTreeMap::new();
+    for (name, failed) in failures {
+        let NoCertificate { why, next, setting } = failed;
         let next = next.map(|next| format!("; tried again at {}", rfc3339(next)));
         let (why, next) = (printable(why), next.unwrap_or_default());
         eprintln!("failed: {name}: {why}{next}");
+        settings.extend(setting.as_deref().map(|one| (&one.key, one)));
+    }
+    for setting in settings.into_values() {
+        let located = config.located(setting.clone()).to_string();
+        eprintln!("hint: {}", printable(&located));
     }
     if failures.values().any(|failed| is_unreached(&failed.why)) {
         eprintln!("hint: {UNREACHED}");

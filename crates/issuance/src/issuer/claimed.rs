@@ -11,7 +11,7 @@ use super::failure::CLAIM_LOST;
 use super::held::Held;
 use super::shares::Permit;
 use super::working::{Joined, Mine, Outcome};
-use super::{Failed, Issued, Issuer};
+use super::{Issued, Issuer, NoCertificate};
 
 impl Issuer {
     /// Begins to work on a lineage in a task of its own, or joins who does.
@@ -69,7 +69,7 @@ impl Issuer {
             outcome = self.attempt(name, &held, task) => outcome,
             why = self.keep_claim(name, &held) => {
                 tracing::warn!(lineage = %name, %why, "work broken off");
-                Err(Failed { why, next: None })
+                Err(NoCertificate::new(why, None))
             }
         }
     }
@@ -143,10 +143,8 @@ impl Issuer {
             }
             return self.outcome_of(lineage).await;
         }
-        Err(Failed {
-            why: "another process has worked on it for too long".into(),
-            next: Some(self.clock.now() + 60),
-        })
+        let why = "another process has worked on it for too long";
+        Err(NoCertificate::new(why, Some(self.clock.now() + 60)))
     }
 
     /// Returns what another process has made of a lineage.
@@ -164,27 +162,21 @@ impl Issuer {
                 names: lineage.names,
                 not_after: stored.not_after,
             }),
-            (None, error) => Err(Failed {
-                why: error.map_or("it is not due".into(), |error| error.text.into()),
-                next: lineage.due,
-            }),
+            (None, error) => {
+                let why = error.map_or("it is not due".into(), |error| error.text);
+                Err(NoCertificate::new(why, lineage.due))
+            }
         }
     }
 
-    pub(super) fn no_store(&self, error: &StoreError) -> Failed {
+    pub(super) fn no_store(&self, error: &StoreError) -> NoCertificate {
         tracing::warn!(%error, "the catalog failed while a certificate was worked on");
-        Failed {
-            why: error.to_string().into(),
-            next: Some(self.clock.now() + AFTER_STORE),
-        }
+        NoCertificate::new(error.to_string(), Some(self.clock.now() + AFTER_STORE))
     }
 }
 
-pub(super) fn removed() -> Failed {
-    Failed {
-        why: "the lineage was removed".into(),
-        next: None,
-    }
+pub(super) fn removed() -> NoCertificate {
+    NoCertificate::new("the lineage was removed", None)
 }
 
 /// A server that was killed holds its work up for so long.

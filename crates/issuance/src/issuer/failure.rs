@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use sekisho_certs::StoreError;
+use sekisho_certs::{HostPattern, StoreError};
 
 use crate::accounts::AccountError;
 use crate::acme::{self, Blame, Fault, Retry};
@@ -10,7 +10,8 @@ use crate::authorities::NoAuthority;
 use crate::metrics::Reason;
 use crate::quota::RetryAt;
 use crate::schedule;
-use crate::solver::dns01;
+use crate::settings::SettingError;
+use crate::solver::{Solvers, dns01};
 
 /// Failure of one attempt.
 #[derive(Debug)]
@@ -113,6 +114,24 @@ impl Failure {
             Self::Setting(_) => Blame::Operator,
             Self::Unused => Blame::Host,
             Self::Store(_) | Self::Closed { .. } | Self::ClaimLost => Blame::Ca,
+        }
+    }
+
+    /// Returns the setting that a CA or a name server refused.
+    pub(super) fn setting(&self, solvers: &Solvers, names: &[HostPattern]) -> Option<SettingError> {
+        match self {
+            Self::Acme(error) => match &error.fault {
+                Fault::Setting { .. } | Fault::Untrusted(_) => Some(error.clone().into()),
+                _ => None,
+            },
+            Self::Dns(error) => {
+                let is_of = |name: &&HostPattern| {
+                    let bare = name.wildcard_parent().unwrap_or(name.as_str());
+                    error.name.contains(bare)
+                };
+                solvers.setting(names.iter().find(is_of)?, error)
+            }
+            _ => None,
         }
     }
 

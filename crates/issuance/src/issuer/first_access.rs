@@ -15,7 +15,7 @@ use super::attempt::{Task, When};
 use super::shares::Permit;
 use super::under_way::UnderWay;
 use super::working::Outcome;
-use super::{Failed, Issuer};
+use super::{Issuer, NoCertificate};
 use crate::admission::{Allowed, Decision};
 use crate::metrics::Decided;
 
@@ -201,7 +201,7 @@ impl Issuer {
     fn obtained(&self, outcome: Outcome) -> Obtained {
         match outcome {
             Ok(_) => Obtained::Stored,
-            Err(Failed { why, next }) => Obtained::Failed {
+            Err(NoCertificate { why, next, .. }) => Obtained::Failed {
                 why,
                 retry_after: next.map_or(SOON, |next| pause(next, self.clock.now())),
             },

@@ -1,5 +1,7 @@
 //! Outcome of an attempt, as the catalog gets it.
 
+use std::sync::Arc;
+
 use sekisho_certs::credential::{Credential, StoredCredential};
 use sekisho_certs::store::{Precondition, Write};
 use sekisho_certs::{CredentialId, Fence, HostPattern, HostRecord, LastError, Secret, StoreError};
@@ -8,7 +10,7 @@ use tokio::time::sleep;
 use super::attempt::{Attempt, RETRY};
 use super::failure::Failure;
 use super::working::Outcome;
-use super::{Failed, Issued};
+use super::{Issued, NoCertificate};
 use crate::schedule::{
     self, Seed, Validity, after_failure, first_again, renewal_due, renewal_turn,
 };
@@ -37,6 +39,7 @@ impl Attempt<'_> {
     /// any more is removed.
     pub(super) async fn failed(&mut self, failure: Failure) -> Outcome {
         let (why, now) = (failure.why(), self.issuer.clock.now());
+        let setting = failure.setting(&self.issuer.solvers, &self.names);
         if !matches!(failure, Failure::Unused) {
             self.issuer.metrics.failed(failure.reason());
         }
@@ -45,14 +48,18 @@ impl Attempt<'_> {
         }
         let (write, next) = match failure {
             Failure::Store(error) => return Err(self.issuer.no_store(&error)),
-            Failure::ClaimLost => return Err(Failed { why, next: None }),
+            Failure::ClaimLost => return Err(NoCertificate::new(why, None)),
             // With TXT records that are still to be removed, the lineage stays.
             Failure::Unused if self.state.records.is_empty() => (self.removal(), None),
             failure => self.failure(&failure, &why, now),
         };
         let lineage = &self.lineage.name;
         match next {
-            Some(next) => tracing::warn!(%lineage, %why, again_in_s = next - now, "no certificate"),
+            Some(next) => {
+                let setting = setting.as_ref().map(|one| format!("[acme] {}", one.key));
+                let again_in_s = next - now;
+                tracing::warn!(%lineage, %why, again_in_s, setting, "no certificate");
+            }
             None => tracing::info!(%lineage, %why, "lineage removed"),
         }
         self.held.end().await;
@@ -60,7 +67,11 @@ impl Attempt<'_> {
             let error = failure.why();
             tracing::warn!(%lineage, %error, "the failure was not stored");
         }
-        Err(Failed { why, next })
+        Err(NoCertificate {
+            why,
+            next,
+            setting: setting.map(Arc::new),
+        })
     }
 
     /// Puts the renewal of a certificate off.

@@ -5,7 +5,7 @@ use sekisho_certs::{Fence, LineageName, ToClaim};
 
 use super::claimed::{CLAIM, removed};
 use super::under_way::UnderWay;
-use super::{Failed, Issuer};
+use super::{Issuer, NoCertificate};
 use crate::acme::RevocationReason;
 
 impl Issuer {
@@ -14,17 +14,14 @@ impl Issuer {
     /// unless [`Issuer::issue`] did; else only that call does.
     ///
     /// # Errors
-    /// [`Failed`] has the words of all CAs that were asked.
+    /// [`NoCertificate`] has the words of all CAs that were asked.
     pub async fn revoke(
         &self,
         name: &LineageName,
         reason: Option<RevocationReason>,
         reissue: bool,
-    ) -> Result<(), Failed> {
-        let failed = |why: String| Failed {
-            why: why.into(),
-            next: None,
-        };
+    ) -> Result<(), NoCertificate> {
+        let failed = |why: String| NoCertificate::new(why, None);
         let catalog = self.sealer.catalog();
         let named = ToClaim::Named(vec![name.clone()]);
         let claimed = catalog.claim(named, &self.holder, CLAIM).await;

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use sekisho_certs::LineageName;
 use tokio::sync::watch;
 
-use super::{Failed, Issued};
+use super::{Issued, NoCertificate};
 
 /// Work in progress, by lineage: orders in flight, and visits that wait for another
 /// server.
@@ -14,7 +14,7 @@ use super::{Failed, Issued};
 pub(super) struct Working(Arc<Mutex<HashMap<LineageName, Receiver>>>);
 
 type Receiver = watch::Receiver<Option<Outcome>>;
-pub(super) type Outcome = Result<Issued, Failed>;
+pub(super) type Outcome = Result<Issued, NoCertificate>;
 
 /// Work that one waits for.
 pub(super) struct Joined(Receiver);
@@ -80,10 +80,7 @@ impl Joined {
     pub(super) async fn outcome(mut self) -> Outcome {
         let ended = self.0.wait_for(Option::is_some).await;
         let outcome = ended.ok().and_then(|outcome| outcome.clone());
-        outcome.unwrap_or_else(|| {
-            let why = "the work was broken off".into();
-            Err(Failed { why, next: None })
-        })
+        outcome.unwrap_or_else(|| Err(NoCertificate::new("the work was broken off", None)))
     }
 }
 
@@ -99,8 +96,7 @@ mod tests {
         let (first, mine) = working.begin(&name);
         let (second, none) = working.begin(&name);
         assert!(none.is_none() && working.join(&name).is_some());
-        let why = "no".into();
-        mine.unwrap().end(Err(Failed { why, next: Some(7) }));
+        mine.unwrap().end(Err(NoCertificate::new("no", Some(7))));
         for joined in [first, second] {
             assert_eq!(joined.outcome().await.unwrap_err().next, Some(7));
         }

@@ -159,6 +159,15 @@ impl Dns01 {
         done.map_err(|fault| fault.at(&presented.fqdn))
     }
 
+    /// Returns the key of the configuration that a refusal is about.
+    pub(crate) fn key(&self) -> &'static str {
+        match &self.writer {
+            Writer::Rfc2136(_) => "tsig",
+            Writer::Exec(_) => "exec",
+            Writer::Webhook(_) => "webhook",
+        }
+    }
+
     async fn write(&self, action: Action, presented: &Presented) -> Result<(), Fault> {
         // Waiting for the turn is no fault of the program.
         let _turn = match &self.writer {
