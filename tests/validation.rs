@@ -83,8 +83,8 @@ async fn answer(order: &mut Order, kind: ChallengeKind, sealer: &Sealer) {
     let challenges = Challenges::new(sealer.clone(), Clock::System);
     for authorization in order.authorizations().await.unwrap() {
         let offered = match kind {
-            ChallengeKind::Http01 => acme::ChallengeKind::Http01,
-            ChallengeKind::TlsAlpn01 => acme::ChallengeKind::TlsAlpn01,
+            ChallengeKind::Http01 => acme::ChallengeType::Http01,
+            ChallengeKind::TlsAlpn01 => acme::ChallengeType::TlsAlpn01,
         };
         let challenge = authorization.challenge(offered).expect("it is offered");
         let key = match kind {

@@ -19,7 +19,7 @@ mod renewal_info;
 mod retry_after;
 
 pub use account::{Account, ExternalAccount, NewAccount};
-pub use authorization::{Authorization, Challenge, ChallengeKind};
+pub use authorization::{Authorization, Challenge, ChallengeType};
 pub use ca::{Ca, CaSettings, builtin_names, directory_of};
 pub use directory::Meta;
 pub use error::{Blame, Error, Fault, Retry};

@@ -26,8 +26,8 @@ pub struct Ledger {
     sealer: Sealer,
     clock: Clock,
     /// Locks, one for each CA that the configuration names. Calls of one process
-    /// take turns, so that they conflict with those of other processes only.
-    turns: Mutex<HashMap<String, Arc<tokio::sync::Mutex<()>>>>,
+    /// wait for each other: they conflict with those of other processes only.
+    locks: Mutex<HashMap<String, Arc<tokio::sync::Mutex<()>>>>,
 }
 
 impl Ledger {
@@ -37,7 +37,7 @@ impl Ledger {
         Self {
             sealer,
             clock,
-            turns: Mutex::default(),
+            locks: Mutex::default(),
         }
     }
 
@@ -197,8 +197,8 @@ impl Ledger {
     }
 
     fn turn(&self, ca: &str) -> Arc<tokio::sync::Mutex<()>> {
-        let mut turns = self.turns.lock().unwrap_or_else(PoisonError::into_inner);
-        Arc::clone(turns.entry(ca.to_owned()).or_default())
+        let mut locks = self.locks.lock().unwrap_or_else(PoisonError::into_inner);
+        Arc::clone(locks.entry(ca.to_owned()).or_default())
     }
 }
 

@@ -2,7 +2,7 @@
 
 use sekisho_certs::HostName;
 
-use crate::acme::{self, CaSettings, ChallengeKind, ExternalAccount, KeyKind};
+use crate::acme::{self, CaSettings, ChallengeType, ExternalAccount, KeyKind};
 use crate::admission;
 use crate::quota::Quotas;
 use crate::solver::dns01;
@@ -25,7 +25,7 @@ pub struct Settings {
     /// True if a renewal keeps the key of the certificate before it.
     pub reuse_key: bool,
     /// Challenges in the order in which they are tried. Wildcards have DNS-01 only.
-    pub solvers: Vec<ChallengeKind>,
+    pub solvers: Vec<ChallengeType>,
     /// Zones in which records of DNS-01 can be written.
     pub dns: Vec<DnsZone>,
 }
@@ -79,11 +79,6 @@ pub struct DnsZone {
     pub zone: HostName,
     /// Way to write records.
     pub solver: dns01::Settings,
-}
-
-impl Settings {
-    /// Orders in flight at most, where nothing else is configured.
-    pub const ORDERS: usize = 64;
 }
 
 /// Setting that can't be used.

@@ -4,14 +4,14 @@ pub mod dns01;
 
 use sekisho_certs::{HostName, HostPattern};
 
-use crate::acme::ChallengeKind;
+use crate::acme::ChallengeType;
 use crate::settings::{DnsZone, SettingError};
 use dns01::Dns01;
 
 /// Challenges in the order in which they are tried, and the zones of DNS-01.
 #[derive(Debug)]
 pub struct Solvers {
-    order: Vec<ChallengeKind>,
+    order: Vec<ChallengeType>,
     /// The longest first.
     zones: Vec<(HostName, Dns01)>,
 }
@@ -21,7 +21,7 @@ impl Solvers {
     ///
     /// # Errors
     /// Names the zone and the key that can't be used.
-    pub fn new(order: Vec<ChallengeKind>, zones: Vec<DnsZone>) -> Result<Self, SettingError> {
+    pub fn new(order: Vec<ChallengeType>, zones: Vec<DnsZone>) -> Result<Self, SettingError> {
         let mut built = Vec::with_capacity(zones.len());
         for DnsZone { zone, solver } in zones {
             let dns = Dns01::new(solver).map_err(|error| SettingError::of_zone(&zone, &error))?;
@@ -43,8 +43,8 @@ impl Solvers {
         &self,
         names: &[HostPattern],
         wish: Option<&str>,
-    ) -> Result<Vec<ChallengeKind>, String> {
-        let proves = |kind: &ChallengeKind| names.iter().all(|name| self.proves(*kind, name));
+    ) -> Result<Vec<ChallengeType>, String> {
+        let proves = |kind: &ChallengeType| names.iter().all(|name| self.proves(*kind, name));
         let mut kinds: Vec<_> = self.order.iter().copied().filter(proves).collect();
         // A stable sort: the others keep their order.
         kinds.sort_by_key(|kind| Some(kind.as_str()) != wish);
@@ -90,10 +90,10 @@ impl Solvers {
         })
     }
 
-    fn proves(&self, kind: ChallengeKind, name: &HostPattern) -> bool {
+    fn proves(&self, kind: ChallengeType, name: &HostPattern) -> bool {
         match kind {
-            ChallengeKind::Dns01 => self.dns(name).is_some(),
-            ChallengeKind::Http01 | ChallengeKind::TlsAlpn01 => name.wildcard_parent().is_none(),
+            ChallengeType::Dns01 => self.dns(name).is_some(),
+            ChallengeType::Http01 | ChallengeType::TlsAlpn01 => name.wildcard_parent().is_none(),
         }
     }
 }
@@ -112,9 +112,9 @@ mod tests {
             })),
         };
         let order = [
-            ChallengeKind::TlsAlpn01,
-            ChallengeKind::Http01,
-            ChallengeKind::Dns01,
+            ChallengeType::TlsAlpn01,
+            ChallengeType::Http01,
+            ChallengeType::Dns01,
         ];
         Solvers::new(order.to_vec(), zones.iter().map(zone).collect()).unwrap()
     }

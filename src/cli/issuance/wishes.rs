@@ -1,7 +1,7 @@
 //! Arguments about a certificate in particular.
 
 use sekisho_certs::{KeyType, Wishes};
-use sekisho_issuance::acme::ChallengeKind;
+use sekisho_issuance::acme::ChallengeType;
 use sekisho_issuance::settings::Settings;
 
 use crate::cli::failure::{Result, Usage};
@@ -20,7 +20,7 @@ pub(crate) struct WishArgs {
     profile: Option<String>,
     /// The challenge to try first: tls-alpn-01, http-01 or dns-01
     #[arg(long, value_name = "S", value_parser = solver)]
-    solver: Option<ChallengeKind>,
+    solver: Option<ChallengeType>,
 }
 
 impl WishArgs {
@@ -47,7 +47,7 @@ impl WishArgs {
     }
 
     pub(super) fn solver(&self) -> Option<&'static str> {
-        self.solver.map(ChallengeKind::as_str)
+        self.solver.map(ChallengeType::as_str)
     }
 
     pub(super) fn key_type(&self) -> Option<KeyType> {
@@ -76,8 +76,8 @@ fn key_type(text: &str) -> Result<KeyType, String> {
     known.ok_or_else(|| "there are ecdsa and rsa; no CA issues for others".into())
 }
 
-fn solver(text: &str) -> Result<ChallengeKind, String> {
-    let known = ChallengeKind::ALL
+fn solver(text: &str) -> Result<ChallengeType, String> {
+    let known = ChallengeType::ALL
         .into_iter()
         .find(|one| one.as_str() == text);
     known.ok_or_else(|| "there are tls-alpn-01, http-01 and dns-01".into())

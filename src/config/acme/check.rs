@@ -4,7 +4,7 @@ use std::path::Path;
 use std::str::FromStr;
 
 use sekisho_certs::HostPattern;
-use sekisho_issuance::acme::{ChallengeKind, KeyKind};
+use sekisho_issuance::acme::{ChallengeType, KeyKind};
 use sekisho_issuance::admission::{self, FirstAccess};
 use sekisho_issuance::settings::Settings;
 use sekisho_server::CertificateWaits;
@@ -119,13 +119,13 @@ fn contact(texts: &[String]) -> Result<Vec<String>> {
     })
 }
 
-fn solvers(texts: Option<&[String]>) -> Result<Vec<ChallengeKind>> {
+fn solvers(texts: Option<&[String]>) -> Result<Vec<ChallengeType>> {
     let Some(texts) = texts else {
         return Ok(SOLVERS.to_vec());
     };
     let solvers = list("solvers", texts, |text| {
         let found = SOLVERS.into_iter().find(|kind| kind.as_str() == text);
-        let known = || SOLVERS.map(ChallengeKind::as_str).join(", ");
+        let known = || SOLVERS.map(ChallengeType::as_str).join(", ");
         found.ok_or_else(|| format!("{text:?} is no kind of challenge; write {}", known()))
     })?;
     for (index, solver) in solvers.iter().enumerate() {
@@ -163,8 +163,8 @@ fn at(key: &str, text: impl Into<String>) -> Problem {
 }
 
 /// TLS-ALPN-01 first: it needs no second port.
-const SOLVERS: [ChallengeKind; 3] = [
-    ChallengeKind::TlsAlpn01,
-    ChallengeKind::Http01,
-    ChallengeKind::Dns01,
+const SOLVERS: [ChallengeType; 3] = [
+    ChallengeType::TlsAlpn01,
+    ChallengeType::Http01,
+    ChallengeType::Dns01,
 ];

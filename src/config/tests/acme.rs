@@ -2,7 +2,7 @@
 
 use std::os::unix::fs::PermissionsExt;
 
-use sekisho_issuance::acme::{ChallengeKind, KeyKind};
+use sekisho_issuance::acme::{ChallengeType, KeyKind};
 use sekisho_issuance::admission::FirstAccess;
 use sekisho_issuance::quota::{Limit, Quotas};
 use sekisho_issuance::settings::Settings;
@@ -33,7 +33,7 @@ fn a_small_section_has_the_defaults() {
     assert!(settings.agree && settings.admission.caa && !settings.reuse_key);
     assert_eq!(settings.admission.first_access, FirstAccess::Hosts);
     assert_eq!(settings.key, KeyKind::P256);
-    assert_eq!(settings.orders, Settings::ORDERS);
+    assert_eq!(settings.orders, 64);
     let solvers = settings.solvers.iter().map(|kind| kind.as_str());
     assert!(solvers.eq(["tls-alpn-01", "http-01", "dns-01"]));
 }
@@ -87,7 +87,7 @@ fn all_keys_reach_the_settings() {
     let resolvers = ["192.0.2.53:53", "[::1]:5353"].map(|text| text.parse().unwrap());
     assert_eq!(admission.resolvers, resolvers);
     assert_eq!((settings.key, settings.reuse_key), (KeyKind::P384, true));
-    assert_eq!(settings.solvers, [ChallengeKind::Dns01]);
+    assert_eq!(settings.solvers, [ChallengeType::Dns01]);
     assert_eq!(settings.orders, 3);
 }
 

@@ -2,7 +2,7 @@
 
 use aws_lc_rs::digest::{SHA256, digest};
 use data_encoding::BASE64URL_NOPAD;
-use instant_acme::{AuthorizationStatus, ChallengeType};
+use instant_acme::{AuthorizationStatus, ChallengeType as Wire};
 
 /// Proof that the CA wants for one name of an order.
 #[derive(Clone, Debug)]
@@ -18,7 +18,7 @@ pub struct Authorization {
 impl Authorization {
     /// Returns the challenge of this kind, if the CA offers it.
     #[must_use]
-    pub fn challenge(&self, kind: ChallengeKind) -> Option<&Challenge> {
+    pub fn challenge(&self, kind: ChallengeType) -> Option<&Challenge> {
         self.challenges
             .iter()
             .find(|challenge| challenge.kind == kind)
@@ -27,7 +27,7 @@ impl Authorization {
 
 /// Way to prove that a name is one's own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum ChallengeKind {
+pub enum ChallengeType {
     /// A file over plain HTTP (RFC 8555, section 8.3).
     Http01,
     /// A TXT record (RFC 8555, section 8.4).
@@ -36,7 +36,7 @@ pub enum ChallengeKind {
     TlsAlpn01,
 }
 
-impl ChallengeKind {
+impl ChallengeType {
     /// All.
     pub const ALL: [Self; 3] = [Self::Http01, Self::Dns01, Self::TlsAlpn01];
 
@@ -50,15 +50,15 @@ impl ChallengeKind {
         }
     }
 
-    pub(super) fn of(kind: &ChallengeType) -> Option<Self> {
+    pub(super) fn of(kind: &Wire) -> Option<Self> {
         Self::ALL.into_iter().find(|own| own.wire() == *kind)
     }
 
-    pub(super) fn wire(self) -> ChallengeType {
+    pub(super) fn wire(self) -> Wire {
         match self {
-            Self::Http01 => ChallengeType::Http01,
-            Self::Dns01 => ChallengeType::Dns01,
-            Self::TlsAlpn01 => ChallengeType::TlsAlpn01,
+            Self::Http01 => Wire::Http01,
+            Self::Dns01 => Wire::Dns01,
+            Self::TlsAlpn01 => Wire::TlsAlpn01,
         }
     }
 }
@@ -67,7 +67,7 @@ impl ChallengeKind {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Challenge {
     /// Kind of the challenge.
-    pub kind: ChallengeKind,
+    pub kind: ChallengeType,
     /// Name of the file for HTTP-01, in base64url.
     pub token: String,
     /// Content of the file for HTTP-01.
@@ -80,7 +80,7 @@ pub struct Challenge {
 
 impl Challenge {
     /// Returns none if the token holds other characters than base64url: it becomes a path.
-    pub(super) fn new(kind: ChallengeKind, token: &str, thumbprint: &str) -> Option<Self> {
+    pub(super) fn new(kind: ChallengeType, token: &str, thumbprint: &str) -> Option<Self> {
         let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_".contains(&byte);
         if token.is_empty() || !token.bytes().all(is_plain) {
             return None;
@@ -104,7 +104,7 @@ mod tests {
     #[test]
     fn tokens_that_could_lead_elsewhere_are_refused() {
         for token in ["", "../a", "a/b", "a.b", "a b", "a%2e"] {
-            assert_eq!(Challenge::new(ChallengeKind::Http01, token, "x"), None);
+            assert_eq!(Challenge::new(ChallengeType::Http01, token, "x"), None);
         }
     }
 
@@ -113,7 +113,7 @@ mod tests {
         // The example of RFC 8555, section 8.1, and SHA-256 by openssl.
         let token = "evaGxfADs6pSRb2LAv9IZf17Dt3juxGJ-PCt92wr-oA";
         let thumbprint = "9jg46WB3rR_AHD-EBXdN7cBkH1WOu0tA3M9fm21mqTI";
-        let challenge = Challenge::new(ChallengeKind::Dns01, token, thumbprint).unwrap();
+        let challenge = Challenge::new(ChallengeType::Dns01, token, thumbprint).unwrap();
         assert_eq!(challenge.key_authorization, format!("{token}.{thumbprint}"));
         assert_eq!(challenge.txt, "lCM7cZyQXcVHK2nnW3jjAhNT3Fvm18UN-kWZZknKoYM");
         assert_eq!(

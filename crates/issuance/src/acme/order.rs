@@ -12,7 +12,7 @@ use sekisho_certs::credential::Secret;
 use sekisho_certs::host::HostPattern;
 
 use super::account::Account;
-use super::authorization::{Authorization, Challenge, ChallengeKind};
+use super::authorization::{Authorization, Challenge, ChallengeType};
 use super::directory::Directory;
 use super::error::{Error, Fault};
 use super::exchange::Noted;
@@ -146,7 +146,7 @@ impl Order {
     ///
     /// # Errors
     /// [`Fault::Unsupported`] if the CA does not offer this challenge for the name.
-    pub async fn set_ready(&mut self, name: &str, kind: ChallengeKind) -> Result<(), Error> {
+    pub async fn set_ready(&mut self, name: &str, kind: ChallengeType) -> Result<(), Error> {
         let mut told = self.tell_ready(name, kind).await;
         // Another process may have asked before.
         if matches!(told, Err(Fault::Refused { .. })) && self.is_decided(name).await {
@@ -164,7 +164,7 @@ impl Order {
         Ok(found)
     }
 
-    async fn tell_ready(&mut self, name: &str, kind: ChallengeKind) -> Result<(), Fault> {
+    async fn tell_ready(&mut self, name: &str, kind: ChallengeType) -> Result<(), Fault> {
         let mut authorizations = self.inner.authorizations();
         while let Some(handle) = authorizations.next().await {
             let mut handle = handle?;
@@ -215,7 +215,7 @@ fn authorization(state: &AuthorizationState, thumbprint: &str) -> Authorization 
         _ => &[],
     };
     let challenges = open.iter().filter_map(|challenge| {
-        let kind = ChallengeKind::of(&challenge.r#type)?;
+        let kind = ChallengeType::of(&challenge.r#type)?;
         Challenge::new(kind, &challenge.token, thumbprint)
     });
     Authorization {

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use sekisho_certs::credential::{Credential, SealedBytes, StoredCredential};
 use sekisho_certs::store::Write;
-use sekisho_certs::{Fence, HostPattern, Lineage, LineageName, Secret, StoreError};
+use sekisho_certs::{ChallengeKind, Fence, HostPattern, Lineage, LineageName, Secret, StoreError};
 use tokio::time::sleep;
 
 use super::Issuer;
@@ -13,7 +13,7 @@ use super::failure::Failure;
 use super::held::Held;
 use super::under_way::{Saved, UnderWay};
 use super::working::Outcome;
-use crate::acme::{Blame, ChallengeKind};
+use crate::acme::{Blame, ChallengeType};
 use crate::admission::Issuers;
 use crate::authorities::Authority;
 use crate::schedule::Window;
@@ -36,7 +36,7 @@ pub(super) struct Attempt<'a> {
     /// True if the cluster has asked too many such questions to ask one more.
     pub(super) not_asked: bool,
     /// Answers that were shown to the CA.
-    pub(super) published: Vec<(sekisho_certs::ChallengeKind, String)>,
+    pub(super) published: Vec<(ChallengeKind, String)>,
 }
 
 /// Answer of a CA about the certificate in use.
@@ -188,7 +188,7 @@ impl<'a> Attempt<'a> {
     async fn at(
         &mut self,
         authority: &Authority,
-        solvers: &[ChallengeKind],
+        solvers: &[ChallengeType],
     ) -> Result<Credential, Failure> {
         let (last, first) = solvers.split_last().expect("there is a solver");
         for solver in first {
@@ -207,7 +207,7 @@ impl<'a> Attempt<'a> {
     /// Notes which challenge has worked: renewals then try it first.
     fn proved_by(
         &mut self,
-        solver: ChallengeKind,
+        solver: ChallengeType,
         done: Result<Credential, Failure>,
     ) -> Result<Credential, Failure> {
         let wished = self.lineage.wishes.solver.as_deref();
@@ -222,7 +222,7 @@ impl<'a> Attempt<'a> {
     async fn as_account(
         &mut self,
         authority: &Authority,
-        solver: ChallengeKind,
+        solver: ChallengeType,
     ) -> Result<Credential, Failure> {
         let account = self.issuer.account(authority).await?;
         let done = self.order(authority, &account, solver).await;

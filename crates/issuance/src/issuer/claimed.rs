@@ -201,7 +201,7 @@ mod tests {
     };
 
     use super::*;
-    use crate::acme::{ChallengeKind, KeyKind};
+    use crate::acme::{ChallengeType, KeyKind};
     use crate::admission;
     use crate::settings::{CaOptions, Settings};
 
@@ -220,7 +220,7 @@ mod tests {
             orders: 1,
             key: KeyKind::P256,
             reuse_key: false,
-            solvers: vec![ChallengeKind::Http01],
+            solvers: vec![ChallengeType::Http01],
             dns: Vec::new(),
         };
         let challenges = Arc::new(Challenges::new(sealer.clone(), Clock::System));

@@ -11,7 +11,7 @@ use super::failure::Failure;
 use super::kind::OrderKind;
 use super::under_way::Saved;
 use crate::acme::{
-    Account, CertificateKey, ChallengeKind, Error, KeyKind, NewOrder, Order, OrderStatus, Retry,
+    Account, CertificateKey, ChallengeType, Error, KeyKind, NewOrder, Order, OrderStatus, Retry,
     Wanted,
 };
 use crate::authorities::Authority;
@@ -24,7 +24,7 @@ impl Attempt<'_> {
         &mut self,
         authority: &Authority,
         account: &Account,
-        solver: ChallengeKind,
+        solver: ChallengeType,
     ) -> Result<Credential, Failure> {
         let done = self.steps(authority, account, solver).await;
         if let Err(failure) = &done {
@@ -45,7 +45,7 @@ impl Attempt<'_> {
         &mut self,
         authority: &Authority,
         account: &Account,
-        solver: ChallengeKind,
+        solver: ChallengeType,
     ) -> Result<Credential, Failure> {
         let mut order = match self.resume(account).await? {
             Some(order) => order,
@@ -87,7 +87,7 @@ impl Attempt<'_> {
         &mut self,
         authority: &Authority,
         account: &Account,
-        solver: ChallengeKind,
+        solver: ChallengeType,
     ) -> Result<Order, Failure> {
         let mut kind = self.order_kind(authority);
         let order = loop {

@@ -2,20 +2,20 @@
 
 use std::time::Duration;
 
-use sekisho_certs::{HostPattern, KeyAuthorization};
+use sekisho_certs::{ChallengeKind, HostPattern, KeyAuthorization};
 use tokio::time::timeout;
 
 use super::attempt::Attempt;
 use super::failure::Failure;
 use super::under_way::Record;
-use crate::acme::{Authorization, AuthorizationStatus, Challenge, ChallengeKind, Order};
+use crate::acme::{Authorization, AuthorizationStatus, Challenge, ChallengeType, Order};
 
 impl Attempt<'_> {
     /// Answers the open challenges of an order, and tells the CA.
     pub(super) async fn prove(
         &mut self,
         order: &mut Order,
-        solver: ChallengeKind,
+        solver: ChallengeType,
     ) -> Result<(), Failure> {
         let authorizations = order.authorizations().await?;
         let pending = |one: &&Authorization| one.status == AuthorizationStatus::Pending;
@@ -25,14 +25,14 @@ impl Attempt<'_> {
             .filter_map(|one| Some((one.name.as_str(), one.challenge(solver)?)))
             .collect();
         match solver {
-            ChallengeKind::Dns01 => self.present(&open).await?,
-            ChallengeKind::Http01 => {
-                let kind = sekisho_certs::ChallengeKind::Http01;
+            ChallengeType::Dns01 => self.present(&open).await?,
+            ChallengeType::Http01 => {
+                let kind = ChallengeKind::Http01;
                 self.publish(kind, open.iter().map(|(_, one)| (one.token.as_str(), *one)))
                     .await?;
             }
-            ChallengeKind::TlsAlpn01 => {
-                let kind = sekisho_certs::ChallengeKind::TlsAlpn01;
+            ChallengeType::TlsAlpn01 => {
+                let kind = ChallengeKind::TlsAlpn01;
                 self.publish(kind, open.iter().copied()).await?;
             }
         }
@@ -46,7 +46,7 @@ impl Attempt<'_> {
     /// Writes the answers for all servers, before the CA asks any of them.
     async fn publish<'c>(
         &mut self,
-        kind: sekisho_certs::ChallengeKind,
+        kind: ChallengeKind,
         open: impl Iterator<Item = (&'c str, &'c Challenge)>,
     ) -> Result<(), Failure> {
         let expires = self.issuer.clock.now() + EXPIRY;

@@ -4,7 +4,7 @@ use sekisho_certs::{HostPattern, Secret};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use zeroize::Zeroizing;
 
-use crate::acme::ChallengeKind;
+use crate::acme::ChallengeType;
 use crate::solver::dns01::Presented;
 
 /// Order of a lineage, as its row keeps it, sealed. Any server goes on from there.
@@ -95,7 +95,7 @@ impl Saved {
         directory: &str,
         url: &str,
         names: &[HostPattern],
-        solver: ChallengeKind,
+        solver: ChallengeType,
     ) -> Self {
         Self {
             directory: directory.to_owned(),
@@ -116,8 +116,8 @@ impl Saved {
 
     /// Returns the challenge that proves the names; none for one that this version
     /// does not know.
-    pub(super) fn solver(&self) -> Option<ChallengeKind> {
-        ChallengeKind::ALL
+    pub(super) fn solver(&self) -> Option<ChallengeType> {
+        ChallengeType::ALL
             .into_iter()
             .find(|kind| kind.as_str() == self.solver)
     }
@@ -148,7 +148,7 @@ mod tests {
     #[test]
     fn what_is_kept_comes_back() {
         let names = [HostPattern::parse("a.example").unwrap()];
-        let solver = ChallengeKind::TlsAlpn01;
+        let solver = ChallengeType::TlsAlpn01;
         let mut saved = Saved::new("https://ca/dir", "https://ca/order/1", &names, solver);
         saved.key = Some(Secret::new(b"\x00key".to_vec()));
         let kept = UnderWay {

@@ -14,7 +14,7 @@
 
 mod error;
 mod exec;
-mod place;
+mod locate;
 mod propagation;
 mod rfc2136;
 mod tsig;
@@ -52,7 +52,7 @@ pub struct Settings {
     pub resolver: Resolver,
     /// Port at which authoritative servers are asked: 53 outside tests.
     pub port: u16,
-    /// Bound for finding the place of a record, and for writing it.
+    /// Bound for locating a record, and for writing it.
     pub deadline: Duration,
     /// Bound for the wait until all authoritative servers have a record.
     pub propagation: Duration,
@@ -124,10 +124,10 @@ impl Dns01 {
     /// [`Fault::Name`] if there is no zone, or CNAMEs lead nowhere;
     /// [`Fault::Unreachable`] if no resolver answers in time.
     pub async fn locate(&self, name: &HostPattern, value: &str) -> Result<Presented, Error> {
-        let place = place::find(&self.settings.resolver, name);
-        let place = timeout(self.settings.deadline, place).await;
-        let place = place.unwrap_or_else(|_| Err(self.late("the resolvers")));
-        let (fqdn, zone) = place.map_err(|fault| fault.at(name.as_str()))?;
+        let found = locate::find(&self.settings.resolver, name);
+        let found = timeout(self.settings.deadline, found).await;
+        let found = found.unwrap_or_else(|_| Err(self.late("the resolvers")));
+        let (fqdn, zone) = found.map_err(|fault| fault.at(name.as_str()))?;
         Ok(Presented {
             fqdn: fqdn.to_ascii(),
             zone: zone.to_ascii(),
@@ -169,9 +169,9 @@ impl Dns01 {
     }
 
     async fn write(&self, action: Action, presented: &Presented) -> Result<(), Fault> {
-        // Waiting for the turn is no fault of the program.
-        let _turn = match &self.writer {
-            Writer::Exec(exec) => Some(exec.turn().await),
+        // Waiting for another call is no fault of the program.
+        let _alone = match &self.writer {
+            Writer::Exec(exec) => Some(exec.alone().await),
             Writer::Rfc2136(_) | Writer::Webhook(_) => None,
         };
         let done = async {

@@ -1,8 +1,8 @@
 //! DNS-01 with Knot: where records go, who writes them, and when they are there.
 
 mod exec;
+mod locate;
 mod order;
-mod place;
 mod propagation;
 mod rfc2136;
 mod webhook;

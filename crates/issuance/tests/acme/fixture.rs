@@ -7,7 +7,7 @@ use sekisho_certs::Clock;
 use sekisho_certs::credential::{Credential, Secret};
 use sekisho_certs::host::HostPattern;
 use sekisho_issuance::acme::{
-    Account, AuthorizationStatus, Ca, CaSettings, CertificateKey, ChallengeKind, Error, KeyKind,
+    Account, AuthorizationStatus, Ca, CaSettings, CertificateKey, ChallengeType, Error, KeyKind,
     NewAccount, NewOrder, Order, Wanted,
 };
 use sekisho_testkit::services::{Pebble, PebbleOptions};
@@ -34,7 +34,7 @@ impl Fixture {
     }
 
     /// Answers all open challenges of an order and says so.
-    pub(crate) async fn answer(&self, order: &mut Order, kind: ChallengeKind) -> Result<(), Error> {
+    pub(crate) async fn answer(&self, order: &mut Order, kind: ChallengeType) -> Result<(), Error> {
         for authorization in order.authorizations().await? {
             let Some(challenge) = authorization.challenge(kind) else {
                 assert_ne!(authorization.status, AuthorizationStatus::Pending);
@@ -44,9 +44,9 @@ impl Fixture {
             let name = authorization.name.as_str();
             let content = &challenge.key_authorization;
             match kind {
-                ChallengeKind::Http01 => server.add_http01(&challenge.token, content),
-                ChallengeKind::TlsAlpn01 => server.add_tls_alpn01(name, content),
-                ChallengeKind::Dns01 => {
+                ChallengeType::Http01 => server.add_http01(&challenge.token, content),
+                ChallengeType::TlsAlpn01 => server.add_tls_alpn01(name, content),
+                ChallengeType::Dns01 => {
                     let zone = name.trim_start_matches("*.");
                     server.add_txt(&format!("_acme-challenge.{zone}."), &challenge.txt);
                 }
@@ -59,7 +59,7 @@ impl Fixture {
     /// Gets a certificate by HTTP-01.
     pub(crate) async fn issue(&self, account: &Account, new: &NewOrder<'_>) -> Credential {
         let mut order = account.order(new).await.unwrap();
-        self.answer(&mut order, ChallengeKind::Http01)
+        self.answer(&mut order, ChallengeType::Http01)
             .await
             .unwrap();
         finish(&mut order, new.names, None).await.unwrap()

@@ -10,7 +10,7 @@ use rustls_pki_types::pem::PemObject;
 use rustls_pki_types::{CertificateDer, ServerName, UnixTime};
 use sekisho_certs::credential::{Credential, KeyType};
 use sekisho_issuance::acme::{
-    Ca, CertificateKey, ChallengeKind, Fault, KeyKind, Order, OrderStatus, Retry,
+    Ca, CertificateKey, ChallengeType, Fault, KeyKind, Order, OrderStatus, Retry,
 };
 use sekisho_testkit::services::PebbleOptions;
 use x509_parser::certificate::X509Certificate;
@@ -25,17 +25,17 @@ async fn each_challenge_leads_to_a_certificate_that_clients_verify() {
     let root = fixture.pebble.issuer(0).await;
     for (kind, ordered, asked) in [
         (
-            ChallengeKind::Http01,
+            ChallengeType::Http01,
             ["a.example", "b.example"],
             "b.example",
         ),
         (
-            ChallengeKind::TlsAlpn01,
+            ChallengeType::TlsAlpn01,
             ["c.example", "d.example"],
             "c.example",
         ),
         (
-            ChallengeKind::Dns01,
+            ChallengeType::Dns01,
             ["e.example", "*.e.example"],
             "x.e.example",
         ),
@@ -61,7 +61,7 @@ async fn keys_of_all_types_are_certified() {
         let names = names(&[&format!("{kind}.example")]);
         let mut order = account.order(&order_of(&names)).await.unwrap();
         fixture
-            .answer(&mut order, ChallengeKind::Http01)
+            .answer(&mut order, ChallengeType::Http01)
             .await
             .unwrap();
         order.wait_ready(PATIENCE).await.unwrap();
@@ -93,7 +93,7 @@ async fn an_order_goes_on_in_another_process_after_each_step() {
     };
     assert_eq!(order.status(), OrderStatus::Pending);
     fixture
-        .answer(&mut order, ChallengeKind::Http01)
+        .answer(&mut order, ChallengeType::Http01)
         .await
         .unwrap();
     order = resumed().await;
@@ -131,12 +131,12 @@ async fn two_processes_may_ask_for_the_same_validation() {
     let mut other = account.resume(one.url()).await.unwrap();
     assert_eq!(other.authorizations().await.unwrap().len(), 1);
     fixture
-        .answer(&mut one, ChallengeKind::Http01)
+        .answer(&mut one, ChallengeType::Http01)
         .await
         .unwrap();
     one.wait_ready(PATIENCE).await.unwrap();
     // That process still believes that the challenge is pending.
-    let told = other.set_ready("a.example", ChallengeKind::Http01).await;
+    let told = other.set_ready("a.example", ChallengeType::Http01).await;
     told.unwrap();
     finish(&mut other, &names, None).await.unwrap();
 }
@@ -152,7 +152,7 @@ async fn a_preferred_chain_is_taken_where_it_is_offered() {
     let names = names(&["a.example"]);
     let mut order = account.order(&order_of(&names)).await.unwrap();
     fixture
-        .answer(&mut order, ChallengeKind::Http01)
+        .answer(&mut order, ChallengeType::Http01)
         .await
         .unwrap();
     let key = CertificateKey::generate(KeyKind::P256).unwrap();
@@ -227,7 +227,7 @@ async fn rejected_nonces_cost_no_order() {
         let names = names(&[&format!("n{tried}.example")]);
         let done = async {
             let mut order = account.order(&order_of(&names)).await?;
-            fixture.answer(&mut order, ChallengeKind::Http01).await?;
+            fixture.answer(&mut order, ChallengeType::Http01).await?;
             finish(&mut order, &names, None).await
         };
         match done.await {

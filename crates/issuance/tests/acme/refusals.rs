@@ -1,6 +1,6 @@
 //! Refusals of Pebble, and a Pebble that is not there.
 
-use sekisho_issuance::acme::{Blame, Ca, ChallengeKind, Fault, OrderStatus, Retry};
+use sekisho_issuance::acme::{Blame, Ca, ChallengeType, Fault, OrderStatus, Retry};
 use sekisho_testkit::TestCa;
 use sekisho_testkit::services::PebbleOptions;
 
@@ -13,7 +13,7 @@ async fn a_failed_validation_names_the_host_and_why() {
     let names = names(&["good.example", "bad.example"]);
     let mut order = account.order(&order_of(&names)).await.unwrap();
     for authorization in order.authorizations().await.unwrap() {
-        let challenge = authorization.challenge(ChallengeKind::Http01).unwrap();
+        let challenge = authorization.challenge(ChallengeType::Http01).unwrap();
         if authorization.name == "good.example" {
             let server = fixture.pebble.challenges();
             server.add_http01(&challenge.token, &challenge.key_authorization);
@@ -65,9 +65,9 @@ async fn a_wildcard_offers_only_dns() {
         .map(|one| one.kind)
         .collect();
     assert_eq!(authorizations[0].name, "*.a.example");
-    assert_eq!(kinds, [ChallengeKind::Dns01]);
+    assert_eq!(kinds, [ChallengeType::Dns01]);
     let error = order
-        .set_ready("*.a.example", ChallengeKind::Http01)
+        .set_ready("*.a.example", ChallengeType::Http01)
         .await
         .unwrap_err();
     assert!(matches!(error.fault, Fault::Unsupported(_)), "{error}");

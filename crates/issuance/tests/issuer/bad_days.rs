@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicI64;
 
 use sekisho_certs::{Clock, Lineage, LineageName, Obtained};
-use sekisho_issuance::acme::{CaSettings, ChallengeKind};
+use sekisho_issuance::acme::{CaSettings, ChallengeType};
 use sekisho_issuance::issuer::Issuer;
 use sekisho_issuance::quota::{Limit, Quotas};
 use sekisho_issuance::settings::CaOptions;
@@ -61,7 +61,7 @@ async fn the_challenge_that_works_is_tried_first_from_then_on() {
     let record = fixture.host("a.example").await;
     let issuer = fixture
         .issuer_with(|settings| {
-            settings.solvers = vec![ChallengeKind::TlsAlpn01, ChallengeKind::Http01];
+            settings.solvers = vec![ChallengeType::TlsAlpn01, ChallengeType::Http01];
         })
         .await;
     let obtained = visit(&issuer, "a.example", Some(&record)).await;
@@ -135,7 +135,7 @@ async fn an_order_by_hand_forgets_earlier_failures() {
     failing.attempts = 9;
     let name = failing.name.clone();
     let issuer = fixture
-        .issuer_with(|settings| settings.solvers = vec![ChallengeKind::Dns01])
+        .issuer_with(|settings| settings.solvers = vec![ChallengeType::Dns01])
         .await;
     issuer.add(failing).await.unwrap();
     let failed = issuer.issue(&name).await.unwrap_err();

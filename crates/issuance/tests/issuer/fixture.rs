@@ -12,8 +12,8 @@ use sekisho_certs::seal::{KeyRing, MasterKey};
 use sekisho_certs::store::memory::Memory;
 use sekisho_certs::store::{Precondition, Write};
 use sekisho_certs::{
-    Catalog, ChallengeKind, Challenges, Clock, HostName, HostPattern, HostRecord, Lineage,
-    LineageName, Obtain as _, Obtained, Sealer, Secret, Tenant,
+    Catalog, ChallengeKind, Challenges, Clock, Fence, HostName, HostPattern, HostRecord, Lineage,
+    LineageName, Obtain as _, Obtained, SealedBytes, Sealer, Secret, StoredCredential, Tenant,
 };
 use sekisho_issuance::acme::{self, CaSettings, KeyKind};
 use sekisho_issuance::admission;
@@ -22,7 +22,7 @@ use sekisho_issuance::settings::{CaOptions, Settings};
 use sekisho_testkit::services::{Pebble, PebbleOptions};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::runtime::Handle;
+use tokio::runtime::{Builder, Handle, Runtime};
 use tokio::sync::watch;
 
 /// A catalog, and a CA that validates at the challenges in it.
@@ -98,10 +98,10 @@ impl Fixture {
             contact: Vec::new(),
             agree: true,
             admission: admission::Settings::default(),
-            orders: Settings::ORDERS,
+            orders: 64,
             key: KeyKind::P256,
             reuse_key: false,
-            solvers: vec![acme::ChallengeKind::Http01],
+            solvers: vec![acme::ChallengeType::Http01],
             dns: Vec::new(),
         }
     }
@@ -113,6 +113,37 @@ impl Fixture {
         let put = Write::PutHost(record.clone(), Precondition::Any);
         self.sealer.write(vec![put]).await.unwrap();
         record
+    }
+
+    /// Stores a host, and visits it: it gets a certificate. Returns its lineage.
+    pub(crate) async fn issued(&self, issuer: &Arc<Issuer>, name: &str) -> LineageName {
+        let record = self.host(name).await;
+        let obtained = visit(issuer, name, Some(&record)).await;
+        assert!(matches!(obtained, Obtained::Stored), "{obtained:?}");
+        LineageName::from(&pattern(name))
+    }
+
+    /// Makes a lineage due.
+    pub(crate) async fn make_due(&self, name: &str) {
+        let mut lineage = self.lineage(name).await.unwrap();
+        lineage.due = Some(0);
+        let put = Write::PutLineage(lineage, Fence::Any);
+        self.sealer.write(vec![put]).await.unwrap();
+    }
+
+    /// Returns the credential of a host's lineage, as it is stored.
+    pub(crate) async fn stored(&self, name: &str) -> StoredCredential<SealedBytes> {
+        let id = self.lineage(name).await.unwrap().credential.unwrap();
+        self.catalog.credentials(&[id]).await.unwrap().remove(0)
+    }
+
+    /// Visits a host at a server that dies with the runtime.
+    pub(crate) async fn visit_doomed(&self, name: &'static str, record: &HostRecord) -> Runtime {
+        let (issuer, record) = (self.issuer().await, record.clone());
+        let builder = &mut Builder::new_multi_thread();
+        let runtime = builder.worker_threads(1).enable_all().build().unwrap();
+        runtime.spawn(async move { visit(&issuer, name, Some(&record)).await });
+        runtime
     }
 
     pub(crate) async fn record(&self, name: &str) -> Option<HostRecord> {

@@ -1,4 +1,4 @@
-//! Why a record is not in place, and whose fault it is.
+//! Why a record is not there, and whose fault it is.
 
 use crate::acme::Blame;
 use sekisho_dns::ResolveError;
@@ -16,7 +16,7 @@ pub struct Error {
 /// Reason of an [`Error`].
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum Fault {
-    /// DNS has no place for the record: no zone, or CNAMEs that lead nowhere.
+    /// DNS can't hold the record: no zone, or CNAMEs that lead nowhere.
     #[error("{0}")]
     Name(String),
     /// The configuration is wrong.

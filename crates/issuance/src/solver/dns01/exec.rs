@@ -29,20 +29,20 @@ pub struct ExecSettings {
 #[derive(Debug)]
 pub(super) struct Exec {
     settings: ExecSettings,
-    turn: Mutex<()>,
+    running: Mutex<()>,
 }
 
 impl Exec {
     pub(super) fn new(settings: &ExecSettings) -> Self {
         Self {
             settings: settings.clone(),
-            turn: Mutex::new(()),
+            running: Mutex::new(()),
         }
     }
 
     /// Waits until no other call of the program is under way.
-    pub(super) async fn turn(&self) -> MutexGuard<'_, ()> {
-        self.turn.lock().await
+    pub(super) async fn alone(&self) -> MutexGuard<'_, ()> {
+        self.running.lock().await
     }
 
     /// Runs the program, which is killed if the caller stops waiting. What it

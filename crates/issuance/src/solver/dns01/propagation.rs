@@ -9,7 +9,7 @@ use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, timeout, timeout_at};
 
 use super::error::Fault;
-use super::place::parse;
+use super::locate::parse;
 use super::{Presented, Settings};
 use sekisho_dns::{TRY, question, send};
 

@@ -11,7 +11,7 @@ use hickory_proto::rr::{DNSClass, RData, Record, RecordType};
 use sekisho_certs::Clock;
 
 use super::error::Fault;
-use super::place::parse;
+use super::locate::parse;
 use super::{Action, Presented, TsigKey};
 use sekisho_dns::send;
 

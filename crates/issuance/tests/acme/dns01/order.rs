@@ -1,6 +1,6 @@
 //! A whole order by DNS-01.
 
-use sekisho_issuance::acme::ChallengeKind;
+use sekisho_issuance::acme::ChallengeType;
 use sekisho_testkit::services::PebbleOptions;
 
 use super::{knot, pattern, solver, texts};
@@ -18,7 +18,7 @@ async fn a_wildcard_and_its_parent_get_one_certificate() {
     let mut order = account.order(&order_of(&names)).await.unwrap();
     let (solver, mut records) = (solver(&knot), Vec::new());
     for authorization in order.authorizations().await.unwrap() {
-        let challenge = authorization.challenge(ChallengeKind::Dns01).unwrap();
+        let challenge = authorization.challenge(ChallengeType::Dns01).unwrap();
         let name = pattern(&authorization.name);
         let record = solver.locate(&name, &challenge.txt).await.unwrap();
         solver.present(&record).await.unwrap();
@@ -27,7 +27,7 @@ async fn a_wildcard_and_its_parent_get_one_certificate() {
     let fqdn = &records[0].1.fqdn;
     assert_eq!(texts(&knot, fqdn).await.len(), 2);
     for (name, _) in &records {
-        order.set_ready(name, ChallengeKind::Dns01).await.unwrap();
+        order.set_ready(name, ChallengeType::Dns01).await.unwrap();
     }
     let credential = finish(&mut order, &names, None).await.unwrap();
     assert_eq!(credential.chain().len(), 2);
