@@ -3,7 +3,7 @@ use std::sync::atomic::AtomicI64;
 
 use rustls_pki_types::CertificateDer;
 use sekisho_certs::store::{DocumentKind, Precondition, Write};
-use sekisho_certs::{Clock, Fence, KeyType, Lineage, LineageName, Obtained};
+use sekisho_certs::{Clock, KeyType, Lineage, Obtained};
 use sekisho_issuance::acme::{CaSettings, KeyKind};
 use sekisho_issuance::ledger::Ledger;
 use sekisho_issuance::quota::{Charge, Limit};
@@ -15,19 +15,15 @@ use crate::fixture::{Fixture, eventually, metrics, pattern, visit};
 #[tokio::test]
 async fn what_is_due_is_renewed_in_place() {
     let fixture = Fixture::start().await;
-    let record = fixture.host("a.example").await;
     let issuer = fixture.issuer().await;
-    visit(&issuer, "a.example", Some(&record)).await;
-    let before = fixture.lineage("a.example").await.unwrap();
-    let id = before.credential.unwrap();
-    let first = fixture.catalog.credentials(&[id]).await.unwrap();
-    let name = LineageName::from(&pattern("a.example"));
+    let name = fixture.issued(&issuer, "a.example").await;
+    let first = fixture.stored("a.example").await;
     // A renewal by hand is not asked whether it is due.
     let issued = issuer.issue(&name).await.unwrap();
-    assert_eq!((issued.credential, fixture.orders()), (id, 2));
-    let second = fixture.catalog.credentials(&[id]).await.unwrap();
-    assert_ne!(first[0].chain, second[0].chain);
-    assert!(second[0].version > first[0].version, "it is announced");
+    assert_eq!((issued.credential, fixture.orders()), (first.id, 2));
+    let second = fixture.stored("a.example").await;
+    assert_ne!(first.chain, second.chain);
+    assert!(second.version > first.version, "it is announced");
 }
 
 #[tokio::test]
@@ -35,18 +31,14 @@ async fn a_server_takes_up_what_is_due_and_leaves_what_is_not() {
     let fixture = Fixture::start().await;
     let issuer = fixture.issuer().await;
     for name in ["a.example", "b.example"] {
-        let record = fixture.host(name).await;
-        visit(&issuer, name, Some(&record)).await;
+        fixture.issued(&issuer, name).await;
     }
     // The first is looked at again, though it is not due; the last has never had a certificate.
-    let mut known = fixture.lineage("a.example").await.unwrap();
-    known.due = Some(0);
-    fixture.host("c.example").await;
-    let tenant = known.tenant.clone();
-    let mut new = sekisho_certs::Lineage::new(tenant, [pattern("c.example")]).unwrap();
+    fixture.make_due("a.example").await;
+    let tenant = fixture.host("c.example").await.tenant;
+    let mut new = Lineage::new(tenant, [pattern("c.example")]).unwrap();
     new.due = Some(0);
-    let writes = [known, new].map(|one| Write::PutLineage(one, Fence::Any));
-    fixture.sealer.write(writes.to_vec()).await.unwrap();
+    issuer.add(new).await.unwrap();
     let renewing = tokio::spawn(Arc::clone(&fixture.issuer().await).renew_due());
     eventually(async || {
         let [a, c] = ["a.example", "c.example"].map(|name| fixture.lineage(name));
@@ -61,22 +53,14 @@ async fn a_server_takes_up_what_is_due_and_leaves_what_is_not() {
 #[tokio::test]
 async fn a_window_of_the_ca_makes_a_certificate_due() {
     let fixture = Fixture::start().await;
-    let record = fixture.host("a.example").await;
     let issuer = fixture.issuer().await;
-    visit(&issuer, "a.example", Some(&record)).await;
-    let name = LineageName::from(&pattern("a.example"));
-    let id = fixture
-        .lineage("a.example")
-        .await
-        .unwrap()
-        .credential
-        .unwrap();
+    let name = fixture.issued(&issuer, "a.example").await;
     // Pebble compares serial numbers as text, with the zero that DER puts before a
     // high bit or without it: it does not find such a certificate.
     let leaf = loop {
-        let chain = &fixture.catalog.credentials(&[id]).await.unwrap()[0].chain;
-        if has_low_serial(&chain[0]) {
-            break chain[0].clone();
+        let leaf = fixture.stored("a.example").await.chain.remove(0);
+        if has_low_serial(&leaf) {
+            break leaf;
         }
         issuer.issue(&name).await.unwrap();
     };
@@ -84,16 +68,9 @@ async fn a_window_of_the_ca_makes_a_certificate_due() {
     let window = r#"{"suggestedWindow": {"start": "2026-01-02T03:04:05Z",
         "end": "2026-01-02T05:04:05Z"}}"#;
     fixture.pebble.set_renewal_info(&pem(&leaf), window).await;
-    let mut looked_at = fixture.lineage("a.example").await.unwrap();
-    looked_at.due = Some(0);
-    let put = Write::PutLineage(looked_at, Fence::Any);
-    fixture.sealer.write(vec![put]).await.unwrap();
+    fixture.make_due("a.example").await;
     let renewing = tokio::spawn(Arc::clone(&issuer).renew_due());
-    eventually(async || {
-        let chain = &fixture.catalog.credentials(&[id]).await.unwrap()[0].chain;
-        chain[0] != leaf
-    })
-    .await;
+    eventually(async || fixture.stored("a.example").await.chain[0] != leaf).await;
     renewing.abort();
     assert_eq!(fixture.orders(), before + 1);
 }
@@ -101,9 +78,7 @@ async fn a_window_of_the_ca_makes_a_certificate_due() {
 #[tokio::test]
 async fn a_renewal_with_another_account_replaces_nothing() {
     let fixture = Fixture::start().await;
-    let record = fixture.host("a.example").await;
-    let issuer = fixture.issuer().await;
-    visit(&issuer, "a.example", Some(&record)).await;
+    let name = fixture.issued(&fixture.issuer().await, "a.example").await;
     let kind = DocumentKind::new("acme-account");
     let account = fixture
         .catalog
@@ -112,7 +87,6 @@ async fn a_renewal_with_another_account_replaces_nothing() {
         .unwrap();
     let remove = Write::RemoveDocument(account[0].id.clone(), Precondition::Any);
     fixture.sealer.write(vec![remove]).await.unwrap();
-    let name = LineageName::from(&pattern("a.example"));
     fixture.issuer().await.issue(&name).await.unwrap();
     assert_eq!(fixture.orders(), 2);
 }
@@ -120,12 +94,9 @@ async fn a_renewal_with_another_account_replaces_nothing() {
 #[tokio::test]
 async fn another_type_of_key_takes_the_place_of_the_old_one() {
     let fixture = Fixture::start().await;
-    let record = fixture.host("a.example").await;
-    let issuer = fixture.issuer().await;
-    visit(&issuer, "a.example", Some(&record)).await;
+    let name = fixture.issued(&fixture.issuer().await, "a.example").await;
     let rsa = |settings: &mut Settings| settings.key = KeyKind::Rsa2048;
     let issuer = fixture.issuer_with(rsa).await;
-    let name = LineageName::from(&pattern("a.example"));
     let issued = issuer.issue(&name).await.unwrap();
     let references = fixture.record("a.example").await.unwrap().references;
     assert_eq!(references.of(KeyType::Rsa), Some(issued.credential));
@@ -162,36 +133,23 @@ async fn a_name_that_has_left_its_certificate_gets_one_of_its_own() {
 #[tokio::test]
 async fn a_server_replaces_a_revoked_certificate_with_another_key() {
     let fixture = Fixture::start().await;
-    let record = fixture.host("a.example").await;
     let keeps_keys = async || {
         fixture
             .issuer_with(|settings| settings.reuse_key = true)
             .await
     };
     let issuer = keeps_keys().await;
-    visit(&issuer, "a.example", Some(&record)).await;
-    let id = fixture
-        .lineage("a.example")
-        .await
-        .unwrap()
-        .credential
-        .unwrap();
-    let key = async || {
-        let stored = fixture.catalog.credentials(&[id]).await.unwrap().remove(0);
-        public_key(&stored.chain[0])
-    };
+    let name = fixture.issued(&issuer, "a.example").await;
+    let key = async || public_key(&fixture.stored("a.example").await.chain[0]);
     let first = key().await;
-    let name = LineageName::from(&pattern("a.example"));
     issuer.issue(&name).await.unwrap();
     assert_eq!(key().await, first, "renewals keep the key");
     // The revoking process ends before it orders another one.
     issuer.revoke(&name, None, true).await.unwrap();
-    let mut revoked = fixture.lineage("a.example").await.unwrap();
-    let pause = revoked.due.unwrap() - Clock::System.now();
+    let due = fixture.lineage("a.example").await.unwrap().due.unwrap();
+    let pause = due - Clock::System.now();
     assert!((30..=60).contains(&pause), "{pause}");
-    revoked.due = Some(0);
-    let put = Write::PutLineage(revoked, Fence::Any);
-    fixture.sealer.write(vec![put]).await.unwrap();
+    fixture.make_due("a.example").await;
     let renewing = tokio::spawn(keeps_keys().await.renew_due());
     eventually(async || key().await != first).await;
     renewing.abort();
@@ -226,9 +184,7 @@ fn pem(leaf: &CertificateDer<'_>) -> String {
 #[tokio::test]
 async fn no_ca_is_asked_about_an_expired_certificate() {
     let fixture = Fixture::start().await;
-    let record = fixture.host("a.example").await;
-    visit(&fixture.issuer().await, "a.example", Some(&record)).await;
-    let name = LineageName::from(&pattern("a.example"));
+    let name = fixture.issued(&fixture.issuer().await, "a.example").await;
     for (days, asked) in [(89, true), (91, false)] {
         let time = Clock::System.now_ms() + days * 86_400_000;
         let clock = Clock::Manual(Arc::new(AtomicI64::new(time)));
@@ -246,8 +202,7 @@ async fn no_ca_is_asked_about_an_expired_certificate() {
 #[tokio::test]
 async fn each_ca_that_is_asked_takes_from_the_limit_of_questions() {
     let fixture = Fixture::start().await;
-    let record = fixture.host("a.example").await;
-    visit(&fixture.issuer().await, "a.example", Some(&record)).await;
+    fixture.issued(&fixture.issuer().await, "a.example").await;
     // The limit of the cluster, as servers keep it, has one question left.
     let clock = Clock::Manual(Arc::new(AtomicI64::new(Clock::System.now_ms())));
     let ledger = Ledger::new(fixture.sealer.clone(), clock.clone());
@@ -260,10 +215,7 @@ async fn each_ca_that_is_asked_takes_from_the_limit_of_questions() {
         .await
         .unwrap();
     assert_eq!(taken, 9);
-    let mut looked_at = fixture.lineage("a.example").await.unwrap();
-    looked_at.due = Some(0);
-    let put = Write::PutLineage(looked_at, Fence::Any);
-    fixture.sealer.write(vec![put]).await.unwrap();
+    fixture.make_due("a.example").await;
     let other = Pebble::start(&PebbleOptions::default());
     let mut settings = fixture.settings();
     settings.cas.insert(
@@ -294,9 +246,7 @@ async fn each_ca_that_is_asked_takes_from_the_limit_of_questions() {
 #[tokio::test]
 async fn a_renewal_past_its_deadline_is_counted() {
     let fixture = Fixture::start().await;
-    let record = fixture.host("a.example").await;
-    visit(&fixture.issuer().await, "a.example", Some(&record)).await;
-    let name = LineageName::from(&pattern("a.example"));
+    let name = fixture.issued(&fixture.issuer().await, "a.example").await;
     // Pebble's certificates are valid for 90 days, of which 15 are past the deadline.
     for (days, late) in [(74, 0), (76, 1)] {
         let time = Clock::System.now_ms() + days * 86_400_000;

@@ -3,7 +3,6 @@ use std::sync::Arc;
 use sekisho_certs::{LineageName, Obtained};
 use sekisho_testkit::services::PebbleOptions;
 use tokio::net::TcpListener;
-use tokio::runtime::Builder;
 
 use crate::fixture::{Fixture, eventually, pattern, visit};
 
@@ -17,20 +16,13 @@ async fn another_server_goes_on_with_the_order_of_a_dead_one() {
     };
     let fixture = Fixture::with(options).await;
     let record = fixture.host("a.example").await;
-    let doomed = fixture.issuer().await;
-    let runtime = Builder::new_multi_thread()
-        .worker_threads(1)
-        .enable_all()
-        .build()
-        .unwrap();
-    let visited = record.clone();
-    runtime.spawn(async move { visit(&doomed, "a.example", Some(&visited)).await });
+    let doomed = fixture.visit_doomed("a.example", &record).await;
     eventually(async || {
         let lineage = fixture.lineage("a.example").await;
         lineage.is_some_and(|one| one.claim.is_some() && one.order.is_some())
     })
     .await;
-    runtime.shutdown_background();
+    doomed.shutdown_background();
     let issuer = fixture.issuer().await;
     let name = LineageName::from(&pattern("a.example"));
     let waiting = tokio::spawn({
@@ -51,17 +43,10 @@ async fn the_order_of_a_dead_server_is_brought_to_its_certificate() {
     let fixture = Fixture::start().await;
     let record = fixture.host("a.example").await;
     fixture.held.send_replace(true);
-    let doomed = fixture.issuer().await;
-    let runtime = Builder::new_multi_thread()
-        .worker_threads(1)
-        .enable_all()
-        .build()
-        .unwrap();
-    let visited = record.clone();
-    runtime.spawn(async move { visit(&doomed, "a.example", Some(&visited)).await });
+    let doomed = fixture.visit_doomed("a.example", &record).await;
     let validates = || fixture.pebble.log().contains("Attempting to validate");
     eventually(async || validates()).await;
-    runtime.shutdown_background();
+    doomed.shutdown_background();
     fixture.end_claims();
     fixture.held.send_replace(false);
     let issuer = fixture.issuer().await;
