@@ -38,9 +38,9 @@ pub(super) async fn run(sealer: &Sealer, args: &Args) -> Result<Ended> {
     Ok(Ended::Done)
 }
 
-/// Returns exactly one credential: two chains in one file would confuse
-/// programs.
-fn chosen<K>(
+/// Returns exactly one credential: two chains in one file would confuse programs, and
+/// none is revoked by chance.
+pub(super) fn chosen<K>(
     found: Vec<StoredCredential<K>>,
     wanted: Option<KeyType>,
 ) -> Result<StoredCredential<K>> {

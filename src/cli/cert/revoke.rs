@@ -1,11 +1,10 @@
 //! `sekisho cert revoke`
 
-use anyhow::bail;
 use clap::ValueEnum;
 use sekisho_certs::KeyType;
 use sekisho_issuance::acme::RevocationReason;
 
-use crate::cli::cert::{key_type, renew};
+use crate::cli::cert::{export, key_type, renew};
 use crate::cli::failure::{Ended, Result};
 use crate::cli::issuance::Issuance;
 use crate::cli::named::Named;
@@ -46,17 +45,7 @@ pub(super) async fn run(config: &Config, args: &Args) -> Result<Ended> {
     let issuance = Issuance::of(config)?;
     let sealer = open::sealed(config).await?;
     let found = args.name.credentials(sealer.catalog().as_ref()).await?;
-    let fits = |one: KeyType| args.key_type.is_none_or(|wanted| wanted == one);
-    let ids: Vec<_> = found
-        .iter()
-        .filter(|one| fits(one.key_type))
-        .map(|one| one.id)
-        .collect();
-    let id = match ids.as_slice() {
-        [] => bail!("{} has no certificate of that type", args.name),
-        [id] => *id,
-        _ => bail!("{} has several certificates, choose with --type", args.name),
-    };
+    let id = export::chosen(found, args.key_type)?.id;
     let lineages = renew::of(&sealer, &Named::Credential(id)).await?;
     let names: Vec<_> = lineages.into_iter().map(|one| one.name).collect();
     let ordering = issuance.ordering(&sealer)?;
