@@ -3,6 +3,7 @@
 mod bind_error;
 mod issuance;
 mod log;
+mod metrics;
 mod serving;
 
 use std::path::Path;

@@ -8,13 +8,12 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail};
 use sekisho_certs::feed::CACHE_TIMEOUT;
-use sekisho_certs::metrics::Registry;
 use sekisho_certs::{
     Challenges, Clock, Documents, Feed, Follower, Lookup, LookupSettings, NeverObtain, Obtain,
 };
 use sekisho_server::access_log::AccessLog;
 use sekisho_server::admin::{Address, Admin, Listener, Sources};
-use sekisho_server::metrics::{Metrics, register_process};
+use sekisho_server::metrics::Metrics;
 use sekisho_server::site::{Guard, OwnAddresses};
 use sekisho_server::tickets::{Keeper, Ring, Source};
 use sekisho_server::{Parts, Phase, Publisher, Responder, Server, Shutdown, VirtualHost};
@@ -24,8 +23,9 @@ use tokio::time::timeout;
 
 use crate::cli::failure::Result;
 use crate::cli::open::{self, Opened};
+use crate::cli::serve::bind_error;
 use crate::cli::serve::issuance::Issuance;
-use crate::cli::serve::{bind_error, log};
+use crate::cli::serve::metrics::Measured;
 use crate::config::{Config, Size};
 use crate::process;
 
@@ -89,19 +89,17 @@ impl Serving {
             on_worker: worker::register,
         };
         let server = Server::build(config.settings(), parts).map_err(bind_error::with_hint)?;
-        let mut registry = registry(
-            &opened,
-            &lookup,
-            &metrics,
-            &responder,
-            challenges.as_deref(),
-            issuance.as_ref(),
-        );
-        if let Some(log) = &access_log {
-            log.register(registry.sub_registry_with_prefix("sekisho"));
-        }
+        let measured = Measured {
+            opened: &opened,
+            lookup: &lookup,
+            metrics: &metrics,
+            responder: &responder,
+            challenges: challenges.as_deref(),
+            issuance: issuance.as_ref(),
+            access_log: access_log.as_deref(),
+        };
         let sources = Sources {
-            registry,
+            registry: measured.registry(),
             metrics: Arc::clone(&metrics),
             lookup: Box::new(move || lookup.stats()),
             draining: {
@@ -303,38 +301,6 @@ async fn filled(mut keeper: Keeper, opened: &Opened) -> Keeper {
         "no ticket keys yet, sessions of an earlier process end"
     );
     keeper
-}
-
-/// Registers the metrics of all parts.
-fn registry(
-    opened: &Opened,
-    lookup: &Arc<Lookup<VirtualHost>>,
-    metrics: &Arc<Metrics>,
-    responder: &Arc<Responder>,
-    challenges: Option<&Challenges>,
-    issuance: Option<&Issuance>,
-) -> Registry {
-    let mut registry = Registry::default();
-    register_process(registry.sub_registry_with_prefix("process"));
-    let own = registry.sub_registry_with_prefix("sekisho");
-    metrics.register(own);
-    responder.register(own);
-    lookup.register(own);
-    if let Some(redis) = &opened.redis {
-        redis.register(own);
-    }
-    if let Some(disk) = &opened.disk {
-        disk.register(own);
-    }
-    if let Some(challenges) = challenges {
-        challenges.register(own);
-    }
-    if let Some(issuance) = issuance {
-        issuance.register(own);
-    }
-    log::register(own);
-    process::register_build(own);
-    registry
 }
 
 async fn admin(config: &Config, sources: Sources) -> Result<Option<(Listener, Admin)>> {

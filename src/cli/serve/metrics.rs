@@ -1,0 +1,55 @@
+//! Metrics of a server.
+
+use std::sync::Arc;
+
+use sekisho_certs::metrics::Registry;
+use sekisho_certs::{Challenges, Lookup};
+use sekisho_server::access_log::AccessLog;
+use sekisho_server::metrics::{Metrics, register_process};
+use sekisho_server::{Responder, VirtualHost};
+
+use crate::cli::open::Opened;
+use crate::cli::serve::issuance::Issuance;
+use crate::cli::serve::log;
+use crate::process;
+
+/// Parts of a server that have metrics.
+pub(super) struct Measured<'a> {
+    pub(super) opened: &'a Opened,
+    pub(super) lookup: &'a Arc<Lookup<VirtualHost>>,
+    pub(super) metrics: &'a Arc<Metrics>,
+    pub(super) responder: &'a Responder,
+    pub(super) challenges: Option<&'a Challenges>,
+    pub(super) issuance: Option<&'a Issuance>,
+    pub(super) access_log: Option<&'a AccessLog>,
+}
+
+impl Measured<'_> {
+    /// Registers the metrics of all parts.
+    pub(super) fn registry(&self) -> Registry {
+        let mut registry = Registry::default();
+        register_process(registry.sub_registry_with_prefix("process"));
+        let own = registry.sub_registry_with_prefix("sekisho");
+        self.metrics.register(own);
+        self.responder.register(own);
+        self.lookup.register(own);
+        if let Some(redis) = &self.opened.redis {
+            redis.register(own);
+        }
+        if let Some(disk) = &self.opened.disk {
+            disk.register(own);
+        }
+        if let Some(challenges) = self.challenges {
+            challenges.register(own);
+        }
+        if let Some(issuance) = self.issuance {
+            issuance.register(own);
+        }
+        if let Some(log) = self.access_log {
+            log.register(own);
+        }
+        log::register(own);
+        process::register_build(own);
+        registry
+    }
+}
