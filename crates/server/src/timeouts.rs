@@ -6,6 +6,7 @@
 
 mod outflow;
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
@@ -36,7 +37,8 @@ pub(crate) struct Limits {
 /// | the socket takes nothing | `blocked` | `body` | [`Due::Ask`] |
 /// | our side is closed | `close` | [`LINGER`] | [`Due::Drop`] |
 /// | a head has begun | `read`, `in_head` | `head` | [`Due::Drop`] |
-/// | a request's body is awaited | `begin`, `read` | `body` | [`Due::Drop`] |
+/// | a request's body is awaited | `begin`, `read`, `wait_for_body` | `body` | [`Due::Drop`] |
+/// | the client sent its end, an upstream answers | `client_ended` | [`ABANDONED`] | [`Due::Drop`] |
 /// | an answer is made | `begin` | none | |
 /// | between two requests | `established`, `end` | `idle` | [`Due::Close`] |
 ///
@@ -52,6 +54,17 @@ pub(crate) struct ConnTimeouts {
     in_flight: AtomicU32,
     /// Requests in flight whose body was incomplete when they began.
     reading: AtomicU32,
+    /// Those of `reading` whose body goes to an upstream: only while it waits
+    /// for the client is the client late.
+    passing: AtomicU32,
+    /// Bodies that an upstream would take and the client has not sent.
+    /// HTTP/1.1 only.
+    awaited: AtomicU32,
+    /// Requests that an upstream answers.
+    at_upstream: AtomicU32,
+    /// When the client sent its end while an upstream answered, or took bytes
+    /// after that.
+    ended: Moment,
     /// The connection speaks HTTP/2; set once, after the handshake. The flags
     /// are independent of each other, but for `closing_soon`.
     multiplexed: AtomicBool,
@@ -80,6 +93,10 @@ impl ConnTimeouts {
             start: Instant::now(),
             in_flight: AtomicU32::new(0),
             reading: AtomicU32::new(0),
+            passing: AtomicU32::new(0),
+            awaited: AtomicU32::new(0),
+            at_upstream: AtomicU32::new(0),
+            ended: Moment::default(),
             multiplexed: AtomicBool::new(false),
             impatient: AtomicBool::new(false),
             closing_soon: AtomicBool::new(false),
@@ -126,7 +143,11 @@ impl ConnTimeouts {
 
     /// Notes that the socket took `bytes` bytes.
     pub(crate) fn sent(&self, bytes: usize) {
-        self.outflow.sent(bytes, self.now());
+        let now = self.now();
+        self.outflow.sent(bytes, now);
+        if self.ended.value().is_some() {
+            self.ended.set(now);
+        }
     }
 
     /// Notes that the socket is blocked. `unacknowledged` asks the kernel how
@@ -171,6 +192,47 @@ impl ConnTimeouts {
     /// Notes that a request is answered, whether its body came or not.
     pub(crate) fn answered(&self, has_body: bool) {
         self.reading.fetch_sub(u32::from(has_body), Relaxed);
+    }
+
+    /// Leaves the request's body to an upstream until the guard is dropped.
+    pub(crate) fn pass_body(&self) -> PassedBody<'_> {
+        self.passing.fetch_add(1, Relaxed);
+        PassedBody(self)
+    }
+
+    /// Notes that an upstream takes more of a request's body than the client
+    /// has sent, or that it no longer waits. Over HTTP/2 each stream has a limit
+    /// of its own.
+    pub(crate) fn wait_for_body(&self, waits: bool) {
+        if self.multiplexed.load(Relaxed) {
+            return;
+        }
+        if waits {
+            self.read.set(self.now());
+            self.awaited.fetch_add(1, Relaxed);
+        } else {
+            self.awaited.fetch_sub(1, Relaxed);
+        }
+    }
+
+    /// Notes that a request is passed on to an upstream, until the guard is
+    /// dropped.
+    pub(crate) fn at_upstream(self: &Arc<Self>) -> AtUpstream {
+        self.at_upstream.fetch_add(1, Relaxed);
+        AtUpstream(Arc::clone(self))
+    }
+
+    /// Returns whether an upstream answers a request. The stream then looks for
+    /// the client's end.
+    pub(crate) fn is_at_upstream(&self) -> bool {
+        self.at_upstream.load(Relaxed) > 0
+    }
+
+    /// Notes that the client sends nothing more. A client that only closed its
+    /// sending side still takes bytes (RFC 8446, section 6.1); of one that left,
+    /// nothing more is seen.
+    pub(crate) fn client_ended(&self) {
+        self.ended.set_once(self.now());
     }
 
     /// Notes that an answer is complete or given up.
@@ -286,8 +348,13 @@ impl ConnTimeouts {
             return Some((self.at(head, limits.head), Due::Drop));
         }
         if self.is_in_flight() {
-            let read = self.read.value().filter(|_| self.reading.load(Relaxed) > 0);
-            return Some((self.at(read?, limits.body), Due::Drop));
+            let awaited = self.reading.load(Relaxed) > self.passing.load(Relaxed)
+                || self.awaited.load(Relaxed) > 0;
+            let read = self.read.value().filter(|_| awaited);
+            let read = read.map(|read| self.at(read, limits.body));
+            let ended = self.ended.value().filter(|_| self.is_at_upstream());
+            let ended = ended.map(|ended| self.at(ended, ABANDONED.min(limits.body)));
+            return Some((read.into_iter().chain(ended).min()?, Due::Drop));
         }
         Some((self.at(self.idle.value()?, limits.idle), Due::Close))
     }
@@ -299,6 +366,25 @@ impl ConnTimeouts {
     /// Returns milliseconds since the connection was accepted.
     fn now(&self) -> u64 {
         u64::try_from(self.start.elapsed().as_millis()).unwrap_or(u64::MAX - 1)
+    }
+}
+
+/// Body of a request that an upstream takes, until its answer begins.
+pub(crate) struct PassedBody<'a>(&'a ConnTimeouts);
+
+impl Drop for PassedBody<'_> {
+    fn drop(&mut self) {
+        self.0.passing.fetch_sub(1, Relaxed);
+    }
+}
+
+/// Request that an upstream answers.
+#[derive(Debug)]
+pub(crate) struct AtUpstream(Arc<ConnTimeouts>);
+
+impl Drop for AtUpstream {
+    fn drop(&mut self) {
+        self.0.at_upstream.fetch_sub(1, Relaxed);
     }
 }
 
@@ -342,6 +428,10 @@ impl Moment {
 /// How long a closed connection waits for the client's FIN. Closing earlier
 /// could send a reset, which destroys data that the client has not read.
 pub(crate) const LINGER: Duration = Duration::from_secs(1);
+
+/// How long an upstream may go on for a client that has sent its end and takes
+/// nothing: it has left, or half-closed its connection.
+const ABANDONED: Duration = Duration::from_secs(5);
 
 #[cfg(test)]
 mod tests;

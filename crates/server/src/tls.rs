@@ -327,7 +327,11 @@ impl hyper::rt::Write for Stream {
         if self.patient || self.timeouts.is_closing_soon() {
             return Poll::Ready(Ok(()));
         }
-        self.poll_send(cx)
+        ready!(self.poll_send(cx))?;
+        if self.frames.is_none() && self.timeouts.is_at_upstream() {
+            self.look_for_end(cx);
+        }
+        Poll::Ready(Ok(()))
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {

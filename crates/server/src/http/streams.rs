@@ -10,7 +10,8 @@ use tokio::task_local;
 use crate::timeouts::{ConnTimeouts, Moment};
 
 /// Executor of a connection's streams. It resets a stream whose client takes
-/// nothing of its answer, independent of other streams.
+/// nothing of its answer, or sends nothing of its request, independent of other
+/// streams.
 #[derive(Clone)]
 pub(super) struct Streams {
     timeouts: Arc<ConnTimeouts>,
@@ -27,11 +28,13 @@ impl Streams {
     }
 
     /// Resolves when the client has left a piece unread for longer than the
-    /// limit.
+    /// limit, or has sent nothing of a body that is waited for.
     async fn stalled(&self, progress: &Progress) {
         loop {
             self.timeouts.stream_check().await;
-            if progress.is_stalled(self.timeouts.flowing(), self.limit) {
+            if progress.is_stalled(self.timeouts.flowing(), self.limit)
+                || progress.is_late(self.timeouts.elapsed(), self.limit)
+            {
                 return;
             }
         }
@@ -51,7 +54,7 @@ where
                 biased;
                 () = stream => {}
                 () = streams.stalled(&progress) => {
-                    tracing::debug!("HTTP/2 stream reset: the client takes nothing of its answer");
+                    tracing::debug!("HTTP/2 stream reset: the client takes nothing of its answer, or sends nothing of its request");
                 }
             }
         });
@@ -66,13 +69,16 @@ task_local! {
 /// the connection's flowing time: while the socket is blocked, the stream's
 /// window is not the cause.
 #[derive(Debug, Default)]
-pub(super) struct Progress {
+pub(crate) struct Progress {
     waiting_since: Moment,
+    /// Start of the wait for the client's next piece of the request's body,
+    /// while an upstream would take it.
+    reading_since: Moment,
 }
 
 impl Progress {
     /// Returns the progress of the stream that this task serves; none over HTTP/1.1.
-    pub(super) fn current() -> Option<Arc<Self>> {
+    pub(crate) fn current() -> Option<Arc<Self>> {
         PROGRESS.try_with(Arc::clone).ok()
     }
 
@@ -84,6 +90,22 @@ impl Progress {
     /// Notes that the client had room.
     pub(super) fn sent(&self) {
         self.waiting_since.clear();
+    }
+
+    /// Notes that the client's next piece is waited for, or no longer.
+    pub(crate) fn wait_for_body(&self, waits: bool, elapsed: Duration) {
+        if waits {
+            self.reading_since.set(millis(elapsed));
+        } else {
+            self.reading_since.clear();
+        }
+    }
+
+    /// Returns whether the client has sent nothing of a request's body for
+    /// longer than the limit.
+    fn is_late(&self, elapsed: Duration, limit: Duration) -> bool {
+        let since = self.reading_since.value();
+        since.is_some_and(|since| millis(elapsed).saturating_sub(since) >= millis(limit))
     }
 
     fn is_stalled(&self, flowing: Duration, limit: Duration) -> bool {

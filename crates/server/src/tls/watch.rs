@@ -1,8 +1,8 @@
 //! The stream's HTTP/2 part: counts frames, and ends connections that h2 would
 //! keep.
 
-use std::io::{self, IoSlice, Write};
-use std::task::Context;
+use std::io::{self, BufRead, IoSlice, Write};
+use std::task::{Context, Poll};
 
 use super::Stream;
 use crate::frames::Frames;
@@ -52,10 +52,33 @@ impl Stream {
     pub(super) fn keeps_end(&mut self, cx: &Context<'_>) -> bool {
         match &mut self.frames {
             Some(frames) if frames.has_answers() || self.timeouts.is_in_flight() => {
+                self.timeouts.client_ended();
                 frames.wake_when_answered(cx.waker());
                 true
             }
             _ => false,
+        }
+    }
+
+    /// Reads on while an upstream answers: hyper does not, between the request
+    /// and its answer. Reads no further than to the next request.
+    pub(super) fn look_for_end(&mut self, cx: &mut Context<'_>) {
+        while !self.ended && self.unread.is_empty() && self.stash.is_empty() {
+            match self.tls.reader().fill_buf() {
+                Ok([]) => self.ended = true,
+                Ok(_) => return,
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    match self.poll_fill(cx) {
+                        Poll::Ready(Ok(())) => {}
+                        Poll::Ready(Err(_)) => self.ended = true,
+                        Poll::Pending => return,
+                    }
+                }
+                Err(_) => self.ended = true,
+            }
+        }
+        if self.ended {
+            self.timeouts.client_ended();
         }
     }
 
