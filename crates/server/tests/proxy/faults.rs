@@ -1,0 +1,149 @@
+//! Upstreams that break the protocol, or are not there.
+
+use crate::world::{OK, Upstream, World, field, status};
+
+const GET: &str = "GET / HTTP/1.1\r\nHost: a.example\r\n\r\n";
+
+/// Has an upstream send bytes and close, and returns what the client gets before
+/// its connection ends.
+async fn answered(answer: &str) -> String {
+    let upstream = Upstream::bind().await;
+    let world = World::new(&upstream.site());
+    let mut client = world.connect().await;
+    client
+        .send("GET / HTTP/1.1\r\nHost: a.example\r\nConnection: close\r\n\r\n")
+        .await;
+    let mut server = upstream.accept().await;
+    server.head().await;
+    server.send(answer).await;
+    drop(server);
+    String::from_utf8_lossy(&client.rest().await).into_owned()
+}
+
+#[tokio::test]
+async fn what_is_no_answer_is_502() {
+    let long = format!(
+        "HTTP/1.1 200 OK\r\nX: {}\r\nContent-Length: 0\r\n\r\n",
+        "x".repeat(64 << 10)
+    );
+    let early = format!("{}{OK}", "HTTP/1.1 103 Early Hints\r\n\r\n".repeat(9));
+    for answer in [
+        "",
+        "HTTP/1.1 200",
+        "HTTP/1.1 200 OK\r\nContent-Length: 5\r\n",
+        "HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\n",
+        "SSH-2.0-OpenSSH\r\n",
+        "HTTP/1.1 200 OK\r\nContent-Length: 2\r\nContent-Length: 3\r\n\r\nab",
+        "HTTP/1.1 200 OK\r\nContent-Length: 2\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
+        "HTTP/1.1 200 OK\r\nContent-Length: -2\r\n\r\nab",
+        "HTTP/1.1 200 OK\r\nX : 1\r\nContent-Length: 2\r\n\r\nab",
+        "HTTP/1.1 200 OK\r\nX: 1\r\n 2\r\nContent-Length: 2\r\n\r\nab",
+        "HTTP/1.1 200 OK\r\nX: \0\r\nContent-Length: 2\r\n\r\nab",
+        "HTTP/1.0 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
+        "HTTP/1.1 101 Switching Protocols\r\nConnection: upgrade\r\nUpgrade: x\r\n\r\nabc",
+        "HTTP/1.1 103 Early Hints\r\n\r\n",
+        &long,
+        &early,
+    ] {
+        let got = answered(answer).await;
+        assert_eq!(status(&got), 502, "{:.60}: {got:.100}", answer);
+        assert_eq!(got.matches("HTTP/1.1 ").count(), 1, "{got}");
+    }
+}
+
+#[tokio::test]
+async fn informational_answers_are_passed_over() {
+    let early = format!(
+        "{}{OK}",
+        "HTTP/1.1 103 Early Hints\r\nLink: <a>\r\n\r\n".repeat(8)
+    );
+    assert!(answered(&early).await.ends_with("\r\n\r\nok"));
+}
+
+#[tokio::test]
+async fn a_large_head_is_passed_on() {
+    let answer = format!(
+        "HTTP/1.1 200 OK\r\nX: {}\r\nContent-Length: 2\r\n\r\nok",
+        "x".repeat(60 << 10)
+    );
+    let got = answered(&answer).await;
+    assert_eq!(field(&got, "x").unwrap().len(), 60 << 10);
+}
+
+#[tokio::test]
+async fn an_answer_that_is_cut_looks_cut_to_the_client() {
+    let half = answered("HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nhalf").await;
+    assert!(half.ends_with("\r\n\r\nhalf"), "{half}");
+    assert_eq!(field(&half, "content-length").as_deref(), Some("10"));
+    for chunks in [
+        "5\r\nab",
+        "2\r\nab\r\n",
+        "2\r\nab\r\nx",
+        "2\r\nabc\r\n0\r\n\r\n",
+        "2\r\nab\r\n0\r\n",
+    ] {
+        let head = "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n";
+        let got = answered(&format!("{head}{chunks}")).await;
+        assert!(!got.ends_with("0\r\n\r\n"), "{chunks:?}: {got}");
+        assert!(matches!(status(&got), 200 | 502), "{got}");
+    }
+    // Without a length, the end of the connection ends the body.
+    let got = answered("HTTP/1.1 200 OK\r\n\r\nall").await;
+    assert_eq!(status(&got), 200);
+    assert!(got.contains("all"), "{got}");
+}
+
+#[tokio::test]
+async fn bytes_behind_an_answer_answer_no_other_request() {
+    let upstream = Upstream::bind().await;
+    let world = World::new(&upstream.site());
+    let mut client = world.connect().await;
+    for behind in [OK, "x", "\r\n"] {
+        client.send(GET).await;
+        let mut server = upstream.accept().await;
+        server.head().await;
+        server
+            .send(format!(
+                "HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nfirst{behind}"
+            ))
+            .await;
+        let (_, body) = client.answer().await;
+        assert_eq!(body, "first");
+        // The connection ends, and the next request takes another.
+        server.closed().await;
+    }
+}
+
+#[tokio::test]
+async fn an_upstream_that_is_gone_is_502() {
+    let upstream = Upstream::bind().await;
+    let gone = upstream.site();
+    drop(upstream);
+    for (site, wanted) in [
+        (&*gone, 502),
+        (r#"{"upstream": "http://absent.invalid:80"}"#, 502),
+        (r#"{"upstream": "unix:/tmp/sekisho-absent.sock"}"#, 502),
+    ] {
+        let world = World::new(site);
+        let mut client = world.connect().await;
+        for _ in 0..2 {
+            client.send(GET).await;
+            let (head, _) = client.answer().await;
+            assert_eq!(status(&head), wanted, "{site}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn an_upstream_that_is_not_allowed_is_503() {
+    let world = World::new(r#"{"upstream": "http://localhost.localdomain:80"}"#);
+    let mut client = world.connect().await;
+    client.send(GET).await;
+    let (head, _) = client.answer().await;
+    assert!(matches!(status(&head), 502 | 503), "{head}");
+    let world = World::new(r#"{"upstream": "http://192.0.2.1:80"}"#);
+    let mut client = world.connect().await;
+    client.send(GET).await;
+    let (head, _) = client.answer().await;
+    assert_eq!(status(&head), 503, "{head}");
+}

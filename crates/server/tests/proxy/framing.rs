@@ -1,0 +1,206 @@
+//! Requests of clients that two servers could read differently.
+
+use crate::world::{OK, Upstream, World, field, status};
+
+/// Sends a request, and returns the status that the server answers with.
+async fn refused(world: &World, upstream: &Upstream, request: &str) -> u16 {
+    let answer = world.exchange(request).await;
+    assert!(upstream.is_alone(), "passed on: {request}");
+    assert_eq!(
+        answer.matches("HTTP/1.1 ").count(),
+        1,
+        "{request}: {answer}"
+    );
+    status(&answer)
+}
+
+#[tokio::test]
+async fn ambiguous_requests_are_not_passed_on() {
+    let upstream = Upstream::bind().await;
+    let world = World::new(&upstream.site());
+    let with = |fields: &str, body: &str| {
+        format!("POST / HTTP/1.1\r\nHost: a.example\r\n{fields}\r\n{body}")
+    };
+    for (request, wanted) in [
+        (
+            with("Content-Length: 3\r\nContent-Length: 4\r\n", "abcd"),
+            400,
+        ),
+        (with("Content-Length: 3, 4\r\n", "abcd"), 400),
+        (with("Content-Length: +3\r\n", "abc"), 400),
+        (
+            with("Content-Length: 3\r\nContent-Length: x\r\n", "abc"),
+            400,
+        ),
+        (with("Transfer-Encoding: gzip\r\n", ""), 400),
+        (
+            with("Transfer-Encoding: chunked, gzip\r\n", "0\r\n\r\n"),
+            400,
+        ),
+        (
+            with("Transfer-Encoding: gzip, chunked\r\n", "0\r\n\r\n"),
+            501,
+        ),
+        (
+            with("Transfer-Encoding: chunked, chunked\r\n", "0\r\n\r\n"),
+            400,
+        ),
+        (with("Transfer-Encoding: xchunked\r\n", "0\r\n\r\n"), 400),
+        (with("Transfer-Encoding : chunked\r\n", "0\r\n\r\n"), 400),
+        (with("X: a\r\n b\r\n", ""), 400),
+        (with("X: a\0b\r\n", ""), 400),
+        (with("X: a\rb\r\n", ""), 400),
+        (
+            "POST / HTTP/1.0\r\nHost: a.example\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n"
+                .into(),
+            400,
+        ),
+        (
+            "GET / HTTP/1.1\r\nHost: a.example\r\nHost: a.example\r\n\r\n".into(),
+            400,
+        ),
+        (
+            "GET / HTTP/1.1\r\nHost: a.example, b.example\r\n\r\n".into(),
+            400,
+        ),
+        (
+            "GET http://b.example/ HTTP/1.1\r\nHost: a.example\r\n\r\n".into(),
+            421,
+        ),
+        (
+            "CONNECT a.example:443 HTTP/1.1\r\nHost: a.example:443\r\n\r\n".into(),
+            400,
+        ),
+        ("GET /a b HTTP/1.1\r\nHost: a.example\r\n\r\n".into(), 400),
+        (
+            "GET /%00 HTTP/1.1\r\nHost: a.example\r\nConnection: close\r\n\r\n".into(),
+            400,
+        ),
+        (
+            "GET /..%2f HTTP/1.1\r\nHost: a.example\r\nConnection: close\r\n\r\n".into(),
+            400,
+        ),
+    ] {
+        let request = request.replace("HTTP/1.1\r\nHost", "HTTP/1.1\r\nConnection: close\r\nHost");
+        let status = refused(&world, &upstream, &request).await;
+        assert!(
+            status == wanted || (status, wanted) == (0, 400),
+            "{status}: {request}"
+        );
+    }
+}
+
+#[tokio::test]
+async fn a_length_beside_chunked_is_dropped() {
+    let upstream = Upstream::bind().await;
+    let world = World::new(&upstream.site());
+    let mut client = world.connect().await;
+    client
+        .send(
+            "POST / HTTP/1.1\r\nHost: a.example\r\nContent-Length: 100\r\n\
+             Transfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n0\r\n\r\nGET /smuggled HTTP/1.1\r\nHost: a.example\r\n\r\n",
+        )
+        .await;
+    let mut server = upstream.accept().await;
+    let head = server.head().await;
+    assert_eq!(field(&head, "content-length"), None);
+    assert_eq!(
+        field(&head, "transfer-encoding").as_deref(),
+        Some("chunked")
+    );
+    assert_eq!(server.until("0\r\n\r\n").await, "3\r\nabc\r\n0\r\n\r\n");
+    server.send(OK).await;
+    let answer = String::from_utf8(client.rest().await).unwrap();
+    // The connection ends after such a request (RFC 9112, section 6.1).
+    assert_eq!(answer.matches("HTTP/1.1 ").count(), 1, "{answer}");
+    assert_eq!(status(&answer), 200);
+}
+
+#[tokio::test]
+async fn a_body_is_framed_anew() {
+    let upstream = Upstream::bind().await;
+    let world = World::new(&upstream.site());
+    let mut client = world.connect().await;
+    client
+        .send(
+            "PUT /a HTTP/1.1\r\nHost: a.example\r\nTransfer-Encoding: Chunked\r\n\r\n\
+             2;ext=\"a;b\"\r\nab\r\n0001\r\nc\r\n0\r\n\r\n",
+        )
+        .await;
+    let mut server = upstream.accept().await;
+    server.head().await;
+    let mut body = String::new();
+    let chunks = server.until("0\r\n\r\n").await;
+    for line in chunks.split("\r\n").skip(1).step_by(2) {
+        body.push_str(line);
+    }
+    assert_eq!(body, "abc");
+    assert!(!chunks.contains("ext"), "{chunks}");
+    server.send(OK).await;
+    client.answer().await;
+    client
+        .send("PUT /b HTTP/1.1\r\nHost: a.example\r\nContent-Length: 2\r\n\r\nab")
+        .await;
+    let head = server.head().await;
+    assert_eq!(field(&head, "content-length").as_deref(), Some("2"));
+    assert_eq!(server.exact(2).await, b"ab");
+    server.send(OK).await;
+    client.answer().await;
+    client
+        .send("POST /c HTTP/1.1\r\nHost: a.example\r\nContent-Length: 0\r\n\r\n")
+        .await;
+    let head = server.head().await;
+    assert_eq!(field(&head, "content-length").as_deref(), Some("0"));
+}
+
+#[tokio::test]
+async fn chunks_that_are_none_end_the_request_at_the_upstream() {
+    for chunks in [
+        "00000000000000005\r\nhello\r\n0\r\n\r\n",
+        "-1\r\n\r\n",
+        "0x5\r\nhello\r\n0\r\n\r\n",
+        "5\nhello\n0\n\n",
+        "5 \thello\r\n0\r\n\r\n",
+        "3\r\nabcd\r\n0\r\n\r\n",
+        "g\r\n\r\n",
+    ] {
+        let upstream = Upstream::bind().await;
+        let world = World::new(&upstream.site());
+        let mut client = world.connect().await;
+        client
+            .send(format!(
+                "POST / HTTP/1.1\r\nHost: a.example\r\nTransfer-Encoding: chunked\r\n\r\n{chunks}"
+            ))
+            .await;
+        let mut server = upstream.accept().await;
+        // The request may end before its head is sent.
+        server.next_head().await;
+        client.shutdown().await;
+        let body = String::from_utf8(server.rest().await).unwrap();
+        let whole = body.ends_with("0\r\n\r\n");
+        if chunks.starts_with("000") {
+            // Leading zeros change no size.
+            continue;
+        }
+        assert!(!whole, "{chunks:?}: {body:?}");
+        let answer = String::from_utf8(client.rest().await).unwrap();
+        assert!(answer.is_empty() || status(&answer) == 400, "{answer}");
+    }
+}
+
+#[tokio::test]
+async fn an_absolute_target_sets_the_host() {
+    let upstream = Upstream::bind().await;
+    let world = World::new(&upstream.site());
+    let mut client = world.connect().await;
+    client
+        .send("GET https://a.example:8443/x?y HTTP/1.1\r\nHost: b.example\r\n\r\n")
+        .await;
+    let head = upstream.accept().await.head().await;
+    assert!(head.starts_with("GET /x?y HTTP/1.1\r\n"), "{head}");
+    assert_eq!(field(&head, "host").as_deref(), Some("a.example:8443"));
+    assert_eq!(
+        field(&head, "x-forwarded-host").as_deref(),
+        Some("a.example:8443")
+    );
+}

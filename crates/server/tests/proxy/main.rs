@@ -1,0 +1,16 @@
+//! Tests the reverse proxy between real clients and scripted upstreams.
+#![allow(clippy::unwrap_used, reason = "a test may panic")]
+
+#[path = "../common/mod.rs"]
+mod common;
+
+mod faults;
+mod fields;
+mod framing;
+mod http2;
+mod pooling;
+mod streaming;
+mod timeouts;
+mod tls;
+mod upgrades;
+mod world;

@@ -1,0 +1,205 @@
+//! Time-outs, and clients that leave.
+
+use std::time::{Duration, Instant};
+
+use sekisho_server::Limits;
+
+use crate::common::LIMITS;
+use crate::world::{HOST, OK, Upstream, World, status};
+
+const GET: &str = "GET / HTTP/1.1\r\nHost: a.example\r\n\r\n";
+
+/// Limits of the client's side that are shorter than those of the upstream.
+const SHORT: Limits = Limits {
+    body: Duration::from_millis(600),
+    ..LIMITS
+};
+
+fn site(upstream: &Upstream, timeouts: &str) -> String {
+    format!(
+        r#"{{"upstream": {{"servers": ["http://{}"], "timeouts": {{{timeouts}}}}}}}"#,
+        upstream.address()
+    )
+}
+
+#[tokio::test]
+async fn an_upstream_that_never_answers_is_504() {
+    let upstream = Upstream::bind().await;
+    let world = World::new(&site(&upstream, r#""first_byte": "500ms""#));
+    let mut client = world.connect().await;
+    client.send(GET).await;
+    let mut server = upstream.accept().await;
+    server.head().await;
+    assert_eq!(status(&client.answer().await.0), 504);
+    server.closed().await;
+}
+
+#[tokio::test]
+async fn an_upstream_that_stops_ends_the_answer() {
+    let upstream = Upstream::bind().await;
+    let world = World::new(&site(&upstream, r#""idle": "500ms""#));
+    let mut client = world.connect().await;
+    client.send(GET).await;
+    let mut server = upstream.accept().await;
+    server.head().await;
+    server
+        .send("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nab\r\n")
+        .await;
+    let got = String::from_utf8(client.rest().await).unwrap();
+    assert!(got.ends_with("2\r\nab\r\n"), "{got}");
+    server.closed().await;
+}
+
+#[tokio::test]
+async fn an_event_stream_may_be_silent_for_longer() {
+    let upstream = Upstream::bind().await;
+    let timeouts = r#""idle": "100ms", "upgraded": "1h""#;
+    let world = World::with(SHORT, &[(HOST, &site(&upstream, timeouts))]);
+    let mut client = world.connect().await;
+    client.send(GET).await;
+    let mut server = upstream.accept().await;
+    server.head().await;
+    let head = "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream; charset=utf-8\r\n\r\n";
+    server.send(head).await;
+    assert_eq!(status(&client.head().await), 200);
+    for event in ["data: 1\n\n", "data: 2\n\n"] {
+        // Events come at once; between them both sides are silent.
+        server.send(event).await;
+        client.until(event).await;
+        tokio::time::sleep(SHORT.body * 2).await;
+    }
+}
+
+#[tokio::test]
+async fn a_slow_upstream_is_not_a_slow_client() {
+    let upstream = Upstream::bind().await;
+    let world = World::with(SHORT, &[(HOST, &upstream.site())]);
+    let mut client = world.connect().await;
+    // More than the buffers on the way hold: the upstream reads none of it yet.
+    let body = vec![b'x'; 8 << 20];
+    let head = format!(
+        "POST / HTTP/1.1\r\nHost: a.example\r\nContent-Length: {}\r\n\r\n",
+        body.len()
+    );
+    let sending = async {
+        client.send(head).await;
+        client.send(&body).await;
+        client.answer().await
+    };
+    let serving = async {
+        let mut server = upstream.accept().await;
+        server.head().await;
+        tokio::time::sleep(SHORT.body * 3).await;
+        server.exact(8 << 20).await;
+        tokio::time::sleep(SHORT.body * 3).await;
+        server.send(OK).await;
+    };
+    let ((head, _), ()) = tokio::join!(sending, serving);
+    assert_eq!(status(&head), 200);
+}
+
+#[tokio::test]
+async fn a_slow_client_is_not_a_slow_upstream() {
+    let upstream = Upstream::bind().await;
+    let world = World::new(&site(
+        &upstream,
+        r#""first_byte": "300ms", "idle": "300ms""#,
+    ));
+    let mut client = world.connect().await;
+    client
+        .send("POST / HTTP/1.1\r\nHost: a.example\r\nContent-Length: 4\r\n\r\n")
+        .await;
+    let mut server = upstream.accept().await;
+    server.head().await;
+    for byte in ["a", "b", "c", "d"] {
+        tokio::time::sleep(Duration::from_millis(400)).await;
+        client.send(byte).await;
+        server.exact(1).await;
+    }
+    server.send(OK).await;
+    assert_eq!(status(&client.answer().await.0), 200);
+}
+
+#[tokio::test]
+async fn a_client_that_stops_sending_ends_the_request() {
+    let upstream = Upstream::bind().await;
+    let world = World::with(SHORT, &[(HOST, &upstream.site())]);
+    let mut client = world.connect().await;
+    client
+        .send("POST / HTTP/1.1\r\nHost: a.example\r\nContent-Length: 4\r\n\r\nab")
+        .await;
+    let mut server = upstream.accept().await;
+    server.head().await;
+    assert_eq!(server.rest().await, b"ab");
+    client.closed().await;
+}
+
+#[tokio::test]
+async fn a_client_that_leaves_ends_the_request() {
+    let upstream = Upstream::bind().await;
+    let world = World::with(SHORT, &[(HOST, &upstream.site())]);
+    // Before the answer, between its events, and in an upload.
+    for (request, begun) in [
+        (GET, ""),
+        (
+            GET,
+            "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n\r\n",
+        ),
+        (
+            "POST / HTTP/1.1\r\nHost: a.example\r\nContent-Length: 4\r\n\r\nab",
+            "",
+        ),
+    ] {
+        let mut client = world.connect().await;
+        client.send(request).await;
+        let mut server = upstream.accept().await;
+        server.head().await;
+        server.send(begun).await;
+        if !begun.is_empty() {
+            client.head().await;
+        }
+        let begin = Instant::now();
+        drop(client);
+        server.rest().await;
+        assert!(begin.elapsed() < Duration::from_secs(5), "{request}");
+    }
+}
+
+#[tokio::test]
+async fn a_client_that_half_closes_gets_its_answer() {
+    let upstream = Upstream::bind().await;
+    let world = World::new(&upstream.site());
+    let mut client = world.connect().await;
+    client.send(GET).await;
+    client.shutdown().await;
+    let mut server = upstream.accept().await;
+    server.head().await;
+    tokio::time::sleep(Duration::from_millis(200)).await;
+    server.send(OK).await;
+    assert_eq!(client.answer().await.1, "ok");
+}
+
+#[tokio::test]
+async fn connecting_has_its_time() {
+    // A listener whose backlog is full answers no SYN.
+    let full = tokio::net::TcpSocket::new_v4().unwrap();
+    full.bind(([127, 0, 0, 1], 0).into()).unwrap();
+    let full = full.listen(1).unwrap();
+    let address = full.local_addr().unwrap();
+    let mut held = Vec::new();
+    while let Ok(Ok(socket)) = tokio::time::timeout(
+        Duration::from_millis(200),
+        tokio::net::TcpStream::connect(address),
+    )
+    .await
+    {
+        held.push(socket);
+    }
+    let site = format!(
+        r#"{{"upstream": {{"servers": ["http://{address}"], "timeouts": {{"connect": "300ms"}}}}}}"#
+    );
+    let world = World::new(&site);
+    let mut client = world.connect().await;
+    client.send(GET).await;
+    assert_eq!(status(&client.answer().await.0), 504);
+}
