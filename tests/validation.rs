@@ -8,6 +8,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
+use rustls::RootCertStore;
 use sekisho_certs::seal::{KeyRing, MasterKey};
 use sekisho_certs::{
     ChallengeKind, Challenges, Clock, HostPattern, KeyAuthorization, Lookup, LookupSettings,
@@ -21,8 +22,8 @@ use sekisho_server::network::Networks;
 use sekisho_server::site::{Allowed, Guard, OwnFiles, Site};
 use sekisho_server::tickets::Ring;
 use sekisho_server::{
-    Addresses, CertificateWaits, Defaults, Limits, Parts, Publisher, Responder, Server, Settings,
-    Shutdown,
+    Addresses, CertificateWaits, Defaults, Limits, LoopId, Parts, Publisher, Responder, Server,
+    Settings, Shutdown,
 };
 use sekisho_stores::Mode;
 use sekisho_stores::sqlite::Sqlite;
@@ -123,6 +124,8 @@ fn serve(challenges: Challenges) -> Addresses {
         responder: Arc::new(Responder::new(1 << 20, guard)),
         challenges: Some(Arc::new(challenges)),
         access_log: None,
+        loop_id: LoopId::new([7; 16]),
+        load_roots: || Ok(RootCertStore::empty()),
         clock: Clock::System,
         on_worker: || {},
     };

@@ -5,6 +5,7 @@ mod issuance;
 mod log;
 mod metrics;
 mod serving;
+mod upstreams;
 
 use std::path::Path;
 use std::time::Instant;

@@ -23,7 +23,6 @@ use sekisho_certs::metrics::Registry;
 pub(crate) use entry::{Connection, Entry, Logged};
 use file::File;
 use queue::Queue;
-#[allow(unused_imports, reason = "read by the reverse proxy")]
 pub(crate) use request_id::X_REQUEST_ID;
 
 /// Where the access log is written to, and how.

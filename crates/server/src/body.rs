@@ -43,7 +43,6 @@ pub(crate) fn plain(status: StatusCode) -> Response<Body> {
 }
 
 impl Body {
-    #[allow(dead_code, reason = "made by the reverse proxy")]
     /// Passes on the frames of `body`, trailers included.
     pub(crate) fn passing<B>(body: B) -> Self
     where

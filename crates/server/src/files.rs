@@ -115,6 +115,11 @@ impl Files {
         registry.register_collector(Box::new(Arc::clone(&self.0)));
     }
 
+    /// Returns the guard that judges each file.
+    pub(crate) fn guard(&self) -> &Arc<Guard> {
+        &self.0.guard
+    }
+
     /// Returns how often the guard refused.
     pub(crate) fn refused(&self) -> &Refusals {
         self.0.guard.refused()

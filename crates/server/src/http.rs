@@ -21,7 +21,7 @@ use http_body::Body as _;
 use hyper::body::Incoming;
 use hyper::server::conn::{http1, http2};
 use hyper::service::{Service, service_fn};
-use hyper_util::rt::TokioTimer;
+use hyper_util::rt::{TokioIo, TokioTimer};
 
 use crate::access_log::{Entry, Logged};
 use crate::body::Body;
@@ -31,11 +31,13 @@ use crate::request::RequestContext;
 use crate::route::{ConnContext, Refused};
 use crate::timeouts::{self, ConnTimeouts};
 use crate::tls::{SEND_LIMIT, Stream};
+use crate::upstream::Tunnel;
 use crate::worker::Local;
 use answer::Answer;
 pub(crate) use drive::Drain;
 use drive::{Bounds, Driven, drive};
 pub(crate) use plain::redirect;
+pub(crate) use streams::Progress;
 use streams::Streams;
 
 /// HTTP/1.1 builder, made once per worker.
@@ -68,6 +70,8 @@ impl Http {
             .initial_connection_window_size(CONNECTION_WINDOW)
             .max_send_buf_size(SEND_LIMIT)
             .max_header_list_size(u32::try_from(MAX_HEAD).expect("a few KB"))
+            // WebSocket over HTTP/2 (RFC 8441).
+            .enable_connect_protocol()
             .max_pending_accept_reset_streams(MAX_RESETS)
             // h2 counts these over the connection's life, which would end each
             // long connection. The frame budget charges resets instead.
@@ -92,8 +96,9 @@ impl Http {
         timeouts.established(h2);
         let (mut stream, context) = ConnContext::new(established, peer, Arc::clone(local));
         let context = Arc::new(context);
+        let answering = Arc::clone(&context);
         let service = service_fn(move |request| {
-            let context = Arc::clone(&context);
+            let context = Arc::clone(&answering);
             async move { Ok::<_, Infallible>(answer(&context, request).await) }
         });
         let bounds = Bounds {
@@ -107,7 +112,7 @@ impl Http {
             let served = Box::pin(Self::serve_two(stream, service, &bounds));
             served.await
         } else {
-            self.serve_one(stream, service, &bounds).await
+            self.serve_one(stream, service, &bounds, &context).await
         };
         if let Err(error) = ended {
             tracing::debug!(%error, peer = %peer.address, "connection failed");
@@ -121,16 +126,22 @@ impl Http {
         mut stream: Stream,
         mut service: S,
         bounds: &Bounds<'_>,
+        context: &ConnContext,
     ) -> hyper::Result<()>
     where
         S::Future: Send,
     {
         loop {
             let connection = self.one.serve_connection(stream, service);
-            let driven = Box::pin(drive_one(connection, bounds));
+            let driven = Box::pin(drive_one(connection, bounds, context));
             let Some(parts) = driven.await? else {
                 return Ok(());
             };
+            if let Some(tunnel) = context.take_tunnel() {
+                let (stream, received) = (parts.io, parts.read_buf);
+                Box::pin(run(*tunnel, stream, received, bounds)).await;
+                return Ok(());
+            }
             (stream, service) = (parts.io, parts.service);
             stream.put_back(parts.read_buf);
             if !bounds.wait_or_close(&mut stream).await {
@@ -168,17 +179,26 @@ impl<S> Answering for S where
 {
 }
 
+/// Copies bytes of a connection that has left HTTP, and closes it.
+async fn run(tunnel: Tunnel, stream: Stream, received: Bytes, bounds: &Bounds<'_>) {
+    let mut client = TokioIo::new(stream);
+    tunnel.run(&mut client, received, bounds.drain).await;
+    bounds.close(client.inner_mut()).await;
+}
+
 /// Drives an HTTP/1.1 connection to its end (None), or until it has been idle
-/// for a while; then returns its parts.
+/// for a while or has left HTTP; then returns its parts.
 async fn drive_one<S: Answering>(
     mut connection: http1::Connection<Stream, S>,
     bounds: &Bounds<'_>,
+    context: &ConnContext,
 ) -> hyper::Result<Option<http1::Parts<Stream, S>>>
 where
     S::Future: Send,
 {
     let end = http1::Connection::graceful_shutdown;
     match drive(Pin::new(&mut connection), end, bounds).await {
+        Driven::Ended(Ok(())) if context.has_tunnel() => Ok(Some(connection.into_parts())),
         Driven::Ended(result) => result.map(|()| None),
         Driven::Cut => Ok(None),
         Driven::Idle => Ok(Some(connection.into_parts())),

@@ -21,7 +21,6 @@ pub(crate) struct LogLimits {
     challenge_failed: LogLimiter,
     unreadable: LogLimiter,
     site_refused: LogLimiter,
-    #[allow(dead_code, reason = "read by the reverse proxy")]
     upstream_refused: LogLimiter,
     file_refused: LogLimiter,
     given_up: LogLimiter,
@@ -73,7 +72,6 @@ impl LogLimits {
     }
 
     /// Logs a request whose upstream resolved to an address that is not allowed.
-    #[allow(dead_code, reason = "called by the reverse proxy")]
     pub(crate) fn upstream_refused(&self, host: &str, address: &dyn fmt::Display) {
         if let Some(others) = self.upstream_refused.allow() {
             let refusal = Refusal::Upstream;

@@ -4,7 +4,6 @@
 //! [`admit`] reads the header of connections from `[listen] proxy`, [`encode`]
 //! makes the one for an upstream.
 
-#[allow(dead_code, reason = "called by the reverse proxy")]
 mod encode;
 mod parse;
 
@@ -18,9 +17,6 @@ use crate::handshake::Peer;
 use crate::metrics::ProxyHeaderResult;
 use crate::refuse::refuse;
 use crate::shared::Shared;
-#[allow(unused_imports, reason = "named by the reverse proxy")]
-pub(crate) use crate::site::ProxyVersion;
-#[allow(unused_imports, reason = "called by the reverse proxy")]
 pub(crate) use encode::encode;
 #[cfg(fuzzing)]
 pub use parse::proxy_header;

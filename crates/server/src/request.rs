@@ -8,7 +8,6 @@ use crate::access_log::Entry;
 use crate::route::{ConnContext, Target};
 
 /// Facts of a routed request, for all steps that answer it.
-#[allow(dead_code, reason = "read by the steps that answer")]
 #[derive(Clone, Copy)]
 pub(crate) struct RequestContext<'a> {
     /// Host that the request asks for.
@@ -17,6 +16,7 @@ pub(crate) struct RequestContext<'a> {
     pub(crate) tenant: &'a Tenant,
     pub(crate) connection: &'a ConnContext,
     /// Address of the client, for rates, logs and fields.
+    #[allow(dead_code, reason = "read by rates")]
     pub(crate) client: IpAddr,
     /// Entry of the access log; none without one.
     pub(crate) entry: Option<&'a Entry>,

@@ -12,7 +12,8 @@ use crate::body::{Body, plain};
 use crate::files::{Files, OpenFiles};
 use crate::http::rest;
 use crate::request::RequestContext;
-use crate::site::{Action, Guard, Refusals, Site, SitePath};
+use crate::site::{Action, Guard, Refusals, Rule, Site, SitePath};
+use crate::upstream::{Way, forward};
 
 /// Responder that answers requests from their sites. The server has one, which
 /// holds the cache of small files.
@@ -38,12 +39,31 @@ impl Responder {
         site: &Site,
         request: Request<Incoming>,
     ) -> Response<Body> {
+        // The path borrows the target, and the request moves on.
+        let target = request.uri().clone();
+        let path = match SitePath::parse(&target) {
+            Ok(path) => path,
+            Err(status) => return plain(status),
+        };
+        let Some(rule) = site.rule(&path) else {
+            return plain(StatusCode::NOT_FOUND);
+        };
+        if let Action::Upstream(upstream) = &rule.action {
+            let rewritten = path.rewritten(rule);
+            let way = Way {
+                upstream,
+                path: rewritten.encoded(),
+                options: rule.options.as_deref(),
+            };
+            let answer = forward(context, way, request).await;
+            return answer.unwrap_or_else(plain);
+        }
         let (head, body) = request.into_parts();
         if rest::is_open(&head, &body) {
             Box::pin(rest::discard(body)).await;
         }
         let open = context.connection.files();
-        self.respond_locally(site, context.host, &head, open).await
+        self.act(rule, &path, context.host, &head, open).await
     }
 
     /// Answers a request to `host` that needs nothing of its connection.
@@ -63,10 +83,22 @@ impl Responder {
         let Some(rule) = site.rule(&path) else {
             return plain(StatusCode::NOT_FOUND);
         };
+        self.act(rule, &path, host, head, open).await
+    }
+
+    /// Answers by a rule without an upstream.
+    async fn act(
+        &self,
+        rule: &Rule,
+        path: &SitePath<'_>,
+        host: &HostName,
+        head: &Parts,
+        open: &OpenFiles,
+    ) -> Response<Body> {
         match &rule.action {
             Action::Files(root) => {
                 let rewritten = path.rewritten(rule);
-                let asked = (head, &path);
+                let asked = (head, path);
                 self.files
                     .respond(root, host, asked, &rewritten, open)
                     .await
@@ -79,6 +111,11 @@ impl Responder {
                 text: Some(text),
             } => Body::plain(*code, text.as_bytes().to_vec()),
         }
+    }
+
+    /// Returns the guard of files and upstreams.
+    pub(crate) fn guard(&self) -> &Arc<Guard> {
+        self.files.guard()
     }
 
     /// Registers the metrics of the cache of small files and of refusals.

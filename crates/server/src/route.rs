@@ -2,7 +2,7 @@
 //! connection may ask for it.
 
 use std::net::IpAddr;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use http::{HeaderMap, Request, Response, StatusCode};
 use rustls::pki_types::CertificateDer;
@@ -25,6 +25,7 @@ use crate::shared::Shared;
 use crate::site::OpenFiles;
 use crate::timeouts::ConnTimeouts;
 use crate::tls::Stream;
+use crate::upstream::Tunnel;
 use crate::virtual_host::VirtualHost;
 use crate::worker::Local;
 
@@ -42,11 +43,14 @@ pub(crate) struct ConnContext {
     peer: Peer,
     prefix: Prefix,
     tls: Negotiated,
+    /// Number of the connection in this process, never 0.
+    number: u64,
+    /// Upstream connection that takes over after the answer; HTTP/1.1 only.
+    tunnel: Mutex<Option<Box<Tunnel>>>,
     local: Arc<Local>,
 }
 
 /// Results of a TLS handshake, for fields and logs.
-#[allow(dead_code, reason = "read by the steps that answer")]
 #[derive(Debug)]
 pub(crate) struct Negotiated {
     pub(crate) version: Option<ProtocolVersion>,
@@ -132,6 +136,8 @@ impl ConnContext {
             prefix: peer.address.ip().into(),
             peer,
             tls: stream.tls().into(),
+            number: local.shared.connection_number(),
+            tunnel: Mutex::default(),
             local,
         };
         (stream, context)
@@ -141,22 +147,44 @@ impl ConnContext {
         &self.timeouts
     }
 
-    #[allow(dead_code, reason = "read by the steps that answer")]
     /// Returns the addresses of the connection.
     pub(crate) fn peer(&self) -> &Peer {
         &self.peer
     }
 
-    #[allow(dead_code, reason = "read by the steps that answer")]
     /// Returns what the TLS handshake negotiated.
     pub(crate) fn tls(&self) -> &Negotiated {
         &self.tls
     }
 
-    #[allow(dead_code, reason = "read by the steps that answer")]
     /// Returns the state of the worker that serves the connection.
     pub(crate) fn local(&self) -> &Arc<Local> {
         &self.local
+    }
+
+    /// Returns the number of the connection in this process, never 0.
+    pub(crate) fn number(&self) -> u64 {
+        self.number
+    }
+
+    /// Leaves HTTP/1.1 after the answer that is being made.
+    pub(crate) fn upgrade(&self, tunnel: Tunnel) {
+        *self.tunnel() = Some(Box::new(tunnel));
+    }
+
+    /// Returns whether the last answer has left HTTP.
+    pub(crate) fn has_tunnel(&self) -> bool {
+        self.tunnel().is_some()
+    }
+
+    /// Takes the upstream connection that continues the connection, if its last
+    /// answer has left HTTP.
+    pub(crate) fn take_tunnel(&self) -> Option<Box<Tunnel>> {
+        self.tunnel().take()
+    }
+
+    fn tunnel(&self) -> MutexGuard<'_, Option<Box<Tunnel>>> {
+        self.tunnel.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn shared(&self) -> &Shared {

@@ -4,6 +4,7 @@
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
 use std::thread;
 
 use sekisho_certs::{Challenges, Clock, Lookup};
@@ -21,7 +22,7 @@ use crate::respond::Responder;
 use crate::settings::Settings;
 use crate::shared::Shared;
 use crate::shutdown::Shutdown;
-use crate::upstream::{Background, Servers};
+use crate::upstream::{Background, LoadRoots, LoopId, Servers, TlsClients};
 use crate::virtual_host::VirtualHost;
 use crate::worker::{Socket, Worker, Working};
 
@@ -57,6 +58,11 @@ pub struct Parts {
     pub access_log: Option<Arc<AccessLog>>,
     /// Clock that certificates' validity is checked against.
     pub clock: Clock,
+    /// Name of the catalog's servers towards upstreams.
+    pub loop_id: LoopId,
+    /// Reads the authorities that upstreams are verified with where a site names
+    /// none.
+    pub load_roots: LoadRoots,
     /// Hook that each worker calls first, on its own runtime. A store with
     /// connections of each worker registers the worker there.
     pub on_worker: fn(),
@@ -95,6 +101,9 @@ impl Server {
             clock: parts.clock,
             access_log: parts.access_log,
             log_limits: LogLimits::default(),
+            loop_id: parts.loop_id.into(),
+            upstream_tls: TlsClients::new(parts.load_roots),
+            connections: AtomicU64::new(0),
             on_worker: parts.on_worker,
             https_port: settings.public_port.unwrap_or_else(|| {
                 let bound = addresses.https.first();

@@ -1,7 +1,9 @@
 //! State that all workers share.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
+use http::HeaderValue;
 use sekisho_certs::{Clock, Lookup};
 
 use crate::access_log::AccessLog;
@@ -12,7 +14,7 @@ use crate::metrics::Metrics;
 use crate::network::Networks;
 use crate::respond::Responder;
 use crate::settings::{Defaults, Limits};
-use crate::upstream::Servers;
+use crate::upstream::{Servers, TlsClients};
 use crate::virtual_host::VirtualHost;
 
 /// State that all workers share. No lock of it is held across an await.
@@ -37,9 +39,23 @@ pub(crate) struct Shared {
     /// State of upstream servers.
     #[allow(dead_code, reason = "read by the reverse proxy")]
     pub(crate) upstream_servers: Servers,
+    /// Value in `CDN-Loop` that stands for this catalog's servers.
+    pub(crate) loop_id: HeaderValue,
+    /// TLS towards upstream servers.
+    pub(crate) upstream_tls: TlsClients,
+    /// Number of the last connection.
+    pub(crate) connections: AtomicU64,
     /// Port of HTTPS in redirects from plain HTTP.
     pub(crate) https_port: u16,
     /// Hook that each worker calls first, on its own runtime. A store with
     /// connections of each worker registers the worker there.
     pub(crate) on_worker: fn(),
+}
+
+impl Shared {
+    /// Returns a number for a new connection, never 0. Relaxed: only uniqueness
+    /// counts.
+    pub(crate) fn connection_number(&self) -> u64 {
+        self.connections.fetch_add(1, Ordering::Relaxed) + 1
+    }
 }

@@ -32,7 +32,7 @@ pub(crate) use {
     fields::FieldOps,
     guard::OpenSocket,
     path::SitePath,
-    rule::{Action, CacheRule, Candidate, MediaRange, Rule, RuleOptions},
+    rule::{Action, CacheRule, Candidate, DEFAULT_BODY_LIMIT, MediaRange, Rule, RuleOptions},
     upstream::{
         ActiveCheck, Address, Balance, Protocol, ProxyVersion, Scheme, Upstream, UpstreamOptions,
         UpstreamServer, UpstreamTimeouts, UpstreamTls,

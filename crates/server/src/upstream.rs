@@ -1,11 +1,140 @@
-//! Upstream servers of sites.
+//! Reverse proxy: passes requests on to upstream servers, and their answers
+//! back.
+//!
+//! A request takes these steps: `head` changes its head; a server is chosen and
+//! its addresses are judged; `pool` has a connection, or `connect` opens one;
+//! `upload` streams the body while the head of the answer is awaited; `answer`
+//! passes that back, with the body as it comes, and gives the connection back.
+//! What leaves HTTP goes through `upgrade` and `tunnel`.
 
+mod answer;
 mod check;
 mod choice;
 mod chosen;
+mod connect;
+mod exchange;
+mod failure;
+mod fields;
+mod head;
 mod health;
+mod lease;
 mod limits;
+mod loop_id;
+mod pool;
+mod reach;
 mod resolve;
+mod retry;
+mod send;
 mod servers;
+mod tls;
+mod transport;
+mod tunnel;
+mod upgrade;
+mod upload;
+mod watch;
 
+use std::sync::Arc;
+
+use http::header::UPGRADE;
+use http::{Request, Response, StatusCode};
+use http_body::Body as _;
+use hyper::body::Incoming;
+
+use crate::body::Body;
+use crate::request::RequestContext;
+use crate::site::{DEFAULT_BODY_LIMIT, RuleOptions, Upstream};
+use answer::InFlight;
+use exchange::Exchange;
+use failure::Failure;
+pub use loop_id::LoopId;
+pub(crate) use pool::Pools;
+use send::{Answered, Sending};
 pub(crate) use servers::{Background, Servers};
+pub use tls::LoadRoots;
+pub(crate) use tls::TlsClients;
+pub(crate) use tunnel::Tunnel;
+use upload::Upload;
+
+/// Way of a request to an upstream.
+#[derive(Clone, Copy)]
+pub(crate) struct Way<'a> {
+    pub(crate) upstream: &'a Arc<Upstream>,
+    /// Path that was matched and rewritten, percent-encoded.
+    pub(crate) path: &'a str,
+    /// Options of the rule.
+    pub(crate) options: Option<&'a RuleOptions>,
+}
+
+/// Passes a request on, and its answer back.
+///
+/// # Errors
+/// The status of our own answer: 502 where the upstream can't be reached or
+/// answers wrongly, 503 where no server may take the request, 504 where it is
+/// late.
+pub(crate) async fn forward(
+    context: &RequestContext<'_>,
+    way: Way<'_>,
+    request: Request<Incoming>,
+) -> Result<Response<Body>, StatusCode> {
+    // Boxed: other answers have no room for it.
+    Box::pin(pass(context, way, request))
+        .await
+        .map_err(|failure| {
+            tracing::debug!(host = context.host.as_str(), %failure, "upstream failed");
+            failure.status()
+        })
+}
+
+async fn pass(
+    context: &RequestContext<'_>,
+    way: Way<'_>,
+    request: Request<Incoming>,
+) -> Result<Response<Body>, Failure> {
+    let options = way.upstream.options();
+    let (mut head, body) = request.into_parts();
+    let connect = upgrade::extended_connect(&mut head).map_err(Failure::Refused)?;
+    // The stream of an extended CONNECT is no body.
+    let has_body = connect.is_none() && !body.is_end_stream();
+    let outgoing = head::prepare(&mut head, has_body, way, context);
+    let outgoing = outgoing.map_err(Failure::Refused)?;
+    head::retarget(&mut head, way.path).map_err(Failure::Refused)?;
+    let asked = match outgoing.upgrades {
+        true => head.headers.get(UPGRADE).cloned(),
+        false => None,
+    };
+    let timeouts = context.connection.timeouts();
+    let at_upstream = timeouts.at_upstream();
+    let exchange = has_body.then(|| Arc::new(Exchange::new(outgoing.expects)));
+    let upload = match &exchange {
+        Some(exchange) => {
+            let limit = way
+                .options
+                .map_or(DEFAULT_BODY_LIMIT, |options| options.body_limit);
+            Upload::new(body, limit, head::ours(options), exchange, timeouts)
+        }
+        None => Upload::default(),
+    };
+    let _passed = has_body.then(|| timeouts.pass_body());
+    let sending = Sending {
+        context,
+        upstream: way.upstream,
+        exchange: exchange.as_ref(),
+        upgrades: asked.is_some(),
+    };
+    let request = Request::from_parts(head, upload);
+    let Answered { response, lease } = sending.send(request).await?;
+    if response.status() == StatusCode::SWITCHING_PROTOCOLS {
+        let asked = asked.ok_or(Failure::answer("it switched protocols unasked"))?;
+        let tunnel = Tunnel::new(options.timeouts.upgraded, at_upstream);
+        return upgrade::switch(response, &asked, connect, context, tunnel).await;
+    }
+    if connect.is_some() && response.status().is_success() {
+        return Err(Failure::answer("it did not switch to WebSocket"));
+    }
+    let in_flight = InFlight {
+        lease: Some(lease),
+        exchange,
+        _at_upstream: at_upstream,
+    };
+    answer::pass_back(response, &options.timeouts, in_flight).await
+}

@@ -22,6 +22,7 @@ use crate::proxy_protocol;
 use crate::shared::Shared;
 use crate::shutdown::{Phase, Shutdown};
 use crate::signing::SigningTurns;
+use crate::upstream::Pools;
 
 /// Parts that a worker starts with.
 pub(crate) struct Worker {
@@ -48,6 +49,8 @@ pub(crate) struct Local {
     signing: SigningTurns,
     http: Http,
     pub(crate) drain: Drain,
+    /// Connections to upstream servers.
+    pub(crate) upstreams: Pools,
     /// Open connections. The AcqRel decrement pairs with the Acquire load in
     /// `all_closed`.
     open: AtomicUsize,
@@ -100,11 +103,12 @@ impl Worker {
             signing: SigningTurns::new(),
             http: Http::new(),
             drain: Drain::default(),
+            upstreams: Pools::default(),
             open: AtomicUsize::new(0),
             closed: Notify::new(),
         });
         (local.shared.on_worker)();
-        tokio::spawn(heartbeat());
+        tokio::spawn(heartbeat(Arc::clone(&local)));
         let mut accepting = JoinSet::new();
         for socket in self.sockets {
             let listener = tokio::net::TcpListener::from_std(socket.socket)?;
@@ -227,10 +231,11 @@ impl Drop for OpenConnection {
 
 /// Keeps a timer that is always the next to fire. A new timer that is due
 /// before all others makes Tokio write to the worker's eventfd: one system call
-/// per handshake.
-async fn heartbeat() {
+/// per handshake. Closes upstream connections that were unused for long.
+async fn heartbeat(local: Arc<Local>) {
     loop {
         sleep(HEARTBEAT).await;
+        local.upstreams.sweep();
     }
 }
 

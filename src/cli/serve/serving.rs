@@ -26,6 +26,7 @@ use crate::cli::open::{self, Opened};
 use crate::cli::serve::bind_error;
 use crate::cli::serve::issuance::Issuance;
 use crate::cli::serve::metrics::Measured;
+use crate::cli::serve::upstreams;
 use crate::config::{Config, Size};
 use crate::process;
 
@@ -86,6 +87,8 @@ impl Serving {
             challenges: challenges.clone(),
             access_log: access_log.clone(),
             clock: Clock::System,
+            loop_id: background.block_on(upstreams::loop_id(&opened)),
+            load_roots: upstreams::roots,
             on_worker: worker::register,
         };
         let server = Server::build(config.settings(), parts).map_err(bind_error::with_hint)?;

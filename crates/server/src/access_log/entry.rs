@@ -98,7 +98,6 @@ impl Entry {
         })
     }
 
-    #[allow(dead_code, reason = "called by the reverse proxy")]
     /// Returns the id of the request.
     pub(crate) fn id(&self) -> &HeaderValue {
         &self.id
@@ -120,7 +119,6 @@ impl Entry {
         self.lookup = lookup;
     }
 
-    #[allow(dead_code, reason = "called by the reverse proxy")]
     /// Notes the address of the upstream server that is asked.
     pub(crate) fn asks_upstream(&self, address: &impl Display) {
         let mut upstream = self.upstream.lock().unwrap_or_else(PoisonError::into_inner);

@@ -28,7 +28,8 @@ impl Drain {
         self.notify.notify_waiters();
     }
 
-    async fn begun(&self) {
+    /// Resolves when the drain has begun.
+    pub(crate) async fn begun(&self) {
         // Created before the flag is read: a `begin` in between still notifies.
         let notified = self.notify.notified();
         if !self.begun.load(Ordering::Acquire) {
@@ -76,10 +77,15 @@ impl Bounds<'_> {
                 return true;
             }
         }
+        self.close(stream).await;
+        false
+    }
+
+    /// Closes the stream.
+    pub(super) async fn close(&self, stream: &mut Stream) {
         self.timeouts.close();
         // The close_notify gets [`LINGER`] to be taken, not longer.
         let _ = timeout(LINGER, poll_fn(|cx| stream.poll_close(cx))).await;
-        false
     }
 }
 

@@ -101,7 +101,6 @@ impl Allowed {
     }
 
     /// Returns the folders that sockets may lie in.
-    #[allow(dead_code, reason = "called by the reverse proxy")]
     pub(crate) fn sockets(&self) -> &[PathBuf] {
         &self.0.sockets
     }

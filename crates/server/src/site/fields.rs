@@ -16,7 +16,6 @@ pub(crate) struct FieldOps {
 
 impl FieldOps {
     /// Applies the changes.
-    #[allow(dead_code, reason = "called by the steps that answer")]
     pub(crate) fn apply(&self, fields: &mut HeaderMap) {
         for name in &self.remove {
             fields.remove(name);

@@ -160,7 +160,6 @@ impl Guard {
 
     /// Judges a resolved address of an upstream, before each connect and each
     /// use of a pooled connection. Counts and logs a refusal.
-    #[allow(dead_code, reason = "called by the reverse proxy")]
     pub(crate) fn check_address(
         &self,
         upstream: &Upstream,
@@ -181,7 +180,6 @@ impl Guard {
     ///
     /// # Errors
     /// If there is no socket.
-    #[allow(dead_code, reason = "called by the reverse proxy")]
     pub(crate) fn open_socket(
         &self,
         upstream: &Upstream,
@@ -196,7 +194,6 @@ impl Guard {
         Ok(Some(OpenSocket(file)))
     }
 
-    #[allow(dead_code, reason = "called by the reverse proxy")]
     fn is_allowed_socket(&self, file: &OwnedFd) -> io::Result<bool> {
         let real = real_path(file)?;
         let folders = self.allowed.sockets().iter();
@@ -206,7 +203,6 @@ impl Guard {
             && !self.own_addresses.is_open_socket(&metadata))
     }
 
-    #[allow(dead_code, reason = "called by the reverse proxy")]
     fn note_upstream(&self, host: &str, address: &dyn fmt::Display) {
         self.refused.upstreams.inc();
         self.log_limits.upstream_refused(host, address);
@@ -270,7 +266,6 @@ pub(crate) struct OpenSocket(OwnedFd);
 
 impl OpenSocket {
     /// Returns the path to connect to.
-    #[allow(dead_code, reason = "called by the reverse proxy")]
     pub(crate) fn path(&self) -> PathBuf {
         descriptor(&self.0)
     }

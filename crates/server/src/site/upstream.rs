@@ -27,7 +27,6 @@ pub(crate) struct Upstream {
 
 impl Upstream {
     /// Returns the options, with defaults where the document had none.
-    #[allow(dead_code, reason = "called by the reverse proxy")]
     pub(crate) fn options(&self) -> &UpstreamOptions {
         match &self.options {
             Some(options) => options,

@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use rustls::ClientConfig;
+use rustls::{ClientConfig, RootCertStore};
 use sekisho_certs::{Challenges, Clock, HostName, Lookup, LookupSettings, NeverObtain, Obtain};
 use sekisho_server::access_log::AccessLog;
 use sekisho_server::metrics::Metrics;
@@ -19,8 +19,8 @@ use sekisho_server::network::Networks;
 use sekisho_server::site::{Allowed, Guard, OwnFiles, Site};
 use sekisho_server::tickets::Ring;
 use sekisho_server::{
-    CertificateWaits, Defaults, Error, Limits, Parts, Publisher, Responder, Server, Settings,
-    Shutdown, VirtualHost,
+    CertificateWaits, Defaults, Error, Limits, LoopId, Parts, Publisher, Responder, Server,
+    Settings, Shutdown, VirtualHost,
 };
 use sekisho_testkit::{TestCa, client};
 use tokio::io::AsyncReadExt;
@@ -151,6 +151,8 @@ pub fn start(store: impl Into<Arc<Scripted>>, setup: &Setup) -> Running {
         challenges: setup.challenges.clone(),
         access_log: setup.access_log.clone(),
         clock: setup.clock.clone(),
+        loop_id: LoopId::new([7; 16]),
+        load_roots: || Ok(RootCertStore::empty()),
         on_worker: || {},
     };
     let server = Server::build(setup.settings.clone(), parts).expect("a server");

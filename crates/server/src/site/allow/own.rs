@@ -92,7 +92,6 @@ impl OwnAddresses {
     }
 
     /// Compares device and inode with those of own sockets. Blocks.
-    #[allow(dead_code, reason = "called by the reverse proxy")]
     pub(crate) fn is_open_socket(&self, open: &Metadata) -> bool {
         let is_it = |own: Metadata| (own.dev(), own.ino()) == (open.dev(), open.ino());
         self.sockets

@@ -1,0 +1,287 @@
+//! Answer of an upstream on its way back: head changed in place, body streamed.
+
+use std::future::poll_fn;
+use std::io;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::header::{
+    CONNECTION, CONTENT_LENGTH, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue, TRANSFER_ENCODING,
+};
+use http::{Response, Version};
+use http_body::{Body as _, Frame, SizeHint};
+use hyper::body::Incoming;
+use tokio::time::{Instant, Sleep, sleep_until};
+
+use super::exchange::{Exchange, SENT};
+use super::failure::Failure;
+use super::fields;
+use super::lease::Lease;
+use super::pool::KEEP;
+use crate::body::Body;
+use crate::site::UpstreamTimeouts;
+use crate::timeouts::AtUpstream;
+
+/// Parts of a request in flight, which the end of its answer ends.
+pub(super) struct InFlight {
+    pub(super) lease: Option<Lease>,
+    pub(super) exchange: Option<Arc<Exchange>>,
+    pub(super) _at_upstream: AtUpstream,
+}
+
+/// Turns an upstream's answer into ours.
+///
+/// # Errors
+/// If its framing is ambiguous, or it ended before its body began.
+pub(super) async fn pass_back(
+    mut response: Response<Incoming>,
+    timeouts: &UpstreamTimeouts,
+    in_flight: InFlight,
+) -> Result<Response<Body>, Failure> {
+    let fields = response.headers();
+    if fields.contains_key(TRANSFER_ENCODING) && fields.contains_key(CONTENT_LENGTH) {
+        return Err(Failure::answer("it has two lengths"));
+    }
+    let keep = keep(fields);
+    let idle = match is_event_stream(fields) {
+        true => timeouts.upgraded,
+        false => timeouts.idle,
+    };
+    clean(response.headers_mut());
+    *response.version_mut() = Version::HTTP_11;
+    let (head, body) = response.into_parts();
+    let passed = Passed {
+        body,
+        ahead: [const { None }; 2],
+        broken: None,
+        in_flight: Some(in_flight),
+        idle,
+        keep,
+        waiting: None,
+        timer: None,
+    };
+    Ok(Response::from_parts(head, passed.into_body().await?))
+}
+
+/// Removes fields of the upstream's connection.
+pub(super) fn clean(fields: &mut HeaderMap) {
+    let named = match fields.contains_key(CONNECTION) {
+        true => fields::named_in_connection(fields),
+        false => Vec::new(),
+    };
+    let unfit: Vec<HeaderName> = fields
+        .keys()
+        .filter(|name| fields::is_hop_by_hop(name.as_str()))
+        .cloned()
+        .collect();
+    for name in unfit.iter().chain(&named) {
+        fields.remove(name);
+    }
+}
+
+fn is_event_stream(fields: &HeaderMap) -> bool {
+    let content_type = fields.get(CONTENT_TYPE).map(HeaderValue::as_bytes);
+    let media = content_type.and_then(|value| value.get(..EVENT_STREAM.len()));
+    media.is_some_and(|media| media.eq_ignore_ascii_case(EVENT_STREAM))
+}
+
+/// Returns how long the connection may be kept: a second less than the server
+/// says, which otherwise closes it while our next request is on its way.
+fn keep(fields: &HeaderMap) -> Duration {
+    let Some(value) = fields.get(KEEP_ALIVE).and_then(|value| value.to_str().ok()) else {
+        return KEEP;
+    };
+    let timeout = value
+        .split(',')
+        .find_map(|part| part.trim().strip_prefix("timeout="));
+    match timeout.and_then(|seconds| seconds.parse().ok()) {
+        Some(seconds) => Duration::from_secs(seconds)
+            .saturating_sub(Duration::from_secs(1))
+            .min(KEEP),
+        None => KEEP,
+    }
+}
+
+/// Body of an answer. Dropping it ends the request at the upstream.
+struct Passed {
+    body: Incoming,
+    /// Frames that came with the head.
+    ahead: [Option<Frame<Bytes>>; 2],
+    /// Error behind those frames.
+    broken: Option<hyper::Error>,
+    /// None once the answer is complete.
+    in_flight: Option<InFlight>,
+    /// Longest time without progress.
+    idle: Duration,
+    /// How long the connection is kept afterwards.
+    keep: Duration,
+    /// Since when the upstream sends nothing.
+    waiting: Option<Instant>,
+    timer: Option<Pin<Box<Sleep>>>,
+}
+
+impl Passed {
+    /// Makes the response's body: in one piece if it came with the head.
+    async fn into_body(mut self) -> Result<Body, Failure> {
+        if self.body.is_end_stream() {
+            self.finish();
+            return Ok(Body::empty());
+        }
+        poll_fn(|cx| {
+            self.look_ahead(cx);
+            Poll::Ready(())
+        })
+        .await;
+        match (&mut self.ahead, self.broken.take()) {
+            ([None, _], Some(error)) => return Err(Failure::Answer(error.into())),
+            ([None, _], None) if self.in_flight.is_none() => return Ok(Body::empty()),
+            ([Some(frame), None], None) if self.in_flight.is_none() => {
+                if let Some(data) = frame.data_mut() {
+                    return Ok(Body::from(std::mem::take(data)));
+                }
+            }
+            (_, broken) => self.broken = broken,
+        }
+        Ok(Body::passing(self))
+    }
+
+    /// Takes what has come of the body.
+    fn look_ahead(&mut self, cx: &mut Context<'_>) {
+        for place in 0..self.ahead.len() {
+            match Pin::new(&mut self.body).poll_frame(cx) {
+                Poll::Ready(Some(Ok(frame))) if frame.is_trailers() => {
+                    self.ahead[place] = Some(clean_frame(frame));
+                    return self.finish();
+                }
+                Poll::Ready(Some(Ok(frame))) => self.ahead[place] = Some(frame),
+                Poll::Ready(None) => return self.finish(),
+                Poll::Ready(Some(Err(error))) => {
+                    self.broken = Some(error);
+                    self.in_flight = None;
+                    return;
+                }
+                Poll::Pending => return,
+            }
+            if self.body.is_end_stream() {
+                return self.finish();
+            }
+        }
+    }
+
+    /// Ends the request with its complete answer. A connection whose request was
+    /// not sent whole is not used again.
+    fn finish(&mut self) {
+        let Some(mut in_flight) = self.in_flight.take() else {
+            return;
+        };
+        let is_sent = in_flight.exchange.as_ref().is_none_or(|it| it.is(SENT));
+        if let Some(lease) = in_flight.lease.take().filter(|_| is_sent) {
+            lease.release(self.keep);
+        }
+    }
+
+    /// Returns an error once nothing has moved for the idle limit.
+    fn poll_idle(&mut self, cx: &mut Context<'_>) -> Poll<io::Error> {
+        let now = Instant::now();
+        let since = *self.waiting.get_or_insert(now);
+        let exchange = self.in_flight.as_ref().and_then(|it| it.exchange.as_ref());
+        let due = |since: Instant| {
+            let moved = exchange.map(|exchange| exchange.moved_at());
+            moved.map_or(since, |moved| moved.max(since)) + self.idle
+        };
+        let timer = self
+            .timer
+            .get_or_insert_with(|| Box::pin(sleep_until(due(since))));
+        loop {
+            ready!(timer.as_mut().poll(cx));
+            let due = due(since);
+            if due <= Instant::now() {
+                return Poll::Ready(io::ErrorKind::TimedOut.into());
+            }
+            timer.as_mut().reset(due);
+        }
+    }
+}
+
+impl http_body::Body for Passed {
+    type Data = Bytes;
+    type Error = io::Error;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<io::Result<Frame<Bytes>>>> {
+        let this = &mut *self;
+        if let Some(frame) = this.ahead.iter_mut().find_map(Option::take) {
+            return Poll::Ready(Some(Ok(frame)));
+        }
+        if let Some(error) = this.broken.take() {
+            return Poll::Ready(Some(Err(io::Error::other(error))));
+        }
+        match Pin::new(&mut this.body).poll_frame(cx) {
+            Poll::Ready(Some(Ok(frame))) => {
+                this.waiting = None;
+                if let Some(exchange) = this.in_flight.as_ref().and_then(|it| it.exchange.as_ref())
+                {
+                    exchange.moved();
+                }
+                // Nobody asks for more behind trailers.
+                if frame.is_trailers() || this.body.is_end_stream() {
+                    this.finish();
+                }
+                Poll::Ready(Some(Ok(clean_frame(frame))))
+            }
+            Poll::Ready(Some(Err(error))) => {
+                this.in_flight = None;
+                Poll::Ready(Some(Err(io::Error::other(error))))
+            }
+            Poll::Ready(None) => {
+                this.finish();
+                Poll::Ready(None)
+            }
+            Poll::Pending => {
+                let error = ready!(this.poll_idle(cx));
+                tracing::debug!("upstream made no progress with its answer");
+                this.in_flight = None;
+                Poll::Ready(Some(Err(error)))
+            }
+        }
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.broken.is_none() && self.ahead.iter().all(Option::is_none) && self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        let ahead = self.ahead.iter().flatten().filter_map(Frame::data_ref);
+        let ahead: u64 = ahead.map(|data| data.len() as u64).sum();
+        match self.body.size_hint().exact() {
+            Some(rest) => SizeHint::with_exact(rest + ahead),
+            None => SizeHint::default(),
+        }
+    }
+}
+
+/// Removes trailers that belong to the head.
+fn clean_frame(mut frame: Frame<Bytes>) -> Frame<Bytes> {
+    if let Some(trailers) = frame.trailers_mut() {
+        fields::clean_trailers(trailers, |_| false);
+    }
+    frame
+}
+
+impl Drop for InFlight {
+    fn drop(&mut self) {
+        if let Some(exchange) = &self.exchange
+            && !exchange.is(SENT)
+        {
+            exchange.close();
+        }
+    }
+}
+
+const KEEP_ALIVE: HeaderName = HeaderName::from_static("keep-alive");
+const EVENT_STREAM: &[u8] = b"text/event-stream";

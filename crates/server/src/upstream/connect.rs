@@ -1,0 +1,134 @@
+//! Opens connections to upstream servers.
+
+use std::future::{Future as _, poll_fn};
+use std::io;
+use std::pin::pin;
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+use std::time::Duration;
+
+use hyper::client::conn::{http1, http2};
+use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use tokio::io::AsyncWriteExt as _;
+use tokio::time::timeout;
+
+use super::failure::Failure;
+use super::pool::{One, Shared, Streams};
+use super::tls::TlsClient;
+use super::transport::{Endpoint, Transport};
+use super::watch::{Watch, Watched};
+use crate::site::OpenSocket;
+
+/// New connection.
+pub(super) enum Opened {
+    One(One),
+    Two(Shared),
+}
+
+/// Server to connect to.
+pub(super) struct Target<'a> {
+    pub(super) endpoint: &'a Endpoint,
+    /// Socket that was judged, whatever its path leads to by now.
+    pub(super) socket: Option<&'a OpenSocket>,
+    /// Header of the PROXY protocol; empty for none.
+    pub(super) header: Vec<u8>,
+    pub(super) tls: Option<&'a TlsClient>,
+    /// Whether the server must speak HTTP/2.
+    pub(super) http2: bool,
+}
+
+/// Connects and begins HTTP. All of that takes at most `limit`.
+pub(super) async fn open(target: &Target<'_>, limit: Duration) -> Result<Opened, Failure> {
+    match timeout(limit, begin(target)).await {
+        Ok(opened) => opened.map_err(Failure::Connect),
+        Err(_) => Err(Failure::ConnectLate),
+    }
+}
+
+async fn begin(target: &Target<'_>) -> io::Result<Opened> {
+    let mut transport = match (target.endpoint, target.socket) {
+        (Endpoint::Tcp(address), _) => Transport::tcp(*address).await?,
+        (Endpoint::Unix(_), Some(socket)) => Transport::unix(&socket.path()).await?,
+        (Endpoint::Unix(path), None) => Transport::unix(path).await?,
+    };
+    transport.write_all(&target.header).await?;
+    let mut http2 = target.http2;
+    if let Some(tls) = target.tls {
+        transport = transport
+            .secure(Arc::clone(&tls.config), tls.name.clone())
+            .await?;
+        if http2 && !transport.chose_http2() {
+            return Err(io::Error::other("the server does not speak HTTP/2"));
+        }
+        http2 = transport.chose_http2();
+    }
+    let begun = match http2 {
+        true => begin_two(transport).await.map(Opened::Two),
+        false => begin_one(transport).await.map(Opened::One),
+    };
+    begun.map_err(io::Error::other)
+}
+
+async fn begin_one(transport: Transport) -> hyper::Result<One> {
+    let watch = Arc::new(Watch::default());
+    let io = TokioIo::new(Watched::new(transport, Arc::clone(&watch)));
+    let (sender, connection) = http1::Builder::new()
+        .max_header_size(MAX_HEAD)
+        .max_buf_size(MAX_HEAD)
+        .handshake(io)
+        .await?;
+    let task = tokio::spawn(async move {
+        if let Err(error) = connection.with_upgrades().await {
+            tracing::debug!(%error, "upstream connection failed");
+        }
+    });
+    Ok(One {
+        sender,
+        watch,
+        task: task.abort_handle(),
+        reused: false,
+    })
+}
+
+async fn begin_two(transport: Transport) -> hyper::Result<Shared> {
+    let (sender, connection) = http2::Builder::new(TokioExecutor::new())
+        .timer(TokioTimer::new())
+        .initial_stream_window_size(STREAM_WINDOW)
+        .initial_connection_window_size(CONNECTION_WINDOW)
+        .max_send_buf_size(SEND_BUFFER)
+        .max_header_list_size(u32::try_from(MAX_HEAD).expect("64 KiB"))
+        .keep_alive_interval(PING_INTERVAL)
+        .keep_alive_timeout(PING_TIMEOUT)
+        .handshake(TokioIo::new(transport))
+        .await?;
+    let streams = Arc::new(Streams::new());
+    let counted = Arc::clone(&streams);
+    tokio::spawn(async move {
+        let mut connection = pin!(connection);
+        let ended = poll_fn(|cx| {
+            let polled = connection.as_mut().poll(cx);
+            if polled.is_pending() {
+                let most = connection.current_max_send_streams();
+                counted.most.store(most, Relaxed);
+            }
+            polled
+        });
+        if let Err(error) = ended.await {
+            tracing::debug!(%error, "upstream connection failed");
+        }
+    });
+    Ok(Shared::new(sender, streams))
+}
+
+/// Bytes of an answer's head, and of its trailers.
+const MAX_HEAD: usize = 64 << 10;
+
+/// Bytes that a server may send unread, per stream and per connection.
+const STREAM_WINDOW: u32 = 256 << 10;
+const CONNECTION_WINDOW: u32 = 1 << 20;
+/// Bytes of a stream that wait for the server.
+const SEND_BUFFER: usize = 64 << 10;
+
+/// A server that vanished without a FIN is noticed after both, 40 s.
+const PING_INTERVAL: Duration = Duration::from_secs(20);
+const PING_TIMEOUT: Duration = Duration::from_secs(20);

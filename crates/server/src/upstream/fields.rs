@@ -1,0 +1,129 @@
+//! Fields of messages that a proxy must not pass on.
+
+use http::header::{CONNECTION, HeaderMap, HeaderName};
+
+/// Returns whether a field belongs to one connection (RFC 9110, section 7.6.1),
+/// or frames the message, which hyper does anew.
+pub(super) fn is_hop_by_hop(name: &str) -> bool {
+    matches!(
+        name,
+        "connection"
+            | "http2-settings"
+            | "keep-alive"
+            | "proxy-authenticate"
+            | "proxy-authorization"
+            | "proxy-connection"
+            | "te"
+            | "transfer-encoding"
+            | "upgrade"
+    )
+}
+
+/// Returns whether a request's field says who the client is: only ours goes to
+/// an upstream.
+pub(super) fn is_forwarding(name: &str) -> bool {
+    matches!(
+        name,
+        "forwarded" | "x-forwarded-for" | "x-forwarded-host" | "x-forwarded-proto" | "x-real-ip"
+    )
+}
+
+/// Names of a site's choice that an upstream gets from us alone.
+#[derive(Clone, Debug)]
+pub(super) struct OurFields {
+    pub(super) tenant: Option<HeaderName>,
+    pub(super) certificate: Option<HeaderName>,
+    /// Whether names with `_` are passed on.
+    pub(super) underscores: bool,
+}
+
+impl OurFields {
+    /// Returns whether a request's field must not come from the client. WSGI, CGI
+    /// and PHP read `_` and `-` as one: with `underscores`, names are compared
+    /// like that.
+    pub(super) fn is_ours(&self, name: &HeaderName) -> bool {
+        let own = |name: &str| {
+            let is = |ours: &Option<HeaderName>| {
+                ours.as_ref()
+                    .is_some_and(|ours| folds_to(ours.as_str(), name))
+            };
+            is(&self.tenant) || is(&self.certificate)
+        };
+        let text = name.as_str();
+        if !text.contains('_') {
+            return is_forwarding(text) || own(text);
+        }
+        !self.underscores || {
+            let folded = text.replace('_', "-");
+            is_forwarding(&folded) || is_hop_by_hop(&folded) || own(&folded) || is_framing(&folded)
+        }
+    }
+}
+
+/// Returns whether two names are one where `_` and `-` are.
+fn folds_to(ours: &str, name: &str) -> bool {
+    let fold = |byte: u8| if byte == b'_' { b'-' } else { byte };
+    ours.bytes().map(fold).eq(name.bytes().map(fold))
+}
+
+/// Returns whether a field says where a message ends or goes.
+fn is_framing(name: &str) -> bool {
+    matches!(name, "cdn-loop" | "content-length" | "host" | "proxy")
+}
+
+/// Returns the names of the fields that `Connection` names, and that may be
+/// removed. Those that say where a request goes stay.
+pub(super) fn named_in_connection(fields: &HeaderMap) -> Vec<HeaderName> {
+    fields
+        .get_all(CONNECTION)
+        .iter()
+        .flat_map(|value| value.as_bytes().split(|byte| *byte == b','))
+        .filter_map(|token| HeaderName::from_bytes(token.trim_ascii()).ok())
+        .filter(|name| !matches!(name.as_str(), "host" | "cdn-loop" | "content-length"))
+        .take(MAX_NAMED)
+        .collect()
+}
+
+/// Returns whether a list field holds a token, regardless of case.
+pub(super) fn has_token(fields: &HeaderMap, name: &HeaderName, token: &str) -> bool {
+    fields
+        .get_all(name)
+        .iter()
+        .flat_map(|value| value.as_bytes().split(|byte| *byte == b','))
+        .any(|one| one.trim_ascii().eq_ignore_ascii_case(token.as_bytes()))
+}
+
+/// Removes from trailers what must not come behind a body (RFC 9110, section
+/// 6.5.1), and what `is_ours`: some recipients merge trailers with the head.
+pub(super) fn clean_trailers(trailers: &mut HeaderMap, is_ours: impl Fn(&HeaderName) -> bool) {
+    let is_unfit = |field: &HeaderName| {
+        let name = field.as_str();
+        is_hop_by_hop(name)
+            || is_ours(field)
+            || matches!(
+                name,
+                "authorization"
+                    | "cdn-loop"
+                    | "content-encoding"
+                    | "content-length"
+                    | "content-range"
+                    | "content-type"
+                    | "cookie"
+                    | "expect"
+                    | "host"
+                    | "set-cookie"
+                    | "trailer"
+            )
+    };
+    let unfit: Vec<HeaderName> = trailers
+        .keys()
+        .filter(|name| is_unfit(name))
+        .cloned()
+        .collect();
+    for name in unfit {
+        trailers.remove(name);
+    }
+}
+
+/// Names in `Connection` that are looked at; a head has at most 100 fields.
+const MAX_NAMED: usize = 100;

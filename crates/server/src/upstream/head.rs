@@ -1,0 +1,370 @@
+//! Head of a request on its way to an upstream, changed in place.
+
+use std::fmt::Write as _;
+use std::net::IpAddr;
+
+use bytes::Bytes;
+use data_encoding::BASE64;
+use http::header::{
+    CONNECTION, CONTENT_LENGTH, COOKIE, EXPECT, FORWARDED, HOST, HeaderMap, HeaderName,
+    HeaderValue, TE, TRANSFER_ENCODING, UPGRADE,
+};
+use http::request::Parts;
+use http::uri::{Authority, PathAndQuery, Scheme};
+use http::{Method, StatusCode, Uri, Version};
+
+use super::fields::{self, OurFields};
+use super::{Way, upgrade};
+use crate::access_log::X_REQUEST_ID;
+use crate::client::X_FORWARDED_FOR;
+use crate::request::RequestContext;
+use crate::site::UpstreamOptions;
+
+/// Facts of a request that its head no longer shows.
+#[derive(Debug)]
+pub(super) struct Outgoing {
+    /// Whether the client asks to leave HTTP after the answer.
+    pub(super) upgrades: bool,
+    /// Whether the client waits for `100 Continue` before it sends the body.
+    pub(super) expects: bool,
+}
+
+/// Changes the head of a request for an HTTP/1.1 upstream:
+///
+/// 1. requests that came through this catalog before are refused (RFC 8586);
+/// 2. fields of the connection, those that `Connection` names, and those that
+///    only we may set are removed;
+/// 3. `Host` is one, and so is `Cookie`, which HTTP/2 may split (RFC 9113,
+///    section 8.2.3);
+/// 4. our fields are set.
+///
+/// # Errors
+/// 508 for a loop, 400 for a head that can't be passed on.
+pub(super) fn prepare(
+    head: &mut Parts,
+    has_body: bool,
+    way: Way<'_>,
+    context: &RequestContext<'_>,
+) -> Result<Outgoing, StatusCode> {
+    let options = way.upstream.options();
+    let loop_id = &context.connection.local().shared.loop_id;
+    if loops(&head.headers, loop_id) {
+        return Err(StatusCode::LOOP_DETECTED);
+    }
+    let host = host_of(head)?;
+    let upgrade = match has_body {
+        true => None,
+        false => upgrade::asked(head),
+    };
+    let expects = has_body && fields::has_token(&head.headers, &EXPECT, "100-continue");
+    let trailers = fields::has_token(&head.headers, &TE, "trailers");
+    let forwarded = Forwarded::of(&head.headers, context);
+    let fields = &mut head.headers;
+    let ours = ours(options);
+    remove(fields, &ours);
+    if let Some(rule) = way.options {
+        rule.request_fields.apply(fields);
+        // A connection may serve other sites next: no site frames its requests.
+        remove(fields, &ours);
+    }
+    join_cookies(fields);
+    if !expects {
+        fields.remove(EXPECT);
+    }
+    if trailers {
+        fields.insert(TE, TRAILERS);
+        fields.insert(CONNECTION, TE_OPTION);
+    }
+    let upgrades = upgrade.is_some();
+    if let Some(protocol) = upgrade {
+        fields.insert(UPGRADE, protocol);
+        fields.insert(CONNECTION, UPGRADE_OPTION);
+    }
+    frame(&head.method, fields, has_body);
+    forwarded.set(fields, &host, options, context);
+    fields.insert(HOST, options.host.clone().unwrap_or(host));
+    fields.append(CDN_LOOP, loop_id.clone());
+    set_own(fields, options, context);
+    set_id(fields, context);
+    head.version = Version::HTTP_11;
+    Ok(Outgoing { upgrades, expects })
+}
+
+/// Changes a prepared head for an HTTP/2 upstream, where the host is a part of
+/// the target.
+///
+/// # Errors
+/// 400, if `Host` can't be one.
+pub(super) fn for_http2(head: &mut Parts, tls: bool) -> Result<(), StatusCode> {
+    if head.version == Version::HTTP_2 {
+        return Ok(());
+    }
+    let bad = |_| StatusCode::BAD_REQUEST;
+    let host = head.headers.remove(HOST).ok_or(StatusCode::BAD_REQUEST)?;
+    let authority = Authority::try_from(host.as_bytes()).map_err(bad)?;
+    let mut target = std::mem::take(&mut head.uri).into_parts();
+    target.scheme = Some(if tls { Scheme::HTTPS } else { Scheme::HTTP });
+    target.authority = Some(authority);
+    head.uri = Uri::from_parts(target).map_err(|_| StatusCode::BAD_REQUEST)?;
+    for field in [CONNECTION, UPGRADE, TRANSFER_ENCODING, EXPECT] {
+        head.headers.remove(field);
+    }
+    head.version = Version::HTTP_2;
+    Ok(())
+}
+
+/// Changes a head back that was meant for HTTP/2 and not sent.
+///
+/// # Errors
+/// 400, if there is no host.
+pub(super) fn for_http1(head: &mut Parts, has_body: bool) -> Result<(), StatusCode> {
+    if head.version != Version::HTTP_2 {
+        return Ok(());
+    }
+    let host = host_of(head)?;
+    head.headers.insert(HOST, host);
+    let target = head.uri.path_and_query().cloned();
+    head.uri = Uri::from(target.ok_or(StatusCode::BAD_REQUEST)?);
+    frame(&head.method, &mut head.headers, has_body);
+    head.version = Version::HTTP_11;
+    Ok(())
+}
+
+/// Sets the target in origin form: the path that was matched, and the query.
+///
+/// # Errors
+/// 400, if they are no target.
+pub(super) fn retarget(head: &mut Parts, path: &str) -> Result<(), StatusCode> {
+    let uri = &mut head.uri;
+    if path == "*" && head.method != Method::OPTIONS {
+        return Err(StatusCode::BAD_REQUEST);
+    }
+    if uri.path() == path && uri.authority().is_none() {
+        return Ok(());
+    }
+    let target = match uri.query() {
+        Some(query) => Bytes::from(format!("{path}?{query}")),
+        None => Bytes::copy_from_slice(path.as_bytes()),
+    };
+    let target = PathAndQuery::from_maybe_shared(target).map_err(|_| StatusCode::BAD_REQUEST)?;
+    *uri = Uri::from(target);
+    Ok(())
+}
+
+/// Returns the names that only we may set.
+pub(super) fn ours(options: &UpstreamOptions) -> OurFields {
+    OurFields {
+        tenant: options.tenant_field.clone(),
+        certificate: options.certificate_field.clone(),
+        underscores: options.underscores,
+    }
+}
+
+/// Returns whether a request has passed a server of this catalog before: one
+/// element of `CDN-Loop` has our id, perhaps with parameters.
+fn loops(fields: &HeaderMap, id: &HeaderValue) -> bool {
+    let elements = fields.get_all(CDN_LOOP).iter();
+    elements
+        .flat_map(|value| value.as_bytes().split(|byte| *byte == b','))
+        .filter_map(|element| element.split(|byte| *byte == b';').next())
+        .any(|element| element.trim_ascii().eq_ignore_ascii_case(id.as_bytes()))
+}
+
+/// Returns the host that the client asked for, with the port as it sent it.
+fn host_of(head: &Parts) -> Result<HeaderValue, StatusCode> {
+    // A target in absolute form overrides Host (RFC 9112, section 3.2.2).
+    let host = match head.uri.authority() {
+        Some(authority) => HeaderValue::from_str(authority.as_str()).ok(),
+        None => head.headers.get(HOST).cloned(),
+    };
+    host.ok_or(StatusCode::BAD_REQUEST)
+}
+
+/// Removes what is not passed on.
+fn remove(fields: &mut HeaderMap, ours: &OurFields) {
+    let named = match fields.contains_key(CONNECTION) {
+        true => fields::named_in_connection(fields),
+        false => Vec::new(),
+    };
+    let is_removed =
+        |name: &&HeaderName| fields::is_hop_by_hop(name.as_str()) || ours.is_ours(name);
+    // Few clients send any of them: the pass over the names allocates nothing.
+    let unfit: Vec<HeaderName> = fields.keys().filter(is_removed).cloned().collect();
+    for name in unfit.iter().chain(&named) {
+        fields.remove(name);
+    }
+}
+
+fn join_cookies(fields: &mut HeaderMap) {
+    let mut crumbs = fields.get_all(COOKIE).iter();
+    if crumbs.next().is_none() || crumbs.next().is_none() {
+        return;
+    }
+    let crumbs: Vec<&[u8]> = fields
+        .get_all(COOKIE)
+        .iter()
+        .map(HeaderValue::as_bytes)
+        .collect();
+    if let Ok(joined) = HeaderValue::from_maybe_shared(Bytes::from(crumbs.join(&b"; "[..]))) {
+        fields.insert(COOKIE, joined);
+    }
+}
+
+/// Leaves the framing to hyper, but for what it does not do by itself.
+fn frame(method: &Method, fields: &mut HeaderMap, has_body: bool) {
+    let length = fields.remove(CONTENT_LENGTH);
+    if !has_body {
+        // A body may be expected: its length is said even so (RFC 9110, section
+        // 8.6).
+        if matches!(*method, Method::POST | Method::PUT | Method::PATCH) {
+            fields.insert(CONTENT_LENGTH, ZERO);
+        }
+    } else if length.is_none() {
+        // hyper would drop such a body of a GET.
+        fields.insert(TRANSFER_ENCODING, CHUNKED);
+    }
+}
+
+/// Sets the fields of the site's choice; the client's were removed.
+fn set_own(fields: &mut HeaderMap, options: &UpstreamOptions, context: &RequestContext<'_>) {
+    if let Some(name) = &options.tenant_field
+        && let Ok(tenant) = HeaderValue::from_bytes(context.tenant.as_str().as_bytes())
+    {
+        fields.insert(name, tenant);
+    }
+    let certificate = &context.connection.tls().client_certificate;
+    if let (Some(name), Some(certificate)) = (&options.certificate_field, certificate) {
+        // RFC 9440, section 2.1: a byte sequence of RFC 8941.
+        let value = format!(":{}:", BASE64.encode(certificate));
+        if let Ok(value) = HeaderValue::try_from(value) {
+            fields.insert(name, value);
+        }
+    }
+}
+
+/// Sets the id of the request, which the access log has, too. A client's own is
+/// passed on from trusted peers alone.
+fn set_id(fields: &mut HeaderMap, context: &RequestContext<'_>) {
+    if let Some(entry) = context.entry {
+        fields.insert(X_REQUEST_ID, entry.id().clone());
+    } else if !context.connection.is_trusted() {
+        fields.remove(X_REQUEST_ID);
+    }
+}
+
+/// Fields of a trusted proxy before us, which ours continue.
+#[derive(Default)]
+struct Forwarded {
+    addresses: Option<HeaderValue>,
+    elements: Option<HeaderValue>,
+    proto: Option<HeaderValue>,
+    host: Option<HeaderValue>,
+}
+
+impl Forwarded {
+    /// Takes the fields if the peer is trusted.
+    fn of(fields: &HeaderMap, context: &RequestContext<'_>) -> Self {
+        if !context.connection.is_trusted() {
+            return Self::default();
+        }
+        Self {
+            addresses: joined(fields, &X_FORWARDED_FOR),
+            elements: joined(fields, &FORWARDED),
+            proto: fields.get(X_FORWARDED_PROTO).cloned(),
+            host: fields.get(X_FORWARDED_HOST).cloned(),
+        }
+    }
+
+    fn set(
+        self,
+        fields: &mut HeaderMap,
+        host: &HeaderValue,
+        options: &UpstreamOptions,
+        context: &RequestContext<'_>,
+    ) {
+        let peer = context.connection.peer().address.ip().to_canonical();
+        if options.forwarded {
+            let element = element(peer, host);
+            fields.insert(FORWARDED, behind(self.elements, &element));
+        }
+        let mut address = Text {
+            bytes: [0; 64],
+            length: 0,
+        };
+        // A text of that size holds every address.
+        let _ = write!(address, "{peer}");
+        fields.insert(X_FORWARDED_FOR, behind(self.addresses, address.as_str()));
+        fields.insert(X_FORWARDED_PROTO, self.proto.unwrap_or(HTTPS));
+        fields.insert(X_FORWARDED_HOST, self.host.unwrap_or_else(|| host.clone()));
+    }
+}
+
+/// Returns all values of a list field as one.
+fn joined(fields: &HeaderMap, name: &HeaderName) -> Option<HeaderValue> {
+    let all: Vec<&[u8]> = fields
+        .get_all(name)
+        .iter()
+        .map(HeaderValue::as_bytes)
+        .collect();
+    if all.is_empty() {
+        return None;
+    }
+    HeaderValue::from_maybe_shared(Bytes::from(all.join(&b", "[..]))).ok()
+}
+
+/// Appends an element of ours to a list.
+fn behind(list: Option<HeaderValue>, element: &str) -> HeaderValue {
+    let longer = list.and_then(|list| {
+        let list = [list.as_bytes(), b", ", element.as_bytes()].concat();
+        HeaderValue::from_maybe_shared(Bytes::from(list)).ok()
+    });
+    longer
+        .or_else(|| HeaderValue::from_str(element).ok())
+        .unwrap_or(UNKNOWN)
+}
+
+/// Returns the element of `Forwarded` that stands for this server (RFC 7239).
+fn element(peer: IpAddr, host: &HeaderValue) -> String {
+    let host = String::from_utf8_lossy(host.as_bytes());
+    match peer {
+        IpAddr::V4(peer) => format!("for={peer};host=\"{host}\";proto=https"),
+        IpAddr::V6(peer) => format!("for=\"[{peer}]\";host=\"{host}\";proto=https"),
+    }
+}
+
+/// Text of an IP address without an allocation.
+struct Text {
+    bytes: [u8; 64],
+    length: usize,
+}
+
+impl Text {
+    fn as_str(&self) -> &str {
+        str::from_utf8(&self.bytes[..self.length]).unwrap_or_default()
+    }
+}
+
+impl std::fmt::Write for Text {
+    fn write_str(&mut self, text: &str) -> std::fmt::Result {
+        let end = self.length + text.len();
+        let place = self
+            .bytes
+            .get_mut(self.length..end)
+            .ok_or(std::fmt::Error)?;
+        place.copy_from_slice(text.as_bytes());
+        self.length = end;
+        Ok(())
+    }
+}
+
+const CDN_LOOP: HeaderName = HeaderName::from_static("cdn-loop");
+const X_FORWARDED_HOST: HeaderName = HeaderName::from_static("x-forwarded-host");
+const X_FORWARDED_PROTO: HeaderName = HeaderName::from_static("x-forwarded-proto");
+
+const CHUNKED: HeaderValue = HeaderValue::from_static("chunked");
+const HTTPS: HeaderValue = HeaderValue::from_static("https");
+const TE_OPTION: HeaderValue = HeaderValue::from_static("te");
+const TRAILERS: HeaderValue = HeaderValue::from_static("trailers");
+const UNKNOWN: HeaderValue = HeaderValue::from_static("unknown");
+const UPGRADE_OPTION: HeaderValue = HeaderValue::from_static("upgrade");
+const ZERO: HeaderValue = HeaderValue::from_static("0");

@@ -1,0 +1,79 @@
+//! Use of an upstream connection by one request.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::pool::{Key, One, OpenStream, Shared};
+use crate::worker::Local;
+
+/// Connection in use by a request. Dropping the lease before it is released ends
+/// an HTTP/1.1 connection: of the request in flight, nothing is to go on.
+pub(super) struct Lease {
+    local: Arc<Local>,
+    pub(super) key: Key,
+    pub(super) connection: Leased,
+}
+
+pub(super) enum Leased {
+    One(One),
+    Two(
+        Shared,
+        #[expect(dead_code, reason = "counted until it is dropped")] OpenStream,
+    ),
+    /// Released.
+    None,
+}
+
+impl Lease {
+    pub(super) fn one(local: &Arc<Local>, key: Key, one: One) -> Self {
+        one.watch.begin();
+        Self {
+            local: Arc::clone(local),
+            key,
+            connection: Leased::One(one),
+        }
+    }
+
+    pub(super) fn two(local: &Arc<Local>, key: Key, shared: Shared) -> Self {
+        let stream = shared.streams.open();
+        Self {
+            local: Arc::clone(local),
+            key,
+            connection: Leased::Two(shared, stream),
+        }
+    }
+
+    /// Returns whether the connection served a request before.
+    pub(super) fn is_reused(&self) -> bool {
+        match &self.connection {
+            Leased::One(one) => one.reused,
+            Leased::Two(..) => true,
+            Leased::None => false,
+        }
+    }
+
+    /// Returns whether the connection ended without a byte of the answer.
+    pub(super) fn ended_unanswered(&self) -> bool {
+        match &self.connection {
+            Leased::One(one) => !one.watch.is_answered(),
+            Leased::Two(shared, _) => shared.sender.is_closed(),
+            Leased::None => false,
+        }
+    }
+
+    /// Ends the use after a complete answer. The connection is kept for `keep`.
+    pub(super) fn release(mut self, keep: Duration) {
+        if let Leased::One(one) = std::mem::replace(&mut self.connection, Leased::None) {
+            let key = self.key.clone();
+            self.local.upstreams.give_back(key, one, keep);
+        }
+    }
+}
+
+impl Drop for Lease {
+    fn drop(&mut self) {
+        if let Leased::One(one) = &self.connection {
+            one.task.abort();
+        }
+    }
+}

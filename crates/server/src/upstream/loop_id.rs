@@ -1,0 +1,29 @@
+//! Name of the servers of a catalog in `CDN-Loop`.
+
+use std::fmt::Write as _;
+
+use http::HeaderValue;
+
+/// Name that the servers of one catalog have in `CDN-Loop` (RFC 8586). A request
+/// that comes with it has been here before.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LoopId(HeaderValue);
+
+impl LoopId {
+    /// Makes the name of a catalog's servers, or of others with an identity.
+    #[must_use]
+    pub fn new(identity: [u8; 16]) -> Self {
+        let mut name = String::from("sekisho-");
+        for byte in identity {
+            // Writing to a string does not fail.
+            let _ = write!(name, "{byte:02x}");
+        }
+        Self(HeaderValue::try_from(name).expect("letters and digits"))
+    }
+}
+
+impl From<LoopId> for HeaderValue {
+    fn from(id: LoopId) -> Self {
+        id.0
+    }
+}

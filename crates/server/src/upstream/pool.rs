@@ -1,0 +1,273 @@
+//! Connections of one worker to upstream servers. They belong to the worker's
+//! runtime; no request waits for another worker.
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use foldhash::quality::RandomState;
+use hyper::client::conn::{http1, http2};
+use tokio::sync::Semaphore;
+use tokio::task::AbortHandle;
+use tokio::time::Instant;
+
+use super::retry::RetryBudget;
+use super::transport::Endpoint;
+use super::upload::Upload;
+use super::watch::Watch;
+use crate::site::Protocol;
+
+/// Identity of connections that requests may share.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(super) struct Key {
+    pub(super) endpoint: Endpoint,
+    pub(super) protocol: Protocol,
+    /// Number of the TLS identity; 0 without TLS.
+    pub(super) tls: u64,
+    /// Number of the client's connection where the upstream is told its
+    /// addresses; else 0.
+    pub(super) client: u64,
+    /// Whether `[sites] allow` bounds the site. Connections are judged when they
+    /// are opened, and those of the operator's own site are not.
+    pub(super) bound: bool,
+}
+
+/// Unused connections of a worker, by identity; at most [`MAX_IDLE`].
+#[derive(Debug, Default)]
+pub(crate) struct Pools {
+    slots: Mutex<Slots>,
+    idle: AtomicUsize,
+}
+
+/// State of one identity.
+#[derive(Debug, Default)]
+struct Slot {
+    /// Unused HTTP/1.1 connections, the last used at the end.
+    idle: Vec<Idle>,
+    /// HTTP/2 connections.
+    shared: Vec<Shared>,
+    /// Right to open an HTTP/2 connection: further requests wait for it.
+    opening: Option<Arc<Semaphore>>,
+    /// The server was last seen to choose HTTP/1.1: nobody waits for others'
+    /// connections.
+    chose_one: bool,
+    budget: RetryBudget,
+}
+
+#[derive(Debug)]
+struct Idle {
+    connection: One,
+    /// When the server may close it.
+    until: Instant,
+}
+
+/// HTTP/1.1 connection, which serves one request at a time.
+#[derive(Debug)]
+pub(super) struct One {
+    pub(super) sender: http1::SendRequest<Upload>,
+    pub(super) watch: Arc<Watch>,
+    /// Ends the connection's task.
+    pub(super) task: AbortHandle,
+    /// Served a request before.
+    pub(super) reused: bool,
+}
+
+/// HTTP/2 connection.
+#[derive(Clone, Debug)]
+pub(super) struct Shared {
+    pub(super) sender: http2::SendRequest<Upload>,
+    pub(super) streams: Arc<Streams>,
+}
+
+/// Streams of an HTTP/2 connection. Relaxed: one thread.
+#[derive(Debug)]
+pub(super) struct Streams {
+    open: AtomicUsize,
+    /// What the server allows.
+    pub(super) most: AtomicUsize,
+    /// When the last stream ended.
+    used: Mutex<Instant>,
+}
+
+/// Connection that a request may use.
+pub(super) enum Found {
+    One(One),
+    Two(Shared),
+    /// None: open one, for HTTP/2 with this right.
+    None(Option<Arc<Semaphore>>),
+}
+
+impl Pools {
+    /// Takes an unused connection. `fresh` asks for a new one.
+    pub(super) fn take(&self, key: &Key) -> Found {
+        let mut slots = self.lock();
+        let Some(slot) = slots.get_mut(key) else {
+            if key.protocol == Protocol::Http1 {
+                return Found::None(None);
+            }
+            let slot = self.slot(&mut slots, key);
+            return Found::None(Some(Arc::clone(slot.opening())));
+        };
+        slot.budget.request();
+        slot.shared.retain(|shared| !shared.sender.is_closed());
+        if let Some(shared) = slot.shared.iter().find(|shared| shared.has_room()) {
+            return Found::Two(shared.clone());
+        }
+        let now = Instant::now();
+        while let Some(idle) = slot.idle.pop() {
+            self.idle.fetch_sub(1, Relaxed);
+            if idle.until > now && idle.connection.sender.is_ready() {
+                return Found::One(idle.connection);
+            }
+        }
+        let opening = (key.protocol != Protocol::Http1 && !slot.chose_one)
+            .then(|| Arc::clone(slot.opening()));
+        Found::None(opening)
+    }
+
+    /// Notes that a server chose HTTP/1.1.
+    pub(super) fn chose_one(&self, key: &Key) {
+        self.slot(&mut self.lock(), key).chose_one = true;
+    }
+
+    /// Gives back a connection whose answer is complete, unless it is not ready
+    /// for another request.
+    pub(super) fn give_back(&self, key: Key, mut connection: One, keep: Duration) {
+        if !connection.sender.is_ready() || keep.is_zero() {
+            return;
+        }
+        connection.reused = true;
+        let mut slots = self.lock();
+        if self.idle.load(Relaxed) >= MAX_IDLE {
+            self.make_room(&mut slots);
+        }
+        let slot = match slots.get_mut(&key) {
+            Some(slot) => slot,
+            None => self.slot(&mut slots, &key),
+        };
+        slot.idle.push(Idle {
+            connection,
+            until: Instant::now() + keep,
+        });
+        self.idle.fetch_add(1, Relaxed);
+    }
+
+    /// Adds an HTTP/2 connection.
+    pub(super) fn share(&self, key: &Key, shared: Shared) {
+        let mut slots = self.lock();
+        let slot = self.slot(&mut slots, key);
+        slot.chose_one = false;
+        slot.shared.push(shared);
+    }
+
+    /// Takes a retry from the budget of an identity.
+    pub(super) fn may_retry(&self, key: &Key) -> bool {
+        self.slot(&mut self.lock(), key).budget.take()
+    }
+
+    /// Closes connections that were unused for long, and forgets identities
+    /// without any.
+    pub(crate) fn sweep(&self) {
+        let now = Instant::now();
+        let mut slots = self.lock();
+        slots.retain(|_, slot| {
+            let before = slot.idle.len();
+            slot.idle
+                .retain(|idle| idle.until > now && !idle.connection.sender.is_closed());
+            self.idle.fetch_sub(before - slot.idle.len(), Relaxed);
+            slot.shared
+                .retain(|shared| !shared.sender.is_closed() && !shared.is_unused(now));
+            !slot.idle.is_empty() || !slot.shared.is_empty()
+        });
+    }
+
+    /// Closes the unused connections of some identity.
+    fn make_room(&self, slots: &mut Slots) {
+        // The map's order is random, and changes with its content.
+        if let Some(slot) = slots.values_mut().find(|slot| !slot.idle.is_empty()) {
+            self.idle.fetch_sub(slot.idle.len(), Relaxed);
+            slot.idle.clear();
+        }
+    }
+
+    /// Returns the slot of an identity; makes room for a new one.
+    fn slot<'a>(&self, slots: &'a mut Slots, key: &Key) -> &'a mut Slot {
+        if slots.len() >= MAX_SLOTS && !slots.contains_key(key) {
+            let victim = slots.keys().next().cloned();
+            if let Some(slot) = victim.and_then(|victim| slots.remove(&victim)) {
+                self.idle.fetch_sub(slot.idle.len(), Relaxed);
+            }
+        }
+        slots.entry(key.clone()).or_default()
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Slots> {
+        self.slots.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+type Slots = HashMap<Key, Slot, RandomState>;
+
+impl Slot {
+    fn opening(&mut self) -> &Arc<Semaphore> {
+        self.opening
+            .get_or_insert_with(|| Arc::new(Semaphore::new(1)))
+    }
+}
+
+impl Shared {
+    pub(super) fn new(sender: http2::SendRequest<Upload>, streams: Arc<Streams>) -> Self {
+        Self { sender, streams }
+    }
+
+    fn has_room(&self) -> bool {
+        self.streams.open.load(Relaxed) < self.streams.most.load(Relaxed).min(MAX_STREAMS)
+    }
+
+    fn is_unused(&self, now: Instant) -> bool {
+        let used = *self.streams.lock();
+        self.streams.open.load(Relaxed) == 0 && used + KEEP < now
+    }
+}
+
+impl Streams {
+    pub(super) fn new() -> Self {
+        Self {
+            open: AtomicUsize::new(0),
+            most: AtomicUsize::new(MAX_STREAMS),
+            used: Mutex::new(Instant::now()),
+        }
+    }
+
+    /// Counts a stream until the guard is dropped.
+    pub(super) fn open(self: &Arc<Self>) -> OpenStream {
+        self.open.fetch_add(1, Relaxed);
+        OpenStream(Arc::clone(self))
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Instant> {
+        self.used.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Stream of an HTTP/2 connection.
+#[derive(Debug)]
+pub(super) struct OpenStream(Arc<Streams>);
+
+impl Drop for OpenStream {
+    fn drop(&mut self) {
+        self.0.open.fetch_sub(1, Relaxed);
+        *self.0.lock() = Instant::now();
+    }
+}
+
+/// How long an unused connection is kept, unless the server says less.
+pub(super) const KEEP: Duration = Duration::from_secs(60);
+
+/// Unused connections of a worker; each takes some 20 KB.
+const MAX_IDLE: usize = 1024;
+/// Identities of a worker.
+const MAX_SLOTS: usize = 4096;
+/// Streams of a connection, whatever the server allows.
+const MAX_STREAMS: usize = 100;

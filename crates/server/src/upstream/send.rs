@@ -1,0 +1,217 @@
+//! Sends a request to one of an upstream's servers, and awaits the head of its
+//! answer.
+
+use std::future::Future;
+use std::pin::pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use http::{Method, Request, Response};
+use hyper::body::Incoming;
+use hyper::client::conn::TrySendError;
+use tokio::time::{Instant, timeout, timeout_at};
+
+use super::exchange::{Exchange, FAILED, HELD, TOO_LARGE};
+use super::failure::Failure;
+use super::head;
+use super::lease::{Lease, Leased};
+use super::upload::Upload;
+use crate::request::RequestContext;
+use crate::site::{Upstream, UpstreamServer};
+use crate::worker::Local;
+
+/// Request on its way to an upstream.
+pub(super) struct Sending<'a> {
+    pub(super) context: &'a RequestContext<'a>,
+    pub(super) upstream: &'a Arc<Upstream>,
+    /// State of the body; none without one.
+    pub(super) exchange: Option<&'a Arc<Exchange>>,
+    /// Whether the request may leave HTTP, which needs HTTP/1.1.
+    pub(super) upgrades: bool,
+}
+
+/// Head of an answer, and the connection that its body comes over.
+pub(super) struct Answered {
+    pub(super) response: Response<Incoming>,
+    pub(super) lease: Lease,
+}
+
+/// Result of sending a request over one connection.
+enum Sent {
+    Answered(Answered),
+    /// Nothing was sent: the connection had just ended.
+    Unsent(Request<Upload>),
+    /// The connection ended after the request, without a byte of an answer.
+    Unanswered(Failure),
+}
+
+impl Sending<'_> {
+    /// Sends the request:
+    ///
+    /// 1. chooses a server that was not tried;
+    /// 2. takes a connection to it, or opens one; if that fails, goes on with 1;
+    /// 3. sends the request, and awaits the head of the answer;
+    /// 4. repeats 3 over a new connection if the old one had ended before the
+    ///    request, or before a byte of the answer where the request changes
+    ///    nothing and has no body.
+    pub(super) async fn send(&self, mut request: Request<Upload>) -> Result<Answered, Failure> {
+        let mut tried: Vec<usize> = Vec::new();
+        let mut fresh = false;
+        loop {
+            let (index, server) = self.choose(&tried)?;
+            let lease = match self.connect(server, fresh).await {
+                Ok(lease) => lease,
+                Err((failure, key)) => {
+                    tried.push(index);
+                    let others = tried.len() < self.upstream.servers.len();
+                    let retries =
+                        others && key.is_none_or(|key| self.local().upstreams.may_retry(&key));
+                    if retries {
+                        continue;
+                    }
+                    return Err(failure);
+                }
+            };
+            let copy = match lease.is_reused() && self.is_repeatable(&request) {
+                true => Some(copy(&request)),
+                false => None,
+            };
+            let key = copy.as_ref().map(|_| lease.key.clone());
+            fresh = true;
+            request = match self.exchange(lease, request).await? {
+                Sent::Answered(answered) => return Ok(answered),
+                Sent::Unsent(request) => request,
+                Sent::Unanswered(failure) => match copy.zip(key) {
+                    Some((copy, key)) if self.local().upstreams.may_retry(&key) => copy,
+                    _ => return Err(failure),
+                },
+            };
+        }
+    }
+
+    /// Returns whether the request may be sent again although the upstream may
+    /// have got it.
+    fn is_repeatable(&self, request: &Request<Upload>) -> bool {
+        let safe = matches!(
+            *request.method(),
+            Method::GET | Method::HEAD | Method::OPTIONS
+        );
+        safe && self.exchange.is_none() && !self.upgrades
+    }
+
+    /// Sends the request over one connection.
+    async fn exchange(&self, mut lease: Lease, request: Request<Upload>) -> Result<Sent, Failure> {
+        let (mut parts, body) = request.into_parts();
+        let is_two = matches!(lease.connection, Leased::Two(..));
+        match is_two {
+            true => head::for_http2(&mut parts, lease.key.tls != 0),
+            false => head::for_http1(&mut parts, self.exchange.is_some()),
+        }
+        .map_err(Failure::Refused)?;
+        let mut request = Request::from_parts(parts, body);
+        if let Some(exchange) = self.exchange.filter(|exchange| exchange.is(HELD)) {
+            if is_two {
+                exchange.release();
+            } else {
+                let exchange = Arc::clone(exchange);
+                hyper::ext::on_informational(&mut request, move |_| exchange.release());
+            }
+        }
+        let limit = self.upstream.options().timeouts.first_byte;
+        let sent = match &mut lease.connection {
+            Leased::One(one) => {
+                let response = one.sender.try_send_request(request);
+                head_of(response, self.exchange, limit).await
+            }
+            Leased::Two(shared, _) => {
+                let response = shared.sender.try_send_request(request);
+                head_of(response, self.exchange, limit).await
+            }
+            Leased::None => unreachable!("a lease is released after the answer"),
+        };
+        match sent {
+            None => Err(Failure::Late),
+            Some(Ok(response)) => {
+                if let Some(exchange) = self.exchange {
+                    exchange.answered();
+                }
+                Ok(Sent::Answered(Answered { response, lease }))
+            }
+            Some(Err(mut error)) => match error.take_message() {
+                Some(request) => Ok(Sent::Unsent(request)),
+                None => self.failed(error.into_error(), &lease),
+            },
+        }
+    }
+
+    /// Tells whose fault an error is.
+    fn failed(&self, error: hyper::Error, lease: &Lease) -> Result<Sent, Failure> {
+        match self.exchange {
+            Some(exchange) if exchange.is(TOO_LARGE) => return Err(Failure::TooLarge),
+            Some(exchange) if exchange.is(FAILED) => return Err(Failure::Client),
+            _ => {}
+        }
+        let failure = Failure::Answer(error.into());
+        match lease.is_reused() && lease.ended_unanswered() {
+            true => Ok(Sent::Unanswered(failure)),
+            false => Err(failure),
+        }
+    }
+
+    /// Chooses a server.
+    fn choose(&self, tried: &[usize]) -> Result<(usize, &UpstreamServer), Failure> {
+        let mut servers = self.upstream.servers.iter().enumerate();
+        servers
+            .find(|(index, _)| !tried.contains(index))
+            .ok_or(Failure::NoServer("no server is left"))
+    }
+
+    pub(super) fn local(&self) -> &Arc<Local> {
+        self.context.connection.local()
+    }
+}
+
+/// Copies a request without a body.
+fn copy(request: &Request<Upload>) -> Request<Upload> {
+    let mut copy = Request::new(Upload::default());
+    *copy.method_mut() = request.method().clone();
+    *copy.uri_mut() = request.uri().clone();
+    *copy.version_mut() = request.version();
+    *copy.headers_mut() = request.headers().clone();
+    copy
+}
+
+/// Awaits the head of an answer for `limit`, counted anew while the body moves.
+/// None if it is late.
+async fn head_of<F>(
+    response: F,
+    exchange: Option<&Arc<Exchange>>,
+    limit: Duration,
+) -> Option<F::Output>
+where
+    F: Future<Output = Result<Response<Incoming>, TrySendError<Request<Upload>>>>,
+{
+    let mut response = pin!(response);
+    let Some(exchange) = exchange else {
+        return timeout(limit, response).await.ok();
+    };
+    if exchange.is(HELD) {
+        // Not every server knows `Expect` (RFC 9110, section 10.1.1).
+        if let Ok(response) = timeout(CONTINUE_WAIT, &mut response).await {
+            return Some(response);
+        }
+        exchange.release();
+    }
+    loop {
+        let due = exchange.moved_at() + limit;
+        if let Ok(response) = timeout_at(due, &mut response).await {
+            return Some(response);
+        }
+        if exchange.moved_at() + limit <= Instant::now() {
+            return None;
+        }
+    }
+}
+
+/// How long a body waits for `100 Continue`.
+const CONTINUE_WAIT: Duration = Duration::from_secs(1);

@@ -1,0 +1,138 @@
+//! Byte stream to an upstream server.
+
+use std::io;
+use std::net::SocketAddr;
+use std::path::Path;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use rustls::ClientConfig;
+use rustls::pki_types::ServerName;
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::net::{TcpStream, UnixStream};
+use tokio_rustls::TlsConnector;
+use tokio_rustls::client::TlsStream;
+
+/// Place where an upstream server listens.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Endpoint {
+    Tcp(SocketAddr),
+    Unix(Arc<Path>),
+}
+
+impl std::fmt::Display for Endpoint {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Tcp(address) => address.fmt(f),
+            Self::Unix(path) => write!(f, "unix:{}", path.display()),
+        }
+    }
+}
+
+/// Connection to an upstream server: over TCP, a Unix socket, or TLS.
+pub(crate) enum Transport {
+    Tcp(TcpStream),
+    Unix(UnixStream),
+    Tls(Box<TlsStream<TcpStream>>),
+}
+
+impl Transport {
+    /// Connects over TCP.
+    ///
+    /// # Errors
+    /// Of the system.
+    pub(crate) async fn tcp(address: SocketAddr) -> io::Result<Self> {
+        let socket = TcpStream::connect(address).await?;
+        // Heads and bodies are written whole.
+        socket.set_nodelay(true)?;
+        Ok(Self::Tcp(socket))
+    }
+
+    /// Connects to a Unix socket.
+    ///
+    /// # Errors
+    /// Of the system.
+    pub(crate) async fn unix(path: &Path) -> io::Result<Self> {
+        Ok(Self::Unix(UnixStream::connect(path).await?))
+    }
+
+    /// Begins TLS, with `name` as server name.
+    ///
+    /// # Errors
+    /// If the handshake fails, or the server's certificate is not valid for
+    /// `name`.
+    pub(crate) async fn secure(
+        self,
+        config: Arc<ClientConfig>,
+        name: ServerName<'static>,
+    ) -> io::Result<Self> {
+        let Self::Tcp(socket) = self else {
+            return Err(io::Error::other("TLS needs a TCP connection"));
+        };
+        let stream = TlsConnector::from(config).connect(name, socket).await?;
+        Ok(Self::Tls(Box::new(stream)))
+    }
+
+    /// Returns whether the server chose HTTP/2 by ALPN.
+    pub(crate) fn chose_http2(&self) -> bool {
+        match self {
+            Self::Tls(stream) => stream.get_ref().1.alpn_protocol() == Some(b"h2"),
+            Self::Tcp(_) | Self::Unix(_) => false,
+        }
+    }
+}
+
+macro_rules! each {
+    ($self:ident, $stream:ident => $call:expr) => {
+        match $self.get_mut() {
+            Self::Tcp($stream) => $call,
+            Self::Unix($stream) => $call,
+            Self::Tls($stream) => $call,
+        }
+    };
+}
+
+impl AsyncRead for Transport {
+    fn poll_read(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buf: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        each!(self, stream => Pin::new(stream).poll_read(cx, buf))
+    }
+}
+
+impl AsyncWrite for Transport {
+    fn poll_write(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buf: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        each!(self, stream => Pin::new(stream).poll_write(cx, buf))
+    }
+
+    fn poll_write_vectored(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        bufs: &[io::IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        each!(self, stream => Pin::new(stream).poll_write_vectored(cx, bufs))
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        match self {
+            Self::Tcp(stream) => stream.is_write_vectored(),
+            Self::Unix(stream) => stream.is_write_vectored(),
+            Self::Tls(stream) => stream.is_write_vectored(),
+        }
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        each!(self, stream => Pin::new(stream).poll_flush(cx))
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        each!(self, stream => Pin::new(stream).poll_shutdown(cx))
+    }
+}

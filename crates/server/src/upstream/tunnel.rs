@@ -1,0 +1,263 @@
+//! Copies bytes both ways between a client and an upstream that left HTTP.
+
+use std::cell::RefCell;
+use std::future::poll_fn;
+use std::io;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+
+use bytes::{Buf as _, Bytes};
+use hyper::upgrade::OnUpgrade;
+use hyper_util::rt::TokioIo;
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::time::{Instant, Sleep, sleep_until};
+
+use super::transport::Transport;
+use crate::http::Drain;
+use crate::route::ConnContext;
+use crate::timeouts::{AtUpstream, ConnTimeouts};
+
+/// Upstream connection that has left HTTP.
+pub(crate) struct Tunnel {
+    upstream: Option<(Transport, Bytes)>,
+    /// Longest time without a byte.
+    idle: Duration,
+    _at_upstream: AtUpstream,
+}
+
+impl Tunnel {
+    pub(super) fn new(idle: Duration, at_upstream: AtUpstream) -> Self {
+        Self {
+            upstream: None,
+            idle,
+            _at_upstream: at_upstream,
+        }
+    }
+
+    /// Takes the connection, and the bytes that came behind the answer.
+    pub(super) fn with(mut self, upstream: Transport, received: Bytes) -> Self {
+        self.upstream = Some((upstream, received));
+        self
+    }
+
+    /// Copies bytes both ways until both sides have ended, one fails, nothing
+    /// has moved for the idle limit, or the server drains. `received` are bytes
+    /// that the client sent ahead.
+    pub(crate) async fn run<C>(self, client: &mut C, received: Bytes, drain: &Drain)
+    where
+        C: AsyncRead + AsyncWrite + Unpin,
+    {
+        let Some((mut upstream, behind)) = self.upstream else {
+            return;
+        };
+        let (mut up, mut down) = (Copy::new(received), Copy::new(behind));
+        let mut idle = Idle::new(self.idle);
+        let copied = poll_fn(|cx| {
+            let before = up.moved + down.moved;
+            let up_ended = up.poll(cx, client, &mut upstream)?;
+            let down_ended = down.poll(cx, &mut upstream, client)?;
+            if up_ended.is_ready() && down_ended.is_ready() {
+                return Poll::Ready(Ok(()));
+            }
+            if up.moved + down.moved > before {
+                idle.moved = Instant::now();
+            }
+            if up.state != State::Open || down.state != State::Open {
+                idle.shorten(HALF_CLOSED);
+            }
+            idle.poll(cx).map(Err)
+        });
+        let ended = tokio::select! {
+            biased;
+            ended = copied => ended,
+            () = drain.begun() => Ok(()),
+        };
+        if let Err(error) = ended {
+            tracing::debug!(%error, "upgraded connection ended");
+        }
+    }
+}
+
+/// Runs a tunnel over a stream of HTTP/2, in a task of its own. The connection
+/// counts as in use meanwhile.
+pub(super) fn over_http2(upgraded: OnUpgrade, tunnel: Tunnel, connection: &ConnContext) {
+    let in_flight = InFlight::new(connection.timeouts());
+    let local = Arc::clone(connection.local());
+    tokio::spawn(async move {
+        let _in_flight = in_flight;
+        // Fails if the client reset the stream.
+        if let Ok(upgraded) = upgraded.await {
+            let mut client = TokioIo::new(upgraded);
+            tunnel.run(&mut client, Bytes::new(), &local.drain).await;
+        }
+    });
+}
+
+/// Use of a connection beyond the end of an answer.
+struct InFlight(Arc<ConnTimeouts>);
+
+impl InFlight {
+    fn new(timeouts: &Arc<ConnTimeouts>) -> Self {
+        timeouts.begin(false);
+        Self(Arc::clone(timeouts))
+    }
+}
+
+impl Drop for InFlight {
+    fn drop(&mut self) {
+        self.0.end();
+    }
+}
+
+/// Copying in one direction. Holds bytes only while the receiver takes none.
+struct Copy {
+    rest: Bytes,
+    /// Bytes that the receiver took.
+    moved: u64,
+    /// Bytes may wait in the receiver's buffers.
+    unflushed: bool,
+    state: State,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum State {
+    Open,
+    /// The sender has ended.
+    Ended,
+    /// The receiver knows.
+    Closed,
+}
+
+impl Copy {
+    fn new(rest: Bytes) -> Self {
+        Self {
+            rest,
+            moved: 0,
+            unflushed: false,
+            state: State::Open,
+        }
+    }
+
+    fn poll<R, W>(
+        &mut self,
+        cx: &mut Context<'_>,
+        reader: &mut R,
+        writer: &mut W,
+    ) -> Poll<io::Result<()>>
+    where
+        R: AsyncRead + Unpin,
+        W: AsyncWrite + Unpin,
+    {
+        loop {
+            while !self.rest.is_empty() {
+                let written = ready!(Pin::new(&mut *writer).poll_write(cx, &self.rest))?;
+                if written == 0 {
+                    return Poll::Ready(Err(io::ErrorKind::WriteZero.into()));
+                }
+                self.rest.advance(written);
+                self.moved += written as u64;
+                self.unflushed = true;
+            }
+            match self.state {
+                State::Closed => return Poll::Ready(Ok(())),
+                State::Ended => {
+                    ready!(Pin::new(&mut *writer).poll_shutdown(cx))?;
+                    self.state = State::Closed;
+                }
+                State::Open => match self.read(cx, reader, writer) {
+                    Poll::Ready(read) => read?,
+                    Poll::Pending => {
+                        if self.unflushed {
+                            ready!(Pin::new(&mut *writer).poll_flush(cx))?;
+                            self.unflushed = false;
+                        }
+                        return Poll::Pending;
+                    }
+                },
+            }
+        }
+    }
+
+    /// Reads once, and writes what the receiver takes at once.
+    fn read<R, W>(
+        &mut self,
+        cx: &mut Context<'_>,
+        reader: &mut R,
+        writer: &mut W,
+    ) -> Poll<io::Result<()>>
+    where
+        R: AsyncRead + Unpin,
+        W: AsyncWrite + Unpin,
+    {
+        BUFFER.with_borrow_mut(|buffer| {
+            let mut buf = ReadBuf::new(buffer);
+            ready!(Pin::new(reader).poll_read(cx, &mut buf))?;
+            let bytes = buf.filled();
+            if bytes.is_empty() {
+                self.state = State::Ended;
+                return Poll::Ready(Ok(()));
+            }
+            let written = match Pin::new(writer).poll_write(cx, bytes) {
+                Poll::Ready(written) => written?,
+                Poll::Pending => 0,
+            };
+            self.moved += written as u64;
+            self.unflushed = true;
+            if written < bytes.len() {
+                self.rest = Bytes::copy_from_slice(&bytes[written..]);
+            }
+            Poll::Ready(Ok(()))
+        })
+    }
+}
+
+/// Timer of the idle limit. Set anew only when it fires.
+struct Idle {
+    limit: Duration,
+    moved: Instant,
+    timer: Pin<Box<Sleep>>,
+}
+
+impl Idle {
+    fn new(limit: Duration) -> Self {
+        let moved = Instant::now();
+        Self {
+            limit,
+            moved,
+            timer: Box::pin(sleep_until(moved + limit)),
+        }
+    }
+
+    /// Lowers the limit.
+    fn shorten(&mut self, limit: Duration) {
+        if limit < self.limit {
+            self.limit = limit;
+            self.timer.as_mut().reset(self.moved + limit);
+        }
+    }
+
+    fn poll(&mut self, cx: &mut Context<'_>) -> Poll<io::Error> {
+        loop {
+            ready!(self.timer.as_mut().poll(cx));
+            let due = self.moved + self.limit;
+            if due <= Instant::now() {
+                return Poll::Ready(io::ErrorKind::TimedOut.into());
+            }
+            self.timer.as_mut().reset(due);
+        }
+    }
+}
+
+thread_local! {
+    /// Read buffer of all tunnels of a worker: it holds bytes only within
+    /// [`Copy::read`].
+    static BUFFER: RefCell<Box<[u8]>> = RefCell::new(vec![0; BUFFER_SIZE].into());
+}
+
+/// Longest time without a byte once one side has ended: it has left, or still
+/// reads.
+const HALF_CLOSED: Duration = Duration::from_secs(10);
+
+const BUFFER_SIZE: usize = 16 << 10;

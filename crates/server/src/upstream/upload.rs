@@ -1,0 +1,159 @@
+//! Body of a request on its way to an upstream.
+
+use std::io;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use bytes::Bytes;
+use http_body::{Body as _, Frame, SizeHint};
+use hyper::body::Incoming;
+
+use super::exchange::{ANSWERED, CLOSED, Exchange, FAILED, HELD, SENT, TOO_LARGE, WAITING};
+use super::fields::{self, OurFields};
+use crate::http::Progress;
+use crate::timeouts::ConnTimeouts;
+
+/// Body of a request; most have none. Frames are passed on as the upstream
+/// takes them, and nothing is kept.
+#[derive(Debug, Default)]
+pub(super) struct Upload(Option<Box<Passing>>);
+
+#[derive(Debug)]
+struct Passing {
+    body: Incoming,
+    /// Bytes that may still come.
+    left: u64,
+    exchange: Arc<Exchange>,
+    timeouts: Arc<ConnTimeouts>,
+    /// Set for HTTP/2 only.
+    progress: Option<Arc<Progress>>,
+    ours: OurFields,
+}
+
+impl Upload {
+    /// Passes `body` on, up to `limit` bytes. Must be called in the task of the
+    /// request.
+    pub(super) fn new(
+        body: Incoming,
+        limit: u64,
+        ours: OurFields,
+        exchange: &Arc<Exchange>,
+        timeouts: &Arc<ConnTimeouts>,
+    ) -> Self {
+        Self(Some(Box::new(Passing {
+            body,
+            left: limit,
+            exchange: Arc::clone(exchange),
+            timeouts: Arc::clone(timeouts),
+            progress: Progress::current(),
+            ours,
+        })))
+    }
+}
+
+impl Passing {
+    /// Notes whether the upstream waits for the client. Once the answer has
+    /// begun, both sides may be silent for a while, as in gRPC.
+    fn wait(&self, waits: bool) {
+        let waits = waits && !self.exchange.is(ANSWERED | CLOSED);
+        if self.exchange.is(WAITING) == waits {
+            return;
+        }
+        if waits {
+            self.exchange.set(WAITING);
+        } else {
+            self.exchange.clear(WAITING);
+            self.exchange.moved();
+        }
+        self.timeouts.wait_for_body(waits);
+        if let Some(progress) = &self.progress {
+            progress.wait_for_body(waits, self.timeouts.elapsed());
+        }
+    }
+
+    fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Option<io::Result<Frame<Bytes>>>> {
+        self.exchange.register(cx.waker());
+        if self.exchange.is(CLOSED) {
+            return Poll::Ready(Some(Err(io::ErrorKind::ConnectionAborted.into())));
+        }
+        if self.exchange.is(HELD) {
+            return Poll::Pending;
+        }
+        match Pin::new(&mut self.body).poll_frame(cx) {
+            Poll::Pending => {
+                self.wait(true);
+                Poll::Pending
+            }
+            Poll::Ready(frame) => {
+                self.wait(false);
+                self.exchange.moved();
+                Poll::Ready(frame.map(|frame| self.take(frame)))
+            }
+        }
+    }
+
+    fn take(&mut self, frame: hyper::Result<Frame<Bytes>>) -> io::Result<Frame<Bytes>> {
+        let mut frame = frame.map_err(|error| {
+            self.exchange.set(FAILED);
+            io::Error::other(error)
+        })?;
+        if let Some(data) = frame.data_ref() {
+            match self.left.checked_sub(data.len() as u64) {
+                Some(left) => self.left = left,
+                None => {
+                    self.exchange.set(TOO_LARGE);
+                    return Err(io::ErrorKind::FileTooLarge.into());
+                }
+            }
+        }
+        if let Some(trailers) = frame.trailers_mut() {
+            let ours = &self.ours;
+            fields::clean_trailers(trailers, |name| ours.is_ours(name));
+        }
+        Ok(frame)
+    }
+}
+
+impl http_body::Body for Upload {
+    type Data = Bytes;
+    type Error = io::Error;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<io::Result<Frame<Bytes>>>> {
+        let Some(passing) = &mut self.0 else {
+            return Poll::Ready(None);
+        };
+        let frame = passing.poll(cx);
+        let ended = match &frame {
+            Poll::Ready(None) => true,
+            Poll::Ready(Some(Ok(frame))) => frame.is_trailers() || passing.body.is_end_stream(),
+            Poll::Ready(Some(Err(_))) | Poll::Pending => false,
+        };
+        if ended {
+            passing.exchange.set(SENT);
+        }
+        frame
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.0
+            .as_ref()
+            .is_none_or(|passing| passing.body.is_end_stream())
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.0.as_ref().map_or_else(
+            || SizeHint::with_exact(0),
+            |passing| passing.body.size_hint(),
+        )
+    }
+}
+
+impl Drop for Passing {
+    fn drop(&mut self) {
+        self.wait(false);
+    }
+}

@@ -1,0 +1,171 @@
+//! Watches what an HTTP/1.1 upstream sends before its answer.
+
+use std::io;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU8, Ordering::Relaxed};
+use std::task::{Context, Poll, ready};
+
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+
+/// Facts of the bytes that a connection received for the request in flight.
+/// Relaxed ordering suffices: the tasks of a worker run on its thread.
+#[derive(Debug, Default)]
+pub(super) struct Watch {
+    /// Bytes of the answer came.
+    answered: AtomicBool,
+    /// Informational answers.
+    informational: AtomicU8,
+    /// Place in the answer's head.
+    place: AtomicU8,
+}
+
+impl Watch {
+    /// Begins a request.
+    pub(super) fn begin(&self) {
+        self.answered.store(false, Relaxed);
+        self.informational.store(0, Relaxed);
+        self.place.store(START, Relaxed);
+    }
+
+    /// Returns whether bytes of the answer came.
+    pub(super) fn is_answered(&self) -> bool {
+        self.answered.load(Relaxed)
+    }
+
+    /// Notes received bytes. Returns false if there were too many informational
+    /// answers. Reads only to the status of the final one.
+    fn received(&self, bytes: &[u8]) -> bool {
+        if bytes.is_empty() {
+            return true;
+        }
+        self.answered.store(true, Relaxed);
+        let mut place = self.place.load(Relaxed);
+        for byte in bytes {
+            if place == FINAL {
+                break;
+            }
+            place = self.step(place, *byte);
+        }
+        self.place.store(place, Relaxed);
+        self.informational.load(Relaxed) <= MAX_INFORMATIONAL
+    }
+
+    /// Follows one byte. Places below [`FINAL`] count the bytes of
+    /// `HTTP/1.1 1xx`.
+    fn step(&self, place: u8, byte: u8) -> u8 {
+        match (place, byte) {
+            // An empty line before a head.
+            (START, b'\r' | b'\n') => START,
+            (DIGIT, b'1') => {
+                self.informational.fetch_add(1, Relaxed);
+                LINE
+            }
+            (DIGIT, _) => FINAL,
+            (START..DIGIT, _) => place + 1,
+            (LINE, b'\n') => LINE_END,
+            (LINE_END, b'\r') => LINE_END,
+            (LINE_END, b'\n') => START,
+            _ => LINE,
+        }
+    }
+}
+
+/// Transport whose received bytes are watched.
+pub(super) struct Watched<T> {
+    inner: T,
+    watch: Arc<Watch>,
+}
+
+impl<T> Watched<T> {
+    pub(super) fn new(inner: T, watch: Arc<Watch>) -> Self {
+        Self { inner, watch }
+    }
+
+    pub(super) fn into_inner(self) -> T {
+        self.inner
+    }
+}
+
+impl<T: AsyncRead + Unpin> AsyncRead for Watched<T> {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buf: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        let before = buf.filled().len();
+        ready!(Pin::new(&mut self.inner).poll_read(cx, buf))?;
+        if self.watch.received(&buf.filled()[before..]) {
+            return Poll::Ready(Ok(()));
+        }
+        let flood = "over 8 informational answers";
+        Poll::Ready(Err(io::Error::new(io::ErrorKind::InvalidData, flood)))
+    }
+}
+
+impl<T: AsyncWrite + Unpin> AsyncWrite for Watched<T> {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buf: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.inner).poll_write(cx, buf)
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        bufs: &[io::IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.inner).poll_write_vectored(cx, bufs)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.inner.is_write_vectored()
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.inner).poll_flush(cx)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.inner).poll_shutdown(cx)
+    }
+}
+
+/// Informational answers before the final one.
+const MAX_INFORMATIONAL: u8 = 8;
+
+/// Begin of a head.
+const START: u8 = 0;
+/// First digit of the status, behind `HTTP/1.1 `.
+const DIGIT: u8 = 9;
+/// Within a line of an informational answer.
+const LINE: u8 = 10;
+/// Behind such a line.
+const LINE_END: u8 = 11;
+/// Within the final answer.
+const FINAL: u8 = 12;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn informational_answers_are_counted() {
+        let early = b"HTTP/1.1 103 Early\r\nLink: <a>\r\n\r\n".repeat(8);
+        for split in [1, 7, usize::MAX] {
+            let watch = Watch::default();
+            watch.begin();
+            let all = [&early[..], b"HTTP/1.1 200 OK\r\n\r\nHTTP/1.1 100 C\r\n\r\n"].concat();
+            assert!(
+                all.chunks(split.min(all.len()))
+                    .all(|bytes| watch.received(bytes))
+            );
+            assert_eq!(watch.informational.load(Relaxed), 8);
+            watch.begin();
+            assert!(watch.received(&early));
+            assert!(!watch.received(b"HTTP/1.1 1"));
+        }
+    }
+}
