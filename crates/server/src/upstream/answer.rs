@@ -45,7 +45,7 @@ pub(super) async fn pass_back(
     if fields.contains_key(TRANSFER_ENCODING) && fields.contains_key(CONTENT_LENGTH) {
         return Err(Failure::answer("it has two lengths"));
     }
-    let keep = keep(fields);
+    let keep = keep(fields).min(timeouts.idle);
     let idle = match is_event_stream(fields) {
         true => timeouts.upgraded,
         false => timeouts.idle,

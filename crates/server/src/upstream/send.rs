@@ -137,9 +137,10 @@ impl Sending<'_> {
                 }
                 Ok(Sent::Answered(Answered { response, lease }))
             }
+            // A new connection that ends at once would do so again.
             Some(Err(mut error)) => match error.take_message() {
-                Some(request) => Ok(Sent::Unsent(request)),
-                None => self.failed(error.into_error(), &lease),
+                Some(request) if lease.is_reused() => Ok(Sent::Unsent(request)),
+                _ => self.failed(error.into_error(), &lease),
             },
         }
     }

@@ -135,6 +135,22 @@ async fn an_upstream_that_is_gone_is_502() {
 }
 
 #[tokio::test]
+async fn an_upstream_that_closes_at_once_is_502() {
+    let upstream = Upstream::bind().await;
+    let world = World::new(&upstream.site());
+    let mut client = world.connect().await;
+    for request in [
+        GET,
+        "POST / HTTP/1.1\r\nHost: a.example\r\nContent-Length: 2\r\n\r\nab",
+    ] {
+        client.send(request).await;
+        drop(upstream.accept().await);
+        assert_eq!(status(&client.answer().await.0), 502);
+        assert!(upstream.is_alone());
+    }
+}
+
+#[tokio::test]
 async fn an_upstream_that_is_not_allowed_is_503() {
     let world = World::new(r#"{"upstream": "http://localhost.localdomain:80"}"#);
     let mut client = world.connect().await;
