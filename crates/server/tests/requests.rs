@@ -64,7 +64,7 @@ const CASES: &[(&str, &str, bool)] = &[
     // After CONNECT, the client may send bytes that are not HTTP.
     (
         "CONNECT a.example:443 HTTP/1.1\r\nHost: a.example:443\r\n\r\n",
-        "308",
+        "400",
         true,
     ),
     // hyper answers these itself, as docs/configuration.md documents.
