@@ -17,7 +17,7 @@ use crate::handshake::Peer;
 use crate::metrics::ProxyHeaderResult;
 use crate::refuse::refuse;
 use crate::shared::Shared;
-pub(crate) use encode::encode;
+pub(crate) use encode::{encode, encode_local};
 #[cfg(fuzzing)]
 pub use parse::proxy_header;
 use parse::{Malformed, parse};

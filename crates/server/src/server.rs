@@ -31,6 +31,7 @@ pub struct Server {
     workers: Vec<Worker>,
     addresses: Addresses,
     background: Background,
+    shared: Arc<Shared>,
 }
 
 /// Addresses that a server listens on, with the ports that the system chose.
@@ -128,6 +129,7 @@ impl Server {
             workers,
             addresses,
             background,
+            shared,
         })
     }
 
@@ -146,7 +148,7 @@ impl Server {
     pub async fn run(self, shutdown: Shutdown) -> Result<(), Error> {
         // Ends with this future.
         let mut background = JoinSet::new();
-        background.spawn(self.background.run());
+        background.spawn(self.background.run(self.shared));
         let mut ends = Vec::with_capacity(self.workers.len());
         for (number, worker) in self.workers.into_iter().enumerate() {
             match start(number, worker, shutdown.clone()) {

@@ -23,7 +23,6 @@ mod loop_id;
 mod pool;
 mod reach;
 mod resolve;
-mod retry;
 mod send;
 mod servers;
 mod tls;
@@ -44,6 +43,7 @@ use crate::body::Body;
 use crate::request::RequestContext;
 use crate::site::{DEFAULT_BODY_LIMIT, RuleOptions, Upstream};
 use answer::InFlight;
+use choice::rendezvous;
 use exchange::Exchange;
 use failure::Failure;
 pub use loop_id::LoopId;
@@ -115,17 +115,27 @@ async fn pass(
         None => Upload::default(),
     };
     let _passed = has_body.then(|| timeouts.pass_body());
+    let cookie = rendezvous::cookie_of(&options.balance, &head.headers);
     let sending = Sending {
         context,
+        cookie,
         upstream: way.upstream,
         exchange: exchange.as_ref(),
         upgrades: asked.is_some(),
     };
     let request = Request::from_parts(head, upload);
-    let Answered { response, lease } = sending.send(request).await?;
+    let Answered {
+        response,
+        mut lease,
+        chosen,
+    } = sending.send(request).await?;
     if response.status() == StatusCode::SWITCHING_PROTOCOLS {
         let asked = asked.ok_or(Failure::answer("it switched protocols unasked"))?;
-        let tunnel = Tunnel::new(options.timeouts.upgraded, at_upstream);
+        let tunnel = Tunnel::new(
+            options.timeouts.upgraded,
+            at_upstream,
+            (chosen, lease.take_slot()),
+        );
         return upgrade::switch(response, &asked, connect, context, tunnel).await;
     }
     if connect.is_some() && response.status().is_success() {
@@ -133,6 +143,7 @@ async fn pass(
     }
     let in_flight = InFlight {
         lease: Some(lease),
+        _chosen: chosen,
         exchange,
         _at_upstream: at_upstream,
     };

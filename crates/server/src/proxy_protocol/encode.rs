@@ -25,6 +25,14 @@ pub(crate) fn encode(version: ProxyVersion, client: SocketAddr, server: SocketAd
     }
 }
 
+/// Encodes the header of a connection on which this server speaks for itself.
+pub(crate) fn encode_local(version: ProxyVersion) -> Vec<u8> {
+    match version {
+        ProxyVersion::V1 => b"PROXY UNKNOWN\r\n".to_vec(),
+        ProxyVersion::V2 => [SIGNATURE, &[VERSION_2_LOCAL, 0, 0, 0]].concat(),
+    }
+}
+
 fn line(family: &str, from: &impl ToString, to: &impl ToString, ports: (u16, u16)) -> Vec<u8> {
     let (from, to) = (from.to_string(), to.to_string());
     format!("PROXY {family} {from} {to} {} {}\r\n", ports.0, ports.1).into_bytes()
@@ -53,6 +61,7 @@ fn mapped(address: IpAddr) -> Ipv6Addr {
 }
 
 /// Version 2, command `PROXY`.
+const VERSION_2_LOCAL: u8 = 0x20;
 const VERSION_2_PROXY: u8 = 0x21;
 
 #[cfg(test)]

@@ -16,6 +16,7 @@ use http_body::{Body as _, Frame, SizeHint};
 use hyper::body::Incoming;
 use tokio::time::{Instant, Sleep, sleep_until};
 
+use super::chosen::Chosen;
 use super::exchange::{Exchange, SENT};
 use super::failure::Failure;
 use super::fields;
@@ -28,6 +29,7 @@ use crate::timeouts::AtUpstream;
 /// Parts of a request in flight, which the end of its answer ends.
 pub(super) struct InFlight {
     pub(super) lease: Option<Lease>,
+    pub(super) _chosen: Chosen,
     pub(super) exchange: Option<Arc<Exchange>>,
     pub(super) _at_upstream: AtUpstream,
 }

@@ -3,6 +3,7 @@
 //! A check runs while requests use its server, and for a minute more, on the
 //! background runtime. Sites with equal checks of one server share it.
 
+mod probe;
 mod run;
 
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
@@ -190,3 +191,6 @@ const MOST: usize = 256;
 const IN_A_ROW: u32 = 2;
 /// Milliseconds without requests after which a check ends.
 const UNUSED: u64 = 60_000;
+
+#[cfg(test)]
+mod tests;

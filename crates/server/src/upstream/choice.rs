@@ -50,7 +50,7 @@ impl Choice<'_> {
         match &self.options.balance {
             Balance::LeastInFlight => None,
             Balance::ClientAddress => Some(rendezvous::client(self.by.client)),
-            Balance::Cookie(_) => self.by.cookie.map(rendezvous::cookie),
+            Balance::Cookie(_) => self.by.cookie,
         }
     }
 

@@ -1,7 +1,5 @@
 //! The server that was chosen for a request, until the request ends.
 
-use std::net::{IpAddr, SocketAddr};
-use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -12,8 +10,9 @@ use super::health::Failure;
 use super::limits::{Bounds, Denied, Slot, Slots};
 use super::resolve::Unresolved;
 use super::servers::Server;
+use super::transport::Endpoint;
 use crate::metrics::UpstreamResult;
-use crate::site::{Address, UpstreamOptions};
+use crate::site::UpstreamOptions;
 
 /// Server that a request goes to. The request counts as in flight until this is
 /// dropped: after the last byte of the answer.
@@ -52,14 +51,6 @@ pub(crate) enum Unavailable {
     /// No connection came free in time.
     #[error("all connections to the server were in use for too long")]
     TimedOut,
-}
-
-/// Addresses to connect to.
-#[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Addresses<'a> {
-    /// Not empty, in the order in which they are to be tried.
-    Tcp(Vec<SocketAddr>),
-    Unix(&'a Path),
 }
 
 impl Chosen {
@@ -102,20 +93,13 @@ impl Chosen {
         })
     }
 
-    /// Returns the server's addresses. Only a name is waited for, 5 s at most.
+    /// Returns the places where the server listens, one at least, in the order in
+    /// which they are to be tried. Only a name is waited for, 5 s at most.
     ///
     /// # Errors
     /// [`Unresolved`].
-    pub(crate) async fn addresses(&self) -> Result<Addresses<'_>, Unresolved> {
-        let (host, port) = match &self.server.identity.address {
-            Address::Unix(path) => return Ok(Addresses::Unix(path)),
-            Address::Tcp { host, port } => (host, *port),
-        };
-        if let Ok(ip) = host.parse::<IpAddr>() {
-            return Ok(Addresses::Tcp(vec![(ip, port).into()]));
-        }
-        let ips = self.server.common.names.resolve(host).await?;
-        Ok(Addresses::Tcp(turned(&ips, port, self.host)))
+    pub(super) async fn endpoints(&self) -> Result<Vec<Endpoint>, Unresolved> {
+        self.server.endpoints(self.host).await
     }
 
     /// Notes how the request ended, for the server's health.
@@ -161,20 +145,4 @@ impl Drop for Chosen {
             self.count(UpstreamResult::Abandoned);
         }
     }
-}
-
-/// Turns the addresses of each family by a hash: hosts whose server is one name with
-/// several addresses spread over them.
-fn turned(ips: &[IpAddr], port: u16, by: u64) -> Vec<SocketAddr> {
-    let first_v6 = ips.iter().position(IpAddr::is_ipv6).unwrap_or(ips.len());
-    let (v4, v6) = ips.split_at(first_v6);
-    let mut turned = Vec::with_capacity(ips.len());
-    for family in [v4, v6].into_iter().filter(|family| !family.is_empty()) {
-        let length = family.len();
-        #[expect(clippy::cast_possible_truncation, reason = "any number will do")]
-        let (before, from) = family.split_at(by as usize % length);
-        let family = from.iter().chain(before);
-        turned.extend(family.map(|ip| SocketAddr::new(*ip, port)));
-    }
-    turned
 }

@@ -5,6 +5,8 @@ use std::io;
 
 use http::StatusCode;
 
+use super::chosen::Unavailable;
+
 /// Failure of a request to an upstream.
 #[derive(Debug)]
 pub(crate) enum Failure {
@@ -14,6 +16,8 @@ pub(crate) enum Failure {
     Settings(String),
     /// No server may or can take the request.
     NoServer(&'static str),
+    /// All connections to the server are in use, or all servers were tried.
+    Unavailable(Unavailable),
     /// No connection.
     Connect(io::Error),
     /// No connection in time.
@@ -34,16 +38,37 @@ impl Failure {
         match self {
             Self::Refused(status) => *status,
             Self::Settings(_) | Self::Connect(_) | Self::Answer(_) => StatusCode::BAD_GATEWAY,
-            Self::NoServer(_) => StatusCode::SERVICE_UNAVAILABLE,
+            Self::NoServer(_) | Self::Unavailable(_) => StatusCode::SERVICE_UNAVAILABLE,
             Self::ConnectLate | Self::Late => StatusCode::GATEWAY_TIMEOUT,
             Self::Client => StatusCode::BAD_REQUEST,
             Self::TooLarge => StatusCode::PAYLOAD_TOO_LARGE,
         }
     }
 
+    /// Returns whether no connection came about by the server's fault.
+    pub(super) fn is_of_connecting(&self) -> bool {
+        matches!(self, Self::Connect(_) | Self::ConnectLate)
+    }
+
+    /// Returns whether the server answered wrongly, or not at all.
+    pub(super) fn is_of_server(&self) -> bool {
+        matches!(self, Self::Answer(_) | Self::Late)
+    }
+
+    /// Returns whether connections of the server were waited for in vain.
+    pub(super) fn is_busy(&self) -> bool {
+        matches!(self, Self::Unavailable(_))
+    }
+
     /// Makes a failure of what the upstream sent.
     pub(super) fn answer(what: &'static str) -> Self {
         Self::Answer(what.into())
+    }
+}
+
+impl From<Unavailable> for Failure {
+    fn from(unavailable: Unavailable) -> Self {
+        Self::Unavailable(unavailable)
     }
 }
 
@@ -53,6 +78,7 @@ impl fmt::Display for Failure {
             Self::Refused(status) => write!(f, "refused with {status}"),
             Self::Settings(problem) => f.write_str(problem),
             Self::NoServer(why) => f.write_str(why),
+            Self::Unavailable(why) => why.fmt(f),
             Self::Connect(error) => write!(f, "no connection: {error}"),
             Self::ConnectLate => f.write_str("no connection in time"),
             Self::Answer(error) => write!(f, "no valid answer: {error}"),

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::limits::Slot;
 use super::pool::{Key, One, OpenStream, Shared};
 use crate::worker::Local;
 
@@ -12,6 +13,8 @@ pub(super) struct Lease {
     local: Arc<Local>,
     pub(super) key: Key,
     pub(super) connection: Leased,
+    /// Place of an HTTP/1.1 connection among those of its server.
+    slot: Option<Slot>,
 }
 
 pub(super) enum Leased {
@@ -25,12 +28,13 @@ pub(super) enum Leased {
 }
 
 impl Lease {
-    pub(super) fn one(local: &Arc<Local>, key: Key, one: One) -> Self {
+    pub(super) fn one(local: &Arc<Local>, key: Key, one: One, slot: Slot) -> Self {
         one.watch.begin();
         Self {
             local: Arc::clone(local),
             key,
             connection: Leased::One(one),
+            slot: Some(slot),
         }
     }
 
@@ -40,6 +44,7 @@ impl Lease {
             local: Arc::clone(local),
             key,
             connection: Leased::Two(shared, stream),
+            slot: None,
         }
     }
 
@@ -59,6 +64,11 @@ impl Lease {
             Leased::Two(shared, _) => shared.sender.is_closed(),
             Leased::None => false,
         }
+    }
+
+    /// Takes the place of a connection that leaves HTTP.
+    pub(super) fn take_slot(&mut self) -> Option<Slot> {
+        self.slot.take()
     }
 
     /// Ends the use after a complete answer. The connection is kept for `keep`.

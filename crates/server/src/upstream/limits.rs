@@ -214,7 +214,7 @@ pub(super) struct Retries {
 impl Retries {
     pub(super) fn new(now: u64) -> Self {
         Self {
-            left: AtomicU64::new(PER_SECOND * RETRY),
+            left: AtomicU64::new(FIRST * RETRY),
             filled: AtomicU64::new(now),
         }
     }
@@ -248,6 +248,8 @@ const RETRY: u64 = 1000;
 const PER_REQUEST: u64 = 200;
 /// Retries per second, which are thousandths per millisecond.
 const PER_SECOND: u64 = 3;
+/// Retries at the start: enough until a server that is gone is ejected.
+const FIRST: u64 = 10;
 /// Most that is saved up: 100 retries.
 const MOST: u64 = 100 * RETRY;
 

@@ -3,7 +3,7 @@
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
 use foldhash::quality::RandomState;
@@ -12,7 +12,7 @@ use tokio::sync::Semaphore;
 use tokio::task::AbortHandle;
 use tokio::time::Instant;
 
-use super::retry::RetryBudget;
+use super::limits;
 use super::transport::Endpoint;
 use super::upload::Upload;
 use super::watch::Watch;
@@ -52,7 +52,6 @@ struct Slot {
     /// The server was last seen to choose HTTP/1.1: nobody waits for others'
     /// connections.
     chose_one: bool,
-    budget: RetryBudget,
 }
 
 #[derive(Debug)]
@@ -88,6 +87,8 @@ pub(super) struct Streams {
     pub(super) most: AtomicUsize,
     /// When the last stream ended.
     used: Mutex<Instant>,
+    /// Place of the connection among those of its server.
+    slot: OnceLock<limits::Slot>,
 }
 
 /// Connection that a request may use.
@@ -109,7 +110,6 @@ impl Pools {
             let slot = self.slot(&mut slots, key);
             return Found::None(Some(Arc::clone(slot.opening())));
         };
-        slot.budget.request();
         slot.shared.retain(|shared| !shared.sender.is_closed());
         if let Some(shared) = slot.shared.iter().find(|shared| shared.has_room()) {
             return Found::Two(shared.clone());
@@ -159,11 +159,6 @@ impl Pools {
         let slot = self.slot(&mut slots, key);
         slot.chose_one = false;
         slot.shared.push(shared);
-    }
-
-    /// Takes a retry from the budget of an identity.
-    pub(super) fn may_retry(&self, key: &Key) -> bool {
-        self.slot(&mut self.lock(), key).budget.take()
     }
 
     /// Closes connections that were unused for long, and forgets identities
@@ -237,7 +232,14 @@ impl Streams {
             open: AtomicUsize::new(0),
             most: AtomicUsize::new(MAX_STREAMS),
             used: Mutex::new(Instant::now()),
+            slot: OnceLock::new(),
         }
+    }
+
+    /// Keeps the connection's place as long as the connection.
+    pub(super) fn keep(&self, slot: limits::Slot) {
+        // Taken once, by the request that opened the connection.
+        let _ = self.slot.set(slot);
     }
 
     /// Counts a stream until the guard is dropped.

@@ -2,15 +2,15 @@
 //! and a connection.
 
 use std::io;
-use std::net::SocketAddr;
 use std::sync::Arc;
 
 use http::StatusCode;
 use rustls::sign::CertifiedKey;
-use sekisho_certs::{Cached, HostName, Outcome};
+use sekisho_certs::{Cached, HostName, Outcome, Tenant};
 use tokio::task::spawn_blocking;
 use tokio::time::timeout;
 
+use super::chosen::Chosen;
 use super::connect::{self, Opened, Target};
 use super::failure::Failure;
 use super::lease::Lease;
@@ -18,29 +18,27 @@ use super::pool::{Found, Key};
 use super::send::Sending;
 use super::tls::TlsClient;
 use super::transport::Endpoint;
-use crate::proxy_protocol;
-use crate::site::{Address, OpenSocket, Protocol, UpstreamServer};
+use crate::proxy_protocol::encode;
+use crate::shared::Shared;
+use crate::site::{Address, OpenSocket, Protocol, Upstream};
 
 impl Sending<'_> {
     /// Takes a connection to a server, or opens one. A `fresh` one is not taken
     /// from the pool.
-    pub(super) async fn connect(
-        &self,
-        server: &UpstreamServer,
-        fresh: bool,
-    ) -> Result<Lease, (Failure, Option<Key>)> {
-        let protocol = self.protocol().map_err(|failure| (failure, None))?;
+    pub(super) async fn connect(&self, chosen: &mut Chosen, fresh: bool) -> Result<Lease, Failure> {
+        let server = &self.upstream.servers[chosen.index()];
+        let protocol = self.protocol()?;
         let limit = self.upstream.options().timeouts.connect;
-        let tls = timeout(limit, self.tls(server, protocol)).await;
-        let tls = tls.map_err(|_| (Failure::ConnectLate, None))?;
-        let tls = tls.map_err(|problem| (Failure::Settings(problem), None))?;
-        let endpoints = resolve(&server.address).await;
-        let endpoints = endpoints.map_err(|error| (Failure::Connect(error), None))?;
+        let tls = timeout(limit, self.site().tls(&server.address, protocol)).await;
+        let tls = tls.map_err(|_| Failure::ConnectLate)?;
+        let tls = tls.map_err(Failure::Settings)?;
+        let endpoints = chosen.endpoints().await;
+        let endpoints = endpoints.map_err(|why| Failure::Connect(io::Error::other(why)))?;
         let client = match self.upstream.options().proxy_protocol {
             Some(_) => self.context.connection.number(),
             None => 0,
         };
-        let mut failed = (Failure::NoServer("no address may be used"), None);
+        let mut failed = Failure::NoServer("no address may be used");
         for endpoint in endpoints {
             let key = Key {
                 endpoint,
@@ -52,9 +50,10 @@ impl Sending<'_> {
             if let Some(entry) = self.context.entry {
                 entry.asks_upstream(&key.endpoint);
             }
-            match self.connect_to(&key, tls.as_deref(), fresh).await {
+            match self.connect_to(&key, tls.as_deref(), chosen, fresh).await {
                 Ok(lease) => return Ok(lease),
-                Err(failure) => failed = (failure, Some(key)),
+                Err(failure) if failure.is_busy() => return Err(failure),
+                Err(failure) => failed = failure,
             }
         }
         Err(failed)
@@ -64,29 +63,31 @@ impl Sending<'_> {
         &self,
         key: &Key,
         tls: Option<&TlsClient>,
+        chosen: &mut Chosen,
         fresh: bool,
     ) -> Result<Lease, Failure> {
-        let local = self.local();
-        let limit = self.upstream.options().timeouts.connect;
+        let (local, options) = (self.local(), self.upstream.options());
+        let limit = options.timeouts.connect;
         let mut right = None;
         if !fresh {
-            match local.upstreams.take(key) {
-                Found::One(one) => return Ok(Lease::one(local, key.clone(), one)),
+            let mut found = local.upstreams.take(key);
+            if let Found::None(Some(opening)) = found {
+                // Requests that come meanwhile share the new connection.
+                let taken = timeout(limit, opening.acquire_owned()).await;
+                right = Some(taken.map_err(|_| Failure::ConnectLate)?);
+                found = local.upstreams.take(key);
+            }
+            match found {
                 Found::Two(shared) => return Ok(Lease::two(local, key.clone(), shared)),
-                Found::None(None) => {}
-                Found::None(Some(opening)) => {
-                    // Requests that come meanwhile share the new connection.
-                    let taken = timeout(limit, opening.acquire_owned()).await;
-                    right = Some(taken.map_err(|_| Failure::ConnectLate)?);
-                    match local.upstreams.take(key) {
-                        Found::One(one) => return Ok(Lease::one(local, key.clone(), one)),
-                        Found::Two(shared) => return Ok(Lease::two(local, key.clone(), shared)),
-                        Found::None(_) => {}
-                    }
+                Found::One(one) => {
+                    let slot = chosen.slot(options).await?;
+                    return Ok(Lease::one(local, key.clone(), one, slot));
                 }
+                Found::None(_) => {}
             }
         }
-        let socket = self.judge(key).await?;
+        let slot = chosen.slot(options).await?;
+        let socket = self.site().judge(&key.endpoint).await?;
         let target = Target {
             endpoint: &key.endpoint,
             socket: socket.as_ref(),
@@ -100,9 +101,10 @@ impl Sending<'_> {
                 if key.protocol == Protocol::Negotiated {
                     local.upstreams.chose_one(key);
                 }
-                Lease::one(local, key.clone(), one)
+                Lease::one(local, key.clone(), one, slot)
             }
             Opened::Two(shared) => {
+                shared.streams.keep(slot);
                 local.upstreams.share(key, shared.clone());
                 Lease::two(local, key.clone(), shared)
             }
@@ -111,25 +113,12 @@ impl Sending<'_> {
         Ok(lease)
     }
 
-    /// Asks whether the site may connect to an address. Returns the socket that
-    /// was judged, if it is one of the file system.
-    async fn judge(&self, key: &Key) -> Result<Option<OpenSocket>, Failure> {
-        let guard = self.local().shared.responder.guard();
-        let refused = Failure::NoServer("[sites] allow does not allow its address");
-        match &key.endpoint {
-            Endpoint::Tcp(address) => {
-                let host = self.context.host.as_str();
-                let allowed = guard.check_address(self.upstream, host, *address);
-                allowed.then_some(None).ok_or(refused)
-            }
-            Endpoint::Unix(path) => {
-                let (guard, path) = (Arc::clone(guard), Arc::clone(path));
-                let (upstream, host) = (Arc::clone(self.upstream), self.context.host.clone());
-                let open = move || guard.open_socket(&upstream, host.as_str(), &path);
-                let opened = spawn_blocking(open).await.map_err(io::Error::other);
-                let opened = opened.and_then(|opened| opened).map_err(Failure::Connect)?;
-                opened.map(Some).ok_or(refused)
-            }
+    fn site(&self) -> Site<'_> {
+        Site {
+            shared: &self.local().shared,
+            upstream: self.upstream,
+            host: self.context.host,
+            tenant: self.context.tenant,
         }
     }
 
@@ -138,7 +127,7 @@ impl Sending<'_> {
         let peer = self.context.connection.peer();
         let version = self.upstream.options().proxy_protocol;
         version.map_or_else(Vec::new, |version| {
-            proxy_protocol::encode(version, peer.address, peer.listen)
+            encode(version, peer.address, peer.listen)
         })
     }
 
@@ -151,35 +140,64 @@ impl Sending<'_> {
             _ => Ok(protocol),
         }
     }
+}
+
+/// Site that connects to a server.
+#[derive(Clone, Copy)]
+pub(super) struct Site<'a> {
+    pub(super) shared: &'a Shared,
+    pub(super) upstream: &'a Arc<Upstream>,
+    pub(super) host: &'a HostName,
+    pub(super) tenant: &'a Tenant,
+}
+
+impl Site<'_> {
+    /// Asks whether the site may connect to an address. Returns the socket that
+    /// was judged, if it is one of the file system.
+    pub(super) async fn judge(self, endpoint: &Endpoint) -> Result<Option<OpenSocket>, Failure> {
+        let guard = self.shared.responder.guard();
+        let refused = Failure::NoServer("[sites] allow does not allow its address");
+        match endpoint {
+            Endpoint::Tcp(address) => {
+                let host = self.host.as_str();
+                let allowed = guard.check_address(self.upstream, host, *address);
+                allowed.then_some(None).ok_or(refused)
+            }
+            Endpoint::Unix(path) => {
+                let (guard, path) = (Arc::clone(guard), Arc::clone(path));
+                let (upstream, host) = (Arc::clone(self.upstream), self.host.clone());
+                let open = move || guard.open_socket(&upstream, host.as_str(), &path);
+                let opened = spawn_blocking(open).await.map_err(io::Error::other);
+                let opened = opened.and_then(|opened| opened).map_err(Failure::Connect)?;
+                opened.map(Some).ok_or(refused)
+            }
+        }
+    }
 
     /// Returns the TLS of the site's identity. None for a plain upstream.
-    async fn tls(
-        &self,
-        server: &UpstreamServer,
+    pub(super) async fn tls(
+        self,
+        address: &Address,
         protocol: Protocol,
     ) -> Result<Option<Arc<TlsClient>>, String> {
         let Some(tls) = &self.upstream.options().tls else {
             return Ok(None);
         };
-        let Address::Tcp { host, .. } = &server.address else {
+        let Address::Tcp { host, .. } = address else {
             return Err("TLS needs a TCP address".into());
         };
-        let shared = &self.local().shared;
-        let Some(name) = &tls.certificate_of else {
-            let client = shared.upstream_tls.client(tls, host, protocol, None).await;
-            return client.map(Some);
+        let certified = match &tls.certificate_of {
+            Some(name) => Some(self.certificate_of(name).await?),
+            None => None,
         };
-        let certified = self.certificate_of(name).await?;
-        let client = shared
-            .upstream_tls
-            .client(tls, host, protocol, Some(&certified))
-            .await;
-        client.map(Some)
+        let clients = &self.shared.upstream_tls;
+        let client = clients.client(tls, host, protocol, certified.as_ref());
+        client.await.map(Some)
     }
 
     /// Returns the certificate of a host of the same tenant.
-    async fn certificate_of(&self, name: &HostName) -> Result<Arc<CertifiedKey>, String> {
-        let lookup = &self.local().shared.lookup;
+    async fn certificate_of(self, name: &HostName) -> Result<Arc<CertifiedKey>, String> {
+        let lookup = &self.shared.lookup;
         let outcome = match lookup.cached(name) {
             Cached::Hit(outcome) => outcome,
             Cached::InFlight(wait) => wait.await,
@@ -191,25 +209,11 @@ impl Sending<'_> {
             ));
         };
         let host = served.host();
-        if host.record.tenant != *self.context.tenant {
+        if host.record.tenant != *self.tenant {
             return Err(format!("the host {name} belongs to another tenant"));
         }
         let credential = host.credentials.first();
         let credential = credential.ok_or_else(|| format!("the host {name} has no certificate"))?;
         Ok(Arc::clone(credential.certified()))
-    }
-}
-
-/// Finds the places where a server listens.
-async fn resolve(address: &Address) -> io::Result<Vec<Endpoint>> {
-    match address {
-        Address::Unix(path) => Ok(vec![Endpoint::Unix(Arc::from(&**path))]),
-        Address::Tcp { host, port } => {
-            let found: Vec<SocketAddr> = match host.parse() {
-                Ok(ip) => vec![SocketAddr::new(ip, *port)],
-                Err(_) => tokio::net::lookup_host((&**host, *port)).await?.collect(),
-            };
-            Ok(found.into_iter().map(Endpoint::Tcp).collect())
-        }
     }
 }

@@ -11,13 +11,15 @@ use hyper::body::Incoming;
 use hyper::client::conn::TrySendError;
 use tokio::time::{Instant, timeout, timeout_at};
 
+use super::chosen::{Chosen, Outcome, Unavailable};
 use super::exchange::{Exchange, FAILED, HELD, TOO_LARGE};
 use super::failure::Failure;
 use super::head;
 use super::lease::{Lease, Leased};
+use super::servers::Affinity;
 use super::upload::Upload;
 use crate::request::RequestContext;
-use crate::site::{Upstream, UpstreamServer};
+use crate::site::Upstream;
 use crate::worker::Local;
 
 /// Request on its way to an upstream.
@@ -26,19 +28,22 @@ pub(super) struct Sending<'a> {
     pub(super) upstream: &'a Arc<Upstream>,
     /// State of the body; none without one.
     pub(super) exchange: Option<&'a Arc<Exchange>>,
+    /// Hash of the cookie that a server is chosen by.
+    pub(super) cookie: Option<u64>,
     /// Whether the request may leave HTTP, which needs HTTP/1.1.
     pub(super) upgrades: bool,
 }
 
-/// Head of an answer, and the connection that its body comes over.
+/// Head of an answer, and the connection and server that its body comes from.
 pub(super) struct Answered {
     pub(super) response: Response<Incoming>,
     pub(super) lease: Lease,
+    pub(super) chosen: Chosen,
 }
 
 /// Result of sending a request over one connection.
 enum Sent {
-    Answered(Answered),
+    Answered(Response<Incoming>, Lease),
     /// Nothing was sent: the connection had just ended.
     Unsent(Request<Upload>),
     /// The connection ended after the request, without a byte of an answer.
@@ -51,40 +56,74 @@ impl Sending<'_> {
     /// 1. chooses a server that was not tried;
     /// 2. takes a connection to it, or opens one; if that fails, goes on with 1;
     /// 3. sends the request, and awaits the head of the answer;
-    /// 4. repeats 3 over a new connection if the old one had ended before the
+    /// 4. repeats 3 over a new connection to the same server if the old one had ended before the
     ///    request, or before a byte of the answer where the request changes
     ///    nothing and has no body.
-    pub(super) async fn send(&self, mut request: Request<Upload>) -> Result<Answered, Failure> {
-        let mut tried: Vec<usize> = Vec::new();
-        let mut fresh = false;
+    pub(super) async fn send(&self, request: Request<Upload>) -> Result<Answered, Failure> {
+        let mut tried = Vec::new();
         loop {
-            let (index, server) = self.choose(&tried)?;
-            let lease = match self.connect(server, fresh).await {
-                Ok(lease) => lease,
-                Err((failure, key)) => {
-                    tried.push(index);
-                    let others = tried.len() < self.upstream.servers.len();
-                    let retries =
-                        others && key.is_none_or(|key| self.local().upstreams.may_retry(&key));
-                    if retries {
-                        continue;
+            let mut chosen = self.choose(&tried)?;
+            match self.connect(&mut chosen, false).await {
+                Ok(lease) => return self.send_to(chosen, lease, request).await,
+                Err(failure) => {
+                    if failure.is_of_connecting() {
+                        chosen.note(Outcome::Unreachable);
+                    }
+                    tried.push(chosen.index());
+                    let has_others = tried.len() < self.upstream.servers.len();
+                    if !has_others || failure.is_busy() || !chosen.may_retry() {
+                        return Err(failure);
+                    }
+                }
+            }
+        }
+    }
+
+    /// Sends the request to the server that was chosen.
+    async fn send_to(
+        &self,
+        mut chosen: Chosen,
+        mut lease: Lease,
+        mut request: Request<Upload>,
+    ) -> Result<Answered, Failure> {
+        let mut repeats = false;
+        loop {
+            let is_repeatable = lease.is_reused() && !repeats && self.is_repeatable(&request);
+            let copy = is_repeatable.then(|| copy(&request));
+            request = match self.exchange(lease, request).await {
+                Ok(Sent::Answered(response, lease)) => {
+                    chosen.note(Outcome::Answered(response.status()));
+                    return Ok(Answered {
+                        response,
+                        lease,
+                        chosen,
+                    });
+                }
+                Ok(Sent::Unsent(request)) if !repeats => request,
+                Ok(Sent::Unsent(_)) => {
+                    chosen.note(Outcome::NoAnswer);
+                    return Err(Failure::answer("it closes new connections"));
+                }
+                Ok(Sent::Unanswered(failure)) => match copy {
+                    Some(copy) if chosen.may_retry() => copy,
+                    _ => return Err(failure),
+                },
+                Err(failure) => {
+                    if failure.is_of_server() {
+                        chosen.note(Outcome::NoAnswer);
                     }
                     return Err(failure);
                 }
             };
-            let copy = match lease.is_reused() && self.is_repeatable(&request) {
-                true => Some(copy(&request)),
-                false => None,
-            };
-            let key = copy.as_ref().map(|_| lease.key.clone());
-            fresh = true;
-            request = match self.exchange(lease, request).await? {
-                Sent::Answered(answered) => return Ok(answered),
-                Sent::Unsent(request) => request,
-                Sent::Unanswered(failure) => match copy.zip(key) {
-                    Some((copy, key)) if self.local().upstreams.may_retry(&key) => copy,
-                    _ => return Err(failure),
-                },
+            repeats = true;
+            lease = match self.connect(&mut chosen, true).await {
+                Ok(lease) => lease,
+                Err(failure) => {
+                    if failure.is_of_connecting() {
+                        chosen.note(Outcome::Unreachable);
+                    }
+                    return Err(failure);
+                }
             };
         }
     }
@@ -135,7 +174,7 @@ impl Sending<'_> {
                 if let Some(exchange) = self.exchange {
                     exchange.answered();
                 }
-                Ok(Sent::Answered(Answered { response, lease }))
+                Ok(Sent::Answered(response, lease))
             }
             // A new connection that ends at once would do so again.
             Some(Err(mut error)) => match error.take_message() {
@@ -159,12 +198,15 @@ impl Sending<'_> {
         }
     }
 
-    /// Chooses a server.
-    fn choose(&self, tried: &[usize]) -> Result<(usize, &UpstreamServer), Failure> {
-        let mut servers = self.upstream.servers.iter().enumerate();
-        servers
-            .find(|(index, _)| !tried.contains(index))
-            .ok_or(Failure::NoServer("no server is left"))
+    fn choose(&self, tried: &[usize]) -> Result<Chosen, Unavailable> {
+        let by = Affinity {
+            client: self.context.client,
+            cookie: self.cookie,
+            host: self.context.host,
+            tenant: self.context.tenant,
+        };
+        let servers = &self.local().shared.upstream_servers;
+        servers.choose(self.upstream, &by, tried)
     }
 
     pub(super) fn local(&self) -> &Arc<Local> {

@@ -17,9 +17,11 @@ use super::choice::{Choice, rendezvous};
 use super::chosen::{Chosen, Unavailable};
 use super::health::{Failure, Health};
 use super::limits::{Retries, Slots};
-use super::resolve::{Asking, Names};
+use super::resolve::{Asking, Names, Unresolved};
+use super::transport::Endpoint;
 use crate::log_limiter::LogLimiter;
 use crate::metrics::Metrics;
+use crate::shared::Shared;
 use crate::site::{Address, Upstream, UpstreamOptions, UpstreamTls};
 
 /// State of upstream servers: requests in flight, health, connections in use. Shared
@@ -57,8 +59,8 @@ pub(crate) struct Background {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Affinity<'a> {
     pub(crate) client: IpAddr,
-    /// Value of the cookie that the site names.
-    pub(crate) cookie: Option<&'a [u8]>,
+    /// Hash of the cookie that the site names.
+    pub(crate) cookie: Option<u64>,
     pub(crate) host: &'a HostName,
     pub(crate) tenant: &'a Tenant,
 }
@@ -192,9 +194,9 @@ impl Servers {
 }
 
 impl Background {
-    /// Resolves names until this future is dropped.
-    pub(crate) async fn run(self) {
-        self.asking.run().await;
+    /// Resolves names and checks servers until this future is dropped.
+    pub(crate) async fn run(self, shared: Arc<Shared>) {
+        tokio::join!(self.asking.run(), self.checking.run(shared));
     }
 }
 
@@ -221,6 +223,19 @@ impl Common {
 }
 
 impl Server {
+    /// Returns the places where the server listens, turned by a hash.
+    pub(super) async fn endpoints(&self, by: u64) -> Result<Vec<Endpoint>, Unresolved> {
+        let (host, port) = match &self.identity.address {
+            Address::Unix(path) => return Ok(vec![Endpoint::Unix(Arc::from(&**path))]),
+            Address::Tcp { host, port } => (host, *port),
+        };
+        if let Ok(ip) = host.parse::<IpAddr>() {
+            return Ok(vec![Endpoint::Tcp((ip, port).into())]);
+        }
+        let ips = self.common.names.resolve(host).await?;
+        Ok(turned(&ips, port, by))
+    }
+
     pub(super) fn succeeded(&self) {
         if self.health.succeeded()
             && let Some(others) = self.common.returned.allow()
@@ -246,6 +261,22 @@ impl Server {
             );
         }
     }
+}
+
+/// Turns the addresses of each family by a hash: hosts whose server is one name with
+/// several addresses spread over them.
+fn turned(ips: &[IpAddr], port: u16, by: u64) -> Vec<Endpoint> {
+    let first_v6 = ips.iter().position(IpAddr::is_ipv6).unwrap_or(ips.len());
+    let (v4, v6) = ips.split_at(first_v6);
+    let mut turned = Vec::with_capacity(ips.len());
+    for family in [v4, v6].into_iter().filter(|family| !family.is_empty()) {
+        let length = family.len();
+        #[expect(clippy::cast_possible_truncation, reason = "any number will do")]
+        let (before, from) = family.split_at(by as usize % length);
+        let family = from.iter().chain(before);
+        turned.extend(family.map(|ip| Endpoint::Tcp(SocketAddr::new(*ip, port))));
+    }
+    turned
 }
 
 impl Identity {

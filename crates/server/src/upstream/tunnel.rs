@@ -14,6 +14,8 @@ use hyper_util::rt::TokioIo;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::{Instant, Sleep, sleep_until};
 
+use super::chosen::Chosen;
+use super::limits::Slot;
 use super::transport::Transport;
 use crate::http::Drain;
 use crate::route::ConnContext;
@@ -25,14 +27,21 @@ pub(crate) struct Tunnel {
     /// Longest time without a byte.
     idle: Duration,
     _at_upstream: AtUpstream,
+    /// Use of the server, until the tunnel ends.
+    _used: (Chosen, Option<Slot>),
 }
 
 impl Tunnel {
-    pub(super) fn new(idle: Duration, at_upstream: AtUpstream) -> Self {
+    pub(super) fn new(
+        idle: Duration,
+        at_upstream: AtUpstream,
+        used: (Chosen, Option<Slot>),
+    ) -> Self {
         Self {
             upstream: None,
             idle,
             _at_upstream: at_upstream,
+            _used: used,
         }
     }
 

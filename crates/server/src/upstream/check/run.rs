@@ -7,7 +7,9 @@ use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep_until, timeout};
 
+use super::probe::probe;
 use super::{Check, Started};
+use crate::shared::Shared;
 use crate::upstream::servers::Server;
 
 /// Checks that workers start, to be run on the background runtime.
@@ -18,9 +20,18 @@ impl Checking {
         Self(started)
     }
 
-    /// Runs checks until this future is dropped. `probe` sends the request of one
-    /// and judges the answer; an error says what is wrong.
-    pub(in crate::upstream) async fn run<P, F>(mut self, probe: P)
+    /// Runs checks until this future is dropped.
+    pub(in crate::upstream) async fn run(self, shared: Arc<Shared>) {
+        let probe = move |server: Arc<Server>, check: Arc<Check>| {
+            let shared = Arc::clone(&shared);
+            async move { probe(&shared, &server, &check.asks).await }
+        };
+        self.run_with(probe).await;
+    }
+
+    /// Runs checks. `probe` sends the request of one and judges the answer; an error
+    /// says what is wrong.
+    pub(super) async fn run_with<P, F>(mut self, probe: P)
     where
         P: Fn(Arc<Server>, Arc<Check>) -> F + Clone + Send + 'static,
         F: Future<Output = Result<(), String>> + Send + 'static,

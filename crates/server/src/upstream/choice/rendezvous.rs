@@ -2,7 +2,9 @@
 
 use std::net::IpAddr;
 
-use crate::site::Address;
+use http::header::{COOKIE, HeaderMap};
+
+use crate::site::{Address, Balance};
 
 /// Returns a hash of a client, by which it keeps its server: of the address, or of
 /// an IPv6 network of 64 bits, in which a client changes its address.
@@ -13,9 +15,17 @@ pub(in crate::upstream) fn client(address: IpAddr) -> u64 {
     }
 }
 
-/// Returns a hash of a cookie's value.
-pub(in crate::upstream) fn cookie(value: &[u8]) -> u64 {
-    hash(&[value])
+/// Returns a hash of the cookie that a site names, if the client sent it.
+pub(in crate::upstream) fn cookie_of(balance: &Balance, fields: &HeaderMap) -> Option<u64> {
+    let Balance::Cookie(name) = balance else {
+        return None;
+    };
+    let fields = fields.get_all(COOKIE).iter();
+    let mut cookies = fields.flat_map(|field| field.as_bytes().split(|byte| *byte == b';'));
+    cookies.find_map(|cookie| {
+        let value = cookie.trim_ascii().strip_prefix(name.as_bytes())?;
+        Some(hash(&[value.strip_prefix(b"=")?]))
+    })
 }
 
 /// Returns the score of a server for a key, by weight (weighted rendezvous hashing).
@@ -106,10 +116,31 @@ mod tests {
         assert_eq!(of("192.0.2.1"), of("::ffff:192.0.2.1"));
     }
 
+    fn cookie(field: &str) -> Option<u64> {
+        let fields = HeaderMap::from_iter([(COOKIE, field.parse().unwrap())]);
+        cookie_of(&Balance::Cookie("session".into()), &fields)
+    }
+
+    #[test]
+    fn the_cookie_is_found_by_its_whole_name() {
+        let value = cookie("session=a1b2c3");
+        assert!(value.is_some());
+        assert_eq!(cookie("a=b; session=a1b2c3; c=d"), value);
+        assert_ne!(cookie("session=a1b2c4"), value);
+        for other in [
+            "sessions=a1b2c3",
+            "a=session=a1b2c3",
+            "session",
+            "Session=a1b2c3",
+        ] {
+            assert_eq!(cookie(other), None, "{other}");
+        }
+    }
+
     #[test]
     fn servers_of_one_configuration_agree() {
         // Values of another version would move all clients during an upgrade.
-        let key = cookie(b"a1b2c3");
+        let key = cookie("session=a1b2c3").unwrap();
         assert_eq!(key, 0xf8ad_83ef_cbc4_9a87);
         assert_eq!(keeps(key, &[(1, 1), (2, 1), (3, 1)]), 3);
     }

@@ -159,7 +159,7 @@ fn takes(retries: &Retries, now: u64) -> usize {
 #[test]
 fn a_server_without_requests_has_three_retries_per_second() {
     let retries = Retries::new(1);
-    assert_eq!(takes(&retries, 1), 3);
+    assert_eq!(takes(&retries, 1), 10);
     assert_eq!(takes(&retries, 1_001), 3);
     assert_eq!(takes(&retries, 1_300), 0);
     assert_eq!(takes(&retries, 1_335), 1);

@@ -5,8 +5,9 @@ use std::time::Duration;
 use http::StatusCode;
 use tokio::time::advance;
 
-use super::super::chosen::{Addresses, Outcome};
+use super::super::chosen::Outcome;
 use super::super::resolve::Unresolved;
+use super::super::transport::Endpoint;
 use super::*;
 use crate::site::{Balance, Scheme, UpstreamServer};
 
@@ -31,7 +32,7 @@ impl Fixture {
         }
     }
 
-    fn by<'a>(&'a self, client: &str, cookie: Option<&'a [u8]>) -> Affinity<'a> {
+    fn by<'a>(&'a self, client: &str, cookie: Option<u64>) -> Affinity<'a> {
         Affinity {
             client: client.parse().unwrap(),
             cookie,
@@ -45,7 +46,7 @@ impl Fixture {
         self.servers.choose(upstream, &by, tried).unwrap()
     }
 
-    fn choose_for(&self, upstream: &Arc<Upstream>, client: &str, cookie: Option<&[u8]>) -> usize {
+    fn choose_for(&self, upstream: &Arc<Upstream>, client: &str, cookie: Option<u64>) -> usize {
         let by = self.by(client, cookie);
         self.servers.choose(upstream, &by, &[]).unwrap().index()
     }
@@ -200,13 +201,12 @@ async fn a_client_keeps_its_server_until_that_is_ejected() {
 async fn a_cookie_keeps_its_server_whoever_sends_it() {
     let fixture = Fixture::new();
     let upstream = three(Balance::Cookie("session".into()));
-    let keeps =
-        |client, cookie: &str| fixture.choose_for(&upstream, client, Some(cookie.as_bytes()));
+    let keeps = |client, cookie| fixture.choose_for(&upstream, client, Some(cookie));
     let servers: HashSet<_> = (0..60)
         .map(|n| {
-            let cookie = format!("{n:x}");
-            let server = keeps("192.0.2.1", &cookie);
-            assert_eq!(keeps("2001:db8::1", &cookie), server);
+            let cookie = rendezvous::mix(n);
+            let server = keeps("192.0.2.1", cookie);
+            assert_eq!(keeps("2001:db8::1", cookie), server);
             server
         })
         .collect();
@@ -279,14 +279,17 @@ async fn addresses_and_sockets_need_no_resolver() {
         ("2001:db8::1:80", "[2001:db8::1]:80"),
     ] {
         let chosen = of(address);
-        let addresses = chosen.addresses().await.unwrap();
-        assert_eq!(addresses, Addresses::Tcp(vec![expected.parse().unwrap()]));
+        let endpoints = chosen.endpoints().await.unwrap();
+        assert_eq!(endpoints, vec![Endpoint::Tcp(expected.parse().unwrap())]);
     }
     let chosen = of("unix:/run/app.sock");
     let path = Path::new("/run/app.sock");
-    assert_eq!(chosen.addresses().await, Ok(Addresses::Unix(path)));
+    assert_eq!(
+        chosen.endpoints().await,
+        Ok(vec![Endpoint::Unix(path.into())])
+    );
     // The resolver is gone: a name fails at once.
-    let failed = of("app.example:80").addresses().await.map(drop);
+    let failed = of("app.example:80").endpoints().await.map(drop);
     assert!(matches!(failed, Err(Unresolved::Failed(_))), "{failed:?}");
 }
 

@@ -1,0 +1,86 @@
+//! Request of an active check, over a connection of its own.
+
+use std::io;
+
+use http::header::{HOST, HeaderValue, USER_AGENT};
+use http::{Method, Request, Uri};
+
+use super::Asks;
+use crate::proxy_protocol::encode_local;
+use crate::shared::Shared;
+use crate::site::{Address, Protocol};
+use crate::upstream::connect::{self, Opened, Target};
+use crate::upstream::failure::Failure;
+use crate::upstream::head;
+use crate::upstream::reach::Site;
+use crate::upstream::servers::Server;
+use crate::upstream::upload::Upload;
+
+/// Asks a server for the path of a check, and judges the status of its answer. The
+/// caller bounds the time.
+pub(super) async fn probe(shared: &Shared, server: &Server, asks: &Asks) -> Result<(), String> {
+    let status = status(shared, server, asks).await;
+    let status = status.map_err(|failure| failure.to_string())?;
+    match asks.check.status.contains(&status) {
+        true => Ok(()),
+        false => Err(format!("answered with {status}")),
+    }
+}
+
+async fn status(shared: &Shared, server: &Server, asks: &Asks) -> Result<u16, Failure> {
+    let (address, options) = (&server.identity.address, asks.upstream.options());
+    let site = Site {
+        shared,
+        upstream: &asks.upstream,
+        host: &asks.host,
+        tenant: &asks.tenant,
+    };
+    let tls = site.tls(address, options.protocol).await;
+    let tls = tls.map_err(Failure::Settings)?;
+    let endpoints = server.endpoints(0).await;
+    let endpoints = endpoints.map_err(|why| Failure::Connect(io::Error::other(why)))?;
+    let endpoint = &endpoints[0];
+    let socket = site.judge(endpoint).await?;
+    let header = options.proxy_protocol.map(encode_local);
+    let target = Target {
+        endpoint,
+        socket: socket.as_ref(),
+        header: header.unwrap_or_default(),
+        tls: tls.as_deref(),
+        http2: options.protocol == Protocol::Http2,
+    };
+    let (mut head, body) = request(asks, address)?.into_parts();
+    let opened = connect::open(&target, options.timeouts.connect).await?;
+    let answered = match opened {
+        Opened::One(mut one) => {
+            let request = Request::from_parts(head, body);
+            let answered = one.sender.send_request(request).await;
+            one.task.abort();
+            answered
+        }
+        Opened::Two(mut shared) => {
+            head::for_http2(&mut head, tls.is_some()).map_err(Failure::Refused)?;
+            let request = Request::from_parts(head, body);
+            shared.sender.send_request(request).await
+        }
+    };
+    let answered = answered.map_err(|error| Failure::Answer(error.into()))?;
+    Ok(answered.status().as_u16())
+}
+
+fn request(asks: &Asks, address: &Address) -> Result<Request<Upload>, Failure> {
+    let wrong = |_| Failure::Settings(format!("{} is no path for a check", asks.check.path));
+    let mut request = Request::new(Upload::default());
+    *request.method_mut() = Method::GET;
+    *request.uri_mut() = Uri::try_from(&*asks.check.path).map_err(wrong)?;
+    let host = match (&asks.upstream.options().host, address) {
+        (Some(host), _) => host.clone(),
+        (None, Address::Tcp { .. }) => HeaderValue::try_from(address.to_string())
+            .map_err(|_| Failure::Settings(format!("{address} is no host")))?,
+        (None, Address::Unix(_)) => HeaderValue::from_static("localhost"),
+    };
+    let fields = request.headers_mut();
+    fields.insert(HOST, host);
+    fields.insert(USER_AGENT, HeaderValue::from_static("sekisho-check"));
+    Ok(request)
+}

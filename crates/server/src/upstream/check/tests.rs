@@ -1,0 +1,162 @@
+use std::time::Duration;
+
+use tokio::time::{Instant, sleep};
+
+use super::super::servers::{Background, Servers};
+use super::*;
+use crate::metrics::Metrics;
+use crate::site::{Address, Scheme, UpstreamOptions, UpstreamServer};
+
+struct Fixture {
+    servers: Servers,
+    host: HostName,
+    tenant: Tenant,
+    /// Checks that were sent, and what they find.
+    sent: Arc<AtomicUsize>,
+    is_healthy: Arc<AtomicBool>,
+}
+
+impl Fixture {
+    fn new() -> Self {
+        let (servers, background) = Servers::new(Arc::new(Metrics::default()), Vec::new());
+        let sent = Arc::new(AtomicUsize::new(0));
+        let is_healthy = Arc::new(AtomicBool::new(true));
+        let Background { checking, .. } = background;
+        let (count, finds) = (Arc::clone(&sent), Arc::clone(&is_healthy));
+        tokio::spawn(checking.run_with(move |_, _| {
+            count.fetch_add(1, Ordering::SeqCst);
+            let found = finds.load(Ordering::SeqCst);
+            async move { if found { Ok(()) } else { Err("sick".into()) } }
+        }));
+        Self {
+            servers,
+            host: HostName::parse("a.example").unwrap(),
+            tenant: Tenant::default(),
+            sent,
+            is_healthy,
+        }
+    }
+
+    /// Sends a request; returns the index of its server.
+    fn request(&self, upstream: &Arc<Upstream>) -> usize {
+        let by = Affinity {
+            client: [192, 0, 2, 1].into(),
+            cookie: None,
+            host: &self.host,
+            tenant: &self.tenant,
+        };
+        self.servers.choose(upstream, &by, &[]).unwrap().index()
+    }
+
+    fn sent(&self) -> usize {
+        self.sent.swap(0, Ordering::SeqCst)
+    }
+
+    fn running(&self, upstream: &Arc<Upstream>) -> usize {
+        let address = &upstream.servers[0].address;
+        let server = self.servers.server(address, upstream.options());
+        server.common.checks.running.load(Ordering::SeqCst)
+    }
+}
+
+fn upstream(hosts: &[String], path: &str) -> Arc<Upstream> {
+    let server = |host: &String| UpstreamServer {
+        address: Address::Tcp {
+            host: (&**host).into(),
+            port: 80,
+        },
+        weight: 1,
+    };
+    Arc::new(Upstream {
+        servers: hosts.iter().map(server).collect(),
+        scheme: Scheme::Http,
+        is_bound: true,
+        options: Some(Box::new(UpstreamOptions {
+            check: Some(ActiveCheck {
+                path: path.into(),
+                interval: Duration::from_secs(10),
+                timeout: Duration::from_secs(1),
+                status: 200..=299,
+            }),
+            ..UpstreamOptions::of_scheme(Scheme::Http).clone()
+        })),
+    })
+}
+
+fn one(path: &str) -> Arc<Upstream> {
+    upstream(&["10.0.0.1".into()], path)
+}
+
+/// Lets tasks run until this long from now, a little after what is due then.
+async fn pass(seconds: u64) {
+    sleep(Duration::from_secs(seconds) + Duration::from_millis(1)).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn sites_with_one_check_share_it() {
+    let fixture = Fixture::new();
+    fixture.request(&one("/health"));
+    fixture.request(&one("/health"));
+    pass(0).await;
+    assert_eq!(fixture.sent(), 1);
+    fixture.request(&one("/other"));
+    pass(0).await;
+    assert_eq!(fixture.sent(), 1);
+    assert_eq!(fixture.running(&one("/health")), 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_check_runs_while_it_is_used_and_a_minute_longer() {
+    let fixture = Fixture::new();
+    let upstream = one("/health");
+    fixture.request(&upstream);
+    let begun = Instant::now();
+    pass(50).await;
+    assert_eq!(fixture.sent(), 6);
+    fixture.request(&upstream);
+    pass(120).await;
+    assert_eq!(fixture.running(&upstream), 0, "{:?}", begun.elapsed());
+    fixture.sent();
+    fixture.request(&upstream);
+    pass(0).await;
+    assert_eq!(fixture.sent(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn two_failures_take_a_server_out_and_one_success_brings_it_back() {
+    let fixture = Fixture::new();
+    let checked = upstream(&["10.0.0.1".into(), "10.0.0.2".into()], "/health");
+    let all = |fixture: &Fixture| -> Vec<_> {
+        let mut chosen: Vec<_> = (0..50).map(|_| fixture.request(&checked)).collect();
+        chosen.sort_unstable();
+        chosen.dedup();
+        chosen
+    };
+    // The second server is checked as well: its check starts healthy.
+    assert_eq!(all(&fixture), [0, 1]);
+    pass(1).await;
+    fixture.is_healthy.store(false, Ordering::SeqCst);
+    pass(10).await;
+    assert_eq!(all(&fixture), [0, 1]);
+    pass(10).await;
+    // Both are down: one is asked all the same.
+    assert_eq!(all(&fixture).len(), 1);
+    fixture.is_healthy.store(true, Ordering::SeqCst);
+    pass(10).await;
+    assert_eq!(all(&fixture), [0, 1]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn checks_are_bounded() {
+    let fixture = Fixture::new();
+    for n in 0..MOST + 10 {
+        fixture.request(&upstream(&[format!("10.1.{}.{}", n / 256, n % 256)], "/"));
+    }
+    pass(0).await;
+    assert_eq!(fixture.sent(), MOST);
+    pass(120).await;
+    fixture.sent();
+    fixture.request(&one("/"));
+    pass(0).await;
+    assert_eq!(fixture.sent(), 1);
+}
