@@ -1,6 +1,7 @@
 //! Server in front of a scripted upstream, and clients that write raw bytes.
 
 use std::io;
+use std::net::SocketAddr;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -39,8 +40,22 @@ impl World {
         Self::of_ca(TestCa::new(), limits, sites)
     }
 
+    /// Starts a server that asks this name server.
+    pub(crate) fn resolving(at: SocketAddr, limits: Limits, sites: &[(&str, &str)]) -> Self {
+        Self::build(TestCa::new(), vec![at], limits, sites)
+    }
+
     /// Starts a server whose hosts have certificates of this CA.
     pub(crate) fn of_ca(ca: TestCa, limits: Limits, sites: &[(&str, &str)]) -> Self {
+        Self::build(ca, Vec::new(), limits, sites)
+    }
+
+    fn build(
+        ca: TestCa,
+        name_servers: Vec<SocketAddr>,
+        limits: Limits,
+        sites: &[(&str, &str)],
+    ) -> Self {
         let names: Vec<&str> = sites.iter().map(|(name, _)| *name).collect();
         let pair = ca.issue(&names, Key::P256);
         let records = sites.iter().map(|(name, site)| {
@@ -52,10 +67,11 @@ impl World {
             });
             found
         });
-        let setup = Setup {
+        let mut setup = Setup {
             allow: vec!["127.0.0.0/8".into(), "unix:/tmp".into()],
             ..Setup::limits(limits)
         };
+        setup.settings.name_servers = name_servers;
         let running = start(Scripted::new(records), &setup);
         Self { ca, running }
     }
@@ -103,6 +119,11 @@ impl Upstream {
         Self(TcpListener::bind(("127.0.0.1", 0)).await.unwrap())
     }
 
+    /// Takes a listener of the test.
+    pub(crate) fn of(listener: TcpListener) -> Self {
+        Self(listener)
+    }
+
     /// Returns its address with port.
     pub(crate) fn address(&self) -> String {
         self.0.local_addr().unwrap().to_string()
@@ -117,6 +138,11 @@ impl Upstream {
     pub(crate) async fn accept(&self) -> Wire<TcpStream> {
         let (socket, _) = patiently(self.0.accept()).await.unwrap();
         Wire::new(socket)
+    }
+
+    /// Accepts a connection, whenever one comes.
+    pub(crate) async fn accept_any(&self) -> Wire<TcpStream> {
+        Wire::new(self.0.accept().await.unwrap().0)
     }
 
     /// Asserts that no connection waits.
