@@ -190,3 +190,128 @@ fn a_root_that_is_not_allowed_is_refused_and_listed() {
     assert!(listed.contains("1 hosts are answered with 503"), "{listed}");
     assert!(listed.contains("a.example: root "), "{listed}");
 }
+
+#[test]
+fn a_site_is_a_document_or_a_short_form() {
+    let sandbox = Sandbox::new();
+    sandbox.allow(&[".", "127.0.0.1:3000-3999", "unix:run"]);
+    let set = |args: &[&str]| sandbox.ok(&[&["host", "set", "a.example"], args].concat());
+    let site = || sandbox.json(&["host", "show", "a.example", "--json"])["site"].clone();
+    set(&["--upstream", "http://127.0.0.1:3000"]);
+    assert_eq!(site(), json!({ "upstream": "http://127.0.0.1:3000" }));
+    set(&["--status", "503"]);
+    assert_eq!(site(), json!({ "status": 503 }));
+    sandbox.write("text", "Closed.\n");
+    set(&["--status", "451", "--text", "text"]);
+    assert_eq!(site(), json!({ "status": 451, "text": "Closed.\n" }));
+
+    let document = json!({
+        "root": sandbox.path("www/{tenant}"),
+        "paths": [{ "path": "/api", "upstream": "http://127.0.0.1:3001", "strip": true }],
+        "hsts": { "max_age": 3600 },
+    });
+    sandbox.write("site.json", &format!("{document:#}"));
+    set(&["--tenant", "anna", "--site", "site.json"]);
+    assert_eq!(site(), document);
+    sandbox.write("site.json", &site().to_string());
+    let before = sandbox.json(&["host", "show", "a.example", "--json"])["version"].clone();
+    set(&["--site", "site.json"]);
+    let after = sandbox.json(&["host", "show", "a.example", "--json"])["version"].clone();
+    assert_eq!(before, after, "what is the same is not written");
+
+    // A folder depends on the tenant.
+    let args = ["host", "set", "a.example", "--tenant", "a/b"];
+    let refused = sandbox.run(&args);
+    assert_eq!(refused.code, Some(2), "{}", refused.err);
+    assert!(
+        refused.err.contains("{tenant} stands for \"a/b\""),
+        "{}",
+        refused.err
+    );
+}
+
+#[test]
+fn a_wrong_document_is_refused_by_its_path_of_keys() {
+    let sandbox = Sandbox::new();
+    for (document, expected) in [
+        ("{", "can't be read: EOF"),
+        (
+            r#"{"paths": [{"path": "/", "upstream": {"servers": ["x"]}}]}"#,
+            "`paths[0].upstream.servers[0]`: \"x\" is no URL of a server; write",
+        ),
+    ] {
+        sandbox.write("site.json", document);
+        let ran = sandbox.run(&["host", "set", "a.example", "--site", "site.json"]);
+        assert_eq!(ran.code, Some(2), "{}", ran.err);
+        assert!(ran.err.contains(expected), "{}", ran.err);
+    }
+    sandbox.write("site.json", &" ".repeat(1 << 20));
+    let error = sandbox.fails(&["host", "set", "a.example", "--site", "site.json"]);
+    assert!(
+        error.contains("site.json has more than the 65536 bytes"),
+        "{error}"
+    );
+    sandbox.fails(&["host", "set", "a.example", "--site", "missing.json"]);
+    assert!(!sandbox.path("hosts.db").exists(), "nothing was created");
+}
+
+#[test]
+fn an_upstream_that_is_not_allowed_is_refused_and_listed() {
+    let sandbox = Sandbox::new();
+    let refused = |url: &str| {
+        let error = sandbox.fails(&["host", "set", "a.example", "--upstream", url]);
+        assert!(
+            error.contains("outside of the networks and sockets"),
+            "{url}: {error}"
+        );
+    };
+    refused("http://127.0.0.1:3000");
+    refused("unix:/run/a.sock");
+    sandbox.allow(&["0.0.0.0/0"]);
+    refused("http://169.254.169.254");
+    refused("http://[::ffff:169.254.169.254]");
+    sandbox.ok(&[
+        "host",
+        "set",
+        "a.example",
+        "--upstream",
+        "http://127.0.0.1:3000",
+    ]);
+    assert!(!sandbox.ok(&["check"]).contains("503"));
+    sandbox.allow(&["10.0.0.0/8"]);
+    let listed = sandbox.ok(&["check"]);
+    assert!(listed.contains("1 hosts are answered with 503"), "{listed}");
+    assert!(
+        listed.contains("a.example: upstream 127.0.0.1:3000: "),
+        "{listed}"
+    );
+}
+
+#[test]
+fn a_document_that_can_not_be_read_is_listed() {
+    let sandbox = Sandbox::new();
+    for name in ["a.example", "b.example", "c.example"] {
+        sandbox.ok(&["host", "set", name, "--status", "404"]);
+    }
+    let store = rusqlite::Connection::open(sandbox.path("hosts.db")).expect("a store");
+    for (name, format, document) in [
+        ("a.example", 7, r#"{"status": 404}"#),
+        ("b.example", 2, r#"{"status": 404, "rate": {"client": -1}}"#),
+    ] {
+        let changed = store.execute(
+            "UPDATE hosts SET site_format = ?1, site = ?2 WHERE pattern = ?3",
+            (format, document, name),
+        );
+        assert_eq!(changed, Ok(1));
+    }
+    let listed = sandbox.ok(&["check"]);
+    assert!(listed.contains("2 hosts are not served"), "{listed}");
+    assert!(
+        listed.contains("a.example: the site has format 7"),
+        "{listed}"
+    );
+    assert!(
+        listed.contains("b.example: `rate.client`: -1 is out of range"),
+        "{listed}"
+    );
+}

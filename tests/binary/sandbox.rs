@@ -59,6 +59,19 @@ impl Sandbox {
         fs::set_permissions(self.path(name), mode).expect("ours");
     }
 
+    /// Replaces `[sites] allow`.
+    pub(crate) fn allow(&self, entries: &[&str]) {
+        let file = self.path("sekisho.toml");
+        let config = fs::read_to_string(&file).expect("a file");
+        let lines = config
+            .lines()
+            .map(|line| match line.starts_with("allow = ") {
+                true => format!("allow = {entries:?}\n"),
+                false => format!("{line}\n"),
+            });
+        fs::write(&file, lines.collect::<String>()).expect("a file");
+    }
+
     /// Writes a page of the default site.
     pub(crate) fn page(&self, host: &str, text: &str) {
         self.write(&format!("www/{host}/index.html"), text);

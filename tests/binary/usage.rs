@@ -79,14 +79,8 @@ fn wrong_usage_exits_with_2_and_says_what() {
             "cannot be used with",
         ),
         (
-            &[
-                "host",
-                "set",
-                "a.example",
-                "--upstream",
-                "http://127.0.0.1:1",
-            ],
-            "--upstream is not built yet",
+            &["host", "set", "a.example", "--upstream", "127.0.0.1:1"],
+            "`upstream`: \"127.0.0.1:1\" is no URL of a server",
         ),
         (
             &["host", "set", "a.example", "--redirect", "nonsense"],

@@ -4,6 +4,7 @@
 
 mod common;
 
+use std::path::Path;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -12,7 +13,7 @@ use sekisho_certs::{
     ClientCa, Found, HostName, LoadedHost, Lookup, LookupSettings, NeverObtain, OpenKey, Published,
     TlsPolicy,
 };
-use sekisho_server::site::Site;
+use sekisho_server::site::{Allowed, Guard, OwnFiles, Site};
 use sekisho_server::tickets::Ring;
 use sekisho_server::{Publisher, VirtualHost};
 use sekisho_testkit::{Key, TestCa};
@@ -33,22 +34,30 @@ async fn an_endpoint_weighs_what_it_takes() {
     let with_site = host("a.example", &[(&pair, Key::P256)]);
     let mut without_site = with_site.clone();
     without_site.record.site = None;
-    for found in [with_site, without_site.clone()] {
-        let has_site = found.record.site.is_some();
-        let (grown, charged) = measure(found, vec![TlsPolicy::default()]).await;
-        let ratio = charged / grown;
-        println!("site {has_site}: {grown:.0} bytes each, charged {charged:.0}, {ratio:.3}");
-        assert!((0.85..=1.15).contains(&ratio), "{ratio}");
+    let default = || vec![TlsPolicy::default()];
+    assert_exact("redirect", measure(with_site.clone(), default()).await);
+    let plain = assert_exact("no site", measure(without_site.clone(), default()).await);
+    for (name, json) in SITES {
+        let mut found = with_site.clone();
+        found.record.site = Some(Site::to_stored(json, &found.record.tenant).unwrap());
+        let added = assert_exact(name, measure(found, default()).await) - plain;
+        println!("{name} adds {added:.0} bytes");
+        assert!(*name != "upstream" || added <= 300.0, "{added:.0}");
     }
     let own: Vec<_> = (0..CLIENT_CAS).map(|_| with_client_ca()).collect();
-    let (grown, charged) = measure(without_site.clone(), own).await;
-    let ratio = charged / grown;
-    println!("a client CA of its own: {grown:.0} bytes each, charged {charged:.0}, {ratio:.3}");
-    assert!((0.85..=1.15).contains(&ratio), "{ratio}");
+    let measured = measure(without_site.clone(), own).await;
+    assert_exact("a client CA of its own", measured);
     // Which host leaves the cache last is not known: each is charged with the whole.
     let (grown, charged) = measure(without_site, vec![with_client_ca()]).await;
     println!("a client CA that all share: {grown:.0} bytes each, charged {charged:.0}");
     assert!(grown < 1000.0 && grown < charged, "{grown}");
+}
+
+fn assert_exact(name: &str, (grown, charged): (f64, f64)) -> f64 {
+    let ratio = charged / grown;
+    println!("{name}: {grown:.0} bytes each, charged {charged:.0}, {ratio:.3}");
+    assert!((0.85..=1.15).contains(&ratio), "{name}: {ratio}");
+    grown
 }
 
 fn with_client_ca() -> TlsPolicy {
@@ -62,7 +71,9 @@ fn with_client_ca() -> TlsPolicy {
 /// Returns the bytes that one endpoint allocates, and its weight. Endpoints have
 /// these policies in turn.
 async fn measure(found: Found<OpenKey>, policies: Vec<TlsPolicy>) -> (f64, f64) {
-    let publisher = Publisher::new(Arc::new(Ring::random()), Site::not_found(), Arc::default());
+    let allowed = Allowed::parse(&["/srv", "0.0.0.0/0"], Path::new("/")).unwrap();
+    let guard = Arc::new(Guard::new(allowed, OwnFiles::default()));
+    let publisher = Publisher::new(Arc::new(Ring::random()), Site::not_found(), guard);
     let measured = Arc::new(Mutex::new((0.0, 0.0)));
     let result = Arc::clone(&measured);
     let settings = LookupSettings {
@@ -104,3 +115,46 @@ fn allocated() -> usize {
     epoch::advance().unwrap();
     stats::allocated::read().unwrap()
 }
+
+/// Sites by what they have many of.
+const SITES: &[(&str, &str)] = &[
+    ("upstream", r#"{"upstream": "http://127.0.0.1:3000"}"#),
+    (
+        "named upstream",
+        r#"{"upstream": "https://shop.customers.internal.example:8443"}"#,
+    ),
+    ("root", r#"{"root": "/srv/www/customers/{host}"}"#),
+    (
+        "text",
+        r#"{"status": 503, "text": "This shop is closed. Please come back later."}"#,
+    ),
+    (
+        "options",
+        r#"{
+          "upstream": {
+            "servers": ["https://10.0.0.1", {"url": "https://10.0.0.2", "weight": 3}],
+            "tls": {"name": "app.internal"}, "host": "app.internal",
+            "balance": {"cookie": "server"}, "check": {"path": "/health"},
+            "tenant_field": "X-Customer", "timeouts": {"idle": "2m"}
+          },
+          "request": {"set": {"X-One": "some value", "X-Two": "another value"}},
+          "response": {"set": {"X-Frame-Options": "DENY"}, "remove": ["Server", "X-Powered-By"]},
+          "hsts": {"max_age": 31536000, "subdomains": true}, "errors": "/srv/errors/{host}",
+          "cache": {"text/css": "max-age=3600", "image/*": "max-age=86400", "*/*": "no-cache"},
+          "rate": {"client": 50}, "allow": ["10.0.0.0/8", "fd00::/8"], "deny": ["192.0.2.0/24"]
+        }"#,
+    ),
+    (
+        "paths",
+        r#"{
+          "hsts": {"max_age": 31536000}, "root": "/srv/www",
+          "paths": [
+            {"path": "/application/one", "upstream": "http://10.0.0.1:3000", "strip": true},
+            {"path": "/application/two", "upstream": "http://10.0.0.2:3000"},
+            {"path": "/application/three", "upstream": "http://10.0.0.3:3000"},
+            {"path": "/application/four", "root": "/srv/four", "try": ["{path}", "/index.html"]},
+            {"path": "/old", "redirect": "https://new.example"}, {"path": "/gone", "status": 410}
+          ]
+        }"#,
+    ),
+];

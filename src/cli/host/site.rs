@@ -49,15 +49,22 @@ struct Way {
 }
 
 impl SiteArgs {
-    /// Reads the files that are named, and makes the document.
+    /// Reads the files that are named, makes the document, and checks its keys.
     ///
     /// # Errors
-    /// If a file can't be read.
+    /// If a file can't be read, or a key is wrong.
     pub(super) fn read(&self) -> Result<Chosen> {
+        let chosen = self.made()?;
+        if let Chosen::Document(json) = &chosen {
+            parsed(json, &any_tenant()?)?;
+        }
+        Ok(chosen)
+    }
+
+    fn made(&self) -> Result<Chosen> {
         let way = &self.way;
         let document = if let Some(file) = &way.document {
-            let text = text_of(file).context("--site")?;
-            return Ok(Chosen::Document(text));
+            return Ok(Chosen::Document(text_of(file).context("--site")?));
         } else if let Some(url) = &way.upstream {
             json!({ "upstream": url })
         } else if let Some(root) = &way.root {
@@ -107,14 +114,13 @@ pub(super) enum Chosen {
 }
 
 impl Chosen {
-    /// Checks the document as far as no tenant is needed, before a store is
-    /// created: its keys, and what the servers of this configuration allow.
+    /// Checks what the servers of this configuration allow, before a store is
+    /// created.
     pub(super) fn check(&self, config: &Config, tenant: Option<&Tenant>) -> Result<()> {
         let Self::Document(json) = self else {
             return Ok(());
         };
-        // A folder by tenant is judged once the record is known.
-        let any = Tenant::parse("tenant").map_err(Usage)?;
+        let any = any_tenant()?;
         let site = parsed(json, tenant.unwrap_or(&any))?;
         let addresses = Arc::new(config.own_addresses());
         let guard = Guard::new(config.allowed.clone(), config.own_files());
@@ -147,11 +153,20 @@ impl Chosen {
             Self::Default => record.site = None,
             Self::Document(json) => {
                 let site = site::Site::to_stored(json, &record.tenant);
-                record.site = Some(site.map_err(|error| Usage(error.to_string()))?);
+                let mut site = site.map_err(|error| Usage(error.to_string()))?;
+                // Without the spaces of the file.
+                site.json = document(&site).to_string().into();
+                record.site = Some(site);
             }
         }
         Ok(())
     }
+}
+
+/// Returns a tenant in place of the record's, which is not known before the
+/// store is opened.
+fn any_tenant() -> Result<Tenant> {
+    Ok(Tenant::parse("tenant").map_err(Usage)?)
 }
 
 fn parsed(json: &str, tenant: &Tenant) -> Result<site::Site> {

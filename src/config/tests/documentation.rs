@@ -69,6 +69,17 @@ fn the_example_is_taken() {
 }
 
 #[test]
+fn the_example_of_a_site_is_taken() {
+    let sites = include_str!("../../../docs/sites.md");
+    let example = sites.split("```toml\n").nth(1).unwrap();
+    parse(&format!(
+        "{MINIMAL}{}",
+        example.split("```").next().unwrap()
+    ))
+    .unwrap();
+}
+
+#[test]
 fn the_examples_of_acme_are_taken() {
     let chapters = DOCUMENTATION.split("\n## [acme").skip(1);
     let examples: Vec<_> = chapters

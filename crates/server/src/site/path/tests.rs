@@ -1,5 +1,10 @@
 use std::sync::Arc;
 
+use percent_encoding::percent_decode_str;
+use proptest::collection::vec;
+use proptest::prelude::{Strategy, prop_assert, prop_assert_eq, proptest};
+use proptest::sample::select;
+
 use super::super::rule::{Action, RuleOptions};
 use super::*;
 
@@ -169,4 +174,36 @@ fn a_candidate_takes_the_decoded_path() {
     }
     let slash = parse("/a%2Fb").unwrap();
     assert!(slash.tried(&around("", ".html")).has_encoded_slash());
+}
+
+proptest! {
+    #[test]
+    fn the_forwarded_path_is_the_matched_one(pieces in vec(piece(), 0..12)) {
+        let raw = format!("/{}", pieces.concat());
+        let Some(path) = parse(&raw) else { return Ok(()) };
+        // An upstream that decodes once finds what the rules matched.
+        let kept = path.encoded().replace("%2f", "%252f").replace("%2F", "%252F");
+        let kept = kept.replace("%5c", "%255c").replace("%5C", "%255C");
+        let decoded = percent_decode_str(&kept).decode_utf8().unwrap();
+        prop_assert_eq!(&*decoded, path.as_str(), "{}", raw);
+        // One that cleans the path changes nothing.
+        let again = parse(path.encoded()).unwrap();
+        prop_assert_eq!(again.as_str(), path.as_str());
+        prop_assert_eq!(again.encoded(), path.encoded());
+        prop_assert_eq!(again.has_encoded_slash(), path.has_encoded_slash());
+        // One that takes encoded slashes for slashes climbs nowhere.
+        let slashed = path.encoded().to_lowercase().replace("%2f", "/").replace("%5c", "/");
+        let slashed = percent_decode_str(&slashed).decode_utf8_lossy();
+        let mut names = slashed.split('/').filter_map(|name| name.split(';').next());
+        prop_assert!(names.all(|name| name != "." && name != ".."), "{}", slashed);
+        prop_assert!(!slashed.contains('\0') && !path.encoded().contains("//"));
+    }
+}
+
+fn piece() -> impl Strategy<Value = &'static str> {
+    select(&[
+        "/", "//", ".", "..", "a", "B", ";", ";v=1", "%2f", "%2F", "%5c", "%5C", "\\", "%2e",
+        "%2E", "%25", "%252f", "%252e", "%00", "%20", "%0a", "%3b", "%3B", "%c3%bc", "ü", "%ff",
+        "%", "%4", "\"", "{", "+", "%2B", "@", ":", "~", "%7e", "*", "%61",
+    ])
 }
