@@ -38,7 +38,7 @@ pub(super) fn rules(raw: RawSite, base: Option<&Path>) -> Checked<Arc<[Rule]>> {
         top.rewrite.refuse()?;
     }
     for (index, raw) in paths.into_iter().enumerate() {
-        let rule = path_rule(raw, index, (&top.options, shared.as_ref()), base);
+        let rule = path_rule(raw.0, index, (&top.options, shared.as_ref()), base);
         let rule = rule.and_then(|rule| match is_taken(&rules, &rule.prefix) {
             true => Err(Wrong::new(TWICE)).below("path"),
             false => Ok(rule),

@@ -9,7 +9,7 @@ use serde::{Deserialize, Deserializer};
 
 use super::MAX_DOCUMENT;
 use super::error::{SiteError, Wrong};
-pub(crate) use forms::{Pairs, TextOr};
+pub(crate) use forms::{Pairs, Table, TextOr};
 pub(crate) use upstream::{RawCheck, RawCookie, RawServer, RawTimeouts, RawTls, RawUpstream};
 pub use wording::reworded;
 
@@ -30,13 +30,13 @@ macro_rules! with_rule {
             strip: Option<bool>,
             add: Option<String>,
             r#try: Option<Vec<String>>,
-            request: Option<RawFields>,
-            response: Option<RawFields>,
-            hsts: Option<RawHsts>,
+            request: Option<Table<RawFields>>,
+            response: Option<Table<RawFields>>,
+            hsts: Option<Table<RawHsts>>,
             cache: Option<Pairs>,
             errors: Option<String>,
             body_limit: Option<String>,
-            rate: Option<RawRate>,
+            rate: Option<Table<RawRate>>,
             allow: Option<Vec<String>>,
             deny: Option<Vec<String>>,
         }
@@ -75,7 +75,7 @@ macro_rules! with_rule {
 
 with_rule! {
     /// Keys of a site as written.
-    pub struct RawSite { paths: Option<Vec<RawPath>> }
+    pub struct RawSite { paths: Option<Vec<Table<RawPath>>> }
     /// Keys of an item of `paths`.
     pub(crate) struct RawPath { path: Option<String> }
 }
@@ -89,7 +89,8 @@ impl RawSite {
     where
         D::Error: std::fmt::Display,
     {
-        serde_path_to_error::deserialize(from).map_err(|error| {
+        let read = serde_path_to_error::deserialize(from).map(|Table(raw)| raw);
+        read.map_err(|error| {
             let key = wording::keys(error.path());
             let problem = wording::reworded(&error.inner().to_string());
             Wrong::at(key, problem).into()
@@ -102,7 +103,7 @@ impl RawSite {
             return Err(SiteError::TooLong(json.len()));
         }
         // Paths of keys are noted only for a document that has an error.
-        if let Ok(raw) = serde_json::from_str(json) {
+        if let Ok(Table(raw)) = serde_json::from_str(json) {
             return Ok(raw);
         }
         // Tells a text that is no JSON from one with wrong keys.
@@ -175,13 +176,13 @@ pub(crate) struct RawRewrite {
 /// Keys that a path takes from the top level unless it has its own.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct RawOptions {
-    pub(crate) request: Option<RawFields>,
-    pub(crate) response: Option<RawFields>,
-    pub(crate) hsts: Option<RawHsts>,
+    pub(crate) request: Option<Table<RawFields>>,
+    pub(crate) response: Option<Table<RawFields>>,
+    pub(crate) hsts: Option<Table<RawHsts>>,
     pub(crate) cache: Option<Pairs>,
     pub(crate) errors: Option<String>,
     pub(crate) body_limit: Option<String>,
-    pub(crate) rate: Option<RawRate>,
+    pub(crate) rate: Option<Table<RawRate>>,
     pub(crate) allow: Option<Vec<String>>,
     pub(crate) deny: Option<Vec<String>>,
 }

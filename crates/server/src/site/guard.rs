@@ -317,3 +317,6 @@ fn real_path(open: &impl AsFd) -> io::Result<PathBuf> {
 fn descriptor(open: &impl AsFd) -> PathBuf {
     format!("/proc/self/fd/{}", open.as_fd().as_raw_fd()).into()
 }
+
+#[cfg(test)]
+mod tests;

@@ -64,10 +64,13 @@ impl<'a> SitePath<'a> {
                 parts.end();
             }
         }
+        // The segment that held one may have been removed since.
+        let is_left = |digits| parts.encoded.to_ascii_lowercase().contains(digits);
+        let has_encoded_slash = parts.has_encoded_slash && (is_left("%2f") || is_left("%5c"));
         Some(Self {
             decoded: parts.decoded.into(),
             encoded: parts.encoded.into(),
-            has_encoded_slash: parts.has_encoded_slash,
+            has_encoded_slash,
         })
     }
 

@@ -40,238 +40,7 @@ fn a_document_has_the_oldest_format_that_suffices() {
 
 #[test]
 fn an_error_names_the_path_of_its_key() {
-    for (json, expected) in [
-        ("{", "can't be read: EOF while parsing"),
-        (r#"{"status": 404} x"#, "can't be read: trailing characters"),
-        (
-            r#"{"statsu": 404}"#,
-            "`statsu`: unknown key `statsu`; did you mean `status`?",
-        ),
-        (
-            r#"{"status": 404, "status": 503}"#,
-            "`status`: a key stands twice",
-        ),
-        (
-            r#"{"status": 404, "text": 1}"#,
-            "`text`: invalid type: integer `1`, expected a text",
-        ),
-        (
-            r#"{"status": 404.5}"#,
-            "`status`: invalid type: floating point `404.5`, expected a whole number",
-        ),
-        (r#"{"root": "/a", "text": "x"}"#, "`text`: only a `status`"),
-        (
-            r#"{"paths": [{"status": 404}]}"#,
-            "`paths[0].path`: is missing",
-        ),
-        (
-            r#"{"paths": [{"path": "/a"}]}"#,
-            "`paths[0]`: a site has exactly one of",
-        ),
-        (
-            r#"{"paths": [{"path": "/a/", "status": 404}]}"#,
-            "`paths[0].path`: \"/a/\" ends with a slash",
-        ),
-        (
-            r#"{"paths": [{"path": "a", "status": 404}]}"#,
-            "`paths[0].path`: \"a\" is no plain path",
-        ),
-        (
-            r#"{"paths": [{"path": "/a%20", "status": 404}]}"#,
-            "`paths[0].path`",
-        ),
-        (
-            r#"{"paths": [{"path": "/a/../b", "status": 404}]}"#,
-            "`paths[0].path`",
-        ),
-        (
-            r#"{"paths": [{"path": "/a//b", "status": 404}]}"#,
-            "`paths[0].path`",
-        ),
-        (
-            r#"{"paths": [{"path": "/a", "status": 404}, {"path": "/a", "status": 404}]}"#,
-            "`paths[1].path`: the path stands twice",
-        ),
-        (
-            r#"{"status": 404, "paths": [{"path": "/", "status": 404}]}"#,
-            "`paths[0].path`: the path stands twice",
-        ),
-        (
-            r#"{"paths": [{"path": "/a", "status": 200}]}"#,
-            "`paths[0].status`: 200 is not",
-        ),
-        (
-            r#"{"paths": [{"path": "/a", "redirect": "x"}]}"#,
-            "`paths[0].redirect`: \"x\" is no absolute",
-        ),
-        (
-            r#"{"paths": [{"path": "/", "status": 404}, {"path": "/b", "status": 404}, {"path": "/a", "upstream": {"servers": ["a:80"]}}]}"#,
-            "`paths[2].upstream.servers[0]`: \"a:80\" is no URL of a server; write \"http://127.0.0.1:3000\"",
-        ),
-        (
-            r#"{"upstream": 1}"#,
-            "`upstream`: invalid type: integer `1`, expected a text in quotes or a table",
-        ),
-        (
-            r#"{"upstream": {}}"#,
-            "`upstream.servers`: write 1 to 32 servers",
-        ),
-        (
-            r#"{"upstream": {"servers": ["http://a", "https://b"]}}"#,
-            "`upstream.servers[1]`: all servers of an upstream have the same scheme",
-        ),
-        (
-            r#"{"upstream": {"servers": ["http://a", "http://A:80"]}}"#,
-            "`upstream.servers[1]`: the server stands twice",
-        ),
-        (
-            r#"{"upstream": {"servers": [{"url": "http://a", "weight": 0}]}}"#,
-            "`upstream.servers[0].weight`: 0 is out of range; write 1 to 1000",
-        ),
-        (
-            r#"{"upstream": {"servers": [{"url": "http://a", "wieght": 1}]}}"#,
-            "`upstream.servers[0].wieght`: unknown key `wieght`; did you mean `weight`?",
-        ),
-        (
-            r#"{"upstream": {"servers": ["http://a"], "tls": {}}}"#,
-            "`upstream.tls`: only https:// servers have TLS",
-        ),
-        (
-            r#"{"upstream": {"servers": ["https://a"], "tls": {"ca": "x"}}}"#,
-            "`upstream.tls.ca`: write the text of PEM certificates",
-        ),
-        (
-            r#"{"upstream": {"servers": ["http://a"], "protocol": "http2"}}"#,
-            "`upstream.protocol`: http:// is HTTP/1.1; write h2c:// servers",
-        ),
-        (
-            r#"{"upstream": {"servers": ["http://a"], "balance": "random"}}"#,
-            "`upstream.balance`: \"random\" is no way to choose; write \"least\"",
-        ),
-        (
-            r#"{"upstream": {"servers": ["http://a"], "balance": {"cookie": "a b"}}}"#,
-            "`upstream.balance.cookie`: \"a b\" is no name of a cookie",
-        ),
-        (
-            r#"{"upstream": {"servers": ["http://a"], "check": {"path": "/", "interval": "1ms"}}}"#,
-            "`upstream.check.interval`: 1ms is out of range; write 1s to 1h",
-        ),
-        (
-            r#"{"upstream": {"servers": ["http://a"], "check": {"path": "/", "status": "300-200"}}}"#,
-            "`upstream.check.status`: \"300-200\" is no status",
-        ),
-        (
-            r#"{"upstream": {"servers": ["http://a"], "timeouts": {"idle": 60}}}"#,
-            "`upstream.timeouts.idle`: invalid type: integer `60`, expected a text",
-        ),
-        (
-            r#"{"upstream": {"servers": ["http://a"], "tenant_field": "X-Forwarded-For"}}"#,
-            "`upstream.tenant_field`: x-forwarded-for says something else",
-        ),
-        (
-            r#"{"upstream": {"servers": ["http://a"], "tenant_field": "X-A", "certificate_field": "x-a"}}"#,
-            "`upstream.certificate_field`: `tenant_field` has that name",
-        ),
-        (
-            r#"{"status": 404, "strip": true}"#,
-            "`strip`: the top level has no prefix",
-        ),
-        (
-            r#"{"add": "/a", "paths": [{"path": "/", "status": 404}]}"#,
-            "`add`: no path takes it from the top level",
-        ),
-        (
-            r#"{"status": 404, "add": "/a"}"#,
-            "`add`: only `root` and `upstream` get a path",
-        ),
-        (
-            r#"{"status": 404, "try": ["/a"]}"#,
-            "`try`: only a `root` tries paths",
-        ),
-        (
-            r#"{"root": "/a", "try": ["{path}", "index.html"]}"#,
-            "`try[1]`: \"index.html\" is no path to try",
-        ),
-        (r#"{"root": "/a", "try": ["{path}/../b"]}"#, "`try[0]`"),
-        (r#"{"root": "/a", "try": ["{path}{path}"]}"#, "`try[0]`"),
-        (r#"{"root": "/a", "try": []}"#, "`try`: write 1 to 8 paths"),
-        (
-            r#"{"root": "/a", "add": "/a/"}"#,
-            "`add`: \"/a/\" ends with a slash",
-        ),
-        (
-            r#"{"root": "/a", "errors": "errors"}"#,
-            "`errors`: \"errors\" is relative",
-        ),
-        (
-            r#"{"root": "/a", "body_limit": 1}"#,
-            "`body_limit`: invalid type",
-        ),
-        (
-            r#"{"root": "/a", "body_limit": "1MB"}"#,
-            "`body_limit`: \"1MB\" is no size",
-        ),
-        (
-            r#"{"root": "/a", "body_limit": "2TiB"}"#,
-            "`body_limit`: 2TiB is out of range; write 0B to 1TiB",
-        ),
-        (
-            r#"{"root": "/a", "rate": {}}"#,
-            "`rate`: write `client` or `host`",
-        ),
-        (
-            r#"{"root": "/a", "rate": {"client": 0}}"#,
-            "`rate.client`: 0 is out of range",
-        ),
-        (
-            r#"{"root": "/a", "deny": ["10.0.0.1/8"]}"#,
-            "`deny[0]`: \"10.0.0.1/8\" has bits set",
-        ),
-        (
-            r#"{"root": "/a", "allow": ["a.example"]}"#,
-            "`allow[0]`: \"a.example\" is no network",
-        ),
-        (
-            r#"{"root": "/a", "hsts": {}}"#,
-            "`hsts.max_age`: is missing",
-        ),
-        (
-            r#"{"root": "/a", "hsts": {"max_age": 3600, "preload": true}}"#,
-            "`hsts.preload`: browsers' list wants",
-        ),
-        (
-            r#"{"root": "/a", "cache": {"text": "no-store"}}"#,
-            "`cache.text`: is no media range",
-        ),
-        (
-            r#"{"root": "/a", "cache": {"text/css": "a", "Text/CSS": "b"}}"#,
-            "`cache.Text/CSS`: the media range stands twice",
-        ),
-        (
-            r#"{"root": "/a", "response": {"set": {"X-A": "a\r\nX-B: b"}}}"#,
-            "`response.set.X-A`: \"a\\r\\nX-B: b\" is no value of a field",
-        ),
-        (
-            r#"{"root": "/a", "response": {"set": {"a b": "c"}}}"#,
-            "`response.set.a b`: \"a b\" is no name",
-        ),
-        (
-            r#"{"root": "/a", "response": {"add": {"X-A": "a", "x-a": "b"}}}"#,
-            "`response.add.x-a`: the field stands twice",
-        ),
-        (
-            r#"{"root": "/a", "response": {"remove": ["Content-Length"]}}"#,
-            "`response.remove[0]`: content-length is set by the server alone",
-        ),
-        (
-            r#"{"upstream": "http://a", "request": {"set": {"Host": "b"}}}"#,
-            "`request.set.Host`: host is set by the server alone",
-        ),
-        (
-            r#"{"paths": [{"path": "/a", "root": "/a", "request": {"set": {"A": "b"}}}]}"#,
-            "`paths[0].request`: only an `upstream` gets request fields",
-        ),
-    ] {
+    for (json, expected) in ERRORS {
         let error = site(json).expect_err(json).to_string();
         assert!(error.contains(expected), "{json}\n{error}");
     }
@@ -338,3 +107,253 @@ fn a_tenant_is_one_folder() {
         assert!(error.contains("`root`: {tenant} stands for"), "{error}");
     }
 }
+
+/// Documents, and what their errors say.
+const ERRORS: &[(&str, &str)] = &[
+    ("{", "can't be read: EOF while parsing"),
+    (
+        r#"["paths", "/srv"]"#,
+        "invalid type: sequence, expected a table",
+    ),
+    (
+        r#"{"paths": [["/a"]]}"#,
+        "`paths[0]`: invalid type: sequence, expected a table",
+    ),
+    (
+        r#"{"status": 404, "hsts": [1]}"#,
+        "`hsts`: invalid type: sequence, expected a table",
+    ),
+    (
+        r#"{"upstream": {"servers": [["http://a"]]}}"#,
+        "`upstream.servers[0]`: invalid type: sequence",
+    ),
+    (r#"{"status": 404} x"#, "can't be read: trailing characters"),
+    (
+        r#"{"statsu": 404}"#,
+        "`statsu`: unknown key `statsu`; did you mean `status`?",
+    ),
+    (
+        r#"{"status": 404, "status": 503}"#,
+        "a key stands twice: `status`",
+    ),
+    (
+        r#"{"status": 404, "text": 1}"#,
+        "`text`: invalid type: integer `1`, expected a text",
+    ),
+    (
+        r#"{"status": 404.5}"#,
+        "`status`: invalid type: floating point `404.5`, expected a whole number",
+    ),
+    (r#"{"root": "/a", "text": "x"}"#, "`text`: only a `status`"),
+    (
+        r#"{"paths": [{"status": 404}]}"#,
+        "`paths[0].path`: is missing",
+    ),
+    (
+        r#"{"paths": [{"path": "/a"}]}"#,
+        "`paths[0]`: a site has exactly one of",
+    ),
+    (
+        r#"{"paths": [{"path": "/a/", "status": 404}]}"#,
+        "`paths[0].path`: \"/a/\" ends with a slash",
+    ),
+    (
+        r#"{"paths": [{"path": "a", "status": 404}]}"#,
+        "`paths[0].path`: \"a\" is no plain path",
+    ),
+    (
+        r#"{"paths": [{"path": "/a%20", "status": 404}]}"#,
+        "`paths[0].path`",
+    ),
+    (
+        r#"{"paths": [{"path": "/a/../b", "status": 404}]}"#,
+        "`paths[0].path`",
+    ),
+    (
+        r#"{"paths": [{"path": "/a//b", "status": 404}]}"#,
+        "`paths[0].path`",
+    ),
+    (
+        r#"{"paths": [{"path": "/a", "status": 404}, {"path": "/a", "status": 404}]}"#,
+        "`paths[1].path`: the path stands twice",
+    ),
+    (
+        r#"{"status": 404, "paths": [{"path": "/", "status": 404}]}"#,
+        "`paths[0].path`: the path stands twice",
+    ),
+    (
+        r#"{"paths": [{"path": "/a", "status": 200}]}"#,
+        "`paths[0].status`: 200 is not",
+    ),
+    (
+        r#"{"paths": [{"path": "/a", "redirect": "x"}]}"#,
+        "`paths[0].redirect`: \"x\" is no absolute",
+    ),
+    (
+        r#"{"paths": [{"path": "/", "status": 404}, {"path": "/b", "status": 404}, {"path": "/a", "upstream": {"servers": ["a:80"]}}]}"#,
+        "`paths[2].upstream.servers[0]`: \"a:80\" is no URL of a server; write \"http://127.0.0.1:3000\"",
+    ),
+    (
+        r#"{"upstream": 1}"#,
+        "`upstream`: invalid type: integer `1`, expected a text in quotes or a table",
+    ),
+    (
+        r#"{"upstream": {}}"#,
+        "`upstream.servers`: write 1 to 32 servers",
+    ),
+    (
+        r#"{"upstream": {"servers": ["http://a", "https://b"]}}"#,
+        "`upstream.servers[1]`: all servers of an upstream have the same scheme",
+    ),
+    (
+        r#"{"upstream": {"servers": ["http://a", "http://A:80"]}}"#,
+        "`upstream.servers[1]`: the server stands twice",
+    ),
+    (
+        r#"{"upstream": {"servers": [{"url": "http://a", "weight": 0}]}}"#,
+        "`upstream.servers[0].weight`: 0 is out of range; write 1 to 1000",
+    ),
+    (
+        r#"{"upstream": {"servers": [{"url": "http://a", "wieght": 1}]}}"#,
+        "`upstream.servers[0].wieght`: unknown key `wieght`; did you mean `weight`?",
+    ),
+    (
+        r#"{"upstream": {"servers": ["http://a"], "tls": {}}}"#,
+        "`upstream.tls`: only https:// servers have TLS",
+    ),
+    (
+        r#"{"upstream": {"servers": ["https://a"], "tls": {"ca": "x"}}}"#,
+        "`upstream.tls.ca`: write the text of PEM certificates",
+    ),
+    (
+        r#"{"upstream": {"servers": ["http://a"], "protocol": "http2"}}"#,
+        "`upstream.protocol`: http:// is HTTP/1.1; write h2c:// servers",
+    ),
+    (
+        r#"{"upstream": {"servers": ["http://a"], "balance": "random"}}"#,
+        "`upstream.balance`: \"random\" is no way to choose; write \"least\"",
+    ),
+    (
+        r#"{"upstream": {"servers": ["http://a"], "balance": {"cookie": "a b"}}}"#,
+        "`upstream.balance.cookie`: \"a b\" is no name of a cookie",
+    ),
+    (
+        r#"{"upstream": {"servers": ["http://a"], "check": {"path": "/", "interval": "1ms"}}}"#,
+        "`upstream.check.interval`: 1ms is out of range; write 1s to 1h",
+    ),
+    (
+        r#"{"upstream": {"servers": ["http://a"], "check": {"path": "/", "status": "300-200"}}}"#,
+        "`upstream.check.status`: \"300-200\" is no status",
+    ),
+    (
+        r#"{"upstream": {"servers": ["http://a"], "timeouts": {"idle": 60}}}"#,
+        "`upstream.timeouts.idle`: invalid type: integer `60`, expected a text",
+    ),
+    (
+        r#"{"upstream": {"servers": ["http://a"], "tenant_field": "X-Forwarded-For"}}"#,
+        "`upstream.tenant_field`: x-forwarded-for says something else",
+    ),
+    (
+        r#"{"upstream": {"servers": ["http://a"], "tenant_field": "X-A", "certificate_field": "x-a"}}"#,
+        "`upstream.certificate_field`: `tenant_field` has that name",
+    ),
+    (
+        r#"{"status": 404, "strip": true}"#,
+        "`strip`: the top level has no prefix",
+    ),
+    (
+        r#"{"add": "/a", "paths": [{"path": "/", "status": 404}]}"#,
+        "`add`: no path takes it from the top level",
+    ),
+    (
+        r#"{"status": 404, "add": "/a"}"#,
+        "`add`: only `root` and `upstream` get a path",
+    ),
+    (
+        r#"{"status": 404, "try": ["/a"]}"#,
+        "`try`: only a `root` tries paths",
+    ),
+    (
+        r#"{"root": "/a", "try": ["{path}", "index.html"]}"#,
+        "`try[1]`: \"index.html\" is no path to try",
+    ),
+    (r#"{"root": "/a", "try": ["{path}/../b"]}"#, "`try[0]`"),
+    (r#"{"root": "/a", "try": ["{path}{path}"]}"#, "`try[0]`"),
+    (r#"{"root": "/a", "try": []}"#, "`try`: write 1 to 8 paths"),
+    (
+        r#"{"root": "/a", "add": "/a/"}"#,
+        "`add`: \"/a/\" ends with a slash",
+    ),
+    (
+        r#"{"root": "/a", "errors": "errors"}"#,
+        "`errors`: \"errors\" is relative",
+    ),
+    (
+        r#"{"root": "/a", "body_limit": 1}"#,
+        "`body_limit`: invalid type",
+    ),
+    (
+        r#"{"root": "/a", "body_limit": "1MB"}"#,
+        "`body_limit`: \"1MB\" is no size",
+    ),
+    (
+        r#"{"root": "/a", "body_limit": "2TiB"}"#,
+        "`body_limit`: 2TiB is out of range; write 0B to 1TiB",
+    ),
+    (
+        r#"{"root": "/a", "rate": {}}"#,
+        "`rate`: write `client` or `host`",
+    ),
+    (
+        r#"{"root": "/a", "rate": {"client": 0}}"#,
+        "`rate.client`: 0 is out of range",
+    ),
+    (
+        r#"{"root": "/a", "deny": ["10.0.0.1/8"]}"#,
+        "`deny[0]`: \"10.0.0.1/8\" has bits set",
+    ),
+    (
+        r#"{"root": "/a", "allow": ["a.example"]}"#,
+        "`allow[0]`: \"a.example\" is no network",
+    ),
+    (
+        r#"{"root": "/a", "hsts": {}}"#,
+        "`hsts.max_age`: is missing",
+    ),
+    (
+        r#"{"root": "/a", "hsts": {"max_age": 3600, "preload": true}}"#,
+        "`hsts.preload`: browsers' list wants",
+    ),
+    (
+        r#"{"root": "/a", "cache": {"text": "no-store"}}"#,
+        "`cache.text`: is no media range",
+    ),
+    (
+        r#"{"root": "/a", "cache": {"text/css": "a", "Text/CSS": "b"}}"#,
+        "`cache.Text/CSS`: the media range stands twice",
+    ),
+    (
+        r#"{"root": "/a", "response": {"set": {"X-A": "a\r\nX-B: b"}}}"#,
+        "`response.set.X-A`: \"a\\r\\nX-B: b\" is no value of a field",
+    ),
+    (
+        r#"{"root": "/a", "response": {"set": {"a b": "c"}}}"#,
+        "`response.set.a b`: \"a b\" is no name",
+    ),
+    (
+        r#"{"root": "/a", "response": {"add": {"X-A": "a", "x-a": "b"}}}"#,
+        "`response.add.x-a`: the field stands twice",
+    ),
+    (
+        r#"{"root": "/a", "response": {"remove": ["Content-Length"]}}"#,
+        "`response.remove[0]`: content-length is set by the server alone",
+    ),
+    (
+        r#"{"upstream": "http://a", "request": {"set": {"Host": "b"}}}"#,
+        "`request.set.Host`: host is set by the server alone",
+    ),
+    (
+        r#"{"paths": [{"path": "/a", "root": "/a", "request": {"set": {"A": "b"}}}]}"#,
+        "`paths[0].request`: only an `upstream` gets request fields",
+    ),
+];

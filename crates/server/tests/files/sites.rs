@@ -21,7 +21,7 @@ fn a_site_that_can_not_be_is_refused_with_the_reason() {
     for (json, reason) in [
         ("", "can't be read"),
         ("{}", "exactly one"),
-        ("[]", "expected struct RawSite"),
+        ("[]", "expected a table"),
         (r#"{"root": "/a", "status": 404}"#, "exactly one"),
         (
             r#"{"root": "/a", "redirect": "https://b.example"}"#,

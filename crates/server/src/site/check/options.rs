@@ -18,19 +18,19 @@ use crate::value::Unit;
 
 /// Checks the options. `scope` tells rates of this place from others.
 pub(super) fn options(raw: &RawOptions, scope: usize, base: Option<&Path>) -> Checked<RuleOptions> {
-    let (request, response) = (raw.request.as_ref(), raw.response.as_ref());
+    let (request, response) = (raw.request.as_deref(), raw.response.as_deref());
     let request = request.map_or(Ok(FieldOps::default()), |raw| fields(raw).below("request"))?;
     let response = response.map_or(Ok(FieldOps::default()), |raw| fields(raw).below("response"))?;
     let errors = raw.errors.as_deref().map(|folder| root_of(folder, base));
     let cache = raw.cache.as_ref().map(cache).transpose();
     let allow = raw.allow.as_deref().map(networks).transpose();
     let deny = raw.deny.as_deref().map(networks).transpose();
-    let rate = raw.rate.as_ref().map(rates).transpose();
+    let rate = raw.rate.as_deref().map(rates).transpose();
     let (rate_client, rate_host) = rate.below("rate")?.unwrap_or_default();
     Ok(RuleOptions {
         request_fields: request,
         response_fields: response,
-        hsts: raw.hsts.as_ref().map(hsts).transpose().below("hsts")?,
+        hsts: raw.hsts.as_deref().map(hsts).transpose().below("hsts")?,
         cache: cache.below("cache")?.unwrap_or_default(),
         errors: errors.transpose().below("errors")?,
         body_limit: body_limit(raw.body_limit.as_deref()).below("body_limit")?,

@@ -98,7 +98,7 @@ fn options(raw: &RawUpstream, scheme: Scheme) -> Checked<UpstreamOptions> {
     if tenant_field.is_some() && tenant_field == certificate_field {
         return Err(Wrong::new("`tenant_field` has that name")).below("certificate_field");
     }
-    let check = raw.check.as_ref().map(active_check).transpose();
+    let check = raw.check.as_deref().map(active_check).transpose();
     let host = raw.host.as_deref().map(host).transpose();
     let balance = raw.balance.as_ref().map(balance).transpose();
     let proxy = raw.proxy_protocol.as_deref().map(proxy_version).transpose();
@@ -108,7 +108,7 @@ fn options(raw: &RawUpstream, scheme: Scheme) -> Checked<UpstreamOptions> {
     let waiting = raw.waiting.map(|count| number(count, 0..=MAX_WAITING));
     Ok(UpstreamOptions {
         protocol: protocol(raw.protocol.as_deref(), scheme).below("protocol")?,
-        tls: tls(raw.tls.as_ref(), scheme).below("tls")?,
+        tls: tls(raw.tls.as_deref(), scheme).below("tls")?,
         host: host.below("host")?,
         balance: balance.below("balance")?.unwrap_or(Balance::LeastInFlight),
         check: check.below("check")?,

@@ -3,6 +3,7 @@
 
 use std::fmt;
 use std::marker::PhantomData;
+use std::ops::Deref;
 
 use serde::de::value::MapAccessDeserializer;
 use serde::de::{Error, MapAccess, Visitor};
@@ -36,6 +37,39 @@ impl<'de, T: Deserialize<'de>> Visitor<'de> for TextOrTable<T> {
 
     fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<TextOr<T>, A::Error> {
         T::deserialize(MapAccessDeserializer::new(map)).map(TextOr::Table)
+    }
+}
+
+/// Table of keys. Without it, serde would take a list of values in the order of
+/// the keys, too.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Table<T>(pub(crate) T);
+
+impl<T> Deref for Table<T> {
+    type Target = T;
+
+    fn deref(&self) -> &T {
+        &self.0
+    }
+}
+
+impl<'de, T: Deserialize<'de>> Deserialize<'de> for Table<T> {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        from.deserialize_map(TableOfMap(PhantomData))
+    }
+}
+
+struct TableOfMap<T>(PhantomData<T>);
+
+impl<'de, T: Deserialize<'de>> Visitor<'de> for TableOfMap<T> {
+    type Value = Table<T>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a map")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<Table<T>, A::Error> {
+        T::deserialize(MapAccessDeserializer::new(map)).map(Table)
     }
 }
 

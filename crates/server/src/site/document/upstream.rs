@@ -2,7 +2,7 @@
 
 use serde::Deserialize;
 
-use super::forms::{TextOr, TextOrNumber};
+use super::forms::{Table, TextOr, TextOrNumber};
 
 /// Keys of `upstream`, where it is more than a URL.
 #[derive(Clone, Debug, Default, Deserialize)]
@@ -10,11 +10,11 @@ use super::forms::{TextOr, TextOrNumber};
 pub(crate) struct RawUpstream {
     pub(crate) servers: Vec<TextOr<RawServer>>,
     pub(crate) protocol: Option<String>,
-    pub(crate) tls: Option<RawTls>,
+    pub(crate) tls: Option<Table<RawTls>>,
     pub(crate) host: Option<String>,
     pub(crate) balance: Option<TextOr<RawCookie>>,
-    pub(crate) check: Option<RawCheck>,
-    pub(crate) timeouts: RawTimeouts,
+    pub(crate) check: Option<Table<RawCheck>>,
+    pub(crate) timeouts: Table<RawTimeouts>,
     pub(crate) proxy_protocol: Option<String>,
     pub(crate) forwarded: bool,
     pub(crate) underscores: bool,

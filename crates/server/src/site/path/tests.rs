@@ -46,6 +46,7 @@ fn decodes_once_and_encodes_again() {
         ("//a///b//", "/a/b/", "/a/b/"),
         ("/a//../b", "/b", "/b"),
         ("/%C3%BC/..", "/", "/"),
+        ("/%5c/../a", "/a", "/a"),
         ("/a..b/c.", "/a..b/c.", "/a..b/c."),
         ("/.../a", "/.../a", "/.../a"),
         ("/.well-known/x", "/.well-known/x", "/.well-known/x"),

@@ -1,0 +1,69 @@
+use std::os::unix::fs::symlink;
+use std::os::unix::net::{UnixListener, UnixStream};
+
+use super::super::OwnAddress;
+use super::*;
+
+fn upstream(is_bound: bool) -> Upstream {
+    Upstream {
+        servers: Box::default(),
+        scheme: crate::site::Scheme::Unix,
+        is_bound,
+        options: None,
+    }
+}
+
+#[test]
+fn a_socket_is_judged_where_it_really_lies() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name);
+    fs::create_dir(path("apps")).unwrap();
+    let _listeners = ["apps/a.sock", "apps/admin.sock", "b.sock"]
+        .map(|name| UnixListener::bind(path(name)).unwrap());
+    symlink(path("b.sock"), path("apps/b.sock")).unwrap();
+    symlink(path("apps/a.sock"), path("apps/c.sock")).unwrap();
+    symlink(path("apps/admin.sock"), path("apps/d.sock")).unwrap();
+    let entry = format!("unix:{}", path("apps").display());
+    let allowed = Allowed::parse(&[entry], Path::new("/")).unwrap();
+    let own = OwnAddresses::new([OwnAddress::Socket(path("apps/admin.sock"))]);
+    let guard = Guard::new(allowed, OwnFiles::default()).with_addresses(Arc::new(own));
+    let open = |name: &str, is_bound| {
+        guard
+            .open_socket(&upstream(is_bound), "a.example", &path(name))
+            .unwrap()
+    };
+    for name in ["apps/a.sock", "apps/c.sock"] {
+        let opened = open(name, true).expect(name);
+        UnixStream::connect(opened.path()).expect(name);
+    }
+    for name in ["b.sock", "apps/b.sock", "apps/admin.sock", "apps/d.sock"] {
+        assert!(open(name, true).is_none(), "{name}");
+        assert!(open(name, false).is_some(), "{name}");
+    }
+    assert_eq!(guard.refused().upstreams.get(), 4);
+    // A link that is swapped after it was opened leads nowhere else.
+    let opened = open("apps/c.sock", true).expect("allowed");
+    fs::remove_file(path("apps/c.sock")).unwrap();
+    fs::remove_file(path("b.sock")).unwrap();
+    symlink(path("b.sock"), path("apps/c.sock")).unwrap();
+    UnixStream::connect(opened.path()).expect("the socket that was judged");
+    assert!(
+        guard
+            .open_socket(&upstream(true), "a.example", &path("apps/e.sock"))
+            .is_err()
+    );
+}
+
+#[test]
+fn an_address_is_judged_for_upstreams_of_records_alone() {
+    let allowed = Allowed::parse(&["127.0.0.1:3000"], Path::new("/")).unwrap();
+    let guard = Guard::new(allowed, OwnFiles::default());
+    let check = |address: &str, is_bound| {
+        let address = address.parse().unwrap();
+        guard.check_address(&upstream(is_bound), "a.example", address)
+    };
+    assert!(check("127.0.0.1:3000", true));
+    assert!(!check("127.0.0.1:3001", true));
+    assert!(check("127.0.0.1:3001", false));
+    assert_eq!(guard.refused().upstreams.get(), 1);
+}
