@@ -122,6 +122,7 @@ async fn attack<'a>(
                 host,
                 from,
                 cut,
+                alone: None,
             };
             let told = attacker.attack(attack).await;
             let told = told.with_context(|| format!("{} at {host}", case.name))?;

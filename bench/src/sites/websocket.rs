@@ -73,7 +73,7 @@ async fn handshakes(server: &Server) -> Result<f64> {
 const PAGE: &str = "\
 const done = arguments[arguments.length - 1];
 const [page] = performance.getEntriesByType('navigation');
-done([document.body.innerText + '\\n', page.nextHopProtocol]);
+done([document.body.innerText, page.nextHopProtocol]);
 ";
 
 /// Sends a text, bytes, and a hundred numbers; returns what came back.

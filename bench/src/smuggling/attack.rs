@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, split};
-use tokio::time::timeout;
+use tokio::time::{sleep, timeout};
 
 use super::case::{Case, Piece, Request, Stream, fill};
 use crate::hosting::answers::{self, Answer};
@@ -30,6 +30,9 @@ pub(super) struct Attack<'a> {
     pub(super) from: Ipv4Addr,
     /// Bytes in one write of HTTP/1.1.
     pub(super) cut: usize,
+    /// How long to wait before the canary on another connection, with none on the same:
+    /// an answer that comes unasked behind a request can't be told from its own.
+    pub(super) alone: Option<Duration>,
 }
 
 /// Answers that the client got.
@@ -56,6 +59,9 @@ impl Attacker {
             Request::Text(text) => self.text(attack, text).await?,
             Request::Stream(stream) => self.stream(attack, stream).await?,
         };
+        if let Some(pause) = attack.alone {
+            sleep(pause).await;
+        }
         let other = self.canary(attack).await?;
         Ok(Told { case, same, other })
     }
@@ -66,14 +72,20 @@ impl Attacker {
         let bytes = fill(text, id, host);
         let head = attack.case.method == "HEAD";
         let (mut from, mut to) = split(self.one.connect(attack.from, host).await?);
-        let marker = format!("GET /canary/{id}.same 0\n");
+        let marker = match attack.alone {
+            None => format!("GET /canary/{id}.same 0\n"),
+            Some(_) => "\r\n\r\nok".to_owned(),
+        };
         let writing = async {
             // A server that has refused the case takes no more.
             for piece in bytes.chunks(attack.cut) {
                 send(&mut to, piece).await?;
             }
             let canary = format!("GET /canary/{id}.same HTTP/1.1\r\nHost: {host}\r\n\r\n");
-            send(&mut to, canary.as_bytes()).await
+            match attack.alone {
+                None => send(&mut to, canary.as_bytes()).await,
+                Some(_) => Ok(()),
+            }
         };
         let mut received = Vec::new();
         let reading = read_until(&mut from, &mut received, marker.as_bytes());
@@ -88,17 +100,21 @@ impl Attacker {
     async fn stream(&self, attack: Attack<'_>, stream: &Stream) -> Result<Pair> {
         let Attack { id, host, .. } = attack;
         let (mut from, mut to) = split(self.two.connect(attack.from, host).await?);
+        let canary = match attack.alone {
+            None => get(3, host, &format!("/canary/{id}.same")),
+            Some(_) => Vec::new(),
+        };
         let bytes = [
             preface(65_535),
             frame(SETTINGS, ACK, 0, &[]),
             frames(stream, id, host),
-            get(3, host, &format!("/canary/{id}.same")),
+            canary,
         ]
         .concat();
         let mut streams = Streams::default();
         let exchange = async {
             send(&mut to, &bytes).await?;
-            while !(streams.is_over(1) && streams.is_over(3)) {
+            while !(streams.is_over(1) && (attack.alone.is_some() || streams.is_over(3))) {
                 streams.note(&read(&mut from).await?);
             }
             anyhow::Ok(())

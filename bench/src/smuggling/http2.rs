@@ -322,7 +322,7 @@ const PATHS: [&str; 24] = [
     "/case/{id}\u{ff}",
     "/case/{id}\\..\\x",
     "/case/{id}/%2e%2e%2f",
-    "/case/{id}/../x",
+    "/case/{id}/../x?{id}",
     "/case/{id}%0d%0ax-injected:%20y",
 ];
 

@@ -117,6 +117,7 @@ pub(super) async fn run(attacker: &Attacker, first: usize, only: &str) -> Result
                 host: HOSTS[3],
                 from: source(first + count)?,
                 cut: usize::MAX,
+                alone: lie.comes_later().then_some(4 * PAUSE),
             };
             let told = attacker.attack(attack).await;
             let told = told.with_context(|| case.name.clone())?;

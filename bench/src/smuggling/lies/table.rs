@@ -18,6 +18,11 @@ impl Lie {
         format!("{}{}", self.text, again.repeat(times))
     }
 
+    /// Returns whether bytes come after a complete answer.
+    pub(super) fn comes_later(&self) -> bool {
+        self.honest.is_some() && self.text.contains("{pause}")
+    }
+
     const fn closing(self) -> Self {
         Self {
             closes: true,
