@@ -27,7 +27,7 @@ pub(crate) async fn discard(mut body: Incoming) {
     let mut left = MOST_BYTES;
     let reading = async {
         while let Some(Ok(frame)) = poll_fn(|cx| Pin::new(&mut body).poll_frame(cx)).await {
-            let bytes = frame.data_ref().map_or(0, |data| data.len());
+            let bytes = frame.data_ref().map_or(0, bytes::Bytes::len);
             let Some(rest) = left.checked_sub(bytes) else {
                 return;
             };
