@@ -142,7 +142,8 @@ impl Judged {
         if slower && self.flood_us as f64 > self.quiet_us as f64 * MOST_TIMES {
             return Some("TOO SLOW");
         }
-        let most = MOST_GROWN + self.kind.connections() as u64 * MOST_PER_CONNECTION;
+        let each = MOST_PER_CONNECTION + self.kind.streams() as u64 * MOST_PER_STREAM;
+        let most = MOST_GROWN + self.kind.connections() as u64 * each;
         (self.grown > most).then_some("TOO MUCH MEMORY")
     }
 }
@@ -216,6 +217,8 @@ const MOST_SLOWER_US: u64 = 5_000;
 const MOST_GROWN: u64 = 24 << 20;
 /// Buffers of TLS, HTTP and an answer.
 const MOST_PER_CONNECTION: u64 = 96 << 10;
+/// A piece of the answer, which waits for the client's window.
+const MOST_PER_STREAM: u64 = 16 << 10;
 const WARM_UP: Duration = Duration::from_millis(500);
 const REST: Duration = Duration::from_millis(200);
 /// Between two readings of the memory; each takes milliseconds.

@@ -111,6 +111,14 @@ impl Kind {
         }
     }
 
+    /// Returns how many requests each connection leaves unanswered.
+    pub(crate) fn streams(self) -> usize {
+        match self {
+            Self::ClosedWindows => frames::STREAMS as usize,
+            _ => 0,
+        }
+    }
+
     fn is_http1(self) -> bool {
         matches!(
             self,

@@ -3,7 +3,7 @@
 use std::net::Ipv4Addr;
 use std::time::Duration;
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Result, ensure};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, split};
 use tokio::time::{sleep, timeout};
 
@@ -132,7 +132,8 @@ impl Attacker {
         stream.write_all(request.as_bytes()).await?;
         let mut received = Vec::new();
         let reading = read_until(&mut stream, &mut received, b"\0");
-        timeout(DEADLINE, reading).await.context("a canary hangs")?;
+        // A canary that hangs has no answer.
+        let _ = timeout(DEADLINE, reading).await;
         Ok(answers::parse(&received, &[]).into_iter().next())
     }
 }

@@ -168,5 +168,5 @@ const AT_ONCE: usize = 256;
 /// Stream id that ends a connection: ids must not be reused.
 const MOST_STREAMS: u32 = 1 << 30;
 /// Streams that a server usually allows.
-const STREAMS: u32 = 100;
+pub(super) const STREAMS: u32 = 100;
 const HUGE: usize = 1 << 20;
