@@ -6,9 +6,11 @@ mod conditional;
 mod kind;
 mod load;
 mod open;
+mod page;
 mod path;
 mod range;
 mod stream;
+mod tried;
 mod turns;
 
 use std::fmt;
@@ -25,10 +27,10 @@ use tokio::time::timeout;
 use crate::body::{Body, plain};
 use crate::log_limiter::LogLimits;
 use crate::redirect;
-use crate::site::{Guard, Refusals, Root, SitePath};
+use crate::site::{CacheRule, Candidate, Guard, Refusals, Root, RuleOptions, SitePath};
 use cache::{Age, Cache, Entry, Key, KeyRef, What};
 use load::{Loaded, RootedPath};
-use path::FilePath;
+use path::{FilePath, PathError};
 use turns::{Share, Turn, Turns};
 
 pub(crate) use stream::Stream;
@@ -55,24 +57,45 @@ impl Files {
         }))
     }
 
-    /// Answers a request of `host` for the file below `root` that `asked` names,
-    /// as its rule rewrote it.
+    /// Answers a request of `host` for a file below `root`: for the file of the
+    /// request's path, or the first of the paths that its rule tries.
     pub(crate) async fn respond(
         &self,
         root: &Root,
         host: &HostName,
-        (request, asked): (&Parts, &SitePath<'_>),
-        rewritten: &SitePath<'_>,
+        asked: Asked<'_>,
         open: &OpenFiles,
     ) -> Response<Body> {
-        if request.method != Method::GET && request.method != Method::HEAD {
+        if asked.head.method != Method::GET && asked.head.method != Method::HEAD {
             return answer::method_not_allowed();
         }
-        let path = match FilePath::parse(rewritten) {
+        let path = match FilePath::parse(asked.rewritten) {
+            Err(refused @ PathError::Malformed) => return plain(refused.status()),
+            _ if !asked.tried().is_empty() => {
+                // Boxed: requests that try nothing have no room for it.
+                let first = Box::pin(self.first_tried(root, host, &asked, open));
+                return first.await;
+            }
+            Err(refused @ PathError::Missing) => return plain(refused.status()),
             Ok(path) => path,
-            Err(refused) => return plain(refused.status()),
         };
-        let mut found = self.find(root, host, &path).await;
+        match self.serve(root, host, &asked, &path, open).await {
+            Ok(response) => response,
+            Err(NoFile::Directory) => asked.with_slash(),
+            Err(NoFile::Missing) => plain(StatusCode::NOT_FOUND),
+        }
+    }
+
+    /// Answers with the file of one path.
+    async fn serve(
+        &self,
+        root: &Root,
+        host: &HostName,
+        asked: &Asked<'_>,
+        path: &FilePath<'_>,
+        open: &OpenFiles,
+    ) -> Result<Response<Body>, NoFile> {
+        let mut found = self.find(root, host, path).await;
         let mut permit = None;
         if let Found::Large { .. } = found {
             permit = open.try_permit(&self.0.open);
@@ -81,27 +104,24 @@ impl Files {
                 // open.
                 drop(found);
                 permit = open.permit(&self.0.open).await;
-                found = self.find(root, host, &path).await;
+                found = self.find(root, host, path).await;
             }
         }
-        match found {
+        Ok(match found {
             Found::Entry(entry) => match &entry.what {
-                What::File(file) => answer::cached(request, file),
-                What::Directory => {
-                    let location = path::with_slash(asked, request.uri.query());
-                    redirect::answer(StatusCode::PERMANENT_REDIRECT, &location)
-                }
-                What::Missing => plain(StatusCode::NOT_FOUND),
+                What::File(file) => answer::cached(asked, file),
+                What::Directory => return Err(NoFile::Directory),
+                What::Missing => return Err(NoFile::Missing),
             },
             Found::Large { file, .. } => match permit {
                 Some(permit) => {
                     let share = self.0.turns.share(root, host);
-                    answer::streamed(request, *file, share, permit)
+                    answer::streamed(asked, *file, share, permit)
                 }
                 None => plain(StatusCode::SERVICE_UNAVAILABLE),
             },
             Found::Refused(status) => plain(status),
-        }
+        })
     }
 
     /// Registers the metrics of the cache and of refusals.
@@ -194,6 +214,44 @@ impl Files {
             drop(turn);
         });
     }
+}
+
+/// Request for a file.
+#[derive(Clone, Copy)]
+pub(crate) struct Asked<'a> {
+    pub(crate) head: &'a Parts,
+    /// Path as the client sent it.
+    pub(crate) path: &'a SitePath<'a>,
+    /// Path below the root, as the rule rewrote it.
+    pub(crate) rewritten: &'a SitePath<'a>,
+    /// Options of the rule.
+    pub(crate) options: Option<&'a RuleOptions>,
+}
+
+impl Asked<'_> {
+    /// Returns the paths that the rule tries; none for the request's own.
+    fn tried(&self) -> &[Candidate] {
+        self.options.map_or(&[], |options| &options.try_files)
+    }
+
+    /// Returns the rules for `Cache-Control`.
+    fn cache(&self) -> &[CacheRule] {
+        self.options.map_or(&[], |options| &options.cache)
+    }
+
+    /// Redirects to the directory that the request names without a slash at its
+    /// end.
+    fn with_slash(&self) -> Response<Body> {
+        let location = path::with_slash(self.path, self.head.uri.query());
+        redirect::answer(StatusCode::PERMANENT_REDIRECT, &location)
+    }
+}
+
+/// Reasons why a path has no file.
+enum NoFile {
+    /// A directory, whose path has no slash at its end.
+    Directory,
+    Missing,
 }
 
 #[derive(Debug)]

@@ -4,20 +4,24 @@ use std::ops::Range;
 use std::time::SystemTime;
 
 use bytes::Bytes;
-use http::header::{ALLOW, CONTENT_LENGTH, CONTENT_RANGE, CONTENT_TYPE, HeaderMap, RANGE};
+use http::header::{
+    ALLOW, CACHE_CONTROL, CONTENT_LENGTH, CONTENT_RANGE, CONTENT_TYPE, HeaderMap, RANGE,
+};
 use http::request::Parts;
 use http::{HeaderValue, Method, Response, StatusCode};
 
+use super::Asked;
 use super::conditional::{Validators, Verdict, evaluate, range_applies};
 use super::load::{Head, LargeFile, SmallFile};
 use super::range::{Selection, select};
 use super::stream::{OpenPermit, Stream};
 use super::turns::Share;
 use crate::body::{Body, plain};
+use crate::site::CacheRule;
 
 /// Answers with a cached file.
-pub(crate) fn cached(request: &Parts, file: &SmallFile) -> Response<Body> {
-    respond(request, &file.head, |part| {
+pub(crate) fn cached(asked: &Asked<'_>, file: &SmallFile) -> Response<Body> {
+    respond(asked, &file.head, |part| {
         let at = |offset| usize::try_from(offset).expect("a small file's offset");
         let slice: Bytes = file.body.slice(at(part.start)..at(part.end));
         slice.into()
@@ -26,13 +30,13 @@ pub(crate) fn cached(request: &Parts, file: &SmallFile) -> Response<Body> {
 
 /// Answers with a file that is read while it is sent.
 pub(crate) fn streamed(
-    request: &Parts,
+    asked: &Asked<'_>,
     large: LargeFile,
     share: Share,
     permit: OpenPermit,
 ) -> Response<Body> {
     let LargeFile { head, file } = large;
-    respond(request, &head, |part| {
+    respond(asked, &head, |part| {
         Stream::new(file, part.start, part.end - part.start, share, permit).into()
     })
 }
@@ -46,34 +50,66 @@ pub(crate) fn method_not_allowed() -> Response<Body> {
     response
 }
 
-fn respond(request: &Parts, head: &Head, body: impl FnOnce(Range<u64>) -> Body) -> Response<Body> {
+fn respond(
+    asked: &Asked<'_>,
+    head: &Head,
+    body: impl FnOnce(Range<u64>) -> Body,
+) -> Response<Body> {
+    let request = asked.head;
     let validators = Validators {
         etag: head.etag.as_bytes(),
         modified: head.modified,
     };
-    match evaluate(&request.headers, validators) {
+    let (status, headers, body) = match evaluate(&request.headers, validators) {
         Verdict::Failed => return plain(StatusCode::PRECONDITION_FAILED),
-        Verdict::NotModified => return not_modified(head),
-        Verdict::Proceed => {}
-    }
-    let (status, headers, part) = match selection(request, head, validators) {
-        Selection::Whole => (StatusCode::OK, head.headers.clone(), 0..head.len),
-        Selection::Part(part) => (
-            StatusCode::PARTIAL_CONTENT,
-            partial_headers(head, &part),
-            part,
+        Verdict::NotModified => (
+            StatusCode::NOT_MODIFIED,
+            not_modified_headers(head),
+            Body::empty(),
         ),
-        Selection::Unsatisfiable => return unsatisfiable(head),
-    };
-    // `Content-Length` is set: a HEAD reports the length without the body.
-    let body = if request.method == Method::HEAD {
-        Body::empty()
-    } else {
-        body(part)
+        Verdict::Proceed => {
+            let (status, headers, part) = match selection(request, head, validators) {
+                Selection::Whole => (StatusCode::OK, head.headers.clone(), 0..head.len),
+                Selection::Part(part) => (
+                    StatusCode::PARTIAL_CONTENT,
+                    partial_headers(head, &part),
+                    part,
+                ),
+                Selection::Unsatisfiable => return unsatisfiable(head),
+            };
+            // `Content-Length` is set: a HEAD reports the length without the
+            // body.
+            let is_head = request.method == Method::HEAD;
+            let body = if is_head { Body::empty() } else { body(part) };
+            (status, headers, body)
+        }
     };
     let mut response = Response::new(body);
     *response.status_mut() = status;
     *response.headers_mut() = headers;
+    if !asked.cache().is_empty()
+        && let Some(value) = CacheRule::of(asked.cache(), head.headers.get(CONTENT_TYPE))
+    {
+        // A 304 too: it renews what the client has (RFC 9110, section 15.4.5).
+        response.headers_mut().insert(CACHE_CONTROL, value.clone());
+    }
+    response
+}
+
+/// Replaces the content of an error by that of a page. The status stays, and so
+/// does what the error says beside its content.
+pub(crate) fn page(
+    error: Response<Body>,
+    is_head: bool,
+    head: &Head,
+    body: impl FnOnce() -> Body,
+) -> Response<Body> {
+    let mut response = error.map(|_| if is_head { Body::empty() } else { body() });
+    for name in [CONTENT_TYPE, CONTENT_LENGTH] {
+        if let Some(value) = head.headers.get(&name) {
+            response.headers_mut().insert(name, value.clone());
+        }
+    }
     response
 }
 
@@ -91,14 +127,11 @@ fn selection(request: &Parts, head: &Head, validators: Validators<'_>) -> Select
     }
 }
 
-fn not_modified(head: &Head) -> Response<Body> {
+fn not_modified_headers(head: &Head) -> HeaderMap {
     let mut headers = head.headers.clone();
     headers.remove(CONTENT_LENGTH);
     headers.remove(CONTENT_TYPE);
-    let mut response = Response::new(Body::empty());
-    *response.status_mut() = StatusCode::NOT_MODIFIED;
-    *response.headers_mut() = headers;
-    response
+    headers
 }
 
 fn partial_headers(head: &Head, part: &Range<u64>) -> HeaderMap {

@@ -20,7 +20,7 @@ impl<'a> FilePath<'a> {
     }
 
     /// Checks a decoded path, which begins with a slash.
-    fn of_decoded(path: &'a str) -> Result<Self, PathError> {
+    pub(super) fn of_decoded(path: &'a str) -> Result<Self, PathError> {
         let Some(relative) = path.strip_prefix('/') else {
             return Err(PathError::Malformed);
         };

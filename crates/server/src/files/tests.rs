@@ -49,10 +49,14 @@ impl Fixture {
         let Some(path) = SitePath::of_text(parts.uri.path()) else {
             return (StatusCode::BAD_REQUEST, Vec::new());
         };
-        let response = self
-            .files
-            .respond(root, &host, (&parts, &path), &path, &OpenFiles::default())
-            .await;
+        let asked = Asked {
+            head: &parts,
+            path: &path,
+            rewritten: &path,
+            options: None,
+        };
+        let open = OpenFiles::default();
+        let response = self.files.respond(root, &host, asked, &open).await;
         let status = response.status();
         let body = response.into_body().collect().await.unwrap();
         (status, body.to_bytes().to_vec())

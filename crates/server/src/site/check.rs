@@ -289,10 +289,18 @@ fn candidates(texts: &[String]) -> Checked<Box<[Candidate]>> {
             format!("write 1 to {MAX_CANDIDATES} paths, such as [\"{{path}}\", \"/index.html\"]");
         return Err(Wrong::new(text));
     }
+    if let Some(at) = texts.iter().position(|text| text.starts_with('='))
+        && at + 1 < texts.len()
+    {
+        return Err(Wrong::new("only the last may be a status"));
+    }
     super::error::each(texts, |text| candidate(text))
 }
 
 fn candidate(text: &str) -> Checked<Candidate> {
+    if let Some(status) = text.strip_prefix('=') {
+        return error_status(status.parse().unwrap_or_default()).map(Candidate::Status);
+    }
     let example =
         format!("{text:?} is no path to try; write \"{PATH}\", \"{PATH}.html\" or \"/index.html\"");
     let wrong = || Wrong::new(example.clone());

@@ -116,21 +116,21 @@ impl<'a> SitePath<'a> {
     }
 
     /// Returns the path that a rule's `try` makes of this one. It is the decoded
-    /// path that counts: files are found by it.
-    #[allow(dead_code, reason = "called by the steps that answer")]
-    pub(crate) fn tried(&self, candidate: &Candidate) -> SitePath<'_> {
+    /// path that counts: files are found by it. None for a status.
+    pub(crate) fn tried(&self, candidate: &Candidate) -> Option<SitePath<'_>> {
         let (decoded, has_encoded_slash) = match candidate {
+            Candidate::Status(_) => return None,
             Candidate::Fixed(path) => (path.to_string(), false),
             Candidate::Path { before, after } => {
                 let path = format!("{before}{}{after}", self.decoded);
                 (path, self.has_encoded_slash)
             }
         };
-        SitePath {
+        Some(SitePath {
             encoded: utf8_percent_encode(&decoded, ENCODED).to_string().into(),
             decoded: decoded.into(),
             has_encoded_slash,
-        }
+        })
     }
 
     /// Takes off a prefix; the rest is empty or begins with a slash. Segments

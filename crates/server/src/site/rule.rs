@@ -30,6 +30,12 @@ impl Rule {
         path.strip_prefix(&*self.prefix)
             .is_some_and(|rest| rest.is_empty() || rest.starts_with('/') || self.prefix.is_empty())
     }
+
+    /// Returns the bytes of the largest request body.
+    pub(crate) fn body_limit(&self) -> u64 {
+        let options = self.options.as_deref();
+        options.map_or(DEFAULT_BODY_LIMIT, |options| options.body_limit)
+    }
 }
 
 /// How requests are answered.
@@ -120,6 +126,16 @@ pub(crate) struct CacheRule {
     pub(crate) value: HeaderValue,
 }
 
+impl CacheRule {
+    /// Returns `Cache-Control` for a `Content-Type`. Without one, only `*/*`
+    /// matches.
+    pub(crate) fn of<'a>(rules: &'a [Self], kind: Option<&HeaderValue>) -> Option<&'a HeaderValue> {
+        let kind = kind.and_then(|kind| kind.to_str().ok()).unwrap_or_default();
+        let rule = rules.iter().find(|rule| rule.media.contains(kind))?;
+        Some(&rule.value)
+    }
+}
+
 /// Media types, in lower case.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum MediaRange {
@@ -133,7 +149,6 @@ pub(crate) enum MediaRange {
 
 impl MediaRange {
     /// Returns whether a `Content-Type` has one of the media types.
-    #[allow(dead_code, reason = "called by the steps that answer")]
     pub(crate) fn contains(&self, content_type: &str) -> bool {
         let media = content_type.split(';').next().unwrap_or_default().trim();
         match self {
@@ -160,6 +175,15 @@ pub(crate) enum Candidate {
     },
     /// A decoded path, which begins with a slash: `/index.html`.
     Fixed(Box<str>),
+    /// A status, if no path before has a file: `=404`.
+    Status(StatusCode),
+}
+
+impl Candidate {
+    /// Returns whether this is the request's own path.
+    pub(crate) fn is_own(&self) -> bool {
+        matches!(self, Self::Path { before, after } if before.is_empty() && after.is_empty())
+    }
 }
 
 /// Bytes of the largest request body, unless a site says otherwise: 100 MiB.

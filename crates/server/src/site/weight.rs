@@ -89,6 +89,7 @@ fn options(options: &RuleOptions) -> usize {
     let tried = options.try_files.iter().map(|candidate| match candidate {
         Candidate::Path { before, after } => allocated(before.len()) + allocated(after.len()),
         Candidate::Fixed(path) => allocated(path.len()),
+        Candidate::Status(_) => 0,
     });
     let networks =
         |networks: &crate::network::Networks| allocated(size_of_val(networks.as_slice()));

@@ -171,10 +171,13 @@ fn a_candidate_takes_the_decoded_path() {
         (around("/v1", "/index.html"), "/v1/a b/index.html"),
         (Candidate::Fixed("/index.html".into()), "/index.html"),
     ] {
-        assert_eq!(path.tried(&candidate).as_str(), expected, "{candidate:?}");
+        let tried = path.tried(&candidate).unwrap();
+        assert_eq!(tried.as_str(), expected, "{candidate:?}");
     }
+    assert_eq!(path.tried(&Candidate::Status(StatusCode::GONE)), None);
     let slash = parse("/a%2Fb").unwrap();
-    assert!(slash.tried(&around("", ".html")).has_encoded_slash());
+    let tried = slash.tried(&around("", ".html")).unwrap();
+    assert!(tried.has_encoded_slash());
 }
 
 proptest! {

@@ -1,0 +1,62 @@
+//! Error pages from a site's folder.
+
+use http::{Response, StatusCode};
+use sekisho_certs::HostName;
+
+use super::cache::What;
+use super::load::LargeFile;
+use super::path::FilePath;
+use super::{Files, Found, OpenFiles, Stream, answer};
+use crate::body::Body;
+use crate::site::Root;
+
+impl Files {
+    /// Replaces the content of an error by the page of its status in `folder`.
+    /// The error stays as it is without a page, or if that can't be read.
+    ///
+    /// Conditions and ranges of the request don't apply to an error (RFC 9110,
+    /// sections 13.2.1 and 14.2).
+    pub(crate) async fn page(
+        &self,
+        folder: &Root,
+        host: &HostName,
+        is_head: bool,
+        error: Response<Body>,
+        open: &OpenFiles,
+    ) -> Response<Body> {
+        let path = name_of(error.status()).map(FilePath::of_decoded);
+        let Some(Ok(path)) = path else {
+            return error;
+        };
+        match self.find(folder, host, &path).await {
+            Found::Entry(entry) => match &entry.what {
+                What::File(file) => {
+                    answer::page(error, is_head, &file.head, || file.body.clone().into())
+                }
+                What::Directory | What::Missing => error,
+            },
+            Found::Large { file, .. } => {
+                let Some(permit) = open.try_permit(&self.0.open) else {
+                    return error;
+                };
+                let LargeFile { head, file } = *file;
+                answer::page(error, is_head, &head, || {
+                    let share = self.0.turns.share(folder, host);
+                    Stream::new(file, 0, head.len, share, permit).into()
+                })
+            }
+            Found::Refused(_) => error,
+        }
+    }
+}
+
+/// Returns the path of a status's page below the folder.
+fn name_of(status: StatusCode) -> Option<&'static str> {
+    match status {
+        StatusCode::NOT_FOUND => Some("/404.html"),
+        StatusCode::BAD_GATEWAY => Some("/502.html"),
+        StatusCode::SERVICE_UNAVAILABLE => Some("/503.html"),
+        StatusCode::GATEWAY_TIMEOUT => Some("/504.html"),
+        _ => None,
+    }
+}

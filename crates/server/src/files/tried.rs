@@ -1,0 +1,41 @@
+//! Files that a rule tries in order.
+
+use http::{Response, StatusCode};
+use sekisho_certs::HostName;
+
+use super::path::FilePath;
+use super::{Asked, Files, NoFile, OpenFiles};
+use crate::body::{Body, plain};
+use crate::site::{Candidate, Root};
+
+impl Files {
+    /// Answers with the first file of the paths that the request's rule tries,
+    /// else with 404. A directory without a slash at its end is no file, except
+    /// as the request's own path, which redirects to it. Each path has an entry
+    /// of its own in the cache, also if it is missing.
+    pub(super) async fn first_tried(
+        &self,
+        root: &Root,
+        host: &HostName,
+        asked: &Asked<'_>,
+        open: &OpenFiles,
+    ) -> Response<Body> {
+        for candidate in asked.tried() {
+            let path = match candidate {
+                Candidate::Status(status) => return plain(*status),
+                own if own.is_own() => None,
+                other => asked.rewritten.tried(other),
+            };
+            // Paths that are never served, such as hidden ones, are no files.
+            let Ok(path) = FilePath::parse(path.as_ref().unwrap_or(asked.rewritten)) else {
+                continue;
+            };
+            match self.serve(root, host, asked, &path, open).await {
+                Ok(response) => return response,
+                Err(NoFile::Directory) if candidate.is_own() => return asked.with_slash(),
+                Err(NoFile::Directory | NoFile::Missing) => {}
+            }
+        }
+        plain(StatusCode::NOT_FOUND)
+    }
+}
