@@ -16,7 +16,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use http::header::{CONNECTION, HeaderValue};
-use http::{Method, Request, Response, Version};
+use http::{Method, Request, Response, StatusCode, Version};
 use http_body::Body as _;
 use hyper::body::Incoming;
 use hyper::server::conn::{http1, http2};
@@ -27,13 +27,15 @@ use crate::access_log::{Entry, Logged};
 use crate::body::Body;
 use crate::frames::Frames;
 use crate::handshake::{Established, Peer};
+use crate::metrics::RequestRefusal;
 use crate::request::RequestContext;
+use crate::respond;
 use crate::route::{ConnContext, Refused};
 use crate::timeouts::{self, ConnTimeouts};
 use crate::tls::{SEND_LIMIT, Stream};
 use crate::upstream::Tunnel;
 use crate::worker::Local;
-use answer::Answer;
+use answer::{Answer, RequestGuard};
 pub(crate) use drive::Drain;
 use drive::{Bounds, Driven, drive};
 pub(crate) use plain::redirect;
@@ -208,13 +210,14 @@ where
 /// Answers one request.
 async fn answer(context: &ConnContext, request: Request<Incoming>) -> Response<Logged<Answer>> {
     let has_body = !request.body().is_end_stream();
-    let guard = answer::RequestGuard::new(context.timeouts(), has_body);
+    let mut guard = RequestGuard::new(context.timeouts(), has_body);
     let last = is_last(&request);
     let connect = request.method() == Method::CONNECT;
     let http1 = request.version() < Version::HTTP_2;
     let client = context.client(request.headers());
     let mut entry = context.entry(&request, client);
-    let mut response = match respond(context, request, client, entry.as_deref_mut()).await {
+    let answered = respond(context, request, client, (&mut guard, entry.as_deref_mut()));
+    let mut response = match answered.await {
         Ok(response) => response,
         Err(refused) => {
             if let Some(entry) = &mut entry {
@@ -224,6 +227,9 @@ async fn answer(context: &ConnContext, request: Request<Incoming>) -> Response<L
         }
     };
     context.metrics().request(response.status());
+    if connect || response.status() == StatusCode::SWITCHING_PROTOCOLS {
+        guard.give_back();
+    }
     // After CONNECT, the client may send bytes that are not HTTP.
     if http1 && (last || connect) && response.headers().get(CONNECTION).is_none() {
         response.headers_mut().insert(CONNECTION, CLOSE);
@@ -241,7 +247,7 @@ async fn respond(
     context: &ConnContext,
     request: Request<Incoming>,
     client: IpAddr,
-    mut entry: Option<&mut Entry>,
+    (guard, mut entry): (&mut RequestGuard, Option<&mut Entry>),
 ) -> Result<Response<Body>, Refused> {
     framing::check(request.headers())?;
     if let Some(answer) = context.challenge(&request).await {
@@ -254,8 +260,20 @@ async fn respond(
         let tenant = &target.served.host().record.tenant;
         entry.routed(target.name(context), tenant, target.lookup);
     }
+    if let Some(overload) = &context.local().shared.overload {
+        match overload.enter(&target.served.host().record.pattern) {
+            Some(place) => guard.hold(place),
+            None => return Ok(overloaded(context)),
+        }
+    }
     let context = RequestContext::new(context, &target, client, entry.as_deref());
     Ok(responder.respond(&context, site, request).await)
+}
+
+/// Answers a request that is one too many.
+fn overloaded(context: &ConnContext) -> Response<Body> {
+    let refused = respond::Refused::until(RequestRefusal::Overload, OVERLOAD_WAIT);
+    refused.answer(context.metrics())
 }
 
 /// Turns a refusal into a response. If the host is gone, the connection ends
@@ -289,6 +307,9 @@ fn is_last(request: &Request<Incoming>) -> bool {
         _ => false,
     }
 }
+
+/// Time after which a client should ask again that was refused by the load.
+const OVERLOAD_WAIT: Duration = Duration::from_secs(5);
 
 const CLOSE: HeaderValue = HeaderValue::from_static("close");
 

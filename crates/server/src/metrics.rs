@@ -15,7 +15,9 @@ use sekisho_certs::metrics::{
     Collector, Counter, Counters, DescriptorEncoder, Gauge, InGauge, Registry, gauge,
 };
 
-pub use labels::{HandshakeResult, LookupResult, ProxyHeaderResult, Resolution, UpstreamResult};
+pub use labels::{
+    HandshakeResult, LookupResult, ProxyHeaderResult, RequestRefusal, Resolution, UpstreamResult,
+};
 pub use process::register_process;
 pub(crate) use upstream::UpstreamMetrics;
 
@@ -29,6 +31,8 @@ pub struct Metrics {
     lookups: [Counter; LookupResult::ALL.len()],
     requests: [Counter; STATUS_CLASSES.len()],
     proxy_headers: [Counter; ProxyHeaderResult::ALL.len()],
+    refused: [Counter; RequestRefusal::ALL.len()],
+    requests_in_flight: Gauge,
     expired_served: Counter,
     accepted: Counter,
     given_up: Counter,
@@ -68,6 +72,15 @@ impl Metrics {
         };
         let help = "Connections from [listen] proxy by their PROXY protocol header";
         registry.register("proxy_headers", help, proxy_headers);
+        let refused = Counters {
+            label: "reason",
+            each: RequestRefusal::ALL
+                .map(|reason| (reason.as_str(), self.refused[reason as usize].clone())),
+        };
+        let help = "Requests refused by their site's rule, or by the load of the server";
+        registry.register("requests_refused", help, refused);
+        let help = "Requests in flight (0 without [server] requests)";
+        registry.register("requests_in_flight", help, self.requests_in_flight.clone());
         let help = "Handshakes served with an expired certificate";
         registry.register("expired_served", help, self.expired_served.clone());
         let help = "Accepted connections";
@@ -146,6 +159,17 @@ impl Metrics {
     /// What requests to upstream servers count.
     pub(crate) fn upstream(&self) -> &UpstreamMetrics {
         &self.upstream
+    }
+
+    /// Counts a request that was refused, beside its status.
+    pub fn request_refused(&self, reason: RequestRefusal) {
+        self.refused[reason as usize].inc();
+    }
+
+    /// Returns the count of requests in flight, kept with `[server] requests`
+    /// alone.
+    pub(crate) fn requests_in_flight(&self) -> &Gauge {
+        &self.requests_in_flight
     }
 
     /// Notes that the server accepts connections, and how long that took from

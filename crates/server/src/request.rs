@@ -2,7 +2,7 @@
 
 use std::net::IpAddr;
 
-use sekisho_certs::{HostName, Tenant};
+use sekisho_certs::{HostName, HostPattern, Tenant};
 
 use crate::access_log::Entry;
 use crate::route::{ConnContext, Target};
@@ -14,6 +14,8 @@ pub(crate) struct RequestContext<'a> {
     pub(crate) host: &'a HostName,
     /// Tenant of that host.
     pub(crate) tenant: &'a Tenant,
+    /// Pattern of the host record: the host, or the wildcard above it.
+    pub(crate) pattern: &'a HostPattern,
     pub(crate) connection: &'a ConnContext,
     /// Address of the client, for rates, logs and fields.
     #[allow(dead_code, reason = "read by rates")]
@@ -29,9 +31,11 @@ impl<'a> RequestContext<'a> {
         client: IpAddr,
         entry: Option<&'a Entry>,
     ) -> Self {
+        let record = &target.served.host().record;
         Self {
             host: target.name(connection),
-            tenant: &target.served.host().record.tenant,
+            tenant: &record.tenant,
+            pattern: &record.pattern,
             connection,
             client,
             entry,

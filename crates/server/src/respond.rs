@@ -1,19 +1,24 @@
 //! Answers requests from their sites.
 
+mod admission;
+mod fields;
+
 use std::sync::Arc;
 
 use http::request::Parts;
-use http::{Request, Response, StatusCode};
+use http::{Method, Request, Response, StatusCode};
 use hyper::body::Incoming;
 use sekisho_certs::HostName;
 use sekisho_certs::metrics::Registry;
 
 use crate::body::{Body, plain};
-use crate::files::{Files, OpenFiles};
+use crate::files::{Asked, Files, OpenFiles};
 use crate::http::rest;
+use crate::metrics::RequestRefusal;
 use crate::request::RequestContext;
-use crate::site::{Action, Guard, Refusals, Rule, Site, SitePath};
+use crate::site::{Action, Guard, Refusals, Rule, RuleOptions, Site, SitePath};
 use crate::upstream::{Way, forward};
+pub(crate) use admission::Refused;
 
 /// Responder that answers requests from their sites. The server has one, which
 /// holds the cache of small files.
@@ -32,38 +37,84 @@ impl Responder {
         }
     }
 
-    /// Answers one request from `site`.
+    /// Answers one request from `site`:
+    ///
+    /// 1. parses the path: 400 if it is refused;
+    /// 2. finds its rule: 404 if there is none;
+    /// 3. asks the rule whether it takes the request: 403, 413 or 429;
+    /// 4. answers as the rule says;
+    /// 5. replaces the content of an error of ours by the rule's page;
+    /// 6. changes the answer's fields.
     pub(crate) async fn respond(
         &self,
         context: &RequestContext<'_>,
         site: &Site,
         request: Request<Incoming>,
     ) -> Response<Body> {
-        // The path borrows the target, and the request moves on.
-        let target = request.uri().clone();
-        let path = match SitePath::parse(&target) {
+        let (head, body) = request.into_parts();
+        let path = match SitePath::parse(&head.uri) {
             Ok(path) => path,
             Err(status) => return plain(status),
         };
         let Some(rule) = site.rule(&path) else {
             return plain(StatusCode::NOT_FOUND);
         };
-        if let Action::Upstream(upstream) = &rule.action {
-            let rewritten = path.rewritten(rule);
-            let way = Way {
-                upstream,
-                path: rewritten.encoded(),
-                options: rule.options.as_deref(),
-            };
-            let answer = forward(context, way, request).await;
-            return answer.unwrap_or_else(plain);
+        let method = (head.method == Method::HEAD, fields::is_read(&head.method));
+        let answered = match (admission::admit(context, rule, &body), &rule.action) {
+            (Ok(()), Action::Upstream(upstream)) => {
+                let path = path.rewritten(rule).encoded().to_owned();
+                let way = Way {
+                    upstream,
+                    path: &path,
+                    options: rule.options.as_deref(),
+                };
+                pass_on(context, way, Request::from_parts(head, body)).await
+            }
+            (admitted, _) => {
+                if rest::is_open(&head, &body) {
+                    Box::pin(rest::discard(body)).await;
+                }
+                match admitted {
+                    Ok(()) => {
+                        let open = context.connection.files();
+                        self.act(rule, &path, context.host, &head, open).await
+                    }
+                    Err(refused) => Answered::ours(refused.answer(context.connection.metrics())),
+                }
+            }
+        };
+        match &rule.options {
+            None => answered.response,
+            Some(options) => self.finish(context, options, method, answered).await,
         }
-        let (head, body) = request.into_parts();
-        if rest::is_open(&head, &body) {
-            Box::pin(rest::discard(body)).await;
+    }
+
+    /// Does the steps behind the answer.
+    async fn finish(
+        &self,
+        context: &RequestContext<'_>,
+        options: &RuleOptions,
+        (is_head, is_read): (bool, bool),
+        answered: Answered,
+    ) -> Response<Body> {
+        let Answered {
+            mut response,
+            author,
+        } = answered;
+        match (author, &options.errors) {
+            (Author::Server, Some(folder)) if response.status().as_u16() >= 400 => {
+                let open = context.connection.files();
+                let page = self
+                    .files
+                    .page(folder, context.host, is_head, response, open);
+                // Boxed: answers without a page have no room for it.
+                response = Box::pin(page).await;
+            }
+            (Author::Upstream, _) => fields::cache(&mut response, is_read, &options.cache),
+            (Author::Server | Author::Site, _) => {}
         }
-        let open = context.connection.files();
-        self.act(rule, &path, context.host, &head, open).await
+        fields::change(&mut response, options);
+        response
     }
 
     /// Answers a request to `host` that needs nothing of its connection.
@@ -83,7 +134,7 @@ impl Responder {
         let Some(rule) = site.rule(&path) else {
             return plain(StatusCode::NOT_FOUND);
         };
-        self.act(rule, &path, host, head, open).await
+        self.act(rule, &path, host, head, open).await.response
     }
 
     /// Answers by a rule without an upstream.
@@ -94,14 +145,16 @@ impl Responder {
         host: &HostName,
         head: &Parts,
         open: &OpenFiles,
-    ) -> Response<Body> {
-        match &rule.action {
+    ) -> Answered {
+        let response = match &rule.action {
             Action::Files(root) => {
-                let rewritten = path.rewritten(rule);
-                let asked = (head, path);
-                self.files
-                    .respond(root, host, asked, &rewritten, open)
-                    .await
+                let asked = Asked {
+                    head,
+                    path,
+                    rewritten: &path.rewritten(rule),
+                    options: rule.options.as_deref(),
+                };
+                self.files.respond(root, host, asked, open).await
             }
             Action::Upstream(_) => plain(StatusCode::BAD_GATEWAY),
             Action::Redirect(redirect) => redirect.respond(host, &head.uri),
@@ -109,8 +162,14 @@ impl Responder {
             Action::Status {
                 code,
                 text: Some(text),
-            } => Body::plain(*code, text.as_bytes().to_vec()),
-        }
+            } => {
+                return Answered {
+                    response: Body::plain(*code, text.as_bytes().to_vec()),
+                    author: Author::Site,
+                };
+            }
+        };
+        Answered::ours(response)
     }
 
     /// Returns the guard of files and upstreams.
@@ -127,5 +186,48 @@ impl Responder {
     #[must_use]
     pub fn refused(&self) -> &Refusals {
         self.files.refused()
+    }
+}
+
+/// Answer, and whose content it has.
+struct Answered {
+    response: Response<Body>,
+    author: Author,
+}
+
+impl Answered {
+    fn ours(response: Response<Body>) -> Self {
+        Self {
+            response,
+            author: Author::Server,
+        }
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Author {
+    /// The server: errors get the rule's pages.
+    Server,
+    /// The site's document: its text stays.
+    Site,
+    Upstream,
+}
+
+/// Passes a request on to an upstream. A failure is an answer of ours.
+async fn pass_on(
+    context: &RequestContext<'_>,
+    way: Way<'_>,
+    request: Request<Incoming>,
+) -> Answered {
+    match forward(context, way, request).await {
+        Ok(response) => Answered {
+            response,
+            author: Author::Upstream,
+        },
+        Err(StatusCode::PAYLOAD_TOO_LARGE) => {
+            let refused = Refused::of(RequestRefusal::Body);
+            Answered::ours(refused.answer(context.connection.metrics()))
+        }
+        Err(status) => Answered::ours(plain(status)),
     }
 }

@@ -18,6 +18,8 @@ use crate::connections::Connections;
 use crate::listen::Listening;
 use crate::log_limiter::LogLimits;
 use crate::metrics::Metrics;
+use crate::overload::Overload;
+use crate::rates::Rates;
 use crate::respond::Responder;
 use crate::settings::Settings;
 use crate::shared::Shared;
@@ -88,7 +90,13 @@ impl Server {
         };
         let (upstream_servers, background) =
             Servers::new(Arc::clone(&parts.metrics), settings.name_servers);
+        let overload = settings.limits.requests.map(|limit| {
+            let in_flight = parts.metrics.requests_in_flight();
+            Arc::new(Overload::new(limit, in_flight.clone()))
+        });
         let shared = Arc::new(Shared {
+            rates: Rates::new(),
+            overload,
             upstream_servers,
             lookup: parts.lookup,
             budget: Budget::new(&settings.limits),

@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 use std::net::SocketAddr;
+use std::num::NonZeroUsize;
 use std::time::Duration;
 
 use sekisho_certs::HostName;
@@ -56,6 +57,9 @@ pub struct Limits {
     /// Connections open at once over all listeners, and at most one more for
     /// each worker and address. Further ones wait in the kernel's backlog.
     pub connections: usize,
+    /// Requests in flight over all workers, from which on hosts with the most are
+    /// refused; none for no limit.
+    pub requests: Option<NonZeroUsize>,
     /// From accepting to the end of the TLS handshake, lookup included; also
     /// for the lookup of another host that a request names. Where a certificate
     /// is waited for, [`CertificateWaits::time`] takes its place.

@@ -12,6 +12,8 @@ use crate::challenge::Answers;
 use crate::log_limiter::LogLimits;
 use crate::metrics::Metrics;
 use crate::network::Networks;
+use crate::overload::Overload;
+use crate::rates::Rates;
 use crate::respond::Responder;
 use crate::settings::{Defaults, Limits};
 use crate::upstream::{Servers, TlsClients};
@@ -39,6 +41,10 @@ pub(crate) struct Shared {
     /// State of upstream servers.
     #[allow(dead_code, reason = "read by the reverse proxy")]
     pub(crate) upstream_servers: Servers,
+    /// Counts of requests that the rates of sites bound.
+    pub(crate) rates: Rates,
+    /// Count of the requests in flight; none without `[server] requests`.
+    pub(crate) overload: Option<Arc<Overload>>,
     /// Value in `CDN-Loop` that stands for this catalog's servers.
     pub(crate) loop_id: HeaderValue,
     /// TLS towards upstream servers.

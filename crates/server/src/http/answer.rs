@@ -10,6 +10,7 @@ use http_body::{Frame, SizeHint};
 
 use super::streams::Progress;
 use crate::body::Body;
+use crate::overload::InFlight;
 use crate::timeouts::ConnTimeouts;
 
 /// Body of a site's response; dropping it ends the request.
@@ -88,6 +89,8 @@ pub(super) struct RequestGuard {
     /// Set for HTTP/2 only: over HTTP/1.1, data that the client does not take
     /// blocks the socket.
     progress: Option<Arc<Progress>>,
+    /// Place among the requests in flight, if these are counted.
+    place: Option<InFlight>,
 }
 
 impl RequestGuard {
@@ -97,7 +100,18 @@ impl RequestGuard {
             timeouts: Arc::clone(timeouts),
             has_body,
             progress: Progress::current(),
+            place: None,
         }
+    }
+
+    /// Holds a place among the requests in flight until the end of the answer.
+    pub(super) fn hold(&mut self, place: InFlight) {
+        self.place = Some(place);
+    }
+
+    /// Gives the place back early: the connection or stream leaves HTTP.
+    pub(super) fn give_back(&mut self) {
+        self.place = None;
     }
 
     fn answered(&mut self) {

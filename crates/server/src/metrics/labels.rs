@@ -145,3 +145,19 @@ labels! {
         Failed = "failed",
     }
 }
+
+labels! {
+    /// Why a request was refused by its site's rule, or by the load of the server.
+    RequestRefusal {
+        /// The client's address is denied, or not allowed.
+        Address = "address",
+        /// The request's body is larger than the rule allows.
+        Body = "body",
+        /// The client's prefix is over its rate.
+        ClientRate = "client_rate",
+        /// The host is over its rate.
+        HostRate = "host_rate",
+        /// Too many requests are in flight, and the host has its share of them.
+        Overload = "overload",
+    }
+}

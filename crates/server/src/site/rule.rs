@@ -57,7 +57,6 @@ pub(crate) enum Action {
 }
 
 /// Options of a rule.
-#[allow(dead_code, reason = "read by the steps that answer")]
 #[derive(Clone, Debug)]
 pub(crate) struct RuleOptions {
     /// Whether the rule's prefix is taken off the path that files and upstream

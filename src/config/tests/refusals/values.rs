@@ -70,6 +70,10 @@ const WRONG: &[(&str, &str)] = &[
         "[server] connections: 0 is out of range",
     ),
     (
+        "server.requests = -1",
+        "[server] requests: -1 is out of range",
+    ),
+    (
         "server.handshake_timeout = \"1h\"",
         "[server] handshake_timeout: 1h is out of range; write 100ms to 5m",
     ),

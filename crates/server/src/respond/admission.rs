@@ -1,0 +1,164 @@
+//! Admission of requests by the rule of their path: who may ask, how often, and
+//! with how long a body.
+
+use std::net::IpAddr;
+use std::time::Duration;
+
+use http::header::RETRY_AFTER;
+use http::{Response, StatusCode};
+use http_body::Body;
+
+use crate::body::{self, plain};
+use crate::budget::Prefix;
+use crate::metrics::{Metrics, RequestRefusal};
+use crate::rates::Scope;
+use crate::request::RequestContext;
+use crate::site::{Action, Rule, RuleOptions};
+
+/// Refusal of a request by its rule.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Refused {
+    pub(crate) reason: RequestRefusal,
+    /// Time after which the client may try again.
+    retry_after: Option<Duration>,
+}
+
+/// Asks a rule whether it takes a request:
+///
+/// 1. its client's address is allowed, and not denied;
+/// 2. its client's prefix keeps its rate;
+/// 3. the host keeps its rate;
+/// 4. its body, as far as its length is known, is within the limit. Only
+///    upstreams get a body.
+///
+/// # Errors
+/// The first that is not so. The request counts for the rates before it.
+pub(super) fn admit(
+    context: &RequestContext<'_>,
+    rule: &Rule,
+    body: &impl Body,
+) -> Result<(), Refused> {
+    if let Some(options) = &rule.options {
+        if !is_allowed(context.client, options) {
+            return Err(Refused::of(RequestRefusal::Address));
+        }
+        keep_rates(context, options)?;
+    }
+    let is_passed_on = matches!(rule.action, Action::Upstream(_));
+    if is_passed_on && body.size_hint().lower() > rule.body_limit() {
+        return Err(Refused::of(RequestRefusal::Body));
+    }
+    Ok(())
+}
+
+fn keep_rates(context: &RequestContext<'_>, options: &RuleOptions) -> Result<(), Refused> {
+    if options.rate_client.is_none() && options.rate_host.is_none() {
+        return Ok(());
+    }
+    let rates = &context.connection.local().shared.rates;
+    let scope = Scope {
+        pattern: context.pattern,
+        rule: options.rate_scope,
+    };
+    if let Some(rate) = options.rate_client {
+        let client = Prefix::from(context.client);
+        let taken = rates.take_of_client(scope, client, rate);
+        taken.map_err(|wait| Refused::until(RequestRefusal::ClientRate, wait))?;
+    }
+    if let Some(rate) = options.rate_host {
+        let taken = rates.take_of_host(scope, rate);
+        taken.map_err(|wait| Refused::until(RequestRefusal::HostRate, wait))?;
+    }
+    Ok(())
+}
+
+fn is_allowed(client: IpAddr, options: &RuleOptions) -> bool {
+    let allow = options.allow.as_ref();
+    !options.deny.contain(client) && allow.is_none_or(|allow| allow.contain(client))
+}
+
+impl Refused {
+    pub(crate) fn of(reason: RequestRefusal) -> Self {
+        Self {
+            reason,
+            retry_after: None,
+        }
+    }
+
+    pub(crate) fn until(reason: RequestRefusal, wait: Duration) -> Self {
+        Self {
+            reason,
+            retry_after: Some(wait),
+        }
+    }
+
+    /// Makes the answer, and counts it.
+    pub(crate) fn answer(self, metrics: &Metrics) -> Response<body::Body> {
+        metrics.request_refused(self.reason);
+        let mut response = plain(match self.reason {
+            RequestRefusal::Address => StatusCode::FORBIDDEN,
+            RequestRefusal::Body => StatusCode::PAYLOAD_TOO_LARGE,
+            RequestRefusal::ClientRate | RequestRefusal::HostRate => StatusCode::TOO_MANY_REQUESTS,
+            RequestRefusal::Overload => StatusCode::SERVICE_UNAVAILABLE,
+        });
+        if let Some(wait) = self.retry_after {
+            // Whole seconds, rounded up: a client that waits is not early.
+            let seconds = wait.as_secs() + u64::from(wait.subsec_nanos() > 0);
+            response.headers_mut().insert(RETRY_AFTER, seconds.into());
+        }
+        response
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::network::{Network, Networks};
+
+    fn networks(texts: &[&str]) -> Networks {
+        texts
+            .iter()
+            .map(|text| Network::parse(text).unwrap())
+            .collect()
+    }
+
+    #[test]
+    fn deny_prevails_over_allow() {
+        let all = RuleOptions::default();
+        let intranet = RuleOptions {
+            allow: Some(networks(&["10.0.0.0/8", "2001:db8::/32"])),
+            deny: networks(&["10.9.0.0/16"]),
+            ..RuleOptions::default()
+        };
+        let without = RuleOptions {
+            deny: networks(&["192.0.2.0/24"]),
+            ..RuleOptions::default()
+        };
+        for (client, by_all, by_intranet, by_without) in [
+            ("10.1.2.3", true, true, true),
+            ("::ffff:10.1.2.3", true, true, true),
+            ("10.9.2.3", true, false, true),
+            ("2001:db8::1", true, true, true),
+            ("192.0.2.1", true, false, false),
+            ("::ffff:192.0.2.1", true, false, false),
+        ] {
+            let client = client.parse().unwrap();
+            assert_eq!(is_allowed(client, &all), by_all, "{client}");
+            assert_eq!(is_allowed(client, &intranet), by_intranet, "{client}");
+            assert_eq!(is_allowed(client, &without), by_without, "{client}");
+        }
+    }
+
+    #[test]
+    fn a_wait_is_said_in_whole_seconds() {
+        for (millis, said) in [(1, "1"), (999, "1"), (1000, "1"), (1001, "2")] {
+            let wait = Duration::from_millis(millis);
+            let refused = Refused::until(RequestRefusal::HostRate, wait);
+            let response = refused.answer(&Metrics::default());
+            assert_eq!(response.status(), StatusCode::TOO_MANY_REQUESTS);
+            assert_eq!(response.headers()[RETRY_AFTER], said);
+        }
+        let refused = Refused::of(RequestRefusal::Address).answer(&Metrics::default());
+        assert!(refused.headers().get(RETRY_AFTER).is_none());
+    }
+}

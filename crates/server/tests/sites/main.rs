@@ -1,0 +1,17 @@
+//! Tests what a site's rule makes of requests and answers, over HTTP/1.1 and
+//! HTTP/2.
+
+#![allow(clippy::unwrap_used)]
+
+#[path = "../common/mod.rs"]
+mod common;
+
+mod admission;
+mod bodies;
+mod fields;
+mod files;
+mod overload;
+mod pages;
+mod paths;
+mod upstream;
+mod world;

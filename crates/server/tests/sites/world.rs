@@ -1,0 +1,210 @@
+//! Server whose hosts have sites of a test's choice, and its clients.
+
+use std::fs;
+use std::io;
+use std::time::Duration;
+
+use bytes::Bytes;
+use futures_util::stream;
+use http::{Method, Request, Response, Version};
+use http_body_util::combinators::BoxBody;
+use http_body_util::{BodyExt, Empty, StreamBody};
+use hyper::body::{Frame, Incoming};
+use hyper::client::conn::{http1, http2};
+use hyper_util::rt::{TokioExecutor, TokioIo};
+use sekisho_certs::{Site, Tenant};
+use sekisho_server::Limits;
+use sekisho_testkit::{Key, TestCa, client};
+use tempfile::TempDir;
+use tokio::sync::mpsc;
+use tokio::time::timeout;
+
+use crate::common::{LIMITS, Running, Scripted, Setup, host, start};
+
+pub(crate) const HOST: &str = "a.example";
+pub(crate) const OTHER: &str = "b.example";
+pub(crate) const BOTH: [Version; 2] = [Version::HTTP_11, Version::HTTP_2];
+
+/// Longest wait of a test for anything.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// Running server with a folder of files.
+pub(crate) struct World {
+    pub(crate) folder: TempDir,
+    pub(crate) running: Running,
+    ca: TestCa,
+}
+
+impl World {
+    /// Starts a server whose host has this site, in which `FOLDER` stands for a
+    /// folder with these files.
+    pub(crate) fn new(site: &str, files: &[(&str, &str)]) -> Self {
+        Self::with(LIMITS, &[(HOST, site)], files)
+    }
+
+    /// Starts a server with these limits, and hosts with these sites.
+    pub(crate) fn with(limits: Limits, sites: &[(&str, &str)], files: &[(&str, &str)]) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        for (name, text) in files {
+            write(&folder, name, text);
+        }
+        let ca = TestCa::new();
+        let names: Vec<&str> = sites.iter().map(|(name, _)| *name).collect();
+        let pair = ca.issue(&names, Key::P256);
+        let records = sites.iter().map(|(name, site)| {
+            let site = site.replace("FOLDER", folder.path().to_str().unwrap());
+            let mut found = host(name, &[(&pair, Key::P256)]);
+            found.record.tenant = Tenant::parse("acme").unwrap();
+            found.record.site = Some(Site {
+                format: 2,
+                json: site.into(),
+            });
+            found
+        });
+        let setup = Setup {
+            allow: vec!["127.0.0.0/8".into(), folder.path().into()],
+            ..Setup::limits(limits)
+        };
+        let running = start(Scripted::new(records), &setup);
+        Self {
+            folder,
+            running,
+            ca,
+        }
+    }
+
+    /// Connects as a client of a host.
+    pub(crate) async fn connect(&self, version: Version, host: &str) -> Client {
+        let mut config = client::config(&self.ca);
+        let is_two = version == Version::HTTP_2;
+        if is_two {
+            config.alpn_protocols = vec![b"h2".to_vec()];
+        }
+        let stream = client::connect(self.running.address, host, config).await;
+        let io = TokioIo::new(stream.unwrap());
+        let sender = if is_two {
+            let (sender, connection) = http2::handshake(TokioExecutor::new(), io).await.unwrap();
+            tokio::spawn(connection);
+            Sender::Two(sender)
+        } else {
+            let (sender, connection) = http1::handshake(io).await.unwrap();
+            tokio::spawn(connection);
+            Sender::One(sender)
+        };
+        let host = host.to_owned();
+        Client { sender, host }
+    }
+
+    /// Sends one request on a connection of its own.
+    pub(crate) async fn get(&self, version: Version, path: &str) -> Answer {
+        self.connect(version, HOST).await.get(path).await
+    }
+}
+
+/// Writes a file with a last write one minute ago: the server caches it at once.
+pub(crate) fn write(folder: &TempDir, name: &str, text: &str) {
+    let path = folder.path().join(name);
+    fs::create_dir_all(path.parent().unwrap()).unwrap();
+    fs::write(&path, text).unwrap();
+    let then = std::time::SystemTime::now() - Duration::from_secs(60);
+    let file = fs::File::options().write(true).open(path).unwrap();
+    file.set_modified(then).unwrap();
+}
+
+/// Client with one connection.
+pub(crate) struct Client {
+    sender: Sender,
+    host: String,
+}
+
+pub(crate) type Upload = BoxBody<Bytes, io::Error>;
+
+enum Sender {
+    One(http1::SendRequest<Upload>),
+    Two(http2::SendRequest<Upload>),
+}
+
+impl Client {
+    pub(crate) async fn get(&mut self, path: &str) -> Answer {
+        self.send(Method::GET, path, &[]).await
+    }
+
+    /// Sends a request without a body.
+    pub(crate) async fn send(
+        &mut self,
+        method: Method,
+        path: &str,
+        fields: &[(&str, &str)],
+    ) -> Answer {
+        let body = Empty::new().map_err(|never| match never {}).boxed();
+        let response = self.begin(method, path, fields, body).await.unwrap();
+        Answer::of(response).await.unwrap()
+    }
+
+    /// Sends a request, and awaits the head of its answer.
+    pub(crate) async fn begin(
+        &mut self,
+        method: Method,
+        path: &str,
+        fields: &[(&str, &str)],
+        body: Upload,
+    ) -> hyper::Result<Response<Incoming>> {
+        let mut request = Request::builder().method(method);
+        for (name, value) in fields {
+            request = request.header(*name, *value);
+        }
+        match &mut self.sender {
+            Sender::One(sender) => {
+                sender.ready().await?;
+                let request = request.uri(path).header("host", &self.host);
+                patiently(sender.send_request(request.body(body).unwrap())).await
+            }
+            Sender::Two(sender) => {
+                let request = request.uri(format!("https://{}{path}", self.host));
+                patiently(sender.send_request(request.body(body).unwrap())).await
+            }
+        }
+    }
+}
+
+/// Whole answer.
+#[derive(Debug)]
+pub(crate) struct Answer {
+    pub(crate) status: u16,
+    response: Response<()>,
+    pub(crate) body: String,
+}
+
+impl Answer {
+    pub(crate) async fn of(response: Response<Incoming>) -> hyper::Result<Self> {
+        let (head, body) = response.into_parts();
+        let body = patiently(body.collect()).await?.to_bytes();
+        Ok(Self {
+            status: head.status.as_u16(),
+            response: Response::from_parts(head, ()),
+            body: String::from_utf8(body.to_vec()).unwrap(),
+        })
+    }
+
+    /// Returns the values of a field, joined.
+    pub(crate) fn field(&self, name: &str) -> Option<String> {
+        let values = self.response.headers().get_all(name).iter();
+        let values: Vec<&str> = values.map(|value| value.to_str().unwrap()).collect();
+        (!values.is_empty()).then(|| values.join("|"))
+    }
+}
+
+/// Makes a body of the pieces that are sent to it.
+pub(crate) fn channel() -> (mpsc::Sender<Bytes>, Upload) {
+    let (sender, pieces) = mpsc::channel::<Bytes>(4);
+    let frames = stream::unfold(pieces, |mut pieces| async move {
+        let piece = pieces.recv().await?;
+        Some((Ok(Frame::data(piece)), pieces))
+    });
+    (sender, StreamBody::new(frames).boxed())
+}
+
+/// Waits for `future`, within limits.
+pub(crate) async fn patiently<F: Future>(future: F) -> F::Output {
+    timeout(PATIENCE, future).await.expect("in time")
+}
