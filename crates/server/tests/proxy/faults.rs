@@ -46,7 +46,7 @@ async fn what_is_no_answer_is_502() {
         &early,
     ] {
         let got = answered(answer).await;
-        assert_eq!(status(&got), 502, "{:.60}: {got:.100}", answer);
+        assert_eq!(status(&got), 502, "{answer:.60}: {got:.100}");
         assert_eq!(got.matches("HTTP/1.1 ").count(), 1, "{got}");
     }
 }

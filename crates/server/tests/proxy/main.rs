@@ -5,6 +5,7 @@
 mod common;
 
 mod balance;
+mod edges;
 mod faults;
 mod fields;
 mod framing;

@@ -37,7 +37,7 @@ impl Secure {
             }
         };
         let mut config = builder
-            .with_single_cert(pair.chain.to_vec(), pair.key_der())
+            .with_single_cert(pair.chain.clone(), pair.key_der())
             .unwrap();
         config.alpn_protocols = vec![alpn.to_vec()];
         Self {

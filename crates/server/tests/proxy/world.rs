@@ -42,20 +42,22 @@ impl World {
 
     /// Starts a server that asks this name server.
     pub(crate) fn resolving(at: SocketAddr, limits: Limits, sites: &[(&str, &str)]) -> Self {
-        Self::build(TestCa::new(), vec![at], limits, sites)
+        let mut setup = Setup::limits(limits);
+        setup.settings.name_servers = vec![at];
+        Self::of_setup(setup, sites)
     }
 
     /// Starts a server whose hosts have certificates of this CA.
     pub(crate) fn of_ca(ca: TestCa, limits: Limits, sites: &[(&str, &str)]) -> Self {
-        Self::build(ca, Vec::new(), limits, sites)
+        Self::of(ca, Setup::limits(limits), sites)
     }
 
-    fn build(
-        ca: TestCa,
-        name_servers: Vec<SocketAddr>,
-        limits: Limits,
-        sites: &[(&str, &str)],
-    ) -> Self {
+    /// Starts a server with these parameters.
+    pub(crate) fn of_setup(setup: Setup, sites: &[(&str, &str)]) -> Self {
+        Self::of(TestCa::new(), setup, sites)
+    }
+
+    fn of(ca: TestCa, mut setup: Setup, sites: &[(&str, &str)]) -> Self {
         let names: Vec<&str> = sites.iter().map(|(name, _)| *name).collect();
         let pair = ca.issue(&names, Key::P256);
         let records = sites.iter().map(|(name, site)| {
@@ -67,11 +69,7 @@ impl World {
             });
             found
         });
-        let mut setup = Setup {
-            allow: vec!["127.0.0.0/8".into(), "unix:/tmp".into()],
-            ..Setup::limits(limits)
-        };
-        setup.settings.name_servers = name_servers;
+        setup.allow = vec!["127.0.0.0/8".into(), "unix:/tmp".into()];
         let running = start(Scripted::new(records), &setup);
         Self { ca, running }
     }
@@ -175,6 +173,17 @@ impl Upstream {
     }
 }
 
+/// Stream over TCP.
+pub(crate) trait Socket {
+    fn port(&self) -> u16;
+}
+
+impl Socket for TlsStream<TcpStream> {
+    fn port(&self) -> u16 {
+        self.get_ref().0.local_addr().unwrap().port()
+    }
+}
+
 /// Byte stream with what was read ahead.
 pub(crate) struct Wire<S> {
     stream: S,
@@ -258,6 +267,14 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Wire<S> {
     pub(crate) async fn closed(&mut self) {
         let rest = self.rest().await;
         assert_eq!(String::from_utf8_lossy(&rest), "");
+    }
+
+    /// Returns the local port of a client's connection.
+    pub(crate) fn port(&self) -> u16
+    where
+        S: Socket,
+    {
+        self.stream.port()
     }
 
     pub(crate) async fn shutdown(&mut self) {

@@ -1,0 +1,74 @@
+//! Proxies before us, and the PROXY protocol towards an upstream.
+
+use sekisho_server::network::{Network, Networks};
+
+use crate::common::{LIMITS, Setup};
+use crate::world::{HOST, OK, Upstream, World, field};
+
+#[tokio::test]
+async fn fields_of_a_trusted_proxy_are_continued() {
+    let upstream = Upstream::bind().await;
+    let mut setup = Setup::limits(LIMITS);
+    let trusted = Network::parse("127.0.0.0/8").unwrap();
+    setup.settings.trusted = Networks::from_iter([trusted]);
+    let world = World::of_setup(setup, &[(HOST, &upstream.site())]);
+    let mut client = world.connect().await;
+    client
+        .send(
+            "GET / HTTP/1.1\r\nHost: a.example\r\nX-Forwarded-For: 192.0.2.1\r\n\
+             X-Forwarded-For: 192.0.2.2\r\nX-Forwarded-Proto: http\r\n\
+             X-Forwarded-Host: b.example\r\nX-Request-Id: abc\r\nX-Real-IP: 192.0.2.1\r\n\r\n",
+        )
+        .await;
+    let head = upstream.accept().await.head().await;
+    for (name, value) in [
+        ("x-forwarded-for", Some("192.0.2.1, 192.0.2.2, 127.0.0.1")),
+        ("x-forwarded-proto", Some("http")),
+        ("x-forwarded-host", Some("b.example")),
+        ("x-request-id", Some("abc")),
+        ("x-real-ip", None),
+    ] {
+        assert_eq!(field(&head, name).as_deref(), value, "{name}");
+    }
+}
+
+#[tokio::test]
+async fn the_proxy_protocol_gives_each_client_connections_of_its_own() {
+    let upstream = Upstream::bind().await;
+    let site = format!(
+        r#"{{"upstream": {{"servers": ["http://{}"], "proxy_protocol": "v1"}}}}"#,
+        upstream.address()
+    );
+    let limits = sekisho_server::Limits {
+        workers: 1,
+        ..LIMITS
+    };
+    let world = World::with(limits, &[(HOST, &site)]);
+    let mut clients = Vec::new();
+    for _ in 0..2 {
+        let mut client = world.connect().await;
+        client
+            .send(format!("GET / HTTP/1.1\r\nHost: {HOST}\r\n\r\n"))
+            .await;
+        let mut server = upstream.accept().await;
+        let line = server.until("\r\n").await;
+        assert!(
+            line.starts_with("PROXY TCP4 127.0.0.1 127.0.0.1 "),
+            "{line}"
+        );
+        assert!(line.contains(&format!(" {} ", client.port())), "{line}");
+        assert!(server.head().await.starts_with("GET / "));
+        server.send(OK).await;
+        client.answer().await;
+        clients.push((client, server));
+    }
+    for (client, server) in &mut clients {
+        client
+            .send(format!("GET /again HTTP/1.1\r\nHost: {HOST}\r\n\r\n"))
+            .await;
+        assert!(server.head().await.starts_with("GET /again "));
+        server.send(OK).await;
+        client.answer().await;
+    }
+    assert!(upstream.is_alone());
+}
