@@ -144,7 +144,10 @@ impl Pools {
         }
         let slot = match slots.get_mut(&key) {
             Some(slot) => slot,
-            None => self.slot(&mut slots, &key),
+            None => {
+                self.bound(&mut slots);
+                slots.entry(key).or_default()
+            }
         };
         slot.idle.push(Idle {
             connection,
@@ -188,13 +191,21 @@ impl Pools {
 
     /// Returns the slot of an identity; makes room for a new one.
     fn slot<'a>(&self, slots: &'a mut Slots, key: &Key) -> &'a mut Slot {
-        if slots.len() >= MAX_SLOTS && !slots.contains_key(key) {
-            let victim = slots.keys().next().cloned();
-            if let Some(slot) = victim.and_then(|victim| slots.remove(&victim)) {
-                self.idle.fetch_sub(slot.idle.len(), Relaxed);
-            }
+        if !slots.contains_key(key) {
+            self.bound(slots);
         }
         slots.entry(key.clone()).or_default()
+    }
+
+    /// Forgets an identity if there are as many as may be.
+    fn bound(&self, slots: &mut Slots) {
+        if slots.len() < MAX_SLOTS {
+            return;
+        }
+        let victim = slots.keys().next().cloned();
+        if let Some(slot) = victim.and_then(|victim| slots.remove(&victim)) {
+            self.idle.fetch_sub(slot.idle.len(), Relaxed);
+        }
     }
 
     fn lock(&self) -> MutexGuard<'_, Slots> {
