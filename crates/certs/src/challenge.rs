@@ -319,7 +319,7 @@ mod tests {
         assert_eq!(asked(&other, "token").await, None);
         assert_eq!(sealer.catalog().head().await.unwrap(), head);
         let reads = [&other.reads.found, &other.reads.absent];
-        assert_eq!(reads.map(|count| count.get()), [1, 3]);
+        assert_eq!(reads.map(Counter::get), [1, 3]);
     }
 
     #[tokio::test]
