@@ -1,4 +1,5 @@
 //! Addresses by a real name server, and by one that drops questions.
+#![allow(clippy::unwrap_used, reason = "a test may panic")]
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::time::Duration;

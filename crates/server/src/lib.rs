@@ -47,7 +47,6 @@ mod template;
 pub mod tickets;
 mod timeouts;
 mod tls;
-#[allow(dead_code, reason = "used by the reverse proxy")]
 mod upstream;
 pub mod value;
 mod virtual_host;
