@@ -82,6 +82,7 @@ async fn one(stream: &mut TlsStream<TcpStream>, first: &str, second: &str) -> Re
     for (number, host) in [first, second, first].into_iter().enumerate() {
         let request = format!("GET /own HTTP/1.1\r\nHost: {host}\r\n\r\n");
         stream.write_all(request.as_bytes()).await?;
+        stream.flush().await?;
         while answers::parse(&received, &[])
             .get(number)
             .is_none_or(|answer| !answer.complete)

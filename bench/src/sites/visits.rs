@@ -82,6 +82,7 @@ async fn visit(client: &Client, number: usize, name: &str) -> Result<String> {
         let mut stream = client.connect(from, name).await?;
         let request = format!("GET /own HTTP/1.1\r\nHost: {name}\r\nConnection: close\r\n\r\n");
         stream.write_all(request.as_bytes()).await?;
+        stream.flush().await?;
         let mut received = Vec::new();
         stream.read_to_end(&mut received).await?;
         let answer = answers::parse(&received, &[]).into_iter().next();

@@ -129,7 +129,7 @@ impl Attacker {
         let mut stream = self.one.connect(attack.from, host).await?;
         let request =
             format!("GET /canary/{id}.other HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n");
-        stream.write_all(request.as_bytes()).await?;
+        send(&mut stream, request.as_bytes()).await?;
         let mut received = Vec::new();
         let reading = read_until(&mut stream, &mut received, b"\0");
         // A canary that hangs has no answer.
