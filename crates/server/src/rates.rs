@@ -138,7 +138,7 @@ fn taken(full_at: u64, now: u64, rate: NonZeroU32) -> Result<u64, Duration> {
 const SECOND: u64 = 1_000_000_000;
 /// Number of locks, against contention between workers.
 const SHARDS: usize = 16;
-/// Bounds the tables at 65,536 buckets, some 5 MB in all.
+/// Bounds the tables at 65,536 buckets, some 8 MB in all.
 const SHARD_ENTRIES: usize = 4096;
 
 #[cfg(test)]
@@ -232,6 +232,9 @@ mod tests {
         }
         let shards = rates.shards.get().unwrap();
         let kept: usize = shards.iter().map(|shard| shard.lock().unwrap().len()).sum();
+        let used = |shard: &Mutex<Shard>| shard.lock().unwrap().memory_used().total();
+        let bytes: usize = shards.iter().map(used).sum();
+        assert!(bytes <= 8 << 20, "{bytes}");
         assert!(kept <= SHARDS * SHARD_ENTRIES, "{kept}");
         assert!(kept >= SHARDS * SHARD_ENTRIES / 2, "{kept}");
     }

@@ -54,9 +54,13 @@ impl Responder {
         let (head, body) = request.into_parts();
         let path = match SitePath::parse(&head.uri) {
             Ok(path) => path,
-            Err(status) => return plain(status),
+            Err(status) => {
+                discard(&head, body).await;
+                return plain(status);
+            }
         };
         let Some(rule) = site.rule(&path) else {
+            discard(&head, body).await;
             return plain(StatusCode::NOT_FOUND);
         };
         let method = (head.method == Method::HEAD, fields::is_read(&head.method));
@@ -71,9 +75,7 @@ impl Responder {
                 pass_on(context, way, Request::from_parts(head, body)).await
             }
             (admitted, _) => {
-                if rest::is_open(&head, &body) {
-                    Box::pin(rest::discard(body)).await;
-                }
+                discard(&head, body).await;
                 match admitted {
                     Ok(()) => {
                         let open = context.connection.files();
@@ -211,6 +213,13 @@ enum Author {
     /// The site's document: its text stays.
     Site,
     Upstream,
+}
+
+/// Reads a body that the answer ignores, where it must be read before that.
+async fn discard(head: &Parts, body: Incoming) {
+    if rest::is_open(head, &body) {
+        Box::pin(rest::discard(body)).await;
+    }
 }
 
 /// Passes a request on to an upstream. A failure is an answer of ours.
