@@ -4,10 +4,11 @@
 //! connection's one timer reads the notes when it fires. Hence a request on a
 //! kept-alive connection costs no timer.
 
+mod moment;
 mod outflow;
+mod upstream;
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed};
 use std::time::Duration;
 
 use tokio::sync::Notify;
@@ -15,6 +16,9 @@ use tokio::sync::futures::Notified;
 use tokio::time::Instant;
 
 use outflow::Outflow;
+
+pub(crate) use moment::Moment;
+pub(crate) use upstream::AtUpstream;
 
 /// Limits of a connection, from `[server]`.
 #[derive(Clone, Copy, Debug)]
@@ -194,47 +198,6 @@ impl ConnTimeouts {
         self.reading.fetch_sub(u32::from(has_body), Relaxed);
     }
 
-    /// Leaves the request's body to an upstream until the guard is dropped.
-    pub(crate) fn pass_body(&self) -> PassedBody<'_> {
-        self.passing.fetch_add(1, Relaxed);
-        PassedBody(self)
-    }
-
-    /// Notes that an upstream takes more of a request's body than the client
-    /// has sent, or that it no longer waits. Over HTTP/2 each stream has a limit
-    /// of its own.
-    pub(crate) fn wait_for_body(&self, waits: bool) {
-        if self.multiplexed.load(Relaxed) {
-            return;
-        }
-        if waits {
-            self.read.set(self.now());
-            self.awaited.fetch_add(1, Relaxed);
-        } else {
-            self.awaited.fetch_sub(1, Relaxed);
-        }
-    }
-
-    /// Notes that a request is passed on to an upstream, until the guard is
-    /// dropped.
-    pub(crate) fn at_upstream(self: &Arc<Self>) -> AtUpstream {
-        self.at_upstream.fetch_add(1, Relaxed);
-        AtUpstream(Arc::clone(self))
-    }
-
-    /// Returns whether an upstream answers a request. The stream then looks for
-    /// the client's end.
-    pub(crate) fn is_at_upstream(&self) -> bool {
-        self.at_upstream.load(Relaxed) > 0
-    }
-
-    /// Notes that the client sends nothing more. A client that only closed its
-    /// sending side still takes bytes (RFC 8446, section 6.1); of one that left,
-    /// nothing more is seen.
-    pub(crate) fn client_ended(&self) {
-        self.ended.set_once(self.now());
-    }
-
     /// Notes that an answer is complete or given up.
     pub(crate) fn end(&self) {
         if self.in_flight.fetch_sub(1, Relaxed) == 1 {
@@ -369,25 +332,6 @@ impl ConnTimeouts {
     }
 }
 
-/// Body of a request that an upstream takes, until its answer begins.
-pub(crate) struct PassedBody<'a>(&'a ConnTimeouts);
-
-impl Drop for PassedBody<'_> {
-    fn drop(&mut self) {
-        self.0.passing.fetch_sub(1, Relaxed);
-    }
-}
-
-/// Request that an upstream answers.
-#[derive(Debug)]
-pub(crate) struct AtUpstream(Arc<ConnTimeouts>);
-
-impl Drop for AtUpstream {
-    fn drop(&mut self) {
-        self.0.at_upstream.fetch_sub(1, Relaxed);
-    }
-}
-
 /// Step that is due at a limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Due {
@@ -398,31 +342,6 @@ pub(crate) enum Due {
     Ask,
     /// Close without close_notify: the client reads nothing.
     Drop,
-}
-
-/// Optional moment in one atomic: 0 is none, else milliseconds + 1. Relaxed
-/// suffices: see [`ConnTimeouts`].
-#[derive(Debug, Default)]
-pub(crate) struct Moment(AtomicU64);
-
-impl Moment {
-    pub(crate) fn set(&self, ms: u64) {
-        self.0.store(ms + 1, Relaxed);
-    }
-
-    pub(crate) fn set_once(&self, ms: u64) {
-        if self.0.load(Relaxed) == 0 {
-            self.set(ms);
-        }
-    }
-
-    pub(crate) fn clear(&self) {
-        self.0.store(0, Relaxed);
-    }
-
-    pub(crate) fn value(&self) -> Option<u64> {
-        self.0.load(Relaxed).checked_sub(1)
-    }
 }
 
 /// How long a closed connection waits for the client's FIN. Closing earlier

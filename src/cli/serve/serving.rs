@@ -57,11 +57,7 @@ impl Serving {
         process::check_files(process::open_all_files(), config);
         process::check_memory(config);
         process::check_user();
-        let background = Builder::new_current_thread()
-            .enable_all()
-            .thread_name("background")
-            .build()
-            .context("the background runtime could not be started")?;
+        let background = background()?;
         let opened = background.block_on(open::serving(config, true))?;
         let ring = Arc::new(Ring::random());
         let own_addresses = Arc::new(config.own_addresses());
@@ -214,6 +210,15 @@ impl Serving {
         }
         Ok(())
     }
+}
+
+/// Makes the runtime of all background tasks: one thread.
+fn background() -> Result<Runtime> {
+    let runtime = Builder::new_current_thread()
+        .enable_all()
+        .thread_name("background")
+        .build();
+    Ok(runtime.context("the background runtime could not be started")?)
 }
 
 fn lookup(

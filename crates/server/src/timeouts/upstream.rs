@@ -1,0 +1,69 @@
+//! Notes about requests that an upstream answers: it may be slow, and the client is
+//! not.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+
+use super::ConnTimeouts;
+
+impl ConnTimeouts {
+    /// Leaves the request's body to an upstream until the guard is dropped.
+    pub(crate) fn pass_body(&self) -> PassedBody<'_> {
+        self.passing.fetch_add(1, Relaxed);
+        PassedBody(self)
+    }
+
+    /// Notes that an upstream takes more of a request's body than the client
+    /// has sent, or that it no longer waits. Over HTTP/2 each stream has a limit
+    /// of its own.
+    pub(crate) fn wait_for_body(&self, waits: bool) {
+        if self.multiplexed.load(Relaxed) {
+            return;
+        }
+        if waits {
+            self.read.set(self.now());
+            self.awaited.fetch_add(1, Relaxed);
+        } else {
+            self.awaited.fetch_sub(1, Relaxed);
+        }
+    }
+
+    /// Notes that a request is passed on to an upstream, until the guard is
+    /// dropped.
+    pub(crate) fn at_upstream(self: &Arc<Self>) -> AtUpstream {
+        self.at_upstream.fetch_add(1, Relaxed);
+        AtUpstream(Arc::clone(self))
+    }
+
+    /// Returns whether an upstream answers a request. The stream then looks for
+    /// the client's end.
+    pub(crate) fn is_at_upstream(&self) -> bool {
+        self.at_upstream.load(Relaxed) > 0
+    }
+
+    /// Notes that the client sends nothing more. A client that only closed its
+    /// sending side still takes bytes (RFC 8446, section 6.1); of one that left,
+    /// nothing more is seen.
+    pub(crate) fn client_ended(&self) {
+        self.ended.set_once(self.now());
+    }
+}
+
+/// Body of a request that an upstream takes, until its answer begins.
+pub(crate) struct PassedBody<'a>(&'a ConnTimeouts);
+
+impl Drop for PassedBody<'_> {
+    fn drop(&mut self) {
+        self.0.passing.fetch_sub(1, Relaxed);
+    }
+}
+
+/// Request that an upstream answers.
+#[derive(Debug)]
+pub(crate) struct AtUpstream(Arc<ConnTimeouts>);
+
+impl Drop for AtUpstream {
+    fn drop(&mut self) {
+        self.0.at_upstream.fetch_sub(1, Relaxed);
+    }
+}
