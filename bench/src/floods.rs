@@ -80,6 +80,8 @@ enum Place {
     Upstream,
     /// Passes it on to an upstream that never answers
     Silent,
+    /// As `Silent`, on a server that takes few requests at once
+    Overload,
 }
 
 fn attacks() -> Vec<(String, Kind, Place)> {
@@ -107,6 +109,7 @@ fn attacks() -> Vec<(String, Kind, Place)> {
         Kind::Requests,
         Place::Silent,
     ));
+    attacks.push(("overload".to_owned(), Kind::Requests, Place::Overload));
     attacks.push((
         "a silent upstream, reset".to_owned(),
         Kind::RapidReset,
@@ -150,7 +153,7 @@ impl Judged {
 
 /// Attacks a server of its own.
 async fn judge(options: &Options, kind: Kind, place: Place) -> Result<Judged> {
-    let setting = Setting::new(&options.sekisho).await?;
+    let setting = Setting::new(&options.sekisho, place).await?;
     let over = Duration::from_secs(options.seconds);
     let neighbour = setting.neighbour()?;
     let target = setting.target(place)?;

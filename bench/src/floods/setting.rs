@@ -24,7 +24,7 @@ pub(super) struct Setting {
 }
 
 impl Setting {
-    pub(super) async fn new(binary: &Path) -> Result<Self> {
+    pub(super) async fn new(binary: &Path, place: Place) -> Result<Self> {
         let hosting = Hosting::new(binary).await?;
         let pages = hosting.pages();
         fs::write(pages.join("index.html"), "here\n".repeat(120))?;
@@ -49,7 +49,12 @@ impl Setting {
             ])
             .await?;
         // Fewer than the attackers' connections, so that these must make room.
-        let server = hosting.serve("workers = 1\nconnections = 800").await?;
+        let requests = match place {
+            Place::Overload => FEW_REQUESTS,
+            _ => 0,
+        };
+        let limits = format!("workers = 1\nconnections = 800\nrequests = {requests}");
+        let server = hosting.serve(&limits).await?;
         pin(server.pid()?, SERVER_CORE).await?;
         pin(std::process::id(), CLIENT_CORE).await?;
         Ok(Self {
@@ -77,7 +82,7 @@ impl Setting {
             Place::Page => ("files.test", "/"),
             Place::Download => ("files.test", "/large"),
             Place::Upstream => ("proxied.test", "/"),
-            Place::Silent => ("silent.test", "/"),
+            Place::Silent | Place::Overload => ("silent.test", "/"),
         };
         Ok(Target {
             address: self.address()?,
@@ -138,4 +143,7 @@ const CLIENT_CORE: &str = "0";
 const ATTACKERS: u8 = 66;
 /// All attackers of a kind in one /24, as far as it has addresses with ports.
 const PER_PREFIX: usize = 1000;
+/// Requests in flight from which on a host that has its share gets 503; the attackers have
+/// twice as many.
+const FEW_REQUESTS: usize = 32;
 const LARGE: u64 = 32 << 20;
