@@ -1,6 +1,6 @@
 //! Access log: one line per request, to a file or standard output.
 //!
-//! A request has an [`Entry`] while there is an access log. Dropping the entry,
+//! A request has an `Entry` while there is an access log. Dropping the entry,
 //! at the end of the answer's body or where the client left, writes the line.
 //! A thread of its own writes lines from a bounded queue: no request waits for
 //! it.

@@ -218,7 +218,7 @@ fn background() -> Result<Runtime> {
         .enable_all()
         .thread_name("background")
         .build();
-    Ok(runtime.context("the background runtime could not be started")?)
+    runtime.context("the background runtime could not be started")
 }
 
 fn lookup(

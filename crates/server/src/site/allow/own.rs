@@ -64,7 +64,7 @@ impl OwnAddresses {
         let _ = self.bound.set(addresses.into_iter().collect());
     }
 
-    /// Resolves the names of stores, and again every [`AGAIN`]. A store that was
+    /// Resolves the names of stores, and again every 60 s. A store that was
     /// never resolved has any address: its port alone refuses an upstream.
     pub async fn keep_resolved(&self) {
         while self.stores.iter().any(|store| !store.is_literal()) {
