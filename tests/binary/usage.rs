@@ -83,6 +83,18 @@ fn wrong_usage_exits_with_2_and_says_what() {
             "`upstream`: \"127.0.0.1:1\" is no URL of a server",
         ),
         (
+            &[
+                "host",
+                "set",
+                "a.example",
+                "--site",
+                "-",
+                "--client-ca",
+                "-",
+            ],
+            "standard input holds one file",
+        ),
+        (
             &["host", "set", "a.example", "--redirect", "nonsense"],
             "redirect",
         ),

@@ -27,6 +27,11 @@ pub(crate) struct ClientCaArgs {
 }
 
 impl ClientCaArgs {
+    /// Returns whether standard input is read.
+    pub(super) fn reads_input(&self) -> bool {
+        self.client_ca.as_deref() == Some(Path::new("-"))
+    }
+
     /// Returns the chosen client CA, read and checked; None if none was chosen,
     /// Some(None) for none. Standard input can be read only once.
     pub(super) fn chosen(&self) -> Result<Option<Option<Arc<ClientCa>>>> {

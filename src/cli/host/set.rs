@@ -10,7 +10,7 @@ use sekisho_certs::{
 
 use crate::cli::cert::{self, Leaf, check_covers};
 use crate::cli::edit::{Edit, edit};
-use crate::cli::failure::{Ended, Result};
+use crate::cli::failure::{Ended, Result, Usage};
 use crate::cli::host::client_ca::ClientCaArgs;
 use crate::cli::host::site::{Chosen, SiteArgs};
 use crate::cli::issuance::{Issuance, WishArgs};
@@ -55,6 +55,10 @@ pub(crate) struct Args {
 impl Args {
     /// Reads the site that the arguments choose.
     pub(super) fn chosen(&self) -> Result<Chosen> {
+        if self.site.reads_input() && self.client_ca.reads_input() {
+            let why = "standard input holds one file: give the site or the client CA another";
+            return Err(Usage(why.into()).into());
+        }
         self.site.read()
     }
 

@@ -49,6 +49,15 @@ struct Way {
 }
 
 impl SiteArgs {
+    /// Returns whether standard input is read.
+    pub(super) fn reads_input(&self) -> bool {
+        let files = [&self.way.document, &self.text];
+        files
+            .into_iter()
+            .flatten()
+            .any(|file| file == Path::new("-"))
+    }
+
     /// Reads the files that are named, makes the document, and checks its keys.
     ///
     /// # Errors
