@@ -42,7 +42,7 @@ pub(crate) struct Limits {
 /// | our side is closed | `close` | [`LINGER`] | [`Due::Drop`] |
 /// | a head has begun | `read`, `in_head` | `head` | [`Due::Drop`] |
 /// | a request's body is awaited | `begin`, `read`, `wait_for_body` | `body` | [`Due::Drop`] |
-/// | the client sent its end, an upstream answers | `client_ended` | [`ABANDONED`] | [`Due::Drop`] |
+/// | the client sent its end, and HTTP/2 or an upstream answers | `client_ended` | [`ABANDONED`] | [`Due::Drop`] |
 /// | an answer is made | `begin` | none | |
 /// | between two requests | `established`, `end` | `idle` | [`Due::Close`] |
 ///
@@ -315,7 +315,9 @@ impl ConnTimeouts {
                 || self.awaited.load(Relaxed) > 0;
             let read = self.read.value().filter(|_| awaited);
             let read = read.map(|read| self.at(read, limits.body));
-            let ended = self.ended.value().filter(|_| self.is_at_upstream());
+            // Over HTTP/2, answers wait for windows that only the client opens.
+            let waits = |_: &u64| multiplexed || self.is_at_upstream();
+            let ended = self.ended.value().filter(waits);
             let ended = ended.map(|ended| self.at(ended, ABANDONED.min(limits.body)));
             return Some((read.into_iter().chain(ended).min()?, Due::Drop));
         }

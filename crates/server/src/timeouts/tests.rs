@@ -56,6 +56,21 @@ async fn pings_keep_no_connection() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_client_that_left_holds_its_answers_for_seconds() {
+    for (multiplexed, want) in [(true, Some((5, Due::Drop))), (false, None)] {
+        let timeouts = ConnTimeouts::new();
+        timeouts.established(multiplexed);
+        timeouts.begin(false);
+        timeouts.client_ended();
+        assert_eq!(due_in(&timeouts), want);
+        advance(3).await;
+        // A client that closed only its sending side takes bytes.
+        timeouts.sent(1);
+        assert_eq!(due_in(&timeouts), want);
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_head_among_streams_has_its_limit_too() {
     let timeouts = ConnTimeouts::new();
     timeouts.established(true);
