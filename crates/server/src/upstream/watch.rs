@@ -46,9 +46,13 @@ impl Watch {
                 break;
             }
             place = self.step(place, *byte);
+            // Checked at each byte: one read may hold hundreds of heads.
+            if self.informational.load(Relaxed) > MAX_INFORMATIONAL {
+                return false;
+            }
         }
         self.place.store(place, Relaxed);
-        self.informational.load(Relaxed) <= MAX_INFORMATIONAL
+        true
     }
 
     /// Follows one byte. Places below [`FINAL`] count the bytes of
@@ -167,5 +171,9 @@ mod tests {
             assert!(watch.received(&early));
             assert!(!watch.received(b"HTTP/1.1 1"));
         }
+        // As many as the counter's type has values.
+        let watch = Watch::default();
+        watch.begin();
+        assert!(!watch.received(&b"HTTP/1.1 100 C\r\n\r\n".repeat(256)));
     }
 }
