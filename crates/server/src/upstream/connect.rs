@@ -13,7 +13,7 @@ use tokio::io::AsyncWriteExt as _;
 use tokio::time::timeout;
 
 use super::failure::Failure;
-use super::pool::{One, Shared, Streams};
+use super::pool::{MAX_STREAMS, One, Shared, Streams};
 use super::tls::TlsClient;
 use super::transport::{Endpoint, Transport};
 use super::watch::{Watch, Watched};
@@ -123,9 +123,12 @@ async fn begin_two(transport: Transport) -> hyper::Result<Shared> {
 /// Bytes of an answer's head, and of its trailers.
 const MAX_HEAD: usize = 64 << 10;
 
-/// Bytes that a server may send unread, per stream and per connection.
+/// Bytes that a server may send unread on a stream.
 const STREAM_WINDOW: u32 = 256 << 10;
-const CONNECTION_WINDOW: u32 = 1 << 20;
+/// Bytes that a server may send unread on a connection: those of all its streams.
+/// Clients that read slowly would otherwise stall those of other hosts, 25 MiB at
+/// most.
+const CONNECTION_WINDOW: u32 = MAX_STREAMS as u32 * STREAM_WINDOW;
 /// Bytes of a stream that wait for the server.
 const SEND_BUFFER: usize = 64 << 10;
 

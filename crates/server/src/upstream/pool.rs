@@ -283,4 +283,4 @@ const MAX_IDLE: usize = 1024;
 /// Identities of a worker.
 const MAX_SLOTS: usize = 4096;
 /// Streams of a connection, whatever the server allows.
-const MAX_STREAMS: usize = 100;
+pub(super) const MAX_STREAMS: usize = 100;
