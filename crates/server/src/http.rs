@@ -3,7 +3,7 @@
 
 mod answer;
 mod drive;
-mod framing;
+pub(crate) mod framing;
 mod plain;
 pub(crate) mod rest;
 mod streams;

@@ -8,7 +8,7 @@ use crate::route::Refused;
 /// Accepts one transfer coding: chunked, once. Other codings get 501, and
 /// chunked twice gets 400 (RFC 9112, sections 6.1 and 7). hyper checks the last
 /// coding only.
-pub(super) fn check(headers: &HeaderMap) -> Result<(), Refused> {
+pub(crate) fn check(headers: &HeaderMap) -> Result<(), Refused> {
     let mut chunked = 0;
     for field in headers.get_all(TRANSFER_ENCODING) {
         for coding in field.as_bytes().split(|byte| *byte == b',') {

@@ -23,6 +23,7 @@ use super::fields;
 use super::lease::Lease;
 use super::pool::KEEP;
 use crate::body::Body;
+use crate::http::framing;
 use crate::site::UpstreamTimeouts;
 use crate::timeouts::AtUpstream;
 
@@ -46,6 +47,12 @@ pub(super) async fn pass_back(
     let fields = response.headers();
     if fields.contains_key(TRANSFER_ENCODING) && fields.contains_key(CONTENT_LENGTH) {
         return Err(Failure::answer("it has two lengths"));
+    }
+    // hyper decodes chunked alone: the client would get other codings unnamed.
+    if framing::check(fields).is_err() {
+        return Err(Failure::answer(
+            "it has a transfer coding other than chunked",
+        ));
     }
     let keep = keep(fields).min(timeouts.idle);
     let idle = match is_event_stream(fields) {

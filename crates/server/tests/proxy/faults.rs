@@ -40,6 +40,8 @@ async fn what_is_no_answer_is_502() {
         "HTTP/1.1 200 OK\r\nX: 1\r\n 2\r\nContent-Length: 2\r\n\r\nab",
         "HTTP/1.1 200 OK\r\nX: \0\r\nContent-Length: 2\r\n\r\nab",
         "HTTP/1.0 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
+        "HTTP/1.1 200 OK\r\nTransfer-Encoding: gzip, chunked\r\n\r\n0\r\n\r\n",
+        "HTTP/1.1 200 OK\r\nTransfer-Encoding: gzip\r\n\r\nx",
         "HTTP/1.1 101 Switching Protocols\r\nConnection: upgrade\r\nUpgrade: x\r\n\r\nabc",
         "HTTP/1.1 103 Early Hints\r\n\r\n",
         &long,
