@@ -3,13 +3,15 @@
 use http::header::{CONNECTION, HeaderMap, HeaderName};
 
 /// Returns whether a field belongs to one connection (RFC 9110, section 7.6.1),
-/// or frames the message, which hyper does anew.
+/// or frames the message, which hyper does anew. `Proxy` is no field of HTTP: CGI and
+/// PHP would read it as the variable `HTTP_PROXY` (httpoxy, CVE-2016-5385).
 pub(super) fn is_hop_by_hop(name: &str) -> bool {
     matches!(
         name,
         "connection"
             | "http2-settings"
             | "keep-alive"
+            | "proxy"
             | "proxy-authenticate"
             | "proxy-authorization"
             | "proxy-connection"
@@ -66,9 +68,12 @@ fn folds_to(ours: &str, name: &str) -> bool {
     ours.bytes().map(fold).eq(name.bytes().map(fold))
 }
 
-/// Returns whether a field says where a message ends or goes.
+/// Returns whether a field says where a message ends or goes, or which request it is.
 fn is_framing(name: &str) -> bool {
-    matches!(name, "cdn-loop" | "content-length" | "host" | "proxy")
+    matches!(
+        name,
+        "cdn-loop" | "content-length" | "host" | "x-request-id"
+    )
 }
 
 /// Returns the names of the fields that `Connection` names, and that may be
@@ -113,6 +118,7 @@ pub(super) fn clean_trailers(trailers: &mut HeaderMap, is_ours: impl Fn(&HeaderN
                     | "host"
                     | "set-cookie"
                     | "trailer"
+                    | "x-request-id"
             )
     };
     let unfit: Vec<HeaderName> = trailers

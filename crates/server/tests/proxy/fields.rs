@@ -14,6 +14,7 @@ async fn an_upstream_gets_the_request_with_our_fields() {
              X-Forwarded-Proto: http\r\nX-Forwarded-Host: evil.example\r\n\
              Forwarded: for=192.0.2.1\r\nX-Real-IP: 192.0.2.1\r\n\
              X_Forwarded_For: 192.0.2.1\r\nKeep-Alive: timeout=5\r\n\
+             Proxy: http://192.0.2.1\r\n\
              Proxy-Connection: x\r\nTE: gzip, trailers\r\nX-Own: kept\r\n\
              Cookie: a=1\r\nCookie: b=2\r\n\r\n",
         )
@@ -41,6 +42,7 @@ async fn an_upstream_gets_the_request_with_our_fields() {
         ("cdn-loop", Some("sekisho-07070707070707070707070707070707")),
         ("content-length", None),
         ("transfer-encoding", None),
+        ("proxy", None),
     ] {
         assert_eq!(field(&head, name).as_deref(), value, "{name}");
     }
