@@ -204,8 +204,8 @@ impl ConnContext {
         &self.shared().responder
     }
 
-    /// Returns whether the peer's `X-Forwarded-For` and `X-Request-Id` are
-    /// believed.
+    /// Returns whether the peer's `X-Forwarded-For`, `X-Forwarded-Proto`,
+    /// `X-Forwarded-Host`, `Forwarded` and `X-Request-Id` are believed.
     pub(crate) fn is_trusted(&self) -> bool {
         self.shared().trusted.contain(self.peer.address.ip())
     }

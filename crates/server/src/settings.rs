@@ -21,7 +21,8 @@ pub struct Settings {
     pub public_port: Option<u16>,
     /// Peers that speak the PROXY protocol, on all these addresses.
     pub proxies: Networks,
-    /// Peers whose `X-Forwarded-For` and `X-Request-Id` are believed.
+    /// Peers whose `X-Forwarded-For`, `X-Forwarded-Proto`, `X-Forwarded-Host`,
+    /// `Forwarded` and `X-Request-Id` are believed.
     pub trusted: Networks,
     /// Default hosts, for clients without SNI.
     pub defaults: Defaults,

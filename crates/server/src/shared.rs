@@ -30,8 +30,8 @@ pub(crate) struct Shared {
     pub(crate) defaults: Defaults,
     /// `[listen] proxy`: peers that speak the PROXY protocol.
     pub(crate) proxies: Networks,
-    /// `[listen] trusted`: peers whose `X-Forwarded-For` and `X-Request-Id` are
-    /// believed.
+    /// `[listen] trusted`: peers whose `X-Forwarded-For`, `X-Forwarded-Proto`,
+    /// `X-Forwarded-Host`, `Forwarded` and `X-Request-Id` are believed.
     pub(crate) trusted: Networks,
     pub(crate) limits: Limits,
     pub(crate) clock: Clock,

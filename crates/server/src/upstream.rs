@@ -68,9 +68,17 @@ pub(crate) struct Way<'a> {
 /// Passes a request on, and its answer back.
 ///
 /// # Errors
-/// The status of our own answer: 502 where the upstream can't be reached or
-/// answers wrongly, 503 where no server may take the request, 504 where it is
-/// late.
+/// The status of our own answer:
+///
+/// - 400 if the head can't be passed on, or the client's body breaks off;
+/// - 405 for a CONNECT that names no protocol;
+/// - 413 if the body is longer than the site allows;
+/// - 501 for an upgrade towards an upstream of HTTP/2 alone, and for an extended
+///   CONNECT of another protocol than WebSocket;
+/// - 502 if the upstream can't be reached or answers wrongly;
+/// - 503 if no server may take the request;
+/// - 504 if the upstream is late;
+/// - 508 for a request that has passed a server of this catalog before.
 pub(crate) async fn forward(
     context: &RequestContext<'_>,
     way: Way<'_>,

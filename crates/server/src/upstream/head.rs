@@ -34,9 +34,10 @@ pub(super) struct Outgoing {
 /// 1. requests that came through this catalog before are refused (RFC 8586);
 /// 2. fields of the connection, those that `Connection` names, and those that
 ///    only we may set are removed;
-/// 3. `Host` is one, and so is `Cookie`, which HTTP/2 may split (RFC 9113,
-///    section 8.2.3);
-/// 4. our fields are set.
+/// 3. the rule's `request` fields are applied, and step 2 is repeated behind them: no
+///    rule frames a message or sets what only we may set;
+/// 4. `Cookie`, which HTTP/2 may split, is made one (RFC 9113, section 8.2.3);
+/// 5. our fields are set, among them one `Host`.
 ///
 /// # Errors
 /// 508 for a loop, 400 for a head that can't be passed on.
