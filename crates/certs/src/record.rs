@@ -185,7 +185,7 @@ impl TlsVersion {
     }
 }
 
-/// What stands between version and PEM in [`TlsPolicy::to_text`].
+/// Separator of version and PEM in [`TlsPolicy::to_text`].
 const CLIENT_CA: &str = " client-ca\n";
 
 /// At most one credential per key type.

@@ -156,7 +156,7 @@ impl Metrics {
         self.requests[class - 1].inc();
     }
 
-    /// What requests to upstream servers count.
+    /// Returns the metrics of upstream servers.
     pub(crate) fn upstream(&self) -> &UpstreamMetrics {
         &self.upstream
     }

@@ -58,8 +58,8 @@ pub(crate) struct ConnTimeouts {
     in_flight: AtomicU32,
     /// Requests in flight whose body was incomplete when they began.
     reading: AtomicU32,
-    /// Those of `reading` whose body goes to an upstream: only while it waits
-    /// for the client is the client late.
+    /// Requests of `reading` whose body goes to an upstream. Their client is late
+    /// only while the upstream waits for it.
     passing: AtomicU32,
     /// Bodies that an upstream would take and the client has not sent.
     /// HTTP/1.1 only.

@@ -114,9 +114,9 @@ impl SiteArgs {
 /// Site that a command chose.
 #[derive(Debug)]
 pub(super) enum Chosen {
-    /// None: the record keeps its own.
+    /// No site was named: the record keeps its own.
     Nothing,
-    /// That of the configuration.
+    /// The site of the configuration.
     Default,
     /// A document in JSON.
     Document(String),

@@ -7,8 +7,8 @@ use tokio::sync::Semaphore;
 pub(super) struct Held {
     /// Fence of all writes.
     pub(super) epoch: u64,
-    /// Its permit is the right to prolong. It is closed before the last write: a
-    /// prolonging behind that write would claim the lineage anew.
+    /// Semaphore whose one permit is the right to prolong. It is closed before the
+    /// last write: a prolonging behind that write would claim the lineage anew.
     prolonging: Semaphore,
 }
 

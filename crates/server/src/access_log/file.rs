@@ -40,7 +40,7 @@ impl File {
     /// Opens the file again. Standard output stays as it is.
     ///
     /// # Errors
-    /// As [`File::open`]; the open file is then kept.
+    /// The errors of [`File::open`]; the open file is then kept.
     pub(super) fn reopen(&mut self) -> io::Result<()> {
         if let Target::File(path) = &self.target {
             self.open = append_to(path)?;

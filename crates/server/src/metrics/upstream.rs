@@ -4,7 +4,7 @@ use sekisho_certs::metrics::{Counter, Counters, Gauge, InGauge, Registry};
 
 use super::labels::{Resolution, UpstreamResult};
 
-/// What requests to upstream servers count.
+/// Counts of requests to upstream servers, their ejections and name resolutions.
 #[derive(Debug, Default)]
 pub(crate) struct UpstreamMetrics {
     requests: [Counter; UpstreamResult::ALL.len()],

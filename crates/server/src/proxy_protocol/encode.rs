@@ -60,8 +60,9 @@ fn mapped(address: IpAddr) -> Ipv6Addr {
     }
 }
 
-/// Version 2, command `PROXY`.
+/// Version 2, command `LOCAL`: no addresses follow.
 const VERSION_2_LOCAL: u8 = 0x20;
+/// Version 2, command `PROXY`: the client's addresses follow.
 const VERSION_2_PROXY: u8 = 0x21;
 
 #[cfg(test)]

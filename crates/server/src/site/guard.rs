@@ -1,5 +1,6 @@
-//! Guards files that no site may serve. It judges opened files, which a swapped
-//! symbolic link can't change.
+//! Judges what sites may name: folders and files that they serve, and sockets and
+//! addresses of their upstreams. Files and sockets are judged once they are open,
+//! when a swapped symbolic link can't change them.
 
 use std::fmt;
 use std::fs::{self, File, Metadata};
@@ -158,8 +159,8 @@ impl Guard {
         self.allowed.refused(upstream, &self.own_addresses)
     }
 
-    /// Judges a resolved address of an upstream, before each connect and each
-    /// use of a pooled connection. Counts and logs a refusal.
+    /// Judges a resolved address of an upstream, before each connect. Counts and
+    /// logs a refusal.
     pub(crate) fn check_address(
         &self,
         upstream: &Upstream,

@@ -51,10 +51,10 @@ impl Root {
         self.template.fill(host)
     }
 
-    /// Replaces `{tenant}`. None if the root has none.
+    /// Replaces `{tenant}`. Returns none if the root has no such placeholder.
     ///
     /// # Errors
-    /// As [`Template::fill_tenant`].
+    /// The errors of [`Template::fill_tenant`].
     pub(crate) fn fill_tenant(&self, tenant: &Tenant) -> Result<Option<Self>, String> {
         let filled = self.template.fill_tenant(tenant)?;
         let bound = self.bound;

@@ -179,7 +179,7 @@ pub(crate) enum Balance {
     /// By the client's address: a client keeps its server while that is
     /// healthy.
     ClientAddress,
-    /// By a cookie of this name, which the server sets.
+    /// By a cookie of this name, which the application sets.
     Cookie(Box<str>),
 }
 

@@ -237,7 +237,7 @@ impl http_body::Body for Passed {
                 {
                     exchange.moved();
                 }
-                // Nobody asks for more behind trailers.
+                // hyper polls no further behind trailers or the end.
                 if frame.is_trailers() || this.body.is_end_stream() {
                     this.finish();
                 }

@@ -94,7 +94,7 @@ impl Drop for Place {
 }
 
 impl Checks {
-    /// Tells whether a site's check of the server failed, and keeps it running. A
+    /// Returns whether a site's check of the server failed, and keeps it running. A
     /// site without a check has none that fails.
     pub(super) fn is_down(
         &self,
@@ -155,7 +155,7 @@ impl Checks {
 }
 
 impl Asks {
-    /// Tells whether the requests of a site's check would be the same.
+    /// Returns whether the requests of a site's check would be the same.
     fn is_of(&self, upstream: &Arc<Upstream>, by: &Affinity<'_>) -> bool {
         if Arc::ptr_eq(&self.upstream, upstream) {
             return true;

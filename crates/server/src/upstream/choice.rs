@@ -120,8 +120,8 @@ impl Choice<'_> {
         (index, self.servers.server(address, self.options))
     }
 
-    /// Tells whether a server takes this request. Of those that come when its pause
-    /// is over, it takes one.
+    /// Returns whether a server takes this request. Of the requests that come when its
+    /// pause is over, it takes one.
     fn takes(&self, (_, server): &Picked) -> bool {
         !self.is_down(server)
             && match server.health.standing(self.now) {
@@ -131,7 +131,7 @@ impl Choice<'_> {
             }
     }
 
-    /// Tells whether the site's check of a server failed.
+    /// Returns whether the site's check of a server failed.
     fn is_down(&self, server: &Arc<Server>) -> bool {
         server
             .checks

@@ -64,7 +64,7 @@ impl Exchange {
         }
     }
 
-    /// Ends the body: nobody reads it further.
+    /// Ends the body: the rest of it is not read.
     pub(super) fn close(&self) {
         self.set(CLOSED);
         self.body.wake();
@@ -90,7 +90,7 @@ impl Exchange {
 
 /// The body waits for `100 Continue`.
 pub(super) const HELD: u8 = 1;
-/// Nobody reads the body further.
+/// The rest of the body is not read.
 pub(super) const CLOSED: u8 = 2;
 /// The whole body was handed over.
 pub(super) const SENT: u8 = 4;

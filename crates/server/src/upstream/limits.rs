@@ -57,7 +57,7 @@ struct Waiting {
 }
 
 impl Slots {
-    /// Tells whether a request would get a slot at once.
+    /// Returns whether a request would get a slot at once.
     pub(super) fn has_room(&self, connections: u32) -> bool {
         self.in_use.load(Ordering::Relaxed) < connections
             && self.waiting.load(Ordering::Relaxed) == 0
@@ -70,7 +70,7 @@ impl Slots {
         bounds: Bounds,
         until: Instant,
     ) -> Result<Slot, Denied> {
-        // Whoever waits comes first.
+        // Requests that wait already come first.
         if slots.waiting.load(Ordering::SeqCst) == 0 && slots.take(bounds.connections) {
             return Ok(Slot(Arc::clone(slots)));
         }

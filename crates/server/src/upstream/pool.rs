@@ -49,8 +49,8 @@ struct Slot {
     shared: Vec<Shared>,
     /// Right to open an HTTP/2 connection: further requests wait for it.
     opening: Option<Arc<Semaphore>>,
-    /// The server was last seen to choose HTTP/1.1: nobody waits for others'
-    /// connections.
+    /// Whether the server last chose HTTP/1.1: requests then open connections
+    /// without waiting for one another.
     chose_one: bool,
 }
 
@@ -83,7 +83,7 @@ pub(super) struct Shared {
 #[derive(Debug)]
 pub(super) struct Streams {
     open: AtomicUsize,
-    /// What the server allows.
+    /// Most open streams that the server allows.
     pub(super) most: AtomicUsize,
     /// When the last stream ended.
     used: Mutex<Instant>,

@@ -130,7 +130,7 @@ impl Servers {
     /// Chooses the server of a request, other than those `tried` already.
     ///
     /// A healthy server with a free connection comes first. If all are ejected, the
-    /// one whose pause ends first is tried all the same.
+    /// one whose pause ends first is still tried.
     ///
     /// # Errors
     /// [`Unavailable::Tried`].

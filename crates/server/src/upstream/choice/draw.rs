@@ -9,7 +9,7 @@ pub(in crate::upstream) struct Load {
 }
 
 impl Load {
-    /// Tells whether one request more weighs less on this server than on `other`.
+    /// Returns whether one request more weighs less on this server than on `other`.
     pub(in crate::upstream) fn is_below(self, other: Self) -> bool {
         let with_one = |load: Self| u64::from(load.in_flight) + 1;
         with_one(self) * u64::from(other.weight) < with_one(other) * u64::from(self.weight)
