@@ -18,7 +18,6 @@ pub(crate) struct RequestContext<'a> {
     pub(crate) pattern: &'a HostPattern,
     pub(crate) connection: &'a ConnContext,
     /// Address of the client, for rates, logs and fields.
-    #[allow(dead_code, reason = "read by rates")]
     pub(crate) client: IpAddr,
     /// Entry of the access log; none without one.
     pub(crate) entry: Option<&'a Entry>,

@@ -39,7 +39,6 @@ pub(crate) struct Shared {
     pub(crate) access_log: Option<Arc<AccessLog>>,
     pub(crate) log_limits: LogLimits,
     /// State of upstream servers.
-    #[allow(dead_code, reason = "read by the reverse proxy")]
     pub(crate) upstream_servers: Servers,
     /// Counts of requests that the rates of sites bound.
     pub(crate) rates: Rates,

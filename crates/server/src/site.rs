@@ -27,15 +27,19 @@ pub use error::{SiteError, Wrong};
 pub use guard::{Guard, OwnFiles, Refusal, Refusals};
 pub(crate) use root::Root;
 pub(crate) use weight::shared;
-#[allow(unused_imports, reason = "read by the reverse proxy")]
+#[cfg(test)]
 pub(crate) use {
     fields::FieldOps,
+    rule::MediaRange,
+    upstream::{Scheme, UpstreamServer},
+};
+pub(crate) use {
     guard::OpenSocket,
     path::SitePath,
-    rule::{Action, CacheRule, Candidate, DEFAULT_BODY_LIMIT, MediaRange, Rule, RuleOptions},
+    rule::{Action, CacheRule, Candidate, DEFAULT_BODY_LIMIT, Rule, RuleOptions},
     upstream::{
-        ActiveCheck, Address, Balance, Protocol, ProxyVersion, Scheme, Upstream, UpstreamOptions,
-        UpstreamServer, UpstreamTimeouts, UpstreamTls,
+        ActiveCheck, Address, Balance, Protocol, ProxyVersion, Upstream, UpstreamOptions,
+        UpstreamTimeouts, UpstreamTls,
     },
 };
 
