@@ -103,6 +103,8 @@ async fn pass(
     let connect = upgrade::extended_connect(&mut head).map_err(Failure::Refused)?;
     // The stream of an extended CONNECT is no body.
     let has_body = connect.is_none() && !body.is_end_stream();
+    // The rule may remove the cookie.
+    let cookie = rendezvous::cookie_of(&options.balance, &head.headers);
     let outgoing = head::prepare(&mut head, has_body, way, context);
     let outgoing = outgoing.map_err(Failure::Refused)?;
     head::retarget(&mut head, way.path).map_err(Failure::Refused)?;
@@ -123,7 +125,6 @@ async fn pass(
         None => Upload::default(),
     };
     let _passed = has_body.then(|| timeouts.pass_body());
-    let cookie = rendezvous::cookie_of(&options.balance, &head.headers);
     let sending = Sending {
         context,
         cookie,

@@ -123,7 +123,21 @@ async fn a_client_keeps_its_server() {
 async fn a_cookie_keeps_its_server() {
     let (one, other) = (named("one").await, named("other").await);
     let by_cookie = r#", "balance": {"cookie": "session"}"#;
-    let world = World::new(&site(&[&one, &other], by_cookie));
+    keeps_servers(&World::new(&site(&[&one, &other], by_cookie))).await;
+}
+
+#[tokio::test]
+async fn a_cookie_that_is_not_passed_on_keeps_its_server() {
+    let (one, other) = (named("one").await, named("other").await);
+    let by_cookie = r#", "balance": {"cookie": "session"}"#;
+    let site = site(&[&one, &other], by_cookie);
+    let removes = r#", "request": {"remove": ["Cookie"]}}"#;
+    let site = format!("{}{removes}", site.strip_suffix('}').unwrap());
+    keeps_servers(&World::new(&site)).await;
+}
+
+/// Asserts that each value of the cookie has a server.
+async fn keeps_servers(world: &World) {
     let mut servers = HashSet::new();
     for cookie in 0..20 {
         let fields = format!("Host: {HOST}\r\nCookie: a=b; session={cookie}\r\nConnection: close");
