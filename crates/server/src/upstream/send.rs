@@ -6,7 +6,7 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use http::{Method, Request, Response};
+use http::{Method, Request, Response, StatusCode};
 use hyper::body::Incoming;
 use hyper::client::conn::TrySendError;
 use tokio::time::{Instant, timeout, timeout_at};
@@ -153,7 +153,11 @@ impl Sending<'_> {
                 exchange.release();
             } else {
                 let exchange = Arc::clone(exchange);
-                hyper::ext::on_informational(&mut request, move |_| exchange.release());
+                hyper::ext::on_informational(&mut request, move |answer| {
+                    if answer.status() == StatusCode::CONTINUE {
+                        exchange.release();
+                    }
+                });
             }
         }
         let limit = self.upstream.options().timeouts.first_byte;

@@ -1,6 +1,6 @@
 //! Bodies that stream, with back-pressure, trailers and `Expect`.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use crate::common::LIMITS;
 use crate::world::{HOST, OK, Upstream, World, field, status};
@@ -176,4 +176,21 @@ async fn a_body_over_the_limit_is_refused_while_it_comes() {
     // The request may end before its head is sent.
     let rest = upstream.accept().await.rest().await;
     assert!(!String::from_utf8_lossy(&rest).contains("abcd"));
+}
+
+#[tokio::test]
+async fn a_body_waits_for_100_whatever_else_comes() {
+    let upstream = Upstream::bind().await;
+    let world = World::new(&upstream.site());
+    let mut client = world.connect().await;
+    let begun = Instant::now();
+    client
+        .send("POST / HTTP/1.1\r\nHost: a.example\r\nContent-Length: 2\r\nExpect: 100-continue\r\n\r\n")
+        .await;
+    let mut server = upstream.accept().await;
+    server.head().await;
+    server.send("HTTP/1.1 103 Early Hints\r\n\r\n").await;
+    // The upstream asks for no body, which comes once a second is over.
+    assert_eq!(client.head().await, "HTTP/1.1 100 Continue\r\n\r\n");
+    assert!(begun.elapsed() >= Duration::from_secs(1));
 }
