@@ -72,14 +72,13 @@ pub(super) fn prepare(
     if !expects {
         fields.remove(EXPECT);
     }
+    let upgrades = upgrade.is_some();
+    name_in_connection(fields, trailers, upgrades);
     if trailers {
         fields.insert(TE, TRAILERS);
-        fields.insert(CONNECTION, TE_OPTION);
     }
-    let upgrades = upgrade.is_some();
     if let Some(protocol) = upgrade {
         fields.insert(UPGRADE, protocol);
-        fields.insert(CONNECTION, UPGRADE_OPTION);
     }
     frame(&head.method, fields, has_body);
     forwarded.set(fields, &host, options, context);
@@ -194,6 +193,17 @@ fn remove(fields: &mut HeaderMap, ours: &OurFields) {
     for name in unfit.iter().chain(&named) {
         fields.remove(name);
     }
+}
+
+/// Sets `Connection` for `TE` and `Upgrade`.
+fn name_in_connection(fields: &mut HeaderMap, te: bool, upgrade: bool) {
+    let options = match (te, upgrade) {
+        (true, true) => TE_AND_UPGRADE_OPTIONS,
+        (true, false) => TE_OPTION,
+        (false, true) => UPGRADE_OPTION,
+        (false, false) => return,
+    };
+    fields.insert(CONNECTION, options);
 }
 
 fn join_cookies(fields: &mut HeaderMap) {
@@ -365,6 +375,7 @@ const X_FORWARDED_PROTO: HeaderName = HeaderName::from_static("x-forwarded-proto
 const CHUNKED: HeaderValue = HeaderValue::from_static("chunked");
 const HTTPS: HeaderValue = HeaderValue::from_static("https");
 const TE_OPTION: HeaderValue = HeaderValue::from_static("te");
+const TE_AND_UPGRADE_OPTIONS: HeaderValue = HeaderValue::from_static("te, upgrade");
 const TRAILERS: HeaderValue = HeaderValue::from_static("trailers");
 const UNKNOWN: HeaderValue = HeaderValue::from_static("unknown");
 const UPGRADE_OPTION: HeaderValue = HeaderValue::from_static("upgrade");

@@ -250,3 +250,22 @@ async fn websocket_over_http2_needs_a_proper_upgrade() {
         drop(server);
     }
 }
+
+#[tokio::test]
+async fn connection_names_all_that_belongs_to_it() {
+    let upstream = Upstream::bind().await;
+    let world = World::new(&upstream.site());
+    let mut client = world.connect().await;
+    let options = "Connection: TE, Upgrade\r\nTE: trailers";
+    client
+        .send(UPGRADE.replace("Connection: keep-alive, Upgrade", options))
+        .await;
+    let head = upstream.accept().await.head().await;
+    for (name, value) in [
+        ("connection", "te, upgrade"),
+        ("te", "trailers"),
+        ("upgrade", "websocket"),
+    ] {
+        assert_eq!(field(&head, name).as_deref(), Some(value), "{name}");
+    }
+}
