@@ -112,6 +112,8 @@ async fn pass(
         true => head.headers.get(UPGRADE).cloned(),
         false => None,
     };
+    let protocol = reach::version(options.protocol, asked.is_some());
+    let protocol = protocol.map_err(Failure::Refused)?;
     let timeouts = context.connection.timeouts();
     let at_upstream = timeouts.at_upstream();
     let exchange = has_body.then(|| Arc::new(Exchange::new(outgoing.expects)));
@@ -130,6 +132,7 @@ async fn pass(
         cookie,
         upstream: way.upstream,
         exchange: exchange.as_ref(),
+        protocol,
         upgrades: asked.is_some(),
     };
     let request = Request::from_parts(head, upload);

@@ -27,7 +27,7 @@ impl Sending<'_> {
     /// from the pool.
     pub(super) async fn connect(&self, chosen: &mut Chosen, fresh: bool) -> Result<Lease, Failure> {
         let server = &self.upstream.servers[chosen.index()];
-        let protocol = self.protocol()?;
+        let protocol = self.protocol;
         let limit = self.upstream.options().timeouts.connect;
         let tls = timeout(limit, self.site().tls(&server.address, protocol)).await;
         let tls = tls.map_err(|_| Failure::ConnectLate)?;
@@ -130,15 +130,17 @@ impl Sending<'_> {
             encode(version, peer.address, peer.listen)
         })
     }
+}
 
-    /// Returns the version of HTTP to speak.
-    fn protocol(&self) -> Result<Protocol, Failure> {
-        let protocol = self.upstream.options().protocol;
-        match (self.upgrades, protocol) {
-            (true, Protocol::Negotiated) => Ok(Protocol::Http1),
-            (true, Protocol::Http2) => Err(Failure::Refused(StatusCode::NOT_IMPLEMENTED)),
-            _ => Ok(protocol),
-        }
+/// Returns the version of HTTP to speak where the site says `protocol`.
+///
+/// # Errors
+/// 501 for an upgrade, where the version must be HTTP/2.
+pub(super) fn version(protocol: Protocol, upgrades: bool) -> Result<Protocol, StatusCode> {
+    match (upgrades, protocol) {
+        (true, Protocol::Negotiated) => Ok(Protocol::Http1),
+        (true, Protocol::Http2) => Err(StatusCode::NOT_IMPLEMENTED),
+        _ => Ok(protocol),
     }
 }
 

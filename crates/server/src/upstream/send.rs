@@ -19,7 +19,7 @@ use super::lease::{Lease, Leased};
 use super::servers::Affinity;
 use super::upload::Upload;
 use crate::request::RequestContext;
-use crate::site::Upstream;
+use crate::site::{Protocol, Upstream};
 use crate::worker::Local;
 
 /// Request on its way to an upstream.
@@ -30,6 +30,8 @@ pub(super) struct Sending<'a> {
     pub(super) exchange: Option<&'a Arc<Exchange>>,
     /// Hash of the cookie that a server is chosen by.
     pub(super) cookie: Option<u64>,
+    /// Version of HTTP to speak.
+    pub(super) protocol: Protocol,
     /// Whether the request may leave HTTP, which needs HTTP/1.1.
     pub(super) upgrades: bool,
 }

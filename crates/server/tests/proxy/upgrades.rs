@@ -10,6 +10,7 @@ use hyper_util::rt::TokioIo;
 use sekisho_server::Limits;
 
 use crate::common::LIMITS;
+use crate::common::metrics::figure;
 use crate::http2::empty;
 use crate::world::{HOST, OK, Upstream, Wire, World, field, patiently, status};
 
@@ -268,4 +269,15 @@ async fn connection_names_all_that_belongs_to_it() {
     ] {
         assert_eq!(field(&head, name).as_deref(), Some(value), "{name}");
     }
+}
+
+#[tokio::test]
+async fn an_upgrade_towards_http2_asks_no_server() {
+    let servers = r#"["h2c://127.0.0.1:1", "h2c://127.0.0.1:2"]"#;
+    let world = World::new(&format!(r#"{{"upstream": {{"servers": {servers}}}}}"#));
+    let mut client = world.connect().await;
+    client.send(UPGRADE).await;
+    assert_eq!(status(&client.head().await), 501);
+    let retries = figure(&world.running, "sekisho_upstream_retries_total").await;
+    assert_eq!(retries, 0);
 }
