@@ -13,6 +13,8 @@ pub(super) struct Lease {
     local: Arc<Local>,
     pub(super) key: Key,
     pub(super) connection: Leased,
+    /// The connection served a request before.
+    is_reused: bool,
     /// Place of an HTTP/1.1 connection among those of its server.
     slot: Option<Slot>,
 }
@@ -33,16 +35,20 @@ impl Lease {
         Self {
             local: Arc::clone(local),
             key,
+            is_reused: one.reused,
             connection: Leased::One(one),
             slot: Some(slot),
         }
     }
 
-    pub(super) fn two(local: &Arc<Local>, key: Key, shared: Shared) -> Self {
+    /// Makes the lease of a stream. `is_reused` says that another request opened the
+    /// connection.
+    pub(super) fn two(local: &Arc<Local>, key: Key, shared: Shared, is_reused: bool) -> Self {
         let stream = shared.streams.open();
         Self {
             local: Arc::clone(local),
             key,
+            is_reused,
             connection: Leased::Two(shared, stream),
             slot: None,
         }
@@ -50,11 +56,7 @@ impl Lease {
 
     /// Returns whether the connection served a request before.
     pub(super) fn is_reused(&self) -> bool {
-        match &self.connection {
-            Leased::One(one) => one.reused,
-            Leased::Two(..) => true,
-            Leased::None => false,
-        }
+        self.is_reused
     }
 
     /// Returns whether the connection ended without a byte of the answer.

@@ -78,7 +78,9 @@ impl Sending<'_> {
                 found = local.upstreams.take(key);
             }
             match found {
-                Found::Two(shared) => return Ok(Lease::two(local, key.clone(), shared)),
+                Found::Two(shared) => {
+                    return Ok(Lease::two(local, key.clone(), shared, true));
+                }
                 Found::One(one) => {
                     let slot = chosen.slot(options).await?;
                     return Ok(Lease::one(local, key.clone(), one, slot));
@@ -106,7 +108,7 @@ impl Sending<'_> {
             Opened::Two(shared) => {
                 shared.streams.keep(slot);
                 local.upstreams.share(key, shared.clone());
-                Lease::two(local, key.clone(), shared)
+                Lease::two(local, key.clone(), shared, false)
             }
         };
         drop(right);

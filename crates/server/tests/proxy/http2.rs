@@ -22,7 +22,7 @@ use tokio::sync::mpsc;
 use tokio_rustls::client::TlsStream;
 
 use crate::common::LIMITS;
-use crate::world::{HOST, OK, Upstream, Wire, World, field, patiently};
+use crate::world::{HOST, OK, Upstream, Wire, World, field, patiently, status};
 
 pub(crate) type Body = UnsyncBoxBody<Bytes, io::Error>;
 
@@ -337,11 +337,9 @@ async fn answered(world: &World, fields: &[(&str, &str)]) -> u8 {
 
 async fn kind_of_answer(client: &mut Wire<TlsStream<TcpStream>>) -> u8 {
     loop {
-        let head = client.exact(9).await;
-        let length = usize::from(head[1]) << 8 | usize::from(head[2]);
-        client.exact(length).await;
-        if matches!(head[3], 1 | 3 | 7) {
-            return head[3];
+        let kind = client.next_frame().await;
+        if matches!(kind, 1 | 3 | 7) {
+            return kind;
         }
     }
 }
@@ -389,4 +387,53 @@ async fn heads_that_are_none_are_not_passed_on() {
     let mut heads = upstream.answering(OK);
     assert_eq!(answered(&world, &own).await, 1);
     assert!(heads.recv().await.unwrap().starts_with("GET / "));
+}
+
+/// Closes each connection of HTTP/2 once a request came over it.
+async fn closing() -> H2c {
+    let listener = TcpListener::bind(("127.0.0.1", 0)).await.unwrap();
+    let address = listener.local_addr().unwrap();
+    let connections = Arc::new(AtomicUsize::new(0));
+    let count = Arc::clone(&connections);
+    tokio::spawn(async move {
+        loop {
+            let mut wire = Wire::new(listener.accept().await.unwrap().0);
+            count.fetch_add(1, Ordering::SeqCst);
+            tokio::spawn(async move {
+                wire.send([0, 0, 0, 4, 0, 0, 0, 0, 0]).await;
+                wire.until("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n").await;
+                while wire.next_frame().await != 1 {}
+            });
+        }
+    });
+    H2c {
+        address,
+        connections,
+    }
+}
+
+#[tokio::test]
+async fn a_new_connection_of_http2_that_closes_is_a_failure() {
+    let (failing, live) = (
+        closing().await,
+        H2c::start(async |_| Response::new(full("ok"))).await,
+    );
+    let site = format!(
+        r#"{{"upstream": {{"servers": ["h2c://{}", "h2c://{}"]}}}}"#,
+        failing.address, live.address
+    );
+    let world = World::new(&site);
+    let mut client = world.connect().await;
+    let get = format!("GET / HTTP/1.1\r\nHost: {HOST}\r\n\r\n");
+    let mut failures = 0;
+    while failures < 5 {
+        client.send(&get).await;
+        failures += usize::from(status(&client.answer().await.0) == 502);
+    }
+    // No request was sent twice, and the server is ejected.
+    assert_eq!(failing.connections.load(Ordering::SeqCst), failures);
+    for _ in 0..20 {
+        client.send(&get).await;
+        assert_eq!(client.answer().await.1, "ok");
+    }
 }

@@ -249,6 +249,14 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Wire<S> {
         }
     }
 
+    /// Reads a frame of HTTP/2, and returns its kind.
+    pub(crate) async fn next_frame(&mut self) -> u8 {
+        let head = self.exact(9).await;
+        let length = usize::from(head[1]) << 8 | usize::from(head[2]);
+        self.exact(length).await;
+        head[3]
+    }
+
     /// Reads an answer with `Content-Length`.
     pub(crate) async fn answer(&mut self) -> (String, String) {
         let head = self.head().await;
