@@ -52,6 +52,14 @@ enum Sent {
     Unanswered(Failure),
 }
 
+/// Result of sending a request to one server.
+enum Attempt {
+    Answered(Response<Incoming>, Lease),
+    /// The old connection ended, and no new one came about. The request may go to
+    /// another server.
+    Lost(Request<Upload>, Failure),
+}
+
 impl Sending<'_> {
     /// Sends the request:
     ///
@@ -60,54 +68,65 @@ impl Sending<'_> {
     /// 3. sends the request, and awaits the head of the answer;
     /// 4. repeats 3 over a new connection to the same server if the old one had ended before the
     ///    request, or before a byte of the answer where the request changes
-    ///    nothing and has no body.
-    pub(super) async fn send(&self, request: Request<Upload>) -> Result<Answered, Failure> {
+    ///    nothing and has no body; if no new one comes about, goes on with 1.
+    pub(super) async fn send(&self, mut request: Request<Upload>) -> Result<Answered, Failure> {
         let mut tried = Vec::new();
+        let mut is_repeated = false;
         loop {
             let mut chosen = self.choose(&tried)?;
-            match self.connect(&mut chosen, false).await {
-                Ok(lease) => return self.send_to(chosen, lease, request).await,
-                Err(failure) => {
-                    if failure.is_of_connecting() {
-                        chosen.note(Outcome::Unreachable);
-                    }
-                    tried.push(chosen.index());
-                    let has_others = tried.len() < self.upstream.servers.len();
-                    if !has_others || failure.is_busy() || !chosen.may_retry() {
-                        return Err(failure);
+            let (failure, is_granted) = match self.connect(&mut chosen, false).await {
+                Ok(lease) => {
+                    let attempt = self.send_to(&mut chosen, lease, request, &mut is_repeated);
+                    match attempt.await? {
+                        Attempt::Answered(response, lease) => {
+                            return Ok(Answered {
+                                response,
+                                lease,
+                                chosen,
+                            });
+                        }
+                        Attempt::Lost(unanswered, failure) => {
+                            request = unanswered;
+                            (failure, true)
+                        }
                     }
                 }
+                Err(failure) => (failure, false),
+            };
+            if failure.is_of_connecting() {
+                chosen.note(Outcome::Unreachable);
+            }
+            tried.push(chosen.index());
+            let has_others = tried.len() < self.upstream.servers.len();
+            if !has_others || failure.is_busy() || !(is_granted || chosen.may_retry()) {
+                return Err(failure);
             }
         }
     }
 
-    /// Sends the request to the server that was chosen.
+    /// Sends the request to the server that was chosen. Sets `is_repeated` once the
+    /// request is to be sent a second time, which happens once.
     async fn send_to(
         &self,
-        mut chosen: Chosen,
+        chosen: &mut Chosen,
         mut lease: Lease,
         mut request: Request<Upload>,
-    ) -> Result<Answered, Failure> {
-        let mut repeats = false;
+        is_repeated: &mut bool,
+    ) -> Result<Attempt, Failure> {
         loop {
-            let is_repeatable = lease.is_reused() && !repeats && self.is_repeatable(&request);
-            let copy = is_repeatable.then(|| copy(&request));
+            let may_repeat = lease.is_reused() && !*is_repeated && self.is_repeatable(&request);
+            let copy = may_repeat.then(|| copy(&request));
             request = match self.exchange(lease, request).await {
                 Ok(Sent::Answered(response, lease)) => {
                     chosen.note(Outcome::Answered(response.status()));
-                    return Ok(Answered {
-                        response,
-                        lease,
-                        chosen,
-                    });
+                    return Ok(Attempt::Answered(response, lease));
                 }
-                Ok(Sent::Unsent(request)) if !repeats => request,
-                Ok(Sent::Unsent(_)) => {
-                    chosen.note(Outcome::NoAnswer);
-                    return Err(Failure::answer("it closes new connections"));
-                }
+                Ok(Sent::Unsent(request)) => request,
                 Ok(Sent::Unanswered(failure)) => match copy {
-                    Some(copy) if chosen.may_retry() => copy,
+                    Some(copy) if chosen.may_retry() => {
+                        *is_repeated = true;
+                        copy
+                    }
                     _ => return Err(failure),
                 },
                 Err(failure) => {
@@ -117,15 +136,10 @@ impl Sending<'_> {
                     return Err(failure);
                 }
             };
-            repeats = true;
-            lease = match self.connect(&mut chosen, true).await {
+            // A new connection gives an answer or a failure: the loop ends.
+            lease = match self.connect(chosen, true).await {
                 Ok(lease) => lease,
-                Err(failure) => {
-                    if failure.is_of_connecting() {
-                        chosen.note(Outcome::Unreachable);
-                    }
-                    return Err(failure);
-                }
+                Err(failure) => return Ok(Attempt::Lost(request, failure)),
             };
         }
     }

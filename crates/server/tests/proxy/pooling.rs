@@ -164,3 +164,36 @@ async fn another_server_takes_over_from_one_that_is_gone() {
         assert_eq!(client.answer().await.1, "ok");
     }
 }
+
+#[tokio::test]
+async fn another_server_takes_over_from_one_that_goes_with_its_connections() {
+    let (one, other) = (Upstream::bind().await, Upstream::bind().await);
+    let site = format!(
+        r#"{{"upstream": {{"servers": ["http://{}", "http://{}"], "balance": "client"}}}}"#,
+        one.address(),
+        other.address()
+    );
+    let limits = sekisho_server::Limits {
+        workers: 1,
+        ..LIMITS
+    };
+    let world = World::with(limits, &[("a.example", &site)]);
+    let mut client = world.connect().await;
+    client.send(GET).await;
+    let (mut wire, gone, live) = tokio::select! {
+        wire = one.accept() => (wire, one, other),
+        wire = other.accept() => (wire, other, one),
+    };
+    wire.head().await;
+    wire.send(OK).await;
+    client.answer().await;
+    drop(gone);
+    client.send(GET).await;
+    // It has read the request, and is gone.
+    wire.head().await;
+    drop(wire);
+    let mut heads = live.answering(OK);
+    assert_eq!(client.answer().await.1, "ok");
+    assert!(heads.recv().await.unwrap().starts_with("GET"));
+    assert!(heads.try_recv().is_err());
+}
