@@ -1,4 +1,4 @@
-//! HTTP/2 on either side: gRPC, h2c, cookies, and heads that are none.
+//! HTTP/2 on either side: gRPC, h2c, cookies.
 
 use std::convert::Infallible;
 use std::io;
@@ -17,9 +17,8 @@ use hyper::body::{Frame, Incoming};
 use hyper::server::conn::http2;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo};
-use tokio::net::{TcpListener, TcpStream};
+use tokio::net::TcpListener;
 use tokio::sync::mpsc;
-use tokio_rustls::client::TlsStream;
 
 use crate::common::LIMITS;
 use crate::world::{HOST, OK, Upstream, Wire, World, field, patiently, status};
@@ -313,80 +312,6 @@ async fn one_silent_upload_ends_without_its_neighbours() {
         patiently(slow).await.unwrap().unwrap().status(),
         StatusCode::OK
     );
-}
-
-/// Sends a head of literal fields, and returns the kind of the frame that
-/// answers it: 1 HEADERS, 3 RST_STREAM, 7 GOAWAY; 0 for none.
-async fn answered(world: &World, fields: &[(&str, &str)]) -> u8 {
-    let mut block = Vec::new();
-    for (name, value) in fields {
-        block.push(0);
-        for text in [name, value] {
-            block.push(u8::try_from(text.len()).unwrap());
-            block.extend(text.bytes());
-        }
-    }
-    let mut bytes = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0".to_vec();
-    bytes.extend([0, 0, u8::try_from(block.len()).unwrap(), 1, 5, 0, 0, 0, 1]);
-    bytes.extend(block);
-    let mut client = world.raw_http2().await;
-    client.send(bytes).await;
-    let answered = tokio::time::timeout(Duration::from_secs(3), kind_of_answer(&mut client));
-    answered.await.unwrap_or(0)
-}
-
-async fn kind_of_answer(client: &mut Wire<TlsStream<TcpStream>>) -> u8 {
-    loop {
-        let kind = client.next_frame().await;
-        if matches!(kind, 1 | 3 | 7) {
-            return kind;
-        }
-    }
-}
-
-#[tokio::test]
-async fn heads_that_are_none_are_not_passed_on() {
-    let upstream = Upstream::bind().await;
-    let world = World::new(&upstream.site());
-    let own = [
-        (":method", "GET"),
-        (":scheme", "https"),
-        (":path", "/"),
-        (":authority", HOST),
-    ];
-    for (name, value) in [
-        ("transfer-encoding", "chunked"),
-        ("connection", "x-own"),
-        ("keep-alive", "1"),
-        ("proxy-connection", "1"),
-        ("upgrade", "websocket"),
-        ("te", "gzip"),
-        ("x-own", "a\r\nb: c"),
-        ("x-own", "a\nb"),
-        ("x-own", "a\0b"),
-        ("x own", "a"),
-        ("X-Own", "a"),
-        ("x-own:", "a"),
-        ("", "a"),
-        (":path", "/other"),
-        (":unknown", "a"),
-        ("host", "b.example"),
-        ("content-length", "1"),
-        ("content-length", "+0"),
-    ] {
-        let fields: Vec<_> = own.into_iter().chain([(name, value)]).collect();
-        let kind = answered(&world, &fields).await;
-        assert!(kind > 0 && upstream.is_alone(), "{name:?}: {value:?}");
-    }
-    for path in ["", "x", "http://a.example/", "/a b", "/\r\n", "*"] {
-        let fields = own.map(|(name, value)| (name, if name == ":path" { path } else { value }));
-        let kind = answered(&world, &fields).await;
-        assert!(kind > 0 && upstream.is_alone(), "{path:?}");
-    }
-    // The helper's own head is passed on.
-    let mut heads = upstream.answering(OK);
-    assert_eq!(answered(&world, &own).await, 1);
-    assert!(heads.recv().await.unwrap().starts_with("GET / "));
 }
 
 /// Closes each connection of HTTP/2 once a request came over it.

@@ -10,6 +10,7 @@ mod faults;
 mod fields;
 mod framing;
 mod http2;
+mod http2_heads;
 mod pooling;
 mod streaming;
 mod timeouts;
