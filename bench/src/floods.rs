@@ -69,7 +69,7 @@ async fn attack(options: &Options) -> Result<()> {
     Ok(())
 }
 
-/// What the attacked host does with a request.
+/// Answer of the attacked host to a request.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 enum Place {
     /// Answers with a small page
@@ -157,7 +157,7 @@ async fn judge(options: &Options, kind: Kind, place: Place) -> Result<Judged> {
     let over = Duration::from_secs(options.seconds);
     let neighbour = setting.neighbour()?;
     let target = setting.target(place)?;
-    // What the first clients make the server allocate stays with it.
+    // Memory that the server allocates for its first clients stays with it.
     neighbours(&neighbour, over).await?;
     let pid = setting.server.pid()?;
     let before = Memory::read(pid)?.rss;
@@ -214,7 +214,7 @@ Examples:
   sekisho-bench floods --only slow --rounds 1
 ";
 
-/// What a neighbour's p99 may grow by: 1.5 times, or 5 ms.
+/// Growth that a neighbour's p99 may have: 1.5 times, or 5 ms.
 const MOST_TIMES: f64 = 1.5;
 const MOST_SLOWER_US: u64 = 5_000;
 const MOST_GROWN: u64 = 24 << 20;

@@ -26,12 +26,12 @@ pub(crate) struct Options {
     #[arg(long, value_name = "FILE", default_value = "target/h2spec")]
     h2spec: PathBuf,
 
-    /// What answers the requests; all if none is named
+    /// Server part that answers the requests; all if none is named
     #[arg(long, value_enum, value_name = "SITE", value_delimiter = ',')]
     sites: Vec<Answering>,
 }
 
-/// What answers the requests of the suite.
+/// Server part that answers the requests of the suite.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, ValueEnum)]
 enum Answering {
     Files,

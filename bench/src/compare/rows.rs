@@ -85,7 +85,7 @@ pub(crate) enum Measure {
     Handshakes { count: u64, resumed: bool },
     /// CPU time of the server per request on connections that stay open.
     Requests { connections: usize, each: u64 },
-    /// The same, each request for another host.
+    /// CPU time of the server per request, each for another host.
     AnyHost { connections: usize, each: u64 },
     /// CPU time of the server per request on an HTTP/2 connection with this many
     /// streams.

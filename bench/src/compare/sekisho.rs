@@ -51,7 +51,7 @@ pub(crate) struct Sekisho<'a> {
     pub(crate) redis_cache: Option<String>,
     pub(crate) address: SocketAddr,
     pub(crate) admin: Option<SocketAddr>,
-    /// Whether host records may name the upstreams.
+    /// Allows host records to name the upstreams.
     pub(crate) proxies: bool,
 }
 

@@ -22,7 +22,7 @@ use tokio_rustls::client::TlsStream;
 
 use crate::tls::{Group, Offer, Trust, Version};
 
-/// What costs a server more than a client.
+/// Frames that cost a server more than a client.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, ValueEnum)]
 pub(crate) enum Kind {
     Ping,

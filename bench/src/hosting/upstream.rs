@@ -46,7 +46,7 @@ pub(crate) struct Upstream {
 pub(crate) struct Seen {
     /// Request line and fields; empty for bytes that were no head.
     pub(crate) head: String,
-    /// None if the request ended before its body.
+    /// Body; None if the request ended before it.
     pub(crate) body: Option<Vec<u8>>,
     /// Status or error of the upstream.
     pub(crate) said: String,

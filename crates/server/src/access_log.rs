@@ -46,7 +46,7 @@ pub enum Target {
 /// Format of the access log's lines.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Format {
-    /// One JSON object per line.
+    /// A JSON object per line.
     Json,
     /// The combined format of Apache and nginx, and further fields behind it.
     Combined,

@@ -22,7 +22,7 @@ fn three(line: &str) -> [Case; 3] {
     let whole = length(&covered);
     let cl_te = post(&format!("Content-Length: {whole}\r\n{line}\r\n"), &covered);
     let size = format!("{:x}", length(SMUGGLED));
-    // What follows the first digit is no request.
+    // Bytes behind the first digit are no request.
     let chunk = format!("{size}\r\n{SMUGGLED}\r\n0\r\n\r\n");
     let te_cl = post(&format!("Content-Length: 1\r\n{line}\r\n"), &chunk);
     let alone = post(&format!("{line}\r\n"), HELLO);
