@@ -65,21 +65,6 @@ impl Site {
         Ok(raw.check(None)?.of_tenant(tenant)?)
     }
 
-    /// Makes the stored form of a document, in the oldest format that suffices.
-    ///
-    /// # Errors
-    /// If the document is invalid.
-    pub fn to_stored(json: &str, tenant: &Tenant) -> Result<StoredSite, SiteError> {
-        let raw = RawSite::read_json(json)?;
-        let format = if raw.new_key().is_some() { 2 } else { 1 };
-        let stored = StoredSite {
-            format,
-            json: json.into(),
-        };
-        Self::parse(&stored, tenant)?;
-        Ok(stored)
-    }
-
     /// Makes the site that answers every request with 404.
     #[must_use]
     pub fn not_found() -> Self {
@@ -172,6 +157,45 @@ impl RawSite {
     /// [`SiteError`] says which key is wrong, and what to write.
     pub fn check(self, base: Option<&Path>) -> Result<Site, SiteError> {
         Ok(Site(check::rules(self, base)?))
+    }
+}
+
+/// Document of a host's site, read and checked, for whichever tenant has the host.
+#[derive(Clone, Debug)]
+pub struct SiteDocument {
+    stored: StoredSite,
+    site: Site,
+}
+
+impl SiteDocument {
+    /// Reads a document in JSON, and checks its keys.
+    ///
+    /// # Errors
+    /// If the document is invalid.
+    pub fn parse(json: &str) -> Result<Self, SiteError> {
+        let raw = RawSite::read_json(json)?;
+        let format = if raw.new_key().is_some() { 2 } else { 1 };
+        Ok(Self {
+            stored: StoredSite {
+                format,
+                json: json.into(),
+            },
+            site: raw.check(None)?,
+        })
+    }
+
+    /// Returns the site of a tenant.
+    ///
+    /// # Errors
+    /// If a folder has a segment `{tenant}`, and the name can't be one.
+    pub fn site(&self, tenant: &Tenant) -> Result<Site, SiteError> {
+        Ok(self.site.of_tenant(tenant)?)
+    }
+
+    /// Returns the form that a host record has, in the oldest format that suffices.
+    #[must_use]
+    pub fn stored(&self) -> &StoredSite {
+        &self.stored
     }
 }
 

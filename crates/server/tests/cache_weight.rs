@@ -13,7 +13,7 @@ use sekisho_certs::{
     ClientCa, Found, HostName, LoadedHost, Lookup, LookupSettings, NeverObtain, OpenKey, Published,
     TlsPolicy,
 };
-use sekisho_server::site::{Allowed, Guard, OwnFiles, Site};
+use sekisho_server::site::{Allowed, Guard, OwnFiles, Site, SiteDocument};
 use sekisho_server::tickets::Ring;
 use sekisho_server::{Publisher, VirtualHost};
 use sekisho_testkit::{Key, TestCa};
@@ -39,7 +39,7 @@ async fn an_endpoint_weighs_what_it_takes() {
     let plain = assert_exact("no site", measure(without_site.clone(), default()).await);
     for (name, json) in SITES {
         let mut found = with_site.clone();
-        found.record.site = Some(Site::to_stored(json, &found.record.tenant).unwrap());
+        found.record.site = Some(SiteDocument::parse(json).unwrap().stored().clone());
         let added = assert_exact(name, measure(found, default()).await) - plain;
         println!("{name} adds {added:.0} bytes");
         assert!(*name != "upstream" || added <= 300.0, "{added:.0}");

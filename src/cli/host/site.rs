@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use anyhow::{Context, bail};
 use sekisho_certs::{HostRecord, Site, Tenant};
-use sekisho_server::site::{self, Guard, MAX_DOCUMENT};
+use sekisho_server::site::{self, Guard, MAX_DOCUMENT, SiteDocument, SiteError};
 use serde_json::{Value, json};
 
 use crate::cli::failure::{Result, Usage};
@@ -63,17 +63,9 @@ impl SiteArgs {
     /// # Errors
     /// If a file can't be read, or a key is wrong.
     pub(super) fn read(&self) -> Result<Chosen> {
-        let chosen = self.made()?;
-        if let Chosen::Document(json) = &chosen {
-            parsed(json, &any_tenant()?)?;
-        }
-        Ok(chosen)
-    }
-
-    fn made(&self) -> Result<Chosen> {
         let way = &self.way;
         let document = if let Some(file) = &way.document {
-            return Ok(Chosen::Document(text_of(file).context("--site")?));
+            return Chosen::document(&text_of(file).context("--site")?);
         } else if let Some(url) = &way.upstream {
             json!({ "upstream": url })
         } else if let Some(root) = &way.root {
@@ -98,7 +90,7 @@ impl SiteArgs {
         } else {
             return Ok(Chosen::Nothing);
         };
-        Ok(Chosen::Document(document.to_string()))
+        Chosen::document(&document.to_string())
     }
 
     /// Returns the folder of `--root`, or the one above its first placeholder,
@@ -118,19 +110,24 @@ pub(super) enum Chosen {
     Nothing,
     /// The site of the configuration.
     Default,
-    /// A document in JSON.
-    Document(String),
+    /// A document that was read.
+    Document(SiteDocument),
 }
 
 impl Chosen {
+    fn document(json: &str) -> Result<Self> {
+        Ok(Self::Document(SiteDocument::parse(json).map_err(usage)?))
+    }
+
     /// Checks what the servers of this configuration allow, before a store is
     /// created.
     pub(super) fn check(&self, config: &Config, tenant: Option<&Tenant>) -> Result<()> {
-        let Self::Document(json) = self else {
+        let Self::Document(document) = self else {
             return Ok(());
         };
-        let any = any_tenant()?;
-        let site = parsed(json, tenant.unwrap_or(&any))?;
+        // The record's own tenant is not known before the store is opened.
+        let any = Tenant::parse("tenant").map_err(Usage)?;
+        let site = document.site(tenant.unwrap_or(&any)).map_err(usage)?;
         let addresses = Arc::new(config.own_addresses());
         let guard = Guard::new(config.allowed.clone(), config.own_files());
         let Some(refused) = site.refused(&guard.with_addresses(addresses)) else {
@@ -156,32 +153,24 @@ impl Chosen {
                 };
                 if site::Site::parse(site, before).is_ok() {
                     let site = site::Site::parse(site, &record.tenant);
-                    site.map_err(|error| Usage(error.to_string()))?;
+                    site.map_err(usage)?;
                 }
             }
             Self::Default => record.site = None,
-            Self::Document(json) => {
-                let site = site::Site::to_stored(json, &record.tenant);
-                let mut site = site.map_err(|error| Usage(error.to_string()))?;
+            Self::Document(chosen) => {
+                chosen.site(&record.tenant).map_err(usage)?;
                 // Without the spaces of the file.
-                site.json = document(&site).to_string().into();
-                record.site = Some(site);
+                let json = document(chosen.stored()).to_string().into();
+                let format = chosen.stored().format;
+                record.site = Some(Site { format, json });
             }
         }
         Ok(())
     }
 }
 
-/// Returns a tenant in place of the record's, which is not known before the
-/// store is opened.
-fn any_tenant() -> Result<Tenant> {
-    Ok(Tenant::parse("tenant").map_err(Usage)?)
-}
-
-fn parsed(json: &str, tenant: &Tenant) -> Result<site::Site> {
-    let stored = site::Site::to_stored(json, tenant);
-    let site = stored.and_then(|stored| site::Site::parse(&stored, tenant));
-    Ok(site.map_err(|error| Usage(error.to_string()))?)
+fn usage(error: SiteError) -> Usage {
+    Usage(error.to_string())
 }
 
 /// Reads a file, or standard input, of at most [`MAX_DOCUMENT`] bytes.

@@ -1,10 +1,10 @@
 //! Tests formats, limits, and errors by their path of keys.
 
 use sekisho_certs::{Site as StoredSite, Tenant};
-use sekisho_server::site::{MAX_DOCUMENT, Site};
+use sekisho_server::site::{MAX_DOCUMENT, Site, SiteDocument};
 use serde_json::json;
 
-use super::site;
+use super::{of_tenant, site};
 
 #[test]
 fn a_document_has_the_oldest_format_that_suffices() {
@@ -19,7 +19,8 @@ fn a_document_has_the_oldest_format_that_suffices() {
         (r#"{"paths": [{"path": "/", "status": 404}]}"#, 2),
     ] {
         let tenant = Tenant::parse("anna").unwrap();
-        let stored = Site::to_stored(json, &tenant).unwrap();
+        let document = SiteDocument::parse(json).unwrap();
+        let stored = document.stored();
         assert_eq!((stored.format, &*stored.json), (format, json));
         let parsed = |format| {
             let json = json.into();
@@ -95,10 +96,7 @@ fn a_document_is_bounded() {
 #[test]
 fn a_tenant_is_one_folder() {
     let json = r#"{"root": "/srv/{tenant}/{host}", "errors": "/srv/{tenant}.errors"}"#;
-    let of = |tenant: &str| {
-        let tenant = Tenant::parse(tenant).unwrap();
-        Site::parse(&Site::to_stored(json, &tenant)?, &tenant)
-    };
+    let of = |tenant: &str| of_tenant(json, tenant);
     let site = of("anna_1.b-c").unwrap();
     let roots: Vec<_> = site.roots().collect();
     assert_eq!(roots, ["/srv/anna_1.b-c/{host}", "/srv/anna_1.b-c.errors"]);

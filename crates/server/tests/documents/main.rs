@@ -8,10 +8,18 @@ mod errors;
 mod schema;
 
 use sekisho_certs::Tenant;
-use sekisho_server::site::{Site, SiteError};
+use sekisho_server::site::{Site, SiteDocument, SiteError};
 
-/// Reads a document, in the oldest format that suffices.
+/// Reads a document as an operator's, and again as a stored one.
 fn site(json: &str) -> Result<Site, SiteError> {
-    let tenant = Tenant::parse("anna").unwrap();
-    Site::parse(&Site::to_stored(json, &tenant)?, &tenant)
+    of_tenant(json, "anna")
+}
+
+fn of_tenant(json: &str, tenant: &str) -> Result<Site, SiteError> {
+    let tenant = Tenant::parse(tenant).unwrap();
+    let document = SiteDocument::parse(json)?;
+    let stored = Site::parse(document.stored(), &tenant);
+    let site = document.site(&tenant);
+    assert_eq!(site.as_ref().err(), stored.as_ref().err());
+    stored
 }

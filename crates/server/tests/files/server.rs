@@ -13,7 +13,7 @@ use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use sekisho_certs::{HostName, Tenant};
 use sekisho_server::Responder;
-use sekisho_server::site::{Allowed, Guard, OpenFiles, OwnFiles, Site, SiteError};
+use sekisho_server::site::{Allowed, Guard, OpenFiles, OwnFiles, Site, SiteDocument, SiteError};
 use tempfile::TempDir;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
@@ -76,8 +76,7 @@ impl Answer {
 }
 
 pub(crate) fn site(json: &str) -> Result<Site, SiteError> {
-    let tenant = Tenant::default();
-    Site::parse(&Site::to_stored(json, &tenant)?, &tenant)
+    SiteDocument::parse(json)?.site(&Tenant::default())
 }
 
 /// Makes a guard that allows the system's folder for temporary files.
