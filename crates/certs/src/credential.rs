@@ -10,7 +10,7 @@ mod pem;
 pub mod validate;
 mod verify;
 
-pub use client_ca::ClientCa;
+pub use client_ca::{ClientCa, authorities};
 pub use error::{CredentialError, Date};
 pub use validate::{Credential, Dates};
 

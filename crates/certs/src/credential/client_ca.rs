@@ -31,24 +31,7 @@ impl ClientCa {
     /// # Errors
     /// The first check that failed, in words for an operator.
     pub fn check(file: &[u8]) -> Result<Self, CredentialError> {
-        let Contents { certificates, keys } = pem::read(file, Wanted::Certificates)?;
-        if !keys.is_empty() {
-            return Err(CredentialError::KeyOfClientCa);
-        }
-        if certificates.is_empty() {
-            return Err(CredentialError::NoCertificate);
-        }
-        let certificates = chain::without_copies(certificates, &mut Vec::new());
-        for (certificate, number) in chain::parse(&certificates)?.into_iter().zip(1..) {
-            if !certificate.is_authority() && !certificate.is_self_signed() {
-                return Err(CredentialError::NoAuthority(certificate.subject()));
-            }
-            let anchor = anchor_from_trusted_cert(certificate.der());
-            anchor.map_err(|_| CredentialError::BrokenCertificate {
-                number,
-                why: "no certificate can be verified by it",
-            })?;
-        }
+        let certificates = authorities(file)?;
         let pem: String = certificates.iter().map(section).collect();
         if pem.len() > Self::MAX {
             return Err(CredentialError::TooLarge {
@@ -117,6 +100,33 @@ impl Hash for ClientCa {
     fn hash<H: Hasher>(&self, state: &mut H) {
         self.hash.hash(state);
     }
+}
+
+/// Reads certificates that others are to be verified by, PEM or DER, each once.
+/// Each must parse, and be an authority's or self-signed.
+///
+/// # Errors
+/// The first check that failed, in words for an operator.
+pub fn authorities(file: &[u8]) -> Result<Vec<CertificateDer<'static>>, CredentialError> {
+    let Contents { certificates, keys } = pem::read(file, Wanted::Certificates)?;
+    if !keys.is_empty() {
+        return Err(CredentialError::KeyOfAuthority);
+    }
+    if certificates.is_empty() {
+        return Err(CredentialError::NoCertificate);
+    }
+    let certificates = chain::without_copies(certificates, &mut Vec::new());
+    for (certificate, number) in chain::parse(&certificates)?.into_iter().zip(1..) {
+        if !certificate.is_authority() && !certificate.is_self_signed() {
+            return Err(CredentialError::NoAuthority(certificate.subject()));
+        }
+        let anchor = anchor_from_trusted_cert(certificate.der());
+        anchor.map_err(|_| CredentialError::BrokenCertificate {
+            number,
+            why: "no certificate can be verified by it",
+        })?;
+    }
+    Ok(certificates)
 }
 
 fn read(pem: &str) -> Option<Vec<CertificateDer<'static>>> {

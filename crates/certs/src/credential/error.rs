@@ -102,13 +102,11 @@ pub enum CredentialError {
         why: String,
     },
     /// A client CA's private key, which stays with the CA.
-    #[error(
-        "holds a private key, which no server needs to verify clients; leave the certificates alone in it"
-    )]
-    KeyOfClientCa,
+    #[error("holds a private key, which verifies nothing; leave the certificates alone in it")]
+    KeyOfAuthority,
     /// A certificate in a client CA that issues none.
     #[error(
-        "{0} is neither an authority's (CA:TRUE) nor self-signed; name the CA that issued the clients' certificates"
+        "{0} is neither an authority's (CA:TRUE) nor self-signed; name the CA that issued the certificates"
     )]
     NoAuthority(String),
     /// A file of another format, with the command that converts it.
@@ -157,7 +155,7 @@ impl CredentialError {
             Self::KeyMismatch { .. } => "the key belongs to another certificate",
             Self::TwoOfOneKey { .. } | Self::Unrelated(_) => "there is more than one pair",
             Self::Incomplete { .. } | Self::WrongIssuer { .. } => "the chain is incomplete",
-            Self::KeyOfClientCa => "there is a private key",
+            Self::KeyOfAuthority => "there is a private key",
             Self::NoAuthority(_) => "a certificate is no authority's",
             Self::Refused { .. } => "clients refuse the certificate",
             Self::Pkcs12 => "the file is PKCS#12",

@@ -2,6 +2,7 @@
 
 use sekisho_certs::{Site as StoredSite, Tenant};
 use sekisho_server::site::{MAX_DOCUMENT, Site, SiteDocument};
+use sekisho_testkit::{Key, TestCa};
 use serde_json::json;
 
 use super::{of_tenant, site};
@@ -44,6 +45,31 @@ fn an_error_names_the_path_of_its_key() {
     for (json, expected) in ERRORS {
         let error = site(json).expect_err(json).to_string();
         assert!(error.contains(expected), "{json}\n{error}");
+    }
+}
+
+/// Certificates that verify no other would fail each connection to the upstream.
+#[test]
+fn the_ca_of_an_upstream_is_an_authority() {
+    let ca = TestCa::new();
+    let pair = ca.issue(&["a.example"], Key::P256);
+    let broken = "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n".to_owned();
+    let of = |pem: &str| {
+        let tls = json!({ "ca": pem });
+        let upstream = json!({ "servers": ["https://a"], "tls": tls });
+        site(&json!({ "upstream": upstream }).to_string())
+    };
+    of(&ca.root_pem()).unwrap();
+    of(&format!("Our CA\n{}", ca.root_pem().repeat(2))).unwrap();
+    for (pem, says) in [
+        (pair.leaf_pem(), "neither an authority's (CA:TRUE)"),
+        (ca.root_pem() + &pair.leaf_pem(), "neither an authority's"),
+        (broken, "certificate 1 is broken"),
+        (ca.root_pem() + &pair.key_pem(), "holds a private key"),
+    ] {
+        let error = of(&pem).unwrap_err().to_string();
+        let key = "`upstream.tls.ca`: ";
+        assert!(error.starts_with(key) && error.contains(says), "{error}");
     }
 }
 

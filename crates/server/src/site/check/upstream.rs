@@ -6,9 +6,9 @@ use std::time::Duration;
 
 use http::uri::{Authority, PathAndQuery};
 use http::{HeaderName, HeaderValue};
-use rustls::pki_types::pem::PemObject;
-use rustls::pki_types::{CertificateDer, ServerName};
+use rustls::pki_types::ServerName;
 use sekisho_certs::HostName;
+use sekisho_certs::credential::{CredentialError, authorities};
 
 use super::fields::field_name;
 use super::options::{duration, number};
@@ -192,13 +192,15 @@ fn server_name(name: &str) -> Checked<Box<str>> {
     }
 }
 
+/// Checks the authorities that the servers' certificates are verified by: those that
+/// can't verify any would fail each connection.
 fn ca(pem: &str) -> Checked<Box<str>> {
-    let wrong =
-        || Wrong::new("write the text of PEM certificates, \"-----BEGIN CERTIFICATE-----…\"");
-    let certificates: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(pem.as_bytes()).collect();
-    match certificates {
-        Ok(certificates) if !certificates.is_empty() => Ok(pem.into()),
-        _ => Err(wrong()),
+    match authorities(pem.as_bytes()) {
+        Ok(_) => Ok(pem.into()),
+        Err(CredentialError::NoCertificate) => Err(Wrong::new(
+            "write the text of PEM certificates, \"-----BEGIN CERTIFICATE-----…\"",
+        )),
+        Err(error) => Err(Wrong::new(error.to_string())),
     }
 }
 
