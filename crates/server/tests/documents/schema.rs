@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 
+use sekisho_testkit::TestCa;
 use serde_json::Value;
 
 use super::checker::agrees;
@@ -13,22 +14,41 @@ fn schema() -> Value {
     serde_json::from_str(include_str!("../../../../docs/site.schema.json")).unwrap()
 }
 
-/// Objects of a document: their place in the schema, and a document with one
-/// that has an unknown key.
-const OBJECTS: [(&str, &str); 12] = [
-    ("", "@"),
-    ("/$defs/path", r#"{"paths": [@]}"#),
-    ("/$defs/upstream", r#"{"upstream": @}"#),
-    ("/$defs/server", r#"{"upstream": {"servers": [@]}}"#),
-    ("/$defs/tls", r#"{"upstream": {"tls": @}}"#),
-    ("/$defs/cookie", r#"{"upstream": {"balance": @}}"#),
-    ("/$defs/check", r#"{"upstream": {"check": @}}"#),
-    ("/$defs/timeouts", r#"{"upstream": {"timeouts": @}}"#),
-    ("/$defs/fields", r#"{"request": @}"#),
-    ("/$defs/fields", r#"{"response": @}"#),
-    ("/$defs/hsts", r#"{"hsts": @}"#),
-    ("/$defs/rate", r#"{"rate": @}"#),
+/// Objects of a document: their place in the schema and in a document, and a document
+/// with one that has an unknown key.
+const OBJECTS: [(&str, &str, &str); 12] = [
+    ("", "", "@"),
+    ("/$defs/path", "/paths/0", r#"{"paths": [@]}"#),
+    ("/$defs/upstream", "/upstream", r#"{"upstream": @}"#),
+    (
+        "/$defs/server",
+        "/upstream/servers/0",
+        r#"{"upstream": {"servers": [@]}}"#,
+    ),
+    ("/$defs/tls", "/upstream/tls", r#"{"upstream": {"tls": @}}"#),
+    (
+        "/$defs/cookie",
+        "/upstream/balance",
+        r#"{"upstream": {"balance": @}}"#,
+    ),
+    (
+        "/$defs/check",
+        "/upstream/check",
+        r#"{"upstream": {"check": @}}"#,
+    ),
+    (
+        "/$defs/timeouts",
+        "/upstream/timeouts",
+        r#"{"upstream": {"timeouts": @}}"#,
+    ),
+    ("/$defs/fields", "/request", r#"{"request": @}"#),
+    ("/$defs/fields", "/response", r#"{"response": @}"#),
+    ("/$defs/hsts", "/hsts", r#"{"hsts": @}"#),
+    ("/$defs/rate", "/rate", r#"{"rate": @}"#),
 ];
+
+/// Keys that are read at the top level only for an error that says more.
+const READ_AND_REFUSED: &[&str] = &["strip"];
 
 /// Returns the keys that are read in an object, as the error of an unknown one
 /// lists them.
@@ -52,15 +72,18 @@ fn properties(schema: &Value, pointer: &str) -> BTreeSet<String> {
 #[test]
 fn the_schema_has_the_keys_that_are_read() {
     let schema = schema();
-    for (pointer, document) in OBJECTS {
-        let (read, described) = (read_keys(document), properties(&schema, pointer));
+    for (pointer, _, document) in OBJECTS {
+        let (mut read, described) = (read_keys(document), properties(&schema, pointer));
+        if pointer.is_empty() {
+            read.retain(|key| !READ_AND_REFUSED.contains(&&**key));
+        }
         assert_eq!(read, described, "{document} and {pointer}");
     }
     let definitions = schema["$defs"].as_object().unwrap();
     for (name, definition) in definitions {
         let is_compared = OBJECTS
             .iter()
-            .any(|(pointer, _)| *pointer == format!("/$defs/{name}"));
+            .any(|(pointer, ..)| *pointer == format!("/$defs/{name}"));
         assert!(
             is_compared || definition.get("properties").is_none(),
             "{name}"
@@ -68,10 +91,58 @@ fn the_schema_has_the_keys_that_are_read() {
     }
 }
 
+/// A key that every document is refused with has no place in the schema.
+#[test]
+fn each_key_of_the_schema_stands_in_a_document_that_is_read() {
+    let schema = schema();
+    let pem = serde_json::to_string(&TestCa::new().root_pem()).unwrap();
+    let documents: Vec<Value> = EVERY_KEY
+        .iter()
+        .map(|json| {
+            let json = json.replace("PEM", &pem);
+            site(&json).unwrap_or_else(|error| panic!("{json}: {error}"));
+            let value = serde_json::from_str(&json).unwrap();
+            assert!(agrees(&schema, &schema, &value), "{json}");
+            value
+        })
+        .collect();
+    for (pointer, place, _) in OBJECTS {
+        let objects = documents.iter().filter_map(|value| value.pointer(place));
+        let objects = objects.filter_map(Value::as_object);
+        let used: BTreeSet<String> = objects.flat_map(|object| object.keys().cloned()).collect();
+        assert_eq!(properties(&schema, pointer), used, "{pointer} and {place}");
+    }
+}
+
+const EVERY_KEY: &[&str] = &[
+    r#"{"root": "/a", "add": "/b", "try": ["{path}"], "errors": "/e", "body_limit": "1MiB",
+        "response": {"set": {"A": "b"}, "add": {"C": "d"}, "remove": ["Server"]},
+        "hsts": {"max_age": 31536000, "subdomains": true, "preload": true},
+        "cache": {"*/*": "no-cache"}, "rate": {"client": 1, "host": 2},
+        "allow": ["10.0.0.0/8"], "deny": ["10.0.0.1"]}"#,
+    r#"{"redirect": "https://a.example", "status": 301}"#,
+    r#"{"status": 503, "text": "x"}"#,
+    r#"{"request": {"set": {"A": "b"}, "add": {"C": "d"}, "remove": ["E"]},
+        "upstream": {"servers": [{"url": "https://a", "weight": 2}], "protocol": "auto",
+        "tls": {"name": "a.example", "ca": PEM, "certificate_of": "b.example"},
+        "host": "c.example", "balance": {"cookie": "c"},
+        "check": {"path": "/", "interval": "5s", "timeout": "1s", "status": 204},
+        "timeouts": {"connect": "1s", "first_byte": "1s", "idle": "1s", "upgraded": "1s"},
+        "proxy_protocol": "v1", "forwarded": true, "underscores": true,
+        "tenant_field": "X-Tenant", "certificate_field": "X-Certificate",
+        "connections": 1, "waiting": 0}}"#,
+    r#"{"paths": [{"path": "/a", "root": "/a", "strip": true, "add": "/b", "try": ["{path}"],
+        "errors": "/e", "body_limit": "1MiB", "response": {}, "hsts": {"max_age": 0},
+        "cache": {}, "rate": {"host": 1}, "allow": [], "deny": []}]}"#,
+    r#"{"paths": [{"path": "/a", "upstream": "http://a", "request": {}}]}"#,
+    r#"{"paths": [{"path": "/a", "redirect": "https://a.example"}]}"#,
+    r#"{"paths": [{"path": "/a", "status": 503, "text": "x"}]}"#,
+];
+
 #[test]
 fn the_documentation_has_every_key() {
     let schema = schema();
-    for (pointer, _) in OBJECTS {
+    for (pointer, ..) in OBJECTS {
         for key in properties(&schema, pointer) {
             assert!(
                 DOCUMENTATION.contains(&format!("`{key}`")),
@@ -122,6 +193,7 @@ fn document_and_schema_refuse_the_same() {
         r#"{"upstream": {"servers": ["http://a"], "connections": 0}}"#,
         r#"{"upstream": {"servers": ["http://a"], "check": {}}}"#,
         r#"{"root": "/a", "try": []}"#,
+        r#"{"root": "/a", "strip": true}"#,
         r#"{"root": "/a", "rate": {}}"#,
         r#"{"root": "/a", "hsts": {}}"#,
         r#"{"root": "/a", "response": {"set": {"A": 1}}}"#,
