@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use super::MAX_DOCUMENT;
+
 /// Reasons why a site can't be used.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SiteError {
@@ -10,8 +12,8 @@ pub enum SiteError {
         "the site has format {0}, this version reads formats 1 and 2; write it again with `sekisho host set`, or upgrade"
     )]
     Format(u32),
-    /// A document beyond [`MAX_DOCUMENT`](super::MAX_DOCUMENT).
-    #[error("the site's document has {0} bytes, more than the 65536 that one may have")]
+    /// A document beyond [`MAX_DOCUMENT`].
+    #[error("the site's document has {0} bytes, more than the {MAX_DOCUMENT} that one may have")]
     TooLong(usize),
     /// The document is no JSON.
     #[error("the site's document can't be read: {0}")]

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use aws_lc_rs::rand;
+use data_encoding::HEXLOWER;
 use sekisho_certs::store::{Document, Precondition, Write};
 use sekisho_certs::{Clock, DocumentEvent, SealedBytes, Sealer, StoreError};
 use tokio::sync::broadcast::{self, error::RecvError};
@@ -64,7 +65,7 @@ impl Keeper {
             Source::Catalog(sealer, events) => SourceState::Catalog {
                 sealer,
                 events,
-                holder: random_name().iter().map(|b| format!("{b:02x}")).collect(),
+                holder: HEXLOWER.encode(&random_name()),
                 known: Vec::new(),
                 own: Vec::new(),
             },

@@ -1,7 +1,6 @@
 //! Name of the servers of a catalog in `CDN-Loop`.
 
-use std::fmt::Write as _;
-
+use data_encoding::HEXLOWER;
 use http::HeaderValue;
 
 /// Name that the servers of one catalog have in `CDN-Loop` (RFC 8586). A request
@@ -13,11 +12,7 @@ impl LoopId {
     /// Makes the name of a catalog's servers, or of others with an identity.
     #[must_use]
     pub fn new(identity: [u8; 16]) -> Self {
-        let mut name = String::from("sekisho-");
-        for byte in identity {
-            // Writing to a string does not fail.
-            let _ = write!(name, "{byte:02x}");
-        }
+        let name = format!("sekisho-{}", HEXLOWER.encode(&identity));
         Self(HeaderValue::try_from(name).expect("letters and digits"))
     }
 }
