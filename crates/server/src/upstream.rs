@@ -34,7 +34,6 @@ mod watch;
 
 use std::sync::Arc;
 
-use http::header::UPGRADE;
 use http::{Request, Response, StatusCode};
 use http_body::Body as _;
 use hyper::body::Incoming;
@@ -108,10 +107,7 @@ async fn pass(
     let outgoing = head::prepare(&mut head, has_body, way, context);
     let outgoing = outgoing.map_err(Failure::Refused)?;
     head::retarget(&mut head, way.path).map_err(Failure::Refused)?;
-    let asked = match outgoing.upgrades {
-        true => head.headers.get(UPGRADE).cloned(),
-        false => None,
-    };
+    let asked = outgoing.upgrade;
     let protocol = reach::version(options.protocol, asked.is_some());
     let protocol = protocol.map_err(Failure::Refused)?;
     let timeouts = context.connection.timeouts();

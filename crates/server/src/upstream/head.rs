@@ -23,8 +23,8 @@ use crate::site::UpstreamOptions;
 /// Facts of a request that its head no longer shows.
 #[derive(Debug)]
 pub(super) struct Outgoing {
-    /// Whether the client asks to leave HTTP after the answer.
-    pub(super) upgrades: bool,
+    /// Protocols that the client asks to leave HTTP for, after the answer.
+    pub(super) upgrade: Option<HeaderValue>,
     /// Whether the client waits for `100 Continue` before it sends the body.
     pub(super) expects: bool,
 }
@@ -34,8 +34,9 @@ pub(super) struct Outgoing {
 /// 1. requests that came through this catalog before are refused (RFC 8586);
 /// 2. fields of the connection, those that `Connection` names, and those that
 ///    only we may set are removed;
-/// 3. the rule's `request` fields are applied, and step 2 is repeated behind them: no
-///    rule frames a message or sets what only we may set;
+/// 3. the id of the request is set, and the rule's `request` fields are applied, which
+///    may replace it. Step 2 is repeated behind them: no rule frames a message or sets
+///    what only we may set;
 /// 4. `Cookie`, which HTTP/2 may split, is made one (RFC 9113, section 8.2.3);
 /// 5. our fields are set, among them one `Host`.
 ///
@@ -63,6 +64,7 @@ pub(super) fn prepare(
     let fields = &mut head.headers;
     let ours = ours(options);
     remove(fields, &ours);
+    set_id(fields, context);
     if let Some(rule) = way.options {
         rule.request_fields.apply(fields);
         // A connection may serve other sites next: no site frames its requests.
@@ -72,22 +74,20 @@ pub(super) fn prepare(
     if !expects {
         fields.remove(EXPECT);
     }
-    let upgrades = upgrade.is_some();
-    name_in_connection(fields, trailers, upgrades);
+    name_in_connection(fields, trailers, upgrade.is_some());
     if trailers {
         fields.insert(TE, TRAILERS);
     }
-    if let Some(protocol) = upgrade {
-        fields.insert(UPGRADE, protocol);
+    if let Some(protocols) = &upgrade {
+        fields.insert(UPGRADE, protocols.clone());
     }
     frame(&head.method, fields, has_body);
     forwarded.set(fields, &host, options, context);
     fields.insert(HOST, options.host.clone().unwrap_or(host));
     fields.append(CDN_LOOP, loop_id.clone());
     set_own(fields, options, context);
-    set_id(fields, context);
     head.version = Version::HTTP_11;
-    Ok(Outgoing { upgrades, expects })
+    Ok(Outgoing { upgrade, expects })
 }
 
 /// Changes a prepared head for an HTTP/2 upstream, where the host is a part of

@@ -1,5 +1,6 @@
 //! Proxies before us, and the PROXY protocol towards an upstream.
 
+use sekisho_server::access_log::{AccessLog, Format, Settings, Target};
 use sekisho_server::network::{Network, Networks};
 
 use crate::common::{LIMITS, Setup};
@@ -29,6 +30,52 @@ async fn fields_of_a_trusted_proxy_are_continued() {
         ("x-real-ip", None),
     ] {
         assert_eq!(field(&head, name).as_deref(), value, "{name}");
+    }
+}
+
+/// The log's id, or a trusted proxy's, goes to the upstream unless the rule says
+/// otherwise.
+#[tokio::test]
+async fn a_rule_s_request_id_stands_with_and_without_an_access_log() {
+    let folder = tempfile::tempdir().unwrap();
+    let target = Target::File(folder.path().join("access.log"));
+    let format = Format::Json;
+    let log = AccessLog::start(&Settings { target, format }).unwrap();
+    for log in [None, Some(log)] {
+        let upstream = Upstream::bind().await;
+        let site = |request: &str| {
+            let address = upstream.address();
+            format!(r#"{{"upstream": "http://{address}", "request": {request}}}"#)
+        };
+        let sites = [
+            ("a.example", site(r#"{"set": {"X-Request-Id": "rule"}}"#)),
+            ("b.example", site(r#"{"remove": ["X-Request-Id"]}"#)),
+            ("c.example", site("{}")),
+        ];
+        let mut setup = Setup::limits(LIMITS);
+        setup.access_log.clone_from(&log);
+        let sites = sites.each_ref().map(|(name, site)| (*name, &**site));
+        let world = World::of_setup(setup, &sites);
+        for (host, expected) in [
+            ("a.example", Some("rule")),
+            ("b.example", None),
+            ("c.example", None),
+        ] {
+            let mut client = world.connect().await;
+            client
+                .send(format!(
+                    "GET / HTTP/1.1\r\nHost: {host}\r\nX-Request-Id: client\r\n\r\n"
+                ))
+                .await;
+            let head = upstream.accept().await.head().await;
+            let id = field(&head, "x-request-id");
+            assert_ne!(id.as_deref(), Some("client"), "{host}");
+            if host == "c.example" && log.is_some() {
+                assert_eq!(id.unwrap().len(), 32);
+            } else {
+                assert_eq!(id.as_deref(), expected, "{host}");
+            }
+        }
     }
 }
 
