@@ -28,7 +28,7 @@ demo: ## Build it unoptimized, serve 1,000 hosts, fetch some of them with curl
 
 .PHONY: demo-acme
 demo-acme: ## Visit ten hosts for the first time: two servers get certificates from a test CA
-	@tools/need build curl openssl go
+	@tools/need build curl openssl go patch
 	@tools/pebble
 	$(CARGO) build --profile demo --no-default-features --locked --bin sekisho
 	tools/demo-acme target/demo/sekisho
@@ -41,7 +41,7 @@ verify: ## Fetch 1,000 random hosts of 100,000 with curl and openssl s_client
 
 .PHONY: deps
 deps: ## Install what building and testing need, or name what is missing
-	@tools/need build curl openssl nginx nginx-lua node redis valkey postgresql pgbouncer knot go
+	@tools/need build curl openssl nginx nginx-lua node redis valkey postgresql pgbouncer knot go patch
 	@tools/pebble
 
 .PHONY: test

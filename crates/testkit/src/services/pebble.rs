@@ -225,7 +225,10 @@ impl PebbleOptions {
 
 /// Returns the path of a program that `make deps` installs.
 fn program(name: &str) -> PathBuf {
-    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../../target/pebble-2.10.1");
+    let folder = concat!(
+        env!("CARGO_MANIFEST_DIR"),
+        "/../../target/pebble-2.10.1-patched"
+    );
     let program = Path::new(folder).join(name);
     let is_there = program.is_file();
     assert!(is_there, "there is no {name} in {folder}; run `make deps`");
