@@ -4,6 +4,7 @@ use std::io::{self, BufWriter, StdoutLock, Write};
 
 use sekisho_certs::HostPattern;
 use serde::Serialize;
+use time::OffsetDateTime;
 
 use crate::cli::failure::ReaderGone;
 
@@ -85,33 +86,19 @@ pub(crate) fn name(pattern: &HostPattern) -> String {
     }
 }
 
-/// Formats seconds since the Unix epoch as RFC 3339 in UTC.
+/// Formats seconds since the Unix epoch as RFC 3339 in UTC. A number beyond the years
+/// that RFC 3339 can write stays one.
 pub(crate) fn rfc3339(seconds: i64) -> String {
-    let (days, second) = (
-        seconds.div_euclid(SECONDS_PER_DAY),
-        seconds.rem_euclid(SECONDS_PER_DAY),
-    );
-    let (year, month, day) = civil(days);
-    let (hour, minute, second) = (second / 3600, second / 60 % 60, second % 60);
-    format!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}Z")
-}
-
-/// Converts a day since the Unix epoch to year, month and day of the proleptic
-/// Gregorian calendar. Years begin in March here, to put leap days last.
-pub(crate) fn civil(days: i64) -> (i64, i64, i64) {
-    let days = days + 719_468;
-    let era = days.div_euclid(146_097);
-    let of_era = days.rem_euclid(146_097);
-    let year = (of_era - of_era / 1460 + of_era / 36_524 - of_era / 146_096) / 365;
-    let of_year = of_era - (365 * year + year / 4 - year / 100);
-    let shifted = (5 * of_year + 2) / 153;
-    let day = of_year - (153 * shifted + 2) / 5 + 1;
-    let month = if shifted < 10 {
-        shifted + 3
-    } else {
-        shifted - 9
+    let Some(time) = OffsetDateTime::from_unix_timestamp(seconds)
+        .ok()
+        .filter(|time| time.year() >= 0)
+    else {
+        return seconds.to_string();
     };
-    (era * 400 + year + i64::from(month <= 2), month, day)
+    let (year, month, day) = time.to_calendar_date();
+    let (hour, minute, second) = time.to_hms();
+    let month = u8::from(month);
+    format!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}Z")
 }
 
 fn tell_reader_gone(error: io::Error) -> io::Error {
@@ -121,7 +108,6 @@ fn tell_reader_gone(error: io::Error) -> io::Error {
     }
 }
 
-pub(crate) const SECONDS_PER_DAY: i64 = 86_400;
 /// Records read from the store at once, which bounds the memory of a page.
 pub(crate) const PAGE: usize = 1000;
 
@@ -137,6 +123,9 @@ mod tests {
             (951_782_400, "2000-02-29T00:00:00Z"),
             (1_767_225_599, "2025-12-31T23:59:59Z"),
             (4_107_542_400, "2100-03-01T00:00:00Z"),
+            (253_402_300_799, "9999-12-31T23:59:59Z"),
+            (253_402_300_800, "253402300800"),
+            (i64::MIN, "-9223372036854775808"),
         ] {
             assert_eq!(rfc3339(seconds), text);
         }

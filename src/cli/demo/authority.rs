@@ -8,21 +8,20 @@ use std::path::Path;
 use anyhow::Context;
 use rcgen::{
     BasicConstraints, CertificateParams, DistinguishedName, DnType, ExtendedKeyUsagePurpose, IsCa,
-    Issuer, KeyPair, KeyUsagePurpose, date_time_ymd,
+    Issuer, KeyPair, KeyUsagePurpose,
 };
-use sekisho_certs::Clock;
+use time::{Duration, OffsetDateTime, Time};
 
 use crate::cli::demo::folder::replace;
 use crate::cli::failure::Result;
-use crate::cli::output::{SECONDS_PER_DAY, civil};
 
 /// Authority that signs certificates for the demo's hosts.
 pub(super) struct Authority {
     issuer: Issuer<'static, KeyPair>,
     /// Root certificate that clients trust, PEM.
     root: String,
-    /// Today, as days since the Unix epoch.
-    today: i64,
+    /// Beginning of the day.
+    today: OffsetDateTime,
 }
 
 /// Certificate and key, PEM.
@@ -35,7 +34,7 @@ impl Authority {
     /// Loads the authority of the folder, which clients may trust already, or
     /// creates it.
     pub(super) fn of(folder: &Path) -> Result<Self> {
-        let today = Clock::System.now().div_euclid(SECONDS_PER_DAY);
+        let today = OffsetDateTime::now_utc().replace_time(Time::MIDNIGHT);
         let (cert, key) = (folder.join(CERTIFICATE), folder.join(KEY));
         if let (Some(root), Some(pem)) = (read(&cert)?, read(&key)?) {
             let key = KeyPair::from_pem(&pem).with_context(|| key.display().to_string())?;
@@ -74,7 +73,7 @@ impl Authority {
     }
 }
 
-fn params(today: i64) -> Result<CertificateParams, rcgen::Error> {
+fn params(today: OffsetDateTime) -> Result<CertificateParams, rcgen::Error> {
     let mut params = CertificateParams::new([])?;
     params.distinguished_name = DistinguishedName::new();
     params
@@ -87,15 +86,9 @@ fn params(today: i64) -> Result<CertificateParams, rcgen::Error> {
 }
 
 /// Sets a validity from yesterday on, for clocks that are behind.
-fn set_validity(params: &mut CertificateParams, today: i64, days: i64) {
-    let date = |day| {
-        let (year, month, day) = civil(day);
-        let small = |part: i64| u8::try_from(part).expect("months and days are small");
-        let year = i32::try_from(year).expect("the year of a clock is small");
-        date_time_ymd(year, small(month), small(day))
-    };
-    params.not_before = date(today - 1);
-    params.not_after = date(today + days);
+fn set_validity(params: &mut CertificateParams, today: OffsetDateTime, days: i64) {
+    params.not_before = today - Duration::days(1);
+    params.not_after = today + Duration::days(days);
 }
 
 fn read(path: &Path) -> Result<Option<String>> {
