@@ -5,6 +5,7 @@ mod check;
 mod error;
 mod keys;
 mod locate;
+mod name_server;
 mod own;
 mod raw;
 mod secret;
@@ -57,6 +58,8 @@ pub(crate) struct Config {
     /// `[sites] allow`: folders, sockets and networks that sites in host records
     /// may name.
     pub(crate) allowed: Allowed,
+    /// Name servers that resolve the names of upstreams; if empty, the system's.
+    pub(crate) name_servers: Vec<SocketAddr>,
     /// `[tickets] key_file`: ticket keys for a store that can't hold them.
     pub(crate) tickets: Option<PathBuf>,
     /// `[log]`: the access log; none by default.
@@ -139,7 +142,7 @@ impl Config {
             trusted: self.listen.trusted.clone(),
             defaults: self.defaults.clone(),
             limits: self.limits,
-            name_servers: Vec::new(),
+            name_servers: self.name_servers.clone(),
         }
     }
 

@@ -20,6 +20,7 @@ use sekisho_stores::url::path_below;
 use super::acme::{self, RawAcme};
 use super::keys::{DISK_CACHE, MASTER_KEY, key};
 use super::locate::Problem;
+use super::name_server::name_server;
 use super::own;
 use super::raw::{RawCache, RawConfig, RawListen, RawLog, RawServer, RawSites, RawStore};
 use super::secret::SecretSource;
@@ -47,6 +48,7 @@ pub(crate) fn check(raw: RawConfig, file: &Path) -> Result<Config> {
         cache: cache(&raw.cache, &store.url, base)?,
         store,
         site,
+        name_servers: name_servers(&raw.sites.resolvers)?,
         allowed: allowed(raw.sites, base)?,
         tickets: raw.tickets.key_file.map(tickets).transpose()?,
         access_log: access_log(&raw.log, base)?,
@@ -319,6 +321,14 @@ fn allowed(raw: RawSites, base: &Path) -> Result<Allowed> {
     };
     Allowed::parse(&entries, base)
         .map_err(|(index, text)| Problem::at(&["sites", "allow", &index.to_string()], text))
+}
+
+fn name_servers(texts: &[String]) -> Result<Vec<SocketAddr>> {
+    let parsed = texts.iter().enumerate().map(|(index, text)| {
+        let place = ["sites", "resolvers", &index.to_string()];
+        name_server(text).map_err(|text| Problem::at(&place, text))
+    });
+    parsed.collect()
 }
 
 fn limits(raw: &RawServer, acme: Option<&RawAcme>) -> Result<Limits> {

@@ -65,6 +65,7 @@ pub(crate) struct RawCache {
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct RawSites {
     pub(crate) allow: Option<Vec<String>>,
+    pub(crate) resolvers: Vec<String>,
 }
 
 #[derive(Debug, Default, Deserialize)]

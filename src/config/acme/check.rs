@@ -15,6 +15,7 @@ use super::raw::RawAcme;
 use super::{Acme, ca, dns};
 use crate::config::keys::key;
 use crate::config::locate::Problem;
+use crate::config::name_server::name_server;
 
 type Result<T> = std::result::Result<T, Problem>;
 
@@ -89,7 +90,7 @@ fn admission(raw: &RawAcme, base: &Path) -> Result<admission::Settings> {
         caa: raw.caa.unwrap_or(true),
         allow: list("allow", &raw.allow, pattern)?,
         deny: list("deny", &raw.deny, pattern)?,
-        resolvers: list("resolvers", &raw.resolvers, dns::name_server)?,
+        resolvers: list("resolvers", &raw.resolvers, name_server)?,
     })
 }
 

@@ -1,7 +1,6 @@
 //! Checks `[acme.dns."ZONE"]`.
 
 use std::collections::BTreeMap;
-use std::net::{IpAddr, SocketAddr};
 use std::path::Path;
 
 use sekisho_certs::HostName;
@@ -10,6 +9,7 @@ use sekisho_stores::url::path_below;
 use super::raw::RawZone;
 use super::{Way, Zone};
 use crate::config::locate::Problem;
+use crate::config::name_server::name_server;
 use crate::config::secret::SecretSource;
 
 type Result<T> = std::result::Result<T, Problem>;
@@ -94,16 +94,3 @@ fn belongs(zone: &str, raw: &RawZone) -> Result<()> {
     }
     Ok(())
 }
-
-/// Reads the address of a name server, whose port is 53 if none is given.
-pub(super) fn name_server(text: &str) -> std::result::Result<SocketAddr, String> {
-    let address = text.parse().ok();
-    let address = address.or_else(|| Some(SocketAddr::new(text.parse::<IpAddr>().ok()?, PORT)));
-    address
-        .filter(|address| address.port() != 0)
-        .ok_or_else(|| {
-            format!("{text:?} is no address; write \"192.0.2.53\" or \"192.0.2.53:5353\"")
-        })
-}
-
-const PORT: u16 = 53;

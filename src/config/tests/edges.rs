@@ -26,6 +26,17 @@ fn networks_are_trusted_or_speak_the_proxy_protocol() {
 }
 
 #[test]
+fn names_of_upstreams_have_resolvers_of_their_own() {
+    let text =
+        format!("{MINIMAL}sites.resolvers = [\"192.0.2.53\", \"[::1]:5353\", \"2001:db8::1\"]\n");
+    let expected = ["192.0.2.53:53", "[::1]:5353", "[2001:db8::1]:53"];
+    let expected = expected.map(|text| text.parse().unwrap());
+    assert_eq!(parse(&text).unwrap().settings().name_servers, expected);
+    let settings = parse(MINIMAL).unwrap().settings();
+    assert!(settings.name_servers.is_empty(), "the system's");
+}
+
+#[test]
 fn the_access_log_has_a_target_and_a_format() {
     let file = |path: &str| Target::File(path.into());
     for (text, target, format) in [

@@ -38,6 +38,14 @@ const WRONG: &[(&str, &str)] = &[
         "[cache] disk_size: 1MiB is out of range; write 4MiB to 1TiB",
     ),
     (
+        "sites.resolvers = [\"192.0.2.1\", \"dns.example\"]",
+        "[sites] resolvers[1]: \"dns.example\" is no address; write \"192.0.2.53\"",
+    ),
+    (
+        "sites.resolvers = [\"192.0.2.1:0\"]",
+        "[sites] resolvers[0]: \"192.0.2.1:0\" is no address",
+    ),
+    (
         "cache.fresh = \"1\"",
         "[cache] fresh: \"1\" is no duration; write a whole number with ms",
     ),
