@@ -9,8 +9,10 @@ mod outflow;
 mod upstream;
 
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed};
+use std::task::Waker;
 use std::time::Duration;
 
+use futures_util::task::AtomicWaker;
 use tokio::sync::Notify;
 use tokio::sync::futures::Notified;
 use tokio::time::Instant;
@@ -89,6 +91,8 @@ pub(crate) struct ConnTimeouts {
     outflow: Outflow,
     /// Wakes the HTTP/2 streams, which then check how long they wait.
     stream_check: Notify,
+    /// Wakes the connection when its last request has ended.
+    unanswered: AtomicWaker,
 }
 
 impl ConnTimeouts {
@@ -113,6 +117,7 @@ impl ConnTimeouts {
             winding_down: Moment::default(),
             outflow: Outflow::default(),
             stream_check: Notify::new(),
+            unanswered: AtomicWaker::new(),
         }
     }
 
@@ -202,7 +207,15 @@ impl ConnTimeouts {
     pub(crate) fn end(&self) {
         if self.in_flight.fetch_sub(1, Relaxed) == 1 {
             self.idle.set(self.now());
+            if self.ended.value().is_some() {
+                self.unanswered.wake();
+            }
         }
+    }
+
+    /// Registers a waker for the end of the last request in flight.
+    pub(crate) fn wake_at_end(&self, waker: &Waker) {
+        self.unanswered.register(waker);
     }
 
     /// Returns whether a request is in flight.

@@ -1,3 +1,6 @@
+use std::sync::Arc;
+use std::task::Wake;
+
 use super::*;
 
 const LIMITS: Limits = Limits {
@@ -14,6 +17,16 @@ fn due_in(timeouts: &ConnTimeouts) -> Option<(u64, Due)> {
 
 async fn advance(seconds: u64) {
     tokio::time::advance(Duration::from_secs(seconds)).await;
+}
+
+/// Waker that notes its call.
+#[derive(Default)]
+struct Woken(AtomicBool);
+
+impl Wake for Woken {
+    fn wake(self: Arc<Self>) {
+        self.0.store(true, Relaxed);
+    }
 }
 
 #[tokio::test(start_paused = true)]
@@ -68,6 +81,22 @@ async fn a_client_that_left_holds_its_answers_for_seconds() {
         timeouts.sent(1);
         assert_eq!(due_in(&timeouts), want);
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_last_request_of_a_client_that_left_wakes_the_connection() {
+    let woken = Arc::new(Woken::default());
+    let is_woken = || woken.0.load(Relaxed);
+    let timeouts = ConnTimeouts::new();
+    timeouts.established(true);
+    timeouts.begin(false);
+    timeouts.begin(false);
+    timeouts.client_ended();
+    timeouts.wake_at_end(&Waker::from(Arc::clone(&woken)));
+    timeouts.end();
+    assert!(!is_woken(), "a request is left");
+    timeouts.end();
+    assert!(is_woken());
 }
 
 #[tokio::test(start_paused = true)]

@@ -54,6 +54,8 @@ impl Stream {
             Some(frames) if frames.has_answers() || self.timeouts.is_in_flight() => {
                 self.timeouts.client_ended();
                 frames.wake_when_answered(cx.waker());
+                // A request may end without a frame: its client reset it.
+                self.timeouts.wake_at_end(cx.waker());
                 true
             }
             _ => false,
