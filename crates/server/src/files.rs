@@ -8,6 +8,7 @@ mod load;
 mod open;
 mod page;
 mod path;
+mod permits;
 mod range;
 mod stream;
 mod tried;
@@ -31,10 +32,12 @@ use crate::site::{CacheRule, Candidate, Guard, Refusals, Root, RuleOptions, Site
 use cache::{Age, Cache, Entry, Key, KeyRef, What};
 use load::{Loaded, RootedPath};
 use path::{FilePath, PathError};
+use permits::Permits;
 use turns::{Share, Turn, Turns};
 
+pub(crate) use permits::Opener;
+pub use permits::{MAX_OPEN_FILES, OpenFiles};
 pub(crate) use stream::Stream;
-pub use stream::{MAX_OPEN_FILES, OpenFiles};
 pub(crate) use turns::READS_IN_FLIGHT;
 
 /// File server with a memory cache of small files.
@@ -51,7 +54,7 @@ impl Files {
         Self(Arc::new(FilesState {
             cache: Cache::new(capacity),
             turns: Turns::new(),
-            open: OpenFiles::of_server(),
+            open: Permits::new(),
             log_limits: LogLimits::default(),
             guard,
         }))
@@ -64,7 +67,7 @@ impl Files {
         root: &Root,
         host: &HostName,
         asked: Asked<'_>,
-        open: &OpenFiles,
+        open: Opener<'_>,
     ) -> Response<Body> {
         if asked.head.method != Method::GET && asked.head.method != Method::HEAD {
             return answer::method_not_allowed();
@@ -93,17 +96,17 @@ impl Files {
         host: &HostName,
         asked: &Asked<'_>,
         path: &FilePath<'_>,
-        open: &OpenFiles,
+        open: Opener<'_>,
     ) -> Result<Response<Body>, NoFile> {
         let mut found = self.find(root, host, path).await;
         let mut permit = None;
         if let Found::Large { .. } = found {
-            permit = open.try_permit(&self.0.open);
+            permit = self.0.open.try_permit(open);
             if permit.is_none() {
                 // Closes the file while it waits: only files with a permit stay
                 // open.
                 drop(found);
-                permit = open.permit(&self.0.open).await;
+                permit = self.0.open.permit(open).await;
                 found = self.find(root, host, path).await;
             }
         }
@@ -258,7 +261,7 @@ enum NoFile {
 struct FilesState {
     cache: Cache,
     turns: Turns,
-    open: OpenFiles,
+    open: Permits,
     log_limits: LogLimits,
     guard: Arc<Guard>,
 }
@@ -323,7 +326,7 @@ enum Found {
     Large {
         file: Box<load::LargeFile>,
         /// Read permit; it bounds the open files that have no permit of
-        /// [`OpenFiles`] yet.
+        /// [`Permits`] yet.
         _turn: Option<Turn>,
     },
     Refused(StatusCode),

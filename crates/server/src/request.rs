@@ -5,6 +5,7 @@ use std::net::IpAddr;
 use sekisho_certs::{HostName, HostPattern, Tenant};
 
 use crate::access_log::Entry;
+use crate::files::Opener;
 use crate::route::{ConnContext, Target};
 
 /// Facts of a routed request, for all steps that answer it.
@@ -38,6 +39,14 @@ impl<'a> RequestContext<'a> {
             connection,
             client,
             entry,
+        }
+    }
+
+    /// Returns the client that files are opened for.
+    pub(crate) fn opener(&self) -> Opener<'a> {
+        Opener {
+            connection: self.connection.files(),
+            prefix: self.client.into(),
         }
     }
 }

@@ -3,6 +3,7 @@
 mod admission;
 mod fields;
 
+use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
 
 use http::request::Parts;
@@ -12,7 +13,7 @@ use sekisho_certs::HostName;
 use sekisho_certs::metrics::Registry;
 
 use crate::body::{Body, plain};
-use crate::files::{Asked, Files, OpenFiles};
+use crate::files::{Asked, Files, OpenFiles, Opener};
 use crate::http::rest;
 use crate::metrics::RequestRefusal;
 use crate::request::RequestContext;
@@ -78,7 +79,7 @@ impl Responder {
                 discard(&head, body).await;
                 match admitted {
                     Ok(()) => {
-                        let open = context.connection.files();
+                        let open = context.opener();
                         self.act(rule, &path, context.host, &head, open).await
                     }
                     Err(refused) => Answered::ours(refused.answer(context.connection.metrics())),
@@ -105,7 +106,7 @@ impl Responder {
         } = answered;
         match (author, &options.errors) {
             (Author::Server, Some(folder)) if response.status().as_u16() >= 400 => {
-                let open = context.connection.files();
+                let open = context.opener();
                 let page = self
                     .files
                     .page(folder, context.host, is_head, response, open);
@@ -136,6 +137,10 @@ impl Responder {
         let Some(rule) = site.rule(&path) else {
             return plain(StatusCode::NOT_FOUND);
         };
+        let open = Opener {
+            connection: open,
+            prefix: IpAddr::from(Ipv4Addr::UNSPECIFIED).into(),
+        };
         self.act(rule, &path, host, head, open).await.response
     }
 
@@ -146,7 +151,7 @@ impl Responder {
         path: &SitePath<'_>,
         host: &HostName,
         head: &Parts,
-        open: &OpenFiles,
+        open: Opener<'_>,
     ) -> Answered {
         let response = match &rule.action {
             Action::Files(root) => {

@@ -6,7 +6,7 @@ use sekisho_certs::HostName;
 use super::cache::What;
 use super::load::LargeFile;
 use super::path::FilePath;
-use super::{Files, Found, OpenFiles, Stream, answer};
+use super::{Files, Found, Opener, Stream, answer};
 use crate::body::Body;
 use crate::site::Root;
 
@@ -22,7 +22,7 @@ impl Files {
         host: &HostName,
         is_head: bool,
         error: Response<Body>,
-        open: &OpenFiles,
+        open: Opener<'_>,
     ) -> Response<Body> {
         let path = name_of(error.status()).map(FilePath::of_decoded);
         let Some(Ok(path)) = path else {
@@ -36,7 +36,7 @@ impl Files {
                 What::Directory | What::Missing => error,
             },
             Found::Large { file, .. } => {
-                let Some(permit) = open.try_permit(&self.0.open) else {
+                let Some(permit) = self.0.open.try_permit(open) else {
                     return error;
                 };
                 let LargeFile { head, file } = *file;

@@ -6,19 +6,20 @@ use std::future::Future;
 use std::io;
 use std::os::unix::fs::FileExt;
 use std::pin::Pin;
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
 use bytes::Bytes;
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::task::spawn_blocking;
 use tokio::time::timeout;
 
+use super::permits::{OpenPermit, PIECE};
 use super::turns::Share;
 
 /// Stream of a part of an open file, in pieces of at most [`PIECE`] bytes. One
-/// piece is in memory at a time.
+/// piece is in memory at a time. The first one is small: over HTTP/2, it waits
+/// for a window that the client may never open.
 ///
 /// A file that became shorter ends the stream with an error: the announced
 /// length can't be kept, and the client must notice the truncation.
@@ -26,6 +27,8 @@ pub(crate) struct Stream {
     file: Arc<File>,
     offset: u64,
     left: u64,
+    /// Bytes of the next piece, if the permit allows them.
+    piece: usize,
     permit: Arc<OpenPermit>,
     share: Share,
     reading: Option<Reading>,
@@ -38,6 +41,7 @@ impl Stream {
             file: Arc::new(file),
             offset,
             left: len,
+            piece: FIRST_PIECE,
             permit: Arc::new(permit),
             share,
             reading: None,
@@ -63,6 +67,7 @@ impl Stream {
             Poll::Ready(Ok(piece)) => {
                 self.offset += piece.len() as u64;
                 self.left -= piece.len() as u64;
+                self.piece = PIECE;
                 Poll::Ready(Some(Ok(piece)))
             }
             Poll::Ready(Err(error)) => {
@@ -74,8 +79,9 @@ impl Stream {
 
     fn next_piece(&self) -> Reading {
         let (file, share) = (Arc::clone(&self.file), self.share.clone());
-        let (offset, len) = (self.offset, self.left.min(PIECE));
         let permit = Arc::clone(&self.permit);
+        let piece = self.piece.min(permit.piece()) as u64;
+        let (offset, len) = (self.offset, self.left.min(piece));
         Box::pin(async move {
             let turn = timeout(PIECE_WAIT, share.turn()).await?;
             let read = spawn_blocking(move || {
@@ -121,61 +127,7 @@ impl AsRef<[u8]> for Piece {
     }
 }
 
-/// Limit on files open for answers: of one connection, or of the server.
-///
-/// Each file holds a descriptor and up to 64 KiB of content. The semaphore is
-/// allocated with the first file.
-#[derive(Debug, Default)]
-pub struct OpenFiles(OnceLock<Arc<Semaphore>>);
-
-impl OpenFiles {
-    pub(super) fn of_server() -> Self {
-        Self(Arc::new(Semaphore::new(MAX_OPEN_FILES)).into())
-    }
-
-    fn permits(&self) -> Arc<Semaphore> {
-        let permits = || Arc::new(Semaphore::new(OPEN_OF_CONNECTION));
-        Arc::clone(self.0.get_or_init(permits))
-    }
-
-    /// Takes a permit of this connection and one of the server; None if either
-    /// has none free.
-    pub(super) fn try_permit(&self, server: &Self) -> Option<OpenPermit> {
-        Some(OpenPermit {
-            _own: self.permits().try_acquire_owned().ok()?,
-            _all: server.permits().try_acquire_owned().ok()?,
-        })
-    }
-
-    /// Waits for both permits; None if one does not come free in time.
-    pub(super) async fn permit(&self, server: &Self) -> Option<OpenPermit> {
-        let own = timeout(OWN_WAIT, self.permits().acquire_owned()).await;
-        let own = own.ok()?.ok()?;
-        let all = timeout(PIECE_WAIT, server.permits().acquire_owned()).await;
-        Some(OpenPermit {
-            _own: own,
-            _all: all.ok()?.ok()?,
-        })
-    }
-}
-
-/// Permits to keep a file open for an answer.
-#[derive(Debug)]
-pub(crate) struct OpenPermit {
-    _own: OwnedSemaphorePermit,
-    _all: OwnedSemaphorePermit,
-}
-
-/// Bytes of a piece: four TLS records. Encrypting it takes far longer than the
-/// hop to the reading thread, and ten thousand downloads fit in memory.
-const PIECE: u64 = 64 << 10;
 /// How long a download waits for a read permit, and then for the disk.
 const PIECE_WAIT: Duration = Duration::from_secs(10);
-/// Open files of one connection, which take up to 1 MiB. Further answers wait
-/// with their file closed.
-const OPEN_OF_CONNECTION: usize = 16;
-/// Open files of the server, which take up to 512 MiB.
-pub const MAX_OPEN_FILES: usize = 8192;
-/// How long an answer waits for other answers on its connection: the client
-/// chose to request them all at once.
-const OWN_WAIT: Duration = Duration::from_secs(600);
+/// Bytes of the first piece: one frame of HTTP/2.
+const FIRST_PIECE: usize = 16 << 10;

@@ -1,6 +1,8 @@
 mod hung;
+mod pieces;
 
 use std::fs;
+use std::net::IpAddr;
 use std::os::unix::fs::symlink;
 use std::path::Path;
 use std::time::{Duration, SystemTime};
@@ -44,10 +46,17 @@ impl Fixture {
     }
 
     async fn fetch_below(&self, root: &Root, host: &str, path: &str) -> (StatusCode, Vec<u8>) {
+        let response = self.answer(root, host, path).await;
+        let status = response.status();
+        let body = response.into_body().collect().await.unwrap();
+        (status, body.to_bytes().to_vec())
+    }
+
+    async fn answer(&self, root: &Root, host: &str, path: &str) -> Response<Body> {
         let (parts, ()) = Request::get(path).body(()).unwrap().into_parts();
         let host = HostName::parse(host).unwrap();
         let Some(path) = SitePath::of_text(parts.uri.path()) else {
-            return (StatusCode::BAD_REQUEST, Vec::new());
+            return plain(StatusCode::BAD_REQUEST);
         };
         let asked = Asked {
             head: &parts,
@@ -55,11 +64,11 @@ impl Fixture {
             rewritten: &path,
             options: None,
         };
-        let open = OpenFiles::default();
-        let response = self.files.respond(root, &host, asked, &open).await;
-        let status = response.status();
-        let body = response.into_body().collect().await.unwrap();
-        (status, body.to_bytes().to_vec())
+        let open = Opener {
+            connection: &OpenFiles::default(),
+            prefix: IpAddr::from([127, 0, 0, 1]).into(),
+        };
+        self.files.respond(root, &host, asked, open).await
     }
 
     /// Resolves when no read is in flight.

@@ -4,7 +4,7 @@ use http::{Response, StatusCode};
 use sekisho_certs::HostName;
 
 use super::path::FilePath;
-use super::{Asked, Files, NoFile, OpenFiles};
+use super::{Asked, Files, NoFile, Opener};
 use crate::body::{Body, plain};
 use crate::site::{Candidate, Root};
 
@@ -18,7 +18,7 @@ impl Files {
         root: &Root,
         host: &HostName,
         asked: &Asked<'_>,
-        open: &OpenFiles,
+        open: Opener<'_>,
     ) -> Response<Body> {
         for candidate in asked.tried() {
             let path = match candidate {
