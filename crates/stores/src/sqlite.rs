@@ -20,6 +20,7 @@ pub(super) mod nowait;
 mod read;
 mod rows;
 mod schema;
+mod slot;
 pub(crate) mod statements;
 mod watch;
 mod write;
@@ -35,12 +36,13 @@ use std::time::Duration;
 
 use rusqlite::{Params, Row};
 
-use self::file::{Role, Slot, StoreFile};
+use self::file::StoreFile;
 use self::inline::InlineReaders;
 use self::read::{
     CREDENTIAL, CREDENTIALS, DOCUMENT, DOCUMENTS, HOST, HOSTS, HOSTS_OF, NEXT_KIND, StoreConnection,
 };
 use self::rows::Step;
+use self::slot::{Role, Slot};
 use self::watch::Watch;
 pub use crate::open::Mode;
 use crate::threads::Threads;

@@ -4,8 +4,8 @@ use std::fs::{self, OpenOptions};
 use std::io;
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, TryLockError, Weak};
-use std::time::Duration;
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
+use std::time::{Duration, Instant};
 
 use rusqlite::config::DbConfig;
 use rusqlite::{Connection, OpenFlags};
@@ -14,6 +14,7 @@ use super::fault::{explain, read_only, unreachable_file, unusable};
 use super::nowait;
 use super::read::StoreConnection;
 use super::schema::{self, Header};
+use super::slot::{Role, Slot};
 use super::{Mode, Options};
 use sekisho_certs::store::{CatalogId, Result, StoreError};
 
@@ -82,11 +83,7 @@ impl StoreFile {
         connection: Option<StoreConnection>,
         role: Role,
     ) -> Arc<Slot> {
-        let slot = Arc::new(Slot {
-            file: Arc::clone(self),
-            role,
-            connection: Mutex::new(connection),
-        });
+        let slot = Arc::new(Slot::new(Arc::clone(self), role, connection));
         let mut current = self.lock();
         current.slots.retain(|slot| slot.strong_count() > 0);
         current.slots.push(Arc::downgrade(&slot));
@@ -145,18 +142,22 @@ impl StoreFile {
         }
     }
 
-    /// Closes all connections that are idle, so that the last of them takes
-    /// the write-ahead log with it: a stale one would harm a file restored later.
+    /// Closes all connections. The last of them takes the write-ahead log with it:
+    /// a stale one would harm a file restored later.
+    ///
+    /// Calls under way end first, for [`MAX_CLOSING`] in all. Every slot is taken
+    /// before the first connection is closed: a connection that another thread is
+    /// just opening does not clear the log, and would be the last one.
     pub(super) fn close(&self) {
         self.lock().closed = true;
-        for slot in self.slots() {
-            for _ in 0..MAX_CLOSING_TRIES {
-                if let Ok(mut connection) = slot.connection.try_lock() {
-                    drop(connection.take());
-                    break;
-                }
-                std::thread::sleep(CLOSING_PAUSE);
-            }
+        let slots = self.slots();
+        let deadline = Instant::now() + MAX_CLOSING;
+        let taken: Vec<_> = slots
+            .iter()
+            .filter_map(|slot| slot.lock_until(deadline))
+            .collect();
+        for mut connection in taken {
+            drop(connection.take());
         }
     }
 
@@ -167,11 +168,11 @@ impl StoreFile {
     }
 
     /// Opens one more connection to the same file and checks its header.
-    fn opened(&self, role: Role) -> Result<StoreConnection> {
+    pub(super) fn opened(&self, role: Role) -> Result<StoreConnection> {
         self.checked(self.connect(role)?, role)
     }
 
-    fn connect(&self, role: Role) -> Result<Connection> {
+    pub(super) fn connect(&self, role: Role) -> Result<Connection> {
         let path = &self.path;
         if let Err(error) = fs::metadata(path) {
             return Err(unreachable_file(path, &error));
@@ -211,7 +212,11 @@ impl StoreFile {
 
     /// Accepts a connection whose file is a store of ours, of this catalog,
     /// and still the one that lies at the path.
-    fn checked(&self, mut connection: Connection, role: Role) -> Result<StoreConnection> {
+    pub(super) fn checked(
+        &self,
+        mut connection: Connection,
+        role: Role,
+    ) -> Result<StoreConnection> {
         let fault = |error| explain(&self.path, &error);
         let mut header = schema::header(&connection).map_err(fault)?;
         if matches!(header, Header::Store { version, .. } if version < schema::VERSION) {
@@ -239,7 +244,7 @@ impl StoreFile {
 
     /// The generation of the file at the path, if it is the one that all
     /// connections are open to.
-    fn same_file(&self) -> Result<u64> {
+    pub(super) fn same_file(&self) -> Result<u64> {
         let current = self.lock();
         if current.closed {
             return Err(StoreError::Unavailable("the store is being closed".into()));
@@ -255,101 +260,6 @@ impl StoreFile {
 
     fn lock(&self) -> MutexGuard<'_, Current> {
         self.current.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-/// Purpose of a connection.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Role {
-    /// Reads on a thread that may wait.
-    Reader,
-    /// Reads on a thread that must not.
-    Inline,
-    /// Writes.
-    Writer,
-}
-
-impl Role {
-    fn cache_kib(self) -> i32 {
-        match self {
-            Self::Reader => READER_CACHE_KIB,
-            Self::Inline => INLINE_CACHE_KIB,
-            Self::Writer => WRITER_CACHE_KIB,
-        }
-    }
-
-    fn busy_timeout(self, options: &Options) -> Duration {
-        match self {
-            Self::Reader | Self::Writer => options.busy,
-            Self::Inline => Duration::ZERO,
-        }
-    }
-}
-
-/// A connection, opened at its first use, and again after the file was replaced.
-#[derive(Debug)]
-pub(crate) struct Slot {
-    file: Arc<StoreFile>,
-    role: Role,
-    connection: Mutex<Option<StoreConnection>>,
-}
-
-impl Slot {
-    /// Writes, and makes sure that it was into the file at the path: a commit
-    /// into one that was just replaced is gone with it.
-    pub(super) fn with_durably<T>(
-        &self,
-        work: impl FnOnce(&mut StoreConnection) -> Result<T>,
-    ) -> Result<T> {
-        self.with(|connection| {
-            let done = work(connection)?;
-            if self.file.same_file()? != connection.generation() {
-                let path = self.file.path.display();
-                return Err(StoreError::Unavailable(
-                    format!("{path} was just replaced").into(),
-                ));
-            }
-            Ok(done)
-        })
-    }
-
-    pub(super) fn with<T>(
-        &self,
-        work: impl FnOnce(&mut StoreConnection) -> Result<T>,
-    ) -> Result<T> {
-        let mut open = self.lock();
-        let connection = match &mut *open {
-            Some(connection) => connection,
-            empty => empty.insert(self.file.opened(self.role)?),
-        };
-        work(connection)
-    }
-
-    /// Tells whether no connection is open; false while a thread uses it.
-    pub(super) fn is_empty(&self) -> bool {
-        match self.connection.try_lock() {
-            Ok(connection) => connection.is_none(),
-            Err(TryLockError::Poisoned(_)) => self.lock().is_none(),
-            Err(TryLockError::WouldBlock) => false,
-        }
-    }
-
-    /// Runs `work` without waiting: none if another thread is at it, or if the
-    /// connection is not open.
-    pub(super) fn try_with<T>(&self, work: impl FnOnce(&mut StoreConnection) -> T) -> Option<T> {
-        let mut open = self.connection.try_lock().ok()?;
-        open.as_mut().map(work)
-    }
-
-    /// Closes the connection in which a call panicked: it may stand in the
-    /// middle of a transaction.
-    fn lock(&self) -> MutexGuard<'_, Option<StoreConnection>> {
-        self.connection.lock().unwrap_or_else(|poisoned| {
-            self.connection.clear_poison();
-            let mut connection = poisoned.into_inner();
-            *connection = None;
-            connection
-        })
     }
 }
 
@@ -379,15 +289,8 @@ fn identity(path: &Path) -> Option<Identity> {
 
 /// More than this program has statements, so that each is prepared once.
 const MAX_STATEMENTS: usize = 64;
-/// How long closing waits for a call under way: a few calls' time.
-const MAX_CLOSING_TRIES: u32 = 50;
-/// Between two tries to close a connection.
-const CLOSING_PAUSE: Duration = Duration::from_millis(1);
-/// A reader's pages: the upper levels of the tables of a million hosts.
-const READER_CACHE_KIB: i32 = 2048;
-/// An inline reader's pages, of which there is one per core.
-const INLINE_CACHE_KIB: i32 = 1024;
-/// Only used while writing: what a batch of an import touches.
-const WRITER_CACHE_KIB: i32 = 8192;
+/// How long closing waits for calls under way: as long as one of them waits for
+/// another process. A stalled disk delays the end of the process by no more.
+const MAX_CLOSING: Duration = Duration::from_secs(5);
 /// The write-ahead log is cut back to this after a large import.
 const WAL_BYTES: i64 = 16 << 20;

@@ -6,8 +6,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::available_parallelism;
 
-use super::file::{Role, Slot, StoreFile};
+use super::file::StoreFile;
 use super::nowait::{Attempt, attempt};
+use super::slot::{Role, Slot};
 use sekisho_certs::credential::SealedBytes;
 use sekisho_certs::host::HostName;
 use sekisho_certs::store::{Answer, Result};

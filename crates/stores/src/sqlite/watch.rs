@@ -8,9 +8,10 @@ use std::time::Duration;
 
 use tokio::sync::watch;
 
-use super::file::{Role, Slot, StoreFile};
+use super::file::StoreFile;
 use super::inline::InlineReaders;
 use super::read::StoreConnection;
+use super::slot::{Role, Slot};
 
 /// A thread that polls every 25 ms whether a commit or another file came; it
 /// ends when this is dropped.

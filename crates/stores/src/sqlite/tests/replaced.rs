@@ -1,4 +1,6 @@
 use std::fs;
+use std::sync::mpsc;
+use std::thread;
 
 use super::*;
 
@@ -170,6 +172,33 @@ async fn the_last_one_out_leaves_no_log() {
     drop(store);
     assert!(!folder.0.path().join("hosts.db-wal").exists());
     assert!(finds(&folder.open().unwrap(), "a.example").await);
+}
+
+/// Found by a test that failed under load: a connection that was being opened
+/// closed last, and left the log.
+#[test]
+fn closing_waits_for_a_connection_that_is_being_opened() {
+    let folder = Folder::new();
+    let store = folder.create();
+    let file = Arc::clone(&store.file);
+    let slot = file.slot(None, Role::Reader);
+    let (begin, begun) = mpsc::channel();
+    let opening = thread::spawn(move || {
+        let _taken = slot.lock();
+        let connection = file.connect(Role::Reader).unwrap();
+        begin.send(()).unwrap();
+        while file.same_file().is_ok() {
+            thread::yield_now();
+        }
+        // Closing that does not wait closes all others meanwhile.
+        thread::sleep(Duration::from_millis(200));
+        file.checked(connection, Role::Reader).unwrap_err()
+    });
+    begun.recv().unwrap();
+    drop(store);
+    let error = opening.join().unwrap().to_string();
+    assert!(error.contains("being closed"), "{error}");
+    assert!(!folder.0.path().join("hosts.db-wal").exists());
 }
 
 #[tokio::test]
