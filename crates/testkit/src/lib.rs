@@ -5,6 +5,7 @@ pub mod ca;
 pub mod client;
 pub mod endpoint;
 pub mod obtain;
+mod ports;
 pub mod proxy;
 pub mod redis;
 pub mod services;

@@ -2,7 +2,6 @@
 
 use std::env;
 use std::fs::{self, File};
-use std::net::TcpListener;
 use std::path::PathBuf;
 use std::process::{Child, Command, Output, Stdio};
 use std::thread;
@@ -12,6 +11,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use tempfile::TempDir;
 
 use crate::ca::{Key, TestCa};
+use crate::ports::free_port;
 
 /// A `redis-server` on a free port of 127.0.0.1 with a folder of its own. It
 /// is killed when dropped; if the test panics, its log is shown.
@@ -327,12 +327,6 @@ fn program(role: &str) -> String {
         Ok(other) => panic!("SEKISHO_TEST_REDIS is redis or valkey, not {other:?}"),
     };
     format!("{family}-{role}")
-}
-
-/// Returns a free port.
-fn free_port() -> u16 {
-    let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
-    listener.local_addr().expect("an address").port()
 }
 
 const MAX_ATTEMPTS: usize = 5;

@@ -12,7 +12,6 @@ mod process;
 mod reaper;
 
 use std::fs;
-use std::net::TcpListener;
 use std::os::unix::fs::chown;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
@@ -24,22 +23,8 @@ pub use pebble::{CaProxy, ChallengeServer, Pebble, PebbleOptions};
 pub use pgbouncer::PgBouncer;
 pub use postgres::{Postgres, Signal};
 
-/// Returns a free port.
-fn free_port() -> u16 {
-    let [port] = free_ports();
-    port
-}
-
-/// Returns free ports, each another one.
-///
-/// # Panics
-/// If there is none.
-#[must_use]
-pub fn free_ports<const N: usize>() -> [u16; N] {
-    // All are bound before one is free again.
-    let bound = [(); N].map(|()| TcpListener::bind("127.0.0.1:0").expect("a port"));
-    bound.map(|listener| listener.local_addr().expect("an address").port())
-}
+use crate::ports::free_port;
+pub use crate::ports::free_ports;
 
 /// User for services that refuse to run as root: the first existing one, if
 /// this process is root.
