@@ -3,7 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use sekisho_certs::{Lineage, LineageName, Secret, StoreError, ToClaim};
+use sekisho_certs::store::Write;
+use sekisho_certs::{Fence, Lineage, LineageName, Secret, StoreError, ToClaim};
 use tokio::time::{Instant, sleep};
 
 use super::attempt::{Task, When};
@@ -94,9 +95,9 @@ impl Issuer {
         while prolonged.elapsed() < CLAIM {
             sleep(CLAIM / 4).await;
             let asked = Instant::now();
-            match held.prolong(self.claim(name)).await {
-                Some(Ok(Some(epoch))) if epoch == held.epoch => prolonged = asked,
-                Some(Ok(_)) => return CLAIM_LOST.into(),
+            match held.prolong(self.prolong_claim(name, held.epoch)).await {
+                Some(Ok(true)) => prolonged = asked,
+                Some(Ok(false)) => return CLAIM_LOST.into(),
                 Some(Err(error)) => {
                     tracing::debug!(lineage = %name, %error, "claim not prolonged");
                     why = error.to_string();
@@ -106,6 +107,21 @@ impl Issuer {
         }
         let seconds = CLAIM.as_secs();
         format!("the claim was lost: not prolonged for {seconds} s: {why}").into()
+    }
+
+    /// Prolongs the claim of this epoch. If it has ended, another process may have taken
+    /// and released the lineage, and this call has claimed it anew. That claim is given
+    /// back: nothing works under it, and all others would wait for it.
+    async fn prolong_claim(&self, name: &LineageName, epoch: u64) -> Result<bool, StoreError> {
+        let claimed = self.claim(name).await?;
+        if let Some(anew) = claimed.filter(|claimed| *claimed != epoch)
+            && let Some(mut lineage) = self.lineage(name).await?
+        {
+            lineage.claim = None;
+            let put = Write::PutLineage(lineage, Fence::Epoch(anew));
+            self.sealer.write(vec![put]).await?;
+        }
+        Ok(claimed == Some(epoch))
     }
 
     /// Waits for a place among the orders in flight.
@@ -194,11 +210,9 @@ mod tests {
     use std::sync::atomic::AtomicI64;
 
     use sekisho_certs::seal::{KeyRing, MasterKey};
+    use sekisho_certs::store::Precondition;
     use sekisho_certs::store::memory::Memory;
-    use sekisho_certs::store::{Precondition, Write};
-    use sekisho_certs::{
-        Catalog, Challenges, Clock, Fence, HostPattern, HostRecord, Sealer, Tenant,
-    };
+    use sekisho_certs::{Catalog, Challenges, Clock, HostPattern, HostRecord, Sealer, Tenant};
 
     use super::*;
     use crate::acme::{ChallengeType, KeyKind};
@@ -256,8 +270,10 @@ mod tests {
         let why = issuer.keep_claim(&name, &held).await;
         assert!(why.contains("for 60 s: ") && why.contains("test"), "{why}");
 
-        let before = issuer.claim(&name).await.unwrap().unwrap();
-        let why = issuer.keep_claim(&name, &Held::new(before + 1)).await;
+        // Another process has taken and released the lineage.
+        let why = issuer.keep_claim(&name, &Held::new(epoch + 1)).await;
         assert!(why.contains("another process"), "{why}");
+        let lineage = issuer.lineage(&name).await.unwrap().unwrap();
+        assert_eq!(lineage.claim, None, "no claim without work");
     }
 }
