@@ -2,20 +2,19 @@
 //! server.
 
 use std::fs;
-use std::net::Ipv4Addr;
+use std::net::{Ipv4Addr, UdpSocket};
 use std::os::unix::fs::PermissionsExt;
 use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 use std::thread;
 use std::time::Duration;
 
-use rustix::process::geteuid;
 use sekisho_testkit::services::{Knot, PebbleOptions, Zone};
 use sekisho_testkit::{Answer, Endpoint, Speaks};
 use serde_json::Value;
 
 use crate::first_access::Fixture;
 use crate::refused_settings::line_of;
-use crate::sandbox::{SOON, until};
+use crate::sandbox::{SOON, needs, until};
 
 /// Name server of a zone, and a CA that asks it.
 struct AtKnot {
@@ -24,11 +23,13 @@ struct AtKnot {
 }
 
 impl AtKnot {
-    /// Starts both; none without the right to bind port 53, at which authoritative
-    /// servers are asked.
+    /// Starts both; none if tests without the right to bind port 53 are left out.
+    /// Authoritative servers are asked at that port.
     fn start() -> Option<Self> {
-        geteuid().is_root().then(|| {
-            let knot = knot();
+        let ip = ip();
+        let can_bind = UdpSocket::bind((ip, PORT)).is_ok();
+        needs("the right to bind port 53", can_bind).then(|| {
+            let knot = knot(ip);
             let fixture = Fixture::with(
                 "sqlite:hosts.db",
                 PebbleOptions {
@@ -189,20 +190,25 @@ fn apply(endpoint: &Endpoint, knot: &Knot, is_over: &AtomicBool) {
     }
 }
 
-/// Starts a name server at an address of its own.
-fn knot() -> Knot {
+/// Returns an address of loopback for one name server of one test process.
+fn ip() -> Ipv4Addr {
     static NEXT: AtomicU8 = AtomicU8::new(53);
     let [.., high, low] = std::process::id().to_be_bytes();
-    let ip = Ipv4Addr::new(127, NEXT.fetch_add(1, Ordering::SeqCst), high, low);
+    Ipv4Addr::new(127, NEXT.fetch_add(1, Ordering::SeqCst), high, low)
+}
+
+/// Starts a name server.
+fn knot(ip: Ipv4Addr) -> Knot {
     let records = format!("@ NS ns\nns A {ip}\nw A 127.0.0.1\n*.w A 127.0.0.1");
     let zone = Zone {
         name: ZONE,
         records: &records,
         key: "acme",
     };
-    Knot::start_at(ip, Some(53), &[("hmac-sha256", "acme", SECRET)], &[zone])
+    Knot::start_at(ip, Some(PORT), &[("hmac-sha256", "acme", SECRET)], &[zone])
 }
 
+const PORT: u16 = 53;
 const ZONE: &str = "example.test";
 const RECORD: &str = "_acme-challenge.w.example.test.";
 const SECRET: &str = "c2VjcmV0IG9mIHRoZSB0ZXN0cyB0aGF0IGlzIGxvbmcgZW5vdWdo";

@@ -6,7 +6,7 @@ use std::process::Command;
 
 use rustix::process::geteuid;
 
-use crate::sandbox::{Sandbox, Server};
+use crate::sandbox::{Sandbox, Server, needs};
 
 /// Returns this line of each thread's status, with the thread's name.
 fn statuses(server: &Server, line: &str) -> Vec<(String, String)> {
@@ -39,8 +39,7 @@ fn no_program_that_is_started_gains_rights() {
 
 #[test]
 fn low_ports_are_bound_and_no_capability_is_left() {
-    if !geteuid().is_root() {
-        // Only root can pass on the capability.
+    if !needs("root, to pass on a capability", geteuid().is_root()) {
         return;
     }
     let sandbox = Sandbox::new();

@@ -1,5 +1,6 @@
 //! Sandbox: a folder with a configuration, in which the binary runs.
 
+use std::env;
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
@@ -176,6 +177,20 @@ pub(crate) fn ca() -> &'static TestCa {
     CA.get_or_init(TestCa::new)
 }
 
+/// Tells whether `has` is true. Else the test fails, unless the environment says
+/// `SEKISHO_TEST_WITHOUT=root`: the test is then left out.
+pub(crate) fn needs(what: &str, has: bool) -> bool {
+    let left_out = || env::var_os(WITHOUT).is_some_and(|without| without == "root");
+    assert!(
+        has || left_out(),
+        "this test needs {what}; run it as root, or leave such tests out with {WITHOUT}=root"
+    );
+    if !has {
+        eprintln!("left out: this test needs {what}");
+    }
+    has
+}
+
 /// Polls until the answer is true; fails at the deadline.
 pub(crate) fn until(what: &str, deadline: Duration, mut asked: impl FnMut() -> bool) {
     let begun = Instant::now();
@@ -190,7 +205,9 @@ pub(crate) fn until(what: &str, deadline: Duration, mut asked: impl FnMut() -> b
 
 /// A change is served after 100 ms at the latest; the rest is what a loaded
 /// machine may take to run the command and the handshakes.
-pub(crate) const SOON: Duration = Duration::from_secs(10);
+pub(crate) const SOON: Duration = Duration::from_secs(30);
+
+const WITHOUT: &str = "SEKISHO_TEST_WITHOUT";
 
 const CONFIG: &str = "\
 [listen]
