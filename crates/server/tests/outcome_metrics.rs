@@ -23,7 +23,7 @@ async fn each_outcome_is_counted_once() {
         off,
     ];
     let setup = Setup::limits(Limits {
-        handshake: Duration::from_millis(400),
+        handshake: Duration::from_secs(2),
         prefix_absent_budget: 3,
         ..LIMITS
     });
@@ -66,7 +66,7 @@ async fn what_is_late_or_expired_is_counted() {
     let mut expired = host("old.example", &[(&old, Key::P256)]);
     expired.credentials[0].not_after = 1_609_459_200_000;
     let setup = Setup::limits(Limits {
-        handshake: Duration::from_millis(400),
+        handshake: Duration::from_secs(2),
         ..LIMITS
     });
     let running = start(Scripted::new([expired]), &setup);

@@ -253,7 +253,7 @@ async fn shares_are_those_of_the_clients() {
     }
     let other = b"PROXY TCP4 203.0.113.1 198.51.100.2 1 443\r\n";
     let answer = fetch(&running, &ca, other, usize::MAX);
-    let answer = timeout(Duration::from_secs(5), answer).await;
+    let answer = timeout(Duration::from_secs(30), answer).await;
     let answer = answer.expect("served at once").unwrap();
     assert!(answer.starts_with("HTTP/1.1 308"), "{answer}");
     assert!(figure(&running, "sekisho_connections_given_up_total").await > 0);
@@ -264,7 +264,7 @@ async fn shares_are_those_of_the_clients() {
 async fn budgets_are_those_of_the_clients() {
     let ca = TestCa::new();
     let limits = Limits {
-        handshake: Duration::from_millis(500),
+        handshake: Duration::from_secs(2),
         prefix_absent_budget: 1,
         ..LIMITS
     };
@@ -284,7 +284,11 @@ async fn budgets_are_those_of_the_clients() {
     let mut over = false;
     for number in 0..20 {
         let alert = refused(greedy, &format!("nobody-{number}.example")).await;
-        over = over || alert.contains("InternalError");
+        // Beyond its budget, a client waits for its deadline.
+        over = alert.contains("InternalError");
+        if over {
+            break;
+        }
     }
     assert!(over, "the client never came over its budget");
     let other = "203.0.113.1:1".parse().unwrap();

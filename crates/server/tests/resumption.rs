@@ -131,7 +131,7 @@ async fn tickets_come_without_a_request() {
     let mut stream = connector.connect(name, socket).await.unwrap();
     while stream.get_ref().1.tls13_tickets_received() == 0 {
         let read = tokio::time::timeout(
-            std::time::Duration::from_secs(5),
+            std::time::Duration::from_secs(30),
             stream.get_ref().0.readable(),
         );
         read.await.expect("tickets within their patience").unwrap();

@@ -82,7 +82,7 @@ async fn only_a_validator_of_a_known_name_is_answered() {
 #[tokio::test]
 async fn an_unanswered_read_refuses_a_validator() {
     let fixture = Fixture::with(Limits {
-        handshake: Duration::from_millis(400),
+        handshake: Duration::from_secs(2),
         prefix_absent_budget: 1,
         ..LIMITS
     })
@@ -114,7 +114,7 @@ async fn an_unanswered_read_refuses_a_validator() {
 #[tokio::test]
 async fn a_read_that_hangs_ends_with_the_handshake() {
     let fixture = Fixture::with(Limits {
-        handshake: Duration::from_millis(400),
+        handshake: Duration::from_secs(2),
         ..LIMITS
     })
     .await;

@@ -84,7 +84,7 @@ async fn stalled_streams_end_beside_a_live_one() {
         }
     };
     tokio::select! {
-        ended = tokio::time::timeout(Duration::from_secs(20), reading) => {
+        ended = tokio::time::timeout(Duration::from_secs(60), reading) => {
             assert!(ended.is_ok(), "{} streams stall on", open.len());
         }
         () = repeat(&mut sender, &more, Duration::from_millis(20)) => unreachable!(),
@@ -112,11 +112,11 @@ async fn a_head_that_does_not_end_meets_its_limit() {
     let fields = fields("a.example", "/", None);
     let begun = [preface(65_535), frame(HEADERS, END_STREAM, 1, &fields)].concat();
     let (mut receiver, mut sender) = split(fixture.connect(b"h2").await);
+    let sent = Instant::now();
     sender.write_all(&begun).await.unwrap();
-    let begun = Instant::now();
     read_all(&mut receiver).await;
-    let after = begun.elapsed().as_millis();
-    assert!((400..5000).contains(&after), "{after}");
+    let after = sent.elapsed().as_millis();
+    assert!((400..9000).contains(&after), "{after}");
 }
 
 #[tokio::test]

@@ -131,13 +131,13 @@ async fn a_switch_to_something_else_is_502() {
 async fn silence_ends_an_upgraded_connection() {
     let upstream = Upstream::bind().await;
     let site = format!(
-        r#"{{"upstream": {{"servers": ["http://{}"], "timeouts": {{"upgraded": "500ms"}}}}}}"#,
+        r#"{{"upstream": {{"servers": ["http://{}"], "timeouts": {{"upgraded": "2500ms"}}}}}}"#,
         upstream.address()
     );
     // The limits of HTTP do not hold any more.
     let limits = Limits {
-        idle: Duration::from_millis(100),
-        body: Duration::from_millis(100),
+        idle: Duration::from_millis(700),
+        body: Duration::from_millis(700),
         ..LIMITS
     };
     let world = World::with(limits, &[(HOST, &site)]);
@@ -148,7 +148,7 @@ async fn silence_ends_an_upgraded_connection() {
     server.send(SWITCH).await;
     client.head().await;
     for byte in ["a", "b", "c"] {
-        tokio::time::sleep(Duration::from_millis(300)).await;
+        tokio::time::sleep(Duration::from_secs(1)).await;
         client.send(byte).await;
         server.exact(1).await;
     }
@@ -192,7 +192,7 @@ fn connect() -> Request<crate::http2::Body> {
 async fn websocket_over_http2_reaches_an_upstream_of_http1() {
     let upstream = Upstream::bind().await;
     let limits = Limits {
-        idle: Duration::from_millis(300),
+        idle: Duration::from_millis(700),
         ..LIMITS
     };
     let world = World::with(limits, &[(HOST, &upstream.site())]);
@@ -224,7 +224,7 @@ async fn websocket_over_http2_reaches_an_upstream_of_http1() {
     let mut client = Wire::new(TokioIo::new(upgraded));
     assert_eq!(client.exact(5).await, b"first");
     // The connection stays while its stream is silent.
-    tokio::time::sleep(limits.idle * 3).await;
+    tokio::time::sleep(limits.idle * 2).await;
     client.send("up").await;
     assert_eq!(server.exact(2).await, b"up");
     server.send("down").await;
