@@ -170,7 +170,9 @@ impl Default for Options {
         Self {
             clock: Clock::System,
             keep: 100_000,
-            busy: Duration::from_secs(5),
+            // As long as a write in PostgreSQL may take: on a busy disk, one commit
+            // of another process takes seconds.
+            busy: Duration::from_secs(30),
         }
     }
 }

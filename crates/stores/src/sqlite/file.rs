@@ -289,8 +289,8 @@ fn identity(path: &Path) -> Option<Identity> {
 
 /// More than this program has statements, so that each is prepared once.
 const MAX_STATEMENTS: usize = 64;
-/// How long closing waits for calls under way: as long as one of them waits for
-/// another process. A stalled disk delays the end of the process by no more.
+/// How long closing waits for calls under way. A stalled disk, or another process's
+/// long transaction, delays the end of the process by no more.
 const MAX_CLOSING: Duration = Duration::from_secs(5);
 /// The write-ahead log is cut back to this after a large import.
 const WAL_BYTES: i64 = 16 << 20;
