@@ -5,6 +5,7 @@
 mod common;
 
 mod balance;
+mod certificates;
 mod edges;
 mod faults;
 mod fields;

@@ -234,6 +234,34 @@ async fn websocket_over_http2_reaches_an_upstream_of_http1() {
 }
 
 #[tokio::test]
+async fn a_drain_ends_websocket_over_http2() {
+    let upstream = Upstream::bind().await;
+    let world = World::new(&upstream.site());
+    let mut client = world.http2().await;
+    let answer = client.send_request(connect());
+    let mut server = upstream.accept().await;
+    let head = server.head().await;
+    server
+        .send(format!(
+            "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\
+             Sec-WebSocket-Accept: {}\r\n\r\n",
+            accept(&head)
+        ))
+        .await;
+    let answer = patiently(answer).await.unwrap();
+    assert_eq!(answer.status(), StatusCode::OK);
+    let upgraded = patiently(hyper::upgrade::on(answer)).await.unwrap();
+    let mut websocket = Wire::new(TokioIo::new(upgraded));
+    websocket.send("up").await;
+    assert_eq!(server.exact(2).await, b"up");
+    world.running.shutdown.drain();
+    server.closed().await;
+    websocket.closed().await;
+    // No drain time is waited for, though the client keeps its side open.
+    patiently(world.running.ended).await.unwrap().unwrap();
+}
+
+#[tokio::test]
 async fn websocket_over_http2_needs_a_proper_upgrade() {
     let upstream = Upstream::bind().await;
     let world = World::new(&upstream.site());

@@ -2,13 +2,15 @@
 
 use std::io;
 use std::net::SocketAddr;
+use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
 use http_body_util::combinators::UnsyncBoxBody;
 use hyper::client::conn::http2;
 use hyper_util::rt::{TokioExecutor, TokioIo};
-use sekisho_certs::{Site, Tenant};
+use rustls::HandshakeKind;
+use sekisho_certs::{ClientCa, Site, Tenant};
 use sekisho_server::Limits;
 use sekisho_testkit::{Key, TestCa, client};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
@@ -49,19 +51,30 @@ impl World {
 
     /// Starts a server whose hosts have certificates of this CA.
     pub(crate) fn of_ca(ca: TestCa, limits: Limits, sites: &[(&str, &str)]) -> Self {
-        Self::of(ca, Setup::limits(limits), sites)
+        Self::of(ca, None, Setup::limits(limits), sites)
     }
 
     /// Starts a server with these parameters.
     pub(crate) fn of_setup(setup: Setup, sites: &[(&str, &str)]) -> Self {
-        Self::of(TestCa::new(), setup, sites)
+        Self::of(TestCa::new(), None, setup, sites)
     }
 
-    fn of(ca: TestCa, mut setup: Setup, sites: &[(&str, &str)]) -> Self {
+    /// Starts a server whose hosts demand client certificates of a CA, if any.
+    pub(crate) fn demanding(clients: Option<Arc<ClientCa>>, sites: &[(&str, &str)]) -> Self {
+        Self::of(TestCa::new(), clients, Setup::limits(LIMITS), sites)
+    }
+
+    fn of(
+        ca: TestCa,
+        clients: Option<Arc<ClientCa>>,
+        mut setup: Setup,
+        sites: &[(&str, &str)],
+    ) -> Self {
         let names: Vec<&str> = sites.iter().map(|(name, _)| *name).collect();
         let pair = ca.issue(&names, Key::P256);
         let records = sites.iter().map(|(name, site)| {
             let mut found = host(name, &[(&pair, Key::P256)]);
+            found.record.tls.client_ca.clone_from(&clients);
             found.record.tenant = Tenant::parse("acme").unwrap();
             found.record.site = Some(Site {
                 format: 2,
@@ -90,14 +103,11 @@ impl World {
     }
 
     /// Connects over HTTP/2.
-    pub(crate) async fn http2(&self) -> http2::SendRequest<UnsyncBoxBody<Bytes, io::Error>> {
+    pub(crate) async fn http2(&self) -> Http2 {
         let mut config = client::config(&self.ca);
         config.alpn_protocols = vec![b"h2".to_vec()];
         let stream = client::connect(self.running.address, HOST, config).await;
-        let io = TokioIo::new(stream.unwrap());
-        let (sender, connection) = http2::handshake(TokioExecutor::new(), io).await.unwrap();
-        tokio::spawn(connection);
-        sender
+        speak_http2(stream.unwrap()).await
     }
 
     /// Sends one request over HTTP/1.1, and returns what the server answers
@@ -107,6 +117,17 @@ impl World {
         client.send(request).await;
         String::from_utf8_lossy(&client.rest().await).into_owned()
     }
+}
+
+/// Client of one HTTP/2 connection.
+pub(crate) type Http2 = http2::SendRequest<UnsyncBoxBody<Bytes, io::Error>>;
+
+/// Begins HTTP/2 on a connection that has negotiated it.
+pub(crate) async fn speak_http2(stream: TlsStream<TcpStream>) -> Http2 {
+    let io = TokioIo::new(stream);
+    let (sender, connection) = http2::handshake(TokioExecutor::new(), io).await.unwrap();
+    tokio::spawn(connection);
+    sender
 }
 
 /// Upstream that a test scripts.
@@ -173,14 +194,20 @@ impl Upstream {
     }
 }
 
-/// Stream over TCP.
+/// Client's stream.
 pub(crate) trait Socket {
     fn port(&self) -> u16;
+
+    fn kind(&self) -> HandshakeKind;
 }
 
 impl Socket for TlsStream<TcpStream> {
     fn port(&self) -> u16 {
         self.get_ref().0.local_addr().unwrap().port()
+    }
+
+    fn kind(&self) -> HandshakeKind {
+        self.get_ref().1.handshake_kind().unwrap()
     }
 }
 
@@ -283,6 +310,14 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Wire<S> {
         S: Socket,
     {
         self.stream.port()
+    }
+
+    /// Returns how a client's connection began.
+    pub(crate) fn kind(&self) -> HandshakeKind
+    where
+        S: Socket,
+    {
+        self.stream.kind()
     }
 
     pub(crate) async fn shutdown(&mut self) {
