@@ -57,6 +57,7 @@ mod worker;
 pub mod fuzzing {
     pub use crate::hello::client_hello;
     pub use crate::proxy_protocol::proxy_header;
+    pub use crate::site::site_path;
 }
 
 pub use body::Body;

@@ -25,6 +25,8 @@ pub use allow::{Allowed, OwnAddress, OwnAddresses};
 pub use document::{RawSite, reworded};
 pub use error::{SiteError, Wrong};
 pub use guard::{Guard, OwnFiles, Refusal, Refusals};
+#[cfg(fuzzing)]
+pub use path::site_path;
 pub(crate) use root::Root;
 pub(crate) use weight::shared;
 #[cfg(test)]

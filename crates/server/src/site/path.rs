@@ -156,6 +156,19 @@ impl<'a> SitePath<'a> {
     }
 }
 
+/// Returns the matched and the forwarded form of a path, and whether it holds an
+/// encoded slash; none if it is refused.
+#[cfg(fuzzing)]
+#[must_use]
+pub fn site_path(raw: &str) -> Option<(String, String, bool)> {
+    let path = SitePath::of_text(raw)?;
+    Some((
+        path.as_str().to_owned(),
+        path.encoded().to_owned(),
+        path.has_encoded_slash(),
+    ))
+}
+
 /// Both forms of a path, while they are made. Each segment has a slash before
 /// it.
 #[derive(Default)]
