@@ -4,7 +4,7 @@ use tokio_postgres::types::Type;
 
 use super::connection::Connection;
 use super::fault::Step;
-use super::log::{self, READ_AT_COLUMNS, read_at_columns};
+use super::log::{self, READ_AT_COLUMNS, read_at_columns, read_at_table};
 use super::rows::{self, HOST_COLUMNS, credential_columns, host_columns};
 use sekisho_certs::credential::{SealedBytes, StoredCredential};
 use sekisho_certs::host::HostName;
@@ -57,8 +57,9 @@ pub(super) const FIND: &str = concat!(
     host_columns!(),
     ", h.pattern <> $1 AND EXISTS (SELECT 1 FROM sekisho.hosts b WHERE b.parent = $2), ",
     credential_columns!(),
-    " FROM sekisho.meta m
-          LEFT JOIN (SELECT * FROM sekisho.hosts WHERE pattern IN ($1, '*.' || $2)
+    " FROM ",
+    read_at_table!(),
+    " LEFT JOIN (SELECT * FROM sekisho.hosts WHERE pattern IN ($1, '*.' || $2)
                 ORDER BY pattern = $1 DESC LIMIT 1) h ON true
           LEFT JOIN sekisho.credentials c ON c.id = ANY (ARRAY[h.ecdsa, h.ed25519, h.rsa])
           LEFT JOIN sekisho.issuers i ON i.id = c.issuer"

@@ -84,8 +84,18 @@ fn log_id(row: &Row) -> Step<LogId> {
     Ok(LogId((stored ^ place).to_be_bytes()))
 }
 
-/// Columns of the state that is read, from `sekisho.meta` as `m`. The timeline is
-/// the first digits of the write-ahead log file in use.
+/// Table of [`read_at_columns`], the one row of `sekisho.meta`. PostgreSQL takes a
+/// table without statistics for hundreds of rows: after an import it would read all of
+/// the log at each call, until autovacuum has run. The limit says how many there are.
+macro_rules! read_at_table {
+    () => {
+        "(SELECT tableoid, * FROM sekisho.meta LIMIT 1) m"
+    };
+}
+pub(super) use read_at_table;
+
+/// Columns of the state that is read, from [`read_at_table`]. The timeline is the
+/// first digits of the write-ahead log file in use.
 macro_rules! read_at_columns {
     () => {
         "m.log, m.tableoid, CASE WHEN pg_is_in_recovery() THEN ''
@@ -96,30 +106,27 @@ pub(super) use read_at_columns;
 /// Number of [`read_at_columns`].
 pub(super) const READ_AT_COLUMNS: usize = 4;
 
-/// Columns of the log's position; the last change has the short name `l`.
+/// Columns of the log's position. A join in place of the inner select would be planned
+/// by statistics.
 macro_rules! position_columns {
     () => {
-        concat!(read_at_columns!(), ", coalesce(l.mark, 0)")
+        concat!(
+            read_at_columns!(),
+            ", coalesce((SELECT mark FROM sekisho.changes WHERE number = m.number), 0)"
+        )
     };
 }
 /// Number of [`position_columns`].
 const POSITION_COLUMNS: usize = READ_AT_COLUMNS + 1;
 
-/// Tables of [`position_columns`]: always one row.
-macro_rules! position_tables {
-    () => {
-        "sekisho.meta m LEFT JOIN sekisho.changes l ON l.number = m.number"
-    };
-}
-
-const POSITION: &str = concat!("SELECT ", position_columns!(), " FROM ", position_tables!());
+const POSITION: &str = concat!("SELECT ", position_columns!(), " FROM ", read_at_table!());
 
 pub(super) const CHANGES: &str = concat!(
     "SELECT ",
     position_columns!(),
     ", m.forgotten, (SELECT mark FROM sekisho.changes WHERE number = $1),
           c.number, c.subject, c.kind, c.key, c.removed, c.mark FROM ",
-    position_tables!(),
+    read_at_table!(),
     " LEFT JOIN (SELECT * FROM sekisho.changes WHERE number > $1 ORDER BY number LIMIT $2) c
           ON true ORDER BY c.number"
 );

@@ -3,7 +3,7 @@
 //! no other writer takes a number until our commit.
 
 mod reseal;
-mod send;
+pub(super) mod send;
 
 use futures_util::future::{try_join, try_join5};
 use tokio_postgres::Row;

@@ -1,6 +1,6 @@
 //! Through an index, never by a scan.
 
-use super::super::{find, lineages, log, read};
+use super::super::{find, lineages, log, read, write};
 use super::*;
 
 #[tokio::test]
@@ -56,5 +56,39 @@ async fn every_read_uses_an_index() {
             .collect();
         assert!(scans.is_empty(), "{statement}\n{plan}");
         assert!(!statement.contains("OFFSET"));
+    }
+}
+
+#[tokio::test]
+async fn a_store_without_statistics_is_read_through_indexes() {
+    let url = database();
+    let store = create(&url);
+    store
+        .write(Batch::unchecked(host_with("a.example", 1, sealed)))
+        .await
+        .unwrap();
+    let server = services::Postgres::shared();
+    // Autovacuum comes up to a minute after an import.
+    let filled = "ALTER TABLE sekisho.meta SET (autovacuum_enabled = off);
+        ALTER TABLE sekisho.changes SET (autovacuum_enabled = off);
+        ALTER TABLE sekisho.hosts SET (autovacuum_enabled = off);
+        INSERT INTO sekisho.hosts (pattern, parent, tenant, tls, disabled, version)
+            SELECT 'h' || n || '.example', 'example', '', '1.2', false, n
+            FROM generate_series(1, 20000) n;
+        INSERT INTO sekisho.changes (number, subject, kind, key, removed, mark)
+            SELECT 100 + n, 'host', '', 'h' || n || '.example', false, n
+            FROM generate_series(1, 20000) n";
+    server.sql(name_of(&url), filled);
+    for (statement, values) in [
+        (find::FIND, "'h1.example', 'example'"),
+        (log::CHANGES, "20090, 1000"),
+        (write::send::CUT_LOG, "110"),
+    ] {
+        let sql = format!("PREPARE it AS {statement}; EXPLAIN EXECUTE it ({values})");
+        let plan = server.sql(name_of(&url), &sql);
+        let scans = plan.lines().filter(|line| line.contains("Seq Scan on"));
+        let mut scans =
+            scans.filter(|line| !line.contains("on meta") && !line.contains("on issuers"));
+        assert_eq!(scans.next(), None, "{statement}\n{plan}");
     }
 }

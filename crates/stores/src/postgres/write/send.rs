@@ -217,8 +217,10 @@ const LOG: &str = "INSERT INTO sekisho.changes (number, subject, kind, key, remo
            FROM unnest($1::bigint[], $2::text[], $3::text[], $4::text[], $5::boolean[]) AS c";
 
 /// Spares the change with the number `forgotten`: a page read behind it gives its
-/// mark as `mark_before`.
-const CUT_LOG: &str = "DELETE FROM sekisho.changes WHERE number < $1";
+/// mark as `mark_before`. Without a lower bound, statistics decide whether the whole log
+/// is read.
+pub(crate) const CUT_LOG: &str = "DELETE FROM sekisho.changes
+           WHERE number >= (SELECT min(number) FROM sekisho.changes) AND number < $1";
 
 /// Deletes expired documents. Readers don't see them: no change is announced.
 const PRUNE_DOCUMENTS: &str = concat!(
