@@ -35,6 +35,7 @@ mod rates;
 pub mod redirect;
 mod refuse;
 mod request;
+mod reserved;
 mod respond;
 mod route;
 mod server;

@@ -45,6 +45,7 @@ pub(super) fn rules(raw: RawSite, base: Option<&Path>) -> Checked<Arc<[Rule]>> {
         });
         rules.push(rule.below(&index.to_string()).below("paths")?);
     }
+    reach_upstreams(&rules, shared.as_deref())?;
     // The longest prefix that matches counts: `Site::rule` takes the first.
     rules.sort_by_key(|rule| std::cmp::Reverse(rule.prefix.len()));
     Ok(rules.into())
@@ -97,7 +98,12 @@ fn path_rule(
         };
         // Wrong keys are reported here only if they are the path's own: those
         // above have been checked.
-        own = Some(options::options(&raw.options.or(above), scope, base)?);
+        let is_own = raw.options.request.is_some();
+        let options = options::options(&raw.options.or(above), scope, base)?;
+        if let (true, Action::Upstream(upstream)) = (is_own, &action) {
+            fields::reach(&options.request_fields, upstream.options()).below("request")?;
+        }
+        own = Some(options);
     }
     let rewritten = raw.rewrite.apply(&action, || {
         own.clone()
@@ -109,6 +115,20 @@ fn path_rule(
         action,
         options: rewritten.or(own).map(Arc::new).or_else(|| shared.cloned()),
     })
+}
+
+/// Checks whether upstreams get the request fields of the top level. Those of a path are
+/// checked with it.
+fn reach_upstreams(rules: &[Rule], shared: Option<&RuleOptions>) -> Checked<()> {
+    let Some(shared) = shared else { return Ok(()) };
+    for rule in rules {
+        if let (Action::Upstream(upstream), Some(options)) = (&rule.action, &rule.options)
+            && options.request_fields == shared.request_fields
+        {
+            fields::reach(&shared.request_fields, upstream.options()).below("request")?;
+        }
+    }
+    Ok(())
 }
 
 fn is_taken(rules: &[Rule], prefix: &str) -> bool {

@@ -2,32 +2,17 @@
 
 use http::header::{CONNECTION, HeaderMap, HeaderName};
 
-/// Returns whether a field belongs to one connection (RFC 9110, section 7.6.1),
-/// or frames the message, which hyper does anew. `Proxy` is no field of HTTP: CGI and
-/// PHP would read it as the variable `HTTP_PROXY` (httpoxy, CVE-2016-5385).
+use crate::reserved::{Reserved, folds_to};
+
+/// Returns whether a field belongs to one connection.
 pub(super) fn is_hop_by_hop(name: &str) -> bool {
-    matches!(
-        name,
-        "connection"
-            | "http2-settings"
-            | "keep-alive"
-            | "proxy"
-            | "proxy-authenticate"
-            | "proxy-authorization"
-            | "proxy-connection"
-            | "te"
-            | "transfer-encoding"
-            | "upgrade"
-    )
+    Reserved::of(name) == Some(Reserved::HopByHop)
 }
 
 /// Returns whether a request's field says who the client is: only ours goes to
 /// an upstream.
-pub(super) fn is_forwarding(name: &str) -> bool {
-    matches!(
-        name,
-        "forwarded" | "x-forwarded-for" | "x-forwarded-host" | "x-forwarded-proto" | "x-real-ip"
-    )
+fn is_forwarding(name: &str) -> bool {
+    Reserved::of(name) == Some(Reserved::Forwarding)
 }
 
 /// Names of a site's choice that an upstream gets from us alone.
@@ -55,36 +40,22 @@ impl OurFields {
         if !text.contains('_') {
             return is_forwarding(text) || own(text);
         }
-        !self.underscores || {
-            let folded = text.replace('_', "-");
-            is_forwarding(&folded) || is_hop_by_hop(&folded) || own(&folded) || is_framing(&folded)
-        }
+        !self.underscores || { Reserved::of(&text.replace('_', "-")).is_some() || own(text) }
     }
 }
 
-/// Returns whether two names are one where `_` and `-` are.
-fn folds_to(ours: &str, name: &str) -> bool {
-    let fold = |byte: u8| if byte == b'_' { b'-' } else { byte };
-    ours.bytes().map(fold).eq(name.bytes().map(fold))
-}
-
-/// Returns whether a field says where a message ends or goes, or which request it is.
-fn is_framing(name: &str) -> bool {
-    matches!(
-        name,
-        "cdn-loop" | "content-length" | "host" | "x-request-id"
-    )
-}
-
 /// Returns the names of the fields that `Connection` names, and that may be
-/// removed. Those that say where a request goes stay.
+/// removed. Those that say where a message ends or goes stay.
 pub(super) fn named_in_connection(fields: &HeaderMap) -> Vec<HeaderName> {
     fields
         .get_all(CONNECTION)
         .iter()
         .flat_map(|value| value.as_bytes().split(|byte| *byte == b','))
         .filter_map(|token| HeaderName::from_bytes(token.trim_ascii()).ok())
-        .filter(|name| !matches!(name.as_str(), "host" | "cdn-loop" | "content-length"))
+        .filter(|name| {
+            let kind = Reserved::of(name.as_str());
+            !matches!(kind, Some(Reserved::Framing | Reserved::Route))
+        })
         .take(MAX_NAMED)
         .collect()
 }
@@ -103,23 +74,9 @@ pub(super) fn has_token(fields: &HeaderMap, name: &HeaderName, token: &str) -> b
 pub(super) fn clean_trailers(trailers: &mut HeaderMap, is_ours: impl Fn(&HeaderName) -> bool) {
     let is_unfit = |field: &HeaderName| {
         let name = field.as_str();
-        is_hop_by_hop(name)
-            || is_ours(field)
-            || matches!(
-                name,
-                "authorization"
-                    | "cdn-loop"
-                    | "content-encoding"
-                    | "content-length"
-                    | "content-range"
-                    | "content-type"
-                    | "cookie"
-                    | "expect"
-                    | "host"
-                    | "set-cookie"
-                    | "trailer"
-                    | "x-request-id"
-            )
+        is_ours(field)
+            || OF_HEADS.contains(&name)
+            || Reserved::of(name).is_some_and(|kind| kind != Reserved::Forwarding)
     };
     let unfit: Vec<HeaderName> = trailers
         .keys()
@@ -131,5 +88,14 @@ pub(super) fn clean_trailers(trailers: &mut HeaderMap, is_ours: impl Fn(&HeaderN
     }
 }
 
+/// Fields that say something of the body or of who sends it.
+const OF_HEADS: [&str; 6] = [
+    "authorization",
+    "content-encoding",
+    "content-range",
+    "content-type",
+    "cookie",
+    "set-cookie",
+];
 /// Names in `Connection` that are looked at; a head has at most 100 fields.
 const MAX_NAMED: usize = 100;

@@ -35,8 +35,7 @@ pub(super) struct Outgoing {
 /// 2. fields of the connection, those that `Connection` names, and those that
 ///    only we may set are removed;
 /// 3. the id of the request is set, and the rule's `request` fields are applied, which
-///    may replace it. Step 2 is repeated behind them: no rule frames a message or sets
-///    what only we may set;
+///    may replace it;
 /// 4. `Cookie`, which HTTP/2 may split, is made one (RFC 9113, section 8.2.3);
 /// 5. our fields are set, among them one `Host`.
 ///
@@ -62,13 +61,11 @@ pub(super) fn prepare(
     let trailers = fields::has_token(&head.headers, &TE, "trailers");
     let forwarded = Forwarded::of(&head.headers, context);
     let fields = &mut head.headers;
-    let ours = ours(options);
-    remove(fields, &ours);
+    remove(fields, &ours(options));
     set_id(fields, context);
     if let Some(rule) = way.options {
+        // `site/check/fields.rs` refuses what frames requests, and what is ours.
         rule.request_fields.apply(fields);
-        // A connection may serve other sites next: no site frames its requests.
-        remove(fields, &ours);
     }
     join_cookies(fields);
     if !expects {

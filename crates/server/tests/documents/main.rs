@@ -5,6 +5,7 @@
 
 mod checker;
 mod errors;
+mod reserved;
 mod schema;
 
 use sekisho_certs::Tenant;

@@ -2,41 +2,128 @@
 
 use http::{HeaderName, HeaderValue};
 
+use crate::reserved::{Reserved, folds_to};
 use crate::site::document::{Pairs, RawFields};
 use crate::site::error::{Below, Checked, Wrong, each};
 use crate::site::fields::FieldOps;
+use crate::site::upstream::UpstreamOptions;
 
-/// Checks `request` or `response`.
-pub(super) fn fields(raw: &RawFields) -> Checked<FieldOps> {
-    Ok(FieldOps {
-        remove: each(&raw.remove, |name| field_name(name)).below("remove")?,
-        set: pairs(&raw.set).below("set")?,
-        add: pairs(&raw.add).below("add")?,
+/// Checks `request`.
+pub(super) fn request_fields(raw: &RawFields) -> Checked<FieldOps> {
+    fields(raw, |kind| kind != Reserved::RequestId)
+}
+
+/// Checks `response`. Fields about the client mean nothing in it.
+pub(super) fn response_fields(raw: &RawFields) -> Checked<FieldOps> {
+    fields(raw, |kind| {
+        !matches!(kind, Reserved::Forwarding | Reserved::RequestId)
     })
 }
 
-fn pairs(raw: &Pairs) -> Checked<Box<[(HeaderName, HeaderValue)]>> {
+fn fields(raw: &RawFields, is_refused: fn(Reserved) -> bool) -> Checked<FieldOps> {
+    let name = |text: &str| {
+        let name = field_name(text)?;
+        match Reserved::of(name.as_str()).filter(|kind| is_refused(*kind)) {
+            Some(kind) => Err(reserved(&name, kind)),
+            None => Ok(name),
+        }
+    };
+    Ok(FieldOps {
+        remove: each(&raw.remove, |text| name(text)).below("remove")?,
+        set: pairs(&raw.set, name).below("set")?,
+        add: pairs(&raw.add, name).below("add")?,
+    })
+}
+
+fn pairs(
+    raw: &Pairs,
+    name: impl Fn(&str) -> Checked<HeaderName>,
+) -> Checked<Box<[(HeaderName, HeaderValue)]>> {
     let mut pairs: Vec<(HeaderName, HeaderValue)> = Vec::with_capacity(raw.0.len());
-    for (name, value) in &raw.0 {
-        let pair = field_name(name).and_then(|name| {
+    for (text, value) in &raw.0 {
+        let pair = name(text).and_then(|name| {
             if pairs.iter().any(|(other, _)| *other == name) {
                 return Err(Wrong::new("the field stands twice"));
             }
             Ok((name, field_value(value)?))
         });
-        pairs.push(pair.below(name)?);
+        pairs.push(pair.below(text)?);
     }
     Ok(pairs.into())
 }
 
-/// Checks the name of a field that a site may change.
-pub(super) fn field_name(text: &str) -> Checked<HeaderName> {
-    let name = HeaderName::from_bytes(text.as_bytes())
-        .map_err(|_| Wrong::new(format!("{text:?} is no name of a field")))?;
-    if OURS.contains(&name.as_str()) {
-        return Err(Wrong::new(format!("{name} is set by the server alone")));
+/// Checks whether the upstream of a rule gets the fields of `request`: those of its own
+/// choice come from the server alone.
+pub(super) fn reach(request: &FieldOps, upstream: &UpstreamOptions) -> Checked<()> {
+    for (index, name) in request.remove.iter().enumerate() {
+        not_chosen(name, upstream)
+            .below(&index.to_string())
+            .below("remove")?;
     }
-    Ok(name)
+    for (key, pairs) in [("set", &request.set), ("add", &request.add)] {
+        for (name, _) in pairs {
+            let checked = not_chosen(name, upstream).and_then(|()| passed_on(name, upstream));
+            checked.below(name.as_str()).below(key)?;
+        }
+    }
+    Ok(())
+}
+
+fn not_chosen(name: &HeaderName, upstream: &UpstreamOptions) -> Checked<()> {
+    let chosen = [
+        (&upstream.tenant_field, "tenant_field"),
+        (&upstream.certificate_field, "certificate_field"),
+    ];
+    let is_one = |field: &Option<HeaderName>| {
+        let field = field.as_ref();
+        field.is_some_and(|field| folds_to(field.as_str(), name.as_str()))
+    };
+    match chosen.into_iter().find(|(field, _)| is_one(field)) {
+        Some((_, key)) => Err(Wrong::new(format!(
+            "`{key}` of the upstream has that name, and the server sets it; choose another"
+        ))),
+        None => Ok(()),
+    }
+}
+
+fn passed_on(name: &HeaderName, upstream: &UpstreamOptions) -> Checked<()> {
+    if !name.as_str().contains('_') {
+        return Ok(());
+    }
+    let folded = name.as_str().replace('_', "-");
+    let problem = if Reserved::of(&folded).is_some() {
+        format!("upstreams may read it as {folded}, which the server sets; choose another name")
+    } else if !upstream.underscores {
+        format!(
+            "no name with `_` is passed on; write {folded}, or `underscores` = true in `upstream`"
+        )
+    } else {
+        return Ok(());
+    };
+    Err(Wrong::new(problem))
+}
+
+/// Returns the error of a field that the server alone sets, and what to write instead.
+pub(super) fn reserved(name: &HeaderName, kind: Reserved) -> Wrong {
+    let instead = match (name.as_str(), kind) {
+        ("host", _) => "write `host` in `upstream`",
+        ("forwarded", _) => "write `forwarded` in `upstream`",
+        ("x-real-ip", _) => "upstreams find the client in x-forwarded-for",
+        ("proxy", _) => "CGI would read it as HTTP_PROXY; choose another name",
+        ("proxy-authorization" | "proxy-authenticate", _) => {
+            "it ends at each proxy; write authorization"
+        }
+        (_, Reserved::Forwarding) => "[listen] trusted says whose is continued; leave it out",
+        (_, Reserved::HopByHop | Reserved::Framing) => "it frames messages; leave it out",
+        (_, Reserved::Route | Reserved::RequestId) => "leave it out",
+    };
+    Wrong::new(format!("{name} is set by the server alone; {instead}"))
+}
+
+/// Checks the name of a field.
+pub(super) fn field_name(text: &str) -> Checked<HeaderName> {
+    HeaderName::from_bytes(text.as_bytes())
+        .map_err(|_| Wrong::new(format!("{text:?} is no name of a field")))
 }
 
 /// Checks a value: visible ASCII, with single spaces and tabs inside.
@@ -56,22 +143,4 @@ pub(super) fn field_value(text: &str) -> Checked<HeaderValue> {
     HeaderValue::from_str(text).map_err(|error| Wrong::new(error.to_string()))
 }
 
-/// Fields that frame messages or name hosts (RFC 9110, section 7.6.1), and the
-/// one that ends loops (RFC 8586). `Host` is a key of `upstream`.
-const OURS: &[&str] = &[
-    "cdn-loop",
-    "connection",
-    "content-length",
-    "expect",
-    "host",
-    "http2-settings",
-    "keep-alive",
-    "proxy-authenticate",
-    "proxy-authorization",
-    "proxy-connection",
-    "te",
-    "trailer",
-    "transfer-encoding",
-    "upgrade",
-];
 const MAX_VALUE: usize = 8 << 10;

@@ -7,20 +7,19 @@ use std::time::Duration;
 
 use http::HeaderValue;
 
-use super::fields::{field_value, fields};
+use super::fields::{field_value, request_fields, response_fields};
 use super::root_of;
 use crate::network::{Network, Networks};
 use crate::site::document::{Pairs, RawHsts, RawOptions, RawRate};
 use crate::site::error::{Below, Checked, Wrong, each};
-use crate::site::fields::FieldOps;
 use crate::site::rule::{CacheRule, DEFAULT_BODY_LIMIT, MediaRange, RuleOptions};
 use crate::value::Unit;
 
 /// Checks the options. `scope` tells rates of this place from others.
 pub(super) fn options(raw: &RawOptions, scope: usize, base: Option<&Path>) -> Checked<RuleOptions> {
     let (request, response) = (raw.request.as_deref(), raw.response.as_deref());
-    let request = request.map_or(Ok(FieldOps::default()), |raw| fields(raw).below("request"))?;
-    let response = response.map_or(Ok(FieldOps::default()), |raw| fields(raw).below("response"))?;
+    let request = request.map(request_fields).transpose();
+    let response = response.map(response_fields).transpose();
     let errors = raw.errors.as_deref().map(|folder| root_of(folder, base));
     let cache = raw.cache.as_ref().map(cache).transpose();
     let allow = raw.allow.as_deref().map(networks).transpose();
@@ -28,8 +27,8 @@ pub(super) fn options(raw: &RawOptions, scope: usize, base: Option<&Path>) -> Ch
     let rate = raw.rate.as_deref().map(rates).transpose();
     let (rate_client, rate_host) = rate.below("rate")?.unwrap_or_default();
     Ok(RuleOptions {
-        request_fields: request,
-        response_fields: response,
+        request_fields: request.below("request")?.unwrap_or_default(),
+        response_fields: response.below("response")?.unwrap_or_default(),
         hsts: raw.hsts.as_deref().map(hsts).transpose().below("hsts")?,
         cache: cache.below("cache")?.unwrap_or_default(),
         errors: errors.transpose().below("errors")?,

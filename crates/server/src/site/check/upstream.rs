@@ -13,6 +13,7 @@ use sekisho_certs::credential::{CredentialError, authorities};
 use super::fields::field_name;
 use super::options::{duration, number};
 use super::servers;
+use crate::reserved::Reserved;
 use crate::site::document::{
     RawCheck, RawCookie, RawServer, RawTimeouts, RawTls, RawUpstream, TextOr,
 };
@@ -132,8 +133,8 @@ fn options(raw: &RawUpstream, scheme: Scheme) -> Checked<UpstreamOptions> {
 /// Checks the name of a field that this server sets for the upstream.
 fn own_field(name: &str) -> Checked<HeaderName> {
     let name = field_name(name)?;
-    let is_forwarding = name.as_str().starts_with("x-forwarded-");
-    if is_forwarding || ["forwarded", "x-real-ip", "x-request-id"].contains(&name.as_str()) {
+    let is_reserved = Reserved::of(name.as_str()).is_some();
+    if is_reserved || name.as_str().starts_with("x-forwarded-") {
         return Err(Wrong::new(format!(
             "{name} says something else; choose another name"
         )));
