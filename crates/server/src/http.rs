@@ -99,7 +99,11 @@ impl Http {
         let (mut stream, context) = ConnContext::new(established, peer, Arc::clone(local));
         let context = Arc::new(context);
         let answering = Arc::clone(&context);
-        let service = service_fn(move |request| {
+        let service = service_fn(move |request: Request<Incoming>| {
+            // Called before the stream is read on.
+            answering
+                .timeouts()
+                .framed(request.body().size_hint().exact());
             let context = Arc::clone(&answering);
             async move { Ok::<_, Infallible>(answer(&context, request).await) }
         });
@@ -182,7 +186,8 @@ impl<S> Answering for S where
 }
 
 /// Copies bytes of a connection that has left HTTP, and closes it.
-async fn run(tunnel: Tunnel, stream: Stream, received: Bytes, bounds: &Bounds<'_>) {
+async fn run(tunnel: Tunnel, mut stream: Stream, received: Bytes, bounds: &Bounds<'_>) {
+    stream.leave_http();
     let mut client = TokioIo::new(stream);
     tunnel.run(&mut client, received, bounds.drain).await;
     bounds.close(client.inner_mut()).await;

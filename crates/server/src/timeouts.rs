@@ -8,7 +8,7 @@ mod moment;
 mod outflow;
 mod upstream;
 
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed};
 use std::task::Waker;
 use std::time::Duration;
 
@@ -17,6 +17,7 @@ use tokio::sync::Notify;
 use tokio::sync::futures::Notified;
 use tokio::time::Instant;
 
+use crate::tls::Framing;
 use outflow::Outflow;
 
 pub(crate) use moment::Moment;
@@ -83,6 +84,8 @@ pub(crate) struct ConnTimeouts {
     exhausted: AtomicBool,
     /// A request has come.
     begun: AtomicBool,
+    /// Length of the last request's body, [`CHUNKED`], or [`TAKEN`]. HTTP/1.1 only.
+    framing: AtomicU64,
     idle: Moment,
     head: Moment,
     read: Moment,
@@ -110,6 +113,7 @@ impl ConnTimeouts {
             closing_soon: AtomicBool::new(false),
             exhausted: AtomicBool::new(false),
             begun: AtomicBool::new(false),
+            framing: AtomicU64::new(TAKEN),
             idle: Moment::default(),
             head: Moment::default(),
             read: Moment::default(),
@@ -195,6 +199,21 @@ impl ConnTimeouts {
         if has_body {
             self.read.set(self.now());
             self.reading.fetch_add(1, Relaxed);
+        }
+    }
+
+    /// Notes the length of a request's body, none if it is chunked, before the stream is
+    /// read on.
+    pub(crate) fn framed(&self, length: Option<u64>) {
+        self.framing.store(length.unwrap_or(CHUNKED), Relaxed);
+    }
+
+    /// Returns how the body of the last request is framed, once.
+    pub(crate) fn take_framing(&self) -> Option<Framing> {
+        match self.framing.swap(TAKEN, Relaxed) {
+            TAKEN => None,
+            CHUNKED => Some(Framing::Chunked),
+            length => Some(Framing::Length(length)),
         }
     }
 
@@ -358,6 +377,10 @@ pub(crate) enum Due {
     /// Close without close_notify: the client reads nothing.
     Drop,
 }
+
+/// Values of `framing` that no length has: hyper takes none beyond `u64::MAX - 2`.
+const CHUNKED: u64 = u64::MAX - 1;
+const TAKEN: u64 = u64::MAX;
 
 /// How long a closed connection waits for the client's FIN. Closing earlier
 /// could send a reset, which destroys data that the client has not read.

@@ -5,22 +5,25 @@
 //! vectored write. TLS 1.3 tickets are sent with the first answer. An idle
 //! connection holds no buffer besides that of rustls.
 
+mod lines;
+mod read;
 mod unacknowledged;
 mod watch;
 mod wire;
 
-use std::io::{self, BufRead, IoSlice, Write};
+use std::io::{self, IoSlice, Write};
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker, ready};
 
 use bytes::Bytes;
-use hyper::rt::ReadBufCursor;
 use rustls::server::ServerConnection;
 use tokio::net::TcpStream;
 
 use crate::frames::Frames;
 use crate::timeouts::ConnTimeouts;
+pub(crate) use lines::Framing;
+use lines::Place;
 pub(crate) use wire::{receive, send};
 
 /// A TLS connection after or during its handshake.
@@ -33,6 +36,8 @@ pub(crate) struct Stream {
     /// plaintext.
     stash: Vec<u8>,
     timeouts: Arc<ConnTimeouts>,
+    /// Where in the requests of HTTP/1.1 the next plaintext lies.
+    place: Place,
     /// Frame counters; for HTTP/2 only.
     frames: Option<Box<Frames>>,
     /// Queued tickets wait to be sent with the first answer.
@@ -60,6 +65,7 @@ impl Stream {
             unread: Bytes::new(),
             stash: rest,
             timeouts,
+            place: Place::default(),
             frames: None,
             patient: false,
             ended: false,
@@ -114,6 +120,11 @@ impl Stream {
         }
     }
 
+    /// Notes that the connection leaves HTTP.
+    pub(crate) fn leave_http(&mut self) {
+        self.place = Place::Unknown;
+    }
+
     /// Resolves when a read would return bytes or the end of the stream.
     pub(crate) fn poll_readable(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         let waiting = self.unread.is_empty() && self.stash.is_empty() && !self.ended;
@@ -158,41 +169,6 @@ impl Stream {
         }
         self.patient = false;
         send(&mut self.tls, &mut self.socket, cx, &self.timeouts)
-    }
-
-    /// Copies available plaintext. Returns false if more must be read first.
-    fn take(&mut self, cursor: &mut ReadBufCursor<'_>) -> bool {
-        if !self.unread.is_empty() {
-            let n = self.unread.len().min(cursor.remaining());
-            cursor.put_slice(&self.unread.split_to(n));
-            return true;
-        }
-        let wanted = self.wanted();
-        let Self {
-            tls,
-            frames,
-            timeouts,
-            ..
-        } = self;
-        let mut reader = tls.reader();
-        match reader.fill_buf() {
-            Ok([]) => self.ended = true,
-            Ok(chunk) => {
-                let n = chunk.len().min(cursor.remaining()).min(wanted);
-                cursor.put_slice(&chunk[..n]);
-                if let Some(frames) = frames {
-                    frames.received(&chunk[..n], timeouts.elapsed());
-                    timeouts.in_head(frames.is_in_head());
-                }
-                reader.consume(n);
-                return true;
-            }
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
-            // The stream ended without close_notify. HTTP frames its messages,
-            // and detects truncated ones (RFC 9112, section 9.8).
-            Err(_) => self.ended = true,
-        }
-        false
     }
 
     /// Sends close_notify and FIN, and waits for the client's end.
@@ -244,50 +220,6 @@ impl Drop for Stream {
             self.tls.send_close_notify();
             let mut cx = Context::from_waker(Waker::noop());
             let _ = send(&mut self.tls, &mut self.socket, &mut cx, &self.timeouts);
-        }
-    }
-}
-
-impl hyper::rt::Read for Stream {
-    fn poll_read(
-        mut self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-        mut cursor: ReadBufCursor<'_>,
-    ) -> Poll<io::Result<()>> {
-        let this = &mut *self;
-        loop {
-            this.check_frames();
-            if this.wanted() == 0 {
-                return Poll::Ready(Ok(()));
-            }
-            if this.take(&mut cursor) {
-                this.timeouts.read();
-                return Poll::Ready(Ok(()));
-            }
-            if this.ended {
-                let kept = this.keeps_end(cx);
-                return if kept {
-                    Poll::Pending
-                } else {
-                    Poll::Ready(Ok(()))
-                };
-            }
-            match this.poll_fill(cx) {
-                Poll::Ready(Ok(())) => {}
-                Poll::Ready(Err(broken)) => {
-                    let _ = this.poll_send(cx)?;
-                    return Poll::Ready(Err(broken.into()));
-                }
-                Poll::Pending => {
-                    // Messages that rustls sends on its own, such as key
-                    // updates, must not wait for the next request.
-                    this.patient &= !this.timeouts.is_impatient();
-                    if this.tls.wants_write() && !this.patient {
-                        let _ = this.poll_send(cx)?;
-                    }
-                    return Poll::Pending;
-                }
-            }
         }
     }
 }

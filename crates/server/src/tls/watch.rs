@@ -10,6 +10,7 @@ use crate::frames::Frames;
 impl Stream {
     /// Counts the frames of HTTP/2 from now on.
     pub(crate) fn watch(&mut self, frames: Frames) {
+        self.leave_http();
         self.frames = Some(Box::new(frames));
     }
 

@@ -204,3 +204,95 @@ async fn an_absolute_target_sets_the_host() {
         Some("a.example:8443")
     );
 }
+
+/// Servers that take LF alone for the end of a line, and those that do not, find
+/// different requests in the same bytes.
+#[tokio::test]
+async fn a_bare_lf_in_a_head_is_refused() {
+    let upstream = Upstream::bind().await;
+    let world = World::new(&upstream.site());
+    for request in [
+        "\nGET / HTTP/1.1\r\nHost: a.example\r\n\r\n",
+        "GET / HTTP/1.1\nHost: a.example\r\n\r\n",
+        "GET / HTTP/1.1\r\nHost: a.example\nX: y\r\n\r\n",
+        "GET / HTTP/1.1\r\nHost: a.example\r\nX: y\n\r\n",
+        "GET / HTTP/1.1\r\nHost: a.example\r\n\n",
+        "GET / HTTP/1.1\nHost: a.example\n\n",
+        "POST / HTTP/1.1\r\nHost: a.example\r\nContent-Length: 1\n\r\nx",
+    ] {
+        assert_eq!(refused(&world, &upstream, request).await, 400, "{request}");
+        // In pieces, too.
+        let mut client = world.connect().await;
+        for byte in request.as_bytes() {
+            client.send([*byte]).await;
+        }
+        let answer = String::from_utf8(client.rest().await).unwrap();
+        assert_eq!(status(&answer), 400, "{request}");
+        assert!(upstream.is_alone(), "passed on: {request}");
+    }
+}
+
+#[tokio::test]
+async fn a_bare_lf_behind_a_body_is_refused() {
+    let upstream = Upstream::bind().await;
+    let world = World::new(&upstream.site());
+    let second = "GET /second HTTP/1.1\nHost: a.example\r\n\r\n";
+    for (framing, body) in [
+        ("Content-Length: 4", "a\nb\n"),
+        ("Transfer-Encoding: chunked", "2\r\n\n\n\r\n0\r\n\r\n"),
+        (
+            "Transfer-Encoding: chunked",
+            "1;x=\"y\"\r\n\n\r\n0\r\nT: u\r\n\r\n",
+        ),
+    ] {
+        let mut client = world.connect().await;
+        client
+            .send(format!(
+                "POST / HTTP/1.1\r\nHost: a.example\r\n{framing}\r\n\r\n{body}{second}"
+            ))
+            .await;
+        let mut server = upstream.accept().await;
+        let head = server.head().await;
+        assert!(head.starts_with("POST / "), "{head}");
+        server
+            .send("HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: 2\r\n\r\nok")
+            .await;
+        let answers = String::from_utf8(client.rest().await).unwrap();
+        assert!(answers.starts_with("HTTP/1.1 200 OK\r\n"), "{answers}");
+        assert!(answers.contains("HTTP/1.1 400 "), "{answers}");
+        assert!(upstream.is_alone());
+    }
+}
+
+#[tokio::test]
+async fn a_bare_lf_in_trailers_is_refused() {
+    let upstream = Upstream::bind().await;
+    let world = World::new(&upstream.site());
+    let answer = world
+        .exchange(
+            "POST / HTTP/1.1\r\nHost: a.example\r\nTransfer-Encoding: chunked\r\n\r\n\
+             1\r\nx\r\n0\r\nT: u\nContent-Length: 0\r\n\r\n",
+        )
+        .await;
+    assert_eq!(status(&answer), 400, "{answer}");
+}
+
+/// Heads are handed to hyper one by one: each request must be answered all the same.
+#[tokio::test]
+async fn pipelined_requests_with_bodies_are_all_answered() {
+    let upstream = Upstream::bind().await;
+    let site = upstream.site();
+    let mut heads = upstream.answering("HTTP/1.1 204 No Content\r\n\r\n");
+    let world = World::new(&site.replace('}', r#", "body_limit": "1MiB"}"#));
+    let host = "HTTP/1.1\r\nHost: a.example\r\n";
+    let requests = format!(
+        "GET /1 {host}\r\n\r\nGET /2 {host}Content-Length: 0\r\n\r\n\
+         GET /3 {host}\r\nGET /4 {host}Connection: close\r\n\r\n"
+    );
+    let answers = world.exchange(&requests).await;
+    assert_eq!(answers.matches("HTTP/1.1 204 ").count(), 4, "{answers}");
+    for path in 1..=4 {
+        let head = heads.recv().await.unwrap();
+        assert!(head.starts_with(&format!("GET /{path} ")), "{head}");
+    }
+}
