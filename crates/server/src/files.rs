@@ -157,6 +157,7 @@ impl Files {
             root: root.text(),
             host: root.variable(host),
             path: path.as_str(),
+            is_bound: root.is_bound(),
         };
         let known = match self.0.cache.find(&key) {
             Some((entry, Age::Fresh)) => return Found::Entry(entry),

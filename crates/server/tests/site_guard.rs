@@ -156,3 +156,19 @@ async fn the_servers_own_files_are_served_by_no_site() {
     assert_eq!(fixture.get("b.example", "/innocent.txt").await.0, 503);
     assert_eq!(fixture.get("b.example", "/").await.0, 200);
 }
+
+#[tokio::test]
+async fn a_file_in_memory_of_the_operators_site_is_not_served_by_a_record() {
+    let fixture = Fixture::new("etc");
+    // Written long enough ago to stay in memory.
+    let path = fixture.path("etc/backup.db");
+    let file = fs::File::options().write(true).open(path).unwrap();
+    let then = std::time::SystemTime::now() - std::time::Duration::from_secs(60);
+    file.set_modified(then).unwrap();
+    fixture.add("a.example", None);
+    fixture.add("b.example", Some(&fixture.path("etc")));
+    let served = fixture.get("a.example", "/backup.db").await;
+    assert_eq!(served, (200, "hosts".into()));
+    assert_eq!(fixture.get("b.example", "/backup.db").await.0, 503);
+    assert_eq!(fixture.get("a.example", "/backup.db").await.0, 200);
+}

@@ -88,12 +88,20 @@ pub(crate) struct Key {
     pub(crate) host: Box<str>,
     /// Path below the root.
     pub(crate) path: Box<str>,
+    /// Whether `[sites] allow` bounds the root. What the operator's own site serves
+    /// was not judged by that list.
+    pub(crate) is_bound: bool,
 }
 
 impl Hash for Key {
     fn hash<H: Hasher>(&self, state: &mut H) {
-        let (root, host, path) = (&*self.root, &*self.host, &*self.path);
-        KeyRef { root, host, path }.hash(state);
+        let key = KeyRef {
+            root: &self.root,
+            host: &self.host,
+            path: &self.path,
+            is_bound: self.is_bound,
+        };
+        key.hash(state);
     }
 }
 
@@ -103,6 +111,7 @@ pub(crate) struct KeyRef<'a> {
     pub(crate) root: &'a str,
     pub(crate) host: &'a str,
     pub(crate) path: &'a str,
+    pub(crate) is_bound: bool,
 }
 
 impl KeyRef<'_> {
@@ -111,6 +120,7 @@ impl KeyRef<'_> {
             root: self.root.into(),
             host: self.host.into(),
             path: self.path.into(),
+            is_bound: self.is_bound,
         }
     }
 }
@@ -118,7 +128,10 @@ impl KeyRef<'_> {
 impl Equivalent<Key> for KeyRef<'_> {
     fn equivalent(&self, key: &Key) -> bool {
         // The path comes first: it differs most often.
-        same(self.path, &key.path) && same(self.host, &key.host) && same(self.root, &key.root)
+        same(self.path, &key.path)
+            && same(self.host, &key.host)
+            && same(self.root, &key.root)
+            && self.is_bound == key.is_bound
     }
 }
 
