@@ -75,12 +75,14 @@ impl OwnAddresses {
         }
     }
 
-    /// Returns whether an unmapped address is an own one.
+    /// Returns whether an unmapped address is an own one. A listener on `[::]` counts
+    /// for IPv4 as well: the admin listener accepts both there.
     pub(super) fn contain(&self, ip: IpAddr, port: u16) -> bool {
         let bound = self.bound.get().into_iter().flatten();
         let is_listener = |own: &SocketAddr| {
-            let is_any = own.ip().is_unspecified() && own.is_ipv4() == ip.is_ipv4();
-            own.port() == port && (unmapped(own.ip()) == ip || is_any && is_local(ip))
+            let at = unmapped(own.ip());
+            let is_any = at.is_unspecified() && (at.is_ipv6() || ip.is_ipv4());
+            own.port() == port && (at == ip || is_any && is_local(ip))
         };
         self.listeners.iter().chain(bound).any(is_listener)
             || self.stores.iter().any(|store| store.is_at(ip, port))

@@ -158,6 +158,8 @@ fn own_addresses_must_be_named_with_their_port() {
     let own = OwnAddresses::new([
         listener("0.0.0.0:443"),
         listener("127.0.0.1:9443"),
+        listener("[::]:9090"),
+        listener("[::ffff:0.0.0.0]:9091"),
         OwnAddress::Store("10.0.0.9".into(), 5432),
         OwnAddress::Store("::1".into(), 6379),
         OwnAddress::Store("db.invalid".into(), 5433),
@@ -174,6 +176,12 @@ fn own_addresses_must_be_named_with_their_port() {
         ("192.0.2.1:443", true),
         ("127.0.0.1:9443", false),
         ("127.0.0.2:9443", true),
+        // A listener on all addresses of IPv6 may accept IPv4.
+        ("[::1]:9090", false),
+        ("127.0.0.1:9090", false),
+        ("[::ffff:127.0.0.1]:9090", false),
+        ("192.0.2.1:9090", true),
+        ("127.0.0.1:9091", false),
         ("127.0.0.1:40000", false),
         ("10.0.0.9:5432", false),
         ("10.0.0.9:5433", false),
