@@ -1,7 +1,7 @@
 //! Routes requests: finds the host of a request, and checks that this
 //! connection may ask for it.
 
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use http::{HeaderMap, Request, Response, StatusCode};
@@ -40,7 +40,10 @@ pub(crate) struct ConnContext {
     known: Mutex<Vec<Known>>,
     timeouts: Arc<ConnTimeouts>,
     files: OpenFiles,
-    peer: Peer,
+    /// The address of the client; from the PROXY protocol's header if there is one.
+    peer: SocketAddr,
+    /// The address that the client connected to.
+    server: SocketAddr,
     prefix: Prefix,
     tls: Negotiated,
     /// Number of the connection in this process, never 0.
@@ -127,14 +130,19 @@ impl ConnContext {
             revision,
             lookup: Some(lookup),
         });
+        let Peer { address, listen } = peer;
+        // A listener with an address and a port of its own saves the system call.
+        let is_open = listen.ip().is_unspecified() || listen.port() == 0;
+        let server = is_open.then(|| stream.local_address()).flatten();
         let context = Self {
             sent: served,
             name: named.then_some(name),
             known: Mutex::new(known.into_iter().collect()),
             timeouts,
             files: OpenFiles::default(),
-            prefix: peer.address.ip().into(),
-            peer,
+            prefix: address.ip().into(),
+            peer: address,
+            server: server.unwrap_or(listen),
             tls: stream.tls().into(),
             number: local.shared.connection_number(),
             tunnel: Mutex::default(),
@@ -147,9 +155,14 @@ impl ConnContext {
         &self.timeouts
     }
 
-    /// Returns the addresses of the connection.
-    pub(crate) fn peer(&self) -> &Peer {
-        &self.peer
+    /// Returns the address of the client.
+    pub(crate) fn peer(&self) -> SocketAddr {
+        self.peer
+    }
+
+    /// Returns the address that the client connected to.
+    pub(crate) fn server(&self) -> SocketAddr {
+        self.server
     }
 
     /// Returns what the TLS handshake negotiated.
@@ -207,12 +220,12 @@ impl ConnContext {
     /// Returns whether the peer's `X-Forwarded-For`, `X-Forwarded-Proto`,
     /// `X-Forwarded-Host`, `Forwarded` and `X-Request-Id` are believed.
     pub(crate) fn is_trusted(&self) -> bool {
-        self.shared().trusted.contain(self.peer.address.ip())
+        self.shared().trusted.contain(self.peer.ip())
     }
 
     /// Returns the client of a request with these fields.
     pub(crate) fn client(&self, fields: &HeaderMap) -> IpAddr {
-        client::of(self.peer.address.ip(), fields, &self.shared().trusted)
+        client::of(self.peer.ip(), fields, &self.shared().trusted)
     }
 
     /// Begins the access log's entry of a request; none without an access log.

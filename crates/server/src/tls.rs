@@ -12,6 +12,7 @@ mod watch;
 mod wire;
 
 use std::io::{self, IoSlice, Write};
+use std::net::SocketAddr;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker, ready};
@@ -77,6 +78,11 @@ impl Stream {
     /// Returns the TLS connection, to read what was negotiated.
     pub(crate) fn tls(&self) -> &ServerConnection {
         &self.tls
+    }
+
+    /// Returns the address that the client connected to; None if the system can't tell.
+    pub(crate) fn local_address(&self) -> Option<SocketAddr> {
+        self.socket.local_addr().ok()
     }
 
     /// Drives the handshake to its end. TLS 1.3 tickets stay queued, since no

@@ -290,7 +290,7 @@ impl Forwarded {
         options: &UpstreamOptions,
         context: &RequestContext<'_>,
     ) {
-        let peer = context.connection.peer().address.ip().to_canonical();
+        let peer = context.connection.peer().ip().to_canonical();
         if options.forwarded {
             let element = element(peer, host);
             fields.insert(FORWARDED, behind(self.elements, &element));

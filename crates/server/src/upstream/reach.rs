@@ -126,10 +126,10 @@ impl Sending<'_> {
 
     /// Returns the header of the PROXY protocol, if the site asks for one.
     fn proxy_header(&self) -> Vec<u8> {
-        let peer = self.context.connection.peer();
+        let connection = self.context.connection;
         let version = self.upstream.options().proxy_protocol;
         version.map_or_else(Vec::new, |version| {
-            encode(version, peer.address, peer.listen)
+            encode(version, connection.peer(), connection.server())
         })
     }
 }

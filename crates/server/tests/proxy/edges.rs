@@ -1,5 +1,7 @@
 //! Proxies before us, and the PROXY protocol towards an upstream.
 
+use std::net::{Ipv4Addr, SocketAddr};
+
 use sekisho_server::access_log::{AccessLog, Format, Settings, Target};
 use sekisho_server::network::{Network, Networks};
 
@@ -118,4 +120,26 @@ async fn the_proxy_protocol_gives_each_client_connections_of_its_own() {
         client.answer().await;
     }
     assert!(upstream.is_alone());
+}
+
+#[tokio::test]
+async fn the_proxy_protocol_names_the_address_that_the_client_connected_to() {
+    let upstream = Upstream::bind().await;
+    let site = format!(
+        r#"{{"upstream": {{"servers": ["http://{}"], "proxy_protocol": "v1"}}}}"#,
+        upstream.address()
+    );
+    let mut setup = Setup::limits(LIMITS);
+    setup.settings.https = vec![SocketAddr::from((Ipv4Addr::UNSPECIFIED, 0))];
+    let mut world = World::of_setup(setup, &[(HOST, &site)]);
+    let port = world.running.address.port();
+    world.running.address = SocketAddr::from(([127, 0, 0, 2], port));
+    let mut client = world.connect().await;
+    client
+        .send(format!("GET / HTTP/1.1\r\nHost: {HOST}\r\n\r\n"))
+        .await;
+    let line = upstream.accept().await.until("\r\n").await;
+    let from = client.port();
+    let expected = format!("PROXY TCP4 127.0.0.1 127.0.0.2 {from} {port}\r\n");
+    assert_eq!(line, expected);
 }
