@@ -5,6 +5,7 @@ use std::io;
 
 use rustix::process::Signal;
 use sekisho_testkit::client;
+use serde_json::Value;
 use tokio::io::AsyncWriteExt;
 use tokio::runtime::Builder;
 
@@ -36,6 +37,44 @@ fn an_unread_log_stalls_no_connection() {
     let status = server.has_ended().expect("it just did");
     assert!(status.success(), "{status}");
     drop(unread);
+}
+
+#[test]
+fn an_upstream_that_is_gone_is_named_with_its_host_and_a_hint() {
+    let gone = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
+    let address = gone.local_addr().expect("an address");
+    drop(gone);
+    let (sandbox, server) = serve("warn");
+    sandbox.allow(&["127.0.0.0/8"]);
+    server.stop();
+    let url = format!("http://{address}");
+    sandbox.ok(&["host", "set", "a.example", "--upstream", &url]);
+    let server = sandbox.serve();
+    for _ in 0..3 {
+        let answer = server.fetch("a.example").expect("an answer");
+        assert!(answer.starts_with("HTTP/1.1 502 "), "{answer}");
+    }
+    let failed = || -> Vec<Value> {
+        let lines = server.log_lines();
+        let lines = lines.lock().expect("nobody panicked");
+        let failed = |line: &&Value| line["message"].to_string().contains("upstream failed");
+        lines.iter().filter(failed).cloned().collect()
+    };
+    until("the line is there", SOON, || !failed().is_empty());
+    // At most one in ten seconds.
+    let lines = failed();
+    assert_eq!(lines.len(), 1, "{lines:?}");
+    let line = &lines[0];
+    assert_eq!(line["level"], "WARN", "{line}");
+    assert_eq!(line["host"], "a.example", "{line}");
+    assert_eq!(line["upstream"], address.to_string(), "{line}");
+    let failure = line["failure"].to_string();
+    assert!(failure.contains("Connection refused"), "{line}");
+    let message = line["message"].to_string();
+    assert!(
+        message.contains("got 502; see whether the server runs"),
+        "{line}"
+    );
 }
 
 fn serve(filter: &str) -> (Sandbox, Server) {

@@ -6,11 +6,12 @@ use std::sync::Mutex;
 use std::sync::PoisonError;
 use std::time::Duration;
 
+use http::StatusCode;
 use sekisho_certs::{HostName, HostPattern, LoadedCredential, LookupError};
 use tokio::time::Instant;
 
 use crate::budget::Prefix;
-use crate::site::Refusal;
+use crate::site::{Refusal, Upstream};
 
 /// Rate limits by kind of problem: one line per 10 s. The metrics count all of
 /// them.
@@ -22,6 +23,7 @@ pub(crate) struct LogLimits {
     unreadable: LogLimiter,
     site_refused: LogLimiter,
     upstream_refused: LogLimiter,
+    upstream_failed: LogLimiter,
     file_refused: LogLimiter,
     given_up: LogLimiter,
 }
@@ -77,6 +79,27 @@ impl LogLimits {
             let refusal = Refusal::Upstream;
             tracing::error!(host, %address, others, "upstream refused with 503: {refusal}");
         }
+    }
+
+    /// Logs a request that an upstream's servers did not answer. A suppressed line is
+    /// logged at debug.
+    pub(crate) fn upstream_failed(
+        &self,
+        host: &str,
+        upstream: &Upstream,
+        failure: &dyn fmt::Display,
+        status: StatusCode,
+        hint: &str,
+    ) {
+        let Some(others) = self.upstream_failed.allow() else {
+            tracing::debug!(host, %upstream, %failure, "upstream failed");
+            return;
+        };
+        tracing::warn!(
+            host, %upstream, %failure, others,
+            "upstream failed: the client got {}; {hint}",
+            status.as_u16()
+        );
     }
 
     /// Logs connections of this prefix that were closed to make room.

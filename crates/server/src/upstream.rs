@@ -87,8 +87,16 @@ pub(crate) async fn forward(
     Box::pin(pass(context, way, request))
         .await
         .map_err(|failure| {
-            tracing::debug!(host = context.host.as_str(), %failure, "upstream failed");
-            failure.status()
+            let host = context.host.as_str();
+            let (status, limits) = (
+                failure.status(),
+                &context.connection.local().shared.log_limits,
+            );
+            match failure.hint() {
+                Some(hint) => limits.upstream_failed(host, way.upstream, &failure, status, hint),
+                None => tracing::debug!(host, %failure, "request not passed on"),
+            }
+            status
         })
 }
 

@@ -35,6 +35,17 @@ impl Upstream {
     }
 }
 
+impl fmt::Display for Upstream {
+    /// Shows the addresses of the servers.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (index, server) in self.servers.iter().enumerate() {
+            let before = if index == 0 { "" } else { ", " };
+            write!(f, "{before}{}", server.address)?;
+        }
+        Ok(())
+    }
+}
+
 /// Server of an upstream.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct UpstreamServer {

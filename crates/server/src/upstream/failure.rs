@@ -45,6 +45,29 @@ impl Failure {
         }
     }
 
+    /// Returns what an operator may do about it. None for failures of the client's
+    /// side, and for those that `[sites] allow` has logged already.
+    pub(super) fn hint(&self) -> Option<&'static str> {
+        Some(match self {
+            Self::Refused(_) | Self::Client | Self::TooLarge | Self::NoServer(_) => return None,
+            Self::Settings(_) => "correct `tls` of the site's upstream",
+            Self::Connect(_) => {
+                "see whether the server runs and listens there, and whether `protocol` and `tls` \
+                 of the site fit it"
+            }
+            Self::ConnectLate => {
+                "the server, or a firewall before it, did not answer within `timeouts.connect`"
+            }
+            Self::Answer(_) => "the server's own log may say why; it must speak `protocol`",
+            Self::Late => "the server took longer than `timeouts.first_byte`",
+            Self::Unavailable(Unavailable::Tried) => "no server of the site is left",
+            Self::Unavailable(_) => {
+                "the server is too slow for its requests, or `connections` and `waiting` of the \
+                 site are too low"
+            }
+        })
+    }
+
     /// Returns whether no connection came about by the server's fault.
     pub(super) fn is_of_connecting(&self) -> bool {
         matches!(self, Self::Connect(_) | Self::ConnectLate)
