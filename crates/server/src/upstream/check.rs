@@ -76,7 +76,7 @@ impl Starting {
         if running.is_err()
             && let Some(others) = self.over.allow()
         {
-            let server = &server.identity.address;
+            let server = &server.address;
             tracing::warn!(
                 %server, others,
                 "upstream server not checked: {MOST} checks run already; its failed requests count \
@@ -163,6 +163,8 @@ impl Asks {
         let (own, other) = (self.upstream.options(), upstream.options());
         let has_certificate = |tls: &Arc<UpstreamTls>| tls.certificate_of.is_some();
         own.check == other.check
+            && own.tls == other.tls
+            && own.timeouts.connect == other.timeouts.connect
             && own.protocol == other.protocol
             && own.host == other.host
             && own.proxy_protocol == other.proxy_protocol

@@ -6,7 +6,7 @@ pub(super) mod rendezvous;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use super::health::Standing;
+use super::health::{Site, Standing};
 use super::servers::{Affinity, Server, Servers};
 use crate::site::{Balance, Upstream, UpstreamOptions};
 use draw::Load;
@@ -17,6 +17,8 @@ pub(super) struct Choice<'a> {
     pub(super) upstream: &'a Arc<Upstream>,
     pub(super) options: &'a UpstreamOptions,
     pub(super) by: &'a Affinity<'a>,
+    /// Sites that fail with this one.
+    pub(super) site: Site,
     /// Indices of the servers that had the request already.
     pub(super) tried: &'a [usize],
     pub(super) now: u64,
@@ -66,7 +68,7 @@ impl Choice<'_> {
     fn taking(&self, due: bool) -> impl Iterator<Item = Picked> {
         let servers = self.untried().map(|(index, _)| self.picked(index));
         servers.filter(move |(_, server)| {
-            let takes = match server.health.standing(self.now) {
+            let takes = match server.health.standing(self.site, self.now) {
                 Standing::Healthy => true,
                 Standing::Due => due,
                 Standing::Ejected(_) => false,
@@ -112,21 +114,26 @@ impl Choice<'_> {
 
     fn first_to_come_back(&self) -> Option<Picked> {
         let servers = self.untried().map(|(index, _)| self.picked(index));
-        servers.min_by_key(|(_, server)| (server.health.standing(self.now), self.is_down(server)))
+        servers.min_by_key(|(_, server)| {
+            (
+                server.health.standing(self.site, self.now),
+                self.is_down(server),
+            )
+        })
     }
 
     fn picked(&self, index: usize) -> Picked {
         let address = &self.upstream.servers[index].address;
-        (index, self.servers.server(address, self.options))
+        (index, self.servers.server(address))
     }
 
     /// Returns whether a server takes this request. Of the requests that come when its
     /// pause is over, it takes one.
     fn takes(&self, (_, server): &Picked) -> bool {
         !self.is_down(server)
-            && match server.health.standing(self.now) {
+            && match server.health.standing(self.site, self.now) {
                 Standing::Healthy => true,
-                Standing::Due => server.health.claim(self.now),
+                Standing::Due => server.health.claim(self.site, self.now),
                 Standing::Ejected(_) => false,
             }
     }
@@ -139,7 +146,9 @@ impl Choice<'_> {
     }
 
     fn has_room(&self, (_, server): &Picked) -> bool {
-        server.slots.has_room(self.options.connections)
+        server
+            .slots
+            .has_room(self.site.tenant, self.options.connections)
     }
 
     fn load(&self, (index, server): &Picked) -> Load {

@@ -6,8 +6,8 @@ use std::sync::atomic::Ordering;
 use http::StatusCode;
 use tokio::time::Instant;
 
-use super::health::Failure;
-use super::limits::{Bounds, Denied, Slot, Slots};
+use super::health::{Failure, Site};
+use super::limits::{Asker, Bounds, Denied, Slot, Slots};
 use super::resolve::Unresolved;
 use super::servers::Server;
 use super::transport::Endpoint;
@@ -21,8 +21,8 @@ pub(crate) struct Chosen {
     pub(super) server: Arc<Server>,
     /// Hash of the request's host.
     host: u64,
-    /// Hash of its tenant.
-    tenant: u64,
+    /// Sites that fail with the request's.
+    site: Site,
     is_noted: bool,
 }
 
@@ -31,9 +31,12 @@ pub(crate) struct Chosen {
 pub(crate) enum Outcome {
     /// An answer's head came.
     Answered(StatusCode),
-    /// No connection came about: the name has no address, or connecting, TLS or
-    /// HTTP/2 failed.
+    /// No connection came about, whatever the site's settings: the name has no
+    /// address, or the server refused the connection or let it wait.
     Unreachable,
+    /// A connection came about, or might have with other settings: the site's time
+    /// for it was short, or TLS or HTTP/2 failed.
+    Unusable,
     /// A new connection closed before an answer, or no answer came in time. A
     /// reused connection that closed is no failure of its server.
     NoAnswer,
@@ -54,13 +57,13 @@ pub(crate) enum Unavailable {
 }
 
 impl Chosen {
-    pub(super) fn new(index: usize, server: Arc<Server>, host: u64, tenant: u64) -> Self {
+    pub(super) fn new(index: usize, server: Arc<Server>, host: u64, site: Site) -> Self {
         server.in_flight.fetch_add(1, Ordering::Relaxed);
         Self {
             index,
             server,
             host,
-            tenant,
+            site,
             is_noted: false,
         }
     }
@@ -83,7 +86,11 @@ impl Chosen {
             waiting: options.waiting,
         };
         let until = Instant::now() + options.timeouts.connect;
-        let slot = Slots::enter(&self.server.slots, self.host, bounds, until).await;
+        let asker = Asker {
+            tenant: self.site.tenant,
+            host: self.host,
+        };
+        let slot = Slots::enter(&self.server.slots, asker, bounds, until).await;
         slot.map_err(|denied| {
             self.count(UpstreamResult::Refused);
             match denied {
@@ -102,6 +109,12 @@ impl Chosen {
         self.server.endpoints(self.host).await
     }
 
+    /// Notes that a connection came about. TLS, HTTP and the answer are the site's own
+    /// matter.
+    pub(super) fn reached(&self) {
+        self.server.reached();
+    }
+
     /// Notes how the request ended, for the server's health.
     pub(crate) fn note(&mut self, outcome: Outcome) {
         let server = &self.server;
@@ -110,14 +123,15 @@ impl Chosen {
                 StatusCode::BAD_GATEWAY
                 | StatusCode::SERVICE_UNAVAILABLE
                 | StatusCode::GATEWAY_TIMEOUT,
-            ) => (UpstreamResult::Unavailable, Some(Failure::Application)),
+            ) => (UpstreamResult::Unavailable, Some(Failure::Own)),
             Outcome::Answered(_) => (UpstreamResult::Answered, None),
             Outcome::Unreachable => (UpstreamResult::Unreachable, Some(Failure::Unreachable)),
-            Outcome::NoAnswer => (UpstreamResult::NoAnswer, Some(Failure::Application)),
+            Outcome::Unusable => (UpstreamResult::Unreachable, Some(Failure::Own)),
+            Outcome::NoAnswer => (UpstreamResult::NoAnswer, Some(Failure::Own)),
         };
         match failure {
-            None => server.succeeded(),
-            Some(failure) => server.failed(failure, self.tenant),
+            None => server.succeeded(self.site),
+            Some(failure) => server.failed(failure, self.site),
         }
         self.count(result);
     }
@@ -141,6 +155,7 @@ impl Chosen {
 impl Drop for Chosen {
     fn drop(&mut self) {
         self.server.in_flight.fetch_sub(1, Ordering::Relaxed);
+        self.server.ended();
         if !self.is_noted {
             self.count(UpstreamResult::Abandoned);
         }

@@ -10,7 +10,7 @@ use std::time::Duration;
 use hyper::client::conn::{http1, http2};
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use tokio::io::AsyncWriteExt as _;
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout_at};
 
 use super::failure::Failure;
 use super::pool::{MAX_STREAMS, One, Shared, Streams};
@@ -37,20 +37,38 @@ pub(super) struct Target<'a> {
     pub(super) http2: bool,
 }
 
-/// Connects and begins HTTP. All of that takes at most `limit`.
-pub(super) async fn open(target: &Target<'_>, limit: Duration) -> Result<Opened, Failure> {
-    match timeout(limit, begin(target)).await {
-        Ok(opened) => opened.map_err(Failure::Connect),
-        Err(_) => Err(Failure::ConnectLate),
+/// Connects and begins HTTP. All of that takes at most `limit`. Calls `reached` in
+/// between.
+///
+/// # Errors
+/// [`Failure::Connect`] and [`Failure::ConnectLate`] before `reached`,
+/// [`Failure::Begin`] and [`Failure::BeginLate`] behind it.
+pub(super) async fn open(
+    target: &Target<'_>,
+    limit: Duration,
+    reached: impl FnOnce(),
+) -> Result<Opened, Failure> {
+    let until = Instant::now() + limit;
+    let transport = match timeout_at(until, connect(target)).await {
+        Ok(transport) => transport.map_err(Failure::Connect)?,
+        Err(_) => return Err(Failure::ConnectLate),
+    };
+    reached();
+    match timeout_at(until, begin(target, transport)).await {
+        Ok(opened) => opened.map_err(Failure::Begin),
+        Err(_) => Err(Failure::BeginLate),
     }
 }
 
-async fn begin(target: &Target<'_>) -> io::Result<Opened> {
-    let mut transport = match (target.endpoint, target.socket) {
-        (Endpoint::Tcp(address), _) => Transport::tcp(*address).await?,
-        (Endpoint::Unix(_), Some(socket)) => Transport::unix(&socket.path()).await?,
-        (Endpoint::Unix(path), None) => Transport::unix(path).await?,
-    };
+async fn connect(target: &Target<'_>) -> io::Result<Transport> {
+    match (target.endpoint, target.socket) {
+        (Endpoint::Tcp(address), _) => Transport::tcp(*address).await,
+        (Endpoint::Unix(_), Some(socket)) => Transport::unix(&socket.path()).await,
+        (Endpoint::Unix(path), None) => Transport::unix(path).await,
+    }
+}
+
+async fn begin(target: &Target<'_>, mut transport: Transport) -> io::Result<Opened> {
     transport.write_all(&target.header).await?;
     let mut http2 = target.http2;
     if let Some(tls) = target.tls {

@@ -2,10 +2,12 @@
 
 use std::fmt;
 use std::io;
+use std::time::Duration;
 
 use http::StatusCode;
 
-use super::chosen::Unavailable;
+use super::chosen::{Outcome, Unavailable};
+use crate::site::UpstreamTimeouts;
 
 /// Failure of a request to an upstream.
 #[derive(Debug)]
@@ -22,6 +24,10 @@ pub(crate) enum Failure {
     Connect(io::Error),
     /// No connection in time.
     ConnectLate,
+    /// A connection that TLS or HTTP/2 could not begin on.
+    Begin(io::Error),
+    /// A connection that TLS or HTTP/2 did not begin on in time.
+    BeginLate,
     /// The connection ended, or what came is no answer.
     Answer(Box<dyn std::error::Error + Send + Sync>),
     /// No answer in time.
@@ -37,9 +43,11 @@ impl Failure {
     pub(crate) fn status(&self) -> StatusCode {
         match self {
             Self::Refused(status) => *status,
-            Self::Settings(_) | Self::Connect(_) | Self::Answer(_) => StatusCode::BAD_GATEWAY,
+            Self::Settings(_) | Self::Connect(_) | Self::Begin(_) | Self::Answer(_) => {
+                StatusCode::BAD_GATEWAY
+            }
             Self::NoServer(_) | Self::Unavailable(_) => StatusCode::SERVICE_UNAVAILABLE,
-            Self::ConnectLate | Self::Late => StatusCode::GATEWAY_TIMEOUT,
+            Self::ConnectLate | Self::BeginLate | Self::Late => StatusCode::GATEWAY_TIMEOUT,
             Self::Client => StatusCode::BAD_REQUEST,
             Self::TooLarge => StatusCode::PAYLOAD_TOO_LARGE,
         }
@@ -51,9 +59,9 @@ impl Failure {
         Some(match self {
             Self::Refused(_) | Self::Client | Self::TooLarge | Self::NoServer(_) => return None,
             Self::Settings(_) => "correct `tls` of the site's upstream",
-            Self::Connect(_) => {
-                "see whether the server runs and listens there, and whether `protocol` and `tls` \
-                 of the site fit it"
+            Self::Connect(_) => "see whether the server runs and listens there",
+            Self::Begin(_) | Self::BeginLate => {
+                "`tls`, `protocol` or `proxy_protocol` of the site does not fit the server"
             }
             Self::ConnectLate => {
                 "the server, or a firewall before it, did not answer within `timeouts.connect`"
@@ -68,9 +76,17 @@ impl Failure {
         })
     }
 
-    /// Returns whether no connection came about by the server's fault.
-    pub(super) fn is_of_connecting(&self) -> bool {
-        matches!(self, Self::Connect(_) | Self::ConnectLate)
+    /// Returns what a failure to connect within `limit` says of the server. A limit
+    /// below the default is the site's own choice.
+    pub(super) fn of_connecting(&self, limit: Duration) -> Option<Outcome> {
+        match self {
+            Self::Connect(_) => Some(Outcome::Unreachable),
+            Self::ConnectLate if limit >= UpstreamTimeouts::DEFAULT.connect => {
+                Some(Outcome::Unreachable)
+            }
+            Self::ConnectLate | Self::Begin(_) | Self::BeginLate => Some(Outcome::Unusable),
+            _ => None,
+        }
     }
 
     /// Returns whether the server answered wrongly, or not at all.
@@ -104,6 +120,8 @@ impl fmt::Display for Failure {
             Self::Unavailable(why) => why.fmt(f),
             Self::Connect(error) => write!(f, "no connection: {error}"),
             Self::ConnectLate => f.write_str("no connection in time"),
+            Self::Begin(error) => write!(f, "connection of no use: {error}"),
+            Self::BeginLate => f.write_str("the connection was not ready in time"),
             Self::Answer(error) => write!(f, "no valid answer: {error}"),
             Self::Late => f.write_str("no answer in time"),
             Self::Client => f.write_str("the client's body failed"),

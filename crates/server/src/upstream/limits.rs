@@ -1,30 +1,37 @@
 //! Bounds of one server: connections in use, requests that wait for one, retries.
 
-use std::collections::{HashMap, VecDeque};
+mod queue;
+
+use std::collections::HashMap;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use foldhash::quality::RandomState;
-use tokio::sync::oneshot;
 use tokio::time::{Instant, timeout_at};
+
+use queue::Queue;
 
 /// Connections of one server that are in use, and the requests that wait.
 ///
-/// Each site brings its own bounds; the count is common to all sites and workers.
-/// Hosts that wait get returned slots in turn. When no more requests may wait, the
-/// newest of the host with most of them is refused in favour of a host with fewer.
+/// Each site brings its own bounds, which hold for its tenant's connections and
+/// waiting requests, of all workers together. All tenants have at most [`MOST`], and
+/// a tenant fewer than are left: it can't take what another's sites may use. Hosts
+/// that wait get returned slots in turn. When no more requests of a tenant may wait,
+/// the newest of its host with most of them is refused in favour of a host with fewer.
 #[derive(Debug, Default)]
 pub(super) struct Slots {
-    /// Ordering with `waiting` is `SeqCst`: either a returned slot is seen by the
-    /// request that begins to wait, or the request by the one that returns it.
+    state: Mutex<State>,
+    /// Copy of the count in `state`, for choices. Relaxed: a choice may see the count
+    /// of a moment ago.
     in_use: AtomicU32,
-    waiting: AtomicU32,
-    queue: Mutex<Queue>,
 }
 
 /// Right to use one connection to a server. Dropping it passes it on.
 #[derive(Debug)]
-pub(crate) struct Slot(Arc<Slots>);
+pub(crate) struct Slot {
+    slots: Arc<Slots>,
+    tenant: u64,
+}
 
 /// Bounds of a site on one server.
 #[derive(Clone, Copy, Debug)]
@@ -42,40 +49,56 @@ pub(super) enum Denied {
     TimedOut,
 }
 
-/// Requests that wait, by host.
-#[derive(Debug, Default)]
-struct Queue {
-    lines: HashMap<u64, VecDeque<Waiting>, RandomState>,
-    /// Hosts in the order of their turns, each once.
-    turns: VecDeque<u64>,
+/// Source of a request, as hashes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) struct Asker {
+    pub(super) tenant: u64,
+    pub(super) host: u64,
 }
 
-#[derive(Debug)]
-struct Waiting {
-    connections: u32,
-    slot: oneshot::Sender<Slot>,
+#[derive(Debug, Default)]
+struct State {
+    used: Used,
+    queue: Queue,
+}
+
+/// Slots in use, by tenant.
+#[derive(Debug, Default)]
+struct Used {
+    all: u32,
+    by_tenant: HashMap<u64, u32, RandomState>,
 }
 
 impl Slots {
     /// Returns whether a request would get a slot at once.
-    pub(super) fn has_room(&self, connections: u32) -> bool {
-        self.in_use.load(Ordering::Relaxed) < connections
-            && self.waiting.load(Ordering::Relaxed) == 0
+    pub(super) fn has_room(&self, tenant: u64, connections: u32) -> bool {
+        // So few that no tenant has more, and that as many are left.
+        if self.in_use.load(Ordering::Relaxed) < connections.min(MOST / 2) {
+            return true;
+        }
+        let state = self.lock();
+        state.queue.of_tenant(tenant) == 0 && state.used.has_room(tenant, connections)
     }
 
     /// Waits for a slot until `until`. Dropping the future leaves the queue.
     pub(super) async fn enter(
         slots: &Arc<Self>,
-        host: u64,
+        asker: Asker,
         bounds: Bounds,
         until: Instant,
     ) -> Result<Slot, Denied> {
-        // Requests that wait already come first.
-        if slots.waiting.load(Ordering::SeqCst) == 0 && slots.take(bounds.connections) {
-            return Ok(Slot(Arc::clone(slots)));
-        }
-        let turn = slots.queue(host, bounds)?;
-        // A slot may have come free before this request stood in the queue.
+        let turn = {
+            let mut state = slots.lock();
+            // Requests of the tenant that wait already come first.
+            let is_first = state.queue.of_tenant(asker.tenant) == 0;
+            if is_first && state.used.take(asker.tenant, bounds.connections) {
+                slots.in_use.store(state.used.all, Ordering::Relaxed);
+                drop(state);
+                return Ok(slots.slot(asker.tenant));
+            }
+            state.queue.enter(asker, bounds)?
+        };
+        // Those that waited may have left.
         slots.pass_on();
         match timeout_at(until, turn).await {
             // The sender is dropped without sending only if it makes room.
@@ -84,118 +107,71 @@ impl Slots {
         }
     }
 
-    fn take(&self, connections: u32) -> bool {
-        let more = |used| (used < connections).then_some(used + 1);
-        let (set, fetch) = (Ordering::SeqCst, Ordering::SeqCst);
-        self.in_use.fetch_update(set, fetch, more).is_ok()
-    }
-
-    fn queue(&self, host: u64, bounds: Bounds) -> Result<oneshot::Receiver<Slot>, Denied> {
-        if bounds.waiting == 0 {
-            return Err(Denied::Full);
+    fn slot(self: &Arc<Self>, tenant: u64) -> Slot {
+        Slot {
+            slots: Arc::clone(self),
+            tenant,
         }
-        let (slot, turn) = oneshot::channel();
-        let mut queue = self.lock();
-        if self.waiting.load(Ordering::SeqCst) >= bounds.waiting {
-            let left = queue.make_room(host, bounds.waiting);
-            self.waiting.store(queue.length(), Ordering::SeqCst);
-            left?;
-        }
-        let connections = bounds.connections;
-        queue.push(host, Waiting { connections, slot });
-        self.waiting.fetch_add(1, Ordering::SeqCst);
-        Ok(turn)
     }
 
     /// Gives free slots to the requests that wait.
     fn pass_on(self: &Arc<Self>) {
-        while self.waiting.load(Ordering::SeqCst) > 0 {
+        loop {
             let next = {
-                let mut queue = self.lock();
-                let next = queue.next(|connections| self.take(connections));
-                self.waiting.store(queue.length(), Ordering::SeqCst);
+                let mut state = self.lock();
+                let State { used, queue } = &mut *state;
+                let next = queue.next(|tenant, connections| used.take(tenant, connections));
+                self.in_use.store(used.all, Ordering::Relaxed);
                 next
             };
-            let Some(next) = next else { return };
+            let Some((tenant, turn)) = next else { return };
             // Outside of the lock: a request that left gives its slot back here.
-            let _ = next.send(Slot(Arc::clone(self)));
+            let _ = turn.send(self.slot(tenant));
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, Queue> {
-        self.queue.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl Drop for Slot {
     fn drop(&mut self) {
-        self.0.in_use.fetch_sub(1, Ordering::SeqCst);
-        self.0.pass_on();
+        let is_awaited = {
+            let mut state = self.slots.lock();
+            state.used.give_back(self.tenant);
+            self.slots.in_use.store(state.used.all, Ordering::Relaxed);
+            !state.queue.is_empty()
+        };
+        if is_awaited {
+            self.slots.pass_on();
+        }
     }
 }
 
-impl Queue {
-    fn length(&self) -> u32 {
-        let length: usize = self.lines.values().map(VecDeque::len).sum();
-        u32::try_from(length).unwrap_or(u32::MAX)
+impl Used {
+    fn has_room(&self, tenant: u64, connections: u32) -> bool {
+        let used = self.by_tenant.get(&tenant).copied().unwrap_or(0);
+        used < connections.min(MOST.saturating_sub(self.all))
     }
 
-    fn push(&mut self, host: u64, waiting: Waiting) {
-        let line = self.lines.entry(host).or_default();
-        if line.is_empty() {
-            self.turns.push_back(host);
+    fn take(&mut self, tenant: u64, connections: u32) -> bool {
+        let has_room = self.has_room(tenant, connections);
+        if has_room {
+            self.all += 1;
+            *self.by_tenant.entry(tenant).or_default() += 1;
         }
-        line.push_back(waiting);
+        has_room
     }
 
-    /// Removes requests that left. If that makes no room, drops the newest of the
-    /// longest line; a host whose own line is about as long is refused.
-    fn make_room(&mut self, host: u64, bound: u32) -> Result<(), Denied> {
-        for line in self.lines.values_mut() {
-            line.retain(|waiting| !waiting.slot.is_closed());
-        }
-        self.sweep();
-        if self.length() < bound {
-            return Ok(());
-        }
-        let own = self.lines.get(&host).map_or(0, VecDeque::len);
-        let longest = self.lines.values_mut().max_by_key(|line| line.len());
-        let longest = longest.filter(|line| line.len() > own + 1);
-        // Dropping the sender refuses its request.
-        longest
-            .and_then(VecDeque::pop_back)
-            .map(drop)
-            .ok_or(Denied::Full)
-    }
-
-    fn sweep(&mut self) {
-        self.lines.retain(|_, line| !line.is_empty());
-        self.turns.retain(|host| self.lines.contains_key(host));
-    }
-
-    /// Returns the next request that `take` gets a slot for. Its host moves to the
-    /// end of the turns.
-    fn next(&mut self, take: impl Fn(u32) -> bool) -> Option<oneshot::Sender<Slot>> {
-        for line in self.lines.values_mut() {
-            while line.front().is_some_and(|first| first.slot.is_closed()) {
-                line.pop_front();
+    fn give_back(&mut self, tenant: u64) {
+        self.all -= 1;
+        if let Some(used) = self.by_tenant.get_mut(&tenant) {
+            *used -= 1;
+            if *used == 0 {
+                self.by_tenant.remove(&tenant);
             }
         }
-        self.sweep();
-        let gets = |host: &u64| {
-            let first = self.lines.get(host).and_then(VecDeque::front);
-            first.is_some_and(|first| take(first.connections))
-        };
-        let turn = self.turns.iter().position(gets)?;
-        let host = self.turns.remove(turn)?;
-        let line = self.lines.get_mut(&host)?;
-        let first = line.pop_front()?;
-        if line.is_empty() {
-            self.lines.remove(&host);
-        } else {
-            self.turns.push_back(host);
-        }
-        Some(first.slot)
     }
 }
 
@@ -235,8 +211,8 @@ impl Retries {
 
     fn add(&self, more: u64) {
         let left = self.left.load(Ordering::Relaxed);
-        if left < MOST {
-            let left = left.saturating_add(more).min(MOST);
+        if left < MOST_RETRIES {
+            let left = left.saturating_add(more).min(MOST_RETRIES);
             self.left.store(left, Ordering::Relaxed);
         }
     }
@@ -251,7 +227,11 @@ const PER_SECOND: u64 = 3;
 /// Retries at the start: enough until a server that is gone is ejected.
 const FIRST: u64 = 10;
 /// Most that is saved up: 100 retries.
-const MOST: u64 = 100 * RETRY;
+const MOST_RETRIES: u64 = 100 * RETRY;
+
+/// Connections of one server, and requests that wait for one. Twice the bound that a
+/// site may set: a tenant that is alone has all of its own bound.
+const MOST: u32 = 2 << 16;
 
 #[cfg(test)]
 mod tests;

@@ -30,7 +30,7 @@ impl Sending<'_> {
         let protocol = self.protocol;
         let limit = self.upstream.options().timeouts.connect;
         let tls = timeout(limit, self.site().tls(&server.address, protocol)).await;
-        let tls = tls.map_err(|_| Failure::ConnectLate)?;
+        let tls = tls.map_err(|_| Failure::BeginLate)?;
         let tls = tls.map_err(Failure::Settings)?;
         let endpoints = chosen.endpoints().await;
         let endpoints = endpoints.map_err(|why| Failure::Connect(io::Error::other(why)))?;
@@ -74,7 +74,7 @@ impl Sending<'_> {
             if let Found::None(Some(opening)) = found {
                 // Requests that come meanwhile share the new connection.
                 let taken = timeout(limit, opening.acquire_owned()).await;
-                right = Some(taken.map_err(|_| Failure::ConnectLate)?);
+                right = Some(taken.map_err(|_| Failure::BeginLate)?);
                 found = local.upstreams.take(key);
             }
             match found {
@@ -97,7 +97,7 @@ impl Sending<'_> {
             tls,
             http2: key.protocol == Protocol::Http2,
         };
-        let opened = connect::open(&target, limit).await?;
+        let opened = connect::open(&target, limit, || chosen.reached()).await?;
         let lease = match opened {
             Opened::One(one) => {
                 if key.protocol == Protocol::Negotiated {

@@ -93,8 +93,9 @@ impl Sending<'_> {
                 }
                 Err(failure) => (failure, false),
             };
-            if failure.is_of_connecting() {
-                chosen.note(Outcome::Unreachable);
+            let limit = self.upstream.options().timeouts.connect;
+            if let Some(outcome) = failure.of_connecting(limit) {
+                chosen.note(outcome);
             }
             tried.push(chosen.index());
             let has_others = tried.len() < self.upstream.servers.len();

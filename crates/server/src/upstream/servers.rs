@@ -1,36 +1,36 @@
 //! Upstream servers: the state that all sites and workers share of each.
 
 use std::convert::Infallible;
-use std::hash::{BuildHasher, Hash, Hasher};
+use std::hash::BuildHasher as _;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use foldhash::fast::RandomState;
 use quick_cache::sync::Cache;
-use quick_cache::{Equivalent, Lifecycle, OptionsBuilder, UnitWeighter};
+use quick_cache::{Lifecycle, OptionsBuilder, UnitWeighter};
 use sekisho_certs::{HostName, Tenant};
 use tokio::time::Instant;
 
 use super::check::{Checking, Checks, Starting};
 use super::choice::{Choice, rendezvous};
 use super::chosen::{Chosen, Unavailable};
-use super::health::{Failure, Health};
+use super::health::{Failure, Health, Site};
 use super::limits::{Retries, Slots};
 use super::resolve::{Asking, Names, Unresolved};
 use super::transport::Endpoint;
 use crate::log_limiter::LogLimiter;
 use crate::metrics::Metrics;
 use crate::shared::Shared;
-use crate::site::{Address, Upstream, UpstreamOptions, UpstreamTls};
+use crate::site::{Address, Upstream};
 
 /// State of upstream servers: requests in flight, health, connections in use. Shared
-/// by all workers, and by all sites that name a server in the same way.
+/// by all workers, and by all sites that name a server's address in the same way.
 ///
 /// Bounded: servers that have had no request lately are forgotten, but none with a
 /// request in flight.
 pub(crate) struct Servers {
-    servers: Cache<Arc<Identity>, Arc<Server>, UnitWeighter, RandomState, InUse>,
+    servers: Cache<Address, Arc<Server>, UnitWeighter, RandomState, InUse>,
     common: Arc<Common>,
     hasher: RandomState,
     /// Number of the next draw.
@@ -65,24 +65,10 @@ pub(crate) struct Affinity<'a> {
     pub(crate) tenant: &'a Tenant,
 }
 
-/// Server as sites name it. Servers that differ in what TLS expects of them are
-/// different ones: a wrong CA in one tenant's site is no failure of another's server.
-#[derive(Debug, PartialEq, Eq)]
-pub(super) struct Identity {
-    pub(super) address: Address,
-    tls: Option<Arc<UpstreamTls>>,
-}
-
-/// Borrowed [`Identity`], for look-ups.
-#[derive(Clone, Copy, Hash)]
-struct IdentityRef<'a> {
-    address: &'a Address,
-    tls: Option<&'a UpstreamTls>,
-}
-
 /// State of one server.
 pub(super) struct Server {
-    pub(super) identity: Arc<Identity>,
+    /// Address as sites name it.
+    pub(super) address: Address,
     pub(super) common: Arc<Common>,
     /// Relaxed: a choice may see a number from a moment ago.
     pub(super) in_flight: AtomicU32,
@@ -140,8 +126,13 @@ impl Servers {
         by: &Affinity<'_>,
         tried: &[usize],
     ) -> Result<Chosen, Unavailable> {
+        let site = Site {
+            tenant: self.hasher.hash_one(by.tenant),
+            settings: self.settings(upstream),
+        };
         let choice = Choice {
             servers: self,
+            site,
             upstream,
             options: upstream.options(),
             by,
@@ -149,32 +140,21 @@ impl Servers {
             now: self.common.now(),
         };
         let (index, server) = choice.server().ok_or(Unavailable::Tried)?;
-        let tenant = self.hasher.hash_one(by.tenant) | 1;
-        server.health.used_by(tenant, choice.now);
         if tried.is_empty() {
             server.retries.request();
         }
         let host = self.hasher.hash_one(by.host);
-        Ok(Chosen::new(index, server, host, tenant))
+        Ok(Chosen::new(index, server, host, site))
     }
 
     /// Returns the state of a server.
-    pub(super) fn server(&self, address: &Address, options: &UpstreamOptions) -> Arc<Server> {
-        let tls = options.tls.as_ref();
-        let identity = IdentityRef {
-            address,
-            tls: tls.map(|tls| &**tls),
-        };
-        if let Some(server) = self.servers.get(&identity) {
+    pub(super) fn server(&self, address: &Address) -> Arc<Server> {
+        if let Some(server) = self.servers.get(address) {
             return server;
         }
-        let identity = Arc::new(Identity {
-            address: address.clone(),
-            tls: tls.cloned(),
-        });
-        let server = self.servers.get_or_insert_with(&Arc::clone(&identity), || {
+        let server = self.servers.get_or_insert_with(address, || {
             Ok::<_, Infallible>(Arc::new(Server {
-                identity,
+                address: address.clone(),
                 in_flight: AtomicU32::new(0),
                 health: Health::default(),
                 checks: Checks::default(),
@@ -184,6 +164,24 @@ impl Servers {
             }))
         });
         server.unwrap_or_else(|never| match never {})
+    }
+
+    /// Hashes the settings that a failed request may be due to.
+    fn settings(&self, upstream: &Upstream) -> u64 {
+        let Some(options) = &upstream.options else {
+            return upstream.scheme as u64;
+        };
+        let timeouts = &options.timeouts;
+        let tls = options.tls.as_ref().map(|tls| {
+            // Not the whole text of the CAs, for each request.
+            let ca = tls.ca.as_deref().unwrap_or_default().as_bytes();
+            let end = &ca[ca.len().saturating_sub(HASHED)..];
+            (&tls.name, ca.len(), end, &tls.certificate_of)
+        });
+        let waits = (timeouts.connect, timeouts.first_byte);
+        let head = (&options.host, options.proxy_protocol);
+        self.hasher
+            .hash_one((upstream.scheme, options.protocol, head, waits, tls))
     }
 
     pub(super) fn random(&self) -> u64 {
@@ -225,7 +223,7 @@ impl Common {
 impl Server {
     /// Returns the places where the server listens, turned by a hash.
     pub(super) async fn endpoints(&self, by: u64) -> Result<Vec<Endpoint>, Unresolved> {
-        let (host, port) = match &self.identity.address {
+        let (host, port) = match &self.address {
             Address::Unix(path) => return Ok(vec![Endpoint::Unix(Arc::from(&**path))]),
             Address::Tcp { host, port } => (host, *port),
         };
@@ -236,27 +234,47 @@ impl Server {
         Ok(turned(&ips, port, by))
     }
 
-    pub(super) fn succeeded(&self) {
-        if self.health.succeeded()
-            && let Some(others) = self.common.returned.allow()
-        {
-            let server = &self.identity.address;
+    /// Notes that a connection came about.
+    pub(super) fn reached(&self) {
+        let ended = self.health.reached();
+        self.log_return(ended);
+    }
+
+    /// Notes the end of a request, whatever became of it.
+    pub(super) fn ended(&self) {
+        if self.health.is_ejected() {
+            self.health.give_back(self.common.now());
+        }
+    }
+
+    pub(super) fn succeeded(&self, site: Site) {
+        let ended = self.health.succeeded(site);
+        self.log_return(ended);
+    }
+
+    fn log_return(&self, ended: bool) {
+        if ended && let Some(others) = self.common.returned.allow() {
+            let server = &self.address;
             tracing::info!(%server, others, "upstream server answers again");
         }
     }
 
-    pub(super) fn failed(&self, failure: Failure, tenant: u64) {
+    pub(super) fn failed(&self, failure: Failure, site: Site) {
         let (now, metrics) = (self.common.now(), self.common.metrics.upstream());
-        let jitter = rendezvous::mix(now ^ tenant);
+        let jitter = rendezvous::mix(now ^ site.tenant);
         let health = &self.health;
-        let pause = health.failed(failure, tenant, now, jitter, || metrics.ejected());
+        let pause = health.failed(failure, site, now, jitter, || metrics.ejected());
         let Some(pause) = pause else { return };
         metrics.ejections.inc();
         if let Some(others) = self.common.ejected.allow() {
-            let (server, pause_s) = (&self.identity.address, pause.as_secs_f32());
+            let (server, pause_s) = (&self.address, pause.as_secs_f32());
+            let whose = match failure {
+                Failure::Unreachable => "sites",
+                Failure::Own => "one tenant's sites",
+            };
             tracing::warn!(
                 %server, pause_s, others,
-                "upstream server ejected: it failed several times in a row; sites use their \
+                "upstream server ejected: it failed several times in a row; {whose} use their \
                  other servers meanwhile"
             );
         }
@@ -279,31 +297,10 @@ fn turned(ips: &[IpAddr], port: u16, by: u64) -> Vec<Endpoint> {
     turned
 }
 
-impl Identity {
-    fn as_ref(&self) -> IdentityRef<'_> {
-        IdentityRef {
-            address: &self.address,
-            tls: self.tls.as_deref(),
-        }
-    }
-}
-
-impl Hash for Identity {
-    fn hash<H: Hasher>(&self, state: &mut H) {
-        self.as_ref().hash(state);
-    }
-}
-
-impl Equivalent<Arc<Identity>> for IdentityRef<'_> {
-    fn equivalent(&self, key: &Arc<Identity>) -> bool {
-        *self.address == key.address && self.tls == key.tls.as_deref()
-    }
-}
-
-impl Lifecycle<Arc<Identity>, Arc<Server>> for InUse {
+impl Lifecycle<Address, Arc<Server>> for InUse {
     type RequestState = ();
 
-    fn is_pinned(&self, _: &Arc<Identity>, server: &Arc<Server>) -> bool {
+    fn is_pinned(&self, _: &Address, server: &Arc<Server>) -> bool {
         // Each request in flight holds the server.
         Arc::strong_count(server) > 1
     }
@@ -311,6 +308,8 @@ impl Lifecycle<Arc<Identity>, Arc<Server>> for InUse {
 
 /// Some 500 bytes each.
 const SERVERS: usize = 4096;
+/// Bytes at the end of the CAs' text that are hashed.
+const HASHED: usize = 64;
 /// Enough that workers seldom wait for each other.
 const SHARDS: usize = 4;
 

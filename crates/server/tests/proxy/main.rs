@@ -14,6 +14,7 @@ mod http2;
 mod http2_heads;
 mod pooling;
 mod streaming;
+mod tenants;
 mod timeouts;
 mod tls;
 mod upgrades;

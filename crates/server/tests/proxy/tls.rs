@@ -15,14 +15,14 @@ use crate::world::{HOST, OK, Wire, World, field, patiently, status};
 const NAME: &str = "up.example";
 
 /// Upstream that speaks TLS.
-struct Secure {
+pub(crate) struct Secure {
     listener: TcpListener,
     config: Arc<ServerConfig>,
 }
 
 impl Secure {
     /// Listens with this certificate; `clients` signs those of clients.
-    async fn bind(pair: &Pair, clients: Option<&TestCa>, alpn: &[u8]) -> Self {
+    pub(crate) async fn bind(pair: &Pair, clients: Option<&TestCa>, alpn: &[u8]) -> Self {
         let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
         let builder = ServerConfig::builder_with_provider(Arc::clone(&provider))
             .with_safe_default_protocol_versions()
@@ -44,6 +44,29 @@ impl Secure {
             listener: TcpListener::bind(("127.0.0.1", 0)).await.unwrap(),
             config: Arc::new(config),
         }
+    }
+
+    /// Answers all requests with the same bytes.
+    pub(crate) fn answering(self, answer: &'static str) {
+        tokio::spawn(async move {
+            loop {
+                let (socket, _) = self.listener.accept().await.unwrap();
+                let acceptor = TlsAcceptor::from(Arc::clone(&self.config));
+                tokio::spawn(async move {
+                    let Ok(stream) = acceptor.accept(socket).await else {
+                        return;
+                    };
+                    let mut wire = Wire::new(stream);
+                    while wire.next_head().await.is_some() {
+                        wire.send(answer).await;
+                    }
+                });
+            }
+        });
+    }
+
+    pub(crate) fn url(&self) -> String {
+        format!("https://{}", self.listener.local_addr().unwrap())
     }
 
     /// Accepts a connection; None if its handshake fails.
@@ -70,7 +93,7 @@ impl Secure {
 }
 
 /// Returns a text as JSON.
-fn json(text: &str) -> String {
+pub(crate) fn json(text: &str) -> String {
     format!("\"{}\"", text.replace('\n', "\\n"))
 }
 

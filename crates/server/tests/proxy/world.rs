@@ -67,15 +67,37 @@ impl World {
     fn of(
         ca: TestCa,
         clients: Option<Arc<ClientCa>>,
-        mut setup: Setup,
+        setup: Setup,
         sites: &[(&str, &str)],
     ) -> Self {
-        let names: Vec<&str> = sites.iter().map(|(name, _)| *name).collect();
+        let sites: Vec<_> = sites
+            .iter()
+            .map(|(name, site)| (*name, "acme", *site))
+            .collect();
+        Self::of_tenants(ca, clients, setup, &sites)
+    }
+
+    /// Starts a server with one worker, and hosts of these tenants with these sites.
+    pub(crate) fn shared(ca: TestCa, sites: &[(&str, &str, &str)]) -> Self {
+        let limits = Limits {
+            workers: 1,
+            ..LIMITS
+        };
+        Self::of_tenants(ca, None, Setup::limits(limits), sites)
+    }
+
+    fn of_tenants(
+        ca: TestCa,
+        clients: Option<Arc<ClientCa>>,
+        mut setup: Setup,
+        sites: &[(&str, &str, &str)],
+    ) -> Self {
+        let names: Vec<&str> = sites.iter().map(|(name, ..)| *name).collect();
         let pair = ca.issue(&names, Key::P256);
-        let records = sites.iter().map(|(name, site)| {
+        let records = sites.iter().map(|(name, tenant, site)| {
             let mut found = host(name, &[(&pair, Key::P256)]);
             found.record.tls.client_ca.clone_from(&clients);
-            found.record.tenant = Tenant::parse("acme").unwrap();
+            found.record.tenant = Tenant::parse(tenant).unwrap();
             found.record.site = Some(Site {
                 format: 2,
                 json: (*site).into(),
@@ -89,9 +111,24 @@ impl World {
 
     /// Connects over HTTP/1.1.
     pub(crate) async fn connect(&self) -> Wire<TlsStream<TcpStream>> {
+        self.connect_to(HOST).await
+    }
+
+    /// Connects to a host over HTTP/1.1.
+    pub(crate) async fn connect_to(&self, host: &str) -> Wire<TlsStream<TcpStream>> {
         let config = client::config(&self.ca);
-        let stream = client::connect(self.running.address, HOST, config).await;
+        let stream = client::connect(self.running.address, host, config).await;
         Wire::new(stream.unwrap())
+    }
+
+    /// Sends one request to a host, and returns the status and body of its answer.
+    pub(crate) async fn get(&self, host: &str) -> (u16, String) {
+        let mut client = self.connect_to(host).await;
+        client
+            .send(format!("GET / HTTP/1.1\r\nHost: {host}\r\n\r\n"))
+            .await;
+        let (head, body) = client.answer().await;
+        (status(&head), body)
     }
 
     /// Connects for frames of HTTP/2.

@@ -28,7 +28,7 @@ pub(super) async fn probe(shared: &Shared, server: &Server, asks: &Asks) -> Resu
 }
 
 async fn status(shared: &Shared, server: &Server, asks: &Asks) -> Result<u16, Failure> {
-    let (address, options) = (&server.identity.address, asks.upstream.options());
+    let (address, options) = (&server.address, asks.upstream.options());
     let site = Site {
         shared,
         upstream: &asks.upstream,
@@ -50,7 +50,7 @@ async fn status(shared: &Shared, server: &Server, asks: &Asks) -> Result<u16, Fa
         http2: options.protocol == Protocol::Http2,
     };
     let (mut head, body) = request(asks, address)?.into_parts();
-    let opened = connect::open(&target, options.timeouts.connect).await?;
+    let opened = connect::open(&target, options.timeouts.connect, || ()).await?;
     let answered = match opened {
         Opened::One(mut one) => {
             let request = Request::from_parts(head, body);

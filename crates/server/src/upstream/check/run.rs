@@ -71,7 +71,7 @@ impl Started {
                 common.metrics.upstream().checks_failed.inc();
             }
             if check.note(probed.is_ok()) {
-                common.check_turned(&server.identity.address, probed.err());
+                common.check_turned(&server.address, probed.err());
             }
             sleep_until(begun + asks.interval).await;
             if server.checks.remove_unused(&check, common.now()) {

@@ -54,7 +54,7 @@ impl Fixture {
 
     fn running(&self, upstream: &Arc<Upstream>) -> usize {
         let address = &upstream.servers[0].address;
-        let server = self.servers.server(address, upstream.options());
+        let server = self.servers.server(address);
         server.common.checks.running.load(Ordering::SeqCst)
     }
 }

@@ -6,8 +6,14 @@ use tokio::time::advance;
 
 use super::*;
 
-const A: u64 = 1;
-const B: u64 = 2;
+const ACME: u64 = 7;
+const OTHER: u64 = 8;
+const A: Asker = asker(ACME, 1);
+const B: Asker = asker(ACME, 2);
+
+const fn asker(tenant: u64, host: u64) -> Asker {
+    Asker { tenant, host }
+}
 
 fn bounds(connections: u32, waiting: u32) -> Bounds {
     Bounds {
@@ -30,13 +36,13 @@ fn taken(slots: &Arc<Slots>, connections: u32) -> Slot {
 /// Begins to wait for a slot of this many.
 async fn waits(
     slots: &Arc<Slots>,
-    host: u64,
+    asker: Asker,
     connections: u32,
     waiting: u32,
 ) -> JoinHandle<Result<Slot, Denied>> {
     let slots = Arc::clone(slots);
     let waits = tokio::spawn(async move {
-        Slots::enter(&slots, host, bounds(connections, waiting), later()).await
+        Slots::enter(&slots, asker, bounds(connections, waiting), later()).await
     });
     tokio::task::yield_now().await;
     waits
@@ -54,9 +60,9 @@ async fn a_returned_slot_goes_to_the_one_that_waits() {
     assert!(!second.is_finished());
     drop(first);
     let second = second.await.unwrap().unwrap();
-    assert!(!slots.has_room(1));
+    assert!(!slots.has_room(ACME, 1));
     drop(second);
-    assert!(slots.has_room(1));
+    assert!(slots.has_room(ACME, 1));
 }
 
 #[tokio::test(start_paused = true)]
@@ -125,6 +131,45 @@ async fn a_slot_is_not_lost_with_a_request_that_left() {
     drop(taken(&slots, 1));
 }
 
+#[tokio::test(start_paused = true)]
+async fn a_tenant_with_a_high_bound_leaves_another_its_own() {
+    let slots = Arc::new(Slots::default());
+    let _many: Vec<_> = (0..100).map(|_| taken(&slots, 65_536)).collect();
+    let _crowd: Vec<_> = {
+        let mut crowd = Vec::new();
+        for host in 0..50 {
+            crowd.push(waits(&slots, asker(ACME, host), 1, 65_536).await);
+        }
+        crowd
+    };
+    assert!(slots.has_room(OTHER, 1));
+    let entered = Slots::enter(&slots, asker(OTHER, 1), bounds(1, 1), later()).now_or_never();
+    let held = entered.expect("no wait").expect("a slot");
+    assert!(!slots.has_room(OTHER, 1));
+    let waiting = waits(&slots, asker(OTHER, 1), 1, 1).await;
+    assert!(!waiting.is_finished());
+    drop(held);
+    drop(waiting.await.unwrap().unwrap());
+}
+
+#[test]
+fn tenants_share_the_bound_of_a_server() {
+    let mut used = Used::default();
+    let takes = |used: &mut Used, tenant| {
+        (0..MOST)
+            .take_while(|_| used.take(tenant, u32::MAX))
+            .count()
+    };
+    let most = usize::try_from(MOST).unwrap();
+    assert_eq!(takes(&mut used, ACME), most / 2);
+    assert_eq!(takes(&mut used, OTHER), most / 4);
+    assert_eq!(takes(&mut used, ACME), 0);
+    for tenant in 100..10_000 {
+        used.take(tenant, 1);
+    }
+    assert!(used.all < MOST);
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn no_slot_is_lost_or_made_between_threads() {
     const CONNECTIONS: u32 = 3;
@@ -136,7 +181,9 @@ async fn no_slot_is_lost_or_made_between_threads() {
             tokio::spawn(async move {
                 for _ in 0..500 {
                     let bounds = bounds(CONNECTIONS, 64);
-                    let slot = Slots::enter(&slots, host, bounds, later()).await.unwrap();
+                    let slot = Slots::enter(&slots, asker(host % 3, host), bounds, later())
+                        .await
+                        .unwrap();
                     most.fetch_max(slots.in_use.load(Ordering::SeqCst), Ordering::SeqCst);
                     tokio::task::yield_now().await;
                     drop(slot);
@@ -147,9 +194,12 @@ async fn no_slot_is_lost_or_made_between_threads() {
     for task in tasks {
         task.await.unwrap();
     }
-    assert!(most.load(Ordering::SeqCst) <= CONNECTIONS);
+    // Three tenants, each with its bound.
+    assert!(most.load(Ordering::SeqCst) <= 3 * CONNECTIONS);
     assert_eq!(slots.in_use.load(Ordering::SeqCst), 0);
-    assert_eq!(slots.waiting.load(Ordering::SeqCst), 0);
+    let state = slots.lock();
+    assert!(state.queue.is_empty());
+    assert!(state.used.by_tenant.is_empty());
 }
 
 fn takes(retries: &Retries, now: u64) -> usize {

@@ -9,7 +9,7 @@ use super::super::chosen::Outcome;
 use super::super::resolve::Unresolved;
 use super::super::transport::Endpoint;
 use super::*;
-use crate::site::{Balance, Scheme, UpstreamServer};
+use crate::site::{Balance, Scheme, UpstreamOptions, UpstreamServer, UpstreamTls};
 
 const OK: Outcome = Outcome::Answered(StatusCode::OK);
 
@@ -53,11 +53,15 @@ impl Fixture {
 
     /// Lets requests to one server fail until it is ejected.
     fn eject(&self, upstream: &Arc<Upstream>, index: usize) {
+        self.eject_by(upstream, index, Outcome::Unreachable);
+    }
+
+    fn eject_by(&self, upstream: &Arc<Upstream>, index: usize, outcome: Outcome) {
         let others: Vec<_> = (0..upstream.servers.len())
             .filter(|other| *other != index)
             .collect();
         for _ in 0..5 {
-            self.choose(upstream, &others).note(Outcome::Unreachable);
+            self.choose(upstream, &others).note(outcome);
         }
     }
 
@@ -132,7 +136,7 @@ async fn sites_share_what_is_known_of_a_server() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn tls_that_differs_makes_another_server() {
+async fn tls_that_fails_ejects_for_equal_tls_alone() {
     let fixture = Fixture::new();
     let tls = |name: &str| UpstreamOptions {
         tls: Some(Arc::new(UpstreamTls {
@@ -142,7 +146,11 @@ async fn tls_that_differs_makes_another_server() {
         ..plain()
     };
     let addresses = ["10.0.0.1:443", "10.0.0.2:443"];
-    fixture.eject(&upstream(&addresses, tls("wrong.example")), 0);
+    fixture.eject_by(
+        &upstream(&addresses, tls("wrong.example")),
+        0,
+        Outcome::Unusable,
+    );
     let right = upstream(&addresses, tls("right.example"));
     assert_eq!(fixture.chosen_of(&right, 100).len(), 2);
     let same = upstream(&addresses, tls("wrong.example"));
