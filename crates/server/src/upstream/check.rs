@@ -6,9 +6,11 @@
 mod probe;
 mod run;
 
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use foldhash::quality::RandomState;
 use sekisho_certs::{HostName, Tenant};
 use tokio::sync::mpsc;
 
@@ -24,7 +26,7 @@ pub(super) struct Checks(Mutex<Vec<Arc<Check>>>);
 
 /// Source of the checks of a process.
 pub(super) struct Starting {
-    running: Arc<AtomicUsize>,
+    running: Arc<Mutex<Running>>,
     started: mpsc::Sender<Started>,
     over: LogLimiter,
 }
@@ -55,8 +57,18 @@ struct Started {
     place: Place,
 }
 
+/// Checks that run, by tenant.
+#[derive(Debug, Default)]
+struct Running {
+    all: usize,
+    by_tenant: HashMap<Tenant, usize, RandomState>,
+}
+
 /// Place of a check among those of the process.
-struct Place(Arc<AtomicUsize>);
+struct Place {
+    running: Arc<Mutex<Running>>,
+    tenant: Tenant,
+}
 
 impl Starting {
     pub(super) fn new() -> (Self, Checking) {
@@ -69,28 +81,54 @@ impl Starting {
         (starting, Checking::new(receiver))
     }
 
-    fn place(&self, server: &Server) -> Option<Place> {
-        let more = |running| (running < MOST).then_some(running + 1);
-        let relaxed = Ordering::Relaxed;
-        let running = self.running.fetch_update(relaxed, relaxed, more);
-        if running.is_err()
-            && let Some(others) = self.over.allow()
-        {
-            let server = &server.address;
+    fn place(&self, server: &Server, tenant: &Tenant) -> Option<Place> {
+        if lock(&self.running).take(tenant) {
+            return Some(Place {
+                running: Arc::clone(&self.running),
+                tenant: tenant.clone(),
+            });
+        }
+        if let Some(others) = self.over.allow() {
+            let (server, tenant) = (&server.address, tenant.as_str());
             tracing::warn!(
-                %server, others,
-                "upstream server not checked: {MOST} checks run already; its failed requests count \
-                 all the same"
+                %server, tenant, others,
+                "upstream server not checked: {MOST} checks run already, or its tenant has its \
+                 share of them; its failed requests count all the same"
             );
         }
-        running.ok().map(|_| Place(Arc::clone(&self.running)))
+        None
+    }
+}
+
+impl Running {
+    /// Counts one more check of a tenant. A tenant has fewer than are left: it takes
+    /// none that another may need.
+    fn take(&mut self, tenant: &Tenant) -> bool {
+        let own = self.by_tenant.get(tenant).copied().unwrap_or(0);
+        let has_room = own < MOST.saturating_sub(self.all);
+        if has_room {
+            self.all += 1;
+            self.by_tenant.insert(tenant.clone(), own + 1);
+        }
+        has_room
     }
 }
 
 impl Drop for Place {
     fn drop(&mut self) {
-        self.0.fetch_sub(1, Ordering::Relaxed);
+        let mut running = lock(&self.running);
+        running.all -= 1;
+        if let Some(own) = running.by_tenant.get_mut(&self.tenant) {
+            *own -= 1;
+            if *own == 0 {
+                running.by_tenant.remove(&self.tenant);
+            }
+        }
     }
+}
+
+fn lock(running: &Mutex<Running>) -> MutexGuard<'_, Running> {
+    running.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl Checks {
@@ -112,7 +150,7 @@ impl Checks {
             return running.is_down.load(Ordering::Relaxed);
         }
         let starting = &server.common.checks;
-        if let Some(place) = starting.place(server) {
+        if let Some(place) = starting.place(server, by.tenant) {
             let check = Arc::new(Check {
                 asks: Asks {
                     check: check.clone(),
@@ -188,7 +226,8 @@ impl Check {
     }
 }
 
-/// Checks of one process; each takes a task and a connection at times.
+/// Checks of one process; each takes a task and a connection at times. A tenant that
+/// is alone has half of them.
 const MOST: usize = 256;
 const IN_A_ROW: u32 = 2;
 /// Milliseconds without requests after which a check ends.

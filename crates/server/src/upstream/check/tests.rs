@@ -1,3 +1,4 @@
+use std::sync::atomic::AtomicUsize;
 use std::time::Duration;
 
 use tokio::time::{Instant, sleep};
@@ -39,11 +40,15 @@ impl Fixture {
 
     /// Sends a request; returns the index of its server.
     fn request(&self, upstream: &Arc<Upstream>) -> usize {
+        self.request_of(&self.tenant, upstream)
+    }
+
+    fn request_of(&self, tenant: &Tenant, upstream: &Arc<Upstream>) -> usize {
         let by = Affinity {
             client: [192, 0, 2, 1].into(),
             cookie: None,
             host: &self.host,
-            tenant: &self.tenant,
+            tenant,
         };
         self.servers.choose(upstream, &by, &[]).unwrap().index()
     }
@@ -55,7 +60,7 @@ impl Fixture {
     fn running(&self, upstream: &Arc<Upstream>) -> usize {
         let address = &upstream.servers[0].address;
         let server = self.servers.server(address);
-        server.common.checks.running.load(Ordering::SeqCst)
+        lock(&server.common.checks.running).all
     }
 }
 
@@ -146,14 +151,31 @@ async fn two_failures_take_a_server_out_and_one_success_brings_it_back() {
     assert_eq!(all(&fixture), [0, 1]);
 }
 
+/// Asks `count` servers, each with a check of its own.
+fn ask_many(fixture: &Fixture, tenant: &Tenant, net: u8, count: usize) {
+    for n in 0..count {
+        let host = format!("10.{net}.{}.{}", n / 256, n % 256);
+        fixture.request_of(tenant, &upstream(&[host], "/"));
+    }
+}
+
 #[tokio::test(start_paused = true)]
-async fn checks_are_bounded() {
+async fn checks_are_bounded_and_no_tenant_takes_all() {
     let fixture = Fixture::new();
-    for n in 0..MOST + 10 {
-        fixture.request(&upstream(&[format!("10.1.{}.{}", n / 256, n % 256)], "/"));
+    ask_many(&fixture, &fixture.tenant, 1, MOST + 10);
+    pass(0).await;
+    assert_eq!(fixture.sent(), MOST / 2);
+    let other = Tenant::parse("other").unwrap();
+    ask_many(&fixture, &other, 2, MOST);
+    pass(0).await;
+    assert_eq!(fixture.sent(), MOST / 4);
+    for n in 3..100 {
+        let tenant = Tenant::parse(&format!("tenant-{n}")).unwrap();
+        ask_many(&fixture, &tenant, n, 4);
     }
     pass(0).await;
-    assert_eq!(fixture.sent(), MOST);
+    let rest = fixture.sent();
+    assert!((1..=MOST / 4).contains(&rest), "{rest}");
     pass(120).await;
     fixture.sent();
     fixture.request(&one("/"));
