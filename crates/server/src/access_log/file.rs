@@ -1,4 +1,4 @@
-//! Target of the lines: each line is one write.
+//! Target of the lines: no write begins or ends within a line.
 
 use std::fs;
 use std::io::{self, Write};
@@ -49,29 +49,31 @@ impl File {
         Ok(())
     }
 
-    /// Writes a line, which ends with a line break. Behind half a line, of which
-    /// a full disk took no more, it begins a new one.
-    ///
-    /// # Errors
-    /// The system's; the line is then lost, or its rest.
-    pub(super) fn write(&mut self, line: &[u8]) -> io::Result<()> {
-        if self.torn {
-            self.open.write_all(b"\n")?;
-            self.torn = false;
-        }
-        let mut rest = line;
-        while !rest.is_empty() {
-            match self.open.write(rest) {
-                Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
-                Ok(written) => {
-                    rest = &rest[written..];
-                    self.torn = !rest.is_empty();
-                }
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                Err(error) => return Err(error),
+    /// Writes lines, of which each ends with a line break. Behind half a line, of
+    /// which a full disk took no more, they begin a new one. Returns how many bytes
+    /// were written, and the system's error if those are not all.
+    pub(super) fn write(&mut self, lines: &[u8]) -> (usize, io::Result<()>) {
+        let mut written = 0;
+        let mut write = || {
+            if self.torn && !lines.is_empty() {
+                self.open.write_all(b"\n")?;
+                self.torn = false;
             }
-        }
-        Ok(())
+            while written < lines.len() {
+                match self.open.write(&lines[written..]) {
+                    Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
+                    Ok(more) => {
+                        written += more;
+                        self.torn = lines[written - 1] != b'\n';
+                    }
+                    Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                    Err(error) => return Err(error),
+                }
+            }
+            Ok(())
+        };
+        let result = write();
+        (written, result)
     }
 }
 

@@ -91,9 +91,45 @@ impl Queue {
     }
 }
 
-/// Writes what the queue has until its sender is gone.
+/// Writes what the queue has until its sender is gone. Lines are collected for a
+/// while: a wake-up and a write for each cost as much CPU time as its request.
 fn write(mut file: File, received: &Receiver<Message>, state: &State) {
-    while let Ok(message) = received.recv() {
+    let mut batch = Batch::default();
+    while let Ok(first) = received.recv() {
+        let mut next = Some(first);
+        while let Some(message) = next.take() {
+            batch.add(message);
+            if batch.is_full() {
+                batch.write(&mut file, state);
+            }
+            next = received.try_recv().ok();
+        }
+        batch.write(&mut file, state);
+        thread::sleep(PAUSE);
+    }
+}
+
+/// Lines that are written together, and who waits for that.
+#[derive(Debug, Default)]
+struct Batch {
+    lines: Vec<u8>,
+    flushes: Vec<SyncSender<()>>,
+}
+
+impl Batch {
+    fn add(&mut self, message: Message) {
+        match message {
+            Message::Line(line) => self.lines.extend_from_slice(&line),
+            Message::Wake => {}
+            Message::Flush(written) => self.flushes.push(written),
+        }
+    }
+
+    fn is_full(&self) -> bool {
+        self.lines.len() >= BATCH
+    }
+
+    fn write(&mut self, file: &mut File, state: &State) {
         if state.reopen.swap(false, Ordering::AcqRel) {
             match file.reopen() {
                 Ok(()) => tracing::info!("access log opened again"),
@@ -103,24 +139,30 @@ fn write(mut file: File, received: &Receiver<Message>, state: &State) {
                 ),
             }
         }
-        match message {
-            Message::Line(line) => {
-                if let Err(error) = file.write(&line) {
-                    state.dropped.inc();
-                    if let Some(others) = state.failed.allow() {
-                        tracing::error!(%error, others, "a line of the access log can't be written");
-                    }
-                }
-                state.bytes.fetch_sub(line.len(), Ordering::Relaxed);
+        let (written, result) = file.write(&self.lines);
+        if let Err(error) = result {
+            let lost = self.lines[written..].iter().filter(|byte| **byte == b'\n');
+            state.dropped.inc_by(lost.count() as u64);
+            if let Some(others) = state.failed.allow() {
+                tracing::error!(%error, others, "lines of the access log can't be written");
             }
-            Message::Wake => {}
-            Message::Flush(written) => drop(written.try_send(())),
+        }
+        state.bytes.fetch_sub(self.lines.len(), Ordering::Relaxed);
+        self.lines.clear();
+        for written in self.flushes.drain(..) {
+            let _ = written.try_send(());
         }
     }
 }
 
 /// Lines in the queue: a fifth of a second at 20,000 requests per second.
 const MAX_LINES: usize = 4096;
+/// How long lines are collected: the queue has room for those of 10 ms at 400,000
+/// requests per second.
+const PAUSE: Duration = Duration::from_millis(10);
+/// Bytes that are written at once, and the rest of the last line. Those of a pipe
+/// stay together up to 4 KiB.
+const BATCH: usize = 3584;
 /// Bytes in the queue. Most lines have 500.
 const MAX_BYTES: usize = 4 << 20;
 /// Longest flush; a drain may end this much later.

@@ -189,8 +189,35 @@ fn behind_half_a_line_begins_a_new_one() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("access.log");
     let mut file = File::open(&Target::File(path.clone())).unwrap();
-    file.write(b"one\n").unwrap();
+    file.write(b"one\n").1.unwrap();
     file.tear();
-    file.write(b"two\n").unwrap();
-    assert_eq!(fs::read_to_string(&path).unwrap(), "one\n\ntwo\n");
+    let (written, result) = file.write(b"two\nthree\n");
+    assert!(written == 10 && result.is_ok());
+    let text = fs::read_to_string(&path).unwrap();
+    assert_eq!(text, "one\n\ntwo\nthree\n");
+}
+
+#[test]
+fn each_line_that_a_full_disk_takes_not_is_counted() {
+    let target = Target::File("/dev/full".into());
+    let format = Format::Json;
+    let log = AccessLog::start(&Settings { target, format }).unwrap();
+    for _ in 0..30 {
+        leave(&log);
+    }
+    log.flush();
+    assert_eq!(log.queue.dropped().get(), 30);
+}
+
+#[test]
+fn lines_of_many_requests_are_all_written_whole() {
+    let folder = tempfile::tempdir().unwrap();
+    let (log, path) = start(&folder, Format::Json);
+    for _ in 0..1000 {
+        answer(&log);
+    }
+    let text = read(&log, &path);
+    assert_eq!(text.lines().count(), 1000);
+    let is_whole = |line: &str| serde_json::from_str::<Value>(line).is_ok();
+    assert!(text.lines().all(is_whole));
 }
