@@ -116,7 +116,9 @@ pub(super) enum Chosen {
 
 impl Chosen {
     fn document(json: &str) -> Result<Self> {
-        Ok(Self::Document(SiteDocument::parse(json).map_err(usage)?))
+        Ok(Self::Document(
+            SiteDocument::parse(json).map_err(|error| usage(&error))?,
+        ))
     }
 
     /// Checks what the servers of this configuration allow, before a store is
@@ -127,7 +129,9 @@ impl Chosen {
         };
         // The record's own tenant is not known before the store is opened.
         let any = Tenant::parse("tenant").map_err(Usage)?;
-        let site = document.site(tenant.unwrap_or(&any)).map_err(usage)?;
+        let site = document
+            .site(tenant.unwrap_or(&any))
+            .map_err(|error| usage(&error))?;
         let addresses = Arc::new(config.own_addresses());
         let guard = Guard::new(config.allowed.clone(), config.own_files());
         let Some(refused) = site.refused(&guard.with_addresses(addresses)) else {
@@ -153,12 +157,12 @@ impl Chosen {
                 };
                 if site::Site::parse(site, before).is_ok() {
                     let site = site::Site::parse(site, &record.tenant);
-                    site.map_err(usage)?;
+                    site.map_err(|error| usage(&error))?;
                 }
             }
             Self::Default => record.site = None,
             Self::Document(chosen) => {
-                chosen.site(&record.tenant).map_err(usage)?;
+                chosen.site(&record.tenant).map_err(|error| usage(&error))?;
                 // Without the spaces of the file.
                 let json = document(chosen.stored()).to_string().into();
                 let format = chosen.stored().format;
@@ -169,7 +173,7 @@ impl Chosen {
     }
 }
 
-fn usage(error: SiteError) -> Usage {
+fn usage(error: &SiteError) -> Usage {
     Usage(error.to_string())
 }
 
