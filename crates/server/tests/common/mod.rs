@@ -4,6 +4,7 @@
 pub mod challenges;
 pub mod metrics;
 pub mod store;
+pub mod upstream;
 
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr};

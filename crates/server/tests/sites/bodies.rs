@@ -3,10 +3,9 @@
 use bytes::Bytes;
 use http::Method;
 use http_body_util::{BodyExt, Full};
-use tokio::io::AsyncWriteExt;
 
 use crate::common::metrics::figure;
-use crate::upstream::{OK, Upstream, head, rest};
+use crate::common::upstream::{OK, Upstream};
 use crate::world::{Answer, BOTH, HOST, Upload, World, channel};
 
 fn site(upstream: &Upstream) -> String {
@@ -44,15 +43,11 @@ async fn a_body_of_the_limit_passes() {
         let mut client = world.connect(version, HOST).await;
         let answering = async {
             let mut socket = upstream.accept().await;
-            head(&mut socket).await.unwrap();
-            let mut body = vec![0; 1024];
-            tokio::io::AsyncReadExt::read_exact(&mut socket, &mut body)
-                .await
-                .unwrap();
+            socket.head().await;
+            socket.exact(1024).await;
             socket
-                .write_all(OK.replace("OK", "OK\r\nConnection: close").as_bytes())
-                .await
-                .unwrap();
+                .send(OK.replace("OK", "OK\r\nConnection: close"))
+                .await;
         };
         let asking = client.begin(Method::POST, "/", &[], full(1024));
         let (answer, ()) = tokio::join!(asking, answering);
@@ -70,11 +65,11 @@ async fn a_stream_that_grows_too_long_aborts_the_upstreams_request() {
         let receiving = async {
             sender.send(Bytes::from(vec![b'x'; 500])).await.unwrap();
             let mut socket = upstream.accept().await;
-            head(&mut socket).await.unwrap();
+            socket.head().await;
             for _ in 0..2 {
                 sender.send(Bytes::from(vec![b'x'; 500])).await.unwrap();
             }
-            rest(&mut socket).await
+            socket.rest().await
         };
         let asking = client.begin(Method::POST, "/", &[], body);
         let (answer, sent) = tokio::join!(asking, receiving);
@@ -95,11 +90,10 @@ async fn behind_the_head_of_an_answer_a_long_body_ends_both() {
         sender.send(Bytes::from(vec![b'x'; 500])).await.unwrap();
         let answering = async {
             let mut socket = upstream.accept().await;
-            head(&mut socket).await.unwrap();
+            socket.head().await;
             socket
-                .write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nbegin")
-                .await
-                .unwrap();
+                .send("HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nbegin")
+                .await;
             socket
         };
         let asking = client.begin(Method::POST, "/", &[], body);
@@ -111,6 +105,6 @@ async fn behind_the_head_of_an_answer_a_long_body_ends_both() {
         }
         let ended = Answer::of(answer).await;
         assert!(ended.is_err(), "{version:?}: {ended:?}");
-        rest(&mut socket).await;
+        socket.rest().await;
     }
 }

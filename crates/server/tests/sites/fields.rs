@@ -2,7 +2,7 @@
 
 use http::Method;
 
-use crate::upstream::Upstream;
+use crate::common::upstream::Upstream;
 use crate::world::{BOTH, HOST, World};
 
 #[tokio::test]

@@ -13,5 +13,4 @@ mod files;
 mod overload;
 mod pages;
 mod paths;
-mod upstream;
 mod world;

@@ -4,10 +4,9 @@ use std::num::NonZeroUsize;
 
 use crate::common::LIMITS;
 use crate::common::metrics::figure;
-use crate::upstream::{Upstream, head};
+use crate::common::upstream::Upstream;
 use crate::world::{BOTH, HOST, OTHER, World, patiently};
 use sekisho_server::Limits;
-use tokio::io::AsyncWriteExt;
 
 #[tokio::test]
 async fn the_host_whose_upstream_hangs_is_refused() {
@@ -26,7 +25,7 @@ async fn the_host_whose_upstream_hangs_is_refused() {
             let mut client = world.connect(version, HOST).await;
             waiting.push(tokio::spawn(async move { client.get("/").await.status }));
             let mut socket = upstream.accept().await;
-            head(&mut socket).await.unwrap();
+            socket.head().await;
             sockets.push(socket);
         }
         let answer = world.get(version, "/").await;
@@ -43,7 +42,7 @@ async fn the_host_whose_upstream_hangs_is_refused() {
         waiting.pop().unwrap().abort();
         sockets.pop();
         let answer = "HTTP/1.1 200 OK\r\nContent-Length: 0\r\nConnection: close\r\n\r\n";
-        sockets[0].write_all(answer.as_bytes()).await.unwrap();
+        sockets[0].send(answer).await;
         assert_eq!(waiting.pop().unwrap().await.unwrap(), 200);
         let gone = async {
             while figure(&world.running, gauge).await > 0 {

@@ -1,6 +1,6 @@
 //! Tests prefixes that a rule strips and adds, and `{tenant}`.
 
-use crate::upstream::{OK, Upstream};
+use crate::common::upstream::{OK, Upstream};
 use crate::world::{BOTH, HOST, World};
 
 #[tokio::test]

@@ -17,16 +17,13 @@ use sekisho_server::Limits;
 use sekisho_testkit::{Key, TestCa, client};
 use tempfile::TempDir;
 use tokio::sync::mpsc;
-use tokio::time::timeout;
 
+pub(crate) use crate::common::upstream::patiently;
 use crate::common::{LIMITS, Running, Scripted, Setup, host, start};
 
 pub(crate) const HOST: &str = "a.example";
 pub(crate) const OTHER: &str = "b.example";
 pub(crate) const BOTH: [Version; 2] = [Version::HTTP_11, Version::HTTP_2];
-
-/// Longest wait of a test for anything.
-const PATIENCE: Duration = Duration::from_secs(20);
 
 /// Running server with a folder of files.
 pub(crate) struct World {
@@ -202,9 +199,4 @@ pub(crate) fn channel() -> (mpsc::Sender<Bytes>, Upload) {
         Some((Ok(Frame::data(piece)), pieces))
     });
     (sender, StreamBody::new(frames).boxed())
-}
-
-/// Waits for `future`, within limits.
-pub(crate) async fn patiently<F: Future>(future: F) -> F::Output {
-    timeout(PATIENCE, future).await.expect("in time")
 }
