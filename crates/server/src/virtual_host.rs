@@ -1,6 +1,7 @@
 //! Virtual hosts: what a handshake and its requests need of a host record.
-//! Built by each read of the record, before the read is compared with the changes
-//! since it began: a read that a change overtook is thrown away.
+//!
+//! Each read of a record builds one, before the changes since its beginning are looked
+//! at. A read that a change overtook is thrown away with its virtual host.
 
 mod bases;
 mod short_chains;
@@ -44,9 +45,9 @@ impl VirtualHost {
         &self.config
     }
 
-    /// Tells whether a client with this chain, leaf first, may resume a session at
-    /// that time, seconds since the Unix epoch: rustls takes the chain from the
-    /// ticket as it is, and it may have expired since. Without a client CA, any may.
+    /// Returns whether a client with this chain, leaf first, may resume a session at
+    /// `now`, seconds since the Unix epoch. Any client may if the host has no client CA.
+    /// rustls takes the chain from the ticket unchecked: a certificate may have expired.
     pub(crate) fn accepts(&self, chain: Option<&[CertificateDer<'_>]>, now: i64) -> bool {
         let base = self.with_client_ca.as_ref();
         base.is_none_or(|base| base.accepts(chain.unwrap_or_default(), now))

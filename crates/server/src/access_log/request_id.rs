@@ -17,7 +17,8 @@ pub(super) fn of(fields: &HeaderMap, trusted: bool) -> HeaderValue {
     random()
 }
 
-/// Tells visible ASCII without the characters that end a text in a log.
+/// Returns whether an id is visible ASCII without the characters that end a text in a
+/// log.
 fn is_readable(id: &[u8]) -> bool {
     let is_plain = |byte: &u8| byte.is_ascii_graphic() && !b"\"'\\".contains(byte);
     (1..=LONGEST).contains(&id.len()) && id.iter().all(is_plain)

@@ -63,7 +63,7 @@ impl Bases {
         if let Some(base) = known {
             return Ok(base);
         }
-        // Built without the lock. Of two that are built at once the first stays.
+        // The lock is not held while a base is built. The first of two stays.
         let fresh = Arc::new(WithClientCa::new(key, ca, &self.with_client_ca)?);
         let mut bases = lock(&self.with_client_ca);
         let first = bases.get(&key).and_then(Weak::upgrade);
@@ -113,14 +113,14 @@ impl WithClientCa {
         })
     }
 
-    /// Returns the bytes of memory that it takes, as the allocator counts. Each host
-    /// is charged with the whole: which of them leaves the cache last is not known.
+    /// Returns the bytes of memory that the base takes, as the allocator counts. Each
+    /// host is charged with all of them: which host leaves the cache last is not known.
     pub(super) fn weight(&self) -> usize {
         PER_BASE + self.anchors
     }
 
-    /// Tells whether a client with this chain, leaf first, would be accepted at
-    /// that time, seconds since the Unix epoch.
+    /// Returns whether the client CA verifies this chain, leaf first, at `now`, seconds
+    /// since the Unix epoch.
     pub(crate) fn accepts(&self, chain: &[CertificateDer<'_>], now: i64) -> bool {
         let Some((leaf, issuers)) = chain.split_first() else {
             return false;
