@@ -28,7 +28,7 @@ pub use guard::{Guard, OwnFiles, Refusal, Refusals};
 #[cfg(fuzzing)]
 pub use path::site_path;
 pub(crate) use root::Root;
-pub(crate) use weight::shared;
+pub(crate) use weight::arc_bytes;
 #[cfg(test)]
 pub(crate) use {
     fields::FieldOps,

@@ -78,7 +78,7 @@ impl Template {
 
     /// Returns the bytes on the heap.
     pub(crate) fn weight(&self) -> usize {
-        crate::site::shared(self.text.len())
+        crate::site::arc_bytes(self.text.len())
     }
 }
 

@@ -56,7 +56,7 @@ fn shared_options(raw: &RawOptions, base: Option<&Path>) -> Checked<Option<Arc<R
     if raw.is_empty() {
         return Ok(None);
     }
-    Ok(Some(Arc::new(options::options(raw, 0, base)?)))
+    Ok(Some(Arc::new(options::rule_options(raw, 0, base)?)))
 }
 
 fn top_rule(raw: &RawRule, shared: Option<Arc<RuleOptions>>, base: Option<&Path>) -> Checked<Rule> {
@@ -99,7 +99,7 @@ fn path_rule(
         // Wrong keys are reported here only if they are the path's own: those
         // above have been checked.
         let is_own = raw.options.request.is_some();
-        let options = options::options(&raw.options.or(above), scope, base)?;
+        let options = options::rule_options(&raw.options.or(above), scope, base)?;
         if let (true, Action::Upstream(upstream)) = (is_own, &action) {
             fields::reach(&options.request_fields, upstream.options()).below("request")?;
         }

@@ -208,7 +208,7 @@ impl Parts {
             match byte {
                 0 => return None,
                 b'\\' | b'/' => {
-                    check(&decoded[begin..])?;
+                    refuse_disguised(&decoded[begin..])?;
                     let left = raw.len() - bytes.len();
                     let text = if is_escape {
                         &raw[left - 3..left]
@@ -232,7 +232,7 @@ impl Parts {
                 }
             }
         }
-        check(&decoded[begin..])?;
+        refuse_disguised(&decoded[begin..])?;
         self.decoded.push_str(str::from_utf8(&decoded).ok()?);
         Some(())
     }
@@ -240,7 +240,7 @@ impl Parts {
 
 /// Refuses a name that some upstream takes for a dot segment. Java's servers
 /// ignore parameters behind `;`.
-fn check(name: &[u8]) -> Option<()> {
+fn refuse_disguised(name: &[u8]) -> Option<()> {
     let name = name.split(|byte| *byte == b';').next()?;
     (name != b"." && name != b"..").then_some(())
 }

@@ -11,14 +11,14 @@ impl Site {
     /// Returns the bytes that the site takes in memory.
     #[must_use]
     pub fn weight(&self) -> usize {
-        let mut weight = shared(size_of_val(&*self.0));
+        let mut weight = arc_bytes(size_of_val(&*self.0));
         for (index, rule) in self.0.iter().enumerate() {
             weight += allocated(rule.prefix.len()) + action(&rule.action);
             let Some(own) = &rule.options else { continue };
             let before = self.0[..index].iter();
             let mut before = before.filter_map(|rule: &Rule| rule.options.as_ref());
             if !before.any(|other| Arc::ptr_eq(own, other)) {
-                weight += shared(size_of::<RuleOptions>()) + options(own);
+                weight += arc_bytes(size_of::<RuleOptions>()) + options(own);
             }
         }
         weight
@@ -28,9 +28,9 @@ impl Site {
 fn action(action: &Action) -> usize {
     match action {
         Action::Files(root) => root.weight(),
-        Action::Upstream(one) => shared(size_of::<Upstream>()) + upstream(one),
+        Action::Upstream(one) => arc_bytes(size_of::<Upstream>()) + upstream(one),
         Action::Redirect(redirect) => redirect.weight(),
-        Action::Status { text, .. } => text.as_ref().map_or(0, |text| shared(text.len())),
+        Action::Status { text, .. } => text.as_ref().map_or(0, |text| arc_bytes(text.len())),
     }
 }
 
@@ -52,7 +52,7 @@ fn upstream_options(options: &UpstreamOptions) -> usize {
     let tls = options.tls.as_deref().map_or(0, |tls| {
         let of = tls.certificate_of.as_ref();
         let of = of.map_or(0, |name| allocated(name.as_str().len()));
-        shared(size_of_val(tls)) + text(&tls.name) + text(&tls.ca) + of
+        arc_bytes(size_of_val(tls)) + text(&tls.name) + text(&tls.ca) + of
     });
     let host = options
         .host
@@ -124,7 +124,7 @@ fn field_ops(ops: &FieldOps) -> usize {
 }
 
 /// Returns the bytes of an `Arc`'s allocation: the value and two counters.
-pub(crate) fn shared(bytes: usize) -> usize {
+pub(crate) fn arc_bytes(bytes: usize) -> usize {
     allocated(bytes + 2 * size_of::<usize>())
 }
 

@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering;
 use http::StatusCode;
 use tokio::time::Instant;
 
-use super::health::{Failure, Site};
+use super::health::{FailureKind, Site};
 use super::limits::{Asker, Bounds, Denied, Slot, Slots};
 use super::resolve::Unresolved;
 use super::servers::Server;
@@ -123,11 +123,11 @@ impl Chosen {
                 StatusCode::BAD_GATEWAY
                 | StatusCode::SERVICE_UNAVAILABLE
                 | StatusCode::GATEWAY_TIMEOUT,
-            ) => (UpstreamResult::Unavailable, Some(Failure::Own)),
+            ) => (UpstreamResult::Unavailable, Some(FailureKind::Own)),
             Outcome::Answered(_) => (UpstreamResult::Answered, None),
-            Outcome::Unreachable => (UpstreamResult::Unreachable, Some(Failure::Unreachable)),
-            Outcome::Unusable => (UpstreamResult::Unreachable, Some(Failure::Own)),
-            Outcome::NoAnswer => (UpstreamResult::NoAnswer, Some(Failure::Own)),
+            Outcome::Unreachable => (UpstreamResult::Unreachable, Some(FailureKind::Unreachable)),
+            Outcome::Unusable => (UpstreamResult::Unreachable, Some(FailureKind::Own)),
+            Outcome::NoAnswer => (UpstreamResult::NoAnswer, Some(FailureKind::Own)),
         };
         match failure {
             None => server.succeeded(self.site),

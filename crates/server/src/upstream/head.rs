@@ -82,7 +82,7 @@ pub(super) fn prepare(
     forwarded.set(fields, &host, options, context);
     fields.insert(HOST, options.host.clone().unwrap_or(host));
     fields.append(CDN_LOOP, loop_id.clone());
-    set_own(fields, options, context);
+    set_chosen(fields, options, context);
     head.version = Version::HTTP_11;
     Ok(Outgoing { upgrade, expects })
 }
@@ -234,7 +234,7 @@ fn frame(method: &Method, fields: &mut HeaderMap, has_body: bool) {
 }
 
 /// Sets the fields of the site's choice; the client's were removed.
-fn set_own(fields: &mut HeaderMap, options: &UpstreamOptions, context: &RequestContext<'_>) {
+fn set_chosen(fields: &mut HeaderMap, options: &UpstreamOptions, context: &RequestContext<'_>) {
     if let Some(name) = &options.tenant_field
         && let Ok(tenant) = HeaderValue::from_bytes(context.tenant.as_str().as_bytes())
     {

@@ -51,7 +51,7 @@ pub(super) struct Site {
 
 /// Kind of a failure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Failure {
+pub(super) enum FailureKind {
     /// No connection came about, whatever the site's settings.
     Unreachable,
     /// Failure that the site's settings or its application may cause.
@@ -98,15 +98,15 @@ impl Health {
     /// server. `jitter` is any number; `count` counts an ejected server.
     pub(super) fn failed(
         &self,
-        failure: Failure,
+        failure: FailureKind,
         site: Site,
         now: u64,
         jitter: u64,
         count: impl FnOnce() -> InGauge,
     ) -> Option<Duration> {
         match failure {
-            Failure::Unreachable => self.all.failed(now, jitter, count),
-            Failure::Own => self.own.failed(site, now, jitter, count),
+            FailureKind::Unreachable => self.all.failed(now, jitter, count),
+            FailureKind::Own => self.own.failed(site, now, jitter, count),
         }
     }
 }

@@ -15,7 +15,7 @@ use tokio::time::Instant;
 use super::check::{Checking, Checks, Starting};
 use super::choice::{Choice, rendezvous};
 use super::chosen::{Chosen, Unavailable};
-use super::health::{Failure, Health, Site};
+use super::health::{FailureKind, Health, Site};
 use super::limits::{Retries, Slots};
 use super::resolve::{Asking, Names, Unresolved};
 use super::transport::Endpoint;
@@ -259,7 +259,7 @@ impl Server {
         }
     }
 
-    pub(super) fn failed(&self, failure: Failure, site: Site) {
+    pub(super) fn failed(&self, failure: FailureKind, site: Site) {
         let (now, metrics) = (self.common.now(), self.common.metrics.upstream());
         let jitter = rendezvous::mix(now ^ site.tenant);
         let health = &self.health;
@@ -269,8 +269,8 @@ impl Server {
         if let Some(others) = self.common.ejected.allow() {
             let (server, pause_s) = (&self.address, pause.as_secs_f32());
             let whose = match failure {
-                Failure::Unreachable => "sites",
-                Failure::Own => "one tenant's sites",
+                FailureKind::Unreachable => "sites",
+                FailureKind::Own => "one tenant's sites",
             };
             tracing::warn!(
                 %server, pause_s, others,

@@ -29,7 +29,7 @@ pub(crate) struct TlsClient {
 
 /// TLS configurations in use, bounded. Sites with equal settings share one.
 pub(crate) struct TlsClients {
-    clients: Cache<Key, Arc<TlsClient>>,
+    clients: Cache<ClientKey, Arc<TlsClient>>,
     /// Authorities that sites without their own trust; read when first needed.
     roots: OnceCell<Arc<RootCertStore>>,
     load: LoadRoots,
@@ -65,7 +65,7 @@ impl TlsClients {
         protocol: Protocol,
         certificate: Option<&Arc<CertifiedKey>>,
     ) -> Result<Arc<TlsClient>, String> {
-        let key = Key {
+        let key = ClientKey {
             tls: Arc::clone(tls),
             name: tls.name.as_deref().unwrap_or(host).into(),
             protocol,
@@ -87,7 +87,7 @@ impl TlsClients {
         loaded.map_err(|error| error.to_string())?.map(Arc::new)
     }
 
-    fn make(&self, key: &Key, roots: Arc<RootCertStore>) -> Result<Arc<TlsClient>, String> {
+    fn make(&self, key: &ClientKey, roots: Arc<RootCertStore>) -> Result<Arc<TlsClient>, String> {
         let builder = ClientConfig::builder_with_provider(Arc::new(default_provider()))
             .with_safe_default_protocol_versions()
             .map_err(|error| error.to_string())?
@@ -118,14 +118,14 @@ pub type LoadRoots = fn() -> Result<RootCertStore, String>;
 
 /// Identity of a client and the server that it verifies.
 #[derive(Clone)]
-struct Key {
+struct ClientKey {
     tls: Arc<UpstreamTls>,
     name: Box<str>,
     protocol: Protocol,
     certificate: Option<Arc<CertifiedKey>>,
 }
 
-impl PartialEq for Key {
+impl PartialEq for ClientKey {
     fn eq(&self, other: &Self) -> bool {
         // A certificate is one copy in memory, which the key keeps.
         let certificate = |key: &Self| key.certificate.as_ref().map(Arc::as_ptr);
@@ -136,9 +136,9 @@ impl PartialEq for Key {
     }
 }
 
-impl Eq for Key {}
+impl Eq for ClientKey {}
 
-impl Hash for Key {
+impl Hash for ClientKey {
     fn hash<H: Hasher>(&self, state: &mut H) {
         // Not the whole text of the CAs, for each request.
         let ca = self.tls.ca.as_deref().unwrap_or_default().as_bytes();

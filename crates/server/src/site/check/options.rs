@@ -16,7 +16,11 @@ use crate::site::rule::{CacheRule, DEFAULT_BODY_LIMIT, MediaRange, RuleOptions};
 use crate::value::Unit;
 
 /// Checks the options. `scope` tells rates of this place from others.
-pub(super) fn options(raw: &RawOptions, scope: usize, base: Option<&Path>) -> Checked<RuleOptions> {
+pub(super) fn rule_options(
+    raw: &RawOptions,
+    scope: usize,
+    base: Option<&Path>,
+) -> Checked<RuleOptions> {
     let (request, response) = (raw.request.as_deref(), raw.response.as_deref());
     let request = request.map(request_fields).transpose();
     let response = response.map(response_fields).transpose();

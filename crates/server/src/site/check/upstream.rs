@@ -37,7 +37,7 @@ pub(super) fn of_url(url: &str, is_bound: bool) -> Checked<Upstream> {
 /// Checks all keys of an upstream.
 pub(super) fn upstream(raw: &RawUpstream, is_bound: bool) -> Checked<Upstream> {
     let (scheme, servers) = servers_of(&raw.servers).below("servers")?;
-    let options = options(raw, scheme)?;
+    let options = upstream_options(raw, scheme)?;
     let is_default = options == *UpstreamOptions::of_scheme(scheme);
     Ok(Upstream {
         servers,
@@ -86,10 +86,10 @@ fn server(raw: &TextOr<RawServer>) -> Checked<(Scheme, UpstreamServer)> {
     Ok((scheme, UpstreamServer { address, weight }))
 }
 
-fn options(raw: &RawUpstream, scheme: Scheme) -> Checked<UpstreamOptions> {
+fn upstream_options(raw: &RawUpstream, scheme: Scheme) -> Checked<UpstreamOptions> {
     let defaults = UpstreamOptions::of_scheme(scheme);
     let field = |name: &Option<String>, key| {
-        let name = name.as_deref().map(own_field).transpose();
+        let name = name.as_deref().map(chosen_field).transpose();
         name.below(key)
     };
     let (tenant_field, certificate_field) = (
@@ -131,7 +131,7 @@ fn options(raw: &RawUpstream, scheme: Scheme) -> Checked<UpstreamOptions> {
 }
 
 /// Checks the name of a field that this server sets for the upstream.
-fn own_field(name: &str) -> Checked<HeaderName> {
+fn chosen_field(name: &str) -> Checked<HeaderName> {
     let name = field_name(name)?;
     let is_reserved = Reserved::of(name.as_str()).is_some();
     if is_reserved || name.as_str().starts_with("x-forwarded-") {
