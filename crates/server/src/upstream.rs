@@ -32,7 +32,9 @@ mod upgrade;
 mod upload;
 mod watch;
 
+use std::future::poll_fn;
 use std::sync::Arc;
+use std::task::{Context, Poll};
 
 use http::{Request, Response, StatusCode};
 use http_body::Body as _;
@@ -152,7 +154,9 @@ async fn pass(
             at_upstream,
             (chosen, lease.take_slot()),
         );
-        return upgrade::switch(response, &asked, connect, context, tunnel).await;
+        let switched = upgrade::switch(response, &asked, connect, context, tunnel);
+        // Boxed: answers have no room for it.
+        return Box::pin(switched).await;
     }
     if connect.is_some() && response.status().is_success() {
         return Err(Failure::answer("it did not switch to WebSocket"));
@@ -163,5 +167,7 @@ async fn pass(
         exchange,
         _at_upstream: at_upstream,
     };
-    answer::pass_back(response, &options.timeouts, in_flight).await
+    let waker = poll_fn(|cx| Poll::Ready(cx.waker().clone())).await;
+    let mut cx = Context::from_waker(&waker);
+    answer::pass_back(&mut cx, response, &options.timeouts, in_flight)
 }

@@ -74,6 +74,10 @@ impl Write for Wire<'_, '_> {
     }
 
     fn write_vectored(&mut self, bufs: &[IoSlice<'_>]) -> io::Result<usize> {
+        // The system call for several buffers costs more.
+        if let [buf] = bufs {
+            return self.write(buf);
+        }
         blocking(Pin::new(&mut *self.socket).poll_write_vectored(self.cx, bufs))
     }
 

@@ -1,6 +1,5 @@
 //! Answer of an upstream on its way back: head changed in place, body streamed.
 
-use std::future::poll_fn;
 use std::io;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -35,11 +34,12 @@ pub(super) struct InFlight {
     pub(super) _at_upstream: AtUpstream,
 }
 
-/// Turns an upstream's answer into ours.
+/// Turns an upstream's answer into ours, for the task of `cx`.
 ///
 /// # Errors
 /// If its framing is ambiguous, or it ended before its body began.
-pub(super) async fn pass_back(
+pub(super) fn pass_back(
+    cx: &mut Context<'_>,
     mut response: Response<Incoming>,
     timeouts: &UpstreamTimeouts,
     in_flight: InFlight,
@@ -72,7 +72,7 @@ pub(super) async fn pass_back(
         waiting: None,
         timer: None,
     };
-    Ok(Response::from_parts(head, passed.into_body().await?))
+    Ok(Response::from_parts(head, passed.into_body(cx)?))
 }
 
 /// Removes fields of the upstream's connection.
@@ -134,16 +134,12 @@ struct Passed {
 
 impl Passed {
     /// Makes the response's body: in one piece if it came with the head.
-    async fn into_body(mut self) -> Result<Body, Failure> {
+    fn into_body(mut self, cx: &mut Context<'_>) -> Result<Body, Failure> {
         if self.body.is_end_stream() {
             self.finish();
             return Ok(Body::empty());
         }
-        poll_fn(|cx| {
-            self.look_ahead(cx);
-            Poll::Ready(())
-        })
-        .await;
+        self.look_ahead(cx);
         match (&mut self.ahead, self.broken.take()) {
             ([None, _], Some(error)) => return Err(Failure::Answer(error.into())),
             ([None, _], None) if self.in_flight.is_none() => return Ok(Body::empty()),

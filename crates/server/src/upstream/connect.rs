@@ -21,7 +21,7 @@ use crate::site::OpenSocket;
 
 /// New connection.
 pub(super) enum Opened {
-    One(One),
+    One(Box<One>),
     Two(Shared),
 }
 
@@ -82,7 +82,9 @@ async fn begin(target: &Target<'_>, mut transport: Transport) -> io::Result<Open
     }
     let begun = match http2 {
         true => begin_two(transport).await.map(Opened::Two),
-        false => begin_one(transport).await.map(Opened::One),
+        false => begin_one(transport)
+            .await
+            .map(|one| Opened::One(Box::new(one))),
     };
     begun.map_err(io::Error::other)
 }
@@ -100,12 +102,7 @@ async fn begin_one(transport: Transport) -> hyper::Result<One> {
             tracing::debug!(%error, "upstream connection failed");
         }
     });
-    Ok(One {
-        sender,
-        watch,
-        task: task.abort_handle(),
-        reused: false,
-    })
+    Ok(One::new(sender, watch, task.abort_handle()))
 }
 
 async fn begin_two(transport: Transport) -> hyper::Result<Shared> {

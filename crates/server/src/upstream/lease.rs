@@ -20,7 +20,7 @@ pub(super) struct Lease {
 }
 
 pub(super) enum Leased {
-    One(One),
+    One(Box<One>),
     Two(
         Shared,
         #[expect(dead_code, reason = "counted until it is dropped")] OpenStream,
@@ -30,7 +30,7 @@ pub(super) enum Leased {
 }
 
 impl Lease {
-    pub(super) fn one(local: &Arc<Local>, key: Key, one: One, slot: Slot) -> Self {
+    pub(super) fn one(local: &Arc<Local>, key: Key, one: Box<One>, slot: Slot) -> Self {
         one.watch.begin();
         Self {
             local: Arc::clone(local),

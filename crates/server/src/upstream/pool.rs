@@ -2,15 +2,20 @@
 //! runtime; no request waits for another worker.
 
 use std::collections::HashMap;
+use std::future::{Future as _, poll_fn};
+use std::pin::{Pin, pin};
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use foldhash::quality::RandomState;
-use hyper::client::conn::{http1, http2};
+use http::{Request, Response};
+use hyper::body::Incoming;
+use hyper::client::conn::{TrySendError, http1, http2};
 use tokio::sync::Semaphore;
 use tokio::task::AbortHandle;
-use tokio::time::Instant;
+use tokio::time::{Instant, Sleep, sleep};
 
 use super::limits;
 use super::transport::Endpoint;
@@ -56,7 +61,7 @@ struct Slot {
 
 #[derive(Debug)]
 struct Idle {
-    connection: One,
+    connection: Box<One>,
     /// When the server may close it.
     until: Instant,
 }
@@ -68,6 +73,9 @@ pub(super) struct One {
     pub(super) watch: Arc<Watch>,
     /// Ends the connection's task.
     pub(super) task: AbortHandle,
+    /// Bounds the wait for an answer. All requests have one timer in turn: moved to
+    /// later, it takes no lock.
+    timer: Pin<Box<Sleep>>,
     /// Served a request before.
     pub(super) reused: bool,
 }
@@ -93,7 +101,7 @@ pub(super) struct Streams {
 
 /// Connection that a request may use.
 pub(super) enum Found {
-    One(One),
+    One(Box<One>),
     Two(Shared),
     /// None: open one, for HTTP/2 with this right.
     None(Option<Arc<Semaphore>>),
@@ -133,11 +141,11 @@ impl Pools {
 
     /// Gives back a connection whose answer is complete, unless it is not ready
     /// for another request.
-    pub(super) fn give_back(&self, key: Key, mut connection: One, keep: Duration) {
+    pub(super) fn give_back(&self, key: Key, mut connection: Box<One>, keep: Duration) {
         if !connection.sender.is_ready() || keep.is_zero() {
             return;
         }
-        connection.reused = true;
+        connection.rest();
         let mut slots = self.lock();
         if self.idle.load(Relaxed) >= MAX_IDLE {
             self.make_room(&mut slots);
@@ -219,6 +227,48 @@ impl Slot {
     fn opening(&mut self) -> &Arc<Semaphore> {
         self.opening
             .get_or_insert_with(|| Arc::new(Semaphore::new(1)))
+    }
+}
+
+impl One {
+    pub(super) fn new(
+        sender: http1::SendRequest<Upload>,
+        watch: Arc<Watch>,
+        task: AbortHandle,
+    ) -> Self {
+        Self {
+            sender,
+            watch,
+            task,
+            timer: Box::pin(sleep(Duration::ZERO)),
+            reused: false,
+        }
+    }
+
+    /// Sends a request without a body, and awaits the head of its answer for `limit`.
+    /// None if it is late.
+    pub(super) async fn ask(
+        &mut self,
+        request: Request<Upload>,
+        limit: Duration,
+    ) -> Option<Result<Response<Incoming>, TrySendError<Request<Upload>>>> {
+        let mut response = pin!(self.sender.try_send_request(request));
+        let timer = &mut self.timer;
+        timer.as_mut().reset(Instant::now() + limit);
+        poll_fn(|cx| match response.as_mut().poll(cx) {
+            Poll::Ready(answered) => Poll::Ready(Some(answered)),
+            Poll::Pending => timer.as_mut().poll(cx).map(|()| None),
+        })
+        .await
+    }
+
+    /// Ends a request. The timer may go on, but knows its task no longer.
+    fn rest(&mut self) {
+        self.reused = true;
+        let _ = self
+            .timer
+            .as_mut()
+            .poll(&mut Context::from_waker(Waker::noop()));
     }
 }
 

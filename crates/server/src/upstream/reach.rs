@@ -28,18 +28,25 @@ impl Sending<'_> {
     pub(super) async fn connect(&self, chosen: &mut Chosen, fresh: bool) -> Result<Lease, Failure> {
         let server = &self.upstream.servers[chosen.index()];
         let protocol = self.protocol;
-        let limit = self.upstream.options().timeouts.connect;
-        let tls = timeout(limit, self.site().tls(&server.address, protocol)).await;
-        let tls = tls.map_err(|_| Failure::BeginLate)?;
-        let tls = tls.map_err(Failure::Settings)?;
-        let endpoints = chosen.endpoints().await;
-        let endpoints = endpoints.map_err(|why| Failure::Connect(io::Error::other(why)))?;
+        // Boxed: a plain server at an IP address has no room for them.
+        let tls = match self.upstream.options().tls {
+            Some(_) => Box::pin(self.tls(&server.address)).await?,
+            None => None,
+        };
+        let (fixed, resolved) = match chosen.server.endpoint() {
+            Some(fixed) => (Some(fixed.clone()), Vec::new()),
+            None => {
+                let resolved = Box::pin(chosen.endpoints()).await;
+                let unresolved = |why| Failure::Connect(io::Error::other(why));
+                (None, resolved.map_err(unresolved)?)
+            }
+        };
         let client = match self.upstream.options().proxy_protocol {
             Some(_) => self.context.connection.number(),
             None => 0,
         };
         let mut failed = Failure::NoServer("no address may be used");
-        for endpoint in endpoints {
+        for endpoint in fixed.into_iter().chain(resolved) {
             let key = Key {
                 endpoint,
                 protocol,
@@ -88,6 +95,21 @@ impl Sending<'_> {
                 Found::None(_) => {}
             }
         }
+        // Boxed: a request that finds a connection has no room for it.
+        let opened = Box::pin(self.open(key, tls, chosen)).await;
+        drop(right);
+        opened
+    }
+
+    /// Opens a connection.
+    async fn open(
+        &self,
+        key: &Key,
+        tls: Option<&TlsClient>,
+        chosen: &mut Chosen,
+    ) -> Result<Lease, Failure> {
+        let (local, options) = (self.local(), self.upstream.options());
+        let limit = options.timeouts.connect;
         let slot = chosen.slot(options).await?;
         let socket = self.site().judge(&key.endpoint).await?;
         let target = Target {
@@ -97,22 +119,27 @@ impl Sending<'_> {
             tls,
             http2: key.protocol == Protocol::Http2,
         };
-        let opened = connect::open(&target, limit, || chosen.reached()).await?;
-        let lease = match opened {
+        match connect::open(&target, limit, || chosen.reached()).await? {
             Opened::One(one) => {
                 if key.protocol == Protocol::Negotiated {
                     local.upstreams.chose_one(key);
                 }
-                Lease::one(local, key.clone(), one, slot)
+                Ok(Lease::one(local, key.clone(), one, slot))
             }
             Opened::Two(shared) => {
                 shared.streams.keep(slot);
                 local.upstreams.share(key, shared.clone());
-                Lease::two(local, key.clone(), shared, false)
+                Ok(Lease::two(local, key.clone(), shared, false))
             }
-        };
-        drop(right);
-        Ok(lease)
+        }
+    }
+
+    /// Returns the TLS of the site's identity, within the time of a connection.
+    async fn tls(&self, address: &Address) -> Result<Option<Arc<TlsClient>>, Failure> {
+        let limit = self.upstream.options().timeouts.connect;
+        let tls = timeout(limit, self.site().tls(address, self.protocol)).await;
+        let tls = tls.map_err(|_| Failure::BeginLate)?;
+        tls.map_err(Failure::Settings)
     }
 
     fn site(&self) -> Site<'_> {

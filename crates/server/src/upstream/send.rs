@@ -2,11 +2,11 @@
 //! answer.
 
 use std::future::Future;
-use std::pin::pin;
+use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::time::Duration;
 
-use http::{Method, Request, Response, StatusCode};
+use http::{Method, Request, Response, StatusCode, Version};
 use hyper::body::Incoming;
 use hyper::client::conn::TrySendError;
 use tokio::time::{Instant, timeout, timeout_at};
@@ -156,15 +156,21 @@ impl Sending<'_> {
     }
 
     /// Sends the request over one connection.
-    async fn exchange(&self, mut lease: Lease, request: Request<Upload>) -> Result<Sent, Failure> {
-        let (mut parts, body) = request.into_parts();
+    async fn exchange(
+        &self,
+        mut lease: Lease,
+        mut request: Request<Upload>,
+    ) -> Result<Sent, Failure> {
         let is_two = matches!(lease.connection, Leased::Two(..));
-        match is_two {
-            true => head::for_http2(&mut parts, lease.key.tls != 0),
-            false => head::for_http1(&mut parts, self.exchange.is_some()),
+        if is_two != (request.version() == Version::HTTP_2) {
+            let (mut parts, body) = request.into_parts();
+            match is_two {
+                true => head::for_http2(&mut parts, lease.key.tls != 0),
+                false => head::for_http1(&mut parts, self.exchange.is_some()),
+            }
+            .map_err(Failure::Refused)?;
+            request = Request::from_parts(parts, body);
         }
-        .map_err(Failure::Refused)?;
-        let mut request = Request::from_parts(parts, body);
         if let Some(exchange) = self.exchange.filter(|exchange| exchange.is(HELD)) {
             if is_two {
                 exchange.release();
@@ -179,12 +185,13 @@ impl Sending<'_> {
         }
         let limit = self.upstream.options().timeouts.first_byte;
         let sent = match &mut lease.connection {
+            Leased::One(one) if self.exchange.is_none() => one.ask(request, limit).await,
             Leased::One(one) => {
-                let response = one.sender.try_send_request(request);
+                let response = pin!(one.sender.try_send_request(request));
                 head_of(response, self.exchange, limit).await
             }
             Leased::Two(shared, _) => {
-                let response = shared.sender.try_send_request(request);
+                let response = pin!(shared.sender.try_send_request(request));
                 head_of(response, self.exchange, limit).await
             }
             Leased::None => unreachable!("a lease is released after the answer"),
@@ -248,14 +255,13 @@ fn copy(request: &Request<Upload>) -> Request<Upload> {
 /// Awaits the head of an answer for `limit`, counted anew while the body moves.
 /// None if it is late.
 async fn head_of<F>(
-    response: F,
+    mut response: Pin<&mut F>,
     exchange: Option<&Arc<Exchange>>,
     limit: Duration,
 ) -> Option<F::Output>
 where
     F: Future<Output = Result<Response<Incoming>, TrySendError<Request<Upload>>>>,
 {
-    let mut response = pin!(response);
     let Some(exchange) = exchange else {
         return timeout(limit, response).await.ok();
     };

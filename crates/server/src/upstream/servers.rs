@@ -69,6 +69,8 @@ pub(crate) struct Affinity<'a> {
 pub(super) struct Server {
     /// Address as sites name it.
     pub(super) address: Address,
+    /// Where the server listens; None for a name.
+    endpoint: Option<Endpoint>,
     pub(super) common: Arc<Common>,
     /// Relaxed: a choice may see a number from a moment ago.
     pub(super) in_flight: AtomicU32,
@@ -154,6 +156,7 @@ impl Servers {
         }
         let server = self.servers.get_or_insert_with(address, || {
             Ok::<_, Infallible>(Arc::new(Server {
+                endpoint: Endpoint::of(address),
                 address: address.clone(),
                 in_flight: AtomicU32::new(0),
                 health: Health::default(),
@@ -221,17 +224,21 @@ impl Common {
 }
 
 impl Server {
+    /// Returns the place where the server listens; None for a name, which has
+    /// [`Self::endpoints`].
+    pub(super) fn endpoint(&self) -> Option<&Endpoint> {
+        self.endpoint.as_ref()
+    }
+
     /// Returns the places where the server listens, turned by a hash.
     pub(super) async fn endpoints(&self, by: u64) -> Result<Vec<Endpoint>, Unresolved> {
-        let (host, port) = match &self.address {
-            Address::Unix(path) => return Ok(vec![Endpoint::Unix(Arc::from(&**path))]),
-            Address::Tcp { host, port } => (host, *port),
-        };
-        if let Ok(ip) = host.parse::<IpAddr>() {
-            return Ok(vec![Endpoint::Tcp((ip, port).into())]);
+        match (&self.endpoint, &self.address) {
+            (None, Address::Tcp { host, port }) => {
+                let ips = self.common.names.resolve(host).await?;
+                Ok(turned(&ips, *port, by))
+            }
+            (endpoint, _) => Ok(endpoint.iter().cloned().collect()),
         }
-        let ips = self.common.names.resolve(host).await?;
-        Ok(turned(&ips, port, by))
     }
 
     /// Notes that a connection came about.

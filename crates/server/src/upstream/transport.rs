@@ -1,7 +1,7 @@
 //! Byte stream to an upstream server.
 
 use std::io;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::path::Path;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -14,11 +14,26 @@ use tokio::net::{TcpStream, UnixStream};
 use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 
+use crate::site::Address;
+
 /// Place where an upstream server listens.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Endpoint {
     Tcp(SocketAddr),
     Unix(Arc<Path>),
+}
+
+impl Endpoint {
+    /// Returns the place of an address; None for a name.
+    pub(crate) fn of(address: &Address) -> Option<Self> {
+        match address {
+            Address::Unix(path) => Some(Self::Unix(Arc::from(&**path))),
+            Address::Tcp { host, port } => {
+                let ip: IpAddr = host.parse().ok()?;
+                Some(Self::Tcp((ip, *port).into()))
+            }
+        }
+    }
 }
 
 impl std::fmt::Display for Endpoint {
@@ -117,6 +132,10 @@ impl AsyncWrite for Transport {
         cx: &mut Context<'_>,
         bufs: &[io::IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
+        // The system call for several buffers costs more.
+        if let [buf] = bufs {
+            return self.poll_write(cx, buf);
+        }
         each!(self, stream => Pin::new(stream).poll_write_vectored(cx, bufs))
     }
 
