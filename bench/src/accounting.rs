@@ -83,6 +83,15 @@ impl Memory {
     }
 }
 
+/// Returns the resident bytes of one process. Cheap, in contrast to
+/// [`Memory::read`], which walks all pages and delays the process's own page faults
+/// meanwhile.
+pub(crate) fn resident(pid: u32) -> Result<u64> {
+    let file = format!("/proc/{pid}/status");
+    let text = fs::read_to_string(&file).with_context(|| format!("cannot read {file}"))?;
+    kib_of(&text, "VmRSS:")
+}
+
 /// Returns all threads of the process and of its descendants.
 pub(crate) fn threads(root: u32) -> Result<BTreeSet<u32>> {
     let mut threads = BTreeSet::new();
@@ -144,17 +153,19 @@ fn parse_schedstat(text: &str) -> Result<Duration> {
 }
 
 fn parse_rollup(text: &str) -> Result<Memory> {
-    let field = |name: &str| -> Result<u64> {
-        let line = text.lines().find_map(|line| line.strip_prefix(name));
-        let kib = line
-            .and_then(|rest| rest.trim().strip_suffix(" kB"))
-            .with_context(|| format!("no {name} in smaps_rollup"))?;
-        Ok(kib.trim().parse::<u64>()? * 1024)
-    };
     Ok(Memory {
-        rss: field("Rss:")?,
-        pss: field("Pss:")?,
+        rss: kib_of(text, "Rss:")?,
+        pss: kib_of(text, "Pss:")?,
     })
+}
+
+/// Returns the bytes of a field that is written in KiB.
+fn kib_of(text: &str, name: &str) -> Result<u64> {
+    let line = text.lines().find_map(|line| line.strip_prefix(name));
+    let kib = line
+        .and_then(|rest| rest.trim().strip_suffix(" kB"))
+        .with_context(|| format!("no {name}"))?;
+    Ok(kib.trim().parse::<u64>()? * 1024)
 }
 
 fn numbers_in(folder: &Path) -> Result<Vec<u32>> {
@@ -215,6 +226,7 @@ mod tests {
         assert!(tree(id).unwrap().contains(&id));
         assert!(threads(id).unwrap().contains(&id));
         assert!(Memory::read(id).unwrap().rss > 1024 * 1024);
+        assert!(resident(id).unwrap() > 1024 * 1024);
         CpuTime::read(id).unwrap();
     }
 }

@@ -12,7 +12,7 @@ use tokio::runtime;
 use tokio::time::sleep;
 
 use self::setting::Setting;
-use crate::accounting::Memory;
+use crate::accounting::resident;
 use crate::flood::attacker::{Flooding, Kind, Target};
 use crate::flood::neighbours;
 
@@ -160,7 +160,7 @@ async fn judge(options: &Options, kind: Kind, place: Place) -> Result<Judged> {
     // Memory that the server allocates for its first clients stays with it.
     neighbours(&neighbour, over).await?;
     let pid = setting.server.pid()?;
-    let before = Memory::read(pid)?.rss;
+    let before = resident(pid)?;
     let (mut quiet, mut flood) = (Vec::new(), Vec::new());
     let (mut most, mut frames, mut connections) = (0, 0, 0);
     for _ in 0..options.rounds {
@@ -190,7 +190,7 @@ async fn measure(neighbour: &Target, over: Duration, pid: u32, most: &mut u64) -
     sleep(WARM_UP).await;
     let mut watching = async || -> Result<()> {
         loop {
-            *most = Memory::read(pid)?.rss.max(*most);
+            *most = resident(pid)?.max(*most);
             sleep(WATCH).await;
         }
     };
@@ -224,5 +224,5 @@ const MOST_PER_CONNECTION: u64 = 96 << 10;
 const MOST_PER_STREAM: u64 = 16 << 10;
 const WARM_UP: Duration = Duration::from_millis(500);
 const REST: Duration = Duration::from_millis(200);
-/// Between two readings of the memory; each takes milliseconds.
-const WATCH: Duration = Duration::from_millis(250);
+/// Between two readings of the memory.
+const WATCH: Duration = Duration::from_millis(50);

@@ -300,7 +300,7 @@ impl Attacker {
     }
 }
 
-const FLOOD_NICENESS: i32 = 10;
+const FLOOD_NICENESS: i32 = 19;
 const POLL: Duration = Duration::from_millis(20);
 /// Between two connections.
 const PAUSE: Duration = Duration::from_millis(2);
