@@ -98,16 +98,18 @@ impl Files {
         path: &FilePath<'_>,
         open: Opener<'_>,
     ) -> Result<Response<Body>, NoFile> {
-        let mut found = self.find(root, host, path).await;
+        let mut found = self.find(root, host, path, true).await;
         let mut permit = None;
-        if let Found::Large { .. } = found {
+        if let Found::Large { .. } | Found::Noted = found {
             permit = self.0.open.try_permit(open);
             if permit.is_none() {
                 // Closes the file while it waits: only files with a permit stay
                 // open.
-                drop(found);
+                found = Found::Noted;
                 permit = self.0.open.permit(open).await;
-                found = self.find(root, host, path).await;
+            }
+            if permit.is_some() && matches!(found, Found::Noted) {
+                found = self.find(root, host, path, false).await;
             }
         }
         Ok(match found {
@@ -115,6 +117,7 @@ impl Files {
                 What::File(file) => answer::cached(asked, file),
                 What::Directory => return Err(NoFile::Directory),
                 What::Missing => return Err(NoFile::Missing),
+                What::Large => unreachable!("found as Found::Noted"),
             },
             Found::Large { file, .. } => match permit {
                 Some(permit) => {
@@ -124,6 +127,7 @@ impl Files {
                 None => plain(StatusCode::SERVICE_UNAVAILABLE),
             },
             Found::Refused(status) => plain(status),
+            Found::Noted => plain(StatusCode::SERVICE_UNAVAILABLE),
         })
     }
 
@@ -151,8 +155,9 @@ impl Files {
     /// Finds the entry of a path. An entry is fresh for 1 s and comes from
     /// the cache. A file does so up to 10 s, and is read again in the background
     /// (stale-while-revalidate). Else the disk is read first. A stale file is
-    /// served if that takes longer than [`KNOWN_WAIT`].
-    async fn find(&self, root: &Root, host: &HostName, path: &FilePath<'_>) -> Found {
+    /// served if that takes longer than [`KNOWN_WAIT`]. If `noted`, a file that
+    /// was too large for the cache in the last 10 s is not opened.
+    async fn find(&self, root: &Root, host: &HostName, path: &FilePath<'_>, noted: bool) -> Found {
         let key = KeyRef {
             root: root.text(),
             host: root.variable(host),
@@ -160,6 +165,12 @@ impl Files {
             is_bound: root.is_bound(),
         };
         let known = match self.0.cache.find(&key) {
+            Some((entry, age)) if entry.is_large() => {
+                if noted && age != Age::Stale {
+                    return Found::Noted;
+                }
+                None
+            }
             Some((entry, Age::Fresh)) => return Found::Entry(entry),
             Some((entry, Age::Refresh)) => {
                 self.refresh(&key, root, host, &entry);
@@ -299,7 +310,7 @@ impl FilesState {
             Loaded::Directory => What::Directory,
             Loaded::Missing => What::Missing,
             Loaded::Large(file) => {
-                self.cache.remove(&key);
+                self.cache.insert(key, What::Large, checked);
                 let file = Box::new(file);
                 return Found::Large { file, _turn: None };
             }
@@ -330,6 +341,8 @@ enum Found {
         /// [`Permits`] yet.
         _turn: Option<Turn>,
     },
+    /// A file that was large when it was last opened, and was not opened now.
+    Noted,
     Refused(StatusCode),
 }
 

@@ -56,7 +56,8 @@ impl Cache {
             .entries
             .get(key)
             .map(|entry| (entry.age(self.now()), entry));
-        let served = matches!(found, Some((Age::Fresh | Age::Refresh, _)));
+        let served = |(age, entry): &(Age, Arc<Entry>)| *age != Age::Stale && !entry.is_large();
+        let served = found.as_ref().is_some_and(served);
         let counter = if served { &self.hits } else { &self.misses };
         counter.inc();
         found.map(|(age, entry)| (entry, age))
@@ -154,8 +155,12 @@ impl Entry {
     pub(crate) fn identity(&self) -> Option<Identity> {
         match &self.what {
             What::File(file) => file.identity,
-            What::Directory | What::Missing => None,
+            What::Directory | What::Missing | What::Large => None,
         }
+    }
+
+    pub(crate) fn is_large(&self) -> bool {
+        matches!(self.what, What::Large)
     }
 
     pub(crate) fn is_file(&self) -> bool {
@@ -176,7 +181,7 @@ impl Entry {
         let age = Duration::from_millis(now.saturating_sub(self.checked.load(Ordering::Relaxed)));
         match self.what {
             _ if age < FRESH => Age::Fresh,
-            What::File(_) if age < REFRESH => Age::Refresh,
+            What::File(_) | What::Large if age < REFRESH => Age::Refresh,
             _ => Age::Stale,
         }
     }
@@ -215,6 +220,9 @@ pub(crate) enum What {
     /// Directory, which redirects to its name with a slash.
     Directory,
     Missing,
+    /// Note that the file is too large for the cache. A request that has no
+    /// permit to keep such a file open waits for one before it opens the file.
+    Large,
 }
 
 #[derive(Clone, Debug)]
@@ -224,7 +232,7 @@ impl Weighter<Key, Arc<Entry>> for Weigh {
     fn weight(&self, key: &Key, entry: &Arc<Entry>) -> u64 {
         let content = match &entry.what {
             What::File(file) => size_of::<SmallFile>() + file.body.len() + HEADERS,
-            What::Directory | What::Missing => 0,
+            What::Directory | What::Missing | What::Large => 0,
         };
         // The root's text counts in full: a million hosts may have a million
         // roots.

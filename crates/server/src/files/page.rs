@@ -28,12 +28,12 @@ impl Files {
         let Some(Ok(path)) = path else {
             return error;
         };
-        match self.find(folder, host, &path).await {
+        match self.find(folder, host, &path, false).await {
             Found::Entry(entry) => match &entry.what {
                 What::File(file) => {
                     answer::page(error, is_head, &file.head, || file.body.clone().into())
                 }
-                What::Directory | What::Missing => error,
+                What::Directory | What::Missing | What::Large => error,
             },
             Found::Large { file, .. } => {
                 let Some(permit) = self.0.open.try_permit(open) else {
@@ -45,7 +45,7 @@ impl Files {
                     Stream::new(file, 0, head.len, share, permit).into()
                 })
             }
-            Found::Refused(_) => error,
+            Found::Refused(_) | Found::Noted => error,
         }
     }
 }

@@ -239,7 +239,7 @@ async fn an_unchanged_file_is_not_read_again() {
         let host = HostName::parse("a.example").unwrap();
         let path = SitePath::of_text("/page.txt").unwrap();
         let path = FilePath::parse(&path).unwrap();
-        let Found::Entry(entry) = fixture.files.find(&template, &host, &path).await else {
+        let Found::Entry(entry) = fixture.files.find(&template, &host, &path, true).await else {
             panic!("a small file has an entry");
         };
         entry
@@ -294,6 +294,7 @@ async fn one_request_at_a_time_checks_again() {
             &root(fixture.root().to_str().unwrap()),
             &HostName::parse("a.example").unwrap(),
             &FilePath::parse(&path).unwrap(),
+            true,
         )
         .await
     else {
@@ -345,12 +346,14 @@ async fn memory_is_bounded_and_large_files_take_none() {
     assert!(entries.len() >= 8);
 
     let fixture = Fixture::new();
-    for (name, len, entries) in [("most", SMALL, 1), ("more", SMALL + 1, 1)] {
+    for (name, len, entries) in [("most", SMALL, 1), ("more", SMALL + 1, 2)] {
         let content = vec![b'x'; usize::try_from(len).unwrap()];
         fixture.write(name, &content);
         assert_eq!(fixture.fetch(&format!("/{name}")).await.1, content);
         assert_eq!(fixture.files.0.cache.entries.len(), entries, "{name}");
     }
+    let noted = fixture.files.0.cache.entries.weight() - SMALL;
+    assert!(noted < 4096, "{noted}");
 }
 
 #[tokio::test]
@@ -363,7 +366,8 @@ async fn a_file_that_grew_large_leaves_memory() {
     fixture.write("page.txt", &large);
     advance(Duration::from_secs(11)).await;
     assert_eq!(fixture.fetch("/page.txt").await.1, large);
-    assert_eq!(fixture.files.0.cache.entries.len(), 0);
+    let noted = fixture.files.0.cache.entries.weight();
+    assert!(noted < 1024, "{noted}");
 }
 
 #[test]

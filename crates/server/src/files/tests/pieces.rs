@@ -15,3 +15,24 @@ async fn the_first_piece_of_a_large_file_is_small() {
     }
     assert_eq!(pieces, [16, 64, 64, 56]);
 }
+
+#[tokio::test]
+async fn a_large_file_is_not_opened_again_without_a_permit() {
+    pause();
+    let fixture = Fixture::new();
+    let root = root(fixture.root().to_str().unwrap());
+    let host = HostName::parse("a.example").unwrap();
+    let path = SitePath::of_text("/large").unwrap();
+    let path = FilePath::parse(&path).unwrap();
+    fixture.write("large", vec![b'x'; 200 << 10]);
+    let find = async |noted| fixture.files.find(&root, &host, &path, noted).await;
+    assert!(matches!(find(true).await, Found::Large { .. }));
+    assert!(matches!(find(true).await, Found::Noted));
+    assert!(matches!(find(false).await, Found::Large { .. }), "with one");
+    assert_eq!(fixture.fetch("/large").await.1.len(), 200 << 10);
+    advance(Duration::from_secs(11)).await;
+    assert!(
+        matches!(find(true).await, Found::Large { .. }),
+        "it may be small"
+    );
+}
