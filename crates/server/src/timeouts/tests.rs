@@ -70,10 +70,17 @@ async fn pings_keep_no_connection() {
 
 #[tokio::test(start_paused = true)]
 async fn a_client_that_left_holds_its_answers_for_seconds() {
-    for (multiplexed, want) in [(true, Some((5, Due::Drop))), (false, None)] {
-        let timeouts = ConnTimeouts::new();
+    let dropped_in = |seconds| Some((seconds, Due::Drop));
+    for (multiplexed, proxied, want) in [
+        (true, false, dropped_in(1)),
+        (true, true, dropped_in(5)),
+        (false, true, dropped_in(5)),
+        (false, false, None),
+    ] {
+        let timeouts = Arc::new(ConnTimeouts::new());
         timeouts.established(multiplexed);
         timeouts.begin(false);
+        let _at_upstream = proxied.then(|| timeouts.at_upstream());
         timeouts.client_ended();
         assert_eq!(due_in(&timeouts), want);
         advance(3).await;
