@@ -3,7 +3,7 @@
 
 use libfuzzer_sys::fuzz_target;
 use sekisho_certs::{Site as Stored, Tenant};
-use sekisho_server::site::Site;
+use sekisho_server::site::{Site, SiteDocument};
 
 fuzz_target!(|text: &str| {
     let tenant = Tenant::parse("tenant").expect("a name");
@@ -17,8 +17,10 @@ fuzz_target!(|text: &str| {
             assert!(!error.is_empty() && !error.contains('\n'), "{error:?}");
         }
     }
-    if let Ok(stored) = Site::to_stored(text, &tenant) {
-        let site = Site::parse(&stored, &tenant).expect("it was taken");
-        assert!(site.roots().all(|root| !root.is_empty()));
+    if let Ok(document) = SiteDocument::parse(text)
+        && let Ok(site) = document.site(&tenant)
+    {
+        let again = Site::parse(document.stored(), &tenant).expect("it was taken");
+        assert_eq!(format!("{again:?}"), format!("{site:?}"));
     }
 });
