@@ -55,6 +55,35 @@ pub(crate) async fn ask(
     count(metrics, outcome, how)
 }
 
+/// Looks up a name that a site names, not its client: without step 4 of [`ask`], since
+/// no certificate is obtained for it. A call of the store takes a permit of the client's
+/// `prefix`. An absent name is not charged to the client, who did not choose it.
+pub(crate) async fn ask_stored(
+    lookup: &Arc<Lookup<VirtualHost>>,
+    budget: &Budget,
+    name: &HostName,
+    prefix: Prefix,
+    deadline: Instant,
+) -> Outcome<VirtualHost> {
+    let stored = async {
+        match lookup.cached(name) {
+            Cached::Hit(outcome) => outcome,
+            Cached::InFlight(wait) => match wait.progress().await {
+                Progress::Ended(outcome) => outcome,
+                Progress::Obtaining { .. } => Outcome::Absent(Absence::NoCredential),
+            },
+            Cached::Miss => match budget.admit(prefix, deadline).await {
+                Ok(_permit) => lookup.stored(name).await,
+                Err(denied) => Outcome::Failed(denied.into()),
+            },
+        }
+    };
+    let late = || Outcome::Failed(LookupError::Late);
+    timeout_at(deadline, stored)
+        .await
+        .unwrap_or_else(|_| late())
+}
+
 /// Does step 3 of [`ask`]: loads with a permit of the prefix.
 async fn load(
     lookup: &Arc<Lookup<VirtualHost>>,

@@ -160,6 +160,11 @@ impl ConnContext {
         self.peer
     }
 
+    /// Returns the client prefix that lookups are charged to.
+    pub(crate) fn prefix(&self) -> Prefix {
+        self.prefix
+    }
+
     /// Returns the address that the client connected to.
     pub(crate) fn server(&self) -> SocketAddr {
         self.server

@@ -24,7 +24,7 @@ use crate::respond::Responder;
 use crate::settings::Settings;
 use crate::shared::Shared;
 use crate::shutdown::Shutdown;
-use crate::upstream::{Background, LoadRoots, LoopId, Servers, TlsClients};
+use crate::upstream::{Background, LoadRoots, LoopId, Servers, SocketTurns, TlsClients};
 use crate::virtual_host::VirtualHost;
 use crate::worker::{Socket, Worker, Working};
 
@@ -111,6 +111,7 @@ impl Server {
             access_log: parts.access_log,
             log_limits: LogLimits::default(),
             loop_id: parts.loop_id.into(),
+            socket_turns: SocketTurns::new(),
             upstream_tls: TlsClients::new(parts.load_roots),
             connections: AtomicU64::new(0),
             on_worker: parts.on_worker,

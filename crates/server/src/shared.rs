@@ -16,7 +16,7 @@ use crate::overload::Overload;
 use crate::rates::Rates;
 use crate::respond::Responder;
 use crate::settings::{Defaults, Limits};
-use crate::upstream::{Servers, TlsClients};
+use crate::upstream::{Servers, SocketTurns, TlsClients};
 use crate::virtual_host::VirtualHost;
 
 /// State that all workers share. No lock of it is held across an await.
@@ -46,6 +46,8 @@ pub(crate) struct Shared {
     pub(crate) overload: Option<Arc<Overload>>,
     /// Value in `CDN-Loop` that stands for this catalog's servers.
     pub(crate) loop_id: HeaderValue,
+    /// Turns to open Unix sockets of upstream servers.
+    pub(crate) socket_turns: SocketTurns,
     /// TLS towards upstream servers.
     pub(crate) upstream_tls: TlsClients,
     /// Number of the last connection.

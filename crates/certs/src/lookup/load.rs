@@ -149,6 +149,24 @@ impl<V: Send + Sync + 'static, O> Drop for Load<V, O> {
 }
 
 impl<V: Send + Sync + 'static> Lookup<V> {
+    /// Reads what the store has for a name, and obtains nothing. An absence is not
+    /// remembered: for a visitor, a certificate might be obtained.
+    pub async fn stored(&self, name: &HostName) -> Outcome<V> {
+        for _ in 0..MAX_READS {
+            let begun = self.recent().begun();
+            let read = match self.read(name, begun).await {
+                Ok(Read::Missing(missing)) => return Outcome::Absent(missing.reason),
+                Ok(found) => found,
+                Err(error) => return self.stale_if_error(name, error),
+            };
+            let recent = self.recent();
+            if let Some(outcome) = self.commit(&recent, name, begun, read) {
+                return outcome;
+            }
+        }
+        Outcome::Failed(LookupError::BrokenOff)
+    }
+
     /// Asks the store and prepares its answer.
     async fn read(&self, name: &HostName, begun: Begun) -> Result<Read<V>, LookupError> {
         let asked = Instant::now();

@@ -21,8 +21,9 @@ pub(crate) struct Turns {
     shares: Mutex<Shares>,
 }
 
+/// Semaphores by name, as long as they are in use.
 #[derive(Debug)]
-struct Shares {
+pub(crate) struct Shares {
     by_name: HashMap<Box<str>, Weak<Semaphore>, RandomState>,
     /// Number of entries at which unused ones are removed.
     sweep_at: usize,
@@ -48,10 +49,7 @@ impl Turns {
     pub(crate) fn new() -> Self {
         Self {
             all: Arc::new(Semaphore::new(READS_IN_FLIGHT)),
-            shares: Mutex::new(Shares {
-                by_name: HashMap::default(),
-                sweep_at: SWEEP_AT,
-            }),
+            shares: Mutex::default(),
         }
     }
 
@@ -68,8 +66,18 @@ impl Turns {
     }
 }
 
+impl Default for Shares {
+    fn default() -> Self {
+        Self {
+            by_name: HashMap::default(),
+            sweep_at: SWEEP_AT,
+        }
+    }
+}
+
 impl Shares {
-    fn share(&mut self, name: &str, size: usize) -> Arc<Semaphore> {
+    /// Returns the semaphore of a name. One that is made has `size` permits.
+    pub(crate) fn share(&mut self, name: &str, size: usize) -> Arc<Semaphore> {
         if let Some(share) = self.by_name.get(name).and_then(Weak::upgrade) {
             return share;
         }

@@ -159,6 +159,11 @@ impl Guard {
         self.allowed.refused(upstream, &self.own_addresses)
     }
 
+    /// Returns a number that changes when the server learns of another own address.
+    pub(crate) fn edition(&self) -> u64 {
+        self.own_addresses.edition()
+    }
+
     /// Judges a resolved address of an upstream, before each connect. Counts and
     /// logs a refusal.
     pub(crate) fn check_address(

@@ -16,6 +16,8 @@ pub(crate) enum Failure {
     Refused(StatusCode),
     /// The site's settings can't be used.
     Settings(String),
+    /// The host of the client certificate could not be looked up.
+    Lookup(String),
     /// No server may or can take the request.
     NoServer(&'static str),
     /// All connections to the server are in use, or all servers were tried.
@@ -46,7 +48,9 @@ impl Failure {
             Self::Settings(_) | Self::Connect(_) | Self::Begin(_) | Self::Answer(_) => {
                 StatusCode::BAD_GATEWAY
             }
-            Self::NoServer(_) | Self::Unavailable(_) => StatusCode::SERVICE_UNAVAILABLE,
+            Self::Lookup(_) | Self::NoServer(_) | Self::Unavailable(_) => {
+                StatusCode::SERVICE_UNAVAILABLE
+            }
             Self::ConnectLate | Self::BeginLate | Self::Late => StatusCode::GATEWAY_TIMEOUT,
             Self::Client => StatusCode::BAD_REQUEST,
             Self::TooLarge => StatusCode::PAYLOAD_TOO_LARGE,
@@ -58,6 +62,7 @@ impl Failure {
     pub(super) fn hint(&self) -> Option<&'static str> {
         Some(match self {
             Self::Refused(_) | Self::Client | Self::TooLarge | Self::NoServer(_) => return None,
+            Self::Lookup(_) => "the store did not answer for the host of `certificate_of`",
             Self::Settings(_) => "correct `tls` of the site's upstream",
             Self::Connect(_) => "see whether the server runs and listens there",
             Self::Begin(_) | Self::BeginLate => {
@@ -115,7 +120,7 @@ impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Refused(status) => write!(f, "refused with {status}"),
-            Self::Settings(problem) => f.write_str(problem),
+            Self::Settings(problem) | Self::Lookup(problem) => f.write_str(problem),
             Self::NoServer(why) => f.write_str(why),
             Self::Unavailable(why) => why.fmt(f),
             Self::Connect(error) => write!(f, "no connection: {error}"),

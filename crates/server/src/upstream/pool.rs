@@ -33,9 +33,9 @@ pub(super) struct Key {
     /// Number of the client's connection where the upstream is told its
     /// addresses; else 0.
     pub(super) client: u64,
-    /// Whether `[sites] allow` bounds the site. Connections are judged when they
-    /// are opened, and those of the operator's own site are not.
-    pub(super) bound: bool,
+    /// Edition of the own addresses by which `[sites] allow` judged the connection
+    /// when it was opened. None for the operator's own site, which is not judged.
+    pub(super) judged: Option<u64>,
 }
 
 /// Unused connections of a worker, by identity; at most [`MAX_IDLE`].

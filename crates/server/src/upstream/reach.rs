@@ -6,9 +6,8 @@ use std::sync::Arc;
 
 use http::StatusCode;
 use rustls::sign::CertifiedKey;
-use sekisho_certs::{Cached, HostName, Outcome, Tenant};
-use tokio::task::spawn_blocking;
-use tokio::time::timeout;
+use sekisho_certs::{HostName, LookupError, Outcome, Tenant};
+use tokio::time::{Instant, timeout};
 
 use super::chosen::Chosen;
 use super::connect::{self, Opened, Target};
@@ -18,6 +17,8 @@ use super::pool::{Found, Key};
 use super::send::Sending;
 use super::tls::TlsClient;
 use super::transport::Endpoint;
+use crate::ask::ask_stored;
+use crate::budget::Prefix;
 use crate::proxy_protocol::encode;
 use crate::shared::Shared;
 use crate::site::{Address, OpenSocket, Protocol, Upstream};
@@ -52,7 +53,7 @@ impl Sending<'_> {
                 protocol,
                 tls: tls.as_ref().map_or(0, |tls| tls.number),
                 client,
-                bound: self.upstream.is_bound,
+                judged: self.judged(),
             };
             if let Some(entry) = self.context.entry {
                 entry.asks_upstream(&key.endpoint);
@@ -138,8 +139,14 @@ impl Sending<'_> {
     async fn tls(&self, address: &Address) -> Result<Option<Arc<TlsClient>>, Failure> {
         let limit = self.upstream.options().timeouts.connect;
         let tls = timeout(limit, self.site().tls(address, self.protocol)).await;
-        let tls = tls.map_err(|_| Failure::BeginLate)?;
-        tls.map_err(Failure::Settings)
+        tls.map_err(|_| Failure::BeginLate)?
+    }
+
+    /// Returns the edition of the own addresses that a new connection is judged by. Those
+    /// that were judged by an older one are not used again.
+    fn judged(&self) -> Option<u64> {
+        let guard = self.local().shared.responder.guard();
+        self.upstream.is_bound.then(|| guard.edition())
     }
 
     fn site(&self) -> Site<'_> {
@@ -148,6 +155,7 @@ impl Sending<'_> {
             upstream: self.upstream,
             host: self.context.host,
             tenant: self.context.tenant,
+            prefix: self.context.connection.prefix(),
         }
     }
 
@@ -180,6 +188,8 @@ pub(super) struct Site<'a> {
     pub(super) upstream: &'a Arc<Upstream>,
     pub(super) host: &'a HostName,
     pub(super) tenant: &'a Tenant,
+    /// Client prefix that lookups are charged to.
+    pub(super) prefix: Prefix,
 }
 
 impl Site<'_> {
@@ -198,8 +208,9 @@ impl Site<'_> {
                 let (guard, path) = (Arc::clone(guard), Arc::clone(path));
                 let (upstream, host) = (Arc::clone(self.upstream), self.host.clone());
                 let open = move || guard.open_socket(&upstream, host.as_str(), &path);
-                let opened = spawn_blocking(open).await.map_err(io::Error::other);
-                let opened = opened.and_then(|opened| opened).map_err(Failure::Connect)?;
+                let until = Instant::now() + self.upstream.options().timeouts.connect;
+                let turns = &self.shared.socket_turns;
+                let opened = turns.open(self.tenant, until, open).await?;
                 opened.map(Some).ok_or(refused)
             }
         }
@@ -210,12 +221,12 @@ impl Site<'_> {
         self,
         address: &Address,
         protocol: Protocol,
-    ) -> Result<Option<Arc<TlsClient>>, String> {
+    ) -> Result<Option<Arc<TlsClient>>, Failure> {
         let Some(tls) = &self.upstream.options().tls else {
             return Ok(None);
         };
         let Address::Tcp { host, .. } = address else {
-            return Err("TLS needs a TCP address".into());
+            return Err(Failure::Settings("TLS needs a TCP address".into()));
         };
         let certified = match &tls.certificate_of {
             Some(name) => Some(self.certificate_of(name).await?),
@@ -223,28 +234,39 @@ impl Site<'_> {
         };
         let clients = &self.shared.upstream_tls;
         let client = clients.client(tls, host, protocol, certified.as_ref());
-        client.await.map(Some)
+        client.await.map(Some).map_err(Failure::Settings)
     }
 
-    /// Returns the certificate of a host of the same tenant.
-    async fn certificate_of(self, name: &HostName) -> Result<Arc<CertifiedKey>, String> {
-        let lookup = &self.shared.lookup;
-        let outcome = match lookup.cached(name) {
-            Cached::Hit(outcome) => outcome,
-            Cached::InFlight(wait) => wait.await,
-            Cached::Miss => lookup.load(name).await,
-        };
-        let Outcome::Found(served) = outcome else {
-            return Err(format!(
-                "the host {name} of the client certificate is not there"
-            ));
+    /// Returns the certificate of a host of the same tenant. None is obtained for it.
+    async fn certificate_of(self, name: &HostName) -> Result<Arc<CertifiedKey>, Failure> {
+        let wrong = |what: &str| Err(Failure::Settings(format!("the host {name} {what}")));
+        let clients = &self.shared.upstream_tls;
+        if clients.is_absent(name) {
+            return wrong(ABSENT);
+        }
+        let (lookup, budget) = (&self.shared.lookup, &self.shared.budget);
+        let deadline = Instant::now() + self.upstream.options().timeouts.connect;
+        let served = match ask_stored(lookup, budget, name, self.prefix, deadline).await {
+            Outcome::Found(served) => served,
+            Outcome::Absent(_)
+            | Outcome::Failed(LookupError::NotObtained(_) | LookupError::NotDue) => {
+                clients.note_absent(name);
+                return wrong(ABSENT);
+            }
+            Outcome::Failed(error) => {
+                let why = format!("the host {name} could not be looked up: {error}");
+                return Err(Failure::Lookup(why));
+            }
         };
         let host = served.host();
         if host.record.tenant != *self.tenant {
-            return Err(format!("the host {name} belongs to another tenant"));
+            return wrong("of the client certificate belongs to another tenant");
         }
-        let credential = host.credentials.first();
-        let credential = credential.ok_or_else(|| format!("the host {name} has no certificate"))?;
-        Ok(Arc::clone(credential.certified()))
+        match host.credentials.first() {
+            Some(credential) => Ok(Arc::clone(credential.certified())),
+            None => wrong(ABSENT),
+        }
     }
 }
+
+const ABSENT: &str = "of the client certificate is not there, or has no certificate";

@@ -17,7 +17,7 @@ use sekisho_certs::{Challenges, Clock, HostName, Lookup, LookupSettings, NeverOb
 use sekisho_server::access_log::AccessLog;
 use sekisho_server::metrics::Metrics;
 use sekisho_server::network::Networks;
-use sekisho_server::site::{Allowed, Guard, OwnFiles, Site};
+use sekisho_server::site::{Allowed, Guard, OwnAddresses, OwnFiles, Site};
 use sekisho_server::tickets::Ring;
 use sekisho_server::{
     CertificateWaits, Defaults, Error, Limits, LoopId, Parts, Publisher, Responder, Server,
@@ -40,6 +40,8 @@ pub struct Setup {
     pub allow: Vec<PathBuf>,
     /// Files that no site serves.
     pub own: Vec<PathBuf>,
+    /// Addresses that no upstream of a record has.
+    pub own_addresses: Arc<OwnAddresses>,
     pub ring: Arc<Ring>,
     pub clock: Clock,
     pub obtain: Arc<dyn Obtain>,
@@ -64,6 +66,7 @@ impl Default for Setup {
             site: Site::not_found(),
             allow: vec![std::env::temp_dir()],
             own: Vec::new(),
+            own_addresses: Arc::default(),
             ring: Arc::new(Ring::random()),
             clock: Clock::System,
             obtain: Arc::new(NeverObtain),
@@ -127,7 +130,8 @@ pub fn start(store: impl Into<Arc<Scripted>>, setup: &Setup) -> Running {
     let entries = setup.allow.iter().map(|entry| entry.to_string_lossy());
     let entries: Vec<_> = entries.collect();
     let allowed = Allowed::parse(&entries, Path::new("/")).expect("entries");
-    let guard = Arc::new(Guard::new(allowed, OwnFiles::new(setup.own.clone())));
+    let guard = Guard::new(allowed, OwnFiles::new(setup.own.clone()));
+    let guard = Arc::new(guard.with_addresses(Arc::clone(&setup.own_addresses)));
     let publisher = Publisher::new(
         Arc::clone(&setup.ring),
         setup.site.clone(),

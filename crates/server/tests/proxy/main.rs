@@ -5,6 +5,7 @@
 mod common;
 
 mod balance;
+mod certificate_of;
 mod certificates;
 mod edges;
 mod faults;

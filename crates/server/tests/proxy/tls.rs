@@ -12,7 +12,7 @@ use tokio_rustls::server::TlsStream;
 use crate::common::LIMITS;
 use crate::world::{HOST, OK, Wire, World, field, patiently, status};
 
-const NAME: &str = "up.example";
+pub(crate) const NAME: &str = "up.example";
 
 /// Upstream that speaks TLS.
 pub(crate) struct Secure {
@@ -69,6 +69,12 @@ impl Secure {
         format!("https://{}", self.listener.local_addr().unwrap())
     }
 
+    /// Returns whether no connection waits.
+    pub(crate) fn is_alone(&self) -> bool {
+        use futures_util::FutureExt as _;
+        self.listener.accept().now_or_never().is_none()
+    }
+
     /// Accepts a connection; None if its handshake fails.
     async fn accept(&self) -> Option<TlsStream<TcpStream>> {
         let (socket, _) = patiently(self.listener.accept()).await.unwrap();
@@ -77,7 +83,7 @@ impl Secure {
     }
 
     /// Answers one request, and returns its head and the server name.
-    async fn serve(&self) -> Option<(String, String)> {
+    pub(crate) async fn serve(&self) -> Option<(String, String)> {
         let stream = self.accept().await?;
         let name = stream.get_ref().1.server_name()?.to_owned();
         let mut wire = Wire::new(stream);
@@ -86,7 +92,7 @@ impl Secure {
         Some((head, name))
     }
 
-    fn site(&self, tls: &str) -> String {
+    pub(crate) fn site(&self, tls: &str) -> String {
         let address = self.listener.local_addr().unwrap();
         format!(r#"{{"upstream": {{"servers": ["https://{address}"], "tls": {{{tls}}}}}}}"#)
     }

@@ -5,6 +5,7 @@ use std::fs::{self, Metadata};
 use std::net::{IpAddr, SocketAddr, UdpSocket};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{OnceLock, PoisonError, RwLock};
 use std::time::Duration;
 
@@ -33,6 +34,9 @@ pub struct OwnAddresses {
     sockets: Vec<PathBuf>,
     /// Listening addresses with the ports that the system chose.
     bound: OnceLock<Vec<SocketAddr>>,
+    /// Number of changes since the start. Release and Acquire: who sees a number sees
+    /// the addresses, too.
+    edition: AtomicU64,
 }
 
 #[derive(Debug)]
@@ -62,6 +66,12 @@ impl OwnAddresses {
     /// counts.
     pub fn bind(&self, addresses: impl IntoIterator<Item = SocketAddr>) {
         let _ = self.bound.set(addresses.into_iter().collect());
+        self.edition.fetch_add(1, Ordering::Release);
+    }
+
+    /// Returns how often the addresses have changed.
+    pub(crate) fn edition(&self) -> u64 {
+        self.edition.load(Ordering::Acquire)
     }
 
     /// Resolves the names of stores, and again every 60 s. A store that was
@@ -69,7 +79,9 @@ impl OwnAddresses {
     pub async fn keep_resolved(&self) {
         while self.stores.iter().any(|store| !store.is_literal()) {
             for store in &self.stores {
-                store.resolve().await;
+                if store.resolve().await {
+                    self.edition.fetch_add(1, Ordering::Release);
+                }
             }
             sleep(AGAIN).await;
         }
@@ -116,19 +128,31 @@ impl Store {
         self.host.parse::<IpAddr>().is_ok()
     }
 
-    /// Keeps the last addresses if the name can't be resolved.
-    async fn resolve(&self) {
+    /// Resolves the name, and returns whether its addresses are others than before.
+    /// Keeps the last ones if the name can't be resolved.
+    async fn resolve(&self) -> bool {
         if self.is_literal() {
-            return;
+            return false;
         }
         let found = timeout(LOOKUP, lookup_host((self.host.as_str(), self.port))).await;
-        if let Ok(Ok(found)) = found {
-            let found = found.map(|address| unmapped(address.ip())).collect();
-            *self
-                .resolved
-                .write()
-                .unwrap_or_else(PoisonError::into_inner) = Some(found);
-        }
+        let Ok(Ok(found)) = found else {
+            return false;
+        };
+        let mut found: Vec<_> = found.map(|address| unmapped(address.ip())).collect();
+        // Resolvers turn the order with each answer.
+        found.sort_unstable();
+        self.learn(found)
+    }
+
+    fn learn(&self, found: Vec<IpAddr>) -> bool {
+        let mut resolved = self
+            .resolved
+            .write()
+            .unwrap_or_else(PoisonError::into_inner);
+        let found = Some(found);
+        let is_new = *resolved != found;
+        *resolved = found;
+        is_new
     }
 
     /// Returns whether the store may have an address. One on this machine has

@@ -1,6 +1,7 @@
 //! Request of an active check, over a connection of its own.
 
 use std::io;
+use std::net::{IpAddr, Ipv4Addr};
 
 use http::header::{HOST, HeaderValue, USER_AGENT};
 use http::{Method, Request, Uri};
@@ -34,9 +35,10 @@ async fn status(shared: &Shared, server: &Server, asks: &Asks) -> Result<u16, Fa
         upstream: &asks.upstream,
         host: &asks.host,
         tenant: &asks.tenant,
+        // No client asks.
+        prefix: IpAddr::from(Ipv4Addr::UNSPECIFIED).into(),
     };
-    let tls = site.tls(address, options.protocol).await;
-    let tls = tls.map_err(Failure::Settings)?;
+    let tls = site.tls(address, options.protocol).await?;
     let endpoints = server.endpoints(0).await;
     let endpoints = endpoints.map_err(|why| Failure::Connect(io::Error::other(why)))?;
     let endpoint = &endpoints[0];

@@ -1,0 +1,108 @@
+//! Turns to open Unix sockets: a file system that hangs keeps few threads.
+
+use std::io;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use sekisho_certs::Tenant;
+use tokio::sync::Semaphore;
+use tokio::task::spawn_blocking;
+use tokio::time::{Instant, timeout_at};
+
+use super::failure::Failure;
+use crate::files::Shares;
+
+/// Limits on sockets that are being opened. A call that hangs keeps its turn and its
+/// thread: a tenant has at most [`OF_TENANT`] of [`MOST`].
+#[derive(Debug)]
+pub(crate) struct SocketTurns {
+    all: Arc<Semaphore>,
+    shares: Mutex<Shares>,
+}
+
+impl SocketTurns {
+    pub(crate) fn new() -> Self {
+        Self {
+            all: Arc::new(Semaphore::new(MOST)),
+            shares: Mutex::default(),
+        }
+    }
+
+    /// Calls `open` on a thread for blocking calls, once it is the tenant's turn.
+    ///
+    /// # Errors
+    /// [`Failure::BeginLate`] if that takes longer than `until`, else those of `open`.
+    pub(super) async fn open<T, F>(
+        &self,
+        tenant: &Tenant,
+        until: Instant,
+        open: F,
+    ) -> Result<T, Failure>
+    where
+        T: Send + 'static,
+        F: FnOnce() -> io::Result<T> + Send + 'static,
+    {
+        let own = self.share(tenant);
+        let opened = async {
+            // The tenant's comes first: a call that waits for it holds no other turn.
+            let turns = (
+                own.acquire_owned().await.map_err(io::Error::other)?,
+                Arc::clone(&self.all)
+                    .acquire_owned()
+                    .await
+                    .map_err(io::Error::other)?,
+            );
+            let opened = spawn_blocking(move || {
+                let opened = open();
+                drop(turns);
+                opened
+            });
+            opened.await.map_err(io::Error::other)?
+        };
+        match timeout_at(until, opened).await {
+            Ok(opened) => opened.map_err(Failure::Connect),
+            Err(_) => Err(Failure::BeginLate),
+        }
+    }
+
+    fn share(&self, tenant: &Tenant) -> Arc<Semaphore> {
+        let mut shares = self.shares.lock().unwrap_or_else(PoisonError::into_inner);
+        shares.share(tenant.as_str(), OF_TENANT)
+    }
+}
+
+/// Sockets that are being opened: as many as a worker has threads beside those that
+/// read files.
+const MOST: usize = 8;
+/// Sockets that are being opened of one tenant.
+const OF_TENANT: usize = 2;
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc;
+    use std::time::Duration;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn a_file_system_that_hangs_delays_no_other_tenant() {
+        let turns = SocketTurns::new();
+        let [hung, well] = ["hung", "well"].map(|name| Tenant::parse(name).unwrap());
+        let (release, hangs) = mpsc::channel::<()>();
+        let hangs = Arc::new(Mutex::new(hangs));
+        let soon = || Instant::now() + Duration::from_millis(50);
+        for _ in 0..4 {
+            let hangs = Arc::clone(&hangs);
+            let open = move || {
+                let _ = hangs.lock().unwrap().recv();
+                Ok(())
+            };
+            let opened = turns.open(&hung, soon(), open).await;
+            assert!(matches!(opened, Err(Failure::BeginLate)), "{opened:?}");
+        }
+        assert_eq!(turns.all.available_permits(), MOST - OF_TENANT);
+        let late = Instant::now() + Duration::from_secs(20);
+        assert_eq!(turns.open(&well, late, || Ok(1)).await.unwrap(), 1);
+        drop(release);
+        assert_eq!(turns.open(&hung, late, || Ok(2)).await.unwrap(), 2);
+    }
+}
