@@ -6,7 +6,7 @@
 //! between h2 and TLS show both.
 
 mod budget;
-mod parser;
+pub(crate) mod parser;
 
 use std::task::Waker;
 use std::time::Duration;

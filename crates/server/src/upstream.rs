@@ -12,6 +12,7 @@ mod check;
 mod choice;
 mod chosen;
 mod connect;
+mod counted;
 mod exchange;
 mod failure;
 mod fields;

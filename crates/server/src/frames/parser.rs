@@ -2,9 +2,9 @@
 
 /// Head of a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Head {
+pub(crate) struct Head {
     pub(super) len: u32,
-    pub(super) kind: u8,
+    pub(crate) kind: u8,
     pub(super) flags: u8,
     pub(super) stream: u32,
 }
@@ -28,7 +28,7 @@ impl Head {
 
 /// Incremental parser of frame heads.
 #[derive(Default)]
-pub(super) struct Parser {
+pub(crate) struct Parser {
     head: [u8; HEAD],
     /// Bytes of the head that have arrived.
     have: usize,
@@ -51,12 +51,12 @@ impl Parser {
     }
 
     /// Makes a parser of what a client receives.
-    pub(super) fn client() -> Self {
+    pub(crate) fn client() -> Self {
         Self::default()
     }
 
     /// Passes each head that these bytes complete to `show`.
-    pub(super) fn feed(&mut self, mut bytes: &[u8], mut show: impl FnMut(Head)) {
+    pub(crate) fn feed(&mut self, mut bytes: &[u8], mut show: impl FnMut(Head)) {
         while !bytes.is_empty() {
             let skipped = self.skip.min(bytes.len());
             self.skip -= skipped;
@@ -100,7 +100,7 @@ impl Parser {
 }
 
 pub(super) const DATA: u8 = 0;
-pub(super) const HEADERS: u8 = 1;
+pub(crate) const HEADERS: u8 = 1;
 pub(super) const RST_STREAM: u8 = 3;
 pub(super) const CONTINUATION: u8 = 9;
 

@@ -12,6 +12,7 @@ use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use tokio::io::AsyncWriteExt as _;
 use tokio::time::{Instant, timeout_at};
 
+use super::counted::Counted;
 use super::failure::Failure;
 use super::pool::{MAX_STREAMS, One, Shared, Streams};
 use super::tls::TlsClient;
@@ -106,6 +107,8 @@ async fn begin_one(transport: Transport) -> hyper::Result<One> {
 }
 
 async fn begin_two(transport: Transport) -> hyper::Result<Shared> {
+    let streams = Arc::new(Streams::new());
+    let counted = Counted::new(transport, Arc::clone(&streams));
     let (sender, connection) = http2::Builder::new(TokioExecutor::new())
         .timer(TokioTimer::new())
         .initial_stream_window_size(STREAM_WINDOW)
@@ -114,9 +117,8 @@ async fn begin_two(transport: Transport) -> hyper::Result<Shared> {
         .max_header_list_size(u32::try_from(MAX_HEAD).expect("64 KiB"))
         .keep_alive_interval(PING_INTERVAL)
         .keep_alive_timeout(PING_TIMEOUT)
-        .handshake(TokioIo::new(transport))
+        .handshake(TokioIo::new(counted))
         .await?;
-    let streams = Arc::new(Streams::new());
     let counted = Arc::clone(&streams);
     tokio::spawn(async move {
         let mut connection = pin!(connection);

@@ -91,6 +91,8 @@ pub(super) struct Shared {
 #[derive(Debug)]
 pub(super) struct Streams {
     open: AtomicUsize,
+    /// Field blocks that the server may still send.
+    blocks: AtomicUsize,
     /// Most open streams that the server allows.
     pub(super) most: AtomicUsize,
     /// When the last stream ended.
@@ -291,6 +293,7 @@ impl Streams {
     pub(super) fn new() -> Self {
         Self {
             open: AtomicUsize::new(0),
+            blocks: AtomicUsize::new(0),
             most: AtomicUsize::new(MAX_STREAMS),
             used: Mutex::new(Instant::now()),
             slot: OnceLock::new(),
@@ -306,7 +309,17 @@ impl Streams {
     /// Counts a stream until the guard is dropped.
     pub(super) fn open(self: &Arc<Self>) -> OpenStream {
         self.open.fetch_add(1, Relaxed);
+        let blocks = self.blocks.load(Relaxed) + BLOCKS;
+        self.blocks.store(blocks.min(MAX_STREAMS * BLOCKS), Relaxed);
         OpenStream(Arc::clone(self))
+    }
+
+    /// Notes a field block of the server. Returns false if it may send none: all
+    /// streams' informational answers together were too many.
+    pub(super) fn take_block(&self) -> bool {
+        let left = self.blocks.load(Relaxed).checked_sub(1);
+        self.blocks.store(left.unwrap_or(0), Relaxed);
+        left.is_some()
     }
 
     fn lock(&self) -> MutexGuard<'_, Instant> {
@@ -330,6 +343,8 @@ pub(super) const KEEP: Duration = Duration::from_secs(60);
 
 /// Unused connections of a worker; each takes some 20 KB.
 const MAX_IDLE: usize = 1024;
+/// Field blocks of a stream: eight informational answers, the final one, trailers.
+const BLOCKS: usize = 10;
 /// Identities of a worker.
 const MAX_SLOTS: usize = 4096;
 /// Streams of a connection, whatever the server allows.

@@ -77,3 +77,58 @@ async fn heads_that_are_none_are_not_passed_on() {
     assert_eq!(answered(&world, &own).await, 1);
     assert!(heads.recv().await.unwrap().starts_with("GET / "));
 }
+
+/// Accepts a connection of HTTP/2 without TLS, up to its request on stream 1.
+async fn accept(upstream: &Upstream) -> Wire<TcpStream> {
+    const HEADERS: u8 = 1;
+    let mut server = upstream.accept().await;
+    server.until("SM\r\n\r\n").await;
+    // SETTINGS, and the acknowledgement of the client's.
+    server.send([0, 0, 0, 4, 0, 0, 0, 0, 0]).await;
+    server.send([0, 0, 0, 4, 1, 0, 0, 0, 0]).await;
+    while server.next_frame().await != HEADERS {}
+    server
+}
+
+/// HEADERS on stream 1 with `:status: 103`.
+const EARLY: &[u8] = b"\0\0\x05\x01\x04\0\0\0\x01\x08\x03103";
+/// HEADERS on stream 1 with `:status: 204`, its last.
+const NO_CONTENT: &[u8] = b"\0\0\x01\x01\x05\0\0\0\x01\x89";
+
+#[tokio::test]
+async fn informational_answers_over_http2_are_bounded() {
+    let upstream = Upstream::bind().await;
+    let world = World::new(&format!(
+        r#"{{"upstream": "h2c://{}"}}"#,
+        upstream.address()
+    ));
+    let answering = async {
+        let mut server = accept(&upstream).await;
+        server.send([&EARLY.repeat(8), NO_CONTENT].concat()).await;
+        server
+    };
+    let (got, _server) = tokio::join!(world.get(HOST), answering);
+    assert_eq!(got.0, 204);
+}
+
+#[tokio::test]
+async fn an_http2_upstream_that_sends_informational_answers_for_ever_is_502() {
+    let upstream = Upstream::bind().await;
+    let world = World::new(&format!(
+        r#"{{"upstream": "h2c://{}"}}"#,
+        upstream.address()
+    ));
+    let flood = async {
+        let mut server = accept(&upstream).await;
+        let all = EARLY.repeat(1000);
+        loop {
+            server.send(&all).await;
+            tokio::task::yield_now().await;
+        }
+    };
+    let got = tokio::select! {
+        got = world.get(HOST) => got,
+        () = flood => unreachable!("it never ends"),
+    };
+    assert_eq!(got.0, 502);
+}
