@@ -45,7 +45,7 @@ pub(crate) struct Limits {
 /// | our side is closed | `close` | [`LINGER`] | [`Due::Drop`] |
 /// | a head has begun | `read`, `in_head` | `head` | [`Due::Drop`] |
 /// | a request's body is awaited | `begin`, `read`, `wait_for_body` | `body` | [`Due::Drop`] |
-/// | the client sent its end, and HTTP/2 or an upstream answers | `client_ended` | [`ABANDONED`]; without an upstream [`LEFT`] | [`Due::Drop`] |
+/// | the client sent its end, and HTTP/2 or an upstream answers | `client_ended` | `after_end` | [`Due::Drop`] |
 /// | an answer is made | `begin` | none | |
 /// | between two requests | `established`, `end` | `idle` | [`Due::Close`] |
 ///
@@ -350,12 +350,7 @@ impl ConnTimeouts {
             // Over HTTP/2, answers wait for windows that only the client opens.
             let waits = |_: &u64| multiplexed || self.is_at_upstream();
             let ended = self.ended.value().filter(waits);
-            let gone = if self.is_at_upstream() {
-                ABANDONED
-            } else {
-                LEFT
-            };
-            let ended = ended.map(|ended| self.at(ended, gone.min(limits.body)));
+            let ended = ended.map(|ended| self.at(ended, self.after_end().min(limits.body)));
             return Some((read.into_iter().chain(ended).min()?, Due::Drop));
         }
         Some((self.at(self.idle.value()?, limits.idle), Due::Close))
@@ -390,14 +385,6 @@ const TAKEN: u64 = u64::MAX;
 /// How long a closed connection waits for the client's FIN. Closing earlier
 /// could send a reset, which destroys data that the client has not read.
 pub(crate) const LINGER: Duration = Duration::from_secs(1);
-
-/// How long an upstream may go on for a client that has sent its end and takes
-/// nothing: it has left, or half-closed its connection.
-const ABANDONED: Duration = Duration::from_secs(5);
-
-/// How long answers without an upstream go on for such a client. They are at hand,
-/// and wait for windows that it can't open any more.
-const LEFT: Duration = Duration::from_secs(1);
 
 #[cfg(test)]
 mod tests;

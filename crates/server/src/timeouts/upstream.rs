@@ -3,6 +3,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
+use std::time::Duration;
 
 use super::ConnTimeouts;
 
@@ -41,6 +42,16 @@ impl ConnTimeouts {
         self.at_upstream.load(Relaxed) > 0
     }
 
+    /// Returns how long answers go on for a client that has sent its end and takes
+    /// nothing.
+    pub(super) fn after_end(&self) -> Duration {
+        if self.is_at_upstream() {
+            ABANDONED
+        } else {
+            LEFT
+        }
+    }
+
     /// Notes that the client sends nothing more. A client that only closed its
     /// sending side still takes bytes (RFC 8446, section 6.1); of one that left,
     /// nothing more is seen.
@@ -67,3 +78,11 @@ impl Drop for AtUpstream {
         self.0.at_upstream.fetch_sub(1, Relaxed);
     }
 }
+
+/// How long an upstream may go on for a client that has sent its end and takes
+/// nothing: it has left, or half-closed its connection.
+const ABANDONED: Duration = Duration::from_secs(5);
+
+/// How long answers without an upstream go on for such a client. They are at hand,
+/// and wait for windows that it can't open any more.
+const LEFT: Duration = Duration::from_secs(1);
