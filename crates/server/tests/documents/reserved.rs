@@ -84,19 +84,17 @@ fn a_rule_changes_no_field_that_its_upstream_chose() {
         ),
     ] {
         for document in documents {
-            let error = document(underscores, request.clone())
-                .unwrap_err()
-                .to_string();
+            let error = document(underscores, &request).unwrap_err().to_string();
             assert!(error.contains(expected), "{error}");
         }
     }
-    let error = path(false, json!({"add": {"X_Own": "x"}}))
+    let error = path(false, &json!({"add": {"X_Own": "x"}}))
         .unwrap_err()
         .to_string();
     assert!(error.starts_with("`paths[0].request.add"), "{error}");
     for document in documents {
-        document(true, json!({"set": {"X_Own": "x"}})).unwrap();
-        document(false, json!({"remove": ["X_Own"]})).unwrap();
+        document(true, &json!({"set": {"X_Own": "x"}})).unwrap();
+        document(false, &json!({"remove": ["X_Own"]})).unwrap();
     }
 }
 
@@ -107,17 +105,17 @@ fn upstream(underscores: bool) -> Value {
     })
 }
 
-fn top(underscores: bool, request: Value) -> Result<Site, SiteError> {
+fn top(underscores: bool, request: &Value) -> Result<Site, SiteError> {
     let document = json!({ "upstream": upstream(underscores), "request": request });
     site(&document.to_string())
 }
 
-fn path(underscores: bool, request: Value) -> Result<Site, SiteError> {
+fn path(underscores: bool, request: &Value) -> Result<Site, SiteError> {
     let path = json!({ "path": "/a", "upstream": upstream(underscores), "request": request });
     site(&json!({ "paths": [path] }).to_string())
 }
 
-fn inherited(underscores: bool, request: Value) -> Result<Site, SiteError> {
+fn inherited(underscores: bool, request: &Value) -> Result<Site, SiteError> {
     let path = json!({ "path": "/a", "upstream": upstream(underscores), "body_limit": "1B" });
     site(&json!({ "request": request, "paths": [path] }).to_string())
 }

@@ -36,7 +36,7 @@ impl Certified {
         );
         let clients = TestCa::named("clients");
         let ca = ClientCa::check(clients.root_pem().as_bytes()).unwrap();
-        let world = World::demanding(demands.then(|| Arc::new(ca)), &[(HOST, &site)]);
+        let world = World::demanding(demands.then(|| Arc::new(ca)).as_ref(), &[(HOST, &site)]);
         Self {
             world,
             upstream,

@@ -54,13 +54,8 @@ impl World {
     }
 
     /// Starts a server whose hosts demand client certificates of a CA, if any.
-    pub(crate) fn demanding(clients: Option<Arc<ClientCa>>, sites: &[(&str, &str)]) -> Self {
-        Self::of(
-            TestCa::new(),
-            clients.as_ref(),
-            Setup::limits(LIMITS),
-            sites,
-        )
+    pub(crate) fn demanding(clients: Option<&Arc<ClientCa>>, sites: &[(&str, &str)]) -> Self {
+        Self::of(TestCa::new(), clients, Setup::limits(LIMITS), sites)
     }
 
     fn of(
