@@ -210,13 +210,14 @@ pub(crate) struct ActiveCheck {
 /// Longest waits for an upstream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct UpstreamTimeouts {
-    /// For a connection, its TLS handshake included.
+    /// Longest time until there is a connection, with its TLS handshake.
     pub(crate) connect: Duration,
-    /// For the head of the answer.
+    /// Longest time until the head of the answer, counted anew while the request's
+    /// body moves.
     pub(crate) first_byte: Duration,
-    /// Without progress on a body, and for an unused connection.
+    /// Longest time without a byte of a body, and of a connection without use.
     pub(crate) idle: Duration,
-    /// Without a byte on an upgraded connection, or in a stream of events.
+    /// Longest time without a byte on an upgraded connection, or in a stream of events.
     pub(crate) upgraded: Duration,
 }
 
