@@ -8,6 +8,7 @@ mod acme;
 mod admin;
 mod documentation;
 mod edges;
+mod own_addresses;
 mod refusals;
 
 /// Returns the documentation's example without the parts that are not built.

@@ -23,6 +23,7 @@ mod lineages;
 mod log;
 mod metrics;
 mod outages;
+mod own_addresses;
 mod postgres;
 mod privileges;
 mod redis;

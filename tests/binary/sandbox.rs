@@ -13,8 +13,10 @@ use serde_json::Value;
 use tempfile::TempDir;
 
 mod server;
+mod upstream;
 
 pub(crate) use server::Server;
+pub(crate) use upstream::upstream;
 
 /// Removed when dropped.
 pub(crate) struct Sandbox {
