@@ -35,6 +35,7 @@ mod serving;
 mod shared;
 mod signals;
 mod singleflight;
+mod site_errors;
 mod snapshots;
 mod stalled_disk;
 mod start;

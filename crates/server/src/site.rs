@@ -64,7 +64,7 @@ impl Site {
             let text = "format 1 has no such key; write the site again with `sekisho host set`";
             return Err(Wrong::at([key.to_owned()], text.to_owned()).into());
         }
-        Ok(raw.check(None)?.of_tenant(tenant)?)
+        raw.check(None)?.of_tenant(tenant)
     }
 
     /// Makes the site that answers every request with 404.
@@ -191,7 +191,7 @@ impl SiteDocument {
     /// # Errors
     /// If a folder has a segment `{tenant}`, and the name can't be one.
     pub fn site(&self, tenant: &Tenant) -> Result<Site, SiteError> {
-        Ok(self.site.of_tenant(tenant)?)
+        self.site.of_tenant(tenant)
     }
 
     /// Returns the form that a host record has, in the oldest format that suffices.

@@ -40,21 +40,25 @@ pub(super) async fn refused(catalog: &dyn Catalog, config: &Config) -> Result<Re
         let Some(last) = page.last() else { break };
         after = Some(last.pattern.clone());
         for record in &page {
-            refused.note(record, &guard);
+            refused.note(record, config, &guard);
         }
     }
     Ok(refused)
 }
 
 impl Refused {
-    fn note(&mut self, record: &HostRecord, guard: &Guard) {
+    fn note(&mut self, record: &HostRecord, config: &Config, guard: &Guard) {
         // Other programs may write a store, without the checks of `host set`.
         let client_ca = record.tls.client_ca.as_ref();
         if let Some(Err(why)) = client_ca.map(|ca| ClientCa::check(ca.pem().as_bytes())) {
             self.client_cas.add(record, &why);
         }
-        let Some(stored) = &record.site else { return };
-        match Site::parse(stored, &record.tenant) {
+        let site = match &record.site {
+            Some(stored) => Site::parse(stored, &record.tenant),
+            // Folders of [site] may depend on the tenant.
+            None => config.site.of_tenant(&record.tenant),
+        };
+        match site {
             Ok(site) => {
                 if let Some(refused) = site.refused(guard) {
                     self.outside.add(record, &refused);

@@ -4,10 +4,10 @@ use std::sync::Arc;
 
 use sekisho_certs::Tenant;
 
-use super::Site;
 use super::error::{Below, Checked, Wrong};
 use super::root::Root;
 use super::rule::{Action, Rule};
+use super::{Site, SiteError};
 
 impl Site {
     /// Returns the site of a host of this tenant: the same site if no folder
@@ -15,7 +15,7 @@ impl Site {
     ///
     /// # Errors
     /// If a folder does, and the tenant's name is no folder's name.
-    pub(crate) fn of_tenant(&self, tenant: &Tenant) -> Checked<Self> {
+    pub fn of_tenant(&self, tenant: &Tenant) -> Result<Self, SiteError> {
         let mut rules: Vec<Option<Rule>> = Vec::new();
         for rule in &*self.0 {
             rules.push(rule_of(rule, tenant)?);

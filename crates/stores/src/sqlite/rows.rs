@@ -1,6 +1,7 @@
 //! Rows as the program's values, and back.
 
 use std::path::Path;
+use std::sync::Arc;
 
 use rusqlite::Row;
 use rusqlite::types::FromSqlError;
@@ -111,7 +112,7 @@ pub(super) fn host(row: &Row<'_>, first: usize, pattern: HostPattern) -> Step<Ho
         None => None,
         Some(format) => Some(Site {
             format,
-            json: text(row, first + 2)?.into(),
+            json: document(row, first + 2)?,
         }),
     };
     let tls = TlsPolicy::parse(text(row, first + 3)?)
@@ -202,6 +203,16 @@ pub(super) fn limit(limit: usize) -> i64 {
 
 pub(super) fn text<'a>(row: &'a Row<'_>, column: usize) -> Step<&'a str> {
     row.get_ref(column)?.as_str().map_err(kind)
+}
+
+/// Returns the document of a site. Bytes that are not UTF-8 become a text that is
+/// not JSON: the document then fails its own host, not a list of hosts.
+fn document(row: &Row<'_>, column: usize) -> Step<Arc<str>> {
+    let bytes = row.get_ref(column)?.as_bytes().map_err(kind)?;
+    Ok(match std::str::from_utf8(bytes) {
+        Ok(text) => text.into(),
+        Err(_) => format!("\u{fffd}{}", String::from_utf8_lossy(bytes)).into(),
+    })
 }
 
 fn blob<'a>(row: &'a Row<'_>, column: usize) -> Step<&'a [u8]> {

@@ -1,0 +1,113 @@
+//! Tests that a site that can't be read fails its own host alone.
+
+use rusqlite::Connection;
+
+use crate::sandbox::{Sandbox, Server};
+
+/// Makes a sandbox with two hosts.
+fn sandbox() -> Sandbox {
+    let sandbox = Sandbox::new();
+    sandbox.page("a.example", "page of a");
+    sandbox.page("b.example", "page of b");
+    sandbox.import(&["a.example", "b.example"]);
+    sandbox
+}
+
+/// Writes the row of a.example as another program might.
+fn write_row(sandbox: &Sandbox, values: &str) {
+    let store = Connection::open(sandbox.path("hosts.db")).expect("a store");
+    let sql = format!("UPDATE hosts SET {values} WHERE pattern = 'a.example'");
+    assert_eq!(store.execute(&sql, ()), Ok(1), "{sql}");
+}
+
+/// Asserts that a.example alone is refused, and that the log says why.
+fn a_is_refused(server: &Server, why: &str) {
+    let refusal = server.refusal("a.example");
+    assert!(refusal.contains("InternalError"), "{why}: {refusal}");
+    assert!(server.shows("b.example", "page of b"), "{why}");
+    let log = server.log();
+    let said = log
+        .lines()
+        .any(|line| line.contains("a.example") && line.contains(why));
+    assert!(said, "{why}: {log}");
+}
+
+#[test]
+fn a_document_that_can_not_be_read_fails_its_own_host() {
+    for (values, why) in [
+        (
+            r#"site_format = 7, site = '{"status": 404}'"#,
+            "the site has format 7",
+        ),
+        (
+            r#"site_format = 2, site = '{"status": 4'"#,
+            "the site's document can't be read: EOF",
+        ),
+        (
+            r#"site_format = 2, site = '{"status": 404, "rate": {"client": -1}}'"#,
+            "`rate.client`: -1 is out of range",
+        ),
+        // Bytes that are not UTF-8.
+        (
+            "site_format = 2, site = CAST(X'7b2274657874223a22ff227d' AS TEXT)",
+            "the site's document can't be read: expected value",
+        ),
+        (
+            r#"tenant = 'a/b', site_format = 2, site = '{"root": "/srv/{tenant}"}'"#,
+            r"{tenant} stands for",
+        ),
+    ] {
+        let sandbox = sandbox();
+        write_row(&sandbox, values);
+        let server = sandbox.serve();
+        a_is_refused(&server, why);
+        let listed = sandbox.ok(&["check"]);
+        assert!(listed.contains("1 hosts are not served"), "{listed}");
+        assert!(
+            listed.contains("  a.example: ") && listed.contains(why),
+            "{listed}"
+        );
+        // The right document, or none, is served at once.
+        sandbox.ok(&[
+            "host",
+            "set",
+            "a.example",
+            "--tenant",
+            "a",
+            "--default-site",
+        ]);
+        assert!(server.shows("a.example", "page of a"), "{why}");
+        assert!(!sandbox.ok(&["check"]).contains("a.example"));
+        server.stop();
+    }
+}
+
+#[test]
+fn a_tenant_that_is_no_folder_fails_its_own_host() {
+    let sandbox = sandbox();
+    sandbox.page("a/a.example", "page of a");
+    sandbox.page("b/b.example", "page of b");
+    let file = sandbox.path("sekisho.toml");
+    let config = std::fs::read_to_string(&file).expect("a file");
+    let config = config.replace("www/{host}", "www/{tenant}/{host}");
+    sandbox.write("sekisho.toml", &config);
+    sandbox.ok(&["host", "set", "b.example", "--tenant", "b"]);
+    let why = "{tenant} stands for";
+    for tenant in ["a/a", "..", "a a"] {
+        write_row(&sandbox, &format!("tenant = '{tenant}'"));
+        let server = sandbox.serve();
+        a_is_refused(&server, why);
+        let listed = sandbox.ok(&["check"]);
+        assert!(listed.contains("1 hosts are not served"), "{listed}");
+        assert!(
+            listed.contains("  a.example: ") && listed.contains(why),
+            "{listed}"
+        );
+        server.stop();
+    }
+    sandbox.ok(&["host", "set", "a.example", "--tenant", "a"]);
+    let server = sandbox.serve();
+    assert!(server.shows("a.example", "page of a"));
+    assert!(!sandbox.ok(&["check"]).contains("a.example"));
+    server.stop();
+}
