@@ -11,7 +11,7 @@ use serde_json::Value;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::runtime::Builder;
 
-use crate::sandbox::{SOON, Sandbox, Server, ca, until};
+use crate::sandbox::{SOON, Sandbox, Server, ca, until, upstream};
 
 fn sandbox(more: &str) -> (Sandbox, PathBuf) {
     let sandbox = Sandbox::new();
@@ -159,6 +159,41 @@ fn trusted_peers_name_the_client_and_the_request() {
         (&first["client"], &first["id"]),
         (&"203.0.113.1".into(), &"mine".into())
     );
+    server.stop();
+}
+
+#[test]
+fn lines_reach_standard_output() {
+    let (sandbox, path) = sandbox("");
+    sandbox.configure("[log]\naccess = \"-\"\n");
+    let mut command = sandbox.command(&["serve", "--log", "json"]);
+    command.stdout(File::create(&path).expect("a file"));
+    let server = Server::start(command);
+    assert!(server.shows("a.example", "page of a"));
+    let line: Value = serde_json::from_str(&lines(&path, 1)[0]).expect("JSON");
+    assert_eq!(
+        (&line["host"], &line["status"]),
+        (&"a.example".into(), &200.into())
+    );
+    // Standard output is not opened again.
+    server.signal(Signal::USR1);
+    assert!(server.shows("a.example", "page of a"));
+    lines(&path, 2);
+    server.stop();
+}
+
+#[test]
+fn a_line_names_the_upstream() {
+    let (sandbox, path) = sandbox("");
+    sandbox.allow(&["127.0.0.0/8"]);
+    let address = upstream("page of another");
+    let url = format!("http://{address}");
+    sandbox.ok(&["host", "set", "a.example", "--upstream", &url]);
+    let server = sandbox.serve();
+    assert!(server.shows("a.example", "page of another"));
+    let line: Value = serde_json::from_str(&lines(&path, 1)[0]).expect("JSON");
+    assert_eq!(line["upstream"], address.to_string(), "{line}");
+    assert_eq!((&line["status"], &line["bytes"]), (&200.into(), &15.into()));
     server.stop();
 }
 

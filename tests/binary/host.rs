@@ -1,8 +1,10 @@
 //! Tests `sekisho host`.
 
+use std::fs::File;
+
 use serde_json::json;
 
-use crate::sandbox::Sandbox;
+use crate::sandbox::{Ran, Sandbox};
 
 #[test]
 fn host_show_shows_what_host_set_stored() {
@@ -228,6 +230,33 @@ fn a_site_is_a_document_or_a_short_form() {
         "{}",
         refused.err
     );
+}
+
+#[test]
+fn a_site_is_read_from_standard_input() {
+    let sandbox = Sandbox::new();
+    let document = json!({ "status": 451, "text": "Closed.\n" });
+    sandbox.write("site.json", &document.to_string());
+    sandbox.write("text", "Back soon.\n");
+    for (input, args, expected) in [
+        ("site.json", &["--site", "-"][..], document),
+        (
+            "text",
+            &["--status", "503", "--text", "-"],
+            json!({ "status": 503, "text": "Back soon.\n" }),
+        ),
+    ] {
+        let mut command = sandbox.command(&[&["host", "set", "a.example"], args].concat());
+        command.stdin(File::open(sandbox.path(input)).expect("a file"));
+        let ran = Ran::of(&command.output().expect("it runs"));
+        assert_eq!(ran.code, Some(0), "{args:?}: {}", ran.err);
+        let shown = sandbox.json(&["host", "show", "a.example", "--json"]);
+        assert_eq!(shown["site"], expected, "{args:?}");
+    }
+    // No document is not the document's absence.
+    let ran = sandbox.run(&["host", "set", "a.example", "--site", "-"]);
+    assert_eq!(ran.code, Some(2), "{}", ran.err);
+    assert!(ran.err.contains("can't be read: EOF"), "{}", ran.err);
 }
 
 #[test]

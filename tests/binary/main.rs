@@ -26,6 +26,7 @@ mod outages;
 mod own_addresses;
 mod postgres;
 mod privileges;
+mod proxy_headers;
 mod redis;
 mod redis_cache;
 mod refused_settings;

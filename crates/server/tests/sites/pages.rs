@@ -5,16 +5,20 @@ use http::Method;
 use crate::common::upstream::Upstream;
 use crate::world::{BOTH, HOST, World};
 
-const PAGES: [(&str, &str); 4] = [
+const PAGES: [(&str, &str); 5] = [
     ("errors/404.html", "no such page"),
     ("errors/502.html", "bad gateway"),
     ("errors/503.html", "come back later"),
+    ("errors/504.html", "too late"),
     ("www/index.html", "home"),
 ];
 
 #[tokio::test]
 async fn an_error_of_the_server_has_its_page() {
     let dead = Upstream::bind().await.url();
+    // Takes connections, and never answers.
+    let late = Upstream::bind().await;
+    let late_url = late.url();
     let site = format!(
         r#"{{
             "root": "FOLDER/www",
@@ -22,6 +26,9 @@ async fn an_error_of_the_server_has_its_page() {
             "response": {{"set": {{"X-Site": "a"}}}},
             "paths": [
                 {{"path": "/dead", "upstream": "{dead}"}},
+                {{"path": "/late", "upstream": {{
+                    "servers": ["{late_url}"], "timeouts": {{"first_byte": "100ms"}}
+                }}}},
                 {{"path": "/later", "status": 503}},
                 {{"path": "/said", "status": 503, "text": "closed"}},
                 {{"path": "/gone", "status": 410}}
@@ -34,6 +41,7 @@ async fn an_error_of_the_server_has_its_page() {
         for (path, status, body) in [
             ("/missing", 404, "no such page"),
             ("/dead", 502, "bad gateway"),
+            ("/late", 504, "too late"),
             ("/later", 503, "come back later"),
             ("/said", 503, "closed"),
             ("/gone", 410, "410 Gone\n"),
