@@ -105,7 +105,15 @@ fn a_tenant_that_is_no_folder_fails_its_own_host() {
         );
         server.stop();
     }
-    sandbox.ok(&["host", "set", "a.example", "--tenant", "a"]);
+    let set = |tenant| sandbox.run(&["host", "set", "a.example", "--tenant", tenant]);
+    let warned = set("a/b").err;
+    assert!(
+        warned.contains("warning: [site] `root`: {tenant}"),
+        "{warned}"
+    );
+    let ran = set("a");
+    assert_eq!(ran.code, Some(0), "{}", ran.err);
+    assert!(!ran.err.contains("warning"), "{}", ran.err);
     let server = sandbox.serve();
     assert!(server.shows("a.example", "page of a"));
     assert!(!sandbox.ok(&["check"]).contains("a.example"));

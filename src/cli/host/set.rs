@@ -10,7 +10,7 @@ use sekisho_certs::{
 
 use crate::cli::cert::{self, Leaf, check_covers};
 use crate::cli::edit::{Edit, edit};
-use crate::cli::failure::{Ended, Result, Usage};
+use crate::cli::failure::{self, Ended, Result, Usage};
 use crate::cli::host::client_ca::ClientCaArgs;
 use crate::cli::host::site::{Chosen, SiteArgs};
 use crate::cli::issuance::{Issuance, WishArgs};
@@ -124,6 +124,7 @@ pub(super) async fn run(config: &Config, args: &Args, chosen: &Chosen) -> Result
     let client_ca = args.client_ca.chosen()?;
     let sealer = &open::create(config).await?;
     let mut certless = false;
+    let mut unfit = None;
     edit(sealer, &args.name, async |stored| {
         let certs = args.certs(sealer.catalog().as_ref()).await?;
         let mut record = stored
@@ -131,6 +132,9 @@ pub(super) async fn run(config: &Config, args: &Args, chosen: &Chosen) -> Result
             .unwrap_or_else(|| HostRecord::new(args.name.clone()));
         args.apply(&mut record, (chosen, client_ca.as_ref()), &certs)?;
         certless = record.references.is_empty();
+        // Folders of [site] may depend on the tenant.
+        let default = record.site.is_none().then_some(&config.site);
+        unfit = default.and_then(|site| site.of_tenant(&record.tenant).err());
         Ok(if stored.as_ref() == Some(&record) {
             Edit::Keep
         } else {
@@ -141,6 +145,10 @@ pub(super) async fn run(config: &Config, args: &Args, chosen: &Chosen) -> Result
     if let Some(folder) = args.site.missing_folder() {
         let folder = printable(&folder.display().to_string());
         eprintln!("warning: {folder} is not there; until it is, requests get 404");
+    }
+    if let Some(error) = unfit {
+        let hint = "until it has another --tenant, or a site of its own, the host is not served";
+        failure::warn(&anyhow!("[site] {error}"), hint);
     }
     if let Some(issuance) = issuance {
         return cert::order_one(issuance, sealer, &args.name).await;
