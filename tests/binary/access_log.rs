@@ -100,7 +100,10 @@ fn each_request_is_a_json_line() {
         (&first["tls"], &first["resumed"]),
         (&"1.3".into(), &false.into())
     );
-    assert_eq!(first["lookup"], "loaded");
+    // A new revision of the store between handshake and request has the host looked
+    // up again. Right after the start there may be one.
+    let is_lookup = |line: &Value, usual: &str| line["lookup"] == usual || line["lookup"] == "hit";
+    assert!(is_lookup(first, "loaded"), "{first}");
     let refused = &lines[1];
     assert_eq!(
         (&refused["status"], &refused["host"]),
@@ -111,10 +114,8 @@ fn each_request_is_a_json_line() {
         (&Value::Null, &Value::Null)
     );
     let last = &lines[2];
-    assert_eq!(
-        (&last["lookup"], &last["bytes"]),
-        (&"connection".into(), &0.into())
-    );
+    assert!(is_lookup(last, "connection"), "{last}");
+    assert_eq!(last["bytes"], 0);
     let plain = &lines[3];
     assert_eq!(
         (&plain["status"], &plain["tls"]),

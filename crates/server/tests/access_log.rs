@@ -110,6 +110,7 @@ async fn a_stream_that_is_reset_in_the_body_is_not_complete() {
         (&line["version"], &line["host"]),
         (&"HTTP/2.0".into(), &"a.example".into())
     );
+    assert_eq!(line["lookup"], "loaded");
     assert!(
         (1..LARGE as u64).contains(&line["bytes"].as_u64().unwrap()),
         "{line}"
