@@ -4,12 +4,15 @@ use std::fs::{self, File};
 use std::net::SocketAddr;
 use std::path::Path;
 use std::process::Stdio;
+use std::thread;
 
 use anyhow::{Context, Result, ensure};
 use serde_json::{Value, json};
+use tokio::io::{copy, sink};
 use tokio::net::TcpListener;
 use tokio::process::Command;
-use tokio::task::AbortHandle;
+use tokio::runtime;
+use tokio::sync::oneshot;
 
 use super::Place;
 use crate::flood::attacker::Target;
@@ -18,7 +21,7 @@ use crate::server::Server;
 
 pub(super) struct Setting {
     pub(super) server: Server,
-    silent: AbortHandle,
+    _silent: Silent,
     _upstream: Upstream,
     _hosting: Hosting,
 }
@@ -30,7 +33,7 @@ impl Setting {
         fs::write(pages.join("index.html"), "here\n".repeat(120))?;
         File::create(pages.join("large"))?.set_len(LARGE)?;
         let upstream = Upstream::start(Kind::Nginx, &hosting.upstreams()).await?;
-        let (silent, address) = silent().await?;
+        let (silent, address) = Silent::start()?;
         let files = json!({ "root": pages });
         let proxied = json!({ "upstream": format!("http://{}", upstream.address) });
         let never = json!({ "upstream": format!("http://{address}") });
@@ -59,7 +62,7 @@ impl Setting {
         pin(std::process::id(), CLIENT_CORE).await?;
         Ok(Self {
             server,
-            silent,
+            _silent: silent,
             _upstream: upstream,
             _hosting: hosting,
         })
@@ -105,23 +108,50 @@ impl Setting {
     }
 }
 
-impl Drop for Setting {
-    fn drop(&mut self) {
-        self.silent.abort();
+/// Upstream that takes connections and never says anything. A thread of its own
+/// serves it: neighbours are measured on the main one.
+struct Silent(Option<oneshot::Sender<()>>);
+
+impl Silent {
+    fn start() -> Result<(Self, SocketAddr)> {
+        let listener = std::net::TcpListener::bind("127.0.0.1:0")?;
+        listener.set_nonblocking(true)?;
+        let address = listener.local_addr()?;
+        let (end, ended) = oneshot::channel();
+        thread::Builder::new()
+            .name("silent".into())
+            .spawn(move || {
+                let _ = rustix::process::nice(NICENESS);
+                let runtime = runtime::Builder::new_current_thread()
+                    .enable_all()
+                    .build()?;
+                runtime.block_on(async {
+                    let listener = TcpListener::from_std(listener)?;
+                    tokio::select! {
+                        _ = ended => Ok(()),
+                        failed = accept(listener) => failed,
+                    }
+                })
+            })?;
+        Ok((Self(Some(end)), address))
     }
 }
 
-/// Starts an upstream that takes connections and never says anything.
-async fn silent() -> Result<(AbortHandle, SocketAddr)> {
-    let listener = TcpListener::bind("127.0.0.1:0").await?;
-    let address = listener.local_addr()?;
-    let accepting = tokio::spawn(async move {
-        let mut held = Vec::new();
-        while let Ok((socket, _)) = listener.accept().await {
-            held.push(socket);
-        }
-    });
-    Ok((accepting.abort_handle(), address))
+impl Drop for Silent {
+    fn drop(&mut self) {
+        // Ends the thread.
+        self.0.take();
+    }
+}
+
+/// Reads from each connection until its end.
+async fn accept(listener: TcpListener) -> Result<()> {
+    loop {
+        let (mut socket, _) = listener.accept().await?;
+        tokio::spawn(async move {
+            let _ = copy(&mut socket, &mut sink()).await;
+        });
+    }
 }
 
 async fn pin(pid: u32, core: &str) -> Result<()> {
@@ -137,6 +167,8 @@ async fn pin(pid: u32, core: &str) -> Result<()> {
     Ok(())
 }
 
+/// Niceness of the silent upstream: neighbours share its core.
+const NICENESS: i32 = 19;
 const SERVER_CORE: &str = "1";
 const CLIENT_CORE: &str = "0";
 /// Second number of the attackers' addresses.
