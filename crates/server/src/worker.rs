@@ -22,7 +22,7 @@ use crate::proxy_protocol;
 use crate::shared::Shared;
 use crate::shutdown::{Phase, Shutdown};
 use crate::signing::SigningTurns;
-use crate::upstream::Pools;
+use crate::upstream::{Openings, Pools};
 
 /// Parts that a worker starts with.
 pub(crate) struct Worker {
@@ -51,6 +51,8 @@ pub(crate) struct Local {
     pub(crate) drain: Drain,
     /// Connections to upstream servers.
     pub(crate) upstreams: Pools,
+    /// Turns to open those.
+    pub(crate) openings: Openings,
     /// Open connections. The AcqRel decrement pairs with the Acquire load in
     /// `all_closed`.
     open: AtomicUsize,
@@ -104,6 +106,7 @@ impl Worker {
             http: Http::new(),
             drain: Drain::default(),
             upstreams: Pools::default(),
+            openings: Openings::new(),
             open: AtomicUsize::new(0),
             closed: Notify::new(),
         });

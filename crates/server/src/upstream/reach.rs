@@ -120,7 +120,9 @@ impl Sending<'_> {
             tls,
             http2: key.protocol == Protocol::Http2,
         };
-        match connect::open(&target, limit, || chosen.reached()).await? {
+        let opened = connect::open(&target, limit, || chosen.reached());
+        let prefix = self.context.connection.prefix();
+        match local.openings.begin(prefix, opened).await? {
             Opened::One(one) => {
                 if key.protocol == Protocol::Negotiated {
                     local.upstreams.chose_one(key);

@@ -1,0 +1,106 @@
+//! Turns to open connections: a worker begins few of them at a time.
+//!
+//! A request over HTTP/2 that its client resets at once costs the server a socket: 300
+//! of them, opened one after the other, let all other tasks wait for 50 ms. A turn
+//! lasts until all tasks that are ready have run. Turns go round robin to the client
+//! prefixes that wait. A request that is reset meanwhile opens nothing.
+
+use std::future::poll_fn;
+use std::pin::pin;
+use std::sync::Arc;
+use std::task::Poll;
+
+use tokio::task::yield_now;
+
+use super::chosen::Unavailable;
+use super::failure::Failure;
+use crate::budget::{FairSemaphore, Prefix};
+
+/// Turns of one worker.
+#[derive(Debug)]
+pub(crate) struct Openings(Arc<FairSemaphore<Prefix>>);
+
+impl Openings {
+    pub(crate) fn new() -> Self {
+        Self(Arc::new(FairSemaphore::new(AT_ONCE, AT_ONCE, MAX_WAITING)))
+    }
+
+    /// Begins to open a connection in a turn of the client's prefix. The wait for the
+    /// server itself keeps no turn: a server that does not answer holds up no other.
+    ///
+    /// # Errors
+    /// Those of `open`, or [`Unavailable::Full`] if too many wait for a turn.
+    pub(super) async fn begin<T>(
+        &self,
+        prefix: Prefix,
+        open: impl Future<Output = Result<T, Failure>>,
+    ) -> Result<T, Failure> {
+        let turn = FairSemaphore::enter(&self.0, prefix).await;
+        let turn = turn.map_err(|_| Failure::Unavailable(Unavailable::Full))?;
+        let mut open = pin!(open);
+        let begun = poll_fn(|cx| Poll::Ready(open.as_mut().poll(cx))).await;
+        yield_now().await;
+        drop(turn);
+        match begun {
+            Poll::Ready(opened) => opened,
+            Poll::Pending => open.await,
+        }
+    }
+}
+
+/// Connections that are begun before all other tasks have run: about 1 ms.
+const AT_ONCE: usize = 16;
+/// As many requests as 40 connections of HTTP/2 may have in flight.
+const MAX_WAITING: usize = 4096;
+
+#[cfg(test)]
+mod tests {
+    use std::future::pending;
+    use std::net::{IpAddr, Ipv4Addr};
+    use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+
+    use tokio::task::JoinSet;
+
+    use super::*;
+
+    fn prefix(number: u8) -> Prefix {
+        IpAddr::from(Ipv4Addr::new(192, 0, number, 1)).into()
+    }
+
+    #[tokio::test]
+    async fn other_tasks_run_between_turns() {
+        let (openings, begun) = (Arc::new(Openings::new()), Arc::new(AtomicUsize::new(0)));
+        let mut opening = JoinSet::new();
+        for _ in 0..1000 {
+            let (openings, begun) = (Arc::clone(&openings), Arc::clone(&begun));
+            opening.spawn(async move {
+                let open = async {
+                    begun.fetch_add(1, Relaxed);
+                    Ok(())
+                };
+                openings.begin(prefix(1), open).await
+            });
+        }
+        let mut most = 0;
+        while begun.load(Relaxed) < 1000 {
+            let before = begun.load(Relaxed);
+            yield_now().await;
+            most = most.max(begun.load(Relaxed) - before);
+        }
+        assert!(opening.join_all().await.iter().all(Result::is_ok));
+        assert!((1..=2 * AT_ONCE).contains(&most), "{most}");
+    }
+
+    #[tokio::test]
+    async fn a_server_that_does_not_answer_keeps_no_turn() {
+        let openings = Arc::new(Openings::new());
+        let mut hung = JoinSet::new();
+        for _ in 0..2 * AT_ONCE {
+            let openings = Arc::clone(&openings);
+            hung.spawn(async move { openings.begin(prefix(1), pending::<Result<(), _>>()).await });
+        }
+        yield_now().await;
+        let opened = openings.begin(prefix(2), async { Ok(7) }).await;
+        assert_eq!(opened.unwrap(), 7);
+    }
+}
