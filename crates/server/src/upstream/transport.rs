@@ -10,7 +10,7 @@ use std::task::{Context, Poll};
 use rustls::ClientConfig;
 use rustls::pki_types::ServerName;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
-use tokio::net::{TcpStream, UnixStream};
+use tokio::net::{TcpSocket, TcpStream, UnixStream};
 use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 
@@ -58,10 +58,17 @@ impl Transport {
     /// # Errors
     /// Of the system.
     pub(crate) async fn tcp(address: SocketAddr) -> io::Result<Self> {
-        let socket = TcpStream::connect(address).await?;
+        let socket = match address {
+            SocketAddr::V4(_) => TcpSocket::new_v4()?,
+            SocketAddr::V6(_) => TcpSocket::new_v6()?,
+        };
         // Heads and bodies are written whole.
         socket.set_nodelay(true)?;
-        Ok(Self::Tcp(socket))
+        // A connection given up amid a request is reset. Closed, each would keep its port
+        // for a minute: clients that reset their requests could take all 28,000 towards a
+        // server, and make each connect search for one.
+        socket.set_zero_linger()?;
+        Ok(Self::Tcp(socket.connect(address).await?))
     }
 
     /// Connects to a Unix socket.
@@ -87,6 +94,17 @@ impl Transport {
         };
         let stream = TlsConnector::from(config).connect(name, socket).await?;
         Ok(Self::Tls(Box::new(stream)))
+    }
+
+    /// Lets all that was written arrive, though the connection ends.
+    #[expect(deprecated, reason = "no linger time never blocks")]
+    fn keep_written(&self) -> io::Result<()> {
+        let socket = match self {
+            Self::Tcp(socket) => socket,
+            Self::Tls(stream) => stream.get_ref().0,
+            Self::Unix(_) => return Ok(()),
+        };
+        socket.set_linger(None)
     }
 
     /// Returns whether the server chose HTTP/2 by ALPN.
@@ -152,6 +170,7 @@ impl AsyncWrite for Transport {
     }
 
     fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        self.keep_written()?;
         each!(self, stream => Pin::new(stream).poll_shutdown(cx))
     }
 }

@@ -1,5 +1,6 @@
 //! Upstream that a test scripts, and byte streams of both sides.
 
+use std::io;
 use std::time::Duration;
 
 use rustls::HandshakeKind;
@@ -205,6 +206,18 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Wire<S> {
 
     pub async fn shutdown(&mut self) {
         let _ = self.stream.shutdown().await;
+    }
+
+    /// Returns the error that the connection ends with; None if it is closed in order.
+    pub async fn end(&mut self) -> Option<io::ErrorKind> {
+        let mut bytes = [0; 16384];
+        loop {
+            match self.stream.read(&mut bytes).await {
+                Ok(0) => return None,
+                Ok(_) => {}
+                Err(error) => return Some(error.kind()),
+            }
+        }
     }
 
     /// Returns false at the end.

@@ -1,5 +1,6 @@
 //! Time-outs, and clients that leave.
 
+use std::io;
 use std::time::{Duration, Instant};
 
 use sekisho_server::Limits;
@@ -160,6 +161,19 @@ async fn a_client_that_leaves_ends_the_request() {
         server.rest().await;
         assert!(begin.elapsed() < Duration::from_secs(15), "{request}");
     }
+}
+
+/// A port of a connection that is closed in order stays in use for a minute.
+#[tokio::test]
+async fn a_connection_given_up_amid_a_request_is_reset() {
+    let upstream = Upstream::bind().await;
+    let world = World::with(SHORT, &[(HOST, &upstream.site())]);
+    let mut client = world.connect().await;
+    client.send(GET).await;
+    let mut server = upstream.accept().await;
+    server.head().await;
+    drop(client);
+    assert_eq!(server.end().await, Some(io::ErrorKind::ConnectionReset));
 }
 
 #[tokio::test]
