@@ -44,9 +44,9 @@ fn an_upstream_that_is_gone_is_named_with_its_host_and_a_hint() {
     let gone = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
     let address = gone.local_addr().expect("an address");
     drop(gone);
-    let (sandbox, server) = serve("warn");
+    let sandbox = Sandbox::new();
     sandbox.allow(&["127.0.0.0/8"]);
-    server.stop();
+    sandbox.import(&["a.example"]);
     let url = format!("http://{address}");
     sandbox.ok(&["host", "set", "a.example", "--upstream", &url]);
     let server = sandbox.serve();
@@ -57,7 +57,11 @@ fn an_upstream_that_is_gone_is_named_with_its_host_and_a_hint() {
     let failed = || -> Vec<Value> {
         let lines = server.log_lines();
         let lines = lines.lock().expect("nobody panicked");
-        let failed = |line: &&Value| line["message"].to_string().contains("upstream failed");
+        let failed = |line: &&Value| {
+            line["fields"]["message"]
+                .to_string()
+                .contains("upstream failed")
+        };
         lines.iter().filter(failed).cloned().collect()
     };
     until("the line is there", SOON, || !failed().is_empty());
@@ -66,11 +70,11 @@ fn an_upstream_that_is_gone_is_named_with_its_host_and_a_hint() {
     assert_eq!(lines.len(), 1, "{lines:?}");
     let line = &lines[0];
     assert_eq!(line["level"], "WARN", "{line}");
-    assert_eq!(line["host"], "a.example", "{line}");
-    assert_eq!(line["upstream"], address.to_string(), "{line}");
-    let failure = line["failure"].to_string();
+    assert_eq!(line["fields"]["host"], "a.example", "{line}");
+    assert_eq!(line["fields"]["upstream"], address.to_string(), "{line}");
+    let failure = line["fields"]["failure"].to_string();
     assert!(failure.contains("Connection refused"), "{line}");
-    let message = line["message"].to_string();
+    let message = line["fields"]["message"].to_string();
     assert!(
         message.contains("got 502; see whether the server runs"),
         "{line}"
