@@ -104,6 +104,45 @@ fn open_files(fixture: &Fixture) -> usize {
 }
 
 #[tokio::test]
+async fn a_client_that_reads_nothing_has_little_in_the_kernel() {
+    let fixture = Fixture::new(LIMITS);
+    fixture.write("large", 64 << 20);
+    let socket = tokio::net::TcpSocket::new_v4().unwrap();
+    socket.set_recv_buffer_size(8 << 10).unwrap();
+    let socket = socket.connect(fixture.running.address).await.unwrap();
+    let port = socket.local_addr().unwrap().port();
+    let mut stream = fixture.handshake(socket, b"http/1.1").await;
+    let request = b"GET /large HTTP/1.1\r\nHost: a.example\r\n\r\n";
+    stream.write_all(request).await.unwrap();
+    let mut pause = tokio::time::interval(Duration::from_millis(50));
+    let (mut queued, mut same) = (0, 0);
+    while same < 10 {
+        pause.tick().await;
+        let now = queued_for(port);
+        same = if now > 0 && now == queued {
+            same + 1
+        } else {
+            0
+        };
+        queued = now;
+    }
+    assert!((64 << 10..1 << 20).contains(&queued), "{queued}");
+}
+
+/// Returns the bytes that the kernel holds for a client's port (`tx_queue` in
+/// proc(5)).
+fn queued_for(port: u16) -> usize {
+    let sockets = std::fs::read_to_string("/proc/net/tcp").unwrap();
+    let client = format!(":{port:04X}");
+    let line = sockets.lines().find_map(|line| {
+        let fields: Vec<&str> = line.split_ascii_whitespace().collect();
+        fields[2].ends_with(&client).then(|| fields[4].to_owned())
+    });
+    let queues = line.unwrap();
+    usize::from_str_radix(queues.split(':').next().unwrap(), 16).unwrap()
+}
+
+#[tokio::test]
 async fn a_head_that_does_not_end_meets_its_limit() {
     let fixture = Fixture::new(Limits {
         head: Duration::from_millis(500),
