@@ -97,8 +97,11 @@ impl Transport {
     }
 
     /// Lets all that was written arrive, though the connection ends.
+    ///
+    /// # Errors
+    /// Of the system.
     #[expect(deprecated, reason = "no linger time never blocks")]
-    fn keep_written(&self) -> io::Result<()> {
+    pub(super) fn keep_written(&self) -> io::Result<()> {
         let socket = match self {
             Self::Tcp(socket) => socket,
             Self::Tls(stream) => stream.get_ref().0,

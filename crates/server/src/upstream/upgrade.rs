@@ -103,6 +103,10 @@ pub(super) async fn switch(
     let parts = upgraded.downcast::<TokioIo<Watched<Transport>>>();
     let parts = parts.map_err(|_| Failure::answer("it is no connection of ours"))?;
     let upstream = parts.io.into_inner().into_inner();
+    // A tunnel that is given up has no request in flight.
+    upstream
+        .keep_written()
+        .map_err(|error| Failure::Answer(error.into()))?;
     let tunnel = tunnel.with(upstream, parts.read_buf);
     answer::clean(response.headers_mut());
     let (mut head, _) = response.into_parts();

@@ -11,7 +11,7 @@ use hickory_proto::rr::{RData, Record, RecordType};
 use tokio::net::{TcpListener, UdpSocket};
 
 use crate::common::LIMITS;
-use crate::world::{HOST, Upstream, World, patiently, status};
+use crate::world::{HOST, OK, Upstream, World, patiently, status};
 
 const GET: &str = "GET / HTTP/1.1\r\nHost: a.example\r\nConnection: close\r\n\r\n";
 
@@ -250,6 +250,28 @@ async fn a_name_without_an_address_is_502() {
     let site = site(&["absent.test:80"], "");
     let world = World::resolving(name_server, LIMITS, &[(HOST, &site)]);
     assert_eq!(status(&world.exchange(GET).await), 502);
+}
+
+#[tokio::test]
+async fn a_check_ends_its_connection_in_order() {
+    let upstream = Upstream::bind().await;
+    let check = r#", "check": {"path": "/health", "interval": "1s"}"#;
+    let world = World::new(&site(&[&upstream.address()], check));
+    let checked = patiently(async {
+        loop {
+            let mut server = upstream.accept_any().await;
+            let Some(head) = server.next_head().await else {
+                continue;
+            };
+            server.send(OK).await;
+            if head.starts_with("GET /health ") {
+                return server.end().await;
+            }
+        }
+    });
+    // The first request begins the checks.
+    let (ended, _) = tokio::join!(checked, world.exchange(GET));
+    assert_eq!(ended, None);
 }
 
 #[tokio::test]

@@ -166,8 +166,11 @@ async fn a_drain_ends_upgraded_connections() {
     server.head().await;
     server.send(SWITCH).await;
     client.head().await;
+    client.send("last").await;
+    server.exact(4).await;
     world.running.shutdown.drain();
-    server.closed().await;
+    // The application reads an end, not an error.
+    assert_eq!(patiently(server.end()).await, None);
     client.closed().await;
     patiently(world.running.ended).await.unwrap().unwrap();
 }

@@ -56,9 +56,9 @@ async fn status(shared: &Shared, server: &Server, asks: &Asks) -> Result<u16, Fa
     let answered = match opened {
         Opened::One(mut one) => {
             let request = Request::from_parts(head, body);
-            let answered = one.sender.send_request(request).await;
-            one.task.abort();
-            answered
+            // Without its sender, the connection ends in order: a reset would be an
+            // error in the server's log.
+            one.sender.send_request(request).await
         }
         Opened::Two(mut shared) => {
             head::for_http2(&mut head, tls.is_some()).map_err(Failure::Refused)?;
