@@ -5,6 +5,7 @@ use std::io;
 use std::time::Duration;
 
 use http::StatusCode;
+use rustix::io::Errno;
 
 use super::chosen::{Outcome, Unavailable};
 use crate::site::UpstreamTimeouts;
@@ -85,6 +86,7 @@ impl Failure {
     /// below the default is the site's own choice.
     pub(super) fn of_connecting(&self, limit: Duration) -> Option<Outcome> {
         match self {
+            Self::Connect(error) if is_own(error) => None,
             Self::Connect(_) => Some(Outcome::Unreachable),
             Self::ConnectLate if limit >= UpstreamTimeouts::DEFAULT.connect => {
                 Some(Outcome::Unreachable)
@@ -110,6 +112,19 @@ impl Failure {
     }
 }
 
+/// Tells whether this machine lacks what a connection needs: descriptors, memory or
+/// local ports. Such an error says nothing of the server.
+fn is_own(error: &io::Error) -> bool {
+    let own = [
+        Errno::MFILE,
+        Errno::NFILE,
+        Errno::NOBUFS,
+        Errno::NOMEM,
+        Errno::ADDRNOTAVAIL,
+    ];
+    Errno::from_io_error(error).is_some_and(|errno| own.contains(&errno))
+}
+
 impl From<Unavailable> for Failure {
     fn from(unavailable: Unavailable) -> Self {
         Self::Unavailable(unavailable)
@@ -131,6 +146,24 @@ impl fmt::Display for Failure {
             Self::Late => f.write_str("no answer in time"),
             Self::Client => f.write_str("the client's body failed"),
             Self::TooLarge => f.write_str("the client's body is too large"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_this_machine_lacks_says_nothing_of_the_server() {
+        let limit = UpstreamTimeouts::DEFAULT.connect;
+        let outcome = |errno: Errno| Failure::Connect(errno.into()).of_connecting(limit);
+        assert!(matches!(
+            outcome(Errno::CONNREFUSED),
+            Some(Outcome::Unreachable)
+        ));
+        for errno in [Errno::MFILE, Errno::ADDRNOTAVAIL] {
+            assert!(outcome(errno).is_none(), "{errno}");
         }
     }
 }
