@@ -121,7 +121,7 @@ impl Sending<'_> {
             http2: key.protocol == Protocol::Http2,
         };
         let opened = connect::open(&target, limit, || chosen.reached());
-        let prefix = self.context.connection.prefix();
+        let prefix = self.context.client.into();
         match local.openings.begin(prefix, opened).await? {
             Opened::One(one) => {
                 if key.protocol == Protocol::Negotiated {
