@@ -35,7 +35,7 @@ reserved! {
     Framing: "content-length" "expect" "trailer";
     /// Where a request goes, and where it has been (RFC 8586).
     Route: "cdn-loop" "host";
-    /// Who the client is.
+    /// Fields that name the client.
     Forwarding: "forwarded" "x-forwarded-for" "x-forwarded-host" "x-forwarded-proto" "x-real-ip";
     /// Which request it is. A rule may set this one.
     RequestId: "x-request-id";

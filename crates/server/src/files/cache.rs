@@ -89,7 +89,7 @@ pub(crate) struct Key {
     pub(crate) host: Box<str>,
     /// Path below the root.
     pub(crate) path: Box<str>,
-    /// Whether `[sites] allow` bounds the root. What the operator's own site serves
+    /// True if `[sites] allow` bounds the root. A file of the operator's own site
     /// was not judged by that list.
     pub(crate) is_bound: bool,
 }

@@ -14,9 +14,9 @@ pub(super) enum Place {
     Behind,
     /// In a body, or a chunk with the CRLF behind it: the bytes to its end.
     Body(u64, Next),
-    /// In the line before a chunk: its size so far, while there are digits.
+    /// In the line before a chunk: its size so far, and true while digits come.
     Size(u64, bool),
-    /// In what is no HTTP/1.1, or breaks it.
+    /// In bytes that are no valid HTTP/1.1.
     Unknown,
 }
 
@@ -32,7 +32,7 @@ pub(super) struct Line {
     trailers: bool,
 }
 
-/// What follows bytes that are passed over.
+/// Place behind bytes that are passed over.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Next {
     Head,
@@ -186,9 +186,9 @@ enum Ended {
 /// Bytes that hyper may read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Passed {
-    /// So many.
+    /// Number of bytes without a bare LF.
     All(usize),
-    /// So many, and a bare LF behind them.
+    /// Number of bytes before a bare LF.
     BareLf(usize),
 }
 

@@ -72,7 +72,7 @@ struct Used {
 impl Slots {
     /// Returns whether a request would get a slot at once.
     pub(super) fn has_room(&self, tenant: u64, connections: u32) -> bool {
-        // So few that no tenant has more, and that as many are left.
+        // With so few in use, no tenant has more, and as many are left.
         if self.in_use.load(Ordering::Relaxed) < connections.min(MOST / 2) {
             return true;
         }
@@ -98,7 +98,7 @@ impl Slots {
             }
             state.queue.enter(asker, bounds)?
         };
-        // Those that waited may have left.
+        // Requests that waited may have left.
         slots.pass_on();
         match timeout_at(until, turn).await {
             // The sender is dropped without sending only if it makes room.

@@ -29,7 +29,7 @@ impl Openings {
     /// server itself keeps no turn: a server that does not answer holds up no other.
     ///
     /// # Errors
-    /// Those of `open`, or [`Unavailable::Full`] if too many wait for a turn.
+    /// Returns those of `open`, and [`Unavailable::Full`] if too many wait for a turn.
     pub(super) async fn begin<T>(
         &self,
         prefix: Prefix,

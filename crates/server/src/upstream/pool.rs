@@ -248,7 +248,7 @@ impl One {
     }
 
     /// Sends a request without a body, and awaits the head of its answer for `limit`.
-    /// None if it is late.
+    /// Returns none if the head is late.
     pub(super) async fn ask(
         &mut self,
         request: Request<Upload>,

@@ -253,7 +253,7 @@ fn copy(request: &Request<Upload>) -> Request<Upload> {
 }
 
 /// Awaits the head of an answer for `limit`, counted anew while the body moves.
-/// None if it is late.
+/// Returns none if the head is late.
 async fn head_of<F>(
     mut response: Pin<&mut F>,
     exchange: Option<&Arc<Exchange>>,

@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 
 use super::site;
 
-/// What the server sets itself, a rule would set or remove in vain.
+/// A rule would set or remove such a field in vain.
 #[test]
 fn a_rule_changes_no_field_that_the_server_sets() {
     let changing = |place: &str, how: &str, name: &str| {

@@ -13,7 +13,7 @@ use super::{Site, Standing};
 /// an entry has no failures.
 #[derive(Debug, Default)]
 pub(super) struct Own {
-    /// Whether there are entries: most requests take no lock. Relaxed: a request may
+    /// True if there are entries: most requests take no lock. Relaxed: a request may
     /// see the entries of a moment ago.
     has_any: AtomicBool,
     entries: Mutex<Vec<Entry>>,
