@@ -33,7 +33,6 @@ use cache::{Age, Cache, Entry, Key, KeyRef, What};
 use load::{Loaded, RootedPath};
 use path::{FilePath, PathError};
 use permits::Permits;
-pub(crate) use turns::Shares;
 use turns::{Share, Turn, Turns};
 
 pub(crate) use permits::Opener;

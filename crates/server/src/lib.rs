@@ -41,6 +41,7 @@ mod route;
 mod server;
 mod settings;
 mod shared;
+mod shares;
 pub mod shutdown;
 mod signing;
 pub mod site;

@@ -1,14 +1,13 @@
 //! Permits for open files: of a connection, of a client prefix, and of the server.
 
-use std::collections::HashMap;
-use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use foldhash::quality::RandomState;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::timeout;
 
 use crate::budget::Prefix;
+use crate::shares::Shares;
 
 /// Limit on the files that answers of one connection hold open.
 ///
@@ -34,24 +33,14 @@ pub(crate) struct Opener<'a> {
 #[derive(Debug)]
 pub(super) struct Permits {
     all: Arc<Semaphore>,
-    prefixes: Mutex<Prefixes>,
-}
-
-#[derive(Debug)]
-struct Prefixes {
-    by_prefix: HashMap<Prefix, Weak<Semaphore>, RandomState>,
-    /// Number of entries at which unused ones are removed.
-    sweep_at: usize,
+    prefixes: Shares<Prefix>,
 }
 
 impl Permits {
     pub(super) fn new() -> Self {
         Self {
             all: Arc::new(Semaphore::new(MAX_OPEN_FILES)),
-            prefixes: Mutex::new(Prefixes {
-                by_prefix: HashMap::default(),
-                sweep_at: SWEEP_AT,
-            }),
+            prefixes: Shares::default(),
         }
     }
 
@@ -85,24 +74,7 @@ impl Permits {
     }
 
     fn of_prefix(&self, prefix: Prefix) -> Arc<Semaphore> {
-        let mut prefixes = self.prefixes.lock().unwrap_or_else(PoisonError::into_inner);
-        prefixes.share(prefix)
-    }
-}
-
-impl Prefixes {
-    fn share(&mut self, prefix: Prefix) -> Arc<Semaphore> {
-        if let Some(share) = self.by_prefix.get(&prefix).and_then(Weak::upgrade) {
-            return share;
-        }
-        if self.by_prefix.len() >= self.sweep_at {
-            self.by_prefix.retain(|_, share| share.strong_count() > 0);
-            // Twice the entries in use: as many inserts pay for the sweep.
-            self.sweep_at = SWEEP_AT.max(2 * self.by_prefix.len());
-        }
-        let share = Arc::new(Semaphore::new(OPEN_OF_PREFIX));
-        self.by_prefix.insert(prefix, Arc::downgrade(&share));
-        share
+        self.prefixes.share(&prefix, OPEN_OF_PREFIX)
     }
 }
 
@@ -153,8 +125,6 @@ const BYTES_OF_ALL: usize = 128 << 20;
 const OWN_WAIT: Duration = Duration::from_secs(600);
 /// How long an answer waits for those of other connections.
 const SHARED_WAIT: Duration = Duration::from_secs(10);
-/// Prefixes that are kept before unused ones are removed, some 20 KiB.
-const SWEEP_AT: usize = 1024;
 
 #[cfg(test)]
 mod tests {
@@ -239,18 +209,5 @@ mod tests {
         let mut alone = open_all(&few, prefix(1));
         alone.truncate(BYTES_OF_PREFIX / PIECE);
         assert_eq!(alone[0].piece(), PIECE);
-    }
-
-    #[test]
-    fn prefixes_without_files_are_forgotten() {
-        let permits = Permits::new();
-        let kept = open_all(&permits, prefix(0));
-        for third in 1..5 * SWEEP_AT {
-            permits.of_prefix(prefix(third));
-        }
-        let known = permits.prefixes.lock().unwrap().by_prefix.len();
-        assert!(known <= 2 * SWEEP_AT, "{known}");
-        assert!(open_all(&permits, prefix(0)).is_empty());
-        drop(kept);
     }
 }

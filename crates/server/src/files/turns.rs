@@ -1,12 +1,11 @@
 //! Read permits, shared fairly between roots.
 
-use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::Arc;
 
-use foldhash::quality::RandomState;
 use sekisho_certs::HostName;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
+use crate::shares::Shares;
 use crate::site::Root;
 
 /// Limits on file reads in flight.
@@ -18,15 +17,7 @@ use crate::site::Root;
 #[derive(Debug)]
 pub(crate) struct Turns {
     pub(super) all: Arc<Semaphore>,
-    shares: Mutex<Shares>,
-}
-
-/// Semaphores by name, as long as they are in use.
-#[derive(Debug)]
-pub(crate) struct Shares {
-    by_name: HashMap<Box<str>, Weak<Semaphore>, RandomState>,
-    /// Number of entries at which unused ones are removed.
-    sweep_at: usize,
+    shares: Shares<String>,
 }
 
 /// Semaphores that a read of one folder must pass.
@@ -49,47 +40,19 @@ impl Turns {
     pub(crate) fn new() -> Self {
         Self {
             all: Arc::new(Semaphore::new(READS_IN_FLIGHT)),
-            shares: Mutex::default(),
+            shares: Shares::default(),
         }
     }
 
     /// Returns the share of `root`'s folder for `host`.
     pub(crate) fn share(&self, root: &Root, host: &HostName) -> Share {
-        let mut shares = self.shares.lock().unwrap_or_else(PoisonError::into_inner);
-        let folder = shares.share(&root.fill(host.as_str()), OF_FOLDER);
+        let folder = self.shares.share(&*root.fill(host.as_str()), OF_FOLDER);
         let has_host = !root.variable(host).is_empty();
         Share {
             folder,
-            template: has_host.then(|| shares.share(root.text(), OF_TEMPLATE)),
+            template: has_host.then(|| self.shares.share(&**root.text(), OF_TEMPLATE)),
             all: Arc::clone(&self.all),
         }
-    }
-}
-
-impl Default for Shares {
-    fn default() -> Self {
-        Self {
-            by_name: HashMap::default(),
-            sweep_at: SWEEP_AT,
-        }
-    }
-}
-
-impl Shares {
-    /// Returns the semaphore of a name. One that is made has `size` permits.
-    pub(crate) fn share(&mut self, name: &str, size: usize) -> Arc<Semaphore> {
-        if let Some(share) = self.by_name.get(name).and_then(Weak::upgrade) {
-            return share;
-        }
-        if self.by_name.len() >= self.sweep_at {
-            self.by_name.retain(|_, share| share.strong_count() > 0);
-            // Twice the entries in use: one sweep is then paid for by as many
-            // inserts.
-            self.sweep_at = SWEEP_AT.max(2 * self.by_name.len());
-        }
-        let share = Arc::new(Semaphore::new(size));
-        self.by_name.insert(name.into(), Arc::downgrade(&share));
-        share
     }
 }
 
@@ -132,8 +95,6 @@ pub(crate) const READS_IN_FLIGHT: usize = 64;
 pub(crate) const OF_FOLDER: usize = 8;
 /// Reads in flight in all folders of one root with `{host}`.
 const OF_TEMPLATE: usize = READS_IN_FLIGHT / 2;
-/// Shares that are kept before unused ones are removed, some 100 KiB.
-const SWEEP_AT: usize = 1024;
 
 #[cfg(test)]
 mod tests {
@@ -170,30 +131,5 @@ mod tests {
         assert_eq!(hung.len(), OF_TEMPLATE);
         let other = share(&turns, "/srv/{host}", "0.example");
         assert!(other.try_turn().is_some());
-    }
-
-    #[test]
-    fn shares_without_reads_are_forgotten() {
-        let turns = Turns::new();
-        let kept = share(&turns, "/srv/kept", "a.example");
-        let turn = kept.try_turn().unwrap();
-        drop(kept);
-        for n in 0..5 * SWEEP_AT {
-            share(&turns, &format!("/srv/{n}"), "a.example");
-        }
-        let names = turns.shares.lock().unwrap().by_name.len();
-        assert!(names <= 2 * SWEEP_AT, "{names}");
-        drop(turn);
-    }
-
-    #[test]
-    fn a_share_in_use_survives_the_sweep() {
-        let turns = Turns::new();
-        let hung = take_all(&share(&turns, "/srv/hung", "a.example"));
-        for n in 0..2 * SWEEP_AT {
-            share(&turns, &format!("/srv/{n}"), "a.example");
-        }
-        assert!(share(&turns, "/srv/hung", "a.example").try_turn().is_none());
-        drop(hung);
     }
 }

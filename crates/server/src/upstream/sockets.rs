@@ -1,7 +1,7 @@
 //! Turns to open Unix sockets: a file system that hangs keeps few threads.
 
 use std::io;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use sekisho_certs::Tenant;
 use tokio::sync::Semaphore;
@@ -9,21 +9,21 @@ use tokio::task::spawn_blocking;
 use tokio::time::{Instant, timeout_at};
 
 use super::failure::Failure;
-use crate::files::Shares;
+use crate::shares::Shares;
 
 /// Limits on sockets that are being opened. A call that hangs keeps its turn and its
 /// thread: a tenant has at most [`OF_TENANT`] of [`MOST`].
 #[derive(Debug)]
 pub(crate) struct SocketTurns {
     all: Arc<Semaphore>,
-    shares: Mutex<Shares>,
+    shares: Shares<String>,
 }
 
 impl SocketTurns {
     pub(crate) fn new() -> Self {
         Self {
             all: Arc::new(Semaphore::new(MOST)),
-            shares: Mutex::default(),
+            shares: Shares::default(),
         }
     }
 
@@ -65,8 +65,7 @@ impl SocketTurns {
     }
 
     fn share(&self, tenant: &Tenant) -> Arc<Semaphore> {
-        let mut shares = self.shares.lock().unwrap_or_else(PoisonError::into_inner);
-        shares.share(tenant.as_str(), OF_TENANT)
+        self.shares.share(tenant.as_str(), OF_TENANT)
     }
 }
 
@@ -78,7 +77,7 @@ const OF_TENANT: usize = 2;
 
 #[cfg(test)]
 mod tests {
-    use std::sync::mpsc;
+    use std::sync::{Mutex, mpsc};
     use std::time::Duration;
 
     use super::*;

@@ -189,7 +189,7 @@ async fn another_server_takes_over_from_one_that_goes_with_its_connections() {
     client.answer().await;
     drop(gone);
     client.send(GET).await;
-    // It has read the request, and is gone.
+    // The server has read the request, and is gone.
     wire.head().await;
     drop(wire);
     let mut heads = live.answering(OK);

@@ -107,7 +107,7 @@ async fn a_server_that_is_gone_is_ejected_for_all() {
     for _ in 0..5 {
         assert_eq!(world.get(OTHER).await.0, 502);
     }
-    // Whoever listens there now gets no request of the first host, either.
+    // A server that listens there again gets no request of the first host, either.
     let back = patiently(tokio::net::TcpListener::bind(&address)).await;
     let back = Upstream::of(back.unwrap());
     for _ in 0..20 {
