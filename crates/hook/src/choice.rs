@@ -1,0 +1,64 @@
+//! What a run of the script chose.
+
+use std::fmt;
+use std::sync::Arc;
+
+use sekisho_certs::HostName;
+use tokio::time::Instant;
+
+/// What a handshake gets.
+#[derive(Clone, Debug)]
+pub enum Choice<M> {
+    /// The script chose nothing: the ordinary lookup goes on.
+    Lookup,
+    /// The ordinary lookup of this name: `tls:use`.
+    Use(HostName),
+    /// The default credential of the listening address: `tls:default`.
+    Default,
+    /// This alert: `tls:refuse`.
+    Refuse(u8),
+    /// A certificate that the script gave: `tls:certificate`.
+    Made(Made<M>),
+}
+
+/// Certificate that a script gave.
+#[derive(Clone)]
+pub struct Made<M> {
+    /// What [`make`](crate::Imports::make) returned.
+    pub value: M,
+    /// Key of `tls:cached`; none if the certificate was given outside of it. No
+    /// other certificate has the key in the region at the same time, and a key is
+    /// never a host's name: tickets are bound to it, and to tenant and TLS policy.
+    pub key: Option<Arc<str>>,
+}
+
+impl<M> fmt::Debug for Made<M> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Made({:?})", self.key)
+    }
+}
+
+/// Answer of a hook. What `on_error` says is already applied.
+#[derive(Clone, Debug)]
+pub struct Answer<M> {
+    /// What the handshake gets.
+    pub choice: Choice<M>,
+    /// Until when a connection keeps the choice for its own name. Then the hook is
+    /// asked again.
+    pub until: Instant,
+    /// What the choice came from.
+    pub source: Source,
+}
+
+/// Origin of a choice.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Source {
+    /// The script, in this run.
+    Script,
+    /// The region: an entry of `tls:cached` that another run made.
+    Region,
+    /// The region: an entry past its limit, since the function of `tls:cached` failed.
+    Stale,
+    /// `on_error`: the run failed.
+    Failed,
+}

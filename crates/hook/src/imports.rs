@@ -1,0 +1,175 @@
+//! What a script can reach outside of itself.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::future::BoxFuture;
+use sekisho_certs::{HostName, Secret, Tenant};
+use tokio::time::Instant;
+
+/// Functions that the embedder gives to scripts (*imports* of an embedded
+/// language).
+///
+/// All errors are texts for the log: they say which part failed, and hold no
+/// secret. An implementation bounds its replies and waits; the caller drops a
+/// future whose deadline passed. Dropping a future must be safe at any point.
+pub trait Imports: Send + Sync + 'static {
+    /// Certificate that is ready to be served, with all that a connection needs
+    /// of it. Clones share it.
+    type Made: Clone + Send + Sync + 'static;
+
+    /// Looks up `name` for `client` as an ordinary handshake does: through the
+    /// shared cache, charged to the client's prefix.
+    fn lookup<'a>(&'a self, name: &'a HostName, client: IpAddr) -> BoxFuture<'a, Found>;
+
+    /// Asks the client's prefix for a token before the first store call of a run,
+    /// waiting until `deadline` at most. The answer is kept until the run ends.
+    fn admit(
+        &self,
+        client: IpAddr,
+        deadline: Instant,
+    ) -> BoxFuture<'_, Result<Box<dyn Admission>, String>>;
+
+    /// Sends a command to the Redis server at `url`.
+    fn redis<'a>(
+        &'a self,
+        url: &'a str,
+        command: RedisCommand,
+    ) -> BoxFuture<'a, Result<RedisReply, String>>;
+
+    /// Sends a GET request. Every status is an answer; an error says that there
+    /// was none. Redirects are not followed.
+    fn http_get(&self, request: HttpRequest) -> BoxFuture<'_, Result<HttpAnswer, String>>;
+
+    /// Runs a query on the database that the configuration names `database`.
+    fn sql<'a>(
+        &'a self,
+        database: &'a str,
+        query: String,
+        parameters: Vec<SqlValue>,
+    ) -> BoxFuture<'a, Result<Vec<SqlRow>, String>>;
+
+    /// Makes what is served from PEM texts, one pair per key type. Each pair is
+    /// checked as an import checks it.
+    ///
+    /// # Errors
+    /// Says which pair is wrong, and how.
+    fn make(&self, pairs: &[Pair], owner: &Owner) -> Result<Self::Made, String>;
+
+    /// Returns the bytes of memory that `made` takes.
+    fn weight(&self, made: &Self::Made) -> u64;
+}
+
+/// Token of a client's prefix. Dropping it gives the token back.
+pub trait Admission: Send {
+    /// Spends the token: the run led to nothing, as a lookup of an absent name.
+    fn spend(self: Box<Self>);
+}
+
+/// Admission that costs nothing, where no budget is kept.
+#[derive(Clone, Copy, Debug)]
+pub struct Unlimited;
+
+impl Admission for Unlimited {
+    fn spend(self: Box<Self>) {}
+}
+
+/// Answer of an ordinary lookup.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Found {
+    /// The name has a certificate.
+    Found,
+    /// There is no such host, or it has no certificate.
+    Absent,
+    /// There was no answer, for this reason.
+    Failed(String),
+}
+
+/// Command for Redis.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum RedisCommand {
+    /// `GET key`.
+    Get(Vec<u8>),
+    /// `MGET key…`.
+    Mget(Vec<Vec<u8>>),
+    /// `HGETALL key`.
+    Hgetall(Vec<u8>),
+}
+
+/// Reply of Redis, of the kind that the command asked for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum RedisReply {
+    /// Value of one key; none if there is no such key.
+    Value(Option<Vec<u8>>),
+    /// Values in the order of the keys.
+    Values(Vec<Option<Vec<u8>>>),
+    /// Fields of a hash; empty if there is no such key.
+    Fields(Vec<(Vec<u8>, Vec<u8>)>),
+}
+
+/// Request of `http.get`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct HttpRequest {
+    /// URL as the script wrote it.
+    pub url: String,
+    /// Header fields to send.
+    pub headers: Vec<(String, String)>,
+    /// Limit of the whole exchange; never longer than what is left of the run.
+    pub timeout: Duration,
+}
+
+/// Answer to [`HttpRequest`].
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct HttpAnswer {
+    /// Status code.
+    pub status: u16,
+    /// Header fields by lower-case name; those of one name are joined by `, `.
+    pub headers: BTreeMap<String, String>,
+    /// Content.
+    pub body: Vec<u8>,
+}
+
+/// Value in a query's parameters or rows.
+#[derive(Clone, Debug, PartialEq)]
+pub enum SqlValue {
+    /// SQL's NULL, Luau's nil.
+    Null,
+    /// Boolean.
+    Bool(bool),
+    /// Whole number.
+    Integer(i64),
+    /// Number with a fraction.
+    Float(f64),
+    /// Text or bytes: strings of Luau hold both.
+    Bytes(Vec<u8>),
+}
+
+/// Row of an answer: its columns in order, by name.
+pub type SqlRow = Vec<(Arc<str>, SqlValue)>;
+
+/// Certificate chain and private key, both PEM.
+pub struct Pair {
+    /// Chain, the host's certificate first.
+    pub certificate: Vec<u8>,
+    /// Private key.
+    pub key: Secret,
+}
+
+/// Keeps the key out of logs.
+impl fmt::Debug for Pair {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Pair({} bytes, …)", self.certificate.len())
+    }
+}
+
+/// Owner of a certificate that a script gave.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Owner {
+    /// Tenant; the operator unless `tls:tenant` named another.
+    pub tenant: Tenant,
+    /// JSON of the site; `[site]` if none.
+    pub site: Option<Arc<str>>,
+}

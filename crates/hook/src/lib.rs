@@ -1,0 +1,23 @@
+//! Handshake hook: operator's code, in Luau, that chooses what a handshake gets.
+//!
+//! The embedder gives a script with [`Settings`] and what the script may reach
+//! ([`Imports`]). The crate knows no server, no store and no client library.
+
+#![forbid(unsafe_code)]
+
+mod choice;
+mod error;
+mod hello;
+mod imports;
+mod report;
+mod settings;
+
+pub use choice::{Answer, Choice, Made, Source};
+pub use error::Error;
+pub use hello::Hello;
+pub use imports::{
+    Admission, Found, HttpAnswer, HttpRequest, Imports, Owner, Pair, RedisCommand, RedisReply,
+    SqlRow, SqlValue, Unlimited,
+};
+pub use report::{Called, RegionUse, Report};
+pub use settings::{OnError, Settings};
