@@ -59,7 +59,7 @@ pub(super) fn pass_back(
         true => timeouts.upgraded,
         false => timeouts.idle,
     };
-    clean(response.headers_mut());
+    clean(response.headers_mut())?;
     *response.version_mut() = Version::HTTP_11;
     let (head, body) = response.into_parts();
     let passed = Passed {
@@ -76,9 +76,13 @@ pub(super) fn pass_back(
 }
 
 /// Removes fields of the upstream's connection.
-pub(super) fn clean(fields: &mut HeaderMap) {
+///
+/// # Errors
+/// If `Connection` names too many fields.
+pub(super) fn clean(fields: &mut HeaderMap) -> Result<(), Failure> {
     let named = match fields.contains_key(CONNECTION) {
-        true => fields::named_in_connection(fields),
+        true => fields::named_in_connection(fields)
+            .ok_or(Failure::answer("its Connection field names too many fields"))?,
         false => Vec::new(),
     };
     let unfit: Vec<HeaderName> = fields
@@ -89,6 +93,7 @@ pub(super) fn clean(fields: &mut HeaderMap) {
     for name in unfit.iter().chain(&named) {
         fields.remove(name);
     }
+    Ok(())
 }
 
 fn is_event_stream(fields: &HeaderMap) -> bool {

@@ -45,9 +45,10 @@ impl OurFields {
 }
 
 /// Returns the names of the fields that `Connection` names, and that may be
-/// removed. Those that say where a message ends or goes stay.
-pub(super) fn named_in_connection(fields: &HeaderMap) -> Vec<HeaderName> {
-    fields
+/// removed. Those that say where a message ends or goes stay. None if there are more
+/// than [`MAX_NAMED`]: such a message is not passed on.
+pub(super) fn named_in_connection(fields: &HeaderMap) -> Option<Vec<HeaderName>> {
+    let named: Vec<HeaderName> = fields
         .get_all(CONNECTION)
         .iter()
         .flat_map(|value| value.as_bytes().split(|byte| *byte == b','))
@@ -56,8 +57,9 @@ pub(super) fn named_in_connection(fields: &HeaderMap) -> Vec<HeaderName> {
             let kind = Reserved::of(name.as_str());
             !matches!(kind, Some(Reserved::Framing | Reserved::Route))
         })
-        .take(MAX_NAMED)
-        .collect()
+        .take(MAX_NAMED + 1)
+        .collect();
+    (named.len() <= MAX_NAMED).then_some(named)
 }
 
 /// Returns whether a list field holds a token, regardless of case.
@@ -97,5 +99,5 @@ const OF_HEADS: [&str; 6] = [
     "cookie",
     "set-cookie",
 ];
-/// Names in `Connection` that are looked at; a head has at most 100 fields.
+/// Names in `Connection`; a head has at most 100 fields.
 const MAX_NAMED: usize = 100;

@@ -61,7 +61,7 @@ pub(super) fn prepare(
     let trailers = fields::has_token(&head.headers, &TE, "trailers");
     let forwarded = Forwarded::of(&head.headers, context);
     let fields = &mut head.headers;
-    remove(fields, &ours(options));
+    remove(fields, &ours(options))?;
     set_id(fields, context);
     if let Some(rule) = way.options {
         // `site/check/fields.rs` refuses what frames requests, and what is ours.
@@ -180,9 +180,12 @@ fn host_of(head: &Parts) -> Result<HeaderValue, StatusCode> {
 }
 
 /// Removes what is not passed on.
-fn remove(fields: &mut HeaderMap, ours: &OurFields) {
+///
+/// # Errors
+/// 400, if `Connection` names too many fields.
+fn remove(fields: &mut HeaderMap, ours: &OurFields) -> Result<(), StatusCode> {
     let named = match fields.contains_key(CONNECTION) {
-        true => fields::named_in_connection(fields),
+        true => fields::named_in_connection(fields).ok_or(StatusCode::BAD_REQUEST)?,
         false => Vec::new(),
     };
     let is_removed =
@@ -192,6 +195,7 @@ fn remove(fields: &mut HeaderMap, ours: &OurFields) {
     for name in unfit.iter().chain(&named) {
         fields.remove(name);
     }
+    Ok(())
 }
 
 /// Sets `Connection` for `TE` and `Upgrade`.

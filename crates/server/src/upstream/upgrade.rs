@@ -108,7 +108,7 @@ pub(super) async fn switch(
         .keep_written()
         .map_err(|error| Failure::Answer(error.into()))?;
     let tunnel = tunnel.with(upstream, parts.read_buf);
-    answer::clean(response.headers_mut());
+    answer::clean(response.headers_mut())?;
     let (mut head, _) = response.into_parts();
     head.version = Version::HTTP_11;
     match connect {

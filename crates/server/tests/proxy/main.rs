@@ -13,6 +13,7 @@ mod fields;
 mod framing;
 mod http2;
 mod http2_heads;
+mod named_fields;
 mod pooling;
 mod streaming;
 mod tenants;
