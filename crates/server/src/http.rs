@@ -101,11 +101,11 @@ impl Http {
         let answering = Arc::clone(&context);
         let service = service_fn(move |request: Request<Incoming>| {
             // Called before the stream is read on.
-            answering
-                .timeouts()
-                .framed(request.body().size_hint().exact());
+            let length = request.body().size_hint().exact();
+            let has_length = answering.timeouts().framed(length);
+            let framing = framing::check(request.headers(), has_length);
             let context = Arc::clone(&answering);
-            async move { Ok::<_, Infallible>(answer(&context, request).await) }
+            async move { Ok::<_, Infallible>(answer(&context, request, framing).await) }
         });
         let bounds = Bounds {
             timeouts,
@@ -212,8 +212,12 @@ where
     }
 }
 
-/// Answers one request.
-async fn answer(context: &ConnContext, request: Request<Incoming>) -> Response<Logged<Answer>> {
+/// Answers one request, unless its `framing` is refused.
+async fn answer(
+    context: &ConnContext,
+    request: Request<Incoming>,
+    framing: Result<(), Refused>,
+) -> Response<Logged<Answer>> {
     let has_body = !request.body().is_end_stream();
     let mut guard = RequestGuard::new(context.timeouts(), has_body);
     let last = is_last(&request);
@@ -221,8 +225,11 @@ async fn answer(context: &ConnContext, request: Request<Incoming>) -> Response<L
     let http1 = request.version() < Version::HTTP_2;
     let client = context.client(request.headers());
     let mut entry = context.entry(&request, client);
-    let answered = respond(context, request, client, (&mut guard, entry.as_deref_mut()));
-    let mut response = match answered.await {
+    let answered = match framing {
+        Ok(()) => respond(context, request, client, (&mut guard, entry.as_deref_mut())).await,
+        Err(refused) => Err(refused),
+    };
+    let mut response = match answered {
         Ok(response) => response,
         Err(refused) => {
             if let Some(entry) = &mut entry {
@@ -254,7 +261,6 @@ async fn respond(
     client: IpAddr,
     (guard, mut entry): (&mut RequestGuard, Option<&mut Entry>),
 ) -> Result<Response<Body>, Refused> {
-    framing::check(request.headers())?;
     if let Some(answer) = context.challenge(&request).await {
         return Ok(answer);
     }

@@ -86,6 +86,9 @@ pub(crate) struct ConnTimeouts {
     begun: AtomicBool,
     /// Length of the last request's body, [`CHUNKED`], or [`TAKEN`]. HTTP/1.1 only.
     framing: AtomicU64,
+    /// The last head has `Content-Length`, which hyper drops beside
+    /// `Transfer-Encoding`. HTTP/1.1 only.
+    has_length: AtomicBool,
     idle: Moment,
     head: Moment,
     read: Moment,
@@ -114,6 +117,7 @@ impl ConnTimeouts {
             exhausted: AtomicBool::new(false),
             begun: AtomicBool::new(false),
             framing: AtomicU64::new(TAKEN),
+            has_length: AtomicBool::new(false),
             idle: Moment::default(),
             head: Moment::default(),
             read: Moment::default(),
@@ -202,10 +206,16 @@ impl ConnTimeouts {
         }
     }
 
+    /// Notes that hyper reads the end of a head, and whether that has `Content-Length`.
+    pub(crate) fn head_ended(&self, has_length: bool) {
+        self.has_length.store(has_length, Relaxed);
+    }
+
     /// Notes the length of a request's body, none if it is chunked, before the stream is
-    /// read on.
-    pub(crate) fn framed(&self, length: Option<u64>) {
+    /// read on. Returns whether the head has `Content-Length`.
+    pub(crate) fn framed(&self, length: Option<u64>) -> bool {
         self.framing.store(length.unwrap_or(CHUNKED), Relaxed);
+        self.has_length.load(Relaxed)
     }
 
     /// Returns how the body of the last request is framed, once.

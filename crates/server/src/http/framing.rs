@@ -5,10 +5,10 @@ use http::header::{HeaderMap, TRANSFER_ENCODING};
 
 use crate::route::Refused;
 
-/// Accepts one transfer coding: chunked, once. Other codings get 501, and
-/// chunked twice gets 400 (RFC 9112, sections 6.1 and 7). hyper checks the last
-/// coding only.
-pub(crate) fn check(headers: &HeaderMap) -> Result<(), Refused> {
+/// Accepts one transfer coding: chunked, once, without `Content-Length`. Other codings
+/// get 501, chunked twice or beside a length gets 400 (RFC 9112, sections 6.1, 6.3
+/// and 7). hyper checks the last coding only, and drops the length.
+pub(crate) fn check(headers: &HeaderMap, has_length: bool) -> Result<(), Refused> {
     let mut chunked = 0;
     for field in headers.get_all(TRANSFER_ENCODING) {
         for coding in field.as_bytes().split(|byte| *byte == b',') {
@@ -21,12 +21,21 @@ pub(crate) fn check(headers: &HeaderMap) -> Result<(), Refused> {
     if chunked > 1 {
         return Err(CHUNKED_TWICE);
     }
+    if chunked > 0 && has_length {
+        return Err(TWO_LENGTHS);
+    }
     Ok(())
 }
 
 const UNKNOWN_CODING: Refused = Refused {
     status: StatusCode::NOT_IMPLEMENTED,
     text: "The only transfer coding of this server is chunked.\n",
+    ends: true,
+    lookup: None,
+};
+const TWO_LENGTHS: Refused = Refused {
+    status: StatusCode::BAD_REQUEST,
+    text: "A body is chunked, or has a Content-Length.\n",
     ends: true,
     lookup: None,
 };

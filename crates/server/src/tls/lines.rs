@@ -1,7 +1,8 @@
-//! Ends of lines in the heads and trailers of HTTP/1.1.
+//! Lines in the heads, chunks and trailers of HTTP/1.1.
 //!
-//! hyper takes LF alone for the end of a line. Servers and proxies that do not would
-//! find other requests in the same bytes.
+//! hyper takes LF alone for the end of a line, sizes of chunks with any number of
+//! digits, and drops `Content-Length` beside `Transfer-Encoding`. Servers and proxies
+//! that do not would find other requests in the same bytes.
 
 use memchr::memchr;
 
@@ -14,10 +15,21 @@ pub(super) enum Place {
     Behind,
     /// In a body, or a chunk with the CRLF behind it: the bytes to its end.
     Body(u64, Next),
-    /// In the line before a chunk: its size so far, and true while digits come.
-    Size(u64, bool),
+    /// In the line before a chunk.
+    Size(SizeLine),
     /// In bytes that are no valid HTTP/1.1.
     Unknown,
+}
+
+/// Line before a chunk.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct SizeLine {
+    /// Size of the chunk, as far as its digits have come.
+    size: u64,
+    /// Bytes of the line so far.
+    length: u16,
+    /// All of them were digits.
+    in_digits: bool,
 }
 
 /// Line of a head or of trailers.
@@ -30,6 +42,10 @@ pub(super) struct Line {
     /// The last byte was CR.
     cr: bool,
     trailers: bool,
+    /// Bytes of [`LENGTH`] that the line begins with, or [`OTHER`].
+    named: u8,
+    /// A line of the head began with [`LENGTH`].
+    has_length: bool,
 }
 
 /// Place behind bytes that are passed over.
@@ -54,7 +70,8 @@ impl Default for Place {
 
 impl Place {
     /// Moves on in `bytes`. Returns how many of them hyper may read now: those to the
-    /// end of a head, or to a bare LF. `body` returns the body of the last head.
+    /// end of a head, or to a byte that is refused. `body` returns the body of the last
+    /// head.
     pub(super) fn pass(&mut self, bytes: &[u8], body: impl Fn() -> Option<Framing>) -> Passed {
         let mut at = 0;
         while at < bytes.len() {
@@ -74,12 +91,18 @@ impl Place {
                     *left -= skipped as u64;
                     skipped
                 }
-                Self::Size(..) => self.size(rest),
+                Self::Size(..) => match self.size(rest) {
+                    Ok(read) => read,
+                    Err(before) => {
+                        *self = Self::Unknown;
+                        return Passed::Refused(at + before);
+                    }
+                },
                 Self::Lines(line) => match memchr(b'\n', rest) {
                     None => line.more(rest),
                     Some(end) if !line.ends_with_cr(&rest[..end]) => {
                         *self = Self::Unknown;
-                        return Passed::BareLf(at + end);
+                        return Passed::Refused(at + end);
                     }
                     Some(end) => match line.end(&rest[..end]) {
                         Ended::Line => end + 1,
@@ -88,8 +111,9 @@ impl Place {
                             end + 1
                         }
                         Ended::Head => {
+                            let has_length = line.has_length;
                             *self = Self::Behind;
-                            return Passed::All(at + end + 1);
+                            return Passed::Head(at + end + 1, has_length);
                         }
                     },
                 },
@@ -101,37 +125,65 @@ impl Place {
     fn after_head(body: Option<Framing>) -> Self {
         match body {
             Some(Framing::Length(length)) => Self::Body(length, Next::Head),
-            Some(Framing::Chunked) => Self::Size(0, true),
+            Some(Framing::Chunked) => Self::Size(SizeLine::BEGIN),
             // hyper has refused the head.
             None => Self::Unknown,
         }
     }
 
     /// Reads a piece of the line before a chunk, and returns its bytes. hyper refuses
-    /// lines that are none.
-    fn size(&mut self, rest: &[u8]) -> usize {
+    /// other lines that are none.
+    ///
+    /// # Errors
+    /// The bytes before one that makes the line too long.
+    fn size(&mut self, rest: &[u8]) -> Result<usize, usize> {
         for (at, byte) in rest.iter().enumerate() {
-            let Self::Size(size, in_digits) = self else {
-                return at;
+            let Self::Size(line) = self else {
+                return Ok(at);
             };
-            match (char::from(*byte).to_digit(16), *byte) {
-                (Some(digit), _) if *in_digits => match size.checked_mul(16) {
-                    Some(more) => *size = more | u64::from(digit),
-                    None => *self = Self::Unknown,
-                },
-                (_, b'\n') if *size == 0 => {
-                    let line = Line {
-                        begun: true,
-                        trailers: true,
-                        ..Line::default()
-                    };
-                    *self = Self::Lines(line);
-                }
-                (_, b'\n') => *self = Self::Body(size.saturating_add(CRLF), Next::Chunk),
-                _ => *in_digits = false,
+            if *byte == b'\n' {
+                *self = line.end();
+            } else if !line.push(*byte) {
+                return Err(at);
             }
         }
-        rest.len()
+        Ok(rest.len())
+    }
+}
+
+impl SizeLine {
+    const BEGIN: Self = Self {
+        size: 0,
+        length: 0,
+        in_digits: true,
+    };
+
+    /// Notes a byte; false if the line is too long.
+    fn push(&mut self, byte: u8) -> bool {
+        let digit = char::from(byte).to_digit(16).filter(|_| self.in_digits);
+        let most = match digit {
+            Some(digit) => {
+                self.size = self.size << 4 | u64::from(digit);
+                MAX_DIGITS
+            }
+            None => {
+                self.in_digits = false;
+                MAX_SIZE_LINE
+            }
+        };
+        self.length += 1;
+        self.length <= most
+    }
+
+    fn end(self) -> Place {
+        if self.size > 0 {
+            return Place::Body(self.size.saturating_add(CRLF), Next::Chunk);
+        }
+        Place::Lines(Line {
+            begun: true,
+            trailers: true,
+            ..Line::default()
+        })
     }
 }
 
@@ -139,7 +191,7 @@ impl Next {
     fn place(self) -> Place {
         match self {
             Self::Head => Place::default(),
-            Self::Chunk => Place::Size(0, true),
+            Self::Chunk => Place::Size(SizeLine::BEGIN),
         }
     }
 }
@@ -149,7 +201,21 @@ impl Line {
     fn more(&mut self, bytes: &[u8]) -> usize {
         self.filled |= self.cr || bytes.len() > 1 || !bytes.ends_with(b"\r");
         self.cr = bytes.ends_with(b"\r");
+        self.name(bytes);
         bytes.len()
+    }
+
+    /// Compares the beginning of the line with [`LENGTH`].
+    fn name(&mut self, bytes: &[u8]) {
+        let Some(expected) = LENGTH.get(usize::from(self.named)..) else {
+            return;
+        };
+        let count = expected.len().min(bytes.len());
+        self.named = match expected[..count].eq_ignore_ascii_case(&bytes[..count]) {
+            // Both are at most 15.
+            true => self.named + count as u8,
+            false => OTHER,
+        };
     }
 
     fn ends_with_cr(&self, rest: &[u8]) -> bool {
@@ -162,6 +228,7 @@ impl Line {
     /// Notes the end of the line, behind its last bytes.
     fn end(&mut self, rest: &[u8]) -> Ended {
         let is_empty = !self.filled && rest.len() + usize::from(self.cr) == 1;
+        self.name(rest);
         let ended = match (is_empty, self.begun, self.trailers) {
             (true, true, true) => Ended::Trailers,
             (true, true, false) => Ended::Head,
@@ -172,6 +239,8 @@ impl Line {
             filled: false,
             cr: false,
             trailers: self.trailers,
+            named: 0,
+            has_length: self.has_length || usize::from(self.named) == LENGTH.len(),
         };
         ended
     }
@@ -186,13 +255,23 @@ enum Ended {
 /// Bytes that hyper may read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Passed {
-    /// Number of bytes without a bare LF.
+    /// Number of bytes.
     All(usize),
-    /// Number of bytes before a bare LF.
-    BareLf(usize),
+    /// Number of bytes to the end of a head, and whether that has `Content-Length`.
+    Head(usize, bool),
+    /// Number of bytes before a bare LF, or before one that makes the line before a
+    /// chunk too long.
+    Refused(usize),
 }
 
 const CRLF: u64 = 2;
+const LENGTH: &[u8] = b"content-length:";
+/// Mark of lines that do not begin with [`LENGTH`].
+const OTHER: u8 = u8::MAX;
+/// Digits of a chunk's size: with more, servers with other integers read other sizes.
+const MAX_DIGITS: u16 = 16;
+/// Bytes of the line before a chunk. hyper bounds its extensions, but not its spaces.
+const MAX_SIZE_LINE: u16 = 4096;
 
 #[cfg(test)]
 mod tests {
@@ -206,8 +285,9 @@ mod tests {
             let mut rest = piece;
             while !rest.is_empty() {
                 let passed = place.pass(rest, || bodies.get(ends.len() - 1).copied());
-                let Passed::All(passed) = passed else {
-                    return (ends, true);
+                let passed = match passed {
+                    Passed::All(passed) | Passed::Head(passed, _) => passed,
+                    Passed::Refused(_) => return (ends, true),
                 };
                 assert!(passed > 0);
                 (rest, done) = (&rest[passed..], done + passed);
@@ -271,11 +351,46 @@ mod tests {
     }
 
     #[test]
-    fn a_line_that_is_no_size_ends_the_search() {
-        for line in ["fffffffffffffffff\r\n", "ffffffffffffffff0\r\n"] {
-            let bytes = format!("POST / HTTP/1.1\r\n\r\n{line}\n\n");
-            let (_, is_bare) = pass(bytes.as_bytes(), bytes.len(), &[Framing::Chunked]);
-            assert!(!is_bare);
+    fn a_line_before_a_chunk_is_bounded() {
+        let chunk = |line: &str| format!("POST / HTTP/1.1\r\n\r\n{line}\r\nx\r\n0\r\n\r\n");
+        for (line, refused) in [
+            ("0000000000000001", false),
+            ("00000000000000001", true),
+            ("fffffffffffffffff", true),
+            (&format!("1{}", " ".repeat(4093)), false),
+            (&format!("1{}", " ".repeat(4096)), true),
+            (&format!("1;{}", "a".repeat(4096)), true),
+        ] {
+            let bytes = chunk(line);
+            for cut in [1, 7, bytes.len()] {
+                let (_, is_refused) = pass(bytes.as_bytes(), cut, &[Framing::Chunked]);
+                assert_eq!(is_refused, refused, "{line} {cut}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_length_is_noted_however_the_bytes_are_cut() {
+        for (fields, expected) in [
+            ("Content-Length: 3\r\n", true),
+            ("A: b\r\ncONTENT-lENGTH:3\r\nB: c\r\n", true),
+            ("", false),
+            ("Content-Lengths: 3\r\nX-Content-Length: 3\r\n", false),
+            ("A: Content-Length:\r\nContent-Type: b\r\n", false),
+        ] {
+            let bytes = format!("POST / HTTP/1.1\r\n{fields}\r\n");
+            for cut in 1..=bytes.len() {
+                let mut place = Place::default();
+                let passed = bytes.as_bytes().chunks(cut).map(|piece| {
+                    let passed = place.pass(piece, || None);
+                    assert!(!matches!(passed, Passed::Refused(_)));
+                    passed
+                });
+                let Some(Passed::Head(_, has_length)) = passed.last() else {
+                    panic!("no head: {bytes:?}");
+                };
+                assert_eq!(has_length, expected, "{fields:?} {cut}");
+            }
         }
     }
 }

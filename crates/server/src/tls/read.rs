@@ -34,7 +34,11 @@ impl Stream {
                 let n = chunk.len().min(cursor.remaining()).min(wanted);
                 let n = match place.pass(&chunk[..n], || timeouts.take_framing()) {
                     Passed::All(n) => n,
-                    Passed::BareLf(n) => {
+                    Passed::Head(n, has_length) => {
+                        timeouts.head_ended(has_length);
+                        n
+                    }
+                    Passed::Refused(n) => {
                         cursor.put_slice(&chunk[..n]);
                         reader.consume(n + 1);
                         *unread = REFUSED;
@@ -102,6 +106,7 @@ impl hyper::rt::Read for Stream {
     }
 }
 
-/// Stands for the rest of a head or of trailers from a bare LF on. NUL has no place in
-/// them: hyper answers 400 and closes. Without an empty line it would wait for more.
+/// Stands for the rest of a head, trailers or the line before a chunk from a refused
+/// byte on. NUL has no place in them: hyper answers 400 and closes. Without an empty
+/// line it would wait for more.
 const REFUSED: Bytes = Bytes::from_static(b"\0\r\n\r\n");

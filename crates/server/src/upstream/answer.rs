@@ -49,7 +49,7 @@ pub(super) fn pass_back(
         return Err(Failure::answer("it has two lengths"));
     }
     // hyper decodes chunked alone: the client would get other codings unnamed.
-    if framing::check(fields).is_err() {
+    if framing::check(fields, false).is_err() {
         return Err(Failure::answer(
             "it has a transfer coding other than chunked",
         ));
@@ -81,8 +81,9 @@ pub(super) fn pass_back(
 /// If `Connection` names too many fields.
 pub(super) fn clean(fields: &mut HeaderMap) -> Result<(), Failure> {
     let named = match fields.contains_key(CONNECTION) {
-        true => fields::named_in_connection(fields)
-            .ok_or(Failure::answer("its Connection field names too many fields"))?,
+        true => fields::named_in_connection(fields).ok_or(Failure::answer(
+            "its Connection field names too many fields",
+        ))?,
         false => Vec::new(),
     };
     let unfit: Vec<HeaderName> = fields
