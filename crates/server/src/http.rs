@@ -102,7 +102,7 @@ impl Http {
         let service = service_fn(move |request: Request<Incoming>| {
             // Called before the stream is read on.
             let length = request.body().size_hint().exact();
-            let has_length = answering.timeouts().framed(length);
+            let has_length = answering.timeouts().framing().note(length);
             let framing = framing::check(request.headers(), has_length);
             let context = Arc::clone(&answering);
             async move { Ok::<_, Infallible>(answer(&context, request, framing).await) }

@@ -4,11 +4,13 @@
 //! connection's one timer reads the notes when it fires. Hence a request on a
 //! kept-alive connection costs no timer.
 
+mod due;
+mod framing;
 mod moment;
 mod outflow;
 mod upstream;
 
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed};
 use std::task::Waker;
 use std::time::Duration;
 
@@ -17,24 +19,12 @@ use tokio::sync::Notify;
 use tokio::sync::futures::Notified;
 use tokio::time::Instant;
 
-use crate::tls::Framing;
+use framing::NotedFraming;
 use outflow::Outflow;
 
+pub(crate) use due::{Due, LINGER, Limits};
 pub(crate) use moment::Moment;
 pub(crate) use upstream::AtUpstream;
-
-/// Limits of a connection, from `[server]`.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Limits {
-    /// From a request's first byte to the end of its head.
-    pub(crate) head: Duration,
-    /// Time without a request.
-    pub(crate) idle: Duration,
-    /// Time without progress while a body is read or an answer written.
-    pub(crate) body: Duration,
-    /// From the decision to end the connection to its end.
-    pub(crate) drain: Duration,
-}
 
 /// State of a connection and since when it lasts. The first row that holds
 /// decides the limit:
@@ -84,11 +74,7 @@ pub(crate) struct ConnTimeouts {
     exhausted: AtomicBool,
     /// A request has come.
     begun: AtomicBool,
-    /// Length of the last request's body, [`CHUNKED`], or [`TAKEN`]. HTTP/1.1 only.
-    framing: AtomicU64,
-    /// The last head has `Content-Length`, which hyper drops beside
-    /// `Transfer-Encoding`. HTTP/1.1 only.
-    has_length: AtomicBool,
+    framing: NotedFraming,
     idle: Moment,
     head: Moment,
     read: Moment,
@@ -116,8 +102,7 @@ impl ConnTimeouts {
             closing_soon: AtomicBool::new(false),
             exhausted: AtomicBool::new(false),
             begun: AtomicBool::new(false),
-            framing: AtomicU64::new(TAKEN),
-            has_length: AtomicBool::new(false),
+            framing: NotedFraming::default(),
             idle: Moment::default(),
             head: Moment::default(),
             read: Moment::default(),
@@ -206,25 +191,9 @@ impl ConnTimeouts {
         }
     }
 
-    /// Notes that hyper reads the end of a head, and whether that has `Content-Length`.
-    pub(crate) fn head_ended(&self, has_length: bool) {
-        self.has_length.store(has_length, Relaxed);
-    }
-
-    /// Notes the length of a request's body, none if it is chunked, before the stream is
-    /// read on. Returns whether the head has `Content-Length`.
-    pub(crate) fn framed(&self, length: Option<u64>) -> bool {
-        self.framing.store(length.unwrap_or(CHUNKED), Relaxed);
-        self.has_length.load(Relaxed)
-    }
-
-    /// Returns how the body of the last request is framed, once.
-    pub(crate) fn take_framing(&self) -> Option<Framing> {
-        match self.framing.swap(TAKEN, Relaxed) {
-            TAKEN => None,
-            CHUNKED => Some(Framing::Chunked),
-            length => Some(Framing::Length(length)),
-        }
+    /// Returns what is noted of the bodies of requests. HTTP/1.1 only.
+    pub(crate) fn framing(&self) -> &NotedFraming {
+        &self.framing
     }
 
     /// Notes that a request is answered, whether its body came or not.
@@ -318,54 +287,6 @@ impl ConnTimeouts {
         self.multiplexed.load(Relaxed) && self.is_in_flight()
     }
 
-    /// Returns whether no request has come for `time`, and none has begun.
-    /// Always false for a multiplexed connection.
-    pub(crate) fn has_been_idle_for(&self, time: Duration) -> bool {
-        let between = !self.is_in_flight()
-            && self.closed.value().is_none()
-            && self.head.value().is_none()
-            && !self.outflow.is_blocked()
-            && !self.is_winding_down();
-        let long = |idle| self.at(idle, time) <= Instant::now();
-        between && !self.multiplexed.load(Relaxed) && self.idle.value().is_some_and(long)
-    }
-
-    /// Returns when the current state reaches its limit; None while the server
-    /// prepares an answer.
-    pub(crate) fn due(&self, limits: &Limits) -> Option<(Instant, Due)> {
-        let due = self.due_of_state(limits);
-        // The drain limit also ends a client that keeps sending requests.
-        let ended = self.winding_down.value();
-        let limit = limits.drain.max(LINGER);
-        let ended = ended.map(|began| (self.at(began, limit), Due::Drop));
-        due.into_iter().chain(ended).min_by_key(|(at, _)| *at)
-    }
-
-    fn due_of_state(&self, limits: &Limits) -> Option<(Instant, Due)> {
-        if let Some(blocked) = self.outflow.blocked_until(limits.body) {
-            return Some((self.at(blocked, Duration::ZERO), Due::Ask));
-        }
-        if let Some(closed) = self.closed.value() {
-            return Some((self.at(closed, LINGER), Due::Drop));
-        }
-        let (head, multiplexed) = (self.head.value(), self.multiplexed.load(Relaxed));
-        if let Some(head) = head.filter(|_| multiplexed || !self.is_in_flight()) {
-            return Some((self.at(head, limits.head), Due::Drop));
-        }
-        if self.is_in_flight() {
-            let awaited = self.reading.load(Relaxed) > self.passing.load(Relaxed)
-                || self.awaited.load(Relaxed) > 0;
-            let read = self.read.value().filter(|_| awaited);
-            let read = read.map(|read| self.at(read, limits.body));
-            // Over HTTP/2, answers wait for windows that only the client opens.
-            let waits = |_: &u64| multiplexed || self.is_at_upstream();
-            let ended = self.ended.value().filter(waits);
-            let ended = ended.map(|ended| self.at(ended, self.after_end().min(limits.body)));
-            return Some((read.into_iter().chain(ended).min()?, Due::Drop));
-        }
-        Some((self.at(self.idle.value()?, limits.idle), Due::Close))
-    }
-
     fn at(&self, moment: u64, limit: Duration) -> Instant {
         self.start + Duration::from_millis(moment) + limit
     }
@@ -375,26 +296,6 @@ impl ConnTimeouts {
         u64::try_from(self.start.elapsed().as_millis()).unwrap_or(u64::MAX - 1)
     }
 }
-
-/// Step that is due at a limit.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Due {
-    /// Send close_notify and close.
-    Close,
-    /// Ask the kernel what the client took, and drop the connection if that is
-    /// too little.
-    Ask,
-    /// Close without close_notify: the client reads nothing.
-    Drop,
-}
-
-/// Values of `framing` that no length has: hyper takes none beyond `u64::MAX - 2`.
-const CHUNKED: u64 = u64::MAX - 1;
-const TAKEN: u64 = u64::MAX;
-
-/// How long a closed connection waits for the client's FIN. Closing earlier
-/// could send a reset, which destroys data that the client has not read.
-pub(crate) const LINGER: Duration = Duration::from_secs(1);
 
 #[cfg(test)]
 mod tests;

@@ -32,10 +32,10 @@ impl Stream {
             Ok([]) => self.ended = true,
             Ok(chunk) => {
                 let n = chunk.len().min(cursor.remaining()).min(wanted);
-                let n = match place.pass(&chunk[..n], || timeouts.take_framing()) {
+                let n = match place.pass(&chunk[..n], || timeouts.framing().take()) {
                     Passed::All(n) => n,
                     Passed::Head(n, has_length) => {
-                        timeouts.head_ended(has_length);
+                        timeouts.framing().head_ended(has_length);
                         n
                     }
                     Passed::Refused(n) => {
