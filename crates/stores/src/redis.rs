@@ -1,6 +1,7 @@
 //! A store of PEM strings in Redis or Valkey, in the layout of the papers:
 //! `redis://` and its relatives.
 
+mod client;
 mod cluster;
 pub(crate) mod connection;
 pub(crate) mod dial;
@@ -23,6 +24,7 @@ use sekisho_certs::host::{HostName, HostPattern};
 use sekisho_certs::seal::OpenKey;
 use sekisho_certs::store::{Answer, BoxFuture, Result, Store, StoreError};
 
+pub use self::client::{Hash, RedisClient};
 pub use self::url::RedisUrl;
 
 /// An entrance for fuzzing, which sets this.

@@ -6,6 +6,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use futures_util::StreamExt;
+use futures_util::future::join_all;
 use futures_util::stream::FuturesOrdered;
 use redis::aio::ConnectionLike;
 use redis::cluster::{ClusterClient, ClusterClientBuilder};
@@ -59,6 +60,12 @@ impl Cluster {
             }
         }
         Ok(read)
+    }
+
+    /// Reads all keys at once, each from its own node.
+    pub(super) async fn read_all(&self, keys: &[String]) -> Result<Vec<Reply>> {
+        let connection = self.0.up(|_| true).await?;
+        Ok(join_all(keys.iter().map(|key| get(&connection, key))).await)
     }
 
     /// Tells whether all nodes that serve slots answer.

@@ -22,7 +22,9 @@ pub(super) enum Reply {
 
 impl Reply {
     fn too_long(key: &str) -> Self {
-        Self::Unfit(format!("{key} has over 1 MiB: no certificate or key"))
+        Self::Unfit(format!(
+            "{key} has over 1 MiB, or 4 MiB with others: no certificate or key"
+        ))
     }
 
     /// Returns the bytes of a half that is there.
@@ -76,7 +78,7 @@ pub(super) fn reply(key: &str, value: Value) -> Reply {
     }
 }
 
-fn refused(error: &ServerError) -> StoreError {
+pub(super) fn refused(error: &ServerError) -> StoreError {
     let hint = match error.code() {
         "MOVED" | "ASK" | "CROSSSLOT" => "; it belongs to a cluster, write redis+cluster://",
         "NOPERM" => "; reading takes the commands MGET, EXISTS and PING, on a Cluster GETRANGE",
@@ -85,6 +87,6 @@ fn refused(error: &ServerError) -> StoreError {
     unavailable(format!("Redis says {}{hint}", text(error)))
 }
 
-fn strange() -> StoreError {
+pub(super) fn strange() -> StoreError {
     unavailable("Redis answered in a form that was not asked for")
 }

@@ -2,7 +2,8 @@
 //!
 //! The client library (redis-rs 1.8) reads a value of any size into memory.
 //! Each byte passes here first: a value over the bound is dropped as it arrives,
-//! and an error takes its place. What is no RESP2 ends the connection.
+//! and an error takes its place. So is a value of a list whose values before it have
+//! used up four times that bound. What is no RESP2 ends the connection.
 
 use std::io;
 use std::pin::Pin;
@@ -11,7 +12,7 @@ use std::task::{Context, Poll, ready};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use zeroize::Zeroizing;
 
-/// The code of the error that stands for a value over the bound.
+/// Code of the error that stands for a value over a bound.
 pub(super) const TOO_LONG: &str = "TOOLONG";
 
 /// A connection whose answers are bounded.
@@ -97,6 +98,10 @@ pub fn bounded(reply: &[u8], piece: usize) -> Option<Vec<u8>> {
 /// Follows the protocol (RESP2) just far enough to know where values begin.
 struct Filter {
     most: usize,
+    /// Items of the list under way that are still to come.
+    items: i64,
+    /// Bytes of values that the reply under way may still have.
+    room: usize,
     /// The line under way, as far as it has arrived.
     line: Vec<u8>,
     /// Bytes of a value that are still to come, its line end included.
@@ -109,6 +114,8 @@ impl Filter {
     fn new(most: usize) -> Self {
         Self {
             most,
+            items: 0,
+            room: 0,
             line: Vec::new(),
             rest: 0,
             passes: false,
@@ -145,9 +152,14 @@ impl Filter {
         let text = text.and_then(|text| text.strip_suffix("\r\n"));
         let text = text.ok_or_else(|| wrong("a line of an answer is none"))?;
         let number = || text[1..].parse::<i64>().ok();
+        match self.items {
+            0 => self.room = self.most.saturating_mul(VALUES),
+            _ => self.items -= 1,
+        }
         match line[0] {
             b'+' | b'-' | b':' => into.extend_from_slice(line),
             b'*' if number().is_some_and(|count| count <= MAX_ITEMS) => {
+                self.items += number().map_or(0, |count| count.max(0));
                 into.extend_from_slice(line);
             }
             b'$' => match number().map(usize::try_from) {
@@ -155,9 +167,12 @@ impl Filter {
                 // There is no such value.
                 Some(Err(_)) => into.extend_from_slice(line),
                 Some(Ok(length)) => {
-                    self.passes = length <= self.most;
+                    self.passes = length <= self.most.min(self.room);
                     match self.passes {
-                        true => into.extend_from_slice(line),
+                        true => {
+                            self.room -= length;
+                            into.extend_from_slice(line);
+                        }
                         false => into.extend_from_slice(format!("-{TOO_LONG}\r\n").as_bytes()),
                     }
                     self.rest = length.saturating_add(2);
@@ -180,6 +195,8 @@ fn wrong(what: &str) -> io::Error {
 const CHUNK: usize = 16 * 1024;
 /// Lines are numbers, short words and errors.
 const MAX_LINE: usize = 4096;
+/// Values of the greatest size that a reply has room for: two pairs.
+const VALUES: usize = 4;
 /// The longest list that is asked for has a piece of a cluster in each item.
 const MAX_ITEMS: i64 = 1 << 16;
 
@@ -217,6 +234,18 @@ mod tests {
                 let got = passed(sent.as_bytes(), piece).unwrap();
                 assert_eq!(got, wanted, "in pieces of {piece}");
             }
+        }
+    }
+
+    #[test]
+    fn the_values_of_a_list_have_a_bound_together() {
+        let ten = "$10\r\n0123456789\r\n";
+        let list = format!("*6\r\n{ten}*1\r\n{}$1\r\nx\r\n", ten.repeat(4));
+        let wanted = format!("*6\r\n{ten}*1\r\n{}-TOOLONG\r\n-TOOLONG\r\n", ten.repeat(3));
+        // The next reply has a bound of its own.
+        for piece in 1..=list.len() {
+            let got = passed(format!("{list}{ten}").as_bytes(), piece).unwrap();
+            assert_eq!(got, format!("{wanted}{ten}"), "in pieces of {piece}");
         }
     }
 

@@ -9,6 +9,7 @@ use sekisho_certs::credential::KeyType;
 use sekisho_certs::seal::OpenKey;
 use sekisho_certs::store::{Found, StoreError};
 
+mod client;
 mod cluster;
 mod failover;
 mod outages;
