@@ -5,6 +5,7 @@
 //! (`pgbouncer=1`) nothing is prepared and nothing listened for.
 
 mod connection;
+mod database;
 mod fault;
 mod find;
 mod lease;
@@ -46,6 +47,7 @@ use sekisho_certs::store::{
     DocumentKind, Lease, LogPosition, Result,
 };
 
+pub use self::database::{Columns, Database, Value};
 pub use self::url::Url;
 pub use crate::open::Mode;
 

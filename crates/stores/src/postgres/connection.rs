@@ -6,8 +6,8 @@ use std::sync::{Arc, OnceLock};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio::time::timeout;
-use tokio_postgres::types::ToSql;
-use tokio_postgres::{AsyncMessage, Client, Row, Statement};
+use tokio_postgres::types::{BorrowToSql, ToSql, Type};
+use tokio_postgres::{AsyncMessage, Client, Row, RowStream, Statement};
 use tokio_postgres_rustls::MakeRustlsConnect;
 
 use super::Options;
@@ -24,6 +24,8 @@ pub(super) struct Dialer {
     pub(super) url: Url,
     tls: MakeRustlsConnect,
     pub(super) options: Options,
+    /// Whether the tables are somebody else's: then none are looked for.
+    pub(super) is_foreign: bool,
     /// Learnt at the first contact; whatever is reached later must have it.
     pub(super) catalog: OnceLock<CatalogId>,
 }
@@ -33,33 +35,53 @@ impl Dialer {
         Ok(Self {
             tls: tls(url)?,
             options: options.clone(),
+            is_foreign: false,
             catalog: OnceLock::new(),
             url: url.clone(),
         })
     }
 
-    /// Connects to a store of this version, and prepares the statement of
-    /// lookups. Behind PgBouncer the next transaction may meet a server process
-    /// that does not know it. The runtime that polls this drives the connection.
+    /// Connects to a store of this version, or to a database of somebody else. The runtime
+    /// that polls this drives the connection.
     pub(super) async fn dial(&self) -> Step<Arc<Connection>> {
         let bound = self.options.connect;
         let dialled = timeout(bound, async {
-            let mut connection = self.connect(|_| {}).await?;
-            let catalog = schema::settle(&connection, self.options.mode).await?;
-            if !self.url.pgbouncer {
-                let prepared = connection.client.prepare_typed(find::FIND, find::TYPES);
-                connection.prepared = Some(prepared.await?);
+            match self.is_foreign {
+                true => self.dial_foreign().await,
+                false => self.dial_catalog().await,
             }
-            Ok((connection, catalog))
         });
         let too_slow = |_| Err(Fault::Away(format!("no connection within {bound:?}")));
-        let (connection, catalog) = dialled.await.unwrap_or_else(too_slow)?;
+        dialled.await.unwrap_or_else(too_slow).map(Arc::new)
+    }
+
+    /// Prepares the statement of lookups. Behind PgBouncer the next transaction may meet a
+    /// server process that does not know it.
+    async fn dial_catalog(&self) -> Step<Connection> {
+        let mut connection = self.connect(|_| {}).await?;
+        let catalog = schema::settle(&connection, self.options.mode).await?;
+        if !self.url.pgbouncer {
+            let prepared = connection.client.prepare_typed(find::FIND, find::TYPES);
+            connection.prepared = Some(prepared.await?);
+        }
         if *self.catalog.get_or_init(|| catalog) != catalog {
             return Err(Fault::Unusable(
                 "this is another store than before; restart to use it".into(),
             ));
         }
-        Ok(Arc::new(connection))
+        Ok(connection)
+    }
+
+    /// Lets the server end a query that nobody waits for any more.
+    async fn dial_foreign(&self) -> Step<Connection> {
+        let connection = self.connect(|_| {}).await?;
+        if !self.url.pgbouncer {
+            let bound = self.options.read.as_millis();
+            connection
+                .run(&format!("SET statement_timeout = {bound}"))
+                .await?;
+        }
+        Ok(connection)
     }
 
     /// Connects, whatever lies in the database; hands over what the server
@@ -105,6 +127,15 @@ impl Connection {
     pub(super) async fn query(&self, sql: &str, params: Params<'_>) -> Step<Vec<Row>> {
         let typed: Vec<_> = params.iter().map(|one| one.typed()).collect();
         Ok(self.client.query_typed(sql, &typed).await?)
+    }
+
+    /// Runs a statement like [`Self::query`], and gives its rows as they come.
+    pub(super) async fn stream<P: BorrowToSql>(
+        &self,
+        sql: &str,
+        params: impl IntoIterator<Item = (P, Type)>,
+    ) -> Step<RowStream> {
+        Ok(self.client.query_typed_raw(sql, params).await?)
     }
 
     /// Runs a statement and reads each of its rows.

@@ -57,6 +57,20 @@ impl Pool {
         })
     }
 
+    /// Makes a pool whose connections have one call at a time, to a database of any kind.
+    pub(super) fn of_any(url: &Url, options: &Options, runtime: &Handle) -> Result<Self> {
+        let mut dialer = Dialer::new(url, options)?;
+        dialer.is_foreign = true;
+        Ok(Self {
+            lookups: None,
+            dialer: Arc::new(dialer),
+            runtime: runtime.clone(),
+            calls: Arc::new(Semaphore::new(url.pool + MAX_WAITING)),
+            exclusive: Semaphore::new(url.pool),
+            idle: Mutex::default(),
+        })
+    }
+
     /// Runs a call on a connection of its own, all of it within this bound.
     pub(super) async fn call<T, F>(
         self: &Arc<Self>,

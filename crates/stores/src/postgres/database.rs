@@ -1,0 +1,168 @@
+//! Any database, for the queries of an operator's script.
+
+use std::error::Error;
+use std::pin::pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::TryStreamExt;
+use tokio::runtime::Handle;
+use tokio_postgres::Row;
+use tokio_postgres::types::{FromSql, ToSql, Type};
+
+use super::Options;
+use super::connection::Connection;
+use super::fault::{Fault, Step};
+use super::pool::Pool;
+use super::url::Url;
+use sekisho_certs::store::Result;
+
+/// A database with tables of somebody else. Connections are kept, as many as the URL's
+/// `pool` says, and have one query at a time: one that is slow holds up no other.
+#[derive(Debug)]
+pub struct Database {
+    pool: Arc<Pool>,
+    bound: Duration,
+}
+
+/// Value of a parameter or a column.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Value {
+    /// NULL.
+    Null,
+    /// `boolean`.
+    Bool(bool),
+    /// `bigint`; of a column also the smaller types and `oid`.
+    Integer(i64),
+    /// `double precision`; of a column also `real`.
+    Float(f64),
+    /// `text`; of a column also `varchar`, `char`, `name`, `json`, `jsonb` and `xml`.
+    Text(String),
+    /// `bytea`.
+    Bytes(Vec<u8>),
+}
+
+/// Columns of a row in their order, by name.
+pub type Columns = Vec<(Arc<str>, Value)>;
+
+impl Database {
+    /// Connects to nothing yet. `runtime` drives the connections. A query may take
+    /// `bound`, its wait for a connection included.
+    ///
+    /// # Errors
+    /// If the file of trusted authorities can't be used.
+    pub fn new(url: &Url, bound: Duration, runtime: &Handle) -> Result<Self> {
+        let options = Options {
+            connect: bound,
+            read: bound,
+            ..Options::default()
+        };
+        Ok(Self {
+            pool: Arc::new(Pool::of_any(url, &options, runtime)?),
+            bound,
+        })
+    }
+
+    /// Runs one statement; what it changes is committed. Parameters are never part of its
+    /// text: where a column has another type than they have, the text casts them, such as
+    /// `$1::uuid`.
+    ///
+    /// # Errors
+    /// If the database can't be reached or refuses the statement, if a column has a type
+    /// that [`Value`] lacks, or the answer has over 1,000 rows or 4 MiB.
+    pub async fn query(&self, text: String, parameters: Vec<Value>) -> Result<Vec<Columns>> {
+        let query = async move |on: Arc<Connection>| rows(&on, &text, parameters).await;
+        self.pool.call(self.bound, query).await
+    }
+}
+
+/// Reads the rows as they come, within the bound of an answer.
+async fn rows(on: &Connection, text: &str, parameters: Vec<Value>) -> Step<Vec<Columns>> {
+    let typed = parameters.into_iter().map(Value::typed);
+    let mut stream = pin!(on.stream(text, typed).await?);
+    let (mut rows, mut size) = (Vec::new(), 0);
+    while let Some(row) = stream.try_next().await? {
+        size += row.raw_size_bytes();
+        if rows.len() == MAX_ROWS || size > MAX_BYTES {
+            let why = "the answer has over 1,000 rows or 4 MiB: ask for less, as by LIMIT";
+            return Err(Fault::Away(why.into()));
+        }
+        rows.push(columns(&row)?);
+    }
+    Ok(rows)
+}
+
+fn columns(row: &Row) -> Step<Columns> {
+    let named = row.columns().iter().enumerate().map(|(index, column)| {
+        let value = value(row, index, column.type_()).map_err(|why| {
+            let (name, kind) = (column.name(), column.type_());
+            Fault::Away(format!("the column {name}, of type {kind}: {why}"))
+        });
+        Ok((column.name().into(), value?))
+    });
+    named.collect()
+}
+
+fn value(row: &Row, at: usize, kind: &Type) -> std::result::Result<Value, Box<dyn Error>> {
+    let value = match *kind {
+        Type::BOOL => row.try_get::<_, Option<bool>>(at)?.map(Value::Bool),
+        Type::INT2 => row.try_get::<_, Option<i16>>(at)?.map(Value::of),
+        Type::INT4 => row.try_get::<_, Option<i32>>(at)?.map(Value::of),
+        Type::INT8 => row.try_get::<_, Option<i64>>(at)?.map(Value::of),
+        Type::OID => row.try_get::<_, Option<u32>>(at)?.map(Value::of),
+        Type::FLOAT4 => row
+            .try_get::<_, Option<f32>>(at)?
+            .map(|real| Value::Float(real.into())),
+        Type::FLOAT8 => row.try_get::<_, Option<f64>>(at)?.map(Value::Float),
+        Type::BYTEA => row.try_get::<_, Option<Vec<u8>>>(at)?.map(Value::Bytes),
+        Type::TEXT | Type::VARCHAR | Type::BPCHAR | Type::NAME | Type::UNKNOWN => {
+            row.try_get::<_, Option<String>>(at)?.map(Value::Text)
+        }
+        Type::JSON | Type::JSONB | Type::XML => row
+            .try_get::<_, Option<Document>>(at)?
+            .map(|document| Value::Text(document.0)),
+        _ => return Err("write a cast to text into the query, such as column::text".into()),
+    };
+    Ok(value.unwrap_or(Value::Null))
+}
+
+impl Value {
+    fn of(number: impl Into<i64>) -> Self {
+        Self::Integer(number.into())
+    }
+
+    fn typed(self) -> (Box<dyn ToSql + Sync + Send>, Type) {
+        match self {
+            Self::Null => (Box::new(None::<String>), Type::UNKNOWN),
+            Self::Bool(value) => (Box::new(value), Type::BOOL),
+            Self::Integer(value) => (Box::new(value), Type::INT8),
+            Self::Float(value) => (Box::new(value), Type::FLOAT8),
+            Self::Text(value) => (Box::new(value), Type::TEXT),
+            Self::Bytes(value) => (Box::new(value), Type::BYTEA),
+        }
+    }
+}
+
+/// Text of a document. That of `jsonb` follows a version number.
+struct Document(String);
+
+impl<'a> FromSql<'a> for Document {
+    fn from_sql(
+        kind: &Type,
+        raw: &'a [u8],
+    ) -> std::result::Result<Self, Box<dyn Error + Sync + Send>> {
+        let text = match (kind, raw) {
+            (&Type::JSONB, [1, text @ ..]) => text,
+            (&Type::JSONB, _) => return Err("its version is not known".into()),
+            _ => raw,
+        };
+        Ok(Self(str::from_utf8(text)?.into()))
+    }
+
+    fn accepts(kind: &Type) -> bool {
+        matches!(*kind, Type::JSON | Type::JSONB | Type::XML)
+    }
+}
+
+const MAX_ROWS: usize = 1000;
+const MAX_BYTES: usize = 4 << 20;

@@ -1,0 +1,116 @@
+//! Queries of scripts, on tables of somebody else.
+
+use super::*;
+
+fn foreign(url: &str, bound: Duration) -> Database {
+    let url = Url::parse(url, Path::new("/")).unwrap();
+    Database::new(&url, bound, &Handle::current()).unwrap()
+}
+
+fn patient() -> Database {
+    foreign(&database(), Duration::from_secs(10))
+}
+
+async fn query(on: &Database, text: &str, parameters: &[Value]) -> Result<Vec<Columns>> {
+    on.query(text.into(), parameters.to_vec()).await
+}
+
+/// Values of the only row.
+async fn row(on: &Database, text: &str, parameters: &[Value]) -> Vec<Value> {
+    let rows = query(on, text, parameters).await.unwrap();
+    assert_eq!(rows.len(), 1, "{rows:?}");
+    rows[0].iter().map(|(_, value)| value.clone()).collect()
+}
+
+fn text(text: &str) -> Value {
+    Value::Text(text.into())
+}
+
+async fn refusal(on: &Database, query: &str) -> String {
+    match on.query(query.into(), Vec::new()).await {
+        Ok(rows) => panic!("{query}: {} rows", rows.len()),
+        Err(error) => error.to_string(),
+    }
+}
+
+#[tokio::test]
+async fn values_of_each_type_come_back() {
+    let on = patient();
+    let types = "SELECT $1, $2, $3, $4, $5, $6, 1::int2, 1::int4, 1::oid, 0.5::real, \
+                 'x'::name, 'x'::varchar, '{\"a\": 1}'::jsonb, '[1]'::json";
+    let sent = [
+        Value::Null,
+        Value::Bool(true),
+        Value::Integer(-5),
+        Value::Float(0.25),
+        text("é"),
+        Value::Bytes(vec![0, 255]),
+    ];
+    let got = row(&on, types, &sent).await;
+    assert_eq!(got[..6], sent);
+    let one = Value::Integer(1);
+    let rest = [
+        one.clone(),
+        one.clone(),
+        one,
+        Value::Float(0.5),
+        text("x"),
+        text("x"),
+        text("{\"a\": 1}"),
+        text("[1]"),
+    ];
+    assert_eq!(got[6..], rest);
+}
+
+#[tokio::test]
+async fn parameters_are_never_part_of_the_text() {
+    let on = patient();
+    query(&on, "CREATE TABLE customers (id int, domain varchar)", &[])
+        .await
+        .unwrap();
+    let insert = "INSERT INTO customers VALUES ($1, $2)";
+    let sent = [Value::Integer(1), text("a.example")];
+    query(&on, insert, &sent).await.unwrap();
+    let select = "SELECT id AS number FROM customers WHERE domain = $1 AND id = $2";
+    let evil = text("' OR true; DROP TABLE customers; --");
+    let found = query(&on, select, &[evil, Value::Integer(1)]).await;
+    assert!(found.unwrap().is_empty());
+    let found = query(&on, select, &[text("a.example"), Value::Integer(1)]).await;
+    let (name, number) = &found.unwrap()[0][0];
+    assert_eq!((&**name, number), ("number", &Value::Integer(1)));
+}
+
+#[tokio::test]
+async fn refusals_say_what_to_do() {
+    let on = patient();
+    let why = refusal(&on, "SELECT * FROM absent").await;
+    assert!(why.contains("absent"), "{why}");
+    let why = refusal(&on, "SELECT 1.5::numeric AS price").await;
+    assert!(
+        why.contains("price") && why.contains("column::text"),
+        "{why}"
+    );
+    let why = refusal(&on, "SELECT generate_series(1, 1001)").await;
+    assert!(why.contains("1,000 rows"), "{why}");
+    let why = refusal(&on, "SELECT repeat('x', 5000000)").await;
+    assert!(why.contains("4 MiB"), "{why}");
+    assert_eq!(row(&on, "SELECT 1::int8", &[]).await, [Value::Integer(1)]);
+}
+
+#[tokio::test]
+async fn a_query_that_takes_too_long_ends_at_the_server_too() {
+    let url = database();
+    let on = foreign(&url, Duration::from_millis(500));
+    let why = refusal(&on, "SELECT pg_sleep(3600)").await;
+    assert!(!why.is_empty());
+    let watch = patient();
+    let sleeping = "SELECT count(*) FROM pg_stat_activity WHERE datname = $1 AND query LIKE \
+                    '%pg_sleep(3600)%' AND state = 'active'";
+    let name = [text(name_of(&url))];
+    in_time(async {
+        while row(&watch, sleeping, &name).await != [Value::Integer(0)] {
+            tokio::task::yield_now().await;
+        }
+    })
+    .await;
+}
