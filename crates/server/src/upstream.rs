@@ -12,7 +12,6 @@ mod check;
 mod choice;
 mod chosen;
 mod connect;
-mod counted;
 mod exchange;
 mod failure;
 mod fields;
@@ -34,6 +33,7 @@ mod tunnel;
 mod upgrade;
 mod upload;
 mod watch;
+mod watched;
 
 use std::future::poll_fn;
 use std::sync::Arc;

@@ -12,12 +12,12 @@ use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use tokio::io::AsyncWriteExt as _;
 use tokio::time::{Instant, timeout_at};
 
-use super::counted::Counted;
 use super::failure::Failure;
 use super::pool::{MAX_STREAMS, One, Shared, Streams};
 use super::tls::TlsClient;
 use super::transport::{Endpoint, Transport};
-use super::watch::{Watch, Watched};
+use super::watch::Watch;
+use super::watched::Watched;
 use crate::site::OpenSocket;
 
 /// New connection.
@@ -92,7 +92,7 @@ async fn begin(target: &Target<'_>, mut transport: Transport) -> io::Result<Open
 
 async fn begin_one(transport: Transport) -> hyper::Result<One> {
     let watch = Arc::new(Watch::default());
-    let io = TokioIo::new(Watched::new(transport, Arc::clone(&watch)));
+    let io = TokioIo::new(Watched::one(transport, Arc::clone(&watch)));
     let (sender, connection) = http1::Builder::new()
         .max_header_size(MAX_HEAD)
         .max_buf_size(MAX_HEAD)
@@ -108,7 +108,7 @@ async fn begin_one(transport: Transport) -> hyper::Result<One> {
 
 async fn begin_two(transport: Transport) -> hyper::Result<Shared> {
     let streams = Arc::new(Streams::new());
-    let counted = Counted::new(transport, Arc::clone(&streams));
+    let watched = Watched::two(transport, Arc::clone(&streams));
     let (sender, connection) = http2::Builder::new(TokioExecutor::new())
         .timer(TokioTimer::new())
         .initial_stream_window_size(STREAM_WINDOW)
@@ -117,7 +117,7 @@ async fn begin_two(transport: Transport) -> hyper::Result<Shared> {
         .max_header_list_size(u32::try_from(MAX_HEAD).expect("64 KiB"))
         .keep_alive_interval(PING_INTERVAL)
         .keep_alive_timeout(PING_TIMEOUT)
-        .handshake(TokioIo::new(counted))
+        .handshake(TokioIo::new(watched))
         .await?;
     let counted = Arc::clone(&streams);
     tokio::spawn(async move {

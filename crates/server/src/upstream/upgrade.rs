@@ -17,9 +17,8 @@ use hyper_util::rt::TokioIo;
 use super::answer;
 use super::failure::Failure;
 use super::fields;
-use super::transport::Transport;
 use super::tunnel::{self, Tunnel};
-use super::watch::Watched;
+use super::watched::Watched;
 use crate::body::Body;
 use crate::request::RequestContext;
 
@@ -100,7 +99,7 @@ pub(super) async fn switch(
     }
     let upgraded = hyper::upgrade::on(&mut response).await;
     let upgraded = upgraded.map_err(|error| Failure::Answer(error.into()))?;
-    let parts = upgraded.downcast::<TokioIo<Watched<Transport>>>();
+    let parts = upgraded.downcast::<TokioIo<Watched>>();
     let parts = parts.map_err(|_| Failure::answer("it is no connection of ours"))?;
     let upstream = parts.io.into_inner().into_inner();
     // A tunnel that is given up has no request in flight.

@@ -1,12 +1,6 @@
 //! Watches what an HTTP/1.1 upstream sends before its answer.
 
-use std::io;
-use std::pin::Pin;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU8, Ordering::Relaxed};
-use std::task::{Context, Poll, ready};
-
-use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 /// Facts of the bytes that a connection received for the request in flight.
 /// Relaxed ordering suffices: the tasks of a worker run on its thread.
@@ -35,7 +29,7 @@ impl Watch {
 
     /// Notes received bytes. Returns false if there were too many informational
     /// answers. Reads only to the status of the final one.
-    fn received(&self, bytes: &[u8]) -> bool {
+    pub(super) fn received(&self, bytes: &[u8]) -> bool {
         if bytes.is_empty() {
             return true;
         }
@@ -72,68 +66,6 @@ impl Watch {
             (LINE_END, b'\n') => START,
             _ => LINE,
         }
-    }
-}
-
-/// Transport whose received bytes are watched.
-pub(super) struct Watched<T> {
-    inner: T,
-    watch: Arc<Watch>,
-}
-
-impl<T> Watched<T> {
-    pub(super) fn new(inner: T, watch: Arc<Watch>) -> Self {
-        Self { inner, watch }
-    }
-
-    pub(super) fn into_inner(self) -> T {
-        self.inner
-    }
-}
-
-impl<T: AsyncRead + Unpin> AsyncRead for Watched<T> {
-    fn poll_read(
-        mut self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-        buf: &mut ReadBuf<'_>,
-    ) -> Poll<io::Result<()>> {
-        let before = buf.filled().len();
-        ready!(Pin::new(&mut self.inner).poll_read(cx, buf))?;
-        if self.watch.received(&buf.filled()[before..]) {
-            return Poll::Ready(Ok(()));
-        }
-        let flood = "over 8 informational answers";
-        Poll::Ready(Err(io::Error::new(io::ErrorKind::InvalidData, flood)))
-    }
-}
-
-impl<T: AsyncWrite + Unpin> AsyncWrite for Watched<T> {
-    fn poll_write(
-        mut self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-        buf: &[u8],
-    ) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.inner).poll_write(cx, buf)
-    }
-
-    fn poll_write_vectored(
-        mut self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-        bufs: &[io::IoSlice<'_>],
-    ) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.inner).poll_write_vectored(cx, bufs)
-    }
-
-    fn is_write_vectored(&self) -> bool {
-        self.inner.is_write_vectored()
-    }
-
-    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.inner).poll_flush(cx)
-    }
-
-    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.inner).poll_shutdown(cx)
     }
 }
 
