@@ -73,6 +73,11 @@ impl Chosen {
         self.index
     }
 
+    /// Returns the hash of the request's tenant.
+    pub(super) fn tenant(&self) -> u64 {
+        self.site.tenant
+    }
+
     /// Waits for the right to use one connection to the server. To be held while a
     /// connection of HTTP/1.1 has this request, or as long as one of HTTP/2 is open.
     ///

@@ -36,6 +36,9 @@ pub(super) struct Key {
     /// Edition of the own addresses by which `[sites] allow` judged the connection
     /// when it was opened. None for the operator's own site, which is not judged.
     pub(super) judged: Option<u64>,
+    /// Hash of the tenant. 0 for the operator's own site, and for HTTP/1.1: a
+    /// connection that serves one request at a time may serve any tenant's.
+    pub(super) tenant: u64,
 }
 
 /// Unused connections of a worker, by identity; at most [`MAX_IDLE`].

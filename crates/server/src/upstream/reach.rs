@@ -46,6 +46,10 @@ impl Sending<'_> {
             Some(_) => self.context.connection.number(),
             None => 0,
         };
+        let tenant = match protocol {
+            Protocol::Http2 | Protocol::Negotiated if self.upstream.is_bound => chosen.tenant(),
+            _ => 0,
+        };
         let mut failed = Failure::NoServer("no address may be used");
         for endpoint in fixed.into_iter().chain(resolved) {
             let key = Key {
@@ -54,6 +58,7 @@ impl Sending<'_> {
                 tls: tls.as_ref().map_or(0, |tls| tls.number),
                 client,
                 judged: self.judged(),
+                tenant,
             };
             if let Some(entry) = self.context.entry {
                 entry.asks_upstream(&key.endpoint);

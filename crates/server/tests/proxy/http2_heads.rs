@@ -79,7 +79,7 @@ async fn heads_that_are_none_are_not_passed_on() {
 }
 
 /// Accepts a connection of HTTP/2 without TLS, up to its request on stream 1.
-async fn accept(upstream: &Upstream) -> Wire<TcpStream> {
+pub(crate) async fn accept(upstream: &Upstream) -> Wire<TcpStream> {
     const HEADERS: u8 = 1;
     let mut server = upstream.accept().await;
     server.until("SM\r\n\r\n").await;
@@ -91,9 +91,9 @@ async fn accept(upstream: &Upstream) -> Wire<TcpStream> {
 }
 
 /// HEADERS on stream 1 with `:status: 103`.
-const EARLY: &[u8] = b"\0\0\x05\x01\x04\0\0\0\x01\x08\x03103";
+pub(crate) const EARLY: &[u8] = b"\0\0\x05\x01\x04\0\0\0\x01\x08\x03103";
 /// HEADERS on stream 1 with `:status: 204`, its last.
-const NO_CONTENT: &[u8] = b"\0\0\x01\x01\x05\0\0\0\x01\x89";
+pub(crate) const NO_CONTENT: &[u8] = b"\0\0\x01\x01\x05\0\0\0\x01\x89";
 
 #[tokio::test]
 async fn informational_answers_over_http2_are_bounded() {

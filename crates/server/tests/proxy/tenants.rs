@@ -2,6 +2,7 @@
 
 use sekisho_testkit::{Key, TestCa};
 
+use crate::http2_heads;
 use crate::tls::{Secure, json};
 use crate::world::{HOST, OK, Upstream, World, patiently};
 
@@ -146,4 +147,31 @@ async fn connections_of_a_tenant_are_not_counted_for_another() {
     };
     let (got, _server) = tokio::join!(world.get(HOST), answering);
     assert_eq!(got, (200, "ok".into()));
+}
+
+#[tokio::test]
+async fn streams_of_a_tenant_share_no_connection_with_anothers() {
+    let upstream = Upstream::bind().await;
+    let site = format!(
+        r#"{{"upstream": {{"servers": ["h2c://{}"], "connections": 1}}}}"#,
+        upstream.address()
+    );
+    let sites = [(HOST, "acme", &*site), (OTHER, "evil", &*site)];
+    let world = World::shared(TestCa::new(), &sites);
+    let got = world.get(HOST);
+    let serving = async {
+        let mut server = http2_heads::accept(&upstream).await;
+        // The other tenant's application floods its connection meanwhile.
+        let flood = async {
+            let mut flooding = http2_heads::accept(&upstream).await;
+            flooding.send(http2_heads::EARLY.repeat(1000)).await;
+            flooding
+        };
+        let (got, _flooding) = tokio::join!(world.get(OTHER), flood);
+        assert_eq!(got.0, 502);
+        server.send(http2_heads::NO_CONTENT).await;
+        server
+    };
+    let (got, _server) = tokio::join!(got, serving);
+    assert_eq!(got.0, 204);
 }
