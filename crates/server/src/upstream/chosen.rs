@@ -81,23 +81,24 @@ impl Chosen {
     /// Waits for the right to use one connection to the server. To be held while a
     /// connection of HTTP/1.1 has this request, or as long as one of HTTP/2 is open.
     ///
-    /// The wait is as long as one for a connection that is being made may be.
-    ///
     /// # Errors
-    /// [`Unavailable::Full`] and [`Unavailable::TimedOut`].
-    pub(crate) async fn slot(&mut self, options: &UpstreamOptions) -> Result<Slot, Unavailable> {
+    /// [`Unavailable::Full`], and [`Unavailable::TimedOut`] if there is none until `until`.
+    pub(super) async fn slot(
+        &mut self,
+        options: &UpstreamOptions,
+        until: Instant,
+    ) -> Result<Slot, Unavailable> {
         let bounds = Bounds {
             connections: options.connections,
             waiting: options.waiting,
         };
-        let until = Instant::now() + options.timeouts.connect;
         let asker = Asker {
             tenant: self.site.tenant,
             host: self.host,
         };
         let slot = Slots::enter(&self.server.slots, asker, bounds, until).await;
         slot.map_err(|denied| {
-            self.count(UpstreamResult::Refused);
+            self.refused();
             match denied {
                 Denied::Full => Unavailable::Full,
                 Denied::TimedOut => Unavailable::TimedOut,
@@ -139,6 +140,11 @@ impl Chosen {
             Some(failure) => server.failed(failure, self.site),
         }
         self.count(result);
+    }
+
+    /// Notes that no connection came about for a reason that says nothing of the server.
+    pub(super) fn refused(&mut self) {
+        self.count(UpstreamResult::Refused);
     }
 
     /// Takes a retry from the server's budget; false if there is none.

@@ -38,18 +38,16 @@ pub(super) struct Target<'a> {
     pub(super) http2: bool,
 }
 
-/// Connects and begins HTTP. All of that takes at most `limit`. Calls `reached` in
-/// between.
+/// Connects and begins HTTP, until `until`. Calls `reached` in between.
 ///
 /// # Errors
 /// [`Failure::Connect`] and [`Failure::ConnectLate`] before `reached`,
 /// [`Failure::Begin`] and [`Failure::BeginLate`] behind it.
 pub(super) async fn open(
     target: &Target<'_>,
-    limit: Duration,
+    until: Instant,
     reached: impl FnOnce(),
 ) -> Result<Opened, Failure> {
-    let until = Instant::now() + limit;
     let transport = match timeout_at(until, connect(target)).await {
         Ok(transport) => transport.map_err(Failure::Connect)?,
         Err(_) => return Err(Failure::ConnectLate),

@@ -8,6 +8,7 @@ use http::StatusCode;
 use rustix::io::Errno;
 
 use super::chosen::{Outcome, Unavailable};
+use super::resolve::Unresolved;
 use crate::site::UpstreamTimeouts;
 
 /// Failure of a request to an upstream.
@@ -27,6 +28,10 @@ pub(crate) enum Failure {
     Connect(io::Error),
     /// No connection in time.
     ConnectLate,
+    /// The Unix socket could not be opened in time.
+    SocketLate,
+    /// No connection, for a reason that says nothing of the server.
+    Own(Own),
     /// A connection that TLS or HTTP/2 could not begin on.
     Begin(io::Error),
     /// A connection that TLS or HTTP/2 did not begin on in time.
@@ -41,6 +46,77 @@ pub(crate) enum Failure {
     TooLarge,
 }
 
+/// Reason on this side why there is no connection to a server. Failures of this kind
+/// eject none.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum Own {
+    /// The name servers did not say where the server is.
+    #[error("its name could not be resolved: {0}")]
+    Unresolved(String),
+    /// Too many connections wait to be opened.
+    #[error("too many requests of this worker wait to open a connection")]
+    Full,
+    /// `timeouts.connect` ended in this wait.
+    #[error("`timeouts.connect` ended while waiting for {0}")]
+    Late(Waited),
+}
+
+/// Wait of a request before it connects to a server.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Waited {
+    Name,
+    Identity,
+    Opening,
+    Socket,
+    Turn,
+    /// Several of them: the server had less than half of the time.
+    Several,
+}
+
+impl fmt::Display for Waited {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Name => "the address of the server's name",
+            Self::Identity => "the host of `certificate_of` or the CAs of `tls`",
+            Self::Opening => "another request to open a connection of HTTP/2",
+            Self::Socket => "a thread to open the Unix socket",
+            Self::Turn => "a turn to open a connection",
+            Self::Several => "this server itself, not for the upstream",
+        })
+    }
+}
+
+impl Own {
+    fn status(&self) -> StatusCode {
+        match self {
+            Self::Unresolved(_) => StatusCode::BAD_GATEWAY,
+            Self::Full => StatusCode::SERVICE_UNAVAILABLE,
+            Self::Late(_) => StatusCode::GATEWAY_TIMEOUT,
+        }
+    }
+
+    fn hint(&self) -> &'static str {
+        match self {
+            Self::Unresolved(_) | Self::Late(Waited::Name) => {
+                "see whether the name servers answer: `[sites] resolvers`, or those of \
+                 /etc/resolv.conf"
+            }
+            Self::Late(Waited::Identity) => {
+                "see whether the store answers for the host of `certificate_of`"
+            }
+            Self::Late(Waited::Opening) => {
+                "the server accepts new connections slowly; requests wait for one to be opened"
+            }
+            Self::Late(Waited::Socket) => {
+                "see whether the file systems of the Unix sockets of all sites answer"
+            }
+            Self::Full | Self::Late(Waited::Turn | Waited::Several) => {
+                "this machine is overloaded: see its CPU, and which clients send most requests"
+            }
+        }
+    }
+}
+
 impl Failure {
     /// Returns the status that the client gets.
     pub(crate) fn status(&self) -> StatusCode {
@@ -52,7 +128,10 @@ impl Failure {
             Self::Lookup(_) | Self::NoServer(_) | Self::Unavailable(_) => {
                 StatusCode::SERVICE_UNAVAILABLE
             }
-            Self::ConnectLate | Self::BeginLate | Self::Late => StatusCode::GATEWAY_TIMEOUT,
+            Self::ConnectLate | Self::SocketLate | Self::BeginLate | Self::Late => {
+                StatusCode::GATEWAY_TIMEOUT
+            }
+            Self::Own(own) => own.status(),
             Self::Client => StatusCode::BAD_REQUEST,
             Self::TooLarge => StatusCode::PAYLOAD_TOO_LARGE,
         }
@@ -66,9 +145,15 @@ impl Failure {
             Self::Lookup(_) => "the store did not answer for the host of `certificate_of`",
             Self::Settings(_) => "correct `tls` of the site's upstream",
             Self::Connect(_) => "see whether the server runs and listens there",
-            Self::Begin(_) | Self::BeginLate => {
+            Self::Begin(_) => {
                 "`tls`, `protocol` or `proxy_protocol` of the site does not fit the server"
             }
+            Self::BeginLate => {
+                "the server accepted the connection, but did not begin TLS or HTTP/2 within \
+                 `timeouts.connect`: `tls`, `protocol` or `proxy_protocol` may not fit it"
+            }
+            Self::SocketLate => "see whether the file system of the Unix socket answers",
+            Self::Own(own) => own.hint(),
             Self::ConnectLate => {
                 "the server, or a firewall before it, did not answer within `timeouts.connect`"
             }
@@ -91,7 +176,9 @@ impl Failure {
             Self::ConnectLate if limit >= UpstreamTimeouts::DEFAULT.connect => {
                 Some(Outcome::Unreachable)
             }
-            Self::ConnectLate | Self::Begin(_) | Self::BeginLate => Some(Outcome::Unusable),
+            Self::ConnectLate | Self::SocketLate | Self::Begin(_) | Self::BeginLate => {
+                Some(Outcome::Unusable)
+            }
             _ => None,
         }
     }
@@ -101,9 +188,15 @@ impl Failure {
         matches!(self, Self::Answer(_) | Self::Late)
     }
 
-    /// Returns whether connections of the server were waited for in vain.
+    /// Returns whether the request's line was full, or too slow. It then tries no other
+    /// server.
     pub(super) fn is_busy(&self) -> bool {
-        matches!(self, Self::Unavailable(_))
+        matches!(self, Self::Unavailable(_) | Self::Own(Own::Full))
+    }
+
+    /// Returns whether the time to connect ended before the server was reached.
+    pub(super) fn is_late(&self) -> bool {
+        matches!(self, Self::ConnectLate | Self::BeginLate)
     }
 
     /// Makes a failure of what the upstream sent.
@@ -125,6 +218,21 @@ fn is_own(error: &io::Error) -> bool {
     Errno::from_io_error(error).is_some_and(|errno| own.contains(&errno))
 }
 
+impl From<Own> for Failure {
+    fn from(own: Own) -> Self {
+        Self::Own(own)
+    }
+}
+
+impl From<Unresolved> for Failure {
+    fn from(unresolved: Unresolved) -> Self {
+        match unresolved {
+            Unresolved::Absent => Self::Connect(io::Error::other(unresolved)),
+            Unresolved::Failed(why) => Own::Unresolved(why.to_string()).into(),
+        }
+    }
+}
+
 impl From<Unavailable> for Failure {
     fn from(unavailable: Unavailable) -> Self {
         Self::Unavailable(unavailable)
@@ -141,7 +249,9 @@ impl fmt::Display for Failure {
             Self::Connect(error) => write!(f, "no connection: {error}"),
             Self::ConnectLate => f.write_str("no connection in time"),
             Self::Begin(error) => write!(f, "connection of no use: {error}"),
-            Self::BeginLate => f.write_str("the connection was not ready in time"),
+            Self::BeginLate => f.write_str("TLS or HTTP/2 did not begin in time"),
+            Self::SocketLate => f.write_str("the Unix socket was not opened in time"),
+            Self::Own(own) => own.fmt(f),
             Self::Answer(error) => write!(f, "no valid answer: {error}"),
             Self::Late => f.write_str("no answer in time"),
             Self::Client => f.write_str("the client's body failed"),

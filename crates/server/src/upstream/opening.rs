@@ -11,9 +11,9 @@ use std::sync::Arc;
 use std::task::Poll;
 
 use tokio::task::yield_now;
+use tokio::time::{Instant, timeout_at};
 
-use super::chosen::Unavailable;
-use super::failure::Failure;
+use super::failure::{Failure, Own, Waited};
 use crate::budget::{FairSemaphore, Prefix};
 
 /// Turns of one worker.
@@ -29,14 +29,17 @@ impl Openings {
     /// server itself keeps no turn: a server that does not answer holds up no other.
     ///
     /// # Errors
-    /// Returns those of `open`, and [`Unavailable::Full`] if too many wait for a turn.
+    /// Returns those of `open`, [`Own::Full`] if too many wait for a turn, and
+    /// [`Waited::Turn`] if there is none until `until`.
     pub(super) async fn begin<T>(
         &self,
         prefix: Prefix,
+        until: Instant,
         open: impl Future<Output = Result<T, Failure>>,
     ) -> Result<T, Failure> {
-        let turn = FairSemaphore::enter(&self.0, prefix).await;
-        let turn = turn.map_err(|_| Failure::Unavailable(Unavailable::Full))?;
+        let turn = timeout_at(until, FairSemaphore::enter(&self.0, prefix)).await;
+        let turn = turn.map_err(|_| Own::Late(Waited::Turn))?;
+        let turn = turn.map_err(|_| Own::Full)?;
         let mut open = pin!(open);
         let begun = poll_fn(|cx| Poll::Ready(open.as_mut().poll(cx))).await;
         yield_now().await;
@@ -58,6 +61,7 @@ mod tests {
     use std::future::pending;
     use std::net::{IpAddr, Ipv4Addr};
     use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+    use std::time::Duration;
 
     use tokio::task::JoinSet;
 
@@ -65,6 +69,10 @@ mod tests {
 
     fn prefix(number: u8) -> Prefix {
         IpAddr::from(Ipv4Addr::new(192, 0, number, 1)).into()
+    }
+
+    fn later() -> Instant {
+        Instant::now() + Duration::from_secs(20)
     }
 
     #[tokio::test]
@@ -78,7 +86,7 @@ mod tests {
                     begun.fetch_add(1, Relaxed);
                     Ok(())
                 };
-                openings.begin(prefix(1), open).await
+                openings.begin(prefix(1), later(), open).await
             });
         }
         let mut most = 0;
@@ -97,10 +105,22 @@ mod tests {
         let mut hung = JoinSet::new();
         for _ in 0..2 * AT_ONCE {
             let openings = Arc::clone(&openings);
-            hung.spawn(async move { openings.begin(prefix(1), pending::<Result<(), _>>()).await });
+            hung.spawn(async move {
+                let hangs = pending::<Result<(), _>>();
+                openings.begin(prefix(1), later(), hangs).await
+            });
         }
         yield_now().await;
-        let opened = openings.begin(prefix(2), async { Ok(7) }).await;
+        let opened = openings.begin(prefix(2), later(), async { Ok(7) }).await;
         assert_eq!(opened.unwrap(), 7);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_wait_for_a_turn_ends() {
+        let openings = Openings::new();
+        let held = (0..AT_ONCE).map(|_| FairSemaphore::enter(&openings.0, prefix(1)));
+        let _held = futures_util::future::join_all(held).await;
+        let late = openings.begin(prefix(2), later(), async { Ok(()) }).await;
+        assert!(matches!(late, Err(Failure::Own(Own::Late(Waited::Turn)))));
     }
 }

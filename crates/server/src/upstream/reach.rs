@@ -1,17 +1,20 @@
 //! Reaches a server: its TLS identity and addresses, what the site may connect to,
 //! and a connection.
 
-use std::io;
+use std::pin::pin;
 use std::sync::Arc;
+use std::time::Duration;
 
+use futures_util::future::poll_immediate;
 use http::StatusCode;
 use rustls::sign::CertifiedKey;
 use sekisho_certs::{HostName, LookupError, Outcome, Tenant};
-use tokio::time::{Instant, timeout};
+use tokio::sync::OwnedSemaphorePermit;
+use tokio::time::{Instant, timeout_at};
 
 use super::chosen::Chosen;
 use super::connect::{self, Opened, Target};
-use super::failure::Failure;
+use super::failure::{Failure, Own, Waited};
 use super::lease::Lease;
 use super::pool::{Found, Key};
 use super::send::Sending;
@@ -23,26 +26,38 @@ use crate::proxy_protocol::encode;
 use crate::shared::Shared;
 use crate::site::{Address, OpenSocket, Protocol, Upstream};
 
+/// Time of a request to get a connection to a server: `timeouts.connect`, over all steps
+/// and addresses.
+struct Connecting {
+    until: Instant,
+    /// Part of it that the server had.
+    at_server: Duration,
+    /// Addresses that were not tried yet.
+    others: usize,
+    /// No connection is taken from the pool.
+    is_fresh: bool,
+}
+
 impl Sending<'_> {
     /// Takes a connection to a server, or opens one. A `fresh` one is not taken
     /// from the pool.
     pub(super) async fn connect(&self, chosen: &mut Chosen, fresh: bool) -> Result<Lease, Failure> {
         let server = &self.upstream.servers[chosen.index()];
-        let protocol = self.protocol;
+        let (protocol, options) = (self.protocol, self.upstream.options());
+        let mut connecting = Connecting::new(options.timeouts.connect, fresh);
         // Boxed: a plain server at an IP address has no room for them.
-        let tls = match self.upstream.options().tls {
-            Some(_) => Box::pin(self.tls(&server.address)).await?,
+        let tls = match options.tls {
+            Some(_) => {
+                let tls = Box::pin(self.site().tls(&server.address, protocol, connecting.until));
+                tls.await?
+            }
             None => None,
         };
         let (fixed, resolved) = match chosen.server.endpoint() {
             Some(fixed) => (Some(fixed.clone()), Vec::new()),
-            None => {
-                let resolved = Box::pin(chosen.endpoints()).await;
-                let unresolved = |why| Failure::Connect(io::Error::other(why));
-                (None, resolved.map_err(unresolved)?)
-            }
+            None => (None, Box::pin(resolved(chosen, connecting.until)).await?),
         };
-        let client = match self.upstream.options().proxy_protocol {
+        let client = match options.proxy_protocol {
             Some(_) => self.context.connection.number(),
             None => 0,
         };
@@ -51,7 +66,8 @@ impl Sending<'_> {
             _ => 0,
         };
         let mut failed = Failure::NoServer("no address may be used");
-        for endpoint in fixed.into_iter().chain(resolved) {
+        let mut endpoints = fixed.into_iter().chain(resolved);
+        while let Some(endpoint) = endpoints.next() {
             let key = Key {
                 endpoint,
                 protocol,
@@ -63,13 +79,15 @@ impl Sending<'_> {
             if let Some(entry) = self.context.entry {
                 entry.asks_upstream(&key.endpoint);
             }
-            match self.connect_to(&key, tls.as_deref(), chosen, fresh).await {
+            connecting.others = endpoints.size_hint().0;
+            let lease = self.connect_to(&key, tls.as_deref(), chosen, &mut connecting);
+            match lease.await {
                 Ok(lease) => return Ok(lease),
-                Err(failure) if failure.is_busy() => return Err(failure),
+                Err(failure @ (Failure::Unavailable(_) | Failure::Own(_))) => return Err(failure),
                 Err(failure) => failed = failure,
             }
         }
-        Err(failed)
+        Err(connecting.judged(failed, options.timeouts.connect))
     }
 
     async fn connect_to(
@@ -77,47 +95,68 @@ impl Sending<'_> {
         key: &Key,
         tls: Option<&TlsClient>,
         chosen: &mut Chosen,
-        fresh: bool,
+        connecting: &mut Connecting,
     ) -> Result<Lease, Failure> {
-        let (local, options) = (self.local(), self.upstream.options());
-        let limit = options.timeouts.connect;
         let mut right = None;
-        if !fresh {
-            let mut found = local.upstreams.take(key);
-            if let Found::None(Some(opening)) = found {
-                // Requests that come meanwhile share the new connection.
-                let taken = timeout(limit, opening.acquire_owned()).await;
-                right = Some(taken.map_err(|_| Failure::BeginLate)?);
-                found = local.upstreams.take(key);
+        let mut found = self.found(key, connecting);
+        if let Found::None(Some(opening)) = found {
+            // Requests that come meanwhile share the new connection.
+            let taken = timeout_at(connecting.until, opening.acquire_owned()).await;
+            right = taken.map_err(|_| Own::Late(Waited::Opening))?.ok();
+            found = self.found(key, connecting);
+        }
+        match found {
+            Found::Two(shared) => Ok(Lease::two(self.local(), key.clone(), shared, true)),
+            Found::One(one) => {
+                let slot = chosen.slot(self.upstream.options(), connecting.until);
+                Ok(Lease::one(self.local(), key.clone(), one, slot.await?))
             }
-            match found {
-                Found::Two(shared) => {
-                    return Ok(Lease::two(local, key.clone(), shared, true));
-                }
-                Found::One(one) => {
-                    let slot = chosen.slot(options).await?;
-                    return Ok(Lease::one(local, key.clone(), one, slot));
-                }
-                Found::None(_) => {}
+            // Boxed: a request that finds a connection has no room for it.
+            Found::None(_) => {
+                let opened = self.open(key, tls, chosen, connecting, right);
+                Box::pin(opened).await
             }
         }
-        // Boxed: a request that finds a connection has no room for it.
-        let opened = Box::pin(self.open(key, tls, chosen)).await;
-        drop(right);
-        opened
     }
 
-    /// Opens a connection.
+    fn found(&self, key: &Key, connecting: &Connecting) -> Found {
+        match connecting.is_fresh {
+            true => Found::None(None),
+            false => self.local().upstreams.take(key),
+        }
+    }
+
+    /// Opens a connection once there is a slot for it.
     async fn open(
         &self,
         key: &Key,
         tls: Option<&TlsClient>,
         chosen: &mut Chosen,
+        connecting: &mut Connecting,
+        right: Option<OwnedSemaphorePermit>,
     ) -> Result<Lease, Failure> {
         let (local, options) = (self.local(), self.upstream.options());
-        let limit = options.timeouts.connect;
-        let slot = chosen.slot(options).await?;
-        let socket = self.site().judge(&key.endpoint).await?;
+        let (slot, _right) = {
+            let mut slot = pin!(chosen.slot(options, connecting.until));
+            match poll_immediate(slot.as_mut()).await {
+                Some(slot) => (slot?, right),
+                None => {
+                    // Another tenant may have a slot: the right is not held in this wait.
+                    drop(right);
+                    let slot = slot.await?;
+                    // A connection may have come free, or about, with the slot.
+                    match self.found(key, connecting) {
+                        Found::Two(shared) => {
+                            return Ok(Lease::two(local, key.clone(), shared, true));
+                        }
+                        Found::One(one) => return Ok(Lease::one(local, key.clone(), one, slot)),
+                        Found::None(_) => (slot, None),
+                    }
+                }
+            }
+        };
+        let until = connecting.until;
+        let socket = self.site().judge(&key.endpoint, until).await?;
         let target = Target {
             endpoint: &key.endpoint,
             socket: socket.as_ref(),
@@ -125,9 +164,14 @@ impl Sending<'_> {
             tls,
             http2: key.protocol == Protocol::Http2,
         };
-        let opened = connect::open(&target, limit, || chosen.reached());
+        let opened = async {
+            let (begun, share) = connecting.share();
+            let opened = connect::open(&target, share, || chosen.reached()).await;
+            connecting.at_server += begun.elapsed();
+            opened
+        };
         let prefix = self.context.client.into();
-        match local.openings.begin(prefix, opened).await? {
+        match local.openings.begin(prefix, until, opened).await? {
             Opened::One(one) => {
                 if key.protocol == Protocol::Negotiated {
                     local.upstreams.chose_one(key);
@@ -140,13 +184,6 @@ impl Sending<'_> {
                 Ok(Lease::two(local, key.clone(), shared, false))
             }
         }
-    }
-
-    /// Returns the TLS of the site's identity, within the time of a connection.
-    async fn tls(&self, address: &Address) -> Result<Option<Arc<TlsClient>>, Failure> {
-        let limit = self.upstream.options().timeouts.connect;
-        let tls = timeout(limit, self.site().tls(address, self.protocol)).await;
-        tls.map_err(|_| Failure::BeginLate)?
     }
 
     /// Returns the edition of the own addresses that a new connection is judged by. Those
@@ -176,6 +213,41 @@ impl Sending<'_> {
     }
 }
 
+impl Connecting {
+    fn new(limit: Duration, is_fresh: bool) -> Self {
+        Self {
+            until: Instant::now() + limit,
+            at_server: Duration::ZERO,
+            others: 0,
+            is_fresh,
+        }
+    }
+
+    /// Begins to connect to an address. Returns now, and when to give it up: the
+    /// addresses that are left share the time, at most four of them.
+    fn share(&self) -> (Instant, Instant) {
+        let now = Instant::now();
+        let left = self.until.saturating_duration_since(now);
+        let shares = u32::try_from(self.others + 1).unwrap_or(MOST_SHARES);
+        (now, now + left / shares.min(MOST_SHARES))
+    }
+
+    /// Returns the failure of all addresses. A server that had less than half of the
+    /// time was not late.
+    fn judged(&self, failed: Failure, limit: Duration) -> Failure {
+        match failed.is_late() && self.at_server < limit / 2 {
+            true => Own::Late(Waited::Several).into(),
+            false => failed,
+        }
+    }
+}
+
+/// Resolves the name of a server.
+async fn resolved(chosen: &Chosen, until: Instant) -> Result<Vec<Endpoint>, Failure> {
+    let resolved = timeout_at(until, chosen.endpoints()).await;
+    Ok(resolved.map_err(|_| Own::Late(Waited::Name))??)
+}
+
 /// Returns the version of HTTP to speak where the site says `protocol`.
 ///
 /// # Errors
@@ -201,8 +273,12 @@ pub(super) struct Site<'a> {
 
 impl Site<'_> {
     /// Asks whether the site may connect to an address. Returns the socket that
-    /// was judged, if it is one of the file system.
-    pub(super) async fn judge(self, endpoint: &Endpoint) -> Result<Option<OpenSocket>, Failure> {
+    /// was judged, if it is one of the file system: that takes until `until` at most.
+    pub(super) async fn judge(
+        self,
+        endpoint: &Endpoint,
+        until: Instant,
+    ) -> Result<Option<OpenSocket>, Failure> {
         let guard = self.shared.responder.guard();
         let refused = Failure::NoServer("[sites] allow does not allow its address");
         match endpoint {
@@ -215,7 +291,6 @@ impl Site<'_> {
                 let (guard, path) = (Arc::clone(guard), Arc::clone(path));
                 let (upstream, host) = (Arc::clone(self.upstream), self.host.clone());
                 let open = move || guard.open_socket(&upstream, host.as_str(), &path);
-                let until = Instant::now() + self.upstream.options().timeouts.connect;
                 let turns = &self.shared.socket_turns;
                 let opened = turns.open(self.tenant, until, open).await?;
                 opened.map(Some).ok_or(refused)
@@ -223,11 +298,12 @@ impl Site<'_> {
         }
     }
 
-    /// Returns the TLS of the site's identity. None for a plain upstream.
+    /// Returns the TLS of the site's identity, until `until`. None for a plain upstream.
     pub(super) async fn tls(
         self,
         address: &Address,
         protocol: Protocol,
+        until: Instant,
     ) -> Result<Option<Arc<TlsClient>>, Failure> {
         let Some(tls) = &self.upstream.options().tls else {
             return Ok(None);
@@ -235,25 +311,32 @@ impl Site<'_> {
         let Address::Tcp { host, .. } = address else {
             return Err(Failure::Settings("TLS needs a TCP address".into()));
         };
-        let certified = match &tls.certificate_of {
-            Some(name) => Some(self.certificate_of(name).await?),
-            None => None,
+        let client = async {
+            let certified = match &tls.certificate_of {
+                Some(name) => Some(self.certificate_of(name, until).await?),
+                None => None,
+            };
+            let clients = &self.shared.upstream_tls;
+            let client = clients.client(tls, host, protocol, certified.as_ref());
+            client.await.map_err(Failure::Settings)
         };
-        let clients = &self.shared.upstream_tls;
-        let client = clients.client(tls, host, protocol, certified.as_ref());
-        client.await.map(Some).map_err(Failure::Settings)
+        let client = timeout_at(until, client).await;
+        client.map_err(|_| Own::Late(Waited::Identity))?.map(Some)
     }
 
     /// Returns the certificate of a host of the same tenant. None is obtained for it.
-    async fn certificate_of(self, name: &HostName) -> Result<Arc<CertifiedKey>, Failure> {
+    async fn certificate_of(
+        self,
+        name: &HostName,
+        until: Instant,
+    ) -> Result<Arc<CertifiedKey>, Failure> {
         let wrong = |what: &str| Err(Failure::Settings(format!("the host {name} {what}")));
         let clients = &self.shared.upstream_tls;
         if clients.is_absent(name) {
             return wrong(ABSENT);
         }
         let (lookup, budget) = (&self.shared.lookup, &self.shared.budget);
-        let deadline = Instant::now() + self.upstream.options().timeouts.connect;
-        let served = match ask_stored(lookup, budget, name, self.prefix, deadline).await {
+        let served = match ask_stored(lookup, budget, name, self.prefix, until).await {
             Outcome::Found(served) => served,
             Outcome::Absent(_)
             | Outcome::Failed(LookupError::NotObtained(_) | LookupError::NotDue) => {
@@ -277,3 +360,6 @@ impl Site<'_> {
 }
 
 const ABSENT: &str = "of the client certificate is not there, or has no certificate";
+
+/// Addresses that share the time to connect: the first has a quarter of it at least.
+const MOST_SHARES: u32 = 4;

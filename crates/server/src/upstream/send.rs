@@ -96,6 +96,8 @@ impl Sending<'_> {
             let limit = self.upstream.options().timeouts.connect;
             if let Some(outcome) = failure.of_connecting(limit) {
                 chosen.note(outcome);
+            } else if matches!(failure, Failure::Own(_)) {
+                chosen.refused();
             }
             tried.push(chosen.index());
             let has_others = tried.len() < self.upstream.servers.len();

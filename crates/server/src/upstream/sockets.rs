@@ -8,7 +8,7 @@ use tokio::sync::Semaphore;
 use tokio::task::spawn_blocking;
 use tokio::time::{Instant, timeout_at};
 
-use super::failure::Failure;
+use super::failure::{Failure, Own, Waited};
 use crate::shares::Shares;
 
 /// Limits on sockets that are being opened. A call that hangs keeps its turn and its
@@ -30,7 +30,9 @@ impl SocketTurns {
     /// Calls `open` on a thread for blocking calls, once it is the tenant's turn.
     ///
     /// # Errors
-    /// [`Failure::BeginLate`] if that takes longer than `until`, else those of `open`.
+    /// [`Waited::Socket`] if all turns are taken until `until`, and
+    /// [`Failure::SocketLate`] if the tenant's are, or the call takes longer; else those of
+    /// `open`.
     pub(super) async fn open<T, F>(
         &self,
         tenant: &Tenant,
@@ -42,25 +44,20 @@ impl SocketTurns {
         F: FnOnce() -> io::Result<T> + Send + 'static,
     {
         let own = self.share(tenant);
-        let opened = async {
-            // The tenant's comes first: a call that waits for it holds no other turn.
-            let turns = (
-                own.acquire_owned().await.map_err(io::Error::other)?,
-                Arc::clone(&self.all)
-                    .acquire_owned()
-                    .await
-                    .map_err(io::Error::other)?,
-            );
-            let opened = spawn_blocking(move || {
-                let opened = open();
-                drop(turns);
-                opened
-            });
-            opened.await.map_err(io::Error::other)?
-        };
+        // The tenant's comes first: a call that waits for it holds no other turn.
+        let own = timeout_at(until, own.acquire_owned()).await;
+        let own = own.map_err(|_| Failure::SocketLate)?;
+        let all = timeout_at(until, Arc::clone(&self.all).acquire_owned()).await;
+        let all = all.map_err(|_| Own::Late(Waited::Socket))?;
+        let opened = spawn_blocking(move || {
+            let opened = open();
+            drop((own, all));
+            opened
+        });
         match timeout_at(until, opened).await {
-            Ok(opened) => opened.map_err(Failure::Connect),
-            Err(_) => Err(Failure::BeginLate),
+            Ok(Ok(opened)) => opened.map_err(Failure::Connect),
+            Ok(Err(ended)) => Err(Failure::Connect(io::Error::other(ended))),
+            Err(_) => Err(Failure::SocketLate),
         }
     }
 
@@ -96,7 +93,7 @@ mod tests {
                 Ok(())
             };
             let opened = turns.open(&hung, soon(), open).await;
-            assert!(matches!(opened, Err(Failure::BeginLate)), "{opened:?}");
+            assert!(matches!(opened, Err(Failure::SocketLate)), "{opened:?}");
         }
         assert_eq!(turns.all.available_permits(), MOST - OF_TENANT);
         let late = Instant::now() + Duration::from_secs(20);

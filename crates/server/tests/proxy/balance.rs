@@ -193,8 +193,9 @@ async fn localhost_is_resolved() {
 }
 
 /// Starts a name server: `app.test` is 127.0.0.1 for a second, or 127.0.0.2 once
-/// it has moved; other names are not there.
-async fn name_server() -> (SocketAddr, Arc<AtomicBool>) {
+/// it has moved; `two.test` is both; `broken.test` has no answer; other names are not
+/// there.
+pub(crate) async fn name_server() -> (SocketAddr, Arc<AtomicBool>) {
     let socket = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
     let (address, moved) = (
         socket.local_addr().unwrap(),
@@ -209,12 +210,24 @@ async fn name_server() -> (SocketAddr, Arc<AtomicBool>) {
             let query = question.queries[0].clone();
             let mut answer = Message::response(question.metadata.id, OpCode::Query);
             let name = query.name().clone();
-            if name.to_ascii() != "app.test." {
-                answer.metadata.response_code = ResponseCode::NXDomain;
-            } else if query.query_type() == RecordType::A {
-                let last = 1 + u8::from(has_moved.load(Ordering::SeqCst));
-                let data = RData::A(A(Ipv4Addr::new(127, 0, 0, last)));
-                answer.add_answer(Record::from_rdata(name, 1, data));
+            let last = 1 + u8::from(has_moved.load(Ordering::SeqCst));
+            let all: &[u8] = match &*name.to_ascii() {
+                "app.test." => &[last],
+                "two.test." => &[1, 2],
+                "broken.test." => {
+                    answer.metadata.response_code = ResponseCode::ServFail;
+                    &[]
+                }
+                _ => {
+                    answer.metadata.response_code = ResponseCode::NXDomain;
+                    &[]
+                }
+            };
+            if query.query_type() == RecordType::A {
+                for last in all {
+                    let data = RData::A(A(Ipv4Addr::new(127, 0, 0, *last)));
+                    answer.add_answer(Record::from_rdata(name.clone(), 1, data));
+                }
             }
             answer.add_queries([query]);
             let bytes = answer.to_vec().unwrap();
@@ -224,15 +237,20 @@ async fn name_server() -> (SocketAddr, Arc<AtomicBool>) {
     (address, moved)
 }
 
+/// Listens at 127.0.0.1 and 127.0.0.2.
+pub(crate) async fn two_with_one_port() -> (TcpListener, TcpListener) {
+    loop {
+        let one = TcpListener::bind(("127.0.0.1", 0)).await.unwrap();
+        let port = one.local_addr().unwrap().port();
+        if let Ok(two) = TcpListener::bind(("127.0.0.2", port)).await {
+            return (one, two);
+        }
+    }
+}
+
 #[tokio::test]
 async fn a_name_is_resolved_again_after_its_ttl() {
-    let (before, after) = loop {
-        let before = TcpListener::bind(("127.0.0.1", 0)).await.unwrap();
-        let port = before.local_addr().unwrap().port();
-        if let Ok(after) = TcpListener::bind(("127.0.0.2", port)).await {
-            break (before, after);
-        }
-    };
+    let (before, after) = two_with_one_port().await;
     let port = before.local_addr().unwrap().port();
     answering(before, "before");
     answering(after, "after");

@@ -80,7 +80,6 @@ async fn heads_that_are_none_are_not_passed_on() {
 
 /// Accepts a connection of HTTP/2 without TLS, up to its request on stream 1.
 pub(crate) async fn accept(upstream: &Upstream) -> Wire<TcpStream> {
-    const HEADERS: u8 = 1;
     let mut server = upstream.accept().await;
     server.until("SM\r\n\r\n").await;
     // SETTINGS, and the acknowledgement of the client's.
@@ -90,6 +89,7 @@ pub(crate) async fn accept(upstream: &Upstream) -> Wire<TcpStream> {
     server
 }
 
+const HEADERS: u8 = 1;
 /// HEADERS on stream 1 with `:status: 103`.
 pub(crate) const EARLY: &[u8] = b"\0\0\x05\x01\x04\0\0\0\x01\x08\x03103";
 /// HEADERS on stream 1 with `:status: 204`, its last.

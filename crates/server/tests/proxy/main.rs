@@ -7,6 +7,7 @@ mod common;
 mod balance;
 mod certificate_of;
 mod certificates;
+mod connecting;
 mod edges;
 mod faults;
 mod fields;

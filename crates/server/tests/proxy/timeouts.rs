@@ -4,6 +4,8 @@ use std::io;
 use std::time::{Duration, Instant};
 
 use sekisho_server::Limits;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::time::timeout;
 
 use crate::common::LIMITS;
 use crate::world::{HOST, OK, Upstream, World, status};
@@ -190,22 +192,24 @@ async fn a_client_that_half_closes_gets_its_answer() {
     assert_eq!(client.answer().await.1, "ok");
 }
 
-#[tokio::test]
-async fn connecting_has_its_time() {
-    // A listener whose backlog is full answers no SYN.
-    let full = tokio::net::TcpSocket::new_v4().unwrap();
-    full.bind(([127, 0, 0, 1], 0).into()).unwrap();
-    let full = full.listen(1).unwrap();
-    let address = full.local_addr().unwrap();
+/// Fills the backlog of a listener: no SYN is answered while the sockets are held.
+pub(crate) async fn full(listener: TcpListener) -> (TcpListener, Vec<TcpStream>) {
+    let address = listener.local_addr().unwrap();
+    // A second call of `listen` changes the backlog.
+    socket2::SockRef::from(&listener).listen(1).unwrap();
     let mut held = Vec::new();
-    while let Ok(Ok(socket)) = tokio::time::timeout(
-        Duration::from_millis(200),
-        tokio::net::TcpStream::connect(address),
-    )
-    .await
-    {
+    let short = Duration::from_millis(200);
+    while let Ok(Ok(socket)) = timeout(short, TcpStream::connect(address)).await {
         held.push(socket);
     }
+    (listener, held)
+}
+
+#[tokio::test]
+async fn connecting_has_its_time() {
+    let listener = TcpListener::bind(("127.0.0.1", 0)).await.unwrap();
+    let address = listener.local_addr().unwrap();
+    let _full = full(listener).await;
     let site = format!(
         r#"{{"upstream": {{"servers": ["http://{address}"], "timeouts": {{"connect": "300ms"}}}}}}"#
     );

@@ -2,6 +2,7 @@
 
 use std::io;
 use std::net::SocketAddr;
+use std::path::Path;
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -10,6 +11,7 @@ use hyper::client::conn::http2;
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use sekisho_certs::{ClientCa, Site, Tenant};
 use sekisho_server::Limits;
+use sekisho_server::site::RawSite;
 use sekisho_testkit::{Key, TestCa, client};
 use tokio::net::TcpStream;
 use tokio_rustls::client::TlsStream;
@@ -80,6 +82,23 @@ impl World {
         Self::of_tenants(ca, None, Setup::limits(limits), sites)
     }
 
+    /// Starts a server with one worker and a `[site]` for hosts of these tenants.
+    pub(crate) fn of_operator(site: &str, hosts: &[(&str, &str)]) -> Self {
+        let limits = Limits {
+            workers: 1,
+            ..LIMITS
+        };
+        let mut setup = Setup::limits(limits);
+        let raw = RawSite::read(&mut serde_json::Deserializer::from_str(site));
+        setup.site = raw.unwrap().check(Some(Path::new("/"))).unwrap();
+        let hosts: Vec<_> = hosts
+            .iter()
+            .map(|(name, tenant)| (*name, *tenant, ""))
+            .collect();
+        Self::of_tenants(TestCa::new(), None, setup, &hosts)
+    }
+
+    /// An empty site leaves the host to `[site]`.
     fn of_tenants(
         ca: TestCa,
         clients: Option<&Arc<ClientCa>>,
@@ -92,7 +111,7 @@ impl World {
             let mut found = host(name, &[(&pair, Key::P256)]);
             found.record.tls.client_ca = clients.cloned();
             found.record.tenant = Tenant::parse(tenant).unwrap();
-            found.record.site = Some(Site {
+            found.record.site = (!site.is_empty()).then(|| Site {
                 format: 2,
                 json: (*site).into(),
             });

@@ -27,7 +27,7 @@ impl Fixture {
         tokio::spawn(checking.run_with(move |_, _| {
             count.fetch_add(1, Ordering::SeqCst);
             let found = finds.load(Ordering::SeqCst);
-            async move { if found { Ok(()) } else { Err("sick".into()) } }
+            async move { Some(if found { Ok(()) } else { Err("sick".into()) }) }
         }));
         Self {
             servers,

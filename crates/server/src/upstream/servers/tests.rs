@@ -95,6 +95,10 @@ fn upstream(addresses: &[&str], options: UpstreamOptions) -> Arc<Upstream> {
     })
 }
 
+fn later() -> Instant {
+    Instant::now() + Duration::from_secs(5)
+}
+
 fn plain() -> UpstreamOptions {
     UpstreamOptions::of_scheme(Scheme::Http).clone()
 }
@@ -232,7 +236,7 @@ async fn a_server_without_a_free_connection_comes_last() {
     };
     let upstream = upstream(&["10.0.0.1:80", "10.0.0.2:80"], options);
     let mut first = fixture.choose(&upstream, &[1]);
-    let _slot = first.slot(upstream.options()).await.unwrap();
+    let _slot = first.slot(upstream.options(), later()).await.unwrap();
     // More in flight, but with a free connection.
     let _held: Vec<_> = (0..5).map(|_| fixture.choose(&upstream, &[0])).collect();
     assert_eq!(fixture.chosen_of(&upstream, 50), HashSet::from([1]));
@@ -249,13 +253,13 @@ async fn a_wait_for_a_connection_is_bounded() {
     let upstream = upstream(&["10.0.0.1:80"], options);
     let options = upstream.options();
     let mut first = fixture.choose(&upstream, &[]);
-    let _slot = first.slot(options).await.unwrap();
+    let _slot = first.slot(options, later()).await.unwrap();
     let (mut second, mut third) = (
         fixture.choose(&upstream, &[]),
         fixture.choose(&upstream, &[]),
     );
     let begun = Instant::now();
-    let (second, third) = tokio::join!(second.slot(options), third.slot(options));
+    let (second, third) = tokio::join!(second.slot(options, later()), third.slot(options, later()));
     assert_eq!(second.err(), Some(Unavailable::TimedOut));
     assert_eq!(third.err(), Some(Unavailable::Full));
     assert_eq!(begun.elapsed().as_secs(), 5);
