@@ -5,6 +5,8 @@
 
 mod cli;
 mod config;
+#[cfg(feature = "hook")]
+mod hook;
 mod process;
 
 use std::process::ExitCode;

@@ -1,0 +1,279 @@
+//! Clients of scripts: Redis, HTTP and PostgreSQL, by the connections that stores have.
+
+use std::collections::{BTreeMap, HashMap};
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+use http::header::USER_AGENT;
+use http::uri::Scheme;
+use http::{HeaderValue, Request, Response, Uri};
+use http_body_util::Full;
+use hyper::body::{Bytes, Incoming};
+use sekisho_certs::StoreError;
+use sekisho_hook::{HttpAnswer, HttpRequest, RedisCommand, RedisReply, SqlRow, SqlValue};
+use sekisho_https::{BodyError, HttpsClient, Timeouts, body, roots};
+use sekisho_stores::postgres::{self, Database, Value};
+use sekisho_stores::redis::{RedisClient, RedisUrl};
+use tokio::runtime::Handle;
+use tokio::task::JoinSet;
+use tokio::time::timeout;
+
+/// Clients of scripts. Redis and HTTP are reached where a script says, databases by the
+/// names that the configuration gives them.
+pub(crate) struct Clients {
+    /// By URL as scripts write it, at most [`MAX_REDIS`].
+    redis: Mutex<HashMap<Box<str>, Arc<RedisClient>>>,
+    databases: BTreeMap<String, Database>,
+    http: Arc<HttpsClient>,
+    /// Why there is no HTTPS, such as a system without authorities.
+    no_https: Option<String>,
+    /// Folder that relative paths in URLs begin at.
+    base: PathBuf,
+    runtime: Handle,
+}
+
+impl Clients {
+    /// Connects to nothing yet. `runtime` drives all connections; `ca` has the authorities
+    /// that are believed instead of the system's.
+    ///
+    /// # Errors
+    /// Names a file that can't be used.
+    pub(crate) fn new(
+        databases: &BTreeMap<String, postgres::Url>,
+        ca: Option<PathBuf>,
+        base: PathBuf,
+        runtime: &Handle,
+    ) -> Result<Self> {
+        let open = |(name, url): (&String, _)| {
+            let database = Database::new(url, LONGEST, runtime);
+            Ok((
+                name.clone(),
+                database.with_context(|| format!("[hook.sql] {name}"))?,
+            ))
+        };
+        let (authorities, no_https) = match (roots::load(ca.as_deref(), "[hook] ca"), ca) {
+            (Ok(authorities), _) => (authorities, None),
+            (Err(why), Some(_)) => anyhow::bail!(why),
+            (Err(why), None) => (rustls::RootCertStore::empty(), Some(why)),
+        };
+        let tls = roots::client(authorities, None).map_err(anyhow::Error::msg)?;
+        Ok(Self {
+            redis: Mutex::default(),
+            databases: databases.iter().map(open).collect::<Result<_>>()?,
+            http: Arc::new(HttpsClient::new(tls, Timeouts::NEAR)),
+            no_https,
+            base,
+            runtime: runtime.clone(),
+        })
+    }
+
+    /// Sends a command to the Redis server at `url`; the first one connects.
+    pub(crate) async fn redis(
+        &self,
+        url: &str,
+        command: RedisCommand,
+    ) -> Result<RedisReply, String> {
+        let client = self.redis_at(url)?;
+        match command {
+            RedisCommand::Get(key) => {
+                let mut values = strings(&client, vec![key]).await?;
+                Ok(RedisReply::Value(values.pop().flatten()))
+            }
+            RedisCommand::Mget(keys) => Ok(RedisReply::Values(strings(&client, keys).await?)),
+            RedisCommand::Hgetall(key) => {
+                let hash = client
+                    .hash(&text(key)?)
+                    .await
+                    .map_err(|error| said(&error))?;
+                let fields = hash.unwrap_or_default().into_iter();
+                let taken = |(mut field, mut value): (_, _)| (take(&mut field), take(&mut value));
+                Ok(RedisReply::Fields(fields.map(taken).collect()))
+            }
+        }
+    }
+
+    fn redis_at(&self, url: &str) -> Result<Arc<RedisClient>, String> {
+        let mut known = self.redis.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(client) = known.get(url) {
+            return Ok(Arc::clone(client));
+        }
+        let parsed = RedisUrl::parse(url, &self.base)?;
+        if known.len() == MAX_REDIS {
+            return Err(format!(
+                "there are {MAX_REDIS} URLs of Redis in use already: write fixed URLs, and put \
+                 what varies into the keys"
+            ));
+        }
+        let client = RedisClient::open(&parsed, &self.runtime).map_err(|error| said(&error))?;
+        let client = Arc::new(client);
+        known.insert(url.into(), Arc::clone(&client));
+        Ok(client)
+    }
+
+    /// Sends a GET request, on the background runtime. Any status is an answer.
+    pub(crate) async fn http_get(&self, request: HttpRequest) -> Result<HttpAnswer, String> {
+        let limit = request.timeout;
+        let request = get(request)?;
+        if let (Some(why), true) = (
+            &self.no_https,
+            request.uri().scheme() == Some(&Scheme::HTTPS),
+        ) {
+            return Err(why.clone());
+        }
+        let client = Arc::clone(&self.http);
+        let exchange = async move {
+            let _turn = client.turn().await;
+            answer(client.send(&request).await?).await
+        };
+        // Dropping the set aborts the exchange: nobody waits for it any more.
+        let mut task = JoinSet::new();
+        task.spawn_on(timeout(limit, exchange), &self.runtime);
+        match task.join_next().await {
+            Some(Ok(Ok(answer))) => answer,
+            Some(Ok(Err(_))) => Err(format!("no answer within {limit:?}")),
+            Some(Err(_)) | None => Err("the background runtime has ended".into()),
+        }
+    }
+
+    /// Runs a query on the database that `[hook.sql]` names so.
+    pub(crate) async fn sql(
+        &self,
+        database: &str,
+        query: String,
+        parameters: Vec<SqlValue>,
+    ) -> Result<Vec<SqlRow>, String> {
+        let Some(database) = self.databases.get(database) else {
+            let names: Vec<_> = self.databases.keys().map(String::as_str).collect();
+            let names = names.join(", ");
+            return Err(format!("[hook.sql] has no {database:?}; it has: {names}"));
+        };
+        let parameters = parameters.into_iter().map(parameter).collect();
+        let rows = database.query(query, parameters).await;
+        let rows = rows.map_err(|error| said(&error))?;
+        let column = |(name, value)| (name, of_column(value));
+        let row = |columns: postgres::Columns| columns.into_iter().map(column).collect();
+        Ok(rows.into_iter().map(row).collect())
+    }
+}
+
+async fn strings(client: &RedisClient, keys: Vec<Vec<u8>>) -> Result<Vec<Option<Vec<u8>>>, String> {
+    let keys: Vec<String> = keys.into_iter().map(text).collect::<Result<_, String>>()?;
+    let values = client.strings(&keys).await.map_err(|error| said(&error))?;
+    let taken = |value: Option<_>| value.map(|mut bytes| take(&mut bytes));
+    Ok(values.into_iter().map(taken).collect())
+}
+
+/// Moves the bytes out, which else are wiped: a script holds them now.
+fn take(bytes: &mut zeroize::Zeroizing<Vec<u8>>) -> Vec<u8> {
+    std::mem::take(bytes)
+}
+
+fn text(key: Vec<u8>) -> Result<String, String> {
+    String::from_utf8(key).map_err(|_| "a key of Redis must be UTF-8".into())
+}
+
+fn get(request: HttpRequest) -> Result<Request<Full<Bytes>>, String> {
+    let shown = &request.url;
+    let uri: Uri = shown
+        .parse()
+        .map_err(|error| format!("the URL {shown:?}: {error}"))?;
+    let has_scheme = [&Scheme::HTTPS, &Scheme::HTTP]
+        .map(Some)
+        .contains(&uri.scheme());
+    if !has_scheme || uri.host().is_none_or(str::is_empty) {
+        return Err(format!(
+            "the URL {shown:?} must begin with https:// or http:// and a host"
+        ));
+    }
+    let mut built = Request::get(uri);
+    let has_agent = request
+        .headers
+        .iter()
+        .any(|(name, _)| name.eq_ignore_ascii_case("user-agent"));
+    if !has_agent {
+        built = built.header(USER_AGENT, AGENT);
+    }
+    for (name, value) in &request.headers {
+        let value = HeaderValue::from_str(value);
+        let value = value.map_err(|_| format!("the value of the field {name:?} is not valid"))?;
+        built = built.header(name, value);
+    }
+    built
+        .body(Full::default())
+        .map_err(|error| format!("the request: {error}"))
+}
+
+async fn answer(response: Response<Incoming>) -> Result<HttpAnswer, String> {
+    let status = response.status().as_u16();
+    let mut headers = BTreeMap::<String, String>::new();
+    for (name, value) in response.headers() {
+        let value = String::from_utf8_lossy(value.as_bytes());
+        let joined = headers.entry(name.as_str().into()).or_default();
+        if !joined.is_empty() {
+            joined.push_str(", ");
+        }
+        joined.push_str(&value);
+    }
+    let body = body(response, MAX_BODY).await.map_err(|error| match error {
+        BodyError::BrokeOff(why) => format!("the answer broke off: {why}"),
+        BodyError::TooLarge => "the answer has over 1 MiB".into(),
+        BodyError::Endless => "the answer has neither Content-Length nor chunks: where it ends \
+                               can't be told"
+            .into(),
+    });
+    Ok(HttpAnswer {
+        status,
+        headers,
+        body: take(&mut body?),
+    })
+}
+
+fn parameter(value: SqlValue) -> Value {
+    match value {
+        SqlValue::Null => Value::Null,
+        SqlValue::Bool(value) => Value::Bool(value),
+        SqlValue::Integer(value) => Value::Integer(value),
+        SqlValue::Float(value) => Value::Float(value),
+        SqlValue::Bytes(bytes) => match String::from_utf8(bytes) {
+            Ok(text) => Value::Text(text),
+            Err(error) => Value::Bytes(error.into_bytes()),
+        },
+    }
+}
+
+fn of_column(value: Value) -> SqlValue {
+    match value {
+        Value::Null => SqlValue::Null,
+        Value::Bool(value) => SqlValue::Bool(value),
+        Value::Integer(value) => SqlValue::Integer(value),
+        Value::Float(value) => SqlValue::Float(value),
+        Value::Text(text) => SqlValue::Bytes(text.into_bytes()),
+        Value::Bytes(bytes) => SqlValue::Bytes(bytes),
+    }
+}
+
+/// Returns why a call failed, without calling the server a store.
+fn said(error: &StoreError) -> String {
+    match error {
+        StoreError::Unavailable(why)
+        | StoreError::Failed(why)
+        | StoreError::Corrupt(why)
+        | StoreError::Conflict(why)
+        | StoreError::Refused(why) => why.to_string(),
+        StoreError::TimedOut(limit) => format!("no answer within {limit:?}"),
+        StoreError::Overloaded => "too many calls are in flight".into(),
+    }
+}
+
+/// Longest time of a query: the hook's own deadline ends its wait earlier.
+const LONGEST: Duration = Duration::from_secs(30);
+/// URLs of Redis in use: each keeps connections.
+const MAX_REDIS: usize = 16;
+/// Bytes of an answer of HTTP: as many as a value of Redis.
+const MAX_BODY: usize = 1 << 20;
+const AGENT: &str = concat!("sekisho/", env!("CARGO_PKG_VERSION"));
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,152 @@
+//! Clients against real servers.
+
+use std::path::Path;
+
+use sekisho_testkit::{RedisServer, services};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpListener;
+
+use super::*;
+
+fn clients(databases: &[(&str, &str)]) -> Clients {
+    let parsed = |&(name, url): &(&str, &str)| {
+        let url = postgres::Url::parse(url, Path::new("/")).unwrap();
+        (name.to_owned(), url)
+    };
+    let databases = databases.iter().map(parsed).collect();
+    Clients::new(&databases, None, "/".into(), &Handle::current()).unwrap()
+}
+
+fn request(url: &str) -> HttpRequest {
+    HttpRequest {
+        url: url.into(),
+        headers: vec![("x-token".into(), "42".into())],
+        timeout: Duration::from_secs(10),
+    }
+}
+
+/// Answers one request with these bytes, and gives its head.
+async fn serve(answer: String) -> (String, tokio::task::JoinHandle<String>) {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    let served = tokio::spawn(async move {
+        let (mut socket, _) = listener.accept().await.unwrap();
+        let mut head = vec![0; 4096];
+        let length = socket.read(&mut head).await.unwrap();
+        // The client may go away amid a long answer.
+        let _ = socket.write_all(answer.as_bytes()).await;
+        head.truncate(length);
+        String::from_utf8(head).unwrap()
+    });
+    (format!("http://{address}/a?b"), served)
+}
+
+#[tokio::test]
+async fn redis_answers_each_command_and_keeps_absent_and_failed_apart() {
+    let mut server = RedisServer::start();
+    server.set("a", "1");
+    server.cli(&["hset", "h", "k", "v"]);
+    let clients = clients(&[]);
+    let url = format!("redis://127.0.0.1:{}", server.port());
+    let get = |key: &str| clients.redis(&url, RedisCommand::Get(key.into()));
+    assert_eq!(get("a").await, Ok(RedisReply::Value(Some(b"1".to_vec()))));
+    assert_eq!(get("none").await, Ok(RedisReply::Value(None)));
+    assert!(get("h").await.unwrap_err().contains("holds no string"));
+    let mget = RedisCommand::Mget(vec![b"none".to_vec(), b"a".to_vec()]);
+    let values = vec![None, Some(b"1".to_vec())];
+    assert_eq!(
+        clients.redis(&url, mget).await,
+        Ok(RedisReply::Values(values))
+    );
+    let all = |key: &str| clients.redis(&url, RedisCommand::Hgetall(key.into()));
+    let fields = vec![(b"k".to_vec(), b"v".to_vec())];
+    assert_eq!(all("h").await, Ok(RedisReply::Fields(fields)));
+    assert_eq!(all("none").await, Ok(RedisReply::Fields(Vec::new())));
+    server.stop();
+    assert!(get("none").await.is_err());
+}
+
+#[tokio::test]
+async fn urls_of_redis_are_bounded_and_checked() {
+    let clients = clients(&[]);
+    let get = |url: String| {
+        let clients = &clients;
+        async move {
+            clients
+                .redis(&url, RedisCommand::Get(b"a".to_vec()))
+                .await
+                .unwrap_err()
+        }
+    };
+    assert!(get("http://127.0.0.1".into()).await.contains("redis"));
+    // Nobody listens at port 1.
+    for database in 0..MAX_REDIS {
+        get(format!("redis://127.0.0.1:1/{database}")).await;
+    }
+    let why = get("redis://127.0.0.2:1".into()).await;
+    assert!(why.contains("16 URLs"), "{why}");
+}
+
+#[tokio::test]
+async fn each_status_of_http_is_an_answer() {
+    let clients = clients(&[]);
+    for status in [200, 302, 404, 500] {
+        let body = "x".repeat(10);
+        let fields = "Location: /elsewhere\r\nX-A: 1\r\nX-A: 2\r\nContent-Length: 10";
+        let (url, served) = serve(format!("HTTP/1.1 {status} X\r\n{fields}\r\n\r\n{body}")).await;
+        let answer = clients.http_get(request(&url)).await.unwrap();
+        assert_eq!((answer.status, &answer.body[..]), (status, body.as_bytes()));
+        assert_eq!(answer.headers["x-a"], "1, 2");
+        let head = served.await.unwrap();
+        assert!(head.starts_with("GET /a?b HTTP/1.1\r\n"), "{head}");
+        assert!(head.contains("x-token: 42\r\n") && head.contains("user-agent: sekisho/"));
+    }
+}
+
+#[tokio::test]
+async fn http_that_is_late_endless_or_too_long_fails() {
+    let clients = clients(&[]);
+    let long = format!("Content-Length: {}\r\n\r\n", MAX_BODY + 1);
+    let cut = "Content-Length: 20\r\n\r\nhalf".to_owned();
+    for (rest, wanted) in [
+        (long, "over 1 MiB"),
+        ("\r\nand so on".into(), "neither"),
+        (cut, "broke off"),
+    ] {
+        let (url, _served) = serve(format!("HTTP/1.1 200 OK\r\n{rest}")).await;
+        let why = clients.http_get(request(&url)).await.unwrap_err();
+        assert!(why.contains(wanted), "{why}");
+    }
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let mut silent = request(&format!("http://{}/", listener.local_addr().unwrap()));
+    silent.timeout = Duration::from_millis(50);
+    let why = clients.http_get(silent).await.unwrap_err();
+    assert!(why.contains("no answer within"), "{why}");
+    for url in ["ftp://a.example/", "/path", "https://", "http://a b/"] {
+        let why = clients.http_get(request(url)).await.unwrap_err();
+        assert!(why.contains("URL"), "{url}: {why}");
+    }
+}
+
+#[tokio::test]
+async fn databases_have_the_names_of_the_configuration() {
+    let url = services::Postgres::shared().database();
+    let clients = clients(&[("customers", &url)]);
+    let text = "SELECT $1::text AS domain, $2::bytea AS raw, $3::int8 AS number";
+    let sent = [
+        SqlValue::Bytes(b"a.example".to_vec()),
+        SqlValue::Bytes(vec![255, 0]),
+        SqlValue::Integer(7),
+    ];
+    let rows = clients.sql("customers", text.into(), sent.to_vec()).await;
+    let row: Vec<_> = rows.unwrap().remove(0);
+    let names: Vec<_> = row.iter().map(|(name, _)| &**name).collect();
+    assert_eq!(names, ["domain", "raw", "number"]);
+    let values: Vec<_> = row.into_iter().map(|(_, value)| value).collect();
+    assert_eq!(values, sent);
+    let why = clients
+        .sql("orders", text.into(), Vec::new())
+        .await
+        .unwrap_err();
+    assert!(why.contains("\"orders\"; it has: customers"), "{why}");
+}
