@@ -14,6 +14,7 @@ use quick_cache::{OptionsBuilder, Weighter};
 
 use crate::host::{HostName, HostPattern};
 use crate::loaded::LoadedHost;
+use crate::lookup::Published;
 
 /// Record as it is served, with the value that the server made of it.
 #[derive(Debug)]
@@ -64,6 +65,19 @@ impl<V> Served<V> {
             weight,
             state,
         }
+    }
+
+    /// Makes what is served of a host that no store holds. It stands in no lookup's
+    /// cache: its holder decides how long it is served.
+    pub fn own(host: Arc<LoadedHost>, published: Published<V>) -> Self {
+        let state = EntryState {
+            shadowed: AtomicBool::new(true),
+            epoch: 0,
+            fresh_until: AtomicU64::new(0),
+            retry_at: AtomicU64::new(0),
+            refreshing: AtomicBool::new(false),
+        };
+        Self::new(host, published.value, published.weight, state)
     }
 
     /// Returns the record and its credentials.

@@ -105,6 +105,15 @@ impl CredentialId {
         Self(time << 21 | random)
     }
 
+    /// Makes the id of a chain that no store holds: a part of its leaf's SHA-256.
+    #[must_use]
+    pub fn of_chain(chain: &[CertificateDer<'_>]) -> Self {
+        let leaf = chain.first().map_or(&[][..], |leaf| leaf.as_ref());
+        let digest = aws_lc_rs::digest::digest(&aws_lc_rs::digest::SHA256, leaf);
+        let (number, _) = digest.as_ref().split_at(8);
+        Self::from_u64(u64::from_be_bytes(number.try_into().expect("8 bytes")))
+    }
+
     /// Makes an id of its number; the top bit is dropped.
     #[must_use]
     pub fn from_u64(number: u64) -> Self {

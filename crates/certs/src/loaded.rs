@@ -7,7 +7,7 @@ use rustls::SignatureScheme;
 use rustls::sign::{CertifiedKey, SigningKey};
 use rustls_pki_types::{CertificateDer, ServerName};
 
-use crate::credential::{CredentialId, KeyType, StoredCredential, key};
+use crate::credential::{Credential, CredentialId, KeyType, StoredCredential, key};
 use crate::der;
 use crate::host::HostName;
 use crate::record::HostRecord;
@@ -27,6 +27,37 @@ pub struct LoadedHost {
 }
 
 impl LoadedHost {
+    /// Makes a host that no store holds, with pairs of its own. They are shared with
+    /// no other host, and no change of a catalog reaches them.
+    ///
+    /// # Errors
+    /// If there is no pair, two have keys of one type, or a key does not belong to
+    /// its leaf.
+    pub fn own(mut record: HostRecord, pairs: Vec<Credential>) -> Result<Self, String> {
+        let mut credentials = Vec::with_capacity(pairs.len());
+        for pair in pairs {
+            let id = CredentialId::of_chain(pair.chain());
+            let key_type = pair.key_type();
+            if record.references.set(key_type, Some(id)).is_some() {
+                let key_type = key_type.as_str();
+                return Err(format!(
+                    "two of its keys are {key_type}; one per type is served"
+                ));
+            }
+            let own_chain = pair.chain().iter().map(|der| der.len()).sum();
+            let stored = pair.into_stored(id);
+            credentials.push(Arc::new(prepare(stored, own_chain, 0, Weak::new())?));
+        }
+        if credentials.is_empty() {
+            return Err("there is no certificate".into());
+        }
+        credentials.sort_by_key(|credential| credential.key_type);
+        Ok(Self {
+            record,
+            credentials,
+        })
+    }
+
     /// Returns the credential for a client that offers these schemes: the first
     /// in the order of preference that can sign one of them.
     #[must_use]
@@ -38,7 +69,8 @@ impl LoadedHost {
 
     /// Tells whether record and credentials are equal. Equal credentials are one copy
     /// in memory. Their versions are not compared: a restored log repeats numbers.
-    pub(crate) fn is_same(&self, other: &Self) -> bool {
+    #[must_use]
+    pub fn is_same(&self, other: &Self) -> bool {
         let (own, others) = (self.credentials.iter(), other.credentials.iter());
         self.record == other.record && own.map(Arc::as_ptr).eq(others.map(Arc::as_ptr))
     }

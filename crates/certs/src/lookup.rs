@@ -207,6 +207,11 @@ impl<V: Send + Sync + 'static> Lookup<V> {
         self.launch(calls, name, observe)
     }
 
+    /// Tells whether a load may obtain a certificate (step 4).
+    pub fn obtains(&self) -> bool {
+        self.obtain.is_possible()
+    }
+
     /// Returns the lookup's revision: a counter that grows whenever something
     /// that was served may be served otherwise. No number of the change log.
     pub fn revision(&self) -> u64 {

@@ -29,6 +29,12 @@ use crate::store::BoxFuture;
 /// - Called again by the same load if a change overtook the answer, or if the
 ///   store still has no credential after [`Obtained::Stored`].
 pub trait Obtain: Debug + Send + Sync + 'static {
+    /// Tells whether a call may ever obtain a credential. False only if each call is
+    /// refused at its first poll.
+    fn is_possible(&self) -> bool {
+        true
+    }
+
     /// Tries to obtain a credential for `name`.
     fn obtain<'a>(
         &'a self,
@@ -64,6 +70,10 @@ pub enum Obtained {
 pub struct NeverObtain;
 
 impl Obtain for NeverObtain {
+    fn is_possible(&self) -> bool {
+        false
+    }
+
     fn obtain<'a>(&'a self, _: &'a HostName, _: Option<&'a HostRecord>) -> BoxFuture<'a, Obtained> {
         Box::pin(std::future::ready(Obtained::Refused { retry_after: None }))
     }
