@@ -126,6 +126,7 @@ fn serve(challenges: Challenges) -> Addresses {
         access_log: None,
         loop_id: LoopId::new([7; 16]),
         load_roots: || Ok(RootCertStore::empty()),
+        hook: None,
         clock: Clock::System,
         on_worker: || {},
     };

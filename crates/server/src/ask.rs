@@ -8,6 +8,7 @@ use sekisho_certs::{
 use tokio::time::{Instant, timeout_at};
 
 use crate::budget::{Budget, Denied, Prefix};
+use crate::hook::Charge;
 use crate::metrics::{LookupResult, Metrics};
 use crate::virtual_host::VirtualHost;
 
@@ -24,6 +25,9 @@ use crate::virtual_host::VirtualHost;
 /// was met. Steps 2 to 4 end at `deadline` with [`LookupError::Late`]. Step 4
 /// first moves `deadline`: a certificate takes longer than a store call. A load
 /// that has begun goes on. Returns the counted result, too.
+///
+/// Calls of a hook may have led to the name: `charge` charges an absence of steps 1 and
+/// 2 to its client then. Step 3 drops it, and charges its own permit.
 pub(crate) async fn ask(
     lookup: &Arc<Lookup<VirtualHost>>,
     budget: &Budget,
@@ -31,20 +35,29 @@ pub(crate) async fn ask(
     name: &HostName,
     prefix: Prefix,
     deadline: &mut Instant,
+    mut charge: Option<Charge>,
 ) -> (Outcome<VirtualHost>, LookupResult) {
     let reached = match lookup.cached(name) {
-        Cached::Hit(outcome) => return count(metrics, outcome, LookupResult::Hit),
+        Cached::Hit(outcome) => {
+            spend(charge, &outcome);
+            return count(metrics, outcome, LookupResult::Hit);
+        }
         Cached::InFlight(wait) => timeout_at(*deadline, wait.progress())
             .await
             .map(|progress| (progress, LookupResult::Joined)),
         Cached::Miss => {
+            drop(charge.take());
             let load = load(lookup, budget, name, prefix, *deadline);
             timeout_at(*deadline, load).await
         }
     };
     let (outcome, how) = match reached {
-        Ok((Progress::Ended(outcome), how)) => (outcome, how),
+        Ok((Progress::Ended(outcome), how)) => {
+            spend(charge, &outcome);
+            (outcome, how)
+        }
         Ok((Progress::Obtaining { tenant, outcome }, how)) => {
+            spend(charge, &Outcome::Absent(Absence::NoCredential));
             *deadline = Instant::now() + budget.certificates.time;
             let certificate = certificate(budget, metrics, tenant, outcome, *deadline);
             // Boxed: no other lookup has room for it.
@@ -108,6 +121,13 @@ async fn load(
             let outcome = Outcome::Failed(denied.into());
             (Progress::Ended(outcome), denied.into())
         }
+    }
+}
+
+/// Charges an absence for the calls that led to it.
+fn spend(charge: Option<Charge>, outcome: &Outcome<VirtualHost>) {
+    if let (Some(charge), Outcome::Absent(_)) = (charge, outcome) {
+        charge();
     }
 }
 

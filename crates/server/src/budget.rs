@@ -57,22 +57,35 @@ impl Budget {
     /// [`Denied`], if too many clients of the prefix, or of all prefixes, wait
     /// already, or if the bucket refills too late for the deadline.
     pub(crate) async fn admit(&self, prefix: Prefix, deadline: Instant) -> Result<Permit, Denied> {
+        // Taken before the wait: a caller that leaves gives the token back.
+        let token = self.token(prefix, deadline).await?;
+        let in_flight = FairSemaphore::enter(&self.in_flight, prefix).await?;
+        Ok(Permit {
+            token,
+            _in_flight: in_flight,
+        })
+    }
+
+    /// Waits for a token of the prefix, without a place among the loads in flight. The
+    /// caller bounds the wait by `deadline`.
+    ///
+    /// # Errors
+    /// As [`Self::admit`].
+    pub(crate) async fn token(
+        &self,
+        prefix: Prefix,
+        deadline: Instant,
+    ) -> Result<AbsenceToken, Denied> {
         if !self.absences.take(prefix) {
             let waiting = self.over.enter(prefix, deadline)?;
             while !self.absences.take(prefix) {
                 waiting.pause().await?;
             }
         }
-        // Made before the wait: a caller that leaves gives the token back.
-        let token = AbsenceToken {
+        Ok(AbsenceToken {
             absences: Arc::clone(&self.absences),
             prefix,
             spent: false,
-        };
-        let in_flight = FairSemaphore::enter(&self.in_flight, prefix).await?;
-        Ok(Permit {
-            token,
-            _in_flight: in_flight,
         })
     }
 }
@@ -87,18 +100,25 @@ pub(crate) struct Permit {
 
 impl Permit {
     /// Spends the token: the store has nothing to serve for the name.
-    pub(crate) fn was_absent(mut self) {
-        self.token.spent = true;
+    pub(crate) fn was_absent(self) {
+        self.token.spend();
     }
 }
 
 /// Token taken from the prefix's bucket. Dropping it gives it back, unless it is
 /// spent.
 #[derive(Debug)]
-struct AbsenceToken {
+pub(crate) struct AbsenceToken {
     absences: Arc<Absences>,
     prefix: Prefix,
     spent: bool,
+}
+
+impl AbsenceToken {
+    /// Spends the token.
+    pub(crate) fn spend(mut self) {
+        self.spent = true;
+    }
 }
 
 impl Drop for AbsenceToken {

@@ -2,6 +2,7 @@
 //! encrypted stream or sends a refusal.
 
 mod challenge;
+mod hooked;
 mod refusal;
 
 use std::future::poll_fn;
@@ -17,6 +18,7 @@ use tokio::time::{Instant, timeout_at};
 use crate::ask::{ask, is_overload};
 use crate::budget::Prefix;
 use crate::hello::{self, Hello, Sni};
+use crate::hook::Hooked;
 use crate::metrics::{HandshakeResult, LookupResult};
 use crate::refuse::refuse;
 use crate::shared::Shared;
@@ -49,6 +51,8 @@ pub(crate) struct Established {
     pub(crate) revision: u64,
     /// How `name` was looked up.
     pub(crate) lookup: LookupResult,
+    /// What the hook chose, if there is one.
+    pub(crate) hooked: Option<Box<Hooked>>,
 }
 
 /// Reads the ClientHello, looks up its name and finishes the handshake, all
@@ -76,6 +80,13 @@ pub(crate) async fn establish(
             ))
             .await;
             return None;
+        }
+        Ok(hello) if shared.hook.is_some() => {
+            // Boxed: no handshake without a hook has room for it.
+            let sockets = (&socket, peer);
+            let decided =
+                hooked::decide(&hello, sockets, &mut deadline, shared, signing, &mut report);
+            Box::pin(decided).await.map(|chosen| (chosen, hello))
         }
         Ok(hello) => decide(&hello, peer, &mut deadline, shared, signing, &mut report)
             .await
@@ -115,6 +126,7 @@ pub(crate) async fn establish(
         named: chosen.named,
         revision: chosen.revision,
         lookup: chosen.lookup,
+        hooked: chosen.hooked,
     })
 }
 
@@ -191,6 +203,8 @@ struct Report {
     /// The name that was looked up; none unless debug lines are logged.
     name: Option<HostName>,
     lookup: Option<LookupResult>,
+    /// What the hook chose, in a fixed word.
+    hook: Option<&'static str>,
 }
 
 impl Report {
@@ -200,6 +214,7 @@ impl Report {
             begun,
             name: None,
             lookup: None,
+            hook: None,
         }
     }
 
@@ -222,6 +237,7 @@ impl Report {
             peer = %self.peer,
             name = self.name.as_ref().map(HostName::as_str),
             result = result.as_str(),
+            hook = self.hook,
             lookup = self.lookup.map(LookupResult::as_str),
             elapsed_us = self.begun.elapsed().as_micros(),
             "handshake"
@@ -244,6 +260,7 @@ struct Chosen<'a> {
     named: bool,
     revision: u64,
     lookup: LookupResult,
+    hooked: Option<Box<Hooked>>,
 }
 
 /// Decides what a ClientHello gets:
@@ -273,7 +290,7 @@ async fn decide<'a>(
     let revision = shared.lookup.revision();
     let prefix = Prefix::from(peer.address.ip());
     let (lookup, budget, metrics) = (&shared.lookup, &shared.budget, &shared.metrics);
-    let (outcome, how) = ask(lookup, budget, metrics, &name, prefix, deadline).await;
+    let (outcome, how) = ask(lookup, budget, metrics, &name, prefix, deadline, None).await;
     report.looked_up(&name, how);
     let served = match outcome {
         Outcome::Found(served) => served,
@@ -284,16 +301,7 @@ async fn decide<'a>(
             return Err(Refusal::failed(overloaded));
         }
     };
-    let schemes = hello.accepted.client_hello();
-    let chosen = served.host().choose(schemes.signature_schemes());
-    let mut turn = None;
-    if let Some(chosen) = chosen {
-        note_expiry(chosen, &name, shared);
-        if chosen.signs_slowly() {
-            let taken = signing.take(prefix, *deadline).await;
-            turn = Some(taken.map_err(|_| Refusal::failed(true))?);
-        }
-    }
+    let turn = sign(&served, hello, &name, (prefix, *deadline), shared, signing).await?;
     Ok(Chosen {
         served,
         turn,
@@ -301,7 +309,29 @@ async fn decide<'a>(
         named,
         revision,
         lookup: how,
+        hooked: None,
     })
+}
+
+/// Chooses the credential as rustls will, and takes a turn if its key signs slowly.
+async fn sign<'a>(
+    served: &Served<VirtualHost>,
+    hello: &Hello,
+    name: &HostName,
+    (prefix, deadline): (Prefix, Instant),
+    shared: &Shared,
+    signing: &'a SigningTurns,
+) -> Result<Option<SigningTurn<'a>>, Refusal> {
+    let schemes = hello.accepted.client_hello();
+    let Some(chosen) = served.host().choose(schemes.signature_schemes()) else {
+        return Ok(None);
+    };
+    note_expiry(chosen, name, shared);
+    if !chosen.signs_slowly() {
+        return Ok(None);
+    }
+    let taken = signing.take(prefix, deadline).await;
+    taken.map(Some).map_err(|_| Refusal::failed(true))
 }
 
 /// Counts an expired certificate and logs it at a limited rate. It is served

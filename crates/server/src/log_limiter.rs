@@ -19,6 +19,7 @@ use crate::site::{Refusal, Upstream};
 pub(crate) struct LogLimits {
     expired: LogLimiter,
     failed: LogLimiter,
+    hook_late: LogLimiter,
     challenge_failed: LogLimiter,
     unreadable: LogLimiter,
     site_refused: LogLimiter,
@@ -46,6 +47,18 @@ impl LogLimits {
     pub(crate) fn failed(&self, name: &HostName, error: &LookupError) {
         if let Some(others) = self.failed.allow() {
             tracing::error!(%name, %error, others, "lookup failed: the client is refused");
+        }
+    }
+
+    /// Logs a hook that did not answer.
+    pub(crate) fn hook_late(&self, name: Option<&HostName>) {
+        if let Some(others) = self.hook_late.allow() {
+            let name = name.map(HostName::as_str);
+            tracing::error!(
+                name,
+                others,
+                "the hook gave no answer in time: the client is refused"
+            );
         }
     }
 

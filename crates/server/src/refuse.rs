@@ -26,8 +26,13 @@ pub(crate) enum Alert {
 impl Alert {
     /// Returns the TLS record: alert, legacy version 3.3, two bytes, fatal.
     pub(crate) fn record(self) -> [u8; 7] {
-        [0x15, 3, 3, 0, 2, 2, self as u8]
+        record(self as u8)
     }
+}
+
+/// Returns the TLS record of a fatal alert with this code.
+pub(crate) fn record(code: u8) -> [u8; 7] {
+    [0x15, 3, 3, 0, 2, 2, code]
 }
 
 /// Sends `bytes`, shuts the sending side down, and discards what the client

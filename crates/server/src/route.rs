@@ -1,6 +1,8 @@
 //! Routes requests: finds the host of a request, and checks that this
 //! connection may ask for it.
 
+mod hooked;
+
 use std::net::{IpAddr, SocketAddr};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -19,6 +21,7 @@ use crate::budget::Prefix;
 use crate::challenge;
 use crate::client;
 use crate::handshake::{Established, Peer};
+use crate::hook::Hooked;
 use crate::metrics::{LookupResult, Metrics};
 use crate::respond::Responder;
 use crate::shared::Shared;
@@ -36,6 +39,8 @@ pub(crate) struct ConnContext {
     sent: Arc<Served<VirtualHost>>,
     /// The server name, if the client sent one.
     name: Option<HostName>,
+    /// Choices of the hook, if there is one; `known` is empty then.
+    hooked: Option<Box<Hooked>>,
     /// Lookup results of names that requests asked for, at most [`MAX_KNOWN`].
     known: Mutex<Vec<Known>>,
     timeouts: Arc<ConnTimeouts>,
@@ -123,8 +128,9 @@ impl ConnContext {
             named,
             revision,
             lookup,
+            hooked,
         } = established;
-        let known = named.then(|| Known {
+        let known = (named && hooked.is_none()).then(|| Known {
             name: name.clone(),
             served: Arc::clone(&served),
             revision,
@@ -137,6 +143,7 @@ impl ConnContext {
         let context = Self {
             sent: served,
             name: named.then_some(name),
+            hooked,
             known: Mutex::new(known.into_iter().collect()),
             timeouts,
             files: OpenFiles::default(),
@@ -265,14 +272,14 @@ impl ConnContext {
     /// reach (RFC 9110, section 15.5.20), 503 if the lookup failed.
     pub(crate) async fn route<B>(&self, request: &Request<B>) -> Result<Target, Refused> {
         let host = authority::of(request).ok_or(BAD_HOST)?;
+        if let Some(hooked) = &self.hooked {
+            // Boxed: no request without a hook has room for it.
+            return Box::pin(self.route_hooked(hooked, host)).await;
+        }
         if let Some(target) = self.known(host) {
             return Ok(target);
         }
-        let name = HostName::parse(host).map_err(|error| match error {
-            // No certificate here can cover an IP address.
-            NameError::Address => MISDIRECTED,
-            _ => BAD_HOST,
-        })?;
+        let name = name_of(host)?;
         let own = self.name.as_ref() == Some(&name);
         if !own && !self.covers(&name) {
             return Err(MISDIRECTED);
@@ -288,7 +295,8 @@ impl ConnContext {
         // The lookup has the time of a whole handshake, or of one that waits for
         // a certificate.
         let mut deadline = Instant::now() + self.shared().limits.handshake;
-        let asked = ask(lookup, budget, metrics, &name, self.prefix, &mut deadline);
+        let prefix = self.prefix;
+        let asked = ask(lookup, budget, metrics, &name, prefix, &mut deadline, None);
         let (outcome, how) = asked.await;
         let refused = |refusal| Refused {
             lookup: Some(how),
@@ -351,6 +359,15 @@ impl ConnContext {
         let credentials = &self.sent.host().credentials;
         !credentials.is_empty() && credentials.iter().all(|credential| credential.covers(name))
     }
+}
+
+/// Parses the host of a request.
+fn name_of(host: &str) -> Result<HostName, Refused> {
+    HostName::parse(host).map_err(|error| match error {
+        // No certificate here can cover an IP address.
+        NameError::Address => MISDIRECTED,
+        _ => BAD_HOST,
+    })
 }
 
 pub(crate) const BAD_HOST: Refused = Refused {

@@ -15,6 +15,7 @@ use crate::access_log::AccessLog;
 use crate::budget::Budget;
 use crate::challenge::Answers;
 use crate::connections::Connections;
+use crate::hook::{Clients, Hook};
 use crate::listen::Listening;
 use crate::log_limiter::LogLimits;
 use crate::metrics::Metrics;
@@ -59,6 +60,9 @@ pub struct Parts {
     pub challenges: Option<Arc<Challenges>>,
     /// Access log, if requests are logged.
     pub access_log: Option<Arc<AccessLog>>,
+    /// Hook that chooses before the lookup, if there is one, and what it may cost its
+    /// clients, made with the limits of these settings.
+    pub hook: Option<(Arc<dyn Hook>, Clients)>,
     /// Clock that certificates' validity is checked against.
     pub clock: Clock,
     /// Name of the catalog's servers towards upstreams.
@@ -94,12 +98,17 @@ impl Server {
             let in_flight = parts.metrics.requests_in_flight();
             Arc::new(Overload::new(limit, in_flight.clone()))
         });
+        let (hook, budget) = match parts.hook {
+            Some((hook, clients)) => (Some(hook), clients.budget),
+            None => (None, Arc::new(Budget::new(&settings.limits))),
+        };
         let shared = Arc::new(Shared {
             rates: Rates::new(),
             overload,
             upstream_servers,
             lookup: parts.lookup,
-            budget: Budget::new(&settings.limits),
+            budget,
+            hook,
             metrics: parts.metrics,
             responder: parts.responder,
             answers: parts.challenges.map(Answers::new),

@@ -9,6 +9,7 @@ use sekisho_certs::{Clock, Lookup};
 use crate::access_log::AccessLog;
 use crate::budget::Budget;
 use crate::challenge::Answers;
+use crate::hook::Hook;
 use crate::log_limiter::LogLimits;
 use crate::metrics::Metrics;
 use crate::network::Networks;
@@ -22,7 +23,9 @@ use crate::virtual_host::VirtualHost;
 /// State that all workers share. No lock of it is held across an await.
 pub(crate) struct Shared {
     pub(crate) lookup: Arc<Lookup<VirtualHost>>,
-    pub(crate) budget: Budget,
+    pub(crate) budget: Arc<Budget>,
+    /// Hook that chooses before the lookup; none by default.
+    pub(crate) hook: Option<Arc<dyn Hook>>,
     pub(crate) metrics: Arc<Metrics>,
     pub(crate) responder: Arc<Responder>,
     /// Answers to challenges; none without issuance.

@@ -4,6 +4,7 @@
 //! at. A read that a change overtook is thrown away with its virtual host.
 
 mod bases;
+mod made;
 mod short_chains;
 
 use std::net::SocketAddr;
@@ -19,6 +20,7 @@ use crate::site::{Guard, Site, SiteError};
 use crate::tickets::{Binding, Ring, Tickets};
 pub(crate) use bases::base;
 use bases::{Bases, WithClientCa};
+pub use made::Made;
 
 /// Host record in the form that the server serves it.
 #[derive(Debug)]

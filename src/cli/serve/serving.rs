@@ -82,6 +82,7 @@ impl Serving {
             // Another server may order, and a command that orders has no sockets.
             challenges: challenges.clone(),
             access_log: access_log.clone(),
+            hook: None,
             clock: Clock::System,
             loop_id: background.block_on(upstreams::loop_id(&opened)),
             load_roots: upstreams::roots,

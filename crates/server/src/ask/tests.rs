@@ -67,9 +67,16 @@ impl World {
         tokio::spawn(async move {
             let prefix = IpAddr::from(Ipv4Addr::LOCALHOST).into();
             let mut deadline = Instant::now() + HANDSHAKE;
-            ask(&lookup, &budget, &metrics, &name, prefix, &mut deadline)
-                .await
-                .0
+            let asked = ask(
+                &lookup,
+                &budget,
+                &metrics,
+                &name,
+                prefix,
+                &mut deadline,
+                None,
+            );
+            asked.await.0
         })
     }
 

@@ -6,7 +6,7 @@ use tokio::time::error::Elapsed;
 
 use crate::hello::Unfit;
 use crate::metrics::HandshakeResult;
-use crate::refuse::{Alert, SPEAKS_HTTPS};
+use crate::refuse::{Alert, SPEAKS_HTTPS, record};
 use crate::tls::Broken;
 
 /// Answer to a client whose handshake is refused, and the result that is
@@ -32,6 +32,13 @@ impl Refusal {
             Alert::UnrecognizedName
         };
         Self::new(alert, HandshakeResult::NoSni)
+    }
+
+    pub(super) fn by_hook(alert: u8) -> Self {
+        Self {
+            bytes: record(alert).to_vec(),
+            result: HandshakeResult::HookRefused,
+        }
     }
 
     pub(super) fn failed(overloaded: bool) -> Self {

@@ -47,6 +47,10 @@ labels! {
         /// Refused: too much is in flight, or the client's prefix is over its
         /// budget (`internal_error`).
         Overloaded = "overloaded",
+        /// Refused by the hook, with the alert of its choice.
+        HookRefused = "hook_refused",
+        /// Refused: the hook failed or did not answer in time (`internal_error`).
+        HookFailed = "hook_failed",
         /// Refused: no SNI, and the address has no default.
         NoSni = "no_sni",
         /// Refused: no protocol of the client's ALPN list is served here.
@@ -81,6 +85,8 @@ labels! {
         Loaded = "loaded",
         /// By a load that was in flight already.
         Joined = "joined",
+        /// Not at all: the hook gave a certificate.
+        Hook = "hook",
         /// No such host.
         AbsentHost = "absent_host",
         /// A host without a credential.

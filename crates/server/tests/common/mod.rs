@@ -15,6 +15,7 @@ use std::time::Duration;
 use rustls::{ClientConfig, RootCertStore};
 use sekisho_certs::{Challenges, Clock, HostName, Lookup, LookupSettings, NeverObtain, Obtain};
 use sekisho_server::access_log::AccessLog;
+use sekisho_server::hook::{Clients, Hook};
 use sekisho_server::metrics::Metrics;
 use sekisho_server::network::Networks;
 use sekisho_server::site::{Allowed, Guard, OwnAddresses, OwnFiles, Site};
@@ -47,7 +48,12 @@ pub struct Setup {
     pub obtain: Arc<dyn Obtain>,
     pub challenges: Option<Arc<Challenges>>,
     pub access_log: Option<Arc<AccessLog>>,
+    /// Makes the hook.
+    pub hook: Option<Box<MakeHook>>,
 }
+
+/// Makes a hook.
+pub type MakeHook = dyn Fn(&Clients) -> Arc<dyn Hook>;
 
 impl Default for Setup {
     fn default() -> Self {
@@ -72,6 +78,7 @@ impl Default for Setup {
             obtain: Arc::new(NeverObtain),
             challenges: None,
             access_log: None,
+            hook: None,
         }
     }
 }
@@ -156,6 +163,10 @@ pub fn start(store: impl Into<Arc<Scripted>>, setup: &Setup) -> Running {
         responder: Arc::clone(&responder),
         challenges: setup.challenges.clone(),
         access_log: setup.access_log.clone(),
+        hook: setup.hook.as_ref().map(|hook| {
+            let clients = Clients::new(&lookup, &setup.settings.limits);
+            (hook(&clients), clients)
+        }),
         clock: setup.clock.clone(),
         loop_id: LoopId::new([7; 16]),
         load_roots: || Ok(RootCertStore::empty()),

@@ -1,0 +1,103 @@
+//! What a hook may cost its clients, and the stores that it asks for them.
+
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use sekisho_certs::{Absence, Cached, HostName, Lookup, LookupError, Outcome, Progress};
+use tokio::time::{Instant, timeout_at};
+
+use crate::budget::{AbsenceToken, Budget, Prefix};
+use crate::settings::Limits;
+use crate::virtual_host::VirtualHost;
+
+/// Stores that a hook asks on behalf of clients, and the budget of their prefixes,
+/// which the server's own lookups share. Clones are one.
+#[derive(Clone)]
+pub struct Clients {
+    lookup: Arc<Lookup<VirtualHost>>,
+    pub(crate) budget: Arc<Budget>,
+    /// Limit of a lookup.
+    patience: Duration,
+}
+
+impl Clients {
+    /// Makes the one value for a server with these limits.
+    #[must_use]
+    pub fn new(lookup: &Arc<Lookup<VirtualHost>>, limits: &Limits) -> Self {
+        Self {
+            lookup: Arc::clone(lookup),
+            budget: Arc::new(Budget::new(limits)),
+            patience: limits.handshake,
+        }
+    }
+
+    /// Takes a token of the client's prefix, for calls that may lead to nothing. A
+    /// prefix over its budget waits, at most until `deadline`.
+    ///
+    /// # Errors
+    /// If the prefix is over its budget.
+    pub async fn admit(&self, client: IpAddr, deadline: Instant) -> Result<Token, LookupError> {
+        let token = self.budget.token(client.into(), deadline);
+        match timeout_at(deadline, token).await {
+            Ok(Ok(token)) => Ok(Token(token)),
+            Ok(Err(denied)) => Err(denied.into()),
+            Err(_) => Err(LookupError::OverBudget),
+        }
+    }
+
+    /// Looks up a host in the stores, through the cache that handshakes use, and
+    /// obtains no certificate. A call of the store needs a permit of the client's
+    /// prefix, which is charged with an absent host.
+    pub async fn lookup(&self, name: &HostName, client: IpAddr) -> Outcome<VirtualHost> {
+        let deadline = Instant::now() + self.patience;
+        let looked_up = async {
+            match self.lookup.cached(name) {
+                Cached::Hit(outcome) => outcome,
+                Cached::InFlight(wait) => stored(wait.progress().await),
+                Cached::Miss => self.load(name, client.into(), deadline).await,
+            }
+        };
+        let looked_up = timeout_at(deadline, looked_up).await;
+        looked_up.unwrap_or_else(|_| Outcome::Failed(LookupError::Late))
+    }
+
+    async fn load(&self, name: &HostName, prefix: Prefix, at: Instant) -> Outcome<VirtualHost> {
+        let permit = match self.budget.admit(prefix, at).await {
+            Ok(permit) => permit,
+            Err(denied) => return Outcome::Failed(denied.into()),
+        };
+        // The load keeps the permit for its store calls, as one of a handshake does.
+        let observe = move |outcome: &Outcome<VirtualHost>| {
+            if matches!(outcome, Outcome::Absent(_)) {
+                permit.was_absent();
+            }
+        };
+        if self.lookup.obtains() {
+            // A load would begin to obtain a certificate.
+            let outcome = self.lookup.stored(name).await;
+            observe(&outcome);
+            return outcome;
+        }
+        stored(self.lookup.load_with(name, observe).progress().await)
+    }
+}
+
+/// Token of a client's prefix. Dropping it gives it back.
+#[derive(Debug)]
+pub struct Token(AbsenceToken);
+
+impl Token {
+    /// Spends the token: the client's name led to nothing.
+    pub fn spend(self) {
+        self.0.spend();
+    }
+}
+
+/// Returns what the store answered. A certificate that is being obtained is none yet.
+fn stored(progress: Progress<VirtualHost>) -> Outcome<VirtualHost> {
+    match progress {
+        Progress::Ended(outcome) => outcome,
+        Progress::Obtaining { .. } => Outcome::Absent(Absence::NoCredential),
+    }
+}
