@@ -173,3 +173,46 @@ pub struct Owner {
     /// JSON of the site; `[site]` if none.
     pub site: Option<Arc<str>>,
 }
+
+/// Writes the command with its keys, for reports.
+impl fmt::Display for RedisCommand {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (word, keys) = match self {
+            Self::Get(key) => ("GET", std::slice::from_ref(key)),
+            Self::Mget(keys) => ("MGET", &keys[..]),
+            Self::Hgetall(key) => ("HGETALL", std::slice::from_ref(key)),
+        };
+        f.write_str(word)?;
+        for key in keys {
+            write!(f, " {}", String::from_utf8_lossy(key))?;
+        }
+        Ok(())
+    }
+}
+
+impl RedisReply {
+    /// Returns the bytes of all values.
+    pub(crate) fn size(&self) -> usize {
+        let size = |value: &Option<Vec<u8>>| value.as_ref().map_or(0, Vec::len);
+        match self {
+            Self::Value(value) => size(value),
+            Self::Values(values) => values.iter().map(size).sum(),
+            Self::Fields(fields) => fields
+                .iter()
+                .map(|(name, value)| name.len() + value.len())
+                .sum(),
+        }
+    }
+}
+
+/// Writes how much there was, for reports: a value may be a key.
+impl fmt::Display for RedisReply {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Value(None) => f.write_str("absent"),
+            Self::Values(values) if values.iter().all(Option::is_none) => f.write_str("absent"),
+            Self::Fields(fields) if fields.is_empty() => f.write_str("absent"),
+            _ => write!(f, "{} bytes", self.size()),
+        }
+    }
+}

@@ -5,16 +5,34 @@
 
 #![forbid(unsafe_code)]
 
+mod api;
+mod cache;
+mod call;
 mod choice;
+mod compile;
 mod error;
+mod failure;
+mod files;
+mod flight;
 mod hello;
+mod hook;
 mod imports;
+mod load;
+mod log;
+mod meter;
+mod metrics;
+mod prefix;
+mod region;
 mod report;
+mod run;
 mod settings;
+mod shared;
+mod state;
 
 pub use choice::{Answer, Choice, Made, Source};
 pub use error::Error;
 pub use hello::Hello;
+pub use hook::Hook;
 pub use imports::{
     Admission, Found, HttpAnswer, HttpRequest, Imports, Owner, Pair, RedisCommand, RedisReply,
     SqlRow, SqlValue, Unlimited,

@@ -1,0 +1,85 @@
+//! What a script calls.
+
+mod alert;
+mod arguments;
+mod cache;
+mod clients;
+mod fields;
+mod log;
+mod sql;
+mod tls;
+
+use std::sync::Arc;
+
+use mlua::{Lua, Result, Table, Value};
+
+use crate::hello::Hello;
+use crate::imports::Imports;
+use crate::state::{Current, State};
+
+/// Installs all functions, before the sandbox is closed. Returns the metatable of
+/// `tls`.
+pub(crate) fn install<I: Imports>(lua: &Lua, current: &Arc<Current<I>>) -> Result<Table> {
+    lua.load(PRELUDE).set_name("=prelude").exec()?;
+    let globals = lua.globals();
+    clients::install(lua, current, &globals)?;
+    sql::install(lua, current, &globals)?;
+    cache::install(lua, current, &globals)?;
+    log::install(lua, current, &globals)?;
+    let methods = tls::methods(lua, current)?;
+    let missing = lua.create_table()?;
+    missing.raw_set("__index", fields::index(lua, current)?)?;
+    methods.set_metatable(Some(missing))?;
+    methods.set_readonly(true);
+    let tls = lua.create_table()?;
+    tls.raw_set("__index", methods)?;
+    tls.raw_set("__metatable", false)?;
+    for name in REMOVED {
+        globals.raw_set(name, Value::Nil)?;
+    }
+    let unknown = lua.create_table()?;
+    unknown.raw_set("__index", lua.create_function(unknown_global)?)?;
+    globals.set_metatable(Some(unknown))?;
+    Ok(tls)
+}
+
+/// Makes the argument of `handshake`: a table with the server name, which most
+/// scripts read; the other fields are made when they are read.
+pub(crate) fn argument<I: Imports>(state: &State<I>, hello: &Hello) -> Result<Table> {
+    let tls = state.lua.create_table_with_capacity(0, 1)?;
+    if let Some(name) = &hello.server_name {
+        tls.raw_set("server_name", name.as_str())?;
+    }
+    tls.set_metatable(Some(state.tls.clone()))?;
+    tls.set_readonly(true);
+    Ok(tls)
+}
+
+fn unknown_global(_: &Lua, (_, name): (Value, Value)) -> Result<Value> {
+    let name = name.to_string()?;
+    let hint = match &*name {
+        "print" => "use log",
+        "os" | "io" | "debug" | "require" | "loadstring" | "load" | "dofile" => {
+            "scripts are sandboxed"
+        }
+        "coroutine" => "clients wait by themselves, and block nobody",
+        "ngx" | "Nginx" => "docs/hook.md says what stands for it",
+        _ => "docs/hook.md lists all functions; declare variables with local",
+    };
+    let what = format!("there is no global `{name}` ({hint})");
+    Err(mlua::Error::RuntimeError(what))
+}
+
+/// Functions that sandboxes must not have, or that make no sense here.
+const REMOVED: [&str; 8] = [
+    "collectgarbage",
+    "coroutine",
+    "gcinfo",
+    "getfenv",
+    "loadstring",
+    "print",
+    "require",
+    "setfenv",
+];
+
+const PRELUDE: &str = include_str!("api/prelude.luau");

@@ -1,0 +1,97 @@
+//! Fields of `tls` that few scripts read: they are made when they are read.
+
+use std::sync::Arc;
+
+use mlua::{Error, Function, Lua, Result, Value};
+
+use crate::imports::Imports;
+use crate::state::Current;
+
+/// Makes the function that is asked for what is neither a method nor the server name.
+pub(super) fn index<I: Imports>(lua: &Lua, current: &Arc<Current<I>>) -> Result<Function> {
+    let current = Arc::clone(current);
+    lua.create_function(move |lua, (_, name): (Value, Value)| {
+        let name = name.to_string()?;
+        let run = current.run()?;
+        let Some(hello) = &run.hello else {
+            return Err(Error::runtime(
+                "there is no client (read it within `handshake`)",
+            ));
+        };
+        let text = |text: String| Ok(Value::String(lua.create_string(text)?));
+        let each = |numbers: &[u16], names: &[(u16, &str)]| {
+            let named = numbers.iter().map(|number| named(*number, names));
+            Ok(Value::Table(lua.create_sequence_from(named)?))
+        };
+        match &*name {
+            "server_name" => Ok(Value::Nil),
+            "client_addr" => text(hello.client_addr.ip().to_canonical().to_string()),
+            "client_port" => Ok(Value::Integer(hello.client_addr.port().into())),
+            "local_addr" => text(hello.local_addr.ip().to_canonical().to_string()),
+            "local_port" => Ok(Value::Integer(hello.local_addr.port().into())),
+            "alpn" => {
+                let protocols = hello
+                    .alpn
+                    .iter()
+                    .map(|protocol| lua.create_string(protocol));
+                let protocols = protocols.collect::<Result<Vec<_>>>()?;
+                Ok(Value::Table(lua.create_sequence_from(protocols)?))
+            }
+            "signature_schemes" => each(&hello.signature_schemes, &SCHEMES),
+            "cipher_suites" => each(&hello.cipher_suites, &SUITES),
+            "named_groups" => each(&hello.named_groups, &GROUPS),
+            _ => Err(Error::RuntimeError(format!(
+                "tls has no `{name}` (docs/hook.md lists its fields and methods)"
+            ))),
+        }
+    })
+}
+
+/// Returns IANA's name for a number, or the number as `0x0403`.
+fn named(number: u16, names: &[(u16, &str)]) -> String {
+    match names.iter().find(|(named, _)| *named == number) {
+        Some((_, name)) => (*name).to_owned(),
+        None => format!("{number:#06x}"),
+    }
+}
+
+const SCHEMES: [(u16, &str); 14] = [
+    (0x0201, "rsa_pkcs1_sha1"),
+    (0x0203, "ecdsa_sha1"),
+    (0x0401, "rsa_pkcs1_sha256"),
+    (0x0403, "ecdsa_secp256r1_sha256"),
+    (0x0501, "rsa_pkcs1_sha384"),
+    (0x0503, "ecdsa_secp384r1_sha384"),
+    (0x0601, "rsa_pkcs1_sha512"),
+    (0x0603, "ecdsa_secp521r1_sha512"),
+    (0x0804, "rsa_pss_rsae_sha256"),
+    (0x0805, "rsa_pss_rsae_sha384"),
+    (0x0806, "rsa_pss_rsae_sha512"),
+    (0x0807, "ed25519"),
+    (0x0808, "ed448"),
+    (0x0809, "rsa_pss_pss_sha256"),
+];
+
+const SUITES: [(u16, &str); 10] = [
+    (0x00ff, "TLS_EMPTY_RENEGOTIATION_INFO_SCSV"),
+    (0x1301, "TLS_AES_128_GCM_SHA256"),
+    (0x1302, "TLS_AES_256_GCM_SHA384"),
+    (0x1303, "TLS_CHACHA20_POLY1305_SHA256"),
+    (0xc02b, "TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256"),
+    (0xc02c, "TLS_ECDHE_ECDSA_WITH_AES_256_GCM_SHA384"),
+    (0xc02f, "TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256"),
+    (0xc030, "TLS_ECDHE_RSA_WITH_AES_256_GCM_SHA384"),
+    (0xcca8, "TLS_ECDHE_RSA_WITH_CHACHA20_POLY1305_SHA256"),
+    (0xcca9, "TLS_ECDHE_ECDSA_WITH_CHACHA20_POLY1305_SHA256"),
+];
+
+const GROUPS: [(u16, &str); 8] = [
+    (0x0017, "secp256r1"),
+    (0x0018, "secp384r1"),
+    (0x0019, "secp521r1"),
+    (0x001d, "x25519"),
+    (0x001e, "x448"),
+    (0x0100, "ffdhe2048"),
+    (0x11eb, "SecP256r1MLKEM768"),
+    (0x11ec, "X25519MLKEM768"),
+];

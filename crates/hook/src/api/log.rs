@@ -1,0 +1,66 @@
+//! `log`: a line in the server's log.
+
+use std::fmt::Write;
+use std::sync::Arc;
+
+use mlua::{Lua, MultiValue, Result, Table};
+use sekisho_certs::printable;
+
+use crate::imports::Imports;
+use crate::state::Current;
+
+/// Installs `log`.
+pub(super) fn install<I: Imports>(
+    lua: &Lua,
+    current: &Arc<Current<I>>,
+    globals: &Table,
+) -> Result<()> {
+    let current = Arc::clone(current);
+    let function = lua.create_function(move |lua, given: MultiValue| {
+        let run = current.run()?;
+        let others = run.shared.lines.allow();
+        if others.is_none() && run.report.is_none() {
+            return Ok(());
+        }
+        let text = line(&given)?;
+        let hello = run.hello.as_ref();
+        let name = hello.and_then(|hello| hello.server_name.as_ref());
+        let name = name.map_or("", |name| name.as_str());
+        #[expect(
+            clippy::redundant_closure_for_method_calls,
+            reason = "the path is no FnOnce"
+        )]
+        let at = lua.inspect_stack(1, |frame| frame.current_line()).flatten();
+        if let Some(others) = others {
+            let script = &*run.shared.program.name;
+            tracing::info!(name, script, line = at, others, "hook: {text}");
+        }
+        run.report(|report| {
+            if report.log.len() < MAX_LINES {
+                report.log.push(text);
+            }
+        });
+        Ok(())
+    })?;
+    globals.raw_set("log", function)
+}
+
+/// Joins values by spaces. Control and format characters are escaped: a server name
+/// or a store's answer must not forge lines.
+fn line(values: &MultiValue) -> Result<String> {
+    let mut line = String::new();
+    for value in values {
+        if line.len() > MAX_LINE {
+            break;
+        }
+        let separator = if line.is_empty() { "" } else { " " };
+        // A String takes all.
+        let _ = write!(line, "{separator}{}", value.to_string()?);
+    }
+    let end = line.floor_char_boundary(MAX_LINE);
+    Ok(printable(&line[..end]))
+}
+
+const MAX_LINE: usize = 1024;
+/// Lines of one report.
+const MAX_LINES: usize = 1000;

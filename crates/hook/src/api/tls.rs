@@ -1,0 +1,215 @@
+//! Methods of `tls`: what a handshake gets.
+
+use std::sync::Arc;
+use std::time::Instant as Began;
+
+use mlua::{Error, Lua, MultiValue, Result, Table, Value};
+use sekisho_certs::{HostName, Secret, Tenant};
+
+use super::alert;
+use super::arguments::Arguments;
+use crate::choice::{Choice, Source};
+use crate::files::Unread;
+use crate::imports::{Found, Imports};
+use crate::load::cached;
+use crate::report::Called;
+use crate::run::{Part, Run};
+use crate::state::Current;
+
+/// Makes the table of methods.
+pub(super) fn methods<I: Imports>(lua: &Lua, current: &Arc<Current<I>>) -> Result<Table> {
+    let methods = lua.create_table()?;
+    choices(lua, current, &methods)?;
+    owners(lua, current, &methods)?;
+    waiting(lua, current, &methods)?;
+    Ok(methods)
+}
+
+/// `tls:use`, `tls:default`, `tls:refuse`.
+fn choices<I: Imports>(lua: &Lua, current: &Arc<Current<I>>, methods: &Table) -> Result<()> {
+    let of = Arc::clone(current);
+    let function = lua.create_function(move |_, given: MultiValue| {
+        let mut arguments = Arguments::of_method("tls:use", given)?;
+        let name = host_name(&mut arguments)?;
+        arguments.end()?;
+        choose(&*of.run()?, Choice::Use(name))
+    })?;
+    methods.raw_set("use", function)?;
+    let of = Arc::clone(current);
+    let function = lua.create_function(move |_, given: MultiValue| {
+        Arguments::of_method("tls:default", given)?.end()?;
+        choose(&*of.run()?, Choice::Default)
+    })?;
+    methods.raw_set("default", function)?;
+    let of = Arc::clone(current);
+    let function = lua.create_function(move |_, given: MultiValue| {
+        let mut arguments = Arguments::of_method("tls:refuse", given)?;
+        let alert = match arguments.next() {
+            Value::Nil => alert::UNRECOGNIZED_NAME,
+            value => alert::parse(&value).ok_or_else(|| {
+                arguments.wrong(
+                    "alert",
+                    "a name such as \"unrecognized_name\", or its number",
+                )
+            })?,
+        };
+        arguments.end()?;
+        choose(&*of.run()?, Choice::Refuse(alert))
+    })?;
+    methods.raw_set("refuse", function)
+}
+
+/// `tls:tenant`, `tls:site`.
+fn owners<I: Imports>(lua: &Lua, current: &Arc<Current<I>>, methods: &Table) -> Result<()> {
+    let of = Arc::clone(current);
+    let function = lua.create_function(move |_, given: MultiValue| {
+        let mut arguments = Arguments::of_method("tls:tenant", given)?;
+        let name = arguments.utf8("tenant", MAX_TENANT)?;
+        let tenant = Tenant::parse(&name).map_err(Error::RuntimeError)?;
+        arguments.end()?;
+        of.run()?.own(|owner| owner.tenant = tenant);
+        Ok(())
+    })?;
+    methods.raw_set("tenant", function)?;
+    let of = Arc::clone(current);
+    let function = lua.create_function(move |_, given: MultiValue| {
+        let mut arguments = Arguments::of_method("tls:site", given)?;
+        let json = arguments.utf8("site", MAX_SITE)?;
+        arguments.end()?;
+        of.run()?.own(|owner| owner.site = Some(json.into()));
+        Ok(())
+    })?;
+    methods.raw_set("site", function)
+}
+
+/// Methods that may wait: `tls:lookup`, `tls:cached`, `tls:certificate`,
+/// `tls:certificate_key`.
+fn waiting<I: Imports>(lua: &Lua, current: &Arc<Current<I>>, methods: &Table) -> Result<()> {
+    let of = Arc::clone(current);
+    let function = lua.create_async_function(move |_, given: MultiValue| {
+        let run = of.run();
+        async move { lookup(&*run?, given).await }
+    })?;
+    methods.raw_set("lookup", function)?;
+    let of = Arc::clone(current);
+    let function = lua.create_async_function(move |_, given: MultiValue| {
+        let run = of.run();
+        async move { cached_by(&run?, given).await }
+    })?;
+    methods.raw_set("cached", function)?;
+    for (name, full_name) in [
+        ("certificate", "tls:certificate"),
+        ("certificate_key", "tls:certificate_key"),
+    ] {
+        let of = Arc::clone(current);
+        let function = lua.create_async_function(move |_, given: MultiValue| {
+            let run = of.run();
+            async move { certificate(&*run?, full_name, given).await }
+        })?;
+        methods.raw_set(name, function)?;
+    }
+    Ok(())
+}
+
+async fn lookup<I: Imports>(
+    run: &Run<I>,
+    given: MultiValue,
+) -> Result<(&'static str, Option<String>)> {
+    let mut arguments = Arguments::of_method("tls:lookup", given)?;
+    let name = host_name(&mut arguments)?;
+    arguments.end()?;
+    let Some(hello) = &run.hello else {
+        return Err(arguments.error("needs a client", "call it within handshake"));
+    };
+    let began = run.report.as_ref().map(|_| Began::now());
+    let client = hello.client_addr.ip();
+    let found = run.shared.imports.lookup(&name, client).await;
+    let (word, why) = match found {
+        Found::Found => ("found", None),
+        Found::Absent => ("absent", None),
+        Found::Failed(why) => ("failed", Some(why)),
+    };
+    if let Some(began) = began {
+        let called = Called {
+            what: format!("tls:lookup({})", name.as_str()),
+            took: began.elapsed(),
+            answer: word.into(),
+        };
+        run.report(|report| report.calls.push(called));
+    }
+    Ok((word, why))
+}
+
+async fn cached_by<I: Imports>(run: &Arc<Run<I>>, given: MultiValue) -> Result<bool> {
+    let mut arguments = Arguments::of_method("tls:cached", given)?;
+    let key = arguments.key()?;
+    let ttl = arguments.ttl()?;
+    let function = arguments.function()?;
+    arguments.end()?;
+    if run.key.is_some() {
+        return Err(arguments.error("can't be nested", "call one after the other"));
+    }
+    if run.hello.is_none() {
+        return Err(arguments.error("needs a client", "call it within handshake"));
+    }
+    if run.has_chosen() {
+        return Err(arguments.error("would choose twice", "return once something is chosen"));
+    }
+    cached(run, &key, ttl, function).await
+}
+
+/// Adds a certificate or a key: PEM, or the path of a file. Returns false if there is
+/// no such file.
+async fn certificate<I: Imports>(
+    run: &Run<I>,
+    function: &'static str,
+    given: MultiValue,
+) -> Result<bool> {
+    let mut arguments = Arguments::of_method(function, given)?;
+    let given = Secret::new(arguments.text("path or PEM", MAX_PEM)?);
+    arguments.end()?;
+    let is_pem = given.expose().windows(BEGIN.len()).any(|at| at == BEGIN);
+    let content = match is_pem {
+        true => given,
+        false => {
+            run.admitted().await?;
+            match run.shared.folders.read(given.expose()).await {
+                Ok(content) => content,
+                Err(Unread::Absent) => return Ok(false),
+                Err(Unread::Failed(why)) => {
+                    let path = String::from_utf8_lossy(given.expose()).into_owned();
+                    let what = format!("{function}: {path:?} can't be read: {why}");
+                    return Err(Error::RuntimeError(what));
+                }
+            }
+        }
+    };
+    let part = match function {
+        "tls:certificate" => Part::Chain(content.expose().to_vec()),
+        _ => Part::Key(content),
+    };
+    let add = |what| Error::RuntimeError(format!("{function}: {what}"));
+    run.add(part).map_err(add)?;
+    Ok(true)
+}
+
+fn choose<I: Imports>(run: &Run<I>, choice: Choice<I::Made>) -> Result<()> {
+    run.choose(choice, None, Source::Script)
+        .map_err(Error::RuntimeError)
+}
+
+fn host_name(arguments: &mut Arguments) -> Result<HostName> {
+    let name = arguments.utf8("name", MAX_NAME)?;
+    HostName::parse(&name).map_err(|error| {
+        let what = format!("needs a host name: {error}");
+        arguments.error(&what, "a name such as shop.example")
+    })
+}
+
+const BEGIN: &[u8] = b"-----BEGIN ";
+/// Bytes of a name as written, Unicode too.
+const MAX_NAME: usize = 1024;
+const MAX_TENANT: usize = 128;
+const MAX_SITE: usize = 256 * 1024;
+/// Bytes of PEM, as of files: a chain with many certificates has 64 KiB.
+const MAX_PEM: usize = 256 * 1024;

@@ -1,0 +1,117 @@
+//! Why a run failed.
+
+use std::fmt::Write;
+
+use mlua::Error as LuaError;
+use sekisho_certs::printable;
+
+use crate::error::Error;
+
+/// Reason why a run failed. All lead to `on_error`.
+#[derive(Clone, Debug, thiserror::Error)]
+pub(crate) enum Failure {
+    /// The script failed, or what it gave can't be served.
+    #[error("{0}")]
+    Script(Error),
+    /// The script took too much CPU time.
+    #[error("{0}")]
+    Cpu(Error),
+    /// The state's memory did not suffice.
+    #[error("the script took too much memory ([hook] memory)")]
+    Memory,
+    /// The run took too long.
+    #[error("the run took too long ([hook] deadline)")]
+    Deadline,
+    /// Too many runs wait, or the client's prefix is over its budget.
+    #[error("too many runs wait, in all or for the client's network")]
+    Overloaded,
+    /// The run waited in a state that was replaced twice.
+    #[error("the run was broken off: its Luau state was replaced")]
+    BrokenOff,
+}
+
+impl Failure {
+    /// Reads an error of Luau.
+    pub(crate) fn of(error: &LuaError, script: &str) -> Self {
+        if let Some(failure) = error.downcast_ref::<Self>() {
+            return failure.clone();
+        }
+        match is_memory(error) {
+            true => Self::Memory,
+            false => Self::Script(located(error, script)),
+        }
+    }
+
+    /// Tells whether the state must be replaced.
+    pub(crate) fn spoils_state(&self) -> bool {
+        matches!(self, Self::Cpu(_) | Self::Memory)
+    }
+}
+
+/// Lets a function of the API end the run, or be caught by the script.
+impl From<Failure> for LuaError {
+    fn from(failure: Failure) -> Self {
+        Self::external(failure)
+    }
+}
+
+/// Finds line and text of an error of Luau. `script` is the chunk's name.
+pub(crate) fn located(error: &LuaError, script: &str) -> Error {
+    let mut whole = String::new();
+    // A String takes all.
+    let _ = write!(whole, "{error}");
+    let mut line = None;
+    for (at, _) in whole.match_indices(script) {
+        let digits = whole[at + script.len()..].strip_prefix(':');
+        let digits = digits.and_then(|rest| rest.split(|c: char| !c.is_ascii_digit()).next());
+        line = digits.and_then(|digits| digits.parse().ok());
+        if line.is_some() {
+            break;
+        }
+    }
+    let message = root(error);
+    let message = message.split("\nstack traceback:").next().unwrap_or("");
+    let message = message.strip_prefix("runtime error: ").unwrap_or(message);
+    let position = line.map(|line: u32| format!("{script}:{line}: "));
+    let message = position
+        .and_then(|position| message.strip_prefix(&position))
+        .unwrap_or(message);
+    let (what, hint) = match message.rsplit_once(" (") {
+        Some((what, hint)) if hint.ends_with(')') => (what, &hint[..hint.len() - 1]),
+        _ => (message, ""),
+    };
+    Error {
+        script: script.into(),
+        line,
+        what: short(what),
+        hint: short(hint),
+    }
+}
+
+/// Returns the text of the innermost error.
+fn root(error: &LuaError) -> String {
+    match error {
+        LuaError::CallbackError { cause, .. }
+        | LuaError::WithContext { cause, .. }
+        | LuaError::BadArgument { cause, .. } => root(cause),
+        other => other.to_string(),
+    }
+}
+
+fn is_memory(error: &LuaError) -> bool {
+    match error {
+        LuaError::MemoryError(_) => true,
+        LuaError::CallbackError { cause, .. }
+        | LuaError::WithContext { cause, .. }
+        | LuaError::BadArgument { cause, .. } => is_memory(cause),
+        _ => false,
+    }
+}
+
+fn short(text: &str) -> String {
+    let end = text.floor_char_boundary(MAX_TEXT);
+    printable(&text[..end])
+}
+
+/// Bytes of an error's text: a script may raise any.
+const MAX_TEXT: usize = 500;

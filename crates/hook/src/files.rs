@@ -1,0 +1,139 @@
+//! Files with PEM, read below the folders of the configuration and nowhere else.
+
+use std::fs::File;
+use std::io::{self, Read};
+use std::os::fd::OwnedFd;
+use std::path::{Component, Path, PathBuf};
+use std::sync::Arc;
+
+use rustix::fs::{CWD, Mode, OFlags, ResolveFlags, openat, openat2};
+use tokio::sync::Semaphore;
+
+use sekisho_certs::Secret;
+
+/// Folders that scripts may read, opened once.
+#[derive(Debug)]
+pub(crate) struct Folders {
+    each: Vec<Folder>,
+    /// Turns to read: a slow disk takes no more threads than that.
+    turns: Semaphore,
+}
+
+#[derive(Debug)]
+struct Folder {
+    path: PathBuf,
+    open: Arc<OwnedFd>,
+}
+
+/// Reason why a file was not read.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Unread {
+    /// There is no such file.
+    Absent,
+    /// The path is not allowed, or the read failed.
+    Failed(String),
+}
+
+impl Folders {
+    /// Opens the folders.
+    ///
+    /// # Errors
+    /// Names the folder that can't be opened.
+    pub(crate) fn open(paths: &[PathBuf]) -> Result<Self, String> {
+        let open = |path: &PathBuf| {
+            let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+            let opened = openat(CWD, path, flags, Mode::empty());
+            let opened = opened.map_err(|error| {
+                let shown = path.display();
+                format!(
+                    "the folder {shown} can't be opened: {}",
+                    io::Error::from(error)
+                )
+            })?;
+            Ok(Folder {
+                path: path.clone(),
+                open: Arc::new(opened),
+            })
+        };
+        Ok(Self {
+            each: paths.iter().map(open).collect::<Result<_, String>>()?,
+            turns: Semaphore::new(READS),
+        })
+    }
+
+    /// Reads a file on another thread. A path that is not absolute is one below the
+    /// first folder.
+    pub(crate) async fn read(&self, path: &[u8]) -> Result<Secret, Unread> {
+        let (folder, path) = self.find(path).map_err(Unread::Failed)?;
+        let turn = self.turns.acquire().await;
+        let read = tokio::task::spawn_blocking(move || read(&folder, &path)).await;
+        drop(turn);
+        read.unwrap_or_else(|_| Err(Unread::Failed("the read was broken off".into())))
+    }
+
+    /// Returns the folder that a path lies in, and the path below it.
+    fn find(&self, path: &[u8]) -> Result<(Arc<OwnedFd>, PathBuf), String> {
+        let text = std::str::from_utf8(path).map_err(|_| "the path is not UTF-8")?;
+        if text.is_empty() || text.contains('\0') || text.len() > MAX_PATH {
+            return Err("the path is empty, too long, or has a NUL in it".into());
+        }
+        let path = Path::new(text);
+        if path.components().any(|part| part == Component::ParentDir) {
+            return Err("the path has `..` in it".into());
+        }
+        let inside = |folder: &Folder| {
+            let below = match path.is_absolute() {
+                true => path.strip_prefix(&folder.path).ok()?,
+                false => path,
+            };
+            Some((Arc::clone(&folder.open), below.to_owned()))
+        };
+        let outside = || "the path is below none of [hook] folders".to_owned();
+        self.each.iter().find_map(inside).ok_or_else(outside)
+    }
+}
+
+fn read(folder: &OwnedFd, path: &Path) -> Result<Secret, Unread> {
+    // NONBLOCK: a pipe in the folder must not hold the thread.
+    let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK | OFlags::NOCTTY;
+    let within = ResolveFlags::BENEATH | ResolveFlags::NO_MAGICLINKS;
+    let file = match openat2(folder, path, flags, Mode::empty(), within) {
+        Ok(file) => File::from(file),
+        Err(rustix::io::Errno::NOENT | rustix::io::Errno::NOTDIR) => return Err(Unread::Absent),
+        Err(rustix::io::Errno::XDEV) => {
+            return Err(Unread::Failed("the path leaves its folder".into()));
+        }
+        Err(error) => return Err(failed(&io::Error::from(error))),
+    };
+    let metadata = file.metadata().map_err(|error| failed(&error))?;
+    if !metadata.is_file() {
+        return Err(Unread::Failed("the path is not a file".into()));
+    }
+    if metadata.len() > MAX_FILE {
+        return Err(too_big());
+    }
+    // Room for all of it from the start: a key in a buffer that grew stays behind.
+    let room = metadata.len() + 1;
+    let mut bytes = Vec::with_capacity(usize::try_from(room).expect("256 KiB at most"));
+    let read = file.take(room).read_to_end(&mut bytes);
+    let secret = Secret::new(bytes);
+    read.map_err(|error| failed(&error))?;
+    match secret.expose().len() as u64 == room {
+        true => Err(Unread::Failed("the file grew while it was read".into())),
+        false => Ok(secret),
+    }
+}
+
+fn failed(error: &io::Error) -> Unread {
+    Unread::Failed(error.to_string())
+}
+
+fn too_big() -> Unread {
+    Unread::Failed(format!("the file has more than {} KiB", MAX_FILE / 1024))
+}
+
+/// Bytes of a file: a chain with many certificates has 64 KiB.
+const MAX_FILE: u64 = 256 * 1024;
+const MAX_PATH: usize = 4096;
+/// Reads at a time.
+const READS: usize = 16;

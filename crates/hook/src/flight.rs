@@ -1,0 +1,107 @@
+//! Runs that wait, bounded in the process and by client prefix.
+
+use std::collections::HashMap;
+use std::collections::hash_map::Entry;
+use std::net::IpAddr;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use foldhash::quality::RandomState;
+
+use crate::prefix::Prefix;
+
+/// Count of runs that wait. A run that never waits is not counted: it holds no
+/// memory while others run.
+#[derive(Debug)]
+pub(crate) struct Flight {
+    all: usize,
+    each: usize,
+    waiting: Mutex<Waiting>,
+}
+
+#[derive(Debug, Default)]
+struct Waiting {
+    all: usize,
+    of: HashMap<Prefix, usize, RandomState>,
+}
+
+/// Place of a run that waits, free again once it is dropped.
+#[derive(Debug)]
+pub(crate) struct Place {
+    flight: Arc<Flight>,
+    prefix: Prefix,
+}
+
+impl Flight {
+    pub(crate) fn new(all: usize, each: usize) -> Arc<Self> {
+        Arc::new(Self {
+            all,
+            each,
+            waiting: Mutex::default(),
+        })
+    }
+
+    /// Takes a place for a client; none if the process or its prefix has no more.
+    pub(crate) fn enter(self: &Arc<Self>, client: IpAddr) -> Option<Place> {
+        let prefix = Prefix::from(client);
+        let mut waiting = self.lock();
+        if waiting.all >= self.all {
+            return None;
+        }
+        let of = waiting.of.entry(prefix).or_default();
+        if *of >= self.each {
+            return None;
+        }
+        *of += 1;
+        waiting.all += 1;
+        Some(Place {
+            flight: Arc::clone(self),
+            prefix,
+        })
+    }
+
+    /// Returns how many runs wait.
+    pub(crate) fn waiting(&self) -> usize {
+        self.lock().all
+    }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, Waiting> {
+        // Each change is one statement: a panic elsewhere leaves them whole.
+        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        let mut waiting = self.flight.lock();
+        waiting.all -= 1;
+        if let Entry::Occupied(mut of) = waiting.of.entry(self.prefix) {
+            *of.get_mut() -= 1;
+            if *of.get() == 0 {
+                of.remove();
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn places_are_bounded_in_all_and_by_prefix() {
+        let flight = Flight::new(3, 2);
+        let enter = |address: &str| flight.enter(address.parse().expect("an address"));
+        let first = enter("192.0.2.1");
+        let second = enter("192.0.2.200");
+        assert!(first.is_some() && second.is_some());
+        assert!(enter("192.0.2.3").is_none(), "the prefix has two places");
+        let other = enter("198.51.100.1");
+        assert!(other.is_some());
+        assert!(enter("2001:db8::1").is_none(), "the process has three");
+        drop(first);
+        assert!(enter("192.0.2.3").is_some());
+        drop((second, other));
+        assert_eq!(flight.waiting(), 0);
+        assert!(flight.lock().of.is_empty());
+    }
+}

@@ -1,0 +1,198 @@
+//! The hook: what the server asks in each handshake.
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use sekisho_certs::metrics::Registry;
+use tokio::time::Instant;
+
+use crate::api;
+use crate::cache::Cache;
+use crate::call::call;
+use crate::choice::{Answer, Choice, Source};
+use crate::compile::Program;
+use crate::error::Error;
+use crate::failure::Failure;
+use crate::files::Folders;
+use crate::flight::Flight;
+use crate::hello::Hello;
+use crate::imports::Imports;
+use crate::log::LogLimit;
+use crate::metrics::{Metrics, register};
+use crate::region::Region;
+use crate::report::Report;
+use crate::run::Run;
+use crate::settings::{OnError, Settings};
+use crate::shared::Shared;
+use crate::state::State;
+
+/// Script with its bounds and all that its runs share. Each worker thread that asks
+/// it has a Luau state of its own.
+pub struct Hook<I: Imports> {
+    shared: Arc<Shared<I>>,
+    /// Its end tells the workers to drop their states.
+    _alive: Arc<()>,
+}
+
+impl<I: Imports> Hook<I> {
+    /// Compiles a script, and runs its main chunk once.
+    ///
+    /// # Errors
+    /// The script does not compile, calls what is not there, or has no function
+    /// `handshake`; or a folder can't be opened.
+    pub fn compile(settings: Settings, imports: I) -> Result<Self, Error> {
+        let program = Program::compile(&settings.name, &settings.source)?;
+        let folders = Folders::open(&settings.folders).map_err(|what| program.error(&what))?;
+        let alive = Arc::new(());
+        let shared = Arc::new(Shared {
+            alive: Arc::downgrade(&alive),
+            program,
+            imports,
+            folders,
+            region: Region::new(settings.region),
+            cache: Cache::new(settings.cache),
+            flight: Flight::new(settings.in_flight, settings.prefix_in_flight),
+            metrics: Metrics::default(),
+            failures: LogLimit::new(FAILURES),
+            lines: LogLimit::new(LINES),
+            settings,
+        });
+        // Dropped again: the workers make their own.
+        State::new(&shared)?;
+        Ok(Self {
+            shared,
+            _alive: alive,
+        })
+    }
+
+    /// Runs the script for a handshake, until `deadline` or the hook's own at most.
+    /// A run that failed is counted, logged, and answered as `on_error` says.
+    /// Dropping the future ends the run; functions of `tls:cached` that it began go
+    /// on.
+    pub async fn ask(&self, hello: Arc<Hello>, deadline: Instant) -> Answer<I::Made> {
+        self.handshake(hello, deadline, None).await
+    }
+
+    /// Does what [`ask`](Self::ask) does, and reports what the run did.
+    pub async fn report(&self, hello: Arc<Hello>, deadline: Instant) -> (Answer<I::Made>, Report) {
+        let report = Arc::new(Mutex::new(Report::default()));
+        let begun = Instant::now();
+        let answer = self
+            .handshake(hello, deadline, Some(Arc::clone(&report)))
+            .await;
+        (answer, taken(&report, begun))
+    }
+
+    /// Runs the script's function `test`, if there is one. The report has an error if
+    /// it failed.
+    pub async fn test(&self) -> Option<Report> {
+        let report = Arc::new(Mutex::new(Report::default()));
+        let begun = Instant::now();
+        let deadline = begun + self.shared.settings.deadline;
+        let result = match State::of_worker(&self.shared) {
+            Ok(state) => {
+                let test = state.test.clone()?;
+                let run = Run::new(state, None, deadline, Some(Arc::clone(&report)));
+                call(&Arc::new(run), &test, ()).await
+            }
+            Err(error) => Err(Failure::Script(error)),
+        };
+        let mut report = taken(&report, begun);
+        report.error = result.err().map(|failure| failure.to_string());
+        Some(report)
+    }
+
+    /// Registers the hook's metrics.
+    pub fn register(&self, registry: &mut Registry) {
+        register(&self.shared, registry);
+    }
+
+    async fn handshake(
+        &self,
+        hello: Arc<Hello>,
+        deadline: Instant,
+        report: Option<Arc<Mutex<Report>>>,
+    ) -> Answer<I::Made> {
+        let shared = &self.shared;
+        let deadline = deadline.min(Instant::now() + shared.settings.deadline);
+        let result = run(shared, &hello, deadline, report.clone()).await;
+        let (answer, failure) = match result {
+            Ok(answer) => (answer, None),
+            Err(failure) => (shared.on_error(), Some(failure)),
+        };
+        let metrics = &shared.metrics;
+        metrics.ended(&answer.choice, answer.source, failure.as_ref());
+        if let Some(failure) = failure {
+            shared.log_failure(&failure, Some(&hello));
+            if let Some(report) = report {
+                let mut report = report.lock().unwrap_or_else(PoisonError::into_inner);
+                report.error = Some(failure.to_string());
+            }
+        }
+        answer
+    }
+}
+
+/// Runs `handshake` once.
+async fn run<I: Imports>(
+    shared: &Arc<Shared<I>>,
+    hello: &Arc<Hello>,
+    deadline: Instant,
+    report: Option<Arc<Mutex<Report>>>,
+) -> Result<Answer<I::Made>, Failure> {
+    let state = State::of_worker(shared).map_err(Failure::Script)?;
+    let tls = api::argument(&state, hello).map_err(|error| {
+        state.retire();
+        Failure::of(&error, &shared.program.name)
+    })?;
+    let run = Run::new(
+        Arc::clone(&state),
+        Some(Arc::clone(hello)),
+        deadline,
+        report,
+    );
+    let run = Arc::new(run);
+    call(&run, &state.handshake, tls).await?;
+    let answer = run.finish();
+    run.report(|report| report.memory = state.lua.used_memory());
+    answer.map_err(|what| Failure::Script(shared.program.error(&what)))
+}
+
+impl<I: Imports> Shared<I> {
+    /// Logs a failure at a limited rate; the metrics count all.
+    pub(crate) fn log_failure(&self, failure: &Failure, hello: Option<&Hello>) {
+        let Some(others) = self.failures.allow() else {
+            return;
+        };
+        let name = hello.and_then(|hello| hello.server_name.as_ref());
+        let name = name.map_or("", |name| name.as_str());
+        let script = &*self.program.name;
+        tracing::error!(name, script, %failure, others, "hook failed: [hook] on_error decides");
+    }
+
+    fn on_error(&self) -> Answer<I::Made> {
+        let choice = match self.settings.on_error {
+            OnError::Refuse => Choice::Refuse(INTERNAL_ERROR),
+            OnError::Lookup => Choice::Lookup,
+            OnError::Default => Choice::Default,
+        };
+        Answer {
+            choice,
+            // Asked again with the next use: the failure may be over.
+            until: Instant::now(),
+            source: Source::Failed,
+        }
+    }
+}
+
+fn taken(report: &Mutex<Report>, begun: Instant) -> Report {
+    let mut report = report.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut report = std::mem::take(&mut *report);
+    report.took = begun.elapsed();
+    report
+}
+
+const INTERNAL_ERROR: u8 = 80;
+/// Lines per second of failed runs.
+const FAILURES: u32 = 1;
+/// Lines per second of the scripts' `log`.
+const LINES: u32 = 20;

@@ -1,0 +1,140 @@
+//! Singleflight of `tls:cached`: the function runs in a task of its own.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use mlua::Function;
+use tokio::sync::oneshot::Sender;
+use tokio::time::Instant;
+
+use crate::call::call;
+use crate::choice::{Choice, Source};
+use crate::failure::Failure;
+use crate::imports::Imports;
+use crate::region::{Ended, Kept, Known, Looked};
+use crate::report::RegionUse;
+use crate::run::Run;
+
+/// Takes what the region has under `key`, else runs `function` once for all who ask
+/// meanwhile. Returns whether something was chosen.
+///
+/// The function runs in a task: a client that goes away leaves it running.
+///
+/// # Errors
+/// The function failed, and nothing was there before.
+pub(crate) async fn cached<I: Imports>(
+    run: &Arc<Run<I>>,
+    script_key: &str,
+    ttl: Duration,
+    function: Function,
+) -> Result<bool, mlua::Error> {
+    let key = run.region_key(script_key);
+    let region = &run.shared.region;
+    let (known, source) = match region.look(&key, Instant::now()) {
+        Looked::Known(known) => (known, Source::Region),
+        Looked::InFlight(load) => {
+            run.waits()?;
+            (load.await.unwrap_or_else(|_| broken_off()), Source::Region)
+        }
+        Looked::Begin(sender, load) => {
+            let begun = Begun {
+                run: Arc::clone(run),
+                key: Arc::clone(&key),
+                ended: false,
+            };
+            run.waits()?;
+            tokio::spawn(begun.load(function, ttl, sender));
+            (load.await.unwrap_or_else(|_| broken_off()), Source::Script)
+        }
+    };
+    let how = used(&known, source);
+    run.shared.metrics.region(how);
+    run.report(|report| report.region.push((script_key.to_owned(), how)));
+    match known {
+        Known::Fresh(kept) => run.take(&kept, kept.fresh_until, source),
+        Known::Stale(kept, until) => run.take(&kept, until, Source::Stale),
+        Known::Absent => return Ok(false),
+        Known::Failed(why) => {
+            let what = format!("the function of tls:cached failed: {why}");
+            return Err(mlua::Error::RuntimeError(what));
+        }
+    }
+    .map_err(mlua::Error::runtime)?;
+    Ok(true)
+}
+
+/// Load that has its key in the region. Dropped before its end, it lets others begin.
+struct Begun<I: Imports> {
+    /// The run that began it.
+    run: Arc<Run<I>>,
+    key: Arc<str>,
+    ended: bool,
+}
+
+impl<I: Imports> Begun<I> {
+    /// Runs the function, keeps what it chose, and tells those who wait.
+    async fn load(mut self, function: Function, ttl: Duration, sender: Sender<Known<I::Made>>) {
+        let shared = Arc::clone(&self.run.shared);
+        // An eighth is left to those who wait, to be served what was there before.
+        let limit = shared.settings.deadline / 8 * 7;
+        let deadline = Instant::now() + limit;
+        let run = Arc::new(self.run.load(Arc::clone(&self.key), deadline));
+        let result = call(&run, &function, ()).await.and_then(|()| {
+            let finished = run.finish();
+            finished.map_err(|what| Failure::Script(shared.program.error(&what)))
+        });
+        let now = Instant::now();
+        let ended = match result {
+            Ok(answer) => match answer.choice {
+                Choice::Lookup => Ended::Absent {
+                    until: now + shared.settings.absent,
+                },
+                choice => {
+                    let weight = match &choice {
+                        Choice::Made(made) => shared.imports.weight(&made.value),
+                        _ => 0,
+                    };
+                    Ended::Chosen(Kept::new(choice, now + ttl, weight))
+                }
+            },
+            Err(failure) => {
+                shared.log_failure(&failure, run.hello.as_deref());
+                Ended::Failed {
+                    why: failure.to_string().into(),
+                    until: now + shared.settings.failed,
+                }
+            }
+        };
+        if matches!(ended, Ended::Absent { .. }) && Arc::strong_count(&self.run) == 1 {
+            // The client has left: nobody else says what the store call led to.
+            run.token.spend();
+        }
+        let known = shared.region.end(&self.key, ended);
+        self.ended = true;
+        // An error tells that all who waited have left.
+        let _ = sender.send(known);
+    }
+}
+
+impl<I: Imports> Drop for Begun<I> {
+    fn drop(&mut self) {
+        if !self.ended {
+            self.run.shared.region.abandon(&self.key);
+        }
+    }
+}
+
+/// Answer of a load whose task ended early, as when its worker shuts down.
+fn broken_off<M>() -> Known<M> {
+    Known::Failed("it was broken off".into())
+}
+
+fn used<M>(known: &Known<M>, source: Source) -> RegionUse {
+    match known {
+        Known::Fresh(_) if source == Source::Script => RegionUse::Loaded,
+        Known::Fresh(_) => RegionUse::Hit,
+        Known::Absent => RegionUse::Absent,
+        Known::Stale(..) => RegionUse::Stale,
+        Known::Failed(_) => RegionUse::Failed,
+    }
+}

@@ -1,0 +1,244 @@
+//! Region of `tls:cached`: what scripts made, by keys of theirs.
+//!
+//! Two parts, both bounded in bytes and scan-resistant (S3-FIFO): choices, and a
+//! small one of notes, which are absences and failures. Neither is the cache of
+//! hosts, and no host is ever looked up here: a key can't shadow one. A choice stays
+//! past its limit until it is replaced or evicted, to be served if the function
+//! fails.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use foldhash::quality::RandomState;
+use futures_util::future::{FutureExt, Shared};
+use quick_cache::sync::{Cache, DefaultLifecycle};
+use quick_cache::{OptionsBuilder, Weighter};
+use tokio::sync::oneshot::{Receiver, Sender, channel};
+use tokio::time::Instant;
+
+use crate::choice::Choice;
+
+/// Both parts, and the loads in flight.
+pub(crate) struct Region<M> {
+    choices: Cache<Arc<str>, Arc<Kept<M>>, ByWeight, RandomState>,
+    notes: Cache<Arc<str>, Note, ByWeight, RandomState>,
+    /// Loads in flight by key (singleflight).
+    loads: Mutex<HashMap<Arc<str>, Call<M>, RandomState>>,
+}
+
+/// Choice under a key.
+pub(crate) struct Kept<M> {
+    pub(crate) choice: Choice<M>,
+    pub(crate) fresh_until: Instant,
+    weight: u64,
+}
+
+impl<M> Kept<M> {
+    pub(crate) fn new(choice: Choice<M>, fresh_until: Instant, weight: u64) -> Self {
+        Self {
+            choice,
+            fresh_until,
+            weight,
+        }
+    }
+}
+
+/// Absence or failure under a key.
+#[derive(Clone)]
+struct Note {
+    /// Text of the failure; none for an absence.
+    failure: Option<Arc<str>>,
+    until: Instant,
+}
+
+/// What a key leads to.
+pub(crate) enum Known<M> {
+    /// A choice within its limit.
+    Fresh(Arc<Kept<M>>),
+    /// The function chose nothing.
+    Absent,
+    /// The function failed; here is what was there before, to be served until then.
+    Stale(Arc<Kept<M>>, Instant),
+    /// The function failed, and nothing was there before.
+    Failed(Arc<str>),
+}
+
+impl<M> Clone for Known<M> {
+    fn clone(&self) -> Self {
+        match self {
+            Self::Fresh(kept) => Self::Fresh(Arc::clone(kept)),
+            Self::Absent => Self::Absent,
+            Self::Stale(kept, until) => Self::Stale(Arc::clone(kept), *until),
+            Self::Failed(why) => Self::Failed(Arc::clone(why)),
+        }
+    }
+}
+
+/// Load in flight, shared by all who wait for it.
+pub(crate) type Call<M> = Shared<Receiver<Known<M>>>;
+
+/// Result of a look at a key.
+pub(crate) enum Looked<M> {
+    Known(Known<M>),
+    /// A load is in flight: join it.
+    InFlight(Call<M>),
+    /// Nothing is known: the caller runs the load and gives it to `end`.
+    Begin(Sender<Known<M>>, Call<M>),
+}
+
+/// End of a load, for the notes.
+pub(crate) enum Ended<M> {
+    Chosen(Kept<M>),
+    Absent { until: Instant },
+    Failed { why: Arc<str>, until: Instant },
+}
+
+impl<M> Region<M> {
+    /// Divides `memory` bytes: a sixteenth is for notes.
+    pub(crate) fn new(memory: usize) -> Self {
+        let notes = memory / 16;
+        Self {
+            choices: part(memory - notes, USUAL_CHOICE),
+            notes: part(notes, USUAL_NOTE),
+            loads: Mutex::default(),
+        }
+    }
+
+    /// Looks at a key, and begins a load if neither an answer nor a load is there.
+    pub(crate) fn look(&self, key: &Arc<str>, now: Instant) -> Looked<M> {
+        if let Some(known) = self.known(key, now) {
+            return Looked::Known(known);
+        }
+        let mut loads = self.loads();
+        if let Some(call) = loads.get(key) {
+            return Looked::InFlight(call.clone());
+        }
+        // A load that ended in between has left its answer before its place here.
+        if let Some(known) = self.known(key, now) {
+            return Looked::Known(known);
+        }
+        let (sender, call) = channel();
+        let call = call.shared();
+        loads.insert(Arc::clone(key), call.clone());
+        Looked::Begin(sender, call)
+    }
+
+    /// Ends a load: keeps its answer, then lets the next load of the key begin.
+    /// Returns the answer for those who waited.
+    pub(crate) fn end(&self, key: &Arc<str>, ended: Ended<M>) -> Known<M> {
+        let known = self.keep(key, ended);
+        self.loads().remove(key);
+        known
+    }
+
+    /// Forgets a load that ended without an answer.
+    pub(crate) fn abandon(&self, key: &Arc<str>) {
+        self.loads().remove(key);
+    }
+
+    pub(crate) fn usage(&self) -> Usage {
+        Usage {
+            entries: self.choices.len() as u64,
+            bytes: self.choices.weight() + self.notes.weight(),
+        }
+    }
+
+    fn known(&self, key: &Arc<str>, now: Instant) -> Option<Known<M>> {
+        let kept = self.choices.get(key);
+        if let Some(kept) = &kept
+            && now < kept.fresh_until
+        {
+            return Some(Known::Fresh(Arc::clone(kept)));
+        }
+        let note = self.notes.get(key).filter(|note| now < note.until)?;
+        Some(match (note.failure, kept) {
+            (None, _) => Known::Absent,
+            (Some(_), Some(kept)) => Known::Stale(kept, note.until),
+            (Some(why), None) => Known::Failed(why),
+        })
+    }
+
+    fn keep(&self, key: &Arc<str>, ended: Ended<M>) -> Known<M> {
+        let note = |failure, until| self.notes.insert(Arc::clone(key), Note { failure, until });
+        match ended {
+            Ended::Chosen(kept) => {
+                let kept = Arc::new(kept);
+                self.notes.remove(key);
+                self.choices.insert(Arc::clone(key), Arc::clone(&kept));
+                Known::Fresh(kept)
+            }
+            Ended::Absent { until } => {
+                note(None, until);
+                self.choices.remove(key);
+                Known::Absent
+            }
+            Ended::Failed { why, until } => {
+                note(Some(Arc::clone(&why)), until);
+                match self.choices.get(key) {
+                    Some(kept) => Known::Stale(kept, until),
+                    None => Known::Failed(why),
+                }
+            }
+        }
+    }
+
+    fn loads(&self) -> MutexGuard<'_, HashMap<Arc<str>, Call<M>, RandomState>> {
+        // Each change is one call: a panic elsewhere leaves the map whole.
+        self.loads.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Size of a region.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Usage {
+    pub(crate) entries: u64,
+    pub(crate) bytes: u64,
+}
+
+#[derive(Clone, Debug)]
+pub(crate) struct ByWeight;
+
+impl<M> Weighter<Arc<str>, Arc<Kept<M>>> for ByWeight {
+    fn weight(&self, key: &Arc<str>, kept: &Arc<Kept<M>>) -> u64 {
+        (PER_CHOICE + key.len()) as u64 + kept.weight
+    }
+}
+
+impl Weighter<Arc<str>, Note> for ByWeight {
+    fn weight(&self, key: &Arc<str>, note: &Note) -> u64 {
+        (PER_NOTE + key.len() + note.failure.as_ref().map_or(0, |why| why.len())) as u64
+    }
+}
+
+/// Makes a part that is bounded by weight. Each of its shards has room for the
+/// heaviest certificate: quick_cache refuses an entry heavier than its shard.
+pub(crate) fn part<T: Clone>(
+    capacity: usize,
+    usual: usize,
+) -> Cache<Arc<str>, T, ByWeight, RandomState>
+where
+    ByWeight: Weighter<Arc<str>, T>,
+{
+    let shards = (capacity / MIN_SHARD).clamp(1, MAX_SHARDS);
+    let options = OptionsBuilder::new()
+        .shards(shards)
+        .estimated_items_capacity((capacity / usual).max(1))
+        .weight_capacity(capacity as u64)
+        .build()
+        .expect("capacity and estimate are given");
+    Cache::with_options(
+        options,
+        ByWeight,
+        RandomState::default(),
+        DefaultLifecycle::default(),
+    )
+}
+
+const MIN_SHARD: usize = 512 * 1024;
+/// More shards than the threads that write at once.
+const MAX_SHARDS: usize = 32;
+const USUAL_CHOICE: usize = 4096;
+const USUAL_NOTE: usize = PER_NOTE + 24;
+/// Bytes of an entry without its key and certificate.
+const PER_CHOICE: usize = 250;
+const PER_NOTE: usize = 120;

@@ -1,0 +1,297 @@
+//! One run of a script's function: for a handshake, or for a key of `tls:cached`.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use sekisho_certs::Secret;
+use tokio::time::Instant;
+
+use crate::choice::{Answer, Choice, Made, Source};
+use crate::failure::Failure;
+use crate::flight::Place;
+use crate::hello::Hello;
+use crate::imports::{Admission, Imports, Owner, Pair};
+use crate::region::Kept;
+use crate::report::Report;
+use crate::shared::Shared;
+use crate::state::State;
+
+/// Run with what it has chosen so far.
+pub(crate) struct Run<I: Imports> {
+    pub(crate) shared: Arc<Shared<I>>,
+    pub(crate) state: Arc<State<I>>,
+    /// What the client sent; none for `test()`.
+    pub(crate) hello: Option<Arc<Hello>>,
+    pub(crate) deadline: Instant,
+    /// Key whose function this runs; none for `handshake` and `test`.
+    pub(crate) key: Option<Arc<str>>,
+    /// Token of the client's prefix; a load shares that of the run that began it.
+    pub(crate) token: Arc<Token>,
+    /// Report to write, if anybody reads it.
+    pub(crate) report: Option<Arc<Mutex<Report>>>,
+    work: Mutex<Work<I::Made>>,
+}
+
+/// What changes while a run goes on.
+struct Work<M> {
+    chosen: Chosen<M>,
+    owner: Owner,
+    /// Place among the runs that wait; taken with the first wait.
+    place: Option<Place>,
+}
+
+/// What a script has chosen.
+enum Chosen<M> {
+    Nothing,
+    /// Parts of certificates: chains and keys in the order in which they were given.
+    Pairs {
+        chains: Vec<Vec<u8>>,
+        keys: Vec<Secret>,
+    },
+    One {
+        choice: Choice<M>,
+        until: Option<Instant>,
+        source: Source,
+    },
+}
+
+/// Token of a prefix, asked for before the first store call.
+#[derive(Default)]
+pub(crate) struct Token(Mutex<Option<Box<dyn Admission>>>);
+
+/// Part of a pair.
+pub(crate) enum Part {
+    Chain(Vec<u8>),
+    Key(Secret),
+}
+
+impl<I: Imports> Run<I> {
+    /// Makes a run for a handshake, or for `test` without a hello.
+    pub(crate) fn new(
+        state: Arc<State<I>>,
+        hello: Option<Arc<Hello>>,
+        deadline: Instant,
+        report: Option<Arc<Mutex<Report>>>,
+    ) -> Self {
+        Self {
+            shared: Arc::clone(&state.shared),
+            state,
+            hello,
+            deadline,
+            key: None,
+            token: Arc::default(),
+            report,
+            work: Mutex::new(Work {
+                chosen: Chosen::Nothing,
+                owner: Owner::default(),
+                place: None,
+            }),
+        }
+    }
+
+    /// Makes the run of a function of `tls:cached`, for the client of this one.
+    pub(crate) fn load(&self, key: Arc<str>, deadline: Instant) -> Self {
+        Self {
+            shared: Arc::clone(&self.shared),
+            state: Arc::clone(&self.state),
+            hello: self.hello.clone(),
+            deadline,
+            key: Some(key),
+            token: Arc::clone(&self.token),
+            report: self.report.clone(),
+            work: Mutex::new(Work {
+                chosen: Chosen::Nothing,
+                owner: self.work().owner.clone(),
+                place: None,
+            }),
+        }
+    }
+
+    /// Takes a place among the runs that wait. A load uses that of the run that began
+    /// it.
+    pub(crate) fn waits(&self) -> Result<(), Failure> {
+        if self.key.is_some() {
+            return Ok(());
+        }
+        let mut work = self.work();
+        if work.place.is_none()
+            && let Some(hello) = &self.hello
+        {
+            let place = self.shared.flight.enter(hello.client_addr.ip());
+            work.place = Some(place.ok_or(Failure::Overloaded)?);
+        }
+        Ok(())
+    }
+
+    /// Takes a place and the token of the client's prefix, before a store call.
+    pub(crate) async fn admitted(&self) -> Result<(), Failure> {
+        self.waits()?;
+        let Some(hello) = &self.hello else {
+            return Ok(());
+        };
+        if self.token.lock().is_some() {
+            return Ok(());
+        }
+        let imports = &self.shared.imports;
+        let admitted = imports.admit(hello.client_addr.ip(), self.deadline).await;
+        let admission = admitted.map_err(|_| Failure::Overloaded)?;
+        *self.token.lock() = Some(admission);
+        Ok(())
+    }
+
+    /// Chooses something. Fails if the script has chosen already.
+    pub(crate) fn choose(
+        &self,
+        choice: Choice<I::Made>,
+        until: Option<Instant>,
+        source: Source,
+    ) -> Result<(), String> {
+        let mut work = self.work();
+        let Chosen::Nothing = work.chosen else {
+            return Err(TWICE.into());
+        };
+        work.chosen = Chosen::One {
+            choice,
+            until,
+            source,
+        };
+        Ok(())
+    }
+
+    /// Adds a part of a pair.
+    pub(crate) fn add(&self, part: Part) -> Result<(), String> {
+        let mut work = self.work();
+        if let Chosen::Nothing = work.chosen {
+            work.chosen = Chosen::Pairs {
+                chains: Vec::new(),
+                keys: Vec::new(),
+            };
+        }
+        let Chosen::Pairs { chains, keys } = &mut work.chosen else {
+            return Err(TWICE.into());
+        };
+        let count = match part {
+            Part::Chain(chain) => {
+                chains.push(chain);
+                chains.len()
+            }
+            Part::Key(key) => {
+                keys.push(key);
+                keys.len()
+            }
+        };
+        match count > MAX_PAIRS {
+            true => Err("at most two certificates: one for each key type".into()),
+            false => Ok(()),
+        }
+    }
+
+    /// Tells whether the script has chosen something.
+    pub(crate) fn has_chosen(&self) -> bool {
+        !matches!(self.work().chosen, Chosen::Nothing)
+    }
+
+    /// Changes whose certificate the script gives.
+    pub(crate) fn own(&self, change: impl FnOnce(&mut Owner)) {
+        change(&mut self.work().owner);
+    }
+
+    /// Returns the key in the region for a script's key. The tenant that the script
+    /// has named so far is part of it: under one key of a script, no tenant gets
+    /// what another one's run made.
+    pub(crate) fn region_key(&self, key: &str) -> Arc<str> {
+        let work = self.work();
+        format!("{}\0{key}", work.owner.tenant.as_str()).into()
+    }
+
+    /// Ends a run: makes what the script gave, and returns the choice.
+    ///
+    /// # Errors
+    /// Says why what the script gave can't be served.
+    pub(crate) fn finish(&self) -> Result<Answer<I::Made>, String> {
+        let (chosen, owner) = {
+            let mut work = self.work();
+            let chosen = std::mem::replace(&mut work.chosen, Chosen::Nothing);
+            (chosen, std::mem::take(&mut work.owner))
+        };
+        let (choice, until, source) = match chosen {
+            Chosen::Nothing => (Choice::Lookup, None, Source::Script),
+            Chosen::One {
+                choice,
+                until,
+                source,
+            } => (choice, until, source),
+            Chosen::Pairs { chains, keys } => {
+                let value = self.make(chains, keys, &owner)?;
+                let key = self.key.clone();
+                (Choice::Made(Made { value, key }), None, Source::Script)
+            }
+        };
+        if self.key.is_none() && matches!(choice, Choice::Refuse(_)) {
+            self.token.spend();
+        }
+        Ok(Answer {
+            choice,
+            until: until.unwrap_or_else(|| Instant::now() + self.shared.settings.keep),
+            source,
+        })
+    }
+
+    /// Takes what the region has.
+    pub(crate) fn take(
+        &self,
+        kept: &Kept<I::Made>,
+        until: Instant,
+        source: Source,
+    ) -> Result<(), String> {
+        self.choose(kept.choice.clone(), Some(until), source)
+    }
+
+    /// Writes into the report, if anybody reads it.
+    pub(crate) fn report(&self, write: impl FnOnce(&mut Report)) {
+        if let Some(report) = &self.report {
+            write(&mut report.lock().unwrap_or_else(PoisonError::into_inner));
+        }
+    }
+
+    fn make(
+        &self,
+        chains: Vec<Vec<u8>>,
+        keys: Vec<Secret>,
+        owner: &Owner,
+    ) -> Result<I::Made, String> {
+        if chains.len() != keys.len() {
+            let (chains, keys) = (chains.len(), keys.len());
+            return Err(format!(
+                "{chains} certificates with {keys} keys: call tls:certificate_key once for each tls:certificate"
+            ));
+        }
+        let pairs = chains.into_iter().zip(keys);
+        let pairs: Vec<Pair> = pairs
+            .map(|(certificate, key)| Pair { certificate, key })
+            .collect();
+        self.shared.imports.make(&pairs, owner)
+    }
+
+    fn work(&self) -> MutexGuard<'_, Work<I::Made>> {
+        // Scripts catch no panic: a run whose mutex is poisoned has ended.
+        self.work.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Token {
+    /// Spends the token, if there is one: the run led to nothing.
+    pub(crate) fn spend(&self) {
+        let taken = self.lock().take();
+        if let Some(admission) = taken {
+            admission.spend();
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Option<Box<dyn Admission>>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+const TWICE: &str = "the run has chosen already: return after tls:use, tls:default, \
+                     tls:refuse, tls:certificate or tls:cached has chosen";
+const MAX_PAIRS: usize = 2;

@@ -1,0 +1,218 @@
+//! Luau state: one per worker and hook, made by the first call on the worker.
+
+use std::any::Any;
+use std::cell::RefCell;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
+
+use mlua::{Function, Lua, LuaOptions, StdLib, Table, VmState};
+use tokio::sync::Notify;
+
+use crate::api;
+use crate::error::Error;
+use crate::failure::located;
+use crate::imports::Imports;
+use crate::meter::Meter;
+use crate::run::Run;
+use crate::shared::Shared;
+
+/// State with the script's functions.
+pub(crate) struct State<I: Imports> {
+    pub(crate) shared: Arc<Shared<I>>,
+    pub(crate) lua: Lua,
+    pub(crate) handshake: Function,
+    pub(crate) test: Option<Function>,
+    /// Metatable of the `tls` argument.
+    pub(crate) tls: Table,
+    pub(crate) meter: Arc<Meter>,
+    pub(crate) current: Arc<Current<I>>,
+    /// Set once waiting calls must end: two younger states came after this one.
+    ended: AtomicBool,
+    ending: Notify,
+}
+
+/// The run that a state executes at present. Functions of the script's API act on
+/// it, whichever `tls` they were called with.
+pub(crate) struct Current<I: Imports>(Mutex<Option<Arc<Run<I>>>>);
+
+impl<I: Imports> State<I> {
+    /// Returns this worker's state of a hook, and makes it if there is none.
+    ///
+    /// # Errors
+    /// Says what is wrong with the script, or that memory did not suffice.
+    pub(crate) fn of_worker(shared: &Arc<Shared<I>>) -> Result<Arc<Self>, Error> {
+        if let Some(state) = local(shared, |slot| slot.state.clone()) {
+            return Ok(state);
+        }
+        let state = Arc::new(Self::new(shared)?);
+        local(shared, |slot| slot.state = Some(Arc::clone(&state)));
+        Ok(state)
+    }
+
+    /// Makes a state and runs the script's main chunk in it.
+    pub(crate) fn new(shared: &Arc<Shared<I>>) -> Result<Self, Error> {
+        let meter = Arc::new(Meter::default());
+        let current = Arc::new(Current(Mutex::new(None)));
+        let name = &shared.program.name;
+        let made = (|| {
+            let lua = Lua::new_with(libraries(), LuaOptions::new().thread_pool_size(COROUTINES))?;
+            lua.set_memory_limit(shared.settings.memory)?;
+            let tls = api::install(&lua, &current)?;
+            interrupts(&lua, &meter, name);
+            lua.sandbox(true)?;
+            meter.begin(shared.settings.cpu.saturating_mul(MAIN));
+            let chunk = lua.load(&shared.program.bytecode[..]);
+            chunk.set_name(format!("={name}")).exec()?;
+            let globals = lua.globals();
+            globals.set_readonly(true);
+            Ok((lua, tls, globals))
+        })();
+        let (lua, tls, globals) = made.map_err(|error| located(&error, name))?;
+        let function = |name: &str| globals.raw_get::<Option<Function>>(name).ok().flatten();
+        let handshake = function("handshake").ok_or_else(|| Error {
+            script: name.to_string(),
+            line: None,
+            what: "the script has no function `handshake`".into(),
+            hint: "write `function handshake(tls) … end`, without `local`".into(),
+        })?;
+        let test = function("test");
+        Ok(Self {
+            shared: Arc::clone(shared),
+            lua,
+            handshake,
+            test,
+            tls,
+            meter,
+            current,
+            ended: AtomicBool::new(false),
+            ending: Notify::new(),
+        })
+    }
+
+    /// Takes this state out of use: the next call on the worker makes another one.
+    /// Runs that wait here go on, until a second state of the worker is replaced too:
+    /// at most two have memory at a time.
+    pub(crate) fn retire(self: &Arc<Self>) {
+        let retired = local(&self.shared, |slot| {
+            let state = slot.state.take_if(|state| Arc::ptr_eq(state, self))?;
+            Some(slot.retired.replace(Arc::downgrade(&state)))
+        });
+        let Some(earlier) = retired else {
+            return;
+        };
+        self.shared.metrics.replaced();
+        if let Some(earlier) = earlier.and_then(|earlier| earlier.upgrade()) {
+            earlier.ended.store(true, Ordering::Release);
+            earlier.ending.notify_waiters();
+        }
+    }
+
+    /// Waits until runs here must end.
+    pub(crate) async fn ends(&self) {
+        let ending = self.ending.notified();
+        if !self.ended.load(Ordering::Acquire) {
+            ending.await;
+        }
+    }
+}
+
+impl<I: Imports> Current<I> {
+    pub(crate) fn set(&self, run: Option<Arc<Run<I>>>) -> Option<Arc<Run<I>>> {
+        std::mem::replace(&mut *self.lock(), run)
+    }
+
+    /// Returns the run.
+    ///
+    /// # Errors
+    /// The script called a function of `tls` or of a client outside of a run.
+    pub(crate) fn run(&self) -> mlua::Result<Arc<Run<I>>> {
+        self.lock().clone().ok_or_else(|| {
+            mlua::Error::runtime("nothing is looked up here (call it within `handshake`)")
+        })
+    }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, Option<Arc<Run<I>>>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// States of this worker for one hook.
+struct Slot<I: Imports> {
+    state: Option<Arc<State<I>>>,
+    /// The state before, while runs wait in it.
+    retired: Option<Weak<State<I>>>,
+}
+
+/// Slot with what tells whether its hook is still there.
+type HookSlot = (Weak<()>, Box<dyn Any>);
+
+thread_local! {
+    /// Slots by their hook. Those of hooks that are gone are dropped when a slot is
+    /// made.
+    static SLOTS: RefCell<Vec<HookSlot>> = const { RefCell::new(Vec::new()) };
+}
+
+/// Calls `then` with this worker's slot of a hook.
+fn local<I: Imports, R>(shared: &Arc<Shared<I>>, then: impl FnOnce(&mut Slot<I>) -> R) -> R {
+    SLOTS.with_borrow_mut(|slots| {
+        let of = |(alive, _): &HookSlot| alive.ptr_eq(&shared.alive);
+        let at = slots.iter().position(of).unwrap_or_else(|| {
+            slots.retain(|(alive, _)| alive.strong_count() > 0);
+            let slot = Slot::<I> {
+                state: None,
+                retired: None,
+            };
+            slots.push((shared.alive.clone(), Box::new(slot)));
+            slots.len() - 1
+        });
+        let slot = slots[at].1.downcast_mut().expect("the hook has one type");
+        then(slot)
+    })
+}
+
+fn interrupts(lua: &Lua, meter: &Arc<Meter>, script: &Arc<str>) {
+    let (meter, script) = (Arc::clone(meter), Arc::clone(script));
+    lua.set_interrupt(move |lua| {
+        let was_cut = meter.is_cut();
+        if !meter.is_over() {
+            return Ok(VmState::Continue);
+        }
+        let line = match was_cut {
+            true => meter.line(),
+            false => line_of(lua, &script),
+        };
+        meter.note(line.unwrap_or(0));
+        // Text as Luau writes it, with the position first.
+        let position = line.map(|line| format!("{script}:{line}: "));
+        let position = position.unwrap_or_default();
+        Err(mlua::Error::RuntimeError(format!("{position}{CUT}")))
+    });
+}
+
+/// Returns the line of the script that runs, also below functions that it called.
+fn line_of(lua: &Lua, script: &str) -> Option<u32> {
+    let of_script = |level| {
+        lua.inspect_stack(level, |frame| {
+            let source = frame.source().short_src;
+            let line = frame
+                .current_line()
+                .filter(|_| source.as_deref() == Some(script));
+            line.and_then(|line| u32::try_from(line).ok())
+        })
+    };
+    (0..DEPTH).map_while(of_script).flatten().next()
+}
+
+/// Neither `os` nor `debug`; `coroutine` is removed once the API is installed.
+fn libraries() -> StdLib {
+    let text = StdLib::STRING | StdLib::UTF8 | StdLib::BUFFER;
+    StdLib::COROUTINE | StdLib::TABLE | StdLib::BIT | StdLib::MATH | text
+}
+
+pub(crate) const CUT: &str = "the script took too much CPU time ([hook] cpu)";
+/// Frames searched for a line of the script.
+const DEPTH: usize = 8;
+/// Coroutines kept for the next runs.
+const COROUTINES: usize = 64;
+/// Budgets of CPU time that the main chunk has: it runs once per state.
+const MAIN: u32 = 10;

@@ -1,0 +1,292 @@
+//! Bounds of a run, and what becomes of those beside it.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant as Began};
+
+use prometheus_client::encoding::text::encode;
+use sekisho_certs::metrics::Registry;
+use sekisho_hook::{Choice, Hello, Hook};
+use tokio::time::Instant;
+
+use crate::fake::{Fake, ask, body, failure, hello, hook_with, report};
+
+/// Scripts that would run for very long.
+const ENDLESS: [&str; 12] = [
+    "while true do end",
+    "repeat local x = 1 until false",
+    "while true do pcall(function() while true do end end) end",
+    "for i = 1, 1e9 do string.rep('x', 1000) end",
+    "string.rep('', 2 ^ 31 - 1) while true do end",
+    "local s = string.rep('a', 30) string.gsub(s, string.rep('a*', 30) .. 'b', '')",
+    "string.find(string.rep('a', 1e6), string.rep('.-', 20) .. 'b')",
+    "local t = {} for i = 1, 2e5 do t[i] = -i end
+     table.sort(t, function(a, b) for i = 1, 100 do end return a < b end)",
+    "local a, b = string.rep('x', 2e6) .. 'a', string.rep('x', 2e6) .. 'b'
+     local t = {} for i = 1, 1000 do t[i] = if i % 2 == 0 then a else b end
+     table.sort(t)",
+    "string.gsub(string.rep('a', 1e6), 'a', function() for i = 1, 1000 do end end)",
+    "setmetatable({}, {__index = function(t, k) while true do end end}).x = (function() while true do end end)()",
+    "local s = 'x' while true do s = string.reverse(string.rep('ab', 1e4)) end",
+];
+
+#[tokio::test]
+async fn endless_loops_are_cut() {
+    for script in ENDLESS {
+        let (hook, _) = body(script);
+        let began = Began::now();
+        let error = failure(&hook).await;
+        assert!(error.contains("too much CPU time"), "{script}: {error}");
+        assert!(error.starts_with("handshake.luau:"), "{script}: {error}");
+        let line = error.split(':').nth(1).map(str::parse::<u32>);
+        assert!(matches!(line, Some(Ok(2..=4))), "{script}: {error}");
+        let took = began.elapsed();
+        assert!(took < Duration::from_secs(2), "{script}: {took:?}");
+    }
+}
+
+#[tokio::test]
+async fn searches_and_moves_without_interrupts_are_bounded() {
+    for script in [
+        "string.find(string.rep('a', 4e6), string.rep('a', 2e6) .. 'b', 1, true)",
+        "string.split(string.rep('a', 4e6), string.rep('a', 2e6) .. 'b')",
+        "table.move({}, 1, 2 ^ 31 - 2, 1)",
+        "table.concat({}, 'x', 1, 2 ^ 31 - 1)",
+        "local s = string.rep('a', 4e6); (s):find(string.rep('a', 2e6) .. 'b')",
+        "select(2 ^ 31 - 1, table.unpack({}, 1, 2 ^ 31 - 1))",
+        "table.create(2 ^ 31 - 1, 'x')",
+        "buffer.create(2 ^ 31 - 1)",
+        "string.format('%999999999d', 1)",
+    ] {
+        let (hook, _) = body(script);
+        let began = Began::now();
+        failure(&hook).await;
+        let took = began.elapsed();
+        assert!(took < Duration::from_secs(1), "{script}: {took:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_cut_can_not_be_caught() {
+    let (hook, _) = body("pcall(function() while true do end end) tls:use('a.example')");
+    assert!(failure(&hook).await.contains("too much CPU time"));
+}
+
+#[tokio::test]
+async fn memory_is_bounded_and_the_state_replaced() {
+    for bomb in [
+        "local s = 'x' while true do s = s .. s end",
+        "local t = {} for i = 1, 1e9 do t[i] = {i} end",
+        "string.rep('x', 1e9)",
+    ] {
+        let script = format!(
+            "local kept = {{}} local calls = 0
+            function handshake(tls)
+                calls += 1
+                if tls.server_name == 'bomb.example' then {bomb} end
+                log(calls)
+            end"
+        );
+        let (hook, _) = hook_with(&script, |settings| {
+            settings.cpu = Duration::from_secs(20);
+        });
+        report(&hook, "shop.example").await;
+        let (answer, bombed) = report(&hook, "bomb.example").await;
+        assert!(matches!(answer.choice, Choice::Refuse(80)));
+        let error = bombed.error.unwrap();
+        assert!(
+            error.contains("too much memory") || error.contains("too large"),
+            "{bomb}: {error}"
+        );
+        let (_, after) = report(&hook, "shop.example").await;
+        assert_eq!(after.error, None);
+        if error.contains("too much memory") {
+            assert_eq!(after.log, ["1"], "{bomb}: the state is new");
+        }
+    }
+}
+
+#[tokio::test]
+async fn what_a_script_hoards_ends_with_its_state() {
+    let script = "local kept = {}
+        function handshake(tls)
+            table.insert(kept, string.rep('x', 1e6 + #kept))
+            log(#kept)
+        end";
+    let (hook, _) = hook_with(script, |settings| settings.memory = 8 << 20);
+    let mut most = 0;
+    for _ in 0..30 {
+        let (_, report) = report(&hook, "shop.example").await;
+        assert_eq!(report.error, None, "replaced before memory is out");
+        most = most.max(report.log[0].parse().unwrap());
+    }
+    assert!((3..8).contains(&most), "{most}");
+}
+
+#[tokio::test]
+async fn deep_recursion_is_an_error() {
+    let (hook, _) = body("local function f(n) return 1 + f(n + 1) end f(1)");
+    let error = failure(&hook).await;
+    assert!(
+        error.contains("stack overflow") || error.contains("CPU time"),
+        "{error}"
+    );
+    let (hook, _) = body(
+        "local function f() pcall(f) end f() local function g() table.sort({2, 1}, g) end g()",
+    );
+    failure(&hook).await;
+    let (hook, _) = body("local t = {} for i = 1, 1e4 do t = {t} end log(#t)");
+    assert_eq!(report(&hook, "shop.example").await.1.error, None);
+}
+
+#[tokio::test(start_paused = true)]
+async fn waits_end_at_the_deadline() {
+    let (hook, _) = body("redis('redis://here'):get('hang')");
+    let began = Instant::now();
+    let error = failure(&hook).await;
+    assert!(
+        error.contains("the run took too long ([hook] deadline)"),
+        "{error}"
+    );
+    assert_eq!(began.elapsed().as_secs(), 5);
+    let began = Instant::now();
+    hook.ask(hello("shop.example"), began + Duration::from_secs(2))
+        .await;
+    assert_eq!(began.elapsed().as_secs(), 2, "the handshake's own deadline");
+}
+
+#[tokio::test(start_paused = true)]
+async fn runs_that_wait_are_bounded_by_prefix_and_in_all() {
+    let script = "function handshake(tls)
+        if tls.server_name == 'hang.example' then redis('redis://here'):get('hang') end
+        tls:use('a.example')
+    end";
+    let (hook, _) = hook_with(script, |settings| {
+        settings.in_flight = 3;
+        settings.prefix_in_flight = 2;
+    });
+    let hook = Arc::new(hook);
+    let hang = |address: &str| {
+        let hook = Arc::clone(&hook);
+        let hello = Hello::of(
+            hello("hang.example").server_name.clone(),
+            address.parse().unwrap(),
+        );
+        let deadline = Instant::now() + Duration::from_secs(3);
+        tokio::spawn(async move { hook.report(Arc::new(hello), deadline).await.1 })
+    };
+    let first: Vec<_> = (0..3).map(|_| hang("192.0.2.1:1")).collect();
+    let second: Vec<_> = (0..2).map(|_| hang("198.51.100.1:1")).collect();
+    tokio::task::yield_now().await;
+    // Runs that do not wait need no place.
+    assert!(matches!(
+        ask(&hook, "shop.example").await.choice,
+        Choice::Use(_)
+    ));
+    let mut errors = Vec::new();
+    for run in first.into_iter().chain(second) {
+        errors.push(run.await.unwrap().error.unwrap());
+    }
+    let overloaded = errors
+        .iter()
+        .filter(|error| error.contains("too many runs wait"));
+    assert_eq!(overloaded.count(), 2, "{errors:?}");
+    // All places are free again.
+    let again = hang("192.0.2.1:1").await.unwrap();
+    assert!(again.error.unwrap().contains("too long"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_run_that_waits_outlives_its_state_once() {
+    let script = "function handshake(tls)
+        if tls.server_name == 'gate.example' then
+            redis('redis://here'):get('gate')
+            tls:use('a.example')
+        else
+            while true do end
+        end
+    end";
+    let (hook, world) = hook_with(script, |_| {});
+    let hook = Arc::new(hook);
+    let wait = || {
+        let hook = Arc::clone(&hook);
+        tokio::spawn(async move { report(&hook, "gate.example").await })
+    };
+    let waiting = wait();
+    tokio::task::yield_now().await;
+    assert!(failure(&hook).await.contains("CPU time"));
+    world.gate.notify_waiters();
+    let (answer, _) = waiting.await.unwrap();
+    assert!(matches!(answer.choice, Choice::Use(_)), "{answer:?}");
+    let waiting = wait();
+    tokio::task::yield_now().await;
+    failure(&hook).await;
+    failure(&hook).await;
+    let (_, broken) = waiting.await.unwrap();
+    assert!(
+        broken
+            .error
+            .unwrap()
+            .contains("its Luau state was replaced")
+    );
+}
+
+#[tokio::test]
+async fn what_leads_to_nothing_is_charged_to_the_prefix() {
+    let (hook, world) = body(
+        r#"
+        local value = redis("redis://here"):get(tls.server_name)
+        redis("redis://here"):get("other")
+        if value then tls:use("a.example") else tls:refuse() end
+        "#,
+    );
+    world
+        .values
+        .lock()
+        .unwrap()
+        .insert("there.example".into(), b"1".to_vec());
+    let counts = || {
+        let order = std::sync::atomic::Ordering::SeqCst;
+        (world.tokens.load(order), world.spent.load(order))
+    };
+    ask(&hook, "there.example").await;
+    assert_eq!(counts(), (1, 0), "one token for both calls, and given back");
+    ask(&hook, "nobody.example").await;
+    assert_eq!(counts(), (2, 1));
+    let over = Hello::of(
+        hello("shop.example").server_name.clone(),
+        "203.0.113.1:1".parse().unwrap(),
+    );
+    let deadline = Instant::now() + Duration::from_secs(1);
+    let (_, report) = hook.report(Arc::new(over), deadline).await;
+    assert!(report.error.unwrap().contains("too many runs wait"));
+}
+
+#[tokio::test]
+async fn outcomes_are_counted_by_fixed_labels() {
+    let (hook, _) = body(
+        "if tls.server_name == 'cut.example' then while true do end end
+        if tls.server_name == 'error.example' then error('no') end
+        tls:refuse()",
+    );
+    for name in ["cut.example", "error.example", "a.example", "b.example"] {
+        ask(&hook, name).await;
+    }
+    let text = metrics(&hook);
+    for line in [
+        "hook_runs_total{outcome=\"cpu\"} 1",
+        "hook_runs_total{outcome=\"error\"} 1",
+        "hook_runs_total{outcome=\"refuse\"} 2",
+        "hook_states_replaced_total 1",
+        "hook_runs_waiting 0",
+    ] {
+        assert!(text.contains(line), "{line} is missing in\n{text}");
+    }
+}
+
+fn metrics(hook: &Hook<Fake>) -> String {
+    let mut registry = Registry::default();
+    hook.register(&mut registry);
+    let mut text = String::new();
+    encode(&mut text, &registry).unwrap();
+    text
+}

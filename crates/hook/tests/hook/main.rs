@@ -1,0 +1,10 @@
+//! Runs of scripts, as a server sees them.
+#![allow(clippy::unwrap_used, reason = "a test may panic")]
+
+mod bounds;
+mod cached;
+mod choosing;
+mod clients;
+mod fake;
+mod files;
+mod sandbox;
