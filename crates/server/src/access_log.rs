@@ -1,13 +1,15 @@
 //! Access log: one line per request, to a file or standard output.
 //!
 //! A request has an `Entry` while there is an access log. Dropping the entry,
-//! at the end of the answer's body or where the client left, writes the line.
+//! at the end of the answer's body, where the client left or at the end of an upgraded
+//! connection, writes the line.
 //! A thread of its own writes lines from a bounded queue: no request waits for
 //! it.
 
 mod combined;
 mod entry;
 mod file;
+mod handover;
 mod json;
 mod queue;
 mod request_id;
@@ -22,6 +24,7 @@ use sekisho_certs::metrics::Registry;
 
 pub(crate) use entry::{Connection, Entry, Logged};
 use file::File;
+pub(crate) use handover::Handover;
 use queue::Queue;
 pub(crate) use request_id::X_REQUEST_ID;
 

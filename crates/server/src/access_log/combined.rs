@@ -40,6 +40,10 @@ pub(super) fn write(line: &mut Vec<u8>, entry: &Entry) {
     let upstream = upstream.unwrap_or_else(PoisonError::into_inner);
     let upstream = upstream.as_ref().map(|address| address.as_bytes());
     quoted(line, upstream.map(Text::whole));
+    match entry.received {
+        Some(received) => put(line, format_args!(" bytes_in={received}")),
+        None => line.extend_from_slice(b" bytes_in=-"),
+    }
     let complete = entry.complete;
     match entry.first_byte {
         Some(first) => put(

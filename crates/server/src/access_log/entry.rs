@@ -15,6 +15,7 @@ use rustls::ProtocolVersion;
 use sekisho_certs::{HostName, Tenant};
 
 use super::AccessLog;
+use super::handover::Handover;
 use super::request_id::{self, X_REQUEST_ID};
 use super::text::Text;
 use crate::metrics::LookupResult;
@@ -40,6 +41,8 @@ pub(crate) struct Entry {
     pub(super) status: Option<StatusCode>,
     pub(super) first_byte: Option<Duration>,
     pub(super) bytes: u64,
+    /// Bytes that the client sent after an upgrade; None without one.
+    pub(super) received: Option<u64>,
     /// Whether the whole answer was handed over.
     pub(super) complete: bool,
 }
@@ -94,6 +97,7 @@ impl Entry {
             status: None,
             first_byte: None,
             bytes: 0,
+            received: None,
             complete: false,
         })
     }
@@ -143,6 +147,13 @@ impl Entry {
     /// Notes that the body has no more pieces.
     pub(crate) fn ended(&mut self) {
         self.complete = true;
+    }
+
+    /// Notes the end of a connection that left HTTP, and the bytes of both directions.
+    pub(super) fn tunnelled(&mut self, received: u64, sent: u64, in_order: bool) {
+        self.received = Some(received);
+        self.bytes = sent;
+        self.complete = in_order;
     }
 
     pub(super) fn elapsed(&self) -> Duration {
@@ -229,7 +240,7 @@ pub(crate) struct Logged<B> {
 
 impl<B: Body> Logged<B> {
     /// Turns a response into one whose end writes the line, if there is an
-    /// entry.
+    /// entry. A response behind which the connection leaves HTTP hands the entry over.
     pub(crate) fn response(
         mut response: Response<B>,
         mut entry: Option<Box<Entry>>,
@@ -239,6 +250,11 @@ impl<B: Body> Logged<B> {
             if response.body().is_end_stream() {
                 entry.ended();
             }
+        }
+        if let Some(handover) = response.extensions_mut().remove::<Handover>()
+            && let Some(entry) = entry.take()
+        {
+            handover.put(entry);
         }
         response.map(|body| Self { body, entry })
     }

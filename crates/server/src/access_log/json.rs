@@ -22,6 +22,10 @@ pub(super) fn write(line: &mut Vec<u8>, entry: &Entry) {
     );
     put(line, format_args!(",\"status\":{}", entry.status()));
     put(line, format_args!(",\"bytes\":{}", entry.bytes));
+    match entry.received {
+        Some(received) => put(line, format_args!(",\"bytes_in\":{received}")),
+        None => line.extend_from_slice(b",\"bytes_in\":null"),
+    }
     put(line, format_args!(",\"complete\":{}", entry.complete));
     text(line, "referer", entry.referer());
     text(line, "user_agent", entry.user_agent());

@@ -98,10 +98,10 @@ fn write(mut file: File, received: &Receiver<Message>, state: &State) {
     while let Ok(first) = received.recv() {
         let mut next = Some(first);
         while let Some(message) = next.take() {
-            batch.add(message);
-            if batch.is_full() {
+            if !batch.has_room_for(&message) {
                 batch.write(&mut file, state);
             }
+            batch.add(message);
             next = received.try_recv().ok();
         }
         batch.write(&mut file, state);
@@ -125,8 +125,11 @@ impl Batch {
         }
     }
 
-    fn is_full(&self) -> bool {
-        self.lines.len() >= BATCH
+    fn has_room_for(&self, message: &Message) -> bool {
+        match message {
+            Message::Line(line) => self.lines.is_empty() || self.lines.len() + line.len() <= BATCH,
+            Message::Wake | Message::Flush(_) => true,
+        }
     }
 
     fn write(&mut self, file: &mut File, state: &State) {
@@ -160,9 +163,9 @@ const MAX_LINES: usize = 4096;
 /// How long lines are collected: the queue has room for those of 10 ms at 400,000
 /// requests per second.
 const PAUSE: Duration = Duration::from_millis(10);
-/// Bytes that are written at once, and the rest of the last line. Those of a pipe
-/// stay together up to 4 KiB.
-const BATCH: usize = 3584;
+/// Bytes of several lines that are written at once: `PIPE_BUF` of Linux. A pipe that
+/// several processes write keeps so many together. A longer line is written alone.
+const BATCH: usize = 4096;
 /// Bytes in the queue. Most lines have 500.
 const MAX_BYTES: usize = 4 << 20;
 /// Longest flush; a drain may end this much later.

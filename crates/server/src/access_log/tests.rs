@@ -1,9 +1,11 @@
 use std::fs;
+use std::io::{BufRead, BufReader};
 use std::net::Ipv4Addr;
 use std::path::Path;
 
 use http::header::{HOST, REFERER, USER_AGENT};
 use http::{HeaderMap, HeaderValue, Method, Request, StatusCode};
+use rustix::fs::FileType;
 use rustls::ProtocolVersion;
 use sekisho_certs::{HostName, Tenant};
 use serde_json::{Value, json};
@@ -91,13 +93,15 @@ fn a_line_is_a_json_object() {
     let answered = json!({
         "id": "from-the-proxy", "client": "192.0.2.1", "host": "a.example",
         "tenant": "the \"t\"", "method": "GET", "target": "/a\"c?b",
-        "version": "HTTP/1.1", "status": 200, "bytes": 5, "complete": true,
+        "version": "HTTP/1.1", "status": 200, "bytes": 5, "bytes_in": null,
+        "complete": true,
         "referer": "https://b.example/", "user_agent": "\" \\ \t\u{fffd}",
         "tls": "1.3", "resumed": true, "lookup": "loaded", "upstream": "127.0.0.1:3000",
     });
     let left = json!({
         "client": "192.0.2.1", "host": "A.example", "tenant": null, "method": "GET",
         "target": "/a\"c?b", "version": "HTTP/1.1", "status": 499, "bytes": 0,
+        "bytes_in": null,
         "complete": false, "referer": "https://b.example/", "user_agent": "x", "tls": null,
         "resumed": false, "lookup": null, "upstream": null, "first_byte_ms": null,
     });
@@ -121,7 +125,7 @@ fn a_line_is_the_combined_format_with_more_behind_it() {
         "\"GET /a\\x22c?b HTTP/1.1\" 200 5 \"https://b.example/\" \
          \"\\x22 \\x5C \\x09\\xE9\" host=\"a.example\" tenant=\"the \\x22t\\x22\" \
          id=from-the-proxy tls=1.3 resumed=true lookup=loaded upstream=\"127.0.0.1:3000\" \
-         complete=true "
+         bytes_in=- complete=true "
     );
     let (_, rest) = lines[1].split_once(" +0000] ").unwrap();
     assert!(
@@ -132,8 +136,7 @@ fn a_line_is_the_combined_format_with_more_behind_it() {
         rest.contains(" host=\"A.example\" tenant=\"-\" id="),
         "{rest}"
     );
-    let end =
-        " tls=- resumed=false lookup=- upstream=\"-\" complete=false first_byte_ms=- total_ms=";
+    let end = " tls=- resumed=false lookup=- upstream=\"-\" bytes_in=- complete=false first_byte_ms=- total_ms=";
     assert!(rest.contains(end), "{rest}");
     assert_eq!(lines.len(), 2);
 }
@@ -156,6 +159,43 @@ fn a_line_stays_short_whatever_a_client_sends() {
         let text = read(&log, &path);
         assert_eq!(text.lines().count(), 1);
         assert!(text.len() < 24 << 10, "{} bytes", text.len());
+    }
+}
+
+/// A pipe keeps the bytes of one write together up to `PIPE_BUF` alone.
+#[test]
+fn lines_of_two_servers_stay_whole_in_a_pipe() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("pipe");
+    let mode = rustix::fs::Mode::from_raw_mode(0o600);
+    rustix::fs::mknodat(rustix::fs::CWD, &path, FileType::Fifo, mode, 0).unwrap();
+    // Open for writing, too: opening does not wait for a writer.
+    let options = fs::File::options().read(true).write(true).open(&path);
+    let reader = BufReader::new(options.unwrap());
+    let logs = [(); 2].map(|()| {
+        let target = Target::File(path.clone());
+        let format = Format::Json;
+        AccessLog::start(&Settings { target, format }).unwrap()
+    });
+    let client = Ipv4Addr::LOCALHOST.into();
+    let request = |length| {
+        let uri = format!("/{}", "x".repeat(length));
+        Request::builder().uri(uri).body(()).unwrap()
+    };
+    for turn in 0..500 {
+        for log in &logs {
+            let length = 1 + turn * 7 % 1500;
+            drop(Entry::begin(
+                log,
+                &request(length),
+                client,
+                Connection::default(),
+            ));
+        }
+    }
+    for line in reader.lines().take(1000) {
+        let line = line.unwrap();
+        assert!(serde_json::from_str::<Value>(&line).is_ok(), "{line}");
     }
 }
 

@@ -17,6 +17,7 @@ use tokio::time::{Instant, Sleep, sleep_until};
 use super::chosen::Chosen;
 use super::limits::Slot;
 use super::transport::Transport;
+use crate::access_log::Handover;
 use crate::http::Drain;
 use crate::route::ConnContext;
 use crate::timeouts::{AtUpstream, ConnTimeouts};
@@ -26,6 +27,8 @@ pub(crate) struct Tunnel {
     upstream: Option<(Transport, Bytes)>,
     /// Longest time without a byte.
     idle: Duration,
+    /// Access log's entry of the request; none without one.
+    entry: Option<Handover>,
     _at_upstream: AtUpstream,
     /// Use of the server, until the tunnel ends.
     _used: (Chosen, Option<Slot>),
@@ -40,6 +43,7 @@ impl Tunnel {
         Self {
             upstream: None,
             idle,
+            entry: None,
             _at_upstream: at_upstream,
             _used: used,
         }
@@ -48,6 +52,12 @@ impl Tunnel {
     /// Takes the connection, and the bytes that came behind the answer.
     pub(super) fn with(mut self, upstream: Transport, received: Bytes) -> Self {
         self.upstream = Some((upstream, received));
+        self
+    }
+
+    /// Takes the entry of the access log, whose line the tunnel's end writes.
+    pub(super) fn logged(mut self, entry: Handover) -> Self {
+        self.entry = Some(entry);
         self
     }
 
@@ -80,10 +90,13 @@ impl Tunnel {
         });
         let ended = tokio::select! {
             biased;
-            ended = copied => ended,
-            () = drain.begun() => Ok(()),
+            ended = copied => Some(ended),
+            () = drain.begun() => None,
         };
-        if let Err(error) = ended {
+        if let Some(entry) = &self.entry {
+            entry.ended(up.moved, down.moved, matches!(ended, Some(Ok(()))));
+        }
+        if let Some(Err(error)) = ended {
             tracing::debug!(%error, "upgraded connection ended");
         }
     }

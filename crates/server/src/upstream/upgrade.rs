@@ -19,6 +19,7 @@ use super::failure::Failure;
 use super::fields;
 use super::tunnel::{self, Tunnel};
 use super::watched::Watched;
+use crate::access_log::Handover;
 use crate::body::Body;
 use crate::request::RequestContext;
 
@@ -106,7 +107,11 @@ pub(super) async fn switch(
     upstream
         .keep_written()
         .map_err(|error| Failure::Answer(error.into()))?;
-    let tunnel = tunnel.with(upstream, parts.read_buf);
+    let mut tunnel = tunnel.with(upstream, parts.read_buf);
+    let entry = context.entry.map(|_| Handover::default());
+    if let Some(entry) = &entry {
+        tunnel = tunnel.logged(entry.clone());
+    }
     answer::clean(response.headers_mut())?;
     let (mut head, _) = response.into_parts();
     head.version = Version::HTTP_11;
@@ -124,6 +129,9 @@ pub(super) async fn switch(
                 .ok_or(Failure::answer("no stream to upgrade"))?;
             tunnel::over_http2(upgraded, tunnel, context.connection);
         }
+    }
+    if let Some(entry) = entry {
+        head.extensions.insert(entry);
     }
     Ok(Response::from_parts(head, Body::empty()))
 }

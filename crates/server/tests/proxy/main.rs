@@ -20,5 +20,6 @@ mod streaming;
 mod tenants;
 mod timeouts;
 mod tls;
+mod upgrade_log;
 mod upgrades;
 mod world;

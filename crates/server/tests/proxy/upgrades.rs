@@ -175,13 +175,13 @@ async fn a_drain_ends_upgraded_connections() {
     patiently(world.running.ended).await.unwrap().unwrap();
 }
 
-fn accept(head: &str) -> String {
+pub(crate) fn accept(head: &str) -> String {
     let key = field(head, "sec-websocket-key").unwrap();
     let text = format!("{key}258EAFA5-E914-47DA-95CA-C5AB0DC85B11");
     BASE64.encode(digest(&SHA1_FOR_LEGACY_USE_ONLY, text.as_bytes()).as_ref())
 }
 
-fn connect() -> Request<crate::http2::Body> {
+pub(crate) fn connect() -> Request<crate::http2::Body> {
     let request = Request::builder()
         .method(Method::CONNECT)
         .uri(format!("https://{HOST}/chat"))

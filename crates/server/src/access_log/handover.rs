@@ -1,0 +1,27 @@
+//! Line of a request whose connection leaves HTTP: written when that ends.
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use super::entry::Entry;
+
+/// Place of an entry between the answer, which brings it, and the tunnel, which ends
+/// it. An entry that stays here is written when the last of both is dropped.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Handover(Arc<Mutex<Option<Box<Entry>>>>);
+
+impl Handover {
+    /// Takes the entry of the request, whose answer has begun.
+    pub(super) fn put(&self, mut entry: Box<Entry>) {
+        entry.complete = false;
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(entry);
+    }
+
+    /// Writes the line: the tunnel has ended. `received` bytes came from the client,
+    /// `sent` went to it.
+    pub(crate) fn ended(&self, received: u64, sent: u64, in_order: bool) {
+        let entry = self.0.lock().unwrap_or_else(PoisonError::into_inner).take();
+        if let Some(mut entry) = entry {
+            entry.tunnelled(received, sent, in_order);
+        }
+    }
+}
