@@ -1,13 +1,14 @@
 //! Addresses of the server itself and of its stores, which no upstream of a
 //! host record may have.
 
+use std::cmp::Reverse;
 use std::fs::{self, Metadata};
 use std::net::{IpAddr, SocketAddr, UdpSocket};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{OnceLock, PoisonError, RwLock};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use tokio::net::lookup_host;
 use tokio::time::{sleep, timeout};
@@ -34,7 +35,7 @@ pub struct OwnAddresses {
     sockets: Vec<PathBuf>,
     /// Listening addresses with the ports that the system chose.
     bound: OnceLock<Vec<SocketAddr>>,
-    /// Number of changes since the start. Release and Acquire: who sees a number sees
+    /// Number of times that addresses were added since the start. Release and Acquire: who sees a number sees
     /// the addresses, too.
     edition: AtomicU64,
 }
@@ -43,8 +44,15 @@ pub struct OwnAddresses {
 struct Store {
     host: String,
     port: u16,
-    /// Unmapped addresses of the host; None until it was resolved once.
-    resolved: RwLock<Option<Vec<IpAddr>>>,
+    /// Addresses of the host; None until it was resolved once.
+    resolved: RwLock<Option<Vec<Resolved>>>,
+}
+
+/// Unmapped address that a name led to, and when it did so last.
+#[derive(Clone, Copy, Debug)]
+struct Resolved {
+    ip: IpAddr,
+    seen: Instant,
 }
 
 impl OwnAddresses {
@@ -69,7 +77,8 @@ impl OwnAddresses {
         self.edition.fetch_add(1, Ordering::Release);
     }
 
-    /// Returns how often the addresses have changed.
+    /// Returns how often addresses were added. Others than before are refused only
+    /// then.
     pub(crate) fn edition(&self) -> u64 {
         self.edition.load(Ordering::Acquire)
     }
@@ -116,7 +125,9 @@ impl OwnAddresses {
 
 impl Store {
     fn new(host: String, port: u16) -> Self {
-        let literal = host.parse().ok().map(|ip| vec![unmapped(ip)]);
+        let ip = host.parse().ok().map(unmapped);
+        let seen = Instant::now();
+        let literal = ip.map(|ip| vec![Resolved { ip, seen }]);
         Self {
             host,
             port,
@@ -128,8 +139,8 @@ impl Store {
         self.host.parse::<IpAddr>().is_ok()
     }
 
-    /// Resolves the name, and returns whether its addresses are others than before.
-    /// Keeps the last ones if the name can't be resolved.
+    /// Resolves the name, and returns whether it leads to further addresses. Keeps
+    /// those before if the name can't be resolved.
     async fn resolve(&self) -> bool {
         if self.is_literal() {
             return false;
@@ -138,20 +149,30 @@ impl Store {
         let Ok(Ok(found)) = found else {
             return false;
         };
-        let mut found: Vec<_> = found.map(|address| unmapped(address.ip())).collect();
-        // Resolvers turn the order with each answer.
-        found.sort_unstable();
-        self.learn(found)
+        self.learn(found.map(|address| unmapped(address.ip())), Instant::now())
     }
 
-    fn learn(&self, found: Vec<IpAddr>) -> bool {
+    /// Adds addresses to those that the name led to within [`KEPT`]: name servers
+    /// answer with some of many, others each time. Returns whether any is new.
+    fn learn(&self, found: impl Iterator<Item = IpAddr>, now: Instant) -> bool {
         let mut resolved = self
             .resolved
             .write()
             .unwrap_or_else(PoisonError::into_inner);
-        let found = Some(found);
-        let is_new = *resolved != found;
-        *resolved = found;
+        let known = resolved.get_or_insert_default();
+        let mut is_new = false;
+        for ip in found.take(MOST) {
+            match known.iter_mut().find(|known| known.ip == ip) {
+                Some(known) => known.seen = now,
+                None => {
+                    known.push(Resolved { ip, seen: now });
+                    is_new = true;
+                }
+            }
+        }
+        known.retain(|known| now.duration_since(known.seen) <= KEPT);
+        known.sort_by_key(|known| Reverse(known.seen));
+        known.truncate(MOST);
         is_new
     }
 
@@ -165,7 +186,8 @@ impl Store {
         let Some(resolved) = &*resolved else {
             return true;
         };
-        resolved.contains(&ip) || (resolved.iter().copied().any(is_local) && is_local(ip))
+        let mut ips = resolved.iter().map(|known| known.ip);
+        ips.clone().any(|own| own == ip) || (ips.any(is_local) && is_local(ip))
     }
 }
 
@@ -179,3 +201,55 @@ fn is_local(ip: IpAddr) -> bool {
 const AGAIN: Duration = Duration::from_secs(60);
 /// Longest wait for a resolver.
 const LOOKUP: Duration = Duration::from_secs(10);
+/// How long an address counts that a name led to.
+const KEPT: Duration = Duration::from_secs(3600);
+/// Addresses of one name.
+const MOST: usize = 256;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn learn(store: &Store, lasts: &[u8], now: Instant) -> bool {
+        let ips = lasts.iter().map(|last| IpAddr::from([192, 0, 2, *last]));
+        store.learn(ips, now)
+    }
+
+    #[test]
+    fn names_with_turning_addresses_add_each_once() {
+        let store = Store::new("db.example".into(), 5432);
+        let (now, is_at) = (Instant::now(), |last| {
+            store.is_at([192, 0, 2, last].into(), 5432)
+        });
+        assert!(is_at(9), "never resolved");
+        assert!(learn(&store, &[1, 2], now));
+        assert!(!is_at(9));
+        assert!(!learn(&store, &[2, 1], now));
+        assert!(learn(&store, &[2, 3], now + AGAIN));
+        for turn in 0..50 {
+            let lasts = [1 + turn % 3, 1 + (turn + 1) % 3];
+            assert!(!learn(&store, &lasts, now + AGAIN * (2 + u32::from(turn))));
+        }
+        assert!(is_at(1) && is_at(2) && is_at(3));
+        // An address that the name has left counts for an hour.
+        let later = now + AGAIN * 51 + KEPT + AGAIN;
+        assert!(!learn(&store, &[3], now + AGAIN * 52));
+        assert!(is_at(1));
+        assert!(!learn(&store, &[3], later));
+        assert!(is_at(3) && !is_at(1) && !is_at(2));
+    }
+
+    #[test]
+    fn addresses_of_a_name_are_bounded() {
+        let store = Store::new("db.example".into(), 5432);
+        let now = Instant::now();
+        for third in 0..4 {
+            let ips = (0..=255).map(|last| IpAddr::from([192, 0, third, last]));
+            assert!(store.learn(ips, now + AGAIN * u32::from(third)));
+        }
+        let known = store.resolved.read().unwrap();
+        assert_eq!(known.as_ref().unwrap().len(), MOST);
+        drop(known);
+        assert!(store.is_at([192, 0, 3, 9].into(), 5432));
+    }
+}
