@@ -97,19 +97,30 @@ impl StoreFile {
     }
 
     /// Compares the file with the one that is open. If it is another or gone,
-    /// closes every connection, and says true. Only the watch calls it.
+    /// closes every connection, and says true. Only the watch calls it, again and
+    /// again.
+    ///
+    /// A call under way, such as a write that waits for another process, may keep its
+    /// connection for 30 s. The others are then let go after [`MAX_TAKING`] and go on
+    /// with the old file until the next attempt: lookups never wait for such a call.
     ///
     /// All are closed before the first is opened again, and the old file's
     /// write-ahead log is moved into it and out of the way: a connection that finds
     /// it would read its pages as the new file's. A slot that opens holds its
     /// own lock, so the slots come before the file.
     pub(super) fn follow(&self) -> bool {
-        let now = identity(&self.path);
-        if self.lock().identity == now {
+        if self.lock().identity == identity(&self.path) {
             return false;
         }
-        let slots = self.slots();
-        let mut taken: Vec<_> = slots.iter().map(|slot| slot.lock()).collect();
+        let mut slots = self.slots();
+        // The one that is most likely kept delays no other.
+        slots.sort_by_key(|slot| !slot.is_writer());
+        let deadline = Instant::now() + MAX_TAKING;
+        let taken = slots.iter().map(|slot| slot.lock_until(deadline));
+        let Some(mut taken) = taken.collect::<Option<Vec<_>>>() else {
+            return false;
+        };
+        let now = identity(&self.path);
         let open = taken.iter_mut().find_map(|connection| connection.as_mut());
         let emptied = open.is_some_and(|connection| connection.empty_wal().unwrap_or(false));
         taken
@@ -289,6 +300,9 @@ fn identity(path: &Path) -> Option<Identity> {
 
 /// More than this program has statements, so that each is prepared once.
 const MAX_STATEMENTS: usize = 64;
+/// How long the connections of a file that was replaced are waited for at once: as
+/// long as the watch pauses.
+const MAX_TAKING: Duration = Duration::from_millis(25);
 /// How long closing waits for calls under way. A stalled disk, or another process's
 /// long transaction, delays the end of the process by no more.
 const MAX_CLOSING: Duration = Duration::from_secs(5);

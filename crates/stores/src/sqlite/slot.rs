@@ -87,6 +87,10 @@ impl Slot {
         work(connection)
     }
 
+    pub(super) fn is_writer(&self) -> bool {
+        self.role == Role::Writer
+    }
+
     /// Tells whether no connection is open; false while a thread uses it.
     pub(super) fn is_empty(&self) -> bool {
         match self.connection.try_lock() {

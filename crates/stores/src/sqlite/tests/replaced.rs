@@ -1,6 +1,7 @@
 use std::fs;
 use std::sync::mpsc;
 use std::thread;
+use std::time::Instant;
 
 use super::*;
 
@@ -66,6 +67,50 @@ async fn a_restored_file_is_read_and_is_a_gap() {
         .query_row("PRAGMA integrity_check", (), |row| row.get(0))
         .unwrap();
     assert_eq!(check, "ok");
+}
+
+/// A write may wait 30 s for another process, and a backup takes long.
+#[tokio::test]
+async fn lookups_wait_for_no_long_call_when_the_file_is_replaced() {
+    for role in [Role::Writer, Role::Reader] {
+        let folder = Folder::new();
+        let store = folder.create();
+        store
+            .write(Batch::unchecked(host_with("a.example", 1, sealed)))
+            .await
+            .unwrap();
+        let backup = folder.backup();
+        store
+            .write(Batch::unchecked(host_with("b.example", 2, sealed)))
+            .await
+            .unwrap();
+        let slot = store.file.slot(None, role);
+        let (begin, begun) = mpsc::channel();
+        let (end, ended) = mpsc::channel::<()>();
+        let call = thread::spawn(move || {
+            let _taken = slot.lock();
+            begin.send(()).unwrap();
+            ended.recv().unwrap_err();
+        });
+        begun.recv().unwrap();
+        fs::rename(backup, folder.path()).unwrap();
+        // Over several polls of the watch.
+        let replaced = Instant::now();
+        let (new, mut found) = (name("b.example"), 0);
+        while replaced.elapsed() < Duration::from_millis(250) {
+            let asked = tokio::time::timeout(Duration::from_secs(5), store.find(&new));
+            match asked.await.expect("an answer without the wait") {
+                Ok(answer) => found += usize::from(answer.found.is_some()),
+                // Of a thread that had not opened the old file.
+                Err(error) => assert!(error.to_string().contains("being replaced"), "{error}"),
+            }
+        }
+        assert!(found > 0);
+        drop(end);
+        call.join().unwrap();
+        until(&store, async || !finds(&store, "b.example").await).await;
+        assert!(finds(&store, "a.example").await);
+    }
 }
 
 /// The log has the same id and goes on to the same number: only that another
