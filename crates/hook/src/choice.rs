@@ -6,6 +6,8 @@ use std::sync::Arc;
 use sekisho_certs::HostName;
 use tokio::time::Instant;
 
+use crate::imports::Admission;
+
 /// What a handshake gets.
 #[derive(Clone, Debug)]
 pub enum Choice<M> {
@@ -39,7 +41,6 @@ impl<M> fmt::Debug for Made<M> {
 }
 
 /// Answer of a hook. What `on_error` says is already applied.
-#[derive(Clone, Debug)]
 pub struct Answer<M> {
     /// What the handshake gets.
     pub choice: Choice<M>,
@@ -48,6 +49,21 @@ pub struct Answer<M> {
     pub until: Instant,
     /// What the choice came from.
     pub source: Source,
+    /// Token of the client's prefix, where the run made a store call and the lookup
+    /// of the choice says what it led to: with [`Choice::Lookup`], [`Choice::Use`] and
+    /// [`Choice::Default`]. Whoever finds nothing then spends it.
+    pub admission: Option<Box<dyn Admission>>,
+}
+
+impl<M: fmt::Debug> fmt::Debug for Answer<M> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Answer")
+            .field("choice", &self.choice)
+            .field("until", &self.until)
+            .field("source", &self.source)
+            .field("admission", &self.admission.is_some())
+            .finish()
+    }
 }
 
 /// Origin of a choice.

@@ -151,10 +151,15 @@ async fn run<I: Imports>(
         report,
     );
     let run = Arc::new(run);
-    call(&run, &state.handshake, tls).await?;
-    let answer = run.finish();
+    let called = call(&run, &state.handshake, tls).await;
+    let answer = called.and_then(|()| {
+        let finished = run.finish();
+        finished.map_err(|what| Failure::Script(shared.program.error(&what)))
+    });
+    // A failure tells nothing about the name: the token is given back.
+    drop(run.token.take());
     run.report(|report| report.memory = state.lua.used_memory());
-    answer.map_err(|what| Failure::Script(shared.program.error(&what)))
+    answer
 }
 
 impl<I: Imports> Shared<I> {
@@ -180,6 +185,7 @@ impl<I: Imports> Shared<I> {
             // Asked again with the next use: the failure may be over.
             until: Instant::now(),
             source: Source::Failed,
+            admission: None,
         }
     }
 }

@@ -64,7 +64,7 @@ pub trait Imports: Send + Sync + 'static {
 }
 
 /// Token of a client's prefix. Dropping it gives the token back.
-pub trait Admission: Send {
+pub trait Admission: Send + Sync {
     /// Spends the token: the run led to nothing, as a lookup of an absent name.
     fn spend(self: Box<Self>);
 }
@@ -172,6 +172,8 @@ pub struct Owner {
     pub tenant: Tenant,
     /// JSON of the site; `[site]` if none.
     pub site: Option<Arc<str>>,
+    /// Key of `tls:cached`, as in [`Made`](crate::Made); none outside of it.
+    pub key: Option<Arc<str>>,
 }
 
 /// Writes the command with its keys, for reports.

@@ -105,9 +105,9 @@ impl<I: Imports> Begun<I> {
                 }
             }
         };
-        if matches!(ended, Ended::Absent { .. }) && Arc::strong_count(&self.run) == 1 {
-            // The client has left: nobody else says what the store call led to.
-            run.token.spend();
+        if !matches!(ended, Ended::Absent { .. }) && Arc::strong_count(&self.run) == 1 {
+            // The client has left, and nobody else gives the token back.
+            drop(run.token.take());
         }
         let known = shared.region.end(&self.key, ended);
         self.ended = true;

@@ -221,15 +221,17 @@ impl<I: Imports> Run<I> {
                 source,
             } => (choice, until, source),
             Chosen::Pairs { chains, keys } => {
-                let value = self.make(chains, keys, &owner)?;
                 let key = self.key.clone();
+                let owner = Owner {
+                    key: key.clone(),
+                    ..owner
+                };
+                let value = self.make(chains, keys, &owner)?;
                 (Choice::Made(Made { value, key }), None, Source::Script)
             }
         };
-        if self.key.is_none() && matches!(choice, Choice::Refuse(_)) {
-            self.token.spend();
-        }
         Ok(Answer {
+            admission: self.settle(&choice),
             choice,
             until: until.unwrap_or_else(|| Instant::now() + self.shared.settings.keep),
             source,
@@ -250,6 +252,22 @@ impl<I: Imports> Run<I> {
     pub(crate) fn report(&self, write: impl FnOnce(&mut Report)) {
         if let Some(report) = &self.report {
             write(&mut report.lock().unwrap_or_else(PoisonError::into_inner));
+        }
+    }
+
+    /// Settles the token. A load leaves it to the run that began it.
+    fn settle(&self, choice: &Choice<I::Made>) -> Option<Box<dyn Admission>> {
+        if self.key.is_some() {
+            return None;
+        }
+        let admission = self.token.take()?;
+        match choice {
+            Choice::Lookup | Choice::Use(_) | Choice::Default => Some(admission),
+            Choice::Refuse(_) => {
+                admission.spend();
+                None
+            }
+            Choice::Made(_) => None,
         }
     }
 
@@ -279,16 +297,22 @@ impl<I: Imports> Run<I> {
 }
 
 impl Token {
-    /// Spends the token, if there is one: the run led to nothing.
-    pub(crate) fn spend(&self) {
-        let taken = self.lock().take();
-        if let Some(admission) = taken {
-            admission.spend();
-        }
+    /// Takes the token, if there is one. Dropping it gives it back.
+    pub(crate) fn take(&self) -> Option<Box<dyn Admission>> {
+        self.lock().take()
     }
 
     fn lock(&self) -> MutexGuard<'_, Option<Box<dyn Admission>>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Spends a token that nobody took: the client left before the run's end.
+impl Drop for Token {
+    fn drop(&mut self) {
+        if let Some(admission) = self.take() {
+            admission.spend();
+        }
     }
 }
 

@@ -252,6 +252,14 @@ async fn what_leads_to_nothing_is_charged_to_the_prefix() {
     assert_eq!(counts(), (1, 0), "one token for both calls, and given back");
     ask(&hook, "nobody.example").await;
     assert_eq!(counts(), (2, 1));
+    let (hook, world) = body("redis('redis://here'):get('a')");
+    let spent = || world.spent.load(std::sync::atomic::Ordering::SeqCst);
+    let answer = ask(&hook, "nobody.example").await;
+    assert_eq!(spent(), 0, "the lookup says what it led to");
+    answer.admission.expect("the token").spend();
+    assert_eq!(spent(), 1);
+    drop(ask(&hook, "nobody.example").await);
+    assert_eq!(spent(), 1);
     let over = Hello::of(
         hello("shop.example").server_name.clone(),
         "203.0.113.1:1".parse().unwrap(),
@@ -259,6 +267,14 @@ async fn what_leads_to_nothing_is_charged_to_the_prefix() {
     let deadline = Instant::now() + Duration::from_secs(1);
     let (_, report) = hook.report(Arc::new(over), deadline).await;
     assert!(report.error.unwrap().contains("too many runs wait"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_client_that_leaves_a_store_call_is_charged() {
+    let (hook, world) = body("redis('redis://here'):get('hang')");
+    let leaves = tokio::time::timeout(Duration::from_secs(1), ask(&hook, "shop.example"));
+    assert!(leaves.await.is_err());
+    assert_eq!(world.spent.load(std::sync::atomic::Ordering::SeqCst), 1);
 }
 
 #[tokio::test]
