@@ -6,7 +6,7 @@ pub(super) mod rendezvous;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use super::health::{Site, Standing};
+use super::health::{Site, Standing, Trials};
 use super::servers::{Affinity, Server, Servers};
 use crate::site::{Balance, Upstream, UpstreamOptions};
 use draw::Load;
@@ -27,6 +27,9 @@ pub(super) struct Choice<'a> {
 /// Server with its index.
 type Picked = (usize, Arc<Server>);
 
+/// Server that takes the request, and the right to try it if it is ejected.
+type Taken = (Picked, Trials);
+
 impl Choice<'_> {
     /// Returns the server, and its index:
     ///
@@ -37,7 +40,7 @@ impl Choice<'_> {
     /// 4. if all are ejected or fail their checks, the one whose pause ends first.
     ///
     /// None if all were tried.
-    pub(super) fn server(&self) -> Option<Picked> {
+    pub(super) fn server(&self) -> Option<Taken> {
         let picked = match self.key() {
             Some(key) => self.keeper(key, true).or_else(|| self.keeper(key, false)),
             None => self
@@ -45,7 +48,8 @@ impl Choice<'_> {
                 .or_else(|| self.least_loaded(true))
                 .or_else(|| self.least_loaded(false)),
         };
-        picked.or_else(|| self.first_to_come_back())
+        let first = || Some((self.first_to_come_back()?, Trials::default()));
+        picked.or_else(first)
     }
 
     fn key(&self) -> Option<u64> {
@@ -77,7 +81,7 @@ impl Choice<'_> {
         })
     }
 
-    fn less_loaded(&self) -> Option<Picked> {
+    fn less_loaded(&self) -> Option<Taken> {
         let (first, second) = draw::two(self.untried(), self.servers.random())?;
         let mut picked = self.picked(first);
         if let Some(other) = second.map(|second| self.picked(second))
@@ -85,10 +89,11 @@ impl Choice<'_> {
         {
             picked = other;
         }
-        (self.has_room(&picked) && self.takes(&picked)).then_some(picked)
+        let picked = Some(picked).filter(|picked| self.has_room(picked));
+        self.taken(picked?)
     }
 
-    fn least_loaded(&self, due: bool) -> Option<Picked> {
+    fn least_loaded(&self, due: bool) -> Option<Taken> {
         let is_better =
             |one: &Picked, other: &Picked| match (self.has_room(one), self.has_room(other)) {
                 (true, false) => true,
@@ -98,10 +103,10 @@ impl Choice<'_> {
         let least = self
             .taking(due)
             .reduce(|least, one| if is_better(&one, &least) { one } else { least });
-        least.filter(|least| self.takes(least))
+        self.taken(least?)
     }
 
-    fn keeper(&self, key: u64, due: bool) -> Option<Picked> {
+    fn keeper(&self, key: u64, due: bool) -> Option<Taken> {
         let score = |(index, _): &Picked| {
             let server = &self.upstream.servers[*index];
             rendezvous::score(key, &server.address, server.weight)
@@ -109,7 +114,7 @@ impl Choice<'_> {
         let best = self
             .taking(due)
             .max_by(|one, other| score(one).total_cmp(&score(other)));
-        best.filter(|best| self.takes(best))
+        self.taken(best?)
     }
 
     fn first_to_come_back(&self) -> Option<Picked> {
@@ -127,15 +132,15 @@ impl Choice<'_> {
         (index, self.servers.server(address))
     }
 
-    /// Returns whether a server takes this request. Of the requests that come when its
+    /// Returns the server if it takes this request. Of the requests that come when its
     /// pause is over, it takes one.
-    fn takes(&self, (_, server): &Picked) -> bool {
-        !self.is_down(server)
-            && match server.health.standing(self.site, self.now) {
-                Standing::Healthy => true,
-                Standing::Due => server.health.claim(self.site, self.now),
-                Standing::Ejected(_) => false,
-            }
+    fn taken(&self, picked: Picked) -> Option<Taken> {
+        let (_, server) = &picked;
+        if self.is_down(server) {
+            return None;
+        }
+        let trials = server.health.claim(self.site, self.now)?;
+        Some((picked, trials))
     }
 
     /// Returns whether the site's check of a server failed.

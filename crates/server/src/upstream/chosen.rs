@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering;
 use http::StatusCode;
 use tokio::time::Instant;
 
-use super::health::{FailureKind, Site};
+use super::health::{FailureKind, Site, Trials};
 use super::limits::{Asker, Bounds, Denied, Slot, Slots};
 use super::resolve::Unresolved;
 use super::servers::Server;
@@ -23,6 +23,8 @@ pub(crate) struct Chosen {
     host: u64,
     /// Sites that fail with the request's.
     site: Site,
+    /// Rights to try the server, to be given back.
+    trials: Trials,
     is_noted: bool,
 }
 
@@ -57,13 +59,20 @@ pub(crate) enum Unavailable {
 }
 
 impl Chosen {
-    pub(super) fn new(index: usize, server: Arc<Server>, host: u64, site: Site) -> Self {
+    pub(super) fn new(
+        index: usize,
+        server: Arc<Server>,
+        host: u64,
+        site: Site,
+        trials: Trials,
+    ) -> Self {
         server.in_flight.fetch_add(1, Ordering::Relaxed);
         Self {
             index,
             server,
             host,
             site,
+            trials,
             is_noted: false,
         }
     }
@@ -166,7 +175,7 @@ impl Chosen {
 impl Drop for Chosen {
     fn drop(&mut self) {
         self.server.in_flight.fetch_sub(1, Ordering::Relaxed);
-        self.server.ended();
+        self.server.ended(self.site, self.trials);
         if !self.is_noted {
             self.count(UpstreamResult::Abandoned);
         }

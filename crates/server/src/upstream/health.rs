@@ -19,7 +19,7 @@ use std::time::Duration;
 
 use sekisho_certs::metrics::InGauge;
 
-use ejection::Ejection;
+use ejection::{Ejection, Trial};
 use own::Own;
 
 /// Health of one server.
@@ -49,6 +49,20 @@ pub(super) struct Site {
     pub(super) settings: u64,
 }
 
+/// Rights of a request to try its server: for all sites, and for its own.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Trials {
+    all: Trial,
+    own: Trial,
+}
+
+impl Trials {
+    /// Returns whether the server is tried.
+    pub(super) fn is_any(self) -> bool {
+        self != Self::default()
+    }
+}
+
 /// Kind of a failure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum FailureKind {
@@ -64,23 +78,22 @@ impl Health {
         self.all.standing(now).max(self.own.standing(site, now))
     }
 
-    /// Claims the right to try a server that is [`Standing::Due`]. If the claimer
-    /// never notes an outcome, the next one may try after 5 s.
-    pub(super) fn claim(&self, site: Site, now: u64) -> bool {
-        (self.own.standing(site, now) != Standing::Due || self.own.claim(site, now))
-            && (self.all.standing(now) != Standing::Due || self.all.claim(now))
+    /// Claims the right to use a server: to try one that is [`Standing::Due`]. If the
+    /// claimer neither notes an outcome nor gives it back, the next one may try after 5 s.
+    pub(super) fn claim(&self, site: Site, now: u64) -> Option<Trials> {
+        let own = self.own.claim(site, now)?;
+        let Some(all) = self.all.claim(now) else {
+            self.own.give_back(site, own, now);
+            return None;
+        };
+        Some(Trials { all, own })
     }
 
-    /// Returns whether the server is ejected for all sites, or its pause is over.
-    pub(super) fn is_ejected(&self) -> bool {
-        self.all.standing(0) != Standing::Healthy
-    }
-
-    /// Gives the right to try the server for all sites to the next request, unless an
-    /// outcome was noted. A site whose own settings keep it from connecting thus
-    /// prolongs no ejection.
-    pub(super) fn give_back(&self, now: u64) {
-        self.all.give_back(now);
+    /// Gives the right to try the server to the next request, unless an outcome was noted.
+    /// A site whose own settings keep it from connecting thus prolongs no ejection.
+    pub(super) fn give_back(&self, site: Site, trials: Trials, now: u64) {
+        self.all.give_back(trials.all, now);
+        self.own.give_back(site, trials.own, now);
     }
 
     /// Notes that a connection came about. Returns true if it ends an ejection.
@@ -108,5 +121,51 @@ impl Health {
             FailureKind::Unreachable => self.all.failed(now, jitter, count),
             FailureKind::Own => self.own.failed(site, now, jitter, count),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use sekisho_certs::metrics::Gauge;
+
+    use super::*;
+
+    const SITE: Site = Site {
+        tenant: 1,
+        settings: 1,
+    };
+
+    fn eject(health: &Health, failure: FailureKind, now: u64) {
+        for _ in 0..5 {
+            health.failed(
+                failure,
+                SITE,
+                now,
+                1_250,
+                || InGauge::new(&Gauge::default()),
+            );
+        }
+    }
+
+    #[test]
+    fn a_sites_trial_is_not_lost_to_the_pause_of_all() {
+        let health = Health::default();
+        eject(&health, FailureKind::Own, 1_000);
+        eject(&health, FailureKind::Unreachable, 2_000);
+        // The site's own pause is over, that for all sites not yet.
+        assert_eq!(health.claim(SITE, 6_500), None);
+        assert!(health.claim(SITE, 7_000).is_some());
+    }
+
+    #[test]
+    fn a_request_gives_back_what_it_claimed_itself() {
+        let health = Health::default();
+        eject(&health, FailureKind::Own, 1_000);
+        eject(&health, FailureKind::Unreachable, 1_000);
+        let trials = health.claim(SITE, 6_000).unwrap();
+        health.give_back(SITE, Trials::default(), 6_001);
+        assert_eq!(health.claim(SITE, 6_001), None);
+        health.give_back(SITE, trials, 6_002);
+        assert!(health.claim(SITE, 6_002).is_some());
     }
 }

@@ -15,7 +15,7 @@ use tokio::time::Instant;
 use super::check::{Checking, Checks, Starting};
 use super::choice::{Choice, rendezvous};
 use super::chosen::{Chosen, Unavailable};
-use super::health::{FailureKind, Health, Site};
+use super::health::{FailureKind, Health, Site, Trials};
 use super::limits::{Retries, Slots};
 use super::resolve::{Asking, Names, Unresolved};
 use super::transport::Endpoint;
@@ -141,12 +141,12 @@ impl Servers {
             tried,
             now: self.common.now(),
         };
-        let (index, server) = choice.server().ok_or(Unavailable::Tried)?;
+        let ((index, server), trials) = choice.server().ok_or(Unavailable::Tried)?;
         if tried.is_empty() {
             server.retries.request();
         }
         let host = self.hasher.hash_one(by.host);
-        Ok(Chosen::new(index, server, host, site))
+        Ok(Chosen::new(index, server, host, site, trials))
     }
 
     /// Returns the state of a server.
@@ -248,9 +248,9 @@ impl Server {
     }
 
     /// Notes the end of a request, whatever became of it.
-    pub(super) fn ended(&self) {
-        if self.health.is_ejected() {
-            self.health.give_back(self.common.now());
+    pub(super) fn ended(&self, site: Site, trials: Trials) {
+        if trials.is_any() {
+            self.health.give_back(site, trials, self.common.now());
         }
     }
 

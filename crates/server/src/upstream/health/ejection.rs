@@ -23,6 +23,10 @@ pub(super) struct Ejection {
     row: Mutex<Row>,
 }
 
+/// Right to try an ejected server: the time until which it lasts, 0 if none was needed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Trial(u64);
+
 /// Failures since the last success.
 #[derive(Debug, Default)]
 struct Row {
@@ -44,16 +48,19 @@ impl Ejection {
         }
     }
 
-    /// Claims the right to try a server that is [`Standing::Due`]. If the claimer
-    /// never notes an outcome, the next one may try after 5 s.
-    pub(super) fn claim(&self, now: u64) -> bool {
+    /// Claims the right to use a server: for an ejected one, the right to try it once its
+    /// pause is over. If the claimer neither notes an outcome nor gives the right back,
+    /// the next one may try after 5 s.
+    pub(super) fn claim(&self, now: u64) -> Option<Trial> {
         let until = self.until.load(Ordering::Relaxed);
-        let next = now + TRIAL;
-        (1..=now).contains(&until)
-            && self
-                .until
-                .compare_exchange(until, next, Ordering::Relaxed, Ordering::Relaxed)
-                .is_ok()
+        let trial = match until {
+            0 => return Some(Trial::default()),
+            until if until > now => return None,
+            _ => Trial(now + TRIAL),
+        };
+        let (own, relaxed) = (trial.0, Ordering::Relaxed);
+        let claimed = self.until.compare_exchange(until, own, relaxed, relaxed);
+        claimed.is_ok().then_some(trial)
     }
 
     /// Notes a success; returns true if it ends an ejection.
@@ -70,15 +77,11 @@ impl Ejection {
     }
 
     /// Gives the right to try the server back to the next request. A claimer that
-    /// learned nothing of the server calls it.
-    pub(super) fn give_back(&self, now: u64) {
-        if self.until.load(Ordering::Relaxed) <= now {
-            return;
-        }
-        let row = self.lock();
-        let is_tried = row.ejected.is_some() && row.pause_ends <= now;
-        if is_tried {
-            self.until.store(now, Ordering::Relaxed);
+    /// learned nothing of the server calls it. Any outcome that was noted stands.
+    pub(super) fn give_back(&self, trial: Trial, now: u64) {
+        if trial != Trial::default() {
+            let relaxed = Ordering::Relaxed;
+            let _ = self.until.compare_exchange(trial.0, now, relaxed, relaxed);
         }
     }
 
@@ -179,12 +182,12 @@ mod tests {
     #[test]
     fn one_request_at_a_time_tries_it_again() {
         let ejection = ejected(1_000);
-        assert!(!ejection.claim(5_999));
-        assert!(ejection.claim(6_000));
-        assert!(!ejection.claim(6_000));
+        assert_eq!(ejection.claim(5_999), None);
+        assert!(ejection.claim(6_000).is_some());
+        assert_eq!(ejection.claim(6_000), None);
         // The claimer was dropped without an outcome.
-        assert!(!ejection.claim(10_999));
-        assert!(ejection.claim(11_000));
+        assert_eq!(ejection.claim(10_999), None);
+        assert!(ejection.claim(11_000).is_some());
     }
 
     #[test]
@@ -193,7 +196,7 @@ mod tests {
         let mut now = 6_000;
         for seconds in [10, 20, 40, 80, 120, 120] {
             let pause = Duration::from_secs(seconds);
-            assert!(ejection.claim(now));
+            assert!(ejection.claim(now).is_some());
             let failed = ejection.failed(now, half(pause), || unreachable!("counted already"));
             assert_eq!(failed, Some(pause));
             now += seconds * 1_000;
@@ -229,12 +232,21 @@ mod tests {
     #[test]
     fn a_trial_without_an_outcome_is_given_back() {
         let ejection = ejected(1_000);
-        ejection.give_back(1_001);
-        assert_eq!(ejection.standing(1_001), Standing::Ejected(6_000));
-        assert!(ejection.claim(6_000));
-        ejection.give_back(6_001);
-        assert!(ejection.claim(6_001));
-        assert!(!ejection.claim(6_002));
+        let trial = ejection.claim(6_000).unwrap();
+        // Requests that claimed nothing give nothing back.
+        ejection.give_back(Trial::default(), 6_001);
+        assert_eq!(ejection.claim(6_001), None);
+        ejection.give_back(trial, 6_001);
+        let next = ejection.claim(6_001).unwrap();
+        // Nor does one whose time is over.
+        ejection.give_back(trial, 6_002);
+        assert_eq!(ejection.claim(6_002), None);
+        assert_eq!(
+            fail(&ejection, 6_002).map(|pause| pause > Duration::from_secs(5)),
+            Some(true)
+        );
+        ejection.give_back(next, 6_003);
+        assert_eq!(ejection.claim(6_003), None);
     }
 
     #[test]

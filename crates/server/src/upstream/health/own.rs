@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use sekisho_certs::metrics::InGauge;
 
-use super::ejection::Ejection;
+use super::ejection::{Ejection, Trial};
 use super::{Site, Standing};
 
 /// Ejections of a server for sites that it failed, at most [`MOST`]. A site without
@@ -33,9 +33,14 @@ impl Own {
             .unwrap_or(Standing::Healthy)
     }
 
-    pub(super) fn claim(&self, site: Site, now: u64) -> bool {
+    /// Claims the right to use the server. See [`Ejection::claim`].
+    pub(super) fn claim(&self, site: Site, now: u64) -> Option<Trial> {
         self.of(site, |ejection| ejection.claim(now))
-            .unwrap_or(true)
+            .unwrap_or(Some(Trial::default()))
+    }
+
+    pub(super) fn give_back(&self, site: Site, trial: Trial, now: u64) {
+        self.of(site, |ejection| ejection.give_back(trial, now));
     }
 
     /// Forgets the failures of a site; returns true if that ends an ejection.
