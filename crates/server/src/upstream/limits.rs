@@ -9,14 +9,14 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use foldhash::quality::RandomState;
 use tokio::time::{Instant, timeout_at};
 
-use queue::Queue;
+use queue::{Place, Queue};
 
 /// Connections of one server that are in use, and the requests that wait.
 ///
 /// Each site brings its own bounds, which hold for its tenant's connections and
 /// waiting requests, of all workers together. All tenants have at most [`MOST`], and
 /// a tenant fewer than are left: it can't take what another's sites may use. Hosts
-/// that wait get returned slots in turn. When no more requests of a tenant may wait,
+/// of a tenant that wait get its returned slots in turn. When no more requests of a tenant may wait,
 /// the newest of its host with most of them is refused in favour of a host with fewer.
 #[derive(Debug, Default)]
 pub(super) struct Slots {
@@ -98,8 +98,10 @@ impl Slots {
             }
             state.queue.enter(asker, bounds)?
         };
-        // Requests that waited may have left.
-        slots.pass_on();
+        let (place, turn) = turn;
+        let _leaves = Leaves { slots, place };
+        // A bound above those of the requests before it may leave room.
+        slots.pass_on(asker.tenant);
         match timeout_at(until, turn).await {
             // The sender is dropped without sending only if it makes room.
             Ok(turn) => turn.map_err(|_| Denied::Full),
@@ -114,17 +116,22 @@ impl Slots {
         }
     }
 
-    /// Gives free slots to the requests that wait.
-    fn pass_on(self: &Arc<Self>) {
+    /// Gives free slots to the tenant's requests that wait. Those of other tenants wait
+    /// for slots of their own.
+    fn pass_on(self: &Arc<Self>, tenant: u64) {
         loop {
-            let next = {
+            let turn = {
                 let mut state = self.lock();
                 let State { used, queue } = &mut *state;
-                let next = queue.next(|tenant, connections| used.take(tenant, connections));
+                let turn = match used.has_room(tenant, u32::MAX) {
+                    true => queue.next(tenant, used.of_tenant(tenant)),
+                    false => None,
+                };
+                let Some(turn) = turn else { return };
+                used.add(tenant);
                 self.in_use.store(used.all, Ordering::Relaxed);
-                next
+                turn
             };
-            let Some((tenant, turn)) = next else { return };
             // Outside of the lock: a request that left gives its slot back here.
             let _ = turn.send(self.slot(tenant));
         }
@@ -135,33 +142,52 @@ impl Slots {
     }
 }
 
+/// Request that leaves the queue with its future. The queue counts no request that left.
+struct Leaves<'a> {
+    slots: &'a Arc<Slots>,
+    place: Place,
+}
+
+impl Drop for Leaves<'_> {
+    fn drop(&mut self) {
+        self.slots.lock().queue.leave(self.place);
+    }
+}
+
 impl Drop for Slot {
     fn drop(&mut self) {
         let is_awaited = {
             let mut state = self.slots.lock();
             state.used.give_back(self.tenant);
             self.slots.in_use.store(state.used.all, Ordering::Relaxed);
-            !state.queue.is_empty()
+            state.queue.of_tenant(self.tenant) > 0
         };
         if is_awaited {
-            self.slots.pass_on();
+            self.slots.pass_on(self.tenant);
         }
     }
 }
 
 impl Used {
+    fn of_tenant(&self, tenant: u64) -> u32 {
+        self.by_tenant.get(&tenant).copied().unwrap_or(0)
+    }
+
     fn has_room(&self, tenant: u64, connections: u32) -> bool {
-        let used = self.by_tenant.get(&tenant).copied().unwrap_or(0);
-        used < connections.min(MOST.saturating_sub(self.all))
+        self.of_tenant(tenant) < connections.min(MOST.saturating_sub(self.all))
     }
 
     fn take(&mut self, tenant: u64, connections: u32) -> bool {
         let has_room = self.has_room(tenant, connections);
         if has_room {
-            self.all += 1;
-            *self.by_tenant.entry(tenant).or_default() += 1;
+            self.add(tenant);
         }
         has_room
+    }
+
+    fn add(&mut self, tenant: u64) {
+        self.all += 1;
+        *self.by_tenant.entry(tenant).or_default() += 1;
     }
 
     fn give_back(&mut self, tenant: u64) {

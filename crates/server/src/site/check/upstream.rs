@@ -296,7 +296,8 @@ fn timeouts(raw: &RawTimeouts) -> Checked<UpstreamTimeouts> {
 }
 
 const MAX_CONNECTIONS: u32 = 65_536;
-const MAX_WAITING: u32 = 65_536;
+/// As many requests as 40 connections of HTTP/2 may have in flight.
+const MAX_WAITING: u32 = 4096;
 const MAX_COOKIE: usize = 64;
 const INTERVAL: Duration = Duration::from_secs(10);
 const TIMEOUT: Duration = Duration::from_secs(5);
