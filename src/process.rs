@@ -12,8 +12,8 @@ use rustix::process::{
     DumpableBehavior, Resource, Rlimit, getrlimit, set_dumpable_behavior, setrlimit,
 };
 use sekisho_certs::metrics::{Family, Gauge, Registry};
-use sekisho_server::Limits;
 use sekisho_server::site::MAX_OPEN_FILES;
+use sekisho_server::{Limits, unused_connections};
 
 use crate::config::Config;
 
@@ -62,7 +62,11 @@ pub(crate) fn check_files(allowed: Option<u64>, config: &Config) {
         ..
     } = config.limits;
     let addresses = config.listen.https.len() + config.listen.http.len();
-    let needed = connections + workers * (addresses + PER_WORKER) + MAX_OPEN_FILES + OTHER_FILES;
+    let needed = connections
+        + workers * (addresses + PER_WORKER)
+        + unused_connections(workers)
+        + MAX_OPEN_FILES
+        + OTHER_FILES;
     let needed = needed as u64;
     if let Some(allowed) = allowed.filter(|allowed| *allowed < needed) {
         tracing::warn!(

@@ -68,5 +68,5 @@ pub use respond::Responder;
 pub use server::{Addresses, Error, Parts, Server};
 pub use settings::{CertificateWaits, Defaults, Limits, Settings};
 pub use shutdown::{Phase, Shutdown};
-pub use upstream::{LoadRoots, LoopId};
+pub use upstream::{LoadRoots, LoopId, unused_connections};
 pub use virtual_host::{Made, Publisher, VirtualHost};

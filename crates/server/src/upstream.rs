@@ -53,6 +53,7 @@ use failure::Failure;
 pub use loop_id::LoopId;
 pub(crate) use opening::Openings;
 pub(crate) use pool::Pools;
+pub use pool::unused_connections;
 use send::{Answered, Sending};
 pub(crate) use servers::{Background, Servers};
 pub(crate) use sockets::SocketTurns;

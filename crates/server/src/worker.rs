@@ -100,12 +100,13 @@ impl Worker {
     /// after it end with the runtime. The runtime outlives the other workers'
     /// drain: they may use store connections that it drives.
     pub(crate) async fn run(self, shutdown: Shutdown) -> io::Result<()> {
+        let upstreams = Pools::new(self.shared.limits.workers);
         let local = Arc::new(Local {
             shared: self.shared,
             signing: SigningTurns::new(),
             http: Http::new(),
             drain: Drain::default(),
-            upstreams: Pools::default(),
+            upstreams,
             openings: Openings::new(),
             open: AtomicUsize::new(0),
             closed: Notify::new(),

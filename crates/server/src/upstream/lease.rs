@@ -77,7 +77,8 @@ impl Lease {
     pub(super) fn release(mut self, keep: Duration) {
         if let Leased::One(one) = std::mem::replace(&mut self.connection, Leased::None) {
             let key = self.key.clone();
-            self.local.upstreams.give_back(key, one, keep);
+            let tenant = self.slot.as_ref().map_or(0, Slot::tenant);
+            self.local.upstreams.give_back(key, one, keep, tenant);
         }
     }
 }

@@ -142,6 +142,13 @@ impl Slots {
     }
 }
 
+impl Slot {
+    /// Returns the hash of the tenant.
+    pub(super) fn tenant(&self) -> u64 {
+        self.tenant
+    }
+}
+
 /// Request that leaves the queue with its future. The queue counts no request that left.
 struct Leaves<'a> {
     slots: &'a Arc<Slots>,

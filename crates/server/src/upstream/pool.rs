@@ -1,27 +1,32 @@
 //! Connections of one worker to upstream servers. They belong to the worker's
 //! runtime; no request waits for another worker.
 
+mod room;
+mod shared;
+
 use std::collections::HashMap;
 use std::future::{Future as _, poll_fn};
 use std::pin::{Pin, pin};
-use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use foldhash::quality::RandomState;
 use http::{Request, Response};
 use hyper::body::Incoming;
-use hyper::client::conn::{TrySendError, http1, http2};
+use hyper::client::conn::{TrySendError, http1};
 use tokio::sync::Semaphore;
 use tokio::task::AbortHandle;
 use tokio::time::{Instant, Sleep, sleep};
 
-use super::limits;
 use super::transport::Endpoint;
 use super::upload::Upload;
 use super::watch::Watch;
 use crate::site::Protocol;
+pub use room::unused_connections;
+use room::{Unused, most_kept, spare};
+pub(super) use shared::{MAX_STREAMS, OpenStream, Shared, Streams};
 
 /// Identity of connections that requests may share.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -41,11 +46,14 @@ pub(super) struct Key {
     pub(super) tenant: u64,
 }
 
-/// Unused connections of a worker, by identity; at most [`MAX_IDLE`].
-#[derive(Debug, Default)]
+/// Connections of a worker, by identity: unused ones of HTTP/1.1, and those of HTTP/2.
+/// Unused ones are closed where there are more than [`MAX_KEPT`].
+#[derive(Debug)]
 pub(crate) struct Pools {
     slots: Mutex<Slots>,
-    idle: AtomicUsize,
+    /// Connections in `slots`. Relaxed: changed under its lock.
+    kept: AtomicUsize,
+    most: usize,
 }
 
 /// State of one identity.
@@ -65,8 +73,13 @@ struct Slot {
 #[derive(Debug)]
 struct Idle {
     connection: Box<One>,
+    /// Hash of the tenant that used it last.
+    tenant: u64,
+    since: Instant,
     /// When the server may close it.
     until: Instant,
+    /// Makes room for another. Relaxed: one thread.
+    is_spare: AtomicBool,
 }
 
 /// HTTP/1.1 connection, which serves one request at a time.
@@ -83,27 +96,6 @@ pub(super) struct One {
     pub(super) reused: bool,
 }
 
-/// HTTP/2 connection.
-#[derive(Clone, Debug)]
-pub(super) struct Shared {
-    pub(super) sender: http2::SendRequest<Upload>,
-    pub(super) streams: Arc<Streams>,
-}
-
-/// Streams of an HTTP/2 connection. Relaxed: one thread.
-#[derive(Debug)]
-pub(super) struct Streams {
-    open: AtomicUsize,
-    /// Field blocks that the server may still send.
-    blocks: AtomicUsize,
-    /// Most open streams that the server allows.
-    pub(super) most: AtomicUsize,
-    /// When the last stream ended.
-    used: Mutex<Instant>,
-    /// Place of the connection among those of its server.
-    slot: OnceLock<limits::Slot>,
-}
-
 /// Connection that a request may use.
 pub(super) enum Found {
     One(Box<One>),
@@ -113,6 +105,19 @@ pub(super) enum Found {
 }
 
 impl Pools {
+    /// Makes the pool of each of `workers`.
+    pub(crate) fn new(workers: usize) -> Self {
+        Self::of(most_kept(workers))
+    }
+
+    fn of(most: usize) -> Self {
+        Self {
+            slots: Mutex::default(),
+            kept: AtomicUsize::new(0),
+            most,
+        }
+    }
+
     /// Takes an unused connection. `fresh` asks for a new one.
     pub(super) fn take(&self, key: &Key) -> Found {
         let mut slots = self.lock();
@@ -123,13 +128,15 @@ impl Pools {
             let slot = self.slot(&mut slots, key);
             return Found::None(Some(Arc::clone(slot.opening())));
         };
+        let before = slot.shared.len();
         slot.shared.retain(|shared| !shared.sender.is_closed());
+        self.kept.fetch_sub(before - slot.shared.len(), Relaxed);
         if let Some(shared) = slot.shared.iter().find(|shared| shared.has_room()) {
             return Found::Two(shared.clone());
         }
         let now = Instant::now();
         while let Some(idle) = slot.idle.pop() {
-            self.idle.fetch_sub(1, Relaxed);
+            self.kept.fetch_sub(1, Relaxed);
             if idle.until > now && idle.connection.sender.is_ready() {
                 return Found::One(idle.connection);
             }
@@ -145,15 +152,21 @@ impl Pools {
     }
 
     /// Gives back a connection whose answer is complete, unless it is not ready
-    /// for another request.
-    pub(super) fn give_back(&self, key: Key, mut connection: Box<One>, keep: Duration) {
+    /// for another request. `tenant` is that of the request.
+    pub(super) fn give_back(
+        &self,
+        key: Key,
+        mut connection: Box<One>,
+        keep: Duration,
+        tenant: u64,
+    ) {
         if !connection.sender.is_ready() || keep.is_zero() {
             return;
         }
         connection.rest();
         let mut slots = self.lock();
-        if self.idle.load(Relaxed) >= MAX_IDLE {
-            self.make_room(&mut slots);
+        if !self.make_room(&mut slots) {
+            return;
         }
         let slot = match slots.get_mut(&key) {
             Some(slot) => slot,
@@ -162,19 +175,26 @@ impl Pools {
                 slots.entry(key).or_default()
             }
         };
+        let since = Instant::now();
         slot.idle.push(Idle {
             connection,
-            until: Instant::now() + keep,
+            tenant,
+            since,
+            until: since + keep,
+            is_spare: AtomicBool::new(false),
         });
-        self.idle.fetch_add(1, Relaxed);
+        self.kept.fetch_add(1, Relaxed);
     }
 
     /// Adds an HTTP/2 connection.
     pub(super) fn share(&self, key: &Key, shared: Shared) {
         let mut slots = self.lock();
+        // Requests are about to use this one: it is kept in any case.
+        self.make_room(&mut slots);
         let slot = self.slot(&mut slots, key);
         slot.chose_one = false;
         slot.shared.push(shared);
+        self.kept.fetch_add(1, Relaxed);
     }
 
     /// Closes connections that were unused for long, and forgets identities
@@ -182,24 +202,36 @@ impl Pools {
     pub(crate) fn sweep(&self) {
         let now = Instant::now();
         let mut slots = self.lock();
-        slots.retain(|_, slot| {
-            let before = slot.idle.len();
+        for slot in slots.values_mut() {
             slot.idle
                 .retain(|idle| idle.until > now && !idle.connection.sender.is_closed());
-            self.idle.fetch_sub(before - slot.idle.len(), Relaxed);
             slot.shared
                 .retain(|shared| !shared.sender.is_closed() && !shared.is_unused(now));
-            !slot.idle.is_empty() || !slot.shared.is_empty()
-        });
+        }
+        self.forget_empty(&mut slots);
     }
 
-    /// Closes the unused connections of some identity.
-    fn make_room(&self, slots: &mut Slots) {
-        // The map's order is random, and changes with its content.
-        if let Some(slot) = slots.values_mut().find(|slot| !slot.idle.is_empty()) {
-            self.idle.fetch_sub(slot.idle.len(), Relaxed);
-            slot.idle.clear();
+    /// Closes unused connections if there are too many. Returns whether there is room.
+    fn make_room(&self, slots: &mut Slots) -> bool {
+        if self.kept.load(Relaxed) < self.most {
+            return true;
         }
+        let unused = slots.iter().flat_map(|(key, slot)| slot.unused(key));
+        spare(unused.collect(), self.most);
+        for slot in slots.values_mut() {
+            slot.idle.retain(|idle| !idle.is_spare.load(Relaxed));
+            slot.shared
+                .retain(|shared| !shared.streams.is_spare.load(Relaxed));
+        }
+        self.forget_empty(slots);
+        self.kept.load(Relaxed) < self.most
+    }
+
+    /// Forgets identities without connections, and counts those of the others.
+    fn forget_empty(&self, slots: &mut Slots) {
+        slots.retain(|_, slot| !slot.is_empty());
+        let kept = slots.values().map(Slot::kept).sum();
+        self.kept.store(kept, Relaxed);
     }
 
     /// Returns the slot of an identity; makes room for a new one.
@@ -210,14 +242,19 @@ impl Pools {
         slots.entry(key.clone()).or_default()
     }
 
-    /// Forgets an identity if there are as many as may be.
+    /// Forgets identities if there are as many as may be: those without a connection, else
+    /// any. Requests that use its connections of HTTP/2 go on.
     fn bound(&self, slots: &mut Slots) {
+        if slots.len() < MAX_SLOTS {
+            return;
+        }
+        self.forget_empty(slots);
         if slots.len() < MAX_SLOTS {
             return;
         }
         let victim = slots.keys().next().cloned();
         if let Some(slot) = victim.and_then(|victim| slots.remove(&victim)) {
-            self.idle.fetch_sub(slot.idle.len(), Relaxed);
+            self.kept.fetch_sub(slot.kept(), Relaxed);
         }
     }
 
@@ -229,6 +266,37 @@ impl Pools {
 type Slots = HashMap<Key, Slot, RandomState>;
 
 impl Slot {
+    fn kept(&self) -> usize {
+        self.idle.len() + self.shared.len()
+    }
+
+    /// Returns whether there is no connection, and no request opens one.
+    fn is_empty(&self) -> bool {
+        let is_opening = |opening: &Arc<Semaphore>| Arc::strong_count(opening) > 1;
+        self.kept() == 0 && !self.opening.as_ref().is_some_and(is_opening)
+    }
+
+    fn unused<'a>(&'a self, key: &Key) -> impl Iterator<Item = Unused<'a>> {
+        let (is_clients, tenant) = (key.client != 0, key.tenant);
+        let idle = self
+            .idle
+            .iter()
+            .map(|idle| (idle.tenant, idle.since, &idle.is_spare));
+        let shared = self.shared.iter().filter(|shared| shared.has_no_stream());
+        let shared = shared.map(move |shared| {
+            let streams = &shared.streams;
+            (tenant, *streams.used(), &streams.is_spare)
+        });
+        idle.chain(shared)
+            .map(move |(tenant, since, is_spare)| Unused {
+                tenant,
+                is_clients,
+                since,
+                newer: 0,
+                is_spare,
+            })
+    }
+
     fn opening(&mut self) -> &Arc<Semaphore> {
         self.opening
             .get_or_insert_with(|| Arc::new(Semaphore::new(1)))
@@ -277,78 +345,54 @@ impl One {
     }
 }
 
-impl Shared {
-    pub(super) fn new(sender: http2::SendRequest<Upload>, streams: Arc<Streams>) -> Self {
-        Self { sender, streams }
-    }
+/// How long an unused connection is kept; of HTTP/1.1, unless the server says less.
+pub(super) const KEEP: Duration = Duration::from_secs(60);
 
-    fn has_room(&self) -> bool {
-        self.streams.open.load(Relaxed) < self.streams.most.load(Relaxed).min(MAX_STREAMS)
-    }
+/// Identities of a worker.
+const MAX_SLOTS: usize = 4096;
 
-    fn is_unused(&self, now: Instant) -> bool {
-        let used = *self.streams.lock();
-        self.streams.open.load(Relaxed) == 0 && used + KEEP < now
-    }
-}
+#[cfg(test)]
+mod tests {
+    use hyper_util::rt::TokioIo;
+    use tokio::io::duplex;
 
-impl Streams {
-    pub(super) fn new() -> Self {
-        Self {
-            open: AtomicUsize::new(0),
-            blocks: AtomicUsize::new(0),
-            most: AtomicUsize::new(MAX_STREAMS),
-            used: Mutex::new(Instant::now()),
-            slot: OnceLock::new(),
+    use super::*;
+
+    fn key(port: u16) -> Key {
+        Key {
+            endpoint: Endpoint::Tcp(([127, 0, 0, 1], port).into()),
+            protocol: Protocol::Http1,
+            tls: 0,
+            client: 0,
+            judged: None,
+            tenant: 0,
         }
     }
 
-    /// Keeps the connection's place as long as the connection.
-    pub(super) fn keep(&self, slot: limits::Slot) {
-        // Taken once, by the request that opened the connection.
-        let _ = self.slot.set(slot);
+    /// Gives back a new connection that a tenant used.
+    async fn give_back(pools: &Pools, port: u16, tenant: u64) {
+        let (near, far) = duplex(64);
+        let (mut sender, connection) = http1::handshake(TokioIo::new(near)).await.unwrap();
+        let task = tokio::spawn(async move {
+            let _far = far;
+            let _ = connection.await;
+        });
+        sender.ready().await.unwrap();
+        let one = One::new(sender, Arc::default(), task.abort_handle());
+        pools.give_back(key(port), Box::new(one), KEEP, tenant);
     }
 
-    /// Counts a stream until the guard is dropped.
-    pub(super) fn open(self: &Arc<Self>) -> OpenStream {
-        self.open.fetch_add(1, Relaxed);
-        let blocks = self.blocks.load(Relaxed) + BLOCKS;
-        self.blocks.store(blocks.min(MAX_STREAMS * BLOCKS), Relaxed);
-        OpenStream(Arc::clone(self))
-    }
-
-    /// Notes a field block of the server. Returns false if it may send none: all
-    /// streams' informational answers together were too many.
-    pub(super) fn take_block(&self) -> bool {
-        let left = self.blocks.load(Relaxed).checked_sub(1);
-        self.blocks.store(left.unwrap_or(0), Relaxed);
-        left.is_some()
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Instant> {
-        self.used.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-/// Stream of an HTTP/2 connection.
-#[derive(Debug)]
-pub(super) struct OpenStream(Arc<Streams>);
-
-impl Drop for OpenStream {
-    fn drop(&mut self) {
-        self.0.open.fetch_sub(1, Relaxed);
-        *self.0.lock() = Instant::now();
+    #[tokio::test]
+    async fn a_tenant_with_many_connections_closes_none_of_anothers() {
+        let pools = Pools::of(4);
+        give_back(&pools, 1, 7).await;
+        for port in 2..40 {
+            give_back(&pools, port, 8).await;
+            assert!(pools.kept.load(Relaxed) <= 4);
+        }
+        assert!(matches!(pools.take(&key(1)), Found::One(_)));
+        assert!(matches!(pools.take(&key(2)), Found::None(_)));
+        assert!(matches!(pools.take(&key(39)), Found::One(_)));
+        assert_eq!(pools.kept.load(Relaxed), 2);
     }
 }
-
-/// How long an unused connection is kept, unless the server says less.
-pub(super) const KEEP: Duration = Duration::from_secs(60);
-
-/// Unused connections of a worker; each takes some 20 KB.
-const MAX_IDLE: usize = 1024;
-/// Field blocks of a stream: eight informational answers, the final one, trailers.
-const BLOCKS: usize = 10;
-/// Identities of a worker.
-const MAX_SLOTS: usize = 4096;
-/// Streams of a connection, whatever the server allows.
-pub(super) const MAX_STREAMS: usize = 100;
