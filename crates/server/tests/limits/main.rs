@@ -6,6 +6,7 @@
 #[path = "../common/mod.rs"]
 mod common;
 
+mod continuations;
 mod floods;
 mod frames;
 mod patience;
