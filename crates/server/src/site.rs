@@ -2,6 +2,8 @@
 
 mod allow;
 mod check;
+#[cfg(test)]
+mod defaults;
 mod document;
 mod error;
 mod fields;
