@@ -36,7 +36,7 @@ fn full(text: &'static str) -> Body {
 }
 
 /// Makes a body that a test sends frame by frame.
-fn channel() -> (mpsc::UnboundedSender<Frame<Bytes>>, Body) {
+pub(crate) fn channel() -> (mpsc::UnboundedSender<Frame<Bytes>>, Body) {
     let (sender, frames) = mpsc::unbounded_channel();
     let frames = stream::unfold(frames, async |mut frames| {
         frames.recv().await.map(|frame| (Ok(frame), frames))

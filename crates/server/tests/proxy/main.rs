@@ -5,17 +5,23 @@
 mod common;
 
 mod balance;
+mod behind_proxies;
 mod certificate_of;
 mod certificates;
 mod connecting;
+mod defaults;
 mod edges;
 mod faults;
 mod fields;
 mod framing;
+mod grpc;
 mod http2;
 mod http2_heads;
 mod named_fields;
+mod names;
 mod pooling;
+mod proxy_protocol;
+mod retry_budget;
 mod streaming;
 mod tenants;
 mod timeouts;

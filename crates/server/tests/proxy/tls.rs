@@ -16,8 +16,8 @@ pub(crate) const NAME: &str = "up.example";
 
 /// Upstream that speaks TLS.
 pub(crate) struct Secure {
-    listener: TcpListener,
-    config: Arc<ServerConfig>,
+    pub(crate) listener: TcpListener,
+    pub(crate) config: Arc<ServerConfig>,
 }
 
 impl Secure {
@@ -76,7 +76,7 @@ impl Secure {
     }
 
     /// Accepts a connection; None if its handshake fails.
-    async fn accept(&self) -> Option<TlsStream<TcpStream>> {
+    pub(crate) async fn accept(&self) -> Option<TlsStream<TcpStream>> {
         let (socket, _) = patiently(self.listener.accept()).await.unwrap();
         let acceptor = TlsAcceptor::from(Arc::clone(&self.config));
         patiently(acceptor.accept(socket)).await.ok()

@@ -55,6 +55,13 @@ impl World {
         Self::of(TestCa::new(), None, setup, sites)
     }
 
+    /// Starts a server with these entries of `[sites] allow`.
+    pub(crate) fn allowing(allow: &[&str], mut setup: Setup, sites: &[(&str, &str)]) -> Self {
+        setup.allow = allow.iter().map(Into::into).collect();
+        let sites = sites.iter().map(|(name, site)| (*name, "acme", *site));
+        Self::launch(TestCa::new(), None, &setup, &sites.collect::<Vec<_>>())
+    }
+
     /// Starts a server whose hosts demand client certificates of a CA, if any.
     pub(crate) fn demanding(clients: Option<&Arc<ClientCa>>, sites: &[(&str, &str)]) -> Self {
         Self::of(TestCa::new(), clients, Setup::limits(LIMITS), sites)
@@ -105,6 +112,16 @@ impl World {
         mut setup: Setup,
         sites: &[(&str, &str, &str)],
     ) -> Self {
+        setup.allow = vec!["127.0.0.0/8".into(), "unix:/tmp".into()];
+        Self::launch(ca, clients, &setup, sites)
+    }
+
+    fn launch(
+        ca: TestCa,
+        clients: Option<&Arc<ClientCa>>,
+        setup: &Setup,
+        sites: &[(&str, &str, &str)],
+    ) -> Self {
         let names: Vec<&str> = sites.iter().map(|(name, ..)| *name).collect();
         let pair = ca.issue(&names, Key::P256);
         let records = sites.iter().map(|(name, tenant, site)| {
@@ -117,8 +134,7 @@ impl World {
             });
             found
         });
-        setup.allow = vec!["127.0.0.0/8".into(), "unix:/tmp".into()];
-        let running = start(Scripted::new(records), &setup);
+        let running = start(Scripted::new(records), setup);
         Self { ca, running }
     }
 
