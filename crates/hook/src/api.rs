@@ -82,4 +82,22 @@ const REMOVED: [&str; 8] = [
     "setfenv",
 ];
 
+/// Methods of `tls`, of clients and of `cache`.
+pub(crate) const METHODS: [&str; 14] = [
+    "cached",
+    "certificate",
+    "certificate_key",
+    "default",
+    "get",
+    "hgetall",
+    "lookup",
+    "mget",
+    "query",
+    "refuse",
+    "set",
+    "site",
+    "tenant",
+    "use",
+];
+
 const PRELUDE: &str = include_str!("api/prelude.luau");

@@ -9,7 +9,7 @@ use crate::api;
 use crate::cache::Cache;
 use crate::call::call;
 use crate::choice::{Answer, Choice, Source};
-use crate::compile::Program;
+use crate::compile::{Program, check};
 use crate::error::Error;
 use crate::failure::Failure;
 use crate::files::Folders;
@@ -57,7 +57,8 @@ impl<I: Imports> Hook<I> {
             settings,
         });
         // Dropped again: the workers make their own.
-        State::new(&shared)?;
+        let state = State::new(&shared)?;
+        check(&shared.program, &state.lua)?;
         Ok(Self {
             shared,
             _alive: alive,

@@ -56,6 +56,10 @@ async fn clients_that_fail_raise_and_are_never_absent() {
             "redis:mget takes 1 to 64 keys",
         ),
         ("redis('redis://here'):set('a', 'b')", "attempt to call"),
+        (
+            "redis('redis://here').get('a')",
+            "redis:get needs its client (write a colon, not a dot)",
+        ),
         ("http.get('https://down/')", "connection refused"),
         (
             "http.get('https://here/found', {timout = 1})",

@@ -1,0 +1,107 @@
+//! Measures what a run of the hook costs, without a network.
+//!
+//! `cargo run --release -p sekisho-hook --example cost`
+#![allow(clippy::unwrap_used, dead_code, reason = "a tool of ours")]
+
+#[path = "../tests/hook/fake.rs"]
+mod fake;
+
+use std::future::{Future, poll_fn};
+use std::task::Poll;
+use std::time::{Duration, Instant};
+
+use fake::{ask, body, chain, hook_with, key};
+
+const RUNS: u32 = 20_000;
+const ROUNDS: usize = 15;
+
+/// Bodies of `handshake`, by what they show.
+const SCRIPTS: [(&str, &str); 5] = [
+    ("empty", ""),
+    ("use", "tls:use(tls.server_name)"),
+    (
+        "hook",
+        "if tls:lookup(tls.server_name) == 'found' then tls:use(tls.server_name) end",
+    ),
+    (
+        "hook-cached",
+        "tls:cached(tls.server_name, 600, function() tls:use('other.example') end)",
+    ),
+    ("cache:get", "cache:get(tls.server_name)"),
+];
+
+fn main() {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .unwrap();
+    for (name, script) in SCRIPTS {
+        let (hook, _) = body(script);
+        let best = runtime.block_on(async {
+            let mut best = Duration::MAX;
+            for _ in 0..ROUNDS {
+                let begun = Instant::now();
+                for _ in 0..RUNS {
+                    ask(&hook, "there.example").await;
+                }
+                best = best.min(begun.elapsed());
+            }
+            best
+        });
+        println!("{name}: {} ns", best.as_nanos() / u128::from(RUNS));
+    }
+    runtime.block_on(never_cached());
+    runtime.block_on(memory());
+}
+
+/// The Redis hook of the papers, which asks in every handshake.
+async fn never_cached() {
+    let script = "local r = redis('redis://here') function handshake(tls)
+        local crt, key = r:mget(tls.server_name .. '.crt', tls.server_name .. '.key')
+        tls:certificate(crt) tls:certificate_key(key)
+    end";
+    let (hook, world) = hook_with(script, |_| {});
+    world.values.lock().unwrap().extend([
+        ("there.example.crt".to_owned(), chain(&"x".repeat(3000))),
+        ("there.example.key".to_owned(), key(&"x".repeat(3000))),
+    ]);
+    let mut best = Duration::MAX;
+    for _ in 0..ROUNDS {
+        let begun = Instant::now();
+        for _ in 0..RUNS {
+            ask(&hook, "there.example").await;
+        }
+        best = best.min(begun.elapsed());
+    }
+    println!("hook-redis: {} ns", best.as_nanos() / u128::from(RUNS));
+}
+
+/// Memory of a state, and of runs that wait in it.
+async fn memory() {
+    let (hook, _) = body("redis('redis://here'):get('hang')");
+    let (idle, _) = body("");
+    let (_, report) = fake::report(&idle, "there.example").await;
+    println!("state: {} bytes", report.memory);
+    let before = resident();
+    let mut runs = Vec::new();
+    for number in 0..1000_u16 {
+        let mut hello = (*fake::hello("there.example")).clone();
+        hello
+            .client_addr
+            .set_ip([10, 0, (number / 100).to_be_bytes()[1], 1].into());
+        let deadline = tokio::time::Instant::now() + Duration::from_secs(60);
+        let run = Box::pin(hook.ask(std::sync::Arc::new(hello), deadline));
+        runs.push(run);
+    }
+    for run in &mut runs {
+        let waits = poll_fn(|context| Poll::Ready(run.as_mut().poll(context).is_pending()));
+        assert!(waits.await);
+    }
+    println!("per run that waits: {} bytes", (resident() - before) / 1000);
+}
+
+fn resident() -> usize {
+    let statm = std::fs::read_to_string("/proc/self/statm").unwrap();
+    let pages: usize = statm.split(' ').nth(1).unwrap().parse().unwrap();
+    pages * 4096
+}
