@@ -3,6 +3,7 @@
 mod acme;
 mod check;
 mod error;
+mod hook;
 mod keys;
 mod locate;
 mod name_server;
@@ -27,6 +28,8 @@ use sekisho_stores::redis::RedisUrl;
 
 pub(crate) use acme::Acme;
 pub(crate) use error::ConfigError;
+#[cfg(feature = "hook")]
+pub(crate) use hook::{Hook, OnError};
 pub(crate) use secret::SecretSource;
 pub(crate) use sekisho_server::value::Size;
 pub(crate) use trust::Exposure;
@@ -66,6 +69,8 @@ pub(crate) struct Config {
     pub(crate) access_log: Option<access_log::Settings>,
     /// `[acme]`: certificates from CAs.
     pub(crate) acme: Option<Acme>,
+    /// `[hook]`: the script that chooses what handshakes get; none by default.
+    pub(crate) hook: Option<hook::Hook>,
     /// `[server]`: limits.
     pub(crate) limits: Limits,
 }
@@ -105,8 +110,10 @@ impl Config {
     pub(crate) fn exposures(&self) -> Result<Vec<Exposure>, ConfigError> {
         // A URL shows three stars for its password.
         let redis = self.redis_cache.as_ref().map(ToString::to_string);
-        let urls = [Some(self.store.url.to_string()), redis];
-        let has_password = urls.iter().flatten().any(|url| url.contains("***"));
+        let databases = self.hook.iter().flat_map(|hook| hook.sql.values());
+        let databases = databases.map(ToString::to_string);
+        let mut urls = databases.chain([self.store.url.to_string()]).chain(redis);
+        let has_password = urls.any(|url| url.contains("***"));
         trust::exposures(&self.file, has_password)
             .map_err(|error| ConfigError::read(&self.file, error))
     }

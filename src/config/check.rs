@@ -18,6 +18,7 @@ use sekisho_stores::redis::RedisUrl;
 use sekisho_stores::url::path_below;
 
 use super::acme::{self, RawAcme};
+use super::hook;
 use super::keys::{DISK_CACHE, MASTER_KEY, key};
 use super::locate::Problem;
 use super::name_server::name_server;
@@ -40,6 +41,7 @@ pub(crate) fn check(raw: RawConfig, file: &Path) -> Result<Config> {
     };
     let acme = raw.acme.as_ref();
     let acme = acme.map(|acme| acme::check(acme, &store.url, base));
+    let hook = raw.hook.as_ref().map(|raw| hook::check(raw, base));
     Ok(Config {
         file: file.to_owned(),
         defaults: defaults(&raw.default, &listen.https)?,
@@ -53,6 +55,7 @@ pub(crate) fn check(raw: RawConfig, file: &Path) -> Result<Config> {
         tickets: raw.tickets.key_file.map(tickets).transpose()?,
         access_log: access_log(&raw.log, base)?,
         acme: acme.transpose()?,
+        hook: hook.transpose()?,
         limits: limits(&raw.server, raw.acme.as_ref())?,
         listen,
     })

@@ -36,6 +36,18 @@ pub(super) const KEYS: &[Key] = &[
     // No client waits for longer.
     time("acme", "wait", "20s", ("1s", "5m")),
     count("acme", "orders", Some("64"), ("1", "1024")),
+    // A state with the script alone takes about 200 KiB.
+    bytes("hook", "memory", "16MiB", ("1MiB", "1GiB")),
+    // A worker serves nobody else meanwhile.
+    time("hook", "cpu", "20ms", ("1ms", "1s")),
+    time("hook", "deadline", "5s", ("10ms", "5m")),
+    count("hook", "calls", Some("1024"), ("1", "65536")),
+    // `calls` bounds this value, too.
+    count("hook", "calls_per_prefix", Some("128"), ("1", "65536")),
+    bytes("hook", "cache", "4MiB", ("64KiB", "1GiB")),
+    time("hook", "keep", "60s", ("1s", "1d")),
+    time("hook", "absent", "5s", ("100ms", "1h")),
+    time("hook", "failed", "1s", ("100ms", "1m")),
     count("server", "workers", None, ("1", "1024")),
     count("server", "connections", Some("65536"), ("1", "10000000")),
     count("server", "requests", Some("0"), ("0", "10000000")),

@@ -7,6 +7,7 @@ use sekisho_server::access_log::Target;
 use sekisho_server::admin::Address;
 use sekisho_server::site::{OwnAddress, OwnAddresses, OwnFiles, Site};
 use sekisho_stores::Url;
+use sekisho_stores::postgres;
 use sekisho_stores::url::StoreServer;
 
 use super::{Acme, Config, SecretSource};
@@ -30,12 +31,15 @@ impl Config {
             Address::Unix(path) => OwnAddress::Socket(path.clone()),
         });
         let redis = self.redis_cache.as_ref().map(|url| url.servers());
+        let hook = self.hook.iter().flat_map(|hook| hook.sql.values());
+        let databases = hook.flat_map(postgres::Url::servers);
         let stores = self
             .store
             .url
             .servers()
             .into_iter()
-            .chain(redis.into_iter().flatten());
+            .chain(redis.into_iter().flatten())
+            .chain(databases);
         let stores = stores.map(|server| match server {
             StoreServer::Tcp(host, port) => OwnAddress::Store(host, port),
             StoreServer::Unix(path) => OwnAddress::Socket(path),
@@ -90,6 +94,7 @@ impl Config {
         files.extend(self.store.url.client_key().map(Path::to_owned));
         let redis = self.redis_cache.as_ref().and_then(|url| url.key_file());
         files.extend(redis.map(Path::to_owned));
+        files.extend(self.hook.iter().map(|hook| hook.script.clone()));
         if let Some(disk) = &self.cache.disk {
             files.extend(database(&disk.path));
             // The key that seals the disk cache of plain keys.

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use serde::Deserialize;
 
 use super::acme::RawAcme;
+use super::hook::RawHook;
 
 /// Content of the whole file.
 #[derive(Debug, Default, Deserialize)]
@@ -20,6 +21,7 @@ pub(crate) struct RawConfig {
     pub(crate) tickets: RawTickets,
     pub(crate) log: RawLog,
     pub(crate) acme: Option<RawAcme>,
+    pub(crate) hook: Option<RawHook>,
     pub(crate) server: RawServer,
 }
 

@@ -81,7 +81,8 @@ impl Url {
 
 impl Url {
     /// Returns the servers that the URL names.
-    pub(crate) fn servers(&self) -> Vec<StoreServer> {
+    #[must_use]
+    pub fn servers(&self) -> Vec<StoreServer> {
         let ports = self.config.get_ports();
         // libpq's rule: one port for all, or one for each.
         let port = |index: usize| *ports.get(index).or(ports.first()).unwrap_or(&DEFAULT_PORT);

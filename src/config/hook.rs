@@ -1,0 +1,137 @@
+//! `[hook]`: the operator's script that chooses what handshakes get.
+#![cfg_attr(
+    not(feature = "hook"),
+    expect(dead_code, reason = "a build without the feature refuses the section")
+)]
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use sekisho_stores::postgres;
+use sekisho_stores::url::path_below;
+use serde::Deserialize;
+
+use super::keys::key;
+use super::locate::Problem;
+
+type Result<T> = std::result::Result<T, Problem>;
+
+/// Keys of `[hook]`, as they are written.
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(crate) struct RawHook {
+    script: Option<String>,
+    folders: Vec<String>,
+    on_error: Option<String>,
+    memory: Option<String>,
+    cpu: Option<String>,
+    deadline: Option<String>,
+    calls: Option<i64>,
+    calls_per_prefix: Option<i64>,
+    cache: Option<String>,
+    keep: Option<String>,
+    absent: Option<String>,
+    failed: Option<String>,
+    ca: Option<String>,
+    sql: BTreeMap<String, String>,
+}
+
+/// Checked `[hook]`.
+#[derive(Clone, Debug)]
+pub(crate) struct Hook {
+    /// `script`: file of the script.
+    pub(crate) script: PathBuf,
+    /// `folders`: folders below which scripts read certificates and keys.
+    pub(crate) folders: Vec<PathBuf>,
+    /// `on_error`: what a handshake gets whose run failed.
+    pub(crate) on_error: OnError,
+    /// `memory`: bytes of each worker's Luau state.
+    pub(crate) memory: usize,
+    /// `cpu`: CPU time of one run.
+    pub(crate) cpu: Duration,
+    /// `deadline`: limit of one run with its waits.
+    pub(crate) deadline: Duration,
+    /// `calls`: runs that wait at once.
+    pub(crate) calls: usize,
+    /// `calls_per_prefix`: of these, for clients of one prefix.
+    pub(crate) calls_per_prefix: usize,
+    /// `cache`: bytes of what scripts keep with `cache:set`.
+    pub(crate) cache: usize,
+    /// `keep`: how long a connection keeps a choice that the script did not limit.
+    pub(crate) keep: Duration,
+    /// `absent`: how long an absence of `tls:cached` is remembered.
+    pub(crate) absent: Duration,
+    /// `failed`: how long a failure of `tls:cached` is remembered.
+    pub(crate) failed: Duration,
+    /// `ca`: file of the only authorities that `http.get` trusts.
+    pub(crate) ca: Option<PathBuf>,
+    /// `[hook.sql]`: databases by the names that scripts use.
+    pub(crate) sql: BTreeMap<String, postgres::Url>,
+}
+
+/// What a handshake gets whose run failed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum OnError {
+    /// The alert `internal_error`.
+    Refuse,
+    /// What the ordinary lookup finds.
+    Lookup,
+    /// The default of the listening address.
+    Default,
+}
+
+/// Checks the section.
+pub(super) fn check(raw: &RawHook, base: &Path) -> Result<Hook> {
+    if cfg!(not(feature = "hook")) {
+        let text = "this program was built without the feature \"hook\"; leave the section out";
+        return Err(Problem::at(&["hook"], text));
+    }
+    let key = |name| key("hook", name);
+    let path = |name: &'static str, path: &str| {
+        path_below(base, path).map_err(|text| Problem::at(&["hook", name], text))
+    };
+    let Some(script) = &raw.script else {
+        let text = "is missing; write script = \"handshake.luau\"";
+        return Err(Problem::at(&["hook", "script"], text));
+    };
+    let folders = raw.folders.iter().enumerate().map(|(index, folder)| {
+        let place = ["hook", "folders", &index.to_string()];
+        path_below(base, folder).map_err(|text| Problem::at(&place, text))
+    });
+    let calls = key("calls").count(raw.calls)?;
+    let sql = raw.sql.iter().map(|(name, url)| {
+        let url = postgres::Url::parse(url, base);
+        let url = url.map_err(|text| Problem::at(&["hook", "sql", name], text))?;
+        Ok((name.clone(), url))
+    });
+    Ok(Hook {
+        script: path("script", script)?,
+        folders: folders.collect::<Result<_>>()?,
+        on_error: on_error(raw.on_error.as_deref())?,
+        memory: key("memory").bytes(raw.memory.as_ref())?,
+        cpu: key("cpu").time(raw.cpu.as_ref())?,
+        deadline: key("deadline").time(raw.deadline.as_ref())?,
+        calls,
+        calls_per_prefix: key("calls_per_prefix").count_up_to(raw.calls_per_prefix, calls)?,
+        cache: key("cache").bytes(raw.cache.as_ref())?,
+        keep: key("keep").time(raw.keep.as_ref())?,
+        absent: key("absent").time(raw.absent.as_ref())?,
+        failed: key("failed").time(raw.failed.as_ref())?,
+        ca: raw.ca.as_ref().map(|ca| path("ca", ca)).transpose()?,
+        sql: sql.collect::<Result<_>>()?,
+    })
+}
+
+fn on_error(text: Option<&str>) -> Result<OnError> {
+    match text {
+        None | Some("refuse") => Ok(OnError::Refuse),
+        Some("lookup") => Ok(OnError::Lookup),
+        Some("default") => Ok(OnError::Default),
+        Some(other) => {
+            let text =
+                format!("{other:?} is no policy; write \"refuse\", \"lookup\" or \"default\"");
+            Err(Problem::at(&["hook", "on_error"], text))
+        }
+    }
+}

@@ -1,0 +1,73 @@
+//! Tests `[hook]`.
+#![cfg(feature = "hook")]
+
+use super::*;
+
+fn hook(text: &str) -> Hook {
+    let config = parse(&format!("{MINIMAL}[hook]\n{text}"));
+    config.unwrap().hook.expect("a hook")
+}
+
+#[test]
+fn a_script_has_safe_bounds() {
+    let hook = hook("script = \"handshake.luau\"\n");
+    assert_eq!(hook.script, Path::new("/etc/sekisho/handshake.luau"));
+    assert_eq!(hook.on_error, OnError::Refuse);
+    assert!(hook.folders.is_empty() && hook.sql.is_empty() && hook.ca.is_none());
+    assert_eq!((hook.memory, hook.cache), (16 << 20, 4 << 20));
+    assert_eq!((hook.calls, hook.calls_per_prefix), (1024, 128));
+    let times = [hook.cpu, hook.deadline, hook.keep, hook.absent, hook.failed];
+    let expected = [20, 5000, 60_000, 5000, 1000].map(Duration::from_millis);
+    assert_eq!(times, expected);
+    assert!(parse(MINIMAL).unwrap().hook.is_none());
+}
+
+#[test]
+fn paths_lie_below_the_configuration() {
+    let hook = hook(
+        "script = \"/srv/h.luau\"\nfolders = [\"certs\", \"/srv\"]\nca = \"ca.pem\"\n\
+         on_error = \"lookup\"\nsql.shops = \"postgres://db/shops\"\ncalls = 8\n",
+    );
+    let folders = [Path::new("/etc/sekisho/certs"), Path::new("/srv")];
+    assert_eq!(hook.folders, folders);
+    assert_eq!(hook.ca.as_deref(), Some(Path::new("/etc/sekisho/ca.pem")));
+    assert_eq!(hook.on_error, OnError::Lookup);
+    assert_eq!(hook.calls_per_prefix, 8);
+    assert_eq!(hook.sql["shops"].to_string(), "postgres://db/shops");
+}
+
+#[test]
+fn a_wrong_value_says_what_to_write() {
+    for (text, expected) in [
+        ("", "3: [hook] script: is missing; write script = "),
+        (
+            "script = \"a\"\non_error = \"absent\"\n",
+            "5: [hook] on_error: \"absent\" is no policy; write \"refuse\"",
+        ),
+        (
+            "script = \"a\"\ncpu = \"2s\"\n",
+            "5: [hook] cpu: 2s is out of range; write 1ms to 1s",
+        ),
+        (
+            "script = \"a\"\nfolders = [\"\"]\n",
+            "5: [hook] folders[0]: ",
+        ),
+        (
+            "script = \"a\"\nsql.shops = \"redis://db\"\n",
+            "5: [hook] sql.shops: ",
+        ),
+        ("scripts = \"a\"\n", "did you mean `script`?"),
+    ] {
+        let error = refusal(&format!("{MINIMAL}[hook]\n{text}"));
+        assert!(error.contains(expected), "{error}");
+    }
+}
+
+#[test]
+fn databases_of_the_script_are_no_upstreams() {
+    let config =
+        format!("{MINIMAL}[hook]\nscript = \"h.luau\"\nsql.a = \"postgres://10.0.0.3/a\"\n");
+    let config = parse(&config).unwrap();
+    let own = format!("{:?}", config.own_addresses());
+    assert!(own.contains("10.0.0.3"), "{own}");
+}
