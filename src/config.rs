@@ -153,6 +153,12 @@ impl Config {
         }
     }
 
+    /// Returns the bytes of `[cache] memory` that are kept for what the script of
+    /// `[hook]` makes: an eighth, or none without a script.
+    pub(crate) fn hook_memory(&self) -> usize {
+        self.hook.as_ref().map_or(0, |_| self.cache.memory / 8)
+    }
+
     fn search(files: &[&Path]) -> Result<Self, ConfigError> {
         for file in files {
             match fs::exists(file) {

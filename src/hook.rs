@@ -1,8 +1,212 @@
-//! The handshake hook: what a script reaches, over what the stores have.
-
-#![cfg_attr(
-    not(test),
-    expect(dead_code, reason = "no configuration names a script yet")
-)]
+//! The handshake hook: `[hook]` between the server and a script.
 
 mod clients;
+mod imports;
+
+use std::fs;
+use std::io::Read;
+use std::sync::Arc;
+
+use anyhow::{Context, bail};
+use sekisho_certs::store::BoxFuture;
+use sekisho_certs::{Lookup, LookupSettings, NeverObtain, Store, metrics};
+use sekisho_hook::Settings;
+use sekisho_server::hook::{Answer, Charge, Choice, Question};
+use sekisho_server::site::Guard;
+use sekisho_server::tickets::Ring;
+use sekisho_server::{Publisher, VirtualHost, hook as server};
+use tokio::runtime::Handle;
+use tokio::time::Instant;
+
+use crate::config::{Config, Hook as Section, OnError};
+use clients::Clients;
+use imports::{Imports, Served};
+
+/// Script of `[hook]`, and what it may cost its clients.
+pub(crate) struct Opened {
+    hook: Arc<Hook>,
+    clients: server::Clients,
+}
+
+impl Opened {
+    /// Returns what a server is built from.
+    pub(crate) fn parts(&self) -> (Arc<dyn server::Hook>, server::Clients) {
+        (Arc::clone(&self.hook) as _, self.clients.clone())
+    }
+
+    /// Registers the metrics of the script's runs.
+    pub(crate) fn register(&self, registry: &mut metrics::Registry) {
+        self.hook.0.register(registry);
+    }
+}
+
+/// Compiled script, with all that it reaches.
+struct Hook(sekisho_hook::Hook<Imports>);
+
+/// Opens the script of `[hook]`, if there is one, and makes what it may cost its
+/// clients.
+///
+/// # Errors
+/// As [`Hook::open`].
+pub(crate) fn open(
+    config: &Config,
+    publisher: Arc<Publisher>,
+    lookup: &Arc<Lookup<VirtualHost>>,
+    runtime: &Handle,
+) -> anyhow::Result<Option<Opened>> {
+    let Some(section) = &config.hook else {
+        return Ok(None);
+    };
+    let clients = server::Clients::new(lookup, &config.limits);
+    let hook = Hook::open(config, section, publisher, clients.clone(), runtime)?;
+    Ok(Some(Opened {
+        hook: Arc::new(hook),
+        clients,
+    }))
+}
+
+/// Compiles the script of `[hook]`, if there is one, and runs its function `test` with
+/// this store. The current runtime drives its connections.
+///
+/// # Errors
+/// As [`Hook::open`], or where the test failed.
+pub(crate) async fn check(config: &Config, store: Arc<dyn Store>) -> anyhow::Result<()> {
+    if config.hook.is_none() {
+        return Ok(());
+    }
+    let guard = Guard::new(config.allowed.clone(), config.own_files());
+    let publisher = Publisher::new(
+        Arc::new(Ring::random()),
+        config.site.clone(),
+        Arc::new(guard),
+    );
+    let publisher = Arc::new(publisher);
+    let made = Arc::clone(&publisher);
+    let settings = LookupSettings {
+        memory: config.cache.memory,
+        fresh: config.cache.fresh,
+        absent: config.cache.absent,
+    };
+    let publish = move |host: &Arc<_>| made.publish(host);
+    let lookup = Lookup::new(store, &settings, Arc::new(NeverObtain), publish);
+    match open(config, publisher, &lookup, &Handle::current())? {
+        Some(opened) => opened.hook.test().await,
+        None => Ok(()),
+    }
+}
+
+impl Hook {
+    /// Reads and compiles the script. Connects to nothing yet; `runtime` drives what
+    /// is connected later.
+    ///
+    /// # Errors
+    /// Says which file can't be used, or the line of the script that is wrong.
+    fn open(
+        config: &Config,
+        section: &Section,
+        publisher: Arc<Publisher>,
+        budget: server::Clients,
+        runtime: &Handle,
+    ) -> anyhow::Result<Self> {
+        let base = config.file.parent().expect("an absolute file has a folder");
+        // Connections are made of the runtime that is entered.
+        let _entered = runtime.enter();
+        let clients = Clients::new(&section.sql, section.ca.clone(), base.into(), runtime)?;
+        let imports = Imports {
+            clients,
+            budget,
+            publisher,
+        };
+        let settings = settings(config, section)?;
+        Ok(Self(sekisho_hook::Hook::compile(settings, imports)?))
+    }
+
+    /// Runs the script's function `test`, if there is one.
+    ///
+    /// # Errors
+    /// Says where it failed.
+    async fn test(&self) -> anyhow::Result<()> {
+        match self.0.test().await.and_then(|report| report.error) {
+            Some(error) => bail!("the script's test failed: {error}"),
+            None => Ok(()),
+        }
+    }
+}
+
+impl server::Hook for Hook {
+    fn answer<'a>(&'a self, question: Question) -> BoxFuture<'a, Answer> {
+        Box::pin(async move {
+            let hello = sekisho_hook::Hello {
+                server_name: question.server_name,
+                client_addr: question.facts.client,
+                local_addr: question.facts.local,
+                alpn: question
+                    .facts
+                    .alpn
+                    .iter()
+                    .map(|alpn| alpn.to_vec())
+                    .collect(),
+                signature_schemes: question.facts.signature_schemes.to_vec(),
+                cipher_suites: question.facts.cipher_suites.to_vec(),
+                named_groups: question.facts.named_groups.to_vec(),
+            };
+            let deadline = before(question.deadline);
+            answer(self.0.ask(Arc::new(hello), deadline).await)
+        })
+    }
+}
+
+/// Leaves an eighth of the time to `deadline` to what `on_error` chooses.
+fn before(deadline: Instant) -> Instant {
+    let left = deadline.saturating_duration_since(Instant::now());
+    deadline - left / 8
+}
+
+fn answer(answer: sekisho_hook::Answer<Served>) -> Answer {
+    let spend = |token: Box<dyn sekisho_hook::Admission>| -> Charge { Box::new(|| token.spend()) };
+    Answer {
+        choice: match answer.choice {
+            sekisho_hook::Choice::Lookup => Choice::Lookup,
+            sekisho_hook::Choice::Use(name) => Choice::Use(name),
+            sekisho_hook::Choice::Default => Choice::Default,
+            sekisho_hook::Choice::Refuse(alert) => Choice::Refuse(alert),
+            sekisho_hook::Choice::Made(made) => Choice::Made(made.value),
+        },
+        until: answer.until,
+        failed: answer.source == sekisho_hook::Source::Failed,
+        charge: answer.admission.map(spend),
+    }
+}
+
+fn settings(config: &Config, section: &Section) -> anyhow::Result<Settings> {
+    let script = &section.script;
+    let shown = script.display();
+    let mut source = String::new();
+    let file = fs::File::open(script).with_context(|| format!("[hook] script: {shown}"))?;
+    // A longer script is refused by the compiler of the hook.
+    file.take(MAX_SCRIPT)
+        .read_to_string(&mut source)
+        .with_context(|| format!("[hook] script: {shown}"))?;
+    Ok(Settings {
+        folders: section.folders.clone(),
+        on_error: match section.on_error {
+            OnError::Refuse => sekisho_hook::OnError::Refuse,
+            OnError::Lookup => sekisho_hook::OnError::Lookup,
+            OnError::Default => sekisho_hook::OnError::Default,
+        },
+        memory: section.memory,
+        cpu: section.cpu,
+        deadline: section.deadline,
+        in_flight: section.calls,
+        prefix_in_flight: section.calls_per_prefix,
+        region: config.hook_memory(),
+        cache: section.cache,
+        keep: section.keep,
+        absent: section.absent,
+        failed: section.failed,
+        ..Settings::new(&shown.to_string(), &source)
+    })
+}
+
+/// Bytes of a script that are read: more than are taken.
+const MAX_SCRIPT: u64 = (1 << 20) + 1;

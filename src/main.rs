@@ -5,7 +5,7 @@
 
 mod cli;
 mod config;
-#[cfg(feature = "hook")]
+#[cfg_attr(not(feature = "hook"), path = "hook/without.rs")]
 mod hook;
 mod process;
 

@@ -16,6 +16,7 @@ use crate::cli::failure::{self, Ended, Result};
 use crate::cli::open::{self, Opened};
 use crate::cli::output::Output;
 use crate::config::Config;
+use crate::hook;
 
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
@@ -41,6 +42,7 @@ pub(super) fn run(config: Option<&Path>, args: &Args) -> Result<Ended> {
             Some(sealer) => sites::refused(sealer.catalog().as_ref(), &config).await?,
             None => sites::Refused::default(),
         };
+        hook::check(&config, Arc::clone(&opened.store) as _).await?;
         anyhow::Ok((opened, unreachable, refused))
     })?;
     let Unreachable { store, redis_cache } = &unreachable;
@@ -120,9 +122,10 @@ Reads the configuration and the files of keys and tokens that it names, opens
 the store and tries the master key; asks a store that others write for a host
 that nobody has, sekisho-check.invalid. Lists the hosts of a catalog whose site
 lies outside of [sites] allow, which are answered with 503, and those whose site
-or client CA can't be used. Fails on what 'sekisho serve' would fail on; a store
-that can't be reached is a warning, or an error with --reachable. It listens
-nowhere, so it may run beside the server.
+or client CA can't be used. Compiles the script of [hook], and runs its function
+test, if it has one. Fails on what 'sekisho serve' would fail on; a store that
+can't be reached is a warning, or an error with --reachable. It listens nowhere,
+so it may run beside the server.
 
 Examples:
   sekisho check --config /etc/sekisho/sekisho.toml && systemctl restart sekisho

@@ -115,7 +115,7 @@ impl Clients {
     /// Sends a GET request, on the background runtime. Any status is an answer.
     pub(crate) async fn http_get(&self, request: HttpRequest) -> Result<HttpAnswer, String> {
         let limit = request.timeout;
-        let request = get(request)?;
+        let request = get(&request)?;
         if let (Some(why), true) = (
             &self.no_https,
             request.uri().scheme() == Some(&Scheme::HTTPS),
@@ -174,7 +174,7 @@ fn text(key: Vec<u8>) -> Result<String, String> {
     String::from_utf8(key).map_err(|_| "a key of Redis must be UTF-8".into())
 }
 
-fn get(request: HttpRequest) -> Result<Request<Full<Bytes>>, String> {
+fn get(request: &HttpRequest) -> Result<Request<Full<Bytes>>, String> {
     let shown = &request.url;
     let uri: Uri = shown
         .parse()

@@ -10,6 +10,7 @@ mod demo;
 mod disk_cache;
 mod dns01;
 mod first_access;
+mod hook;
 mod host;
 mod https_store;
 mod import;

@@ -20,8 +20,9 @@ fn the_documentation_lists_every_metric() {
     let config = fs::read_to_string(sandbox.path("sekisho.toml")).expect("a file");
     sandbox.write_private(
         "sekisho.toml",
-        &format!("{config}[log]\naccess = \"access.log\"\n{ACME}"),
+        &format!("{config}[log]\naccess = \"access.log\"\n{ACME}{HOOK}"),
     );
+    sandbox.write("handshake.luau", "function handshake(tls) end");
     sandbox.write("root.pem", &ca().root_pem());
     sandbox.import(&["a.example"]);
     let server = sandbox.serve();
@@ -37,6 +38,8 @@ fn the_documentation_lists_every_metric() {
     assert!(documented == live, "{}", difference(&documented, &live));
     server.stop();
 }
+
+const HOOK: &str = "[hook]\nscript = \"handshake.luau\"\n";
 
 /// Says which rows docs/metrics.md lacks and which it has too many, and then how
 /// its table should be.

@@ -11,6 +11,7 @@ use sekisho_server::{Responder, VirtualHost};
 use crate::cli::open::Opened;
 use crate::cli::serve::issuance::Issuance;
 use crate::cli::serve::log;
+use crate::hook;
 use crate::process;
 
 /// Parts of a server that have metrics.
@@ -22,6 +23,7 @@ pub(super) struct Measured<'a> {
     pub(super) challenges: Option<&'a Challenges>,
     pub(super) issuance: Option<&'a Issuance>,
     pub(super) access_log: Option<&'a AccessLog>,
+    pub(super) hook: Option<&'a hook::Opened>,
 }
 
 impl Measured<'_> {
@@ -47,6 +49,9 @@ impl Measured<'_> {
         }
         if let Some(log) = self.access_log {
             log.register(own);
+        }
+        if let Some(hook) = self.hook {
+            hook.register(own);
         }
         log::register(own);
         process::register_build(own);

@@ -28,6 +28,7 @@ use crate::cli::serve::issuance::Issuance;
 use crate::cli::serve::metrics::Measured;
 use crate::cli::serve::upstreams;
 use crate::config::{Config, Size};
+use crate::hook;
 use crate::process;
 
 /// Server whose sockets are bound, and its background tasks.
@@ -66,7 +67,10 @@ impl Serving {
         let challenges = open::challenges(&opened);
         let issuance = issuance(config, &opened, challenges.as_ref())?;
         let obtain = issuance.as_ref().map(Issuance::on_demand);
-        let lookup = lookup(config, &opened, &ring, &guard, obtain);
+        let publisher = Publisher::new(Arc::clone(&ring), config.site.clone(), Arc::clone(&guard));
+        let publisher = Arc::new(publisher);
+        let lookup = lookup(config, &opened, &publisher, obtain);
+        let hook = hook::open(config, publisher, &lookup, background.handle())?;
         let documents = Arc::new(Documents::default());
         let keeper = keeper(config, &opened, &documents, ring);
         let feed = background.block_on(feed(&opened, &lookup, documents));
@@ -82,7 +86,7 @@ impl Serving {
             // Another server may order, and a command that orders has no sockets.
             challenges: challenges.clone(),
             access_log: access_log.clone(),
-            hook: None,
+            hook: hook.as_ref().map(hook::Opened::parts),
             clock: Clock::System,
             loop_id: background.block_on(upstreams::loop_id(&opened)),
             load_roots: upstreams::roots,
@@ -97,6 +101,7 @@ impl Serving {
             challenges: challenges.as_deref(),
             issuance: issuance.as_ref(),
             access_log: access_log.as_deref(),
+            hook: hook.as_ref(),
         };
         let sources = Sources {
             registry: measured.registry(),
@@ -225,16 +230,15 @@ fn background() -> Result<Runtime> {
 fn lookup(
     config: &Config,
     opened: &Opened,
-    ring: &Arc<Ring>,
-    guard: &Arc<Guard>,
+    publisher: &Arc<Publisher>,
     obtain: Option<Arc<dyn Obtain>>,
 ) -> Arc<Lookup<VirtualHost>> {
     let settings = LookupSettings {
-        memory: config.cache.memory,
+        memory: config.cache.memory - config.hook_memory(),
         fresh: config.cache.fresh,
         absent: config.cache.absent,
     };
-    let publisher = Publisher::new(Arc::clone(ring), config.site.clone(), Arc::clone(guard));
+    let publisher = Arc::clone(publisher);
     let publish = move |host: &Arc<_>| publisher.publish(host);
     Lookup::new(
         Arc::clone(&opened.store) as _,

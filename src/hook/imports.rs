@@ -1,0 +1,98 @@
+//! What scripts reach: the server's lookups and budget, clients, and certificates.
+
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use sekisho_certs::store::BoxFuture;
+use sekisho_certs::{HostName, Outcome};
+use sekisho_hook::{
+    Admission, Found, HttpAnswer, HttpRequest, Owner, Pair, RedisCommand, RedisReply, SqlRow,
+    SqlValue,
+};
+use sekisho_server::hook::{self, Token};
+use sekisho_server::{Made, Publisher, VirtualHost};
+use tokio::time::Instant;
+
+use super::clients::Clients;
+
+/// Certificate that a script gave, as the server serves it.
+pub(super) type Served = Arc<sekisho_certs::Served<VirtualHost>>;
+
+pub(super) struct Imports {
+    pub(super) clients: Clients,
+    pub(super) budget: hook::Clients,
+    pub(super) publisher: Arc<Publisher>,
+}
+
+impl sekisho_hook::Imports for Imports {
+    type Made = Served;
+
+    fn lookup<'a>(&'a self, name: &'a HostName, client: IpAddr) -> BoxFuture<'a, Found> {
+        Box::pin(async move {
+            match self.budget.lookup(name, client).await {
+                Outcome::Found(_) => Found::Found,
+                Outcome::Absent(_) => Found::Absent,
+                Outcome::Failed(error) => Found::Failed(error.to_string()),
+            }
+        })
+    }
+
+    fn admit(
+        &self,
+        client: IpAddr,
+        deadline: Instant,
+    ) -> BoxFuture<'_, Result<Box<dyn Admission>, String>> {
+        Box::pin(async move {
+            let token = self.budget.admit(client, deadline).await;
+            let token = token.map_err(|error| error.to_string())?;
+            Ok(Box::new(Admitted(token)) as Box<dyn Admission>)
+        })
+    }
+
+    fn redis<'a>(
+        &'a self,
+        url: &'a str,
+        command: RedisCommand,
+    ) -> BoxFuture<'a, Result<RedisReply, String>> {
+        Box::pin(self.clients.redis(url, command))
+    }
+
+    fn http_get(&self, request: HttpRequest) -> BoxFuture<'_, Result<HttpAnswer, String>> {
+        Box::pin(self.clients.http_get(request))
+    }
+
+    fn sql<'a>(
+        &'a self,
+        database: &'a str,
+        query: String,
+        parameters: Vec<SqlValue>,
+    ) -> BoxFuture<'a, Result<Vec<SqlRow>, String>> {
+        Box::pin(self.clients.sql(database, query, parameters))
+    }
+
+    fn make(&self, pairs: &[Pair], owner: &Owner) -> Result<Served, String> {
+        let pairs: Vec<_> = pairs
+            .iter()
+            .map(|pair| (&*pair.certificate, pair.key.expose()))
+            .collect();
+        self.publisher.make(&Made {
+            pairs: &pairs,
+            tenant: owner.tenant.as_str(),
+            site: owner.site.as_deref(),
+            key: owner.key.as_deref(),
+        })
+    }
+
+    fn weight(&self, made: &Served) -> u64 {
+        made.weight()
+    }
+}
+
+/// Token of a client's prefix.
+struct Admitted(Token);
+
+impl Admission for Admitted {
+    fn spend(self: Box<Self>) {
+        self.0.spend();
+    }
+}

@@ -1,0 +1,108 @@
+//! Tests `[hook]`: a script that chooses what handshakes get.
+
+use sekisho_testkit::Key;
+
+use crate::sandbox::{Sandbox, Server};
+
+const HOOK: &str = "[hook]\nscript = \"handshake.luau\"\nfolders = [\"certs\"]\n";
+
+/// Makes a sandbox with this script and the host `a.example`.
+fn sandbox(script: &str) -> Sandbox {
+    let sandbox = Sandbox::new();
+    sandbox.configure(HOOK);
+    sandbox.write("handshake.luau", script);
+    sandbox.pair("certs/shop", &["shop.example", "other.example"], Key::P256);
+    for host in ["a.example", "b.example", "shop.example", "other.example"] {
+        sandbox.page(host, &format!("page of {host}"));
+    }
+    sandbox.import(&["a.example", "b.example"]);
+    sandbox
+}
+
+fn runs(server: &Server, outcome: &str) -> f64 {
+    let name = format!("sekisho_hook_runs_total{{outcome=\"{outcome}\"}}");
+    server.metric(&name).expect("a metric")
+}
+
+#[test]
+fn a_script_chooses_what_handshakes_get() {
+    let sandbox = sandbox(
+        "function handshake(tls)
+            local name = tls.server_name
+            if name == 'shop.example' then
+                tls:certificate('shop.crt')
+                tls:certificate_key('shop.key')
+            elseif name == 'other.example' then
+                tls:cached('other', 60, function()
+                    tls:tenant('t')
+                    tls:site('{\"status\": 410}')
+                    tls:certificate('shop.crt')
+                    tls:certificate_key('shop.key')
+                end)
+            elseif name == 'b.example' then
+                tls:use('a.example')
+            elseif name == 'refused.example' then
+                tls:refuse('access_denied')
+            elseif name == 'broken.example' then
+                error('as the test wants')
+            elseif name == 'looked.example' then
+                if tls:lookup('a.example') ~= 'found' then error('not there') end
+                if tls:lookup('absent.example') ~= 'absent' then error('there') end
+                tls:refuse('unrecognized_name')
+            end
+        end",
+    );
+    sandbox.ok(&["check"]);
+    let server = sandbox.serve();
+    for host in ["a.example", "b.example", "shop.example"] {
+        let page = format!("page of {host}");
+        assert!(server.shows(host, &page), "{:?}", server.fetch(host));
+    }
+    for _ in 0..2 {
+        let answer = server.fetch("other.example").expect("an answer");
+        assert!(answer.starts_with("HTTP/1.1 410"), "{answer}");
+    }
+    for (host, alert) in [
+        ("refused.example", "AccessDenied"),
+        ("broken.example", "InternalError"),
+        ("looked.example", "UnrecognisedName"),
+        ("absent.example", "UnrecognisedName"),
+    ] {
+        let seen = server.refusal(host);
+        assert!(seen.contains(alert), "{host}: {seen}");
+    }
+    assert!(runs(&server, "error") >= 1.0, "{}", server.ask("/metrics"));
+    let log = server.log();
+    assert!(log.contains("as the test wants"), "{log}");
+    server.stop();
+}
+
+#[test]
+fn a_wrong_script_keeps_the_server_from_starting() {
+    for (script, expected) in [
+        (
+            "function handshake(tls)\n  tls:use(\nend",
+            "handshake.luau:3",
+        ),
+        ("local function handshake(tls) end", "handshake"),
+        (
+            "function handshake(tls) end\nfunction test() error('told so') end",
+            "told so",
+        ),
+    ] {
+        let sandbox = sandbox(script);
+        let error = sandbox.fails(&["check"]);
+        assert!(error.contains(expected), "{error}");
+        if expected != "told so" {
+            let error = sandbox.fails(&["serve"]);
+            assert!(error.contains(expected), "{error}");
+        }
+    }
+    let sandbox = sandbox("");
+    std::fs::remove_file(sandbox.path("handshake.luau")).expect("a file");
+    let error = sandbox.fails(&["check"]);
+    assert!(
+        error.contains("[hook] script: ") && error.contains("handshake.luau"),
+        "{error}"
+    );
+}
