@@ -27,8 +27,8 @@ pub(crate) struct RawHook {
     memory: Option<String>,
     cpu: Option<String>,
     deadline: Option<String>,
-    calls: Option<i64>,
-    calls_per_prefix: Option<i64>,
+    waiting: Option<i64>,
+    waiting_per_prefix: Option<i64>,
     cache: Option<String>,
     keep: Option<String>,
     absent: Option<String>,
@@ -52,10 +52,10 @@ pub(crate) struct Hook {
     pub(crate) cpu: Duration,
     /// `deadline`: limit of one run with its waits.
     pub(crate) deadline: Duration,
-    /// `calls`: runs that wait at once.
-    pub(crate) calls: usize,
-    /// `calls_per_prefix`: of these, for clients of one prefix.
-    pub(crate) calls_per_prefix: usize,
+    /// `waiting`: runs that wait at once.
+    pub(crate) waiting: usize,
+    /// `waiting_per_prefix`: of these, for clients of one prefix.
+    pub(crate) waiting_per_prefix: usize,
     /// `cache`: bytes of what scripts keep with `cache:set`.
     pub(crate) cache: usize,
     /// `keep`: how long a connection keeps a choice that the script did not limit.
@@ -99,7 +99,7 @@ pub(super) fn check(raw: &RawHook, base: &Path) -> Result<Hook> {
         let place = ["hook", "folders", &index.to_string()];
         path_below(base, folder).map_err(|text| Problem::at(&place, text))
     });
-    let calls = key("calls").count(raw.calls)?;
+    let waiting = key("waiting").count(raw.waiting)?;
     let sql = raw.sql.iter().map(|(name, url)| {
         let url = postgres::Url::parse(url, base);
         let url = url.map_err(|text| Problem::at(&["hook", "sql", name], text))?;
@@ -112,8 +112,9 @@ pub(super) fn check(raw: &RawHook, base: &Path) -> Result<Hook> {
         memory: key("memory").bytes(raw.memory.as_ref())?,
         cpu: key("cpu").time(raw.cpu.as_ref())?,
         deadline: key("deadline").time(raw.deadline.as_ref())?,
-        calls,
-        calls_per_prefix: key("calls_per_prefix").count_up_to(raw.calls_per_prefix, calls)?,
+        waiting,
+        waiting_per_prefix: key("waiting_per_prefix")
+            .count_up_to(raw.waiting_per_prefix, waiting)?,
         cache: key("cache").bytes(raw.cache.as_ref())?,
         keep: key("keep").time(raw.keep.as_ref())?,
         absent: key("absent").time(raw.absent.as_ref())?,

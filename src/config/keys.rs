@@ -41,9 +41,9 @@ pub(super) const KEYS: &[Key] = &[
     // A worker serves nobody else meanwhile.
     time("hook", "cpu", "20ms", ("1ms", "1s")),
     time("hook", "deadline", "5s", ("10ms", "5m")),
-    count("hook", "calls", Some("1024"), ("1", "65536")),
-    // `calls` bounds this value, too.
-    count("hook", "calls_per_prefix", Some("128"), ("1", "65536")),
+    count("hook", "waiting", Some("1024"), ("1", "65536")),
+    // `waiting` bounds this value, too.
+    count("hook", "waiting_per_prefix", Some("128"), ("1", "65536")),
     bytes("hook", "cache", "4MiB", ("64KiB", "1GiB")),
     time("hook", "keep", "60s", ("1s", "1d")),
     time("hook", "absent", "5s", ("100ms", "1h")),

@@ -15,7 +15,7 @@ fn a_script_has_safe_bounds() {
     assert_eq!(hook.on_error, OnError::Refuse);
     assert!(hook.folders.is_empty() && hook.sql.is_empty() && hook.ca.is_none());
     assert_eq!((hook.memory, hook.cache), (16 << 20, 4 << 20));
-    assert_eq!((hook.calls, hook.calls_per_prefix), (1024, 128));
+    assert_eq!((hook.waiting, hook.waiting_per_prefix), (1024, 128));
     let times = [hook.cpu, hook.deadline, hook.keep, hook.absent, hook.failed];
     let expected = [20, 5000, 60_000, 5000, 1000].map(Duration::from_millis);
     assert_eq!(times, expected);
@@ -32,7 +32,7 @@ fn paths_lie_below_the_configuration() {
     assert_eq!(hook.folders, folders);
     assert_eq!(hook.ca.as_deref(), Some(Path::new("/etc/sekisho/ca.pem")));
     assert_eq!(hook.on_error, OnError::Lookup);
-    assert_eq!(hook.calls_per_prefix, 8);
+    assert_eq!(hook.waiting_per_prefix, 8);
     assert_eq!(hook.sql["shops"].to_string(), "postgres://db/shops");
 }
 
