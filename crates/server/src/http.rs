@@ -99,14 +99,6 @@ impl Http {
         let (mut stream, context) = ConnContext::new(established, peer, Arc::clone(local));
         let context = Arc::new(context);
         let answering = Arc::clone(&context);
-        let service = service_fn(move |request: Request<Incoming>| {
-            // Called before the stream is read on.
-            let length = request.body().size_hint().exact();
-            let has_length = answering.timeouts().framing().note(length);
-            let framing = framing::check(request.headers(), has_length);
-            let context = Arc::clone(&answering);
-            async move { Ok::<_, Infallible>(answer(&context, request, framing).await) }
-        });
         let bounds = Bounds {
             timeouts,
             limits,
@@ -115,9 +107,18 @@ impl Http {
         // Boxed separately: neither future's size includes the other's.
         let ended = if h2 {
             stream.watch(Frames::new(STUCK_FACTOR * bounds.limits.body));
+            let service = service_fn(move |request| {
+                let (context, framing) = begun(&answering, &request);
+                // Boxed: hyper and Tokio move a stream's future ten times.
+                Box::pin(async move { Ok(answer(&context, request, framing).await) })
+            });
             let served = Box::pin(Self::serve_two(stream, service, &bounds));
             served.await
         } else {
+            let service = service_fn(move |request| {
+                let (context, framing) = begun(&answering, &request);
+                async move { Ok(answer(&context, request, framing).await) }
+            });
             self.serve_one(stream, service, &bounds, &context).await
         };
         if let Err(error) = ended {
@@ -210,6 +211,18 @@ where
         Driven::Cut => Ok(None),
         Driven::Idle => Ok(Some(connection.into_parts())),
     }
+}
+
+/// Notes how the body of a request is framed, before the stream is read on. Returns
+/// whether it may be framed like that.
+fn begun(
+    context: &Arc<ConnContext>,
+    request: &Request<Incoming>,
+) -> (Arc<ConnContext>, Result<(), Refused>) {
+    let length = request.body().size_hint().exact();
+    let has_length = context.timeouts().framing().note(length);
+    let framing = framing::check(request.headers(), has_length);
+    (Arc::clone(context), framing)
 }
 
 /// Answers one request, unless its `framing` is refused.
