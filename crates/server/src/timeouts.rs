@@ -145,10 +145,9 @@ impl ConnTimeouts {
 
     /// Notes that the socket took `bytes` bytes.
     pub(crate) fn sent(&self, bytes: usize) {
-        let now = self.now();
-        self.outflow.sent(bytes, now);
+        self.outflow.sent(bytes, || self.now());
         if self.ended.value().is_some() {
-            self.ended.set(now);
+            self.ended.set(self.now());
         }
     }
 

@@ -35,10 +35,10 @@ impl Outflow {
         self.window.clear();
     }
 
-    pub(super) fn sent(&self, bytes: usize, now: u64) {
+    pub(super) fn sent(&self, bytes: usize, now: impl FnOnce() -> u64) {
         self.sent.fetch_add(bytes as u64, Relaxed);
         if let Some(since) = self.blocked.value() {
-            self.total.fetch_add(now.saturating_sub(since), Relaxed);
+            self.total.fetch_add(now().saturating_sub(since), Relaxed);
             self.blocked.clear();
         }
     }
