@@ -44,22 +44,11 @@ pub(super) fn pass_back(
     timeouts: &UpstreamTimeouts,
     in_flight: InFlight,
 ) -> Result<Response<Body>, Failure> {
-    let fields = response.headers();
-    if fields.contains_key(TRANSFER_ENCODING) && fields.contains_key(CONTENT_LENGTH) {
-        return Err(Failure::answer("it has two lengths"));
-    }
-    // hyper decodes chunked alone: the client would get other codings unnamed.
-    if framing::check(fields, false).is_err() {
-        return Err(Failure::answer(
-            "it has a transfer coding other than chunked",
-        ));
-    }
-    let keep = keep(fields).min(timeouts.idle);
-    let idle = match is_event_stream(fields) {
+    let keep = connection_fields(response.headers_mut())?.min(timeouts.idle);
+    let idle = match is_event_stream(response.headers()) {
         true => timeouts.upgraded,
         false => timeouts.idle,
     };
-    clean(response.headers_mut())?;
     *response.version_mut() = Version::HTTP_11;
     let (head, body) = response.into_parts();
     let passed = Passed {
@@ -73,6 +62,32 @@ pub(super) fn pass_back(
         timer: None,
     };
     Ok(Response::from_parts(head, passed.into_body(cx)?))
+}
+
+/// Removes fields of the upstream's connection, and returns how long that may be kept.
+///
+/// # Errors
+/// If the answer's framing is ambiguous, or `Connection` names too many fields.
+fn connection_fields(fields: &mut HeaderMap) -> Result<Duration, Failure> {
+    // One pass over the names costs less than a search for each of these.
+    if !fields
+        .keys()
+        .any(|name| fields::is_hop_by_hop(name.as_str()))
+    {
+        return Ok(KEEP);
+    }
+    if fields.contains_key(TRANSFER_ENCODING) && fields.contains_key(CONTENT_LENGTH) {
+        return Err(Failure::answer("it has two lengths"));
+    }
+    // hyper decodes chunked alone: the client would get other codings unnamed.
+    if framing::check(fields, false).is_err() {
+        return Err(Failure::answer(
+            "it has a transfer coding other than chunked",
+        ));
+    }
+    let keep = keep(fields);
+    clean(fields)?;
+    Ok(keep)
 }
 
 /// Removes fields of the upstream's connection.

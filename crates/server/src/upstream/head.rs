@@ -1,13 +1,12 @@
 //! Head of a request on its way to an upstream, changed in place.
 
-use std::fmt::Write as _;
-use std::net::IpAddr;
+mod forwarded;
 
 use bytes::Bytes;
 use data_encoding::BASE64;
 use http::header::{
-    CONNECTION, CONTENT_LENGTH, COOKIE, EXPECT, FORWARDED, HOST, HeaderMap, HeaderName,
-    HeaderValue, TE, TRANSFER_ENCODING, UPGRADE,
+    CONNECTION, CONTENT_LENGTH, COOKIE, EXPECT, HOST, HeaderMap, HeaderName, HeaderValue, TE,
+    TRANSFER_ENCODING, UPGRADE,
 };
 use http::request::Parts;
 use http::uri::{Authority, PathAndQuery, Scheme};
@@ -16,9 +15,9 @@ use http::{Method, StatusCode, Uri, Version};
 use super::fields::{self, OurFields};
 use super::{Way, upgrade};
 use crate::access_log::X_REQUEST_ID;
-use crate::client::X_FORWARDED_FOR;
 use crate::request::RequestContext;
 use crate::site::UpstreamOptions;
+use forwarded::Forwarded;
 
 /// Facts of a request that its head no longer shows.
 #[derive(Debug)]
@@ -49,19 +48,27 @@ pub(super) fn prepare(
 ) -> Result<Outgoing, StatusCode> {
     let options = way.upstream.options();
     let loop_id = &context.connection.local().shared.loop_id;
-    if loops(&head.headers, loop_id) {
+    let (ours, mut unfit) = (ours(options), Vec::new());
+    let seen = Seen::of(&head.headers, &ours, &mut unfit);
+    if seen.loop_id && loops(&head.headers, loop_id) {
         return Err(StatusCode::LOOP_DETECTED);
     }
     let host = host_of(head)?;
-    let upgrade = match has_body {
+    let upgrade = match has_body || !seen.connection {
         true => None,
         false => upgrade::asked(head),
     };
     let expects = has_body && fields::has_token(&head.headers, &EXPECT, "100-continue");
-    let trailers = fields::has_token(&head.headers, &TE, "trailers");
+    let trailers = seen.te && fields::has_token(&head.headers, &TE, "trailers");
     let forwarded = Forwarded::of(&head.headers, context);
     let fields = &mut head.headers;
-    remove(fields, &ours(options))?;
+    if seen.connection {
+        let named = fields::named_in_connection(fields).ok_or(StatusCode::BAD_REQUEST)?;
+        unfit.extend(named);
+    }
+    for name in &unfit {
+        fields.remove(name);
+    }
     set_id(fields, context);
     if let Some(rule) = way.options {
         // `site/check/fields.rs` refuses what frames requests, and what is ours.
@@ -179,23 +186,29 @@ fn host_of(head: &Parts) -> Result<HeaderValue, StatusCode> {
     host.ok_or(StatusCode::BAD_REQUEST)
 }
 
-/// Removes what is not passed on.
-///
-/// # Errors
-/// 400, if `Connection` names too many fields.
-fn remove(fields: &mut HeaderMap, ours: &OurFields) -> Result<(), StatusCode> {
-    let named = match fields.contains_key(CONNECTION) {
-        true => fields::named_in_connection(fields).ok_or(StatusCode::BAD_REQUEST)?,
-        false => Vec::new(),
-    };
-    let is_removed =
-        |name: &&HeaderName| fields::is_hop_by_hop(name.as_str()) || ours.is_ours(name);
-    // Few clients send any of them: the pass over the names allocates nothing.
-    let unfit: Vec<HeaderName> = fields.keys().filter(is_removed).cloned().collect();
-    for name in unfit.iter().chain(&named) {
-        fields.remove(name);
+/// Fields that few requests have. One pass over the names costs less than a search for
+/// each.
+#[derive(Default)]
+struct Seen {
+    connection: bool,
+    loop_id: bool,
+    te: bool,
+}
+
+impl Seen {
+    /// Looks for the fields, and adds those to `unfit` that are not passed on.
+    fn of(fields: &HeaderMap, ours: &OurFields, unfit: &mut Vec<HeaderName>) -> Self {
+        let mut seen = Self::default();
+        for name in fields.keys() {
+            seen.connection |= *name == CONNECTION;
+            seen.te |= *name == TE;
+            seen.loop_id |= *name == CDN_LOOP;
+            if fields::is_hop_by_hop(name.as_str()) || ours.is_ours(name) {
+                unfit.push(name.clone());
+            }
+        }
+        seen
     }
-    Ok(())
 }
 
 /// Sets `Connection` for `TE` and `Upgrade`.
@@ -266,123 +279,14 @@ fn set_id(fields: &mut HeaderMap, context: &RequestContext<'_>) {
     }
 }
 
-/// Fields of a trusted proxy before us, which ours continue.
-#[derive(Default)]
-struct Forwarded {
-    addresses: Option<HeaderValue>,
-    elements: Option<HeaderValue>,
-    proto: Option<HeaderValue>,
-    host: Option<HeaderValue>,
-}
-
-impl Forwarded {
-    /// Takes the fields if the peer is trusted.
-    fn of(fields: &HeaderMap, context: &RequestContext<'_>) -> Self {
-        if !context.connection.is_trusted() {
-            return Self::default();
-        }
-        Self {
-            addresses: joined(fields, &X_FORWARDED_FOR),
-            elements: joined(fields, &FORWARDED),
-            proto: fields.get(X_FORWARDED_PROTO).cloned(),
-            host: fields.get(X_FORWARDED_HOST).cloned(),
-        }
-    }
-
-    fn set(
-        self,
-        fields: &mut HeaderMap,
-        host: &HeaderValue,
-        options: &UpstreamOptions,
-        context: &RequestContext<'_>,
-    ) {
-        let peer = context.connection.peer().ip().to_canonical();
-        if options.forwarded {
-            let element = element(peer, host);
-            fields.insert(FORWARDED, behind(self.elements, &element));
-        }
-        let mut address = Text {
-            bytes: [0; 64],
-            length: 0,
-        };
-        // A text of that size holds every address.
-        let _ = write!(address, "{peer}");
-        fields.insert(X_FORWARDED_FOR, behind(self.addresses, address.as_str()));
-        fields.insert(X_FORWARDED_PROTO, self.proto.unwrap_or(HTTPS));
-        fields.insert(X_FORWARDED_HOST, self.host.unwrap_or_else(|| host.clone()));
-    }
-}
-
-/// Returns all values of a list field as one.
-fn joined(fields: &HeaderMap, name: &HeaderName) -> Option<HeaderValue> {
-    let all: Vec<&[u8]> = fields
-        .get_all(name)
-        .iter()
-        .map(HeaderValue::as_bytes)
-        .collect();
-    if all.is_empty() {
-        return None;
-    }
-    HeaderValue::from_maybe_shared(Bytes::from(all.join(&b", "[..]))).ok()
-}
-
-/// Appends an element of ours to a list.
-fn behind(list: Option<HeaderValue>, element: &str) -> HeaderValue {
-    let longer = list.and_then(|list| {
-        let list = [list.as_bytes(), b", ", element.as_bytes()].concat();
-        HeaderValue::from_maybe_shared(Bytes::from(list)).ok()
-    });
-    longer
-        .or_else(|| HeaderValue::from_str(element).ok())
-        .unwrap_or(UNKNOWN)
-}
-
-/// Returns the element of `Forwarded` that stands for this server (RFC 7239).
-fn element(peer: IpAddr, host: &HeaderValue) -> String {
-    let host = String::from_utf8_lossy(host.as_bytes());
-    match peer {
-        IpAddr::V4(peer) => format!("for={peer};host=\"{host}\";proto=https"),
-        IpAddr::V6(peer) => format!("for=\"[{peer}]\";host=\"{host}\";proto=https"),
-    }
-}
-
-/// Text of an IP address without an allocation.
-struct Text {
-    bytes: [u8; 64],
-    length: usize,
-}
-
-impl Text {
-    fn as_str(&self) -> &str {
-        str::from_utf8(&self.bytes[..self.length]).unwrap_or_default()
-    }
-}
-
-impl std::fmt::Write for Text {
-    fn write_str(&mut self, text: &str) -> std::fmt::Result {
-        let end = self.length + text.len();
-        let place = self
-            .bytes
-            .get_mut(self.length..end)
-            .ok_or(std::fmt::Error)?;
-        place.copy_from_slice(text.as_bytes());
-        self.length = end;
-        Ok(())
-    }
-}
-
 /// Fields of ours that most requests get.
 const OURS: usize = 5;
 
 const CDN_LOOP: HeaderName = HeaderName::from_static("cdn-loop");
-const X_FORWARDED_HOST: HeaderName = HeaderName::from_static("x-forwarded-host");
-const X_FORWARDED_PROTO: HeaderName = HeaderName::from_static("x-forwarded-proto");
 
 const CHUNKED: HeaderValue = HeaderValue::from_static("chunked");
-const HTTPS: HeaderValue = HeaderValue::from_static("https");
 const TE_OPTION: HeaderValue = HeaderValue::from_static("te");
 const TE_AND_UPGRADE_OPTIONS: HeaderValue = HeaderValue::from_static("te, upgrade");
 const TRAILERS: HeaderValue = HeaderValue::from_static("trailers");
-const UNKNOWN: HeaderValue = HeaderValue::from_static("unknown");
 const UPGRADE_OPTION: HeaderValue = HeaderValue::from_static("upgrade");
 const ZERO: HeaderValue = HeaderValue::from_static("0");
