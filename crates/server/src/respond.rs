@@ -73,7 +73,8 @@ impl Responder {
                     path: &path,
                     options: rule.options.as_deref(),
                 };
-                pass_on(context, way, Request::from_parts(head, body)).await
+                let passed = forward(context, way, Request::from_parts(head, body));
+                pass_on(context, passed).await
             }
             (admitted, _) => {
                 discard(&head, body).await;
@@ -227,13 +228,12 @@ async fn discard(head: &Parts, body: Incoming) {
     }
 }
 
-/// Passes a request on to an upstream. A failure is an answer of ours.
+/// Awaits the answer of an upstream. A failure is an answer of ours.
 async fn pass_on(
     context: &RequestContext<'_>,
-    way: Way<'_>,
-    request: Request<Incoming>,
+    passed: impl Future<Output = Result<Response<Body>, StatusCode>>,
 ) -> Answered {
-    match forward(context, way, request).await {
+    match passed.await {
         Ok(response) => Answered {
             response,
             author: Author::Upstream,

@@ -50,6 +50,7 @@ use answer::InFlight;
 use choice::rendezvous;
 use exchange::Exchange;
 use failure::Failure;
+use lease::Lease;
 pub use loop_id::LoopId;
 pub(crate) use opening::Openings;
 pub(crate) use pool::Pools;
@@ -86,26 +87,28 @@ pub(crate) struct Way<'a> {
 /// - 503 if no server may take the request;
 /// - 504 if the upstream is late;
 /// - 508 for a request that has passed a server of this catalog before.
-pub(crate) async fn forward(
-    context: &RequestContext<'_>,
-    way: Way<'_>,
+pub(crate) fn forward<'a>(
+    context: &'a RequestContext<'a>,
+    way: Way<'a>,
     request: Request<Incoming>,
-) -> Result<Response<Body>, StatusCode> {
-    // Boxed: other answers have no room for it.
-    Box::pin(pass(context, way, request))
-        .await
-        .map_err(|failure| {
-            let host = context.host.as_str();
-            let (status, limits) = (
-                failure.status(),
-                &context.connection.local().shared.log_limits,
-            );
-            match failure.hint() {
-                Some(hint) => limits.upstream_failed(host, way.upstream, &failure, status, hint),
-                None => tracing::debug!(host, %failure, "request not passed on"),
-            }
-            status
-        })
+) -> impl Future<Output = Result<Response<Body>, StatusCode>> + Send + 'a {
+    // Boxed at once: other answers have no room for it, and a request is big to move.
+    let passed = Box::pin(pass(context, way, request));
+    async move { passed.await.map_err(|failure| log(context, way, &failure)) }
+}
+
+/// Logs a failure, and returns its status.
+fn log(context: &RequestContext<'_>, way: Way<'_>, failure: &Failure) -> StatusCode {
+    let host = context.host.as_str();
+    let (status, limits) = (
+        failure.status(),
+        &context.connection.local().shared.log_limits,
+    );
+    match failure.hint() {
+        Some(hint) => limits.upstream_failed(host, way.upstream, failure, status, hint),
+        None => tracing::debug!(host, %failure, "request not passed on"),
+    }
+    status
 }
 
 async fn pass(
@@ -147,18 +150,18 @@ async fn pass(
         protocol,
         upgrades: asked.is_some(),
     };
-    let request = Request::from_parts(head, upload);
+    let mut request = Some(Request::from_parts(head, upload));
     let Answered {
         response,
         mut lease,
         chosen,
-    } = sending.send(request).await?;
+    } = sending.send(&mut request).await?;
     if response.status() == StatusCode::SWITCHING_PROTOCOLS {
         let asked = asked.ok_or(Failure::answer("it switched protocols unasked"))?;
         let tunnel = Tunnel::new(
             options.timeouts.upgraded,
             at_upstream,
-            (chosen, lease.take_slot()),
+            (chosen, lease.as_mut().and_then(Lease::take_slot)),
         );
         let switched = upgrade::switch(response, &asked, connect, context, tunnel);
         // Boxed: answers have no room for it.
@@ -168,7 +171,7 @@ async fn pass(
         return Err(Failure::answer("it did not switch to WebSocket"));
     }
     let in_flight = InFlight {
-        lease: Some(lease),
+        lease,
         _chosen: chosen,
         exchange,
         _at_upstream: at_upstream,

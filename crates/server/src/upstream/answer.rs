@@ -200,13 +200,14 @@ impl Passed {
     /// Ends the request with its complete answer. A connection whose request was
     /// not sent whole is not used again.
     fn finish(&mut self) {
-        let Some(mut in_flight) = self.in_flight.take() else {
+        let Some(in_flight) = &mut self.in_flight else {
             return;
         };
         let is_sent = in_flight.exchange.as_ref().is_none_or(|it| it.is(SENT));
-        if let Some(lease) = in_flight.lease.take().filter(|_| is_sent) {
+        if let Some(lease) = in_flight.lease.as_mut().filter(|_| is_sent) {
             lease.release(self.keep);
         }
+        self.in_flight = None;
     }
 
     /// Returns an error once nothing has moved for the idle limit.

@@ -74,11 +74,12 @@ impl Lease {
     }
 
     /// Ends the use after a complete answer. The connection is kept for `keep`.
-    pub(super) fn release(mut self, keep: Duration) {
+    pub(super) fn release(&mut self, keep: Duration) {
         if let Leased::One(one) = std::mem::replace(&mut self.connection, Leased::None) {
-            let key = self.key.clone();
             let tenant = self.slot.as_ref().map_or(0, Slot::tenant);
-            self.local.upstreams.give_back(key, one, keep, tenant);
+            self.local
+                .upstreams
+                .give_back(&self.key, one, keep, tenant);
         }
     }
 }

@@ -155,7 +155,7 @@ impl Pools {
     /// for another request. `tenant` is that of the request.
     pub(super) fn give_back(
         &self,
-        key: Key,
+        key: &Key,
         mut connection: Box<One>,
         keep: Duration,
         tenant: u64,
@@ -168,12 +168,9 @@ impl Pools {
         if !self.make_room(&mut slots) {
             return;
         }
-        let slot = match slots.get_mut(&key) {
+        let slot = match slots.get_mut(key) {
             Some(slot) => slot,
-            None => {
-                self.bound(&mut slots);
-                slots.entry(key).or_default()
-            }
+            None => self.slot(&mut slots, key),
         };
         let since = Instant::now();
         slot.idle.push(Idle {

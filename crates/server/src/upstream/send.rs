@@ -39,25 +39,30 @@ pub(super) struct Sending<'a> {
 /// Head of an answer, and the connection and server that its body comes from.
 pub(super) struct Answered {
     pub(super) response: Response<Incoming>,
-    pub(super) lease: Lease,
+    /// Always there.
+    pub(super) lease: Option<Lease>,
     pub(super) chosen: Chosen,
 }
 
+/// Request that is to be sent; none while a connection has it. Steps borrow it: each
+/// would else move its 232 bytes.
+type Unsent = Option<Request<Upload>>;
+
 /// Result of sending a request over one connection.
 enum Sent {
-    Answered(Response<Incoming>, Lease),
+    Answered(Response<Incoming>),
     /// Nothing was sent: the connection had just ended.
-    Unsent(Request<Upload>),
+    Unsent,
     /// The connection ended after the request, without a byte of an answer.
     Unanswered(Failure),
 }
 
 /// Result of sending a request to one server.
 enum Attempt {
-    Answered(Response<Incoming>, Lease),
+    Answered(Response<Incoming>),
     /// The old connection ended, and no new one came about. The request may go to
     /// another server.
-    Lost(Request<Upload>, Failure),
+    Lost(Failure),
 }
 
 impl Sending<'_> {
@@ -69,26 +74,24 @@ impl Sending<'_> {
     /// 4. repeats 3 over a new connection to the same server if the old one had ended before the
     ///    request, or before a byte of the answer where the request changes
     ///    nothing and has no body; if no new one comes about, goes on with 1.
-    pub(super) async fn send(&self, mut request: Request<Upload>) -> Result<Answered, Failure> {
+    pub(super) async fn send(&self, request: &mut Unsent) -> Result<Answered, Failure> {
         let mut tried = Vec::new();
         let mut is_repeated = false;
         loop {
             let mut chosen = self.choose(&tried)?;
             let (failure, is_granted) = match self.connect(&mut chosen, false).await {
                 Ok(lease) => {
-                    let attempt = self.send_to(&mut chosen, lease, request, &mut is_repeated);
+                    let mut lease = Some(lease);
+                    let attempt = self.send_to(&mut chosen, &mut lease, request, &mut is_repeated);
                     match attempt.await? {
-                        Attempt::Answered(response, lease) => {
+                        Attempt::Answered(response) => {
                             return Ok(Answered {
                                 response,
                                 lease,
                                 chosen,
                             });
                         }
-                        Attempt::Lost(unanswered, failure) => {
-                            request = unanswered;
-                            (failure, true)
-                        }
+                        Attempt::Lost(failure) => (failure, true),
                     }
                 }
                 Err(failure) => (failure, false),
@@ -112,23 +115,26 @@ impl Sending<'_> {
     async fn send_to(
         &self,
         chosen: &mut Chosen,
-        mut lease: Lease,
-        mut request: Request<Upload>,
+        lease: &mut Option<Lease>,
+        request: &mut Unsent,
         is_repeated: &mut bool,
     ) -> Result<Attempt, Failure> {
-        loop {
-            let may_repeat = lease.is_reused() && !*is_repeated && self.is_repeatable(&request);
-            let copy = may_repeat.then(|| copy(&request));
-            request = match self.exchange(lease, request).await {
-                Ok(Sent::Answered(response, lease)) => {
+        while let Some(leased) = lease {
+            let may_repeat = leased.is_reused() && !*is_repeated;
+            let copied = request
+                .as_ref()
+                .filter(|it| may_repeat && self.is_repeatable(it));
+            let copy = copied.map(copy);
+            match self.exchange(leased, request).await {
+                Ok(Sent::Answered(response)) => {
                     chosen.note(Outcome::Answered(response.status()));
-                    return Ok(Attempt::Answered(response, lease));
+                    return Ok(Attempt::Answered(response));
                 }
-                Ok(Sent::Unsent(request)) => request,
+                Ok(Sent::Unsent) => {}
                 Ok(Sent::Unanswered(failure)) => match copy {
-                    Some(copy) if chosen.may_retry() => {
+                    Some(_) if chosen.may_retry() => {
                         *is_repeated = true;
-                        copy
+                        *request = copy;
                     }
                     _ => return Err(failure),
                 },
@@ -138,13 +144,16 @@ impl Sending<'_> {
                     }
                     return Err(failure);
                 }
-            };
+            }
+            // Gives the slot of the old connection back, which the new one may need.
+            *lease = None;
             // A new connection gives an answer or a failure: the loop ends.
-            lease = match self.connect(chosen, true).await {
-                Ok(lease) => lease,
-                Err(failure) => return Ok(Attempt::Lost(request, failure)),
-            };
+            match self.connect(chosen, true).await {
+                Ok(fresh) => *lease = Some(fresh),
+                Err(failure) => return Ok(Attempt::Lost(failure)),
+            }
         }
+        unreachable!("a request is sent with a lease")
     }
 
     /// Returns whether the request may be sent again although the upstream may
@@ -158,12 +167,9 @@ impl Sending<'_> {
     }
 
     /// Sends the request over one connection.
-    async fn exchange(
-        &self,
-        mut lease: Lease,
-        mut request: Request<Upload>,
-    ) -> Result<Sent, Failure> {
+    async fn exchange(&self, lease: &mut Lease, unsent: &mut Unsent) -> Result<Sent, Failure> {
         let is_two = matches!(lease.connection, Leased::Two(..));
+        let mut request = unsent.take().expect("no connection has the request");
         if is_two != (request.version() == Version::HTTP_2) {
             let (mut parts, body) = request.into_parts();
             match is_two {
@@ -204,12 +210,15 @@ impl Sending<'_> {
                 if let Some(exchange) = self.exchange {
                     exchange.answered();
                 }
-                Ok(Sent::Answered(response, lease))
+                Ok(Sent::Answered(response))
             }
             // A new connection that ends at once would do so again.
             Some(Err(mut error)) => match error.take_message() {
-                Some(request) if lease.is_reused() => Ok(Sent::Unsent(request)),
-                _ => self.failed(error.into_error(), &lease),
+                Some(request) if lease.is_reused() => {
+                    *unsent = Some(request);
+                    Ok(Sent::Unsent)
+                }
+                _ => self.failed(error.into_error(), lease),
             },
         }
     }
