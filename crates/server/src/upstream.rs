@@ -32,6 +32,7 @@ mod transport;
 mod tunnel;
 mod upgrade;
 mod upload;
+mod wakes;
 mod watch;
 mod watched;
 

@@ -177,7 +177,7 @@ impl Passed {
     /// Takes what has come of the body.
     fn look_ahead(&mut self, cx: &mut Context<'_>) {
         for place in 0..self.ahead.len() {
-            match Pin::new(&mut self.body).poll_frame(cx) {
+            match self.poll_body(cx) {
                 Poll::Ready(Some(Ok(frame))) if frame.is_trailers() => {
                     self.ahead[place] = Some(clean_frame(frame));
                     return self.finish();
@@ -194,6 +194,19 @@ impl Passed {
             if self.body.is_end_stream() {
                 return self.finish();
             }
+        }
+    }
+
+    /// Takes a frame of the body.
+    fn poll_body(&mut self, cx: &mut Context<'_>) -> Poll<Option<hyper::Result<Frame<Bytes>>>> {
+        let body = &mut self.body;
+        let lease = self.in_flight.as_ref().and_then(|it| it.lease.as_ref());
+        match lease.and_then(Lease::wakes) {
+            Some(wakes) => wakes.while_taking(|| {
+                let frame = Pin::new(&mut *body).poll_frame(cx);
+                (frame, body.is_end_stream())
+            }),
+            None => Pin::new(body).poll_frame(cx),
         }
     }
 
@@ -248,7 +261,7 @@ impl http_body::Body for Passed {
         if let Some(error) = this.broken.take() {
             return Poll::Ready(Some(Err(io::Error::other(error))));
         }
-        match Pin::new(&mut this.body).poll_frame(cx) {
+        match this.poll_body(cx) {
             Poll::Ready(Some(Ok(frame))) => {
                 this.waiting = None;
                 if let Some(exchange) = this.in_flight.as_ref().and_then(|it| it.exchange.as_ref())

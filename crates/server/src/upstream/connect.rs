@@ -16,6 +16,7 @@ use super::failure::Failure;
 use super::pool::{MAX_STREAMS, One, Shared, Streams};
 use super::tls::TlsClient;
 use super::transport::{Endpoint, Transport};
+use super::wakes::Wakes;
 use super::watch::Watch;
 use super::watched::Watched;
 use crate::site::OpenSocket;
@@ -94,14 +95,18 @@ async fn begin_one(transport: Transport) -> hyper::Result<One> {
     let (sender, connection) = http1::Builder::new()
         .max_header_size(MAX_HEAD)
         .max_buf_size(MAX_HEAD)
+        // Most requests are a head alone.
+        .writev(false)
         .handshake(io)
         .await?;
+    let wakes = Arc::new(Wakes::default());
+    let driven = Arc::clone(&wakes).drive(connection.with_upgrades());
     let task = tokio::spawn(async move {
-        if let Err(error) = connection.with_upgrades().await {
+        if let Err(error) = driven.await {
             tracing::debug!(%error, "upstream connection failed");
         }
     });
-    Ok(One::new(sender, watch, task.abort_handle()))
+    Ok(One::new(sender, watch, wakes, task.abort_handle()))
 }
 
 async fn begin_two(transport: Transport) -> hyper::Result<Shared> {

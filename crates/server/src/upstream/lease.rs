@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use super::limits::Slot;
 use super::pool::{Key, One, OpenStream, Shared};
+use super::wakes::Wakes;
 use crate::worker::Local;
 
 /// Connection in use by a request. Dropping the lease before it is released ends
@@ -68,6 +69,14 @@ impl Lease {
         }
     }
 
+    /// Returns the wakes of an HTTP/1.1 connection.
+    pub(super) fn wakes(&self) -> Option<&Wakes> {
+        match &self.connection {
+            Leased::One(one) => Some(&one.wakes),
+            Leased::Two(..) | Leased::None => None,
+        }
+    }
+
     /// Takes the place of a connection that leaves HTTP.
     pub(super) fn take_slot(&mut self) -> Option<Slot> {
         self.slot.take()
@@ -77,9 +86,7 @@ impl Lease {
     pub(super) fn release(&mut self, keep: Duration) {
         if let Leased::One(one) = std::mem::replace(&mut self.connection, Leased::None) {
             let tenant = self.slot.as_ref().map_or(0, Slot::tenant);
-            self.local
-                .upstreams
-                .give_back(&self.key, one, keep, tenant);
+            self.local.upstreams.give_back(&self.key, one, keep, tenant);
         }
     }
 }

@@ -22,6 +22,7 @@ use tokio::time::{Instant, Sleep, sleep};
 
 use super::transport::Endpoint;
 use super::upload::Upload;
+use super::wakes::Wakes;
 use super::watch::Watch;
 use crate::site::Protocol;
 pub use room::unused_connections;
@@ -87,6 +88,7 @@ struct Idle {
 pub(super) struct One {
     pub(super) sender: http1::SendRequest<Upload>,
     pub(super) watch: Arc<Watch>,
+    pub(super) wakes: Arc<Wakes>,
     /// Ends the connection's task.
     pub(super) task: AbortHandle,
     /// Bounds the wait for an answer. All requests have one timer in turn: moved to
@@ -304,11 +306,13 @@ impl One {
     pub(super) fn new(
         sender: http1::SendRequest<Upload>,
         watch: Arc<Watch>,
+        wakes: Arc<Wakes>,
         task: AbortHandle,
     ) -> Self {
         Self {
             sender,
             watch,
+            wakes,
             task,
             timer: Box::pin(sleep(Duration::ZERO)),
             reused: false,
@@ -375,8 +379,8 @@ mod tests {
             let _ = connection.await;
         });
         sender.ready().await.unwrap();
-        let one = One::new(sender, Arc::default(), task.abort_handle());
-        pools.give_back(key(port), Box::new(one), KEEP, tenant);
+        let one = One::new(sender, Arc::default(), Arc::default(), task.abort_handle());
+        pools.give_back(&key(port), Box::new(one), KEEP, tenant);
     }
 
     #[tokio::test]
