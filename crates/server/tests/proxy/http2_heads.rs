@@ -89,7 +89,7 @@ pub(crate) async fn accept(upstream: &Upstream) -> Wire<TcpStream> {
     server
 }
 
-const HEADERS: u8 = 1;
+pub(crate) const HEADERS: u8 = 1;
 /// HEADERS on stream 1 with `:status: 103`.
 pub(crate) const EARLY: &[u8] = b"\0\0\x05\x01\x04\0\0\0\x01\x08\x03103";
 /// HEADERS on stream 1 with `:status: 204`, its last.

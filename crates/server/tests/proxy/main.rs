@@ -16,6 +16,7 @@ mod fields;
 mod framing;
 mod grpc;
 mod http2;
+mod http2_faults;
 mod http2_heads;
 mod named_fields;
 mod names;
