@@ -16,7 +16,7 @@ use foldhash::quality::RandomState;
 use http::{Request, Response};
 use hyper::body::Incoming;
 use hyper::client::conn::{TrySendError, http1};
-use tokio::sync::Semaphore;
+use tokio::sync::{Notify, Semaphore};
 use tokio::task::AbortHandle;
 use tokio::time::{Instant, Sleep, sleep};
 
@@ -66,6 +66,8 @@ struct Slot {
     shared: Vec<Shared>,
     /// Right to open an HTTP/2 connection: further requests wait for it.
     opening: Option<Arc<Semaphore>>,
+    /// Notified when a stream ends, and when a connection comes about.
+    room: Option<Arc<Notify>>,
     /// Whether the server last chose HTTP/1.1: requests then open connections
     /// without waiting for one another.
     chose_one: bool,
@@ -185,6 +187,12 @@ impl Pools {
         self.kept.fetch_add(1, Relaxed);
     }
 
+    /// Returns what is notified when an HTTP/2 connection may have room.
+    pub(super) fn room(&self, key: &Key) -> Arc<Notify> {
+        let mut slots = self.lock();
+        Arc::clone(self.slot(&mut slots, key).room())
+    }
+
     /// Adds an HTTP/2 connection.
     pub(super) fn share(&self, key: &Key, shared: Shared) {
         let mut slots = self.lock();
@@ -192,6 +200,8 @@ impl Pools {
         self.make_room(&mut slots);
         let slot = self.slot(&mut slots, key);
         slot.chose_one = false;
+        shared.streams.tell(slot.room());
+        slot.room().notify_waiters();
         slot.shared.push(shared);
         self.kept.fetch_add(1, Relaxed);
     }
@@ -269,10 +279,13 @@ impl Slot {
         self.idle.len() + self.shared.len()
     }
 
-    /// Returns whether there is no connection, and no request opens one.
+    /// Returns whether there is no connection, and no request opens one or waits.
     fn is_empty(&self) -> bool {
         let is_opening = |opening: &Arc<Semaphore>| Arc::strong_count(opening) > 1;
-        self.kept() == 0 && !self.opening.as_ref().is_some_and(is_opening)
+        let is_awaited = |room: &Arc<Notify>| Arc::strong_count(room) > 1;
+        self.kept() == 0
+            && !self.opening.as_ref().is_some_and(is_opening)
+            && !self.room.as_ref().is_some_and(is_awaited)
     }
 
     fn unused<'a>(&'a self, key: &Key) -> impl Iterator<Item = Unused<'a>> {
@@ -299,6 +312,10 @@ impl Slot {
     fn opening(&mut self) -> &Arc<Semaphore> {
         self.opening
             .get_or_insert_with(|| Arc::new(Semaphore::new(1)))
+    }
+
+    fn room(&mut self) -> &Arc<Notify> {
+        self.room.get_or_insert_default()
     }
 }
 

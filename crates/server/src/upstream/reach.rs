@@ -1,7 +1,8 @@
 //! Reaches a server: its TLS identity and addresses, what the site may connect to,
 //! and a connection.
 
-use std::pin::pin;
+use std::future::pending;
+use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -12,10 +13,11 @@ use sekisho_certs::{HostName, LookupError, Outcome, Tenant};
 use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::{Instant, timeout_at};
 
-use super::chosen::Chosen;
+use super::chosen::{Chosen, Unavailable};
 use super::connect::{self, Opened, Target};
 use super::failure::{Failure, Own, Waited};
 use super::lease::Lease;
+use super::limits::Slot;
 use super::pool::{Found, Key};
 use super::send::Sending;
 use super::tls::TlsClient;
@@ -143,14 +145,9 @@ impl Sending<'_> {
                 None => {
                     // Another tenant may have a slot: the right is not held in this wait.
                     drop(right);
-                    let slot = slot.await?;
-                    // A connection may have come free, or about, with the slot.
-                    match self.found(key, connecting) {
-                        Found::Two(shared) => {
-                            return Ok(Lease::two(local, key.clone(), shared, true));
-                        }
-                        Found::One(one) => return Ok(Lease::one(local, key.clone(), one, slot)),
-                        Found::None(_) => (slot, None),
+                    match self.wait(key, slot, connecting).await? {
+                        Waiting::Ended(lease) => return Ok(lease),
+                        Waiting::Opens(slot) => (slot, None),
                     }
                 }
             }
@@ -186,6 +183,41 @@ impl Sending<'_> {
         }
     }
 
+    /// Waits for a slot, or for a connection that comes free, or about, meanwhile.
+    async fn wait(
+        &self,
+        key: &Key,
+        mut slot: Pin<&mut impl Future<Output = Result<Slot, Unavailable>>>,
+        connecting: &Connecting,
+    ) -> Result<Waiting, Failure> {
+        let (local, key) = (self.local(), key.clone());
+        let room = (key.protocol != Protocol::Http1).then(|| local.upstreams.room(&key));
+        loop {
+            let came = async {
+                match &room {
+                    Some(room) => room.notified().await,
+                    None => pending().await,
+                }
+            };
+            let came = tokio::select! {
+                biased;
+                slot = &mut slot => Some(slot?),
+                () = came => None,
+            };
+            return match (self.found(&key, connecting), came) {
+                (Found::Two(shared), _) => Ok(Waiting::Ended(Lease::two(local, key, shared, true))),
+                (Found::One(one), Some(slot)) => {
+                    Ok(Waiting::Ended(Lease::one(local, key, one, slot)))
+                }
+                (Found::One(one), None) => {
+                    Ok(Waiting::Ended(Lease::one(local, key, one, slot.await?)))
+                }
+                (Found::None(_), Some(slot)) => Ok(Waiting::Opens(slot)),
+                (Found::None(_), None) => continue,
+            };
+        }
+    }
+
     /// Returns the edition of the own addresses that a new connection is judged by. Those
     /// that were judged by an older one are not used again.
     fn judged(&self) -> Option<u64> {
@@ -211,6 +243,14 @@ impl Sending<'_> {
             encode(version, connection.peer(), connection.server())
         })
     }
+}
+
+/// End of a wait for a slot.
+enum Waiting {
+    /// A connection can be used.
+    Ended(Lease),
+    /// A connection may be opened.
+    Opens(Slot),
 }
 
 impl Connecting {

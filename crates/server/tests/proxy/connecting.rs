@@ -9,7 +9,7 @@ use tokio::net::TcpListener;
 use crate::balance::{name_server, two_with_one_port};
 use crate::common::LIMITS;
 use crate::common::metrics::figure;
-use crate::http2_heads::{NO_CONTENT, accept};
+use crate::http2_heads::{HEADERS, NO_CONTENT, accept};
 use crate::timeouts::full;
 use crate::tls::json;
 use crate::world::{HOST, OK, Upstream, World, status};
@@ -17,6 +17,12 @@ use crate::world::{HOST, OK, Upstream, World, status};
 /// Host of another tenant than [`HOST`]'s.
 const OTHER: &str = "b.example";
 const GET: &str = "GET / HTTP/1.1\r\nHost: a.example\r\n\r\n";
+
+/// SETTINGS with one stream.
+const ONE_STREAM: &[u8] = b"\0\0\x06\x04\0\0\0\0\0\0\x03\0\0\0\x01";
+const PING: &[u8] = b"\0\0\x08\x06\0\0\0\0\0sekisho!";
+/// Kind of the frame that answers it.
+const PONG: u8 = 6;
 
 const EJECTIONS: &str = "sekisho_upstream_ejections_total";
 
@@ -43,10 +49,6 @@ async fn requests_that_wait_for_anothers_connection_eject_no_server() {
 
 #[tokio::test]
 async fn a_tenant_that_waits_for_a_connection_keeps_no_other_from_opening_one() {
-    // SETTINGS with one stream, and a PING.
-    const ONE_STREAM: &[u8] = b"\0\0\x06\x04\0\0\0\0\0\0\x03\0\0\0\x01";
-    const PING: &[u8] = b"\0\0\x08\x06\0\0\0\0\0sekisho!";
-    const PONG: u8 = 6;
     let upstream = Upstream::bind().await;
     let site = format!(
         r#"{{"upstream": {{"servers": ["h2c://{}"], "connections": 1}}}}"#,
@@ -73,6 +75,37 @@ async fn a_tenant_that_waits_for_a_connection_keeps_no_other_from_opening_one() 
         server
     };
     let (first, _server) = tokio::join!(Box::pin(world.get(HOST)), Box::pin(serving));
+    assert_eq!(first.0, 204);
+}
+
+#[tokio::test]
+async fn a_request_that_waits_takes_the_stream_that_came_free() {
+    let upstream = Upstream::bind().await;
+    let site = format!(
+        r#"{{"upstream": {{"servers": ["h2c://{}"], "connections": 1}}}}"#,
+        upstream.address()
+    );
+    let world = World::shared(TestCa::new(), &[(HOST, "acme", &*site)]);
+    let serving = Box::pin(async {
+        let mut server = accept(&upstream).await;
+        server.send([ONE_STREAM, PING].concat()).await;
+        while server.next_frame().await != PONG {}
+        let mut waits = Box::pin(world.get(HOST));
+        let short = Duration::from_millis(300);
+        assert!(tokio::time::timeout(short, &mut waits).await.is_err());
+        server.send(NO_CONTENT).await;
+        let follows = async {
+            while server.next_frame().await != HEADERS {}
+            let mut answer = NO_CONTENT.to_vec();
+            answer[8] = 3;
+            server.send(answer).await;
+            server
+        };
+        let (second, server) = tokio::join!(waits, follows);
+        assert_eq!(second.0, 204);
+        server
+    });
+    let (first, _server) = tokio::join!(Box::pin(world.get(HOST)), serving);
     assert_eq!(first.0, 204);
 }
 

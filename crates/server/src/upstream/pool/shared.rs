@@ -4,6 +4,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use hyper::client::conn::http2;
+use tokio::sync::Notify;
 use tokio::time::Instant;
 
 use super::KEEP;
@@ -29,6 +30,8 @@ pub(in crate::upstream) struct Streams {
     used: Mutex<Instant>,
     /// Makes room for another connection.
     pub(super) is_spare: AtomicBool,
+    /// Notified when a stream ends.
+    room: OnceLock<Arc<Notify>>,
     /// Place of the connection among those of its server.
     slot: OnceLock<limits::Slot>,
 }
@@ -62,6 +65,7 @@ impl Streams {
             most: AtomicUsize::new(MAX_STREAMS),
             used: Mutex::new(Instant::now()),
             is_spare: AtomicBool::new(false),
+            room: OnceLock::new(),
             slot: OnceLock::new(),
         }
     }
@@ -70,6 +74,12 @@ impl Streams {
     pub(in crate::upstream) fn keep(&self, slot: limits::Slot) {
         // Taken once, by the request that opened the connection.
         let _ = self.slot.set(slot);
+    }
+
+    /// Notifies `room` when a stream ends.
+    pub(super) fn tell(&self, room: &Arc<Notify>) {
+        // Set once, by the request that opened the connection.
+        let _ = self.room.set(Arc::clone(room));
     }
 
     /// Counts a stream until the guard is dropped.
@@ -101,6 +111,9 @@ impl Drop for OpenStream {
     fn drop(&mut self) {
         self.0.open.fetch_sub(1, Relaxed);
         *self.0.used() = Instant::now();
+        if let Some(room) = self.0.room.get() {
+            room.notify_one();
+        }
     }
 }
 
