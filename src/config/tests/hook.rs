@@ -26,7 +26,7 @@ fn a_script_has_safe_bounds() {
 fn paths_lie_below_the_configuration() {
     let hook = hook(
         "script = \"/srv/h.luau\"\nfolders = [\"certs\", \"/srv\"]\nca = \"ca.pem\"\n\
-         on_error = \"lookup\"\nsql.shops = \"postgres://db/shops\"\ncalls = 8\n",
+         on_error = \"lookup\"\nsql.shops = \"postgres://db/shops\"\nwaiting = 8\n",
     );
     let folders = [Path::new("/etc/sekisho/certs"), Path::new("/srv")];
     assert_eq!(hook.folders, folders);
