@@ -1,6 +1,7 @@
 //! Measures what a run of the hook costs, without a network.
 //!
-//! `cargo run --release -p sekisho-hook --example cost`
+//! `cargo run --release -p sekisho-hook --example cost`; with the name of a script,
+//! only that, for `perf stat`.
 #![allow(clippy::unwrap_used, dead_code, reason = "a tool of ours")]
 
 #[path = "../tests/hook/fake.rs"]
@@ -35,7 +36,11 @@ fn main() {
         .enable_all()
         .build()
         .unwrap();
+    let only = std::env::args().nth(1);
     for (name, script) in SCRIPTS {
+        if only.as_deref().is_some_and(|only| only != name) {
+            continue;
+        }
         let (hook, _) = body(script);
         let best = runtime.block_on(async {
             let mut best = Duration::MAX;
@@ -49,6 +54,9 @@ fn main() {
             best
         });
         println!("{name}: {} ns", best.as_nanos() / u128::from(RUNS));
+    }
+    if only.is_some() {
+        return;
     }
     runtime.block_on(never_cached());
     runtime.block_on(memory());

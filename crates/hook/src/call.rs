@@ -39,11 +39,18 @@ pub(crate) async fn call<I: Imports>(
     // Ends the coroutine of a call that was cut short, while its run is known.
     drop(called);
     run.report(|report| report.cpu += used);
-    let has_room = run.state.lua.used_memory() < run.shared.settings.memory / 4 * 3;
-    if result.as_ref().is_err_and(Failure::spoils_state) || !has_room {
+    if result.as_ref().is_err_and(Failure::spoils_state) || is_full(run) {
         run.state.retire();
     }
     result
+}
+
+/// Tells whether the script keeps most of its state's memory. Garbage alone does not
+/// count.
+fn is_full<I: Imports>(run: &Run<I>) -> bool {
+    let lua = &run.state.lua;
+    let room = run.shared.settings.memory / 4 * 3;
+    lua.used_memory() > room && (lua.gc_collect().is_err() || lua.used_memory() > room)
 }
 
 /// Future of a call. While it is polled, the run is its state's current one.
@@ -53,6 +60,14 @@ struct Called<'a, I: Imports> {
     /// CPU time of the polls so far.
     used: Duration,
     has_waited: bool,
+}
+
+/// Gives the coroutine that is dropped time to drop what it waited for. The meter may
+/// stand at the cut of another run.
+impl<I: Imports> Drop for Called<'_, I> {
+    fn drop(&mut self) {
+        self.run.state.meter.begin(self.run.shared.settings.cpu);
+    }
 }
 
 impl<I: Imports> Future for Called<'_, I> {

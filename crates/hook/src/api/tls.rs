@@ -97,10 +97,7 @@ fn waiting<I: Imports>(lua: &Lua, current: &Arc<Current<I>>, methods: &Table) ->
         async move { cached_by(&run?, given).await }
     })?;
     methods.raw_set("cached", function)?;
-    for (name, full_name) in [
-        ("certificate", "tls:certificate"),
-        ("certificate_key", "tls:certificate_key"),
-    ] {
+    for (name, full_name) in [("certificate", "tls:certificate"), ("certificate_key", KEY)] {
         let of = Arc::clone(current);
         let function = lua.create_async_function(move |_, given: MultiValue| {
             let run = of.run();
@@ -166,27 +163,26 @@ async fn certificate<I: Imports>(
     given: MultiValue,
 ) -> Result<bool> {
     let mut arguments = Arguments::of_method(function, given)?;
-    let given = Secret::new(arguments.text("path or PEM", MAX_PEM)?);
+    let is_key = function == KEY;
+    let given = arguments.text("path or PEM", MAX_PEM)?;
     arguments.end()?;
-    let is_pem = given.expose().windows(BEGIN.len()).any(|at| at == BEGIN);
-    let content = match is_pem {
-        true => given,
-        false => {
+    let is_pem = given.windows(BEGIN.len()).any(|at| at == BEGIN);
+    let part = match (is_pem, is_key) {
+        (true, true) => Part::Key(Secret::new(given)),
+        (true, false) => Part::Chain(given),
+        (false, _) => {
             run.admitted().await?;
-            match run.shared.folders.read(given.expose()).await {
-                Ok(content) => content,
+            match run.shared.folders.read(&given).await {
+                Ok(content) if is_key => Part::Key(content),
+                Ok(content) => Part::Chain(content.expose().to_vec()),
                 Err(Unread::Absent) => return Ok(false),
                 Err(Unread::Failed(why)) => {
-                    let path = String::from_utf8_lossy(given.expose()).into_owned();
+                    let path = String::from_utf8_lossy(&given);
                     let what = format!("{function}: {path:?} can't be read: {why}");
                     return Err(Error::RuntimeError(what));
                 }
             }
         }
-    };
-    let part = match function {
-        "tls:certificate" => Part::Chain(content.expose().to_vec()),
-        _ => Part::Key(content),
     };
     let add = |what| Error::RuntimeError(format!("{function}: {what}"));
     run.add(part).map_err(add)?;
@@ -206,6 +202,7 @@ fn host_name(arguments: &mut Arguments) -> Result<HostName> {
     })
 }
 
+const KEY: &str = "tls:certificate_key";
 const BEGIN: &[u8] = b"-----BEGIN ";
 /// Bytes of a name as written, Unicode too.
 const MAX_NAME: usize = 1024;

@@ -277,6 +277,40 @@ async fn a_client_that_leaves_a_store_call_is_charged() {
     assert_eq!(world.spent.load(std::sync::atomic::Ordering::SeqCst), 1);
 }
 
+#[tokio::test(start_paused = true)]
+async fn what_a_run_waited_for_ends_with_it() {
+    let (hook, world) = body(
+        "if tls.server_name == 'cut.example' then while true do end end
+        redis('redis://here'):get('hang')",
+    );
+    let hook = Arc::new(hook);
+    let waits = {
+        let hook = Arc::clone(&hook);
+        tokio::spawn(async move { ask(&hook, "shop.example").await })
+    };
+    tokio::task::yield_now().await;
+    // The state's last run was cut.
+    ask(&hook, "cut.example").await;
+    waits.abort();
+    assert!(waits.await.unwrap_err().is_cancelled());
+    assert_eq!(world.dropped.load(std::sync::atomic::Ordering::SeqCst), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn garbage_is_no_reason_to_replace_a_state() {
+    let script = "local calls = 0 function handshake(tls)
+        calls += 1
+        string.rep('x', 2900000 + calls)
+        log(calls)
+    end";
+    let (hook, _) = hook_with(script, |settings| settings.memory = 4 << 20);
+    for count in 1..=20 {
+        let (_, report) = report(&hook, "shop.example").await;
+        assert_eq!(report.error, None);
+        assert_eq!(report.log, [count.to_string()]);
+    }
+}
+
 #[tokio::test]
 async fn outcomes_are_counted_by_fixed_labels() {
     let (hook, _) = body(

@@ -39,12 +39,23 @@ pub(crate) struct World {
     /// Tokens in use, and spent.
     pub(crate) tokens: AtomicUsize,
     pub(crate) spent: Arc<AtomicUsize>,
+    /// Commands that were dropped before their answer.
+    pub(crate) dropped: AtomicUsize,
 }
 
 #[derive(Clone, Default)]
 pub(crate) struct Fake(pub(crate) Arc<World>);
 
 struct Token(Arc<AtomicUsize>);
+
+/// Command that is never answered.
+struct Waits<'a>(&'a World);
+
+impl Drop for Waits<'_> {
+    fn drop(&mut self) {
+        self.0.dropped.fetch_add(1, SeqCst);
+    }
+}
 
 impl Admission for Token {
     fn spend(self: Box<Self>) {
@@ -97,7 +108,10 @@ impl Imports for Fake {
                 self.0.values.lock().unwrap().get(&key).cloned()
             };
             Ok(match command {
-                RedisCommand::Get(key) if key == b"hang" => pending().await,
+                RedisCommand::Get(key) if key == b"hang" => {
+                    let _waits = Waits(&self.0);
+                    pending().await
+                }
                 RedisCommand::Get(key) if key == b"gate" => {
                     self.0.gate.notified().await;
                     RedisReply::Value(None)
