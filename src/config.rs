@@ -103,7 +103,8 @@ impl Config {
         Ok(config)
     }
 
-    /// Lists how others may change the file, or read a password in it.
+    /// Lists how others may change the file or the script of `[hook]`, or read a
+    /// password in the file.
     ///
     /// # Errors
     /// If the file's metadata can't be read.
@@ -114,8 +115,11 @@ impl Config {
         let databases = databases.map(ToString::to_string);
         let mut urls = databases.chain([self.store.url.to_string()]).chain(redis);
         let has_password = urls.any(|url| url.contains("***"));
-        trust::exposures(&self.file, has_password)
-            .map_err(|error| ConfigError::read(&self.file, error))
+        let mut exposures = trust::exposures(&self.file, has_password)
+            .map_err(|error| ConfigError::read(&self.file, error))?;
+        let script = self.hook.as_ref().map(|hook| &hook.script);
+        exposures.extend(script.and_then(|script| trust::script(script)));
+        Ok(exposures)
     }
 
     /// Reads the secrets of `[acme]`, and returns what an issuer works with; none
@@ -157,6 +161,15 @@ impl Config {
     /// `[hook]` makes: an eighth, or none without a script.
     pub(crate) fn hook_memory(&self) -> usize {
         self.hook.as_ref().map_or(0, |_| self.cache.memory / 8)
+    }
+
+    /// Returns the bytes that the caches in memory and the states of a script may
+    /// take.
+    pub(crate) fn memory(&self) -> usize {
+        let scripts = self.hook.as_ref().map_or(0, |hook| {
+            self.limits.workers.saturating_mul(hook.memory) + hook.cache
+        });
+        self.cache.memory + self.cache.files + scripts
     }
 
     fn search(files: &[&Path]) -> Result<Self, ConfigError> {

@@ -92,8 +92,7 @@ pub(crate) fn register_build(registry: &mut Registry) {
 /// Warns if `[server] connections` can need more memory than is available.
 pub(crate) fn check_memory(config: &Config) {
     let connections = config.limits.connections;
-    let caches = config.cache.memory + config.cache.files;
-    let needed = connections * PER_CONNECTION + caches;
+    let needed = connections * PER_CONNECTION + config.memory();
     let needed = needed as u64;
     let available = memory::available(Path::new("/"));
     if let Some(available) = available.filter(|available| *available < needed) {

@@ -66,6 +66,16 @@ pub(super) fn exposures(file: &Path, has_password: bool) -> io::Result<Vec<Expos
     Ok(exposures)
 }
 
+/// Returns how a script is exposed. A file that can't be looked at is none: reading it
+/// fails.
+pub(super) fn script(file: &Path) -> Option<Exposure> {
+    let problem = judge(file).ok()?.err()?;
+    Some(Exposure {
+        problem: format!("[hook] script: {problem}"),
+        hint: "others can choose what handshakes get; run chmod go-w",
+    })
+}
+
 fn problem(what: &str, metadata: &Metadata, caller: u32) -> Option<String> {
     let owner = metadata.uid();
     if owner != 0 && owner != caller {

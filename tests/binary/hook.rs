@@ -1,5 +1,7 @@
 //! Tests `[hook]`: a script that chooses what handshakes get.
 
+use std::os::unix::fs::PermissionsExt;
+
 use sekisho_testkit::Key;
 
 use crate::sandbox::{Sandbox, Server};
@@ -75,6 +77,18 @@ fn a_script_chooses_what_handshakes_get() {
     let log = server.log();
     assert!(log.contains("as the test wants"), "{log}");
     server.stop();
+}
+
+#[test]
+fn a_script_that_others_may_write_is_warned_of() {
+    let sandbox = sandbox("function handshake(tls) end");
+    let warning = "[hook] script: it can be written by others (mode 666)";
+    assert!(!sandbox.run(&["check"]).err.contains(warning));
+    let mode = std::fs::Permissions::from_mode(0o666);
+    std::fs::set_permissions(sandbox.path("handshake.luau"), mode).expect("ours");
+    let ran = sandbox.run(&["check"]);
+    assert_eq!(ran.code, Some(0), "{}", ran.err);
+    assert!(ran.err.contains(warning), "{}", ran.err);
 }
 
 #[test]
