@@ -17,6 +17,7 @@ mod failure;
 mod fields;
 mod head;
 mod health;
+mod identity;
 mod lease;
 mod limits;
 mod loop_id;

@@ -135,7 +135,8 @@ labels! {
         NoAnswer = "no_answer",
         /// Before any of these, as when the client left.
         Abandoned = "abandoned",
-        /// Too many requests waited for a connection, or for too long.
+        /// Without a connection for a reason on this side: all were in use, too many
+        /// requests waited, or name servers failed.
         Refused = "refused",
     }
 }

@@ -1,30 +1,22 @@
 //! Connections of one worker to upstream servers. They belong to the worker's
 //! runtime; no request waits for another worker.
 
+mod one;
 mod room;
 mod shared;
 
 use std::collections::HashMap;
-use std::future::{Future as _, poll_fn};
-use std::pin::{Pin, pin};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use foldhash::quality::RandomState;
-use http::{Request, Response};
-use hyper::body::Incoming;
-use hyper::client::conn::{TrySendError, http1};
 use tokio::sync::{Notify, Semaphore};
-use tokio::task::AbortHandle;
-use tokio::time::{Instant, Sleep, sleep};
+use tokio::time::Instant;
 
 use super::transport::Endpoint;
-use super::upload::Upload;
-use super::wakes::Wakes;
-use super::watch::Watch;
 use crate::site::Protocol;
+pub(super) use one::One;
 pub use room::unused_connections;
 use room::{Unused, most_kept, spare};
 pub(super) use shared::{MAX_STREAMS, OpenStream, Shared, Streams};
@@ -83,21 +75,6 @@ struct Idle {
     until: Instant,
     /// Makes room for another. Relaxed: one thread.
     is_spare: AtomicBool,
-}
-
-/// HTTP/1.1 connection, which serves one request at a time.
-#[derive(Debug)]
-pub(super) struct One {
-    pub(super) sender: http1::SendRequest<Upload>,
-    pub(super) watch: Arc<Watch>,
-    pub(super) wakes: Arc<Wakes>,
-    /// Ends the connection's task.
-    pub(super) task: AbortHandle,
-    /// Bounds the wait for an answer. All requests have one timer in turn: moved to
-    /// later, it takes no lock.
-    timer: Pin<Box<Sleep>>,
-    /// Served a request before.
-    pub(super) reused: bool,
 }
 
 /// Connection that a request may use.
@@ -319,50 +296,6 @@ impl Slot {
     }
 }
 
-impl One {
-    pub(super) fn new(
-        sender: http1::SendRequest<Upload>,
-        watch: Arc<Watch>,
-        wakes: Arc<Wakes>,
-        task: AbortHandle,
-    ) -> Self {
-        Self {
-            sender,
-            watch,
-            wakes,
-            task,
-            timer: Box::pin(sleep(Duration::ZERO)),
-            reused: false,
-        }
-    }
-
-    /// Sends a request without a body, and awaits the head of its answer for `limit`.
-    /// Returns none if the head is late.
-    pub(super) async fn ask(
-        &mut self,
-        request: Request<Upload>,
-        limit: Duration,
-    ) -> Option<Result<Response<Incoming>, TrySendError<Request<Upload>>>> {
-        let mut response = pin!(self.sender.try_send_request(request));
-        let timer = &mut self.timer;
-        timer.as_mut().reset(Instant::now() + limit);
-        poll_fn(|cx| match response.as_mut().poll(cx) {
-            Poll::Ready(answered) => Poll::Ready(Some(answered)),
-            Poll::Pending => timer.as_mut().poll(cx).map(|()| None),
-        })
-        .await
-    }
-
-    /// Ends a request. The timer may go on, but knows its task no longer.
-    fn rest(&mut self) {
-        self.reused = true;
-        let _ = self
-            .timer
-            .as_mut()
-            .poll(&mut Context::from_waker(Waker::noop()));
-    }
-}
-
 /// How long an unused connection is kept; of HTTP/1.1, unless the server says less.
 pub(super) const KEEP: Duration = Duration::from_secs(60);
 
@@ -371,6 +304,7 @@ const MAX_SLOTS: usize = 4096;
 
 #[cfg(test)]
 mod tests {
+    use hyper::client::conn::http1;
     use hyper_util::rt::TokioIo;
     use tokio::io::duplex;
 

@@ -1,32 +1,26 @@
-//! Reaches a server: its TLS identity and addresses, what the site may connect to,
-//! and a connection.
+//! Reaches a server: its addresses, and a connection to one of them.
 
 use std::future::pending;
 use std::pin::{Pin, pin};
-use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::future::poll_immediate;
 use http::StatusCode;
-use rustls::sign::CertifiedKey;
-use sekisho_certs::{HostName, LookupError, Outcome, Tenant};
 use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::{Instant, timeout_at};
 
 use super::chosen::{Chosen, Unavailable};
 use super::connect::{self, Opened, Target};
 use super::failure::{Failure, Own, Waited};
+use super::identity::Site;
 use super::lease::Lease;
 use super::limits::Slot;
 use super::pool::{Found, Key};
 use super::send::Sending;
 use super::tls::TlsClient;
 use super::transport::Endpoint;
-use crate::ask::ask_stored;
-use crate::budget::Prefix;
 use crate::proxy_protocol::encode;
-use crate::shared::Shared;
-use crate::site::{Address, OpenSocket, Protocol, Upstream};
+use crate::site::Protocol;
 
 /// Time of a request to get a connection to a server: `timeouts.connect`, over all steps
 /// and addresses.
@@ -299,107 +293,6 @@ pub(super) fn version(protocol: Protocol, upgrades: bool) -> Result<Protocol, St
         _ => Ok(protocol),
     }
 }
-
-/// Site that connects to a server.
-#[derive(Clone, Copy)]
-pub(super) struct Site<'a> {
-    pub(super) shared: &'a Shared,
-    pub(super) upstream: &'a Arc<Upstream>,
-    pub(super) host: &'a HostName,
-    pub(super) tenant: &'a Tenant,
-    /// Client prefix that lookups are charged to.
-    pub(super) prefix: Prefix,
-}
-
-impl Site<'_> {
-    /// Asks whether the site may connect to an address. Returns the socket that
-    /// was judged, if it is one of the file system: that takes until `until` at most.
-    pub(super) async fn judge(
-        self,
-        endpoint: &Endpoint,
-        until: Instant,
-    ) -> Result<Option<OpenSocket>, Failure> {
-        let guard = self.shared.responder.guard();
-        let refused = Failure::NoServer("[sites] allow does not allow its address");
-        match endpoint {
-            Endpoint::Tcp(address) => {
-                let host = self.host.as_str();
-                let allowed = guard.check_address(self.upstream, host, *address);
-                allowed.then_some(None).ok_or(refused)
-            }
-            Endpoint::Unix(path) => {
-                let (guard, path) = (Arc::clone(guard), Arc::clone(path));
-                let (upstream, host) = (Arc::clone(self.upstream), self.host.clone());
-                let open = move || guard.open_socket(&upstream, host.as_str(), &path);
-                let turns = &self.shared.socket_turns;
-                let opened = turns.open(self.tenant, until, open).await?;
-                opened.map(Some).ok_or(refused)
-            }
-        }
-    }
-
-    /// Returns the TLS of the site's identity, until `until`. None for a plain upstream.
-    pub(super) async fn tls(
-        self,
-        address: &Address,
-        protocol: Protocol,
-        until: Instant,
-    ) -> Result<Option<Arc<TlsClient>>, Failure> {
-        let Some(tls) = &self.upstream.options().tls else {
-            return Ok(None);
-        };
-        let Address::Tcp { host, .. } = address else {
-            return Err(Failure::Settings("TLS needs a TCP address".into()));
-        };
-        let client = async {
-            let certified = match &tls.certificate_of {
-                Some(name) => Some(self.certificate_of(name, until).await?),
-                None => None,
-            };
-            let clients = &self.shared.upstream_tls;
-            let client = clients.client(tls, host, protocol, certified.as_ref());
-            client.await.map_err(Failure::Settings)
-        };
-        let client = timeout_at(until, client).await;
-        client.map_err(|_| Own::Late(Waited::Identity))?.map(Some)
-    }
-
-    /// Returns the certificate of a host of the same tenant. None is obtained for it.
-    async fn certificate_of(
-        self,
-        name: &HostName,
-        until: Instant,
-    ) -> Result<Arc<CertifiedKey>, Failure> {
-        let wrong = |what: &str| Err(Failure::Settings(format!("the host {name} {what}")));
-        let clients = &self.shared.upstream_tls;
-        if clients.is_absent(name) {
-            return wrong(ABSENT);
-        }
-        let (lookup, budget) = (&self.shared.lookup, &self.shared.budget);
-        let served = match ask_stored(lookup, budget, name, self.prefix, until).await {
-            Outcome::Found(served) => served,
-            Outcome::Absent(_)
-            | Outcome::Failed(LookupError::NotObtained(_) | LookupError::NotDue) => {
-                clients.note_absent(name);
-                return wrong(ABSENT);
-            }
-            Outcome::Failed(error) => {
-                let why = format!("the host {name} could not be looked up: {error}");
-                return Err(Failure::Lookup(why));
-            }
-        };
-        let host = served.host();
-        if host.record.tenant != *self.tenant {
-            return wrong("of the client certificate belongs to another tenant");
-        }
-        match host.credentials.first() {
-            Some(credential) => Ok(Arc::clone(credential.certified())),
-            None => wrong(ABSENT),
-        }
-    }
-}
-
-const ABSENT: &str = "of the client certificate is not there, or has no certificate";
 
 /// Addresses that share the time to connect: the first has a quarter of it at least.
 const MOST_SHARES: u32 = 4;

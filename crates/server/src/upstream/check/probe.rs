@@ -13,7 +13,7 @@ use crate::site::{Address, Protocol, UpstreamOptions};
 use crate::upstream::connect::{self, Opened, Target};
 use crate::upstream::failure::Failure;
 use crate::upstream::head;
-use crate::upstream::reach::Site;
+use crate::upstream::identity::Site;
 use crate::upstream::servers::Server;
 use crate::upstream::upload::Upload;
 
