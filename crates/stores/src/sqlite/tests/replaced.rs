@@ -108,7 +108,8 @@ async fn lookups_wait_for_no_long_call_when_the_file_is_replaced() {
         assert!(found > 0);
         drop(end);
         call.join().unwrap();
-        until(&store, async || !finds(&store, "b.example").await).await;
+        let gone = async || matches!(store.find(&new).await, Ok(Answer { found: None, .. }));
+        until(&store, gone).await;
         assert!(finds(&store, "a.example").await);
     }
 }
