@@ -181,6 +181,17 @@ smuggling-quick: # Each case once, not cut into single bytes too
 	$(PROOF)
 	target/debug/sekisho-bench smuggling --quick --sekisho target/debug/sekisho
 
+# Chromium is not installed for this: without it, WebSocket is left out.
+.PHONY: sites-quick
+sites-quick: # 200 hosts, and WebSocket where there is Chromium
+	@tools/need build nginx nginx-lua node
+	$(PROOF)
+	parts=visits,tenants; \
+	if command -v chromium && command -v chromedriver && command -v certutil; then \
+		parts+=,websocket; \
+	fi >/dev/null; \
+	target/debug/sekisho-bench sites --hosts 200 --parts "$$parts" --sekisho target/debug/sekisho
+
 # Not a step of .ci/run: what others notice is measured, on cores of their own.
 .PHONY: floods
 floods: ## Attack each limit and measure another tenant's clients beside it
