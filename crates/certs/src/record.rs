@@ -92,6 +92,12 @@ pub struct Site {
     pub json: Arc<str>,
 }
 
+impl Site {
+    /// Format of documents whose stored number is none. No version reads it: such a
+    /// row fails its own host, not a list of hosts.
+    pub const NO_FORMAT: u32 = u32::MAX;
+}
+
 /// Demands on a handshake that reaches the host. Two hosts share a connection
 /// only under equal policies.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Deserialize)]

@@ -4,7 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use rusqlite::Row;
-use rusqlite::types::FromSqlError;
+use rusqlite::types::{FromSqlError, ValueRef};
 use rustls_pki_types::CertificateDer;
 
 use super::documents;
@@ -108,7 +108,12 @@ pub(super) fn host(row: &Row<'_>, first: usize, pattern: HostPattern) -> Step<Ho
         "" => Tenant::default(),
         name => Tenant::parse(name).map_err(|why| bad(&why))?,
     };
-    let site = match row.get::<_, Option<u32>>(first + 1)? {
+    let format = match row.get_ref(first + 1)? {
+        ValueRef::Null => None,
+        ValueRef::Integer(format) => u32::try_from(format).ok().or(Some(Site::NO_FORMAT)),
+        _ => Some(Site::NO_FORMAT),
+    };
+    let site = match format {
         None => None,
         Some(format) => Some(Site {
             format,
@@ -205,10 +210,11 @@ pub(super) fn text<'a>(row: &'a Row<'_>, column: usize) -> Step<&'a str> {
     row.get_ref(column)?.as_str().map_err(kind)
 }
 
-/// Returns the document of a site. Bytes that are not UTF-8 become a text that is
-/// not JSON: the document then fails its own host, not a list of hosts.
+/// Returns the document of a site. Bytes that are not UTF-8, and values that are no
+/// text, become a text that is not JSON: the document then fails its own host, not a
+/// list of hosts.
 fn document(row: &Row<'_>, column: usize) -> Step<Arc<str>> {
-    let bytes = row.get_ref(column)?.as_bytes().map_err(kind)?;
+    let bytes = row.get_ref(column)?.as_bytes().unwrap_or_default();
     Ok(match std::str::from_utf8(bytes) {
         Ok(text) => text.into(),
         Err(_) => format!("\u{fffd}{}", String::from_utf8_lossy(bytes)).into(),

@@ -2,7 +2,7 @@ use super::super::schema::migrate;
 use super::*;
 use sekisho_certs::contract::fixture::{client_ca, pattern, put_host, record};
 use sekisho_certs::lineage::Fence;
-use sekisho_certs::record::Tenant;
+use sekisho_certs::record::{Site, Tenant};
 use sekisho_certs::store::{LogPosition, Write};
 
 #[tokio::test]
@@ -104,6 +104,27 @@ async fn a_policy_with_a_client_ca_is_no_word_of_an_older_program() {
         text.contains("a.example: its TLS policy is not known"),
         "{text}"
     );
+}
+
+/// Other programs may write any number, and a format without a document.
+#[tokio::test]
+async fn a_site_of_no_format_fails_no_list() {
+    let url = database();
+    let store = create(&url);
+    let writes = ["a.example", "b.example"].map(|name| put_host(record(name, &[])));
+    store.write(Batch::unchecked(writes.into())).await.unwrap();
+    let server = services::Postgres::shared();
+    for (set, format) in [
+        ("site_format = -1, site = '{}'", Site::NO_FORMAT),
+        ("site_format = 5000000000, site = '{}'", Site::NO_FORMAT),
+        ("site_format = 2, site = NULL", 2),
+    ] {
+        let set = format!("UPDATE sekisho.hosts SET {set} WHERE pattern = 'a.example'");
+        server.sql(name_of(&url), &set);
+        let hosts = store.list_hosts(None, 9).await.unwrap();
+        let formats = hosts.iter().map(|host| Some(host.site.as_ref()?.format));
+        assert_eq!(formats.collect::<Vec<_>>(), [Some(format), None], "{set}");
+    }
 }
 
 #[tokio::test]
