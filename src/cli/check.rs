@@ -24,6 +24,10 @@ pub(crate) struct Args {
     /// Fail while a store can't be reached, too
     #[arg(long)]
     reachable: bool,
+
+    /// Fail while hosts are not served as their records say, too
+    #[arg(long)]
+    strict: bool,
 }
 
 pub(super) fn run(config: Option<&Path>, args: &Args) -> Result<Ended> {
@@ -62,7 +66,11 @@ pub(super) fn run(config: Option<&Path>, args: &Args) -> Result<Ended> {
     }
     refused.write(&mut output)?;
     output.flush()?;
-    unreachable.report(args.reachable)
+    let ended = unreachable.report(args.reachable)?;
+    match args.strict && refused.any() {
+        true => Ok(Ended::PartlyRefused),
+        false => Ok(ended),
+    }
 }
 
 /// Reasons why stores can't be reached. A server would start all the same.
@@ -122,11 +130,11 @@ Reads the configuration and the files of keys and tokens that it names, opens
 the store and tries the master key; asks a store that others write for a host
 that nobody has, sekisho-check.invalid. Lists the hosts of a catalog whose site
 lies outside of [sites] allow, which are answered with 503, and those whose site
-or client CA can't be used. Compiles the script of [hook], and runs its function
-test, if it has one. Fails on what 'sekisho serve' would fail on; a store that
-can't be reached is a warning, or an error with --reachable. It listens nowhere,
-so it may run beside the server.
+or client CA can't be used; with --strict it fails if there are any. Compiles the
+script of [hook], and runs its function test, if it has one. Fails on what
+'sekisho serve' would fail on; a store that can't be reached is a warning, or an
+error with --reachable. It listens nowhere, so it may run beside the server.
 
 Examples:
   sekisho check --config /etc/sekisho/sekisho.toml && systemctl restart sekisho
-  sekisho check --reachable";
+  sekisho check --reachable --strict";

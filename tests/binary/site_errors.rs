@@ -39,6 +39,15 @@ fn a_document_that_can_not_be_read_fails_its_own_host() {
             r#"site_format = 7, site = '{"status": 404}'"#,
             "the site has format 7",
         ),
+        ("site_format = -1, site = '{}'", "the site has format"),
+        (
+            "site_format = 5000000000, site = '{}'",
+            "the site has format",
+        ),
+        (
+            "site_format = 2, site = NULL",
+            "the site's document can't be read: EOF",
+        ),
         (
             r#"site_format = 2, site = '{"status": 4'"#,
             "the site's document can't be read: EOF",
@@ -67,6 +76,8 @@ fn a_document_that_can_not_be_read_fails_its_own_host() {
             listed.contains("  a.example: ") && listed.contains(why),
             "{listed}"
         );
+        let strict = sandbox.run(&["check", "--strict"]);
+        assert_eq!((strict.code, &strict.out), (Some(1), &listed), "{why}");
         // The right document, or none, is served at once.
         sandbox.ok(&[
             "host",
@@ -77,7 +88,7 @@ fn a_document_that_can_not_be_read_fails_its_own_host() {
             "--default-site",
         ]);
         assert!(server.shows("a.example", "page of a"), "{why}");
-        assert!(!sandbox.ok(&["check"]).contains("a.example"));
+        assert!(!sandbox.ok(&["check", "--strict"]).contains("a.example"));
         server.stop();
     }
 }

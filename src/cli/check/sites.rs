@@ -68,6 +68,12 @@ impl Refused {
         }
     }
 
+    /// Returns whether there are such hosts.
+    pub(super) fn any(&self) -> bool {
+        let all = [&self.outside, &self.unreadable, &self.client_cas];
+        all.iter().any(|hosts| hosts.count > 0)
+    }
+
     /// Warns of the hosts, if there are any.
     pub(super) fn write(&self, output: &mut Output) -> Result<()> {
         let text = "hosts have a client CA that can't be used; change it with `sekisho host set`:";
