@@ -5,7 +5,9 @@ mod arguments;
 mod cache;
 mod clients;
 mod fields;
+mod http;
 mod log;
+mod redis;
 mod sql;
 mod tls;
 
@@ -22,7 +24,8 @@ use crate::state::{Current, State};
 pub(crate) fn install<I: Imports>(lua: &Lua, current: &Arc<Current<I>>) -> Result<Table> {
     lua.load(PRELUDE).set_name("=prelude").exec()?;
     let globals = lua.globals();
-    clients::install(lua, current, &globals)?;
+    http::install(lua, current, &globals)?;
+    redis::install(lua, current, &globals)?;
     sql::install(lua, current, &globals)?;
     cache::install(lua, current, &globals)?;
     log::install(lua, current, &globals)?;

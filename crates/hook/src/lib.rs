@@ -28,6 +28,7 @@ mod run;
 mod settings;
 mod shared;
 mod state;
+mod token;
 
 pub use choice::{Answer, Choice, Made, Source};
 pub use error::Error;

@@ -14,6 +14,7 @@ use crate::region::Kept;
 use crate::report::Report;
 use crate::shared::Shared;
 use crate::state::State;
+use crate::token::Token;
 
 /// Run with what it has chosen so far.
 pub(crate) struct Run<I: Imports> {
@@ -53,10 +54,6 @@ enum Chosen<M> {
         source: Source,
     },
 }
-
-/// Token of a prefix, asked for before the first store call.
-#[derive(Default)]
-pub(crate) struct Token(Mutex<Option<Box<dyn Admission>>>);
 
 /// Part of a pair.
 pub(crate) enum Part {
@@ -128,13 +125,13 @@ impl<I: Imports> Run<I> {
         let Some(hello) = &self.hello else {
             return Ok(());
         };
-        if self.token.lock().is_some() {
+        if self.token.is_there() {
             return Ok(());
         }
         let imports = &self.shared.imports;
         let admitted = imports.admit(hello.client_addr.ip(), self.deadline).await;
         let admission = admitted.map_err(|_| Failure::Overloaded)?;
-        *self.token.lock() = Some(admission);
+        self.token.put(admission);
         Ok(())
     }
 
@@ -293,26 +290,6 @@ impl<I: Imports> Run<I> {
     fn work(&self) -> MutexGuard<'_, Work<I::Made>> {
         // Scripts catch no panic: a run whose mutex is poisoned has ended.
         self.work.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-impl Token {
-    /// Takes the token, if there is one. Dropping it gives it back.
-    pub(crate) fn take(&self) -> Option<Box<dyn Admission>> {
-        self.lock().take()
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Option<Box<dyn Admission>>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-/// Spends a token that nobody took: the client left before the run's end.
-impl Drop for Token {
-    fn drop(&mut self) {
-        if let Some(admission) = self.take() {
-            admission.spend();
-        }
     }
 }
 

@@ -1,9 +1,9 @@
 //! Luau state: one per worker and hook, made by the first call on the worker.
 
-use std::any::Any;
-use std::cell::RefCell;
+mod slots;
+
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use mlua::{Function, Lua, LuaOptions, StdLib, Table, VmState};
 use tokio::sync::Notify;
@@ -15,6 +15,7 @@ use crate::imports::Imports;
 use crate::meter::Meter;
 use crate::run::Run;
 use crate::shared::Shared;
+use slots::local;
 
 /// State with the script's functions.
 pub(crate) struct State<I: Imports> {
@@ -134,40 +135,6 @@ impl<I: Imports> Current<I> {
     fn lock(&self) -> std::sync::MutexGuard<'_, Option<Arc<Run<I>>>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
-}
-
-/// States of this worker for one hook.
-struct Slot<I: Imports> {
-    state: Option<Arc<State<I>>>,
-    /// The state before, while runs wait in it.
-    retired: Option<Weak<State<I>>>,
-}
-
-/// Slot with what tells whether its hook is still there.
-type HookSlot = (Weak<()>, Box<dyn Any>);
-
-thread_local! {
-    /// Slots by their hook. Those of hooks that are gone are dropped when a slot is
-    /// made.
-    static SLOTS: RefCell<Vec<HookSlot>> = const { RefCell::new(Vec::new()) };
-}
-
-/// Calls `then` with this worker's slot of a hook.
-fn local<I: Imports, R>(shared: &Arc<Shared<I>>, then: impl FnOnce(&mut Slot<I>) -> R) -> R {
-    SLOTS.with_borrow_mut(|slots| {
-        let of = |(alive, _): &HookSlot| alive.ptr_eq(&shared.alive);
-        let at = slots.iter().position(of).unwrap_or_else(|| {
-            slots.retain(|(alive, _)| alive.strong_count() > 0);
-            let slot = Slot::<I> {
-                state: None,
-                retired: None,
-            };
-            slots.push((shared.alive.clone(), Box::new(slot)));
-            slots.len() - 1
-        });
-        let slot = slots[at].1.downcast_mut().expect("the hook has one type");
-        then(slot)
-    })
 }
 
 fn interrupts(lua: &Lua, meter: &Arc<Meter>, script: &Arc<str>) {

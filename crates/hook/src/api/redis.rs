@@ -1,0 +1,113 @@
+//! `redis(url)`: `get`, `mget`, `hgetall`.
+
+use std::sync::Arc;
+
+use mlua::{Error, Lua, MultiValue, Result, Table, Value};
+
+use super::arguments::Arguments;
+use super::clients::{MAX_URL, bounded, client, object, wait};
+use crate::imports::{Imports, RedisCommand, RedisReply};
+use crate::run::Run;
+use crate::state::Current;
+
+/// Commands that a client has as methods.
+#[derive(Clone, Copy)]
+enum Command {
+    Get,
+    Mget,
+    Hgetall,
+}
+
+/// Installs `redis`. A client is a table with its URL: all of a state share the
+/// methods.
+pub(super) fn install<I: Imports>(
+    lua: &Lua,
+    current: &Arc<Current<I>>,
+    globals: &Table,
+) -> Result<()> {
+    let methods = lua.create_table()?;
+    for (name, command) in [
+        ("get", Command::Get),
+        ("mget", Command::Mget),
+        ("hgetall", Command::Hgetall),
+    ] {
+        let of = Arc::clone(current);
+        let function = lua.create_async_function(move |lua, given: MultiValue| {
+            let run = of.run();
+            async move { redis(&lua, &*run?, command, given).await }
+        })?;
+        methods.raw_set(name, function)?;
+    }
+    let client = client(lua, methods)?;
+    let function = lua.create_function(move |lua, given: MultiValue| {
+        let mut arguments = Arguments::of("redis", given);
+        let url = arguments.utf8("URL", MAX_URL)?;
+        arguments.end()?;
+        object(lua, &client, &url)
+    })?;
+    globals.raw_set("redis", function)
+}
+
+async fn redis<I: Imports>(
+    lua: &Lua,
+    run: &Run<I>,
+    command: Command,
+    given: MultiValue,
+) -> Result<MultiValue> {
+    let (mut arguments, url) = match command {
+        Command::Get => Arguments::of_client("redis:get", given)?,
+        Command::Mget => Arguments::of_client("redis:mget", given)?,
+        Command::Hgetall => Arguments::of_client("redis:hgetall", given)?,
+    };
+    let command = match command {
+        Command::Get => RedisCommand::Get(arguments.text("key", MAX_KEY)?),
+        Command::Hgetall => RedisCommand::Hgetall(arguments.text("key", MAX_KEY)?),
+        Command::Mget => {
+            let count = arguments.left();
+            if !(1..=MAX_KEYS).contains(&count) {
+                return Err(arguments.error("takes 1 to 64 keys", "give each as an argument"));
+            }
+            let keys = (0..count).map(|_| arguments.text("key", MAX_KEY));
+            RedisCommand::Mget(keys.collect::<Result<_>>()?)
+        }
+    };
+    arguments.end()?;
+    let is_kind = |reply: &RedisReply| match (&command, reply) {
+        (RedisCommand::Mget(keys), RedisReply::Values(values)) => keys.len() == values.len(),
+        (RedisCommand::Get(_), RedisReply::Value(_)) => true,
+        (RedisCommand::Hgetall(_), RedisReply::Fields(_)) => true,
+        _ => false,
+    };
+    let what = || format!("redis {command}");
+    let call = run.shared.imports.redis(&url, command.clone());
+    let reply = wait(run, what, call, RedisReply::to_string).await?;
+    bounded(reply.size(), &"redis")?;
+    match is_kind(&reply) {
+        true => values(lua, reply),
+        false => Err(Error::runtime(
+            "Redis answered with another kind of value (look at the key's type)",
+        )),
+    }
+}
+
+fn values(lua: &Lua, reply: RedisReply) -> Result<MultiValue> {
+    let text = |value: Option<Vec<u8>>| match value {
+        None => Ok(Value::Nil),
+        Some(value) => Ok(Value::String(lua.create_string(value)?)),
+    };
+    match reply {
+        RedisReply::Value(value) => Ok([text(value)?].into_iter().collect()),
+        RedisReply::Values(values) => values.into_iter().map(text).collect(),
+        RedisReply::Fields(fields) if fields.is_empty() => Ok([Value::Nil].into_iter().collect()),
+        RedisReply::Fields(fields) => {
+            let table = lua.create_table_with_capacity(0, fields.len())?;
+            for (name, value) in fields {
+                table.raw_set(lua.create_string(name)?, lua.create_string(value)?)?;
+            }
+            Ok([Value::Table(table)].into_iter().collect())
+        }
+    }
+}
+
+const MAX_KEY: usize = 4 * 1024;
+const MAX_KEYS: usize = 64;

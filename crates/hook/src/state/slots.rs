@@ -1,0 +1,46 @@
+//! States of a worker thread, by their hooks.
+
+use std::any::Any;
+use std::cell::RefCell;
+use std::sync::{Arc, Weak};
+
+use super::State;
+use crate::imports::Imports;
+use crate::shared::Shared;
+
+/// States of this worker for one hook.
+pub(super) struct Slot<I: Imports> {
+    pub(super) state: Option<Arc<State<I>>>,
+    /// The state before, while runs wait in it.
+    pub(super) retired: Option<Weak<State<I>>>,
+}
+
+/// Slot with what tells whether its hook is still there.
+type HookSlot = (Weak<()>, Box<dyn Any>);
+
+thread_local! {
+    /// Slots by their hook. Those of hooks that are gone are dropped when a slot is
+    /// made.
+    static SLOTS: RefCell<Vec<HookSlot>> = const { RefCell::new(Vec::new()) };
+}
+
+/// Calls `then` with this worker's slot of a hook.
+pub(super) fn local<I: Imports, R>(
+    shared: &Arc<Shared<I>>,
+    then: impl FnOnce(&mut Slot<I>) -> R,
+) -> R {
+    SLOTS.with_borrow_mut(|slots| {
+        let of = |(alive, _): &HookSlot| alive.ptr_eq(&shared.alive);
+        let at = slots.iter().position(of).unwrap_or_else(|| {
+            slots.retain(|(alive, _)| alive.strong_count() > 0);
+            let slot = Slot::<I> {
+                state: None,
+                retired: None,
+            };
+            slots.push((shared.alive.clone(), Box::new(slot)));
+            slots.len() - 1
+        });
+        let slot = slots[at].1.downcast_mut().expect("the hook has one type");
+        then(slot)
+    })
+}
