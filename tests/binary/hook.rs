@@ -2,7 +2,7 @@
 
 use std::os::unix::fs::PermissionsExt;
 
-use sekisho_testkit::Key;
+use sekisho_testkit::{Key, RedisServer};
 
 use crate::sandbox::{Sandbox, Server};
 
@@ -77,6 +77,48 @@ fn a_script_chooses_what_handshakes_get() {
     let log = server.log();
     assert!(log.contains("as the test wants"), "{log}");
     server.stop();
+}
+
+/// Calls of a script that lead to nothing are charged to the client's network, also
+/// where the absence itself is cached.
+#[test]
+fn unknown_names_cost_a_network_no_more_calls_than_its_budget() {
+    let redis = RedisServer::start();
+    redis.set("b.example", "a.example");
+    let script = format!(
+        "local r = redis('redis://127.0.0.1:{}')
+        function handshake(tls)
+            local host = r:get(tls.server_name)
+            if host then tls:use(host) end
+        end",
+        redis.port()
+    );
+    for names in [
+        &["one.example"; 4][..],
+        &["1.example", "2.example", "3.example", "4.example"],
+    ] {
+        let sandbox = sandbox(&script);
+        let server = "[server]\nabsent_per_prefix = 3\nhandshake_timeout = \"2s\"\n";
+        sandbox.configure(&format!("{HOOK}{server}"));
+        let server = sandbox.serve();
+        redis.cli(&["CONFIG", "RESETSTAT"]);
+        for _ in 0..5 {
+            assert!(server.shows("b.example", "page of b.example"));
+        }
+        for name in &names[..3] {
+            let seen = server.refusal(name);
+            assert!(seen.contains("UnrecognisedName"), "{name}: {seen}");
+        }
+        let seen = server.refusal(names[3]);
+        assert!(seen.contains("InternalError"), "{seen}");
+        assert!(runs(&server, "overloaded") >= 1.0, "{}", server.log());
+        let calls = redis.cli(&["INFO", "commandstats"]);
+        assert!(
+            calls.contains("cmdstat_mget:calls=8,") || calls.contains("cmdstat_get:calls=8,"),
+            "{calls}"
+        );
+        server.stop();
+    }
 }
 
 #[test]

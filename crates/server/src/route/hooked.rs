@@ -29,11 +29,16 @@ impl ConnContext {
         hooked: &Hooked,
         host: &str,
     ) -> Result<Target, Refused> {
-        let known = hooked.current(host, &self.shared().lookup, |kept| self.target(kept));
-        if let Some(target) = known {
+        let lookup = &self.shared().lookup;
+        let known = |host: &str| hooked.current(host, lookup, |kept| self.target(kept));
+        if let Some(target) = known(host) {
             return Ok(target);
         }
         let name = name_of(host)?;
+        // A request may write the name otherwise, such as with a dot behind it.
+        if let Some(target) = known(name.as_str()) {
+            return Ok(target);
+        }
         let is_own = self.name.as_ref() == Some(&name);
         if !is_own && !self.covers(&name) {
             return Err(MISDIRECTED);

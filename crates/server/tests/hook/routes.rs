@@ -230,3 +230,25 @@ async fn another_name_is_asked_for_again_and_ends_nothing() {
     assert_eq!(visit.get("a.example").await.0, 308);
     assert_eq!(visit.get("b.example").await.0, 308);
 }
+
+#[tokio::test]
+async fn a_name_in_another_form_asks_for_nothing_more() {
+    let world = World::new(&["b.example"]);
+    let made = world.made("", None);
+    world
+        .hook
+        .chooses(move |question| match asks(question, "a.example") {
+            true => Choice::Made(made.clone()),
+            false => Choice::Lookup,
+        });
+    let mut visit = world.visit("a.example", false).await;
+    for host in ["a.example.", "A.Example", "a.example:8443", "b.example."] {
+        assert_eq!(visit.get(host).await.0, 308, "{host}");
+    }
+    let (calls, loads) = (world.hook.calls(), world.running.store.calls());
+    for host in ["a.example.", "b.example.", "B.example"] {
+        assert_eq!(visit.get(host).await.0, 308, "{host}");
+    }
+    assert_eq!(world.hook.calls(), calls);
+    assert_eq!((calls, loads), (2, 1));
+}
