@@ -8,6 +8,7 @@
 mod clients;
 mod kept;
 mod question;
+mod reads;
 mod resolve;
 
 use std::sync::Arc;

@@ -7,6 +7,7 @@ use std::time::Duration;
 use sekisho_certs::{Absence, Cached, HostName, Lookup, LookupError, Outcome, Progress};
 use tokio::time::{Instant, timeout_at};
 
+use super::reads::Reads;
 use crate::budget::{AbsenceToken, Budget, Prefix};
 use crate::settings::Limits;
 use crate::virtual_host::VirtualHost;
@@ -17,6 +18,7 @@ use crate::virtual_host::VirtualHost;
 pub struct Clients {
     lookup: Arc<Lookup<VirtualHost>>,
     pub(crate) budget: Arc<Budget>,
+    reads: Reads,
     /// Limit of a lookup.
     patience: Duration,
 }
@@ -28,6 +30,7 @@ impl Clients {
         Self {
             lookup: Arc::clone(lookup),
             budget: Arc::new(Budget::new(limits)),
+            reads: Reads::default(),
             patience: limits.handshake,
         }
     }
@@ -63,23 +66,28 @@ impl Clients {
     }
 
     async fn load(&self, name: &HostName, prefix: Prefix, at: Instant) -> Outcome<VirtualHost> {
+        let lookup = &self.lookup;
+        // A load would begin to obtain a certificate.
+        let reads = lookup.obtains().then_some(&self.reads);
+        if let Some(reads) = reads
+            && let Some(outcome) = reads.join(lookup, name).await
+        {
+            return outcome;
+        }
         let permit = match self.budget.admit(prefix, at).await {
             Ok(permit) => permit,
             Err(denied) => return Outcome::Failed(denied.into()),
         };
+        if let Some(reads) = reads {
+            return reads.begin(lookup, name, permit).await;
+        }
         // The load keeps the permit for its store calls, as one of a handshake does.
         let observe = move |outcome: &Outcome<VirtualHost>| {
             if matches!(outcome, Outcome::Absent(_)) {
                 permit.was_absent();
             }
         };
-        if self.lookup.obtains() {
-            // A load would begin to obtain a certificate.
-            let outcome = self.lookup.stored(name).await;
-            observe(&outcome);
-            return outcome;
-        }
-        stored(self.lookup.load_with(name, observe).progress().await)
+        stored(lookup.load_with(name, observe).progress().await)
     }
 }
 

@@ -7,7 +7,7 @@ use std::time::Duration;
 use sekisho_certs::{Absence, LookupError, Outcome};
 use sekisho_server::Limits;
 use sekisho_server::hook::{Answer, Choice};
-use sekisho_testkit::client;
+use sekisho_testkit::{Issuer, client};
 use tokio::time::Instant;
 
 use crate::common::metrics::counted;
@@ -135,4 +135,41 @@ async fn a_lookup_of_the_hook_tells_absent_from_failed() {
     world.running.store.fail(false);
     let absent = clients.lookup(&name("b.example"), client).await;
     assert!(matches!(absent, Outcome::Absent(Absence::NoHost)));
+}
+
+/// Where certificates are obtained on first access, a lookup of the hook obtains none.
+#[tokio::test]
+async fn a_lookup_of_the_hook_obtains_no_certificate() {
+    let issuer = Arc::new(Issuer::new(|_, _| panic!("nothing is obtained")));
+    let setup = Setup {
+        obtain: Arc::clone(&issuer) as _,
+        ..Setup::default()
+    };
+    let world = World::with(&["a.example"], setup, |_| {});
+    let client = "127.0.0.1".parse().unwrap();
+    world.running.store.hold();
+    let lookups = ["a.example"; 20].into_iter().chain(["b.example"; 20]);
+    let lookups: Vec<_> = lookups
+        .map(|host| {
+            let clients = world.hook.clients.clone();
+            tokio::spawn(async move { clients.lookup(&name(host), client).await })
+        })
+        .collect();
+    while world.running.store.calls() < 2 {
+        tokio::task::yield_now().await;
+    }
+    // A client that leaves ends the read for nobody.
+    lookups[0].abort();
+    lookups[20].abort();
+    world.running.store.unhold();
+    for (number, outcome) in lookups.into_iter().enumerate() {
+        match outcome.await {
+            Ok(Outcome::Found(_)) => assert!(number < 20),
+            Ok(Outcome::Absent(Absence::NoHost)) => assert!(number > 20),
+            Ok(other) => panic!("{number}: {other:?}"),
+            Err(aborted) => assert!(aborted.is_cancelled() && number % 20 == 0),
+        }
+    }
+    assert_eq!(world.running.store.calls(), 2, "one read for each name");
+    assert_eq!(issuer.calls(), 0);
 }
