@@ -15,6 +15,7 @@ mod prepare;
 mod report;
 mod round;
 mod rows;
+mod scripts;
 mod sekisho;
 mod server;
 mod services;

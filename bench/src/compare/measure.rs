@@ -102,6 +102,7 @@ impl<'a> Subject<'a> {
             Measure::StartUp => self.start_up().await,
             Measure::Soak { handshakes } => self.soak(handshakes).await,
             Measure::Stuck { seconds, rate } => self.stuck(seconds, rate).await,
+            Measure::HookStuck { seconds, rate } => self.hook_stuck(seconds, rate).await,
             Measure::Herd { connections } => self.herd(connections).await,
             Measure::Propagation { changes } => self.propagation(changes).await,
         }

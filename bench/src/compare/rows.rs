@@ -106,6 +106,9 @@ pub(crate) enum Measure {
     /// Handshakes for cached hosts at this rate, while the store answers and
     /// while it is paused.
     Stuck { seconds: u32, rate: u32 },
+    /// Handshakes for cached hosts at this rate, while no handshake waits in the hook
+    /// and while some do.
+    HookStuck { seconds: u32, rate: u32 },
     /// Store calls of this many concurrent connections for one uncached host.
     Herd { connections: usize },
     /// Time from the commit of a change to the handshake that shows it, on each
@@ -119,6 +122,8 @@ pub(crate) struct Case {
     pub(crate) setup: Setup,
     pub(crate) asked: Asked,
     pub(crate) content: Content,
+    /// Script of the handshake hook, if there is one.
+    pub(crate) hook: Option<&'static str>,
     /// Runs with `--with-preloaded-100k` only: it takes minutes to start, and
     /// gigabytes of memory.
     pub(crate) optional: bool,
@@ -246,14 +251,14 @@ pub(crate) mod figure {
     pub(crate) const POSTGRES_CPU: &str = "PostgreSQL CPU µs";
     pub(crate) const IN_FLIGHT: &str = "store calls in flight";
     pub(crate) const LOST: &str = "% fewer while stuck";
-    pub(crate) const STUCK_RATE: &str = "per second, store stuck";
-    pub(crate) const STUCK_P50: &str = "handshake p50 µs, store stuck";
-    pub(crate) const STUCK_P99: &str = "handshake p99 µs, store stuck";
-    pub(crate) const WELL_RATE: &str = "per second, store well";
-    pub(crate) const WELL_P50: &str = "handshake p50 µs, store well";
-    pub(crate) const WELL_P99: &str = "handshake p99 µs, store well";
-    pub(crate) const WELL_UNCACHED: &str = "% of uncached answered, store well";
-    pub(crate) const STUCK_UNCACHED: &str = "% of uncached answered, store stuck";
+    pub(crate) const STUCK_RATE: &str = "per second, stuck";
+    pub(crate) const STUCK_P50: &str = "handshake p50 µs, stuck";
+    pub(crate) const STUCK_P99: &str = "handshake p99 µs, stuck";
+    pub(crate) const WELL_RATE: &str = "per second, well";
+    pub(crate) const WELL_P50: &str = "handshake p50 µs, well";
+    pub(crate) const WELL_P99: &str = "handshake p99 µs, well";
+    pub(crate) const WELL_UNCACHED: &str = "% of uncached answered, well";
+    pub(crate) const STUCK_UNCACHED: &str = "% of uncached answered, stuck";
     pub(crate) const CALLS: &str = "store calls";
     pub(crate) const JOINED: &str = "joined the load";
     pub(crate) const MGETS: &str = "MGETs that Redis counted";

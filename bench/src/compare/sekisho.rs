@@ -53,6 +53,8 @@ pub(crate) struct Sekisho<'a> {
     pub(crate) admin: Option<SocketAddr>,
     /// Allows host records to name the upstreams.
     pub(crate) proxies: bool,
+    /// Section of the handshake hook, or empty.
+    pub(crate) hook: String,
 }
 
 impl Sekisho<'_> {
@@ -99,8 +101,9 @@ impl Sekisho<'_> {
              [cache]\nmemory = \"{}\"\n{disk}{redis_cache}\
              [site]\nroot = \"{site}\"\n\
              {sites}\
-             [server]\nworkers = 1\n",
-            self.address, self.memory,
+             [server]\nworkers = 1\n\
+             {}",
+            self.address, self.memory, self.hook,
         )
     }
 }
@@ -129,6 +132,7 @@ mod tests {
             address: "127.0.0.1:443".parse().unwrap(),
             admin: None,
             proxies: false,
+            hook: String::new(),
         };
         let url = "url = \"files:/f/hosts/{host}.crt,/f/hosts/{host}.key\"";
         assert!(sekisho.config().contains(url));

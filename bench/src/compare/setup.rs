@@ -12,6 +12,7 @@ use super::counters::Support;
 use super::nginx::{Certificates, Nginx};
 use super::options::Binary;
 use super::rows::{Case, Content, Loaded, Measure, Row, Setup};
+use super::scripts;
 use super::sekisho::{Sekisho, Store};
 use super::server::{Launch, free_address};
 use super::services::{Service, Services};
@@ -55,6 +56,7 @@ pub(crate) fn launch(
         fixture: place.workspace.fixture(row.key, hosts),
         site: place.workspace.site(),
         content: case.content,
+        hook: case.hook,
         scratch: place.workspace.scratch(name)?,
         log: place.log(name, "server"),
         address: free_address()?,
@@ -75,6 +77,7 @@ struct Frame<'a> {
     fixture: PathBuf,
     site: PathBuf,
     content: Content,
+    hook: Option<&'static str>,
     scratch: PathBuf,
     log: PathBuf,
     address: SocketAddr,
@@ -136,6 +139,11 @@ impl Frame<'_> {
         // reports.
         let admin = remote.as_ref().map(|_| free_address()).transpose()?;
         let workspace = self.place.workspace;
+        let redis = remote.as_ref().map(|remote| remote.url.as_str());
+        let hook = match self.hook {
+            Some(script) => scripts::section(script, &self.scratch, Folder(&self.fixture), redis)?,
+            None => String::new(),
+        };
         let config = Sekisho {
             fixture: Folder(&self.fixture),
             store,
@@ -150,6 +158,7 @@ impl Frame<'_> {
             address: self.address,
             admin,
             proxies: self.content != Content::Files,
+            hook,
         };
         let text = config.config();
         let arguments = ["serve", "--config"].map(str::to_owned);

@@ -1,6 +1,7 @@
 //! Table of the rows with remote stores.
 
 use super::rows::{Asked, Case, Goal, Loaded, Measure, Row, Scale, Setup, figure};
+use super::scripts::HOOK_REDIS;
 use super::sekisho::{Copies, Store};
 use super::table::{BASE, FULL, NGINX, nginx, sekisho};
 
@@ -57,6 +58,7 @@ pub(crate) const STORE_ROWS: &[Row] = &[
         ],
         ..BASE
     },
+    HOOK_REDIS,
     Row {
         cases: &[
             sekisho("sekisho, Redis", Store::Redis(Copies::Kept), "64MiB"),

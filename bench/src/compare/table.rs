@@ -1,6 +1,7 @@
 //! Table of the rows with local stores.
 
 use super::rows::{Asked, Case, Content, Goal, Hosts, Loaded, Measure, Row, Scale, Setup, figure};
+use super::scripts::{HOOK, HOOK_CACHED, HOOK_STUCK};
 use super::sekisho::Store;
 use super::sites::{DOWNLOAD, H2_100, PROXY_10, PROXY_100, PROXY_COLD, WEBSOCKET};
 use crate::fixtures::KeyKind;
@@ -103,6 +104,9 @@ pub(crate) const ROWS: &[Row] = &[
     H2_100,
     DOWNLOAD,
     WEBSOCKET,
+    HOOK,
+    HOOK_CACHED,
+    HOOK_STUCK,
     Row {
         id: "idle-memory",
         title: "Memory per idle TLS 1.3 connection, after one request",
@@ -210,6 +214,7 @@ pub(crate) const fn nginx(label: &'static str, loaded: Loaded) -> Case {
         },
         asked: Asked::Hundred,
         content: Content::Files,
+        hook: None,
         optional: false,
     }
 }
@@ -220,6 +225,7 @@ pub(crate) const fn sekisho(label: &'static str, store: Store, memory: &'static 
         setup: Setup::Sekisho { store, memory },
         asked: Asked::Hundred,
         content: Content::Files,
+        hook: None,
         optional: false,
     }
 }

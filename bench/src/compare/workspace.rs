@@ -179,6 +179,7 @@ impl Workspace {
             address: super::server::free_address()?,
             admin: None,
             proxies: false,
+            hook: String::new(),
         };
         let file = folder.join("sekisho.toml");
         fs::write(&file, config.config())?;

@@ -1,4 +1,4 @@
-//! Stuck store: cached hosts while the store answers, and while it is paused.
+//! Stuck store or hook: cached hosts beside handshakes that wait.
 
 use std::time::{Duration, Instant};
 
@@ -19,34 +19,37 @@ impl Subject<'_> {
             None => self.launch(None).await?,
         };
         let seconds = u32::try_from(self.effort(u64::from(seconds)))?.max(2);
-        let well = self.phase(&server, seconds, rate, Store::Answers).await?;
-        let stuck = self
-            .phase(&server, seconds, rate, Store::StandsStill)
-            .await?;
+        let well = self.phase(&server, seconds, rate, Beside::Uncached);
+        let well = well.await?;
+        let stuck = self.phase(&server, seconds, rate, Beside::StoppedStore);
+        let stuck = stuck.await?;
         self.until_healed(&server).await?;
         self.server = Some(server);
-        let lost = 100.0 * (1.0 - stuck.cached.per_second / well.cached.per_second.max(1e-9));
-        Ok(vec![
-            (figure::STUCK_P99, stuck.cached.handshake_us.p99 as f64),
-            (figure::WELL_P99, well.cached.handshake_us.p99 as f64),
-            (figure::STUCK_P50, stuck.cached.handshake_us.p50 as f64),
-            (figure::WELL_P50, well.cached.handshake_us.p50 as f64),
-            (figure::STUCK_RATE, stuck.cached.per_second),
-            (figure::WELL_RATE, well.cached.per_second),
-            (figure::LOST, lost),
-            (figure::STUCK_UNCACHED, stuck.answered()),
-            (figure::WELL_UNCACHED, well.answered()),
-        ])
+        Ok(figures(&well, &stuck))
     }
 
-    /// Runs a steady load on cached hosts, and beside it a few uncached names.
-    /// With [`Store::StandsStill`] the store is paused during both.
+    /// Measures both phases of one round with a hook, in which uncached names wait.
+    pub(super) async fn hook_stuck(&mut self, seconds: u32, rate: u32) -> Result<Sample> {
+        let server = match self.server.take() {
+            Some(server) => server,
+            None => self.launch(None).await?,
+        };
+        let seconds = u32::try_from(self.effort(u64::from(seconds)))?.max(2);
+        let well = self.phase(&server, seconds, rate, Beside::Nothing);
+        let well = well.await?;
+        let stuck = self.phase(&server, seconds, rate, Beside::Uncached);
+        let stuck = stuck.await?;
+        self.server = Some(server);
+        Ok(figures(&well, &stuck))
+    }
+
+    /// Runs a steady load on cached hosts, and something beside it.
     async fn phase(
         &mut self,
         server: &Server,
         seconds: u32,
         rate: u32,
-        store: Store,
+        beside: Beside,
     ) -> Result<Phase> {
         let cached = Load {
             pattern: HOST_PATTERN.to_owned(),
@@ -65,19 +68,30 @@ impl Subject<'_> {
             seconds,
             deadline: CLIENT_SECONDS,
         };
-        let uncached = self.uncached(uncached);
+        let uncached = (beside != Beside::Nothing).then(|| self.uncached(uncached));
         let mut cached = self.client(&cached, server).await?;
-        let mut uncached = self.client(&uncached, server).await?;
-        let service = match store {
-            Store::Answers => None,
-            Store::StandsStill => self.case.setup.service(),
+        let mut uncached = match uncached {
+            Some(uncached) => Some(self.client(&uncached, server).await?),
+            None => None,
+        };
+        let service = match beside {
+            Beside::Nothing | Beside::Uncached => None,
+            Beside::StoppedStore => self.case.setup.service(),
         };
         let stopped = service.map(|service| self.place.services.stop(service));
         let stopped = stopped.transpose()?;
-        let outcomes = tokio::try_join!(cached.attempt(), uncached.attempt());
+        let few = async {
+            match &mut uncached {
+                Some(uncached) => uncached.attempt().await.map(Some),
+                None => Ok(None),
+            }
+        };
+        let outcomes = tokio::try_join!(cached.attempt(), few);
         drop(stopped);
         cached.finish().await?;
-        uncached.finish().await?;
+        if let Some(uncached) = uncached {
+            uncached.finish().await?;
+        }
         let (cached, uncached) = outcomes?;
         Ok(Phase { cached, uncached })
     }
@@ -120,21 +134,51 @@ impl Subject<'_> {
     }
 }
 
-#[derive(Clone, Copy)]
-enum Store {
-    Answers,
-    StandsStill,
+/// Figures of both phases, those of the second first.
+fn figures(well: &Phase, stuck: &Phase) -> Sample {
+    let lost = 100.0 * (1.0 - stuck.cached.per_second / well.cached.per_second.max(1e-9));
+    let mut figures = vec![
+        (figure::STUCK_P99, stuck.cached.handshake_us.p99 as f64),
+        (figure::WELL_P99, well.cached.handshake_us.p99 as f64),
+        (figure::STUCK_P50, stuck.cached.handshake_us.p50 as f64),
+        (figure::WELL_P50, well.cached.handshake_us.p50 as f64),
+        (figure::STUCK_RATE, stuck.cached.per_second),
+        (figure::WELL_RATE, well.cached.per_second),
+        (figure::LOST, lost),
+    ];
+    let uncached = [
+        (figure::STUCK_UNCACHED, stuck.answered()),
+        (figure::WELL_UNCACHED, well.answered()),
+    ];
+    figures.extend(
+        uncached
+            .into_iter()
+            .filter_map(|(name, part)| Some((name, part?))),
+    );
+    figures
+}
+
+/// What goes on beside the cached hosts.
+#[derive(Clone, Copy, Eq, PartialEq)]
+enum Beside {
+    Nothing,
+    /// A few uncached names.
+    Uncached,
+    /// The same, while the store is paused.
+    StoppedStore,
 }
 
 struct Phase {
     cached: Outcome,
-    uncached: Outcome,
+    uncached: Option<Outcome>,
 }
 
 impl Phase {
-    fn answered(&self) -> f64 {
-        let all = self.uncached.operations + self.uncached.failed;
-        100.0 * self.uncached.operations as f64 / all.max(1) as f64
+    /// Returns the percentage of uncached names that were answered.
+    fn answered(&self) -> Option<f64> {
+        let uncached = self.uncached.as_ref()?;
+        let all = uncached.operations + uncached.failed;
+        Some(100.0 * uncached.operations as f64 / all.max(1) as f64)
     }
 }
 

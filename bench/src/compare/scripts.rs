@@ -1,0 +1,177 @@
+//! Scripts of the rows with a handshake hook.
+
+use std::fs;
+use std::net::{SocketAddr, TcpListener};
+use std::path::Path;
+use std::sync::OnceLock;
+
+use anyhow::{Context, Result};
+
+use super::rows::{Asked, Case, Goal, Measure, Row, Scale, figure};
+use super::sekisho::{Copies, Store};
+use super::table::{BASE, FULL, SEKISHO, sekisho};
+use crate::fixtures::Folder;
+
+/// Rows whose stores are local. Their goals are what a hook costs.
+pub(crate) const HOOK: Row = Row {
+    id: "hook",
+    title: "Handshake with a hook that calls tls:lookup, credential cached",
+    measure: FULL,
+    cases: &[SEKISHO, hooked("sekisho, tls:lookup", LOOKUP)],
+    goals: &[over_no_hook("sekisho, tls:lookup", 5.0)],
+    ..BASE
+};
+
+pub(crate) const HOOK_CACHED: Row = Row {
+    id: "hook-cached",
+    title: "Handshake with a hook that gives files, cached by tls:cached",
+    measure: FULL,
+    cases: &[SEKISHO, hooked("sekisho, tls:cached", CACHED)],
+    goals: &[over_no_hook("sekisho, tls:cached", 8.0)],
+    ..BASE
+};
+
+pub(crate) const HOOK_STUCK: Row = Row {
+    id: "hook-stuck",
+    title: "Cached hosts while 20 handshakes per second wait 1 s in the hook",
+    measure: Measure::HookStuck {
+        seconds: 4,
+        rate: 1_000,
+    },
+    cases: &[hooked("sekisho, http.get without an answer", WAITING)],
+    goals: &[
+        Goal {
+            figure: figure::STUCK_P99,
+            scale: Scale::Near(figure::WELL_P99, 1.5),
+            must: 5_000.0,
+            aim: None,
+            case: None,
+        },
+        Goal {
+            figure: figure::LOST,
+            scale: Scale::Absolute,
+            must: 1.0,
+            aim: None,
+            case: None,
+        },
+    ],
+    ..BASE
+};
+
+/// The papers' script against the store that does the same.
+pub(crate) const HOOK_REDIS: Row = Row {
+    id: "hook-redis",
+    title: "Handshake with the papers' Redis hook, never cached, and from redis://",
+    measure: FULL,
+    cases: &[
+        Case {
+            asked: Asked::All,
+            ..sekisho("sekisho, redis://", Store::Redis(Copies::None), "1MiB")
+        },
+        Case {
+            asked: Asked::All,
+            hook: Some(REDIS),
+            ..sekisho("sekisho, hook on Redis", Store::Redis(Copies::None), "1MiB")
+        },
+    ],
+    goals: &[Goal {
+        figure: figure::CPU,
+        scale: Scale::Ratio,
+        must: 1.15,
+        aim: None,
+        case: Some("sekisho, hook on Redis"),
+    }],
+    ..BASE
+};
+
+/// Writes the script of a case; returns the section of the configuration. REDIS in the
+/// script stands for the store's URL, and SILENT for a server that never answers.
+pub(crate) fn section(
+    script: &str,
+    scratch: &Path,
+    fixture: Folder<'_>,
+    redis: Option<&str>,
+) -> Result<String> {
+    let text = script
+        .replace("REDIS", redis.unwrap_or_default())
+        .replace("SILENT", &silent()?.to_string());
+    let file = scratch.join("handshake.luau");
+    fs::write(&file, text)?;
+    Ok(format!(
+        "[hook]\nscript = \"{}\"\nfolders = [\"{}\"]\n",
+        file.display(),
+        fixture.hosts().display()
+    ))
+}
+
+/// Returns the address of a listener that accepts nothing. It stays for the whole run.
+fn silent() -> Result<SocketAddr> {
+    static LISTENER: OnceLock<TcpListener> = OnceLock::new();
+    let listener = match LISTENER.get() {
+        Some(listener) => listener,
+        None => {
+            let bound = TcpListener::bind("127.0.0.1:0").context("cannot bind a listener")?;
+            LISTENER.get_or_init(|| bound)
+        }
+    };
+    Ok(listener.local_addr()?)
+}
+
+const fn hooked(label: &'static str, script: &'static str) -> Case {
+    Case {
+        hook: Some(script),
+        ..sekisho(label, Store::Sqlite, "64MiB")
+    }
+}
+
+const fn over_no_hook(case: &'static str, micros: f64) -> Goal {
+    Goal {
+        figure: figure::CPU,
+        scale: Scale::Over(const { &[(1.0, SEKISHO.label)] }),
+        must: micros,
+        aim: None,
+        case: Some(case),
+    }
+}
+
+const LOOKUP: &str = r#"
+function handshake(tls)
+    local name = tls.server_name
+    if not name or tls:lookup(name) == "failed" then
+        tls:refuse("internal_error")
+    end
+end
+"#;
+
+const CACHED: &str = r#"
+function handshake(tls)
+    local name = tls.server_name
+    tls:cached(name, 3600, function()
+        tls:certificate(name .. ".crt")
+        tls:certificate_key(name .. ".key")
+    end)
+end
+"#;
+
+const REDIS: &str = r#"
+local certificates = redis("REDIS")
+
+function handshake(tls)
+    local name = tls.server_name
+    local certificate, key = certificates:mget(name .. ".crt", name .. ".key")
+    if certificate and key then
+        tls:certificate(certificate)
+        tls:certificate_key(key)
+    end
+end
+"#;
+
+/// Hosts from 100 on wait.
+const WAITING: &str = r#"
+function handshake(tls)
+    local number = tonumber(string.match(tls.server_name, "%d+"))
+    if number >= 100 then
+        pcall(http.get, "http://SILENT/", {timeout = 1})
+    end
+end
+"#;
