@@ -199,6 +199,12 @@ floods: ## Attack each limit and measure another tenant's clients beside it
 	$(CARGO) build --release --locked --workspace
 	target/release/sekisho-bench floods --sekisho target/release/sekisho
 
+.PHONY: hook-faults
+hook-faults: ## Run scripts in handshakes that go wrong, and measure hosts beside them
+	@tools/need build redis
+	$(CARGO) build --release --locked --workspace
+	target/release/sekisho-bench hook-faults --sekisho target/release/sekisho
+
 HOSTS ?= 10000
 
 .PHONY: sites

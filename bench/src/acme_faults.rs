@@ -6,7 +6,7 @@ mod catalog;
 mod floods;
 mod hang;
 mod kills;
-mod neighbours;
+pub(crate) mod neighbours;
 mod orders;
 mod setting;
 mod tenants;

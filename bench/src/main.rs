@@ -12,6 +12,7 @@ mod fixtures;
 mod flood;
 mod floods;
 mod h2spec;
+mod hook_faults;
 mod hosting;
 mod load;
 mod metrics;
@@ -42,6 +43,7 @@ fn main() -> ExitCode {
         Command::Smuggling(options) => smuggling::run(&options),
         Command::Sites(options) => sites::run(&options),
         Command::Floods(options) => floods::run(&options),
+        Command::HookFaults(options) => hook_faults::run(&options),
         Command::Upstream(options) => upstream::run(&options),
     };
     match outcome {
@@ -102,6 +104,9 @@ enum Command {
     /// Flood a server in each way that has a limit, and judge what others notice.
     #[command(after_help = floods::EXAMPLES)]
     Floods(floods::Options),
+    /// Run scripts that go wrong in handshakes, and judge what others notice.
+    #[command(after_help = hook_faults::EXAMPLES)]
+    HookFaults(hook_faults::Options),
     /// Answer requests of a proxy, on many loopback addresses.
     #[command(after_help = upstream::EXAMPLES)]
     Upstream(upstream::Options),

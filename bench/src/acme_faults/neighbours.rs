@@ -10,7 +10,7 @@ use crate::load::{Outcome, Tally};
 
 /// Visits hosts one after the other, spread over a time. A name that stands there once
 /// and was not visited is loaded from the catalog.
-pub(super) async fn visit(client: &Client, names: &[String], over: Duration) -> Result<Outcome> {
+pub(crate) async fn visit(client: &Client, names: &[String], over: Duration) -> Result<Outcome> {
     let mut tally = Tally::new()?;
     let mut buffer = Vec::new();
     let begun = Instant::now();

@@ -1,0 +1,175 @@
+//! Scripts that go wrong in each way, and what hosts beside them notice.
+
+mod attack;
+mod setting;
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use anyhow::{Context, Result, ensure};
+use clap::Args;
+use tokio::runtime;
+
+use self::attack::{Told, attack};
+use self::setting::Setting;
+use crate::accounting::Memory;
+use crate::acme_faults::neighbours::visit;
+use crate::load::Outcome;
+
+/// Which server, and for how long.
+#[derive(Args, Clone, Debug)]
+pub(crate) struct Options {
+    /// The server's binary
+    #[arg(long, value_name = "FILE", default_value = "target/release/sekisho")]
+    sekisho: PathBuf,
+
+    /// Seconds of each fault
+    #[arg(long, value_name = "S", default_value_t = 5, value_parser = clap::value_parser!(u64).range(1..=60))]
+    seconds: u64,
+}
+
+pub(crate) fn run(options: &Options) -> Result<()> {
+    let runtime = runtime::Builder::new_multi_thread()
+        .worker_threads(2)
+        .enable_all()
+        .build()
+        .context("cannot start the runtime")?;
+    runtime.block_on(each(options))
+}
+
+/// Way in which a script goes wrong, chosen by the first label of the server name.
+struct Fault {
+    name: &'static str,
+    /// Handshakes that meet it, per second. What burns CPU time takes 20 ms each time.
+    rate: u32,
+    /// Label of the runs in the metrics.
+    outcome: &'static str,
+    /// Alerts that its clients may get.
+    alerts: &'static [&'static str],
+}
+
+/// Runs each fault beside the hosts that are measured.
+async fn each(options: &Options) -> Result<()> {
+    let setting = Setting::new(&options.sekisho).await?;
+    let over = Duration::from_secs(options.seconds);
+    let hot = setting.hot(over);
+    // Memory that the server allocates for its first clients stays with it.
+    visit(&setting.neighbour()?, &hot, over).await?;
+    let quiet = visit(&setting.neighbour()?, &hot, over).await?;
+    ensure!(quiet.failed == 0, "hosts fail without a fault: {quiet:?}");
+    let before = Memory::read(setting.server.pid()?)?.rss;
+    let (mut runs, mut kept, mut complaints) = (0.0, f64::INFINITY, Vec::new());
+    let mut counts = Vec::new();
+    for (net, fault) in (70..).zip(&FAULTS) {
+        let counted = setting.runs(fault.outcome).await?;
+        let clients = setting.client(net)?;
+        let neighbour = setting.neighbour()?;
+        let beside = visit(&neighbour, &hot, over);
+        let (told, beside) = tokio::join!(attack(&clients, fault, over), beside);
+        let beside = beside?;
+        let counted = setting.runs(fault.outcome).await? - counted;
+        println!("{:<8} {told:?}; {}", fault.name, beside.describe());
+        complaints.extend(judge(fault, &told, counted, &quiet, &beside));
+        runs += counted;
+        kept = f64::min(kept, beside.per_second / quiet.per_second);
+        counts.push(format!("{} {counted}", fault.name));
+    }
+    let grown = Memory::read(setting.server.pid()?)?
+        .rss
+        .saturating_sub(before);
+    if grown > MOST_GROWN {
+        complaints.push(format!("memory grew by {grown} bytes, {MOST_GROWN} may be"));
+    }
+    setting.end().await?;
+    for complaint in &complaints {
+        println!("{complaint}");
+    }
+    let (grown, kept) = (grown as f64 / f64::from(1 << 20), 100.0 * kept);
+    let counts = counts.join(", ");
+    println!(
+        "hook-faults: {} faults, {runs} runs ({counts}), hot hosts keep {kept:.1} % of their \
+         rate, memory +{grown:.1} MiB, {} broken",
+        FAULTS.len(),
+        complaints.len()
+    );
+    ensure!(complaints.is_empty(), "a script has hurt others");
+    Ok(())
+}
+
+/// Says what a fault has broken.
+fn judge(
+    fault: &Fault,
+    told: &Told,
+    counted: f64,
+    quiet: &Outcome,
+    beside: &Outcome,
+) -> Vec<String> {
+    let mut complaints = Vec::new();
+    let mut complain = |what: String| complaints.push(format!("{}: {what}", fault.name));
+    if beside.failed > 0 {
+        complain(format!("hot hosts failed: {:?}", beside.errors));
+    }
+    if beside.per_second < LEAST_KEPT * quiet.per_second {
+        let (kept, before) = (beside.per_second, quiet.per_second);
+        complain(format!(
+            "hot hosts fell from {before:.1} to {kept:.1} per second"
+        ));
+    }
+    if Duration::from_micros(beside.operation_us.max) > SLOWEST {
+        complain(format!("a hot host took {} µs", beside.operation_us.max));
+    }
+    for (answer, count) in told {
+        if !fault.alerts.iter().any(|alert| answer.contains(alert)) {
+            complain(format!("{count} clients got {answer}"));
+        }
+    }
+    let sent: usize = told.values().sum();
+    if counted < LEAST_COUNTED * sent as f64 {
+        let outcome = fault.outcome;
+        complain(format!(
+            "{counted} of {sent} runs were counted as {outcome}"
+        ));
+    }
+    complaints
+}
+
+const FAULTS: [Fault; 7] = [
+    fault("loop", 4, "cpu"),
+    fault("pattern", 4, "cpu"),
+    fault("bomb", 4, "memory"),
+    fault("recursion", 20, "error"),
+    fault("error", 100, "error"),
+    fault("hang", 20, "deadline"),
+    Fault {
+        name: "random",
+        rate: 200,
+        outcome: "refuse",
+        // A client's network has a budget for names that lead to nothing.
+        alerts: &["UnrecognisedName", "InternalError"],
+    },
+];
+
+const fn fault(name: &'static str, rate: u32, outcome: &'static str) -> Fault {
+    Fault {
+        name,
+        rate,
+        outcome,
+        alerts: &["InternalError"],
+    }
+}
+
+/// Text below `--help`.
+pub(crate) const EXAMPLES: &str = "\
+Clients come from 127.70.0.0/16 and above. It takes a minute.
+
+Example:
+  sekisho-bench hook-faults --sekisho target/release/sekisho
+";
+
+/// Part of their rate that hot hosts keep.
+const LEAST_KEPT: f64 = 0.98;
+/// Some runs may meet another bound first.
+const LEAST_COUNTED: f64 = 0.5;
+const SLOWEST: Duration = Duration::from_secs(1);
+/// Luau states of both workers, each at most 16 MiB, and buffers.
+const MOST_GROWN: u64 = 48 << 20;
