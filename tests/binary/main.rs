@@ -11,6 +11,7 @@ mod disk_cache;
 mod dns01;
 mod first_access;
 mod hook;
+mod hook_examples;
 mod host;
 mod https_store;
 mod import;

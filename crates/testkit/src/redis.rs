@@ -46,6 +46,16 @@ impl RedisServer {
         Self::start_at("--port", args, cli)
     }
 
+    /// Starts a server on this port, which another process may hold for a while.
+    ///
+    /// # Panics
+    /// As [`RedisServer::start`].
+    #[must_use]
+    pub fn start_on(port: u16) -> Self {
+        let folder = tempfile::tempdir().expect("a folder");
+        Self::start_where(folder, "--port", &[], &[], || port)
+    }
+
     /// Starts a server that speaks only TLS, with a certificate of this CA for 127.0.0.1;
     /// the CA's file is `ca.pem` in its folder.
     ///
@@ -231,9 +241,18 @@ impl RedisServer {
         Self::start_in(folder, port, args, cli)
     }
 
-    /// Another process may take the free port first: then another port is
-    /// tried.
     fn start_in(folder: TempDir, option: &str, args: &[&str], cli: &[&str]) -> Self {
+        Self::start_where(folder, option, args, cli, free_port)
+    }
+
+    /// Another process may take the port first: then the next one is tried.
+    fn start_where(
+        folder: TempDir,
+        option: &str,
+        args: &[&str],
+        cli: &[&str],
+        next_port: impl Fn() -> u16,
+    ) -> Self {
         let mut server = Self {
             folder,
             args: Vec::new(),
@@ -242,7 +261,7 @@ impl RedisServer {
             child: None,
         };
         for _ in 0..MAX_ATTEMPTS {
-            server.port = free_port();
+            server.port = next_port();
             let port = server.port.to_string();
             let own = ["--bind", "127.0.0.1", "--save", "", "--appendonly", "no"];
             // Only the first argument may be a file.
