@@ -8,6 +8,8 @@ mod configuration;
 mod demo;
 mod edit;
 pub(crate) mod failure;
+#[cfg(feature = "hook")]
+mod hook;
 mod host;
 mod init;
 mod issuance;
@@ -60,6 +62,10 @@ enum Command {
     /// Add, change, list and remove master keys
     #[command(subcommand)]
     Key(key::Command),
+    /// Try the script of `[hook]`
+    #[cfg(feature = "hook")]
+    #[command(subcommand)]
+    Hook(hook::Command),
     /// Copy the store into another one, or back it up
     #[command(subcommand)]
     Store(store::Command),
@@ -81,6 +87,8 @@ impl Cli {
             Command::Cert(command) => cert::run(config, command),
             Command::Acme(command) => acme::run(config, command),
             Command::Key(command) => key::run(config, command),
+            #[cfg(feature = "hook")]
+            Command::Hook(command) => hook::run(config, &command),
             Command::Store(command) => store::run(config, command),
             Command::Demo(args) => demo::run(&args),
             Command::Completions(args) => completions::run(&args),

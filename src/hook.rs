@@ -5,12 +5,14 @@ mod imports;
 
 use std::fs;
 use std::io::Read;
+use std::net::IpAddr;
 use std::sync::Arc;
+use std::time::Duration;
 
 use anyhow::{Context, bail};
 use sekisho_certs::store::BoxFuture;
-use sekisho_certs::{Lookup, LookupSettings, NeverObtain, Store, metrics};
-use sekisho_hook::Settings;
+use sekisho_certs::{HostName, Lookup, LookupSettings, NeverObtain, Outcome, Store, metrics};
+use sekisho_hook::{Hello, Report, Settings};
 use sekisho_server::hook::{Answer, Charge, Choice, Question};
 use sekisho_server::site::Guard;
 use sekisho_server::tickets::Ring;
@@ -20,7 +22,8 @@ use tokio::time::Instant;
 
 use crate::config::{Config, Hook as Section, OnError};
 use clients::Clients;
-use imports::{Imports, Served};
+use imports::Imports;
+pub(crate) use imports::Served;
 
 /// Script of `[hook]`, and what it may cost its clients.
 pub(crate) struct Opened {
@@ -32,6 +35,21 @@ impl Opened {
     /// Returns what a server is built from.
     pub(crate) fn parts(&self) -> (Arc<dyn server::Hook>, server::Clients) {
         (Arc::clone(&self.hook) as _, self.clients.clone())
+    }
+
+    /// Runs the script for a made-up hello, and reports what it did.
+    pub(crate) async fn report(
+        &self,
+        hello: &Arc<Hello>,
+    ) -> (sekisho_hook::Answer<Served>, Report) {
+        // The script's own deadline is shorter.
+        let deadline = Instant::now() + LONGEST;
+        self.hook.0.report(Arc::clone(hello), deadline).await
+    }
+
+    /// Looks up a name as the server does for this client.
+    pub(crate) async fn lookup(&self, name: &HostName, client: IpAddr) -> Outcome<VirtualHost> {
+        self.clients.lookup(name, client).await
     }
 
     /// Registers the metrics of the script's runs.
@@ -71,9 +89,18 @@ pub(crate) fn open(
 /// # Errors
 /// As [`Hook::open`], or where the test failed.
 pub(crate) async fn check(config: &Config, store: Arc<dyn Store>) -> anyhow::Result<()> {
-    if config.hook.is_none() {
-        return Ok(());
+    match open_alone(config, store)? {
+        Some(opened) => opened.hook.test().await,
+        None => Ok(()),
     }
+}
+
+/// Opens the script like [`open`], with a lookup of its own on this store and without a
+/// server. No certificate is obtained. The current runtime drives its connections.
+///
+/// # Errors
+/// As [`Hook::open`].
+pub(crate) fn open_alone(config: &Config, store: Arc<dyn Store>) -> anyhow::Result<Option<Opened>> {
     let guard = Guard::new(config.allowed.clone(), config.own_files());
     let publisher = Publisher::new(
         Arc::new(Ring::random()),
@@ -89,10 +116,7 @@ pub(crate) async fn check(config: &Config, store: Arc<dyn Store>) -> anyhow::Res
     };
     let publish = move |host: &Arc<_>| made.publish(host);
     let lookup = Lookup::new(store, &settings, Arc::new(NeverObtain), publish);
-    match open(config, publisher, &lookup, &Handle::current())? {
-        Some(opened) => opened.hook.test().await,
-        None => Ok(()),
-    }
+    open(config, publisher, &lookup, &Handle::current())
 }
 
 impl Hook {
@@ -136,7 +160,7 @@ impl Hook {
 impl server::Hook for Hook {
     fn answer<'a>(&'a self, question: Question) -> BoxFuture<'a, Answer> {
         Box::pin(async move {
-            let hello = sekisho_hook::Hello {
+            let hello = Hello {
                 server_name: question.server_name,
                 client_addr: question.facts.client,
                 local_addr: question.facts.local,
@@ -208,5 +232,7 @@ fn settings(config: &Config, section: &Section) -> anyhow::Result<Settings> {
     })
 }
 
+/// Longest time of a run that is tried.
+const LONGEST: Duration = Duration::from_secs(600);
 /// Bytes of a script that are read: more than are taken.
 const MAX_SCRIPT: u64 = (1 << 20) + 1;

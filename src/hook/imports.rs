@@ -16,7 +16,7 @@ use tokio::time::Instant;
 use super::clients::Clients;
 
 /// Certificate that a script gave, as the server serves it.
-pub(super) type Served = Arc<sekisho_certs::Served<VirtualHost>>;
+pub(crate) type Served = Arc<sekisho_certs::Served<VirtualHost>>;
 
 pub(super) struct Imports {
     pub(super) clients: Clients,

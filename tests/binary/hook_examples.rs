@@ -134,7 +134,9 @@ fn redis() -> (File, RedisServer) {
     (lock, RedisServer::start_on(6390))
 }
 
+/// Configures the script of an example, beside a store with another host.
 fn hook(sandbox: &Sandbox, script: &str, more: &str) {
+    sandbox.import(&["stored.example"]);
     let script = example(script);
     sandbox.configure(&format!("[hook]\nscript = {script:?}\n{more}"));
 }

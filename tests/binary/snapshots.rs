@@ -8,7 +8,7 @@ use std::path::Path;
 
 use crate::sandbox::Sandbox;
 
-const COMMANDS: [&str; 33] = [
+const COMMANDS: [&str; 35] = [
     "",
     "init",
     "serve",
@@ -39,6 +39,8 @@ const COMMANDS: [&str; 33] = [
     "key rotate",
     "key list",
     "key remove",
+    "hook",
+    "hook test",
     "store",
     "store copy",
     "store backup",
