@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
+use rustix::process::{Pid, Signal, kill_process};
 use sekisho_testkit::{Key, RedisServer};
 
 use crate::redis::put;
@@ -89,6 +90,7 @@ impl OpenResty {
             .args(["-p", &prefix, "-c"])
             .arg(sandbox.path("openresty.conf"))
             .stdin(Stdio::null())
+            .stdout(Stdio::null())
             .stderr(log)
             .spawn();
         let mut nginx = Self(child.expect("nginx; run `make deps`"));
@@ -104,7 +106,9 @@ impl OpenResty {
 
 impl Drop for OpenResty {
     fn drop(&mut self) {
-        let _ = self.0.kill();
+        // Killed, it would leave its worker behind.
+        let pid = i32::try_from(self.0.id()).ok().and_then(Pid::from_raw);
+        let _ = kill_process(pid.expect("a child has an id"), Signal::TERM);
         let _ = self.0.wait();
     }
 }
