@@ -90,7 +90,7 @@ impl Parser {
     }
 
     /// Returns the bytes to the end of the current head or payload.
-    pub(super) fn rest(&self) -> usize {
+    pub(crate) fn rest(&self) -> usize {
         if self.skip > 0 {
             self.skip
         } else {
@@ -102,6 +102,7 @@ impl Parser {
 pub(super) const DATA: u8 = 0;
 pub(crate) const HEADERS: u8 = 1;
 pub(super) const RST_STREAM: u8 = 3;
+pub(crate) const SETTINGS: u8 = 4;
 pub(super) const CONTINUATION: u8 = 9;
 
 const END_STREAM: u8 = 1;

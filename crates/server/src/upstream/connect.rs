@@ -4,7 +4,6 @@ use std::future::{Future as _, poll_fn};
 use std::io;
 use std::pin::pin;
 use std::sync::Arc;
-use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
 use hyper::client::conn::{http1, http2};
@@ -126,10 +125,11 @@ async fn begin_two(transport: Transport) -> hyper::Result<Shared> {
     tokio::spawn(async move {
         let mut connection = pin!(connection);
         let ended = poll_fn(|cx| {
+            // hyper reads the socket in another task.
+            counted.read_by(cx.waker());
             let polled = connection.as_mut().poll(cx);
             if polled.is_pending() {
-                let most = connection.current_max_send_streams();
-                counted.most.store(most, Relaxed);
+                counted.allow(connection.current_max_send_streams());
             }
             polled
         });

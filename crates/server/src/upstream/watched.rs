@@ -15,7 +15,7 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use super::pool::Streams;
 use super::transport::Transport;
 use super::watch::Watch;
-use crate::frames::parser::{HEADERS, Parser};
+use crate::frames::parser::{HEADERS, Parser, SETTINGS};
 
 /// Transport whose received bytes are judged.
 pub(super) struct Watched {
@@ -27,8 +27,14 @@ pub(super) struct Watched {
 enum Judge {
     /// Reads the heads of HTTP/1.1.
     One(Arc<Watch>),
-    /// Charges the HEADERS frames of HTTP/2 to the streams of the connection.
-    Two(Parser, Arc<Streams>),
+    /// Charges the HEADERS frames of HTTP/2 to the streams of the connection, and tells
+    /// them of SETTINGS.
+    Two {
+        frames: Parser,
+        streams: Arc<Streams>,
+        /// The current frame is SETTINGS.
+        in_settings: bool,
+    },
 }
 
 impl Watched {
@@ -40,7 +46,11 @@ impl Watched {
 
     /// Watches a connection of HTTP/2.
     pub(super) fn two(inner: Transport, streams: Arc<Streams>) -> Self {
-        let judge = Judge::Two(Parser::client(), streams);
+        let judge = Judge::Two {
+            frames: Parser::client(),
+            streams,
+            in_settings: false,
+        };
         Self { inner, judge }
     }
 
@@ -54,11 +64,23 @@ impl Judge {
     fn received(&mut self, bytes: &[u8]) -> bool {
         match self {
             Self::One(watch) => watch.received(bytes),
-            Self::Two(frames, streams) => {
-                let mut is_flood = false;
+            Self::Two {
+                frames,
+                streams,
+                in_settings,
+            } => {
+                let (mut is_flood, mut has_settings) = (false, false);
                 frames.feed(bytes, |head| {
+                    has_settings |= *in_settings;
+                    *in_settings = head.kind == SETTINGS;
                     is_flood |= head.kind == HEADERS && !streams.take_block();
                 });
+                if *in_settings && frames.rest() == 0 {
+                    (has_settings, *in_settings) = (true, false);
+                }
+                if has_settings {
+                    streams.settings_came();
+                }
                 !is_flood
             }
         }

@@ -2,7 +2,9 @@
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::task::Waker;
 
+use futures_util::task::AtomicWaker;
 use hyper::client::conn::http2;
 use tokio::sync::Notify;
 use tokio::time::Instant;
@@ -25,11 +27,13 @@ pub(in crate::upstream) struct Streams {
     /// Field blocks that the server may still send.
     blocks: AtomicUsize,
     /// Most open streams that the server allows.
-    pub(in crate::upstream) most: AtomicUsize,
+    most: AtomicUsize,
     /// When the last stream ended.
     used: Mutex<Instant>,
     /// Makes room for another connection.
     pub(super) is_spare: AtomicBool,
+    /// Task of the connection that reads `most`.
+    reader: AtomicWaker,
     /// Notified when a stream ends.
     room: OnceLock<Arc<Notify>>,
     /// Place of the connection among those of its server.
@@ -65,6 +69,7 @@ impl Streams {
             most: AtomicUsize::new(MAX_STREAMS),
             used: Mutex::new(Instant::now()),
             is_spare: AtomicBool::new(false),
+            reader: AtomicWaker::new(),
             room: OnceLock::new(),
             slot: OnceLock::new(),
         }
@@ -74,6 +79,24 @@ impl Streams {
     pub(in crate::upstream) fn keep(&self, slot: limits::Slot) {
         // Taken once, by the request that opened the connection.
         let _ = self.slot.set(slot);
+    }
+
+    /// Wakes the task that reads `most`, after the one that reads the socket.
+    pub(in crate::upstream) fn settings_came(&self) {
+        self.reader.wake();
+    }
+
+    /// Registers the task that reads `most`.
+    pub(in crate::upstream) fn read_by(&self, waker: &Waker) {
+        self.reader.register(waker);
+    }
+
+    /// Notes how many open streams the server allows.
+    pub(in crate::upstream) fn allow(&self, most: usize) {
+        let before = self.most.swap(most, Relaxed);
+        if let Some(room) = self.room.get().filter(|_| before < most) {
+            room.notify_waiters();
+        }
     }
 
     /// Notifies `room` when a stream ends.
