@@ -5,34 +5,29 @@
 //! closed after hyper has dropped the stream. The frame heads in the plaintext
 //! between h2 and TLS show both.
 
+mod answers;
 mod budget;
 pub(crate) mod parser;
 
 use std::task::Waker;
 use std::time::Duration;
 
+use answers::Answers;
 use budget::Budget;
-use parser::{DATA, HEADERS, Head, Parser, RST_STREAM};
+use parser::{HEADERS, Parser, RST_STREAM};
 
 /// Frame counters of both directions of one HTTP/2 connection.
 pub(crate) struct Frames {
     received: Parser,
     sent: Parser,
     budget: Budget,
-    /// Answers that are owed to requests.
-    answers: Vec<Answer>,
+    answers: Answers,
     /// The newest stream that the client opened.
     newest: u32,
     /// How long no frame of an answer may be sent once it has begun.
     patience: Duration,
     /// Wakes the reader when the last answer has ended.
     waker: Option<Waker>,
-}
-
-struct Answer {
-    stream: u32,
-    /// When its last frame was sent, if it has begun.
-    silent: Option<Duration>,
 }
 
 impl Frames {
@@ -43,7 +38,7 @@ impl Frames {
             received: Parser::server(),
             sent: Parser::client(),
             budget: Budget::new(),
-            answers: Vec::new(),
+            answers: Answers::default(),
             newest: 0,
             patience,
             waker: None,
@@ -64,14 +59,9 @@ impl Frames {
             match head.kind {
                 HEADERS if head.stream > *newest => {
                     *newest = head.stream;
-                    if answers.len() < MAX_ANSWERS {
-                        answers.push(Answer {
-                            stream: head.stream,
-                            silent: None,
-                        });
-                    }
+                    answers.owe(head.stream);
                 }
-                RST_STREAM => answers.retain(|answer| answer.stream != head.stream),
+                RST_STREAM => answers.remove(head.stream),
                 _ => {}
             }
         });
@@ -79,7 +69,7 @@ impl Frames {
 
     /// Notes bytes sent to the client; `flowing` is the time in which the
     /// socket was not blocked.
-    pub(crate) fn sent(&mut self, bytes: &[u8], flowing: Duration) {
+    pub(crate) fn sent(&mut self, bytes: &[u8], flowing: impl Fn() -> Duration) {
         let Self {
             sent,
             budget,
@@ -88,7 +78,7 @@ impl Frames {
         } = self;
         sent.feed(bytes, |head| {
             budget.sent(head);
-            note_sent(answers, head, flowing);
+            answers.sent(head, &flowing);
         });
         if self.answers.is_empty()
             && let Some(waker) = self.waker.take()
@@ -99,10 +89,8 @@ impl Frames {
 
     /// Returns whether the client sent more frames than its budget allows, or
     /// an answer is stuck that only closing the connection can end.
-    pub(crate) fn is_misused(&self, flowing: Duration) -> bool {
-        let stuck = |since| flowing.saturating_sub(since) > self.patience;
-        let mut silent = self.answers.iter().filter_map(|answer| answer.silent);
-        self.budget.is_spent() || silent.any(stuck)
+    pub(crate) fn is_misused(&self, flowing: impl FnOnce() -> Duration) -> bool {
+        self.budget.is_spent() || self.answers.is_stuck(self.patience, flowing)
     }
 
     /// Returns whether a field block has begun and not ended. No other frame
@@ -134,23 +122,9 @@ impl Frames {
     }
 }
 
-fn note_sent(answers: &mut Vec<Answer>, head: Head, now: Duration) {
-    let answer = answers.iter().position(|one| one.stream == head.stream);
-    let Some(index) = answer else { return };
-    match head.kind {
-        RST_STREAM => drop(answers.swap_remove(index)),
-        HEADERS | DATA if head.ends_stream() => drop(answers.swap_remove(index)),
-        HEADERS | DATA => answers[index].silent = Some(now),
-        _ => {}
-    }
-}
-
-/// Bound on owed answers: more than the 100 open streams, to include streams
-/// that are being refused.
-const MAX_ANSWERS: usize = 256;
-
 #[cfg(test)]
 mod tests {
+    use super::parser::DATA;
     use super::*;
 
     fn frame(kind: u8, flags: u8, stream: u8, len: u8) -> Vec<u8> {
@@ -176,24 +150,25 @@ mod tests {
     fn only_an_answer_that_is_begun_and_not_ended_gets_stuck() {
         let mut frames = requested(&[1, 3]);
         assert!(
-            frames.has_answers() && !frames.is_misused(PAST_LIMIT),
+            frames.has_answers() && !frames.is_misused(|| PAST_LIMIT),
             "ours"
         );
-        frames.sent(&frame(HEADERS, 4, 1, 30), Duration::ZERO);
-        frames.sent(&frame(HEADERS, 5, 3, 30), Duration::ZERO);
-        assert!(!frames.is_misused(LIMIT));
-        assert!(frames.is_misused(PAST_LIMIT));
-        frames.sent(&frame(DATA, 0, 1, 200), PAST_LIMIT);
-        assert!(!frames.is_misused(PAST_LIMIT), "progress");
-        frames.sent(&frame(DATA, 1, 1, 0), PAST_LIMIT);
-        assert!(!frames.has_answers() && !frames.is_misused(PAST_LIMIT * 2));
+        frames.sent(&frame(HEADERS, 4, 1, 30), || Duration::ZERO);
+        frames.sent(&frame(HEADERS, 5, 3, 30), || Duration::ZERO);
+        assert!(!frames.is_misused(|| LIMIT));
+        assert!(frames.is_misused(|| PAST_LIMIT));
+        frames.sent(&frame(DATA, 0, 1, 200), || PAST_LIMIT);
+        assert!(!frames.is_misused(|| PAST_LIMIT), "progress");
+        frames.sent(&frame(DATA, 1, 1, 0), || PAST_LIMIT);
+        assert!(!frames.has_answers() && !frames.is_misused(|| PAST_LIMIT * 2));
     }
 
     #[test]
     fn a_reset_of_either_side_ends_an_answer() {
-        for reset in [Frames::received, Frames::sent] {
+        let sent = |frames: &mut Frames, bytes: &[u8], at| frames.sent(bytes, || at);
+        for reset in [Frames::received, sent] {
             let mut frames = requested(&[1]);
-            frames.sent(&frame(HEADERS, 4, 1, 30), Duration::ZERO);
+            frames.sent(&frame(HEADERS, 4, 1, 30), || Duration::ZERO);
             assert!(frames.has_answers());
             reset(&mut frames, &frame(RST_STREAM, 0, 1, 4), Duration::ZERO);
             assert!(!frames.has_answers());
@@ -203,7 +178,7 @@ mod tests {
     #[test]
     fn goaway_stands_between_frames_and_names_the_newest_stream() {
         let mut frames = requested(&[7, 9]);
-        let (begin, rest) = (frame(DATA, 0, 9, 20), Duration::ZERO);
+        let (begin, rest) = (frame(DATA, 0, 9, 20), || Duration::ZERO);
         frames.sent(&begin[..12], rest);
         assert_eq!(frames.goaway(), None);
         frames.sent(&begin[12..], rest);

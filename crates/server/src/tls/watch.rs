@@ -19,10 +19,9 @@ impl Stream {
         let Some(frames) = &mut self.frames else {
             return;
         };
-        let flowing = self.timeouts.flowing();
         for buf in bufs {
             let sent = buf.len().min(n);
-            frames.sent(&buf[..sent], flowing);
+            frames.sent(&buf[..sent], || self.timeouts.flowing());
             n -= sent;
         }
     }
@@ -32,7 +31,7 @@ impl Stream {
         let Some(frames) = self.frames.as_ref().filter(|_| !self.misused) else {
             return;
         };
-        if frames.is_misused(self.timeouts.flowing()) {
+        if frames.is_misused(|| self.timeouts.flowing()) {
             tracing::debug!("HTTP/2 connection closed: too many frames, or a stuck answer");
             self.misused = true;
             self.timeouts.close();
