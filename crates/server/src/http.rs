@@ -107,18 +107,12 @@ impl Http {
         // Boxed separately: neither future's size includes the other's.
         let ended = if h2 {
             stream.watch(Frames::new(STUCK_FACTOR * bounds.limits.body));
-            let service = service_fn(move |request| {
-                let (context, framing) = begun(&answering, &request);
-                // Boxed: hyper and Tokio move a stream's future ten times.
-                Box::pin(async move { Ok(answer(&context, request, framing).await) })
-            });
+            // Boxed: hyper and Tokio move a stream's future ten times.
+            let service = service_fn(move |request| Box::pin(served(&answering, request)));
             let served = Box::pin(Self::serve_two(stream, service, &bounds));
             served.await
         } else {
-            let service = service_fn(move |request| {
-                let (context, framing) = begun(&answering, &request);
-                async move { Ok(answer(&context, request, framing).await) }
-            });
+            let service = service_fn(move |request| served(&answering, request));
             self.serve_one(stream, service, &bounds, &context).await
         };
         if let Err(error) = ended {
@@ -213,16 +207,17 @@ where
     }
 }
 
-/// Notes how the body of a request is framed, before the stream is read on. Returns
-/// whether it may be framed like that.
-fn begun(
+/// Notes how the body of a request is framed, before the stream is read on. The future
+/// answers the request.
+fn served(
     context: &Arc<ConnContext>,
-    request: &Request<Incoming>,
-) -> (Arc<ConnContext>, Result<(), Refused>) {
+    request: Request<Incoming>,
+) -> impl Future<Output = Result<Response<Logged<Answer>>, Infallible>> + Send + use<> {
     let length = request.body().size_hint().exact();
     let has_length = context.timeouts().framing().note(length);
     let framing = framing::check(request.headers(), has_length);
-    (Arc::clone(context), framing)
+    let context = Arc::clone(context);
+    async move { Ok(answer(&context, request, framing).await) }
 }
 
 /// Answers one request, unless its `framing` is refused.
