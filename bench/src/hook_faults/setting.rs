@@ -78,10 +78,13 @@ impl Setting {
             .in_net(net))
     }
 
-    /// Returns how many runs of the hook had this end.
-    pub(super) async fn runs(&self, outcome: &str) -> Result<f64> {
+    /// Returns how many runs of the hook had one of these ends.
+    pub(super) async fn runs(&self, outcomes: &[&str]) -> Result<f64> {
         let metrics = self.server.metrics().await?;
-        metrics.value(&format!("sekisho_hook_runs_total{{outcome=\"{outcome}\"}}"))
+        let one = |outcome: &&str| {
+            metrics.value(&format!("sekisho_hook_runs_total{{outcome=\"{outcome}\"}}"))
+        };
+        outcomes.iter().map(one).sum()
     }
 
     pub(super) async fn end(self) -> Result<()> {
