@@ -29,6 +29,8 @@ pub(crate) use imports::Served;
 pub(crate) struct Opened {
     hook: Arc<Hook>,
     clients: server::Clients,
+    /// `[server] handshake_timeout`.
+    handshake: Duration,
 }
 
 impl Opened {
@@ -42,8 +44,7 @@ impl Opened {
         &self,
         hello: &Arc<Hello>,
     ) -> (sekisho_hook::Answer<Served>, Report) {
-        // The script's own deadline is shorter.
-        let deadline = Instant::now() + LONGEST;
+        let deadline = before(Instant::now() + self.handshake);
         self.hook.0.report(Arc::clone(hello), deadline).await
     }
 
@@ -80,6 +81,7 @@ pub(crate) fn open(
     Ok(Some(Opened {
         hook: Arc::new(hook),
         clients,
+        handshake: config.limits.handshake,
     }))
 }
 
@@ -135,7 +137,13 @@ impl Hook {
         let base = config.file.parent().expect("an absolute file has a folder");
         // Connections are made of the runtime that is entered.
         let _entered = runtime.enter();
-        let clients = Clients::new(&section.sql, section.ca.clone(), base.into(), runtime)?;
+        let clients = Clients::new(
+            &section.sql,
+            section.deadline,
+            section.ca.as_deref(),
+            base.into(),
+            runtime,
+        )?;
         let imports = Imports {
             clients,
             budget,
@@ -232,7 +240,5 @@ fn settings(config: &Config, section: &Section) -> anyhow::Result<Settings> {
     })
 }
 
-/// Longest time of a run that is tried.
-const LONGEST: Duration = Duration::from_secs(600);
 /// Bytes of a script that are read: more than are taken.
 const MAX_SCRIPT: u64 = (1 << 20) + 1;

@@ -1,7 +1,7 @@
 //! Clients of scripts: Redis, HTTP and PostgreSQL, by the connections that stores have.
 
 use std::collections::{BTreeMap, HashMap};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -35,25 +35,27 @@ pub(crate) struct Clients {
 }
 
 impl Clients {
-    /// Connects to nothing yet. `runtime` drives all connections; `ca` has the authorities
-    /// that are believed instead of the system's.
+    /// Connects to nothing yet. `runtime` drives all connections. A query may take
+    /// `bound`; `ca` has the authorities that are believed instead of the system's; relative
+    /// paths in URLs of scripts begin at `base`.
     ///
     /// # Errors
     /// Names a file that can't be used.
     pub(crate) fn new(
         databases: &BTreeMap<String, postgres::Url>,
-        ca: Option<PathBuf>,
+        bound: Duration,
+        ca: Option<&Path>,
         base: PathBuf,
         runtime: &Handle,
     ) -> Result<Self> {
         let open = |(name, url): (&String, _)| {
-            let database = Database::new(url, LONGEST, runtime);
+            let database = Database::new(url, bound, runtime);
             Ok((
                 name.clone(),
                 database.with_context(|| format!("[hook.sql] {name}"))?,
             ))
         };
-        let (authorities, no_https) = match (roots::load(ca.as_deref(), "[hook] ca"), ca) {
+        let (authorities, no_https) = match (roots::load(ca, "[hook] ca"), ca) {
             (Ok(authorities), _) => (authorities, None),
             (Err(why), Some(_)) => anyhow::bail!(why),
             (Err(why), None) => (rustls::RootCertStore::empty(), Some(why)),
@@ -267,8 +269,6 @@ fn said(error: &StoreError) -> String {
     }
 }
 
-/// Longest time of a query: the hook's own deadline ends its wait earlier.
-const LONGEST: Duration = Duration::from_secs(30);
 /// URLs of Redis in use: each keeps connections.
 const MAX_REDIS: usize = 16;
 /// Bytes of an answer of HTTP: as many as a value of Redis.

@@ -1,4 +1,4 @@
-//! What scripts reach: the server's lookups and budget, clients, and certificates.
+//! Functions that scripts reach: the server's lookups and budget, clients, and certificates.
 
 use std::net::IpAddr;
 use std::sync::Arc;

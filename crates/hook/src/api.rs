@@ -1,4 +1,4 @@
-//! What a script calls.
+//! Functions that a script calls.
 
 mod alert;
 mod arguments;
@@ -42,6 +42,8 @@ pub(crate) fn install<I: Imports>(lua: &Lua, current: &Arc<Current<I>>) -> Resul
     }
     let unknown = lua.create_table()?;
     unknown.raw_set("__index", lua.create_function(unknown_global)?)?;
+    unknown.raw_set("__metatable", false)?;
+    unknown.set_readonly(true);
     globals.set_metatable(Some(unknown))?;
     Ok(tls)
 }

@@ -66,7 +66,8 @@ struct Called<'a, I: Imports> {
 /// stand at the cut of another run.
 impl<I: Imports> Drop for Called<'_, I> {
     fn drop(&mut self) {
-        self.run.state.meter.begin(self.run.shared.settings.cpu);
+        let cpu = self.run.shared.settings.cpu;
+        self.run.state.meter.begin(cpu, false);
     }
 }
 
@@ -76,9 +77,8 @@ impl<I: Imports> Future for Called<'_, I> {
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         let run = self.run;
         let state = &run.state;
-        state
-            .meter
-            .begin(run.shared.settings.cpu.saturating_sub(self.used));
+        let left = run.shared.settings.cpu.saturating_sub(self.used);
+        state.meter.begin(left, self.has_waited);
         state.current.set(Some(Arc::clone(run)));
         let polled = Pin::new(&mut self.future).poll(context);
         state.current.set(None);

@@ -1,4 +1,4 @@
-//! What a run of the script chose.
+//! Choices of a run of the script.
 
 use std::fmt;
 use std::sync::Arc;

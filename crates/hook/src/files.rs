@@ -7,6 +7,7 @@ use std::path::{Component, Path, PathBuf};
 use std::sync::Arc;
 
 use rustix::fs::{CWD, Mode, OFlags, ResolveFlags, openat, openat2};
+use rustix::io::Errno;
 use tokio::sync::Semaphore;
 
 use sekisho_certs::Secret;
@@ -16,7 +17,7 @@ use sekisho_certs::Secret;
 pub(crate) struct Folders {
     each: Vec<Folder>,
     /// Turns to read: a slow disk takes no more threads than that.
-    turns: Semaphore,
+    turns: Arc<Semaphore>,
 }
 
 #[derive(Debug)]
@@ -57,7 +58,7 @@ impl Folders {
         };
         Ok(Self {
             each: paths.iter().map(open).collect::<Result<_, String>>()?,
-            turns: Semaphore::new(READS),
+            turns: Arc::new(Semaphore::new(READS)),
         })
     }
 
@@ -65,10 +66,15 @@ impl Folders {
     /// first folder.
     pub(crate) async fn read(&self, path: &[u8]) -> Result<Secret, Unread> {
         let (folder, path) = self.find(path).map_err(Unread::Failed)?;
-        let turn = self.turns.acquire().await;
-        let read = tokio::task::spawn_blocking(move || read(&folder, &path)).await;
-        drop(turn);
-        read.unwrap_or_else(|_| Err(Unread::Failed("the read was broken off".into())))
+        let turn = Arc::clone(&self.turns).acquire_owned().await;
+        let read = tokio::task::spawn_blocking(move || {
+            let content = read(&folder, &path);
+            // A read that hangs keeps its turn, whoever has left.
+            drop(turn);
+            content
+        });
+        read.await
+            .unwrap_or_else(|_| Err(Unread::Failed("the read was broken off".into())))
     }
 
     /// Returns the folder that a path lies in, and the path below it.
@@ -99,8 +105,9 @@ fn read(folder: &OwnedFd, path: &Path) -> Result<Secret, Unread> {
     let within = ResolveFlags::BENEATH | ResolveFlags::NO_MAGICLINKS;
     let file = match openat2(folder, path, flags, Mode::empty(), within) {
         Ok(file) => File::from(file),
-        Err(rustix::io::Errno::NOENT | rustix::io::Errno::NOTDIR) => return Err(Unread::Absent),
-        Err(rustix::io::Errno::XDEV) => {
+        // No file has a name that is too long.
+        Err(Errno::NOENT | Errno::NOTDIR | Errno::NAMETOOLONG) => return Err(Unread::Absent),
+        Err(Errno::XDEV) => {
             return Err(Unread::Failed("the path leaves its folder".into()));
         }
         Err(error) => return Err(failed(&io::Error::from(error))),
@@ -135,5 +142,5 @@ fn too_big() -> Unread {
 /// Bytes of a file: a chain with many certificates has 64 KiB.
 const MAX_FILE: u64 = 256 * 1024;
 const MAX_PATH: usize = 4096;
-/// Reads at a time.
-const READS: usize = 16;
+/// Reads at a time: as many as a worker has threads beside those that read pages.
+const READS: usize = 8;

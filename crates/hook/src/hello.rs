@@ -1,4 +1,4 @@
-//! What a script sees of a handshake.
+//! Facts of a handshake that a script sees.
 
 use std::net::SocketAddr;
 

@@ -1,6 +1,7 @@
 //! The hook: what the server asks in each handshake.
 
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use sekisho_certs::metrics::Registry;
 use tokio::time::Instant;
@@ -157,8 +158,10 @@ async fn run<I: Imports>(
         let finished = run.finish();
         finished.map_err(|what| Failure::Script(shared.program.error(&what)))
     });
-    // A failure tells nothing about the name: the token is given back.
-    drop(run.token.take());
+    if !answer.as_ref().is_err_and(Failure::spoils_state) {
+        // Other failures tell nothing about the name: the token is given back.
+        drop(run.token.take());
+    }
     run.report(|report| report.memory = state.lua.used_memory());
     answer
 }
@@ -183,8 +186,8 @@ impl<I: Imports> Shared<I> {
         };
         Answer {
             choice,
-            // Asked again with the next use: the failure may be over.
-            until: Instant::now(),
+            // The failure may be over then.
+            until: Instant::now() + FAILED,
             source: Source::Failed,
             admission: None,
         }
@@ -199,6 +202,8 @@ fn taken(report: &Mutex<Report>, begun: Instant) -> Report {
 }
 
 const INTERNAL_ERROR: u8 = 80;
+/// How long a connection keeps what `on_error` says.
+const FAILED: Duration = Duration::from_secs(10);
 /// Lines per second of failed runs.
 const FAILURES: u32 = 1;
 /// Lines per second of the scripts' `log`.

@@ -1,4 +1,4 @@
-//! What a script can reach outside of itself.
+//! Functions by which a script reaches stores and the server.
 
 use std::collections::BTreeMap;
 use std::fmt;

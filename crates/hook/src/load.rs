@@ -30,6 +30,11 @@ pub(crate) async fn cached<I: Imports>(
 ) -> Result<bool, mlua::Error> {
     let key = run.region_key(script_key);
     let region = &run.shared.region;
+    if region.is_cold(&key, Instant::now()) {
+        // Before the load, which others join: a client whose prefix has no token left
+        // must not fail for them.
+        run.admitted().await?;
+    }
     let (known, source) = match region.look(&key, Instant::now()) {
         Looked::Known(known) => (known, Source::Region),
         Looked::InFlight(load) => {
@@ -42,7 +47,6 @@ pub(crate) async fn cached<I: Imports>(
                 key: Arc::clone(&key),
                 ended: false,
             };
-            run.waits()?;
             tokio::spawn(begun.load(function, ttl, sender));
             (load.await.unwrap_or_else(|_| broken_off()), Source::Script)
         }
@@ -97,6 +101,8 @@ impl<I: Imports> Begun<I> {
                     Ended::Chosen(Kept::new(choice, now + ttl, weight))
                 }
             },
+            // Tells nothing about the key: another run may begin the load again.
+            Err(Failure::Overloaded | Failure::BrokenOff) => return,
             Err(failure) => {
                 shared.log_failure(&failure, run.hello.as_deref());
                 Ended::Failed {

@@ -25,11 +25,13 @@ pub(crate) struct Meter {
 
 impl Meter {
     /// Begins a stretch: what a run does between two waits.
-    pub(crate) fn begin(&self, left: Duration) {
+    /// A run that has waited is measured from the start: many short stretches count, too.
+    pub(crate) fn begin(&self, left: Duration, has_waited: bool) {
         self.interrupts.store(0, Relaxed);
         self.left
             .store(u64::try_from(left.as_nanos()).unwrap_or(u64::MAX), Relaxed);
-        self.begun.store(0, Relaxed);
+        let begun = if has_waited { thread_time() } else { 0 };
+        self.begun.store(begun, Relaxed);
         self.cut.store(false, Relaxed);
     }
 

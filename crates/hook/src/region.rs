@@ -123,6 +123,11 @@ impl<M> Region<M> {
         Looked::Begin(sender, call)
     }
 
+    /// Tells whether neither an answer nor a load is there.
+    pub(crate) fn is_cold(&self, key: &Arc<str>, now: Instant) -> bool {
+        self.known(key, now).is_none() && !self.loads().contains_key(key)
+    }
+
     /// Ends a load: keeps its answer, then lets the next load of the key begin.
     /// Returns the answer for those who waited.
     pub(crate) fn end(&self, key: &Arc<str>, ended: Ended<M>) -> Known<M> {

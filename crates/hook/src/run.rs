@@ -1,5 +1,6 @@
 //! One run of a script's function: for a handshake, or for a key of `tls:cached`.
 
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use sekisho_certs::Secret;
@@ -29,6 +30,8 @@ pub(crate) struct Run<I: Imports> {
     pub(crate) token: Arc<Token>,
     /// Report to write, if anybody reads it.
     pub(crate) report: Option<Arc<Mutex<Report>>>,
+    /// Calls of clients so far.
+    calls: AtomicU32,
     work: Mutex<Work<I::Made>>,
 }
 
@@ -77,6 +80,7 @@ impl<I: Imports> Run<I> {
             key: None,
             token: Arc::default(),
             report,
+            calls: AtomicU32::new(0),
             work: Mutex::new(Work {
                 chosen: Chosen::Nothing,
                 owner: Owner::default(),
@@ -95,6 +99,7 @@ impl<I: Imports> Run<I> {
             key: Some(key),
             token: Arc::clone(&self.token),
             report: self.report.clone(),
+            calls: AtomicU32::new(0),
             work: Mutex::new(Work {
                 chosen: Chosen::Nothing,
                 owner: self.work().owner.clone(),
@@ -117,6 +122,17 @@ impl<I: Imports> Run<I> {
             work.place = Some(place.ok_or(Failure::Overloaded)?);
         }
         Ok(())
+    }
+
+    /// Counts a call of a client. Relaxed: one thread.
+    ///
+    /// # Errors
+    /// The run has made as many as it may.
+    pub(crate) fn calls(&self) -> Result<(), String> {
+        match self.calls.fetch_add(1, Ordering::Relaxed) {
+            MAX_CALLS.. => Err(format!("a run makes at most {MAX_CALLS} calls of clients")),
+            _ => Ok(()),
+        }
     }
 
     /// Takes a place and the token of the client's prefix, before a store call.
@@ -166,25 +182,24 @@ impl<I: Imports> Run<I> {
         let Chosen::Pairs { chains, keys } = &mut work.chosen else {
             return Err(TWICE.into());
         };
-        let count = match part {
-            Part::Chain(chain) => {
-                chains.push(chain);
-                chains.len()
+        match part {
+            Part::Chain(chain) if chains.len() < MAX_PAIRS => chains.push(chain),
+            Part::Key(key) if keys.len() < MAX_PAIRS => keys.push(key),
+            Part::Chain(_) | Part::Key(_) => {
+                return Err("at most two certificates: one for each key type".into());
             }
-            Part::Key(key) => {
-                keys.push(key);
-                keys.len()
-            }
-        };
-        match count > MAX_PAIRS {
-            true => Err("at most two certificates: one for each key type".into()),
-            false => Ok(()),
         }
+        Ok(())
     }
 
     /// Tells whether the script has chosen something.
     pub(crate) fn has_chosen(&self) -> bool {
         !matches!(self.work().chosen, Chosen::Nothing)
+    }
+
+    /// Tells whether the script has named a site.
+    pub(crate) fn has_site(&self) -> bool {
+        self.work().owner.site.is_some()
     }
 
     /// Changes whose certificate the script gives.
@@ -296,3 +311,5 @@ impl<I: Imports> Run<I> {
 const TWICE: &str = "the run has chosen already: return after tls:use, tls:default, \
                      tls:refuse, tls:certificate or tls:cached has chosen";
 const MAX_PAIRS: usize = 2;
+/// Calls of clients in one run.
+const MAX_CALLS: u32 = 64;

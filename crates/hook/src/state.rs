@@ -61,7 +61,7 @@ impl<I: Imports> State<I> {
             let tls = api::install(&lua, &current)?;
             interrupts(&lua, &meter, name);
             lua.sandbox(true)?;
-            meter.begin(shared.settings.cpu.saturating_mul(MAIN));
+            meter.begin(shared.settings.cpu.saturating_mul(MAIN), false);
             let chunk = lua.load(&shared.program.bytecode[..]);
             chunk.set_name(format!("={name}")).exec()?;
             let globals = lua.globals();

@@ -14,7 +14,8 @@ fn clients(databases: &[(&str, &str)]) -> Clients {
         (name.to_owned(), url)
     };
     let databases = databases.iter().map(parsed).collect();
-    Clients::new(&databases, None, "/".into(), &Handle::current()).unwrap()
+    let bound = Duration::from_secs(10);
+    Clients::new(&databases, bound, None, "/".into(), &Handle::current()).unwrap()
 }
 
 fn request(url: &str) -> HttpRequest {

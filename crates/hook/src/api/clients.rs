@@ -1,4 +1,4 @@
-//! What clients that wait without blocking have in common.
+//! Calls of clients, which wait without blocking.
 
 use std::fmt::Display;
 use std::future::Future;
@@ -19,6 +19,7 @@ pub(super) async fn wait<I: Imports, T>(
     call: impl Future<Output = std::result::Result<T, String>>,
     answer: impl FnOnce(&T) -> String,
 ) -> Result<T> {
+    run.calls().map_err(Error::RuntimeError)?;
     run.admitted().await?;
     let begun = Instant::now();
     let result = call.await;

@@ -149,6 +149,10 @@ async fn cached_by<I: Imports>(run: &Arc<Run<I>>, given: MultiValue) -> Result<b
     if run.hello.is_none() {
         return Err(arguments.error("needs a client", "call it within handshake"));
     }
+    if run.has_site() {
+        let what = "would give this site to all who ask for the key";
+        return Err(arguments.error(what, "call tls:site within the function"));
+    }
     if run.has_chosen() {
         return Err(arguments.error("would choose twice", "return once something is chosen"));
     }
@@ -177,8 +181,12 @@ async fn certificate<I: Imports>(
                 Ok(content) => Part::Chain(content.expose().to_vec()),
                 Err(Unread::Absent) => return Ok(false),
                 Err(Unread::Failed(why)) => {
-                    let path = String::from_utf8_lossy(&given);
-                    let what = format!("{function}: {path:?} can't be read: {why}");
+                    // It may be a key in another form than PEM, which no log shows.
+                    let path = match is_key {
+                        true => "neither PEM nor a file that".into(),
+                        false => format!("{:?}", String::from_utf8_lossy(&given)),
+                    };
+                    let what = format!("{function}: {path} can't be read: {why}");
                     return Err(Error::RuntimeError(what));
                 }
             }

@@ -11,7 +11,9 @@ use tokio::time::Instant;
 use crate::fake::{Fake, ask, body, failure, hello, hook_with, report};
 
 /// Scripts that would run for very long.
-const ENDLESS: [&str; 12] = [
+const ENDLESS: [&str; 13] = [
+    "local t, one = {}, table.create(1e5, 1) for i = 1, 1e4 do t[i] = one end
+     table.sort(t, table.find)",
     "while true do end",
     "repeat local x = 1 until false",
     "while true do pcall(function() while true do end end) end",
@@ -50,6 +52,7 @@ async fn searches_and_moves_without_interrupts_are_bounded() {
         "string.find(string.rep('a', 4e6), string.rep('a', 2e6) .. 'b', 1, true)",
         "string.split(string.rep('a', 4e6), string.rep('a', 2e6) .. 'b')",
         "table.move({}, 1, 2 ^ 31 - 2, 1)",
+        "table.move({}, '1', '1073741823', 5)",
         "table.concat({}, 'x', 1, 2 ^ 31 - 1)",
         "local s = string.rep('a', 4e6); (s):find(string.rep('a', 2e6) .. 'b')",
         "select(2 ^ 31 - 1, table.unpack({}, 1, 2 ^ 31 - 1))",
@@ -267,6 +270,33 @@ async fn what_leads_to_nothing_is_charged_to_the_prefix() {
     let deadline = Instant::now() + Duration::from_secs(1);
     let (_, report) = hook.report(Arc::new(over), deadline).await;
     assert!(report.error.unwrap().contains("too many runs wait"));
+}
+
+#[tokio::test]
+async fn calls_of_a_run_are_bounded() {
+    let (hook, _) = body("while true do redis('redis://here'):get('a') end");
+    let error = failure(&hook).await;
+    assert!(error.contains("at most 64 calls"), "{error}");
+}
+
+#[tokio::test]
+async fn a_third_certificate_is_refused_before_it_is_kept() {
+    let (hook, _) = body(
+        "local pem = '-----BEGIN X' .. string.rep('x', 1e5)
+        tls:certificate(pem) tls:certificate(pem)
+        for i = 1, 100 do pcall(tls.certificate, tls, pem) end
+        tls:certificate(pem)",
+    );
+    let error = failure(&hook).await;
+    assert!(error.contains("at most two certificates"), "{error}");
+}
+
+#[tokio::test]
+async fn no_log_shows_a_key_that_is_not_pem() {
+    let (hook, _) = body("tls:certificate_key('MHcCAQEEIHush/hush+hush==')");
+    let error = failure(&hook).await;
+    assert!(error.contains("neither PEM nor a file"), "{error}");
+    assert!(!error.contains("ush"), "{error}");
 }
 
 #[tokio::test(start_paused = true)]

@@ -4,10 +4,10 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::SeqCst;
 use std::time::Duration;
 
-use sekisho_hook::{Choice, Hook, OnError, RegionUse, Source};
+use sekisho_hook::{Choice, Hello, Hook, OnError, RegionUse, Source};
 use tokio::time::{Instant, advance};
 
-use crate::fake::{Fake, ask, body, chain, failure, hook_with, key, made, report};
+use crate::fake::{Fake, ask, body, chain, failure, hello, hook_with, key, made, report};
 
 const REDIS: &str = r#"
     local r = redis("redis://here")
@@ -239,6 +239,23 @@ async fn tenants_never_share_what_one_key_has() {
     }
 }
 
+#[tokio::test(start_paused = true)]
+async fn a_client_over_its_budget_fails_for_nobody_else() {
+    let (hook, _) = body(
+        "tls:cached('k', 60, function()
+            redis('redis://here'):get('a')
+            tls:use('b.example')
+        end)",
+    );
+    let name = hello("shop.example").server_name.clone();
+    let over = Arc::new(Hello::of(name, "203.0.113.1:1".parse().unwrap()));
+    let later = Instant::now() + Duration::from_secs(1);
+    let answer = hook.ask(over, later).await;
+    assert_eq!(answer.source, Source::Failed);
+    let answer = ask(&hook, "shop.example").await;
+    assert!(matches!(answer.choice, Choice::Use(_)), "{answer:?}");
+}
+
 #[tokio::test]
 async fn misuse_is_an_error() {
     for (script, what) in [
@@ -262,6 +279,10 @@ async fn misuse_is_an_error() {
         (
             "tls:cached('k', 0 / 0, function() end)",
             "ttl must be 0.001",
+        ),
+        (
+            "tls:site('{}') tls:cached('k', 1, function() end)",
+            "call tls:site within the function",
         ),
         ("tls:cached('k', 1)", "third argument must be a function"),
         (

@@ -137,7 +137,8 @@ async fn nothing_shared_can_be_changed() {
             "{script}: {error}"
         );
     }
-    let (hook, _) = body("log(getmetatable(tls), getmetatable(redis('redis://here')))");
+    let (hook, _) =
+        body("log(getmetatable(_G), getmetatable(tls), getmetatable(redis('redis://here')))");
     let (_, report) = report(&hook, "shop.example").await;
-    assert_eq!(report.log, ["false false"]);
+    assert_eq!(report.log, ["false false false"]);
 }
