@@ -29,8 +29,7 @@ pub(crate) struct Options {
 }
 
 pub(crate) fn run(options: &Options) -> Result<()> {
-    let runtime = runtime::Builder::new_multi_thread()
-        .worker_threads(2)
+    let runtime = runtime::Builder::new_current_thread()
         .enable_all()
         .build()
         .context("cannot start the runtime")?;
