@@ -30,12 +30,16 @@ pub(crate) async fn cached<I: Imports>(
 ) -> Result<bool, mlua::Error> {
     let key = run.region_key(script_key);
     let region = &run.shared.region;
-    if region.is_cold(&key, Instant::now()) {
-        // Before the load, which others join: a client whose prefix has no token left
-        // must not fail for them.
-        run.admitted().await?;
-    }
-    let (known, source) = match region.look(&key, Instant::now()) {
+    let looked = match region.find(&key, Instant::now()) {
+        Some(found) => found,
+        None => {
+            // Before the load, which others join: a client whose prefix has no token
+            // left must not fail for them.
+            run.admitted().await?;
+            region.find_or_begin(&key, Instant::now())
+        }
+    };
+    let (known, source) = match looked {
         Looked::Known(known) => (known, Source::Region),
         Looked::InFlight(load) => {
             run.waits()?;

@@ -18,7 +18,7 @@ use tokio::time::Instant;
 
 use crate::choice::Choice;
 
-/// Both parts, and the loads in flight.
+/// Choices and notes by key, and the loads in flight.
 pub(crate) struct Region<M> {
     choices: Cache<Arc<str>, Arc<Kept<M>>, ByWeight, RandomState>,
     notes: Cache<Arc<str>, Note, ByWeight, RandomState>,
@@ -51,7 +51,7 @@ struct Note {
     until: Instant,
 }
 
-/// What a key leads to.
+/// Answer for a key.
 pub(crate) enum Known<M> {
     /// A choice within its limit.
     Fresh(Arc<Kept<M>>),
@@ -104,16 +104,21 @@ impl<M> Region<M> {
         }
     }
 
-    /// Looks at a key, and begins a load if neither an answer nor a load is there.
-    pub(crate) fn look(&self, key: &Arc<str>, now: Instant) -> Looked<M> {
+    /// Returns the answer for a key, else the load in flight, if there is one.
+    pub(crate) fn find(&self, key: &Arc<str>, now: Instant) -> Option<Looked<M>> {
         if let Some(known) = self.known(key, now) {
-            return Looked::Known(known);
+            return Some(Looked::Known(known));
         }
+        self.loads().get(key).cloned().map(Looked::InFlight)
+    }
+
+    /// Does what [`Self::find`] does, and begins a load if nothing is there.
+    pub(crate) fn find_or_begin(&self, key: &Arc<str>, now: Instant) -> Looked<M> {
         let mut loads = self.loads();
         if let Some(call) = loads.get(key) {
             return Looked::InFlight(call.clone());
         }
-        // A load that ended in between has left its answer before its place here.
+        // A load that ended before has left its answer before its place here.
         if let Some(known) = self.known(key, now) {
             return Looked::Known(known);
         }
@@ -121,11 +126,6 @@ impl<M> Region<M> {
         let call = call.shared();
         loads.insert(Arc::clone(key), call.clone());
         Looked::Begin(sender, call)
-    }
-
-    /// Tells whether neither an answer nor a load is there.
-    pub(crate) fn is_cold(&self, key: &Arc<str>, now: Instant) -> bool {
-        self.known(key, now).is_none() && !self.loads().contains_key(key)
     }
 
     /// Ends a load: keeps its answer, then lets the next load of the key begin.
