@@ -103,15 +103,7 @@ impl Serving {
             access_log: access_log.as_deref(),
             hook: hook.as_ref(),
         };
-        let sources = Sources {
-            registry: measured.registry(),
-            metrics: Arc::clone(&metrics),
-            lookup: Box::new(move || lookup.stats()),
-            draining: {
-                let shutdown = shutdown.clone();
-                Box::new(move || shutdown.phase() > Phase::Serving)
-            },
-        };
+        let sources = sources(&measured, &shutdown);
         let admin = background.block_on(admin(config, sources))?;
         own_addresses.bind(bound(&server, admin.as_ref()));
         // The workers, which handle clients' bytes, start after this: they
@@ -314,6 +306,18 @@ async fn filled(mut keeper: Keeper, opened: &Opened) -> Keeper {
         "no ticket keys yet, sessions of an earlier process end"
     );
     keeper
+}
+
+/// Returns what the admin listener shows.
+fn sources(measured: &Measured<'_>, shutdown: &Shutdown) -> Sources {
+    let lookup = Arc::clone(measured.lookup);
+    let shutdown = shutdown.clone();
+    Sources {
+        registry: measured.registry(),
+        metrics: Arc::clone(measured.metrics),
+        lookup: Box::new(move || lookup.stats()),
+        draining: Box::new(move || shutdown.phase() > Phase::Serving),
+    }
 }
 
 async fn admin(config: &Config, sources: Sources) -> Result<Option<(Listener, Admin)>> {
