@@ -3,7 +3,7 @@
 use std::convert::Infallible;
 
 use http::header::{CONTENT_TYPE, TE};
-use http::{HeaderMap, Request, Response, StatusCode, Version};
+use http::{Request, Response, StatusCode, Version};
 use http_body_util::BodyExt;
 use hyper::body::{Frame, Incoming};
 use hyper::service::service_fn;
@@ -12,7 +12,7 @@ use sekisho_testkit::{Key, TestCa};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::UnixListener;
 
-use crate::http2::{Body, channel};
+use crate::http2::{self, Body, channel};
 use crate::tls::{NAME, Secure, json};
 use crate::world::{HOST, Wire, World, field, patiently, status};
 
@@ -20,17 +20,7 @@ use crate::world::{HOST, Wire, World, field, patiently, status};
 async fn echo(request: Request<Incoming>) -> Result<Response<Body>, Infallible> {
     assert_eq!(request.version(), Version::HTTP_2);
     assert_eq!(request.headers()[TE], "trailers");
-    let (frames, body) = channel();
-    tokio::spawn(async move {
-        let mut messages = request.into_body();
-        while let Some(frame) = messages.frame().await {
-            let data = frame.unwrap().into_data().unwrap();
-            let _ = frames.send(Frame::data(data));
-        }
-        let mut trailers = HeaderMap::new();
-        trailers.insert("grpc-status", "7".parse().unwrap());
-        let _ = frames.send(Frame::trailers(trailers));
-    });
+    let body = http2::echo(request, "7");
     let answer = Response::builder().header(CONTENT_TYPE, "application/grpc");
     Ok(answer.body(body).unwrap())
 }

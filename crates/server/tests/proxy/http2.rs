@@ -85,6 +85,22 @@ impl H2c {
     }
 }
 
+/// Echoes the messages of a call, and ends with this status in the trailers.
+pub(crate) fn echo(request: Request<Incoming>, status: &'static str) -> Body {
+    let (frames, body) = channel();
+    tokio::spawn(async move {
+        let mut messages = request.into_body();
+        while let Some(frame) = messages.frame().await {
+            let data = frame.unwrap().into_data().unwrap();
+            let _ = frames.send(Frame::data(data));
+        }
+        let mut trailers = HeaderMap::new();
+        trailers.insert("grpc-status", status.parse().unwrap());
+        let _ = frames.send(Frame::trailers(trailers));
+    });
+    body
+}
+
 #[tokio::test]
 async fn grpc_streams_both_ways_and_ends_with_trailers() {
     let upstream = H2c::start(async |request: Request<Incoming>| {
@@ -93,17 +109,7 @@ async fn grpc_streams_both_ways_and_ends_with_trailers() {
         assert_eq!(request.headers().get("host"), None);
         assert_eq!(request.headers()[TE], "trailers");
         assert_eq!(request.headers()["x-forwarded-for"], "127.0.0.1");
-        let (frames, body) = channel();
-        tokio::spawn(async move {
-            let mut messages = request.into_body();
-            while let Some(frame) = messages.frame().await {
-                let data = frame.unwrap().into_data().unwrap();
-                let _ = frames.send(Frame::data(data));
-            }
-            let mut trailers = HeaderMap::new();
-            trailers.insert("grpc-status", "0".parse().unwrap());
-            let _ = frames.send(Frame::trailers(trailers));
-        });
+        let body = echo(request, "0");
         let mut answer = Response::new(body);
         answer
             .headers_mut()

@@ -7,7 +7,7 @@ use http::Response;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use sekisho_testkit::{Key, TestCa};
-use tokio::io::{AsyncRead, AsyncReadExt};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite};
 use tokio::net::{TcpListener, UnixListener};
 use tokio_rustls::TlsAcceptor;
 
@@ -66,6 +66,15 @@ async fn names_the_client(
     assert_eq!(addresses, expected);
 }
 
+/// Reads the header, answers the request behind it, and returns the header's addresses.
+async fn answered<S: AsyncRead + AsyncWrite + Unpin>(mut socket: S) -> (SocketAddr, SocketAddr) {
+    let addresses = addresses(&mut socket).await;
+    let mut wire = Wire::new(socket);
+    wire.head().await;
+    wire.send(OK).await;
+    addresses
+}
+
 const V4: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
 const V6: IpAddr = IpAddr::V6(Ipv6Addr::LOCALHOST);
 
@@ -75,12 +84,8 @@ async fn plain_upstreams_learn_the_client() {
         let listener = TcpListener::bind(("127.0.0.1", 0)).await.unwrap();
         let url = format!("http://{}", listener.local_addr().unwrap());
         let serve = async {
-            let (mut socket, _) = patiently(listener.accept()).await.unwrap();
-            let addresses = addresses(&mut socket).await;
-            let mut wire = Wire::new(socket);
-            wire.head().await;
-            wire.send(OK).await;
-            addresses
+            let (socket, _) = patiently(listener.accept()).await.unwrap();
+            answered(socket).await
         };
         names_the_client(ip, &site(&url, ""), serve).await;
     }
@@ -149,12 +154,8 @@ async fn upstreams_at_unix_sockets_learn_the_client() {
         let listener = UnixListener::bind(&path).unwrap();
         let url = format!("unix:{}", path.display());
         let serve = async {
-            let (mut socket, _) = patiently(listener.accept()).await.unwrap();
-            let addresses = addresses(&mut socket).await;
-            let mut wire = Wire::new(socket);
-            wire.head().await;
-            wire.send(OK).await;
-            addresses
+            let (socket, _) = patiently(listener.accept()).await.unwrap();
+            answered(socket).await
         };
         names_the_client(ip, &site(&url, ""), serve).await;
     }

@@ -31,19 +31,19 @@ async fn until(store: &Sqlite, mut holds: impl AsyncFnMut() -> bool) {
     .await;
 }
 
+/// Stores a host with this credential.
+async fn put(store: &Sqlite, name: &str, credential: u64) {
+    let batch = Batch::unchecked(host_with(name, credential, sealed));
+    store.write(batch).await.unwrap();
+}
+
 #[tokio::test]
 async fn a_restored_file_is_read_and_is_a_gap() {
     let folder = Folder::new();
     let store = folder.create();
-    store
-        .write(Batch::unchecked(host_with("old.example", 1, sealed)))
-        .await
-        .unwrap();
+    put(&store, "old.example", 1).await;
     let backup = folder.backup();
-    store
-        .write(Batch::unchecked(host_with("new.example", 2, sealed)))
-        .await
-        .unwrap();
+    put(&store, "new.example", 2).await;
     assert!(finds(&store, "new.example").await);
     let before = store.head().await.unwrap();
 
@@ -56,10 +56,7 @@ async fn a_restored_file_is_read_and_is_a_gap() {
     let page = store.changes(before.number, 9).await.unwrap();
     assert!(page.log != before.log && page.gap);
     // The store takes writes, into the new file, that survive.
-    store
-        .write(Batch::unchecked(host_with("later.example", 3, sealed)))
-        .await
-        .unwrap();
+    put(&store, "later.example", 3).await;
     drop(store);
     assert!(finds(&folder.open().unwrap(), "later.example").await);
     let check: String = folder
@@ -75,15 +72,9 @@ async fn lookups_wait_for_no_long_call_when_the_file_is_replaced() {
     for role in [Role::Writer, Role::Reader] {
         let folder = Folder::new();
         let store = folder.create();
-        store
-            .write(Batch::unchecked(host_with("a.example", 1, sealed)))
-            .await
-            .unwrap();
+        put(&store, "a.example", 1).await;
         let backup = folder.backup();
-        store
-            .write(Batch::unchecked(host_with("b.example", 2, sealed)))
-            .await
-            .unwrap();
+        put(&store, "b.example", 2).await;
         let slot = store.file.slot(None, role);
         let (begin, begun) = mpsc::channel();
         let (end, ended) = mpsc::channel::<()>();
@@ -120,10 +111,7 @@ async fn lookups_wait_for_no_long_call_when_the_file_is_replaced() {
 async fn a_copy_is_another_log_at_any_number() {
     let folder = Folder::new();
     let store = folder.create();
-    store
-        .write(Batch::unchecked(host_with("a.example", 1, sealed)))
-        .await
-        .unwrap();
+    put(&store, "a.example", 1).await;
     let before = store.head().await.unwrap();
     fs::rename(folder.backup(), folder.path()).unwrap();
     let moved = async || store.head().await.is_ok_and(|now| now.log != before.log);
@@ -136,10 +124,7 @@ async fn a_copy_is_another_log_at_any_number() {
 async fn a_deleted_file_is_unavailable_and_not_absent() {
     let folder = Folder::new();
     let store = folder.create();
-    store
-        .write(Batch::unchecked(host_with("a.example", 1, sealed)))
-        .await
-        .unwrap();
+    put(&store, "a.example", 1).await;
     let backup = folder.backup();
     fs::remove_file(folder.path()).unwrap();
     let fails = async || store.find(&name("a.example")).await.is_err();
@@ -165,10 +150,7 @@ async fn a_deleted_file_is_unavailable_and_not_absent() {
 async fn another_catalog_in_its_place_is_refused() {
     let (folder, other) = (Folder::new(), Folder::new());
     let store = folder.create();
-    store
-        .write(Batch::unchecked(host_with("a.example", 1, sealed)))
-        .await
-        .unwrap();
+    put(&store, "a.example", 1).await;
     drop(other.create());
     let backup = other.backup();
     fs::rename(backup, folder.path()).unwrap();
@@ -186,10 +168,7 @@ async fn another_catalog_in_its_place_is_refused() {
 async fn a_file_that_is_moved_takes_its_log_along() {
     let folder = Folder::new();
     let store = folder.create();
-    store
-        .write(Batch::unchecked(host_with("a.example", 1, sealed)))
-        .await
-        .unwrap();
+    put(&store, "a.example", 1).await;
     let away = folder.0.path().join("away.db");
     fs::rename(folder.path(), &away).unwrap();
     let host = name("a.example");
@@ -210,10 +189,7 @@ async fn a_file_that_is_moved_takes_its_log_along() {
 async fn the_last_one_out_leaves_no_log() {
     let folder = Folder::new();
     let store = folder.create();
-    store
-        .write(Batch::unchecked(host_with("a.example", 1, sealed)))
-        .await
-        .unwrap();
+    put(&store, "a.example", 1).await;
     assert!(folder.0.path().join("hosts.db-wal").exists());
     drop(store);
     assert!(!folder.0.path().join("hosts.db-wal").exists());
@@ -251,10 +227,7 @@ fn closing_waits_for_a_connection_that_is_being_opened() {
 async fn what_is_in_memory_is_read_on_the_thread_that_asks() {
     let folder = Folder::new();
     let store = folder.create();
-    store
-        .write(Batch::unchecked(host_with("a.example", 1, sealed)))
-        .await
-        .unwrap();
+    put(&store, "a.example", 1).await;
     store.inline.open();
     match store.inline.find(&name("a.example")) {
         Some(Answer {
@@ -266,10 +239,7 @@ async fn what_is_in_memory_is_read_on_the_thread_that_asks() {
     }
     // A copy in its place is read after it was noticed, by this way too.
     let backup = folder.backup();
-    store
-        .write(Batch::unchecked(host_with("b.example", 2, sealed)))
-        .await
-        .unwrap();
+    put(&store, "b.example", 2).await;
     fs::rename(backup, folder.path()).unwrap();
     let new = name("b.example");
     until(&store, async || {
