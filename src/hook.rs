@@ -220,6 +220,8 @@ fn settings(config: &Config, section: &Section) -> anyhow::Result<Settings> {
         .read_to_string(&mut source)
         .with_context(|| format!("[hook] script: {shown}"))?;
     Ok(Settings {
+        name: shown.to_string(),
+        source,
         folders: section.folders.clone(),
         on_error: match section.on_error {
             OnError::Refuse => sekisho_hook::OnError::Refuse,
@@ -236,7 +238,6 @@ fn settings(config: &Config, section: &Section) -> anyhow::Result<Settings> {
         keep: section.keep,
         absent: section.absent,
         failed: section.failed,
-        ..Settings::new(&shown.to_string(), &source)
     })
 }
 

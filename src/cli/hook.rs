@@ -122,7 +122,7 @@ impl Test {
             Source::Failed => return format!("{chosen} (by [hook] on_error)"),
         };
         let holds = answer.until.saturating_duration_since(Instant::now());
-        // Some of the time has passed by now.
+        // A part of the time has passed by now.
         let holds = holds.as_secs_f64().round();
         format!("{chosen} (by {from}; a connection keeps it for {holds} s)")
     }
@@ -184,7 +184,7 @@ fn host_name(text: &str) -> Result<HostName, String> {
 
 /// Port of the made-up client.
 const PORT: u16 = 49152;
-/// What current browsers offer.
+/// Schemes, suites and groups that current browsers offer.
 const SCHEMES: [u16; 8] = [
     0x0403, 0x0804, 0x0401, 0x0503, 0x0805, 0x0501, 0x0806, 0x0601,
 ];

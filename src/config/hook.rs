@@ -70,12 +70,12 @@ pub(crate) struct Hook {
     pub(crate) sql: BTreeMap<String, postgres::Url>,
 }
 
-/// What a handshake gets whose run failed.
+/// Policy for handshakes whose run failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum OnError {
     /// The alert `internal_error`.
     Refuse,
-    /// What the ordinary lookup finds.
+    /// The ordinary lookup.
     Lookup,
     /// The default of the listening address.
     Default,

@@ -8,7 +8,7 @@ use tokio::time::Instant;
 
 use crate::imports::Admission;
 
-/// What a handshake gets.
+/// Choice of what a handshake gets.
 #[derive(Clone, Debug)]
 pub enum Choice<M> {
     /// The script chose nothing: the ordinary lookup goes on.
@@ -17,7 +17,7 @@ pub enum Choice<M> {
     Use(HostName),
     /// The default credential of the listening address: `tls:default`.
     Default,
-    /// This alert: `tls:refuse`.
+    /// A refusal by an alert: `tls:refuse`.
     Refuse(u8),
     /// A certificate that the script gave: `tls:certificate`.
     Made(Made<M>),
@@ -26,7 +26,7 @@ pub enum Choice<M> {
 /// Certificate that a script gave.
 #[derive(Clone)]
 pub struct Made<M> {
-    /// What [`make`](crate::Imports::make) returned.
+    /// Value that [`make`](crate::Imports::make) returned.
     pub value: M,
     /// Key of `tls:cached`; none if the certificate was given outside of it. No
     /// other certificate has the key in the region at the same time, and a key is
@@ -42,16 +42,16 @@ impl<M> fmt::Debug for Made<M> {
 
 /// Answer of a hook. What `on_error` says is already applied.
 pub struct Answer<M> {
-    /// What the handshake gets.
+    /// The choice.
     pub choice: Choice<M>,
     /// Until when a connection keeps the choice for its own name. Then the hook is
     /// asked again.
     pub until: Instant,
-    /// What the choice came from.
+    /// Origin of the choice.
     pub source: Source,
     /// Token of the client's prefix, where the run made a store call and the lookup
     /// of the choice says what it led to: with [`Choice::Lookup`], [`Choice::Use`] and
-    /// [`Choice::Default`]. Whoever finds nothing then spends it.
+    /// [`Choice::Default`]. The server spends it if it then finds nothing.
     pub admission: Option<Box<dyn Admission>>,
 }
 

@@ -9,9 +9,9 @@ pub struct Error {
     pub script: String,
     /// Line; none if the error belongs to no line.
     pub line: Option<u32>,
-    /// What is wrong.
+    /// The problem.
     pub what: String,
-    /// What to do about it; empty if `what` says so.
+    /// Hint at a remedy; empty if `what` says so.
     pub hint: String,
 }
 

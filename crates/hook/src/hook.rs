@@ -30,7 +30,7 @@ use crate::state::State;
 /// it has a Luau state of its own.
 pub struct Hook<I: Imports> {
     shared: Arc<Shared<I>>,
-    /// Its end tells the workers to drop their states.
+    /// The end of this value tells the workers to drop their states.
     _alive: Arc<()>,
 }
 

@@ -8,7 +8,7 @@ use rustix::time::{ClockId, clock_gettime};
 /// CPU meter of one Luau state, asked by its interrupts: at the end of each loop,
 /// with each call, and by functions that match patterns.
 ///
-/// One thread at a time runs the state, below the state's lock: relaxed ordering
+/// A single thread at a time runs the state, below its lock: relaxed ordering
 /// suffices.
 #[derive(Debug, Default)]
 pub(crate) struct Meter {

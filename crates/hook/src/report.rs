@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-/// What a run did and what it cost.
+/// Steps of a run, and their costs.
 #[derive(Clone, Debug, Default)]
 pub struct Report {
     /// Lines of `log`, safe to print.

@@ -1,4 +1,4 @@
-//! One run of a script's function: for a handshake, or for a key of `tls:cached`.
+//! Run of a script's function: for a handshake, or for a key of `tls:cached`.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -21,7 +21,7 @@ use crate::token::Token;
 pub(crate) struct Run<I: Imports> {
     pub(crate) shared: Arc<Shared<I>>,
     pub(crate) state: Arc<State<I>>,
-    /// What the client sent; none for `test()`.
+    /// The ClientHello; none for `test()`.
     pub(crate) hello: Option<Arc<Hello>>,
     pub(crate) deadline: Instant,
     /// Key whose function this runs; none for `handshake` and `test`.
@@ -35,7 +35,7 @@ pub(crate) struct Run<I: Imports> {
     work: Mutex<Work<I::Made>>,
 }
 
-/// What changes while a run goes on.
+/// Parts of a run that change while it goes on.
 struct Work<M> {
     chosen: Chosen<M>,
     owner: Owner,
@@ -43,7 +43,7 @@ struct Work<M> {
     place: Option<Place>,
 }
 
-/// What a script has chosen.
+/// Choice of a script so far.
 enum Chosen<M> {
     Nothing,
     /// Parts of certificates: chains and keys in the order in which they were given.

@@ -12,7 +12,7 @@ pub struct Settings {
     pub source: String,
     /// Folders below which `tls:certificate` and `tls:certificate_key` read files.
     pub folders: Vec<PathBuf>,
-    /// What a handshake gets whose run failed.
+    /// Policy for handshakes whose run failed.
     pub on_error: OnError,
     /// Bytes of memory of one Luau state; each worker has one.
     pub memory: usize,
@@ -59,7 +59,7 @@ impl Settings {
     }
 }
 
-/// What a handshake gets whose run failed, was cut, or took too long.
+/// Policy for handshakes whose run failed, was cut, or took too long.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum OnError {
     /// Alert `internal_error`.

@@ -1,4 +1,4 @@
-//! What all workers share of a hook.
+//! Parts of a hook that all workers share.
 
 use std::sync::{Arc, Weak};
 

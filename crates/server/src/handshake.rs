@@ -51,7 +51,7 @@ pub(crate) struct Established {
     pub(crate) revision: u64,
     /// How `name` was looked up.
     pub(crate) lookup: LookupResult,
-    /// What the hook chose, if there is one.
+    /// The hook's choice, if there is a hook.
     pub(crate) hooked: Option<Box<Hooked>>,
 }
 
@@ -203,7 +203,7 @@ struct Report {
     /// The name that was looked up; none unless debug lines are logged.
     name: Option<HostName>,
     lookup: Option<LookupResult>,
-    /// What the hook chose, in a fixed word.
+    /// The hook's choice, in a fixed word.
     hook: Option<&'static str>,
 }
 

@@ -40,7 +40,7 @@ pub trait Hook: Send + Sync + 'static {
 
 /// Answer of a hook.
 pub struct Answer {
-    /// What the client gets.
+    /// The choice for the client.
     pub choice: Choice,
     /// Until when the choice holds for the requests of its connection, while the record
     /// that it leads to is unchanged. What a failed hook chose holds for 10 s at most.

@@ -158,13 +158,13 @@ fn figures(well: &Phase, stuck: &Phase) -> Sample {
     figures
 }
 
-/// What goes on beside the cached hosts.
+/// Load beside the cached hosts.
 #[derive(Clone, Copy, Eq, PartialEq)]
 enum Beside {
     Nothing,
     /// A few uncached names.
     Uncached,
-    /// The same, while the store is paused.
+    /// A few uncached names, while the store is paused.
     StoppedStore,
 }
 

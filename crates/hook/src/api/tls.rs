@@ -181,7 +181,7 @@ async fn certificate<I: Imports>(
                 Ok(content) => Part::Chain(content.expose().to_vec()),
                 Err(Unread::Absent) => return Ok(false),
                 Err(Unread::Failed(why)) => {
-                    // It may be a key in another form than PEM, which no log shows.
+                    // A key in another form than PEM must not come into a log.
                     let path = match is_key {
                         true => "neither PEM nor a file that".into(),
                         false => format!("{:?}", String::from_utf8_lossy(&given)),

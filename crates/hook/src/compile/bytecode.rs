@@ -24,7 +24,7 @@ pub(crate) struct Used {
     pub(crate) name: Name,
 }
 
-/// What is named.
+/// Name that a script uses.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Name {
     /// `name`.

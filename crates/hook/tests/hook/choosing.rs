@@ -1,4 +1,4 @@
-//! What a script sees and chooses.
+//! Tests of what a script sees and chooses.
 
 use std::sync::Arc;
 use std::time::Duration;

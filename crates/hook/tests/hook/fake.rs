@@ -24,7 +24,7 @@ pub(crate) struct Certificate {
     pub(crate) site: Option<String>,
 }
 
-/// What tests look at while a hook has its imports.
+/// State of the imports that tests look at.
 #[derive(Default)]
 pub(crate) struct World {
     pub(crate) values: Mutex<BTreeMap<String, Vec<u8>>>,

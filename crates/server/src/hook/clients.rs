@@ -1,4 +1,4 @@
-//! What a hook may cost its clients, and the stores that it asks for them.
+//! Budget of a hook's clients, and the stores that a hook asks for them.
 
 use std::net::IpAddr;
 use std::sync::Arc;

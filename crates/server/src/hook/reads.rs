@@ -17,7 +17,7 @@ pub(super) struct Reads(Arc<Mutex<HashMap<HostName, Read, RandomState>>>);
 
 #[derive(Clone)]
 struct Read {
-    /// The lookup's revision before the read. Who asks behind a later change starts a
+    /// The lookup's revision before the read. A caller behind a later change starts a
     /// read of their own.
     revision: u64,
     outcome: Shared<oneshot::Receiver<Outcome<VirtualHost>>>,

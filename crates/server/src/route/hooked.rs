@@ -106,7 +106,7 @@ impl ConnContext {
         let refused = |refusal| Err(looked_up(refusal, resolved.lookup));
         let before = hooked.kept(&name).filter(|_| is_own);
         if before.is_some_and(|before| !before.is_choice(&resolved)) {
-            // What the policy for failures chose says nothing of the host.
+            // The policy for failures says nothing of the host.
             return refused(if resolved.failed { UNKNOWN } else { gone });
         }
         let (sent, found) = (&self.sent.host().record, &resolved.served.host().record);

@@ -28,7 +28,7 @@ pub(super) struct SizeLine {
     size: u64,
     /// Bytes of the line so far.
     length: u16,
-    /// All of them were digits.
+    /// True if all bytes so far were digits.
     in_digits: bool,
 }
 
@@ -212,7 +212,7 @@ impl Line {
         };
         let count = expected.len().min(bytes.len());
         self.named = match expected[..count].eq_ignore_ascii_case(&bytes[..count]) {
-            // Both are at most 15.
+            // The two numbers are at most 15.
             true => self.named + count as u8,
             false => OTHER,
         };

@@ -1,4 +1,4 @@
-//! What a hook may cost: time of others, and the budget of its clients.
+//! Tests of what a hook may cost: time of others, and the budget of its clients.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};

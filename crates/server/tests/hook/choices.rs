@@ -1,4 +1,4 @@
-//! What handshakes get.
+//! Tests of what handshakes get.
 
 use std::net::SocketAddr;
 

@@ -1,4 +1,4 @@
-//! Which hosts a connection reaches whose handshake asked the hook.
+//! Hosts that a connection reaches if its handshake asked the hook.
 
 use std::time::Duration;
 

@@ -28,7 +28,7 @@ const EJECTIONS: &str = "sekisho_upstream_ejections_total";
 
 #[tokio::test]
 async fn requests_that_wait_for_anothers_connection_eject_no_server() {
-    // It accepts, and never begins TLS.
+    // The server accepts, and never begins TLS.
     let silent = TcpListener::bind(("127.0.0.1", 0)).await.unwrap();
     let site = format!(
         r#"{{"upstream": {{"servers": ["https://{}"], "protocol": "http2", "tls": {{"ca": {}}},
@@ -147,7 +147,7 @@ async fn name_servers_that_fail_eject_no_server() {
     live.answering(OK);
     let (name_server, _) = name_server().await;
     let world = World::resolving(name_server, LIMITS, &[(HOST, &site)]);
-    // Each may be one retry: there are ten, and one more for five requests.
+    // Each request may take one retry: there are ten, and one more for five requests.
     for _ in 0..12 {
         assert_eq!(world.get(HOST).await.0, 200);
     }

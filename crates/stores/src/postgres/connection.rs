@@ -24,7 +24,7 @@ pub(super) struct Dialer {
     pub(super) url: Url,
     tls: MakeRustlsConnect,
     pub(super) options: Options,
-    /// Whether the tables are somebody else's: then none are looked for.
+    /// True if the tables are somebody else's: then none are looked for.
     pub(super) is_foreign: bool,
     /// Learnt at the first contact; whatever is reached later must have it.
     pub(super) catalog: OnceLock<CatalogId>,

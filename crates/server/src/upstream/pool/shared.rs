@@ -26,7 +26,7 @@ pub(in crate::upstream) struct Streams {
     open: AtomicUsize,
     /// Field blocks that the server may still send.
     blocks: AtomicUsize,
-    /// Most open streams that the server allows.
+    /// Number of open streams that the server allows at most.
     most: AtomicUsize,
     /// When the last stream ended.
     used: Mutex<Instant>,
