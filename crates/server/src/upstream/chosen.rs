@@ -156,10 +156,10 @@ impl Chosen {
         self.count(UpstreamResult::Refused);
     }
 
-    /// Takes a retry from the server's budget; false if there is none.
+    /// Takes a retry from the server's budget; false if there is none for the tenant.
     pub(crate) fn may_retry(&self) -> bool {
         let (common, retries) = (&self.server.common, &self.server.retries);
-        let may = retries.take(common.now());
+        let may = retries.take(self.site.tenant, common.now());
         if may {
             common.metrics.upstream().retries.inc();
         }

@@ -1,15 +1,17 @@
 //! Bounds of one server: connections in use, requests that wait for one, retries.
 
 mod queue;
+mod retries;
 
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use foldhash::quality::RandomState;
 use tokio::time::{Instant, timeout_at};
 
 use queue::{Place, Queue};
+pub(super) use retries::Retries;
 
 /// Connections of one server that are in use, and the requests that wait.
 ///
@@ -207,60 +209,6 @@ impl Used {
         }
     }
 }
-
-/// Budget of retries on one server: a fifth of its requests and three per second.
-/// A server that fails all requests thus gets a fifth more of them, not twice as
-/// many.
-#[derive(Debug)]
-pub(super) struct Retries {
-    /// Thousandths of a retry. Relaxed, like `filled`: a race loses or adds a part
-    /// of one retry.
-    left: AtomicU64,
-    /// Time of the last refill, in milliseconds.
-    filled: AtomicU64,
-}
-
-impl Retries {
-    pub(super) fn new(now: u64) -> Self {
-        Self {
-            left: AtomicU64::new(FIRST * RETRY),
-            filled: AtomicU64::new(now),
-        }
-    }
-
-    /// Notes a request that is no retry.
-    pub(super) fn request(&self) {
-        self.add(PER_REQUEST);
-    }
-
-    /// Takes one retry, if there is one.
-    pub(super) fn take(&self, now: u64) -> bool {
-        let filled = self.filled.fetch_max(now, Ordering::Relaxed);
-        self.add(now.saturating_sub(filled).saturating_mul(PER_SECOND));
-        let less = |left: u64| left.checked_sub(RETRY);
-        let relaxed = Ordering::Relaxed;
-        self.left.fetch_update(relaxed, relaxed, less).is_ok()
-    }
-
-    fn add(&self, more: u64) {
-        let left = self.left.load(Ordering::Relaxed);
-        if left < MOST_RETRIES {
-            let left = left.saturating_add(more).min(MOST_RETRIES);
-            self.left.store(left, Ordering::Relaxed);
-        }
-    }
-}
-
-/// One retry, in thousandths.
-const RETRY: u64 = 1000;
-/// Thousandths that a request adds: a fifth of a retry.
-const PER_REQUEST: u64 = 200;
-/// Retries per second, which are thousandths per millisecond.
-const PER_SECOND: u64 = 3;
-/// Retries at the start: enough until a server that is gone is ejected.
-const FIRST: u64 = 10;
-/// Most that is saved up: 100 retries.
-const MOST_RETRIES: u64 = 100 * RETRY;
 
 /// Connections of one server, and requests that wait for one. Twice the bound that a
 /// site may set: a tenant that is alone has all of its own bound.

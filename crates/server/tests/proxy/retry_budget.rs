@@ -1,6 +1,7 @@
 //! Budget of retries: a server that fails gets few more requests.
 
 use sekisho_server::Limits;
+use sekisho_testkit::TestCa;
 
 use crate::common::LIMITS;
 use crate::world::{HOST, OK, Upstream, Wire, World, status};
@@ -46,4 +47,35 @@ async fn nothing_is_sent_again_once_the_budget_is_empty() {
         assert_eq!(status(&client.answer().await.0), 200);
     }
     panic!("40 requests were sent again");
+}
+
+/// Host of another tenant than [`HOST`]'s.
+const OTHER: &str = "b.example";
+
+#[tokio::test]
+async fn a_tenant_that_takes_all_it_may_leaves_another_its_retries() {
+    let upstream = Upstream::bind().await;
+    let site = upstream.site();
+    let sites = [(HOST, "acme", &*site), (OTHER, "evil", &*site)];
+    let world = World::shared(TestCa::new(), &sites);
+    // Closes each connection behind its first answer, with the next request unanswered.
+    tokio::spawn(async move {
+        loop {
+            let mut server = upstream.accept_any().await;
+            tokio::spawn(async move {
+                server.next_head().await;
+                server.send(OK).await;
+                server.next_head().await;
+            });
+        }
+    });
+    let mut refused = 0;
+    for _ in 0..60 {
+        refused += u32::from(world.get(OTHER).await.0 == 502);
+    }
+    assert!(refused > 1, "{refused}");
+    // One request at least is sent again: each second one without it.
+    for _ in 0..3 {
+        assert_eq!(world.get(HOST).await, (200, "ok".into()));
+    }
 }

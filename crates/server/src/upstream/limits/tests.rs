@@ -233,27 +233,3 @@ async fn no_slot_is_lost_or_made_between_threads() {
     assert!((0..3).all(|tenant| state.queue.of_tenant(tenant) == 0));
     assert!(state.used.by_tenant.is_empty());
 }
-
-fn takes(retries: &Retries, now: u64) -> usize {
-    (0..1000).take_while(|_| retries.take(now)).count()
-}
-
-#[test]
-fn a_server_without_requests_has_three_retries_per_second() {
-    let retries = Retries::new(1);
-    assert_eq!(takes(&retries, 1), 10);
-    assert_eq!(takes(&retries, 1_001), 3);
-    assert_eq!(takes(&retries, 1_300), 0);
-    assert_eq!(takes(&retries, 1_335), 1);
-    assert_eq!(takes(&retries, u64::MAX), 100);
-}
-
-#[test]
-fn a_fifth_of_the_requests_may_be_retried() {
-    let retries = Retries::new(1);
-    takes(&retries, 1);
-    (0..50).for_each(|_| retries.request());
-    assert_eq!(takes(&retries, 1), 10);
-    (0..10_000).for_each(|_| retries.request());
-    assert_eq!(takes(&retries, 1), 100);
-}
