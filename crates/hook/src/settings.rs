@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// Settings of a hook. [`Settings::new`] has the defaults.
+/// Settings of a hook. The configuration, which the embedder reads, has the defaults.
 #[derive(Clone, Debug)]
 pub struct Settings {
     /// Name of the script in errors, such as its file's name.
@@ -34,29 +34,6 @@ pub struct Settings {
     pub absent: Duration,
     /// How long a failure of `tls:cached` is remembered.
     pub failed: Duration,
-}
-
-impl Settings {
-    /// Returns the defaults for a script.
-    #[must_use]
-    pub fn new(name: &str, source: &str) -> Self {
-        Self {
-            name: name.into(),
-            source: source.into(),
-            folders: Vec::new(),
-            on_error: OnError::default(),
-            memory: 16 * 1024 * 1024,
-            cpu: Duration::from_millis(20),
-            deadline: Duration::from_secs(5),
-            in_flight: 1024,
-            prefix_in_flight: 128,
-            region: 32 * 1024 * 1024,
-            cache: 4 * 1024 * 1024,
-            keep: Duration::from_secs(60),
-            absent: Duration::from_secs(5),
-            failed: Duration::from_secs(1),
-        }
-    }
 }
 
 /// Policy for handshakes whose run failed, was cut, or took too long.

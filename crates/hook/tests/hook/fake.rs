@@ -10,8 +10,8 @@ use std::time::Duration;
 use futures_util::future::BoxFuture;
 use sekisho_certs::HostName;
 use sekisho_hook::{
-    Admission, Answer, Choice, Found, Hello, Hook, HttpAnswer, HttpRequest, Imports, Owner, Pair,
-    RedisCommand, RedisReply, Report, Settings, SqlRow, SqlValue,
+    Admission, Answer, Choice, Found, Hello, Hook, HttpAnswer, HttpRequest, Imports, OnError,
+    Owner, Pair, RedisCommand, RedisReply, Report, Settings, SqlRow, SqlValue,
 };
 use tokio::sync::Notify;
 use tokio::time::Instant;
@@ -207,6 +207,26 @@ pub(crate) fn key(subject: &str) -> Vec<u8> {
     format!("-----BEGIN PRIVATE KEY-----\n{subject}\n").into_bytes()
 }
 
+/// Returns settings with small bounds for a script.
+pub(crate) fn settings(source: &str) -> Settings {
+    Settings {
+        name: "handshake.luau".into(),
+        source: source.into(),
+        folders: Vec::new(),
+        on_error: OnError::Refuse,
+        memory: 16 << 20,
+        cpu: Duration::from_millis(20),
+        deadline: Duration::from_secs(5),
+        in_flight: 1024,
+        prefix_in_flight: 128,
+        region: 32 << 20,
+        cache: 4 << 20,
+        keep: Duration::from_secs(60),
+        absent: Duration::from_secs(5),
+        failed: Duration::from_secs(1),
+    }
+}
+
 /// Compiles a script with these settings.
 pub(crate) fn hook_with(
     source: &str,
@@ -214,7 +234,7 @@ pub(crate) fn hook_with(
 ) -> (Hook<Fake>, Arc<World>) {
     let fake = Fake::default();
     let world = Arc::clone(&fake.0);
-    let mut settings = Settings::new("handshake.luau", source);
+    let mut settings = settings(source);
     change(&mut settings);
     let hook = Hook::compile(settings, fake).unwrap_or_else(|error| panic!("{error}"));
     (hook, world)
@@ -227,7 +247,7 @@ pub(crate) fn body(body: &str) -> (Hook<Fake>, Arc<World>) {
 
 /// Returns the error of a script that must not start.
 pub(crate) fn refused(source: &str) -> String {
-    match Hook::compile(Settings::new("handshake.luau", source), Fake::default()) {
+    match Hook::compile(settings(source), Fake::default()) {
         Ok(_) => panic!("the script was taken"),
         Err(error) => error.to_string(),
     }

@@ -5,7 +5,7 @@ use std::os::unix::fs::symlink;
 
 use sekisho_hook::Choice;
 
-use crate::fake::{ask, chain, hook_with, key, made, report};
+use crate::fake::{ask, chain, hook_with, key, made, report, settings};
 
 #[tokio::test]
 async fn files_are_read_below_the_folders_and_nowhere_else() {
@@ -62,7 +62,7 @@ async fn files_are_read_below_the_folders_and_nowhere_else() {
 
 #[test]
 fn folders_that_are_not_there_keep_the_hook_from_starting() {
-    let mut settings = sekisho_hook::Settings::new("s.luau", "function handshake() end");
+    let mut settings = settings("function handshake() end");
     settings.folders = vec!["/does/not/exist".into()];
     let Err(error) = sekisho_hook::Hook::compile(settings, crate::fake::Fake::default()) else {
         panic!("it started");
