@@ -11,9 +11,10 @@ mod redis;
 mod sql;
 mod tls;
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use mlua::{Lua, Result, Table, Value};
+use mlua::{Function, Lua, Result, Table, Value};
 
 use crate::hello::Hello;
 use crate::imports::Imports;
@@ -46,6 +47,29 @@ pub(crate) fn install<I: Imports>(lua: &Lua, current: &Arc<Current<I>>) -> Resul
     unknown.set_readonly(true);
     globals.set_metatable(Some(unknown))?;
     Ok(tls)
+}
+
+/// Returns the names of all methods: of `tls`, of clients, and of `cache`. Asks a state
+/// of its own, which no script has changed.
+pub(crate) fn methods<I: Imports>() -> Result<BTreeSet<String>> {
+    let lua = State::<I>::without_script()?;
+    let tls = install(&lua, &Arc::new(Current::<I>::default()))?;
+    let globals = lua.globals();
+    let mut tables = vec![tls.raw_get::<Table>("__index")?];
+    for name in ["redis", "sql"] {
+        let client: Table = globals.get::<Function>(name)?.call("name")?;
+        let kind = client
+            .metatable()
+            .expect("clients have their methods there");
+        tables.push(kind.raw_get("__index")?);
+    }
+    for name in ["cache", "http"] {
+        tables.push(globals.get(name)?);
+    }
+    let names = tables
+        .iter()
+        .flat_map(|table| table.pairs::<String, Value>());
+    names.map(|pair| Ok(pair?.0)).collect()
 }
 
 /// Makes the argument of `handshake`: a table with the server name, which most
@@ -85,24 +109,6 @@ const REMOVED: [&str; 8] = [
     "print",
     "require",
     "setfenv",
-];
-
-/// Methods of `tls`, of clients and of `cache`.
-pub(crate) const METHODS: [&str; 14] = [
-    "cached",
-    "certificate",
-    "certificate_key",
-    "default",
-    "get",
-    "hgetall",
-    "lookup",
-    "mget",
-    "query",
-    "refuse",
-    "set",
-    "site",
-    "tenant",
-    "use",
 ];
 
 const PRELUDE: &str = include_str!("api/prelude.luau");

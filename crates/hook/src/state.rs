@@ -7,6 +7,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use mlua::{Function, Lua, LuaOptions, StdLib, Table, VmState};
 use tokio::sync::Notify;
+use tokio::time::Instant;
 
 use crate::api;
 use crate::error::Error;
@@ -37,7 +38,9 @@ pub(crate) struct State<I: Imports> {
 pub(crate) struct Current<I: Imports>(Mutex<Option<Arc<Run<I>>>>);
 
 impl<I: Imports> State<I> {
-    /// Returns this worker's state of a hook, and makes it if there is none.
+    /// Returns this worker's state of a hook, and makes it if there is none. A failure
+    /// is remembered: the main chunk has much CPU time, and must not take it in each
+    /// handshake.
     ///
     /// # Errors
     /// Says what is wrong with the script, or that memory did not suffice.
@@ -45,18 +48,28 @@ impl<I: Imports> State<I> {
         if let Some(state) = local(shared, |slot| slot.state.clone()) {
             return Ok(state);
         }
-        let state = Arc::new(Self::new(shared)?);
-        local(shared, |slot| slot.state = Some(Arc::clone(&state)));
-        Ok(state)
+        let failed = local(shared, |slot| slot.failed.clone());
+        if let Some((error, _)) = failed.filter(|(_, until)| Instant::now() < *until) {
+            return Err(error);
+        }
+        let made = Self::new(shared).map(Arc::new);
+        local(shared, |slot| match &made {
+            Ok(state) => (slot.state, slot.failed) = (Some(Arc::clone(state)), None),
+            Err(error) => {
+                let until = Instant::now() + shared.settings.failed;
+                slot.failed = Some((error.clone(), until));
+            }
+        });
+        made
     }
 
     /// Makes a state and runs the script's main chunk in it.
     pub(crate) fn new(shared: &Arc<Shared<I>>) -> Result<Self, Error> {
         let meter = Arc::new(Meter::default());
-        let current = Arc::new(Current(Mutex::new(None)));
+        let current = Arc::new(Current::default());
         let name = &shared.program.name;
         let made = (|| {
-            let lua = Lua::new_with(libraries(), LuaOptions::new().thread_pool_size(COROUTINES))?;
+            let lua = Self::without_script()?;
             lua.set_memory_limit(shared.settings.memory)?;
             let tls = api::install(&lua, &current)?;
             interrupts(&lua, &meter, name);
@@ -90,6 +103,11 @@ impl<I: Imports> State<I> {
         })
     }
 
+    /// Makes a Luau state with the libraries that scripts may have.
+    pub(crate) fn without_script() -> mlua::Result<Lua> {
+        Lua::new_with(libraries(), LuaOptions::new().thread_pool_size(COROUTINES))
+    }
+
     /// Takes this state out of use: the next call on the worker makes another one.
     /// Runs that wait here go on, until a second state of the worker is replaced too:
     /// at most two have memory at a time.
@@ -114,6 +132,12 @@ impl<I: Imports> State<I> {
         if !self.ended.load(Ordering::Acquire) {
             ending.await;
         }
+    }
+}
+
+impl<I: Imports> Default for Current<I> {
+    fn default() -> Self {
+        Self(Mutex::new(None))
     }
 }
 

@@ -4,7 +4,10 @@ use std::any::Any;
 use std::cell::RefCell;
 use std::sync::{Arc, Weak};
 
+use tokio::time::Instant;
+
 use super::State;
+use crate::error::Error;
 use crate::imports::Imports;
 use crate::shared::Shared;
 
@@ -13,6 +16,8 @@ pub(super) struct Slot<I: Imports> {
     pub(super) state: Option<Arc<State<I>>>,
     /// The state before, while runs wait in it.
     pub(super) retired: Option<Weak<State<I>>>,
+    /// Why no state could be made, and until when none is tried again.
+    pub(super) failed: Option<(Error, Instant)>,
 }
 
 /// Slot with what tells whether its hook is still there.
@@ -36,6 +41,7 @@ pub(super) fn local<I: Imports, R>(
             let slot = Slot::<I> {
                 state: None,
                 retired: None,
+                failed: None,
             };
             slots.push((shared.alive.clone(), Box::new(slot)));
             slots.len() - 1
