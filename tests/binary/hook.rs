@@ -121,6 +121,52 @@ fn unknown_names_cost_a_network_no_more_calls_than_its_budget() {
     }
 }
 
+/// Runs that fail after a call are charged as unknown names are; hosts that the script
+/// serves from its store are not, and what `tls:cached` has needs no budget.
+#[test]
+fn runs_that_fail_cost_a_network_no_more_calls_than_its_budget() {
+    let redis = RedisServer::start();
+    redis.set("b.example", "a.example");
+    let script = format!(
+        "local r = redis('redis://127.0.0.1:{}')
+        function handshake(tls)
+            local name = tls.server_name
+            local function serve()
+                if not r:get('b.example') then error('no store') end
+                tls:certificate('shop.crt')
+                tls:certificate_key('shop.key')
+            end
+            if name == 'shop.example' then return serve() end
+            if name == 'other.example' then return tls:cached('k', 60, serve) end
+            r:get(name)
+            error('as the test wants')
+        end",
+        redis.port()
+    );
+    let sandbox = sandbox(&script);
+    let server = "[server]\nabsent_per_prefix = 3\nhandshake_timeout = \"2s\"\n";
+    sandbox.configure(&format!("{HOOK}{server}"));
+    let server = sandbox.serve();
+    for _ in 0..5 {
+        assert!(server.shows("shop.example", "page of shop.example"));
+    }
+    assert!(server.shows("other.example", "page of other.example"));
+    redis.cli(&["CONFIG", "RESETSTAT"]);
+    for number in 0..4 {
+        let seen = server.refusal(&format!("{number}.example"));
+        assert!(seen.contains("InternalError"), "{seen}");
+    }
+    assert!(runs(&server, "error") >= 3.0, "{}", server.log());
+    assert!(runs(&server, "overloaded") >= 1.0, "{}", server.log());
+    let calls = redis.cli(&["INFO", "commandstats"]);
+    assert!(
+        calls.contains("cmdstat_mget:calls=3,") || calls.contains("cmdstat_get:calls=3,"),
+        "{calls}"
+    );
+    assert!(server.shows("other.example", "page of other.example"));
+    server.stop();
+}
+
 #[test]
 fn a_script_that_others_may_write_is_warned_of() {
     let sandbox = sandbox("function handshake(tls) end");

@@ -42,6 +42,12 @@ impl Failure {
         }
     }
 
+    /// Tells whether the client is charged for the run's store calls. Bounds that other
+    /// clients have met charge nobody.
+    pub(crate) fn is_charged(&self) -> bool {
+        !matches!(self, Self::Overloaded | Self::BrokenOff)
+    }
+
     /// Tells whether the state must be replaced.
     pub(crate) fn spoils_state(&self) -> bool {
         matches!(self, Self::Cpu(_) | Self::Memory)

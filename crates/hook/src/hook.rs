@@ -16,7 +16,7 @@ use crate::failure::Failure;
 use crate::files::Folders;
 use crate::flight::Flight;
 use crate::hello::Hello;
-use crate::imports::Imports;
+use crate::imports::{Admission, Imports};
 use crate::log::LogLimit;
 use crate::metrics::{Metrics, register};
 use crate::region::Region;
@@ -59,7 +59,7 @@ impl<I: Imports> Hook<I> {
         });
         // Dropped again: the workers make their own.
         let state = State::new(&shared)?;
-        check(&shared.program, &state.lua)?;
+        check::<I>(&shared.program, &state.lua)?;
         Ok(Self {
             shared,
             _alive: alive,
@@ -119,7 +119,7 @@ impl<I: Imports> Hook<I> {
         let result = run(shared, &hello, deadline, report.clone()).await;
         let (answer, failure) = match result {
             Ok(answer) => (answer, None),
-            Err(failure) => (shared.on_error(), Some(failure)),
+            Err((failure, token)) => (shared.on_error(token, &failure), Some(failure)),
         };
         let metrics = &shared.metrics;
         metrics.ended(&answer.choice, answer.source, failure.as_ref());
@@ -140,11 +140,11 @@ async fn run<I: Imports>(
     hello: &Arc<Hello>,
     deadline: Instant,
     report: Option<Arc<Mutex<Report>>>,
-) -> Result<Answer<I::Made>, Failure> {
-    let state = State::of_worker(shared).map_err(Failure::Script)?;
+) -> Result<Answer<I::Made>, Failed> {
+    let state = State::of_worker(shared).map_err(|error| (Failure::Script(error), None))?;
     let tls = api::argument(&state, hello).map_err(|error| {
         state.retire();
-        Failure::of(&error, &shared.program.name)
+        (Failure::of(&error, &shared.program.name), None)
     })?;
     let run = Run::new(
         Arc::clone(&state),
@@ -158,13 +158,12 @@ async fn run<I: Imports>(
         let finished = run.finish();
         finished.map_err(|what| Failure::Script(shared.program.error(&what)))
     });
-    if !answer.as_ref().is_err_and(Failure::spoils_state) {
-        // Other failures tell nothing about the name: the token is given back.
-        drop(run.token.take());
-    }
     run.report(|report| report.memory = state.lua.used_memory());
-    answer
+    answer.map_err(|failure| (failure, run.token.take()))
 }
+
+/// Failure with the token of the client's prefix, if the run made a store call.
+type Failed = (Failure, Option<Box<dyn Admission>>);
 
 impl<I: Imports> Shared<I> {
     /// Logs a failure at a limited rate; the metrics count all.
@@ -178,18 +177,26 @@ impl<I: Imports> Shared<I> {
         tracing::error!(name, script, %failure, others, "hook failed: [hook] on_error decides");
     }
 
-    fn on_error(&self) -> Answer<I::Made> {
-        let choice = match self.settings.on_error {
-            OnError::Refuse => Choice::Refuse(INTERNAL_ERROR),
-            OnError::Lookup => Choice::Lookup,
-            OnError::Default => Choice::Default,
+    /// Applies the policy for failures. A run that failed after a store call has led to
+    /// nothing, as an absence: its token is spent, unless a lookup finds something.
+    fn on_error(&self, token: Option<Box<dyn Admission>>, failure: &Failure) -> Answer<I::Made> {
+        let token = token.filter(|_| failure.is_charged());
+        let (choice, admission) = match self.settings.on_error {
+            OnError::Refuse => {
+                if let Some(token) = token {
+                    token.spend();
+                }
+                (Choice::Refuse(INTERNAL_ERROR), None)
+            }
+            OnError::Lookup => (Choice::Lookup, token),
+            OnError::Default => (Choice::Default, token),
         };
         Answer {
             choice,
             // The failure may be over then.
             until: Instant::now() + FAILED,
             source: Source::Failed,
-            admission: None,
+            admission,
         }
     }
 }

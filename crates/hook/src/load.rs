@@ -32,12 +32,7 @@ pub(crate) async fn cached<I: Imports>(
     let region = &run.shared.region;
     let looked = match region.find(&key, Instant::now()) {
         Some(found) => found,
-        None => {
-            // Before the load, which others join: a client whose prefix has no token
-            // left must not fail for them.
-            run.admitted().await?;
-            region.find_or_begin(&key, Instant::now())
-        }
+        None => admitted(run, &key).await?,
     };
     let (known, source) = match looked {
         Looked::Known(known) => (known, Source::Region),
@@ -69,6 +64,27 @@ pub(crate) async fn cached<I: Imports>(
     }
     .map_err(mlua::Error::runtime)?;
     Ok(true)
+}
+
+/// Looks again with a token of the client's prefix, before a load that others join: a
+/// client whose prefix has no token left must not fail for them. Such a client gets what
+/// was there before, at once.
+async fn admitted<I: Imports>(
+    run: &Arc<Run<I>>,
+    key: &Arc<str>,
+) -> Result<Looked<I::Made>, Failure> {
+    let region = &run.shared.region;
+    let old = region.old(key);
+    let now = Instant::now();
+    let until = if old.is_some() { now } else { run.deadline };
+    match (run.admitted(until).await, old) {
+        (Ok(()), _) => Ok(region.find_or_begin(key, Instant::now())),
+        (Err(_), Some(old)) => {
+            let until = now + run.shared.settings.failed;
+            Ok(Looked::Known(Known::Stale(old, until)))
+        }
+        (Err(overloaded), None) => Err(overloaded),
+    }
 }
 
 /// Load that has its key in the region. Dropped before its end, it lets others begin.
@@ -115,7 +131,7 @@ impl<I: Imports> Begun<I> {
                 }
             }
         };
-        if !matches!(ended, Ended::Absent { .. }) && Arc::strong_count(&self.run) == 1 {
+        if matches!(ended, Ended::Chosen(_)) && Arc::strong_count(&self.run) == 1 {
             // The client has left, and nobody else gives the token back.
             drop(run.token.take());
         }

@@ -112,6 +112,11 @@ impl<M> Region<M> {
         self.loads().get(key).cloned().map(Looked::InFlight)
     }
 
+    /// Returns the choice under a key, also past its limit.
+    pub(crate) fn old(&self, key: &Arc<str>) -> Option<Arc<Kept<M>>> {
+        self.choices.get(key)
+    }
+
     /// Does what [`Self::find`] does, and begins a load if nothing is there.
     pub(crate) fn find_or_begin(&self, key: &Arc<str>, now: Instant) -> Looked<M> {
         let mut loads = self.loads();

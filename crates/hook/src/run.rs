@@ -135,8 +135,9 @@ impl<I: Imports> Run<I> {
         }
     }
 
-    /// Takes a place and the token of the client's prefix, before a store call.
-    pub(crate) async fn admitted(&self) -> Result<(), Failure> {
+    /// Takes a place and the token of the client's prefix, before a store call. Waits for
+    /// the token until `deadline`.
+    pub(crate) async fn admitted(&self, deadline: Instant) -> Result<(), Failure> {
         self.waits()?;
         let Some(hello) = &self.hello else {
             return Ok(());
@@ -145,7 +146,7 @@ impl<I: Imports> Run<I> {
             return Ok(());
         }
         let imports = &self.shared.imports;
-        let admitted = imports.admit(hello.client_addr.ip(), self.deadline).await;
+        let admitted = imports.admit(hello.client_addr.ip(), deadline).await;
         let admission = admitted.map_err(|_| Failure::Overloaded)?;
         self.token.put(admission);
         Ok(())

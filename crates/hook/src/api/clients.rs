@@ -20,7 +20,7 @@ pub(super) async fn wait<I: Imports, T>(
     answer: impl FnOnce(&T) -> String,
 ) -> Result<T> {
     run.calls().map_err(Error::RuntimeError)?;
-    run.admitted().await?;
+    run.admitted(run.deadline).await?;
     let begun = Instant::now();
     let result = call.await;
     if run.report.is_some() {

@@ -175,7 +175,7 @@ async fn certificate<I: Imports>(
         (true, true) => Part::Key(Secret::new(given)),
         (true, false) => Part::Chain(given),
         (false, _) => {
-            run.admitted().await?;
+            run.admitted(run.deadline).await?;
             match run.shared.folders.read(&given).await {
                 Ok(content) if is_key => Part::Key(content),
                 Ok(content) => Part::Chain(content.expose().to_vec()),

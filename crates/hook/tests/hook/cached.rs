@@ -256,6 +256,22 @@ async fn a_client_over_its_budget_fails_for_nobody_else() {
     assert!(matches!(answer.choice, Choice::Use(_)), "{answer:?}");
 }
 
+#[tokio::test(start_paused = true)]
+async fn a_client_over_its_budget_gets_what_was_there_before() {
+    let (hook, world) = redis_hook();
+    ask(&hook, "shop.example").await;
+    advance(Duration::from_secs(100)).await;
+    let name = hello("shop.example").server_name.clone();
+    let over = Arc::new(Hello::of(name, "203.0.113.1:1".parse().unwrap()));
+    let begun = Instant::now();
+    let answer = hook.ask(over, begun + Duration::from_secs(5)).await;
+    assert_eq!(
+        (answer.source, begun.elapsed()),
+        (Source::Stale, Duration::ZERO)
+    );
+    assert_eq!(world.commands.load(SeqCst), 1, "without a call");
+}
+
 #[tokio::test]
 async fn misuse_is_an_error() {
     for (script, what) in [

@@ -5,6 +5,7 @@ mod bounds;
 mod cached;
 mod choosing;
 mod clients;
+mod failures;
 mod fake;
 mod files;
 mod sandbox;

@@ -1,0 +1,88 @@
+//! Runs that fail: who is charged, and what is tried again.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::sync::atomic::Ordering::SeqCst;
+use std::time::Duration;
+
+use sekisho_hook::{Choice, Hook, OnError};
+use tokio::time::advance;
+
+use crate::fake::{Fake, World, ask, body, failure, hook_with, report, settings};
+
+/// A flood of handshakes whose run fails after a store call costs its prefix as much
+/// as one of unknown names.
+#[tokio::test(start_paused = true)]
+async fn runs_that_fail_after_a_store_call_are_charged() {
+    let call = "redis('redis://here'):get('a') ";
+    let spent = |world: &World| world.spent.load(SeqCst);
+    for (script, times) in [
+        ("error('no')", 0),
+        ("redis('redis://here'):get('a') error('no')", 1),
+        ("redis('redis://here'):get('a') while true do end", 1),
+        ("redis('redis://here'):get('a') string.rep('x', 2 ^ 24)", 1),
+        ("redis('redis://here'):get('hang')", 1),
+        ("redis('redis://here'):get('big')", 1),
+        (
+            "tls:cached('k', 60, function() redis('redis://here'):get('a') error('no') end)",
+            1,
+        ),
+    ] {
+        let (hook, world) = body(script);
+        let (answer, _) = report(&hook, "shop.example").await;
+        assert!(matches!(answer.choice, Choice::Refuse(80)), "{script}");
+        assert_eq!(spent(&world), times, "{script}");
+    }
+    // Where the policy looks the name up, the lookup decides.
+    for policy in [OnError::Lookup, OnError::Default] {
+        let script = format!("function handshake(tls) {call} error('no') end");
+        let (hook, world) = hook_with(&script, |settings| settings.on_error = policy);
+        let answer = ask(&hook, "shop.example").await;
+        assert_eq!(spent(&world), 0);
+        answer.admission.expect("the token").spend();
+        assert_eq!(spent(&world), 1);
+    }
+    // Bounds that others have met charge nobody.
+    let (hook, world) = body("redis('redis://here'):get('hang')");
+    let hook = Arc::new(hook);
+    let runs: Vec<_> = (0..129)
+        .map(|_| {
+            let hook = Arc::clone(&hook);
+            tokio::spawn(async move { report(&hook, "shop.example").await.1 })
+        })
+        .collect();
+    let mut overloaded = 0;
+    for run in runs {
+        let error = run.await.unwrap().error.unwrap();
+        overloaded += usize::from(error.contains("too many runs wait"));
+    }
+    assert_eq!((overloaded, spent(&world)), (1, 128));
+}
+
+/// The main chunk is not run again in each handshake once it has failed.
+#[tokio::test(start_paused = true)]
+async fn a_state_that_can_not_be_made_is_tried_again_later() {
+    let script = "local luck = math.random(1, 1e9)
+        if luck % 2 == 0 then error('no luck ' .. luck) end
+        function handshake(tls) while true do end end";
+    // The first state is made at once, the worker's own by the first run.
+    let hook = loop {
+        let hook = Hook::compile(settings(script), Fake::default());
+        if let Ok(hook) = hook {
+            break hook;
+        }
+    };
+    let mut seen = BTreeSet::new();
+    while seen.len() < 3 {
+        let error = failure(&hook).await;
+        if error.contains("CPU time") {
+            continue;
+        }
+        assert!(error.starts_with("handshake.luau:2: no luck"), "{error}");
+        for _ in 0..5 {
+            assert_eq!(failure(&hook).await, error);
+        }
+        seen.insert(error);
+        advance(Duration::from_secs(1)).await;
+    }
+}
