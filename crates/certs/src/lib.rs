@@ -22,6 +22,7 @@ pub mod log;
 pub mod lookup;
 pub mod metrics;
 pub mod obtain;
+mod prefix;
 mod printable;
 pub mod record;
 pub mod seal;
@@ -40,6 +41,7 @@ pub use lookup::{
     Published, Wait,
 };
 pub use obtain::{NeverObtain, Obtain, Obtained};
+pub use prefix::Prefix;
 pub use printable::printable;
 pub use record::{HostRecord, References, Site, Tenant, TlsPolicy, TlsVersion};
 pub use seal::{Batch, OpenKey, Sealer};
