@@ -6,11 +6,13 @@ use std::net::IpAddr;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use foldhash::quality::RandomState;
-
-use crate::prefix::Prefix;
+use sekisho_certs::Prefix;
 
 /// Count of runs that wait. A run that never waits is not counted: it holds no
 /// memory while others run.
+///
+/// The fewer places are free, the fewer a prefix may have (*dynamic thresholds*): a
+/// network with many addresses never takes the last ones.
 #[derive(Debug)]
 pub(crate) struct Flight {
     all: usize,
@@ -21,6 +23,7 @@ pub(crate) struct Flight {
 #[derive(Debug, Default)]
 struct Waiting {
     all: usize,
+    /// By prefix, and by wider prefix.
     of: HashMap<Prefix, usize, RandomState>,
 }
 
@@ -44,14 +47,19 @@ impl Flight {
     pub(crate) fn enter(self: &Arc<Self>, client: IpAddr) -> Option<Place> {
         let prefix = Prefix::from(client);
         let mut waiting = self.lock();
-        if waiting.all >= self.all {
+        let free = self.all - waiting.all;
+        let (most, most_wide) = match self.each > self.all / 2 {
+            // Few networks are expected, such as that of a load balancer.
+            true => (self.each, self.all),
+            false => (self.each.min(free), free * 2),
+        };
+        let of = |prefix| waiting.of.get(&prefix).copied().unwrap_or(0);
+        if free == 0 || of(prefix) >= most || of(prefix.wider()) >= most_wide {
             return None;
         }
-        let of = waiting.of.entry(prefix).or_default();
-        if *of >= self.each {
-            return None;
+        for prefix in [prefix, prefix.wider()] {
+            *waiting.of.entry(prefix).or_default() += 1;
         }
-        *of += 1;
         waiting.all += 1;
         Some(Place {
             flight: Arc::clone(self),
@@ -74,10 +82,12 @@ impl Drop for Place {
     fn drop(&mut self) {
         let mut waiting = self.flight.lock();
         waiting.all -= 1;
-        if let Entry::Occupied(mut of) = waiting.of.entry(self.prefix) {
-            *of.get_mut() -= 1;
-            if *of.get() == 0 {
-                of.remove();
+        for prefix in [self.prefix, self.prefix.wider()] {
+            if let Entry::Occupied(mut of) = waiting.of.entry(prefix) {
+                *of.get_mut() -= 1;
+                if *of.get() == 0 {
+                    of.remove();
+                }
             }
         }
     }
@@ -103,5 +113,25 @@ mod tests {
         drop((second, other));
         assert_eq!(flight.waiting(), 0);
         assert!(flight.lock().of.is_empty());
+    }
+
+    #[test]
+    fn no_network_takes_the_last_places() {
+        let flight = Flight::new(1024, 128);
+        let enter = |address: String| flight.enter(address.parse().expect("an address"));
+        // A /64 is one prefix, however many addresses it has.
+        let one = |host| enter(format!("2001:db8:0:1::{host:x}"));
+        let one: Vec<_> = (0..1000).filter_map(one).collect();
+        assert_eq!(one.len(), 128);
+        // A /48 has 256 prefixes.
+        let wide = |number| enter(format!("2001:db8:1:{:x}::1", (number % 256) << 8));
+        let wide: Vec<_> = (0..10_000).filter_map(wide).collect();
+        assert!((500..=600).contains(&wide.len()), "{}", wide.len());
+        let many = |number| enter(format!("2001:{:x}::1", number % 20));
+        let many: Vec<_> = (0..10_000).filter_map(many).collect();
+        assert!(many.len() > 100, "{}", many.len());
+        for number in 0..5 {
+            assert!(enter(format!("198.51.{number}.1")).is_some());
+        }
     }
 }

@@ -21,7 +21,6 @@ mod load;
 mod log;
 mod meter;
 mod metrics;
-mod prefix;
 mod region;
 mod report;
 mod run;
