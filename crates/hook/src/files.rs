@@ -4,18 +4,18 @@ use std::fs::File;
 use std::io::{self, Read};
 use std::os::fd::OwnedFd;
 use std::path::{Component, Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use rustix::fs::{CWD, Mode, OFlags, ResolveFlags, openat, openat2};
+use rustix::fs::{CWD, Mode, OFlags, ResolveFlags, fstat, openat, openat2, stat};
 use rustix::io::Errno;
 use tokio::sync::Semaphore;
 
 use sekisho_certs::Secret;
 
-/// Folders that scripts may read, opened once.
+/// Folders that scripts may read, kept open.
 #[derive(Debug)]
 pub(crate) struct Folders {
-    each: Vec<Folder>,
+    each: Vec<Arc<Folder>>,
     /// Turns to read: a slow disk takes no more threads than that.
     turns: Arc<Semaphore>,
 }
@@ -23,7 +23,14 @@ pub(crate) struct Folders {
 #[derive(Debug)]
 struct Folder {
     path: PathBuf,
-    open: Arc<OwnedFd>,
+    open: Mutex<Opened>,
+}
+
+/// Open folder with the device and inode that its path led to.
+#[derive(Clone, Debug)]
+struct Opened {
+    fd: Arc<OwnedFd>,
+    id: (u64, u64),
 }
 
 /// Reason why a file was not read.
@@ -42,19 +49,14 @@ impl Folders {
     /// Names the folder that can't be opened.
     pub(crate) fn open(paths: &[PathBuf]) -> Result<Self, String> {
         let open = |path: &PathBuf| {
-            let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
-            let opened = openat(CWD, path, flags, Mode::empty());
-            let opened = opened.map_err(|error| {
-                let shown = path.display();
-                format!(
-                    "the folder {shown} can't be opened: {}",
-                    io::Error::from(error)
-                )
+            let opened = Opened::at(path).map_err(|error| {
+                let (shown, error) = (path.display(), io::Error::from(error));
+                format!("the folder {shown} can't be opened: {error}")
             })?;
-            Ok(Folder {
+            Ok(Arc::new(Folder {
                 path: path.clone(),
-                open: Arc::new(opened),
-            })
+                open: Mutex::new(opened),
+            }))
         };
         Ok(Self {
             each: paths.iter().map(open).collect::<Result<_, String>>()?,
@@ -68,7 +70,7 @@ impl Folders {
         let (folder, path) = self.find(path).map_err(Unread::Failed)?;
         let turn = Arc::clone(&self.turns).acquire_owned().await;
         let read = tokio::task::spawn_blocking(move || {
-            let content = read(&folder, &path);
+            let content = folder.current().and_then(|open| read(&open, &path));
             // A read that hangs keeps its turn, whoever has left.
             drop(turn);
             content
@@ -78,7 +80,7 @@ impl Folders {
     }
 
     /// Returns the folder that a path lies in, and the path below it.
-    fn find(&self, path: &[u8]) -> Result<(Arc<OwnedFd>, PathBuf), String> {
+    fn find(&self, path: &[u8]) -> Result<(Arc<Folder>, PathBuf), String> {
         let text = std::str::from_utf8(path).map_err(|_| "the path is not UTF-8")?;
         if text.is_empty() || text.contains('\0') || text.len() > MAX_PATH {
             return Err("the path is empty, too long, or has a NUL in it".into());
@@ -87,15 +89,54 @@ impl Folders {
         if path.components().any(|part| part == Component::ParentDir) {
             return Err("the path has `..` in it".into());
         }
-        let inside = |folder: &Folder| {
+        let inside = |folder: &Arc<Folder>| {
             let below = match path.is_absolute() {
                 true => path.strip_prefix(&folder.path).ok()?,
                 false => path,
             };
-            Some((Arc::clone(&folder.open), below.to_owned()))
+            Some((Arc::clone(folder), below.to_owned()))
         };
         let outside = || "the path is below none of [hook] folders".to_owned();
         self.each.iter().find_map(inside).ok_or_else(outside)
+    }
+}
+
+impl Folder {
+    /// Returns the folder that the path leads to now: a deployment may have put another
+    /// one there. A folder that is gone is no absence of its files.
+    fn current(&self) -> Result<Arc<OwnedFd>, Unread> {
+        let known = self.lock().clone();
+        let gone = |error: Errno| {
+            let (shown, error) = (self.path.display(), io::Error::from(error));
+            Unread::Failed(format!("the folder {shown} can't be opened: {error}"))
+        };
+        match stat(&self.path) {
+            Ok(now) if (now.st_dev, now.st_ino) == known.id => return Ok(known.fd),
+            Ok(_) => {}
+            Err(error @ (Errno::NOENT | Errno::NOTDIR)) => return Err(gone(error)),
+            // The server may have lost the right to search the path since its start.
+            Err(_) => return Ok(known.fd),
+        }
+        let opened = Opened::at(&self.path).map_err(gone)?;
+        *self.lock() = opened.clone();
+        Ok(opened.fd)
+    }
+
+    /// Locks for a copy alone: no call of the file system is made meanwhile.
+    fn lock(&self) -> MutexGuard<'_, Opened> {
+        self.open.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Opened {
+    fn at(path: &Path) -> Result<Self, Errno> {
+        let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let fd = openat(CWD, path, flags, Mode::empty())?;
+        let is = fstat(&fd)?;
+        Ok(Self {
+            fd: Arc::new(fd),
+            id: (is.st_dev, is.st_ino),
+        })
     }
 }
 

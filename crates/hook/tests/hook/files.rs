@@ -60,6 +60,44 @@ async fn files_are_read_below_the_folders_and_nowhere_else() {
     assert!(matches!(absent.choice, Choice::Lookup), "{absent:?}");
 }
 
+/// A deployment renames folders, and swaps links to them.
+#[tokio::test]
+async fn a_folder_that_was_replaced_is_opened_again() {
+    let base = tempfile::tempdir().unwrap();
+    let path = |name: &str| base.path().join(name);
+    let fill = |folder: &str, subject: &str| {
+        fs::create_dir(path(folder)).unwrap();
+        fs::write(path(folder).join("shop.crt"), chain(subject)).unwrap();
+        fs::write(path(folder).join("shop.key"), key(subject)).unwrap();
+    };
+    fill("one", "first");
+    fill("two", "second");
+    symlink("one", path("certs")).unwrap();
+    let script = "function handshake(tls)
+        if tls:certificate('shop.crt') then tls:certificate_key('shop.key') end
+    end";
+    let (hook, _) = hook_with(script, |settings| settings.folders = vec![path("certs")]);
+    let served = async || made(&ask(&hook, "shop.example").await).subjects.clone();
+    assert_eq!(served().await, ["first"]);
+    symlink("two", path("new")).unwrap();
+    fs::rename(path("new"), path("certs")).unwrap();
+    assert_eq!(served().await, ["second"]);
+    // A folder that is gone is a failure, not an absence.
+    fs::rename(path("two"), path("elsewhere")).unwrap();
+    let (answer, failed) = report(&hook, "shop.example").await;
+    assert!(matches!(answer.choice, Choice::Refuse(80)), "{answer:?}");
+    let error = failed.error.unwrap();
+    assert!(
+        error.contains("certs can't be opened: No such file"),
+        "{error}"
+    );
+    fs::rename(path("one"), path("two")).unwrap();
+    assert_eq!(served().await, ["first"]);
+    fs::remove_file(path("two/shop.crt")).unwrap();
+    let absent = ask(&hook, "shop.example").await;
+    assert!(matches!(absent.choice, Choice::Lookup), "{absent:?}");
+}
+
 #[test]
 fn folders_that_are_not_there_keep_the_hook_from_starting() {
     let mut settings = settings("function handshake() end");
