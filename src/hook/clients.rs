@@ -1,5 +1,7 @@
 //! Clients of scripts: Redis, HTTP and PostgreSQL, by the connections that stores have.
 
+mod turns;
+
 use std::collections::{BTreeMap, HashMap};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -17,16 +19,20 @@ use sekisho_https::{BodyError, HttpsClient, Timeouts, body, roots};
 use sekisho_stores::postgres::{self, Database, Value};
 use sekisho_stores::redis::{RedisClient, RedisUrl};
 use tokio::runtime::Handle;
+use tokio::sync::OnceCell;
 use tokio::task::JoinSet;
 use tokio::time::timeout;
+
+use turns::Turns;
 
 /// Clients of scripts. Redis and HTTP are reached where a script says, databases by the
 /// names that the configuration gives them.
 pub(crate) struct Clients {
     /// By URL as scripts write it, at most [`MAX_REDIS`].
-    redis: Mutex<HashMap<Box<str>, Arc<RedisClient>>>,
+    redis: Mutex<HashMap<Box<str>, Arc<OnceCell<Arc<RedisClient>>>>>,
     databases: BTreeMap<String, Database>,
     http: Arc<HttpsClient>,
+    turns: Arc<Turns>,
     /// Why there is no HTTPS, such as a system without authorities.
     no_https: Option<String>,
     /// Folder that relative paths in URLs begin at.
@@ -65,6 +71,7 @@ impl Clients {
             redis: Mutex::default(),
             databases: databases.iter().map(open).collect::<Result<_>>()?,
             http: Arc::new(HttpsClient::new(tls, Timeouts::NEAR)),
+            turns: Arc::default(),
             no_https,
             base,
             runtime: runtime.clone(),
@@ -77,7 +84,7 @@ impl Clients {
         url: &str,
         command: RedisCommand,
     ) -> Result<RedisReply, String> {
-        let client = self.redis_at(url)?;
+        let client = self.redis_at(url).await?;
         match command {
             RedisCommand::Get(key) => {
                 let mut values = strings(&client, vec![key]).await?;
@@ -96,27 +103,43 @@ impl Clients {
         }
     }
 
-    fn redis_at(&self, url: &str) -> Result<Arc<RedisClient>, String> {
+    /// Returns the client of a URL. The first call makes it on another thread, since files
+    /// for TLS are read; others wait for that.
+    async fn redis_at(&self, url: &str) -> Result<Arc<RedisClient>, String> {
+        let place = self.place_of_redis(url)?;
+        let made = place.get_or_try_init(|| async {
+            let parsed = RedisUrl::parse(url, &self.base)?;
+            let runtime = self.runtime.clone();
+            let open = move || RedisClient::open(&parsed, &runtime);
+            let opened = tokio::task::spawn_blocking(open).await;
+            let opened = opened.map_err(|_| "the server shuts down")?;
+            opened.map(Arc::new).map_err(|error| said(&error))
+        });
+        made.await.cloned()
+    }
+
+    /// Returns the place of a URL's client, empty at first.
+    fn place_of_redis(&self, url: &str) -> Result<Arc<OnceCell<Arc<RedisClient>>>, String> {
         let mut known = self.redis.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(client) = known.get(url) {
-            return Ok(Arc::clone(client));
+        if let Some(place) = known.get(url) {
+            return Ok(Arc::clone(place));
         }
-        let parsed = RedisUrl::parse(url, &self.base)?;
+        if known.len() == MAX_REDIS {
+            // A client that could not be made has no connections.
+            known.retain(|_, place| place.initialized() || Arc::strong_count(place) > 1);
+        }
         if known.len() == MAX_REDIS {
             return Err(format!(
                 "there are {MAX_REDIS} URLs of Redis in use already: write fixed URLs, and put \
                  what varies into the keys"
             ));
         }
-        let client = RedisClient::open(&parsed, &self.runtime).map_err(|error| said(&error))?;
-        let client = Arc::new(client);
-        known.insert(url.into(), Arc::clone(&client));
-        Ok(client)
+        Ok(Arc::clone(known.entry(url.into()).or_default()))
     }
 
     /// Sends a GET request, on the background runtime. Any status is an answer.
     pub(crate) async fn http_get(&self, request: HttpRequest) -> Result<HttpAnswer, String> {
-        let limit = request.timeout;
+        let (limit, client) = (request.timeout, request.client);
         let request = get(&request)?;
         if let (Some(why), true) = (
             &self.no_https,
@@ -124,10 +147,13 @@ impl Clients {
         ) {
             return Err(why.clone());
         }
-        let client = Arc::clone(&self.http);
+        let http = Arc::clone(&self.http);
+        let turns = Arc::clone(&self.turns);
         let exchange = async move {
-            let _turn = client.turn().await;
-            answer(client.send(&request).await?).await
+            // Before a turn of all: a slow server, or one network, keeps others from none.
+            let _shares = turns.shares(client, request.uri()).await;
+            let _turn = http.turn().await;
+            answer(http.send(&request).await?).await
         };
         // Dropping the set aborts the exchange: nobody waits for it any more.
         let mut task = JoinSet::new();
@@ -177,8 +203,9 @@ fn text(key: Vec<u8>) -> Result<String, String> {
 }
 
 fn get(request: &HttpRequest) -> Result<Request<Full<Bytes>>, String> {
-    let shown = &request.url;
-    let uri: Uri = shown
+    let shown = request.shown();
+    let uri: Uri = request
+        .url
         .parse()
         .map_err(|error| format!("the URL {shown:?}: {error}"))?;
     let has_scheme = [&Scheme::HTTPS, &Scheme::HTTP]

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::future::BoxFuture;
-use sekisho_certs::{HostName, Secret, Tenant};
+use sekisho_certs::{HostName, Secret, Tenant, printable};
 use tokio::time::Instant;
 
 /// Functions that the embedder gives to scripts (*imports* of an embedded
@@ -119,7 +119,29 @@ pub struct HttpRequest {
     pub headers: Vec<(String, String)>,
     /// Limit of the whole exchange; never longer than what is left of the run.
     pub timeout: Duration,
+    /// The client that the request is for; none for `test()`.
+    pub client: Option<IpAddr>,
 }
+
+impl HttpRequest {
+    /// Returns scheme, host and path, safe to print. User, password and query may be
+    /// secrets.
+    #[must_use]
+    pub fn shown(&self) -> String {
+        let end = self.url.find(['?', '#']).unwrap_or(self.url.len());
+        let (scheme, rest) = match self.url[..end].split_once("://") {
+            Some((scheme, rest)) => (format!("{scheme}://"), rest),
+            None => (String::new(), &self.url[..end]),
+        };
+        let (place, path) = rest.split_at(rest.find('/').unwrap_or(rest.len()));
+        let host = place.rsplit('@').next().unwrap_or_default();
+        let shown = format!("{scheme}{host}{path}");
+        printable(&shown[..shown.floor_char_boundary(MAX_SHOWN)])
+    }
+}
+
+/// Bytes of a URL in reports and errors.
+const MAX_SHOWN: usize = 256;
 
 /// Answer to [`HttpRequest`].
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

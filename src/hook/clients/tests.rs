@@ -23,6 +23,7 @@ fn request(url: &str) -> HttpRequest {
         url: url.into(),
         headers: vec![("x-token".into(), "42".into())],
         timeout: Duration::from_secs(10),
+        client: None,
     }
 }
 
@@ -88,6 +89,29 @@ async fn urls_of_redis_are_bounded_and_checked() {
     assert!(why.contains("16 URLs"), "{why}");
 }
 
+/// URLs whose files can't be read take no place, and are tried again.
+#[tokio::test]
+async fn files_of_redis_urls_are_read_again_after_a_failure() {
+    let folder = tempfile::tempdir().unwrap();
+    let authority = folder.path().join("ca.pem");
+    let clients = clients(&[]);
+    let get = |port: usize| {
+        let url = format!("rediss://127.0.0.1:{port}?ca={}", authority.display());
+        let clients = &clients;
+        async move {
+            let get = RedisCommand::Get(b"a".to_vec());
+            clients.redis(&url, get).await.unwrap_err()
+        }
+    };
+    for port in 1..=MAX_REDIS + 4 {
+        let why = get(port).await;
+        assert!(why.contains("ca.pem"), "{why}");
+    }
+    std::fs::write(&authority, sekisho_testkit::TestCa::new().root_pem()).unwrap();
+    let why = get(1).await;
+    assert!(!why.contains("ca.pem"), "{why}");
+}
+
 #[tokio::test]
 async fn each_status_of_http_is_an_answer() {
     let clients = clients(&[]);
@@ -127,6 +151,32 @@ async fn http_that_is_late_endless_or_too_long_fails() {
         let why = clients.http_get(request(url)).await.unwrap_err();
         assert!(why.contains("URL"), "{url}: {why}");
     }
+    let secret = "ftp://user:hush@a.example/path?token=hush#hush";
+    let why = clients.http_get(request(secret)).await.unwrap_err();
+    assert!(why.contains("\"ftp://a.example/path\" must"), "{why}");
+    assert!(!why.contains("hush"), "{why}");
+}
+
+/// A URL that hangs, or one network, leaves turns to the others.
+#[tokio::test]
+async fn a_slow_server_takes_no_turn_of_others() {
+    let clients = Arc::new(clients(&[]));
+    let slow = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let slow = format!("http://{}/", slow.local_addr().unwrap());
+    let mut hanging = JoinSet::new();
+    for network in 0..100 {
+        let (clients, mut request) = (Arc::clone(&clients), request(&slow));
+        request.client = Some([192, 0, network, 1].into());
+        hanging.spawn(async move { clients.http_get(request).await });
+    }
+    tokio::task::yield_now().await;
+    let (url, served) = serve("HTTP/1.1 204 X\r\n\r\n".into()).await;
+    let mut other = request(&url);
+    other.client = Some([192, 0, 2, 1].into());
+    assert_eq!(clients.http_get(other).await.unwrap().status, 204);
+    served.await.unwrap();
+    assert_eq!(hanging.len(), 100);
+    assert!(hanging.try_join_next().is_none(), "all hang");
 }
 
 #[tokio::test]

@@ -36,6 +36,7 @@ async fn get<I: Imports>(lua: &Lua, run: &Run<I>, given: MultiValue) -> Result<T
         url,
         headers: Vec::new(),
         timeout: run.deadline.saturating_duration_since(Instant::now()),
+        client: run.hello.as_ref().map(|hello| hello.client_addr.ip()),
     };
     match arguments.next() {
         Value::Nil => {}
@@ -46,7 +47,7 @@ async fn get<I: Imports>(lua: &Lua, run: &Run<I>, given: MultiValue) -> Result<T
         }
     }
     arguments.end()?;
-    let what = format!("http.get({})", request.url);
+    let what = format!("http.get({})", request.shown());
     let call = run.shared.imports.http_get(request);
     let show = |answer: &HttpAnswer| format!("{}, {} bytes", answer.status, answer.body.len());
     let answer = wait(run, || what, call, show).await?;
