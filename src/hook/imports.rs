@@ -37,6 +37,14 @@ impl sekisho_hook::Imports for Imports {
         })
     }
 
+    fn cached(&self, name: &HostName) -> Option<bool> {
+        match self.budget.cached(name)? {
+            Outcome::Found(_) => Some(true),
+            Outcome::Absent(_) => Some(false),
+            Outcome::Failed(_) => None,
+        }
+    }
+
     fn admit(
         &self,
         client: IpAddr,

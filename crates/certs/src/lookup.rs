@@ -164,11 +164,7 @@ impl<V: Send + Sync + 'static> Lookup<V> {
     /// Does steps 1 and 2. The caller neither waits nor calls the store; an old record
     /// may be read again in the background.
     pub fn cached(self: &Arc<Self>, name: &HostName) -> Cached<V> {
-        if let Some((outcome, age)) = self.remembered(name) {
-            if let (Age::Refresh, Outcome::Found(served)) = (age, &outcome) {
-                self.refresh(name, served);
-            }
-            self.counts.hit(&outcome);
+        if let Some(outcome) = self.hit(name) {
             return Cached::Hit(outcome);
         }
         match self.calls().get(name) {
@@ -178,6 +174,16 @@ impl<V: Send + Sync + 'static> Lookup<V> {
             }
             None => Cached::Miss,
         }
+    }
+
+    /// Does step 1, as [`Self::cached`] does.
+    pub fn hit(self: &Arc<Self>, name: &HostName) -> Option<Outcome<V>> {
+        let (outcome, age) = self.remembered(name)?;
+        if let (Age::Refresh, Outcome::Found(served)) = (age, &outcome) {
+            self.refresh(name, served);
+        }
+        self.counts.hit(&outcome);
+        Some(outcome)
     }
 
     /// Does steps 3 and 4, or joins the load that does. A load is a task of its

@@ -22,7 +22,7 @@ const SCRIPTS: [(&str, &str); 5] = [
     ("use", "tls:use(tls.server_name)"),
     (
         "hook",
-        "if tls:lookup(tls.server_name) == 'found' then tls:use(tls.server_name) end",
+        "local name = tls.server_name if not name or tls:lookup(name) == 'failed' then tls:refuse('internal_error') end",
     ),
     (
         "hook-cached",
@@ -37,6 +37,20 @@ fn main() {
         .build()
         .unwrap();
     let only = std::env::args().nth(1);
+    if let Some(runs) = std::env::args().nth(2) {
+        let runs: u32 = runs.parse().unwrap();
+        let (_, script) = SCRIPTS
+            .iter()
+            .find(|(name, _)| Some(*name) == only.as_deref())
+            .unwrap();
+        let (hook, _) = body(script);
+        runtime.block_on(async {
+            for _ in 0..runs {
+                ask(&hook, "there.example").await;
+            }
+        });
+        return;
+    }
     for (name, script) in SCRIPTS {
         if only.as_deref().is_some_and(|only| only != name) {
             continue;

@@ -10,34 +10,41 @@ mod log;
 mod redis;
 mod sql;
 mod tls;
+mod waiting;
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use mlua::{Function, Lua, Result, Table, Value};
 
-use crate::hello::Hello;
 use crate::imports::Imports;
 use crate::state::{Current, State};
+use waiting::Waiting;
 
-/// Installs all functions, before the sandbox is closed. Returns the metatable of
-/// `tls`.
+pub(crate) use waiting::Reply;
+
+/// Installs all functions, before the sandbox is closed. Returns the argument of
+/// `handshake`: all runs have one, whose fields and methods are those of the current run.
 pub(crate) fn install<I: Imports>(lua: &Lua, current: &Arc<Current<I>>) -> Result<Table> {
     lua.load(PRELUDE).set_name("=prelude").exec()?;
     let globals = lua.globals();
-    http::install(lua, current, &globals)?;
-    redis::install(lua, current, &globals)?;
-    sql::install(lua, current, &globals)?;
+    let waiting = Waiting::new(lua, current)?;
+    http::install(lua, &waiting, &globals)?;
+    redis::install(lua, &waiting, &globals)?;
+    sql::install(lua, &waiting, &globals)?;
     cache::install(lua, current, &globals)?;
     log::install(lua, current, &globals)?;
-    let methods = tls::methods(lua, current)?;
+    let methods = tls::methods(lua, current, &waiting)?;
     let missing = lua.create_table()?;
     missing.raw_set("__index", fields::index(lua, current)?)?;
     methods.set_metatable(Some(missing))?;
     methods.set_readonly(true);
+    let metatable = lua.create_table()?;
+    metatable.raw_set("__index", methods)?;
+    metatable.raw_set("__metatable", false)?;
     let tls = lua.create_table()?;
-    tls.raw_set("__index", methods)?;
-    tls.raw_set("__metatable", false)?;
+    tls.set_metatable(Some(metatable))?;
+    tls.set_readonly(true);
     for name in REMOVED {
         globals.raw_set(name, Value::Nil)?;
     }
@@ -55,13 +62,11 @@ pub(crate) fn methods<I: Imports>() -> Result<BTreeSet<String>> {
     let lua = State::<I>::without_script()?;
     let tls = install(&lua, &Arc::new(Current::<I>::default()))?;
     let globals = lua.globals();
-    let mut tables = vec![tls.raw_get::<Table>("__index")?];
-    for name in ["redis", "sql"] {
-        let client: Table = globals.get::<Function>(name)?.call("name")?;
-        let kind = client
-            .metatable()
-            .expect("clients have their methods there");
-        tables.push(kind.raw_get("__index")?);
+    let mut tables: Vec<Table> = Vec::new();
+    let clients = ["redis", "sql"].map(|name| globals.get::<Function>(name)?.call("name"));
+    for object in clients.into_iter().chain([Ok(tls)]) {
+        let metatable = object?.metatable().expect("methods are there");
+        tables.push(metatable.raw_get("__index")?);
     }
     for name in ["cache", "http"] {
         tables.push(globals.get(name)?);
@@ -70,18 +75,6 @@ pub(crate) fn methods<I: Imports>() -> Result<BTreeSet<String>> {
         .iter()
         .flat_map(|table| table.pairs::<String, Value>());
     names.map(|pair| Ok(pair?.0)).collect()
-}
-
-/// Makes the argument of `handshake`: a table with the server name, which most
-/// scripts read; the other fields are made when they are read.
-pub(crate) fn argument<I: Imports>(state: &State<I>, hello: &Hello) -> Result<Table> {
-    let tls = state.lua.create_table_with_capacity(0, 1)?;
-    if let Some(name) = &hello.server_name {
-        tls.raw_set("server_name", name.as_str())?;
-    }
-    tls.set_metatable(Some(state.tls.clone()))?;
-    tls.set_readonly(true);
-    Ok(tls)
 }
 
 fn unknown_global(_: &Lua, (_, name): (Value, Value)) -> Result<Value> {

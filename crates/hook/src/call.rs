@@ -1,19 +1,20 @@
 //! A call of a script's function: one coroutine, within its bounds.
 
-use std::future::Future;
-use std::pin::Pin;
+use std::future::poll_fn;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use mlua::function::AsyncCallFuture;
-use mlua::{Function, IntoLuaMulti};
+use mlua::{Function, IntoLuaMulti, Thread};
 use tokio::select;
 use tokio::time::timeout_at;
 
+use crate::api::Reply;
+use crate::error::Error;
 use crate::failure::Failure;
 use crate::imports::Imports;
 use crate::run::Run;
+use crate::state::Wait;
 
 /// Calls `function` in the run's state, in a coroutine of its own, until it returns
 /// or meets a bound. What it chose stands in the run.
@@ -22,23 +23,12 @@ pub(crate) async fn call<I: Imports>(
     function: &Function,
     arguments: impl IntoLuaMulti,
 ) -> Result<(), Failure> {
-    let mut called = Called {
-        future: function.call_async::<()>(arguments),
-        run,
-        used: Duration::ZERO,
-        has_waited: false,
+    let result = match Called::begin(run, function, arguments) {
+        Ok(None) => Ok(()),
+        // Boxed: a run that waits for nothing has neither timer nor place.
+        Ok(Some(called)) => Box::pin(called.go_on()).await,
+        Err(failure) => Err(failure),
     };
-    let result = select! {
-        biased;
-        result = timeout_at(run.deadline, &mut called) => {
-            result.unwrap_or(Err(Failure::Deadline))
-        }
-        () = run.state.ends() => Err(Failure::BrokenOff),
-    };
-    let used = called.used;
-    // Ends the coroutine of a call that was cut short, while its run is known.
-    drop(called);
-    run.report(|report| report.cpu += used);
     if result.as_ref().is_err_and(Failure::spoils_state) || is_full(run) {
         run.state.retire();
     }
@@ -53,60 +43,123 @@ fn is_full<I: Imports>(run: &Run<I>) -> bool {
     lua.used_memory() > room && (lua.gc_collect().is_err() || lua.used_memory() > room)
 }
 
-/// Future of a call. While it is polled, the run is its state's current one.
+/// Coroutine of a call. While it is resumed, the run is its state's current one.
 struct Called<'a, I: Imports> {
-    future: AsyncCallFuture<()>,
     run: &'a Arc<Run<I>>,
-    /// CPU time of the polls so far.
+    /// None once it is given back.
+    coroutine: Option<Thread>,
+    /// Future that the coroutine waits for; none once it has ended.
+    wait: Option<Wait>,
+    /// CPU time so far.
     used: Duration,
-    has_waited: bool,
+    /// Set once the run has its place among those that wait.
+    has_place: bool,
 }
 
-/// Gives the coroutine that is dropped time to drop what it waited for. The meter may
-/// stand at the cut of another run.
-impl<I: Imports> Drop for Called<'_, I> {
-    fn drop(&mut self) {
-        let cpu = self.run.shared.settings.cpu;
-        self.run.state.meter.begin(cpu, false);
+impl<'a, I: Imports> Called<'a, I> {
+    /// Begins a call. Returns the coroutine if it waits, none if it has ended.
+    fn begin(
+        run: &'a Arc<Run<I>>,
+        function: &Function,
+        arguments: impl IntoLuaMulti,
+    ) -> Result<Option<Self>, Failure> {
+        let coroutine = run.state.coroutine(function);
+        let coroutine = coroutine.map_err(|error| Failure::of(&error, &run.shared.program.name))?;
+        let mut called = Self {
+            run,
+            coroutine: Some(coroutine),
+            wait: None,
+            used: Duration::ZERO,
+            has_place: false,
+        };
+        run.state.meter.begin(called.left(), false);
+        called.resume(arguments, None)?;
+        Ok(called.wait.is_some().then_some(called))
+    }
+
+    /// Goes on until the coroutine has ended, or a bound is met.
+    async fn go_on(mut self) -> Result<(), Failure> {
+        let run = self.run;
+        let ended = poll_fn(|context| self.poll(context));
+        select! {
+            biased;
+            result = timeout_at(run.deadline, ended) => {
+                result.unwrap_or(Err(Failure::Deadline))
+            }
+            () = run.state.ends() => Err(Failure::BrokenOff),
+        }
+    }
+
+    fn poll(&mut self, context: &mut Context<'_>) -> Poll<Result<(), Failure>> {
+        while let Some(mut wait) = self.wait.take() {
+            // Measured from here on: many short waits are cut, too.
+            self.run.state.meter.begin(self.left(), true);
+            let Poll::Ready(reply) = wait.as_mut().poll(context) else {
+                self.wait = Some(wait);
+                self.spend();
+                if !self.has_place {
+                    self.run.waits()?;
+                    self.has_place = true;
+                }
+                return Poll::Pending;
+            };
+            self.resume((), Some(reply))?;
+        }
+        Poll::Ready(Ok(()))
+    }
+
+    /// Resumes the coroutine until it ends or waits.
+    fn resume(
+        &mut self,
+        arguments: impl IntoLuaMulti,
+        reply: Option<mlua::Result<Reply>>,
+    ) -> Result<(), Failure> {
+        let (run, state) = (self.run, &self.run.state);
+        let coroutine = || self.coroutine.as_ref().expect("the call has not ended");
+        state.current.enter(run, reply);
+        let resumed = coroutine().resume::<()>(arguments);
+        // Where no function can yield, as in a comparison of table.sort, an error leaves
+        // a future for which no coroutine waits.
+        let wait = state.current.leave();
+        let wait = wait.filter(|_| coroutine().is_resumable());
+        if self.spend() {
+            // A script may have caught the error: what it did then does not count.
+            return Err(self.cut());
+        }
+        resumed.map_err(|error| Failure::of(&error, &run.shared.program.name))?;
+        self.wait = wait;
+        if self.wait.is_none() {
+            state.give_back(self.coroutine.take(), true);
+        }
+        Ok(())
+    }
+
+    /// Ends a stretch. Returns whether it was cut.
+    fn spend(&mut self) -> bool {
+        let (used, is_cut) = self.run.state.meter.end();
+        self.used += used;
+        self.run.report(|report| report.cpu += used);
+        is_cut
+    }
+
+    /// Returns the CPU time that is left.
+    fn left(&self) -> Duration {
+        self.run.shared.settings.cpu.saturating_sub(self.used)
+    }
+
+    fn cut(&self) -> Failure {
+        let program = &self.run.shared.program;
+        Failure::Cpu(Error {
+            hint: "[hook] cpu".into(),
+            line: self.run.state.meter.line(),
+            ..program.error("the script took too much CPU time")
+        })
     }
 }
 
-impl<I: Imports> Future for Called<'_, I> {
-    type Output = Result<(), Failure>;
-
-    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
-        let run = self.run;
-        let state = &run.state;
-        let left = run.shared.settings.cpu.saturating_sub(self.used);
-        state.meter.begin(left, self.has_waited);
-        state.current.set(Some(Arc::clone(run)));
-        let polled = Pin::new(&mut self.future).poll(context);
-        state.current.set(None);
-        let (used, is_cut) = state.meter.end();
-        self.used += used;
-        if is_cut {
-            // A script may have caught the error: what it did then does not count.
-            let mut error = run
-                .shared
-                .program
-                .error("the script took too much CPU time");
-            error.hint = "[hook] cpu".into();
-            error.line = state.meter.line();
-            return Poll::Ready(Err(Failure::Cpu(error)));
-        }
-        match polled {
-            Poll::Ready(result) => {
-                let script = &run.shared.program.name;
-                Poll::Ready(result.map_err(|error| Failure::of(&error, script)))
-            }
-            Poll::Pending if self.has_waited => Poll::Pending,
-            Poll::Pending => {
-                self.has_waited = true;
-                match run.waits() {
-                    Ok(()) => Poll::Pending,
-                    Err(overloaded) => Poll::Ready(Err(overloaded)),
-                }
-            }
-        }
+/// Gives back the coroutine of a call that failed or was dropped.
+impl<I: Imports> Drop for Called<'_, I> {
+    fn drop(&mut self) {
+        self.run.state.give_back(self.coroutine.take(), false);
     }
 }

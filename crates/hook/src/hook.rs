@@ -6,7 +6,6 @@ use std::time::Duration;
 use sekisho_certs::metrics::Registry;
 use tokio::time::Instant;
 
-use crate::api;
 use crate::cache::Cache;
 use crate::call::call;
 use crate::choice::{Answer, Choice, Source};
@@ -142,10 +141,6 @@ async fn run<I: Imports>(
     report: Option<Arc<Mutex<Report>>>,
 ) -> Result<Answer<I::Made>, Failed> {
     let state = State::of_worker(shared).map_err(|error| (Failure::Script(error), None))?;
-    let tls = api::argument(&state, hello).map_err(|error| {
-        state.retire();
-        (Failure::of(&error, &shared.program.name), None)
-    })?;
     let run = Run::new(
         Arc::clone(&state),
         Some(Arc::clone(hello)),
@@ -153,7 +148,7 @@ async fn run<I: Imports>(
         report,
     );
     let run = Arc::new(run);
-    let called = call(&run, &state.handshake, tls).await;
+    let called = call(&run, &state.handshake, &state.tls).await;
     let answer = called.and_then(|()| {
         let finished = run.finish();
         finished.map_err(|what| Failure::Script(shared.program.error(&what)))

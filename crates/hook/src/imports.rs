@@ -25,6 +25,9 @@ pub trait Imports: Send + Sync + 'static {
     /// shared cache, charged to the client's prefix.
     fn lookup<'a>(&'a self, name: &'a HostName, client: IpAddr) -> BoxFuture<'a, Found>;
 
+    /// Tells whether `name` has a certificate, if the shared cache knows it. Costs nothing.
+    fn cached(&self, name: &HostName) -> Option<bool>;
+
     /// Asks the client's prefix for a token before the first store call of a run,
     /// waiting until `deadline` at most. The answer is kept until the run ends.
     fn admit(
@@ -86,6 +89,17 @@ pub enum Found {
     Absent,
     /// There was no answer, for this reason.
     Failed(String),
+}
+
+impl Found {
+    /// Returns the word that scripts get.
+    pub(crate) fn as_str(&self) -> &'static str {
+        match self {
+            Self::Found => "found",
+            Self::Absent => "absent",
+            Self::Failed(_) => "failed",
+        }
+    }
 }
 
 /// Command for Redis.

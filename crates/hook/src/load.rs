@@ -15,6 +15,19 @@ use crate::region::{Ended, Kept, Known, Looked};
 use crate::report::RegionUse;
 use crate::run::Run;
 
+/// Takes what the region has under a script's key. Returns whether something was chosen;
+/// none if the key is not there.
+///
+/// # Errors
+/// The function failed before, and nothing was there then.
+pub(crate) fn kept<I: Imports>(run: &Run<I>, script_key: &str) -> mlua::Result<Option<bool>> {
+    let key = run.region_key(script_key);
+    match run.shared.region.known(&key, Instant::now()) {
+        None => Ok(None),
+        Some(known) => take(run, script_key, known, Source::Region).map(Some),
+    }
+}
+
 /// Takes what the region has under `key`, else runs `function` once for all who ask
 /// meanwhile. Returns whether something was chosen.
 ///
@@ -50,6 +63,16 @@ pub(crate) async fn cached<I: Imports>(
             (load.await.unwrap_or_else(|_| broken_off()), Source::Script)
         }
     };
+    take(run, script_key, known, source)
+}
+
+/// Takes the answer for a key.
+fn take<I: Imports>(
+    run: &Run<I>,
+    script_key: &str,
+    known: Known<I::Made>,
+    source: Source,
+) -> mlua::Result<bool> {
     let how = used(&known, source);
     run.shared.metrics.region(how);
     run.report(|report| report.region.push((script_key.to_owned(), how)));

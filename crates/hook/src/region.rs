@@ -153,7 +153,8 @@ impl<M> Region<M> {
         }
     }
 
-    fn known(&self, key: &Arc<str>, now: Instant) -> Option<Known<M>> {
+    /// Returns the answer for a key.
+    pub(crate) fn known(&self, key: &Arc<str>, now: Instant) -> Option<Known<M>> {
         let kept = self.choices.get(key);
         if let Some(kept) = &kept
             && now < kept.fresh_until

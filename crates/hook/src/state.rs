@@ -3,13 +3,14 @@
 mod slots;
 
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use mlua::{Function, Lua, LuaOptions, StdLib, Table, VmState};
+use futures_util::future::BoxFuture;
+use mlua::{Function, Lua, LuaOptions, StdLib, Table, Thread, VmState};
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
-use crate::api;
+use crate::api::{self, Reply};
 use crate::error::Error;
 use crate::failure::located;
 use crate::imports::Imports;
@@ -24,18 +25,32 @@ pub(crate) struct State<I: Imports> {
     pub(crate) lua: Lua,
     pub(crate) handshake: Function,
     pub(crate) test: Option<Function>,
-    /// Metatable of the `tls` argument.
+    /// Argument of `handshake`. Its fields are those of the current run.
     pub(crate) tls: Table,
     pub(crate) meter: Arc<Meter>,
     pub(crate) current: Arc<Current<I>>,
+    /// Coroutines for the next runs.
+    coroutines: Mutex<Vec<Thread>>,
     /// Set once waiting calls must end: two younger states came after this one.
     ended: AtomicBool,
     ending: Notify,
 }
 
-/// The run that a state executes at present. Functions of the script's API act on
-/// it, whichever `tls` they were called with.
-pub(crate) struct Current<I: Imports>(Mutex<Option<Arc<Run<I>>>>);
+/// Stretch of a run that a state executes at present. Functions of the script's API act
+/// on the run, whichever `tls` they were called with.
+pub(crate) struct Current<I: Imports>(Mutex<Stretch<I>>);
+
+/// What a run does between two waits.
+struct Stretch<I: Imports> {
+    run: Option<Arc<Run<I>>>,
+    /// Reply to what the run has waited for.
+    reply: Option<mlua::Result<Reply>>,
+    /// Future that the run goes on with.
+    wait: Option<Wait>,
+}
+
+/// Future that a run waits for.
+pub(crate) type Wait = BoxFuture<'static, mlua::Result<Reply>>;
 
 impl<I: Imports> State<I> {
     /// Returns this worker's state of a hook, and makes it if there is none. A failure
@@ -98,6 +113,7 @@ impl<I: Imports> State<I> {
             tls,
             meter,
             current,
+            coroutines: Mutex::default(),
             ended: AtomicBool::new(false),
             ending: Notify::new(),
         })
@@ -105,7 +121,7 @@ impl<I: Imports> State<I> {
 
     /// Makes a Luau state with the libraries that scripts may have.
     pub(crate) fn without_script() -> mlua::Result<Lua> {
-        Lua::new_with(libraries(), LuaOptions::new().thread_pool_size(COROUTINES))
+        Lua::new_with(libraries(), LuaOptions::new())
     }
 
     /// Takes this state out of use: the next call on the worker makes another one.
@@ -126,6 +142,38 @@ impl<I: Imports> State<I> {
         }
     }
 
+    /// Returns a coroutine that is about to call `function`.
+    pub(crate) fn coroutine(&self, function: &Function) -> mlua::Result<Thread> {
+        let kept = self.coroutines().pop();
+        let Some(kept) = kept else {
+            return self.lua.create_thread(function.clone());
+        };
+        kept.reset(function.clone())?;
+        Ok(kept)
+    }
+
+    /// Keeps a coroutine for the next runs. One that has not returned is reset: what its
+    /// stack refers to can be freed.
+    pub(crate) fn give_back(&self, coroutine: Option<Thread>, has_returned: bool) {
+        let Some(coroutine) = coroutine else {
+            return;
+        };
+        if !has_returned && coroutine.reset(self.handshake.clone()).is_err() {
+            return;
+        }
+        let mut coroutines = self.coroutines();
+        if coroutines.len() < COROUTINES {
+            coroutines.push(coroutine);
+        }
+    }
+
+    fn coroutines(&self) -> MutexGuard<'_, Vec<Thread>> {
+        // Each change is one call: a panic elsewhere leaves the list whole.
+        self.coroutines
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// Waits until runs here must end.
     pub(crate) async fn ends(&self) {
         let ending = self.ending.notified();
@@ -137,13 +185,30 @@ impl<I: Imports> State<I> {
 
 impl<I: Imports> Default for Current<I> {
     fn default() -> Self {
-        Self(Mutex::new(None))
+        Self(Mutex::new(Stretch {
+            run: None,
+            reply: None,
+            wait: None,
+        }))
     }
 }
 
 impl<I: Imports> Current<I> {
-    pub(crate) fn set(&self, run: Option<Arc<Run<I>>>) -> Option<Arc<Run<I>>> {
-        std::mem::replace(&mut *self.lock(), run)
+    /// Begins a stretch of a run, with the reply to what it has waited for.
+    pub(crate) fn enter(&self, run: &Arc<Run<I>>, reply: Option<mlua::Result<Reply>>) {
+        *self.lock() = Stretch {
+            run: Some(Arc::clone(run)),
+            reply,
+            wait: None,
+        };
+    }
+
+    /// Ends the stretch. Returns what the run waits for.
+    pub(crate) fn leave(&self) -> Option<Wait> {
+        let mut stretch = self.lock();
+        stretch.run = None;
+        stretch.reply = None;
+        stretch.wait.take()
     }
 
     /// Returns the run.
@@ -151,12 +216,26 @@ impl<I: Imports> Current<I> {
     /// # Errors
     /// The script called a function of `tls` or of a client outside of a run.
     pub(crate) fn run(&self) -> mlua::Result<Arc<Run<I>>> {
-        self.lock().clone().ok_or_else(|| {
+        self.lock().run.clone().ok_or_else(|| {
             mlua::Error::runtime("nothing is looked up here (call it within `handshake`)")
         })
     }
 
-    fn lock(&self) -> std::sync::MutexGuard<'_, Option<Arc<Run<I>>>> {
+    /// Leaves a future for which the run is to wait.
+    pub(crate) fn wait(&self, wait: Wait) {
+        self.lock().wait = Some(wait);
+    }
+
+    /// Takes the reply to what the run has waited for.
+    ///
+    /// # Errors
+    /// Those of the future, or there was none.
+    pub(crate) fn reply(&self) -> mlua::Result<Reply> {
+        let reply = self.lock().reply.take();
+        reply.unwrap_or_else(|| Err(mlua::Error::runtime("nothing was waited for")))
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Stretch<I>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

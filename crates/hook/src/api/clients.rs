@@ -11,25 +11,24 @@ use crate::imports::Imports;
 use crate::report::Called;
 use crate::run::Run;
 
-/// Waits for a client's answer, as one of the run's calls. An error of the client is
-/// raised: it is never an absence.
+/// Waits for a client's answer. An error of the client is raised: it is never an
+/// absence. A run that is reported says what it asked.
 pub(super) async fn wait<I: Imports, T>(
     run: &Run<I>,
-    what: impl FnOnce() -> String,
+    what: Option<String>,
     call: impl Future<Output = std::result::Result<T, String>>,
     answer: impl FnOnce(&T) -> String,
 ) -> Result<T> {
-    run.calls().map_err(Error::RuntimeError)?;
     run.admitted(run.deadline).await?;
     let begun = Instant::now();
     let result = call.await;
-    if run.report.is_some() {
+    if let Some(what) = what {
         let answer = match &result {
             Ok(value) => answer(value),
             Err(error) => format!("failed: {}", printable(error)),
         };
         let called = Called {
-            what: printable(&what()),
+            what: printable(&what),
             took: begun.elapsed(),
             answer,
         };

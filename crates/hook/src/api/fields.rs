@@ -1,4 +1,4 @@
-//! Fields of `tls` that few scripts read: they are made when they are read.
+//! Fields of `tls`, made when they are read.
 
 use std::sync::Arc;
 
@@ -7,11 +7,10 @@ use mlua::{Error, Function, Lua, Result, Value};
 use crate::imports::Imports;
 use crate::state::Current;
 
-/// Makes the function that is asked for what is neither a method nor the server name.
+/// Makes the function that is asked for what is not a method.
 pub(super) fn index<I: Imports>(lua: &Lua, current: &Arc<Current<I>>) -> Result<Function> {
     let current = Arc::clone(current);
-    lua.create_function(move |lua, (_, name): (Value, Value)| {
-        let name = name.to_string()?;
+    lua.create_function(move |lua, (_, name): (Value, String)| {
         let run = current.run()?;
         let Some(hello) = &run.hello else {
             return Err(Error::runtime(
@@ -24,7 +23,10 @@ pub(super) fn index<I: Imports>(lua: &Lua, current: &Arc<Current<I>>) -> Result<
             Ok(Value::Table(lua.create_sequence_from(named)?))
         };
         match &*name {
-            "server_name" => Ok(Value::Nil),
+            "server_name" => match &hello.server_name {
+                Some(name) => Ok(Value::String(lua.create_string(name.as_str())?)),
+                None => Ok(Value::Nil),
+            },
             "client_addr" => text(hello.client_addr.ip().to_canonical().to_string()),
             "client_port" => Ok(Value::Integer(hello.client_addr.port().into())),
             "local_addr" => text(hello.local_addr.ip().to_canonical().to_string()),

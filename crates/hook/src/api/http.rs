@@ -3,33 +3,28 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use mlua::{Lua, LuaString, MultiValue, Result, Table, Value};
+use mlua::{Error, Lua, LuaString, MultiValue, Result, Table, Value};
 use tokio::time::Instant;
 
 use super::arguments::Arguments;
 use super::clients::{MAX_URL, bounded, wait};
+use super::waiting::{Begun, Reply, Waiting};
 use crate::imports::{HttpAnswer, HttpRequest, Imports};
 use crate::run::Run;
-use crate::state::Current;
 
 /// Installs `http`.
 pub(super) fn install<I: Imports>(
     lua: &Lua,
-    current: &Arc<Current<I>>,
+    waiting: &Waiting<'_, I>,
     globals: &Table,
 ) -> Result<()> {
     let http = lua.create_table()?;
-    let of = Arc::clone(current);
-    let function = lua.create_async_function(move |lua, given: MultiValue| {
-        let run = of.run();
-        async move { get(&lua, &*run?, given).await }
-    })?;
-    http.raw_set("get", function)?;
+    http.raw_set("get", waiting.function(get)?)?;
     http.set_readonly(true);
     globals.raw_set("http", http)
 }
 
-async fn get<I: Imports>(lua: &Lua, run: &Run<I>, given: MultiValue) -> Result<Table> {
+fn get<I: Imports>(run: &Arc<Run<I>>, given: MultiValue) -> Result<Begun> {
     let mut arguments = Arguments::of("http.get", given);
     let url = arguments.utf8("URL", MAX_URL)?;
     let mut request = HttpRequest {
@@ -47,11 +42,23 @@ async fn get<I: Imports>(lua: &Lua, run: &Run<I>, given: MultiValue) -> Result<T
         }
     }
     arguments.end()?;
-    let what = format!("http.get({})", request.shown());
+    run.calls().map_err(Error::RuntimeError)?;
+    let run = Arc::clone(run);
+    Ok(Begun::waits(async move { ask(&run, request).await }))
+}
+
+async fn ask<I: Imports>(run: &Run<I>, request: HttpRequest) -> Result<Reply> {
+    let what = run.report.as_ref();
+    let what = what.map(|_| format!("http.get({})", request.shown()));
     let call = run.shared.imports.http_get(request);
     let show = |answer: &HttpAnswer| format!("{}, {} bytes", answer.status, answer.body.len());
-    let answer = wait(run, || what, call, show).await?;
+    let answer = wait(run, what, call, show).await?;
     bounded(answer.body.len(), &"http.get")?;
+    Ok(Reply::Http(answer))
+}
+
+/// Makes the table of an answer.
+pub(super) fn table(lua: &Lua, answer: HttpAnswer) -> Result<Table> {
     let table = lua.create_table_with_capacity(0, 3)?;
     table.raw_set("status", answer.status)?;
     table.raw_set("body", lua.create_string(answer.body)?)?;

@@ -6,9 +6,9 @@ use mlua::{Error, Lua, MultiValue, Result, Table, Value};
 
 use super::arguments::Arguments;
 use super::clients::{MAX_URL, bounded, client, object, wait};
+use super::waiting::{Begun, Reply, Waiting};
 use crate::imports::{Imports, RedisCommand, RedisReply};
 use crate::run::Run;
-use crate::state::Current;
 
 /// Commands that a client has as methods.
 #[derive(Clone, Copy)]
@@ -22,7 +22,7 @@ enum Command {
 /// methods.
 pub(super) fn install<I: Imports>(
     lua: &Lua,
-    current: &Arc<Current<I>>,
+    waiting: &Waiting<'_, I>,
     globals: &Table,
 ) -> Result<()> {
     let methods = lua.create_table()?;
@@ -31,11 +31,7 @@ pub(super) fn install<I: Imports>(
         ("mget", Command::Mget),
         ("hgetall", Command::Hgetall),
     ] {
-        let of = Arc::clone(current);
-        let function = lua.create_async_function(move |lua, given: MultiValue| {
-            let run = of.run();
-            async move { redis(&lua, &*run?, command, given).await }
-        })?;
+        let function = waiting.function(move |run, given| redis(run, command, given))?;
         methods.raw_set(name, function)?;
     }
     let client = client(lua, methods)?;
@@ -48,12 +44,7 @@ pub(super) fn install<I: Imports>(
     globals.raw_set("redis", function)
 }
 
-async fn redis<I: Imports>(
-    lua: &Lua,
-    run: &Run<I>,
-    command: Command,
-    given: MultiValue,
-) -> Result<MultiValue> {
+fn redis<I: Imports>(run: &Arc<Run<I>>, command: Command, given: MultiValue) -> Result<Begun> {
     let (mut arguments, url) = match command {
         Command::Get => Arguments::of_client("redis:get", given)?,
         Command::Mget => Arguments::of_client("redis:mget", given)?,
@@ -72,25 +63,51 @@ async fn redis<I: Imports>(
         }
     };
     arguments.end()?;
-    let is_kind = |reply: &RedisReply| match (&command, reply) {
-        (RedisCommand::Mget(keys), RedisReply::Values(values)) => keys.len() == values.len(),
-        (RedisCommand::Get(_), RedisReply::Value(_)) => true,
-        (RedisCommand::Hgetall(_), RedisReply::Fields(_)) => true,
-        _ => false,
-    };
-    let what = || format!("redis {command}");
-    let call = run.shared.imports.redis(&url, command.clone());
+    run.calls().map_err(Error::RuntimeError)?;
+    let run = Arc::clone(run);
+    Ok(Begun::waits(async move { ask(&run, &url, command).await }))
+}
+
+async fn ask<I: Imports>(run: &Run<I>, url: &str, command: RedisCommand) -> Result<Reply> {
+    let expected = Kind::of(&command);
+    let what = run.report.as_ref().map(|_| format!("redis {command}"));
+    let call = run.shared.imports.redis(url, command);
     let reply = wait(run, what, call, RedisReply::to_string).await?;
     bounded(reply.size(), &"redis")?;
-    match is_kind(&reply) {
-        true => values(lua, reply),
+    match expected.fits(&reply) {
+        true => Ok(Reply::Redis(reply)),
         false => Err(Error::runtime(
             "Redis answered with another kind of value (look at the key's type)",
         )),
     }
 }
 
-fn values(lua: &Lua, reply: RedisReply) -> Result<MultiValue> {
+/// Kind of the reply that a command has.
+enum Kind {
+    Value,
+    Values(usize),
+    Fields,
+}
+
+impl Kind {
+    fn of(command: &RedisCommand) -> Self {
+        match command {
+            RedisCommand::Get(_) => Self::Value,
+            RedisCommand::Mget(keys) => Self::Values(keys.len()),
+            RedisCommand::Hgetall(_) => Self::Fields,
+        }
+    }
+
+    fn fits(&self, reply: &RedisReply) -> bool {
+        match (self, reply) {
+            (Self::Values(keys), RedisReply::Values(values)) => *keys == values.len(),
+            (Self::Value, RedisReply::Value(_)) | (Self::Fields, RedisReply::Fields(_)) => true,
+            _ => false,
+        }
+    }
+}
+
+pub(super) fn values(lua: &Lua, reply: RedisReply) -> Result<MultiValue> {
     let text = |value: Option<Vec<u8>>| match value {
         None => Ok(Value::Nil),
         Some(value) => Ok(Value::String(lua.create_string(value)?)),

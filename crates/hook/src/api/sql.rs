@@ -2,27 +2,22 @@
 
 use std::sync::Arc;
 
-use mlua::{Lua, MultiValue, Result, Table, Value};
+use mlua::{Error, Lua, MultiValue, Result, Table, Value};
 
 use super::arguments::Arguments;
 use super::clients::{bounded, client, object, wait};
+use super::waiting::{Begun, Reply, Waiting};
 use crate::imports::{Imports, SqlRow, SqlValue};
 use crate::run::Run;
-use crate::state::Current;
 
 /// Installs `sql`.
 pub(super) fn install<I: Imports>(
     lua: &Lua,
-    current: &Arc<Current<I>>,
+    waiting: &Waiting<'_, I>,
     globals: &Table,
 ) -> Result<()> {
     let methods = lua.create_table()?;
-    let of = Arc::clone(current);
-    let function = lua.create_async_function(move |lua, given: MultiValue| {
-        let run = of.run();
-        async move { query(&lua, &*run?, given).await }
-    })?;
-    methods.raw_set("query", function)?;
+    methods.raw_set("query", waiting.function(query)?)?;
     let kind = client(lua, methods)?;
     let function = lua.create_function(move |lua, given: MultiValue| {
         let mut arguments = Arguments::of("sql", given);
@@ -33,7 +28,7 @@ pub(super) fn install<I: Imports>(
     globals.raw_set("sql", function)
 }
 
-async fn query<I: Imports>(lua: &Lua, run: &Run<I>, given: MultiValue) -> Result<Vec<Table>> {
+fn query<I: Imports>(run: &Arc<Run<I>>, given: MultiValue) -> Result<Begun> {
     let (mut arguments, database) = Arguments::of_client("sql:query", given)?;
     let text = arguments.utf8("text of the query", MAX_QUERY)?;
     let count = arguments.left();
@@ -42,11 +37,30 @@ async fn query<I: Imports>(lua: &Lua, run: &Run<I>, given: MultiValue) -> Result
     }
     let parameters = (0..count).map(|_| parameter(&mut arguments));
     let parameters = parameters.collect::<Result<Vec<_>>>()?;
-    let what = format!("sql({database:?}):query({text:?})");
-    let call = run.shared.imports.sql(&database, text, parameters);
+    run.calls().map_err(Error::RuntimeError)?;
+    let run = Arc::clone(run);
+    Ok(Begun::waits(async move {
+        ask(&run, &database, text, parameters).await
+    }))
+}
+
+async fn ask<I: Imports>(
+    run: &Run<I>,
+    database: &str,
+    text: String,
+    parameters: Vec<SqlValue>,
+) -> Result<Reply> {
+    let what = run.report.as_ref();
+    let what = what.map(|_| format!("sql({database:?}):query({text:?})"));
+    let call = run.shared.imports.sql(database, text, parameters);
     let show = |rows: &Vec<SqlRow>| format!("{} rows", rows.len());
-    let rows = wait(run, || what, call, show).await?;
+    let rows = wait(run, what, call, show).await?;
     bounded(rows.iter().map(size).sum(), &"sql")?;
+    Ok(Reply::Rows(rows))
+}
+
+/// Makes a table of each row.
+pub(super) fn tables(lua: &Lua, rows: Vec<SqlRow>) -> Result<Vec<Table>> {
     rows.into_iter().map(|columns| row(lua, columns)).collect()
 }
 

@@ -8,20 +8,30 @@ use sekisho_certs::{HostName, Secret, Tenant};
 
 use super::alert;
 use super::arguments::Arguments;
+use super::waiting::{Begun, Reply, Waiting};
 use crate::choice::{Choice, Source};
 use crate::files::Unread;
-use crate::imports::{Found, Imports};
-use crate::load::cached;
+use crate::imports::Imports;
+use crate::load::{cached, kept};
 use crate::report::Called;
 use crate::run::{Part, Run};
 use crate::state::Current;
 
 /// Makes the table of methods.
-pub(super) fn methods<I: Imports>(lua: &Lua, current: &Arc<Current<I>>) -> Result<Table> {
+pub(super) fn methods<I: Imports>(
+    lua: &Lua,
+    current: &Arc<Current<I>>,
+    waiting: &Waiting<'_, I>,
+) -> Result<Table> {
     let methods = lua.create_table()?;
     choices(lua, current, &methods)?;
     owners(lua, current, &methods)?;
-    waiting(lua, current, &methods)?;
+    methods.raw_set("lookup", waiting.lookup(lookup)?)?;
+    methods.raw_set("cached", waiting.function(cached_by)?)?;
+    for (name, full_name) in [("certificate", "tls:certificate"), ("certificate_key", KEY)] {
+        let function = waiting.function(move |run, given| certificate(run, full_name, given))?;
+        methods.raw_set(name, function)?;
+    }
     Ok(methods)
 }
 
@@ -82,62 +92,36 @@ fn owners<I: Imports>(lua: &Lua, current: &Arc<Current<I>>, methods: &Table) -> 
     methods.raw_set("site", function)
 }
 
-/// Methods that may wait: `tls:lookup`, `tls:cached`, `tls:certificate`,
-/// `tls:certificate_key`.
-fn waiting<I: Imports>(lua: &Lua, current: &Arc<Current<I>>, methods: &Table) -> Result<()> {
-    let of = Arc::clone(current);
-    let function = lua.create_async_function(move |_, given: MultiValue| {
-        let run = of.run();
-        async move { lookup(&*run?, given).await }
-    })?;
-    methods.raw_set("lookup", function)?;
-    let of = Arc::clone(current);
-    let function = lua.create_async_function(move |_, given: MultiValue| {
-        let run = of.run();
-        async move { cached_by(&run?, given).await }
-    })?;
-    methods.raw_set("cached", function)?;
-    for (name, full_name) in [("certificate", "tls:certificate"), ("certificate_key", KEY)] {
-        let of = Arc::clone(current);
-        let function = lua.create_async_function(move |_, given: MultiValue| {
-            let run = of.run();
-            async move { certificate(&*run?, full_name, given).await }
-        })?;
-        methods.raw_set(name, function)?;
-    }
-    Ok(())
-}
-
-async fn lookup<I: Imports>(
-    run: &Run<I>,
-    given: MultiValue,
-) -> Result<(&'static str, Option<String>)> {
+fn lookup<I: Imports>(run: &Arc<Run<I>>, given: MultiValue) -> Result<Begun> {
     let mut arguments = Arguments::of_method("tls:lookup", given)?;
     let name = host_name(&mut arguments)?;
     arguments.end()?;
     let Some(hello) = &run.hello else {
         return Err(arguments.error("needs a client", "call it within handshake"));
     };
-    let began = run.report.as_ref().map(|_| Began::now());
-    let client = hello.client_addr.ip();
-    let found = run.shared.imports.lookup(&name, client).await;
-    let (word, why) = match found {
-        Found::Found => ("found", None),
-        Found::Absent => ("absent", None),
-        Found::Failed(why) => ("failed", Some(why)),
-    };
-    if let Some(began) = began {
-        let called = Called {
-            what: format!("tls:lookup({})", name.as_str()),
-            took: began.elapsed(),
-            answer: word.into(),
-        };
-        run.report(|report| report.calls.push(called));
+    if run.report.is_none()
+        && let Some(is_there) = run.shared.imports.cached(&name)
+    {
+        return Ok(Begun::Answer(is_there));
     }
-    Ok((word, why))
+    let client = hello.client_addr.ip();
+    let run = Arc::clone(run);
+    Ok(Begun::waits(async move {
+        let began = run.report.as_ref().map(|_| Began::now());
+        let found = run.shared.imports.lookup(&name, client).await;
+        if let Some(began) = began {
+            let called = Called {
+                what: format!("tls:lookup({})", name.as_str()),
+                took: began.elapsed(),
+                answer: found.as_str().into(),
+            };
+            run.report(|report| report.calls.push(called));
+        }
+        Ok(Reply::Lookup(found))
+    }))
 }
 
-async fn cached_by<I: Imports>(run: &Arc<Run<I>>, given: MultiValue) -> Result<bool> {
+fn cached_by<I: Imports>(run: &Arc<Run<I>>, given: MultiValue) -> Result<Begun> {
     let mut arguments = Arguments::of_method("tls:cached", given)?;
     let key = arguments.key()?;
     let ttl = arguments.ttl()?;
@@ -156,45 +140,66 @@ async fn cached_by<I: Imports>(run: &Arc<Run<I>>, given: MultiValue) -> Result<b
     if run.has_chosen() {
         return Err(arguments.error("would choose twice", "return once something is chosen"));
     }
-    cached(run, &key, ttl, function).await
+    if let Some(chosen) = kept(run, &key)? {
+        return Ok(Begun::Answer(chosen));
+    }
+    let run = Arc::clone(run);
+    Ok(Begun::waits(async move {
+        Ok(Reply::Done(cached(&run, &key, ttl, function).await?))
+    }))
 }
 
-/// Adds a certificate or a key: PEM, or the path of a file. Returns false if there is
-/// no such file.
-async fn certificate<I: Imports>(
-    run: &Run<I>,
+/// Adds a certificate or a key: PEM, or the path of a file. The answer is false if there
+/// is no such file.
+fn certificate<I: Imports>(
+    run: &Arc<Run<I>>,
     function: &'static str,
     given: MultiValue,
-) -> Result<bool> {
+) -> Result<Begun> {
     let mut arguments = Arguments::of_method(function, given)?;
     let is_key = function == KEY;
     let given = arguments.text("path or PEM", MAX_PEM)?;
     arguments.end()?;
     let is_pem = given.windows(BEGIN.len()).any(|at| at == BEGIN);
-    let part = match (is_pem, is_key) {
-        (true, true) => Part::Key(Secret::new(given)),
-        (true, false) => Part::Chain(given),
-        (false, _) => {
-            run.admitted(run.deadline).await?;
-            match run.shared.folders.read(&given).await {
-                Ok(content) if is_key => Part::Key(content),
-                Ok(content) => Part::Chain(content.expose().to_vec()),
-                Err(Unread::Absent) => return Ok(false),
-                Err(Unread::Failed(why)) => {
-                    // A key in another form than PEM must not come into a log.
-                    let path = match is_key {
-                        true => "neither PEM nor a file that".into(),
-                        false => format!("{:?}", String::from_utf8_lossy(&given)),
-                    };
-                    let what = format!("{function}: {path} can't be read: {why}");
-                    return Err(Error::RuntimeError(what));
-                }
-            }
+    if !is_pem {
+        let run = Arc::clone(run);
+        return Ok(Begun::waits(
+            async move { file(&run, function, &given).await },
+        ));
+    }
+    let part = match is_key {
+        true => Part::Key(Secret::new(given)),
+        false => Part::Chain(given),
+    };
+    add(run, function, part)?;
+    Ok(Begun::Answer(true))
+}
+
+/// Adds a certificate or a key of a file.
+async fn file<I: Imports>(run: &Run<I>, function: &'static str, path: &[u8]) -> Result<Reply> {
+    run.admitted(run.deadline).await?;
+    let is_key = function == KEY;
+    let part = match run.shared.folders.read(path).await {
+        Ok(content) if is_key => Part::Key(content),
+        Ok(content) => Part::Chain(content.expose().to_vec()),
+        Err(Unread::Absent) => return Ok(Reply::Done(false)),
+        Err(Unread::Failed(why)) => {
+            // A key in another form than PEM must not come into a log.
+            let path = match is_key {
+                true => "neither PEM nor a file that".into(),
+                false => format!("{:?}", String::from_utf8_lossy(path)),
+            };
+            let what = format!("{function}: {path} can't be read: {why}");
+            return Err(Error::RuntimeError(what));
         }
     };
-    let add = |what| Error::RuntimeError(format!("{function}: {what}"));
-    run.add(part).map_err(add)?;
-    Ok(true)
+    add(run, function, part)?;
+    Ok(Reply::Done(true))
+}
+
+fn add<I: Imports>(run: &Run<I>, function: &str, part: Part) -> Result<()> {
+    let error = |what| Error::RuntimeError(format!("{function}: {what}"));
+    run.add(part).map_err(error)
 }
 
 fn choose<I: Imports>(run: &Run<I>, choice: Choice<I::Made>) -> Result<()> {

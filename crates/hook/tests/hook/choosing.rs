@@ -1,9 +1,10 @@
 //! Tests of what a script sees and chooses.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering::SeqCst;
 use std::time::Duration;
 
-use sekisho_hook::{Hello, OnError, Source};
+use sekisho_hook::{Choice, Hello, OnError, Source};
 use tokio::time::Instant;
 
 use crate::fake::{ask, body, failure, hook_with, made, report};
@@ -186,6 +187,30 @@ async fn lookups_never_mix_absent_and_failed() {
         assert_eq!(report.log, [answer]);
         assert_eq!(report.calls[0].what, format!("tls:lookup({name})"));
     }
+}
+
+#[tokio::test]
+async fn a_lookup_that_the_cache_answers_waits_for_nothing() {
+    let (hook, world) = body(
+        r#"
+        local word, why = tls:lookup(tls.server_name)
+        if word == "found" and why == nil then
+            tls:use("found.example")
+        elseif word == "absent" and why == nil then
+            tls:default()
+        end
+        "#,
+    );
+    let answer = ask(&hook, "there.example").await;
+    assert!(matches!(answer.choice, Choice::Use(name) if name.as_str() == "found.example"));
+    let answer = ask(&hook, "gone.example").await;
+    assert!(matches!(answer.choice, Choice::Default));
+    assert_eq!(world.lookups.load(SeqCst), 0);
+    let answer = ask(&hook, "cold.example").await;
+    assert!(matches!(answer.choice, Choice::Default));
+    let answer = ask(&hook, "down.example").await;
+    assert!(matches!(answer.choice, Choice::Lookup));
+    assert_eq!(world.lookups.load(SeqCst), 2);
 }
 
 #[tokio::test]

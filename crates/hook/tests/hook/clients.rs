@@ -1,5 +1,7 @@
 //! Clients that wait: absent and failed stay apart.
 
+use std::sync::atomic::Ordering::SeqCst;
+
 use sekisho_hook::SqlValue;
 
 use crate::fake::{body, failure, report};
@@ -75,6 +77,26 @@ async fn clients_that_fail_raise_and_are_never_absent() {
         assert!(error.contains(what), "{script}: {error}");
         assert!(error.starts_with("handshake.luau:2: "), "{script}: {error}");
     }
+}
+
+#[tokio::test]
+async fn a_call_where_no_coroutine_can_wait_fails_and_leaves_nothing() {
+    let (hook, world) = body(
+        r#"
+        local r = redis("redis://here")
+        log(pcall(table.sort, {2, 1}, function(a, b)
+            return r:get("b") < r:get("a")
+        end))
+        log(r:get("a"))
+        "#,
+    );
+    let value = ("a".into(), b"1".to_vec());
+    world.values.lock().unwrap().extend([value]);
+    let (_, report) = report(&hook, "shop.example").await;
+    assert_eq!(report.error, None);
+    let why = "false attempt to yield across metamethod/C-call boundary";
+    assert_eq!(report.log, [why, "1"]);
+    assert_eq!(world.commands.load(SeqCst), 1);
 }
 
 #[tokio::test]

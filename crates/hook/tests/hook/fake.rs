@@ -28,6 +28,8 @@ pub(crate) struct Certificate {
 #[derive(Default)]
 pub(crate) struct World {
     pub(crate) values: Mutex<BTreeMap<String, Vec<u8>>>,
+    /// Lookups so far that the cache did not answer.
+    pub(crate) lookups: AtomicUsize,
     /// Commands to Redis so far.
     pub(crate) commands: AtomicUsize,
     /// Set while Redis fails.
@@ -67,6 +69,7 @@ impl Imports for Fake {
     type Made = Arc<Certificate>;
 
     fn lookup<'a>(&'a self, name: &'a HostName, _: IpAddr) -> BoxFuture<'a, Found> {
+        self.0.lookups.fetch_add(1, SeqCst);
         Box::pin(async move {
             match name.as_str() {
                 "there.example" => Found::Found,
@@ -74,6 +77,14 @@ impl Imports for Fake {
                 _ => Found::Absent,
             }
         })
+    }
+
+    fn cached(&self, name: &HostName) -> Option<bool> {
+        match name.as_str() {
+            "there.example" => Some(true),
+            "cold.example" | "down.example" => None,
+            _ => Some(false),
+        }
     }
 
     fn admit(

@@ -49,6 +49,13 @@ impl Clients {
         }
     }
 
+    /// Returns what the cache that handshakes use knows of a host; none if a lookup would
+    /// ask a store, or wait for another's answer.
+    #[must_use]
+    pub fn cached(&self, name: &HostName) -> Option<Outcome<VirtualHost>> {
+        self.lookup.hit(name)
+    }
+
     /// Looks up a host in the stores, through the cache that handshakes use, and
     /// obtains no certificate. A call of the store needs a permit of the client's
     /// prefix, which is charged with an absent host.
