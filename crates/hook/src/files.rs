@@ -6,7 +6,7 @@ use std::os::fd::OwnedFd;
 use std::path::{Component, Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use rustix::fs::{CWD, Mode, OFlags, ResolveFlags, fstat, openat, openat2, stat};
+use rustix::fs::{CWD, FileType, Mode, OFlags, ResolveFlags, fstat, openat, openat2, stat};
 use rustix::io::Errno;
 use tokio::sync::Semaphore;
 
@@ -147,7 +147,8 @@ fn read(folder: &OwnedFd, path: &Path) -> Result<Secret, Unread> {
     let file = match openat2(folder, path, flags, Mode::empty(), within) {
         Ok(file) => File::from(file),
         // No file has a name that is too long.
-        Err(Errno::NOENT | Errno::NOTDIR | Errno::NAMETOOLONG) => return Err(Unread::Absent),
+        Err(Errno::NOTDIR | Errno::NAMETOOLONG) => return Err(Unread::Absent),
+        Err(Errno::NOENT) => return Err(missing(folder, path)),
         Err(Errno::XDEV) => {
             return Err(Unread::Failed("the path leaves its folder".into()));
         }
@@ -170,6 +171,31 @@ fn read(folder: &OwnedFd, path: &Path) -> Result<Secret, Unread> {
         true => Err(Unread::Failed("the file grew while it was read".into())),
         false => Ok(secret),
     }
+}
+
+/// Tells a file that is not there from a link whose target is away: a file system may
+/// not be mounted.
+fn missing(folder: &OwnedFd, path: &Path) -> Unread {
+    let open = |path: &Path, more| {
+        let within = ResolveFlags::BENEATH | ResolveFlags::NO_MAGICLINKS;
+        let flags = OFlags::PATH | OFlags::CLOEXEC | more;
+        openat2(folder, path, flags, Mode::empty(), within).ok()
+    };
+    let mut above = path
+        .ancestors()
+        .filter(|above| !above.as_os_str().is_empty());
+    // The file itself, else the lowest folder above it that is there.
+    let found = above.find_map(|above| Some((above, open(above, OFlags::NOFOLLOW)?)));
+    match found {
+        Some((at, found)) if is_link(&found) && open(at, OFlags::empty()).is_none() => {
+            Unread::Failed("the path is a broken link".into())
+        }
+        _ => Unread::Absent,
+    }
+}
+
+fn is_link(found: &OwnedFd) -> bool {
+    fstat(found).is_ok_and(|is| FileType::from_raw_mode(is.st_mode) == FileType::Symlink)
 }
 
 fn failed(error: &io::Error) -> Unread {

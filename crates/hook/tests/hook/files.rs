@@ -17,6 +17,10 @@ async fn files_are_read_below_the_folders_and_nowhere_else() {
     fs::write(outside.path().join("secret.key"), key("secret")).unwrap();
     symlink(outside.path().join("secret.key"), base.join("link.key")).unwrap();
     symlink("shop.example.key", base.join("inner.key")).unwrap();
+    symlink("gone.key", base.join("broken.key")).unwrap();
+    symlink("gone", base.join("mount")).unwrap();
+    fs::create_dir(base.join("folder")).unwrap();
+    symlink("folder", base.join("linked")).unwrap();
     fs::write(base.join("big.key"), vec![b'x'; 256 * 1024 + 1]).unwrap();
     let script = "function handshake(tls) log(tls:certificate_key(file())) end
         function file() return FILE end";
@@ -24,6 +28,11 @@ async fn files_are_read_below_the_folders_and_nowhere_else() {
         ("shop.example.key", "true"),
         ("inner.key", "true"),
         ("none.key", "false"),
+        ("folder/none.key", "false"),
+        ("linked/none.key", "false"),
+        ("none/none.key", "false"),
+        ("broken.key", "is a broken link"),
+        ("mount/a.key", "is a broken link"),
         ("shop.example.key/none.key", "false"),
         ("../secret.key", "has `..` in it"),
         ("a/../../secret.key", "has `..` in it"),
