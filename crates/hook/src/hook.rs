@@ -118,7 +118,7 @@ impl<I: Imports> Hook<I> {
         let result = run(shared, &hello, deadline, report.clone()).await;
         let (answer, failure) = match result {
             Ok(answer) => (answer, None),
-            Err((failure, token)) => (shared.on_error(token, &failure), Some(failure)),
+            Err((failure, token)) => (shared.on_error(token), Some(failure)),
         };
         let metrics = &shared.metrics;
         metrics.ended(&answer.choice, answer.source, failure.as_ref());
@@ -154,10 +154,14 @@ async fn run<I: Imports>(
         finished.map_err(|what| Failure::Script(shared.program.error(&what)))
     });
     run.report(|report| report.memory = state.lua.used_memory());
-    answer.map_err(|failure| (failure, run.token.take()))
+    answer.map_err(|failure| {
+        let token = run.token.take();
+        let is_charged = failure.is_charged() && !run.token.met_outage();
+        (failure, token.filter(|_| is_charged))
+    })
 }
 
-/// Failure with the token of the client's prefix, if the run made a store call.
+/// Failure with the token of the client's prefix, if the client is charged.
 type Failed = (Failure, Option<Box<dyn Admission>>);
 
 impl<I: Imports> Shared<I> {
@@ -174,8 +178,7 @@ impl<I: Imports> Shared<I> {
 
     /// Applies the policy for failures. A run that failed after a store call has led to
     /// nothing, as an absence: its token is spent, unless a lookup finds something.
-    fn on_error(&self, token: Option<Box<dyn Admission>>, failure: &Failure) -> Answer<I::Made> {
-        let token = token.filter(|_| failure.is_charged());
+    fn on_error(&self, token: Option<Box<dyn Admission>>) -> Answer<I::Made> {
         let (choice, admission) = match self.settings.on_error {
             OnError::Refuse => {
                 if let Some(token) = token {

@@ -5,13 +5,13 @@ use std::time::Duration;
 
 use mlua::Function;
 use tokio::sync::oneshot::Sender;
-use tokio::time::Instant;
+use tokio::time::{Instant, timeout};
 
 use crate::call::call;
 use crate::choice::{Choice, Source};
 use crate::failure::Failure;
 use crate::imports::Imports;
-use crate::region::{Ended, Kept, Known, Looked};
+use crate::region::{Call, Ended, Kept, Known, Looked};
 use crate::report::RegionUse;
 use crate::run::Run;
 
@@ -49,10 +49,7 @@ pub(crate) async fn cached<I: Imports>(
     };
     let (known, source) = match looked {
         Looked::Known(known) => (known, Source::Region),
-        Looked::InFlight(load) => {
-            run.waits()?;
-            (load.await.unwrap_or_else(|_| broken_off()), Source::Region)
-        }
+        Looked::InFlight(load) => (join(run, &key, load).await?, Source::Region),
         Looked::Begin(sender, load) => {
             let begun = Begun {
                 run: Arc::clone(run),
@@ -60,7 +57,7 @@ pub(crate) async fn cached<I: Imports>(
                 ended: false,
             };
             tokio::spawn(begun.load(function, ttl, sender));
-            (load.await.unwrap_or_else(|_| broken_off()), Source::Script)
+            (join(run, &key, load).await?, Source::Script)
         }
     };
     take(run, script_key, known, source)
@@ -110,6 +107,28 @@ async fn admitted<I: Imports>(
     }
 }
 
+/// Waits for a load. Where something was there before, the run waits for a short time,
+/// and only if there is a place: a store that hangs must not delay hosts that were seen.
+async fn join<I: Imports>(
+    run: &Arc<Run<I>>,
+    key: &Arc<str>,
+    load: Call<I::Made>,
+) -> Result<Known<I::Made>, Failure> {
+    let region = &run.shared.region;
+    let Some(old) = region.old(key) else {
+        run.waits()?;
+        return Ok(load.await.unwrap_or_else(|_| broken_off()));
+    };
+    let until = Instant::now() + run.shared.settings.failed;
+    if run.waits().is_err() {
+        return Ok(Known::Stale(old, until));
+    }
+    Ok(match timeout(PATIENCE, load).await {
+        Ok(known) => known.unwrap_or(Known::Stale(old, until)),
+        Err(_) => region.late(key, old, until),
+    })
+}
+
 /// Load that has its key in the region. Dropped before its end, it lets others begin.
 struct Begun<I: Imports> {
     /// The run that began it.
@@ -154,7 +173,12 @@ impl<I: Imports> Begun<I> {
                 }
             }
         };
-        if matches!(ended, Ended::Chosen(_)) && Arc::strong_count(&self.run) == 1 {
+        let is_charged = match &ended {
+            Ended::Chosen(_) => false,
+            Ended::Absent { .. } => true,
+            Ended::Failed { .. } => !run.token.met_outage(),
+        };
+        if !is_charged && Arc::strong_count(&self.run) == 1 {
             // The client has left, and nobody else gives the token back.
             drop(run.token.take());
         }
@@ -187,3 +211,6 @@ fn used<M>(known: &Known<M>, source: Source) -> RegionUse {
         Known::Failed(_) => RegionUse::Failed,
     }
 }
+
+/// Time that a run waits for a load if something was there before. Most loads take less.
+const PATIENCE: Duration = Duration::from_millis(250);

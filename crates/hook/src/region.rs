@@ -136,9 +136,23 @@ impl<M> Region<M> {
     /// Ends a load: keeps its answer, then lets the next load of the key begin.
     /// Returns the answer for those who waited.
     pub(crate) fn end(&self, key: &Arc<str>, ended: Ended<M>) -> Known<M> {
+        // In this order, and under the lock: a later note would hide the answer.
+        let mut loads = self.loads();
         let known = self.keep(key, ended);
-        self.loads().remove(key);
+        loads.remove(key);
         known
+    }
+
+    /// Notes that a load is late: until then, `old` is served without a wait. The load goes
+    /// on, and its end replaces the note.
+    pub(crate) fn late(&self, key: &Arc<str>, old: Arc<Kept<M>>, until: Instant) -> Known<M> {
+        // Under the lock, no end of the load is overwritten.
+        let loads = self.loads();
+        if loads.contains_key(key) {
+            let failure = Some("the function has not ended yet".into());
+            self.notes.insert(Arc::clone(key), Note { failure, until });
+        }
+        Known::Stale(old, until)
     }
 
     /// Forgets a load that ended without an answer.

@@ -30,7 +30,7 @@ pub(crate) struct Run<I: Imports> {
     pub(crate) token: Arc<Token>,
     /// Report to write, if anybody reads it.
     pub(crate) report: Option<Arc<Mutex<Report>>>,
-    /// Calls of clients so far.
+    /// Calls so far.
     calls: AtomicU32,
     work: Mutex<Work<I::Made>>,
 }
@@ -124,13 +124,14 @@ impl<I: Imports> Run<I> {
         Ok(())
     }
 
-    /// Counts a call of a client. Relaxed: one thread.
+    /// Counts a call: of a client, of `tls:lookup`, or the read of a file. Relaxed: one
+    /// thread.
     ///
     /// # Errors
     /// The run has made as many as it may.
     pub(crate) fn calls(&self) -> Result<(), String> {
         match self.calls.fetch_add(1, Ordering::Relaxed) {
-            MAX_CALLS.. => Err(format!("a run makes at most {MAX_CALLS} calls of clients")),
+            MAX_CALLS.. => Err(format!("a run makes at most {MAX_CALLS} calls")),
             _ => Ok(()),
         }
     }
@@ -204,8 +205,16 @@ impl<I: Imports> Run<I> {
     }
 
     /// Changes whose certificate the script gives.
-    pub(crate) fn own(&self, change: impl FnOnce(&mut Owner)) {
-        change(&mut self.work().owner);
+    ///
+    /// # Errors
+    /// The script has chosen something that has an owner already.
+    pub(crate) fn own(&self, change: impl FnOnce(&mut Owner)) -> Result<(), &'static str> {
+        let mut work = self.work();
+        if let Chosen::One { .. } = work.chosen {
+            return Err("comes too late: what was chosen has tenant and site");
+        }
+        change(&mut work.owner);
+        Ok(())
     }
 
     /// Returns the key in the region for a script's key. The tenant that the script
@@ -312,5 +321,5 @@ impl<I: Imports> Run<I> {
 const TWICE: &str = "the run has chosen already: return after tls:use, tls:default, \
                      tls:refuse, tls:certificate or tls:cached has chosen";
 const MAX_PAIRS: usize = 2;
-/// Calls of clients in one run.
+/// Calls in one run: of clients and lookups, and reads of files.
 const MAX_CALLS: u32 = 64;

@@ -1,12 +1,17 @@
 //! Token of a client's prefix, as one run and its load share it.
 
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use crate::imports::Admission;
 
 /// Token of a prefix, asked for before the first store call.
 #[derive(Default)]
-pub(crate) struct Token(Mutex<Option<Box<dyn Admission>>>);
+pub(crate) struct Token {
+    admission: Mutex<Option<Box<dyn Admission>>>,
+    /// Set while a store call is unanswered, and once one has failed.
+    outage: AtomicBool,
+}
 
 impl Token {
     /// Takes the token, if there is one. Dropping it gives it back.
@@ -18,12 +23,30 @@ impl Token {
         self.lock().is_some()
     }
 
+    /// Notes that a store call begins. Without an answer, it has failed.
+    pub(crate) fn asks(&self) -> bool {
+        self.outage.swap(true, Relaxed)
+    }
+
+    /// Notes that a store call was answered; `had_failed` is what [`Self::asks`] returned.
+    pub(crate) fn answered(&self, had_failed: bool) {
+        self.outage.store(had_failed, Relaxed);
+    }
+
+    /// Tells whether a store call failed: then a failure of the run is no fault of the
+    /// client. Relaxed: one thread runs a script.
+    pub(crate) fn met_outage(&self) -> bool {
+        self.outage.load(Relaxed)
+    }
+
     pub(crate) fn put(&self, admission: Box<dyn Admission>) {
         *self.lock() = Some(admission);
     }
 
     fn lock(&self) -> MutexGuard<'_, Option<Box<dyn Admission>>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.admission
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
     }
 }
 

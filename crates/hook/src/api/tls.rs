@@ -77,8 +77,8 @@ fn owners<I: Imports>(lua: &Lua, current: &Arc<Current<I>>, methods: &Table) -> 
         let name = arguments.utf8("tenant", MAX_TENANT)?;
         let tenant = Tenant::parse(&name).map_err(Error::RuntimeError)?;
         arguments.end()?;
-        of.run()?.own(|owner| owner.tenant = tenant);
-        Ok(())
+        let own = of.run()?.own(|owner| owner.tenant = tenant);
+        own.map_err(|what| arguments.error(what, OWNER_FIRST))
     })?;
     methods.raw_set("tenant", function)?;
     let of = Arc::clone(current);
@@ -86,8 +86,8 @@ fn owners<I: Imports>(lua: &Lua, current: &Arc<Current<I>>, methods: &Table) -> 
         let mut arguments = Arguments::of_method("tls:site", given)?;
         let json = arguments.utf8("site", MAX_SITE)?;
         arguments.end()?;
-        of.run()?.own(|owner| owner.site = Some(json.into()));
-        Ok(())
+        let own = of.run()?.own(|owner| owner.site = Some(json.into()));
+        own.map_err(|what| arguments.error(what, OWNER_FIRST))
     })?;
     methods.raw_set("site", function)
 }
@@ -104,6 +104,7 @@ fn lookup<I: Imports>(run: &Arc<Run<I>>, given: MultiValue) -> Result<Begun> {
     {
         return Ok(Begun::Answer(is_there));
     }
+    run.calls().map_err(Error::RuntimeError)?;
     let client = hello.client_addr.ip();
     let run = Arc::clone(run);
     Ok(Begun::waits(async move {
@@ -162,6 +163,7 @@ fn certificate<I: Imports>(
     arguments.end()?;
     let is_pem = given.windows(BEGIN.len()).any(|at| at == BEGIN);
     if !is_pem {
+        run.calls().map_err(Error::RuntimeError)?;
         let run = Arc::clone(run);
         return Ok(Begun::waits(
             async move { file(&run, function, &given).await },
@@ -215,6 +217,7 @@ fn host_name(arguments: &mut Arguments) -> Result<HostName> {
     })
 }
 
+const OWNER_FIRST: &str = "call it before the choice, or within the function of tls:cached";
 const KEY: &str = "tls:certificate_key";
 const BEGIN: &[u8] = b"-----BEGIN ";
 /// Bytes of a name as written, Unicode too.

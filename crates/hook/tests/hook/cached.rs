@@ -256,6 +256,70 @@ async fn a_client_over_its_budget_fails_for_nobody_else() {
     assert!(matches!(answer.choice, Choice::Use(_)), "{answer:?}");
 }
 
+/// A store that hangs delays nobody for long whose host was seen, and has no more runs
+/// waiting than there are places.
+#[tokio::test(start_paused = true)]
+async fn those_who_join_a_load_get_what_was_there_before() {
+    let script = "function handshake(tls)
+        tls:cached('key', 10, function()
+            if cache:get('hang') then redis('redis://here'):get('hang') end
+            tls:use('a.example')
+        end)
+        cache:set('hang', true, 1000)
+    end";
+    let (hook, _) = hook_with(script, |settings| settings.prefix_in_flight = 4);
+    let hook = Arc::new(hook);
+    ask(&hook, "shop.example").await;
+    advance(Duration::from_secs(20)).await;
+    for _ in 0..10 {
+        let begun = Instant::now();
+        let runs: Vec<_> = (0..20)
+            .map(|_| {
+                let hook = Arc::clone(&hook);
+                tokio::spawn(async move { ask(&hook, "shop.example").await })
+            })
+            .collect();
+        for run in runs {
+            assert_eq!(run.await.unwrap().source, Source::Stale);
+        }
+        assert!(
+            begun.elapsed() <= Duration::from_millis(300),
+            "{:?}",
+            begun.elapsed()
+        );
+        advance(Duration::from_millis(700)).await;
+    }
+}
+
+/// A load that is broken off with its state takes nothing away.
+#[tokio::test(start_paused = true)]
+async fn a_load_that_is_broken_off_leaves_what_was_there_before() {
+    let script = "function handshake(tls)
+        if tls.server_name == 'cut.example' then while true do end end
+        tls:cached('key', 10, function()
+            if cache:get('hang') then redis('redis://here'):get('hang') end
+            tls:use('a.example')
+        end)
+        cache:set('hang', true, 1000)
+    end";
+    let (hook, _) = hook_with(script, |_| {});
+    let hook = Arc::new(hook);
+    ask(&hook, "shop.example").await;
+    advance(Duration::from_secs(20)).await;
+    let joins = {
+        let hook = Arc::clone(&hook);
+        tokio::spawn(async move { ask(&hook, "shop.example").await })
+    };
+    tokio::task::yield_now().await;
+    for _ in 0..2 {
+        ask(&hook, "cut.example").await;
+    }
+    // The run itself waits in the state that was replaced twice.
+    joins.await.unwrap();
+    let answer = ask(&hook, "shop.example").await;
+    assert_eq!(answer.source, Source::Stale, "{answer:?}");
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_client_over_its_budget_gets_what_was_there_before() {
     let (hook, world) = redis_hook();
