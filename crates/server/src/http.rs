@@ -6,6 +6,7 @@ mod drive;
 pub(crate) mod framing;
 mod plain;
 pub(crate) mod rest;
+mod sending;
 mod streams;
 
 use std::convert::Infallible;
@@ -32,13 +33,14 @@ use crate::request::RequestContext;
 use crate::respond;
 use crate::route::{ConnContext, Refused};
 use crate::timeouts::{self, ConnTimeouts};
-use crate::tls::{SEND_LIMIT, Stream};
+use crate::tls::{Corked, SEND_LIMIT, Stream};
 use crate::upstream::Tunnel;
 use crate::worker::Local;
 use answer::{Answer, RequestGuard};
 pub(crate) use drive::Drain;
 use drive::{Bounds, Driven, drive};
 pub(crate) use plain::redirect;
+use sending::Sending;
 pub(crate) use streams::Progress;
 use streams::Streams;
 
@@ -160,8 +162,12 @@ impl Http {
         S::Future: Send + 'static,
     {
         let streams = Streams::new(&bounds.timeouts, bounds.limits.body);
-        let mut connection = Self::two(streams).serve_connection(stream, service);
-        let end = http2::Connection::graceful_shutdown;
+        let stream = Corked::new(stream);
+        let connection = Self::two(streams).serve_connection(stream.clone(), service);
+        let mut connection = Sending::new(connection, stream);
+        let end = |mut sending: Pin<&mut Sending<_>>| {
+            http2::Connection::graceful_shutdown(sending.connection());
+        };
         match drive(Pin::new(&mut connection), end, bounds).await {
             Driven::Ended(result) => result,
             Driven::Cut | Driven::Idle => Ok(()),

@@ -5,6 +5,7 @@
 //! vectored write. TLS 1.3 tickets are sent with the first answer. An idle
 //! connection holds no buffer besides that of rustls.
 
+mod corked;
 mod lines;
 mod read;
 mod unacknowledged;
@@ -23,6 +24,7 @@ use tokio::net::TcpStream;
 
 use crate::frames::Frames;
 use crate::timeouts::ConnTimeouts;
+pub(crate) use corked::Corked;
 pub(crate) use lines::Framing;
 use lines::Place;
 pub(crate) use wire::{receive, send};

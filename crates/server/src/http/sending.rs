@@ -1,0 +1,34 @@
+//! Connection of HTTP/2 that sends once after each poll.
+
+use std::pin::Pin;
+use std::task::{Context, Poll};
+
+use crate::tls::Corked;
+
+/// Connection of HTTP/2, and its stream, which holds what a poll writes.
+pub(super) struct Sending<C> {
+    connection: C,
+    stream: Corked,
+}
+
+impl<C: Unpin> Sending<C> {
+    pub(super) fn new(connection: C, stream: Corked) -> Self {
+        Self { connection, stream }
+    }
+
+    pub(super) fn connection(&mut self) -> Pin<&mut C> {
+        Pin::new(&mut self.connection)
+    }
+}
+
+impl<C: Future + Unpin> Future for Sending<C> {
+    type Output = C::Output;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<C::Output> {
+        let polled = self.connection().poll(cx);
+        match self.stream.send(cx) || polled.is_ready() {
+            true => polled,
+            false => self.connection().poll(cx),
+        }
+    }
+}
