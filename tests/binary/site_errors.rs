@@ -94,6 +94,44 @@ fn a_document_that_can_not_be_read_fails_its_own_host() {
 }
 
 #[test]
+fn a_record_that_can_not_be_read_fails_its_own_host() {
+    for (values, why) in [
+        ("tls = '1.2 later'", "its TLS policy is not known"),
+        (
+            "tenant = 'a' || char(7)",
+            "must not hold control characters",
+        ),
+    ] {
+        let sandbox = sandbox();
+        write_row(&sandbox, values);
+        let server = sandbox.serve();
+        a_is_refused(&server, why);
+        let listed = sandbox.ok(&["host", "list"]);
+        let (first, second) = listed.split_once('\n').expect("two lines");
+        assert!(first.starts_with("a.example  not served: "), "{listed}");
+        assert!(first.contains(why), "{listed}");
+        assert!(second.starts_with("b.example  -  "), "{listed}");
+        let shown = sandbox.ok(&["host", "show", "a.example"]);
+        assert!(shown.contains("not served: ") && shown.contains(why));
+        let json = sandbox.ok(&["host", "show", "a.example", "--json"]);
+        assert!(json.contains("\"error\":") && json.contains(why), "{json}");
+        let checked = sandbox.ok(&["check"]);
+        assert!(checked.contains("1 hosts are not served"), "{checked}");
+        assert!(checked.contains("  a.example: ") && checked.contains(why));
+        assert_eq!(sandbox.run(&["check", "--strict"]).code, Some(1));
+        // What could not be read is not lost to a change.
+        let set = sandbox.run(&["host", "set", "a.example", "--disabled"]);
+        assert_eq!(set.code, Some(1), "{}", set.out);
+        assert!(set.err.contains("a.example") && set.err.contains(why));
+        // The feed goes on, and takes what another program corrects.
+        sandbox.ok(&["host", "set", "b.example", "--tenant", "b"]);
+        sandbox.ok(&["host", "remove", "a.example"]);
+        assert!(!sandbox.ok(&["check", "--strict"]).contains("a.example"));
+        server.stop();
+    }
+}
+
+#[test]
 fn a_tenant_that_is_no_folder_fails_its_own_host() {
     let sandbox = sandbox();
     sandbox.page("a/a.example", "page of a");

@@ -27,6 +27,11 @@ pub struct HostRecord {
     /// The number of the change that wrote it; 0 before the first write. What
     /// stands here is ignored by a write.
     pub version: u64,
+    /// What of the stored record can't be read; none for a sound one. The tenant and the
+    /// policy are then not those of the host: lists show it, a lookup of it fails, and
+    /// no write takes it.
+    #[serde(skip)]
+    pub unreadable: Option<Arc<str>>,
 }
 
 impl HostRecord {
@@ -41,6 +46,7 @@ impl HostRecord {
             disabled: false,
             references: References::default(),
             version: 0,
+            unreadable: None,
         }
     }
 }

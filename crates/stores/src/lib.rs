@@ -15,6 +15,7 @@ mod contract;
 pub mod disk_cache;
 pub mod files;
 #[cfg(feature = "http")]
+mod host_row;
 pub mod http;
 mod lineage_row;
 mod log_row;

@@ -180,6 +180,7 @@ impl Plan {
         mut record: Option<HostRecord>,
         expect: Precondition,
     ) -> Result<()> {
+        record.as_ref().map_or(Ok(()), precondition::readable)?;
         let stored = self.stored.hosts.remove(&pattern);
         expect.check(&pattern, stored.map(|stored| stored.0))?;
         if stored.is_none() && record.is_none() {

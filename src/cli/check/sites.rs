@@ -19,6 +19,8 @@ pub(super) struct Refused {
     unreadable: Hosts,
     /// Client CAs that verify nobody.
     client_cas: Hosts,
+    /// Records whose tenant or policy can't be read.
+    records: Hosts,
 }
 
 #[derive(Default)]
@@ -49,6 +51,10 @@ pub(super) async fn refused(catalog: &dyn Catalog, config: &Config) -> Result<Re
 impl Refused {
     fn note(&mut self, record: &HostRecord, config: &Config, guard: &Guard) {
         // Other programs may write a store, without the checks of `host set`.
+        if let Some(why) = &record.unreadable {
+            self.records.add(record, why);
+            return;
+        }
         let client_ca = record.tls.client_ca.as_ref();
         if let Some(Err(why)) = client_ca.map(|ca| ClientCa::check(ca.pem().as_bytes())) {
             self.client_cas.add(record, &why);
@@ -70,7 +76,12 @@ impl Refused {
 
     /// Returns whether there are such hosts.
     pub(super) fn any(&self) -> bool {
-        let all = [&self.outside, &self.unreadable, &self.client_cas];
+        let all = [
+            &self.outside,
+            &self.unreadable,
+            &self.client_cas,
+            &self.records,
+        ];
         all.iter().any(|hosts| hosts.count > 0)
     }
 
@@ -78,6 +89,10 @@ impl Refused {
     pub(super) fn write(&self, output: &mut Output) -> Result<()> {
         let text = "hosts have a client CA that can't be used; change it with `sekisho host set`:";
         self.client_cas.write(text, output)?;
+        let text = "hosts are not served, their records can't be read: a later version or another \
+                    program wrote them; correct them with that, or remove them with `sekisho \
+                    host remove`:";
+        self.records.write(text, output)?;
         let text = "hosts are answered with 503; change their site with `sekisho host set`, or \
                     [sites] allow:";
         self.outside.write(text, output)?;

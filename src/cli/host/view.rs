@@ -22,6 +22,9 @@ pub(super) struct View<'a> {
     /// Certificates of the client CA; null if clients need no certificate.
     client_ca: Option<Vec<client_ca::View>>,
     disabled: bool,
+    /// What of the record can't be read: it is not served.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    error: Option<&'a str>,
     /// Credential ids by key type.
     credentials: Map<String, Value>,
     version: u64,
@@ -41,6 +44,7 @@ impl<'a> View<'a> {
             min_tls: record.tls.min.as_str(),
             client_ca: record.tls.client_ca.as_deref().map(client_ca::View::all),
             disabled: record.disabled,
+            error: record.unreadable.as_deref(),
             credentials: credentials
                 .map(|(key_type, id)| (key_type.as_str().into(), id.to_string().into()))
                 .collect(),
@@ -77,6 +81,9 @@ pub(super) fn line(record: &HostRecord) -> String {
         .map_or_else(|| "default site".into(), site::line);
     let disabled = if record.disabled { ", disabled" } else { "" };
     let name = output::name(&record.pattern);
+    if let Some(why) = &record.unreadable {
+        return format!("{name}  not served: {why}");
+    }
     format!("{name}  {tenant}  {types}  {site}{disabled}")
 }
 
@@ -87,6 +94,9 @@ pub(super) fn write<K>(
     credentials: &[StoredCredential<K>],
 ) -> io::Result<()> {
     writeln!(out, "host      {}", output::name(&record.pattern))?;
+    if let Some(why) = &record.unreadable {
+        writeln!(out, "error     not served: {why}")?;
+    }
     let tenant = record.tenant.as_str();
     writeln!(
         out,

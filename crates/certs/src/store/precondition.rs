@@ -54,6 +54,20 @@ pub fn dangling(pattern: &HostPattern, id: CredentialId) -> StoreError {
     StoreError::Conflict(format!("{pattern} is to refer to {id}, which does not exist").into())
 }
 
+/// Refuses a stored record that can't be read.
+///
+/// # Errors
+/// [`StoreError::Corrupt`] with the host's name.
+pub fn readable(record: &HostRecord) -> Result<()> {
+    match &record.unreadable {
+        None => Ok(()),
+        Some(why) => {
+            let text = format!("host {}: {why}", record.pattern);
+            Err(StoreError::Corrupt(text.into()))
+        }
+    }
+}
+
 /// Makes the error of a stored record whose credential is missing.
 #[must_use]
 pub fn missing(record: &HostRecord, key_type: KeyType) -> StoreError {

@@ -169,14 +169,15 @@ impl Attempt<'_> {
     }
 
     /// Returns the record to write for a name; none for a host that was removed or
-    /// given to another tenant meanwhile.
+    /// given to another tenant meanwhile, and for one that can't be read.
     fn record(
         &self,
         name: &HostPattern,
         there: Option<&HostRecord>,
     ) -> Option<(HostRecord, Precondition)> {
         match there {
-            Some(record) if record.tenant == self.lineage.tenant => {
+            // The tenant of a record that can't be read is not known.
+            Some(record) if record.unreadable.is_none() && record.tenant == self.lineage.tenant => {
                 let expected = Precondition::Version(record.version);
                 Some((record.clone(), expected))
             }

@@ -21,6 +21,7 @@ pub(super) async fn find(connection: &Connection, name: &HostName) -> Step<Answe
         return Ok(answer);
     }
     let record = rows::host_from(first, HOST)?;
+    precondition::readable(&record)?;
     let mut credentials = Vec::with_capacity(1);
     for row in &rows {
         if rows::get::<Option<i64>>(row, CREDENTIAL)?.is_some() {

@@ -5,11 +5,12 @@ use tokio_postgres::Row;
 use tokio_postgres::types::FromSql;
 
 use super::fault::{Fault, Step};
+use crate::host_row;
 use sekisho_certs::credential::{
     CredentialId, KeyType, SealedBytes, StoredCredential, split_chain,
 };
 use sekisho_certs::host::HostPattern;
-use sekisho_certs::record::{HostRecord, References, Site, Tenant, TlsPolicy};
+use sekisho_certs::record::{HostRecord, References, Site};
 use sekisho_certs::store::{Document, DocumentId};
 
 /// Reads a column's value.
@@ -34,14 +35,12 @@ pub(super) fn host(row: &Row) -> Step<HostRecord> {
     host_from(row, 0)
 }
 
-/// Reads a record from [`host_columns`] beginning at `first`.
+/// Reads a record from [`host_columns`] beginning at `first`. A tenant or policy that
+/// can't be read makes it unreadable: that fails its own host, not a list of hosts.
 pub(super) fn host_from(row: &Row, first: usize) -> Step<HostRecord> {
     let pattern = pattern(row, first)?;
-    let bad = |what: &str| Fault::Value(format!("host {pattern}: {what}"));
-    let tenant = match get(row, first + 1)? {
-        "" => Tenant::default(),
-        name => Tenant::parse(name).map_err(|why| bad(&why))?,
-    };
+    let (tenant, tls) = (get(row, first + 1)?, get(row, first + 4)?);
+    let owned = host_row::Owned::read(Some(tenant), Some(tls));
     let site = match get::<Option<i64>>(row, first + 2)? {
         None => None,
         Some(format) => Some(Site {
@@ -52,12 +51,11 @@ pub(super) fn host_from(row: &Row, first: usize) -> Step<HostRecord> {
                 .into(),
         }),
     };
-    let tls =
-        TlsPolicy::parse(get(row, first + 4)?).ok_or_else(|| bad("its TLS policy is not known"))?;
     Ok(HostRecord {
-        tenant,
+        tenant: owned.tenant,
         site,
-        tls,
+        tls: owned.tls,
+        unreadable: owned.unreadable,
         disabled: get(row, first + 5)?,
         version: number(row, first + 6)?,
         references: references(row, first + 7)?,

@@ -50,6 +50,7 @@ fn found(row: &Row<'_>, name: &HostName, half: u32) -> Step<Found<SealedBytes>> 
             .ok_or_else(|| Fault::Value(format!("a wildcard above {name}")))?,
     };
     let record = rows::host(row, 1, pattern)?;
+    precondition::readable(&record)?;
     let mut credentials = Vec::with_capacity(1);
     for (key_type, id) in record.references.iter() {
         let first = 1 + HOST_COLUMNS + key_type as usize * CREDENTIAL_COLUMNS;

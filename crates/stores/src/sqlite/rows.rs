@@ -9,11 +9,12 @@ use rustls_pki_types::CertificateDer;
 
 use super::documents;
 use super::fault::explain;
+use crate::host_row;
 use sekisho_certs::credential::{
     CredentialId, KeyType, SealedBytes, StoredCredential, split_chain,
 };
 use sekisho_certs::host::HostPattern;
-use sekisho_certs::record::{HostRecord, References, Site, Tenant, TlsPolicy};
+use sekisho_certs::record::{HostRecord, References, Site};
 use sekisho_certs::store::{Result, StoreError};
 
 /// Error of a step, before the file's name is known.
@@ -101,13 +102,11 @@ fn columns(table: &str, names: &[&str]) -> String {
     names.collect::<Vec<_>>().join(", ")
 }
 
-/// A record from [`host_columns`] beginning at `first`.
+/// A record from [`host_columns`] beginning at `first`. A tenant or policy that can't be
+/// read makes it unreadable: that fails its own host, not a list of hosts.
 pub(super) fn host(row: &Row<'_>, first: usize, pattern: HostPattern) -> Step<HostRecord> {
-    let bad = |what: &str| Fault::Value(format!("host {pattern}: {what}"));
-    let tenant = match text(row, first)? {
-        "" => Tenant::default(),
-        name => Tenant::parse(name).map_err(|why| bad(&why))?,
-    };
+    let word = |column| row.get_ref(column).map(|value| value.as_str().ok());
+    let owned = host_row::Owned::read(word(first)?, word(first + 3)?);
     let format = match row.get_ref(first + 1)? {
         ValueRef::Null => None,
         ValueRef::Integer(format) => u32::try_from(format).ok().or(Some(Site::NO_FORMAT)),
@@ -120,13 +119,12 @@ pub(super) fn host(row: &Row<'_>, first: usize, pattern: HostPattern) -> Step<Ho
             json: document(row, first + 2)?,
         }),
     };
-    let tls = TlsPolicy::parse(text(row, first + 3)?)
-        .ok_or_else(|| bad("its TLS policy is not known"))?;
     Ok(HostRecord {
         pattern,
-        tenant,
+        tenant: owned.tenant,
         site,
-        tls,
+        tls: owned.tls,
+        unreadable: owned.unreadable,
         disabled: row.get(first + 4)?,
         references: references(row, first + 6)?,
         version: row.get(first + 5)?,

@@ -127,6 +127,32 @@ async fn a_site_of_no_format_fails_no_list() {
     }
 }
 
+/// Other programs and later versions may write any policy and tenant.
+#[tokio::test]
+async fn a_record_that_can_not_be_read_fails_no_list() {
+    let url = database();
+    let store = create(&url);
+    let writes = ["a.example", "b.example"].map(|name| put_host(record(name, &[])));
+    store.write(Batch::unchecked(writes.into())).await.unwrap();
+    let server = services::Postgres::shared();
+    for set in ["tls = '1.4'", "tls = '1.3', tenant = chr(7)"] {
+        let set = format!("UPDATE sekisho.hosts SET {set} WHERE pattern = 'a.example'");
+        server.sql(name_of(&url), &set);
+        let hosts = store.list_hosts(None, 9).await.unwrap();
+        let unreadable: Vec<_> = hosts.iter().map(|host| host.unreadable.is_some()).collect();
+        assert_eq!(unreadable, [true, false], "{set}");
+        let put = put_host(hosts[0].clone());
+        let refused = store.write(Batch::unchecked(vec![put])).await.unwrap_err();
+        assert!(
+            refused.to_string().contains("host a.example: "),
+            "{refused}"
+        );
+        assert!(finds(&store, "b.example").await);
+        let name = HostName::parse("a.example").unwrap();
+        assert!(store.find(&name).await.is_err(), "{set}");
+    }
+}
+
 #[tokio::test]
 async fn a_store_of_an_earlier_version_is_migrated() {
     let (first, second) = (include_str!("version-1.sql"), include_str!("version-2.sql"));

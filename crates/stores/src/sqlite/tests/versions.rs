@@ -113,6 +113,35 @@ async fn a_policy_with_a_client_ca_is_no_word_of_an_older_program() {
     );
 }
 
+/// Other programs and later versions may write any policy and tenant.
+#[tokio::test]
+async fn a_record_that_can_not_be_read_fails_no_list() {
+    let folder = Folder::new();
+    let store = folder.create();
+    let writes = ["a.example", "b.example"].map(|name| put_host(record(name, &[])));
+    store.write(Batch::unchecked(writes.into())).await.unwrap();
+    for set in ["tls = '1.4'", "tls = '1.3', tenant = char(7)"] {
+        let set = format!("UPDATE hosts SET {set} WHERE pattern = 'a.example'");
+        folder.raw().execute(&set, ()).unwrap();
+        let both = [pattern("a.example"), pattern("b.example")];
+        for hosts in [store.list_hosts(None, 9).await, store.hosts(&both).await] {
+            let mut hosts = hosts.unwrap();
+            hosts.sort_by(|one, other| one.pattern.cmp(&other.pattern));
+            let unreadable: Vec<_> = hosts.iter().map(|host| host.unreadable.is_some()).collect();
+            assert_eq!(unreadable, [true, false], "{set}");
+            let put = put_host(hosts.swap_remove(0));
+            let refused = store.write(Batch::unchecked(vec![put])).await.unwrap_err();
+            assert!(
+                refused.to_string().contains("host a.example: "),
+                "{refused}"
+            );
+        }
+        assert!(finds(&store, "b.example").await);
+        assert!(store.find(&name("a.example")).await.is_err(), "{set}");
+        assert_eq!(store.changes(0, 9).await.unwrap().changes.len(), 2);
+    }
+}
+
 #[test]
 fn several_migrate_at_once() {
     let folder = version_1();
