@@ -143,8 +143,8 @@ impl Config {
         locate::invalid(&text, &self.file, problem)
     }
 
-    /// Returns the settings of the server.
-    pub(crate) fn settings(&self) -> Settings {
+    /// Returns the settings of the server, with so many connections to upstreams.
+    pub(crate) fn settings(&self, upstreams: usize) -> Settings {
         Settings {
             https: self.listen.https.clone(),
             http: self.listen.http.clone(),
@@ -154,6 +154,7 @@ impl Config {
             defaults: self.defaults.clone(),
             limits: self.limits,
             name_servers: self.name_servers.clone(),
+            upstreams,
         }
     }
 

@@ -54,20 +54,17 @@ pub(crate) fn open_all_files() -> Option<u64> {
 }
 
 /// Warns if the configuration needs more open files than `allowed`, the result
-/// of [`open_all_files`].
-pub(crate) fn check_files(allowed: Option<u64>, config: &Config) {
+/// of [`open_all_files`]. Returns how many connections to upstreams may be open.
+pub(crate) fn check_files(allowed: Option<u64>, config: &Config) -> usize {
     let Limits {
         connections,
         workers,
         ..
     } = config.limits;
     let addresses = config.listen.https.len() + config.listen.http.len();
-    let needed = connections
-        + workers * (addresses + PER_WORKER)
-        + unused_connections(workers)
-        + MAX_OPEN_FILES
-        + OTHER_FILES;
-    let needed = needed as u64;
+    let others = connections + workers * (addresses + PER_WORKER) + MAX_OPEN_FILES + OTHER_FILES;
+    let unused = unused_connections(workers);
+    let needed = (others + unused) as u64;
     if let Some(allowed) = allowed.filter(|allowed| *allowed < needed) {
         tracing::warn!(
             allowed,
@@ -78,6 +75,12 @@ pub(crate) fn check_files(allowed: Option<u64>, config: &Config) {
              `ulimit -n` in a shell) or lower connections"
         );
     }
+    let allowed = allowed.map_or(usize::MAX, |allowed| {
+        usize::try_from(allowed).unwrap_or(usize::MAX)
+    });
+    // Where too few files may be open, clients' connections leave upstreams some.
+    let least = unused.min(allowed / 2);
+    allowed.saturating_sub(others).clamp(least, MOST_UPSTREAMS)
 }
 
 /// Registers the metric of the version that runs.
@@ -112,6 +115,8 @@ const PER_CONNECTION: usize = 16 << 10;
 /// Descriptors of a worker: those with which its runtime polls and wakes
 /// itself, and its connections to the store and the Redis cache.
 const PER_WORKER: usize = 5;
+/// Most connections to upstreams; each takes some 20 KB.
+const MOST_UPSTREAMS: usize = 2 << 16;
 /// Other descriptors: the store's files and threads, the admin listener with
 /// its connections, and files that are being opened.
 const OTHER_FILES: usize = 128;

@@ -140,6 +140,7 @@ fn serve(challenges: Challenges) -> Addresses {
         defaults: Defaults::default(),
         limits: LIMITS,
         name_servers: Vec::new(),
+        upstreams: 16,
     };
     let server = Server::build(settings, parts).unwrap();
     let addresses = server.addresses().clone();

@@ -25,7 +25,9 @@ use crate::respond::Responder;
 use crate::settings::Settings;
 use crate::shared::Shared;
 use crate::shutdown::Shutdown;
-use crate::upstream::{Background, LoadRoots, LoopId, Servers, SocketTurns, TlsClients};
+use crate::upstream::{
+    Background, Descriptors, LoadRoots, LoopId, Servers, SocketTurns, TlsClients,
+};
 use crate::virtual_host::VirtualHost;
 use crate::worker::{Socket, Worker, Working};
 
@@ -102,7 +104,10 @@ impl Server {
             Some((hook, clients)) => (Some(hook), clients.budget),
             None => (None, Arc::new(Budget::new(&settings.limits))),
         };
+        let open = parts.metrics.upstream().connections.clone();
+        let descriptors = Descriptors::new(settings.upstreams, open);
         let shared = Arc::new(Shared {
+            descriptors: Arc::new(descriptors),
             rates: Rates::new(),
             overload,
             upstream_servers,

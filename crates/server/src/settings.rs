@@ -31,6 +31,9 @@ pub struct Settings {
     /// Recursive name servers that resolve the names of upstream servers; if
     /// empty, those of `/etc/resolv.conf`.
     pub name_servers: Vec<SocketAddr>,
+    /// Connections to upstream servers open at once over all workers, unused ones
+    /// included. Tenants share them.
+    pub upstreams: usize,
 }
 
 /// Hosts that clients without SNI get.

@@ -17,7 +17,7 @@ use crate::overload::Overload;
 use crate::rates::Rates;
 use crate::respond::Responder;
 use crate::settings::{Defaults, Limits};
-use crate::upstream::{Servers, SocketTurns, TlsClients};
+use crate::upstream::{Descriptors, Servers, SocketTurns, TlsClients};
 use crate::virtual_host::VirtualHost;
 
 /// State that all workers share. No lock of it is held across an await.
@@ -43,6 +43,8 @@ pub(crate) struct Shared {
     pub(crate) log_limits: LogLimits,
     /// State of upstream servers.
     pub(crate) upstream_servers: Servers,
+    /// Bound on connections to upstream servers.
+    pub(crate) descriptors: Arc<Descriptors>,
     /// Counts of requests that the rates of sites bound.
     pub(crate) rates: Rates,
     /// Count of the requests in flight; none without `[server] requests`.

@@ -11,7 +11,7 @@ use tokio::net::TcpStream;
 use tokio::runtime::{Builder, Runtime};
 use tokio::sync::{Notify, OwnedSemaphorePermit, watch};
 use tokio::task::JoinSet;
-use tokio::time::{Instant, sleep, timeout_at};
+use tokio::time::{Instant, sleep, timeout, timeout_at};
 
 use crate::accept::accept;
 use crate::connections::{Connections, Unnamed};
@@ -235,13 +235,25 @@ impl Drop for OpenConnection {
 
 /// Keeps a timer that is always the next to fire. A new timer that is due
 /// before all others makes Tokio write to the worker's eventfd: one system call
-/// per handshake. Closes upstream connections that were unused for long.
+/// per handshake. Closes upstream connections that were unused for long, or whose
+/// descriptors others need.
 async fn heartbeat(local: Arc<Local>) {
+    let descriptors = &local.shared.descriptors;
+    let mut missing = descriptors.missing();
     loop {
-        sleep(HEARTBEAT).await;
-        local.upstreams.sweep();
+        let asked = timeout(HEARTBEAT, missing.changed()).await;
+        if asked.is_err() {
+            local.upstreams.sweep();
+            continue;
+        }
+        local.upstreams.close_unused(descriptors.sated());
+        // Requests that come meanwhile share the next round.
+        sleep(ROUND).await;
     }
 }
+
+/// Pause between rounds in which unused upstream connections are closed.
+const ROUND: Duration = Duration::from_millis(10);
 
 /// Interval of the heartbeat: shorter than the timeouts that a handshake sets.
 /// One wake-up per second costs nothing measurable.

@@ -55,7 +55,7 @@ impl Serving {
     /// Opens the store and binds all addresses, without accepting. `begun` is
     /// when the process began.
     pub(crate) fn build(config: &Config, begun: Instant) -> Result<Self> {
-        process::check_files(process::open_all_files(), config);
+        let upstreams = process::check_files(process::open_all_files(), config);
         process::check_memory(config);
         process::check_user();
         let background = background()?;
@@ -92,7 +92,8 @@ impl Serving {
             load_roots: upstreams::roots,
             on_worker: worker::register,
         };
-        let server = Server::build(config.settings(), parts).map_err(bind_error::with_hint)?;
+        let server =
+            Server::build(config.settings(upstreams), parts).map_err(bind_error::with_hint)?;
         let measured = Measured {
             opened: &opened,
             lookup: &lookup,

@@ -13,7 +13,7 @@ fn networks_are_trusted_or_speak_the_proxy_protocol() {
          listen.proxy = [\"10.0.0.5\"]\n"
     );
     let config = parse(&text).unwrap();
-    let settings = config.settings();
+    let settings = config.settings(16);
     let [inside, proxy, outside]: [IpAddr; 3] =
         ["10.1.2.3", "10.0.0.5", "192.0.2.1"].map(|address| address.parse().unwrap());
     for (networks, contained) in [
@@ -31,8 +31,8 @@ fn names_of_upstreams_have_resolvers_of_their_own() {
         format!("{MINIMAL}sites.resolvers = [\"192.0.2.53\", \"[::1]:5353\", \"2001:db8::1\"]\n");
     let expected = ["192.0.2.53:53", "[::1]:5353", "[2001:db8::1]:53"];
     let expected = expected.map(|text| text.parse().unwrap());
-    assert_eq!(parse(&text).unwrap().settings().name_servers, expected);
-    let settings = parse(MINIMAL).unwrap().settings();
+    assert_eq!(parse(&text).unwrap().settings(16).name_servers, expected);
+    let settings = parse(MINIMAL).unwrap().settings(16);
     assert!(settings.name_servers.is_empty(), "the system's");
 }
 

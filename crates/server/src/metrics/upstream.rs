@@ -12,6 +12,8 @@ pub(crate) struct UpstreamMetrics {
     pub(crate) retries: Counter,
     pub(crate) ejections: Counter,
     pub(crate) checks_failed: Counter,
+    /// Open connections.
+    pub(crate) connections: Gauge,
     ejected: Gauge,
 }
 
@@ -37,6 +39,8 @@ impl UpstreamMetrics {
         registry.register("upstream_ejections", help, self.ejections.clone());
         let help = "Active checks of upstream servers that failed";
         registry.register("upstream_checks_failed", help, self.checks_failed.clone());
+        let help = "Open connections to upstream servers, unused ones included";
+        registry.register("upstream_connections", help, self.connections.clone());
         let help = "Upstream servers that failed, and have had no success since";
         registry.register("upstream_servers_ejected", help, self.ejected.clone());
     }

@@ -11,6 +11,7 @@ use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use tokio::io::AsyncWriteExt as _;
 use tokio::time::{Instant, timeout_at};
 
+use super::descriptors::Descriptor;
 use super::failure::Failure;
 use super::pool::{MAX_STREAMS, One, Shared, Streams};
 use super::tls::TlsClient;
@@ -34,6 +35,8 @@ pub(super) struct Target<'a> {
     /// Header of the PROXY protocol; empty for none.
     pub(super) header: Vec<u8>,
     pub(super) tls: Option<&'a TlsClient>,
+    /// Right to the socket; none for an active check.
+    pub(super) descriptor: Option<Arc<Descriptor>>,
     /// Whether the server must speak HTTP/2.
     pub(super) http2: bool,
 }
@@ -60,11 +63,12 @@ pub(super) async fn open(
 }
 
 async fn connect(target: &Target<'_>) -> io::Result<Transport> {
-    match (target.endpoint, target.socket) {
+    let transport = match (target.endpoint, target.socket) {
         (Endpoint::Tcp(address), _) => Transport::tcp(*address).await,
         (Endpoint::Unix(_), Some(socket)) => Transport::unix(&socket.path()).await,
         (Endpoint::Unix(path), None) => Transport::unix(path).await,
-    }
+    };
+    Ok(transport?.with(target.descriptor.clone()))
 }
 
 async fn begin(target: &Target<'_>, mut transport: Transport) -> io::Result<Opened> {
@@ -90,6 +94,7 @@ async fn begin(target: &Target<'_>, mut transport: Transport) -> io::Result<Open
 
 async fn begin_one(transport: Transport) -> hyper::Result<One> {
     let watch = Arc::new(Watch::default());
+    let descriptor = transport.descriptor().cloned();
     let io = TokioIo::new(Watched::one(transport, Arc::clone(&watch)));
     let (sender, connection) = http1::Builder::new()
         .max_header_size(MAX_HEAD)
@@ -105,7 +110,8 @@ async fn begin_one(transport: Transport) -> hyper::Result<One> {
             tracing::debug!(%error, "upstream connection failed");
         }
     });
-    Ok(One::new(sender, watch, wakes, task.abort_handle()))
+    let one = One::new(sender, watch, wakes, task.abort_handle());
+    Ok(one.with(descriptor))
 }
 
 async fn begin_two(transport: Transport) -> hyper::Result<Shared> {

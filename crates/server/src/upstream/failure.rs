@@ -56,6 +56,12 @@ pub(crate) enum Own {
     /// Too many connections wait to be opened.
     #[error("too many requests of this worker wait to open a connection")]
     Full,
+    /// The process has as many connections to upstreams as it may, and requests wait.
+    #[error("all connections to upstreams that this process may open are in use")]
+    Descriptors,
+    /// This machine lacks what a connection needs.
+    #[error("no connection: {0}")]
+    Lacking(String),
     /// `timeouts.connect` ended in this wait.
     #[error("`timeouts.connect` ended while waiting for {0}")]
     Late(Waited),
@@ -68,6 +74,7 @@ pub(crate) enum Waited {
     Identity,
     Opening,
     Socket,
+    Descriptor,
     Turn,
     /// Several of them: the server had less than half of the time.
     Several,
@@ -80,6 +87,7 @@ impl fmt::Display for Waited {
             Self::Identity => "the host of `certificate_of` or the CAs of `tls`",
             Self::Opening => "another request to open a connection of HTTP/2",
             Self::Socket => "a thread to open the Unix socket",
+            Self::Descriptor => "one of the connections to upstreams that this process may open",
             Self::Turn => "a turn to open a connection",
             Self::Several => "this server itself, not for the upstream",
         })
@@ -90,7 +98,9 @@ impl Own {
     fn status(&self) -> StatusCode {
         match self {
             Self::Unresolved(_) => StatusCode::BAD_GATEWAY,
-            Self::Full => StatusCode::SERVICE_UNAVAILABLE,
+            Self::Full | Self::Descriptors | Self::Lacking(_) | Self::Late(Waited::Descriptor) => {
+                StatusCode::SERVICE_UNAVAILABLE
+            }
             Self::Late(_) => StatusCode::GATEWAY_TIMEOUT,
         }
     }
@@ -109,6 +119,13 @@ impl Own {
             }
             Self::Late(Waited::Socket) => {
                 "see whether the file systems of the Unix sockets of all sites answer"
+            }
+            Self::Descriptors | Self::Late(Waited::Descriptor) => {
+                "raise the hard limit of open files (LimitNOFILE= in a systemd unit), or see \
+                 which tenant's upstreams answer slowly"
+            }
+            Self::Lacking(_) => {
+                "this machine has no descriptor, memory or local port left: see its limits"
             }
             Self::Full | Self::Late(Waited::Turn | Waited::Several) => {
                 "this machine is overloaded: see its CPU, and which clients send most requests"
@@ -171,7 +188,6 @@ impl Failure {
     /// below the default is the site's own choice.
     pub(super) fn of_connecting(&self, limit: Duration) -> Option<Outcome> {
         match self {
-            Self::Connect(error) if is_own(error) => None,
             Self::Connect(_) => Some(Outcome::Unreachable),
             Self::ConnectLate if limit >= UpstreamTimeouts::DEFAULT.connect => {
                 Some(Outcome::Unreachable)
@@ -191,12 +207,33 @@ impl Failure {
     /// Returns whether the request's line was full, or too slow. It then tries no other
     /// server.
     pub(super) fn is_busy(&self) -> bool {
-        matches!(self, Self::Unavailable(_) | Self::Own(Own::Full))
+        matches!(
+            self,
+            Self::Unavailable(_)
+                | Self::Own(Own::Full | Own::Descriptors | Own::Late(Waited::Descriptor))
+        )
     }
 
     /// Returns whether the time to connect ended before the server was reached.
     pub(super) fn is_late(&self) -> bool {
         matches!(self, Self::ConnectLate | Self::BeginLate)
+    }
+
+    /// Tells what the machine lacks apart from what the server refuses.
+    pub(super) fn sorted(self) -> Self {
+        match self {
+            Self::Connect(error) if is_own(&error) => Own::Lacking(error.to_string()).into(),
+            other => other,
+        }
+    }
+
+    /// Returns whether no descriptor was left.
+    pub(super) fn lacks_descriptor(&self) -> bool {
+        let Self::Connect(error) = self else {
+            return false;
+        };
+        let errno = Errno::from_io_error(error);
+        errno.is_some_and(|errno| [Errno::MFILE, Errno::NFILE].contains(&errno))
     }
 
     /// Makes a failure of what the upstream sent.
@@ -267,7 +304,10 @@ mod tests {
     #[test]
     fn what_this_machine_lacks_says_nothing_of_the_server() {
         let limit = UpstreamTimeouts::DEFAULT.connect;
-        let outcome = |errno: Errno| Failure::Connect(errno.into()).of_connecting(limit);
+        let outcome = |errno: Errno| {
+            let failure = Failure::Connect(errno.into()).sorted();
+            failure.of_connecting(limit)
+        };
         assert!(matches!(
             outcome(Errno::CONNREFUSED),
             Some(Outcome::Unreachable)

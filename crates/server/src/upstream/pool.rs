@@ -99,8 +99,8 @@ impl Pools {
         }
     }
 
-    /// Takes an unused connection. `fresh` asks for a new one.
-    pub(super) fn take(&self, key: &Key) -> Found {
+    /// Takes an unused connection for a request of a tenant.
+    pub(super) fn take(&self, key: &Key, tenant: u64) -> Found {
         let mut slots = self.lock();
         let Some(slot) = slots.get_mut(key) else {
             if key.protocol == Protocol::Http1 {
@@ -117,10 +117,15 @@ impl Pools {
         }
         let now = Instant::now();
         while let Some(idle) = slot.idle.pop() {
-            self.kept.fetch_sub(1, Relaxed);
             if idle.until > now && idle.connection.sender.is_ready() {
+                if !idle.connection.serves(tenant) {
+                    slot.idle.push(idle);
+                    break;
+                }
+                self.kept.fetch_sub(1, Relaxed);
                 return Found::One(idle.connection);
             }
+            self.kept.fetch_sub(1, Relaxed);
         }
         let opening = (key.protocol != Protocol::Http1 && !slot.chose_one)
             .then(|| Arc::clone(slot.opening()));
@@ -204,13 +209,30 @@ impl Pools {
         }
         let unused = slots.iter().flat_map(|(key, slot)| slot.unused(key));
         spare(unused.collect(), self.most);
+        self.close_spare(slots);
+        self.kept.load(Relaxed) < self.most
+    }
+
+    /// Closes unused connections of these tenants, the oldest first.
+    pub(crate) fn close_unused(&self, of: impl Fn(u64) -> bool) {
+        let mut slots = self.lock();
+        let unused = slots.iter().flat_map(|(key, slot)| slot.unused(key));
+        let mut unused: Vec<_> = unused.filter(|unused| of(unused.tenant)).collect();
+        unused.sort_unstable_by_key(|unused| unused.since);
+        for unused in unused.iter().take(CLOSED_AT_ONCE) {
+            unused.is_spare.store(true, Relaxed);
+        }
+        self.close_spare(&mut slots);
+    }
+
+    /// Closes those that make room for others.
+    fn close_spare(&self, slots: &mut Slots) {
         for slot in slots.values_mut() {
             slot.idle.retain(|idle| !idle.is_spare.load(Relaxed));
             slot.shared
                 .retain(|shared| !shared.streams.is_spare.load(Relaxed));
         }
         self.forget_empty(slots);
-        self.kept.load(Relaxed) < self.most
     }
 
     /// Forgets identities without connections, and counts those of the others.
@@ -274,6 +296,7 @@ impl Slot {
         let shared = self.shared.iter().filter(|shared| shared.has_no_stream());
         let shared = shared.map(move |shared| {
             let streams = &shared.streams;
+            let tenant = streams.tenant().unwrap_or(tenant);
             (tenant, *streams.used(), &streams.is_spare)
         });
         idle.chain(shared)
@@ -298,6 +321,9 @@ impl Slot {
 
 /// How long an unused connection is kept; of HTTP/1.1, unless the server says less.
 pub(super) const KEEP: Duration = Duration::from_secs(60);
+
+/// Unused connections that a worker closes where a descriptor is missing.
+const CLOSED_AT_ONCE: usize = 64;
 
 /// Identities of a worker.
 const MAX_SLOTS: usize = 4096;
@@ -342,9 +368,9 @@ mod tests {
             give_back(&pools, port, 8).await;
             assert!(pools.kept.load(Relaxed) <= 4);
         }
-        assert!(matches!(pools.take(&key(1)), Found::One(_)));
-        assert!(matches!(pools.take(&key(2)), Found::None(_)));
-        assert!(matches!(pools.take(&key(39)), Found::One(_)));
+        assert!(matches!(pools.take(&key(1), 7), Found::One(_)));
+        assert!(matches!(pools.take(&key(2), 7), Found::None(_)));
+        assert!(matches!(pools.take(&key(39), 7), Found::One(_)));
         assert_eq!(pools.kept.load(Relaxed), 2);
     }
 }

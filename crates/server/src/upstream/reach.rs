@@ -2,15 +2,18 @@
 
 use std::future::pending;
 use std::pin::{Pin, pin};
+use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::future::poll_immediate;
 use http::StatusCode;
 use tokio::sync::OwnedSemaphorePermit;
+use tokio::task::yield_now;
 use tokio::time::{Instant, timeout_at};
 
 use super::chosen::{Chosen, Unavailable};
 use super::connect::{self, Opened, Target};
+use super::descriptors::{Descriptor, Descriptors};
 use super::failure::{Failure, Own, Waited};
 use super::identity::Site;
 use super::lease::Lease;
@@ -32,6 +35,8 @@ struct Connecting {
     others: usize,
     /// No connection is taken from the pool.
     is_fresh: bool,
+    /// Hash of the tenant.
+    tenant: u64,
 }
 
 impl Sending<'_> {
@@ -40,7 +45,7 @@ impl Sending<'_> {
     pub(super) async fn connect(&self, chosen: &mut Chosen, fresh: bool) -> Result<Lease, Failure> {
         let server = &self.upstream.servers[chosen.index()];
         let (protocol, options) = (self.protocol, self.upstream.options());
-        let mut connecting = Connecting::new(options.timeouts.connect, fresh);
+        let mut connecting = Connecting::new(options.timeouts.connect, fresh, chosen.tenant());
         // Boxed: a plain server at an IP address has no room for them.
         let tls = match options.tls {
             Some(_) => {
@@ -118,7 +123,7 @@ impl Sending<'_> {
     fn found(&self, key: &Key, connecting: &Connecting) -> Found {
         match connecting.is_fresh {
             true => Found::None(None),
-            false => self.local().upstreams.take(key),
+            false => self.local().upstreams.take(key, connecting.tenant),
         }
     }
 
@@ -153,16 +158,22 @@ impl Sending<'_> {
             socket: socket.as_ref(),
             header: self.proxy_header(),
             tls,
+            descriptor: Some(Arc::new(self.descriptor(connecting).await?)),
             http2: key.protocol == Protocol::Http2,
         };
-        let opened = async {
-            let (begun, share) = connecting.share();
-            let opened = connect::open(&target, share, || chosen.reached()).await;
-            connecting.at_server += begun.elapsed();
-            opened
-        };
-        let prefix = self.context.client.into();
-        match local.openings.begin(prefix, until, opened).await? {
+        let mut opened = self.begin(&target, chosen, connecting).await;
+        if let Err(failure) = &opened
+            && failure.lacks_descriptor()
+        {
+            local.upstreams.close_unused(|_| true);
+            local.shared.descriptors.ask_workers();
+            // The tasks of the connections close them.
+            yield_now().await;
+            opened = self.begin(&target, chosen, connecting).await;
+        }
+        // Its connection keeps the descriptor.
+        drop(target);
+        match opened.map_err(Failure::sorted)? {
             Opened::One(one) => {
                 if key.protocol == Protocol::Negotiated {
                     local.upstreams.chose_one(key);
@@ -175,6 +186,37 @@ impl Sending<'_> {
                 Ok(Lease::two(local, key.clone(), shared, false))
             }
         }
+    }
+
+    /// Waits for a descriptor. Unused connections make room.
+    async fn descriptor(&self, connecting: &Connecting) -> Result<Descriptor, Own> {
+        let (local, tenant) = (self.local(), connecting.tenant);
+        let descriptors = &local.shared.descriptors;
+        if let Some(descriptor) = Descriptors::take(descriptors, tenant) {
+            return Ok(descriptor);
+        }
+        let is_sated = descriptors.sated();
+        let upstreams = &local.upstreams;
+        upstreams.close_unused(|other| other == tenant || is_sated(other));
+        Descriptors::enter(descriptors, tenant, connecting.until).await
+    }
+
+    /// Begins to open a connection, in a turn.
+    async fn begin(
+        &self,
+        target: &Target<'_>,
+        chosen: &Chosen,
+        connecting: &mut Connecting,
+    ) -> Result<Opened, Failure> {
+        let (prefix, until) = (self.context.client.into(), connecting.until);
+        let opened = async {
+            let (begun, share) = connecting.share();
+            let opened = connect::open(target, share, || chosen.reached()).await;
+            connecting.at_server += begun.elapsed();
+            opened
+        };
+        let openings = &self.local().openings;
+        openings.begin(prefix, until, opened).await
     }
 
     /// Waits for a slot, or for a connection that comes free, or about, meanwhile.
@@ -248,12 +290,13 @@ enum Waiting {
 }
 
 impl Connecting {
-    fn new(limit: Duration, is_fresh: bool) -> Self {
+    fn new(limit: Duration, is_fresh: bool, tenant: u64) -> Self {
         Self {
             until: Instant::now() + limit,
             at_server: Duration::ZERO,
             others: 0,
             is_fresh,
+            tenant,
         }
     }
 

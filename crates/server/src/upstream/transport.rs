@@ -14,6 +14,7 @@ use tokio::net::{TcpSocket, TcpStream, UnixStream};
 use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 
+use super::descriptors::Descriptor;
 use crate::site::Address;
 
 /// Place where an upstream server listens.
@@ -45,11 +46,27 @@ impl std::fmt::Display for Endpoint {
     }
 }
 
-/// Connection to an upstream server: over TCP, a Unix socket, or TLS.
-pub(crate) enum Transport {
+/// Connection to an upstream server.
+pub(crate) struct Transport {
+    stream: Stream,
+    /// Right to the socket; none for an active check.
+    descriptor: Option<Arc<Descriptor>>,
+}
+
+/// Stream over TCP, a Unix socket, or TLS.
+enum Stream {
     Tcp(TcpStream),
     Unix(UnixStream),
     Tls(Box<TlsStream<TcpStream>>),
+}
+
+impl From<Stream> for Transport {
+    fn from(stream: Stream) -> Self {
+        Self {
+            stream,
+            descriptor: None,
+        }
+    }
 }
 
 impl Transport {
@@ -68,7 +85,7 @@ impl Transport {
         // for a minute: clients that reset their requests could take all 28,000 towards a
         // server, and make each connect search for one.
         socket.set_zero_linger()?;
-        Ok(Self::Tcp(socket.connect(address).await?))
+        Ok(Stream::Tcp(socket.connect(address).await?).into())
     }
 
     /// Connects to a Unix socket.
@@ -76,7 +93,7 @@ impl Transport {
     /// # Errors
     /// Of the system.
     pub(crate) async fn unix(path: &Path) -> io::Result<Self> {
-        Ok(Self::Unix(UnixStream::connect(path).await?))
+        Ok(Stream::Unix(UnixStream::connect(path).await?).into())
     }
 
     /// Begins TLS, with `name` as server name.
@@ -89,11 +106,24 @@ impl Transport {
         config: Arc<ClientConfig>,
         name: ServerName<'static>,
     ) -> io::Result<Self> {
-        let Self::Tcp(socket) = self else {
+        let Stream::Tcp(socket) = self.stream else {
             return Err(io::Error::other("TLS needs a TCP connection"));
         };
         let stream = TlsConnector::from(config).connect(name, socket).await?;
-        Ok(Self::Tls(Box::new(stream)))
+        Ok(Self {
+            stream: Stream::Tls(Box::new(stream)),
+            descriptor: self.descriptor,
+        })
+    }
+
+    /// Keeps the right to the socket.
+    pub(super) fn with(mut self, descriptor: Option<Arc<Descriptor>>) -> Self {
+        self.descriptor = descriptor;
+        self
+    }
+
+    pub(super) fn descriptor(&self) -> Option<&Arc<Descriptor>> {
+        self.descriptor.as_ref()
     }
 
     /// Lets all that was written arrive, though the connection ends.
@@ -102,29 +132,29 @@ impl Transport {
     /// Of the system.
     #[expect(deprecated, reason = "no linger time never blocks")]
     pub(super) fn keep_written(&self) -> io::Result<()> {
-        let socket = match self {
-            Self::Tcp(socket) => socket,
-            Self::Tls(stream) => stream.get_ref().0,
-            Self::Unix(_) => return Ok(()),
+        let socket = match &self.stream {
+            Stream::Tcp(socket) => socket,
+            Stream::Tls(stream) => stream.get_ref().0,
+            Stream::Unix(_) => return Ok(()),
         };
         socket.set_linger(None)
     }
 
     /// Returns whether the server chose HTTP/2 by ALPN.
     pub(crate) fn chose_http2(&self) -> bool {
-        match self {
-            Self::Tls(stream) => stream.get_ref().1.alpn_protocol() == Some(b"h2"),
-            Self::Tcp(_) | Self::Unix(_) => false,
+        match &self.stream {
+            Stream::Tls(stream) => stream.get_ref().1.alpn_protocol() == Some(b"h2"),
+            Stream::Tcp(_) | Stream::Unix(_) => false,
         }
     }
 }
 
 macro_rules! each {
     ($self:ident, $stream:ident => $call:expr) => {
-        match $self.get_mut() {
-            Self::Tcp($stream) => $call,
-            Self::Unix($stream) => $call,
-            Self::Tls($stream) => $call,
+        match &mut $self.get_mut().stream {
+            Stream::Tcp($stream) => $call,
+            Stream::Unix($stream) => $call,
+            Stream::Tls($stream) => $call,
         }
     };
 }
@@ -161,10 +191,10 @@ impl AsyncWrite for Transport {
     }
 
     fn is_write_vectored(&self) -> bool {
-        match self {
-            Self::Tcp(stream) => stream.is_write_vectored(),
-            Self::Unix(stream) => stream.is_write_vectored(),
-            Self::Tls(stream) => stream.is_write_vectored(),
+        match &self.stream {
+            Stream::Tcp(stream) => stream.is_write_vectored(),
+            Stream::Unix(stream) => stream.is_write_vectored(),
+            Stream::Tls(stream) => stream.is_write_vectored(),
         }
     }
 

@@ -68,6 +68,7 @@ impl Default for Setup {
                 defaults: Defaults::default(),
                 limits: LIMITS,
                 name_servers: Vec::new(),
+                upstreams: 4096,
             },
             site: Site::not_found(),
             allow: vec![std::env::temp_dir()],

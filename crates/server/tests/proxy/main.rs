@@ -10,6 +10,7 @@ mod certificate_of;
 mod certificates;
 mod connecting;
 mod defaults;
+mod descriptors;
 mod edges;
 mod faults;
 mod fields;

@@ -105,6 +105,12 @@ impl World {
         Self::of_tenants(TestCa::new(), None, setup, &hosts)
     }
 
+    /// Starts a server with these parameters, and hosts of these tenants with these
+    /// sites.
+    pub(crate) fn of_tenants_with(setup: Setup, sites: &[(&str, &str, &str)]) -> Self {
+        Self::of_tenants(TestCa::new(), None, setup, sites)
+    }
+
     /// An empty site leaves the host to `[site]`.
     fn of_tenants(
         ca: TestCa,

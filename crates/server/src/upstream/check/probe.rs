@@ -55,6 +55,7 @@ async fn status(shared: &Shared, server: &Server, asks: &Asks) -> Result<u16, Fa
         socket: socket.as_ref(),
         header: header.unwrap_or_default(),
         tls: tls.as_deref(),
+        descriptor: None,
         http2: options.protocol == Protocol::Http2,
     };
     let request = request(asks, address)?;

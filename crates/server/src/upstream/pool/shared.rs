@@ -81,6 +81,11 @@ impl Streams {
         let _ = self.slot.set(slot);
     }
 
+    /// Returns the hash of the tenant that the connection counts for.
+    pub(super) fn tenant(&self) -> Option<u64> {
+        self.slot.get().map(limits::Slot::tenant)
+    }
+
     /// Wakes the task that reads `most`, after the one that reads the socket.
     pub(in crate::upstream) fn settings_came(&self) {
         self.reader.wake();
