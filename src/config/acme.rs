@@ -8,6 +8,7 @@ mod raw;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
+use http::Uri;
 use sekisho_certs::{Clock, HostName, KeyType, Secret};
 use sekisho_dns::Resolver;
 use sekisho_issuance::acme::ExternalAccount;
@@ -92,6 +93,30 @@ impl Acme {
     /// Returns the type of new keys.
     pub(crate) fn key_type(&self) -> KeyType {
         self.settings.key.key_type()
+    }
+
+    /// Lists the name servers that are asked, and those that records are written to.
+    pub(super) fn name_servers(&self) -> impl Iterator<Item = SocketAddr> {
+        let asked = self.settings.admission.resolvers.iter().copied();
+        asked.chain(self.zones.iter().filter_map(|zone| match &zone.way {
+            Way::Rfc2136 { server, .. } => Some(*server),
+            Way::Exec(_) | Way::Webhook { .. } => None,
+        }))
+    }
+
+    /// Lists the hosts and ports of the CAs and of webhooks.
+    pub(super) fn servers(&self) -> impl Iterator<Item = (String, u16)> {
+        let cas = self.settings.cas.iter();
+        let cas = cas.map(|options| options.ca.directory.as_str());
+        let webhooks = self.zones.iter().filter_map(|zone| match &zone.way {
+            Way::Webhook { url, .. } => Some(url.as_str()),
+            Way::Exec(_) | Way::Rfc2136 { .. } => None,
+        });
+        cas.chain(webhooks).filter_map(|url| {
+            let url: Uri = url.parse().ok()?;
+            let host = url.host()?.trim_matches(['[', ']']).to_owned();
+            Some((host, url.port_u16().unwrap_or(443)))
+        })
     }
 
     /// Lists the sources of secrets.

@@ -7,6 +7,7 @@ use sekisho_server::access_log::Target;
 use sekisho_server::admin::Address;
 use sekisho_server::site::{OwnAddress, OwnAddresses, OwnFiles, Site};
 use sekisho_stores::Url;
+use sekisho_stores::announced::Announced;
 use sekisho_stores::postgres;
 use sekisho_stores::url::StoreServer;
 
@@ -21,7 +22,8 @@ impl Config {
     }
 
     /// Lists the addresses and sockets that no upstream of a host record may
-    /// have: those that this server listens on, and those of its stores.
+    /// have: those that this server listens on, and those of its stores, name servers and
+    /// CAs.
     #[must_use]
     pub(crate) fn own_addresses(&self) -> OwnAddresses {
         let listeners = self.listen.https.iter().chain(&self.listen.http);
@@ -44,7 +46,19 @@ impl Config {
             StoreServer::Tcp(host, port) => OwnAddress::Store(host, port),
             StoreServer::Unix(path) => OwnAddress::Socket(path),
         });
-        OwnAddresses::new(listeners.chain(admin).chain(stores))
+        let resolvers = self.acme.iter().flat_map(Acme::name_servers);
+        let resolvers = resolvers.chain(self.name_servers.iter().copied());
+        let resolvers = resolvers.map(|at| OwnAddress::Store(at.ip().to_string(), at.port()));
+        let cas = self.acme.iter().flat_map(Acme::servers);
+        let cas = cas.map(|(host, port)| OwnAddress::Private(host, port));
+        let others = resolvers.chain(cas);
+        OwnAddresses::new(listeners.chain(admin).chain(stores).chain(others))
+    }
+
+    /// Lists the nodes that sentinels and Clusters of the configuration lead to.
+    pub(crate) fn announced(&self) -> impl Iterator<Item = &Announced> {
+        let redis = self.redis_cache.iter().map(|url| url.announced());
+        self.store.url.announced().into_iter().chain(redis)
     }
 
     /// Lists the environment variables that hold secrets.

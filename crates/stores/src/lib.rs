@@ -7,6 +7,7 @@
 
 #![deny(unsafe_code)]
 
+pub mod announced;
 pub mod backoff;
 pub mod breaker;
 #[cfg(test)]
@@ -14,8 +15,8 @@ pub mod breaker;
 mod contract;
 pub mod disk_cache;
 pub mod files;
-#[cfg(feature = "http")]
 mod host_row;
+#[cfg(feature = "http")]
 pub mod http;
 mod lineage_row;
 mod log_row;

@@ -6,6 +6,7 @@ pub(crate) mod parts;
 use std::fmt;
 use std::path::{Path, PathBuf};
 
+use crate::announced::Announced;
 use crate::files::Pattern;
 #[cfg(feature = "http")]
 use crate::http::Template;
@@ -171,6 +172,18 @@ impl Url {
             }
             #[cfg(feature = "redis")]
             Kind::Redis(url) => url.servers(),
+        }
+    }
+
+    /// Returns the nodes that the store's servers lead to; none for a store that is none
+    /// in Redis.
+    #[must_use]
+    pub fn announced(&self) -> Option<&Announced> {
+        match &self.0 {
+            #[cfg(feature = "redis")]
+            Kind::Redis(url) => Some(url.announced()),
+            #[allow(unreachable_patterns, reason = "without Redis, all are")]
+            _ => None,
         }
     }
 

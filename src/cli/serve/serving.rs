@@ -17,8 +17,10 @@ use sekisho_server::metrics::Metrics;
 use sekisho_server::site::{Guard, OwnAddresses};
 use sekisho_server::tickets::{Keeper, Ring, Source};
 use sekisho_server::{Parts, Phase, Publisher, Responder, Server, Shutdown, VirtualHost};
+use sekisho_stores::announced::{Announced, Nodes};
 use sekisho_stores::worker;
 use tokio::runtime::{Builder, Runtime};
+use tokio::sync::watch;
 use tokio::time::timeout;
 
 use crate::cli::failure::Result;
@@ -42,6 +44,8 @@ pub(crate) struct Serving {
     admin: Option<(Listener, Admin)>,
     access_log: Option<Arc<AccessLog>>,
     own_addresses: Arc<OwnAddresses>,
+    /// Nodes that stores lead to, which are own addresses.
+    announced: Vec<watch::Receiver<Nodes>>,
     shutdown: Shutdown,
     store: String,
     /// `[cache] memory`.
@@ -122,6 +126,7 @@ impl Serving {
             admin,
             access_log,
             own_addresses,
+            announced: config.announced().map(Announced::subscribe).collect(),
             shutdown,
             store: opened.shown,
             memory: Size(config.cache.memory),
@@ -196,6 +201,15 @@ impl Serving {
             }
             tokio::spawn(self.keeper.run());
             let own_addresses = self.own_addresses;
+            for mut nodes in self.announced {
+                let own_addresses = Arc::clone(&own_addresses);
+                tokio::spawn(async move {
+                    while nodes.changed().await.is_ok() {
+                        let now = nodes.borrow_and_update().clone();
+                        own_addresses.announce(now).await;
+                    }
+                });
+            }
             tokio::spawn(async move { own_addresses.keep_resolved().await });
             if let Some((listener, admin)) = self.admin {
                 // The listener ends with the runtime: load balancers must see

@@ -54,6 +54,16 @@ fn listeners_stores_and_caches_are_no_upstreams() {
             &["unix:/run/postgresql/.s.PGSQL.5432"],
             &["unix:/run/apps/a.sock"],
         ),
+        // Name servers and CAs, in the operator's own network.
+        (
+            format!(
+                "{sqlite}sites.resolvers = [\"10.0.0.5\"]\nacme.cas = [\"internal\"]\n\
+                 acme.agree = true\n\
+                 acme.ca.internal.directory = \"https://10.0.0.6:14000/dir\"\n"
+            ),
+            &["http://10.0.0.5:53", "https://10.0.0.6:14000"],
+            &["http://10.0.0.5:54", "https://10.0.0.6"],
+        ),
         // A name that was never resolved may be any address.
         (
             "store.url = \"postgres://u@db.example/d\"\n".into(),

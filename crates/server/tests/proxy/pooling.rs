@@ -200,23 +200,29 @@ async fn another_server_takes_over_from_one_that_goes_with_its_connections() {
 
 #[tokio::test]
 async fn a_connection_to_an_address_that_became_forbidden_is_not_used_again() {
-    let upstream = Upstream::bind().await;
-    let limits = sekisho_server::Limits {
-        workers: 1,
-        ..LIMITS
-    };
-    let setup = Setup::limits(limits);
-    let own = std::sync::Arc::clone(&setup.own_addresses);
-    let world = World::of_setup(setup, &[("a.example", &upstream.site())]);
-    let mut client = world.connect().await;
-    client.send(GET).await;
-    let mut server = upstream.accept().await;
-    server.head().await;
-    server.send(OK).await;
-    assert_eq!(client.answer().await.1, "ok");
-    // The server learns that the address is its own.
-    own.bind([upstream.address().parse().unwrap()]);
-    client.send(GET).await;
-    assert_eq!(status(&client.answer().await.0), 503);
-    assert!(upstream.is_alone());
+    for is_announced in [false, true] {
+        let upstream = Upstream::bind().await;
+        let limits = sekisho_server::Limits {
+            workers: 1,
+            ..LIMITS
+        };
+        let setup = Setup::limits(limits);
+        let own = std::sync::Arc::clone(&setup.own_addresses);
+        let world = World::of_setup(setup, &[("a.example", &upstream.site())]);
+        let mut client = world.connect().await;
+        client.send(GET).await;
+        let mut server = upstream.accept().await;
+        server.head().await;
+        server.send(OK).await;
+        assert_eq!(client.answer().await.1, "ok");
+        // The server learns that the address is its own, or that of a store's node.
+        let address: std::net::SocketAddr = upstream.address().parse().unwrap();
+        match is_announced {
+            true => own.announce([("127.0.0.1".into(), address.port())]).await,
+            false => own.bind([address]),
+        }
+        client.send(GET).await;
+        assert_eq!(status(&client.answer().await.0), 503);
+        assert!(upstream.is_alone());
+    }
 }

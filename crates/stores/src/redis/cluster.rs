@@ -4,6 +4,7 @@
 use std::fs;
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 
 use futures_util::StreamExt;
 use futures_util::future::join_all;
@@ -11,13 +12,16 @@ use futures_util::stream::FuturesOrdered;
 use redis::aio::ConnectionLike;
 use redis::cluster::{ClusterClient, ClusterClientBuilder};
 use redis::cluster_async::ClusterConnection;
-use redis::{ClientTlsConfig, Cmd, ErrorKind, TlsCertificates, TlsMode, Value};
+use redis::cluster_routing::{RoutingInfo, SingleNodeRoutingInfo};
+use redis::{ClientTlsConfig, Cmd, ErrorKind, TlsCertificates, TlsMode, Value, from_redis_value};
 use tokio::runtime::Handle;
+use tokio::time::{sleep, timeout};
 
 use super::connection::{CONNECT, keep_up, unavailable};
 use super::dial::REPLY;
 use super::read::{Reply, reply};
 use super::url::{Node, RedisUrl, TlsFiles};
+use crate::announced::Announced;
 use crate::pem_pair::MAX_HALF;
 use crate::reconnecting::{Connected, Reconnecting};
 use sekisho_certs::store::Result;
@@ -31,15 +35,18 @@ impl Cluster {
         let nodes: Vec<_> = url.nodes.iter().map(Node::to_string).collect();
         let name = nodes.join(",");
         let target = Arc::new((client(url)?, name.clone()));
+        let announced = url.announced.clone();
         let connect = move || {
-            let target = Arc::clone(&target);
+            let (target, announced) = (Arc::clone(&target), announced.clone());
             async move {
                 let (client, name) = &*target;
                 let connection = client.get_async_connection().await;
+                let connection = connection.map_err(|error| format!("{name}: {error}"))?;
+                let asked = connection.clone();
                 Ok(Connected {
-                    connection: connection.map_err(|error| format!("{name}: {error}"))?,
+                    connection,
                     // The library connects again by itself.
-                    ended: Box::pin(std::future::pending()),
+                    ended: Box::pin(announce(asked, announced)),
                 })
             }
         };
@@ -73,6 +80,39 @@ impl Cluster {
         let connection = self.0.up(|_| true).await?;
         ask(&connection, &redis::cmd("PING")).await.map(|_| ())
     }
+}
+
+/// Learns the nodes of all slots, again and again. Never ends.
+async fn announce(mut connection: ClusterConnection, announced: Announced) -> String {
+    let mut slots = redis::cmd("CLUSTER");
+    slots.arg("SLOTS");
+    let anywhere = RoutingInfo::SingleNode(SingleNodeRoutingInfo::Random);
+    loop {
+        let asked = connection.route_command(slots.clone(), anywhere.clone());
+        if let Ok(Ok(Value::Array(ranges))) = timeout(REPLY, asked).await {
+            announced.add(ranges.into_iter().flat_map(nodes_of));
+        }
+        sleep(ANNOUNCED).await;
+    }
+}
+
+/// Lists the nodes of a range of slots: behind its bounds, the master and its replicas.
+fn nodes_of(range: Value) -> Vec<(String, u16)> {
+    let Value::Array(range) = range else {
+        return Vec::new();
+    };
+    let node = |node: Value| match node {
+        Value::Array(node) => {
+            let mut node = node.into_iter();
+            let (host, port) = (node.next()?, node.next()?);
+            let host: String = from_redis_value(host).ok()?;
+            Some((host, from_redis_value(port).ok()?))
+        }
+        _ => None,
+    };
+    let nodes = range.into_iter().skip(2).filter_map(node);
+    // An empty host is that of the node that was asked.
+    nodes.filter(|(host, _)| !host.is_empty()).collect()
 }
 
 /// Reads one key. The library bounds no value, so GETRANGE does. Its reply for a
@@ -132,6 +172,8 @@ fn certificates(files: &TlsFiles) -> std::result::Result<TlsCertificates, String
     })
 }
 
+/// Time between two questions for the nodes.
+const ANNOUNCED: Duration = Duration::from_secs(10);
 /// A key moves once or twice while slots are moved about.
 const RETRIES: u32 = 5;
 /// Milliseconds before a request whose node is not there is sent again.

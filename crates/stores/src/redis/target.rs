@@ -1,13 +1,17 @@
 //! The server that a URL names, or the master that its sentinels name.
 
+use std::collections::HashMap;
 use std::sync::Arc;
+use std::time::Duration;
 
 use futures_util::future::select_ok;
 use redis::{RedisConnectionInfo, Value, from_redis_value};
+use tokio::time::timeout;
 
 use super::connection::Dialled;
 use super::dial::{Dialer, text};
 use super::url::{Kind, Node, RedisUrl, TlsFiles};
+use crate::announced::Announced;
 use sekisho_https::roots;
 
 /// Server, and how it is found.
@@ -17,6 +21,7 @@ pub(super) struct Target {
     server: Dialer,
     /// The sentinels' name for the master, and how they are reached.
     master: Option<(String, Dialer)>,
+    announced: Announced,
 }
 
 impl Target {
@@ -43,6 +48,7 @@ impl Target {
             nodes: url.nodes.clone(),
             server: dialer(&url.login),
             master,
+            announced: url.announced.clone(),
         }))
     }
 
@@ -73,7 +79,12 @@ impl Target {
         name: &str,
         dialer: &Dialer,
     ) -> Result<Dialled, String> {
-        let master = ask_for_master(dialer.dial(sentinel).await?, sentinel, name).await?;
+        let mut asked = dialer.dial(sentinel).await?;
+        let master = ask_for_master(&mut asked, sentinel, name).await?;
+        self.announced.add([(master.host.clone(), master.port)]);
+        let others = timeout(OTHERS, others(&mut asked, name)).await;
+        self.announced.add(others.unwrap_or_default());
+        drop(asked);
         let mut dialled = self.server.dial(&master).await?;
         match dialled.ask(&redis::cmd("ROLE")).await? {
             Value::Array(role) if role.first() != Some(&Value::BulkString(b"master".into())) => {
@@ -87,7 +98,33 @@ impl Target {
     }
 }
 
-async fn ask_for_master(mut dialled: Dialled, sentinel: &Node, name: &str) -> Result<Node, String> {
+/// Asks for the master's replicas, of which one takes over, and for the other sentinels.
+/// A sentinel may not allow the question.
+async fn others(dialled: &mut Dialled, name: &str) -> Vec<(String, u16)> {
+    let mut others = Vec::new();
+    for which in ["REPLICAS", "SENTINELS"] {
+        let mut ask = redis::cmd("SENTINEL");
+        ask.arg(which).arg(name);
+        let Ok(reply) = dialled.ask(&ask).await else {
+            break;
+        };
+        let nodes: Vec<HashMap<String, String>> = from_redis_value(reply).unwrap_or_default();
+        others.extend(nodes.into_iter().filter_map(|mut node| {
+            let port = node.get("port")?.parse().ok()?;
+            Some((node.remove("ip")?, port))
+        }));
+    }
+    others
+}
+
+/// Longest wait for [`others`].
+const OTHERS: Duration = Duration::from_millis(200);
+
+async fn ask_for_master(
+    dialled: &mut Dialled,
+    sentinel: &Node,
+    name: &str,
+) -> Result<Node, String> {
     let mut ask = redis::cmd("SENTINEL");
     ask.arg("GET-MASTER-ADDR-BY-NAME").arg(name);
     match dialled.ask(&ask).await? {

@@ -75,6 +75,9 @@ impl Bench {
     }
 }
 
+/// Longest wait for what a server tells.
+const PATIENCE: std::time::Duration = std::time::Duration::from_secs(20);
+
 fn open(url: &str) -> Redis {
     let url = RedisUrl::parse(url, Path::new("/")).unwrap();
     Redis::open(&url, &Handle::current()).unwrap()

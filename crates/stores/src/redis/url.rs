@@ -10,6 +10,7 @@ use redis::RedisConnectionInfo;
 use url::Host;
 
 use super::keys::Keys;
+use crate::announced::Announced;
 use crate::url::parts::{ENCODE, Parameters, Parts, decoded};
 use crate::url::{StoreServer, path_below};
 
@@ -26,6 +27,8 @@ pub struct RedisUrl {
     pub(super) login: RedisConnectionInfo,
     pub(super) tls: Option<TlsFiles>,
     pub(crate) keys: Keys,
+    /// Nodes that the servers lead to.
+    pub(super) announced: Announced,
     /// The URL without its parameters and with `***` for the password.
     shown: String,
 }
@@ -45,6 +48,12 @@ impl RedisUrl {
         let nodes = self.nodes.iter();
         let nodes = nodes.map(|node| StoreServer::Tcp(node.host.clone(), node.port));
         nodes.collect()
+    }
+
+    /// Returns the nodes that sentinels and a Cluster lead to.
+    #[must_use]
+    pub fn announced(&self) -> &Announced {
+        &self.announced
     }
 
     /// Parses `redis://`, `rediss://`, `redis+sentinel://` and
@@ -91,6 +100,7 @@ impl RedisUrl {
             tls,
             keys,
             kind,
+            announced: Announced::default(),
         })
     }
 }

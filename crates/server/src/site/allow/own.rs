@@ -7,7 +7,7 @@ use std::net::{IpAddr, SocketAddr, UdpSocket};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{OnceLock, PoisonError, RwLock};
+use std::sync::{Arc, OnceLock, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use std::time::{Duration, Instant};
 
 use tokio::net::lookup_host;
@@ -22,6 +22,9 @@ pub enum OwnAddress {
     Listener(SocketAddr),
     /// A store: a name or an address without brackets, and its port.
     Store(String, u16),
+    /// Like a store, but only where it has an address that is not public: others may
+    /// share a public one.
+    Private(String, u16),
     /// A Unix socket of either.
     Socket(PathBuf),
 }
@@ -33,10 +36,12 @@ pub struct OwnAddresses {
     listeners: Vec<SocketAddr>,
     stores: Vec<Store>,
     sockets: Vec<PathBuf>,
+    /// Nodes that stores announce, [`MOST_ANNOUNCED`] at most.
+    announced: RwLock<Vec<Arc<Store>>>,
     /// Listening addresses with the ports that the system chose.
     bound: OnceLock<Vec<SocketAddr>>,
-    /// Number of times that addresses were added since the start. Release and Acquire: who sees a number sees
-    /// the addresses, too.
+    /// Number of times that addresses were added since the start. Release and Acquire:
+    /// a reader of the number sees the addresses, too.
     edition: AtomicU64,
 }
 
@@ -44,6 +49,8 @@ pub struct OwnAddresses {
 struct Store {
     host: String,
     port: u16,
+    /// Public addresses don't count.
+    is_private: bool,
     /// Addresses of the host; None until it was resolved once.
     resolved: RwLock<Option<Vec<Resolved>>>,
 }
@@ -64,6 +71,10 @@ impl OwnAddresses {
             match address {
                 OwnAddress::Listener(address) => own.listeners.push(address),
                 OwnAddress::Store(host, port) => own.stores.push(Store::new(host, port)),
+                OwnAddress::Private(host, port) => own.stores.push(Store {
+                    is_private: true,
+                    ..Store::new(host, port)
+                }),
                 OwnAddress::Socket(path) => own.sockets.push(path),
             }
         }
@@ -77,6 +88,32 @@ impl OwnAddresses {
         self.edition.fetch_add(1, Ordering::Release);
     }
 
+    /// Adds nodes that a store announces. Those that are known stay, up to a bound: the
+    /// first ones then go.
+    pub async fn announce(&self, nodes: impl IntoIterator<Item = (String, u16)>) {
+        let new: Vec<_> = {
+            let mut announced = write(&self.announced);
+            let mut new = Vec::new();
+            for (host, port) in nodes {
+                let is_it = |store: &Store| store.host == host && store.port == port;
+                if !announced.iter().any(|store| is_it(store)) {
+                    let store = Arc::new(Store::new(host, port));
+                    announced.push(Arc::clone(&store));
+                    new.push(store);
+                }
+            }
+            let over = announced.len().saturating_sub(MOST_ANNOUNCED);
+            announced.drain(..over);
+            new
+        };
+        if !new.is_empty() {
+            self.edition.fetch_add(1, Ordering::Release);
+        }
+        for store in new {
+            store.resolve().await;
+        }
+    }
+
     /// Returns how often addresses were added. Others than before are refused only
     /// then.
     pub(crate) fn edition(&self) -> u64 {
@@ -86,8 +123,10 @@ impl OwnAddresses {
     /// Resolves the names of stores, and again every 60 s. A store that was
     /// never resolved has any address: its port alone refuses an upstream.
     pub async fn keep_resolved(&self) {
-        while self.stores.iter().any(|store| !store.is_literal()) {
-            for store in &self.stores {
+        loop {
+            let announced = read(&self.announced).clone();
+            let announced = announced.iter().map(|store| &**store);
+            for store in self.stores.iter().chain(announced) {
                 if store.resolve().await {
                     self.edition.fetch_add(1, Ordering::Release);
                 }
@@ -107,6 +146,9 @@ impl OwnAddresses {
         };
         self.listeners.iter().chain(bound).any(is_listener)
             || self.stores.iter().any(|store| store.is_at(ip, port))
+            || read(&self.announced)
+                .iter()
+                .any(|store| store.is_at(ip, port))
     }
 
     /// Compares a socket's path with those of own sockets.
@@ -131,6 +173,7 @@ impl Store {
         Self {
             host,
             port,
+            is_private: false,
             resolved: RwLock::new(literal),
         }
     }
@@ -155,10 +198,7 @@ impl Store {
     /// Adds addresses to those that the name led to within [`KEPT`]: name servers
     /// answer with some of many, others each time. Returns whether any is new.
     fn learn(&self, found: impl Iterator<Item = IpAddr>, now: Instant) -> bool {
-        let mut resolved = self
-            .resolved
-            .write()
-            .unwrap_or_else(PoisonError::into_inner);
+        let mut resolved = write(&self.resolved);
         let known = resolved.get_or_insert_default();
         let mut is_new = false;
         for ip in found.take(MOST) {
@@ -179,15 +219,31 @@ impl Store {
     /// Returns whether the store may have an address. One on this machine has
     /// all of the machine's.
     fn is_at(&self, ip: IpAddr, port: u16) -> bool {
-        if port != self.port {
+        if port != self.port || self.is_private && is_public(ip) {
             return false;
         }
-        let resolved = self.resolved.read().unwrap_or_else(PoisonError::into_inner);
+        let resolved = read(&self.resolved);
         let Some(resolved) = &*resolved else {
-            return true;
+            return !self.is_private;
         };
         let mut ips = resolved.iter().map(|known| known.ip);
         ips.clone().any(|own| own == ip) || (ips.any(is_local) && is_local(ip))
+    }
+}
+
+fn read<T>(lock: &RwLock<T>) -> RwLockReadGuard<'_, T> {
+    lock.read().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn write<T>(lock: &RwLock<T>) -> RwLockWriteGuard<'_, T> {
+    lock.write().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Returns whether an unmapped address is none of a private network.
+fn is_public(ip: IpAddr) -> bool {
+    match ip {
+        IpAddr::V4(ip) => !(ip.is_private() || ip.is_loopback() || ip.is_link_local()),
+        IpAddr::V6(ip) => !(ip.is_unique_local() || ip.is_loopback() || ip.is_unicast_link_local()),
     }
 }
 
@@ -203,6 +259,8 @@ const AGAIN: Duration = Duration::from_secs(60);
 const LOOKUP: Duration = Duration::from_secs(10);
 /// How long an address counts that a name led to.
 const KEPT: Duration = Duration::from_secs(3600);
+/// Nodes that stores announce.
+const MOST_ANNOUNCED: usize = 1024;
 /// Addresses of one name.
 const MOST: usize = 256;
 
@@ -237,6 +295,37 @@ mod tests {
         assert!(is_at(1));
         assert!(!learn(&store, &[3], later));
         assert!(is_at(3) && !is_at(1) && !is_at(2));
+    }
+
+    #[tokio::test]
+    async fn announced_nodes_are_added_and_bounded() {
+        let own = OwnAddresses::default();
+        let ip = |last: u8| IpAddr::from([10, 0, 0, last]);
+        assert!(!own.contain(ip(1), 6379));
+        let edition = own.edition();
+        own.announce([("10.0.0.1".into(), 6379)]).await;
+        assert!(own.contain(ip(1), 6379) && !own.contain(ip(2), 6379));
+        assert_eq!(own.edition(), edition + 1);
+        own.announce([("10.0.0.1".into(), 6379)]).await;
+        assert_eq!(own.edition(), edition + 1);
+        own.announce((0..2000).map(|port| ("10.0.0.2".into(), port)))
+            .await;
+        assert_eq!(read(&own.announced).len(), MOST_ANNOUNCED);
+        assert!(own.contain(ip(2), 1999) && !own.contain(ip(1), 6379));
+    }
+
+    #[test]
+    fn a_private_address_alone_is_refused_where_others_share_public_ones() {
+        let host = |host: &str| OwnAddress::Private(host.into(), 443);
+        let own = OwnAddresses::new([host("10.0.0.1"), host("192.0.2.1"), host("ca.example")]);
+        assert!(own.contain([10, 0, 0, 1].into(), 443));
+        assert!(!own.contain([192, 0, 2, 1].into(), 443));
+        // A name that was never resolved refuses nothing.
+        assert!(!own.contain([10, 0, 0, 2].into(), 443));
+        learn(&own.stores[2], &[7], Instant::now());
+        assert!(!own.contain([192, 0, 2, 7].into(), 443));
+        own.stores[2].learn([IpAddr::from([10, 0, 0, 7])].into_iter(), Instant::now());
+        assert!(own.contain([10, 0, 0, 7].into(), 443));
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! `redis+cluster://`
 
 use super::*;
+use crate::announced::Nodes;
 
 #[tokio::test]
 async fn each_key_is_read_from_its_node() {
@@ -122,6 +123,31 @@ async fn a_node_that_stands_still_takes_no_other_keys_away() {
     unavailable(bench.find(&format!("none.{above}")).await);
     third.resume();
     drop(other);
+}
+
+/// No upstream of a record may be one of them.
+#[tokio::test]
+async fn the_nodes_of_a_cluster_are_announced() {
+    let [one, other] = [(); 2].map(|()| RedisServer::start_cluster_node());
+    let port = other.port().to_string();
+    one.cli(&["cluster", "addslotsrange", "0", "8191"]);
+    other.cli(&["cluster", "addslotsrange", "8192", "16383"]);
+    one.cli(&["cluster", "meet", "127.0.0.1", &port, &other.bus_port()]);
+    for node in [&one, &other] {
+        node.wait_for(&["cluster", "info"], "cluster_slots_ok:16384");
+        node.wait_for(&["cluster", "info"], "cluster_state:ok");
+    }
+    let url = format!("redis+cluster://127.0.0.1:{}", one.port());
+    let url = RedisUrl::parse(&url, Path::new("/")).unwrap();
+    let mut nodes = url.announced().subscribe();
+    let store = Redis::open(&url, &Handle::current()).unwrap();
+    store.reach().await.unwrap();
+    let node = ("127.0.0.1".to_owned(), other.port());
+    let awaited = nodes.wait_for(|known: &Nodes| known.contains(&node));
+    tokio::time::timeout(PATIENCE, awaited)
+        .await
+        .unwrap()
+        .unwrap();
 }
 
 /// The map says one node, the keys have moved to another.

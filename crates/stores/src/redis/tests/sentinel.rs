@@ -1,6 +1,7 @@
 //! `redis+sentinel://`
 
 use super::*;
+use crate::announced::Nodes;
 
 #[tokio::test]
 async fn the_master_is_asked_for_and_followed() {
@@ -31,6 +32,35 @@ async fn the_master_is_asked_for_and_followed() {
     first.kill();
     healed(&store, "a.example").await;
     assert!(second.cli(&["client", "list"]).lines().count() > 1);
+}
+
+/// No upstream of a record may be one of them.
+#[tokio::test]
+async fn the_nodes_that_a_sentinel_leads_to_are_announced() {
+    let master = RedisServer::start();
+    let of = format!("127.0.0.1 {}", master.port());
+    let replica = RedisServer::start_with(&["--replicaof", &of], &[]);
+    replica.wait_for(&["info", "replication"], "master_link_status:up");
+    let sentinel = RedisServer::start_sentinel(&master, "main");
+    let port = replica.port().to_string();
+    sentinel.wait_for(&["sentinel", "replicas", "main"], &port);
+    let url = format!("redis+sentinel://127.0.0.1:{}/main", sentinel.port());
+    let url = RedisUrl::parse(&url, Path::new("/")).unwrap();
+    let mut nodes = url.announced().subscribe();
+    let store = Redis::open(&url, &Handle::current()).unwrap();
+    store.reach().await.unwrap();
+    let of = |server: &RedisServer| ("127.0.0.1".to_owned(), server.port());
+    let has_all = |known: &Nodes| {
+        [&master, &replica]
+            .map(of)
+            .iter()
+            .all(|one| known.contains(one))
+    };
+    let awaited = nodes.wait_for(has_all);
+    tokio::time::timeout(PATIENCE, awaited)
+        .await
+        .unwrap()
+        .unwrap();
 }
 
 #[tokio::test]
