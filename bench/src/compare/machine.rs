@@ -24,7 +24,8 @@ pub(crate) fn facts(options: &Options, support: &Support) -> Vec<(String, String
         ),
         ("PostgreSQL", postgres()),
         ("sekisho", output(sekisho, &["--version"], 1)),
-        ("baseline", baseline(options)),
+        ("baseline", other(options.against.as_deref())),
+        ("trained build", other(options.trained.as_deref())),
         (
             "commit",
             output(
@@ -48,8 +49,9 @@ pub(crate) fn facts(options: &Options, support: &Support) -> Vec<(String, String
         .collect()
 }
 
-fn baseline(options: &Options) -> Result<String> {
-    let Some(program) = &options.against else {
+/// Returns version and file of a binary that runs beside the measured one.
+fn other(program: Option<&Path>) -> Result<String> {
+    let Some(program) = program else {
         return Ok("none".to_owned());
     };
     let version = output(program, &["--version"], 1)?;

@@ -206,7 +206,7 @@ impl<'a> Subject<'a> {
     async fn launch_filled(&mut self) -> Result<Server> {
         let server = self.launch(None).await?;
         if self.case.setup.has_redis_cache() {
-            let hosts = self.row.hosts.count(self.place.options.quick);
+            let hosts = self.row.hosts.count(self.place.options.is_short());
             for _ in 0..FILLS {
                 let fill = Load {
                     hosts,
@@ -253,7 +253,7 @@ impl<'a> Subject<'a> {
     fn load(&mut self, work: Work, warmup: u64) -> Load {
         let hosts = match self.case.asked {
             Asked::Hundred => 100,
-            Asked::All => self.row.hosts.count(self.place.options.quick),
+            Asked::All => self.row.hosts.count(self.place.options.is_short()),
         };
         let load = Load {
             version: self.row.version,
@@ -280,7 +280,7 @@ impl<'a> Subject<'a> {
     }
 
     fn effort(&self, count: u64) -> u64 {
-        if self.place.options.quick {
+        if self.place.options.is_short() {
             count.div_ceil(QUICK_PART)
         } else {
             count

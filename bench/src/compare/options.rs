@@ -21,6 +21,11 @@ pub(crate) struct Options {
     #[arg(long, value_name = "FILE", conflicts_with = "peers_only")]
     pub(crate) against: Option<PathBuf>,
 
+    /// A trained build of the same sources (make release): runs beside the first, with the same
+    /// stores
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["against", "peers_only"])]
+    pub(crate) trained: Option<PathBuf>,
+
     /// The nginx binary
     #[arg(long, value_name = "FILE", default_value = "nginx")]
     pub(crate) nginx: PathBuf,
@@ -62,6 +67,11 @@ pub(crate) struct Options {
     #[arg(long)]
     pub(crate) peers_only: bool,
 
+    /// Run sekisho alone, once, with a fifth of the work and without a report: the profile of
+    /// an instrumented binary comes from this (make release)
+    #[arg(long, conflicts_with_all = ["against", "trained", "peers_only", "rounds"])]
+    pub(crate) train: bool,
+
     /// Core of the servers
     #[arg(long, value_name = "CORE", default_value_t = 0)]
     pub(crate) server_core: usize,
@@ -81,10 +91,12 @@ impl Options {
             );
         }
         let wanted = |row: &&Row| {
-            if self.rows.is_empty() {
-                row.needs_service() == self.stores && !(self.quick && row.heavy)
-            } else {
+            if !self.rows.is_empty() {
                 self.rows.iter().any(|id| id == row.id)
+            } else if self.train {
+                row.is_training()
+            } else {
+                row.needs_service() == self.stores && !(self.quick && row.heavy)
             }
         };
         Ok(all().filter(wanted).collect())
@@ -92,22 +104,43 @@ impl Options {
 
     /// Returns the binaries in the order of the first round.
     pub(crate) fn binaries(&self) -> &'static [Binary] {
-        match (&self.against, self.peers_only) {
-            (Some(_), _) => &[Binary::Baseline, Binary::Measured],
-            (None, false) => &[Binary::Measured],
-            (None, true) => &[],
+        if self.against.is_some() {
+            &[Binary::Baseline, Binary::Measured]
+        } else if self.trained.is_some() {
+            &[Binary::Measured, Binary::Trained]
+        } else if self.peers_only {
+            &[]
+        } else {
+            &[Binary::Measured]
         }
     }
 
     pub(crate) fn program(&self, binary: Binary) -> &Path {
-        match (binary, &self.against) {
-            (Binary::Baseline, Some(baseline)) => baseline,
-            (Binary::Baseline | Binary::Measured, _) => &self.sekisho,
-        }
+        let other = match binary {
+            Binary::Measured => None,
+            Binary::Baseline => self.against.as_deref(),
+            Binary::Trained => self.trained.as_deref(),
+        };
+        other.unwrap_or(&self.sekisho)
     }
 
     pub(crate) fn rounds(&self) -> usize {
-        self.rounds.unwrap_or(if self.quick { 3 } else { 5 })
+        match self.rounds {
+            _ if self.train => 1,
+            Some(rounds) => rounds,
+            None if self.quick => 3,
+            None => 5,
+        }
+    }
+
+    /// Returns whether a run has fewer hosts, and a fifth of the work.
+    pub(crate) fn is_short(&self) -> bool {
+        self.quick || self.train
+    }
+
+    /// Returns whether peers run beside sekisho.
+    pub(crate) fn has_peers(&self) -> bool {
+        self.against.is_none() && !self.train
     }
 }
 
@@ -118,6 +151,8 @@ pub(crate) enum Binary {
     Measured,
     /// Binary of `--against`.
     Baseline,
+    /// Binary of `--trained`.
+    Trained,
 }
 
 fn all() -> impl Iterator<Item = &'static Row> {

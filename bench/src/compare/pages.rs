@@ -25,7 +25,7 @@ pub(crate) fn read(
     binary: Binary,
     load: &Load,
 ) -> Result<()> {
-    let hosts = row.hosts.count(place.options.quick);
+    let hosts = row.hosts.count(place.options.is_short());
     match case.setup {
         Setup::Sekisho {
             store: Store::Sqlite,

@@ -13,7 +13,7 @@ use crate::fixtures::KeyKind;
 pub(crate) type StoreKey = (&'static str, usize);
 
 pub(crate) fn store_of(options: &Options, row: &Row) -> StoreKey {
-    (row.key.name(), row.hosts.count(options.quick))
+    (row.key.name(), row.hosts.count(options.is_short()))
 }
 
 /// Prepares all rows. A failure fails the cases that need the store, and no

@@ -50,7 +50,7 @@ pub(crate) async fn measure(
     RowResult {
         id: row.id,
         title: row.title,
-        hosts: row.hosts.count(options.quick),
+        hosts: row.hosts.count(options.is_short()),
         seconds: begin.elapsed().as_secs_f64(),
         load: machine::load_average(),
         cases: results(options, row, &running),
@@ -62,7 +62,7 @@ pub(crate) fn is_run(options: &Options, case: &Case) -> bool {
     if case.setup.is_sekisho() {
         !options.peers_only
     } else {
-        options.against.is_none() && (!case.optional || options.with_preloaded_100k)
+        options.has_peers() && (!case.optional || options.with_preloaded_100k)
     }
 }
 
@@ -110,11 +110,12 @@ impl Running<'_> {
         match self.subject.binary {
             Binary::Measured => label.to_owned(),
             Binary::Baseline => format!("{label} (baseline)"),
+            Binary::Trained => format!("{label} (trained)"),
         }
     }
 
     fn is_judged(&self) -> bool {
-        self.subject.case.setup.is_sekisho() && self.subject.binary == Binary::Measured
+        self.subject.case.setup.is_sekisho() && self.subject.binary != Binary::Baseline
     }
 
     async fn sample(&mut self, progress: &str) {
@@ -218,6 +219,9 @@ mod tests {
         assert_eq!(order(&["--peers-only"]), [nginx]);
         let baseline = ("sekisho", Binary::Baseline, 0);
         assert_eq!(order(&["--against", "old"]), [baseline, sekisho]);
+        let trained = ("sekisho", Binary::Trained, 0);
+        assert_eq!(order(&["--trained", "new"]), [nginx, sekisho, trained]);
+        assert_eq!(order(&["--train"]), [("sekisho", Binary::Measured, 0)]);
     }
 
     #[test]

@@ -32,6 +32,28 @@ impl Row {
         }
     }
 
+    /// Returns whether the row's work trains an instrumented build: the work of servers,
+    /// over and over, and one start.
+    pub(crate) fn is_training(&self) -> bool {
+        let works = match self.measure {
+            Measure::Handshakes { .. }
+            | Measure::Requests { .. }
+            | Measure::AnyHost { .. }
+            | Measure::Streams { .. }
+            | Measure::Downloads { .. }
+            | Measure::Echoes { .. }
+            | Measure::StartUp => true,
+            Measure::IdleMemory { .. }
+            | Measure::HostMemory { .. }
+            | Measure::Soak { .. }
+            | Measure::Stuck { .. }
+            | Measure::HookStuck { .. }
+            | Measure::Herd { .. }
+            | Measure::Propagation { .. } => false,
+        };
+        works && !self.heavy
+    }
+
     pub(crate) fn needs_service(&self) -> bool {
         self.cases
             .iter()

@@ -48,7 +48,7 @@ pub(crate) fn launch(
     name: &str,
     preload: Option<usize>,
 ) -> Result<Launch> {
-    let hosts = row.hosts.count(place.options.quick);
+    let hosts = row.hosts.count(place.options.is_short());
     let frame = Frame {
         place,
         row,

@@ -42,7 +42,7 @@ impl Upstreams {
         }
         let mut made = Vec::new();
         for row in rows {
-            let hosts = row.hosts.count(options.quick);
+            let hosts = row.hosts.count(options.is_short());
             for content in row.contents() {
                 if !made.contains(&(hosts, content)) {
                     upstreams.fill(workspace, row.key, hosts, content).await?;

@@ -51,11 +51,11 @@ impl Workspace {
         self.root.join("fixtures").join(name)
     }
 
-    /// Returns the folder of a SQLite store. Each binary has its own: binaries
-    /// may differ in their schema.
+    /// Returns the folder of a SQLite store. A baseline has its own: its schema may
+    /// differ.
     pub(crate) fn catalog(&self, binary: Binary, key: KeyKind, hosts: usize) -> PathBuf {
         let name = match binary {
-            Binary::Measured => format!("{}-{hosts}", key.name()),
+            Binary::Measured | Binary::Trained => format!("{}-{hosts}", key.name()),
             Binary::Baseline => format!("{}-{hosts}-baseline", key.name()),
         };
         self.root.join("catalogs").join(name)
@@ -142,6 +142,7 @@ impl Workspace {
     ) -> Result<PathBuf> {
         let folder = self.scratch(match binary {
             Binary::Measured => "postgres",
+            Binary::Trained => "postgres-trained",
             Binary::Baseline => "postgres-baseline",
         })?;
         let sekisho = options.program(binary);

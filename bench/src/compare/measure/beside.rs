@@ -84,7 +84,7 @@ impl Subject<'_> {
     /// Measures a Redis client that reads as many pairs and does nothing else.
     pub(super) async fn redis_client(&mut self, calls: u64) -> Result<Sample> {
         let options = self.place.options;
-        let hosts = self.row.hosts.count(options.quick);
+        let hosts = self.row.hosts.count(options.is_short());
         let port = self.place.services.redis_port()?;
         let arguments = [
             "redis".to_owned(),

@@ -35,7 +35,7 @@ impl Subject<'_> {
         };
         let client = |number: usize| Client::new(servers[number].address, &offer, HANDSHAKE);
         let clients = [client(0)?, client(1)?, client(2)?];
-        let hosts = self.row.hosts.count(self.place.options.quick);
+        let hosts = self.row.hosts.count(self.place.options.is_short());
         let fixture = self.place.workspace.fixture(self.row.key, hosts);
         let service = self.case.setup.service().context("a store elsewhere")?;
         let remote = self.place.services.remote(service, self.binary)?;

@@ -98,7 +98,7 @@ impl Subject<'_> {
 
     /// Returns a load of uncached hosts, each requested once.
     fn uncached(&mut self, work: Work) -> Load {
-        let hosts = self.row.hosts.count(self.place.options.quick);
+        let hosts = self.row.hosts.count(self.place.options.is_short());
         let start = CACHED + self.walked % (hosts - CACHED);
         let load = Load {
             pattern: HOST_PATTERN.to_owned(),
