@@ -87,10 +87,11 @@ impl Frames {
         }
     }
 
-    /// Returns whether the client sent more frames than its budget allows, or
-    /// an answer is stuck that only closing the connection can end.
-    pub(crate) fn is_misused(&self, flowing: impl FnOnce() -> Duration) -> bool {
-        self.budget.is_spent() || self.answers.is_stuck(self.patience, flowing)
+    /// Returns whether the client sent more frames than its budget allows, or an
+    /// answer is stuck that only closing the connection can end. `waiting` answers are
+    /// silent since their upstreams are: which, is not known here.
+    pub(crate) fn is_misused(&self, flowing: impl FnOnce() -> Duration, waiting: usize) -> bool {
+        self.budget.is_spent() || self.answers.is_stuck(self.patience, flowing, waiting)
     }
 
     /// Returns whether a field block has begun and not ended. No other frame
@@ -150,17 +151,18 @@ mod tests {
     fn only_an_answer_that_is_begun_and_not_ended_gets_stuck() {
         let mut frames = requested(&[1, 3]);
         assert!(
-            frames.has_answers() && !frames.is_misused(|| PAST_LIMIT),
+            frames.has_answers() && !frames.is_misused(|| PAST_LIMIT, 0),
             "ours"
         );
         frames.sent(&frame(HEADERS, 4, 1, 30), || Duration::ZERO);
         frames.sent(&frame(HEADERS, 5, 3, 30), || Duration::ZERO);
-        assert!(!frames.is_misused(|| LIMIT));
-        assert!(frames.is_misused(|| PAST_LIMIT));
+        assert!(!frames.is_misused(|| LIMIT, 0));
+        assert!(frames.is_misused(|| PAST_LIMIT, 0));
+        assert!(!frames.is_misused(|| PAST_LIMIT, 1), "its upstream is");
         frames.sent(&frame(DATA, 0, 1, 200), || PAST_LIMIT);
-        assert!(!frames.is_misused(|| PAST_LIMIT), "progress");
+        assert!(!frames.is_misused(|| PAST_LIMIT, 0), "progress");
         frames.sent(&frame(DATA, 1, 1, 0), || PAST_LIMIT);
-        assert!(!frames.has_answers() && !frames.is_misused(|| PAST_LIMIT * 2));
+        assert!(!frames.has_answers() && !frames.is_misused(|| PAST_LIMIT * 2, 0));
     }
 
     #[test]

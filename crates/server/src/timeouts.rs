@@ -59,6 +59,8 @@ pub(crate) struct ConnTimeouts {
     awaited: AtomicU32,
     /// Requests that an upstream answers.
     at_upstream: AtomicU32,
+    /// Requests of `at_upstream` whose answers wait for more of it.
+    unanswering: AtomicU32,
     /// When the client sent its end while an upstream answered, or took bytes
     /// after that.
     ended: Moment,
@@ -96,6 +98,7 @@ impl ConnTimeouts {
             passing: AtomicU32::new(0),
             awaited: AtomicU32::new(0),
             at_upstream: AtomicU32::new(0),
+            unanswering: AtomicU32::new(0),
             ended: Moment::default(),
             multiplexed: AtomicBool::new(false),
             impatient: AtomicBool::new(false),

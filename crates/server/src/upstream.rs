@@ -178,7 +178,7 @@ async fn pass(
         lease,
         _chosen: chosen,
         exchange,
-        _at_upstream: at_upstream,
+        at_upstream,
     };
     let waker = poll_fn(|cx| Poll::Ready(cx.waker().clone())).await;
     let mut cx = Context::from_waker(&waker);

@@ -51,14 +51,21 @@ impl Answers {
         }
     }
 
-    /// Returns whether an answer that has begun got no frame for `patience`.
-    pub(super) fn is_stuck(&self, patience: Duration, now: impl FnOnce() -> Duration) -> bool {
-        if self.begun == 0 {
+    /// Returns whether more answers that have begun got no frame for `patience` than
+    /// wait for their upstreams.
+    pub(super) fn is_stuck(
+        &self,
+        patience: Duration,
+        now: impl FnOnce() -> Duration,
+        waiting: usize,
+    ) -> bool {
+        if self.begun <= waiting {
             return false;
         }
         let now = now();
-        let mut silent = self.owed.iter().filter_map(|answer| answer.silent);
-        silent.any(|since| now.saturating_sub(since) > patience)
+        let silent = self.owed.iter().filter_map(|answer| answer.silent);
+        let stuck = silent.filter(|since| now.saturating_sub(*since) > patience);
+        stuck.count() > waiting
     }
 
     pub(super) fn is_empty(&self) -> bool {

@@ -33,7 +33,16 @@ impl ConnTimeouts {
     /// dropped.
     pub(crate) fn at_upstream(self: &Arc<Self>) -> AtUpstream {
         self.at_upstream.fetch_add(1, Relaxed);
-        AtUpstream(Arc::clone(self))
+        AtUpstream {
+            timeouts: Arc::clone(self),
+            waits: false,
+        }
+    }
+
+    /// Returns how many answers wait for more of their upstreams, and not for the
+    /// client.
+    pub(crate) fn waiting_for_upstreams(&self) -> usize {
+        self.unanswering.load(Relaxed) as usize
     }
 
     /// Returns whether an upstream answers a request. The stream then looks for
@@ -71,11 +80,33 @@ impl Drop for PassedBody<'_> {
 
 /// Request that an upstream answers.
 #[derive(Debug)]
-pub(crate) struct AtUpstream(Arc<ConnTimeouts>);
+pub(crate) struct AtUpstream {
+    timeouts: Arc<ConnTimeouts>,
+    /// The answer waits for more of the upstream.
+    waits: bool,
+}
+
+impl AtUpstream {
+    /// Notes whether the answer waits for more of the upstream: its silence is not the
+    /// client's.
+    pub(crate) fn wait(&mut self, waits: bool) {
+        if waits == self.waits {
+            return;
+        }
+        self.waits = waits;
+        let count = &self.timeouts.unanswering;
+        if waits {
+            count.fetch_add(1, Relaxed);
+        } else {
+            count.fetch_sub(1, Relaxed);
+        }
+    }
+}
 
 impl Drop for AtUpstream {
     fn drop(&mut self) {
-        self.0.at_upstream.fetch_sub(1, Relaxed);
+        self.wait(false);
+        self.timeouts.at_upstream.fetch_sub(1, Relaxed);
     }
 }
 

@@ -31,7 +31,8 @@ impl Stream {
         let Some(frames) = self.frames.as_ref().filter(|_| !self.misused) else {
             return;
         };
-        if frames.is_misused(|| self.timeouts.flowing()) {
+        let waiting = self.timeouts.waiting_for_upstreams();
+        if frames.is_misused(|| self.timeouts.flowing(), waiting) {
             tracing::debug!("HTTP/2 connection closed: too many frames, or a stuck answer");
             self.misused = true;
             self.timeouts.close();

@@ -31,7 +31,7 @@ pub(super) struct InFlight {
     pub(super) lease: Option<Lease>,
     pub(super) _chosen: Chosen,
     pub(super) exchange: Option<Arc<Exchange>>,
-    pub(super) _at_upstream: AtUpstream,
+    pub(super) at_upstream: AtUpstream,
 }
 
 /// Turns an upstream's answer into ours, for the task of `cx`.
@@ -223,10 +223,21 @@ impl Passed {
         self.in_flight = None;
     }
 
+    /// Notes since when the upstream sends nothing, if it does.
+    fn wait(&mut self, since: Option<Instant>) {
+        if since.is_some() == self.waiting.is_some() {
+            return;
+        }
+        self.waiting = since;
+        if let Some(in_flight) = &mut self.in_flight {
+            in_flight.at_upstream.wait(since.is_some());
+        }
+    }
+
     /// Returns an error once nothing has moved for the idle limit.
     fn poll_idle(&mut self, cx: &mut Context<'_>) -> Poll<io::Error> {
-        let now = Instant::now();
-        let since = *self.waiting.get_or_insert(now);
+        let since = self.waiting.unwrap_or_else(Instant::now);
+        self.wait(Some(since));
         let exchange = self.in_flight.as_ref().and_then(|it| it.exchange.as_ref());
         let due = |since: Instant| {
             let moved = exchange.map(|exchange| exchange.moved_at());
@@ -263,7 +274,7 @@ impl http_body::Body for Passed {
         }
         match this.poll_body(cx) {
             Poll::Ready(Some(Ok(frame))) => {
-                this.waiting = None;
+                this.wait(None);
                 if let Some(exchange) = this.in_flight.as_ref().and_then(|it| it.exchange.as_ref())
                 {
                     exchange.moved();

@@ -29,7 +29,7 @@ pub(crate) struct Tunnel {
     idle: Duration,
     /// Access log's entry of the request; none without one.
     entry: Option<Handover>,
-    _at_upstream: AtUpstream,
+    at_upstream: AtUpstream,
     /// Use of the server, until the tunnel ends.
     _used: (Chosen, Option<Slot>),
 }
@@ -44,7 +44,7 @@ impl Tunnel {
             upstream: None,
             idle,
             entry: None,
-            _at_upstream: at_upstream,
+            at_upstream,
             _used: used,
         }
     }
@@ -64,7 +64,7 @@ impl Tunnel {
     /// Copies bytes both ways until both sides have ended, one fails, nothing
     /// has moved for the idle limit, or the server drains. `received` are bytes
     /// that the client sent ahead.
-    pub(crate) async fn run<C>(self, client: &mut C, received: Bytes, drain: &Drain)
+    pub(crate) async fn run<C>(mut self, client: &mut C, received: Bytes, drain: &Drain)
     where
         C: AsyncRead + AsyncWrite + Unpin,
     {
@@ -77,6 +77,7 @@ impl Tunnel {
             let before = up.moved + down.moved;
             let up_ended = up.poll(cx, client, &mut upstream)?;
             let down_ended = down.poll(cx, &mut upstream, client)?;
+            self.at_upstream.wait(down.waits());
             if up_ended.is_ready() && down_ended.is_ready() {
                 return Poll::Ready(Ok(()));
             }
@@ -160,6 +161,11 @@ impl Copy {
             unflushed: false,
             state: State::Open,
         }
+    }
+
+    /// Returns whether the sender has sent nothing that the receiver lacks.
+    fn waits(&self) -> bool {
+        self.state == State::Open && self.rest.is_empty() && !self.unflushed
     }
 
     fn poll<R, W>(

@@ -3,12 +3,17 @@
 use std::io;
 use std::time::{Duration, Instant};
 
+use http::Request;
+use http_body_util::BodyExt;
+use hyper_util::rt::TokioIo;
 use sekisho_server::Limits;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::time::timeout;
 
 use crate::common::LIMITS;
-use crate::world::{HOST, OK, Upstream, World, status};
+use crate::http2::empty;
+use crate::upgrades::{connect, switch};
+use crate::world::{HOST, OK, Upstream, Wire, World, patiently, status};
 
 const GET: &str = "GET / HTTP/1.1\r\nHost: a.example\r\n\r\n";
 
@@ -71,6 +76,42 @@ async fn an_event_stream_may_be_silent_for_longer() {
         client.until(event).await;
         tokio::time::sleep(SHORT.body * 2).await;
     }
+}
+
+/// Frames that the upstream does not send are not late at the client's side.
+#[tokio::test]
+async fn an_event_stream_over_http2_may_be_silent_for_longer() {
+    let upstream = Upstream::bind().await;
+    let limits = Limits {
+        body: Duration::from_millis(200),
+        ..LIMITS
+    };
+    let world = World::with(limits, &[(HOST, &site(&upstream, r#""upgraded": "1h""#))]);
+    let mut client = world.http2().await;
+    let get = Request::get(format!("https://{HOST}/")).body(empty());
+    let events = client.send_request(get.unwrap());
+    let mut server = upstream.accept().await;
+    server.head().await;
+    let head = "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n\r\n";
+    server.send(head).await;
+    let mut events = patiently(events).await.unwrap().into_body();
+    let websocket = client.send_request(connect());
+    let mut chat = upstream.accept().await;
+    let head = chat.head().await;
+    chat.send(switch(&head)).await;
+    let websocket = patiently(websocket).await.unwrap();
+    let websocket = patiently(hyper::upgrade::on(websocket)).await.unwrap();
+    let mut websocket = Wire::new(TokioIo::new(websocket));
+    for event in ["data: 1\n\n", "data: 2\n\n"] {
+        tokio::time::sleep(limits.body * 8).await;
+        server.send(event).await;
+        let frame = patiently(events.frame()).await.unwrap().unwrap();
+        assert_eq!(frame.into_data().unwrap(), event);
+        websocket.send("up").await;
+        assert_eq!(chat.exact(2).await, b"up");
+    }
+    chat.send("down").await;
+    assert_eq!(websocket.exact(4).await, b"down");
 }
 
 #[tokio::test]

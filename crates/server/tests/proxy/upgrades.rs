@@ -181,6 +181,15 @@ pub(crate) fn accept(head: &str) -> String {
     BASE64.encode(digest(&SHA1_FOR_LEGACY_USE_ONLY, text.as_bytes()).as_ref())
 }
 
+/// Answers a WebSocket's request with the switch.
+pub(crate) fn switch(request: &str) -> String {
+    format!(
+        "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\
+         Sec-WebSocket-Accept: {}\r\n\r\n",
+        accept(request)
+    )
+}
+
 pub(crate) fn connect() -> Request<crate::http2::Body> {
     let request = Request::builder()
         .method(Method::CONNECT)
@@ -244,13 +253,7 @@ async fn a_drain_ends_websocket_over_http2() {
     let answer = client.send_request(connect());
     let mut server = upstream.accept().await;
     let head = server.head().await;
-    server
-        .send(format!(
-            "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\
-             Sec-WebSocket-Accept: {}\r\n\r\n",
-            accept(&head)
-        ))
-        .await;
+    server.send(switch(&head)).await;
     let answer = patiently(answer).await.unwrap();
     assert_eq!(answer.status(), StatusCode::OK);
     let upgraded = patiently(hyper::upgrade::on(answer)).await.unwrap();
