@@ -24,6 +24,10 @@ pub(super) fn cases() -> Vec<Case> {
         case(&body, Expect::Refused)
     });
     let extension = "x".repeat(100_000);
+    // The borders of what follows differ for servers that end the line within it.
+    let cut = format!("5;{}Xabc\r\n0\r\n\r\n{SMUGGLED}", "a".repeat((4 << 10) - 2));
+    let cut = post("Transfer-Encoding: chunked\r\n", &cut);
+    let cut = Case::text("long chunk", "5;a…Xabc", cut, Expect::Refused);
     let long = [
         format!("5;{extension}\r\nhello\r\n0\r\n\r\n"),
         format!("5\r\nhello\r\n0\r\nX: {extension}\r\n\r\n"),
@@ -44,6 +48,7 @@ pub(super) fn cases() -> Vec<Case> {
         .chain(served)
         .chain(sizes)
         .chain(hidden)
+        .chain([cut])
         .chain(long)
         .collect()
 }

@@ -107,6 +107,7 @@ impl hyper::rt::Read for Stream {
 }
 
 /// Stands for the rest of a head, trailers or the line before a chunk from a refused
-/// byte on. NUL has no place in them: hyper answers 400 and closes. Without an empty
-/// line it would wait for more.
-const REFUSED: Bytes = Bytes::from_static(b"\0\r\n\r\n");
+/// byte on. hyper takes no NUL in heads and trailers, and no LF without CR in the
+/// line before a chunk, where it does take NUL: it answers 400 and closes. Without an
+/// empty line it would wait for more.
+const REFUSED: Bytes = Bytes::from_static(b"\0\n\r\n\r\n");

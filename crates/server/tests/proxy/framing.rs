@@ -188,6 +188,8 @@ async fn chunks_that_are_none_end_the_request_at_the_upstream() {
         "ffffffffffffffff\r\nhello\r\n0\r\n\r\n",
         &format!("5{blanks}\r\nhello\r\n0\r\n\r\n"),
         &format!("5;{blanks}\r\nhello\r\n0\r\n\r\n"),
+        // The line must not end where it got too long, at the X.
+        &format!("5;{}Xabc\r\n0\r\n\r\n", "a".repeat(4094)),
         "\r\nhello\r\n0\r\n\r\n",
         " 5\r\nhello\r\n0\r\n\r\n",
         "-1\r\n\r\n",
