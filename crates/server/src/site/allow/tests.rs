@@ -125,6 +125,7 @@ fn special_addresses_must_be_named_with_their_port() {
         "[64:ff9b::a9fe:a9fe]:80",
         "169.254.0.1:1",
         "[fe80::1]:80",
+        "[fd00:ec2::23]:80",
         "[fd00:ec2::254]:80",
         "[fd20:ce::254]:80",
         "100.100.100.200:80",
