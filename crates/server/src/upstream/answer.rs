@@ -69,6 +69,14 @@ pub(super) fn pass_back(
 /// # Errors
 /// If the answer's framing is ambiguous, or `Connection` names too many fields.
 fn connection_fields(fields: &mut HeaderMap) -> Result<Duration, Failure> {
+    // hyper takes lists of equal lengths and would pass them on; other clients do not
+    // (RFC 9110, section 8.6).
+    let mut lengths = fields.get_all(CONTENT_LENGTH).iter();
+    if let Some(length) = lengths.next()
+        && (lengths.next().is_some() || length.as_bytes().contains(&b','))
+    {
+        return Err(Failure::answer("it gives its length more than once"));
+    }
     // One pass over the names costs less than a search for each of these.
     if !fields
         .keys()

@@ -33,6 +33,8 @@ async fn what_is_no_answer_is_502() {
         "HTTP/1.1 200 OK\r\nContent-Length: 5\r\n",
         "SSH-2.0-OpenSSH\r\n",
         "HTTP/1.1 200 OK\r\nContent-Length: 2\r\nContent-Length: 3\r\n\r\nab",
+        "HTTP/1.1 200 OK\r\nContent-Length: 2\r\nContent-Length: 2\r\n\r\nab",
+        "HTTP/1.1 200 OK\r\nContent-Length: 2, 2\r\n\r\nab",
         "HTTP/1.1 200 OK\r\nContent-Length: 2\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
         "HTTP/1.1 200 OK\r\nContent-Length: -2\r\n\r\nab",
         "HTTP/1.1 200 OK\r\nX : 1\r\nContent-Length: 2\r\n\r\nab",
