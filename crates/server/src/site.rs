@@ -31,13 +31,8 @@ pub use guard::{Guard, OwnFiles, Refusal, Refusals};
 pub use path::site_path;
 pub(crate) use root::Root;
 pub(crate) use weight::arc_bytes;
-#[cfg(test)]
 pub(crate) use {
     fields::FieldOps,
-    rule::MediaRange,
-    upstream::{Scheme, UpstreamServer},
-};
-pub(crate) use {
     guard::OpenSocket,
     path::SitePath,
     rule::{Action, CacheRule, Candidate, DEFAULT_BODY_LIMIT, Rule, RuleOptions},
@@ -45,6 +40,11 @@ pub(crate) use {
         ActiveCheck, Address, Balance, Protocol, ProxyVersion, Upstream, UpstreamOptions,
         UpstreamTimeouts, UpstreamTls,
     },
+};
+#[cfg(test)]
+pub(crate) use {
+    rule::MediaRange,
+    upstream::{Scheme, UpstreamServer},
 };
 
 /// Checked site of a host record or of `[site]`: rules by the prefix of the

@@ -16,7 +16,8 @@ use super::fields::{self, OurFields};
 use super::{Way, upgrade};
 use crate::access_log::X_REQUEST_ID;
 use crate::request::RequestContext;
-use crate::site::UpstreamOptions;
+use crate::reserved::folds_to;
+use crate::site::{FieldOps, UpstreamOptions};
 use forwarded::Forwarded;
 
 /// Facts of a request that its head no longer shows.
@@ -32,7 +33,8 @@ pub(super) struct Outgoing {
 ///
 /// 1. requests that came through this catalog before are refused (RFC 8586);
 /// 2. fields of the connection, those that `Connection` names, and those that
-///    only we may set are removed;
+///    only we may set are removed, also those with `_` that applications take for
+///    a name of the rule's;
 /// 3. the id of the request is set, and the rule's `request` fields are applied, which
 ///    may replace it;
 /// 4. `Cookie`, which HTTP/2 may split, is made one (RFC 9113, section 8.2.3);
@@ -65,6 +67,9 @@ pub(super) fn prepare(
     if seen.connection {
         let named = fields::named_in_connection(fields).ok_or(StatusCode::BAD_REQUEST)?;
         unfit.extend(named);
+    }
+    if let Some(rule) = way.options.filter(|_| options.underscores) {
+        unfit.extend(shadows(fields, &rule.request_fields));
     }
     for name in &unfit {
         fields.remove(name);
@@ -209,6 +214,21 @@ impl Seen {
         }
         seen
     }
+}
+
+/// Returns the client's names with `_` that WSGI, CGI and PHP read as one of those that
+/// a rule removes or replaces.
+fn shadows<'a>(
+    fields: &'a HeaderMap,
+    rule: &'a FieldOps,
+) -> impl Iterator<Item = HeaderName> + use<'a> {
+    let is_ruled = |name: &HeaderName| {
+        let set = rule.set.iter().map(|(ruled, _)| ruled);
+        let mut ruled = rule.remove.iter().chain(set);
+        ruled.any(|ruled| ruled != name && folds_to(ruled.as_str(), name.as_str()))
+    };
+    let folded = fields.keys().filter(|name| name.as_str().contains('_'));
+    folded.filter(move |name| is_ruled(name)).cloned()
 }
 
 /// Sets `Connection` for `TE` and `Upgrade`.

@@ -189,6 +189,37 @@ async fn a_site_chooses_host_and_fields() {
     }
 }
 
+/// WSGI, CGI and PHP read `_` and `-` as one.
+#[tokio::test]
+async fn a_client_replaces_no_field_of_a_rule_by_underscores() {
+    let upstream = Upstream::bind().await;
+    let site = format!(
+        r#"{{"upstream": {{"servers": ["http://{}"], "underscores": true}},
+             "request": {{"remove": ["X-Admin"], "set": {{"X-Auth-User": "guest"}},
+                          "add": {{"X-Via": "us"}}}}}}"#,
+        upstream.address()
+    );
+    let world = World::new(&site);
+    let mut client = world.connect().await;
+    client
+        .send(
+            "GET / HTTP/1.1\r\nHost: a.example\r\nX_Auth_User: admin\r\nX-Auth_User: admin\r\n\
+             X_Admin: 1\r\nX_Via: me\r\n\r\n",
+        )
+        .await;
+    let head = upstream.accept().await.head().await;
+    for (name, value) in [
+        ("x-auth-user", Some("guest")),
+        ("x_auth_user", None),
+        ("x-auth_user", None),
+        ("x_admin", None),
+        ("x_via", Some("me")),
+        ("x-via", Some("us")),
+    ] {
+        assert_eq!(field(&head, name).as_deref(), value, "{name}");
+    }
+}
+
 #[tokio::test]
 async fn a_request_that_was_here_before_is_refused() {
     let upstream = Upstream::bind().await;
