@@ -150,9 +150,9 @@ async fn begin_two(transport: Transport) -> hyper::Result<Shared> {
 const MAX_HEAD: usize = 64 << 10;
 
 /// Bytes that a server may send unread on a stream.
-const STREAM_WINDOW: u32 = 256 << 10;
+const STREAM_WINDOW: u32 = 64 << 10;
 /// Bytes that a server may send unread on a connection: those of all its streams.
-/// Clients that read slowly would otherwise stall those of other hosts, 25 MiB at
+/// Clients that read slowly would otherwise stall those of other hosts, 6.25 MiB at
 /// most.
 const CONNECTION_WINDOW: u32 = MAX_STREAMS as u32 * STREAM_WINDOW;
 /// Bytes of a stream that wait for the server.
