@@ -133,6 +133,11 @@ typos: ## Check the spelling
 sizes: ## Check the sizes of files and functions
 	$(CARGO) test --quiet --locked --test sizes
 
+.PHONY: release
+release: ## Build a trained release for each CPU=… into target/trained
+	@tools/need build openssl profdata redis postgresql
+	tools/release $(CPU)
+
 .PHONY: bench
 bench: ## Compare with nginx; writes a report into bench/results
 	@tools/need build nginx openssl
