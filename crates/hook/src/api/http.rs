@@ -71,13 +71,8 @@ fn options(arguments: &Arguments, given: &Table, request: &mut HttpRequest) -> R
     for pair in given.pairs::<LuaString, Value>() {
         let (name, value) = pair?;
         match (&*name.to_str()?, value) {
-            ("headers", Value::Table(headers)) => {
-                for field in headers.pairs::<String, String>() {
-                    request.headers.push(field?);
-                }
-                if request.headers.len() > MAX_HEADERS {
-                    return Err(arguments.wrong("headers", "at most 32 fields"));
-                }
+            ("headers", Value::Table(given)) => {
+                fields(arguments, &given, &mut request.headers)?;
             }
             ("timeout", Value::Integer(seconds @ 1..=600)) => {
                 let given = Duration::from_secs(seconds.unsigned_abs());
@@ -96,4 +91,22 @@ fn options(arguments: &Arguments, given: &Table, request: &mut HttpRequest) -> R
     Ok(())
 }
 
-const MAX_HEADERS: usize = 32;
+/// Reads fields of a request. Each is measured before it is copied: many may share one
+/// long text of the state, and copies are outside of its bound on memory.
+fn fields(arguments: &Arguments, given: &Table, into: &mut Vec<(String, String)>) -> Result<()> {
+    for field in given.pairs::<LuaString, LuaString>() {
+        let (name, value) = field?;
+        if into.len() == MAX_FIELDS {
+            return Err(arguments.wrong("headers", "at most 32 fields"));
+        }
+        if name.as_bytes().len() + value.as_bytes().len() > MAX_FIELD {
+            return Err(arguments.wrong("each header", "at most 8 KiB with its name"));
+        }
+        into.push((name.to_str()?.to_owned(), value.to_str()?.to_owned()));
+    }
+    Ok(())
+}
+
+const MAX_FIELDS: usize = 32;
+/// Bytes of a field's name and value: servers take no longer ones.
+const MAX_FIELD: usize = 8 * 1024;

@@ -8,4 +8,5 @@ mod clients;
 mod failures;
 mod fake;
 mod files;
+mod memory;
 mod sandbox;
