@@ -7,6 +7,7 @@ mod clients;
 mod fields;
 mod http;
 mod log;
+mod prelude;
 mod redis;
 mod sql;
 mod tls;
@@ -19,6 +20,8 @@ use mlua::{Function, Lua, Result, Table, Value};
 
 use crate::imports::Imports;
 use crate::state::{Current, State};
+
+pub(crate) use prelude::install as install_prelude;
 use waiting::Waiting;
 
 pub(crate) use waiting::Reply;
@@ -26,7 +29,6 @@ pub(crate) use waiting::Reply;
 /// Installs all functions, before the sandbox is closed. Returns the argument of
 /// `handshake`: all runs have one, whose fields and methods are those of the current run.
 pub(crate) fn install<I: Imports>(lua: &Lua, current: &Arc<Current<I>>) -> Result<Table> {
-    lua.load(PRELUDE).set_name("=prelude").exec()?;
     let globals = lua.globals();
     let waiting = Waiting::new(lua, current)?;
     http::install(lua, &waiting, &globals)?;
@@ -103,5 +105,3 @@ const REMOVED: [&str; 8] = [
     "require",
     "setfenv",
 ];
-
-const PRELUDE: &str = include_str!("api/prelude.luau");

@@ -1,22 +1,32 @@
 //! CPU time of a run.
 
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use rustix::time::{ClockId, clock_gettime};
 
 /// CPU meter of one Luau state, asked by its interrupts: at the end of each loop,
 /// with each call, and by functions that match patterns.
 ///
+/// CPU time never passes faster than other time. The thread's CPU clock, a system call,
+/// is therefore read only once the clock of the process shows that enough has passed.
+///
 /// A single thread at a time runs the state, below its lock: relaxed ordering
 /// suffices.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Meter {
-    interrupts: AtomicU32,
+    /// Begin of the times in `read` and `started`.
+    origin: Instant,
+    /// Interrupts until the next reading, and between two readings.
+    skip: AtomicU32,
+    stride: AtomicU32,
+    /// Time of the last reading in this stretch, in nanoseconds; 0 before the first.
+    read: AtomicU64,
     /// CPU time that this stretch may still take, in nanoseconds.
     left: AtomicU64,
-    /// CPU time of the thread at which the clock was first read in this stretch;
-    /// 0 before that.
+    /// Time, and CPU time of the thread, since which the stretch is measured. `begun` is
+    /// 0 before that; `started` is the time of the first reading then.
+    started: AtomicU64,
     begun: AtomicU64,
     cut: AtomicBool,
     /// Line at which the run was cut; 0 if it is not known.
@@ -27,12 +37,17 @@ impl Meter {
     /// Begins a stretch: what a run does between two waits.
     /// A run that has waited is measured from the start: many short stretches count, too.
     pub(crate) fn begin(&self, left: Duration, has_waited: bool) {
-        self.interrupts.store(0, Relaxed);
+        self.skip.store(STRIDE, Relaxed);
+        self.stride.store(STRIDE, Relaxed);
+        self.read.store(0, Relaxed);
+        self.started.store(0, Relaxed);
         self.left
             .store(u64::try_from(left.as_nanos()).unwrap_or(u64::MAX), Relaxed);
-        let begun = if has_waited { thread_time() } else { 0 };
-        self.begun.store(begun, Relaxed);
+        self.begun.store(0, Relaxed);
         self.cut.store(false, Relaxed);
+        if has_waited {
+            self.start(self.now());
+        }
     }
 
     /// Notes the line of a cut.
@@ -48,26 +63,61 @@ impl Meter {
         }
     }
 
-    /// Tells whether the run must end. The clock is a system call: it is read with
-    /// every 16th interrupt, and never in runs that have fewer.
+    /// Measures from now on, and reads the clock with the next interrupt: a call begins
+    /// that may take long.
+    pub(crate) fn hurry(&self) {
+        let now = self.now();
+        self.read.store(now, Relaxed);
+        self.start(now);
+        self.stride.store(1, Relaxed);
+        self.skip.store(1, Relaxed);
+    }
+
+    /// Tells whether the run must end. The clock is read with every fourth interrupt, or
+    /// with each while they are far apart, and never in runs that have fewer.
     pub(crate) fn is_over(&self) -> bool {
         if self.is_cut() {
             return true;
         }
-        let count = self.interrupts.load(Relaxed).wrapping_add(1);
-        self.interrupts.store(count, Relaxed);
-        if !count.is_multiple_of(EVERY) {
+        let skip = self.skip.load(Relaxed);
+        if skip > 1 {
+            self.skip.store(skip - 1, Relaxed);
             return false;
         }
-        let now = thread_time();
-        let begun = self.begun.load(Relaxed);
-        if begun == 0 {
-            self.begun.store(now, Relaxed);
-            return false;
-        }
-        let over = now - begun > self.left.load(Relaxed);
+        let now = self.now();
+        let before = self.read.swap(now, Relaxed);
+        let is_slow = before != 0 && now - before > SLOW;
+        let stride = if is_slow { 1 } else { STRIDE };
+        self.stride.store(stride, Relaxed);
+        self.skip.store(stride, Relaxed);
+        let over = self.exceeds(now);
         self.cut.store(over, Relaxed);
         over
+    }
+
+    fn exceeds(&self, now: u64) -> bool {
+        let started = self.started.load(Relaxed);
+        let begun = self.begun.load(Relaxed);
+        let left = self.left.load(Relaxed);
+        if started == 0 {
+            self.started.store(now, Relaxed);
+        } else if begun == 0 && now - started > SLOW {
+            self.start(now);
+        }
+        // Other threads may have had the processor meanwhile.
+        begun != 0 && now - started > left && thread_time() - begun > left
+    }
+
+    fn start(&self, now: u64) {
+        if self.begun.load(Relaxed) == 0 {
+            self.started.store(now, Relaxed);
+            self.begun.store(thread_time(), Relaxed);
+        }
+    }
+
+    /// Returns the time since the origin in nanoseconds, at least 1.
+    fn now(&self) -> u64 {
+        u64::try_from(self.origin.elapsed().as_nanos()).map_or(u64::MAX, |now| now.max(1))
     }
 
     /// Tells whether the run was cut before.
@@ -86,6 +136,22 @@ impl Meter {
     }
 }
 
+impl Default for Meter {
+    fn default() -> Self {
+        Self {
+            origin: Instant::now(),
+            skip: AtomicU32::new(STRIDE),
+            stride: AtomicU32::new(STRIDE),
+            read: AtomicU64::new(0),
+            left: AtomicU64::new(0),
+            started: AtomicU64::new(0),
+            begun: AtomicU64::new(0),
+            cut: AtomicBool::new(false),
+            line: AtomicU32::new(0),
+        }
+    }
+}
+
 /// Returns the CPU time of this thread in nanoseconds, at least 1.
 pub(crate) fn thread_time() -> u64 {
     let time = clock_gettime(ClockId::ThreadCPUTime);
@@ -94,4 +160,7 @@ pub(crate) fn thread_time() -> u64 {
     (seconds * 1_000_000_000 + nanos).max(1)
 }
 
-const EVERY: u32 = 16;
+const STRIDE: u32 = 4;
+/// Nanoseconds between two readings that make each interrupt read the clock; also of a
+/// run whose CPU time is not measured.
+const SLOW: u64 = 100_000;

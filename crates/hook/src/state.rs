@@ -86,6 +86,7 @@ impl<I: Imports> State<I> {
         let made = (|| {
             let lua = Self::without_script()?;
             lua.set_memory_limit(shared.settings.memory)?;
+            api::install_prelude(&lua, &meter)?;
             let tls = api::install(&lua, &current)?;
             interrupts(&lua, &meter, name);
             lua.sandbox(true)?;
