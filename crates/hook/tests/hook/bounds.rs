@@ -12,7 +12,7 @@ use tokio::time::Instant;
 use crate::fake::{Fake, ask, body, failure, hello, hook_with, report};
 
 /// Scripts that would run for very long.
-const ENDLESS: [&str; 15] = [
+const ENDLESS: [&str; 18] = [
     "local t, one = {}, table.create(1e5, 1) for i = 1, 1e4 do t[i] = one end
      table.sort(t, table.find)",
     "while true do end",
@@ -32,6 +32,9 @@ const ENDLESS: [&str; 15] = [
     "local s = 'x' while true do s = string.reverse(string.rep('ab', 1e4)) end",
     // Few interrupts, far apart.
     "local s = string.rep('x', 4e6) while true do utf8.len(s) end",
+    "local s = string.rep('(', 4e6) s:match('%b()')",
+    "local s, p = string.rep('a', 1e6), '[' .. string.rep('b', 13) .. 'a]*' while true do s:match(p) end",
+    "for _ in string.gmatch(string.rep('a', 1e6), '[bcdefghijklma]*x') do end",
     "local s = string.rep('a', 1e6) while true do s:find(string.rep('a', 120) .. 'b', 1, true) end",
 ];
 
@@ -51,7 +54,7 @@ async fn endless_loops_are_cut() {
 }
 
 /// Calls that would run for long without an interrupt.
-const UNCUT: [&str; 12] = [
+const UNCUT: [&str; 16] = [
     "string.find(string.rep('a', 4e6), string.rep('a', 2e6) .. 'b', 1, true)",
     "string.split(string.rep('a', 4e6), string.rep('a', 2e6) .. 'b')",
     "table.move({}, 1, 2 ^ 31 - 2, 1)",
@@ -62,8 +65,12 @@ const UNCUT: [&str; 12] = [
     "table.create(2 ^ 31 - 1, 'x')",
     "buffer.create(2 ^ 31 - 1)",
     "string.format('%999999999d', 1)",
+    "string.match(string.rep('a', 1e5), '[' .. string.rep('b', 1e5) .. 'a]*')",
+    "string.gsub(string.rep('a', 1e5), '^[]' .. string.rep('%]', 5e4) .. 'a]*', '')",
+    "string.gmatch(string.rep('a', 1e5), '%b[[x[^]' .. string.rep('b', 1e5) .. 'a]*')()",
     "string.find(string.rep('a', 1e5), '%f[' .. string.rep('b', 1e5) .. 'a]*')",
     "string.find(string.rep('a', 16e3), '[' .. string.rep('b', 16e3) .. 'a]*')",
+    "string.match(string.rep('a', 4e6), 'x[' .. string.rep('b', 4e6))",
 ];
 
 #[tokio::test]
@@ -88,6 +95,7 @@ async fn usual_patterns_match_in_answers_of_any_size() {
         local host = "a-1.shop.example"
         log(host:match("^([%w%-]+)%.(.+)$"))
         log(pcall(string.find, "a", "["))
+        log((select(2, pcall(string.match, string.rep("a", 1e6), "[bcdefghijklmnopqrstuvwxyz]*"))))
         end"#,
         |settings| settings.cpu = Duration::from_secs(20),
     );
@@ -101,6 +109,7 @@ async fn usual_patterns_match_in_answers_of_any_size() {
             "other.example nil",
             "a-1 shop.example",
             "false malformed pattern (missing ']')",
+            "the text is too long for a `[…]` of this length",
         ]
     );
     let (hook, _) = body("local x = ('a'):match('[')");
