@@ -104,7 +104,8 @@ fn root(error: &LuaError) -> String {
     }
 }
 
-fn is_memory(error: &LuaError) -> bool {
+/// Tells whether memory did not suffice.
+pub(crate) fn is_memory(error: &LuaError) -> bool {
     match error {
         LuaError::MemoryError(_) => true,
         LuaError::CallbackError { cause, .. }

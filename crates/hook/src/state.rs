@@ -86,7 +86,7 @@ impl<I: Imports> State<I> {
         let made = (|| {
             let lua = Self::without_script()?;
             lua.set_memory_limit(shared.settings.memory)?;
-            api::install_prelude(&lua, &meter)?;
+            api::install_prelude(&lua, &meter, name)?;
             let tls = api::install(&lua, &current)?;
             interrupts(&lua, &meter, name);
             lua.sandbox(true)?;

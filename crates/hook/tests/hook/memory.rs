@@ -1,7 +1,16 @@
 //! Memory that scripts take outside of their state, where `[hook] memory` does not see
 //! it.
 
-use crate::fake::{body, failure};
+use std::sync::Arc;
+use std::time::Duration;
+
+use prometheus_client::encoding::text::encode;
+use sekisho_certs::HostName;
+use sekisho_certs::metrics::Registry;
+use sekisho_hook::Hello;
+use tokio::time::Instant;
+
+use crate::fake::{body, failure, hook_with, report};
 
 #[tokio::test]
 async fn headers_are_measured_before_they_are_copied() {
@@ -27,6 +36,87 @@ async fn headers_are_measured_before_they_are_copied() {
     assert!(error.contains("at most 32 fields"), "{error}");
     let grown = peak() - before;
     assert!(grown < MOST, "{} MiB", grown >> 20);
+}
+
+#[tokio::test]
+async fn errors_that_a_script_keeps_are_in_its_memory() {
+    let before = peak();
+    for catch in [
+        "local _, why = pcall(function() return tls[long] end)",
+        "local _, why = pcall(function() return _G[long] end)",
+        "local _, why = xpcall(function() return tls[long] end, function(why) return why end)",
+        "local _, why = xpcall(function() error('x') end, function() return tls[long] end)",
+    ] {
+        let script = format!(
+            "local kept = {{}}
+            function handshake(tls)
+                for i = 1, 20 do
+                    local long = string.rep('x', 1e6) .. i
+                    {catch}
+                    table.insert(kept, why)
+                end
+                log(#kept, type(kept[1]), #kept[1])
+            end"
+        );
+        let (hook, _) = hook_with(&script, |settings| settings.cpu = Duration::from_secs(20));
+        for run in 1..=20 {
+            let (_, report) = report(&hook, "shop.example").await;
+            assert_eq!(report.error, None, "{catch}");
+            let words: Vec<_> = report.log[0].split(' ').collect();
+            assert_eq!(words[..2], [&*(run * 20).to_string(), "string"], "{catch}");
+            assert!(words[2].parse::<u32>().unwrap() < 600, "{words:?}");
+        }
+    }
+    let grown = peak() - before;
+    assert!(grown < MOST, "{} MiB", grown >> 20);
+}
+
+#[tokio::test]
+async fn what_a_script_catches_says_where_and_can_be_raised_again() {
+    let (hook, _) = body(
+        "local ok, why = pcall(function()
+            return redis('redis://there'):get('a')
+        end)
+        log(ok, why)
+        local _, handled = xpcall(http.get, function(why) return 'handled ' .. why end, 'https://down/')
+        log(handled)
+        log(pcall(error, 'own'), pcall(error, {}) , (pcall(error)))
+        log(pcall(function(...) return ... end, 1, nil, 3))
+        error(why)",
+    );
+    let (_, report) = report(&hook, "shop.example").await;
+    let away = "redis://there is not configured";
+    assert_eq!(
+        report.log,
+        [
+            &format!("false handshake.luau:3: {away}"),
+            "handled handshake.luau:6: connection refused",
+            "false false false",
+            "true 1 nil 3",
+        ]
+    );
+    let raised = format!("handshake.luau:10: handshake.luau:3: {away}");
+    assert_eq!(report.error, Some(raised));
+}
+
+#[tokio::test]
+async fn a_bound_that_a_script_catches_keeps_its_kind() {
+    let (hook, _) = body(
+        "local ok, why = pcall(function() return redis('redis://here'):get('a') end)
+        error(why)",
+    );
+    let name = HostName::parse("shop.example").unwrap();
+    let over = Hello::of(Some(name), "203.0.113.1:1".parse().unwrap());
+    let deadline = Instant::now() + Duration::from_secs(1);
+    let (_, report) = hook.report(Arc::new(over), deadline).await;
+    let error = report.error.unwrap();
+    assert!(error.contains("too many runs wait"), "{error}");
+    let mut registry = Registry::default();
+    hook.register(&mut registry);
+    let mut text = String::new();
+    encode(&mut text, &registry).unwrap();
+    let counted = "hook_runs_total{outcome=\"overloaded\"} 1";
+    assert!(text.contains(counted), "{text}");
 }
 
 /// Returns the most memory that this process had, in bytes.
