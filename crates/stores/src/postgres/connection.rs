@@ -2,12 +2,13 @@
 
 use std::future::poll_fn;
 use std::sync::{Arc, OnceLock};
+use std::time::Duration;
 
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 use tokio_postgres::types::{BorrowToSql, ToSql, Type};
-use tokio_postgres::{AsyncMessage, Client, Row, RowStream, Statement};
+use tokio_postgres::{AsyncMessage, CancelToken, Client, Row, RowStream, Statement};
 use tokio_postgres_rustls::MakeRustlsConnect;
 
 use super::Options;
@@ -39,6 +40,12 @@ impl Dialer {
             catalog: OnceLock::new(),
             url: url.clone(),
         })
+    }
+
+    /// Ends the query of a connection at the server, within 2 s.
+    pub(super) async fn cancel(&self, query: CancelToken) {
+        // Where that fails, `statement_timeout` ends the query.
+        let _ = timeout(CANCEL, query.cancel_query(self.tls.clone())).await;
     }
 
     /// Connects to a store of this version, or to a database of somebody else. The runtime
@@ -162,6 +169,11 @@ impl Connection {
         Ok(self.client.batch_execute(text).await?)
     }
 
+    /// Returns what ends this connection's query at the server, by another connection.
+    pub(super) fn cancel_token(&self) -> CancelToken {
+        self.client.cancel_token()
+    }
+
     /// Tells whether further calls may use it.
     pub(super) fn is_open(&self) -> bool {
         // A runtime that ends takes the driver with it.
@@ -180,3 +192,6 @@ impl Connection {
         async move { _ = retired.wait_for(|retired| *retired).await }
     }
 }
+
+/// Limit of the request that ends a query.
+const CANCEL: Duration = Duration::from_secs(2);

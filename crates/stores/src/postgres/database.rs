@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use futures_util::TryStreamExt;
 use tokio::runtime::Handle;
-use tokio_postgres::Row;
 use tokio_postgres::types::{FromSql, ToSql, Type};
+use tokio_postgres::{CancelToken, Row};
 
 use super::Options;
 use super::connection::Connection;
@@ -71,8 +71,36 @@ impl Database {
     /// If the database can't be reached or refuses the statement, if a column has a type
     /// that [`Value`] lacks, or the answer has over 1,000 rows or 4 MiB.
     pub async fn query(&self, text: String, parameters: Vec<Value>) -> Result<Vec<Columns>> {
-        let query = async move |on: Arc<Connection>| rows(&on, &text, parameters).await;
+        let pool = Arc::clone(&self.pool);
+        let query = async move |on: Arc<Connection>| {
+            let mut under_way = UnderWay {
+                pool,
+                cancel: Some(on.cancel_token()),
+            };
+            let rows = rows(&on, &text, parameters).await;
+            if matches!(rows, Ok(_) | Err(Fault::Store(_))) {
+                under_way.cancel = None;
+            }
+            rows
+        };
         self.pool.call(self.bound, query).await
+    }
+}
+
+/// Query under way. Dropped before its end, it ends at the server too: `statement_timeout`
+/// counts from its own begin, and there is none behind `PgBouncer`.
+struct UnderWay {
+    pool: Arc<Pool>,
+    cancel: Option<CancelToken>,
+}
+
+impl Drop for UnderWay {
+    fn drop(&mut self) {
+        if let Some(cancel) = self.cancel.take() {
+            let dialer = Arc::clone(&self.pool.dialer);
+            let cancelling = async move { dialer.cancel(cancel).await };
+            self.pool.runtime.spawn(cancelling);
+        }
     }
 }
 

@@ -100,15 +100,28 @@ async fn refusals_say_what_to_do() {
 #[tokio::test]
 async fn a_query_that_takes_too_long_ends_at_the_server_too() {
     let url = database();
-    let on = foreign(&url, Duration::from_millis(500));
-    let why = refusal(&on, "SELECT pg_sleep(3600)").await;
-    assert!(!why.is_empty());
     let watch = patient();
+    // Without `statement_timeout`, a request ends it.
+    for parameter in ["", "&pgbouncer=1"] {
+        let separator = if url.contains('?') { '&' } else { '?' };
+        let on = foreign(
+            &format!("{url}{separator}pool=1{parameter}"),
+            Duration::from_millis(500),
+        );
+        let why = refusal(&on, "SELECT pg_sleep(3600)").await;
+        assert!(!why.is_empty());
+        // The next query has a connection of its own.
+        assert_eq!(row(&on, "SELECT 1::int8", &[]).await, [Value::Integer(1)]);
+        no_longer_sleeps(&watch, &url).await;
+    }
+}
+
+async fn no_longer_sleeps(watch: &Database, url: &str) {
     let sleeping = "SELECT count(*) FROM pg_stat_activity WHERE datname = $1 AND query LIKE \
                     '%pg_sleep(3600)%' AND state = 'active'";
-    let name = [text(name_of(&url))];
+    let name = [text(name_of(url))];
     in_time(async {
-        while row(&watch, sleeping, &name).await != [Value::Integer(0)] {
+        while row(watch, sleeping, &name).await != [Value::Integer(0)] {
             tokio::task::yield_now().await;
         }
     })
