@@ -110,6 +110,13 @@ pub(crate) enum Note {
         /// lookup's time, `u64::MAX` for none.
         ends: u64,
     },
+    /// The store has nothing for this name, and a certificate might be obtained: an
+    /// absence for those who obtain none.
+    NotStored {
+        reason: Absence,
+        epoch: u64,
+        fresh_until: u64,
+    },
     /// The wildcard above answers, and the name has no record of its own.
     Alias { epoch: u64, fresh_until: u64 },
 }
@@ -193,6 +200,16 @@ impl<V> Cache<V> {
             dropped |= self.records.remove(above).is_some();
         }
         dropped
+    }
+
+    /// Notes that the store has nothing for a name, unless more is known of it.
+    pub(crate) fn insert_not_stored(&self, name: &HostName, note: Note) {
+        if matches!(
+            self.note(name.as_str()),
+            None | Some(Note::NotStored { .. })
+        ) {
+            self.notes.insert(name.as_str().into(), note);
+        }
     }
 
     /// Applies changes of records, given by their numbers in the log of `epoch`.

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use foldhash::quality::RandomState;
 
-use crate::cache::{Cache, Note, Served};
+use crate::cache::{Absence, Cache, Note, Served};
 use crate::host::HostName;
 use crate::loaded::LoadedHost;
 use crate::loaded::intern::Interner;
@@ -213,6 +213,22 @@ impl<V: Send + Sync + 'static> Lookup<V> {
         self.launch(calls, name, observe)
     }
 
+    /// Returns why the store has nothing for a name, if [`Self::stored`] has seen that and
+    /// it still holds. Nothing is known of what a load might obtain.
+    pub fn not_stored(&self, name: &HostName) -> Option<Absence> {
+        match self.cache.note(name.as_str())? {
+            Note::NotStored {
+                reason,
+                epoch,
+                fresh_until,
+            } => {
+                let holds = self.freshness.absence_holds(fresh_until, u64::MAX);
+                (epoch == self.epoch() && holds).then_some(reason)
+            }
+            Note::Absent { .. } | Note::Alias { .. } => None,
+        }
+    }
+
     /// Tells whether a load may obtain a certificate (step 4).
     pub fn obtains(&self) -> bool {
         self.obtain.is_possible()
@@ -273,7 +289,7 @@ impl<V: Send + Sync + 'static> Lookup<V> {
             Some(Note::Alias { epoch, fresh_until }) => {
                 return self.usable_as(self.cache.wildcard(key)?, epoch, fresh_until);
             }
-            None => {}
+            Some(Note::NotStored { .. }) | None => {}
         }
         let wildcard = self.cache.wildcard(key)?;
         let shadowed = wildcard.state.shadowed.load(Ordering::Relaxed);

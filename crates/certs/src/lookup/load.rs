@@ -149,13 +149,19 @@ impl<V: Send + Sync + 'static, O> Drop for Load<V, O> {
 }
 
 impl<V: Send + Sync + 'static> Lookup<V> {
-    /// Reads what the store has for a name, and obtains nothing. An absence is not
-    /// remembered: for a visitor, a certificate might be obtained.
+    /// Reads what the store has for a name, and obtains nothing. An absence is remembered
+    /// for [`Lookup::not_stored`] alone: for a visitor, a certificate might be obtained.
     pub async fn stored(&self, name: &HostName) -> Outcome<V> {
         for _ in 0..MAX_READS {
             let begun = self.recent().begun();
             let read = match self.read(name, begun).await {
-                Ok(Read::Missing(missing)) => return Outcome::Absent(missing.reason),
+                Ok(Read::Missing(missing)) => {
+                    let recent = self.recent();
+                    match self.note_absence(&recent, name, begun, &missing) {
+                        true => return Outcome::Absent(missing.reason),
+                        false => continue,
+                    }
+                }
                 Ok(found) => found,
                 Err(error) => return self.stale_if_error(name, error),
             };
@@ -165,6 +171,35 @@ impl<V: Send + Sync + 'static> Lookup<V> {
             }
         }
         Outcome::Failed(LookupError::BrokenOff)
+    }
+
+    /// Notes that the store has nothing for a name. Returns false if the name must be read
+    /// again.
+    fn note_absence(
+        &self,
+        recent: &Recent,
+        name: &HostName,
+        begun: Begun,
+        missing: &Missing,
+    ) -> bool {
+        let subjects = LoadSubjects {
+            name,
+            pattern: None,
+            credentials: &[],
+        };
+        if recent.meanwhile(begun, &subjects) == Meanwhile::Overtaken {
+            return false;
+        }
+        // A copy may lack what the store has.
+        if !missing.is_stale {
+            let note = Note::NotStored {
+                reason: missing.reason,
+                epoch: begun.epoch,
+                fresh_until: self.freshness.absence(),
+            };
+            self.cache.insert_not_stored(name, note);
+        }
+        true
     }
 
     /// Asks the store and prepares its answer.
@@ -283,7 +318,7 @@ impl<V: Send + Sync + 'static> Lookup<V> {
     fn stale_if_error(&self, name: &HostName, error: LookupError) -> Outcome<V> {
         let exact = self.cache.exact(name.as_str());
         let stale = exact.or_else(|| match self.cache.note(name.as_str()) {
-            Some(Note::Absent { .. }) => None,
+            Some(Note::Absent { .. } | Note::NotStored { .. }) => None,
             Some(Note::Alias { .. }) => self.cache.wildcard(name.as_str()),
             None => self
                 .cache

@@ -53,7 +53,8 @@ impl Clients {
     /// ask a store, or wait for another's answer.
     #[must_use]
     pub fn cached(&self, name: &HostName) -> Option<Outcome<VirtualHost>> {
-        self.lookup.hit(name)
+        let absent = || self.lookup.not_stored(name).map(Outcome::Absent);
+        self.lookup.hit(name).or_else(absent)
     }
 
     /// Looks up a host in the stores, through the cache that handshakes use, and
@@ -76,6 +77,9 @@ impl Clients {
         let lookup = &self.lookup;
         // A load would begin to obtain a certificate.
         let reads = lookup.obtains().then_some(&self.reads);
+        if let Some(absence) = lookup.not_stored(name) {
+            return Outcome::Absent(absence);
+        }
         if let Some(reads) = reads
             && let Some(outcome) = reads.join(lookup, name).await
         {

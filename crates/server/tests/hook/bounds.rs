@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
+use sekisho_certs::obtain::Obtained;
 use sekisho_certs::{Absence, LookupError, Outcome};
 use sekisho_server::Limits;
 use sekisho_server::hook::{Answer, Choice};
@@ -172,4 +173,32 @@ async fn a_lookup_of_the_hook_obtains_no_certificate() {
     }
     assert_eq!(world.running.store.calls(), 2, "one read for each name");
     assert_eq!(issuer.calls(), 0);
+    // An absence is remembered until the host is there.
+    let clients = &world.hook.clients;
+    let look_up = async || clients.lookup(&name("b.example"), client).await;
+    for _ in 0..5 {
+        assert!(matches!(look_up().await, Outcome::Absent(Absence::NoHost)));
+    }
+    assert_eq!(world.running.store.calls(), 2);
+    world.running.store.put(world.record("b.example"));
+    world.change(1, "b.example");
+    assert!(matches!(look_up().await, Outcome::Found(_)));
+    assert_eq!(issuer.calls(), 0);
+}
+
+/// What a lookup of the hook remembers keeps no visitor from a certificate.
+#[tokio::test]
+async fn an_absence_of_the_hooks_lookup_obtains_a_certificate_for_a_visitor() {
+    let issuer = Arc::new(Issuer::new(|_, _| Obtained::Refused { retry_after: None }));
+    let setup = Setup {
+        obtain: Arc::clone(&issuer) as _,
+        ..Setup::default()
+    };
+    let world = World::with(&["a.example"], setup, |_| {});
+    let client = "127.0.0.1".parse().unwrap();
+    let absent = world.hook.clients.lookup(&name("b.example"), client).await;
+    assert!(matches!(absent, Outcome::Absent(Absence::NoHost)));
+    let text = alert(&world.running, "b.example", world.config()).await;
+    assert!(text.contains("UnrecognisedName"), "{text}");
+    assert_eq!(issuer.calls(), 1);
 }
