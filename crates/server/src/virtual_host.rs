@@ -6,9 +6,10 @@
 mod bases;
 mod made;
 mod short_chains;
+mod verified;
 
 use std::net::SocketAddr;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use rustls::ServerConfig;
 use rustls::pki_types::CertificateDer;
@@ -21,6 +22,7 @@ use crate::tickets::{Binding, Ring, Tickets};
 pub(crate) use bases::base;
 use bases::{Bases, WithClientCa};
 pub use made::Made;
+use verified::Verified;
 
 /// Host record in the form that the server serves it.
 #[derive(Debug)]
@@ -79,6 +81,8 @@ pub struct Publisher {
     ring: Arc<Ring>,
     site: Site,
     guard: Arc<Guard>,
+    /// Chains of a hook; none before the first.
+    verified: OnceLock<Verified>,
 }
 
 impl Publisher {
@@ -94,6 +98,7 @@ impl Publisher {
             ring,
             site,
             guard,
+            verified: OnceLock::new(),
         }
     }
 

@@ -4,9 +4,9 @@ use std::sync::Arc;
 
 use aws_lc_rs::digest::{Context, SHA256};
 use data_encoding::BASE32_NOPAD;
-use sekisho_certs::credential::Credential;
 use sekisho_certs::{HostPattern, HostRecord, LoadedHost, Served, Tenant};
 
+use super::verified::Verified;
 use super::{Publisher, VirtualHost};
 use crate::site::SiteDocument;
 
@@ -27,9 +27,9 @@ pub struct Made<'a> {
 }
 
 impl Publisher {
-    /// Makes what a hook's certificates are served with. Keys are matched with their
-    /// leaves, and sizes checked, as for a store that others write. Dates do not
-    /// count: an expired certificate is served on.
+    /// Makes what a hook's certificates are served with. Each pair is checked as an import
+    /// checks it, but for two things: dates do not count, since an expired certificate is
+    /// served on with a warning, and a leaf never stands alone, unless it is self-signed.
     ///
     /// # Errors
     /// The first check that failed, in words for the hook's author.
@@ -45,7 +45,7 @@ impl Publisher {
         }
         let mut pairs = Vec::with_capacity(made.pairs.len());
         for (number, (chain, key)) in (1..).zip(made.pairs) {
-            let pair = Credential::parse_stored(chain, key);
+            let pair = self.verified.get_or_init(Verified::new).pair(chain, key);
             pairs.push(pair.map_err(|error| format!("certificate {number}: {error}"))?);
         }
         let leaf = pairs.first().and_then(|pair| pair.chain().first());

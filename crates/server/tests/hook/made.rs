@@ -60,6 +60,53 @@ fn a_bad_pair_says_what_is_wrong() {
     assert!(got.starts_with("site: "), "{got}");
 }
 
+/// Chains are checked as at an import: order, issuers and their signatures.
+#[test]
+fn chains_are_verified_and_put_in_order() {
+    let publisher = publisher(&Arc::new(Ring::random()));
+    let (ca, other) = (TestCa::new(), TestCa::new());
+    let pair = ca.issue(&["a.example"], Key::P256);
+    let foreign = other.issue(&["a.example"], Key::P256);
+    let key = pair.key_pem();
+    let parts = |pair: &Pair| {
+        let (whole, leaf) = (pair.chain_pem(), pair.leaf_pem());
+        let issuer = whole.strip_prefix(&*leaf).unwrap().to_owned();
+        (leaf, issuer)
+    };
+    let ((leaf, issuer), (_, other_issuer)) = (parts(&pair), parts(&foreign));
+    let refused = |chain: &str, key: &str| refusal(&publisher, &[(chain, key)], None);
+    let alone = refused(&leaf, &key);
+    assert!(alone.contains("the chain is incomplete"), "{alone}");
+    assert!(!alone.contains("--ca"), "{alone}");
+    let wrong = refused(&format!("{leaf}{other_issuer}"), &key);
+    assert!(wrong.contains("the chain is incomplete"), "{wrong}");
+    let served = |chain: &str| {
+        let made = publisher.make(&Made {
+            pairs: &[(chain.as_bytes(), key.as_bytes())],
+            tenant: "t",
+            site: None,
+            key: None,
+        });
+        made.unwrap().host().credentials[0].certified().cert.clone()
+    };
+    for _ in 0..2 {
+        assert_eq!(served(&format!("{leaf}{issuer}")), pair.chain);
+        assert_eq!(served(&format!("{issuer}{leaf}")), pair.chain);
+        // A chain that passed before does not make another key pass.
+        let mismatch = refused(&format!("{leaf}{issuer}"), &foreign.key_pem());
+        assert!(mismatch.contains("does not belong"), "{mismatch}");
+    }
+    // What has expired is served on.
+    let old = ca.issue_valid(&["a.example"], Key::P256, (2020, 1, 1), (2021, 1, 1));
+    let made = publisher.make(&Made {
+        pairs: &[(old.chain_pem().as_bytes(), old.key_pem().as_bytes())],
+        tenant: "t",
+        site: None,
+        key: None,
+    });
+    assert!(made.is_ok());
+}
+
 #[test]
 fn two_key_types_are_one_host() {
     let publisher = publisher(&Arc::new(Ring::random()));
