@@ -4,7 +4,7 @@
 mod own;
 mod target;
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::path::{Component, Path, PathBuf};
 use std::sync::Arc;
 
@@ -67,6 +67,10 @@ impl Allowed {
     /// 4. Else one of the networks must hold it.
     #[must_use]
     pub fn address(&self, address: SocketAddr, own: &OwnAddresses) -> bool {
+        self.judge(address, |ip, port| own.contain(ip, port))
+    }
+
+    fn judge(&self, address: SocketAddr, is_own: impl Fn(IpAddr, u16) -> bool) -> bool {
         let (ip, port) = (unmapped(address.ip()), address.port());
         let mut holding = self
             .0
@@ -74,11 +78,13 @@ impl Allowed {
             .iter()
             .filter(|target| target.holds(ip, port));
         let is_named = holding.clone().any(Target::is_single);
-        is_named || (holding.next().is_some() && !target::is_special(ip) && !own.contain(ip, port))
+        is_named || (holding.next().is_some() && !target::is_special(ip) && !is_own(ip, port))
     }
 
     /// Returns the first server of an upstream that can't be allowed, judged by
-    /// text: a socket, or an IP address. Names are judged at each connect.
+    /// text: a socket, or an IP address. Names are judged at each connect, as are
+    /// addresses that may be those of a store's name without an answer so far: this
+    /// verdict is kept with the host.
     pub(crate) fn refused<'a>(
         &self,
         upstream: &'a Upstream,
@@ -89,9 +95,13 @@ impl Allowed {
             Address::Unix(path) => !self.socket(path) || own.is_socket(path),
             Address::Tcp { host, port } => host
                 .parse()
-                .is_ok_and(|ip| !self.address(SocketAddr::new(ip, *port), own)),
+                .is_ok_and(|ip| !self.certainly(SocketAddr::new(ip, *port), own)),
         };
         addresses.find(refused).filter(|_| upstream.is_bound)
+    }
+
+    fn certainly(&self, address: SocketAddr, own: &OwnAddresses) -> bool {
+        self.judge(address, |ip, port| own.certainly_contain(ip, port))
     }
 
     /// Returns the folders that roots may lie in.

@@ -138,6 +138,17 @@ impl OwnAddresses {
     /// Returns whether an unmapped address is an own one. A listener on `[::]` counts
     /// for IPv4 as well: the admin listener accepts both there.
     pub(super) fn contain(&self, ip: IpAddr, port: u16) -> bool {
+        self.has(ip, port, true)
+    }
+
+    /// Returns whether an unmapped address is known to be an own one: that of a name
+    /// without an answer so far is not.
+    pub(super) fn certainly_contain(&self, ip: IpAddr, port: u16) -> bool {
+        self.has(ip, port, false)
+    }
+
+    fn has(&self, ip: IpAddr, port: u16, unresolved: bool) -> bool {
+        let is_at = |store: &Store| store.is_at(ip, port, unresolved);
         let bound = self.bound.get().into_iter().flatten();
         let is_listener = |own: &SocketAddr| {
             let at = unmapped(own.ip());
@@ -145,10 +156,8 @@ impl OwnAddresses {
             own.port() == port && (at == ip || is_any && is_local(ip))
         };
         self.listeners.iter().chain(bound).any(is_listener)
-            || self.stores.iter().any(|store| store.is_at(ip, port))
-            || read(&self.announced)
-                .iter()
-                .any(|store| store.is_at(ip, port))
+            || self.stores.iter().any(is_at)
+            || read(&self.announced).iter().any(|store| is_at(store))
     }
 
     /// Compares a socket's path with those of own sockets.
@@ -217,14 +226,14 @@ impl Store {
     }
 
     /// Returns whether the store may have an address. One on this machine has
-    /// all of the machine's.
-    fn is_at(&self, ip: IpAddr, port: u16) -> bool {
+    /// all of the machine's. One that was never resolved has any if `unresolved`.
+    fn is_at(&self, ip: IpAddr, port: u16, unresolved: bool) -> bool {
         if port != self.port || self.is_private && is_public(ip) {
             return false;
         }
         let resolved = read(&self.resolved);
         let Some(resolved) = &*resolved else {
-            return !self.is_private;
+            return unresolved && !self.is_private;
         };
         let mut ips = resolved.iter().map(|known| known.ip);
         ips.clone().any(|own| own == ip) || (ips.any(is_local) && is_local(ip))
@@ -277,7 +286,7 @@ mod tests {
     fn names_with_turning_addresses_add_each_once() {
         let store = Store::new("db.example".into(), 5432);
         let (now, is_at) = (Instant::now(), |last| {
-            store.is_at([192, 0, 2, last].into(), 5432)
+            store.is_at([192, 0, 2, last].into(), 5432, true)
         });
         assert!(is_at(9), "never resolved");
         assert!(learn(&store, &[1, 2], now));
@@ -339,6 +348,6 @@ mod tests {
         let known = store.resolved.read().unwrap();
         assert_eq!(known.as_ref().unwrap().len(), MOST);
         drop(known);
-        assert!(store.is_at([192, 0, 3, 9].into(), 5432));
+        assert!(store.is_at([192, 0, 3, 9].into(), 5432, true));
     }
 }

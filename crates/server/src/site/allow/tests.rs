@@ -200,8 +200,12 @@ fn own_addresses_must_be_named_with_their_port() {
 
 #[test]
 fn servers_that_are_no_names_are_judged_by_text() {
-    let list = allowed(&["127.0.0.1:3000", "unix:/run/apps"]).unwrap();
-    let own = OwnAddresses::new([OwnAddress::Socket("/run/apps/admin.sock".into())]);
+    let list = allowed(&["127.0.0.1:3000", "10.0.0.0/8", "unix:/run/apps"]).unwrap();
+    let own = OwnAddresses::new([
+        OwnAddress::Socket("/run/apps/admin.sock".into()),
+        OwnAddress::Store("db.invalid".into(), 5433),
+        OwnAddress::Store("10.0.0.9".into(), 5432),
+    ]);
     let refused = |url: &str, is_bound: bool| {
         let raw: crate::site::RawSite =
             serde_json::from_value(serde_json::json!({ "upstream": url })).unwrap();
@@ -215,11 +219,14 @@ fn servers_that_are_no_names_are_judged_by_text() {
         "http://127.0.0.1:3000",
         "http://app.example",
         "unix:/run/apps/a.sock",
+        // The store's name has no answer so far: each connect is judged, no host.
+        "http://10.0.0.8:5433",
     ] {
         assert_eq!(refused(url, true), None, "{url}");
     }
     for url in [
         "http://127.0.0.1:3001",
+        "http://10.0.0.9:5432",
         "unix:/run/b.sock",
         "unix:/run/apps/admin.sock",
     ] {
