@@ -23,6 +23,7 @@ mod lease;
 mod limits;
 mod loop_id;
 mod opening;
+mod places;
 mod pool;
 mod reach;
 mod resolve;

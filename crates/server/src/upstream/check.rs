@@ -6,14 +6,13 @@
 mod probe;
 mod run;
 
-use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use foldhash::quality::RandomState;
 use sekisho_certs::{HostName, Tenant};
 use tokio::sync::mpsc;
 
+use super::places::{Place, Places};
 use super::servers::{Affinity, Server};
 use crate::log_limiter::LogLimiter;
 use crate::site::{ActiveCheck, Upstream, UpstreamTls};
@@ -26,7 +25,8 @@ pub(super) struct Checks(Mutex<Vec<Arc<Check>>>);
 
 /// Source of the checks of a process.
 pub(super) struct Starting {
-    running: Arc<Mutex<Running>>,
+    /// Checks that run, by tenant.
+    running: Arc<Places<Tenant>>,
     started: mpsc::Sender<Started>,
     over: LogLimiter,
 }
@@ -54,39 +54,24 @@ pub(super) struct Asks {
 struct Started {
     server: Arc<Server>,
     check: Arc<Check>,
-    place: Place,
-}
-
-/// Checks that run, by tenant.
-#[derive(Debug, Default)]
-struct Running {
-    all: usize,
-    by_tenant: HashMap<Tenant, usize, RandomState>,
-}
-
-/// Place of a check among those of the process.
-struct Place {
-    running: Arc<Mutex<Running>>,
-    tenant: Tenant,
+    place: Place<Tenant>,
 }
 
 impl Starting {
     pub(super) fn new() -> (Self, Checking) {
         let (started, receiver) = mpsc::channel(MOST);
         let starting = Self {
-            running: Arc::default(),
+            running: Places::new(MOST),
             started,
             over: LogLimiter::default(),
         };
         (starting, Checking::new(receiver))
     }
 
-    fn place(&self, server: &Server, tenant: &Tenant) -> Option<Place> {
-        if lock(&self.running).take(tenant) {
-            return Some(Place {
-                running: Arc::clone(&self.running),
-                tenant: tenant.clone(),
-            });
+    fn place(&self, server: &Server, tenant: &Tenant) -> Option<Place<Tenant>> {
+        let place = Places::take(&self.running, tenant);
+        if place.is_some() {
+            return place;
         }
         if let Some(others) = self.over.allow() {
             let (server, tenant) = (&server.address, tenant.as_str());
@@ -98,37 +83,6 @@ impl Starting {
         }
         None
     }
-}
-
-impl Running {
-    /// Counts one more check of a tenant. A tenant has fewer than are left: it takes
-    /// none that another may need.
-    fn take(&mut self, tenant: &Tenant) -> bool {
-        let own = self.by_tenant.get(tenant).copied().unwrap_or(0);
-        let has_room = own < MOST.saturating_sub(self.all);
-        if has_room {
-            self.all += 1;
-            self.by_tenant.insert(tenant.clone(), own + 1);
-        }
-        has_room
-    }
-}
-
-impl Drop for Place {
-    fn drop(&mut self) {
-        let mut running = lock(&self.running);
-        running.all -= 1;
-        if let Some(own) = running.by_tenant.get_mut(&self.tenant) {
-            *own -= 1;
-            if *own == 0 {
-                running.by_tenant.remove(&self.tenant);
-            }
-        }
-    }
-}
-
-fn lock(running: &Mutex<Running>) -> MutexGuard<'_, Running> {
-    running.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl Checks {

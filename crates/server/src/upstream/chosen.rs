@@ -121,7 +121,7 @@ impl Chosen {
     /// # Errors
     /// [`Unresolved`].
     pub(super) async fn endpoints(&self) -> Result<Vec<Endpoint>, Unresolved> {
-        self.server.endpoints(self.host).await
+        self.server.endpoints(self.host, self.site.tenant).await
     }
 
     /// Notes that a connection came about. TLS, HTTP and the answer are the site's own

@@ -315,5 +315,14 @@ mod tests {
         for errno in [Errno::MFILE, Errno::ADDRNOTAVAIL] {
             assert!(outcome(errno).is_none(), "{errno}");
         }
+        for own in [
+            Failure::Settings("no CA".into()),
+            Failure::Lookup("the store is down".into()),
+            Failure::NoServer("not allowed"),
+            Own::Unresolved("no answer".into()).into(),
+        ] {
+            assert!(own.of_connecting(limit).is_none(), "{own}");
+            assert!(!own.is_of_server(), "{own}");
+        }
     }
 }

@@ -18,6 +18,7 @@ use quick_cache::{Lifecycle, OptionsBuilder, UnitWeighter};
 use tokio::sync::{Notify, mpsc};
 use tokio::time::{Instant, timeout_at};
 
+use super::places::{Place, Places};
 use crate::metrics::Metrics;
 pub(super) use ask::Asking;
 
@@ -26,6 +27,8 @@ pub(super) use ask::Asking;
 pub(super) struct Names {
     names: Cache<Box<str>, Arc<Name>, UnitWeighter, RandomState, InUse>,
     questions: mpsc::Sender<Question>,
+    /// Questions that wait or are asked, by tenant.
+    places: Arc<Places<u64>>,
 }
 
 /// Reason why a name has no addresses.
@@ -51,9 +54,20 @@ struct Name {
 #[derive(Debug, Default)]
 struct Known {
     answer: Option<Answer>,
-    /// Last failure, and until when it is remembered.
-    failure: Option<(Arc<str>, Instant)>,
-    is_asked: bool,
+    /// Last failure.
+    failure: Option<Failure>,
+    /// Tenants whose questions wait or are asked, [`MOST_ASKERS`] at most. One that asks
+    /// for many names thus delays no other's question for one of them.
+    askers: Vec<u64>,
+}
+
+#[derive(Debug)]
+struct Failure {
+    why: Arc<str>,
+    /// Until when it is remembered.
+    until: Instant,
+    /// Tenant whose question found no place; none if all failed.
+    tenant: Option<u64>,
 }
 
 #[derive(Clone, Debug)]
@@ -64,7 +78,12 @@ struct Answer {
 }
 
 /// Question for a name's addresses. Dropping it unanswered settles it as failed.
-struct Question(Option<Arc<Name>>);
+struct Question {
+    name: Option<Arc<Name>>,
+    /// Hash of the tenant that asks.
+    tenant: u64,
+    _place: Option<Place<u64>>,
+}
 
 /// Next step of a request that wants to know a name's addresses.
 enum Step {
@@ -98,22 +117,32 @@ impl Names {
             .build()
             .expect("capacity and estimate are given");
         let names = Cache::with_options(options, UnitWeighter, RandomState::new(), InUse);
-        (Self { names, questions }, asked)
+        let places = Places::new(QUESTIONS);
+        let names = Self {
+            names,
+            questions,
+            places,
+        };
+        (names, asked)
     }
 
-    /// Returns the addresses of a name, one at least. Waits 5 s at most.
-    pub(super) async fn resolve(&self, name: &str) -> Result<Arc<[IpAddr]>, Unresolved> {
+    /// Returns the addresses of a name, one at least, for a tenant. Waits 5 s at most.
+    pub(super) async fn resolve(
+        &self,
+        name: &str,
+        tenant: u64,
+    ) -> Result<Arc<[IpAddr]>, Unresolved> {
         let begun = Instant::now();
         let entry = self.entry(name);
         loop {
             // Registered before the look: an answer in between still notifies.
             let mut settled = pin!(entry.settled.notified());
             settled.as_mut().enable();
-            let old = match entry.step(Instant::now()) {
+            let old = match entry.step(tenant, Instant::now()) {
                 Step::Take(taken) => return taken,
                 Step::Wait { ask, old } => {
                     if ask {
-                        self.ask(&entry);
+                        self.ask(&entry, tenant);
                     }
                     old
                 }
@@ -142,13 +171,22 @@ impl Names {
     }
 
     /// Queues a question. One that finds no room is dropped, and thereby fails.
-    fn ask(&self, name: &Arc<Name>) {
-        let _ = self.questions.try_send(Question(Some(Arc::clone(name))));
+    fn ask(&self, name: &Arc<Name>, tenant: u64) {
+        let place = Places::take(&self.places, &tenant);
+        let has_place = place.is_some();
+        let question = Question {
+            name: Some(Arc::clone(name)),
+            tenant,
+            _place: place,
+        };
+        if has_place {
+            let _ = self.questions.try_send(question);
+        }
     }
 }
 
 impl Name {
-    fn step(&self, now: Instant) -> Step {
+    fn step(&self, tenant: u64, now: Instant) -> Step {
         let mut known = self.lock();
         let answer = known.answer.clone();
         let taken = |answer: Answer| match answer.ips.is_empty() {
@@ -159,14 +197,17 @@ impl Name {
             return taken(answer);
         }
         let old = answer.filter(|old| !old.ips.is_empty() && now < old.expires + STALE);
-        if let Some((why, until)) = &known.failure
-            && now < *until
+        if let Some(failure) = &known.failure
+            && now < failure.until
+            && failure.tenant.is_none_or(|whose| whose == tenant)
         {
-            let failed = || Step::Take(Err(Unresolved::Failed(Arc::clone(why))));
+            let failed = || Step::Take(Err(Unresolved::Failed(Arc::clone(&failure.why))));
             return old.map_or_else(failed, taken);
         }
-        let ask = !known.is_asked;
-        known.is_asked = true;
+        let ask = known.askers.len() < MOST_ASKERS && !known.askers.contains(&tenant);
+        if ask {
+            known.askers.push(tenant);
+        }
         let old = old.map(|old| old.ips);
         Step::Wait { ask, old }
     }
@@ -178,7 +219,7 @@ impl Name {
 
 impl Question {
     fn name(&self) -> &str {
-        self.0.as_ref().map_or("", |name| &name.name)
+        self.name.as_ref().map_or("", |name| &name.name)
     }
 
     /// Keeps addresses for their TTL, or that there are none.
@@ -198,19 +239,23 @@ impl Question {
     }
 
     fn failed(mut self, why: &str) {
-        self.fail(why);
+        self.fail(why, None);
     }
 
-    fn fail(&mut self, why: &str) {
-        let until = Instant::now() + FAILURE;
-        self.settle(|known| known.failure = Some((why.into(), until)));
+    fn fail(&mut self, why: &str, tenant: Option<u64>) {
+        let failure = Failure {
+            why: why.into(),
+            until: Instant::now() + FAILURE,
+            tenant,
+        };
+        self.settle(|known| known.failure = Some(failure));
     }
 
     fn settle(&mut self, change: impl FnOnce(&mut Known)) {
-        if let Some(name) = self.0.take() {
+        if let Some(name) = self.name.take() {
             let mut known = name.lock();
             change(&mut known);
-            known.is_asked = false;
+            known.askers.retain(|asker| *asker != self.tenant);
             drop(known);
             name.settled.notify_waiters();
         }
@@ -219,7 +264,7 @@ impl Question {
 
 impl Drop for Question {
     fn drop(&mut self) {
-        self.fail(BUSY);
+        self.fail(BUSY, Some(self.tenant));
     }
 }
 
@@ -233,8 +278,10 @@ impl Lifecycle<Box<str>, Arc<Name>> for InUse {
 
 /// Some 300 bytes each.
 const NAMES: usize = 4096;
-/// Questions that wait for their turn.
+/// Questions that wait for their turn, or are asked. A tenant has fewer than are left.
 const QUESTIONS: usize = 1024;
+/// Tenants whose questions for one name wait at once; others wait for theirs.
+const MOST_ASKERS: usize = 8;
 /// Longest wait for the first answer.
 const DEADLINE: Duration = Duration::from_secs(5);
 /// Longest wait for a new answer while the old one is still good.

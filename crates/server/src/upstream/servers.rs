@@ -42,6 +42,8 @@ pub(super) struct Common {
     pub(super) names: Names,
     pub(super) checks: Starting,
     pub(super) metrics: Arc<Metrics>,
+    /// Hasher of tenants.
+    pub(super) hasher: RandomState,
     /// Begin of times in milliseconds.
     epoch: Instant,
     ejected: LogLimiter,
@@ -104,6 +106,7 @@ impl Servers {
                 names,
                 checks,
                 metrics,
+                hasher: hasher.clone(),
                 epoch: Instant::now(),
                 ejected: LogLimiter::default(),
                 returned: LogLimiter::default(),
@@ -230,11 +233,16 @@ impl Server {
         self.endpoint.as_ref()
     }
 
-    /// Returns the places where the server listens, turned by a hash.
-    pub(super) async fn endpoints(&self, by: u64) -> Result<Vec<Endpoint>, Unresolved> {
+    /// Returns the places where the server listens, turned by a hash. `tenant` is the hash
+    /// of the tenant that asks.
+    pub(super) async fn endpoints(
+        &self,
+        by: u64,
+        tenant: u64,
+    ) -> Result<Vec<Endpoint>, Unresolved> {
         match (&self.endpoint, &self.address) {
             (None, Address::Tcp { host, port }) => {
-                let ips = self.common.names.resolve(host).await?;
+                let ips = self.common.names.resolve(host, tenant).await?;
                 Ok(turned(&ips, *port, by))
             }
             (endpoint, _) => Ok(endpoint.iter().cloned().collect()),

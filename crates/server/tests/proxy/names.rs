@@ -139,3 +139,28 @@ async fn a_name_that_leads_to_a_refused_address_later_is_refused_then() {
     names.lead_to(&["127.0.0.1"]);
     patiently(async { while status(&world.exchange(GET).await) != 200 {} }).await;
 }
+
+/// Requests try all addresses of a name; so do checks.
+#[tokio::test]
+async fn a_check_asks_at_the_addresses_of_a_name_in_turn() {
+    let upstream = Upstream::bind().await;
+    let names = NameServer::start(&["127.0.0.2", "127.0.0.3", "127.0.0.4", "127.0.0.1"]).await;
+    let port = upstream.address().parse::<SocketAddr>().unwrap().port();
+    let check = r#""check": {"path": "/health", "interval": "1s"}"#;
+    let site = format!(r#"{{"upstream": {{"servers": ["http://app.test:{port}"], {check}}}}}"#);
+    let mut setup = Setup::limits(LIMITS);
+    setup.settings.name_servers = vec![names.at];
+    // The first two are refused by the server's system, the third by the list.
+    let allow = ["127.0.0.1", "127.0.0.2", "127.0.0.3"];
+    let world = World::allowing(&allow, setup, &[(HOST, &site)]);
+    let mut heads = upstream.answering(OK);
+    assert_eq!(status(&world.exchange(GET).await), 200);
+    patiently(async {
+        for _ in 0..3 {
+            while !heads.recv().await.unwrap().starts_with("GET /health ") {}
+        }
+    })
+    .await;
+    let failed = figure(&world.running, "sekisho_upstream_checks_failed_total").await;
+    assert_eq!(failed, 0);
+}

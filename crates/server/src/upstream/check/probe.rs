@@ -1,20 +1,23 @@
 //! Request of an active check, over a connection of its own.
 
+use std::hash::BuildHasher as _;
 use std::net::{IpAddr, Ipv4Addr};
 
 use http::header::{HOST, HeaderValue, USER_AGENT};
 use http::{Method, Request, Uri};
-use tokio::time::{Instant, timeout};
+use tokio::time::{Instant, timeout_at};
 
 use super::Asks;
 use crate::proxy_protocol::encode_local;
 use crate::shared::Shared;
-use crate::site::{Address, Protocol, UpstreamOptions};
+use crate::site::{Address, Protocol};
 use crate::upstream::connect::{self, Opened, Target};
 use crate::upstream::failure::Failure;
 use crate::upstream::head;
 use crate::upstream::identity::Site;
 use crate::upstream::servers::Server;
+use crate::upstream::tls::TlsClient;
+use crate::upstream::transport::Endpoint;
 use crate::upstream::upload::Upload;
 
 /// Asks a server for the path of a check, and judges the status of its answer. Returns
@@ -27,14 +30,23 @@ pub(super) async fn probe(
     Some(match status(shared, server, asks).await {
         Ok(status) if asks.check.status.contains(&status) => Ok(()),
         Ok(status) => Err(format!("answered with {status}")),
-        Err(Failure::Own(own)) => {
-            tracing::debug!(server = %server.address, %own, "upstream server not checked");
+        Err(failure) if says_nothing(&failure, asks) => {
+            tracing::debug!(server = %server.address, %failure, "upstream server not checked");
             return None;
         }
         Err(failure) => Err(failure.to_string()),
     })
 }
 
+/// Tells whether a failure is this side's: the machine's, the store's, or one of the
+/// site's settings.
+fn says_nothing(failure: &Failure, asks: &Asks) -> bool {
+    let limit = asks.upstream.options().timeouts.connect;
+    failure.of_connecting(limit).is_none() && !failure.is_of_server()
+}
+
+/// Asks at the server's addresses in turn, until one is reached. They share the check's
+/// time.
 async fn status(shared: &Shared, server: &Server, asks: &Asks) -> Result<u16, Failure> {
     let (address, options) = (&server.address, asks.upstream.options());
     let site = Site {
@@ -47,32 +59,54 @@ async fn status(shared: &Shared, server: &Server, asks: &Asks) -> Result<u16, Fa
     };
     let until = Instant::now() + options.timeouts.connect;
     let tls = site.tls(address, options.protocol, until).await?;
-    let endpoints = server.endpoints(0).await?;
-    let socket = site.judge(&endpoints[0], until).await?;
+    let tenant = server.common.hasher.hash_one(&asks.tenant);
+    let endpoints = server.endpoints(0, tenant).await?;
+    // The waits before it are not the server's.
+    let end = Instant::now() + asks.check.timeout;
+    let mut failed = Failure::NoServer("no address may be used");
+    let mut left = endpoints.len().clamp(1, MOST_SHARES);
+    for endpoint in &endpoints {
+        let now = Instant::now();
+        let share = end.saturating_duration_since(now) / u32::try_from(left).unwrap_or(1);
+        left = (left - 1).max(1);
+        let until = now + share.min(options.timeouts.connect);
+        let asked = ask(site, endpoint, tls.as_deref(), until, asks, address);
+        let asked = timeout_at(end, asked).await;
+        match asked.unwrap_or(Err(Failure::Late)) {
+            Err(failure) if failure.of_connecting(options.timeouts.connect).is_some() => {
+                failed = failure;
+            }
+            // Another address may be allowed.
+            Err(Failure::NoServer(_)) => {}
+            ended => return ended,
+        }
+    }
+    Err(failed)
+}
+
+/// Opens a connection until `until`, and returns the status of the answer.
+async fn ask(
+    site: Site<'_>,
+    endpoint: &Endpoint,
+    tls: Option<&TlsClient>,
+    until: Instant,
+    asks: &Asks,
+    address: &Address,
+) -> Result<u16, Failure> {
+    let options = asks.upstream.options();
+    let socket = site.judge(endpoint, until).await?;
     let header = options.proxy_protocol.map(encode_local);
     let target = Target {
-        endpoint: &endpoints[0],
+        endpoint,
         socket: socket.as_ref(),
         header: header.unwrap_or_default(),
-        tls: tls.as_deref(),
+        tls,
         descriptor: None,
         http2: options.protocol == Protocol::Http2,
     };
-    let request = request(asks, address)?;
-    // The waits before it are not the server's.
-    let asked = timeout(asks.check.timeout, ask(&target, options, request)).await;
-    asked.unwrap_or(Err(Failure::Late))
-}
-
-/// Opens a connection, and returns the status of the answer.
-async fn ask(
-    target: &Target<'_>,
-    options: &UpstreamOptions,
-    request: Request<Upload>,
-) -> Result<u16, Failure> {
-    let until = Instant::now() + options.timeouts.connect;
-    let (mut head, body) = request.into_parts();
-    let answered = match connect::open(target, until, || ()).await? {
+    let (mut head, body) = request(asks, address)?.into_parts();
+    let opened = connect::open(&target, until, || ()).await;
+    let answered = match opened.map_err(Failure::sorted)? {
         Opened::One(mut one) => {
             let request = Request::from_parts(head, body);
             // Without its sender, the connection ends in order: a reset would be an
@@ -80,7 +114,7 @@ async fn ask(
             one.sender.send_request(request).await
         }
         Opened::Two(mut shared) => {
-            head::for_http2(&mut head, target.tls.is_some()).map_err(Failure::Refused)?;
+            head::for_http2(&mut head, tls.is_some()).map_err(Failure::Refused)?;
             let request = Request::from_parts(head, body);
             shared.sender.send_request(request).await
         }
@@ -105,3 +139,6 @@ fn request(asks: &Asks, address: &Address) -> Result<Request<Upload>, Failure> {
     fields.insert(USER_AGENT, HeaderValue::from_static("sekisho-check"));
     Ok(request)
 }
+
+/// Addresses that share the time of a check: the first has a quarter of it at least.
+const MOST_SHARES: usize = 4;

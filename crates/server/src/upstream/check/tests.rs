@@ -60,7 +60,7 @@ impl Fixture {
     fn running(&self, upstream: &Arc<Upstream>) -> usize {
         let address = &upstream.servers[0].address;
         let server = self.servers.server(address);
-        lock(&server.common.checks.running).all
+        server.common.checks.running.taken()
     }
 }
 

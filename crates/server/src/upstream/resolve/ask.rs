@@ -13,6 +13,7 @@ use tokio::time::{Instant, timeout};
 
 use super::{DEADLINE, Question};
 use crate::metrics::{Metrics, Resolution};
+use crate::shares::Shares;
 
 /// Questions of all workers, to be answered on the background runtime.
 pub(in crate::upstream) struct Asking {
@@ -45,18 +46,23 @@ impl Asking {
     /// Answers questions until no worker is left to ask.
     pub(in crate::upstream) async fn run(mut self) {
         let turns = Arc::new(Semaphore::new(AT_ONCE));
+        let shares = Shares::default();
         let mut system: Option<Arc<System>> = None;
         while let Some(question) = self.questions.recv().await {
-            let Ok(turn) = Arc::clone(&turns).acquire_owned().await else {
-                return;
-            };
+            // The places of questions bound the tasks.
+            let (turns, share) = (
+                Arc::clone(&turns),
+                shares.share(&question.tenant, OF_TENANT),
+            );
             let current = system.take().filter(|system| system.is_current());
             let current = current.unwrap_or_else(|| Arc::new(System::read(&self.servers)));
             system = Some(Arc::clone(&current));
             let metrics = Arc::clone(&self.metrics);
             tokio::spawn(async move {
+                // Neither is ever closed.
+                let _share = share.acquire().await;
+                let _turn = turns.acquire().await;
                 current.answer(question, &metrics).await;
-                drop(turn);
             });
         }
     }
@@ -116,5 +122,7 @@ const HOSTS: &str = "/etc/hosts";
 const LONGEST: u64 = 1 << 20;
 /// Names that are resolved at once; each takes two sockets.
 const AT_ONCE: usize = 64;
+/// Names of one tenant that are resolved at once.
+const OF_TENANT: usize = 8;
 /// How long the files count as unchanged.
 const REREAD: Duration = Duration::from_secs(5);

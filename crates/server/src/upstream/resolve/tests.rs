@@ -20,13 +20,16 @@ impl Fixture {
 
     /// Resolves a name that is known: without a wait.
     fn known(&self, name: &str) -> Taken {
-        self.names.resolve(name).now_or_never().expect("no wait")
+        self.names
+            .resolve(name, TENANT)
+            .now_or_never()
+            .expect("no wait")
     }
 
     /// Begins to resolve a name; returns once it waits.
     async fn waits(&self, name: &'static str) -> JoinHandle<Taken> {
         let names = Arc::clone(&self.names);
-        let waits = tokio::spawn(async move { names.resolve(name).await });
+        let waits = tokio::spawn(async move { names.resolve(name, TENANT).await });
         tokio::task::yield_now().await;
         waits
     }
@@ -47,6 +50,8 @@ impl Fixture {
     }
 }
 
+const TENANT: u64 = 7;
+const OTHER: u64 = 8;
 const NAME: &str = "app.example";
 const FIRST: &str = "192.0.2.1";
 const SECOND: &str = "192.0.2.2";
@@ -191,13 +196,42 @@ async fn the_first_answer_is_waited_for_five_seconds() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn questions_beyond_the_queue_fail_at_once() {
+async fn questions_beyond_a_tenants_share_fail_at_once() {
     let fixture = Fixture::new();
-    for n in 0..QUESTIONS {
+    for n in 0..QUESTIONS / 2 {
         let name = format!("{n}.example");
-        assert!(fixture.names.resolve(&name).now_or_never().is_none());
+        assert!(
+            fixture
+                .names
+                .resolve(&name, TENANT)
+                .now_or_never()
+                .is_none()
+        );
     }
     assert_eq!(fixture.known(NAME), failed(BUSY));
+    // That is no failure for another tenant, which asks for itself.
+    for name in [NAME, "0.example"] {
+        let waits = fixture.names.resolve(name, OTHER);
+        assert!(waits.now_or_never().is_none(), "{name}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_tenant_with_silent_names_delays_no_others() {
+    let silent = tokio::net::UdpSocket::bind(("127.0.0.1", 0)).await.unwrap();
+    let servers = vec![silent.local_addr().unwrap()];
+    let (names, asking) = Names::new(servers, Arc::default());
+    let names = Arc::new(names);
+    let asking = tokio::spawn(asking.run());
+    for n in 0..200 {
+        let names = Arc::clone(&names);
+        tokio::spawn(async move { names.resolve(&format!("{n}.example"), TENANT).await });
+    }
+    tokio::task::yield_now().await;
+    // A name of /etc/hosts needs a turn, but no name server.
+    let found = tokio::time::timeout(seconds(1), names.resolve("localhost", OTHER)).await;
+    assert!(found.expect("in time").is_ok());
+    asking.abort();
 }
 
 #[tokio::test(start_paused = true)]
@@ -205,7 +239,7 @@ async fn names_are_bounded() {
     let mut fixture = Fixture::new();
     for n in 0..3 * NAMES {
         let name = format!("{n}.example");
-        let wait = fixture.names.resolve(&name).now_or_never();
+        let wait = fixture.names.resolve(&name, TENANT).now_or_never();
         assert!(wait.is_none());
         fixture.question().answered(&ips(FIRST), seconds(60));
     }
