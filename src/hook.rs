@@ -12,8 +12,8 @@ use std::time::Duration;
 use anyhow::{Context, bail};
 use sekisho_certs::store::BoxFuture;
 use sekisho_certs::{HostName, Lookup, LookupSettings, NeverObtain, Outcome, Store, metrics};
-use sekisho_hook::{Hello, Report, Settings};
-use sekisho_server::hook::{Answer, Charge, Choice, Question};
+use sekisho_hook::{Hello, Offers, Report, Settings};
+use sekisho_server::hook::{Answer, Charge, Choice, ClientFacts, Question};
 use sekisho_server::site::Guard;
 use sekisho_server::tickets::Ring;
 use sekisho_server::{Publisher, VirtualHost, hook as server};
@@ -167,24 +167,41 @@ impl Hook {
 
 impl server::Hook for Hook {
     fn answer<'a>(&'a self, question: Question) -> BoxFuture<'a, Answer> {
-        Box::pin(async move {
-            let hello = Hello {
-                server_name: question.server_name,
-                client_addr: question.facts.client,
-                local_addr: question.facts.local,
-                alpn: question
-                    .facts
-                    .alpn
-                    .iter()
-                    .map(|alpn| alpn.to_vec())
-                    .collect(),
-                signature_schemes: question.facts.signature_schemes.to_vec(),
-                cipher_suites: question.facts.cipher_suites.to_vec(),
-                named_groups: question.facts.named_groups.to_vec(),
-            };
-            let deadline = before(question.deadline);
-            answer(self.0.ask(Arc::new(hello), deadline).await)
-        })
+        let Question {
+            server_name,
+            facts,
+            deadline,
+        } = question;
+        let hello = Arc::new(Hello {
+            server_name,
+            client_addr: facts.client,
+            local_addr: facts.local,
+            offers: Arc::new(Facts(facts)),
+        });
+        let deadline = before(deadline);
+        Box::pin(async move { answer(self.0.ask(hello, deadline).await) })
+    }
+}
+
+/// Lists of the connection's ClientHello.
+#[derive(Debug)]
+struct Facts(Arc<ClientFacts>);
+
+impl Offers for Facts {
+    fn alpn(&self) -> &[Box<[u8]>] {
+        &self.0.alpn
+    }
+
+    fn signature_schemes(&self) -> &[u16] {
+        &self.0.signature_schemes
+    }
+
+    fn cipher_suites(&self) -> &[u16] {
+        &self.0.cipher_suites
+    }
+
+    fn named_groups(&self) -> &[u16] {
+        &self.0.named_groups
     }
 }
 

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use anyhow::{anyhow, bail};
 use clap::Subcommand;
 use sekisho_certs::{HostName, Outcome};
-use sekisho_hook::{Answer, Choice, Hello, Report, Source};
+use sekisho_hook::{Answer, Choice, Hello, Lists, Report, Source};
 use tokio::time::Instant;
 
 use crate::cli::failure::{Ended, Result};
@@ -91,14 +91,16 @@ impl Test {
     fn hello(&self) -> Hello {
         Hello {
             local_addr: self.local,
-            alpn: self
-                .alpn
-                .iter()
-                .map(|name| name.clone().into_bytes())
-                .collect(),
-            signature_schemes: SCHEMES.to_vec(),
-            cipher_suites: SUITES.to_vec(),
-            named_groups: GROUPS.to_vec(),
+            offers: Arc::new(Lists {
+                alpn: self
+                    .alpn
+                    .iter()
+                    .map(|name| name.as_bytes().into())
+                    .collect(),
+                signature_schemes: SCHEMES.to_vec(),
+                cipher_suites: SUITES.to_vec(),
+                named_groups: GROUPS.to_vec(),
+            }),
             ..Hello::of(self.name.clone(), SocketAddr::new(self.client, PORT))
         }
     }

@@ -15,6 +15,8 @@ use fake::{ask, body, chain, hook_with, key};
 
 const RUNS: u32 = 20_000;
 const ROUNDS: usize = 15;
+/// Runs that wait at a time.
+const WAITING: u16 = 1000;
 
 /// Bodies of `handshake`, by what they show.
 const SCRIPTS: [(&str, &str); 5] = [
@@ -37,6 +39,11 @@ fn main() {
         .build()
         .unwrap();
     let only = std::env::args().nth(1);
+    if only.as_deref() == Some("memory") {
+        runtime.block_on(memory());
+        return;
+    }
+    // For callgrind: a number of runs, and nothing else.
     if let Some(runs) = std::env::args().nth(2) {
         let runs: u32 = runs.parse().unwrap();
         let (_, script) = SCRIPTS
@@ -106,11 +113,11 @@ async fn memory() {
     println!("state: {} bytes", idle.memory);
     let before = resident();
     let mut runs = Vec::new();
-    for number in 0..1000_u16 {
+    for number in 0..WAITING {
         let mut hello = (*fake::hello("there.example")).clone();
-        hello
-            .client_addr
-            .set_ip([10, 0, (number / 100).to_be_bytes()[1], 1].into());
+        let [high, low] = number.to_be_bytes();
+        // Networks of their own: each has a share of the places only.
+        hello.client_addr.set_ip([low, high, 0, 1].into());
         let deadline = tokio::time::Instant::now() + Duration::from_secs(60);
         let run = Box::pin(hook.ask(std::sync::Arc::new(hello), deadline));
         runs.push(run);
@@ -122,8 +129,8 @@ async fn memory() {
     let (_, busy) = fake::report(&hook, "idle.example").await;
     println!(
         "per run that waits: {} bytes, {} of them in Luau, {} its future",
-        (resident() - before) / 1000,
-        (busy.memory - idle.memory) / 1000,
+        (resident() - before) / usize::from(WAITING),
+        (busy.memory - idle.memory) / usize::from(WAITING),
         size_of_val(&*runs[0]),
     );
 }

@@ -1,6 +1,8 @@
 //! Facts of a handshake that a script sees.
 
+use std::fmt;
 use std::net::SocketAddr;
+use std::sync::Arc;
 
 use sekisho_certs::HostName;
 
@@ -13,13 +15,35 @@ pub struct Hello {
     pub client_addr: SocketAddr,
     /// Listening address.
     pub local_addr: SocketAddr,
-    /// Protocols that the client offers (ALPN).
-    pub alpn: Vec<Vec<u8>>,
-    /// Signature schemes that the client offers, as IANA numbers.
+    /// Lists of the ClientHello.
+    pub offers: Arc<dyn Offers>,
+}
+
+/// Lists of a ClientHello, which few scripts read: the server's own ones, not copies.
+pub trait Offers: fmt::Debug + Send + Sync {
+    /// Returns the protocols that the client offers (ALPN).
+    fn alpn(&self) -> &[Box<[u8]>];
+
+    /// Returns the signature schemes that the client offers, as IANA numbers.
+    fn signature_schemes(&self) -> &[u16];
+
+    /// Returns the cipher suites that the client offers, as IANA numbers.
+    fn cipher_suites(&self) -> &[u16];
+
+    /// Returns the groups that the client offers, as IANA numbers.
+    fn named_groups(&self) -> &[u16];
+}
+
+/// Lists that are made up, for tests and for the command that tries a script.
+#[derive(Clone, Debug, Default)]
+pub struct Lists {
+    /// Protocols (ALPN).
+    pub alpn: Vec<Box<[u8]>>,
+    /// Signature schemes.
     pub signature_schemes: Vec<u16>,
-    /// Cipher suites that the client offers, as IANA numbers.
+    /// Cipher suites.
     pub cipher_suites: Vec<u16>,
-    /// Groups that the client offers, as IANA numbers.
+    /// Groups.
     pub named_groups: Vec<u16>,
 }
 
@@ -32,10 +56,25 @@ impl Hello {
             server_name,
             client_addr,
             local_addr: SocketAddr::from(([127, 0, 0, 1], 443)),
-            alpn: Vec::new(),
-            signature_schemes: Vec::new(),
-            cipher_suites: Vec::new(),
-            named_groups: Vec::new(),
+            offers: Arc::new(Lists::default()),
         }
+    }
+}
+
+impl Offers for Lists {
+    fn alpn(&self) -> &[Box<[u8]>] {
+        &self.alpn
+    }
+
+    fn signature_schemes(&self) -> &[u16] {
+        &self.signature_schemes
+    }
+
+    fn cipher_suites(&self) -> &[u16] {
+        &self.cipher_suites
+    }
+
+    fn named_groups(&self) -> &[u16] {
+        &self.named_groups
     }
 }

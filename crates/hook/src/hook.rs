@@ -155,8 +155,8 @@ async fn run<I: Imports>(
     });
     run.report(|report| report.memory = state.lua.used_memory());
     answer.map_err(|failure| {
-        let token = run.token.take();
-        let is_charged = failure.is_charged() && !run.token.met_outage();
+        let token = run.take_token();
+        let is_charged = failure.is_charged() && !run.token().met_outage();
         (failure, token.filter(|_| is_charged))
     })
 }

@@ -31,7 +31,7 @@ mod token;
 
 pub use choice::{Answer, Choice, Made, Source};
 pub use error::Error;
-pub use hello::Hello;
+pub use hello::{Hello, Lists, Offers};
 pub use hook::Hook;
 pub use imports::{
     Admission, Found, HttpAnswer, HttpRequest, Imports, Owner, Pair, RedisCommand, RedisReply,

@@ -176,11 +176,11 @@ impl<I: Imports> Begun<I> {
         let is_charged = match &ended {
             Ended::Chosen(_) => false,
             Ended::Absent { .. } => true,
-            Ended::Failed { .. } => !run.token.met_outage(),
+            Ended::Failed { .. } => !run.token().met_outage(),
         };
         if !is_charged && Arc::strong_count(&self.run) == 1 {
             // The client has left, and nobody else gives the token back.
-            drop(run.token.take());
+            drop(run.take_token());
         }
         let known = shared.region.end(&self.key, ended);
         self.ended = true;

@@ -1,7 +1,7 @@
 //! Run of a script's function: for a handshake, or for a key of `tls:cached`.
 
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use sekisho_certs::Secret;
 use tokio::time::Instant;
@@ -26,8 +26,9 @@ pub(crate) struct Run<I: Imports> {
     pub(crate) deadline: Instant,
     /// Key whose function this runs; none for `handshake` and `test`.
     pub(crate) key: Option<Arc<str>>,
-    /// Token of the client's prefix; a load shares that of the run that began it.
-    pub(crate) token: Arc<Token>,
+    /// Token of the client's prefix, made for the first store call; a load shares that
+    /// of the run that began it.
+    token: OnceLock<Arc<Token>>,
     /// Report to write, if anybody reads it.
     pub(crate) report: Option<Arc<Mutex<Report>>>,
     /// Calls so far.
@@ -78,7 +79,7 @@ impl<I: Imports> Run<I> {
             hello,
             deadline,
             key: None,
-            token: Arc::default(),
+            token: OnceLock::new(),
             report,
             calls: AtomicU32::new(0),
             work: Mutex::new(Work {
@@ -97,7 +98,7 @@ impl<I: Imports> Run<I> {
             hello: self.hello.clone(),
             deadline,
             key: Some(key),
-            token: Arc::clone(&self.token),
+            token: Arc::clone(self.token()).into(),
             report: self.report.clone(),
             calls: AtomicU32::new(0),
             work: Mutex::new(Work {
@@ -143,14 +144,24 @@ impl<I: Imports> Run<I> {
         let Some(hello) = &self.hello else {
             return Ok(());
         };
-        if self.token.is_there() {
+        if self.token().is_there() {
             return Ok(());
         }
         let imports = &self.shared.imports;
         let admitted = imports.admit(hello.client_addr.ip(), deadline).await;
         let admission = admitted.map_err(|_| Failure::Overloaded)?;
-        self.token.put(admission);
+        self.token().put(admission);
         Ok(())
+    }
+
+    /// Takes the token of the client's prefix, if there is one. Dropping it gives it back.
+    pub(crate) fn take_token(&self) -> Option<Box<dyn Admission>> {
+        self.token.get()?.take()
+    }
+
+    /// Returns the place of the token.
+    pub(crate) fn token(&self) -> &Arc<Token> {
+        self.token.get_or_init(Arc::default)
     }
 
     /// Chooses something. Fails if the script has chosen already.
@@ -222,7 +233,7 @@ impl<I: Imports> Run<I> {
     /// what another one's run made.
     pub(crate) fn region_key(&self, key: &str) -> Arc<str> {
         let work = self.work();
-        format!("{}\0{key}", work.owner.tenant.as_str()).into()
+        [work.owner.tenant.as_str(), "\0", key].concat().into()
     }
 
     /// Ends a run: makes what the script gave, and returns the choice.
@@ -282,7 +293,7 @@ impl<I: Imports> Run<I> {
         if self.key.is_some() {
             return None;
         }
-        let admission = self.token.take()?;
+        let admission = self.take_token()?;
         match choice {
             Choice::Lookup | Choice::Use(_) | Choice::Default => Some(admission),
             Choice::Refuse(_) => {

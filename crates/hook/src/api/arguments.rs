@@ -115,9 +115,9 @@ impl Arguments {
         self.rest.len()
     }
 
-    /// Checks that no argument is left.
+    /// Checks that no argument is left but nil.
     pub(super) fn end(&self) -> Result<()> {
-        match self.rest.is_empty() {
+        match self.rest.iter().all(Value::is_nil) {
             true => Ok(()),
             false => {
                 let takes = format!("takes {} arguments", self.position);
@@ -142,5 +142,6 @@ fn error(function: &str, what: &str, hint: &str) -> Error {
     Error::RuntimeError(format!("{function} {what} ({hint})"))
 }
 
-const MAX_KEY: usize = 256;
+/// Bytes of a key.
+pub(super) const MAX_KEY: usize = 256;
 const YEAR: f64 = 31_536_000.0;

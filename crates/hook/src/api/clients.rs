@@ -21,10 +21,10 @@ pub(super) async fn wait<I: Imports, T>(
 ) -> Result<T> {
     run.admitted(run.deadline).await?;
     let begun = Instant::now();
-    let had_failed = run.token.asks();
+    let had_failed = run.token().asks();
     let result = call.await;
     if result.is_ok() {
-        run.token.answered(had_failed);
+        run.token().answered(had_failed);
     }
     if let Some(what) = what {
         let answer = match &result {

@@ -4,49 +4,58 @@ use std::sync::Arc;
 
 use mlua::{Error, Function, Lua, Result, Value};
 
+use crate::hello::Hello;
 use crate::imports::Imports;
+use crate::run::Run;
 use crate::state::Current;
 
 /// Makes the function that is asked for what is not a method.
 pub(super) fn index<I: Imports>(lua: &Lua, current: &Arc<Current<I>>) -> Result<Function> {
-    let current = Arc::clone(current);
-    lua.create_function(move |lua, (_, name): (Value, String)| {
-        let run = current.run()?;
-        let Some(hello) = &run.hello else {
-            return Err(Error::runtime(
-                "there is no client (read it within `handshake`)",
-            ));
-        };
+    let of = Arc::clone(current);
+    let server_name = lua.create_function(move |lua, ()| {
+        let run = of.run()?;
+        let name = hello(&run)?.server_name.as_ref();
+        name.map(|name| lua.create_string(name.as_str()))
+            .transpose()
+    })?;
+    let of = Arc::clone(current);
+    let other = lua.create_function(move |lua, (_, name): (Value, String)| {
+        let run = of.run()?;
+        let hello = hello(&run)?;
+        let offers = &*hello.offers;
         let text = |text: String| Ok(Value::String(lua.create_string(text)?));
         let each = |numbers: &[u16], names: &[(u16, &str)]| {
             let named = numbers.iter().map(|number| named(*number, names));
             Ok(Value::Table(lua.create_sequence_from(named)?))
         };
         match &*name {
-            "server_name" => match &hello.server_name {
-                Some(name) => Ok(Value::String(lua.create_string(name.as_str())?)),
-                None => Ok(Value::Nil),
-            },
             "client_addr" => text(hello.client_addr.ip().to_canonical().to_string()),
             "client_port" => Ok(Value::Integer(hello.client_addr.port().into())),
             "local_addr" => text(hello.local_addr.ip().to_canonical().to_string()),
             "local_port" => Ok(Value::Integer(hello.local_addr.port().into())),
             "alpn" => {
-                let protocols = hello
-                    .alpn
+                let protocols = offers
+                    .alpn()
                     .iter()
                     .map(|protocol| lua.create_string(protocol));
                 let protocols = protocols.collect::<Result<Vec<_>>>()?;
                 Ok(Value::Table(lua.create_sequence_from(protocols)?))
             }
-            "signature_schemes" => each(&hello.signature_schemes, &SCHEMES),
-            "cipher_suites" => each(&hello.cipher_suites, &SUITES),
-            "named_groups" => each(&hello.named_groups, &GROUPS),
+            "signature_schemes" => each(offers.signature_schemes(), &SCHEMES),
+            "cipher_suites" => each(offers.cipher_suites(), &SUITES),
+            "named_groups" => each(offers.named_groups(), &GROUPS),
             _ => Err(Error::RuntimeError(format!(
                 "tls has no `{name}` (docs/hook.md lists its fields and methods)"
             ))),
         }
-    })
+    })?;
+    let wrapper = lua.load(INDEX).set_name("=prelude");
+    wrapper.call((server_name, other))
+}
+
+fn hello<I: Imports>(run: &Run<I>) -> Result<&Hello> {
+    let error = || Error::runtime("there is no client (read it within `handshake`)");
+    run.hello.as_deref().ok_or_else(error)
 }
 
 /// Returns IANA's name for a number, or the number as `0x0403`.
@@ -56,6 +65,8 @@ fn named(number: u16, names: &[(u16, &str)]) -> String {
         None => format!("{number:#06x}"),
     }
 }
+
+const INDEX: &str = include_str!("fields.luau");
 
 const SCHEMES: [(u16, &str); 14] = [
     (0x0201, "rsa_pkcs1_sha1"),

@@ -7,7 +7,7 @@ use mlua::{Error, Lua, MultiValue, Result, Table, Value};
 use sekisho_certs::{HostName, Secret, Tenant};
 
 use super::alert;
-use super::arguments::Arguments;
+use super::arguments::{Arguments, MAX_KEY};
 use super::waiting::{Begun, Reply, Waiting};
 use crate::choice::{Choice, Source};
 use crate::files::Unread;
@@ -26,8 +26,8 @@ pub(super) fn methods<I: Imports>(
     let methods = lua.create_table()?;
     choices(lua, current, &methods)?;
     owners(lua, current, &methods)?;
-    methods.raw_set("lookup", waiting.lookup(lookup)?)?;
-    methods.raw_set("cached", waiting.function(cached_by)?)?;
+    methods.raw_set("lookup", waiting.lookup(known, lookup)?)?;
+    methods.raw_set("cached", waiting.cached(kept_by, cached_by)?)?;
     for (name, full_name) in [("certificate", "tls:certificate"), ("certificate_key", KEY)] {
         let function = waiting.function(move |run, given| certificate(run, full_name, given))?;
         methods.raw_set(name, function)?;
@@ -92,6 +92,23 @@ fn owners<I: Imports>(lua: &Lua, current: &Arc<Current<I>>, methods: &Table) -> 
     methods.raw_set("site", function)
 }
 
+/// Returns whether a name has a certificate, if the shared cache knows it.
+#[expect(clippy::unnecessary_wraps, reason = "as all functions that know")]
+fn known<I: Imports>(run: &Run<I>, name: &[u8]) -> Result<Option<bool>> {
+    let Some(hello) = run.hello.as_ref().filter(|_| run.report.is_none()) else {
+        return Ok(None);
+    };
+    let imports = &run.shared.imports;
+    let own = hello.server_name.as_ref();
+    if let Some(own) = own.filter(|own| own.as_str().as_bytes() == name) {
+        return Ok(imports.cached(own));
+    }
+    let name = std::str::from_utf8(name).ok();
+    let name = name.filter(|name| name.len() <= MAX_NAME);
+    let name = name.and_then(|name| HostName::parse(name).ok());
+    Ok(name.and_then(|name| imports.cached(&name)))
+}
+
 fn lookup<I: Imports>(run: &Arc<Run<I>>, given: MultiValue) -> Result<Begun> {
     let mut arguments = Arguments::of_method("tls:lookup", given)?;
     let name = host_name(&mut arguments)?;
@@ -99,11 +116,6 @@ fn lookup<I: Imports>(run: &Arc<Run<I>>, given: MultiValue) -> Result<Begun> {
     let Some(hello) = &run.hello else {
         return Err(arguments.error("needs a client", "call it within handshake"));
     };
-    if run.report.is_none()
-        && let Some(is_there) = run.shared.imports.cached(&name)
-    {
-        return Ok(Begun::Answer(is_there));
-    }
     run.calls().map_err(Error::RuntimeError)?;
     let client = hello.client_addr.ip();
     let run = Arc::clone(run);
@@ -120,6 +132,16 @@ fn lookup<I: Imports>(run: &Arc<Run<I>>, given: MultiValue) -> Result<Begun> {
         }
         Ok(Reply::Lookup(found))
     }))
+}
+
+/// Takes what the region has under a key, where the run may.
+fn kept_by<I: Imports>(run: &Run<I>, key: &[u8]) -> Result<Option<bool>> {
+    let may = run.key.is_none() && run.hello.is_some() && !run.has_site() && !run.has_chosen();
+    let key = std::str::from_utf8(key).ok();
+    match key.filter(|key| may && (1..=MAX_KEY).contains(&key.len())) {
+        Some(key) => kept(run, key),
+        None => Ok(None),
+    }
 }
 
 fn cached_by<I: Imports>(run: &Arc<Run<I>>, given: MultiValue) -> Result<Begun> {
@@ -140,9 +162,6 @@ fn cached_by<I: Imports>(run: &Arc<Run<I>>, given: MultiValue) -> Result<Begun> 
     }
     if run.has_chosen() {
         return Err(arguments.error("would choose twice", "return once something is chosen"));
-    }
-    if let Some(chosen) = kept(run, &key)? {
-        return Ok(Begun::Answer(chosen));
     }
     let run = Arc::clone(run);
     Ok(Begun::waits(async move {

@@ -9,7 +9,7 @@
 use std::future::Future;
 use std::sync::Arc;
 
-use mlua::{Function, IntoLua, Lua, MultiValue, Result, Table, Value};
+use mlua::{BString, Function, IntoLua, Lua, MultiValue, Result, Table, Value};
 
 use super::{http, redis, sql};
 use crate::imports::{Found, HttpAnswer, Imports, RedisReply, SqlRow};
@@ -44,6 +44,7 @@ pub(super) struct Waiting<'a, I: Imports> {
     current: &'a Arc<Current<I>>,
     usual: Function,
     lookup: Function,
+    cached: Function,
 }
 
 impl<'a, I: Imports> Waiting<'a, I> {
@@ -53,12 +54,13 @@ impl<'a, I: Imports> Waiting<'a, I> {
         let coroutine: Table = lua.globals().raw_get("coroutine")?;
         let r#yield: Function = coroutine.raw_get("yield")?;
         let wrappers = lua.load(WRAPPERS).set_name("=prelude");
-        let (usual, lookup) = wrappers.call((finish, r#yield))?;
+        let (usual, lookup, cached) = wrappers.call((finish, r#yield))?;
         Ok(Self {
             lua,
             current,
             usual,
             lookup,
+            cached,
         })
     }
 
@@ -70,12 +72,31 @@ impl<'a, I: Imports> Waiting<'a, I> {
         self.usual.call(self.begin(begin)?)
     }
 
-    /// Makes `tls:lookup`, whose answer at once is a word.
+    /// Makes `tls:lookup`: `known` has the answers at once.
     pub(super) fn lookup(
         &self,
+        known: impl Fn(&Run<I>, &[u8]) -> Result<Option<bool>> + Send + 'static,
         begin: impl Fn(&Arc<Run<I>>, MultiValue) -> Result<Begun> + Send + 'static,
     ) -> Result<Function> {
-        self.lookup.call(self.begin(begin)?)
+        self.lookup.call((self.known(known)?, self.begin(begin)?))
+    }
+
+    /// Makes `tls:cached`: `known` has the answers at once.
+    pub(super) fn cached(
+        &self,
+        known: impl Fn(&Run<I>, &[u8]) -> Result<Option<bool>> + Send + 'static,
+        begin: impl Fn(&Arc<Run<I>>, MultiValue) -> Result<Begun> + Send + 'static,
+    ) -> Result<Function> {
+        self.cached.call((self.known(known)?, self.begin(begin)?))
+    }
+
+    fn known(
+        &self,
+        known: impl Fn(&Run<I>, &[u8]) -> Result<Option<bool>> + Send + 'static,
+    ) -> Result<Function> {
+        let of = Arc::clone(self.current);
+        self.lua
+            .create_function(move |_, text: BString| known(&*of.run()?, &text))
     }
 
     fn begin(

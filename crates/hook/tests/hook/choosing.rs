@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::SeqCst;
 use std::time::Duration;
 
-use sekisho_hook::{Choice, Hello, OnError, Source};
+use sekisho_hook::{Choice, Hello, Lists, OnError, Source};
 use tokio::time::Instant;
 
 use crate::fake::{ask, body, failure, hook_with, made, report};
@@ -45,11 +45,12 @@ async fn a_script_sees_the_hello() {
         "#,
     );
     let hello = Hello {
-        server_name: None,
-        alpn: vec![b"h2".to_vec(), b"http/1.1".to_vec()],
-        signature_schemes: vec![0x0403, 0x0804, 0x0999],
-        cipher_suites: vec![0x1301],
-        named_groups: vec![0x11ec, 0x001d],
+        offers: Arc::new(Lists {
+            alpn: vec![Box::from(*b"h2"), Box::from(*b"http/1.1")],
+            signature_schemes: vec![0x0403, 0x0804, 0x0999],
+            cipher_suites: vec![0x1301],
+            named_groups: vec![0x11ec, 0x001d],
+        }),
         ..Hello::of(None, "[::ffff:192.0.2.7]:4711".parse().unwrap())
     };
     let deadline = Instant::now() + Duration::from_secs(10);
