@@ -107,8 +107,10 @@ async fn never_cached() {
 
 /// Memory of a state, and of runs that wait in it.
 async fn memory() {
-    let (hook, _) =
-        body("if tls.server_name ~= 'idle.example' then redis('redis://here'):get('hang') end");
+    let script = "local r = redis('redis://here') function handshake(tls)
+        if tls.server_name ~= 'idle.example' then r:get('hang') end
+    end";
+    let (hook, _) = hook_with(script, |_| {});
     let (_, idle) = fake::report(&hook, "idle.example").await;
     println!("state: {} bytes", idle.memory);
     let before = resident();

@@ -113,56 +113,63 @@ impl<I: Imports> Hook<I> {
         deadline: Instant,
         report: Option<Arc<Mutex<Report>>>,
     ) -> Answer<I::Made> {
-        let shared = &self.shared;
-        let deadline = deadline.min(Instant::now() + shared.settings.deadline);
-        let result = run(shared, &hello, deadline, report.clone()).await;
-        let (answer, failure) = match result {
-            Ok(answer) => (answer, None),
-            Err((failure, token)) => (shared.on_error(token), Some(failure)),
-        };
-        let metrics = &shared.metrics;
-        metrics.ended(&answer.choice, answer.source, failure.as_ref());
-        if let Some(failure) = failure {
-            shared.log_failure(&failure, Some(&hello));
-            if let Some(report) = report {
-                let mut report = report.lock().unwrap_or_else(PoisonError::into_inner);
-                report.error = Some(failure.to_string());
+        let deadline = deadline.min(Instant::now() + self.shared.settings.deadline);
+        let run = match State::of_worker(&self.shared) {
+            Ok(state) => Arc::new(Run::new(state, Some(hello), deadline, report)),
+            Err(error) => {
+                let failure = Failure::Script(error);
+                return self.failed(&failure, None, &hello, report.as_deref());
             }
+        };
+        let called = call(&run, &run.state.handshake, &run.state.tls).await;
+        self.finish(&run, called)
+    }
+
+    /// Ends the run of a handshake.
+    fn finish(&self, run: &Run<I>, called: Result<(), Failure>) -> Answer<I::Made> {
+        run.report(|report| report.memory = run.state.lua.used_memory());
+        let finished = called.and_then(|()| {
+            let error = |what: String| Failure::Script(self.shared.program.error(&what));
+            run.finish().map_err(error)
+        });
+        match finished {
+            Ok(answer) => {
+                self.shared
+                    .metrics
+                    .ended(&answer.choice, answer.source, None);
+                answer
+            }
+            Err(failure) => {
+                let hello = run.hello.as_ref().expect("handshakes have one");
+                let token = run.take_token();
+                let is_charged = failure.is_charged() && !run.token().met_outage();
+                let token = token.filter(|_| is_charged);
+                self.failed(&failure, token, hello, run.report.as_deref())
+            }
+        }
+    }
+
+    /// Counts, logs and reports a failure, and applies the policy for failures.
+    fn failed(
+        &self,
+        failure: &Failure,
+        token: Option<Box<dyn Admission>>,
+        hello: &Hello,
+        report: Option<&Mutex<Report>>,
+    ) -> Answer<I::Made> {
+        let shared = &self.shared;
+        let answer = shared.on_error(token);
+        shared
+            .metrics
+            .ended(&answer.choice, answer.source, Some(failure));
+        shared.log_failure(failure, Some(hello));
+        if let Some(report) = report {
+            let mut report = report.lock().unwrap_or_else(PoisonError::into_inner);
+            report.error = Some(failure.to_string());
         }
         answer
     }
 }
-
-/// Runs `handshake` once.
-async fn run<I: Imports>(
-    shared: &Arc<Shared<I>>,
-    hello: &Arc<Hello>,
-    deadline: Instant,
-    report: Option<Arc<Mutex<Report>>>,
-) -> Result<Answer<I::Made>, Failed> {
-    let state = State::of_worker(shared).map_err(|error| (Failure::Script(error), None))?;
-    let run = Run::new(
-        Arc::clone(&state),
-        Some(Arc::clone(hello)),
-        deadline,
-        report,
-    );
-    let run = Arc::new(run);
-    let called = call(&run, &state.handshake, &state.tls).await;
-    let answer = called.and_then(|()| {
-        let finished = run.finish();
-        finished.map_err(|what| Failure::Script(shared.program.error(&what)))
-    });
-    run.report(|report| report.memory = state.lua.used_memory());
-    answer.map_err(|failure| {
-        let token = run.take_token();
-        let is_charged = failure.is_charged() && !run.token().met_outage();
-        (failure, token.filter(|_| is_charged))
-    })
-}
-
-/// Failure with the token of the client's prefix, if the client is charged.
-type Failed = (Failure, Option<Box<dyn Admission>>);
 
 impl<I: Imports> Shared<I> {
     /// Logs a failure at a limited rate; the metrics count all.

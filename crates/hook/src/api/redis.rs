@@ -65,21 +65,21 @@ fn redis<I: Imports>(run: &Arc<Run<I>>, command: Command, given: MultiValue) -> 
     arguments.end()?;
     run.calls().map_err(Error::RuntimeError)?;
     let run = Arc::clone(run);
-    Ok(Begun::waits(async move { ask(&run, &url, command).await }))
-}
-
-async fn ask<I: Imports>(run: &Run<I>, url: &str, command: RedisCommand) -> Result<Reply> {
     let expected = Kind::of(&command);
-    let what = run.report.as_ref().map(|_| format!("redis {command}"));
-    let call = run.shared.imports.redis(url, command);
-    let reply = wait(run, what, call, RedisReply::to_string).await?;
-    bounded(reply.size(), &"redis")?;
-    match expected.fits(&reply) {
-        true => Ok(Reply::Redis(reply)),
-        false => Err(Error::runtime(
-            "Redis answered with another kind of value (look at the key's type)",
-        )),
-    }
+    // A function of its own would have a second place for each argument: each run that
+    // waits has this future.
+    Ok(Begun::waits(async move {
+        let what = run.report.as_ref().map(|_| format!("redis {command}"));
+        let call = run.shared.imports.redis(&url, command);
+        let reply = wait(&run, what, call, RedisReply::to_string).await?;
+        bounded(reply.size(), &"redis")?;
+        match expected.fits(&reply) {
+            true => Ok(Reply::Redis(reply)),
+            false => Err(Error::runtime(
+                "Redis answered with another kind of value (look at the key's type)",
+            )),
+        }
+    }))
 }
 
 /// Kind of the reply that a command has.
