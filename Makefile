@@ -210,6 +210,12 @@ hook-faults: ## Run scripts in handshakes that go wrong, and measure hosts besid
 	$(CARGO) build --release --locked --workspace
 	target/release/sekisho-bench hook-faults --sekisho target/release/sekisho
 
+.PHONY: hook-faults-quick
+hook-faults-quick: # 2 s of each fault, unoptimized
+	@tools/need build redis
+	$(PROOF)
+	target/debug/sekisho-bench hook-faults --quick --sekisho target/debug/sekisho
+
 HOSTS ?= 10000
 
 .PHONY: sites

@@ -29,7 +29,7 @@ use turns::Turns;
 /// names that the configuration gives them.
 pub(crate) struct Clients {
     /// By URL as scripts write it, at most [`MAX_REDIS`].
-    redis: Mutex<HashMap<Box<str>, Arc<OnceCell<Arc<RedisClient>>>>>,
+    redis: Mutex<HashMap<Box<str>, RedisPlace>>,
     databases: BTreeMap<String, Database>,
     http: Arc<HttpsClient>,
     turns: Arc<Turns>,
@@ -39,6 +39,9 @@ pub(crate) struct Clients {
     base: PathBuf,
     runtime: Handle,
 }
+
+/// Place of a client of Redis, empty until the client is made.
+type RedisPlace = Arc<OnceCell<Arc<RedisClient>>>;
 
 impl Clients {
     /// Connects to nothing yet. `runtime` drives all connections. A query may take
@@ -119,7 +122,7 @@ impl Clients {
     }
 
     /// Returns the place of a URL's client, empty at first.
-    fn place_of_redis(&self, url: &str) -> Result<Arc<OnceCell<Arc<RedisClient>>>, String> {
+    fn place_of_redis(&self, url: &str) -> Result<RedisPlace, String> {
         let mut known = self.redis.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(place) = known.get(url) {
             return Ok(Arc::clone(place));

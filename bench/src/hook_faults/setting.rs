@@ -44,14 +44,27 @@ impl Setting {
             "workers = 2\n[hook]\nscript = \"{}\"\ndeadline = \"1s\"",
             script.display()
         );
+        for number in 0..HOT {
+            hangs.set(&hot(number), &hot(number - number % 2));
+        }
         let server = hosting.serve(&more).await?;
-        hangs.pause();
         Ok(Self {
             server,
             hosting,
             _redis: redis,
             hangs,
         })
+    }
+
+    /// Lets the Redis hang that half of the hosts come from.
+    pub(super) fn hang(&self) {
+        self.hangs.pause();
+    }
+
+    /// Returns how often `tls:cached` answered so.
+    pub(super) async fn cached(&self, result: &str) -> Result<f64> {
+        let metrics = self.server.metrics().await?;
+        metrics.value(&format!("sekisho_hook_cached_total{{result=\"{result}\"}}"))
     }
 
     /// Returns the names that are visited while a fault is met.
@@ -148,6 +161,20 @@ local faults = {
         end
     end,
 }
+
+-- Hosts that are visited: half of them come from the Redis that hangs later. Their
+-- limit is short: they are served past it.
+function seen(tls, name)
+    local number = tonumber(string.match(name, "^hot(%d+)%.test$"))
+    if number and number % 2 == 1 then
+        tls:cached(name, 1, function()
+            local host = hangs:get(name)
+            if host then
+                tls:use(host)
+            end
+        end)
+    end
+end
 
 function handshake(tls)
     local name = tls.server_name

@@ -10,3 +10,4 @@ mod fake;
 mod files;
 mod memory;
 mod sandbox;
+mod stale;
