@@ -5,6 +5,7 @@ mod bounds;
 mod cached;
 mod choosing;
 mod clients;
+mod cpu;
 mod failures;
 mod fake;
 mod files;
