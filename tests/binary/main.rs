@@ -12,6 +12,7 @@ mod dns01;
 mod first_access;
 mod hook;
 mod hook_examples;
+mod hook_faults;
 mod hook_test;
 mod host;
 mod https_store;
