@@ -10,6 +10,7 @@ mod continuations;
 mod floods;
 mod frames;
 mod patience;
+mod records;
 mod stalls;
 
 use std::sync::Arc;
