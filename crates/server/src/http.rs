@@ -223,24 +223,35 @@ fn served(
     let has_length = context.timeouts().framing().note(length);
     let framing = framing::check(request.headers(), has_length);
     let context = Arc::clone(context);
-    async move { Ok(answer(&context, request, framing).await) }
+    async move {
+        let mut request = Some(request);
+        Ok(answer(&context, &mut request, framing).await)
+    }
 }
+
+/// Request until its site answers it. Steps borrow it: each would else move its 248
+/// bytes twice.
+type Unanswered = Option<Request<Incoming>>;
 
 /// Answers one request, unless its `framing` is refused.
 async fn answer(
     context: &ConnContext,
-    request: Request<Incoming>,
+    unanswered: &mut Unanswered,
     framing: Result<(), Refused>,
 ) -> Response<Logged<Answer>> {
+    let request = unanswered.as_ref().expect(UNANSWERED);
     let has_body = !request.body().is_end_stream();
     let mut guard = RequestGuard::new(context.timeouts(), has_body);
-    let last = is_last(&request);
+    let last = is_last(request);
     let connect = request.method() == Method::CONNECT;
     let http1 = request.version() < Version::HTTP_2;
     let client = context.client(request.headers());
-    let mut entry = context.entry(&request, client);
+    let mut entry = context.entry(request, client);
     let answered = match framing {
-        Ok(()) => respond(context, request, client, (&mut guard, entry.as_deref_mut())).await,
+        Ok(()) => {
+            let noted = (&mut guard, entry.as_deref_mut());
+            respond(context, unanswered, client, noted).await
+        }
         Err(refused) => Err(refused),
     };
     let mut response = match answered {
@@ -271,14 +282,15 @@ async fn answer(
 /// Answers a challenge of a CA, else from the site of the request's host.
 async fn respond(
     context: &ConnContext,
-    request: Request<Incoming>,
+    unanswered: &mut Unanswered,
     client: IpAddr,
     (guard, mut entry): (&mut RequestGuard, Option<&mut Entry>),
 ) -> Result<Response<Body>, Refused> {
-    if let Some(answer) = context.challenge(&request).await {
+    let request = unanswered.as_ref().expect(UNANSWERED);
+    if let Some(answer) = context.challenge(request).await {
         return Ok(answer);
     }
-    let target = context.route(&request).await?;
+    let target = context.route(request).await?;
     let site = target.served.value().site();
     let responder = context.responder();
     if let Some(entry) = &mut entry {
@@ -292,7 +304,7 @@ async fn respond(
         }
     }
     let context = RequestContext::new(context, &target, client, entry.as_deref());
-    Ok(responder.respond(&context, site, request).await)
+    Ok(responder.respond(&context, site, unanswered).await)
 }
 
 /// Answers a request that is one too many.
@@ -332,6 +344,8 @@ fn is_last(request: &Request<Incoming>) -> bool {
         _ => false,
     }
 }
+
+const UNANSWERED: &str = "a request is answered once";
 
 /// Time after which a client should ask again that was refused by the load.
 const OVERLOAD_WAIT: Duration = Duration::from_secs(5);

@@ -50,8 +50,9 @@ impl Responder {
         &self,
         context: &RequestContext<'_>,
         site: &Site,
-        request: Request<Incoming>,
+        request: &mut Option<Request<Incoming>>,
     ) -> Response<Body> {
+        let request = request.take().expect("a request is answered once");
         let (head, body) = request.into_parts();
         let path = match SitePath::parse(&head.uri) {
             Ok(path) => path,
@@ -73,7 +74,7 @@ impl Responder {
                     path: &path,
                     options: rule.options.as_deref(),
                 };
-                let passed = forward(context, way, Request::from_parts(head, body));
+                let passed = forward(context, way, head, body);
                 pass_on(context, passed).await
             }
             (admitted, _) => {

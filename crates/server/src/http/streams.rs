@@ -47,7 +47,8 @@ where
 {
     fn execute(&self, stream: F) {
         let (streams, progress) = (self.clone(), Arc::new(Progress::default()));
-        tokio::spawn(async move {
+        // Boxed in place: Tokio moves a task's future several times.
+        let task = Box::write(Box::new_uninit(), async move {
             let stream = PROGRESS.scope(Arc::clone(&progress), stream);
             // h2 resets a stream that is dropped before its end, with CANCEL.
             tokio::select! {
@@ -58,6 +59,7 @@ where
                 }
             }
         });
+        tokio::spawn(Box::into_pin(task));
     }
 }
 
