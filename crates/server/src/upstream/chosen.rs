@@ -87,6 +87,12 @@ impl Chosen {
         self.site.tenant
     }
 
+    /// Returns the right to use one connection to the server, if no request of the tenant
+    /// has to wait for one.
+    pub(super) fn slot_at_once(&self, options: &UpstreamOptions) -> Option<Slot> {
+        Slots::take(&self.server.slots, self.site.tenant, options.connections)
+    }
+
     /// Waits for the right to use one connection to the server. To be held while a
     /// connection of HTTP/1.1 has this request, or as long as one of HTTP/2 is open.
     ///

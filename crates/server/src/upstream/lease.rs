@@ -3,6 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use tokio::time::Instant;
+
 use super::limits::Slot;
 use super::pool::{Key, One, OpenStream, Shared};
 use super::wakes::Wakes;
@@ -16,6 +18,8 @@ pub(super) struct Lease {
     pub(super) connection: Leased,
     /// The connection served a request before.
     is_reused: bool,
+    /// When the connection was there for the request.
+    pub(super) since: Instant,
     /// Place of an HTTP/1.1 connection among those of its server.
     slot: Option<Slot>,
 }
@@ -31,26 +35,40 @@ pub(super) enum Leased {
 }
 
 impl Lease {
-    pub(super) fn one(local: &Arc<Local>, key: Key, one: Box<One>, slot: Slot) -> Self {
+    pub(super) fn one(
+        local: &Arc<Local>,
+        key: Key,
+        one: Box<One>,
+        slot: Slot,
+        since: Instant,
+    ) -> Self {
         one.watch.begin();
         Self {
             local: Arc::clone(local),
             key,
             is_reused: one.reused,
             connection: Leased::One(one),
+            since,
             slot: Some(slot),
         }
     }
 
     /// Makes the lease of a stream. `is_reused` says that another request opened the
     /// connection.
-    pub(super) fn two(local: &Arc<Local>, key: Key, shared: Shared, is_reused: bool) -> Self {
+    pub(super) fn two(
+        local: &Arc<Local>,
+        key: Key,
+        shared: Shared,
+        is_reused: bool,
+        since: Instant,
+    ) -> Self {
         let stream = shared.streams.open();
         Self {
             local: Arc::clone(local),
             key,
             is_reused,
             connection: Leased::Two(shared, stream),
+            since,
             slot: None,
         }
     }

@@ -82,6 +82,26 @@ impl Slots {
         state.queue.of_tenant(tenant) == 0 && state.used.has_room(tenant, connections)
     }
 
+    /// Takes a slot, if there is one and no request of the tenant waits.
+    pub(super) fn take(slots: &Arc<Self>, tenant: u64, connections: u32) -> Option<Slot> {
+        slots.take_from(&mut slots.lock(), tenant, connections)
+    }
+
+    fn take_from(
+        self: &Arc<Self>,
+        state: &mut State,
+        tenant: u64,
+        connections: u32,
+    ) -> Option<Slot> {
+        // Requests of the tenant that wait already come first.
+        let is_first = state.queue.of_tenant(tenant) == 0;
+        if !is_first || !state.used.take(tenant, connections) {
+            return None;
+        }
+        self.in_use.store(state.used.all, Ordering::Relaxed);
+        Some(self.slot(tenant))
+    }
+
     /// Waits for a slot until `until`. Dropping the future leaves the queue.
     pub(super) async fn enter(
         slots: &Arc<Self>,
@@ -91,12 +111,9 @@ impl Slots {
     ) -> Result<Slot, Denied> {
         let turn = {
             let mut state = slots.lock();
-            // Requests of the tenant that wait already come first.
-            let is_first = state.queue.of_tenant(asker.tenant) == 0;
-            if is_first && state.used.take(asker.tenant, bounds.connections) {
-                slots.in_use.store(state.used.all, Ordering::Relaxed);
-                drop(state);
-                return Ok(slots.slot(asker.tenant));
+            let slot = slots.take_from(&mut state, asker.tenant, bounds.connections);
+            if let Some(slot) = slot {
+                return Ok(slot);
             }
             state.queue.enter(asker, bounds)?
         };

@@ -100,7 +100,7 @@ impl Pools {
     }
 
     /// Takes an unused connection for a request of a tenant.
-    pub(super) fn take(&self, key: &Key, tenant: u64) -> Found {
+    pub(super) fn take(&self, key: &Key, tenant: u64, now: Instant) -> Found {
         let mut slots = self.lock();
         let Some(slot) = slots.get_mut(key) else {
             if key.protocol == Protocol::Http1 {
@@ -115,7 +115,6 @@ impl Pools {
         if let Some(shared) = slot.shared.iter().find(|shared| shared.has_room()) {
             return Found::Two(shared.clone());
         }
-        let now = Instant::now();
         while let Some(idle) = slot.idle.pop() {
             if idle.until > now && idle.connection.sender.is_ready() {
                 if !idle.connection.serves(tenant) {
@@ -368,9 +367,10 @@ mod tests {
             give_back(&pools, port, 8).await;
             assert!(pools.kept.load(Relaxed) <= 4);
         }
-        assert!(matches!(pools.take(&key(1), 7), Found::One(_)));
-        assert!(matches!(pools.take(&key(2), 7), Found::None(_)));
-        assert!(matches!(pools.take(&key(39), 7), Found::One(_)));
+        let now = Instant::now();
+        assert!(matches!(pools.take(&key(1), 7, now), Found::One(_)));
+        assert!(matches!(pools.take(&key(2), 7, now), Found::None(_)));
+        assert!(matches!(pools.take(&key(39), 7, now), Found::One(_)));
         assert_eq!(pools.kept.load(Relaxed), 2);
     }
 }

@@ -28,6 +28,8 @@ use crate::site::Protocol;
 /// Time of a request to get a connection to a server: `timeouts.connect`, over all steps
 /// and addresses.
 struct Connecting {
+    /// When the last wait ended.
+    now: Instant,
     until: Instant,
     /// Part of it that the server had.
     at_server: Duration,
@@ -42,21 +44,33 @@ struct Connecting {
 impl Sending<'_> {
     /// Takes a connection to a server, or opens one. A `fresh` one is not taken
     /// from the pool.
-    pub(super) async fn connect(&self, chosen: &mut Chosen, fresh: bool) -> Result<Lease, Failure> {
+    pub(super) async fn connect(
+        &self,
+        chosen: &mut Chosen,
+        fresh: bool,
+        now: Instant,
+    ) -> Result<Lease, Failure> {
         let server = &self.upstream.servers[chosen.index()];
         let (protocol, options) = (self.protocol, self.upstream.options());
-        let mut connecting = Connecting::new(options.timeouts.connect, fresh, chosen.tenant());
+        let limit = options.timeouts.connect;
+        let mut connecting = Connecting::new(now, limit, fresh, chosen.tenant());
         // Boxed: a plain server at an IP address has no room for them.
         let tls = match options.tls {
             Some(_) => {
                 let tls = Box::pin(self.site().tls(&server.address, protocol, connecting.until));
-                tls.await?
+                let tls = tls.await?;
+                connecting.now = Instant::now();
+                tls
             }
             None => None,
         };
         let (fixed, resolved) = match chosen.server.endpoint() {
             Some(fixed) => (Some(fixed.clone()), Vec::new()),
-            None => (None, Box::pin(resolved(chosen, connecting.until)).await?),
+            None => {
+                let resolved = Box::pin(resolved(chosen, connecting.until)).await?;
+                connecting.now = Instant::now();
+                (None, resolved)
+            }
         };
         let client = match options.proxy_protocol {
             Some(_) => self.context.connection.number(),
@@ -104,13 +118,27 @@ impl Sending<'_> {
             // Requests that come meanwhile share the new connection.
             let taken = timeout_at(connecting.until, opening.acquire_owned()).await;
             right = taken.map_err(|_| Own::Late(Waited::Opening))?.ok();
+            connecting.now = Instant::now();
             found = self.found(key, connecting);
         }
         match found {
-            Found::Two(shared) => Ok(Lease::two(self.local(), key.clone(), shared, true)),
+            Found::Two(shared) => {
+                let (local, now) = (self.local(), connecting.now);
+                Ok(Lease::two(local, key.clone(), shared, true, now))
+            }
             Found::One(one) => {
-                let slot = chosen.slot(self.upstream.options(), connecting.until);
-                Ok(Lease::one(self.local(), key.clone(), one, slot.await?))
+                let options = self.upstream.options();
+                let slot = match chosen.slot_at_once(options) {
+                    Some(slot) => slot,
+                    None => {
+                        // Boxed: few requests wait.
+                        let slot = Box::pin(chosen.slot(options, connecting.until)).await?;
+                        connecting.now = Instant::now();
+                        slot
+                    }
+                };
+                let (local, now) = (self.local(), connecting.now);
+                Ok(Lease::one(local, key.clone(), one, slot, now))
             }
             // Boxed: a request that finds a connection has no room for it.
             Found::None(_) => {
@@ -123,7 +151,10 @@ impl Sending<'_> {
     fn found(&self, key: &Key, connecting: &Connecting) -> Found {
         match connecting.is_fresh {
             true => Found::None(None),
-            false => self.local().upstreams.take(key, connecting.tenant),
+            false => {
+                let (tenant, now) = (connecting.tenant, connecting.now);
+                self.local().upstreams.take(key, tenant, now)
+            }
         }
     }
 
@@ -178,12 +209,13 @@ impl Sending<'_> {
                 if key.protocol == Protocol::Negotiated {
                     local.upstreams.chose_one(key);
                 }
-                Ok(Lease::one(local, key.clone(), one, slot))
+                Ok(Lease::one(local, key.clone(), one, slot, Instant::now()))
             }
             Opened::Two(shared) => {
                 shared.streams.keep(slot);
                 local.upstreams.share(key, shared.clone());
-                Ok(Lease::two(local, key.clone(), shared, false))
+                let now = Instant::now();
+                Ok(Lease::two(local, key.clone(), shared, false, now))
             }
         }
     }
@@ -224,7 +256,7 @@ impl Sending<'_> {
         &self,
         key: &Key,
         mut slot: Pin<&mut impl Future<Output = Result<Slot, Unavailable>>>,
-        connecting: &Connecting,
+        connecting: &mut Connecting,
     ) -> Result<Waiting, Failure> {
         let (local, key) = (self.local(), key.clone());
         let room = (key.protocol != Protocol::Http1).then(|| local.upstreams.room(&key));
@@ -240,17 +272,19 @@ impl Sending<'_> {
                 slot = &mut slot => Some(slot?),
                 () = came => None,
             };
-            return match (self.found(&key, connecting), came) {
-                (Found::Two(shared), _) => Ok(Waiting::Ended(Lease::two(local, key, shared, true))),
-                (Found::One(one), Some(slot)) => {
-                    Ok(Waiting::Ended(Lease::one(local, key, one, slot)))
+            connecting.now = Instant::now();
+            let (one, slot) = match (self.found(&key, connecting), came) {
+                (Found::Two(shared), _) => {
+                    let lease = Lease::two(local, key, shared, true, connecting.now);
+                    return Ok(Waiting::Ended(lease));
                 }
-                (Found::One(one), None) => {
-                    Ok(Waiting::Ended(Lease::one(local, key, one, slot.await?)))
-                }
-                (Found::None(_), Some(slot)) => Ok(Waiting::Opens(slot)),
+                (Found::One(one), Some(slot)) => (one, slot),
+                (Found::One(one), None) => (one, slot.await?),
+                (Found::None(_), Some(slot)) => return Ok(Waiting::Opens(slot)),
                 (Found::None(_), None) => continue,
             };
+            let lease = Lease::one(local, key, one, slot, Instant::now());
+            return Ok(Waiting::Ended(lease));
         }
     }
 
@@ -290,9 +324,10 @@ enum Waiting {
 }
 
 impl Connecting {
-    fn new(limit: Duration, is_fresh: bool, tenant: u64) -> Self {
+    fn new(now: Instant, limit: Duration, is_fresh: bool, tenant: u64) -> Self {
         Self {
-            until: Instant::now() + limit,
+            now,
+            until: now + limit,
             at_server: Duration::ZERO,
             others: 0,
             is_fresh,

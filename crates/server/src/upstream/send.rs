@@ -78,8 +78,10 @@ impl Sending<'_> {
         let mut tried = Vec::new();
         let mut is_repeated = false;
         loop {
-            let mut chosen = self.choose(&tried)?;
-            let (failure, is_granted) = match self.connect(&mut chosen, false).await {
+            // The steps up to the request share this reading of the clock.
+            let now = Instant::now();
+            let mut chosen = self.choose(&tried, now)?;
+            let (failure, is_granted) = match self.connect(&mut chosen, false, now).await {
                 Ok(lease) => {
                     let mut lease = Some(lease);
                     let attempt = self.send_to(&mut chosen, &mut lease, request, &mut is_repeated);
@@ -148,7 +150,7 @@ impl Sending<'_> {
             // Gives the slot of the old connection back, which the new one may need.
             *lease = None;
             // A new connection gives an answer or a failure: the loop ends.
-            match self.connect(chosen, true).await {
+            match self.connect(chosen, true, Instant::now()).await {
                 Ok(fresh) => *lease = Some(fresh),
                 Err(failure) => return Ok(Attempt::Lost(failure)),
             }
@@ -193,7 +195,9 @@ impl Sending<'_> {
         }
         let limit = self.upstream.options().timeouts.first_byte;
         let sent = match &mut lease.connection {
-            Leased::One(one) if self.exchange.is_none() => one.ask(request, limit).await,
+            Leased::One(one) if self.exchange.is_none() => {
+                one.ask(request, lease.since + limit).await
+            }
             Leased::One(one) => {
                 let response = pin!(one.sender.try_send_request(request));
                 head_of(response, self.exchange, limit).await
@@ -237,12 +241,13 @@ impl Sending<'_> {
         }
     }
 
-    fn choose(&self, tried: &[usize]) -> Result<Chosen, Unavailable> {
+    fn choose(&self, tried: &[usize], now: Instant) -> Result<Chosen, Unavailable> {
         let by = Affinity {
             client: self.context.client,
             cookie: self.cookie,
             host: self.context.host,
             tenant: self.context.tenant,
+            now,
         };
         let servers = &self.local().shared.upstream_servers;
         servers.choose(self.upstream, &by, tried)

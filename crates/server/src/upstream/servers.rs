@@ -65,6 +65,7 @@ pub(crate) struct Affinity<'a> {
     pub(crate) cookie: Option<u64>,
     pub(crate) host: &'a HostName,
     pub(crate) tenant: &'a Tenant,
+    pub(crate) now: Instant,
 }
 
 /// State of one server.
@@ -142,7 +143,7 @@ impl Servers {
             options: upstream.options(),
             by,
             tried,
-            now: self.common.now(),
+            now: self.common.at(by.now),
         };
         let ((index, server), trials) = choice.server().ok_or(Unavailable::Tried)?;
         if tried.is_empty() {
@@ -207,7 +208,11 @@ impl Background {
 impl Common {
     /// Returns the milliseconds since the epoch; never 0.
     pub(super) fn now(&self) -> u64 {
-        let millis = self.epoch.elapsed().as_millis();
+        self.at(Instant::now())
+    }
+
+    fn at(&self, now: Instant) -> u64 {
+        let millis = now.saturating_duration_since(self.epoch).as_millis();
         u64::try_from(millis).unwrap_or(u64::MAX - 1) + 1
     }
 

@@ -49,6 +49,7 @@ impl Fixture {
             cookie: None,
             host: &self.host,
             tenant,
+            now: Instant::now(),
         };
         self.servers.choose(upstream, &by, &[]).unwrap().index()
     }

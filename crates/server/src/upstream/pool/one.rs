@@ -63,16 +63,16 @@ impl One {
         descriptor.is_none_or(|descriptor| descriptor.serves(tenant))
     }
 
-    /// Sends a request without a body, and awaits the head of its answer for `limit`.
-    /// Returns none if the head is late.
+    /// Sends a request without a body, and awaits the head of its answer until
+    /// `until`. Returns none if the head is late.
     pub(in crate::upstream) async fn ask(
         &mut self,
         request: Request<Upload>,
-        limit: Duration,
+        until: Instant,
     ) -> Option<Result<Response<Incoming>, TrySendError<Request<Upload>>>> {
         let mut response = pin!(self.sender.try_send_request(request));
         let timer = &mut self.timer;
-        timer.as_mut().reset(Instant::now() + limit);
+        timer.as_mut().reset(until);
         poll_fn(|cx| match response.as_mut().poll(cx) {
             Poll::Ready(answered) => Poll::Ready(Some(answered)),
             Poll::Pending => timer.as_mut().poll(cx).map(|()| None),

@@ -38,6 +38,7 @@ impl Fixture {
             cookie,
             host: &self.host,
             tenant: &self.tenant,
+            now: Instant::now(),
         }
     }
 
