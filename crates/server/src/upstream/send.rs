@@ -6,7 +6,7 @@ use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::time::Duration;
 
-use http::{Method, Request, Response, StatusCode, Version};
+use http::{HeaderName, HeaderValue, Method, Request, Response, StatusCode, Uri, Version};
 use hyper::body::Incoming;
 use hyper::client::conn::TrySendError;
 use tokio::time::{Instant, timeout, timeout_at};
@@ -126,7 +126,7 @@ impl Sending<'_> {
             let copied = request
                 .as_ref()
                 .filter(|it| may_repeat && self.is_repeatable(it));
-            let copy = copied.map(copy);
+            let copy = copied.map(Copied::of);
             match self.exchange(leased, request).await {
                 Ok(Sent::Answered(response)) => {
                     chosen.note(Outcome::Answered(response.status()));
@@ -134,9 +134,9 @@ impl Sending<'_> {
                 }
                 Ok(Sent::Unsent) => {}
                 Ok(Sent::Unanswered(failure)) => match copy {
-                    Some(_) if chosen.may_retry() => {
+                    Some(copy) if chosen.may_retry() => {
                         *is_repeated = true;
-                        *request = copy;
+                        *request = Some(copy.into());
                     }
                     _ => return Err(failure),
                 },
@@ -258,14 +258,41 @@ impl Sending<'_> {
     }
 }
 
-/// Copies a request without a body.
-fn copy(request: &Request<Upload>) -> Request<Upload> {
-    let mut copy = Request::new(Upload::default());
-    *copy.method_mut() = request.method().clone();
-    *copy.uri_mut() = request.uri().clone();
-    *copy.version_mut() = request.version();
-    *copy.headers_mut() = request.headers().clone();
-    copy
+/// Copy of a request without a body, for the case that it must be sent again. The fields
+/// are a list: a map would cost more to copy, and is seldom needed.
+struct Copied {
+    method: Method,
+    uri: Uri,
+    version: Version,
+    fields: Vec<(HeaderName, HeaderValue)>,
+}
+
+impl Copied {
+    fn of(request: &Request<Upload>) -> Self {
+        let mut fields = Vec::with_capacity(request.headers().len());
+        for (name, value) in request.headers() {
+            fields.push((name.clone(), value.clone()));
+        }
+        Self {
+            method: request.method().clone(),
+            uri: request.uri().clone(),
+            version: request.version(),
+            fields,
+        }
+    }
+}
+
+impl From<Copied> for Request<Upload> {
+    fn from(copied: Copied) -> Self {
+        let mut request = Self::new(Upload::default());
+        *request.method_mut() = copied.method;
+        *request.uri_mut() = copied.uri;
+        *request.version_mut() = copied.version;
+        for (name, value) in copied.fields {
+            request.headers_mut().append(name, value);
+        }
+        request
+    }
 }
 
 /// Awaits the head of an answer for `limit`, counted anew while the body moves.
