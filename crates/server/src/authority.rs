@@ -3,6 +3,7 @@
 use http::header::HOST;
 use http::uri::Scheme;
 use http::{Request, Version};
+use memchr::memchr2;
 
 /// Returns the host that a request names, without the port. None if it names
 /// none or several, or if the target has another scheme.
@@ -42,6 +43,10 @@ pub(crate) fn of<B>(request: &Request<B>) -> Option<&str> {
 }
 
 fn without_port(host: &str) -> Option<&str> {
+    // Most hosts have neither.
+    if memchr2(b':', b']', host.as_bytes()).is_none() {
+        return Some(host);
+    }
     // An IPv6 address stands in brackets and has colons of its own.
     let address_end = host.rfind(']').map_or(0, |end| end + 1);
     let (host, port) = match host[address_end..].find(':') {

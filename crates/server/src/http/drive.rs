@@ -28,11 +28,16 @@ impl Drain {
         self.notify.notify_waiters();
     }
 
+    /// Returns whether the drain has begun.
+    fn has_begun(&self) -> bool {
+        self.begun.load(Ordering::Acquire)
+    }
+
     /// Resolves when the drain has begun.
     pub(crate) async fn begun(&self) {
         // Created before the flag is read: a `begin` in between still notifies.
         let notified = self.notify.notified();
-        if !self.begun.load(Ordering::Acquire) {
+        if !self.has_begun() {
             notified.await;
         }
     }
@@ -100,6 +105,7 @@ pub(super) async fn drive<C: Future>(
     bounds: &Bounds<'_>,
 ) -> Driven<C::Output> {
     let mut draining = pin!(bounds.drain.begun());
+    let mut awaits_drain = false;
     let mut driver = Driver {
         connection,
         end_gracefully,
@@ -115,7 +121,12 @@ pub(super) async fn drive<C: Future>(
             if let Poll::Ready(ended) = driver.connection.as_mut().poll(cx) {
                 return Poll::Ready(Driven::Ended(ended));
             }
-            driver.drained = driver.drained || draining.as_mut().poll(cx).is_ready();
+            driver.drained = match awaits_drain {
+                // Keeps the task's waker, which stays the same.
+                false => draining.as_mut().poll(cx).is_ready(),
+                true => driver.drained || bounds.drain.has_begun(),
+            };
+            awaits_drain = true;
             if driver.winds_down() {
                 continue;
             }
