@@ -131,16 +131,15 @@ impl TlsPolicy {
     /// Reads the stored form; none for a policy this version does not know.
     #[must_use]
     pub fn parse(text: &str) -> Option<Self> {
-        let (min, pem) = match text.split_once(CLIENT_CA) {
-            None => (text, None),
-            Some((min, pem)) => (min, Some(pem)),
-        };
-        let client_ca = match pem {
-            None => None,
-            Some(pem) => Some(Arc::new(ClientCa::parse(pem)?)),
-        };
-        let min = TlsVersion::parse(min)?;
-        Some(Self { min, client_ca })
+        // Most texts are a version alone.
+        if let Some(min) = TlsVersion::parse(text) {
+            return Some(min.into());
+        }
+        let (min, pem) = text.split_once(CLIENT_CA)?;
+        Some(Self {
+            min: TlsVersion::parse(min)?,
+            client_ca: Some(Arc::new(ClientCa::parse(pem)?)),
+        })
     }
 }
 

@@ -67,6 +67,8 @@ fn host_and_port(text: &str, default: u16) -> Option<Address> {
         None => default,
     };
     let host = match host.parse::<IpAddr>() {
+        // The one text that such an address has.
+        Ok(IpAddr::V4(_)) => host.into(),
         Ok(address) => address.to_canonical().to_string().into(),
         Err(_) => name(host)?,
     };
