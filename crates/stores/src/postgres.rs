@@ -4,6 +4,7 @@
 //! keys are taken and given sealed only. Behind PgBouncer in transaction mode
 //! (`pgbouncer=1`) nothing is prepared and nothing listened for.
 
+mod bounded;
 mod connection;
 mod database;
 mod fault;
@@ -12,6 +13,7 @@ mod lease;
 mod lineages;
 mod listen;
 mod log;
+mod message_limit;
 mod params;
 mod pool;
 mod read;

@@ -2,6 +2,7 @@
 
 use std::future::poll_fn;
 use std::sync::{Arc, OnceLock};
+use std::task::{Context, Poll};
 use std::time::Duration;
 
 use tokio::sync::watch;
@@ -12,8 +13,11 @@ use tokio_postgres::{AsyncMessage, CancelToken, Client, Row, RowStream, Statemen
 use tokio_postgres_rustls::MakeRustlsConnect;
 
 use super::Options;
+use super::bounded;
+use super::database::MAX_BYTES;
 use super::fault::{Fault, Step};
 use super::find;
+use super::message_limit::Exceeded;
 use super::params::Params;
 use super::schema;
 use super::tls::tls;
@@ -44,8 +48,10 @@ impl Dialer {
 
     /// Ends the query of a connection at the server, within 2 s.
     pub(super) async fn cancel(&self, query: CancelToken) {
+        let config = &self.url.config;
+        let cancelling = bounded::cancel(&query, config, &self.tls, MAX_BYTES);
         // Where that fails, `statement_timeout` ends the query.
-        let _ = timeout(CANCEL, query.cancel_query(self.tls.clone())).await;
+        let _ = timeout(CANCEL, cancelling).await;
     }
 
     /// Connects to a store of this version, or to a database of somebody else. The runtime
@@ -81,7 +87,7 @@ impl Dialer {
 
     /// Lets the server end a query that nobody waits for any more.
     async fn dial_foreign(&self) -> Step<Connection> {
-        let connection = self.connect(|_| {}).await?;
+        let connection = bounded::connect(&self.url.config, &self.tls, MAX_BYTES).await?;
         if !self.url.pgbouncer {
             let bound = self.options.read.as_millis();
             connection
@@ -95,26 +101,17 @@ impl Dialer {
     /// says unasked. Callers bound the time.
     pub(super) async fn connect(
         &self,
-        mut unasked: impl FnMut(AsyncMessage) + Send + 'static,
+        unasked: impl FnMut(AsyncMessage) + Send + 'static,
     ) -> Step<Connection> {
         let (client, mut driver) = self.url.config.connect(self.tls.clone()).await?;
-        let retired = watch::Sender::new(false);
-        let ended = retired.clone();
-        let mut task = JoinSet::new();
-        task.spawn(async move {
-            while let Some(Ok(message)) = poll_fn(|cx| driver.poll_message(cx)).await {
-                unasked(message);
-            }
-            ended.send_replace(true);
-        });
-        Ok(Connection {
-            client,
-            prepared: None,
-            _driver: task,
-            retired,
-        })
+        let driver = move |cx: &mut Context<'_>| driver.poll_message(cx);
+        let unbounded = Exceeded::default();
+        Ok(Connection::driven(client, driver, unasked, unbounded))
     }
 }
+
+/// Message that the server sent unasked; none at the end.
+type Said = Option<std::result::Result<AsyncMessage, tokio_postgres::Error>>;
 
 /// A connection to the server, driven by a task of its own until it is dropped.
 pub(super) struct Connection {
@@ -125,9 +122,42 @@ pub(super) struct Connection {
     /// server.
     _driver: JoinSet<()>,
     retired: watch::Sender<bool>,
+    exceeded: Exceeded,
 }
 
 impl Connection {
+    /// Spawns the driver of a connection, by the function that polls it.
+    pub(super) fn driven(
+        client: Client,
+        mut driver: impl FnMut(&mut Context<'_>) -> Poll<Said> + Send + 'static,
+        mut unasked: impl FnMut(AsyncMessage) + Send + 'static,
+        exceeded: Exceeded,
+    ) -> Self {
+        let retired = watch::Sender::new(false);
+        let ended = retired.clone();
+        let mut task = JoinSet::new();
+        task.spawn(async move {
+            while let Some(Ok(message)) = poll_fn(&mut driver).await {
+                unasked(message);
+            }
+            // Ends what calls wait for: a message over the bound is marked by now.
+            drop(driver);
+            ended.send_replace(true);
+        });
+        Self {
+            client,
+            prepared: None,
+            _driver: task,
+            retired,
+            exceeded,
+        }
+    }
+
+    /// Tells whether a message was over the bound, which ended the connection.
+    pub(super) fn has_exceeded(&self) -> bool {
+        self.exceeded.is_set()
+    }
+
     /// Runs a statement and returns its rows, in one round trip, without
     /// preparing it under a name. Statements are sent in the order in which these
     /// futures are first polled.

@@ -69,7 +69,7 @@ impl Database {
     ///
     /// # Errors
     /// If the database can't be reached or refuses the statement, if a column has a type
-    /// that [`Value`] lacks, or the answer has over 1,000 rows or 4 MiB.
+    /// that [`Value`] lacks, or the answer has over 1,000 rows or 1 MiB.
     pub async fn query(&self, text: String, parameters: Vec<Value>) -> Result<Vec<Columns>> {
         let pool = Arc::clone(&self.pool);
         let query = async move |on: Arc<Connection>| {
@@ -104,15 +104,24 @@ impl Drop for UnderWay {
     }
 }
 
-/// Reads the rows as they come, within the bound of an answer.
 async fn rows(on: &Connection, text: &str, parameters: Vec<Value>) -> Step<Vec<Columns>> {
+    match read(on, text, parameters).await {
+        Err(Fault::Sql(_)) if on.has_exceeded() => Err(Fault::Away(
+            "a row of the answer has over 1 MiB: ask for less, as by left(column, 1000)".into(),
+        )),
+        read => read,
+    }
+}
+
+/// Reads the rows as they come, within the bound of an answer.
+async fn read(on: &Connection, text: &str, parameters: Vec<Value>) -> Step<Vec<Columns>> {
     let typed = parameters.into_iter().map(Value::typed);
     let mut stream = pin!(on.stream(text, typed).await?);
     let (mut rows, mut size) = (Vec::new(), 0);
     while let Some(row) = stream.try_next().await? {
         size += row.raw_size_bytes();
         if rows.len() == MAX_ROWS || size > MAX_BYTES {
-            let why = "the answer has over 1,000 rows or 4 MiB: ask for less, as by LIMIT";
+            let why = "the answer has over 1,000 rows or 1 MiB: ask for less, as by LIMIT";
             return Err(Fault::Away(why.into()));
         }
         rows.push(columns(&row)?);
@@ -193,4 +202,5 @@ impl<'a> FromSql<'a> for Document {
 }
 
 const MAX_ROWS: usize = 1000;
-const MAX_BYTES: usize = 4 << 20;
+/// Bytes of an answer, and of each message of the server.
+pub(super) const MAX_BYTES: usize = 1 << 20;

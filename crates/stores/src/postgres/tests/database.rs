@@ -92,9 +92,50 @@ async fn refusals_say_what_to_do() {
     );
     let why = refusal(&on, "SELECT generate_series(1, 1001)").await;
     assert!(why.contains("1,000 rows"), "{why}");
-    let why = refusal(&on, "SELECT repeat('x', 5000000)").await;
-    assert!(why.contains("4 MiB"), "{why}");
+    let why = refusal(&on, "SELECT repeat('x', 800000) FROM generate_series(1, 2)").await;
+    assert!(why.contains("1,000 rows or 1 MiB"), "{why}");
     assert_eq!(row(&on, "SELECT 1::int8", &[]).await, [Value::Integer(1)]);
+}
+
+/// The row is never read: its length ends the connection, however it is secured.
+#[tokio::test]
+async fn a_row_over_the_bound_ends_its_connection() {
+    let server = services::Postgres::shared();
+    let url = database();
+    let name = name_of(&url);
+    let folder = server.sql(name, "SHOW unix_socket_directories");
+    let local = format!(
+        "postgres:///{name}?user=sekisho&password=correct-horse&host={}&port={}",
+        folder.trim(),
+        server.port()
+    );
+    let address = format!(
+        "postgres:///{name}?user=sekisho&password=correct-horse&hostaddr=127.0.0.1&port={}",
+        server.port()
+    );
+    for (url, is_secured) in [
+        (format!("{}?sslmode=disable", server.url(name)), false),
+        (format!("{}?sslmode=prefer", server.url(name)), true),
+        (format!("{}?sslmode=require", server.url(name)), true),
+        (address, true),
+        (local, false),
+    ] {
+        let on = foreign(&url, Duration::from_secs(10));
+        let secured = "SELECT ssl, pg_backend_pid() FROM pg_stat_ssl WHERE pid = pg_backend_pid()";
+        let before = row(&on, secured, &[]).await;
+        assert_eq!(before[0], Value::Bool(is_secured), "{url}");
+        assert_eq!(
+            row(&on, secured, &[]).await,
+            before,
+            "the connection is kept"
+        );
+        let most = row(&on, "SELECT repeat('x', 1048000)", &[]).await;
+        assert!(matches!(&most[0], Value::Text(text) if text.len() == 1_048_000));
+        let why = refusal(&on, "SELECT repeat('x', 50000000)").await;
+        assert!(why.contains("a row of the answer has over 1 MiB"), "{why}");
+        let after = row(&on, secured, &[]).await;
+        assert_ne!(before[1], after[1], "{url}");
+    }
 }
 
 #[tokio::test]
