@@ -138,11 +138,19 @@ release: ## Build a trained release for each CPU=… into target/trained
 	@tools/need build openssl profdata redis postgresql
 	tools/release $(CPU)
 
+# CPU of the trained build that `make bench` measures too; `TRAINED=` leaves it out.
+TRAINED ?= $(if $(filter x86_64,$(shell uname -m)),x86-64,generic)
+WITH_TRAINED = $(if $(TRAINED),--trained target/trained/$(TRAINED)/sekisho)
+
+.PHONY: trained
+trained:
+	@[[ -z "$(TRAINED)" ]] || $(MAKE) --no-print-directory release CPU="$(TRAINED)"
+
 .PHONY: bench
-bench: ## Compare with nginx; writes a report into bench/results
+bench: trained ## Compare with nginx; writes a report into bench/results
 	@tools/need build nginx openssl
 	$(CARGO) build --release --locked --workspace
-	target/release/sekisho-bench compare --sekisho target/release/sekisho --out bench/results
+	target/release/sekisho-bench compare --sekisho target/release/sekisho $(WITH_TRAINED) --out bench/results
 
 MINUTES ?= 10
 SEED ?=
@@ -239,7 +247,7 @@ bench-renewal: ## Claim due lineages among LINEAGES=2000000 in SQLite and Postgr
 	target/release/sekisho-bench claims --lineages $(LINEAGES)
 
 .PHONY: bench-stores
-bench-stores: ## Measure Redis and PostgreSQL as stores; writes such a report too
+bench-stores: trained ## Measure Redis and PostgreSQL as stores; writes such a report too
 	@tools/need build nginx nginx-lua openssl redis postgresql
 	$(CARGO) build --release --locked --workspace
-	target/release/sekisho-bench compare --stores --sekisho target/release/sekisho --out bench/results
+	target/release/sekisho-bench compare --stores --sekisho target/release/sekisho $(WITH_TRAINED) --out bench/results
