@@ -27,9 +27,9 @@ pub struct HostRecord {
     /// The number of the change that wrote it; 0 before the first write. What
     /// stands here is ignored by a write.
     pub version: u64,
-    /// What of the stored record can't be read; none for a sound one. The tenant and the
-    /// policy are then not those of the host: lists show it, a lookup of it fails, and
-    /// no write takes it.
+    /// Parts of the stored record that can't be read; none for a sound one. The tenant
+    /// and the policy are then not those of the host: lists show it, a lookup of it
+    /// fails, and no write takes it.
     #[serde(skip)]
     pub unreadable: Option<Arc<str>>,
 }

@@ -40,7 +40,7 @@ pub(crate) struct State<I: Imports> {
 /// on the run, whichever `tls` they were called with.
 pub(crate) struct Current<I: Imports>(Mutex<Stretch<I>>);
 
-/// What a run does between two waits.
+/// Part of a run between two waits.
 struct Stretch<I: Imports> {
     run: Option<Arc<Run<I>>>,
     /// Reply to what the run has waited for.
@@ -230,7 +230,7 @@ impl<I: Imports> Current<I> {
     /// Takes the reply to what the run has waited for.
     ///
     /// # Errors
-    /// Those of the future, or there was none.
+    /// Errors of the future, or there was none.
     pub(crate) fn reply(&self) -> mlua::Result<Reply> {
         let reply = self.lock().reply.take();
         reply.unwrap_or_else(|| Err(mlua::Error::runtime("nothing was waited for")))

@@ -9,7 +9,7 @@ use sekisho_certs::record::{Tenant, TlsPolicy};
 pub(crate) struct Owned {
     pub(crate) tenant: Tenant,
     pub(crate) tls: TlsPolicy,
-    /// What can't be read.
+    /// Parts that can't be read.
     pub(crate) unreadable: Option<Arc<str>>,
 }
 

@@ -22,7 +22,7 @@ pub(super) struct View<'a> {
     /// Certificates of the client CA; null if clients need no certificate.
     client_ca: Option<Vec<client_ca::View>>,
     disabled: bool,
-    /// What of the record can't be read: it is not served.
+    /// Parts of the record that can't be read: it is not served.
     #[serde(skip_serializing_if = "Option::is_none")]
     error: Option<&'a str>,
     /// Credential ids by key type.

@@ -59,7 +59,7 @@ pub(crate) enum Own {
     /// The process has as many connections to upstreams as it may, and requests wait.
     #[error("all connections to upstreams that this process may open are in use")]
     Descriptors,
-    /// This machine lacks what a connection needs.
+    /// The machine lacks what a connection needs.
     #[error("no connection: {0}")]
     Lacking(String),
     /// `timeouts.connect` ended in this wait.

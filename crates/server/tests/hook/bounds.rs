@@ -186,7 +186,7 @@ async fn a_lookup_of_the_hook_obtains_no_certificate() {
     assert_eq!(issuer.calls(), 0);
 }
 
-/// What a lookup of the hook remembers keeps no visitor from a certificate.
+/// An absence that a lookup of the hook remembers keeps no visitor from a certificate.
 #[tokio::test]
 async fn an_absence_of_the_hooks_lookup_obtains_a_certificate_for_a_visitor() {
     let issuer = Arc::new(Issuer::new(|_, _| Obtained::Refused { retry_after: None }));

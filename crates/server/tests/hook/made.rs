@@ -96,7 +96,7 @@ fn chains_are_verified_and_put_in_order() {
         let mismatch = refused(&format!("{leaf}{issuer}"), &foreign.key_pem());
         assert!(mismatch.contains("does not belong"), "{mismatch}");
     }
-    // What has expired is served on.
+    // An expired chain is served on.
     let old = ca.issue_valid(&["a.example"], Key::P256, (2020, 1, 1), (2021, 1, 1));
     let made = publisher.make(&Made {
         pairs: &[(old.chain_pem().as_bytes(), old.key_pem().as_bytes())],

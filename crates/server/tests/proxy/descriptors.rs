@@ -48,7 +48,7 @@ async fn a_tenant_with_many_connections_leaves_another_some() {
     assert!(slow.is_alone());
     let open = figure(&world.running, "sekisho_upstream_connections").await;
     assert_eq!(open, 5);
-    // One that ends leaves room for another.
+    // A connection that ends leaves room for another.
     let (mut client, mut server) = held.pop().unwrap();
     server.send(OK).await;
     assert_eq!(status(&client.answer().await.0), 200);

@@ -74,7 +74,7 @@ async fn a_tenant_that_takes_all_it_may_leaves_another_its_retries() {
         refused += u32::from(world.get(OTHER).await.0 == 502);
     }
     assert!(refused > 1, "{refused}");
-    // One request at least is sent again: each second one without it.
+    // At least one request is sent again: without the budget, each second one.
     for _ in 0..3 {
         assert_eq!(world.get(HOST).await, (200, "ok".into()));
     }

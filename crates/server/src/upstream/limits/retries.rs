@@ -30,7 +30,7 @@ struct State {
     debts: Vec<Debt>,
 }
 
-/// What a tenant took and the server has not earned again.
+/// Retries that a tenant took and the server has not earned again.
 #[derive(Debug)]
 struct Debt {
     tenant: u64,
@@ -126,7 +126,7 @@ impl State {
     }
 }
 
-/// One retry, in thousandths.
+/// A retry, in thousandths.
 const RETRY: u64 = 1000;
 /// Thousandths that a request adds: a fifth of a retry.
 const PER_REQUEST: u64 = 200;
@@ -182,7 +182,7 @@ mod tests {
         requests(&retries, 10_000);
         assert_eq!(takes(&retries, ACME, 1), 100);
         assert_eq!(takes(&retries, OTHER, 1), 50);
-        // What is earned pays the debts of both.
+        // Requests pay the debts of both.
         requests(&retries, 500);
         let (acme, other) = (takes(&retries, ACME, 1), takes(&retries, OTHER, 1));
         assert_eq!((acme, other), (50, 50));
