@@ -10,7 +10,7 @@ use sekisho_testkit::{Key, RedisServer, client};
 
 use crate::postgres::name_of;
 use crate::redis::put;
-use crate::sandbox::{Sandbox, Server, ca};
+use crate::sandbox::{SOON, Sandbox, Server, ca, until};
 
 /// Makes a sandbox with this script, and certificates for these hosts.
 fn sandbox(script: &str, more: &str, hosts: &[&str]) -> Sandbox {
@@ -212,7 +212,7 @@ fn redis_that_fails_is_never_absent_and_what_was_kept_is_served_on() {
     assert_refused((&sandbox, &server), "late.example", "InternalError", "");
     redis.restart();
     put(&redis, "late.example");
-    crate::sandbox::until("Redis is asked again", crate::sandbox::SOON, || {
+    until("Redis is asked again", SOON, || {
         server.shows("late.example", "page of late.example")
     });
     server.stop();
@@ -274,14 +274,15 @@ fn no_log_line_has_control_or_format_characters() {
     let server = sandbox.serve();
     assert!(server.refusal("a.example").contains("InternalError"));
     let lines = server.log_lines();
-    let lines = lines.lock().expect("no test panics while it holds the log");
-    let messages = lines.iter().filter_map(|line| line["fields"].as_object());
-    let texts: Vec<_> = messages
-        .flat_map(|fields| fields.values().filter_map(|value| value.as_str()))
-        .filter(|text| text.contains("31m"))
-        .collect();
-    assert!(texts.len() >= 2, "{lines:?}");
-    for text in texts {
+    let texts = || -> Vec<String> {
+        let lines = lines.lock().expect("no test panics while it holds the log");
+        let fields = lines.iter().filter_map(|line| line["fields"].as_object());
+        let texts = fields.flat_map(|fields| fields.values().filter_map(|value| value.as_str()));
+        let texts = texts.filter(|text| text.contains("31m"));
+        texts.map(str::to_owned).collect()
+    };
+    until("the log of both", SOON, || texts().len() >= 2);
+    for text in texts() {
         assert!(
             !text
                 .chars()
