@@ -149,8 +149,17 @@ impl<I: Imports> State<I> {
         let Some(kept) = kept else {
             return self.lua.create_thread(function.clone());
         };
-        kept.reset(function.clone())?;
+        self.reset(&kept, function.clone())?;
         Ok(kept)
+    }
+
+    /// Resets a coroutine. Its stack is made smaller outside of a protected call, where
+    /// memory that lacks would end the process: there is no bound meanwhile.
+    fn reset(&self, coroutine: &Thread, function: Function) -> mlua::Result<()> {
+        let bound = self.lua.set_memory_limit(0)?;
+        let reset = coroutine.reset(function);
+        self.lua.set_memory_limit(bound)?;
+        reset
     }
 
     /// Keeps a coroutine for the next runs. One that has not returned is reset: what its
@@ -159,7 +168,7 @@ impl<I: Imports> State<I> {
         let Some(coroutine) = coroutine else {
             return;
         };
-        if !has_returned && coroutine.reset(self.handshake.clone()).is_err() {
+        if !has_returned && self.reset(&coroutine, self.handshake.clone()).is_err() {
             return;
         }
         let mut coroutines = self.coroutines();

@@ -16,6 +16,32 @@ async fn a_cut_can_not_be_caught() {
     assert!(failure(&hook).await.contains("too much CPU time"));
 }
 
+/// The coroutine's stack has grown, and can't be moved once memory is out.
+#[tokio::test]
+async fn a_deep_stack_without_memory_ends_the_run_alone() {
+    for (depth, each) in [(0, 45), (20, 24), (60, 45), (180, 10)] {
+        let script = format!(
+            "local function deep(n)
+                if n > 0 then local a, b = deep(n - 1), n return a end
+                local t = {{}} while true do t = {{t, a = table.create({each}, 0)}} end
+            end
+            function handshake(tls)
+                if tls.server_name == 'bomb.example' then deep({depth}) end
+            end"
+        );
+        let (hook, _) = hook_with(&script, |settings| {
+            settings.cpu = Duration::from_secs(20);
+        });
+        for _ in 0..2 {
+            let (answer, bombed) = report(&hook, "bomb.example").await;
+            assert!(matches!(answer.choice, Choice::Refuse(80)));
+            assert!(bombed.error.unwrap().contains("too much memory"));
+            let (_, after) = report(&hook, "shop.example").await;
+            assert_eq!(after.error, None);
+        }
+    }
+}
+
 #[tokio::test]
 async fn memory_is_bounded_and_the_state_replaced() {
     for bomb in [
