@@ -293,11 +293,14 @@ impl<I: Imports> Run<I> {
         if self.key.is_some() {
             return None;
         }
+        let met_outage = self.token().met_outage();
         let admission = self.take_token()?;
         match choice {
             Choice::Lookup | Choice::Use(_) | Choice::Default => Some(admission),
             Choice::Refuse(_) => {
-                admission.spend();
+                if !met_outage {
+                    admission.spend();
+                }
                 None
             }
             Choice::Made(_) => None,

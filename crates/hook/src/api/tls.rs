@@ -11,7 +11,7 @@ use super::arguments::{Arguments, MAX_KEY};
 use super::waiting::{Begun, Reply, Waiting};
 use crate::choice::{Choice, Source};
 use crate::files::Unread;
-use crate::imports::Imports;
+use crate::imports::{Found, Imports};
 use crate::load::{cached, kept};
 use crate::report::Called;
 use crate::run::{Part, Run};
@@ -121,7 +121,11 @@ fn lookup<I: Imports>(run: &Arc<Run<I>>, given: MultiValue) -> Result<Begun> {
     let run = Arc::clone(run);
     Ok(Begun::waits(async move {
         let began = run.report.as_ref().map(|_| Began::now());
+        let had_failed = run.token().asks();
         let found = run.shared.imports.lookup(&name, client).await;
+        if !matches!(found, Found::Failed(_)) {
+            run.token().answered(had_failed);
+        }
         if let Some(began) = began {
             let called = Called {
                 what: format!("tls:lookup({})", name.as_str()),
@@ -200,7 +204,12 @@ fn certificate<I: Imports>(
 async fn file<I: Imports>(run: &Run<I>, function: &'static str, path: &[u8]) -> Result<Reply> {
     run.admitted(run.deadline).await?;
     let is_key = function == KEY;
-    let part = match run.shared.folders.read(path).await {
+    let had_failed = run.token().asks();
+    let read = run.shared.folders.read(path).await;
+    if !matches!(read, Err(Unread::Failed(_))) {
+        run.token().answered(had_failed);
+    }
+    let part = match read {
         Ok(content) if is_key => Part::Key(content),
         Ok(content) => Part::Chain(content.expose().to_vec()),
         Err(Unread::Absent) => return Ok(Reply::Done(false)),
