@@ -142,6 +142,7 @@ impl Hook {
             section.deadline,
             section.ca.as_deref(),
             base.into(),
+            section.waiting_per_prefix > section.waiting / 2,
             runtime,
         )?;
         let imports = Imports {

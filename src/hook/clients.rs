@@ -46,7 +46,8 @@ type RedisPlace = Arc<OnceCell<Arc<RedisClient>>>;
 impl Clients {
     /// Connects to nothing yet. `runtime` drives all connections. A query may take
     /// `bound`; `ca` has the authorities that are believed instead of the system's; relative
-    /// paths in URLs of scripts begin at `base`.
+    /// paths in URLs of scripts begin at `base`. With `few_networks`, clients of one prefix
+    /// may have all turns of `http.get`.
     ///
     /// # Errors
     /// Names a file that can't be used.
@@ -55,6 +56,7 @@ impl Clients {
         bound: Duration,
         ca: Option<&Path>,
         base: PathBuf,
+        few_networks: bool,
         runtime: &Handle,
     ) -> Result<Self> {
         let open = |(name, url): (&String, _)| {
@@ -74,7 +76,7 @@ impl Clients {
             redis: Mutex::default(),
             databases: databases.iter().map(open).collect::<Result<_>>()?,
             http: Arc::new(HttpsClient::new(tls, Timeouts::NEAR)),
-            turns: Arc::default(),
+            turns: Arc::new(Turns::new(few_networks)),
             no_https,
             base,
             runtime: runtime.clone(),

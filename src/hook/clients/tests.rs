@@ -15,7 +15,15 @@ fn clients(databases: &[(&str, &str)]) -> Clients {
     };
     let databases = databases.iter().map(parsed).collect();
     let bound = Duration::from_secs(10);
-    Clients::new(&databases, bound, None, "/".into(), &Handle::current()).unwrap()
+    Clients::new(
+        &databases,
+        bound,
+        None,
+        "/".into(),
+        false,
+        &Handle::current(),
+    )
+    .unwrap()
 }
 
 fn request(url: &str) -> HttpRequest {

@@ -17,16 +17,17 @@ pub(super) struct Turns {
     servers: Arc<Shares<(Option<Scheme>, Option<Authority>)>>,
 }
 
-impl Default for Turns {
-    fn default() -> Self {
+impl Turns {
+    /// Makes the shares. With few networks, all clients may come from one, and a prefix
+    /// has no bound of its own.
+    pub(super) fn new(few_networks: bool) -> Self {
+        let each = if few_networks { ALL } else { PER_PREFIX };
         Self {
-            prefixes: Shares::new(PER_PREFIX),
+            prefixes: Shares::new(each),
             servers: Shares::new(PER_SERVER),
         }
     }
-}
 
-impl Turns {
     /// Waits for a place of the client's prefix, then for one of the server. Whoever has
     /// none of the prefix keeps no place of the server.
     pub(super) async fn shares(&self, client: Option<IpAddr>, to: &Uri) -> impl Send + use<> {
@@ -97,9 +98,11 @@ impl<K: Eq + Hash> Drop for Place<K> {
     }
 }
 
-/// A quarter of the 64 turns.
+/// All turns of the client.
+const ALL: usize = 64;
+/// A quarter of the turns.
 const PER_PREFIX: usize = 16;
-/// Half of the 64 turns.
+/// Half of the turns.
 const PER_SERVER: usize = 32;
 
 #[cfg(test)]
@@ -118,7 +121,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn shares_are_bounded_by_prefix_and_by_server() {
-        let turns = Turns::default();
+        let turns = Turns::new(false);
         let soon = Duration::from_millis(1);
         let mut kept = Vec::new();
         for host in 0..PER_PREFIX {
