@@ -78,7 +78,12 @@ impl Database {
                 cancel: Some(on.cancel_token()),
             };
             let rows = rows(&on, &text, parameters).await;
-            if matches!(rows, Ok(_) | Err(Fault::Store(_))) {
+            let has_ended = match &rows {
+                Ok(_) | Err(Fault::Store(_)) => true,
+                Err(Fault::Sql(error)) => error.as_db_error().is_some(),
+                Err(_) => false,
+            };
+            if has_ended {
                 under_way.cancel = None;
             }
             rows
