@@ -104,7 +104,7 @@ impl Acme {
         }))
     }
 
-    /// Lists the hosts and ports of the CAs and of webhooks.
+    /// Lists the hosts and ports of the CAs, of webhooks and of `ask`.
     pub(super) fn servers(&self) -> impl Iterator<Item = (String, u16)> {
         let cas = self.settings.cas.iter();
         let cas = cas.map(|options| options.ca.directory.as_str());
@@ -112,10 +112,16 @@ impl Acme {
             Way::Webhook { url, .. } => Some(url.as_str()),
             Way::Exec(_) | Way::Rfc2136 { .. } => None,
         });
-        cas.chain(webhooks).filter_map(|url| {
+        let ask = self.settings.admission.ask.as_deref();
+        cas.chain(webhooks).chain(ask).filter_map(|url| {
             let url: Uri = url.parse().ok()?;
             let host = url.host()?.trim_matches(['[', ']']).to_owned();
-            Some((host, url.port_u16().unwrap_or(443)))
+            let usual = if url.scheme_str() == Some("http") {
+                80
+            } else {
+                443
+            };
+            Some((host, url.port_u16().unwrap_or(usual)))
         })
     }
 

@@ -111,8 +111,10 @@ fn nodes_of(range: Value) -> Vec<(String, u16)> {
         _ => None,
     };
     let nodes = range.into_iter().skip(2).filter_map(node);
-    // An empty host is that of the node that was asked.
-    nodes.filter(|(host, _)| !host.is_empty()).collect()
+    // An empty host is that of the node that was asked, `?` one that is not known.
+    nodes
+        .filter(|(host, _)| !host.is_empty() && host != "?")
+        .collect()
 }
 
 /// Reads one key. The library bounds no value, so GETRANGE does. Its reply for a
