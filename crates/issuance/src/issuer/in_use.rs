@@ -60,7 +60,7 @@ impl Attempt<'_> {
         let is_in_use = |name: &&HostPattern| {
             let record = records.iter().find(|record| record.pattern == **name);
             record.map_or(self.state.makes_hosts, |record| {
-                record.tenant == self.lineage.tenant
+                record.unreadable.is_none() && record.tenant == self.lineage.tenant
             })
         };
         Ok(names.iter().filter(is_in_use).cloned().collect())
