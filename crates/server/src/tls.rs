@@ -184,6 +184,10 @@ impl Stream {
         loop {
             match self.closing {
                 Closing::Open => {
+                    if self.misused {
+                        // Answers may fill all that rustls queues.
+                        ready!(self.poll_send(cx))?;
+                    }
                     self.send_goaway()?;
                     self.tls.send_close_notify();
                     self.closing = Closing::Notified;
