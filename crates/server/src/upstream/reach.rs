@@ -101,6 +101,7 @@ impl Sending<'_> {
                 Err(failure @ (Failure::Unavailable(_) | Failure::Own(_))) => return Err(failure),
                 Err(failure) => failed = failure,
             }
+            connecting.now = Instant::now();
         }
         Err(connecting.judged(failed, options.timeouts.connect))
     }
