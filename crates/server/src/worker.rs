@@ -11,7 +11,7 @@ use tokio::net::TcpStream;
 use tokio::runtime::{Builder, Runtime};
 use tokio::sync::{Notify, OwnedSemaphorePermit, watch};
 use tokio::task::JoinSet;
-use tokio::time::{Instant, sleep, timeout, timeout_at};
+use tokio::time::{Instant, sleep, timeout_at};
 
 use crate::accept::accept;
 use crate::connections::{Connections, Unnamed};
@@ -240,10 +240,14 @@ impl Drop for OpenConnection {
 async fn heartbeat(local: Arc<Local>) {
     let descriptors = &local.shared.descriptors;
     let mut missing = descriptors.missing();
+    let mut sweep = Instant::now() + HEARTBEAT;
     loop {
-        let asked = timeout(HEARTBEAT, missing.changed()).await;
-        if asked.is_err() {
+        let asked = timeout_at(sweep, missing.changed()).await;
+        if sweep <= Instant::now() {
             local.upstreams.sweep();
+            sweep = Instant::now() + HEARTBEAT;
+        }
+        if asked.is_err() {
             continue;
         }
         local.upstreams.close_unused(descriptors.sated());

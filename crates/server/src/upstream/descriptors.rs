@@ -139,13 +139,22 @@ impl Descriptor {
         if self.tenant.load(Relaxed) == tenant {
             return true;
         }
-        let mut state = self.descriptors.lock();
-        let serves = state.has_room(tenant, self.descriptors.most);
-        if serves {
-            state.remove(self.tenant.swap(tenant, Relaxed));
-            state.add(tenant);
+        let is_awaited = {
+            let mut state = self.descriptors.lock();
+            let before = self.tenant.load(Relaxed);
+            // Judged as if this one were free.
+            state.remove(before);
+            if !state.take(tenant, self.descriptors.most) {
+                state.add(before);
+                return false;
+            }
+            self.tenant.store(tenant, Relaxed);
+            !state.waiting.is_empty()
+        };
+        if is_awaited {
+            self.descriptors.pass_on();
         }
-        serves
+        true
     }
 }
 
@@ -285,6 +294,28 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn the_last_ones_go_from_tenant_to_tenant() {
+        let descriptors = of(2);
+        let first = fill(&descriptors, 1);
+        let second = fill(&descriptors, 2);
+        assert!(first[0].serves(3) && !second[0].serves(3));
+        assert_eq!(descriptors.lock().all, 2);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_tenant_whose_connection_another_takes_has_room() {
+        let descriptors = of(4);
+        let first = fill(&descriptors, 1);
+        let waits = tokio::spawn({
+            let descriptors = Arc::clone(&descriptors);
+            async move { Descriptors::enter(&descriptors, 1, later()).await }
+        });
+        tokio::task::yield_now().await;
+        assert!(first[0].serves(2));
+        assert!(waits.await.unwrap().is_ok());
+    }
+
+    #[tokio::test]
     async fn a_connection_counts_for_the_tenant_that_used_it_last() {
         let descriptors = of(8);
         let first = fill(&descriptors, 1);
@@ -292,7 +323,7 @@ mod tests {
         assert!(first[0].serves(1) && first[0].serves(2));
         let more = fill(&descriptors, 1);
         assert_eq!(more.len(), 1);
-        assert!(first[1].serves(2) && first[2].serves(2) && !first[3].serves(2));
+        assert!(first[1..].iter().all(|one| one.serves(2)) && !more[0].serves(2));
         let is_sated = descriptors.sated();
         assert!(is_sated(2) && !is_sated(1));
     }
