@@ -62,9 +62,8 @@ pub(crate) fn check_files(allowed: Option<u64>, config: &Config) -> usize {
         ..
     } = config.limits;
     let addresses = config.listen.https.len() + config.listen.http.len();
-    let others = connections + workers * (addresses + PER_WORKER) + MAX_OPEN_FILES + OTHER_FILES;
-    let unused = unused_connections(workers);
-    let needed = (others + unused) as u64;
+    let others = workers * (addresses + PER_WORKER) + MAX_OPEN_FILES + OTHER_FILES;
+    let needed = (connections + others + unused_connections(workers)) as u64;
     if let Some(allowed) = allowed.filter(|allowed| *allowed < needed) {
         tracing::warn!(
             allowed,
@@ -78,9 +77,11 @@ pub(crate) fn check_files(allowed: Option<u64>, config: &Config) -> usize {
     let allowed = allowed.map_or(usize::MAX, |allowed| {
         usize::try_from(allowed).unwrap_or(usize::MAX)
     });
+    let free = allowed.saturating_sub(others);
     // Where too few files may be open, clients' connections leave upstreams some.
-    let least = unused.min(allowed / 2);
-    allowed.saturating_sub(others).clamp(least, MOST_UPSTREAMS)
+    let least = free / 4;
+    let left = free.saturating_sub(connections);
+    left.max(least).min(MOST_UPSTREAMS)
 }
 
 /// Registers the metric of the version that runs.
