@@ -64,6 +64,9 @@ pub(crate) enum Grade {
     Missed,
 }
 
+/// End of the label of a trained build's case.
+pub(crate) const TRAINED: &str = " (trained)";
+
 impl CaseResult {
     pub(crate) fn new(label: impl Into<String>, samples: &[Sample], error: Option<String>) -> Self {
         let names = samples.first().into_iter().flatten().map(|(name, _)| *name);
@@ -94,9 +97,18 @@ impl CaseResult {
 
     /// Judges the goals, given all cases of the row.
     pub(crate) fn verdicts(&self, goals: &[Goal], row: &[Self]) -> Vec<Verdict> {
-        let mine = |goal: &&Goal| goal.case.is_none_or(|label| label == self.label);
+        let own = self.label.strip_suffix(TRAINED).unwrap_or(&self.label);
+        let mine = |goal: &&Goal| goal.case.is_none_or(|label| label == own);
         let goals = goals.iter().filter(mine);
         goals.filter_map(|goal| self.verdict(goal, row)).collect()
+    }
+
+    /// Returns another case of the row: for a trained build, that of a trained one.
+    fn other<'a>(&self, label: &str, row: &'a [Self]) -> Option<&'a Self> {
+        let trained = |case: &&Self| case.label.strip_suffix(TRAINED) == Some(label);
+        let trained = row.iter().find(trained);
+        let trained = trained.filter(|_| self.label.ends_with(TRAINED));
+        trained.or_else(|| row.iter().find(|case| case.label == label))
     }
 
     fn verdict(&self, goal: &Goal, row: &[Self]) -> Option<Verdict> {
@@ -116,7 +128,7 @@ impl CaseResult {
             Scale::Over(parts) => {
                 let mut sum = goal.must;
                 for (times, label) in parts {
-                    let other = row.iter().find(|case| case.label == *label)?;
+                    let other = self.other(label, row)?;
                     sum += times * other.figure(goal.figure)?.median;
                 }
                 sum
@@ -226,6 +238,34 @@ mod tests {
             let verdict = ours.verdict(&goal, &[]).unwrap();
             assert_eq!((verdict.figure, verdict.reached), (figure, reached));
         }
+    }
+
+    #[test]
+    fn a_trained_build_is_held_to_the_goals_beside_trained_cases() {
+        let case = |label: &str, cpu| CaseResult::new(label, &[vec![(CPU, cpu)]], None);
+        let row = [
+            case("nginx", 10.0),
+            case("file", 3.0),
+            case("file (trained)", 2.0),
+            case("proxy", 14.0),
+            case("proxy (trained)", 11.0),
+        ];
+        let goals = [Goal {
+            figure: CPU,
+            scale: Scale::Over(&[(1.0, "nginx"), (1.0, "file")]),
+            must: 0.0,
+            aim: None,
+            case: Some("proxy"),
+        }];
+        let judged = |case: &CaseResult| {
+            let verdicts = case.verdicts(&goals, &row).into_iter();
+            verdicts
+                .map(|verdict| (verdict.must, verdict.grade))
+                .collect::<Vec<_>>()
+        };
+        assert_eq!(judged(&row[1]), []);
+        assert_eq!(judged(&row[3]), [(13.0, Grade::Missed)]);
+        assert_eq!(judged(&row[4]), [(12.0, Grade::Must)]);
     }
 
     fn case_of(name: &'static str, values: [f64; 3]) -> CaseResult {

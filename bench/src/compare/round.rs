@@ -7,7 +7,7 @@ use super::markdown::number;
 use super::measure::{Sample, Subject};
 use super::options::{Binary, Options};
 use super::prepare::Unprepared;
-use super::report::{CaseResult, RowResult};
+use super::report::{CaseResult, RowResult, TRAINED};
 use super::rows::{Case, Goal, Row, Scale, figure};
 use super::setup::Place;
 
@@ -110,7 +110,7 @@ impl Running<'_> {
         match self.subject.binary {
             Binary::Measured => label.to_owned(),
             Binary::Baseline => format!("{label} (baseline)"),
-            Binary::Trained => format!("{label} (trained)"),
+            Binary::Trained => format!("{label}{TRAINED}"),
         }
     }
 
