@@ -119,7 +119,7 @@ fn a_record_that_can_not_be_read_fails_its_own_host() {
         assert!(checked.contains("1 hosts are not served"), "{checked}");
         assert!(checked.contains("  a.example: ") && checked.contains(why));
         assert_eq!(sandbox.run(&["check", "--strict"]).code, Some(1));
-        // What could not be read is not lost to a change.
+        // A change does not lose the parts that could not be read.
         let set = sandbox.run(&["host", "set", "a.example", "--disabled"]);
         assert_eq!(set.code, Some(1), "{}", set.out);
         assert!(set.err.contains("a.example") && set.err.contains(why));

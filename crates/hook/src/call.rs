@@ -46,7 +46,7 @@ fn is_full<I: Imports>(run: &Run<I>) -> bool {
 /// Coroutine of a call. While it is resumed, the run is its state's current one.
 struct Called<'a, I: Imports> {
     run: &'a Arc<Run<I>>,
-    /// None once it is given back.
+    /// Coroutine of the run; none once it is given back.
     coroutine: Option<Thread>,
     /// Future that the coroutine waits for; none once it has ended.
     wait: Option<Wait>,
