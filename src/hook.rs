@@ -76,13 +76,24 @@ pub(crate) fn open(
     let Some(section) = &config.hook else {
         return Ok(None);
     };
+    open_as(config, section, publisher, lookup, runtime, false).map(Some)
+}
+
+fn open_as(
+    config: &Config,
+    section: &Section,
+    publisher: Arc<Publisher>,
+    lookup: &Arc<Lookup<VirtualHost>>,
+    runtime: &Handle,
+    tries: bool,
+) -> anyhow::Result<Opened> {
     let clients = server::Clients::new(lookup, &config.limits);
-    let hook = Hook::open(config, section, publisher, clients.clone(), runtime)?;
-    Ok(Some(Opened {
+    let hook = Hook::open(config, section, publisher, clients.clone(), runtime, tries)?;
+    Ok(Opened {
         hook: Arc::new(hook),
         clients,
         handshake: config.limits.handshake,
-    }))
+    })
 }
 
 /// Compiles the script of `[hook]`, if there is one, and runs its function `test` with
@@ -98,11 +109,15 @@ pub(crate) async fn check(config: &Config, store: Arc<dyn Store>) -> anyhow::Res
 }
 
 /// Opens the script like [`open`], with a lookup of its own on this store and without a
-/// server. No certificate is obtained. The current runtime drives its connections.
+/// server, to try it: signatures of its chains are verified in each run. No certificate is
+/// obtained. The current runtime drives its connections.
 ///
 /// # Errors
 /// As [`Hook::open`].
 pub(crate) fn open_alone(config: &Config, store: Arc<dyn Store>) -> anyhow::Result<Option<Opened>> {
+    let Some(section) = &config.hook else {
+        return Ok(None);
+    };
     let guard = Guard::new(config.allowed.clone(), config.own_files());
     let publisher = Publisher::new(
         Arc::new(Ring::random()),
@@ -118,7 +133,8 @@ pub(crate) fn open_alone(config: &Config, store: Arc<dyn Store>) -> anyhow::Resu
     };
     let publish = move |host: &Arc<_>| made.publish(host);
     let lookup = Lookup::new(store, &settings, Arc::new(NeverObtain), publish);
-    open(config, publisher, &lookup, &Handle::current())
+    let runtime = Handle::current();
+    open_as(config, section, publisher, &lookup, &runtime, true).map(Some)
 }
 
 impl Hook {
@@ -133,6 +149,7 @@ impl Hook {
         publisher: Arc<Publisher>,
         budget: server::Clients,
         runtime: &Handle,
+        tries: bool,
     ) -> anyhow::Result<Self> {
         let base = config.file.parent().expect("an absolute file has a folder");
         // Connections are made of the runtime that is entered.
@@ -149,6 +166,7 @@ impl Hook {
             clients,
             budget,
             publisher,
+            tries,
         };
         let settings = settings(config, section)?;
         Ok(Self(sekisho_hook::Hook::compile(settings, imports)?))

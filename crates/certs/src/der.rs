@@ -8,6 +8,10 @@ use x509_parser::time::ASN1Time;
 
 /// Fields of a certificate, borrowed from its DER.
 pub struct Leaf<'a> {
+    /// Name of the issuer, without tag and length.
+    pub issuer: &'a [u8],
+    /// Name of the subject, without tag and length.
+    pub subject: &'a [u8],
     /// The whole SubjectPublicKeyInfo, tag and length included.
     pub spki: &'a [u8],
     /// Seconds since the Unix epoch.
@@ -25,13 +29,15 @@ pub fn leaf(der: &[u8]) -> Option<Leaf<'_>> {
     }
     let (_, rest) = element(tbs, INTEGER)?;
     let (_, rest) = element(rest, SEQUENCE)?;
-    let (_, rest) = element(rest, SEQUENCE)?;
+    let (issuer, rest) = element(rest, SEQUENCE)?;
     let (validity, rest) = element(rest, SEQUENCE)?;
-    let (_, spki_on) = element(rest, SEQUENCE)?;
+    let (subject, spki_on) = element(rest, SEQUENCE)?;
     let (_, after) = element(spki_on, SEQUENCE)?;
     let (not_before, validity) = time(validity)?;
     let (not_after, _) = time(validity)?;
     Some(Leaf {
+        issuer,
+        subject,
         spki: &spki_on[..spki_on.len() - after.len()],
         not_before,
         not_after,

@@ -1,5 +1,7 @@
 //! Checks that every credential passes before it is stored.
 
+use std::mem;
+
 use rustls_pki_types::CertificateDer;
 use x509_parser::certificate::X509Certificate;
 use x509_parser::extensions::GeneralName;
@@ -80,28 +82,71 @@ impl Credential {
         Self::stored(pem::read(bundle, Wanted::Certificates)?)
     }
 
-    fn stored(contents: Contents) -> Result<Self, CredentialError> {
-        let Contents { certificates, keys } = contents;
-        let leaf = certificates.first().and_then(|leaf| der::leaf(leaf));
-        let (Some(leaf), [key]) = (leaf, &keys[..]) else {
-            return Self::check(Contents { certificates, keys }, Dates::Any, &[]);
+    /// Reads a pair as [`Credential::parse_stored`] does, and compares the names of its
+    /// chain, without any signature: each certificate's issuer is the subject of the
+    /// next. A root behind the chain is left out. Returns none where names do not fit:
+    /// the full parse orders the chain, or says what is wrong.
+    ///
+    /// # Errors
+    /// The files can't be read, the key is none, or the chain is too large.
+    pub fn parse_named(chain: &[u8], key: &[u8]) -> Result<Option<Self>, CredentialError> {
+        let mut contents = Contents {
+            certificates: pem::read(chain, Wanted::Certificates)?.certificates,
+            keys: pem::read(key, Wanted::Key)?.keys,
+        };
+        let found = Self::as_it_stands(&mut contents)?;
+        Ok(found.and_then(|mut found| found.is_named().then_some(found)))
+    }
+
+    fn stored(mut contents: Contents) -> Result<Self, CredentialError> {
+        match Self::as_it_stands(&mut contents)? {
+            Some(found) => Ok(found),
+            None => Self::check(contents, Dates::Any, &[]),
+        }
+    }
+
+    /// Takes a chain that begins with the leaf, if the key names the leaf's public key.
+    /// Else the contents are left as they are.
+    fn as_it_stands(contents: &mut Contents) -> Result<Option<Self>, CredentialError> {
+        let leaf = contents.certificates.first();
+        let leaf = leaf.and_then(|leaf| der::leaf(leaf));
+        let (Some(leaf), [key]) = (leaf, &contents.keys[..]) else {
+            return Ok(None);
         };
         let key_type = key::key_type(key.expose())?;
         if key::claims(key.expose(), key_type, leaf.spki) != Some(true) {
-            return Self::check(Contents { certificates, keys }, Dates::Any, &[]);
+            return Ok(None);
         }
         let (not_before, not_after) = (leaf.not_before, leaf.not_after);
-        sizes(&certificates)?;
-        Ok(Self {
+        sizes(&contents.certificates)?;
+        Ok(Some(Self {
             key_type,
             key: key.clone(),
-            chain: certificates,
+            chain: mem::take(&mut contents.certificates),
             names: Vec::new(),
             not_before,
             not_after,
             notes: Vec::new(),
             root: None,
-        })
+        }))
+    }
+
+    /// Compares the names in the chain, and leaves the root out. A leaf may stand alone
+    /// only if it names itself as its issuer.
+    fn is_named(&mut self) -> bool {
+        let headers: Option<Vec<_>> = self.chain.iter().map(|der| der::leaf(der)).collect();
+        let Some(headers) = headers else {
+            return false;
+        };
+        let fit = headers
+            .windows(2)
+            .all(|pair| pair[0].issuer == pair[1].subject);
+        let top = headers.last().expect("a chain has a leaf");
+        let (is_alone, is_root) = (headers.len() == 1, top.issuer == top.subject);
+        if is_root && !is_alone {
+            self.chain.pop();
+        }
+        fit && (is_root || !is_alone)
     }
 
     fn check(

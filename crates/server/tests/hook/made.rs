@@ -19,6 +19,7 @@ fn refusal(publisher: &Publisher, pairs: &[(&str, &str)], site: Option<&str>) ->
         tenant: "t",
         site,
         key: Some("key"),
+        signatures: true,
     });
     made.expect_err("a refusal")
 }
@@ -80,22 +81,37 @@ fn chains_are_verified_and_put_in_order() {
     assert!(!alone.contains("--ca"), "{alone}");
     let wrong = refused(&format!("{leaf}{other_issuer}"), &key);
     assert!(wrong.contains("the chain is incomplete"), "{wrong}");
-    let served = |chain: &str| {
+    let served = |chain: &str, signatures| {
         let made = publisher.make(&Made {
             pairs: &[(chain.as_bytes(), key.as_bytes())],
             tenant: "t",
             site: None,
             key: None,
+            signatures,
         });
-        made.unwrap().host().credentials[0].certified().cert.clone()
+        made.map(|made| made.host().credentials[0].certified().cert.clone())
     };
-    for _ in 0..2 {
-        assert_eq!(served(&format!("{leaf}{issuer}")), pair.chain);
-        assert_eq!(served(&format!("{issuer}{leaf}")), pair.chain);
+    let root = ca.root_pem();
+    for signatures in [true, true, false, false] {
+        for chain in [
+            format!("{leaf}{issuer}"),
+            format!("{leaf}{issuer}{root}"),
+            format!("{issuer}{leaf}"),
+            format!("{root}{leaf}{issuer}{leaf}"),
+        ] {
+            assert_eq!(served(&chain, signatures).unwrap(), pair.chain);
+        }
         // A chain that passed before does not make another key pass.
         let mismatch = refused(&format!("{leaf}{issuer}"), &foreign.key_pem());
         assert!(mismatch.contains("does not belong"), "{mismatch}");
+        let alone = served(&leaf, signatures).unwrap_err();
+        assert!(alone.contains("the chain is incomplete"), "{alone}");
     }
+    // An issuer of that name with another key: only signatures tell.
+    let wrong = format!("{leaf}{other_issuer}");
+    let chain = served(&wrong, false).expect("names fit");
+    assert_eq!(chain[1], foreign.chain[1]);
+    assert!(served(&wrong, true).is_err());
     // An expired chain is served on.
     let old = ca.issue_valid(&["a.example"], Key::P256, (2020, 1, 1), (2021, 1, 1));
     let made = publisher.make(&Made {
@@ -103,6 +119,7 @@ fn chains_are_verified_and_put_in_order() {
         tenant: "t",
         site: None,
         key: None,
+        signatures: true,
     });
     assert!(made.is_ok());
 }
@@ -126,6 +143,7 @@ fn two_key_types_are_one_host() {
             tenant: "t",
             site: None,
             key: None,
+            signatures: false,
         });
         made.unwrap()
     };

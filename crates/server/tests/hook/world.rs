@@ -158,6 +158,7 @@ impl World {
             tenant,
             site: Some(site),
             key,
+            signatures: key.is_some(),
         });
         made.unwrap()
     }
