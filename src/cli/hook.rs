@@ -4,10 +4,11 @@ use std::io::Write;
 use std::net::{IpAddr, SocketAddr};
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 
 use anyhow::{anyhow, bail};
 use clap::Subcommand;
-use sekisho_certs::{HostName, Outcome};
+use sekisho_certs::{Clock, HostName, Outcome};
 use sekisho_hook::{Answer, Choice, Hello, Lists, Report, Source};
 use tokio::time::Instant;
 
@@ -143,13 +144,13 @@ fn write_report(output: &mut Output, report: &Report) -> Result<()> {
         writeln!(output, "log     {line}")?;
     }
     for call in &report.calls {
-        let took = millis(call.took);
+        let took = shown(call.took);
         writeln!(output, "call    {}: {}, {took}", call.what, call.answer)?;
     }
     for (key, used) in &report.region {
         writeln!(output, "cached  {key:?}: {}", used.as_str())?;
     }
-    let (took, cpu, memory) = (millis(report.took), millis(report.cpu), report.memory >> 10);
+    let (took, cpu, memory) = (shown(report.took), shown(report.cpu), report.memory >> 10);
     writeln!(
         output,
         "cost    {took}, of it {cpu} CPU; {memory} KiB in the state"
@@ -159,11 +160,16 @@ fn write_report(output: &mut Output, report: &Report) -> Result<()> {
 
 fn certificate(served: &Served) -> String {
     let host = served.host();
-    let types: Vec<_> = host
-        .credentials
-        .iter()
-        .map(|credential| format!("{:?}", credential.certified().key.algorithm()))
-        .collect();
+    let now = Clock::System.now();
+    let credentials = host.credentials.iter().map(|credential| {
+        let word = if credential.not_after < now {
+            ", expired"
+        } else {
+            ""
+        };
+        format!("{:?}{word}", credential.certified().key.algorithm())
+    });
+    let types: Vec<_> = credentials.collect();
     let tenant = match host.record.tenant.as_str() {
         "" => "the operator".to_owned(),
         tenant => format!("tenant {tenant}"),
@@ -176,8 +182,11 @@ fn alert_name(alert: u8) -> String {
     format!("{:?}", rustls::AlertDescription::from(alert))
 }
 
-fn millis(time: std::time::Duration) -> String {
-    format!("{:.3} ms", time.as_secs_f64() * 1e3)
+fn shown(time: Duration) -> String {
+    match time < Duration::from_millis(1) {
+        true => format!("{} µs", time.as_micros()),
+        false => format!("{:.3} ms", time.as_secs_f64() * 1e3),
+    }
 }
 
 fn host_name(text: &str) -> Result<HostName, String> {

@@ -1,9 +1,9 @@
 //! Tests `sekisho hook test`.
 
-use sekisho_testkit::{Key, RedisServer};
+use sekisho_testkit::{Key, RedisServer, TestCa};
 
 use crate::redis::put;
-use crate::sandbox::Sandbox;
+use crate::sandbox::{Sandbox, ca};
 
 #[test]
 fn a_run_says_what_it_did_and_chose() {
@@ -79,6 +79,48 @@ fn a_run_says_what_it_did_and_chose() {
         "{}",
         ran.err
     );
+}
+
+/// A server takes a script's chain by its names alone where nothing keeps it. A try tells
+/// what clients will find wrong.
+#[test]
+fn a_try_verifies_signatures_and_says_what_has_expired() {
+    let sandbox = Sandbox::new();
+    sandbox.configure("[hook]\nscript = \"handshake.luau\"\nfolders = [\"certs\"]\n");
+    sandbox.write(
+        "handshake.luau",
+        "function handshake(tls)
+            tls:certificate(tls.server_name .. '.crt')
+            tls:certificate_key(tls.server_name .. '.key')
+        end",
+    );
+    sandbox.import(&["a.example"]);
+    let wrong = ca().issue(&["wrong.example"], Key::P256);
+    let other = TestCa::new().issue(&["wrong.example"], Key::P256);
+    let issuer = other.chain_pem().replace(&other.leaf_pem(), "");
+    let old = ca().issue_valid(&["old.example"], Key::P256, (2020, 1, 1), (2021, 1, 1));
+    for (name, chain, key) in [
+        ("wrong.example", wrong.leaf_pem() + &issuer, wrong.key_pem()),
+        ("old.example", old.chain_pem(), old.key_pem()),
+    ] {
+        sandbox.write(&format!("certs/{name}.crt"), &chain);
+        sandbox.write(&format!("certs/{name}.key"), &key);
+    }
+    let ran = sandbox.run(&["hook", "test", "--name", "wrong.example"]);
+    assert_eq!(ran.code, Some(1), "{}", ran.out);
+    assert!(ran.err.contains("has another key"), "{}", ran.err);
+    let ran = sandbox.run(&["hook", "test", "--name", "old.example"]);
+    assert_eq!(ran.code, Some(0), "{}", ran.err);
+    let wanted = "a certificate (ECDSA, expired) of the operator";
+    assert!(ran.out.contains(wanted), "{}", ran.out);
+    let (_, cost) = ran.out.split_once("of it ").expect("a cost");
+    assert!(!cost.starts_with("0 "), "{}", ran.out);
+    let server = sandbox.serve();
+    for name in ["old.example", "wrong.example"] {
+        let seen = server.refusal(name);
+        assert!(seen.contains("invalid peer certificate"), "{seen}");
+    }
+    server.stop();
 }
 
 #[test]

@@ -72,7 +72,8 @@ impl<'a, I: Imports> Called<'a, I> {
             used: Duration::ZERO,
             has_place: false,
         };
-        run.state.meter.begin(called.left(), false);
+        // A report has the time of short runs, too.
+        run.state.meter.begin(called.left(), run.report.is_some());
         called.resume(arguments, None)?;
         Ok(called.wait.is_some().then_some(called))
     }

@@ -35,8 +35,8 @@ pub(crate) struct Meter {
 
 impl Meter {
     /// Begins a stretch: what a run does between two waits.
-    /// A run that has waited is measured from the start: many short stretches count, too.
-    pub(crate) fn begin(&self, left: Duration, has_waited: bool) {
+    /// With `whole`, it is measured from the start: many short stretches count, too.
+    pub(crate) fn begin(&self, left: Duration, whole: bool) {
         self.skip.store(STRIDE, Relaxed);
         self.stride.store(STRIDE, Relaxed);
         self.read.store(0, Relaxed);
@@ -45,7 +45,7 @@ impl Meter {
             .store(u64::try_from(left.as_nanos()).unwrap_or(u64::MAX), Relaxed);
         self.begun.store(0, Relaxed);
         self.cut.store(false, Relaxed);
-        if has_waited {
+        if whole {
             self.start(self.now());
         }
     }
