@@ -31,6 +31,7 @@ pub mod metrics;
 pub mod network;
 mod overload;
 pub mod private;
+mod provider;
 mod proxy_protocol;
 mod rates;
 pub mod redirect;

@@ -4,7 +4,6 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use rustls::ServerConfig;
-use rustls::crypto::aws_lc_rs::default_provider;
 use rustls::pki_types::{CertificateDer, TrustAnchor, UnixTime};
 use rustls::server::danger::ClientCertVerifier;
 use rustls::server::{NoServerSessionStorage, WebPkiClientVerifier};
@@ -14,6 +13,7 @@ use sekisho_certs::{ClientCa, TlsPolicy, TlsVersion};
 
 use super::NoCertificate;
 use super::short_chains::ShortChains;
+use crate::provider::provider;
 
 /// Base configurations by policy. Those with a client CA live as long as a host
 /// uses them: the cache of hosts bounds them.
@@ -95,8 +95,7 @@ impl WithClientCa {
             added.map_err(|error| format!("its client CA can't be used: {error}"))?;
         }
         let anchors = roots.roots.iter().map(weight).sum();
-        let provider = Arc::new(default_provider());
-        let verifier = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider)
+        let verifier = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider())
             .build()
             .map_err(|error| format!("its client CA can't be used: {error}"))?;
         let verifier: Arc<dyn ClientCertVerifier> = Arc::new(ShortChains(verifier));
@@ -157,7 +156,7 @@ pub(crate) fn base(
     versions: &[&'static SupportedProtocolVersion],
     verifier: Option<&Arc<dyn ClientCertVerifier>>,
 ) -> ServerConfig {
-    let builder = ServerConfig::builder_with_provider(Arc::new(default_provider()))
+    let builder = ServerConfig::builder_with_provider(provider())
         .with_protocol_versions(versions)
         .expect("the provider has suites of TLS 1.2 and 1.3");
     let builder = match verifier {
