@@ -2,13 +2,14 @@
 //! answer, FIN, then a bounded wait.
 
 use std::future::poll_fn;
+use std::io::IoSlice;
 
 use tokio::io::AsyncWriteExt;
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 
 use crate::timeouts::LINGER;
-use crate::tls::receive;
+use crate::tls::{poll_write_last, receive};
 
 /// Fatal alert that ends a handshake before the server's first flight (RFC
 /// 8446, section 6.2).
@@ -39,10 +40,12 @@ pub(crate) fn record(code: u8) -> [u8; 7] {
 /// still sends. Closing a socket with unread input sends a reset, which would
 /// destroy bytes that the client has not read. Bounded by [`LINGER`] and
 /// [`DRAIN_LIMIT`].
-pub(crate) async fn refuse(mut socket: TcpStream, bytes: &[u8]) {
+pub(crate) async fn refuse(mut socket: TcpStream, mut bytes: &[u8]) {
     let farewell = async {
-        if !bytes.is_empty() {
-            socket.write_all(bytes).await?;
+        while !bytes.is_empty() {
+            let bufs = [IoSlice::new(bytes)];
+            let written = poll_fn(|cx| poll_write_last(&socket, cx, &bufs)).await?;
+            bytes = &bytes[written..];
         }
         socket.shutdown().await?;
         let mut drained = 0;

@@ -27,7 +27,7 @@ use crate::timeouts::ConnTimeouts;
 pub(crate) use corked::Corked;
 pub(crate) use lines::Framing;
 use lines::Place;
-pub(crate) use wire::{receive, send};
+pub(crate) use wire::{After, poll_write_last, receive, send};
 
 /// A TLS connection after or during its handshake.
 pub(crate) struct Stream {
@@ -176,7 +176,11 @@ impl Stream {
             return Poll::Ready(Ok(()));
         }
         self.patient = false;
-        send(&mut self.tls, &mut self.socket, cx, &self.timeouts)
+        let after = match self.closing {
+            Closing::Open => After::Open,
+            Closing::Notified | Closing::Drained(_) => After::Fin,
+        };
+        send(&mut self.tls, &mut self.socket, cx, &self.timeouts, after)
     }
 
     /// Sends close_notify and FIN, and waits for the client's end.
@@ -231,7 +235,13 @@ impl Drop for Stream {
         if self.closing == Closing::Open && established {
             self.tls.send_close_notify();
             let mut cx = Context::from_waker(Waker::noop());
-            let _ = send(&mut self.tls, &mut self.socket, &mut cx, &self.timeouts);
+            let _ = send(
+                &mut self.tls,
+                &mut self.socket,
+                &mut cx,
+                &self.timeouts,
+                After::Fin,
+            );
         }
     }
 }

@@ -6,7 +6,8 @@ use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 
 use rustls::server::ServerConnection;
-use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use socket2::SockRef;
+use tokio::io::{AsyncRead, AsyncWrite, Interest, ReadBuf};
 use tokio::net::TcpStream;
 
 use super::unacknowledged::unacknowledged;
@@ -45,8 +46,9 @@ pub(crate) fn send(
     socket: &mut TcpStream,
     cx: &mut Context<'_>,
     timeouts: &ConnTimeouts,
+    after: After,
 ) -> Poll<io::Result<()>> {
-    let mut wire = Wire { socket, cx };
+    let mut wire = Wire { socket, cx, after };
     while tls.wants_write() {
         match tls.write_tls(&mut wire) {
             Ok(0) => return Poll::Ready(Err(io::ErrorKind::WriteZero.into())),
@@ -61,11 +63,40 @@ pub(crate) fn send(
     Poll::Ready(Ok(()))
 }
 
+/// Writes to a socket whose sending side is closed right after: the kernel keeps
+/// the last segment back until then, and sends data and FIN as one.
+pub(crate) fn poll_write_last(
+    socket: &TcpStream,
+    cx: &mut Context<'_>,
+    bufs: &[IoSlice<'_>],
+) -> Poll<io::Result<usize>> {
+    loop {
+        ready!(socket.poll_write_ready(cx))?;
+        let written = socket.try_io(Interest::WRITABLE, || {
+            SockRef::from(socket).send_vectored_with_flags(bufs, libc::MSG_MORE)
+        });
+        // `WouldBlock` has cleared the readiness: the next turn registers the task.
+        if written.as_ref().map_err(io::Error::kind) != Err(io::ErrorKind::WouldBlock) {
+            return Poll::Ready(written);
+        }
+    }
+}
+
+/// Event that follows a write.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum After {
+    /// More may be written.
+    Open,
+    /// The sending side is closed at once.
+    Fin,
+}
+
 /// Socket as a blocking writer for rustls: when it is not ready, it registers
 /// the task and returns `WouldBlock`.
 struct Wire<'a, 'b> {
     socket: &'a mut TcpStream,
     cx: &'a mut Context<'b>,
+    after: After,
 }
 
 impl Write for Wire<'_, '_> {
@@ -74,6 +105,9 @@ impl Write for Wire<'_, '_> {
     }
 
     fn write_vectored(&mut self, bufs: &[IoSlice<'_>]) -> io::Result<usize> {
+        if self.after == After::Fin {
+            return blocking(poll_write_last(self.socket, self.cx, bufs));
+        }
         // The system call for several buffers costs more.
         if let [buf] = bufs {
             return self.write(buf);

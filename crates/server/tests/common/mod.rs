@@ -3,6 +3,7 @@
 
 pub mod challenges;
 pub mod metrics;
+pub mod segments;
 pub mod store;
 pub mod upstream;
 
