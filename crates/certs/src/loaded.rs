@@ -12,8 +12,10 @@ use crate::der;
 use crate::host::HostName;
 use crate::record::HostRecord;
 use crate::seal::OpenKey;
+use ecdsa::EcdsaKey;
 use rsa::RsaKey;
 
+mod ecdsa;
 pub(crate) mod intern;
 mod rsa;
 
@@ -95,8 +97,8 @@ pub struct LoadedCredential {
     /// End of the leaf's validity, seconds since the Unix epoch.
     pub not_after: i64,
     certified: Arc<CertifiedKey>,
-    /// Bytes of the chain that are shared with no other credential.
-    own_chain: usize,
+    /// Bytes of the chain that are shared with no other credential, and of the key.
+    own_bytes: usize,
     /// Epoch of the lookup in which the credential was read last.
     epoch: AtomicU64,
     /// Set once another version is known to be stored, and never cleared.
@@ -144,18 +146,11 @@ impl LoadedCredential {
 
     /// Returns the bytes of memory that it takes, as the allocator counts.
     pub(crate) fn weight(&self) -> usize {
-        let key = match self.key_type {
-            KeyType::Ecdsa => ECDSA_KEY,
-            KeyType::Ed25519 => ED25519_KEY,
-            // The memory of aws-lc grows with the modulus.
-            KeyType::Rsa => RSA_KEY + RSA_KEY_PER_BYTE * self.rsa_bytes(),
-        };
-        PER_CREDENTIAL + self.certified.cert.len() * PER_CERTIFICATE + self.own_chain + key
+        PER_CREDENTIAL + self.certified.cert.len() * PER_CERTIFICATE + self.own_bytes
     }
 
     fn rsa_bytes(&self) -> usize {
-        let public = der::leaf(self.leaf()).and_then(|leaf| der::rsa_public(leaf.spki));
-        public.map_or(0, |[modulus, _]| modulus.len())
+        der::leaf(self.leaf()).map_or(0, |leaf| rsa_bytes(leaf.spki))
     }
 
     /// Returns the leaf: an empty chain is not loaded.
@@ -183,7 +178,7 @@ pub(crate) fn prepare(
     let first = stored.chain.first();
     let first = first.ok_or_else(|| unusable("its chain is empty"))?;
     let leaf = der::leaf(first).ok_or_else(|| unusable("its leaf is no certificate"))?;
-    let key = matching(&stored, leaf.spki).map_err(|what| unusable(&what))?;
+    let (key, key_bytes) = matching(&stored, leaf.spki).map_err(|what| unusable(&what))?;
     Ok(LoadedCredential {
         id,
         version: stored.version,
@@ -191,39 +186,74 @@ pub(crate) fn prepare(
         not_before: leaf.not_before,
         not_after: leaf.not_after,
         certified: Arc::new(CertifiedKey::new(stored.chain, key)),
-        own_chain,
+        own_bytes: own_chain + key_bytes,
         epoch: AtomicU64::new(epoch),
         superseded: AtomicBool::new(false),
         interner,
     })
 }
 
-/// Parses the private key and checks that its public half is the leaf's.
+/// Parses the private key and checks that its public half is the leaf's. Returns the
+/// bytes of memory of the key, too.
 fn matching(
     stored: &StoredCredential<OpenKey>,
     spki: &[u8],
-) -> Result<Arc<dyn SigningKey>, String> {
-    let secret = stored.key.secret();
-    let is_checked = stored.key.is_proved() && stored.key_type == KeyType::Rsa;
-    let numbers = is_checked
-        .then(|| der::rsa_private(secret.expose()))
-        .flatten();
-    let (key, is_own): (Arc<dyn SigningKey>, _) = if let Some(numbers) = numbers {
-        let key = RsaKey::from_checked(numbers).ok_or("there is no memory for its key")?;
-        let public = &numbers[..2];
-        (
-            Arc::new(key),
-            der::rsa_public(spki).is_some_and(|own| own == public),
-        )
-    } else {
-        let key = key::parse(secret.expose(), stored.key_type)?;
-        let is_own = key.public_key().is_some_and(|own| own.as_ref() == spki);
-        (key, is_own)
+) -> Result<(Arc<dyn SigningKey>, usize), String> {
+    let secret = stored.key.secret().expose();
+    let proved = match stored.key.is_proved() {
+        true => proved(secret, stored.key_type, spki)?,
+        false => None,
+    };
+    let (key, is_own, bytes) = match proved {
+        Some(proved) => proved,
+        None => {
+            let key = key::parse(secret, stored.key_type)?;
+            let is_own = key.public_key().is_some_and(|own| own.as_ref() == spki);
+            let bytes = match stored.key_type {
+                KeyType::Ecdsa => ECDSA_KEY,
+                KeyType::Ed25519 => ED25519_KEY,
+                KeyType::Rsa => rsa_key(spki),
+            };
+            (key, is_own, bytes)
+        }
     };
     match is_own {
-        true => Ok(key),
+        true => Ok((key, bytes)),
         false => Err("its private key does not belong to its leaf certificate".into()),
     }
+}
+
+/// Key, whether its public half is the leaf's, and its bytes of memory.
+type Matched = (Arc<dyn SigningKey>, bool, usize);
+
+/// Takes a proved key apart. None if it has a form that only the full parse reads.
+fn proved(secret: &[u8], key_type: KeyType, spki: &[u8]) -> Result<Option<Matched>, &'static str> {
+    const NO_MEMORY: &str = "there is no memory for its key";
+    Ok(match key_type {
+        KeyType::Ecdsa => key::elliptic(secret).and_then(|parts| {
+            let key = EcdsaKey::from_checked(parts.curve, parts.private)?;
+            Some((Arc::new(key) as _, parts.is_half_of(spki), PROVED_ECDSA_KEY))
+        }),
+        KeyType::Rsa => match der::rsa_private(secret) {
+            Some(numbers) => {
+                let key = RsaKey::from_checked(numbers).ok_or(NO_MEMORY)?;
+                let is_own = der::rsa_public(spki).is_some_and(|own| own == numbers[..2]);
+                Some((Arc::new(key), is_own, rsa_key(spki)))
+            }
+            None => None,
+        },
+        KeyType::Ed25519 => None,
+    })
+}
+
+/// Returns the memory of an RSA key: aws-lc's grows with the modulus.
+fn rsa_key(spki: &[u8]) -> usize {
+    RSA_KEY + RSA_KEY_PER_BYTE * rsa_bytes(spki)
+}
+
+/// Returns the length of the modulus; 0 for another type of key.
+fn rsa_bytes(spki: &[u8]) -> usize {
+    der::rsa_public(spki).map_or(0, |[modulus, _]| modulus.len())
 }
 
 /// Length of the modulus with 2048 bits, the most common one.
@@ -232,6 +262,7 @@ const COMMON_RSA_BYTES: usize = 256;
 const PER_CREDENTIAL: usize = 210;
 const PER_CERTIFICATE: usize = 24;
 const ECDSA_KEY: usize = 590;
+const PROVED_ECDSA_KEY: usize = 230;
 const ED25519_KEY: usize = 170;
 const RSA_KEY: usize = 500;
 const RSA_KEY_PER_BYTE: usize = 21;

@@ -27,6 +27,8 @@ async fn weights_are_within_15_percent_of_what_memory_grows_by() {
         records(Key::P384, KeyType::Ecdsa, 1000).await,
         records(Key::Ed25519, KeyType::Ed25519, 3000).await,
         records(Key::Rsa2048, KeyType::Rsa, 500).await,
+        opened(Key::P256, KeyType::Ecdsa, 3000).await,
+        opened(Key::P384, KeyType::Ecdsa, 3000).await,
         opened(Key::Rsa2048, KeyType::Rsa, 500).await,
         absences().await,
     ];

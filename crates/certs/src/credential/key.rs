@@ -66,6 +66,65 @@ pub(super) fn claims(key: &[u8], key_type: KeyType, spki: &[u8]) -> Option<bool>
     Some(!public.is_empty() && spki.ends_with(public))
 }
 
+/// Returns the halves of a key on P-256 or P-384. None if the key is no such key, names
+/// no curve or no public half.
+pub(crate) fn elliptic(key: &[u8]) -> Option<Elliptic<'_>> {
+    let (EC, Some(curve)) = algorithm(key)? else {
+        return None;
+    };
+    let parts = sec1_parts(pkcs8_inner(key).unwrap_or(key))?;
+    if parts.curve.is_some_and(|inner| inner != curve) {
+        return None;
+    }
+    Some(Elliptic {
+        curve: Curve::of(curve)?,
+        private: parts.private,
+        public: parts.public?,
+    })
+}
+
+/// Private key on an elliptic curve, borrowed from its DER.
+pub(crate) struct Elliptic<'a> {
+    pub(crate) curve: Curve,
+    pub(crate) private: &'a [u8],
+    public: &'a [u8],
+}
+
+impl Elliptic<'_> {
+    /// Tells whether the public half is this SubjectPublicKeyInfo (RFC 5480), curve
+    /// included.
+    pub(crate) fn is_half_of(&self, spki: &[u8]) -> bool {
+        let of_spki = || {
+            let (spki, _) = element(spki, SEQUENCE)?;
+            let (algorithm, rest) = element(spki, SEQUENCE)?;
+            let (oid, parameters) = element(algorithm, OID)?;
+            let (curve, _) = element(parameters, OID)?;
+            let (bits, _) = element(rest, BIT_STRING)?;
+            (oid == EC).then_some((Curve::of(curve)?, bits.get(1..)?))
+        };
+        of_spki() == Some((self.curve, self.public))
+    }
+}
+
+/// Curve of an ECDSA key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Curve {
+    /// NIST's curve of 256 bits.
+    P256,
+    /// NIST's curve of 384 bits.
+    P384,
+}
+
+impl Curve {
+    fn of(oid: &[u8]) -> Option<Self> {
+        match oid {
+            P256 => Some(Self::P256),
+            P384 => Some(Self::P384),
+            _ => None,
+        }
+    }
+}
+
 /// Tells the encodings apart by their second element: PKCS#8 has an algorithm
 /// there (RFC 5958), SEC1 an octet string (RFC 5915), PKCS#1 an integer
 /// (RFC 8017).

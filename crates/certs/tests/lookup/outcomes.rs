@@ -131,18 +131,25 @@ async fn every_key_type_loads_and_ecdsa_comes_first() {
 }
 
 #[tokio::test]
-async fn an_rsa_key_of_another_leaf_is_refused() {
-    let form: [fn(Secret) -> OpenKey; 2] = [OpenKey::unproved, OpenKey::assumed];
-    for protected in form {
+async fn a_key_of_another_leaf_is_refused() {
+    let forms: [fn(Secret) -> OpenKey; 2] = [OpenKey::unproved, OpenKey::assumed];
+    let keys = [
+        (Key::Rsa2048, Key::Rsa2048, KeyType::Rsa),
+        (Key::P256, Key::P256, KeyType::Ecdsa),
+        (Key::P256, Key::P384, KeyType::Ecdsa),
+        (Key::P256, Key::Rsa2048, KeyType::Ecdsa),
+        (Key::Ed25519, Key::Ed25519, KeyType::Ed25519),
+    ];
+    for (form, (own, other, key_type)) in forms.into_iter().flat_map(|f| keys.map(|k| (f, k))) {
         let store = store();
-        let mut dual = host("dual.test", 1);
-        let pair = CA.issue(&["dual.test"], Key::Rsa2048);
-        let mut rsa = credential(&pair, KeyType::Rsa, 2, 1);
-        rsa.chain = CA.issue(&["dual.test"], Key::Rsa2048).chain;
-        rsa.key = protected(Secret::new(pair.key_der().secret_der().to_vec()));
-        dual.credentials.push(rsa);
-        store.put(dual);
-        match ask(&lookup(&store), "dual.test").await {
+        let mut wrong = host("wrong.test", 1);
+        let pair = CA.issue(&["wrong.test"], own);
+        let mut mixed = credential(&pair, key_type, 2, 1);
+        mixed.chain = CA.issue(&["wrong.test"], other).chain;
+        mixed.key = form(Secret::new(pair.key_der().secret_der().to_vec()));
+        wrong.credentials = vec![mixed];
+        store.put(wrong);
+        match ask(&lookup(&store), "wrong.test").await {
             Outcome::Failed(LookupError::Unusable(text)) => {
                 assert!(text.contains("does not belong"), "{text}");
             }
