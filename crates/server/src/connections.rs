@@ -245,10 +245,13 @@ impl ByPrefix {
 impl Place {
     /// Drives a connection until it ends or is given up, and holds its place
     /// meanwhile.
-    pub(crate) fn hold<F: Future<Output = ()>>(self, connection: F) -> impl Future<Output = ()> {
+    pub(crate) fn hold<F>(self, connection: F) -> impl Future<Output = ()>
+    where
+        F: Future<Output = ()> + Unpin,
+    {
         WithPlace {
             place: self,
-            connection: Box::pin(connection),
+            connection,
         }
     }
 }
@@ -279,10 +282,10 @@ impl Drop for Unnamed {
 
 struct WithPlace<F> {
     place: Place,
-    connection: Pin<Box<F>>,
+    connection: F,
 }
 
-impl<F: Future<Output = ()>> Future for WithPlace<F> {
+impl<F: Future<Output = ()> + Unpin> Future for WithPlace<F> {
     type Output = ();
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
@@ -294,7 +297,7 @@ impl<F: Future<Output = ()>> Future for WithPlace<F> {
             return Poll::Ready(());
         }
         state.active.store(now(), Ordering::Relaxed);
-        self.connection.as_mut().poll(cx)
+        Pin::new(&mut self.connection).poll(cx)
     }
 }
 

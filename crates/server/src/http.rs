@@ -2,6 +2,7 @@
 //! enforces the limits of `[server]`.
 
 mod answer;
+mod connection;
 mod drive;
 pub(crate) mod framing;
 mod plain;
@@ -11,7 +12,6 @@ mod streams;
 
 use std::convert::Infallible;
 use std::net::IpAddr;
-use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -21,26 +21,20 @@ use http::{Method, Request, Response, StatusCode, Version};
 use http_body::Body as _;
 use hyper::body::Incoming;
 use hyper::server::conn::{http1, http2};
-use hyper::service::{Service, service_fn};
-use hyper_util::rt::{TokioIo, TokioTimer};
+use hyper_util::rt::TokioTimer;
 
 use crate::access_log::{Entry, Logged};
 use crate::body::Body;
-use crate::frames::Frames;
-use crate::handshake::{Established, Peer};
 use crate::metrics::RequestRefusal;
 use crate::request::RequestContext;
 use crate::respond;
 use crate::route::{ConnContext, Refused};
-use crate::timeouts::{self, ConnTimeouts};
-use crate::tls::{Corked, SEND_LIMIT, Stream};
-use crate::upstream::Tunnel;
-use crate::worker::Local;
+use crate::timeouts::ConnTimeouts;
+use crate::tls::SEND_LIMIT;
 use answer::{Answer, RequestGuard};
+pub(crate) use connection::serve;
 pub(crate) use drive::Drain;
-use drive::{Bounds, Driven, drive};
 pub(crate) use plain::redirect;
-use sending::Sending;
 pub(crate) use streams::Progress;
 use streams::Streams;
 
@@ -65,6 +59,11 @@ impl Http {
         Self { one }
     }
 
+    /// Returns the builder of a connection of HTTP/1.1.
+    fn one(&self) -> &http1::Builder {
+        &self.one
+    }
+
     /// Makes the HTTP/2 builder for one connection, with bounds on its streams.
     fn two(streams: Streams) -> http2::Builder<Streams> {
         let mut two = http2::Builder::new(streams);
@@ -83,133 +82,6 @@ impl Http {
             .keep_alive_interval(PING_INTERVAL)
             .keep_alive_timeout(PING_TIMEOUT);
         two
-    }
-
-    /// Serves requests until the client closes, a limit is reached or the
-    /// server drains.
-    pub(crate) async fn serve(&self, established: Established, peer: Peer, local: &Arc<Local>) {
-        let limits = &local.shared.limits;
-        let limits = timeouts::Limits {
-            head: limits.head,
-            idle: limits.idle,
-            body: limits.body,
-            drain: limits.drain,
-        };
-        let h2 = established.stream.tls().alpn_protocol() == Some(b"h2");
-        let timeouts = Arc::clone(&established.timeouts);
-        timeouts.established(h2);
-        let (mut stream, context) = ConnContext::new(established, peer, Arc::clone(local));
-        let context = Arc::new(context);
-        let answering = Arc::clone(&context);
-        let bounds = Bounds {
-            timeouts,
-            limits,
-            drain: &local.drain,
-        };
-        // Boxed separately: neither future's size includes the other's.
-        let ended = if h2 {
-            stream.watch(Frames::new(STUCK_FACTOR * bounds.limits.body));
-            // Boxed: hyper and Tokio move a stream's future ten times.
-            let service = service_fn(move |request| Box::pin(served(&answering, request)));
-            let served = Box::pin(Self::serve_two(stream, service, &bounds));
-            served.await
-        } else {
-            let service = service_fn(move |request| served(&answering, request));
-            self.serve_one(stream, service, &bounds, &context).await
-        };
-        if let Err(error) = ended {
-            tracing::debug!(%error, peer = %peer.address, "connection failed");
-        }
-    }
-
-    /// Serves HTTP/1.1. While the connection is idle, hyper and its two 8 KiB
-    /// buffers are dropped, and only the stream is kept.
-    async fn serve_one<S: Answering>(
-        &self,
-        mut stream: Stream,
-        mut service: S,
-        bounds: &Bounds<'_>,
-        context: &ConnContext,
-    ) -> hyper::Result<()>
-    where
-        S::Future: Send,
-    {
-        loop {
-            let connection = self.one.serve_connection(stream, service);
-            let driven = Box::pin(drive_one(connection, bounds, context));
-            let Some(parts) = driven.await? else {
-                return Ok(());
-            };
-            if let Some(tunnel) = context.take_tunnel() {
-                let (stream, received) = (parts.io, parts.read_buf);
-                Box::pin(run(*tunnel, stream, received, bounds)).await;
-                return Ok(());
-            }
-            (stream, service) = (parts.io, parts.service);
-            stream.put_back(parts.read_buf);
-            if !bounds.wait_or_close(&mut stream).await {
-                return Ok(());
-            }
-        }
-    }
-
-    async fn serve_two<S: Answering>(
-        stream: Stream,
-        service: S,
-        bounds: &Bounds<'_>,
-    ) -> hyper::Result<()>
-    where
-        S::Future: Send + 'static,
-    {
-        let streams = Streams::new(&bounds.timeouts, bounds.limits.body);
-        let stream = Corked::new(stream);
-        let connection = Self::two(streams).serve_connection(stream.clone(), service);
-        let mut connection = Sending::new(connection, stream);
-        let end = |mut sending: Pin<&mut Sending<_>>| {
-            http2::Connection::graceful_shutdown(sending.connection());
-        };
-        match drive(Pin::new(&mut connection), end, bounds).await {
-            Driven::Ended(result) => result,
-            Driven::Cut | Driven::Idle => Ok(()),
-        }
-    }
-}
-
-/// Service that answers the requests of a connection.
-trait Answering:
-    Service<Request<Incoming>, Response = Response<Logged<Answer>>, Error = Infallible> + Unpin
-{
-}
-
-impl<S> Answering for S where
-    S: Service<Request<Incoming>, Response = Response<Logged<Answer>>, Error = Infallible> + Unpin
-{
-}
-
-/// Copies bytes of a connection that has left HTTP, and closes it.
-async fn run(tunnel: Tunnel, mut stream: Stream, received: Bytes, bounds: &Bounds<'_>) {
-    stream.leave_http();
-    let mut client = TokioIo::new(stream);
-    tunnel.run(&mut client, received, bounds.drain).await;
-    bounds.close(client.inner_mut()).await;
-}
-
-/// Drives an HTTP/1.1 connection to its end (None), or until it has been idle
-/// for a while or has left HTTP; then returns its parts.
-async fn drive_one<S: Answering>(
-    mut connection: http1::Connection<Stream, S>,
-    bounds: &Bounds<'_>,
-    context: &ConnContext,
-) -> hyper::Result<Option<http1::Parts<Stream, S>>>
-where
-    S::Future: Send,
-{
-    let end = http1::Connection::graceful_shutdown;
-    match drive(Pin::new(&mut connection), end, bounds).await {
-        Driven::Ended(Ok(())) if context.has_tunnel() => Ok(Some(connection.into_parts())),
-        Driven::Ended(result) => result.map(|()| None),
-        Driven::Cut => Ok(None),
-        Driven::Idle => Ok(Some(connection.into_parts())),
     }
 }
 
@@ -366,10 +238,6 @@ const CONNECTION_WINDOW: u32 = 256 * 1024;
 
 /// Streams that a client may reset before hyper accepts them (CVE-2023-44487).
 const MAX_RESETS: usize = 20;
-
-/// Multiple of the body limit after which a stuck answer ends its connection.
-/// [`Streams`] resets the streams that it can at one limit.
-const STUCK_FACTOR: u32 = 3;
 
 /// A client that vanished without a FIN is noticed after both, 40 s.
 const PING_INTERVAL: Duration = Duration::from_secs(20);

@@ -47,6 +47,7 @@ mod shares;
 pub mod shutdown;
 mod signing;
 pub mod site;
+mod stage;
 mod template;
 pub mod tickets;
 mod timeouts;

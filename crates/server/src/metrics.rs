@@ -37,6 +37,7 @@ pub struct Metrics {
     accepted: Counter,
     given_up: Counter,
     open: Gauge,
+    parked: Gauge,
     certificate_waits: Gauge,
     start_up_micros: AtomicU64,
     upstream: UpstreamMetrics,
@@ -88,6 +89,8 @@ impl Metrics {
         let help = "Connections that were closed to make room for those of other clients";
         registry.register("connections_given_up", help, self.given_up.clone());
         registry.register("connections_open", "Open connections", self.open.clone());
+        let help = "Open connections of HTTP/1.1 that were idle for 100 ms and hold no buffers";
+        registry.register("connections_parked", help, self.parked.clone());
         let help = "Handshakes and requests that wait for a certificate";
         registry.register("certificate_waits", help, self.certificate_waits.clone());
         self.upstream.register(registry);
@@ -147,6 +150,17 @@ impl Metrics {
     #[must_use]
     pub fn connections_open(&self) -> u64 {
         self.open.get()
+    }
+
+    /// Counts a connection that waits without buffers, until the count is dropped.
+    pub(crate) fn parked(&self) -> InGauge {
+        InGauge::new(&self.parked)
+    }
+
+    /// Open connections of HTTP/1.1 that wait without buffers now.
+    #[must_use]
+    pub fn connections_parked(&self) -> u64 {
+        self.parked.get()
     }
 
     /// Counts an answered request.

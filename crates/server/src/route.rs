@@ -197,11 +197,6 @@ impl ConnContext {
         *self.tunnel() = Some(Box::new(tunnel));
     }
 
-    /// Returns whether the last answer has left HTTP.
-    pub(crate) fn has_tunnel(&self) -> bool {
-        self.tunnel().is_some()
-    }
-
     /// Takes the upstream connection that continues the connection, if its last
     /// answer has left HTTP.
     pub(crate) fn take_tunnel(&self) -> Option<Box<Tunnel>> {

@@ -9,6 +9,7 @@ mod corked;
 mod lines;
 mod read;
 mod unacknowledged;
+mod vacate;
 mod watch;
 mod wire;
 

@@ -3,8 +3,10 @@
 
 use std::io;
 use std::net::{SocketAddr, TcpListener};
+use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::task::{Context, Poll};
 use std::time::Duration;
 
 use tokio::net::TcpStream;
@@ -17,11 +19,12 @@ use crate::accept::accept;
 use crate::connections::{Connections, Unnamed};
 use crate::files::READS_IN_FLIGHT;
 use crate::handshake::{Peer, establish};
-use crate::http::{Drain, Http, redirect};
+use crate::http::{Drain, Http, redirect, serve};
 use crate::proxy_protocol;
 use crate::shared::Shared;
 use crate::shutdown::{Phase, Shutdown};
 use crate::signing::SigningTurns;
+use crate::stage::Stage;
 use crate::upstream::{Openings, Pools};
 
 /// Parts that a worker starts with.
@@ -47,7 +50,7 @@ pub(crate) struct Socket {
 pub(crate) struct Local {
     pub(crate) shared: Arc<Shared>,
     signing: SigningTurns,
-    http: Http,
+    pub(crate) http: Http,
     pub(crate) drain: Drain,
     /// Connections to upstream servers.
     pub(crate) upstreams: Pools,
@@ -147,20 +150,20 @@ impl Worker {
 }
 
 impl Local {
-    /// Serves a connection whose first bytes are awaited since `begun`.
-    async fn serve(self: &Arc<Self>, socket: TcpStream, peer: Peer, tls: bool, begun: Instant) {
-        // Each phase is a boxed future in its own statement: its memory is
-        // freed before the next phase begins.
+    /// Returns the first stage of a connection whose first bytes are awaited since
+    /// `begun`.
+    fn serve(self: &Arc<Self>, socket: TcpStream, peer: Peer, tls: bool, begun: Instant) -> Stage {
+        let local = Arc::clone(self);
         if !tls {
-            let redirected = Box::pin(redirect(socket, peer, begun, &self.shared));
-            return redirected.await;
+            return Stage::last(async move { redirect(socket, peer, begun, &local.shared).await });
         }
-        let handshake = establish(socket, peer, begun, &self.shared, &self.signing);
-        let handshake = Box::pin(handshake);
-        if let Some(established) = handshake.await {
-            let served = Box::pin(self.http.serve(established, peer, self));
-            served.await;
-        }
+        Stage::new(async move {
+            let Self {
+                shared, signing, ..
+            } = &*local;
+            let established = establish(socket, peer, begun, shared, signing).await?;
+            Some(serve(established, peer, &local))
+        })
     }
 
     /// Resolves when no connection is open.
@@ -201,9 +204,8 @@ impl OpenConnection {
             return;
         }
         let place = connections.enter(address.into(), permit);
-        tokio::spawn(place.hold(async move {
-            self.0.serve(socket, peer, tls, Instant::now()).await;
-        }));
+        let stage = self.0.serve(socket, peer, tls, Instant::now());
+        tokio::spawn(place.hold(Serving { stage, _open: self }));
     }
 
     /// Serves a connection that begins with a header of the PROXY protocol. The
@@ -219,8 +221,8 @@ impl OpenConnection {
             return;
         };
         let place = unnamed.enter(peer.address.ip().into());
-        let served = async { self.0.serve(socket, peer, tls, begun).await };
-        place.hold(served).await;
+        let stage = self.0.serve(socket, peer, tls, begun);
+        place.hold(Serving { stage, _open: self }).await;
     }
 }
 
@@ -230,6 +232,20 @@ impl Drop for OpenConnection {
         if self.0.open.fetch_sub(1, Ordering::AcqRel) == 1 {
             self.0.closed.notify_waiters();
         }
+    }
+}
+
+/// Open connection in one of its stages.
+struct Serving {
+    stage: Stage,
+    _open: OpenConnection,
+}
+
+impl Future for Serving {
+    type Output = ();
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
+        self.stage.poll_all(cx)
     }
 }
 

@@ -2,16 +2,15 @@
 
 use std::future::{Future, poll_fn};
 use std::pin::{Pin, pin};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::Poll;
 use std::time::Duration;
 
 use tokio::sync::Notify;
-use tokio::time::{Instant, Sleep, sleep_until, timeout};
+use tokio::time::{Instant, Sleep, sleep_until};
 
-use crate::timeouts::{ConnTimeouts, Due, LINGER, Limits};
-use crate::tls::Stream;
+use crate::route::ConnContext;
+use crate::timeouts::{ConnTimeouts, Due, Limits};
 
 /// Signal to the connections of a worker that the drain has begun.
 #[derive(Debug, Default)]
@@ -45,7 +44,7 @@ impl Drain {
 
 /// Limits and drain signal of a connection.
 pub(super) struct Bounds<'a> {
-    pub(super) timeouts: Arc<ConnTimeouts>,
+    pub(super) timeouts: &'a ConnTimeouts,
     pub(super) limits: Limits,
     pub(super) drain: &'a Drain,
 }
@@ -61,36 +60,25 @@ pub(super) enum Driven<T> {
     Idle,
 }
 
-impl Bounds<'_> {
-    /// Waits for bytes of the client without hyper, and returns true. If a limit
-    /// comes first, or the drain after a request, closes the stream and returns
-    /// false.
-    pub(super) async fn wait_or_close(&self, stream: &mut Stream) -> bool {
-        let due = self.timeouts.due(&self.limits);
-        let limit = async {
-            match due {
-                Some((at, _)) => sleep_until(at).await,
-                None => std::future::pending().await,
-            }
-        };
-        tokio::select! {
-            biased;
-            () = poll_fn(|cx| stream.poll_readable(cx)) => return true,
-            () = limit => {}
-            // A client that has sent no request yet gets its first one answered.
-            () = self.drain.begun() => if !self.timeouts.has_begun() {
-                return true;
-            }
+impl<'a> Bounds<'a> {
+    pub(super) fn of(context: &'a ConnContext) -> Self {
+        let local = context.local();
+        let limits = &local.shared.limits;
+        Self {
+            timeouts: context.timeouts(),
+            limits: Limits {
+                head: limits.head,
+                idle: limits.idle,
+                body: limits.body,
+                drain: limits.drain,
+            },
+            drain: &local.drain,
         }
-        self.close(stream).await;
-        false
     }
 
-    /// Closes the stream.
-    pub(super) async fn close(&self, stream: &mut Stream) {
-        self.timeouts.close();
-        // The close_notify gets [`LINGER`] to be taken, not longer.
-        let _ = timeout(LINGER, poll_fn(|cx| stream.poll_close(cx))).await;
+    /// Returns when the current state reaches its limit.
+    pub(super) fn due(&self) -> Option<(Instant, Due)> {
+        self.timeouts.due(&self.limits)
     }
 }
 
@@ -130,7 +118,7 @@ pub(super) async fn drive<C: Future>(
             if driver.winds_down() {
                 continue;
             }
-            let due = bounds.timeouts.due(&bounds.limits);
+            let due = bounds.due();
             let first = driver.set_timer(due);
             if driver.timer.as_mut().poll(cx).is_pending() {
                 return Poll::Pending;

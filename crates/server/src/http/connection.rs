@@ -1,0 +1,156 @@
+//! Stages of a connection behind its handshake.
+
+use std::future::poll_fn;
+use std::pin::{Pin, pin};
+use std::sync::Arc;
+use std::task::Poll;
+
+use bytes::Bytes;
+use hyper::server::conn::{http1, http2};
+use hyper::service::service_fn;
+use hyper_util::rt::TokioIo;
+use tokio::time::{sleep_until, timeout};
+
+use super::drive::{Bounds, Driven, drive};
+use super::sending::Sending;
+use super::streams::Streams;
+use super::{Http, served};
+use crate::frames::Frames;
+use crate::handshake::{Established, Peer};
+use crate::route::ConnContext;
+use crate::stage::Stage;
+use crate::timeouts::LINGER;
+use crate::tls::{Corked, Stream};
+use crate::upstream::Tunnel;
+use crate::worker::Local;
+
+/// Serves requests until the client closes, a limit is reached or the server drains.
+pub(crate) fn serve(established: Established, peer: Peer, local: &Arc<Local>) -> Stage {
+    let h2 = established.stream.tls().alpn_protocol() == Some(b"h2");
+    established.timeouts.established(h2);
+    let (stream, context) = ConnContext::new(established, peer, Arc::clone(local));
+    let context = Arc::new(context);
+    if h2 {
+        multiplexed(stream, context)
+    } else {
+        active(stream, context)
+    }
+}
+
+/// Serves requests of HTTP/1.1, until the connection ends or is idle for a while.
+fn active(stream: Stream, context: Arc<ConnContext>) -> Stage {
+    let answering = Arc::clone(&context);
+    let service = service_fn(move |request| served(&answering, request));
+    let http = &context.local().http;
+    let mut connection = http.one().serve_connection(stream, service);
+    Stage::new(async move {
+        let end = http1::Connection::graceful_shutdown;
+        let driven = drive(Pin::new(&mut connection), end, &Bounds::of(&context)).await;
+        match driven {
+            Driven::Ended(Ok(())) => {
+                let tunnel = context.take_tunnel()?;
+                let parts = connection.into_parts();
+                Some(tunnelling(tunnel, parts.io, parts.read_buf, context))
+            }
+            Driven::Ended(Err(error)) => failed(&error, &context),
+            Driven::Cut => None,
+            Driven::Idle => Some(parked(connection.into_parts(), context)),
+        }
+    })
+}
+
+/// Waits for the next request of HTTP/1.1 without hyper, whose two buffers of 8 KiB are
+/// dropped. Only the stream is kept, and rustls's read buffer without its pages.
+///
+/// The future holds nothing twice: it is most of what the server itself adds to an idle
+/// connection.
+fn parked<S>(parts: http1::Parts<Stream, S>, context: Arc<ConnContext>) -> Stage {
+    let mut stream = parts.io;
+    stream.put_back(parts.read_buf);
+    stream.vacate();
+    let counted = context.metrics().parked();
+    Stage::new(async move {
+        let due = Bounds::of(&context).due();
+        let awake = {
+            let mut limit = pin!(due.map(|(at, _)| sleep_until(at)));
+            let mut draining = pin!(context.local().drain.begun());
+            let awake = poll_fn(|cx| {
+                if stream.poll_readable(cx).is_ready() {
+                    return Poll::Ready(true);
+                }
+                let limit = limit.as_mut().as_pin_mut();
+                if limit.is_some_and(|limit| limit.poll(cx).is_ready()) {
+                    return Poll::Ready(false);
+                }
+                // A client that has sent no request yet gets its first one answered.
+                let unasked = || !context.timeouts().has_begun();
+                draining.as_mut().poll(cx).map(|()| unasked())
+            });
+            awake.await
+        };
+        drop(counted);
+        Some(match awake {
+            true => active(stream, context),
+            false => closing(stream, context),
+        })
+    })
+}
+
+/// Closes a connection that is between requests.
+fn closing(mut stream: Stream, context: Arc<ConnContext>) -> Stage {
+    Stage::last(async move { close(&mut stream, &context).await })
+}
+
+async fn close(stream: &mut Stream, context: &ConnContext) {
+    context.timeouts().close();
+    // The close_notify gets [`LINGER`] to be taken, not longer.
+    let _ = timeout(LINGER, poll_fn(|cx| stream.poll_close(cx))).await;
+}
+
+/// Copies bytes of a connection that has left HTTP, and closes it.
+fn tunnelling(
+    tunnel: Box<Tunnel>,
+    mut stream: Stream,
+    received: Bytes,
+    context: Arc<ConnContext>,
+) -> Stage {
+    stream.leave_http();
+    Stage::last(async move {
+        let mut client = TokioIo::new(stream);
+        let drain = &context.local().drain;
+        tunnel.run(&mut client, received, drain).await;
+        close(client.inner_mut(), &context).await;
+    })
+}
+
+/// Serves HTTP/2.
+fn multiplexed(mut stream: Stream, context: Arc<ConnContext>) -> Stage {
+    let body = Bounds::of(&context).limits.body;
+    stream.watch(Frames::new(STUCK_FACTOR * body));
+    let streams = Streams::new(context.timeouts(), body);
+    let stream = Corked::new(stream);
+    let answering = Arc::clone(&context);
+    // Boxed: hyper and Tokio move a stream's future ten times.
+    let service = service_fn(move |request| Box::pin(served(&answering, request)));
+    let connection = Http::two(streams).serve_connection(stream.clone(), service);
+    let mut connection = Sending::new(connection, stream);
+    Stage::new(async move {
+        let end = |mut sending: Pin<&mut Sending<_>>| {
+            http2::Connection::graceful_shutdown(sending.connection());
+        };
+        let driven = drive(Pin::new(&mut connection), end, &Bounds::of(&context)).await;
+        match driven {
+            Driven::Ended(Err(error)) => failed(&error, &context),
+            Driven::Ended(Ok(())) | Driven::Cut | Driven::Idle => None,
+        }
+    })
+}
+
+fn failed(error: &hyper::Error, context: &ConnContext) -> Option<Stage> {
+    tracing::debug!(%error, peer = %context.peer(), "connection failed");
+    None
+}
+
+/// Multiple of the body limit after which a stuck answer ends its connection.
+/// [`Streams`] resets the streams that it can at one limit.
+const STUCK_FACTOR: u32 = 3;

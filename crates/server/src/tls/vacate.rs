@@ -1,0 +1,71 @@
+//! Gives the memory of rustls's read buffer back to the system.
+#![expect(
+    unsafe_code,
+    reason = "rustls has no other way to give its read buffer back"
+)]
+
+use std::io::{self, Read};
+
+use rustix::mm::{Advice, madvise};
+use rustix::param::page_size;
+
+use super::Stream;
+
+impl Stream {
+    /// Gives the pages of rustls's read buffer back to the system. rustls keeps the buffer,
+    /// 4 KiB, for the connection's life. The next read gets new pages, filled with zeros.
+    pub(crate) fn vacate(&mut self) {
+        // Fails always; rustls then changes nothing.
+        let _ = self.tls.read_tls(&mut Vacating);
+    }
+}
+
+/// Source that reads nothing, and gives the pages of the buffer back.
+struct Vacating;
+
+impl Read for Vacating {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        vacate(buffer);
+        // rustls would take `Ok(0)` for the end of the stream.
+        Err(io::ErrorKind::WouldBlock.into())
+    }
+}
+
+/// Fills the whole pages within `buffer` with zeros that take no memory. jemalloc puts a
+/// buffer of 4 KiB on a page of its own.
+fn vacate(buffer: &mut [u8]) {
+    let page = page_size();
+    let begin = buffer.as_ptr().align_offset(page);
+    let Some(pages) = buffer.get_mut(begin..).map(|rest| rest.len() / page * page) else {
+        return;
+    };
+    if pages > 0 {
+        let begin = buffer[begin..].as_mut_ptr();
+        // SAFETY: the pages lie within the slice, which is borrowed mutably, and they
+        // begin and end at page boundaries. Allocators map private memory without a file,
+        // where the next access finds zeros: a valid value of each byte.
+        // Locked memory stays as it is: the call then fails.
+        let _ = unsafe { madvise(begin.cast(), pages, Advice::LinuxDontNeed) };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn whole_pages_within_are_zeros() {
+        let page = page_size();
+        let mut bytes = vec![1; 4 * page];
+        let aligned = bytes.as_ptr().align_offset(page);
+        for (from, to) in [(0, 0), (1, page), (aligned, aligned + 1)] {
+            vacate(&mut bytes[from..to.max(from)]);
+            assert!(bytes.iter().all(|byte| *byte == 1), "{from}..{to}");
+        }
+        vacate(&mut bytes[aligned + 1..aligned + 3 * page - 1]);
+        let (zeros, next) = (aligned + page, aligned + 2 * page);
+        assert!(bytes[..zeros].iter().all(|byte| *byte == 1));
+        assert!(bytes[zeros..next].iter().all(|byte| *byte == 0));
+        assert!(bytes[next..].iter().all(|byte| *byte == 1));
+    }
+}
