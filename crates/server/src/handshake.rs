@@ -10,7 +10,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::task::Poll;
 
-use rustls::HandshakeKind;
+use rustls::{HandshakeKind, ServerConfig};
 use sekisho_certs::{Absence, HostName, LoadedCredential, Outcome, Served};
 use tokio::net::TcpStream;
 use tokio::time::{Instant, timeout_at};
@@ -100,13 +100,21 @@ pub(crate) async fn establish(
             return None;
         }
     };
-    let Hello { accepted, rest, .. } = *hello;
-    let config = if chosen.named {
+    let Hello {
+        accepted,
+        rest,
+        session,
+        ..
+    } = *hello;
+    let mut config = if chosen.named {
         Arc::clone(chosen.served.value().config())
     } else {
         let served = &chosen.served;
         served.value().default_config(served.host(), peer.listen)
     };
+    if session {
+        config = with_one_ticket(&config);
+    }
     let tls = match accepted.into_connection(config) {
         Ok(tls) => tls,
         Err(error) => {
@@ -128,6 +136,14 @@ pub(crate) async fn establish(
         lookup: chosen.lookup,
         hooked: chosen.hooked,
     })
+}
+
+/// Returns a configuration for a client that resumes a session: a new ticket replaces the
+/// one that it used.
+fn with_one_ticket(config: &ServerConfig) -> Arc<ServerConfig> {
+    let mut config = config.clone();
+    config.send_tls13_tickets = 1;
+    Arc::new(config)
 }
 
 /// Exchanges the handshake messages before the deadline, and counts the result. A

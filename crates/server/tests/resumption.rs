@@ -17,6 +17,16 @@ use tokio_rustls::TlsConnector;
 
 /// Sends a request; returns the kind of its handshake.
 async fn visit(running: &Running, name: &str, config: &Arc<ClientConfig>) -> HandshakeKind {
+    visit_for_tickets(running, name, config).await.0
+}
+
+/// Sends a request; returns the kind of its handshake, and how many tickets of TLS 1.3
+/// the client got.
+async fn visit_for_tickets(
+    running: &Running,
+    name: &str,
+    config: &Arc<ClientConfig>,
+) -> (HandshakeKind, u32) {
     let socket = TcpStream::connect(running.address).await.unwrap();
     let server_name = name.to_owned().try_into().unwrap();
     let connector = TlsConnector::from(Arc::clone(config));
@@ -27,7 +37,7 @@ async fn visit(running: &Running, name: &str, config: &Arc<ClientConfig>) -> Han
     let mut answer = String::new();
     stream.read_to_string(&mut answer).await.unwrap();
     assert!(answer.starts_with("HTTP/1.1 308"), "{answer}");
-    kind
+    (kind, stream.get_ref().1.tls13_tickets_received())
 }
 
 fn with_ring(ring: &Arc<Ring>) -> Setup {
@@ -136,5 +146,26 @@ async fn tickets_come_without_a_request() {
         );
         read.await.expect("tickets within their patience").unwrap();
         let _ = futures_util::future::poll_immediate(stream.read_u8()).await;
+    }
+}
+
+#[tokio::test]
+async fn a_resumed_session_gets_a_ticket_for_the_one_that_it_used() {
+    let ca = TestCa::new();
+    let pair = ca.issue(&["a.example"], Key::P256);
+    let running = start(
+        Scripted::new([host("a.example", &[(&pair, Key::P256)])]),
+        &Setup::with_default("a.example"),
+    );
+    let named = resuming(&ca, false);
+    let mut nameless = ClientConfig::clone(&resuming(&ca, false));
+    nameless.enable_sni = false;
+    for config in [named, Arc::new(nameless)] {
+        let first = visit_for_tickets(&running, "a.example", &config).await;
+        assert_eq!(first, (HandshakeKind::Full, 2));
+        for _ in 0..4 {
+            let next = visit_for_tickets(&running, "a.example", &config).await;
+            assert_eq!(next, (HandshakeKind::Resumed, 1));
+        }
     }
 }
