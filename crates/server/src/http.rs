@@ -46,6 +46,8 @@ pub(crate) struct Http {
 
 impl Http {
     pub(crate) fn new() -> Self {
+        // A head has at most 100 fields, hyper's default: where a limit is set, builds
+        // without LTO fill two arrays of that size for each request.
         let mut one = http1::Builder::new();
         // `timeouts` enforces the head limit: hyper's own timer would be set
         // and cleared for each request.
@@ -54,8 +56,7 @@ impl Http {
             // 8446, section 6.1).
             .half_close(true)
             .max_header_size(MAX_HEAD)
-            .max_buf_size(MAX_HEAD)
-            .max_headers(MAX_HEADERS);
+            .max_buf_size(MAX_HEAD);
         Self { one }
     }
 
@@ -226,7 +227,6 @@ const CLOSE: HeaderValue = HeaderValue::from_static("close");
 
 /// Bytes of a request's head: four times what browsers and cookies need.
 const MAX_HEAD: usize = 32 * 1024;
-const MAX_HEADERS: usize = 100;
 
 /// Concurrent streams; browsers open up to 100.
 const MAX_STREAMS: u32 = 100;

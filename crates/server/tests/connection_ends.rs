@@ -124,6 +124,20 @@ async fn too_large_a_head_is_refused() {
 }
 
 #[tokio::test]
+async fn a_head_has_at_most_100_fields() {
+    let ca = TestCa::new();
+    let running = running(&ca, LIMITS);
+    for (fields, status) in [(100, "308"), (101, "431")] {
+        let mut stream = connect(&running, &ca, &[]).await;
+        let others = "X: x\r\n".repeat(fields - 1);
+        let request = format!("GET / HTTP/1.1\r\nHost: a.example\r\n{others}\r\n");
+        stream.write_all(request.as_bytes()).await.unwrap();
+        let answer = answer(&mut stream).await;
+        assert_eq!(&answer[9..12], status, "{fields}");
+    }
+}
+
+#[tokio::test]
 async fn http2_serves_many_hosts_and_drains() {
     let ca = TestCa::new();
     let running = running(

@@ -12,7 +12,7 @@ use sekisho_certs::HostName;
 use tokio::net::TcpStream;
 use tokio::time::{Instant, timeout_at};
 
-use super::{MAX_HEAD, MAX_HEADERS};
+use super::MAX_HEAD;
 use crate::access_log::{Connection, Entry, Logged};
 use crate::authority;
 use crate::body::Body;
@@ -43,7 +43,6 @@ pub(crate) async fn redirect(socket: TcpStream, peer: Peer, begun: Instant, shar
         .keep_alive(false)
         .max_header_size(MAX_HEAD)
         .max_buf_size(MAX_HEAD)
-        .max_headers(MAX_HEADERS)
         .serve_connection(TokioIo::new(socket), service)
         .without_shutdown();
     // The answer is small, and therefore the head limit covers all of it, a read of
