@@ -110,8 +110,8 @@ pub(crate) fn check_memory(config: &Config) {
     }
 }
 
-/// Bytes of an idle connection: 11.5 KiB of the process (docs/performance.md),
-/// and the kernel's memory for its socket.
+/// Bytes of a connection. Idle, it takes 6 KiB of the process (docs/performance.md) and
+/// the kernel's memory for its socket; not all are idle.
 const PER_CONNECTION: usize = 16 << 10;
 /// Descriptors of a worker: those with which its runtime polls and wakes
 /// itself, and its connections to the store and the Redis cache.

@@ -46,6 +46,8 @@ pub(crate) struct Stream {
     frames: Option<Box<Frames>>,
     /// Queued tickets wait to be sent with the first answer.
     patient: bool,
+    /// rustls's read buffer holds a page: see [`Self::vacate`].
+    filled: bool,
     /// The client has closed its sending side.
     ended: bool,
     /// The client misused HTTP/2: the connection ends with GOAWAY.
@@ -72,6 +74,7 @@ impl Stream {
             place: Place::default(),
             frames: None,
             patient: false,
+            filled: true,
             ended: false,
             misused: false,
             closing: Closing::Open,
@@ -150,6 +153,7 @@ impl Stream {
     /// Decrypts the stash, or else one read from the socket. The end of the
     /// stream sets `ended`.
     fn poll_fill(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Broken>> {
+        self.filled = true;
         if !self.stash.is_empty() {
             let stash = std::mem::take(&mut self.stash);
             return Poll::Ready(feed(&mut self.tls, &stash, &mut self.stash));

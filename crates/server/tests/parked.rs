@@ -8,7 +8,11 @@ use std::io::Write as _;
 use std::process::Stdio;
 use std::time::Duration;
 
+use bytes::Bytes;
 use common::{LIMITS, Running, Scripted, Setup, host, start};
+use http_body_util::Empty;
+use hyper::client::conn::http2;
+use hyper_util::rt::{TokioExecutor, TokioIo};
 use rustls::ClientConfig;
 use sekisho_certs::store::{Change, ChangePage, LogId, LogPosition, Subject, What};
 use sekisho_certs::{FeedState, Follower as _, HostPattern, Tenant};
@@ -408,6 +412,31 @@ async fn many_wake_at_once() {
         (metrics.connections_open(), metrics.connections_parked()),
         (0, 0)
     );
+}
+
+#[tokio::test]
+async fn http2_is_answered_after_idleness() {
+    let fixture = Fixture::new(LIMITS);
+    let mut config = client::config(&fixture.ca);
+    config.alpn_protocols = vec![b"h2".to_vec()];
+    let stream = TokioIo::new(fixture.connect(config).await);
+    let handshake = http2::handshake(TokioExecutor::new(), stream).await;
+    let (mut sender, connection) = handshake.unwrap();
+    let connection = tokio::spawn(connection);
+    // Parks after as long as the connection of HTTP/2 takes to give its memory back.
+    let mut clock = fixture.connect(client::config(&fixture.ca)).await;
+    for _ in 0..3 {
+        let request = http::Request::get("https://a.example/").body(Empty::<Bytes>::new());
+        let answer = sender.send_request(request.unwrap()).await.unwrap();
+        assert_eq!(answer.status(), 308);
+        for _ in 0..3 {
+            assert_eq!(ask(&mut clock).await, 308);
+            fixture.parks(1).await;
+        }
+    }
+    fixture.running.shutdown.drain();
+    let ended = timeout(LONG, connection).await;
+    ended.unwrap().unwrap().expect("GOAWAY, then the end");
 }
 
 /// Two descriptors each: fewer than a process may open by default.

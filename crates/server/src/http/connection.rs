@@ -45,8 +45,8 @@ fn active(stream: Stream, context: Arc<ConnContext>) -> Stage {
     let mut connection = http.one().serve_connection(stream, service);
     Stage::new(async move {
         let end = http1::Connection::graceful_shutdown;
-        let driven = drive(Pin::new(&mut connection), end, &Bounds::of(&context)).await;
-        match driven {
+        let bounds = Bounds::of(&context);
+        match drive(Pin::new(&mut connection), end, |_| true, &bounds).await {
             Driven::Ended(Ok(())) => {
                 let tunnel = context.take_tunnel()?;
                 let parts = connection.into_parts();
@@ -123,7 +123,7 @@ fn tunnelling(
     })
 }
 
-/// Serves HTTP/2.
+/// Serves HTTP/2. While no stream is open, rustls's read buffer has no page.
 fn multiplexed(mut stream: Stream, context: Arc<ConnContext>) -> Stage {
     let body = Bounds::of(&context).limits.body;
     stream.watch(Frames::new(STUCK_FACTOR * body));
@@ -138,8 +138,13 @@ fn multiplexed(mut stream: Stream, context: Arc<ConnContext>) -> Stage {
         let end = |mut sending: Pin<&mut Sending<_>>| {
             http2::Connection::graceful_shutdown(sending.connection());
         };
-        let driven = drive(Pin::new(&mut connection), end, &Bounds::of(&context)).await;
-        match driven {
+        // h2 has no interface to drop its own buffers.
+        let vacate = |sending: Pin<&mut Sending<_>>| {
+            sending.vacate();
+            false
+        };
+        let bounds = Bounds::of(&context);
+        match drive(Pin::new(&mut connection), end, vacate, &bounds).await {
             Driven::Ended(Err(error)) => failed(&error, &context),
             Driven::Ended(Ok(())) | Driven::Cut | Driven::Idle => None,
         }

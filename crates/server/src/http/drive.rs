@@ -55,8 +55,7 @@ pub(super) enum Driven<T> {
     Ended(T),
     /// A limit cut the connection off.
     Cut,
-    /// No request has come for [`PARK_DELAY`], and none has begun. HTTP/1.1
-    /// only.
+    /// No request has come for [`PARK_DELAY`], and none has begun.
     Idle,
 }
 
@@ -82,7 +81,8 @@ impl<'a> Bounds<'a> {
     }
 }
 
-/// Drives `connection`.
+/// Drives `connection`. `is_parked_by` is called where it has been idle for [`PARK_DELAY`],
+/// and returns whether that ends the drive.
 ///
 /// The timer is only reset for a limit that comes sooner. If the limit has
 /// moved away, the timer fires, finds nothing due and is set again. Hence a
@@ -90,6 +90,7 @@ impl<'a> Bounds<'a> {
 pub(super) async fn drive<C: Future>(
     connection: Pin<&mut C>,
     end_gracefully: impl Fn(Pin<&mut C>),
+    is_parked_by: impl Fn(Pin<&mut C>) -> bool,
     bounds: &Bounds<'_>,
 ) -> Driven<C::Output> {
     let mut draining = pin!(bounds.drain.begun());
@@ -97,6 +98,7 @@ pub(super) async fn drive<C: Future>(
     let mut driver = Driver {
         connection,
         end_gracefully,
+        is_parked_by,
         bounds,
         timer: pin!(sleep_until(Instant::now() + TICKET_DELAY)),
         interval: CHECK_INTERVAL.min(bounds.limits.body / 2),
@@ -132,9 +134,10 @@ pub(super) async fn drive<C: Future>(
 }
 
 /// Connection that is being driven, with the timer of its limits.
-struct Driver<'a, C, E> {
+struct Driver<'a, C, E, P> {
     connection: Pin<&'a mut C>,
     end_gracefully: E,
+    is_parked_by: P,
     bounds: &'a Bounds<'a>,
     timer: Pin<&'a mut Sleep>,
     /// The longest time between two checks while the server is at work.
@@ -145,7 +148,7 @@ struct Driver<'a, C, E> {
     ending: bool,
 }
 
-impl<C: Future, E: Fn(Pin<&mut C>)> Driver<'_, C, E> {
+impl<C: Future, E: Fn(Pin<&mut C>), P: Fn(Pin<&mut C>) -> bool> Driver<'_, C, E, P> {
     /// Asks hyper once to shut down gracefully, if the server drains or the
     /// host is gone. Returns true if it asked now: the connection must then be
     /// polled.
@@ -203,10 +206,13 @@ impl<C: Future, E: Fn(Pin<&mut C>)> Driver<'_, C, E> {
                 self.end();
                 self.timer.as_mut().reset(now + TICKET_DELAY);
             }
-            None if !self.drained && timeouts.has_been_idle_for(PARK_DELAY) => {
-                return Some(Driven::Idle);
-            }
             None => {
+                if !self.drained
+                    && timeouts.has_been_idle_for(PARK_DELAY)
+                    && (self.is_parked_by)(self.connection.as_mut())
+                {
+                    return Some(Driven::Idle);
+                }
                 // A busy connection is checked less often each time, at least
                 // every 5 s.
                 let next = first.unwrap_or(now + self.interval);

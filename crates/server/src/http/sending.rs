@@ -19,6 +19,11 @@ impl<C: Unpin> Sending<C> {
     pub(super) fn connection(&mut self) -> Pin<&mut C> {
         Pin::new(&mut self.connection)
     }
+
+    /// Gives the memory of rustls's read buffer back.
+    pub(super) fn vacate(&self) {
+        self.stream.vacate();
+    }
 }
 
 impl<C: Future + Unpin> Future for Sending<C> {

@@ -22,7 +22,6 @@ pub(crate) struct Limits {
 
 impl ConnTimeouts {
     /// Returns whether no request has come for `time`, and none has begun.
-    /// Always false for a multiplexed connection.
     pub(crate) fn has_been_idle_for(&self, time: Duration) -> bool {
         let between = !self.is_in_flight()
             && self.closed.value().is_none()
@@ -30,7 +29,7 @@ impl ConnTimeouts {
             && !self.outflow.is_blocked()
             && !self.is_winding_down();
         let long = |idle| self.at(idle, time) <= Instant::now();
-        between && !self.multiplexed.load(Relaxed) && self.idle.value().is_some_and(long)
+        between && self.idle.value().is_some_and(long)
     }
 
     /// Returns when the current state reaches its limit; None while the server

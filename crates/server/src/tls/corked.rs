@@ -56,6 +56,11 @@ impl Corked {
         }
     }
 
+    /// Calls [`Stream::vacate`].
+    pub(crate) fn vacate(&self) {
+        self.lock().stream.vacate();
+    }
+
     fn lock(&self) -> MutexGuard<'_, State> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }

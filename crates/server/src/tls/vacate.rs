@@ -14,9 +14,12 @@ use super::Stream;
 impl Stream {
     /// Gives the pages of rustls's read buffer back to the system. rustls keeps the buffer,
     /// 4 KiB, for the connection's life. The next read gets new pages, filled with zeros.
+    /// Does nothing where nothing was received since the last call.
     pub(crate) fn vacate(&mut self) {
-        // Fails always; rustls then changes nothing.
-        let _ = self.tls.read_tls(&mut Vacating);
+        if std::mem::take(&mut self.filled) {
+            // Fails always; rustls then changes nothing.
+            let _ = self.tls.read_tls(&mut Vacating);
+        }
     }
 }
 
