@@ -27,6 +27,8 @@ use std::time::Instant;
 
 use clap::{Parser, Subcommand};
 
+use crate::config::Config;
+use crate::process;
 use failure::{Ended, Result};
 
 /// HTTPS for very many domains: each host's certificate is loaded from its
@@ -76,6 +78,18 @@ enum Command {
 }
 
 impl Cli {
+    /// Starts a server again without ADX, if RSA signs faster then and the configuration
+    /// allows it. Returns if not, or if that fails: RSA then takes a tenth more. An error
+    /// in the configuration is reported when it is read again.
+    pub(crate) fn start_again_if_faster(&self) {
+        if !matches!(self.command, Command::Serve(_)) || !process::has_slow_adx() {
+            return;
+        }
+        if Config::load(self.config.as_deref()).is_ok_and(|config| config.avoid_slow_adx) {
+            let _ = process::start_again_without_adx();
+        }
+    }
+
     /// Runs the command. `begun` is when the process began.
     pub(crate) fn run(self, begun: Instant) -> Result<Ended> {
         let config = self.config.as_deref();

@@ -19,8 +19,10 @@ fn main() -> ExitCode {
     // Must come before any key is read and before any thread starts: threads
     // inherit both settings.
     process::keep_memory_private();
-    process::give_up_privileges();
     let cli = cli::Cli::parse();
+    // A program that starts again needs the privileges of its file once more.
+    cli.start_again_if_faster();
+    process::give_up_privileges();
     match cli.run(begun) {
         Ok(ended) => ended.into(),
         Err(error) => cli::failure::report(&error),

@@ -8,6 +8,7 @@ use std::process::Command;
 use std::time::Duration;
 
 use rustix::process::{Pid, Signal, kill_process};
+use sekisho_testkit::Key;
 
 use crate::sandbox::{Sandbox, Server, until};
 
@@ -221,3 +222,18 @@ fn the_log_level_is_what_the_environment_says() {
 
 /// Bytes that a pipe holds on Linux.
 const PIPE: usize = 64 * 1024;
+
+/// Zen 3 starts with this variable (`[server] avoid_slow_adx`); others take it, too.
+#[test]
+fn a_server_without_adx_signs_with_keys_of_both_kinds() {
+    let sandbox = Sandbox::new();
+    sandbox.import(&["a.example"]);
+    sandbox.import_type(&["b.example"], Key::Rsa2048);
+    let mut command = sandbox.command(&["serve", "--log", "json"]);
+    command.env("OPENSSL_ia32cap", "~0x0:~0x80000");
+    let server = Server::start(command);
+    for name in ["a.example", "b.example"] {
+        assert!(server.fetch(name).is_ok(), "{name}");
+    }
+    server.stop();
+}
