@@ -1,9 +1,11 @@
 //! Cryptography of clients' handshakes: that of aws-lc by rustls, with one step less in
-//! the key schedule of TLS 1.3.
+//! the key schedule of TLS 1.3, and with public random numbers drawn in batches.
 //!
 //! A handshake extracts three secrets and derives eight from them (RFC 8446, section
 //! 7.1). Through rustls, aws-lc-rs keeps what a secret is extracted from, and extracts
 //! it again for each secret derived from it. Here it is extracted once (decision 20).
+
+mod nonces;
 
 use std::sync::{Arc, LazyLock};
 
@@ -20,6 +22,7 @@ pub(crate) fn provider() -> Arc<CryptoProvider> {
         for suite in &mut provider.cipher_suites {
             *suite = extracting_once(*suite);
         }
+        provider.secure_random = &nonces::Nonces;
         Arc::new(provider)
     });
     Arc::clone(&PROVIDER)
