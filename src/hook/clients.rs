@@ -14,7 +14,9 @@ use http::{HeaderValue, Request, Response, Uri};
 use http_body_util::Full;
 use hyper::body::{Bytes, Incoming};
 use sekisho_certs::StoreError;
-use sekisho_hook::{HttpAnswer, HttpRequest, RedisCommand, RedisReply, SqlRow, SqlValue};
+use sekisho_hook::{
+    CallError, HttpAnswer, HttpRequest, RedisCommand, RedisReply, SqlRow, SqlValue,
+};
 use sekisho_https::{BodyError, HttpsClient, Timeouts, body, roots};
 use sekisho_stores::postgres::{self, Database, Value};
 use sekisho_stores::redis::{RedisClient, RedisUrl};
@@ -88,8 +90,8 @@ impl Clients {
         &self,
         url: &str,
         command: RedisCommand,
-    ) -> Result<RedisReply, String> {
-        let client = self.redis_at(url).await?;
+    ) -> Result<RedisReply, CallError> {
+        let client = self.redis_at(url).await.map_err(CallError::Outage)?;
         match command {
             RedisCommand::Get(key) => {
                 let mut values = strings(&client, vec![key]).await?;
@@ -97,10 +99,8 @@ impl Clients {
             }
             RedisCommand::Mget(keys) => Ok(RedisReply::Values(strings(&client, keys).await?)),
             RedisCommand::Hgetall(key) => {
-                let hash = client
-                    .hash(&text(key)?)
-                    .await
-                    .map_err(|error| said(&error))?;
+                let hash = client.hash(&text(key)?).await;
+                let hash = hash.map_err(|error| failed(&error))?;
                 let fields = hash.unwrap_or_default().into_iter();
                 let taken = |(mut field, mut value): (_, _)| (take(&mut field), take(&mut value));
                 Ok(RedisReply::Fields(fields.map(taken).collect()))
@@ -143,14 +143,14 @@ impl Clients {
     }
 
     /// Sends a GET request, on the background runtime. Any status is an answer.
-    pub(crate) async fn http_get(&self, request: HttpRequest) -> Result<HttpAnswer, String> {
+    pub(crate) async fn http_get(&self, request: HttpRequest) -> Result<HttpAnswer, CallError> {
         let (limit, client) = (request.timeout, request.client);
-        let request = get(&request)?;
+        let request = get(&request).map_err(CallError::Refused)?;
         if let (Some(why), true) = (
             &self.no_https,
             request.uri().scheme() == Some(&Scheme::HTTPS),
         ) {
-            return Err(why.clone());
+            return Err(CallError::Outage(why.clone()));
         }
         let http = Arc::clone(&self.http);
         let turns = Arc::clone(&self.turns);
@@ -163,11 +163,12 @@ impl Clients {
         // Dropping the set aborts the exchange: nobody waits for it any more.
         let mut task = JoinSet::new();
         task.spawn_on(timeout(limit, exchange), &self.runtime);
-        match task.join_next().await {
+        let answered = match task.join_next().await {
             Some(Ok(Ok(answer))) => answer,
             Some(Ok(Err(_))) => Err(format!("no answer within {limit:?}")),
             Some(Err(_)) | None => Err("the background runtime has ended".into()),
-        }
+        };
+        answered.map_err(CallError::Outage)
     }
 
     /// Runs a query on the database that `[hook.sql]` names so.
@@ -176,24 +177,29 @@ impl Clients {
         database: &str,
         query: String,
         parameters: Vec<SqlValue>,
-    ) -> Result<Vec<SqlRow>, String> {
+    ) -> Result<Vec<SqlRow>, CallError> {
         let Some(database) = self.databases.get(database) else {
             let names: Vec<_> = self.databases.keys().map(String::as_str).collect();
             let names = names.join(", ");
-            return Err(format!("[hook.sql] has no {database:?}; it has: {names}"));
+            let why = format!("[hook.sql] has no {database:?}; it has: {names}");
+            return Err(CallError::Refused(why));
         };
         let parameters = parameters.into_iter().map(parameter).collect();
         let rows = database.query(query, parameters).await;
-        let rows = rows.map_err(|error| said(&error))?;
+        let rows = rows.map_err(|error| failed(&error))?;
         let column = |(name, value)| (name, of_column(value));
         let row = |columns: postgres::Columns| columns.into_iter().map(column).collect();
         Ok(rows.into_iter().map(row).collect())
     }
 }
 
-async fn strings(client: &RedisClient, keys: Vec<Vec<u8>>) -> Result<Vec<Option<Vec<u8>>>, String> {
-    let keys: Vec<String> = keys.into_iter().map(text).collect::<Result<_, String>>()?;
-    let values = client.strings(&keys).await.map_err(|error| said(&error))?;
+async fn strings(
+    client: &RedisClient,
+    keys: Vec<Vec<u8>>,
+) -> Result<Vec<Option<Vec<u8>>>, CallError> {
+    let keys: Vec<String> = keys.into_iter().map(text).collect::<Result<_, _>>()?;
+    let values = client.strings(&keys).await;
+    let values = values.map_err(|error| failed(&error))?;
     let taken = |value: Option<_>| value.map(|mut bytes| take(&mut bytes));
     Ok(values.into_iter().map(taken).collect())
 }
@@ -203,8 +209,9 @@ fn take(bytes: &mut zeroize::Zeroizing<Vec<u8>>) -> Vec<u8> {
     std::mem::take(bytes)
 }
 
-fn text(key: Vec<u8>) -> Result<String, String> {
-    String::from_utf8(key).map_err(|_| "a key of Redis must be UTF-8".into())
+fn text(key: Vec<u8>) -> Result<String, CallError> {
+    let text = String::from_utf8(key);
+    text.map_err(|_| CallError::Refused("a key of Redis must be UTF-8".into()))
 }
 
 fn get(request: &HttpRequest) -> Result<Request<Full<Bytes>>, String> {
@@ -285,6 +292,21 @@ fn of_column(value: Value) -> SqlValue {
         Value::Float(value) => SqlValue::Float(value),
         Value::Text(text) => SqlValue::Bytes(text.into_bytes()),
         Value::Bytes(bytes) => SqlValue::Bytes(bytes),
+    }
+}
+
+/// Tells a call that its server refused, as for a parameter that it can't read, from an
+/// outage.
+fn failed(error: &StoreError) -> CallError {
+    let why = said(error);
+    match error {
+        StoreError::Refused(_)
+        | StoreError::Conflict(_)
+        | StoreError::Corrupt(_)
+        | StoreError::Failed(_) => CallError::Refused(why),
+        StoreError::Unavailable(_) | StoreError::TimedOut(_) | StoreError::Overloaded => {
+            CallError::Outage(why)
+        }
     }
 }
 

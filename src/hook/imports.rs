@@ -6,8 +6,8 @@ use std::sync::Arc;
 use sekisho_certs::store::BoxFuture;
 use sekisho_certs::{HostName, Outcome};
 use sekisho_hook::{
-    Admission, Found, HttpAnswer, HttpRequest, Owner, Pair, RedisCommand, RedisReply, SqlRow,
-    SqlValue,
+    Admission, CallError, Found, HttpAnswer, HttpRequest, Owner, Pair, RedisCommand, RedisReply,
+    SqlRow, SqlValue,
 };
 use sekisho_server::hook::{self, Token};
 use sekisho_server::{Made, Publisher, VirtualHost};
@@ -63,11 +63,11 @@ impl sekisho_hook::Imports for Imports {
         &'a self,
         url: &'a str,
         command: RedisCommand,
-    ) -> BoxFuture<'a, Result<RedisReply, String>> {
+    ) -> BoxFuture<'a, Result<RedisReply, CallError>> {
         Box::pin(self.clients.redis(url, command))
     }
 
-    fn http_get(&self, request: HttpRequest) -> BoxFuture<'_, Result<HttpAnswer, String>> {
+    fn http_get(&self, request: HttpRequest) -> BoxFuture<'_, Result<HttpAnswer, CallError>> {
         Box::pin(self.clients.http_get(request))
     }
 
@@ -76,7 +76,7 @@ impl sekisho_hook::Imports for Imports {
         database: &'a str,
         query: String,
         parameters: Vec<SqlValue>,
-    ) -> BoxFuture<'a, Result<Vec<SqlRow>, String>> {
+    ) -> BoxFuture<'a, Result<Vec<SqlRow>, CallError>> {
         Box::pin(self.clients.sql(database, query, parameters))
     }
 

@@ -13,7 +13,7 @@ use tokio::time::Instant;
 /// Functions that the embedder gives to scripts (*imports* of an embedded
 /// language).
 ///
-/// All errors are texts for the log: they say which part failed, and hold no
+/// All errors have texts for the log: they say which part failed, and hold no
 /// secret. An implementation bounds its replies and waits; the caller drops a
 /// future whose deadline passed. Dropping a future must be safe at any point.
 pub trait Imports: Send + Sync + 'static {
@@ -41,11 +41,11 @@ pub trait Imports: Send + Sync + 'static {
         &'a self,
         url: &'a str,
         command: RedisCommand,
-    ) -> BoxFuture<'a, Result<RedisReply, String>>;
+    ) -> BoxFuture<'a, Result<RedisReply, CallError>>;
 
     /// Sends a GET request. Every status is an answer; an error says that there
     /// was none. Redirects are not followed.
-    fn http_get(&self, request: HttpRequest) -> BoxFuture<'_, Result<HttpAnswer, String>>;
+    fn http_get(&self, request: HttpRequest) -> BoxFuture<'_, Result<HttpAnswer, CallError>>;
 
     /// Runs a query on the database that the configuration names `database`.
     fn sql<'a>(
@@ -53,7 +53,7 @@ pub trait Imports: Send + Sync + 'static {
         database: &'a str,
         query: String,
         parameters: Vec<SqlValue>,
-    ) -> BoxFuture<'a, Result<Vec<SqlRow>, String>>;
+    ) -> BoxFuture<'a, Result<Vec<SqlRow>, CallError>>;
 
     /// Makes what is served from PEM texts, one pair per key type. Each pair is
     /// checked as an import checks it.
@@ -64,6 +64,18 @@ pub trait Imports: Send + Sync + 'static {
 
     /// Returns the bytes of memory that `made` takes.
     fn weight(&self, made: &Self::Made) -> u64;
+}
+
+/// Failure of a call of a client.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum CallError {
+    /// There was no answer, or none that can be used. An outage charges nobody.
+    #[error("{0}")]
+    Outage(String),
+    /// The server answered that it refuses the call, as for a value that it can't read; or
+    /// the call can't be sent. Both are failures of the script.
+    #[error("{0}")]
+    Refused(String),
 }
 
 /// Token of a client's prefix. Dropping it gives the token back.

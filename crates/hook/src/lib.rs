@@ -34,8 +34,8 @@ pub use error::Error;
 pub use hello::{Hello, Lists, Offers};
 pub use hook::Hook;
 pub use imports::{
-    Admission, Found, HttpAnswer, HttpRequest, Imports, Owner, Pair, RedisCommand, RedisReply,
-    SqlRow, SqlValue, Unlimited,
+    Admission, CallError, Found, HttpAnswer, HttpRequest, Imports, Owner, Pair, RedisCommand,
+    RedisReply, SqlRow, SqlValue, Unlimited,
 };
 pub use report::{Called, RegionUse, Report};
 pub use settings::{OnError, Settings};

@@ -48,6 +48,8 @@ impl<M> Kept<M> {
 struct Note {
     /// Text of the failure; none for an absence.
     failure: Option<Arc<str>>,
+    /// Whether the function still runs: without an older choice, its end is awaited.
+    is_late: bool,
     until: Instant,
 }
 
@@ -149,8 +151,12 @@ impl<M> Region<M> {
         // Under the lock, no end of the load is overwritten.
         let loads = self.loads();
         if loads.contains_key(key) {
-            let failure = Some("the function has not ended yet".into());
-            self.notes.insert(Arc::clone(key), Note { failure, until });
+            let note = Note {
+                failure: Some("the function has not ended yet".into()),
+                is_late: true,
+                until,
+            };
+            self.notes.insert(Arc::clone(key), note);
         }
         Known::Stale(old, until)
     }
@@ -179,12 +185,21 @@ impl<M> Region<M> {
         Some(match (note.failure, kept) {
             (None, _) => Known::Absent,
             (Some(_), Some(kept)) => Known::Stale(kept, note.until),
+            // The choice was evicted since.
+            (Some(_), None) if note.is_late => return None,
             (Some(why), None) => Known::Failed(why),
         })
     }
 
     fn keep(&self, key: &Arc<str>, ended: Ended<M>) -> Known<M> {
-        let note = |failure, until| self.notes.insert(Arc::clone(key), Note { failure, until });
+        let note = |failure, until| {
+            let note = Note {
+                failure,
+                is_late: false,
+                until,
+            };
+            self.notes.insert(Arc::clone(key), note);
+        };
         match ended {
             Ended::Chosen(kept) => {
                 let kept = Arc::new(kept);
@@ -260,10 +275,39 @@ where
 }
 
 const MIN_SHARD: usize = 512 * 1024;
-/// More shards than the threads that write at once.
+/// More shards than threads that write at once.
 const MAX_SHARDS: usize = 32;
 const USUAL_CHOICE: usize = 4096;
 const USUAL_NOTE: usize = PER_NOTE + 24;
 /// Bytes of an entry without its key and certificate.
 const PER_CHOICE: usize = 250;
 const PER_NOTE: usize = 120;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A note of a load that is late must not refuse once its choice is gone.
+    #[test]
+    fn a_late_load_without_an_older_choice_is_awaited() {
+        let region = Region::<()>::new(1 << 20);
+        let (key, now) = (Arc::from("a"), Instant::now());
+        let until = now + std::time::Duration::from_secs(1);
+        assert!(matches!(region.find_or_begin(&key, now), Looked::Begin(..)));
+        let old = Arc::new(Kept::new(Choice::Default, now, 0));
+        region.choices.insert(Arc::clone(&key), Arc::clone(&old));
+        region.late(&key, old, until);
+        let found = region.find(&key, now);
+        assert!(matches!(found, Some(Looked::Known(Known::Stale(..)))));
+        region.choices.remove(&key);
+        let found = region.find(&key, now);
+        assert!(matches!(found, Some(Looked::InFlight(_))));
+        let ended = Ended::Failed {
+            why: "no".into(),
+            until,
+        };
+        region.end(&key, ended);
+        let found = region.find(&key, now);
+        assert!(matches!(found, Some(Looked::Known(Known::Failed(_)))));
+    }
+}

@@ -2,28 +2,25 @@
 
 use std::path::Path;
 
-use sekisho_testkit::{RedisServer, services};
+use sekisho_testkit::{Answer, Endpoint, Key, RedisServer, Speaks, TestCa, services};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpListener;
 
 use super::*;
 
 fn clients(databases: &[(&str, &str)]) -> Clients {
+    clients_with(databases, None)
+}
+
+/// Makes clients that believe the authorities of this file.
+fn clients_with(databases: &[(&str, &str)], ca: Option<&Path>) -> Clients {
     let parsed = |&(name, url): &(&str, &str)| {
         let url = postgres::Url::parse(url, Path::new("/")).unwrap();
         (name.to_owned(), url)
     };
     let databases = databases.iter().map(parsed).collect();
     let bound = Duration::from_secs(10);
-    Clients::new(
-        &databases,
-        bound,
-        None,
-        "/".into(),
-        false,
-        &Handle::current(),
-    )
-    .unwrap()
+    Clients::new(&databases, bound, ca, "/".into(), false, &Handle::current()).unwrap()
 }
 
 fn request(url: &str) -> HttpRequest {
@@ -33,6 +30,10 @@ fn request(url: &str) -> HttpRequest {
         timeout: Duration::from_secs(10),
         client: None,
     }
+}
+
+async fn error(clients: &Clients, request: HttpRequest) -> String {
+    clients.http_get(request).await.unwrap_err().to_string()
 }
 
 /// Answers one request with these bytes, and gives its head.
@@ -61,7 +62,8 @@ async fn redis_answers_each_command_and_keeps_absent_and_failed_apart() {
     let get = |key: &str| clients.redis(&url, RedisCommand::Get(key.into()));
     assert_eq!(get("a").await, Ok(RedisReply::Value(Some(b"1".to_vec()))));
     assert_eq!(get("none").await, Ok(RedisReply::Value(None)));
-    assert!(get("h").await.unwrap_err().contains("holds no string"));
+    let unfit = get("h").await.unwrap_err();
+    assert!(matches!(&unfit, CallError::Refused(why) if why.contains("holds no string")));
     let mget = RedisCommand::Mget(vec![b"none".to_vec(), b"a".to_vec()]);
     let values = vec![None, Some(b"1".to_vec())];
     assert_eq!(
@@ -73,7 +75,8 @@ async fn redis_answers_each_command_and_keeps_absent_and_failed_apart() {
     assert_eq!(all("h").await, Ok(RedisReply::Fields(fields)));
     assert_eq!(all("none").await, Ok(RedisReply::Fields(Vec::new())));
     server.stop();
-    assert!(get("none").await.is_err());
+    let away = get("none").await.unwrap_err();
+    assert!(matches!(away, CallError::Outage(_)), "{away}");
 }
 
 #[tokio::test]
@@ -86,6 +89,7 @@ async fn urls_of_redis_are_bounded_and_checked() {
                 .redis(&url, RedisCommand::Get(b"a".to_vec()))
                 .await
                 .unwrap_err()
+                .to_string()
         }
     };
     assert!(get("http://127.0.0.1".into()).await.contains("redis"));
@@ -108,7 +112,7 @@ async fn files_of_redis_urls_are_read_again_after_a_failure() {
         let clients = &clients;
         async move {
             let get = RedisCommand::Get(b"a".to_vec());
-            clients.redis(&url, get).await.unwrap_err()
+            clients.redis(&url, get).await.unwrap_err().to_string()
         }
     };
     for port in 1..=MAX_REDIS + 4 {
@@ -147,22 +151,48 @@ async fn http_that_is_late_endless_or_too_long_fails() {
         (cut, "broke off"),
     ] {
         let (url, _served) = serve(format!("HTTP/1.1 200 OK\r\n{rest}")).await;
-        let why = clients.http_get(request(&url)).await.unwrap_err();
+        let why = error(&clients, request(&url)).await;
         assert!(why.contains(wanted), "{why}");
     }
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let mut silent = request(&format!("http://{}/", listener.local_addr().unwrap()));
     silent.timeout = Duration::from_millis(50);
-    let why = clients.http_get(silent).await.unwrap_err();
+    let why = error(&clients, silent).await;
     assert!(why.contains("no answer within"), "{why}");
     for url in ["ftp://a.example/", "/path", "https://", "http://a b/"] {
-        let why = clients.http_get(request(url)).await.unwrap_err();
+        let why = error(&clients, request(url)).await;
         assert!(why.contains("URL"), "{url}: {why}");
     }
     let secret = "ftp://user:hush@a.example/path?token=hush#hush";
-    let why = clients.http_get(request(secret)).await.unwrap_err();
+    let why = error(&clients, request(secret)).await;
     assert!(why.contains("\"ftp://a.example/path\" must"), "{why}");
     assert!(!why.contains("hush"), "{why}");
+}
+
+/// `[hook] ca` takes the place of the system's authorities.
+#[tokio::test]
+async fn a_private_authority_is_believed_only_where_it_is_named() {
+    let (ca, other) = (TestCa::new(), TestCa::named("other"));
+    let folder = tempfile::tempdir().unwrap();
+    let file = |ca: &TestCa| {
+        let file = folder.path().join("ca.pem");
+        std::fs::write(&file, ca.root_pem()).unwrap();
+        clients_with(&[], Some(&file))
+    };
+    let pair = ca.issue(&["localhost"], Key::P256);
+    for speaks in [Speaks::Http1(&pair), Speaks::Http2(&pair)] {
+        let endpoint = Endpoint::start(speaks);
+        endpoint.put("/a", Answer::ok("body"));
+        let url = format!("https://localhost:{}/a", endpoint.address.port());
+        let answer = file(&ca).http_get(request(&url)).await.unwrap();
+        assert_eq!((answer.status, &answer.body[..]), (200, &b"body"[..]));
+        for clients in [file(&other), clients(&[])] {
+            let error = clients.http_get(request(&url)).await.unwrap_err();
+            assert!(matches!(error, CallError::Outage(_)), "{error}");
+            let why = error.to_string();
+            assert!(why.contains("certificate"), "{why}");
+        }
+    }
 }
 
 /// A URL that hangs, or one network, leaves turns to the others.
@@ -203,9 +233,37 @@ async fn databases_have_the_names_of_the_configuration() {
     assert_eq!(names, ["domain", "raw", "number"]);
     let values: Vec<_> = row.into_iter().map(|(_, value)| value).collect();
     assert_eq!(values, sent);
-    let why = clients
-        .sql("orders", text.into(), Vec::new())
-        .await
-        .unwrap_err();
+    let error = clients.sql("orders", text.into(), Vec::new()).await;
+    let why = error.unwrap_err().to_string();
     assert!(why.contains("\"orders\"; it has: customers"), "{why}");
+}
+
+/// What the text of a client causes is no outage: the client is charged.
+#[tokio::test]
+async fn queries_that_the_database_refuses_are_no_outage() {
+    let url = services::Postgres::shared().database();
+    let away = "postgres://sekisho@127.0.0.1:1/none";
+    let clients = clients(&[("customers", &url), ("away", away)]);
+    let query = |database: &'static str, text: &str| {
+        let sent = vec![SqlValue::Bytes(b"shop.example".to_vec())];
+        clients.sql(database, text.to_owned(), sent)
+    };
+    for refused in [
+        "SELECT $1::text::int",
+        "SELECT repeat($1, 1)::timestamptz",
+        "SELECT * FROM absent WHERE domain = $1",
+    ] {
+        let error = query("customers", refused).await.unwrap_err();
+        assert!(matches!(error, CallError::Refused(_)), "{refused}: {error}");
+    }
+    for (database, text) in [
+        ("away", "SELECT $1::text"),
+        (
+            "customers",
+            "SELECT $1::text, pg_terminate_backend(pg_backend_pid())",
+        ),
+    ] {
+        let error = query(database, text).await.unwrap_err();
+        assert!(matches!(error, CallError::Outage(_)), "{text}: {error}");
+    }
 }

@@ -7,7 +7,7 @@ use mlua::{Error, Lua, Result, Table};
 use sekisho_certs::printable;
 use tokio::time::Instant;
 
-use crate::imports::Imports;
+use crate::imports::{CallError, Imports};
 use crate::report::Called;
 use crate::run::Run;
 
@@ -16,20 +16,20 @@ use crate::run::Run;
 pub(super) async fn wait<I: Imports, T>(
     run: &Run<I>,
     what: Option<String>,
-    call: impl Future<Output = std::result::Result<T, String>>,
+    call: impl Future<Output = std::result::Result<T, CallError>>,
     answer: impl FnOnce(&T) -> String,
 ) -> Result<T> {
     run.admitted(run.deadline).await?;
     let begun = Instant::now();
     let had_failed = run.token().asks();
     let result = call.await;
-    if result.is_ok() {
+    if !matches!(result, Err(CallError::Outage(_))) {
         run.token().answered(had_failed);
     }
     if let Some(what) = what {
         let answer = match &result {
             Ok(value) => answer(value),
-            Err(error) => format!("failed: {}", printable(error)),
+            Err(error) => format!("failed: {}", printable(&error.to_string())),
         };
         let called = Called {
             what: printable(&what),
@@ -38,7 +38,7 @@ pub(super) async fn wait<I: Imports, T>(
         };
         run.report(|report| report.calls.push(called));
     }
-    result.map_err(Error::RuntimeError)
+    result.map_err(|error| Error::RuntimeError(error.to_string()))
 }
 
 /// Checks the size of an answer.

@@ -25,6 +25,8 @@ async fn runs_that_fail_after_a_store_call_are_charged() {
         ("redis('redis://here'):get('hang')", 0),
         ("redis('redis://here'):get('big')", 1),
         ("redis('redis://there'):get('a')", 0),
+        // A server that refuses a call has no outage.
+        ("sql('none'):query('SELECT $1::int', tls.server_name)", 1),
         (
             "pcall(redis('redis://there').get, redis('redis://there'), 'a') redis('redis://here'):get('a') error('no')",
             0,

@@ -10,8 +10,8 @@ use std::time::Duration;
 use futures_util::future::BoxFuture;
 use sekisho_certs::HostName;
 use sekisho_hook::{
-    Admission, Answer, Choice, Found, Hello, Hook, HttpAnswer, HttpRequest, Imports, OnError,
-    Owner, Pair, RedisCommand, RedisReply, Report, Settings, SqlRow, SqlValue,
+    Admission, Answer, CallError, Choice, Found, Hello, Hook, HttpAnswer, HttpRequest, Imports,
+    OnError, Owner, Pair, RedisCommand, RedisReply, Report, Settings, SqlRow, SqlValue,
 };
 use tokio::sync::Notify;
 use tokio::time::Instant;
@@ -105,14 +105,14 @@ impl Imports for Fake {
         &'a self,
         url: &'a str,
         command: RedisCommand,
-    ) -> BoxFuture<'a, Result<RedisReply, String>> {
+    ) -> BoxFuture<'a, Result<RedisReply, CallError>> {
         self.0.commands.fetch_add(1, SeqCst);
         Box::pin(async move {
             if url != "redis://here" {
-                return Err(format!("{url} is not configured"));
+                return Err(CallError::Outage(format!("{url} is not configured")));
             }
             if *self.0.down.lock().unwrap() {
-                return Err("connection refused".into());
+                return Err(CallError::Outage("connection refused".into()));
             }
             let value = |key: &[u8]| {
                 let key = String::from_utf8_lossy(key).into_owned();
@@ -143,7 +143,7 @@ impl Imports for Fake {
         })
     }
 
-    fn http_get(&self, request: HttpRequest) -> BoxFuture<'_, Result<HttpAnswer, String>> {
+    fn http_get(&self, request: HttpRequest) -> BoxFuture<'_, Result<HttpAnswer, CallError>> {
         Box::pin(async move {
             let answer = |status| HttpAnswer {
                 status,
@@ -158,9 +158,9 @@ impl Imports for Fake {
                 "https://here/hang" => match tokio::time::timeout(request.timeout, pending()).await
                 {
                     Ok(never) => never,
-                    Err(_) => Err("no answer in time".into()),
+                    Err(_) => Err(CallError::Outage("no answer in time".into())),
                 },
-                _ => Err("connection refused".into()),
+                _ => Err(CallError::Outage("connection refused".into())),
             }
         })
     }
@@ -170,10 +170,11 @@ impl Imports for Fake {
         database: &'a str,
         query: String,
         parameters: Vec<SqlValue>,
-    ) -> BoxFuture<'a, Result<Vec<SqlRow>, String>> {
+    ) -> BoxFuture<'a, Result<Vec<SqlRow>, CallError>> {
         Box::pin(async move {
             if database != "main" {
-                return Err(format!("[hook.sql] has no database {database}"));
+                let why = format!("[hook.sql] has no database {database}");
+                return Err(CallError::Refused(why));
             }
             self.0.queries.lock().unwrap().push((query, parameters));
             Ok(vec![vec![
