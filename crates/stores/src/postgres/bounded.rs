@@ -48,10 +48,12 @@ pub(super) async fn cancel(
     // A server that did not make the token ignores it.
     for path in sockets(config) {
         if let Ok(stream) = UnixStream::connect(&path).await {
+            let stream = MessageLimit::new(stream, most, Exceeded::default()).until_end();
             let _ = query.cancel_query_raw(stream, NoTls).await;
         }
     }
-    let negotiation = Negotiation::new(config, tls, most, Exceeded::default());
+    let mut negotiation = Negotiation::new(config, tls, most, Exceeded::default());
+    negotiation.awaits_end = true;
     let _ = query.cancel_query(negotiation).await;
 }
 
@@ -119,6 +121,8 @@ struct Negotiation {
     negotiation: SslNegotiation,
     most: usize,
     exceeded: Exceeded,
+    /// Whether the server closes first.
+    awaits_end: bool,
 }
 
 impl MakeTlsConnect<Socket> for Negotiation {
@@ -142,8 +146,12 @@ impl TlsConnect<Socket> for Negotiation {
     fn connect(self, socket: Socket) -> Self::Future {
         Box::pin(async move {
             let (most, exceeded) = (self.most, self.exceeded.clone());
-            let stream = self.secure(socket).await?;
-            Ok(MessageLimit::new(stream, most, exceeded))
+            let awaits_end = self.awaits_end;
+            let stream = MessageLimit::new(self.secure(socket).await?, most, exceeded);
+            Ok(match awaits_end {
+                true => stream.until_end(),
+                false => stream,
+            })
         })
     }
 }
@@ -157,6 +165,7 @@ impl Negotiation {
             negotiation: config.get_ssl_negotiation(),
             most,
             exceeded,
+            awaits_end: false,
         }
     }
 

@@ -46,12 +46,15 @@ impl Dialer {
         })
     }
 
-    /// Ends the query of a connection at the server, within 2 s.
-    pub(super) async fn cancel(&self, query: CancelToken) {
+    /// Ends the query of a connection at the server, within 2 s, and waits for its end as
+    /// long again.
+    pub(super) async fn cancel(&self, query: CancelToken, on: &Connection) {
         let config = &self.url.config;
         let cancelling = bounded::cancel(&query, config, &self.tls, MAX_BYTES);
         // Where that fails, `statement_timeout` ends the query.
         let _ = timeout(CANCEL, cancelling).await;
+        // Answered behind the query.
+        let _ = timeout(CANCEL, on.run("")).await;
     }
 
     /// Connects to a store of this version, or to a database of somebody else. The runtime

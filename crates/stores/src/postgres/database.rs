@@ -76,6 +76,7 @@ impl Database {
             let mut under_way = UnderWay {
                 pool,
                 cancel: Some(on.cancel_token()),
+                on: Arc::clone(&on),
             };
             let rows = rows(&on, &text, parameters).await;
             let has_ended = match &rows {
@@ -96,14 +97,17 @@ impl Database {
 /// counts from its own begin, and there is none behind `PgBouncer`.
 struct UnderWay {
     pool: Arc<Pool>,
+    /// Kept open until the query has ended: `PgBouncer` ignores requests to cancel a query
+    /// whose client has left.
+    on: Arc<Connection>,
     cancel: Option<CancelToken>,
 }
 
 impl Drop for UnderWay {
     fn drop(&mut self) {
         if let Some(cancel) = self.cancel.take() {
-            let dialer = Arc::clone(&self.pool.dialer);
-            let cancelling = async move { dialer.cancel(cancel).await };
+            let (dialer, on) = (Arc::clone(&self.pool.dialer), Arc::clone(&self.on));
+            let cancelling = async move { dialer.cancel(cancel, &on).await };
             self.pool.runtime.spawn(cancelling);
         }
     }

@@ -23,6 +23,8 @@ pub(super) struct MessageLimit<S> {
     stream: S,
     heads: Heads,
     exceeded: Exceeded,
+    /// Whether a shutdown waits until the server closes.
+    awaits_end: bool,
 }
 
 /// Follows the protocol just far enough to know where messages begin.
@@ -56,7 +58,15 @@ impl<S> MessageLimit<S> {
             stream,
             heads,
             exceeded,
+            awaits_end: false,
         }
+    }
+
+    /// Lets the server close first. The library shuts a request to cancel down at once,
+    /// and `PgBouncer` forgets one whose sender has left.
+    pub(super) fn until_end(mut self) -> Self {
+        self.awaits_end = true;
+        self
     }
 }
 
@@ -78,7 +88,7 @@ impl<S: AsyncRead + Unpin> AsyncRead for MessageLimit<S> {
     }
 }
 
-impl<S: AsyncWrite + Unpin> AsyncWrite for MessageLimit<S> {
+impl<S: AsyncRead + AsyncWrite + Unpin> AsyncWrite for MessageLimit<S> {
     fn poll_write(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
@@ -92,6 +102,11 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for MessageLimit<S> {
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        if self.awaits_end {
+            let mut byte = [0];
+            // A server says nothing here. If it does, or breaks off, that is an end too.
+            let _ = ready!(Pin::new(&mut self.stream).poll_read(cx, &mut ReadBuf::new(&mut byte)));
+        }
         Pin::new(&mut self.stream).poll_shutdown(cx)
     }
 }

@@ -142,13 +142,12 @@ async fn a_row_over_the_bound_ends_its_connection() {
 async fn a_query_that_takes_too_long_ends_at_the_server_too() {
     let url = database();
     let watch = patient();
+    let separator = if url.contains('?') { '&' } else { '?' };
+    let one = format!("{url}{separator}pool=1");
+    let pooled = services::PgBouncer::shared().through(services::Postgres::shared(), &one);
     // Without `statement_timeout`, a request ends it.
-    for parameter in ["", "&pgbouncer=1"] {
-        let separator = if url.contains('?') { '&' } else { '?' };
-        let on = foreign(
-            &format!("{url}{separator}pool=1{parameter}"),
-            Duration::from_millis(500),
-        );
+    for url_of in [&one, &format!("{one}&pgbouncer=1"), &pooled] {
+        let on = foreign(url_of, Duration::from_millis(500));
         let why = refusal(&on, "SELECT pg_sleep(3600)").await;
         assert!(!why.is_empty());
         // The next query has a connection of its own.
