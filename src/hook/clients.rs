@@ -23,7 +23,7 @@ use sekisho_stores::redis::{RedisClient, RedisUrl};
 use tokio::runtime::Handle;
 use tokio::sync::OnceCell;
 use tokio::task::JoinSet;
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout_at};
 
 use turns::Turns;
 
@@ -142,27 +142,46 @@ impl Clients {
         Ok(Arc::clone(known.entry(url.into()).or_default()))
     }
 
-    /// Sends a GET request, on the background runtime. Any status is an answer.
+    /// Sends a GET request, on the background runtime. Any status is an answer. Until the
+    /// request has its turn, neither it nor a task of its own takes memory.
     pub(crate) async fn http_get(&self, request: HttpRequest) -> Result<HttpAnswer, CallError> {
-        let (limit, client) = (request.timeout, request.client);
-        let request = get(&request).map_err(CallError::Refused)?;
-        if let (Some(why), true) = (
-            &self.no_https,
-            request.uri().scheme() == Some(&Scheme::HTTPS),
-        ) {
+        let limit = request.timeout;
+        let deadline = Instant::now() + limit;
+        let uri = get(&request)
+            .map_err(CallError::Refused)?
+            .into_parts()
+            .0
+            .uri;
+        if let (Some(why), true) = (&self.no_https, uri.scheme() == Some(&Scheme::HTTPS)) {
             return Err(CallError::Outage(why.clone()));
         }
-        let http = Arc::clone(&self.http);
-        let turns = Arc::clone(&self.turns);
-        let exchange = async move {
+        let turn = timeout_at(deadline, async {
             // Before a turn of all: a slow server, or one network, keeps others from none.
-            let _shares = turns.shares(client, request.uri()).await;
-            let _turn = http.turn().await;
+            let shares = self.turns.shares(request.client, &uri).await;
+            (shares, self.http.turn().await)
+        });
+        let turn = turn.await.map_err(|_| {
+            CallError::Outage(format!("no turn within {limit:?}: too many requests wait"))
+        })?;
+        let request = get(&request).map_err(CallError::Refused)?;
+        // Boxed: no request that waits for its turn has room for it.
+        Box::pin(self.exchange(request, turn, (deadline, limit))).await
+    }
+
+    async fn exchange(
+        &self,
+        request: Request<Full<Bytes>>,
+        turn: impl Send + 'static,
+        (deadline, limit): (Instant, Duration),
+    ) -> Result<HttpAnswer, CallError> {
+        let http = Arc::clone(&self.http);
+        let exchange = async move {
+            let _turn = turn;
             answer(http.send(&request).await?).await
         };
         // Dropping the set aborts the exchange: nobody waits for it any more.
         let mut task = JoinSet::new();
-        task.spawn_on(timeout(limit, exchange), &self.runtime);
+        task.spawn_on(timeout_at(deadline, exchange), &self.runtime);
         let answered = match task.join_next().await {
             Some(Ok(Ok(answer))) => answer,
             Some(Ok(Err(_))) => Err(format!("no answer within {limit:?}")),

@@ -141,7 +141,9 @@ impl Asking<'_> {
         } = self.shared;
         let revision = lookup.revision();
         let prefix = self.facts.client.ip().into();
+        // Boxed: while the hook is awaited, nothing has room for it.
         let asked = ask(lookup, budget, metrics, &host, prefix, deadline, charge);
+        let asked = Box::pin(asked);
         match asked.await {
             (Outcome::Found(served), how) => Ok(Resolved {
                 served,
