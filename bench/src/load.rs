@@ -26,6 +26,7 @@ pub(crate) use self::names::{Names, SplitMix};
 pub(crate) use self::options::{EXAMPLES, Options};
 pub(crate) use self::tally::{Outcome, Tally};
 
+use self::client::Part;
 use self::gate::Gate;
 use self::run::Run;
 
@@ -37,7 +38,9 @@ pub(crate) fn run(options: &Options) -> Result<()> {
         .context("cannot start the runtime")?;
     let run = Rc::new(Run::new(options)?);
     LocalSet::new().block_on(&runtime, async {
-        if options.idle {
+        if let Some(part) = options.hellos {
+            hellos(run, options, part).await
+        } else if options.idle {
             idle(run, options).await
         } else if let Some(streams) = options.http2 {
             multiplexed(run, options, streams).await
@@ -95,6 +98,13 @@ async fn idle(run: Rc<Run>, options: &Options) -> Result<()> {
     gate.ready()?;
     let outcome = run.hold(&connections, options.seconds).await?;
     finish(gate, &outcome, options.json)
+}
+
+async fn hellos(run: Rc<Run>, options: &Options, part: Part) -> Result<()> {
+    let gate = Gate(options.gate);
+    let hellos = run.hellos(part).await?;
+    gate.ready()?;
+    finish(gate, &hellos.outcome().await, options.json)
 }
 
 fn finish(gate: Gate, outcome: &Outcome, json: bool) -> Result<()> {

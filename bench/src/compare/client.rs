@@ -57,6 +57,11 @@ pub(crate) enum Work {
     Idle {
         connections: usize,
     },
+    /// Connections that send a ClientHello, whole or its first half, and wait.
+    Hellos {
+        connections: usize,
+        whole: bool,
+    },
     /// Open-loop connections at a fixed rate, which may fail.
     Paced {
         rate: u32,
@@ -78,7 +83,9 @@ impl Load {
             Work::Requests { connections, each }
             | Work::AnyHost { connections, each }
             | Work::Echoes { connections, each } => connections as u64 * each,
-            Work::Idle { connections } | Work::Herd { connections } => connections as u64,
+            Work::Idle { connections }
+            | Work::Hellos { connections, .. }
+            | Work::Herd { connections } => connections as u64,
             Work::Paced { rate, seconds, .. } => u64::from(rate) * u64::from(seconds),
         }
     }
@@ -131,6 +138,12 @@ impl Load {
             Work::Idle { connections } => {
                 vec!["--idle".into(), format!("--concurrency={connections}")]
             }
+            // Networks of their own, 250 each: the budget of one would not suffice.
+            Work::Hellos { connections, whole } => vec![
+                format!("--hellos={}", if whole { "whole" } else { "half" }),
+                format!("--concurrency={connections}"),
+                format!("--sources={connections}"),
+            ],
             Work::Paced { rate, seconds, .. } => vec![
                 format!("--rate={rate}"),
                 format!("--seconds={seconds}"),

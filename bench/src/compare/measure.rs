@@ -4,6 +4,7 @@ mod beside;
 mod herd;
 mod propagation;
 mod stuck;
+mod waiting;
 
 use std::time::Duration;
 
@@ -99,6 +100,8 @@ impl<'a> Subject<'a> {
             }
             Measure::IdleMemory { connections } => self.idle_memory(connections).await,
             Measure::HostMemory { from, to } => self.host_memory(from, to).await,
+            Measure::WaitingMemory { connections } => self.waiting_memory(connections).await,
+            Measure::WorkerMemory { workers } => self.worker_memory(workers).await,
             Measure::StartUp => self.start_up().await,
             Measure::Soak { handshakes } => self.soak(handshakes).await,
             Measure::Stuck { seconds, rate } => self.stuck(seconds, rate).await,
@@ -269,12 +272,18 @@ impl<'a> Subject<'a> {
 
     async fn launch(&mut self, preload: Option<usize>) -> Result<Server> {
         let name = self.name.clone();
-        self.launch_as(&name, preload).await
+        self.launch_as(&name, preload, 1).await
     }
 
     /// Starts a server whose files have this name.
-    async fn launch_as(&mut self, name: &str, preload: Option<usize>) -> Result<Server> {
-        let launch = setup::launch(self.place, self.row, self.case, self.binary, name, preload)?;
+    async fn launch_as(
+        &mut self,
+        name: &str,
+        preload: Option<usize>,
+        workers: usize,
+    ) -> Result<Server> {
+        let (place, row, case) = (self.place, self.row, self.case);
+        let launch = setup::launch(place, row, case, self.binary, name, preload, workers)?;
         self.commands.push(launch.command());
         Server::start(&launch).await
     }

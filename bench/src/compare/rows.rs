@@ -45,6 +45,8 @@ impl Row {
             | Measure::StartUp => true,
             Measure::IdleMemory { .. }
             | Measure::HostMemory { .. }
+            | Measure::WaitingMemory { .. }
+            | Measure::WorkerMemory { .. }
             | Measure::Soak { .. }
             | Measure::Stuck { .. }
             | Measure::HookStuck { .. }
@@ -120,6 +122,10 @@ pub(crate) enum Measure {
     IdleMemory { connections: usize },
     /// Growth of memory per host that is ready to be served.
     HostMemory { from: usize, to: usize },
+    /// Growth of memory per handshake that waits.
+    WaitingMemory { connections: usize },
+    /// Memory of each further worker, all of which have served.
+    WorkerMemory { workers: usize },
     /// Time from before the fork to the first answered request.
     StartUp,
     /// Memory after this many handshakes, each for another host as long as

@@ -84,6 +84,37 @@ pub(crate) const HOOK_REDIS: Row = Row {
     ..BASE
 };
 
+/// Memory of handshakes that wait in a script, less that of others that wait for their
+/// client.
+pub(crate) const HOOK_MEMORY: Row = Row {
+    id: "hook-memory",
+    title: "Memory per handshake that waits in the hook, and without one for its client",
+    measure: Measure::WaitingMemory { connections: 2_000 },
+    cases: &[
+        sekisho(HALF, Store::Sqlite, "64MiB"),
+        hooked(GETS, WAITING_LONG),
+        hooked(JOINS, WAITING_TOGETHER),
+    ],
+    goals: &[over_half(GETS), over_half(JOINS)],
+    ..BASE
+};
+
+/// Memory of a worker's state, less that of a worker without one.
+pub(crate) const HOOK_STATE: Row = Row {
+    id: "hook-state",
+    title: "Memory of each of four more workers, with a hook and without",
+    measure: Measure::WorkerMemory { workers: 5 },
+    cases: &[SEKISHO, hooked("sekisho, tls:lookup", LOOKUP)],
+    goals: &[Goal {
+        figure: figure::EACH,
+        scale: Scale::Over(&[(1.0, SEKISHO.label)]),
+        must: 1024.0,
+        aim: None,
+        case: Some("sekisho, tls:lookup"),
+    }],
+    ..BASE
+};
+
 /// Writes the script of a case; returns the section of the configuration. REDIS in the
 /// script stands for the store's URL, and SILENT for a server that never answers.
 pub(crate) fn section(
@@ -134,6 +165,26 @@ const fn over_no_hook(case: &'static str, micros: f64) -> Goal {
     }
 }
 
+const fn over_half(case: &'static str) -> Goal {
+    Goal {
+        figure: figure::EACH,
+        scale: Scale::Over(const { &[(1.0, HALF)] }),
+        must: HELLO + 2.0,
+        aim: None,
+        case: Some(case),
+    }
+}
+
+/// KiB of a parsed ClientHello (rustls 0.23), which a handshake has while it waits for
+/// anything: counted by allocations, with DHAT.
+const HELLO: f64 = 2.6;
+const HALF: &str = "sekisho, half a ClientHello";
+const GETS: &str = "sekisho, http.get without an answer";
+const JOINS: &str = "sekisho, one load of tls:cached without an answer";
+
+/// Bounds of the hook where many handshakes wait.
+pub(crate) const PLACES: &str = "deadline = \"1m\"\nwaiting = 10000\nwaiting_per_prefix = 10000\n";
+
 const LOOKUP: &str = r#"
 function handshake(tls)
     local name = tls.server_name
@@ -172,6 +223,26 @@ function handshake(tls)
     local number = tonumber(string.match(tls.server_name, "%d+"))
     if number >= 100 then
         pcall(http.get, "http://SILENT/", {timeout = 1})
+    end
+end
+"#;
+
+const WAITING_LONG: &str = r#"
+function handshake(tls)
+    local number = tonumber(string.match(tls.server_name, "%d+"))
+    if number >= 100 then
+        http.get("http://SILENT/", {timeout = 60})
+    end
+end
+"#;
+
+const WAITING_TOGETHER: &str = r#"
+function handshake(tls)
+    local number = tonumber(string.match(tls.server_name, "%d+"))
+    if number >= 100 then
+        tls:cached("all", 60, function()
+            http.get("http://SILENT/", {timeout = 60})
+        end)
     end
 end
 "#;

@@ -55,6 +55,9 @@ pub(crate) struct Sekisho<'a> {
     pub(crate) proxies: bool,
     /// Section of the handshake hook, or empty.
     pub(crate) hook: String,
+    /// Whether handshakes may take a minute.
+    pub(crate) is_patient: bool,
+    pub(crate) workers: usize,
 }
 
 impl Sekisho<'_> {
@@ -87,6 +90,10 @@ impl Sekisho<'_> {
         let admin = self
             .admin
             .map_or_else(String::new, |admin| format!("admin = \"{admin}\"\n"));
+        let patience = match self.is_patient {
+            true => "handshake_timeout = \"1m\"\n",
+            false => "",
+        };
         let site = self.site.display();
         // Roots in records lie in the folder of the bench, outside of the default.
         let sites = if self.proxies {
@@ -101,9 +108,9 @@ impl Sekisho<'_> {
              [cache]\nmemory = \"{}\"\n{disk}{redis_cache}\
              [site]\nroot = \"{site}\"\n\
              {sites}\
-             [server]\nworkers = 1\n\
+             [server]\nworkers = {}\n{patience}\
              {}",
-            self.address, self.memory, self.hook,
+            self.address, self.memory, self.workers, self.hook,
         )
     }
 }
@@ -133,6 +140,8 @@ mod tests {
             admin: None,
             proxies: false,
             hook: String::new(),
+            is_patient: false,
+            workers: 1,
         };
         let url = "url = \"files:/f/hosts/{host}.crt,/f/hosts/{host}.key\"";
         assert!(sekisho.config().contains(url));

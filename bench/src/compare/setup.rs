@@ -39,7 +39,7 @@ impl Place<'_> {
 }
 
 /// Writes a server's configuration; returns its launch. `preload` overrides
-/// nginx's number of hosts.
+/// nginx's number of hosts; `workers` are those of sekisho.
 pub(crate) fn launch(
     place: Place<'_>,
     row: &Row,
@@ -47,6 +47,7 @@ pub(crate) fn launch(
     binary: Binary,
     name: &str,
     preload: Option<usize>,
+    workers: usize,
 ) -> Result<Launch> {
     let hosts = row.hosts.count(place.options.is_short());
     let frame = Frame {
@@ -60,6 +61,7 @@ pub(crate) fn launch(
         scratch: place.workspace.scratch(name)?,
         log: place.log(name, "server"),
         address: free_address()?,
+        workers,
     };
     match case.setup {
         Setup::Nginx { loaded, file_cache } => frame.nginx(loaded, file_cache, preload),
@@ -81,6 +83,7 @@ struct Frame<'a> {
     scratch: PathBuf,
     log: PathBuf,
     address: SocketAddr,
+    workers: usize,
 }
 
 impl Frame<'_> {
@@ -144,6 +147,11 @@ impl Frame<'_> {
             Some(script) => scripts::section(script, &self.scratch, Folder(&self.fixture), redis)?,
             None => String::new(),
         };
+        let is_patient = matches!(self.row.measure, Measure::WaitingMemory { .. });
+        let hook = match is_patient && !hook.is_empty() {
+            true => hook + scripts::PLACES,
+            false => hook,
+        };
         let config = Sekisho {
             fixture: Folder(&self.fixture),
             store,
@@ -159,6 +167,8 @@ impl Frame<'_> {
             admin,
             proxies: self.content != Content::Files,
             hook,
+            is_patient,
+            workers: self.workers,
         };
         let text = config.config();
         let arguments = ["serve", "--config"].map(str::to_owned);

@@ -1,7 +1,7 @@
 //! Table of the rows with local stores.
 
 use super::rows::{Asked, Case, Content, Goal, Hosts, Loaded, Measure, Row, Scale, Setup, figure};
-use super::scripts::{HOOK, HOOK_CACHED, HOOK_STUCK};
+use super::scripts::{HOOK, HOOK_CACHED, HOOK_MEMORY, HOOK_STATE, HOOK_STUCK};
 use super::sekisho::Store;
 use super::sites::{DOWNLOAD, H2_100, PROXY_10, PROXY_100, PROXY_COLD, WEBSOCKET};
 use crate::fixtures::KeyKind;
@@ -107,6 +107,8 @@ pub(crate) const ROWS: &[Row] = &[
     HOOK,
     HOOK_CACHED,
     HOOK_STUCK,
+    HOOK_MEMORY,
+    HOOK_STATE,
     Row {
         id: "idle-memory",
         title: "Memory per idle TLS 1.3 connection, after one request",

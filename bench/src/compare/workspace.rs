@@ -181,6 +181,8 @@ impl Workspace {
             admin: None,
             proxies: false,
             hook: String::new(),
+            is_patient: false,
+            workers: 1,
         };
         let file = folder.join("sekisho.toml");
         fs::write(&file, config.config())?;

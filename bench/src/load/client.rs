@@ -1,5 +1,9 @@
 //! Client of the load generator, which opens connections.
 
+mod hello;
+
+pub(crate) use hello::Part;
+
 use std::cell::Cell;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::Arc;

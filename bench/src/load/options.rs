@@ -8,6 +8,7 @@ use std::time::Duration;
 use anyhow::{Result, bail};
 use clap::{Args, ValueEnum};
 
+use super::client::Part;
 use super::names::{Names, Order};
 use crate::tls::{Group, Offer, Trust, Version};
 
@@ -117,6 +118,10 @@ pub(crate) struct Options {
     #[arg(long)]
     pub(crate) idle: bool,
 
+    /// Open C connections, send a ClientHello or its first half on each, and hold them
+    #[arg(long, value_enum, requires = "gate", conflicts_with_all = ["keepalive", "idle"])]
+    pub(crate) hellos: Option<Part>,
+
     /// Seconds that a connection (or a request, with --keepalive) may take
     #[arg(long, value_name = "S", default_value_t = 10.0)]
     pub(crate) deadline: f64,
@@ -165,7 +170,8 @@ impl Options {
         if self.concurrency == 0 {
             bail!("--concurrency must be at least 1");
         }
-        if !bounded && self.keepalive.is_none() && !(self.idle && self.gate) {
+        let holds = self.gate && (self.idle || self.hellos.is_some());
+        if !bounded && self.keepalive.is_none() && !holds {
             bail!("--handshakes or --seconds is needed, so that the run ends");
         }
         for seconds in [Some(self.deadline), self.seconds].into_iter().flatten() {

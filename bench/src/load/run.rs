@@ -1,5 +1,7 @@
 //! Phases of a run. All tasks run on one thread and share cells without locks.
 
+mod hellos;
+
 use std::cell::{Cell, RefCell};
 use std::future::Future;
 use std::num::NonZeroU32;

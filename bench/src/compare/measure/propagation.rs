@@ -23,7 +23,7 @@ impl Subject<'_> {
         let mut servers = Vec::new();
         for number in 1..=SERVERS {
             servers.push(
-                self.launch_as(&format!("{}-{number}", self.name), None)
+                self.launch_as(&format!("{}-{number}", self.name), None, 1)
                     .await?,
             );
         }
