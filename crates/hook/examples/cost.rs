@@ -32,8 +32,8 @@ const SCRIPTS: [(&str, &str); 22] = [
     ("lookup", "tls:lookup('cold.example')"),
     (
         "certificate",
-        "tls:certificate('-----BEGIN CERTIFICATE-----\nx\n') \
-         tls:certificate_key('-----BEGIN PRIVATE KEY-----\nx\n')",
+        "tls:certificate([[-----BEGIN CERTIFICATE-----\nx\n]]) \
+         tls:certificate_key([[-----BEGIN PRIVATE KEY-----\nx\n]])",
     ),
     ("redis", "redis('redis://here')"),
     ("redis:get", "redis('redis://here'):get('a')"),
