@@ -93,17 +93,16 @@ impl<'a, I: Imports> Called<'a, I> {
 
     fn poll(&mut self, context: &mut Context<'_>) -> Poll<Result<(), Failure>> {
         while let Some(mut wait) = self.wait.take() {
-            // Measured from here on: many short waits are cut, too.
-            self.run.state.meter.begin(self.left(), true);
             let Poll::Ready(reply) = wait.as_mut().poll(context) else {
                 self.wait = Some(wait);
-                self.spend();
                 if !self.has_place {
                     self.run.waits()?;
                     self.has_place = true;
                 }
                 return Poll::Pending;
             };
+            // Measured from here on: many short stretches are cut, too.
+            self.run.state.meter.begin(self.left(), true);
             self.resume((), Some(reply))?;
         }
         Poll::Ready(Ok(()))
