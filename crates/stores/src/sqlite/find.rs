@@ -2,89 +2,102 @@
 
 use std::sync::LazyLock;
 
-use rusqlite::{Connection, Row};
+use rusqlite::Connection;
+use rusqlite::types::Type;
 
-use super::log::{self, READ_AT};
-use super::rows::{
-    self, CREDENTIAL_COLUMNS, Fault, HOST_COLUMNS, Step, credential_columns, host_columns,
-};
+use super::log;
+use super::read::CREDENTIAL;
+use super::rows::{self, Fault, Step, host_columns};
 use sekisho_certs::credential::SealedBytes;
 use sekisho_certs::host::{HostName, HostPattern};
+use sekisho_certs::record::HostRecord;
 use sekisho_certs::store::{Answer, Found, precondition};
 
 /// Finds the exact record or the wildcard's, with what it refers to, and the
-/// state that was read. One statement finds it, with no descent more than needed:
-/// its second half runs only if the first gave nothing.
+/// state that was read. Statements are short, and read no more than there is: their
+/// text is hashed at each use, and a join with what is absent costs as much as one with
+/// what is there.
 pub(super) fn find(
     connection: &Connection,
     generation: u64,
     name: &HostName,
 ) -> Step<Answer<SealedBytes>> {
-    // As long as this statement is open, the next one reads the same state: a
+    // As long as this statement is open, the others read the same state: a
     // transaction of its own would take two statements more.
-    let mut read_at = connection.prepare_cached(READ_AT)?;
-    let mut read_at = read_at.query(())?;
-    let read_at = log::read_at(read_at.next()?, generation)?;
-    let mut statement = connection.prepare_cached(&FIND)?;
-    let mut rows = statement.query((name.as_str(), name.parent()))?;
-    // SQL promises no order between the halves: an exact row wins.
-    let mut best = None;
-    while let Some(row) = rows.next()? {
-        let half = row.get(0)?;
-        best = Some(found(row, name, half)?);
-        if half == EXACT {
-            break;
+    let mut statement = connection.prepare_cached(&EXACT)?;
+    let mut exact = statement.query([name.as_str()])?;
+    let row = exact.next()?.ok_or_else(log::no_meta)?;
+    let read_at = log::read_at(row, generation)?;
+    let found = match row.get_ref(READ_AT_COLUMNS)?.data_type() {
+        Type::Null => above(connection, name)?,
+        _ => {
+            let record = rows::host(row, READ_AT_COLUMNS, HostPattern::from(name))?;
+            Some(found(connection, record, false)?)
         }
-    }
+    };
     Ok(Answer {
         read_at: Some(read_at),
-        ..best.map_or_else(Answer::absent, Answer::found)
+        ..found.map_or_else(Answer::absent, Answer::found)
     })
 }
 
-fn found(row: &Row<'_>, name: &HostName, half: u32) -> Step<Found<SealedBytes>> {
-    let pattern = match half {
-        EXACT => HostPattern::from(name),
-        _ => name
-            .wildcard()
-            .ok_or_else(|| Fault::Value(format!("a wildcard above {name}")))?,
+/// Finds the wildcard's record.
+fn above(connection: &Connection, name: &HostName) -> Step<Option<Found<SealedBytes>>> {
+    let mut statement = connection.prepare_cached(&ABOVE)?;
+    let mut rows = statement.query([name.parent()])?;
+    let Some(row) = rows.next()? else {
+        return Ok(None);
     };
+    let pattern = name
+        .wildcard()
+        .ok_or_else(|| Fault::Value(format!("a wildcard above {name}")))?;
     let record = rows::host(row, 1, pattern)?;
+    found(connection, record, row.get(0)?).map(Some)
+}
+
+fn found(connection: &Connection, record: HostRecord, shadowed: bool) -> Step<Found<SealedBytes>> {
     precondition::readable(&record)?;
     let mut credentials = Vec::with_capacity(1);
+    let mut statement = connection.prepare_cached(&CREDENTIAL)?;
     for (key_type, id) in record.references.iter() {
-        let first = 1 + HOST_COLUMNS + key_type as usize * CREDENTIAL_COLUMNS;
-        let credential = rows::credential(row, first, id, key_type)?;
+        let mut rows = statement.query([id.as_u64()])?;
+        let credential = match rows.next()? {
+            Some(row) => rows::credential(row, 0, id, key_type)?,
+            None => None,
+        };
         credentials.push(credential.ok_or_else(|| precondition::missing(&record, key_type))?);
     }
     Ok(Found {
         record,
         credentials,
-        shadowed: half == SHADOWED,
+        shadowed,
         fresh_for: None,
     })
 }
 
-/// The exact record's half.
-const EXACT: u32 = 0;
-/// The wildcard's half, with exact records below it.
-const SHADOWED: u32 = 2;
-
-/// The credentials stand in the order of [`KeyType::ALL`].
-pub(super) static FIND: LazyLock<String> = LazyLock::new(|| {
-    let exact = half("0", "?1");
-    let below = "1 + EXISTS (SELECT 1 FROM hosts WHERE parent = ?2)";
-    format!("{exact} UNION ALL {}", half(below, "'*.' || ?2"))
+/// Gives one row, with nulls in place of an absent host.
+static EXACT: LazyLock<String> = LazyLock::new(|| {
+    let host = host_columns("h");
+    format!(
+        "SELECT m.log, m.number, {host} FROM meta m
+         LEFT JOIN hosts h ON h.pattern = ?1 WHERE m.one = 1"
+    )
 });
 
-fn half(flag: &str, pattern: &str) -> String {
+/// Columns of the state in [`EXACT`]. The host's first one is never null.
+const READ_AT_COLUMNS: usize = 2;
+
+/// Tells first whether there are exact records below the wildcard.
+static ABOVE: LazyLock<String> = LazyLock::new(|| {
     let host = host_columns("h");
-    let [e, d, r] = ["e", "d", "r"].map(|one| credential_columns(one, &format!("{one}i")));
     format!(
-        "SELECT {flag}, {host}, {e}, {d}, {r} FROM hosts h
-         LEFT JOIN credentials e ON e.id = h.ecdsa LEFT JOIN issuers ei ON ei.id = e.issuer
-         LEFT JOIN credentials d ON d.id = h.ed25519 LEFT JOIN issuers di ON di.id = d.issuer
-         LEFT JOIN credentials r ON r.id = h.rsa LEFT JOIN issuers ri ON ri.id = r.issuer
-         WHERE h.pattern = {pattern}"
+        "SELECT EXISTS (SELECT 1 FROM hosts WHERE parent = ?1), {host} FROM hosts h
+         WHERE h.pattern = '*.' || ?1"
     )
+});
+
+/// Statements whose plans a test reads.
+#[cfg(test)]
+pub(super) fn indexed() -> [&'static str; 2] {
+    [&EXACT, &ABOVE]
 }

@@ -59,9 +59,8 @@ impl StoreConnection {
     }
 }
 
-/// Reads a row of [`READ_AT`].
-pub(super) fn read_at(row: Option<&Row<'_>>, generation: u64) -> Step<ReadAt> {
-    let row = row.ok_or_else(no_meta)?;
+/// Reads a state from the first two columns, log and number.
+pub(super) fn read_at(row: &Row<'_>, generation: u64) -> Step<ReadAt> {
     Ok(ReadAt {
         log: log_id(row.get(0)?, generation),
         number: row.get(1)?,
@@ -106,7 +105,6 @@ pub(super) fn no_meta() -> Fault {
     Fault::Value("the table meta is empty".into())
 }
 
-pub(super) const READ_AT: &str = "SELECT log, number FROM meta";
 const POSITION: &str = "SELECT m.log, m.number, coalesce(c.mark, 0), m.forgotten
     FROM meta m LEFT JOIN changes c ON c.number = m.number";
 const MARK: &str = "SELECT mark FROM changes WHERE number = ?1";

@@ -7,7 +7,7 @@ use std::task::Poll;
 use rusqlite::StatementStatus;
 
 use super::*;
-use crate::sqlite::find::FIND;
+use crate::sqlite::find;
 use sekisho_certs::contract::fixture::plain;
 use sekisho_certs::seal::Sealer;
 use sekisho_certs::seal::{KeyRing, MasterKey};
@@ -282,7 +282,9 @@ fn no_read_scans_a_table() {
     let folder = Folder::new();
     drop(folder.create());
     let raw = folder.raw();
-    let reads = [&**FIND].into_iter().chain(crate::sqlite::read::indexed());
+    let reads = find::indexed()
+        .into_iter()
+        .chain(crate::sqlite::read::indexed());
     for sql in reads {
         let mut plan = raw.prepare(&format!("EXPLAIN QUERY PLAN {sql}")).unwrap();
         let parameters = plan.parameter_count();
@@ -307,7 +309,10 @@ fn no_read_is_planned_twice() {
     drop(folder.create());
     let options = Options::default();
     let (_, mut reader) = StoreFile::open(&folder.path(), Mode::Existing, &options).unwrap();
-    for sql in [&**FIND].into_iter().chain(crate::sqlite::read::indexed()) {
+    for sql in find::indexed()
+        .into_iter()
+        .chain(crate::sqlite::read::indexed())
+    {
         let planned = reader.run(|connection| {
             let mut statement = connection.prepare_cached(sql)?;
             for round in 0..5 {
