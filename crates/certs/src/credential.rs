@@ -52,7 +52,7 @@ impl<K> StoredCredential<K> {
     /// certificate.
     #[must_use]
     pub fn spki(&self) -> Option<&[u8]> {
-        Some(der::leaf(self.chain.first()?)?.spki)
+        der::spki(self.chain.first()?)
     }
 
     /// Converts the credential to one with its key in another form.

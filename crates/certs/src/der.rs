@@ -22,6 +22,54 @@ pub struct Leaf<'a> {
 
 /// Walks to the public key. None if the bytes are no certificate.
 pub fn leaf(der: &[u8]) -> Option<Leaf<'_>> {
+    let header = header(der)?;
+    let (not_before, validity) = time(header.validity)?;
+    let (not_after, _) = time(validity)?;
+    Some(Leaf {
+        issuer: header.issuer,
+        subject: header.subject,
+        spki: header.spki,
+        not_before,
+        not_after,
+    })
+}
+
+/// Returns the SubjectPublicKeyInfo of a certificate; the dates are not read.
+pub fn spki(der: &[u8]) -> Option<&[u8]> {
+    Some(header(der)?.spki)
+}
+
+/// Tells whether a DNS name of a certificate is `name`, or the wildcard one label above
+/// it. `name` is in lower case. False if the bytes are no certificate.
+pub fn names(der: &[u8], name: &str) -> bool {
+    let parent = name.split_once('.').map(|(_, parent)| parent);
+    // As clients do: no wildcard stands for all hosts of a top-level domain.
+    let parent = parent.filter(|parent| parent.contains('.'));
+    let mut rest = alternative_names(der).unwrap_or_default();
+    while let Some((tag, text, after)) = any_element(rest) {
+        let is_exact = text.eq_ignore_ascii_case(name.as_bytes());
+        let above = text.strip_prefix(b"*.");
+        let is_above = above
+            .zip(parent)
+            .is_some_and(|(above, parent)| above.eq_ignore_ascii_case(parent.as_bytes()));
+        if tag == DNS_NAME && (is_exact || is_above) {
+            return true;
+        }
+        rest = after;
+    }
+    false
+}
+
+/// Parts of a certificate in their order.
+struct Header<'a> {
+    issuer: &'a [u8],
+    validity: &'a [u8],
+    subject: &'a [u8],
+    spki: &'a [u8],
+    after: &'a [u8],
+}
+
+fn header(der: &[u8]) -> Option<Header<'_>> {
     let (certificate, _) = element(der, SEQUENCE)?;
     let (mut tbs, _) = element(certificate, SEQUENCE)?;
     if tbs.first() == Some(&VERSION) {
@@ -33,15 +81,34 @@ pub fn leaf(der: &[u8]) -> Option<Leaf<'_>> {
     let (validity, rest) = element(rest, SEQUENCE)?;
     let (subject, spki_on) = element(rest, SEQUENCE)?;
     let (_, after) = element(spki_on, SEQUENCE)?;
-    let (not_before, validity) = time(validity)?;
-    let (not_after, _) = time(validity)?;
-    Some(Leaf {
+    Some(Header {
         issuer,
+        validity,
         subject,
         spki: &spki_on[..spki_on.len() - after.len()],
-        not_before,
-        not_after,
+        after,
     })
+}
+
+/// Returns the GeneralNames of the subject (RFC 5280, section 4.2.1.6).
+fn alternative_names(der: &[u8]) -> Option<&[u8]> {
+    let mut rest = header(der)?.after;
+    // Unique identifiers may stand before the extensions.
+    while rest.first()? != &EXTENSIONS {
+        rest = any_element(rest)?.2;
+    }
+    let (extensions, _) = element(rest, EXTENSIONS)?;
+    let (mut extensions, _) = element(extensions, SEQUENCE)?;
+    loop {
+        let (extension, after) = element(extensions, SEQUENCE)?;
+        let (id, value) = element(extension, OID)?;
+        if id == SUBJECT_ALT_NAME {
+            let value = element(value, BOOLEAN).map_or(value, |(_, value)| value);
+            let (names, _) = element(value, OCTET_STRING)?;
+            return Some(element(names, SEQUENCE)?.0);
+        }
+        extensions = after;
+    }
 }
 
 /// Splits concatenated DER elements. None if the last one is cut.
@@ -107,10 +174,13 @@ fn trimmed(integer: &[u8]) -> &[u8] {
 /// Splits off the first element: its contents, if it has that tag, and what
 /// follows it.
 pub fn element(der: &[u8], tag: u8) -> Option<(&[u8], &[u8])> {
-    let (&first, rest) = der.split_first()?;
-    if first != tag {
-        return None;
-    }
+    let (first, contents, rest) = any_element(der)?;
+    (first == tag).then_some((contents, rest))
+}
+
+/// Splits off the first element: its tag, its contents, and what follows it.
+fn any_element(der: &[u8]) -> Option<(u8, &[u8], &[u8])> {
+    let (&tag, rest) = der.split_first()?;
     let (&short, rest) = rest.split_first()?;
     let (length, rest) = match short {
         0..=0x7f => (usize::from(short), rest),
@@ -125,7 +195,8 @@ pub fn element(der: &[u8], tag: u8) -> Option<(&[u8], &[u8])> {
         }
         _ => return None,
     };
-    rest.split_at_checked(length)
+    let (contents, rest) = rest.split_at_checked(length)?;
+    Some((tag, contents, rest))
 }
 
 /// Reads a UTCTime or a GeneralizedTime as seconds since the Unix epoch.
@@ -141,10 +212,21 @@ const BIT_STRING: u8 = 0x03;
 pub const OCTET_STRING: u8 = 0x04;
 /// The tag of SEQUENCE.
 pub const SEQUENCE: u8 = 0x30;
+const BOOLEAN: u8 = 0x01;
+const OID: u8 = 0x06;
 const VERSION: u8 = 0xa0;
+const EXTENSIONS: u8 = 0xa3;
+/// The tag of a DNS name among GeneralNames.
+const DNS_NAME: u8 = 0x82;
+const SUBJECT_ALT_NAME: &[u8] = b"\x55\x1d\x11";
 
 #[cfg(test)]
 mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use rustls_pki_types::ServerName;
+    use sekisho_testkit::{Key, TestCa};
+
     use super::*;
 
     #[test]
@@ -160,6 +242,33 @@ mod tests {
         }
         assert!(time(b"\x17\x0d701301000000Z").is_none());
         assert!(time(b"\x17\x0c70010100000Z").is_none());
+    }
+
+    /// The walk says yes only where webpki does.
+    #[test]
+    fn names_are_those_that_webpki_finds() {
+        let ca = TestCa::new();
+        let pair = ca.issue(&["a.test", "Upper.TEST", "*.b.test", "*.test"], Key::P256);
+        let parsed = webpki::EndEntityCert::try_from(&pair.chain[0]).unwrap();
+        for (name, expected) in [
+            ("a.test", true),
+            ("upper.test", true),
+            ("x.b.test", true),
+            ("b.test", false),
+            ("x.y.b.test", false),
+            ("xb.test", false),
+            ("other.test", false),
+            ("test", false),
+            ("a.test.example", false),
+        ] {
+            assert_eq!(names(&pair.chain[0], name), expected, "{name}");
+            let name = ServerName::try_from(name).unwrap();
+            let found = parsed.verify_is_valid_for_subject_name(&name);
+            assert_eq!(found.is_ok(), expected, "{name:?}");
+        }
+        for end in 0..pair.chain[0].len() {
+            assert!(!names(&pair.chain[0][..end], "a.test"), "{end}");
+        }
     }
 
     #[test]

@@ -118,6 +118,10 @@ impl LoadedCredential {
     /// Tells whether the leaf is valid for this name (RFC 9525, section 6).
     #[must_use]
     pub fn covers(&self, name: &HostName) -> bool {
+        // The full parse below takes ten times as long as the walk to the names.
+        if !name.as_str().contains('_') && der::names(self.leaf(), name.as_str()) {
+            return true;
+        }
         let leaf = webpki::EndEntityCert::try_from(self.leaf());
         // webpki takes no name with an underscore. No public CA gives a
         // certificate for one either.
@@ -150,7 +154,7 @@ impl LoadedCredential {
     }
 
     fn rsa_bytes(&self) -> usize {
-        der::leaf(self.leaf()).map_or(0, |leaf| rsa_bytes(leaf.spki))
+        der::spki(self.leaf()).map_or(0, rsa_bytes)
     }
 
     /// Returns the leaf: an empty chain is not loaded.
