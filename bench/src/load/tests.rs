@@ -99,6 +99,25 @@ fn a_run_without_an_end_is_refused() {
     assert!(bounded.check().is_ok());
 }
 
+/// The server waits for the second half of a ClientHello, and answers a whole one.
+#[tokio::test]
+async fn hellos_wait_until_the_server_answers() {
+    let target = serve().await;
+    for (part, waiting) in [("half", 4), ("whole", 0)] {
+        let options = options(target, &["--hellos", part, "--gate", "--no-verify"]);
+        let run = Run::new(&options).unwrap();
+        let hellos = run.hellos(options.hellos.unwrap()).await.unwrap();
+        let mut outcome = hellos.outcome().await;
+        for _ in 0..10_000 {
+            if outcome.operations == waiting {
+                break;
+            }
+            outcome = hellos.outcome().await;
+        }
+        assert_eq!((outcome.operations, outcome.failed), (waiting, 4 - waiting));
+    }
+}
+
 async fn measure(arguments: &[&str]) -> Outcome {
     let target = serve().await;
     let options = options(target, arguments);
