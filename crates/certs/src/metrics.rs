@@ -1,5 +1,7 @@
 //! Metrics of every part, in prometheus-client's types.
 
+mod spread;
+
 use std::fmt;
 use std::sync::atomic::AtomicU64;
 
@@ -11,6 +13,12 @@ pub use prometheus_client::metrics::counter::Counter;
 pub use prometheus_client::metrics::family::Family;
 pub use prometheus_client::metrics::gauge::ConstGauge;
 pub use prometheus_client::registry::Registry;
+
+pub use spread::Spread;
+
+/// Counter of what each connection or request does: threads count without waiting for
+/// each other. Takes 1 KiB.
+pub type BusyCounter = prometheus_client::metrics::counter::Counter<u64, Spread>;
 
 /// A gauge of bytes, entries or another figure that is never negative.
 pub type Gauge = prometheus_client::metrics::gauge::Gauge<u64, AtomicU64>;
@@ -39,14 +47,14 @@ impl Drop for InGauge {
 /// A `Family` would find each counter by hashing its label below a lock. The
 /// handshake path counts with the handle alone.
 #[derive(Debug)]
-pub struct Counters<const N: usize> {
+pub struct Counters<const N: usize, C = Counter> {
     /// Name of the label.
     pub label: &'static str,
     /// Value of the label, and its counter.
-    pub each: [(&'static str, Counter); N],
+    pub each: [(&'static str, C); N],
 }
 
-impl<const N: usize> EncodeMetric for Counters<N> {
+impl<const N: usize, C: EncodeMetric> EncodeMetric for Counters<N, C> {
     fn encode(&self, mut encoder: MetricEncoder<'_>) -> fmt::Result {
         for (value, counter) in &self.each {
             counter.encode(encoder.encode_family(&[(self.label, *value)])?)?;

@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use http::StatusCode;
 use sekisho_certs::metrics::{
-    Collector, Counter, Counters, DescriptorEncoder, Gauge, InGauge, Registry, gauge,
+    BusyCounter, Collector, Counter, Counters, DescriptorEncoder, Gauge, InGauge, Registry, gauge,
 };
 
 pub use labels::{
@@ -27,14 +27,14 @@ pub(crate) use upstream::UpstreamMetrics;
 /// sends becomes a label.
 #[derive(Debug, Default)]
 pub struct Metrics {
-    handshakes: [Counter; HandshakeResult::ALL.len()],
-    lookups: [Counter; LookupResult::ALL.len()],
-    requests: [Counter; STATUS_CLASSES.len()],
+    handshakes: [BusyCounter; HandshakeResult::ALL.len()],
+    lookups: [BusyCounter; LookupResult::ALL.len()],
+    requests: [BusyCounter; STATUS_CLASSES.len()],
     proxy_headers: [Counter; ProxyHeaderResult::ALL.len()],
     refused: [Counter; RequestRefusal::ALL.len()],
     requests_in_flight: Gauge,
     expired_served: Counter,
-    accepted: Counter,
+    accepted: BusyCounter,
     given_up: Counter,
     open: Gauge,
     parked: Gauge,
@@ -60,7 +60,7 @@ impl Metrics {
         };
         let help = "Names looked up by handshakes and requests, by outcome";
         registry.register("lookups", help, lookups);
-        let requests = Counters::<{ STATUS_CLASSES.len() }> {
+        let requests = Counters::<{ STATUS_CLASSES.len() }, _> {
             label: "status",
             each: array::from_fn(|class| (STATUS_CLASSES[class], self.requests[class].clone())),
         };

@@ -9,10 +9,10 @@ mod nonces;
 
 use std::sync::{Arc, LazyLock};
 
-use rustls::crypto::CryptoProvider;
 use rustls::crypto::aws_lc_rs::default_provider;
 use rustls::crypto::hmac::Tag;
 use rustls::crypto::tls13::{Hkdf, HkdfExpander, OkmBlock};
+use rustls::crypto::{CryptoProvider, GetRandomFailed, SecureRandom};
 use rustls::{CipherSuiteCommon, SupportedCipherSuite, Tls13CipherSuite};
 
 /// Returns the provider of the handshakes with clients.
@@ -26,6 +26,14 @@ pub(crate) fn provider() -> Arc<CryptoProvider> {
         Arc::new(provider)
     });
     Arc::clone(&PROVIDER)
+}
+
+/// Fills `into` with random bytes that hide nothing: they may wait in memory before.
+///
+/// # Errors
+/// If there is no randomness, which aws-lc rules out.
+pub(crate) fn public_random(into: &mut [u8]) -> Result<(), GetRandomFailed> {
+    nonces::Nonces.fill(into)
 }
 
 /// Returns a suite of TLS 1.3 that extracts each secret once; others unchanged. The few

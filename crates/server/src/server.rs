@@ -4,7 +4,6 @@
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::sync::atomic::AtomicU64;
 use std::thread;
 
 use sekisho_certs::{Challenges, Clock, Lookup};
@@ -23,7 +22,7 @@ use crate::overload::Overload;
 use crate::rates::Rates;
 use crate::respond::Responder;
 use crate::settings::Settings;
-use crate::shared::Shared;
+use crate::shared::{Alone, Shared};
 use crate::shutdown::Shutdown;
 use crate::upstream::{
     Background, Descriptors, LoadRoots, LoopId, Servers, SocketTurns, TlsClients,
@@ -127,7 +126,7 @@ impl Server {
             loop_id: parts.loop_id.into(),
             socket_turns: SocketTurns::new(),
             upstream_tls: TlsClients::new(parts.load_roots),
-            connections: AtomicU64::new(0),
+            connections: Alone::default(),
             on_worker: parts.on_worker,
             https_port: settings.public_port.unwrap_or_else(|| {
                 let bound = addresses.https.first();

@@ -56,7 +56,7 @@ pub(crate) struct Shared {
     /// TLS towards upstream servers.
     pub(crate) upstream_tls: TlsClients,
     /// Number of the last connection.
-    pub(crate) connections: AtomicU64,
+    pub(crate) connections: Alone<AtomicU64>,
     /// Port of HTTPS in redirects from plain HTTP.
     pub(crate) https_port: u16,
     /// Hook that each worker calls first, on its own runtime. A store with
@@ -68,6 +68,13 @@ impl Shared {
     /// Returns a number for a new connection, never 0. Relaxed: only uniqueness
     /// counts.
     pub(crate) fn connection_number(&self) -> u64 {
-        self.connections.fetch_add(1, Ordering::Relaxed) + 1
+        let Alone(last) = &self.connections;
+        last.fetch_add(1, Ordering::Relaxed) + 1
     }
 }
+
+/// Value on cache lines of its own: each request reads what would lie beside it, and
+/// would wait where another worker writes.
+#[derive(Default)]
+#[repr(align(128))]
+pub(crate) struct Alone<T>(pub(crate) T);

@@ -10,7 +10,9 @@ use prometheus_client::metrics::histogram::Histogram;
 use super::freshness::FeedState;
 use super::{Lookup, LookupError, Outcome};
 use crate::cache::Usage;
-use crate::metrics::{Collector, Counter, Counters, DescriptorEncoder, Gauge, Registry, gauge};
+use crate::metrics::{
+    BusyCounter, Collector, Counter, Counters, DescriptorEncoder, Gauge, Registry, gauge,
+};
 
 /// Figures for metrics, as of one moment.
 #[derive(Clone, Debug)]
@@ -36,7 +38,7 @@ pub struct LookupStats {
 #[derive(Clone, Debug)]
 pub struct Counts {
     /// Lookups that the cache answered with a record.
-    pub hits: Counter,
+    pub hits: BusyCounter,
     /// Lookups that the cache answered with an absence, or with a failure to
     /// obtain a certificate.
     pub hits_absent: Counter,
@@ -166,7 +168,7 @@ impl Counts {
 impl Default for Counts {
     fn default() -> Self {
         Self {
-            hits: Counter::default(),
+            hits: BusyCounter::default(),
             hits_absent: Counter::default(),
             joined: Counter::default(),
             found: Counter::default(),

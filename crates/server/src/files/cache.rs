@@ -8,7 +8,7 @@ use std::time::Duration;
 use foldhash::fast::RandomState;
 use quick_cache::sync::{Cache as Quick, DefaultLifecycle};
 use quick_cache::{Equivalent, OptionsBuilder, Weighter};
-use sekisho_certs::metrics::Counter;
+use sekisho_certs::metrics::{BusyCounter, Counter};
 use tokio::time::Instant;
 
 use super::load::{Identity, SmallFile};
@@ -18,7 +18,7 @@ use super::load::{Identity, SmallFile};
 pub(crate) struct Cache {
     pub(super) entries: Quick<Key, Arc<Entry>, Weigh, RandomState>,
     epoch: Instant,
-    pub(super) hits: Counter,
+    pub(super) hits: BusyCounter,
     pub(super) misses: Counter,
 }
 
@@ -40,7 +40,7 @@ impl Cache {
                 DefaultLifecycle::default(),
             ),
             epoch: Instant::now(),
-            hits: Counter::default(),
+            hits: BusyCounter::default(),
             misses: Counter::default(),
         }
     }
@@ -58,8 +58,11 @@ impl Cache {
             .map(|entry| (entry.age(self.now()), entry));
         let served = |(age, entry): &(Age, Arc<Entry>)| *age != Age::Stale && !entry.is_large();
         let served = found.as_ref().is_some_and(served);
-        let counter = if served { &self.hits } else { &self.misses };
-        counter.inc();
+        if served {
+            self.hits.inc();
+        } else {
+            self.misses.inc();
+        }
         found.map(|(age, entry)| (entry, age))
     }
 
