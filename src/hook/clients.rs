@@ -91,7 +91,7 @@ impl Clients {
         url: &str,
         command: RedisCommand,
     ) -> Result<RedisReply, CallError> {
-        let client = self.redis_at(url).await.map_err(CallError::Outage)?;
+        let client = self.redis_at(url).await?;
         match command {
             RedisCommand::Get(key) => {
                 let mut values = strings(&client, vec![key]).await?;
@@ -110,15 +110,16 @@ impl Clients {
 
     /// Returns the client of a URL. The first call makes it on another thread, since files
     /// for TLS are read; others wait for that.
-    async fn redis_at(&self, url: &str) -> Result<Arc<RedisClient>, String> {
-        let place = self.place_of_redis(url)?;
+    async fn redis_at(&self, url: &str) -> Result<Arc<RedisClient>, CallError> {
+        let place = self.place_of_redis(url).map_err(CallError::Refused)?;
         let made = place.get_or_try_init(|| async {
-            let parsed = RedisUrl::parse(url, &self.base)?;
+            let parsed = RedisUrl::parse(url, &self.base).map_err(CallError::Refused)?;
             let runtime = self.runtime.clone();
             let open = move || RedisClient::open(&parsed, &runtime);
             let opened = tokio::task::spawn_blocking(open).await;
-            let opened = opened.map_err(|_| "the server shuts down")?;
-            opened.map(Arc::new).map_err(|error| said(&error))
+            let opened = opened.map_err(|_| CallError::Outage("the server shuts down".into()))?;
+            let opened = opened.map_err(|error| CallError::Outage(said(&error)))?;
+            Ok(Arc::new(opened))
         });
         made.await.cloned()
     }
@@ -177,17 +178,18 @@ impl Clients {
         let http = Arc::clone(&self.http);
         let exchange = async move {
             let _turn = turn;
-            answer(http.send(&request).await?).await
+            let sent = http.send(&request).await;
+            answer(sent.map_err(CallError::Outage)?).await
         };
         // Dropping the set aborts the exchange: nobody waits for it any more.
         let mut task = JoinSet::new();
         task.spawn_on(timeout_at(deadline, exchange), &self.runtime);
-        let answered = match task.join_next().await {
-            Some(Ok(Ok(answer))) => answer,
-            Some(Ok(Err(_))) => Err(format!("no answer within {limit:?}")),
-            Some(Err(_)) | None => Err("the background runtime has ended".into()),
+        let outage = match task.join_next().await {
+            Some(Ok(Ok(answered))) => return answered,
+            Some(Ok(Err(_))) => format!("no answer within {limit:?}"),
+            Some(Err(_)) | None => "the background runtime has ended".into(),
         };
-        answered.map_err(CallError::Outage)
+        Err(CallError::Outage(outage))
     }
 
     /// Runs a query on the database that `[hook.sql]` names so.
@@ -265,7 +267,7 @@ fn get(request: &HttpRequest) -> Result<Request<Full<Bytes>>, String> {
         .map_err(|error| format!("the request: {error}"))
 }
 
-async fn answer(response: Response<Incoming>) -> Result<HttpAnswer, String> {
+async fn answer(response: Response<Incoming>) -> Result<HttpAnswer, CallError> {
     let status = response.status().as_u16();
     let mut headers = BTreeMap::<String, String>::new();
     for (name, value) in response.headers() {
@@ -277,11 +279,11 @@ async fn answer(response: Response<Incoming>) -> Result<HttpAnswer, String> {
         joined.push_str(&value);
     }
     let body = body(response, MAX_BODY).await.map_err(|error| match error {
-        BodyError::BrokeOff(why) => format!("the answer broke off: {why}"),
-        BodyError::TooLarge => "the answer has over 1 MiB".into(),
-        BodyError::Endless => "the answer has neither Content-Length nor chunks: where it ends \
-                               can't be told"
-            .into(),
+        BodyError::BrokeOff(why) => CallError::Outage(format!("the answer broke off: {why}")),
+        BodyError::TooLarge => CallError::Refused("the answer has over 1 MiB".into()),
+        BodyError::Endless => CallError::Outage(
+            "the answer has neither Content-Length nor chunks: where it ends can't be told".into(),
+        ),
     });
     Ok(HttpAnswer {
         status,

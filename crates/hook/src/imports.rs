@@ -69,11 +69,11 @@ pub trait Imports: Send + Sync + 'static {
 /// Failure of a call of a client.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum CallError {
-    /// There was no answer, or none that can be used. An outage charges nobody.
+    /// There was no answer, or none that ends. An outage charges nobody.
     #[error("{0}")]
     Outage(String),
-    /// The server answered that it refuses the call, as for a value that it can't read; or
-    /// the call can't be sent. Both are failures of the script.
+    /// The call can't be sent, its server refuses it, as for a value that it can't read, or
+    /// the answer is too large. All are failures of the script.
     #[error("{0}")]
     Refused(String),
 }

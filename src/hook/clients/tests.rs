@@ -89,16 +89,18 @@ async fn urls_of_redis_are_bounded_and_checked() {
                 .redis(&url, RedisCommand::Get(b"a".to_vec()))
                 .await
                 .unwrap_err()
-                .to_string()
         }
     };
-    assert!(get("http://127.0.0.1".into()).await.contains("redis"));
+    // A client may have named the URL: such calls are charged.
+    let not_sent = get("http://127.0.0.1".into()).await;
+    assert!(matches!(&not_sent, CallError::Refused(why) if why.contains("redis")));
     // Nobody listens at port 1.
     for database in 0..MAX_REDIS {
-        get(format!("redis://127.0.0.1:1/{database}")).await;
+        let away = get(format!("redis://127.0.0.1:1/{database}")).await;
+        assert!(matches!(away, CallError::Outage(_)), "{away}");
     }
-    let why = get("redis://127.0.0.2:1".into()).await;
-    assert!(why.contains("16 URLs"), "{why}");
+    let not_sent = get("redis://127.0.0.2:1".into()).await;
+    assert!(matches!(&not_sent, CallError::Refused(why) if why.contains("16 URLs")));
 }
 
 /// URLs whose files can't be read take no place, and are tried again.
@@ -145,14 +147,15 @@ async fn http_that_is_late_endless_or_too_long_fails() {
     let clients = clients(&[]);
     let long = format!("Content-Length: {}\r\n\r\n", MAX_BODY + 1);
     let cut = "Content-Length: 20\r\n\r\nhalf".to_owned();
-    for (rest, wanted) in [
-        (long, "over 1 MiB"),
-        ("\r\nand so on".into(), "neither"),
-        (cut, "broke off"),
+    for (rest, wanted, is_outage) in [
+        (long, "over 1 MiB", false),
+        ("\r\nand so on".into(), "neither", true),
+        (cut, "broke off", true),
     ] {
         let (url, _served) = serve(format!("HTTP/1.1 200 OK\r\n{rest}")).await;
-        let why = error(&clients, request(&url)).await;
-        assert!(why.contains(wanted), "{why}");
+        let error = clients.http_get(request(&url)).await.unwrap_err();
+        assert!(error.to_string().contains(wanted), "{error}");
+        assert_eq!(matches!(error, CallError::Outage(_)), is_outage, "{error}");
     }
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let mut silent = request(&format!("http://{}/", listener.local_addr().unwrap()));
@@ -238,7 +241,7 @@ async fn databases_have_the_names_of_the_configuration() {
     assert!(why.contains("\"orders\"; it has: customers"), "{why}");
 }
 
-/// What the text of a client causes is no outage: the client is charged.
+/// A failure that the text of a client causes is no outage: the client is charged.
 #[tokio::test]
 async fn queries_that_the_database_refuses_are_no_outage() {
     let url = services::Postgres::shared().database();
@@ -248,10 +251,19 @@ async fn queries_that_the_database_refuses_are_no_outage() {
         let sent = vec![SqlValue::Bytes(b"shop.example".to_vec())];
         clients.sql(database, text.to_owned(), sent)
     };
+    let raises = "CREATE FUNCTION unknown_name(name text) RETURNS text LANGUAGE plpgsql \
+                  AS $$ BEGIN RAISE EXCEPTION 'no domain %', name; END $$";
+    let made = clients.sql("customers", raises.into(), Vec::new()).await;
+    made.unwrap();
     for refused in [
         "SELECT $1::text::int",
         "SELECT repeat($1, 1)::timestamptz",
         "SELECT * FROM absent WHERE domain = $1",
+        "SELECT $1, (SELECT generate_series(1, 2))",
+        "SELECT unknown_name($1)",
+        "SELECT $1, generate_series(1, 1001)",
+        "SELECT repeat($1, 1000000)",
+        "SELECT $1, 1.5::numeric",
     ] {
         let error = query("customers", refused).await.unwrap_err();
         assert!(matches!(error, CallError::Refused(_)), "{refused}: {error}");

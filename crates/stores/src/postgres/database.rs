@@ -115,7 +115,7 @@ impl Drop for UnderWay {
 
 async fn rows(on: &Connection, text: &str, parameters: Vec<Value>) -> Step<Vec<Columns>> {
     match read(on, text, parameters).await {
-        Err(Fault::Sql(_)) if on.has_exceeded() => Err(Fault::Away(
+        Err(Fault::Sql(_)) if on.has_exceeded() => Err(Fault::Unfit(
             "a row of the answer has over 1 MiB: ask for less, as by left(column, 1000)".into(),
         )),
         read => read,
@@ -131,7 +131,7 @@ async fn read(on: &Connection, text: &str, parameters: Vec<Value>) -> Step<Vec<C
         size += row.raw_size_bytes();
         if rows.len() == MAX_ROWS || size > MAX_BYTES {
             let why = "the answer has over 1,000 rows or 1 MiB: ask for less, as by LIMIT";
-            return Err(Fault::Away(why.into()));
+            return Err(Fault::Unfit(why.into()));
         }
         rows.push(columns(&row)?);
     }
@@ -142,7 +142,7 @@ fn columns(row: &Row) -> Step<Columns> {
     let named = row.columns().iter().enumerate().map(|(index, column)| {
         let value = value(row, index, column.type_()).map_err(|why| {
             let (name, kind) = (column.name(), column.type_());
-            Fault::Away(format!("the column {name}, of type {kind}: {why}"))
+            Fault::Unfit(format!("the column {name}, of type {kind}: {why}"))
         });
         Ok((column.name().into(), value?))
     });

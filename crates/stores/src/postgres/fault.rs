@@ -19,6 +19,8 @@ pub(super) enum Fault {
     Unusable(String),
     /// The database can't be reached; says why.
     Away(String),
+    /// The answer is none that the caller can use, such as one that is too large; says why.
+    Unfit(String),
 }
 
 /// Result of a step of a call.
@@ -33,6 +35,7 @@ impl Fault {
             Self::Value(what) => StoreError::Corrupt(format!("{shown} is damaged: {what}").into()),
             Self::Unusable(why) => StoreError::Corrupt(format!("{shown}: {why}").into()),
             Self::Away(why) => StoreError::Unavailable(format!("{shown}: {why}").into()),
+            Self::Unfit(why) => StoreError::Failed(format!("{shown}: {why}").into()),
             Self::Sql(error) => match error.as_db_error() {
                 Some(said) => refused(shown, said),
                 None => StoreError::Unavailable(format!("{shown}: {}", describe(&error)).into()),
@@ -68,8 +71,9 @@ fn refused(shown: &str, said: &DbError) -> StoreError {
         text.push_str(BEHIND_POOLER);
     }
     match &code.code()[..2] {
-        // Data that it can't hold, such as a NUL in a text.
-        "22" => StoreError::Refused(text.into()),
+        // Data that it can't hold, such as a NUL in a text. The others come from queries of
+        // scripts alone: a function's RAISE, or two rows where it takes one.
+        "20" | "21" | "22" | "44" | "P0" => StoreError::Refused(text.into()),
         // Somebody else wrote these tables.
         "23" => StoreError::Conflict(text.into()),
         // Damaged pages. Poolers report outages under other codes of class XX.
