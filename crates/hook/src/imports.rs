@@ -55,8 +55,9 @@ pub trait Imports: Send + Sync + 'static {
         parameters: Vec<SqlValue>,
     ) -> BoxFuture<'a, Result<Vec<SqlRow>, CallError>>;
 
-    /// Makes what is served from PEM texts, one pair per key type. Each pair is
-    /// checked as an import checks it.
+    /// Makes what is served from PEM texts, one pair per key type. Keys, sizes and names of
+    /// each pair are checked. Signatures of its chain must be verified only if `owner` has a
+    /// key: what is kept under that key is served for long.
     ///
     /// # Errors
     /// Says which pair is wrong, and how.
