@@ -148,11 +148,7 @@ impl Clients {
     pub(crate) async fn http_get(&self, request: HttpRequest) -> Result<HttpAnswer, CallError> {
         let limit = request.timeout;
         let deadline = Instant::now() + limit;
-        let uri = get(&request)
-            .map_err(CallError::Refused)?
-            .into_parts()
-            .0
-            .uri;
+        let uri = uri(&request).map_err(CallError::Refused)?;
         if let (Some(why), true) = (&self.no_https, uri.scheme() == Some(&Scheme::HTTPS)) {
             return Err(CallError::Outage(why.clone()));
         }
@@ -164,7 +160,7 @@ impl Clients {
         let turn = turn.await.map_err(|_| {
             CallError::Outage(format!("no turn within {limit:?}: too many requests wait"))
         })?;
-        let request = get(&request).map_err(CallError::Refused)?;
+        let request = get(&request, uri).map_err(CallError::Refused)?;
         // Boxed: no request that waits for its turn has room for it.
         Box::pin(self.exchange(request, turn, (deadline, limit))).await
     }
@@ -235,7 +231,7 @@ fn text(key: Vec<u8>) -> Result<String, CallError> {
     text.map_err(|_| CallError::Refused("a key of Redis must be UTF-8".into()))
 }
 
-fn get(request: &HttpRequest) -> Result<Request<Full<Bytes>>, String> {
+fn uri(request: &HttpRequest) -> Result<Uri, String> {
     let shown = request.shown();
     let uri: Uri = request
         .url
@@ -249,6 +245,10 @@ fn get(request: &HttpRequest) -> Result<Request<Full<Bytes>>, String> {
             "the URL {shown:?} must begin with https:// or http:// and a host"
         ));
     }
+    Ok(uri)
+}
+
+fn get(request: &HttpRequest, uri: Uri) -> Result<Request<Full<Bytes>>, String> {
     let mut built = Request::get(uri);
     let has_agent = request
         .headers
