@@ -137,14 +137,15 @@ async fn answer(
         }
     };
     context.metrics().request(response.status());
-    if connect || response.status() == StatusCode::SWITCHING_PROTOCOLS {
+    let leaves = connect || response.status() == StatusCode::SWITCHING_PROTOCOLS;
+    if leaves {
         guard.give_back();
     }
     // After CONNECT, the client may send bytes that are not HTTP.
     if http1 && (last || connect) && response.headers().get(CONNECTION).is_none() {
         response.headers_mut().insert(CONNECTION, CLOSE);
     }
-    if http1 && last && !has_body {
+    if http1 && last && !has_body && !leaves {
         let exact = response.body().size_hint().exact();
         let small = exact.is_some_and(|bytes| bytes <= (SEND_LIMIT / 2) as u64);
         context.timeouts().last(small);

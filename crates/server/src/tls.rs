@@ -153,8 +153,8 @@ impl Stream {
     /// Decrypts the stash, or else one read from the socket. The end of the
     /// stream sets `ended`.
     fn poll_fill(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Broken>> {
-        self.filled = true;
         if !self.stash.is_empty() {
+            self.filled = true;
             let stash = std::mem::take(&mut self.stash);
             return Poll::Ready(feed(&mut self.tls, &stash, &mut self.stash));
         }
@@ -163,6 +163,7 @@ impl Stream {
             tls,
             stash,
             ended,
+            filled,
             ..
         } = self;
         receive(socket, cx, |bytes| {
@@ -170,6 +171,7 @@ impl Stream {
                 *ended = true;
                 return Ok(());
             }
+            *filled = true;
             feed(tls, bytes, stash)
         })
         .map(|fed| fed?)
@@ -206,16 +208,15 @@ impl Stream {
                     // Starts the linger time only now: a slow reader has had
                     // its body limit.
                     self.timeouts.close();
-                    // Closing the descriptor sends the FIN, too. Only with
-                    // unread input would it send a reset, which destroys data
-                    // that the client has not read.
-                    if self.ended || self.timeouts.is_exhausted() {
-                        return Poll::Ready(Ok(()));
-                    }
+                    // Sends what the kernel kept back for the FIN. Closing the
+                    // descriptor would discard it if there is unread input.
                     ready!(tokio::io::AsyncWrite::poll_shutdown(
                         Pin::new(&mut self.socket),
                         cx
                     ))?;
+                    if self.ended || self.timeouts.is_exhausted() {
+                        return Poll::Ready(Ok(()));
+                    }
                     self.closing = Closing::Drained(0);
                 }
                 Closing::Drained(drained) => {
@@ -234,7 +235,8 @@ impl Stream {
 impl Drop for Stream {
     /// Sends close_notify, without waiting, if a limit cut the connection off
     /// between requests. Within an answer it would make a truncated body look
-    /// complete.
+    /// complete. Unread input would make the kernel discard what it keeps back for
+    /// a FIN: this write is sent at once.
     fn drop(&mut self) {
         let established = !self.tls.is_handshaking() && !self.timeouts.is_in_flight();
         if self.closing == Closing::Open && established {
@@ -245,7 +247,7 @@ impl Drop for Stream {
                 &mut self.socket,
                 &mut cx,
                 &self.timeouts,
-                After::Fin,
+                After::Open,
             );
         }
     }

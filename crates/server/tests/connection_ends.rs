@@ -7,7 +7,7 @@ mod common;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use common::{LIMITS, Running, Scripted, Setup, host, segments, start};
+use common::{LIMITS, Running, Scripted, Setup, host, start};
 use http_body_util::Empty;
 use hyper::client::conn::http2;
 use hyper_util::rt::{TokioExecutor, TokioIo};
@@ -385,26 +385,3 @@ async fn an_http2_stream_without_progress_meets_its_limit() {
 }
 
 const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
-
-#[tokio::test]
-async fn the_last_bytes_and_the_end_are_one_segment() {
-    let ca = TestCa::new();
-    let running = running(&ca, LIMITS);
-    let mut stream = connect(&running, &ca, &[]).await;
-    let before = segments::received(stream.get_ref().0);
-    let request = b"GET / HTTP/1.1\r\nHost: a.example\r\nConnection: close\r\n\r\n";
-    stream.write_all(request).await.unwrap();
-    assert!(is_closed_politely(&mut stream).await);
-    // The kernel may acknowledge the request before the server has answered it.
-    let received = segments::received(stream.get_ref().0) - before;
-    assert!(received <= 2, "{received} segments");
-
-    let mut refused = TcpStream::connect(running.address).await.unwrap();
-    refused.write_all(b"GET / HTTP/1.1\r\n\r\n").await.unwrap();
-    let mut answer = Vec::new();
-    refused.read_to_end(&mut answer).await.unwrap();
-    assert!(answer.starts_with(b"HTTP/1.1 400"));
-    // SYN and ACK, perhaps an ACK of the request, the answer.
-    let received = segments::received(&refused);
-    assert!(received <= 3, "{received} segments");
-}

@@ -63,17 +63,19 @@ pub(crate) fn send(
     Poll::Ready(Ok(()))
 }
 
-/// Writes to a socket whose sending side is closed right after: the kernel keeps
-/// the last segment back until then, and sends data and FIN as one.
+/// Writes to a socket whose sending side is shut down right after: the kernel keeps
+/// the last segment back until then, and sends data and FIN as one. Closing the
+/// descriptor instead would lose it where there is unread input.
 pub(crate) fn poll_write_last(
     socket: &TcpStream,
     cx: &mut Context<'_>,
     bufs: &[IoSlice<'_>],
 ) -> Poll<io::Result<usize>> {
+    let flags = libc::MSG_MORE | libc::MSG_NOSIGNAL;
     loop {
         ready!(socket.poll_write_ready(cx))?;
         let written = socket.try_io(Interest::WRITABLE, || {
-            SockRef::from(socket).send_vectored_with_flags(bufs, libc::MSG_MORE)
+            SockRef::from(socket).send_vectored_with_flags(bufs, flags)
         });
         // `WouldBlock` has cleared the readiness: the next turn registers the task.
         if written.as_ref().map_err(io::Error::kind) != Err(io::ErrorKind::WouldBlock) {
@@ -87,7 +89,7 @@ pub(crate) fn poll_write_last(
 pub(crate) enum After {
     /// More may be written.
     Open,
-    /// The sending side is closed at once.
+    /// The sending side is shut down at once.
     Fin,
 }
 
