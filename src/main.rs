@@ -21,9 +21,9 @@ fn main() -> ExitCode {
     process::keep_memory_private();
     let cli = cli::Cli::parse();
     // A program that starts again needs the privileges of its file once more.
-    cli.start_again_if_faster();
+    let slow = cli.start_again_if_faster();
     process::give_up_privileges();
-    match cli.run(begun) {
+    match cli.run(begun, slow) {
         Ok(ended) => ended.into(),
         Err(error) => cli::failure::report(&error),
     }

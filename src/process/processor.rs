@@ -1,39 +1,55 @@
 //! Chooses the multiplication that RSA signatures use on this processor.
 
-use std::convert::Infallible;
-use std::env::{args_os, var_os};
+use std::env::{args_os, current_exe, var_os};
 use std::io;
 use std::os::unix::process::CommandExt;
 use std::process::Command;
 
-/// Returns whether RSA signs faster here with plain multiplications than with those of ADX:
-/// on Zen 3, by a tenth (docs/performance.md). aws-lc takes ADX wherever it is, unless there
-/// is AVX-512 IFMA. False where the operator has chosen by `OPENSSL_ia32cap`.
+/// Returns whether RSA signs faster here without the multiplications of ADX: on Zen 3, by a
+/// tenth (decision 23). aws-lc takes ADX wherever it is, unless there is AVX-512 IFMA. False
+/// where the operator has chosen by `OPENSSL_ia32cap`.
 pub(crate) fn has_slow_adx() -> bool {
     var_os(CAPABILITIES).is_none() && Processor::this().has_slow_adx()
 }
 
-/// Starts this program again, in this process, with ADX switched off in aws-lc: it reads its
-/// environment before `main`. Returns only if that fails.
-pub(crate) fn start_again_without_adx() -> io::Result<Infallible> {
-    Err(again().exec())
+/// Replaces this process by the same program with ADX switched off in aws-lc (execve(2)):
+/// aws-lc reads its environment before `main`. Returns only if that fails.
+pub(crate) fn start_again_without_adx() -> io::Error {
+    match again() {
+        Ok(again) => replace_by(again),
+        Err(error) => error,
+    }
 }
 
-fn again() -> Command {
+fn again() -> io::Result<Command> {
     let mut arguments = args_os();
-    let mut again = Command::new("/proc/self/exe");
+    // By its path: the kernel names a process after the file that it is told.
+    let mut again = Command::new(current_exe()?);
     if let Some(name) = arguments.next() {
         again.arg0(name);
     }
     again.args(arguments).env(CAPABILITIES, WITHOUT_ADX);
-    again
+    Ok(again)
+}
+
+#[expect(
+    unsafe_code,
+    reason = "std changes a signal's action here, and no dependency changes it back safely"
+)]
+fn replace_by(mut program: Command) -> io::Error {
+    let error = program.exec();
+    // `exec` has set SIGPIPE to end the process, which a client's reset would cause.
+    // SAFETY: the action is a constant, and no other thread runs yet.
+    unsafe { libc::signal(libc::SIGPIPE, libc::SIG_IGN) };
+    error
 }
 
 /// Parts of CPUID that the choice depends on.
 #[derive(Clone, Copy, Debug)]
 struct Processor {
     amd: bool,
-    family: u32,
+    /// Leaf 1, EAX: family, model and stepping.
+    signature: u32,
     adx: bool,
     ifma: bool,
 }
@@ -46,7 +62,7 @@ impl Processor {
         let vendor = __cpuid(0);
         Self {
             amd: [vendor.ebx, vendor.edx, vendor.ecx].map(u32::to_le_bytes) == AMD,
-            family: family(__cpuid(1).eax),
+            signature: __cpuid(1).eax,
             adx: std::arch::is_x86_feature_detected!("adx"),
             ifma: std::arch::is_x86_feature_detected!("avx512ifma"),
         }
@@ -56,22 +72,23 @@ impl Processor {
     fn this() -> Self {
         Self {
             amd: false,
-            family: 0,
+            signature: 0,
             adx: false,
             ifma: false,
         }
     }
 
     fn has_slow_adx(self) -> bool {
-        self.amd && self.family == ZEN_3_AND_4 && self.adx && !self.ifma
+        self.amd && is_zen3(self.signature) && self.adx && !self.ifma
     }
 }
 
-/// Returns the family of a processor from the signature that CPUID has in leaf 1.
-#[cfg(any(target_arch = "x86_64", test))]
-fn family(signature: u32) -> u32 {
-    let (base, extended) = (signature >> 8 & 0xf, signature >> 20 & 0xff);
-    if base == 0xf { base + extended } else { base }
+/// Returns whether a signature is that of a Zen 3: family 0x19 and one of these models.
+/// Others of the family are Zen 4, which a virtual machine may show without IFMA.
+fn is_zen3(signature: u32) -> bool {
+    let family = (signature >> 8 & 0xf) + (signature >> 20 & 0xff);
+    let model = (signature >> 4 & 0xf) | (signature >> 12 & 0xf0);
+    family == 0x19 && matches!(model, 0..=0x0f | 0x20..=0x5f)
 }
 
 /// Variable that changes what aws-lc takes the processor for.
@@ -79,9 +96,6 @@ const CAPABILITIES: &str = "OPENSSL_ia32cap";
 
 /// Clears bit 19 of the second pair of words: ADX in leaf 7.
 const WITHOUT_ADX: &str = "~0x0:~0x80000";
-
-/// Family of AMD's processors of these two generations. Zen 4 has IFMA.
-const ZEN_3_AND_4: u32 = 0x19;
 
 #[cfg(target_arch = "x86_64")]
 const AMD: [[u8; 4]; 3] = [*b"Auth", *b"enti", *b"cAMD"];
@@ -94,31 +108,39 @@ mod tests {
     fn only_zen_3_has_slow_adx() {
         let zen3 = Processor {
             amd: true,
-            family: family(0x00a2_0f12),
+            signature: 0x00a2_0f12,
             adx: true,
             ifma: false,
         };
         assert!(zen3.has_slow_adx());
+        // Zen 2, Zen 4, Skylake.
+        let signatures = [0x0083_0f10, 0x00a1_0f11, 0x0005_0657];
+        let others = signatures.map(|signature| Processor { signature, ..zen3 });
+        assert!(others.iter().all(|other| !other.has_slow_adx()));
         let others = [
             Processor { ifma: true, ..zen3 },
             Processor { adx: false, ..zen3 },
             Processor { amd: false, ..zen3 },
-            Processor {
-                family: family(0x0083_0f10),
-                ..zen3
-            },
-            Processor {
-                family: family(0x0005_0657),
-                ..zen3
-            },
         ];
         assert!(others.iter().all(|other| !other.has_slow_adx()));
+    }
+
+    #[test]
+    fn a_client_that_resets_ends_no_server_that_could_not_start_again() {
+        let missing = Command::new("/nonexistent/sekisho");
+        assert_eq!(replace_by(missing).kind(), io::ErrorKind::NotFound);
+        let status = std::fs::read_to_string("/proc/self/status").unwrap();
+        let ignored = status
+            .lines()
+            .find_map(|line| line.strip_prefix("SigIgn:\t"));
+        let ignored = u64::from_str_radix(ignored.unwrap(), 16).unwrap();
+        assert!(ignored & 1 << (libc::SIGPIPE - 1) != 0);
     }
 
     /// aws-lc ends a program whose variable it refuses.
     #[test]
     fn the_program_starts_again_with_all_arguments() {
-        let again = again();
+        let again = again().unwrap();
         let arguments: Vec<_> = again.get_args().collect();
         assert_eq!(arguments, args_os().skip(1).collect::<Vec<_>>());
         let mut listing = Command::new(again.get_program());
